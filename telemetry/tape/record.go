@@ -1,0 +1,127 @@
+package tape
+
+import "github.com/carillon-rt/carillon/lifecycle"
+
+// Act is something in a communicator's life that is worth a span.
+type Act uint8
+
+// The acts.
+const (
+	ActNone Act = iota
+	ActInit
+	ActSplit
+	ActShrink
+	ActGrow
+	ActRevoke
+	ActFinalize
+	ActDestroy
+	ActAbort
+	ActGroup
+	ActLeak
+	numActs
+)
+
+// Stage says which moment of an act or operation a record is about.
+type Stage uint8
+
+// The stages.
+const (
+	StageNone   Stage = iota
+	StageStart        // it began
+	StagePhase        // it went into another phase
+	StageWait         // what it waits for changed (operations only)
+	StageEnd          // it ended; Code says how
+	StageMisuse       // a call that was refused; Code says why, First where the first such call was (acts and operations; always on the life ring)
+)
+
+// Phase is a part of an act or operation.
+type Phase uint8
+
+// The phases. Those of init first, then those of an operation.
+const (
+	PhaseNone       Phase = iota
+	PhaseRendezvous       // finding the other ranks
+	PhaseTopology         // working out who is where
+	PhaseConnect          // connecting to them
+	PhaseQueued           // behind another operation of the communicator
+	PhaseAgree            // comparing signatures with the other ranks
+	PhaseTransfer         // moving data
+	PhaseFinish           // local work after the last byte
+	numPhases
+)
+
+// SpanContext is the caller's span, as W3C trace context has it. The zero value is none.
+type SpanContext struct {
+	TraceID [16]byte
+	SpanID  [8]byte
+	Flags   byte
+}
+
+// CommInfo is what stays the same over a communicator's life.
+type CommInfo struct {
+	ID, Parent lifecycle.CommID
+	Name       string // at most MaxName bytes are kept
+	Rank, Size int
+	Nodes      int    // distinct hosts; 0 until known
+	Engine     string // "host"; at most 15 bytes
+}
+
+// Signature is what the ranks of an operation must agree on.
+type Signature struct {
+	Call      lifecycle.Call
+	DataType  uint8 // kernels.DataType
+	Reduction uint8 // kernels.Reduction
+	Peer      int32 // root, or the peer of a send or receive; -1 if none
+	Bytes     uint64
+}
+
+// LifeRecord is one moment of an act. Writer fills in Time; the CommWriter fills in the communicator.
+type LifeRecord struct {
+	Time   int64 // CLOCK_MONOTONIC, nanoseconds
+	Act    Act
+	Call   lifecycle.Call // the user's call that is the cause; for misuse of a collective Act is ActNone
+	Stage  Stage
+	Seq    uint64 // which act of this kind on this communicator: 0 for init, finalize, destroy, abort; split and group count
+	Start  int64  // when the act began (monotonic ns), in StagePhase and StageEnd
+	Phase  Phase
+	Code   lifecycle.Code
+	State  lifecycle.State // the communicator's state after it
+	Peer   int32           // the rank at fault; -1 if none
+	Text   string          // the error's text, or what a person should read
+	Site   lifecycle.Site  // where the call was made; zero if unknown
+	First  lifecycle.Site  // StageMisuse: where the first one was made
+	Caller SpanContext     // the caller's span, if its context had one
+
+	Child lifecycle.CommID // ActSplit: the communicator that it made; zero if none
+	Ops   uint32           // ActGroup: number of operations in the group
+}
+
+// OpRecord is one moment of an operation.
+type OpRecord struct {
+	Time      int64 // CLOCK_MONOTONIC, nanoseconds
+	Stage     Stage
+	Seq       uint64 // the operation's number on its communicator, from 1
+	Signature Signature
+	Algorithm uint8 // algo.Algorithm
+	Phase     Phase
+	Wait      int32          // the rank it waits for; -1 if none
+	Code      lifecycle.Code // StageEnd
+	Start     int64          // StageEnd: when it began
+}
+
+// Slot is one live communicator in the in-flight table, as one consistent moment of it.
+type Slot struct {
+	CommInfo
+	Index      int
+	Generation uint32 // of the table's slot
+	State      lifecycle.State
+
+	Launched, Completed uint64 // sequence numbers; an operation is in flight if they differ
+	Op                  Signature
+	Algorithm           uint8
+	OpStart             int64 // monotonic ns; of the operation in flight, or the last one
+	LastEnd             int64 // monotonic ns at which the last operation ended; 0 if none
+	Phase               Phase
+	Wait                int32 // rank; -1 if none
+	WaitSince           int64
+}

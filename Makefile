@@ -1,0 +1,60 @@
+# Every target works on a fresh clone with Go, gcc and make; what else a target needs, it says or fetches.
+
+MODULE  := github.com/carillon-rt/carillon
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+STAMP   := $(MODULE)/cmd/carillon/internal/build
+LDFLAGS := -X $(STAMP).version=$(VERSION) -X $(STAMP).commit=$(COMMIT)
+
+BIN    := $(CURDIR)/bin
+RANKS  ?= 4
+NODES  ?= 2
+FUZZTIME ?= 30s
+
+# The linter is pinned, so that everybody sees the same findings; another version on the PATH is not used.
+LINT_VERSION := 2.15.0
+LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test e2e lint bench fuzz generate clean
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build the carillon command and the examples into bin/.
+	@mkdir -p $(BIN)
+	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./examples/...
+
+demo: build ## Train a classifier on four processes and show what their communicators did.
+	@tapes=$$(mktemp -d) && trap 'rm -rf "$$tapes"' EXIT && \
+	$(BIN)/carillon run -n $(RANKS) --nodes $(NODES) --tape-dir "$$tapes" -- $(BIN)/digits
+
+test: ## Run every test that needs nothing but Go and gcc, under the race detector.
+	go test -race -timeout 5m ./...
+
+e2e: ## Run the tests that start real processes.
+	cd tests && go test -race -count=1 -timeout 10m ./...
+
+lint: $(LINT) ## Check style, and that every package imports only what it may.
+	$(LINT) run ./...
+	cd tests && $(LINT) run --config ../.golangci.yml ./...
+
+$(BIN)/golangci-lint:
+	GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION)
+
+bench: build ## Run the benchmarks.
+	go test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## Run every fuzz target for FUZZTIME (30s).
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \
+	  go test -list '^Fuzz' "$$dir" | grep '^Fuzz' | while read -r target; do \
+	    echo "$$dir $$target"; \
+	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" || exit 1; \
+	  done || exit 1; \
+	done
+
+generate: ## Rewrite generated files (docs, headers, golden files that have a generator).
+	go generate ./...
+
+clean: ## Remove what build made.
+	rm -rf $(BIN)

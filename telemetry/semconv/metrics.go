@@ -1,0 +1,63 @@
+package semconv
+
+// Metrics of the in-flight table, read when they are scraped.
+const (
+	// MetricCommunicators is the number of live communicators, by state (gauge). Stable.
+	MetricCommunicators = "ccl_communicators"
+	// MetricInFlight is the number of operations launched and not completed, by communicator name (gauge). Stable.
+	MetricInFlight = "ccl_operations_in_flight"
+	// MetricOldestAge is the age of the oldest operation in flight, in seconds, 0 if there is none, by communicator name (gauge). Stable.
+	MetricOldestAge = "ccl_operation_oldest_age_seconds"
+	// MetricLaunchedSeq is the highest sequence number launched, over the communicators of one name (gauge). Stable.
+	MetricLaunchedSeq = "ccl_operation_launched_seq"
+	// MetricCompletedSeq is the lowest sequence number completed, over the communicators of one name (gauge). Stable.
+	MetricCompletedSeq = "ccl_operation_completed_seq"
+)
+
+// Metrics of what happened, counted as it is read from the tape.
+const (
+	// MetricOperations counts operations that ended, by kind and error type (counter). Stable.
+	MetricOperations = "ccl_operations_total"
+	// MetricBytes counts the bytes of the buffers of operations that ended well, by kind (counter). Stable.
+	MetricBytes = "ccl_operation_bytes_total"
+	// MetricDuration is how long operations took that ended well, in seconds (histogram). Stable.
+	MetricDuration = "ccl_operation_duration_seconds"
+	// MetricBusBandwidth is their bus bandwidth as nccl-tests defines it, in bytes per second (histogram). Stable.
+	MetricBusBandwidth = "ccl_operation_bus_bandwidth_bytes_per_second"
+	// MetricActDuration is how long acts in communicators' lives took, in seconds, by act (histogram). Stable.
+	MetricActDuration = "ccl_lifecycle_duration_seconds"
+	// MetricLifecycleErrors counts failed acts and refused calls, by call and error type (counter). A double destroy is
+	// call "destroy" with error type "destroyed". Stable.
+	MetricLifecycleErrors = "ccl_lifecycle_errors_total"
+)
+
+// Metrics of the telemetry itself.
+const (
+	// MetricTapeMissed counts tape records that were overwritten before they were read (counter). Stable.
+	MetricTapeMissed = "ccl_tape_records_missed_total"
+	// MetricSpans counts spans by what became of them: exported, dropped (queue full), failed (exporter) (counter). Stable.
+	MetricSpans = "ccl_spans_total"
+	// MetricBuildInfo is 1; its labels say what is running (gauge). Stable.
+	MetricBuildInfo = "ccl_build_info"
+)
+
+// Labels of metrics.
+const (
+	LabelComm      = "comm"       // a communicator's name, LabelValueOther beyond the cap. Stable.
+	LabelState     = "state"      // a communicator's state. Stable.
+	LabelKind      = "kind"       // an operation's kind: "all_reduce". Stable.
+	LabelSize      = "size"       // an operation's size bucket: "le_64KiB". Stable.
+	LabelEngine    = "engine"     // what moves the data. Stable.
+	LabelAct       = "act"        // an act in a communicator's life: "init". Stable.
+	LabelCall      = "call"       // a user's call: "destroy". Stable.
+	LabelErrorType = "error_type" // the stable name of an error's code, "" if there was none. Stable.
+	LabelResult    = "result"     // what became of a span. Stable.
+	LabelVersion   = "version"    // Carillon's version. Stable.
+	LabelGoVersion = "goversion"  // the Go release that built it. Stable.
+)
+
+// LabelValueOther is the communicator name under which all those beyond the cap are counted. Stable.
+const LabelValueOther = "other"
+
+// LabelValueUnnamed is the communicator name of those that have none. Stable.
+const LabelValueUnnamed = "unnamed"

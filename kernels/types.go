@@ -1,5 +1,10 @@
 package kernels
 
+import (
+	"fmt"
+	"strings"
+)
+
 // DataType names the type of one element of a buffer. The values are
 // ncclDataType_t's, so that a number read from an NCCL trace means the same here.
 type DataType uint8
@@ -21,21 +26,40 @@ const (
 	numDataTypes
 )
 
-// F16 is an IEEE 754 binary16 number, held as its bits.
-type F16 uint16
+// String returns the name that [ParseDataType] reads, such as "float32" or "float8_e4m3".
+func (d DataType) String() string {
+	if !d.Valid() {
+		return fmt.Sprintf("DataType(%d)", uint8(d))
+	}
+	return [numDataTypes]string{
+		Int8: "int8", Uint8: "uint8", Int32: "int32", Uint32: "uint32", Int64: "int64", Uint64: "uint64",
+		Float16: "float16", Float32: "float32", Float64: "float64", BFloat16: "bfloat16",
+		Float8E4M3: "float8_e4m3", Float8E5M2: "float8_e5m2",
+	}[d]
+}
 
-// BF16 is a bfloat16 number (the upper half of a float32), held as its bits.
-type BF16 uint16
+// Valid reports whether d is one of the data types above.
+func (d DataType) Valid() bool { return d < numDataTypes }
 
-// E4M3 is an OCP 8-bit float with 4 exponent and 3 mantissa bits (no infinities), held as its bits.
-type E4M3 uint8
+// Size returns the bytes of one element, 0 if d is not valid.
+func (d DataType) Size() int {
+	switch d {
+	case Int8, Uint8, Float8E4M3, Float8E5M2:
+		return 1
+	case Float16, BFloat16:
+		return 2
+	case Int32, Uint32, Float32:
+		return 4
+	case Int64, Uint64, Float64:
+		return 8
+	case numDataTypes:
+	}
+	return 0
+}
 
-// E5M2 is an OCP 8-bit float with 5 exponent and 2 mantissa bits, held as its bits.
-type E5M2 uint8
-
-// Element is any Go type that a buffer may hold.
-type Element interface {
-	int8 | uint8 | int32 | uint32 | int64 | uint64 | float32 | float64 | F16 | BF16 | E4M3 | E5M2
+// ParseDataType reads a name as [DataType.String] writes it, in any case.
+func ParseDataType(name string) (DataType, error) {
+	return parse[DataType]("data type", name, numDataTypes)
 }
 
 // Reduction names how elements are combined. The values are ncclRedOp_t's; PreMulSum, which NCCL makes at run
@@ -52,3 +76,36 @@ const (
 	PreMulSum
 	numReductions
 )
+
+// String returns the name that [ParseReduction] reads, such as "sum" or "premul_sum".
+func (r Reduction) String() string {
+	if !r.Valid() {
+		return fmt.Sprintf("Reduction(%d)", uint8(r))
+	}
+	return [numReductions]string{
+		Sum: "sum", Prod: "prod", Max: "max", Min: "min", Avg: "avg", PreMulSum: "premul_sum",
+	}[r]
+}
+
+// Valid reports whether r is one of the reductions above.
+func (r Reduction) Valid() bool { return r < numReductions }
+
+// ParseReduction reads a name as [Reduction.String] writes it, in any case.
+func ParseReduction(name string) (Reduction, error) {
+	return parse[Reduction]("reduction", name, numReductions)
+}
+
+// parse finds the value below end that calls itself name. Its error lists all that do.
+func parse[T interface {
+	~uint8
+	fmt.Stringer
+}](what, name string, end T) (T, error) {
+	var names []string
+	for v := T(0); v < end; v++ {
+		if strings.EqualFold(name, v.String()) {
+			return v, nil
+		}
+		names = append(names, v.String())
+	}
+	return 0, fmt.Errorf("kernels: unknown %s %q (want one of %s)", what, name, strings.Join(names, ", "))
+}

@@ -1,0 +1,85 @@
+package kernels
+
+import "unsafe"
+
+// F16 is an IEEE 754 binary16 number, held as its bits.
+type F16 uint16
+
+// BF16 is a bfloat16 number (the upper half of a float32), held as its bits.
+type BF16 uint16
+
+// E4M3 is an OCP 8-bit float with 4 exponent and 3 mantissa bits (no infinities), held as its bits.
+type E4M3 uint8
+
+// E5M2 is an OCP 8-bit float with 5 exponent and 2 mantissa bits, held as its bits.
+type E5M2 uint8
+
+// Element is any Go type that a buffer may hold.
+type Element interface {
+	int8 | uint8 | int32 | uint32 | int64 | uint64 | float32 | float64 | F16 | BF16 | E4M3 | E5M2
+}
+
+// TypeOf returns the data type of a Go type.
+func TypeOf[T Element]() DataType {
+	var zero T
+	switch any(zero).(type) {
+	case int8:
+		return Int8
+	case uint8:
+		return Uint8
+	case int32:
+		return Int32
+	case uint32:
+		return Uint32
+	case int64:
+		return Int64
+	case uint64:
+		return Uint64
+	case F16:
+		return Float16
+	case float32:
+		return Float32
+	case float64:
+		return Float64
+	case BF16:
+		return BFloat16
+	case E4M3:
+		return Float8E4M3
+	default:
+		return Float8E5M2
+	}
+}
+
+// Bytes returns the memory of s, uncopied: what is written to one is read from the other.
+func Bytes[T Element](s []T) []byte {
+	var zero T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
+}
+
+// view is the inverse of Bytes. A last part of an element is left out.
+func view[T Element](b []byte) []T {
+	var zero T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
+}
+
+// operands views the three buffers of a reduction as elements, as many as dst has.
+func operands[T Element](dst, a, b []byte) (d, x, y []T) {
+	return view[T](dst), view[T](a[:len(dst)]), view[T](b[:len(dst)])
+}
+
+// each sets d[i] to f(x[i], y[i]). It is small enough to be inlined, and f with it, so that what is left is a loop
+// without calls and bounds checks.
+func each[T Element](d, x, y []T, f func(x, y T) T) {
+	x, y = x[:len(d)], y[:len(d)]
+	for i := range d {
+		d[i] = f(x[i], y[i])
+	}
+}
+
+// apply sets d[i] to f(x[i]), inlined like each.
+func apply[T Element](d, x []T, f func(x T) T) {
+	x = x[:len(d)]
+	for i := range d {
+		d[i] = f(x[i])
+	}
+}

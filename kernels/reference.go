@@ -1,0 +1,156 @@
+package kernels
+
+// The reference: every reduction of every data type in plain Go. It is what runs where there is no vector code,
+// and what vector code is compared with. The loops look alike on purpose; see each for why they are fast.
+
+type integer interface {
+	int8 | uint8 | int32 | uint32 | int64 | uint64
+}
+
+func sumInteger[T integer](dst, a, b []byte) {
+	d, x, y := operands[T](dst, a, b)
+	each(d, x, y, func(x, y T) T { return x + y })
+}
+
+func prodInteger[T integer](dst, a, b []byte) {
+	d, x, y := operands[T](dst, a, b)
+	each(d, x, y, func(x, y T) T { return x * y })
+}
+
+func maxInteger[T integer](dst, a, b []byte) {
+	d, x, y := operands[T](dst, a, b)
+	each(d, x, y, func(x, y T) T { return max(x, y) })
+}
+
+func minInteger[T integer](dst, a, b []byte) {
+	d, x, y := operands[T](dst, a, b)
+	each(d, x, y, func(x, y T) T { return min(x, y) })
+}
+
+func sumFloat32(dst, a, b []byte) {
+	d, x, y := operands[float32](dst, a, b)
+	each(d, x, y, add32)
+}
+
+func prodFloat32(dst, a, b []byte) {
+	d, x, y := operands[float32](dst, a, b)
+	each(d, x, y, mul32)
+}
+
+func maxFloat32(dst, a, b []byte) {
+	d, x, y := operands[float32](dst, a, b)
+	each(d, x, y, max32)
+}
+
+func minFloat32(dst, a, b []byte) {
+	d, x, y := operands[float32](dst, a, b)
+	each(d, x, y, min32)
+}
+
+func sumFloat64(dst, a, b []byte) {
+	d, x, y := operands[float64](dst, a, b)
+	each(d, x, y, add64)
+}
+
+func prodFloat64(dst, a, b []byte) {
+	d, x, y := operands[float64](dst, a, b)
+	each(d, x, y, mul64)
+}
+
+func maxFloat64(dst, a, b []byte) {
+	d, x, y := operands[float64](dst, a, b)
+	each(d, x, y, max64)
+}
+
+func minFloat64(dst, a, b []byte) {
+	d, x, y := operands[float64](dst, a, b)
+	each(d, x, y, min64)
+}
+
+func sumFloat16(dst, a, b []byte) {
+	d, x, y := operands[F16](dst, a, b)
+	each(d, x, y, func(x, y F16) F16 { return ToF16(add32(x.Float32(), y.Float32())) })
+}
+
+func prodFloat16(dst, a, b []byte) {
+	d, x, y := operands[F16](dst, a, b)
+	each(d, x, y, func(x, y F16) F16 { return ToF16(mul32(x.Float32(), y.Float32())) })
+}
+
+func maxFloat16(dst, a, b []byte) {
+	d, x, y := operands[F16](dst, a, b)
+	each(d, x, y, func(x, y F16) F16 { return ToF16(max32(x.Float32(), y.Float32())) })
+}
+
+func minFloat16(dst, a, b []byte) {
+	d, x, y := operands[F16](dst, a, b)
+	each(d, x, y, func(x, y F16) F16 { return ToF16(min32(x.Float32(), y.Float32())) })
+}
+
+func sumBFloat16(dst, a, b []byte) {
+	d, x, y := operands[BF16](dst, a, b)
+	each(d, x, y, func(x, y BF16) BF16 { return ToBF16(add32(x.Float32(), y.Float32())) })
+}
+
+func prodBFloat16(dst, a, b []byte) {
+	d, x, y := operands[BF16](dst, a, b)
+	each(d, x, y, func(x, y BF16) BF16 { return ToBF16(mul32(x.Float32(), y.Float32())) })
+}
+
+func maxBFloat16(dst, a, b []byte) {
+	d, x, y := operands[BF16](dst, a, b)
+	each(d, x, y, func(x, y BF16) BF16 { return ToBF16(max32(x.Float32(), y.Float32())) })
+}
+
+func minBFloat16(dst, a, b []byte) {
+	d, x, y := operands[BF16](dst, a, b)
+	each(d, x, y, func(x, y BF16) BF16 { return ToBF16(min32(x.Float32(), y.Float32())) })
+}
+
+func sumE4M3(dst, a, b []byte) {
+	d, x, y := operands[E4M3](dst, a, b)
+	v := &float8().e4m3
+	each(d, x, y, func(x, y E4M3) E4M3 { return ToE4M3(add32(v[x], v[y])) })
+}
+
+func prodE4M3(dst, a, b []byte) {
+	d, x, y := operands[E4M3](dst, a, b)
+	v := &float8().e4m3
+	each(d, x, y, func(x, y E4M3) E4M3 { return ToE4M3(mul32(v[x], v[y])) })
+}
+
+func maxE4M3(dst, a, b []byte) {
+	d, x, y := operands[E4M3](dst, a, b)
+	v := &float8().e4m3
+	each(d, x, y, func(x, y E4M3) E4M3 { return ToE4M3(max32(v[x], v[y])) })
+}
+
+func minE4M3(dst, a, b []byte) {
+	d, x, y := operands[E4M3](dst, a, b)
+	v := &float8().e4m3
+	each(d, x, y, func(x, y E4M3) E4M3 { return ToE4M3(min32(v[x], v[y])) })
+}
+
+func sumE5M2(dst, a, b []byte) {
+	d, x, y := operands[E5M2](dst, a, b)
+	v := &float8().e5m2
+	each(d, x, y, func(x, y E5M2) E5M2 { return ToE5M2(add32(v[x], v[y])) })
+}
+
+func prodE5M2(dst, a, b []byte) {
+	d, x, y := operands[E5M2](dst, a, b)
+	v := &float8().e5m2
+	each(d, x, y, func(x, y E5M2) E5M2 { return ToE5M2(mul32(v[x], v[y])) })
+}
+
+func maxE5M2(dst, a, b []byte) {
+	d, x, y := operands[E5M2](dst, a, b)
+	v := &float8().e5m2
+	each(d, x, y, func(x, y E5M2) E5M2 { return ToE5M2(max32(v[x], v[y])) })
+}
+
+func minE5M2(dst, a, b []byte) {
+	d, x, y := operands[E5M2](dst, a, b)
+	v := &float8().e5m2
+	each(d, x, y, func(x, y E5M2) E5M2 { return ToE5M2(min32(v[x], v[y])) })
+}

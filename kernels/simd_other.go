@@ -1,0 +1,8 @@
+//go:build !amd64
+
+package kernels
+
+func detect() SIMD { return NoSIMD }
+
+// vectorReducer returns nil: there is no vector code for this architecture.
+func vectorReducer(SIMD, DataType, Reduction) Reducer { return nil }

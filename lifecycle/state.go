@@ -1,27 +1,83 @@
 package lifecycle
 
-// State is where a communicator is in its life.
+import "strconv"
+
+// State is where a communicator is in its life. Its number and its name (String) are stable.
 type State uint8
 
-// The states. A zero State is no state: a communicator is born Initializing.
+// The states. A communicator that does not exist (yet) is in StateNone.
 const (
-	StateNone State = iota
-	StateInitializing
-	StateReady
-	StateFinalizing
-	StateFinalized
-	StateDestroyed
-	StateAborting
-	StateAborted
-	StateFailed
-	StateRevoked
+	StateNone         State = iota
+	StateInitializing       // its ranks are finding each other
+	StateReady              // takes every call
+	StateFinalizing         // takes no more operations; those in flight go on
+	StateFinalized          // nothing in flight; waits for Destroy
+	StateDestroying         // given up by its user; operations in flight are awaited
+	StateDestroyed          // gone
+	StateAborting           // given up by its user; operations in flight are being cancelled
+	StateAborted            // gone
+	StateFailed             // broken by an event; see Life.Cause
+	StateRevoked            // operations cancelled; lives on to be split, shrunk or destroyed
 	numStates
 )
 
-// Call is something that a user does to a communicator.
+// names of the numbered things; index is the number.
+var (
+	stateNames = [numStates]string{
+		"none", "initializing", "ready", "finalizing", "finalized", "destroying", "destroyed", "aborting", "aborted", "failed", "revoked",
+	}
+	callNames = [numCalls]string{
+		"none", "init_rank", "init_rank_config", "init_rank_scalable", "init_all", "split", "shrink", "grow", "revoke", "finalize",
+		"destroy", "abort", "async_error", "wait", "group_start", "group_end", "all_reduce", "broadcast", "reduce", "all_gather",
+		"reduce_scatter", "all_to_all", "gather", "scatter", "send", "recv", "send_recv", "barrier",
+	}
+	eventNames = [numEvents]string{
+		"none", "init_done", "init_failed", "finalize_done", "destroy_done", "abort_done", "async_failure",
+	}
+)
+
+// States lists the states in order, StateNone included.
+func States() []State { return list(StateNone, numStates) }
+
+// Calls lists the calls in order, without CallNone.
+func Calls() []Call { return list(CallNone+1, numCalls) }
+
+// Events lists the events in order, without EventNone.
+func Events() []Event { return list(EventNone+1, numEvents) }
+
+func list[T ~uint8](from, to T) []T {
+	all := make([]T, 0, to-from)
+	for v := from; v < to; v++ {
+		all = append(all, v)
+	}
+	return all
+}
+
+// String is the state's stable name: "ready".
+func (s State) String() string {
+	if s >= numStates {
+		return "state(" + strconv.Itoa(int(s)) + ")"
+	}
+	return stateNames[s]
+}
+
+// Live reports whether the communicator exists and its user has not given it up: from Initializing until Destroy or Abort.
+func (s State) Live() bool {
+	switch s {
+	case StateInitializing, StateReady, StateFinalizing, StateFinalized, StateFailed, StateRevoked:
+		return true
+	case StateNone, StateDestroying, StateDestroyed, StateAborting, StateAborted, numStates:
+	}
+	return false
+}
+
+// Gone reports whether nothing is left of the communicator: it is Destroyed or Aborted.
+func (s State) Gone() bool { return s == StateDestroyed || s == StateAborted }
+
+// Call is something that a user does to a communicator. Its number and its name (String) are stable.
 type Call uint8
 
-// The calls: lifecycle first, then the collectives and point-to-point calls.
+// The calls: lifecycle first, then the operations (collectives and point-to-point calls).
 const (
 	CallNone Call = iota
 	CallInitRank
@@ -54,8 +110,19 @@ const (
 	numCalls
 )
 
+// String is the call's stable name: "all_reduce".
+func (c Call) String() string {
+	if c >= numCalls {
+		return "call(" + strconv.Itoa(int(c)) + ")"
+	}
+	return callNames[c]
+}
+
+// IsOperation reports whether the call moves data or synchronises: a collective, or a point-to-point call.
+func (c Call) IsOperation() bool { return c >= CallAllReduce && c < numCalls }
+
 // Event is something that the runtime, not the user, makes happen to a communicator: the end of a call that takes
-// time, or a failure in the background.
+// time, or a failure in the background. Its number and its name (String) are stable.
 type Event uint8
 
 // The events.
@@ -69,3 +136,11 @@ const (
 	EventAsyncFailure // a peer died, a transport broke, an operation was abandoned
 	numEvents
 )
+
+// String is the event's stable name: "init_done".
+func (e Event) String() string {
+	if e >= numEvents {
+		return "event(" + strconv.Itoa(int(e)) + ")"
+	}
+	return eventNames[e]
+}

@@ -1,0 +1,26 @@
+// Package lifecycle says what a communicator is and what it may do, and nothing about how.
+//
+// A communicator has a life, and the life has rules. The rules are two tables of data: (state, call) gives the next
+// state or the code of an error, and (state, event) gives the next state. A call is what a user does; an event is
+// what the runtime makes happen. Everything that asks "is this legal?" asks these tables; table.md shows them.
+//
+//	        InitRank …         EventInitDone        Finalize          EventFinalizeDone
+//	(none) ───────────▶ initializing ────▶ ready ─────────▶ finalizing ───────▶ finalized
+//	                         │               │ │                 │                  │
+//	                         │        Revoke │ └──────┬──────────┴────────┬─────────┘
+//	                         │               ▼        │ Destroy           │
+//	                         │            revoked ────┤                   │
+//	                         │                        ▼                   │
+//	                         │  failed ────────▶ destroying ──▶ destroyed │
+//	                         │  (from initializing, ready, finalizing)    │
+//	                         └── Abort, from any state above ──▶ aborting ──▶ aborted
+//
+// A [Life] is one communicator's walk through the tables, safe for any number of goroutines: of all concurrent calls that
+// would end it, exactly one wins, and the others are told where and when that one was made. A [Registry] holds the
+// lives of a runtime and gives each a [Handle], which is recognised as stale after its place was given to another.
+//
+// Errors are of three kinds: [UsageError] is the caller's fault, [PeerError] another rank's, [SystemError] the machine's. Each has a
+// stable [Code], matches the sentinel of that code (errors.Is(err, ErrDestroyed)), and says what to do next.
+//
+// The package knows nothing of transports, spans or goroutine pools and imports the standard library alone.
+package lifecycle

@@ -1,0 +1,262 @@
+package lifecycle
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Info is what stays the same over a communicator's life.
+type Info struct {
+	ID, Parent  CommID // Parent is zero for a root communicator
+	Name        string // may be empty
+	Rank, Size  int
+	NonBlocking bool // calls on it while it initializes answer CodeInProgress rather than CodeInitializing
+	Call        Call // that made it: an Init, or Split, Shrink or Grow
+	Site        Site // of that call
+}
+
+// Life is one communicator's walk through the tables. It is made by Registry.Open, in StateInitializing. All methods may be called from any
+// goroutine at any time, also after the end of the communicator; none blocks. A nil *Life is a communicator that does not exist: in
+// StateNone, where every call on it is refused.
+type Life struct {
+	registry *Registry
+	handle   Handle
+	info     Info
+
+	state atomicState
+
+	mu    sync.Mutex // orders all transitions
+	acts  []act      // those that took effect, in order; the table lets none change the state twice
+	cause error
+}
+
+// atomicState is a State that is read at any time and written only under Life.mu.
+type atomicState struct{ v atomic.Uint32 }
+
+func (s *atomicState) load() State   { return State(s.v.Load()) }
+func (s *atomicState) store(v State) { s.v.Store(uint32(v)) }
+
+// act is a call that changed the state.
+type act struct {
+	call Call
+	site Site
+}
+
+// Handle is the life's place in its registry, with the generation that tells it from earlier and later ones in that place.
+func (l *Life) Handle() Handle {
+	if l == nil {
+		return Handle{}
+	}
+	return l.handle
+}
+
+// Info is what Open was given.
+func (l *Life) Info() Info {
+	if l == nil {
+		return Info{}
+	}
+	return l.info
+}
+
+// State is where the communicator is now. It may have moved on when the caller looks at it.
+func (l *Life) State() State {
+	if l == nil {
+		return StateNone
+	}
+	return l.state.load()
+}
+
+// Cause is the error that the first failing Signal gave; nil if the communicator never failed. It stays after Revoke, Destroy and Abort.
+func (l *Life) Cause() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause
+}
+
+// Check answers whether call is legal now: nil, or a *UsageError. It changes nothing, so it is the guard of the calls that don't change the state,
+// such as operations. For a legal call it is one atomic load and a table look-up: no lock, no allocation.
+func (l *Life) Check(call Call) error {
+	if _, code := Next(l.State(), call); code == CodeOK {
+		return nil
+	}
+	return l.refuse(call)
+}
+
+// Do makes call, which was made at site, if it is legal: it moves the communicator to the state that it returns. Otherwise nothing changes, and
+// the error is a *UsageError. Of several goroutines that call Destroy (or Abort, Finalize, Revoke) at once, exactly one succeeds and must do
+// the work; the errors of the others say where and when that one's call was made.
+func (l *Life) Do(call Call, site Site) (State, error) {
+	if l == nil {
+		return StateNone, absent(call, site)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from := l.state.load()
+	to, code := Next(from, call)
+	if code != CodeOK {
+		return from, l.refusal(call, from, code, site)
+	}
+	if to != from {
+		l.acts = append(l.acts, act{call, site})
+		l.state.store(to)
+	}
+	return to, nil
+}
+
+// Signal tells the communicator that event happened. It returns the state after it, and whether that is another one than before: false for an
+// event that came too late to matter. cause is kept if the event makes the communicator fail.
+func (l *Life) Signal(event Event, cause error) (State, bool) {
+	if l == nil {
+		return StateNone, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from := l.state.load()
+	to := After(from, event)
+	if to == from {
+		return from, false
+	}
+	if to == StateFailed {
+		l.cause = cause
+	}
+	l.state.store(to)
+	return to, true
+}
+
+// First is where the call was made that took effect: call is one of Revoke, Finalize, Destroy and Abort. It is false if none did.
+func (l *Life) First(call Call) (Site, bool) {
+	if l == nil {
+		return Site{}, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first(call)
+}
+
+// first is First for who holds l.mu.
+func (l *Life) first(call Call) (Site, bool) {
+	for _, a := range l.acts {
+		if a.call == call {
+			return a.site, true
+		}
+	}
+	return Site{}, false
+}
+
+// Retire gives the life's place in the registry back. It is called once the communicator's resources are freed, after Destroy or Abort; a
+// destroying one becomes destroyed by it, and an aborting one aborted. It reports whether it did so: a live communicator is not retired, nor is one
+// twice. The Life and its Handle go on to answer, with the first call's site.
+func (l *Life) Retire() bool {
+	if l == nil {
+		return false
+	}
+	l.Signal(EventDestroyDone, nil)
+	l.Signal(EventAbortDone, nil)
+	return l.State().Gone() && l.registry.release(l.handle)
+}
+
+// refuse is the slow path of Check. It asks the table again, under the lock, so that the error's parts belong together; the communicator may have
+// become ready meanwhile.
+func (l *Life) refuse(call Call) error {
+	if l == nil {
+		return absent(call, Site{})
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	state := l.state.load()
+	_, code := Next(state, call)
+	if code == CodeOK {
+		return nil
+	}
+	return l.refusal(call, state, code, Site{})
+}
+
+// obituary is the answer to who holds a handle of a retired life.
+func (l *Life) obituary() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	state, code := l.state.load(), CodeDestroyed
+	if state == StateAborted {
+		code = CodeAborted
+	}
+	return l.refusal(CallNone, state, code, Site{})
+}
+
+// refusal is the error of a call that is illegal in state, for the reason of code. The caller holds l.mu.
+func (l *Life) refusal(call Call, state State, code Code, site Site) error {
+	if code == CodeInitializing && l.info.NonBlocking {
+		code = CodeInProgress
+	}
+	e := &UsageError{
+		Call: call, Code: code, State: state,
+		Comm: l.info.ID, Name: l.info.Name, Rank: l.info.Rank,
+		Site: site, Detail: advice(code, call),
+	}
+	e.First, _ = l.first(culprit(code))
+	if code == CodeFailed {
+		e.Cause = l.cause
+	}
+	return e
+}
+
+// absent is the error of a call on a communicator that does not exist.
+func absent(call Call, site Site) error {
+	_, code := Next(StateNone, call)
+	return &UsageError{Call: call, Code: code, Site: site, Detail: advice(code, call)}
+}
+
+// culprit is the call that brought a communicator to where code is the answer.
+func culprit(code Code) Call {
+	switch code { //nolint:exhaustive // the other codes are nobody's doing
+	case CodeRevoked:
+		return CallRevoke
+	case CodeFinalized:
+		return CallFinalize
+	case CodeDestroyed:
+		return CallDestroy
+	case CodeAborted:
+		return CallAbort
+	default:
+		return CallNone
+	}
+}
+
+// advice is what a person who made call and got code should do instead.
+func advice(code Code, call Call) string {
+	again := call != CallNone && call == culprit(code)
+	switch code { //nolint:exhaustive // the table gives no other codes
+	case CodeInvalidArgument:
+		return "there is no communicator: it is nil, or its Init failed"
+	case CodeInvalidUsage:
+		return "this communicator exists already; make another one with a new unique id"
+	case CodeInitializing, CodeInProgress:
+		return "wait for it first, with Wait or by asking AsyncError; only Abort may come earlier"
+	case CodeFinalized:
+		if again {
+			return "finalize a communicator once, then Destroy it"
+		}
+		return "make this call before Finalize; only Destroy and Abort are left to do"
+	case CodeDestroyed:
+		if again {
+			return "destroy a communicator once, or use Close, which may be called any number of times"
+		}
+		return "make this call before Destroy, or on another communicator"
+	case CodeAborted:
+		if call == CallDestroy || again {
+			return "Abort has freed it, nothing is left to do; Close may be called any number of times"
+		}
+		return "make a new communicator to go on"
+	case CodeFailed:
+		return "Destroy or Abort it and make a new one, or Shrink it to the ranks that are left"
+	case CodeRevoked:
+		if again {
+			return "revoke a communicator once"
+		}
+		return "Split or Shrink it to go on, or Destroy it"
+	default:
+		return ""
+	}
+}

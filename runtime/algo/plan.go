@@ -3,7 +3,7 @@ package algo
 // Buffer names one of the three buffers that a step works on.
 type Buffer uint8
 
-// The buffers. In and Out may be the same memory (in place), so a plan is right for both cases.
+// The buffers.
 const (
 	In  Buffer = iota // the user's send buffer; never written
 	Out               // the user's receive buffer
@@ -28,18 +28,22 @@ const (
 	StepReduce                     // Dst = Src op Src2
 )
 
-// None is no step, in Step.After and Step.Wait.
+// None is no step, in Step.After.
 const None = -1
+
+// Range is the steps From, From+1, … To-1 of a plan. The zero Range is empty.
+type Range struct{ From, To int }
 
 // Step is one piece of a rank's work. Steps of one plan run concurrently as far as these rules allow:
 //
-//   - sends to one peer go out in the order of the list, and so do receives from one peer; everything else has no order of its own;
+//   - sends to one peer go out in the order of the list, and so do receives from one peer; everything else has no
+//     order of its own;
 //   - After is a stream: the step may work on its first k elements as soon as step After has finished its first k
-//     elements (both have the same length). This is what makes a plan pipelined: the executor moves data in whatever
-//     pieces the transport takes;
-//   - Wait is a barrier: the step starts when step Wait has ended. (Wait2 is a second one.)
+//     elements (both have the same length);
+//   - Wait is a barrier: the step starts when all steps of the range have ended.
 //
-// After, Wait and Wait2 name earlier steps of the same list, or None.
+// A send has finished an element when its memory may be overwritten. After and Wait name earlier steps of the same
+// list, or none. All spans of a step have the same length, which is never 0.
 type Step struct {
 	Kind          StepKind
 	Peer          int // StepSend, StepRecv, StepRecvReduce
@@ -47,25 +51,38 @@ type Step struct {
 	Src, Src2     Span
 	IncomingFirst bool
 	After         int
-	Wait, Wait2   int
+	Wait          Range
 }
 
-// Plan is one rank's part in one operation.
+// Len is how many elements the step works on.
+func (s *Step) Len() int {
+	if s.Kind == StepRecv {
+		return s.Dst.Len
+	}
+	return s.Src.Len
+}
+
+// Plan is one rank's part in one operation. A plan is right for separate buffers and in place, in the sense of NCCL:
+//
+//	AllReduce, Broadcast, Reduce   Out is In
+//	AllGather, Gather (root)       In is block Rank of Out
+//	ReduceScatter, Scatter (root)  Out is block Rank of In
+//	AllToAll                       never: In and Out are separate
+//
+// Plans are shared and must not be changed.
 type Plan struct {
 	Algorithm Algorithm
 	Tmp       int // elements of scratch
 	Steps     []Step
 }
 
-// Algorithm names a family of plans.
-type Algorithm uint8
-
-// The algorithms. Auto lets the tuning table choose.
-const (
-	Auto Algorithm = iota
-	Ring
-	RecursiveDoubling
-	Tree   // binomial
-	Direct // every rank with every other at once; through shared memory this is one copy each way
-	numAlgorithms
-)
+// Sent is how many elements the rank sends.
+func (p *Plan) Sent() int {
+	n := 0
+	for i := range p.Steps {
+		if p.Steps[i].Kind == StepSend {
+			n += p.Steps[i].Src.Len
+		}
+	}
+	return n
+}

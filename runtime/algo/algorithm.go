@@ -1,0 +1,65 @@
+package algo
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// Algorithm names a family of plans.
+type Algorithm uint8
+
+// The algorithms. Auto lets the tuning table choose.
+const (
+	Auto              Algorithm = iota
+	Ring                        // each rank talks to its two neighbours; for a rooted call, a chain that ends or starts at the root
+	RecursiveDoubling           // partners at distance 1, 2, 4 …
+	Tree                        // binomial
+	Direct                      // every rank with every other at once; through shared memory this is one copy each way
+	numAlgorithms
+)
+
+func names() [numAlgorithms]string {
+	return [...]string{Auto: "auto", Ring: "ring", RecursiveDoubling: "recursive_doubling", Tree: "tree", Direct: "direct"}
+}
+
+// String is the algorithm's name in lower case, which ParseAlgorithm reads.
+func (a Algorithm) String() string {
+	if a < numAlgorithms {
+		return names()[a]
+	}
+	return fmt.Sprintf("algorithm(%d)", uint8(a))
+}
+
+// ParseAlgorithm reads an algorithm's name, in any case. The error lists the names.
+func ParseAlgorithm(s string) (Algorithm, error) {
+	all := names()
+	for a, name := range all {
+		if strings.EqualFold(strings.TrimSpace(s), name) {
+			return Algorithm(a), nil
+		}
+	}
+	return Auto, fmt.Errorf("algorithm %q is none of %s", s, strings.Join(all[:], ", "))
+}
+
+// For lists the algorithms that there are for a call, the best all-round one first; nil for a call that is no
+// collective.
+func For(call lifecycle.Call) []Algorithm {
+	switch call { //nolint:exhaustive // only collectives have algorithms
+	case lifecycle.CallAllReduce:
+		return []Algorithm{Direct, Ring, RecursiveDoubling, Tree}
+	case lifecycle.CallBroadcast, lifecycle.CallReduce:
+		return []Algorithm{Tree, Direct, Ring}
+	case lifecycle.CallAllGather:
+		return []Algorithm{Direct, Ring, RecursiveDoubling}
+	case lifecycle.CallReduceScatter:
+		return []Algorithm{Direct, Ring}
+	case lifecycle.CallGather, lifecycle.CallScatter:
+		return []Algorithm{Direct, Tree}
+	case lifecycle.CallAllToAll, lifecycle.CallBarrier:
+		return []Algorithm{Direct}
+	default:
+		return nil
+	}
+}

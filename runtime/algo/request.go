@@ -1,0 +1,106 @@
+package algo
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// Request is what a plan is made for. All ranks of an operation ask for the same but for Rank.
+type Request struct {
+	Call       lifecycle.Call
+	Rank, Size int
+	Root       int // Broadcast, Reduce, Gather, Scatter; otherwise not looked at
+
+	// Count is NCCL's, in elements: the whole buffer for AllReduce, Broadcast and Reduce; one rank's block for
+	// AllGather, Gather, ReduceScatter and Scatter; what each rank sends to each for AllToAll; not looked at for Barrier.
+	Count    int
+	ElemSize int // bytes
+
+	Nodes []int // node index by rank; nil if all ranks are on one host
+}
+
+// Bytes is Count in bytes.
+func (r *Request) Bytes() int { return r.Count * r.ElemSize }
+
+// OneHost says whether all ranks are on one host.
+func (r *Request) OneHost() bool {
+	for _, n := range r.Nodes {
+		if n != r.Nodes[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// rooted says whether one rank has a part of its own in the call.
+func rooted(call lifecycle.Call) bool {
+	return call == lifecycle.CallBroadcast || call == lifecycle.CallReduce ||
+		call == lifecycle.CallGather || call == lifecycle.CallScatter
+}
+
+func (r *Request) validate() error {
+	switch {
+	case For(r.Call) == nil:
+		return fmt.Errorf("%v is no collective", r.Call)
+	case r.Size < 1:
+		return fmt.Errorf("size is %d, must be at least 1", r.Size)
+	case r.Rank < 0 || r.Rank >= r.Size:
+		return fmt.Errorf("rank is %d, must be 0 to %d", r.Rank, r.Size-1)
+	case rooted(r.Call) && (r.Root < 0 || r.Root >= r.Size):
+		return fmt.Errorf("root is %d, must be 0 to %d", r.Root, r.Size-1)
+	case r.Count < 0:
+		return fmt.Errorf("count is %d, must not be negative", r.Count)
+	case r.ElemSize < 1:
+		return fmt.Errorf("element size is %d bytes, must be at least 1", r.ElemSize)
+	case r.Nodes != nil && len(r.Nodes) != r.Size:
+		return fmt.Errorf("nodes has %d entries for %d ranks", len(r.Nodes), r.Size)
+	}
+	return nil
+}
+
+// Make plans rank r.Rank's part of r with algorithm a. The error names what is wrong with r, or the algorithms that
+// there are for its call. Auto is no algorithm here: [Choose] first.
+//
+// The plan of a Barrier is empty: before an engine lets an operation touch a receive buffer it has heard from all
+// ranks that they make the same call, and for a barrier that is all there is to do.
+func Make(r Request, a Algorithm) (*Plan, error) {
+	if err := r.validate(); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	if !slices.Contains(For(r.Call), a) {
+		return nil, fmt.Errorf("plan: there is no algorithm %v for %v, only %v", a, r.Call, For(r.Call))
+	}
+	b := &builder{Request: r}
+	if r.Size == 1 {
+		b.copy(b.out(0, r.Count), b.in(0, r.Count), None)
+		if r.Call == lifecycle.CallBarrier {
+			b.steps = nil
+		}
+	} else {
+		b.plan(a)
+	}
+	return &Plan{Algorithm: a, Tmp: b.scratch, Steps: b.steps}, nil
+}
+
+func (b *builder) plan(a Algorithm) {
+	switch b.Call { //nolint:exhaustive // validated: one of For's calls
+	case lifecycle.CallAllReduce:
+		b.allReduce(a)
+	case lifecycle.CallBroadcast:
+		b.broadcast(a)
+	case lifecycle.CallReduce:
+		b.reduceTo(a)
+	case lifecycle.CallAllGather:
+		b.allGather(a)
+	case lifecycle.CallReduceScatter:
+		b.reduceScatter(a)
+	case lifecycle.CallAllToAll:
+		b.allToAll()
+	case lifecycle.CallGather:
+		b.gather(a)
+	case lifecycle.CallScatter:
+		b.scatter(a)
+	}
+}

@@ -1,0 +1,208 @@
+package job
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config says what to run and how. The zero value of a field has the meaning given with it.
+type Config struct {
+	// Program is the program and its arguments. The program is looked for in PATH.
+	Program []string
+
+	// Ranks is how many ranks this machine runs.
+	Ranks int
+
+	// Nodes pretends that this machine is that many nodes: consecutive ranks are put into Nodes groups as equal as
+	// can be, and each group is told to be a host of its own. 0 and 1 pretend nothing.
+	Nodes int
+
+	// Hosts is how many machines take part, each with a launcher and Ranks ranks of its own; 0 means 1. Host is this
+	// machine's place among them, from 0.
+	Hosts, Host int
+
+	// MasterAddr and MasterPort are where rank 0 listens. With one host they may be empty: the loopback address, and a
+	// port that was free.
+	MasterAddr string
+	MasterPort int
+
+	// Name names the job, in its tapes' folder among others. Empty derives one from the program's name.
+	Name string
+
+	// Secret authenticates the job's ranks to each other. Empty makes a random one, which only works with one host. It
+	// travels in the environment, never on a command line.
+	Secret string
+
+	// TapeDir is where the ranks put their tapes; TeeDir, if set, gets a file per rank with all that it printed. Both
+	// are made when they are not there.
+	TapeDir, TeeDir string
+
+	// Linger is how long the other ranks may take to end by themselves after one failed; Grace how long between asking
+	// a rank to end (SIGTERM) and killing it (SIGKILL). 0 means at once.
+	Linger, Grace time.Duration
+
+	// Env is the environment that the ranks' own variables are added to.
+	Env []string
+
+	// Stdin is what rank 0 reads; nil, as for all other ranks, is /dev/null.
+	Stdin *os.File
+
+	// Stdout and Stderr get the ranks' output, and Stderr the launcher's own remarks. Neither is closed.
+	Stdout, Stderr *os.File
+
+	// Color says when to colour the ranks' prefixes.
+	Color ColorMode
+
+	// Verbose says more: each rank's process id, and a last line when all went well. Quiet says nothing but failures.
+	Verbose, Quiet bool
+
+	// Signals brings what the launcher was told. nil brings nothing.
+	Signals <-chan os.Signal
+}
+
+// ColorMode says when prefixes are coloured.
+type ColorMode string
+
+// The modes of colouring.
+const (
+	ColorAuto   ColorMode = "auto" // on a terminal, unless NO_COLOR is set or TERM is dumb
+	ColorAlways ColorMode = "always"
+	ColorNever  ColorMode = "never"
+)
+
+// ConfigError says which field can't be used, and what would be allowed. Field is the name of the command's flag.
+type ConfigError struct {
+	Field, Value, Allowed string
+}
+
+// Error implements error.
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("%s is %q, allowed is %s", e.Field, e.Value, e.Allowed)
+}
+
+// maxRanks bounds what a slip of the finger can start.
+const maxRanks = 4096
+
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
+
+// Validate names the first field that can't be used, as a *ConfigError.
+func (c *Config) Validate() error {
+	wrong := func(field string, value any, allowed string) error {
+		return &ConfigError{Field: field, Value: fmt.Sprint(value), Allowed: allowed}
+	}
+	hosts := max(c.Hosts, 1)
+	switch {
+	case len(c.Program) == 0:
+		return wrong("the program", "", "a program and its arguments, after --")
+	case c.Ranks < 1 || c.Ranks > maxRanks:
+		return wrong("-n", c.Ranks, fmt.Sprintf("1 to %d", maxRanks))
+	case c.Nodes < 0 || c.Nodes > c.Ranks:
+		return wrong("--nodes", c.Nodes, fmt.Sprintf("1 to the number of ranks, %d", c.Ranks))
+	case c.Hosts < 0 || hosts*c.Ranks > 1<<20:
+		return wrong("--nnodes", c.Hosts, "1 or more, and at most 1048576 ranks in all")
+	case c.Host < 0 || c.Host >= hosts:
+		return wrong("--node-rank", c.Host, fmt.Sprintf("0 to %d", hosts-1))
+	case c.MasterPort < 0 || c.MasterPort > 65535:
+		return wrong("--master-port", c.MasterPort, "1 to 65535, or 0 for a free one")
+	case strings.ContainsAny(c.MasterAddr, " \t\n/"):
+		return wrong("--master-addr", c.MasterAddr, "a host name or an address, without a port")
+	case c.Name != "" && !nameRule.MatchString(c.Name):
+		return wrong("--job", c.Name, "up to 64 letters, digits, dots, dashes and underscores, not starting with a dot or dash")
+	case c.Linger < 0:
+		return wrong("--linger", c.Linger, "0 or more")
+	case c.Grace < 0:
+		return wrong("--grace", c.Grace, "0 or more")
+	case c.Color != "" && c.Color != ColorAuto && c.Color != ColorAlways && c.Color != ColorNever:
+		return wrong("--color", c.Color, "auto, always or never")
+	}
+	if hosts == 1 {
+		return nil
+	}
+	switch {
+	case c.Nodes > 1:
+		return wrong("--nodes", c.Nodes, "1 when --nnodes is above 1: it simulates nodes on one machine")
+	case c.MasterAddr == "":
+		return wrong("--master-addr", "", "the address of the machine with --node-rank 0, the same on all machines")
+	case c.MasterPort == 0:
+		return wrong("--master-port", c.MasterPort, "a port that is free on that machine, the same on all machines")
+	case c.Secret == "":
+		return wrong("CARILLON_JOB_SECRET", "", "a random text, the same on all machines (openssl rand -hex 32 makes one)")
+	}
+	return nil
+}
+
+// worldSize is how many ranks the job has on all hosts.
+func (c *Config) worldSize() int { return max(c.Hosts, 1) * c.Ranks }
+
+// firstRank is the lowest rank of this host.
+func (c *Config) firstRank() int { return c.Host * c.Ranks }
+
+// place is where a rank of this host stands among the simulated nodes.
+type place struct {
+	node, local, size int // the node, the place on it, and how many ranks the node has
+}
+
+// placeOf returns the place of the i-th rank of this host. The first nodes have one rank more when it doesn't come
+// out even.
+func (c *Config) placeOf(i int) place {
+	nodes := max(c.Nodes, 1)
+	small, larger := c.Ranks/nodes, c.Ranks%nodes
+	if boundary := larger * (small + 1); i >= boundary {
+		i -= boundary
+		return place{node: larger + i/small, local: i % small, size: small}
+	}
+	return place{node: i / (small + 1), local: i % (small + 1), size: small + 1}
+}
+
+// environment returns what the i-th rank of this host runs with: Env, and over it the variables of the job.
+func (c *Config) environment(i int, hostname string) []string {
+	p := c.placeOf(i)
+	env := append([]string(nil), c.Env...)
+	set := func(key, value string) { env = append(env, key+"="+value) }
+	set("RANK", strconv.Itoa(c.firstRank()+i))
+	set("WORLD_SIZE", strconv.Itoa(c.worldSize()))
+	set("LOCAL_RANK", strconv.Itoa(p.local))
+	set("LOCAL_WORLD_SIZE", strconv.Itoa(p.size))
+	set("MASTER_ADDR", c.MasterAddr)
+	set("MASTER_PORT", strconv.Itoa(c.MasterPort))
+	set("CARILLON_JOB", c.Name)
+	set("CARILLON_JOB_SECRET", c.Secret)
+	if c.TapeDir != "" {
+		set("CARILLON_TAPE_DIR", c.TapeDir)
+	}
+	if c.Nodes > 1 {
+		set("CARILLON_HOSTID", fmt.Sprintf("%s-node-%d", hostname, p.node))
+	}
+	return env
+}
+
+// logPath is where the i-th rank's log goes, "" when there is none.
+func (c *Config) logPath(i int) string {
+	if c.TeeDir == "" {
+		return ""
+	}
+	return filepath.Join(c.TeeDir, fmt.Sprintf("rank-%d.log", c.firstRank()+i))
+}
+
+// colored says whether prefixes on w are coloured.
+func (c *Config) colored(w io.Writer) bool {
+	switch c.Color {
+	case ColorAlways:
+		return true
+	case ColorNever:
+		return false
+	case ColorAuto:
+	}
+	for _, kv := range c.Env {
+		if name, value, _ := strings.Cut(kv, "="); (name == "NO_COLOR" && value != "") || (name == "TERM" && value == "dumb") {
+			return false
+		}
+	}
+	return isTerminal(w)
+}

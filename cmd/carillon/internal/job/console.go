@@ -1,0 +1,124 @@
+package job
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// console puts what many ranks print onto one stream, so that every line says whose it is. Lines of different ranks
+// never run into each other, even when a rank leaves a line unfinished.
+type console struct {
+	prefixes [][]byte // by place on this host
+	failed   func(error)
+
+	mu   sync.Mutex
+	w    io.Writer
+	open int // the rank in whose unfinished line the stream stands, or nobody
+	buf  []byte
+	err  error // once set, nothing is written any more
+}
+
+// nobody is in place of a rank when the stream stands at the start of a line; own is the launcher itself.
+const (
+	nobody = -1
+	own    = -2
+)
+
+// ansiColors are those that can be read on dark and on light ground.
+var ansiColors = [...]int{36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91}
+
+// newConsole returns a console for ranks first to first+n-1. failed is called once, from the goroutine that writes,
+// when w takes no more.
+func newConsole(w io.Writer, first, n int, color bool, failed func(error)) *console {
+	c := &console{w: w, open: nobody, failed: failed}
+	width := len(fmt.Sprintf("[%d]", first+n-1))
+	for i := range n {
+		label := fmt.Sprintf("[%d]", first+i)
+		pad := fmt.Sprintf("%*s", width-len(label)+1, "")
+		if color {
+			label = fmt.Sprintf("\x1b[%dm%s\x1b[0m", ansiColors[(first+i)%len(ansiColors)], label)
+		}
+		c.prefixes = append(c.prefixes, []byte(label+pad))
+	}
+	return c
+}
+
+// write shows text of a rank: any number of lines, of which the last may be unfinished. A carriage return that is not
+// part of a line's end ends a line too, so that progress bars show.
+func (c *console) write(rank int, text []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.buf = c.buf[:0]
+	if c.open != nobody && c.open != rank {
+		c.buf = append(c.buf, '\n')
+		c.open = nobody
+	}
+	for len(text) > 0 {
+		if c.open == nobody && rank != own {
+			c.buf = append(c.buf, c.prefixes[rank]...)
+		}
+		end := bytes.IndexAny(text, "\r\n")
+		if end < 0 {
+			c.buf = append(c.buf, text...)
+			c.open = rank
+			break
+		}
+		c.buf = append(append(c.buf, text[:end]...), '\n')
+		c.open = nobody
+		if bytes.HasPrefix(text[end:], []byte("\r\n")) {
+			end++
+		}
+		text = text[end+1:]
+	}
+	c.flush()
+}
+
+// finish ends a rank's line, if it left one unfinished.
+func (c *console) finish(rank int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == rank {
+		c.buf = append(c.buf[:0], '\n')
+		c.open = nobody
+		c.flush()
+	}
+}
+
+// say shows a remark of the launcher's, a line.
+func (c *console) say(format string, args ...any) {
+	c.write(own, fmt.Appendf(nil, "carillon: "+format+"\n", args...))
+}
+
+func (c *console) flush() {
+	if c.err != nil {
+		return
+	}
+	if _, c.err = c.w.Write(c.buf); c.err != nil {
+		c.failed(c.err)
+	}
+}
+
+// isTerminal says whether w is one.
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok || f == nil {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// sameStream says whether both write to one place, so that an unfinished line on one would be seen on the other.
+func sameStream(a, b *os.File) bool {
+	x, err := a.Stat()
+	if err != nil {
+		return false
+	}
+	y, err := b.Stat()
+	return err == nil && os.SameFile(x, y)
+}

@@ -1,0 +1,47 @@
+package job
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// port is a TCP port of the loopback address that is kept free for the job. It is bound but doesn't listen: the
+// kernel gives it to nobody who asks for any port, while a rank that asks for this one gets it, as both allow the
+// address to be reused (Go and nearly everybody who listens does).
+type port struct {
+	fd, number int
+}
+
+// reservePort finds a free port. The caller releases it when the job is over.
+func reservePort() (*port, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("find a free port: %w", os.NewSyscallError("socket", err))
+	}
+	p := &port{fd: fd}
+	if err := p.bind(); err != nil {
+		p.release()
+		return nil, fmt.Errorf("find a free port: %w", err)
+	}
+	return p, nil
+}
+
+func (p *port) bind() error {
+	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return os.NewSyscallError("bind", err)
+	}
+	// Only now: a socket that may share would be given a port that somebody has.
+	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return os.NewSyscallError("setsockopt", err)
+	}
+	name, err := unix.Getsockname(p.fd)
+	if err != nil {
+		return os.NewSyscallError("getsockname", err)
+	}
+	p.number = name.(*unix.SockaddrInet4).Port
+	return nil
+}
+
+func (p *port) release() { unix.Close(p.fd) }

@@ -1,0 +1,176 @@
+package job
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Outcome is how one rank ended.
+type Outcome struct {
+	Rank, PID int
+	Code      int           // the exit code, when no signal ended it
+	Signal    unix.Signal   // the signal that killed it, or 0
+	Core      bool          // it left a core file
+	Asked     unix.Signal   // the signal by which the launcher made it end, or 0 when it ended by itself
+	After     time.Duration // since its start
+}
+
+// Failed says whether the rank ended in any other way than with exit code 0.
+func (o Outcome) Failed() bool { return o.Signal != 0 || o.Code != 0 }
+
+// exitCode is what a shell would make of it.
+func (o Outcome) exitCode() int { return status{signal: o.Signal, code: o.Code}.exitCode() }
+
+// how says it as the end of a sentence.
+func (o Outcome) how() string {
+	switch {
+	case o.Signal != 0 && o.Signal == o.Asked:
+		return "ended by the launcher's " + unix.SignalName(o.Signal)
+	case o.Signal != 0 && o.Core:
+		return "killed by " + unix.SignalName(o.Signal) + " (core dumped)"
+	case o.Signal != 0:
+		return "killed by " + unix.SignalName(o.Signal)
+	case o.Code == 0:
+		return "exited with 0"
+	case o.Asked != 0:
+		return "exited with " + strconv.Itoa(o.Code) + " on the launcher's " + unix.SignalName(o.Asked)
+	default:
+		return "exited with " + strconv.Itoa(o.Code)
+	}
+}
+
+// verb is what joins a subject to how.
+func (o Outcome) verb(plural bool) string {
+	switch {
+	case o.Signal == 0:
+		return " "
+	case plural:
+		return " were "
+	default:
+		return " was "
+	}
+}
+
+// Result is how a job ended on this host.
+type Result struct {
+	// Outcomes has every rank that was started, by rank.
+	Outcomes []Outcome
+
+	// First is the rank that failed first, nil when none did.
+	First *Outcome
+
+	// Took is the time from the start of the first rank to the end of the last.
+	Took time.Duration
+
+	// OutputLost is the error that kept the launcher from showing the ranks' output, if any did. The job was ended then.
+	OutputLost error
+}
+
+// ExitCode is what the launcher exits with: 0, or the code of the rank that failed first, 128 and the number of the
+// signal if it was killed.
+func (r *Result) ExitCode() int {
+	switch {
+	case r.First != nil:
+		return r.First.exitCode()
+	case r.OutputLost != nil:
+		return 128 + int(unix.SIGPIPE)
+	default:
+		return 0
+	}
+}
+
+// String tells in one sentence who failed first and how, and what became of the others.
+func (r *Result) String() string {
+	if r.First == nil {
+		return fmt.Sprintf("%s ended well after %s", numbersText("rank", r.ranks()), seconds(r.Took))
+	}
+	f := r.First
+	if all := r.ranks(); len(all) > 1 && r.allLike(*f) {
+		return fmt.Sprintf("%s%s%s after %s", numbersText("rank", all), f.verb(true), f.how(), seconds(r.Took))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "rank %d (pid %d)%s%s after %s", f.Rank, f.PID, f.verb(false), f.how(), seconds(f.After))
+
+	// The others, in groups of those who ended in the same way, by their lowest rank.
+	groups := map[string][]int{}
+	var order []Outcome
+	for _, o := range r.Outcomes {
+		if o.Rank == f.Rank {
+			continue
+		}
+		if groups[o.how()] == nil {
+			order = append(order, o)
+		}
+		groups[o.how()] = append(groups[o.how()], o.Rank)
+	}
+	for _, o := range order {
+		ranks := groups[o.how()]
+		fmt.Fprintf(&b, "; %s%s%s", numbersText("rank", ranks), o.verb(len(ranks) > 1), o.how())
+	}
+	return b.String()
+}
+
+func (r *Result) ranks() []int {
+	ranks := make([]int, len(r.Outcomes))
+	for i, o := range r.Outcomes {
+		ranks[i] = o.Rank
+	}
+	return ranks
+}
+
+// allLike says whether all ranks ended in the same way, because the launcher made them.
+func (r *Result) allLike(first Outcome) bool {
+	for _, o := range r.Outcomes {
+		if o.Asked == 0 || o.how() != first.how() {
+			return false
+		}
+	}
+	return true
+}
+
+// numbersText names ascending numbers: "rank 3", "ranks 0, 1 and 3", "ranks 0–6 and 8".
+func numbersText(noun string, numbers []int) string {
+	if len(numbers) != 1 {
+		noun += "s"
+	}
+	return noun + " " + listText(numbers)
+}
+
+// listText lists ascending numbers: "3", "0, 1 and 3", "0–6 and 8".
+func listText(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		if j-i >= 2 {
+			parts = append(parts, fmt.Sprintf("%d–%d", numbers[i], numbers[j]))
+			i = j + 1
+			continue
+		}
+		parts = append(parts, strconv.Itoa(numbers[i]))
+		i++
+	}
+	if len(parts) < 2 {
+		return strings.Join(parts, "")
+	}
+	last := len(parts) - 1
+	return strings.Join(parts[:last], ", ") + " and " + parts[last]
+}
+
+// seconds shows a duration as a person says it.
+func seconds(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 100*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	default:
+		return d.Round(time.Second).String()
+	}
+}

@@ -1,0 +1,107 @@
+package job
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+)
+
+// Run runs the job and blocks until all ranks of this host have ended, with all that they started. An error means that
+// the job could not be started: a *ConfigError, or what the system said. How a started job went is in the Result.
+//
+// When ctx ends, the job is ended as by SIGTERM.
+func Run(ctx context.Context, cfg Config) (*Result, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	path, err := exec.LookPath(cfg.Program[0])
+	if err != nil {
+		return nil, err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	if err := cfg.makeFolders(); err != nil {
+		return nil, err
+	}
+	release, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+
+	// The kernel's promise to kill a rank when its parent dies is about the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	s := newSupervisor(&cfg)
+	if err := s.startAll(path); err != nil {
+		s.kill()
+		s.loop(ctx)
+		return nil, err
+	}
+	s.sayUp()
+	s.loop(ctx)
+	result := s.result()
+	s.sayDown(result)
+	return result, nil
+}
+
+// makeFolders makes the folders that the job writes to, and their names absolute: a rank may change its directory.
+func (c *Config) makeFolders() error {
+	for _, dir := range []*string{&c.TapeDir, &c.TeeDir} {
+		if *dir == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(abs, 0o700); err != nil {
+			return err
+		}
+		*dir = abs
+	}
+	return nil
+}
+
+// complete fills in what the ranks must be told and nobody said. What it returns gives the port back.
+func (c *Config) complete() (release func(), err error) {
+	release = func() {}
+	if c.MasterAddr == "" {
+		c.MasterAddr = "127.0.0.1"
+	}
+	if c.MasterPort == 0 {
+		p, err := reservePort()
+		if err != nil {
+			return nil, err
+		}
+		c.MasterPort, release = p.number, p.release
+	}
+	if c.Secret == "" {
+		var random [32]byte
+		rand.Read(random[:]) // never fails
+		c.Secret = hex.EncodeToString(random[:])
+	}
+	if c.Name == "" {
+		// The same on all hosts that were told the same secret, and telling nothing about it.
+		sum := sha256.Sum256(fmt.Appendf(nil, "carillon job name\n%s\n%s:%d", c.Secret, c.MasterAddr, c.MasterPort))
+		c.Name = stem(c.Program[0]) + "-" + hex.EncodeToString(sum[:4])
+	}
+	return release, nil
+}
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9_]+`)
+
+// stem makes the beginning of a job's name from a program's path.
+func stem(program string) string {
+	s := notInNames.ReplaceAllString(filepath.Base(program), "_")
+	return s[:min(len(s), 32)]
+}

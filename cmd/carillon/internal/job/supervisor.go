@@ -1,0 +1,295 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// phase is how far the end of the job has come.
+type phase int
+
+const (
+	running   phase = iota
+	lingering       // a rank failed; the others may end by themselves
+	ending          // all were asked to end
+	killing         // all were killed
+)
+
+// supervisor holds one job together. Its fields belong to the goroutine of Run.
+type supervisor struct {
+	cfg            *Config
+	stdout, stderr *console
+	lost           chan error // the first error of a console
+	outputLost     error
+
+	ranks []*rank
+	alive int
+	first *death
+	began time.Time
+
+	phase phase
+	timer *time.Timer
+	input *pump
+}
+
+func newSupervisor(cfg *Config) *supervisor {
+	s := &supervisor{cfg: cfg, lost: make(chan error, 1), timer: time.NewTimer(0)}
+	s.timer.Stop()
+	failed := func(err error) {
+		select {
+		case s.lost <- err:
+		default:
+		}
+	}
+	s.stderr = newConsole(cfg.Stderr, cfg.firstRank(), cfg.Ranks, cfg.colored(cfg.Stderr), failed)
+	s.stdout = s.stderr
+	if !sameStream(cfg.Stdout, cfg.Stderr) {
+		s.stdout = newConsole(cfg.Stdout, cfg.firstRank(), cfg.Ranks, cfg.colored(cfg.Stdout), failed)
+	}
+	return s
+}
+
+// startAll starts all ranks, or some and returns why not the next.
+func (s *supervisor) startAll(path string) error {
+	hostname, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	s.began = time.Now()
+	for i := range s.cfg.Ranks {
+		to := streams{stdout: s.stdout, stderr: s.stderr}
+		if to.log, err = openLog(s.cfg.logPath(i), func(err error) { s.stderr.say("%v; its log ends here", err) }); err != nil {
+			return err
+		}
+		stdin, opened, err := s.openInput(i)
+		if err != nil {
+			to.log.close()
+			return err
+		}
+		r, err := start(s.cfg, i, path, hostname, stdin, to)
+		if opened {
+			stdin.Close()
+		}
+		if err != nil {
+			to.log.close()
+			return err
+		}
+		s.ranks = append(s.ranks, r)
+		s.alive++
+	}
+	return nil
+}
+
+// openInput returns what the i-th rank reads, nil for nothing, and whether it was opened for it alone.
+func (s *supervisor) openInput(i int) (f *os.File, opened bool, err error) {
+	in := s.cfg.Stdin
+	if i != 0 || in == nil {
+		return nil, false, nil
+	}
+	if !isTerminal(in) {
+		return in, false, nil
+	}
+	// A rank leads a process group of its own, and the kernel stops whom from the background reads a terminal.
+	if s.input, f, err = startPump(in); err != nil {
+		return nil, false, err
+	}
+	return f, true, nil
+}
+
+// loop runs until all ranks have ended.
+func (s *supervisor) loop(ctx context.Context) {
+	deaths := watch(s.ranks)
+	done := ctx.Done()
+	for deaths != nil {
+		select {
+		case batch, ok := <-deaths:
+			if !ok {
+				deaths = nil
+				break
+			}
+			s.died(batch)
+		case sig := <-s.cfg.Signals:
+			s.told(sig)
+		case s.outputLost = <-s.lost:
+			s.askToEnd(unix.SIGTERM)
+		case <-s.timer.C:
+			s.nextPhase()
+		case <-done:
+			done = nil
+			s.askToEnd(unix.SIGTERM)
+		}
+	}
+	s.settle()
+	s.timer.Stop()
+	s.input.stop()
+}
+
+// settle waits for what the ranks left behind, and still listens to who can't wait.
+func (s *supervisor) settle() {
+	for _, r := range s.ranks {
+		for waiting := true; waiting; {
+			select {
+			case <-r.settled:
+				waiting = false
+			case sig := <-s.cfg.Signals:
+				s.told(sig)
+			}
+		}
+	}
+}
+
+// died takes in a batch of deaths.
+func (s *supervisor) died(batch []death) {
+	for i := range batch {
+		d := &batch[i]
+		d.rank.ended = d
+		s.alive--
+		// Of those found dead together, one killed by a signal is the cause rather than one that exited.
+		if d.status.failed() && (s.first == nil || s.first.at.Equal(d.at) && s.first.status.signal == 0 && d.status.signal != 0) {
+			s.first = d
+		}
+		go d.rank.settle(s.cfg.Grace)
+	}
+	if s.first != nil && s.phase == running && s.alive > 0 {
+		s.phase = lingering
+		s.timer.Reset(s.cfg.Linger)
+	}
+}
+
+// told does what a signal to the launcher asks for.
+func (s *supervisor) told(sig os.Signal) {
+	num, ok := sig.(unix.Signal)
+	if !ok {
+		return
+	}
+	switch num {
+	case unix.SIGINT, unix.SIGTERM:
+		if s.phase >= ending {
+			s.kill()
+			return
+		}
+		s.remark("%s: told the ranks, they have %s to end (once more kills them)", unix.SignalName(num), seconds(s.cfg.Grace))
+		s.askToEnd(num)
+	case unix.SIGPIPE:
+		// The console sees the error of the write itself.
+	default:
+		for _, r := range s.ranks {
+			if r.ended == nil {
+				r.signal(num)
+			}
+		}
+	}
+}
+
+// nextPhase follows when the time of a phase is over.
+func (s *supervisor) nextPhase() {
+	switch s.phase {
+	case lingering:
+		s.askToEnd(unix.SIGTERM)
+	case ending:
+		s.kill()
+	case running, killing:
+	}
+}
+
+// askToEnd sends all living ranks a signal, and gives them the grace.
+func (s *supervisor) askToEnd(sig unix.Signal) {
+	if s.phase >= ending {
+		return
+	}
+	s.phase = ending
+	for _, r := range s.ranks {
+		if r.ended == nil {
+			r.end(sig)
+		}
+	}
+	s.timer.Reset(s.cfg.Grace)
+}
+
+// kill ends all at once, and what dead ranks left behind with them.
+func (s *supervisor) kill() {
+	s.phase = killing
+	for _, r := range s.ranks {
+		if r.ended == nil {
+			r.sent = unix.SIGKILL
+		}
+		r.signal(unix.SIGKILL)
+	}
+}
+
+// result tells how it went. All ranks have ended.
+func (s *supervisor) result() *Result {
+	res := &Result{Took: time.Since(s.began), OutputLost: s.outputLost}
+	for _, r := range s.ranks {
+		res.Outcomes = append(res.Outcomes, Outcome{
+			Rank: r.number, PID: r.pid,
+			Code: r.ended.status.code, Signal: r.ended.status.signal, Core: r.ended.status.core,
+			Asked: r.sent, After: r.ended.at.Sub(r.started),
+		})
+	}
+	if s.first != nil {
+		res.First = &res.Outcomes[s.first.rank.index]
+	}
+	return res
+}
+
+// sayUp tells who is up.
+func (s *supervisor) sayUp() {
+	took, c := time.Since(s.began), s.cfg
+	pids := make([]int, len(s.ranks))
+	for i, r := range s.ranks {
+		pids[i] = r.pid
+	}
+	where := ""
+	switch {
+	case c.Hosts > 1:
+		where = fmt.Sprintf(" of %d", c.worldSize())
+	case c.Nodes > 1:
+		where = fmt.Sprintf(" on %d simulated nodes", c.Nodes)
+	}
+	s.remark("job %s: %s%s up in %s (pid %s), meeting at %s:%d",
+		c.Name, numbersText("rank", s.numbers()), where, seconds(took), listText(pids), c.MasterAddr, c.MasterPort)
+	if !c.Verbose {
+		return
+	}
+	for i, r := range s.ranks {
+		p := c.placeOf(i)
+		line := fmt.Sprintf("rank %d: pid %d, node %d, local rank %d of %d", r.number, r.pid, p.node, p.local, p.size)
+		if path := c.logPath(i); path != "" {
+			line += ", log " + path
+		}
+		s.remark("%s", line)
+	}
+}
+
+// sayDown tells how it ended: failures always, the rest when asked for.
+func (s *supervisor) sayDown(r *Result) {
+	if r.OutputLost != nil {
+		s.stderr.say("the job was ended, as its output can't be shown: %v", r.OutputLost)
+	}
+	switch {
+	case r.First != nil:
+		s.stderr.say("%s", r)
+	case s.cfg.Verbose:
+		s.remark("%s", r)
+	}
+}
+
+func (s *supervisor) numbers() []int {
+	n := make([]int, len(s.ranks))
+	for i, r := range s.ranks {
+		n[i] = r.number
+	}
+	return n
+}
+
+// remark says what is no failure, unless it should be quiet.
+func (s *supervisor) remark(format string, args ...any) {
+	if !s.cfg.Quiet {
+		s.stderr.say(format, args...)
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
+)
+
+// The exit codes of shells for a program that can't be run.
+const (
+	codeCannotRun = 126
+	codeNotFound  = 127
+)
+
+// newRun returns the run command.
+func newRun(stdout, stderr *os.File) *cobra.Command {
+	cfg := job.Config{
+		Env:    os.Environ(),
+		Stdout: stdout,
+		Stderr: stderr,
+		Secret: os.Getenv("CARILLON_JOB_SECRET"),
+	}
+	var color string
+	var stdin bool
+	cmd := &cobra.Command{
+		Use:   "run [flags] -- program [args]",
+		Short: "Run a program as the ranks of a job",
+		Long: `Run starts a program several times, as the ranks of one job, and holds them together.
+
+Every rank gets torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT,
+and Carillon's own: CARILLON_JOB, CARILLON_JOB_SECRET, and with the flags for them CARILLON_TAPE_DIR and
+CARILLON_HOSTID. Each line of output is shown with the rank that wrote it.
+
+SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 go on to all ranks. After SIGINT or SIGTERM they have --grace
+to end; a second one kills them.
+
+When a rank fails, the others have --linger to say what they saw and to end by themselves. Then they get SIGTERM, and
+after --grace SIGKILL. The exit code is that of the rank that failed first, or 128 and the signal's number; 2 is for a
+wrong call, 126 and 127 for a program that can't be run or found. What a rank started ends with the rank.
+
+On several machines, start it once on each, with the same --nnodes, --master-addr, --master-port and
+CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
+		Example: `  # four ranks on this machine
+  carillon run -n 4 -- ./train --epochs 10
+
+  # as if they were on two nodes, keeping a log per rank
+  carillon run -n 4 --nodes 2 --tee logs -- ./train
+
+  # eight ranks on two machines
+  export CARILLON_JOB_SECRET=…   # the same on both
+  carillon run -n 4 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --master-port 29500 -- ./train   # on 10.0.0.1
+  carillon run -n 4 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 29500 -- ./train   # on the other`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg.Program = args
+			cfg.Color = job.ColorMode(color)
+			if stdin {
+				cfg.Stdin = os.Stdin
+			}
+			signals := make(chan os.Signal, 16)
+			signal.Notify(signals, forwarded()...)
+			defer signal.Stop(signals)
+			cfg.Signals = signals
+			return run(cmd, cfg)
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // what follows the program is the program's
+	f.SortFlags = false
+	f.IntVarP(&cfg.Ranks, "ranks", "n", 1, "how many ranks to start on this machine")
+	f.IntVar(&cfg.Nodes, "nodes", 1, "pretend that this machine is that many nodes (sets CARILLON_HOSTID)")
+	f.IntVar(&cfg.Hosts, "nnodes", 1, "how many machines take part")
+	f.IntVar(&cfg.Host, "node-rank", 0, "which of them this one is, from 0")
+	f.StringVar(&cfg.MasterAddr, "master-addr", "", "where rank 0 listens: its machine's address (default: loopback)")
+	f.IntVar(&cfg.MasterPort, "master-port", 0, "the port that rank 0 listens on (default: a free one)")
+	f.StringVar(&cfg.Name, "job", os.Getenv("CARILLON_JOB"), "the job's name (default: made from the program's)")
+	f.StringVar(&cfg.TapeDir, "tape-dir", "", "where the ranks put their tapes (sets CARILLON_TAPE_DIR)")
+	f.StringVar(&cfg.TeeDir, "tee", "", "a folder that gets a log per rank, rank-0.log and so on")
+	f.DurationVar(&cfg.Linger, "linger", 3*time.Second, "when a rank failed: how long the others may end by themselves")
+	f.DurationVar(&cfg.Grace, "grace", 10*time.Second, "how long between SIGTERM and SIGKILL")
+	f.BoolVar(&stdin, "stdin", false, "let rank 0 read the standard input (others read nothing)")
+	f.StringVar(&color, "color", string(job.ColorAuto), "colour the ranks' prefixes: auto, always or never (NO_COLOR is honoured)")
+	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "say more: each rank's process id, and how it ended when all went well")
+	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "say nothing but failures")
+	return cmd
+}
+
+func run(cmd *cobra.Command, cfg job.Config) error {
+	result, err := job.Run(cmd.Context(), cfg)
+	var wrong *job.ConfigError
+	switch {
+	case errors.As(err, &wrong):
+		return fmt.Errorf("run: %w (see carillon run --help)", err)
+	case err != nil:
+		fmt.Fprintf(cmd.ErrOrStderr(), "carillon: run: %v\n", err)
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			return exitCode(codeNotFound)
+		}
+		return exitCode(codeCannotRun)
+	case result.ExitCode() != 0:
+		return exitCode(result.ExitCode()) // the job has said why
+	}
+	return nil
+}
+
+// forwarded returns the signals that the launcher passes on. One that it was told to ignore, as nohup does with
+// SIGHUP, it lets be. SIGPIPE is among them so that a closed output ends the job in an orderly way.
+func forwarded() []os.Signal {
+	all := []os.Signal{
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE,
+	}
+	heard := all[:0]
+	for _, sig := range all {
+		if !signal.Ignored(sig) {
+			heard = append(heard, sig)
+		}
+	}
+	return heard
+}

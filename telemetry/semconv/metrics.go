@@ -4,7 +4,7 @@ package semconv
 const (
 	// MetricCommunicators is the number of live communicators, by state (gauge). Stable.
 	MetricCommunicators = "ccl_communicators"
-	// MetricInFlight is the number of operations launched and not completed, by communicator name (gauge). Stable.
+	// MetricInFlight is the number of communicators with an operation in flight, by communicator name (gauge). Stable.
 	MetricInFlight = "ccl_operations_in_flight"
 	// MetricOldestAge is the age of the oldest operation in flight, in seconds, 0 if there is none, by communicator name (gauge). Stable.
 	MetricOldestAge = "ccl_operation_oldest_age_seconds"
@@ -52,6 +52,7 @@ const (
 	LabelCall      = "call"       // a user's call: "destroy". Stable.
 	LabelErrorType = "error_type" // the stable name of an error's code, "" if there was none. Stable.
 	LabelResult    = "result"     // what became of a span. Stable.
+	LabelRing      = "ring"       // a ring of the tape: "life" or "op". Stable.
 	LabelVersion   = "version"    // Carillon's version. Stable.
 	LabelGoVersion = "goversion"  // the Go release that built it. Stable.
 )
@@ -61,3 +62,6 @@ const LabelValueOther = "other"
 
 // LabelValueUnnamed is the communicator name of those that have none. Stable.
 const LabelValueUnnamed = "unnamed"
+
+// LabelValueUnknown is the value of a label that the tape doesn't tell. Stable.
+const LabelValueUnknown = "unknown"

@@ -22,6 +22,8 @@ const (
 	SpanLeak = "ccl.comm.leak"
 	// SpanGroup is a group job: the operations between group start and group end. Stable.
 	SpanGroup = "ccl.group"
+	// SpanFailure says that a communicator failed, with the error in full. Stable.
+	SpanFailure = "ccl.comm.failure"
 	// SpanUse is a refused call that has no span name of its own. Stable.
 	SpanUse = "ccl.comm.use"
 )

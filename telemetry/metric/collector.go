@@ -1,0 +1,124 @@
+package metric
+
+import (
+	"errors"
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// DefaultMaxNames is how many communicator names get series of their own.
+const DefaultMaxNames = 16
+
+// Config says where a Collector reads. Zero fields take the defaults that they name.
+type Config struct {
+	// Slots reads the in-flight table. It is called at every scrape, from any goroutine, and must be safe for that. Required.
+	Slots func() []tape.Slot
+
+	// Now reads the tape's clock (CLOCK_MONOTONIC, nanoseconds). Required.
+	Now func() int64
+
+	// Missed counts the tape's records that were overwritten before the follower read them; nil leaves the metric out.
+	Missed func() tape.Missed
+
+	// Spans counts what became of spans; nil leaves the metric out. It is trace.Projector.Stats in other words, so that this package
+	// need not know that one.
+	Spans func() SpanStats
+
+	// Version is Carillon's; "" becomes "unknown".
+	Version string
+
+	// MaxNames bounds the communicator names with series of their own; 0 means DefaultMaxNames.
+	MaxNames int
+}
+
+// SpanStats counts what became of the spans that were to be exported.
+type SpanStats struct{ Exported, Dropped, Failed uint64 }
+
+// Collector is a prometheus.Collector for the communicators of one process. Collect may be called by any goroutine; Observe belongs
+// to the one that follows the tape.
+type Collector struct {
+	cfg     Config
+	names   *names
+	table   tableDescs
+	counted *counted
+
+	missed, spans *prometheus.Desc
+	build         prometheus.Metric
+}
+
+var _ prometheus.Collector = (*Collector)(nil)
+
+// NewCollector makes a Collector; register it with a prometheus.Registry.
+func NewCollector(cfg Config) (*Collector, error) {
+	switch {
+	case cfg.Slots == nil:
+		return nil, errors.New("metric: Config.Slots is nil; give it the Slots method of the tape's reader")
+	case cfg.Now == nil:
+		return nil, errors.New("metric: Config.Now is nil; give it tape.Now")
+	case cfg.MaxNames == 0:
+		cfg.MaxNames = DefaultMaxNames
+	}
+	if cfg.Version == "" {
+		cfg.Version = semconv.LabelValueUnknown
+	}
+	names := newNames(cfg.MaxNames)
+	return &Collector{
+		cfg:     cfg,
+		names:   names,
+		table:   newTableDescs(),
+		counted: newCounted(names),
+		missed: prometheus.NewDesc(semconv.MetricTapeMissed,
+			"Tape records that were overwritten before they were read, by ring.", []string{semconv.LabelRing}, nil),
+		spans: prometheus.NewDesc(semconv.MetricSpans,
+			"Spans to be exported, by what became of them: exported, dropped because the queue was full, or failed in the exporter.",
+			[]string{semconv.LabelResult}, nil),
+		build: prometheus.MustNewConstMetric(prometheus.NewDesc(semconv.MetricBuildInfo,
+			"Always 1; the labels say what is running.", []string{semconv.LabelVersion, semconv.LabelGoVersion}, nil),
+			prometheus.GaugeValue, 1, cfg.Version, runtime.Version()),
+	}, nil
+}
+
+// Observe takes the tape's next event. It reads ev only during the call, and allocates only for a kind of operation or
+// communicator name that is new.
+func (c *Collector) Observe(ev *tape.Event) {
+	if ev.IsLife {
+		c.counted.life(&ev.Life)
+	} else {
+		c.counted.operation(&ev.Comm, &ev.Op)
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	c.table.describe(ch)
+	c.counted.describe(ch)
+	if c.cfg.Missed != nil {
+		ch <- c.missed
+	}
+	if c.cfg.Spans != nil {
+		ch <- c.spans
+	}
+	ch <- c.build.Desc()
+}
+
+// Collect implements prometheus.Collector. It reads the in-flight table once.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	c.table.collect(ch, summarize(c.cfg.Slots(), c.names, c.cfg.Now()))
+	c.counted.collect(ch)
+	if c.cfg.Missed != nil {
+		m := c.cfg.Missed()
+		ch <- prometheus.MustNewConstMetric(c.missed, prometheus.CounterValue, float64(m.Life), "life")
+		ch <- prometheus.MustNewConstMetric(c.missed, prometheus.CounterValue, float64(m.Op), "op")
+	}
+	if c.cfg.Spans != nil {
+		s := c.cfg.Spans()
+		ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(s.Exported), "exported")
+		ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(s.Dropped), "dropped")
+		ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(s.Failed), "failed")
+	}
+	ch <- c.build
+}

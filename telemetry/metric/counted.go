@@ -1,0 +1,170 @@
+package metric
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// counted is what the follower feeds. Its maps cache the metrics' children, so that counting an operation hashes one small key
+// instead of labels; they belong to the follower's goroutine, the metrics themselves are safe for concurrent use.
+type counted struct {
+	names *names
+
+	operations *prometheus.CounterVec
+	bytes      *prometheus.CounterVec
+	duration   *prometheus.HistogramVec
+	bandwidth  *prometheus.HistogramVec
+	acts       *prometheus.HistogramVec
+	errors     *prometheus.CounterVec
+
+	ended map[endKey]prometheus.Counter
+	moved map[moveKey]*moved
+}
+
+// endKey is what operations that ended are counted by.
+type endKey struct {
+	call lifecycle.Call
+	code lifecycle.Code
+}
+
+// moveKey is what operations that ended well are measured by.
+type moveKey struct {
+	call         lifecycle.Call
+	size         string
+	engine, name string
+}
+
+// moved are the children of one moveKey.
+type moved struct {
+	bytes               prometheus.Counter
+	duration, bandwidth prometheus.Observer
+}
+
+func newCounted(names *names) *counted {
+	perMove := []string{semconv.LabelKind, semconv.LabelSize, semconv.LabelEngine, semconv.LabelComm}
+	c := &counted{
+		names: names,
+		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: semconv.MetricOperations,
+			Help: "Operations that ended, by kind and error type; the error type is empty for those that ended well.",
+		}, []string{semconv.LabelKind, semconv.LabelErrorType}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: semconv.MetricBytes,
+			Help: "Bytes of the buffers of operations that ended well, by kind.",
+		}, []string{semconv.LabelKind}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    semconv.MetricDuration,
+			Help:    "Time from launch to end of operations that ended well.",
+			Buckets: prometheus.ExponentialBuckets(1e-6, 4, 13), // 1 µs to 17 s
+		}, perMove),
+		bandwidth: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    semconv.MetricBusBandwidth,
+			Help:    "Bus bandwidth of operations that ended well, as nccl-tests defines it.",
+			Buckets: prometheus.ExponentialBuckets(1e6, 4, 11), // 1 MB/s to 1 TB/s
+		}, perMove),
+		acts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    semconv.MetricActDuration,
+			Help:    "Time that acts in communicators' lives took, by act.",
+			Buckets: prometheus.ExponentialBuckets(1e-4, 4, 11), // 100 µs to 105 s
+		}, []string{semconv.LabelAct}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: semconv.MetricLifecycleErrors,
+			Help: "Failed acts and refused calls, by call and error type.",
+		}, []string{semconv.LabelCall, semconv.LabelErrorType}),
+		ended: make(map[endKey]prometheus.Counter),
+		moved: make(map[moveKey]*moved),
+	}
+	// A series that appears with its first error shows no increase; the mistakes that alerts look for start at 0.
+	c.errors.WithLabelValues(lifecycle.CallDestroy.String(), lifecycle.CodeDestroyed.String())
+	c.errors.WithLabelValues(semconv.ActName(tape.ActLeak), lifecycle.CodeLeaked.String())
+	return c
+}
+
+func (c *counted) vectors() []prometheus.Collector {
+	return []prometheus.Collector{c.operations, c.bytes, c.duration, c.bandwidth, c.acts, c.errors}
+}
+
+func (c *counted) describe(ch chan<- *prometheus.Desc) {
+	for _, v := range c.vectors() {
+		v.Describe(ch)
+	}
+}
+
+func (c *counted) collect(ch chan<- prometheus.Metric) {
+	for _, v := range c.vectors() {
+		v.Collect(ch)
+	}
+}
+
+// operation counts an operation that ended.
+func (c *counted) operation(comm *tape.CommInfo, r *tape.OpRecord) {
+	if r.Stage != tape.StageEnd {
+		return
+	}
+	sig := &r.Signature
+	key := endKey{sig.Call, r.Code}
+	ended := c.ended[key]
+	if ended == nil {
+		errorType := ""
+		if r.Code != lifecycle.CodeOK {
+			errorType = r.Code.String()
+		}
+		ended = c.operations.WithLabelValues(sig.Call.String(), errorType)
+		c.ended[key] = ended
+	}
+	ended.Inc()
+	if r.Code != lifecycle.CodeOK {
+		return
+	}
+	m := c.children(comm, sig)
+	m.bytes.Add(float64(sig.Bytes))
+	if r.Start <= 0 || r.Start > r.Time {
+		return // the tape doesn't know when it began
+	}
+	d := time.Duration(r.Time - r.Start)
+	m.duration.Observe(d.Seconds())
+	if bw := BusBandwidth(sig, comm.Rank, comm.Size, d); bw > 0 {
+		m.bandwidth.Observe(bw)
+	}
+}
+
+func (c *counted) children(comm *tape.CommInfo, sig *tape.Signature) *moved {
+	key := moveKey{call: sig.Call, size: sizeLabel(sig.Bytes), engine: comm.Engine, name: c.names.label(comm.Name)}
+	m := c.moved[key]
+	if m == nil {
+		kind, engine := sig.Call.String(), comm.Engine
+		if engine == "" {
+			engine = semconv.LabelValueUnknown
+		}
+		m = &moved{
+			bytes:     c.bytes.WithLabelValues(kind),
+			duration:  c.duration.WithLabelValues(kind, key.size, engine, key.name),
+			bandwidth: c.bandwidth.WithLabelValues(kind, key.size, engine, key.name),
+		}
+		c.moved[key] = m
+	}
+	return m
+}
+
+// life counts an act that ended, or a call that was refused.
+func (c *counted) life(r *tape.LifeRecord) {
+	if r.Stage != tape.StageEnd && r.Stage != tape.StageMisuse {
+		return
+	}
+	if r.Stage == tape.StageEnd && r.Act != tape.ActNone && r.Start > 0 && r.Start <= r.Time {
+		c.acts.WithLabelValues(semconv.ActName(r.Act)).Observe(time.Duration(r.Time - r.Start).Seconds())
+	}
+	switch {
+	case r.Code == lifecycle.CodeOK, r.Code == lifecycle.CodeInProgress:
+		return
+	case r.Act == tape.ActLeak: // whichever call made the communicator, the mistake is the leak
+		c.errors.WithLabelValues(semconv.ActName(tape.ActLeak), r.Code.String()).Inc()
+	default:
+		c.errors.WithLabelValues(r.Call.String(), r.Code.String()).Inc()
+	}
+}

@@ -1,0 +1,16 @@
+// Package metric shows a process's communicators to Prometheus.
+//
+// What is the case now (states, operations in flight, the age of the oldest) is read from the tape's in-flight table at the
+// moment of a scrape, so that it costs the data path nothing and is true even when nobody follows the tape. What happened
+// (counts, durations, bandwidths) is fed by the tape's follower:
+//
+//	in-flight table ──────── at scrape time ──┐
+//	                                          ├─ Collector ── /metrics
+//	rings ── follower ── Observe(event) ──────┘
+//
+// The number of series is bounded: labels are kinds, size buckets, engines, states and the names of communicators, never
+// ids or sequence numbers; and of the names only the first so many, the others are counted together.
+//
+// Bus bandwidth is what nccl-tests means by it: the rate at which data crosses a rank's link, which can be compared with
+// the hardware's, whatever the collective and the number of ranks.
+package metric

@@ -1,0 +1,44 @@
+package metric
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// maxNameBytes bounds a label's value; a tape's names are shorter.
+const maxNameBytes = 128
+
+// names maps communicators' names to label values, of which there are at most limit besides the two that are always there. Safe
+// for concurrent use.
+type names struct {
+	mu    sync.Mutex
+	limit int
+	known map[string]string
+}
+
+func newNames(limit int) *names {
+	return &names{limit: limit, known: make(map[string]string)}
+}
+
+// label is the value for a name: itself while there is room, semconv.LabelValueOther for the names that came too late.
+func (n *names) label(name string) string {
+	if name == "" {
+		return semconv.LabelValueUnnamed
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if value, ok := n.known[name]; ok {
+		return value
+	}
+	if len(n.known) >= n.limit {
+		return semconv.LabelValueOther
+	}
+	value := strings.ToValidUTF8(name, "\uFFFD") // Prometheus refuses anything else
+	if len(value) > maxNameBytes {
+		value = strings.ToValidUTF8(value[:maxNameBytes], "")
+	}
+	n.known[strings.Clone(name)] = value
+	return value
+}

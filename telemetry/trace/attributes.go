@@ -1,0 +1,120 @@
+package trace
+
+import (
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+func commAttributes(c *tape.CommInfo) []attribute.KeyValue {
+	attrs := make([]attribute.KeyValue, 0, 16)
+	attrs = append(attrs, semconv.CommID.String(c.ID.String()))
+	if c.Name != "" {
+		attrs = append(attrs, semconv.CommName.String(c.Name))
+	}
+	if !c.Parent.IsZero() {
+		attrs = append(attrs, semconv.CommParentID.String(c.Parent.String()))
+	}
+	attrs = append(attrs, semconv.CommSize.Int(c.Size), semconv.Rank.Int(c.Rank))
+	if c.Nodes > 0 {
+		attrs = append(attrs, semconv.CommNodes.Int(c.Nodes))
+	}
+	if c.Engine != "" {
+		attrs = append(attrs, semconv.Engine.String(c.Engine))
+	}
+	return attrs
+}
+
+// callAttributes tells which call of the user's it was, and whose fault.
+func callAttributes(r *tape.LifeRecord) []attribute.KeyValue {
+	var attrs []attribute.KeyValue
+	if r.Call != lifecycle.CallNone {
+		attrs = append(attrs, semconv.Call.String(r.Call.String()))
+	}
+	switch r.Act {
+	case tape.ActSplit, tape.ActShrink, tape.ActGrow, tape.ActGroup:
+		attrs = append(attrs, semconv.ActSeq.Int64(int64(r.Seq)))
+	case tape.ActNone:
+		if r.Stage == tape.StageEnd {
+			attrs = append(attrs, semconv.OpSeq.Int64(int64(r.Seq)))
+		}
+	default:
+	}
+	if r.Peer >= 0 && r.Code != lifecycle.CodeOK {
+		attrs = append(attrs, semconv.PeerRank.Int(int(r.Peer)))
+	}
+	return attrs
+}
+
+func siteAttributes(s lifecycle.Site) []attribute.KeyValue {
+	if s.Func == "" && s.File == "" {
+		return nil
+	}
+	attrs := []attribute.KeyValue{
+		semconv.CodeFunction.String(s.Func),
+		semconv.CodeFile.String(s.File),
+		semconv.CodeLine.Int(s.Line),
+	}
+	if s.Goroutine != 0 {
+		attrs = append(attrs, semconv.Goroutine.Int64(int64(s.Goroutine)))
+	}
+	return attrs
+}
+
+func firstAttributes(s lifecycle.Site) []attribute.KeyValue {
+	var attrs []attribute.KeyValue
+	if s.Func != "" || s.File != "" {
+		attrs = append(attrs, semconv.FirstFunction.String(s.Func), semconv.FirstFile.String(s.File), semconv.FirstLine.Int(s.Line))
+	}
+	if s.Goroutine != 0 {
+		attrs = append(attrs, semconv.FirstGoroutine.Int64(int64(s.Goroutine)))
+	}
+	if !s.Time.IsZero() {
+		attrs = append(attrs, semconv.FirstTime.String(firstTime(s.Time)))
+	}
+	return attrs
+}
+
+func (p *Projector) opAttributes(r *tape.OpRecord, failed bool) []attribute.KeyValue {
+	sig := &r.Signature
+	attrs := []attribute.KeyValue{
+		semconv.OpSeq.Int64(int64(r.Seq)),
+		semconv.OpBytes.Int64(int64(sig.Bytes)),
+	}
+	if sig.Call != lifecycle.CallBarrier {
+		attrs = append(attrs, semconv.OpDataType.String(kernels.DataType(sig.DataType).String()))
+	}
+	switch sig.Call {
+	case lifecycle.CallAllReduce, lifecycle.CallReduce, lifecycle.CallReduceScatter:
+		attrs = append(attrs, semconv.OpReduction.String(kernels.Reduction(sig.Reduction).String()))
+	default:
+	}
+	if sig.Peer >= 0 {
+		switch sig.Call {
+		case lifecycle.CallSend, lifecycle.CallRecv:
+			attrs = append(attrs, semconv.OpPeer.Int(int(sig.Peer)))
+		case lifecycle.CallBroadcast, lifecycle.CallReduce, lifecycle.CallGather, lifecycle.CallScatter:
+			attrs = append(attrs, semconv.OpRoot.Int(int(sig.Peer)))
+		default:
+		}
+	}
+	if p.cfg.AlgorithmName != nil {
+		attrs = append(attrs, semconv.OpAlgorithm.String(p.cfg.AlgorithmName(r.Algorithm)))
+	}
+	if failed {
+		if r.Phase != tape.PhaseNone {
+			attrs = append(attrs, semconv.OpPhase.String(semconv.PhaseName(r.Phase)))
+		}
+		if r.Wait >= 0 {
+			attrs = append(attrs, semconv.WaitRank.Int(int(r.Wait)))
+		}
+	}
+	return attrs
+}
+
+func rankText(rank int32) string { return strconv.Itoa(int(rank)) }

@@ -1,0 +1,55 @@
+package trace
+
+import (
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// maxBirths bounds what is remembered of how communicators were made. The oldest is forgotten first.
+const maxBirths = 8192
+
+// births knows which span made a communicator, so that later acts can link to it. A communicator that came from an init has it as its
+// birth; one that has no init of its own was made by a split, whose trace can't be computed from its id and is remembered.
+type births struct {
+	splits map[lifecycle.CommID]oteltrace.TraceID // by child; zero for one that has an init of its own
+	order  []lifecycle.CommID                     // a ring, once it is full
+	next   int                                    // the oldest in it
+}
+
+func newBirths() *births {
+	return &births{splits: make(map[lifecycle.CommID]oteltrace.TraceID)}
+}
+
+// inited notes that comm has an init of its own.
+func (b *births) inited(comm lifecycle.CommID) { b.remember(comm, oteltrace.TraceID{}) }
+
+// made notes that the split of that trace made the child, which counts unless the child has an init of its own.
+func (b *births) made(child lifecycle.CommID, split oteltrace.TraceID) {
+	if _, known := b.splits[child]; !known {
+		b.remember(child, split)
+	}
+}
+
+func (b *births) remember(comm lifecycle.CommID, trace oteltrace.TraceID) {
+	if _, known := b.splits[comm]; !known {
+		if len(b.order) < maxBirths {
+			b.order = append(b.order, comm)
+		} else {
+			delete(b.splits, b.order[b.next])
+			b.order[b.next] = comm
+			b.next = (b.next + 1) % maxBirths
+		}
+	}
+	b.splits[comm] = trace
+}
+
+// of is the span that made comm, as one of its ranks links to it: the rank's own init, or the root of the split, in which
+// the rank had another number.
+func (b *births) of(comm lifecycle.CommID, rank int) identity {
+	if trace := b.splits[comm]; trace.IsValid() {
+		return rankSpan(trace, 0)
+	}
+	return rankSpan(ActTraceID(comm, tape.ActInit, 0), rank)
+}

@@ -1,0 +1,62 @@
+package trace
+
+import (
+	"log/slog"
+	"os"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// DefaultSampleEvery is the sampling of operations that end well: 1 in so many.
+const DefaultSampleEvery = 1024
+
+// Config describes the process whose tape is projected, and what is made of it. Zero fields take the defaults that they name.
+type Config struct {
+	// Service, Version, Job, Host, PID and Rank become the resource of every span. They describe the process that wrote the tape,
+	// which need not be the one that reads it. Rank is the process's rank in the job, negative if it isn't known. Service defaults to
+	// "carillon"; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over all of them.
+	Service, Version, Job, Host string
+	PID, Rank                   int
+
+	// Wall turns a time of the tape (CLOCK_MONOTONIC, nanoseconds) into a time of day, as tape.Header.Wall does. Required.
+	Wall func(mono int64) time.Time
+
+	// Now reads the tape's clock. It dates the end of acts that Close finds open; nil means the time of the last event, which is
+	// right for a tape whose process is gone.
+	Now func() int64
+
+	// SampleEvery keeps 1 in so many operations that ended well, the same ones on all ranks; failed ones are always kept. 0 means
+	// DefaultSampleEvery, a negative number keeps none.
+	SampleEvery int
+
+	// StoreTraces bounds the Store; 0 means DefaultStoreTraces.
+	StoreTraces int
+
+	// AlgorithmName names the algorithms of tape.OpRecord, which the runtime defines and a reader doesn't know; nil leaves them out.
+	AlgorithmName func(uint8) string
+
+	// Processors receive the spans too, behind the store and the exporter.
+	Processors []sdktrace.SpanProcessor
+
+	// Logger hears when spans can't be exported; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+func (c *Config) setDefaults() {
+	if c.Service == "" {
+		c.Service = "carillon"
+	}
+	if c.Host == "" {
+		c.Host, _ = os.Hostname()
+	}
+	if c.PID == 0 {
+		c.PID = os.Getpid()
+	}
+	if c.SampleEvery == 0 {
+		c.SampleEvery = DefaultSampleEvery
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+}

@@ -1,0 +1,24 @@
+// Package trace turns a tape into OpenTelemetry spans.
+//
+// One trace holds one collective act (an init, a split, a destroy …) or one operation, with a span from every rank. The ranks never
+// talk about tracing: each computes the same trace id from what the act is, so their spans meet in one trace, even when
+// rank 0, whose span is the root, is the rank that died.
+//
+//	trace id = hash(communicator, act, number)
+//
+//	rank 0   ccl.comm.init                    root
+//	           ├ ccl.comm.init (started)      exported at once: a hang is seen before it ends
+//	           ├ ccl.comm.init.rendezvous
+//	           ├ ccl.comm.init.topology
+//	           └ ccl.comm.init.connect
+//	rank 1     └ ccl.comm.init                remote parent: rank 0's span, by its computed id
+//	               ├ …
+//
+// Lives are connected by links, not by nesting: a life lasts days. A split links to its parent's birth, a destroy to its
+// own, and every act to the caller's span if the caller's context had one. A refused call is a span with status Error
+// beside the act that made it a mistake.
+//
+// A Projector is fed events by whoever follows the tape. Behind it a pipeline keeps the last traces in a bounded Store
+// and, if the OTEL_* variables ask for it, exports them; a collector that is slow or away costs drops that are counted, never
+// the job's time. The package touches no global state of OpenTelemetry.
+package trace

@@ -1,0 +1,125 @@
+package trace
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// Stats counts what became of the spans that were to be exported.
+type Stats struct {
+	Exported uint64 // taken by the exporter
+	Dropped  uint64 // not queued, because the queue was full
+	Failed   uint64 // queued, but the exporter gave an error, or the deadline of Close passed
+}
+
+// gate stands before and behind OpenTelemetry's batch processor, which drops spans when its queue is full but doesn't say
+// so. The gate lets in no more spans than fit, so that the processor never drops one, and counts those that it turns away.
+// The last quarter of the room is for acts and errors: ordinary operations find the queue full first.
+type gate struct {
+	batch    sdktrace.SpanProcessor
+	exporter sdktrace.SpanExporter
+	log      *slog.Logger
+
+	room    int64 // spans in the queue at most
+	pending atomic.Int64
+	failing atomic.Bool // the last export gave an error
+
+	exported, dropped, failed atomic.Uint64
+
+	abandoned context.Context // ends when Shutdown's deadline passes: nothing is exported any more
+	abandon   context.CancelFunc
+}
+
+var (
+	_ sdktrace.SpanProcessor = (*gate)(nil)
+	_ sdktrace.SpanExporter  = (*gateExporter)(nil)
+)
+
+func newGate(exporter sdktrace.SpanExporter, log *slog.Logger, opts ...sdktrace.BatchSpanProcessorOption) *gate {
+	g := &gate{exporter: exporter, log: log}
+	g.abandoned, g.abandon = context.WithCancel(context.Background())
+	readRoom := func(o *sdktrace.BatchSpanProcessorOptions) { g.room = int64(o.MaxQueueSize) } // as OTEL_BSP_MAX_QUEUE_SIZE or opts say
+	g.batch = sdktrace.NewBatchSpanProcessor((*gateExporter)(g), append(opts, readRoom)...)
+	return g
+}
+
+func (g *gate) stats() Stats {
+	return Stats{Exported: g.exported.Load(), Dropped: g.dropped.Load(), Failed: g.failed.Load()}
+}
+
+// OnStart does nothing.
+func (*gate) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+
+// OnEnd queues the span, or drops and counts it. It never blocks.
+func (g *gate) OnEnd(span sdktrace.ReadOnlySpan) {
+	room := g.room
+	if ordinary(span) {
+		room -= room / 4
+	}
+	if g.pending.Add(1) > room {
+		g.pending.Add(-1)
+		g.dropped.Add(1)
+		return
+	}
+	g.batch.OnEnd(span)
+}
+
+// ordinary tells whether the span is of an operation that ended well.
+func ordinary(span sdktrace.ReadOnlySpan) bool {
+	if span.Status().Code == codes.Error {
+		return false
+	}
+	for _, kv := range span.Attributes() {
+		if kv.Key == semconv.OpSeq {
+			return true
+		}
+	}
+	return false
+}
+
+// ForceFlush exports what is queued.
+func (g *gate) ForceFlush(ctx context.Context) error { return g.batch.ForceFlush(ctx) }
+
+// Shutdown exports what is queued, until ctx ends; what is left then counts as failed.
+func (g *gate) Shutdown(ctx context.Context) error {
+	defer g.abandon()
+	return g.batch.Shutdown(ctx)
+}
+
+// gateExporter is the gate's other side: it sees what leaves the queue.
+type gateExporter gate
+
+// ExportSpans passes a batch on. Its errors end here: they are counted, and logged when they begin and when they cease.
+func (e *gateExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	defer e.pending.Add(-int64(len(spans)))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.abandoned, cancel)()
+
+	err := e.abandoned.Err()
+	if err == nil {
+		err = e.exporter.ExportSpans(ctx, spans)
+	}
+	switch {
+	case err != nil:
+		e.failed.Add(uint64(len(spans)))
+		if !e.failing.Swap(true) {
+			e.log.Warn("spans can't be exported; they stay in the process's own store", "error", err, "spans", len(spans))
+		}
+	default:
+		e.exported.Add(uint64(len(spans)))
+		if e.failing.Swap(false) {
+			e.log.Info("spans are exported again", "failed_until_now", e.failed.Load())
+		}
+	}
+	return nil
+}
+
+// Shutdown closes the exporter.
+func (e *gateExporter) Shutdown(ctx context.Context) error { return e.exporter.Shutdown(ctx) }

@@ -1,0 +1,149 @@
+package trace
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// The tags keep the things that are hashed apart. They are part of every id that was ever exported: never change one.
+const (
+	tagAct  = "ccl/act"
+	tagOp   = "ccl/op"
+	tagPair = "ccl/pair"
+
+	tagSpan    = "ccl/span"
+	tagStarted = "ccl/started"
+	tagPhase   = "ccl/phase"
+	tagMisuse  = "ccl/misuse"
+	tagFailure = "ccl/failure"
+)
+
+// ActTraceID is the id of the trace of one act: the same on every rank of the communicator, today and when the tape is
+// read again. seq is the act's number among its kind (tape.LifeRecord.Seq). A split's trace belongs to the parent.
+func ActTraceID(comm lifecycle.CommID, act tape.Act, seq uint64) oteltrace.TraceID {
+	return traceID(tagAct, comm, byte(act), seq)
+}
+
+// OpTraceID is the id of the trace of one operation, as the given rank sees it. Collectives of one number share a trace
+// whatever their kind, so that ranks that made different calls are seen side by side. A send and the receive that takes
+// its message share one too.
+func OpTraceID(comm lifecycle.CommID, rank int, sig tape.Signature, seq uint64) oteltrace.TraceID {
+	switch sig.Call {
+	case lifecycle.CallSend:
+		return pairTraceID(comm, int32(rank), sig.Peer, seq)
+	case lifecycle.CallRecv:
+		return pairTraceID(comm, sig.Peer, int32(rank), seq)
+	case lifecycle.CallSendRecv: // not numbered of its own: apart from the collective of that number
+		return traceID(tagPair, comm, byte(sig.Call), seq)
+	default:
+		return traceID(tagOp, comm, 0, seq)
+	}
+}
+
+// SpanID is the id of the span by which a rank takes part in a trace. Rank 0's is the root.
+func SpanID(trace oteltrace.TraceID, rank int) oteltrace.SpanID {
+	return spanID(tagSpan, trace, rank, 0)
+}
+
+// traceID hashes what an act is. The input stays within one SHA-256 block, so that it can be computed for every operation.
+func traceID(tag string, comm lifecycle.CommID, kind byte, seq uint64) oteltrace.TraceID {
+	var buf [48]byte
+	b := append(buf[:0], tag...)
+	b = append(b, comm[:]...)
+	b = append(b, kind)
+	b = binary.LittleEndian.AppendUint64(b, seq)
+	sum := sha256.Sum256(b)
+	return oteltrace.TraceID(sum[:16])
+}
+
+// pairTraceID is traceID for the n-th message from one rank to another.
+func pairTraceID(comm lifecycle.CommID, from, to int32, n uint64) oteltrace.TraceID {
+	var buf [48]byte
+	b := append(buf[:0], tagPair...)
+	b = append(b, comm[:]...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(from))
+	b = binary.LittleEndian.AppendUint32(b, uint32(to))
+	b = binary.LittleEndian.AppendUint64(b, n)
+	sum := sha256.Sum256(b)
+	return oteltrace.TraceID(sum[:16])
+}
+
+// spanID hashes a rank's part in a trace; n tells several parts with one tag apart.
+func spanID(tag string, trace oteltrace.TraceID, rank int, n uint64) oteltrace.SpanID {
+	var buf [48]byte
+	b := append(buf[:0], tag...)
+	b = append(b, trace[:]...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(rank))
+	b = binary.LittleEndian.AppendUint64(b, n)
+	sum := sha256.Sum256(b)
+	return oteltrace.SpanID(sum[:8])
+}
+
+// sampled tells whether 1 in every traces, among them this one, is kept. All ranks answer alike. 0 keeps none.
+func sampled(trace oteltrace.TraceID, every uint64) bool {
+	return every != 0 && binary.LittleEndian.Uint64(trace[:8])%every == 0
+}
+
+// identity is a span's place: its own ids, and the parent's.
+type identity struct {
+	trace  oteltrace.TraceID
+	span   oteltrace.SpanID
+	parent oteltrace.SpanID // invalid for a root
+	remote bool             // the parent is another rank's span
+}
+
+// rankSpan is the identity of a rank's own span in a trace.
+func rankSpan(trace oteltrace.TraceID, rank int) identity {
+	id := identity{trace: trace, span: SpanID(trace, rank)}
+	if rank != 0 {
+		id.parent, id.remote = SpanID(trace, 0), true
+	}
+	return id
+}
+
+// child is the identity of a span below id, made by the same rank.
+func (id identity) child(tag string, rank int, n uint64) identity {
+	return identity{trace: id.trace, span: spanID(tag, id.trace, rank, n), parent: id.span}
+}
+
+// context is the span's own span context, for links.
+func (id identity) context() oteltrace.SpanContext {
+	return oteltrace.NewSpanContext(oteltrace.SpanContextConfig{
+		TraceID: id.trace, SpanID: id.span, TraceFlags: oteltrace.FlagsSampled,
+	})
+}
+
+// identityKey is the context key under which a span's identity reaches the generator.
+type identityKey struct{}
+
+// startContext is the context to start the span in: it carries the parent and the ids to come.
+func (id identity) startContext(ctx context.Context) context.Context {
+	if id.parent.IsValid() {
+		ctx = oteltrace.ContextWithSpanContext(ctx, oteltrace.NewSpanContext(oteltrace.SpanContextConfig{
+			TraceID: id.trace, SpanID: id.parent, TraceFlags: oteltrace.FlagsSampled, Remote: id.remote,
+		}))
+	}
+	return context.WithValue(ctx, identityKey{}, id)
+}
+
+// generator is the sdktrace.IDGenerator that hands out the computed ids. Every span of the package is started in a
+// context made by startContext; a span that isn't gets ids that OpenTelemetry calls invalid and is never exported.
+type generator struct{}
+
+// NewIDs returns the ids of a root span.
+func (generator) NewIDs(ctx context.Context) (oteltrace.TraceID, oteltrace.SpanID) {
+	id, _ := ctx.Value(identityKey{}).(identity)
+	return id.trace, id.span
+}
+
+// NewSpanID returns the id of a span that has a parent.
+func (generator) NewSpanID(ctx context.Context, _ oteltrace.TraceID) oteltrace.SpanID {
+	id, _ := ctx.Value(identityKey{}).(identity)
+	return id.span
+}

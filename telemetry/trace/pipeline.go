@@ -1,0 +1,139 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// exportDelay is how long a span waits for others to be exported with, unless OTEL_BSP_SCHEDULE_DELAY says otherwise. It is shorter than
+// OpenTelemetry's 5 s: who looks at a hang should not wait for its announcement.
+const exportDelay = time.Second
+
+// pipeline is what spans go through once they are made: the store, and the exporter if there is one.
+type pipeline struct {
+	provider *sdktrace.TracerProvider
+	tracer   oteltrace.Tracer
+	store    *Store
+	gate     *gate // nil: nothing is exported
+}
+
+// newPipeline builds the pipeline that cfg and the OTEL_* variables ask for.
+func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
+	p := &pipeline{store: NewStore(cfg.StoreTraces)}
+	exporter, err := exporterFromEnv(ctx)
+	if err != nil {
+		return nil, err
+	}
+	opts := []sdktrace.TracerProviderOption{
+		sdktrace.WithIDGenerator(generator{}),
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), // the Projector has chosen, and all ranks must choose alike
+		sdktrace.WithResource(newResource(ctx, cfg)),
+		sdktrace.WithSpanProcessor(p.store),
+	}
+	if exporter != nil {
+		p.gate = newGate(exporter, cfg.Logger, batchOptions()...)
+		opts = append(opts, sdktrace.WithSpanProcessor(p.gate))
+	}
+	for _, sp := range cfg.Processors {
+		opts = append(opts, sdktrace.WithSpanProcessor(sp))
+	}
+	p.provider = sdktrace.NewTracerProvider(opts...)
+	p.tracer = p.provider.Tracer(semconv.ScopeName,
+		oteltrace.WithInstrumentationVersion(cfg.Version), oteltrace.WithSchemaURL(semconv.SchemaURL))
+	return p, nil
+}
+
+func (p *pipeline) stats() Stats {
+	if p.gate == nil {
+		return Stats{}
+	}
+	return p.gate.stats()
+}
+
+// exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none. Unlike OpenTelemetry, which sends to
+// a collector on this host when nothing is set, nothing set means that nothing leaves the process.
+func exporterFromEnv(ctx context.Context) (sdktrace.SpanExporter, error) {
+	if !exportWanted(os.Environ()) {
+		return nil, nil
+	}
+	exporter, err := autoexport.NewSpanExporter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("exporter of spans: %w (OTEL_TRACES_EXPORTER=%q takes otlp, console or none; "+
+			"OTEL_EXPORTER_OTLP_PROTOCOL=%q takes http/protobuf or grpc)",
+			err, os.Getenv("OTEL_TRACES_EXPORTER"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
+	}
+	if autoexport.IsNoneSpanExporter(exporter) {
+		return nil, nil
+	}
+	return exporter, nil
+}
+
+// exportWanted tells whether the environment speaks of an exporter of traces at all.
+func exportWanted(environ []string) bool {
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		if value == "" {
+			continue
+		}
+		switch rest, otlp := strings.CutPrefix(name, "OTEL_EXPORTER_OTLP_"); {
+		case name == "OTEL_TRACES_EXPORTER":
+			return true
+		case otlp && !strings.HasPrefix(rest, "METRICS_") && !strings.HasPrefix(rest, "LOGS_"):
+			return true
+		}
+	}
+	return false
+}
+
+// batchOptions are the defaults that differ from OpenTelemetry's.
+func batchOptions() []sdktrace.BatchSpanProcessorOption {
+	if os.Getenv("OTEL_BSP_SCHEDULE_DELAY") != "" {
+		return nil
+	}
+	return []sdktrace.BatchSpanProcessorOption{sdktrace.WithBatchTimeout(exportDelay)}
+}
+
+// sdkDisabled tells whether OTEL_SDK_DISABLED asks for no telemetry of this sort at all.
+func sdkDisabled() bool {
+	return strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
+}
+
+// newResource describes the process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over what cfg says; a malformed one is
+// logged, and what can be used of it is used.
+func newResource(ctx context.Context, cfg *Config) *resource.Resource {
+	instance := strconv.Itoa(cfg.Rank)
+	if cfg.Rank < 0 {
+		instance = cfg.Host + "-" + strconv.Itoa(cfg.PID)
+	}
+	attrs := []attribute.KeyValue{
+		semconv.ServiceName.String(cfg.Service),
+		semconv.ServiceInstanceID.String(instance),
+		semconv.HostName.String(cfg.Host),
+		semconv.ProcessPID.Int(cfg.PID),
+	}
+	if cfg.Version != "" {
+		attrs = append(attrs, semconv.ServiceVersion.String(cfg.Version))
+	}
+	if cfg.Job != "" {
+		attrs = append(attrs, semconv.Job.String(cfg.Job))
+	}
+	res, err := resource.New(ctx,
+		resource.WithTelemetrySDK(), resource.WithAttributes(attrs...), resource.WithFromEnv())
+	if err != nil && !errors.Is(err, resource.ErrSchemaURLConflict) {
+		cfg.Logger.Warn("part of the resource's description is left out", "error", err)
+	}
+	return res
+}

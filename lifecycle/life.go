@@ -204,13 +204,12 @@ func (l *Life) refusal(call Call, state State, code Code, site Site) error {
 
 // absent is the error of a call on a communicator that does not exist.
 func absent(call Call, site Site) error {
-	_, code := Next(StateNone, call)
-	return &UsageError{Call: call, Code: code, Site: site, Detail: advice(code, call)}
+	return &UsageError{Call: call, Code: CodeInvalidArgument, Site: site, Detail: advice(CodeInvalidArgument, call)}
 }
 
 // culprit is the call that brought a communicator to where code is the answer.
 func culprit(code Code) Call {
-	switch code { //nolint:exhaustive // the other codes are nobody's doing
+	switch code {
 	case CodeRevoked:
 		return CallRevoke
 	case CodeFinalized:
@@ -227,7 +226,7 @@ func culprit(code Code) Call {
 // advice is what a person who made call and got code should do instead.
 func advice(code Code, call Call) string {
 	again := call != CallNone && call == culprit(code)
-	switch code { //nolint:exhaustive // the table gives no other codes
+	switch code {
 	case CodeInvalidArgument:
 		return "there is no communicator: it is nil, or its Init failed"
 	case CodeInvalidUsage:

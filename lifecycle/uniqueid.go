@@ -111,7 +111,7 @@ func (id UniqueID) Secret() []byte { return bytes.Clone(id[uidSecret:uidAddrLen]
 // IsZero reports whether id was never set.
 func (id UniqueID) IsZero() bool { return id == UniqueID{} }
 
-// String is the id as text that ParseUniqueID reads back, at most 190 bytes of printable ASCII:
+// String is the id as text that ParseUniqueID reads back, at most 187 bytes of printable ASCII:
 //
 //	carillon1.NAME.SECRET.CHECKSUM@HOST:PORT
 //
@@ -120,10 +120,10 @@ func (id UniqueID) String() string {
 	if id.Valid() != nil {
 		return "(invalid unique id)"
 	}
-	return id.text(hex.EncodeToString(id[uidSecret:uidAddrLen]))
+	return id.text(fmt.Sprintf("%x.%x", id[uidSecret:uidAddrLen], id[uidChecksum:uidRandom]))
 }
 
-// Redacted is String without the secret, for logs and errors.
+// Redacted is String without the secret and its checksum, for logs and errors.
 func (id UniqueID) Redacted() string {
 	if id.Valid() != nil {
 		return "(invalid unique id)"
@@ -132,13 +132,11 @@ func (id UniqueID) Redacted() string {
 }
 
 func (id *UniqueID) text(secret string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s%x.%s.%x", uidPrefix, id[uidRandom:uidSecret], secret, id[uidChecksum:uidRandom])
+	text := fmt.Sprintf("%s%x.%s", uidPrefix, id[uidRandom:uidSecret], secret)
 	if addr := id.Address(); addr != "" {
-		b.WriteByte('@')
-		b.WriteString(addr)
+		text += "@" + addr
 	}
-	return b.String()
+	return text
 }
 
 // GoString is what %#v prints: redacted.

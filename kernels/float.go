@@ -38,37 +38,19 @@ func div32(x, y float32) float32 {
 }
 
 func min32(x, y float32) float32 {
-	if x < y {
-		return x
+	m := min(x, y)
+	if m != m {
+		return nan32(x, y)
 	}
-	if y < x {
-		return y
-	}
-	return tie32(x, y, true)
+	return m
 }
 
 func max32(x, y float32) float32 {
-	if x > y {
-		return x
-	}
-	if y > x {
-		return y
-	}
-	return tie32(x, y, false)
-}
-
-// tie32 decides between operands of which none is less: equal ones, zeros of either sign, and NaNs.
-//
-//go:noinline
-func tie32(x, y float32, least bool) float32 {
-	switch {
-	case x != y:
+	m := max(x, y)
+	if m != m {
 		return nan32(x, y)
-	case least:
-		return math.Float32frombits(math.Float32bits(x) | math.Float32bits(y)) // -0 if either is
-	default:
-		return math.Float32frombits(math.Float32bits(x) & math.Float32bits(y)) // +0 if either is
 	}
+	return m
 }
 
 // nan32 returns the NaN that an operation on x and y results in. Kept out of line, so that its callers are inlined.
@@ -110,35 +92,19 @@ func div64(x, y float64) float64 {
 }
 
 func min64(x, y float64) float64 {
-	if x < y {
-		return x
+	m := min(x, y)
+	if m != m {
+		return nan64(x, y)
 	}
-	if y < x {
-		return y
-	}
-	return tie64(x, y, true)
+	return m
 }
 
 func max64(x, y float64) float64 {
-	if x > y {
-		return x
-	}
-	if y > x {
-		return y
-	}
-	return tie64(x, y, false)
-}
-
-//go:noinline
-func tie64(x, y float64, least bool) float64 {
-	switch {
-	case x != y:
+	m := max(x, y)
+	if m != m {
 		return nan64(x, y)
-	case least:
-		return math.Float64frombits(math.Float64bits(x) | math.Float64bits(y))
-	default:
-		return math.Float64frombits(math.Float64bits(x) & math.Float64bits(y))
 	}
+	return m
 }
 
 //go:noinline

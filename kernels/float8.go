@@ -1,24 +1,9 @@
 package kernels
 
-import (
-	"math"
-	"sync"
-)
+import "math"
 
 // MaxE4M3 is the largest finite E4M3, where overflow saturates.
 const MaxE4M3 = 448
-
-// float8Values holds what the 256 numbers of each format are worth: 2 KiB, which stay in the first-level cache.
-type float8Values struct{ e4m3, e5m2 [256]float32 }
-
-var float8 = sync.OnceValue(func() *float8Values {
-	v := new(float8Values)
-	for i := range 256 {
-		v.e4m3[i] = E4M3(i).Float32()
-		v.e5m2[i] = E5M2(i).Float32()
-	}
-	return v
-})
 
 // Float32 returns e, exactly. The two NaNs (0x7f and 0xff) become quiet float32 NaNs of the same sign.
 func (e E4M3) Float32() float32 {

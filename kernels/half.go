@@ -22,28 +22,20 @@ func (h F16) Float32() float32 {
 	return math.Float32frombits(bits)
 }
 
-// ToF16 rounds f to the nearest F16, ties to even. From 65520 on in magnitude the result is infinite.
+// ToF16 rounds f to the nearest F16, ties to even. From 65520 on in magnitude the result is infinite. A NaN keeps
+// its sign and the upper part of its payload and becomes quiet.
 func ToF16(f float32) F16 {
 	bits := math.Float32bits(f)
-	abs := bits &^ sign32
-	if abs-0x38800000 < 0x47800000-0x38800000 { // 2^-14 ≤ |f| < 2^16: normal numbers
-		return F16(bits>>16&0x8000 | (abs-112<<23+0xfff+abs>>13&1)>>13)
+	sign := bits >> 16 & 0x8000
+	if f != f {
+		return F16(sign | 0x7e00 | bits>>13&0x1ff)
 	}
-	return roundF16(bits)
-}
-
-//go:noinline
-func roundF16(bits uint32) F16 {
-	abs, sign := bits&^sign32, F16(bits>>16&0x8000)
-	switch {
-	case abs > inf32:
-		return sign | 0x7e00 | F16(abs>>13&0x1ff)
-	case abs >= 0x47800000:
-		return sign | 0x7c00
-	default:
-		// A float32 just above 0.5 counts in units of 2^-24, as a subnormal F16 does: the addition rounds.
-		return sign | F16(math.Float32bits(math.Float32frombits(abs)+0.5)-math.Float32bits(0.5))
-	}
+	// A power of two 2^13 times f's (or 2^-14's, for subnormal numbers) has its last place where F16 has its own: the
+	// addition rounds. What is beyond the range is taken for 2^16, whose pattern is the infinity's.
+	abs := min(bits&^sign32, 0x47800000)
+	unit := max(abs&inf32, 0x38800000) + 13<<23
+	rounded := math.Float32bits(math.Float32frombits(abs)+math.Float32frombits(unit)) - unit
+	return F16(sign + rounded + (unit-0x3f000000)>>13)
 }
 
 // Float32 returns h, exactly.

@@ -69,88 +69,66 @@ func minFloat64(dst, a, b []byte) {
 
 func sumFloat16(dst, a, b []byte) {
 	d, x, y := operands[F16](dst, a, b)
-	each(d, x, y, func(x, y F16) F16 { return ToF16(add32(x.Float32(), y.Float32())) })
+	for i := range d {
+		d[i] = ToF16(add32(x[i].Float32(), y[i].Float32()))
+	}
 }
 
 func prodFloat16(dst, a, b []byte) {
 	d, x, y := operands[F16](dst, a, b)
-	each(d, x, y, func(x, y F16) F16 { return ToF16(mul32(x.Float32(), y.Float32())) })
+	for i := range d {
+		d[i] = ToF16(mul32(x[i].Float32(), y[i].Float32()))
+	}
 }
 
 func maxFloat16(dst, a, b []byte) {
 	d, x, y := operands[F16](dst, a, b)
-	each(d, x, y, func(x, y F16) F16 { return ToF16(max32(x.Float32(), y.Float32())) })
+	for i := range d {
+		d[i] = ToF16(max32(x[i].Float32(), y[i].Float32()))
+	}
 }
 
 func minFloat16(dst, a, b []byte) {
 	d, x, y := operands[F16](dst, a, b)
-	each(d, x, y, func(x, y F16) F16 { return ToF16(min32(x.Float32(), y.Float32())) })
+	for i := range d {
+		d[i] = ToF16(min32(x[i].Float32(), y[i].Float32()))
+	}
 }
 
 func sumBFloat16(dst, a, b []byte) {
 	d, x, y := operands[BF16](dst, a, b)
-	each(d, x, y, func(x, y BF16) BF16 { return ToBF16(add32(x.Float32(), y.Float32())) })
+	for i := range d {
+		d[i] = ToBF16(add32(x[i].Float32(), y[i].Float32()))
+	}
 }
 
 func prodBFloat16(dst, a, b []byte) {
 	d, x, y := operands[BF16](dst, a, b)
-	each(d, x, y, func(x, y BF16) BF16 { return ToBF16(mul32(x.Float32(), y.Float32())) })
+	for i := range d {
+		d[i] = ToBF16(mul32(x[i].Float32(), y[i].Float32()))
+	}
 }
 
 func maxBFloat16(dst, a, b []byte) {
 	d, x, y := operands[BF16](dst, a, b)
-	each(d, x, y, func(x, y BF16) BF16 { return ToBF16(max32(x.Float32(), y.Float32())) })
+	for i := range d {
+		d[i] = ToBF16(max32(x[i].Float32(), y[i].Float32()))
+	}
 }
 
 func minBFloat16(dst, a, b []byte) {
 	d, x, y := operands[BF16](dst, a, b)
-	each(d, x, y, func(x, y BF16) BF16 { return ToBF16(min32(x.Float32(), y.Float32())) })
+	for i := range d {
+		d[i] = ToBF16(min32(x[i].Float32(), y[i].Float32()))
+	}
 }
 
-func sumE4M3(dst, a, b []byte) {
-	d, x, y := operands[E4M3](dst, a, b)
-	v := &float8().e4m3
-	each(d, x, y, func(x, y E4M3) E4M3 { return ToE4M3(add32(v[x], v[y])) })
-}
+func sumE4M3(dst, a, b []byte)  { lookUp(dst, a, b, e4m3Sums()) }
+func prodE4M3(dst, a, b []byte) { lookUp(dst, a, b, e4m3Prods()) }
+func maxE4M3(dst, a, b []byte)  { lookUp(dst, a, b, e4m3Maxima()) }
+func minE4M3(dst, a, b []byte)  { lookUp(dst, a, b, e4m3Minima()) }
 
-func prodE4M3(dst, a, b []byte) {
-	d, x, y := operands[E4M3](dst, a, b)
-	v := &float8().e4m3
-	each(d, x, y, func(x, y E4M3) E4M3 { return ToE4M3(mul32(v[x], v[y])) })
-}
-
-func maxE4M3(dst, a, b []byte) {
-	d, x, y := operands[E4M3](dst, a, b)
-	v := &float8().e4m3
-	each(d, x, y, func(x, y E4M3) E4M3 { return ToE4M3(max32(v[x], v[y])) })
-}
-
-func minE4M3(dst, a, b []byte) {
-	d, x, y := operands[E4M3](dst, a, b)
-	v := &float8().e4m3
-	each(d, x, y, func(x, y E4M3) E4M3 { return ToE4M3(min32(v[x], v[y])) })
-}
-
-func sumE5M2(dst, a, b []byte) {
-	d, x, y := operands[E5M2](dst, a, b)
-	v := &float8().e5m2
-	each(d, x, y, func(x, y E5M2) E5M2 { return ToE5M2(add32(v[x], v[y])) })
-}
-
-func prodE5M2(dst, a, b []byte) {
-	d, x, y := operands[E5M2](dst, a, b)
-	v := &float8().e5m2
-	each(d, x, y, func(x, y E5M2) E5M2 { return ToE5M2(mul32(v[x], v[y])) })
-}
-
-func maxE5M2(dst, a, b []byte) {
-	d, x, y := operands[E5M2](dst, a, b)
-	v := &float8().e5m2
-	each(d, x, y, func(x, y E5M2) E5M2 { return ToE5M2(max32(v[x], v[y])) })
-}
-
-func minE5M2(dst, a, b []byte) {
-	d, x, y := operands[E5M2](dst, a, b)
-	v := &float8().e5m2
-	each(d, x, y, func(x, y E5M2) E5M2 { return ToE5M2(min32(v[x], v[y])) })
-}
+func sumE5M2(dst, a, b []byte)  { lookUp(dst, a, b, e5m2Sums()) }
+func prodE5M2(dst, a, b []byte) { lookUp(dst, a, b, e5m2Prods()) }
+func maxE5M2(dst, a, b []byte)  { lookUp(dst, a, b, e5m2Maxima()) }
+func minE5M2(dst, a, b []byte)  { lookUp(dst, a, b, e5m2Minima()) }

@@ -27,7 +27,9 @@ func Divide(buf []byte, dt DataType, n int) {
 		divideUnsigned[uint64](buf, n)
 	case Float16:
 		d, by := view[F16](buf), float32(n)
-		apply(d, d, func(x F16) F16 { return ToF16(div32(x.Float32(), by)) })
+		for i, x := range d {
+			d[i] = ToF16(div32(x.Float32(), by))
+		}
 	case Float32:
 		d, by := view[float32](buf), float32(n)
 		apply(d, d, func(x float32) float32 { return div32(x, by) })
@@ -36,13 +38,15 @@ func Divide(buf []byte, dt DataType, n int) {
 		apply(d, d, func(x float64) float64 { return div64(x, by) })
 	case BFloat16:
 		d, by := view[BF16](buf), float32(n)
-		apply(d, d, func(x BF16) BF16 { return ToBF16(div32(x.Float32(), by)) })
+		for i, x := range d {
+			d[i] = ToBF16(div32(x.Float32(), by))
+		}
 	case Float8E4M3:
-		d, by, v := view[E4M3](buf), float32(n), &float8().e4m3
-		apply(d, d, func(x E4M3) E4M3 { return ToE4M3(div32(v[x], by)) })
+		by := float32(n)
+		lookUpEach(buf, buf, func(x E4M3) E4M3 { return ToE4M3(div32(x.Float32(), by)) })
 	case Float8E5M2:
-		d, by, v := view[E5M2](buf), float32(n), &float8().e5m2
-		apply(d, d, func(x E5M2) E5M2 { return ToE5M2(div32(v[x], by)) })
+		by := float32(n)
+		lookUpEach(buf, buf, func(x E5M2) E5M2 { return ToE5M2(div32(x.Float32(), by)) })
 	case numDataTypes:
 	}
 }
@@ -82,19 +86,23 @@ func Scale(dst, src []byte, dt DataType, factor float64) {
 	case Uint64:
 		scaleInteger[uint64](dst, src, factor)
 	case Float16:
-		apply(view[F16](dst), view[F16](src), func(x F16) F16 { return ToF16(mul32(x.Float32(), f)) })
+		d := view[F16](dst)
+		for i, x := range view[F16](src) {
+			d[i] = ToF16(mul32(x.Float32(), f))
+		}
 	case Float32:
 		apply(view[float32](dst), view[float32](src), func(x float32) float32 { return mul32(x, f) })
 	case Float64:
 		apply(view[float64](dst), view[float64](src), func(x float64) float64 { return mul64(x, factor) })
 	case BFloat16:
-		apply(view[BF16](dst), view[BF16](src), func(x BF16) BF16 { return ToBF16(mul32(x.Float32(), f)) })
+		d := view[BF16](dst)
+		for i, x := range view[BF16](src) {
+			d[i] = ToBF16(mul32(x.Float32(), f))
+		}
 	case Float8E4M3:
-		v := &float8().e4m3
-		apply(view[E4M3](dst), view[E4M3](src), func(x E4M3) E4M3 { return ToE4M3(mul32(v[x], f)) })
+		lookUpEach(dst, src, func(x E4M3) E4M3 { return ToE4M3(mul32(x.Float32(), f)) })
 	case Float8E5M2:
-		v := &float8().e5m2
-		apply(view[E5M2](dst), view[E5M2](src), func(x E5M2) E5M2 { return ToE5M2(mul32(v[x], f)) })
+		lookUpEach(dst, src, func(x E5M2) E5M2 { return ToE5M2(mul32(x.Float32(), f)) })
 	case numDataTypes:
 	}
 }

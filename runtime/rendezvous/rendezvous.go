@@ -1,11 +1,56 @@
 package rendezvous
 
-import "context"
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// Limits of an exchange. Cards are small; what is larger travels over the connections that the cards describe.
+const (
+	MaxRanks   = 1 << 14 // ranks in one exchange
+	MaxPayload = 1 << 16 // bytes that one rank contributes
+	MaxKey     = 256     // bytes of a key
+)
 
 // Rendezvous lets the ranks of a communicator exchange one small message each before they are connected. It serves one unique id.
+// It is safe for concurrent use; exchanges with different keys run side by side.
 type Rendezvous interface {
-	// Exchange contributes payload for rank and blocks until all size ranks have contributed under the same key. It returns all payloads, by
-	// rank; the caller owns them. Keys are used once. When ctx ends first, the error is a *MissingError that names who arrived and who did not.
+	// Exchange contributes payload for rank and blocks until all size ranks have contributed under the same key. It returns all
+	// payloads, by rank; the caller owns them, and payload may be reused. Keys are used once.
+	//
+	// When ctx ends first, or when a rank that takes part dies, gives up or closes, the error is a *[MissingError] that names who
+	// arrived and who did not. Ranks that contradict each other (one number twice, different sizes, a rank out of range) all get a
+	// *[ConflictError]. A key or an id that was used before is a *[StaleError].
 	Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error)
+
+	// Close says that this rank is done with the unique id: exchanges that still need it fail for everyone at once. It waits for
+	// what the Rendezvous started, and may be called twice.
 	Close() error
+}
+
+// CheckArgs answers what can be known of an Exchange's arguments without asking anyone: an empty or long key, a payload or a
+// number of ranks beyond the limits. A rank outside of its size is left to the exchange, so that the other ranks hear of it too.
+// Implementations of Rendezvous call it first.
+func CheckArgs(key string, size int, payload []byte) error {
+	var detail string
+	switch {
+	case key == "" || len(key) > MaxKey:
+		detail = fmt.Sprintf("the key %q has %d bytes; it needs 1 to %d", clip(key), len(key), MaxKey)
+	case size < 1 || size > MaxRanks:
+		detail = fmt.Sprintf("the size is %d; it must be 1 to %d ranks", size, MaxRanks)
+	case len(payload) > MaxPayload:
+		detail = fmt.Sprintf("the payload has %d bytes; at most %d may be exchanged", len(payload), MaxPayload)
+	default:
+		return nil
+	}
+	return &lifecycle.UsageError{Code: lifecycle.CodeInvalidArgument, Detail: "rendezvous: " + detail}
+}
+
+func clip(s string) string {
+	if len(s) > 32 {
+		return s[:32] + "…"
+	}
+	return s
 }

@@ -1,0 +1,226 @@
+package rendezvous
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// MissingError says that an exchange did not complete because not all ranks came, or because one left. It is the same story on
+// every rank, told from the side of Self. errors.Is knows it as [lifecycle.ErrNotJoined], as the code of its *[lifecycle.PeerError]
+// (the rank to look at first), and as its Cause.
+type MissingError struct {
+	Roll
+	Self   int           // the rank that waited
+	Since  time.Time     // since when
+	Waited time.Duration // until it was told
+	Cause  error         // what ended this rank's wait: its context's error, an *UnreachableError; nil when others ended it
+}
+
+// Error names who is missing, who left and how, and who is there.
+func (e *MissingError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "rendezvous %q: rank %d of %d waited %s", e.Key, e.Self, e.Size, e.Waited.Round(time.Millisecond))
+	var unreachable *UnreachableError
+	if errors.As(e.Cause, &unreachable) {
+		return b.String() + ": " + e.Cause.Error()
+	}
+	missing, gone := e.Missing(), e.Gone()
+	if len(missing) > 0 {
+		fmt.Fprintf(&b, "; not arrived: %s", FormatRanks(missing))
+	}
+	if len(gone) > 0 {
+		fmt.Fprintf(&b, "; left: %s", formatMembers(gone, Member.story))
+	}
+	if present := e.Present(); len(present) > 0 {
+		fmt.Fprintf(&b, "; arrived: %s", FormatMembers(present))
+	}
+	if len(missing) > 0 && len(gone) == 0 {
+		b.WriteString("; see whether the missing ranks were started, and their logs")
+	}
+	if e.Cause != nil {
+		fmt.Fprintf(&b, ": %v", e.Cause)
+	}
+	return b.String()
+}
+
+// Is reports whether target is lifecycle.ErrNotJoined: whatever happened in detail, somebody did not join.
+func (e *MissingError) Is(target error) bool { return target == lifecycle.ErrNotJoined }
+
+// Unwrap returns the fault of the rank to look at first, a *lifecycle.PeerError, and the Cause.
+func (e *MissingError) Unwrap() []error {
+	var errs []error
+	if peer := e.peer(); peer != nil {
+		errs = append(errs, peer)
+	}
+	if e.Cause != nil {
+		errs = append(errs, e.Cause)
+	}
+	return errs
+}
+
+// peer picks the rank to blame. A death explains everything after it. A rank that gave up is blamed last: it did so because
+// others were missing, and those are named instead while there are any.
+func (e *MissingError) peer() *lifecycle.PeerError {
+	var unreachable *UnreachableError
+	if errors.As(e.Cause, &unreachable) {
+		return nil // the UnreachableError carries it
+	}
+	for _, how := range []Departure{Died, Lost, Closed} {
+		for _, m := range e.Gone() {
+			if m.How == how && m.Rank != e.Self {
+				return e.blame(m)
+			}
+		}
+	}
+	for _, rank := range e.Missing() {
+		if rank != e.Self {
+			return &lifecycle.PeerError{Code: lifecycle.CodeNotJoined, Rank: rank, Self: e.Self, Since: e.Since, Detail: "it has not arrived at the rendezvous"}
+		}
+	}
+	for _, m := range e.Gone() {
+		if m.Rank != e.Self {
+			return e.blame(m)
+		}
+	}
+	return nil
+}
+
+func (e *MissingError) blame(m Member) *lifecycle.PeerError {
+	code := lifecycle.CodeRankDead
+	switch m.How {
+	case Lost:
+		code = lifecycle.CodeUnreachable
+	case Closed:
+		code = lifecycle.CodePeerAborted
+	case GaveUp:
+		code = lifecycle.CodeAbandoned
+	case Waiting, Died:
+	}
+	return &lifecycle.PeerError{Code: code, Rank: m.Rank, Self: e.Self, Since: m.Left, Detail: m.story()}
+}
+
+// UnreachableError says that the rendezvous itself was not reached before the context ended.
+type UnreachableError struct {
+	Address  string // host:port that was tried
+	Rank     int    // the rank that serves there
+	Self     int    // the rank that tried
+	Attempts int
+	Since    time.Time
+	Context  error // why trying ended
+	Last     error // what the last attempt met; nil when none came to an end
+}
+
+// Error names the address, the attempts and the last cause.
+func (e *UnreachableError) Error() string {
+	s := fmt.Sprintf("the rendezvous of rank %d at %s was not reached in %d attempts (%v)", e.Rank, e.Address, e.Attempts, e.Context)
+	if e.Last != nil {
+		s += "; the last one: " + e.Last.Error()
+	}
+	return s + "; see whether that rank runs and its address is right"
+}
+
+// Unwrap returns the fault of the serving rank, the context's error, and the last attempt's.
+func (e *UnreachableError) Unwrap() []error {
+	errs := []error{&lifecycle.PeerError{
+		Code: lifecycle.CodeNotJoined, Rank: e.Rank, Self: e.Self, Since: e.Since,
+		Detail: "its rendezvous at " + e.Address + " was not reached",
+	}}
+	if e.Context != nil {
+		errs = append(errs, e.Context)
+	}
+	if e.Last != nil {
+		errs = append(errs, e.Last)
+	}
+	return errs
+}
+
+// Conflict is how the ranks of an exchange contradict each other.
+type Conflict uint8
+
+// The conflicts.
+const (
+	RankTaken      Conflict = iota + 1 // two processes claim one rank
+	SizesDiffer                        // the ranks disagree on how many they are
+	RankOutOfRange                     // a rank is not one of 0 to size-1
+)
+
+// ConflictError says that the ranks of an exchange contradict each other. Every rank of the exchange gets it, with the same claims.
+// It wraps a *[lifecycle.PeerError] with [lifecycle.CodeMismatch].
+type ConflictError struct {
+	Roll
+	Self   int
+	Kind   Conflict
+	Claims []Member // who made the contradicting claims, by rank
+}
+
+// Error names the claims, and who made them.
+func (e *ConflictError) Error() string {
+	prefix := fmt.Sprintf("rendezvous %q: ", e.Key)
+	switch e.Kind {
+	case RankTaken:
+		return prefix + fmt.Sprintf("rank %d is claimed twice, by %s and by %s; give each process a rank of its own",
+			e.Claims[0].Rank, e.Claims[0].Where(), e.Claims[1].Where())
+	case SizesDiffer:
+		return prefix + e.sizes()
+	case RankOutOfRange:
+		return prefix + "out of range: " + formatMembers(e.Claims, func(m Member) string {
+			return fmt.Sprintf("%s of size %d", m, m.Size)
+		}) + "; ranks go from 0 to size-1"
+	default:
+		return prefix + "conflict"
+	}
+}
+
+// sizes groups the claims by what they say the size is.
+func (e *ConflictError) sizes() string {
+	bySize := map[int][]Member{}
+	var order []int
+	for _, m := range e.Claims {
+		if bySize[m.Size] == nil {
+			order = append(order, m.Size)
+		}
+		bySize[m.Size] = append(bySize[m.Size], m)
+	}
+	var parts []string
+	for _, size := range order {
+		parts = append(parts, fmt.Sprintf("%d say %s", size, formatMembers(bySize[size], Member.String)))
+	}
+	if bySize[e.Size] == nil {
+		parts = append(parts, fmt.Sprintf("%d says the id's maker", e.Size))
+	}
+	return "the ranks disagree on how many they are: " + strings.Join(parts, "; ") + "; give all the same size"
+}
+
+// Unwrap returns the fault as a *lifecycle.PeerError that names a rank that contradicts Self.
+func (e *ConflictError) Unwrap() error {
+	peer := &lifecycle.PeerError{Code: lifecycle.CodeMismatch, Rank: e.Self, Self: e.Self, Detail: e.Error()}
+	for _, m := range e.Claims {
+		if m.Rank != e.Self {
+			peer.Rank, peer.Since = m.Rank, m.Arrived
+			break
+		}
+	}
+	return peer
+}
+
+// StaleError says that a unique id or a key cannot be used: it was used before, it was forgotten, or it is not known where it
+// should be. It wraps a *[lifecycle.UsageError] with [lifecycle.CodeInvalidArgument].
+type StaleError struct {
+	Key    string // the key that was asked for
+	Self   int
+	Detail string // what is known of it
+}
+
+// Error says what is known of the id, and what to do.
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("rendezvous %q: rank %d: %s", e.Key, e.Self, e.Detail)
+}
+
+// Unwrap returns the mistake as a *lifecycle.UsageError.
+func (e *StaleError) Unwrap() error {
+	return &lifecycle.UsageError{Code: lifecycle.CodeInvalidArgument, Rank: e.Self, Detail: e.Detail}
+}

@@ -1,0 +1,214 @@
+package rendezvous
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Departure is how a rank left an exchange.
+type Departure uint8
+
+// The departures. Their numbers are part of tcp's protocol.
+const (
+	Waiting Departure = iota // it is there
+	Died                     // its connection ended without a word: the process ended
+	Lost                     // its connection broke: the process may live behind a broken network
+	GaveUp                   // its context ended while it waited
+	Closed                   // it closed its Rendezvous
+)
+
+// String says what happened, as the end of a sentence about the rank.
+func (d Departure) String() string {
+	switch d {
+	case Waiting:
+		return "it is waiting"
+	case Died:
+		return "its process ended"
+	case Lost:
+		return "its connection broke"
+	case GaveUp:
+		return "it gave up"
+	case Closed:
+		return "it closed its rendezvous"
+	default:
+		return "departure " + strconv.Itoa(int(d))
+	}
+}
+
+// Member is a rank as it presented itself to a rendezvous.
+type Member struct {
+	Rank int    // the number it claims
+	Size int    // how many ranks it says there are
+	Host string // its host's name
+	PID  int    // its process id on that host
+
+	Arrived time.Time // when it joined the exchange; zero when it left before it came to this one
+	Left    time.Time // when it left; zero while it waits
+	How     Departure // how it left
+	Detail  string    // more about its leaving, in its own words; may be empty
+}
+
+// Where returns host:pid, or the host alone when no process id is known.
+func (m Member) Where() string {
+	if m.PID == 0 {
+		return m.Host
+	}
+	return m.Host + ":" + strconv.Itoa(m.PID)
+}
+
+// String returns the member as a person would look for it: "rank 3 (node7:4711)".
+func (m Member) String() string { return fmt.Sprintf("rank %d (%s)", m.Rank, m.Where()) }
+
+// story tells a member's coming and going.
+func (m Member) story() string {
+	var b strings.Builder
+	b.WriteString(m.String())
+	if !m.Arrived.IsZero() {
+		b.WriteString(" arrived at " + clock(m.Arrived) + ",")
+	}
+	if m.How != Waiting {
+		b.WriteString(" left at " + clock(m.Left) + ": " + m.How.String())
+		if m.Detail != "" {
+			b.WriteString(" (" + m.Detail + ")")
+		}
+		return b.String()
+	}
+	return strings.TrimSuffix(b.String(), ",")
+}
+
+func clock(t time.Time) string { return t.Format("15:04:05.000") }
+
+// Roll is the state of one exchange: who has come, and who has left again. A Roll with two living members of one rank, or with
+// members that disagree with its size, describes a conflict.
+type Roll struct {
+	Key     string
+	Size    int      // how many ranks are expected
+	Members []Member // everyone who was seen, by rank
+}
+
+// Sort orders the members by rank, and by arrival where two claim the same.
+func (r *Roll) Sort() {
+	slices.SortStableFunc(r.Members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), a.Arrived.Compare(b.Arrived))
+	})
+}
+
+// Missing returns the ranks that have never been seen, ascending.
+func (r *Roll) Missing() []int {
+	seen := make([]bool, max(r.Size, 0))
+	for _, m := range r.Members {
+		if m.Rank >= 0 && m.Rank < len(seen) {
+			seen[m.Rank] = true
+		}
+	}
+	var missing []int
+	for rank, ok := range seen {
+		if !ok {
+			missing = append(missing, rank)
+		}
+	}
+	return missing
+}
+
+// Present returns the members that are waiting, by rank.
+func (r *Roll) Present() []Member {
+	return r.members(func(m Member) bool { return m.How == Waiting })
+}
+
+// Gone returns the members that have left, by rank.
+func (r *Roll) Gone() []Member {
+	return r.members(func(m Member) bool { return m.How != Waiting })
+}
+
+func (r *Roll) members(want func(Member) bool) []Member {
+	var out []Member
+	for _, m := range r.Members {
+		if want(m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Err returns why an exchange with this roll did not complete for rank self, which has waited since the given time: a
+// *[ConflictError] when the members contradict each other, a *[MissingError] otherwise. The cause is what ended self's own wait,
+// nil when it was ended by what the roll says.
+func (r *Roll) Err(self int, since time.Time, cause error) error {
+	if kind, claims := r.conflict(); kind != 0 {
+		return &ConflictError{Roll: *r, Self: self, Kind: kind, Claims: claims}
+	}
+	return &MissingError{Roll: *r, Self: self, Since: since, Waited: time.Since(since), Cause: cause}
+}
+
+// conflict finds the first contradiction among the members: ranks out of range first, because they make sense of the others.
+func (r *Roll) conflict() (Conflict, []Member) {
+	outside := r.members(func(m Member) bool { return m.Rank < 0 || m.Rank >= m.Size })
+	if len(outside) > 0 {
+		return RankOutOfRange, outside
+	}
+	if slices.ContainsFunc(r.Members, func(m Member) bool { return m.Size != r.Size }) {
+		return SizesDiffer, r.Members
+	}
+	holder := make(map[int]Member, len(r.Members))
+	for _, m := range r.Present() {
+		if first, taken := holder[m.Rank]; taken {
+			return RankTaken, []Member{first, m}
+		}
+		holder[m.Rank] = m
+	}
+	return 0, nil
+}
+
+// FormatRanks writes ascending ranks as people do, "0, 2-5 and 9", and cuts a long list short.
+func FormatRanks(ranks []int) string {
+	const most = 8
+	var parts []string
+	shown := 0
+	for i := 0; i < len(ranks) && len(parts) < most; {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		switch j - i {
+		case 0:
+			parts = append(parts, strconv.Itoa(ranks[i]))
+		case 1:
+			parts = append(parts, strconv.Itoa(ranks[i]), strconv.Itoa(ranks[j]))
+		default:
+			parts = append(parts, strconv.Itoa(ranks[i])+"-"+strconv.Itoa(ranks[j]))
+		}
+		shown += j - i + 1
+		i = j + 1
+	}
+	return list(parts, len(ranks)-shown)
+}
+
+// FormatMembers writes where members are, "0 (a:12) and 1 (b:13)", and cuts a long list short.
+func FormatMembers(members []Member) string {
+	return formatMembers(members, func(m Member) string { return fmt.Sprintf("%d (%s)", m.Rank, m.Where()) })
+}
+
+// formatMembers lists members with where they are, and cuts a long list short.
+func formatMembers(members []Member, format func(Member) string) string {
+	const most = 8
+	var parts []string
+	for _, m := range members[:min(len(members), most)] {
+		parts = append(parts, format(m))
+	}
+	return list(parts, len(members)-len(parts))
+}
+
+func list(parts []string, more int) string {
+	switch {
+	case more > 0:
+		return strings.Join(parts, ", ") + " and " + strconv.Itoa(more) + " more"
+	case len(parts) > 1:
+		return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
+	default:
+		return strings.Join(parts, "")
+	}
+}

@@ -1,0 +1,164 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
+)
+
+const (
+	maxQueued = 1 << 12          // frames that a peer may leave unread
+	sendTime  = 60 * time.Second // for one frame to leave, which may be large and one of thousands
+)
+
+// peer is a rank's connection at the server, after the handshake.
+type peer struct {
+	server  *Server
+	meeting *meeting
+	conn    net.Conn
+	out     outbox
+}
+
+// listen takes requests until the connection ends, and returns how it did.
+func (p *peer) listen() (rendezvous.Departure, string) {
+	for {
+		k, body, err := readFrame(p.conn, requestLimit)
+		if err == nil && k == kindBye {
+			return rendezvous.Closed, ""
+		}
+		if err == nil {
+			err = p.request(k, body)
+		}
+		if err != nil {
+			return departure(err)
+		}
+	}
+}
+
+// request does one request.
+func (p *peer) request(k kind, body []byte) error {
+	switch k {
+	case kindJoin:
+		j, err := decodeJoin(body)
+		if err != nil {
+			return err
+		}
+		if err := rendezvous.CheckArgs(j.key, j.size, j.payload); err != nil {
+			return err
+		}
+		p.meeting.join(p, j)
+		p.server.watch.wake()
+	case kindLeave:
+		l, err := decodeLeave(body)
+		if err != nil {
+			return err
+		}
+		p.meeting.leave(p, l)
+	case kindAsk:
+		a, err := decodeAsk(body)
+		if err != nil {
+			return err
+		}
+		p.meeting.ask(p, a)
+	default:
+		return fmt.Errorf("%w: kind %d from a client", errMalformed, k)
+	}
+	return nil
+}
+
+// departure tells from the end of a connection what became of the process behind it. The kernel closes the connections of a
+// process that ends, with FIN, or with RST when something was unread; a host that vanished answers nothing at all.
+func departure(err error) (rendezvous.Departure, string) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrClosedPipe) {
+		return rendezvous.Died, ""
+	}
+	return rendezvous.Lost, err.Error()
+}
+
+// outbox sends frames without making the sender wait. It has a goroutine only while there is something to send.
+type outbox struct {
+	conn net.Conn
+
+	mu      sync.Mutex
+	queue   []net.Buffers
+	running bool
+	ended   bool // nothing more is taken; the connection is closed for writing when the queue is empty
+	work    sync.WaitGroup
+}
+
+// send queues a frame, given in pieces that are not to be written to any more.
+func (o *outbox) send(pieces ...[]byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return
+	}
+	if len(o.queue) >= maxQueued {
+		o.ended, o.queue = true, nil
+		_ = o.conn.Close() // a peer that asks and never reads; its reader sees the end
+		return
+	}
+	o.queue = append(o.queue, pieces)
+	o.run()
+}
+
+// finish lets the queue drain, for the given time at most, and then tells the peer that nothing more comes. The peer's answer is to
+// close its side, which ends our reader; closing first could destroy what is still on its way to it.
+func (o *outbox) finish(within time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return
+	}
+	o.ended = true
+	_ = o.conn.SetDeadline(time.Now().Add(within)) // fails on a closed connection, which has drained
+	o.run()
+}
+
+func (o *outbox) wait() { o.work.Wait() }
+
+// run starts the goroutine that sends, if there is none. Called with the lock held.
+func (o *outbox) run() {
+	if !o.running {
+		o.running = true
+		o.work.Go(o.drain)
+	}
+}
+
+func (o *outbox) drain() {
+	for {
+		o.mu.Lock()
+		if len(o.queue) == 0 {
+			if o.ended {
+				closeWrite(o.conn)
+			}
+			o.running = false
+			o.mu.Unlock()
+			return
+		}
+		frame := o.queue[0]
+		o.queue = o.queue[1:]
+		if !o.ended {
+			_ = o.conn.SetWriteDeadline(time.Now().Add(sendTime)) // fails on a closed connection, as will the write
+		}
+		o.mu.Unlock()
+		if _, err := frame.WriteTo(o.conn); err != nil {
+			_ = o.conn.Close() // a broken stream of frames is of no use; the reader sees the end
+		}
+	}
+}
+
+// closeWrite ends our half of a connection where it has halves.
+func closeWrite(conn net.Conn) {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // broken is as good as closed
+		return
+	}
+	_ = conn.Close() // likewise
+}

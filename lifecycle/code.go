@@ -55,39 +55,41 @@ const (
 	ncclInProgress      = 7
 )
 
-// codes is what is known of each code. Says is what an error's text says of its subject: the communicator for a caller's mistake, a
-// peer for its fault (%s is "rank 3").
-var codes = []struct {
+// fact is what is known of a code.
+type fact struct {
 	code Code
 	name string
 	nccl int
-	says string
-}{
-	{CodeOK, "ok", ncclSuccess, "no error"},
-	{CodeInProgress, "in_progress", ncclInProgress, "its last call is still in progress"},
+	says string // what an error's text says of the communicator, or of the peer (%s is "rank 3")
+	then string // what to do about a peer's fault
+}
 
-	{CodeInvalidArgument, "invalid_argument", ncclInvalidArgument, "invalid argument"},
-	{CodeInvalidUsage, "invalid_usage", ncclInvalidUsage, "invalid usage"},
-	{CodeInitializing, "initializing", ncclInvalidUsage, "it is still initializing"},
-	{CodeFinalized, "finalized", ncclInvalidUsage, "it was already finalized"},
-	{CodeDestroyed, "destroyed", ncclInvalidUsage, "it was already destroyed"},
-	{CodeAborted, "aborted", ncclInvalidUsage, "it was already aborted"},
-	{CodeFailed, "failed", ncclInvalidUsage, "it has failed"},
-	{CodeRevoked, "revoked", ncclInvalidUsage, "it was already revoked"},
-	{CodeLeaked, "leaked", ncclInvalidUsage, "it was never destroyed"},
-	{CodeUnfinished, "unfinished", ncclInvalidUsage, "it was destroyed with operations in flight"},
+var codes = []fact{
+	{CodeOK, "ok", ncclSuccess, "no error", ""},
+	{CodeInProgress, "in_progress", ncclInProgress, "its last call is still in progress", ""},
 
-	{CodeRankDead, "rank_dead", ncclRemoteError, "the process of %s has ended"},
-	{CodeNotJoined, "not_joined", ncclRemoteError, "%s has not arrived"},
-	{CodeMismatch, "mismatch", ncclInvalidUsage, "the call of %s does not match"},
-	{CodeAbandoned, "abandoned", ncclRemoteError, "%s gave up the operation"},
-	{CodePeerAborted, "peer_aborted", ncclRemoteError, "%s aborted or destroyed the communicator"},
-	{CodeUnreachable, "unreachable", ncclRemoteError, "the connection to %s broke"},
-	{CodeAuth, "auth", ncclRemoteError, "%s does not have this job's secret"},
+	{CodeInvalidArgument, "invalid_argument", ncclInvalidArgument, "invalid argument", ""},
+	{CodeInvalidUsage, "invalid_usage", ncclInvalidUsage, "invalid usage", ""},
+	{CodeInitializing, "initializing", ncclInvalidUsage, "it is still initializing", ""},
+	{CodeFinalized, "finalized", ncclInvalidUsage, "it was already finalized", ""},
+	{CodeDestroyed, "destroyed", ncclInvalidUsage, "it was already destroyed", ""},
+	{CodeAborted, "aborted", ncclInvalidUsage, "it was already aborted", ""},
+	{CodeFailed, "failed", ncclInvalidUsage, "it has failed", ""},
+	{CodeRevoked, "revoked", ncclInvalidUsage, "it was already revoked", ""},
+	{CodeLeaked, "leaked", ncclInvalidUsage, "it was never destroyed", ""},
+	{CodeUnfinished, "unfinished", ncclInvalidUsage, "it was destroyed with operations in flight", ""},
 
-	{CodeSystem, "system", ncclSystemError, "system error"},
-	{CodeTimeout, "timeout", ncclRemoteError, "the context ended first"},
-	{CodeInternal, "internal", ncclInternalError, "internal error"},
+	{CodeRankDead, "rank_dead", ncclRemoteError, "the process of %s has ended", "find the reason in that rank's output"},
+	{CodeNotJoined, "not_joined", ncclRemoteError, "%s has not arrived", "see whether that rank was started, with the same unique id and size"},
+	{CodeMismatch, "mismatch", ncclInvalidUsage, "the call of %s does not match", "make the same calls in the same order on all ranks"},
+	{CodeAbandoned, "abandoned", ncclRemoteError, "%s gave up the operation", "its context ended first: find what kept the others, or give it more time"},
+	{CodePeerAborted, "peer_aborted", ncclRemoteError, "%s aborted or destroyed the communicator", "find the reason in that rank's output"},
+	{CodeUnreachable, "unreachable", ncclRemoteError, "the connection to %s broke", "see whether that rank's host is up and can be reached from here"},
+	{CodeAuth, "auth", ncclRemoteError, "%s does not have this job's secret", "start all ranks of a job with the same unique id"},
+
+	{CodeSystem, "system", ncclSystemError, "system error", ""},
+	{CodeTimeout, "timeout", ncclRemoteError, "the context ended first", "find what that rank is doing, or give the context more time"},
+	{CodeInternal, "internal", ncclInternalError, "internal error", ""},
 }
 
 // Codes lists all codes in order, CodeOK first.
@@ -99,32 +101,19 @@ func Codes() []Code {
 	return all
 }
 
+// fact looks c up; a code that does not exist has its number for a name.
+func (c Code) fact() fact {
+	for i := range codes {
+		if codes[i].code == c {
+			return codes[i]
+		}
+	}
+	name := "code(" + strconv.Itoa(int(c)) + ")"
+	return fact{code: c, name: name, nccl: ncclInternalError, says: name}
+}
+
 // String is the code's stable name: "rank_dead".
-func (c Code) String() string {
-	for i := range codes {
-		if codes[i].code == c {
-			return codes[i].name
-		}
-	}
-	return "code(" + strconv.Itoa(int(c)) + ")"
-}
+func (c Code) String() string { return c.fact().name }
 
-// NCCL is the ncclResult_t that a C program gets for the code. One that does not exist is ncclInternalError.
-func (c Code) NCCL() int {
-	for i := range codes {
-		if codes[i].code == c {
-			return codes[i].nccl
-		}
-	}
-	return ncclInternalError
-}
-
-// says is the half sentence of the code for an error's text.
-func (c Code) says() string {
-	for i := range codes {
-		if codes[i].code == c {
-			return codes[i].says
-		}
-	}
-	return c.String()
-}
+// NCCL is the ncclResult_t that a C program gets for the code. For a code that does not exist it is ncclInternalError.
+func (c Code) NCCL() int { return c.fact().nccl }

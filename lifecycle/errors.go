@@ -79,24 +79,24 @@ func invalid(format string, args ...any) error {
 func (e *UsageError) Error() string {
 	var b strings.Builder
 	subject(&b, e.Call, 0, e.Comm, e.Name, e.Rank)
-	if !e.Site.IsZero() {
-		b.WriteString(" at ")
-		b.WriteString(e.Site.String())
+	if e.Site.known() {
+		b.WriteString(" at " + e.Site.String())
 	}
 	if b.Len() > 0 {
 		b.WriteString(": ")
 	}
-	b.WriteString(e.Code.says())
-	if !e.First.IsZero() {
-		b.WriteString(", at ")
-		b.WriteString(e.First.when())
-	}
+	b.WriteString(e.Code.fact().says)
+	b.WriteString(e.First.doer())
 	if e.Cause != nil {
-		b.WriteString(" (")
-		b.WriteString(e.Cause.Error())
-		b.WriteString(")")
+		b.WriteString(" (" + e.Cause.Error() + ")")
 	}
-	advise(&b, ": ", e.Detail)
+	switch {
+	case e.Detail == "":
+	case e.Code == CodeInvalidArgument, e.Code == CodeInvalidUsage: // these say nothing without the detail
+		b.WriteString(": " + e.Detail)
+	default:
+		b.WriteString("; " + e.Detail)
+	}
 	return b.String()
 }
 
@@ -119,7 +119,7 @@ type PeerError struct {
 	Seq    uint64    // number of the operation on the communicator; 0 if in none
 	Call   Call      // the call that could not go on
 	Since  time.Time // when it began to wait for the peer; zero if it did not
-	Detail string    // how it is known, and what to do
+	Detail string    // what more is known: "pid 4711 was killed by signal 9"
 	Err    error     // what lies beneath, such as the context's error; may be nil
 }
 
@@ -134,21 +134,24 @@ func (e *PeerError) Error() string {
 	if e.Rank >= 0 {
 		who = fmt.Sprintf("rank %d", e.Rank)
 	}
-	if says := e.Code.says(); strings.Contains(says, "%s") {
-		fmt.Fprintf(&b, says, who)
+	fact := e.Code.fact()
+	if strings.Contains(fact.says, "%s") {
+		fmt.Fprintf(&b, fact.says, who)
 	} else { // a code that speaks of no peer, such as CodeTimeout
-		b.WriteString("waiting for " + who + ": " + says)
+		b.WriteString("waiting for " + who + ": " + fact.says)
 	}
-	if !e.Since.IsZero() {
-		b.WriteString(", waited for since ")
-		b.WriteString(clock(e.Since))
+	if e.Detail != "" {
+		b.WriteString(": " + e.Detail)
 	}
 	if e.Err != nil {
-		b.WriteString(" (")
-		b.WriteString(e.Err.Error())
-		b.WriteString(")")
+		b.WriteString(" (" + e.Err.Error() + ")")
 	}
-	advise(&b, ": ", e.Detail)
+	if !e.Since.IsZero() {
+		b.WriteString(", waited for since " + clock(e.Since))
+	}
+	if fact.then != "" {
+		b.WriteString("; " + fact.then)
+	}
 	return b.String()
 }
 
@@ -170,7 +173,7 @@ type SystemError struct {
 
 // Error says what was being done and what went wrong.
 func (e *SystemError) Error() string {
-	text := e.Code.says()
+	text := e.Code.fact().says
 	if e.Err != nil && e.Code == CodeSystem {
 		text = e.Err.Error() // says more than "system error"
 	} else if e.Err != nil {
@@ -194,7 +197,8 @@ func (e *SystemError) Is(target error) bool { return target == sentinel(e.Code) 
 // Unwrap is e.Err.
 func (e *SystemError) Unwrap() error { return e.Err }
 
-// subject writes what an error is about: `all_reduce (operation 17) on communicator "dp" (9f86d081884c7d65, rank 2)`, less what is unknown.
+// subject writes what an error is about: `all_reduce (operation 17) on communicator "dp" (9f86d081884c7d65, rank 2)`, less what is
+// unknown.
 func subject(b *strings.Builder, call Call, seq uint64, comm CommID, name string, rank int) {
 	if call != CallNone {
 		b.WriteString(call.String())
@@ -213,12 +217,4 @@ func subject(b *strings.Builder, call Call, seq uint64, comm CommID, name string
 		fmt.Fprintf(b, "%q ", name)
 	}
 	fmt.Fprintf(b, "(%s, rank %d)", comm.Short(), rank)
-}
-
-// advise appends the sentence for the user, if there is one.
-func advise(b *strings.Builder, separator, detail string) {
-	if detail != "" {
-		b.WriteString(separator)
-		b.WriteString(detail)
-	}
 }

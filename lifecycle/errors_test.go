@@ -85,11 +85,11 @@ func TestErrorTexts(t *testing.T) {
 	}{
 		{
 			&UsageError{Call: CallDestroy, Code: CodeDestroyed, State: StateDestroyed, Comm: comm, Name: "dp", Rank: 2, Site: tidy, First: train, Detail: "do it once"},
-			`destroy on communicator "dp" (9f86d081884c7d65, rank 2) at main.tidy (train.go:80), goroutine 1: it was already destroyed, at main.train (train.go:42), goroutine 7, 12:00:01.500: do it once`,
+			`destroy on communicator "dp" (9f86d081884c7d65, rank 2) at main.tidy (train.go:80), goroutine 1: it was already destroyed by main.train (train.go:42), goroutine 7, at 2026-03-01 12:00:01.500; do it once`,
 		},
 		{
 			&UsageError{Call: CallAllReduce, Code: CodeFailed, Comm: comm, Cause: io.EOF, Detail: "make a new one"},
-			`all_reduce on communicator (9f86d081884c7d65, rank 0): it has failed (EOF): make a new one`,
+			`all_reduce on communicator (9f86d081884c7d65, rank 0): it has failed (EOF); make a new one`,
 		},
 		{
 			&UsageError{Call: CallInitRank, Code: CodeInvalidArgument, Detail: "rank is 4; allowed is 0 to 3"},
@@ -97,13 +97,21 @@ func TestErrorTexts(t *testing.T) {
 		},
 		{&UsageError{Code: CodeInvalidUsage}, `invalid usage`},
 		{
-			&PeerError{Code: CodeRankDead, Rank: 3, Comm: comm, Name: "dp", Self: 1, Seq: 17, Call: CallAllReduce, Since: moment, Detail: "pid 4711 was killed by signal 9"},
-			`all_reduce (operation 17) on communicator "dp" (9f86d081884c7d65, rank 1): the process of rank 3 has ended, waited for since 12:00:01.500: pid 4711 was killed by signal 9`,
+			&UsageError{Call: CallBarrier, Code: CodeAborted, Site: Site{Time: moment}, First: Site{Time: moment}},
+			`barrier: it was already aborted at 2026-03-01 12:00:01.500`,
 		},
-		{&PeerError{Code: CodeUnreachable, Rank: -1, Err: io.EOF}, `the connection to a peer broke (EOF)`},
+		{
+			&UsageError{Call: CallBarrier, Code: CodeAborted, First: Site{Func: "main.stop", File: "stop.go", Line: 3}},
+			`barrier: it was already aborted by main.stop (stop.go:3)`,
+		},
+		{
+			&PeerError{Code: CodeRankDead, Rank: 3, Comm: comm, Name: "dp", Self: 1, Seq: 17, Call: CallAllReduce, Since: moment, Detail: "pid 4711 was killed by signal 9"},
+			`all_reduce (operation 17) on communicator "dp" (9f86d081884c7d65, rank 1): the process of rank 3 has ended: pid 4711 was killed by signal 9, waited for since 2026-03-01 12:00:01.500; find the reason in that rank's output`,
+		},
+		{&PeerError{Code: CodeUnreachable, Rank: -1, Err: io.EOF}, `the connection to a peer broke (EOF); see whether that rank's host is up and can be reached from here`},
 		{
 			&PeerError{Code: CodeTimeout, Rank: 2, Call: CallBarrier, Err: context.DeadlineExceeded},
-			`barrier: waiting for rank 2: the context ended first (context deadline exceeded)`,
+			`barrier: waiting for rank 2: the context ended first (context deadline exceeded); find what that rank is doing, or give the context more time`,
 		},
 		{&SystemError{Code: CodeSystem, Op: "create tape /tmp/x", Err: io.ErrShortWrite}, `create tape /tmp/x: short write`},
 		{&SystemError{Code: CodeSystem}, `system error`},

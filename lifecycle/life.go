@@ -242,6 +242,9 @@ func advice(code Code, call Call) string {
 		if again {
 			return "destroy a communicator once, or use Close, which may be called any number of times"
 		}
+		if call == CallAbort {
+			return "Destroy has freed it, nothing is left to do"
+		}
 		return "make this call before Destroy, or on another communicator"
 	case CodeAborted:
 		if call == CallDestroy || again {
@@ -249,7 +252,7 @@ func advice(code Code, call Call) string {
 		}
 		return "make a new communicator to go on"
 	case CodeFailed:
-		return "Destroy or Abort it and make a new one, or Shrink it to the ranks that are left"
+		return "Destroy or Abort it, and go on with a new one of the ranks that are left"
 	case CodeRevoked:
 		if again {
 			return "revoke a communicator once"

@@ -48,9 +48,12 @@ func goroutine() uint64 {
 // IsZero reports whether nothing is known of the site. A Site with a Time alone is not zero.
 func (s Site) IsZero() bool { return s == Site{} }
 
+// known reports whether there is a place to tell.
+func (s Site) known() bool { return s.Func != "" || s.File != "" }
+
 // String is "main.train (train.go:12), goroutine 7", less what is unknown.
 func (s Site) String() string {
-	if s.Func == "" && s.File == "" {
+	if !s.known() {
 		return "an unknown place"
 	}
 	text := fmt.Sprintf("%s (%s:%d)", s.Func, filepath.Base(s.File), s.Line)
@@ -60,13 +63,20 @@ func (s Site) String() string {
 	return text
 }
 
-// when is String with the time of day, as errors tell it.
-func (s Site) when() string {
-	if s.Time.IsZero() {
-		return s.String()
+// doer says whose deed something was: " by main.train (train.go:12), goroutine 7, at 2026-03-01 12:00:00.000", less what is unknown.
+func (s Site) doer() string {
+	var text string
+	if s.known() {
+		text = " by " + s.String()
 	}
-	return s.String() + ", " + clock(s.Time)
+	if !s.Time.IsZero() {
+		if text != "" {
+			text += ","
+		}
+		text += " at " + clock(s.Time)
+	}
+	return text
 }
 
-// clock is a moment as errors tell it. Absolute, because a message is read later than it was made.
-func clock(t time.Time) string { return t.Format("15:04:05.000") }
+// clock is a moment as errors tell it: with its date, because a message may be read, or its cause lie, days away.
+func clock(t time.Time) string { return t.Format("2006-01-02 15:04:05.000") }

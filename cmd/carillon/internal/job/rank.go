@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -30,7 +31,7 @@ type rank struct {
 
 	// What follows belongs to the supervisor.
 	ended *death
-	sent  unix.Signal // the last signal that the supervisor sent it to make it end
+	sent  []unix.Signal // what the supervisor sent it to make it end
 }
 
 // streams is where a rank's output goes.
@@ -114,9 +115,21 @@ func (r *rank) reap() {
 
 // end asks the rank, and what it started, to end. A stopped process is woken, or it would not hear it.
 func (r *rank) end(sig unix.Signal) {
-	r.sent = sig
+	r.sent = append(r.sent, sig)
 	r.signal(sig)
 	r.signal(unix.SIGCONT)
+}
+
+// asked returns the supervisor's signal that ended the rank, or the last one before it ended otherwise; 0 is none.
+func (r *rank) asked() unix.Signal {
+	switch {
+	case len(r.sent) == 0:
+		return 0
+	case slices.Contains(r.sent, r.ended.status.signal):
+		return r.ended.status.signal
+	default:
+		return r.sent[len(r.sent)-1]
+	}
 }
 
 // settle, called once the rank is dead, ends what it started and left behind, shows the last of its output, and

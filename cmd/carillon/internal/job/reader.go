@@ -53,7 +53,7 @@ func (r *reader) run() {
 		}
 		r.show(buf[:cut])
 		buf = append(buf[:0], buf[cut:]...)
-		if err != nil && !(errors.Is(err, os.ErrDeadlineExceeded) && r.goOn()) {
+		if late := errors.Is(err, os.ErrDeadlineExceeded); err != nil && (!late || r.ending()) {
 			r.to.finish(r.rank)
 			return
 		}
@@ -92,10 +92,10 @@ func (r *reader) expect(more bool) {
 	_ = r.pipe.SetReadDeadline(until) // a pipe always takes one
 }
 
-func (r *reader) goOn() bool {
+func (r *reader) ending() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.draining
+	return r.draining
 }
 
 // finish waits until all that was written is shown. Nobody of the rank's group may be alive any more.

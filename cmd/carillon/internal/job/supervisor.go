@@ -215,7 +215,7 @@ func (s *supervisor) kill() {
 	s.phase = killing
 	for _, r := range s.ranks {
 		if r.ended == nil {
-			r.sent = unix.SIGKILL
+			r.sent = append(r.sent, unix.SIGKILL)
 		}
 		r.signal(unix.SIGKILL)
 	}
@@ -228,7 +228,7 @@ func (s *supervisor) result() *Result {
 		res.Outcomes = append(res.Outcomes, Outcome{
 			Rank: r.number, PID: r.pid,
 			Code: r.ended.status.code, Signal: r.ended.status.signal, Core: r.ended.status.core,
-			Asked: r.sent, After: r.ended.at.Sub(r.started),
+			Asked: r.asked(), After: r.ended.at.Sub(r.started),
 		})
 	}
 	if s.first != nil {

@@ -1,0 +1,151 @@
+package job
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestConsoleKeepsLinesApart(t *testing.T) {
+	type piece struct {
+		rank int
+		text string
+	}
+	for name, c := range map[string]struct {
+		pieces []piece
+		want   string
+	}{
+		"whole lines":            {[]piece{{0, "a\nb\n"}, {10, "c\n"}}, "[0]  a\n[0]  b\n[10] c\n"},
+		"an empty line":          {[]piece{{0, "\n\n"}}, "[0]  \n[0]  \n"},
+		"continued":              {[]piece{{0, "a"}, {0, "b\n"}, {0, "c\n"}}, "[0]  ab\n[0]  c\n"},
+		"interrupted":            {[]piece{{0, "a"}, {1, "x\n"}, {0, "b\n"}}, "[0]  a\n[1]  x\n[0]  b\n"},
+		"two unfinished":         {[]piece{{0, "a"}, {1, "x"}, {0, "b\n"}}, "[0]  a\n[1]  x\n[0]  b\n"},
+		"interrupted by remarks": {[]piece{{0, "a"}, {own, "carillon: x\n"}, {0, "b\n"}}, "[0]  a\ncarillon: x\n[0]  b\n"},
+		"carriage returns":       {[]piece{{0, "10%\r20%\r\n30%\r"}}, "[0]  10%\n[0]  20%\n[0]  30%\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			con := newConsole(&out, 0, 11, false, func(err error) { t.Error(err) })
+			for _, p := range c.pieces {
+				con.write(p.rank, []byte(p.text))
+			}
+			if out.String() != c.want {
+				t.Errorf("got\n%swant\n%s", out.String(), c.want)
+			}
+		})
+	}
+}
+
+func TestConsoleColors(t *testing.T) {
+	var out bytes.Buffer
+	con := newConsole(&out, 4, 2, true, nil)
+	con.write(0, []byte("x\n"))
+	con.write(1, []byte("y\n"))
+	if want := "\x1b[34m[4]\x1b[0m x\n\x1b[31m[5]\x1b[0m y\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestColorIsForTerminals(t *testing.T) {
+	_, w := pipe(t)
+	terminal, _ := openTerminal(t)
+	for _, c := range []struct {
+		mode ColorMode
+		env  string
+		to   *os.File
+		want bool
+	}{
+		{ColorAuto, "", terminal, true},
+		{"", "", terminal, true},
+		{ColorAuto, "", w, false},
+		{ColorAlways, "", w, true},
+		{ColorNever, "", terminal, false},
+		{ColorAuto, "NO_COLOR=1", terminal, false},
+		{ColorAuto, "NO_COLOR=", terminal, true},
+		{ColorAuto, "TERM=dumb", terminal, false},
+		{ColorAlways, "NO_COLOR=1", terminal, true},
+	} {
+		cfg := Config{Color: c.mode, Env: []string{c.env}}
+		if got := cfg.colored(c.to); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+type brokenWriter struct{ err error }
+
+func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
+
+func TestConsoleFailsOnce(t *testing.T) {
+	broken := errors.New("broken")
+	var failures []error
+	con := newConsole(brokenWriter{broken}, 0, 1, false, func(err error) { failures = append(failures, err) })
+	con.write(0, []byte("a\n"))
+	con.write(0, []byte("b\n"))
+	if len(failures) != 1 || !errors.Is(failures[0], broken) {
+		t.Errorf("failures %v", failures)
+	}
+}
+
+func TestReaderShowsEverything(t *testing.T) {
+	long := strings.Repeat("x", 3*longest+5)
+	for name, text := range map[string]string{
+		"nothing":               "",
+		"a line":                "a\n",
+		"no end of line":        "a\nb",
+		"longer than held back": long + "\nshort\n",
+		"long without end":      long,
+		"ends in the middle":    strings.Repeat("y", longest) + "\r\n" + "z\n",
+		"full of ends":          strings.Repeat("\n", 2*longest),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, w := pipe(t)
+			var out bytes.Buffer
+			read := startReader(r, 0, newConsole(&out, 0, 1, false, func(err error) { t.Error(err) }), nil)
+			if _, err := w.WriteString(text); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			read.finish()
+			var want strings.Builder
+			for line := range strings.Lines(text) {
+				want.WriteString("[0] " + strings.TrimRight(line, "\r\n") + "\n")
+			}
+			if out.String() != want.String() {
+				t.Errorf("got %d bytes, want %d", out.Len(), want.Len())
+			}
+		})
+	}
+}
+
+func TestReaderDoesNotWaitForAStranger(t *testing.T) {
+	r, w := pipe(t) // w stays open, as by a process that left the rank's group
+	var out bytes.Buffer
+	read := startReader(r, 0, newConsole(&out, 0, 1, false, func(err error) { t.Error(err) }), nil)
+	if _, err := w.WriteString("last words"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	read.finish()
+	if took := time.Since(began); took > 10*drain || out.String() != "[0] last words\n" {
+		t.Errorf("took %s, showed %q", took, out.String())
+	}
+}
+
+func TestFullDiskEndsTheLogOnly(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failures []error
+	l := &logFile{f: full, failed: func(err error) { failures = append(failures, err) }}
+	l.write([]byte("a"))
+	l.write([]byte("b"))
+	l.close()
+	if len(failures) != 1 {
+		t.Errorf("failures %v", failures)
+	}
+}

@@ -15,6 +15,14 @@ var avx2 = [numDataTypes][Min + 1]kernel{
 	BFloat16: {Sum: sumBFloat16AVX2, Prod: prodBFloat16AVX2, Max: maxBFloat16AVX2, Min: minBFloat16AVX2},
 }
 
+// avx2Scalers has those that multiply by a constant, and those that divide by one.
+var avx2Scalers = [numDataTypes][2]scaler{
+	Float16:  {multiply: mulFloat16AVX2, divide: divFloat16AVX2},
+	Float32:  {multiply: mulFloat32AVX2, divide: divFloat32AVX2},
+	Float64:  {multiply: mulFloat64AVX2, divide: divFloat64AVX2},
+	BFloat16: {multiply: mulBFloat16AVX2, divide: divBFloat16AVX2},
+}
+
 func sumFloat32AVX2(dst, a, b *byte, n int)
 func prodFloat32AVX2(dst, a, b *byte, n int)
 func maxFloat32AVX2(dst, a, b *byte, n int)
@@ -56,3 +64,13 @@ func minInt64AVX2(dst, a, b *byte, n int)
 
 func maxUint64AVX2(dst, a, b *byte, n int)
 func minUint64AVX2(dst, a, b *byte, n int)
+
+func mulFloat32AVX2(dst, src *byte, n int, by uint64)
+func mulFloat64AVX2(dst, src *byte, n int, by uint64)
+func mulFloat16AVX2(dst, src *byte, n int, by uint64)
+func mulBFloat16AVX2(dst, src *byte, n int, by uint64)
+
+func divFloat32AVX2(dst, src *byte, n int, by uint64)
+func divFloat64AVX2(dst, src *byte, n int, by uint64)
+func divFloat16AVX2(dst, src *byte, n int, by uint64)
+func divBFloat16AVX2(dst, src *byte, n int, by uint64)

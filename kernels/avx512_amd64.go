@@ -14,6 +14,14 @@ var avx512 = [numDataTypes][Min + 1]kernel{
 	BFloat16: {Sum: sumBFloat16AVX512, Prod: prodBFloat16AVX512, Max: maxBFloat16AVX512, Min: minBFloat16AVX512},
 }
 
+// avx512Scalers has those that multiply by a constant, and those that divide by one.
+var avx512Scalers = [numDataTypes][2]scaler{
+	Float16:  {multiply: mulFloat16AVX512, divide: divFloat16AVX512},
+	Float32:  {multiply: mulFloat32AVX512, divide: divFloat32AVX512},
+	Float64:  {multiply: mulFloat64AVX512, divide: divFloat64AVX512},
+	BFloat16: {multiply: mulBFloat16AVX512, divide: divBFloat16AVX512},
+}
+
 func sumFloat32AVX512(dst, a, b *byte, n int)
 func prodFloat32AVX512(dst, a, b *byte, n int)
 func maxFloat32AVX512(dst, a, b *byte, n int)
@@ -56,3 +64,13 @@ func minInt64AVX512(dst, a, b *byte, n int)
 
 func maxUint64AVX512(dst, a, b *byte, n int)
 func minUint64AVX512(dst, a, b *byte, n int)
+
+func mulFloat32AVX512(dst, src *byte, n int, by uint64)
+func mulFloat64AVX512(dst, src *byte, n int, by uint64)
+func mulFloat16AVX512(dst, src *byte, n int, by uint64)
+func mulBFloat16AVX512(dst, src *byte, n int, by uint64)
+
+func divFloat32AVX512(dst, src *byte, n int, by uint64)
+func divFloat64AVX512(dst, src *byte, n int, by uint64)
+func divFloat16AVX512(dst, src *byte, n int, by uint64)
+func divBFloat16AVX512(dst, src *byte, n int, by uint64)

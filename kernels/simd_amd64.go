@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"math"
 	"sync"
 	"unsafe"
 )
@@ -61,4 +62,36 @@ func inBlocks(k kernel, dst, a, b []byte) {
 	for done := 0; done < len(dst); done += block {
 		k((*byte)(unsafe.Add(d, done)), (*byte)(unsafe.Add(x, done)), (*byte)(unsafe.Add(y, done)), min(block, len(dst)-done))
 	}
+}
+
+// scaler multiplies or divides n bytes of elements by a constant, given as the bits of a float64 for Float64 and of a
+// float32 for all others. dst may be exactly src.
+type scaler func(dst, src *byte, n int, by uint64)
+
+// scaleVectors scales as much of the buffers as vector instructions up to level can, and returns how many bytes.
+func scaleVectors(level SIMD, how scaling, dst, src []byte, dt DataType, by float64) (done int) {
+	var scale scaler
+	whole := len(dst)
+	switch {
+	case level >= AVX512:
+		scale = avx512Scalers[dt][how]
+	case level == AVX2:
+		scale = avx2Scalers[dt][how]
+		whole &^= 31
+	}
+	if scale == nil {
+		return 0
+	}
+	bits := uint64(math.Float32bits(float32(by)))
+	switch {
+	case dt == Float64:
+		bits = math.Float64bits(by)
+	case dt == BFloat16 && by != by:
+		bits = uint64(ToBF16(float32(by))) << 16 // for the rounding, which a NaN with lower bits would spoil
+	}
+	d, s := unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src))
+	for ; done < whole; done += min(block, whole-done) {
+		scale((*byte)(unsafe.Add(d, done)), (*byte)(unsafe.Add(s, done)), min(block, whole-done), bits)
+	}
+	return done
 }

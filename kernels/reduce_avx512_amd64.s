@@ -1,12 +1,10 @@
 #include "textflag.h"
+#include "avx512.h"
 
 // Reductions with AVX-512 F, BW and DQ.
 //
 // Every function is the same loop around another operation. An operation is a macro that takes a vector of a in Z0
 // and one of b in Z1, leaves the result in Z0, may use Z2 to Z7, K2 and K3, and finds its constants in Z12 to Z15.
-//
-// Plan 9 writes the operands from right to left: VADDPS Z1, Z0, Z0 is Z0 = Z0 + Z1. The order matters, because x86
-// returns the first operand that is a NaN.
 
 // VECTOR combines 64 bytes.
 #define VECTOR(offset, OPERATION) \
@@ -59,13 +57,7 @@ done: \
 	VZEROUPPER; \
 	RET
 
-#define NONE
-
 #define SINGLE(INSTRUCTION) INSTRUCTION Z1, Z0, Z0
-
-#define BROADCAST32(value, Z) \
-	MOVL $value, AX; \
-	VPBROADCASTD AX, Z
 
 // Minimum and maximum of floats. VRANGE orders -0 below +0 (4 is the minimum, 5 the maximum, with the sign that
 // results), but prefers a number to a NaN. Where there is a NaN, the sum has the right one.
@@ -82,7 +74,7 @@ done: \
 	VADDPD Z1, Z0, K2, Z2; \
 	VMOVDQA64 Z2, Z0
 
-// Arithmetic on float16: widened by halves, combined, and rounded to nearest, ties to even (the 0).
+// Arithmetic on float16: widened by halves, combined, and rounded.
 
 #define WIDEN_PH \
 	VEXTRACTI64X4 $1, Z0, Y2; \
@@ -91,11 +83,6 @@ done: \
 	VCVTPH2PS Y1, Z1; \
 	VCVTPH2PS Y2, Z2; \
 	VCVTPH2PS Y3, Z3
-
-#define NARROW_PH \
-	VCVTPS2PH $0, Z0, Y0; \
-	VCVTPS2PH $0, Z2, Y2; \
-	VINSERTI64X4 $1, Y2, Z0, Z0
 
 #define SUM_PH \
 	WIDEN_PH; \
@@ -109,14 +96,7 @@ done: \
 	VMULPS Z3, Z2, Z2; \
 	NARROW_PH
 
-// Arithmetic on bfloat16: a pair in 32 bits is two float32, one shifted up, the other masked. Rounding adds half of
-// the last place, less one if that place is even. It cannot carry out of a NaN: the NaNs that arise here have no
-// bits below the upper 16. AVX512_BF16 would round in one instruction, but takes subnormal numbers for zeros.
-
-#define CONSTANTS_BF \
-	BROADCAST32(0xffff0000, Z15); \
-	BROADCAST32(1, Z14); \
-	BROADCAST32(0x7fff, Z13)
+// Arithmetic on bfloat16.
 
 // WIDEN_BF leaves the odd elements in Z0 and Z1, the even ones in Z2 and Z3.
 #define WIDEN_BF \
@@ -124,19 +104,6 @@ done: \
 	VPSLLD $16, Z1, Z3; \
 	VPANDD Z15, Z0, Z0; \
 	VPANDD Z15, Z1, Z1
-
-// The last line is Z0 = Z2 | Z15 & Z0.
-#define NARROW_BF \
-	VPSRLD $16, Z0, Z1; \
-	VPSRLD $16, Z2, Z3; \
-	VPANDD Z14, Z1, Z1; \
-	VPANDD Z14, Z3, Z3; \
-	VPADDD Z13, Z0, Z0; \
-	VPADDD Z13, Z2, Z2; \
-	VPADDD Z1, Z0, Z0; \
-	VPADDD Z3, Z2, Z2; \
-	VPSRLD $16, Z2, Z2; \
-	VPTERNLOGD $0xea, Z2, Z15, Z0
 
 #define SUM_BF \
 	WIDEN_BF; \

@@ -1,12 +1,10 @@
 #include "textflag.h"
+#include "avx2.h"
 
 // Reductions with AVX2 and F16C.
 //
 // Every function is the same loop around another operation. An operation is a macro that takes a vector of a in Y0
 // and one of b in Y1, leaves the result in Y0, may use Y2 to Y7, and finds its constants in Y12 to Y15.
-//
-// Plan 9 writes the operands from right to left: VADDPS Y1, Y0, Y0 is Y0 = Y0 + Y1. The order matters, because x86
-// returns the first operand that is a NaN.
 
 // VECTOR combines 32 bytes.
 #define VECTOR(offset, OPERATION) \
@@ -48,19 +46,7 @@ done: \
 	VZEROUPPER; \
 	RET
 
-#define NONE
-
 #define SINGLE(INSTRUCTION) INSTRUCTION Y1, Y0, Y0
-
-#define BROADCAST32(value, X, Y) \
-	MOVL $value, AX; \
-	VMOVD AX, X; \
-	VPBROADCASTD X, Y
-
-#define BROADCAST64(value, X, Y) \
-	MOVQ $value, AX; \
-	VMOVQ AX, X; \
-	VPBROADCASTQ X, Y
 
 // Minimum and maximum of floats. MINPS returns its second operand if the operands are zeros or one is a NaN. Taken
 // both ways round, the two results differ in the zeros' signs only: OR keeps a minus, AND a plus. Where there is a
@@ -100,7 +86,7 @@ done: \
 	VANDPD Y3, Y2, Y2; \
 	NAN_PD
 
-// Arithmetic on float16: widened by halves, combined, and rounded to nearest, ties to even (the 0).
+// Arithmetic on float16: widened by halves, combined, and rounded.
 
 #define WIDEN_PH \
 	VEXTRACTI128 $1, Y0, X2; \
@@ -109,11 +95,6 @@ done: \
 	VCVTPH2PS X1, Y1; \
 	VCVTPH2PS X2, Y2; \
 	VCVTPH2PS X3, Y3
-
-#define NARROW_PH \
-	VCVTPS2PH $0, Y0, X0; \
-	VCVTPS2PH $0, Y2, X2; \
-	VINSERTI128 $1, X2, Y0, Y0
 
 #define SUM_PH \
 	WIDEN_PH; \
@@ -127,14 +108,7 @@ done: \
 	VMULPS Y3, Y2, Y2; \
 	NARROW_PH
 
-// Arithmetic on bfloat16: a pair in 32 bits is two float32, one shifted up, the other masked. Rounding adds half of
-// the last place, less one if that place is even. It cannot carry out of a NaN: the NaNs that arise here have no
-// bits below the upper 16.
-
-#define CONSTANTS_BF \
-	BROADCAST32(0xffff0000, X15, Y15); \
-	BROADCAST32(1, X14, Y14); \
-	BROADCAST32(0x7fff, X13, Y13)
+// Arithmetic on bfloat16.
 
 // WIDEN_BF leaves the odd elements in Y0 and Y1, the even ones in Y2 and Y3.
 #define WIDEN_BF \
@@ -142,18 +116,6 @@ done: \
 	VPSLLD $16, Y1, Y3; \
 	VPAND Y15, Y0, Y0; \
 	VPAND Y15, Y1, Y1
-
-#define NARROW_BF \
-	VPSRLD $16, Y0, Y1; \
-	VPSRLD $16, Y2, Y3; \
-	VPAND Y14, Y1, Y1; \
-	VPAND Y14, Y3, Y3; \
-	VPADDD Y13, Y0, Y0; \
-	VPADDD Y13, Y2, Y2; \
-	VPADDD Y1, Y0, Y0; \
-	VPADDD Y3, Y2, Y2; \
-	VPSRLD $16, Y2, Y2; \
-	VPBLENDW $0xaa, Y0, Y2, Y0
 
 #define SUM_BF \
 	WIDEN_BF; \

@@ -113,7 +113,7 @@ const (
 	WaitRank = attribute.Key("ccl.wait.rank")
 )
 
-// LinkKind, on a link, says what the span at its other end is to this one: one of the Link values. Stable.
+// LinkKind says, on a link, what the span at its other end is to this one: one of the Link values. Stable.
 const LinkKind = attribute.Key("ccl.link")
 
 // The values of LinkKind.

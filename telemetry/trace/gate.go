@@ -100,7 +100,7 @@ func (e *gateExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnl
 	defer e.pending.Add(-int64(len(spans)))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(e.abandoned, cancel)()
+	defer context.AfterFunc(e.abandoned, cancel)() // an export in progress ends too when Shutdown gives up
 
 	err := e.abandoned.Err()
 	if err == nil {

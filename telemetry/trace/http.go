@@ -136,7 +136,7 @@ func (s *Span) json() spanJSON {
 		out.Error = s.Status.Description
 	}
 	for _, kv := range s.Attributes {
-		out.Attributes[string(kv.Key)] = kv.Value.Emit()
+		out.Attributes[string(kv.Key)] = kv.Value.String()
 	}
 	for _, l := range s.Links {
 		link := linkJSON{TraceID: l.SpanContext.TraceID().String(), SpanID: l.SpanContext.SpanID().String()}

@@ -68,7 +68,7 @@ func (s *Span) Failed() bool { return s.Status.Code == codes.Error }
 func (s *Span) Attribute(key attribute.Key) string {
 	for _, kv := range s.Attributes {
 		if kv.Key == key {
-			return kv.Value.Emit()
+			return kv.Value.String()
 		}
 	}
 	return ""

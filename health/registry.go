@@ -1,0 +1,174 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Check tells whether something is well: nil, or what is wrong in a few words. It gets a context that ends when its time is
+// up, and may be called from any goroutine, but never twice at a time.
+type Check func(ctx context.Context) error
+
+// Kind says what a check is asked for.
+type Kind uint8
+
+// The kinds. A check may have both.
+const (
+	Live  Kind = 1 << iota // the process can go on; if not, it should be restarted
+	Ready                  // the process can do its work now
+)
+
+// DefaultCheckTimeout is the time that a check gets.
+const DefaultCheckTimeout = time.Second
+
+// Registry is a set of named checks, safe for concurrent use. The zero Registry is empty and ready.
+type Registry struct {
+	mu     sync.Mutex
+	checks []*entry // by name
+}
+
+// entry is one check, with the run that is going on, if any.
+type entry struct {
+	name    string
+	kind    Kind
+	timeout time.Duration
+	check   Check
+
+	mu      sync.Mutex
+	running *run
+}
+
+// run is one execution of a check. All who ask while it lasts get its answer.
+type run struct {
+	since time.Time
+	done  chan struct{}
+	err   error // written before done is closed
+}
+
+// Register adds a check under a name, which becomes part of a URL: lower-case letters, digits, '-' and '_'. A timeout of 0 means
+// DefaultCheckTimeout. It fails when the name is malformed or taken, or kind or check is zero.
+func (r *Registry) Register(name string, kind Kind, timeout time.Duration, check Check) error {
+	switch {
+	case !validName(name):
+		return fmt.Errorf("health: check %q: a name has lower-case letters, digits, '-' and '_' only, from 1 to 63 of them", name)
+	case kind == 0 || kind > Live|Ready:
+		return fmt.Errorf("health: check %q: its kind is Live, Ready or both, not %d", name, kind)
+	case check == nil:
+		return fmt.Errorf("health: check %q is nil", name)
+	case timeout < 0:
+		return fmt.Errorf("health: check %q: its timeout is negative (%s)", name, timeout)
+	case timeout == 0:
+		timeout = DefaultCheckTimeout
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, taken := r.find(name)
+	if taken {
+		return fmt.Errorf("health: there is a check %q already", name)
+	}
+	r.checks = slices.Insert(r.checks, at, &entry{name: name, kind: kind, timeout: timeout, check: check})
+	return nil
+}
+
+// Unregister takes a check out, if it is there. A run that is going on ends by itself.
+func (r *Registry) Unregister(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at, ok := r.find(name); ok {
+		r.checks = slices.Delete(r.checks, at, at+1)
+	}
+}
+
+func (r *Registry) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(r.checks, name, func(e *entry, name string) int { return strings.Compare(e.name, name) })
+}
+
+// Result is a check's answer.
+type Result struct {
+	Name string
+	Err  error // nil: well
+}
+
+// Run asks all checks of a kind (of several, if their bits are set) at once, except those whose name leaveOut has, and waits for their
+// answers, each no longer than its timeout. The results are in the order of names.
+func (r *Registry) Run(ctx context.Context, kind Kind, leaveOut func(name string) bool) []Result {
+	r.mu.Lock()
+	var chosen []*entry
+	for _, e := range r.checks {
+		if e.kind&kind != 0 && (leaveOut == nil || !leaveOut(e.name)) {
+			chosen = append(chosen, e)
+		}
+	}
+	r.mu.Unlock()
+
+	runs := make([]*run, len(chosen))
+	for i, e := range chosen {
+		runs[i] = e.start()
+	}
+	results := make([]Result, len(chosen))
+	for i, e := range chosen {
+		results[i] = Result{Name: e.name, Err: e.await(ctx, runs[i])}
+	}
+	return results
+}
+
+// start begins a run, or joins the one that is going on.
+func (e *entry) start() *run {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running == nil {
+		r := &run{since: time.Now(), done: make(chan struct{})}
+		e.running = r
+		go e.execute(r)
+	}
+	return e.running
+}
+
+// execute runs the check. The goroutine ends with the check: one that doesn't heed its context keeps one goroutine, and never gets a second.
+func (e *entry) execute(r *run) {
+	ctx, cancel := context.WithTimeout(context.Background(), e.timeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil { // a user's check must not take down the job that it watches
+			r.err = fmt.Errorf("the check panicked: %v", p)
+		}
+		e.mu.Lock()
+		e.running = nil
+		e.mu.Unlock()
+		close(r.done)
+	}()
+	r.err = e.check(ctx)
+}
+
+func (e *entry) await(ctx context.Context, r *run) error {
+	timer := time.NewTimer(time.Until(r.since.Add(e.timeout)))
+	defer timer.Stop()
+	select {
+	case <-r.done:
+		if errors.Is(r.err, context.DeadlineExceeded) {
+			return fmt.Errorf("no answer within %s: %w", e.timeout, r.err)
+		}
+		return r.err
+	case <-timer.C:
+		return fmt.Errorf("no answer for %s (it has %s)", time.Since(r.since).Round(time.Millisecond), e.timeout)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func validName(name string) bool {
+	if name == "" || len(name) > 63 {
+		return false
+	}
+	for _, c := range []byte(name) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
+}

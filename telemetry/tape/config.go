@@ -1,15 +1,151 @@
 package tape
 
-// Config says where a process's tape lies and how large it is. The zero Config is a good one.
-type Config struct {
-	Dir     string // where the jobs' folders are; DefaultDir() if empty
-	Job     string // the job's name, a folder under Dir; "default" if empty
-	Host    string // the host's name; os.Hostname() if empty
-	BootID  string // the host's boot id; the kernel's if empty
-	Program string // what writes; the name of the executable if empty
-	Version string // of Program; may be empty
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"strings"
 
-	Slots       int // communicators that can be live at a time in the in-flight table
-	LifeRecords int // records of the life ring
-	OpRecords   int // records of the op ring
+	"golang.org/x/sys/unix"
+)
+
+// DirVariable is the environment variable that DefaultDir obeys.
+const DirVariable = "CARILLON_TAPE_DIR"
+
+// Config says where a process's tape lies and how large it is. The zero Config is a good one: a tape of 2.8 MiB.
+type Config struct {
+	// Dir is where the jobs' folders are; DefaultDir() if empty. It is made if it is missing. It must belong to this user and be
+	// writable by nobody else.
+	Dir string
+	// Job is the job's name and the name of its folder in Dir; "default" if empty. At most 63 bytes.
+	Job string
+	// Host is part of the file's name; os.Hostname() if empty. At most 63 bytes.
+	Host string
+	// BootID tells the host's boots, and so its monotonic clocks, apart; the kernel's if empty. At most 39 bytes.
+	BootID string
+	// Program and Version say what wrote the tape; the name of the executable and nothing if empty. At most 63 and 39 bytes are kept.
+	Program, Version string
+
+	// Slots is how many communicators can be live at a time in the in-flight table; 512 if 0, at most 16,384. A slot is 512 bytes.
+	// Communicators beyond are in the rings alone.
+	Slots int
+	// LifeRecords is the size of the life ring in records of 64 bytes; 8,192 if 0, at most 1,048,576. It is rounded up to a power
+	// of two. A moment of an act takes 1 record, or about 4 with call site and span context; a long error's text up to 36.
+	LifeRecords int
+	// OpRecords is the size of the op ring in records of 64 bytes; 32,768 if 0, at most 16,777,216. It is rounded up to a power of
+	// two. An operation takes 2 records, and one for each change of its phase or of the rank it waits for.
+	OpRecords int
+}
+
+// Defaults and bounds of the sizes.
+const (
+	defaultSlots       = 512
+	defaultLifeRecords = 8192
+	defaultOpRecords   = 32768
+
+	minRing        = 2 * (maxContinue + 1) // a record with the longest tail must not overwrite itself
+	maxSlots       = 1 << 14
+	maxLifeRecords = 1 << 20
+	maxOpRecords   = 1 << 24
+)
+
+// DefaultDir is the directory of tapes that all of a user's programs agree on: $CARILLON_TAPE_DIR, or carillon-<uid> on the tmpfs at
+// /dev/shm, or, where there is none, in the directory for temporary files.
+func DefaultDir() string {
+	if dir := os.Getenv(DirVariable); dir != "" {
+		return dir
+	}
+	name := fmt.Sprintf("carillon-%d", os.Geteuid())
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &fs); err == nil && fs.Type == unix.TMPFS_MAGIC {
+		return filepath.Join("/dev/shm", name)
+	}
+	return filepath.Join(os.TempDir(), name)
+}
+
+// Validate reports every field that is out of its bounds.
+func (c Config) Validate() error {
+	var errs []error
+	name := func(field, value string, size int) {
+		if value == "" {
+			return
+		}
+		if problem := badName(value, size-1); problem != "" {
+			errs = append(errs, fmt.Errorf("tape.Config.%s is %.100q: it becomes part of a file's name and %s", field, value, problem))
+		}
+	}
+	count := func(field string, value, most int) {
+		if value < 0 || value > most {
+			errs = append(errs, fmt.Errorf("tape.Config.%s is %d: allowed are 1 to %d, or 0 for the default", field, value, most))
+		}
+	}
+	name("Job", c.Job, jobSize)
+	name("Host", c.Host, hostSize)
+	if len(c.BootID) >= bootIDSize {
+		errs = append(errs, fmt.Errorf("tape.Config.BootID is %.100q: at most %d bytes are allowed", c.BootID, bootIDSize-1))
+	}
+	if strings.ContainsRune(c.Dir, 0) {
+		errs = append(errs, fmt.Errorf("tape.Config.Dir is %.100q: it must not hold a NUL", c.Dir))
+	}
+	count("Slots", c.Slots, maxSlots)
+	count("LifeRecords", c.LifeRecords, maxLifeRecords)
+	count("OpRecords", c.OpRecords, maxOpRecords)
+	return errors.Join(errs...)
+}
+
+// badName says what is wrong with a part of a file's name, or nothing.
+func badName(name string, most int) string {
+	switch {
+	case strings.Contains(name, "/"):
+		return "must not hold a slash"
+	case strings.HasPrefix(name, "."):
+		return "must not begin with a dot"
+	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return "must not hold control characters"
+	case len(name) > most:
+		return fmt.Sprintf("must have at most %d bytes", most)
+	}
+	return ""
+}
+
+// complete is c with its defaults.
+func (c Config) complete() (Config, error) {
+	if c.Dir == "" {
+		c.Dir = DefaultDir()
+	}
+	if c.Job == "" {
+		c.Job = "default"
+	}
+	if c.Host == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("tape: the host's name is unknown (set Config.Host): %w", err)
+		}
+		c.Host = cut(host, hostSize-1)
+	}
+	if c.BootID == "" {
+		c.BootID = kernelBootID()
+	}
+	if c.Program == "" {
+		c.Program = filepath.Base(os.Args[0])
+	}
+	if c.Slots == 0 {
+		c.Slots = defaultSlots
+	}
+	c.LifeRecords = ringSize(c.LifeRecords, defaultLifeRecords)
+	c.OpRecords = ringSize(c.OpRecords, defaultOpRecords)
+	return c, nil
+}
+
+func ringSize(n, unset int) int {
+	if n == 0 {
+		return unset
+	}
+	return 1 << bits.Len(uint(max(n, minRing)-1))
+}
+
+func (c Config) geometry() geometry {
+	return geometry{slots: c.Slots, life: c.LifeRecords, op: c.OpRecords}
 }

@@ -1,97 +1,111 @@
 package tape
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"iter"
-	"time"
+	"os"
+	"path/filepath"
+	"sort"
+	"sync"
 )
 
-// Header is what a tape says of its process.
-type Header struct {
-	Format                               uint32
-	PID                                  int
-	BootID, Host, Job                    string
-	Program, Version                     string
-	Slots, LifeRecords, OpRecords        int
-	Closed                               bool // the writer closed the tape cleanly
-	CreatedMono, Mono, CreatedWall, wall int64
+// Reader reads a tape as it lies there, of a process that is alive or dead. It is safe for concurrent use.
+type Reader struct {
+	*file
+	mu     sync.Mutex // guards missed
+	missed Missed
 }
 
-// Wall turns a time of the tape (CLOCK_MONOTONIC, ns) into a time of day.
-func (h Header) Wall(mono int64) time.Time { return time.Unix(0, h.wall+(mono-h.Mono)) }
-
-// Event is one record of a tape.
-type Event struct {
-	Comm       CommInfo // whose; a zero ID if the tape does not know any more
-	Slot       int      // of the in-flight table, -1 if the table was full
-	Generation uint32   // of the slot; unique to the communicator in its process
-	IsLife     bool     // Life is set, else Op
-	Life       LifeRecord
-	Op         OpRecord
+// Open opens one process's tape. The error is a *FormatError if the file is no tape, was cut short or is corrupt, or the file
+// system's.
+func Open(path string) (*Reader, error) {
+	t, err := openFile(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{file: t}, nil
 }
 
-// Missed counts the records that a reader could not read.
-type Missed struct{ Life, Op uint64 }
+// OpenDir opens all tapes in a job's folder, in the order of their names. It returns those that can be read, and an error
+// that joins what is wrong with the others. Who calls it closes the readers in either case.
+func OpenDir(dir string) ([]*Reader, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("tape: %w", err)
+	}
+	sort.Slice(entries, func(i, j int) bool { return entries[i].Name() < entries[j].Name() })
+	var readers []*Reader
+	var errs []error
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) != ".tape" {
+			continue
+		}
+		r, err := Open(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		readers = append(readers, r)
+	}
+	return readers, errors.Join(errs...)
+}
 
-// The ends of a tape that is followed.
-var (
-	ErrClosed = errors.New("tape: the writer closed the tape")
-	ErrDied   = errors.New("tape: the writer's process ended without closing the tape")
-)
-
-// Reader reads a tape as it lies there, of a live process or a dead one.
-type Reader struct{}
-
-// Open opens one process's tape.
-func Open(path string) (*Reader, error) { return nil, errors.New("tape: not on this branch yet") }
-
-// OpenDir opens all tapes of a job's folder, in the order of their names.
-func OpenDir(dir string) ([]*Reader, error) { return nil, errors.New("tape: not on this branch yet") }
+// Path is the file's name, as it was given to Open.
+func (r *Reader) Path() string { return r.path }
 
 // Header is what the tape says of its process now.
-func (r *Reader) Header() Header { return Header{} }
+func (r *Reader) Header() Header { return r.header() }
 
-// Slots returns the live communicators.
-func (r *Reader) Slots() []Slot { return nil }
+// Liveness looks the process up that wrote the tape.
+func (r *Reader) Liveness() Liveness { return r.process.life() }
 
-// Events yields all records that are still in the rings, in order.
-func (r *Reader) Events() iter.Seq2[Event, error] { return func(func(Event, error) bool) {} }
+// Slots returns the live communicators: of a dead process, those that were live when it died. What can't be read is left out;
+// AppendSlots says why.
+func (r *Reader) Slots() []Slot {
+	slots, _ := r.appendSlots(nil)
+	return slots
+}
 
-// Missed counts the records that were gone when Events came to them.
-func (r *Reader) Missed() Missed { return Missed{} }
+// AppendSlots appends the live communicators to slots, each as one consistent moment. Corrupt ones are left out, and in the error.
+func (r *Reader) AppendSlots(slots []Slot) ([]Slot, error) { return r.appendSlots(slots) }
+
+// Events yields all records that are still in the rings, in order. If the file can't be read to its end, the last pair has the error.
+// Of a live process it yields what is there when it comes to the end.
+func (r *Reader) Events() iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		c, err := newCursor(r.file, false)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		c.finish()
+		defer func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.missed = c.missed()
+		}()
+		end := c.op.head + c.life.head // so that a busy writer can't keep it here for ever
+		for c.op.next+c.life.next < end || c.held {
+			var ev Event
+			ok, err := c.next(&ev)
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			if !ok || !yield(ev, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Missed counts the records that were gone or torn when the last Events came to them.
+func (r *Reader) Missed() Missed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.missed
+}
 
 // Close closes the file.
-func (r *Reader) Close() error { return nil }
-
-// FollowOptions says how a tape is followed. The zero value is a good one.
-type FollowOptions struct {
-	FromNow bool          // leave out what was on the tape before
-	Tick    time.Duration // how late an operation's record may come, at most; 20 ms if zero
-}
-
-// Follower reads a tape while it is written, in the same process or another.
-type Follower struct{}
-
-// Follow follows the tape at path until ctx ends.
-func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, error) {
-	return nil, errors.New("tape: not on this branch yet")
-}
-
-// Next waits for the next event. After the last one it returns ErrClosed or ErrDied.
-func (f *Follower) Next(ctx context.Context) (Event, error) { return Event{}, ErrClosed }
-
-// Read waits until there is at least one event and fills events with as many as there are now.
-func (f *Follower) Read(ctx context.Context, events []Event) (int, error) { return 0, ErrClosed }
-
-// Header is what the tape says of its process now.
-func (f *Follower) Header() Header { return Header{} }
-
-// Slots returns the live communicators.
-func (f *Follower) Slots() []Slot { return nil }
-
-// Missed counts the records that were gone before they could be read.
-func (f *Follower) Missed() Missed { return Missed{} }
-
-// Close ends the following; a Next that waits returns.
-func (f *Follower) Close() error { return nil }
+func (r *Reader) Close() error { return r.f.Close() }

@@ -1,6 +1,10 @@
 package tape
 
-import "github.com/carillon-rt/carillon/lifecycle"
+import (
+	"fmt"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
 
 // Act is something in a communicator's life that is worth a span.
 type Act uint8
@@ -21,6 +25,13 @@ const (
 	numActs
 )
 
+var actNames = [numActs]string{
+	"none", "init", "split", "shrink", "grow", "revoke", "finalize", "destroy", "abort", "group", "leak",
+}
+
+// String is the act's name: "init", "split", …
+func (a Act) String() string { return name(actNames[:], uint8(a)) }
+
 // Stage says which moment of an act or operation a record is about.
 type Stage uint8
 
@@ -32,7 +43,13 @@ const (
 	StageWait         // what it waits for changed (operations only)
 	StageEnd          // it ended; Code says how
 	StageMisuse       // a call that was refused; Code says why, First where the first such call was (acts and operations; always on the life ring)
+	numStages
 )
+
+var stageNames = [numStages]string{"none", "start", "phase", "wait", "end", "misuse"}
+
+// String is the stage's name: "start", "end", …
+func (s Stage) String() string { return name(stageNames[:], uint8(s)) }
 
 // Phase is a part of an act or operation.
 type Phase uint8
@@ -49,6 +66,21 @@ const (
 	PhaseFinish           // local work after the last byte
 	numPhases
 )
+
+var phaseNames = [numPhases]string{
+	"none", "rendezvous", "topology", "connect", "queued", "agree", "transfer", "finish",
+}
+
+// String is the phase's name: "rendezvous", "transfer", …
+func (p Phase) String() string { return name(phaseNames[:], uint8(p)) }
+
+// name looks a number up that may come from a tape that a newer writer wrote.
+func name(names []string, n uint8) string {
+	if int(n) < len(names) {
+		return names[n]
+	}
+	return fmt.Sprintf("unknown(%d)", n)
+}
 
 // SpanContext is the caller's span, as W3C trace context has it. The zero value is none.
 type SpanContext struct {
@@ -75,7 +107,7 @@ type Signature struct {
 	Bytes     uint64
 }
 
-// LifeRecord is one moment of an act. Writer fills in Time; the CommWriter fills in the communicator.
+// LifeRecord is one moment of an act. The CommWriter fills in the communicator, and Time if it is 0.
 type LifeRecord struct {
 	Time   int64 // CLOCK_MONOTONIC, nanoseconds
 	Act    Act

@@ -1,52 +1,213 @@
 package tape
 
 import (
-	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
 
-	"github.com/carillon-rt/carillon/lifecycle"
+	"golang.org/x/sys/unix"
 )
 
-// Writer is one process's tape. A nil *Writer is the tape switched off: every method is a no-op.
-type Writer struct{ path string }
+// Writer is one process's tape. It is safe for concurrent use. A nil *Writer is the tape switched off: every method is a no-op.
+type Writer struct {
+	path string
+	*mapping
 
-// Create makes the process's tape.
-func Create(cfg Config) (*Writer, error) { return nil, errors.New("tape: not on this branch yet") }
+	mu     sync.Mutex
+	free   []int // slots of the table, the longest unused first
+	number uint32
+	closed bool
+
+	clock sync.Mutex // orders the refreshing of the header's clock
+}
+
+// mapping is the file in memory. It is unmapped when nothing refers to it any more and not before, so that a communicator that
+// writes after Close does no harm.
+type mapping struct {
+	header, slots  []uint64
+	lifeRing       ring
+	opRing         ring
+	bell, waiting  *uint32
+	overflow       *uint64
+	clockRefreshed atomic.Int64
+}
+
+// ring is a ring of records in the mapping.
+type ring struct {
+	head  *uint64
+	words []uint64
+	mask  uint64
+}
+
+// Create makes the tape of this process: Dir/Job/Host-PID.tape, readable and writable by this user alone. It reserves the whole file,
+// so that writing can't fail later. A second tape of one process gets a number in its name. What an earlier process with the same name
+// left is renamed to end in .old.tape. The error is a *CreateError, or one of Config.Validate; then the program can go on with a nil Writer.
+func Create(cfg Config) (*Writer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	f, path, err := createFile(cfg)
+	if err != nil {
+		return nil, err
+	}
+	m, err := mapFile(f, cfg.geometry())
+	_ = f.Close() // the mapping stays
+	if err != nil {
+		_ = os.Remove(path)
+		return nil, &CreateError{path, "can't be mapped into memory", elsewhere, err}
+	}
+	w := &Writer{path: path, mapping: m, free: make([]int, cfg.Slots)}
+	for i := range w.free {
+		w.free[i] = i
+	}
+	w.refreshClock(Now())
+	return w, nil
+}
+
+func mapFile(f *os.File, g geometry) (*mapping, error) {
+	// Populated, so that no operation of the first lap pays for a page fault.
+	mem, err := unix.Mmap(int(f.Fd()), 0, int(g.size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, err
+	}
+	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/wordSize)
+	part := func(from, to int64) []uint64 { return words[from/wordSize : to/wordSize] }
+	m := &mapping{header: part(0, headerSize), slots: part(g.slotOffset(), g.lifeOffset())}
+	m.lifeRing = ring{&m.header[hdrLifeHead/wordSize], part(g.lifeOffset(), g.opOffset()), uint64(g.life - 1)}
+	m.opRing = ring{&m.header[hdrOpHead/wordSize], part(g.opOffset(), g.size()), uint64(g.op - 1)}
+	m.bell = (*uint32)(unsafe.Pointer(&m.header[hdrBell/wordSize]))
+	m.waiting = (*uint32)(unsafe.Pointer(&m.header[hdrWaiting/wordSize]))
+	m.overflow = &m.header[hdrOverflow/wordSize]
+	runtime.AddCleanup(m, func(mem []byte) { _ = unix.Munmap(mem) }, mem)
+	return m, nil
+}
 
 // Path is the file's name; empty for a nil Writer.
-func (w *Writer) Path() string { return "" }
+func (w *Writer) Path() string {
+	if w == nil {
+		return ""
+	}
+	return w.path
+}
 
-// Close marks the tape as closed cleanly.
-func (w *Writer) Close() error { return nil }
+// Close marks the tape as closed cleanly, which is how readers tell an end from a death. The file stays, for them; see Sweep. It never
+// blocks and closes once.
+func (w *Writer) Close() error {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	w.refreshClock(Now())
+	atomic.StoreUint64(&w.header[hdrState/wordSize], stateClosed)
+	w.ringBell()
+	return nil
+}
 
-// Comm takes a slot of the in-flight table for a communicator.
-func (w *Writer) Comm(info CommInfo) *CommWriter { return nil }
+// Comm takes a slot of the in-flight table for a communicator that begins its life. If the table is full, the communicator is in the
+// rings alone, and the header's Overflow counts it. After Close it returns nil.
+func (w *Writer) Comm(info CommInfo) *CommWriter {
+	if w == nil {
+		return nil
+	}
+	c := &CommWriter{w: w, index: -1, slot: new([slotWords]uint64), info: info}
+	c.op.wait = -1
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return nil
+	}
+	w.number++
+	c.number = w.number
+	if len(w.free) > 0 {
+		c.index = w.free[0]
+		w.free = w.free[1:]
+		c.slot = (*[slotWords]uint64)(w.slots[c.index*slotWords:])
+	} else {
+		atomic.AddUint64(w.overflow, 1)
+	}
+	w.mu.Unlock()
 
-// CommWriter writes what one communicator does. A nil *CommWriter is the tape switched off: every method is a no-op.
-//
-// Start, Phase, Wait and End come from one goroutine at a time; the others from any goroutine at any time.
-type CommWriter struct{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.publishOp() // first, so that nobody sees the last owner's operation under the new one's name
+	c.publishInfo(c.number)
+	c.writeInfo(kindComm)
+	return c
+}
 
-// Describe adds what became known about the communicator since Comm.
-func (c *CommWriter) Describe(info CommInfo) {}
+// release gives a slot back.
+func (w *Writer) release(index int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.free = append(w.free, index)
+}
 
-// State puts the communicator's state into its slot.
-func (c *CommWriter) State(s lifecycle.State) {}
+// putOp writes an op record: its words from the second on are filled in.
+func (m *mapping) putOp(r *[recordWords]uint64) {
+	next := atomic.AddUint64(m.opRing.head, 1)
+	m.opRing.store(next-1, kindOp, r)
+	// A follower that sleeps is woken often enough not to miss any, and seldom enough to cost nothing.
+	if quarter := (m.opRing.mask + 1) / 4; next&(quarter-1) == 0 {
+		m.ringBell()
+	}
+}
 
-// Life writes one moment of an act.
-func (c *CommWriter) Life(r LifeRecord) {}
+// store writes a record at its reserved index: the marker last, with the meaning of a release.
+func (g *ring) store(index uint64, kind uint8, r *[recordWords]uint64) {
+	to := (*[recordWords]uint64)(g.words[(index&g.mask)*recordWords:])
+	to[1], to[2], to[3], to[4], to[5], to[6], to[7] = r[1], r[2], r[3], r[4], r[5], r[6], r[7]
+	atomic.StoreUint64(&to[recMarker], marker(index, kind, r))
+}
 
-// Start launches the communicator's next operation and returns its number, from 1. A nil CommWriter returns 0: who
-// needs the number with the tape off counts on its own.
-func (c *CommWriter) Start(sig Signature, algorithm uint8) uint64 { return 0 }
+// putLife writes a record of the life ring and its tail in one piece, and wakes who follows.
+func (m *mapping) putLife(kind uint8, r *[recordWords]uint64, tail []byte) {
+	more := (len(tail) + tailPerRecord - 1) / tailPerRecord
+	first := atomic.AddUint64(m.lifeRing.head, uint64(1+more)) - uint64(1+more)
+	r[recLifeOpHead] = atomic.LoadUint64(m.opRing.head)
+	for i := range more {
+		var c [recordWords]uint64
+		getWords(c[1:], tail[i*tailPerRecord:])
+		m.lifeRing.store(first+1+uint64(i), kindContinue, &c)
+	}
+	m.lifeRing.store(first, kind, r)
+	m.ringBell()
+}
 
-// Phase says that the oldest operation in flight went into another phase.
-func (c *CommWriter) Phase(p Phase) {}
+// ringBell wakes the followers that sleep. The store of what they shall see comes before; together with the follower's order (waiting
+// first, then a last look) none sleeps over it.
+func (m *mapping) ringBell() {
+	atomic.AddUint32(m.bell, 1)
+	if atomic.LoadUint32(m.waiting) != 0 && atomic.SwapUint32(m.waiting, 0) != 0 {
+		futexWake(m.bell)
+	}
+}
 
-// Wait says which rank the oldest operation in flight waits for, -1 for none.
-func (c *CommWriter) Wait(peer int32) {}
+// refreshEvery is how old the header's pair of clocks may become before a record of the life ring refreshes it: the time of day is
+// stepped by people and by NTP, CLOCK_MONOTONIC is not.
+const refreshEvery = int64(time.Second)
 
-// End says that an operation ended, and how.
-func (c *CommWriter) End(seq uint64, code lifecycle.Code) {}
-
-// Close frees the communicator's slot.
-func (c *CommWriter) Close() {}
+func (w *Writer) refreshClock(now int64) {
+	if last := w.clockRefreshed.Load(); last != 0 && now-last < refreshEvery {
+		return
+	}
+	if !w.clock.TryLock() {
+		return
+	}
+	defer w.clock.Unlock()
+	pair := [2]uint64{uint64(Now()), uint64(time.Now().UnixNano())}
+	i := hdrClock / wordSize
+	publish(&w.header[i], w.header[i+1:i+1+2*len(pair)], pair[:])
+	w.clockRefreshed.Store(now)
+}

@@ -1,0 +1,292 @@
+package tape
+
+import (
+	"encoding/binary"
+	"runtime"
+	"sync"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// CommWriter writes what one communicator does. All methods may be called from any goroutine at any time, also after Close; they
+// hold a lock of this communicator for some nanoseconds, and none that communicators share. They don't allocate. A nil *CommWriter is
+// the tape switched off: every method is a no-op.
+type CommWriter struct {
+	w      *Writer
+	number uint32 // from 1, in the order of Comm
+	index  int    // in the table; -1: none
+
+	mu     sync.Mutex         // guards all below
+	slot   *[slotWords]uint64 // in the mapping; memory of no use to anybody without a slot or after Close, which saves asking
+	info   CommInfo
+	state  lifecycle.State
+	op     operations
+	closed bool
+}
+
+// operations is what a CommWriter remembers of its operations.
+type operations struct {
+	launched, completed uint64 // all up to completed have ended
+	phase               Phase  // of the oldest in flight, as wait and waitSince
+	wait                int32
+	waitSince           int64
+	lastEnd             int64
+	pending             [maxPending]pending // of sequence number n at n % maxPending
+}
+
+// pending is an operation that was launched.
+type pending struct {
+	seq       uint64
+	start     int64
+	signature Signature
+	algorithm uint8
+	ended     bool
+}
+
+// maxPending is how many operations of a communicator can be in flight with all that is known of them; of more, the oldest lose their
+// signature.
+const maxPending = 64
+
+// Describe adds what became known about the communicator since Comm: the number of nodes, the engine, a child's id. It replaces
+// all of the info.
+func (c *CommWriter) Describe(info CommInfo) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.info = info
+	c.publishInfo(c.number)
+	c.writeInfo(kindComm)
+}
+
+// State puts the communicator's state into its slot. It makes no record: Life does.
+func (c *CommWriter) State(s lifecycle.State) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.state == s {
+		return
+	}
+	c.state = s
+	c.publishInfo(c.number)
+}
+
+// Life writes one moment of an act. Texts beyond what is kept (1024 bytes of Text, 160 of a site's function and file) are cut. If Time
+// is 0, it is now. It makes a system call if a follower sleeps, to wake it.
+func (c *CommWriter) Life(r LifeRecord) {
+	if c == nil {
+		return
+	}
+	if r.Time == 0 {
+		r.Time = Now()
+	}
+	var buf [maxTail]byte
+	tail := appendTail(buf[:0], &r)
+	words := [recordWords]uint64{
+		recTime:      uint64(r.Time),
+		recLifeKinds: uint64(r.Act) | uint64(r.Call)<<8 | uint64(r.Stage)<<16 | uint64(r.Phase)<<24 | uint64(r.State)<<32 | uint64(r.Code)<<48,
+		recLifePeer:  pack32(r.Peer, int32(len(tail))),
+		recLifeSeq:   r.Seq,
+		recLifeStart: uint64(r.Start),
+		recLifeComm:  pack32(int32(c.number), int32(c.index)),
+	}
+	c.w.putLife(kindLife, &words, tail)
+	c.w.refreshClock(r.Time)
+	runtime.KeepAlive(c) // and so the mapping
+}
+
+// Start launches the communicator's next operation and returns its sequence number, from 1. A nil CommWriter returns 0: who needs the
+// number with the tape off counts on its own.
+func (c *CommWriter) Start(sig Signature, algorithm uint8) uint64 {
+	if c == nil {
+		return 0
+	}
+	now := Now()
+	c.mu.Lock()
+	o := &c.op
+	o.launched++
+	seq := o.launched
+	p := &o.pending[seq%maxPending]
+	p.seq, p.start, p.signature, p.algorithm, p.ended = seq, now, sig, algorithm, false
+	if o.completed+1 == seq { // it is the oldest in flight
+		o.phase, o.wait, o.waitSince = PhaseNone, -1, 0
+	}
+	c.publishOp()
+	c.putOp(now, StageStart, p, PhaseNone, -1, 0)
+	c.mu.Unlock()
+	return seq
+}
+
+// Phase says that the oldest operation in flight, which is the one that runs, went into another phase. Saying the same again costs
+// next to nothing.
+func (c *CommWriter) Phase(phase Phase) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	if o := &c.op; o.launched != o.completed && o.phase != phase {
+		o.phase = phase
+		c.publishOp()
+		c.putOp(Now(), StagePhase, o.running(), phase, o.wait, 0)
+	}
+	c.mu.Unlock()
+}
+
+// Wait says which rank the oldest operation in flight waits for, -1 for none. Saying the same again costs next to nothing.
+func (c *CommWriter) Wait(peer int32) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	if o := &c.op; o.launched != o.completed && o.wait != peer {
+		now := Now()
+		o.wait, o.waitSince = peer, now
+		if peer < 0 {
+			o.waitSince = 0
+		}
+		c.publishOp()
+		c.putOp(now, StageWait, o.running(), o.phase, peer, 0)
+	}
+	c.mu.Unlock()
+}
+
+// End says that the operation with that sequence number ended, and how. Operations may end in any order; the slot shows the oldest
+// that is still in flight. Ending what is not in flight does nothing.
+func (c *CommWriter) End(seq uint64, code lifecycle.Code) {
+	if c == nil {
+		return
+	}
+	now := Now()
+	c.mu.Lock()
+	o := &c.op
+	p := &o.pending[seq%maxPending]
+	switch {
+	case seq <= o.completed || seq > o.launched || (p.seq == seq && p.ended):
+		c.mu.Unlock()
+		return
+	case p.seq != seq: // forgotten: more than maxPending are in flight
+		p = &pending{seq: seq, ended: true}
+	}
+	phase := PhaseNone
+	if seq == o.completed+1 {
+		phase = o.phase
+	}
+	p.ended = true
+	o.lastEnd = now
+	o.retire(seq)
+	c.publishOp()
+	c.putOp(now, StageEnd, p, phase, -1, code)
+	c.mu.Unlock()
+}
+
+// retire moves completed over all that have ended. Of those that were forgotten it takes for granted that they end in order.
+func (o *operations) retire(ended uint64) {
+	before := o.completed
+	for o.completed < o.launched {
+		seq := o.completed + 1
+		next := &o.pending[seq%maxPending]
+		known := next.seq == seq
+		if known && !next.ended || !known && seq > ended {
+			break
+		}
+		o.completed = seq
+	}
+	if o.completed != before {
+		o.phase, o.wait, o.waitSince = PhaseNone, -1, 0
+	}
+}
+
+// running is the oldest operation in flight, or the last one if none is.
+func (o *operations) running() *pending {
+	seq := min(o.completed+1, o.launched)
+	p := &o.pending[seq%maxPending]
+	if p.seq != seq {
+		return &pending{seq: seq}
+	}
+	return p
+}
+
+// Close frees the communicator's slot. What is written later is in the rings alone.
+func (c *CommWriter) Close() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.publishInfo(0)
+	c.writeInfo(kindCommEnd)
+	c.slot = new([slotWords]uint64)
+	if c.index >= 0 {
+		c.w.release(c.index)
+	}
+}
+
+// publishOp shows the operations in the slot.
+func (c *CommWriter) publishOp() {
+	o := &c.op
+	p := o.running()
+	words := [slotOpWords]uint64{
+		opLaunched:  o.launched,
+		opCompleted: o.completed,
+		opKinds:     packKinds(p.signature, p.algorithm, o.phase, StageNone, 0),
+		opRanks:     pack32(p.signature.Peer, o.wait),
+		opBytes:     p.signature.Bytes,
+		opStart:     uint64(p.start),
+		opLastEnd:   uint64(o.lastEnd),
+		opWaitSince: uint64(o.waitSince),
+	}
+	publish8(&c.slot[slotOpLatch/wordSize], (*[2 * slotOpWords]uint64)(c.slot[slotOp/wordSize:]), &words)
+}
+
+func (c *CommWriter) putOp(now int64, stage Stage, p *pending, phase Phase, wait int32, code lifecycle.Code) {
+	c.w.putOp(&[recordWords]uint64{
+		recTime:    uint64(now),
+		recOpSeq:   p.seq,
+		recOpKinds: packKinds(p.signature, p.algorithm, phase, stage, uint16(code)),
+		recOpRanks: pack32(p.signature.Peer, wait),
+		recOpBytes: p.signature.Bytes,
+		recOpStart: uint64(p.start),
+		recOpComm:  pack32(int32(c.number), int32(c.index)),
+	})
+}
+
+// publishInfo shows what the communicator is in the slot; number 0 frees it.
+func (c *CommWriter) publishInfo(number uint32) {
+	var b [slotInfoWords * wordSize]byte
+	le := binary.LittleEndian
+	copy(b[infoID*wordSize:], c.info.ID[:])
+	copy(b[infoParent*wordSize:], c.info.Parent[:])
+	le.PutUint64(b[infoNumber*wordSize:], uint64(number)|uint64(c.state)<<32)
+	le.PutUint64(b[infoRank*wordSize:], pack32(int32(c.info.Rank), int32(c.info.Size)))
+	le.PutUint64(b[infoNodes*wordSize:], pack32(int32(c.info.Nodes), 0))
+	putText(b[infoEngine*wordSize:], c.info.Engine, engineSize)
+	putText(b[infoName*wordSize:], c.info.Name, nameSize)
+	var words [slotInfoWords]uint64
+	getWords(words[:], b[:])
+	copies := c.slot[slotInfo/wordSize:][:2*slotInfoWords]
+	publish(&c.slot[slotInfoLatch/wordSize], copies, words[:])
+}
+
+// writeInfo puts what the communicator is onto the life ring, so that the records of a communicator that is gone can still be
+// told whose they were.
+func (c *CommWriter) writeInfo(kind uint8) {
+	var buf [maxTail]byte
+	tail := appendInfo(buf[:0], &c.info)
+	words := [recordWords]uint64{
+		recTime:      uint64(Now()),
+		recLifeKinds: uint64(c.state) << 32,
+		recLifePeer:  pack32(-1, int32(len(tail))),
+		recLifeComm:  pack32(int32(c.number), int32(c.index)),
+	}
+	c.w.putLife(kind, &words, tail)
+}

@@ -1,0 +1,234 @@
+package tape
+
+import "github.com/carillon-rt/carillon/lifecycle"
+
+// Event is one record of a tape: a moment of an act if IsLife, else a moment of an operation.
+type Event struct {
+	Comm       CommInfo // whose; its ID is zero if the tape does not know any more
+	Slot       int      // of the in-flight table; -1 if the table was full
+	Generation uint32   // of the slot; no other communicator of the process ever has the same
+	IsLife     bool
+	Life       LifeRecord
+	Op         OpRecord
+}
+
+// Missed counts the records of each ring that a reader could not read: overwritten before it came to them, or torn.
+type Missed struct {
+	Life, Op uint64
+}
+
+// cursor walks over both rings at once, in an order that keeps cause before effect: what one goroutine wrote earlier comes earlier,
+// whichever ring it is on.
+//
+// For that, each life record says how many op records were reserved before it. Those come before it, the others after.
+// And the op ring's head is read before the life ring's: then all life records that come before an op record below that head are
+// known when it is delivered.
+type cursor struct {
+	t        *file
+	life, op ringReader
+	comms    directory
+
+	held    bool   // event is a life record that waits for the op records before it
+	heldAt  uint64 // how many
+	event   Event
+	tailBuf [maxTail]byte
+}
+
+// newCursor starts at the oldest records, or behind the newest.
+func newCursor(t *file, fromNow bool) (*cursor, error) {
+	c := &cursor{
+		t:     t,
+		life:  newRingReader(t, t.geo.lifeOffset(), t.geo.life),
+		op:    newRingReader(t, t.geo.opOffset(), t.geo.op),
+		comms: directory{t: t, known: make(map[uint32]CommInfo)},
+	}
+	if err := c.refresh(); err != nil {
+		return nil, err
+	}
+	if err := c.learn(); err != nil {
+		return nil, err
+	}
+	if fromNow {
+		c.life.next, c.op.next = c.life.head, c.op.head
+	}
+	return c, nil
+}
+
+// learn finds out which communicators the tape knows, so that also the records of one whose description is written further on are
+// told whose they are.
+func (c *cursor) learn() error {
+	slots, err := c.t.appendSlots(nil)
+	if err != nil {
+		return err
+	}
+	for _, s := range slots {
+		c.comms.add(s.Generation, s.CommInfo)
+	}
+	scan := newRingReader(c.t, c.life.off, c.t.geo.life)
+	scan.head, scan.final = c.life.head, true
+	var r [recordWords]uint64
+	for {
+		ok, err := scan.peek(&r)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return nil
+		}
+		kind := uint8(r[recMarker] >> 24)
+		if kind == kindContinue {
+			scan.next++
+			continue
+		}
+		tail, ok, err := scan.tail(&r, c.tailBuf[:])
+		if err != nil {
+			return err
+		}
+		var info CommInfo
+		var ignored LifeRecord
+		if ok && (kind == kindComm || kind == kindCommEnd) && readTail(tail, &ignored, &info) {
+			c.comms.add(uint32(r[recLifeComm]), info)
+		}
+	}
+}
+
+func (c *cursor) refresh() error {
+	if err := c.op.refresh(); err != nil { // first; see cursor
+		return err
+	}
+	return c.life.refresh()
+}
+
+func (c *cursor) missed() Missed { return Missed{Life: c.life.missed, Op: c.op.missed} }
+
+// finish says that nothing is written any more.
+func (c *cursor) finish() { c.life.final, c.op.final = true, true }
+
+// next delivers the next event into ev. ok is false if there is none now.
+func (c *cursor) next(ev *Event) (ok bool, err error) {
+	for refreshed := false; ; {
+		for !c.held {
+			more, err := c.readLife()
+			if err != nil {
+				return false, err
+			}
+			if !more {
+				break
+			}
+		}
+		blocked := !c.held && c.life.next != c.life.head
+		if !blocked && c.op.next != c.op.head && (!c.held || c.op.next < c.heldAt) {
+			ok, err := c.readOp(ev)
+			if ok || err != nil {
+				return ok, err
+			}
+			if c.op.next != c.op.head {
+				return false, nil // it is being written
+			}
+		}
+		// A life record can't be written before operations that don't exist, unless the tape is corrupt; then it is next.
+		if c.held && (c.op.next >= c.heldAt || refreshed && c.op.next == c.op.head) {
+			c.held = false
+			*ev = c.event
+			return true, nil
+		}
+		if refreshed || blocked {
+			return false, nil
+		}
+		if err := c.refresh(); err != nil {
+			return false, err
+		}
+		refreshed = true
+	}
+}
+
+// readOp delivers the next op record.
+func (c *cursor) readOp(ev *Event) (ok bool, err error) {
+	var r [recordWords]uint64
+	for {
+		ok, err := c.op.peek(&r)
+		if !ok || err != nil {
+			return false, err
+		}
+		if uint8(r[recMarker]>>24) == kindOp {
+			break
+		}
+		c.op.next++ // a kind that this reader does not know
+	}
+	c.op.next++
+	if ev.IsLife {
+		ev.Life, ev.IsLife = LifeRecord{}, false
+	}
+	if err := c.whose(ev, r[recOpComm]); err != nil {
+		return false, err
+	}
+	kinds := r[recOpKinds]
+	ev.Op = OpRecord{
+		Time:      int64(r[recTime]),
+		Stage:     Stage(kinds >> 40),
+		Seq:       r[recOpSeq],
+		Signature: unpackSignature(kinds, r[recOpRanks], r[recOpBytes]),
+		Algorithm: uint8(kinds >> 24),
+		Phase:     Phase(kinds >> 32),
+		Wait:      high32(r[recOpRanks]),
+		Code:      lifecycle.Code(kinds >> 48),
+		Start:     int64(r[recOpStart]),
+	}
+	return true, nil
+}
+
+// readLife reads the next record of the life ring and holds it if it is an event. more is false if there is none now.
+func (c *cursor) readLife() (more bool, err error) {
+	var r [recordWords]uint64
+	ok, err := c.life.peek(&r)
+	if !ok || err != nil {
+		return false, err
+	}
+	kind := uint8(r[recMarker] >> 24)
+	if kind == kindContinue { // what it continues was overwritten
+		c.life.skip(1)
+		return true, nil
+	}
+	tail, ok, err := c.life.tail(&r, c.tailBuf[:])
+	if !ok || err != nil {
+		return true, err
+	}
+	number := uint32(r[recLifeComm])
+	ev := Event{IsLife: true}
+	var info CommInfo
+	if !readTail(tail, &ev.Life, &info) {
+		c.life.missed++
+		return true, nil
+	}
+	switch kind {
+	case kindComm:
+		c.comms.add(number, info)
+	case kindCommEnd:
+		c.comms.end(number)
+	case kindLife:
+		if err := c.whose(&ev, r[recLifeComm]); err != nil {
+			return false, err
+		}
+		kinds := r[recLifeKinds]
+		ev.Life.Time = int64(r[recTime])
+		ev.Life.Act = Act(kinds)
+		ev.Life.Call = lifecycle.Call(kinds >> 8)
+		ev.Life.Stage = Stage(kinds >> 16)
+		ev.Life.Phase = Phase(kinds >> 24)
+		ev.Life.State = lifecycle.State(kinds >> 32)
+		ev.Life.Code = lifecycle.Code(kinds >> 48)
+		ev.Life.Peer = low32(r[recLifePeer])
+		ev.Life.Seq = r[recLifeSeq]
+		ev.Life.Start = int64(r[recLifeStart])
+		c.event, c.held, c.heldAt = ev, true, r[recLifeOpHead]
+	}
+	return true, nil
+}
+
+// whose fills in the communicator of a record.
+func (c *cursor) whose(ev *Event, comm uint64) error {
+	number, slot := uint32(comm), int(high32(comm))
+	info, err := c.comms.find(number, slot)
+	ev.Comm, ev.Slot, ev.Generation = info, slot, number
+	return err
+}

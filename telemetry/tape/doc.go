@@ -1,0 +1,102 @@
+// Package tape is the flight recorder: one file per process, onto which its communicators write what they do, and which any number of
+// readers follow, in the process or outside, while it runs or after it was killed. Spans, metrics, RAS's notes and the post-mortem are
+// all computed from it, and nothing that the data path does waits for them.
+//
+//	Writer ─┬─ CommWriter ─┬─▶ slot of the in-flight table     what is: one consistent moment of each live communicator
+//	        │              ├─▶ life ring                       what was: acts, errors, descriptions; few
+//	        └─ CommWriter ─┴─▶ op ring                         what was: operations' starts, waits, ends; many
+//	                                 │
+//	              Reader (a file as it lies)   Follower (live, wakes by futex or tick)
+//
+// Writing an operation's start and end costs about two readings of the clock, makes no system call and allocates nothing. The table is the truth for
+// diagnosis; the rings are history, and overwrite the oldest. A reader knows how many records it missed.
+//
+// # The file
+//
+// Dir/JOB/HOST-PID.tape, mode 0600, of a size that is fixed when it is created and reserved on the file system. All numbers are
+// little-endian and naturally aligned. Every part is written in words of 8 bytes, so its size and offset are multiples of 8. The names
+// of the offsets are in layout.go. Texts are padded with NULs.
+//
+//	part             at                  size
+//	header           0                   4096
+//	in-flight table  4096                512 a slot
+//	life ring        behind the table    64 a record; the number is a power of two
+//	op ring          behind that         64 a record; the number is a power of two
+//
+// Header, written once:
+//
+//	0    magic "CARILLON"          64   op records u32             104  boot id, 40 bytes
+//	8    format u32 = 1            68   pid u32                    144  host, 64
+//	12   size of header u32        72   start of process u64       208  job, 64
+//	16   size of file u64               (ticks, /proc/PID/stat)    272  program, 64
+//	24   offset of slots u64       80   pid namespace u64          336  its version, 40
+//	32   slots u32                      (inode)                    376  kernel's boot id, 16
+//	36   size of slot u32          88   created, monotonic i64     392  check u64 of words 0 to 48
+//	40   offset of life ring u64   96   created, wall i64
+//	48   life records u32
+//	52   size of record u32
+//	56   offset of op ring u64
+//
+// Header, changing:
+//
+//	512  state u64: 1 live, 2 closed
+//	576  bell u32: goes up when the writer wakes followers, who sleep on it with futex(2)
+//	584  waiting u32: a follower sets it to 1 before it sleeps; the writer that wakes it sets it to 0
+//	640  op head u64: op records ever reserved
+//	704  life head u64: life records ever reserved
+//	768  overflow u64: communicators that found no free slot
+//	832  latch of 2 words: (CLOCK_MONOTONIC, time of day), ns, of one moment
+//
+// # Latches
+//
+// What changes as a whole is a latch: a control word and two copies. The upper half of the control word is a version; its lowest
+// bit names the copy that is current. The lower half is that copy's check. A writer fills in the other copy, then stores the control
+// word with the next version (a release). So a reader gets a whole copy at any time, even if the writer was killed half-way, and one
+// that is torn while it is copied shows by its check.
+//
+//	slot:  0    control word of info       64   two copies of operation, 8 words each
+//	       8    control word of operation  192  two copies of info, 16 words each
+//
+//	info:      0 id, 16 bytes           operation:  0 launched u64
+//	           16 parent, 16                        8 completed u64
+//	           32 number u32, 0: free               16 call, data type, reduction, algorithm, phase u8
+//	           36 state u8                          24 peer i32, wait i32
+//	           40 rank i32, size i32                32 bytes u64
+//	           48 nodes i32                         40 start i64
+//	           56 engine, 16                        48 last end i64
+//	           72 name, 56                          56 waiting since i64
+//
+// The number counts the communicators of the process, from 1, and is never used again: it is the generation of its slot.
+//
+// # Records
+//
+// A writer reserves records by adding to the ring's head, fills in all but the first word and stores that one last (a release): the
+// marker. Bits 32 to 63 of it are the low half of the record's index in the whole history of the ring, bits 24 to 31 its kind, bits 0
+// to 23 its check. An index is at index modulo size. A record whose marker fits is whole; one with a lower index is not written yet; one with a
+// higher index was overwritten.
+//
+//	op record (kind 1)              life record (2), comm (3), end of comm (4)
+//	0   marker                      0   marker
+//	8   time i64                    8   time i64
+//	16  seq u64                     16  op head when it was written u64
+//	24  call, data type, reduction, 24  act, call, stage, phase, state u8,
+//	    algorithm, phase, stage u8,     0 u8, code u16
+//	    code u16                    32  peer i32, bytes in the tail u32
+//	32  peer i32, wait i32          40  seq u64
+//	40  bytes u64                   48  start i64
+//	48  start i64                   56  number u32, slot i32
+//	56  number u32, slot i32
+//
+// The tail of a life record follows it in continuation records (kind 5): a marker and 56 bytes each. It is a sequence of fields: tag
+// u8, length u16, bytes. Readers pass over tags and kinds that they don't know.
+//
+//	1 text    2 site    3 first site    4 caller: trace id 16, span id 8, flags 1    5 child's id 16    6 operations u32
+//	7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32
+//	site: line u32, goroutine u64, time i64 (ns since 1970), length of function u16, function, file
+//
+// # Checks
+//
+// The check of words w0, w1, … with a seed is h = seed ^ rotl(w0, 9) ^ rotl(w1, 18) ^ …, then h ^= h >> 32, then the upper half of h *
+// 0x9E3779B97F4A7C15 modulo 2^64. The seed is the version for a latch, the low half of the index for a record (whose check is over words
+// 1 to 7, and of which the upper 24 bits are kept), and the format for the header.
+package tape

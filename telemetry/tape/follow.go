@@ -1,0 +1,226 @@
+package tape
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The ends of a tape that is followed.
+var (
+	// ErrClosed means that the writer closed the tape: the program ended in order.
+	ErrClosed = errors.New("tape: the writer closed the tape")
+	// ErrDied means that the writer's process ended without closing the tape.
+	ErrDied = errors.New("tape: the writer's process died")
+	// ErrStopped is what a Follower answers after its Close.
+	ErrStopped = errors.New("tape: the follower was closed")
+)
+
+// FollowOptions says how a tape is followed. The zero value is a good one.
+type FollowOptions struct {
+	// FromNow leaves out what was written before. Else the follower begins with the oldest record that is still there.
+	FromNow bool
+	// Tick is how late a follower may learn of an operation's record, of the writer's death, and of the end of a context; 50 ms if 0.
+	// Records of acts come at once. It is how often an idle follower wakes up.
+	Tick time.Duration
+}
+
+const defaultTick = 50 * time.Millisecond
+
+// Follower reads a tape while it is written, in the same process or another. Next and Read are for one goroutine; the other methods
+// may be called from any. It has no goroutine of its own.
+type Follower struct {
+	*file
+	ctx    context.Context
+	tick   time.Duration
+	cursor *cursor
+	death  *deathWatch // nil if the process can't be seen from here
+	page   []byte      // the header's page, mapped for its address alone: see futexWait
+	end    error       // ErrClosed or ErrDied, once it is known
+
+	missedLife, missedOp atomic.Uint64
+	stopped              atomic.Bool
+	reading              sync.Mutex // held by Read; Close waits for it
+}
+
+// Follow begins to follow the tape at path, until ctx ends or Close. It needs the right to write the file, for a word there that tells the
+// writer that somebody sleeps; without, it still follows, by ticks alone. Errors are those of Open.
+func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, error) {
+	if opts.Tick < 0 {
+		return nil, fmt.Errorf("tape.FollowOptions.Tick is %v: allowed are positive durations, or 0 for %v", opts.Tick, defaultTick)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	t, err := openFile(path, os.O_RDWR)
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) {
+		t, err = openFile(path, os.O_RDONLY)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := &Follower{file: t, ctx: ctx, tick: opts.Tick}
+	if f.tick == 0 {
+		f.tick = defaultTick
+	}
+	f.cursor, err = newCursor(t, opts.FromNow)
+	if err == nil {
+		f.page, err = unix.Mmap(int(t.f.Fd()), 0, headerSize, unix.PROT_READ, unix.MAP_SHARED)
+	}
+	if err != nil {
+		_ = t.f.Close()
+		return nil, err
+	}
+	if t.process.life() != Unknown {
+		f.death = t.process.watch()
+	}
+	return f, nil
+}
+
+// Next waits for the next event. After the last one it returns ErrClosed or ErrDied; when ctx, or Follow's, ends, its error.
+func (f *Follower) Next(ctx context.Context) (Event, error) {
+	var ev [1]Event
+	_, err := f.Read(ctx, ev[:])
+	return ev[0], err
+}
+
+// Read waits until there is an event and fills events with as many as there are now, but at least one; n says how many. It is the quick way: it
+// allocates for the texts of acts and for nothing else, and reads a file a batch at a time. It ends as Next does.
+func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) {
+	if len(events) == 0 {
+		return 0, nil
+	}
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	for {
+		if f.stopped.Load() {
+			return 0, ErrStopped
+		}
+		n, err := f.fill(events)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		if f.end != nil {
+			return 0, f.end
+		}
+		if err := errors.Join(ctx.Err(), f.ctx.Err()); err != nil {
+			return 0, err
+		}
+		if f.end, err = f.ending(); err != nil {
+			return 0, err
+		}
+		if f.end != nil {
+			f.cursor.finish()
+			continue // once more, for what was written before the end
+		}
+		if err := f.sleep(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (f *Follower) fill(events []Event) (n int, err error) {
+	for n < len(events) {
+		ok, err := f.cursor.next(&events[n])
+		if err != nil || !ok {
+			f.count()
+			if n > 0 {
+				return n, nil // an error comes back with the next call
+			}
+			return 0, err
+		}
+		n++
+	}
+	f.count()
+	return n, nil
+}
+
+func (f *Follower) count() {
+	m := f.cursor.missed()
+	f.missedLife.Store(m.Life)
+	f.missedOp.Store(m.Op)
+}
+
+// ending says whether and how the tape has ended.
+func (f *Follower) ending() (end, err error) {
+	// Dead first: between the two the process may close the tape and exit, and that is no death.
+	dead := f.death != nil && f.death.dead()
+	closed, err := f.ended()
+	switch {
+	case err != nil:
+		return nil, err
+	case closed:
+		return ErrClosed, nil
+	case dead:
+		return ErrDied, nil
+	}
+	return nil, nil
+}
+
+// sleep waits until the writer rings, or for a tick.
+func (f *Follower) sleep() error {
+	var b [4]byte
+	if err := f.readAt(b[:], hdrBell); err != nil {
+		return err
+	}
+	bell := binary.LittleEndian.Uint32(b[:])
+	// Announce it first and look again then; the writer writes first and looks for who waits then. So one of the two sees the other. A
+	// file that can't be written is followed by ticks.
+	binary.LittleEndian.PutUint32(b[:], 1)
+	_, _ = f.f.WriteAt(b[:], hdrWaiting)
+	opHead, lifeHead := f.cursor.op.head, f.cursor.life.head
+	if err := f.cursor.refresh(); err != nil {
+		return err
+	}
+	if f.cursor.op.head != opHead || f.cursor.life.head != lifeHead {
+		return nil
+	}
+	if err := futexWait(unsafe.Pointer(&f.page[hdrBell]), bell, f.tick); err != nil {
+		return f.malformed("was cut short while it was followed: %v", err)
+	}
+	return nil
+}
+
+// Path is the file's name, as it was given to Follow.
+func (f *Follower) Path() string { return f.path }
+
+// Header is what the tape says of its process now.
+func (f *Follower) Header() Header { return f.header() }
+
+// Liveness looks the process up that writes the tape.
+func (f *Follower) Liveness() Liveness { return f.process.life() }
+
+// Slots returns the live communicators, each as one consistent moment. What can't be read is left out; AppendSlots says why.
+func (f *Follower) Slots() []Slot {
+	slots, _ := f.appendSlots(nil)
+	return slots
+}
+
+// AppendSlots appends the live communicators to slots. Corrupt ones are left out, and in the error.
+func (f *Follower) AppendSlots(slots []Slot) ([]Slot, error) { return f.appendSlots(slots) }
+
+// Missed counts the records that were gone or torn when the follower came to them.
+func (f *Follower) Missed() Missed {
+	return Missed{Life: f.missedLife.Load(), Op: f.missedOp.Load()}
+}
+
+// Close ends the following. A Next or Read that waits returns ErrStopped within a tick, and Close waits for it.
+func (f *Follower) Close() error {
+	if f.stopped.Swap(true) {
+		return nil
+	}
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	if f.death != nil {
+		f.death.close()
+	}
+	return errors.Join(unix.Munmap(f.page), f.f.Close())
+}

@@ -1,0 +1,220 @@
+package tape
+
+import "math/bits"
+
+// The format's version. A reader refuses any other: what is added without a new version goes into reserved bytes, new tail fields
+// and new record kinds, all of which a reader passes over.
+const formatVersion = 1
+
+// magic are the file's first eight bytes.
+const magic = "CARILLON"
+
+// Sizes of the parts, in bytes.
+const (
+	headerSize = 4096
+	slotSize   = 512
+	recordSize = 64
+
+	wordSize    = 8
+	slotWords   = slotSize / wordSize
+	recordWords = recordSize / wordSize
+)
+
+// Offsets in the header. Everything up to hdrCheck is written once, before the file has its name.
+const (
+	hdrMagic       = 0   // 8 bytes
+	hdrVersion     = 8   // u32
+	hdrHeaderSize  = 12  // u32
+	hdrFileSize    = 16  // u64
+	hdrSlotOffset  = 24  // u64
+	hdrSlotCount   = 32  // u32
+	hdrSlotSize    = 36  // u32
+	hdrLifeOffset  = 40  // u64
+	hdrLifeCount   = 48  // u32, a power of two
+	hdrRecordSize  = 52  // u32
+	hdrOpOffset    = 56  // u64
+	hdrOpCount     = 64  // u32, a power of two
+	hdrPID         = 68  // u32
+	hdrStartTicks  = 72  // u64: field 22 of /proc/PID/stat, which tells two users of a pid apart
+	hdrPIDSpace    = 80  // u64: inode of the pid namespace; 0 if unknown
+	hdrCreatedMono = 88  // i64, ns
+	hdrCreatedWall = 96  // i64, ns since 1970
+	hdrBootID      = 104 // text; the kernel's boot id, or what the user calls the host
+	hdrHost        = 144 // text
+	hdrJob         = 208 // text
+	hdrProgram     = 272 // text
+	hdrProgVersion = 336 // text
+	hdrKernelBoot  = 376 // 16 bytes: the kernel's boot id; zero if unknown
+	hdrCheck       = 392 // u64: check of the words before it
+
+	hdrState    = 512 // u64: stateLive or stateClosed
+	hdrBell     = 576 // u32: counts the writer's rings; followers wait on it with futex(2)
+	hdrWaiting  = 584 // u32: set by a follower that is about to wait, cleared by the writer that wakes it
+	hdrOpHead   = 640 // u64: records ever reserved in the op ring
+	hdrLifeHead = 704 // u64: records ever reserved in the life ring
+	hdrOverflow = 768 // u64: communicators that found the table full
+	hdrClock    = 832 // latch of two words: CLOCK_MONOTONIC and the time of day, ns, read together
+)
+
+// Lengths of the header's texts, a NUL at the end included.
+const (
+	bootIDSize      = 40
+	hostSize        = 64
+	jobSize         = 64
+	programSize     = 64
+	progVersionSize = 40
+)
+
+// Values of hdrState.
+const (
+	stateLive   = 1
+	stateClosed = 2
+)
+
+// Offsets in a slot. Both parts are latches (see latch).
+const (
+	slotInfoLatch = 0  // control word of the info part
+	slotOpLatch   = 8  // control word of the operation part
+	slotOp        = 64 // two copies of slotOpWords
+	slotInfo      = 192
+	// 448 to 511 are reserved.
+)
+
+// Words of one copy of a slot's operation part.
+const (
+	opLaunched  = 0
+	opCompleted = 1
+	opKinds     = 2 // see packKinds; stage and code are 0
+	opRanks     = 3 // peer i32, wait i32
+	opBytes     = 4
+	opStart     = 5
+	opLastEnd   = 6
+	opWaitSince = 7
+
+	slotOpWords = 8
+)
+
+// Words of one copy of a slot's info part.
+const (
+	infoID     = 0 // 16 bytes
+	infoParent = 2 // 16 bytes
+	infoNumber = 4 // u32: the communicator's number in the process, from 1; 0: the slot is free. u8: state
+	infoRank   = 5 // rank i32, size i32
+	infoNodes  = 6 // i32
+	infoEngine = 7 // text of 16 bytes
+	infoName   = 9 // text of 56 bytes
+
+	slotInfoWords = 16
+	engineSize    = 16
+	nameSize      = 56
+)
+
+// MaxName is how many bytes of a communicator's name the tape keeps.
+const MaxName = nameSize - 1
+
+// Kinds of a record, in its marker.
+const (
+	kindOp       = 1 // one moment of an operation; op ring
+	kindLife     = 2 // one moment of an act; life ring, as all that follow
+	kindComm     = 3 // what a communicator is; only word 3, the state and the tail count
+	kindCommEnd  = 4 // a communicator gave its slot back
+	kindContinue = 5 // 56 more bytes of the tail of the record before
+)
+
+// Words of a record. The first is its marker, see marker; the second the time.
+const (
+	recMarker = 0
+	recTime   = 1
+
+	// Op records.
+	recOpSeq   = 2
+	recOpKinds = 3 // see packKinds
+	recOpRanks = 4 // peer i32, wait i32
+	recOpBytes = 5
+	recOpStart = 6
+	recOpComm  = 7 // number u32, slot i32
+
+	// Life records.
+	recLifeOpHead = 2 // hdrOpHead when it was written: where it stands among the operations
+	recLifeKinds  = 3 // act, call, stage, phase, state u8; from bit 48 code u16
+	recLifePeer   = 4 // peer i32; length of the tail in bytes u32
+	recLifeSeq    = 5
+	recLifeStart  = 6
+	recLifeComm   = 7 // number u32, slot i32
+)
+
+// Fields of a tail: u8 tag, u16 length, the bytes. A reader passes over tags that it does not know.
+const (
+	tailText   = 1
+	tailSite   = 2 // line u32, goroutine u64, time i64 (ns since 1970, 0: none), length of func u16, func, file
+	tailFirst  = 3 // as tailSite
+	tailCaller = 4 // trace id, span id, flags: 25 bytes
+	tailChild  = 5 // 16 bytes
+	tailOps    = 6 // u32
+	tailID     = 7 // 16 bytes
+	tailParent = 8 // 16 bytes
+	tailName   = 9
+	tailEngine = 10
+	tailShape  = 11 // rank, size, nodes i32
+
+	tailPerRecord = recordSize - wordSize
+	maxContinue   = 36
+	maxTail       = maxContinue * tailPerRecord
+)
+
+// What is kept of a record's texts, in bytes, so that the longest tail fits.
+const (
+	maxText = 1024
+	maxSite = 160 // of each of the function's and the file's name
+)
+
+// fold is a check over words, quick rather than strong. It is what makes a record or a slot prove that it is whole, however it was
+// torn: by a reader that copied it while it changed, by two writers a lap apart, or by a process that was killed while it wrote.
+func fold(seed uint64, w ...uint64) uint32 {
+	h := seed
+	for i, x := range w {
+		h ^= bits.RotateLeft64(x, 9*(i+1))
+	}
+	return mix(h)
+}
+
+func mix(h uint64) uint32 {
+	h ^= h >> 32
+	h *= 0x9E3779B97F4A7C15 // odd, and its bits look like noise: 2^64 divided by the golden ratio
+	return uint32(h >> 32)
+}
+
+// foldRecord is fold over a record's words behind the marker, unrolled: it is on the way of each operation.
+func foldRecord(index uint64, r *[recordWords]uint64) uint32 {
+	return mix(uint64(uint32(index)) ^
+		bits.RotateLeft64(r[1], 9) ^ bits.RotateLeft64(r[2], 18) ^ bits.RotateLeft64(r[3], 27) ^ bits.RotateLeft64(r[4], 36) ^
+		bits.RotateLeft64(r[5], 45) ^ bits.RotateLeft64(r[6], 54) ^ bits.RotateLeft64(r[7], 63))
+}
+
+// marker is a record's first word, stored last: the low half of its index in the ring's whole history, its kind, and the upper 24
+// bits of its check. A marker that fits says that the record is whole and is the one that was looked for.
+func marker(index uint64, kind uint8, r *[recordWords]uint64) uint64 {
+	return index<<32 | uint64(kind)<<24 | uint64(foldRecord(index, r)>>8)
+}
+
+// packKinds puts the small fields of an operation into one word.
+func packKinds(sig Signature, algorithm uint8, phase Phase, stage Stage, code uint16) uint64 {
+	return uint64(sig.Call) | uint64(sig.DataType)<<8 | uint64(sig.Reduction)<<16 | uint64(algorithm)<<24 |
+		uint64(phase)<<32 | uint64(stage)<<40 | uint64(code)<<48
+}
+
+// pack32 puts two 32-bit fields into a word, a into the lower half: at the lower address.
+func pack32(a, b int32) uint64 { return uint64(uint32(a)) | uint64(uint32(b))<<32 }
+
+func low32(w uint64) int32  { return int32(uint32(w)) }
+func high32(w uint64) int32 { return int32(uint32(w >> 32)) }
+
+// geometry is where the parts of a tape lie.
+type geometry struct {
+	slots, life, op int // how many
+}
+
+func (g geometry) slotOffset() int64 { return headerSize }
+func (g geometry) lifeOffset() int64 { return g.slotOffset() + int64(g.slots)*slotSize }
+func (g geometry) opOffset() int64   { return g.lifeOffset() + int64(g.life)*recordSize }
+func (g geometry) size() int64       { return g.opOffset() + int64(g.op)*recordSize }

@@ -1,0 +1,176 @@
+package tape
+
+import "encoding/binary"
+
+// ringReader walks over a ring's records, each of which proves by its marker that it is whole and is the one that was looked for.
+type ringReader struct {
+	t      *file
+	off    int64  // of the ring in the file
+	size   uint64 // in records
+	next   uint64 // index of the record to be read
+	head   uint64 // how many were reserved, as far as known
+	missed uint64
+	final  bool // nothing is being written any more: what isn't whole never will be
+
+	buf      []byte
+	from, to uint64 // the records in buf
+
+	stuck      uint64 // index of the record that is waited for
+	stuckSince int64  // 0: none
+}
+
+// readBatch is how many records are read at a time.
+const readBatch = 256
+
+// patience is how long a reader waits for a record that was reserved and not written: its writer may have been preempted. A thread
+// that was killed in between leaves such a record for ever.
+const patience = int64(1e9)
+
+// fate is what became of a record.
+type fate uint8
+
+const (
+	whole     fate = iota
+	unwritten      // reserved, and not written yet, or just being written
+	gone           // overwritten
+)
+
+func newRingReader(t *file, off int64, size int) ringReader {
+	return ringReader{t: t, off: off, size: uint64(size), buf: make([]byte, readBatch*recordSize)}
+}
+
+// look reads a record into r and says what became of it. Its index is below head.
+func (g *ringReader) look(index uint64, r *[recordWords]uint64) (fate, error) {
+	for fresh := false; ; fresh = true {
+		if fresh || index < g.from || index >= g.to {
+			if err := g.fill(index); err != nil {
+				return unwritten, err
+			}
+			fresh = true
+		}
+		getWords(r[:], g.buf[(index-g.from)*recordSize:])
+		m := r[recMarker]
+		ahead := int32(uint32(m>>32) - uint32(index))
+		switch {
+		case m == marker(index, uint8(m>>24), r) && m != 0:
+			return whole, nil
+		case m != 0 && ahead > 0:
+			return gone, nil
+		case fresh || g.final:
+			return unwritten, nil
+		}
+	}
+}
+
+// fill reads as many records from index on as there are, fit into the buffer and lie side by side.
+func (g *ringReader) fill(index uint64) error {
+	at := index & (g.size - 1)
+	n := min(readBatch, g.size-at, g.head-index)
+	g.from, g.to = index, index
+	if err := g.t.readAt(g.buf[:n*recordSize], g.off+int64(at)*recordSize); err != nil {
+		return err
+	}
+	g.to = index + n
+	return nil
+}
+
+// peek reads the next record, without going over it. ok is false if there is none now. It goes over records that were overwritten
+// or will never be whole, and counts them.
+func (g *ringReader) peek(r *[recordWords]uint64) (ok bool, err error) {
+	for g.next != g.head {
+		if g.head-g.next > g.size {
+			g.catchUp()
+		}
+		f, err := g.look(g.next, r)
+		switch {
+		case err != nil:
+			return false, err
+		case f == whole:
+			g.stuckSince = 0
+			return true, nil
+		case f == gone:
+			if err := g.refresh(); err != nil {
+				return false, err
+			}
+			g.catchUp()
+		case g.giveUp():
+			g.skip(1)
+		default:
+			return false, nil
+		}
+	}
+	return false, nil
+}
+
+// giveUp decides about a record that isn't written.
+func (g *ringReader) giveUp() bool {
+	if g.final || g.head-g.next > g.size/2 {
+		return true
+	}
+	now := Now()
+	if g.stuckSince == 0 || g.stuck != g.next {
+		g.stuck, g.stuckSince = g.next, now
+	}
+	return now-g.stuckSince > patience
+}
+
+// refresh reads how far the writer is.
+func (g *ringReader) refresh() error {
+	off := int64(hdrOpHead)
+	if g.off == g.t.geo.lifeOffset() {
+		off = hdrLifeHead
+	}
+	head, err := g.t.readWord(off)
+	if err != nil {
+		return err
+	}
+	if head < g.head {
+		return g.t.malformed("went backwards: %d records were written, and now it says %d", g.head, head)
+	}
+	g.head = head
+	return nil
+}
+
+// catchUp goes over what was overwritten, and over a bit more if the writer is at it now: to read right in front of it would mean to
+// be overtaken at once.
+func (g *ringReader) catchUp() {
+	oldest := g.head - min(g.head, g.size)
+	if !g.final {
+		oldest = min(oldest+g.size/8, g.head)
+	}
+	g.skip(max(oldest, g.next+1) - g.next)
+}
+
+func (g *ringReader) skip(n uint64) {
+	g.next += n
+	g.missed += n
+	g.stuckSince = 0
+}
+
+// tail reads the tail of the life record r, which is the next, into b, and goes over them all. ok is false if it is not there.
+func (g *ringReader) tail(r *[recordWords]uint64, b []byte) (tail []byte, ok bool, err error) {
+	size := uint64(uint32(high32(r[recLifePeer])))
+	more := (size + tailPerRecord - 1) / tailPerRecord
+	if size > uint64(len(b)) || more >= g.head-g.next {
+		g.skip(1) // corrupt
+		return nil, false, nil
+	}
+	for i := range more {
+		var c [recordWords]uint64
+		f, err := g.look(g.next+1+i, &c)
+		if err != nil {
+			return nil, false, err
+		}
+		if f != whole || uint8(c[recMarker]>>24) != kindContinue {
+			g.skip(1 + more)
+			return nil, false, nil
+		}
+		for j, w := range c[1:] {
+			if at := int(i)*tailPerRecord + j*wordSize; at < len(b) {
+				binary.LittleEndian.PutUint64(b[at:], w)
+			}
+		}
+	}
+	g.next += 1 + more
+	return b[:size], true, nil
+}

@@ -19,6 +19,9 @@ import (
 type Site interface {
 	// Rank returns the rendezvous as one more rank uses it. The suite closes it.
 	Rank(t *testing.T) rendezvous.Rendezvous
+
+	// Waiting returns how many ranks wait in the exchange of a key.
+	Waiting(key string) int
 }
 
 // Run runs the suite. Open makes a fresh site for a number of ranks and arranges its end with t.Cleanup.
@@ -55,6 +58,20 @@ func long(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// await returns when the condition holds, which nothing announces.
+func await(t *testing.T, holds func() bool) {
+	t.Helper()
+	limit := time.After(30 * time.Second)
+	for tick := time.Tick(time.Millisecond); !holds(); {
+		select {
+		case <-tick:
+		case <-limit:
+			t.Error("waited 30 seconds in vain")
+			return
+		}
+	}
 }
 
 // exchange runs one Exchange per rank at the same time and returns the answers in the order of ranks.
@@ -168,9 +185,14 @@ func testOwnership(t *testing.T, open func(*testing.T, int) Site) {
 }
 
 func testMissing(t *testing.T, open func(*testing.T, int) Site) {
-	at := ranksOf(t, open(t, 4), 3)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	site := open(t, 4)
+	at := ranksOf(t, site, 3)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	go func() {
+		await(t, func() bool { return site.Waiting("cards") == 3 })
+		cancel()
+	}()
 	for _, a := range exchange(ctx, t, at, "cards", []int{0, 1, 3}, 4) {
 		missing := wantMissing(t, a)
 		if got := missing.Missing(); len(got) != 1 || got[0] != 2 {
@@ -190,7 +212,8 @@ func testMissing(t *testing.T, open func(*testing.T, int) Site) {
 }
 
 func testGivesUp(t *testing.T, open func(*testing.T, int) Site) {
-	at := ranksOf(t, open(t, 3), 3)
+	site := open(t, 3)
+	at := ranksOf(t, site, 3)
 	waiting, cancel := context.WithCancel(t.Context())
 	first := make(chan answer, 1)
 	go func() {
@@ -202,7 +225,8 @@ func testGivesUp(t *testing.T, open func(*testing.T, int) Site) {
 		_, err := at[1].Exchange(long(t), "cards", 1, 3, nil)
 		second <- answer{rank: 1, err: err}
 	}()
-	time.AfterFunc(100*time.Millisecond, cancel)
+	await(t, func() bool { return site.Waiting("cards") == 2 })
+	cancel()
 
 	a := <-first
 	wantMissing(t, a)
@@ -303,12 +327,14 @@ func testLimits(t *testing.T, open func(*testing.T, int) Site) {
 }
 
 func testClose(t *testing.T, open func(*testing.T, int) Site) {
-	at := ranksOf(t, open(t, 2), 1)[0]
+	site := open(t, 2)
+	at := ranksOf(t, site, 1)[0]
 	done := make(chan error, 1)
 	go func() {
 		_, err := at.Exchange(long(t), "cards", 0, 2, nil)
 		done <- err
 	}()
+	await(t, func() bool { return site.Waiting("cards") == 1 })
 	if err := at.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,10 @@ import (
 // leaveTime is how long an exchange that was given up waits for the server to say who is there.
 const leaveTime = time.Second
 
-// Config says who a rank is, for the others' errors and logs. Its zero value is right for most.
+// Config is what a server and its clients may be told. Its zero value is right for most.
 type Config struct {
-	// Logger gets a line while this rank waits, after 5, 10, 20 … seconds. Default: slog.Default.
-	Logger *slog.Logger
+	// Log gets a line while this rank, or any rank of this server, waits: after 5, 10, 20 … seconds. Default: slog.Default.
+	Log *slog.Logger
 
 	// Host and PID tell people where this rank runs. Default: this process's.
 	Host string
@@ -37,8 +37,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Logger == nil {
-		c.Logger = slog.Default()
+	if c.Log == nil {
+		c.Log = slog.Default()
 	}
 	if c.Host == "" {
 		if host, err := os.Hostname(); err == nil {
@@ -244,7 +244,7 @@ func (w *wait) serverLost(why, ended error) error {
 // log writes the waiting line, unless another exchange of this client has just written one.
 func (w *wait) log() {
 	if w.client.mayLog() {
-		w.client.config.Logger.Warn("rank waits at the rendezvous",
+		w.client.config.Log.Warn("rank waits at the rendezvous",
 			append(waitingAttrs(w.known, w.since), "rank", w.join.rank, "address", w.client.id.Address())...)
 	}
 }

@@ -15,14 +15,33 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-type site struct{ id lifecycle.UniqueID }
+type site struct {
+	server *Server
+	id     lifecycle.UniqueID
+}
 
-func (s site) Rank(*testing.T) rendezvous.Rendezvous { return Dial(s.id, Config{Logger: quiet}) }
+func (s site) Rank(*testing.T) rendezvous.Rendezvous { return Dial(s.id, Config{Log: quiet}) }
+
+func (s site) Waiting(key string) int { return waiting(s.server, s.id, key) }
+
+// waiting returns how many ranks wait in an exchange.
+func waiting(s *Server, id lifecycle.UniqueID, key string) int {
+	m := s.lookup(lifecycle.RootCommID(id))
+	if m == nil {
+		return 0
+	}
+	for _, roll := range m.waiting() {
+		if roll.Key == key {
+			return len(roll.Present())
+		}
+	}
+	return 0
+}
 
 // listen opens a server on loopback that lives as long as the test.
 func listen(t testing.TB, log *slog.Logger) *Server {
 	t.Helper()
-	s, err := Listen(t.Context(), "127.0.0.1:0", WithLogger(log))
+	s, err := Listen(t.Context(), "127.0.0.1:0", Config{Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,20 +54,21 @@ func listen(t testing.TB, log *slog.Logger) *Server {
 }
 
 // serveID makes a unique id that the server serves.
-func serveID(t testing.TB, s *Server, size int) lifecycle.UniqueID {
+func serveID(t testing.TB, s *Server) lifecycle.UniqueID {
 	t.Helper()
-	id, err := lifecycle.NewUniqueID(s.Addr().String())
+	id, err := lifecycle.NewUniqueID(s.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Serve(id, size); err != nil {
+	if err := s.Serve(id); err != nil {
 		t.Fatal(err)
 	}
 	return id
 }
 
 func TestConformance(t *testing.T) {
-	rendezvoustest.Run(t, func(t *testing.T, size int) rendezvoustest.Site {
-		return site{serveID(t, listen(t, quiet), size)}
+	rendezvoustest.Run(t, func(t *testing.T, _ int) rendezvoustest.Site {
+		s := listen(t, quiet)
+		return site{s, serveID(t, s)}
 	})
 }

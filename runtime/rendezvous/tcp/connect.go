@@ -167,7 +167,7 @@ func (a *attempts) gaveUp(cause error) error {
 
 func (a *attempts) log() {
 	if a.client.mayLog() {
-		a.client.config.Logger.Warn("rank has not reached the rendezvous yet",
+		a.client.config.Log.Warn("rank has not reached the rendezvous yet",
 			"key", a.wait.join.key, "rank", a.wait.join.rank, "size", a.wait.join.size, "address", a.client.id.Address(),
 			"waited", time.Since(a.since).Round(time.Millisecond), "attempts", a.n, "last", a.last)
 	}

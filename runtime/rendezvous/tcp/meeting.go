@@ -17,7 +17,6 @@ type meeting struct {
 
 	mu        sync.Mutex
 	gather    *gather.Gather
-	size      int
 	forgotten bool
 	encoded   encoded
 }
@@ -29,8 +28,8 @@ type encoded struct {
 	bytes    []byte
 }
 
-func newMeeting(comm lifecycle.CommID, secret []byte, size int) *meeting {
-	return &meeting{comm: comm, secret: secret, gather: gather.New(size), size: size}
+func newMeeting(comm lifecycle.CommID, secret []byte) *meeting {
+	return &meeting{comm: comm, secret: secret, gather: gather.New(0)}
 }
 
 // join adds a rank; its answer goes to the peer's outbox, from whichever call it comes.

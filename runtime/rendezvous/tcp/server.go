@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -35,35 +36,30 @@ type Server struct {
 	closed    bool
 }
 
-// Option changes how a Server is made.
-type Option func(*Server)
-
-// WithLogger sends the server's few lines (who is waited for, strangers that were refused) to log instead of [slog.Default].
-func WithLogger(log *slog.Logger) Option { return func(s *Server) { s.log = log } }
-
-// Listen opens a server at addr, host:port; port 0 takes a free one, see Addr. Ctx bounds the opening alone. The caller owns the
-// server and closes it. An address that is taken or is not of this host is a *[lifecycle.SystemError].
-func Listen(ctx context.Context, addr string, options ...Option) (*Server, error) {
-	config := net.ListenConfig{KeepAliveConfig: keepAlive}
-	listener, err := config.Listen(ctx, "tcp", addr)
+// Listen opens a server at addr, host:port; port 0 takes a free one, see Addr. A host alone, or none, is every address of this
+// machine. Ctx bounds the opening alone. Of config it uses Log: for who is waited for, after 5, 10, 20 … seconds, and for strangers
+// that were refused, once in 30 seconds at most. The caller owns the server and closes it. An address that is taken or is not of
+// this host is a *[lifecycle.SystemError].
+func Listen(ctx context.Context, addr string, config Config) (*Server, error) {
+	sockets := net.ListenConfig{KeepAliveConfig: keepAlive}
+	listener, err := sockets.Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: another program, or a former run of this one, holds the port", err)
+	}
 	if err != nil {
 		return nil, &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "open the rendezvous at " + addr, Err: err}
 	}
-	return serve(listener, options...), nil
+	return serve(listener, config), nil
 }
 
 // serve runs a server on a listener of any kind.
-func serve(listener net.Listener, options ...Option) *Server {
+func serve(listener net.Listener, config Config) *Server {
 	s := &Server{
 		listener: listener,
-		log:      slog.Default(),
+		log:      config.withDefaults().Log.With("address", listener.Addr().String()),
 		meetings: map[lifecycle.CommID]*meeting{},
 		peers:    map[*peer]struct{}{},
 	}
-	for _, option := range options {
-		option(s)
-	}
-	s.log = s.log.With("address", listener.Addr().String())
 	s.strangers = newStrangers(s.log, maxStrangers)
 	s.watch = newWatch()
 	s.work.Go(s.accept)
@@ -71,12 +67,12 @@ func serve(listener net.Listener, options ...Option) *Server {
 	return s
 }
 
-// Addr is where the server listens. A host of 0.0.0.0 or :: stands for every address of this machine.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+// Addr is where the server listens, host:port. A host of 0.0.0.0 or :: stands for every address of this machine.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Serve lets the ranks of an id meet. Size is how many they are, or 0 if the first of them is to say. An id is served once: a
-// second time, or after it was forgotten, is a *[lifecycle.UsageError].
-func (s *Server) Serve(id lifecycle.UniqueID, size int) error {
+// Serve lets the ranks of an id meet. How many they are, they say themselves, and must agree on. An id is served once: a second
+// time, or after it was forgotten, is a *[lifecycle.UsageError].
+func (s *Server) Serve(id lifecycle.UniqueID) error {
 	if err := id.Valid(); err != nil {
 		return err
 	}
@@ -92,7 +88,7 @@ func (s *Server) Serve(id lifecycle.UniqueID, size int) error {
 			Detail: "this unique id is served already, or was; make a new one for each communicator",
 		}
 	}
-	s.meetings[comm] = newMeeting(comm, id.Secret(), size)
+	s.meetings[comm] = newMeeting(comm, id.Secret())
 	return nil
 }
 

@@ -1,0 +1,196 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
+)
+
+const (
+	minSecret = 16      // bytes; less can be tried out
+	maxSecret = 1 << 12 // bytes; more is some other file
+)
+
+// VariableError is what is wrong with one environment variable. It is a [lifecycle.ErrInvalidArgument].
+type VariableError struct {
+	Name    string
+	Value   string // empty when it is not set; never a secret
+	Allowed string // what it should be
+}
+
+// Error says the variable, its value, and what is allowed.
+func (e *VariableError) Error() string {
+	if e.Value == "" {
+		return e.Name + " is not set: " + e.Allowed
+	}
+	return fmt.Sprintf("%s=%q: %s", e.Name, e.Value, e.Allowed)
+}
+
+// ErrorCode is [lifecycle.CodeInvalidArgument].
+func (e *VariableError) ErrorCode() lifecycle.Code { return lifecycle.CodeInvalidArgument }
+
+// Is reports whether target is lifecycle.ErrInvalidArgument.
+func (e *VariableError) Is(target error) bool { return target == lifecycle.ErrInvalidArgument }
+
+// FromEnv reads this process's place in its job from the environment; getenv is [os.Getenv], or a test's. It touches no network, and no
+// file but CARILLON_JOB_SECRET_FILE. When something is wrong, the error joins a *[VariableError] for every variable concerned, so that
+// all can be mended at once.
+func FromEnv(getenv func(string) string) (World, error) {
+	e := &environment{getenv: getenv}
+	w := e.launcher()
+	e.overrides(&w)
+	e.check(&w)
+	if len(e.problems) > 0 {
+		return World{}, errors.Join(e.problems...)
+	}
+	return w, nil
+}
+
+// environment collects the problems of the variables that are read from it.
+type environment struct {
+	getenv   func(string) string
+	problems []error
+}
+
+func (e *environment) get(name string) string { return strings.TrimSpace(e.getenv(name)) }
+
+// first returns the first of the variables that is set.
+func (e *environment) first(names ...string) (name, value string) {
+	for _, name := range names {
+		if value := e.get(name); value != "" {
+			return name, value
+		}
+	}
+	return names[0], ""
+}
+
+func (e *environment) has(names ...string) bool {
+	_, value := e.first(names...)
+	return value != ""
+}
+
+func (e *environment) problem(name, value, format string, args ...any) {
+	e.problems = append(e.problems, &VariableError{Name: name, Value: value, Allowed: fmt.Sprintf(format, args...)})
+}
+
+// number reads a whole number from low to high, from the first variable that is set. Without any it is the fallback; a fallback
+// below low means that one must be set.
+func (e *environment) number(low, high, fallback int, names ...string) int {
+	name, value := e.first(names...)
+	if value == "" {
+		if fallback < low {
+			e.problem(name, "", "it must be a whole number from %d to %d", low, high)
+		}
+		return fallback
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < low || n > high {
+		e.problem(name, value, "it must be a whole number from %d to %d", low, high)
+		return low
+	}
+	return n
+}
+
+// optional is number for a variable that need not be set.
+func (e *environment) optional(low, high, unset int, names ...string) int {
+	if !e.has(names...) {
+		return unset
+	}
+	return e.number(low, high, low, names...)
+}
+
+// place reads rank and size. A size that is wrong does not make the rank wrong too.
+func (e *environment) place(w *World, rank, size []string) {
+	w.Size = e.number(1, rendezvous.MaxRanks, 0, size...)
+	high := w.Size - 1
+	if high <= 0 && !e.has(size...) {
+		high = rendezvous.MaxRanks - 1
+	}
+	w.Rank = e.number(0, high, unknownRank, rank...)
+}
+
+// overrides applies Carillon's own variables over the launcher's.
+func (e *environment) overrides(w *World) {
+	if w.Launcher != Carillon && w.Launcher != None {
+		w.Size = e.optional(1, rendezvous.MaxRanks, w.Size, "CARILLON_WORLD_SIZE")
+		w.Rank = e.optional(0, max(w.Size-1, 0), w.Rank, "CARILLON_RANK")
+	}
+	w.LocalRank = e.optional(0, max(w.Size-1, 0), w.LocalRank, "CARILLON_LOCAL_RANK")
+	w.LocalSize = e.optional(1, max(w.Size, 1), w.LocalSize, "CARILLON_LOCAL_WORLD_SIZE")
+	if address := e.get("CARILLON_ADDRESS"); address != "" {
+		w.Address = address
+	}
+	if job := e.get("CARILLON_JOB"); job != "" {
+		w.Job = job
+	}
+	e.secret(w)
+}
+
+func (e *environment) secret(w *World) {
+	const byValue, byFile = "CARILLON_JOB_SECRET", "CARILLON_JOB_SECRET_FILE"
+	name, secret, path := byValue, e.get(byValue), e.get(byFile)
+	switch {
+	case secret == "" && path == "":
+		return
+	case secret != "" && path != "":
+		e.problem(byFile, path, "%s is set too; set one of them", byValue)
+		return
+	case path != "":
+		name = byFile
+		content, err := readSecret(path)
+		if err != nil {
+			e.problem(byFile, path, "it must be a file with the job's secret: %v", err)
+			return
+		}
+		secret = content
+	}
+	if len(secret) < minSecret || len(secret) > maxSecret {
+		e.problem(name, fmt.Sprintf("(%d bytes)", len(secret)), "the secret must have %d to %d bytes; openssl rand -hex 32 makes one", minSecret, maxSecret)
+		return
+	}
+	w.Secret = []byte(secret)
+}
+
+// readSecret reads a file no further than a secret can be long.
+func readSecret(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxSecret+2)) // with the end of its line
+	return strings.TrimSpace(string(content)), err
+}
+
+// check looks at the world as a whole.
+func (e *environment) check(w *World) {
+	if len(e.problems) > 0 {
+		return // what follows from them says nothing new
+	}
+	if w.Rank >= w.Size {
+		e.problem("CARILLON_WORLD_SIZE", e.get("CARILLON_WORLD_SIZE"), "this process is rank %d, so it must be at least %d", w.Rank, w.Rank+1)
+	}
+	if w.LocalSize > 0 && w.LocalRank >= w.LocalSize {
+		e.problem("LOCAL_RANK", strconv.Itoa(w.LocalRank), "this host has %d ranks, so it must be from 0 to %d", w.LocalSize, w.LocalSize-1)
+	}
+	if w.Launcher == None {
+		w.Address = "" // nobody to meet
+		return
+	}
+	if w.Size > 1 && w.Address == "" {
+		e.problem("CARILLON_ADDRESS", "", "%s does not say where rank 0 is; it must be host:port", w.Launcher)
+		return
+	}
+	if w.Address != "" {
+		if _, err := w.UniqueID(0); err != nil {
+			name, _ := e.first("CARILLON_ADDRESS", "MASTER_ADDR")
+			e.problem(name, w.Address, "%v", err)
+		}
+	}
+}

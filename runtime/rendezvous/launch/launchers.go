@@ -1,0 +1,242 @@
+package launch
+
+import (
+	"errors"
+	"hash/fnv"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
+)
+
+// The launchers.
+const (
+	Carillon = "carillon"
+	Torchrun = "torchrun"
+	PyTorch  = "pytorch"
+	OpenMPI  = "openmpi"
+	Slurm    = "slurm"
+	None     = "none"
+)
+
+const (
+	firstPort   = 12000 // of the ports that are derived from a job's name
+	numPorts    = 20000 // so that all are below the kernel's own range, which starts at 32768
+	unknownRank = -1
+)
+
+// launcher finds who started this process, and reads its variables.
+func (e *environment) launcher() World {
+	switch {
+	case e.has("CARILLON_RANK") && e.has("CARILLON_WORLD_SIZE"):
+		return e.carillon()
+	case e.has("RANK"):
+		return e.torch()
+	case e.has("OMPI_COMM_WORLD_RANK"):
+		return e.openMPI()
+	case e.has("SLURM_PROCID") && e.has("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_STEPID"):
+		return e.slurm()
+	}
+	if size := e.get("WORLD_SIZE"); size != "" && size != "1" {
+		e.problem("RANK", "", "WORLD_SIZE is %q, so it must be this process's rank", size)
+	}
+	for _, pair := range [][2]string{{"CARILLON_RANK", "CARILLON_WORLD_SIZE"}, {"CARILLON_WORLD_SIZE", "CARILLON_RANK"}} {
+		if value := e.get(pair[0]); value != "" && !e.has(pair[1]) {
+			e.problem(pair[1], "", "%s is %q, and one without the other says nothing", pair[0], value)
+		}
+	}
+	return alone()
+}
+
+// carillon is a launcher of the user's own; overrides reads its variables.
+func (e *environment) carillon() World {
+	w := World{Launcher: Carillon, LocalRank: unknownRank}
+	e.place(&w, []string{"CARILLON_RANK"}, []string{"CARILLON_WORLD_SIZE"})
+	e.master(&w, "")
+	return w
+}
+
+// torch is torchrun, or whoever sets the same variables for PyTorch's init_method env://.
+func (e *environment) torch() World {
+	w := World{Launcher: PyTorch}
+	e.place(&w, []string{"RANK"}, []string{"WORLD_SIZE"})
+	w.LocalRank = e.optional(0, max(w.Size-1, 0), unknownRank, "LOCAL_RANK")
+	w.LocalSize = e.optional(1, max(w.Size, 1), 0, "LOCAL_WORLD_SIZE")
+	run := e.get("TORCHELASTIC_RUN_ID")
+	if run == "" {
+		e.master(&w, "")
+		return w
+	}
+	w.Launcher = Torchrun
+	w.Job = "torchrun-" + run
+	// A restarted job gets a port and an id of its own: the last attempt's processes may still hold the old ones.
+	if restart := e.get("TORCHELASTIC_RESTART_COUNT"); restart != "" && restart != "0" {
+		w.Job += "-restart-" + restart
+	}
+	if taken, _ := strconv.ParseBool(e.get("TORCHELASTIC_USE_AGENT_STORE")); taken && e.has("MASTER_ADDR") && e.has("MASTER_PORT") {
+		port := e.number(1, 65535, 0, "MASTER_PORT")
+		w.Address = net.JoinHostPort(e.get("MASTER_ADDR"), derivePort(w.Job+" "+strconv.Itoa(port)))
+		return w
+	}
+	e.master(&w, "")
+	return w
+}
+
+func (e *environment) openMPI() World {
+	w := World{Launcher: OpenMPI}
+	e.place(&w, []string{"OMPI_COMM_WORLD_RANK"}, []string{"OMPI_COMM_WORLD_SIZE"})
+	w.LocalRank = e.optional(0, max(w.Size-1, 0), unknownRank, "OMPI_COMM_WORLD_LOCAL_RANK")
+	w.LocalSize = e.optional(1, max(w.Size, 1), 0, "OMPI_COMM_WORLD_LOCAL_SIZE")
+	if _, job := e.first("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"); job != "" {
+		w.Job = "openmpi-" + job
+	}
+	w.Secret = []byte(e.get("OMPI_MCA_orte_precondition_transports"))
+	e.master(&w, e.mpirunHost(&w))
+	return w
+}
+
+// mpirunHost is where the ranks meet that mpirun started, empty if that is not known.
+func (e *environment) mpirunHost(w *World) string {
+	if w.LocalSize == w.Size {
+		return "127.0.0.1"
+	}
+	if e.has("CARILLON_ADDRESS", "MASTER_ADDR") {
+		return "" // not needed, so not judged either
+	}
+	const name = "OMPI_MCA_orte_hnp_uri"
+	uri := e.get(name)
+	if uri == "" {
+		return ""
+	}
+	host, err := hostOfURI(uri)
+	if err != nil {
+		e.problem(name, uri, "%v; say where rank 0 is with mpirun -x CARILLON_ADDRESS=host:port", err)
+		return ""
+	}
+	if local := e.get("OMPI_MCA_orte_local_daemon_uri"); w.Rank == 0 && local != "" && local != uri {
+		e.problem("OMPI_MCA_orte_local_daemon_uri", local,
+			"rank 0 is not on mpirun's host, where the others look for it; say where it is with mpirun -x CARILLON_ADDRESS=host:port")
+	}
+	return host
+}
+
+// hostOfURI returns the first IPv4 address of Open MPI's "jobid.rank;tcp://a,b:port;tcp6://[c]:port", or else the first other one.
+func hostOfURI(uri string) (string, error) {
+	fallback := ""
+	for _, part := range strings.Split(uri, ";")[1:] {
+		scheme, rest, ok := strings.Cut(part, "://")
+		colon := strings.LastIndexByte(rest, ':')
+		if !ok || colon < 0 {
+			continue
+		}
+		address, _, _ := strings.Cut(strings.Trim(rest[:colon], "[]"), ",")
+		address = strings.Trim(address, "[]")
+		if net.ParseIP(address) == nil {
+			continue
+		}
+		if scheme == "tcp" || scheme == "tcp4" {
+			return address, nil
+		}
+		if fallback == "" {
+			fallback = address
+		}
+	}
+	if fallback == "" {
+		return "", errors.New("no address of mpirun is in it")
+	}
+	return fallback, nil
+}
+
+func (e *environment) slurm() World {
+	w := World{Launcher: Slurm}
+	e.place(&w, []string{"SLURM_PROCID"}, []string{"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"})
+	w.LocalRank = e.optional(0, max(w.Size-1, 0), unknownRank, "SLURM_LOCALID")
+	w.LocalSize = e.slurmLocalSize()
+	_, id := e.first("SLURM_JOB_ID", "SLURM_JOBID")
+	if id == "" {
+		e.problem("SLURM_JOB_ID", "", "Slurm sets it for every job")
+	}
+	_, step := e.first("SLURM_STEP_ID", "SLURM_STEPID")
+	w.Job = "slurm-" + id + "." + step
+	// A requeued job keeps its id.
+	if restart := e.get("SLURM_RESTART_COUNT"); restart != "" && restart != "0" {
+		w.Job += "-restart-" + restart
+	}
+	if e.has("CARILLON_ADDRESS", "MASTER_ADDR") {
+		e.master(&w, "")
+		return w
+	}
+	name, list := e.first("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+	if list == "" {
+		e.problem(name, "", "Slurm sets it in every step; or set CARILLON_ADDRESS=host:port")
+		return w
+	}
+	host, err := FirstHost(list)
+	if err != nil {
+		e.problem(name, list, "it must be a list of hosts such as n[01-03,7]: %v", err)
+		return w
+	}
+	e.master(&w, host)
+	return w
+}
+
+// slurmLocalSize reads how many ranks this node has from "4(x2),3", tasks by node, and the node's number.
+func (e *environment) slurmLocalSize() int {
+	name, list := e.first("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
+	if list == "" || !e.has("SLURM_NODEID") {
+		return 0
+	}
+	node := e.number(0, rendezvous.MaxRanks, 0, "SLURM_NODEID")
+	for item := range strings.SplitSeq(list, ",") {
+		count, times, repeated := strings.Cut(strings.TrimSuffix(item, ")"), "(x")
+		n, err := strconv.Atoi(count)
+		nodes := 1
+		if repeated && err == nil {
+			nodes, err = strconv.Atoi(times)
+		}
+		if err != nil || n < 1 || nodes < 1 {
+			e.problem(name, list, "it must be numbers of tasks such as 4(x2),3")
+			return 0
+		}
+		if node < nodes {
+			return n
+		}
+		node -= nodes
+	}
+	return 0
+}
+
+// master sets the address from MASTER_ADDR and MASTER_PORT, each of which may come from the launcher instead: host, and a port that
+// follows from the job's name. Without either there must be a CARILLON_ADDRESS, unless the world is one rank.
+func (e *environment) master(w *World, host string) {
+	if value := e.get("MASTER_ADDR"); value != "" {
+		host = strings.Trim(value, "[]")
+	}
+	if e.has("CARILLON_ADDRESS") {
+		return
+	}
+	port := ""
+	switch {
+	case e.has("MASTER_PORT"):
+		port = strconv.Itoa(e.number(1, 65535, 0, "MASTER_PORT"))
+	case w.Job != "":
+		port = derivePort(w.Job)
+	case w.Size > 1:
+		e.problem("MASTER_PORT", "", "it must be a port that is free on rank 0's host, 1 to 65535 (or set CARILLON_ADDRESS=host:port)")
+	}
+	switch {
+	case host == "" && w.Size > 1:
+		e.problem("MASTER_ADDR", "", "it must be the host of rank 0, a name or an address (or set CARILLON_ADDRESS=host:port)")
+	case host != "" && port != "":
+		w.Address = net.JoinHostPort(host, port)
+	}
+}
+
+// derivePort returns the port of a job that has a name and no port.
+func derivePort(job string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(job)) // never fails
+	return strconv.Itoa(firstPort + int(h.Sum32()%numPorts))
+}
+

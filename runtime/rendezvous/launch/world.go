@@ -1,0 +1,72 @@
+package launch
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// World is a process's place in its job.
+type World struct {
+	Rank int // 0 to Size-1
+	Size int
+
+	// LocalRank and LocalSize are the place among the ranks of this host: -1 and 0 where the launcher does not say.
+	LocalRank int
+	LocalSize int
+
+	Address  string // host:port at which rank 0 serves the rendezvous; empty for a world of one rank
+	Job      string // what the launcher calls the job; empty if it does not
+	Secret   []byte // what the ranks share and nobody else knows; empty if there is no such thing
+	Launcher string // carillon, torchrun, pytorch, openmpi, slurm or none
+}
+
+// alone is the world without a launcher.
+func alone() World { return World{Size: 1, LocalSize: 1, Launcher: None} }
+
+// UniqueID returns the id of the job's n-th world communicator, counted from 0. All ranks derive the same id, without a message,
+// from Job, Secret and the port of Address. (Not from its host: ranks may know rank 0's by different names.)
+//
+// An id is as distinct as the environment it comes from. Where a launcher gives each run a name or a secret, no two runs share an id;
+// where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all there is, a program that is run again has the same one.
+func (w World) UniqueID(n int) (lifecycle.UniqueID, error) {
+	if w.Size <= 1 && w.Address == "" {
+		return lifecycle.NewUniqueID("") // nobody else has to derive it, so it may be unlike all others
+	}
+	_, port, err := net.SplitHostPort(w.Address)
+	if err != nil {
+		return lifecycle.UniqueID{}, &lifecycle.UsageError{
+			Code: lifecycle.CodeInvalidArgument, Rank: w.Rank,
+			Detail: "the world's address " + strconv.Quote(w.Address) + " is not host:port",
+		}
+	}
+	seed := []byte("carillon world")
+	for _, part := range [][]byte{[]byte(w.Job), w.Secret, []byte(port)} {
+		seed = binary.AppendUvarint(seed, uint64(len(part)))
+		seed = append(seed, part...)
+	}
+	return lifecycle.UniqueIDFromSecret(binary.AppendVarint(seed, int64(n)), w.Address)
+}
+
+// ListenAddress is where rank 0 opens the server: the port of Address on all addresses of its host, because Address may be a name
+// that means something else there (Debian's 127.0.1.1, "localhost" on a Kubernetes master). Only when all ranks are known to be on
+// one host and meet on its loopback, it is loopback alone.
+func (w World) ListenAddress() string {
+	host, port, err := net.SplitHostPort(w.Address)
+	if err != nil {
+		return w.Address // Listen will say what is wrong with it
+	}
+	if w.LocalSize == w.Size && isLoopback(host) {
+		return w.Address
+	}
+	return net.JoinHostPort("", port)
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+}

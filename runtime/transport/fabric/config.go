@@ -1,0 +1,48 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// MaxHostID is the most bytes of Config.HostID.
+const MaxHostID = 64
+
+// Config says how the ranks of this process reach others. The zero Config is a good one.
+type Config struct {
+	// HostID tells hosts apart: ranks with the same one may share memory. Empty means the kernel's boot id. Giving the
+	// processes of one machine different ones makes them nodes of their own, which then speak TCP.
+	HostID string
+
+	// DisableP2P keeps ranks of one process from reading each other's memory (NCCL_P2P_DISABLE): they use shared
+	// memory, as ranks of different processes do.
+	DisableP2P bool
+
+	// DisableSHM keeps ranks of one host from using shared memory (NCCL_SHM_DISABLE): they use TCP.
+	DisableSHM bool
+
+	// SocketIfname chooses the network interface to listen on, as NCCL_SOCKET_IFNAME does: a list of prefixes
+	// separated by commas; "=" before the list asks for exact names, "^" excludes. Empty means the first interface that
+	// is up and has an address, loopback and container bridges last.
+	SocketIfname string
+
+	// Keepalive is after how long a TCP peer whose host does not answer any more (a cut cable, a lost power supply)
+	// counts as unreachable. It says nothing about processes that end: their kernel tells at once. 0 means 10 s; at least 2 s.
+	Keepalive time.Duration
+}
+
+// Validate says what is wrong with c.
+func (c Config) Validate() error {
+	var errs []error
+	if len(c.HostID) > MaxHostID {
+		errs = append(errs, fmt.Errorf("HostID has %d bytes; at most %d are allowed", len(c.HostID), MaxHostID))
+	}
+	if c.Keepalive != 0 && c.Keepalive < 2*time.Second {
+		errs = append(errs, fmt.Errorf("keepalive is %v; 0 (for 10s) or at least 2s are allowed", c.Keepalive))
+	}
+	if _, err := parseIfname(c.SocketIfname); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

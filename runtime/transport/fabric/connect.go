@@ -1,0 +1,127 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// connect opens the connections. What is open when it fails is closed by Close.
+func (l *Links) connect(ctx context.Context, p *Port, ways []way, cards []*card) error {
+	for peer, w := range ways {
+		var err error
+		switch w {
+		case viaInproc:
+			err = l.connectInproc(peer)
+		case viaSHM:
+			err = l.openSHM(peer, cards[peer], ways)
+		case self, viaTCP:
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := l.agree(ctx, ways); err != nil {
+		return err
+	}
+	return l.connectTCP(ctx, p, ways, cards)
+}
+
+func (l *Links) connectInproc(peer int) error {
+	c, err := l.f.hub.take(l.id, l.rank, peer)
+	if err != nil {
+		return err
+	}
+	c.Attach(l.waiter)
+	l.waiter.OnRest(c)
+	l.conns[peer] = c
+	l.inprocs = append(l.inprocs, c)
+	return nil
+}
+
+// openSHM opens the peer's inbox and watches its process. If that does not work, it says so and leaves the peer to TCP.
+func (l *Links) openSHM(peer int, c *card, ways []way) error {
+	conn, err := l.inbox.Open(l.rank, peer, c.pid, c.inbox, l.waiter)
+	if err != nil {
+		l.inbox.Refuse(peer)
+		ways[peer] = viaTCP
+		return nil
+	}
+	l.conns[peer] = conn
+	l.shms = append(l.shms, conn)
+	dead := &lifecycle.PeerError{
+		Code: lifecycle.CodeRankDead, Rank: peer, Self: l.rank, Comm: l.id,
+		Detail: fmt.Sprintf("process %d of this host (%s) ended; its pidfd tells", c.pid, c.host),
+	}
+	cancel, err := l.f.deaths.watch(process{c.pid, c.born}, func() { conn.Fail(dead) })
+	switch {
+	case errors.Is(err, errDead):
+		return dead
+	case err != nil:
+		return &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "connect with ranks of this host", Err: err}
+	}
+	l.unwatch = append(l.unwatch, cancel)
+	return nil
+}
+
+// agree waits until every peer whose inbox this rank could open has said whether it could open this rank's, too.
+func (l *Links) agree(ctx context.Context, ways []way) error {
+	if l.inbox == nil {
+		return nil
+	}
+	kept := l.shms[:0]
+	for _, c := range l.shms {
+		peer := c.Peer()
+		opened, known := c.Agreed()
+		for ; !known; opened, known = c.Agreed() {
+			if _, err := l.FirstLost(); err != nil {
+				return err
+			}
+			if err := l.waiter.Idle(ctx); err != nil {
+				return &lifecycle.PeerError{
+					Code: lifecycle.CodeNotJoined, Rank: peer, Self: l.rank, Comm: l.id,
+					Detail: "it has not opened its connections; what does it do?", Err: err,
+				}
+			}
+		}
+		l.waiter.Active()
+		if opened {
+			kept = append(kept, c)
+			continue
+		}
+		_ = c.Close() // can't fail
+		l.conns[peer], ways[peer] = nil, viaTCP
+	}
+	clear(l.shms[len(kept):])
+	l.shms = kept
+	l.inbox.Seal()
+	return nil
+}
+
+// connectTCP connects all peers that are left, at the same time.
+func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*card) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	for peer, w := range ways {
+		if w != viaTCP {
+			continue
+		}
+		wg.Go(func() {
+			conn, err := p.gate.Connect(ctx, l.rank, peer, cards[peer].tcp, cards[peer].gate, l.waiter)
+			if err != nil {
+				stop(err) // the first error ends the others
+				return
+			}
+			l.conns[peer] = conn
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package fabric
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport/shm"
+	"github.com/carillon-rt/carillon/runtime/transport/tcp"
+)
+
+// Fabric is what the communicators of one process share to reach other ranks. It is safe for concurrent use.
+type Fabric struct {
+	config Config
+	id     [16]byte
+	host   string
+	self   process
+	pidNS  uint64
+	hub    *hub
+	deaths *deaths
+
+	mu       sync.Mutex
+	closed   bool
+	listener *tcp.Listener // nil until the first Port
+	links    map[*Links]struct{}
+	ports    map[*Port]struct{}
+}
+
+// New makes a Fabric. It opens nothing yet.
+func New(config Config) (*Fabric, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if config.HostID == "" {
+		id, err := bootID()
+		if err != nil {
+			return nil, err
+		}
+		config.HostID = id
+	}
+	born, err := startTime(os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("read this process's start time: %w", err)
+	}
+	f := &Fabric{
+		config: config, host: hostName(), self: process{os.Getpid(), born}, pidNS: pidNamespace(),
+		hub: newHub(), deaths: newDeaths(),
+		links: make(map[*Links]struct{}), ports: make(map[*Port]struct{}),
+	}
+	_, _ = rand.Read(f.id[:]) // never fails
+	return f, nil
+}
+
+// errFabricClosed is the answer after Close.
+var errFabricClosed = errors.New("the fabric is closed")
+
+// Prepare makes what one rank needs before it knows the others, in a communicator of at most maxSize ranks: an inbox in shared memory
+// and a gate at the TCP listener, as far as they are switched on. secret is the communicator's; all its ranks have the same.
+// Nothing is kept of it when Connect turns out to need neither. The Port must be connected or closed.
+func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int) (*Port, error) {
+	if maxSize < 1 {
+		return nil, fmt.Errorf("maxSize is %d; at least 1 is allowed", maxSize)
+	}
+	p := &Port{f: f, id: id, maxSize: maxSize}
+	p.card = card{
+		comm: id, fabric: f.id, hostID: f.config.HostID, host: f.host,
+		pid: f.self.pid, born: f.self.born, pidNS: f.pidNS,
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, errFabricClosed
+	}
+	if maxSize == 1 {
+		f.keep(p)
+		return p, nil
+	}
+	if f.listener == nil {
+		if err := f.listen(); err != nil {
+			return nil, &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "open the port for peers", Err: err}
+		}
+	}
+	if !f.config.DisableSHM {
+		// A host that has no shared memory left still has TCP.
+		if inbox, err := shm.Create(id, maxSize); err == nil {
+			p.inbox, p.card.inbox = inbox, inbox.Location()
+		}
+	}
+	p.gate = f.listener.Gate(id, secret)
+	p.card.tcp, p.card.gate = f.listener.Addr(), p.gate.ID()
+	f.keep(p)
+	return p, nil
+}
+
+// keep remembers p until it is settled. f.mu is held.
+func (f *Fabric) keep(p *Port) {
+	f.ports[p] = struct{}{}
+	f.hub.expect(p.id)
+}
+
+// listen opens the listener. f.mu is held.
+func (f *Fabric) listen() error {
+	names, err := parseIfname(f.config.SocketIfname)
+	if err != nil {
+		return err
+	}
+	addr, err := listenAddress(names)
+	if err != nil {
+		return err
+	}
+	f.listener, err = tcp.Listen(addr, f.config.Keepalive)
+	return err
+}
+
+// Close closes all Ports and Links that are still open, and waits for everything that the Fabric runs: up to two seconds for
+// what TCP peers have not read yet.
+func (f *Fabric) Close() {
+	f.mu.Lock()
+	f.closed = true
+	listener, links, ports := f.listener, f.links, f.ports
+	f.links, f.ports = nil, nil
+	f.mu.Unlock()
+	for p := range ports {
+		p.Close()
+	}
+	for l := range links {
+		l.Close()
+	}
+	if listener != nil {
+		listener.Close()
+	}
+	f.deaths.close()
+}
+
+// register keeps l until its Close, unless the Fabric is closed already.
+func (f *Fabric) register(l *Links) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false
+	}
+	f.links[l] = struct{}{}
+	return true
+}
+
+func (f *Fabric) unregister(l *Links) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.links, l)
+}
+
+func (f *Fabric) unregisterPort(p *Port) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.ports, p)
+}

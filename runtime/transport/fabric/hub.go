@@ -1,0 +1,77 @@
+package fabric
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport/inproc"
+)
+
+// hub is where ranks of one process meet. Whoever comes first to a pair makes the connection and leaves the other end there.
+type hub struct {
+	mu    sync.Mutex
+	comms map[lifecycle.CommID]*meeting
+}
+
+// meeting is what the hub knows of one communicator, as long as ranks of it may come.
+type meeting struct {
+	expected int // Ports that are neither connected nor closed
+	left     map[pair]half
+}
+
+// pair is two ranks, the lower first.
+type pair [2]int
+
+// half is the end of a connection that its rank has not taken yet.
+type half struct {
+	rank int
+	conn *inproc.Conn
+}
+
+func newHub() *hub { return &hub{comms: make(map[lifecycle.CommID]*meeting)} }
+
+// expect says that a rank of comm may come.
+func (h *hub) expect(comm lifecycle.CommID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.comms[comm]
+	if m == nil {
+		m = &meeting{left: make(map[pair]half)}
+		h.comms[comm] = m
+	}
+	m.expected++
+}
+
+// settle says that a rank that was expected has taken all its ends, or will not come. After the last one, what is left belongs to
+// ranks that will not come, and is closed, so that their peers know.
+func (h *hub) settle(comm lifecycle.CommID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.comms[comm]
+	if m.expected--; m.expected > 0 {
+		return
+	}
+	delete(h.comms, comm)
+	for _, l := range m.left {
+		l.conn.Revoke()
+	}
+}
+
+// take returns rank self's end of its connection with rank peer. self must be expected.
+func (h *hub) take(comm lifecycle.CommID, self, peer int) (*inproc.Conn, error) {
+	key := pair{min(self, peer), max(self, peer)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.comms[comm]
+	if there, ok := m.left[key]; ok {
+		if there.rank != self {
+			return nil, fmt.Errorf("two ranks of communicator %v in this process are rank %d", comm.Short(), self)
+		}
+		delete(m.left, key)
+		return there.conn, nil
+	}
+	mine, theirs := inproc.Pair(self, peer)
+	m.left[key] = half{peer, theirs}
+	return mine, nil
+}

@@ -1,0 +1,101 @@
+package fabric
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/runtime/transport/inproc"
+	"github.com/carillon-rt/carillon/runtime/transport/shm"
+)
+
+// Links are one rank's connections to all others in one communicator. Conn and Waiter are for the goroutine that drives the
+// rank; the other methods may be called by any, at any time.
+type Links struct {
+	f        *Fabric
+	id       lifecycle.CommID
+	rank     int
+	conns    []transport.Conn
+	waiter   *transport.Waiter
+	topology transport.Topology
+
+	inbox   *shm.Inbox // nil when no peer is reached through shared memory
+	shms    []*shm.Conn
+	inprocs []*inproc.Conn
+	unwatch []func()
+	alerts  atomic.Uint32 // Inbox.Alerts, as of the last look
+
+	close sync.Once
+}
+
+// Rank is this rank's number.
+func (l *Links) Rank() int { return l.rank }
+
+// Size is the number of ranks.
+func (l *Links) Size() int { return len(l.conns) }
+
+// Conn is the connection to peer; nil for the rank itself.
+func (l *Links) Conn(peer int) transport.Conn { return l.conns[peer] }
+
+// Waiter is where the rank waits for its connections.
+func (l *Links) Waiter() *transport.Waiter { return l.waiter }
+
+// Topology says where the ranks are.
+func (l *Links) Topology() transport.Topology { return l.topology }
+
+// Lost returns why peer was lost: a *transport.NoticeError, or a *lifecycle.PeerError with CodeRankDead, which says how the death
+// is known, CodeUnreachable, or CodeInternal. It is nil as long as the peer is not lost, and for a peer that closed in
+// order: of that one, Peek and TrySend tell.
+func (l *Links) Lost(peer int) error {
+	l.look()
+	return l.waiter.Lost(peer)
+}
+
+// FirstLost returns the peer that was lost first, and why as Lost does; -1 and nil when none was.
+func (l *Links) FirstLost() (peer int, err error) {
+	l.look()
+	return l.waiter.FirstLost()
+}
+
+// look takes notice of the notices in shared memory, which nobody else looks at.
+func (l *Links) look() {
+	if l.inbox != nil && l.inbox.Alerts() != l.alerts.Load() {
+		alerts := l.inbox.Alerts()
+		for _, c := range l.shms {
+			c.Check()
+		}
+		l.alerts.Store(alerts)
+	}
+}
+
+// Notify tells all peers that this rank gave up.
+func (l *Links) Notify(n transport.Notice) {
+	for _, c := range l.conns {
+		if c != nil {
+			c.Notify(n)
+		}
+	}
+}
+
+// Close closes all connections. It waits while a peer is reading from this rank's memory, which takes microseconds. Idempotent; a
+// second caller waits for the first.
+func (l *Links) Close() {
+	l.close.Do(func() {
+		for _, cancel := range l.unwatch {
+			cancel()
+		}
+		for _, c := range l.inprocs {
+			c.Revoke() // all at once, so that Close waits once
+		}
+		for _, c := range l.conns {
+			if c != nil {
+				_ = c.Close() // can't fail
+			}
+		}
+		if l.inbox != nil {
+			l.inbox.Close()
+		}
+		l.f.unregister(l)
+	})
+}

@@ -1,0 +1,197 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/runtime/transport/shm"
+	"github.com/carillon-rt/carillon/runtime/transport/tcp"
+)
+
+// Port is one rank of a communicator before it is connected.
+type Port struct {
+	f       *Fabric
+	id      lifecycle.CommID
+	maxSize int
+	card    card
+	inbox   *shm.Inbox // nil without shared memory
+	gate    *tcp.Gate  // nil for a communicator of one
+
+	once sync.Once
+}
+
+// Card is what all other ranks must know to connect with this one. It is secret as far as the communicator is.
+func (p *Port) Card() []byte { return p.card.encode() }
+
+// Close gives up a Port that was not connected. After Connect it does nothing. Idempotent.
+func (p *Port) Close() {
+	p.once.Do(func() {
+		p.settle()
+		p.closeInbox()
+	})
+}
+
+// settle says that the rank is connected, or will not be.
+func (p *Port) settle() {
+	p.f.unregisterPort(p)
+	p.f.hub.settle(p.id)
+	if p.gate != nil {
+		p.gate.Close()
+	}
+}
+
+func (p *Port) closeInbox() {
+	if p.inbox != nil {
+		p.inbox.Close()
+	}
+}
+
+// way is how a peer is reached.
+type way uint8
+
+const (
+	self way = iota
+	viaInproc
+	viaSHM
+	viaTCP
+)
+
+// Connect connects the rank with all others, whose cards are given by rank, its own among them. It blocks until every pair
+// stands or ctx ends. It may be called once, and takes the Port over. The errors are *lifecycle.PeerError, which
+// name the rank that could not be reached, and *lifecycle.SystemError.
+func (p *Port) Connect(ctx context.Context, rank int, cards [][]byte) (*Links, error) {
+	used := true
+	p.once.Do(func() { used = false })
+	if used {
+		return nil, errors.New("the port was connected or closed before")
+	}
+	l, err := p.connect(ctx, rank, cards)
+	p.settle()
+	if err != nil {
+		p.closeInbox()
+		return nil, err
+	}
+	if !p.f.register(l) {
+		l.Close()
+		return nil, errFabricClosed
+	}
+	return l, nil
+}
+
+func (p *Port) connect(ctx context.Context, rank int, encoded [][]byte) (*Links, error) {
+	cards, err := p.read(rank, encoded)
+	if err != nil {
+		return nil, err
+	}
+	ways, local, inProcess := p.choose(rank, cards)
+	l := &Links{f: p.f, id: p.id, rank: rank, conns: make([]transport.Conn, len(cards))}
+	patience := transport.PatienceFor(local, inProcess)
+	if err := p.open(l, ways, patience); err != nil {
+		return nil, err
+	}
+	if err := l.connect(ctx, p, ways, cards); err != nil {
+		l.Close()
+		return nil, err
+	}
+	l.topology = topology(rank, cards, l.conns)
+	return l, nil
+}
+
+// read decodes and checks the cards.
+func (p *Port) read(rank int, encoded [][]byte) ([]*card, error) {
+	if len(encoded) < 1 || len(encoded) > p.maxSize {
+		return nil, fmt.Errorf("there are %d cards; 1 to %d are allowed, as Prepare said", len(encoded), p.maxSize)
+	}
+	if rank < 0 || rank >= len(encoded) {
+		return nil, fmt.Errorf("rank is %d; 0 to %d are allowed", rank, len(encoded)-1)
+	}
+	cards := make([]*card, len(encoded))
+	for i, b := range encoded {
+		c, err := decodeCard(b)
+		if err == nil && c.comm != p.id {
+			err = fmt.Errorf("it is for communicator %v", c.comm.Short())
+		}
+		if err != nil {
+			return nil, &lifecycle.PeerError{
+				Code: lifecycle.CodeMismatch, Rank: i, Self: rank, Comm: p.id,
+				Detail: "its card makes no sense here: " + err.Error(), Err: err,
+			}
+		}
+		cards[i] = c
+	}
+	if *cards[rank] != p.card {
+		return nil, fmt.Errorf("card %d is not this rank's", rank)
+	}
+	return cards, nil
+}
+
+// choose says how each peer is reached, how many ranks are on this host, and how many of them in this process.
+func (p *Port) choose(rank int, cards []*card) (ways []way, local, inProcess int) {
+	ways = make([]way, len(cards))
+	me := &p.card
+	for i, c := range cards {
+		if c.hostID == me.hostID {
+			local++
+			if c.pid == me.pid && c.born == me.born && c.pidNS == me.pidNS {
+				inProcess++
+			}
+		}
+		switch {
+		case i == rank:
+			ways[i] = self
+		case c.fabric == me.fabric && !p.f.config.DisableP2P:
+			ways[i] = viaInproc
+		case c.hostID == me.hostID && c.inbox.Slots != 0 && me.inbox.Slots != 0:
+			ways[i] = viaSHM
+		default:
+			ways[i] = viaTCP
+		}
+	}
+	return ways, local, inProcess
+}
+
+// open makes the Waiter of l, and hands the inbox over to it if it is needed.
+func (p *Port) open(l *Links, ways []way, patience transport.Patience) error {
+	needed := false
+	for _, w := range ways {
+		needed = needed || w == viaSHM
+	}
+	if !needed {
+		p.closeInbox()
+		l.waiter = transport.NewWaiter(len(ways), patience)
+		return nil
+	}
+	if err := p.inbox.Map(); err != nil {
+		return &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "connect with ranks of this host", Err: err}
+	}
+	l.inbox = p.inbox
+	l.waiter = transport.NewSharedWaiter(len(ways), p.inbox.Bell(), patience)
+	return nil
+}
+
+// topology says where the ranks are.
+func topology(rank int, cards []*card, conns []transport.Conn) transport.Topology {
+	n := len(cards)
+	t := transport.Topology{
+		Node: make([]int, n), Transport: make([]string, n), Host: make([]string, n), PID: make([]int, n),
+	}
+	nodes := make(map[string]int)
+	for i, c := range cards {
+		node, ok := nodes[c.hostID]
+		if !ok {
+			node = len(nodes)
+			nodes[c.hostID] = node
+			t.Ranks = append(t.Ranks, nil)
+		}
+		t.Node[i], t.Host[i], t.PID[i] = node, c.host, c.pid
+		t.Ranks[node] = append(t.Ranks[node], i)
+		if i != rank {
+			t.Transport[i] = conns[i].Name()
+		}
+	}
+	return t
+}

@@ -1,0 +1,259 @@
+package inproc
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-rt/carillon/runtime/transport"
+)
+
+// How long Close waits for a reader that is in the middle of a piece, which takes microseconds. One that has not come back
+// by then has forgotten its window, or its machine is overloaded beyond use.
+const (
+	peerPatience = 250 * time.Millisecond // for the peer, which may read this side's memory
+	ownPatience  = 20 * time.Millisecond  // for this side, which may read the peer's
+)
+
+// The bits of Conn.state.
+const (
+	closed   = 1 << iota // by this side
+	gaveUp               // this side sent a Notice
+	peerGone             // the peer closed its end or sent a Notice; why is set
+)
+
+// Conn is one rank's end of a connection to another rank of the same process.
+type Conn struct {
+	// The sender's view of out.
+	out      *pipe
+	tail     uint64
+	headSeen uint64 // out.head, as last seen
+	loaned   uint64 // out.loanTail
+	taken    uint64 // how much of the loans TrySend has reported
+	_        line
+
+	// The receiver's view of in.
+	in       *pipe
+	head     uint64
+	loanHead uint64
+	lent     bool // the last window was lent memory
+	marked   bool // in.reading, as this side set it
+	_        line
+
+	state atomic.Uint32
+	why   atomic.Pointer[transport.NoticeError]
+	bell  atomic.Pointer[transport.Doorbell]
+	peer  *Conn
+	rank  int // this side's
+}
+
+// Pair connects ranks a and b: the first Conn is a's end, the second is b's. Each side calls Attach before it uses
+// its end; the other end may be used before that.
+func Pair(a, b int) (*Conn, *Conn) {
+	there, back := new(pipe), new(pipe)
+	x := &Conn{out: there, in: back, rank: a}
+	y := &Conn{out: back, in: there, rank: b}
+	x.peer, y.peer = y, x
+	return x, y
+}
+
+// Attach names the doorbell of this side.
+func (c *Conn) Attach(bell transport.Doorbell) {
+	c.bell.Store(&bell)
+	if why := c.why.Load(); why != nil {
+		c.tell(why)
+	}
+}
+
+// Name returns "inproc".
+func (c *Conn) Name() string { return "inproc" }
+
+// ringPeer wakes the other side, if it is there already. If not, it looks at the connection when it comes.
+func (c *Conn) ringPeer() {
+	if bell := c.peer.bell.Load(); bell != nil {
+		(*bell).Ring()
+	}
+}
+
+// tell passes a loss on to this side's doorbell. An orderly end is not a loss: the connection itself tells it.
+func (c *Conn) tell(why *transport.NoticeError) {
+	bell := c.bell.Load()
+	switch {
+	case bell == nil: // Attach will tell
+	case c.peer.state.Load()&gaveUp != 0:
+		(*bell).PeerLost(why.Peer, why)
+	default:
+		(*bell).Ring()
+	}
+}
+
+// TrySend implements transport.Conn.
+func (c *Conn) TrySend(p []byte) (int, error) {
+	if s := c.state.Load(); s != 0 && len(p) > 0 {
+		return 0, c.refusal(s)
+	}
+	if c.taken != c.loaned {
+		return c.collect(p), nil
+	}
+	if len(p) > eagerMax {
+		c.lend(p)
+		return 0, nil
+	}
+	return c.put(p), nil
+}
+
+// collect reports what the peer has released of the loan, of which p is the rest.
+func (c *Conn) collect(p []byte) int {
+	n := int(c.out.loanHead.Load() - c.taken)
+	c.taken += uint64(n)
+	if n == len(p) || c.taken != c.loaned {
+		return n
+	}
+	// The caller's p has grown since it was lent: go on behind the loan.
+	if rest := p[n:]; len(rest) <= eagerMax {
+		return n + c.put(rest)
+	}
+	c.lend(p[n:])
+	return n
+}
+
+// lend shows p to the peer.
+func (c *Conn) lend(p []byte) {
+	c.out.loan = p
+	c.loaned += uint64(len(p))
+	c.out.loanTail.Store(c.loaned)
+	c.ringPeer()
+}
+
+// put copies as much of p as the ring has room for.
+func (c *Conn) put(p []byte) int {
+	free := ringSize - (c.tail - c.headSeen)
+	if free < uint64(len(p)) {
+		c.headSeen = c.out.head.Load()
+		free = ringSize - (c.tail - c.headSeen)
+	}
+	n := min(len(p), int(free))
+	if n == 0 {
+		return 0
+	}
+	if c.out.ring == nil {
+		c.out.ring = make([]byte, ringSize)
+	}
+	at := c.tail & (ringSize - 1)
+	copied := copy(c.out.ring[at:], p[:n])
+	copy(c.out.ring, p[copied:n])
+	c.tail += uint64(n)
+	c.out.tail.Store(c.tail)
+	c.ringPeer()
+	return n
+}
+
+// Peek implements transport.Conn.
+func (c *Conn) Peek() ([]byte, error) {
+	c.Rest()
+	// The order of these loads is what keeps the order of the stream: what the peer did before it went was done before the
+	// state said so, and the ring grows no more once a loan is seen.
+	s := c.state.Load()
+	if s&closed != 0 {
+		return nil, transport.ErrClosed
+	}
+	loanTail := c.in.loanTail.Load()
+	if n := c.in.tail.Load() - c.head; n != 0 {
+		c.lent = false
+		at := c.head & (ringSize - 1)
+		return c.in.ring[at:min(at+n, ringSize)], nil
+	}
+	if n := loanTail - c.loanHead; n != 0 {
+		// Mark, then look whether the loan stands. Close revokes, then looks for the mark.
+		c.lent, c.marked = true, true
+		c.in.reading.Store(true)
+		if !c.in.revoked.Load() {
+			loan := c.in.loan
+			return loan[len(loan)-int(n):], nil
+		}
+		c.Rest()
+	}
+	if s != 0 {
+		return nil, c.refusal(s)
+	}
+	return nil, nil
+}
+
+// Release implements transport.Conn.
+func (c *Conn) Release(n int) {
+	if c.lent {
+		c.loanHead += uint64(n)
+		c.in.loanHead.Store(c.loanHead)
+		c.Rest()
+	} else {
+		c.head += uint64(n)
+		c.in.head.Store(c.head)
+	}
+	if n > 0 {
+		c.ringPeer()
+	}
+}
+
+// Rest says that the last window is not read any more. It belongs to the goroutine that calls Peek.
+func (c *Conn) Rest() {
+	if c.marked {
+		c.marked = false
+		c.in.reading.Store(false)
+	}
+}
+
+// Notify implements transport.Conn.
+func (c *Conn) Notify(n transport.Notice) {
+	if c.state.Or(gaveUp)&(gaveUp|closed) == 0 {
+		c.peer.lose(&transport.NoticeError{Peer: c.rank, Notice: n})
+	}
+}
+
+// Close implements transport.Conn.
+func (c *Conn) Close() error {
+	c.Revoke()
+	await(&c.out.reading, peerPatience)
+	if !await(&c.in.reading, ownPatience) {
+		// Whoever drove this side left with a window open; the peer's Close need not wait for it.
+		c.in.reading.Store(false)
+	}
+	return nil
+}
+
+// Revoke is the part of Close that does not wait.
+func (c *Conn) Revoke() {
+	if c.state.Or(closed)&closed == 0 {
+		c.out.revoked.Store(true)
+		c.peer.lose(transport.PeerClosed(c.rank))
+	}
+}
+
+// await waits until reading is false, at most for d, and says whether it is. It offers the processor instead of sleeping: the
+// reader is in the middle of a copy.
+func await(reading *atomic.Bool, d time.Duration) bool {
+	if !reading.Load() {
+		return true
+	}
+	for start := time.Now(); reading.Load(); runtime.Gosched() {
+		if time.Since(start) > d {
+			return false
+		}
+	}
+	return true
+}
+
+// lose makes why the reason for which the peer is gone, unless there is one.
+func (c *Conn) lose(why *transport.NoticeError) {
+	if c.why.CompareAndSwap(nil, why) {
+		c.state.Or(peerGone)
+		c.tell(why)
+	}
+}
+
+// refusal is the error of a connection in state s.
+func (c *Conn) refusal(s uint32) error {
+	if s&peerGone != 0 && s&closed == 0 {
+		return c.why.Load()
+	}
+	return transport.ErrClosed
+}

@@ -1,0 +1,90 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// MaxDetail is the most bytes of a Notice's Detail that a transport must carry. A longer one is cut.
+const MaxDetail = 400
+
+// MaxNotice is the most bytes that AppendNotice adds.
+const MaxNotice = noticeHead + MaxDetail
+
+const noticeHead = 2 + 2 + 4 + 8
+
+// Notice is what a rank tells the others when it gives up on a communicator.
+type Notice struct {
+	Code    lifecycle.Code // CodePeerAborted, CodeAbandoned, CodeMismatch, CodeRankDead, or CodeInternal
+	Culprit int32          // the rank at fault, as far as the sender knows; -1 if none
+	Seq     uint64         // sequence number of the operation in which the sender was
+	Detail  string         // at most MaxDetail bytes, for people
+}
+
+// NoticeError is the error of a connection whose peer sent a Notice, or closed its end.
+type NoticeError struct {
+	Peer   int
+	Notice Notice
+}
+
+// Error says what the peer told, for people.
+func (e *NoticeError) Error() string {
+	s := fmt.Sprintf("rank %d gave up (%v)", e.Peer, e.Notice.Code)
+	if e.Notice.Culprit >= 0 && int(e.Notice.Culprit) != e.Peer {
+		s += fmt.Sprintf(" because of rank %d", e.Notice.Culprit)
+	}
+	if e.Notice.Detail != "" {
+		s += ": " + e.Notice.Detail
+	}
+	return s
+}
+
+// PeerClosed is the error of a connection whose peer closed its end in order, once everything that it had sent was
+// read.
+func PeerClosed(peer int) *NoticeError {
+	return &NoticeError{Peer: peer, Notice: Notice{
+		Code: lifecycle.CodePeerAborted, Culprit: int32(peer), Detail: "it closed its end of the communicator",
+	}}
+}
+
+// AppendNotice appends the encoding of n that the transports use between processes.
+func AppendNotice(b []byte, n Notice) []byte {
+	detail := cut(n.Detail, MaxDetail)
+	b = binary.LittleEndian.AppendUint16(b, uint16(n.Code))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(detail)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(n.Culprit))
+	b = binary.LittleEndian.AppendUint64(b, n.Seq)
+	return append(b, detail...)
+}
+
+// DecodeNotice reads what AppendNotice wrote. It is safe on any input.
+func DecodeNotice(b []byte) (Notice, error) {
+	if len(b) < noticeHead {
+		return Notice{}, errors.New("notice is cut short")
+	}
+	size := int(binary.LittleEndian.Uint16(b[2:]))
+	if size > MaxDetail || len(b) < noticeHead+size {
+		return Notice{}, fmt.Errorf("notice claims %d bytes of detail, has %d", size, len(b)-noticeHead)
+	}
+	return Notice{
+		Code:    lifecycle.Code(binary.LittleEndian.Uint16(b)),
+		Culprit: int32(binary.LittleEndian.Uint32(b[4:])),
+		Seq:     binary.LittleEndian.Uint64(b[8:]),
+		Detail:  string(b[noticeHead : noticeHead+size]),
+	}, nil
+}
+
+// cut shortens s to at most n bytes without leaving half a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}

@@ -1,0 +1,233 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport"
+)
+
+// piece is after how many bytes a long copy is shown to the peer, so that it reads the first part while the second is being
+// written. It is a power of two and divides every ring.
+const piece = 32 << 10
+
+// burst is the most that one TrySend copies, so that a rank that sends much also gets to receive.
+const burst = 256 << 10
+
+// The bits of Conn.state.
+const (
+	closed = 1 << iota // by this side
+	gaveUp             // this side sent a Notice
+	gone               // the peer is; why is set
+)
+
+// line keeps what follows it off the cache lines of what precedes it.
+type line [128]byte
+
+// Conn is one rank's end of a connection through two inboxes.
+type Conn struct {
+	// The sender's view: its slot in the peer's inbox.
+	out      slot
+	tail     uint64
+	headSeen uint64 // out.head, as last seen
+	peerBell *atomic.Uint32
+	_        line
+
+	// The receiver's view: the peer's slot in its own inbox.
+	in       slot
+	head     uint64
+	tailSeen uint64 // in.tail, as last seen
+	_        line
+
+	state  atomic.Uint32
+	why    atomic.Pointer[error]
+	bell   transport.Doorbell
+	rank   int
+	peer   int
+	inbox  *Inbox   // keeps in mapped
+	theirs *mapping // keeps out mapped
+}
+
+func newConn(in *Inbox, theirs *mapping, self, peer int, bell transport.Doorbell) *Conn {
+	return &Conn{
+		out:      slotOf(theirs.mem, in.loc.Slots, self),
+		peerBell: word32(theirs.mem, headerBell),
+		in:       slotOf(in.m.mem, in.loc.Slots, peer),
+		bell:     bell,
+		rank:     self,
+		peer:     peer,
+		inbox:    in,
+		theirs:   theirs,
+	}
+}
+
+// Agreed says whether the peer could open this rank's inbox, or that it is not known yet.
+func (c *Conn) Agreed() (opened, known bool) {
+	v := c.out.verdict.Load()
+	return v == verdictOpened, v != verdictNone
+}
+
+// Peer is the rank at the other end.
+func (c *Conn) Peer() int { return c.peer }
+
+// Name returns "shm".
+func (c *Conn) Name() string { return "shm" }
+
+// TrySend implements transport.Conn.
+func (c *Conn) TrySend(p []byte) (int, error) {
+	if c.state.Load() != 0 && len(p) > 0 {
+		return 0, c.refusal()
+	}
+	size := uint64(len(c.out.ring))
+	sent := 0
+	for sent < min(len(p), burst) {
+		free := size - (c.tail - c.headSeen)
+		if free < piece {
+			if c.headSeen = c.out.head.Load(); c.tail-c.headSeen > size {
+				return sent, c.corrupt("head", c.headSeen)
+			}
+			if free = size - (c.tail - c.headSeen); free == 0 {
+				break
+			}
+		}
+		// Up to the next multiple of a piece, so that pieces never wrap and the copies are aligned.
+		at := c.tail & (size - 1)
+		n := copy(c.out.ring[at:at+min(free, piece-at&(piece-1))], p[sent:])
+		sent += n
+		c.tail += uint64(n)
+		c.out.tail.Store(c.tail)
+		transport.RingWord(c.peerBell)
+	}
+	if sent == 0 && len(p) > 0 {
+		return 0, c.check()
+	}
+	return sent, nil
+}
+
+// Peek implements transport.Conn.
+func (c *Conn) Peek() ([]byte, error) {
+	s := c.state.Load()
+	if s&closed != 0 {
+		return nil, transport.ErrClosed
+	}
+	if c.tailSeen == c.head {
+		if c.tailSeen = c.in.tail.Load(); c.tailSeen == c.head {
+			return c.none()
+		}
+		if c.tailSeen-c.head > uint64(len(c.in.ring)) {
+			bad := c.tailSeen
+			c.tailSeen = c.head
+			return nil, c.corrupt("tail", bad)
+		}
+	}
+	at := c.head & uint64(len(c.in.ring)-1)
+	end := min(at+c.tailSeen-c.head, uint64(len(c.in.ring)))
+	return c.in.ring[at:end:end], nil
+}
+
+// none is what Peek returns when nothing is there.
+func (c *Conn) none() ([]byte, error) {
+	err := c.check()
+	if err == nil {
+		return nil, nil
+	}
+	// What the peer sent before it went was there before its going was known.
+	if c.in.tail.Load() != c.head && c.state.Load()&closed == 0 {
+		return nil, nil // the next Peek shows it
+	}
+	return nil, err
+}
+
+// Release implements transport.Conn.
+func (c *Conn) Release(n int) {
+	if n > 0 {
+		c.head += uint64(n)
+		c.in.head.Store(c.head)
+		transport.RingWord(c.peerBell)
+	}
+}
+
+// Notify implements transport.Conn.
+func (c *Conn) Notify(n transport.Notice) {
+	if c.state.Or(gaveUp)&(gaveUp|closed) != 0 {
+		return
+	}
+	var b [transport.MaxNotice]byte
+	copy(c.out.notice, transport.AppendNotice(b[:0], n))
+	c.out.status.Or(statusNotice)
+	word32(c.theirs.mem, headerAlerts).Add(1)
+	transport.RingWord(c.peerBell)
+}
+
+// Close implements transport.Conn. It does not wait: everything that was taken from the caller was copied.
+func (c *Conn) Close() error {
+	if c.state.Or(closed)&closed == 0 {
+		c.out.status.Or(statusClosed)
+		transport.RingWord(c.peerBell)
+	}
+	return nil
+}
+
+// Check looks whether the peer has sent a Notice, and tells the doorbell if so.
+func (c *Conn) Check() { _ = c.check() }
+
+// check returns why the peer is gone, or nil.
+func (c *Conn) check() error {
+	if c.state.Load() != 0 {
+		return c.refusal()
+	}
+	s := c.in.status.Load()
+	switch {
+	case s == 0:
+		return nil
+	case s&statusNotice != 0:
+		n, err := transport.DecodeNotice(c.in.notice)
+		if err != nil {
+			return c.corrupt("notice", uint64(c.in.notice[0]))
+		}
+		c.lose(&transport.NoticeError{Peer: c.peer, Notice: n})
+	default:
+		c.end(transport.PeerClosed(c.peer))
+	}
+	return c.refusal()
+}
+
+// Fail says that the peer is known to be gone, such as by the death of its process. A peer that had closed its end before is not
+// lost by that.
+func (c *Conn) Fail(err error) {
+	if c.check() == nil {
+		c.lose(err)
+	}
+}
+
+// lose ends the connection because of a failure.
+func (c *Conn) lose(err error) {
+	if c.end(err) {
+		c.bell.PeerLost(c.peer, err)
+	}
+}
+
+// end makes err the reason for which the peer is gone, unless there is one.
+func (c *Conn) end(err error) bool {
+	first := c.why.CompareAndSwap(nil, &err)
+	c.state.Or(gone)
+	return first
+}
+
+// corrupt ends the connection because the peer wrote what it can't have meant.
+func (c *Conn) corrupt(what string, value uint64) error {
+	c.lose(&lifecycle.PeerError{
+		Code: lifecycle.CodeInternal, Rank: c.peer, Self: c.rank,
+		Detail: fmt.Sprintf("the shared memory is damaged: %s is %d", what, value),
+	})
+	return c.refusal()
+}
+
+// refusal is the error of a connection that is not open.
+func (c *Conn) refusal() error {
+	if s := c.state.Load(); s&gone != 0 && s&closed == 0 {
+		return *c.why.Load()
+	}
+	return transport.ErrClosed
+}

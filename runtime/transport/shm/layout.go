@@ -1,0 +1,105 @@
+package shm
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport"
+)
+
+// magic is "CARILLN" and the version of this layout.
+const magic = 'C' | 'A'<<8 | 'R'<<16 | 'I'<<24 | 'L'<<32 | 'L'<<40 | 'N'<<48 | 1<<56
+
+// Offsets in the header. What different ranks write lies at least 128 bytes apart, since processors fetch cache lines in pairs.
+const (
+	headerMagic  = 0
+	headerRing   = 8
+	headerSlots  = 16
+	headerComm   = 24
+	headerToken  = 40
+	headerBell   = 128
+	headerAlerts = 256
+	headerSize   = 4096
+)
+
+// Offsets in a slot.
+const (
+	slotTail    = 0
+	slotHead    = 128
+	slotVerdict = 256
+	slotStatus  = 384
+	slotNotice  = 512
+	slotRing    = 4096
+)
+
+// The notice must fit before the ring.
+var _ [slotRing - slotNotice - transport.MaxNotice]byte
+
+// The values of a slot's verdict: whether the owner could open the inbox of the slot's peer.
+const (
+	verdictNone uint32 = iota
+	verdictOpened
+	verdictRefused
+)
+
+// The bits of a slot's status.
+const (
+	statusNotice uint32 = 1 << iota // the notice is complete
+	statusClosed                    // the peer closed its end
+)
+
+// ringSize is the size of each ring of an inbox with that many slots, a power of two. 1 MiB and less stays in the second
+// level cache of today's processors; where ranks are many, address space and caches are shared by more rings.
+func ringSize(slots int) uint64 {
+	switch {
+	case slots <= 16:
+		return 512 << 10
+	case slots <= 64:
+		return 256 << 10
+	default:
+		return 64 << 10
+	}
+}
+
+func inboxSize(slots int) int64 {
+	return headerSize + int64(slots)*(slotRing+int64(ringSize(slots)))
+}
+
+// header is what an inbox begins with, and what is checked of it.
+func header(id lifecycle.CommID, slots int, token [16]byte) []byte {
+	b := make([]byte, headerToken+len(token))
+	binary.LittleEndian.PutUint64(b[headerMagic:], magic)
+	binary.LittleEndian.PutUint64(b[headerRing:], ringSize(slots))
+	binary.LittleEndian.PutUint64(b[headerSlots:], uint64(slots))
+	copy(b[headerComm:], id[:])
+	copy(b[headerToken:], token[:])
+	return b
+}
+
+// slot is one peer's part of a mapped inbox.
+type slot struct {
+	tail    *atomic.Uint64 // end of what the peer has written; positions never wrap
+	head    *atomic.Uint64 // end of what the owner has released
+	verdict *atomic.Uint32
+	status  *atomic.Uint32
+	notice  []byte
+	ring    []byte
+}
+
+func slotOf(mem []byte, slots, rank int) slot {
+	size := int(ringSize(slots))
+	s := mem[headerSize+rank*(slotRing+size):][: slotRing+size : slotRing+size]
+	return slot{
+		tail:    word64(s, slotTail),
+		head:    word64(s, slotHead),
+		verdict: word32(s, slotVerdict),
+		status:  word32(s, slotStatus),
+		notice:  s[slotNotice:][:transport.MaxNotice],
+		ring:    s[slotRing:],
+	}
+}
+
+func word64(mem []byte, at int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&mem[at])) }
+func word32(mem []byte, at int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&mem[at])) }

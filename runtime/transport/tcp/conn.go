@@ -1,0 +1,227 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport"
+)
+
+// lingerTime is the longest that a closed connection stays behind to see that the peer got everything.
+const lingerTime = 2 * time.Second
+
+// The bits of Conn.state.
+const (
+	closed = 1 << iota // by this side
+	gaveUp             // this side sent a Notice
+	gone               // the peer is; why is set
+	ended              // no more data will arrive
+)
+
+// Conn is one rank's end of the two TCP connections to a peer.
+type Conn struct {
+	sender
+	receiver
+
+	state   atomic.Uint32
+	why     atomic.Pointer[error]
+	data    *net.TCPConn
+	control *net.TCPConn
+	bell    transport.Doorbell
+	rank    int
+	peer    int
+	grace   time.Duration // within which the control connection must say why data ended
+	reading atomic.Int32  // goroutines that still read
+}
+
+// sender is the sending side of data.
+type sender struct {
+	raw     syscall.RawConn
+	write   func(fd uintptr) bool // writes p; made once, so that sending does not allocate
+	p       []byte
+	n       int
+	err     error
+	blocked atomic.Bool   // the kernel's buffer is full; watch waits for room and owns raw until then
+	full    chan struct{} // asks watch to wait
+	done    chan struct{} // closed by Close; ends watch
+}
+
+func newConn(s *Listener, conns [kinds]*net.TCPConn, self, peer int, bell transport.Doorbell) (*Conn, error) {
+	c := &Conn{data: conns[data], control: conns[control], bell: bell, rank: self, peer: peer, grace: s.keepalive}
+	raw, err := c.data.SyscallConn()
+	if err == nil {
+		err = keepWatch(c.control, s.keepalive)
+	}
+	if err != nil {
+		_ = c.data.Close()
+		_ = c.control.Close()
+		return nil, fmt.Errorf("set up the connection to rank %d: %w", peer, err)
+	}
+	c.raw, c.full, c.done = raw, make(chan struct{}, 1), make(chan struct{})
+	c.write = c.tryWrite
+	c.makeRing()
+	c.reading.Store(2)
+	s.wg.Go(c.readData)
+	s.wg.Go(c.readControl)
+	s.wg.Go(c.watch)
+	return c, nil
+}
+
+// keepWatch has the kernel end the connection when the peer's host has not answered for that long.
+func keepWatch(c *net.TCPConn, keepalive time.Duration) error {
+	const probes = 5
+	err := c.SetKeepAliveConfig(net.KeepAliveConfig{
+		Enable: true, Idle: keepalive / 2, Interval: max(keepalive/2/probes, time.Second), Count: probes,
+	})
+	if err != nil {
+		return err
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(keepalive.Milliseconds()))
+	})
+	return errors.Join(err, failed)
+}
+
+// Name returns "tcp".
+func (c *Conn) Name() string { return "tcp" }
+
+// TrySend implements transport.Conn.
+func (c *Conn) TrySend(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if c.state.Load()&^ended != 0 {
+		return 0, c.refusal()
+	}
+	if c.blocked.Load() {
+		return 0, nil
+	}
+	c.p = p
+	err := c.raw.Write(c.write)
+	c.p = nil
+	switch {
+	case err != nil: // Close was faster
+		return 0, c.refusal()
+	case c.err == nil:
+		return c.n, nil
+	case errors.Is(c.err, unix.EAGAIN):
+		c.blocked.Store(true)
+		c.full <- struct{}{} // has room: watch takes one before it ends blocked
+		return 0, nil
+	default:
+		// The peer is gone. Why is the control connection's to say, which rings when it knows.
+		return 0, nil
+	}
+}
+
+// tryWrite writes once and never waits.
+func (s *sender) tryWrite(fd uintptr) bool {
+	s.n, s.err = unix.SendmsgN(int(fd), s.p, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	return true
+}
+
+// watch waits for room in the kernel's buffer whenever it was full.
+func (c *Conn) watch() {
+	for {
+		select {
+		case <-c.full:
+		case <-c.done:
+			return
+		}
+		looked := false
+		_ = c.raw.Write(func(fd uintptr) bool {
+			if looked {
+				return true
+			}
+			looked = true // the poller tells of changes only: room may have come before it began to watch
+			poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+			n, err := unix.Poll(poll, 0)
+			return n > 0 || err != nil
+		})
+		c.blocked.Store(false)
+		c.bell.Ring()
+	}
+}
+
+// Notify implements transport.Conn.
+func (c *Conn) Notify(n transport.Notice) {
+	if c.state.Or(gaveUp)&(gaveUp|closed) == 0 {
+		c.say(transport.AppendNotice([]byte{frameNotice, 0, 0}, n))
+		_ = c.data.CloseWrite() // so that the peer knows when it has read the last byte
+	}
+}
+
+// Close implements transport.Conn. It returns at once: everything that was taken from the caller was copied. The
+// sockets stay until the peer has read everything, or lingerTime has passed.
+func (c *Conn) Close() error {
+	if c.state.Or(closed)&closed != 0 {
+		return nil
+	}
+	c.say([]byte{frameBye, 0, 0})
+	_ = c.data.CloseWrite()
+	_ = c.control.CloseWrite()
+	end := time.Now().Add(lingerTime)
+	_ = c.data.SetReadDeadline(end)
+	_ = c.control.SetReadDeadline(end)
+	_ = c.data.SetWriteDeadline(time.Unix(1, 0)) // releases watch
+	close(c.done)
+	c.wakeReader()
+	if c.reading.Load() == 0 {
+		c.shut()
+	}
+	return nil
+}
+
+// lose ends the connection because of a failure.
+func (c *Conn) lose(code lifecycle.Code, detail string, err error) {
+	c.end(&lifecycle.PeerError{Code: code, Rank: c.peer, Self: c.rank, Detail: detail, Err: err})
+}
+
+// end makes err the reason for which the peer is gone, unless there is one, and tells the doorbell.
+func (c *Conn) end(err error) {
+	if c.state.Load()&closed == 0 && c.why.CompareAndSwap(nil, &err) {
+		c.state.Or(gone)
+		c.bell.PeerLost(c.peer, err)
+	}
+}
+
+// leave is end for a peer that closed in order, which is no loss.
+func (c *Conn) leave() {
+	var err error = transport.PeerClosed(c.peer)
+	if c.why.CompareAndSwap(nil, &err) {
+		c.state.Or(gone)
+		c.bell.Ring()
+	}
+}
+
+// refusal is the error of a connection that is not open.
+func (c *Conn) refusal() error {
+	if s := c.state.Load(); s&gone != 0 && s&closed == 0 {
+		return *c.why.Load()
+	}
+	return transport.ErrClosed
+}
+
+// readerDone is the end of a reader. The last one closes the sockets, if Close was there already; otherwise Close does.
+func (c *Conn) readerDone() {
+	if c.reading.Add(-1) == 0 && c.state.Load()&closed != 0 {
+		c.shut()
+	}
+}
+
+func (c *Conn) shut() {
+	_ = c.data.Close()
+	_ = c.control.Close()
+}

@@ -1,0 +1,25 @@
+// Package tcp connects ranks of different hosts.
+//
+// A pair of ranks has two TCP connections:
+//
+//	data     the stream of bytes, raw, without any framing
+//	control  notices and the goodbye; what keeps watch over the peer
+//
+// Two, because they need opposite things. Data may stand still for minutes with a full window while its reader computes, and a notice
+// must overtake it. The control connection is nearly always silent and always read, so keepalive probes and a user timeout on
+// it tell a cut cable within Config.Keepalive, without ever taking a busy peer for a lost one.
+//
+// Receiving is the work of a goroutine, which reads ahead into a ring: bytes are moved out of the kernel on a core of
+// their own. Sending writes straight from the caller's memory, without blocking, in the caller's goroutine.
+//
+// How a peer's end is known:
+//
+//	goodbye, then the end of data     it closed the connection in order
+//	notice                            it gave up, and says why
+//	control ends without a goodbye    its kernel closed the connection: the process ended (rank_dead)
+//	no answer to probes, no route     its host or the network is gone (unreachable)
+//
+// Both ends prove with an HMAC over both sides' random nonces that they have the communicator's secret, before anything else is
+// believed. A Listener serves all communicators of a process; whoever can't say within seconds for which one it comes is
+// sent away, and a crowd of such clients only pushes out its own oldest.
+package tcp

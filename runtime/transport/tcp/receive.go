@@ -1,0 +1,194 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport"
+)
+
+// ringSize is how far a reader reads ahead, a power of two.
+const ringSize = 256 << 10
+
+// sayTime is the longest that a frame may take to get into the kernel.
+const sayTime = 100 * time.Millisecond
+
+// The frames on the control connection: type, length of the payload (2 bytes), payload.
+const (
+	frameNotice = 1
+	frameBye    = 2
+)
+
+// receiver is the receiving side of data: a ring that the goroutine readData fills. Positions never wrap.
+type receiver struct {
+	ring   []byte
+	tail   atomic.Uint64 // written by readData
+	_      [128]byte
+	head   atomic.Uint64 // written by Release
+	seen   uint64        // head, as Release keeps it
+	_      [128]byte
+	asleep atomic.Bool   // readData waits for room
+	room   chan struct{} // holds one wake-up
+}
+
+func (r *receiver) makeRing() {
+	r.ring = make([]byte, ringSize)
+	r.room = make(chan struct{}, 1)
+}
+
+// Peek implements transport.Conn.
+func (c *Conn) Peek() ([]byte, error) {
+	// The state first: all data was there before it says ended.
+	s := c.state.Load()
+	if s&closed != 0 {
+		return nil, transport.ErrClosed
+	}
+	if n := c.tail.Load() - c.seen; n != 0 {
+		at := c.seen & (ringSize - 1)
+		end := min(at+n, ringSize)
+		return c.ring[at:end:end], nil
+	}
+	if s&(gone|ended) == gone|ended {
+		return nil, c.refusal()
+	}
+	return nil, nil
+}
+
+// Release implements transport.Conn.
+func (c *Conn) Release(n int) {
+	c.seen += uint64(n)
+	c.head.Store(c.seen)
+	if c.asleep.Load() && c.tail.Load()-c.seen <= ringSize/2 {
+		c.wakeReader()
+	}
+}
+
+func (r *receiver) wakeReader() {
+	select {
+	case r.room <- struct{}{}:
+	default: // a wake-up is already there
+	}
+}
+
+// free returns the room at tail that is contiguous.
+func (r *receiver) free(tail uint64) []byte {
+	n := ringSize - (tail - r.head.Load())
+	at := tail & (ringSize - 1)
+	return r.ring[at:min(at+n, ringSize)]
+}
+
+// readData moves what arrives into the ring until the peer's stream ends.
+func (c *Conn) readData() {
+	defer c.readerDone()
+	var tail uint64
+	for c.state.Load()&closed == 0 {
+		into := c.free(tail)
+		if len(into) == 0 {
+			// Say so, look again, then sleep: Release does it in the other order.
+			c.asleep.Store(true)
+			if len(c.free(tail)) == 0 {
+				<-c.room
+			}
+			c.asleep.Store(false)
+			continue
+		}
+		n, err := c.data.Read(into)
+		if n > 0 {
+			tail += uint64(n)
+			c.tail.Store(tail)
+			c.bell.Ring()
+		}
+		if err != nil {
+			c.dataEnded(err)
+			return
+		}
+	}
+	_, _ = io.Copy(io.Discard, c.data) // closed: stay until the peer has read all, so that no reset takes it away
+}
+
+// dataEnded says that nothing more will arrive. Why is for the control connection to say, unless only data broke.
+func (c *Conn) dataEnded(err error) {
+	known := c.state.Or(ended)&(closed|gone) != 0
+	switch {
+	case errors.Is(err, io.EOF):
+		_ = c.data.CloseWrite() // the peer reads no more; let it know that we are through, too
+	case known || errors.Is(err, unix.ECONNRESET):
+	default:
+		c.lose(lifecycle.CodeUnreachable, "the connection broke", err)
+	}
+	if !known {
+		_ = c.control.SetReadDeadline(time.Now().Add(c.grace))
+	}
+	c.bell.Ring()
+}
+
+// readControl waits for what the peer has to say, and for its end.
+func (c *Conn) readControl() {
+	defer c.readerDone()
+	for {
+		notice, err := readFrame(c.control)
+		switch {
+		case err == nil && notice != nil:
+			c.end(&transport.NoticeError{Peer: c.peer, Notice: *notice})
+			continue // until it closes
+		case err == nil:
+			c.leave()
+			_ = c.control.CloseWrite()
+		case c.state.Load()&(closed|gone) != 0:
+		case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
+			c.lose(lifecycle.CodeRankDead, "its kernel closed the connection without a goodbye, so the process ended", err)
+		case errors.Is(err, errFrame):
+			c.lose(lifecycle.CodeInternal, "it spoke nonsense on the control connection", err)
+			c.stopData()
+		default:
+			c.lose(lifecycle.CodeUnreachable, "its host does not answer any more; look at the network and at the host", err)
+			c.stopData()
+		}
+		return
+	}
+}
+
+// stopData ends readData when the end of the peer's stream can't be hoped for.
+func (c *Conn) stopData() { _ = c.data.SetReadDeadline(time.Unix(1, 0)) }
+
+// errFrame is what a peer of this version does not send.
+var errFrame = errors.New("bad control frame")
+
+// readFrame reads one frame: a notice, or the goodbye, for which it returns nil.
+func readFrame(r io.Reader) (*transport.Notice, error) {
+	var head [3]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	size := int(binary.LittleEndian.Uint16(head[1:]))
+	switch {
+	case head[0] == frameBye && size == 0:
+		return nil, nil
+	case head[0] != frameNotice || size > transport.MaxNotice:
+		return nil, fmt.Errorf("%w: type %d, %d bytes", errFrame, head[0], size)
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return nil, err
+	}
+	n, err := transport.DecodeNotice(body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errFrame, err)
+	}
+	return &n, nil
+}
+
+// say writes a frame, whose first byte is its type. The buffer of a connection that is nearly always silent has room for it; if not, the
+// peer is beyond help.
+func (c *Conn) say(frame []byte) {
+	binary.LittleEndian.PutUint16(frame[1:], uint16(len(frame)-3))
+	_ = c.control.SetWriteDeadline(time.Now().Add(sayTime))
+	_, _ = c.control.Write(frame)
+}

@@ -1,0 +1,171 @@
+package transport
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The values of a doorbell word. A ringer makes it awake and wakes the sleeper if, and only if, it found it armed.
+const (
+	awake uint32 = iota
+	armed
+)
+
+// Bounds of one sleep on a word in shared memory. The end of a context is seen after at most the longest.
+const (
+	firstSleep = time.Millisecond
+	lastSleep  = 50 * time.Millisecond
+)
+
+// Patience says how long a Waiter looks before it sleeps. Counts are calls of Idle, that is, passes over all
+// connections of the rank.
+type Patience struct {
+	Spins  int // passes back to back
+	Yields int // passes after each of which the processor is offered to others
+	// CPU: yields offer the processor to other processes, too, not only to goroutines of this one.
+	CPU bool
+}
+
+// PatienceFor is the patience that suits a rank when hostRanks ranks of its communicator share this host, of which
+// processRanks are in this process. Where every rank can have a core to itself, a rank spins for some tens of microseconds,
+// which is what the round trip through the kernel would cost. Where ranks outnumber cores, a spinning rank would keep
+// the very core that its peer needs, so it yields at once and soon sleeps.
+func PatienceFor(hostRanks, processRanks int) Patience {
+	p := Patience{Spins: 2000, Yields: 50, CPU: hostRanks > processRanks}
+	if hostRanks > runtime.NumCPU() || processRanks > runtime.GOMAXPROCS(0) {
+		p.Spins, p.Yields = 4, 40
+	}
+	return p
+}
+
+// Waiter is where one rank waits for its connections in one communicator. It is the Doorbell of all of them.
+//
+// Idle and Active belong to the goroutine that drives the connections; the other methods may be called by any.
+//
+// Invariant: whoever makes the rank's work possible first publishes it and then loads the word; the waiter first stores
+// armed and then looks for work once more before it sleeps. All of these are sequentially consistent, so at least one of the
+// two sees the other.
+type Waiter struct {
+	idle     int // calls of Idle since the last Active
+	patience Patience
+	word     *atomic.Uint32
+	own      atomic.Uint32 // the word of a Waiter that parks a goroutine
+	wake     chan struct{} // holds one wake-up; nil when the word is in shared memory
+	armed    bool          // this side's view of the word
+	sleep    time.Duration
+	resting  []Rester
+	losses   losses
+}
+
+// Rester is a connection that wants to know when its rank is about to sleep: its last window is not read any more.
+type Rester interface {
+	Rest()
+}
+
+// NewWaiter makes a Waiter for a communicator of the given size that sleeps by parking its goroutine. Everyone who rings
+// it must be in this process.
+func NewWaiter(size int, p Patience) *Waiter {
+	w := &Waiter{patience: p, wake: make(chan struct{}, 1), losses: newLosses(size)}
+	w.word = &w.own
+	return w
+}
+
+// NewSharedWaiter makes a Waiter that sleeps in the kernel on word, which lies in memory shared with other processes. Those ring
+// it with RingWord. The word must stay mapped as long as the Waiter and its connections are used.
+func NewSharedWaiter(size int, word *atomic.Uint32, p Patience) *Waiter {
+	return &Waiter{patience: p, word: word, losses: newLosses(size)}
+}
+
+// OnRest has r.Rest called before each sleep. It must be called before the first Idle.
+func (w *Waiter) OnRest(r Rester) { w.resting = append(w.resting, r) }
+
+// Active says that the last pass over the connections made progress.
+func (w *Waiter) Active() {
+	if w.idle != 0 {
+		w.revive()
+	}
+}
+
+func (w *Waiter) revive() {
+	w.idle, w.sleep = 0, 0
+	if w.armed {
+		w.armed = false
+		w.word.Store(awake)
+	}
+}
+
+// Idle says that the last pass over the connections made no progress, and returns when it is worth while to make
+// another one: at once while patience lasts, later after a Ring or a bounded sleep. It returns ctx's error when ctx has ended,
+// which it looks at only when it no longer spins, at the latest 50 ms after the end. It does not allocate.
+func (w *Waiter) Idle(ctx context.Context) error {
+	w.idle++
+	if w.idle <= w.patience.Spins {
+		return nil
+	}
+	return w.wait(ctx)
+}
+
+func (w *Waiter) wait(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		w.revive()
+		return err
+	}
+	if w.idle <= w.patience.Spins+w.patience.Yields {
+		runtime.Gosched()
+		if w.patience.CPU {
+			yieldCPU()
+		}
+		return nil
+	}
+	if !w.armed {
+		// The caller must look once more after the word is armed: what was published before may have rung an awake word.
+		w.armed = true
+		w.word.Store(armed)
+		return nil
+	}
+	for _, r := range w.resting {
+		r.Rest()
+	}
+	if w.wake != nil {
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+		}
+	} else {
+		w.sleep = min(max(2*w.sleep, firstSleep), lastSleep)
+		futexWait(w.word, armed, w.sleep)
+	}
+	if w.word.Load() != armed {
+		w.armed = false
+		w.sleep = 0
+	}
+	return nil
+}
+
+// Ring wakes the waiter, now or at its next Idle.
+func (w *Waiter) Ring() {
+	if w.word.Load() == armed && w.word.CompareAndSwap(armed, awake) {
+		if w.wake == nil {
+			futexWake(w.word)
+			return
+		}
+		select {
+		case w.wake <- struct{}{}:
+		default: // a wake-up is already there
+		}
+	}
+}
+
+// RingWord rings the NewSharedWaiter of another process through its word.
+func RingWord(word *atomic.Uint32) {
+	if word.Load() == armed && word.CompareAndSwap(armed, awake) {
+		futexWake(word)
+	}
+}
+
+// yieldCPU offers the core to other processes. It keeps the scheduler's processor: it is back before that would be missed.
+func yieldCPU() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -92,3 +92,31 @@ func TestValidateNamesTheField(t *testing.T) {
 		}
 	}
 }
+
+func TestCauseIsTheFirstFailure(t *testing.T) {
+	well, exited, killed := status{}, status{code: 1}, status{signal: unix.SIGKILL}
+	before := &death{status: exited}
+	for _, c := range []struct {
+		known *death
+		batch []status
+		want  int // in the batch; -1 is none, -2 the one known
+	}{
+		{nil, []status{well, well}, -1},
+		{nil, []status{well, exited, exited}, 1},
+		{nil, []status{exited, killed, exited}, 1},
+		{nil, []status{killed, killed}, 0},
+		{before, []status{killed}, -2},
+	} {
+		var batch []death
+		for _, s := range c.batch {
+			batch = append(batch, death{status: s})
+		}
+		want := c.known
+		if c.want >= 0 {
+			want = &batch[c.want]
+		}
+		if got := cause(c.known, batch); got != want {
+			t.Errorf("%+v: got %+v", c, got)
+		}
+	}
+}

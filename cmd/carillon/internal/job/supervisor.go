@@ -26,10 +26,10 @@ type supervisor struct {
 	lost           chan error // the first error of a console
 	outputLost     error
 
-	ranks []*rank
-	alive int
-	first *death
-	began time.Time
+	ranks  []*rank
+	living int
+	first  *death
+	began  time.Time
 
 	phase phase
 	timer *time.Timer
@@ -79,7 +79,7 @@ func (s *supervisor) startAll(path string) error {
 			return err
 		}
 		s.ranks = append(s.ranks, r)
-		s.alive++
+		s.living++
 	}
 	return nil
 }
@@ -144,20 +144,33 @@ func (s *supervisor) settle() {
 
 // died takes in a batch of deaths.
 func (s *supervisor) died(batch []death) {
+	s.first = cause(s.first, batch)
 	for i := range batch {
 		d := &batch[i]
 		d.rank.ended = d
-		s.alive--
-		// Of those found dead together, one killed by a signal is the cause rather than one that exited.
-		if d.status.failed() && (s.first == nil || s.first.at.Equal(d.at) && s.first.status.signal == 0 && d.status.signal != 0) {
-			s.first = d
-		}
+		s.living--
 		go d.rank.settle(s.cfg.Grace)
 	}
-	if s.first != nil && s.phase == running && s.alive > 0 {
+	if s.first != nil && s.phase == running && s.living > 0 {
 		s.phase = lingering
 		s.timer.Reset(s.cfg.Linger)
 	}
+}
+
+// cause returns the failure that came first: the one already known, or else one of the batch, nil if none failed. Of
+// those found dead together, one killed by a signal is taken for the cause rather than one that exited.
+func cause(known *death, batch []death) *death {
+	if known != nil {
+		return known
+	}
+	var first *death
+	for i := range batch {
+		d := &batch[i]
+		if d.status.failed() && (first == nil || first.status.signal == 0 && d.status.signal != 0) {
+			first = d
+		}
+	}
+	return first
 }
 
 // told does what a signal to the launcher asks for.

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/build"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// carillon runs the command, and returns what it printed and its exit code.
+func carillon(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var files [2]*os.File
+	for i := range files {
+		f, err := os.CreateTemp(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files[i] = f
+	}
+	code = execute(args, files[0], files[1])
+	read := func(f *os.File) string {
+		text, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	return read(files[0]), read(files[1]), code
+}
+
+func TestVersion(t *testing.T) {
+	stdout, _, code := carillon(t, "version", "--json")
+	var info build.Info
+	if err := json.Unmarshal([]byte(stdout), &info); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v: %s", code, err, stdout)
+	}
+	if info.Go != runtime.Version() || info.Version == "" || info.Commit == "" {
+		t.Errorf("%+v", info)
+	}
+	if line, _, _ := carillon(t, "version"); line != info.String()+"\n" {
+		t.Errorf("%q, want %q", line, info)
+	}
+}
+
+func TestRunGivesExitCodesOfShells(t *testing.T) {
+	for _, c := range []struct {
+		args   []string
+		code   int
+		stderr string
+	}{
+		{[]string{"run", "-n", "2", "--", "true"}, 0, "ranks 0 and 1 up in "},
+		{[]string{"run", "-q", "--", "sh", "-c", "exit 42"}, 42, "exited with 42 after "},
+		{[]string{"run", "-q", "sh", "-c", "kill -SEGV $$"}, 128 + 11, "was killed by SIGSEGV"},
+		{[]string{"run", "no-such-program"}, codeNotFound, "no-such-program"},
+		{[]string{"run", "/etc"}, codeCannotRun, "/etc"},
+		{[]string{"run"}, usageCode, "after --"},
+		{[]string{"run", "-n", "-1", "true"}, usageCode, `-n is "-1", allowed is 1 to 4096`},
+		{[]string{"run", "-n", "many", "true"}, usageCode, `"many"`},
+		{[]string{"run", "--tee", "/dev/null/logs", "true"}, codeCannotRun, "/dev/null"},
+		{[]string{"fly"}, usageCode, `"fly"`},
+	} {
+		_, stderr, code := carillon(t, c.args...)
+		if code != c.code || !strings.Contains(stderr, c.stderr) {
+			t.Errorf("%q: exit code %d, want %d; stderr %q, want %q in it", c.args, code, c.code, stderr, c.stderr)
+		}
+	}
+}
+
+func TestRunLeavesTheProgramItsFlags(t *testing.T) {
+	for _, args := range [][]string{
+		{"run", "-q", "--", "echo", "-n", "2", "--help"},
+		{"run", "-q", "echo", "-n", "2", "--help"},
+	} {
+		if stdout, _, _ := carillon(t, args...); stdout != "[0] 2 --help\n" {
+			t.Errorf("%q printed %q", args, stdout)
+		}
+	}
+}
+
+func TestEveryCommandHelps(t *testing.T) {
+	root := newRoot(os.Stdout, os.Stderr)
+	for _, cmd := range root.Commands() {
+		if cmd.Hidden || cmd.Name() == "help" || cmd.Name() == "completion" {
+			continue
+		}
+		if cmd.Short == "" || cmd.Long == "" && len(cmd.Commands()) == 0 && cmd.Flags().HasFlags() && cmd.Name() != "version" || cmd.Example == "" {
+			t.Errorf("%s: its help lacks a summary, a description or an example", cmd.Name())
+		}
+	}
+}

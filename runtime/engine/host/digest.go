@@ -1,0 +1,195 @@
+package host
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// In a communicator of more than maxHeaders ranks the ranks agree by dissemination (Hensgen, Finkel and Manber, "Two
+// algorithms for barrier synchronization", 1988) before the plan starts: in round k each rank sends what it knows to
+// the rank 2^k further on. After ceil(log2 n) rounds everyone has heard from everyone, directly or not.
+//
+// What a rank knows is a digest: two headers at most, and who made which. If there are more than two, the ranks of the others are
+// left out: that the ranks disagree is known all the same.
+
+// opinion is a header and the set of ranks that are known to have it.
+type opinion struct {
+	head  header
+	ranks []uint64 // bit set
+}
+
+func (o *opinion) empty() bool {
+	for _, w := range o.ranks {
+		if w != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// digests is the memory of the agreement, and its progress.
+type digests struct {
+	opinions [2]opinion
+	out, in  []byte
+	to, from *link
+	got      int // bytes of in
+}
+
+const digestHead = 8 // a header's first word, with kindDigest
+
+func newDigests(size int) *digests {
+	words := (size + 63) / 64
+	n := digestHead + 2*(headerSize+8*words)
+	d := &digests{out: make([]byte, n), in: make([]byte, n)}
+	for i := range d.opinions {
+		d.opinions[i].ranks = make([]uint64, words)
+	}
+	return d
+}
+
+// agree returns nil when all ranks have the header h.
+func (e *Engine) agree(h header) error {
+	if e.digests == nil {
+		e.digests = newDigests(e.size)
+	}
+	d := e.digests
+	d.begin(h, e.rank)
+	for _, l := range e.all {
+		if l != nil && len(l.pair.early) > 0 {
+			return e.mismatch([]claim{{h, []int{e.rank}}, {l.pair.early[0], []int{l.rank}}})
+		}
+	}
+	for k := 1; k < e.size; k *= 2 {
+		d.to, d.from, d.got = e.all[(e.rank+k)%e.size], e.all[(e.rank+e.size-k)%e.size], 0
+		d.encode()
+		d.from.reset()
+		d.to.reset()
+		d.to.rest = d.out
+		for d.got < len(d.in) || len(d.to.rest) > 0 {
+			moved, foreign, err := d.move(e)
+			switch {
+			case err != nil:
+				return err
+			case foreign != nil:
+				return e.mismatch([]claim{{h, []int{e.rank}}, {*foreign, []int{d.from.rank}}})
+			case moved:
+				e.proceed()
+			default:
+				if err := e.idle(d); err != nil {
+					return err
+				}
+			}
+		}
+		d.merge()
+	}
+	if d.opinions[1].empty() {
+		return nil
+	}
+	return e.mismatch(d.claims(e.rank))
+}
+
+func (d *digests) begin(h header, rank int) {
+	for i := range d.opinions {
+		clear(d.opinions[i].ranks)
+	}
+	d.opinions[0].head = h
+	d.opinions[0].ranks[rank/64] |= 1 << (rank % 64)
+}
+
+// move sends and receives what can be. foreign is set when the peer does something else than a collective.
+func (d *digests) move(e *Engine) (moved bool, foreign *header, err error) {
+	if len(d.to.rest) > 0 {
+		n, err := d.to.flush()
+		if err != nil {
+			return false, nil, e.lost(d.to.rank, err)
+		}
+		moved = n > 0
+	}
+	if d.got == len(d.in) {
+		return moved, nil, nil
+	}
+	window, err := d.from.conn.Peek()
+	if len(window) == 0 {
+		if err != nil {
+			return false, nil, e.lost(d.from.rank, err)
+		}
+		return moved, nil, nil
+	}
+	if d.got == 0 {
+		if len(window) < headerSize {
+			return moved, nil, nil // all that a peer can have sent is longer
+		}
+		if h := getHeader(window); !h.valid() || h.kind() != kindDigest {
+			return moved, &h, nil
+		}
+	}
+	n := copy(d.in[d.got:], window)
+	d.from.conn.Release(n)
+	d.got += n
+	return true, nil, nil
+}
+
+func (d *digests) encode() {
+	binary.LittleEndian.PutUint64(d.out, magic|uint64(kindDigest)<<16)
+	b := d.out[digestHead:]
+	for i := range d.opinions {
+		o := &d.opinions[i]
+		o.head.put(b)
+		b = b[headerSize:]
+		for _, w := range o.ranks {
+			binary.LittleEndian.PutUint64(b, w)
+			b = b[8:]
+		}
+	}
+}
+
+// merge adds what came in to what is known.
+func (d *digests) merge() {
+	b := d.in[digestHead:]
+	for range d.opinions {
+		h := getHeader(b)
+		ranks := b[headerSize : headerSize+8*len(d.opinions[0].ranks)]
+		b = b[headerSize+len(ranks):]
+		for i := range d.opinions {
+			o := &d.opinions[i]
+			if o.empty() {
+				o.head = h
+			}
+			if o.head == h {
+				for w := range o.ranks {
+					o.ranks[w] |= binary.LittleEndian.Uint64(ranks[8*w:])
+				}
+				break
+			}
+		}
+	}
+}
+
+// claims are the opinions, this rank's first.
+func (d *digests) claims(rank int) []claim {
+	var c []claim
+	for i := range d.opinions {
+		o := &d.opinions[i]
+		next := claim{head: o.head}
+		for w, word := range o.ranks {
+			for ; word != 0; word &= word - 1 {
+				next.ranks = append(next.ranks, 64*w+bits.TrailingZeros64(word))
+			}
+		}
+		c = append(c, next)
+	}
+	return c
+}
+
+func (d *digests) waitsFor() int {
+	if d.got < len(d.in) {
+		return d.from.rank
+	}
+	return d.to.rank
+}
+
+func (d *digests) needs(rank int) bool {
+	return d.got < len(d.in) && d.from.rank == rank || len(d.to.rest) > 0 && d.to.rank == rank
+}
+
+func (d *digests) agreed() bool { return false }

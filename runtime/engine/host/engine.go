@@ -1,0 +1,232 @@
+package host
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Links is one rank's connections to all others of a communicator; *fabric.Links is one. Conn, Waiter, Rank, Size and Topology
+// are asked once. The others may be called from several goroutines, and Close more than once.
+type Links interface {
+	Rank() int
+	Size() int
+	Conn(peer int) transport.Conn // nil for the own rank
+	Waiter() *transport.Waiter    // the Doorbell of all the Conns
+	Topology() transport.Topology
+	Lost(peer int) error
+	FirstLost() (peer int, err error)
+	Notify(n transport.Notice)
+	Close()
+}
+
+// Config is what an engine needs to know besides its links. The zero value is right.
+type Config struct {
+	Comm lifecycle.CommID // for errors
+	Name string           // for errors
+
+	// Algorithm is used for every call that has it, instead of what the tuning says. All ranks must have the same.
+	Algorithm algo.Algorithm
+	// Tuning chooses the algorithm where neither Config nor Op does; nil is algo.DefaultTuning. All ranks must have the same.
+	Tuning *algo.Tuning
+}
+
+// Engine runs the operations of one rank of one communicator.
+//
+// Run, RunGroup and Exchange belong to one goroutine at a time. Current, Explain, Interrupt and Abandon may be called by any
+// goroutine at any time.
+type Engine struct {
+	cfg        Config
+	tuning     algo.Tuning
+	links      Links
+	waiter     *transport.Waiter
+	tape       *tape.CommWriter
+	rank, size int
+	nodes      []int
+	all        []*link // by rank; nil for this one
+
+	programs map[key]*program
+	last     *program
+	lastKey  key
+
+	scratch []byte // Plan.Tmp, grown as needed
+	scaled  []byte // Send of a PreMulSum, scaled; grown as needed
+	digests *digests
+
+	x execution
+	w waiting
+	g group
+
+	now     current
+	stopped atomic.Pointer[stop]
+}
+
+// New makes the engine of the rank that links belongs to. It takes the links over: Close, and any error of an operation,
+// closes them. tw may be nil.
+func New(links Links, tw *tape.CommWriter, cfg Config) *Engine {
+	e := &Engine{
+		cfg: cfg, links: links, waiter: links.Waiter(), tape: tw,
+		rank: links.Rank(), size: links.Size(), programs: map[key]*program{},
+	}
+	e.tuning = algo.DefaultTuning()
+	if cfg.Tuning != nil {
+		e.tuning = *cfg.Tuning
+	}
+	if cfg.Algorithm != algo.Auto {
+		over := map[lifecycle.Call]algo.Algorithm{}
+		for c := lifecycle.CallAllReduce; c <= lifecycle.CallBarrier; c++ {
+			over[c] = cfg.Algorithm
+		}
+		e.tuning.Override = over
+	}
+	topo := links.Topology()
+	e.nodes = topo.Node
+	e.w.patience = patience(topo, e.rank)
+	e.now.peer.Store(-1)
+	e.all = make([]*link, e.size)
+	for r := range e.all {
+		if r != e.rank {
+			e.all[r] = &link{conn: links.Conn(r), rank: r}
+		}
+	}
+	e.x.e, e.g.e = e, e
+	return e
+}
+
+// Close closes the links. No operation may be running: Interrupt it first. It may be called more than once.
+func (e *Engine) Close() {
+	e.links.Close()
+	e.programs, e.last, e.scratch, e.scaled = nil, nil, nil, nil
+	e.halt(&lifecycle.UsageError{
+		Code: lifecycle.CodeDestroyed, State: lifecycle.StateDestroyed,
+		Comm: e.cfg.Comm, Name: e.cfg.Name, Rank: e.rank, Detail: "its engine was closed",
+	}, transport.Notice{Code: lifecycle.CodePeerAborted, Culprit: int32(e.rank)})
+}
+
+// Run carries out one operation and returns when this rank's part in it is done: its Send may be overwritten, its Recv has the result.
+// That all ranks have called it, and called the same, is then certain for a collective; for Send and Recv, that the peer has.
+//
+// seq is the number by which the ranks know that they speak of the same collective. It goes up with each, by the same on
+// all ranks; Send and Recv have no part in it, for them it is only named in errors.
+//
+// The error is
+//   - *lifecycle.UsageError when op itself can't be carried out: nothing was sent, the engine is as before;
+//   - *lifecycle.PeerError with CodeMismatch when the ranks don't agree: no rank's Recv was written;
+//   - *lifecycle.PeerError with the code of what befell a peer, also when another rank noticed it and told;
+//   - *lifecycle.PeerError with CodeTimeout when ctx ended, with the rank that was waited for. ctx is looked at only while waiting;
+//   - what Interrupt or Abandon was given.
+//
+// After any but the first kind the other ranks have been told, the links are closed, and every further operation returns the
+// same error.
+func (e *Engine) Run(ctx context.Context, seq uint64, op *Op) error {
+	if pointToPoint(op.Call) {
+		e.g.single[0] = *op
+		return e.RunGroup(ctx, seq, e.g.single[:])
+	}
+	if s := e.stopped.Load(); s != nil {
+		return s.err
+	}
+	p, err := e.program(op)
+	if err != nil {
+		return err
+	}
+	if err := e.checkBuffers(op, p.send, p.recv); err != nil {
+		return err
+	}
+	if e.size == 1 {
+		e.alone(op, p)
+		return nil
+	}
+	e.begin(ctx, op.Call, seq)
+	h := makeHeader(kindCollective, op, seq, p.algorithm)
+	if err := e.collective(op, p, h); err != nil {
+		return e.fail(err)
+	}
+	e.end()
+	if op.Reduction == kernels.Avg {
+		e.average(op, p)
+	}
+	return nil
+}
+
+// average makes a mean of a sum.
+func (e *Engine) average(op *Op, p *program) {
+	if reduces(op.Call) {
+		kernels.Divide(op.Recv[:p.recv], op.DataType, e.size)
+	}
+}
+
+// input is what op's plan reads: Send, or for PreMulSum a scaled copy of it.
+func (e *Engine) input(op *Op, p *program) []byte {
+	if op.Reduction != kernels.PreMulSum || !reduces(op.Call) {
+		return op.Send
+	}
+	e.scaled = grow(e.scaled, p.send)
+	kernels.Scale(e.scaled, op.Send[:p.send], op.DataType, op.Scale)
+	return e.scaled
+}
+
+// alone is an operation of a communicator of one rank.
+func (e *Engine) alone(op *Op, p *program) {
+	in := e.input(op, p)
+	for i := range p.steps {
+		s := &p.steps[i]
+		copyBytes(op.Recv[s.dst.off:s.dst.off+s.n], in[s.src.off:s.src.off+s.n])
+	}
+}
+
+// grow returns n bytes of b's memory, or of a larger one's. What was in them is lost.
+func grow(b []byte, n int) []byte {
+	if cap(b) < n {
+		b = make([]byte, n)
+	}
+	return b[:n]
+}
+
+// copyBytes copies unless both are the same memory, as in place.
+func copyBytes(dst, src []byte) {
+	if len(src) == 0 || &dst[0] == &src[0] {
+		return
+	}
+	kernels.Copy(dst, src)
+}
+
+// begin makes an operation the current one.
+func (e *Engine) begin(ctx context.Context, call lifecycle.Call, seq uint64) {
+	e.w.ctx, e.w.idles, e.w.since, e.w.phase = ctx, 0, time.Time{}, tape.PhaseNone
+	e.now.begin(call, seq)
+}
+
+func (e *Engine) end() {
+	e.w.ctx = nil
+	e.now.end()
+}
+
+// current is what other goroutines may know of the running operation.
+type current struct {
+	op   atomic.Uint64 // call in the upper 8 bits, the number below; 0 for none
+	peer atomic.Int32  // the rank it has been waiting for so long that it was reported; -1 for none
+}
+
+const seqBits = 56
+
+func (c *current) begin(call lifecycle.Call, seq uint64) {
+	c.op.Store(uint64(call)<<seqBits | seq&(1<<seqBits-1))
+}
+
+func (c *current) end() { c.op.Store(0) }
+
+// Current returns the operation in flight: which call, its number, and the rank that it waits for, -1 if none. ok is false when there is none.
+func (e *Engine) Current() (call lifecycle.Call, seq uint64, peer int, ok bool) {
+	v := e.now.op.Load()
+	if v == 0 {
+		return lifecycle.CallNone, 0, -1, false
+	}
+	return lifecycle.Call(v >> seqBits), v & (1<<seqBits - 1), int(e.now.peer.Load()), true
+}

@@ -1,0 +1,369 @@
+package host
+
+import (
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/runtime/algo"
+)
+
+// pieceSize is the most that one step takes from a window at a time, in bytes: small enough that what it read and wrote
+// is still in a core's cache when the next step sends it on, large enough that a pass costs nothing in comparison.
+const pieceSize = 256 << 10
+
+// execution is a collective in progress. It is reused by the next one.
+type execution struct {
+	e      *Engine
+	p      *program
+	bufs   [3][]byte // by algo.Buffer
+	done   []int     // by step: bytes done
+	reduce kernels.Reducer
+	align  int     // element size - 1
+	open   bool    // the ranks agree: the user's memory may be written
+	unmet  int     // headers that are still to come
+	odd    bool    // a header came that is not as ours
+	own    header  // ours
+	active []*link // those that still have something to do
+	local  []int   // local steps that have not ended
+}
+
+// collective carries out op on this rank.
+func (e *Engine) collective(op *Op, p *program, h header) error {
+	x := &e.x
+	e.scratch = grow(e.scratch, p.tmp)
+	x.p, x.own = p, h
+	x.bufs = [3][]byte{algo.In: e.input(op, p), algo.Out: op.Recv, algo.Tmp: e.scratch}
+	x.align = op.DataType.Size() - 1
+	x.odd, x.open, x.unmet = false, false, 0
+	if reduces(op.Call) {
+		x.reduce = kernels.ReducerOf(op.DataType, op.Reduction)
+	}
+	if cap(x.done) < len(p.steps) {
+		x.done = make([]int, len(p.steps))
+	}
+	x.done = x.done[:len(p.steps)]
+	clear(x.done)
+	x.local = append(x.local[:0], p.local...)
+	x.active = x.active[:0]
+	var err error
+	if e.size <= maxHeaders {
+		x.greet()
+	} else if err = e.agree(h); err == nil {
+		x.join()
+	}
+	if err == nil {
+		err = x.loop()
+	}
+	x.bufs = [3][]byte{}
+	return err
+}
+
+// greet makes all other ranks active, with the header as what each gets first, and right behind it the first message if
+// that is small. The nearest rank is first.
+func (x *execution) greet() {
+	e := x.e
+	x.unmet = e.size - 1
+	for d := 1; d < e.size; d++ {
+		l := e.all[(e.rank+d)%e.size]
+		l.reset()
+		x.active = append(x.active, l)
+		if first := x.first(l.rank); first == none {
+			l.pack(&x.own, nil)
+		} else if s := &x.p.steps[first]; l.pack(&x.own, x.bufs[s.src.buf][s.src.off:s.src.off+s.n]) {
+			x.done[first] = s.n
+			l.sent = 1
+		}
+		if len(l.pair.early) > 0 {
+			x.meet(l, &l.pair.early[0])
+		}
+	}
+}
+
+// first is the first send to a rank, if it has nothing to wait for.
+func (x *execution) first(rank int) int {
+	if len(x.p.sends[rank]) > 0 {
+		i := x.p.sends[rank][0]
+		if s := &x.p.steps[i]; s.after == none && s.wait.From == s.wait.To {
+			return i
+		}
+	}
+	return none
+}
+
+// join makes the ranks that the plan has to do with active. All have agreed before.
+func (x *execution) join() {
+	x.open = true
+	for _, r := range x.p.peers {
+		l := x.e.all[r]
+		l.reset()
+		l.met = true
+		x.active = append(x.active, l)
+	}
+}
+
+// loop passes over the active links and the local steps until all is done.
+func (x *execution) loop() error {
+	e := x.e
+	for {
+		moved := false
+		left := x.active[:0]
+		for _, l := range x.active {
+			m, err := x.advance(l)
+			if err != nil {
+				return err
+			}
+			if x.odd {
+				return x.hearOut()
+			}
+			moved = moved || m
+			if !x.finished(l) {
+				left = append(left, l)
+			}
+		}
+		x.active = left
+		for len(x.local) > 0 && x.step(x.local[0]) {
+			moved = true
+			if i := x.local[0]; x.done[i] == x.p.steps[i].n {
+				x.local = x.local[1:]
+			}
+		}
+		if len(x.active) == 0 && len(x.local) == 0 {
+			e.proceed()
+			return nil
+		}
+		if moved {
+			e.proceed()
+			continue
+		}
+		if err := e.idle(x); err != nil {
+			return err
+		}
+	}
+}
+
+// advance moves what can be moved to and from one peer.
+func (x *execution) advance(l *link) (moved bool, err error) {
+	sent, err := x.send(l)
+	if err != nil {
+		return false, x.e.lost(l.rank, err)
+	}
+	if l.met && l.taken == len(x.p.recvs[l.rank]) && l.skip == 0 {
+		return sent, nil
+	}
+	taken, err := x.take(l)
+	if err != nil {
+		return false, x.e.lost(l.rank, err)
+	}
+	return sent || taken, nil
+}
+
+// finished says whether nothing more goes to or comes from a peer.
+func (x *execution) finished(l *link) bool {
+	return len(l.rest) == 0 && l.step == none && l.met && l.skip == 0 &&
+		l.sent == len(x.p.sends[l.rank]) && l.taken == len(x.p.recvs[l.rank])
+}
+
+// send hands as much as possible to the transport, in the order of the plan.
+func (x *execution) send(l *link) (moved bool, err error) {
+	for {
+		if len(l.rest) > 0 {
+			n, err := l.flush()
+			if err != nil {
+				return false, err
+			}
+			if l.step != none {
+				x.done[l.step] += n
+			}
+			moved = moved || n > 0
+			if len(l.rest) > 0 {
+				return moved, nil
+			}
+		}
+		if !x.stage(l) {
+			return moved, nil
+		}
+	}
+}
+
+// stage finds what goes out to a peer next: more of the message that was begun, its padding, or a new message. It says
+// false when there is nothing now.
+func (x *execution) stage(l *link) bool {
+	if l.step != none {
+		s := &x.p.steps[l.step]
+		from, to := x.done[l.step], x.limit(s)
+		if from < s.n {
+			l.rest = x.bufs[s.src.buf][s.src.off+from : s.src.off+to]
+			return from < to
+		}
+		l.step = none
+		if pad := padding(s.n); pad > 0 {
+			clear(l.stage[:pad])
+			l.rest = l.stage[:pad]
+			return true
+		}
+	}
+	list := x.p.sends[l.rank]
+	if l.sent == len(list) {
+		return false
+	}
+	i := list[l.sent]
+	s := &x.p.steps[i]
+	n := x.limit(s)
+	if n == 0 {
+		return false
+	}
+	message := x.bufs[s.src.buf][s.src.off : s.src.off+n]
+	l.sent++
+	if n == s.n && n+wordSize <= stageSize && padding(n) > 0 {
+		l.rest = l.stage[:packMessage(l.stage[:], message)]
+		x.done[i] = n
+	} else {
+		l.rest, l.step = message, i
+	}
+	return true
+}
+
+// limit is how many of a step's bytes may be done by now.
+func (x *execution) limit(s *step) int {
+	if s.opens && !x.open {
+		return 0
+	}
+	for i := s.wait.From; i < s.wait.To; i++ {
+		if x.done[i] < x.p.steps[i].n {
+			return 0
+		}
+	}
+	if s.after != none {
+		return x.done[s.after]
+	}
+	return s.n
+}
+
+// take uses what has come from a peer: its header, then the plan's messages.
+func (x *execution) take(l *link) (moved bool, err error) {
+	window, err := l.conn.Peek()
+	if len(window) == 0 {
+		return false, err
+	}
+	used := 0
+	if !l.met {
+		if len(window) < headerSize {
+			return false, nil
+		}
+		h := getHeader(window)
+		x.meet(l, &h)
+		used = headerSize
+	}
+	list := x.p.recvs[l.rank]
+	for !x.odd {
+		if l.skip > 0 {
+			used += l.drop(window[used:])
+			if l.skip > 0 {
+				break
+			}
+		}
+		if l.taken == len(list) {
+			break
+		}
+		i := list[l.taken]
+		s := &x.p.steps[i]
+		n := x.consume(i, s, window[used:])
+		if n == 0 {
+			break
+		}
+		used += n
+		if x.done[i] == s.n {
+			l.taken++
+			l.skip = padding(s.n)
+		} else if n == pieceSize {
+			break // others first
+		}
+	}
+	if used > 0 {
+		l.conn.Release(used)
+	}
+	return used > 0, nil
+}
+
+// meet looks at the header of a peer.
+func (x *execution) meet(l *link, h *header) {
+	l.met = true
+	x.unmet--
+	if l.odd = *h != x.own; l.odd {
+		l.head = *h
+		x.odd = true
+	}
+	x.open = x.unmet == 0 && !x.odd
+}
+
+// consume does a receiving step with as much of a window as it may, and returns how much.
+func (x *execution) consume(i int, s *step, window []byte) int {
+	from := x.done[i]
+	n := min(x.limit(s)-from, len(window), pieceSize) &^ x.align
+	if n <= 0 {
+		return 0
+	}
+	dst, came := x.bufs[s.dst.buf][s.dst.off+from:][:n], window[:n]
+	if s.kind == algo.StepRecv {
+		kernels.Copy(dst, came)
+	} else {
+		left, right := x.bufs[s.src.buf][s.src.off+from:][:n], came
+		if s.incomingFirst {
+			left, right = right, left
+		}
+		x.reduce(dst, left, right)
+	}
+	x.done[i] = from + n
+	return n
+}
+
+// step does a piece of a local step, and says whether there was any to do.
+func (x *execution) step(i int) bool {
+	s := &x.p.steps[i]
+	from := x.done[i]
+	n := min(x.limit(s)-from, pieceSize) &^ x.align
+	if n <= 0 {
+		return false
+	}
+	dst, src := x.bufs[s.dst.buf][s.dst.off+from:][:n], x.bufs[s.src.buf][s.src.off+from:][:n]
+	if s.kind == algo.StepCopy {
+		copyBytes(dst, src)
+	} else {
+		x.reduce(dst, src, x.bufs[s.src2.buf][s.src2.off+from:][:n])
+	}
+	x.done[i] = from + n
+	return true
+}
+
+// waitsFor is the rank that the operation can't go on without, -1 if there is none: one whose header is missing, else one that has
+// to send, else one that has to take.
+func (x *execution) waitsFor() int {
+	takes := -1
+	for _, l := range x.active {
+		if !l.met {
+			return l.rank
+		}
+	}
+	for _, l := range x.active {
+		if l.skip > 0 {
+			return l.rank
+		}
+		if list := x.p.recvs[l.rank]; l.taken < len(list) && x.limit(&x.p.steps[list[l.taken]]) > x.done[list[l.taken]] {
+			return l.rank
+		}
+		if len(l.rest) > 0 {
+			takes = l.rank
+		}
+	}
+	return takes
+}
+
+func (x *execution) agreed() bool { return x.open }
+
+// needs says whether the operation still waits for something from or for a rank.
+func (x *execution) needs(rank int) bool {
+	for _, l := range x.active {
+		if l.rank == rank {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,396 @@
+package host
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// group is a set of sends and receives in progress, all at the same time. It is reused by the next one.
+//
+// Between two ranks the operations go in the order of their calls, in each direction. A rank first tells the peer all
+// its receives, then come its sends. So when the header of a send arrives, this rank knows of every receive that the peer
+// has called together with it, and two ranks that wait for each other can be told so.
+type group struct {
+	e      *Engine
+	ops    []Op
+	single [1]Op
+	active []*link
+}
+
+// pairLink is how far a group has come with one peer.
+type pairLink struct {
+	sends, recvs []int // of the group's operations, those with this peer
+	named        int   // receives whose header went out
+	begun        int   // sends whose header went out
+	acked        int   // sends whose receive's header came
+	ended        int   // receives that are done
+	in           int   // bytes of the current receive that came
+	inside       bool  // the current receive's send header has come
+
+	data []byte // of the last begun send, if it goes out next
+	pad  int    // its padding, which goes out then
+
+	sent, received uint64   // messages over the life of the engine
+	early          []header // of receives for which this rank has not called a send yet
+}
+
+// maxEarly bounds what a peer may be ahead: receives that it has called while this rank has not called the sends.
+const maxEarly = 1 << 12
+
+// RunGroup carries out point-to-point operations, all at the same time, and returns when all are done. Send and receive meet
+// when they are called for each other with the same count and data type; a send returns only when it was received. Sends and receives of this
+// rank with itself meet within the group. seq is only named in errors, which are Run's.
+func (e *Engine) RunGroup(ctx context.Context, seq uint64, ops []Op) error {
+	if s := e.stopped.Load(); s != nil {
+		return s.err
+	}
+	for i := range ops {
+		if !pointToPoint(ops[i].Call) {
+			return e.refuse(ops[i].Call, "only sends and receives can be in a group of point-to-point operations")
+		}
+		if err := e.check(&ops[i]); err != nil {
+			return err
+		}
+	}
+	if err := e.toSelf(ops); err != nil {
+		return err
+	}
+	e.begin(ctx, groupCall(ops), seq)
+	e.g.begin(ops)
+	err := e.g.loop()
+	e.g.ops, e.g.single[0] = nil, Op{}
+	if err != nil {
+		return e.fail(err)
+	}
+	e.end()
+	return nil
+}
+
+// groupCall is what a group is called in errors.
+func groupCall(ops []Op) lifecycle.Call {
+	switch {
+	case len(ops) == 1:
+		return ops[0].Call
+	case len(ops) == 2 && ops[0].Call != ops[1].Call:
+		return lifecycle.CallSendRecv
+	}
+	return lifecycle.CallGroupEnd
+}
+
+// toSelf pairs the sends of this rank to itself with its receives from itself, and copies. Nothing is copied if one does
+// not fit.
+func (e *Engine) toSelf(ops []Op) error {
+	for _, move := range [...]bool{false, true} {
+		s, r := 0, 0
+		for {
+			s, r = e.nextSelf(ops, s, lifecycle.CallSend), e.nextSelf(ops, r, lifecycle.CallRecv)
+			if s == len(ops) && r == len(ops) {
+				break
+			}
+			if s == len(ops) || r == len(ops) {
+				return e.refuse(groupCall(ops), "rank %d sends to itself, or receives from itself, without the other: "+
+					"both must be in one group", e.rank)
+			}
+			from, to := &ops[s], &ops[r]
+			if from.Count != to.Count || from.DataType != to.DataType {
+				return e.refuse(groupCall(ops), "rank %d sends itself %d elements of %v, but receives %d of %v",
+					e.rank, from.Count, from.DataType, to.Count, to.DataType)
+			}
+			if n := from.Count * from.DataType.Size(); move {
+				copyBytes(to.Recv[:n], from.Send[:n])
+			}
+			s, r = s+1, r+1
+		}
+	}
+	return nil
+}
+
+// nextSelf is the first operation of a kind with the own rank, from i on.
+func (e *Engine) nextSelf(ops []Op, i int, call lifecycle.Call) int {
+	for i < len(ops) && (ops[i].Peer != e.rank || ops[i].Call != call) {
+		i++
+	}
+	return i
+}
+
+func (g *group) begin(ops []Op) {
+	g.ops, g.active = ops, g.active[:0]
+	for i := range ops {
+		if ops[i].Peer == g.e.rank {
+			continue
+		}
+		l := g.e.all[ops[i].Peer]
+		p := &l.pair
+		if len(p.sends)+len(p.recvs) == 0 {
+			l.reset()
+			g.active = append(g.active, l)
+		}
+		if ops[i].Call == lifecycle.CallSend {
+			p.sends = append(p.sends, i)
+		} else {
+			p.recvs = append(p.recvs, i)
+		}
+	}
+}
+
+// end makes the counters those of the next group.
+func (p *pairLink) end() {
+	p.sent += uint64(len(p.sends))
+	p.received += uint64(len(p.recvs))
+	p.sends, p.recvs = p.sends[:0], p.recvs[:0]
+	p.named, p.begun, p.acked, p.ended, p.in, p.inside = 0, 0, 0, 0, 0, false
+}
+
+func (g *group) loop() error {
+	e := g.e
+	for {
+		moved := false
+		left := g.active[:0]
+		for _, l := range g.active {
+			m, err := g.advance(l)
+			if err != nil {
+				return err
+			}
+			moved = moved || m
+			if g.finished(l) {
+				l.pair.end()
+			} else {
+				left = append(left, l)
+			}
+		}
+		g.active = left
+		if len(g.active) == 0 {
+			e.proceed()
+			return nil
+		}
+		if moved {
+			e.proceed()
+		} else if err := e.idle(g); err != nil {
+			return err
+		}
+	}
+}
+
+func (g *group) finished(l *link) bool {
+	p := &l.pair
+	return len(l.rest) == 0 && len(p.data) == 0 && p.pad == 0 && p.named == len(p.recvs) && p.begun == len(p.sends) &&
+		l.skip == 0 && p.acked == len(p.sends) && p.ended == len(p.recvs)
+}
+
+func (g *group) advance(l *link) (moved bool, err error) {
+	for len(l.rest) > 0 || g.stage(l) {
+		n, err := l.flush()
+		if err != nil {
+			return false, g.e.lost(l.rank, err)
+		}
+		moved = moved || n > 0
+		if len(l.rest) > 0 {
+			break
+		}
+	}
+	taken, err := g.take(l)
+	return moved || taken, err
+}
+
+// stage finds what goes out to a peer next: the headers of all receives, then each send's header, data and padding. It
+// says false when there is nothing more.
+func (g *group) stage(l *link) bool {
+	p, n := &l.pair, 0
+	if len(p.data) > 0 {
+		l.rest, p.data = p.data, nil
+		return true
+	}
+	if p.pad > 0 {
+		clear(l.stage[:p.pad])
+		n, p.pad = p.pad, 0
+	}
+	for p.named < len(p.recvs) && n+headerSize <= stageSize {
+		h := g.recvHeader(p, p.named)
+		h.put(l.stage[n:])
+		n += headerSize
+		p.named++
+	}
+	for p.named == len(p.recvs) && p.begun < len(p.sends) && n+headerSize <= stageSize && len(p.data) == 0 {
+		h := g.sendHeader(p, p.begun)
+		h.put(l.stage[n:])
+		n += headerSize
+		i := p.sends[p.begun]
+		p.begun++
+		data := g.ops[i].Send[:g.bytes(i)]
+		if n+len(data)+wordSize <= stageSize {
+			n += packMessage(l.stage[n:], data)
+		} else {
+			p.data, p.pad = data, padding(len(data))
+		}
+	}
+	l.rest = l.stage[:n]
+	return n > 0
+}
+
+func (g *group) bytes(i int) int { return g.ops[i].Count * g.ops[i].DataType.Size() }
+
+// sendHeader and recvHeader are those of the i-th send and receive of the group with a peer.
+
+func (g *group) sendHeader(p *pairLink, i int) header {
+	h := makeHeader(kindSend, &g.ops[p.sends[i]], p.sent+uint64(i)+1, 0)
+	h.root = uint64(g.ops[p.sends[i]].Peer)
+	return h
+}
+
+func (g *group) recvHeader(p *pairLink, i int) header {
+	h := makeHeader(kindRecv, &g.ops[p.recvs[i]], p.received+uint64(i)+1, 0)
+	h.root = uint64(g.ops[p.recvs[i]].Peer) | uint64(len(p.sends))<<32
+	return h
+}
+
+// take uses what has come from a peer, and what came too early for the groups before.
+func (g *group) take(l *link) (moved bool, err error) {
+	p := &l.pair
+	for p.acked < len(p.sends) && len(p.early) > 0 {
+		h := p.early[0]
+		p.early = p.early[:copy(p.early, p.early[1:])]
+		if err := g.met(l, &h); err != nil {
+			return false, err
+		}
+	}
+	if g.satisfied(l) {
+		return false, nil // what comes now is the next operation's
+	}
+	window, err := l.conn.Peek()
+	if len(window) == 0 {
+		if err != nil {
+			err = g.e.lost(l.rank, err)
+		}
+		return false, err
+	}
+	used := 0
+	for !g.satisfied(l) {
+		n, err := g.consume(l, window[used:])
+		if err != nil {
+			return false, err
+		}
+		if n == 0 {
+			break
+		}
+		used += n
+	}
+	if used > 0 {
+		l.conn.Release(used)
+	}
+	return used > 0, nil
+}
+
+// satisfied says whether all has come that is to come from a peer.
+func (g *group) satisfied(l *link) bool {
+	return l.skip == 0 && l.pair.acked == len(l.pair.sends) && l.pair.ended == len(l.pair.recvs)
+}
+
+// consume uses the next piece of a window: padding, data or a header. It returns how much that was, 0 if the window has too little.
+func (g *group) consume(l *link, window []byte) (int, error) {
+	p := &l.pair
+	switch {
+	case l.skip > 0:
+		return l.drop(window), nil
+	case p.inside:
+		return g.data(l, window), nil
+	case len(window) < headerSize:
+		return 0, nil
+	}
+	h := getHeader(window)
+	return headerSize, g.met(l, &h)
+}
+
+// data takes data of the current receive.
+func (g *group) data(l *link, window []byte) int {
+	p := &l.pair
+	op := &g.ops[p.recvs[p.ended]]
+	size := op.Count * op.DataType.Size()
+	n := min(size-p.in, len(window))
+	kernels.Copy(op.Recv[p.in:p.in+n], window[:n])
+	if p.in += n; p.in == size {
+		p.ended, p.in, p.inside, l.skip = p.ended+1, 0, false, padding(size)
+	}
+	return n
+}
+
+// met deals with the header of a peer's send or receive.
+func (g *group) met(l *link, h *header) error {
+	p := &l.pair
+	switch k := h.kind(); {
+	case !h.valid() || k != kindSend && k != kindRecv:
+		return g.mismatch(l, h)
+	case k == kindRecv && p.acked < len(p.sends):
+		mine := g.sendHeader(p, p.acked)
+		p.acked++
+		return g.compare(l, &mine, h)
+	case k == kindRecv && (h.root>>32 == 0 || len(p.early) == maxEarly):
+		return g.mismatch(l, h)
+	case k == kindRecv:
+		p.early = append(p.early, *h)
+		return nil
+	case p.ended < len(p.recvs):
+		mine := g.recvHeader(p, p.ended)
+		if g.bytes(p.recvs[p.ended]) == 0 {
+			p.ended++
+		} else {
+			p.inside = true
+		}
+		return g.compare(l, &mine, h)
+	}
+	return g.mismatch(l, h)
+}
+
+// compare refuses a send and a receive that don't fit each other.
+func (g *group) compare(l *link, mine, theirs *header) error {
+	for _, f := range messageFields() {
+		if a, b := f.text(mine), f.text(theirs); a != b {
+			return g.e.peerError(lifecycle.CodeMismatch, l.rank, fmt.Sprintf("%s: rank %d says %s %s, rank %d says %s %s",
+				f.name, g.e.rank, mine.callText(), a, l.rank, theirs.callText(), b))
+		}
+	}
+	return nil
+}
+
+// mismatch is the error of this rank and a peer that wait for each other in vain.
+func (g *group) mismatch(l *link, theirs *header) error {
+	var mine header
+	if p := &l.pair; p.acked < len(p.sends) {
+		mine = g.sendHeader(p, p.acked)
+	} else {
+		mine = g.recvHeader(p, p.ended)
+	}
+	detail := fmt.Sprintf("call: rank %d says %s, rank %d says %s", g.e.rank, mine.callText(), l.rank, theirs.callText())
+	if k := theirs.kind(); theirs.valid() && k == mine.kind() {
+		detail += ", and each waits for the other: call both directions in one group, or with SendRecv"
+	}
+	return g.e.peerError(lifecycle.CodeMismatch, l.rank, detail)
+}
+
+func (g *group) waitsFor() int {
+	if len(g.active) == 0 {
+		return -1
+	}
+	return g.active[0].rank
+}
+
+func (g *group) needs(rank int) bool {
+	for _, l := range g.active {
+		if l.rank == rank {
+			return true
+		}
+	}
+	return false
+}
+
+// agreed says whether all that is still missing is data.
+func (g *group) agreed() bool {
+	for _, l := range g.active {
+		if p := &l.pair; p.acked < len(p.sends) || p.ended < len(p.recvs) && !p.inside {
+			return false
+		}
+	}
+	return true
+}

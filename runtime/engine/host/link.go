@@ -1,0 +1,79 @@
+package host
+
+import "github.com/carillon-rt/carillon/runtime/transport"
+
+// Messages on a stream start at multiples of 8 bytes, so that no element straddles the end of a transport's buffer.
+const wordSize = 8
+
+// padding is what follows n bytes to make them a multiple of a word.
+func padding(n int) int { return -n & (wordSize - 1) }
+
+// stageSize is how much a link can pack before it is sent: a header and a small message behind it go in one piece.
+const stageSize = 1024
+
+// link is the connection to one peer and how far the running operation has come on it.
+type link struct {
+	conn transport.Conn
+	rank int
+
+	// Outgoing. rest is what TrySend was given and has not taken; nothing else may be sent before it is gone.
+	rest  []byte
+	step  int // the step whose memory rest is; none when it is of stage
+	sent  int // sends that were begun, of the operation's for this peer
+	stage [stageSize]byte
+
+	// Incoming.
+	met   bool   // its header has come
+	taken int    // receives that ended, of the operation's for this peer
+	skip  int    // bytes of padding that are next
+	odd   bool   // it is not as ours
+	head  header // what it is, if odd
+
+	pair pairLink
+}
+
+// none is no step.
+const none = -1
+
+func (l *link) reset() {
+	l.rest, l.step, l.sent = nil, none, 0
+	l.met, l.odd, l.taken, l.skip = false, false, 0, 0
+}
+
+// pack puts h, and if it fits also the message behind it, into the stage as what goes out next. It must be empty. It says
+// whether the message went along.
+func (l *link) pack(h *header, message []byte) bool {
+	h.put(l.stage[:])
+	n := headerSize
+	fits := len(message) <= stageSize-headerSize-wordSize
+	if fits {
+		n += packMessage(l.stage[n:], message)
+	}
+	l.rest, l.step = l.stage[:n], none
+	return fits
+}
+
+// packMessage copies a message and its padding, and returns the length of both.
+func packMessage(to, message []byte) int {
+	n := copy(to, message)
+	pad := padding(n)
+	clear(to[n : n+pad])
+	return n + pad
+}
+
+// flush sends what is left of rest, as far as it goes, and returns how many bytes went.
+func (l *link) flush() (int, error) {
+	n, err := l.conn.TrySend(l.rest)
+	if err != nil {
+		return 0, err
+	}
+	l.rest = l.rest[n:]
+	return n, nil
+}
+
+// drop takes padding off a window.
+func (l *link) drop(window []byte) int {
+	n := min(l.skip, len(window))
+	l.skip -= n
+	return n
+}

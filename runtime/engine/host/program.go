@@ -1,0 +1,122 @@
+package host
+
+import (
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
+)
+
+// step is a step of a plan, in bytes.
+type step struct {
+	kind          algo.StepKind
+	incomingFirst bool
+	opens         bool // it writes to the user's memory: it must wait until the ranks agree
+	dst, src      place
+	src2          place
+	n             int // bytes
+	after         int // a step, or none
+	wait          algo.Range
+}
+
+// place is where a step's bytes start.
+type place struct {
+	buf algo.Buffer
+	off int
+}
+
+// program is a plan, ready to run: in bytes, with the steps of each peer and direction in a list of their own.
+type program struct {
+	algorithm  algo.Algorithm
+	steps      []step
+	sends      [][]int // by rank
+	recvs      [][]int // by rank
+	local      []int
+	peers      []int // ranks that the plan sends to or receives from; the nearest first
+	tmp        int   // bytes of scratch
+	send, recv int   // bytes of the user's buffers
+}
+
+// key is what a program depends on, besides the engine's own rank and size.
+type key struct {
+	call      lifecycle.Call
+	dataType  kernels.DataType
+	algorithm algo.Algorithm // as asked for: may be Auto
+	root      int
+	count     int
+}
+
+// maxPrograms bounds the cache. A job that has more shapes than these in turn plans anew each time.
+const maxPrograms = 256
+
+// program returns the program for op, from the cache if it is there. Two operations in a row are mostly alike.
+func (e *Engine) program(op *Op) (*program, error) {
+	k := key{op.Call, op.DataType, op.Algorithm, op.Peer, op.Count}
+	if e.last != nil && e.lastKey == k {
+		return e.last, nil
+	}
+	p := e.programs[k]
+	if p == nil {
+		if err := e.check(op); err != nil {
+			return nil, err
+		}
+		var err error
+		if p, err = e.compile(op); err != nil {
+			return nil, err
+		}
+		if len(e.programs) >= maxPrograms {
+			clear(e.programs)
+		}
+		e.programs[k] = p
+	}
+	e.last, e.lastKey = p, k
+	return p, nil
+}
+
+// compile plans op.
+func (e *Engine) compile(op *Op) (*program, error) {
+	es := op.DataType.Size()
+	req := algo.Request{
+		Call: op.Call, Rank: e.rank, Size: e.size, Root: max(op.Peer, 0),
+		Count: op.Count, ElemSize: es, Nodes: e.nodes,
+	}
+	a := op.Algorithm
+	if a == algo.Auto {
+		a = algo.Choose(req, e.tuning)
+	}
+	plan, err := algo.Make(req, a)
+	if err != nil {
+		return nil, e.refuse(op.Call, "%v", err)
+	}
+	p := &program{
+		algorithm: a,
+		steps:     make([]step, len(plan.Steps)),
+		sends:     make([][]int, e.size),
+		recvs:     make([][]int, e.size),
+		tmp:       plan.Tmp * es,
+	}
+	p.send, p.recv = needs(op.Call, e.rank, e.size, op.Peer, op.Count*es)
+	at := func(s algo.Span) place { return place{s.Buf, s.Off * es} }
+	for i := range plan.Steps {
+		s := &plan.Steps[i]
+		p.steps[i] = step{
+			kind: s.Kind, incomingFirst: s.IncomingFirst, opens: s.Kind != algo.StepSend && s.Dst.Buf == algo.Out,
+			dst: at(s.Dst), src: at(s.Src), src2: at(s.Src2),
+			n: s.Len() * es, after: s.After, wait: s.Wait,
+		}
+		switch s.Kind {
+		case algo.StepSend:
+			p.sends[s.Peer] = append(p.sends[s.Peer], i)
+		case algo.StepRecv, algo.StepRecvReduce:
+			p.recvs[s.Peer] = append(p.recvs[s.Peer], i)
+		case algo.StepCopy, algo.StepReduce:
+			p.local = append(p.local, i)
+		}
+	}
+	for d := 1; d < e.size; d++ {
+		r := (e.rank + d) % e.size
+		if len(p.sends[r])+len(p.recvs[r]) > 0 {
+			p.peers = append(p.peers, r)
+		}
+	}
+	return p, nil
+}

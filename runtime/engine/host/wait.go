@@ -1,0 +1,130 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// blocked is an operation in which nothing moves: a collective, an agreement, or a group of sends and receives.
+type blocked interface {
+	waitsFor() int       // the rank without which it can't go on, -1 if none
+	needs(rank int) bool // does it still want something from that rank?
+	agreed() bool        // are the headers through?
+}
+
+// waiting is how long the running operation has been blocked.
+type waiting struct {
+	ctx      context.Context
+	idles    int // passes without progress
+	patience int // idles after which a wait is worth a record
+	since    time.Time
+	phase    tape.Phase
+}
+
+// patience is how many idle passes there are before the Waiter is about to sleep. Shorter waits are part of every operation;
+// a longer one must be on the tape before the sleep begins.
+func patience(t transport.Topology, rank int) int {
+	onHost, inProcess := 1, 1
+	for r := range t.Node {
+		if r != rank && t.Node[r] == t.Node[rank] {
+			onHost++
+			if t.PID[r] == t.PID[rank] {
+				inProcess++
+			}
+		}
+	}
+	p := transport.PatienceFor(onHost, inProcess)
+	return p.Spins + p.Yields/2
+}
+
+// idle is called when nothing moved. It returns when it is worth while to look again, or with an error when the
+// operation can't succeed any more.
+func (e *Engine) idle(b blocked) error {
+	e.w.idles++
+	if s := e.stopped.Load(); s != nil {
+		return s.err
+	}
+	if _, err := e.links.FirstLost(); err != nil {
+		if err := e.bereaved(b); err != nil {
+			return err
+		}
+	}
+	if e.w.idles >= e.w.patience {
+		e.report(b)
+	}
+	if err := e.waiter.Idle(e.w.ctx); err != nil {
+		return e.expired(b, err)
+	}
+	return nil
+}
+
+// proceed is called when something moved.
+func (e *Engine) proceed() {
+	if e.w.idles == 0 {
+		return
+	}
+	e.waiter.Active()
+	e.w.idles = 0
+	if !e.w.since.IsZero() {
+		e.w.since = time.Time{}
+		e.now.peer.Store(-1)
+		e.tape.Wait(-1)
+	}
+}
+
+// report puts on the tape for whom the operation waits, and in which phase, if that is new.
+func (e *Engine) report(b blocked) {
+	phase := tape.PhaseAgree
+	if b.agreed() {
+		phase = tape.PhaseTransfer
+	}
+	peer := int32(b.waitsFor())
+	first := e.w.since.IsZero()
+	if first {
+		e.w.since = time.Now()
+	}
+	if phase != e.w.phase {
+		e.w.phase = phase
+		e.tape.Phase(phase)
+	}
+	if first || peer != e.now.peer.Load() {
+		e.now.peer.Store(peer)
+		e.tape.Wait(peer)
+	}
+}
+
+// bereaved returns the error of an operation to which the loss of a peer matters. It does not matter that a peer has left in good
+// order when all that was wanted of it is there: it was faster, and has no more to do.
+func (e *Engine) bereaved(b blocked) error {
+	for r := range e.all {
+		err := e.links.Lost(r)
+		if err == nil {
+			continue
+		}
+		var notice *transport.NoticeError
+		gaveUp := errors.As(err, &notice) && notice.Notice.Code != lifecycle.CodePeerAborted
+		if gaveUp || b.needs(r) && e.drained(r) {
+			return e.lost(r, err)
+		}
+	}
+	return nil
+}
+
+// drained says whether nothing that a lost peer has sent can be of use any more. What it sent before may be all that is wanted of it.
+func (e *Engine) drained(rank int) bool {
+	l := e.all[rank]
+	if l == nil || len(l.rest) > 0 {
+		return true
+	}
+	least := wordSize
+	if !l.met {
+		least = headerSize
+	}
+	window, _ := l.conn.Peek()
+	return len(window) < least
+}

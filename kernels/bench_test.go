@@ -73,16 +73,16 @@ func benchmarkInPlace(b *testing.B, f func(buf []byte, dt DataType)) {
 
 // BenchmarkCopy measures Copy and Go's copy, side by side.
 func BenchmarkCopy(b *testing.B) {
-	for _, way := range []struct {
-		name string
-		f    func(dst, src []byte)
-	}{{"Copy", Copy}, {"copy", func(dst, src []byte) { copy(dst, src) }}} {
-		for _, size := range benchmarkSizes {
-			b.Run(fmt.Sprintf("with=%s/size=%s", way.name, size.name), func(b *testing.B) {
-				dst, src := touched(size.bytes), touched(size.bytes)
-				b.SetBytes(int64(size.bytes))
+	for _, kib := range []int{4, 256, 1 << 10, 4 << 10, 8 << 10, 16 << 10} {
+		dst, src := touched(kib<<10), touched(kib<<10)
+		for name, f := range map[string]func(dst, src []byte){
+			"Copy": Copy,
+			"copy": func(dst, src []byte) { copy(dst, src) },
+		} {
+			b.Run(fmt.Sprintf("size=%dKiB/with=%s", kib, name), func(b *testing.B) {
+				b.SetBytes(int64(len(dst)))
 				for b.Loop() {
-					way.f(dst, src)
+					f(dst, src)
 				}
 			})
 		}

@@ -35,9 +35,9 @@ func divideWith(level SIMD, buf []byte, dt DataType, n int) {
 	}
 	switch dt {
 	case Int8:
-		divideSigned[int8](buf, n)
+		lookUpEach(buf, buf, func(x int8) int8 { return int8(int(x) / n) })
 	case Uint8:
-		divideUnsigned[uint8](buf, n)
+		lookUpEach(buf, buf, func(x uint8) uint8 { return uint8(int(x) / n) })
 	case Int32:
 		divideSigned[int32](buf, n)
 	case Uint32:
@@ -82,12 +82,12 @@ func scaleWith(level SIMD, dst, src []byte, dt DataType, factor float64) {
 }
 
 // divideSigned widens to int64 because n, a number of ranks, need not fit the element.
-func divideSigned[T int8 | int32 | int64](buf []byte, n int) {
+func divideSigned[T int32 | int64](buf []byte, n int) {
 	d := view[T](buf)
 	apply(d, d, func(x T) T { return T(int64(x) / int64(n)) })
 }
 
-func divideUnsigned[T uint8 | uint32 | uint64](buf []byte, n int) {
+func divideUnsigned[T uint32 | uint64](buf []byte, n int) {
 	d := view[T](buf)
 	apply(d, d, func(x T) T { return T(uint64(x) / uint64(n)) })
 }

@@ -38,7 +38,7 @@ func lookUp(dst, a, b []byte, t *table) {
 
 // lookUpEach sets dst[i] to what f makes of src[i]. For more than some elements it pays to ask f once for each of
 // the 256 numbers.
-func lookUpEach[T E4M3 | E5M2](dst, src []byte, f func(T) T) {
+func lookUpEach[T E4M3 | E5M2 | int8 | uint8](dst, src []byte, f func(T) T) {
 	d, s := view[T](dst), view[T](src[:len(dst)])
 	if len(d) < 512 {
 		for i := range d {
@@ -50,7 +50,8 @@ func lookUpEach[T E4M3 | E5M2](dst, src []byte, f func(T) T) {
 	for i := range results {
 		results[i] = f(T(i))
 	}
+	s = s[:len(d)]
 	for i := range d {
-		d[i] = results[s[i]]
+		d[i] = results[uint8(s[i])]
 	}
 }

@@ -1,0 +1,45 @@
+package kernels
+
+import (
+	"bufio"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestDetectAgreesWithTheKernel: Linux lists what it found and enabled.
+func TestDetectAgreesWithTheKernel(t *testing.T) {
+	f, err := os.Open("/proc/cpuinfo")
+	if os.IsNotExist(err) {
+		t.Log("no /proc/cpuinfo: only that detection gives the same answer twice")
+		if detect() != DetectSIMD() {
+			t.Error("it does not")
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var flags []string
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if name, list, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(name) == "flags" {
+			flags = strings.Fields(list)
+			break
+		}
+	}
+	all := func(names ...string) bool {
+		return !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(flags, n) })
+	}
+	want := NoSIMD
+	if all("avx", "avx2", "f16c") {
+		want = AVX2
+		if all("bmi2", "avx512f", "avx512dq", "avx512bw") {
+			want = AVX512
+		}
+	}
+	if got := DetectSIMD(); got != want {
+		t.Errorf("detected %v, Linux says %v (%v)", got, want, flags)
+	}
+}

@@ -21,12 +21,11 @@ type Info struct {
 type Life struct {
 	registry *Registry
 	handle   Handle
-	info     Info
-
-	state atomicState
+	state    atomicState
 
 	mu    sync.Mutex // orders all transitions
-	acts  []act      // those that took effect, in order; the table lets none change the state twice
+	info  Info
+	acts  []act // those that took effect, in order; the table lets none change the state twice
 	cause error
 }
 
@@ -50,12 +49,21 @@ func (l *Life) Handle() Handle {
 	return l.handle
 }
 
-// Info is what Open was given.
+// Info is what Open was given, and Place since.
 func (l *Life) Info() Info {
 	if l == nil {
 		return Info{}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return l.info
+}
+
+// Place says which rank of how many the holder is, for a child communicator: it learns that only while it initializes.
+func (l *Life) Place(rank, size int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.info.Rank, l.info.Size = rank, size
 }
 
 // State is where the communicator is now. It may have moved on when the caller looks at it.

@@ -173,7 +173,7 @@ func (p *Port) open(l *Links, ways []way, patience transport.Patience) error {
 	return nil
 }
 
-// topology says where the ranks are.
+// topology says where the ranks are, and how this one reaches them, if it does yet.
 func topology(rank int, cards []*card, conns []transport.Conn) transport.Topology {
 	n := len(cards)
 	t := transport.Topology{
@@ -189,7 +189,7 @@ func topology(rank int, cards []*card, conns []transport.Conn) transport.Topolog
 		}
 		t.Node[i], t.Host[i], t.PID[i] = node, c.host, c.pid
 		t.Ranks[node] = append(t.Ranks[node], i)
-		if i != rank {
+		if i != rank && conns != nil {
 			t.Transport[i] = conns[i].Name()
 		}
 	}

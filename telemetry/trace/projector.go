@@ -1,8 +1,10 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -35,6 +37,9 @@ type openAct struct {
 	phase      tape.Phase // PhaseNone before the first one
 	phaseSince int64
 }
+
+// maxOpen bounds the acts that are open at a time: far more than communicators have, unless the ends of many were missed.
+const maxOpen = 16 << 10
 
 // New makes a Projector for the tape of the process that cfg describes, with the exporter that the OTEL_* variables name. ctx bounds
 // the making of the exporter. The error names the variable and what it takes.
@@ -105,7 +110,7 @@ func (p *Projector) Close(ctx context.Context) error {
 	if p.cfg.Now != nil {
 		now = p.cfg.Now()
 	}
-	p.abandon(now, func(actKey) bool { return true })
+	p.abandon(p.oldest(), now)
 	return p.pipe.provider.Shutdown(ctx)
 }
 
@@ -123,7 +128,7 @@ func (p *Projector) start(comm *tape.CommInfo, r *tape.LifeRecord) {
 	if r.Act == tape.ActInit {
 		p.births.inited(comm.ID)
 	}
-	p.open[key] = &openAct{comm: *comm, start: *r}
+	p.keep(key, &openAct{comm: *comm, start: *r})
 	p.emitStarted(key, comm, r)
 }
 
@@ -133,7 +138,7 @@ func (p *Projector) phase(comm *tape.CommInfo, r *tape.LifeRecord) {
 	if act == nil { // its start was overwritten before it was read
 		act = &openAct{comm: *comm, start: *r}
 		act.start.Time = startOf(r)
-		p.open[key] = act
+		p.keep(key, act)
 	}
 	act.comm = *comm
 	p.endPhase(key, act, r.Time, nil)
@@ -161,23 +166,27 @@ func (p *Projector) end(comm *tape.CommInfo, r *tape.LifeRecord) {
 		if !r.Child.IsZero() {
 			p.births.made(r.Child, key.identity().trace)
 		}
-	case tape.ActDestroy, tape.ActAbort: // whatever else it was doing will never end
-		p.abandon(r.Time, func(k actKey) bool { return k.comm == comm.ID && k.rank == comm.Rank })
-	case tape.ActNone, tape.ActInit, tape.ActRevoke, tape.ActFinalize, tape.ActGroup, tape.ActLeak:
+	case tape.ActNone, tape.ActInit, tape.ActRevoke, tape.ActFinalize, tape.ActDestroy, tape.ActAbort, tape.ActGroup, tape.ActLeak:
 	}
 }
 
-// abandon ends the open acts that match, as unfinished, in the order in which they started.
-func (p *Projector) abandon(now int64, match func(actKey) bool) {
-	var keys []actKey
-	for key := range p.open {
-		if match(key) {
-			keys = append(keys, key)
-		}
+// keep remembers an act until it ends. What a tape doesn't end for want of records is given up when there is too much of it.
+func (p *Projector) keep(key actKey, act *openAct) {
+	p.open[key] = act
+	if len(p.open) > maxOpen {
+		p.abandon(p.oldest()[:1], p.last)
 	}
-	slices.SortFunc(keys, func(a, b actKey) int {
-		return int(p.open[a].start.Time - p.open[b].start.Time)
+}
+
+// oldest lists the open acts in the order in which they started.
+func (p *Projector) oldest() []actKey {
+	return slices.SortedFunc(maps.Keys(p.open), func(a, b actKey) int {
+		return cmp.Compare(p.open[a].start.Time, p.open[b].start.Time)
 	})
+}
+
+// abandon ends open acts at a time, as unfinished.
+func (p *Projector) abandon(keys []actKey, now int64) {
 	for _, key := range keys {
 		act := p.open[key]
 		delete(p.open, key)

@@ -39,7 +39,7 @@ func problemOf(code lifecycle.Code, text string) *problem {
 
 // unfinished is the problem of an act that the tape doesn't end.
 func unfinished(act *openAct) *problem {
-	text := "unfinished: the record ends before the " + semconv.ActName(act.start.Act) + " does"
+	text := "unfinished: the tape ends before the " + semconv.ActName(act.start.Act) + " does"
 	if act.phase != tape.PhaseNone {
 		text += ", in phase " + semconv.PhaseName(act.phase)
 	}

@@ -1,0 +1,40 @@
+package trace
+
+import (
+	"context"
+	"log/slog"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// Generator is the id generator, for tests.
+type Generator = generator
+
+// Gate is a gate that tests may fill and wait for.
+type Gate struct {
+	*gate
+	closed chan struct{}
+}
+
+// NewGate makes a Gate before an exporter.
+func NewGate(exporter sdktrace.SpanExporter, log *slog.Logger, opts ...sdktrace.BatchSpanProcessorOption) *Gate {
+	g := &Gate{closed: make(chan struct{})}
+	g.gate = newGate(closeNotifier{exporter, g.closed}, log, opts...)
+	return g
+}
+
+// Stats counts.
+func (g *Gate) Stats() Stats { return g.stats() }
+
+// Wait waits until the batch processor's goroutines have ended, which close the exporter last.
+func (g *Gate) Wait() { <-g.closed }
+
+type closeNotifier struct {
+	sdktrace.SpanExporter
+	closed chan struct{}
+}
+
+func (c closeNotifier) Shutdown(ctx context.Context) error {
+	defer close(c.closed)
+	return c.SpanExporter.Shutdown(ctx)
+}

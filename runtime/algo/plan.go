@@ -43,7 +43,7 @@ type Range struct{ From, To int }
 //   - Wait is a barrier: the step starts when all steps of the range have ended.
 //
 // A send has finished an element when its memory may be overwritten. After and Wait name earlier steps of the same
-// list, or none. All spans of a step have the same length, which is never 0.
+// list, or none. A copy of memory onto itself, which happens in place, is left out. All spans of a step have the same length, which is never 0.
 type Step struct {
 	Kind          StepKind
 	Peer          int // StepSend, StepRecv, StepRecvReduce

@@ -1,0 +1,363 @@
+package algotest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
+)
+
+// Case is an operation to check.
+type Case struct {
+	Request   algo.Request // Rank is not looked at
+	Algorithm algo.Algorithm
+	InPlace   bool
+	Seed      uint64
+}
+
+// String names the case so that it can be found again.
+func (c Case) String() string {
+	place := "separate"
+	if c.InPlace {
+		place = "in place"
+	}
+	return fmt.Sprintf("%v by %v, %d ranks, root %d, %d elements of %d bytes, %s, seed %d", c.Request.Call, c.Algorithm,
+		c.Request.Size, c.Request.Root, c.Request.Count, c.Request.ElemSize, place, c.Seed)
+}
+
+// rank is one rank's interpreter.
+type rank struct {
+	plan *algo.Plan
+	bufs [3][]Value // by algo.Buffer
+	done []int      // by step: elements done
+	sent map[int][]int
+	recv map[int][]int
+}
+
+// Run makes the plans of all ranks, checks their form, interprets them, and checks what is in every rank's Out at the end. It returns the plans.
+func Run(c Case) ([]*algo.Plan, error) {
+	ranks := make([]*rank, c.Request.Size)
+	plans := make([]*algo.Plan, c.Request.Size)
+	for r := range ranks {
+		req := c.Request
+		req.Rank = r
+		p, err := algo.Make(req, c.Algorithm)
+		if err != nil {
+			return nil, err
+		}
+		ranks[r] = newRank(c, r, p)
+		plans[r] = p
+		if err := ranks[r].checkForm(c.Request.Size, r); err != nil {
+			return plans, fmt.Errorf("rank %d: %w", r, err)
+		}
+	}
+	if err := interpret(ranks, rand.New(rand.NewPCG(c.Seed, 0))); err != nil {
+		return plans, err
+	}
+	return plans, checkResult(c, ranks)
+}
+
+func newRank(c Case, r int, p *algo.Plan) *rank {
+	in, out := buffers(c, r)
+	k := &rank{
+		plan: p, bufs: [3][]Value{algo.In: in, algo.Out: out, algo.Tmp: make([]Value, p.Tmp)},
+		done: make([]int, len(p.Steps)), sent: map[int][]int{}, recv: map[int][]int{},
+	}
+	for i, s := range p.Steps {
+		switch s.Kind {
+		case algo.StepSend:
+			k.sent[s.Peer] = append(k.sent[s.Peer], i)
+		case algo.StepRecv, algo.StepRecvReduce:
+			k.recv[s.Peer] = append(k.recv[s.Peer], i)
+		case algo.StepCopy, algo.StepReduce:
+		}
+	}
+	return k
+}
+
+// checkForm checks what every plan must keep to whatever it is for.
+func (k *rank) checkForm(size, self int) error {
+	for i := range k.plan.Steps {
+		s := &k.plan.Steps[i]
+		bad := func(format string, args ...any) error {
+			return fmt.Errorf("step %d: %s: %+v", i, fmt.Sprintf(format, args...), *s)
+		}
+		for _, sp := range append(Reads(s), Writes(s)...) {
+			if sp.Len != s.Len() || sp.Len <= 0 {
+				return bad("its spans have different lengths, or none")
+			}
+			if sp.Off < 0 || sp.Off+sp.Len > len(k.bufs[sp.Buf]) {
+				return bad("it is outside of buffer %d, which has %d elements", sp.Buf, len(k.bufs[sp.Buf]))
+			}
+		}
+		if w := Writes(s); len(w) > 0 && w[0].Buf == algo.In {
+			return bad("it writes In")
+		}
+		if talks(s) && (s.Peer < 0 || s.Peer >= size || s.Peer == self) {
+			return bad("its peer is none")
+		}
+		if s.After != algo.None && (s.After < 0 || s.After >= i || k.plan.Steps[s.After].Len() != s.Len()) {
+			return bad("After is no earlier step of the same length")
+		}
+		if s.Wait.From < 0 || s.Wait.From > s.Wait.To || s.Wait.To > i {
+			return bad("Wait is no range of earlier steps")
+		}
+	}
+	return nil
+}
+
+func talks(s *algo.Step) bool {
+	return s.Kind == algo.StepSend || s.Kind == algo.StepRecv || s.Kind == algo.StepRecvReduce
+}
+
+// Reads are the spans that a step reads of its rank's memory.
+func Reads(s *algo.Step) []algo.Span {
+	switch s.Kind {
+	case algo.StepSend, algo.StepRecvReduce, algo.StepCopy:
+		return []algo.Span{s.Src}
+	case algo.StepReduce:
+		return []algo.Span{s.Src, s.Src2}
+	case algo.StepRecv:
+	}
+	return nil
+}
+
+// Writes are the spans that a step writes of its rank's memory.
+func Writes(s *algo.Step) []algo.Span {
+	if s.Kind == algo.StepSend {
+		return nil
+	}
+	return []algo.Span{s.Dst}
+}
+
+// limit is how many elements of step i may be done by now.
+func (k *rank) limit(i int) int {
+	s := &k.plan.Steps[i]
+	for w := s.Wait.From; w < s.Wait.To; w++ {
+		if k.done[w] < k.plan.Steps[w].Len() {
+			return 0
+		}
+	}
+	if s.After != algo.None {
+		return k.done[s.After]
+	}
+	return s.Len()
+}
+
+// head is the first unfinished step of a list, algo.None if there is none.
+func (k *rank) head(list []int) int {
+	for _, i := range list {
+		if k.done[i] < k.plan.Steps[i].Len() {
+			return i
+		}
+	}
+	return algo.None
+}
+
+// move is something that can progress: a message between two ranks, or a local step (to is then from).
+type move struct{ from, to, send, recv int }
+
+// interpret runs all ranks' steps until they are done, or none can go on.
+func interpret(ranks []*rank, rng *rand.Rand) error {
+	for {
+		moves, left, err := possible(ranks)
+		if err != nil {
+			return err
+		}
+		if len(moves) == 0 {
+			if left > 0 {
+				return fmt.Errorf("deadlock: %d steps have not ended, and none can go on", left)
+			}
+			return nil
+		}
+		m := moves[rng.IntN(len(moves))]
+		room := ranks[m.to].room(m.recv)
+		if m.send != algo.None {
+			room = min(room, ranks[m.from].room(m.send))
+		}
+		n := 1 + rng.IntN(room)
+		if rng.IntN(4) == 0 {
+			n = room
+		}
+		apply(ranks, m, n)
+	}
+}
+
+func (k *rank) room(i int) int { return k.limit(i) - k.done[i] }
+
+// possible lists what can progress now, and counts the steps that have not ended.
+func possible(ranks []*rank) (moves []move, left int, err error) {
+	for r, k := range ranks {
+		for i := range k.plan.Steps {
+			s := &k.plan.Steps[i]
+			if k.done[i] == s.Len() {
+				continue
+			}
+			left++
+			if !talks(s) && k.room(i) > 0 {
+				moves = append(moves, move{r, r, algo.None, i})
+			}
+		}
+		for peer, list := range k.sent {
+			send, recv := k.head(list), ranks[peer].head(ranks[peer].recv[r])
+			if send == algo.None {
+				continue
+			}
+			if recv == algo.None {
+				return nil, 0, fmt.Errorf("rank %d sends step %d to rank %d, which expects nothing more", r, send, peer)
+			}
+			if a, b := k.plan.Steps[send].Len(), ranks[peer].plan.Steps[recv].Len(); a != b {
+				return nil, 0, fmt.Errorf("rank %d sends %d elements (step %d) to rank %d, which expects %d (step %d)", r, a, send, peer, b, recv)
+			}
+			if k.room(send) > 0 && ranks[peer].room(recv) > 0 {
+				moves = append(moves, move{r, peer, send, recv})
+			}
+		}
+	}
+	return moves, left, nil
+}
+
+// apply does n elements of a move.
+func apply(ranks []*rank, m move, n int) {
+	k := ranks[m.to]
+	s := &k.plan.Steps[m.recv]
+	for range n {
+		at := k.done[m.recv]
+		var v Value
+		if m.send != algo.None {
+			f := ranks[m.from]
+			src := f.plan.Steps[m.send].Src
+			v = f.bufs[src.Buf][src.Off+f.done[m.send]]
+			f.done[m.send]++
+		}
+		own := func(sp algo.Span) Value { return k.bufs[sp.Buf][sp.Off+at] }
+		switch s.Kind {
+		case algo.StepRecvReduce:
+			if s.IncomingFirst {
+				v = v.Combine(own(s.Src))
+			} else {
+				v = own(s.Src).Combine(v)
+			}
+		case algo.StepCopy:
+			v = own(s.Src)
+		case algo.StepReduce:
+			v = own(s.Src).Combine(own(s.Src2))
+		case algo.StepRecv, algo.StepSend:
+		}
+		k.bufs[s.Dst.Buf][s.Dst.Off+at] = v
+		k.done[m.recv]++
+	}
+}
+
+// layout is how many elements rank r's In and Out have, and where In begins in Out, or Out in In, in place: exactly one
+// of the two is 0 unless both are.
+func layout(c Case, r int) (in, out, inOff, outOff int) {
+	n, size := c.Request.Count, c.Request.Size
+	root := r == c.Request.Root
+	switch c.Request.Call { //nolint:exhaustive // only collectives have plans
+	case lifecycle.CallAllReduce:
+		return n, n, 0, 0
+	case lifecycle.CallBroadcast:
+		if !root && !c.InPlace {
+			return 0, n, 0, 0
+		}
+		return n, n, 0, 0
+	case lifecycle.CallReduce:
+		if !root {
+			return n, 0, 0, 0
+		}
+		return n, n, 0, 0
+	case lifecycle.CallAllGather:
+		return n, n * size, r * n, 0
+	case lifecycle.CallReduceScatter:
+		return n * size, n, 0, r * n
+	case lifecycle.CallAllToAll:
+		return n * size, n * size, 0, 0
+	case lifecycle.CallGather:
+		if !root {
+			return n, 0, 0, 0
+		}
+		return n, n * size, r * n, 0
+	case lifecycle.CallScatter:
+		if !root {
+			return 0, n, 0, 0
+		}
+		return n * size, n, 0, r * n
+	}
+	return 0, 0, 0, 0
+}
+
+// shares says whether the case has rank r's In and Out in the same memory.
+func shares(c Case, r int) bool {
+	in, out, _, _ := layout(c, r)
+	return c.InPlace && c.Request.Call != lifecycle.CallAllToAll && in > 0 && out > 0
+}
+
+// buffers makes rank r's In, filled, and Out.
+func buffers(c Case, r int) (in, out []Value) {
+	nIn, nOut, inOff, outOff := layout(c, r)
+	in, out = make([]Value, nIn), make([]Value, nOut)
+	if shares(c, r) {
+		if nIn <= nOut {
+			in = out[inOff : inOff+nIn]
+		} else {
+			out = in[outOff : outOff+nOut]
+		}
+	}
+	for i := range in {
+		in[i] = Original(r, i)
+	}
+	return in, out
+}
+
+// checkResult compares every Out with what the call is defined to give, and In with what it was.
+func checkResult(c Case, ranks []*rank) error {
+	if c.Request.Call == lifecycle.CallBarrier {
+		return nil
+	}
+	for r, k := range ranks {
+		for i, v := range k.bufs[algo.Out] {
+			if want := expected(c, r, i); v.Sum != want {
+				return fmt.Errorf("rank %d: element %d of Out has the value %x, want %x", r, i, v.Sum, want)
+			}
+			if c.Request.Call == lifecycle.CallAllReduce && v != ranks[0].bufs[algo.Out][i] {
+				return fmt.Errorf("rank %d: element %d of Out was summed in another order than on rank 0", r, i)
+			}
+		}
+		if shares(c, r) {
+			continue
+		}
+		for i, v := range k.bufs[algo.In] {
+			if v != Original(r, i) {
+				return errors.New("In was written")
+			}
+		}
+	}
+	return nil
+}
+
+// expected is the Sum of element i of rank r's Out.
+func expected(c Case, r, i int) uint64 {
+	n, root := c.Request.Count, c.Request.Root
+	all := func(i int) (sum uint64) {
+		for p := range c.Request.Size {
+			sum += Original(p, i).Sum
+		}
+		return sum
+	}
+	switch c.Request.Call { //nolint:exhaustive // only collectives have plans
+	case lifecycle.CallBroadcast:
+		return Original(root, i).Sum
+	case lifecycle.CallAllGather, lifecycle.CallGather:
+		return Original(i/n, i%n).Sum
+	case lifecycle.CallReduceScatter:
+		return all(r*n + i)
+	case lifecycle.CallAllToAll:
+		return Original(i/n, r*n+i%n).Sum
+	case lifecycle.CallScatter:
+		return Original(root, r*n+i).Sum
+	}
+	return all(i)
+}

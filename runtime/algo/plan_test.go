@@ -1,0 +1,292 @@
+package algo_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/algo/algotest"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden plans")
+
+func collectives() []lifecycle.Call {
+	var calls []lifecycle.Call
+	for c := lifecycle.CallAllReduce; c <= lifecycle.CallBarrier; c++ {
+		if algo.For(c) != nil {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// check runs a case, proves its plans free of races, and compares what is sent with what the algorithms' docs say.
+func check(c algotest.Case) error {
+	plans, err := algotest.Run(c)
+	if err != nil {
+		return fmt.Errorf("%v: %w", c, err)
+	}
+	total := 0
+	for r, p := range plans {
+		total += p.Sent()
+		if err := algotest.Races(c, r, p); err != nil {
+			return fmt.Errorf("%v: %w", c, err)
+		}
+	}
+	if want := sent(c); total != want {
+		return fmt.Errorf("%v: all ranks send %d elements, want %d", c, total, want)
+	}
+	return nil
+}
+
+// sent is how many elements all ranks together send.
+func sent(c algotest.Case) int {
+	n, count := c.Request.Size, c.Request.Count
+	if n == 1 {
+		return 0
+	}
+	pow := 1
+	log := 0
+	for pow*2 <= n {
+		pow, log = pow*2, log+1
+	}
+	bitsSet := func() (sum int) {
+		for v := range n {
+			for w := v; w > 0; w &= w - 1 {
+				sum++
+			}
+		}
+		return sum
+	}
+	switch c.Request.Call {
+	case lifecycle.CallBarrier:
+		return 0
+	case lifecycle.CallAllReduce:
+		switch {
+		case c.Algorithm == algo.RecursiveDoubling:
+			return count * (pow*log + 2*(n-pow))
+		case c.Algorithm == algo.Direct && count*c.Request.ElemSize <= 16<<10:
+			return count * n * (n - 1)
+		}
+		return 2 * count * (n - 1)
+	case lifecycle.CallBroadcast, lifecycle.CallReduce:
+		return count * (n - 1)
+	case lifecycle.CallGather, lifecycle.CallScatter:
+		if c.Algorithm == algo.Tree {
+			return count * bitsSet()
+		}
+		return count * (n - 1)
+	default:
+		return count * n * (n - 1)
+	}
+}
+
+func TestPlansAreRight(t *testing.T) {
+	for _, call := range collectives() {
+		t.Run(call.String(), func(t *testing.T) {
+			t.Parallel()
+			for _, a := range algo.For(call) {
+				for size := 1; size <= 17; size++ {
+					// A huge element makes a small count a large message.
+					for _, shape := range [][2]int{{0, 8}, {1, 8}, {size - 1, 8}, {3*size + 1, 8}, {size + 2, 1 << 20}} {
+						for _, inPlace := range []bool{false, true} {
+							c := algotest.Case{
+								Request: algo.Request{
+									Call: call, Size: size, Root: (size * 2) / 3 % size,
+									Count: shape[0], ElemSize: shape[1],
+								},
+								Algorithm: a, InPlace: inPlace, Seed: uint64(size),
+							}
+							if err := check(c); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestPlansAreRightForAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		call := rapid.SampledFrom(collectives()).Draw(t, "call")
+		size := rapid.IntRange(1, 17).Draw(t, "size")
+		c := algotest.Case{
+			Request: algo.Request{
+				Call: call, Size: size, Root: rapid.IntRange(0, size-1).Draw(t, "root"),
+				Count:    rapid.IntRange(0, 40).Draw(t, "count"),
+				ElemSize: rapid.SampledFrom([]int{1, 4, 8, 1 << 20}).Draw(t, "element"),
+			},
+			Algorithm: rapid.SampledFrom(algo.For(call)).Draw(t, "algorithm"),
+			InPlace:   rapid.Bool().Draw(t, "in place"),
+			Seed:      rapid.Uint64().Draw(t, "seed"),
+		}
+		if err := check(c); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Large counts have chunks that are aligned; they must still cover everything once.
+func TestChunksOfLargeCounts(t *testing.T) {
+	for _, a := range []algo.Algorithm{algo.Ring, algo.Direct} {
+		c := algotest.Case{
+			Request:   algo.Request{Call: lifecycle.CallAllReduce, Size: 3, Count: 1000, ElemSize: 1024},
+			Algorithm: a, InPlace: true, Seed: 7,
+		}
+		if err := check(c); err != nil {
+			t.Fatal(err)
+		}
+		p, err := algo.Make(c.Request, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range p.Steps {
+			if s.Kind == algo.StepSend && s.Src.Off%64 != 0 {
+				t.Errorf("%v: a chunk starts at element %d, want a multiple of 64", a, s.Src.Off)
+			}
+		}
+	}
+}
+
+func TestGoldenPlans(t *testing.T) {
+	for _, g := range []struct {
+		file string
+		req  algo.Request
+		a    algo.Algorithm
+	}{
+		{"allreduce-ring-3", algo.Request{Call: lifecycle.CallAllReduce, Rank: 1, Size: 3, Count: 9, ElemSize: 4}, algo.Ring},
+		{"allreduce-doubling-5", algo.Request{Call: lifecycle.CallAllReduce, Rank: 1, Size: 5, Count: 9, ElemSize: 4}, algo.RecursiveDoubling},
+		{"allreduce-oneshot-3", algo.Request{Call: lifecycle.CallAllReduce, Rank: 2, Size: 3, Count: 9, ElemSize: 4}, algo.Direct},
+		{"allreduce-direct-3", algo.Request{Call: lifecycle.CallAllReduce, Rank: 1, Size: 3, Count: 9, ElemSize: 1 << 20}, algo.Direct},
+		{"broadcast-tree-8", algo.Request{Call: lifecycle.CallBroadcast, Rank: 4, Size: 8, Count: 2, ElemSize: 4}, algo.Tree},
+		{"allgather-doubling-6", algo.Request{Call: lifecycle.CallAllGather, Rank: 4, Size: 6, Count: 10, ElemSize: 4}, algo.RecursiveDoubling},
+		{"reducescatter-ring-4", algo.Request{Call: lifecycle.CallReduceScatter, Rank: 0, Size: 4, Count: 5, ElemSize: 4}, algo.Ring},
+	} {
+		t.Run(g.file, func(t *testing.T) {
+			p, err := algo.Make(g.req, g.a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", g.file+".txt")
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(p.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(p.String(), "\n")); diff != "" {
+				t.Errorf("the plan is not that of %s (-file +plan); if it should be, run with -rewrite:\n%s", file, diff)
+			}
+		})
+	}
+}
+
+func TestMakeRefuses(t *testing.T) {
+	good := algo.Request{Call: lifecycle.CallBroadcast, Rank: 1, Size: 3, Root: 2, Count: 4, ElemSize: 8}
+	for _, c := range []struct {
+		change func(r *algo.Request)
+		a      algo.Algorithm
+		want   string
+	}{
+		{func(*algo.Request) {}, algo.RecursiveDoubling, "no algorithm recursive_doubling for broadcast, only [tree direct ring]"},
+		{func(*algo.Request) {}, algo.Auto, "no algorithm auto"},
+		{func(r *algo.Request) { r.Call = lifecycle.CallDestroy }, algo.Ring, "destroy is no collective"},
+		{func(r *algo.Request) { r.Size = 0 }, algo.Ring, "size is 0"},
+		{func(r *algo.Request) { r.Rank = 3 }, algo.Ring, "rank is 3, must be 0 to 2"},
+		{func(r *algo.Request) { r.Root = -1 }, algo.Ring, "root is -1, must be 0 to 2"},
+		{func(r *algo.Request) { r.Count = -4 }, algo.Ring, "count is -4"},
+		{func(r *algo.Request) { r.ElemSize = 0 }, algo.Ring, "element size is 0"},
+		{func(r *algo.Request) { r.Nodes = []int{0} }, algo.Ring, "nodes has 1 entries for 3 ranks"},
+	} {
+		r := good
+		c.change(&r)
+		if _, err := algo.Make(r, c.a); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("Make(%+v, %v) gives the error %v, want one with %q", r, c.a, err, c.want)
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	two := []int{0, 0, 1, 1}
+	for _, c := range []struct {
+		req  algo.Request
+		want algo.Algorithm
+	}{
+		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1, ElemSize: 8}, algo.Direct},
+		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1, ElemSize: 8, Nodes: two}, algo.RecursiveDoubling},
+		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1 << 20, ElemSize: 8, Nodes: two}, algo.Ring},
+		{algo.Request{Call: lifecycle.CallBarrier, Size: 4, ElemSize: 1}, algo.Direct},
+		{algo.Request{Call: lifecycle.CallSend, Size: 4, ElemSize: 1}, algo.Auto},
+	} {
+		if got := algo.Choose(c.req, algo.DefaultTuning()); got != c.want {
+			t.Errorf("Choose(%+v) is %v, want %v", c.req, got, c.want)
+		}
+	}
+	over, err := algo.ParseOverride(" all_reduce:tree, broadcast : auto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tuning := algo.DefaultTuning()
+	tuning.Override = over
+	if got := algo.Choose(algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1 << 20, ElemSize: 8}, tuning); got != algo.Tree {
+		t.Errorf("overridden, Choose gives %v, want %v", got, algo.Tree)
+	}
+}
+
+// Whatever the table says, there must be a plan for it.
+func TestEveryRuleHasAPlan(t *testing.T) {
+	for _, r := range algo.DefaultTuning().Rules {
+		if !slices.Contains(algo.For(r.Call), r.Algorithm) {
+			t.Errorf("rule %+v: there is no such algorithm for the call", r)
+		}
+	}
+}
+
+func TestParseOverride(t *testing.T) {
+	over, err := algo.ParseOverride("ring")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range collectives() {
+		if want := slices.Contains(algo.For(call), algo.Ring); (over[call] == algo.Ring) != want {
+			t.Errorf("%v is overridden by %v", call, over[call])
+		}
+	}
+	for text, want := range map[string]string{
+		"rnig":                  `"rnig" is none of auto, ring, recursive_doubling, tree, direct`,
+		"all_reduce:":           `"" is none of`,
+		"allreduce:ring":        `"allreduce" is none of the collectives all_reduce, broadcast`,
+		"broadcast:ring,send:x": `"x" is none of`,
+		"all_to_all:ring":       "there is no algorithm ring for all_to_all, only [direct]",
+	} {
+		if _, err := algo.ParseOverride(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseOverride(%q) gives the error %v, want one with %s", text, err, want)
+		}
+	}
+}
+
+func TestAlgorithmNames(t *testing.T) {
+	for a := algo.Auto; a <= algo.Direct; a++ {
+		got, err := algo.ParseAlgorithm(strings.ToUpper(a.String()))
+		if err != nil || got != a {
+			t.Errorf("ParseAlgorithm(%q) is %v, %v", strings.ToUpper(a.String()), got, err)
+		}
+	}
+	if got := algo.Algorithm(99).String(); got != "algorithm(99)" {
+		t.Errorf("an unknown algorithm is called %q", got)
+	}
+}

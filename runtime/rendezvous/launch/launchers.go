@@ -239,4 +239,3 @@ func derivePort(job string) string {
 	_, _ = h.Write([]byte(job)) // never fails
 	return strconv.Itoa(firstPort + int(h.Sum32()%numPorts))
 }
-

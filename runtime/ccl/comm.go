@@ -1,0 +1,147 @@
+package ccl
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Comm is one rank's handle of a communicator. Calls may come from any goroutine; those on one Comm run one after another, in the order in which
+// they were made. All ranks must make the same collective calls in the same order.
+type Comm struct {
+	rt       *Runtime
+	life     *lifecycle.Life
+	tape     *tape.CommWriter
+	blocking bool
+	secret   []byte // authenticates the ranks to each other; children's are derived from it
+	start    *job   // the call that makes this communicator
+
+	// Set before start is done, and constant then.
+	id         CommID
+	name       string
+	rank, size int
+	links      *fabric.Links
+	engine     *host.Engine
+
+	turn        turn
+	op          host.Op       // of the turn's holder: so that an operation needs no memory of its own
+	over        bool          // Finalize, Destroy or Abort had its turn: what comes after it is refused; by the turn's holder
+	collectives uint64        // launched so far; by the turn's holder. The ranks agree on it
+	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
+
+	splitting sync.Mutex    // guards splits, together with the place in the line
+	splits    uint64        // calls of Split so far
+	groups    atomic.Uint64 // group jobs so far
+
+	jobs jobs           // what runs in the background for a non-blocking call
+	work sync.WaitGroup // goroutines of this communicator
+
+	ctx    context.Context // ends with the communicator: what interrupts its init
+	cancel context.CancelCauseFunc
+}
+
+// pairCounter counts the messages to and from one peer, by which the two sides know that they speak of the same one.
+type pairCounter struct{ sent, received uint64 }
+
+// Rank is this rank's number in the communicator, from 0 to Size-1.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size is the number of ranks.
+func (c *Comm) Size() int { return c.size }
+
+// ID is the communicator's id, the same on all ranks.
+func (c *Comm) ID() CommID { return c.id }
+
+// Name is what WithName gave it.
+func (c *Comm) Name() string { return c.name }
+
+// State is where the communicator is in its life.
+func (c *Comm) State() lifecycle.State { return c.life.State() }
+
+// Topology tells on which node each rank is, and over which transport this rank reaches it. It is the zero Topology until the communicator is ready.
+func (c *Comm) Topology() transport.Topology {
+	if c.start.ended() && c.links != nil {
+		return c.links.Topology()
+	}
+	return transport.Topology{}
+}
+
+// String names the communicator for people: name, short id, rank and size.
+func (c *Comm) String() string { return describe(c.name, c.id, c.rank, c.size) }
+
+// AsyncError tells how the communicator is, without blocking: nil when it is ready for the next call, ErrInProgress while a non-blocking
+// call of it is unfinished, and otherwise the error that made it fail. It completes a non-blocking call that has ended, and returns its error once.
+func (c *Comm) AsyncError() error {
+	if err := c.check(lifecycle.CallAsyncError); err != nil {
+		return err
+	}
+	if err, done := c.jobs.poll(); !done || err != nil {
+		return err
+	}
+	if c.links != nil {
+		if _, err := c.links.FirstLost(); err != nil && c.life.State() == lifecycle.StateReady {
+			return c.fail(lifecycle.CallAsyncError, c.engine.Explain(err))
+		}
+	}
+	return c.life.Cause()
+}
+
+// Wait blocks until the communicator is no longer in progress, or ctx ends, and returns what AsyncError would, or ctx's error.
+func (c *Comm) Wait(ctx context.Context) error {
+	if err := c.check(lifecycle.CallWait); err != nil {
+		return err
+	}
+	if err := c.jobs.wait(ctx); err != nil {
+		return err
+	}
+	return c.AsyncError()
+}
+
+// check asks the table whether call is legal now. An illegal one is recorded, with the place of the call.
+func (c *Comm) check(call lifecycle.Call) error {
+	if c == nil {
+		return nilComm(call)
+	}
+	if err := c.life.Check(call); err != nil {
+		return c.refused(context.Background(), call, err, 2)
+	}
+	return nil
+}
+
+// refused records a call that was not allowed, and returns its error. skip is the number of this package's frames above the caller.
+func (c *Comm) refused(ctx context.Context, call lifecycle.Call, err error, skip int) error {
+	usage, ok := asUsage(err)
+	if !ok {
+		return err
+	}
+	c.tape.Life(tape.LifeRecord{
+		Act: actOf(call), Call: call, Stage: tape.StageMisuse, Code: usage.Code, State: c.life.State(), Peer: -1,
+		Text: err.Error(), Site: lifecycle.Caller(skip + 1), First: usage.First, Caller: callerSpan(ctx),
+	})
+	return err
+}
+
+// fail moves the communicator to failed, because of err, and returns err. What is not a failure of the communicator (a usage error) passes.
+func (c *Comm) fail(call lifecycle.Call, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, usage := asUsage(err); usage {
+		return err
+	}
+	if state, changed := c.life.Signal(lifecycle.EventAsyncFailure, err); changed {
+		c.tape.State(state)
+		c.tape.Life(tape.LifeRecord{
+			Call: call, Stage: tape.StageEnd, Seq: c.collectives, Code: lifecycle.CodeOf(err), State: state, Peer: culprit(err),
+			Text: err.Error(), Site: lifecycle.Site{},
+		})
+		c.rt.log.Error("communicator failed", "comm", c.name, "comm_id", c.id.Short(), "rank", c.rank, "call", call.String(), "error", err)
+	}
+	return err
+}

@@ -1,0 +1,26 @@
+// Package ccl is Carillon's public API: communicators, groups and collectives, in NCCL's vocabulary, on host memory.
+//
+// A Runtime belongs to a process. It makes communicators; a communicator is a set of ranks that make the same calls in the same order:
+//
+//	world, err := rt.World(ctx)                                 // as torchrun, Slurm, mpirun or carillon run say
+//	err = ccl.AllReduce(ctx, world, grads, grads, ccl.Sum)      // in place
+//	rails, err := world.Split(ctx, world.Rank()%2, world.Rank())
+//	err = rails.Destroy(ctx)
+//
+// The way of a call:
+//
+//	ccl.AllReduce → may I? (lifecycle) → my turn? (calls on one communicator are ordered)
+//	             → tape: launched → engine runs the plan over the transports → tape: completed → return
+//
+// # Blocking and contexts
+//
+// A call blocks until its own part is done and its buffers may be reused, unless its name begins with I (it returns a Work), the
+// communicator is non-blocking, or the call's context is a Group. Every blocking call obeys its context. When the context
+// ends inside an operation, the operation is abandoned and the communicator fails, here and on all other ranks, which return a
+// PeerError that names this rank: a communicator whose ranks disagree about what was done is of no use to anyone.
+//
+// # Errors
+//
+// UsageError is the caller's mistake, PeerError another rank's fault, SystemError that of a socket, a file or memory. Each has a Code, and
+// works with errors.Is and the Err… values of this package.
+package ccl

@@ -1,0 +1,202 @@
+package ccl
+
+import (
+	"context"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
+)
+
+// The collectives and point-to-point calls. In all of them n is comm.Size(), a buffer's length is in elements, the caller owns the
+// buffers and must not touch them until the call returns (for a call in a group: until the group ends). They
+// block until this rank's part is done, and return a UsageError (nothing happened), a PeerError (another rank is at fault: the
+// communicator has failed), or a SystemError. With a Group as its context a call is checked, joins the group, and returns at once.
+//
+// Source of their meaning: NCCL's collective and point-to-point API, and MPI's for Gather, Scatter and AllToAll.
+
+// AllReduce combines send of all ranks element by element, and leaves the result in recv on all of them, the same bit by bit.
+// len(send) == len(recv), the same on all ranks; send and recv may be the same slice (in place), and must not overlap otherwise.
+func AllReduce[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption) error {
+	o, err := newOp(comm, lifecycle.CallAllReduce, len(send), send, recv, op, -1, opts)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	return comm.run(ctx, o)
+}
+
+// IAllReduce is AllReduce in the background. It joins the order of the communicator's calls when it is called.
+func IAllReduce[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption) *Work {
+	o, err := newOp(comm, lifecycle.CallAllReduce, len(send), send, recv, op, -1, opts)
+	if err != nil {
+		return failedWork(comm.invalid(ctx, err))
+	}
+	return comm.launch(ctx, o)
+}
+
+// Broadcast copies send of rank root to recv of all ranks. len(send) == len(recv) on the root, where they may be the same slice; send is
+// ignored, and may be nil, on the others.
+func Broadcast[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, root int, opts ...OpOption) error {
+	o, err := newOp(comm, lifecycle.CallBroadcast, len(recv), send, recv, Sum, root, opts)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	return comm.run(ctx, o)
+}
+
+// IBroadcast is Broadcast in the background.
+func IBroadcast[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, root int, opts ...OpOption) *Work {
+	o, err := newOp(comm, lifecycle.CallBroadcast, len(recv), send, recv, Sum, root, opts)
+	if err != nil {
+		return failedWork(comm.invalid(ctx, err))
+	}
+	return comm.launch(ctx, o)
+}
+
+// Reduce combines send of all ranks element by element and leaves the result in recv of rank root, where len(send) == len(recv), and both
+// may be the same slice. recv is ignored, and may be nil, on the others.
+func Reduce[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, root int, opts ...OpOption) error {
+	o, err := newOp(comm, lifecycle.CallReduce, len(send), send, recv, op, root, opts)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	return comm.run(ctx, o)
+}
+
+// IReduce is Reduce in the background.
+func IReduce[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, root int, opts ...OpOption) *Work {
+	o, err := newOp(comm, lifecycle.CallReduce, len(send), send, recv, op, root, opts)
+	if err != nil {
+		return failedWork(comm.invalid(ctx, err))
+	}
+	return comm.launch(ctx, o)
+}
+
+// AllGather puts send of rank i at recv[i*len(send):] on all ranks. len(recv) == n*len(send). In place: send is that part of recv.
+func AllGather[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, opts ...OpOption) error {
+	o, err := newOp(comm, lifecycle.CallAllGather, len(send), send, recv, Sum, -1, opts)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	return comm.run(ctx, o)
+}
+
+// IAllGather is AllGather in the background.
+func IAllGather[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, opts ...OpOption) *Work {
+	o, err := newOp(comm, lifecycle.CallAllGather, len(send), send, recv, Sum, -1, opts)
+	if err != nil {
+		return failedWork(comm.invalid(ctx, err))
+	}
+	return comm.launch(ctx, o)
+}
+
+// ReduceScatter combines send of all ranks and leaves the i-th of n equal parts of the result in recv of rank i. len(send) == n*len(recv). In
+// place: recv is that part of send.
+func ReduceScatter[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption) error {
+	o, err := newOp(comm, lifecycle.CallReduceScatter, len(recv), send, recv, op, -1, opts)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	return comm.run(ctx, o)
+}
+
+// IReduceScatter is ReduceScatter in the background.
+func IReduceScatter[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption) *Work {
+	o, err := newOp(comm, lifecycle.CallReduceScatter, len(recv), send, recv, op, -1, opts)
+	if err != nil {
+		return failedWork(comm.invalid(ctx, err))
+	}
+	return comm.launch(ctx, o)
+}
+
+// AllToAll sends the j-th of n equal parts of send to rank j, and receives rank j's part for this rank as the j-th part of recv.
+// len(send) == len(recv), divisible by n. The slices must not overlap.
+func AllToAll[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, opts ...OpOption) error {
+	o, err := newOp(comm, lifecycle.CallAllToAll, len(send), send, recv, Sum, -1, opts)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	return comm.run(ctx, o)
+}
+
+// Gather puts send of rank i at recv[i*len(send):] on rank root, where len(recv) == n*len(send). recv is ignored, and may be nil, on the others.
+func Gather[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, root int, opts ...OpOption) error {
+	o, err := newOp(comm, lifecycle.CallGather, len(send), send, recv, Sum, root, opts)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	return comm.run(ctx, o)
+}
+
+// Scatter sends the i-th of n equal parts of send of rank root to recv of rank i. len(send) == n*len(recv) on the root; send is ignored, and may
+// be nil, on the others.
+func Scatter[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, root int, opts ...OpOption) error {
+	o, err := newOp(comm, lifecycle.CallScatter, len(recv), send, recv, Sum, root, opts)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	return comm.run(ctx, o)
+}
+
+// Send sends data to rank peer, which must call Recv with as many elements of the same type. It may return before the peer has called
+// Recv when the data fits into the transport's buffer; a program must not rely on it. Sends and receives that must
+// happen together (an exchange) belong into SendRecv or a Group.
+func Send[T kernels.Element](ctx context.Context, comm *Comm, data []T, peer int) error {
+	o, err := newOp(comm, lifecycle.CallSend, len(data), data, nil, Sum, peer, nil)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	return comm.run(ctx, o)
+}
+
+// Recv receives len(data) elements from rank peer.
+func Recv[T kernels.Element](ctx context.Context, comm *Comm, data []T, peer int) error {
+	o, err := newOp(comm, lifecycle.CallRecv, len(data), nil, data, Sum, peer, nil)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	return comm.run(ctx, o)
+}
+
+// SendRecv sends send to rank dst while it receives recv from rank src; either may be this rank itself (then both must be).
+func SendRecv[T kernels.Element](ctx context.Context, comm *Comm, send []T, dst int, recv []T, src int) error {
+	s, err := newOp(comm, lifecycle.CallSend, len(send), send, nil, Sum, dst, nil)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	r, err := newOp(comm, lifecycle.CallRecv, len(recv), nil, recv, Sum, src, nil)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	return comm.runPair(ctx, s, r)
+}
+
+// Barrier blocks until all ranks have called it.
+func Barrier(ctx context.Context, comm *Comm) error {
+	o, err := newOp[uint8](comm, lifecycle.CallBarrier, 0, nil, nil, Sum, -1, nil)
+	if err != nil {
+		return comm.invalid(ctx, err)
+	}
+	return comm.run(ctx, o)
+}
+
+// newOp checks the arguments of a call, and makes the engine's description of it. n is what the count is taken from.
+func newOp[T kernels.Element](comm *Comm, call lifecycle.Call, n int, send, recv []T, red Reduction, peer int, opts []OpOption) (host.Op, error) {
+	if comm == nil {
+		return host.Op{}, nilComm(call)
+	}
+	op := host.Op{
+		Call: call, Count: n, DataType: kernels.TypeOf[T](), Reduction: red, Peer: peer,
+		Send: kernels.Bytes(send), Recv: kernels.Bytes(recv),
+	}
+	scaled := false
+	for _, o := range opts {
+		if o.scaled {
+			op.Scale, scaled = o.scale, true
+		}
+		if o.algorithm != 0 {
+			op.Algorithm = o.algorithm
+		}
+	}
+	return op, validate(comm, &op, scaled)
+}

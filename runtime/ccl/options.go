@@ -1,0 +1,54 @@
+package ccl
+
+import (
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/runtime/algo"
+)
+
+// Reduction says how elements are combined.
+type Reduction = kernels.Reduction
+
+// The reductions. Avg divides the sum by the number of ranks; PreMulSum multiplies each rank's input by its Scale first.
+const (
+	Sum       = kernels.Sum
+	Prod      = kernels.Prod
+	Max       = kernels.Max
+	Min       = kernels.Min
+	Avg       = kernels.Avg
+	PreMulSum = kernels.PreMulSum
+)
+
+// NoColor is the color of a rank that takes part in a Split but gets no communicator from it (NCCL_SPLIT_NOCOLOR).
+const NoColor = -1
+
+// MaxRanks is the largest size of a communicator.
+const MaxRanks = 1 << 16
+
+// Option is a setting of one communicator.
+type Option func(*options)
+
+type options struct {
+	name        string
+	nonBlocking bool
+}
+
+// WithName gives the communicator a name for people: in errors, spans and as a metric label. Names are few: "dp", "tp",
+// not one for each step. The default is "world" for World, "comm" for InitRank and InitAll, and parent's name plus "/" and the number of the split for Split.
+func WithName(name string) Option { return func(o *options) { o.name = name } }
+
+// NonBlocking makes a communicator whose Init, Split, Finalize and group ends return ErrInProgress at once; AsyncError and Wait tell
+// when they are done. A runtime that was configured as blocking (NCCL_COMM_BLOCKING=1) ignores it.
+func NonBlocking() Option { return func(o *options) { o.nonBlocking = true } }
+
+// OpOption is a setting of one operation.
+type OpOption struct {
+	scale     float64
+	scaled    bool
+	algorithm algo.Algorithm
+}
+
+// Scale is the factor of PreMulSum. Ranks may have different ones.
+func Scale(factor float64) OpOption { return OpOption{scale: factor, scaled: true} }
+
+// WithAlgorithm chooses the algorithm of one operation; all ranks must choose the same. algo.Auto leaves it to the tuning table.
+func WithAlgorithm(a algo.Algorithm) OpOption { return OpOption{algorithm: a} }

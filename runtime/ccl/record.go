@@ -1,0 +1,81 @@
+package ccl
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// act is a lifecycle act of a communicator while it goes on: its start is on the tape, its phases and its end follow.
+type act struct {
+	c   *Comm
+	rec tape.LifeRecord
+}
+
+// begin writes the start of an act. seq is its number among the acts of its kind on this communicator.
+func (c *Comm) begin(ctx context.Context, a tape.Act, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
+	rec := tape.LifeRecord{
+		Act: a, Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(), Peer: -1,
+		Site: site, Caller: callerSpan(ctx),
+	}
+	c.tape.Life(rec)
+	return &act{c: c, rec: rec}
+}
+
+// phase writes that the act goes into its next phase.
+func (a *act) phase(p tape.Phase) {
+	rec := a.rec
+	rec.Stage, rec.Phase = tape.StagePhase, p
+	a.c.tape.Phase(p)
+	a.c.tape.Life(rec)
+}
+
+// end writes the act's end, and the communicator's state after it.
+func (a *act) end(err error) {
+	rec := a.rec
+	rec.Stage, rec.Phase = tape.StageEnd, tape.PhaseNone
+	rec.State, rec.Code, rec.Peer = a.c.life.State(), lifecycle.CodeOf(err), culprit(err)
+	if err != nil {
+		rec.Text = err.Error()
+	}
+	a.c.tape.State(rec.State)
+	a.c.tape.Life(rec)
+}
+
+// actOf is the act that a call would have been, for the record of a refused one.
+func actOf(call lifecycle.Call) tape.Act {
+	switch call { //nolint:exhaustive // the other calls are no acts
+	case lifecycle.CallInitRank, lifecycle.CallInitRankConfig, lifecycle.CallInitRankScalable, lifecycle.CallInitAll:
+		return tape.ActInit
+	case lifecycle.CallSplit:
+		return tape.ActSplit
+	case lifecycle.CallShrink:
+		return tape.ActShrink
+	case lifecycle.CallGrow:
+		return tape.ActGrow
+	case lifecycle.CallRevoke:
+		return tape.ActRevoke
+	case lifecycle.CallFinalize:
+		return tape.ActFinalize
+	case lifecycle.CallDestroy:
+		return tape.ActDestroy
+	case lifecycle.CallAbort:
+		return tape.ActAbort
+	case lifecycle.CallGroupStart, lifecycle.CallGroupEnd:
+		return tape.ActGroup
+	default:
+		return tape.ActNone
+	}
+}
+
+// callerSpan is the span in ctx, for a link to it.
+func callerSpan(ctx context.Context) tape.SpanContext {
+	sc := trace.SpanContextFromContext(ctx)
+	if !sc.IsValid() {
+		return tape.SpanContext{}
+	}
+	return tape.SpanContext{TraceID: sc.TraceID(), SpanID: sc.SpanID(), Flags: byte(sc.TraceFlags())}
+}

@@ -1,0 +1,176 @@
+package ccl
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// run makes one operation, in the caller's goroutine.
+func (c *Comm) run(ctx context.Context, op host.Op) error {
+	if g := groupOf(ctx); g != nil {
+		return g.add(c, op)
+	}
+	if err := c.life.Check(op.Call); err != nil {
+		return c.refused(ctx, op.Call, err, 2)
+	}
+	if !c.turn.tryTake() {
+		if err := c.queue(ctx, op.Call, c.turn.line()); err != nil {
+			return err
+		}
+	}
+	c.op = op
+	err := c.execute(ctx, &c.op)
+	c.turn.leave()
+	return err
+}
+
+// launch makes one operation in a goroutine of its own, with its place in the order of calls taken now.
+func (c *Comm) launch(ctx context.Context, op host.Op) *Work {
+	if g := groupOf(ctx); g != nil {
+		if err := g.add(c, op); err != nil {
+			return failedWork(err)
+		}
+		return g.work
+	}
+	if err := c.life.Check(op.Call); err != nil {
+		return failedWork(c.refused(ctx, op.Call, err, 2))
+	}
+	w, place := newWork(), c.turn.line()
+	c.work.Go(func() {
+		err := c.queue(ctx, op.Call, place)
+		if err == nil {
+			err = c.execute(ctx, &op)
+			c.turn.leave()
+		}
+		w.finish(err)
+	})
+	return w
+}
+
+// runPair makes a send and a receive that progress together.
+func (c *Comm) runPair(ctx context.Context, send, recv host.Op) error {
+	if g := groupOf(ctx); g != nil {
+		if err := g.add(c, send); err != nil {
+			return err
+		}
+		return g.add(c, recv)
+	}
+	if err := c.life.Check(lifecycle.CallSendRecv); err != nil {
+		return c.refused(ctx, lifecycle.CallSendRecv, err, 2)
+	}
+	if err := c.queue(ctx, lifecycle.CallSendRecv, c.turn.line()); err != nil {
+		return err
+	}
+	defer c.turn.leave()
+	return c.executePairs(ctx, lifecycle.CallSendRecv, []host.Op{send, recv})
+}
+
+// queue waits until place has the turn. A context that ends first abandons the operation, and with it the communicator: the other
+// ranks will wait for this rank's part.
+func (c *Comm) queue(ctx context.Context, call lifecycle.Call, place *ticket) error {
+	if err := c.turn.wait(ctx, place); err != nil {
+		err = c.abandoned(call, err)
+		c.engine.Abandon(err)
+		return c.fail(call, err)
+	}
+	return nil
+}
+
+// execute runs one operation. The caller has the turn.
+func (c *Comm) execute(ctx context.Context, op *host.Op) error {
+	if c.over { // it ended before this call's turn came
+		return c.refused(ctx, op.Call, c.life.Check(op.Call), 3)
+	}
+	number := c.number(op)
+	seq := c.tape.Start(signature(op), uint8(op.Algorithm))
+	err := c.engine.Run(ctx, number, op)
+	if err == nil {
+		c.tape.End(seq, lifecycle.CodeOK)
+		return nil
+	}
+	c.tape.End(seq, lifecycle.CodeOf(err))
+	return c.fail(op.Call, err)
+}
+
+// executePairs runs point-to-point operations that progress together. The caller has the turn.
+func (c *Comm) executePairs(ctx context.Context, call lifecycle.Call, ops []host.Op) error {
+	if c.over {
+		return c.refused(ctx, call, c.life.Check(call), 3)
+	}
+	sig := tape.Signature{Call: call, Peer: -1}
+	for i := range ops {
+		sig.DataType = uint8(ops[i].DataType)
+		sig.Bytes += uint64(len(ops[i].Send) + len(ops[i].Recv))
+	}
+	seq := c.tape.Start(sig, 0)
+	err := c.engine.RunGroup(ctx, c.collectives, ops) // not a call that all ranks make: it has the number of the collective before it
+	c.tape.End(seq, lifecycle.CodeOf(err))
+	return c.fail(call, err)
+}
+
+// number gives an operation the number by which the ranks know that they speak of the same one: how many collectives this communicator
+// has made, or how many messages went from one rank to the other.
+func (c *Comm) number(op *host.Op) uint64 {
+	switch op.Call {
+	case lifecycle.CallSend:
+		c.countMessages()
+		c.messages[op.Peer].sent++
+		return c.messages[op.Peer].sent
+	case lifecycle.CallRecv:
+		c.countMessages()
+		c.messages[op.Peer].received++
+		return c.messages[op.Peer].received
+	default:
+		c.collectives++
+		return c.collectives
+	}
+}
+
+func (c *Comm) countMessages() {
+	if c.messages == nil {
+		c.messages = make([]pairCounter, c.size)
+	}
+}
+
+func signature(op *host.Op) tape.Signature {
+	return tape.Signature{
+		Call: op.Call, DataType: uint8(op.DataType), Reduction: uint8(op.Reduction), Peer: int32(op.Peer),
+		Bytes: uint64(max(len(op.Send), len(op.Recv))),
+	}
+}
+
+// invalid records a call whose arguments were refused, and returns its error.
+func (c *Comm) invalid(ctx context.Context, err error) error {
+	usage, ok := asUsage(err)
+	if !ok || c == nil {
+		return err
+	}
+	return c.refused(ctx, usage.Call, err, 2)
+}
+
+// abandoned is the error of a call whose context ended before its turn came.
+func (c *Comm) abandoned(call lifecycle.Call, cause error) error {
+	return &SystemError{
+		Code: lifecycle.CodeTimeout,
+		Op:   fmt.Sprintf("%s on %s: waiting for the call before it", call, c),
+		Err:  cause,
+	}
+}
+
+// describe names a communicator for people.
+func describe(name string, id CommID, rank, size int) string {
+	return fmt.Sprintf("%s (%s) rank %d of %d", name, id.Short(), rank, size)
+}
+
+// within returns ctx, or, where it has no deadline, one that ends after d.
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d)
+}

@@ -1,0 +1,240 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
+)
+
+// Config is all that can be set of a process's runtime. Default, FromEnv and With… options fill it; later ones win.
+type Config struct {
+	// World is the process's place in the job. Default: one rank, alone. FromEnv: see package launch.
+	World launch.World
+
+	// Tape switches the flight recorder on. Default: true. CARILLON_TAPE=off.
+	Tape bool
+	// TapeDir is where jobs' tapes are kept. Default: tape.DefaultDir. CARILLON_TAPE_DIR.
+	TapeDir string
+
+	// Health is where the health endpoint listens, "host:port" on loopback; port 0 picks a free one; empty is no endpoint.
+	// Default: 127.0.0.1:0. CARILLON_HEALTH_ADDR, "off" for none.
+	Health string
+
+	// Blocking makes all communicators blocking. Default: false. CARILLON_COMM_BLOCKING, NCCL_COMM_BLOCKING.
+	Blocking bool
+	// Algorithm is used wherever it can be. Default: algo.Auto, the tuning table. CARILLON_ALGO.
+	Algorithm algo.Algorithm
+	// HostID tells hosts apart; processes with the same one share memory. Default: the kernel's boot id. CARILLON_HOSTID, NCCL_HOSTID.
+	HostID string
+	// DisableP2P keeps ranks of one process from reading each other's memory directly. Default: false. NCCL_P2P_DISABLE.
+	DisableP2P bool
+	// DisableSHM keeps processes of one host from sharing memory. Default: false. NCCL_SHM_DISABLE.
+	DisableSHM bool
+	// SocketIfname chooses the network interfaces for TCP, in NCCL's syntax ("eth", "=eth0", "^docker"). NCCL_SOCKET_IFNAME.
+	SocketIfname string
+
+	// LogLevel is the lowest level that is logged. Default: warn. CARILLON_LOG=debug|info|warn|error|off, else NCCL_DEBUG=VERSION|WARN|INFO|TRACE.
+	LogLevel slog.Level
+	// Log is where to log; nil is standard error, with the level of LogLevel.
+	Log *slog.Logger
+}
+
+// logOff is above every level that anything logs with.
+const logOff = slog.Level(100)
+
+// Default is the configuration without environment or options.
+func Default() Config {
+	return Config{
+		World:    launch.World{Size: 1, LocalSize: 1, Launcher: "none"},
+		Tape:     true,
+		Health:   "127.0.0.1:0",
+		LogLevel: slog.LevelWarn,
+	}
+}
+
+// Option sets a part of the configuration. Its error names the value and what is allowed.
+type Option func(*Config) error
+
+// WithConfig replaces the whole configuration. Start from Default.
+func WithConfig(cfg Config) Option {
+	return func(c *Config) error {
+		*c = cfg
+		return nil
+	}
+}
+
+// WithLog logs to log.
+func WithLog(log *slog.Logger) Option {
+	return func(c *Config) error {
+		c.Log = log
+		return nil
+	}
+}
+
+// WithHealth sets the address of the health endpoint; empty is none.
+func WithHealth(addr string) Option {
+	return func(c *Config) error {
+		c.Health = addr
+		return nil
+	}
+}
+
+// WithoutTape switches the flight recorder off, and with it all that reads it: traces and most metrics.
+func WithoutTape() Option {
+	return func(c *Config) error {
+		c.Tape = false
+		return nil
+	}
+}
+
+// WithTapeDir sets where jobs' tapes are kept.
+func WithTapeDir(dir string) Option {
+	return func(c *Config) error {
+		c.TapeDir = dir
+		return nil
+	}
+}
+
+// WithWorld sets the process's place in the job.
+func WithWorld(w launch.World) Option {
+	return func(c *Config) error {
+		c.World = w
+		return nil
+	}
+}
+
+// FromEnv reads the process's environment: CARILLON_… variables, NCCL's, and the launcher's (see package launch). Variables that are not set
+// change nothing. Every problem is named, at once.
+func FromEnv() Option { return FromEnviron(os.Getenv) }
+
+// FromEnviron is FromEnv with another environment.
+func FromEnviron(getenv func(string) string) Option {
+	return func(c *Config) error {
+		world, err := launch.FromEnv(getenv)
+		e := environment{getenv: getenv, errs: []error{err}}
+		c.World = world
+		e.flag(&c.Tape, "CARILLON_TAPE")
+		e.text(&c.TapeDir, "CARILLON_TAPE_DIR")
+		e.text(&c.Health, "CARILLON_HEALTH_ADDR")
+		if strings.EqualFold(c.Health, "off") {
+			c.Health = ""
+		}
+		e.flag(&c.Blocking, "NCCL_COMM_BLOCKING")
+		e.flag(&c.Blocking, "CARILLON_COMM_BLOCKING")
+		e.text(&c.HostID, "NCCL_HOSTID")
+		e.text(&c.HostID, "CARILLON_HOSTID")
+		e.flag(&c.DisableP2P, "NCCL_P2P_DISABLE")
+		e.flag(&c.DisableSHM, "NCCL_SHM_DISABLE")
+		e.text(&c.SocketIfname, "NCCL_SOCKET_IFNAME")
+		if v := getenv("CARILLON_ALGO"); v != "" {
+			c.Algorithm, err = algo.ParseAlgorithm(v)
+			e.problem("CARILLON_ALGO", v, err)
+		}
+		e.level(&c.LogLevel)
+		return errors.Join(e.errs...)
+	}
+}
+
+// environment reads variables and gathers what is wrong with them.
+type environment struct {
+	getenv func(string) string
+	errs   []error
+}
+
+func (e *environment) problem(name, value string, err error) {
+	if err != nil {
+		e.errs = append(e.errs, fmt.Errorf("%s=%q: %w", name, value, err))
+	}
+}
+
+func (e *environment) text(to *string, name string) {
+	if v := e.getenv(name); v != "" {
+		*to = v
+	}
+}
+
+func (e *environment) flag(to *bool, name string) {
+	v := e.getenv(name)
+	switch strings.ToLower(v) {
+	case "":
+	case "1", "true", "on", "yes":
+		*to = true
+	case "0", "false", "off", "no":
+		*to = false
+	default:
+		e.problem(name, v, errors.New("want 1, true, on, yes, or 0, false, off, no"))
+	}
+}
+
+func (e *environment) level(to *slog.Level) {
+	if v := e.getenv("CARILLON_LOG"); v != "" {
+		levels := map[string]slog.Level{
+			"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError, "off": logOff,
+		}
+		level, ok := levels[strings.ToLower(v)]
+		if !ok {
+			e.problem("CARILLON_LOG", v, errors.New("want debug, info, warn, error or off"))
+			return
+		}
+		*to = level
+		return
+	}
+	if v := e.getenv("NCCL_DEBUG"); v != "" {
+		levels := map[string]slog.Level{
+			"VERSION": slog.LevelWarn, "WARN": slog.LevelWarn, "INFO": slog.LevelInfo, "ABORT": slog.LevelWarn, "TRACE": slog.LevelDebug,
+		}
+		level, ok := levels[strings.ToUpper(v)]
+		if !ok {
+			e.problem("NCCL_DEBUG", v, errors.New("want VERSION, WARN, INFO or TRACE"))
+			return
+		}
+		*to = level
+	}
+}
+
+// Validate names every field that has a value that is not allowed.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(field string, value any, allowed string) {
+		errs = append(errs, fmt.Errorf("node.Config.%s is %v: %s", field, value, allowed))
+	}
+	if c.World.Size < 1 {
+		bad("World.Size", c.World.Size, "a job has at least one rank")
+	} else if c.World.Rank < 0 || c.World.Rank >= c.World.Size {
+		bad("World.Rank", c.World.Rank, fmt.Sprintf("with %d ranks it must be 0 to %d", c.World.Size, c.World.Size-1))
+	}
+	if c.Health != "" {
+		if _, _, err := net.SplitHostPort(c.Health); err != nil {
+			bad("Health", fmt.Sprintf("%q", c.Health), "want host:port, such as 127.0.0.1:0 (any free port), or empty for none")
+		}
+	}
+	if len(c.HostID) > 128 {
+		bad("HostID", fmt.Sprintf("%d bytes long", len(c.HostID)), "at most 128 bytes")
+	}
+	return errors.Join(errs...)
+}
+
+// resolve applies the options to the defaults.
+func resolve(opts []Option) (Config, error) {
+	cfg := Default()
+	var errs []error
+	for _, o := range opts {
+		errs = append(errs, o(&cfg))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return cfg, fmt.Errorf("configuration: %w", err)
+	}
+	if err := cfg.Validate(); err != nil {
+		return cfg, fmt.Errorf("configuration: %w", err)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.LogLevel})).With("rank", cfg.World.Rank)
+	}
+	return cfg, nil
+}

@@ -1,0 +1,87 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/fx"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Check is one of the checks behind /livez and /readyz. A program adds its own to the value group CheckGroup.
+type Check struct {
+	Name    string        // lower-case letters, digits, '-' and '_'; part of a URL
+	Kind    health.Kind   // health.Live, health.Ready or both
+	Timeout time.Duration // 0 is health.DefaultCheckTimeout
+	Check   health.Check
+}
+
+// provideHealth makes the health endpoint, which starts last and stops first; nil when it is switched off.
+func provideHealth(s settings, t *Telemetry, lc fx.Lifecycle, extra []Check) (*health.Server, error) {
+	if s.Health == "" {
+		return nil, nil //nolint:nilnil // a nil Server is the endpoint switched off
+	}
+	registry := &health.Registry{}
+	for _, c := range append(ownChecks(t), extra...) {
+		if err := registry.Register(c.Name, c.Kind, c.Timeout, c.Check); err != nil {
+			return nil, err
+		}
+	}
+	routes := []health.Route{
+		{Path: "/metrics", Title: "metrics for Prometheus", Handler: promhttp.HandlerFor(t.Registry(), promhttp.HandlerOpts{})},
+	}
+	if s.Tape {
+		routes = append(routes,
+			health.Route{Path: "/api/v1/comms", Title: "the communicators of this process", Handler: health.Comms(t.Slots, tape.Now)},
+			health.Route{Path: "/api/v1/traces", Title: "what they did last", Handler: t.Traces()},
+		)
+	}
+	server, err := health.Listen(context.Background(), health.Config{
+		Addr: s.Health, Registry: registry, Routes: routes, Logger: s.Log,
+		Title: fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w (CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without)", err)
+	}
+	lc.Append(fx.StopHook(server.Stop))
+	return server, nil
+}
+
+// ownChecks are the checks of every process.
+func ownChecks(t *Telemetry) []Check {
+	return []Check{
+		{Name: "process", Kind: health.Live, Check: func(context.Context) error { return nil }}, // it answers
+		{Name: "tape", Kind: health.Ready, Check: func(context.Context) error { return t.broken() }},
+		{Name: "communicators", Kind: health.Ready, Check: func(context.Context) error { return failed(t.Slots()) }},
+	}
+}
+
+// failed names the communicators that have failed.
+func failed(slots []tape.Slot) error {
+	var errs []error
+	for _, s := range slots {
+		if s.State == lifecycle.StateFailed {
+			errs = append(errs, fmt.Errorf("communicator %s (%s) rank %d of %d has failed", s.Name, s.ID.Short(), s.Rank, s.Size))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// broken tells whether the tape can still be read.
+func (t *Telemetry) broken() error {
+	if t.tape == nil {
+		return nil
+	}
+	select {
+	case <-t.done:
+		return t.failed
+	default:
+		return nil
+	}
+}

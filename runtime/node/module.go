@@ -1,0 +1,84 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/fx"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// The value groups to which a program adds its own.
+const (
+	// ObserverGroup has the Observers of the tape.
+	ObserverGroup = `group:"carillon.observers"`
+	// CheckGroup has the Checks of the health endpoint.
+	CheckGroup = `group:"carillon.checks"`
+)
+
+// Module is a process's Carillon for an fx program: it provides *ccl.Runtime, *Telemetry, *health.Server and *tape.Writer, made from a Config
+// that the program supplies (fx.Supply), or else from the environment.
+//
+//	fx.New(node.Module, fx.Invoke(func(rt *ccl.Runtime) { … }))
+//
+// Observers and checks are added with fx.Annotate(newMine, fx.As(new(node.Observer)), fx.ResultTags(node.ObserverGroup)).
+var Module = fx.Module("carillon",
+	fx.Provide(fx.Annotate(settle, fx.ParamTags(`optional:"true"`))),
+	fx.Module("tape", fx.Provide(provideTape)),
+	fx.Module("telemetry", fx.Provide(fx.Annotate(provideTelemetry, fx.ParamTags(``, ``, ``, ObserverGroup)))),
+	fx.Module("runtime", fx.Provide(provideRuntime)),
+	fx.Module("health", fx.Provide(fx.Annotate(provideHealth, fx.ParamTags(``, ``, ``, CheckGroup)))),
+	fx.Invoke(func(*ccl.Runtime, *health.Server) {}),
+)
+
+// settings is the configuration that all constructors use: validated, and with nothing left open.
+type settings struct{ Config }
+
+// settle takes the program's Config, or the environment's.
+func settle(given *Config) (settings, error) {
+	opts := []Option{FromEnv()}
+	if given != nil {
+		opts = []Option{WithConfig(*given)}
+	}
+	cfg, err := resolve(opts)
+	return settings{cfg}, err
+}
+
+// provideTape makes the process's tape; nil when it is switched off.
+func provideTape(s settings, lc fx.Lifecycle) (*tape.Writer, error) {
+	if !s.Tape {
+		return nil, nil //nolint:nilnil // a nil Writer is the tape switched off
+	}
+	w, err := tape.Create(tape.Config{Dir: s.TapeDir, Job: s.World.Job, BootID: s.HostID, Version: version()})
+	if err != nil {
+		return nil, fmt.Errorf("%w (CARILLON_TAPE_DIR chooses another directory, CARILLON_TAPE=off does without a tape)", err)
+	}
+	lc.Append(fx.StopHook(w.Close))
+	return w, nil
+}
+
+func provideTelemetry(s settings, w *tape.Writer, lc fx.Lifecycle, extra []Observer) (*Telemetry, error) {
+	t, err := newTelemetry(context.Background(), s.Config, w, extra)
+	if err != nil {
+		return nil, err
+	}
+	lc.Append(fx.StartStopHook(t.start, t.stop))
+	return t, nil
+}
+
+// provideRuntime needs the telemetry only to be stopped before it: what the runtime does last is still read.
+func provideRuntime(s settings, w *tape.Writer, _ *Telemetry, lc fx.Lifecycle) (*ccl.Runtime, error) {
+	rt, err := ccl.New(ccl.Config{
+		World: s.World, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log,
+		Fabric: fabric.Config{HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname},
+	})
+	if err != nil {
+		return nil, err
+	}
+	lc.Append(fx.StopHook(rt.Close))
+	return rt, nil
+}

@@ -1,0 +1,82 @@
+package node
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/dig"
+	"go.uber.org/fx"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+)
+
+// stopTimeout bounds Stop when its context has no deadline.
+const stopTimeout = 15 * time.Second
+
+// Node is one process's Carillon: a runtime, and what makes it visible.
+type Node struct {
+	app       *fx.App
+	runtime   *ccl.Runtime
+	telemetry *Telemetry
+	health    *health.Server
+}
+
+// Start makes and starts a process's Carillon from the defaults and the options, in their order. It does not wait for other ranks. The
+// error names every problem of the configuration. Stop ends what it started.
+func Start(ctx context.Context, opts ...Option) (*Node, error) {
+	cfg, err := resolve(opts)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{}
+	n.app = fx.New(Module, fx.Supply(&cfg), fx.NopLogger, fx.StopTimeout(stopTimeout), fx.Populate(&n.runtime, &n.telemetry, &n.health))
+	if err := n.app.Err(); err != nil {
+		return nil, dig.RootCause(err)
+	}
+	if err := n.app.Start(ctx); err != nil {
+		return nil, dig.RootCause(err)
+	}
+	return n, nil
+}
+
+// Runtime makes communicators.
+func (n *Node) Runtime() *ccl.Runtime { return n.runtime }
+
+// Telemetry is what reads the process's tape.
+func (n *Node) Telemetry() *Telemetry { return n.telemetry }
+
+// HealthURL is where the health endpoint listens, such as "http://127.0.0.1:43211"; empty when it is switched off.
+func (n *Node) HealthURL() string {
+	if n.health == nil {
+		return ""
+	}
+	return n.health.URL()
+}
+
+// Stop ends everything that Start started: the health endpoint, the runtime with its communicators (one that is still alive is reported as leaked), and
+// the telemetry, once it has read what the runtime did last and exported it. It is bounded by ctx, and by 15 seconds. A second Stop does nothing.
+func (n *Node) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	return n.app.Stop(ctx)
+}
+
+// version is that of the module in this program, as far as the build knows it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	const path = "github.com/carillon-rt/carillon"
+	if info.Main.Path == path {
+		return info.Main.Version
+	}
+	for _, m := range info.Deps {
+		if m.Path == path {
+			return m.Version
+		}
+	}
+	return "unknown"
+}

@@ -1,0 +1,141 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/telemetry/metric"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/trace"
+)
+
+// Observer takes the events of the tape, one after another, from one goroutine. It must not keep the event, and should be quick: the tape's
+// rings overwrite what is read too late.
+type Observer interface {
+	Observe(ev *tape.Event)
+}
+
+// Telemetry is what reads the process's own tape: one follower that feeds spans, metrics and whoever else observes.
+type Telemetry struct {
+	tape      *tape.Writer // nil: nothing to read
+	trace     *trace.Projector
+	registry  *prometheus.Registry
+	follower  *tape.Follower
+	observers []Observer
+	log       *slog.Logger
+	done      chan struct{}
+	failed    error // written before done is closed
+}
+
+// batch is how many events are read at a time.
+const batch = 256
+
+// newTelemetry makes the readers of w. It starts nothing.
+func newTelemetry(ctx context.Context, cfg Config, w *tape.Writer, extra []Observer) (*Telemetry, error) {
+	t := &Telemetry{tape: w, registry: prometheus.NewRegistry(), log: cfg.Log, done: make(chan struct{})}
+	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if w == nil {
+		close(t.done)
+		return t, nil
+	}
+	var err error
+	if t.follower, err = tape.Follow(context.WithoutCancel(ctx), w.Path(), tape.FollowOptions{}); err != nil {
+		return nil, fmt.Errorf("read the tape back: %w", err)
+	}
+	header := t.follower.Header()
+	t.trace, err = trace.New(ctx, trace.Config{
+		Version: version(), Job: cfg.World.Job, Host: header.Host, PID: header.PID, Rank: cfg.World.Rank,
+		Wall: func(mono int64) time.Time { return t.follower.Header().Wall(mono) },
+		Now:  tape.Now, Logger: cfg.Log,
+		AlgorithmName: func(a uint8) string { return algo.Algorithm(a).String() },
+	})
+	if err != nil {
+		return nil, errors.Join(err, t.follower.Close())
+	}
+	metrics, err := metric.NewCollector(metric.Config{
+		Slots: t.follower.Slots, Now: tape.Now, Missed: t.follower.Missed, Version: version(),
+		Spans: func() metric.SpanStats { return metric.SpanStats(t.trace.Stats()) },
+	})
+	if err != nil {
+		return nil, errors.Join(err, t.follower.Close())
+	}
+	t.registry.MustRegister(metrics)
+	t.observers = append([]Observer{t.trace, metrics}, extra...)
+	return t, nil
+}
+
+// Registry is where the process's metrics are registered; /metrics serves it. Add your own.
+func (t *Telemetry) Registry() *prometheus.Registry { return t.registry }
+
+// Traces are the traces that the process keeps for its health endpoint; nil when the tape is off.
+func (t *Telemetry) Traces() *trace.Store {
+	if t.trace == nil {
+		return nil
+	}
+	return t.trace.Store()
+}
+
+// Slots are the live communicators of this process.
+func (t *Telemetry) Slots() []tape.Slot {
+	if t.follower == nil {
+		return nil
+	}
+	return t.follower.Slots()
+}
+
+// start begins to follow. It never fails.
+func (t *Telemetry) start() {
+	if t.tape == nil {
+		return
+	}
+	go func() {
+		defer close(t.done)
+		t.failed = t.follow()
+	}()
+}
+
+// follow feeds the observers until the tape is closed.
+func (t *Telemetry) follow() error {
+	events := make([]tape.Event, batch)
+	for {
+		n, err := t.follower.Read(context.Background(), events)
+		for i := range events[:n] {
+			for _, o := range t.observers {
+				o.Observe(&events[i])
+			}
+		}
+		switch {
+		case errors.Is(err, tape.ErrClosed):
+			return nil
+		case err != nil:
+			t.log.Error("the tape can't be read any more: traces and histograms stop here", "error", err)
+			return err
+		}
+	}
+}
+
+// stop closes the tape, lets the readers come to its end, and exports what they made, all bounded by ctx.
+func (t *Telemetry) stop(ctx context.Context) error {
+	if t.tape == nil {
+		return nil
+	}
+	errs := []error{t.tape.Close()}
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+		errs = append(errs, fmt.Errorf("the tape was not read to its end: %w", context.Cause(ctx)))
+	}
+	errs = append(errs, t.follower.Close())
+	<-t.done // a closed follower ends the loop
+	if err := t.trace.Close(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("spans were not all exported: %w", err))
+	}
+	return errors.Join(append(errs, t.failed)...)
+}

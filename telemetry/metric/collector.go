@@ -2,6 +2,7 @@ package metric
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,6 +60,8 @@ func NewCollector(cfg Config) (*Collector, error) {
 		return nil, errors.New("metric: Config.Slots is nil; give it the Slots method of the tape's reader")
 	case cfg.Now == nil:
 		return nil, errors.New("metric: Config.Now is nil; give it tape.Now")
+	case cfg.MaxNames < 0:
+		return nil, fmt.Errorf("metric: Config.MaxNames is %d; it is a number of names, 0 for %d", cfg.MaxNames, DefaultMaxNames)
 	case cfg.MaxNames == 0:
 		cfg.MaxNames = DefaultMaxNames
 	}

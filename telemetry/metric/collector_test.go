@@ -1,0 +1,391 @@
+package metric_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/goleak"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/metric"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const second = int64(time.Second)
+
+func newCollector(t testing.TB, slots []tape.Slot, maxNames int) (*metric.Collector, *prometheus.Registry) {
+	t.Helper()
+	c, err := metric.NewCollector(metric.Config{
+		Slots:    func() []tape.Slot { return slots },
+		Now:      func() int64 { return 100 * second },
+		Missed:   func() tape.Missed { return tape.Missed{Life: 1, Op: 20} },
+		Spans:    func() metric.SpanStats { return metric.SpanStats{Exported: 5, Dropped: 6, Failed: 7} },
+		Version:  "v1.2.3",
+		MaxNames: maxNames,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewPedanticRegistry()
+	if err := reg.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	return c, reg
+}
+
+// slot is a live communicator, idle after so many operations.
+func slot(name string, completed uint64) tape.Slot {
+	return tape.Slot{
+		CommInfo: tape.CommInfo{Name: name, Size: 2, Engine: "host"}, State: lifecycle.StateReady, Launched: completed, Completed: completed, Wait: -1,
+	}
+}
+
+// busy is the same with one more operation, launched at a time.
+func busy(name string, completed uint64, since int64) tape.Slot {
+	s := slot(name, completed)
+	s.Launched++
+	s.OpStart = since
+	return s
+}
+
+func compare(t *testing.T, reg *prometheus.Registry, want string, names ...string) {
+	t.Helper()
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestInFlightTable(t *testing.T) {
+	failed := slot("dp", 3)
+	failed.State = lifecycle.StateFailed
+	_, reg := newCollector(t, []tape.Slot{
+		slot("world", 10), busy("dp", 7, 90*second), busy("dp", 9, 60*second), failed, slot("", 1),
+	}, 0)
+	compare(t, reg, `
+# HELP ccl_operation_completed_seq Lowest sequence number completed, over the communicators of one name.
+# TYPE ccl_operation_completed_seq gauge
+ccl_operation_completed_seq{comm="dp"} 3
+ccl_operation_completed_seq{comm="unnamed"} 1
+ccl_operation_completed_seq{comm="world"} 10
+# HELP ccl_operation_launched_seq Highest sequence number launched, over the communicators of one name.
+# TYPE ccl_operation_launched_seq gauge
+ccl_operation_launched_seq{comm="dp"} 10
+ccl_operation_launched_seq{comm="unnamed"} 1
+ccl_operation_launched_seq{comm="world"} 10
+# HELP ccl_operation_oldest_age_seconds Age of the oldest operation in flight, by communicator name; 0 if there is none.
+# TYPE ccl_operation_oldest_age_seconds gauge
+ccl_operation_oldest_age_seconds{comm="dp"} 40
+ccl_operation_oldest_age_seconds{comm="unnamed"} 0
+ccl_operation_oldest_age_seconds{comm="world"} 0
+# HELP ccl_operations_in_flight Communicators with an operation in flight, by communicator name.
+# TYPE ccl_operations_in_flight gauge
+ccl_operations_in_flight{comm="dp"} 2
+ccl_operations_in_flight{comm="unnamed"} 0
+ccl_operations_in_flight{comm="world"} 0
+`, semconv.MetricInFlight, semconv.MetricOldestAge, semconv.MetricLaunchedSeq, semconv.MetricCompletedSeq)
+
+	got := map[string]float64{}
+	for _, m := range gather(t, reg)[semconv.MetricCommunicators] {
+		if v := m.GetGauge().GetValue(); v != 0 {
+			got[m.GetLabel()[0].GetValue()] = v
+		}
+	}
+	if diff := cmp.Diff(map[string]float64{"ready": 4, "failed": 1}, got); diff != "" {
+		t.Errorf("communicators by state (-want +got):\n%s", diff)
+	}
+}
+
+func gather(t testing.TB, reg *prometheus.Registry) map[string][]*dto.Metric {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]*dto.Metric{}
+	for _, f := range families {
+		all[f.GetName()] = f.GetMetric()
+	}
+	return all
+}
+
+func op(comm string, call lifecycle.Call, bytes uint64, d time.Duration, code lifecycle.Code) *tape.Event {
+	return &tape.Event{
+		Comm: tape.CommInfo{ID: lifecycle.CommID{1}, Name: comm, Rank: 1, Size: 4, Engine: "host"},
+		Op: tape.OpRecord{
+			Stage: tape.StageEnd, Seq: 1, Start: second, Time: second + int64(d), Code: code, Wait: -1,
+			Signature: tape.Signature{Call: call, Peer: -1, Bytes: bytes},
+		},
+	}
+}
+
+func TestOperations(t *testing.T) {
+	c, reg := newCollector(t, nil, 0)
+	for range 3 {
+		c.Observe(op("world", lifecycle.CallAllReduce, 1<<20, time.Millisecond, lifecycle.CodeOK))
+	}
+	c.Observe(op("world", lifecycle.CallAllReduce, 1<<20, time.Second, lifecycle.CodeRankDead))
+	c.Observe(op("", lifecycle.CallBarrier, 0, time.Microsecond, lifecycle.CodeOK))
+	started := op("world", lifecycle.CallAllReduce, 8, 0, lifecycle.CodeOK)
+	started.Op.Stage = tape.StageStart
+	c.Observe(started)
+
+	compare(t, reg, `
+# HELP ccl_operation_bytes_total Bytes of the buffers of operations that ended well, by kind.
+# TYPE ccl_operation_bytes_total counter
+ccl_operation_bytes_total{kind="all_reduce"} 3.145728e+06
+ccl_operation_bytes_total{kind="barrier"} 0
+# HELP ccl_operations_total Operations that ended, by kind and error type; the error type is empty for those that ended well.
+# TYPE ccl_operations_total counter
+ccl_operations_total{error_type="",kind="all_reduce"} 3
+ccl_operations_total{error_type="",kind="barrier"} 1
+ccl_operations_total{error_type="rank_dead",kind="all_reduce"} 1
+`, semconv.MetricOperations, semconv.MetricBytes)
+
+	all := gather(t, reg)
+	got := map[string]string{}
+	for _, m := range all[semconv.MetricDuration] {
+		got["duration "+labels(m)] = fmt.Sprintf("%d, %.6f s", m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum())
+	}
+	for _, m := range all[semconv.MetricBusBandwidth] {
+		got["bandwidth "+labels(m)] = fmt.Sprintf("%d, %.0f B/s", m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum())
+	}
+	want := map[string]string{
+		"duration comm=world engine=host kind=all_reduce size=le_1MiB":  "3, 0.003000 s",
+		"duration comm=unnamed engine=host kind=barrier size=le_1KiB":   "1, 0.000001 s",
+		"bandwidth comm=world engine=host kind=all_reduce size=le_1MiB": "3, 4718592000 B/s", // 3 times 1 MiB / 1 ms times 2·3/4
+		"bandwidth comm=unnamed engine=host kind=barrier size=le_1KiB":  "0, 0 B/s",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("histograms (-want +got):\n%s", diff)
+	}
+}
+
+func labels(m *dto.Metric) string {
+	var parts []string
+	for _, l := range m.GetLabel() {
+		parts = append(parts, l.GetName()+"="+l.GetValue())
+	}
+	return strings.Join(parts, " ")
+}
+
+func TestLifecycle(t *testing.T) {
+	c, reg := newCollector(t, nil, 0)
+	compare(t, reg, `
+# HELP ccl_lifecycle_errors_total Failed acts and refused calls, by call and error type.
+# TYPE ccl_lifecycle_errors_total counter
+ccl_lifecycle_errors_total{call="destroy",error_type="destroyed"} 0
+ccl_lifecycle_errors_total{call="leak",error_type="leaked"} 0
+`, semconv.MetricLifecycleErrors)
+	for _, r := range []tape.LifeRecord{
+		{Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageStart, Time: second},
+		{Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageEnd, Time: 3 * second, Start: second},
+		{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed},
+		{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed},
+		{Act: tape.ActNone, Call: lifecycle.CallAllReduce, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed},
+		{Act: tape.ActSplit, Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Code: lifecycle.CodeInProgress},
+		{Act: tape.ActLeak, Call: lifecycle.CallInitRank, Stage: tape.StageEnd, Code: lifecycle.CodeLeaked},
+	} {
+		c.Observe(&tape.Event{IsLife: true, Life: r})
+	}
+	compare(t, reg, `
+# HELP ccl_lifecycle_errors_total Failed acts and refused calls, by call and error type.
+# TYPE ccl_lifecycle_errors_total counter
+ccl_lifecycle_errors_total{call="all_reduce",error_type="destroyed"} 1
+ccl_lifecycle_errors_total{call="destroy",error_type="destroyed"} 2
+ccl_lifecycle_errors_total{call="leak",error_type="leaked"} 1
+`, semconv.MetricLifecycleErrors)
+	h := gather(t, reg)[semconv.MetricActDuration]
+	if len(h) != 1 || labels(h[0]) != "act=init" || h[0].GetHistogram().GetSampleSum() != 2 {
+		t.Errorf("durations of acts are %v", h)
+	}
+}
+
+func TestTelemetryOfTelemetry(t *testing.T) {
+	_, reg := newCollector(t, nil, 0)
+	compare(t, reg, `
+# HELP ccl_spans_total Spans to be exported, by what became of them: exported, dropped because the queue was full, or failed in the exporter.
+# TYPE ccl_spans_total counter
+ccl_spans_total{result="dropped"} 6
+ccl_spans_total{result="exported"} 5
+ccl_spans_total{result="failed"} 7
+# HELP ccl_tape_records_missed_total Tape records that were overwritten before they were read, by ring.
+# TYPE ccl_tape_records_missed_total counter
+ccl_tape_records_missed_total{ring="life"} 1
+ccl_tape_records_missed_total{ring="op"} 20
+`, semconv.MetricTapeMissed, semconv.MetricSpans)
+	if m := gather(t, reg)[semconv.MetricBuildInfo]; len(m) != 1 || !strings.Contains(labels(m[0]), "version=v1.2.3") {
+		t.Errorf("build info is %v", m)
+	}
+}
+
+// TestLint asks Prometheus's own linter about every metric there is.
+func TestLint(t *testing.T) {
+	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)}, 0)
+	c.Observe(op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
+	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 2, Start: 1}})
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	want := []string{
+		semconv.MetricCommunicators, semconv.MetricInFlight, semconv.MetricOldestAge, semconv.MetricLaunchedSeq, semconv.MetricCompletedSeq,
+		semconv.MetricOperations, semconv.MetricBytes, semconv.MetricDuration, semconv.MetricBusBandwidth, semconv.MetricActDuration,
+		semconv.MetricLifecycleErrors, semconv.MetricTapeMissed, semconv.MetricSpans, semconv.MetricBuildInfo,
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(gather(t, reg)))); diff != "" {
+		t.Errorf("the metrics that are exported (-want +got):\n%s", diff)
+	}
+}
+
+// TestSeriesAreBounded has ten thousand communicators, each with a name of its own.
+func TestSeriesAreBounded(t *testing.T) {
+	var slots []tape.Slot
+	for i := range 10_000 {
+		slots = append(slots, busy(fmt.Sprintf("group-%d", i), 1, second))
+	}
+	c, reg := newCollector(t, slots, 8)
+	for i := range 10_000 {
+		c.Observe(op(fmt.Sprintf("group-%d", i), lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
+	}
+	all := gather(t, reg)
+	for name, metrics := range all {
+		if len(metrics) > 12 {
+			t.Errorf("%s has %d series", name, len(metrics))
+		}
+	}
+	others := 0.0
+	for _, m := range all[semconv.MetricInFlight] {
+		if m.GetLabel()[0].GetValue() == semconv.LabelValueOther {
+			others = m.GetGauge().GetValue()
+		}
+	}
+	if others != 10_000-8 {
+		t.Errorf("%v communicators are counted as others, want all but 8", others)
+	}
+}
+
+// TestNamesThatPrometheusRefuses come from users, who may call a communicator anything.
+func TestNamesThatPrometheusRefuses(t *testing.T) {
+	bad := "bad\xff\xfe name"
+	long := strings.Repeat("é", 500)
+	c, reg := newCollector(t, []tape.Slot{slot(bad, 1), slot(long, 1), slot("new\nline", 1)}, 0)
+	c.Observe(op(bad, lifecycle.CallSend, 8, time.Millisecond, lifecycle.CodeOK))
+	for _, m := range gather(t, reg)[semconv.MetricInFlight] {
+		if v := m.GetLabel()[0].GetValue(); len(v) > 128 || strings.Contains(v, "\xff") {
+			t.Errorf("label value %q", v)
+		}
+	}
+}
+
+func TestScrapeWhileObserving(t *testing.T) {
+	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)}, 4)
+	var scrapers sync.WaitGroup
+	for range 2 {
+		scrapers.Go(func() {
+			for range 50 {
+				if _, err := reg.Gather(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 5000 {
+		c.Observe(op(fmt.Sprintf("c%d", i%10), lifecycle.CallAllReduce, uint64(i)<<10, time.Microsecond, lifecycle.CodeOK))
+	}
+	scrapers.Wait()
+}
+
+func TestObserveDoesNotAllocate(t *testing.T) {
+	c, _ := newCollector(t, nil, 0)
+	ev := op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK)
+	c.Observe(ev)
+	if n := testing.AllocsPerRun(1000, func() { c.Observe(ev) }); n != 0 {
+		t.Errorf("%v allocations an operation", n)
+	}
+}
+
+func TestBadConfig(t *testing.T) {
+	slots := func() []tape.Slot { return nil }
+	for _, cfg := range []metric.Config{{}, {Slots: slots}, {Now: func() int64 { return 0 }}, {Slots: slots, Now: func() int64 { return 0 }, MaxNames: -1}} {
+		if _, err := metric.NewCollector(cfg); err == nil || !strings.Contains(err.Error(), "metric: Config.") {
+			t.Errorf("%+v: the error doesn't name the field: %v", cfg, err)
+		}
+	}
+}
+
+func TestBusBandwidth(t *testing.T) {
+	const n, bytes = 4, 1000
+	for _, tc := range []struct {
+		call lifecycle.Call
+		peer int32
+		rank int
+		want float64 // for 1000 bytes in a second
+	}{
+		{lifecycle.CallAllReduce, -1, 0, 1500},
+		{lifecycle.CallAllGather, -1, 0, 750},
+		{lifecycle.CallReduceScatter, -1, 0, 750},
+		{lifecycle.CallAllToAll, -1, 0, 750},
+		{lifecycle.CallBroadcast, 0, 0, 1000},
+		{lifecycle.CallReduce, 0, 1, 1000},
+		{lifecycle.CallGather, 2, 2, 750},
+		{lifecycle.CallGather, 2, 0, 1000},
+		{lifecycle.CallScatter, 0, 0, 750},
+		{lifecycle.CallSend, 1, 0, 1000},
+		{lifecycle.CallBarrier, -1, 0, 0},
+	} {
+		sig := &tape.Signature{Call: tc.call, Peer: tc.peer, Bytes: bytes}
+		if got := metric.BusBandwidth(sig, tc.rank, n, time.Second); got != tc.want {
+			t.Errorf("%s, rank %d: %v, want %v", tc.call, tc.rank, got, tc.want)
+		}
+	}
+	sig := &tape.Signature{Call: lifecycle.CallAllReduce, Bytes: 8}
+	if metric.BusBandwidth(sig, 0, 1, time.Second) != 0 || metric.BusBandwidth(sig, 0, 2, 0) != 0 {
+		t.Error("one rank alone, or no time, has a bandwidth")
+	}
+}
+
+// BenchmarkObserve is what following costs for an operation.
+func BenchmarkObserve(b *testing.B) {
+	c, _ := newCollector(b, nil, 0)
+	ev := op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Observe(ev)
+	}
+}
+
+// BenchmarkScrape gathers from ten thousand communicators.
+func BenchmarkScrape(b *testing.B) {
+	var slots []tape.Slot
+	for i := range 10_000 {
+		slots = append(slots, busy(fmt.Sprintf("group-%d", i), uint64(i), second))
+	}
+	c, reg := newCollector(b, slots, 0)
+	for call := lifecycle.CallAllReduce; call <= lifecycle.CallBarrier; call++ {
+		for i := range 100 {
+			c.Observe(op(fmt.Sprintf("group-%d", i), call, uint64(8)<<i%30, time.Millisecond, lifecycle.CodeOK))
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := reg.Gather(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

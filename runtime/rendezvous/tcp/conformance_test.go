@@ -1,7 +1,10 @@
 package tcp
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -11,7 +14,22 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/rendezvoustest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// rankEnv makes this program a rank that waits for others until it is killed: rank 2 of 4 of the unique id in it.
+const rankEnv = "CARILLON_TEST_RANK_OF"
+
+func TestMain(m *testing.M) {
+	text := os.Getenv(rankEnv)
+	if text == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	id, err := lifecycle.ParseUniqueID(text)
+	if err == nil {
+		_, err = Dial(id, Config{Host: "doomed"}).Exchange(context.Background(), "cards", 2, 4, nil)
+	}
+	fmt.Fprintln(os.Stderr, "this process was to be killed, and got:", err)
+	os.Exit(1)
+}
 
 var quiet = slog.New(slog.DiscardHandler)
 

@@ -1,0 +1,374 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
+)
+
+// TestKilledRank kills a process that waits: the others are told at once.
+func TestKilledRank(t *testing.T) {
+	s := listen(t, quiet)
+	id := serveID(t, s)
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), rankEnv+"="+id.String())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	first := start(within(t), client(t, id, Config{}), "cards", 0, 4)
+	second := start(within(t), client(t, id, Config{}), "cards", 1, 4)
+	await(t, "three ranks wait", func() bool { return waiting(s, id, "cards") == 3 })
+	killed := time.Now()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed, as it says
+
+	late := start(within(t), client(t, id, Config{}), "cards", 3, 4)
+	for rank, done := range []<-chan result{first, second, nil, late} {
+		if done == nil {
+			continue
+		}
+		r := <-done
+		wantMissing(t, r.err)
+		wantPeer(t, r.err, lifecycle.CodeRankDead, 2)
+		wantText(t, r.err, fmt.Sprintf("rank 2 (doomed:%d) arrived at ", cmd.Process.Pid), "left at", "its process ended")
+		if took := time.Since(killed); took > 2*time.Second {
+			t.Errorf("rank %d was told after %v", rank, took)
+		}
+	}
+	next := start(within(t), client(t, id, Config{}), "next", 0, 4)
+	r := <-next
+	if r.err == nil {
+		t.Error("rank 0 came twice, and nobody said so")
+	}
+}
+
+// TestRankDiesBetweenExchanges: who has left the id is missed by exchanges that it never joined.
+func TestRankDiesBetweenExchanges(t *testing.T) {
+	id := serveID(t, listen(t, quiet))
+	doomed, other := client(t, id, Config{Host: "b", PID: 7}), client(t, id, Config{})
+	one, two := start(within(t), doomed, "cards", 1, 2), start(within(t), other, "cards", 0, 2)
+	if a, b := <-one, <-two; a.err != nil || b.err != nil {
+		t.Fatal(a.err, b.err)
+	}
+	_ = doomed.session.conn.Close() // no goodbye: as the kernel does for a process that ends
+	r := <-start(within(t), other, "ready", 0, 2)
+	wantMissing(t, r.err)
+	wantPeer(t, r.err, lifecycle.CodeRankDead, 1)
+	wantText(t, r.err, "rank 1 (b:7) left at", "its process ended")
+}
+
+// TestRankClosesEarly: a rank that says goodbye is told apart from one that dies.
+func TestRankClosesEarly(t *testing.T) {
+	s := listen(t, quiet)
+	id := serveID(t, s)
+	leaver, other := client(t, id, Config{}), client(t, id, Config{})
+	one, two := start(within(t), leaver, "cards", 1, 2), start(within(t), other, "cards", 0, 2)
+	if a, b := <-one, <-two; a.err != nil || b.err != nil {
+		t.Fatal(a.err, b.err)
+	}
+	waits := start(within(t), other, "ready", 0, 2)
+	await(t, "rank 0 waits", func() bool { return waiting(s, id, "ready") == 1 })
+	if err := leaver.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := <-waits
+	wantMissing(t, r.err)
+	wantPeer(t, r.err, lifecycle.CodePeerAborted, 1)
+	wantText(t, r.err, "it closed its rendezvous")
+}
+
+func TestServerCloses(t *testing.T) {
+	s := listen(t, quiet)
+	id := serveID(t, s)
+	done := start(within(t), client(t, id, Config{}), "cards", 1, 2)
+	await(t, "rank 1 waits", func() bool { return waiting(s, id, "cards") == 1 })
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var stale *rendezvous.StaleError
+	r := <-done
+	if !errors.As(r.err, &stale) {
+		t.Errorf("not a StaleError: %v", r.err)
+	}
+	wantText(t, r.err, "the rendezvous server was closed at")
+	if err := s.Serve(id); !errors.Is(err, lifecycle.ErrInvalidUsage) {
+		t.Errorf("a closed server serves: %v", err)
+	}
+}
+
+// TestServerDies: the death of the process that serves is that of rank 0.
+func TestServerDies(t *testing.T) {
+	s := listen(t, quiet)
+	id := serveID(t, s)
+	c := client(t, id, Config{Host: "b", PID: 7})
+	done := start(within(t), c, "cards", 1, 2)
+	await(t, "rank 1 waits", func() bool { return waiting(s, id, "cards") == 1 })
+	s.mu.Lock()
+	for p := range s.peers {
+		_ = p.conn.Close()
+	}
+	s.mu.Unlock()
+	r := <-done
+	wantMissing(t, r.err)
+	wantPeer(t, r.err, lifecycle.CodeRankDead, 0)
+	wantText(t, r.err, "its process ended (it served the rendezvous at "+id.Address()+")", "arrived: 1 (b:7)")
+	again := <-start(within(t), c, "more", 1, 2)
+	wantMissing(t, again.err)
+}
+
+// TestResultsOutliveTheServer: rank 0 may be done and gone before the others have read their cards.
+func TestResultsOutliveTheServer(t *testing.T) {
+	const size = 32
+	s := listen(t, quiet)
+	id := serveID(t, s)
+	var done []<-chan result
+	card := make([]byte, rendezvous.MaxPayload)
+	for rank := range size {
+		c, one := client(t, id, Config{}), make(chan result, 1)
+		go func() {
+			payloads, err := c.Exchange(within(t), "cards", rank, size, card)
+			one <- result{payloads, err}
+		}()
+		done = append(done, one)
+	}
+	if r := <-done[0]; r.err != nil {
+		t.Fatal(r.err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for rank, one := range done[1:] {
+		if r := <-one; r.err != nil || len(r.payloads) != size || len(r.payloads[size-1]) != len(card) {
+			t.Errorf("rank %d: %v", rank+1, r.err)
+		}
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil { // so that nobody listens there
+		t.Fatal(err)
+	}
+	id, err := lifecycle.NewUniqueID(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = client(t, id, Config{}).Exchange(ctx, "cards", 1, 2, nil)
+	wantMissing(t, err)
+	wantPeer(t, err, lifecycle.CodeNotJoined, 0)
+	var unreachable *rendezvous.UnreachableError
+	if !errors.As(err, &unreachable) || unreachable.Attempts < 2 || unreachable.Address != address {
+		t.Errorf("not an UnreachableError of several attempts: %v", err)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the context's end is not in it: %v", err)
+	}
+	wantText(t, err, "rendezvous of rank 0 at "+address+" was not reached in", "connection refused")
+}
+
+// TestServerComesLate: ranks may be there before the one that serves.
+func TestServerComesLate(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := lifecycle.NewUniqueID(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client(t, id, Config{})
+	done := start(within(t), c, "cards", 0, 1)
+	first, err := l.Accept() // it has tried
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Close()
+	s := serve(l, Config{Log: quiet})
+	defer s.Close()
+	if err := s.Serve(id); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-done; r.err != nil {
+		t.Error(r.err)
+	}
+}
+
+func TestAddressTaken(t *testing.T) {
+	s := listen(t, quiet)
+	_, err := Listen(t.Context(), s.Addr(), Config{Log: quiet})
+	if !errors.Is(err, lifecycle.ErrSystem) {
+		t.Errorf("not a SystemError: %v", err)
+	}
+	wantText(t, err, s.Addr(), "address already in use", "another program")
+}
+
+func TestStaleIDs(t *testing.T) {
+	s := listen(t, quiet)
+	stale := func(t *testing.T, id lifecycle.UniqueID, says string) {
+		t.Helper()
+		_, err := client(t, id, Config{UnknownTime: 50 * time.Millisecond}).Exchange(within(t), "cards", 1, 2, nil)
+		var stale *rendezvous.StaleError
+		if !errors.As(err, &stale) || !errors.Is(err, lifecycle.ErrInvalidArgument) {
+			t.Errorf("not a StaleError: %v", err)
+		}
+		wantText(t, err, says)
+	}
+	t.Run("used up", func(t *testing.T) {
+		id := serveID(t, s)
+		a, b := client(t, id, Config{}), client(t, id, Config{})
+		one, two := start(within(t), a, "cards", 0, 2), start(within(t), b, "cards", 1, 2)
+		if one, two := <-one, <-two; one.err != nil || two.err != nil {
+			t.Fatal(one.err, two.err)
+		}
+		_, _ = a.Close(), b.Close()
+		await(t, "the id is forgotten", func() bool {
+			m := s.lookup(lifecycle.RootCommID(id))
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.forgotten
+		})
+		stale(t, id, "was used up at")
+		if err := s.Serve(id); !errors.Is(err, lifecycle.ErrInvalidUsage) {
+			t.Errorf("served again: %v", err)
+		}
+	})
+	t.Run("given up", func(t *testing.T) {
+		id := serveID(t, s)
+		done := start(within(t), client(t, id, Config{}), "cards", 0, 2)
+		await(t, "rank 0 waits", func() bool { return waiting(s, id, "cards") == 1 })
+		s.Forget(id)
+		r := <-done
+		wantText(t, r.err, "was forgotten at")
+		stale(t, id, "was forgotten at")
+	})
+	t.Run("unknown", func(t *testing.T) {
+		id, err := lifecycle.NewUniqueID(s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		stale(t, id, "is not known there")
+	})
+	t.Run("long forgotten", func(t *testing.T) {
+		id := serveID(t, s)
+		s.Forget(id)
+		for range keepForgotten {
+			s.Forget(serveID(t, s))
+		}
+		stale(t, id, "is not known there")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.forgotten) != keepForgotten {
+			t.Errorf("%d forgotten ids are kept, not %d", len(s.forgotten), keepForgotten)
+		}
+	})
+}
+
+// TestForeignSecret: another job's rank is told what is wrong, and the job that it ran into does not notice.
+func TestForeignSecret(t *testing.T) {
+	book := newLogbook()
+	s := listen(t, book.logger())
+	id := serveID(t, s)
+	first := start(within(t), client(t, id, Config{}), "cards", 0, 2)
+	await(t, "rank 0 waits", func() bool { return waiting(s, id, "cards") == 1 })
+
+	_, err := client(t, forge(id), Config{}).Exchange(within(t), "cards", 1, 2, nil)
+	wantPeer(t, err, lifecycle.CodeAuth, 0)
+	wantText(t, err, id.Address(), "another job's")
+	if n := waiting(s, id, "cards"); n != 1 {
+		t.Errorf("%d ranks wait after the stranger", n)
+	}
+	second := start(within(t), client(t, id, Config{}), "cards", 1, 2)
+	if a, b := <-first, <-second; a.err != nil || b.err != nil {
+		t.Error(a.err, b.err)
+	}
+	if lines := book.all(); len(lines) != 1 || !strings.Contains(lines[0], "does not know the secret") {
+		t.Errorf("the log: %q", lines)
+	}
+}
+
+// TestServerWithoutTheSecret: a client shows its card only to a server that knows the secret.
+func TestServerWithoutTheSecret(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	id, err := lifecycle.NewUniqueID(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan int64, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			heard <- -1
+			return
+		}
+		defer conn.Close()
+		_, _, _ = readFrame(conn, handshakeLimit)
+		_, _ = conn.Write(finishFrame(append(append(beginFrame(kindChallenge), version), make([]byte, nonceSize)...)))
+		_, _, _ = readFrame(conn, handshakeLimit)
+		_, _ = conn.Write(finishFrame(append(beginFrame(kindWelcome), make([]byte, 32)...)))
+		n, _ := conn.Read(make([]byte, 1))
+		heard <- int64(n)
+	}()
+	_, err = client(t, id, Config{}).Exchange(within(t), "cards", 1, 2, []byte("card"))
+	wantPeer(t, err, lifecycle.CodeAuth, 0)
+	wantText(t, err, "does not know this unique id's secret")
+	if n := <-heard; n != 0 {
+		t.Error("the client went on talking to it")
+	}
+}
+
+func TestOtherVersion(t *testing.T) {
+	s := listen(t, quiet)
+	conn, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	hello := append(append(beginFrame(kindHello), magic...), version+1)
+	if _, err := conn.Write(finishFrame(hello)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = expect(conn, kindChallenge)
+	var away *awayError
+	if !errors.As(err, &away) || away.reason != goawayVersion || away.version != version {
+		t.Errorf("a client of another version is answered %v", err)
+	}
+	wantText(t, &awayError{reason: goawayVersion, version: 9}, "there: 9, here: 1")
+}
+
+func TestManyIDsSideBySide(t *testing.T) {
+	const ids, size = 20, 3
+	s := listen(t, quiet)
+	var done []<-chan result
+	for range ids {
+		id := serveID(t, s)
+		for rank := range size {
+			done = append(done, start(within(t), client(t, id, Config{}), "cards", rank, size))
+		}
+	}
+	for _, one := range done {
+		if r := <-one; r.err != nil || len(r.payloads) != size {
+			t.Error(r.err)
+		}
+	}
+}

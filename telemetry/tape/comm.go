@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 )
@@ -32,15 +33,17 @@ type operations struct {
 	waitSince           int64
 	lastEnd             int64
 	pending             [maxPending]pending // of sequence number n at n % maxPending
+	forgotten           pending             // stands for one that is not there any more
 }
 
 // pending is an operation that was launched.
 type pending struct {
-	seq       uint64
-	start     int64
-	signature Signature
-	algorithm uint8
-	ended     bool
+	seq   uint64
+	start int64
+	kinds uint64 // packKinds, less phase, stage and code
+	bytes uint64
+	peer  int32
+	ended bool
 }
 
 // maxPending is how many operations of a communicator can be in flight with all that is known of them; of more, the oldest lose their
@@ -113,11 +116,11 @@ func (c *CommWriter) Start(sig Signature, algorithm uint8) uint64 {
 	o.launched++
 	seq := o.launched
 	p := &o.pending[seq%maxPending]
-	p.seq, p.start, p.signature, p.algorithm, p.ended = seq, now, sig, algorithm, false
+	p.seq, p.start, p.kinds, p.bytes, p.peer, p.ended = seq, now, packKinds(sig, algorithm), sig.Bytes, sig.Peer, false
 	if o.completed+1 == seq { // it is the oldest in flight
 		o.phase, o.wait, o.waitSince = PhaseNone, -1, 0
 	}
-	c.publishOp()
+	c.publishOp(o.running())
 	c.putOp(now, StageStart, p, PhaseNone, -1, 0)
 	c.mu.Unlock()
 	return seq
@@ -132,8 +135,9 @@ func (c *CommWriter) Phase(phase Phase) {
 	c.mu.Lock()
 	if o := &c.op; o.launched != o.completed && o.phase != phase {
 		o.phase = phase
-		c.publishOp()
-		c.putOp(Now(), StagePhase, o.running(), phase, o.wait, 0)
+		p := o.running()
+		c.publishOp(p)
+		c.putOp(Now(), StagePhase, p, phase, o.wait, 0)
 	}
 	c.mu.Unlock()
 }
@@ -150,8 +154,9 @@ func (c *CommWriter) Wait(peer int32) {
 		if peer < 0 {
 			o.waitSince = 0
 		}
-		c.publishOp()
-		c.putOp(now, StageWait, o.running(), o.phase, peer, 0)
+		p := o.running()
+		c.publishOp(p)
+		c.putOp(now, StageWait, p, o.phase, peer, 0)
 	}
 	c.mu.Unlock()
 }
@@ -171,7 +176,8 @@ func (c *CommWriter) End(seq uint64, code lifecycle.Code) {
 		c.mu.Unlock()
 		return
 	case p.seq != seq: // forgotten: more than maxPending are in flight
-		p = &pending{seq: seq, ended: true}
+		o.forgotten = pending{seq: seq}
+		p = &o.forgotten
 	}
 	phase := PhaseNone
 	if seq == o.completed+1 {
@@ -179,15 +185,17 @@ func (c *CommWriter) End(seq uint64, code lifecycle.Code) {
 	}
 	p.ended = true
 	o.lastEnd = now
-	o.retire(seq)
-	c.publishOp()
 	c.putOp(now, StageEnd, p, phase, -1, code)
+	o.retire(seq)
+	c.publishOp(o.running())
 	c.mu.Unlock()
 }
 
 // retire moves completed over all that have ended. Of those that were forgotten it takes for granted that they end in order.
 func (o *operations) retire(ended uint64) {
-	before := o.completed
+	if ended != o.completed+1 && o.pending[(o.completed+1)%maxPending].seq == o.completed+1 {
+		return // the oldest is still in flight
+	}
 	for o.completed < o.launched {
 		seq := o.completed + 1
 		next := &o.pending[seq%maxPending]
@@ -197,19 +205,17 @@ func (o *operations) retire(ended uint64) {
 		}
 		o.completed = seq
 	}
-	if o.completed != before {
-		o.phase, o.wait, o.waitSince = PhaseNone, -1, 0
-	}
+	o.phase, o.wait, o.waitSince = PhaseNone, -1, 0
 }
 
 // running is the oldest operation in flight, or the last one if none is.
 func (o *operations) running() *pending {
 	seq := min(o.completed+1, o.launched)
-	p := &o.pending[seq%maxPending]
-	if p.seq != seq {
-		return &pending{seq: seq}
+	if p := &o.pending[seq%maxPending]; p.seq == seq {
+		return p
 	}
-	return p
+	o.forgotten = pending{seq: seq}
+	return &o.forgotten
 }
 
 // Close frees the communicator's slot. What is written later is in the rings alone.
@@ -231,33 +237,43 @@ func (c *CommWriter) Close() {
 	}
 }
 
-// publishOp shows the operations in the slot.
-func (c *CommWriter) publishOp() {
+// publishOp shows the operations in the slot, with p as the one that runs. It stores word by word, as putOp does: a block that is first put together and then copied costs
+// twice as much, because the wider loads of the copy can't be served from the stores before them.
+func (c *CommWriter) publishOp(p *pending) {
 	o := &c.op
-	p := o.running()
-	words := [slotOpWords]uint64{
-		opLaunched:  o.launched,
-		opCompleted: o.completed,
-		opKinds:     packKinds(p.signature, p.algorithm, o.phase, StageNone, 0),
-		opRanks:     pack32(p.signature.Peer, o.wait),
-		opBytes:     p.signature.Bytes,
-		opStart:     uint64(p.start),
-		opLastEnd:   uint64(o.lastEnd),
-		opWaitSince: uint64(o.waitSince),
-	}
-	publish8(&c.slot[slotOpLatch/wordSize], (*[2 * slotOpWords]uint64)(c.slot[slotOp/wordSize:]), &words)
+	launched, completed := o.launched, o.completed
+	kinds := p.kinds | uint64(o.phase)<<32
+	ranks := pack32(p.peer, o.wait)
+	bytes, start, lastEnd, waitSince := p.bytes, uint64(p.start), uint64(o.lastEnd), uint64(o.waitSince)
+
+	control := &c.slot[slotOpLatch/wordSize]
+	version := uint32(*control>>32) + 1
+	to := (*[slotOpWords]uint64)(c.slot[slotOp/wordSize+int(version&1)*slotOpWords:])
+	to[opLaunched], to[opCompleted], to[opKinds], to[opRanks] = launched, completed, kinds, ranks
+	to[opBytes], to[opStart], to[opLastEnd], to[opWaitSince] = bytes, start, lastEnd, waitSince
+	check := fold8(uint64(version), launched, completed, kinds, ranks, bytes, start, lastEnd, waitSince)
+	atomic.StoreUint64(control, uint64(version)<<32|uint64(check))
 }
 
+// putOp writes an op record.
 func (c *CommWriter) putOp(now int64, stage Stage, p *pending, phase Phase, wait int32, code lifecycle.Code) {
-	c.w.putOp(&[recordWords]uint64{
-		recTime:    uint64(now),
-		recOpSeq:   p.seq,
-		recOpKinds: packKinds(p.signature, p.algorithm, phase, stage, uint16(code)),
-		recOpRanks: pack32(p.signature.Peer, wait),
-		recOpBytes: p.signature.Bytes,
-		recOpStart: uint64(p.start),
-		recOpComm:  pack32(int32(c.number), int32(c.index)),
-	})
+	seq, bytes, time, start := p.seq, p.bytes, uint64(now), uint64(p.start)
+	kinds := p.kinds | uint64(phase)<<32 | uint64(stage)<<40 | uint64(code)<<48
+	ranks := pack32(p.peer, wait)
+	comm := pack32(int32(c.number), int32(c.index))
+
+	g := &c.w.opRing
+	index := atomic.AddUint64(g.head, 1) - 1
+	to := (*[recordWords]uint64)(g.words[(index&g.mask)*recordWords:])
+	to[recTime], to[recOpSeq], to[recOpKinds], to[recOpRanks] = time, seq, kinds, ranks
+	to[recOpBytes], to[recOpStart], to[recOpComm] = bytes, start, comm
+	check := fold7(uint64(uint32(index)), time, seq, kinds, ranks, bytes, start, comm)
+	atomic.StoreUint64(&to[recMarker], marker(index, kindOp, check))
+
+	// A follower that sleeps is woken often enough not to miss any, and seldom enough to cost nothing.
+	if quarter := (g.mask + 1) / 4; (index+1)&(quarter-1) == 0 {
+		c.w.ringBell()
+	}
 }
 
 // publishInfo shows what the communicator is in the slot; number 0 frees it.

@@ -7,17 +7,9 @@ import "sync/atomic"
 // killed, leaves the other copy whole. The control word is the version in the upper half, whose lowest bit names the
 // current copy, and the check of that copy in the lower.
 //
-// Who calls publish holds the lock of the part's owner: one writer at a time.
+// Who publishes holds the lock of the part's owner: one writer at a time.
 
-// publish8 publishes eight words; copies are the two of them.
-func publish8(control *uint64, copies *[2 * slotOpWords]uint64, w *[slotOpWords]uint64) {
-	version := uint32(*control>>32) + 1
-	to := (*[slotOpWords]uint64)(copies[(version&1)*slotOpWords:])
-	*to = *w
-	atomic.StoreUint64(control, latchWord(version, w[:]))
-}
-
-// publish is publish8 for any number of words.
+// publish publishes the words w; copies are the two of them. CommWriter.publishOp is the same for a slot's operation, unrolled.
 func publish(control *uint64, copies, w []uint64) {
 	version := uint32(*control>>32) + 1
 	copy(copies[int(version&1)*len(w):], w)

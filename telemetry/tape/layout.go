@@ -184,23 +184,32 @@ func mix(h uint64) uint32 {
 	return uint32(h >> 32)
 }
 
-// foldRecord is fold over a record's words behind the marker, unrolled: it is on the way of each operation.
+// fold7 and fold8 are fold, unrolled: they are on the way of each operation.
+func fold7(seed, a, b, c, d, e, f, g uint64) uint32 {
+	return mix(seed ^ bits.RotateLeft64(a, 9) ^ bits.RotateLeft64(b, 18) ^ bits.RotateLeft64(c, 27) ^ bits.RotateLeft64(d, 36) ^
+		bits.RotateLeft64(e, 45) ^ bits.RotateLeft64(f, 54) ^ bits.RotateLeft64(g, 63))
+}
+
+func fold8(seed, a, b, c, d, e, f, g, h uint64) uint32 {
+	return mix(seed ^ bits.RotateLeft64(a, 9) ^ bits.RotateLeft64(b, 18) ^ bits.RotateLeft64(c, 27) ^ bits.RotateLeft64(d, 36) ^
+		bits.RotateLeft64(e, 45) ^ bits.RotateLeft64(f, 54) ^ bits.RotateLeft64(g, 63) ^ bits.RotateLeft64(h, 72))
+}
+
+// foldRecord is the check over a record's words behind the marker.
 func foldRecord(index uint64, r *[recordWords]uint64) uint32 {
-	return mix(uint64(uint32(index)) ^
-		bits.RotateLeft64(r[1], 9) ^ bits.RotateLeft64(r[2], 18) ^ bits.RotateLeft64(r[3], 27) ^ bits.RotateLeft64(r[4], 36) ^
-		bits.RotateLeft64(r[5], 45) ^ bits.RotateLeft64(r[6], 54) ^ bits.RotateLeft64(r[7], 63))
+	return fold7(uint64(uint32(index)), r[1], r[2], r[3], r[4], r[5], r[6], r[7])
 }
 
 // marker is a record's first word, stored last: the low half of its index in the ring's whole history, its kind, and the upper 24
 // bits of its check. A marker that fits says that the record is whole and is the one that was looked for.
-func marker(index uint64, kind uint8, r *[recordWords]uint64) uint64 {
-	return index<<32 | uint64(kind)<<24 | uint64(foldRecord(index, r)>>8)
+func marker(index uint64, kind uint8, check uint32) uint64 {
+	return index<<32 | uint64(kind)<<24 | uint64(check>>8)
 }
 
-// packKinds puts the small fields of an operation into one word.
-func packKinds(sig Signature, algorithm uint8, phase Phase, stage Stage, code uint16) uint64 {
-	return uint64(sig.Call) | uint64(sig.DataType)<<8 | uint64(sig.Reduction)<<16 | uint64(algorithm)<<24 |
-		uint64(phase)<<32 | uint64(stage)<<40 | uint64(code)<<48
+// packKinds puts what stays the same of an operation's small fields into one word. Phase, stage and code have the bits from 32, 40 and
+// 48 on.
+func packKinds(sig Signature, algorithm uint8) uint64 {
+	return uint64(sig.Call) | uint64(sig.DataType)<<8 | uint64(sig.Reduction)<<16 | uint64(algorithm)<<24
 }
 
 // pack32 puts two 32-bit fields into a word, a into the lower half: at the lower address.

@@ -52,7 +52,7 @@ func (g *ringReader) look(index uint64, r *[recordWords]uint64) (fate, error) {
 		m := r[recMarker]
 		ahead := int32(uint32(m>>32) - uint32(index))
 		switch {
-		case m == marker(index, uint8(m>>24), r) && m != 0:
+		case m != 0 && m == marker(index, uint8(m>>24), foldRecord(index, r)):
 			return whole, nil
 		case m != 0 && ahead > 0:
 			return gone, nil

@@ -141,7 +141,7 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.publishOp() // first, so that nobody sees the last owner's operation under the new one's name
+	c.publishOp(c.op.running()) // first, so that nobody sees the last owner's operation under the new one's name
 	c.publishInfo(c.number)
 	c.writeInfo(kindComm)
 	return c
@@ -154,21 +154,11 @@ func (w *Writer) release(index int) {
 	w.free = append(w.free, index)
 }
 
-// putOp writes an op record: its words from the second on are filled in.
-func (m *mapping) putOp(r *[recordWords]uint64) {
-	next := atomic.AddUint64(m.opRing.head, 1)
-	m.opRing.store(next-1, kindOp, r)
-	// A follower that sleeps is woken often enough not to miss any, and seldom enough to cost nothing.
-	if quarter := (m.opRing.mask + 1) / 4; next&(quarter-1) == 0 {
-		m.ringBell()
-	}
-}
-
 // store writes a record at its reserved index: the marker last, with the meaning of a release.
 func (g *ring) store(index uint64, kind uint8, r *[recordWords]uint64) {
 	to := (*[recordWords]uint64)(g.words[(index&g.mask)*recordWords:])
 	to[1], to[2], to[3], to[4], to[5], to[6], to[7] = r[1], r[2], r[3], r[4], r[5], r[6], r[7]
-	atomic.StoreUint64(&to[recMarker], marker(index, kind, r))
+	atomic.StoreUint64(&to[recMarker], marker(index, kind, foldRecord(index, r)))
 }
 
 // putLife writes a record of the life ring and its tail in one piece, and wakes who follows.

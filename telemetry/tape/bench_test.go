@@ -1,0 +1,93 @@
+package tape
+
+import (
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+var allReduce = Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}
+
+// cpuTime measures what f costs its thread: on a shared machine the wall clock measures the others.
+func cpuTime(b *testing.B, f func()) {
+	b.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	spent := func() int64 {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+			b.Fatal(err)
+		}
+		return ts.Nano()
+	}
+	b.ReportAllocs()
+	before := spent()
+	for b.Loop() {
+		f()
+	}
+	b.ReportMetric(float64(spent()-before)/float64(b.N), "cpu-ns/op")
+}
+
+// The budget: 100 ns, no allocation.
+func BenchmarkStartEnd(b *testing.B) {
+	c := newTape(b, Config{}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
+	cpuTime(b, func() { c.End(c.Start(allReduce, 1), 0) })
+}
+
+func BenchmarkWait(b *testing.B) {
+	c := newTape(b, Config{}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
+	c.Start(allReduce, 1)
+	peer := int32(0)
+	cpuTime(b, func() { peer ^= 1; c.Wait(peer) })
+}
+
+func BenchmarkOff(b *testing.B) {
+	var c *CommWriter
+	cpuTime(b, func() { c.End(c.Start(allReduce, 1), 0) })
+}
+
+// Two of these are in BenchmarkStartEnd.
+func BenchmarkNow(b *testing.B) {
+	cpuTime(b, func() { Now() })
+}
+
+func BenchmarkLife(b *testing.B) {
+	c := newTape(b, Config{}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
+	r := LifeRecord{Act: ActSplit, Stage: StageEnd, Peer: -1, Site: lifecycle.Caller(0), Caller: SpanContext{TraceID: [16]byte{1}}}
+	cpuTime(b, func() { c.Life(r) })
+}
+
+// Communicators share the op ring's head, and that cache line is what this measures.
+func BenchmarkStartEndParallel(b *testing.B) {
+	w := newTape(b, Config{})
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
+		for pb.Next() {
+			c.End(c.Start(allReduce, 1), 0)
+		}
+	})
+}
+
+// One record, of a tape that is full.
+func BenchmarkEvents(b *testing.B) {
+	w := newTape(b, Config{})
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})
+	for range defaultOpRecords {
+		c.End(c.Start(allReduce, 1), 0)
+	}
+	r := openTape(b, w.Path())
+	records := 0
+	cpuTime(b, func() {
+		for _, err := range r.Events() {
+			if err != nil {
+				b.Fatal(err)
+			}
+			records++
+		}
+	})
+	b.ReportMetric(float64(b.Elapsed())/float64(records), "ns/record")
+}

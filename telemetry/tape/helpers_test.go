@@ -1,0 +1,44 @@
+package tape
+
+import "testing"
+
+// newTape makes a tape that goes with the test.
+func newTape(t testing.TB, cfg Config) *Writer {
+	t.Helper()
+	if cfg.Dir == "" {
+		cfg.Dir = t.TempDir()
+	}
+	w, err := Create(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func openTape(t testing.TB, path string) *Reader {
+	t.Helper()
+	r, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// all collects the events of a tape.
+func all(t testing.TB, r *Reader) []Event {
+	t.Helper()
+	var events []Event
+	for ev, err := range r.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, ev)
+	}
+	return events
+}

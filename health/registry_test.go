@@ -129,5 +129,7 @@ func TestCheckThatHeedsItsContext(t *testing.T) {
 		if got := r.Run(ctx, health.Live, nil); !errors.Is(got[0].Err, gone) {
 			t.Errorf("got %v", got[0].Err)
 		}
+		r.Run(t.Context(), health.Live, nil) // joins the run that nobody waited for
+		synctest.Wait()
 	})
 }

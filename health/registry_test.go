@@ -123,6 +123,7 @@ func TestCheckThatHeedsItsContext(t *testing.T) {
 		if got[0].Err == nil || !strings.Contains(got[0].Err.Error(), "1s") {
 			t.Errorf("got %v", got[0].Err)
 		}
+		synctest.Wait() // the check has seen its time run out, too
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("the client is gone")
 		cancel(gone)

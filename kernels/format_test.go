@@ -7,21 +7,23 @@ import (
 
 // small is one of the small float formats, seen through float32.
 type small struct {
-	format format
+	format *format
 	widen  func(bits uint32) float32
 	round  func(f float32) uint32
 }
 
-var smallFormats = map[DataType]small{
-	Float16:    {formatF16, func(b uint32) float32 { return F16(b).Float32() }, func(f float32) uint32 { return uint32(ToF16(f)) }},
-	BFloat16:   {formatBF16, func(b uint32) float32 { return BF16(b).Float32() }, func(f float32) uint32 { return uint32(ToBF16(f)) }},
-	Float8E4M3: {formatE4M3, func(b uint32) float32 { return E4M3(b).Float32() }, func(f float32) uint32 { return uint32(ToE4M3(f)) }},
-	Float8E5M2: {formatE5M2, func(b uint32) float32 { return E5M2(b).Float32() }, func(f float32) uint32 { return uint32(ToE5M2(f)) }},
+func smallFormats() map[DataType]small {
+	return map[DataType]small{
+		Float16:    {newFormat(5, 10, true), func(b uint32) float32 { return F16(b).Float32() }, func(f float32) uint32 { return uint32(ToF16(f)) }},
+		BFloat16:   {newFormat(8, 7, true), func(b uint32) float32 { return BF16(b).Float32() }, func(f float32) uint32 { return uint32(ToBF16(f)) }},
+		Float8E4M3: {newFormat(4, 3, false), func(b uint32) float32 { return E4M3(b).Float32() }, func(f float32) uint32 { return uint32(ToE4M3(f)) }},
+		Float8E5M2: {newFormat(5, 2, true), func(b uint32) float32 { return E5M2(b).Float32() }, func(f float32) uint32 { return uint32(ToE5M2(f)) }},
+	}
 }
 
 // TestWiden compares every number of every small format with what its fields say.
 func TestWiden(t *testing.T) {
-	for dt, s := range smallFormats {
+	for dt, s := range smallFormats() {
 		for bits := range uint32(1) << s.format.bits() {
 			got, want := s.widen(bits), s.format.value(bits)
 			if math.Float64bits(float64(got)) != math.Float64bits(want) && !(math.IsNaN(want) && got != got) {
@@ -37,7 +39,7 @@ func TestWiden(t *testing.T) {
 // TestRound looks at every place where rounding changes: each number, the middle between it and the next, and the
 // float32 just beside them. Nothing but these can differ.
 func TestRound(t *testing.T) {
-	for dt, s := range smallFormats {
+	for dt, s := range smallFormats() {
 		for bits := range s.format.largest() + 1 {
 			v := s.format.value(bits)
 			next := 2*v - s.format.value(max(bits, 1)-1) // past the largest, what would come next
@@ -86,7 +88,7 @@ func TestRoundFarAway(t *testing.T) {
 		{Float8E5M2, math.Inf(-1), 0xfc},
 		{Float8E5M2, 1e38, 0x7c},
 	} {
-		if got := smallFormats[c.dt].round(float32(c.f)); got != c.want {
+		if got := smallFormats()[c.dt].round(float32(c.f)); got != c.want {
 			t.Errorf("%v: %v rounds to %#x, want %#x", c.dt, c.f, got, c.want)
 		}
 	}
@@ -110,7 +112,7 @@ func TestRoundNaN(t *testing.T) {
 		{Float8E5M2, 0x7f800001, 0x7e},
 		{Float8E5M2, 0xffe00000, 0xff},
 	} {
-		if got := smallFormats[c.dt].round(math.Float32frombits(c.bits)); got != c.want {
+		if got := smallFormats()[c.dt].round(math.Float32frombits(c.bits)); got != c.want {
 			t.Errorf("%v: NaN %#x becomes %#x, want %#x", c.dt, c.bits, got, c.want)
 		}
 	}
@@ -118,7 +120,7 @@ func TestRoundNaN(t *testing.T) {
 
 // TestRoundUndoesWiden: what is a small number already stays it, but for NaNs, which become quiet.
 func TestRoundUndoesWiden(t *testing.T) {
-	for dt, s := range smallFormats {
+	for dt, s := range smallFormats() {
 		quiet := uint32(1) << (s.format.mantissa - 1)
 		for bits := range uint32(1) << s.format.bits() {
 			want := bits

@@ -1,0 +1,213 @@
+// Command digits trains a classifier of handwritten digits on any number of processes: data-parallel, with one
+// all-reduce a step.
+//
+//	carillon run -n 4 -- digits
+//
+// Every process has a replica of the model and takes its share of each batch. The gradients are summed over all ranks,
+// so that all replicas take the same step; with any number of ranks the job learns the same weights. data.go reads the
+// digits, model.go is the model, train.go the training, which knows no more of communication than "sum these numbers
+// over all ranks", and this file is where Carillon comes in.
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/node"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, weights, err := parseFlags(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(2)
+	}
+	if err == nil {
+		err = run(ctx, s, weights)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "digits:", err)
+		os.Exit(1)
+	}
+}
+
+// parseFlags reads the command line. weights is the file to write them to, if any.
+func parseFlags(args []string) (s settings, weights string, err error) {
+	flags := flag.NewFlagSet("digits", flag.ContinueOnError)
+	flags.IntVar(&s.epochs, "epochs", 30, "how often to go through the training samples")
+	flags.IntVar(&s.batch, "batch", 64, "samples of one step, over all ranks")
+	rate := flags.Float64("rate", 0.05, "how far a step goes")
+	momentum := flags.Float64("momentum", 0.9, "how much of its speed a step keeps, below 1")
+	flags.Uint64Var(&s.seed, "seed", 1, "where chance begins")
+	flags.StringVar(&weights, "weights", "", "a file for the trained weights, as little-endian float32")
+	if err := flags.Parse(args); err != nil {
+		return s, "", err
+	}
+	s.rate, s.momentum = float32(*rate), float32(*momentum)
+	switch {
+	case flags.NArg() > 0:
+		return s, "", fmt.Errorf("don't know what to do with %q; there are only flags (see -help)", flags.Args())
+	case s.epochs < 1:
+		return s, "", fmt.Errorf("-epochs is %d, allowed is 1 or more", s.epochs)
+	case s.batch < 1:
+		return s, "", fmt.Errorf("-batch is %d, allowed is 1 or more", s.batch)
+	case !(*rate > 0 && *rate <= 10):
+		return s, "", fmt.Errorf("-rate is %g, allowed is above 0 and up to 10", *rate)
+	case !(*momentum >= 0 && *momentum < 1):
+		return s, "", fmt.Errorf("-momentum is %g, allowed is from 0 to below 1", *momentum)
+	}
+	return s, weights, nil
+}
+
+// run is one rank's training, from joining the others to leaving them.
+func run(ctx context.Context, s settings, weights string) (err error) {
+	train, test, err := load()
+	if err != nil {
+		return err
+	}
+	n, err := node.Start(ctx, node.FromEnv())
+	if err != nil {
+		return err
+	}
+	defer func() { // also when ctx has ended
+		err = errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
+	}()
+
+	world, err := n.Runtime().World(ctx)
+	if err != nil {
+		return err
+	}
+	defer world.Close() // does nothing after Destroy; after an error, that error says more
+	nodes, rails, err := split(ctx, world)
+	if err != nil {
+		return err
+	}
+	defer nodes.Close()
+	defer rails.Close()
+
+	say := func(format string, args ...any) {
+		if world.Rank() == 0 {
+			fmt.Printf(format+"\n", args...)
+		}
+	}
+	say("world of %d on %s, training on %d digits; health of rank 0: %s",
+		world.Size(), count(len(world.Topology().Ranks), "node"), len(train), n.HealthURL())
+
+	t := newTrainer(s, world.Rank(), world.Size(), train, test, func(ctx context.Context, numbers []float32) error {
+		return ccl.AllReduce(ctx, world, numbers, numbers, ccl.Sum)
+	})
+	if err := ccl.Broadcast(ctx, world, t.model.params, t.model.params, 0); err != nil {
+		return err
+	}
+	began := time.Now()
+	var last progress
+	err = t.run(ctx, func(p progress) {
+		last = p
+		say("epoch %2d of %d: loss %.4f, %.1f %% of the held-out digits right, %s",
+			p.epoch, s.epochs, p.loss, 100*p.accuracy, time.Since(began).Round(time.Millisecond))
+	})
+	if err != nil {
+		return err
+	}
+	for _, comm := range []*ccl.Comm{nodes, rails} {
+		if err := checkReplicas(ctx, comm, t.model); err != nil {
+			return err
+		}
+	}
+	say("%s, bit by bit the same; %.1f %% of %d digits never seen before are right",
+		count(world.Size(), "replica"), 100*last.accuracy, len(test))
+	if weights != "" && world.Rank() == 0 {
+		if err := save(weights, t.model); err != nil {
+			return err
+		}
+	}
+	for _, comm := range []*ccl.Comm{rails, nodes, world} {
+		if err := comm.Destroy(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count says how many there are of a thing.
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// split makes two communicators of the world, as programs for many GPUs do: one for the ranks of each node, and one
+// for each rail, which is the ranks that have the same place on their nodes.
+func split(ctx context.Context, world *ccl.Comm) (nodes, rails *ccl.Comm, err error) {
+	defer func() {
+		if err != nil && rails != nil {
+			rails.Close() // err says more than what comes of this
+		}
+		if err != nil && nodes != nil {
+			nodes.Close()
+		}
+	}()
+	where := world.Topology()
+	mine := where.Node[world.Rank()]
+	place := slices.Index(where.Ranks[mine], world.Rank())
+
+	if err := ccl.Barrier(ctx, world); err != nil {
+		return nodes, rails, err
+	}
+	if rails, err = world.Split(ctx, place, world.Rank(), ccl.WithName("rails")); err != nil {
+		return nodes, rails, err
+	}
+	if err := ccl.Barrier(ctx, world); err != nil {
+		return nodes, rails, err
+	}
+	if nodes, err = world.Split(ctx, mine, world.Rank(), ccl.WithName("nodes")); err != nil {
+		return nodes, rails, err
+	}
+	if err := ccl.Barrier(ctx, world); err != nil {
+		return nodes, rails, err
+	}
+	return nodes, rails, nil
+}
+
+// checkReplicas compares the replicas of a communicator's ranks. They must be the same bit by bit: all of them added
+// the same sums to the same weights.
+func checkReplicas(ctx context.Context, comm *ccl.Comm, m *model) error {
+	sum := fnv.New64a()
+	var word [4]byte
+	for _, p := range m.params {
+		binary.LittleEndian.PutUint32(word[:], math.Float32bits(p))
+		sum.Write(word[:])
+	}
+	sums := make([]uint64, comm.Size())
+	if err := ccl.AllGather(ctx, comm, []uint64{sum.Sum64()}, sums); err != nil {
+		return err
+	}
+	for rank, s := range sums {
+		if s != sums[0] {
+			return fmt.Errorf("on communicator %q, rank %d learnt other weights than rank 0", comm.Name(), rank)
+		}
+	}
+	return nil
+}
+
+// save writes the weights to a file.
+func save(path string, m *model) error {
+	buf, err := binary.Append(nil, binary.LittleEndian, m.params)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, buf, 0o644)
+}

@@ -358,7 +358,7 @@ func TestUniqueID(t *testing.T) {
 			t.Errorf("%s derives the same id", name)
 		}
 	}
-	if id(alone(), 0) == id(alone(), 0) {
+	if one, other := id(alone(), 0), id(alone(), 0); one == other {
 		t.Error("two lone processes share an id")
 	}
 	if _, err := (World{Size: 2, Address: "nowhere"}).UniqueID(0); !errors.Is(err, lifecycle.ErrInvalidArgument) {

@@ -94,9 +94,11 @@ func (c *Client) Exchange(ctx context.Context, key string, rank, size int, paylo
 	if err := rendezvous.CheckArgs(key, size, payload); err != nil {
 		return nil, err
 	}
+	now := time.Now()
 	w := &wait{
 		client: c,
-		since:  time.Now(),
+		since:  now,
+		beat:   beat{since: now},
 		join:   join{rank: rank, size: size, pid: c.config.PID, host: c.config.Host, key: key, payload: payload},
 	}
 	s, err := c.connect(ctx, w)
@@ -134,7 +136,7 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 	replies := s.open(&w.join)
 	defer s.close(w.join.stream)
 
-	line := time.NewTimer(w.beat.step())
+	line := time.NewTimer(w.beat.wait())
 	defer line.Stop()
 	var (
 		ended   error            // this rank's own reason to stop waiting
@@ -152,7 +154,7 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 			}
 			return w.end(r, ended)
 		case <-line.C:
-			line.Reset(w.beat.step())
+			line.Reset(w.beat.wait())
 			s.ask(&ask{stream: w.join.stream, key: w.join.key})
 		case <-done:
 			done, ended = nil, ctx.Err()

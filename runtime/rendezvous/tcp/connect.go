@@ -67,7 +67,7 @@ type attempts struct {
 }
 
 func (a *attempts) run(ctx context.Context) (net.Conn, error) {
-	line := time.NewTimer(a.wait.beat.step())
+	line := time.NewTimer(a.wait.beat.wait())
 	defer line.Stop()
 	for pause := firstPause; ; pause = min(2*pause, longestWait) {
 		conn, err := a.try(ctx)
@@ -84,7 +84,7 @@ func (a *attempts) run(ctx context.Context) (net.Conn, error) {
 			case <-again.C:
 				waiting = false
 			case <-line.C:
-				line.Reset(a.wait.beat.step())
+				line.Reset(a.wait.beat.wait())
 				a.log()
 			case <-ctx.Done():
 				again.Stop()

@@ -1,11 +1,11 @@
 package tcp
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
@@ -39,6 +39,7 @@ const (
 	headerSize     = 5                                                        // length and kind
 	handshakeLimit = 64                                                       // bytes of a frame's body before the sender is known
 	maxHost        = 255                                                      // bytes of a host's name
+	firstRead      = 1 << 20                                                  // bytes of a frame that are believed to come
 	maxText        = 512                                                      // bytes of a reason
 	requestLimit   = rendezvous.MaxPayload + rendezvous.MaxKey + maxHost + 64 // bytes of a client's frame
 	replyLimit     = rendezvous.MaxRanks*(rendezvous.MaxPayload+3) + 64       // bytes of a server's frame
@@ -57,25 +58,28 @@ func finishFrame(b []byte) []byte {
 	return b
 }
 
-// readFrame reads one frame whose body has at most limit bytes. It reserves no more memory than it has received, save a little.
+// readFrame reads one frame whose body has at most limit bytes. It reserves no more than a mebibyte ahead of what it has received,
+// or as much as that.
 func readFrame(r io.Reader, limit int) (kind, []byte, error) {
 	var header [headerSize]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
 		return 0, nil, err
 	}
-	size := int64(binary.BigEndian.Uint32(header[:])) - 1
+	size := int(binary.BigEndian.Uint32(header[:])) - 1
 	k := kind(header[4])
-	if size < 0 || size > int64(limit) {
+	if size < 0 || size > limit {
 		return 0, nil, fmt.Errorf("%w: kind %d with %d bytes, at most %d are allowed here", errMalformed, k, size, limit)
 	}
-	if size <= 1<<12 {
-		body := make([]byte, size)
-		_, err := io.ReadFull(r, body)
-		return k, body, truncated(err)
+	var body []byte
+	for len(body) < size {
+		// A length is a promise; memory follows what has come.
+		n := min(size-len(body), max(len(body), firstRead))
+		body = slices.Grow(body, n)[:len(body)+n]
+		if _, err := io.ReadFull(r, body[len(body)-n:]); err != nil {
+			return 0, nil, truncated(err)
+		}
 	}
-	var body bytes.Buffer
-	_, err := io.CopyN(&body, r, size)
-	return k, body.Bytes(), truncated(err)
+	return k, body, nil
 }
 
 // truncated turns an end inside of a frame into what it is.

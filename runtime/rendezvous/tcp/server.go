@@ -15,7 +15,7 @@ import (
 
 const (
 	handshakeTime = 5 * time.Second // for a stranger to prove itself
-	drainTime     = 2 * time.Second // for answers to reach their ranks when the server closes
+	drainTime     = 5 * time.Second // for answers to reach their ranks when the server closes
 	maxStrangers  = 1024            // connections in the handshake at a time
 	strangerGrace = 250 * time.Millisecond
 	keepForgotten = 1024 // ids that are remembered as used, to tell a late rank so
@@ -116,7 +116,7 @@ func (s *Server) retire(comm lifecycle.CommID) {
 }
 
 // Close ends the server and all its ids: whoever waits gets a *rendezvous.StaleError. It returns when everything is delivered or
-// drained for two seconds, and nothing of the server is left.
+// drained for five seconds, and nothing of the server is left.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if s.closed {

@@ -6,24 +6,26 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-// firstLine is when a rank that waits is first worth a line; each next one comes after twice the time, up to maxLine.
+// firstLine is when a rank that waits is first worth a line; each next one comes after twice the time, and maxLine after
+// the last at the latest.
 const (
 	firstLine = 5 * time.Second
 	maxLine   = 5 * time.Minute
 )
 
-// beat counts out the times of a waiting line: after 5 s, 10 s, 20 s ….
-type beat struct{ next time.Duration }
+// beat counts out when a wait is worth a line: 5, 10, 20 … seconds after it began.
+type beat struct {
+	since time.Time
+	mark  time.Duration // of the next line
+}
 
-// step returns how long to wait for the next line.
-func (b *beat) step() time.Duration {
-	if b.next == 0 {
-		b.next = firstLine
-		return firstLine
+// wait returns how long it is to the next line.
+func (b *beat) wait() time.Duration {
+	passed := time.Since(b.since)
+	for b.mark <= passed {
+		b.mark = max(firstLine, b.mark+min(b.mark, maxLine))
 	}
-	wait := b.next // so that the lines are at 5, 10, 20 seconds since the beginning
-	b.next = min(2*b.next, maxLine)
-	return wait
+	return b.mark - passed
 }
 
 // watch lets a goroutine sleep until there is something to report, or the server closes.
@@ -63,19 +65,17 @@ func (s *Server) reportWaiting() {
 		case <-s.watch.done:
 			return
 		}
-		for b := (beat{}); ; {
-			if !s.watch.pause(b.step()) {
-				return
-			}
+		for b := (beat{since: time.Now()}); s.watch.pause(b.wait()); {
 			roll, since, more := s.longest()
 			if roll == nil {
 				break
 			}
-			if time.Since(since) < firstLine {
-				b = beat{} // what waited before is done, and this has not waited long
-				continue
+			if since != b.since {
+				b = beat{since: since}
 			}
-			s.log.Warn("rendezvous waits for ranks", append(waitingAttrs(roll, since), "other_exchanges", more)...)
+			if time.Since(since) >= firstLine { // what waited before it is done, if it has not waited long
+				s.log.Warn("rendezvous waits for ranks", append(waitingAttrs(roll, since), "other_exchanges", more)...)
+			}
 		}
 	}
 }

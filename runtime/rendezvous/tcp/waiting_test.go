@@ -1,0 +1,165 @@
+package tcp
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// TestWaitingLines in virtual time: who waits, and the server, say so after 5, 10, 20 and 40 seconds, one line each.
+func TestWaitingLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, serverBook, rankBook := newPipes(), newLogbook(), newLogbook()
+		s := serve(network, Config{Log: serverBook.logger()})
+		id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Serve(id); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		first := Dial(id, Config{Log: rankBook.logger(), Host: "a", PID: 1, dial: network.dial})
+		second := Dial(id, Config{Log: quiet, Host: "b", PID: 2, dial: network.dial})
+		one, other := start(ctx, first, "cards", 0, 3), start(ctx, first, "more", 0, 3)
+		two := start(ctx, second, "cards", 1, 3)
+		r := <-one
+		wantMissing(t, r.err)
+		wantText(t, r.err, "rank 0 of 3 waited 1m0s", "not arrived: 2")
+		for _, rest := range []<-chan result{two, other} {
+			r := <-rest
+			wantMissing(t, r.err)
+		}
+		for name, book := range map[string]*logbook{"server": serverBook, "rank": rankBook} {
+			lines := book.all()
+			if len(lines) != 4 {
+				t.Errorf("the %s wrote %d lines in a minute, not 4: %q", name, len(lines), lines)
+			}
+			for i, at := range []string{"5s ", "10s ", "20s ", "40s "} {
+				if i < len(lines) && !strings.HasPrefix(lines[i], at) {
+					t.Errorf("the %s's line %d is not at %s: %s", name, i, at, lines[i])
+				}
+			}
+		}
+		const says = `key=cards waited=5s arrived=2 size=3 missing=2 present="0 (a:1) and 1 (b:2)"`
+		if line := serverBook.all()[0]; !strings.Contains(line, says) || !strings.Contains(line, "other_exchanges=1") {
+			t.Errorf("the server's line does not say %s: %s", says, line)
+		}
+		if line := rankBook.all()[0]; !strings.Contains(line, "rank=0 address=192.0.2.1:4000") || !strings.Contains(line, "size=3 missing=") {
+			t.Errorf("the rank's line: %s", line)
+		}
+		// A short wait after a long one starts over.
+		done := start(t.Context(), first, "later", 0, 2)
+		time.Sleep(3 * time.Second)
+		last := start(t.Context(), second, "later", 1, 2)
+		if a, b := <-done, <-last; a.err != nil || b.err != nil {
+			t.Error(a.err, b.err)
+		}
+		if n := len(serverBook.all()) + len(rankBook.all()); n != 8 {
+			t.Errorf("%d lines after a wait of 3 seconds, not 8", n)
+		}
+		_, _, _ = first.Close(), second.Close(), s.Close()
+	})
+}
+
+// TestUnreachableLines in virtual time: a rank that does not find the server says so, and tries ever less often.
+func TestUnreachableLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, book := newPipes(), newLogbook()
+		_ = network.Close()
+		id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		c := Dial(id, Config{Log: book.logger(), dial: network.dial})
+		_, err = c.Exchange(ctx, "cards", 1, 2, nil)
+		wantMissing(t, err)
+		wantText(t, err, "192.0.2.1:4000 was not reached in", "nobody listens", "waited 30s")
+		lines := book.all()
+		if len(lines) != 3 || !strings.HasPrefix(lines[0], "5s ") || !strings.HasPrefix(lines[2], "20s ") || !strings.Contains(lines[2], "nobody listens") {
+			t.Errorf("the log: %q", lines)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSilentServer in virtual time: a server that accepts and never answers is left and tried again, and the context is obeyed.
+func TestSilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		go func() {
+			for {
+				conn, err := network.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					_, _, _ = readFrame(conn, handshakeLimit)
+					_, _ = conn.Read(make([]byte, 1)) // until the client hangs up
+					_ = conn.Close()
+				}()
+			}
+		}()
+		id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 17*time.Second)
+		defer cancel()
+		began := time.Now()
+		c := Dial(id, Config{Log: quiet, dial: network.dial})
+		_, err = c.Exchange(ctx, "cards", 1, 2, nil)
+		if took := time.Since(began); took != 17*time.Second {
+			t.Errorf("returned after %v", took)
+		}
+		wantMissing(t, err)
+		wantText(t, err, "not reached in 3 attempts", "handshake: ", "timeout")
+		_, _ = c.Close(), network.Close()
+	})
+}
+
+// TestServerThatStopsAnswering in virtual time: a server that hangs in the middle of an exchange does not keep a rank whose context ends.
+func TestServerThatStopsAnswering(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			conn, err := network.Accept()
+			if err != nil {
+				return
+			}
+			m := newMeeting(lifecycle.RootCommID(id), id.Secret())
+			if _, err := admit(conn, func(lifecycle.CommID) *meeting { return m }); err != nil {
+				t.Error(err)
+			}
+			for {
+				if _, _, err := readFrame(conn, requestLimit); err != nil {
+					return // it reads, and never says a word
+				}
+			}
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		began := time.Now()
+		c := Dial(id, Config{Log: quiet, Host: "a", PID: 1, dial: network.dial})
+		_, err = c.Exchange(ctx, "cards", 0, 2, nil)
+		if took := time.Since(began); took != 10*time.Second+leaveTime {
+			t.Errorf("returned after %v", took)
+		}
+		wantMissing(t, err)
+		wantText(t, err, "not arrived: 1", "arrived: 0 (a:1)", context.DeadlineExceeded.Error())
+		_, _ = c.Close(), network.Close()
+	})
+}

@@ -20,9 +20,10 @@ type Missed struct {
 // cursor walks over both rings at once, in an order that keeps cause before effect: what one goroutine wrote earlier comes earlier,
 // whichever ring it is on.
 //
-// For that, each life record says how many op records were reserved before it. Those come before it, the others after.
-// And the op ring's head is read before the life ring's: then all life records that come before an op record below that head are
-// known when it is delivered.
+// For that, each life record says how many op records were reserved when it was begun. Those come before it, the others after. It read
+// that number before it reserved its own place, so what comes after it, or after any record behind it, has a higher one. And a cursor reads the
+// op ring's head before the life ring's: then all life records that come before an op record below that head are known when it
+// is delivered.
 type cursor struct {
 	t        *file
 	life, op ringReader
@@ -42,6 +43,7 @@ func newCursor(t *file, fromNow bool) (*cursor, error) {
 		op:    newRingReader(t, t.geo.opOffset(), t.geo.op),
 		comms: directory{t: t, known: make(map[uint32]CommInfo)},
 	}
+	c.life.behind, c.op.behind = c.refresh, c.refresh
 	if err := c.refresh(); err != nil {
 		return nil, err
 	}
@@ -65,15 +67,17 @@ func (c *cursor) learn() error {
 		c.comms.add(s.Generation, s.CommInfo)
 	}
 	scan := newRingReader(c.t, c.life.off, c.t.geo.life)
-	scan.head, scan.final = c.life.head, true
+	scan.head, scan.final, scan.behind = c.life.head, true, scan.refresh
 	var r [recordWords]uint64
 	for {
-		ok, err := scan.peek(&r)
-		if err != nil {
+		f, err := scan.peek(&r)
+		switch {
+		case err != nil:
 			return err
-		}
-		if !ok {
+		case f == nothing:
 			return nil
+		case f == skipped:
+			continue
 		}
 		kind := uint8(r[recMarker] >> 24)
 		if kind == kindContinue {
@@ -107,27 +111,27 @@ func (c *cursor) finish() { c.life.final, c.op.final = true, true }
 // next delivers the next event into ev. ok is false if there is none now.
 func (c *cursor) next(ev *Event) (ok bool, err error) {
 	for refreshed := false; ; {
-		for !c.held {
-			more, err := c.readLife()
+		blocked := false // by a life record that is being written
+		if !c.held {
+			f, err := c.readLife()
 			if err != nil {
 				return false, err
 			}
-			if !more {
-				break
+			if f != nothing {
+				refreshed = refreshed && !c.held // it may know of operations that came after
+				continue
 			}
+			blocked = c.life.next != c.life.head
 		}
-		blocked := !c.held && c.life.next != c.life.head
-		if !blocked && c.op.next != c.op.head && (!c.held || c.op.next < c.heldAt) {
-			ok, err := c.readOp(ev)
-			if ok || err != nil {
-				return ok, err
+		if c.op.next != c.op.head && !blocked && (!c.held || c.op.next < c.heldAt) {
+			f, err := c.readOp(ev)
+			if f == skipped && err == nil {
+				continue
 			}
-			if c.op.next != c.op.head {
-				return false, nil // it is being written
-			}
+			return f == record, err
 		}
 		// A life record can't be written before operations that don't exist, unless the tape is corrupt; then it is next.
-		if c.held && (c.op.next >= c.heldAt || refreshed && c.op.next == c.op.head) {
+		if c.held && (c.op.next >= c.heldAt || refreshed) {
 			c.held = false
 			*ev = c.event
 			return true, nil
@@ -143,24 +147,20 @@ func (c *cursor) next(ev *Event) (ok bool, err error) {
 }
 
 // readOp delivers the next op record.
-func (c *cursor) readOp(ev *Event) (ok bool, err error) {
+func (c *cursor) readOp(ev *Event) (found, error) {
 	var r [recordWords]uint64
-	for {
-		ok, err := c.op.peek(&r)
-		if !ok || err != nil {
-			return false, err
-		}
-		if uint8(r[recMarker]>>24) == kindOp {
-			break
-		}
-		c.op.next++ // a kind that this reader does not know
+	if f, err := c.op.peek(&r); f != record || err != nil {
+		return f, err
 	}
 	c.op.next++
+	if uint8(r[recMarker]>>24) != kindOp {
+		return skipped, nil // a kind that this reader does not know
+	}
 	if ev.IsLife {
 		ev.Life, ev.IsLife = LifeRecord{}, false
 	}
 	if err := c.whose(ev, r[recOpComm]); err != nil {
-		return false, err
+		return nothing, err
 	}
 	kinds := r[recOpKinds]
 	ev.Op = OpRecord{
@@ -174,31 +174,30 @@ func (c *cursor) readOp(ev *Event) (ok bool, err error) {
 		Code:      lifecycle.Code(kinds >> 48),
 		Start:     int64(r[recOpStart]),
 	}
-	return true, nil
+	return record, nil
 }
 
-// readLife reads the next record of the life ring and holds it if it is an event. more is false if there is none now.
-func (c *cursor) readLife() (more bool, err error) {
+// readLife reads the next record of the life ring, and holds it if it is an event.
+func (c *cursor) readLife() (found, error) {
 	var r [recordWords]uint64
-	ok, err := c.life.peek(&r)
-	if !ok || err != nil {
-		return false, err
+	if f, err := c.life.peek(&r); f != record || err != nil {
+		return f, err
 	}
 	kind := uint8(r[recMarker] >> 24)
 	if kind == kindContinue { // what it continues was overwritten
 		c.life.skip(1)
-		return true, nil
+		return skipped, nil
 	}
 	tail, ok, err := c.life.tail(&r, c.tailBuf[:])
 	if !ok || err != nil {
-		return true, err
+		return skipped, err
 	}
 	number := uint32(r[recLifeComm])
 	ev := Event{IsLife: true}
 	var info CommInfo
 	if !readTail(tail, &ev.Life, &info) {
 		c.life.missed++
-		return true, nil
+		return skipped, nil
 	}
 	switch kind {
 	case kindComm:
@@ -207,7 +206,7 @@ func (c *cursor) readLife() (more bool, err error) {
 		c.comms.end(number)
 	case kindLife:
 		if err := c.whose(&ev, r[recLifeComm]); err != nil {
-			return false, err
+			return nothing, err
 		}
 		kinds := r[recLifeKinds]
 		ev.Life.Time = int64(r[recTime])
@@ -222,7 +221,7 @@ func (c *cursor) readLife() (more bool, err error) {
 		ev.Life.Start = int64(r[recLifeStart])
 		c.event, c.held, c.heldAt = ev, true, r[recLifeOpHead]
 	}
-	return true, nil
+	return record, nil
 }
 
 // whose fills in the communicator of a record.

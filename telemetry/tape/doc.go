@@ -78,7 +78,7 @@
 //	op record (kind 1)              life record (2), comm (3), end of comm (4)
 //	0   marker                      0   marker
 //	8   time i64                    8   time i64
-//	16  seq u64                     16  op head when it was written u64
+//	16  seq u64                     16  op head before it was reserved u64
 //	24  call, data type, reduction, 24  act, call, stage, phase, state u8,
 //	    algorithm, phase, stage u8,     0 u8, code u16
 //	    code u16                    32  peer i32, bytes in the tail u32

@@ -135,7 +135,7 @@ const (
 	recOpComm  = 7 // number u32, slot i32
 
 	// Life records.
-	recLifeOpHead = 2 // hdrOpHead when it was written: where it stands among the operations
+	recLifeOpHead = 2 // hdrOpHead before it was reserved: where it stands among the operations
 	recLifeKinds  = 3 // act, call, stage, phase, state u8; from bit 48 code u16
 	recLifePeer   = 4 // peer i32; length of the tail in bytes u32
 	recLifeSeq    = 5

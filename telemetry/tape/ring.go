@@ -5,10 +5,11 @@ import "encoding/binary"
 // ringReader walks over a ring's records, each of which proves by its marker that it is whole and is the one that was looked for.
 type ringReader struct {
 	t      *file
-	off    int64  // of the ring in the file
-	size   uint64 // in records
-	next   uint64 // index of the record to be read
-	head   uint64 // how many were reserved, as far as known
+	off    int64        // of the ring in the file
+	size   uint64       // in records
+	behind func() error // refreshes head
+	next   uint64       // index of the record to be read
+	head   uint64       // how many were reserved, as far as known
 	missed uint64
 	final  bool // nothing is being written any more: what isn't whole never will be
 
@@ -74,32 +75,43 @@ func (g *ringReader) fill(index uint64) error {
 	return nil
 }
 
-// peek reads the next record, without going over it. ok is false if there is none now. It goes over records that were overwritten
-// or will never be whole, and counts them.
-func (g *ringReader) peek(r *[recordWords]uint64) (ok bool, err error) {
-	for g.next != g.head {
-		if g.head-g.next > g.size {
-			g.catchUp()
-		}
-		f, err := g.look(g.next, r)
-		switch {
-		case err != nil:
-			return false, err
-		case f == whole:
-			g.stuckSince = 0
-			return true, nil
-		case f == gone:
-			if err := g.refresh(); err != nil {
-				return false, err
-			}
-			g.catchUp()
-		case g.giveUp():
-			g.skip(1)
-		default:
-			return false, nil
-		}
+// found is what looking for the next record came to.
+type found uint8
+
+const (
+	nothing found = iota // there is none now
+	skipped              // the reader went over some that can't be read; look again
+	record               // it is there
+)
+
+// peek reads the next record into r, without going over it.
+func (g *ringReader) peek(r *[recordWords]uint64) (found, error) {
+	if g.next == g.head {
+		return nothing, nil
 	}
-	return false, nil
+	if g.head-g.next > g.size {
+		g.catchUp()
+		return skipped, nil
+	}
+	f, err := g.look(g.next, r)
+	switch {
+	case err != nil:
+		return nothing, err
+	case f == whole:
+		g.stuckSince = 0
+		return record, nil
+	case f == gone:
+		// The writer is a lap ahead, so head is old.
+		if err := g.behind(); err != nil {
+			return nothing, err
+		}
+		g.catchUp()
+		return skipped, nil
+	case g.giveUp():
+		g.skip(1)
+		return skipped, nil
+	}
+	return nothing, nil
 }
 
 // giveUp decides about a record that isn't written.
@@ -147,7 +159,8 @@ func (g *ringReader) skip(n uint64) {
 	g.stuckSince = 0
 }
 
-// tail reads the tail of the life record r, which is the next, into b, and goes over them all. ok is false if it is not there.
+// tail reads the tail of the life record r, which is the next, into b, and goes over them all. ok is false if it is not
+// there.
 func (g *ringReader) tail(r *[recordWords]uint64, b []byte) (tail []byte, ok bool, err error) {
 	size := uint64(uint32(high32(r[recLifePeer])))
 	more := (size + tailPerRecord - 1) / tailPerRecord

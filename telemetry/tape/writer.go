@@ -164,8 +164,9 @@ func (g *ring) store(index uint64, kind uint8, r *[recordWords]uint64) {
 // putLife writes a record of the life ring and its tail in one piece, and wakes who follows.
 func (m *mapping) putLife(kind uint8, r *[recordWords]uint64, tail []byte) {
 	more := (len(tail) + tailPerRecord - 1) / tailPerRecord
-	first := atomic.AddUint64(m.lifeRing.head, uint64(1+more)) - uint64(1+more)
+	// Before the index is reserved: so no operation that comes after a later record of this ring can be below it; see cursor.
 	r[recLifeOpHead] = atomic.LoadUint64(m.opRing.head)
+	first := atomic.AddUint64(m.lifeRing.head, uint64(1+more)) - uint64(1+more)
 	for i := range more {
 		var c [recordWords]uint64
 		getWords(c[1:], tail[i*tailPerRecord:])

@@ -1,0 +1,388 @@
+package tape
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+func follow(t testing.TB, path string, opts FollowOptions) *Follower {
+	t.Helper()
+	f, err := Follow(t.Context(), path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// neverTick is a tick so long that only a wake-up by the writer can be the reason why a test ends.
+const neverTick = time.Hour
+
+func TestFollowWakes(t *testing.T) {
+	w := newTape(t, Config{})
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world"})
+	f := follow(t, w.Path(), FollowOptions{Tick: neverTick})
+	got := make(chan Event)
+	go func() {
+		defer close(got)
+		for {
+			ev, err := f.Next(t.Context())
+			if err != nil {
+				if !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+				return
+			}
+			got <- ev
+		}
+	}()
+	for i := range uint64(100) {
+		seq := c.Start(allReduce, 0)
+		c.Life(LifeRecord{Act: ActSplit, Seq: i}) // wakes it
+		if ev := <-got; ev.IsLife || ev.Op.Seq != seq {
+			t.Fatalf("got %+v, want the start of operation %d", ev, seq)
+		}
+		if ev := <-got; !ev.IsLife || ev.Life.Seq != i {
+			t.Fatalf("got %+v, want act %d", ev, i)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ev, more := <-got; more {
+		t.Errorf("an event after the end: %+v", ev)
+	}
+}
+
+// Operations alone don't wake a follower that sleeps, until a quarter of the ring is full.
+func TestFollowWakesBeforeOverrun(t *testing.T) {
+	w := newTape(t, Config{OpRecords: 1024})
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
+	f := follow(t, w.Path(), FollowOptions{Tick: neverTick})
+	done := make(chan error)
+	var seen int
+	go func() {
+		for seen < 1024 {
+			if _, err := f.Next(t.Context()); err != nil {
+				done <- err
+				return
+			}
+			seen++
+		}
+		done <- nil
+	}()
+	// A fast writer gives a slow machine no time to wake anybody; this one waits where a ring may be needed.
+	for range 4 {
+		waitAsleep(t, w)
+		for range 128 {
+			c.End(c.Start(allReduce, 0), 0)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if m := f.Missed(); m != (Missed{}) {
+		t.Errorf("missed %+v", m)
+	}
+}
+
+// waitAsleep waits until a follower has announced that it sleeps.
+func waitAsleep(t *testing.T, w *Writer) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		if n, err := openTape(t, w.Path()).readWord(hdrWaiting); err != nil {
+			t.Fatal(err)
+		} else if n != 0 {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+func TestFollowFromNow(t *testing.T) {
+	w := newTape(t, Config{})
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world"})
+	c.End(c.Start(allReduce, 0), 0)
+	f := follow(t, w.Path(), FollowOptions{FromNow: true})
+	c.Start(allReduce, 0)
+	ev, err := f.Next(t.Context())
+	if err != nil || ev.Op.Seq != 2 || ev.Comm.Name != "world" {
+		t.Errorf("the first event is %+v, %v", ev, err)
+	}
+}
+
+func TestFollowEnds(t *testing.T) {
+	w := newTape(t, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	f, err := Follow(ctx, w.Path(), FollowOptions{Tick: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	if _, err := f.Next(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Next's context ended: %v", err)
+	}
+	cancel()
+	if _, err := f.Next(t.Context()); !errors.Is(err, context.Canceled) {
+		t.Errorf("Follow's context ended: %v", err)
+	}
+	if _, err := Follow(ctx, w.Path(), FollowOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Follow with an ended context: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+
+	f = follow(t, w.Path(), FollowOptions{Tick: time.Millisecond})
+	end := make(chan error)
+	go func() {
+		_, err := f.Next(t.Context())
+		end <- err
+	}()
+	waitAsleep(t, w)
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-end; !errors.Is(err, ErrStopped) {
+		t.Errorf("the follower was closed: %v", err)
+	}
+	if _, err := f.Next(t.Context()); !errors.Is(err, ErrStopped) {
+		t.Errorf("after Close: %v", err)
+	}
+	if _, err := Follow(t.Context(), w.Path(), FollowOptions{Tick: -1}); err == nil {
+		t.Error("a negative tick is accepted")
+	}
+}
+
+// A file that is cut short under a follower, or a reader, is an error, and no signal.
+func TestCutShortUnderReaders(t *testing.T) {
+	for _, size := range []int64{headerSize + slotSize, headerSize, 600, 0} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			// Of its own, because a writer doesn't survive it.
+			path := t.TempDir() + "/copy.tape"
+			w := newTape(t, Config{})
+			w.Comm(CommInfo{ID: lifecycle.CommID{1}}).Start(allReduce, 0)
+			b, err := os.ReadFile(w.Path())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f := follow(t, path, FollowOptions{Tick: time.Millisecond})
+			r := openTape(t, path)
+			if _, err := f.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(path, size); err != nil {
+				t.Fatal(err)
+			}
+			var malformed *FormatError
+			if _, err := r.AppendSlots(nil); !errors.As(err, &malformed) {
+				t.Errorf("Slots: %v", err)
+			}
+			for _, err := range r.Events() {
+				if !errors.As(err, &malformed) {
+					t.Errorf("Events: %v", err)
+				}
+			}
+			r.Header()
+			f.Slots()
+			ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer stop()
+			// With the header still there, an idle follower has no reason to notice.
+			if _, err := f.Next(ctx); size < headerSize && !errors.As(err, &malformed) {
+				t.Errorf("Next: %v", err)
+			}
+		})
+	}
+}
+
+// Many communicators write to one tape, and several followers see each of them do what it did, in its order: nothing torn, nothing
+// twice, nothing lost that isn't counted. The slots that are read meanwhile are each of one moment.
+func TestConsistency(t *testing.T) {
+	const writers, followers, rounds = 8, 3, 3000
+	w := newTape(t, Config{OpRecords: 1 << 16, LifeRecords: 1 << 13})
+	var readers, writing sync.WaitGroup
+	for i := range followers {
+		f := follow(t, w.Path(), FollowOptions{Tick: time.Millisecond})
+		readers.Go(func() {
+			var seen int
+			next := make(map[lifecycle.CommID]uint64)
+			events := make([]Event, 64*i+1)
+			for {
+				n, err := f.Read(t.Context(), events)
+				if errors.Is(err, ErrClosed) {
+					break
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, ev := range events[:n] {
+					seen++
+					checkEvent(t, &ev, next, f.Missed())
+				}
+			}
+			missed := f.Missed()
+			if all := uint64(writers * (rounds*3 + rounds/10)); uint64(seen)+missed.Op+missed.Life < all {
+				t.Errorf("follower %d saw %d events and missed %+v, of %d", i, seen, missed, all)
+			}
+		})
+	}
+	stop := make(chan struct{})
+	readers.Go(func() {
+		r := openTape(t, w.Path())
+		for {
+			slots, err := r.AppendSlots(nil)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, s := range slots {
+				checkSlot(t, s)
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	for i := range writers {
+		writing.Go(func() {
+			c := w.Comm(CommInfo{ID: lifecycle.CommID{byte(i + 1)}, Name: fmt.Sprint("comm", i), Rank: i})
+			defer c.Close()
+			for n := range uint64(rounds) {
+				seq := c.Start(Signature{Call: lifecycle.CallAllReduce, Peer: int32(i), Bytes: n + 1}, uint8(i))
+				c.Wait(int32(n % 100))
+				if n%10 == 0 {
+					// A record's text says what its other fields are.
+					c.Life(LifeRecord{Act: ActSplit, Seq: n, Peer: int32(i), Text: fmt.Sprintf("comm%d %d", i, n)})
+				}
+				c.End(seq, 0)
+			}
+		})
+	}
+	writing.Wait()
+	close(stop)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	readers.Wait()
+}
+
+func checkEvent(t *testing.T, ev *Event, next map[lifecycle.CommID]uint64, missed Missed) {
+	t.Helper()
+	if ev.Comm.Name != fmt.Sprint("comm", ev.Comm.Rank) || int(ev.Comm.ID[0]) != ev.Comm.Rank+1 {
+		t.Fatalf("a communicator that never was: %+v %+v", ev, missed)
+	}
+	at := next[ev.Comm.ID] // operations that started
+	if ev.IsLife {
+		if text := fmt.Sprintf("comm%d %d", ev.Comm.Rank, ev.Life.Seq); ev.Life.Text != text || int(ev.Life.Peer) != ev.Comm.Rank {
+			t.Fatalf("act of %s: %+v", text, ev.Life)
+		}
+		// It was written while operation Seq+1 was in flight.
+		if missed == (Missed{}) && at != ev.Life.Seq+1 {
+			t.Fatalf("act %d came after %d operations", ev.Life.Seq, at)
+		}
+		return
+	}
+	op := ev.Op
+	if op.Signature.Bytes != op.Seq || int(op.Signature.Peer) != ev.Comm.Rank || int(op.Algorithm) != ev.Comm.Rank {
+		t.Fatalf("torn: %+v of %+v", op, ev.Comm)
+	}
+	switch op.Stage {
+	case StageStart:
+		if missed == (Missed{}) && op.Seq != at+1 {
+			t.Fatalf("operation %d follows %d", op.Seq, at)
+		}
+		next[ev.Comm.ID] = op.Seq
+	case StageWait:
+		if uint64(op.Wait) != (op.Seq-1)%100 {
+			t.Fatalf("torn: %+v", op)
+		}
+	case StageEnd:
+	default:
+		t.Fatalf("nobody wrote %+v", op)
+	}
+}
+
+func checkSlot(t *testing.T, s Slot) {
+	t.Helper()
+	if int(s.ID[0]) != s.Rank+1 || s.Name != fmt.Sprint("comm", s.Rank) || s.Launched-s.Completed > 1 {
+		t.Errorf("a moment that never was: %+v", s)
+	}
+	if s.Launched == 0 {
+		return
+	}
+	if s.Op.Bytes != s.Launched || int(s.Op.Peer) != s.Rank || s.OpStart == 0 {
+		t.Errorf("a moment that never was: %+v", s)
+	}
+	if s.Launched != s.Completed && s.Wait >= 0 && (uint64(s.Wait) != (s.Launched-1)%100 || s.WaitSince < s.OpStart) {
+		t.Errorf("a moment that never was: %+v", s)
+	}
+}
+
+// A record that was reserved and never written is given up in the end, and doesn't hold up what comes after it.
+func TestHoleInRing(t *testing.T) {
+	w := newTape(t, Config{OpRecords: 128})
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
+	c.Start(allReduce, 0)
+	*w.opRing.head++ // as a thread does that is killed in between
+	c.End(1, 0)
+	f := follow(t, w.Path(), FollowOptions{Tick: time.Millisecond})
+	for _, stage := range []Stage{StageStart, StageEnd} {
+		ev, err := f.Next(t.Context())
+		if err != nil || ev.Op.Stage != stage {
+			t.Fatalf("got %+v, %v, want %v", ev.Op, err, stage)
+		}
+	}
+	if m := f.Missed(); m != (Missed{Op: 1}) {
+		t.Errorf("missed %+v", m)
+	}
+	r := openTape(t, w.Path())
+	if n := len(all(t, r)); n != 2 || r.Missed() != (Missed{Op: 1}) {
+		t.Errorf("a reader sees %d events and misses %+v", n, r.Missed())
+	}
+}
+
+// An idle job costs nothing that can be measured: a follower that has nothing to do spends less than a thousandth of a core.
+func TestIdleFollowerCosts(t *testing.T) {
+	w := newTape(t, Config{})
+	f := follow(t, w.Path(), FollowOptions{})
+	spent := func() int64 {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+			t.Fatal(err)
+		}
+		return ts.Nano()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer stop()
+	wall, cpu := Now(), spent()
+	if _, err := f.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	share := float64(spent()-cpu) / float64(Now()-wall)
+	t.Logf("%.5f of a core", share)
+	if share > 0.001*raceFactor {
+		t.Errorf("an idle follower takes %.5f of a core", share)
+	}
+}

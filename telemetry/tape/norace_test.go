@@ -1,0 +1,5 @@
+//go:build !race
+
+package tape
+
+const raceFactor = 1

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,6 +87,9 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("%s is %q, allowed is %s", e.Field, e.Value, e.Allowed)
 }
 
+// minSecret is the shortest secret that ranks accept, in bytes.
+const minSecret = 16
+
 // maxRanks bounds what a slip of the finger can start.
 const maxRanks = 4096
 
@@ -114,6 +118,8 @@ func (c *Config) Validate() error {
 		return wrong("--master-addr", c.MasterAddr, "a host name or an address, without a port")
 	case c.Name != "" && !nameRule.MatchString(c.Name):
 		return wrong("--job", c.Name, "up to 64 letters, digits, dots, dashes and underscores, not starting with a dot or dash")
+	case c.Secret != "" && len(c.Secret) < minSecret:
+		return wrong("CARILLON_JOB_SECRET", "…", fmt.Sprintf("a text of at least %d bytes (openssl rand -hex 32 makes one)", minSecret))
 	case c.Linger < 0:
 		return wrong("--linger", c.Linger, "0 or more")
 	case c.Grace < 0:
@@ -160,10 +166,14 @@ func (c *Config) placeOf(i int) place {
 	return place{node: i / (small + 1), local: i % (small + 1), size: small + 1}
 }
 
+// others are variables of another job that this launcher itself may be part of, or of another launcher. A rank that saw
+// them would take them for its own.
+var others = regexp.MustCompile(`^(CARILLON_(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|ADDRESS|JOB_SECRET_FILE)|TORCHELASTIC_\w+)=`)
+
 // environment returns what the i-th rank of this host runs with: Env, and over it the variables of the job.
 func (c *Config) environment(i int, hostname string) []string {
 	p := c.placeOf(i)
-	env := append([]string(nil), c.Env...)
+	env := slices.DeleteFunc(slices.Clone(c.Env), others.MatchString)
 	set := func(key, value string) { env = append(env, key+"="+value) }
 	set("RANK", strconv.Itoa(c.firstRank()+i))
 	set("WORLD_SIZE", strconv.Itoa(c.worldSize()))

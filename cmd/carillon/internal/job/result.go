@@ -71,13 +71,13 @@ type Result struct {
 }
 
 // ExitCode is what the launcher exits with: 0, or the code of the rank that failed first, 128 and the number of the
-// signal if it was killed.
+// signal if it was killed. Of a job that was ended because its output was lost it is 141, as if SIGPIPE had done it.
 func (r *Result) ExitCode() int {
 	switch {
+	case r.OutputLost != nil && (r.First == nil || r.First.Asked != 0):
+		return 128 + int(unix.SIGPIPE)
 	case r.First != nil:
 		return r.First.exitCode()
-	case r.OutputLost != nil:
-		return 128 + int(unix.SIGPIPE)
 	default:
 		return 0
 	}

@@ -24,6 +24,8 @@ func TestResultTellsWhoFailedAndHow(t *testing.T) {
 		{outcomes: []Outcome{ok}, first: -1, code: 0, text: "rank 0 ended well after 5.0 s"},
 		{outcomes: []Outcome{ok, ok, ok, ok}, first: -1, code: 0, text: "ranks 0–3 ended well after 5.0 s"},
 		{outcomes: []Outcome{ok, ok}, first: -1, lost: unix.EPIPE, code: 141, text: "ranks 0 and 1 ended well after 5.0 s"},
+		{outcomes: []Outcome{ended}, first: 0, lost: unix.EPIPE, code: 141, text: "rank 0 (pid 0) was ended by the launcher's SIGTERM after 0 ms"},
+		{outcomes: []Outcome{one}, first: 0, lost: unix.EPIPE, code: 1, text: "rank 0 (pid 0) exited with 1 after 3.0 s"},
 		{outcomes: []Outcome{one}, first: 0, code: 1, text: "rank 0 (pid 0) exited with 1 after 3.0 s"},
 		{
 			outcomes: []Outcome{one, one, killed, one}, first: 2, code: 137,
@@ -55,7 +57,7 @@ func TestResultTellsWhoFailedAndHow(t *testing.T) {
 
 func TestValidateNamesTheField(t *testing.T) {
 	good := Config{Program: []string{"x"}, Ranks: 4}
-	hosts := Config{Program: []string{"x"}, Ranks: 4, Hosts: 2, Host: 1, MasterAddr: "a", MasterPort: 1, Secret: "s"}
+	hosts := Config{Program: []string{"x"}, Ranks: 4, Hosts: 2, Host: 1, MasterAddr: "a", MasterPort: 1, Secret: secret}
 	for _, c := range []Config{good, hosts} {
 		if err := c.Validate(); err != nil {
 			t.Fatalf("%+v: %v", c, err)
@@ -76,6 +78,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		{good, func(c *Config) { c.MasterPort = 65536 }, "--master-port"},
 		{good, func(c *Config) { c.MasterAddr = "tcp://x" }, "--master-addr"},
 		{good, func(c *Config) { c.Name = "../up" }, "--job"},
+		{good, func(c *Config) { c.Secret = "short" }, "CARILLON_JOB_SECRET"},
 		{good, func(c *Config) { c.Linger = -1 }, "--linger"},
 		{good, func(c *Config) { c.Grace = -1 }, "--grace"},
 		{good, func(c *Config) { c.Color = "pink" }, "--color"},

@@ -18,9 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const secret = "nobody must know this"
+
 func TestRanksGetTheirEnvironment(t *testing.T) {
+	// What another job left in the launcher's environment would mislead the ranks.
+	t.Setenv("CARILLON_RANK", "17")
+	t.Setenv("CARILLON_ADDRESS", "10.0.0.1:1")
 	tapes := filepath.Join(t.TempDir(), "tapes")
-	j := begin(t, "env", Config{Ranks: 5, Nodes: 2, Name: "my-job", Secret: "hush", MasterPort: 4242, TapeDir: tapes})
+	j := begin(t, "env", Config{Ranks: 5, Nodes: 2, Name: "my-job", Secret: secret, MasterPort: 4242, TapeDir: tapes})
 	if code := j.end().ExitCode(); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
@@ -34,7 +39,7 @@ func TestRanksGetTheirEnvironment(t *testing.T) {
 			fmt.Sprint("RANK=", rank), "WORLD_SIZE=5",
 			fmt.Sprint("LOCAL_RANK=", p.local), fmt.Sprint("LOCAL_WORLD_SIZE=", p.size),
 			"MASTER_ADDR=127.0.0.1", "MASTER_PORT=4242",
-			"CARILLON_JOB=my-job", "CARILLON_JOB_SECRET=hush", "CARILLON_TAPE_DIR=" + tapes,
+			"CARILLON_JOB=my-job", "CARILLON_JOB_SECRET=" + secret, "CARILLON_TAPE_DIR=" + tapes,
 			fmt.Sprintf("CARILLON_HOSTID=%s-node-%d", host, p.node),
 		} {
 			want = append(want, fmt.Sprintf("[%d] %s", rank, kv))
@@ -52,7 +57,7 @@ func TestRanksGetTheirEnvironment(t *testing.T) {
 }
 
 func TestSecondHostGoesOnCounting(t *testing.T) {
-	j := begin(t, "env", Config{Ranks: 2, Hosts: 3, Host: 2, MasterAddr: "10.0.0.1", MasterPort: 29500, Secret: "hush"})
+	j := begin(t, "env", Config{Ranks: 2, Hosts: 3, Host: 2, MasterAddr: "10.0.0.1", MasterPort: 29500, Secret: secret})
 	j.end()
 	lines := j.rest()
 	for _, want := range []string{"[4] RANK=4", "[5] RANK=5", "[5] WORLD_SIZE=6", "[5] LOCAL_RANK=1", "[4] LOCAL_WORLD_SIZE=2", "[4] MASTER_ADDR=10.0.0.1"} {

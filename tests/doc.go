@@ -1,0 +1,7 @@
+// Package tests holds what needs more than one process: jobs of real ranks, killed, stopped and signalled as operators
+// and kernels do. It is a module of its own, so that what only tests need never reaches a user's go.sum. make e2e runs
+// it.
+//
+//	e2e    builds the command and the examples, starts jobs, reads what they print
+//	run    tests of carillon run
+package tests

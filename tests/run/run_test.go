@@ -1,0 +1,151 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
+)
+
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
+
+// waiting is a rank that says its process id and then waits for a signal.
+const waiting = `echo ready $$; exec sleep infinity`
+
+// start starts n ranks of a shell script, and returns their process ids once they said them.
+func start(t *testing.T, n int, script string, flags ...string) (*e2e.Job, []int) {
+	t.Helper()
+	args := append([]string{"run", "-n", fmt.Sprint(n)}, flags...)
+	j := e2e.Start(t, nil, "carillon", append(args, "--", "sh", "-c", script)...)
+	pids := make([]int, n)
+	for rank := range pids {
+		pids[rank] = j.AwaitPID(fmt.Sprintf(`^\[%d\] ready (\d+)$`, rank))
+	}
+	return j, pids
+}
+
+// check compares the exit code, and looks for texts in the output.
+func check(t *testing.T, j *e2e.Job, code int, texts ...string) {
+	t.Helper()
+	if got := j.ExitCode(); got != code {
+		t.Errorf("exit code %d, want %d", got, code)
+	}
+	for _, text := range texts {
+		if !strings.Contains(j.Output(), text) {
+			t.Errorf("the output lacks %q", text)
+		}
+	}
+}
+
+func TestKilledRankEndsTheJob(t *testing.T) {
+	j, pids := start(t, 4, waiting, "--linger", "0s")
+	e2e.Kill(t, pids[2], syscall.SIGKILL)
+	check(t, j, 128+9,
+		fmt.Sprintf("carillon: rank 2 (pid %d) was killed by SIGKILL after ", pids[2]),
+		"; ranks 0, 1 and 3 were ended by the launcher's SIGTERM\n")
+	for _, pid := range pids {
+		e2e.AwaitEnd(t, pid)
+	}
+}
+
+func TestOthersMayEndByThemselves(t *testing.T) {
+	// Rank 1 fails; rank 0 sees it as a collective would, and has its own exit code.
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "line")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := `if [ $RANK = 1 ]; then exec 3>` + fifo + `; echo ready $$; exec sleep infinity; fi
+		exec 3<` + fifo + `; echo ready $$; read line <&3; echo rank 1 is gone; exit 4`
+	j, pids := start(t, 2, script, "--linger", "1h")
+	e2e.Kill(t, pids[1], syscall.SIGSEGV)
+	check(t, j, 128+11, "[0] rank 1 is gone\n", "; rank 0 exited with 4\n")
+}
+
+func TestExitCode(t *testing.T) {
+	j := e2e.Start(t, nil, "carillon", "run", "-n", "3", "--", "sh", "-c", `exit $((RANK == 1 ? 42 : 0))`)
+	check(t, j, 42, "carillon: rank 1 (pid ", "exited with 42 after ", "; ranks 0 and 2 exited with 0\n")
+}
+
+func TestSignalsReachTheRanks(t *testing.T) {
+	script := `trap 'echo heard USR1' USR1; trap 'echo heard HUP' HUP; trap 'echo bye; kill $!; exit 9' TERM
+		sleep infinity & echo ready $$; while :; do wait; done`
+	j, _ := start(t, 2, script)
+	j.Signal(syscall.SIGUSR1)
+	j.Await(`^\[0\] heard USR1$`)
+	j.Await(`^\[1\] heard USR1$`)
+	j.Signal(syscall.SIGHUP)
+	j.Await(`^\[0\] heard HUP$`)
+	j.Await(`^\[1\] heard HUP$`)
+	j.Signal(syscall.SIGTERM)
+	check(t, j, 9, "[0] bye\n", "[1] bye\n", "carillon: ranks 0 and 1 exited with 9 on the launcher's SIGTERM after ")
+}
+
+func TestSecondInterruptKills(t *testing.T) {
+	j, pids := start(t, 2, `trap '' INT TERM; echo ready $$; sleep infinity`, "--grace", "1h")
+	j.Signal(syscall.SIGINT)
+	j.Await("SIGINT: told the ranks")
+	j.Signal(syscall.SIGINT)
+	check(t, j, 128+9, "ranks 0 and 1 were ended by the launcher's SIGKILL after ")
+	for _, pid := range pids {
+		e2e.AwaitEnd(t, pid)
+	}
+}
+
+func TestRanksDoNotOutliveTheLauncher(t *testing.T) {
+	j, pids := start(t, 3, waiting)
+	j.Signal(syscall.SIGKILL)
+	for _, pid := range pids {
+		e2e.AwaitEnd(t, pid)
+	}
+}
+
+func TestStoppedRankEndsToo(t *testing.T) {
+	j, pids := start(t, 2, waiting, "--linger", "0s", "--grace", "1h")
+	e2e.Kill(t, pids[0], syscall.SIGSTOP)
+	e2e.Kill(t, pids[1], syscall.SIGKILL)
+	check(t, j, 128+9, "rank 0 was ended by the launcher's SIGTERM")
+}
+
+func TestClosedPipeEndsTheJob(t *testing.T) {
+	// The reader takes one line and goes. Both ranks print without end.
+	j := e2e.Start(t, nil, "bash", "-c", `set -o pipefail; carillon run -n 2 -- yes | head -n 1`)
+	check(t, j, 128+13, "] y\n", "the job was ended, as its output can't be shown")
+}
+
+func TestLogPerRank(t *testing.T) {
+	dir := t.TempDir()
+	j := e2e.Start(t, nil, "carillon", "run", "-q", "-n", "2", "--tee", dir, "--", "sh", "-c", `echo rank $RANK; echo oops >&2`)
+	check(t, j, 0)
+	for rank := range 2 {
+		text, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("rank-%d.log", rank)))
+		if err != nil || !strings.Contains(string(text), fmt.Sprintf("rank %d\n", rank)) || !strings.Contains(string(text), "oops\n") {
+			t.Errorf("log of rank %d: %q, %v", rank, text, err)
+		}
+	}
+}
+
+func TestManyRanksAndMuchOutput(t *testing.T) {
+	const ranks, lines = 24, 2000
+	j := e2e.Start(t, nil, "carillon", "run", "-q", "-n", fmt.Sprint(ranks), "--", "seq", "-f", "line %g", fmt.Sprint(lines))
+	check(t, j, 0)
+	next := make([]int, ranks)
+	for line := range strings.Lines(j.Output()) {
+		var rank, n int
+		if _, err := fmt.Sscanf(strings.Join(strings.Fields(line), " "), "[%d] line %d", &rank, &n); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if next[rank]++; n != next[rank] {
+			t.Fatalf("%q comes after line %d", line, next[rank]-1)
+		}
+	}
+	for rank, n := range next {
+		if n != lines {
+			t.Errorf("%d lines of rank %d", n, rank)
+		}
+	}
+}

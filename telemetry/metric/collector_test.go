@@ -89,7 +89,7 @@ ccl_operation_launched_seq{comm="world"} 10
 ccl_operation_oldest_age_seconds{comm="dp"} 40
 ccl_operation_oldest_age_seconds{comm="unnamed"} 0
 ccl_operation_oldest_age_seconds{comm="world"} 0
-# HELP ccl_operations_in_flight Communicators with an operation in flight, by communicator name.
+# HELP ccl_operations_in_flight Operations launched and not completed, by communicator name.
 # TYPE ccl_operations_in_flight gauge
 ccl_operations_in_flight{comm="dp"} 2
 ccl_operations_in_flight{comm="unnamed"} 0

@@ -101,12 +101,12 @@ func (c *counted) collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// operation counts an operation that ended.
+// operation counts an operation that ended. What an act does on the wire is no operation of the user's.
 func (c *counted) operation(comm *tape.CommInfo, r *tape.OpRecord) {
-	if r.Stage != tape.StageEnd {
+	sig := &r.Signature
+	if r.Stage != tape.StageEnd || !sig.Call.IsOperation() {
 		return
 	}
-	sig := &r.Signature
 	key := endKey{sig.Call, r.Code}
 	ended := c.ended[key]
 	if ended == nil {

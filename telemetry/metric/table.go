@@ -39,9 +39,7 @@ func summarize(slots []tape.Slot, names *names, now int64) summary {
 		n.launched = max(n.launched, s.Launched)
 		n.completed = min(n.completed, s.Completed)
 		if s.Launched != s.Completed {
-			// Numbers of sends and receives count another thing than those of collectives, so their difference is no number of operations: a
-			// communicator has one operation in flight or none.
-			n.inFlight++
+			n.inFlight += s.Launched - s.Completed
 			n.oldest = max(n.oldest, time.Duration(now-s.OpStart))
 		}
 	}
@@ -59,7 +57,7 @@ func newTableDescs() tableDescs {
 		communicators: prometheus.NewDesc(semconv.MetricCommunicators,
 			"Live communicators, by state.", []string{semconv.LabelState}, nil),
 		inFlight: prometheus.NewDesc(semconv.MetricInFlight,
-			"Communicators with an operation in flight, by communicator name.", byName, nil),
+			"Operations launched and not completed, by communicator name.", byName, nil),
 		oldest: prometheus.NewDesc(semconv.MetricOldestAge,
 			"Age of the oldest operation in flight, by communicator name; 0 if there is none.", byName, nil),
 		launched: prometheus.NewDesc(semconv.MetricLaunchedSeq,

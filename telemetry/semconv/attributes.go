@@ -120,6 +120,7 @@ const LinkKind = attribute.Key("ccl.link")
 const (
 	LinkBirth  = "birth"  // the init (or split) that made this span's communicator
 	LinkParent = "parent" // the birth of the communicator that this one was made from
+	LinkChild  = "child"  // the birth of the communicator that this split made
 	LinkFirst  = "first"  // the first call, which makes this one a misuse
 	LinkCaller = "caller" // the caller's own span, for instance its training step
 )

@@ -4,7 +4,7 @@ package semconv
 const (
 	// MetricCommunicators is the number of live communicators, by state (gauge). Stable.
 	MetricCommunicators = "ccl_communicators"
-	// MetricInFlight is the number of communicators with an operation in flight, by communicator name (gauge). Stable.
+	// MetricInFlight is the number of operations launched and not completed, by communicator name (gauge). Stable.
 	MetricInFlight = "ccl_operations_in_flight"
 	// MetricOldestAge is the age of the oldest operation in flight, in seconds, 0 if there is none, by communicator name (gauge). Stable.
 	MetricOldestAge = "ccl_operation_oldest_age_seconds"

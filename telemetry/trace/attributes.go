@@ -1,8 +1,6 @@
 package trace
 
 import (
-	"strconv"
-
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/carillon-rt/carillon/kernels"
@@ -11,7 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-func commAttributes(c *tape.CommInfo) []attribute.KeyValue {
+// commAttributes tells whose span it is, as far as that is known.
+func commAttributes(c *subject) []attribute.KeyValue {
 	attrs := make([]attribute.KeyValue, 0, 16)
 	attrs = append(attrs, semconv.CommID.String(c.ID.String()))
 	if c.Name != "" {
@@ -20,7 +19,12 @@ func commAttributes(c *tape.CommInfo) []attribute.KeyValue {
 	if !c.Parent.IsZero() {
 		attrs = append(attrs, semconv.CommParentID.String(c.Parent.String()))
 	}
-	attrs = append(attrs, semconv.CommSize.Int(c.Size), semconv.Rank.Int(c.Rank))
+	if c.Size > 0 {
+		attrs = append(attrs, semconv.CommSize.Int(c.Size))
+	}
+	if c.Rank >= 0 {
+		attrs = append(attrs, semconv.Rank.Int(c.Rank))
+	}
 	if c.Nodes > 0 {
 		attrs = append(attrs, semconv.CommNodes.Int(c.Nodes))
 	}
@@ -116,5 +120,3 @@ func (p *Projector) opAttributes(r *tape.OpRecord, failed bool) []attribute.KeyV
 	}
 	return attrs
 }
-
-func rankText(rank int32) string { return strconv.Itoa(int(rank)) }

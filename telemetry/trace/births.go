@@ -25,6 +25,12 @@ func newBirths() *births {
 // inited notes that comm has an init of its own.
 func (b *births) inited(comm lifecycle.CommID) { b.remember(comm, oteltrace.TraceID{}) }
 
+// hasInit tells whether comm is known to have an init of its own.
+func (b *births) hasInit(comm lifecycle.CommID) bool {
+	split, known := b.splits[comm]
+	return known && !split.IsValid()
+}
+
 // made notes that the split of that trace made the child, which counts unless the child has an init of its own.
 func (b *births) made(child lifecycle.CommID, split oteltrace.TraceID) {
 	if _, known := b.splits[child]; !known {

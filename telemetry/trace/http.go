@@ -21,7 +21,7 @@ type traceJSON struct {
 	TraceID   string     `json:"trace_id"`
 	Name      string     `json:"name"`
 	Start     time.Time  `json:"start"`
-	Open      bool       `json:"open"` // announced, and not ended yet
+	Open      bool       `json:"open"` // an act in it has started and not ended
 	Failed    bool       `json:"failed"`
 	Truncated int        `json:"truncated,omitempty"`
 	Spans     []spanJSON `json:"spans"`
@@ -98,21 +98,13 @@ func (s *Store) query(r *http.Request) (traces []Trace, status int, problem stri
 }
 
 func (t *Trace) json() traceJSON {
-	out := traceJSON{TraceID: t.ID.String(), Truncated: t.Truncated, Spans: make([]spanJSON, len(t.Spans))}
-	ended := make(map[oteltrace.SpanID]bool, len(t.Spans))
-	for i := range t.Spans {
-		ended[t.Spans[i].SpanID] = true
-	}
+	out := traceJSON{TraceID: t.ID.String(), Open: t.Open > 0, Truncated: t.Truncated, Spans: make([]spanJSON, len(t.Spans))}
 	for i := range t.Spans {
 		sp := &t.Spans[i]
 		out.Spans[i] = sp.json()
 		out.Failed = out.Failed || sp.Failed()
-		act, announces := strings.CutSuffix(sp.Name, semconv.StartedSuffix)
-		if announces && !ended[sp.Parent] {
-			out.Open = true
-		}
 		if i == 0 { // an act announces itself first
-			out.Name = act
+			out.Name = strings.TrimSuffix(sp.Name, semconv.StartedSuffix)
 		}
 		if out.Start.IsZero() || sp.Start.Before(out.Start) {
 			out.Start = sp.Start.UTC()

@@ -85,6 +85,12 @@ func spanID(tag string, trace oteltrace.TraceID, rank int, n uint64) oteltrace.S
 	return oteltrace.SpanID(sum[:8])
 }
 
+// processSalt tells a process from others of its job.
+func processSalt(host string, pid int) uint64 {
+	sum := sha256.Sum256(binary.LittleEndian.AppendUint64([]byte(host), uint64(pid)))
+	return binary.LittleEndian.Uint64(sum[:8])
+}
+
 // sampled tells whether 1 in every traces, among them this one, is kept. All ranks answer alike. 0 keeps none.
 func sampled(trace oteltrace.TraceID, every uint64) bool {
 	return every != 0 && binary.LittleEndian.Uint64(trace[:8])%every == 0

@@ -7,7 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/carillon-rt/carillon/lifecycle"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -19,23 +20,36 @@ type Projector struct {
 	store  *Store
 	open   map[actKey]*openAct
 	births *births
-	last   int64 // time of the last event
+	salt   uint64 // tells this process's spans apart where there is no rank
+	last   int64  // time of the last event
 }
 
-// actKey is one rank's part in one act.
+// actKey is one rank's part in one act. The rank itself is not in it: a child of a split has none until the split is done.
 type actKey struct {
-	comm lifecycle.CommID
-	rank int
+	comm uint32 // tape.Event.Generation: no other communicator of the process has it
 	act  tape.Act
 	seq  uint64
 }
 
 // openAct is an act that has started and not ended.
 type openAct struct {
-	comm       tape.CommInfo // as its last record knew it
-	start      tape.LifeRecord
-	phase      tape.Phase // PhaseNone before the first one
-	phaseSince int64
+	who    subject         // as its last record knew it
+	start  tape.LifeRecord // its first record, with the time at which the act began
+	phase  phase           // the one that it is in; PhaseNone before the first
+	phases []phase         // those that ended before the rank was known
+}
+
+// phase is a part of an act.
+type phase struct {
+	kind       tape.Phase
+	start, end int64
+	problem    *problem
+}
+
+// subject is one rank of a communicator: who does something.
+type subject struct {
+	tape.CommInfo
+	local uint32 // tape.Event.Generation
 }
 
 // maxOpen bounds the acts that are open at a time: far more than communicators have, unless the ends of many were missed.
@@ -48,7 +62,7 @@ func New(ctx context.Context, cfg Config) (*Projector, error) {
 		return nil, errors.New("trace: Config.Wall is nil; give it the tape's Header.Wall")
 	}
 	cfg.setDefaults()
-	p := &Projector{cfg: cfg, open: make(map[actKey]*openAct), births: newBirths()}
+	p := &Projector{cfg: cfg, open: make(map[actKey]*openAct), births: newBirths(), salt: processSalt(cfg.Host, cfg.PID)}
 	if sdkDisabled() {
 		p.store = NewStore(1)
 		return p, nil
@@ -77,25 +91,26 @@ func (p *Projector) Observe(ev *tape.Event) {
 	if p.pipe == nil {
 		return
 	}
+	who := subject{ev.Comm, ev.Generation}
 	if !ev.IsLife {
 		p.last = max(p.last, ev.Op.Time)
-		p.observeOp(&ev.Comm, &ev.Op)
+		p.observeOp(&who, &ev.Op)
 		return
 	}
 	p.last = max(p.last, ev.Life.Time)
 	switch ev.Life.Stage {
 	case tape.StageStart:
-		p.start(&ev.Comm, &ev.Life)
+		p.start(&who, &ev.Life)
 	case tape.StagePhase:
-		p.phase(&ev.Comm, &ev.Life)
+		p.phase(&who, &ev.Life)
 	case tape.StageEnd:
 		if ev.Life.Act == tape.ActNone {
-			p.emitFailure(&ev.Comm, &ev.Life)
+			p.emitFailure(&who, &ev.Life)
 		} else {
-			p.end(&ev.Comm, &ev.Life)
+			p.end(&who, &ev.Life)
 		}
 	case tape.StageMisuse:
-		p.emitMisuse(&ev.Comm, &ev.Life)
+		p.emitMisuse(&who, &ev.Life)
 	case tape.StageNone, tape.StageWait: // nothing that a span shows
 	}
 }
@@ -110,92 +125,104 @@ func (p *Projector) Close(ctx context.Context) error {
 	if p.cfg.Now != nil {
 		now = p.cfg.Now()
 	}
-	p.abandon(p.oldest(), now)
+	for _, act := range p.oldest() {
+		p.abandon(act, now)
+	}
 	return p.pipe.provider.Shutdown(ctx)
 }
 
-func keyOf(comm *tape.CommInfo, r *tape.LifeRecord) actKey {
-	return actKey{comm: comm.ID, rank: comm.Rank, act: r.Act, seq: r.Seq}
+func (p *Projector) start(who *subject, r *tape.LifeRecord) {
+	act := p.begin(who, r)
+	p.emitStarted(act, r)
 }
 
-// identity is the rank's span in the act's trace.
-func (k actKey) identity() identity {
-	return rankSpan(ActTraceID(k.comm, k.act, k.seq), k.rank)
-}
-
-func (p *Projector) start(comm *tape.CommInfo, r *tape.LifeRecord) {
-	key := keyOf(comm, r)
-	if r.Act == tape.ActInit {
-		p.births.inited(comm.ID)
-	}
-	p.keep(key, &openAct{comm: *comm, start: *r})
-	p.emitStarted(key, comm, r)
-}
-
-func (p *Projector) phase(comm *tape.CommInfo, r *tape.LifeRecord) {
-	key := keyOf(comm, r)
-	act := p.open[key]
+func (p *Projector) phase(who *subject, r *tape.LifeRecord) {
+	act := p.open[keyOf(who, r)]
 	if act == nil { // its start was overwritten before it was read
-		act = &openAct{comm: *comm, start: *r}
-		act.start.Time = startOf(r)
-		p.keep(key, act)
+		act = p.begin(who, r)
 	}
-	act.comm = *comm
-	p.endPhase(key, act, r.Time, nil)
-	act.phase, act.phaseSince = r.Phase, r.Time
+	act.who = *who
+	p.endPhase(act, r.Time, nil)
+	act.phase = phase{kind: r.Phase, start: r.Time}
 }
 
-func (p *Projector) end(comm *tape.CommInfo, r *tape.LifeRecord) {
-	key := keyOf(comm, r)
-	act := p.open[key]
-	delete(p.open, key)
+func (p *Projector) end(who *subject, r *tape.LifeRecord) {
+	act := p.open[keyOf(who, r)]
 	if act == nil {
-		act = &openAct{comm: *comm, start: *r}
-		act.start.Time = startOf(r)
+		act = p.begin(who, r)
 	}
-	if r.Act == tape.ActInit {
-		p.births.inited(comm.ID)
-	}
-	act.comm = *comm
-	problem := problemOf(r.Code, r.Text)
-	p.endPhase(key, act, r.Time, problem)
-	p.emitAct(key, act, r, problem)
-
+	act.who = *who
+	p.finish(act, r, problemOf(r.Code, r.Text))
 	switch r.Act {
 	case tape.ActSplit, tape.ActShrink, tape.ActGrow:
 		if !r.Child.IsZero() {
-			p.births.made(r.Child, key.identity().trace)
+			p.births.made(r.Child, act.trace())
 		}
-	case tape.ActNone, tape.ActInit, tape.ActRevoke, tape.ActFinalize, tape.ActDestroy, tape.ActAbort, tape.ActGroup, tape.ActLeak:
+	default:
 	}
 }
 
-// keep remembers an act until it ends. What a tape doesn't end for want of records is given up when there is too much of it.
-func (p *Projector) keep(key actKey, act *openAct) {
-	p.open[key] = act
-	if len(p.open) > maxOpen {
-		p.abandon(p.oldest()[:1], p.last)
+func keyOf(who *subject, r *tape.LifeRecord) actKey {
+	return actKey{comm: who.local, act: r.Act, seq: r.Seq}
+}
+
+// trace is the act's.
+func (a *openAct) trace() oteltrace.TraceID {
+	return ActTraceID(a.who.ID, a.start.Act, a.start.Seq)
+}
+
+// begin remembers an act until it ends. What a tape doesn't end for want of records is given up when there is too much of it.
+func (p *Projector) begin(who *subject, r *tape.LifeRecord) *openAct {
+	if r.Act == tape.ActInit {
+		p.births.inited(who.ID)
 	}
+	key := keyOf(who, r)
+	if before := p.open[key]; before != nil {
+		p.abandon(before, r.Time)
+	}
+	act := &openAct{who: *who, start: *r}
+	act.start.Time = startOf(r)
+	p.open[key] = act
+	p.store.opened(act.trace())
+	if len(p.open) > maxOpen {
+		p.abandon(p.oldest()[0], p.last)
+	}
+	return act
+}
+
+// finish makes the spans of an act that ended with record r, and forgets it.
+func (p *Projector) finish(act *openAct, r *tape.LifeRecord, problem *problem) {
+	delete(p.open, keyOf(&act.who, r))
+	p.endPhase(act, r.Time, problem)
+	p.emitPhases(act)
+	p.emitAct(act, r, problem)
+	p.store.closed(act.trace())
+}
+
+// endPhase ends the phase that the act is in, if it is in one. Its span is made when the rank is known.
+func (p *Projector) endPhase(act *openAct, now int64, problem *problem) {
+	if act.phase.kind == tape.PhaseNone {
+		return
+	}
+	act.phase.end, act.phase.problem = now, problem
+	act.phases = append(act.phases, act.phase)
+	if act.who.Rank >= 0 {
+		p.emitPhases(act)
+	}
+}
+
+// abandon ends an open act at a time, as unfinished.
+func (p *Projector) abandon(act *openAct, now int64) {
+	r := act.start
+	r.Stage, r.Time = tape.StageEnd, max(now, act.start.Time)
+	p.finish(act, &r, unfinished(act))
 }
 
 // oldest lists the open acts in the order in which they started.
-func (p *Projector) oldest() []actKey {
-	return slices.SortedFunc(maps.Keys(p.open), func(a, b actKey) int {
-		return cmp.Compare(p.open[a].start.Time, p.open[b].start.Time)
+func (p *Projector) oldest() []*openAct {
+	return slices.SortedFunc(maps.Values(p.open), func(a, b *openAct) int {
+		return cmp.Compare(a.start.Time, b.start.Time)
 	})
-}
-
-// abandon ends open acts at a time, as unfinished.
-func (p *Projector) abandon(keys []actKey, now int64) {
-	for _, key := range keys {
-		act := p.open[key]
-		delete(p.open, key)
-		r := act.start
-		r.Stage, r.Time = tape.StageEnd, max(now, act.start.Time)
-		problem := unfinished(act)
-		p.endPhase(key, act, r.Time, problem)
-		p.emitAct(key, act, &r, problem)
-	}
 }
 
 // startOf is when an act began, by a record that may know it.

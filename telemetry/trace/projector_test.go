@@ -93,11 +93,11 @@ func (p *projector) close() {
 }
 
 func (p *projector) life(comm tape.CommInfo, r tape.LifeRecord) {
-	p.Observe(&tape.Event{Comm: comm, Slot: 3, Generation: 1, IsLife: true, Life: r})
+	p.Observe(&tape.Event{Comm: comm, Slot: 3, Generation: uint32(comm.ID[0]), IsLife: true, Life: r})
 }
 
 func (p *projector) op(comm tape.CommInfo, r tape.OpRecord) {
-	p.Observe(&tape.Event{Comm: comm, Slot: 3, Generation: 1, Op: r})
+	p.Observe(&tape.Event{Comm: comm, Slot: 3, Generation: uint32(comm.ID[0]), Op: r})
 }
 
 // spans closes the projector and returns what it made.
@@ -209,6 +209,48 @@ func TestLifeOfACommunicator(t *testing.T) {
 	p.act(ready, tape.LifeRecord{Act: tape.ActFinalize, Call: lifecycle.CallFinalize, State: lifecycle.StateFinalized, Site: site(50)}, 50*ms, 51*ms)
 	p.act(ready, tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, State: lifecycle.StateDestroyed, Site: site(60)}, 60*ms, 61*ms)
 	golden(t, "life.txt", describe(p.spans()))
+}
+
+// TestSplitAsItHappens has the child's init begin before its rank is known, and end before the parent's split does; one child never gets a
+// rank. The other rank of the process, whose child has not got its number either, makes none of the same spans.
+func TestSplitAsItHappens(t *testing.T) {
+	var spans tracetest.SpanStubs
+	for pid := 1; pid <= 2; pid++ {
+		p := newProjector(t, func(c *trace.Config) { c.PID = pid })
+		parent := world
+		parent.Rank = pid
+		child := tape.CommInfo{ID: lifecycle.CommID{7}, Parent: world.ID, Name: "rails", Rank: -1}
+		split := tape.LifeRecord{Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 1, Stage: tape.StageStart, Time: 10 * ms, Start: 10 * ms, Peer: -1}
+		init := tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallSplit, Stage: tape.StageStart, Time: 11 * ms, Start: 11 * ms, Peer: -1}
+		p.life(parent, split)
+		p.life(child, init)
+		for i, phase := range []tape.Phase{tape.PhaseRendezvous, tape.PhaseTopology, tape.PhaseConnect} {
+			init.Stage, init.Phase, init.Time = tape.StagePhase, phase, int64(12+i)*ms
+			p.life(child, init)
+			if phase == tape.PhaseTopology {
+				if pid == 2 {
+					break // it dies here
+				}
+				child.Rank, child.Size = 1, 2
+			}
+		}
+		if pid == 1 {
+			init.Stage, init.Phase, init.Time, init.State = tape.StageEnd, tape.PhaseNone, 18*ms, lifecycle.StateReady
+			p.life(child, init)
+			split.Stage, split.Time, split.Child = tape.StageEnd, 19*ms, child.ID
+			p.life(parent, split)
+		}
+		spans = append(spans, p.spans()...)
+	}
+	seen := map[string]string{}
+	for _, s := range spans {
+		id := s.SpanContext.TraceID().String() + s.SpanContext.SpanID().String()
+		if seen[id] != "" {
+			t.Errorf("%s has the ids of %s", s.Name, seen[id])
+		}
+		seen[id] = s.Name
+	}
+	golden(t, "split.txt", describe(spans))
 }
 
 func TestMistakesAndFailures(t *testing.T) {
@@ -396,8 +438,9 @@ func TestSamplingSwitchedOff(t *testing.T) {
 	for seq := uint64(1); seq <= 5000; seq++ {
 		p.op(world, tape.OpRecord{Time: int64(seq), Stage: tape.StageEnd, Seq: seq, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
 	}
+	p.op(world, tape.OpRecord{Time: 5999, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallSplit}})
 	p.op(world, tape.OpRecord{Time: 6000, Stage: tape.StageEnd, Seq: 5001, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
-	p.op(tape.CommInfo{}, tape.OpRecord{Time: 6001, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: lifecycle.CodeTimeout}) // the tape knows not whose
+	p.op(tape.CommInfo{}, tape.OpRecord{Time: 6001, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallBarrier}}) // the tape knows not whose
 	spans := p.spans()
 	if len(spans) != 1 || spans[0].Status.Description != "timeout" {
 		t.Errorf("want the failed operation alone, got:\n%s", describe(spans))

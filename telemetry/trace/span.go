@@ -2,6 +2,7 @@ package trace
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -40,8 +41,8 @@ func problemOf(code lifecycle.Code, text string) *problem {
 // unfinished is the problem of an act that the tape doesn't end.
 func unfinished(act *openAct) *problem {
 	text := "unfinished: the tape ends before the " + semconv.ActName(act.start.Act) + " does"
-	if act.phase != tape.PhaseNone {
-		text += ", in phase " + semconv.PhaseName(act.phase)
+	if act.phase.kind != tape.PhaseNone {
+		text += ", in phase " + semconv.PhaseName(act.phase.kind)
 	}
 	return &problem{errorType: semconv.ErrorUnfinished, text: text}
 }
@@ -60,19 +61,53 @@ func (p *Projector) emit(s *span) {
 }
 
 // emitStarted announces an act: a span without length below the one that will come when the act ends.
-func (p *Projector) emitStarted(key actKey, comm *tape.CommInfo, r *tape.LifeRecord) {
-	attrs := append(commAttributes(comm), callAttributes(r)...)
+func (p *Projector) emitStarted(act *openAct, r *tape.LifeRecord) {
+	id := p.part(&act.who, act.trace(), tagStarted)
+	if act.who.Rank >= 0 {
+		id = rankSpan(id.trace, act.who.Rank).child(tagStarted, act.who.Rank, 0)
+	}
+	attrs := append(commAttributes(&act.who), callAttributes(r)...)
 	p.emit(&span{
-		id:    key.identity().child(tagStarted, key.rank, 0),
+		id:    id,
 		name:  semconv.ActSpan(r.Act) + semconv.StartedSuffix,
-		start: r.Time, end: r.Time,
+		start: act.start.Time, end: act.start.Time,
 		attrs: append(attrs, siteAttributes(r.Site)...),
 	})
 }
 
+// part is the identity of a rank's own span in a trace. One that has no rank yet is told apart by its process.
+func (p *Projector) part(who *subject, trace oteltrace.TraceID, tag string) identity {
+	if who.Rank >= 0 {
+		return rankSpan(trace, who.Rank)
+	}
+	return identity{
+		trace: trace, span: spanID(tag, trace, who.Rank, p.salt+uint64(who.local)),
+		parent: SpanID(trace, 0), remote: true,
+	}
+}
+
+// emitPhases makes the spans of the phases that have ended.
+func (p *Projector) emitPhases(act *openAct) {
+	own := p.part(&act.who, act.trace(), tagSpan)
+	for _, ph := range act.phases {
+		n := uint64(ph.kind)
+		if act.who.Rank < 0 {
+			n += p.salt + uint64(act.who.local)<<8
+		}
+		p.emit(&span{
+			id:    own.child(tagPhase, act.who.Rank, n),
+			name:  semconv.ActSpan(act.start.Act) + semconv.PhaseSeparator + semconv.PhaseName(ph.kind),
+			start: ph.start, end: ph.end,
+			attrs:   commAttributes(&act.who),
+			problem: ph.problem,
+		})
+	}
+	act.phases = act.phases[:0]
+}
+
 // emitAct is one rank's part in an act that has ended.
-func (p *Projector) emitAct(key actKey, act *openAct, r *tape.LifeRecord, problem *problem) {
-	attrs := append(commAttributes(&act.comm), callAttributes(r)...)
+func (p *Projector) emitAct(act *openAct, r *tape.LifeRecord, problem *problem) {
+	attrs := append(commAttributes(&act.who), callAttributes(r)...)
 	if r.State != lifecycle.StateNone {
 		attrs = append(attrs, semconv.CommState.String(r.State.String()))
 	}
@@ -82,8 +117,8 @@ func (p *Projector) emitAct(key actKey, act *openAct, r *tape.LifeRecord, proble
 	if r.Act == tape.ActGroup {
 		attrs = append(attrs, semconv.GroupOps.Int64(int64(r.Ops)))
 	}
-	if problem != nil && act.phase != tape.PhaseNone {
-		attrs = append(attrs, semconv.Phase.String(semconv.PhaseName(act.phase)))
+	if problem != nil && act.phase.kind != tape.PhaseNone {
+		attrs = append(attrs, semconv.Phase.String(semconv.PhaseName(act.phase.kind)))
 	}
 	site := r.Site
 	if site.IsZero() {
@@ -94,65 +129,53 @@ func (p *Projector) emitAct(key actKey, act *openAct, r *tape.LifeRecord, proble
 		caller = act.start.Caller
 	}
 	p.emit(&span{
-		id:    key.identity(),
+		id:    p.part(&act.who, act.trace(), tagSpan),
 		name:  semconv.ActSpan(r.Act),
 		start: act.start.Time, end: r.Time,
 		attrs:   append(attrs, siteAttributes(site)...),
-		links:   append(p.actLinks(&act.comm, r.Act), callerLinks(caller)...),
+		links:   append(p.actLinks(act, r), callerLinks(caller)...),
 		problem: problem,
 	})
 }
 
-// actLinks connects an act to the life that it belongs to.
-func (p *Projector) actLinks(comm *tape.CommInfo, act tape.Act) []oteltrace.Link {
+// actLinks connects an act to the lives that it belongs to. In another communicator the rank had or has another number, which the tape
+// doesn't tell: such links lead to rank 0's span.
+func (p *Projector) actLinks(act *openAct, r *tape.LifeRecord) []oteltrace.Link {
+	var links []oteltrace.Link
 	switch {
-	case act != tape.ActInit:
-		return []oteltrace.Link{link(p.births.of(comm.ID, comm.Rank), semconv.LinkBirth)}
-	case !comm.Parent.IsZero():
-		// The rank had another number in the parent, which the tape doesn't tell: link to rank 0's span.
-		return []oteltrace.Link{link(p.births.of(comm.Parent, 0), semconv.LinkParent)}
-	default:
-		return nil
+	case r.Act != tape.ActInit:
+		links = append(links, p.birthLink(&act.who))
+	case !act.who.Parent.IsZero():
+		links = append(links, link(p.births.of(act.who.Parent, 0), semconv.LinkParent))
 	}
+	if !r.Child.IsZero() && p.births.hasInit(r.Child) {
+		links = append(links, link(p.births.of(r.Child, 0), semconv.LinkChild))
+	}
+	return links
 }
 
-// endPhase ends the phase that the act is in, if it is in one.
-func (p *Projector) endPhase(key actKey, act *openAct, now int64, problem *problem) {
-	if act.phase == tape.PhaseNone {
-		return
-	}
-	p.emit(&span{
-		id:    key.identity().child(tagPhase, key.rank, uint64(act.phase)),
-		name:  semconv.ActSpan(key.act) + semconv.PhaseSeparator + semconv.PhaseName(act.phase),
-		start: act.phaseSince, end: now,
-		attrs:   commAttributes(&act.comm),
-		problem: problem,
-	})
+func (p *Projector) birthLink(who *subject) oteltrace.Link {
+	return link(p.births.of(who.ID, max(who.Rank, 0)), semconv.LinkBirth)
 }
 
 // emitMisuse is a refused call. It stands in the trace of the act that made it a mistake, below this rank's part in it, or, where
 // there is no such act, in a trace of its own.
-func (p *Projector) emitMisuse(comm *tape.CommInfo, r *tape.LifeRecord) {
-	key := actKey{comm: comm.ID, rank: comm.Rank, act: tape.ActNone, seq: uint64(r.Time)}
-	first := firstAct(r.Code)
-	key.act = first
+func (p *Projector) emitMisuse(who *subject, r *tape.LifeRecord) {
+	links := []oteltrace.Link{p.birthLink(who)}
 	var id identity
-	links := []oteltrace.Link{link(p.births.of(comm.ID, comm.Rank), semconv.LinkBirth)}
-	if first != tape.ActNone {
-		key.seq = 0
-		own := key.identity()
-		id = own.child(tagMisuse, comm.Rank, uint64(r.Time))
+	if first := firstAct(r.Code); first != tape.ActNone {
+		own := p.part(who, ActTraceID(who.ID, first, 0), tagSpan)
+		id = own.child(tagMisuse, who.Rank, uint64(r.Time))
 		links = append(links, link(own, semconv.LinkFirst))
-	} else {
-		// It happened on this rank alone: the root is here.
-		trace := key.identity().trace
-		id = identity{trace: trace, span: spanID(tagMisuse, trace, comm.Rank, uint64(r.Time))}
+	} else { // it happened on this rank alone: the root is here
+		id.trace = ActTraceID(who.ID, tape.ActNone, uint64(r.Time))
+		id.span = spanID(tagMisuse, id.trace, who.Rank, uint64(r.Time))
 	}
 	name := semconv.ActSpan(r.Act)
 	if r.Act == tape.ActNone {
 		name = semconv.CallSpan(r.Call)
 	}
-	attrs := append(commAttributes(comm), callAttributes(r)...)
+	attrs := append(commAttributes(who), callAttributes(r)...)
 	attrs = append(attrs, semconv.CommState.String(r.State.String()))
 	attrs = append(attrs, siteAttributes(r.Site)...)
 	p.emit(&span{
@@ -183,52 +206,53 @@ func firstAct(code lifecycle.Code) tape.Act {
 
 // emitFailure says that a communicator failed, and in full why. Where the failed call is a collective it stands in that operation's trace;
 // the ranks that notice a failure in another way meet in a trace of their own.
-func (p *Projector) emitFailure(comm *tape.CommInfo, r *tape.LifeRecord) {
+func (p *Projector) emitFailure(who *subject, r *tape.LifeRecord) {
 	var id identity
 	if semconv.Collective(r.Call) {
-		op := rankSpan(OpTraceID(comm.ID, comm.Rank, tape.Signature{Call: r.Call}, r.Seq), comm.Rank)
-		id = op.child(tagFailure, comm.Rank, 0)
+		trace := OpTraceID(who.ID, who.Rank, tape.Signature{Call: r.Call}, r.Seq)
+		id = p.part(who, trace, tagSpan).child(tagFailure, who.Rank, 0)
 	} else {
-		id = rankSpan(ActTraceID(comm.ID, tape.ActNone, r.Seq), comm.Rank)
+		id = p.part(who, ActTraceID(who.ID, tape.ActNone, r.Seq), tagFailure)
 	}
-	attrs := append(commAttributes(comm), callAttributes(r)...)
+	attrs := append(commAttributes(who), callAttributes(r)...)
 	attrs = append(attrs, semconv.CommState.String(r.State.String()))
 	p.emit(&span{
 		id:    id,
 		name:  semconv.SpanFailure,
 		start: startOf(r), end: r.Time,
 		attrs:   append(attrs, siteAttributes(r.Site)...),
-		links:   append([]oteltrace.Link{link(p.births.of(comm.ID, comm.Rank), semconv.LinkBirth)}, callerLinks(r.Caller)...),
+		links:   append([]oteltrace.Link{p.birthLink(who)}, callerLinks(r.Caller)...),
 		problem: problemOf(r.Code, r.Text),
 	})
 }
 
-// observeOp makes the span of an operation that ended, if it failed or is among the sampled ones.
-func (p *Projector) observeOp(comm *tape.CommInfo, r *tape.OpRecord) {
-	if r.Stage != tape.StageEnd || comm.ID.IsZero() {
+// observeOp makes the span of an operation that ended, if it failed or is among the sampled ones. What an act does on the wire (a split
+// tells the ranks of each other) is no operation of the user's: the act's span speaks for it.
+func (p *Projector) observeOp(who *subject, r *tape.OpRecord) {
+	if r.Stage != tape.StageEnd || !r.Signature.Call.IsOperation() || who.ID.IsZero() {
 		return
 	}
 	problem := problemOf(r.Code, "")
 	if problem == nil && p.cfg.SampleEvery < 0 {
 		return
 	}
-	trace := OpTraceID(comm.ID, comm.Rank, r.Signature, r.Seq)
+	trace := OpTraceID(who.ID, who.Rank, r.Signature, r.Seq)
 	if problem == nil && !sampled(trace, uint64(p.cfg.SampleEvery)) {
 		return
 	}
 	if problem != nil && r.Wait >= 0 {
-		problem.text += ": was waiting for rank " + rankText(r.Wait)
+		problem.text += ": was waiting for rank " + strconv.Itoa(int(r.Wait))
 	}
 	start := r.Time
 	if r.Start > 0 && r.Start < r.Time {
 		start = r.Start
 	}
 	p.emit(&span{
-		id:    rankSpan(trace, comm.Rank),
+		id:    p.part(who, trace, tagSpan),
 		name:  semconv.CallSpan(r.Signature.Call),
 		start: start, end: r.Time,
-		attrs:   append(commAttributes(comm), p.opAttributes(r, problem != nil)...),
-		links:   []oteltrace.Link{link(p.births.of(comm.ID, comm.Rank), semconv.LinkBirth)},
+		attrs:   append(commAttributes(who), p.opAttributes(r, problem != nil)...),
+		links:   []oteltrace.Link{p.birthLink(who)},
 		problem: problem,
 	})
 }

@@ -30,6 +30,7 @@ type Store struct {
 	mu   sync.Mutex
 	acts shelf
 	ops  shelf
+	open map[oteltrace.TraceID]int // acts that have started and not ended
 }
 
 var _ sdktrace.SpanProcessor = (*Store)(nil)
@@ -39,7 +40,7 @@ func NewStore(n int) *Store {
 	if n < 1 {
 		n = DefaultStoreTraces
 	}
-	return &Store{acts: newShelf(n), ops: newShelf(n)}
+	return &Store{acts: newShelf(n), ops: newShelf(n), open: make(map[oteltrace.TraceID]int)}
 }
 
 // Trace is what a Store knows of one trace: the spans of this process.
@@ -47,6 +48,7 @@ type Trace struct {
 	ID        oteltrace.TraceID
 	Spans     []Span // in the order in which they ended
 	Truncated int    // spans beyond MaxTraceSpans, not kept
+	Open      int    // acts in it that have started and not ended
 }
 
 // Span is a span as a Store keeps it.
@@ -141,6 +143,22 @@ func (s *Store) OnEnd(span sdktrace.ReadOnlySpan) {
 	shelf.add(kept)
 }
 
+// opened notes that an act of the trace has started on a rank of this process.
+func (s *Store) opened(id oteltrace.TraceID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[id]++
+}
+
+// closed notes that one has ended.
+func (s *Store) closed(id oteltrace.TraceID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[id]--; s.open[id] <= 0 {
+		delete(s.open, id)
+	}
+}
+
 // ForceFlush does nothing.
 func (*Store) ForceFlush(context.Context) error { return nil }
 
@@ -151,7 +169,7 @@ func (*Store) Shutdown(context.Context) error { return nil }
 func (s *Store) Trace(id oteltrace.TraceID) (Trace, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	trace, found := Trace{ID: id}, false
+	trace, found := Trace{ID: id, Open: s.open[id]}, false
 	for _, shelf := range []*shelf{&s.acts, &s.ops} { // on both, if an operation failed on some of this process's ranks
 		if t := shelf.byID[id]; t != nil {
 			trace.Spans = append(trace.Spans, t.Spans...)
@@ -185,16 +203,12 @@ func (s *Store) collect(shelf *shelf, n int, match func(*Trace) bool) []Trace {
 	var list []Trace
 	shelf.each(func(t *Trace) bool {
 		if match(t) {
-			list = append(list, t.clone())
+			c := *t
+			c.Spans = slices.Clone(t.Spans) // the trace may still grow; its spans never change
+			c.Open = s.open[t.ID]
+			list = append(list, c)
 		}
 		return n < 1 || len(list) < n
 	})
 	return list
-}
-
-// clone copies what may still grow. Spans themselves never change.
-func (t *Trace) clone() Trace {
-	c := *t
-	c.Spans = slices.Clone(t.Spans)
-	return c
 }

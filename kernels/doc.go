@@ -26,8 +26,9 @@
 //     operands is one (infinity minus infinity, zero times infinity) it is the NaN that x86 makes: negative, quiet,
 //     no payload. Float8 e4m3 keeps the sign, having nothing else to keep.
 //
-// Elements are in the machine's byte order and need not be aligned, which leaves out processors that fault on
-// unaligned loads; Go's 64-bit ports have none that do so for plain loads on Linux.
+// Elements are in the machine's byte order and need not be aligned, as on amd64 and arm64 they need not be for any
+// plain load.
 //
-// Every function may be called concurrently on different buffers. None allocates, and none blocks.
+// Every function may be called concurrently on different buffers. None blocks; none allocates, but for the tables of
+// 8-bit floats, which the first reduction of a kind makes (64 KiB).
 package kernels

@@ -21,6 +21,21 @@ func TestLimitSIMD(t *testing.T) {
 	}
 }
 
+func TestLimitOnLesserMachines(t *testing.T) {
+	for best := range numSIMD {
+		var l limit
+		if got := l.of(best); got != best {
+			t.Errorf("no limit on a machine with %v: %v", best, got)
+		}
+		for s := range numSIMD {
+			l.set(s)
+			if got := l.of(best); got != min(best, s) {
+				t.Errorf("limited to %v on a machine with %v: %v", s, best, got)
+			}
+		}
+	}
+}
+
 // TestLookUpsWhileTheLimitMoves is for the race detector, and that a result never depends on the limit.
 func TestLookUpsWhileTheLimitMoves(t *testing.T) {
 	t.Cleanup(func() { LimitSIMD(numSIMD - 1) })

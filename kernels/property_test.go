@@ -89,7 +89,7 @@ func TestMinAndMaxChooseAnOperand(t *testing.T) {
 		Reduce(high, a, b, dt, Max)
 		for i := 0; i < len(a); i += size {
 			x, y, l, h := string(a[i:i+size]), string(b[i:i+size]), string(low[i:i+size]), string(high[i:i+size])
-			if !(l == x && h == y || l == y && h == x) {
+			if (l != x || h != y) && (l != y || h != x) {
 				t.Fatalf("%v: of %x and %x the minimum is %x and the maximum %x", dt, x, y, l, h)
 			}
 		}

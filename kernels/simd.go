@@ -51,7 +51,9 @@ var detected = sync.OnceValue(detect)
 type limit struct{ steps atomic.Uint32 }
 
 func (l *limit) set(s SIMD) { l.steps.Store(uint32(numSIMD - 1 - min(s, numSIMD-1))) }
-func (l *limit) get() SIMD  { return numSIMD - 1 - SIMD(l.steps.Load()) }
+
+// of returns what is used where best is what there is.
+func (l *limit) of(best SIMD) SIMD { return min(best, numSIMD-1-SIMD(l.steps.Load())) }
 
 var ceiling limit
 
@@ -63,4 +65,4 @@ func LimitSIMD(s SIMD) SIMD {
 }
 
 // ActiveSIMD returns what [ReducerOf] uses now.
-func ActiveSIMD() SIMD { return min(detected(), ceiling.get()) }
+func ActiveSIMD() SIMD { return ceiling.of(detected()) }

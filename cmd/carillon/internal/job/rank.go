@@ -1,12 +1,10 @@
 package job
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -152,37 +150,4 @@ func (r *rank) settle(grace time.Duration) {
 	r.log.close()
 	r.reap()
 	unix.Close(r.pidfd)
-}
-
-// openGroup returns pidfds of the living processes of a group, but for its dead leader.
-func openGroup(pgid int) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	var fds []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == pgid {
-			continue
-		}
-		if group, err := unix.Getpgid(pid); err != nil || group != pgid || !alive(pid) {
-			continue
-		}
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil { // else it has just ended
-			fds = append(fds, fd)
-		}
-	}
-	return fds
-}
-
-// alive says whether a process is there and no zombie.
-func alive(pid int) bool {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return false
-	}
-	// pid (name) state …, where the name may hold anything, parentheses too.
-	state := bytes.TrimSpace(text[bytes.LastIndexByte(text, ')')+1:])
-	return len(state) > 0 && state[0] != 'Z' && state[0] != 'X'
 }

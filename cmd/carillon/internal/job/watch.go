@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -35,37 +36,65 @@ func (s status) exitCode() int {
 	return s.code
 }
 
-// watch reports the deaths of ranks in batches until all are dead, and then closes the channel. All who were dead when
-// it looked come in one batch: when a rank's death was caused by another's, the other is in the same batch or in an
-// earlier one, however busy the machine is.
+// lastBreath bounds how long to wait for a rank that is ending already. Closing files and memory takes milliseconds.
+const lastBreath = time.Second
+
+// watch reports the deaths of ranks in batches until all are dead, and then closes the channel. When a rank's death was
+// caused by another's, the other is in the same batch or in an earlier one, however busy the machine is: all who were
+// dead when watch looked come in one batch, and with a failure also those who were about to be.
 func watch(ranks []*rank) <-chan []death {
 	deaths := make(chan []death)
 	go func() {
 		defer close(deaths)
-		alive := append([]*rank(nil), ranks...)
-		for len(alive) > 0 {
-			fds := make([]int, len(alive))
-			for i, r := range alive {
-				fds[i] = r.pidfd
+		living := slices.Clone(ranks)
+		for len(living) > 0 {
+			var batch, more []death
+			batch, living = collect(living, -1)
+			if slices.ContainsFunc(batch, func(d death) bool { return d.status.failed() }) {
+				more, living = collectExiting(living)
 			}
-			ready := poll(fds, -1)
-			at := time.Now()
-			var batch []death
-			var rest []*rank
-			for i, r := range alive {
-				if !ready[i] {
-					rest = append(rest, r)
-					continue
-				}
-				batch = append(batch, death{rank: r, status: statusOf(r.pidfd), at: at})
-			}
-			alive = rest
-			if len(batch) > 0 {
-				deaths <- batch
-			}
+			deaths <- append(batch, more...)
 		}
 	}()
 	return deaths
+}
+
+// collectExiting waits for those ranks that have begun to end. A rank closes its connections before it counts as dead;
+// who sees that and gives up may well be dead before it.
+func collectExiting(ranks []*rank) (dead []death, living []*rank) {
+	var ending []*rank
+	for _, r := range ranks {
+		if exiting(r.pid) {
+			ending = append(ending, r)
+		} else {
+			living = append(living, r)
+		}
+	}
+	deadline := time.Now().Add(lastBreath)
+	for len(ending) > 0 && time.Now().Before(deadline) {
+		var some []death
+		some, ending = collect(ending, time.Until(deadline))
+		dead = append(dead, some...)
+	}
+	return dead, append(living, ending...)
+}
+
+// collect waits until a rank is dead, or for a time that isn't negative, and parts the dead from the living.
+func collect(ranks []*rank, timeout time.Duration) (dead []death, living []*rank) {
+	fds := make([]int, len(ranks))
+	for i, r := range ranks {
+		fds[i] = r.pidfd
+	}
+	ready := poll(fds, timeout)
+	at := time.Now()
+	for i, r := range ranks {
+		if ready[i] {
+			dead = append(dead, death{rank: r, status: statusOf(r.pidfd), at: at})
+		} else {
+			living = append(living, r)
+		}
+	}
+	return dead, living
 }
 
 // poll waits until one of fds is readable, which for a pidfd means that its process ended, and says which are. A

@@ -1,0 +1,48 @@
+package rendezvous_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
+)
+
+// Three ranks exchange their cards. (Here they are goroutines; package tcp does the same for processes.)
+func Example() {
+	const size = 3
+	meet := mem.New(size)
+	defer meet.Close()
+	cards := make([][][]byte, size)
+	var ranks sync.WaitGroup
+	for rank := range size {
+		ranks.Go(func() {
+			card := fmt.Appendf(nil, "card of rank %d", rank)
+			var err error
+			if cards[rank], err = meet.Exchange(context.Background(), "cards", rank, size, card); err != nil {
+				fmt.Println(err)
+			}
+		})
+	}
+	ranks.Wait()
+	fmt.Printf("rank 2 got %q\n", cards[2])
+	// Output:
+	// rank 2 got ["card of rank 0" "card of rank 1" "card of rank 2"]
+}
+
+// A rank that waits in vain learns which ranks it waited for.
+func ExampleMissingError() {
+	meet := mem.New(4)
+	defer meet.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // patience is over
+	_, err := meet.Exchange(ctx, "cards", 1, 4, nil)
+	var missing *rendezvous.MissingError
+	if errors.As(err, &missing) {
+		fmt.Println("not arrived:", rendezvous.FormatRanks(missing.Missing()))
+	}
+	// Output:
+	// not arrived: 0, 2 and 3
+}

@@ -12,7 +12,7 @@ const (
 // Copy copies len(dst) bytes from src, which is at least as long. They must not overlap, unless they are the same.
 //
 // It is Go's copy, which is as fast as vector loops of our own (tried: AVX-512, non-temporal AVX-512, REP MOVSB), but
-// for what is large and yet fits the last cache. That it copies in pieces, nearly twice as fast, and whoever reads
+// for what is large and yet fits the last cache. That it copies in pieces, half as fast again, and whoever reads
 // dst next finds it in the cache.
 func Copy(dst, src []byte) {
 	src = src[:len(dst)]

@@ -1,8 +1,8 @@
 package kernels
 
 // The reference: every reduction of every data type in plain Go. It is what runs where there is no vector code,
-// and what vector code is compared with. A loop is one line around each
-// where that is inlined, and written out where conversions make it too big for that.
+// and what vector code is compared with. A loop is one line around each where that is inlined, and written out where
+// conversions make it too big for that.
 
 type integer interface {
 	int8 | uint8 | int32 | uint32 | int64 | uint64

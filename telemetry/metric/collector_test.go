@@ -183,7 +183,7 @@ func labels(m *dto.Metric) string {
 func TestLifecycle(t *testing.T) {
 	c, reg := newCollector(t, nil, 0)
 	compare(t, reg, `
-# HELP ccl_lifecycle_errors_total Failed acts and refused calls, by call and error type.
+# HELP ccl_lifecycle_errors_total Failed acts, failed communicators and refused calls, by call and error type.
 # TYPE ccl_lifecycle_errors_total counter
 ccl_lifecycle_errors_total{call="destroy",error_type="destroyed"} 0
 ccl_lifecycle_errors_total{call="leak",error_type="leaked"} 0
@@ -200,7 +200,7 @@ ccl_lifecycle_errors_total{call="leak",error_type="leaked"} 0
 		c.Observe(&tape.Event{IsLife: true, Life: r})
 	}
 	compare(t, reg, `
-# HELP ccl_lifecycle_errors_total Failed acts and refused calls, by call and error type.
+# HELP ccl_lifecycle_errors_total Failed acts, failed communicators and refused calls, by call and error type.
 # TYPE ccl_lifecycle_errors_total counter
 ccl_lifecycle_errors_total{call="all_reduce",error_type="destroyed"} 1
 ccl_lifecycle_errors_total{call="destroy",error_type="destroyed"} 2

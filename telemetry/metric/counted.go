@@ -74,7 +74,7 @@ func newCounted(names *names) *counted {
 		}, []string{semconv.LabelAct}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: semconv.MetricLifecycleErrors,
-			Help: "Failed acts and refused calls, by call and error type.",
+			Help: "Failed acts, failed communicators and refused calls, by call and error type.",
 		}, []string{semconv.LabelCall, semconv.LabelErrorType}),
 		ended: make(map[endKey]prometheus.Counter),
 		moved: make(map[moveKey]*moved),

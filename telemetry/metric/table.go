@@ -78,6 +78,9 @@ func (d *tableDescs) collect(ch chan<- prometheus.Metric, sum summary) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, label)
 	}
 	for _, state := range lifecycle.States() {
+		if state == lifecycle.StateNone {
+			continue
+		}
 		gauge(d.communicators, float64(sum.states[state]), state.String())
 	}
 	for name, n := range sum.byName {

@@ -26,7 +26,7 @@ const (
 	MetricBusBandwidth = "ccl_operation_bus_bandwidth_bytes_per_second"
 	// MetricActDuration is how long acts in communicators' lives took, in seconds, by act (histogram). Stable.
 	MetricActDuration = "ccl_lifecycle_duration_seconds"
-	// MetricLifecycleErrors counts failed acts and refused calls, by call and error type (counter). A double destroy is
+	// MetricLifecycleErrors counts failed acts, failed communicators and refused calls, by call and error type (counter). A double destroy is
 	// call "destroy" with error type "destroyed". Stable.
 	MetricLifecycleErrors = "ccl_lifecycle_errors_total"
 )

@@ -4,7 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,18 +14,62 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestEveryNameSaysItsStability reads the package's own source: a name without a comment that ends in its stability, or
-// two constants with one meaning, is a mistake that no compiler finds.
+// TestEveryNameSaysItsStability reads the package's own source: a name whose comment doesn't end in its stability is a
+// mistake that no compiler finds.
 func TestEveryNameSaysItsStability(t *testing.T) {
-	notTest := func(fi fs.FileInfo) bool { return !strings.HasSuffix(fi.Name(), "_test.go") }
-	pkgs, err := parser.ParseDir(token.NewFileSet(), ".", notTest, parser.ParseComments) //nolint:staticcheck // one package, no build tags: ParseDir is right here
+	stability := regexp.MustCompile(`(Stable|Development)\.\n$`)
+	noName := map[string]bool{ // the schema, the scope, and the values of one attribute, which says its stability for them
+		"SchemaURL": true, "ScopeName": true, "LinkBirth": true, "LinkParent": true, "LinkChild": true, "LinkFirst": true, "LinkCaller": true,
+	}
+	constants := constants(t)
+	if len(constants) < 70 {
+		t.Fatalf("only %d constants found: the test looks at the wrong files", len(constants))
+	}
+	for _, c := range constants {
+		if !noName[c.name] && !stability.MatchString(c.comment) {
+			t.Errorf("%s: its comment doesn't end in its stability: %q", c.name, c.comment)
+		}
+	}
+}
+
+// TestNoNameTwice finds constants of one sort that are the same name.
+func TestNoNameTwice(t *testing.T) {
+	seen := map[string]string{}
+	for _, c := range constants(t) {
+		sort := "attribute"
+		for _, s := range []string{"Label", "Metric", "Span", "Link"} {
+			if strings.HasPrefix(c.name, s) {
+				sort = s
+			}
+		}
+		if c.value == "" {
+			continue // OpenTelemetry's
+		}
+		if other, twice := seen[sort+c.value]; twice {
+			t.Errorf("%s and %s are both %q", other, c.name, c.value)
+		}
+		seen[sort+c.value] = c.name
+	}
+}
+
+type constant struct{ name, value, comment string }
+
+// constants are those of the package, from its source.
+func constants(t *testing.T) []constant {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	stability := regexp.MustCompile(`(Stable|Development)\.$`)
-	seen := map[string]string{}
-	names := 0
-	for _, file := range pkgs["semconv"].Files {
+	var all []constant
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, decl := range file.Decls {
 			gen, ok := decl.(*ast.GenDecl)
 			if !ok || gen.Tok != token.CONST {
@@ -33,41 +77,26 @@ func TestEveryNameSaysItsStability(t *testing.T) {
 			}
 			for _, spec := range gen.Specs {
 				value := spec.(*ast.ValueSpec)
-				name := value.Names[0].Name
-				names++
-				if name == "SchemaURL" || name == "ScopeName" || name == "PhaseSeparator" {
-					continue
+				comment := value.Doc.Text() + value.Comment.Text()
+				if comment == "" {
+					comment = gen.Doc.Text()
 				}
-				// A group whose heading says it ("The values of LinkKind.") inherits the stability of what it speaks of.
-				comment := value.Doc.Text() + value.Comment.Text() + gen.Doc.Text()
-				if !strings.HasPrefix(name, "Link") && !stability.MatchString(strings.TrimSpace(value.Doc.Text()+value.Comment.Text())) &&
-					!stability.MatchString(strings.TrimSpace(comment)) {
-					t.Errorf("%s: its comment doesn't end in its stability", name)
-				}
-				if lit, ok := literal(value.Values[0]); ok && !strings.HasPrefix(name, "Link") {
-					if other := seen[lit]; other != "" && !strings.HasPrefix(name, "Label") && !strings.HasPrefix(other, "Label") {
-						t.Errorf("%s and %s are both %q", name, other, lit)
-					}
-					seen[lit] = name
-				}
+				all = append(all, constant{value.Names[0].Name, literal(value.Values[0]), comment})
 			}
 		}
 	}
-	if names < 60 {
-		t.Fatalf("only %d constants found: the test looks at the wrong files", names)
-	}
+	return all
 }
 
-// literal is the string in "…" or attribute.Key("…").
-func literal(e ast.Expr) (string, bool) {
+// literal is the string in "…" or attribute.Key("…"), "" if it is neither.
+func literal(e ast.Expr) string {
 	if call, ok := e.(*ast.CallExpr); ok && len(call.Args) == 1 {
 		e = call.Args[0]
 	}
-	lit, ok := e.(*ast.BasicLit)
-	if !ok {
-		return "", false
+	if lit, ok := e.(*ast.BasicLit); ok {
+		return strings.Trim(lit.Value, `"`)
 	}
-	return strings.Trim(lit.Value, `"`), true
+	return ""
 }
 
 func TestNamesOfActsAndPhases(t *testing.T) {

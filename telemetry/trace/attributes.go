@@ -108,7 +108,9 @@ func (p *Projector) opAttributes(r *tape.OpRecord, failed bool) []attribute.KeyV
 		}
 	}
 	if p.cfg.AlgorithmName != nil {
-		attrs = append(attrs, semconv.OpAlgorithm.String(p.cfg.AlgorithmName(r.Algorithm)))
+		if name := p.cfg.AlgorithmName(r.Algorithm); name != "" {
+			attrs = append(attrs, semconv.OpAlgorithm.String(name))
+		}
 	}
 	if failed {
 		if r.Phase != tape.PhaseNone {

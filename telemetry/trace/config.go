@@ -33,7 +33,8 @@ type Config struct {
 	// StoreTraces bounds the Store; 0 means DefaultStoreTraces.
 	StoreTraces int
 
-	// AlgorithmName names the algorithms of tape.OpRecord, which the runtime defines and a reader doesn't know; nil leaves them out.
+	// AlgorithmName names the algorithms of tape.OpRecord, which the runtime defines and a reader doesn't know; nil, or "" for
+	// one, leaves them out.
 	AlgorithmName func(uint8) string
 
 	// Processors receive the spans too, behind the store and the exporter.

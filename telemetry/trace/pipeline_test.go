@@ -76,6 +76,36 @@ func TestExportByOTLP(t *testing.T) {
 	}
 }
 
+// TestCloseAtItsDeadline has a collector that takes requests and never answers.
+func TestCloseAtItsDeadline(t *testing.T) {
+	asked := make(chan struct{}, 10)
+	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server see the client go
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer hung.Close()
+	p := newProjector(t, func(*trace.Config) {
+		t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", hung.URL+"/v1/traces")
+		t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
+	})
+	someLife(p)
+	<-asked
+	p.closed = true
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close = %v, want its deadline", err)
+	}
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("Close took %s", d)
+	}
+	if n := len(p.Store().Acts(0)); n != 1 {
+		t.Errorf("the store has %d traces, want 1", n)
+	}
+}
+
 // TestNothingLeavesUnasked sets an endpoint and says that traces don't go there; and sets nothing that concerns traces.
 func TestNothingLeavesUnasked(t *testing.T) {
 	for name, env := range map[string]map[string]string{

@@ -289,7 +289,7 @@ func TestMistakesAndFailures(t *testing.T) {
 		State: lifecycle.StateFailed, Peer: 1, Text: "rank 1 did not join",
 	})
 	p.life(late, tape.LifeRecord{
-		Act: tape.ActLeak, Call: lifecycle.CallInitRank, Stage: tape.StageEnd, Time: 70 * ms, Code: lifecycle.CodeLeaked, State: lifecycle.StateFailed,
+		Act: tape.ActLeak, Call: lifecycle.CallInitRank, Stage: tape.StageMisuse, Time: 70 * ms, Code: lifecycle.CodeLeaked, State: lifecycle.StateFailed,
 		Peer: -1, Text: "late was never destroyed", Site: site(50),
 	})
 	golden(t, "mistakes.txt", describe(p.spans()))

@@ -159,11 +159,13 @@ func (p *Projector) birthLink(who *subject) oteltrace.Link {
 }
 
 // emitMisuse is a refused call. It stands in the trace of the act that made it a mistake, below this rank's part in it, or, where
-// there is no such act, in a trace of its own.
+// there is no such act, in a trace of its own. The ranks that leak a communicator meet in one trace.
 func (p *Projector) emitMisuse(who *subject, r *tape.LifeRecord) {
 	links := []oteltrace.Link{p.birthLink(who)}
 	var id identity
-	if first := firstAct(r.Code); first != tape.ActNone {
+	if first := firstAct(r.Code); r.Act == tape.ActLeak {
+		id = p.part(who, ActTraceID(who.ID, tape.ActLeak, 0), tagSpan)
+	} else if first != tape.ActNone {
 		own := p.part(who, ActTraceID(who.ID, first, 0), tagSpan)
 		id = own.child(tagMisuse, who.Rank, uint64(r.Time))
 		links = append(links, link(own, semconv.LinkFirst))

@@ -1,0 +1,39 @@
+package trace_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/trace"
+)
+
+// A follower's events go into a Projector; what came out is in its Store, and at the collector if OTEL_* variables name one.
+func ExampleProjector() {
+	ctx := context.Background()
+	p, err := trace.New(ctx, trace.Config{
+		Service: "train", Rank: 1,
+		Wall: func(mono int64) time.Time { return time.Unix(1_700_000_000, mono) }, // a follower's Header().Wall
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	world := tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 1, Size: 4}
+	record := tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageStart, Time: 1000, Peer: -1}
+	p.Observe(&tape.Event{Comm: world, Generation: 1, IsLife: true, Life: record})
+	record.Stage, record.Start, record.Time = tape.StageEnd, 1000, 3000
+	p.Observe(&tape.Event{Comm: world, Generation: 1, IsLife: true, Life: record})
+
+	for _, span := range p.Store().Acts(1)[0].Spans {
+		fmt.Println(span.Name, span.End.Sub(span.Start))
+	}
+	if err := p.Close(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// ccl.comm.destroy (started) 0s
+	// ccl.comm.destroy 2µs
+}

@@ -14,7 +14,7 @@ import (
 // DirVariable is the environment variable that DefaultDir obeys.
 const DirVariable = "CARILLON_TAPE_DIR"
 
-// Config says where a process's tape lies and how large it is. The zero Config is a good one: a tape of 2.8 MiB.
+// Config says where a process's tape lies and how large it is. The zero Config is a good one: a tape of 4.8 MiB.
 type Config struct {
 	// Dir is where the jobs' folders are; DefaultDir() if empty. It is made if it is missing. It must belong to this user and be
 	// writable by nobody else.
@@ -34,7 +34,7 @@ type Config struct {
 	// LifeRecords is the size of the life ring in records of 64 bytes; 8,192 if 0, at most 1,048,576. It is rounded up to a power
 	// of two. A moment of an act takes 1 record, or about 4 with call site and span context; a long error's text up to 36.
 	LifeRecords int
-	// OpRecords is the size of the op ring in records of 64 bytes; 32,768 if 0, at most 16,777,216. It is rounded up to a power of
+	// OpRecords is the size of the op ring in records of 64 bytes; 65,536 if 0, at most 16,777,216. It is rounded up to a power of
 	// two. An operation takes 2 records, and one for each change of its phase or of the rank it waits for.
 	OpRecords int
 }
@@ -43,7 +43,7 @@ type Config struct {
 const (
 	defaultSlots       = 512
 	defaultLifeRecords = 8192
-	defaultOpRecords   = 32768
+	defaultOpRecords   = 65536
 
 	minRing        = 2 * (maxContinue + 1) // a record with the longest tail must not overwrite itself
 	maxSlots       = 1 << 14

@@ -28,6 +28,7 @@ type cursor struct {
 	t        *file
 	life, op ringReader
 	comms    directory
+	now      moment // when refresh was called last
 
 	held    bool   // event is a life record that waits for the op records before it
 	heldAt  uint64 // how many
@@ -59,10 +60,7 @@ func newCursor(t *file, fromNow bool) (*cursor, error) {
 // learn finds out which communicators the tape knows, so that also the records of one whose description is written further on are
 // told whose they are.
 func (c *cursor) learn() error {
-	slots, err := c.t.appendSlots(nil)
-	if err != nil {
-		return err
-	}
+	slots, _ := c.t.appendSlots(nil) // one that is corrupt is told to who asks for slots; the rings may be whole
 	for _, s := range slots {
 		c.comms.add(s.Generation, s.CommInfo)
 	}
@@ -96,7 +94,15 @@ func (c *cursor) learn() error {
 	}
 }
 
-func (c *cursor) refresh() error {
+// refresh reads how far the writer is, and the rest of the header that changes with it.
+func (c *cursor) refresh() (err error) {
+	if c.now, err = c.t.readMoment(); err != nil {
+		return err
+	}
+	if c.now.word(hdrOpHead) == c.op.head && c.now.word(hdrLifeHead) == c.life.head {
+		return nil
+	}
+	// One after the other, because nothing is said about the order within one reading.
 	if err := c.op.refresh(); err != nil { // first; see cursor
 		return err
 	}

@@ -183,24 +183,27 @@ func (t *file) readStatic() error {
 // header is static with what changes, as far as it can be read.
 func (t *file) header() Header {
 	h := t.static
-	var b [headerSize - hdrState]byte
-	if t.readAt(b[:], hdrState) != nil {
+	b, err := t.readMoment()
+	if err != nil {
 		return h
 	}
-	at := func(off int) uint64 { return binary.LittleEndian.Uint64(b[off-hdrState:]) }
-	h.Closed = at(hdrState) == stateClosed
-	h.Overflow = at(hdrOverflow)
+	h.Closed = b.word(hdrState) == stateClosed
+	h.Overflow = b.word(hdrOverflow)
 	var copies [4]uint64
 	getWords(copies[:], b[hdrClock+wordSize-hdrState:])
 	// One that is torn is being refreshed; the pair of the beginning serves as well.
-	if pair, ok := latched(at(hdrClock), copies[:], 2); ok && at(hdrClock) != 0 {
+	if pair, ok := latched(b.word(hdrClock), copies[:], 2); ok && b.word(hdrClock) != 0 {
 		h.mono, h.wall = int64(pair[0]), int64(pair[1])
 	}
 	return h
 }
 
-// ended says whether the writer closed the tape.
-func (t *file) ended() (bool, error) {
-	state, err := t.readWord(hdrState)
-	return state == stateClosed, err
+// moment is the changing part of the header, read in one go.
+type moment [hdrClock + 5*wordSize - hdrState]byte
+
+func (t *file) readMoment() (m moment, err error) {
+	err = t.readAt(m[:], hdrState)
+	return m, err
 }
+
+func (m *moment) word(off int) uint64 { return binary.LittleEndian.Uint64(m[off-hdrState:]) }

@@ -2,7 +2,6 @@ package tape
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -28,21 +27,26 @@ var (
 type FollowOptions struct {
 	// FromNow leaves out what was written before. Else the follower begins with the oldest record that is still there.
 	FromNow bool
-	// Tick is how late a follower may learn of an operation's record, of the writer's death, and of the end of a context; 50 ms if 0.
-	// Records of acts come at once. It is how often an idle follower wakes up.
+	// Tick is how late the record of an operation may come while the tape is busy; 20 ms if 0. While nothing is written it doubles, up
+	// to 16 ticks, so that an idle job costs nothing. Records of acts, the tape's end and the writer's death come at once.
 	Tick time.Duration
 }
 
-const defaultTick = 50 * time.Millisecond
+const (
+	defaultTick  = 20 * time.Millisecond
+	mostIdleTick = 16 // ticks
+)
 
 // Follower reads a tape while it is written, in the same process or another. Next and Read are for one goroutine; the other methods
-// may be called from any. It has no goroutine of its own.
+// may be called from any. Who made it closes it.
 type Follower struct {
 	*file
 	ctx    context.Context
 	tick   time.Duration
+	idle   time.Duration // how long to sleep
+	unhook func() bool   // from ctx
 	cursor *cursor
-	death  *deathWatch // nil if the process can't be seen from here
+	death  *deathWatch // nil if the process can't be seen from here, or is this one
 	page   []byte      // the header's page, mapped for its address alone: see futexWait
 	end    error       // ErrClosed or ErrDied, once it is known
 
@@ -71,6 +75,7 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 	if f.tick == 0 {
 		f.tick = defaultTick
 	}
+	f.idle = f.tick
 	f.cursor, err = newCursor(t, opts.FromNow)
 	if err == nil {
 		f.page, err = unix.Mmap(int(t.f.Fd()), 0, headerSize, unix.PROT_READ, unix.MAP_SHARED)
@@ -79,9 +84,10 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 		_ = t.f.Close()
 		return nil, err
 	}
-	if t.process.life() != Unknown {
-		f.death = t.process.watch()
+	if t.process.life() != Unknown && t.process.pid != os.Getpid() {
+		f.death = t.process.watch(f.kick)
 	}
+	f.unhook = context.AfterFunc(ctx, f.kick)
 	return f, nil
 }
 
@@ -106,6 +112,7 @@ func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) 
 		}
 		n, err := f.fill(events)
 		if n > 0 || err != nil {
+			f.idle = f.tick
 			return n, err
 		}
 		if f.end != nil {
@@ -114,14 +121,12 @@ func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) 
 		if err := errors.Join(ctx.Err(), f.ctx.Err()); err != nil {
 			return 0, err
 		}
-		if f.end, err = f.ending(); err != nil {
-			return 0, err
-		}
+		f.end = f.ending()
 		if f.end != nil {
 			f.cursor.finish()
 			continue // once more, for what was written before the end
 		}
-		if err := f.sleep(); err != nil {
+		if err := f.sleep(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -149,45 +154,48 @@ func (f *Follower) count() {
 	f.missedOp.Store(m.Op)
 }
 
-// ending says whether and how the tape has ended.
-func (f *Follower) ending() (end, err error) {
-	// Dead first: between the two the process may close the tape and exit, and that is no death.
-	dead := f.death != nil && f.death.dead()
-	closed, err := f.ended()
+// ending says whether and how the tape has ended. Either is followed by one more look at the rings.
+func (f *Follower) ending() error {
+	closed := func() bool { return f.cursor.now.word(hdrState) == stateClosed }
 	switch {
-	case err != nil:
-		return nil, err
-	case closed:
-		return ErrClosed, nil
-	case dead:
-		return ErrDied, nil
+	case closed():
+		return ErrClosed
+	case f.death == nil || !f.death.dead():
+		return nil
+	case f.cursor.refresh() == nil && closed(): // it did so between the two questions
+		return ErrClosed
+	default:
+		return ErrDied
 	}
-	return nil, nil
 }
 
-// sleep waits until the writer rings, or for a tick.
-func (f *Follower) sleep() error {
-	var b [4]byte
-	if err := f.readAt(b[:], hdrBell); err != nil {
-		return err
+// sleep waits until the writer rings, or for a tick. Nothing was new when the cursor looked last.
+func (f *Follower) sleep(ctx context.Context) error {
+	bell := uint32(f.cursor.now.word(hdrBell))
+	if uint32(f.cursor.now.word(hdrWaiting)) == 0 {
+		// Announce it first and look again then; the writer writes first and looks for who waits then. So one of the two sees
+		// the other. A file that can't be written is followed by ticks.
+		_, _ = f.f.WriteAt([]byte{1, 0, 0, 0}, hdrWaiting)
+		opHead, lifeHead := f.cursor.op.head, f.cursor.life.head
+		if err := f.cursor.refresh(); err != nil {
+			return err
+		}
+		if f.cursor.op.head != opHead || f.cursor.life.head != lifeHead {
+			return nil
+		}
 	}
-	bell := binary.LittleEndian.Uint32(b[:])
-	// Announce it first and look again then; the writer writes first and looks for who waits then. So one of the two sees the other. A
-	// file that can't be written is followed by ticks.
-	binary.LittleEndian.PutUint32(b[:], 1)
-	_, _ = f.f.WriteAt(b[:], hdrWaiting)
-	opHead, lifeHead := f.cursor.op.head, f.cursor.life.head
-	if err := f.cursor.refresh(); err != nil {
-		return err
-	}
-	if f.cursor.op.head != opHead || f.cursor.life.head != lifeHead {
-		return nil
-	}
-	if err := futexWait(unsafe.Pointer(&f.page[hdrBell]), bell, f.tick); err != nil {
+	defer context.AfterFunc(ctx, f.kick)()
+	err := futexWait(unsafe.Pointer(&f.page[hdrBell]), bell, f.idle)
+	f.idle = min(2*f.idle, mostIdleTick*f.tick)
+	if err != nil {
 		return f.malformed("was cut short while it was followed: %v", err)
 	}
 	return nil
 }
+
+// kick wakes this follower, and others of the tape, which does them no harm. Should it come in the moment between a last look and
+// the sleep, the sleep ends with its tick.
+func (f *Follower) kick() { futexWake((*uint32)(unsafe.Pointer(&f.page[hdrBell]))) }
 
 // Path is the file's name, as it was given to Follow.
 func (f *Follower) Path() string { return f.path }
@@ -212,13 +220,15 @@ func (f *Follower) Missed() Missed {
 	return Missed{Life: f.missedLife.Load(), Op: f.missedOp.Load()}
 }
 
-// Close ends the following. A Next or Read that waits returns ErrStopped within a tick, and Close waits for it.
+// Close ends the following. A Next or Read that waits returns ErrStopped, and Close waits for it.
 func (f *Follower) Close() error {
 	if f.stopped.Swap(true) {
 		return nil
 	}
+	f.kick()
 	f.reading.Lock()
 	defer f.reading.Unlock()
+	f.unhook()
 	if f.death != nil {
 		f.death.close()
 	}

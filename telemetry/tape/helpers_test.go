@@ -1,6 +1,11 @@
 package tape
 
-import "testing"
+import (
+	"encoding/binary"
+	"os"
+	"strconv"
+	"testing"
+)
 
 // newTape makes a tape that goes with the test.
 func newTape(t testing.TB, cfg Config) *Writer {
@@ -42,3 +47,8 @@ func all(t testing.TB, r *Reader) []Event {
 	}
 	return events
 }
+
+func pid() string { return strconv.Itoa(os.Getpid()) }
+
+// foldAgain makes the header's check fit again after a test changed a byte.
+func foldAgain(b []byte) { binary.LittleEndian.PutUint64(b[hdrCheck:], uint64(foldHeader(b))) }

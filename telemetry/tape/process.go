@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -107,38 +108,61 @@ func kernelBoot() (boot [16]byte) {
 	return boot
 }
 
-// deathWatch tells when a process has ended.
+// deathWatch tells when a process has ended. Its goroutine sleeps in the runtime's poller and costs nothing.
 type deathWatch struct {
-	p    process
-	fd   int // a pidfd, or -1: then /proc is asked
-	gone bool
+	p     process
+	pidfd *os.File // nil if there is none: then /proc is asked
+	died  atomic.Bool
+	done  chan struct{} // closed when the goroutine has ended
 }
 
-// watch begins to watch p, whose Life is Alive.
-func (p process) watch() *deathWatch {
-	w := &deathWatch{p: p, fd: -1}
-	if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
-		w.fd = fd
-		if p.life() == Dead { // and its pid may have become another's before it was opened
-			w.gone = true
-		}
+// watch begins to watch p, whose Liveness is known. onDeath is called once when it ends, from another goroutine.
+func (p process) watch(onDeath func()) *deathWatch {
+	w := &deathWatch{p: p, done: make(chan struct{})}
+	fd, err := unix.PidfdOpen(p.pid, unix.PIDFD_NONBLOCK)
+	if err == nil {
+		w.pidfd = os.NewFile(uintptr(fd), "pidfd")
 	}
+	if p.life() == Dead { // also if its pid became another's before it was opened
+		w.died.Store(true)
+	}
+	if w.pidfd == nil || w.died.Load() {
+		close(w.done)
+		return w
+	}
+	go func() {
+		defer close(w.done)
+		if w.await() {
+			w.died.Store(true)
+			onDeath()
+		}
+	}()
 	return w
 }
 
-// dead asks without blocking.
-func (w *deathWatch) dead() bool {
-	if w.gone || w.fd < 0 {
-		return w.gone || w.p.life() == Dead
+// await waits until the pidfd is readable, which it is when the process has ended, or closed.
+func (w *deathWatch) await() (died bool) {
+	conn, err := w.pidfd.SyscallConn()
+	if err != nil {
+		return false
 	}
-	fds := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n == 1
+	err = conn.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		died = err == nil && n == 1
+		return died
+	})
+	return err == nil && died
 }
 
+func (w *deathWatch) dead() bool {
+	return w.died.Load() || w.pidfd == nil && w.p.life() == Dead
+}
+
+// close ends the watch and waits for its goroutine.
 func (w *deathWatch) close() {
-	if w.fd >= 0 {
-		_ = unix.Close(w.fd) // nothing can be done about it, and nothing is lost
-		w.fd = -1
+	if w.pidfd != nil {
+		_ = w.pidfd.Close() // nothing is lost if it fails
 	}
+	<-w.done
 }

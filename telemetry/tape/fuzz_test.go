@@ -1,0 +1,192 @@
+package tape
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// sample is a small tape with everything on it.
+func sample(t testing.TB) []byte {
+	w := newTape(t, Config{Dir: t.TempDir(), Job: "j", Host: "h", Slots: 2, OpRecords: 128, LifeRecords: 128})
+	for i := range 3 {
+		c := w.Comm(CommInfo{ID: lifecycle.CommID{byte(i + 1)}, Name: "world", Size: 2})
+		c.State(lifecycle.StateReady)
+		for range 40 {
+			seq := c.Start(allReduce, 1)
+			c.Wait(1)
+			c.End(seq, 0)
+		}
+		c.Life(LifeRecord{Act: ActSplit, Stage: StageMisuse, Text: strings.Repeat("text ", 60), Site: lifecycle.Caller(0), First: lifecycle.Caller(0), Child: lifecycle.CommID{4}})
+		c.Start(allReduce, 1)
+	}
+	b, err := os.ReadFile(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// readAll does everything that can be done with a file that may be a tape.
+func readAll(t *testing.T, b []byte) error {
+	path := filepath.Join(t.TempDir(), "x.tape")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	r.Header()
+	r.Liveness()
+	slots, _ := r.AppendSlots(nil)
+	if len(slots) > r.Header().Slots {
+		t.Errorf("%d slots of %d", len(slots), r.Header().Slots)
+	}
+	n := 0
+	for _, err := range r.Events() {
+		if err == nil {
+			n++
+		}
+	}
+	if most := r.Header().LifeRecords + r.Header().OpRecords; n > most {
+		t.Errorf("%d events of %d records", n, most)
+	}
+	return nil
+}
+
+// FuzzOpen changes a tape anywhere, or cuts it, with the header's check made to fit again or not.
+func FuzzOpen(f *testing.F) {
+	good := sample(f)
+	f.Add(0, []byte{}, len(good), false)
+	f.Add(0, []byte("garbage"), len(good), false)
+	f.Add(0, []byte{}, 100, true)
+	f.Add(hdrSlotCount, []byte{255, 255, 255, 255}, len(good), true)
+	f.Add(hdrOpCount, []byte{0, 0, 0, 128}, len(good), true)
+	f.Add(hdrOpHead, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), true)
+	f.Add(hdrLifeHead, []byte{0, 0, 0, 0, 0, 0, 0, 128}, len(good), true)
+	f.Add(headerSize, make([]byte, 2*slotSize), len(good), true)
+	f.Add(headerSize+2*slotSize+8*recordWords, []byte{1, 2, 3, 4}, len(good), true)
+	f.Fuzz(func(t *testing.T, at int, bytes []byte, size int, fit bool) {
+		b := append([]byte(nil), good...)
+		if at >= 0 && at < len(b) {
+			copy(b[at:], bytes)
+		}
+		if fit {
+			foldAgain(b)
+		}
+		if size >= 0 && size < len(b) {
+			b = b[:size]
+		}
+		_ = readAll(t, b) // any error will do
+	})
+}
+
+// FuzzRecords lets the records' checks fit, so that what lies behind them is reached: a life record with any words and any tail.
+func FuzzRecords(f *testing.F) {
+	good := sample(f)
+	f.Add(uint8(kindLife), uint64(0), uint64(0), uint64(3)<<32, []byte{1, 255, 255})
+	f.Add(uint8(kindComm), uint64(1)<<63, uint64(0), uint64(19)<<32, []byte{tailID, 3, 0, 1, 2, 3})
+	f.Add(uint8(kindLife), uint64(1), ^uint64(0), ^uint64(0), []byte{tailSite, 22, 0})
+	f.Add(uint8(kindContinue), uint64(1), uint64(9), uint64(9), []byte{})
+	f.Add(uint8(99), uint64(1), uint64(9), uint64(9), []byte{})
+	f.Fuzz(func(t *testing.T, kind uint8, opHead, kinds, peer uint64, tail []byte) {
+		b := append([]byte(nil), good...)
+		tail = tail[:min(len(tail), maxTail)]
+		head := binary.LittleEndian.Uint64(b[hdrLifeHead:])
+		put := func(index uint64, kind uint8, r *[recordWords]uint64) {
+			r[recMarker] = marker(index, kind, foldRecord(index, r))
+			at := headerSize + 2*slotSize + int(index%128)*recordSize
+			for i, w := range r {
+				binary.LittleEndian.PutUint64(b[at+i*wordSize:], w)
+			}
+		}
+		put(head, kind, &[recordWords]uint64{recLifeOpHead: opHead, recLifeKinds: kinds, recLifePeer: peer, recLifeComm: kinds})
+		more := uint64(0)
+		for ; len(tail) > 0; more++ {
+			var r [recordWords]uint64
+			n := min(len(tail), tailPerRecord)
+			getWords(r[1:], tail[:n])
+			tail = tail[n:]
+			put(head+1+more, kindContinue, &r)
+		}
+		binary.LittleEndian.PutUint64(b[hdrLifeHead:], head+1+more)
+		if err := readAll(t, b); err != nil {
+			t.Errorf("the header is good: %v", err)
+		}
+	})
+}
+
+// What is wrong with a file is said.
+func TestOpenRefuses(t *testing.T) {
+	good := sample(t)
+	for _, tt := range []struct {
+		name   string
+		change func(b []byte) []byte
+		says   string
+	}{
+		{"empty", func([]byte) []byte { return nil }, "has 0 bytes"},
+		{"garbage", func(b []byte) []byte { copy(b, "GARBAGE!"); return b }, `begins with "GARBAGE!"`},
+		{"newer", func(b []byte) []byte { b[hdrVersion] = 9; foldAgain(b); return b }, "has format 9; this program reads format 1"},
+		{"a bit", func(b []byte) []byte { b[hdrHost] ^= 1; return b }, "corrupt header"},
+		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "was cut short: it has 21503 bytes of 21504"},
+		{"slots", func(b []byte) []byte {
+			binary.LittleEndian.PutUint32(b[hdrSlotCount:], 1<<31)
+			foldAgain(b)
+			return b
+		}, "claims 2147483648 slots; allowed are 1 to 16384"},
+		{"ring", func(b []byte) []byte {
+			binary.LittleEndian.PutUint32(b[hdrOpCount:], 100)
+			foldAgain(b)
+			return b
+		}, "claims 100 op records, which is not a power of two"},
+		{"offset", func(b []byte) []byte { b[hdrOpOffset+6] = 1; foldAgain(b); return b }, "offset of the op ring of"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := readAll(t, tt.change(append([]byte(nil), good...)))
+			var malformed *FormatError
+			if !errors.As(err, &malformed) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %v, want a FormatError with %q", err, tt.says)
+			}
+		})
+	}
+	dir := t.TempDir()
+	must(t, os.Symlink("/etc/passwd", dir+"/link.tape"))
+	for path, says := range map[string]string{dir: "no regular file", dir + "/link.tape": "symbolic link", dir + "/none": "no such file"} {
+		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("Open(%s): %v", path, err)
+		}
+	}
+}
+
+// A slot or a record with a flipped bit is left out and counted, and the rest is there.
+func TestCorruptParts(t *testing.T) {
+	b := sample(t)
+	path := filepath.Join(t.TempDir(), "x.tape")
+	b[headerSize+slotInfo+infoName*wordSize] ^= 1                                            // slot 0, the copy that is current after two updates
+	binary.LittleEndian.PutUint64(b[headerSize+2*slotSize+128*recordSize+5*recordSize:], 77) // an op record's marker
+	must(t, os.WriteFile(path, b, 0o600))
+	r := openTape(t, path)
+	slots, err := r.AppendSlots(nil)
+	var malformed *FormatError
+	if len(slots) != 1 || slots[0].Index != 1 || !errors.As(err, &malformed) || !strings.Contains(err.Error(), "corrupt slot 0") {
+		t.Errorf("%d slots, %v", len(slots), err)
+	}
+	ops := 0
+	for ev, err := range r.Events() {
+		must(t, err)
+		if !ev.IsLife {
+			ops++
+		}
+	}
+	// 3 times 121 operations' records were written, and the ring holds 128.
+	if got, want := r.Missed().Op, uint64(3*121-128+1); ops != 127 || got != want {
+		t.Errorf("%d operations of 127, missed %d of %d", ops, got, want)
+	}
+}

@@ -1,0 +1,307 @@
+package tape
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// childVariable makes the test binary play another process instead of running tests; its value says which.
+const childVariable = "CARILLON_TAPE_TEST_CHILD"
+
+// children are the programs that the test binary can play. Their arguments come in the environment's TAPE_…; they talk on stdin and stdout.
+var children = map[string]func(dir string) error{
+	"writer": writerChild,
+	"full":   func(dir string) error { return createOn(dir, "size=1m") },
+	"ro":     func(dir string) error { return createOn(dir, "ro") },
+	"busy":   busyChild,
+}
+
+func runChild(name string) int {
+	child, ok := children[name]
+	if !ok {
+		fmt.Println("no child", name)
+		return 2
+	}
+	if err := child(os.Getenv("TAPE_DIR")); err != nil {
+		fmt.Println("error:", err)
+		return 1
+	}
+	return 0
+}
+
+// child is another process that writes a tape.
+type child struct {
+	*exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func startChild(t *testing.T, name, dir string, attr *syscall.SysProcAttr) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{Cmd: exec.Command(exe)}
+	c.Env = append(os.Environ(), childVariable+"="+name, "TAPE_DIR="+dir)
+	c.SysProcAttr = attr
+	c.Stderr = os.Stderr
+	if c.in, err = c.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.out = bufio.NewScanner(out)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if c.ProcessState == nil {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+		}
+	})
+	return c
+}
+
+// line is the next line that the child prints.
+func (c *child) line(t *testing.T) string {
+	t.Helper()
+	if !c.out.Scan() {
+		t.Fatalf("the child says nothing more: %v", c.out.Err())
+	}
+	return c.out.Text()
+}
+
+// writerChild makes a tape, prints its path, and for each line of its input does an operation, or closes the tape.
+func writerChild(dir string) error {
+	w, err := Create(Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{7}, Name: "world", Rank: 1, Size: 4})
+	c.State(lifecycle.StateReady)
+	c.Life(LifeRecord{Act: ActInit, Stage: StageEnd, State: lifecycle.StateReady, Peer: -1})
+	fmt.Println(w.Path())
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		switch in.Text() {
+		case "op":
+			seq := c.Start(allReduce, 1)
+			c.Wait(3)
+			fmt.Println(seq)
+		case "close":
+			return w.Close()
+		}
+	}
+	return nil
+}
+
+// A process that is killed: its follower learns it at once, and what it did last is still there.
+func TestKilledWriter(t *testing.T) {
+	c := startChild(t, "writer", t.TempDir(), nil)
+	path := c.line(t)
+	f := follow(t, path, FollowOptions{Tick: neverTick})
+	if l := f.Liveness(); l != Alive {
+		t.Errorf("it is %v", l)
+	}
+	ev, err := f.Next(t.Context())
+	if err != nil || ev.Life.Act != ActInit || ev.Comm.Name != "world" {
+		t.Fatalf("the first event is %+v, %v", ev, err)
+	}
+	fmt.Fprintln(c.in, "op")
+	c.line(t)
+	killed := Now()
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, stage := range []Stage{StageStart, StageWait} {
+		if ev, err := f.Next(t.Context()); err != nil || ev.Op.Stage != stage {
+			t.Fatalf("got %+v, %v, want %v", ev.Op, err, stage)
+		}
+	}
+	if _, err := f.Next(t.Context()); !errors.Is(err, ErrDied) {
+		t.Errorf("the end is %v", err)
+	}
+	t.Logf("known after %v", time.Duration(Now()-killed))
+	_ = c.Wait()
+
+	r := openTape(t, path)
+	if l := r.Liveness(); l != Dead || r.Header().Closed || r.Header().PID != c.Process.Pid {
+		t.Errorf("it is %v, %+v", l, r.Header())
+	}
+	slots := r.Slots()
+	if len(slots) != 1 || slots[0].Launched != 1 || slots[0].Completed != 0 || slots[0].Wait != 3 || slots[0].State != lifecycle.StateReady {
+		t.Errorf("its last moment: %+v", slots)
+	}
+	if n := len(all(t, r)); n != 3 {
+		t.Errorf("%d events of 3", n)
+	}
+	removed, err := Sweep(filepath.Dir(path), time.Hour)
+	if err != nil || len(removed) != 0 {
+		t.Errorf("Sweep removed %v, which is not an hour old: %v", removed, err)
+	}
+	removed, err = Sweep(filepath.Dir(path), 0)
+	if err != nil || len(removed) != 1 || removed[0] != path {
+		t.Errorf("Sweep removed %v, want %s: %v", removed, path, err)
+	}
+}
+
+// A process that closes its tape before it ends did not die.
+func TestClosedWriter(t *testing.T) {
+	c := startChild(t, "writer", t.TempDir(), nil)
+	f := follow(t, c.line(t), FollowOptions{Tick: neverTick})
+	if _, err := f.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := Sweep(filepath.Dir(f.Path()), 0); err != nil || len(removed) != 0 {
+		t.Errorf("Sweep removed the tape of a living process: %v, %v", removed, err)
+	}
+	fmt.Fprintln(c.in, "close")
+	if _, err := f.Next(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("the end is %v", err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Next(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("the end is %v, asked again", err)
+	}
+}
+
+// busyRecords is how many records busyChild writes, at about a million a second.
+const busyRecords = 1_000_000
+
+func busyChild(dir string) error {
+	w, err := Create(Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{7}, Name: "world"})
+	fmt.Println(w.Path())
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	begin := Now()
+	for n := int64(0); n < busyRecords; n += 2 {
+		for Now()-begin < n*1000 { // a microsecond a record
+			continue
+		}
+		c.End(c.Start(allReduce, 1), 0)
+	}
+	fmt.Println(busyRecords * 1e9 / (Now() - begin))
+	return w.Close()
+}
+
+// Another process writes a million records a second; the follower sees every one.
+func TestFollowMillion(t *testing.T) {
+	c := startChild(t, "busy", t.TempDir(), nil)
+	f := follow(t, c.line(t), FollowOptions{})
+	fmt.Fprintln(c.in)
+	events := make([]Event, 512)
+	seen := uint64(0)
+	for {
+		n, err := f.Read(t.Context(), events)
+		if errors.Is(err, ErrClosed) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ev := range events[:n] {
+			if want := seen/2 + 1; f.Missed().Op == 0 && ev.Op.Seq != want {
+				t.Fatalf("record %d is of operation %d, not %d", seen, ev.Op.Seq, want)
+			}
+			seen++
+		}
+	}
+	rate, err := strconv.Atoi(c.line(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	missed := f.Missed()
+	t.Logf("%d records a second, missed %d of %d", rate, missed.Op, busyRecords)
+	if seen+missed.Op != busyRecords {
+		t.Errorf("saw %d and missed %d of %d", seen, missed.Op, busyRecords)
+	}
+	// On a machine that gives this process no core for longer than the ring lasts, some are missed, and known to be. Never many.
+	if missed.Op > busyRecords/2 {
+		t.Errorf("missed %d of %d", missed.Op, busyRecords)
+	}
+}
+
+// createOn makes a tape on a small file system of its own, which only a process with its own mounts can have.
+func createOn(dir, options string) error {
+	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("mounts of its own: %w", err)
+	}
+	flags := uintptr(0)
+	if options == "ro" {
+		flags, options = unix.MS_RDONLY, ""
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", flags, strings.TrimPrefix("mode=0700,"+options, ",")); err != nil {
+		return fmt.Errorf("mount of a tmpfs: %w", err)
+	}
+	_, err := Create(Config{Dir: dir})
+	if err == nil {
+		return errors.New("it was created")
+	}
+	var create *CreateError
+	if !errors.As(err, &create) {
+		return fmt.Errorf("not a CreateError: %w", err)
+	}
+	left, err2 := filepath.Glob(filepath.Join(dir, "*", "*"))
+	dots, _ := filepath.Glob(filepath.Join(dir, "*", ".*"))
+	fmt.Printf("%v [%d files left]\n", err, len(left)+len(dots))
+	return err2
+}
+
+// A full and a read-only file system are told at once, and leave nothing behind.
+func TestCreateWithoutRoom(t *testing.T) {
+	for _, tt := range []struct {
+		child string
+		err   error
+		says  string
+	}{
+		{"full", unix.ENOSPC, "has no room for a tape of 4984832 bytes"},
+		{"ro", unix.EROFS, "can't be created"},
+	} {
+		t.Run(tt.child, func(t *testing.T) {
+			c := startChild(t, tt.child, t.TempDir(), &syscall.SysProcAttr{
+				Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+				UidMappings: idMap(os.Getuid()),
+				GidMappings: idMap(os.Getgid()),
+			})
+			line := c.line(t)
+			if !strings.Contains(line, tt.says) || !strings.Contains(line, tt.err.Error()) || !strings.Contains(line, DirVariable) {
+				t.Errorf("it says %q, which lacks %q, %q or the cure", line, tt.says, tt.err)
+			}
+			if !strings.Contains(line, "[0 files left]") {
+				t.Errorf("it left something behind: %q", line)
+			}
+			if err := c.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// idMap makes this user root in the namespace of its own that a child gets.
+func idMap(id int) []syscall.SysProcIDMap {
+	return []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
+}

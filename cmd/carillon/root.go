@@ -23,6 +23,9 @@ since when, and why.`,
 	root.SetErr(stderr)
 	root.AddCommand(
 		newRun(stdout, stderr),
+		newComms(),
+		newBench(stdout, stderr),
+		newBenchWorker(stdout),
 		newVersion(),
 	)
 	return root

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/bench"
+)
+
+// setupFlags adds the flags that bench and its workers share.
+func setupFlags(cmd *cobra.Command, s *bench.Setup, sizes *string) {
+	cmd.Flags().StringVar(sizes, "sizes", "8:64M", `sizes in bytes: "8,64K", or a range "8:64M" (times 8 each)`)
+	cmd.Flags().DurationVar(&s.Budget, "budget", 500*time.Millisecond, "time for the iterations of one size")
+	cmd.Flags().IntVar(&s.Min, "min", 5, "iterations of one size, at least")
+	cmd.Flags().IntVar(&s.Max, "max", 20_000, "iterations of one size, at most")
+}
+
+// newBench returns the bench command.
+func newBench(stdout, stderr *os.File) *cobra.Command {
+	var plan bench.Plan
+	var sizes string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure all-reduce between processes and between ranks of one process",
+		Long: `Measure all-reduce (float32, sum) between processes of this host and between ranks of one process:
+the median latency, the bus bandwidth as nccl-tests define it, and the allocations of an operation. Where Open MPI is
+installed (mpirun and mpicc), the same sizes are measured with it in the same call, and the ratio is shown.`,
+		Example: `  carillon bench
+  carillon bench --processes 2 --in-process 0 --sizes 8,64K,64M
+  carillon bench --json > all-reduce.jsonl`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if plan.Sizes, err = bench.ParseSizes(sizes); err != nil {
+				return err
+			}
+			if plan.Min < 1 || plan.Max < plan.Min {
+				return fmt.Errorf("--min %d --max %d: want 1 <= min <= max", plan.Min, plan.Max)
+			}
+			plan.Processes, plan.InProcess = several(plan.Processes), several(plan.InProcess)
+			if plan.Self, err = os.Executable(); err != nil {
+				return err
+			}
+			plan.Progress = stderr
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+			defer stop()
+			results, skipped, err := bench.Run(ctx, plan)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				enc := json.NewEncoder(stdout)
+				for _, r := range results {
+					if err := enc.Encode(r); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if skipped != "" {
+				fmt.Fprintln(stderr, "No comparison with Open MPI:", skipped)
+			}
+			return bench.Write(stdout, results)
+		},
+	}
+	setupFlags(cmd, &plan.Setup, &sizes)
+	cmd.Flags().IntSliceVar(&plan.Processes, "processes", []int{2, 4}, "numbers of processes; 0 for none")
+	cmd.Flags().IntSliceVar(&plan.InProcess, "in-process", []int{2, 4}, "numbers of ranks in one process; 0 for none")
+	cmd.Flags().BoolVar(&plan.Compare, "mpi", true, "compare with Open MPI, where it is installed")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object a line instead of a table")
+	return cmd
+}
+
+// several leaves out the numbers of ranks that make no job.
+func several(ns []int) []int {
+	var out []int
+	for _, n := range ns {
+		if n > 1 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// newBenchWorker returns the hidden command that bench starts as the ranks of a job.
+func newBenchWorker(stdout *os.File) *cobra.Command {
+	var setup bench.Setup
+	var sizes string
+	cmd := &cobra.Command{
+		Use:    "bench-worker",
+		Short:  "One rank of bench",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if setup.Sizes, err = bench.ParseSizes(sizes); err != nil {
+				return err
+			}
+			return bench.Worker(cmd.Context(), setup, stdout)
+		},
+	}
+	setupFlags(cmd, &setup, &sizes)
+	return cmd
+}

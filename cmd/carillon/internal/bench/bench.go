@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+)
+
+// Plan is a whole run.
+type Plan struct {
+	Setup
+	Processes []int     // numbers of processes to measure
+	InProcess []int     // numbers of in-process ranks to measure
+	Compare   bool      // with Open MPI, where it is installed
+	Self      string    // path of this program
+	Progress  io.Writer // a line for each measurement, as it goes; nil is none
+}
+
+// Run makes all measurements of a plan, in the order in which they are shown. skipped says why there is no comparison, if there is none.
+func Run(ctx context.Context, p Plan) (results []Result, skipped string, err error) {
+	var mpi *openMPI
+	if p.Compare && len(p.Processes) > 0 {
+		dir, err := os.MkdirTemp("", "carillon-bench-")
+		if err != nil {
+			return nil, "", err
+		}
+		defer os.RemoveAll(dir)
+		mpi, skipped = newOpenMPI(ctx, dir)
+	}
+	add := func(r Result, err error) error {
+		if err != nil {
+			return err
+		}
+		results = append(results, r)
+		if p.Progress != nil {
+			fmt.Fprintf(p.Progress, "%-8s %d %s, %s: %s\n", r.Side, r.Ranks, r.Mode, formatBytes(r.Bytes), formatLatency(r.Latency))
+		}
+		return nil
+	}
+	for _, n := range p.Processes {
+		for _, size := range p.Sizes {
+			if err := add(processes(ctx, p.Self, p.Setup, n, size)); err != nil {
+				return results, skipped, err
+			}
+			if mpi != nil {
+				if err := add(mpi.measure(ctx, p.Setup, n, size)); err != nil {
+					return results, skipped, err
+				}
+			}
+		}
+	}
+	for _, n := range p.InProcess {
+		for _, size := range p.Sizes {
+			if err := add(inProcess(ctx, p.Setup, n, size)); err != nil {
+				return results, skipped, err
+			}
+		}
+	}
+	return results, skipped, nil
+}
+
+// Write prints results as a table: a line for each size, with Open MPI's figures and the ratio where they were measured.
+func Write(w io.Writer, results []Result) error {
+	type key struct {
+		mode         string
+		ranks, bytes int
+	}
+	mpi := map[key]Result{}
+	for _, r := range results {
+		if r.Side == "openmpi" {
+			mpi[key{r.Mode, r.Ranks, r.Bytes}] = r
+		}
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head := "all-reduce\tranks\tsize\tlatency\tbus GB/s\tallocs/op\t"
+	if len(mpi) > 0 {
+		head += "Open MPI\tbus GB/s\ttimes as fast\t"
+	}
+	fmt.Fprintln(t, head)
+	for _, r := range results {
+		if r.Side != "carillon" {
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t", r.Mode, r.Ranks, formatBytes(r.Bytes), formatLatency(r.Latency), r.BusBandwidth()/1e9, r.Allocs)
+		if m, ok := mpi[key{r.Mode, r.Ranks, r.Bytes}]; ok {
+			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t", formatLatency(m.Latency), m.BusBandwidth()/1e9, float64(m.Latency)/float64(r.Latency))
+		} else if len(mpi) > 0 {
+			fmt.Fprint(t, "\t\t\t")
+		}
+		fmt.Fprintln(t)
+	}
+	return t.Flush()
+}
+
+func formatBytes(n int) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	default:
+		return fmt.Sprintf("%d B", n)
+	}
+}
+
+func formatLatency(d time.Duration) string {
+	switch us := float64(d) / 1e3; {
+	case us < 100:
+		return fmt.Sprintf("%.2f µs", us)
+	case us < 10_000:
+		return fmt.Sprintf("%.0f µs", us)
+	default:
+		return fmt.Sprintf("%.1f ms", us/1e3)
+	}
+}

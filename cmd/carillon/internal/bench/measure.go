@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/runtime/ccl"
+)
+
+// Setup says what is measured.
+type Setup struct {
+	Sizes  []int         // bytes, multiples of 4 (float32, sum)
+	Budget time.Duration // for one size
+	Min    int           // iterations, at least
+	Max    int           // iterations, at most
+}
+
+// Result is what one size took.
+type Result struct {
+	Side    string        `json:"side"` // "carillon" or "openmpi"
+	Mode    string        `json:"mode"` // "processes" or "in-process"
+	Ranks   int           `json:"ranks"`
+	Bytes   int           `json:"bytes"`
+	Iters   int           `json:"iterations"`
+	Latency time.Duration `json:"latency_ns"`
+	Allocs  float64       `json:"allocs_per_op"` // over all ranks of the process that measured; -1 if unknown
+}
+
+// BusBandwidth is in bytes a second.
+func (r Result) BusBandwidth() float64 {
+	if r.Latency <= 0 {
+		return 0
+	}
+	return 2 * float64(r.Ranks-1) / float64(r.Ranks) * float64(r.Bytes) / r.Latency.Seconds()
+}
+
+// iterations is how often a size is measured, by what one operation takes. It is the same on all ranks if once is.
+func (s Setup) iterations(once time.Duration) int {
+	return min(max(int(s.Budget/max(once, time.Nanosecond)), s.Min), s.Max)
+}
+
+// measure times all-reduces of one size on one rank, and agrees with the other ranks on the number of iterations and on the result.
+func measure(ctx context.Context, comm *ccl.Comm, s Setup, bytes int) (Result, error) {
+	send, recv := make([]float32, bytes/4), make([]float32, bytes/4)
+	for i := range send {
+		send[i] = 1
+	}
+	trial := func(n int) ([]time.Duration, error) {
+		if err := ccl.Barrier(ctx, comm); err != nil {
+			return nil, err
+		}
+		took := make([]time.Duration, n)
+		for i := range took {
+			start := time.Now()
+			if err := ccl.AllReduce(ctx, comm, send, recv, ccl.Sum); err != nil {
+				return nil, err
+			}
+			took[i] = time.Since(start)
+		}
+		return took, nil
+	}
+	warm, err := trial(s.Min)
+	if err != nil {
+		return Result{}, err
+	}
+	n, err := largest(ctx, comm, float64(s.iterations(median(warm))))
+	if err != nil {
+		return Result{}, err
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	took, err := trial(int(n))
+	if err != nil {
+		return Result{}, err
+	}
+	runtime.ReadMemStats(&after)
+	for i, v := range recv {
+		if v != float32(comm.Size()) {
+			return Result{}, fmt.Errorf("element %d of the sum over %d ranks is %v: the all-reduce is wrong", i, comm.Size(), v)
+		}
+	}
+	slowest, err := largest(ctx, comm, float64(median(took)))
+	if err != nil {
+		return Result{}, err
+	}
+	// One allocation is this function's own: took.
+	allocs := max(0, float64(after.Mallocs-before.Mallocs)/n)
+	return Result{
+		Side: "carillon", Ranks: comm.Size(), Bytes: bytes, Iters: int(n), Latency: time.Duration(slowest), Allocs: allocs,
+	}, nil
+}
+
+// largest is the largest of the ranks' values.
+func largest(ctx context.Context, comm *ccl.Comm, v float64) (float64, error) {
+	buf := []float64{v}
+	err := ccl.AllReduce(ctx, comm, buf, buf, ccl.Max)
+	return buf[0], err
+}
+
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+// ParseSizes reads sizes such as "8", "64K", "8:64M" (from 8 B to 64 MiB, times 8 each), separated by commas.
+func ParseSizes(text string) ([]int, error) {
+	var sizes []int
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, isRange := strings.Cut(strings.TrimSpace(part), ":")
+		lo, err := parseSize(from)
+		if err != nil {
+			return nil, err
+		}
+		if !isRange {
+			sizes = append(sizes, lo)
+			continue
+		}
+		hi, err := parseSize(to)
+		if err != nil {
+			return nil, err
+		}
+		if hi < lo {
+			return nil, fmt.Errorf("range %q ends before it begins", part)
+		}
+		for n := lo; n <= hi; n *= 8 {
+			sizes = append(sizes, n)
+		}
+		if sizes[len(sizes)-1] != hi {
+			sizes = append(sizes, hi)
+		}
+	}
+	return sizes, nil
+}
+
+func parseSize(text string) (int, error) {
+	number, unit := strings.ToUpper(strings.TrimSuffix(strings.TrimSuffix(text, "iB"), "B")), 1
+	for suffix, u := range map[string]int{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30} {
+		if strings.HasSuffix(number, suffix) {
+			number, unit = strings.TrimSuffix(number, suffix), u
+		}
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || n > 1<<30 || n*unit%4 != 0 || n*unit > 1<<32 {
+		return 0, fmt.Errorf("size %q: want a multiple of 4 bytes up to 4G, such as 8, 64K or 64M", text)
+	}
+	return n * unit, nil
+}

@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed" // the program for Open MPI
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-rt/carillon/runtime/node"
+)
+
+// inProcess measures ranks that are goroutines of this process.
+func inProcess(ctx context.Context, s Setup, ranks, size int) (Result, error) {
+	n, err := node.Start(ctx, node.WithHealth(""), node.WithLog(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return Result{}, err
+	}
+	defer n.Stop(context.WithoutCancel(ctx)) //nolint:errcheck // the measurement is done
+	comms, err := n.Runtime().InitAll(ctx, ranks)
+	if err != nil {
+		return Result{}, err
+	}
+	results, errs := make([]Result, ranks), make([]error, ranks)
+	var wg sync.WaitGroup
+	for r, c := range comms {
+		wg.Go(func() {
+			results[r], errs[r] = measure(ctx, c, s, size)
+			errs[r] = errors.Join(errs[r], c.Close())
+		})
+	}
+	wg.Wait()
+	results[0].Mode = "in-process"
+	results[0].Allocs /= float64(ranks) // all ranks share one heap
+	return results[0], errors.Join(errs...)
+}
+
+// Worker is the part of processes that runs in each of them: it joins the world that the environment describes and measures. Rank 0 writes the result to out.
+func Worker(ctx context.Context, s Setup, out *os.File) error {
+	n, err := node.Start(ctx, node.FromEnv(), node.WithHealth(""))
+	if err != nil {
+		return err
+	}
+	defer n.Stop(context.WithoutCancel(ctx)) //nolint:errcheck // the measurement is done
+	comm, err := n.Runtime().World(ctx)
+	if err != nil {
+		return err
+	}
+	defer comm.Close() //nolint:errcheck // the measurement is done
+	for _, size := range s.Sizes {
+		r, err := measure(ctx, comm, s, size)
+		if err != nil {
+			return err
+		}
+		if comm.Rank() == 0 {
+			r.Mode = "processes"
+			if err := json.NewEncoder(out).Encode(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// processes measures ranks that are processes of this host: this program itself, as WorkerArgs, under its own launcher.
+func processes(ctx context.Context, self string, s Setup, ranks, size int) (Result, error) {
+	args := append([]string{"run", "-n", strconv.Itoa(ranks), "--", self}, WorkerArgs(s, size)...)
+	lines, err := output(ctx, self, args)
+	if err != nil {
+		return Result{}, err
+	}
+	_, text, _ := strings.Cut(lines, "{") // behind the launcher's prefix
+	var r Result
+	if err := json.NewDecoder(strings.NewReader("{" + text)).Decode(&r); err != nil {
+		return Result{}, fmt.Errorf("result of %d processes: %w: %s", ranks, err, lines)
+	}
+	return r, nil
+}
+
+// WorkerArgs are the arguments with which this program is a Worker.
+func WorkerArgs(s Setup, size int) []string {
+	return []string{
+		"bench-worker", "--sizes", strconv.Itoa(size), "--budget", s.Budget.String(), "--min", strconv.Itoa(s.Min), "--max", strconv.Itoa(s.Max),
+	}
+}
+
+//go:embed openmpi/allreduce.c
+var mpiSource []byte
+
+// openMPI is the same measurement with Open MPI.
+type openMPI struct {
+	program string // compiled
+}
+
+// newOpenMPI compiles the program for Open MPI in dir. It returns nil and why when there is no Open MPI here.
+func newOpenMPI(ctx context.Context, dir string) (*openMPI, string) {
+	for _, tool := range []string{"mpirun", "mpicc"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return nil, tool + " is not installed (Debian: openmpi-bin libopenmpi-dev)"
+		}
+	}
+	source, program := filepath.Join(dir, "allreduce_mpi.c"), filepath.Join(dir, "allreduce_mpi")
+	if err := os.WriteFile(source, mpiSource, 0o600); err != nil {
+		return nil, err.Error()
+	}
+	if _, err := output(ctx, "mpicc", []string{"-O2", "-o", program, source}); err != nil {
+		return nil, "the program for Open MPI does not compile: " + err.Error()
+	}
+	return &openMPI{program: program}, ""
+}
+
+func (m *openMPI) measure(ctx context.Context, s Setup, ranks, size int) (Result, error) {
+	args := []string{"--allow-run-as-root", "--oversubscribe", "-n", strconv.Itoa(ranks), m.program,
+		strconv.Itoa(size), strconv.FormatFloat(s.Budget.Seconds(), 'f', -1, 64), strconv.Itoa(s.Min), strconv.Itoa(s.Max)}
+	text, err := output(ctx, "mpirun", args)
+	if err != nil {
+		return Result{}, err
+	}
+	var iters int
+	var seconds float64
+	if _, err := fmt.Sscanf(text, "%d %g", &iters, &seconds); err != nil {
+		return Result{}, fmt.Errorf("result of Open MPI: %w: %s", err, text)
+	}
+	return Result{
+		Side: "openmpi", Mode: "processes", Ranks: ranks, Bytes: size, Iters: iters, Latency: time.Duration(seconds * 1e9), Allocs: -1,
+	}, nil
+}
+
+// output runs a command and returns its standard output; its error has what the command said.
+func output(ctx context.Context, name string, args []string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		last := ""
+		for sc := bufio.NewScanner(&stderr); sc.Scan(); {
+			last = sc.Text()
+		}
+		return "", fmt.Errorf("%s: %w: %s", filepath.Base(name), err, last)
+	}
+	return stdout.String(), nil
+}

@@ -84,7 +84,7 @@ func firstAttributes(s lifecycle.Site) []attribute.KeyValue {
 	return attrs
 }
 
-func (p *Projector) opAttributes(r *tape.OpRecord, failed bool) []attribute.KeyValue {
+func (p *Projector) opAttributes(r *tape.OpRecord, failed bool, wait int32) []attribute.KeyValue {
 	sig := &r.Signature
 	attrs := []attribute.KeyValue{
 		semconv.OpSeq.Int64(int64(r.Seq)),
@@ -116,8 +116,8 @@ func (p *Projector) opAttributes(r *tape.OpRecord, failed bool) []attribute.KeyV
 		if r.Phase != tape.PhaseNone {
 			attrs = append(attrs, semconv.OpPhase.String(semconv.PhaseName(r.Phase)))
 		}
-		if r.Wait >= 0 {
-			attrs = append(attrs, semconv.WaitRank.Int(int(r.Wait)))
+		if wait >= 0 {
+			attrs = append(attrs, semconv.WaitRank.Int(int(wait)))
 		}
 	}
 	return attrs

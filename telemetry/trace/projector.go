@@ -19,6 +19,7 @@ type Projector struct {
 	pipe   *pipeline // nil: OTEL_SDK_DISABLED
 	store  *Store
 	open   map[actKey]*openAct
+	waits  map[uint32]waiting // by subject.local: what the operation in flight waits for
 	births *births
 	salt   uint64 // tells this process's spans apart where there is no rank
 	last   int64  // time of the last event
@@ -46,6 +47,12 @@ type phase struct {
 	problem    *problem
 }
 
+// waiting is the rank that an operation waited for last; the record of its end doesn't tell.
+type waiting struct {
+	seq  uint64
+	rank int32
+}
+
 // subject is one rank of a communicator: who does something.
 type subject struct {
 	tape.CommInfo
@@ -62,7 +69,7 @@ func New(ctx context.Context, cfg Config) (*Projector, error) {
 		return nil, errors.New("trace: Config.Wall is nil; give it the tape's Header.Wall")
 	}
 	cfg.setDefaults()
-	p := &Projector{cfg: cfg, open: make(map[actKey]*openAct), births: newBirths(), salt: processSalt(cfg.Host, cfg.PID)}
+	p := &Projector{cfg: cfg, open: make(map[actKey]*openAct), waits: make(map[uint32]waiting), births: newBirths(), salt: processSalt(cfg.Host, cfg.PID)}
 	if sdkDisabled() {
 		p.store = NewStore(1)
 		return p, nil
@@ -158,6 +165,8 @@ func (p *Projector) end(who *subject, r *tape.LifeRecord) {
 		if !r.Child.IsZero() {
 			p.births.made(r.Child, act.trace())
 		}
+	case tape.ActDestroy, tape.ActAbort:
+		delete(p.waits, who.local)
 	default:
 	}
 }

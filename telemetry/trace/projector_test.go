@@ -272,8 +272,11 @@ func TestMistakesAndFailures(t *testing.T) {
 		State: lifecycle.StateReady, Peer: -1, Text: "root 9 is not from 0 to 1", Site: site(30),
 	})
 	// A rank dies in an all-reduce: the operation fails, and the communicator with it.
+	for i, rank := range []int32{3, -1, 1} {
+		p.op(rails, tape.OpRecord{Time: int64(41+i) * ms, Stage: tape.StageWait, Seq: 7, Wait: rank, Signature: tape.Signature{Call: lifecycle.CallAllReduce}})
+	}
 	p.op(rails, tape.OpRecord{
-		Time: 45 * ms, Stage: tape.StageEnd, Seq: 7, Start: 40 * ms, Wait: 1, Phase: tape.PhaseTransfer, Algorithm: 2, Code: lifecycle.CodeRankDead,
+		Time: 45 * ms, Stage: tape.StageEnd, Seq: 7, Start: 40 * ms, Wait: -1, Phase: tape.PhaseTransfer, Algorithm: 2, Code: lifecycle.CodeRankDead,
 		Signature: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Reduction: 0, Peer: -1, Bytes: 4096},
 	})
 	p.life(rails, tape.LifeRecord{

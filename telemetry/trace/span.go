@@ -231,6 +231,10 @@ func (p *Projector) emitFailure(who *subject, r *tape.LifeRecord) {
 // observeOp makes the span of an operation that ended, if it failed or is among the sampled ones. What an act does on the wire (a split
 // tells the ranks of each other) is no operation of the user's: the act's span speaks for it.
 func (p *Projector) observeOp(who *subject, r *tape.OpRecord) {
+	if r.Stage == tape.StageWait {
+		p.waits[who.local] = waiting{r.Seq, r.Wait}
+		return
+	}
 	if r.Stage != tape.StageEnd || !r.Signature.Call.IsOperation() || who.ID.IsZero() {
 		return
 	}
@@ -242,8 +246,12 @@ func (p *Projector) observeOp(who *subject, r *tape.OpRecord) {
 	if problem == nil && !sampled(trace, uint64(p.cfg.SampleEvery)) {
 		return
 	}
-	if problem != nil && r.Wait >= 0 {
-		problem.text += ": was waiting for rank " + strconv.Itoa(int(r.Wait))
+	wait := int32(-1)
+	if w, ok := p.waits[who.local]; ok && w.seq == r.Seq {
+		wait = w.rank
+	}
+	if problem != nil && wait >= 0 {
+		problem.text += ": was waiting for rank " + strconv.Itoa(int(wait))
 	}
 	start := r.Time
 	if r.Start > 0 && r.Start < r.Time {
@@ -253,7 +261,7 @@ func (p *Projector) observeOp(who *subject, r *tape.OpRecord) {
 		id:    p.part(who, trace, tagSpan),
 		name:  semconv.CallSpan(r.Signature.Call),
 		start: start, end: r.Time,
-		attrs:   append(commAttributes(who), p.opAttributes(r, problem != nil)...),
+		attrs:   append(commAttributes(who), p.opAttributes(r, problem != nil, wait)...),
 		links:   []oteltrace.Link{p.birthLink(who)},
 		problem: problem,
 	})

@@ -27,7 +27,15 @@ build: ## Build the carillon command and the examples into bin/.
 
 demo: build ## Train a classifier on four processes and show what their communicators did.
 	@tapes=$$(mktemp -d) && trap 'rm -rf "$$tapes"' EXIT && \
-	$(BIN)/carillon run -n $(RANKS) --nodes $(NODES) --tape-dir "$$tapes" -- $(BIN)/digits
+	$(BIN)/carillon run -n $(RANKS) --nodes $(NODES) --tape-dir "$$tapes" -- $(BIN)/digits && \
+	printf '\nWhat their communicators did, from the tapes they left:\n\n' && \
+	$(BIN)/carillon comms "$$tapes" && \
+	printf '\nNext:\n' && \
+	printf '  %s\n' \
+	  'look on while it runs     bin/carillon run -n 4 -- bin/digits -epochs 10000, and open the health page that it names' \
+	  'see the spans             OTEL_TRACES_EXPORTER=console make demo' \
+	  'send them to Jaeger       OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 make demo' \
+	  'see a rank die            kill -9 one of its processes: the others say which, and how they know'
 
 test: ## Run every test that needs nothing but Go and gcc, under the race detector.
 	go test -race -timeout 5m ./...
@@ -42,8 +50,9 @@ lint: $(LINT) ## Check style, and that every package imports only what it may.
 $(BIN)/golangci-lint:
 	GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION)
 
-bench: build ## Run the benchmarks.
+bench: build ## Run the benchmarks, and compare all-reduce with Open MPI's where that is installed.
 	go test -run '^$$' -bench . -benchmem ./...
+	$(BIN)/carillon bench
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s).
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \

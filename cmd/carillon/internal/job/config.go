@@ -93,7 +93,7 @@ const minSecret = 16
 // maxRanks bounds what a slip of the finger can start.
 const maxRanks = 4096
 
-var nameRule = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,62}$`)
 
 // Validate names the first field that can't be used, as a *ConfigError.
 func (c *Config) Validate() error {
@@ -117,7 +117,7 @@ func (c *Config) Validate() error {
 	case strings.ContainsAny(c.MasterAddr, " \t\n/"):
 		return wrong("--master-addr", c.MasterAddr, "a host name or an address, without a port")
 	case c.Name != "" && !nameRule.MatchString(c.Name):
-		return wrong("--job", c.Name, "up to 64 letters, digits, dots, dashes and underscores, not starting with a dot or dash")
+		return wrong("--job", c.Name, "up to 63 letters, digits, dots, dashes and underscores, not starting with a dot or dash")
 	case c.Secret != "" && len(c.Secret) < minSecret:
 		return wrong("CARILLON_JOB_SECRET", "…", fmt.Sprintf("a text of at least %d bytes (openssl rand -hex 32 makes one)", minSecret))
 	case c.Linger < 0:

@@ -115,15 +115,12 @@ func (d *digests) move(e *Engine) (moved bool, foreign *header, err error) {
 		}
 		return moved, nil, nil
 	}
-	if d.got == 0 {
-		if len(window) < headerSize {
-			return moved, nil, nil // all that a peer can have sent is longer
-		}
-		if h := getHeader(window); !h.valid() || h.kind() != kindDigest {
+	n := copy(d.in[d.got:], window)
+	if before := d.got; before < headerSize && before+n >= headerSize { // anything that a peer can have sent is at least so long
+		if h := getHeader(d.in); !h.valid() || h.kind() != kindDigest {
 			return moved, &h, nil
 		}
 	}
-	n := copy(d.in[d.got:], window)
 	d.from.conn.Release(n)
 	d.got += n
 	return true, nil, nil

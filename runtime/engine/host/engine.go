@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -85,9 +84,8 @@ func New(links Links, tw *tape.CommWriter, cfg Config) *Engine {
 		}
 		e.tuning.Override = over
 	}
-	topo := links.Topology()
-	e.nodes = topo.Node
-	e.w.patience = patience(topo, e.rank)
+	e.nodes = links.Topology().Node
+	e.waiter.OnRest(sleeper{e})
 	e.now.peer.Store(-1)
 	e.all = make([]*link, e.size)
 	for r := range e.all {
@@ -199,12 +197,12 @@ func copyBytes(dst, src []byte) {
 
 // begin makes an operation the current one.
 func (e *Engine) begin(ctx context.Context, call lifecycle.Call, seq uint64) {
-	e.w.ctx, e.w.idles, e.w.since, e.w.phase = ctx, 0, time.Time{}, tape.PhaseNone
+	e.w = waiting{ctx: ctx}
 	e.now.begin(call, seq)
 }
 
 func (e *Engine) end() {
-	e.w.ctx = nil
+	e.w.ctx, e.w.op = nil, nil
 	e.now.end()
 }
 

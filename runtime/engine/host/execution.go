@@ -16,7 +16,6 @@ type execution struct {
 	bufs   [3][]byte // by algo.Buffer
 	done   []int     // by step: bytes done
 	reduce kernels.Reducer
-	align  int     // element size - 1
 	open   bool    // the ranks agree: the user's memory may be written
 	unmet  int     // headers that are still to come
 	odd    bool    // a header came that is not as ours
@@ -31,7 +30,6 @@ func (e *Engine) collective(op *Op, p *program, h header) error {
 	e.scratch = grow(e.scratch, p.tmp)
 	x.p, x.own = p, h
 	x.bufs = [3][]byte{algo.In: e.input(op, p), algo.Out: op.Recv, algo.Tmp: e.scratch}
-	x.align = op.DataType.Size() - 1
 	x.odd, x.open, x.unmet = false, false, 0
 	if reduces(op.Call) {
 		x.reduce = kernels.ReducerOf(op.DataType, op.Reduction)
@@ -145,7 +143,7 @@ func (x *execution) advance(l *link) (moved bool, err error) {
 	if err != nil {
 		return false, x.e.lost(l.rank, err)
 	}
-	if l.met && l.taken == len(x.p.recvs[l.rank]) && l.skip == 0 {
+	if l.met && l.taken == len(x.p.recvs[l.rank]) {
 		return sent, nil
 	}
 	taken, err := x.take(l)
@@ -157,7 +155,7 @@ func (x *execution) advance(l *link) (moved bool, err error) {
 
 // finished says whether nothing more goes to or comes from a peer.
 func (x *execution) finished(l *link) bool {
-	return len(l.rest) == 0 && l.step == none && l.met && l.skip == 0 &&
+	return len(l.rest) == 0 && l.step == none && l.met &&
 		l.sent == len(x.p.sends[l.rank]) && l.taken == len(x.p.recvs[l.rank])
 }
 
@@ -170,7 +168,9 @@ func (x *execution) send(l *link) (moved bool, err error) {
 				return false, err
 			}
 			if l.step != none {
-				x.done[l.step] += n
+				if x.done[l.step] += n; x.done[l.step] == x.p.steps[l.step].n {
+					l.step = none
+				}
 			}
 			moved = moved || n > 0
 			if len(l.rest) > 0 {
@@ -183,42 +183,29 @@ func (x *execution) send(l *link) (moved bool, err error) {
 	}
 }
 
-// stage finds what goes out to a peer next: more of the message that was begun, its padding, or a new message. It says
-// false when there is nothing now.
+// stage finds what goes out to a peer next: more of the message that was begun, or a new one. It says false when there is
+// nothing now.
 func (x *execution) stage(l *link) bool {
-	if l.step != none {
-		s := &x.p.steps[l.step]
-		from, to := x.done[l.step], x.limit(s)
-		if from < s.n {
-			l.rest = x.bufs[s.src.buf][s.src.off+from : s.src.off+to]
-			return from < to
+	if l.step == none {
+		list := x.p.sends[l.rank]
+		if l.sent == len(list) {
+			return false
 		}
+		l.step = list[l.sent]
+		l.sent++
+	}
+	s := &x.p.steps[l.step]
+	from, to := x.done[l.step], x.limit(s)
+	message := x.bufs[s.src.buf][s.src.off : s.src.off+s.n]
+	if to == s.n && padding(s.n) > 0 && s.n-from <= stageSize-wordSize {
+		// What needs padding goes out with it, in one piece.
+		l.rest = l.stage[:packMessage(l.stage[:], message[from:])]
+		x.done[l.step] = s.n
 		l.step = none
-		if pad := padding(s.n); pad > 0 {
-			clear(l.stage[:pad])
-			l.rest = l.stage[:pad]
-			return true
-		}
+		return true
 	}
-	list := x.p.sends[l.rank]
-	if l.sent == len(list) {
-		return false
-	}
-	i := list[l.sent]
-	s := &x.p.steps[i]
-	n := x.limit(s)
-	if n == 0 {
-		return false
-	}
-	message := x.bufs[s.src.buf][s.src.off : s.src.off+n]
-	l.sent++
-	if n == s.n && n+wordSize <= stageSize && padding(n) > 0 {
-		l.rest = l.stage[:packMessage(l.stage[:], message)]
-		x.done[i] = n
-	} else {
-		l.rest, l.step = message, i
-	}
-	return true
+	l.rest = message[from:max(from, words(to))]
+	return len(l.rest) > 0
 }
 
 // limit is how many of a step's bytes may be done by now.
@@ -245,36 +232,20 @@ func (x *execution) take(l *link) (moved bool, err error) {
 	}
 	used := 0
 	if !l.met {
-		if len(window) < headerSize {
-			return false, nil
+		h, n, ok := l.header(window)
+		if used = n; ok {
+			x.meet(l, &h)
 		}
-		h := getHeader(window)
-		x.meet(l, &h)
-		used = headerSize
 	}
 	list := x.p.recvs[l.rank]
-	for !x.odd {
-		if l.skip > 0 {
-			used += l.drop(window[used:])
-			if l.skip > 0 {
-				break
-			}
-		}
-		if l.taken == len(list) {
-			break
-		}
+	for l.met && !x.odd && l.taken < len(list) {
 		i := list[l.taken]
-		s := &x.p.steps[i]
-		n := x.consume(i, s, window[used:])
-		if n == 0 {
-			break
-		}
+		n := x.consume(i, &x.p.steps[i], window[used:])
 		used += n
-		if x.done[i] == s.n {
+		if x.done[i] == x.p.steps[i].n {
 			l.taken++
-			l.skip = padding(s.n)
-		} else if n == pieceSize {
-			break // others first
+		} else if n == 0 || n == pieceSize {
+			break // there is no more, or it is the others' turn
 		}
 	}
 	if used > 0 {
@@ -294,10 +265,10 @@ func (x *execution) meet(l *link, h *header) {
 	x.open = x.unmet == 0 && !x.odd
 }
 
-// consume does a receiving step with as much of a window as it may, and returns how much.
+// consume does a receiving step with as much of a window as it may, and returns how much of the window that was.
 func (x *execution) consume(i int, s *step, window []byte) int {
 	from := x.done[i]
-	n := min(x.limit(s)-from, len(window), pieceSize) &^ x.align
+	n, used := portion(window, from, min(x.limit(s), from+pieceSize), s.n)
 	if n <= 0 {
 		return 0
 	}
@@ -312,14 +283,17 @@ func (x *execution) consume(i int, s *step, window []byte) int {
 		x.reduce(dst, left, right)
 	}
 	x.done[i] = from + n
-	return n
+	return used
 }
 
 // step does a piece of a local step, and says whether there was any to do.
 func (x *execution) step(i int) bool {
 	s := &x.p.steps[i]
 	from := x.done[i]
-	n := min(x.limit(s)-from, pieceSize) &^ x.align
+	n := min(x.limit(s)-from, pieceSize)
+	if from+n < s.n {
+		n = words(n)
+	}
 	if n <= 0 {
 		return false
 	}
@@ -343,9 +317,6 @@ func (x *execution) waitsFor() int {
 		}
 	}
 	for _, l := range x.active {
-		if l.skip > 0 {
-			return l.rank
-		}
 		if list := x.p.recvs[l.rank]; l.taken < len(list) && x.limit(&x.p.steps[list[l.taken]]) > x.done[list[l.taken]] {
 			return l.rank
 		}

@@ -30,8 +30,7 @@ type pairLink struct {
 	in           int   // bytes of the current receive that came
 	inside       bool  // the current receive's send header has come
 
-	data []byte // of the last begun send, if it goes out next
-	pad  int    // its padding, which goes out then
+	data []byte // what goes out next of the last begun send
 
 	sent, received uint64   // messages over the life of the engine
 	early          []header // of receives for which this rank has not called a send yet
@@ -176,8 +175,8 @@ func (g *group) loop() error {
 
 func (g *group) finished(l *link) bool {
 	p := &l.pair
-	return len(l.rest) == 0 && len(p.data) == 0 && p.pad == 0 && p.named == len(p.recvs) && p.begun == len(p.sends) &&
-		l.skip == 0 && p.acked == len(p.sends) && p.ended == len(p.recvs)
+	return len(l.rest) == 0 && len(p.data) == 0 && p.named == len(p.recvs) && p.begun == len(p.sends) &&
+		p.acked == len(p.sends) && p.ended == len(p.recvs)
 }
 
 func (g *group) advance(l *link) (moved bool, err error) {
@@ -199,14 +198,12 @@ func (g *group) advance(l *link) (moved bool, err error) {
 // says false when there is nothing more.
 func (g *group) stage(l *link) bool {
 	p, n := &l.pair, 0
-	if len(p.data) > 0 {
-		l.rest, p.data = p.data, nil
+	if whole := words(len(p.data)); whole > 0 {
+		l.rest, p.data = p.data[:whole], p.data[whole:]
 		return true
 	}
-	if p.pad > 0 {
-		clear(l.stage[:p.pad])
-		n, p.pad = p.pad, 0
-	}
+	n = packMessage(l.stage[:], p.data)
+	p.data = nil
 	for p.named < len(p.recvs) && n+headerSize <= stageSize {
 		h := g.recvHeader(p, p.named)
 		h.put(l.stage[n:])
@@ -223,7 +220,7 @@ func (g *group) stage(l *link) bool {
 		if n+len(data)+wordSize <= stageSize {
 			n += packMessage(l.stage[n:], data)
 		} else {
-			p.data, p.pad = data, padding(len(data))
+			p.data = data
 		}
 	}
 	l.rest = l.stage[:n]
@@ -285,35 +282,31 @@ func (g *group) take(l *link) (moved bool, err error) {
 
 // satisfied says whether all has come that is to come from a peer.
 func (g *group) satisfied(l *link) bool {
-	return l.skip == 0 && l.pair.acked == len(l.pair.sends) && l.pair.ended == len(l.pair.recvs)
+	return l.pair.acked == len(l.pair.sends) && l.pair.ended == len(l.pair.recvs)
 }
 
-// consume uses the next piece of a window: padding, data or a header. It returns how much that was, 0 if the window has too little.
+// consume uses the next piece of a window, data or a header, and returns how much that was, 0 if the window has too little.
 func (g *group) consume(l *link, window []byte) (int, error) {
-	p := &l.pair
-	switch {
-	case l.skip > 0:
-		return l.drop(window), nil
-	case p.inside:
-		return g.data(l, window), nil
-	case len(window) < headerSize:
-		return 0, nil
+	if l.pair.inside {
+		return g.data(&l.pair, window), nil
 	}
-	h := getHeader(window)
-	return headerSize, g.met(l, &h)
+	h, n, ok := l.header(window)
+	if !ok {
+		return n, nil
+	}
+	return n, g.met(l, &h)
 }
 
 // data takes data of the current receive.
-func (g *group) data(l *link, window []byte) int {
-	p := &l.pair
+func (g *group) data(p *pairLink, window []byte) int {
 	op := &g.ops[p.recvs[p.ended]]
-	size := op.Count * op.DataType.Size()
-	n := min(size-p.in, len(window))
+	size := g.bytes(p.recvs[p.ended])
+	n, used := portion(window, p.in, size, size)
 	kernels.Copy(op.Recv[p.in:p.in+n], window[:n])
 	if p.in += n; p.in == size {
-		p.ended, p.in, p.inside, l.skip = p.ended+1, 0, false, padding(size)
+		p.ended, p.in, p.inside = p.ended+1, 0, false
 	}
-	return n
+	return used
 }
 
 // met deals with the header of a peer's send or receive.

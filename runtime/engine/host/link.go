@@ -2,11 +2,13 @@ package host
 
 import "github.com/carillon-rt/carillon/runtime/transport"
 
-// Messages on a stream start at multiples of 8 bytes, so that no element straddles the end of a transport's buffer.
+// Messages on a stream start at multiples of a word, and all is sent and released in whole words: so no element straddles the end
+// of a transport's buffer.
 const wordSize = 8
 
-// padding is what follows n bytes to make them a multiple of a word.
+// padding is what follows n bytes to make them whole words; words is how many of n bytes are whole words.
 func padding(n int) int { return -n & (wordSize - 1) }
+func words(n int) int   { return n &^ (wordSize - 1) }
 
 // stageSize is how much a link can pack before it is sent: a header and a small message behind it go in one piece.
 const stageSize = 1024
@@ -23,11 +25,12 @@ type link struct {
 	stage [stageSize]byte
 
 	// Incoming.
-	met   bool   // its header has come
-	taken int    // receives that ended, of the operation's for this peer
-	skip  int    // bytes of padding that are next
-	odd   bool   // it is not as ours
-	head  header // what it is, if odd
+	met     bool   // its header has come
+	odd     bool   // it is not as ours
+	head    header // what it is, if odd
+	taken   int    // receives that ended, of the operation's for this peer
+	partial [headerSize]byte
+	got     int // bytes of a header that came without the rest, in partial
 
 	pair pairLink
 }
@@ -37,7 +40,7 @@ const none = -1
 
 func (l *link) reset() {
 	l.rest, l.step, l.sent = nil, none, 0
-	l.met, l.odd, l.taken, l.skip = false, false, 0, 0
+	l.met, l.odd, l.taken, l.got = false, false, 0, 0
 }
 
 // pack puts h, and if it fits also the message behind it, into the stage as what goes out next. It must be empty. It says
@@ -71,9 +74,27 @@ func (l *link) flush() (int, error) {
 	return n, nil
 }
 
-// drop takes padding off a window.
-func (l *link) drop(window []byte) int {
-	n := min(l.skip, len(window))
-	l.skip -= n
-	return n
+// header takes a header off a window. It returns how many bytes of the window that were, and whether the header is complete: a
+// transport's buffer may end in the middle of one.
+func (l *link) header(window []byte) (h header, n int, ok bool) {
+	if l.got == 0 && len(window) >= headerSize {
+		return getHeader(window), headerSize, true
+	}
+	n = copy(l.partial[l.got:], window)
+	if l.got += n; l.got < headerSize {
+		return header{}, n, false
+	}
+	l.got = 0
+	return getHeader(l.partial[:]), n, true
+}
+
+// portion is how much of a message can be taken from a window when from bytes of size are done and limit may be: whole words, or up to
+// the end if the padding is there, too. n is bytes of the message, used is those of the window.
+func portion(window []byte, from, limit, size int) (n, used int) {
+	n = min(limit-from, len(window))
+	if pad := padding(size); from+n == size && len(window) >= n+pad {
+		return n, n + pad
+	}
+	n = words(n)
+	return n, n
 }

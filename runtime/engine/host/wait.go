@@ -17,34 +17,26 @@ type blocked interface {
 	agreed() bool        // are the headers through?
 }
 
-// waiting is how long the running operation has been blocked.
+// waiting is how the running operation is blocked.
 type waiting struct {
-	ctx      context.Context
-	idles    int // passes without progress
-	patience int // idles after which a wait is worth a record
-	since    time.Time
-	phase    tape.Phase
+	ctx   context.Context
+	op    blocked
+	idles int       // passes without progress
+	since time.Time // when the first sleep since the last progress began; zero if there was none
+	phase tape.Phase
 }
 
-// patience is how many idle passes there are before the Waiter is about to sleep. Shorter waits are part of every operation;
-// a longer one must be on the tape before the sleep begins.
-func patience(t transport.Topology, rank int) int {
-	onHost, inProcess := 1, 1
-	for r := range t.Node {
-		if r != rank && t.Node[r] == t.Node[rank] {
-			onHost++
-			if t.PID[r] == t.PID[rank] {
-				inProcess++
-			}
-		}
-	}
-	p := transport.PatienceFor(onHost, inProcess)
-	return p.Spins + p.Yields/2
-}
+// sleeper has the engine told when its Waiter is about to sleep. A wait that ends before that is part of every operation; one that
+// does not must be known to others before the rank falls asleep.
+type sleeper struct{ e *Engine }
+
+// Rest implements transport.Rester.
+func (s sleeper) Rest() { s.e.report() }
 
 // idle is called when nothing moved. It returns when it is worth while to look again, or with an error when the
 // operation can't succeed any more.
 func (e *Engine) idle(b blocked) error {
+	e.w.op = b
 	e.w.idles++
 	if s := e.stopped.Load(); s != nil {
 		return s.err
@@ -53,9 +45,6 @@ func (e *Engine) idle(b blocked) error {
 		if err := e.bereaved(b); err != nil {
 			return err
 		}
-	}
-	if e.w.idles >= e.w.patience {
-		e.report(b)
 	}
 	if err := e.waiter.Idle(e.w.ctx); err != nil {
 		return e.expired(b, err)
@@ -78,7 +67,11 @@ func (e *Engine) proceed() {
 }
 
 // report puts on the tape for whom the operation waits, and in which phase, if that is new.
-func (e *Engine) report(b blocked) {
+func (e *Engine) report() {
+	b := e.w.op
+	if b == nil {
+		return
+	}
 	phase := tape.PhaseAgree
 	if b.agreed() {
 		phase = tape.PhaseTransfer
@@ -121,10 +114,6 @@ func (e *Engine) drained(rank int) bool {
 	if l == nil || len(l.rest) > 0 {
 		return true
 	}
-	least := wordSize
-	if !l.met {
-		least = headerSize
-	}
 	window, _ := l.conn.Peek()
-	return len(window) < least
+	return len(window) < wordSize
 }

@@ -1,0 +1,123 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// transports are the ways in which the ranks of a test reach each other.
+func transports() map[string]fabric.Config {
+	return map[string]fabric.Config{
+		"inproc": {},
+		"shm":    {DisableP2P: true},
+		"tcp":    {DisableP2P: true, DisableSHM: true},
+	}
+}
+
+// cluster is a communicator whose ranks are goroutines of the test.
+type cluster struct {
+	tb      testing.TB
+	engines []*host.Engine
+	links   []*fabric.Links
+	seq     uint64
+}
+
+// newCluster connects size ranks. change, if not nil, may make their configurations differ.
+func newCluster(tb testing.TB, size int, how fabric.Config, change func(rank int, c *host.Config)) *cluster {
+	tb.Helper()
+	f, err := fabric.New(how)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(f.Close)
+	unique, err := lifecycle.UniqueIDFromSecret([]byte("a secret of the engine's tests, long enough"), "localhost:1")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	id := lifecycle.RootCommID(unique)
+	ports, cards := make([]*fabric.Port, size), make([][]byte, size)
+	for r := range ports {
+		if ports[r], err = f.Prepare(id, unique.Secret(), size); err != nil {
+			tb.Fatal(err)
+		}
+		cards[r] = ports[r].Card()
+	}
+	c := &cluster{tb: tb, engines: make([]*host.Engine, size), links: make([]*fabric.Links, size)}
+	for r, err := range each(size, func(r int) error {
+		links, err := ports[r].Connect(tb.Context(), r, cards)
+		if err != nil {
+			return err
+		}
+		cfg := host.Config{Comm: id, Name: "test"}
+		if change != nil {
+			change(r, &cfg)
+		}
+		c.engines[r], c.links[r] = host.New(links, nil, cfg), links
+		return nil
+	}) {
+		if err != nil {
+			tb.Fatalf("connect rank %d: %v", r, err)
+		}
+	}
+	tb.Cleanup(func() {
+		for _, e := range c.engines {
+			e.Close()
+		}
+	})
+	return c
+}
+
+// each runs f for every rank at once, and returns what it returned for each.
+func each(size int, f func(rank int) error) []error {
+	errs := make([]error, size)
+	var wg sync.WaitGroup
+	for r := range size {
+		wg.Go(func() { errs[r] = f(r) })
+	}
+	wg.Wait()
+	return errs
+}
+
+// each runs f with every rank's engine at once, under a context that ends before the test's patience does, and
+// returns the errors by rank.
+func (c *cluster) each(f func(ctx context.Context, rank int, e *host.Engine, seq uint64) error) []error {
+	ctx, cancel := context.WithTimeout(c.tb.Context(), time.Minute)
+	defer cancel()
+	c.seq++
+	seq := c.seq
+	return each(len(c.engines), func(r int) error { return f(ctx, r, c.engines[r], seq) })
+}
+
+// run makes one operation per rank, and fails the test if there is an error.
+func (c *cluster) run(op func(rank int) host.Op) {
+	c.tb.Helper()
+	for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
+		o := op(rank)
+		return e.Run(ctx, seq, &o)
+	}) {
+		if err != nil {
+			c.tb.Fatalf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// peerError is err as the error that it must be.
+func peerError(t *testing.T, rank int, err error) *lifecycle.PeerError {
+	t.Helper()
+	var p *lifecycle.PeerError
+	if !errors.As(err, &p) {
+		t.Fatalf("rank %d has the error %v (%T), want a *lifecycle.PeerError", rank, err, err)
+	}
+	return p
+}

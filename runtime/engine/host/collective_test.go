@@ -1,0 +1,361 @@
+package host_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+)
+
+func collectives() []lifecycle.Call {
+	var calls []lifecycle.Call
+	for c := lifecycle.CallAllReduce; c <= lifecycle.CallBarrier; c++ {
+		if algo.For(c) != nil {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// shape is a collective of int32 to be run and checked by all ranks.
+type shape struct {
+	call        lifecycle.Call
+	algorithm   algo.Algorithm
+	size, root  int
+	count       int
+	inPlace     bool
+	salt, first int32
+}
+
+func (s shape) String() string {
+	return fmt.Sprintf("%v by %v, %d ranks, root %d, %d elements, in place %v", s.call, s.algorithm, s.size, s.root, s.count, s.inPlace)
+}
+
+// value is element i of a rank's send buffer.
+func (s shape) value(rank, i int) int32 { return s.salt + int32(rank+1)*1_000_003 + int32(i)*7 }
+
+// layout is how long rank's buffers are, and where the shorter one is in the longer one in place.
+func (s shape) layout(rank int) (send, recv, at int) {
+	n, isRoot := s.count, rank == s.root
+	switch s.call {
+	case lifecycle.CallAllReduce:
+		return n, n, 0
+	case lifecycle.CallBroadcast:
+		if isRoot {
+			return n, n, 0
+		}
+		return 0, n, 0
+	case lifecycle.CallReduce:
+		if isRoot {
+			return n, n, 0
+		}
+		return n, 0, 0
+	case lifecycle.CallAllGather:
+		return n, n * s.size, rank * n
+	case lifecycle.CallReduceScatter:
+		return n * s.size, n, rank * n
+	case lifecycle.CallAllToAll:
+		return n * s.size, n * s.size, 0
+	case lifecycle.CallGather:
+		if isRoot {
+			return n, n * s.size, rank * n
+		}
+		return n, 0, 0
+	case lifecycle.CallScatter:
+		if isRoot {
+			return n * s.size, n, rank * n
+		}
+		return 0, n, 0
+	}
+	return 0, 0, 0
+}
+
+// want is element i of rank's receive buffer at the end.
+func (s shape) want(rank, i int) int32 {
+	switch s.call {
+	case lifecycle.CallBroadcast:
+		return s.value(s.root, i)
+	case lifecycle.CallAllGather, lifecycle.CallGather:
+		return s.value(i/s.count, i%s.count)
+	case lifecycle.CallAllToAll:
+		return s.value(i/s.count, rank*s.count+i%s.count)
+	case lifecycle.CallScatter:
+		return s.value(s.root, rank*s.count+i)
+	case lifecycle.CallReduceScatter:
+		i += rank * s.count
+	}
+	var sum int32
+	for r := range s.size {
+		sum += s.value(r, i)
+	}
+	return sum
+}
+
+// buffers makes rank's buffers. They start in the middle of a word, as a user's may.
+func (s shape) buffers(rank int) (send, recv []int32) {
+	n, m, at := s.layout(rank)
+	send, recv = make([]int32, n+1)[1:], make([]int32, m+1)[1:]
+	if s.inPlace && n > 0 && m > 0 && s.call != lifecycle.CallAllToAll {
+		if n <= m {
+			send = recv[at : at+n]
+		} else {
+			recv = send[at : at+m]
+		}
+	}
+	for i := range send {
+		send[i] = s.value(rank, i)
+	}
+	return send, recv
+}
+
+// run carries the shape out on one rank and checks its result.
+func (s shape) run(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
+	send, recv := s.buffers(rank)
+	op := host.Op{
+		Call: s.call, Count: s.count, DataType: kernels.Int32, Reduction: kernels.Sum, Peer: s.root,
+		Send: kernels.Bytes(send), Recv: kernels.Bytes(recv), Algorithm: s.algorithm,
+	}
+	if err := e.Run(ctx, seq, &op); err != nil {
+		return err
+	}
+	for i, v := range recv {
+		if want := s.want(rank, i); v != want {
+			return fmt.Errorf("element %d is %d, want %d", i, v, want)
+		}
+	}
+	return nil
+}
+
+func (c *cluster) check(s shape) {
+	c.tb.Helper()
+	s.size = len(c.engines)
+	s.salt = int32(c.seq) * 17
+	for r, err := range c.each(s.run) {
+		if err != nil {
+			c.tb.Fatalf("%v: rank %d: %v", s, r, err)
+		}
+	}
+}
+
+func TestCollectives(t *testing.T) {
+	for name, how := range transports() {
+		for _, size := range []int{1, 2, 3, 4, 7, 16, 17} {
+			if name == "tcp" && size > 4 {
+				continue // the rest differs by the plans, which don't know the transport
+			}
+			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
+				c := newCluster(t, size, how, nil)
+				for _, call := range collectives() {
+					for _, a := range append(algo.For(call), algo.Auto) {
+						for _, count := range []int{0, 1, 5, 300, 20_001} {
+							for _, inPlace := range []bool{false, true} {
+								c.check(shape{call: call, algorithm: a, root: size / 2, count: count, inPlace: inPlace})
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// Messages of many pieces, larger than any buffer on the way.
+func TestLargeCollectives(t *testing.T) {
+	for name, how := range transports() {
+		for _, size := range []int{2, 3, 4} {
+			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
+				c := newCluster(t, size, how, nil)
+				for _, call := range collectives() {
+					for _, a := range algo.For(call) {
+						c.check(shape{call: call, algorithm: a, root: size - 1, count: 1_000_003, inPlace: a == algo.Ring})
+					}
+				}
+			})
+		}
+	}
+}
+
+// Any sequence of operations leaves the streams where the next one expects them.
+func TestSequences(t *testing.T) {
+	for name, how := range transports() {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 3, how, nil)
+			rapid.Check(t, func(t *rapid.T) {
+				call := rapid.SampledFrom(collectives()).Draw(t, "call")
+				c.check(shape{
+					call: call, algorithm: rapid.SampledFrom(append(algo.For(call), algo.Auto)).Draw(t, "algorithm"),
+					root: rapid.IntRange(0, 2).Draw(t, "root"), count: rapid.IntRange(0, 5000).Draw(t, "count"),
+					inPlace: rapid.Bool().Draw(t, "in place"),
+				})
+			})
+		})
+	}
+}
+
+// Every data type has its own alignment on the stream, and every reduction its own local steps.
+func TestTypesAndReductions(t *testing.T) {
+	const size, count = 3, 1037
+	for name, how := range transports() {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, size, how, nil)
+			for dt := kernels.Int8; dt.Valid(); dt++ {
+				for red := kernels.Sum; red.Valid(); red++ {
+					for _, a := range []algo.Algorithm{algo.Ring, algo.Direct, algo.RecursiveDoubling} {
+						outs := reduceBytes(c, dt, red, a, count)
+						for r := 1; r < size; r++ {
+							if !bytes.Equal(outs[r], outs[0]) {
+								t.Errorf("%v of %v by %v: rank %d has other bits than rank 0", red, dt, a, r)
+							}
+						}
+						if a != algo.RecursiveDoubling {
+							continue
+						}
+						// Three ranks are summed in rank order by recursive doubling.
+						if want := reference(dt, red, count); !bytes.Equal(outs[0], want) {
+							t.Errorf("%v of %v by %v is not what the kernels give one after the other", red, dt, a)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+const factor = 0.5
+
+// data is a rank's input: small numbers, so that no type overflows.
+func data(dt kernels.DataType, rank, count int) []byte {
+	rng := rand.New(rand.NewPCG(uint64(rank), uint64(dt)))
+	small := make([]byte, count*dt.Size())
+	for i := range count {
+		v := byte(1 + rng.IntN(3))
+		switch dt {
+		case kernels.Float32:
+			copy(small[4*i:], kernels.Bytes([]float32{float32(rng.NormFloat64())}))
+		case kernels.Float64:
+			copy(small[8*i:], kernels.Bytes([]float64{rng.NormFloat64()}))
+		case kernels.Float16:
+			copy(small[2*i:], []byte{v * 31, 0x38 + v})
+		case kernels.BFloat16:
+			copy(small[2*i:], []byte{v * 31, 0x3f})
+		case kernels.Float8E4M3, kernels.Float8E5M2:
+			small[i] = 0x38 + v
+		default:
+			small[i*dt.Size()] = v
+		}
+	}
+	return small
+}
+
+func reduceBytes(c *cluster, dt kernels.DataType, red kernels.Reduction, a algo.Algorithm, count int) [][]byte {
+	outs := make([][]byte, len(c.engines))
+	c.run(func(rank int) host.Op {
+		outs[rank] = make([]byte, count*dt.Size())
+		return host.Op{
+			Call: lifecycle.CallAllReduce, Count: count, DataType: dt, Reduction: red, Scale: factor, Peer: -1,
+			Send: data(dt, rank, count), Recv: outs[rank], Algorithm: a,
+		}
+	})
+	return outs
+}
+
+// reference reduces (0 op 1) op 2 with the kernels alone.
+func reference(dt kernels.DataType, red kernels.Reduction, count int) []byte {
+	var in [3][]byte
+	for r := range in {
+		in[r] = data(dt, r, count)
+		if red == kernels.PreMulSum {
+			kernels.Scale(in[r], in[r], dt, factor)
+		}
+	}
+	kernels.Reduce(in[0], in[0], in[1], dt, red)
+	kernels.Reduce(in[0], in[0], in[2], dt, red)
+	if red == kernels.Avg {
+		kernels.Divide(in[0], dt, 3)
+	}
+	return in[0]
+}
+
+func TestOneRank(t *testing.T) {
+	c := newCluster(t, 1, fabric.Config{}, nil)
+	send, recv := []float32{1, 2, 4}, make([]float32, 3)
+	c.run(func(int) host.Op {
+		return host.Op{
+			Call: lifecycle.CallAllReduce, Count: 3, DataType: kernels.Float32, Reduction: kernels.PreMulSum, Scale: 0.25, Peer: -1,
+			Send: kernels.Bytes(send), Recv: kernels.Bytes(recv),
+		}
+	})
+	if want := []float32{0.25, 0.5, 1}; !slices.Equal(recv, want) {
+		t.Errorf("a pre-multiplied sum of one rank is %v, want %v", recv, want)
+	}
+	c.run(func(int) host.Op { return host.Op{Call: lifecycle.CallBarrier, Peer: -1} })
+}
+
+// No rank leaves a barrier before the last has come.
+func TestBarrier(t *testing.T) {
+	for _, size := range []int{2, 5, 17} {
+		c := newCluster(t, size, fabric.Config{}, nil)
+		late, left := make(chan struct{}), make(chan int, size)
+		done := make(chan []error)
+		go func() {
+			done <- c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
+				if rank == size-1 {
+					<-late
+				}
+				err := e.Run(ctx, seq, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
+				left <- rank
+				return err
+			})
+		}()
+		// The others are inside: wait until one of them is known to wait for the last.
+		for {
+			if _, _, peer, ok := c.engines[0].Current(); ok && peer >= 0 {
+				break
+			}
+		}
+		select {
+		case r := <-left:
+			t.Errorf("%d ranks: rank %d left the barrier before rank %d came", size, r, size-1)
+		default:
+		}
+		close(late)
+		for r, err := range <-done {
+			if err != nil {
+				t.Errorf("%d ranks: rank %d: %v", size, r, err)
+			}
+		}
+	}
+}
+
+func TestExchange(t *testing.T) {
+	for _, size := range []int{1, 2, 5, 17} {
+		c := newCluster(t, size, fabric.Config{}, nil)
+		payload := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank)}, rank*rank) }
+		for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
+			all, err := e.Exchange(ctx, seq, payload(rank))
+			if err != nil {
+				return err
+			}
+			for p, got := range all {
+				if !bytes.Equal(got, payload(p)) {
+					return fmt.Errorf("rank %d's payload came as %v", p, got)
+				}
+			}
+			return nil
+		}) {
+			if err != nil {
+				t.Errorf("%d ranks: rank %d: %v", size, r, err)
+			}
+		}
+	}
+}

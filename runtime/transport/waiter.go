@@ -21,26 +21,42 @@ const (
 	lastSleep  = 50 * time.Millisecond
 )
 
-// Patience says how long a Waiter looks before it sleeps. Counts are calls of Idle, that is, passes over all
-// connections of the rank.
+// Patience says how long a Waiter looks before it sleeps. The times follow each other.
 type Patience struct {
-	Spins  int // passes back to back
-	Yields int // passes after each of which the processor is offered to others
+	Spin  time.Duration // passes over the connections back to back
+	Yield time.Duration // passes after each of which the processor is offered to others
 	// CPU: yields offer the processor to other processes, too, not only to goroutines of this one.
 	CPU bool
 }
 
 // PatienceFor is the patience that suits a rank when hostRanks ranks of its communicator share this host, of which
-// processRanks are in this process. Where every rank can have a core to itself, a rank spins for some tens of microseconds,
-// which is what the round trip through the kernel would cost. Where ranks outnumber cores, a spinning rank would keep
-// the very core that its peer needs, so it yields at once and soon sleeps.
-func PatienceFor(hostRanks, processRanks int) Patience {
-	p := Patience{Spins: 2000, Yields: 50, CPU: hostRanks > processRanks}
-	if hostRanks > runtime.NumCPU() || processRanks > runtime.GOMAXPROCS(0) {
-		p.Spins, p.Yields = 4, 40
+// processRanks are in this process, and remote says whether it has peers that it reaches through the network.
+//
+// Where every rank can have a core to itself, a rank spins for several times what it takes to wake a sleeper. If it spun for less, two
+// ranks that once slept would never leave that state: each would fall asleep again while it wakes the other. Where ranks
+// outnumber cores, a spinning rank would keep the very core that its peer needs, so it yields at once and soon sleeps. With
+// remote peers it must not keep the processor either: Go's scheduler looks at the network when it has nothing else to run.
+func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
+	switch {
+	case remote:
+		return Patience{}
+	case hostRanks > runtime.NumCPU() || processRanks > runtime.GOMAXPROCS(0):
+		return Patience{Yield: 50 * time.Microsecond, CPU: hostRanks > processRanks}
+	default:
+		return Patience{Spin: 200 * time.Microsecond, Yield: 100 * time.Microsecond, CPU: hostRanks > processRanks}
 	}
-	return p
 }
+
+// How a Waiter adapts to a core that others want, too. A rank that is found to have lost its core while it looked for work is better off
+// asleep: the kernel gives the core at once to who wakes up, and late to who has just used it.
+const (
+	lostCore    = 100 * time.Microsecond // between two looks at the clock: somebody else ran
+	crowdedFor  = 256                    // waits that are short after that
+	crowdedSpin = 5 * time.Microsecond   // how long they spin
+)
+
+// clockEvery is after how many passes a spinning Waiter looks at the clock; a power of two.
+const clockEvery = 32
 
 // Waiter is where one rank waits for its connections in one communicator. It is the Doorbell of all of them.
 //
@@ -50,7 +66,11 @@ func PatienceFor(hostRanks, processRanks int) Patience {
 // armed and then looks for work once more before it sleeps. All of these are sequentially consistent, so at least one of the
 // two sees the other.
 type Waiter struct {
-	idle     int // calls of Idle since the last Active
+	idle     uint          // calls of Idle since the last Active
+	mask     uint          // the clock is looked at when idle&mask is 0
+	since    time.Time     // of the first look at the clock since then
+	looked   time.Duration // from since to the last look
+	crowded  int           // waits for which the core counts as contended
 	patience Patience
 	word     *atomic.Uint32
 	own      atomic.Uint32 // the word of a Waiter that parks a goroutine
@@ -70,14 +90,16 @@ type Rester interface {
 // it must be in this process.
 func NewWaiter(size int, p Patience) *Waiter {
 	w := &Waiter{patience: p, wake: make(chan struct{}, 1), losses: newLosses(size)}
-	w.word = &w.own
+	w.word, w.mask = &w.own, w.spinMask()
 	return w
 }
 
 // NewSharedWaiter makes a Waiter that sleeps in the kernel on word, which lies in memory shared with other processes. Those ring
 // it with RingWord. The word must stay mapped as long as the Waiter and its connections are used.
 func NewSharedWaiter(size int, word *atomic.Uint32, p Patience) *Waiter {
-	return &Waiter{patience: p, word: word, losses: newLosses(size)}
+	w := &Waiter{patience: p, word: word, losses: newLosses(size)}
+	w.mask = w.spinMask()
+	return w
 }
 
 // OnRest has r.Rest called before each sleep. It must be called before the first Idle.
@@ -91,7 +113,10 @@ func (w *Waiter) Active() {
 }
 
 func (w *Waiter) revive() {
-	w.idle, w.sleep = 0, 0
+	w.idle, w.mask, w.since, w.sleep = 0, w.spinMask(), time.Time{}, 0
+	if w.crowded > 0 {
+		w.crowded--
+	}
 	if w.armed {
 		w.armed = false
 		w.word.Store(awake)
@@ -100,13 +125,21 @@ func (w *Waiter) revive() {
 
 // Idle says that the last pass over the connections made no progress, and returns when it is worth while to make
 // another one: at once while patience lasts, later after a Ring or a bounded sleep. It returns ctx's error when ctx has ended,
-// which it looks at only when it no longer spins, at the latest 50 ms after the end. It does not allocate.
+// which it sees at the latest 50 ms after the end. It does not allocate.
 func (w *Waiter) Idle(ctx context.Context) error {
 	w.idle++
-	if w.idle <= w.patience.Spins {
+	if w.idle&w.mask != 0 {
 		return nil
 	}
 	return w.wait(ctx)
+}
+
+// spinMask is the mask of a Waiter that has just become idle.
+func (w *Waiter) spinMask() uint {
+	if w.patience.Spin > 0 {
+		return clockEvery - 1
+	}
+	return 0
 }
 
 func (w *Waiter) wait(ctx context.Context) error {
@@ -114,13 +147,44 @@ func (w *Waiter) wait(ctx context.Context) error {
 		w.revive()
 		return err
 	}
-	if w.idle <= w.patience.Spins+w.patience.Yields {
+	if !w.patient() {
+		return w.doze(ctx)
+	}
+	return nil
+}
+
+// patient says whether to make another pass right away, and may offer the processor to others before.
+func (w *Waiter) patient() bool {
+	if w.since.IsZero() {
+		w.since, w.looked = time.Now(), 0
+	}
+	waited := time.Since(w.since)
+	if waited-w.looked > lostCore {
+		w.crowded = crowdedFor
+	}
+	w.looked = waited
+	spin, yield := w.patience.Spin, w.patience.Yield
+	if w.crowded > 0 {
+		spin, yield = min(spin, crowdedSpin), 0
+	}
+	switch {
+	case waited < spin:
+		return true
+	case waited < spin+yield:
+		w.mask = 0 // from here on, look at the clock after each pass
 		runtime.Gosched()
 		if w.patience.CPU {
 			yieldCPU()
 		}
-		return nil
+		return true
+	default:
+		w.mask = 0
+		return false
 	}
+}
+
+// doze arms the word the first time, and sleeps the second.
+func (w *Waiter) doze(ctx context.Context) error {
 	if !w.armed {
 		// The caller must look once more after the word is armed: what was published before may have rung an awake word.
 		w.armed = true
@@ -143,6 +207,7 @@ func (w *Waiter) wait(ctx context.Context) error {
 		w.armed = false
 		w.sleep = 0
 	}
+	w.looked = time.Since(w.since) // the sleep is not a lost core
 	return nil
 }
 

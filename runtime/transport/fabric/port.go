@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -89,7 +90,7 @@ func (p *Port) connect(ctx context.Context, rank int, encoded [][]byte) (*Links,
 	}
 	ways, local, inProcess := p.choose(rank, cards)
 	l := &Links{f: p.f, id: p.id, rank: rank, conns: make([]transport.Conn, len(cards))}
-	patience := transport.PatienceFor(local, inProcess)
+	patience := transport.PatienceFor(local, inProcess, slices.Contains(ways, viaTCP))
 	if err := p.open(l, ways, patience); err != nil {
 		return nil, err
 	}
@@ -156,11 +157,7 @@ func (p *Port) choose(rank int, cards []*card) (ways []way, local, inProcess int
 
 // open makes the Waiter of l, and hands the inbox over to it if it is needed.
 func (p *Port) open(l *Links, ways []way, patience transport.Patience) error {
-	needed := false
-	for _, w := range ways {
-		needed = needed || w == viaSHM
-	}
-	if !needed {
+	if !slices.Contains(ways, viaSHM) {
 		p.closeInbox()
 		l.waiter = transport.NewWaiter(len(ways), patience)
 		return nil

@@ -76,8 +76,8 @@ func (c *Conn) Name() string { return "shm" }
 
 // TrySend implements transport.Conn.
 func (c *Conn) TrySend(p []byte) (int, error) {
-	if c.state.Load() != 0 && len(p) > 0 {
-		return 0, c.refusal()
+	if (c.state.Load() != 0 || c.in.status.Load() != 0) && len(p) > 0 {
+		return 0, c.check()
 	}
 	size := uint64(len(c.out.ring))
 	sent := 0
@@ -98,9 +98,6 @@ func (c *Conn) TrySend(p []byte) (int, error) {
 		c.tail += uint64(n)
 		c.out.tail.Store(c.tail)
 		transport.RingWord(c.peerBell)
-	}
-	if sent == 0 && len(p) > 0 {
-		return 0, c.check()
 	}
 	return sent, nil
 }

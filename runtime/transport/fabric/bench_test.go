@@ -1,0 +1,64 @@
+package fabric_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
+)
+
+// The sizes of the bandwidth benchmarks.
+func streamSizes() []int { return []int{64 << 10, 1 << 20, 16 << 20} }
+
+func BenchmarkPingPong(b *testing.B) {
+	for _, name := range []string{"inproc", "shm", "tcp"} {
+		b.Run("goroutines/"+name, func(b *testing.B) {
+			ranks := mesh(configs()[name])(b, 2)
+			inGoroutine(b, ranks, transporttest.Peer, 8, transporttest.PingPong)
+		})
+	}
+	for _, name := range []string{"shm", "tcp"} {
+		b.Run("processes/"+name, func(b *testing.B) {
+			l, wait := launch(b, processConfigs()[name], "pong 8", 2)
+			transporttest.PingPong(b, l, 8)
+			l.Close()
+			wait()
+		})
+	}
+}
+
+func BenchmarkStream(b *testing.B) {
+	for _, size := range streamSizes() {
+		for _, name := range []string{"inproc", "shm", "tcp"} {
+			b.Run(fmt.Sprintf("goroutines/%s/%dKiB", name, size>>10), func(b *testing.B) {
+				ranks := mesh(configs()[name])(b, 2)
+				inGoroutine(b, ranks, transporttest.Sink, size, transporttest.Stream)
+			})
+		}
+		for _, name := range []string{"shm", "tcp"} {
+			b.Run(fmt.Sprintf("processes/%s/%dKiB", name, size>>10), func(b *testing.B) {
+				l, wait := launch(b, processConfigs()[name], fmt.Sprintf("sink %d", size), 2)
+				transporttest.Stream(b, l, size)
+				l.Close()
+				wait()
+			})
+		}
+	}
+}
+
+// inGoroutine measures rank 0 against rank 1 in a goroutine.
+func inGoroutine(b *testing.B, ranks []transporttest.Links, peer func(context.Context, transporttest.Links, int) error,
+	size int, measure func(*testing.B, transporttest.Links, int),
+) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := peer(context.Background(), ranks[1], size); err != nil {
+			b.Error(err)
+		}
+	})
+	measure(b, ranks[0], size)
+	ranks[0].Close()
+	wg.Wait()
+}

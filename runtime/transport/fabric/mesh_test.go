@@ -1,0 +1,94 @@
+package fabric_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
+)
+
+// The configurations that force each transport upon ranks of one process, and of one host.
+func configs() map[string]fabric.Config {
+	return map[string]fabric.Config{
+		"inproc": {},
+		"shm":    {DisableP2P: true},
+		"tcp":    {DisableP2P: true, DisableSHM: true},
+	}
+}
+
+func secret() []byte { return []byte("a secret of 16 bytes or more") }
+
+// newFabric makes a Fabric that is closed, and has left no goroutine behind, when the test ends.
+func newFabric(tb testing.TB, config fabric.Config) *fabric.Fabric {
+	tb.Helper()
+	f, err := fabric.New(config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(f.Close)
+	return f
+}
+
+// connect connects one rank per Fabric; a Fabric may be given several times.
+func connect(tb testing.TB, fabrics ...*fabric.Fabric) []*fabric.Links {
+	tb.Helper()
+	id := lifecycle.RootCommID(lifecycle.UniqueID{1: byte(len(fabrics))})
+	ports := make([]*fabric.Port, len(fabrics))
+	cards := make([][]byte, len(fabrics))
+	for rank, f := range fabrics {
+		port, err := f.Prepare(id, secret(), len(fabrics))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		ports[rank], cards[rank] = port, port.Card()
+	}
+	ctx, stop := context.WithTimeout(tb.Context(), 20*time.Second)
+	defer stop()
+	links := make([]*fabric.Links, len(fabrics))
+	errs := make([]error, len(fabrics))
+	var wg sync.WaitGroup
+	for rank, port := range ports {
+		wg.Go(func() { links[rank], errs[rank] = port.Connect(ctx, rank, cards) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		tb.Fatal(err)
+	}
+	for _, l := range links {
+		tb.Cleanup(l.Close)
+	}
+	return links
+}
+
+// mesh connects ranks of one process.
+func mesh(config fabric.Config) transporttest.Mesh {
+	return func(tb testing.TB, size int) []transporttest.Links {
+		tb.Helper()
+		f := newFabric(tb, config)
+		fabrics := make([]*fabric.Fabric, size)
+		for i := range fabrics {
+			fabrics[i] = f
+		}
+		var links []transporttest.Links
+		for _, l := range connect(tb, fabrics...) {
+			links = append(links, l)
+		}
+		return links
+	}
+}
+
+func TestConformanceInOneProcess(t *testing.T) {
+	for name, config := range configs() {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() { goleak.VerifyNone(t, goleak.IgnoreCurrent()) })
+			transporttest.Run(t, mesh(config))
+		})
+	}
+}

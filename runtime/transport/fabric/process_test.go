@@ -1,0 +1,221 @@
+package fabric_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
+)
+
+// childVariable carries a job to a process that the tests start from their own binary.
+const childVariable = "CARILLON_FABRIC_TEST_CHILD"
+
+// job is what a child does: it connects and runs a program as one rank.
+type job struct {
+	Program string // the name of a case, "pong N" or "sink N"
+	Rank    int
+	Size    int
+	Config  fabric.Config
+}
+
+func TestMain(m *testing.M) {
+	if text, ok := os.LookupEnv(childVariable); ok {
+		if err := child(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// child runs one rank. Cards go out and come in as lines of hexadecimal digits.
+func child(text string) error {
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		return err
+	}
+	f, err := fabric.New(j.Config)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	ctx, stop := context.WithTimeout(context.Background(), 90*time.Second)
+	defer stop()
+	port, err := f.Prepare(processComm(), secret(), j.Size)
+	if err != nil {
+		return err
+	}
+	fmt.Println(hex.EncodeToString(port.Card()))
+	cards, err := readCards(os.Stdin, j.Size)
+	if err != nil {
+		return err
+	}
+	l, err := port.Connect(ctx, j.Rank, cards)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if err := j.run(ctx, l); err != nil {
+		return fmt.Errorf("rank %d, %s: %w", j.Rank, j.Program, err)
+	}
+	return nil
+}
+
+func (j job) run(ctx context.Context, l *fabric.Links) error {
+	var size int
+	if _, err := fmt.Sscanf(j.Program, "pong %d", &size); err == nil {
+		return transporttest.Peer(ctx, l, size)
+	}
+	if _, err := fmt.Sscanf(j.Program, "sink %d", &size); err == nil {
+		return transporttest.Sink(ctx, l, size)
+	}
+	for _, c := range transporttest.Cases() {
+		if c.Name == j.Program {
+			return c.Run(ctx, l)
+		}
+	}
+	return fmt.Errorf("no program %q", j.Program)
+}
+
+func processComm() lifecycle.CommID { return lifecycle.RootCommID(lifecycle.UniqueID{2: 2}) }
+
+func readCards(r io.Reader, n int) ([][]byte, error) {
+	lines := bufio.NewScanner(r)
+	var cards [][]byte
+	for len(cards) < n && lines.Scan() {
+		card, err := hex.DecodeString(lines.Text())
+		if err != nil {
+			return nil, err
+		}
+		cards = append(cards, card)
+	}
+	if len(cards) < n {
+		return nil, fmt.Errorf("got %d cards of %d", len(cards), n)
+	}
+	return cards, lines.Err()
+}
+
+// offspring is a child process and its pipes.
+type offspring struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    io.ReadCloser
+	stderr strings.Builder
+}
+
+// start starts the child that is to be rank of a program.
+func start(tb testing.TB, j job) *offspring {
+	tb.Helper()
+	text, err := json.Marshal(j)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	o := &offspring{cmd: exec.Command(os.Args[0])}
+	// Without the second, a program with the race detector lingers for a second at its end.
+	o.cmd.Env = append(os.Environ(), childVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	o.cmd.Stderr = &o.stderr
+	if o.in, err = o.cmd.StdinPipe(); err != nil {
+		tb.Fatal(err)
+	}
+	if o.out, err = o.cmd.StdoutPipe(); err != nil {
+		tb.Fatal(err)
+	}
+	if err := o.cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	return o
+}
+
+// launch makes this process rank 0 of a program and starts children for the others. Its second result waits for the children's end
+// and returns what they said.
+func launch(tb testing.TB, config fabric.Config, program string, size int) (*fabric.Links, func() string) {
+	tb.Helper()
+	f := newFabric(tb, config)
+	port, err := f.Prepare(processComm(), secret(), size)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cards := [][]byte{port.Card()}
+	var children []*offspring
+	for rank := 1; rank < size; rank++ {
+		children = append(children, start(tb, job{Program: program, Rank: rank, Size: size, Config: config}))
+	}
+	for _, c := range children {
+		card, err := readCards(c.out, 1)
+		if err != nil {
+			tb.Fatal(err, c.stderr.String())
+		}
+		cards = append(cards, card...)
+	}
+	var text strings.Builder
+	for _, card := range cards {
+		fmt.Fprintln(&text, hex.EncodeToString(card))
+	}
+	for _, c := range children {
+		if _, err := io.WriteString(c.in, text.String()); err != nil {
+			tb.Fatal(err)
+		}
+		_ = c.in.Close()
+	}
+	ctx, stop := context.WithTimeout(tb.Context(), 30*time.Second)
+	defer stop()
+	l, err := port.Connect(ctx, 0, cards)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(l.Close)
+	wait := sync.OnceValue(func() string {
+		var said strings.Builder
+		for _, c := range children {
+			_ = c.cmd.Wait() // a case may have had it killed; what went wrong is on its stderr
+			said.WriteString(c.stderr.String())
+		}
+		return said.String()
+	})
+	tb.Cleanup(func() { l.Close(); wait() })
+	return l, wait
+}
+
+// processConfigs are those that processes of one host use.
+func processConfigs() map[string]fabric.Config {
+	return map[string]fabric.Config{"shm": {}, "tcp": {DisableSHM: true}}
+}
+
+func TestConformanceBetweenProcesses(t *testing.T) {
+	for name, config := range processConfigs() {
+		for _, c := range transporttest.Cases() {
+			t.Run(name+"/"+c.Name, func(t *testing.T) {
+				l, wait := launch(t, config, c.Name, c.Size)
+				if got := l.Topology().Transport[1]; got != name {
+					t.Fatalf("ranks are connected by %s", got)
+				}
+				ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)
+				defer stop()
+				begun := time.Now()
+				if err := c.Run(ctx, l); err != nil {
+					t.Errorf("rank 0: %v", err)
+				}
+				if took := time.Since(begun); c.Dies && took > 2*time.Second {
+					t.Errorf("it took %v to see the death", took)
+				}
+				l.Close()
+				if said := wait(); said != "" {
+					t.Error(said)
+				}
+			})
+		}
+	}
+}

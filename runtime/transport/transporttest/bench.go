@@ -1,0 +1,168 @@
+package transporttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/runtime/transport"
+)
+
+// Peer is the other side of the benchmarks, rank 1 of 2: it sends back what comes, in messages of the given size, until rank 0 closes.
+func Peer(ctx context.Context, l Links, size int) error { return pong(ctx, l, 0, size) }
+
+// Sink is the other side of Stream: it takes what comes, and answers each message of the given size with 8 bytes.
+func Sink(ctx context.Context, l Links, size int) error {
+	c := l.Conn(0)
+	ack := make([]byte, 8)
+	for {
+		for got := 0; got < size; {
+			w, err := c.Peek()
+			if err != nil {
+				return orderly(err)
+			}
+			n := min(len(w), size-got)
+			sum(w[:n])
+			c.Release(n)
+			got += n
+			if err := went(ctx, l, n); err != nil {
+				return err
+			}
+		}
+		if err := send(ctx, l, c, ack); err != nil {
+			return orderly(err)
+		}
+	}
+}
+
+// PingPong measures the way of a message of the given size to rank 1 and back. It reports one way, on average as ns/way, and that of
+// the best batch of 64 as best-ns/way, which tells what the transport can do where a loaded machine spoils the average.
+func PingPong(b *testing.B, l Links, size int) {
+	const batch = 64
+	out, in := make([]byte, size), make([]byte, size)
+	ctx := b.Context()
+	best := time.Hour
+	b.ReportAllocs()
+	for n, begun := 1, time.Now(); b.Loop(); n++ {
+		if err := ping(ctx, l, 1, out, in); err != nil {
+			b.Fatal(err)
+		}
+		if n%batch == 0 {
+			now := time.Now()
+			best, begun = min(best, now.Sub(begun)), now
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2, "ns/way")
+	b.ReportMetric(float64(best.Nanoseconds())/batch/2, "best-ns/way")
+}
+
+// Stream measures the bandwidth of messages of the given size to a Sink that reads every byte once.
+func Stream(b *testing.B, l Links, size int) {
+	out, ack := make([]byte, size), make([]byte, 8)
+	ctx := b.Context()
+	b.ReportAllocs()
+	b.SetBytes(int64(size))
+	for b.Loop() {
+		if err := send(ctx, l, l.Conn(1), out); err != nil {
+			b.Fatal(err)
+		}
+		if err := receive(ctx, l, l.Conn(1), ack); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// ping sends out to peer and waits for an answer of the same size.
+func ping(ctx context.Context, l Links, peer int, out, in []byte) error {
+	c := l.Conn(peer)
+	if err := send(ctx, l, c, out); err != nil {
+		return err
+	}
+	return receive(ctx, l, c, in)
+}
+
+// pong answers until peer closes.
+func pong(ctx context.Context, l Links, peer, size int) error {
+	c := l.Conn(peer)
+	buf := make([]byte, size)
+	for {
+		if err := receive(ctx, l, c, buf); err != nil {
+			return orderly(err)
+		}
+		if err := send(ctx, l, c, buf); err != nil {
+			return orderly(err)
+		}
+	}
+}
+
+// orderly takes the peer's close as what it is.
+func orderly(err error) error {
+	var notice *transport.NoticeError
+	if errors.As(err, &notice) {
+		return nil
+	}
+	return err
+}
+
+func send(ctx context.Context, l Links, c transport.Conn, p []byte) error {
+	for {
+		n, err := c.TrySend(p)
+		if err != nil {
+			return err
+		}
+		if p = p[n:]; len(p) == 0 {
+			l.Waiter().Active()
+			return nil
+		}
+		if err := went(ctx, l, n); err != nil {
+			return err
+		}
+	}
+}
+
+func receive(ctx context.Context, l Links, c transport.Conn, p []byte) error {
+	for {
+		w, err := c.Peek()
+		if err != nil {
+			return err
+		}
+		n := copy(p, w)
+		if n > 0 {
+			c.Release(n)
+			if p = p[n:]; len(p) == 0 {
+				l.Waiter().Active()
+				return nil
+			}
+		}
+		if err := went(ctx, l, n); err != nil {
+			return err
+		}
+	}
+}
+
+// went tells the waiter whether a step moved anything.
+func went(ctx context.Context, l Links, n int) error {
+	if n > 0 {
+		l.Waiter().Active()
+		return nil
+	}
+	if _, err := l.FirstLost(); err != nil {
+		return err
+	}
+	if err := l.Waiter().Idle(ctx); err != nil {
+		return fmt.Errorf("rank %d stands still: %w", l.Rank(), err)
+	}
+	return nil
+}
+
+// sum reads every cache line of p once, as a reduction would.
+//
+//go:noinline
+func sum(p []byte) (s byte) {
+	for i := 0; i < len(p); i += 64 {
+		s += p[i]
+	}
+	return s
+}

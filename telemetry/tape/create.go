@@ -58,7 +58,7 @@ func createFile(cfg Config) (f *os.File, path string, err error) {
 		}
 		path = filepath.Join(dirPath, name)
 		err = unix.Linkat(dir, temp, dir, name, 0)
-		if err == unix.EEXIST {
+		if errors.Is(err, unix.EEXIST) {
 			mine, asideErr := setAside(dir, dirPath, name, me)
 			if asideErr != nil {
 				_ = f.Close()

@@ -18,8 +18,7 @@ const (
 func futexWait(word unsafe.Pointer, value uint32, limit time.Duration) error {
 	timeout := unix.NsecToTimespec(int64(limit))
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(word), futexOpWait, uintptr(value), uintptr(unsafe.Pointer(&timeout)), 0, 0)
-	switch errno {
-	case 0, unix.EAGAIN, unix.EINTR, unix.ETIMEDOUT:
+	if errno == 0 || errno == unix.EAGAIN || errno == unix.EINTR || errno == unix.ETIMEDOUT {
 		return nil
 	}
 	return errno

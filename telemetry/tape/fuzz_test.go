@@ -33,8 +33,8 @@ func sample(t testing.TB) []byte {
 }
 
 // readAll does everything that can be done with a file that may be a tape.
-func readAll(t *testing.T, b []byte) error {
-	path := filepath.Join(t.TempDir(), "x.tape")
+func readAll(t *testing.T, dir string, b []byte) error {
+	path := filepath.Join(dir, "x.tape")
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func readAll(t *testing.T, b []byte) error {
 
 // FuzzOpen changes a tape anywhere, or cuts it, with the header's check made to fit again or not.
 func FuzzOpen(f *testing.F) {
-	good := sample(f)
+	good, dir := sample(f), f.TempDir()
 	f.Add(0, []byte{}, len(good), false)
 	f.Add(0, []byte("garbage"), len(good), false)
 	f.Add(0, []byte{}, 100, true)
@@ -84,13 +84,13 @@ func FuzzOpen(f *testing.F) {
 		if size >= 0 && size < len(b) {
 			b = b[:size]
 		}
-		_ = readAll(t, b) // any error will do
+		_ = readAll(t, dir, b) // any error will do
 	})
 }
 
 // FuzzRecords lets the records' checks fit, so that what lies behind them is reached: a life record with any words and any tail.
 func FuzzRecords(f *testing.F) {
-	good := sample(f)
+	good, dir := sample(f), f.TempDir()
 	f.Add(uint8(kindLife), uint64(0), uint64(0), uint64(3)<<32, []byte{1, 255, 255})
 	f.Add(uint8(kindComm), uint64(1)<<63, uint64(0), uint64(19)<<32, []byte{tailID, 3, 0, 1, 2, 3})
 	f.Add(uint8(kindLife), uint64(1), ^uint64(0), ^uint64(0), []byte{tailSite, 22, 0})
@@ -117,7 +117,7 @@ func FuzzRecords(f *testing.F) {
 			put(head+1+more, kindContinue, &r)
 		}
 		binary.LittleEndian.PutUint64(b[hdrLifeHead:], head+1+more)
-		if err := readAll(t, b); err != nil {
+		if err := readAll(t, dir, b); err != nil {
 			t.Errorf("the header is good: %v", err)
 		}
 	})
@@ -149,7 +149,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"offset", func(b []byte) []byte { b[hdrOpOffset+6] = 1; foldAgain(b); return b }, "offset of the op ring of"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := readAll(t, tt.change(append([]byte(nil), good...)))
+			err := readAll(t, t.TempDir(), tt.change(append([]byte(nil), good...)))
 			var malformed *FormatError
 			if !errors.As(err, &malformed) || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("got %v, want a FormatError with %q", err, tt.says)

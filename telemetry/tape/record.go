@@ -29,7 +29,7 @@ var actNames = [numActs]string{
 	"none", "init", "split", "shrink", "grow", "revoke", "finalize", "destroy", "abort", "group", "leak",
 }
 
-// String is the act's name: "init", "split", …
+// String is the act's name: "init", "split" and so on.
 func (a Act) String() string { return name(actNames[:], uint8(a)) }
 
 // Stage says which moment of an act or operation a record is about.
@@ -48,7 +48,7 @@ const (
 
 var stageNames = [numStages]string{"none", "start", "phase", "wait", "end", "misuse"}
 
-// String is the stage's name: "start", "end", …
+// String is the stage's name: "start", "end" and so on.
 func (s Stage) String() string { return name(stageNames[:], uint8(s)) }
 
 // Phase is a part of an act or operation.
@@ -71,7 +71,7 @@ var phaseNames = [numPhases]string{
 	"none", "rendezvous", "topology", "connect", "queued", "agree", "transfer", "finish",
 }
 
-// String is the phase's name: "rendezvous", "transfer", …
+// String is the phase's name: "rendezvous", "transfer" and so on.
 func (p Phase) String() string { return name(phaseNames[:], uint8(p)) }
 
 // name looks a number up that may come from a tape that a newer writer wrote.

@@ -33,6 +33,7 @@ type digests struct {
 	out, in  []byte
 	to, from *link
 	got      int // bytes of in
+	foreign  header
 }
 
 const digestHead = 8 // a header's first word, with kindDigest
@@ -66,12 +67,12 @@ func (e *Engine) agree(h header) error {
 		d.to.reset()
 		d.to.rest = d.out
 		for d.got < len(d.in) || len(d.to.rest) > 0 {
-			moved, foreign, err := d.move(e)
+			moved, err := d.move(e)
 			switch {
 			case err != nil:
 				return err
-			case foreign != nil:
-				return e.mismatch([]claim{{h, []int{e.rank}}, {*foreign, []int{d.from.rank}}})
+			case d.foreign != header{}:
+				return e.mismatch([]claim{{h, []int{e.rank}}, {d.foreign, []int{d.from.rank}}})
 			case moved:
 				e.proceed()
 			default:
@@ -97,33 +98,34 @@ func (d *digests) begin(h header, rank int) {
 }
 
 // move sends and receives what can be. foreign is set when the peer does something else than a collective.
-func (d *digests) move(e *Engine) (moved bool, foreign *header, err error) {
+func (d *digests) move(e *Engine) (moved bool, err error) {
 	if len(d.to.rest) > 0 {
 		n, err := d.to.flush()
 		if err != nil {
-			return false, nil, e.lost(d.to.rank, err)
+			return false, e.lost(d.to.rank, err)
 		}
 		moved = n > 0
 	}
 	if d.got == len(d.in) {
-		return moved, nil, nil
+		return moved, nil
 	}
 	window, err := d.from.conn.Peek()
 	if len(window) == 0 {
 		if err != nil {
-			return false, nil, e.lost(d.from.rank, err)
+			return false, e.lost(d.from.rank, err)
 		}
-		return moved, nil, nil
+		return moved, nil
 	}
 	n := copy(d.in[d.got:], window)
 	if before := d.got; before < headerSize && before+n >= headerSize { // anything that a peer can have sent is at least so long
 		if h := getHeader(d.in); !h.valid() || h.kind() != kindDigest {
-			return moved, &h, nil
+			d.foreign = h
+			return moved, nil
 		}
 	}
 	d.from.conn.Release(n)
 	d.got += n
-	return true, nil, nil
+	return true, nil
 }
 
 func (d *digests) encode() {

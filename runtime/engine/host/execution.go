@@ -21,7 +21,7 @@ type execution struct {
 	odd    bool    // a header came that is not as ours
 	own    header  // ours
 	active []*link // those that still have something to do
-	local  []int   // local steps that have not ended
+	local  int     // local steps that have ended
 }
 
 // collective carries out op on this rank.
@@ -39,7 +39,7 @@ func (e *Engine) collective(op *Op, p *program, h header) error {
 	}
 	x.done = x.done[:len(p.steps)]
 	clear(x.done)
-	x.local = append(x.local[:0], p.local...)
+	x.local = 0
 	x.active = x.active[:0]
 	var err error
 	if e.size <= maxHeaders {
@@ -117,13 +117,10 @@ func (x *execution) loop() error {
 			}
 		}
 		x.active = left
-		for len(x.local) > 0 && x.step(x.local[0]) {
+		for x.local < len(x.p.local) && x.step(x.p.local[x.local]) {
 			moved = true
-			if i := x.local[0]; x.done[i] == x.p.steps[i].n {
-				x.local = x.local[1:]
-			}
 		}
-		if len(x.active) == 0 && len(x.local) == 0 {
+		if len(x.active) == 0 && x.local == len(x.p.local) {
 			e.proceed()
 			return nil
 		}
@@ -286,7 +283,7 @@ func (x *execution) consume(i int, s *step, window []byte) int {
 	return used
 }
 
-// step does a piece of a local step, and says whether there was any to do.
+// step does a piece of the first local step that has not ended, and says whether there was any to do.
 func (x *execution) step(i int) bool {
 	s := &x.p.steps[i]
 	from := x.done[i]
@@ -303,7 +300,9 @@ func (x *execution) step(i int) bool {
 	} else {
 		x.reduce(dst, src, x.bufs[s.src2.buf][s.src2.off+from:][:n])
 	}
-	x.done[i] = from + n
+	if x.done[i] = from + n; x.done[i] == s.n {
+		x.local++
+	}
 	return true
 }
 

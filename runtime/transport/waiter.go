@@ -15,7 +15,8 @@ const (
 	armed
 )
 
-// Bounds of one sleep on a word in shared memory. The end of a context is seen after at most the longest.
+// Bounds of one sleep on a word in shared memory, which doubles from the first to the last. The end of a context is seen after at most the
+// last.
 const (
 	firstSleep = time.Millisecond
 	lastSleep  = 50 * time.Millisecond
@@ -76,7 +77,9 @@ type Waiter struct {
 	own      atomic.Uint32 // the word of a Waiter that parks a goroutine
 	wake     chan struct{} // holds one wake-up; nil when the word is in shared memory
 	armed    bool          // this side's view of the word
-	sleep    time.Duration
+	first    time.Duration // firstSleep
+	last     time.Duration // lastSleep
+	sleep    time.Duration // the one before
 	resting  []Rester
 	losses   losses
 }
@@ -97,7 +100,7 @@ func NewWaiter(size int, p Patience) *Waiter {
 // NewSharedWaiter makes a Waiter that sleeps in the kernel on word, which lies in memory shared with other processes. Those ring
 // it with RingWord. The word must stay mapped as long as the Waiter and its connections are used.
 func NewSharedWaiter(size int, word *atomic.Uint32, p Patience) *Waiter {
-	w := &Waiter{patience: p, word: word, losses: newLosses(size)}
+	w := &Waiter{patience: p, word: word, first: firstSleep, last: lastSleep, losses: newLosses(size)}
 	w.mask = w.spinMask()
 	return w
 }
@@ -200,7 +203,7 @@ func (w *Waiter) doze(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	} else {
-		w.sleep = min(max(2*w.sleep, firstSleep), lastSleep)
+		w.sleep = min(max(2*w.sleep, w.first), w.last)
 		futexWait(w.word, armed, w.sleep)
 	}
 	if w.word.Load() != armed {

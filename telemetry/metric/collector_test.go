@@ -137,6 +137,7 @@ func TestOperations(t *testing.T) {
 	}
 	c.Observe(op("world", lifecycle.CallAllReduce, 1<<20, time.Second, lifecycle.CodeRankDead))
 	c.Observe(op("", lifecycle.CallBarrier, 0, time.Microsecond, lifecycle.CodeOK))
+	c.Observe(op("world", lifecycle.CallSplit, 8, time.Millisecond, lifecycle.CodeOK)) // a split tells the ranks of each other
 	started := op("world", lifecycle.CallAllReduce, 8, 0, lifecycle.CodeOK)
 	started.Op.Stage = tape.StageStart
 	c.Observe(started)

@@ -91,9 +91,9 @@ func processSalt(host string, pid int) uint64 {
 	return binary.LittleEndian.Uint64(sum[:8])
 }
 
-// sampled tells whether 1 in every traces, among them this one, is kept. All ranks answer alike. 0 keeps none.
+// sampled tells whether 1 in every traces, among them this one, is kept. All ranks answer alike.
 func sampled(trace oteltrace.TraceID, every uint64) bool {
-	return every != 0 && binary.LittleEndian.Uint64(trace[:8])%every == 0
+	return binary.LittleEndian.Uint64(trace[:8])%every == 0
 }
 
 // identity is a span's place: its own ids, and the parent's.

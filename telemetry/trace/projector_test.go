@@ -239,6 +239,7 @@ func TestSplitAsItHappens(t *testing.T) {
 			p.life(child, init)
 			split.Stage, split.Time, split.Child = tape.StageEnd, 19*ms, child.ID
 			p.life(parent, split)
+			p.act(child, tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy}, 20*ms, 21*ms) // links to its own init
 		}
 		spans = append(spans, p.spans()...)
 	}

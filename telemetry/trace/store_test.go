@@ -180,6 +180,9 @@ func TestStoreOverHTTP(t *testing.T) {
 	if got := get("?trace=" + init.TraceID); len(got.Traces) != 1 || got.Traces[0].TraceID != init.TraceID {
 		t.Errorf("by trace: %+v", got)
 	}
+	if got := get("?limit=1&comm=" + lifecycle.CommID{2}.String()); len(got.Traces) != 1 || got.Traces[0].TraceID != init.TraceID {
+		t.Errorf("by communicator, with a limit: %+v", got)
+	}
 	if got := get("?limit=1"); len(got.Traces) != 1 || got.Traces[0].TraceID != init.TraceID {
 		t.Errorf("with a limit: %+v", got)
 	}

@@ -141,7 +141,6 @@ func (c *Comm) fail(call lifecycle.Call, err error) error {
 			Call: call, Stage: tape.StageEnd, Seq: c.collectives, Code: lifecycle.CodeOf(err), State: state, Peer: culprit(err),
 			Text: err.Error(), Site: lifecycle.Site{},
 		})
-		c.rt.log.Error("communicator failed", "comm", c.name, "comm_id", c.id.Short(), "rank", c.rank, "call", call.String(), "error", err)
 	}
 	return err
 }

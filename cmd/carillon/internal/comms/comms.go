@@ -31,7 +31,7 @@ type Comm struct {
 	Operations uint64           `json:"operations"` // the most that any rank completed
 	made       time.Time        // by the first rank
 	acts       map[actKey]*Act  // in Acts at the end
-	ranks      map[int]*Rank    // in Ranks at the end
+	ranks      []*Rank          // in Ranks at the end
 }
 
 // Rank is one rank of a communicator.
@@ -105,6 +105,7 @@ func (r *reading) tape(path string) error {
 	defer t.Close() //nolint:errcheck // only read from
 	r.report.Tapes++
 	h := t.Header()
+	ranks := map[uint32]*Rank{} // by the number that a communicator has in its process
 	for e, err := range t.Events() {
 		if err != nil {
 			return err
@@ -113,7 +114,13 @@ func (r *reading) tape(path string) error {
 			continue
 		}
 		c := r.comm(e.Comm)
-		rank := c.rank(e.Comm.Rank, h)
+		rank := ranks[e.Generation]
+		if rank == nil {
+			rank = &Rank{Host: h.Host, PID: h.PID}
+			ranks[e.Generation] = rank
+			c.ranks = append(c.ranks, rank)
+		}
+		rank.Rank = e.Comm.Rank // a child of a split learns it late
 		if e.IsLife {
 			c.life(h, rank, e.Life)
 		} else if e.Op.Stage == tape.StageEnd {
@@ -128,21 +135,12 @@ func (r *reading) tape(path string) error {
 func (r *reading) comm(info tape.CommInfo) *Comm {
 	c := r.comms[info.ID]
 	if c == nil {
-		c = &Comm{ID: info.ID, Parent: info.Parent, acts: map[actKey]*Act{}, ranks: map[int]*Rank{}}
+		c = &Comm{ID: info.ID, Parent: info.Parent, acts: map[actKey]*Act{}}
 		r.comms[info.ID] = c
 	}
 	c.Name = info.Name
 	c.Size, c.Nodes = max(c.Size, info.Size), max(c.Nodes, info.Nodes)
 	return c
-}
-
-func (c *Comm) rank(rank int, h tape.Header) *Rank {
-	p := c.ranks[rank]
-	if p == nil {
-		p = &Rank{Rank: rank, Host: h.Host, PID: h.PID}
-		c.ranks[rank] = p
-	}
-	return p
 }
 
 func (c *Comm) life(h tape.Header, rank *Rank, l tape.LifeRecord) {

@@ -1,0 +1,89 @@
+package comms_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/comms"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// record runs fn on a runtime whose tape goes below dir.
+func record(t *testing.T, dir string, fn func(ctx context.Context, rt *ccl.Runtime) error) {
+	t.Helper()
+	w, err := tape.Create(tape.Config{Dir: dir, Job: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := ccl.New(ccl.Config{Tape: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(fn(t.Context(), rt), rt.Close(t.Context()), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReportOfALife(t *testing.T) {
+	dir := t.TempDir()
+	record(t, dir, func(ctx context.Context, rt *ccl.Runtime) error {
+		comm, err := rt.World(ctx)
+		if err != nil {
+			return err
+		}
+		child, err := comm.Split(ctx, 3, 0, ccl.WithName("half"))
+		if err != nil {
+			return err
+		}
+		for range 5 {
+			if err := ccl.Barrier(ctx, child); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(child.Destroy(ctx), comm.Destroy(ctx)); err != nil {
+			return err
+		}
+		if comm.Destroy(ctx) == nil {
+			return errors.New("the second Destroy succeeded")
+		}
+		return nil
+	})
+	if err := os.WriteFile(filepath.Join(dir, "test", "broken.tape"), []byte("not a tape"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	report, err := comms.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Comms) != 2 || report.Tapes != 1 || len(report.Broken) != 1 {
+		t.Fatalf("%d communicators on %d tapes, %d broken; want 2, 1 and 1", len(report.Comms), report.Tapes, len(report.Broken))
+	}
+	world, half := report.Comms[0], report.Comms[1]
+	if world.Name != "world" || half.Name != "half" || half.Parent != world.ID || half.Operations != 5 {
+		t.Errorf("the communicators are %+v and %+v", world, half)
+	}
+	var out strings.Builder
+	if err := report.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		"init, split 1, destroy (1 error)", "init, destroy ", "destroyed", "comms_test.go", "broken.tape",
+		world.Acts[0].TraceID, half.Acts[0].TraceID,
+	} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("the report does not say %q:\n%s", part, out.String())
+		}
+	}
+}
+
+func TestNoTapes(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := comms.Read(dir); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("%v, want an error that names the folder", err)
+	}
+}

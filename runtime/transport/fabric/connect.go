@@ -103,9 +103,11 @@ func (l *Links) agree(ctx context.Context, ways []way) error {
 
 // connectTCP connects all peers that are left, at the same time.
 func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*card) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var wg sync.WaitGroup
+	var once sync.Once
+	var first error // the others only say that they were ended because of it
 	for peer, w := range ways {
 		if w != viaTCP {
 			continue
@@ -113,15 +115,13 @@ func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*ca
 		wg.Go(func() {
 			conn, err := p.gate.Connect(ctx, l.rank, peer, cards[peer].tcp, cards[peer].gate, l.waiter)
 			if err != nil {
-				stop(err) // the first error ends the others
+				once.Do(func() { first = err })
+				stop()
 				return
 			}
 			l.conns[peer] = conn
 		})
 	}
 	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	return nil
+	return first
 }

@@ -158,7 +158,7 @@ func (c *Conn) watch() {
 // Notify implements transport.Conn.
 func (c *Conn) Notify(n transport.Notice) {
 	if c.state.Or(gaveUp)&(gaveUp|closed) == 0 {
-		c.say(transport.AppendNotice([]byte{frameNotice, 0, 0}, n))
+		say(c.control, transport.AppendNotice([]byte{frameNotice, 0, 0}, n))
 		_ = c.data.CloseWrite() // so that the peer knows when it has read the last byte
 	}
 }
@@ -169,7 +169,7 @@ func (c *Conn) Close() error {
 	if c.state.Or(closed)&closed != 0 {
 		return nil
 	}
-	c.say([]byte{frameBye, 0, 0})
+	say(c.control, []byte{frameBye, 0, 0})
 	_ = c.data.CloseWrite()
 	_ = c.control.CloseWrite()
 	end := time.Now().Add(lingerTime)

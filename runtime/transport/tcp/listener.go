@@ -174,7 +174,7 @@ func (s *Listener) Gate(id lifecycle.CommID, secret []byte) *Gate {
 // ID is what peers must know to come to this gate.
 func (g *Gate) ID() GateID { return g.id }
 
-// Close closes the gate and the connections that nobody took.
+// Close closes the gate and the connections that nobody took; their peers are told goodbye, so that they do not take this process for dead.
 func (g *Gate) Close() {
 	g.s.mu.Lock()
 	delete(g.s.gates, g.id)
@@ -183,6 +183,9 @@ func (g *Gate) Close() {
 	defer g.mu.Unlock()
 	g.closed = true
 	for _, a := range g.came {
+		if c := a.conns[control]; c != nil && a.open[control] {
+			say(c, []byte{frameBye, 0, 0})
+		}
 		for _, c := range a.conns {
 			if c != nil {
 				_ = c.Close()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -185,10 +186,10 @@ func readFrame(r io.Reader) (*transport.Notice, error) {
 	return &n, nil
 }
 
-// say writes a frame, whose first byte is its type. The buffer of a connection that is nearly always silent has room for it; if not, the
-// peer is beyond help.
-func (c *Conn) say(frame []byte) {
+// say writes a frame, whose first byte is its type, to a control connection. The kernel's buffer of a connection that is nearly always
+// silent has room for it; if not, the peer is beyond help.
+func say(control net.Conn, frame []byte) {
 	binary.LittleEndian.PutUint16(frame[1:], uint16(len(frame)-3))
-	_ = c.control.SetWriteDeadline(time.Now().Add(sayTime))
-	_, _ = c.control.Write(frame)
+	_ = control.SetWriteDeadline(time.Now().Add(sayTime))
+	_, _ = control.Write(frame)
 }

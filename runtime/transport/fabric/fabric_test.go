@@ -1,0 +1,269 @@
+package fabric_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
+)
+
+// Four ranks: two in one process, one in another of the same host, one on another host. (All are in this process; Fabrics and
+// host ids make them look otherwise.)
+func TestTopologyAndChoice(t *testing.T) {
+	here, beside := newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{})
+	away := newFabric(t, fabric.Config{HostID: "elsewhere"})
+	links := connect(t, here, away, beside, here)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := os.Getpid()
+	for rank, want := range [][]string{
+		{"", "tcp", "shm", "inproc"},
+		{"tcp", "", "tcp", "tcp"},
+		{"shm", "tcp", "", "shm"},
+		{"inproc", "tcp", "shm", ""},
+	} {
+		if diff := cmp.Diff(transport.Topology{
+			Node: []int{0, 1, 0, 0}, Ranks: [][]int{{0, 2, 3}, {1}}, Transport: want,
+			Host: []string{host, host, host, host}, PID: []int{pid, pid, pid, pid},
+		}, links[rank].Topology()); diff != "" {
+			t.Errorf("rank %d: (-want +got)\n%s", rank, diff)
+		}
+	}
+	var wg sync.WaitGroup
+	for _, l := range links {
+		wg.Go(func() {
+			for range 20 {
+				if err := transporttest.Barrier(t.Context(), l); err != nil {
+					t.Errorf("rank %d: %v", l.Rank(), err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// prepare prepares a communicator with a rank for each Fabric.
+func prepare(t *testing.T, fabrics ...*fabric.Fabric) (ports []*fabric.Port, cards [][]byte) {
+	t.Helper()
+	for _, f := range fabrics {
+		p, err := f.Prepare(processComm(), secret(), len(fabrics))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		ports, cards = append(ports, p), append(cards, p.Card())
+	}
+	return ports, cards
+}
+
+// When one side can't open the other's shared memory, both use TCP, and the others are as they would be. Here rank 0 gets a card of
+// rank 1 with another file descriptor in it.
+func TestFallsBackToTCP(t *testing.T) {
+	fabrics := []*fabric.Fabric{newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{})}
+	ports, cards := prepare(t, fabrics...)
+	spoiled := append([][]byte(nil), cards...)
+	spoiled[1] = fabric.WithInboxFD(t, cards[1], 1<<20)
+	want := [][]string{{"", "tcp", "shm"}, {"tcp", "", "shm"}, {"shm", "shm", ""}}
+	var wg sync.WaitGroup
+	for rank, p := range ports {
+		wg.Go(func() {
+			given := cards
+			if rank == 0 {
+				given = spoiled
+			}
+			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+			defer stop()
+			l, err := p.Connect(ctx, rank, given)
+			if err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+				return
+			}
+			defer l.Close()
+			if diff := cmp.Diff(want[rank], l.Topology().Transport); diff != "" {
+				t.Errorf("rank %d: (-want +got)\n%s", rank, diff)
+			}
+			if err := transporttest.Barrier(ctx, l); err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestConnectNamesWhoIsMissing(t *testing.T) {
+	for name, config := range configs() {
+		if name == "inproc" {
+			continue // nothing to wait for: the connection is there when the peer comes
+		}
+		t.Run(name, func(t *testing.T) {
+			f := newFabric(t, config)
+			ports, cards := prepare(t, f, f)
+			ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer stop()
+			// Rank 1, since rank 0 would dial, and finds rank 1's gate open.
+			_, err := ports[1].Connect(ctx, 1, cards)
+			var lost *lifecycle.PeerError
+			if !errors.As(err, &lost) || lost.Code != lifecycle.CodeNotJoined || lost.Rank != 0 || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// A rank that will not come is known to those who need not wait for it to connect. It does not count as dead.
+func TestPortClosedInsteadOfConnected(t *testing.T) {
+	for name, config := range configs() {
+		if name == "shm" {
+			continue // ranks wait for each other
+		}
+		t.Run(name, func(t *testing.T) {
+			f := newFabric(t, config)
+			ports, cards := prepare(t, f, f)
+			l, err := ports[0].Connect(t.Context(), 0, cards)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ports[1].Close()
+			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			defer stop()
+			var gone *transport.NoticeError
+			if err := transporttest.Recv(ctx, l, 1, make([]byte, 8)); !errors.As(err, &gone) || gone.Peer != 1 {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestConnectRefuses(t *testing.T) {
+	f := newFabric(t, fabric.Config{})
+	other, err := f.Prepare(lifecycle.CommID{9}, secret(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		rank   int
+		change func([][]byte) [][]byte
+		says   string
+	}{
+		"negative rank":        {-1, nil, "rank is -1; 0 to 1 are allowed"},
+		"large rank":           {2, nil, "rank is 2; 0 to 1 are allowed"},
+		"no cards":             {0, func([][]byte) [][]byte { return nil }, "there are 0 cards"},
+		"too many cards":       {0, func(c [][]byte) [][]byte { return append(c, c[0]) }, "there are 3 cards; 1 to 2 are allowed"},
+		"another rank's place": {1, nil, "card 1 is not this rank's"},
+		"an empty card":        {0, func(c [][]byte) [][]byte { return [][]byte{c[0], nil} }, "card is empty"},
+		"a short card":         {0, func(c [][]byte) [][]byte { return [][]byte{c[0], c[1][:20]} }, "cut short"},
+		"another version":      {0, func(c [][]byte) [][]byte { return [][]byte{c[0], append([]byte{99}, c[1][1:]...)} }, "version 99"},
+		"another communicator": {0, func(c [][]byte) [][]byte { return [][]byte{c[0], other.Card()} }, "it is for communicator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ports, cards := prepare(t, f, f)
+			if c.change != nil {
+				cards = c.change(cards)
+			}
+			if _, err := ports[0].Connect(t.Context(), c.rank, cards); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want something with %q", err, c.says)
+			}
+			if _, err := ports[0].Connect(t.Context(), 0, cards); err == nil {
+				t.Error("a port can be connected twice")
+			}
+		})
+	}
+}
+
+func TestOneNumberTwice(t *testing.T) {
+	f := newFabric(t, fabric.Config{})
+	ports, cards := prepare(t, f, f, f)
+	if _, err := ports[0].Connect(t.Context(), 0, cards); err != nil {
+		t.Fatal(err)
+	}
+	_, err := ports[1].Connect(t.Context(), 0, append([][]byte{cards[1]}, cards[1:]...))
+	if err == nil || !strings.Contains(err.Error(), "two ranks") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	_, err := fabric.New(fabric.Config{HostID: strings.Repeat("x", 65), SocketIfname: "^", Keepalive: time.Second})
+	for _, says := range []string{"HostID has 65 bytes", `SocketIfname is "^"`, "keepalive is 1s"} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want something with %q", err, says)
+		}
+	}
+	f := newFabric(t, fabric.Config{SocketIfname: "nosuch"})
+	if _, err := f.Prepare(processComm(), secret(), 2); err == nil || !strings.Contains(err.Error(), "there are: ") {
+		t.Errorf("got %v, want the names of the interfaces", err)
+	}
+	if _, err := f.Prepare(processComm(), secret(), 0); err == nil {
+		t.Error("a communicator of no rank was prepared")
+	}
+}
+
+// Small communicators in one process cost neither goroutines nor descriptors, and little memory.
+func TestManySmallCommunicators(t *testing.T) {
+	f := newFabric(t, fabric.Config{})
+	fabrics := []*fabric.Fabric{f, f, f, f}
+	connect(t, fabrics...) // so that the listener is there
+	descriptors := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	fds, goroutines := descriptors(), runtime.NumGoroutine()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	const comms = 500
+	var all [][]*fabric.Links
+	for range comms {
+		all = append(all, connect(t, fabrics...))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if n := descriptors(); n > fds {
+		t.Errorf("%d file descriptors, %d before", n, fds)
+	}
+	if n := runtime.NumGoroutine(); n > goroutines {
+		t.Errorf("%d goroutines, %d before", n, goroutines)
+	}
+	if each := (after.HeapAlloc - before.HeapAlloc) / comms; each > 32<<10 {
+		t.Errorf("each communicator of 4 ranks takes %d bytes", each)
+	}
+	runtime.KeepAlive(all)
+}
+
+// Close closes whatever is open, so that nothing is left.
+func TestFabricClose(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	for _, config := range configs() {
+		f, err := fabric.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prepare(t, f, f)
+		links := connect(t, f, f, f)
+		f.Close()
+		if _, err := links[0].Conn(1).Peek(); !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("a connection outlives its fabric: %v", err)
+		}
+		if _, err := f.Prepare(processComm(), secret(), 2); err == nil {
+			t.Error("a closed fabric prepares communicators")
+		}
+	}
+}

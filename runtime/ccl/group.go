@@ -198,7 +198,7 @@ func (g *Group) end(site lifecycle.Site) error {
 
 // joined joins errors; ErrInProgress only counts when there is no other.
 func joined(errs []error) error {
-	var real []error
+	var failures []error
 	progress := false
 	for _, err := range errs {
 		switch {
@@ -206,13 +206,13 @@ func joined(errs []error) error {
 		case errors.Is(err, ErrInProgress):
 			progress = true
 		default:
-			real = append(real, err)
+			failures = append(failures, err)
 		}
 	}
-	if len(real) == 0 && progress {
+	if len(failures) == 0 && progress {
 		return ErrInProgress
 	}
-	return errors.Join(real...)
+	return errors.Join(failures...)
 }
 
 // runGroup makes a group's calls on this communicator: neighbouring point-to-point calls together, collectives one after another. It stops at the first error.

@@ -47,7 +47,7 @@ func (a *act) end(err error) {
 
 // actOf is the act that a call would have been, for the record of a refused one.
 func actOf(call lifecycle.Call) tape.Act {
-	switch call { //nolint:exhaustive // the other calls are no acts
+	switch call {
 	case lifecycle.CallInitRank, lifecycle.CallInitRankConfig, lifecycle.CallInitRankScalable, lifecycle.CallInitAll:
 		return tape.ActInit
 	case lifecycle.CallSplit:

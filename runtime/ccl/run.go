@@ -3,7 +3,6 @@ package ccl
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
@@ -165,12 +164,4 @@ func (c *Comm) abandoned(call lifecycle.Call, cause error) error {
 // describe names a communicator for people.
 func describe(name string, id CommID, rank, size int) string {
 	return fmt.Sprintf("%s (%s) rank %d of %d", name, id.Short(), rank, size)
-}
-
-// within returns ctx, or, where it has no deadline, one that ends after d.
-func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, d)
 }

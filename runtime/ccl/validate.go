@@ -35,6 +35,7 @@ func validate(c *Comm, op *host.Op, scaled bool) error {
 		if op.Peer < 0 || op.Peer >= size {
 			return bad("root %d is not a rank of the communicator: ranks are 0 to %d", op.Peer, size-1)
 		}
+	default: // no rank has a part of its own
 	}
 
 	sendUsed, recvUsed := true, true // does this rank use the buffer?
@@ -61,6 +62,7 @@ func validate(c *Comm, op *host.Op, scaled bool) error {
 		recvUsed, wantRecv, inPlace = onRoot, send*size, c.rank*send
 	case lifecycle.CallScatter:
 		sendUsed, wantSend, inPlace = onRoot, recv*size, c.rank*recv
+	default: // a barrier has no buffers
 	}
 	if sendUsed && send != wantSend {
 		return bad("send has %d elements and recv %d: send must have %d", send, recv, wantSend)

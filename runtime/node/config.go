@@ -8,8 +8,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
 // Config is all that can be set of a process's runtime. Default, FromEnv and With… options fill it; later ones win.
@@ -39,6 +41,9 @@ type Config struct {
 	// SocketIfname chooses the network interfaces for TCP, in NCCL's syntax ("eth", "=eth0", "^docker"). NCCL_SOCKET_IFNAME.
 	SocketIfname string
 
+	// SIMD is the most that reductions may use of the processor, process-wide. Default: all it has. CARILLON_SIMD=off|avx2|avx512.
+	SIMD kernels.SIMD
+
 	// LogLevel is the lowest level that is logged. Default: warn. CARILLON_LOG=debug|info|warn|error|off, else NCCL_DEBUG=VERSION|WARN|INFO|TRACE.
 	LogLevel slog.Level
 	// Log is where to log; nil is standard error, with the level of LogLevel.
@@ -54,6 +59,7 @@ func Default() Config {
 		World:    launch.World{Size: 1, LocalSize: 1, Launcher: "none"},
 		Tape:     true,
 		Health:   "127.0.0.1:0",
+		SIMD:     kernels.DetectSIMD(),
 		LogLevel: slog.LevelWarn,
 	}
 }
@@ -136,6 +142,10 @@ func FromEnviron(getenv func(string) string) Option {
 			c.Algorithm, err = algo.ParseAlgorithm(v)
 			e.problem("CARILLON_ALGO", v, err)
 		}
+		if v := getenv("CARILLON_SIMD"); v != "" {
+			c.SIMD, err = kernels.ParseSIMD(v)
+			e.problem("CARILLON_SIMD", v, err)
+		}
 		e.level(&c.LogLevel)
 		return errors.Join(e.errs...)
 	}
@@ -214,8 +224,8 @@ func (c Config) Validate() error {
 			bad("Health", fmt.Sprintf("%q", c.Health), "want host:port, such as 127.0.0.1:0 (any free port), or empty for none")
 		}
 	}
-	if len(c.HostID) > 128 {
-		bad("HostID", fmt.Sprintf("%d bytes long", len(c.HostID)), "at most 128 bytes")
+	if len(c.HostID) > fabric.MaxHostID {
+		bad("HostID", fmt.Sprintf("%d bytes long", len(c.HostID)), fmt.Sprintf("at most %d bytes", fabric.MaxHostID))
 	}
 	return errors.Join(errs...)
 }

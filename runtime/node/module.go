@@ -7,6 +7,7 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -72,6 +73,7 @@ func provideTelemetry(s settings, w *tape.Writer, lc fx.Lifecycle, extra []Obser
 
 // provideRuntime needs the telemetry only to be stopped before it: what the runtime does last is still read.
 func provideRuntime(s settings, w *tape.Writer, _ *Telemetry, lc fx.Lifecycle) (*ccl.Runtime, error) {
+	kernels.LimitSIMD(s.SIMD)
 	rt, err := ccl.New(ccl.Config{
 		World: s.World, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log,
 		Fabric: fabric.Config{HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname},

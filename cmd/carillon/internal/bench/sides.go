@@ -120,8 +120,10 @@ func newOpenMPI(ctx context.Context, dir string) (*openMPI, string) {
 }
 
 func (m *openMPI) measure(ctx context.Context, s Setup, ranks, size int) (Result, error) {
-	args := []string{"--allow-run-as-root", "--oversubscribe", "-n", strconv.Itoa(ranks), m.program,
-		strconv.Itoa(size), strconv.FormatFloat(s.Budget.Seconds(), 'f', -1, 64), strconv.Itoa(s.Min), strconv.Itoa(s.Max)}
+	args := []string{
+		"--allow-run-as-root", "--oversubscribe", "-n", strconv.Itoa(ranks), m.program,
+		strconv.Itoa(size), strconv.FormatFloat(s.Budget.Seconds(), 'f', -1, 64), strconv.Itoa(s.Min), strconv.Itoa(s.Max),
+	}
 	text, err := output(ctx, "mpirun", args)
 	if err != nil {
 		return Result{}, err

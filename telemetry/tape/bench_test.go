@@ -91,3 +91,32 @@ func BenchmarkEvents(b *testing.B) {
 	})
 	b.ReportMetric(float64(b.Elapsed())/float64(records), "ns/record")
 }
+
+// One record, as a follower in the same process gets it, in batches.
+func BenchmarkFollow(b *testing.B) {
+	w := newTape(b, Config{})
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})
+	f := follow(b, w.Path(), FollowOptions{})
+	events := make([]Event, 512)
+	b.ReportAllocs()
+	for left := 0; b.Loop(); left-- {
+		if left > 0 {
+			continue
+		}
+		b.StopTimer()
+		for range defaultOpRecords / 8 {
+			c.End(c.Start(allReduce, 1), 0)
+		}
+		b.StartTimer()
+		for left < defaultOpRecords/4 {
+			n, err := f.Read(b.Context(), events)
+			if err != nil {
+				b.Fatal(err)
+			}
+			left += n
+		}
+	}
+	if m := f.Missed(); m != (Missed{}) {
+		b.Errorf("missed %+v", m)
+	}
+}

@@ -117,9 +117,6 @@ func (c *CommWriter) Start(sig Signature, algorithm uint8) uint64 {
 	seq := o.launched
 	p := &o.pending[seq%maxPending]
 	p.seq, p.start, p.kinds, p.bytes, p.peer, p.ended = seq, now, packKinds(sig, algorithm), sig.Bytes, sig.Peer, false
-	if o.completed+1 == seq { // it is the oldest in flight
-		o.phase, o.wait, o.waitSince = PhaseNone, -1, 0
-	}
 	c.publishOp(o.running())
 	c.putOp(now, StageStart, p, PhaseNone, -1, 0)
 	c.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,6 +52,7 @@ func TestFollowWakes(t *testing.T) {
 		}
 	}()
 	for i := range uint64(100) {
+		waitAsleep(t, w)
 		seq := c.Start(allReduce, 0)
 		c.Life(LifeRecord{Act: ActSplit, Seq: i}) // wakes it
 		if ev := <-got; ev.IsLife || ev.Op.Seq != seq {
@@ -60,6 +62,7 @@ func TestFollowWakes(t *testing.T) {
 			t.Fatalf("got %+v, want act %d", ev, i)
 		}
 	}
+	waitAsleep(t, w)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -103,13 +106,36 @@ func TestFollowWakesBeforeOverrun(t *testing.T) {
 // waitAsleep waits until a follower has announced that it sleeps.
 func waitAsleep(t *testing.T, w *Writer) {
 	t.Helper()
-	for t.Context().Err() == nil {
-		if n, err := openTape(t, w.Path()).readWord(hdrWaiting); err != nil {
-			t.Fatal(err)
-		} else if n != 0 {
-			return
+	for atomic.LoadUint32(w.waiting) == 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("no follower sleeps")
 		}
 		runtime.Gosched()
+	}
+}
+
+// A follower that missed a communicator's description finds it in the table.
+func TestFollowFindsCommunicator(t *testing.T) {
+	w := newTape(t, Config{LifeRecords: 128})
+	f := follow(t, w.Path(), FollowOptions{})
+	other := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "other"})
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{2}, Name: "world"})
+	for range 200 {
+		other.Life(LifeRecord{Act: ActSplit})
+	}
+	c.Start(allReduce, 0)
+	for {
+		ev, err := f.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.IsLife {
+			continue
+		}
+		if ev.Comm.Name != "world" || f.Missed().Life == 0 {
+			t.Errorf("operation of %+v, missed %+v", ev.Comm, f.Missed())
+		}
+		return
 	}
 }
 

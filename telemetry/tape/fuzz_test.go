@@ -94,6 +94,7 @@ func FuzzRecords(f *testing.F) {
 	f.Add(uint8(kindLife), uint64(0), uint64(0), uint64(3)<<32, []byte{1, 255, 255})
 	f.Add(uint8(kindComm), uint64(1)<<63, uint64(0), uint64(19)<<32, []byte{tailID, 3, 0, 1, 2, 3})
 	f.Add(uint8(kindLife), uint64(1), ^uint64(0), ^uint64(0), []byte{tailSite, 22, 0})
+	f.Add(uint8(kindLife), uint64(1), uint64(9), uint64(25)<<32, append([]byte{tailSite, 22, 0, 19: 0}, 0, 0, 0, 255, 255))
 	f.Add(uint8(kindContinue), uint64(1), uint64(9), uint64(9), []byte{})
 	f.Add(uint8(99), uint64(1), uint64(9), uint64(9), []byte{})
 	f.Fuzz(func(t *testing.T, kind uint8, opHead, kinds, peer uint64, tail []byte) {

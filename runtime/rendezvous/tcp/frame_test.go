@@ -90,6 +90,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(byte(kindResult), []byte("\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
 	f.Add(byte(kindJoin), []byte{0x80})
+	f.Add(byte(kindHello), append(encodeHello(&transcript{})[headerSize:], 0))
 	f.Fuzz(func(t *testing.T, k byte, body []byte) {
 		var again []byte
 		switch kind(k) {

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
@@ -158,31 +160,48 @@ func TestResultsOutliveTheServer(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil { // so that nobody listens there
-		t.Fatal(err)
-	}
+	address := reserve(t)
 	id, err := lifecycle.NewUniqueID(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, err = client(t, id, Config{}).Exchange(ctx, "cards", 1, 2, nil)
+	attempts := 0
+	_, err = client(t, id, Config{dial: func(ctx context.Context, address string) (net.Conn, error) {
+		if attempts++; attempts == 4 {
+			cancel()
+		}
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}}).Exchange(ctx, "cards", 1, 2, nil)
 	wantMissing(t, err)
 	wantPeer(t, err, lifecycle.CodeNotJoined, 0)
 	var unreachable *rendezvous.UnreachableError
-	if !errors.As(err, &unreachable) || unreachable.Attempts < 2 || unreachable.Address != address {
-		t.Errorf("not an UnreachableError of several attempts: %v", err)
+	if !errors.As(err, &unreachable) || unreachable.Attempts != 3 || unreachable.Address != address {
+		t.Errorf("not an UnreachableError of three whole attempts: %v", err)
 	}
-	if !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the context's end is not in it: %v", err)
 	}
 	wantText(t, err, "rendezvous of rank 0 at "+address+" was not reached in", "connection refused")
+}
+
+// reserve returns an address that nobody listens at, nor can before the test ends.
+func reserve(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) }) // nothing was sent on it
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
 }
 
 // TestServerComesLate: ranks may be there before the one that serves.

@@ -72,6 +72,17 @@ func TestAnIntruderDoesNotTakeTheSeat(t *testing.T) {
 	}
 }
 
+func TestARankHasOneOwnerForAllKeys(t *testing.T) {
+	d := newDesk(1)
+	if out := d.outcome(t, d.join("a", "one", 0, 1)); len(out.Payloads) != 1 {
+		t.Fatalf("%+v", out)
+	}
+	out := d.outcome(t, d.join("x", "two", 0, 1))
+	if out.Failed == nil || len(out.Failed.Present()) != 2 || out.Failed.Members[0].Host != "a" || out.Failed.Members[1].Host != "x" {
+		t.Errorf("another owner of rank 0: %+v", out)
+	}
+}
+
 func TestAStrangerCannotLeaveForARank(t *testing.T) {
 	d := newDesk(2)
 	name := d.join("a", "one", 0, 2)

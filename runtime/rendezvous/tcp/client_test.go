@@ -1,0 +1,139 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// TestFirstToConnectGivesUp: of exchanges that start together one connects, and when it gives up another goes on.
+func TestFirstToConnectGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := Dial(id, Config{Log: quiet, dial: network.dial}) // dialing waits, because nobody accepts
+		brief, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		first := start(brief, c, "first", 0, 1)
+		synctest.Wait()
+		second := start(t.Context(), c, "second", 0, 1)
+		third := start(brief, c, "third", 0, 1)
+		if r := <-first; !errors.Is(r.err, context.DeadlineExceeded) {
+			t.Errorf("the first: %v", r.err)
+		}
+		if r := <-third; !errors.Is(r.err, context.DeadlineExceeded) {
+			t.Errorf("the third, which waited for the first: %v", r.err)
+		}
+		s := serve(network, Config{Log: quiet})
+		if err := s.Serve(id); err != nil {
+			t.Fatal(err)
+		}
+		if r := <-second; r.err != nil {
+			t.Errorf("the second: %v", r.err)
+		}
+		_, _ = c.Close(), s.Close()
+	})
+}
+
+// TestCloseWhileConnecting: a client that looks for a server in vain can be closed.
+func TestCloseWhileConnecting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := Dial(id, Config{Log: quiet, dial: network.dial})
+		connecting := start(t.Context(), c, "one", 0, 2)
+		synctest.Wait()
+		queued := start(t.Context(), c, "two", 0, 2)
+		synctest.Wait()
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, done := range []<-chan result{connecting, queued} {
+			r := <-done
+			wantText(t, r.err, "this rank closed its rendezvous")
+		}
+	})
+}
+
+// TestPeerThatNeverReads: what a client asks for and does not take away is bounded.
+func TestPeerThatNeverReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		s := serve(network, Config{Log: quiet})
+		id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Serve(id); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := network.dial(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := greet(conn, id); err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Write((&join{stream: 1, rank: 0, size: 2, key: "cards"}).encode())
+		asked := 0
+		for ; err == nil && asked < 2*maxQueued; asked++ {
+			_, err = conn.Write((&ask{stream: 1, key: "cards"}).encode())
+		}
+		if err == nil {
+			t.Errorf("the server took %d questions without an answer being read", asked)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAcceptFails: a server that is out of file descriptors waits for better times.
+func TestAcceptFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, book := newPipes(), newLogbook()
+		s := serve(&exhausted{pipes: network, times: 20}, Config{Log: book.logger()})
+		id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Serve(id); err != nil {
+			t.Fatal(err)
+		}
+		c := Dial(id, Config{Log: quiet, dial: network.dial})
+		if r := <-start(t.Context(), c, "cards", 0, 1); r.err != nil {
+			t.Error(r.err)
+		}
+		if lines := book.all(); len(lines) != 1 || !strings.Contains(lines[0], "too many open files") {
+			t.Errorf("the log: %q", lines)
+		}
+		_, _ = c.Close(), s.Close()
+	})
+}
+
+// exhausted is a listener that fails some times before it works.
+type exhausted struct {
+	*pipes
+	times int
+}
+
+func (e *exhausted) Accept() (net.Conn, error) {
+	if e.times > 0 {
+		e.times--
+		return nil, syscall.EMFILE
+	}
+	return e.pipes.Accept()
+}

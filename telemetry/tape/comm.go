@@ -10,8 +10,8 @@ import (
 )
 
 // CommWriter writes what one communicator does. All methods may be called from any goroutine at any time, also after Close; they
-// hold a lock of this communicator for some nanoseconds, and none that communicators share. They don't allocate. A nil *CommWriter is
-// the tape switched off: every method is a no-op.
+// hold a lock of this communicator for some nanoseconds, and none that communicators share. Those that a communicator calls for
+// each operation or act don't allocate. A nil *CommWriter is the tape switched off: every method is a no-op.
 type CommWriter struct {
 	w      *Writer
 	number uint32 // from 1, in the order of Comm
@@ -234,8 +234,9 @@ func (c *CommWriter) Close() {
 	}
 }
 
-// publishOp shows the operations in the slot, with p as the one that runs. It stores word by word, as putOp does: a block that is first put together and then copied costs
-// twice as much, because the wider loads of the copy can't be served from the stores before them.
+// publishOp shows the operations in the slot, with p as the one that runs. It stores word by word, as putOp does: a block that
+// is first put together and then copied costs twice as much, because the wider loads of the copy can't be served from the stores
+// before them.
 func (c *CommWriter) publishOp(p *pending) {
 	o := &c.op
 	launched, completed := o.launched, o.completed

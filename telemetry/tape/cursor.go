@@ -20,10 +20,10 @@ type Missed struct {
 // cursor walks over both rings at once, in an order that keeps cause before effect: what one goroutine wrote earlier comes earlier,
 // whichever ring it is on.
 //
-// For that, each life record says how many op records were reserved when it was begun. Those come before it, the others after. It read
-// that number before it reserved its own place, so what comes after it, or after any record behind it, has a higher one. And a cursor reads the
-// op ring's head before the life ring's: then all life records that come before an op record below that head are known when it
-// is delivered.
+// For that, each life record says how many op records were reserved when it was begun. Those come before it, the others after.
+// It read that number before it reserved its own place, so what comes after it, or after any record behind it, has a higher one.
+// And a cursor reads the op ring's head before the life ring's: then all life records that come before an op record below that
+// head are known when it is delivered.
 type cursor struct {
 	t        *file
 	life, op ringReader

@@ -8,8 +8,8 @@
 //	                                 │
 //	              Reader (a file as it lies)   Follower (live, wakes by futex or tick)
 //
-// Writing an operation's start and end costs about two readings of the clock, makes no system call and allocates nothing. The table is the truth for
-// diagnosis; the rings are history, and overwrite the oldest. A reader knows how many records it missed.
+// Writing an operation's start and end costs about two readings of the clock, makes no system call and allocates nothing. The
+// table is the truth for diagnosis; the rings are history, and overwrite the oldest. A reader knows how many records it missed.
 //
 // # The file
 //

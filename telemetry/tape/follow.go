@@ -55,8 +55,8 @@ type Follower struct {
 	reading              sync.Mutex // held by Read; Close waits for it
 }
 
-// Follow begins to follow the tape at path, until ctx ends or Close. It needs the right to write the file, for a word there that tells the
-// writer that somebody sleeps; without, it still follows, by ticks alone. Errors are those of Open.
+// Follow begins to follow the tape at path, until ctx ends or Close. It needs the right to write the file, for a word there that
+// tells the writer that somebody sleeps; without, it still follows, by ticks alone. Errors are those of Open.
 func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, error) {
 	if opts.Tick < 0 {
 		return nil, fmt.Errorf("tape.FollowOptions.Tick is %v: allowed are positive durations, or 0 for %v", opts.Tick, defaultTick)
@@ -98,8 +98,9 @@ func (f *Follower) Next(ctx context.Context) (Event, error) {
 	return ev[0], err
 }
 
-// Read waits until there is an event and fills events with as many as there are now, but at least one; n says how many. It is the quick way: it
-// allocates for the texts of acts and for nothing else, and reads a file a batch at a time. It ends as Next does.
+// Read waits until there is an event and fills events with as many as there are now, but at least one; n says how many. It is
+// the quick way: it allocates for the texts of acts and for nothing else, and reads a file a batch at a time. It ends as Next
+// does.
 func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) {
 	if len(events) == 0 {
 		return 0, nil

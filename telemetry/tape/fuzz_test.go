@@ -22,7 +22,10 @@ func sample(t testing.TB) []byte {
 			c.Wait(1)
 			c.End(seq, 0)
 		}
-		c.Life(LifeRecord{Act: ActSplit, Stage: StageMisuse, Text: strings.Repeat("text ", 60), Site: lifecycle.Caller(0), First: lifecycle.Caller(0), Child: lifecycle.CommID{4}})
+		c.Life(LifeRecord{
+			Act: ActSplit, Stage: StageMisuse, Text: strings.Repeat("text ", 60),
+			Site: lifecycle.Caller(0), First: lifecycle.Caller(0), Child: lifecycle.CommID{4},
+		})
 		c.Start(allReduce, 1)
 	}
 	b, err := os.ReadFile(w.Path())

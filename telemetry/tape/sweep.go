@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Sweep removes the tapes in a job's folder that no reader will ask for any more: those of processes that are dead or closed them,
-// once nothing was written to them for keep, and beginnings of tapes that were never finished. It touches no tape of a process that is alive or that
-// can't be seen from here, and no file that is not a tape. It returns what it removed.
+// Sweep removes the tapes in a job's folder that no reader will ask for any more: those of processes that are dead or closed
+// them, once nothing was written to them for keep, and beginnings of tapes that were never finished. It touches no tape of a
+// process that is alive or that can't be seen from here, and no file that is not a tape. It returns what it removed.
 func Sweep(dir string, keep time.Duration) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

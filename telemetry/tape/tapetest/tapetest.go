@@ -30,8 +30,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Player lets the writer under test play a script onto a new tape of 4 slots and rings of 256 records, and returns the tape's path. A script that
-// ends in crash must be played by a process that is gone when Player returns.
+// Player lets the writer under test play a script onto a new tape of 4 slots and rings of 256 records, and returns the tape's
+// path. A script that ends in crash must be played by a process that is gone when Player returns.
 type Player func(t *testing.T, script io.Reader) (path string)
 
 // Run runs the suite.

@@ -36,10 +36,11 @@ type Patience struct {
 // Where every rank can have a core to itself, a rank spins for several times what it takes to wake a sleeper. If it spun for less, two
 // ranks that once slept would never leave that state: each would fall asleep again while it wakes the other. Where ranks
 // outnumber cores, a spinning rank would keep the very core that its peer needs, so it yields at once and soon sleeps. With
-// remote peers it must not keep the processor either: Go's scheduler looks at the network when it has nothing else to run.
+// remote peers, cores must be left for the goroutines that read from the network, and a processor for Go's scheduler, which looks at
+// the network when it has nothing else to run; otherwise a rank sleeps at once.
 func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	switch {
-	case remote:
+	case remote && (2*hostRanks >= runtime.NumCPU() || processRanks >= runtime.GOMAXPROCS(0)):
 		return Patience{}
 	case hostRanks > runtime.NumCPU() || processRanks > runtime.GOMAXPROCS(0):
 		return Patience{Yield: 50 * time.Microsecond, CPU: hostRanks > processRanks}

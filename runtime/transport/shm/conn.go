@@ -138,9 +138,14 @@ func (c *Conn) none() ([]byte, error) {
 
 // Release implements transport.Conn.
 func (c *Conn) Release(n int) {
-	if n > 0 {
-		c.head += uint64(n)
-		c.in.head.Store(c.head)
+	if n == 0 {
+		return
+	}
+	c.head += uint64(n)
+	c.in.head.Store(c.head)
+	// A sender that waits for room is woken when there is much of it, or it would go to sleep again after a piece. It can't wait for
+	// good: all that the ring holds is before what it has to say.
+	if c.tailSeen-c.head <= uint64(len(c.in.ring)/2) {
 		transport.RingWord(c.peerBell)
 	}
 }

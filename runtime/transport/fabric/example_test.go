@@ -1,0 +1,58 @@
+package fabric_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"sync"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
+)
+
+// Two ranks of one process connect; the second says hello.
+func Example() {
+	f, err := fabric.New(fabric.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+
+	// In a job, each rank makes its own, and rendezvous carries id, secret and cards.
+	id, secret := lifecycle.CommID{1}, []byte("known to all ranks")
+	ports := make([]*fabric.Port, 2)
+	cards := make([][]byte, 2)
+	for rank := range ports {
+		if ports[rank], err = f.Prepare(id, secret, len(ports)); err != nil {
+			log.Fatal(err)
+		}
+		cards[rank] = ports[rank].Card()
+	}
+
+	var wg sync.WaitGroup
+	for rank, port := range ports {
+		wg.Go(func() {
+			ctx := context.Background()
+			links, err := port.Connect(ctx, rank, cards)
+			if err != nil {
+				log.Fatal(err)
+			}
+			defer links.Close()
+			hello := []byte("hello from rank 1")
+			if rank == 1 {
+				if err := transporttest.Send(ctx, links, 0, hello); err != nil {
+					log.Fatal(err)
+				}
+				return
+			}
+			clear(hello)
+			if err := transporttest.Recv(ctx, links, 1, hello); err != nil {
+				log.Fatal(err)
+			}
+			fmt.Printf("%s, through %s\n", hello, links.Conn(1).Name())
+		})
+	}
+	wg.Wait()
+	// Output: hello from rank 1, through inproc
+}

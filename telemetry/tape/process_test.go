@@ -57,7 +57,8 @@ func startChild(t *testing.T, name, dir string, attr *syscall.SysProcAttr) *chil
 		t.Fatal(err)
 	}
 	c := &child{Cmd: exec.Command(exe)}
-	c.Env = append(os.Environ(), childVariable+"="+name, "TAPE_DIR="+dir)
+	// The race detector makes a process linger for a second at its end, if nobody objects.
+	c.Env = append(os.Environ(), childVariable+"="+name, "TAPE_DIR="+dir, "GORACE=atexit_sleep_ms=0")
 	c.SysProcAttr = attr
 	c.Stderr = os.Stderr
 	if c.in, err = c.StdinPipe(); err != nil {

@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -109,6 +110,16 @@ func (c *cluster) run(op func(rank int) host.Op) {
 		if err != nil {
 			c.tb.Fatalf("rank %d: %v", r, err)
 		}
+	}
+}
+
+// awaitWait returns when e is in an operation and is known to wait for rank peer; for any, if it is -1.
+func awaitWait(e *host.Engine, peer int) {
+	for {
+		if _, _, p, ok := e.Current(); ok && p >= 0 && (peer < 0 || p == peer) {
+			return
+		}
+		runtime.Gosched()
 	}
 }
 

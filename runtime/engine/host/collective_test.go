@@ -318,11 +318,7 @@ func TestBarrier(t *testing.T) {
 			})
 		}()
 		// The others are inside: wait until one of them is known to wait for the last.
-		for {
-			if _, _, peer, ok := c.engines[0].Current(); ok && peer >= 0 {
-				break
-			}
-		}
+		awaitWait(c.engines[0], -1)
 		select {
 		case r := <-left:
 			t.Errorf("%d ranks: rank %d left the barrier before rank %d came", size, r, size-1)

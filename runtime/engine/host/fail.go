@@ -127,11 +127,7 @@ func (e *Engine) explain(rank int, err error) *lifecycle.PeerError {
 		if n.Culprit >= 0 {
 			rank = int(n.Culprit)
 		}
-		detail := n.Detail
-		if rank != notice.Peer {
-			detail = fmt.Sprintf("rank %d reports: %s", notice.Peer, detail)
-		}
-		return e.peerError(n.Code, rank, detail)
+		return e.peerError(n.Code, rank, n.Detail) // who passed it on does not matter
 	case errors.As(err, &peer):
 		p := e.peerError(peer.Code, peer.Rank, peer.Detail)
 		p.Err = peer.Err

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -91,44 +92,52 @@ func addClaim(claims []claim, h header, rank int) []claim {
 }
 
 // mismatch is the error of ranks that made different calls. The first claim is this rank's. At fault is the smallest group of ranks
-// that agree with each other; where sizes are equal, one that is not this rank's.
+// that agree with each other; where sizes are equal, one that is not this rank's. The text is the same on all ranks that have heard
+// the same: first what most say.
 func (e *Engine) mismatch(claims []claim) error {
-	most, least := &claims[0], &claims[len(claims)-1]
-	for i := range claims {
-		c := &claims[i]
+	own := claims[0].head
+	for _, c := range claims {
 		slices.Sort(c.ranks)
-		if len(c.ranks) > len(most.ranks) {
-			most = c
-		}
-		if len(c.ranks) < len(least.ranks) {
-			least = c
-		}
 	}
+	slices.SortFunc(claims, func(a, b claim) int {
+		return cmp.Or(cmp.Compare(len(b.ranks), len(a.ranks)), cmp.Compare(a.ranks[0], b.ranks[0]))
+	})
+	least := &claims[len(claims)-1]
+	if other := &claims[len(claims)-2]; least.head == own && len(other.ranks) == len(least.ranks) {
+		least = other
+	}
+	most := &claims[0]
 	if most == least {
-		least = &claims[1]
+		most = &claims[1]
 	}
 	f := differs(&most.head, &least.head)
-	var said []string
+	detail := f.name + ": " + strings.Join(said(claims, f), ", ")
 	heard := 0
-	for i, c := range claims {
+	for _, c := range claims {
 		heard += len(c.ranks)
-		if slices.ContainsFunc(claims[:i], func(before claim) bool { return f.text(&before.head) == f.text(&c.head) }) {
-			continue // said with the first that said so
-		}
-		var ranks []int
-		for _, o := range claims[i:] {
-			if f.text(&o.head) == f.text(&c.head) {
-				ranks = append(ranks, o.ranks...)
-			}
-		}
-		slices.Sort(ranks)
-		said = append(said, says(ranks)+" "+f.text(&c.head))
 	}
-	detail := f.name + ": " + strings.Join(said, ", ")
 	if heard < e.size {
 		detail += fmt.Sprintf(" (%d of %d ranks were heard)", heard, e.size)
 	}
 	return e.peerError(lifecycle.CodeMismatch, least.ranks[0], detail)
+}
+
+// said lists the values of a field, and which ranks say each.
+func said(claims []claim, f field) []string {
+	var values, texts []string
+	ranks := map[string][]int{}
+	for _, c := range claims {
+		v := f.text(&c.head)
+		if !slices.Contains(values, v) {
+			values = append(values, v)
+		}
+		ranks[v] = append(ranks[v], c.ranks...)
+	}
+	for _, v := range values {
+		slices.Sort(ranks[v])
+		texts = append(texts, says(ranks[v])+" "+v)
+	}
+	return texts
 }
 
 // maxNamed is how many ranks are named one by one.

@@ -72,6 +72,18 @@ func (e *Engine) program(op *Op) (*program, error) {
 	return p, nil
 }
 
+// Algorithm is the algorithm with which Run would carry op out; Auto if op can't be. It belongs to the goroutine that calls Run.
+func (e *Engine) Algorithm(op *Op) algo.Algorithm {
+	if pointToPoint(op.Call) {
+		return algo.Auto
+	}
+	p, err := e.program(op)
+	if err != nil {
+		return algo.Auto
+	}
+	return p.algorithm
+}
+
 // compile plans op.
 func (e *Engine) compile(op *Op) (*program, error) {
 	es := op.DataType.Size()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -91,8 +90,8 @@ func (e *Engine) report() {
 	}
 }
 
-// bereaved returns the error of an operation to which the loss of a peer matters. It does not matter that a peer has left in good
-// order when all that was wanted of it is there: it was faster, and has no more to do.
+// bereaved returns the error of an operation to which the loss of a peer matters: one that gave up (a notice) takes the others
+// along, whoever dies does if anything is still wanted of it. A peer that has left in good order is not even lost: it was faster.
 func (e *Engine) bereaved(b blocked) error {
 	for r := range e.all {
 		err := e.links.Lost(r)
@@ -100,8 +99,7 @@ func (e *Engine) bereaved(b blocked) error {
 			continue
 		}
 		var notice *transport.NoticeError
-		gaveUp := errors.As(err, &notice) && notice.Notice.Code != lifecycle.CodePeerAborted
-		if gaveUp || b.needs(r) && e.drained(r) {
+		if errors.As(err, &notice) || b.needs(r) && e.drained(r) {
 			return e.lost(r, err)
 		}
 	}

@@ -43,14 +43,14 @@ func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	case remote && (2*hostRanks >= runtime.NumCPU() || processRanks >= runtime.GOMAXPROCS(0)):
 		return Patience{}
 	case hostRanks > runtime.NumCPU() || processRanks > runtime.GOMAXPROCS(0):
-		return Patience{Yield: 50 * time.Microsecond, CPU: hostRanks > processRanks}
+		return Patience{Yield: 200 * time.Microsecond, CPU: hostRanks > processRanks}
 	default:
 		return Patience{Spin: 200 * time.Microsecond, Yield: 100 * time.Microsecond, CPU: hostRanks > processRanks}
 	}
 }
 
-// How a Waiter adapts to a core that others want, too. A rank that is found to have lost its core while it looked for work is better off
-// asleep: the kernel gives the core at once to who wakes up, and late to who has just used it.
+// How a spinning Waiter adapts to a core that others want, too. A rank that is found to have lost its core while it looked for
+// work is better off asleep: the kernel gives the core at once to who wakes up, and late to who has just used it.
 const (
 	lostCore    = 100 * time.Microsecond // between two looks at the clock: somebody else ran
 	crowdedFor  = 256                    // waits that are short after that
@@ -75,7 +75,6 @@ type Waiter struct {
 	crowded  int           // waits for which the core counts as contended
 	patience Patience
 	word     *atomic.Uint32
-	own      atomic.Uint32 // the word of a Waiter that parks a goroutine
 	wake     chan struct{} // holds one wake-up; nil when the word is in shared memory
 	armed    bool          // this side's view of the word
 	first    time.Duration // firstSleep
@@ -83,6 +82,11 @@ type Waiter struct {
 	sleep    time.Duration // the one before
 	resting  []Rester
 	losses   losses
+
+	// The word of a Waiter that parks a goroutine. Ringers read it all the time, so it lies off what Idle writes.
+	_   [128]byte
+	own atomic.Uint32
+	_   [128]byte
 }
 
 // Rester is a connection that wants to know when its rank is about to sleep: its last window is not read any more.
@@ -163,7 +167,7 @@ func (w *Waiter) patient() bool {
 		w.since, w.looked = time.Now(), 0
 	}
 	waited := time.Since(w.since)
-	if waited-w.looked > lostCore {
+	if w.patience.Spin > 0 && waited-w.looked > lostCore {
 		w.crowded = crowdedFor
 	}
 	w.looked = waited

@@ -48,6 +48,37 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
+// Most of these have more ranks than a small machine has cores.
+func BenchmarkAround(b *testing.B) {
+	for _, size := range []int{2, 4, 8, 16} {
+		for _, name := range []string{"inproc", "shm"} {
+			b.Run(fmt.Sprintf("goroutines/%s/%d", name, size), func(b *testing.B) {
+				ranks := mesh(configs()[name])(b, size)
+				var wg sync.WaitGroup
+				for _, l := range ranks[1:] {
+					wg.Go(func() {
+						defer l.Close()
+						if err := transporttest.Forward(context.Background(), l); err != nil {
+							b.Error(err)
+						}
+					})
+				}
+				transporttest.Around(b, ranks[0])
+				ranks[0].Close()
+				wg.Wait()
+			})
+		}
+		b.Run(fmt.Sprintf("processes/shm/%d", size), func(b *testing.B) {
+			l, wait := launch(b, processConfigs()["shm"], "forward", size)
+			transporttest.Around(b, l)
+			l.Close()
+			if said := wait(); said != "" {
+				b.Error(said)
+			}
+		})
+	}
+}
+
 // inGoroutine measures rank 0 against rank 1 in a goroutine.
 func inGoroutine(b *testing.B, ranks []transporttest.Links, peer func(context.Context, transporttest.Links, int) error,
 	size int, measure func(*testing.B, transporttest.Links, int),

@@ -24,7 +24,7 @@ const childVariable = "CARILLON_FABRIC_TEST_CHILD"
 
 // job is what a child does: it connects and runs a program as one rank.
 type job struct {
-	Program string // the name of a case, "pong N" or "sink N"
+	Program string // the name of a case, "pong N", "sink N" or "forward"
 	Rank    int
 	Size    int
 	Config  fabric.Config
@@ -81,6 +81,9 @@ func (j job) run(ctx context.Context, l *fabric.Links) error {
 	}
 	if _, err := fmt.Sscanf(j.Program, "sink %d", &size); err == nil {
 		return transporttest.Sink(ctx, l, size)
+	}
+	if j.Program == "forward" {
+		return transporttest.Forward(ctx, l)
 	}
 	for _, c := range transporttest.Cases() {
 		if c.Name == j.Program {

@@ -58,6 +58,37 @@ func PingPong(b *testing.B, l Links, size int) {
 	b.ReportMetric(float64(best.Nanoseconds())/batch/2, "best-ns/way")
 }
 
+// Forward is the part of ranks 1 to n-1 in Around: it hands messages of 8 bytes on until the rank before closes.
+func Forward(ctx context.Context, l Links) error {
+	token := make([]byte, 8)
+	next, prev := l.Conn((l.Rank()+1)%l.Size()), l.Conn(l.Rank()-1)
+	for {
+		if err := receive(ctx, l, prev, token); err != nil {
+			return orderly(err)
+		}
+		if err := send(ctx, l, next, token); err != nil {
+			return orderly(err)
+		}
+	}
+}
+
+// Around measures how long 8 bytes take around all ranks, of which one at a time has something to do. It reports one hop as ns/hop.
+func Around(b *testing.B, l Links) {
+	token := make([]byte, 8)
+	ctx := b.Context()
+	next, prev := l.Conn(1), l.Conn(l.Size()-1)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := send(ctx, l, next, token); err != nil {
+			b.Fatal(err)
+		}
+		if err := receive(ctx, l, prev, token); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(l.Size()), "ns/hop")
+}
+
 // Stream measures the bandwidth of messages of the given size to a Sink that reads every byte once; that of the fastest message
 // as best-MB/s.
 func Stream(b *testing.B, l Links, size int) {

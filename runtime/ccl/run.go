@@ -86,7 +86,7 @@ func (c *Comm) execute(ctx context.Context, op *host.Op) error {
 		return c.refused(ctx, op.Call, c.life.Check(op.Call), 3)
 	}
 	number := c.number(op)
-	seq := c.tape.Start(signature(op), uint8(op.Algorithm))
+	seq := c.tape.Start(number, signature(op), uint8(c.engine.Algorithm(op)))
 	err := c.engine.Run(ctx, number, op)
 	if err == nil {
 		c.tape.End(seq, lifecycle.CodeOK)
@@ -106,7 +106,7 @@ func (c *Comm) executePairs(ctx context.Context, call lifecycle.Call, ops []host
 		sig.DataType = uint8(ops[i].DataType)
 		sig.Bytes += uint64(len(ops[i].Send) + len(ops[i].Recv))
 	}
-	seq := c.tape.Start(sig, 0)
+	seq := c.tape.Start(c.collectives, sig, 0)
 	err := c.engine.RunGroup(ctx, c.collectives, ops) // not a call that all ranks make: it has the number of the collective before it
 	c.tape.End(seq, lifecycle.CodeOf(err))
 	return c.fail(call, err)

@@ -121,7 +121,7 @@ func (c *Comm) exchangeSplit(ctx context.Context, place *ticket, mine splitEntry
 		return nil, c.life.Check(lifecycle.CallSplit)
 	}
 	c.collectives++
-	seq := c.tape.Start(tape.Signature{Call: lifecycle.CallSplit, Peer: -1}, 0)
+	seq := c.tape.Start(c.collectives, tape.Signature{Call: lifecycle.CallSplit, Peer: -1}, 0)
 	payloads, err := c.engine.Exchange(ctx, c.collectives, mine.encode())
 	c.tape.End(seq, lifecycle.CodeOf(err))
 	if err != nil {

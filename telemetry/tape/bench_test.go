@@ -34,19 +34,19 @@ func cpuTime(b *testing.B, f func()) {
 // The budget: 100 ns, no allocation.
 func BenchmarkStartEnd(b *testing.B) {
 	c := newTape(b, Config{}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
-	cpuTime(b, func() { c.End(c.Start(allReduce, 1), 0) })
+	cpuTime(b, func() { c.End(c.Start(0, allReduce, 1), 0) })
 }
 
 func BenchmarkWait(b *testing.B) {
 	c := newTape(b, Config{}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
-	c.Start(allReduce, 1)
+	c.Start(0, allReduce, 1)
 	peer := int32(0)
 	cpuTime(b, func() { peer ^= 1; c.Wait(peer) })
 }
 
 func BenchmarkOff(b *testing.B) {
 	var c *CommWriter
-	cpuTime(b, func() { c.End(c.Start(allReduce, 1), 0) })
+	cpuTime(b, func() { c.End(c.Start(0, allReduce, 1), 0) })
 }
 
 // Two of these are in BenchmarkStartEnd.
@@ -67,7 +67,7 @@ func BenchmarkStartEndParallel(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
 		for pb.Next() {
-			c.End(c.Start(allReduce, 1), 0)
+			c.End(c.Start(0, allReduce, 1), 0)
 		}
 	})
 }
@@ -77,7 +77,7 @@ func BenchmarkEvents(b *testing.B) {
 	w := newTape(b, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})
 	for range defaultOpRecords {
-		c.End(c.Start(allReduce, 1), 0)
+		c.End(c.Start(0, allReduce, 1), 0)
 	}
 	r := openTape(b, w.Path())
 	records := 0
@@ -105,7 +105,7 @@ func BenchmarkFollow(b *testing.B) {
 		}
 		b.StopTimer()
 		for range defaultOpRecords / 8 {
-			c.End(c.Start(allReduce, 1), 0)
+			c.End(c.Start(0, allReduce, 1), 0)
 		}
 		b.StartTimer()
 		for left < defaultOpRecords/4 {

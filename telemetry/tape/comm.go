@@ -32,22 +32,26 @@ type operations struct {
 	wait                int32
 	waitSince           int64
 	lastEnd             int64
-	pending             [maxPending]pending // of sequence number n at n % maxPending
+	pending             [maxPending]pending // the n-th launched at n % maxPending
 	forgotten           pending             // stands for one that is not there any more
 }
 
 // pending is an operation that was launched.
 type pending struct {
-	seq   uint64
-	start int64
-	kinds uint64 // packKinds, less phase, stage and code
-	bytes uint64
-	peer  int32
-	ended bool
+	seq    uint64
+	number uint64 // the ranks' name for it
+	start  int64
+	kinds  uint64 // packKinds, less phase, stage and code
+	bytes  uint64
+	peer   int32
+	ended  bool
 }
 
+// maxInFlight is the most operations in flight that a slot can say: it has 24 bits for them.
+const maxInFlight = 1<<24 - 1
+
 // maxPending is how many operations of a communicator can be in flight with all that is known of them; of more, the oldest lose their
-// signature.
+// signature and number.
 const maxPending = 64
 
 // Describe adds what became known about the communicator since Comm: the number of nodes, the engine, a child's id. It replaces
@@ -104,9 +108,9 @@ func (c *CommWriter) Life(r LifeRecord) {
 	runtime.KeepAlive(c) // and so the mapping
 }
 
-// Start launches the communicator's next operation and returns its sequence number, from 1. A nil CommWriter returns 0: who needs the
-// number with the tape off counts on its own.
-func (c *CommWriter) Start(sig Signature, algorithm uint8) uint64 {
+// Start launches the communicator's next operation. number is what its ranks agree to call it, see OpRecord.Seq; 0 is the same as
+// launched, which is how many were launched with it, and by which End knows it. A nil CommWriter returns 0.
+func (c *CommWriter) Start(number uint64, sig Signature, algorithm uint8) (launched uint64) {
 	if c == nil {
 		return 0
 	}
@@ -115,8 +119,11 @@ func (c *CommWriter) Start(sig Signature, algorithm uint8) uint64 {
 	o := &c.op
 	o.launched++
 	seq := o.launched
+	if number == 0 {
+		number = seq
+	}
 	p := &o.pending[seq%maxPending]
-	p.seq, p.start, p.kinds, p.bytes, p.peer, p.ended = seq, now, packKinds(sig, algorithm), sig.Bytes, sig.Peer, false
+	p.seq, p.number, p.start, p.kinds, p.bytes, p.peer, p.ended = seq, number, now, packKinds(sig, algorithm), sig.Bytes, sig.Peer, false
 	c.publishOp(o.running())
 	c.putOp(now, StageStart, p, PhaseNone, -1, 0)
 	c.mu.Unlock()
@@ -158,15 +165,16 @@ func (c *CommWriter) Wait(peer int32) {
 	c.mu.Unlock()
 }
 
-// End says that the operation with that sequence number ended, and how. Operations may end in any order; the slot shows the oldest
+// End says that the operation for which Start returned launched ended, and how. Operations may end in any order; the slot shows the oldest
 // that is still in flight. Ending what is not in flight does nothing.
-func (c *CommWriter) End(seq uint64, code lifecycle.Code) {
+func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 	if c == nil {
 		return
 	}
 	now := Now()
 	c.mu.Lock()
 	o := &c.op
+	seq := launched
 	p := &o.pending[seq%maxPending]
 	switch {
 	case seq <= o.completed || seq > o.launched || (p.seq == seq && p.ended):
@@ -240,22 +248,22 @@ func (c *CommWriter) Close() {
 func (c *CommWriter) publishOp(p *pending) {
 	o := &c.op
 	launched, completed := o.launched, o.completed
-	kinds := p.kinds | uint64(o.phase)<<32
+	kinds := p.kinds | uint64(o.phase)<<32 | min(launched-completed, maxInFlight)<<40
 	ranks := pack32(p.peer, o.wait)
-	bytes, start, lastEnd, waitSince := p.bytes, uint64(p.start), uint64(o.lastEnd), uint64(o.waitSince)
+	number, bytes, start, lastEnd, waitSince := p.number, p.bytes, uint64(p.start), uint64(o.lastEnd), uint64(o.waitSince)
 
 	control := &c.slot[slotOpLatch/wordSize]
 	version := uint32(*control>>32) + 1
 	to := (*[slotOpWords]uint64)(c.slot[slotOp/wordSize+int(version&1)*slotOpWords:])
-	to[opLaunched], to[opCompleted], to[opKinds], to[opRanks] = launched, completed, kinds, ranks
+	to[opLaunched], to[opNumber], to[opKinds], to[opRanks] = launched, number, kinds, ranks
 	to[opBytes], to[opStart], to[opLastEnd], to[opWaitSince] = bytes, start, lastEnd, waitSince
-	check := fold8(uint64(version), launched, completed, kinds, ranks, bytes, start, lastEnd, waitSince)
+	check := fold8(uint64(version), launched, number, kinds, ranks, bytes, start, lastEnd, waitSince)
 	atomic.StoreUint64(control, uint64(version)<<32|uint64(check))
 }
 
 // putOp writes an op record.
 func (c *CommWriter) putOp(now int64, stage Stage, p *pending, phase Phase, wait int32, code lifecycle.Code) {
-	seq, bytes, time, start := p.seq, p.bytes, uint64(now), uint64(p.start)
+	seq, bytes, time, start := p.number, p.bytes, uint64(now), uint64(p.start)
 	kinds := p.kinds | uint64(phase)<<32 | uint64(stage)<<40 | uint64(code)<<48
 	ranks := pack32(p.peer, wait)
 	comm := pack32(int32(c.number), int32(c.index))

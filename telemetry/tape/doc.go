@@ -58,8 +58,9 @@
 //	       8    control word of operation  192  two copies of info, 16 words each
 //
 //	info:      0 id, 16 bytes           operation:  0 launched u64
-//	           16 parent, 16                        8 completed u64
-//	           32 number u32, 0: free               16 call, data type, reduction, algorithm, phase u8
+//	           16 parent, 16                        8 number u64
+//	           32 number u32, 0: free               16 call, data type, reduction, algorithm, phase u8,
+//	                                                   in flight u24
 //	           36 state u8                          24 peer i32, wait i32
 //	           40 rank i32, size i32                32 bytes u64
 //	           48 nodes i32                         40 start i64

@@ -24,7 +24,7 @@ func Example() {
 		log.Print("going on without a tape: ", err) // w is nil, and all that follows does nothing
 	}
 	comm := w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 0, Size: 4})
-	seq := comm.Start(tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1 << 20}, 0)
+	seq := comm.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1 << 20}, 0)
 	comm.Wait(3)
 
 	ctx := context.Background()

@@ -53,7 +53,7 @@ func TestFollowWakes(t *testing.T) {
 	}()
 	for i := range uint64(100) {
 		waitAsleep(t, w)
-		seq := c.Start(allReduce, 0)
+		seq := c.Start(0, allReduce, 0)
 		c.Life(LifeRecord{Act: ActSplit, Seq: i}) // wakes it
 		if ev := <-got; ev.IsLife || ev.Op.Seq != seq {
 			t.Fatalf("got %+v, want the start of operation %d", ev, seq)
@@ -92,7 +92,7 @@ func TestFollowWakesBeforeOverrun(t *testing.T) {
 	for range 4 {
 		waitAsleep(t, w)
 		for range 128 {
-			c.End(c.Start(allReduce, 0), 0)
+			c.End(c.Start(0, allReduce, 0), 0)
 		}
 	}
 	if err := <-done; err != nil {
@@ -123,7 +123,7 @@ func TestFollowFindsCommunicator(t *testing.T) {
 	for range 200 {
 		other.Life(LifeRecord{Act: ActSplit})
 	}
-	c.Start(allReduce, 0)
+	c.Start(0, allReduce, 0)
 	for {
 		ev, err := f.Next(t.Context())
 		if err != nil {
@@ -142,9 +142,9 @@ func TestFollowFindsCommunicator(t *testing.T) {
 func TestFollowFromNow(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world"})
-	c.End(c.Start(allReduce, 0), 0)
+	c.End(c.Start(0, allReduce, 0), 0)
 	f := follow(t, w.Path(), FollowOptions{FromNow: true})
-	c.Start(allReduce, 0)
+	c.Start(0, allReduce, 0)
 	ev, err := f.Next(t.Context())
 	if err != nil || ev.Op.Seq != 2 || ev.Comm.Name != "world" {
 		t.Errorf("the first event is %+v, %v", ev, err)
@@ -202,7 +202,7 @@ func TestCutShortUnderReaders(t *testing.T) {
 			// Of its own, because a writer doesn't survive it.
 			path := t.TempDir() + "/copy.tape"
 			w := newTape(t, Config{})
-			w.Comm(CommInfo{ID: lifecycle.CommID{1}}).Start(allReduce, 0)
+			w.Comm(CommInfo{ID: lifecycle.CommID{1}}).Start(0, allReduce, 0)
 			b, err := os.ReadFile(w.Path())
 			if err != nil {
 				t.Fatal(err)
@@ -294,7 +294,7 @@ func TestConsistency(t *testing.T) {
 			c := w.Comm(CommInfo{ID: lifecycle.CommID{byte(i + 1)}, Name: fmt.Sprint("comm", i), Rank: i})
 			defer c.Close()
 			for n := range uint64(rounds) {
-				seq := c.Start(Signature{Call: lifecycle.CallAllReduce, Peer: int32(i), Bytes: n + 1}, uint8(i))
+				seq := c.Start(0, Signature{Call: lifecycle.CallAllReduce, Peer: int32(i), Bytes: n + 1}, uint8(i))
 				c.Wait(int32(n % 100))
 				if n%10 == 0 {
 					// A record's text says what its other fields are.
@@ -368,7 +368,7 @@ func checkSlot(t *testing.T, s Slot) {
 func TestHoleInRing(t *testing.T) {
 	w := newTape(t, Config{OpRecords: 128})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
-	c.Start(allReduce, 0)
+	c.Start(0, allReduce, 0)
 	*w.opRing.head++ // as a thread does that is killed in between
 	c.End(1, 0)
 	f := follow(t, w.Path(), FollowOptions{Tick: time.Millisecond})

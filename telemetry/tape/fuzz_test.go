@@ -18,7 +18,7 @@ func sample(t testing.TB) []byte {
 		c := w.Comm(CommInfo{ID: lifecycle.CommID{byte(i + 1)}, Name: "world", Size: 2})
 		c.State(lifecycle.StateReady)
 		for range 40 {
-			seq := c.Start(allReduce, 1)
+			seq := c.Start(0, allReduce, 1)
 			c.Wait(1)
 			c.End(seq, 0)
 		}
@@ -26,7 +26,7 @@ func sample(t testing.TB) []byte {
 			Act: ActSplit, Stage: StageMisuse, Text: strings.Repeat("text ", 60),
 			Site: lifecycle.Caller(0), First: lifecycle.Caller(0), Child: lifecycle.CommID{4},
 		})
-		c.Start(allReduce, 1)
+		c.Start(0, allReduce, 1)
 	}
 	b, err := os.ReadFile(w.Path())
 	if err != nil {

@@ -83,7 +83,7 @@ const (
 // Words of one copy of a slot's operation part.
 const (
 	opLaunched  = 0
-	opCompleted = 1
+	opNumber    = 1
 	opKinds     = 2 // see packKinds; stage and code are 0
 	opRanks     = 3 // peer i32, wait i32
 	opBytes     = 4
@@ -206,8 +206,8 @@ func marker(index uint64, kind uint8, check uint32) uint64 {
 	return index<<32 | uint64(kind)<<24 | uint64(check>>8)
 }
 
-// packKinds puts what stays the same of an operation's small fields into one word. Phase, stage and code have the bits from 32, 40 and
-// 48 on.
+// packKinds puts what stays the same of an operation's small fields into one word. The phase has the bits from 32 on; in a record,
+// stage and code those from 40 and 48 on, and in a slot, the number of operations in flight those from 40 on.
 func packKinds(sig Signature, algorithm uint8) uint64 {
 	return uint64(sig.Call) | uint64(sig.DataType)<<8 | uint64(sig.Reduction)<<16 | uint64(algorithm)<<24
 }

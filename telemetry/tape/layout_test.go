@@ -46,12 +46,12 @@ type (
 		_                        [headerSize - 832 - 40]byte
 	}
 	cOp struct {
-		launched, completed                            uint64
-		call, dataType, reduction, algorithm, phase, _ uint8
-		_                                              uint16
-		peer, wait                                     int32
-		bytes                                          uint64
-		start, lastEnd, waitSince                      int64
+		launched, number                            uint64
+		call, dataType, reduction, algorithm, phase uint8
+		inFlight                                    [3]uint8
+		peer, wait                                  int32
+		bytes                                       uint64
+		start, lastEnd, waitSince                   int64
 	}
 	cInfo struct {
 		id, parent [16]byte
@@ -154,7 +154,7 @@ func TestOffsets(t *testing.T) {
 		{"slotInfo", unsafe.Offsetof(s.info), slotInfo},
 
 		{"opLaunched", unsafe.Offsetof(op.launched), opLaunched * wordSize},
-		{"opCompleted", unsafe.Offsetof(op.completed), opCompleted * wordSize},
+		{"opNumber", unsafe.Offsetof(op.number), opNumber * wordSize},
 		{"opKinds", unsafe.Offsetof(op.call), opKinds * wordSize},
 		{"opRanks", unsafe.Offsetof(op.peer), opRanks * wordSize},
 		{"opBytes", unsafe.Offsetof(op.bytes), opBytes * wordSize},
@@ -200,7 +200,7 @@ func TestBytesOnFile(t *testing.T) {
 		ID: lifecycle.CommID{0: 1, 15: 2}, Parent: lifecycle.CommID{0: 3, 15: 4}, Name: "rails", Rank: 5, Size: 6, Nodes: 7, Engine: "host",
 	})
 	c.State(lifecycle.StateFinalizing)
-	seq := c.Start(Signature{Call: lifecycle.CallReduce, DataType: 11, Reduction: 12, Peer: 13, Bytes: 14}, 15)
+	seq := c.Start(77, Signature{Call: lifecycle.CallReduce, DataType: 11, Reduction: 12, Peer: 13, Bytes: 14}, 15)
 	c.Phase(PhaseTransfer)
 	c.Wait(2)
 	first.Life(LifeRecord{
@@ -239,11 +239,11 @@ func TestBytesOnFile(t *testing.T) {
 	op, info := s.op[s.opControl>>32&1], s.info[s.infoControl>>32&1]
 	check("operation",
 		fields{
-			"seqs": []uint64{op.launched, op.completed}, "kinds": []uint8{op.call, op.dataType, op.reduction, op.algorithm, op.phase},
+			"seqs": []uint64{op.launched, op.number}, "in flight": op.inFlight, "kinds": []uint8{op.call, op.dataType, op.reduction, op.algorithm, op.phase},
 			"ranks": []int32{op.peer, op.wait}, "bytes": op.bytes, "started": op.start > 0, "waits": op.waitSince >= op.start, "ended": op.lastEnd,
 		},
 		fields{
-			"seqs": []uint64{seq, 0}, "kinds": []uint8{uint8(lifecycle.CallReduce), 11, 12, 15, uint8(PhaseTransfer)},
+			"seqs": []uint64{seq, 77}, "in flight": [3]uint8{1}, "kinds": []uint8{uint8(lifecycle.CallReduce), 11, 12, 15, uint8(PhaseTransfer)},
 			"ranks": []int32{13, 2}, "bytes": uint64(14), "started": true, "waits": true, "ended": int64(0),
 		})
 	check("info",
@@ -263,7 +263,7 @@ func TestBytesOnFile(t *testing.T) {
 			"ranks": []int32{or.peer, or.wait}, "bytes": or.bytes, "same start": or.start == op.start, "number": or.number, "slot": or.slot,
 		},
 		fields{
-			"marker": uint64(2<<8 | kindOp), "seq": seq,
+			"marker": uint64(2<<8 | kindOp), "seq": uint64(77),
 			"kinds": []uint8{uint8(lifecycle.CallReduce), 11, 12, 15, uint8(PhaseTransfer), uint8(StageWait)},
 			"ranks": []int32{13, 2}, "bytes": uint64(14), "same start": true, "number": uint32(2), "slot": int32(1),
 		})

@@ -103,7 +103,7 @@ func writerChild(dir string) error {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		switch in.Text() {
 		case "op":
-			seq := c.Start(allReduce, 1)
+			seq := c.Start(0, allReduce, 1)
 			c.Wait(3)
 			fmt.Println(seq)
 		case "close":
@@ -220,7 +220,7 @@ func busyChild(dir string) error {
 		for Now()-begin < n*1000 { // a microsecond a record
 			continue
 		}
-		c.End(c.Start(allReduce, 1), 0)
+		c.End(c.Start(0, allReduce, 1), 0)
 	}
 	fmt.Println(busyRecords * 1e9 / (Now() - begin))
 	return w.Close()

@@ -130,9 +130,12 @@ type LifeRecord struct {
 
 // OpRecord is one moment of an operation.
 type OpRecord struct {
-	Time      int64 // CLOCK_MONOTONIC, nanoseconds
-	Stage     Stage
-	Seq       uint64 // the operation's number on its communicator, from 1
+	Time  int64 // CLOCK_MONOTONIC, nanoseconds
+	Stage Stage
+	// Seq is what the ranks call the operation: the number of the collective on its communicator, from 1; of a Send or Recv, the
+	// number of the message between the two ranks in that direction; of operations that progress together, that of the
+	// collective before them.
+	Seq       uint64
 	Signature Signature
 	Algorithm uint8 // algo.Algorithm
 	Phase     Phase
@@ -148,7 +151,8 @@ type Slot struct {
 	Generation uint32 // of the table's slot
 	State      lifecycle.State
 
-	Launched, Completed uint64 // sequence numbers; an operation is in flight if they differ
+	Launched, Completed uint64 // operations, of this rank; one is in flight if they differ
+	Seq                 uint64 // of the oldest in flight, or of the last; as OpRecord.Seq
 	Op                  Signature
 	Algorithm           uint8
 	OpStart             int64 // monotonic ns; of the operation in flight, or the last one

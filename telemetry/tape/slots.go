@@ -94,8 +94,9 @@ func decodeSlot(index int, b []byte) (s Slot, live, whole bool) {
 	s.Engine = wordsText(info[infoEngine : infoEngine+engineSize/wordSize])
 	s.Name = wordsText(info[infoName : infoName+nameSize/wordSize])
 
-	s.Launched, s.Completed = op[opLaunched], op[opCompleted]
 	kinds := op[opKinds]
+	s.Launched, s.Completed = op[opLaunched], op[opLaunched]-kinds>>40
+	s.Seq = op[opNumber]
 	s.Op = unpackSignature(kinds, op[opRanks], op[opBytes])
 	s.Algorithm = uint8(kinds >> 24)
 	s.Phase = Phase(kinds >> 32)

@@ -101,7 +101,7 @@ func writeLife(w *tape.Writer) {
 	c.Describe(tape.CommInfo{ID: lifecycle.CommID{4}, Name: "world", Rank: 2, Size: 4, Nodes: 2, Engine: "host"})
 	life(tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageEnd, Start: start, State: lifecycle.StateReady})
 
-	seq := c.Start(tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64}, 1)
+	seq := c.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64}, 1)
 	c.Wait(3)
 	c.End(seq, lifecycle.CodeTimeout)
 

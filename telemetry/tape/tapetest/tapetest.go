@@ -191,7 +191,7 @@ func testSlots(t *testing.T, play Player) {
 	got.LastEnd, got.OpStart, got.WaitSince = 0, 0, 0
 	want := tape.Slot{
 		CommInfo: tape.CommInfo{ID: commID(t, idB), Parent: commID(t, idA), Name: "renamed", Rank: 1, Size: 2, Nodes: 1, Engine: "host"},
-		Index:    1, Generation: 2, State: 2, Launched: 3, Completed: 1,
+		Index:    1, Generation: 2, State: 2, Launched: 3, Completed: 1, Seq: 2,
 		Op:        tape.Signature{Call: 24, DataType: 1, Peer: 0, Bytes: 9},
 		Algorithm: 3, Phase: tape.PhaseAgree, Wait: 0,
 	}

@@ -99,7 +99,7 @@ func play(dir string, script io.Reader) error {
 			var sig tape.Signature
 			var algorithm uint8
 			_, err = fmt.Sscan(rest, &sig.Call, &sig.DataType, &sig.Reduction, &sig.Peer, &sig.Bytes, &algorithm)
-			c.Start(sig, algorithm)
+			c.Start(0, sig, algorithm)
 		case "phase":
 			var p tape.Phase
 			_, err = fmt.Sscan(rest, &p)

@@ -46,7 +46,7 @@ func ParseAlgorithm(s string) (Algorithm, error) {
 // For lists the algorithms that there are for a call, the best all-round one first; nil for a call that is no
 // collective.
 func For(call lifecycle.Call) []Algorithm {
-	switch call { //nolint:exhaustive // only collectives have algorithms
+	switch call {
 	case lifecycle.CallAllReduce:
 		return []Algorithm{Direct, Ring, RecursiveDoubling, Tree}
 	case lifecycle.CallBroadcast, lifecycle.CallReduce:

@@ -113,8 +113,8 @@ func TestSlot(t *testing.T) {
 	before := Now()
 	one := Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1}
 	two := Signature{Call: lifecycle.CallSend, Peer: 1, Bytes: 2}
-	c.Start(0, one, 1)
-	want.Launched, want.Op, want.Algorithm = 1, one, 1
+	c.Start(41, one, 1)
+	want.Launched, want.Seq, want.Op, want.Algorithm = 1, 41, one, 1
 	if s := check("started"); s.OpStart < before || s.OpStart > Now() {
 		t.Errorf("it started at %d, which is not between %d and now", s.OpStart, before)
 	}
@@ -132,7 +132,7 @@ func TestSlot(t *testing.T) {
 	check("second ended first: the first still runs")
 
 	c.End(1, 0)
-	want.Completed, want.Op, want.Algorithm, want.Phase, want.Wait = 2, two, 2, PhaseNone, -1
+	want.Completed, want.Seq, want.Op, want.Algorithm, want.Phase, want.Wait = 2, 2, two, 2, PhaseNone, -1
 	if s := check("both ended"); s.LastEnd < s.OpStart || s.WaitSince != 0 {
 		t.Errorf("the last end is %d, the start %d, waiting since %d", s.LastEnd, s.OpStart, s.WaitSince)
 	}

@@ -1,7 +1,6 @@
 package algotest
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -36,27 +35,38 @@ type rank struct {
 	recv map[int][]int
 }
 
-// Run makes the plans of all ranks, checks their form, interprets them, and checks what is in every rank's Out at the end. It returns the plans.
+// Run makes the plans of all ranks and [Check]s them. It returns the plans.
 func Run(c Case) ([]*algo.Plan, error) {
-	ranks := make([]*rank, c.Request.Size)
 	plans := make([]*algo.Plan, c.Request.Size)
-	for r := range ranks {
+	for r := range plans {
 		req := c.Request
 		req.Rank = r
 		p, err := algo.Make(req, c.Algorithm)
 		if err != nil {
 			return nil, err
 		}
-		ranks[r] = newRank(c, r, p)
 		plans[r] = p
+	}
+	return plans, Check(c, plans)
+}
+
+// Check checks the form of all ranks' plans and proves them free of races; then it interprets them, and checks what is in every rank's
+// Out at the end.
+func Check(c Case, plans []*algo.Plan) error {
+	ranks := make([]*rank, len(plans))
+	for r, p := range plans {
+		ranks[r] = newRank(c, r, p)
 		if err := ranks[r].checkForm(c.Request.Size, r); err != nil {
-			return plans, fmt.Errorf("rank %d: %w", r, err)
+			return fmt.Errorf("rank %d: %w", r, err)
+		}
+		if err := Races(c, r, p); err != nil {
+			return err
 		}
 	}
 	if err := interpret(ranks, rand.New(rand.NewPCG(c.Seed, 0))); err != nil {
-		return plans, err
+		return err
 	}
-	return plans, checkResult(c, ranks)
+	return checkResult(c, ranks)
 }
 
 func newRank(c Case, r int, p *algo.Plan) *rank {
@@ -82,7 +92,7 @@ func (k *rank) checkForm(size, self int) error {
 	for i := range k.plan.Steps {
 		s := &k.plan.Steps[i]
 		bad := func(format string, args ...any) error {
-			return fmt.Errorf("step %d: %s: %+v", i, fmt.Sprintf(format, args...), *s)
+			return fmt.Errorf("step %d (%v): %s", i, s, fmt.Sprintf(format, args...))
 		}
 		for _, sp := range append(Reads(s), Writes(s)...) {
 			if sp.Len != s.Len() || sp.Len <= 0 {
@@ -331,7 +341,7 @@ func checkResult(c Case, ranks []*rank) error {
 		}
 		for i, v := range k.bufs[algo.In] {
 			if v != Original(r, i) {
-				return errors.New("In was written")
+				return fmt.Errorf("rank %d: its In was written", r)
 			}
 		}
 	}

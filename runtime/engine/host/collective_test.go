@@ -29,12 +29,12 @@ func collectives() []lifecycle.Call {
 
 // shape is a collective of int32 to be run and checked by all ranks.
 type shape struct {
-	call        lifecycle.Call
-	algorithm   algo.Algorithm
-	size, root  int
-	count       int
-	inPlace     bool
-	salt, first int32
+	call       lifecycle.Call
+	algorithm  algo.Algorithm
+	size, root int
+	count      int
+	inPlace    bool
+	salt       int32
 }
 
 func (s shape) String() string {
@@ -47,7 +47,7 @@ func (s shape) value(rank, i int) int32 { return s.salt + int32(rank+1)*1_000_00
 // layout is how long rank's buffers are, and where the shorter one is in the longer one in place.
 func (s shape) layout(rank int) (send, recv, at int) {
 	n, isRoot := s.count, rank == s.root
-	switch s.call {
+	switch s.call { //nolint:exhaustive // a shape is a collective; a barrier has no buffers
 	case lifecycle.CallAllReduce:
 		return n, n, 0
 	case lifecycle.CallBroadcast:
@@ -82,7 +82,7 @@ func (s shape) layout(rank int) (send, recv, at int) {
 
 // want is element i of rank's receive buffer at the end.
 func (s shape) want(rank, i int) int32 {
-	switch s.call {
+	switch s.call { //nolint:exhaustive // a shape is a collective; a barrier has no buffers
 	case lifecycle.CallBroadcast:
 		return s.value(s.root, i)
 	case lifecycle.CallAllGather, lifecycle.CallGather:

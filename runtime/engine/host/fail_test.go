@@ -73,7 +73,7 @@ func TestContextEnds(t *testing.T) {
 					var err error
 					for range 2 {
 						o := op(size - 1)
-						switch o.Call {
+						switch o.Call { //nolint:exhaustive // the others are the same on both sides
 						case lifecycle.CallSend:
 							o = recv(0, o.Send)
 						case lifecycle.CallRecv:

@@ -46,7 +46,7 @@ func (l *Links) connectInproc(peer int) error {
 func (l *Links) openSHM(peer int, c *card, ways []way) error {
 	conn, err := l.inbox.Open(l.rank, peer, c.pid, c.inbox, l.waiter)
 	if err != nil {
-
+		l.inbox.Refuse(peer)
 		ways[peer] = viaTCP
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -32,6 +33,27 @@ func Caller(skip int) Site {
 	site.File = frame.File
 	site.Line = frame.Line
 	return site
+}
+
+// CallerOutside is the Site of the innermost function on the stack that is not of package pkg, given by its full path: of who called into
+// the package, however deep. It costs as much as Caller.
+func CallerOutside(pkg string) Site {
+	site := Site{Goroutine: goroutine(), Time: time.Now()}
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		frame, more := frames.Next()
+		name, inside := strings.CutPrefix(frame.Function, pkg)
+		if !inside || !strings.HasPrefix(name, ".") {
+			if frame.Function != "" && !strings.HasPrefix(frame.Function, "runtime.") {
+				site.Func, site.File, site.Line = path.Base(frame.Function), frame.File, frame.Line
+			}
+			return site
+		}
+		if !more {
+			return site
+		}
+	}
 }
 
 // goroutine reads the number of the calling goroutine off the first line of its stack dump ("goroutine 18 [running]:"), the only

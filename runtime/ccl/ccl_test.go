@@ -621,7 +621,7 @@ func TestMissingRankIsNamed(t *testing.T) {
 	if !errors.Is(err, ccl.ErrNotJoined) || !strings.Contains(err.Error(), "not arrived: 0, 2") && !strings.Contains(err.Error(), "0 and 2") {
 		t.Errorf("%v, want that ranks 0 and 2 have not arrived", err)
 	}
-	if n := len(rt.Comms()); n != 0 {
+	if n := rt.Live(); n != 0 {
 		t.Errorf("%d communicators are left", n)
 	}
 }

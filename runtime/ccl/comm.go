@@ -2,8 +2,11 @@ package ccl
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/petermattis/goid"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
@@ -14,7 +17,15 @@ import (
 
 // Comm is one rank's handle of a communicator. Calls may come from any goroutine; those on one Comm run one after another, in the order in which
 // they were made. All ranks must make the same collective calls in the same order.
+//
+// Who makes a communicator ends it, with Destroy, Abort or Close. One that becomes unreachable without that is reported as leaked, with the place
+// where it was made, and aborted.
 type Comm struct {
+	*core // never points back at the Comm, so that a Comm that nobody holds any more is seen to be one
+}
+
+// core is a communicator without its handle: what the runtime and the goroutines of its operations hold.
+type core struct {
 	rt       *Runtime
 	life     *lifecycle.Life
 	tape     *tape.CommWriter
@@ -26,6 +37,7 @@ type Comm struct {
 	id         CommID
 	name       string
 	rank, size int
+	meets      []string // by rank: where a rendezvous can be held in its process; "" for this process
 	links      *fabric.Links
 	engine     *host.Engine
 
@@ -35,9 +47,12 @@ type Comm struct {
 	collectives uint64        // launched so far; by the turn's holder. The ranks agree on it
 	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
 
-	splitting sync.Mutex    // guards splits, together with the place in the line
-	splits    uint64        // calls of Split so far
-	groups    atomic.Uint64 // group jobs so far
+	numbering sync.Mutex          // guards acts, together with the place in the line
+	acts      map[tape.Act]uint64 // splits, shrinks and grows so far; the ranks agree on them
+	groups    atomic.Uint64       // group jobs so far
+
+	maker  int64       // the goroutine that made it
+	shared atomic.Bool // calls came from another one, too
 
 	jobs jobs           // what runs in the background for a non-blocking call
 	work sync.WaitGroup // goroutines of this communicator
@@ -49,11 +64,11 @@ type Comm struct {
 // pairCounter counts the messages to and from one peer, by which the two sides know that they speak of the same one.
 type pairCounter struct{ sent, received uint64 }
 
-// Rank is this rank's number in the communicator, from 0 to Size-1.
-func (c *Comm) Rank() int { return c.rank }
+// Rank is this rank's number in the communicator, from 0 to Size-1; -1 for a child of Split that does not know it yet.
+func (c *Comm) Rank() int { rank, _ := c.place(); return rank }
 
-// Size is the number of ranks.
-func (c *Comm) Size() int { return c.size }
+// Size is the number of ranks; 0 for a child of Split that does not know it yet.
+func (c *Comm) Size() int { _, size := c.place(); return size }
 
 // ID is the communicator's id, the same on all ranks.
 func (c *Comm) ID() CommID { return c.id }
@@ -73,18 +88,37 @@ func (c *Comm) Topology() transport.Topology {
 }
 
 // String names the communicator for people: name, short id, rank and size.
-func (c *Comm) String() string { return describe(c.name, c.id, c.rank, c.size) }
+func (c *core) String() string {
+	rank, size := c.place()
+	return describe(c.name, c.id, rank, size)
+}
+
+func (c *core) place() (rank, size int) {
+	if c.start.ended() {
+		return c.rank, c.size
+	}
+	info := c.life.Info()
+	return info.Rank, info.Size
+}
 
 // AsyncError tells how the communicator is, without blocking: nil when it is ready for the next call, ErrInProgress while a non-blocking
 // call of it is unfinished, and otherwise the error that made it fail. It completes a non-blocking call that has ended, and returns its error once.
 func (c *Comm) AsyncError() error {
+	if c == nil {
+		return nilComm(lifecycle.CallAsyncError)
+	}
+	defer runtime.KeepAlive(c)
+	return c.asyncError()
+}
+
+func (c *core) asyncError() error {
 	if err := c.check(lifecycle.CallAsyncError); err != nil {
 		return err
 	}
 	if err, done := c.jobs.poll(); !done || err != nil {
 		return err
 	}
-	if c.links != nil {
+	if c.start.ended() && c.links != nil {
 		if _, err := c.links.FirstLost(); err != nil && c.life.State() == lifecycle.StateReady {
 			return c.fail(lifecycle.CallAsyncError, c.engine.Explain(err))
 		}
@@ -94,41 +128,42 @@ func (c *Comm) AsyncError() error {
 
 // Wait blocks until the communicator is no longer in progress, or ctx ends, and returns what AsyncError would, or ctx's error.
 func (c *Comm) Wait(ctx context.Context) error {
+	if c == nil {
+		return nilComm(lifecycle.CallWait)
+	}
+	defer runtime.KeepAlive(c)
 	if err := c.check(lifecycle.CallWait); err != nil {
 		return err
 	}
 	if err := c.jobs.wait(ctx); err != nil {
 		return err
 	}
-	return c.AsyncError()
+	return c.asyncError()
 }
 
 // check asks the table whether call is legal now. An illegal one is recorded, with the place of the call.
-func (c *Comm) check(call lifecycle.Call) error {
-	if c == nil {
-		return nilComm(call)
-	}
+func (c *core) check(call lifecycle.Call) error {
 	if err := c.life.Check(call); err != nil {
-		return c.refused(context.Background(), call, err, 2)
+		return c.refused(context.Background(), call, err)
 	}
 	return nil
 }
 
-// refused records a call that was not allowed, and returns its error. skip is the number of this package's frames above the caller.
-func (c *Comm) refused(ctx context.Context, call lifecycle.Call, err error, skip int) error {
+// refused records a call that was not allowed, and returns its error.
+func (c *core) refused(ctx context.Context, call lifecycle.Call, err error) error {
 	usage, ok := asUsage(err)
 	if !ok {
 		return err
 	}
 	c.tape.Life(tape.LifeRecord{
 		Act: actOf(call), Call: call, Stage: tape.StageMisuse, Code: usage.Code, State: c.life.State(), Peer: -1,
-		Text: err.Error(), Site: lifecycle.Caller(skip + 1), First: usage.First, Caller: callerSpan(ctx),
+		Text: err.Error(), Site: callSite(), First: usage.First, Caller: callerSpan(ctx),
 	})
 	return err
 }
 
 // fail moves the communicator to failed, because of err, and returns err. What is not a failure of the communicator (a usage error) passes.
-func (c *Comm) fail(call lifecycle.Call, err error) error {
+func (c *core) fail(call lifecycle.Call, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -139,8 +174,21 @@ func (c *Comm) fail(call lifecycle.Call, err error) error {
 		c.tape.State(state)
 		c.tape.Life(tape.LifeRecord{
 			Call: call, Stage: tape.StageEnd, Seq: c.collectives, Code: lifecycle.CodeOf(err), State: state, Peer: culprit(err),
-			Text: err.Error(), Site: lifecycle.Site{},
+			Text: err.Error(),
 		})
 	}
 	return err
 }
+
+// visit notes whether a call comes from another goroutine than the one that made the communicator. That is allowed; where a
+// program fails, it is good to know.
+func (c *core) visit() {
+	if !c.shared.Load() && goid.Get() != c.maker {
+		c.shared.Store(true)
+	}
+}
+
+// callSite is where the user's call into this package was made.
+func callSite() lifecycle.Site { return lifecycle.CallerOutside(packagePath) }
+
+const packagePath = "github.com/carillon-rt/carillon/runtime/ccl"

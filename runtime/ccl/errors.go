@@ -26,6 +26,8 @@ var (
 	ErrDestroyed   = lifecycle.ErrDestroyed
 	ErrFinalized   = lifecycle.ErrFinalized
 	ErrAborted     = lifecycle.ErrAborted
+	ErrRevoked     = lifecycle.ErrRevoked
+	ErrUnfinished  = lifecycle.ErrUnfinished
 	ErrFailed      = lifecycle.ErrFailed
 	ErrRankDead    = lifecycle.ErrRankDead
 	ErrNotJoined   = lifecycle.ErrNotJoined
@@ -33,6 +35,13 @@ var (
 	ErrAbandoned   = lifecycle.ErrAbandoned
 	ErrPeerAborted = lifecycle.ErrPeerAborted
 	ErrTimeout     = lifecycle.ErrTimeout
+)
+
+// Why the runtime itself ends a communicator.
+var (
+	errClosed   = errors.New("it was closed before it was ready")
+	errLeaked   = errors.New("it was leaked")
+	errPanicked = errors.New("it panicked")
 )
 
 // ErrRuntimeClosed is the error of a call on a Runtime after its Close.

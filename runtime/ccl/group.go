@@ -3,6 +3,9 @@ package ccl
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -13,14 +16,21 @@ import (
 // Group collects calls and makes them together when it ends: point-to-point calls on one communicator progress side by side, and
 // different communicators do not wait for each other. It is a context: a call joins the group that its context is, or is derived from. Then it is checked,
 // and otherwise done at the end of the group; its buffers belong to the group until then. Calls that make communicators (InitRank, InitAll, World, Split) begin at once,
-// do not wait, and are complete when the group has ended.
+// do not wait, and are complete when the group has ended. Calls that end communicators can't be made in a group.
 //
-// Groups nest: an inner group's calls are made when the outermost one ends. A Group belongs to one goroutine at a time.
+// Groups nest: an inner group's calls are made when the outermost one ends. A Group belongs to one goroutine at a time. One that is
+// given up without GroupEnd is reported, and its calls are not made.
 type Group struct {
 	context.Context
-	rt    *Runtime
-	outer *Group // nil for the outermost
-	work  *Work
+	*batch
+	outer *Group // nil for the outermost; it keeps the outermost alive
+}
+
+// batch is a group without its handle.
+type batch struct {
+	rt   *Runtime
+	work *Work // of the outermost
+	site lifecycle.Site
 
 	mu    sync.Mutex
 	order []*Comm
@@ -47,7 +57,7 @@ func groupOf(ctx context.Context) *Group {
 
 // GroupStart begins a group; with a group as ctx, an inner one. GroupEnd must follow.
 func (rt *Runtime) GroupStart(ctx context.Context) *Group {
-	g := &Group{Context: ctx, rt: rt, calls: map[*Comm][]host.Op{}, work: newWork()}
+	g := &Group{Context: ctx, batch: &batch{rt: rt, calls: map[*Comm][]host.Op{}, work: newWork(), site: callSite()}}
 	if outer := groupOf(ctx); outer != nil {
 		g.outer = outer.outermost()
 		g.work = g.outer.work
@@ -55,7 +65,23 @@ func (rt *Runtime) GroupStart(ctx context.Context) *Group {
 		g.outer.depth++
 		g.outer.mu.Unlock()
 	}
+	runtime.AddCleanup(g, (*batch).forgotten, g.batch)
 	return g
+}
+
+// forgotten reports a group that nobody can end any more.
+func (b *batch) forgotten() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return
+	}
+	b.ended = true
+	n := 0
+	for _, calls := range b.calls {
+		n += len(calls)
+	}
+	b.rt.log.Warn("group was never ended: its calls were not made; call GroupEnd, or use Runtime.Group", "started_by", b.site.String(), "calls", n)
 }
 
 func (g *Group) outermost() *Group {
@@ -65,24 +91,33 @@ func (g *Group) outermost() *Group {
 	return g
 }
 
-// Group runs fn with a new group, and ends the group. When fn returns an error the calls of the group are not made, and the error is returned.
+// Group runs fn with a new group, and ends the group. When fn returns an error, or panics, the calls of the group are not made, and the error is returned.
 func (rt *Runtime) Group(ctx context.Context, fn func(g *Group) error) error {
 	g := rt.GroupStart(ctx)
+	called := false
+	defer func() {
+		if !called {
+			g.drop()
+		}
+	}()
 	if err := fn(g); err != nil {
-		g.drop()
 		return err
 	}
+	called = true
 	return rt.GroupEnd(g)
 }
 
 // GroupEnd makes the calls of the group and blocks until they are done; of an inner group, it leaves them to the outermost one. Calls on
 // non-blocking communicators go on in the background: then it returns ErrInProgress, and AsyncError and Wait of each tell the rest. The
-// error joins those of all communicators concerned.
+// error is a *GroupError that says of each communicator which calls took effect.
 func (rt *Runtime) GroupEnd(g *Group) error {
-	site := lifecycle.Caller(1)
 	if g == nil {
 		return groupError("the group is nil: GroupEnd needs the group that GroupStart returned")
 	}
+	if g.rt != rt {
+		return groupError("the group was started on another runtime: end it there")
+	}
+	site := callSite()
 	if err := g.close(); err != nil {
 		return err
 	}
@@ -92,6 +127,59 @@ func (rt *Runtime) GroupEnd(g *Group) error {
 	err := g.end(site)
 	g.work.finish(err)
 	return err
+}
+
+// GroupError says how far a group that failed has come.
+type GroupError struct {
+	Results []GroupResult // of all its communicators, in the order of their first calls
+}
+
+// GroupResult is what became of a group's calls on one communicator. They are made in order; the first error ends them.
+type GroupResult struct {
+	Comm  string // name, id, rank and size
+	Calls int    // in the group
+	Done  int    // that took effect
+	Err   error  // nil, ErrInProgress, or what the next one ended with
+}
+
+// Error says of each communicator which calls took effect.
+func (e *GroupError) Error() string {
+	parts := make([]string, len(e.Results))
+	for i, r := range e.Results {
+		parts[i] = fmt.Sprintf("on %s, %d of %d calls took effect", r.Comm, r.Done, r.Calls)
+		switch {
+		case errors.Is(r.Err, ErrInProgress):
+			parts[i] = fmt.Sprintf("on %s, %d calls are in progress", r.Comm, r.Calls)
+		case r.Err != nil:
+			parts[i] += ", and then: " + r.Err.Error()
+		}
+	}
+	return "the group failed: " + strings.Join(parts, "; ")
+}
+
+// Unwrap returns the errors of the communicators.
+func (e *GroupError) Unwrap() []error {
+	var errs []error
+	for _, r := range e.Results {
+		if r.Err != nil && !errors.Is(r.Err, ErrInProgress) {
+			errs = append(errs, r.Err)
+		}
+	}
+	return errs
+}
+
+// summary is the error of a whole group.
+func summary(results []GroupResult) error {
+	e := &GroupError{Results: results}
+	if len(e.Unwrap()) > 0 {
+		return e
+	}
+	for _, r := range results {
+		if r.Err != nil {
+			return ErrInProgress
+		}
+	}
+	return nil
 }
 
 func groupError(detail string) error {
@@ -122,25 +210,37 @@ func (g *Group) drop() {
 	if g.close() != nil || g.outer != nil {
 		return
 	}
-	g.work.finish(groupError("the group was given up: its function returned an error"))
+	g.work.finish(groupError("the group was given up: its function did not return well"))
 }
 
 // add puts a call on the list.
 func (g *Group) add(c *Comm, op host.Op) error {
-	if err := c.life.Check(op.Call); err != nil && !errors.Is(err, ErrInProgress) {
-		return c.refused(g, op.Call, err, 2)
+	if c.rt != g.rt {
+		err := c.usage(op.Call, "its context is a group of another runtime: use a group of the runtime that made the communicator")
+		err.Code = lifecycle.CodeInvalidUsage
+		return c.invalid(g, err)
 	}
+	if err := c.life.Check(op.Call); err != nil && !errors.Is(err, ErrInProgress) {
+		return c.refused(g, op.Call, err)
+	}
+	c.visit()
 	o := g.outermost()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if g.ended || o.ended {
+	if g.finished() || o.finished() {
 		return c.invalid(g, c.usage(op.Call, "its context is a group that has ended: pass the group of a GroupStart without GroupEnd, or a context that is none"))
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if o.calls[c] == nil {
 		o.order = append(o.order, c)
 	}
 	o.calls[c] = append(o.calls[c], op)
 	return nil
+}
+
+func (b *batch) finished() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
 }
 
 // await makes the group's end wait for a communicator that is being made.
@@ -154,91 +254,100 @@ func (g *Group) await(c *Comm) {
 // end makes the calls.
 func (g *Group) end(site lifecycle.Site) error {
 	ctx := g.Context
-	var errs []error
+	results := make([]GroupResult, 0, len(g.made)+len(g.order))
 	for _, c := range g.made {
+		r := GroupResult{Comm: c.String(), Calls: 1, Err: ErrInProgress}
 		if c.blocking {
-			errs = append(errs, c.Wait(ctx))
-		} else {
-			errs = append(errs, ErrInProgress)
+			if r.Err = c.Wait(ctx); r.Err == nil {
+				r.Done = 1
+			}
 		}
+		results = append(results, r)
 	}
-	if err := joined(errs); err != nil && !errors.Is(err, ErrInProgress) {
-		return err
+	if err := summary(results); err != nil && !errors.Is(err, ErrInProgress) {
+		for _, c := range g.order {
+			results = append(results, GroupResult{Comm: c.String(), Calls: len(g.calls[c])})
+		}
+		return summary(results)
 	}
-	if len(g.order) == 1 && g.order[0].blocking {
-		c := g.order[0]
-		return joined(append(errs, c.runGroup(ctx, c.turn.line(), g.calls[c], site)))
+	if len(g.order) == 0 {
+		return summary(results)
 	}
 	// Places first, then the calls: two groups over the same communicators can't cross.
-	places := make([]*ticket, len(g.order))
+	group := g.rt.newGroupJob(len(g.order))
+	parts := make([]*part, len(g.order))
 	for i, c := range g.order {
-		places[i] = c.turn.line()
-	}
-	jobs := make([]*job, len(g.order))
-	for i, c := range g.order {
-		j, place, calls := newJob(), places[i], g.calls[c]
-		jobs[i] = j
-		jobCtx := ctx
+		parts[i] = &part{c: c, calls: g.calls[c], place: c.turn.line(), job: &job{group: group, done: make(chan struct{})}}
 		if !c.blocking {
-			jobCtx = context.WithoutCancel(ctx)
-			c.jobs.add(j)
+			c.jobs.add(parts[i].job)
 		}
-		c.work.Go(func() { j.end(c.runGroup(jobCtx, place, calls, site)) })
 	}
-	for i, c := range g.order {
-		if !c.blocking {
-			errs = append(errs, ErrInProgress)
-			continue
-		}
-		<-jobs[i].done // obeys ctx
-		errs = append(errs, jobs[i].err)
-	}
-	return joined(errs)
-}
-
-// joined joins errors; ErrInProgress only counts when there is no other.
-func joined(errs []error) error {
-	var failures []error
-	progress := false
-	for _, err := range errs {
+	for i, p := range parts {
 		switch {
-		case err == nil:
-		case errors.Is(err, ErrInProgress):
-			progress = true
+		case !p.c.blocking:
+			p.c.work.Go(func() { p.run(context.WithoutCancel(ctx), site) })
+		case i == len(parts)-1:
+			p.run(ctx, site) // the last one here: the others have begun
 		default:
-			failures = append(failures, err)
+			p.c.work.Go(func() { p.run(ctx, site) })
 		}
 	}
-	if len(failures) == 0 && progress {
-		return ErrInProgress
+	for _, p := range parts {
+		r := GroupResult{Comm: p.c.String(), Calls: len(p.calls), Err: ErrInProgress}
+		if p.c.blocking {
+			<-p.job.done // obeys ctx
+			r.Done, r.Err = p.done, p.job.err
+			p.job.complete()
+		}
+		results = append(results, r)
 	}
-	return errors.Join(failures...)
+	return summary(results)
 }
 
-// runGroup makes a group's calls on this communicator: neighbouring point-to-point calls together, collectives one after another. It stops at the first error.
-func (c *Comm) runGroup(ctx context.Context, place *ticket, calls []host.Op, site lifecycle.Site) (err error) {
+// part is a group's calls on one communicator.
+type part struct {
+	c     *Comm
+	calls []host.Op
+	place *ticket
+	job   *job
+	done  int // calls that took effect; written before the job ends
+}
+
+// run makes the calls: neighbouring point-to-point calls together, collectives one after another. It stops at the first error.
+func (p *part) run(ctx context.Context, site lifecycle.Site) {
+	c := p.c
 	a := c.begin(ctx, tape.ActGroup, lifecycle.CallGroupEnd, c.groups.Add(1), site)
-	a.rec.Ops = uint32(len(calls))
-	defer func() { a.end(err) }()
-	if err := c.queue(ctx, lifecycle.CallGroupEnd, place); err != nil {
-		return err
+	a.rec.Ops = uint32(len(p.calls))
+	err := c.queue(ctx, lifecycle.CallGroupEnd, p.place)
+	if err == nil {
+		err = p.make(ctx)
+		c.turn.leave()
 	}
-	defer c.turn.leave()
-	for len(calls) > 0 {
+	a.end(err)
+	if err != nil && !c.blocking && len(p.calls) > 1 {
+		err = &GroupError{Results: []GroupResult{{Comm: c.String(), Calls: len(p.calls), Done: p.done, Err: err}}}
+	}
+	p.job.end(err)
+}
+
+func (p *part) make(ctx context.Context) error {
+	for p.done < len(p.calls) {
+		rest := p.calls[p.done:]
 		n := 0
-		for n < len(calls) && pointToPoint(calls[n].Call) {
+		for n < len(rest) && pointToPoint(rest[n].Call) {
 			n++
 		}
+		var err error
 		if n > 0 {
-			err = c.executePairs(ctx, lifecycle.CallGroupEnd, calls[:n])
+			err = p.c.executePairs(ctx, lifecycle.CallGroupEnd, rest[:n])
 		} else {
 			n = 1
-			err = c.execute(ctx, &calls[0])
+			err = p.c.execute(ctx, &rest[0])
 		}
 		if err != nil {
 			return err
 		}
-		calls = calls[n:]
+		p.done += n
 	}
 	return nil
 }

@@ -5,7 +5,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
+	"runtime"
 	"sync"
+
+	"github.com/petermattis/goid"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
@@ -31,14 +34,15 @@ func (rt *Runtime) World(ctx context.Context, opts ...Option) (*Comm, error) {
 		return nil, err
 	}
 	if w.Size <= 1 {
-		return rt.makeRoot(ctx, lifecycle.CallInitRank, id, 1, 0, mem.New(1), lifecycle.Caller(1), opts)
+		return rt.makeRoot(ctx, id, lifecycle.Info{Call: lifecycle.CallInitRank, Size: 1, Site: callSite()}, mem.New(1), opts)
 	}
 	if w.Rank == 0 {
 		if err := rt.serveWorld(id); err != nil {
 			return nil, err
 		}
 	}
-	return rt.makeRoot(ctx, lifecycle.CallInitRank, id, w.Size, w.Rank, rtcp.Dial(id, rt.rendezvousConfig()), lifecycle.Caller(1), opts)
+	info := lifecycle.Info{Call: lifecycle.CallInitRank, Rank: w.Rank, Size: w.Size, Site: callSite()}
+	return rt.makeRoot(ctx, id, info, rtcp.Dial(id, rt.rendezvousConfig()), opts)
 }
 
 // serveWorld makes this process, rank 0 of the job, the meeting point at the job's address.
@@ -62,28 +66,40 @@ func (rt *Runtime) serveWorld(id UniqueID) error {
 // NewUniqueID. It blocks until all have come, bounded by ctx; when ctx ends first the error names the ranks that are missing. The
 // phases rendezvous, topology and connect are on its span.
 func (rt *Runtime) InitRank(ctx context.Context, id UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
+	return rt.initRank(ctx, lifecycle.CallInitRank, id, nranks, rank, opts)
+}
+
+func (rt *Runtime) initRank(ctx context.Context, call lifecycle.Call, id UniqueID, nranks, rank int, opts []Option) (*Comm, error) {
+	if err := checkRank(call, id, nranks, rank); err != nil {
+		return nil, err
+	}
+	info := lifecycle.Info{Call: call, Rank: rank, Size: nranks, Site: callSite()}
+	return rt.makeRoot(ctx, id, info, rtcp.Dial(id, rt.rendezvousConfig()), opts)
+}
+
+// checkRank checks the arguments of a call that makes a communicator from an id.
+func checkRank(call lifecycle.Call, id UniqueID, nranks, rank int) error {
 	bad := func(format string, args ...any) error {
 		return &UsageError{
-			Call: lifecycle.CallInitRank, Code: lifecycle.CodeInvalidArgument, Comm: lifecycle.RootCommID(id), Rank: rank,
-			Detail: fmt.Sprintf(format, args...),
+			Call: call, Code: lifecycle.CodeInvalidArgument, Comm: lifecycle.RootCommID(id), Rank: rank, Detail: fmt.Sprintf(format, args...),
 		}
 	}
 	if nranks < 1 || nranks > MaxRanks {
-		return nil, bad("nranks is %d: a communicator has 1 to %d ranks", nranks, MaxRanks)
+		return bad("nranks is %d: a communicator has 1 to %d ranks", nranks, MaxRanks)
 	}
 	if rank < 0 || rank >= nranks {
-		return nil, bad("rank is %d: with nranks %d it must be 0 to %d", rank, nranks, nranks-1)
+		return bad("rank is %d: with nranks %d it must be 0 to %d", rank, nranks, nranks-1)
 	}
 	if err := id.Valid(); err != nil {
-		return nil, bad("the unique id is not one that NewUniqueID made: %v", err)
+		return bad("the unique id is not one that NewUniqueID made: %v", err)
 	}
-	return rt.makeRoot(ctx, lifecycle.CallInitRank, id, nranks, rank, rtcp.Dial(id, rt.rendezvousConfig()), lifecycle.Caller(1), opts)
+	return nil
 }
 
 // InitAll makes a communicator of n ranks that are all in this process, and returns them by rank. It is for goroutines that work
 // as ranks: each uses its own.
 func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm, error) {
-	site := lifecycle.Caller(1)
+	site := callSite()
 	if n < 1 || n > MaxRanks {
 		return nil, &UsageError{
 			Call: lifecycle.CallInitAll, Code: lifecycle.CodeInvalidArgument, Rank: -1,
@@ -98,7 +114,8 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	comms, errs := make([]*Comm, n), make([]error, n)
 	var wg sync.WaitGroup
 	for r := range n {
-		wg.Go(func() { comms[r], errs[r] = rt.makeRoot(ctx, lifecycle.CallInitAll, id, n, r, meet, site, opts) })
+		info := lifecycle.Info{Call: lifecycle.CallInitAll, Rank: r, Size: n, Site: site}
+		wg.Go(func() { comms[r], errs[r] = rt.makeRoot(ctx, id, info, meet, opts) })
 	}
 	wg.Wait()
 	for _, err := range errs {
@@ -114,41 +131,84 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 }
 
 // makeRoot makes a communicator that has no parent.
-func (rt *Runtime) makeRoot(
-	ctx context.Context, call lifecycle.Call, id UniqueID, nranks, rank int, meet rendezvous.Rendezvous, site lifecycle.Site, opts []Option,
-) (*Comm, error) {
+func (rt *Runtime) makeRoot(ctx context.Context, id UniqueID, info lifecycle.Info, meet rendezvous.Rendezvous, opts []Option) (*Comm, error) {
 	o := options{name: "comm"}
 	for _, set := range opts {
 		set(&o)
 	}
-	blocking := rt.cfg.Blocking || !o.nonBlocking
-	c, err := rt.newComm(call, lifecycle.Info{ID: lifecycle.RootCommID(id), Name: o.name, Rank: rank, Size: nranks, Site: site}, blocking)
+	info.ID, info.Name = lifecycle.RootCommID(id), o.name
+	rank, nranks := info.Rank, info.Size
+	c, err := rt.newComm(info.Call, info, rt.cfg.Blocking || !o.nonBlocking)
 	if err != nil {
 		return nil, err
 	}
 	c.secret = id.Secret()
-	a := c.begin(ctx, tape.ActInit, call, 0, site)
-	return c.initialize(ctx, a, func(ctx context.Context) error {
-		defer meet.Close()
-		a.phase(tape.PhaseRendezvous)
-		port, err := rt.fabric.Prepare(c.id, c.secret, nranks)
+	a := c.begin(ctx, tape.ActInit, info.Call, 0, info.Site)
+	return c.initialize(ctx, a, func(ctx context.Context) error { return c.meet(ctx, a, meet, rank, nranks) })
+}
+
+// meet finds the other ranks at a rendezvous, and connects with them.
+func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank, size int) error {
+	defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
+	a.phase(tape.PhaseRendezvous)
+	port, err := c.rt.fabric.Prepare(c.id, c.secret, size)
+	if err != nil {
+		return err
+	}
+	mine, err := c.card(port, at)
+	if err != nil {
+		port.Close()
+		return err
+	}
+	payloads, err := at.Exchange(ctx, "init", rank, size, mine)
+	if err != nil {
+		port.Close()
+		return err
+	}
+	return c.connect(ctx, a, port, payloads)
+}
+
+// card is what the other ranks must know of this one: where a rendezvous can be held in its process, and how it is reached.
+func (c *core) card(port *fabric.Port, at rendezvous.Rendezvous) ([]byte, error) {
+	meets := ""
+	if !isLocal(at) {
+		s, err := c.rt.rendezvousServer()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		cards, err := meet.Exchange(ctx, "init", rank, nranks, port.Card())
-		if err != nil {
-			port.Close()
-			return err
+		meets = s.Addr()
+	}
+	return append(append([]byte{byte(len(meets))}, meets...), port.Card()...), nil
+}
+
+// isLocal tells whether all ranks that meet there are of this runtime.
+func isLocal(at rendezvous.Rendezvous) bool {
+	switch at.(type) {
+	case *mem.Rendezvous, *localMeeting:
+		return true
+	default:
+		return false
+	}
+}
+
+// readCards takes apart what card made.
+func readCards(payloads [][]byte) (meets []string, cards [][]byte, err error) {
+	meets, cards = make([]string, len(payloads)), make([][]byte, len(payloads))
+	for r, p := range payloads {
+		if len(p) == 0 || len(p) < 1+int(p[0]) {
+			return nil, nil, fmt.Errorf("what rank %d sent of itself is cut short: %d bytes", r, len(p))
 		}
-		return c.connect(ctx, a, port, cards)
-	})
+		n := 1 + int(p[0])
+		meets[r], cards[r] = string(p[1:n]), p[n:]
+	}
+	return meets, cards, nil
 }
 
 // newComm makes a communicator that isn't connected yet, and puts it on the books.
 func (rt *Runtime) newComm(call lifecycle.Call, info lifecycle.Info, blocking bool) (*Comm, error) {
 	info.Call, info.NonBlocking = call, !blocking
-	c := &Comm{
-		rt: rt, blocking: blocking, start: newJob(),
+	c := &core{
+		rt: rt, blocking: blocking, start: newJob(), maker: goid.Get(), acts: map[tape.Act]uint64{},
 		id: info.ID, name: info.Name, rank: info.Rank, size: info.Size,
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -158,10 +218,12 @@ func (rt *Runtime) newComm(call lifecycle.Call, info lifecycle.Info, blocking bo
 	}
 	c.life = rt.lives.Open(info)
 	c.tape = rt.cfg.Tape.Comm(c.tapeInfo(info.Parent, 0))
-	return c, nil
+	handle := &Comm{core: c}
+	rt.watch(handle)
+	return handle, nil
 }
 
-func (c *Comm) tapeInfo(parent CommID, nodes int) tape.CommInfo {
+func (c *core) tapeInfo(parent CommID, nodes int) tape.CommInfo {
 	return tape.CommInfo{ID: c.id, Parent: parent, Name: c.name, Rank: c.rank, Size: c.size, Nodes: nodes, Engine: "host"}
 }
 
@@ -189,7 +251,10 @@ func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Cont
 		return c, nil
 	}
 	c.jobs.add(c.start)
-	c.work.Go(func() { _ = start() }) // the job has its error
+	c.work.Go(func() {
+		_ = start()          // the job has its error
+		runtime.KeepAlive(c) // who waits for it may hold it by the group alone
+	})
 	if g != nil {
 		g.await(c)
 		return c, nil
@@ -198,7 +263,7 @@ func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Cont
 }
 
 // initialized ends the init: the communicator is ready, or failed.
-func (c *Comm) initialized(a *act, err error) {
+func (c *core) initialized(a *act, err error) {
 	if err == nil {
 		c.life.Signal(lifecycle.EventInitDone, nil)
 	} else {
@@ -209,7 +274,7 @@ func (c *Comm) initialized(a *act, err error) {
 }
 
 // discard takes a communicator whose blocking init failed off the books: its caller never gets it.
-func (c *Comm) discard() {
+func (c *core) discard() {
 	if _, err := c.life.Do(lifecycle.CallAbort, lifecycle.Site{}); err != nil {
 		return // Runtime.Close has it
 	}
@@ -220,8 +285,13 @@ func (c *Comm) discard() {
 }
 
 // connect connects the ranks once they know of each other.
-func (c *Comm) connect(ctx context.Context, a *act, port *fabric.Port, cards [][]byte) error {
+func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, payloads [][]byte) error {
 	a.phase(tape.PhaseTopology)
+	meets, cards, err := readCards(payloads)
+	if err != nil {
+		port.Close()
+		return err
+	}
 	topology, err := port.Topology(c.rank, cards)
 	if err != nil {
 		port.Close()
@@ -233,7 +303,7 @@ func (c *Comm) connect(ctx context.Context, a *act, port *fabric.Port, cards [][
 	if err != nil {
 		return err
 	}
-	c.links = links
+	c.links, c.meets = links, meets
 	c.engine = host.New(links, c.tape, host.Config{Algorithm: c.rt.cfg.Algorithm, Comm: c.id, Name: c.name})
 	return nil
 }

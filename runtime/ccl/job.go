@@ -3,12 +3,14 @@ package ccl
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
-// job is a call that may go on in the background: init, split, finalize, a group. The zero job has not begun.
+// job is a call on one communicator that may go on in the background: init, split, finalize, its part in a group.
 type job struct {
-	done chan struct{}
-	err  error // written before done is closed
+	group *groupJob // that it is a part of; nil for none
+	done  chan struct{}
+	err   error // written before done is closed
 }
 
 func newJob() *job { return &job{done: make(chan struct{})} }
@@ -27,7 +29,35 @@ func (j *job) ended() bool {
 	}
 }
 
-// jobs are the unfinished jobs of a communicator, oldest first. A job leaves the list in poll and wait only, which AsyncError and Wait
+// complete is called once, when the communicator has taken note of the job's end.
+func (j *job) complete() {
+	if j.group != nil {
+		j.group.release()
+	}
+}
+
+// groupJob is a group whose calls are being made: an object of its own, which belongs to the runtime, and not to the goroutine that made it. Each
+// communicator in the group holds a reference, until its user has seen the end: in GroupEnd for a blocking one, in AsyncError or Wait
+// for a non-blocking one. Nothing else completes it.
+type groupJob struct {
+	rt   *Runtime
+	refs atomic.Int32
+}
+
+func (rt *Runtime) newGroupJob(comms int) *groupJob {
+	g := &groupJob{rt: rt}
+	g.refs.Store(int32(comms))
+	rt.groupJobs.Add(1)
+	return g
+}
+
+func (g *groupJob) release() {
+	if g.refs.Add(-1) == 0 {
+		g.rt.groupJobs.Add(-1)
+	}
+}
+
+// jobs are the unfinished jobs of a communicator, oldest first. A job leaves the list in poll only, which AsyncError and Wait
 // call: nothing else completes one.
 type jobs struct {
 	mu   sync.Mutex
@@ -50,11 +80,22 @@ func (s *jobs) poll() (err error, done bool) { //nolint:revive // the error is t
 			return ErrInProgress, false
 		}
 		s.list = s.list[1:]
+		j.complete()
 		if j.err != nil {
 			return j.err, true
 		}
 	}
 	return nil, true
+}
+
+// drop completes all jobs without a look: their communicator is no more.
+func (s *jobs) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.list {
+		j.complete()
+	}
+	s.list = nil
 }
 
 // unfinished tells whether a job is on the list.

@@ -198,5 +198,5 @@ func newOp[T kernels.Element](comm *Comm, call lifecycle.Call, n int, send, recv
 			op.Algorithm = o.algorithm
 		}
 	}
-	return op, validate(comm, &op, scaled)
+	return op, validate(comm.core, &op, scaled)
 }

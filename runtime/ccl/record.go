@@ -11,12 +11,12 @@ import (
 
 // act is a lifecycle act of a communicator while it goes on: its start is on the tape, its phases and its end follow.
 type act struct {
-	c   *Comm
+	c   *core
 	rec tape.LifeRecord
 }
 
 // begin writes the start of an act. seq is its number among the acts of its kind on this communicator.
-func (c *Comm) begin(ctx context.Context, a tape.Act, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
+func (c *core) begin(ctx context.Context, a tape.Act, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
 	rec := tape.LifeRecord{
 		Act: a, Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(), Peer: -1,
 		Site: site, Caller: callerSpan(ctx),
@@ -38,6 +38,7 @@ func (a *act) end(err error) {
 	rec := a.rec
 	rec.Stage, rec.Phase = tape.StageEnd, tape.PhaseNone
 	rec.State, rec.Code, rec.Peer = a.c.life.State(), lifecycle.CodeOf(err), culprit(err)
+	rec.Shared = a.c.shared.Load()
 	if err != nil {
 		rec.Text = err.Error()
 	}

@@ -3,6 +3,7 @@ package ccl
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
@@ -14,9 +15,16 @@ func (c *Comm) run(ctx context.Context, op host.Op) error {
 	if g := groupOf(ctx); g != nil {
 		return g.add(c, op)
 	}
+	err := c.core.run(ctx, op)
+	runtime.KeepAlive(c) // a communicator with an operation in flight is not leaked
+	return err
+}
+
+func (c *core) run(ctx context.Context, op host.Op) error {
 	if err := c.life.Check(op.Call); err != nil {
-		return c.refused(ctx, op.Call, err, 2)
+		return c.refused(ctx, op.Call, err)
 	}
+	c.visit()
 	if !c.turn.tryTake() {
 		if err := c.queue(ctx, op.Call, c.turn.line()); err != nil {
 			return err
@@ -37,8 +45,9 @@ func (c *Comm) launch(ctx context.Context, op host.Op) *Work {
 		return g.work
 	}
 	if err := c.life.Check(op.Call); err != nil {
-		return failedWork(c.refused(ctx, op.Call, err, 2))
+		return failedWork(c.refused(ctx, op.Call, err))
 	}
+	c.visit()
 	w, place := newWork(), c.turn.line()
 	c.work.Go(func() {
 		err := c.queue(ctx, op.Call, place)
@@ -59,9 +68,11 @@ func (c *Comm) runPair(ctx context.Context, send, recv host.Op) error {
 		}
 		return g.add(c, recv)
 	}
+	defer runtime.KeepAlive(c)
 	if err := c.life.Check(lifecycle.CallSendRecv); err != nil {
-		return c.refused(ctx, lifecycle.CallSendRecv, err, 2)
+		return c.refused(ctx, lifecycle.CallSendRecv, err)
 	}
+	c.visit()
 	if err := c.queue(ctx, lifecycle.CallSendRecv, c.turn.line()); err != nil {
 		return err
 	}
@@ -71,7 +82,7 @@ func (c *Comm) runPair(ctx context.Context, send, recv host.Op) error {
 
 // queue waits until place has the turn. A context that ends first abandons the operation, and with it the communicator: the other
 // ranks will wait for this rank's part.
-func (c *Comm) queue(ctx context.Context, call lifecycle.Call, place *ticket) error {
+func (c *core) queue(ctx context.Context, call lifecycle.Call, place *ticket) error {
 	if err := c.turn.wait(ctx, place); err != nil {
 		err = c.abandoned(call, err)
 		c.engine.Abandon(err)
@@ -81,40 +92,41 @@ func (c *Comm) queue(ctx context.Context, call lifecycle.Call, place *ticket) er
 }
 
 // execute runs one operation. The caller has the turn.
-func (c *Comm) execute(ctx context.Context, op *host.Op) error {
+func (c *core) execute(ctx context.Context, op *host.Op) error {
 	if c.over { // it ended before this call's turn came
-		return c.refused(ctx, op.Call, c.life.Check(op.Call), 3)
+		return c.refused(ctx, op.Call, c.life.Check(op.Call))
 	}
 	number := c.number(op)
-	seq := c.tape.Start(number, signature(op), uint8(c.engine.Algorithm(op)))
+	launched := c.tape.Start(number, signature(op), uint8(c.engine.Algorithm(op)))
 	err := c.engine.Run(ctx, number, op)
 	if err == nil {
-		c.tape.End(seq, lifecycle.CodeOK)
+		c.tape.End(launched, lifecycle.CodeOK)
 		return nil
 	}
-	c.tape.End(seq, lifecycle.CodeOf(err))
+	c.tape.End(launched, lifecycle.CodeOf(err))
 	return c.fail(op.Call, err)
 }
 
 // executePairs runs point-to-point operations that progress together. The caller has the turn.
-func (c *Comm) executePairs(ctx context.Context, call lifecycle.Call, ops []host.Op) error {
+func (c *core) executePairs(ctx context.Context, call lifecycle.Call, ops []host.Op) error {
 	if c.over {
-		return c.refused(ctx, call, c.life.Check(call), 3)
+		return c.refused(ctx, call, c.life.Check(call))
 	}
 	sig := tape.Signature{Call: call, Peer: -1}
 	for i := range ops {
 		sig.DataType = uint8(ops[i].DataType)
 		sig.Bytes += uint64(len(ops[i].Send) + len(ops[i].Recv))
 	}
-	seq := c.tape.Start(c.collectives, sig, 0)
-	err := c.engine.RunGroup(ctx, c.collectives, ops) // not a call that all ranks make: it has the number of the collective before it
-	c.tape.End(seq, lifecycle.CodeOf(err))
+	// Not a call that all ranks make: it has the number of the collective before it.
+	launched := c.tape.Start(c.collectives, sig, 0)
+	err := c.engine.RunGroup(ctx, c.collectives, ops)
+	c.tape.End(launched, lifecycle.CodeOf(err))
 	return c.fail(call, err)
 }
 
 // number gives an operation the number by which the ranks know that they speak of the same one: how many collectives this communicator
 // has made, or how many messages went from one rank to the other.
-func (c *Comm) number(op *host.Op) uint64 {
+func (c *core) number(op *host.Op) uint64 {
 	switch op.Call {
 	case lifecycle.CallSend:
 		c.countMessages()
@@ -130,7 +142,7 @@ func (c *Comm) number(op *host.Op) uint64 {
 	}
 }
 
-func (c *Comm) countMessages() {
+func (c *core) countMessages() {
 	if c.messages == nil {
 		c.messages = make([]pairCounter, c.size)
 	}
@@ -149,11 +161,11 @@ func (c *Comm) invalid(ctx context.Context, err error) error {
 	if !ok || c == nil {
 		return err
 	}
-	return c.refused(ctx, usage.Call, err, 2)
+	return c.refused(ctx, usage.Call, err)
 }
 
 // abandoned is the error of a call whose context ended before its turn came.
-func (c *Comm) abandoned(call lifecycle.Call, cause error) error {
+func (c *core) abandoned(call lifecycle.Call, cause error) error {
 	return &SystemError{
 		Code: lifecycle.CodeTimeout,
 		Op:   fmt.Sprintf("%s on %s: waiting for the call before it", call, c),

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
@@ -43,11 +45,15 @@ type Runtime struct {
 	fabric *fabric.Fabric
 
 	mu     sync.Mutex
-	comms  map[*Comm]struct{}
+	comms  map[*core]struct{}
 	server *rtcp.Server // serves unique ids made here; opened by the first NewUniqueID
 	world  *rtcp.Server // serves the job's world, on rank 0; opened by the first World
 	worlds int          // calls of World so far
 	closed bool
+	local  map[CommID]*localMeeting // see meetLocally
+
+	reapers   sync.WaitGroup // goroutines that end leaked communicators
+	groupJobs atomic.Int64   // that are not completed
 }
 
 // New makes a Runtime. Close ends it.
@@ -60,19 +66,15 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, fmt.Errorf("make the fabric: %w", err)
 	}
 	return &Runtime{
-		cfg: cfg, log: cfg.Log, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*Comm]struct{}{},
+		cfg: cfg, log: cfg.Log, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*core]struct{}{}, local: map[CommID]*localMeeting{},
 	}, nil
 }
 
-// Comms are the communicators that are alive in this process, in no order.
-func (rt *Runtime) Comms() []*Comm {
+// Live is the number of communicators that are alive in this process.
+func (rt *Runtime) Live() int {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	list := make([]*Comm, 0, len(rt.comms))
-	for c := range rt.comms {
-		list = append(list, c)
-	}
-	return list
+	return len(rt.comms)
 }
 
 // NewUniqueID makes the id of a new communicator, for the caller to carry to all its ranks. This process serves as the meeting
@@ -117,7 +119,7 @@ func (rt *Runtime) rendezvousServer() (*rtcp.Server, error) {
 func (rt *Runtime) rendezvousConfig() rtcp.Config { return rtcp.Config{Log: rt.log} }
 
 // adopt puts a new communicator on the books.
-func (rt *Runtime) adopt(c *Comm) error {
+func (rt *Runtime) adopt(c *core) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.closed {
@@ -127,7 +129,7 @@ func (rt *Runtime) adopt(c *Comm) error {
 	return nil
 }
 
-func (rt *Runtime) forget(c *Comm) {
+func (rt *Runtime) forget(c *core) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	delete(rt.comms, c)
@@ -135,7 +137,7 @@ func (rt *Runtime) forget(c *Comm) {
 
 // Close ends the runtime. A communicator that is still alive was leaked: it is reported with the place where it was made, and aborted. After Close
 // nothing of the runtime runs any more.
-func (rt *Runtime) Close(ctx context.Context) error {
+func (rt *Runtime) Close(context.Context) error {
 	rt.mu.Lock()
 	if rt.closed {
 		rt.mu.Unlock()
@@ -143,10 +145,18 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	}
 	rt.closed = true
 	servers := []*rtcp.Server{rt.server, rt.world}
+	left := make([]*core, 0, len(rt.comms))
+	for c := range rt.comms {
+		left = append(left, c)
+	}
 	rt.mu.Unlock()
 
-	for _, c := range rt.Comms() {
-		rt.reap(ctx, c)
+	for _, c := range left {
+		c.leaked("and the runtime stops")
+	}
+	rt.reapers.Wait()
+	if n := rt.groupJobs.Load(); n > 0 {
+		rt.log.Warn("group jobs were never completed: ask AsyncError of their communicators, or Wait for them", "group_jobs", n)
 	}
 	var errs []error
 	for _, s := range servers {
@@ -158,20 +168,16 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// reap reports a leaked communicator and aborts it.
-func (rt *Runtime) reap(ctx context.Context, c *Comm) {
-	switch c.life.State() { //nolint:exhaustive // in all other states it is alive
-	case lifecycle.StateDestroyed, lifecycle.StateAborting, lifecycle.StateAborted:
-		return // its last call is still under way in another goroutine
-	}
-	made := c.life.Info().Site
-	text := fmt.Sprintf("%s, made by %s, was never destroyed: call Close or Destroy on it before the runtime stops", c, made)
-	c.tape.Life(tape.LifeRecord{
-		Act: tape.ActLeak, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeLeaked, State: c.life.State(), Peer: -1,
-		Text: text, Site: made, Caller: callerSpan(ctx),
-	})
-	rt.log.Warn("communicator leaked", "comm", c.name, "comm_id", c.id.Short(), "rank", c.rank, "made_by", made.String())
-	if err := c.abort(ErrRuntimeClosed, lifecycle.Caller(2)); err != nil {
-		rt.log.Warn("leaked communicator could not be aborted", "comm", c.name, "error", err)
-	}
+// watch makes the runtime notice when nobody holds a communicator any more.
+func (rt *Runtime) watch(c *Comm) {
+	runtime.AddCleanup(c, func(c *core) {
+		if !c.life.State().Live() {
+			return
+		}
+		rt.mu.Lock()
+		defer rt.mu.Unlock()
+		if !rt.closed { // else Close has it on its list
+			rt.reapers.Go(func() { c.leaked("and nobody holds it any more") })
+		}
+	}, c.core)
 }

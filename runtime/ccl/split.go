@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -15,65 +16,69 @@ import (
 // keys are equal. A rank that passes NoColor gets nil. All ranks of the communicator call it. It blocks until all have, and the new communicator is
 // connected. A non-blocking communicator returns the child with ErrInProgress: the child may be used once AsyncError of both no longer says so.
 //
-// When ctx ends before all ranks have called Split, the parent fails; after that, only the child.
+// When ctx ends before all ranks have called Split, the parent fails; after that, only the child. A revoked communicator may be split.
 func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm, error) {
 	if c == nil {
 		return nil, nilComm(lifecycle.CallSplit)
 	}
-	site := lifecycle.Caller(1)
-	if err := c.life.Check(lifecycle.CallSplit); err != nil {
-		return nil, c.refused(ctx, lifecycle.CallSplit, err, 1)
+	defer runtime.KeepAlive(c)
+	if err := c.check(lifecycle.CallSplit); err != nil {
+		return nil, err
 	}
 	if color < 0 && color != NoColor {
 		return nil, c.invalid(ctx, c.usage(lifecycle.CallSplit, fmt.Sprintf("color is %d: it must be 0 or more, or NoColor", color)))
 	}
-	if err := c.settle(ctx); err != nil {
+	if err := c.mayChange(ctx, lifecycle.CallSplit); err != nil {
 		return nil, err
 	}
-	o := options{nonBlocking: !c.blocking}
-	for _, set := range opts {
-		set(&o)
-	}
-	blocking := c.rt.cfg.Blocking || !o.nonBlocking
-
-	// The number of the split, which is in the child's id, and its place among the calls must agree on all ranks.
-	c.splitting.Lock()
-	c.splits++
-	number := c.splits
-	place := c.turn.line()
-	c.splitting.Unlock()
-	if o.name == "" {
-		o.name = fmt.Sprintf("%s/%d", c.name, number)
-	}
-
-	a := c.begin(ctx, tape.ActSplit, lifecycle.CallSplit, number, site)
+	number, place := c.enter(tape.ActSplit)
+	a := c.begin(ctx, tape.ActSplit, lifecycle.CallSplit, number, callSite())
 	if color == NoColor {
-		err := c.perform(ctx, func(ctx context.Context) error {
-			_, err := c.exchangeSplit(ctx, place, splitEntry{color: NoColor, key: key})
+		return nil, c.perform(ctx, func(ctx context.Context) error {
+			_, err := c.exchange(ctx, a, place, entry{color: NoColor, key: key}.encode())
 			a.end(err)
 			return err
 		})
-		return nil, err
 	}
-
-	id := lifecycle.ChildCommID(c.id, number, color)
-	child, err := c.rt.newComm(lifecycle.CallSplit, lifecycle.Info{ID: id, Parent: c.id, Name: o.name, Rank: -1, Site: site}, blocking)
+	child, born, err := c.child(ctx, a, lifecycle.ChildCommID(c.id, number, color), opts)
 	if err != nil {
+		c.turnBack(place)
 		a.end(err)
 		return nil, err
 	}
-	child.secret = childSecret(c.secret, id)
-	a.rec.Child = id
-	born := child.begin(ctx, tape.ActInit, lifecycle.CallSplit, 0, site)
 	return child.initialize(ctx, born, func(ctx context.Context) error {
-		err := c.split(ctx, child, born, place, splitEntry{color: color, key: key})
+		err := c.split(ctx, a, child.core, born, place, entry{color: color, key: key})
 		a.end(err)
 		return err
 	})
 }
 
+// enter takes the next place in the line of calls, and the next number among the acts of its kind: both must agree on all ranks.
+func (c *core) enter(kind tape.Act) (number uint64, place *ticket) {
+	c.numbering.Lock()
+	defer c.numbering.Unlock()
+	c.acts[kind]++
+	return c.acts[kind], c.turn.line()
+}
+
+// child makes the communicator that act a makes of this one. Its rank and size are not known yet.
+func (c *core) child(ctx context.Context, a *act, id CommID, opts []Option) (*Comm, *act, error) {
+	o := options{nonBlocking: !c.blocking, name: fmt.Sprintf("%s/%d", c.name, a.rec.Seq)}
+	for _, set := range opts {
+		set(&o)
+	}
+	info := lifecycle.Info{ID: id, Parent: c.id, Name: o.name, Rank: -1, Site: a.rec.Site}
+	child, err := c.rt.newComm(a.rec.Call, info, c.rt.cfg.Blocking || !o.nonBlocking)
+	if err != nil {
+		return nil, nil, err
+	}
+	child.secret = childSecret(c.secret, id)
+	a.rec.Child = id
+	return child, child.begin(ctx, tape.ActInit, a.rec.Call, 0, a.rec.Site), nil
+}
+
 // split is the part of Split that talks to the other ranks.
-func (c *Comm) split(ctx context.Context, child *Comm, born *act, place *ticket, mine splitEntry) error {
+func (c *core) split(ctx context.Context, a *act, child *core, born *act, place *ticket, mine entry) error {
 	born.phase(tape.PhaseRendezvous)
 	port, err := c.rt.fabric.Prepare(child.id, child.secret, c.size)
 	if err != nil {
@@ -81,26 +86,35 @@ func (c *Comm) split(ctx context.Context, child *Comm, born *act, place *ticket,
 		return err
 	}
 	mine.card = port.Card()
-	all, err := c.exchangeSplit(ctx, place, mine)
+	payloads, err := c.exchange(ctx, a, place, mine.encode())
 	if err != nil {
 		port.Close()
 		return err
 	}
+	all := make([]entry, len(payloads))
+	for r, p := range payloads {
+		if err := all[r].decode(p); err != nil {
+			port.Close()
+			return c.fail(lifecycle.CallSplit, fmt.Errorf("split: what rank %d sent: %w", r, err))
+		}
+	}
 	members := membersOf(all, mine.color)
 	cards := make([][]byte, len(members))
 	for i, m := range members {
-		cards[i] = all[m].card
-		if m == c.rank {
-			child.rank = i
-		}
+		cards[i] = append(append([]byte{byte(len(c.meets[m]))}, c.meets[m]...), all[m].card...)
 	}
-	child.size = len(members)
-	child.life.Place(child.rank, child.size)
+	child.seat(slices.Index(members, c.rank), len(members))
 	return child.connect(ctx, born, port, cards)
 }
 
+// seat tells a child its place.
+func (c *core) seat(rank, size int) {
+	c.rank, c.size = rank, size
+	c.life.Place(rank, size)
+}
+
 // membersOf are the ranks with a color, in the order of their keys.
-func membersOf(all []splitEntry, color int) []int {
+func membersOf(all []entry, color int) []int {
 	var members []int
 	for r, e := range all {
 		if e.color == color {
@@ -111,53 +125,60 @@ func membersOf(all []splitEntry, color int) []int {
 	return members
 }
 
-// exchangeSplit tells all ranks of the parent what this one wants, and returns what all want. It uses up the place in the line.
-func (c *Comm) exchangeSplit(ctx context.Context, place *ticket, mine splitEntry) ([]splitEntry, error) {
-	if err := c.queue(ctx, lifecycle.CallSplit, place); err != nil {
+// exchange tells all ranks what this one wants of act a, and returns what all want. It uses up the place in the line. Where the connections
+// are of no use any more, because the communicator was revoked, the ranks meet anew.
+func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte) ([][]byte, error) {
+	call := a.rec.Call
+	if c.life.State() == lifecycle.StateRevoked {
+		if err := c.turn.wait(ctx, place); err != nil {
+			return nil, c.abandoned(call, err)
+		}
+		defer c.turn.leave()
+		everyone := make([]int, c.size)
+		for r := range everyone {
+			everyone[r] = r
+		}
+		return c.reunite(ctx, a, everyone, mine)
+	}
+	if err := c.queue(ctx, call, place); err != nil {
 		return nil, err
 	}
 	defer c.turn.leave()
 	if c.over {
-		return nil, c.life.Check(lifecycle.CallSplit)
+		return nil, c.life.Check(call)
 	}
 	c.collectives++
-	seq := c.tape.Start(c.collectives, tape.Signature{Call: lifecycle.CallSplit, Peer: -1}, 0)
-	payloads, err := c.engine.Exchange(ctx, c.collectives, mine.encode())
-	c.tape.End(seq, lifecycle.CodeOf(err))
-	if err != nil {
-		return nil, c.fail(lifecycle.CallSplit, err)
-	}
-	all := make([]splitEntry, len(payloads))
-	for r, p := range payloads {
-		if err := all[r].decode(p); err != nil {
-			return nil, c.fail(lifecycle.CallSplit, fmt.Errorf("split: what rank %d sent: %w", r, err))
-		}
-	}
-	return all, nil
+	launched := c.tape.Start(c.collectives, tape.Signature{Call: call, Peer: -1}, 0)
+	payloads, err := c.engine.Exchange(ctx, c.collectives, mine)
+	c.tape.End(launched, lifecycle.CodeOf(err))
+	return payloads, c.fail(call, err)
 }
 
 // turnBack gives a place in the line up without having used it: the other ranks wait for this one in vain, so the communicator fails.
-func (c *Comm) turnBack(place *ticket) {
+func (c *core) turnBack(place *ticket) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(ErrAborted)
 	if c.queue(ctx, lifecycle.CallSplit, place) == nil {
+		err := c.abandoned(lifecycle.CallSplit, ErrAborted)
+		c.engine.Abandon(err)
+		_ = c.fail(lifecycle.CallSplit, err)
 		c.turn.leave()
 	}
 }
 
-// splitEntry is what a rank says in a split: two numbers, and how its new communicator's ranks reach it.
-type splitEntry struct {
+// entry is what a rank says in a split: two numbers, and how its new communicator's ranks reach it.
+type entry struct {
 	color, key int
 	card       []byte
 }
 
-func (e *splitEntry) encode() []byte {
+func (e entry) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(e.color))
 	b = binary.LittleEndian.AppendUint64(b, uint64(e.key))
 	return append(b, e.card...)
 }
 
-func (e *splitEntry) decode(b []byte) error {
+func (e *entry) decode(b []byte) error {
 	if len(b) < 16 {
 		return fmt.Errorf("%d bytes, want at least 16", len(b))
 	}

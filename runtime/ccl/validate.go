@@ -11,8 +11,8 @@ import (
 
 // validate checks the arguments of an operation before anything is done, and says which value is wrong and what is allowed. It makes Count what the
 // engine wants. On a communicator that isn't ready it checks nothing: the guard has the answer there.
-func validate(c *Comm, op *host.Op, scaled bool) error {
-	if c.check(lifecycle.CallAsyncError) != nil || !c.start.ended() || c.start.err != nil {
+func validate(c *core, op *host.Op, scaled bool) error {
+	if c.life.Check(lifecycle.CallAsyncError) != nil || !c.start.ended() || c.start.err != nil {
 		return nil
 	}
 	bad := func(format string, args ...any) error { return c.usage(op.Call, fmt.Sprintf(format, args...)) }
@@ -102,10 +102,11 @@ func overlaps(a, b []byte) (offset int, overlap bool) {
 }
 
 // usage is the error of a call with a wrong argument.
-func (c *Comm) usage(call lifecycle.Call, detail string) *UsageError {
+func (c *core) usage(call lifecycle.Call, detail string) *UsageError {
+	rank, _ := c.place()
 	return &UsageError{
 		Call: call, Code: lifecycle.CodeInvalidArgument, State: c.life.State(),
-		Comm: c.id, Name: c.name, Rank: c.rank, Detail: detail,
+		Comm: c.id, Name: c.name, Rank: rank, Detail: detail,
 	}
 }
 

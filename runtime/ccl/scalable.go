@@ -1,0 +1,188 @@
+package ccl
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	rtcp "github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
+)
+
+// InitRankScalable is InitRank with several unique ids, made by different ranks, whose processes share the work of the rendezvous:
+// for communicators of thousands of ranks. All ranks pass the same ids in the same order, at most one for each rank. The first one names the communicator.
+func (rt *Runtime) InitRankScalable(ctx context.Context, ids []UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
+	if len(ids) == 0 || len(ids) > max(nranks, 1) {
+		return nil, &UsageError{
+			Call: lifecycle.CallInitRankScalable, Code: lifecycle.CodeInvalidArgument, Rank: rank,
+			Detail: fmt.Sprintf("there are %d unique ids: with nranks %d, 1 to %d are allowed", len(ids), nranks, max(nranks, 1)),
+		}
+	}
+	seen := map[UniqueID]int{}
+	for i, id := range ids {
+		if err := checkRank(lifecycle.CallInitRankScalable, id, nranks, rank); err != nil {
+			return nil, err
+		}
+		if j, twice := seen[id]; twice {
+			return nil, &UsageError{
+				Call: lifecycle.CallInitRankScalable, Code: lifecycle.CodeInvalidArgument, Rank: rank,
+				Detail: fmt.Sprintf("unique ids %d and %d are the same: each must be made by a NewUniqueID of its own", j, i),
+			}
+		}
+		seen[id] = i
+	}
+	info := lifecycle.Info{Call: lifecycle.CallInitRankScalable, Rank: rank, Size: nranks, Site: callSite()}
+	return rt.makeRoot(ctx, ids[0], info, newTree(ids, rt.rendezvousConfig()), opts)
+}
+
+// tree is a rendezvous in two levels: the ranks are cut into as many slices of neighbours as there are ids. Each slice meets at
+// its own; the first ranks of the slices meet at the first id, and carry what they learn there back to their slices.
+type tree struct {
+	ids    []UniqueID
+	config rtcp.Config
+	open   []rendezvous.Rendezvous
+}
+
+func newTree(ids []UniqueID, config rtcp.Config) *tree { return &tree{ids: ids, config: config} }
+
+// Exchange implements rendezvous.Rendezvous.
+func (t *tree) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
+	slice := t.sliceOf(rank, size)
+	first, n := t.bounds(slice, size)
+	own := t.dial(slice, first)
+	mine, err := own.Exchange(ctx, key+"/slice", rank-first, n, payload)
+	if err != nil {
+		return nil, inSlice(err, slice, len(t.ids))
+	}
+	if len(t.ids) == 1 {
+		return mine, nil
+	}
+	var everything [][]byte
+	if rank == first {
+		top := own
+		if slice > 0 {
+			top = t.dial(0, 0)
+		}
+		if everything, err = exchangeLarge(ctx, top, key+"/slices", slice, len(t.ids), join(mine)); err != nil {
+			return nil, err
+		}
+	}
+	back, err := exchangeLarge(ctx, own, key+"/all", rank-first, n, join(everything))
+	if err != nil {
+		return nil, inSlice(err, slice, len(t.ids))
+	}
+	slices, err := split(back[0])
+	if err != nil {
+		return nil, err
+	}
+	var all [][]byte
+	for _, s := range slices {
+		part, err := split(s)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, part...)
+	}
+	if len(all) != size {
+		return nil, fmt.Errorf("the slices have %d ranks together, want %d: do all ranks pass the same ids?", len(all), size)
+	}
+	return all, nil
+}
+
+// Close implements rendezvous.Rendezvous.
+func (t *tree) Close() error {
+	var errs []error
+	for _, r := range t.open {
+		errs = append(errs, r.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (t *tree) dial(slice, first int) rendezvous.Rendezvous {
+	config := t.config
+	config.ServerRank = first
+	r := rtcp.Dial(t.ids[slice], config)
+	t.open = append(t.open, r)
+	return r
+}
+
+// sliceOf is the slice that a rank is in; bounds is the first rank of a slice, and how many it has.
+func (t *tree) sliceOf(rank, size int) int {
+	for s := range t.ids {
+		if first, n := t.bounds(s, size); rank < first+n {
+			return s
+		}
+	}
+	return len(t.ids) - 1
+}
+
+func (t *tree) bounds(slice, size int) (first, n int) {
+	k := len(t.ids)
+	first = slice * size / k
+	return first, (slice+1)*size/k - first
+}
+
+func inSlice(err error, slice, of int) error {
+	if of == 1 {
+		return err
+	}
+	return fmt.Errorf("among the ranks of unique id %d of %d: %w", slice, of, err)
+}
+
+// exchangeLarge is Exchange for payloads of any length: they are cut into as many pieces as the longest of them needs.
+func exchangeLarge(ctx context.Context, at rendezvous.Rendezvous, key string, rank, size int, payload []byte) ([][]byte, error) {
+	const piece = rendezvous.MaxPayload / 2
+	lengths, err := at.Exchange(ctx, key+"/length", rank, size, binary.LittleEndian.AppendUint32(nil, uint32(len(payload))))
+	if err != nil {
+		return nil, err
+	}
+	longest := 0
+	for r, l := range lengths {
+		if len(l) != 4 {
+			return nil, fmt.Errorf("the length that rank %d sent has %d bytes, want 4", r, len(l))
+		}
+		longest = max(longest, int(binary.LittleEndian.Uint32(l)))
+	}
+	all := make([]bytes.Buffer, size)
+	for i := 0; i*piece < longest; i++ {
+		part := payload[min(i*piece, len(payload)):min((i+1)*piece, len(payload))]
+		parts, err := at.Exchange(ctx, fmt.Sprintf("%s/%d", key, i), rank, size, part)
+		if err != nil {
+			return nil, err
+		}
+		for r, p := range parts {
+			all[r].Write(p)
+		}
+	}
+	out := make([][]byte, size)
+	for r := range all {
+		out[r] = all[r].Bytes()
+	}
+	return out, nil
+}
+
+// join puts messages into one, each behind its length; split takes them apart again.
+func join(messages [][]byte) []byte {
+	var b []byte
+	for _, m := range messages {
+		b = binary.AppendUvarint(b, uint64(len(m)))
+		b = append(b, m...)
+	}
+	return b
+}
+
+func split(b []byte) ([][]byte, error) {
+	var messages [][]byte
+	for len(b) > 0 {
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n > uint64(len(b)-used) {
+			return nil, fmt.Errorf("the message about the other ranks is damaged, %d bytes before its end", len(b))
+		}
+		messages = append(messages, b[used:used+int(n)])
+		b = b[used+int(n):]
+	}
+	return messages, nil
+}

@@ -88,7 +88,11 @@ func (rt *Runtime) NewUniqueID() (UniqueID, error) {
 	if err != nil {
 		return UniqueID{}, err
 	}
-	return id, s.Serve(id)
+	top, err := topID(id)
+	if err != nil {
+		return UniqueID{}, err
+	}
+	return id, errors.Join(s.Serve(id), s.Serve(top))
 }
 
 func (rt *Runtime) rendezvousServer() (*rtcp.Server, error) {

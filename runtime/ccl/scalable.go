@@ -39,7 +39,7 @@ func (rt *Runtime) InitRankScalable(ctx context.Context, ids []UniqueID, nranks,
 }
 
 // tree is a rendezvous in two levels: the ranks are cut into as many slices of neighbours as there are ids. Each slice meets at
-// its own; the first ranks of the slices meet at the first id, and carry what they learn there back to their slices.
+// its own; the first ranks of the slices meet at an id that follows from the first, and carry what they learn there back to their slices.
 type tree struct {
 	ids    []UniqueID
 	config rtcp.Config
@@ -52,7 +52,7 @@ func newTree(ids []UniqueID, config rtcp.Config) *tree { return &tree{ids: ids, 
 func (t *tree) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
 	slice := t.sliceOf(rank, size)
 	first, n := t.bounds(slice, size)
-	own := t.dial(slice, first)
+	own := t.dial(t.ids[slice], first)
 	mine, err := own.Exchange(ctx, key+"/slice", rank-first, n, payload)
 	if err != nil {
 		return nil, inSlice(err, slice, len(t.ids))
@@ -62,12 +62,12 @@ func (t *tree) Exchange(ctx context.Context, key string, rank, size int, payload
 	}
 	var everything [][]byte
 	if rank == first {
-		top := own
-		if slice > 0 {
-			top = t.dial(0, 0)
-		}
-		if everything, err = exchangeLarge(ctx, top, key+"/slices", slice, len(t.ids), join(mine)); err != nil {
+		id, err := topID(t.ids[0])
+		if err != nil {
 			return nil, err
+		}
+		if everything, err = exchangeLarge(ctx, t.dial(id, 0), key+"/slices", slice, len(t.ids), join(mine)); err != nil {
+			return nil, fmt.Errorf("among the first ranks of each unique id: %w", err)
 		}
 	}
 	back, err := exchangeLarge(ctx, own, key+"/all", rank-first, n, join(everything))
@@ -101,12 +101,17 @@ func (t *tree) Close() error {
 	return errors.Join(errs...)
 }
 
-func (t *tree) dial(slice, first int) rendezvous.Rendezvous {
+func (t *tree) dial(id UniqueID, server int) rendezvous.Rendezvous {
 	config := t.config
-	config.ServerRank = first
-	r := rtcp.Dial(t.ids[slice], config)
+	config.ServerRank = server
+	r := rtcp.Dial(id, config)
 	t.open = append(t.open, r)
 	return r
+}
+
+// topID is the id at which the first ranks of the slices meet, in the process that made the first id.
+func topID(first UniqueID) (UniqueID, error) {
+	return lifecycle.UniqueIDFromSecret(append([]byte("carillon slices"), first.Secret()...), first.Address())
 }
 
 // sliceOf is the slice that a rank is in; bounds is the first rank of a slice, and how many it has.

@@ -158,6 +158,9 @@ func TestCollectives(t *testing.T) {
 				for _, call := range collectives() {
 					for _, a := range append(algo.For(call), algo.Auto) {
 						for _, count := range []int{0, 1, 5, 300, 20_001} {
+							if size > 7 && count > 300 {
+								continue // pieces are the same whatever the size
+							}
 							for _, inPlace := range []bool{false, true} {
 								c.check(shape{call: call, algorithm: a, root: size / 2, count: count, inPlace: inPlace})
 							}
@@ -172,12 +175,12 @@ func TestCollectives(t *testing.T) {
 // Messages of many pieces, larger than any buffer on the way.
 func TestLargeCollectives(t *testing.T) {
 	for name, how := range transports() {
-		for _, size := range []int{2, 3, 4} {
+		for _, size := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
 				c := newCluster(t, size, how, nil)
 				for _, call := range collectives() {
 					for _, a := range algo.For(call) {
-						c.check(shape{call: call, algorithm: a, root: size - 1, count: 1_000_003, inPlace: a == algo.Ring})
+						c.check(shape{call: call, algorithm: a, root: size - 1, count: 600_003, inPlace: a == algo.Ring})
 					}
 				}
 			})

@@ -106,7 +106,7 @@ func (x *execution) loop() error {
 		for _, l := range x.active {
 			m, err := x.advance(l)
 			if err != nil {
-				return err
+				return x.told(err)
 			}
 			if x.odd {
 				return x.hearOut()
@@ -129,7 +129,7 @@ func (x *execution) loop() error {
 			continue
 		}
 		if err := e.idle(x); err != nil {
-			return err
+			return x.told(err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,6 +55,23 @@ func (x *execution) hearOut() error {
 		}
 	}
 	return e.mismatch(claims)
+}
+
+// told is called with the error of a collective. Who is told of a mismatch by another rank may have what it needs to see for itself,
+// from where it stands.
+func (x *execution) told(err error) error {
+	if x.open || !errors.Is(err, lifecycle.ErrMismatch) {
+		return err
+	}
+	for _, l := range x.active {
+		if !l.met {
+			_, _ = x.take(l) // a header that came before the peer was lost
+		}
+	}
+	if x.odd {
+		return x.hearOut()
+	}
+	return err
 }
 
 // hear gets the header from, and what is left of ours to, one rank, and says whether that is done, or in vain.

@@ -89,32 +89,37 @@ func (c *Conn) tell(why *transport.NoticeError) {
 
 // TrySend implements transport.Conn.
 func (c *Conn) TrySend(p []byte) (int, error) {
-	if s := c.state.Load(); s != 0 && len(p) > 0 {
+	// The state first: what the peer released before it went counts.
+	s := c.state.Load()
+	if c.taken != c.loaned && s&closed == 0 {
+		n := c.collect()
+		if rest := p[n:]; n > 0 && len(rest) > 0 && c.taken == c.loaned && s == 0 {
+			return n + c.start(rest), nil // p has grown since it was lent
+		}
+		if n > 0 || s == 0 {
+			return n, nil
+		}
+	}
+	if s != 0 && len(p) > 0 {
 		return 0, c.refusal(s)
 	}
-	if c.taken != c.loaned {
-		return c.collect(p), nil
-	}
-	if len(p) > eagerMax {
-		c.lend(p)
-		return 0, nil
-	}
-	return c.put(p), nil
+	return c.start(p), nil
 }
 
-// collect reports what the peer has released of the loan, of which p is the rest.
-func (c *Conn) collect(p []byte) int {
-	n := int(c.out.loanHead.Load() - c.taken)
-	c.taken += uint64(n)
-	if n == len(p) || c.taken != c.loaned {
-		return n
+// collect returns how much of the loan the peer has released since the last time.
+func (c *Conn) collect() int {
+	n := c.out.loanHead.Load() - c.taken
+	c.taken += n
+	return int(n)
+}
+
+// start begins a message, or a part of one, by the way that suits its length, and returns how much of it is taken.
+func (c *Conn) start(p []byte) int {
+	if len(p) > eagerMax {
+		c.lend(p)
+		return 0
 	}
-	// The caller's p has grown since it was lent: go on behind the loan.
-	if rest := p[n:]; len(rest) <= eagerMax {
-		return n + c.put(rest)
-	}
-	c.lend(p[n:])
-	return n
+	return c.put(p)
 }
 
 // lend shows p to the peer.

@@ -152,6 +152,21 @@ func TestForgottenWindow(t *testing.T) {
 	}
 }
 
+// What the peer has released counts as sent, though it has left since.
+func TestReleasedBeforeTheCloseCounts(t *testing.T) {
+	a, b, _, _ := both()
+	large := make([]byte, 64<<10)
+	send(t, a, large)
+	b.Release(len(peek(t, b)))
+	_ = b.Close()
+	if n, err := a.TrySend(large); n != len(large) || err != nil {
+		t.Errorf("%d bytes of %d were taken; %v", n, len(large), err)
+	}
+	if n, err := a.TrySend(large); n != 0 || err == nil {
+		t.Errorf("%d bytes were sent to a peer that has left", n)
+	}
+}
+
 func TestRevokedLoanIsNotShown(t *testing.T) {
 	a, b, _, _ := both()
 	send(t, a, make([]byte, 8))

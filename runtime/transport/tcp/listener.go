@@ -183,7 +183,8 @@ func (g *Gate) Close() {
 	defer g.mu.Unlock()
 	g.closed = true
 	for _, a := range g.came {
-		if c := a.conns[control]; c != nil && a.open[control] {
+		// Also to one that may not have been told yet that it was accepted: then it makes nothing of this, and comes again.
+		if c := a.conns[control]; c != nil {
 			say(c, []byte{frameBye, 0, 0})
 		}
 		for _, c := range a.conns {

@@ -16,7 +16,7 @@ LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test e2e lint bench fuzz generate clean
+.PHONY: help build demo test e2e lint bench fuzz generate current clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,12 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s).
 
 generate: ## Rewrite generated files (docs, headers, golden files that have a generator).
 	go generate ./...
+
+current: ## Check that generated files are current, in a copy: the tree itself is left as it is.
+	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && \
+	tar -c --exclude=./.git --exclude=./bin . | tar -x -C "$$copy" && \
+	(cd "$$copy" && go generate ./...) && \
+	{ diff -ru --exclude=.git --exclude=bin . "$$copy" || { echo 'not current: make generate' >&2; exit 1; }; }
 
 clean: ## Remove what build made.
 	rm -rf $(BIN)

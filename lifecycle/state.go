@@ -12,9 +12,9 @@ const (
 	StateReady              // takes every call
 	StateFinalizing         // takes no more operations; those in flight go on
 	StateFinalized          // nothing in flight; waits for Destroy
-	StateDestroying         // given up by its user; operations in flight are awaited
+	StateDestroying         // Destroy was called: operations in flight are awaited; takes nothing more but Abort
 	StateDestroyed          // gone
-	StateAborting           // given up by its user; operations in flight are being cancelled
+	StateAborting           // Abort was called: operations in flight are being cancelled; takes nothing more
 	StateAborted            // gone
 	StateFailed             // broken by an event; see Life.Cause
 	StateRevoked            // operations cancelled; lives on to be split, shrunk or destroyed

@@ -1,6 +1,7 @@
 package lifecycle
 
 //go:generate go test -run ^TestTableDocument$ . -rewrite
+//go:generate go run ./internal/cheader . carillon_lifecycle.h
 
 // cell is one answer of a table: the State to go to, or stay, or the Code of the error. Codes of errors start at 100, above all
 // states. Zero is no answer: a forgotten cell refuses, and fails the tests.

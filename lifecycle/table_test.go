@@ -168,7 +168,10 @@ func tableDocument() string {
 		"# What a communicator may do\n\n" +
 		"A row is a call, a column the state that the communicator is in. `✓` is legal and changes no state; `→ state` is legal\n" +
 		"and leads to that state; a word alone is the code of the error, and nothing changes.\n" +
-		"On a non-blocking communicator, `initializing` is answered as `in_progress`.\n\n")
+		"On a non-blocking communicator, `initializing` is answered as `in_progress`.\n\n" +
+		"In `destroying`, Destroy was called and has not ended: operations in flight are awaited, and nothing is freed yet. To its\n" +
+		"user the communicator is `destroyed` already; only Abort is legal, the way out of a Destroy that hangs. In `aborting`, Abort\n" +
+		"was called and has not ended: operations in flight are being cancelled, and no call is legal.\n\n")
 	header(&b, "call")
 	for _, c := range Calls() {
 		fmt.Fprintf(&b, "| **%v** |", c)

@@ -92,7 +92,7 @@
 // u8, length u16, bytes. Readers pass over tags and kinds that they don't know.
 //
 //	1 text    2 site    3 first site    4 caller: trace id 16, span id 8, flags 1    5 child's id 16    6 operations u32
-//	7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32
+//	7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32   12 calls came from several goroutines or threads (empty)
 //	site: line u32, goroutine u64, time i64 (ns since 1970), length of function u16, function, file
 //
 // # Checks

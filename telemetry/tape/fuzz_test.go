@@ -24,7 +24,7 @@ func sample(t testing.TB) []byte {
 		}
 		c.Life(LifeRecord{
 			Act: ActSplit, Stage: StageMisuse, Text: strings.Repeat("text ", 60),
-			Site: lifecycle.Caller(0), First: lifecycle.Caller(0), Child: lifecycle.CommID{4},
+			Site: lifecycle.Caller(0), First: lifecycle.Caller(0), Child: lifecycle.CommID{4}, Shared: true,
 		})
 		c.Start(0, allReduce, 1)
 	}

@@ -156,6 +156,7 @@ const (
 	tailName   = 9
 	tailEngine = 10
 	tailShape  = 11 // rank, size, nodes i32
+	tailShared = 12 // empty: that it is there says it
 
 	tailPerRecord = recordSize - wordSize
 	maxContinue   = 36

@@ -205,7 +205,7 @@ func TestBytesOnFile(t *testing.T) {
 	c.Wait(2)
 	first.Life(LifeRecord{
 		Time: 21, Act: ActSplit, Call: lifecycle.CallSplit, Stage: StageEnd, Seq: 22, Start: 23, Phase: PhaseConnect,
-		Code: lifecycle.CodeMismatch, State: lifecycle.StateFailed, Peer: 24, Text: "ab",
+		Code: lifecycle.CodeMismatch, State: lifecycle.StateFailed, Peer: 24, Text: "ab", Shared: true,
 	})
 	b, err := os.ReadFile(w.Path())
 	if err != nil {
@@ -280,7 +280,7 @@ func TestBytesOnFile(t *testing.T) {
 			"marker": uint64(5<<8 | kindLife), "time": int64(21), "op head": uint64(3),
 			"kinds": []uint8{uint8(ActSplit), uint8(lifecycle.CallSplit), uint8(StageEnd), uint8(PhaseConnect), uint8(lifecycle.StateFailed), 0},
 			"code":  uint16(lifecycle.CodeMismatch), "peer": int32(24), "seq": uint64(22), "start": int64(23), "number": uint32(1), "slot": int32(0),
-			"tail": "\x01\x02\x00ab", "next": uint8(kindContinue),
+			"tail": "\x01\x02\x00ab\x0c\x00\x00", "next": uint8(kindContinue),
 		})
 }
 

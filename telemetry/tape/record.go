@@ -127,7 +127,7 @@ type LifeRecord struct {
 	Child lifecycle.CommID // ActSplit: the communicator that it made; zero if none
 	Ops   uint32           // ActGroup: number of operations in the group
 
-	Shared bool // calls on the communicator came from more goroutines than the one that made it
+	Shared bool // calls on the communicator had come from other goroutines (of a C program: threads) than the one that made it
 }
 
 // OpRecord is one moment of an operation.

@@ -30,6 +30,9 @@ func appendTail(b []byte, r *LifeRecord) []byte {
 	if r.Ops != 0 {
 		b = le.AppendUint32(appendField(b, tailOps, 4), r.Ops)
 	}
+	if r.Shared {
+		b = appendField(b, tailShared, 0)
+	}
 	return b
 }
 
@@ -109,6 +112,8 @@ func readTail(tail []byte, r *LifeRecord, info *CommInfo) bool {
 			if ok = size == 4; ok {
 				r.Ops = le.Uint32(field)
 			}
+		case tailShared:
+			r.Shared = true
 		case tailID:
 			ok = copy(info.ID[:], field) == len(info.ID)
 		case tailParent:

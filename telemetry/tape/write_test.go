@@ -25,7 +25,7 @@ func TestRoundTrip(t *testing.T) {
 		Site:   lifecycle.Site{Func: "main.train", File: "/src/train.go", Line: 12, Goroutine: 7, Time: time.Unix(1, 2)},
 		First:  lifecycle.Site{Func: "main.stop", File: "/src/stop.go", Line: 1},
 		Caller: SpanContext{TraceID: [16]byte{1, 15: 2}, SpanID: [8]byte{3, 7: 4}, Flags: 1},
-		Child:  lifecycle.CommID{5}, Ops: 9,
+		Child:  lifecycle.CommID{5}, Ops: 9, Shared: true,
 	}
 	c.Life(life)
 	sig := Signature{Call: lifecycle.CallBroadcast, DataType: 7, Reduction: 4, Peer: 5, Bytes: 1 << 40}
@@ -267,6 +267,7 @@ func TestTexts(t *testing.T) {
 	site := lifecycle.Site{Func: "f" + long, File: long + "/f.go", Line: 1, Goroutine: 1, Time: time.Unix(1, 0)}
 	c.Life(LifeRecord{
 		Act: ActLeak, Stage: StageEnd, Text: "t" + long, Site: site, First: site, Caller: SpanContext{Flags: 1}, Child: lifecycle.CommID{3}, Ops: 1,
+		Shared: true, // the last field: it is there if everything before it fits
 	})
 	c.Life(LifeRecord{Act: ActAbort, Stage: StageEnd, Text: "before\x00behind"})
 	r := openTape(t, w.Path())
@@ -275,6 +276,9 @@ func TestTexts(t *testing.T) {
 		t.Fatalf("%d events", len(events))
 	}
 	ev := events[0]
+	if !ev.Life.Shared {
+		t.Error("the longest record lost its last field")
+	}
 	for _, tt := range []struct {
 		what, got, want string
 	}{

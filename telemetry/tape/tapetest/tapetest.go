@@ -7,6 +7,7 @@
 //	describe N NAME NODES ENGINE                     more became known about it
 //	state N STATE                                    its slot shows the state (a number, as all that follow)
 //	life N ACT CALL STAGE SEQ PHASE CODE STATE PEER TEXT
+//	shared N …                                       as life; its communicator was called from several goroutines or threads
 //	start N CALL DTYPE REDUCTION PEER BYTES ALGORITHM
 //	phase N PHASE
 //	wait N RANK
@@ -123,7 +124,7 @@ func testRecords(t *testing.T, play Player) {
 	r := record(t, play,
 		"comm 1 "+idA+" "+idB+" world 3 8 2 host",
 		"life 1 1 1 1 0 0 0 1 -1 beginning",
-		"life 1 2 5 5 3 3 104 2 4 "+long,
+		"shared 1 2 5 5 3 3 104 2 4 "+long,
 		"start 1 16 7 4 -1 1099511627776 2",
 		"phase 1 6",
 		"wait 1 5",
@@ -145,7 +146,7 @@ func testRecords(t *testing.T, play Player) {
 		life(tape.LifeRecord{Act: tape.ActInit, Call: 1, Stage: tape.StageStart, State: 1, Peer: -1, Text: "beginning"}),
 		life(tape.LifeRecord{
 			Act: tape.ActSplit, Call: 5, Stage: tape.StageMisuse, Seq: 3, Phase: tape.PhaseConnect, Code: lifecycle.CodeDestroyed, State: 2, Peer: 4,
-			Text: long,
+			Text: long, Shared: true,
 		}),
 		op(tape.StageStart, tape.PhaseNone, -1, 0),
 		op(tape.StagePhase, tape.PhaseTransfer, -1, 0),

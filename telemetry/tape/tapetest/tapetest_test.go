@@ -88,8 +88,8 @@ func play(dir string, script io.Reader) error {
 			var state lifecycle.State
 			_, err = fmt.Sscan(rest, &state)
 			c.State(state)
-		case "life":
-			var r tape.LifeRecord
+		case "life", "shared":
+			r := tape.LifeRecord{Shared: word == "shared"}
 			in := strings.NewReader(rest)
 			_, err = fmt.Fscan(in, &r.Act, &r.Call, &r.Stage, &r.Seq, &r.Phase, &r.Code, &r.State, &r.Peer)
 			text, _ := io.ReadAll(in)

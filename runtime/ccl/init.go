@@ -151,7 +151,7 @@ func (rt *Runtime) makeRoot(ctx context.Context, id UniqueID, info lifecycle.Inf
 func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank, size int) error {
 	defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
 	a.phase(tape.PhaseRendezvous)
-	port, err := c.rt.fabric.Prepare(c.id, c.secret, size)
+	port, err := c.prepare(isLocal(at), size)
 	if err != nil {
 		return err
 	}
@@ -166,6 +166,14 @@ func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank,
 		return err
 	}
 	return c.connect(ctx, a, port, payloads)
+}
+
+// prepare makes this rank reachable. local says that all ranks, size at most, are of this runtime.
+func (c *core) prepare(local bool, size int) (*fabric.Port, error) {
+	if local {
+		return c.rt.fabric.PrepareLocal(c.id, c.secret, size)
+	}
+	return c.rt.fabric.Prepare(c.id, c.secret, size)
 }
 
 // card is what the other ranks must know of this one: where a rendezvous can be held in its process, and how it is reached.

@@ -80,7 +80,7 @@ func (c *core) child(ctx context.Context, a *act, id CommID, opts []Option) (*Co
 // split is the part of Split that talks to the other ranks.
 func (c *core) split(ctx context.Context, a *act, child *core, born *act, place *ticket, mine entry) error {
 	born.phase(tape.PhaseRendezvous)
-	port, err := c.rt.fabric.Prepare(child.id, child.secret, c.size)
+	port, err := child.prepare(c.links.Local(), c.size)
 	if err != nil {
 		c.turnBack(place)
 		return err

@@ -61,6 +61,16 @@ var errFabricClosed = errors.New("the fabric is closed")
 // and a gate at the TCP listener, as far as they are switched on. secret is the communicator's; all its ranks have the same.
 // Nothing is kept of it when Connect turns out to need neither. The Port must be connected or closed.
 func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int) (*Port, error) {
+	return f.prepare(id, secret, maxSize, maxSize == 1)
+}
+
+// PrepareLocal is Prepare for a communicator whose ranks are all of this Fabric: it makes no system call. A card of
+// another Fabric is refused. Where DisableP2P keeps the ranks apart all the same, it is Prepare.
+func (f *Fabric) PrepareLocal(id lifecycle.CommID, secret []byte, maxSize int) (*Port, error) {
+	return f.prepare(id, secret, maxSize, maxSize == 1 || !f.config.DisableP2P)
+}
+
+func (f *Fabric) prepare(id lifecycle.CommID, secret []byte, maxSize int, local bool) (*Port, error) {
 	if maxSize < 1 {
 		return nil, fmt.Errorf("maxSize is %d; at least 1 is allowed", maxSize)
 	}
@@ -74,7 +84,7 @@ func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int) (*Port
 	if f.closed {
 		return nil, errFabricClosed
 	}
-	if maxSize == 1 {
+	if local {
 		f.keep(p)
 		return p, nil
 	}

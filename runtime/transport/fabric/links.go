@@ -44,6 +44,10 @@ func (l *Links) Waiter() *transport.Waiter { return l.waiter }
 // Topology says where the ranks are.
 func (l *Links) Topology() transport.Topology { return l.topology }
 
+// Local tells whether all ranks are of this rank's Fabric, and reach each other without the help of the kernel: so will any of them in
+// another communicator, for which PrepareLocal is enough.
+func (l *Links) Local() bool { return len(l.inprocs) == len(l.conns)-1 }
+
 // Lost returns why peer was lost: a *transport.NoticeError, or a *lifecycle.PeerError with CodeRankDead, which says how the death
 // is known, CodeUnreachable, or CodeInternal. It is nil as long as the peer is not lost, and for a peer that closed in
 // order: of that one, Peek and TrySend tell.

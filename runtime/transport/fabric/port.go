@@ -20,7 +20,7 @@ type Port struct {
 	maxSize int
 	card    card
 	inbox   *shm.Inbox // nil without shared memory
-	gate    *tcp.Gate  // nil for a communicator of one
+	gate    *tcp.Gate  // nil where all ranks are of this Fabric
 
 	once sync.Once
 }
@@ -115,6 +115,9 @@ func (p *Port) read(rank int, encoded [][]byte) ([]*card, error) {
 		c, err := decodeCard(b)
 		if err == nil && c.comm != p.id {
 			err = fmt.Errorf("it is for communicator %v", c.comm.Short())
+		}
+		if err == nil && p.gate == nil && c.fabric != p.card.fabric {
+			err = errors.New("it comes from another process, and all ranks were to be in this one")
 		}
 		if err != nil {
 			return nil, &lifecycle.PeerError{

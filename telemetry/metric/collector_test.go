@@ -206,7 +206,10 @@ ccl_lifecycle_errors_total{call="leak",error_type="leaked"} 0
 ccl_lifecycle_errors_total{call="all_reduce",error_type="destroyed"} 1
 ccl_lifecycle_errors_total{call="destroy",error_type="destroyed"} 2
 ccl_lifecycle_errors_total{call="leak",error_type="leaked"} 1
-`, semconv.MetricLifecycleErrors)
+# HELP ccl_lifecycle_postponed_total Calls that a non-blocking communicator put off because one before them was unfinished, by call. No errors.
+# TYPE ccl_lifecycle_postponed_total counter
+ccl_lifecycle_postponed_total{call="split"} 1
+`, semconv.MetricLifecycleErrors, semconv.MetricPostponed)
 	h := gather(t, reg)[semconv.MetricActDuration]
 	if len(h) != 1 || labels(h[0]) != "act=init" || h[0].GetHistogram().GetSampleSum() != 2 {
 		t.Errorf("durations of acts are %v", h)

@@ -21,6 +21,7 @@ type counted struct {
 	bandwidth  *prometheus.HistogramVec
 	acts       *prometheus.HistogramVec
 	errors     *prometheus.CounterVec
+	postponed  *prometheus.CounterVec
 
 	ended map[endKey]prometheus.Counter
 	moved map[moveKey]*moved
@@ -76,6 +77,10 @@ func newCounted(names *names) *counted {
 			Name: semconv.MetricLifecycleErrors,
 			Help: "Failed acts, failed communicators and refused calls, by call and error type.",
 		}, []string{semconv.LabelCall, semconv.LabelErrorType}),
+		postponed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: semconv.MetricPostponed,
+			Help: "Calls that a non-blocking communicator put off because one before them was unfinished, by call. No errors.",
+		}, []string{semconv.LabelCall}),
 		ended: make(map[endKey]prometheus.Counter),
 		moved: make(map[moveKey]*moved),
 	}
@@ -86,7 +91,7 @@ func newCounted(names *names) *counted {
 }
 
 func (c *counted) vectors() []prometheus.Collector {
-	return []prometheus.Collector{c.operations, c.bytes, c.duration, c.bandwidth, c.acts, c.errors}
+	return []prometheus.Collector{c.operations, c.bytes, c.duration, c.bandwidth, c.acts, c.errors, c.postponed}
 }
 
 func (c *counted) describe(ch chan<- *prometheus.Desc) {
@@ -160,8 +165,9 @@ func (c *counted) life(r *tape.LifeRecord) {
 		c.acts.WithLabelValues(semconv.ActName(r.Act)).Observe(time.Duration(r.Time - r.Start).Seconds())
 	}
 	switch {
-	case r.Code == lifecycle.CodeOK, r.Code == lifecycle.CodeInProgress:
-		return
+	case r.Code == lifecycle.CodeOK:
+	case r.Code == lifecycle.CodeInProgress:
+		c.postponed.WithLabelValues(r.Call.String()).Inc()
 	case r.Act == tape.ActLeak: // whichever call made the communicator, the mistake is the leak
 		c.errors.WithLabelValues(semconv.ActName(tape.ActLeak), r.Code.String()).Inc()
 	default:

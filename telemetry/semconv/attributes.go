@@ -57,6 +57,12 @@ const (
 	SplitChildID = attribute.Key("ccl.split.child.id")
 	// GroupOps is the number of operations in a group. Stable.
 	GroupOps = attribute.Key("ccl.group.ops")
+	// Postponed says why a call was put off: it changed nothing, and is to be made again when the communicator's unfinished call is complete.
+	// Absent on calls that were made. It is no error. Stable.
+	Postponed = attribute.Key("ccl.call.postponed")
+	// SharedGoroutines is true when calls on the communicator had come from other goroutines (of a C program: threads) than the one that
+	// made it; absent otherwise. Development.
+	SharedGoroutines = attribute.Key("ccl.comm.shared_goroutines")
 	// PeerRank is the rank at fault. Stable.
 	PeerRank = attribute.Key("ccl.peer.rank")
 	// Phase is the phase that an act was in when it ended badly or was seen last. Development.
@@ -123,6 +129,7 @@ const (
 	LinkChild  = "child"  // the birth of the communicator that this split made
 	LinkFirst  = "first"  // the first call, which makes this one a misuse
 	LinkCaller = "caller" // the caller's own span, for instance its training step
+	LinkBehind = "behind" // the act that this call was postponed for
 )
 
 // ErrorUnfinished is the ErrorType of an act that had not ended when the tape did. Stable.

@@ -29,6 +29,9 @@ const (
 	// MetricLifecycleErrors counts failed acts, failed communicators and refused calls, by call and error type (counter). A double destroy is
 	// call "destroy" with error type "destroyed". Stable.
 	MetricLifecycleErrors = "ccl_lifecycle_errors_total"
+	// MetricPostponed counts calls that a non-blocking communicator put off because one before them was unfinished, by call (counter). They are
+	// no errors: ErrInProgress is an answer. Stable.
+	MetricPostponed = "ccl_lifecycle_postponed_total"
 )
 
 // Metrics of the telemetry itself.

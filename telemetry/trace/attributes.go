@@ -42,12 +42,17 @@ func callAttributes(r *tape.LifeRecord) []attribute.KeyValue {
 	}
 	switch r.Act {
 	case tape.ActSplit, tape.ActShrink, tape.ActGrow, tape.ActGroup:
-		attrs = append(attrs, semconv.ActSeq.Int64(int64(r.Seq)))
+		if r.Stage != tape.StageMisuse { // a refused call is none of them
+			attrs = append(attrs, semconv.ActSeq.Int64(int64(r.Seq)))
+		}
 	case tape.ActNone:
 		if r.Stage == tape.StageEnd {
 			attrs = append(attrs, semconv.OpSeq.Int64(int64(r.Seq)))
 		}
 	default:
+	}
+	if r.Shared {
+		attrs = append(attrs, semconv.SharedGoroutines.Bool(true))
 	}
 	if r.Peer >= 0 && r.Code != lifecycle.CodeOK {
 		attrs = append(attrs, semconv.PeerRank.Int(int(r.Peer)))

@@ -16,7 +16,8 @@
 //
 // Lives are connected by links, not by nesting: a life lasts days. A split links to its parent's birth, a destroy to its
 // own, and every act to the caller's span if the caller's context had one. A refused call is a span with status Error
-// beside the act that made it a mistake.
+// beside the act that made it a mistake. A call that a non-blocking communicator postponed is a span without an error beside the act that
+// it must wait for.
 //
 // A Projector is fed events by whoever follows the tape. Behind it a pipeline keeps the last traces in a bounded Store
 // and, if the OTEL_* variables ask for it, exports them; a collector that is slow or away costs drops that are counted, never

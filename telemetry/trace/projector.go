@@ -9,6 +9,7 @@ import (
 
 	oteltrace "go.opentelemetry.io/otel/trace"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -19,7 +20,8 @@ type Projector struct {
 	pipe   *pipeline // nil: OTEL_SDK_DISABLED
 	store  *Store
 	open   map[actKey]*openAct
-	waits  map[uint32]waiting // by subject.local: what the operation in flight waits for
+	waits  map[uint32]waiting           // by subject.local: what the operation in flight waits for
+	latest map[uint32]oteltrace.TraceID // by subject.local: the act that began last, while the communicator lives
 	births *births
 	salt   uint64 // tells this process's spans apart where there is no rank
 	last   int64  // time of the last event
@@ -69,7 +71,10 @@ func New(ctx context.Context, cfg Config) (*Projector, error) {
 		return nil, errors.New("trace: Config.Wall is nil; give it the tape's Header.Wall")
 	}
 	cfg.setDefaults()
-	p := &Projector{cfg: cfg, open: make(map[actKey]*openAct), waits: make(map[uint32]waiting), births: newBirths(), salt: processSalt(cfg.Host, cfg.PID)}
+	p := &Projector{
+		cfg: cfg, open: make(map[actKey]*openAct), waits: make(map[uint32]waiting), latest: make(map[uint32]oteltrace.TraceID),
+		births: newBirths(), salt: processSalt(cfg.Host, cfg.PID),
+	}
 	if sdkDisabled() {
 		p.store = NewStore(1)
 		return p, nil
@@ -165,8 +170,13 @@ func (p *Projector) end(who *subject, r *tape.LifeRecord) {
 		if !r.Child.IsZero() {
 			p.births.made(r.Child, act.trace())
 		}
+	case tape.ActInit:
+		if r.Code != lifecycle.CodeOK { // nothing waits for it, and its end may be the last that is heard of the communicator
+			delete(p.latest, who.local)
+		}
 	case tape.ActDestroy, tape.ActAbort:
 		delete(p.waits, who.local)
+		delete(p.latest, who.local)
 	default:
 	}
 }
@@ -192,6 +202,7 @@ func (p *Projector) begin(who *subject, r *tape.LifeRecord) *openAct {
 	act := &openAct{who: *who, start: *r}
 	act.start.Time = startOf(r)
 	p.open[key] = act
+	p.latest[who.local] = act.trace()
 	p.store.opened(act.trace())
 	if len(p.open) > maxOpen {
 		p.abandon(p.oldest()[0], p.last)

@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -451,15 +450,24 @@ func TestSamplingSwitchedOff(t *testing.T) {
 	}
 }
 
-func TestInProgressIsNoError(t *testing.T) {
+// TestPostponed has calls come while a group job is unfinished, and after it has ended without anybody having looked. They stand in the
+// group's trace, and are no errors. Of a communicator whose acts the tape doesn't tell, such a call stands alone.
+func TestPostponed(t *testing.T) {
 	p := newProjector(t, nil)
-	p.life(world, tape.LifeRecord{
-		Act: tape.ActSplit, Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Time: ms, Code: lifecycle.CodeInProgress, Peer: -1, State: lifecycle.StateReady,
-	})
-	spans := p.spans()
-	if len(spans) != 1 || spans[0].Name != semconv.SpanSplit || spans[0].Status.Description != "" {
-		t.Errorf("want one split without an error, got:\n%s", describe(spans))
+	group := tape.LifeRecord{Act: tape.ActGroup, Call: lifecycle.CallGroupEnd, Seq: 4, Stage: tape.StageStart, Time: 10 * ms, Peer: -1, Site: site(10)}
+	p.life(world, group)
+	postponed := tape.LifeRecord{
+		Act: tape.ActSplit, Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Time: 11 * ms, Code: lifecycle.CodeInProgress, Peer: -1,
+		State: lifecycle.StateReady, Text: "a call on it is unfinished: wait for it first", Site: site(11),
 	}
+	p.life(world, postponed)
+	group.Stage, group.Time, group.Start, group.Ops, group.Shared = tape.StageEnd, 20*ms, 10*ms, 3, true
+	group.Code, group.State, group.Text = lifecycle.CodeMismatch, lifecycle.StateFailed, "1 of 3 calls took effect, and then: rank 2 made another"
+	p.life(world, group)
+	postponed.Act, postponed.Call, postponed.Time, postponed.Text = tape.ActNone, lifecycle.CallAllReduce, 21*ms, ""
+	p.life(world, postponed)
+	p.life(rails, postponed)
+	golden(t, "postponed.txt", describe(p.spans()))
 }
 
 func TestResource(t *testing.T) {

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -159,17 +160,19 @@ func (p *Projector) birthLink(who *subject) oteltrace.Link {
 }
 
 // emitMisuse is a refused call. It stands in the trace of the act that made it a mistake, below this rank's part in it, or, where
-// there is no such act, in a trace of its own. The ranks that leak a communicator meet in one trace.
+// there is no such act, in a trace of its own. A postponed call stands in the trace of the act that it must wait for, and is no error. The ranks that leak a communicator meet in one trace.
 func (p *Projector) emitMisuse(who *subject, r *tape.LifeRecord) {
 	links := []oteltrace.Link{p.birthLink(who)}
 	var id identity
-	if first := firstAct(r.Code); r.Act == tape.ActLeak {
+	first, why := p.before(who, r)
+	switch {
+	case r.Act == tape.ActLeak:
 		id = p.part(who, ActTraceID(who.ID, tape.ActLeak, 0), tagSpan)
-	} else if first != tape.ActNone {
-		own := p.part(who, ActTraceID(who.ID, first, 0), tagSpan)
+	case first.IsValid():
+		own := p.part(who, first, tagSpan)
 		id = own.child(tagMisuse, who.Rank, uint64(r.Time))
-		links = append(links, link(own, semconv.LinkFirst))
-	} else { // it happened on this rank alone: the root is here
+		links = append(links, link(own, why))
+	default: // it happened on this rank alone: the root is here
 		id.trace = ActTraceID(who.ID, tape.ActNone, uint64(r.Time))
 		id.span = spanID(tagMisuse, id.trace, who.Rank, uint64(r.Time))
 	}
@@ -179,6 +182,9 @@ func (p *Projector) emitMisuse(who *subject, r *tape.LifeRecord) {
 	}
 	attrs := append(commAttributes(who), callAttributes(r)...)
 	attrs = append(attrs, semconv.CommState.String(r.State.String()))
+	if r.Code == lifecycle.CodeInProgress {
+		attrs = append(attrs, semconv.Postponed.String(cmp.Or(r.Text, r.Code.String())))
+	}
 	attrs = append(attrs, siteAttributes(r.Site)...)
 	p.emit(&span{
 		id:    id,
@@ -188,6 +194,18 @@ func (p *Projector) emitMisuse(who *subject, r *tape.LifeRecord) {
 		links:   append(links, callerLinks(r.Caller)...),
 		problem: problemOf(r.Code, r.Text),
 	})
+}
+
+// before is the trace of the act that a call was refused for, if it is known, and what that act is to the call: the first one, which rules it
+// out, or the unfinished one, behind which it must wait.
+func (p *Projector) before(who *subject, r *tape.LifeRecord) (trace oteltrace.TraceID, kind string) {
+	if r.Code == lifecycle.CodeInProgress {
+		return p.latest[who.local], semconv.LinkBehind
+	}
+	if first := firstAct(r.Code); first != tape.ActNone {
+		trace = ActTraceID(who.ID, first, 0)
+	}
+	return trace, semconv.LinkFirst
 }
 
 // firstAct is the act after which a call is refused with that code: ActNone if the code doesn't tell of one.

@@ -86,14 +86,20 @@ func (e *UsageError) Error() string {
 		b.WriteString(": ")
 	}
 	b.WriteString(e.Code.fact().says)
-	b.WriteString(e.First.doer())
+	bare := e.Code == CodeInvalidArgument || e.Code == CodeInvalidUsage // these say nothing without the detail
+	if !bare {
+		b.WriteString(e.First.doer())
+	}
 	if e.Cause != nil {
 		b.WriteString(" (" + e.Cause.Error() + ")")
 	}
 	switch {
 	case e.Detail == "":
-	case e.Code == CodeInvalidArgument, e.Code == CodeInvalidUsage: // these say nothing without the detail
+	case bare:
 		b.WriteString(": " + e.Detail)
+		if doer := e.First.doer(); doer != "" {
+			b.WriteString("; the first was made" + doer)
+		}
 	default:
 		b.WriteString("; " + e.Detail)
 	}

@@ -97,6 +97,10 @@ func TestErrorTexts(t *testing.T) {
 		},
 		{&UsageError{Code: CodeInvalidUsage}, `invalid usage`},
 		{
+			&UsageError{Call: CallGroupEnd, Code: CodeInvalidUsage, First: Site{Func: "main.train", File: "/src/train.go", Line: 7}, Detail: "it has ended"},
+			`group_end: invalid usage: it has ended; the first was made by main.train (train.go:7)`,
+		},
+		{
 			&UsageError{Call: CallBarrier, Code: CodeAborted, Site: Site{Time: moment}, First: Site{Time: moment}},
 			`barrier: it was already aborted at 2026-03-01 12:00:01.500`,
 		},

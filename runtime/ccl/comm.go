@@ -48,8 +48,7 @@ type core struct {
 	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
 
 	numbering sync.Mutex          // guards acts, together with the place in the line
-	acts      map[tape.Act]uint64 // splits, shrinks and grows so far; the ranks agree on them
-	groups    atomic.Uint64       // group jobs so far
+	acts      map[tape.Act]uint64 // splits, shrinks, grows and groups so far; the ranks agree on them
 
 	maker  int64       // the goroutine that made it
 	shared atomic.Bool // calls came from another one, too
@@ -157,7 +156,7 @@ func (c *core) refused(ctx context.Context, call lifecycle.Call, err error) erro
 	}
 	c.tape.Life(tape.LifeRecord{
 		Act: actOf(call), Call: call, Stage: tape.StageMisuse, Code: usage.Code, State: c.life.State(), Peer: -1,
-		Text: err.Error(), Site: callSite(), First: usage.First, Caller: callerSpan(ctx),
+		Text: err.Error(), Site: callSite(), First: usage.First, Caller: callerSpan(ctx), Shared: c.shared.Load(),
 	})
 	return err
 }

@@ -73,6 +73,7 @@ func (c *Comm) Abort(cause error) error {
 		return nilComm(lifecycle.CallAbort)
 	}
 	defer runtime.KeepAlive(c)
+	c.visit()
 	return c.abort(cause, callSite())
 }
 
@@ -101,6 +102,7 @@ func (c *Comm) Revoke(cause error) error {
 		return nilComm(lifecycle.CallRevoke)
 	}
 	defer runtime.KeepAlive(c)
+	c.visit()
 	ctx, site := context.Background(), callSite()
 	if _, err := c.life.Do(lifecycle.CallRevoke, site); err != nil {
 		return c.refused(ctx, lifecycle.CallRevoke, err)
@@ -132,6 +134,7 @@ func (c *Comm) Close() error {
 		return nil
 	}
 	defer runtime.KeepAlive(c)
+	c.visit()
 	site := callSite()
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -32,12 +33,13 @@ type batch struct {
 	work *Work // of the outermost
 	site lifecycle.Site
 
-	mu    sync.Mutex
-	order []*Comm
-	calls map[*Comm][]host.Op
-	made  []*Comm // communicators that are made in this group
-	depth int     // unfinished inner groups
-	ended bool
+	mu      sync.Mutex
+	order   []*Comm
+	calls   map[*Comm][]host.Op
+	made    []*Comm // communicators that are made in this group
+	depth   int     // unfinished inner groups
+	ended   bool
+	endedBy lifecycle.Site
 }
 
 type groupKey struct{}
@@ -78,8 +80,14 @@ func (b *batch) forgotten() {
 	}
 	b.ended = true
 	n := 0
-	for _, calls := range b.calls {
-		n += len(calls)
+	for _, c := range b.order {
+		n += len(b.calls[c])
+		c.tape.Life(tape.LifeRecord{
+			Act: tape.ActGroup, Call: lifecycle.CallGroupStart, Stage: tape.StageMisuse, Code: lifecycle.CodeInvalidUsage, State: c.life.State(), Peer: -1,
+			Text: fmt.Sprintf("the group that was started by %s was never ended: its calls on %s, %d of them, were not made; call GroupEnd, or use Runtime.Group",
+				b.site, c, len(b.calls[c])),
+			Site: b.site, Shared: c.shared.Load(),
+		})
 	}
 	b.rt.log.Warn("group was never ended: its calls were not made; call GroupEnd, or use Runtime.Group", "started_by", b.site.String(), "calls", n)
 }
@@ -118,8 +126,8 @@ func (rt *Runtime) GroupEnd(g *Group) error {
 		return groupError("the group was started on another runtime: end it there")
 	}
 	site := callSite()
-	if err := g.close(); err != nil {
-		return err
+	if err := g.close(site); err != nil {
+		return g.refused(err)
 	}
 	if g.outer != nil {
 		return nil
@@ -182,21 +190,23 @@ func summary(results []GroupResult) error {
 	return nil
 }
 
-func groupError(detail string) error {
+func groupError(detail string) *UsageError {
 	return &UsageError{Call: lifecycle.CallGroupEnd, Code: lifecycle.CodeInvalidUsage, Rank: -1, Detail: detail}
 }
 
-// close marks the group as ended.
-func (g *Group) close() error {
+// close marks the group as ended, by the call at site.
+func (g *Group) close(site lifecycle.Site) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.ended:
-		return groupError("the group has ended already: there must be one GroupEnd for each GroupStart")
+		err := groupError("the group has ended already: there must be one GroupEnd for each GroupStart")
+		err.First = g.endedBy
+		return err
 	case g.depth > 0:
 		return groupError("an inner group has not ended: end inner groups first")
 	}
-	g.ended = true
+	g.ended, g.endedBy = true, site
 	if g.outer != nil {
 		g.outer.mu.Lock()
 		g.outer.depth--
@@ -205,9 +215,21 @@ func (g *Group) close() error {
 	return nil
 }
 
+// refused records a GroupEnd that was not allowed, on the communicators of the group, and returns its error.
+func (g *Group) refused(err error) error {
+	o := g.outermost()
+	o.mu.Lock()
+	comms := slices.Concat(o.made, o.order)
+	o.mu.Unlock()
+	for _, c := range comms {
+		_ = c.refused(g.Context, lifecycle.CallGroupEnd, err)
+	}
+	return err
+}
+
 // drop ends the group without making its calls.
 func (g *Group) drop() {
-	if g.close() != nil || g.outer != nil {
+	if g.close(g.site) != nil || g.outer != nil {
 		return
 	}
 	g.work.finish(groupError("the group was given up: its function did not return well"))
@@ -277,7 +299,9 @@ func (g *Group) end(site lifecycle.Site) error {
 	group := g.rt.newGroupJob(len(g.order))
 	parts := make([]*part, len(g.order))
 	for i, c := range g.order {
-		parts[i] = &part{c: c, calls: g.calls[c], place: c.turn.line(), job: &job{group: group, done: make(chan struct{})}}
+		number, place := c.enter(tape.ActGroup)
+		a := c.beginGroup(ctx, number, site, len(g.calls[c]))
+		parts[i] = &part{c: c, calls: g.calls[c], act: a, place: place, job: &job{group: group, done: make(chan struct{})}}
 		if !c.blocking {
 			c.jobs.add(parts[i].job)
 		}
@@ -285,11 +309,11 @@ func (g *Group) end(site lifecycle.Site) error {
 	for i, p := range parts {
 		switch {
 		case !p.c.blocking:
-			p.c.work.Go(func() { p.run(context.WithoutCancel(ctx), site) })
+			p.c.work.Go(func() { p.run(context.WithoutCancel(ctx)) })
 		case i == len(parts)-1:
-			p.run(ctx, site) // the last one here: the others have begun
+			p.run(ctx) // the last one here: the others have begun
 		default:
-			p.c.work.Go(func() { p.run(ctx, site) })
+			p.c.work.Go(func() { p.run(ctx) })
 		}
 	}
 	for _, p := range parts {
@@ -308,26 +332,37 @@ func (g *Group) end(site lifecycle.Site) error {
 type part struct {
 	c     *Comm
 	calls []host.Op
+	act   *act
 	place *ticket
 	job   *job
 	done  int // calls that took effect; written before the job ends
 }
 
 // run makes the calls: neighbouring point-to-point calls together, collectives one after another. It stops at the first error.
-func (p *part) run(ctx context.Context, site lifecycle.Site) {
+func (p *part) run(ctx context.Context) {
 	c := p.c
-	a := c.begin(ctx, tape.ActGroup, lifecycle.CallGroupEnd, c.groups.Add(1), site)
-	a.rec.Ops = uint32(len(p.calls))
-	err := c.queue(ctx, lifecycle.CallGroupEnd, p.place)
-	if err == nil {
+	queued := c.queue(ctx, lifecycle.CallGroupEnd, p.place)
+	err := queued
+	if queued == nil {
 		err = p.make(ctx)
+	}
+	outcome := p.outcome(err)
+	p.act.end(outcome) // with the turn, so that it is not behind the end of a Destroy on the tape
+	if queued == nil {
 		c.turn.leave()
 	}
-	a.end(err)
-	if err != nil && !c.blocking && len(p.calls) > 1 {
-		err = &GroupError{Results: []GroupResult{{Comm: c.String(), Calls: len(p.calls), Done: p.done, Err: err}}}
+	if !c.blocking && len(p.calls) > 1 {
+		err = outcome
 	}
 	p.job.end(err)
+}
+
+// outcome is what err, which ended the part, says together with the number of calls that took effect.
+func (p *part) outcome(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &GroupError{Results: []GroupResult{{Comm: p.c.String(), Calls: len(p.calls), Done: p.done, Err: err}}}
 }
 
 func (p *part) make(ctx context.Context) error {

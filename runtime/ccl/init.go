@@ -8,8 +8,6 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/petermattis/goid"
-
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
@@ -216,7 +214,7 @@ func readCards(payloads [][]byte) (meets []string, cards [][]byte, err error) {
 func (rt *Runtime) newComm(call lifecycle.Call, info lifecycle.Info, blocking bool) (*Comm, error) {
 	info.Call, info.NonBlocking = call, !blocking
 	c := &core{
-		rt: rt, blocking: blocking, start: newJob(), maker: goid.Get(), acts: map[tape.Act]uint64{},
+		rt: rt, blocking: blocking, start: newJob(), maker: int64(info.Site.Goroutine), acts: map[tape.Act]uint64{},
 		id: info.ID, name: info.Name, rank: info.Rank, size: info.Size,
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())

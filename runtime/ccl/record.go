@@ -17,12 +17,24 @@ type act struct {
 
 // begin writes the start of an act. seq is its number among the acts of its kind on this communicator.
 func (c *core) begin(ctx context.Context, a tape.Act, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
-	rec := tape.LifeRecord{
+	begun := c.act(ctx, a, call, seq, site)
+	c.tape.Life(begun.rec)
+	return begun
+}
+
+// beginGroup writes the start of this communicator's part in a group of so many operations.
+func (c *core) beginGroup(ctx context.Context, seq uint64, site lifecycle.Site, ops int) *act {
+	begun := c.act(ctx, tape.ActGroup, lifecycle.CallGroupEnd, seq, site)
+	begun.rec.Ops = uint32(ops)
+	c.tape.Life(begun.rec)
+	return begun
+}
+
+func (c *core) act(ctx context.Context, a tape.Act, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
+	return &act{c: c, rec: tape.LifeRecord{
 		Act: a, Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(), Peer: -1,
 		Site: site, Caller: callerSpan(ctx),
-	}
-	c.tape.Life(rec)
-	return &act{c: c, rec: rec}
+	}}
 }
 
 // phase writes that the act goes into its next phase.

@@ -44,6 +44,9 @@ func callAttributes(r *tape.LifeRecord) []attribute.KeyValue {
 	case tape.ActSplit, tape.ActShrink, tape.ActGrow, tape.ActGroup:
 		if r.Stage != tape.StageMisuse { // a refused call is none of them
 			attrs = append(attrs, semconv.ActSeq.Int64(int64(r.Seq)))
+			if r.Act == tape.ActGroup {
+				attrs = append(attrs, semconv.GroupOps.Int64(int64(r.Ops)))
+			}
 		}
 	case tape.ActNone:
 		if r.Stage == tape.StageEnd {

@@ -115,9 +115,6 @@ func (p *Projector) emitAct(act *openAct, r *tape.LifeRecord, problem *problem) 
 	if !r.Child.IsZero() {
 		attrs = append(attrs, semconv.SplitChildID.String(r.Child.String()))
 	}
-	if r.Act == tape.ActGroup {
-		attrs = append(attrs, semconv.GroupOps.Int64(int64(r.Ops)))
-	}
 	if problem != nil && act.phase.kind != tape.PhaseNone {
 		attrs = append(attrs, semconv.Phase.String(semconv.PhaseName(act.phase.kind)))
 	}

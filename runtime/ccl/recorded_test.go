@@ -1,0 +1,237 @@
+package ccl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// recorded runs fn with a runtime that has a tape, closes the runtime, and returns the records of acts that want lets through.
+func recorded(t *testing.T, fn func(rt *ccl.Runtime, log *syncBuffer), want func(*tape.Event) bool) []tape.Event {
+	t.Helper()
+	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "j"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log syncBuffer
+	rt, err := ccl.New(ccl.Config{Tape: w, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fn(rt, &log)
+	if err := errors.Join(rt.Close(t.Context()), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := tape.Open(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	var events []tape.Event
+	for ev, err := range r.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.IsLife && want(&ev) {
+			events = append(events, ev)
+		}
+	}
+	return events
+}
+
+func ofGroups(ev *tape.Event) bool { return ev.Life.Act == tape.ActGroup }
+
+// tell says in a line each what the records are about, in the order of communicators, ranks and time.
+func tell(events []tape.Event) []string {
+	slices.SortStableFunc(events, func(a, b tape.Event) int {
+		if c := strings.Compare(a.Comm.Name, b.Comm.Name); c != 0 {
+			return c
+		}
+		return a.Comm.Rank - b.Comm.Rank
+	})
+	lines := make([]string, len(events))
+	for i, ev := range events {
+		r := ev.Life
+		lines[i] = fmt.Sprintf("%s/%d %s %s seq=%d ops=%d %s", ev.Comm.Name, ev.Comm.Rank, r.Act, r.Stage, r.Seq, r.Ops, r.Code)
+	}
+	return lines
+}
+
+func initAll(t *testing.T, rt *ccl.Runtime, name string, opts ...ccl.Option) []*ccl.Comm {
+	t.Helper()
+	comms, err := rt.InitAll(t.Context(), 2, append(opts, ccl.WithName(name))...)
+	if err != nil && !errors.Is(err, ccl.ErrInProgress) {
+		t.Fatal(err)
+	}
+	each(t, comms, func(ctx context.Context, c *ccl.Comm) error { return c.Wait(ctx) })
+	return comms
+}
+
+// A group is one act on each of its communicators, with all its calls, those of inner groups among them, from the end of the outermost.
+func TestNestedGroupsOnTape(t *testing.T) {
+	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
+		a, b := initAll(t, rt, "a"), initAll(t, rt, "b")
+		err := rt.Group(t.Context(), func(g *ccl.Group) error {
+			for r := range 2 {
+				if err := errors.Join(ccl.Barrier(g, a[r]), rt.Group(g, func(in *ccl.Group) error {
+					return errors.Join(ccl.Barrier(in, a[r]), ccl.Barrier(in, b[r]))
+				})); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err := errors.Join(err, rt.Group(t.Context(), func(g *ccl.Group) error {
+			return errors.Join(ccl.Barrier(g, b[0]), ccl.Barrier(g, b[1]))
+		})); err != nil {
+			t.Error(err)
+		}
+		each(t, append(a, b...), func(_ context.Context, c *ccl.Comm) error { return c.Close() })
+	}, ofGroups)
+	want := []string{
+		"a/0 group start seq=1 ops=2 ok", "a/0 group end seq=1 ops=2 ok",
+		"a/1 group start seq=1 ops=2 ok", "a/1 group end seq=1 ops=2 ok",
+		"b/0 group start seq=1 ops=1 ok", "b/0 group end seq=1 ops=1 ok", "b/0 group start seq=2 ops=1 ok", "b/0 group end seq=2 ops=1 ok",
+		"b/1 group start seq=1 ops=1 ok", "b/1 group end seq=1 ops=1 ok", "b/1 group start seq=2 ops=1 ok", "b/1 group end seq=2 ops=1 ok",
+	}
+	if diff := cmp.Diff(want, tell(events)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A failed group says on each communicator which of its calls took effect.
+func TestFailedGroupOnTape(t *testing.T) {
+	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
+		a, b := initAll(t, rt, "a"), initAll(t, rt, "b")
+		err := rt.Group(t.Context(), func(g *ccl.Group) error {
+			for r := range 2 {
+				if err := errors.Join(ccl.Barrier(g, a[r]), ccl.Broadcast(g, a[r], []int8{1}, []int8{1}, r), ccl.Barrier(g, a[r]), ccl.Barrier(g, b[r])); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if !errors.Is(err, ccl.ErrMismatch) {
+			t.Errorf("%v, want a mismatch", err)
+		}
+		each(t, append(a, b...), func(_ context.Context, c *ccl.Comm) error { return c.Close() })
+	}, func(ev *tape.Event) bool { return ofGroups(ev) && ev.Life.Stage == tape.StageEnd })
+	want := []string{"a/0 group end seq=1 ops=3 mismatch", "a/1 group end seq=1 ops=3 mismatch", "b/0 group end seq=1 ops=1 ok", "b/1 group end seq=1 ops=1 ok"}
+	if diff := cmp.Diff(want, tell(events)); diff != "" {
+		t.Fatal(diff)
+	}
+	for _, ev := range events[:2] {
+		if !strings.Contains(ev.Life.Text, "1 of 3 calls took effect, and then: broadcast") {
+			t.Errorf("rank %d: the text is %q", ev.Comm.Rank, ev.Life.Text)
+		}
+	}
+}
+
+// The groups of a non-blocking communicator are numbered in the order of their ends, and what is postponed for them comes after their starts,
+// however late their calls are made.
+func TestGroupsInTheBackgroundOnTape(t *testing.T) {
+	const groups = 20
+	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
+		comms := initAll(t, rt, "a", ccl.NonBlocking())
+		for _, c := range comms {
+			for i := range groups {
+				err := rt.Group(t.Context(), func(g *ccl.Group) error {
+					for range i + 1 {
+						if err := ccl.Barrier(g, c); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if !errors.Is(err, ccl.ErrInProgress) {
+					t.Errorf("%v, want ErrInProgress", err)
+				}
+			}
+			if err := c.Destroy(t.Context()); !errors.Is(err, ccl.ErrInProgress) {
+				t.Errorf("Destroy with unfinished group jobs: %v, want ErrInProgress", err)
+			}
+		}
+		each(t, comms, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(c.Wait(ctx), c.Destroy(ctx)) })
+	}, func(ev *tape.Event) bool {
+		return ev.Comm.Rank == 0 && (ofGroups(ev) && ev.Life.Stage == tape.StageStart || ev.Life.Stage == tape.StageMisuse)
+	})
+	var want []string
+	for i := range groups {
+		want = append(want, fmt.Sprintf("a/0 group start seq=%d ops=%d ok", i+1, i+1))
+	}
+	want = append(want, "a/0 destroy misuse seq=0 ops=0 in_progress")
+	if diff := cmp.Diff(want, tell(events)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The mistakes that belong to no single communicator are recorded on those of the group.
+func TestMisusedGroupsOnTape(t *testing.T) {
+	events := recorded(t, func(rt *ccl.Runtime, log *syncBuffer) {
+		a := initAll(t, rt, "a")
+		g := rt.GroupStart(t.Context())
+		if err := errors.Join(ccl.Barrier(g, a[0]), ccl.Barrier(g, a[1]), rt.GroupEnd(g)); err != nil {
+			t.Fatal(err)
+		}
+		err := rt.GroupEnd(g)
+		if lifecycle.CodeOf(err) != lifecycle.CodeInvalidUsage || !strings.Contains(err.Error(), "the first was made by ccl_test.TestMisusedGroupsOnTape") {
+			t.Errorf("a second GroupEnd: %v", err)
+		}
+		b := initAll(t, rt, "b")
+		func() {
+			if err := ccl.Barrier(rt.GroupStart(t.Context()), b[1]); err != nil {
+				t.Error(err)
+			}
+		}()
+		collectUntil(t, "report of the open group", func() bool { return strings.Contains(log.String(), "group was never ended") })
+		each(t, append(a, b...), func(_ context.Context, c *ccl.Comm) error { return c.Close() })
+	}, func(ev *tape.Event) bool { return ev.Life.Stage == tape.StageMisuse })
+	want := []string{
+		"a/0 group misuse seq=0 ops=0 invalid_usage", "a/1 group misuse seq=0 ops=0 invalid_usage", "b/1 group misuse seq=0 ops=0 invalid_usage",
+	}
+	if diff := cmp.Diff(want, tell(events)); diff != "" {
+		t.Fatal(diff)
+	}
+	for i, ev := range events {
+		r := ev.Life
+		if again := i < 2; (r.Call == lifecycle.CallGroupEnd) != again || r.First.IsZero() == again {
+			t.Errorf("%s rank %d: %s, the first at %s", ev.Comm.Name, ev.Comm.Rank, r.Call, r.First)
+		}
+		if !strings.Contains(r.Site.Func, "TestMisusedGroupsOnTape") {
+			t.Errorf("%s rank %d: the site is %s", ev.Comm.Name, ev.Comm.Rank, r.Site)
+		}
+	}
+	if text := events[2].Life.Text; !strings.Contains(text, "never ended") || !strings.Contains(text, "1 of them, were not made") {
+		t.Errorf("the open group: %q", text)
+	}
+}
+
+// Who makes all ranks of a communicator and calls them from where they were made shares them with nobody.
+func TestSharedOnTape(t *testing.T) {
+	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
+		alone, shared := initAll(t, rt, "alone"), initAll(t, rt, "shared")
+		each(t, shared, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
+		each(t, shared, func(ctx context.Context, c *ccl.Comm) error { return want("refused", []bool{c.Destroy(ctx) != nil}, []bool{true}) })
+		if err := errors.Join(alone[0].Destroy(t.Context()), alone[1].Destroy(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}, func(ev *tape.Event) bool { return ev.Life.Act == tape.ActDestroy && ev.Life.Stage != tape.StageStart })
+	if len(events) != 6 {
+		t.Fatalf("%d records, want 6: %v", len(events), tell(events))
+	}
+	for _, ev := range events {
+		if want := ev.Comm.Name == "shared"; ev.Life.Shared != want {
+			t.Errorf("%s rank %d, %s: shared is %t, want %t", ev.Comm.Name, ev.Comm.Rank, ev.Life.Stage, ev.Life.Shared, want)
+		}
+	}
+}

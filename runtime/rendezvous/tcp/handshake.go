@@ -4,7 +4,9 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -46,6 +48,9 @@ func (e *awayError) Error() string {
 	}
 	return e.reason.String()
 }
+
+// errWordless is the end of a connection that came and went without a byte.
+var errWordless = errors.New("it said nothing")
 
 // proofError says that a server did not know the secret.
 type proofError struct{}
@@ -142,6 +147,9 @@ func expect(conn net.Conn, want kind) ([]byte, error) {
 // the server's log; the client has been told what it may know.
 func admit(conn net.Conn, lookup func(lifecycle.CommID) *meeting) (*meeting, error) {
 	k, body, err := readFrame(conn, handshakeLimit)
+	if errors.Is(err, io.EOF) {
+		return nil, errWordless
+	}
 	if err != nil {
 		return nil, err
 	}

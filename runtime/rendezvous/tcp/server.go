@@ -175,6 +175,9 @@ func (s *Server) handle(conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(handshakeTime)) // fails on a closed connection, as will the next read
 	m, err := admit(conn, s.lookup)
 	s.strangers.leave(conn)
+	if errors.Is(err, errWordless) {
+		return // somebody looked whether this process lives, which is worth no line
+	}
 	if err != nil {
 		s.strangers.refused(conn.RemoteAddr().String(), err)
 		return

@@ -56,8 +56,10 @@ type core struct {
 	jobs jobs           // what runs in the background for a non-blocking call
 	work sync.WaitGroup // goroutines of this communicator
 
-	ctx    context.Context // ends with the communicator: what interrupts its init
+	ctx    context.Context // ends when what is in flight is cancelled, by Revoke or for good: what interrupts its init
 	cancel context.CancelCauseFunc
+	whole  context.Context // ends with the communicator, and ctx with it: what interrupts its ranks when they meet anew, also after a Revoke
+	giveUp context.CancelCauseFunc
 }
 
 // pairCounter counts the messages to and from one peer, by which the two sides know that they speak of the same one.

@@ -83,7 +83,9 @@ func (c *core) abort(cause error, site lifecycle.Site) error {
 		return c.refused(ctx, lifecycle.CallAbort, err)
 	}
 	a := c.begin(ctx, tape.ActAbort, lifecycle.CallAbort, 0, site)
-	c.interrupt(c.stopped(lifecycle.CallAbort, lifecycle.CodeAborted, "the communicator was aborted", site, cause))
+	err := c.stopped(lifecycle.CallAbort, lifecycle.CodeAborted, "the communicator was aborted", site, cause)
+	c.giveUp(err)
+	c.interrupt(err)
 	_ = c.turn.take(ctx) // what held it was interrupted
 	c.release()
 	c.life.Signal(lifecycle.EventAbortDone, nil)
@@ -230,6 +232,7 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 		Call: call, Code: lifecycle.CodeUnfinished, State: c.life.State(), Comm: c.id, Name: c.name, Rank: rank,
 		Detail: "operations were in flight when its context ended: " + c.inFlight(),
 	}
+	c.giveUp(err)
 	c.interrupt(err)
 	_ = c.turn.take(context.Background())
 	return err
@@ -263,7 +266,7 @@ func (c *core) interrupt(err error) {
 // release frees what the communicator holds. The caller has the turn; who comes after it finds the communicator ended.
 func (c *core) release() {
 	c.over = true
-	c.cancel(nil)
+	c.giveUp(nil)
 	if c.engine != nil {
 		c.engine.Close()
 	}

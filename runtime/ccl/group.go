@@ -37,6 +37,7 @@ type batch struct {
 	order   []*Comm
 	calls   map[*Comm][]host.Op
 	made    []*Comm // communicators that are made in this group
+	begat   []begot // the non-blocking parents of these
 	depth   int     // unfinished inner groups
 	ended   bool
 	endedBy lifecycle.Site
@@ -273,9 +274,26 @@ func (g *Group) await(c *Comm) {
 	o.made = append(o.made, c)
 }
 
+// begot is a communicator of which a child is being made.
+type begot struct {
+	parent *core
+	job    *job
+}
+
+// begot makes a communicator in progress from the group's end, until j has ended.
+func (g *Group) begot(parent *core, j *job) {
+	o := g.outermost()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.begat = append(o.begat, begot{parent, j})
+}
+
 // end makes the calls.
 func (g *Group) end(site lifecycle.Site) error {
 	ctx := g.Context
+	for _, b := range g.begat {
+		b.parent.jobs.add(b.job)
+	}
 	results := make([]GroupResult, 0, len(g.made)+len(g.order))
 	for _, c := range g.made {
 		r := GroupResult{Comm: c.String(), Calls: 1, Err: ErrInProgress}

@@ -217,9 +217,10 @@ func (rt *Runtime) newComm(call lifecycle.Call, info lifecycle.Info, blocking bo
 		rt: rt, blocking: blocking, start: newJob(), maker: int64(info.Site.Goroutine), acts: map[tape.Act]uint64{},
 		id: info.ID, name: info.Name, rank: info.Rank, size: info.Size,
 	}
-	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.whole, c.giveUp = context.WithCancelCause(context.Background())
+	c.ctx, c.cancel = context.WithCancelCause(c.whole)
 	if err := rt.adopt(c); err != nil {
-		c.cancel(nil)
+		c.giveUp(nil)
 		return nil, err
 	}
 	c.life = rt.lives.Open(info)
@@ -284,7 +285,7 @@ func (c *core) discard() {
 	if _, err := c.life.Do(lifecycle.CallAbort, lifecycle.Site{}); err != nil {
 		return // Runtime.Close has it
 	}
-	c.cancel(nil)
+	c.giveUp(nil)
 	c.life.Signal(lifecycle.EventAbortDone, nil)
 	c.tape.State(c.life.State())
 	c.retire()

@@ -56,6 +56,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 		a.end(err)
 		return nil, err
 	}
+	c.parenthood(ctx, child.core)
 	return child.initialize(ctx, born, func(ctx context.Context) error {
 		err := c.shrink(ctx, a, child.core, born, place, members)
 		a.end(err)
@@ -110,12 +111,16 @@ func (c *core) shrink(ctx context.Context, a *act, child *core, born *act, place
 		return c.abandoned(lifecycle.CallShrink, err)
 	}
 	defer c.turn.leave()
+	if c.over {
+		return c.life.Check(lifecycle.CallShrink)
+	}
 	at, err := c.reunion(a, members)
 	if err != nil {
 		return err
 	}
 	child.seat(slices.Index(members, c.rank), len(members))
-	return child.meet(ctx, born, at, child.rank, child.size)
+	ctx, blame := c.heldUp(ctx)
+	return blame(child.meet(ctx, born, at, child.rank, child.size))
 }
 
 // Grow makes a communicator with more ranks: the ranks of this one keep their numbers, and new ones, in other processes, join with Runtime.JoinGrow.

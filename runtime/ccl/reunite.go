@@ -23,7 +23,24 @@ func (c *core) reunite(ctx context.Context, a *act, members []int, mine []byte) 
 		return nil, err
 	}
 	defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
-	return at.Exchange(ctx, a.rec.Act.String(), indexOf(members, c.rank), len(members), mine)
+	ctx, blame := c.heldUp(ctx)
+	payloads, err := at.Exchange(ctx, a.rec.Act.String(), indexOf(members, c.rank), len(members), mine)
+	return payloads, blame(err)
+}
+
+// heldUp bounds ctx by the communicator's life: who ends it does not wait for ranks that do not come. The error of what ran under it passes through
+// blame, which says whether that was why.
+func (c *core) heldUp(ctx context.Context) (bounded context.Context, blame func(error) error) {
+	bounded, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.whole, func() { cancel(context.Cause(c.whole)) })
+	return bounded, func(err error) error {
+		stop()
+		cancel(nil)
+		if err != nil && c.whole.Err() != nil {
+			return context.Cause(c.whole)
+		}
+		return err
+	}
 }
 
 // reunion is the rendezvous of members for act a.

@@ -46,11 +46,25 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 		a.end(err)
 		return nil, err
 	}
+	c.parenthood(ctx, child.core)
 	return child.initialize(ctx, born, func(ctx context.Context) error {
 		err := c.split(ctx, a, child.core, born, place, entry{color: color, key: key})
 		a.end(err)
 		return err
 	})
+}
+
+// parenthood makes a non-blocking communicator in progress until child is filled in: from now on, or, for a call in a group, from the
+// group's end, so that a group can make several. The job has no error: the child has its own, and a parent that failed has it as its cause.
+func (c *core) parenthood(ctx context.Context, child *core) {
+	j := &job{done: child.start.done}
+	switch g := groupOf(ctx); {
+	case c.blocking:
+	case g != nil:
+		g.begot(c, j)
+	default:
+		c.jobs.add(j)
+	}
 }
 
 // enter takes the next place in the line of calls, and the next number among the acts of its kind: both must agree on all ranks.
@@ -134,6 +148,9 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 			return nil, c.abandoned(call, err)
 		}
 		defer c.turn.leave()
+		if c.over {
+			return nil, c.life.Check(call)
+		}
 		everyone := make([]int, c.size)
 		for r := range everyone {
 			everyone[r] = r

@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -32,15 +33,16 @@ type Comm struct {
 	turn        turn
 	op          host.Op       // of the turn's holder: so that an operation needs no memory of its own
 	over        bool          // Finalize, Destroy or Abort had its turn: what comes after it is refused; by the turn's holder
-	collectives uint64        // launched so far; by the turn's holder. The ranks agree on it
+	collectives atomic.Uint64 // launched so far; written by the turn's holder. The ranks agree on it
 	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
 
-	splitting sync.Mutex    // guards splits, together with the place in the line
-	splits    uint64        // calls of Split so far
-	groups    atomic.Uint64 // group jobs so far
+	numbering sync.Mutex // guards splits and groups, together with the place in the line
+	splits    uint64     // calls of Split so far
+	groups    uint64     // group jobs so far
 
-	jobs jobs           // what runs in the background for a non-blocking call
-	work sync.WaitGroup // goroutines of this communicator
+	jobs   jobs         // what runs in the background for a non-blocking call
+	crew   crew         // goroutines of this communicator
+	ending atomic.Int32 // calls that may end it and have not returned: the last one retires it
 
 	ctx    context.Context // ends with the communicator: what interrupts its init
 	cancel context.CancelCauseFunc
@@ -49,11 +51,11 @@ type Comm struct {
 // pairCounter counts the messages to and from one peer, by which the two sides know that they speak of the same one.
 type pairCounter struct{ sent, received uint64 }
 
-// Rank is this rank's number in the communicator, from 0 to Size-1.
-func (c *Comm) Rank() int { return c.rank }
+// Rank is this rank's number in the communicator, from 0 to Size-1; -1 for the child of a Split that is in progress.
+func (c *Comm) Rank() int { return c.life.Info().Rank }
 
-// Size is the number of ranks.
-func (c *Comm) Size() int { return c.size }
+// Size is the number of ranks; 0 for the child of a Split that is in progress.
+func (c *Comm) Size() int { return c.life.Info().Size }
 
 // ID is the communicator's id, the same on all ranks.
 func (c *Comm) ID() CommID { return c.id }
@@ -73,7 +75,10 @@ func (c *Comm) Topology() transport.Topology {
 }
 
 // String names the communicator for people: name, short id, rank and size.
-func (c *Comm) String() string { return describe(c.name, c.id, c.rank, c.size) }
+func (c *Comm) String() string {
+	info := c.life.Info()
+	return fmt.Sprintf("%s (%s) rank %d of %d", c.name, c.id.Short(), info.Rank, info.Size)
+}
 
 // AsyncError tells how the communicator is, without blocking: nil when it is ready for the next call, ErrInProgress while a non-blocking
 // call of it is unfinished, and otherwise the error that made it fail. It completes a non-blocking call that has ended, and returns its error once.
@@ -109,20 +114,29 @@ func (c *Comm) check(call lifecycle.Call) error {
 		return nilComm(call)
 	}
 	if err := c.life.Check(call); err != nil {
-		return c.refused(context.Background(), call, err, 2)
+		return c.refused(context.Background(), call, err)
 	}
 	return nil
 }
 
-// refused records a call that was not allowed, and returns its error. skip is the number of this package's frames above the caller.
-func (c *Comm) refused(ctx context.Context, call lifecycle.Call, err error, skip int) error {
+// line takes a place in the order of calls, and the next number of a kind of them: the two belong together, or the ranks would
+// disagree on the number.
+func (c *Comm) line(numbers *uint64) (place *ticket, number uint64) {
+	c.numbering.Lock()
+	defer c.numbering.Unlock()
+	*numbers++
+	return c.turn.line(), *numbers
+}
+
+// refused records a call that was not allowed, and returns its error.
+func (c *Comm) refused(ctx context.Context, call lifecycle.Call, err error) error {
 	usage, ok := asUsage(err)
 	if !ok {
 		return err
 	}
 	c.tape.Life(tape.LifeRecord{
 		Act: actOf(call), Call: call, Stage: tape.StageMisuse, Code: usage.Code, State: c.life.State(), Peer: -1,
-		Text: err.Error(), Site: lifecycle.Caller(skip + 1), First: usage.First, Caller: callerSpan(ctx),
+		Text: err.Error(), Site: caller(), First: usage.First, Caller: callerSpan(ctx),
 	})
 	return err
 }
@@ -138,7 +152,7 @@ func (c *Comm) fail(call lifecycle.Call, err error) error {
 	if state, changed := c.life.Signal(lifecycle.EventAsyncFailure, err); changed {
 		c.tape.State(state)
 		c.tape.Life(tape.LifeRecord{
-			Call: call, Stage: tape.StageEnd, Seq: c.collectives, Code: lifecycle.CodeOf(err), State: state, Peer: culprit(err),
+			Call: call, Stage: tape.StageEnd, Seq: c.collectives.Load(), Code: lifecycle.CodeOf(err), State: state, Peer: culprit(err),
 			Text: err.Error(), Site: lifecycle.Site{},
 		})
 	}

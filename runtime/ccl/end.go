@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// closeGrace bounds how long Close and Runtime.Close wait for operations in flight.
+// closeGrace bounds how long Close waits for operations in flight.
 const closeGrace = 10 * time.Second
 
 // Finalize waits for the operations in flight, bounded by ctx; after it only Destroy and Abort are legal. A non-blocking communicator
@@ -19,12 +20,12 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	if c == nil {
 		return nilComm(lifecycle.CallFinalize)
 	}
-	site := lifecycle.Caller(1)
+	site := caller()
 	if err := c.settle(ctx); err != nil {
 		return err
 	}
 	if _, err := c.life.Do(lifecycle.CallFinalize, site); err != nil {
-		return c.refused(ctx, lifecycle.CallFinalize, err, 1)
+		return c.refused(ctx, lifecycle.CallFinalize, err)
 	}
 	a, place := c.begin(ctx, tape.ActFinalize, lifecycle.CallFinalize, 0, site), c.turn.line()
 	finalize := func(ctx context.Context) error {
@@ -45,23 +46,31 @@ func (c *Comm) Destroy(ctx context.Context) error {
 	if c == nil {
 		return nilComm(lifecycle.CallDestroy)
 	}
-	return c.destroy(ctx, lifecycle.Caller(1))
-}
-
-func (c *Comm) destroy(ctx context.Context, site lifecycle.Site) error {
 	if err := c.settle(ctx); err != nil {
 		return err
 	}
+	err, refused := c.destroy(ctx, caller())
+	if refused {
+		return c.refused(ctx, lifecycle.CallDestroy, err)
+	}
+	return err
+}
+
+// destroy is Destroy on a communicator without unfinished jobs. refused is true when the call was not allowed, and did nothing.
+func (c *Comm) destroy(ctx context.Context, site lifecycle.Site) (err error, refused bool) { //nolint:revive // refused says what the error is
+	c.ending.Add(1)
+	defer c.retire()
 	if _, err := c.life.Do(lifecycle.CallDestroy, site); err != nil {
-		return c.refused(ctx, lifecycle.CallDestroy, err, 2)
+		return err, true
 	}
 	a := c.begin(ctx, tape.ActDestroy, lifecycle.CallDestroy, 0, site)
-	err := c.drain(ctx, lifecycle.CallDestroy, c.turn.line())
+	err = c.drain(ctx, lifecycle.CallDestroy, c.turn.line())
 	c.release()
-	c.life.Signal(lifecycle.EventDestroyDone, nil)
+	if _, done := c.life.Signal(lifecycle.EventDestroyDone, nil); !done && err == nil {
+		err = c.life.Check(lifecycle.CallDestroy) // an Abort overtook it
+	}
 	a.end(err)
-	c.retire()
-	return err
+	return err, false
 }
 
 // Abort ends the communicator at once: operations in flight return an error here, and the other ranks learn of it and return a PeerError. cause
@@ -70,17 +79,23 @@ func (c *Comm) Abort(cause error) error {
 	if c == nil {
 		return nilComm(lifecycle.CallAbort)
 	}
-	return c.abort(cause, lifecycle.Caller(1))
+	if err := c.abort(cause, caller()); err != nil {
+		return c.refused(context.Background(), lifecycle.CallAbort, err)
+	}
+	return nil
 }
 
+// abort is Abort. Its error says that the call was not allowed, and did nothing.
 func (c *Comm) abort(cause error, site lifecycle.Site) error {
+	c.ending.Add(1)
+	defer c.retire()
 	ctx := context.Background()
 	if _, err := c.life.Do(lifecycle.CallAbort, site); err != nil {
-		return c.refused(ctx, lifecycle.CallAbort, err, 2)
+		return err
 	}
 	a := c.begin(ctx, tape.ActAbort, lifecycle.CallAbort, 0, site)
 	reason := &UsageError{
-		Call: lifecycle.CallAbort, Code: lifecycle.CodeAborted, State: c.life.State(), Comm: c.id, Name: c.name, Rank: c.rank,
+		Call: lifecycle.CallAbort, Code: lifecycle.CodeAborted, State: c.life.State(), Comm: c.id, Name: c.name, Rank: c.Rank(),
 		First: site, Detail: "the communicator was aborted",
 	}
 	if cause != nil {
@@ -94,26 +109,30 @@ func (c *Comm) abort(cause error, site lifecycle.Site) error {
 		a.rec.Text = cause.Error()
 	}
 	a.end(nil)
-	c.retire()
 	return nil
 }
 
-// Close is the idempotent form of Destroy, for defer: the first call destroys (and gives operations in flight ten seconds to end), a call on a
-// communicator that was destroyed, aborted or closed already does nothing and is no error. On a communicator that isn't ready yet it aborts.
+// errClosedEarly is why Close aborts.
+var errClosedEarly = errors.New("it was closed while a call on it was in progress")
+
+// Close is the idempotent form of Destroy, for defer: the first call destroys, and gives what is in progress ten seconds to end; a
+// call on a communicator that was destroyed, aborted or closed already, or is just being so by another goroutine, does nothing and
+// is no error. On a communicator that isn't ready yet it aborts. It never returns ErrInProgress.
 func (c *Comm) Close() error {
-	if c == nil {
+	if c == nil || !c.life.State().Live() {
 		return nil
 	}
-	switch c.life.State() { //nolint:exhaustive // in all other states the communicator is alive and ready
-	case lifecycle.StateDestroyed, lifecycle.StateAborting, lifecycle.StateAborted:
-		return nil
-	case lifecycle.StateInitializing:
-		return c.abort(ErrRuntimeClosed, lifecycle.Caller(1))
-	}
+	site := caller()
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	err := c.destroy(ctx, lifecycle.Caller(1))
-	if u, ok := asUsage(err); ok && (u.Code == lifecycle.CodeDestroyed || u.Code == lifecycle.CodeAborted) {
+	var err error
+	if c.life.State() == lifecycle.StateInitializing || c.jobs.wait(ctx) != nil {
+		err = c.abort(errClosedEarly, site)
+	} else {
+		c.jobs.clear()
+		err, _ = c.destroy(ctx, site)
+	}
+	if errors.Is(err, ErrDestroyed) || errors.Is(err, ErrAborted) {
 		return nil // another goroutine was faster
 	}
 	return err
@@ -137,7 +156,7 @@ func (c *Comm) perform(ctx context.Context, rest func(context.Context) error) er
 	}
 	j := newJob()
 	c.jobs.add(j)
-	c.work.Go(func() { j.end(rest(context.WithoutCancel(ctx))) })
+	c.crew.start(func() { j.end(rest(context.WithoutCancel(ctx))) })
 	return ErrInProgress
 }
 
@@ -191,11 +210,15 @@ func (c *Comm) release() {
 		c.links.Close()
 	}
 	c.turn.leave() // who still waits finds the communicator destroyed
-	c.work.Wait()
+	c.crew.dismiss()
 }
 
-// retire takes the communicator off the books, after the last record of its life.
+// retire takes the communicator off the books once it is gone, and the last call that might end it has written its records: an Abort
+// may have overtaken a Destroy.
 func (c *Comm) retire() {
+	if c.ending.Add(-1) > 0 || !c.life.State().Gone() {
+		return
+	}
 	c.tape.Close()
 	c.life.Retire()
 	c.rt.forget(c)

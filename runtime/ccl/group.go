@@ -3,6 +3,7 @@ package ccl
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -22,12 +23,25 @@ type Group struct {
 	outer *Group // nil for the outermost
 	work  *Work
 
+	first int // of an inner group: how many calls the outermost one had when it began
+
 	mu    sync.Mutex
-	order []*Comm
-	calls map[*Comm][]host.Op
-	made  []*Comm // communicators that are made in this group
-	depth int     // unfinished inner groups
+	calls []groupCall
+	made  []making
+	depth int // unfinished inner groups
 	ended bool
+}
+
+// groupCall is a call on a communicator, to be made when the group ends.
+type groupCall struct {
+	c  *Comm
+	op host.Op
+}
+
+// making is a call that makes a communicator; it goes on while the group is being filled.
+type making struct {
+	c   *Comm // whose job it is: the new one, or the parent of a Split that makes none here
+	job *job
 }
 
 type groupKey struct{}
@@ -47,12 +61,13 @@ func groupOf(ctx context.Context) *Group {
 
 // GroupStart begins a group; with a group as ctx, an inner one. GroupEnd must follow.
 func (rt *Runtime) GroupStart(ctx context.Context) *Group {
-	g := &Group{Context: ctx, rt: rt, calls: map[*Comm][]host.Op{}, work: newWork()}
+	g := &Group{Context: ctx, rt: rt, work: newWork()}
 	if outer := groupOf(ctx); outer != nil {
 		g.outer = outer.outermost()
 		g.work = g.outer.work
 		g.outer.mu.Lock()
 		g.outer.depth++
+		g.first = len(g.outer.calls)
 		g.outer.mu.Unlock()
 	}
 	return g
@@ -79,7 +94,7 @@ func (rt *Runtime) Group(ctx context.Context, fn func(g *Group) error) error {
 // non-blocking communicators go on in the background: then it returns ErrInProgress, and AsyncError and Wait of each tell the rest. The
 // error joins those of all communicators concerned.
 func (rt *Runtime) GroupEnd(g *Group) error {
-	site := lifecycle.Caller(1)
+	site := caller()
 	if g == nil {
 		return groupError("the group is nil: GroupEnd needs the group that GroupStart returned")
 	}
@@ -117,18 +132,29 @@ func (g *Group) close() error {
 	return nil
 }
 
-// drop ends the group without making its calls.
+// drop ends the group, and inner ones that were left open, without making their calls.
 func (g *Group) drop() {
-	if g.close() != nil || g.outer != nil {
+	if g.outer == nil {
+		g.mu.Lock()
+		ended := g.ended
+		g.ended = true
+		g.mu.Unlock()
+		if !ended {
+			g.work.finish(groupError("the group was given up: its function returned an error"))
+		}
 		return
 	}
-	g.work.finish(groupError("the group was given up: its function returned an error"))
+	if g.close() == nil {
+		g.outer.mu.Lock()
+		defer g.outer.mu.Unlock()
+		g.outer.calls = slices.Delete(g.outer.calls, g.first, len(g.outer.calls))
+	}
 }
 
 // add puts a call on the list.
 func (g *Group) add(c *Comm, op host.Op) error {
-	if err := c.life.Check(op.Call); err != nil && !errors.Is(err, ErrInProgress) {
-		return c.refused(g, op.Call, err, 2)
+	if err := c.life.Check(op.Call); err != nil {
+		return c.refused(g, op.Call, err)
 	}
 	o := g.outermost()
 	o.mu.Lock()
@@ -136,62 +162,72 @@ func (g *Group) add(c *Comm, op host.Op) error {
 	if g.ended || o.ended {
 		return c.invalid(g, c.usage(op.Call, "its context is a group that has ended: pass the group of a GroupStart without GroupEnd, or a context that is none"))
 	}
-	if o.calls[c] == nil {
-		o.order = append(o.order, c)
-	}
-	o.calls[c] = append(o.calls[c], op)
+	o.calls = append(o.calls, groupCall{c, op})
 	return nil
 }
 
-// await makes the group's end wait for a communicator that is being made.
-func (g *Group) await(c *Comm) {
+// await makes the group's end wait for a call that makes a communicator.
+func (g *Group) await(c *Comm, j *job) {
 	o := g.outermost()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.made = append(o.made, c)
+	o.made = append(o.made, making{c, j})
+}
+
+// sorted are the calls by communicator, in the order in which the communicators came first.
+func (g *Group) sorted() (order []*Comm, calls map[*Comm][]host.Op) {
+	calls = map[*Comm][]host.Op{}
+	for _, call := range g.calls {
+		if calls[call.c] == nil {
+			order = append(order, call.c)
+		}
+		calls[call.c] = append(calls[call.c], call.op)
+	}
+	return order, calls
 }
 
 // end makes the calls.
 func (g *Group) end(site lifecycle.Site) error {
 	ctx := g.Context
 	var errs []error
-	for _, c := range g.made {
-		if c.blocking {
-			errs = append(errs, c.Wait(ctx))
-		} else {
+	for _, m := range g.made {
+		if !m.c.blocking {
 			errs = append(errs, ErrInProgress)
+			continue
 		}
+		<-m.job.done // obeys ctx
+		m.c.jobs.complete(m.job)
+		errs = append(errs, m.job.err)
 	}
 	if err := joined(errs); err != nil && !errors.Is(err, ErrInProgress) {
 		return err
 	}
-	if len(g.order) == 1 && g.order[0].blocking {
-		c := g.order[0]
-		return joined(append(errs, c.runGroup(ctx, c.turn.line(), g.calls[c], site)))
-	}
+	order, calls := g.sorted()
 	// Places first, then the calls: two groups over the same communicators can't cross.
-	places := make([]*ticket, len(g.order))
-	for i, c := range g.order {
-		places[i] = c.turn.line()
+	parts := make([]*groupPart, len(order))
+	for i, c := range order {
+		p := &groupPart{c: c, calls: calls[c], site: site, job: newJob()}
+		p.place, p.number = c.line(&c.groups)
+		parts[i] = p
 	}
-	jobs := make([]*job, len(g.order))
-	for i, c := range g.order {
-		j, place, calls := newJob(), places[i], g.calls[c]
-		jobs[i] = j
-		jobCtx := ctx
-		if !c.blocking {
-			jobCtx = context.WithoutCancel(ctx)
-			c.jobs.add(j)
+	for _, p := range parts {
+		switch {
+		case !p.c.blocking:
+			p.c.jobs.add(p.job)
+			p.c.crew.start(func() { p.run(context.WithoutCancel(ctx)) })
+		case len(parts) == 1:
+			p.run(ctx)
+		default:
+			p.c.crew.start(func() { p.run(ctx) })
 		}
-		c.work.Go(func() { j.end(c.runGroup(jobCtx, place, calls, site)) })
 	}
-	for i, c := range g.order {
-		if !c.blocking {
+	for _, p := range parts {
+		if !p.c.blocking {
 			errs = append(errs, ErrInProgress)
 			continue
 		}
-		<-jobs[i].done // obeys ctx
-		errs = append(errs, jobs[i].err)
+		<-p.job.done // obeys ctx
+		errs = append(errs, p.job.err)
 	}
 	return joined(errs)
 }
@@ -215,11 +251,27 @@ func joined(errs []error) error {
 	return errors.Join(failures...)
 }
 
-// runGroup makes a group's calls on this communicator: neighbouring point-to-point calls together, collectives one after another. It stops at the first error.
-func (c *Comm) runGroup(ctx context.Context, place *ticket, calls []host.Op, site lifecycle.Site) (err error) {
-	a := c.begin(ctx, tape.ActGroup, lifecycle.CallGroupEnd, c.groups.Add(1), site)
-	a.rec.Ops = uint32(len(calls))
-	defer func() { a.end(err) }()
+// groupPart is what a group does on one communicator.
+type groupPart struct {
+	c      *Comm
+	calls  []host.Op
+	place  *ticket
+	number uint64 // among the communicator's groups
+	site   lifecycle.Site
+	job    *job
+}
+
+func (p *groupPart) run(ctx context.Context) {
+	a := p.c.begin(ctx, tape.ActGroup, lifecycle.CallGroupEnd, p.number, p.site)
+	a.rec.Ops = uint32(len(p.calls))
+	err := p.c.runGroup(ctx, p.place, p.calls)
+	a.end(err)
+	p.job.end(err)
+}
+
+// runGroup makes a group's calls on this communicator: neighbouring point-to-point calls together, collectives one after another.
+// It stops at the first error.
+func (c *Comm) runGroup(ctx context.Context, place *ticket, calls []host.Op) error {
 	if err := c.queue(ctx, lifecycle.CallGroupEnd, place); err != nil {
 		return err
 	}
@@ -229,6 +281,7 @@ func (c *Comm) runGroup(ctx context.Context, place *ticket, calls []host.Op, sit
 		for n < len(calls) && pointToPoint(calls[n].Call) {
 			n++
 		}
+		var err error
 		if n > 0 {
 			err = c.executePairs(ctx, lifecycle.CallGroupEnd, calls[:n])
 		} else {

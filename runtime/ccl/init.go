@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -30,15 +31,30 @@ func (rt *Runtime) World(ctx context.Context, opts ...Option) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.Size <= 1 {
-		return rt.makeRoot(ctx, lifecycle.CallInitRank, id, 1, 0, mem.New(1), lifecycle.Caller(1), opts)
-	}
-	if w.Rank == 0 {
-		if err := rt.serveWorld(id); err != nil {
-			return nil, err
+	root := root{call: lifecycle.CallInitRank, id: id, nranks: w.Size, rank: w.Rank, site: caller(), meet: rt.dial(id)}
+	switch {
+	case w.Size <= 1:
+		root.nranks, root.rank, root.meet = 1, 0, meetHere(1)
+	case w.Rank == 0:
+		root.meet = func() (rendezvous.Rendezvous, error) {
+			if err := rt.serveWorld(id); err != nil {
+				return nil, err
+			}
+			return rt.dial(id)()
 		}
 	}
-	return rt.makeRoot(ctx, lifecycle.CallInitRank, id, w.Size, w.Rank, rtcp.Dial(id, rt.rendezvousConfig()), lifecycle.Caller(1), opts)
+	return rt.makeRoot(ctx, root, opts)
+}
+
+// dial says to meet at the address in the id.
+func (rt *Runtime) dial(id UniqueID) func() (rendezvous.Rendezvous, error) {
+	return func() (rendezvous.Rendezvous, error) { return rtcp.Dial(id, rt.rendezvousConfig()), nil }
+}
+
+// meetHere says that all ranks are in this process.
+func meetHere(n int) func() (rendezvous.Rendezvous, error) {
+	meet := mem.New(n)
+	return func() (rendezvous.Rendezvous, error) { return meet, nil }
 }
 
 // serveWorld makes this process, rank 0 of the job, the meeting point at the job's address.
@@ -77,13 +93,13 @@ func (rt *Runtime) InitRank(ctx context.Context, id UniqueID, nranks, rank int, 
 	if err := id.Valid(); err != nil {
 		return nil, bad("the unique id is not one that NewUniqueID made: %v", err)
 	}
-	return rt.makeRoot(ctx, lifecycle.CallInitRank, id, nranks, rank, rtcp.Dial(id, rt.rendezvousConfig()), lifecycle.Caller(1), opts)
+	return rt.makeRoot(ctx, root{lifecycle.CallInitRank, id, nranks, rank, caller(), rt.dial(id)}, opts)
 }
 
 // InitAll makes a communicator of n ranks that are all in this process, and returns them by rank. It is for goroutines that work
 // as ranks: each uses its own.
 func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm, error) {
-	site := lifecycle.Caller(1)
+	site := caller()
 	if n < 1 || n > MaxRanks {
 		return nil, &UsageError{
 			Call: lifecycle.CallInitAll, Code: lifecycle.CodeInvalidArgument, Rank: -1,
@@ -94,48 +110,70 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	if err != nil {
 		return nil, err
 	}
-	meet := mem.New(n)
+	stop := func() {}
+	if groupOf(ctx) == nil { // in a group, the ranks outlive this call
+		ctx, stop = context.WithCancel(ctx)
+		defer stop()
+	}
+	meet := meetHere(n)
 	comms, errs := make([]*Comm, n), make([]error, n)
+	var first error // the others only say that they were stopped because of it
+	var once sync.Once
 	var wg sync.WaitGroup
 	for r := range n {
-		wg.Go(func() { comms[r], errs[r] = rt.makeRoot(ctx, lifecycle.CallInitAll, id, n, r, meet, site, opts) })
+		wg.Go(func() {
+			comms[r], errs[r] = rt.makeRoot(ctx, root{lifecycle.CallInitAll, id, n, r, site, meet}, opts)
+			if err := errs[r]; err != nil && !errors.Is(err, ErrInProgress) {
+				once.Do(func() { first = err })
+				stop()
+			}
+		})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err == nil || lifecycle.CodeOf(err) == lifecycle.CodeInProgress {
-			continue
-		}
+	if first != nil {
 		for _, c := range comms {
 			_ = c.Close() // the first error is what counts
 		}
-		return nil, err
+		return nil, first
 	}
 	return comms, errs[0]
 }
 
+// root is a communicator without a parent that is to be made.
+type root struct {
+	call         lifecycle.Call
+	id           UniqueID
+	nranks, rank int
+	site         lifecycle.Site
+	meet         func() (rendezvous.Rendezvous, error)
+}
+
 // makeRoot makes a communicator that has no parent.
-func (rt *Runtime) makeRoot(
-	ctx context.Context, call lifecycle.Call, id UniqueID, nranks, rank int, meet rendezvous.Rendezvous, site lifecycle.Site, opts []Option,
-) (*Comm, error) {
+func (rt *Runtime) makeRoot(ctx context.Context, r root, opts []Option) (*Comm, error) {
 	o := options{name: "comm"}
 	for _, set := range opts {
 		set(&o)
 	}
 	blocking := rt.cfg.Blocking || !o.nonBlocking
-	c, err := rt.newComm(call, lifecycle.Info{ID: lifecycle.RootCommID(id), Name: o.name, Rank: rank, Size: nranks, Site: site}, blocking)
+	c, err := rt.newComm(lifecycle.Info{
+		ID: lifecycle.RootCommID(r.id), Name: o.name, Rank: r.rank, Size: r.nranks, NonBlocking: !blocking, Call: r.call, Site: r.site,
+	}, r.id.Secret())
 	if err != nil {
 		return nil, err
 	}
-	c.secret = id.Secret()
-	a := c.begin(ctx, tape.ActInit, call, 0, site)
+	a := c.begin(ctx, tape.ActInit, r.call, 0, r.site)
 	return c.initialize(ctx, a, func(ctx context.Context) error {
-		defer meet.Close()
 		a.phase(tape.PhaseRendezvous)
-		port, err := rt.fabric.Prepare(c.id, c.secret, nranks)
+		meet, err := r.meet()
 		if err != nil {
 			return err
 		}
-		cards, err := meet.Exchange(ctx, "init", rank, nranks, port.Card())
+		defer meet.Close()
+		port, err := rt.fabric.Prepare(c.id, c.secret, r.nranks)
+		if err != nil {
+			return err
+		}
+		cards, err := meet.Exchange(ctx, "init", r.rank, r.nranks, port.Card())
 		if err != nil {
 			port.Close()
 			return err
@@ -145,19 +183,16 @@ func (rt *Runtime) makeRoot(
 }
 
 // newComm makes a communicator that isn't connected yet, and puts it on the books.
-func (rt *Runtime) newComm(call lifecycle.Call, info lifecycle.Info, blocking bool) (*Comm, error) {
-	info.Call, info.NonBlocking = call, !blocking
+func (rt *Runtime) newComm(info lifecycle.Info, secret []byte) (*Comm, error) {
 	c := &Comm{
-		rt: rt, blocking: blocking, start: newJob(),
+		rt: rt, blocking: !info.NonBlocking, secret: secret, start: newJob(),
 		id: info.ID, name: info.Name, rank: info.Rank, size: info.Size,
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	if err := rt.adopt(c); err != nil {
+	if err := rt.adopt(c, info); err != nil {
 		c.cancel(nil)
 		return nil, err
 	}
-	c.life = rt.lives.Open(info)
-	c.tape = rt.cfg.Tape.Comm(c.tapeInfo(info.Parent, 0))
 	return c, nil
 }
 
@@ -169,7 +204,7 @@ func (c *Comm) tapeInfo(parent CommID, nodes int) tape.CommInfo {
 func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Context) error) (*Comm, error) {
 	g := groupOf(ctx)
 	background := !c.blocking || g != nil
-	if background {
+	if !c.blocking {
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -189,9 +224,9 @@ func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Cont
 		return c, nil
 	}
 	c.jobs.add(c.start)
-	c.work.Go(func() { _ = start() }) // the job has its error
+	c.crew.start(func() { _ = start() }) // the job has its error
 	if g != nil {
-		g.await(c)
+		g.await(c, c.start)
 		return c, nil
 	}
 	return c, ErrInProgress
@@ -210,13 +245,14 @@ func (c *Comm) initialized(a *act, err error) {
 
 // discard takes a communicator whose blocking init failed off the books: its caller never gets it.
 func (c *Comm) discard() {
+	c.ending.Add(1)
+	defer c.retire()
 	if _, err := c.life.Do(lifecycle.CallAbort, lifecycle.Site{}); err != nil {
 		return // Runtime.Close has it
 	}
 	c.cancel(nil)
 	c.life.Signal(lifecycle.EventAbortDone, nil)
 	c.tape.State(c.life.State())
-	c.retire()
 }
 
 // connect connects the ranks once they know of each other.

@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -27,8 +28,8 @@ func (j *job) ended() bool {
 	}
 }
 
-// jobs are the unfinished jobs of a communicator, oldest first. A job leaves the list in poll and wait only, which AsyncError and Wait
-// call: nothing else completes one.
+// jobs are the unfinished jobs of a communicator, oldest first. AsyncError and Wait complete one, by
+// poll; so does the end of the group that a blocking communicator was made in. Nothing else does.
 type jobs struct {
 	mu   sync.Mutex
 	list []*job
@@ -38,6 +39,20 @@ func (s *jobs) add(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append(s.list, j)
+}
+
+// complete takes a job that has ended off the list, if it is there.
+func (s *jobs) complete(j *job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = slices.DeleteFunc(s.list, func(other *job) bool { return other == j })
+}
+
+// clear takes all jobs off the list: their communicator is being closed, and nobody asks for them any more.
+func (s *jobs) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = nil
 }
 
 // poll completes what has ended, in order, up to the first error. done is false, and err ErrInProgress, when something has not.

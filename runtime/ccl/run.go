@@ -15,7 +15,7 @@ func (c *Comm) run(ctx context.Context, op host.Op) error {
 		return g.add(c, op)
 	}
 	if err := c.life.Check(op.Call); err != nil {
-		return c.refused(ctx, op.Call, err, 2)
+		return c.refused(ctx, op.Call, err)
 	}
 	if !c.turn.tryTake() {
 		if err := c.queue(ctx, op.Call, c.turn.line()); err != nil {
@@ -24,6 +24,7 @@ func (c *Comm) run(ctx context.Context, op host.Op) error {
 	}
 	c.op = op
 	err := c.execute(ctx, &c.op)
+	c.op = host.Op{} // the buffers are the caller's again
 	c.turn.leave()
 	return err
 }
@@ -37,10 +38,10 @@ func (c *Comm) launch(ctx context.Context, op host.Op) *Work {
 		return g.work
 	}
 	if err := c.life.Check(op.Call); err != nil {
-		return failedWork(c.refused(ctx, op.Call, err, 2))
+		return failedWork(c.refused(ctx, op.Call, err))
 	}
 	w, place := newWork(), c.turn.line()
-	c.work.Go(func() {
+	c.crew.start(func() {
 		err := c.queue(ctx, op.Call, place)
 		if err == nil {
 			err = c.execute(ctx, &op)
@@ -60,7 +61,7 @@ func (c *Comm) runPair(ctx context.Context, send, recv host.Op) error {
 		return g.add(c, recv)
 	}
 	if err := c.life.Check(lifecycle.CallSendRecv); err != nil {
-		return c.refused(ctx, lifecycle.CallSendRecv, err, 2)
+		return c.refused(ctx, lifecycle.CallSendRecv, err)
 	}
 	if err := c.queue(ctx, lifecycle.CallSendRecv, c.turn.line()); err != nil {
 		return err
@@ -83,7 +84,7 @@ func (c *Comm) queue(ctx context.Context, call lifecycle.Call, place *ticket) er
 // execute runs one operation. The caller has the turn.
 func (c *Comm) execute(ctx context.Context, op *host.Op) error {
 	if c.over { // it ended before this call's turn came
-		return c.refused(ctx, op.Call, c.life.Check(op.Call), 3)
+		return c.refused(ctx, op.Call, c.life.Check(op.Call))
 	}
 	number := c.number(op)
 	seq := c.tape.Start(number, signature(op), uint8(c.engine.Algorithm(op)))
@@ -99,15 +100,16 @@ func (c *Comm) execute(ctx context.Context, op *host.Op) error {
 // executePairs runs point-to-point operations that progress together. The caller has the turn.
 func (c *Comm) executePairs(ctx context.Context, call lifecycle.Call, ops []host.Op) error {
 	if c.over {
-		return c.refused(ctx, call, c.life.Check(call), 3)
+		return c.refused(ctx, call, c.life.Check(call))
 	}
 	sig := tape.Signature{Call: call, Peer: -1}
 	for i := range ops {
 		sig.DataType = uint8(ops[i].DataType)
 		sig.Bytes += uint64(len(ops[i].Send) + len(ops[i].Recv))
 	}
-	seq := c.tape.Start(c.collectives, sig, 0)
-	err := c.engine.RunGroup(ctx, c.collectives, ops) // not a call that all ranks make: it has the number of the collective before it
+	number := c.collectives.Load() // not a call that all ranks make: it has the number of the collective before it
+	seq := c.tape.Start(number, sig, 0)
+	err := c.engine.RunGroup(ctx, number, ops)
 	c.tape.End(seq, lifecycle.CodeOf(err))
 	return c.fail(call, err)
 }
@@ -125,8 +127,7 @@ func (c *Comm) number(op *host.Op) uint64 {
 		c.messages[op.Peer].received++
 		return c.messages[op.Peer].received
 	default:
-		c.collectives++
-		return c.collectives
+		return c.collectives.Add(1)
 	}
 }
 
@@ -149,7 +150,7 @@ func (c *Comm) invalid(ctx context.Context, err error) error {
 	if !ok || c == nil {
 		return err
 	}
-	return c.refused(ctx, usage.Call, err, 2)
+	return c.refused(ctx, usage.Call, err)
 }
 
 // abandoned is the error of a call whose context ended before its turn came.
@@ -159,9 +160,4 @@ func (c *Comm) abandoned(call lifecycle.Call, cause error) error {
 		Op:   fmt.Sprintf("%s on %s: waiting for the call before it", call, c),
 		Err:  cause,
 	}
-}
-
-// describe names a communicator for people.
-func describe(name string, id CommID, rank, size int) string {
-	return fmt.Sprintf("%s (%s) rank %d of %d", name, id.Short(), rank, size)
 }

@@ -48,6 +48,7 @@ type Runtime struct {
 	world  *rtcp.Server // serves the job's world, on rank 0; opened by the first World
 	worlds int          // calls of World so far
 	closed bool
+	down   chan struct{} // closed when Close has done its work
 }
 
 // New makes a Runtime. Close ends it.
@@ -61,6 +62,7 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	return &Runtime{
 		cfg: cfg, log: cfg.Log, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*Comm]struct{}{},
+		down: make(chan struct{}),
 	}, nil
 }
 
@@ -116,13 +118,15 @@ func (rt *Runtime) rendezvousServer() (*rtcp.Server, error) {
 
 func (rt *Runtime) rendezvousConfig() rtcp.Config { return rtcp.Config{Log: rt.log} }
 
-// adopt puts a new communicator on the books.
-func (rt *Runtime) adopt(c *Comm) error {
+// adopt begins the life of a new communicator, and puts it on the books.
+func (rt *Runtime) adopt(c *Comm, info lifecycle.Info) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.closed {
 		return ErrRuntimeClosed
 	}
+	c.life = rt.lives.Open(info)
+	c.tape = rt.cfg.Tape.Comm(c.tapeInfo(info.Parent, 0))
 	rt.comms[c] = struct{}{}
 	return nil
 }
@@ -134,14 +138,20 @@ func (rt *Runtime) forget(c *Comm) {
 }
 
 // Close ends the runtime. A communicator that is still alive was leaked: it is reported with the place where it was made, and aborted. After Close
-// nothing of the runtime runs any more.
+// nothing of the runtime runs any more. A second call waits for the first, bounded by ctx.
 func (rt *Runtime) Close(ctx context.Context) error {
 	rt.mu.Lock()
 	if rt.closed {
 		rt.mu.Unlock()
-		return nil
+		select {
+		case <-rt.down:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	rt.closed = true
+	defer close(rt.down)
 	servers := []*rtcp.Server{rt.server, rt.world}
 	rt.mu.Unlock()
 
@@ -158,20 +168,17 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// reap reports a leaked communicator and aborts it.
+// reap aborts a communicator that is still there, and reports it as leaked unless a call is just making or ending it.
 func (rt *Runtime) reap(ctx context.Context, c *Comm) {
-	switch c.life.State() { //nolint:exhaustive // in all other states it is alive
-	case lifecycle.StateDestroyed, lifecycle.StateAborting, lifecycle.StateAborted:
-		return // its last call is still under way in another goroutine
+	state := c.life.State()
+	if state.Live() && (c.start.ended() || !c.blocking) {
+		made := c.life.Info().Site
+		c.tape.Life(tape.LifeRecord{
+			Act: tape.ActLeak, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeLeaked, State: state, Peer: -1,
+			Text: fmt.Sprintf("%s, made by %s, was never destroyed: call Close or Destroy on it before the runtime stops", c, made),
+			Site: made, Caller: callerSpan(ctx),
+		})
+		rt.log.Warn("communicator leaked", "comm", c.name, "comm_id", c.id.Short(), "rank", c.Rank(), "made_by", made.String())
 	}
-	made := c.life.Info().Site
-	text := fmt.Sprintf("%s, made by %s, was never destroyed: call Close or Destroy on it before the runtime stops", c, made)
-	c.tape.Life(tape.LifeRecord{
-		Act: tape.ActLeak, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeLeaked, State: c.life.State(), Peer: -1,
-		Text: text, Site: made, Caller: callerSpan(ctx),
-	})
-	rt.log.Warn("communicator leaked", "comm", c.name, "comm_id", c.id.Short(), "rank", c.rank, "made_by", made.String())
-	if err := c.abort(ErrRuntimeClosed, lifecycle.Caller(2)); err != nil {
-		rt.log.Warn("leaked communicator could not be aborted", "comm", c.name, "error", err)
-	}
+	_ = c.abort(ErrRuntimeClosed, caller()) // refused when another call ends it already
 }

@@ -20,9 +20,9 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 	if c == nil {
 		return nil, nilComm(lifecycle.CallSplit)
 	}
-	site := lifecycle.Caller(1)
+	site := caller()
 	if err := c.life.Check(lifecycle.CallSplit); err != nil {
-		return nil, c.refused(ctx, lifecycle.CallSplit, err, 1)
+		return nil, c.refused(ctx, lifecycle.CallSplit, err)
 	}
 	if color < 0 && color != NoColor {
 		return nil, c.invalid(ctx, c.usage(lifecycle.CallSplit, fmt.Sprintf("color is %d: it must be 0 or more, or NoColor", color)))
@@ -36,38 +36,46 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 	}
 	blocking := c.rt.cfg.Blocking || !o.nonBlocking
 
-	// The number of the split, which is in the child's id, and its place among the calls must agree on all ranks.
-	c.splitting.Lock()
-	c.splits++
-	number := c.splits
-	place := c.turn.line()
-	c.splitting.Unlock()
+	place, number := c.line(&c.splits) // the child's id is made of the number
 	if o.name == "" {
 		o.name = fmt.Sprintf("%s/%d", c.name, number)
 	}
 
 	a := c.begin(ctx, tape.ActSplit, lifecycle.CallSplit, number, site)
 	if color == NoColor {
-		err := c.perform(ctx, func(ctx context.Context) error {
+		leaveOut := func(ctx context.Context) error {
 			_, err := c.exchangeSplit(ctx, place, splitEntry{color: NoColor, key: key})
 			a.end(err)
 			return err
-		})
-		return nil, err
+		}
+		if g := groupOf(ctx); g != nil && c.blocking {
+			j := newJob()
+			g.await(c, j)
+			c.crew.start(func() { j.end(leaveOut(ctx)) })
+			return nil, nil //nolint:nilnil // as for every rank with NoColor
+		}
+		return nil, c.perform(ctx, leaveOut)
 	}
 
 	id := lifecycle.ChildCommID(c.id, number, color)
-	child, err := c.rt.newComm(lifecycle.CallSplit, lifecycle.Info{ID: id, Parent: c.id, Name: o.name, Rank: -1, Site: site}, blocking)
+	child, err := c.rt.newComm(lifecycle.Info{
+		ID: id, Parent: c.id, Name: o.name, Rank: -1, NonBlocking: !blocking, Call: lifecycle.CallSplit, Site: site,
+	}, childSecret(c.secret, id))
 	if err != nil {
+		c.giveBack(ctx, place, err)
 		a.end(err)
 		return nil, err
 	}
-	child.secret = childSecret(c.secret, id)
 	a.rec.Child = id
+	ours := newJob() // the parent's part
+	if !c.blocking {
+		c.jobs.add(ours)
+	}
 	born := child.begin(ctx, tape.ActInit, lifecycle.CallSplit, 0, site)
 	return child.initialize(ctx, born, func(ctx context.Context) error {
 		err := c.split(ctx, child, born, place, splitEntry{color: color, key: key})
 		a.end(err)
+		ours.end(nil) // if it made the parent fail, AsyncError knows
 		return err
 	})
 }
@@ -77,7 +85,7 @@ func (c *Comm) split(ctx context.Context, child *Comm, born *act, place *ticket,
 	born.phase(tape.PhaseRendezvous)
 	port, err := c.rt.fabric.Prepare(child.id, child.secret, c.size)
 	if err != nil {
-		c.turnBack(place)
+		c.giveBack(ctx, place, err)
 		return err
 	}
 	mine.card = port.Card()
@@ -118,11 +126,11 @@ func (c *Comm) exchangeSplit(ctx context.Context, place *ticket, mine splitEntry
 	}
 	defer c.turn.leave()
 	if c.over {
-		return nil, c.life.Check(lifecycle.CallSplit)
+		return nil, c.refused(ctx, lifecycle.CallSplit, c.life.Check(lifecycle.CallSplit))
 	}
-	c.collectives++
-	seq := c.tape.Start(c.collectives, tape.Signature{Call: lifecycle.CallSplit, Peer: -1}, 0)
-	payloads, err := c.engine.Exchange(ctx, c.collectives, mine.encode())
+	number := c.collectives.Add(1)
+	seq := c.tape.Start(number, tape.Signature{Call: lifecycle.CallSplit, Peer: -1}, 0)
+	payloads, err := c.engine.Exchange(ctx, number, mine.encode())
 	c.tape.End(seq, lifecycle.CodeOf(err))
 	if err != nil {
 		return nil, c.fail(lifecycle.CallSplit, err)
@@ -136,12 +144,16 @@ func (c *Comm) exchangeSplit(ctx context.Context, place *ticket, mine splitEntry
 	return all, nil
 }
 
-// turnBack gives a place in the line up without having used it: the other ranks wait for this one in vain, so the communicator fails.
-func (c *Comm) turnBack(place *ticket) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(ErrAborted)
-	if c.queue(ctx, lifecycle.CallSplit, place) == nil {
-		c.turn.leave()
+// giveBack gives a place in the line up without having used it, because of err: the other ranks would wait for this one in vain, so
+// the communicator fails.
+func (c *Comm) giveBack(ctx context.Context, place *ticket, err error) {
+	if c.queue(ctx, lifecycle.CallSplit, place) != nil {
+		return // it has failed by that
+	}
+	defer c.turn.leave()
+	if !c.over {
+		c.engine.Abandon(err)
+		_ = c.fail(lifecycle.CallSplit, err) // is err, which the caller has
 	}
 }
 

@@ -11,6 +11,10 @@ RANKS  ?= 4
 NODES  ?= 2
 FUZZTIME ?= 30s
 
+# What make bench measures beside all-reduce, and for how long each; BENCH=. BENCHTIME=1s measures everything.
+BENCH     ?= ^Benchmark(Check|Lookup|StartEnd|Wait|Off|Observe|Scrape|Overhead|PingPong|Exchange|Epoch|ReduceSmall|Copy)$$|^BenchmarkReduce$$/^type=(float32|bfloat16)$$/^op=sum$$/./^size=256KiB$$
+BENCHTIME ?= 100ms
+
 # The linter is pinned, so that everybody sees the same findings; another version on the PATH is not used.
 LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
@@ -50,9 +54,18 @@ lint: $(LINT) ## Check style, and that every package imports only what it may.
 $(BIN)/golangci-lint:
 	GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION)
 
+bench: SHELL := bash -o pipefail
 bench: build ## Run the benchmarks, and compare all-reduce with Open MPI's where that is installed.
-	go test -run '^$$' -bench . -benchmem ./...
-	$(BIN)/carillon bench
+	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./... | awk ' \
+	  function value(unit,  i) { for (i = 4; i <= NF; i++) if ($$i == unit) return $$(i-1); return "" } \
+	  /^pkg:/ { pkg = substr($$2, length("$(MODULE)") + 2) } \
+	  /^Benchmark.* ns\/op/ { \
+	    if (!head++) printf "  %-28s %-56s %12s %10s %10s\n", "package", "benchmark", "ns/op", "MB/s", "allocs/op"; \
+	    name = $$1; sub(/^Benchmark/, "", name); sub(/-[0-9]+$$/, "", name); \
+	    printf "  %-28s %-56s %12s %10s %10s\n", pkg, name, $$3, value("MB/s"), value("allocs/op") } \
+	  /^(---|FAIL|panic)/ { print }'
+	@echo
+	@$(BIN)/carillon bench
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s).
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \

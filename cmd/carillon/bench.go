@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -43,7 +44,18 @@ installed (mpirun and mpicc), the same sizes are measured with it in the same ca
 			if plan.Min < 1 || plan.Max < plan.Min {
 				return fmt.Errorf("--min %d --max %d: want 1 <= min <= max", plan.Min, plan.Max)
 			}
-			plan.Processes, plan.InProcess = several(plan.Processes), several(plan.InProcess)
+			if plan.Budget <= 0 {
+				return fmt.Errorf("--budget is %v, allowed is a duration above 0", plan.Budget)
+			}
+			if plan.Processes, err = several("--processes", plan.Processes); err != nil {
+				return err
+			}
+			if plan.InProcess, err = several("--in-process", plan.InProcess); err != nil {
+				return err
+			}
+			if len(plan.Processes)+len(plan.InProcess) == 0 {
+				return errors.New("--processes and --in-process are both 0: nothing to measure; give one of them 2 or more")
+			}
 			if plan.Self, err = os.Executable(); err != nil {
 				return err
 			}
@@ -77,15 +89,22 @@ installed (mpirun and mpicc), the same sizes are measured with it in the same ca
 	return cmd
 }
 
-// several leaves out the numbers of ranks that make no job.
-func several(ns []int) []int {
+// maxBenchRanks bounds the ranks of one measurement: they share this machine.
+const maxBenchRanks = 1024
+
+// several returns the numbers of ranks without the zeros, which stand for none.
+func several(flag string, ns []int) ([]int, error) {
 	var out []int
 	for _, n := range ns {
-		if n > 1 {
+		switch {
+		case n == 0:
+		case n < 2 || n > maxBenchRanks:
+			return nil, fmt.Errorf("%s is %d, allowed is 2 to %d, or 0 for none", flag, n, maxBenchRanks)
+		default:
 			out = append(out, n)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // newBenchWorker returns the hidden command that bench starts as the ranks of a job.

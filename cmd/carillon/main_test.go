@@ -52,7 +52,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestRunGivesExitCodesOfShells(t *testing.T) {
+func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		args   []string
 		code   int
@@ -66,7 +66,11 @@ func TestRunGivesExitCodesOfShells(t *testing.T) {
 		{[]string{"run"}, usageCode, "after --"},
 		{[]string{"run", "-n", "-1", "true"}, usageCode, `-n is "-1", allowed is 1 to 4096`},
 		{[]string{"run", "-n", "many", "true"}, usageCode, `"many"`},
-		{[]string{"run", "--tee", "/dev/null/logs", "true"}, codeCannotRun, "/dev/null"},
+		{[]string{"run", "--tee", "/dev/null/logs", "true"}, usageCode, `--tee is "/dev/null/logs"`},
+		{[]string{"run", "--nodes", "0", "true"}, usageCode, `--nodes is "0", allowed is 1 or more`},
+		{[]string{"bench", "--processes", "-1"}, usageCode, "--processes is -1, allowed is 2 to 1024"},
+		{[]string{"bench", "--processes", "0", "--in-process", "0"}, usageCode, "nothing to measure"},
+		{[]string{"bench", "--budget", "0s"}, usageCode, "--budget is 0s"},
 		{[]string{"fly"}, usageCode, `"fly"`},
 	} {
 		_, stderr, code := carillon(t, c.args...)

@@ -61,6 +61,11 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
   carillon run -n 4 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 29500 -- ./train   # on the other`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.Program = args
+			for flag, n := range map[string]int{"--nodes": cfg.Nodes, "--nnodes": cfg.Hosts} {
+				if n == 0 { // in a job.Config it stands for 1; whoever types it means something else
+					return fmt.Errorf("run: %w (see carillon run --help)", &job.ConfigError{Field: flag, Value: "0", Allowed: "1 or more"})
+				}
+			}
 			cfg.Color = job.ColorMode(color)
 			if stdin {
 				cfg.Stdin = os.Stdin

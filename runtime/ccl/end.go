@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -50,20 +51,29 @@ func (c *Comm) Destroy(ctx context.Context) error {
 	if err := c.mayChange(ctx, lifecycle.CallDestroy); err != nil {
 		return err
 	}
-	return c.destroy(ctx, callSite())
-}
-
-func (c *core) destroy(ctx context.Context, site lifecycle.Site) error {
-	if _, err := c.life.Do(lifecycle.CallDestroy, site); err != nil {
+	err, refused := c.destroy(ctx, callSite())
+	if refused {
 		return c.refused(ctx, lifecycle.CallDestroy, err)
 	}
-	a := c.begin(ctx, tape.ActDestroy, lifecycle.CallDestroy, 0, site)
-	err := c.drain(ctx, lifecycle.CallDestroy, c.turn.line())
-	c.release()
-	c.life.Signal(lifecycle.EventDestroyDone, nil)
-	a.end(err)
-	c.retire()
 	return err
+}
+
+// destroy is Destroy on a communicator without unfinished jobs. refused is true when the call was not allowed, and did
+// nothing.
+func (c *core) destroy(ctx context.Context, site lifecycle.Site) (err error, refused bool) { //nolint:revive // refused says what the error is
+	c.ending.Add(1)
+	defer c.retire()
+	if _, err := c.life.Do(lifecycle.CallDestroy, site); err != nil {
+		return err, true
+	}
+	a := c.begin(ctx, tape.ActDestroy, lifecycle.CallDestroy, 0, site)
+	err = c.drain(ctx, lifecycle.CallDestroy, c.turn.line())
+	c.release()
+	if _, done := c.life.Signal(lifecycle.EventDestroyDone, nil); !done && err == nil {
+		err = c.life.Check(lifecycle.CallDestroy) // an Abort overtook it
+	}
+	a.end(err)
+	return err, false
 }
 
 // Abort ends the communicator at once: operations in flight return an error here, and the other ranks learn of it and return a PeerError. cause
@@ -74,13 +84,19 @@ func (c *Comm) Abort(cause error) error {
 	}
 	defer runtime.KeepAlive(c)
 	c.visit()
-	return c.abort(cause, callSite())
+	if err := c.abort(cause, callSite()); err != nil {
+		return c.refused(context.Background(), lifecycle.CallAbort, err)
+	}
+	return nil
 }
 
+// abort is Abort. Its error says that the call was not allowed, and did nothing.
 func (c *core) abort(cause error, site lifecycle.Site) error {
+	c.ending.Add(1)
+	defer c.retire()
 	ctx := context.Background()
 	if _, err := c.life.Do(lifecycle.CallAbort, site); err != nil {
-		return c.refused(ctx, lifecycle.CallAbort, err)
+		return err
 	}
 	a := c.begin(ctx, tape.ActAbort, lifecycle.CallAbort, 0, site)
 	err := c.stopped(lifecycle.CallAbort, lifecycle.CodeAborted, "the communicator was aborted", site, cause)
@@ -93,7 +109,6 @@ func (c *core) abort(cause error, site lifecycle.Site) error {
 		a.rec.Text = cause.Error()
 	}
 	a.end(nil)
-	c.retire()
 	return nil
 }
 
@@ -129,10 +144,12 @@ func (c *core) stopped(call lifecycle.Call, code lifecycle.Code, detail string, 
 	}
 }
 
-// Close is the idempotent form of Destroy, for defer: the first call destroys (and gives operations in flight ten seconds to end), a call on a
-// communicator that was destroyed, aborted or closed already does nothing and is no error. On a communicator that isn't ready yet it aborts.
+// Close is the idempotent form of Destroy, for defer: the first call destroys, and gives what is in progress ten
+// seconds to end; a call on a communicator that was destroyed, aborted or closed already, or is just being so by
+// another goroutine, does nothing and is no error. On a communicator that isn't ready yet it aborts. It never returns
+// ErrInProgress.
 func (c *Comm) Close() error {
-	if c == nil {
+	if c == nil || !c.life.State().Live() {
 		return nil
 	}
 	defer runtime.KeepAlive(c)
@@ -140,18 +157,19 @@ func (c *Comm) Close() error {
 	site := callSite()
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	if err := c.jobs.wait(ctx); err != nil || c.life.State() == lifecycle.StateInitializing {
-		return c.already(c.abort(errClosed, site))
+	var err error
+	if c.life.State() == lifecycle.StateInitializing || c.jobs.wait(ctx) != nil {
+		err = c.abort(errClosed, site)
+	} else {
+		c.jobs.drop()
+		err, _ = c.destroy(ctx, site)
 	}
-	if !c.life.State().Live() {
-		return nil
-	}
-	return c.already(c.destroy(ctx, site))
+	return alreadyEnded(err)
 }
 
-// already takes the error off that says that the communicator has ended before: another goroutine was faster.
-func (c *core) already(err error) error {
-	if u, ok := asUsage(err); ok && (u.Code == lifecycle.CodeDestroyed || u.Code == lifecycle.CodeAborted) {
+// alreadyEnded takes the error off that says that the communicator has ended: another goroutine was faster.
+func alreadyEnded(err error) error {
+	if errors.Is(err, ErrDestroyed) || errors.Is(err, ErrAborted) {
 		return nil
 	}
 	return err
@@ -177,7 +195,7 @@ func With(ctx context.Context, rt *Runtime, id UniqueID, nranks, rank int, fn fu
 		return err
 	}
 	finished = true
-	return comm.already(comm.Destroy(ctx))
+	return alreadyEnded(comm.Destroy(ctx))
 }
 
 func causeOf(err error) error {
@@ -217,7 +235,7 @@ func (c *core) perform(ctx context.Context, rest func(context.Context) error) er
 	}
 	j := newJob()
 	c.jobs.add(j)
-	c.work.Go(func() { j.end(rest(context.WithoutCancel(ctx))) })
+	c.crew.start(func() { j.end(rest(context.WithoutCancel(ctx))) })
 	return ErrInProgress
 }
 
@@ -274,12 +292,16 @@ func (c *core) release() {
 		c.links.Close()
 	}
 	c.turn.leave()
-	c.work.Wait()
+	c.crew.dismiss()
 	c.jobs.drop()
 }
 
-// retire takes the communicator off the books, after the last record of its life.
+// retire takes the communicator off the books once it is gone, and the last call that might end it has written its
+// records: an Abort may have overtaken a Destroy.
 func (c *core) retire() {
+	if c.ending.Add(-1) > 0 || !c.life.State().Gone() {
+		return
+	}
 	c.tape.Close()
 	c.life.Retire()
 	c.rt.forget(c)
@@ -287,8 +309,9 @@ func (c *core) retire() {
 
 // leaked reports a communicator that nobody will end any more, and aborts it. how says how that is known.
 func (c *core) leaked(how string) {
-	if !c.life.State().Live() {
-		return // it was ended, or its last call is still under way in another goroutine
+	if state := c.life.State(); !state.Live() || !c.start.ended() && c.blocking {
+		_ = c.abort(ErrRuntimeClosed, lifecycle.Site{}) // a call that makes or ends it is under way in another goroutine
+		return
 	}
 	made := c.life.Info().Site
 	text := fmt.Sprintf("%s, made by %s, was never destroyed, %s: call Close or Destroy on it, or make it with ccl.With", c, made, how)

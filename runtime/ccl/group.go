@@ -25,6 +25,7 @@ type Group struct {
 	context.Context
 	*batch
 	outer *Group // nil for the outermost; it keeps the outermost alive
+	first int    // of an inner group: how many calls the outermost one had when it began
 }
 
 // batch is a group without its handle.
@@ -34,13 +35,24 @@ type batch struct {
 	site lifecycle.Site
 
 	mu      sync.Mutex
-	order   []*Comm
-	calls   map[*Comm][]host.Op
-	made    []*Comm // communicators that are made in this group
+	calls   []groupCall
+	made    []making
 	begat   []begot // the non-blocking parents of these
 	depth   int     // unfinished inner groups
 	ended   bool
 	endedBy lifecycle.Site
+}
+
+// groupCall is a call on a communicator, to be made when the group ends.
+type groupCall struct {
+	c  *Comm
+	op host.Op
+}
+
+// making is a call that makes a communicator; it goes on while the group is being filled.
+type making struct {
+	c   *Comm // whose job it is: the new one, or the parent of a Split that makes none here
+	job *job
 }
 
 type groupKey struct{}
@@ -60,12 +72,13 @@ func groupOf(ctx context.Context) *Group {
 
 // GroupStart begins a group; with a group as ctx, an inner one. GroupEnd must follow.
 func (rt *Runtime) GroupStart(ctx context.Context) *Group {
-	g := &Group{Context: ctx, batch: &batch{rt: rt, calls: map[*Comm][]host.Op{}, work: newWork(), site: callSite()}}
+	g := &Group{Context: ctx, batch: &batch{rt: rt, work: newWork(), site: callSite()}}
 	if outer := groupOf(ctx); outer != nil {
 		g.outer = outer.outermost()
 		g.work = g.outer.work
 		g.outer.mu.Lock()
 		g.outer.depth++
+		g.first = len(g.outer.calls)
 		g.outer.mu.Unlock()
 	}
 	runtime.AddCleanup(g, (*batch).forgotten, g.batch)
@@ -80,17 +93,16 @@ func (b *batch) forgotten() {
 		return
 	}
 	b.ended = true
-	n := 0
-	for _, c := range b.order {
-		n += len(b.calls[c])
+	order, calls := b.sorted()
+	for _, c := range order {
 		c.tape.Life(tape.LifeRecord{
 			Act: tape.ActGroup, Call: lifecycle.CallGroupStart, Stage: tape.StageMisuse, Code: lifecycle.CodeInvalidUsage, State: c.life.State(), Peer: -1,
 			Text: fmt.Sprintf("the group that was started by %s was never ended: its calls on %s, %d of them, were not made; call GroupEnd, or use Runtime.Group",
-				b.site, c, len(b.calls[c])),
+				b.site, c, len(calls[c])),
 			Site: b.site, Shared: c.shared.Load(),
 		})
 	}
-	b.rt.log.Warn("group was never ended: its calls were not made; call GroupEnd, or use Runtime.Group", "started_by", b.site.String(), "calls", n)
+	b.rt.log.Warn("group was never ended: its calls were not made; call GroupEnd, or use Runtime.Group", "started_by", b.site.String(), "calls", len(b.calls))
 }
 
 func (g *Group) outermost() *Group {
@@ -220,7 +232,10 @@ func (g *Group) close(site lifecycle.Site) error {
 func (g *Group) refused(err error) error {
 	o := g.outermost()
 	o.mu.Lock()
-	comms := slices.Concat(o.made, o.order)
+	comms, _ := o.sorted()
+	for _, m := range o.made {
+		comms = append(comms, m.c)
+	}
 	o.mu.Unlock()
 	for _, c := range comms {
 		_ = c.refused(g.Context, lifecycle.CallGroupEnd, err)
@@ -228,12 +243,23 @@ func (g *Group) refused(err error) error {
 	return err
 }
 
-// drop ends the group without making its calls.
+// drop ends the group, and inner ones that were left open, without making their calls.
 func (g *Group) drop() {
-	if g.close(g.site) != nil || g.outer != nil {
+	if g.outer == nil {
+		g.mu.Lock()
+		ended := g.ended
+		g.ended, g.endedBy = true, g.site
+		g.mu.Unlock()
+		if !ended {
+			g.work.finish(groupError("the group was given up: its function did not return well"))
+		}
 		return
 	}
-	g.work.finish(groupError("the group was given up: its function did not return well"))
+	if g.close(g.site) == nil {
+		g.outer.mu.Lock()
+		defer g.outer.mu.Unlock()
+		g.outer.calls = slices.Delete(g.outer.calls, g.first, len(g.outer.calls))
+	}
 }
 
 // add puts a call on the list.
@@ -243,7 +269,7 @@ func (g *Group) add(c *Comm, op host.Op) error {
 		err.Code = lifecycle.CodeInvalidUsage
 		return c.invalid(g, err)
 	}
-	if err := c.life.Check(op.Call); err != nil && !errors.Is(err, ErrInProgress) {
+	if err := c.life.Check(op.Call); err != nil {
 		return c.refused(g, op.Call, err)
 	}
 	c.visit()
@@ -253,11 +279,20 @@ func (g *Group) add(c *Comm, op host.Op) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.calls[c] == nil {
-		o.order = append(o.order, c)
-	}
-	o.calls[c] = append(o.calls[c], op)
+	o.calls = append(o.calls, groupCall{c, op})
 	return nil
+}
+
+// sorted are the calls by communicator, in the order in which the communicators came first.
+func (b *batch) sorted() (order []*Comm, calls map[*Comm][]host.Op) {
+	calls = map[*Comm][]host.Op{}
+	for _, call := range b.calls {
+		if calls[call.c] == nil {
+			order = append(order, call.c)
+		}
+		calls[call.c] = append(calls[call.c], call.op)
+	}
+	return order, calls
 }
 
 func (b *batch) finished() bool {
@@ -266,12 +301,12 @@ func (b *batch) finished() bool {
 	return b.ended
 }
 
-// await makes the group's end wait for a communicator that is being made.
-func (g *Group) await(c *Comm) {
+// await makes the group's end wait for a call that makes a communicator.
+func (g *Group) await(c *Comm, j *job) {
 	o := g.outermost()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.made = append(o.made, c)
+	o.made = append(o.made, making{c, j})
 }
 
 // begot is a communicator of which a child is being made.
@@ -294,32 +329,35 @@ func (g *Group) end(site lifecycle.Site) error {
 	for _, b := range g.begat {
 		b.parent.jobs.add(b.job)
 	}
-	results := make([]GroupResult, 0, len(g.made)+len(g.order))
-	for _, c := range g.made {
-		r := GroupResult{Comm: c.String(), Calls: 1, Err: ErrInProgress}
-		if c.blocking {
-			if r.Err = c.Wait(ctx); r.Err == nil {
-				r.Done = 1
+	order, calls := g.sorted()
+	results := make([]GroupResult, 0, len(g.made)+len(order))
+	for _, m := range g.made {
+		r := GroupResult{Comm: m.c.String(), Calls: 1, Err: ErrInProgress}
+		if m.c.blocking {
+			<-m.job.done // obeys ctx
+			m.c.jobs.complete(m.job)
+			if r.Err = m.job.err; r.Err == nil {
+				r.Comm, r.Done = m.c.String(), 1
 			}
 		}
 		results = append(results, r)
 	}
 	if err := summary(results); err != nil && !errors.Is(err, ErrInProgress) {
-		for _, c := range g.order {
-			results = append(results, GroupResult{Comm: c.String(), Calls: len(g.calls[c])})
+		for _, c := range order {
+			results = append(results, GroupResult{Comm: c.String(), Calls: len(calls[c])})
 		}
 		return summary(results)
 	}
-	if len(g.order) == 0 {
+	if len(order) == 0 {
 		return summary(results)
 	}
 	// Places first, then the calls: two groups over the same communicators can't cross.
-	group := g.rt.newGroupJob(len(g.order))
-	parts := make([]*part, len(g.order))
-	for i, c := range g.order {
+	group := g.rt.newGroupJob(len(order))
+	parts := make([]*part, len(order))
+	for i, c := range order {
 		number, place := c.enter(tape.ActGroup)
-		a := c.beginGroup(ctx, number, site, len(g.calls[c]))
-		parts[i] = &part{c: c, calls: g.calls[c], act: a, place: place, job: &job{group: group, done: make(chan struct{})}}
+		a := c.beginGroup(ctx, number, site, len(calls[c]))
+		parts[i] = &part{c: c, calls: calls[c], act: a, place: place, job: &job{group: group, done: make(chan struct{})}}
 		if !c.blocking {
 			c.jobs.add(parts[i].job)
 		}
@@ -327,11 +365,11 @@ func (g *Group) end(site lifecycle.Site) error {
 	for i, p := range parts {
 		switch {
 		case !p.c.blocking:
-			p.c.work.Go(func() { p.run(context.WithoutCancel(ctx)) })
+			p.c.crew.start(func() { p.run(context.WithoutCancel(ctx)) })
 		case i == len(parts)-1:
 			p.run(ctx) // the last one here: the others have begun
 		default:
-			p.c.work.Go(func() { p.run(ctx) })
+			p.c.crew.start(func() { p.run(ctx) })
 		}
 	}
 	for _, p := range parts {

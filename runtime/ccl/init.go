@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -108,22 +109,32 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	if err != nil {
 		return nil, err
 	}
+	stop := func() {}
+	if groupOf(ctx) == nil { // in a group, the ranks outlive this call
+		ctx, stop = context.WithCancel(ctx)
+		defer stop()
+	}
 	meet := mem.New(n)
 	comms, errs := make([]*Comm, n), make([]error, n)
+	var first error // the others only say that they were stopped because of it
+	var once sync.Once
 	var wg sync.WaitGroup
 	for r := range n {
 		info := lifecycle.Info{Call: lifecycle.CallInitAll, Rank: r, Size: n, Site: site}
-		wg.Go(func() { comms[r], errs[r] = rt.makeRoot(ctx, id, info, meet, opts) })
+		wg.Go(func() {
+			comms[r], errs[r] = rt.makeRoot(ctx, id, info, meet, opts)
+			if err := errs[r]; err != nil && !errors.Is(err, ErrInProgress) {
+				once.Do(func() { first = err })
+				stop()
+			}
+		})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err == nil || lifecycle.CodeOf(err) == lifecycle.CodeInProgress {
-			continue
-		}
+	if first != nil {
 		for _, c := range comms {
 			_ = c.Close() // the first error is what counts
 		}
-		return nil, err
+		return nil, first
 	}
 	return comms, errs[0]
 }
@@ -219,12 +230,10 @@ func (rt *Runtime) newComm(call lifecycle.Call, info lifecycle.Info, blocking bo
 	}
 	c.whole, c.giveUp = context.WithCancelCause(context.Background())
 	c.ctx, c.cancel = context.WithCancelCause(c.whole)
-	if err := rt.adopt(c); err != nil {
+	if err := rt.adopt(c, info); err != nil {
 		c.giveUp(nil)
 		return nil, err
 	}
-	c.life = rt.lives.Open(info)
-	c.tape = rt.cfg.Tape.Comm(c.tapeInfo(info.Parent, 0))
 	handle := &Comm{core: c}
 	rt.watch(handle)
 	return handle, nil
@@ -238,7 +247,7 @@ func (c *core) tapeInfo(parent CommID, nodes int) tape.CommInfo {
 func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Context) error) (*Comm, error) {
 	g := groupOf(ctx)
 	background := !c.blocking || g != nil
-	if background {
+	if !c.blocking {
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -258,12 +267,12 @@ func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Cont
 		return c, nil
 	}
 	c.jobs.add(c.start)
-	c.work.Go(func() {
+	c.crew.start(func() {
 		_ = start()          // the job has its error
 		runtime.KeepAlive(c) // who waits for it may hold it by the group alone
 	})
 	if g != nil {
-		g.await(c)
+		g.await(c, c.start)
 		return c, nil
 	}
 	return c, ErrInProgress
@@ -282,13 +291,14 @@ func (c *core) initialized(a *act, err error) {
 
 // discard takes a communicator whose blocking init failed off the books: its caller never gets it.
 func (c *core) discard() {
+	c.ending.Add(1)
+	defer c.retire()
 	if _, err := c.life.Do(lifecycle.CallAbort, lifecycle.Site{}); err != nil {
 		return // Runtime.Close has it
 	}
 	c.giveUp(nil)
 	c.life.Signal(lifecycle.EventAbortDone, nil)
 	c.tape.State(c.life.State())
-	c.retire()
 }
 
 // connect connects the ranks once they know of each other.

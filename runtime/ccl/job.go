@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -86,6 +87,16 @@ func (s *jobs) poll() (err error, done bool) { //nolint:revive // the error is t
 		}
 	}
 	return nil, true
+}
+
+// complete completes a job that has ended, if it is on the list.
+func (s *jobs) complete(j *job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.list, j); i >= 0 {
+		s.list = slices.Delete(s.list, i, i+1)
+		j.complete()
+	}
 }
 
 // drop completes all jobs without a look: their communicator is no more.

@@ -221,7 +221,9 @@ func TestSharedOnTape(t *testing.T) {
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
 		alone, shared := initAll(t, rt, "alone"), initAll(t, rt, "shared")
 		each(t, shared, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
-		each(t, shared, func(ctx context.Context, c *ccl.Comm) error { return want("refused", []bool{c.Destroy(ctx) != nil}, []bool{true}) })
+		each(t, shared, func(ctx context.Context, c *ccl.Comm) error {
+			return want("refused", []bool{c.Destroy(ctx) != nil}, []bool{true})
+		})
 		if err := errors.Join(alone[0].Destroy(t.Context()), alone[1].Destroy(t.Context())); err != nil {
 			t.Error(err)
 		}

@@ -32,6 +32,7 @@ func (c *core) run(ctx context.Context, op host.Op) error {
 	}
 	c.op = op
 	err := c.execute(ctx, &c.op)
+	c.op = host.Op{} // the buffers are the caller's again
 	c.turn.leave()
 	return err
 }
@@ -49,7 +50,7 @@ func (c *Comm) launch(ctx context.Context, op host.Op) *Work {
 	}
 	c.visit()
 	w, place := newWork(), c.turn.line()
-	c.work.Go(func() {
+	c.crew.start(func() {
 		err := c.queue(ctx, op.Call, place)
 		if err == nil {
 			err = c.execute(ctx, &op)
@@ -117,9 +118,9 @@ func (c *core) executePairs(ctx context.Context, call lifecycle.Call, ops []host
 		sig.DataType = uint8(ops[i].DataType)
 		sig.Bytes += uint64(len(ops[i].Send) + len(ops[i].Recv))
 	}
-	// Not a call that all ranks make: it has the number of the collective before it.
-	launched := c.tape.Start(c.collectives, sig, 0)
-	err := c.engine.RunGroup(ctx, c.collectives, ops)
+	number := c.collectives.Load() // not a call that all ranks make: it has the number of the collective before it
+	launched := c.tape.Start(number, sig, 0)
+	err := c.engine.RunGroup(ctx, number, ops)
 	c.tape.End(launched, lifecycle.CodeOf(err))
 	return c.fail(call, err)
 }
@@ -137,8 +138,7 @@ func (c *core) number(op *host.Op) uint64 {
 		c.messages[op.Peer].received++
 		return c.messages[op.Peer].received
 	default:
-		c.collectives++
-		return c.collectives
+		return c.collectives.Add(1)
 	}
 }
 

@@ -50,6 +50,7 @@ type Runtime struct {
 	world  *rtcp.Server // serves the job's world, on rank 0; opened by the first World
 	worlds int          // calls of World so far
 	closed bool
+	down   chan struct{}            // closed when Close has done its work
 	local  map[CommID]*localMeeting // see meetLocally
 
 	reapers   sync.WaitGroup // goroutines that end leaked communicators
@@ -66,7 +67,7 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, fmt.Errorf("make the fabric: %w", err)
 	}
 	return &Runtime{
-		cfg: cfg, log: cfg.Log, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*core]struct{}{}, local: map[CommID]*localMeeting{},
+		cfg: cfg, log: cfg.Log, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*core]struct{}{}, local: map[CommID]*localMeeting{}, down: make(chan struct{}),
 	}, nil
 }
 
@@ -122,13 +123,15 @@ func (rt *Runtime) rendezvousServer() (*rtcp.Server, error) {
 
 func (rt *Runtime) rendezvousConfig() rtcp.Config { return rtcp.Config{Log: rt.log} }
 
-// adopt puts a new communicator on the books.
-func (rt *Runtime) adopt(c *core) error {
+// adopt begins the life of a new communicator, and puts it on the books.
+func (rt *Runtime) adopt(c *core, info lifecycle.Info) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.closed {
 		return ErrRuntimeClosed
 	}
+	c.life = rt.lives.Open(info)
+	c.tape = rt.cfg.Tape.Comm(c.tapeInfo(info.Parent, 0))
 	rt.comms[c] = struct{}{}
 	return nil
 }
@@ -141,13 +144,19 @@ func (rt *Runtime) forget(c *core) {
 
 // Close ends the runtime. A communicator that is still alive was leaked: it is reported with the place where it was made, and aborted. After Close
 // nothing of the runtime runs any more.
-func (rt *Runtime) Close(context.Context) error {
+func (rt *Runtime) Close(ctx context.Context) error {
 	rt.mu.Lock()
 	if rt.closed {
 		rt.mu.Unlock()
-		return nil
+		select {
+		case <-rt.down:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	rt.closed = true
+	defer close(rt.down)
 	servers := []*rtcp.Server{rt.server, rt.world}
 	left := make([]*core, 0, len(rt.comms))
 	for c := range rt.comms {

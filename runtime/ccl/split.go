@@ -34,15 +34,22 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 	number, place := c.enter(tape.ActSplit)
 	a := c.begin(ctx, tape.ActSplit, lifecycle.CallSplit, number, callSite())
 	if color == NoColor {
-		return nil, c.perform(ctx, func(ctx context.Context) error {
+		leaveOut := func(ctx context.Context) error {
 			_, err := c.exchange(ctx, a, place, entry{color: NoColor, key: key}.encode())
 			a.end(err)
 			return err
-		})
+		}
+		if g := groupOf(ctx); g != nil && c.blocking {
+			j := newJob()
+			g.await(c, j)
+			c.crew.start(func() { j.end(leaveOut(ctx)) })
+			return nil, nil //nolint:nilnil // as for every rank with NoColor
+		}
+		return nil, c.perform(ctx, leaveOut)
 	}
 	child, born, err := c.child(ctx, a, lifecycle.ChildCommID(c.id, number, color), opts)
 	if err != nil {
-		c.turnBack(place)
+		c.giveBack(ctx, place, err)
 		a.end(err)
 		return nil, err
 	}
@@ -96,7 +103,7 @@ func (c *core) split(ctx context.Context, a *act, child *core, born *act, place 
 	born.phase(tape.PhaseRendezvous)
 	port, err := child.prepare(c.links.Local(), c.size)
 	if err != nil {
-		c.turnBack(place)
+		c.giveBack(ctx, place, err)
 		return err
 	}
 	mine.card = port.Card()
@@ -162,24 +169,31 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	}
 	defer c.turn.leave()
 	if c.over {
-		return nil, c.life.Check(call)
+		return nil, c.refused(ctx, call, c.life.Check(call))
 	}
-	c.collectives++
-	launched := c.tape.Start(c.collectives, tape.Signature{Call: call, Peer: -1}, 0)
-	payloads, err := c.engine.Exchange(ctx, c.collectives, mine)
+	number := c.collectives.Add(1)
+	launched := c.tape.Start(number, tape.Signature{Call: call, Peer: -1}, 0)
+	payloads, err := c.engine.Exchange(ctx, number, mine)
 	c.tape.End(launched, lifecycle.CodeOf(err))
 	return payloads, c.fail(call, err)
 }
 
-// turnBack gives a place in the line up without having used it: the other ranks wait for this one in vain, so the communicator fails.
-func (c *core) turnBack(place *ticket) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(ErrAborted)
-	if c.queue(ctx, lifecycle.CallSplit, place) == nil {
-		err := c.abandoned(lifecycle.CallSplit, ErrAborted)
+// giveBack gives a place in the line up without having used it, because of err: the other ranks would wait for this one
+// in vain, so the communicator fails.
+func (c *core) giveBack(ctx context.Context, place *ticket, err error) {
+	if c.life.State() == lifecycle.StateRevoked {
+		if c.turn.wait(ctx, place) == nil {
+			c.turn.leave()
+		}
+		return // the others see it when they meet
+	}
+	if c.queue(ctx, lifecycle.CallSplit, place) != nil {
+		return // it has failed by that
+	}
+	defer c.turn.leave()
+	if !c.over {
 		c.engine.Abandon(err)
-		_ = c.fail(lifecycle.CallSplit, err)
-		c.turn.leave()
+		_ = c.fail(lifecycle.CallSplit, err) // is err, which the caller has
 	}
 }
 

@@ -57,6 +57,9 @@ const (
 	crowdedSpin = 5 * time.Microsecond   // how long they spin
 )
 
+// goschedEvery is after how many offers of the core to other processes other goroutines of this one are offered it, too.
+const goschedEvery = 32
+
 // clockEvery is after how many passes a spinning Waiter looks at the clock; a power of two.
 const clockEvery = 32
 
@@ -180,10 +183,16 @@ func (w *Waiter) patient() bool {
 		return true
 	case waited < spin+yield:
 		w.mask = 0 // from here on, look at the clock after each pass
-		runtime.Gosched()
-		if w.patience.CPU {
-			yieldCPU()
+		if !w.patience.CPU {
+			runtime.Gosched()
+			return true
 		}
+		// The peer is another process. Go's scheduler is offered a turn only now and then: it wakes an idle thread to look for
+		// more work, and that thread would spin on the very core that the peer needs.
+		if w.idle%goschedEvery == 0 {
+			runtime.Gosched()
+		}
+		yieldCPU()
 		return true
 	default:
 		w.mask = 0

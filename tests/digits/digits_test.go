@@ -224,7 +224,7 @@ func TestTapesTellWhatHappened(t *testing.T) {
 				Act     string
 				TraceID string `json:"trace_id"`
 				Ranks   int
-				Errors  []string
+				Errors  []struct{ Text string }
 			}
 		}
 	}
@@ -249,7 +249,7 @@ func TestTapesTellWhatHappened(t *testing.T) {
 		}
 		for _, a := range c.Acts {
 			if len(a.Errors) > 0 || len(a.TraceID) != 32 || a.Ranks != size {
-				t.Errorf("%s of %s: trace %q, %d ranks, errors %q", a.Act, c.Name, a.TraceID, a.Ranks, a.Errors)
+				t.Errorf("%s of %s: trace %q, %d ranks, errors %v", a.Act, c.Name, a.TraceID, a.Ranks, a.Errors)
 			}
 		}
 	}

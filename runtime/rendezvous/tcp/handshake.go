@@ -26,7 +26,7 @@ const (
 func (g goaway) String() string {
 	switch g {
 	case goawayUnknown:
-		return "the unique id is not known there: it belongs to another job, or its server has ended or forgotten it"
+		return "the unique id is not known there: it belongs to another job, or its server has ended or forgotten it; give all ranks of a job the same job name and secret"
 	case goawayVersion:
 		return "the server speaks another version of the protocol; run one version of Carillon on all ranks"
 	case goawayProof:

@@ -22,7 +22,7 @@ import (
 
 // inProcess measures ranks that are goroutines of this process.
 func inProcess(ctx context.Context, s Setup, ranks, size int) (Result, error) {
-	n, err := node.Start(ctx, node.WithHealth(""), node.WithLog(slog.New(slog.DiscardHandler)))
+	n, err := node.Start(ctx, node.FromEnv(), node.WithHealth(""), node.WithLog(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return Result{}, err
 	}

@@ -50,8 +50,16 @@ type Act struct {
 	TraceID string        `json:"trace_id"`
 	Ranks   int           `json:"ranks"`
 	Longest time.Duration `json:"longest_ns"` // from start to end on the slowest rank
-	Errors  []string      `json:"errors,omitempty"`
+	Errors  []Problem     `json:"errors,omitempty"`
 	start   time.Time
+}
+
+// Problem is one error, as the first rank told it that met it.
+type Problem struct {
+	Code  string `json:"code"`
+	Text  string `json:"text"`
+	Ranks []int  `json:"ranks"` // that met it
+	peer  int32  // at fault; -1 if none
 }
 
 type actKey struct {
@@ -127,6 +135,13 @@ func (r *reading) tape(path string) error {
 			rank.Ops = max(rank.Ops, e.Op.Seq)
 		}
 	}
+	if died := !h.Closed && t.Liveness() == tape.Dead; died {
+		for _, rank := range ranks {
+			if rank.State != lifecycle.StateDestroyed.String() && rank.State != lifecycle.StateAborted.String() {
+				rank.State = deadPrefix + rank.State
+			}
+		}
+	}
 	missed := t.Missed()
 	r.report.Missed += missed.Life + missed.Op
 	return nil
@@ -154,7 +169,7 @@ func (c *Comm) life(h tape.Header, rank *Rank, l tape.LifeRecord) {
 	if l.Act == tape.ActNone {
 		if l.Code != lifecycle.CodeOK {
 			a := c.act(actKey{tape.ActNone, 0}, at)
-			a.Errors = append(a.Errors, fmt.Sprintf("rank %d: %s", rank.Rank, l.Text))
+			a.problem(rank.Rank, &l)
 		}
 		return
 	}
@@ -165,11 +180,24 @@ func (c *Comm) life(h tape.Header, rank *Rank, l tape.LifeRecord) {
 	case tape.StageEnd:
 		a.Longest = max(a.Longest, time.Duration(l.Time-l.Start))
 		if l.Code != lifecycle.CodeOK {
-			a.Errors = append(a.Errors, fmt.Sprintf("rank %d: %s", rank.Rank, l.Text))
+			a.problem(rank.Rank, &l)
 		}
 	case tape.StageMisuse:
-		a.Errors = append(a.Errors, fmt.Sprintf("rank %d: %s", rank.Rank, l.Text))
+		if l.Code != lifecycle.CodeInProgress { // put off, which is no error
+			a.problem(rank.Rank, &l)
+		}
 	}
+}
+
+// problem adds an error. Ranks that blame the same rank for the same thing have one.
+func (a *Act) problem(rank int, l *tape.LifeRecord) {
+	for i := range a.Errors {
+		if p := &a.Errors[i]; p.Code == l.Code.String() && p.peer == l.Peer && l.Peer >= 0 {
+			p.Ranks = append(p.Ranks, rank)
+			return
+		}
+	}
+	a.Errors = append(a.Errors, Problem{Code: l.Code.String(), Text: l.Text, Ranks: []int{rank}, peer: l.Peer})
 }
 
 func (c *Comm) act(k actKey, at time.Time) *Act {
@@ -231,7 +259,7 @@ func (r *Report) Write(w io.Writer) error {
 	for _, c := range r.Comms {
 		for _, a := range c.Acts {
 			for _, e := range a.Errors {
-				fmt.Fprintf(w, "\nerror in %s of %s, %s\n", a.name(), c.Name, e)
+				fmt.Fprintf(w, "\n%s in %s of %s, on %s: %s\n", e.Code, a.name(), c.Name, ranksText(e.Ranks), e.Text)
 			}
 		}
 	}
@@ -272,6 +300,20 @@ func (a *Act) name() string {
 	return a.Act
 }
 
+// ranksText is "rank 3" or "ranks 0, 1 and 3".
+func ranksText(ranks []int) string {
+	slices.Sort(ranks)
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d", ranks[0])
+	}
+	texts := make([]string, len(ranks))
+	for i, r := range ranks {
+		texts[i] = fmt.Sprint(r)
+	}
+	last := len(texts) - 1
+	return "ranks " + strings.Join(texts[:last], ", ") + " and " + texts[last]
+}
+
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -279,21 +321,28 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// state is the state that the ranks are in, or how many are in which.
+// state is the state that the ranks are in, or how many are in which; dead ones are named.
 func (c *Comm) state() string {
-	by := map[string]int{}
+	by := map[string][]int{}
 	var order []string
 	for _, r := range c.Ranks {
-		if by[r.State] == 0 {
+		if by[r.State] == nil {
 			order = append(order, r.State)
 		}
-		by[r.State]++
+		by[r.State] = append(by[r.State], r.Rank)
 	}
 	if len(order) == 1 {
 		return order[0]
 	}
 	for i, s := range order {
-		order[i] = fmt.Sprintf("%d %s", by[s], s)
+		if strings.HasPrefix(s, deadPrefix) {
+			order[i] = ranksText(by[s]) + " " + s
+		} else {
+			order[i] = fmt.Sprintf("%d %s", len(by[s]), s)
+		}
 	}
 	return strings.Join(order, ", ")
 }
+
+// deadPrefix begins the state of a rank whose process ended without ending it.
+const deadPrefix = "dead, was "

@@ -3,12 +3,14 @@ package comms_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/comms"
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -78,6 +80,37 @@ func TestReportOfALife(t *testing.T) {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("the report does not say %q:\n%s", part, out.String())
 		}
+	}
+}
+
+// A rank that vanishes is named, and what the others say of it stands there once.
+func TestReportOfADeath(t *testing.T) {
+	dir := t.TempDir()
+	record(t, dir, func(_ context.Context, _ *ccl.Runtime) error {
+		w, err := tape.Create(tape.Config{Dir: dir, Job: "test"})
+		if err != nil {
+			return err
+		}
+		for rank := range 3 {
+			c := w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "dp", Rank: rank, Size: 3})
+			c.Life(tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, State: lifecycle.StateReady})
+			c.Life(tape.LifeRecord{
+				Call: lifecycle.CallAllReduce, Stage: tape.StageEnd, Code: lifecycle.CodeRankDead, State: lifecycle.StateFailed, Peer: 7,
+				Text: fmt.Sprintf("seen by %d", rank),
+			})
+		}
+		return w.Close()
+	})
+	report, err := comms.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := report.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if s := out.String(); !strings.Contains(s, "rank_dead in operation of dp, on ranks 0, 1 and 2: seen by 0") || strings.Contains(s, "seen by 1") {
+		t.Errorf("the report is\n%s", s)
 	}
 }
 

@@ -56,18 +56,21 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 
 // makeFolders makes the folders that the job writes to, and their names absolute: a rank may change its directory.
 func (c *Config) makeFolders() error {
-	for _, dir := range []*string{&c.TapeDir, &c.TeeDir} {
-		if *dir == "" {
+	for _, folder := range []struct {
+		flag string
+		dir  *string
+	}{{"--tape-dir", &c.TapeDir}, {"--tee", &c.TeeDir}} {
+		if *folder.dir == "" {
 			continue
 		}
-		abs, err := filepath.Abs(*dir)
+		abs, err := filepath.Abs(*folder.dir)
 		if err != nil {
 			return err
 		}
 		if err := os.MkdirAll(abs, 0o700); err != nil {
-			return err
+			return &ConfigError{Field: folder.flag, Value: *folder.dir, Allowed: fmt.Sprintf("a folder that is there or can be made (%v)", err)}
 		}
-		*dir = abs
+		*folder.dir = abs
 	}
 	return nil
 }

@@ -1,0 +1,49 @@
+package ccl
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+)
+
+// A rank that can't make its child gives its place in the line back, and the other ranks learn that they wait in vain.
+func TestSplitThatOneRankCannotMake(t *testing.T) {
+	rt, err := New(Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	comms, err := rt.InitAll(ctx, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := make(chan error, 1)
+	go func() {
+		_, err := comms[1].Split(ctx, NoColor, 0)
+		other <- err
+	}()
+	closed := func(v bool) {
+		rt.mu.Lock()
+		rt.closed = v
+		rt.mu.Unlock()
+	}
+	closed(true)
+	if _, err := comms[0].Split(ctx, 0, 0); !errors.Is(err, ErrRuntimeClosed) {
+		t.Errorf("Split = %v, want that the runtime is closed", err)
+	}
+	if err := <-other; !errors.Is(err, ErrAbandoned) {
+		t.Errorf("the other rank's Split = %v, want that it was abandoned", err)
+	}
+	closed(false)
+	for _, c := range comms {
+		if err := c.Destroy(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := rt.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -140,7 +140,7 @@ func (c *Comm) Close() error {
 	site := callSite()
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	if err := c.jobs.wait(ctx); err != nil || c.life.State() == lifecycle.StateInitializing {
+	if c.life.State() == lifecycle.StateInitializing || c.jobs.wait(ctx) != nil {
 		return c.already(c.abort(errClosed, site))
 	}
 	if !c.life.State().Live() {

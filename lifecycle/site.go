@@ -34,8 +34,8 @@ func Caller(skip int) Site {
 	return site
 }
 
-// goroutine reads the number of the calling goroutine off the first line of its stack dump ("goroutine 18 [running]:"), the only
-// place where Go tells it. It serves messages to people; nothing is decided by it.
+// goroutine reads the number of the calling goroutine off the first line of its stack dump ("goroutine 18 [running]:"),
+// the only place where Go tells it. It serves messages to people; nothing is decided by it.
 func goroutine() uint64 {
 	var buf [64]byte
 	dump := buf[:runtime.Stack(buf[:], false)]
@@ -63,7 +63,8 @@ func (s Site) String() string {
 	return text
 }
 
-// doer says whose deed something was: " by main.train (train.go:12), goroutine 7, at 2026-03-01 12:00:00.000", less what is unknown.
+// doer says whose deed something was: " by main.train (train.go:12), goroutine 7, at 2026-03-01 12:00:00.000", less
+// what is unknown.
 func (s Site) doer() string {
 	var text string
 	if s.known() {

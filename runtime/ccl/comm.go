@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Comm is one rank's handle of a communicator. Calls may come from any goroutine; those on one Comm run one after another, in the order in which
-// they were made. All ranks must make the same collective calls in the same order.
+// Comm is one rank's handle of a communicator. Calls may come from any goroutine; those on one Comm run one after
+// another, in the order in which they were made. All ranks must make the same collective calls in the same order.
 type Comm struct {
 	rt       *Runtime
 	life     *lifecycle.Life
@@ -66,7 +66,8 @@ func (c *Comm) Name() string { return c.name }
 // State is where the communicator is in its life.
 func (c *Comm) State() lifecycle.State { return c.life.State() }
 
-// Topology tells on which node each rank is, and over which transport this rank reaches it. It is the zero Topology until the communicator is ready.
+// Topology tells on which node each rank is, and over which transport this rank reaches it. It is the zero Topology
+// until the communicator is ready.
 func (c *Comm) Topology() transport.Topology {
 	if c.start.ended() && c.links != nil {
 		return c.links.Topology()
@@ -80,8 +81,9 @@ func (c *Comm) String() string {
 	return fmt.Sprintf("%s (%s) rank %d of %d", c.name, c.id.Short(), info.Rank, info.Size)
 }
 
-// AsyncError tells how the communicator is, without blocking: nil when it is ready for the next call, ErrInProgress while a non-blocking
-// call of it is unfinished, and otherwise the error that made it fail. It completes a non-blocking call that has ended, and returns its error once.
+// AsyncError tells how the communicator is, without blocking: nil when it is ready for the next call, ErrInProgress
+// while a non-blocking call of it is unfinished, and otherwise the error that made it fail. It completes a non-blocking
+// call that has ended, and returns its error once.
 func (c *Comm) AsyncError() error {
 	if err := c.check(lifecycle.CallAsyncError); err != nil {
 		return err
@@ -97,7 +99,8 @@ func (c *Comm) AsyncError() error {
 	return c.life.Cause()
 }
 
-// Wait blocks until the communicator is no longer in progress, or ctx ends, and returns what AsyncError would, or ctx's error.
+// Wait blocks until the communicator is no longer in progress, or ctx ends, and returns what AsyncError would, or ctx's
+// error.
 func (c *Comm) Wait(ctx context.Context) error {
 	if err := c.check(lifecycle.CallWait); err != nil {
 		return err
@@ -119,8 +122,8 @@ func (c *Comm) check(call lifecycle.Call) error {
 	return nil
 }
 
-// line takes a place in the order of calls, and the next number of a kind of them: the two belong together, or the ranks would
-// disagree on the number.
+// line takes a place in the order of calls, and the next number of a kind of them: the two belong together, or the
+// ranks would disagree on the number.
 func (c *Comm) line(numbers *uint64) (place *ticket, number uint64) {
 	c.numbering.Lock()
 	defer c.numbering.Unlock()
@@ -141,7 +144,8 @@ func (c *Comm) refused(ctx context.Context, call lifecycle.Call, err error) erro
 	return err
 }
 
-// fail moves the communicator to failed, because of err, and returns err. What is not a failure of the communicator (a usage error) passes.
+// fail moves the communicator to failed, because of err, and returns err. What is not a failure of the communicator (a
+// usage error) passes.
 func (c *Comm) fail(call lifecycle.Call, err error) error {
 	if err == nil {
 		return nil

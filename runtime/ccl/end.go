@@ -14,8 +14,8 @@ import (
 // closeGrace bounds how long Close waits for operations in flight.
 const closeGrace = 10 * time.Second
 
-// Finalize waits for the operations in flight, bounded by ctx; after it only Destroy and Abort are legal. A non-blocking communicator
-// returns ErrInProgress and finalizes in the background.
+// Finalize waits for the operations in flight, bounded by ctx; after it only Destroy and Abort are legal. A
+// non-blocking communicator returns ErrInProgress and finalizes in the background.
 func (c *Comm) Finalize(ctx context.Context) error {
 	if c == nil {
 		return nilComm(lifecycle.CallFinalize)
@@ -39,9 +39,10 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	return c.perform(ctx, finalize)
 }
 
-// Destroy ends the communicator and frees what it holds. It waits for operations in flight, bounded by ctx; when ctx ends first it
-// abandons them, and its error lists them. A second Destroy, or any other call after it, is a UsageError that tells where the first one was
-// made. The communicator is gone when Destroy returns, whatever it returns, unless it returns a UsageError or ErrInProgress.
+// Destroy ends the communicator and frees what it holds. It waits for operations in flight, bounded by ctx; when ctx
+// ends first it abandons them, and its error lists them. A second Destroy, or any other call after it, is a UsageError
+// that tells where the first one was made. The communicator is gone when Destroy returns, whatever it returns, unless
+// it returns a UsageError or ErrInProgress.
 func (c *Comm) Destroy(ctx context.Context) error {
 	if c == nil {
 		return nilComm(lifecycle.CallDestroy)
@@ -56,7 +57,8 @@ func (c *Comm) Destroy(ctx context.Context) error {
 	return err
 }
 
-// destroy is Destroy on a communicator without unfinished jobs. refused is true when the call was not allowed, and did nothing.
+// destroy is Destroy on a communicator without unfinished jobs. refused is true when the call was not allowed, and did
+// nothing.
 func (c *Comm) destroy(ctx context.Context, site lifecycle.Site) (err error, refused bool) { //nolint:revive // refused says what the error is
 	c.ending.Add(1)
 	defer c.retire()
@@ -73,8 +75,8 @@ func (c *Comm) destroy(ctx context.Context, site lifecycle.Site) (err error, ref
 	return err, false
 }
 
-// Abort ends the communicator at once: operations in flight return an error here, and the other ranks learn of it and return a PeerError. cause
-// says why, for them and for the trace; it may be nil.
+// Abort ends the communicator at once: operations in flight return an error here, and the other ranks learn of it and
+// return a PeerError. cause says why, for them and for the trace; it may be nil.
 func (c *Comm) Abort(cause error) error {
 	if c == nil {
 		return nilComm(lifecycle.CallAbort)
@@ -115,9 +117,10 @@ func (c *Comm) abort(cause error, site lifecycle.Site) error {
 // errClosedEarly is why Close aborts.
 var errClosedEarly = errors.New("it was closed while a call on it was in progress")
 
-// Close is the idempotent form of Destroy, for defer: the first call destroys, and gives what is in progress ten seconds to end; a
-// call on a communicator that was destroyed, aborted or closed already, or is just being so by another goroutine, does nothing and
-// is no error. On a communicator that isn't ready yet it aborts. It never returns ErrInProgress.
+// Close is the idempotent form of Destroy, for defer: the first call destroys, and gives what is in progress ten
+// seconds to end; a call on a communicator that was destroyed, aborted or closed already, or is just being so by
+// another goroutine, does nothing and is no error. On a communicator that isn't ready yet it aborts. It never returns
+// ErrInProgress.
 func (c *Comm) Close() error {
 	if c == nil || !c.life.State().Live() {
 		return nil
@@ -138,7 +141,8 @@ func (c *Comm) Close() error {
 	return err
 }
 
-// settle deals with a call on a communicator with unfinished jobs: a blocking one waits for them, a non-blocking one answers ErrInProgress.
+// settle deals with a call on a communicator with unfinished jobs: a blocking one waits for them, a non-blocking one
+// answers ErrInProgress.
 func (c *Comm) settle(ctx context.Context) error {
 	if !c.jobs.unfinished() {
 		return nil
@@ -213,8 +217,8 @@ func (c *Comm) release() {
 	c.crew.dismiss()
 }
 
-// retire takes the communicator off the books once it is gone, and the last call that might end it has written its records: an Abort
-// may have overtaken a Destroy.
+// retire takes the communicator off the books once it is gone, and the last call that might end it has written its
+// records: an Abort may have overtaken a Destroy.
 func (c *Comm) retire() {
 	if c.ending.Add(-1) > 0 || !c.life.State().Gone() {
 		return

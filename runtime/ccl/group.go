@@ -11,10 +11,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Group collects calls and makes them together when it ends: point-to-point calls on one communicator progress side by side, and
-// different communicators do not wait for each other. It is a context: a call joins the group that its context is, or is derived from. Then it is checked,
-// and otherwise done at the end of the group; its buffers belong to the group until then. Calls that make communicators (InitRank, InitAll, World, Split) begin at once,
-// do not wait, and are complete when the group has ended.
+// Group collects calls and makes them together when it ends: point-to-point calls on one communicator progress side by
+// side, and different communicators do not wait for each other. It is a context: a call joins the group that its
+// context is, or is derived from. Then it is checked, and otherwise done at the end of the group; its buffers belong to
+// the group until then. Calls that make communicators (InitRank, InitAll, World, Split) begin at once, do not wait, and
+// are complete when the group has ended.
 //
 // Groups nest: an inner group's calls are made when the outermost one ends. A Group belongs to one goroutine at a time.
 type Group struct {
@@ -80,7 +81,8 @@ func (g *Group) outermost() *Group {
 	return g
 }
 
-// Group runs fn with a new group, and ends the group. When fn returns an error the calls of the group are not made, and the error is returned.
+// Group runs fn with a new group, and ends the group. When fn returns an error the calls of the group are not made, and
+// the error is returned.
 func (rt *Runtime) Group(ctx context.Context, fn func(g *Group) error) error {
 	g := rt.GroupStart(ctx)
 	if err := fn(g); err != nil {
@@ -90,9 +92,9 @@ func (rt *Runtime) Group(ctx context.Context, fn func(g *Group) error) error {
 	return rt.GroupEnd(g)
 }
 
-// GroupEnd makes the calls of the group and blocks until they are done; of an inner group, it leaves them to the outermost one. Calls on
-// non-blocking communicators go on in the background: then it returns ErrInProgress, and AsyncError and Wait of each tell the rest. The
-// error joins those of all communicators concerned.
+// GroupEnd makes the calls of the group and blocks until they are done; of an inner group, it leaves them to the
+// outermost one. Calls on non-blocking communicators go on in the background: then it returns ErrInProgress, and
+// AsyncError and Wait of each tell the rest. The error joins those of all communicators concerned.
 func (rt *Runtime) GroupEnd(g *Group) error {
 	site := caller()
 	if g == nil {
@@ -160,7 +162,8 @@ func (g *Group) add(c *Comm, op host.Op) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if g.ended || o.ended {
-		return c.invalid(g, c.usage(op.Call, "its context is a group that has ended: pass the group of a GroupStart without GroupEnd, or a context that is none"))
+		return c.invalid(g, c.usage(op.Call,
+			"its context is a group that has ended: pass the group of a GroupStart without GroupEnd, or a context that is none"))
 	}
 	o.calls = append(o.calls, groupCall{c, op})
 	return nil
@@ -269,8 +272,8 @@ func (p *groupPart) run(ctx context.Context) {
 	p.job.end(err)
 }
 
-// runGroup makes a group's calls on this communicator: neighbouring point-to-point calls together, collectives one after another.
-// It stops at the first error.
+// runGroup makes a group's calls on this communicator: neighbouring point-to-point calls together, collectives one
+// after another. It stops at the first error.
 func (c *Comm) runGroup(ctx context.Context, place *ticket, calls []host.Op) error {
 	if err := c.queue(ctx, lifecycle.CallGroupEnd, place); err != nil {
 		return err

@@ -55,7 +55,8 @@ func (s *jobs) clear() {
 	s.list = nil
 }
 
-// poll completes what has ended, in order, up to the first error. done is false, and err ErrInProgress, when something has not.
+// poll completes what has ended, in order, up to the first error. done is false, and err ErrInProgress, when something
+// has not.
 func (s *jobs) poll() (err error, done bool) { //nolint:revive // the error is the answer here, and done says whether it is final
 	s.mu.Lock()
 	defer s.mu.Unlock()

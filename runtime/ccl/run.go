@@ -70,8 +70,8 @@ func (c *Comm) runPair(ctx context.Context, send, recv host.Op) error {
 	return c.executePairs(ctx, lifecycle.CallSendRecv, []host.Op{send, recv})
 }
 
-// queue waits until place has the turn. A context that ends first abandons the operation, and with it the communicator: the other
-// ranks will wait for this rank's part.
+// queue waits until place has the turn. A context that ends first abandons the operation, and with it the communicator:
+// the other ranks will wait for this rank's part.
 func (c *Comm) queue(ctx context.Context, call lifecycle.Call, place *ticket) error {
 	if err := c.turn.wait(ctx, place); err != nil {
 		err = c.abandoned(call, err)
@@ -114,8 +114,8 @@ func (c *Comm) executePairs(ctx context.Context, call lifecycle.Call, ops []host
 	return c.fail(call, err)
 }
 
-// number gives an operation the number by which the ranks know that they speak of the same one: how many collectives this communicator
-// has made, or how many messages went from one rank to the other.
+// number gives an operation the number by which the ranks know that they speak of the same one: how many collectives
+// this communicator has made, or how many messages went from one rank to the other.
 func (c *Comm) number(op *host.Op) uint64 {
 	switch op.Call {
 	case lifecycle.CallSend:

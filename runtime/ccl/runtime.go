@@ -22,10 +22,11 @@ type Config struct {
 	World launch.World
 	// Blocking makes every communicator blocking, whatever its options say (NCCL_COMM_BLOCKING=1).
 	Blocking bool
-	// Algorithm is used for every operation that it can do, instead of what the tuning table says (CARILLON_ALGO). algo.Auto is none.
+	// Algorithm is used for every operation that it can do, instead of what the tuning table says (CARILLON_ALGO).
+	// algo.Auto is none.
 	Algorithm algo.Algorithm
-	// RendezvousAddress is where NewUniqueID's server listens, "host:port"; port 0 picks one. The default is the address of the
-	// interface that the fabric uses, and port 0.
+	// RendezvousAddress is where NewUniqueID's server listens, "host:port"; port 0 picks one. The default is the
+	// address of the interface that the fabric uses, and port 0.
 	RendezvousAddress string
 	// Fabric says how ranks are connected.
 	Fabric fabric.Config
@@ -77,8 +78,8 @@ func (rt *Runtime) Comms() []*Comm {
 	return list
 }
 
-// NewUniqueID makes the id of a new communicator, for the caller to carry to all its ranks. This process serves as the meeting
-// point of the ranks until its Runtime is closed. An id makes one communicator.
+// NewUniqueID makes the id of a new communicator, for the caller to carry to all its ranks. This process serves as the
+// meeting point of the ranks until its Runtime is closed. An id makes one communicator.
 func (rt *Runtime) NewUniqueID() (UniqueID, error) {
 	s, err := rt.rendezvousServer()
 	if err != nil {
@@ -137,8 +138,9 @@ func (rt *Runtime) forget(c *Comm) {
 	delete(rt.comms, c)
 }
 
-// Close ends the runtime. A communicator that is still alive was leaked: it is reported with the place where it was made, and aborted. After Close
-// nothing of the runtime runs any more. A second call waits for the first, bounded by ctx.
+// Close ends the runtime. A communicator that is still alive was leaked: it is reported with the place where it was
+// made, and aborted. After Close nothing of the runtime runs any more. A second call waits for the first, bounded by
+// ctx.
 func (rt *Runtime) Close(ctx context.Context) error {
 	rt.mu.Lock()
 	if rt.closed {
@@ -178,7 +180,7 @@ func (rt *Runtime) reap(ctx context.Context, c *Comm) {
 			Text: fmt.Sprintf("%s, made by %s, was never destroyed: call Close or Destroy on it before the runtime stops", c, made),
 			Site: made, Caller: callerSpan(ctx),
 		})
-		rt.log.Warn("communicator leaked", "comm", c.name, "comm_id", c.id.Short(), "rank", c.Rank(), "made_by", made.String())
+		rt.log.Warn("communicator leaked", "comm", c.name, "comm_id", c.id.Short(), "comm_rank", c.Rank(), "made_by", made.String())
 	}
 	_ = c.abort(ErrRuntimeClosed, caller()) // refused when another call ends it already
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Split divides the communicator: the ranks that pass the same color make up a new one, ordered by key, and by their rank here where
-// keys are equal. A rank that passes NoColor gets nil. All ranks of the communicator call it. It blocks until all have, and the new communicator is
-// connected. A non-blocking communicator returns the child with ErrInProgress: the child may be used once AsyncError of both no longer says so.
+// Split divides the communicator: the ranks that pass the same color make up a new one, ordered by key, and by their
+// rank here where keys are equal. A rank that passes NoColor gets nil. All ranks of the communicator call it. It blocks
+// until all have, and the new communicator is connected. A non-blocking communicator returns the child with
+// ErrInProgress: the child may be used once AsyncError of both no longer says so.
 //
 // When ctx ends before all ranks have called Split, the parent fails; after that, only the child.
 func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm, error) {
@@ -119,7 +120,8 @@ func membersOf(all []splitEntry, color int) []int {
 	return members
 }
 
-// exchangeSplit tells all ranks of the parent what this one wants, and returns what all want. It uses up the place in the line.
+// exchangeSplit tells all ranks of the parent what this one wants, and returns what all want. It uses up the place in
+// the line.
 func (c *Comm) exchangeSplit(ctx context.Context, place *ticket, mine splitEntry) ([]splitEntry, error) {
 	if err := c.queue(ctx, lifecycle.CallSplit, place); err != nil {
 		return nil, err
@@ -144,8 +146,8 @@ func (c *Comm) exchangeSplit(ctx context.Context, place *ticket, mine splitEntry
 	return all, nil
 }
 
-// giveBack gives a place in the line up without having used it, because of err: the other ranks would wait for this one in vain, so
-// the communicator fails.
+// giveBack gives a place in the line up without having used it, because of err: the other ranks would wait for this one
+// in vain, so the communicator fails.
 func (c *Comm) giveBack(ctx context.Context, place *ticket, err error) {
 	if c.queue(ctx, lifecycle.CallSplit, place) != nil {
 		return // it has failed by that

@@ -9,8 +9,9 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// validate checks the arguments of an operation before anything is done, and says which value is wrong and what is allowed. It makes Count what the
-// engine wants. On a communicator that isn't ready it checks nothing: the guard has the answer there.
+// validate checks the arguments of an operation before anything is done, and says which value is wrong and what is
+// allowed. It makes Count what the engine wants. On a communicator that isn't ready it checks nothing: the guard has
+// the answer there.
 func validate(c *Comm, op *host.Op, scaled bool) error {
 	if c.life.Check(op.Call) != nil || !c.start.ended() || c.start.err != nil {
 		return nil
@@ -79,7 +80,8 @@ func validate(c *Comm, op *host.Op, scaled bool) error {
 	if off, overlap := overlaps(op.Send, op.Recv); overlap && (inPlace < 0 || off != inPlace*es) {
 		allowed := "must not overlap"
 		if inPlace >= 0 {
-			allowed = fmt.Sprintf("may overlap only where the smaller one is exactly elements %d to %d of the larger one (in place)", inPlace, inPlace+min(send, recv)-1)
+			allowed = fmt.Sprintf("may overlap only where the smaller one is exactly elements %d to %d of the larger one (in place)",
+				inPlace, inPlace+min(send, recv)-1)
 			if send == recv {
 				allowed = "must be the same slice (in place) or not overlap"
 			}

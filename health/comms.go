@@ -14,8 +14,8 @@ import (
 // maxListedComms bounds one answer of Comms.
 const maxListedComms = 10_000
 
-// Comms is a handler that lists the communicators of the in-flight table as JSON. slots reads the table and now the tape's clock; both
-// are called from any goroutine.
+// Comms is a handler that lists the communicators of the in-flight table as JSON. slots reads the table and now the
+// tape's clock; both are called from any goroutine.
 func Comms(slots func() []tape.Slot, now func() int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		all := slots()

@@ -1,7 +1,7 @@
 // Package health answers over HTTP how a process is, in the manner of Kubernetes.
 //
-// A Registry holds named checks. Each is for liveness (restart me if it fails), for readiness (give me no work while it fails)
-// or for both; a Server shows them:
+// A Registry holds named checks. Each is for liveness (restart me if it fails), for readiness (give me no work while it
+// fails) or for both; a Server shows them:
 //
 //	/livez  /readyz  /healthz     "ok", or 503 and the checks that fail; ?verbose lists all of them, ?exclude=name leaves one
 //	                              out, and /readyz/name asks for one alone

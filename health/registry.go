@@ -50,8 +50,8 @@ type run struct {
 	err   error // written before done is closed
 }
 
-// Register adds a check under a name, which becomes part of a URL: lower-case letters, digits, '-' and '_'. A timeout of 0 means
-// DefaultCheckTimeout. It fails when the name is malformed or taken, or kind or check is zero.
+// Register adds a check under a name, which becomes part of a URL: lower-case letters, digits, '-' and '_'. A timeout
+// of 0 means DefaultCheckTimeout. It fails when the name is malformed or taken, or kind or check is zero.
 func (r *Registry) Register(name string, kind Kind, timeout time.Duration, check Check) error {
 	switch {
 	case !validName(name):
@@ -94,8 +94,8 @@ type Result struct {
 	Err  error // nil: well
 }
 
-// Run asks all checks of a kind (of several, if their bits are set) at once, except those whose name leaveOut has, and waits for their
-// answers, each no longer than its timeout. The results are in the order of names.
+// Run asks all checks of a kind (of several, if their bits are set) at once, except those whose name leaveOut has, and
+// waits for their answers, each no longer than its timeout. The results are in the order of names.
 func (r *Registry) Run(ctx context.Context, kind Kind, leaveOut func(name string) bool) []Result {
 	r.mu.Lock()
 	var chosen []*entry
@@ -129,7 +129,8 @@ func (e *entry) start() *run {
 	return e.running
 }
 
-// execute runs the check. The goroutine ends with the check: one that doesn't heed its context keeps one goroutine, and never gets a second.
+// execute runs the check. The goroutine ends with the check: one that doesn't heed its context keeps one goroutine, and
+// never gets a second.
 func (e *entry) execute(r *run) {
 	ctx, cancel := context.WithTimeout(context.Background(), e.timeout)
 	defer cancel()

@@ -101,8 +101,8 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 // URL is where a person looks first.
 func (s *Server) URL() string { return "http://" + s.Addr() + "/" }
 
-// Stop stops listening at once and lets requests in progress end until ctx does; then their connections are cut. When it returns,
-// the server's own goroutines have ended. It is called once.
+// Stop stops listening at once and lets requests in progress end until ctx does; then their connections are cut. When
+// it returns, the server's own goroutines have ended. It is called once.
 func (s *Server) Stop(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
@@ -143,8 +143,8 @@ func newHandler(cfg *Config) (http.Handler, error) {
 	return guard(mux), nil
 }
 
-// guard turns away what has no business here: other methods than reading, large bodies, and requests that name another host, as a web
-// page does that rebinds its own name to this address.
+// guard turns away what has no business here: other methods than reading, large bodies, and requests that name another
+// host, as a web page does that rebinds its own name to this address.
 func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -161,8 +161,8 @@ func guard(next http.Handler) http.Handler {
 	})
 }
 
-// requireLoopback refuses addresses that others can reach: who asks from there would have to be authenticated, which this server
-// can't do.
+// requireLoopback refuses addresses that others can reach: who asks from there would have to be authenticated, which
+// this server can't do.
 func requireLoopback(addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -40,7 +40,8 @@ func (v *verdict) check(context.Context) error {
 	return v.err
 }
 
-// serve starts a server with the checks "tape" (live and ready, well) and "world" (ready, as world says), and stops it with the test.
+// serve starts a server with the checks "tape" (live and ready, well) and "world" (ready, as world says), and stops it
+// with the test.
 func serve(t *testing.T, world *verdict, routes ...health.Route) *health.Server {
 	t.Helper()
 	r := &health.Registry{}

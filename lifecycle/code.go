@@ -2,8 +2,8 @@ package lifecycle
 
 import "strconv"
 
-// Code is the stable number of an error: what a program, a record on the tape, a span's error.type and the C side branch on. Its
-// name (String) is as stable as its number.
+// Code is the stable number of an error: what a program, a record on the tape, a span's error.type and the C side
+// branch on. Its name (String) is as stable as its number.
 type Code uint16
 
 // No error.

@@ -9,13 +9,14 @@ import (
 // CommID names a communicator; it is the same on all its ranks. It is no secret.
 type CommID [16]byte
 
-// RootCommID names the communicator that id's ranks make. It depends on id's random part alone: not on the secret, nor on the address.
+// RootCommID names the communicator that id's ranks make. It depends on id's random part alone: not on the secret, nor
+// on the address.
 func RootCommID(id UniqueID) CommID {
 	return hashID("carillon communicator: root", id[uidRandom:uidSecret])
 }
 
-// ChildCommID names the communicator that a Split, Shrink or Grow of parent makes for color. split counts these calls on parent, so
-// that all ranks derive the same name without a message.
+// ChildCommID names the communicator that a Split, Shrink or Grow of parent makes for color. split counts these calls
+// on parent, so that all ranks derive the same name without a message.
 func ChildCommID(parent CommID, split uint64, color int) CommID {
 	b := make([]byte, 0, len(parent)+16)
 	b = append(b, parent[:]...)

@@ -27,8 +27,9 @@
 // would end it, exactly one wins, and the others are told where and when that one was made. A [Registry] holds the
 // lives of a runtime and gives each a [Handle], which is recognised as stale after its place was given to another.
 //
-// Errors are of three kinds: [UsageError] is the caller's fault, [PeerError] another rank's, [SystemError] the machine's. Each has a
-// stable [Code], matches the sentinel of that code (errors.Is(err, ErrDestroyed)), and says what to do next.
+// Errors are of three kinds: [UsageError] is the caller's fault, [PeerError] another rank's, [SystemError] the
+// machine's. Each has a stable [Code], matches the sentinel of that code (errors.Is(err, ErrDestroyed)), and says what
+// to do next.
 //
 // The package knows nothing of transports, spans or goroutine pools and imports the standard library alone.
 package lifecycle

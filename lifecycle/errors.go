@@ -14,7 +14,8 @@ type sentinel Code
 func (s sentinel) Error() string   { return "carillon: " + Code(s).String() }
 func (s sentinel) ErrorCode() Code { return Code(s) }
 
-// One sentinel for each code: errors.Is(err, ErrDestroyed) holds for every error of this package with CodeDestroyed, however it is wrapped.
+// One sentinel for each code: errors.Is(err, ErrDestroyed) holds for every error of this package with CodeDestroyed,
+// however it is wrapped.
 var (
 	ErrInProgress      error = sentinel(CodeInProgress)
 	ErrInvalidArgument error = sentinel(CodeInvalidArgument)
@@ -39,8 +40,8 @@ var (
 	ErrInternal        error = sentinel(CodeInternal)
 )
 
-// CodeOf is the code of err: CodeOK for nil; that of the outermost error in its tree that has one (a method ErrorCode() Code, as all errors of
-// this package have); CodeTimeout for the end of a context; else CodeSystem.
+// CodeOf is the code of err: CodeOK for nil; that of the outermost error in its tree that has one (a method ErrorCode()
+// Code, as all errors of this package have); CodeTimeout for the end of a context; else CodeSystem.
 func CodeOf(err error) Code {
 	if err == nil {
 		return CodeOK
@@ -203,8 +204,8 @@ func (e *SystemError) Is(target error) bool { return target == sentinel(e.Code) 
 // Unwrap is e.Err.
 func (e *SystemError) Unwrap() error { return e.Err }
 
-// subject writes what an error is about: `all_reduce (operation 17) on communicator "dp" (9f86d081884c7d65, rank 2)`, less what is
-// unknown.
+// subject writes what an error is about: `all_reduce (operation 17) on communicator "dp" (9f86d081884c7d65, rank 2)`,
+// less what is unknown.
 func subject(b *strings.Builder, call Call, seq uint64, comm CommID, name string, rank int) {
 	if call != CallNone {
 		b.WriteString(call.String())

@@ -15,9 +15,9 @@ type Info struct {
 	Site        Site // of that call
 }
 
-// Life is one communicator's walk through the tables. It is made by Registry.Open, in StateInitializing. All methods may be called from any
-// goroutine at any time, also after the end of the communicator; none blocks. A nil *Life is a communicator that does not exist: in
-// StateNone, where every call on it is refused.
+// Life is one communicator's walk through the tables. It is made by Registry.Open, in StateInitializing. All methods
+// may be called from any goroutine at any time, also after the end of the communicator; none blocks. A nil *Life is a
+// communicator that does not exist: in StateNone, where every call on it is refused.
 type Life struct {
 	registry *Registry
 	handle   Handle
@@ -74,7 +74,8 @@ func (l *Life) State() State {
 	return l.state.load()
 }
 
-// Cause is the error that the first failing Signal gave; nil if the communicator never failed. It stays after Revoke, Destroy and Abort.
+// Cause is the error that the first failing Signal gave; nil if the communicator never failed. It stays after Revoke,
+// Destroy and Abort.
 func (l *Life) Cause() error {
 	if l == nil {
 		return nil
@@ -84,8 +85,9 @@ func (l *Life) Cause() error {
 	return l.cause
 }
 
-// Check answers whether call is legal now: nil, or a *UsageError. It changes nothing, so it is the guard of the calls that don't change the state,
-// such as operations. For a legal call it is one atomic load and a table look-up: no lock, no allocation.
+// Check answers whether call is legal now: nil, or a *UsageError. It changes nothing, so it is the guard of the calls
+// that don't change the state, such as operations. For a legal call it is one atomic load and a table look-up: no lock,
+// no allocation.
 func (l *Life) Check(call Call) error {
 	if _, code := Next(l.State(), call); code == CodeOK {
 		return nil
@@ -93,9 +95,10 @@ func (l *Life) Check(call Call) error {
 	return l.refuse(call)
 }
 
-// Do makes call, which was made at site, if it is legal: it moves the communicator to the state that it returns. Otherwise nothing changes, and
-// the error is a *UsageError. Of several goroutines that call Destroy (or Abort, Finalize, Revoke) at once, exactly one succeeds and must do
-// the work; the errors of the others say where and when that one's call was made.
+// Do makes call, which was made at site, if it is legal: it moves the communicator to the state that it returns.
+// Otherwise nothing changes, and the error is a *UsageError. Of several goroutines that call Destroy (or Abort,
+// Finalize, Revoke) at once, exactly one succeeds and must do the work; the errors of the others say where and when
+// that one's call was made.
 func (l *Life) Do(call Call, site Site) (State, error) {
 	if l == nil {
 		return StateNone, absent(call, site)
@@ -114,8 +117,8 @@ func (l *Life) Do(call Call, site Site) (State, error) {
 	return to, nil
 }
 
-// Signal tells the communicator that event happened. It returns the state after it, and whether that is another one than before: false for an
-// event that came too late to matter. cause is kept if the event makes the communicator fail.
+// Signal tells the communicator that event happened. It returns the state after it, and whether that is another one
+// than before: false for an event that came too late to matter. cause is kept if the event makes the communicator fail.
 func (l *Life) Signal(event Event, cause error) (State, bool) {
 	if l == nil {
 		return StateNone, false
@@ -134,7 +137,8 @@ func (l *Life) Signal(event Event, cause error) (State, bool) {
 	return to, true
 }
 
-// First is where the call was made that took effect: call is one of Revoke, Finalize, Destroy and Abort. It is false if none did.
+// First is where the call was made that took effect: call is one of Revoke, Finalize, Destroy and Abort. It is false if
+// none did.
 func (l *Life) First(call Call) (Site, bool) {
 	if l == nil {
 		return Site{}, false
@@ -154,9 +158,10 @@ func (l *Life) first(call Call) (Site, bool) {
 	return Site{}, false
 }
 
-// Retire gives the life's place in the registry back. It is called once the communicator's resources are freed, after Destroy or Abort; a
-// destroying one becomes destroyed by it, and an aborting one aborted. It reports whether it did so: a live communicator is not retired, nor is one
-// twice. The Life and its Handle go on to answer, with the first call's site.
+// Retire gives the life's place in the registry back. It is called once the communicator's resources are freed, after
+// Destroy or Abort; a destroying one becomes destroyed by it, and an aborting one aborted. It reports whether it did
+// so: a live communicator is not retired, nor is one twice. The Life and its Handle go on to answer, with the first
+// call's site.
 func (l *Life) Retire() bool {
 	if l == nil {
 		return false
@@ -166,8 +171,8 @@ func (l *Life) Retire() bool {
 	return l.State().Gone() && l.registry.release(l.handle)
 }
 
-// refuse is the slow path of Check. It asks the table again, under the lock, so that the error's parts belong together; the communicator may have
-// become ready meanwhile.
+// refuse is the slow path of Check. It asks the table again, under the lock, so that the error's parts belong together;
+// the communicator may have become ready meanwhile.
 func (l *Life) refuse(call Call) error {
 	if l == nil {
 		return absent(call, Site{})

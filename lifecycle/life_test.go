@@ -267,8 +267,8 @@ func TestOneDestroyWins(t *testing.T) {
 	}
 }
 
-// TestRacedEndings races all ways to end a communicator, a thousand times. Each takes effect at most once, the last state tells which did, and
-// whoever was refused is told of a call that took effect.
+// TestRacedEndings races all ways to end a communicator, a thousand times. Each takes effect at most once, the last
+// state tells which did, and whoever was refused is told of a call that took effect.
 func TestRacedEndings(t *testing.T) {
 	endings := []Call{CallRevoke, CallFinalize, CallDestroy, CallAbort}
 	registry := NewRegistry()

@@ -85,7 +85,8 @@ func (s Site) String() string {
 	return text
 }
 
-// doer says whose deed something was: " by main.train (train.go:12), goroutine 7, at 2026-03-01 12:00:00.000", less what is unknown.
+// doer says whose deed something was: " by main.train (train.go:12), goroutine 7, at 2026-03-01 12:00:00.000", less
+// what is unknown.
 func (s Site) doer() string {
 	var text string
 	if s.known() {

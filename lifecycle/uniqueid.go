@@ -15,11 +15,11 @@ import (
 	"strings"
 )
 
-// UniqueID names a communicator before it exists. One rank makes it, the user carries it to the others, as bytes or as text, and each of
-// them passes it to InitRank. It is as large as NCCL's.
+// UniqueID names a communicator before it exists. One rank makes it, the user carries it to the others, as bytes or as
+// text, and each of them passes it to InitRank. It is as large as NCCL's.
 //
-// It holds a secret that lets its holder join the job. String and MarshalText contain the secret, because they are what the user carries;
-// a UniqueID in a log record (slog) or in a %#v is redacted, and so is Redacted.
+// It holds a secret that lets its holder join the job. String and MarshalText contain the secret, because they are what
+// the user carries; a UniqueID in a log record (slog) or in a %#v is redacted, and so is Redacted.
 type UniqueID [128]byte
 
 // The layout of a UniqueID. All of it after the checksum is covered by the checksum.
@@ -38,18 +38,19 @@ const (
 // MaxAddress is the longest address (host:port, in bytes) that a UniqueID can hold.
 const MaxAddress = uidReserved - uidAddr
 
-// NewUniqueID makes an id that no other communicator has, with a fresh secret. addr is the host:port at which the ranks meet; it
-// must be reachable from all of them and at most MaxAddress bytes long. An empty addr is for ranks of one process, which need none.
-// A malformed addr is a *UsageError.
+// NewUniqueID makes an id that no other communicator has, with a fresh secret. addr is the host:port at which the ranks
+// meet; it must be reachable from all of them and at most MaxAddress bytes long. An empty addr is for ranks of one
+// process, which need none. A malformed addr is a *UsageError.
 func NewUniqueID(addr string) (UniqueID, error) {
 	var seed [32]byte
 	rand.Read(seed[:]) // never fails: crypto/rand ends the process rather than return weak bytes
 	return UniqueIDFromSecret(seed[:], addr)
 }
 
-// UniqueIDFromSecret makes the id that follows from seed: ranks that share a seed (from their launcher's environment) derive the same
-// id without a message. The seed is the job's secret; whoever can guess it can join the job. It must not be empty. addr is as for
-// NewUniqueID; it is no part of what makes the id unique, so that ranks may reach one place by different names.
+// UniqueIDFromSecret makes the id that follows from seed: ranks that share a seed (from their launcher's environment)
+// derive the same id without a message. The seed is the job's secret; whoever can guess it can join the job. It must
+// not be empty. addr is as for NewUniqueID; it is no part of what makes the id unique, so that ranks may reach one
+// place by different names.
 func UniqueIDFromSecret(seed []byte, addr string) (UniqueID, error) {
 	if len(seed) == 0 {
 		return UniqueID{}, invalid("the seed of a unique id is empty; give the bytes that all ranks of the job share and nobody else knows")
@@ -78,8 +79,8 @@ func (id *UniqueID) checksum() uint32 {
 	return crc32.Checksum(id[uidRandom:], crc32.MakeTable(crc32.Castagnoli))
 }
 
-// Valid says whether id is whole and made by this version of Carillon. A *UsageError tells what is wrong with it and never quotes
-// its secret.
+// Valid says whether id is whole and made by this version of Carillon. A *UsageError tells what is wrong with it and
+// never quotes its secret.
 func (id UniqueID) Valid() error {
 	if id == (UniqueID{}) {
 		return invalid("the unique id is all zeros; one rank makes it with NewUniqueID and carries it to the others")
@@ -163,8 +164,8 @@ func (id *UniqueID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ParseUniqueID reads what String wrote; white space around it is ignored. Its error is a *UsageError that never quotes the text, which may hold
-// a secret.
+// ParseUniqueID reads what String wrote; white space around it is ignored. Its error is a *UsageError that never quotes
+// the text, which may hold a secret.
 func ParseUniqueID(text string) (UniqueID, error) {
 	text = strings.TrimSpace(text)
 	rest, ok := strings.CutPrefix(text, uidPrefix)

@@ -81,7 +81,8 @@ func (c *Comm) Name() string { return c.name }
 // State is where the communicator is in its life.
 func (c *Comm) State() lifecycle.State { return c.life.State() }
 
-// Topology tells on which node each rank is, and over which transport this rank reaches it. It is the zero Topology until the communicator is ready.
+// Topology tells on which node each rank is, and over which transport this rank reaches it. It is the zero Topology
+// until the communicator is ready.
 func (c *Comm) Topology() transport.Topology {
 	if c.start.ended() && c.links != nil {
 		return c.links.Topology()
@@ -103,8 +104,9 @@ func (c *core) place() (rank, size int) {
 	return info.Rank, info.Size
 }
 
-// AsyncError tells how the communicator is, without blocking: nil when it is ready for the next call, ErrInProgress while a non-blocking
-// call of it is unfinished, and otherwise the error that made it fail. It completes a non-blocking call that has ended, and returns its error once.
+// AsyncError tells how the communicator is, without blocking: nil when it is ready for the next call, ErrInProgress
+// while a non-blocking call of it is unfinished, and otherwise the error that made it fail. It completes a non-blocking
+// call that has ended, and returns its error once.
 func (c *Comm) AsyncError() error {
 	if c == nil {
 		return nilComm(lifecycle.CallAsyncError)
@@ -128,7 +130,8 @@ func (c *core) asyncError() error {
 	return c.life.Cause()
 }
 
-// Wait blocks until the communicator is no longer in progress, or ctx ends, and returns what AsyncError would, or ctx's error.
+// Wait blocks until the communicator is no longer in progress, or ctx ends, and returns what AsyncError would, or ctx's
+// error.
 func (c *Comm) Wait(ctx context.Context) error {
 	if c == nil {
 		return nilComm(lifecycle.CallWait)

@@ -2,8 +2,8 @@ package ccl
 
 import "sync"
 
-// crew are the goroutines of a communicator. Once it is dismissed no more come: what would be started then runs at once, in the
-// caller's goroutine, where it finds the communicator ended.
+// crew are the goroutines of a communicator. Once it is dismissed no more come: what would be started then runs at
+// once, in the caller's goroutine, where it finds the communicator ended.
 type crew struct {
 	mu        sync.Mutex // orders start and dismiss: nobody joins a group that is waited for
 	group     sync.WaitGroup

@@ -1,6 +1,7 @@
 // Package ccl is Carillon's public API: communicators, groups and collectives, in NCCL's vocabulary, on host memory.
 //
-// A Runtime belongs to a process. It makes communicators; a communicator is a set of ranks that make the same calls in the same order:
+// A Runtime belongs to a process. It makes communicators; a communicator is a set of ranks that make the same calls in
+// the same order:
 //
 //	world, err := rt.World(ctx)                                 // as torchrun, Slurm, mpirun or carillon run say
 //	err = ccl.AllReduce(ctx, world, grads, grads, ccl.Sum)      // in place
@@ -14,13 +15,14 @@
 //
 // # Blocking and contexts
 //
-// A call blocks until its own part is done and its buffers may be reused, unless its name begins with I (it returns a Work), the
-// communicator is non-blocking, or the call's context is a Group. Every blocking call obeys its context. When the context
-// ends inside an operation, the operation is abandoned and the communicator fails, here and on all other ranks, which return a
-// PeerError that names this rank: a communicator whose ranks disagree about what was done is of no use to anyone.
+// A call blocks until its own part is done and its buffers may be reused, unless its name begins with I (it returns a
+// Work), the communicator is non-blocking, or the call's context is a Group. Every blocking call obeys its context.
+// When the context ends inside an operation, the operation is abandoned and the communicator fails, here and on all
+// other ranks, which return a PeerError that names this rank: a communicator whose ranks disagree about what was done
+// is of no use to anyone.
 //
 // # Errors
 //
-// UsageError is the caller's mistake, PeerError another rank's fault, SystemError that of a socket, a file or memory. Each has a Code, and
-// works with errors.Is and the Err… values of this package.
+// UsageError is the caller's mistake, PeerError another rank's fault, SystemError that of a socket, a file or memory.
+// Each has a Code, and works with errors.Is and the Err… values of this package.
 package ccl

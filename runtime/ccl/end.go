@@ -15,8 +15,8 @@ import (
 // closeGrace bounds how long Close and Runtime.Close wait for operations in flight.
 const closeGrace = 10 * time.Second
 
-// Finalize waits for the operations in flight, bounded by ctx; after it only Destroy and Abort are legal. A non-blocking communicator
-// returns ErrInProgress and finalizes in the background.
+// Finalize waits for the operations in flight, bounded by ctx; after it only Destroy and Abort are legal. A
+// non-blocking communicator returns ErrInProgress and finalizes in the background.
 func (c *Comm) Finalize(ctx context.Context) error {
 	if c == nil {
 		return nilComm(lifecycle.CallFinalize)
@@ -76,8 +76,8 @@ func (c *core) destroy(ctx context.Context, site lifecycle.Site) (err error, ref
 	return err, false
 }
 
-// Abort ends the communicator at once: operations in flight return an error here, and the other ranks learn of it and return a PeerError. cause
-// says why, for them and for the trace; it may be nil.
+// Abort ends the communicator at once: operations in flight return an error here, and the other ranks learn of it and
+// return a PeerError. cause says why, for them and for the trace; it may be nil.
 func (c *Comm) Abort(cause error) error {
 	if c == nil {
 		return nilComm(lifecycle.CallAbort)

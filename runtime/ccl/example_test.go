@@ -74,7 +74,8 @@ func ExampleRuntime_Group() {
 	// <nil>
 }
 
-// A communicator that is destroyed twice answers with an error that says where the first time was; Close may be called as often as you like.
+// A communicator that is destroyed twice answers with an error that says where the first time was; Close may be called
+// as often as you like.
 func ExampleComm_Destroy() {
 	rt, err := ccl.New(ccl.Config{})
 	if err != nil {

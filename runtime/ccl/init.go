@@ -18,8 +18,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// World makes the communicator of all processes of the job, as the launcher's environment says (torchrun, Slurm, Open MPI or carillon run). It blocks
-// until all have come. Called again, on all ranks, it makes another one. Without a launcher it is a communicator of one rank.
+// World makes the communicator of all processes of the job, as the launcher's environment says (torchrun, Slurm, Open
+// MPI or carillon run). It blocks until all have come. Called again, on all ranks, it makes another one. Without a
+// launcher it is a communicator of one rank.
 func (rt *Runtime) World(ctx context.Context, opts ...Option) (*Comm, error) {
 	w := rt.cfg.World
 	rt.mu.Lock()
@@ -61,9 +62,9 @@ func (rt *Runtime) serveWorld(id UniqueID) error {
 	return rt.world.Serve(id)
 }
 
-// InitRank makes a communicator of nranks ranks, of which the caller is rank. All ranks call it, with an id that one of them made with
-// NewUniqueID. It blocks until all have come, bounded by ctx; when ctx ends first the error names the ranks that are missing. The
-// phases rendezvous, topology and connect are on its span.
+// InitRank makes a communicator of nranks ranks, of which the caller is rank. All ranks call it, with an id that one of
+// them made with NewUniqueID. It blocks until all have come, bounded by ctx; when ctx ends first the error names the
+// ranks that are missing. The phases rendezvous, topology and connect are on its span.
 func (rt *Runtime) InitRank(ctx context.Context, id UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
 	return rt.initRank(ctx, lifecycle.CallInitRank, id, nranks, rank, opts)
 }
@@ -95,8 +96,8 @@ func checkRank(call lifecycle.Call, id UniqueID, nranks, rank int) error {
 	return nil
 }
 
-// InitAll makes a communicator of n ranks that are all in this process, and returns them by rank. It is for goroutines that work
-// as ranks: each uses its own.
+// InitAll makes a communicator of n ranks that are all in this process, and returns them by rank. It is for goroutines
+// that work as ranks: each uses its own.
 func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm, error) {
 	site := callSite()
 	if n < 1 || n > MaxRanks {
@@ -243,7 +244,8 @@ func (c *core) tapeInfo(parent CommID, nodes int) tape.CommInfo {
 	return tape.CommInfo{ID: c.id, Parent: parent, Name: c.name, Rank: c.rank, Size: c.size, Nodes: nodes, Engine: "host"}
 }
 
-// initialize runs the call that makes the communicator: here, or, for a non-blocking one and in a group, in the background. Abort interrupts it.
+// initialize runs the call that makes the communicator: here, or, for a non-blocking one and in a group, in the
+// background. Abort interrupts it.
 func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Context) error) (*Comm, error) {
 	g := groupOf(ctx)
 	background := !c.blocking || g != nil

@@ -8,15 +8,17 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// The collectives and point-to-point calls. In all of them n is comm.Size(), a buffer's length is in elements, the caller owns the
-// buffers and must not touch them until the call returns (for a call in a group: until the group ends). They
-// block until this rank's part is done, and return a UsageError (nothing happened), a PeerError (another rank is at fault: the
-// communicator has failed), or a SystemError. With a Group as its context a call is checked, joins the group, and returns at once.
+// The collectives and point-to-point calls. In all of them n is comm.Size(), a buffer's length is in elements, the
+// caller owns the buffers and must not touch them until the call returns (for a call in a group: until the group ends).
+// They block until this rank's part is done, and return a UsageError (nothing happened), a PeerError (another rank is
+// at fault: the communicator has failed), or a SystemError. With a Group as its context a call is checked, joins the
+// group, and returns at once.
 //
 // Source of their meaning: NCCL's collective and point-to-point API, and MPI's for Gather, Scatter and AllToAll.
 
-// AllReduce combines send of all ranks element by element, and leaves the result in recv on all of them, the same bit by bit.
-// len(send) == len(recv), the same on all ranks; send and recv may be the same slice (in place), and must not overlap otherwise.
+// AllReduce combines send of all ranks element by element, and leaves the result in recv on all of them, the same bit
+// by bit. len(send) == len(recv), the same on all ranks; send and recv may be the same slice (in place), and must not
+// overlap otherwise.
 func AllReduce[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption) error {
 	o, err := newOp(comm, lifecycle.CallAllReduce, len(send), send, recv, op, -1, opts)
 	if err != nil {
@@ -34,8 +36,8 @@ func IAllReduce[T kernels.Element](ctx context.Context, comm *Comm, send, recv [
 	return comm.launch(ctx, o)
 }
 
-// Broadcast copies send of rank root to recv of all ranks. len(send) == len(recv) on the root, where they may be the same slice; send is
-// ignored, and may be nil, on the others.
+// Broadcast copies send of rank root to recv of all ranks. len(send) == len(recv) on the root, where they may be the
+// same slice; send is ignored, and may be nil, on the others.
 func Broadcast[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, root int, opts ...OpOption) error {
 	o, err := newOp(comm, lifecycle.CallBroadcast, len(recv), send, recv, Sum, root, opts)
 	if err != nil {
@@ -53,8 +55,8 @@ func IBroadcast[T kernels.Element](ctx context.Context, comm *Comm, send, recv [
 	return comm.launch(ctx, o)
 }
 
-// Reduce combines send of all ranks element by element and leaves the result in recv of rank root, where len(send) == len(recv), and both
-// may be the same slice. recv is ignored, and may be nil, on the others.
+// Reduce combines send of all ranks element by element and leaves the result in recv of rank root, where len(send) ==
+// len(recv), and both may be the same slice. recv is ignored, and may be nil, on the others.
 func Reduce[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, root int, opts ...OpOption) error {
 	o, err := newOp(comm, lifecycle.CallReduce, len(send), send, recv, op, root, opts)
 	if err != nil {
@@ -72,7 +74,8 @@ func IReduce[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T,
 	return comm.launch(ctx, o)
 }
 
-// AllGather puts send of rank i at recv[i*len(send):] on all ranks. len(recv) == n*len(send). In place: send is that part of recv.
+// AllGather puts send of rank i at recv[i*len(send):] on all ranks. len(recv) == n*len(send). In place: send is that
+// part of recv.
 func AllGather[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, opts ...OpOption) error {
 	o, err := newOp(comm, lifecycle.CallAllGather, len(send), send, recv, Sum, -1, opts)
 	if err != nil {
@@ -90,8 +93,8 @@ func IAllGather[T kernels.Element](ctx context.Context, comm *Comm, send, recv [
 	return comm.launch(ctx, o)
 }
 
-// ReduceScatter combines send of all ranks and leaves the i-th of n equal parts of the result in recv of rank i. len(send) == n*len(recv). In
-// place: recv is that part of send.
+// ReduceScatter combines send of all ranks and leaves the i-th of n equal parts of the result in recv of rank i.
+// len(send) == n*len(recv). In place: recv is that part of send.
 func ReduceScatter[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption) error {
 	o, err := newOp(comm, lifecycle.CallReduceScatter, len(recv), send, recv, op, -1, opts)
 	if err != nil {
@@ -109,8 +112,8 @@ func IReduceScatter[T kernels.Element](ctx context.Context, comm *Comm, send, re
 	return comm.launch(ctx, o)
 }
 
-// AllToAll sends the j-th of n equal parts of send to rank j, and receives rank j's part for this rank as the j-th part of recv.
-// len(send) == len(recv), divisible by n. The slices must not overlap.
+// AllToAll sends the j-th of n equal parts of send to rank j, and receives rank j's part for this rank as the j-th part
+// of recv. len(send) == len(recv), divisible by n. The slices must not overlap.
 func AllToAll[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, opts ...OpOption) error {
 	o, err := newOp(comm, lifecycle.CallAllToAll, len(send), send, recv, Sum, -1, opts)
 	if err != nil {
@@ -119,7 +122,8 @@ func AllToAll[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T
 	return comm.run(ctx, o)
 }
 
-// Gather puts send of rank i at recv[i*len(send):] on rank root, where len(recv) == n*len(send). recv is ignored, and may be nil, on the others.
+// Gather puts send of rank i at recv[i*len(send):] on rank root, where len(recv) == n*len(send). recv is ignored, and
+// may be nil, on the others.
 func Gather[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, root int, opts ...OpOption) error {
 	o, err := newOp(comm, lifecycle.CallGather, len(send), send, recv, Sum, root, opts)
 	if err != nil {
@@ -128,8 +132,8 @@ func Gather[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, 
 	return comm.run(ctx, o)
 }
 
-// Scatter sends the i-th of n equal parts of send of rank root to recv of rank i. len(send) == n*len(recv) on the root; send is ignored, and may
-// be nil, on the others.
+// Scatter sends the i-th of n equal parts of send of rank root to recv of rank i. len(send) == n*len(recv) on the root;
+// send is ignored, and may be nil, on the others.
 func Scatter[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, root int, opts ...OpOption) error {
 	o, err := newOp(comm, lifecycle.CallScatter, len(recv), send, recv, Sum, root, opts)
 	if err != nil {

@@ -33,11 +33,12 @@ type options struct {
 }
 
 // WithName gives the communicator a name for people: in errors, spans and as a metric label. Names are few: "dp", "tp",
-// not one for each step. The default is "world" for World, "comm" for InitRank and InitAll, and parent's name plus "/" and the number of the split for Split.
+// not one for each step. The default is "world" for World, "comm" for InitRank and InitAll, and parent's name plus "/"
+// and the number of the split for Split.
 func WithName(name string) Option { return func(o *options) { o.name = name } }
 
-// NonBlocking makes a communicator whose Init, Split, Finalize and group ends return ErrInProgress at once; AsyncError and Wait tell
-// when they are done. A runtime that was configured as blocking (NCCL_COMM_BLOCKING=1) ignores it.
+// NonBlocking makes a communicator whose Init, Split, Finalize and group ends return ErrInProgress at once; AsyncError
+// and Wait tell when they are done. A runtime that was configured as blocking (NCCL_COMM_BLOCKING=1) ignores it.
 func NonBlocking() Option { return func(o *options) { o.nonBlocking = true } }
 
 // OpOption is a setting of one operation.
@@ -50,5 +51,6 @@ type OpOption struct {
 // Scale is the factor of PreMulSum. Ranks may have different ones.
 func Scale(factor float64) OpOption { return OpOption{scale: factor, scaled: true} }
 
-// WithAlgorithm chooses the algorithm of one operation; all ranks must choose the same. algo.Auto leaves it to the tuning table.
+// WithAlgorithm chooses the algorithm of one operation; all ranks must choose the same. algo.Auto leaves it to the
+// tuning table.
 func WithAlgorithm(a algo.Algorithm) OpOption { return OpOption{algorithm: a} }

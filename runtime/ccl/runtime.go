@@ -24,10 +24,11 @@ type Config struct {
 	World launch.World
 	// Blocking makes every communicator blocking, whatever its options say (NCCL_COMM_BLOCKING=1).
 	Blocking bool
-	// Algorithm is used for every operation that it can do, instead of what the tuning table says (CARILLON_ALGO). algo.Auto is none.
+	// Algorithm is used for every operation that it can do, instead of what the tuning table says (CARILLON_ALGO).
+	// algo.Auto is none.
 	Algorithm algo.Algorithm
-	// RendezvousAddress is where NewUniqueID's server listens, "host:port"; port 0 picks one. The default is the address of the
-	// interface that the fabric uses, and port 0.
+	// RendezvousAddress is where NewUniqueID's server listens, "host:port"; port 0 picks one. The default is the
+	// address of the interface that the fabric uses, and port 0.
 	RendezvousAddress string
 	// Fabric says how ranks are connected.
 	Fabric fabric.Config
@@ -78,8 +79,8 @@ func (rt *Runtime) Live() int {
 	return len(rt.comms)
 }
 
-// NewUniqueID makes the id of a new communicator, for the caller to carry to all its ranks. This process serves as the meeting
-// point of the ranks until its Runtime is closed. An id makes one communicator.
+// NewUniqueID makes the id of a new communicator, for the caller to carry to all its ranks. This process serves as the
+// meeting point of the ranks until its Runtime is closed. An id makes one communicator.
 func (rt *Runtime) NewUniqueID() (UniqueID, error) {
 	s, err := rt.rendezvousServer()
 	if err != nil {

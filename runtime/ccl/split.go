@@ -12,9 +12,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Split divides the communicator: the ranks that pass the same color make up a new one, ordered by key, and by their rank here where
-// keys are equal. A rank that passes NoColor gets nil. All ranks of the communicator call it. It blocks until all have, and the new communicator is
-// connected. A non-blocking communicator returns the child with ErrInProgress: the child may be used once AsyncError of both no longer says so.
+// Split divides the communicator: the ranks that pass the same color make up a new one, ordered by key, and by their
+// rank here where keys are equal. A rank that passes NoColor gets nil. All ranks of the communicator call it. It blocks
+// until all have, and the new communicator is connected. A non-blocking communicator returns the child with
+// ErrInProgress: the child may be used once AsyncError of both no longer says so.
 //
 // When ctx ends before all ranks have called Split, the parent fails; after that, only the child. A revoked communicator may be split.
 func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm, error) {

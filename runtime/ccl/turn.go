@@ -5,10 +5,11 @@ import (
 	"sync"
 )
 
-// turn orders the calls on one communicator: one runs, the others wait in the order in which they came. Its holder may use the
-// communicator's engine, and write operations on its tape.
+// turn orders the calls on one communicator: one runs, the others wait in the order in which they came. Its holder may
+// use the communicator's engine, and write operations on its tape.
 //
-// Invariant: held is true exactly while somebody has the turn; when a holder leaves, the turn passes to the first waiter without becoming free.
+// Invariant: held is true exactly while somebody has the turn; when a holder leaves, the turn passes to the first
+// waiter without becoming free.
 type turn struct {
 	mu      sync.Mutex
 	held    bool

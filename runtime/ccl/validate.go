@@ -79,7 +79,8 @@ func validate(c *core, op *host.Op, scaled bool) error {
 	if off, overlap := overlaps(op.Send, op.Recv); overlap && (inPlace < 0 || off != inPlace*es) {
 		allowed := "must not overlap"
 		if inPlace >= 0 {
-			allowed = fmt.Sprintf("may overlap only where the smaller one is exactly elements %d to %d of the larger one (in place)", inPlace, inPlace+min(send, recv)-1)
+			allowed = fmt.Sprintf("may overlap only where the smaller one is exactly elements %d to %d of the larger one (in place)",
+				inPlace, inPlace+min(send, recv)-1)
 			if send == recv {
 				allowed = "must be the same slice (in place) or not overlap"
 			}

@@ -23,7 +23,8 @@ func (w *Work) finish(err error) {
 	close(w.done)
 }
 
-// Wait blocks until the operation is done, and returns its error, or until ctx ends, and returns ctx's; the operation goes on then.
+// Wait blocks until the operation is done, and returns its error, or until ctx ends, and returns ctx's; the operation
+// goes on then.
 func (w *Work) Wait(ctx context.Context) error {
 	select {
 	case <-w.done:

@@ -32,7 +32,8 @@ type Config struct {
 	Blocking bool
 	// Algorithm is used wherever it can be. Default: algo.Auto, the tuning table. CARILLON_ALGO.
 	Algorithm algo.Algorithm
-	// HostID tells hosts apart; processes with the same one share memory. Default: the kernel's boot id. CARILLON_HOSTID, NCCL_HOSTID.
+	// HostID tells hosts apart; processes with the same one share memory. Default: the kernel's boot id.
+	// CARILLON_HOSTID, NCCL_HOSTID.
 	HostID string
 	// DisableP2P keeps ranks of one process from reading each other's memory directly. Default: false. NCCL_P2P_DISABLE.
 	DisableP2P bool
@@ -41,10 +42,12 @@ type Config struct {
 	// SocketIfname chooses the network interfaces for TCP, in NCCL's syntax ("eth", "=eth0", "^docker"). NCCL_SOCKET_IFNAME.
 	SocketIfname string
 
-	// SIMD is the most that reductions may use of the processor, process-wide. Default: all it has. CARILLON_SIMD=off|avx2|avx512.
+	// SIMD is the most that reductions may use of the processor, process-wide. Default: all it has.
+	// CARILLON_SIMD=off|avx2|avx512.
 	SIMD kernels.SIMD
 
-	// LogLevel is the lowest level that is logged. Default: warn. CARILLON_LOG=debug|info|warn|error|off, else NCCL_DEBUG=VERSION|WARN|INFO|TRACE.
+	// LogLevel is the lowest level that is logged. Default: warn. CARILLON_LOG=debug|info|warn|error|off, else
+	// NCCL_DEBUG=VERSION|WARN|INFO|TRACE.
 	LogLevel slog.Level
 	// Log is where to log; nil is standard error, with the level of LogLevel.
 	Log *slog.Logger
@@ -115,8 +118,8 @@ func WithWorld(w launch.World) Option {
 	}
 }
 
-// FromEnv reads the process's environment: CARILLON_… variables, NCCL's, and the launcher's (see package launch). Variables that are not set
-// change nothing. Every problem is named, at once.
+// FromEnv reads the process's environment: CARILLON_… variables, NCCL's, and the launcher's (see package launch).
+// Variables that are not set change nothing. Every problem is named, at once.
 func FromEnv() Option { return FromEnviron(os.Getenv) }
 
 // FromEnviron is FromEnv with another environment.

@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"go.uber.org/fx"
 
@@ -21,14 +23,14 @@ const (
 	CheckGroup = `group:"carillon.checks"`
 )
 
-// Module is a process's Carillon for an fx program: it provides *ccl.Runtime, *Telemetry, *health.Server and *tape.Writer, made from a Config
-// that the program supplies (fx.Supply), or else from the environment.
+// Module is a process's Carillon for an fx program: it provides *ccl.Runtime, *Telemetry, *health.Server and
+// *tape.Writer, made from a Config that the program supplies (fx.Supply), or else from the environment.
 //
 //	fx.New(node.Module, fx.Invoke(func(rt *ccl.Runtime) { … }))
 //
 // Observers and checks are added with fx.Annotate(newMine, fx.As(new(node.Observer)), fx.ResultTags(node.ObserverGroup)).
 var Module = fx.Module("carillon",
-	fx.Provide(fx.Annotate(settle, fx.ParamTags(`optional:"true"`))),
+	fx.Provide(fx.Annotate(settle, fx.ParamTags(`optional:"true"`, `optional:"true"`))),
 	fx.Module("tape", fx.Provide(provideTape)),
 	fx.Module("telemetry", fx.Provide(fx.Annotate(provideTelemetry, fx.ParamTags(``, ``, ``, ObserverGroup)))),
 	fx.Module("runtime", fx.Provide(provideRuntime)),
@@ -37,16 +39,40 @@ var Module = fx.Module("carillon",
 )
 
 // settings is the configuration that all constructors use: validated, and with nothing left open.
-type settings struct{ Config }
+type settings struct {
+	Config
+	opened *opened // nil in an fx program
+}
+
+// opened are the ends of what the constructors have opened. When one of them fails, fx stops none of the others: they
+// were never started.
+type opened struct {
+	ends []func(context.Context) error
+}
+
+func (o *opened) add(end func(context.Context) error) {
+	if o != nil {
+		o.ends = append(o.ends, end)
+	}
+}
+
+// end ends all, the last one first.
+func (o *opened) end(ctx context.Context) error {
+	var errs []error
+	for _, end := range slices.Backward(o.ends) {
+		errs = append(errs, end(ctx))
+	}
+	return errors.Join(errs...)
+}
 
 // settle takes the program's Config, or the environment's.
-func settle(given *Config) (settings, error) {
+func settle(given *Config, o *opened) (settings, error) {
 	opts := []Option{FromEnv()}
 	if given != nil {
 		opts = []Option{WithConfig(*given)}
 	}
 	cfg, err := resolve(opts)
-	return settings{cfg}, err
+	return settings{cfg, o}, err
 }
 
 // provideTape makes the process's tape; nil when it is switched off.
@@ -59,6 +85,7 @@ func provideTape(s settings, lc fx.Lifecycle) (*tape.Writer, error) {
 		return nil, fmt.Errorf("%w (CARILLON_TAPE_DIR chooses another directory, CARILLON_TAPE=off does without a tape)", err)
 	}
 	lc.Append(fx.StopHook(w.Close))
+	s.opened.add(func(context.Context) error { return w.Close() })
 	return w, nil
 }
 
@@ -68,6 +95,10 @@ func provideTelemetry(s settings, w *tape.Writer, lc fx.Lifecycle, extra []Obser
 		return nil, err
 	}
 	lc.Append(fx.StartStopHook(t.start, t.stop))
+	s.opened.add(func(ctx context.Context) error {
+		t.start() // so that there is a reader to stop
+		return t.stop(ctx)
+	})
 	return t, nil
 }
 
@@ -82,5 +113,6 @@ func provideRuntime(s settings, w *tape.Writer, _ *Telemetry, lc fx.Lifecycle) (
 		return nil, err
 	}
 	lc.Append(fx.StopHook(rt.Close))
+	s.opened.add(rt.Close)
 	return rt, nil
 }

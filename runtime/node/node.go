@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"time"
 
@@ -23,20 +24,30 @@ type Node struct {
 	health    *health.Server
 }
 
-// Start makes and starts a process's Carillon from the defaults and the options, in their order. It does not wait for other ranks. The
-// error names every problem of the configuration. Stop ends what it started.
+// Start makes and starts a process's Carillon from the defaults and the options, in their order. It does not wait for
+// other ranks. The error names every problem of the configuration; nothing is left running then. Stop ends what it
+// started.
 func Start(ctx context.Context, opts ...Option) (*Node, error) {
 	cfg, err := resolve(opts)
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{}
-	n.app = fx.New(Module, fx.Supply(&cfg), fx.NopLogger, fx.StopTimeout(stopTimeout), fx.Populate(&n.runtime, &n.telemetry, &n.health))
-	if err := n.app.Err(); err != nil {
-		return nil, dig.RootCause(err)
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
 	}
-	if err := n.app.Start(ctx); err != nil {
-		return nil, dig.RootCause(err)
+	ctx = context.WithoutCancel(ctx) // nothing below waits for anybody
+	n, o := &Node{}, &opened{}
+	n.app = fx.New(
+		Module, fx.Supply(&cfg, o), fx.NopLogger, fx.StopTimeout(stopTimeout), fx.Populate(&n.runtime, &n.telemetry, &n.health),
+	)
+	err = n.app.Err()
+	if err == nil {
+		err = n.app.Start(ctx)
+	}
+	if err != nil {
+		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+		defer cancel()
+		return nil, errors.Join(dig.RootCause(err), o.end(ctx))
 	}
 	return n, nil
 }
@@ -55,8 +66,9 @@ func (n *Node) HealthURL() string {
 	return n.health.URL()
 }
 
-// Stop ends everything that Start started: the health endpoint, the runtime with its communicators (one that is still alive is reported as leaked), and
-// the telemetry, once it has read what the runtime did last and exported it. It is bounded by ctx, and by 15 seconds. A second Stop does nothing.
+// Stop ends everything that Start started: the health endpoint, the runtime with its communicators (one that is still
+// alive is reported as leaked), and the telemetry, once it has read what the runtime did last and exported it. It is
+// bounded by ctx, and by 15 seconds. A second Stop does nothing.
 func (n *Node) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()

@@ -80,6 +80,9 @@ func TestNodeShowsItsCommunicators(t *testing.T) {
 		"/":              "Carillon, rank 0 of 1",
 	} {
 		code, body := get(t, url+path)
+		for path == "/api/v1/traces" && !strings.Contains(body, says) && t.Context().Err() == nil {
+			code, body = get(t, url+path) // the tape is read while the program goes on
+		}
 		if code != http.StatusOK || !strings.Contains(strings.ReplaceAll(body, `": "`, `":"`), says) {
 			t.Errorf("%s: %d, %q does not say %q", path, code, body, says)
 		}
@@ -169,9 +172,35 @@ func TestBadTapeDirectory(t *testing.T) {
 }
 
 func TestHealthOnLoopbackOnly(t *testing.T) {
-	_, err := node.Start(t.Context(), node.WithTapeDir(t.TempDir()), node.WithHealth("0.0.0.0:0"))
+	dir := t.TempDir()
+	_, err := node.Start(t.Context(), node.WithTapeDir(dir), node.WithHealth("0.0.0.0:0"))
 	if err == nil || !strings.Contains(err.Error(), "0.0.0.0") || !strings.Contains(err.Error(), "CARILLON_HEALTH_ADDR") {
 		t.Errorf("%v, want an error that names the address", err)
+	}
+	// What was made before the endpoint has ended with it.
+	tapes, err := filepath.Glob(filepath.Join(dir, "*", "*.tape"))
+	if err != nil || len(tapes) != 1 {
+		t.Fatalf("tapes %v, %v; want one", tapes, err)
+	}
+	r, err := tape.Open(tapes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	if !r.Header().Closed {
+		t.Error("the tape was not closed")
+	}
+}
+
+func TestStartObeysItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := t.TempDir()
+	if _, err := node.Start(ctx, node.WithTapeDir(dir)); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that the context was cancelled", err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
+		t.Errorf("it left %v, %v", files, err)
 	}
 }
 

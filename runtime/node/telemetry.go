@@ -16,8 +16,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// Observer takes the events of the tape, one after another, from one goroutine. It must not keep the event, and should be quick: the tape's
-// rings overwrite what is read too late.
+// Observer takes the events of the tape, one after another, from one goroutine. It must not keep the event, and should
+// be quick: the tape's rings overwrite what is read too late.
 type Observer interface {
 	Observe(ev *tape.Event)
 }

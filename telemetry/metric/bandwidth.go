@@ -7,9 +7,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// BusBandwidth is the rate in bytes per second at which an operation moved data across a rank's link, as nccl-tests defines it
-// (doc/PERFORMANCE.md there): the size of the whole buffer over time, corrected for how often each byte must cross. 0 where it
-// means nothing: a barrier, one rank alone, no time.
+// BusBandwidth is the rate in bytes per second at which an operation moved data across a rank's link, as nccl-tests
+// defines it (doc/PERFORMANCE.md there): the size of the whole buffer over time, corrected for how often each byte must
+// cross. 0 where it means nothing: a barrier, one rank alone, no time.
 func BusBandwidth(sig *tape.Signature, rank, size int, d time.Duration) float64 {
 	if d <= 0 || size < 2 {
 		return 0
@@ -35,8 +35,8 @@ func busFactor(sig *tape.Signature, rank int, n float64) float64 {
 	}
 }
 
-// sizeBuckets are the upper bounds of the size label, in bytes. They part what is bound by latency from what is bound by bandwidth; a
-// finer label would multiply every histogram.
+// sizeBuckets are the upper bounds of the size label, in bytes. They part what is bound by latency from what is bound
+// by bandwidth; a finer label would multiply every histogram.
 var sizeBuckets = [...]struct {
 	limit uint64
 	label string

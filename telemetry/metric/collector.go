@@ -25,8 +25,8 @@ type Config struct {
 	// Missed counts the tape's records that were overwritten before the follower read them; nil leaves the metric out.
 	Missed func() tape.Missed
 
-	// Spans counts what became of spans; nil leaves the metric out. It is trace.Projector.Stats in other words, so that this package
-	// need not know that one.
+	// Spans counts what became of spans; nil leaves the metric out. It is trace.Projector.Stats in other words, so that
+	// this package need not know that one.
 	Spans func() SpanStats
 
 	// Version is Carillon's; "" becomes "unknown".
@@ -39,8 +39,8 @@ type Config struct {
 // SpanStats counts what became of the spans that were to be exported.
 type SpanStats struct{ Exported, Dropped, Failed uint64 }
 
-// Collector is a prometheus.Collector for the communicators of one process. Collect may be called by any goroutine; Observe belongs
-// to the one that follows the tape.
+// Collector is a prometheus.Collector for the communicators of one process. Collect may be called by any goroutine;
+// Observe belongs to the one that follows the tape.
 type Collector struct {
 	cfg     Config
 	names   *names

@@ -10,8 +10,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// counted is what the follower feeds. Its maps cache the metrics' children, so that counting an operation hashes one small key
-// instead of labels; they belong to the follower's goroutine, the metrics themselves are safe for concurrent use.
+// counted is what the follower feeds. Its maps cache the metrics' children, so that counting an operation hashes one
+// small key instead of labels; they belong to the follower's goroutine, the metrics themselves are safe for concurrent
+// use.
 type counted struct {
 	names *names
 

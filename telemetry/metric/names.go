@@ -10,8 +10,8 @@ import (
 // maxNameBytes bounds a label's value; a tape's names are shorter.
 const maxNameBytes = 128
 
-// names maps communicators' names to label values, of which there are at most limit besides the two that are always there. Safe
-// for concurrent use.
+// names maps communicators' names to label values, of which there are at most limit besides the two that are always
+// there. Safe for concurrent use.
 type names struct {
 	mu    sync.Mutex
 	limit int

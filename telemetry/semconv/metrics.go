@@ -6,7 +6,8 @@ const (
 	MetricCommunicators = "ccl_communicators"
 	// MetricInFlight is the number of operations launched and not completed, by communicator name (gauge). Stable.
 	MetricInFlight = "ccl_operations_in_flight"
-	// MetricOldestAge is the age of the oldest operation in flight, in seconds, 0 if there is none, by communicator name (gauge). Stable.
+	// MetricOldestAge is the age of the oldest operation in flight, in seconds, 0 if there is none, by communicator
+	// name (gauge). Stable.
 	MetricOldestAge = "ccl_operation_oldest_age_seconds"
 	// MetricLaunchedSeq is the highest sequence number launched, over the communicators of one name (gauge). Stable.
 	MetricLaunchedSeq = "ccl_operation_launched_seq"
@@ -26,8 +27,8 @@ const (
 	MetricBusBandwidth = "ccl_operation_bus_bandwidth_bytes_per_second"
 	// MetricActDuration is how long acts in communicators' lives took, in seconds, by act (histogram). Stable.
 	MetricActDuration = "ccl_lifecycle_duration_seconds"
-	// MetricLifecycleErrors counts failed acts, failed communicators and refused calls, by call and error type (counter). A double destroy is
-	// call "destroy" with error type "destroyed". Stable.
+	// MetricLifecycleErrors counts failed acts, failed communicators and refused calls, by call and error type
+	// (counter). A double destroy is call "destroy" with error type "destroyed". Stable.
 	MetricLifecycleErrors = "ccl_lifecycle_errors_total"
 	// MetricPostponed counts calls that a non-blocking communicator put off because one before them was unfinished, by call (counter). They are
 	// no errors: ErrInProgress is an answer. Stable.

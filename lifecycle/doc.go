@@ -16,12 +16,13 @@
 //	                         │  (from initializing, ready, finalizing)    │
 //	                         └── Abort, from any state above ──▶ aborting ──▶ aborted
 //
-// Destroy and Abort take time, so each has a state for that time, neither Live nor Gone. In destroying, Destroy was called and has not come
-// to its end (EventDestroyDone): operations in flight are awaited, within the bounds that the caller set, and what the communicator holds
-// is not freed yet. To its user it is destroyed from the moment of the call: whatever is called on it is answered with CodeDestroyed,
-// but for Abort, which is the way out of a Destroy that hangs and leads to aborting. A failure meanwhile does not lead to failed: it is
-// the Destroy's to report. In aborting, Abort was called and has not come to its end (EventAbortDone): operations in flight are being
-// cancelled, and every call is answered with CodeAborted.
+// Destroy and Abort take time, so each has a state for that time, neither Live nor Gone. In destroying, Destroy was
+// called and has not come to its end (EventDestroyDone): operations in flight are awaited, within the bounds that the
+// caller set, and what the communicator holds is not freed yet. To its user it is destroyed from the moment of the
+// call: whatever is called on it is answered with CodeDestroyed, but for Abort, which is the way out of a Destroy that
+// hangs and leads to aborting. A failure meanwhile does not lead to failed: it is the Destroy's to report. In aborting,
+// Abort was called and has not come to its end (EventAbortDone): operations in flight are being cancelled, and every
+// call is answered with CodeAborted.
 //
 // A [Life] is one communicator's walk through the tables, safe for any number of goroutines: of all concurrent calls that
 // would end it, exactly one wins, and the others are told where and when that one was made. A [Registry] holds the

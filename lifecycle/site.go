@@ -35,8 +35,8 @@ func Caller(skip int) Site {
 	return site
 }
 
-// CallerOutside is the Site of the innermost function on the stack that is not of package pkg, given by its full path: of who called into
-// the package, however deep. It costs as much as Caller.
+// CallerOutside is the Site of the innermost function on the stack that is not of package pkg, given by its full path:
+// of who called into the package, however deep. It costs as much as Caller.
 func CallerOutside(pkg string) Site {
 	site := Site{Goroutine: goroutine(), Time: time.Now()}
 	var pcs [32]uintptr
@@ -56,8 +56,8 @@ func CallerOutside(pkg string) Site {
 	}
 }
 
-// goroutine reads the number of the calling goroutine off the first line of its stack dump ("goroutine 18 [running]:"), the only
-// place where Go tells it. It serves messages to people; nothing is decided by it.
+// goroutine reads the number of the calling goroutine off the first line of its stack dump ("goroutine 18 [running]:"),
+// the only place where Go tells it. It serves messages to people; nothing is decided by it.
 func goroutine() uint64 {
 	var buf [64]byte
 	dump := buf[:runtime.Stack(buf[:], false)]

@@ -15,11 +15,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Comm is one rank's handle of a communicator. Calls may come from any goroutine; those on one Comm run one after another, in the order in which
-// they were made. All ranks must make the same collective calls in the same order.
+// Comm is one rank's handle of a communicator. Calls may come from any goroutine; those on one Comm run one after
+// another, in the order in which they were made. All ranks must make the same collective calls in the same order.
 //
-// Who makes a communicator ends it, with Destroy, Abort or Close. One that becomes unreachable without that is reported as leaked, with the place
-// where it was made, and aborted.
+// Who makes a communicator ends it, with Destroy, Abort or Close. One that becomes unreachable without that is reported
+// as leaked, with the place where it was made, and aborted.
 type Comm struct {
 	*core // never points back at the Comm, so that a Comm that nobody holds any more is seen to be one
 }
@@ -167,7 +167,8 @@ func (c *core) refused(ctx context.Context, call lifecycle.Call, err error) erro
 	return err
 }
 
-// fail moves the communicator to failed, because of err, and returns err. What is not a failure of the communicator (a usage error) passes.
+// fail moves the communicator to failed, because of err, and returns err. What is not a failure of the communicator (a
+// usage error) passes.
 func (c *core) fail(call lifecycle.Call, err error) error {
 	if err == nil {
 		return nil

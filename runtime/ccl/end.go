@@ -40,9 +40,10 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	})
 }
 
-// Destroy ends the communicator and frees what it holds. It waits for operations in flight, bounded by ctx; when ctx ends first it
-// abandons them, and its error lists them. A second Destroy, or any other call after it, is a UsageError that tells where the first one was
-// made. The communicator is gone when Destroy returns, whatever it returns, unless it returns another UsageError or ErrInProgress.
+// Destroy ends the communicator and frees what it holds. It waits for operations in flight, bounded by ctx; when ctx
+// ends first it abandons them, and its error lists them. A second Destroy, or any other call after it, is a UsageError
+// that tells where the first one was made. The communicator is gone when Destroy returns, whatever it returns, unless
+// it returns another UsageError or ErrInProgress.
 func (c *Comm) Destroy(ctx context.Context) error {
 	if c == nil {
 		return nilComm(lifecycle.CallDestroy)
@@ -112,8 +113,9 @@ func (c *core) abort(cause error, site lifecycle.Site) error {
 	return nil
 }
 
-// Revoke cancels what is in flight on the communicator, here and on the other ranks, whose calls return a PeerError. Afterwards it may be
-// split or shrunk (by all ranks that are to be in the new one), and must be destroyed. It does not wait for the other ranks.
+// Revoke cancels what is in flight on the communicator, here and on the other ranks, whose calls return a PeerError.
+// Afterwards it may be split or shrunk (by all ranks that are to be in the new one), and must be destroyed. It does not
+// wait for the other ranks.
 func (c *Comm) Revoke(cause error) error {
 	if c == nil {
 		return nilComm(lifecycle.CallRevoke)
@@ -175,8 +177,9 @@ func alreadyEnded(err error) error {
 	return err
 }
 
-// With makes a communicator as InitRank does, calls fn with it once it is ready, and ends it: with Destroy when fn returns nil, with
-// Abort and fn's error as the cause when it does not, or when it panics, so that the other ranks do not wait for this one.
+// With makes a communicator as InitRank does, calls fn with it once it is ready, and ends it: with Destroy when fn
+// returns nil, with Abort and fn's error as the cause when it does not, or when it panics, so that the other ranks do
+// not wait for this one.
 func With(ctx context.Context, rt *Runtime, id UniqueID, nranks, rank int, fn func(*Comm) error, opts ...Option) (err error) {
 	comm, err := rt.InitRank(ctx, id, nranks, rank, opts...)
 	if comm == nil {
@@ -205,8 +208,9 @@ func causeOf(err error) error {
 	return err
 }
 
-// mayChange deals with what stands in the way of a call that changes a communicator: being inside a group, and unfinished jobs. A blocking
-// communicator waits for those, a non-blocking one answers ErrInProgress, and nothing changes.
+// mayChange deals with what stands in the way of a call that changes a communicator: being inside a group, and
+// unfinished jobs. A blocking communicator waits for those, a non-blocking one answers ErrInProgress, and nothing
+// changes.
 func (c *core) mayChange(ctx context.Context, call lifecycle.Call) error {
 	c.visit()
 	if groupOf(ctx) != nil && call != lifecycle.CallSplit {

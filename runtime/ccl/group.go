@@ -14,13 +14,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Group collects calls and makes them together when it ends: point-to-point calls on one communicator progress side by side, and
-// different communicators do not wait for each other. It is a context: a call joins the group that its context is, or is derived from. Then it is checked,
-// and otherwise done at the end of the group; its buffers belong to the group until then. Calls that make communicators (InitRank, InitAll, World, Split) begin at once,
-// do not wait, and are complete when the group has ended. Calls that end communicators can't be made in a group.
+// Group collects calls and makes them together when it ends: point-to-point calls on one communicator progress side by
+// side, and different communicators do not wait for each other. It is a context: a call joins the group that its
+// context is, or is derived from. Then it is checked, and otherwise done at the end of the group; its buffers belong to
+// the group until then. Calls that make communicators (InitRank, InitAll, World, Split) begin at once, do not wait, and
+// are complete when the group has ended. Calls that end communicators can't be made in a group.
 //
-// Groups nest: an inner group's calls are made when the outermost one ends. A Group belongs to one goroutine at a time. One that is
-// given up without GroupEnd is reported, and its calls are not made.
+// Groups nest: an inner group's calls are made when the outermost one ends. A Group belongs to one goroutine at a time.
+// One that is given up without GroupEnd is reported, and its calls are not made.
 type Group struct {
 	context.Context
 	*batch
@@ -112,7 +113,8 @@ func (g *Group) outermost() *Group {
 	return g
 }
 
-// Group runs fn with a new group, and ends the group. When fn returns an error, or panics, the calls of the group are not made, and the error is returned.
+// Group runs fn with a new group, and ends the group. When fn returns an error, or panics, the calls of the group are
+// not made, and the error is returned.
 func (rt *Runtime) Group(ctx context.Context, fn func(g *Group) error) error {
 	g := rt.GroupStart(ctx)
 	called := false
@@ -128,9 +130,10 @@ func (rt *Runtime) Group(ctx context.Context, fn func(g *Group) error) error {
 	return rt.GroupEnd(g)
 }
 
-// GroupEnd makes the calls of the group and blocks until they are done; of an inner group, it leaves them to the outermost one. Calls on
-// non-blocking communicators go on in the background: then it returns ErrInProgress, and AsyncError and Wait of each tell the rest. The
-// error is a *GroupError that says of each communicator which calls took effect.
+// GroupEnd makes the calls of the group and blocks until they are done; of an inner group, it leaves them to the
+// outermost one. Calls on non-blocking communicators go on in the background: then it returns ErrInProgress, and
+// AsyncError and Wait of each tell the rest. The error is a *GroupError that says of each communicator which calls took
+// effect.
 func (rt *Runtime) GroupEnd(g *Group) error {
 	if g == nil {
 		return groupError("the group is nil: GroupEnd needs the group that GroupStart returned")
@@ -394,7 +397,8 @@ type part struct {
 	done  int // calls that took effect; written before the job ends
 }
 
-// run makes the calls: neighbouring point-to-point calls together, collectives one after another. It stops at the first error.
+// run makes the calls: neighbouring point-to-point calls together, collectives one after another. It stops at the first
+// error.
 func (p *part) run(ctx context.Context) {
 	c := p.c
 	queued := c.queue(ctx, lifecycle.CallGroupEnd, p.place)

@@ -37,9 +37,9 @@ func (j *job) complete() {
 	}
 }
 
-// groupJob is a group whose calls are being made: an object of its own, which belongs to the runtime, and not to the goroutine that made it. Each
-// communicator in the group holds a reference, until its user has seen the end: in GroupEnd for a blocking one, in AsyncError or Wait
-// for a non-blocking one. Nothing else completes it.
+// groupJob is a group whose calls are being made: an object of its own, which belongs to the runtime, and not to the
+// goroutine that made it. Each communicator in the group holds a reference, until its user has seen the end: in
+// GroupEnd for a blocking one, in AsyncError or Wait for a non-blocking one. Nothing else completes it.
 type groupJob struct {
 	rt   *Runtime
 	refs atomic.Int32
@@ -71,7 +71,8 @@ func (s *jobs) add(j *job) {
 	s.list = append(s.list, j)
 }
 
-// poll completes what has ended, in order, up to the first error. done is false, and err ErrInProgress, when something has not.
+// poll completes what has ended, in order, up to the first error. done is false, and err ErrInProgress, when something
+// has not.
 func (s *jobs) poll() (err error, done bool) { //nolint:revive // the error is the answer here, and done says whether it is final
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,18 +14,21 @@ import (
 )
 
 const (
-	// knockTime is how long a process is given to let a connection in. The kernel does it for a process that is stopped or busy.
+	// knockTime is how long a process is given to let a connection in. The kernel does it for a process that is stopped
+	// or busy.
 	knockTime = 2 * time.Second
 	// knockers bounds how many processes are asked at once.
 	knockers = 64
 )
 
-// Lost returns the ranks whose processes have ended, or can't be reached any more, in ascending order: those that Shrink is to exclude. A PeerError
-// names the rank that an operation met; others may have died at the same time, or since. So Lost asks every rank's process, with a
-// connection to where it can hold a rendezvous. It says nothing about a rank that aborted the communicator, or is stopped, but lives.
+// Lost returns the ranks whose processes have ended, or can't be reached any more, in ascending order: those that
+// Shrink is to exclude. A PeerError names the rank that an operation met; others may have died at the same time, or
+// since. So Lost asks every rank's process, with a connection to where it can hold a rendezvous. It says nothing about
+// a rank that aborted the communicator, or is stopped, but lives.
 //
-// It may be called at any time between the communicator's init and its end, above all after it has failed. It blocks for two seconds at most where a host
-// does not answer, bounded by ctx. Ranks that call it at the same time may see different deaths: see Shrink for what comes of that.
+// It may be called at any time between the communicator's init and its end, above all after it has failed. It blocks
+// for two seconds at most where a host does not answer, bounded by ctx. Ranks that call it at the same time may see
+// different deaths: see Shrink for what comes of that.
 func (c *Comm) Lost(ctx context.Context) ([]int, error) {
 	if c == nil {
 		return nil, nilComm(lifecycle.CallAsyncError)

@@ -13,7 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// members makes a communicator of n runtimes, whose ends the test decides: a closed one is, to the others, a process that has ended.
+// members makes a communicator of n runtimes, whose ends the test decides: a closed one is, to the others, a process
+// that has ended.
 func members(t *testing.T, n int) ([]*ccl.Runtime, []*ccl.Comm) {
 	t.Helper()
 	rts, comms := make([]*ccl.Runtime, n), make([]*ccl.Comm, n)

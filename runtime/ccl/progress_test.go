@@ -10,7 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// A non-blocking parent is in progress while a child is made of it, so that who waits for the parent finds the child filled in.
+// A non-blocking parent is in progress while a child is made of it, so that who waits for the parent finds the child
+// filled in.
 func TestParentIsInProgressDuringSplit(t *testing.T) {
 	comms, err := newRuntime(t, ccl.Config{}).InitAll(t.Context(), 2, ccl.NonBlocking())
 	if !errors.Is(err, ccl.ErrInProgress) {

@@ -16,7 +16,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// recorded runs fn with a runtime that has a tape, closes the runtime, and returns the records of acts that want lets through.
+// recorded runs fn with a runtime that has a tape, closes the runtime, and returns the records of acts that want lets
+// through.
 func recorded(t *testing.T, fn func(rt *ccl.Runtime, log *syncBuffer), want func(*tape.Event) bool) []tape.Event {
 	t.Helper()
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "j"})
@@ -77,7 +78,8 @@ func initAll(t *testing.T, rt *ccl.Runtime, name string, opts ...ccl.Option) []*
 	return comms
 }
 
-// A group is one act on each of its communicators, with all its calls, those of inner groups among them, from the end of the outermost.
+// A group is one act on each of its communicators, with all its calls, those of inner groups among them, from the end
+// of the outermost.
 func TestNestedGroupsOnTape(t *testing.T) {
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
 		a, b := initAll(t, rt, "a"), initAll(t, rt, "b")
@@ -137,8 +139,8 @@ func TestFailedGroupOnTape(t *testing.T) {
 	}
 }
 
-// The groups of a non-blocking communicator are numbered in the order of their ends, and what is postponed for them comes after their starts,
-// however late their calls are made.
+// The groups of a non-blocking communicator are numbered in the order of their ends, and what is postponed for them
+// comes after their starts, however late their calls are made.
 func TestGroupsInTheBackgroundOnTape(t *testing.T) {
 	const groups = 20
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {

@@ -22,11 +22,13 @@ const (
 	ShrinkAbort
 )
 
-// Shrink makes a communicator of the ranks that are left when exclude are taken away; they keep their order. All of those call it, with the same
-// list, and the excluded ranks do not. The parent stays as it is, and must be destroyed; with ShrinkAbort, it is revoked. A
-// communicator that has failed or was revoked can be shrunk, which is what Shrink is for.
+// Shrink makes a communicator of the ranks that are left when exclude are taken away; they keep their order. All of
+// those call it, with the same list, and the excluded ranks do not. The parent stays as it is, and must be destroyed;
+// with ShrinkAbort, it is revoked. A communicator that has failed or was revoked can be shrunk, which is what Shrink is
+// for.
 //
-// It blocks until all remaining ranks have come, bounded by ctx; a non-blocking communicator returns the child with ErrInProgress.
+// It blocks until all remaining ranks have come, bounded by ctx; a non-blocking communicator returns the child with
+// ErrInProgress.
 func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts ...Option) (*Comm, error) {
 	if c == nil {
 		return nil, nilComm(lifecycle.CallShrink)
@@ -123,11 +125,13 @@ func (c *core) shrink(ctx context.Context, a *act, child *core, born *act, place
 	return blame(child.meet(ctx, born, at, child.rank, child.size))
 }
 
-// Grow makes a communicator with more ranks: the ranks of this one keep their numbers, and new ones, in other processes, join with Runtime.JoinGrow.
-// nranks is the new size. One rank makes an id with Runtime.NewUniqueID, carries it to the new ranks, and passes it here; the others pass the
-// zero UniqueID, and get it from that rank. An id serves for one Grow. The parent stays as it is, and must be destroyed.
+// Grow makes a communicator with more ranks: the ranks of this one keep their numbers, and new ones, in other
+// processes, join with Runtime.JoinGrow. nranks is the new size. One rank makes an id with Runtime.NewUniqueID, carries
+// it to the new ranks, and passes it here; the others pass the zero UniqueID, and get it from that rank. An id serves
+// for one Grow. The parent stays as it is, and must be destroyed.
 //
-// It blocks until all ranks, old and new, have come, bounded by ctx; a non-blocking communicator returns the child with ErrInProgress.
+// It blocks until all ranks, old and new, have come, bounded by ctx; a non-blocking communicator returns the child with
+// ErrInProgress.
 func (c *Comm) Grow(ctx context.Context, id UniqueID, nranks int, opts ...Option) (*Comm, error) {
 	if c == nil {
 		return nil, nilComm(lifecycle.CallGrow)
@@ -202,8 +206,8 @@ func (c *core) growID(ctx context.Context, a *act, place *ticket, mine UniqueID)
 	return id, nil
 }
 
-// JoinGrow makes this process a rank of a communicator that grows: id is what a rank of it made, nranks the new size, and rank one
-// of the new numbers. It blocks until all ranks have come, bounded by ctx.
+// JoinGrow makes this process a rank of a communicator that grows: id is what a rank of it made, nranks the new size,
+// and rank one of the new numbers. It blocks until all ranks have come, bounded by ctx.
 func (rt *Runtime) JoinGrow(ctx context.Context, id UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
 	return rt.initRank(ctx, lifecycle.CallGrow, id, nranks, rank, opts)
 }

@@ -12,9 +12,10 @@ import (
 	rtcp "github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
 
-// Ranks whose connections broke, or were revoked, find each other again: every rank has told all others, when the communicator was made, where
-// a rendezvous can be held in its process. It is held in that of the lowest rank that takes part; what it is about, and the id under
-// which it is held, follows from the communicator, the act and the act's number, so that nobody needs to be told.
+// Ranks whose connections broke, or were revoked, find each other again: every rank has told all others, when the
+// communicator was made, where a rendezvous can be held in its process. It is held in that of the lowest rank that
+// takes part; what it is about, and the id under which it is held, follows from the communicator, the act and the act's
+// number, so that nobody needs to be told.
 
 // reunite exchanges a payload among members, ranks of this communicator in ascending order, this one among them.
 func (c *core) reunite(ctx context.Context, a *act, members []int, mine []byte) ([][]byte, error) {
@@ -28,8 +29,8 @@ func (c *core) reunite(ctx context.Context, a *act, members []int, mine []byte) 
 	return payloads, blame(err)
 }
 
-// heldUp bounds ctx by the communicator's life: who ends it does not wait for ranks that do not come. The error of what ran under it passes through
-// blame, which says whether that was why.
+// heldUp bounds ctx by the communicator's life: who ends it does not wait for ranks that do not come. The error of what
+// ran under it passes through blame, which says whether that was why.
 func (c *core) heldUp(ctx context.Context) (bounded context.Context, blame func(error) error) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.whole, func() { cancel(context.Cause(c.whole)) })

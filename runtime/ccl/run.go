@@ -81,8 +81,8 @@ func (c *Comm) runPair(ctx context.Context, send, recv host.Op) error {
 	return c.executePairs(ctx, lifecycle.CallSendRecv, []host.Op{send, recv})
 }
 
-// queue waits until place has the turn. A context that ends first abandons the operation, and with it the communicator: the other
-// ranks will wait for this rank's part.
+// queue waits until place has the turn. A context that ends first abandons the operation, and with it the communicator:
+// the other ranks will wait for this rank's part.
 func (c *core) queue(ctx context.Context, call lifecycle.Call, place *ticket) error {
 	if err := c.turn.wait(ctx, place); err != nil {
 		err = c.abandoned(call, err)
@@ -125,8 +125,8 @@ func (c *core) executePairs(ctx context.Context, call lifecycle.Call, ops []host
 	return c.fail(call, err)
 }
 
-// number gives an operation the number by which the ranks know that they speak of the same one: how many collectives this communicator
-// has made, or how many messages went from one rank to the other.
+// number gives an operation the number by which the ranks know that they speak of the same one: how many collectives
+// this communicator has made, or how many messages went from one rank to the other.
 func (c *core) number(op *host.Op) uint64 {
 	switch op.Call {
 	case lifecycle.CallSend:

@@ -143,8 +143,8 @@ func (rt *Runtime) forget(c *core) {
 	delete(rt.comms, c)
 }
 
-// Close ends the runtime. A communicator that is still alive was leaked: it is reported with the place where it was made, and aborted. After Close
-// nothing of the runtime runs any more.
+// Close ends the runtime. A communicator that is still alive was leaked: it is reported with the place where it was
+// made, and aborted. After Close nothing of the runtime runs any more.
 func (rt *Runtime) Close(ctx context.Context) error {
 	rt.mu.Lock()
 	if rt.closed {

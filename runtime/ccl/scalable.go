@@ -12,8 +12,9 @@ import (
 	rtcp "github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
 
-// InitRankScalable is InitRank with several unique ids, made by different ranks, whose processes share the work of the rendezvous:
-// for communicators of thousands of ranks. All ranks pass the same ids in the same order, at most one for each rank. The first one names the communicator.
+// InitRankScalable is InitRank with several unique ids, made by different ranks, whose processes share the work of the
+// rendezvous: for communicators of thousands of ranks. All ranks pass the same ids in the same order, at most one for
+// each rank. The first one names the communicator.
 func (rt *Runtime) InitRankScalable(ctx context.Context, ids []UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
 	if len(ids) == 0 || len(ids) > max(nranks, 1) {
 		return nil, &UsageError{
@@ -38,8 +39,9 @@ func (rt *Runtime) InitRankScalable(ctx context.Context, ids []UniqueID, nranks,
 	return rt.makeRoot(ctx, ids[0], info, newTree(ids, rt.rendezvousConfig()), opts)
 }
 
-// tree is a rendezvous in two levels: the ranks are cut into as many slices of neighbours as there are ids. Each slice meets at
-// its own; the first ranks of the slices meet at an id that follows from the first, and carry what they learn there back to their slices.
+// tree is a rendezvous in two levels: the ranks are cut into as many slices of neighbours as there are ids. Each slice
+// meets at its own; the first ranks of the slices meet at an id that follows from the first, and carry what they learn
+// there back to their slices.
 type tree struct {
 	ids    []UniqueID
 	config rtcp.Config

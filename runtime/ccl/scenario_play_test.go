@@ -295,7 +295,8 @@ func (m *member) term(s string) (int, error) {
 	return n, nil
 }
 
-// operate makes an operation. Its result says who took part: the sum of 10 to the rank in the job, or the list of those ranks.
+// operate makes an operation. Its result says who took part: the sum of 10 to the rank in the job, or the list of those
+// ranks.
 func (m *member) operate(ctx context.Context, comm *ccl.Comm, c command) (string, error) {
 	one := []int64{1}
 	for range m.rank {

@@ -17,7 +17,8 @@ import (
 // until all have, and the new communicator is connected. A non-blocking communicator returns the child with
 // ErrInProgress: the child may be used once AsyncError of both no longer says so.
 //
-// When ctx ends before all ranks have called Split, the parent fails; after that, only the child. A revoked communicator may be split.
+// When ctx ends before all ranks have called Split, the parent fails; after that, only the child. A revoked
+// communicator may be split.
 func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm, error) {
 	if c == nil {
 		return nil, nilComm(lifecycle.CallSplit)
@@ -62,8 +63,9 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 	})
 }
 
-// parenthood makes a non-blocking communicator in progress until child is filled in: from now on, or, for a call in a group, from the
-// group's end, so that a group can make several. The job has no error: the child has its own, and a parent that failed has it as its cause.
+// parenthood makes a non-blocking communicator in progress until child is filled in: from now on, or, for a call in a
+// group, from the group's end, so that a group can make several. The job has no error: the child has its own, and a
+// parent that failed has it as its cause.
 func (c *core) parenthood(ctx context.Context, child *core) {
 	j := &job{done: child.start.done}
 	switch g := groupOf(ctx); {
@@ -75,7 +77,8 @@ func (c *core) parenthood(ctx context.Context, child *core) {
 	}
 }
 
-// enter takes the next place in the line of calls, and the next number among the acts of its kind: both must agree on all ranks.
+// enter takes the next place in the line of calls, and the next number among the acts of its kind: both must agree on
+// all ranks.
 func (c *core) enter(kind tape.Act) (number uint64, place *ticket) {
 	c.numbering.Lock()
 	defer c.numbering.Unlock()
@@ -147,8 +150,8 @@ func membersOf(all []entry, color int) []int {
 	return members
 }
 
-// exchange tells all ranks what this one wants of act a, and returns what all want. It uses up the place in the line. Where the connections
-// are of no use any more, because the communicator was revoked, the ranks meet anew.
+// exchange tells all ranks what this one wants of act a, and returns what all want. It uses up the place in the line.
+// Where the connections are of no use any more, because the communicator was revoked, the ranks meet anew.
 func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte) ([][]byte, error) {
 	call := a.rec.Call
 	if c.life.State() == lifecycle.StateRevoked {

@@ -9,8 +9,9 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// validate checks the arguments of an operation before anything is done, and says which value is wrong and what is allowed. It makes Count what the
-// engine wants. On a communicator that isn't ready it checks nothing: the guard has the answer there.
+// validate checks the arguments of an operation before anything is done, and says which value is wrong and what is
+// allowed. It makes Count what the engine wants. On a communicator that isn't ready it checks nothing: the guard has
+// the answer there.
 func validate(c *core, op *host.Op, scaled bool) error {
 	if c.life.Check(op.Call) != nil || !c.start.ended() || c.start.err != nil {
 		return nil

@@ -60,7 +60,8 @@ func TestHeaderIsCurrent(t *testing.T) {
 	differ(t, "carillon_lifecycle.h is not current (make generate): line", string(want), string(got))
 }
 
-// TestCAgreesWithGo asks the header everything that can be asked, numbers that do not exist included, and compares with Go's answers.
+// TestCAgreesWithGo asks the header everything that can be asked, numbers that do not exist included, and compares with
+// Go's answers.
 func TestCAgreesWithGo(t *testing.T) {
 	want := answers()
 	for compiler, flags := range installed(t) {

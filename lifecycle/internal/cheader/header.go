@@ -159,8 +159,8 @@ type number interface {
 	fmt.Stringer
 }
 
-// enum writes the numbers of a kind, and the type that holds one. The type is an integer and not the enum, so that a number from
-// elsewhere, a tape or a later version, is a value like any other.
+// enum writes the numbers of a kind, and the type that holds one. The type is an integer and not the enum, so that a
+// number from elsewhere, a tape or a later version, is a value like any other.
 func enum[T number](b *strings.Builder, n notes, kind, holder, says string, all []T) {
 	tag := "carillon_" + strings.ToLower(kind)
 	fmt.Fprintf(b, "\n/** %s */\nenum %s {\n", says, tag)

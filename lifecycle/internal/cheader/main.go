@@ -1,10 +1,10 @@
-// Command cheader writes the C header of package lifecycle: its states, calls, events, codes and tables, for programs that keep a
-// communicator's rules without Go.
+// Command cheader writes the C header of package lifecycle: its states, calls, events, codes and tables, for programs
+// that keep a communicator's rules without Go.
 //
 //	cheader DIR FILE
 //
-// DIR is the source of package lifecycle, where the constants' comments are; everything else comes from the package itself. FILE is
-// the header. It is run by go generate.
+// DIR is the source of package lifecycle, where the constants' comments are; everything else comes from the package
+// itself. FILE is the header. It is run by go generate.
 package main
 
 import (

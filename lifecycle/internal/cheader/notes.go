@@ -29,8 +29,8 @@ func readNotes(dir string) (notes, error) {
 	return all, nil
 }
 
-// of is the note on the constant of a kind ("State") with a stable name ("all_reduce"), or nothing. Go's names are these names
-// without the underscores.
+// of is the note on the constant of a kind ("State") with a stable name ("all_reduce"), or nothing. Go's names are
+// these names without the underscores.
 func (n notes) of(kind, name string) string {
 	for constant, note := range n {
 		if strings.EqualFold(constant, kind+strings.ReplaceAll(name, "_", "")) {

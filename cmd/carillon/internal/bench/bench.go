@@ -19,7 +19,8 @@ type Plan struct {
 	Progress  io.Writer // a line for each measurement, as it goes; nil is none
 }
 
-// Run makes all measurements of a plan, in the order in which they are shown. skipped says why there is no comparison, if there is none.
+// Run makes all measurements of a plan, in the order in which they are shown. skipped says why there is no comparison,
+// if there is none.
 func Run(ctx context.Context, p Plan) (results []Result, skipped string, err error) {
 	var mpi *openMPI
 	if p.Compare && len(p.Processes) > 0 {

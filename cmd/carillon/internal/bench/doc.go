@@ -1,10 +1,10 @@
-// Package bench measures all-reduce: between processes and between ranks of one process, from a few bytes to many megabytes, and, where
-// Open MPI is installed, the same sizes with it in the same call.
+// Package bench measures all-reduce: between processes and between ranks of one process, from a few bytes to many
+// megabytes, and, where Open MPI is installed, the same sizes with it in the same call.
 //
-// One measurement is one operation on one rank, from call to return. The latency of a size is the median over the iterations of each
-// rank, and of those the largest over the ranks. Bus bandwidth is as nccl-tests define it for all-reduce:
-// 2(n−1)/n · bytes / latency, which is comparable over numbers of ranks.
+// One measurement is one operation on one rank, from call to return. The latency of a size is the median over the
+// iterations of each rank, and of those the largest over the ranks. Bus bandwidth is as nccl-tests define it for
+// all-reduce: 2(n−1)/n · bytes / latency, which is comparable over numbers of ranks.
 //
-// The iterations of a size are bounded in count and in time. Measurements of the sides of a comparison alternate, size by size ranges, so that
-// what else the machine does hits both.
+// The iterations of a size are bounded in count and in time. The two sides of a comparison are measured in turn, size by
+// size, so that what else the machine does hits both.
 package bench

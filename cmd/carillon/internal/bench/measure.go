@@ -44,7 +44,8 @@ func (s Setup) iterations(once time.Duration) int {
 	return min(max(int(s.Budget/max(once, time.Nanosecond)), s.Min), s.Max)
 }
 
-// measure times all-reduces of one size on one rank, and agrees with the other ranks on the number of iterations and on the result.
+// measure times all-reduces of one size on one rank, and agrees with the other ranks on the number of iterations and on
+// the result.
 func measure(ctx context.Context, comm *ccl.Comm, s Setup, bytes int) (Result, error) {
 	send, recv := make([]float32, bytes/4), make([]float32, bytes/4)
 	for i := range send {

@@ -45,7 +45,8 @@ func inProcess(ctx context.Context, s Setup, ranks, size int) (Result, error) {
 	return results[0], errors.Join(errs...)
 }
 
-// Worker is the part of processes that runs in each of them: it joins the world that the environment describes and measures. Rank 0 writes the result to out.
+// Worker is the part of processes that runs in each of them: it joins the world that the environment describes and
+// measures. Rank 0 writes the result to out.
 func Worker(ctx context.Context, s Setup, out *os.File) error {
 	n, err := node.Start(ctx, node.FromEnv(), node.WithHealth(""))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package comms tells what the communicators of a job did, from the tapes of its processes, dead or alive: a line for each communicator, and
-// the trace of each act.
+// Package comms tells what the communicators of a job did, from the tapes of its processes, dead or alive: a line for
+// each communicator, and the trace of each act.
 package comms
 
 import (

@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseSizes(t *testing.T) {
+	for text, want := range map[string][]int{
+		"8":          {8},
+		"8, 64K,1M":  {8, 64 << 10, 1 << 20},
+		"8:512":      {8, 64, 512},
+		"8:1000":     {8, 64, 512, 1000},
+		"4KiB":       {4096},
+		"64M:64M":    {64 << 20},
+		"8,1K:8K,1G": {8, 1 << 10, 8 << 10, 1 << 30},
+	} {
+		if got, err := ParseSizes(text); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "x", "0", "-8", "6", "8:", "64:8", "9G", "99999999999999999999", "8,,8"} {
+		if got, err := ParseSizes(text); err == nil || !strings.Contains(err.Error(), "size") && !strings.Contains(err.Error(), "range") {
+			t.Errorf("%q: %v, %v; want an error that says what is allowed", text, got, err)
+		}
+	}
+}
+
+func TestInProcess(t *testing.T) {
+	s := Setup{Budget: time.Millisecond, Min: 2, Max: 10}
+	r, err := inProcess(t.Context(), s, 3, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Ranks != 3 || r.Bytes != 4096 || r.Iters < 2 || r.Iters > 10 || r.Latency <= 0 || r.BusBandwidth() <= 0 {
+		t.Errorf("the result is %+v", r)
+	}
+}
+
+func TestTable(t *testing.T) {
+	mode := "processes"
+	var out strings.Builder
+	err := Write(&out, []Result{
+		{Side: "carillon", Mode: mode, Ranks: 2, Bytes: 8, Latency: 500 * time.Nanosecond},
+		{Side: "openmpi", Mode: mode, Ranks: 2, Bytes: 8, Latency: 250 * time.Nanosecond, Allocs: -1},
+		{Side: "carillon", Mode: mode, Ranks: 4, Bytes: 64 << 20, Latency: 96 * time.Millisecond},
+		{Side: "openmpi", Mode: mode, Ranks: 4, Bytes: 64 << 20, Latency: 192 * time.Millisecond, Allocs: -1},
+		{Side: "carillon", Mode: "in-process", Ranks: 4, Bytes: 1 << 10, Latency: 150 * time.Microsecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
+	if len(lines) != 4 {
+		t.Fatalf("%d lines, want a head and three:\n%s", len(lines), out.String())
+	}
+	for i, want := range []string{
+		"all-reduce ranks size latency bus GB/s allocs/op Open MPI bus GB/s times as fast",
+		"processes 2 8 B 0.50 µs 0.02 0.00 0.25 µs 0.03 0.50",
+		"processes 4 64 MiB 96.0 ms 1.05 0.00 192.0 ms 0.52 2.00", // 2·3/4 of 64 MiB in 96 ms
+		"in-process 4 1 KiB 150 µs 0.01 0.00",
+	} {
+		if got := strings.Join(strings.Fields(lines[i]), " "); got != want {
+			t.Errorf("line %d is %q, want %q", i, got, want)
+		}
+	}
+}

@@ -287,8 +287,8 @@ func (c *core) retire() {
 
 // leaked reports a communicator that nobody will end any more, and aborts it. how says how that is known.
 func (c *core) leaked(how string) {
-	if !c.life.State().Live() {
-		return // it was ended, or its last call is still under way in another goroutine
+	if !c.life.State().Live() || c.reported.Swap(true) {
+		return // it was ended, or its last call is still under way in another goroutine, or it is being reaped while the runtime stops
 	}
 	made := c.life.Info().Site
 	text := fmt.Sprintf("%s, made by %s, was never destroyed, %s: call Close or Destroy on it, or make it with ccl.With", c, made, how)

@@ -47,6 +47,10 @@ When a rank fails, the others have --linger to say what they saw and to end by t
 after --grace SIGKILL. The exit code is that of the rank that failed first, or 128 and the signal's number; 2 is for a
 wrong call, 126 and 127 for a program that can't be run or found. What a rank started ends with the rank.
 
+A program that can do without some of its ranks is started with --min-ranks: as long as that many of this machine's ranks
+live, or have ended well, a failure ends nothing. The exit code is 0 when the others end well; it is said who was lost.
+When too few are left, it is as above, and the exit code that of the rank that was one too many.
+
 On several machines, start it once on each, with the same --nnodes, --master-addr, --master-port and
 CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 		Example: `  # four ranks on this machine
@@ -54,6 +58,9 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 
   # as if they were on two nodes, keeping a log per rank
   carillon run -n 4 --nodes 2 --tee logs -- ./train
+
+  # training that goes on when ranks die, down to one
+  carillon run -n 4 --min-ranks 1 -- ./train --elastic
 
   # eight ranks on two machines
   export CARILLON_JOB_SECRET=…   # the same on both
@@ -89,6 +96,7 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 	f.StringVar(&cfg.Name, "job", os.Getenv("CARILLON_JOB"), "the job's name (default: made from the program's)")
 	f.StringVar(&cfg.TapeDir, "tape-dir", "", "where the ranks put their tapes (sets CARILLON_TAPE_DIR)")
 	f.StringVar(&cfg.TeeDir, "tee", "", "a folder that gets a log per rank, rank-0.log and so on")
+	f.IntVar(&cfg.MinRanks, "min-ranks", 0, "go on when ranks fail, as long as so many of this machine's are left (default: all)")
 	f.DurationVar(&cfg.Linger, "linger", 3*time.Second, "when a rank failed: how long the others may end by themselves")
 	f.DurationVar(&cfg.Grace, "grace", 10*time.Second, "how long between SIGTERM and SIGKILL")
 	f.BoolVar(&stdin, "stdin", false, "let rank 0 read the standard input (others read nothing)")

@@ -7,6 +7,11 @@
 // so that all replicas take the same step; with any number of ranks the job learns the same weights. data.go reads the
 // digits, model.go is the model, train.go the training, which knows no more of communication than "sum these numbers
 // over all ranks", and this file is where Carillon comes in.
+//
+// With -elastic the job outlives its ranks: when some die, the others make a smaller world, agree on the step to go on from,
+// and finish. elastic.go has all of that.
+//
+//	carillon run -n 4 --min-ranks 1 -- digits -elastic
 package main
 
 import (
@@ -51,6 +56,7 @@ func parseFlags(args []string) (s settings, weights string, err error) {
 	rate := flags.Float64("rate", 0.05, "how far a step goes")
 	momentum := flags.Float64("momentum", 0.9, "how much of its speed a step keeps, below 1")
 	flags.Uint64Var(&s.seed, "seed", 1, "where chance begins")
+	flags.BoolVar(&s.elastic, "elastic", false, "go on with the other ranks when some die (see carillon run --min-ranks)")
 	flags.StringVar(&weights, "weights", "", "a file for the trained weights, as little-endian float32")
 	if err := flags.Parse(args); err != nil {
 		return s, "", err
@@ -90,34 +96,59 @@ func run(ctx context.Context, s settings, weights string) (err error) {
 		return err
 	}
 	defer world.Close() // does nothing after Destroy; after an error, that error says more
+	j := &job{settings: s, weights: weights, trainer: newTrainer(s, train, test), began: time.Now()}
+	if world.Rank() == 0 {
+		fmt.Printf("world of %d on %s, training on %d digits; health of rank 0: %s\n",
+			world.Size(), count(len(world.Topology().Ranks), "node"), len(train), n.HealthURL())
+	}
+	if s.elastic {
+		return j.outlive(ctx, world)
+	}
+	return j.work(ctx, world, func() {})
+}
+
+// job is one rank's part of the work.
+type job struct {
+	settings
+	weights string // a file, or ""
+	trainer *trainer
+	began   time.Time
+}
+
+// work trains to the end with the ranks of world, from where the furthest of them is, and destroys world. It calls ready
+// when all ranks know where that is.
+func (j *job) work(ctx context.Context, world *ccl.Comm, ready func()) (err error) {
 	nodes, rails, err := split(ctx, world)
 	if err != nil {
 		return err
 	}
-	defer nodes.Close()
-	defer rails.Close()
-
+	defer func() {
+		if err != nil { // other ranks may wait for this one
+			_ = errors.Join(nodes.Abort(err), rails.Abort(err))
+		}
+	}()
 	say := func(format string, args ...any) {
 		if world.Rank() == 0 {
 			fmt.Printf(format+"\n", args...)
 		}
 	}
-	say("world of %d on %s, training on %d digits; health of rank 0: %s",
-		world.Size(), count(len(world.Topology().Ranks), "node"), len(train), n.HealthURL())
 
-	t := newTrainer(s, world.Rank(), world.Size(), train, test, func(ctx context.Context, numbers []float32) error {
+	t := j.trainer
+	t.join(world.Rank(), world.Size(), func(ctx context.Context, numbers []float32) error {
 		return ccl.AllReduce(ctx, world, numbers, numbers, ccl.Sum)
 	})
-	if err := ccl.Broadcast(ctx, world, t.model.params, t.model.params, 0); err != nil {
+	if err := catchUp(ctx, world, t); err != nil {
 		return err
 	}
-	began := time.Now()
-	var last progress
+	ready()
 	err = t.run(ctx, func(p progress) {
-		last = p
 		say("epoch %2d of %d: loss %.4f, %.1f %% of the held-out digits right, %s",
-			p.epoch, s.epochs, p.loss, 100*p.accuracy, time.Since(began).Round(time.Millisecond))
+			p.epoch, j.epochs, p.loss, 100*p.accuracy, time.Since(j.began).Round(time.Millisecond))
 	})
+	if err != nil {
+		return err
+	}
+	accuracy, err := t.evaluate(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,9 +158,9 @@ func run(ctx context.Context, s settings, weights string) (err error) {
 		}
 	}
 	say("%s, bit by bit the same; %.1f %% of %d digits never seen before are right",
-		count(world.Size(), "replica"), 100*last.accuracy, len(test))
-	if weights != "" && world.Rank() == 0 {
-		if err := save(weights, t.model); err != nil {
+		count(world.Size(), "replica"), 100*accuracy, len(t.test))
+	if j.weights != "" && world.Rank() == 0 {
+		if err := save(j.weights, t.model); err != nil {
 			return err
 		}
 	}
@@ -138,6 +169,33 @@ func run(ctx context.Context, s settings, weights string) (err error) {
 			return err
 		}
 	}
+	return nil
+}
+
+// catchUp brings all ranks to where the furthest is: to its epoch and step, with its weights and their velocity. At the
+// beginning that is rank 0, and the step the first.
+func catchUp(ctx context.Context, world *ccl.Comm, t *trainer) error {
+	places := make([]int64, 2*world.Size())
+	if err := ccl.AllGather(ctx, world, []int64{int64(t.steps), int64(t.epoch)}, places); err != nil {
+		return err
+	}
+	furthest := 0
+	for rank := range world.Size() {
+		if slices.Compare(places[2*rank:2*rank+2], places[2*furthest:2*furthest+2]) > 0 {
+			furthest = rank
+		}
+	}
+	// By way of a copy: should this fail, every rank still has the weights that go with its step.
+	state := slices.Concat(t.model.params, t.velocity)
+	if err := ccl.Broadcast(ctx, world, state, state, furthest); err != nil {
+		return err
+	}
+	copy(t.velocity, state[copy(t.model.params, state):])
+	steps, epoch := int(places[2*furthest]), int(places[2*furthest+1])
+	if epoch != t.epoch {
+		t.loss, t.seen = 0, 0
+	}
+	t.steps, t.epoch = steps, epoch
 	return nil
 }
 

@@ -15,6 +15,7 @@ type settings struct {
 	rate     float32 // how far a step goes
 	momentum float32
 	seed     uint64
+	elastic  bool // outlive ranks
 }
 
 // trainer trains one rank's replica of the model. All replicas start alike and take the same steps, so they stay alike.
@@ -25,19 +26,26 @@ type trainer struct {
 	train, test []sample
 
 	model    *model
-	grad     []float32
 	velocity []float32
-	scratch  activations
+	epoch    int // done
+	steps    int // taken, over all epochs
+
+	loss, seen float32 // of this rank's samples in this epoch: the sum of their losses, and how many they are
+	grad       []float32
+	scratch    activations
 }
 
-func newTrainer(s settings, rank, size int, train, test []sample, reduce reducer) *trainer {
+func newTrainer(s settings, train, test []sample) *trainer {
 	return &trainer{
-		settings: s, rank: rank, size: size, reduce: reduce, train: train, test: test,
+		settings: s, train: train, test: test,
 		model:    newModel(s.seed),
 		grad:     make([]float32, numParams),
 		velocity: make([]float32, numParams),
 	}
 }
+
+// join makes the trainer rank of size, that reduce connects.
+func (t *trainer) join(rank, size int, reduce reducer) { t.rank, t.size, t.reduce = rank, size, reduce }
 
 // progress is what an epoch came to, over all ranks.
 type progress struct {
@@ -46,10 +54,11 @@ type progress struct {
 	accuracy float64 // on the held-out fifth, from 0 to 1
 }
 
-// run trains for all epochs, and calls report after each.
+// run trains until all epochs are done, and calls report after each. When it returns an error it can be called again: it
+// goes on after the last step that was completed.
 func (t *trainer) run(ctx context.Context, report func(progress)) error {
-	for epoch := range t.epochs {
-		loss, err := t.epoch(ctx, epoch)
+	for t.epoch < t.epochs {
+		loss, err := t.finishEpoch(ctx)
 		if err != nil {
 			return err
 		}
@@ -57,50 +66,55 @@ func (t *trainer) run(ctx context.Context, report func(progress)) error {
 		if err != nil {
 			return err
 		}
-		report(progress{epoch: epoch + 1, loss: loss, accuracy: accuracy})
+		t.epoch++
+		t.loss, t.seen = 0, 0
+		report(progress{epoch: t.epoch, loss: loss, accuracy: accuracy})
 	}
 	return nil
 }
 
-// epoch goes once through the training samples, in an order that is the epoch's own and the same on all ranks.
-func (t *trainer) epoch(ctx context.Context, epoch int) (meanLoss float64, err error) {
-	order := rand.New(rand.NewPCG(t.seed, uint64(epoch)+1)).Perm(len(t.train))
-	var sum float32
-	for len(order) > 0 {
-		batch := order[:min(t.batch, len(order))]
-		order = order[len(batch):]
-		loss, err := t.step(ctx, batch)
-		if err != nil {
+// finishEpoch goes through the training samples that the epoch has left, in an order that is the epoch's own and the same
+// on all ranks.
+func (t *trainer) finishEpoch(ctx context.Context) (meanLoss float64, err error) {
+	order := rand.New(rand.NewPCG(t.seed, uint64(t.epoch)+1)).Perm(len(t.train))
+	perEpoch := (len(order) + t.batch - 1) / t.batch
+	for t.steps < (t.epoch+1)*perEpoch {
+		from := (t.steps - t.epoch*perEpoch) * t.batch
+		if err := t.step(ctx, order[from:min(from+t.batch, len(order))]); err != nil {
 			return 0, err
 		}
-		sum += loss
 	}
-	total := []float32{sum}
+	total := []float32{t.loss, t.seen} // not always all samples: a rank that dies takes what it saw with it
 	if err := t.reduce(ctx, total); err != nil {
 		return 0, err
 	}
-	return float64(total[0]) / float64(len(t.train)), nil
+	return float64(total[0]) / max(float64(total[1]), 1), nil
 }
 
-// step takes one step down the gradient of a batch, and returns the sum of the losses of this rank's samples.
+// step takes one step down the gradient of a batch. When it returns an error, it has taken none.
 //
 // Each sample's gradient is weighted with the size of the whole batch, so that the sum over the ranks is the gradient
 // of the batch however its samples are shared out, evenly or not. It is the same step for any number of ranks, up to
 // the rounding of sums taken in another order.
-func (t *trainer) step(ctx context.Context, batch []int) (loss float32, err error) {
+func (t *trainer) step(ctx context.Context, batch []int) error {
 	clear(t.grad)
+	var loss float32
 	grad := layersOf(t.grad)
-	for _, i := range shard(batch, t.rank, t.size) {
+	mine := shard(batch, t.rank, t.size)
+	for _, i := range mine {
 		loss += t.model.addGradient(&t.train[i], 1/float32(len(batch)), grad, &t.scratch)
 	}
 	if err := t.reduce(ctx, t.grad); err != nil {
-		return 0, err
+		return err
 	}
 	for i, g := range t.grad {
 		t.velocity[i] = t.momentum*t.velocity[i] + g
 		t.model.params[i] -= t.rate * t.velocity[i]
 	}
-	return loss, nil
+	t.steps++
+	t.loss += loss
+	t.seen += float32(len(mine))
+	return nil
 }
 
 // evaluate returns the part of the held-out samples that the model gets right. Each rank tries its share.

@@ -66,7 +66,8 @@ func trained(t *testing.T, s settings, size int) ([]*trainer, progress) {
 	var last progress
 	var wait sync.WaitGroup
 	for rank := range trainers {
-		trainers[rank] = newTrainer(s, rank, size, train, test, m.reducer(rank))
+		trainers[rank] = newTrainer(s, train, test)
+		trainers[rank].join(rank, size, m.reducer(rank))
 		wait.Go(func() {
 			err := trainers[rank].run(t.Context(), func(p progress) {
 				if rank == 0 {
@@ -206,7 +207,8 @@ func TestTrainingEndsWithTheReducersError(t *testing.T) {
 	}
 	gone := errors.New("rank 1 is gone")
 	calls := 0
-	r := newTrainer(defaults, 0, 2, train, test, func(context.Context, []float32) error {
+	r := newTrainer(defaults, train, test)
+	r.join(0, 2, func(context.Context, []float32) error {
 		if calls++; calls == 40 {
 			return gone
 		}
@@ -217,14 +219,52 @@ func TestTrainingEndsWithTheReducersError(t *testing.T) {
 	}
 }
 
+// A reducer that fails now and then, and a run that is called again after each failure, learn what one that never fails does.
+func TestTrainingGoesOnAfterTheLastStep(t *testing.T) {
+	s := defaults
+	s.epochs = 3
+	want, last := trained(t, s, 1)
+	train, test, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flaky := errors.New("flaky")
+	calls, failures, reports := 0, 0, 0
+	r := newTrainer(s, train, test)
+	r.join(0, 1, func(context.Context, []float32) error {
+		if calls++; calls%5 == 0 {
+			return flaky
+		}
+		return nil
+	})
+	for {
+		err := r.run(t.Context(), func(p progress) {
+			if reports++; p.epoch == s.epochs && p != last {
+				t.Errorf("%+v, want %+v", p, last)
+			}
+		})
+		if err == nil {
+			break
+		}
+		if failures++; !errors.Is(err, flaky) {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(r.model.params, want[0].model.params) || reports != s.epochs || failures < 10 {
+		t.Errorf("other weights, or %d reports, after %d failures", reports, failures)
+	}
+}
+
 func BenchmarkEpoch(b *testing.B) {
 	train, test, err := load()
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := newTrainer(defaults, 0, 1, train, test, func(context.Context, []float32) error { return nil })
+	r := newTrainer(defaults, train, test)
+	r.join(0, 1, func(context.Context, []float32) error { return nil })
 	for b.Loop() {
-		if _, err := r.epoch(b.Context(), 0); err != nil {
+		r.steps = 0
+		if _, err := r.finishEpoch(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -53,6 +53,8 @@ type core struct {
 	maker  int64       // the goroutine that made it
 	shared atomic.Bool // calls came from another one, too
 
+	reported atomic.Bool // as leaked
+
 	jobs   jobs         // what runs in the background for a non-blocking call
 	crew   crew         // goroutines of this communicator
 	ending atomic.Int32 // calls that may end it and have not returned: the last one retires it

@@ -317,6 +317,9 @@ func (c *core) leaked(how string) {
 		_ = c.abort(ErrRuntimeClosed, lifecycle.Site{}) // a call that makes or ends it is under way in another goroutine
 		return
 	}
+	if c.reported.Swap(true) {
+		return // it is being reaped while the runtime stops
+	}
 	made := c.life.Info().Site
 	text := fmt.Sprintf("%s, made by %s, was never destroyed, %s: call Close or Destroy on it, or make it with ccl.With", c, made, how)
 	c.tape.Life(tape.LifeRecord{

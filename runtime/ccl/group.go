@@ -82,7 +82,7 @@ func (rt *Runtime) GroupStart(ctx context.Context) *Group {
 		g.first = len(g.outer.calls)
 		g.outer.mu.Unlock()
 	}
-	runtime.AddCleanup(g, (*batch).forgotten, g.batch)
+	runtime.AddCleanup(g, func(b *batch) { b.rt.reap(b.forgotten) }, g.batch)
 	return g
 }
 

@@ -54,7 +54,7 @@ type Runtime struct {
 	down   chan struct{}            // closed when Close has done its work
 	local  map[CommID]*localMeeting // see meetLocally
 
-	reapers   sync.WaitGroup // goroutines that end leaked communicators
+	reapers   sync.WaitGroup // goroutines that report what was leaked, and end it
 	groupJobs atomic.Int64   // that are not completed
 }
 
@@ -185,13 +185,18 @@ func (rt *Runtime) Close(ctx context.Context) error {
 // watch makes the runtime notice when nobody holds a communicator any more.
 func (rt *Runtime) watch(c *Comm) {
 	runtime.AddCleanup(c, func(c *core) {
-		if !c.life.State().Live() {
-			return
-		}
-		rt.mu.Lock()
-		defer rt.mu.Unlock()
-		if !rt.closed { // else Close has it on its list
-			rt.reapers.Go(func() { c.leaked("and nobody holds it any more") })
+		if c.life.State().Live() {
+			rt.reap(func() { c.leaked("and nobody holds it any more") })
 		}
 	}, c.core)
+}
+
+// reap runs fn, which deals with what nobody holds any more, unless the runtime is closed: Close waits for it, and
+// looks after what is left.
+func (rt *Runtime) reap(fn func()) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if !rt.closed {
+		rt.reapers.Go(fn)
+	}
 }

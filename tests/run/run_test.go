@@ -66,6 +66,29 @@ func TestOthersMayEndByThemselves(t *testing.T) {
 	check(t, j, 128+11, "[0] rank 1 is gone\n", "; rank 0 exited with 4\n")
 }
 
+func TestJobGoesOnWithoutSomeRanks(t *testing.T) {
+	j, pids := start(t, 4, `trap 'kill $!; exit 0' USR1; sleep infinity & echo ready $$; wait`, "--min-ranks", "2", "--linger", "0s")
+	for _, rank := range []int{0, 3} {
+		e2e.Kill(t, pids[rank], syscall.SIGKILL)
+		j.Await(fmt.Sprintf(`^carillon: rank %d \(pid %d\) was killed by SIGKILL after .*; the job goes on with rank`, rank, pids[rank]))
+	}
+	j.Signal(syscall.SIGUSR1)
+	check(t, j, 0, "the job goes on with ranks 1 and 2\n", "carillon: ranks 1 and 2 ended well after ",
+		fmt.Sprintf("; rank 0 (pid %d) was lost: killed by SIGKILL after ", pids[0]), fmt.Sprintf("; rank 3 (pid %d) was lost", pids[3]))
+}
+
+func TestTooFewRanksEndTheJob(t *testing.T) {
+	j, pids := start(t, 3, waiting, "--min-ranks", "2", "--linger", "0s")
+	e2e.Kill(t, pids[0], syscall.SIGKILL)
+	j.Await(`the job goes on with ranks 1 and 2$`)
+	e2e.Kill(t, pids[2], syscall.SIGABRT)
+	check(t, j, 128+6, fmt.Sprintf("carillon: rank 2 (pid %d) was killed by SIGABRT", pids[2]),
+		"; rank 0 was killed by SIGKILL; rank 1 was ended by the launcher's SIGTERM\n")
+	for _, pid := range pids {
+		e2e.AwaitEnd(t, pid)
+	}
+}
+
 func TestExitCode(t *testing.T) {
 	j := e2e.Start(t, nil, "carillon", "run", "-n", "3", "--", "sh", "-c", `exit $((RANK == 1 ? 42 : 0))`)
 	check(t, j, 42, "carillon: rank 1 (pid ", "exited with 42 after ", "; ranks 0 and 2 exited with 0\n")

@@ -48,6 +48,10 @@ type Config struct {
 	// a rank to end (SIGTERM) and killing it (SIGKILL). 0 means at once.
 	Linger, Grace time.Duration
 
+	// MinRanks is how many of this host's ranks must live, or have ended well, for the job to go on when others fail.
+	// 0 is all of them.
+	MinRanks int
+
 	// Env is the environment that the ranks' own variables are added to.
 	Env []string
 
@@ -122,6 +126,8 @@ func (c *Config) Validate() error {
 		return wrong("CARILLON_JOB_SECRET", "…", fmt.Sprintf("a text of at least %d bytes (openssl rand -hex 32 makes one)", minSecret))
 	case c.Linger < 0:
 		return wrong("--linger", c.Linger, "0 or more")
+	case c.MinRanks < 0 || c.MinRanks > c.Ranks:
+		return wrong("--min-ranks", c.MinRanks, fmt.Sprintf("1 to the number of ranks, %d, or 0 for all", c.Ranks))
 	case c.Grace < 0:
 		return wrong("--grace", c.Grace, "0 or more")
 	case c.Color != "" && c.Color != ColorAuto && c.Color != ColorAlways && c.Color != ColorNever:

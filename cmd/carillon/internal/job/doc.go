@@ -11,6 +11,9 @@
 //	            │
 //	          Result     which rank failed first and how, and what became of the others
 //
+// With Config.MinRanks, failures that leave enough ranks are remarked upon and remembered; only the one that leaves too few
+// begins the end.
+//
 // Ranks never outlive the job. When one fails, the others are given a moment to say what they saw of it and to end by
 // themselves; then they are asked to end; then they are killed. What a rank started ends with the rank. When the
 // launcher itself is killed, the kernel kills the ranks.

@@ -41,7 +41,7 @@ var programs = map[string]func() int{
 		}
 		return 0
 	},
-	// signals says which signals come; SIGUSR1 makes it exit with 1, SIGTERM and SIGINT with 3.
+	// signals says which signals come; SIGUSR1 makes it exit with 1, SIGALRM with 0, SIGTERM and SIGINT with 3.
 	"signals": func() int {
 		ch := make(chan os.Signal, 8)
 		signal.Notify(ch)
@@ -50,6 +50,8 @@ var programs = map[string]func() int{
 			switch sig {
 			case syscall.SIGUSR1:
 				return 1
+			case syscall.SIGALRM:
+				return 0
 			case syscall.SIGTERM, syscall.SIGINT:
 				return 3
 			case syscall.SIGHUP, syscall.SIGUSR2, syscall.SIGQUIT:

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,8 +61,12 @@ type Result struct {
 	// Outcomes has every rank that was started, by rank.
 	Outcomes []Outcome
 
-	// First is the rank that failed first, nil when none did.
+	// First is the rank whose failure ended the job: the one that failed first, or, with Config.MinRanks, the first of those
+	// that left too few. It is nil when the ranks that the job went on with ended well.
 	First *Outcome
+
+	// Lost are the ranks that failed and that the job went on without, in that order.
+	Lost []*Outcome
 
 	// Took is the time from the start of the first rank to the end of the last.
 	Took time.Duration
@@ -70,7 +75,7 @@ type Result struct {
 	OutputLost error
 }
 
-// ExitCode is what the launcher exits with: 0, or the code of the rank that failed first, 128 and the number of the
+// ExitCode is what the launcher exits with: 0, or the code of the rank whose failure ended the job, 128 and the number of the
 // signal if it was killed. Of a job that was ended because its output was lost it is 141, as if SIGPIPE had done it.
 func (r *Result) ExitCode() int {
 	switch {
@@ -86,7 +91,7 @@ func (r *Result) ExitCode() int {
 // String tells in one sentence who failed first and how, and what became of the others.
 func (r *Result) String() string {
 	if r.First == nil {
-		return fmt.Sprintf("%s ended well after %s", numbersText("rank", r.ranks()), seconds(r.Took))
+		return r.well()
 	}
 	f := r.First
 	if all := r.ranks(); len(all) > 1 && r.allLike(*f) {
@@ -112,6 +117,23 @@ func (r *Result) String() string {
 		fmt.Fprintf(&b, "; %s%s%s", numbersText("rank", ranks), o.verb(len(ranks) > 1), o.how())
 	}
 	return b.String()
+}
+
+// well says who ended well, and who was lost.
+func (r *Result) well() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s ended well after %s", numbersText("rank", r.survivors()), seconds(r.Took))
+	for _, o := range r.Lost {
+		fmt.Fprintf(&b, "; rank %d (pid %d) was lost: %s after %s", o.Rank, o.PID, o.how(), seconds(o.After))
+	}
+	return b.String()
+}
+
+// survivors are the ranks that were not lost.
+func (r *Result) survivors() []int {
+	return slices.DeleteFunc(r.ranks(), func(rank int) bool {
+		return slices.ContainsFunc(r.Lost, func(o *Outcome) bool { return o.Rank == rank })
+	})
 }
 
 func (r *Result) ranks() []int {

@@ -17,6 +17,7 @@ func TestResultTellsWhoFailedAndHow(t *testing.T) {
 	for _, c := range []struct {
 		outcomes []Outcome
 		first    int
+		gone     []int // the ranks that the job went on without
 		lost     error
 		code     int
 		text     string
@@ -36,12 +37,24 @@ func TestResultTellsWhoFailedAndHow(t *testing.T) {
 			text: "rank 0 (pid 123) was killed by SIGSEGV (core dumped) after 2m30s; " +
 				"ranks 1–3 were ended by the launcher's SIGTERM; rank 4 exited with 1; rank 5 exited with 0",
 		},
+		{
+			outcomes: []Outcome{ok, one, killed, ok}, first: -1, gone: []int{2, 1}, code: 0,
+			text: "ranks 0 and 3 ended well after 5.0 s; rank 2 (pid 123) was lost: killed by SIGKILL after 3.2 s; " +
+				"rank 1 (pid 0) was lost: exited with 1 after 3.0 s",
+		},
+		{
+			outcomes: []Outcome{killed, one}, first: 1, gone: []int{0}, code: 1,
+			text: "rank 1 (pid 0) exited with 1 after 3.0 s; rank 0 was killed by SIGKILL",
+		},
 		{outcomes: []Outcome{ended, ended}, first: 0, code: 143, text: "ranks 0 and 1 were ended by the launcher's SIGTERM after 5.0 s"},
 	} {
 		r := Result{Took: 5 * time.Second, OutputLost: c.lost}
 		for i, o := range c.outcomes {
 			o.Rank = i
 			r.Outcomes = append(r.Outcomes, o)
+		}
+		for _, rank := range c.gone {
+			r.Lost = append(r.Lost, &r.Outcomes[rank])
 		}
 		if c.first >= 0 {
 			r.First = &r.Outcomes[c.first]
@@ -81,6 +94,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		{good, func(c *Config) { c.Secret = "short" }, "CARILLON_JOB_SECRET"},
 		{good, func(c *Config) { c.Linger = -1 }, "--linger"},
 		{good, func(c *Config) { c.Grace = -1 }, "--grace"},
+		{good, func(c *Config) { c.MinRanks = -1 }, "--min-ranks"},
+		{good, func(c *Config) { c.MinRanks = 5 }, "--min-ranks"},
 		{good, func(c *Config) { c.Color = "pink" }, "--color"},
 		{hosts, func(c *Config) { c.Host = 2 }, "--node-rank"},
 		{hosts, func(c *Config) { c.Nodes = 2 }, "--nodes"},

@@ -102,6 +102,35 @@ func TestKilledRankIsNamedAndTheOthersEndByThemselves(t *testing.T) {
 	}
 }
 
+func TestJobGoesOnWithEnoughRanks(t *testing.T) {
+	// Without a linger, the others would be ended at once.
+	j := begin(t, "signals", Config{Ranks: 4, MinRanks: 2, Grace: time.Hour, Quiet: true})
+	pids := j.ready(4)
+	for _, rank := range []int{2, 0} {
+		if err := unix.Kill(pids[rank], unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		awaitEnd(t, pids[rank])
+	}
+	j.signals <- syscall.SIGALRM // the others end well
+	r := j.end()
+	var lost []int
+	for _, o := range r.Lost {
+		lost = append(lost, o.Rank)
+	}
+	slices.Sort(lost) // they may have been found dead together
+	if r.ExitCode() != 0 || r.First != nil || !slices.Equal(lost, []int{0, 2}) {
+		t.Errorf("exit code %d, first %+v, lost %v", r.ExitCode(), r.First, lost)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("carillon: rank 0 (pid %d) was killed by SIGKILL after ", pids[0]), "ranks 1 and 3 ended well", "was lost: killed by SIGKILL",
+	} {
+		if !strings.Contains(j.stderr.String(), want) {
+			t.Errorf("%q says not %q", j.stderr, want)
+		}
+	}
+}
+
 func TestRanksThatDoNotEndAreEnded(t *testing.T) {
 	j := begin(t, "stubborn", Config{Ranks: 3, Linger: time.Millisecond, Grace: time.Millisecond})
 	pids := j.ready(3)

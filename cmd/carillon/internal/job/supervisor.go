@@ -28,7 +28,8 @@ type supervisor struct {
 
 	ranks  []*rank
 	living int
-	first  *death
+	first  *death   // the failure that ended the job
+	gone   []*death // failures that it went on after
 	began  time.Time
 
 	phase phase
@@ -144,17 +145,55 @@ func (s *supervisor) settle() {
 
 // died takes in a batch of deaths.
 func (s *supervisor) died(batch []death) {
-	s.first = cause(s.first, batch)
 	for i := range batch {
 		d := &batch[i]
 		d.rank.ended = d
 		s.living--
 		go d.rank.settle(s.cfg.Grace)
 	}
+	if !s.goOn(batch) {
+		s.first = cause(s.first, batch)
+	}
 	if s.first != nil && s.phase == running && s.living > 0 {
 		s.phase = lingering
 		s.timer.Reset(s.cfg.Linger)
 	}
+}
+
+// goOn says whether the job goes on after the failures of a batch, and keeps them in mind if so. It does as long as
+// enough ranks live or have ended well, and nobody told it to end.
+func (s *supervisor) goOn(batch []death) bool {
+	if s.cfg.MinRanks == 0 || s.phase != running {
+		return false
+	}
+	left := s.remaining()
+	if len(left) < s.cfg.MinRanks {
+		return false
+	}
+	var failed []*death
+	for i := range batch {
+		if batch[i].status.failed() {
+			failed = append(failed, &batch[i])
+		}
+	}
+	s.gone = append(s.gone, failed...)
+	for _, d := range failed {
+		o := s.outcome(d.rank)
+		s.stderr.say("rank %d (pid %d)%s%s after %s; the job goes on with %s", o.Rank, o.PID, o.verb(false), o.how(), seconds(o.After),
+			numbersText("rank", left))
+	}
+	return true
+}
+
+// remaining are the ranks that live or have ended well.
+func (s *supervisor) remaining() []int {
+	var n []int
+	for _, r := range s.ranks {
+		if r.ended == nil || !r.ended.status.failed() {
+			n = append(n, r.number)
+		}
+	}
+	return n
 }
 
 // cause returns the failure that came first: the one already known, or else one of the batch, nil if none failed. Of
@@ -238,16 +277,24 @@ func (s *supervisor) kill() {
 func (s *supervisor) result() *Result {
 	res := &Result{Took: time.Since(s.began), OutputLost: s.outputLost}
 	for _, r := range s.ranks {
-		res.Outcomes = append(res.Outcomes, Outcome{
-			Rank: r.number, PID: r.pid,
-			Code: r.ended.status.code, Signal: r.ended.status.signal, Core: r.ended.status.core,
-			Asked: r.asked(), After: r.ended.at.Sub(r.started),
-		})
+		res.Outcomes = append(res.Outcomes, s.outcome(r))
+	}
+	for _, d := range s.gone {
+		res.Lost = append(res.Lost, &res.Outcomes[d.rank.index])
 	}
 	if s.first != nil {
 		res.First = &res.Outcomes[s.first.rank.index]
 	}
 	return res
+}
+
+// outcome tells how a rank ended.
+func (s *supervisor) outcome(r *rank) Outcome {
+	return Outcome{
+		Rank: r.number, PID: r.pid,
+		Code: r.ended.status.code, Signal: r.ended.status.signal, Core: r.ended.status.core,
+		Asked: r.asked(), After: r.ended.at.Sub(r.started),
+	}
 }
 
 // sayUp tells who is up.
@@ -285,7 +332,7 @@ func (s *supervisor) sayDown(r *Result) {
 		s.stderr.say("the job was ended, as its output can't be shown: %v", r.OutputLost)
 	}
 	switch {
-	case r.First != nil:
+	case r.First != nil, len(r.Lost) > 0:
 		s.stderr.say("%s", r)
 	case s.cfg.Verbose:
 		s.remark("%s", r)

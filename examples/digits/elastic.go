@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/runtime/ccl"
+)
+
+const (
+	// patience is how long a rank waits for the others to make a smaller world. Ranks that work together see a death within
+	// milliseconds of each other, so who does not come has died, or saw other deaths.
+	patience = 5 * time.Second
+	// attempts bounds how often in a row ranks try that without a step forward.
+	attempts = 10
+	// notice is how long after a failure a death may take to show, before the failure is taken for something else.
+	notice = time.Second
+)
+
+// survivors are the ranks that are left of the first world.
+//
+// Every smaller world is made from the first one, never from the one before. So it doesn't matter that the ranks learn of a
+// death in different places, one while the smaller world is made, another when that has already taken a step: all come
+// back to the first world, count its shrinks alike, and meet at the next.
+type survivors struct {
+	first *ccl.Comm
+	lost  []int // the ranks of first that are dead, ascending
+	told  []int // those of them whose death was told
+	steps int   // at the last progress
+	left  int   // attempts until the next
+}
+
+// outlive works with the ranks of first, and each time that some die, with those that are left.
+func (j *job) outlive(ctx context.Context, first *ccl.Comm) error {
+	s := &survivors{first: first, left: attempts}
+	world := first
+	for {
+		err := j.work(ctx, world, func() { s.tell(world, j.trainer) })
+		if err == nil && world != first {
+			return first.Destroy(ctx)
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		s.learn(ctx, world)
+		if world != first {
+			_ = world.Abort(err) // some ranks may be waiting in it
+		}
+		if j.trainer.steps > s.steps {
+			s.steps, s.left = j.trainer.steps, attempts
+		}
+		if world, err = s.shrink(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// shrink makes a world of the ranks that live. When one dies meanwhile, or has seen a death that others have not, it tries
+// again. Cause is why it is needed, and the error when nobody died.
+func (s *survivors) shrink(ctx context.Context, cause error) (*ccl.Comm, error) {
+	for ; s.left > 0; s.left-- {
+		if err := s.look(ctx); err != nil {
+			return nil, errors.Join(cause, err)
+		}
+		if len(s.lost) == 0 {
+			return nil, cause
+		}
+		within, cancel := context.WithTimeout(ctx, patience)
+		world, err := s.first.Shrink(within, s.lost, ccl.ShrinkAbort, ccl.WithName("world"))
+		cancel()
+		if err == nil {
+			return world, nil
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		cause = err
+	}
+	return nil, fmt.Errorf("gave up after %d attempts to go on: %w", attempts, cause)
+}
+
+// look asks who is dead. The failure that leads here may come before the death shows that is behind it.
+func (s *survivors) look(ctx context.Context) error {
+	tick := time.NewTicker(notice / 100)
+	defer tick.Stop()
+	for began := time.Now(); ; {
+		lost, err := s.first.Lost(ctx)
+		if err != nil {
+			return err
+		}
+		s.bury(lost)
+		if len(s.lost) > 0 || time.Since(began) > notice {
+			return nil
+		}
+		<-tick.C
+	}
+}
+
+// learn takes over what a smaller world knows about deaths.
+func (s *survivors) learn(ctx context.Context, world *ccl.Comm) {
+	if world == s.first {
+		return
+	}
+	lost, err := world.Lost(ctx)
+	if err != nil {
+		return // the first world will say
+	}
+	living := s.living()
+	for i, rank := range lost {
+		lost[i] = living[rank]
+	}
+	s.bury(lost)
+}
+
+// living are the ranks of the first world that are not known to be dead: by rank of the world that was made last.
+func (s *survivors) living() []int {
+	var living []int
+	for rank := range s.first.Size() {
+		if !slices.Contains(s.lost, rank) {
+			living = append(living, rank)
+		}
+	}
+	return living
+}
+
+func (s *survivors) bury(ranks []int) {
+	s.lost = append(s.lost, ranks...)
+	slices.Sort(s.lost)
+	s.lost = slices.Compact(s.lost)
+}
+
+// tell says who died since the last time, and where the others go on.
+func (s *survivors) tell(world *ccl.Comm, t *trainer) {
+	news := slices.DeleteFunc(slices.Clone(s.lost), func(rank int) bool { return slices.Contains(s.told, rank) })
+	s.told = slices.Clone(s.lost)
+	if len(news) == 0 || world.Rank() != 0 {
+		return
+	}
+	verb := "go"
+	if world.Size() == 1 {
+		verb = "goes"
+	}
+	fmt.Printf("%s died in epoch %d; %s %s on from step %d\n",
+		listRanks(news), min(t.epoch+1, t.epochs), count(world.Size(), "rank"), verb, t.steps)
+}
+
+// listRanks names ranks: "rank 2", "ranks 2 and 3", "ranks 1, 2 and 3".
+func listRanks(ranks []int) string {
+	if len(ranks) == 1 {
+		return "rank " + strconv.Itoa(ranks[0])
+	}
+	names := make([]string, len(ranks))
+	for i, rank := range ranks {
+		names[i] = strconv.Itoa(rank)
+	}
+	last := len(names) - 1
+	return "ranks " + strings.Join(names[:last], ", ") + " and " + names[last]
+}

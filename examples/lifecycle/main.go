@@ -1,0 +1,113 @@
+// Command lifecycle makes the classic mistakes with communicators on purpose, one after another, and shows what becomes of each: the error
+// that the program gets, and the span that tells of it to whoever looks at the traces.
+//
+//	go run ./examples/lifecycle
+//
+// None of them crashes or hangs. mistakes.go has the mistakes, a few lines each; this file makes them, and show.go prints what came of them.
+// Each gets a node of its own, with two ranks in this process, and is told of when the node has stopped: then its spans are all there.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/telemetry/trace"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, &printer{out: os.Stdout}); err != nil {
+		fmt.Fprintln(os.Stderr, "lifecycle:", err)
+		os.Exit(1)
+	}
+}
+
+// run makes all mistakes. Its own error is that something else went wrong.
+func run(ctx context.Context, p *printer) error {
+	tapes, err := os.MkdirTemp("", "lifecycle-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tapes) //nolint:errcheck // what is left of it harms nobody
+	for i, m := range mistakes {
+		o, err := m.commit(ctx, tapes)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.title, err)
+		}
+		p.show(i+1, m, o)
+	}
+	p.whereToLook()
+	return p.err
+}
+
+// mistake is one row of the table in mistakes.go.
+type mistake struct {
+	title string
+	why   string                                  // it matters
+	make  func(ctx context.Context, j *job) error // makes it, and returns the error that it is answered with
+	span  string                                  // the name of the span that tells of it; "" if none does
+	opts  []ccl.Option                            // of the communicator that it is made with
+	leave bool                                    // the communicator is not closed afterwards
+}
+
+// job is what a mistake is made with: a communicator of two ranks, both of this process.
+type job struct {
+	*node.Node
+	world []*ccl.Comm // by rank
+}
+
+// outcome is what a mistake led to.
+type outcome struct {
+	err    error
+	log    string       // what the runtime logged
+	traces *trace.Store // what the node keeps of its traces
+}
+
+// commit makes the mistake, on a node of its own.
+func (m mistake) commit(ctx context.Context, tapes string) (o outcome, err error) {
+	var log bytes.Buffer
+	n, err := node.Start(ctx, node.WithTapeDir(tapes), node.WithHealth(""), node.WithLog(logTo(&log)))
+	if err != nil {
+		return o, err
+	}
+	o.err, err = m.makeOn(ctx, n)
+	err = errors.Join(err, n.Stop(ctx)) // the traces stay readable
+	o.log, o.traces = log.String(), n.Telemetry().Traces()
+	return o, err
+}
+
+func (m mistake) makeOn(ctx context.Context, n *node.Node) (answer, err error) {
+	world, err := n.Runtime().InitAll(ctx, 2, append([]ccl.Option{ccl.WithName("world")}, m.opts...)...)
+	if err != nil && !errors.Is(err, ccl.ErrInProgress) {
+		return nil, err
+	}
+	for _, c := range world {
+		if err := c.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	answer = m.make(ctx, &job{Node: n, world: world})
+	if m.leave {
+		return answer, nil
+	}
+	return answer, errors.Join(world[0].Close(), world[1].Close())
+}
+
+// logTo logs without times, for a log that is read at once.
+func logTo(out *bytes.Buffer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden file anew")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// masks hide what differs from run to run, and that the program is a test here.
+var masks = []struct {
+	what *regexp.Regexp
+	by   string
+}{
+	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), "<trace id>"},
+	{regexp.MustCompile(`\b[0-9a-f]{16}\b`), "<id>"},
+	{regexp.MustCompile(`\b20\d\d-\d\d-\d\d[ T][\d:.]+Z?`), "<time>"},
+	{regexp.MustCompile(`(\bgoroutine |\.go:|\.line=|\.line\.number=|goroutine\.id=)\d+`), "${1}N"},
+	{regexp.MustCompile(`\blifecycle\.(\w)`), "main.$1"},
+}
+
+func mask(text string) string {
+	for _, m := range masks {
+		text = m.what.ReplaceAllString(text, m.by)
+	}
+	return text
+}
+
+// TestOutput holds all that the program prints. Every mistake must be answered, and have left its span.
+func TestOutput(t *testing.T) {
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "OTEL_") {
+			t.Setenv(name, "")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out bytes.Buffer
+	if err := run(ctx, &printer{out: &out, mask: mask}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", "output.txt")
+	if *rewrite {
+		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (write it with -rewrite)", err)
+	}
+	if diff := cmp.Diff(string(want), out.String()); diff != "" {
+		t.Errorf("%s (-want +got; write it anew with -rewrite):\n%s", path, diff)
+	}
+}

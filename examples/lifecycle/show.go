@@ -1,0 +1,169 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/trace"
+)
+
+// width is that of a line, indent that of the labels before a text.
+const (
+	width  = 110
+	indent = 10
+)
+
+// printer prints what mistakes led to.
+type printer struct {
+	out  io.Writer
+	mask func(string) string // hides what differs from run to run; nil hides nothing
+	err  error               // the first one of out
+}
+
+func (p *printer) show(number int, m mistake, o outcome) {
+	p.line("%d. %s", number, m.title)
+	p.text("why", m.why)
+	said := ""
+	if o.err != nil {
+		said = o.err.Error()
+		p.text("error", said)
+	} else {
+		for _, line := range slices.Sorted(strings.Lines(o.log)) {
+			p.text("log", line)
+		}
+	}
+	p.span(o.traces, m.span, said)
+	p.line("")
+}
+
+// span tells of the span that the mistake left, and what it says that has not been said.
+func (p *printer) span(store *trace.Store, name, said string) {
+	if name == "" {
+		p.text("span", "none")
+		return
+	}
+	spans := failures(store, name)
+	if len(spans) == 0 {
+		p.text("span", "no "+name)
+		return
+	}
+	s := spans[0]
+	status := s.Status.Code.String()
+	if !s.Failed() {
+		status += ": postponed, which is no error"
+	}
+	p.text("span", s.Name+", status "+status)
+	if text := cmp.Or(s.Status.Description, s.Attribute(semconv.Postponed)); p.masked(text) != p.masked(said) {
+		p.text("says", text)
+	}
+	p.text("trace", s.TraceID.String())
+	var with []string
+	for _, key := range telling {
+		if value := s.Attribute(key); value != "" {
+			with = append(with, string(key)+"="+filepath.Base(value))
+		}
+	}
+	p.text("with", strings.Join(with, " "))
+	for _, l := range s.Links {
+		p.text("link", linked(store, &s, l))
+	}
+	if n := len(spans) - 1; n > 0 {
+		p.text("more", fmt.Sprintf("%d of the same name", n))
+	}
+}
+
+// telling are the attributes that are shown, of many.
+var telling = []attribute.Key{
+	semconv.ErrorType, semconv.GroupOps, semconv.PeerRank, semconv.SharedGoroutines,
+	semconv.CodeFunction, semconv.CodeFile, semconv.CodeLine,
+	semconv.FirstFunction, semconv.FirstFile, semconv.FirstLine, semconv.FirstGoroutine, semconv.FirstTime,
+}
+
+// failures are the spans of a name that tell of a call that failed, or was refused or postponed: rank 0's first, and the earlier ones first.
+func failures(store *trace.Store, name string) []trace.Span {
+	var found []trace.Span
+	for _, t := range store.Acts(0) {
+		for _, s := range t.Spans {
+			if s.Name == name && (s.Failed() || s.Attribute(semconv.Postponed) != "") {
+				found = append(found, s)
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b trace.Span) int {
+		return cmp.Or(cmp.Compare(a.Attribute(semconv.Rank), b.Attribute(semconv.Rank)), a.Start.Compare(b.Start))
+	})
+	return found
+}
+
+// linked says where a link of s leads, and what is there.
+func linked(store *trace.Store, s *trace.Span, l sdktrace.Link) string {
+	kind, where := "", "trace "+l.SpanContext.TraceID().String()
+	for _, kv := range l.Attributes {
+		if kv.Key == semconv.LinkKind {
+			kind = kv.Value.AsString()
+		}
+	}
+	if l.SpanContext.TraceID() == s.TraceID {
+		where = "the same trace"
+	}
+	what := "a span"
+	there, _ := store.Trace(l.SpanContext.TraceID())
+	for _, other := range there.Spans {
+		if other.SpanID == l.SpanContext.SpanID() {
+			what = other.Name
+		}
+	}
+	return fmt.Sprintf("%s: %s in %s", kind, what, where)
+}
+
+func (p *printer) whereToLook() {
+	p.line("Where to look, in a job of yours")
+	p.text("now", "GET /api/v1/traces?trace=ID at the health endpoint of any rank (CARILLON_HEALTH_ADDR)")
+	p.text("Jaeger", "set OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318, and search for a trace id from above")
+	p.text("counted", `ccl_lifecycle_errors_total{call="destroy",error_type="destroyed"} and its like, at /metrics`)
+}
+
+// text prints a text behind a label, in as many lines as it needs.
+func (p *printer) text(label, text string) {
+	for _, line := range wrap(p.masked(text), width-indent) {
+		p.line("%-*s%s", indent, "  "+label, line)
+		label = ""
+	}
+}
+
+func (p *printer) masked(text string) string {
+	if p.mask == nil {
+		return text
+	}
+	return p.mask(text)
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintln(p.out, strings.TrimRight(fmt.Sprintf(format, args...), " "))
+	}
+}
+
+// wrap breaks a text into lines at blanks.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}

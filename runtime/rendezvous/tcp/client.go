@@ -247,7 +247,7 @@ func (w *wait) serverLost(why, ended error) error {
 func (w *wait) log() {
 	if w.client.mayLog() {
 		w.client.config.Log.Warn("rank waits at the rendezvous",
-			append(waitingAttrs(w.known, w.since), "rank", w.join.rank, "address", w.client.id.Address())...)
+			append(waitingAttrs(w.known, w.since), "comm_rank", w.join.rank, "address", w.client.id.Address())...)
 	}
 }
 

@@ -168,7 +168,7 @@ func (a *attempts) gaveUp(cause error) error {
 func (a *attempts) log() {
 	if a.client.mayLog() {
 		a.client.config.Log.Warn("rank has not reached the rendezvous yet",
-			"key", a.wait.join.key, "rank", a.wait.join.rank, "size", a.wait.join.size, "address", a.client.id.Address(),
+			"key", a.wait.join.key, "comm_rank", a.wait.join.rank, "size", a.wait.join.size, "address", a.client.id.Address(),
 			"waited", time.Since(a.since).Round(time.Millisecond), "attempts", a.n, "last", a.last)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // A job that is long enough for the kills to come while it trains, and short enough to see its end.
-const elasticEpochs = "600"
+const elasticEpochs = "200"
 
 // elastic starts an elastic job, and returns the process ids of its ranks.
 func elastic(t *testing.T, n int, flags ...string) (*e2e.Job, []int) {

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport"
@@ -142,5 +143,8 @@ func (e *Engine) explain(rank int, err error) *lifecycle.PeerError {
 func (e *Engine) expired(b blocked, cause error) error {
 	p := e.peerError(lifecycle.CodeTimeout, b.waitsFor(), "the operation was abandoned")
 	p.Err, p.Since = cause, e.w.since
+	if p.Since.IsZero() {
+		p.Since = time.Now() // it had not waited long enough to look at the clock
+	}
 	return p
 }

@@ -2,7 +2,6 @@ package ccl
 
 import (
 	"context"
-	"strings"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -82,22 +81,6 @@ func actOf(call lifecycle.Call) tape.Act {
 		return tape.ActGroup
 	default:
 		return tape.ActNone
-	}
-}
-
-// thisPackage is how the names of this package's functions begin in a lifecycle.Site.
-const thisPackage = "ccl."
-
-// caller is the place from where this package was called; on a goroutine of its own, there is none.
-func caller() lifecycle.Site {
-	for skip := 1; ; skip++ {
-		site := lifecycle.Caller(skip)
-		switch {
-		case site.Func == "runtime.goexit":
-			return lifecycle.Site{Goroutine: site.Goroutine, Time: site.Time}
-		case !strings.HasPrefix(site.Func, thisPackage):
-			return site
-		}
 	}
 }
 

@@ -52,6 +52,9 @@ func (e *awayError) Error() string {
 // errWordless is the end of a connection that came and went without a byte.
 var errWordless = errors.New("it said nothing")
 
+// errUnknown is the end of a connection that asked for a communicator that is not served here, or not yet.
+var errUnknown = errors.New("it asked for the unknown communicator")
+
 // proofError says that a server did not know the secret.
 type proofError struct{}
 
@@ -163,7 +166,7 @@ func admit(conn net.Conn, lookup func(lifecycle.CommID) *meeting) (*meeting, err
 	}
 	m := lookup(t.comm)
 	if m == nil {
-		return nil, sendAway(conn, goawayUnknown, fmt.Errorf("it asked for the unknown communicator %s", t.comm.Short()))
+		return nil, sendAway(conn, goawayUnknown, fmt.Errorf("%w %s", errUnknown, t.comm.Short()))
 	}
 	rand.Read(t.server[:])
 	challenge := append(beginFrame(kindChallenge), version)

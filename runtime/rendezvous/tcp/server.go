@@ -178,6 +178,11 @@ func (s *Server) handle(conn net.Conn) {
 	if errors.Is(err, errWordless) {
 		return // somebody looked whether this process lives, which is worth no line
 	}
+	if errors.Is(err, errUnknown) {
+		// A rank that comes too early asks again, and one that comes for a stale id says so itself.
+		s.log.Debug("rendezvous refused a connection", "from", conn.RemoteAddr().String(), "because", err)
+		return
+	}
 	if err != nil {
 		s.strangers.refused(conn.RemoteAddr().String(), err)
 		return

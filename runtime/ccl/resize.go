@@ -26,7 +26,9 @@ const (
 // list, and the excluded ranks do not. The parent stays as it is, and must be destroyed; with ShrinkAbort, it is revoked. A
 // communicator that has failed or was revoked can be shrunk, which is what Shrink is for.
 //
-// It blocks until all remaining ranks have come, bounded by ctx; a non-blocking communicator returns the child with ErrInProgress.
+// It blocks until all remaining ranks have come, bounded by ctx; a non-blocking communicator returns the child with ErrInProgress. When a rank dies
+// meanwhile, or the ranks pass different lists, it fails, and may be called again, by all that remain. The ranks that its
+// errors name are those of the new communicator; Lost tells which of this one are gone.
 func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts ...Option) (*Comm, error) {
 	if c == nil {
 		return nil, nilComm(lifecycle.CallShrink)

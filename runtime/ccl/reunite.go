@@ -67,7 +67,7 @@ func (c *core) reunion(a *act, members []int) (rendezvous.Rendezvous, error) {
 		}
 	}
 	config := c.rt.rendezvousConfig()
-	config.ServerRank = 0 // members[0]: errors speak of the members by the numbers that they have among themselves
+	config.ServerRank = 0                // members[0]: errors speak of the members by the numbers that they have among themselves
 	config.UnknownTime = reunionPatience // the host comes when it, too, has found out
 	return rtcp.Dial(id, config), nil
 }

@@ -44,7 +44,7 @@ type core struct {
 	turn        turn
 	op          host.Op       // of the turn's holder: so that an operation needs no memory of its own
 	over        bool          // Finalize, Destroy or Abort had its turn: what comes after it is refused; by the turn's holder
-	collectives uint64        // launched so far; by the turn's holder. The ranks agree on it
+	collectives atomic.Uint64 // launched so far; counted by the turn's holder, read by any. The ranks agree on it
 	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
 
 	numbering sync.Mutex          // guards acts, together with the place in the line
@@ -55,8 +55,8 @@ type core struct {
 
 	reported atomic.Bool // as leaked
 
-	jobs jobs           // what runs in the background for a non-blocking call
-	work sync.WaitGroup // goroutines of this communicator
+	jobs jobs // what runs in the background for a non-blocking call
+	work crew // goroutines of this communicator
 
 	ctx    context.Context // ends when what is in flight is cancelled, by Revoke or for good: what interrupts its init
 	cancel context.CancelCauseFunc
@@ -176,7 +176,7 @@ func (c *core) fail(call lifecycle.Call, err error) error {
 	if state, changed := c.life.Signal(lifecycle.EventAsyncFailure, err); changed {
 		c.tape.State(state)
 		c.tape.Life(tape.LifeRecord{
-			Call: call, Stage: tape.StageEnd, Seq: c.collectives, Code: lifecycle.CodeOf(err), State: state, Peer: culprit(err),
+			Call: call, Stage: tape.StageEnd, Seq: c.collectives.Load(), Code: lifecycle.CodeOf(err), State: state, Peer: culprit(err),
 			Text: err.Error(),
 		})
 	}

@@ -274,7 +274,7 @@ func (c *core) release() {
 		c.links.Close()
 	}
 	c.turn.leave()
-	c.work.Wait()
+	c.work.dismiss()
 	c.jobs.drop()
 }
 

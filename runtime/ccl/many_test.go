@@ -155,8 +155,8 @@ func BenchmarkTenThousandAlive(b *testing.B) {
 	destroyAll(b.Context(), b, [manyRanks][]*ccl.Comm{{world[0]}, {world[1]}, {world[2]}, {world[3]}})
 }
 
-// BenchmarkLifeOfMany makes n communicators with InitAll and n with Split, and destroys them; all are alive in between. The cost of one must not
-// depend on how many there are.
+// BenchmarkLifeOfMany makes n communicators with InitAll and n with Split, and destroys them; all are alive in between.
+// The cost of one must not depend on how many there are.
 func BenchmarkLifeOfMany(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {

@@ -118,8 +118,8 @@ func (c *core) executePairs(ctx context.Context, call lifecycle.Call, ops []host
 		sig.Bytes += uint64(len(ops[i].Send) + len(ops[i].Recv))
 	}
 	// Not a call that all ranks make: it has the number of the collective before it.
-	launched := c.tape.Start(c.collectives, sig, 0)
-	err := c.engine.RunGroup(ctx, c.collectives, ops)
+	launched := c.tape.Start(c.collectives.Load(), sig, 0)
+	err := c.engine.RunGroup(ctx, c.collectives.Load(), ops)
 	c.tape.End(launched, lifecycle.CodeOf(err))
 	return c.fail(call, err)
 }
@@ -137,8 +137,8 @@ func (c *core) number(op *host.Op) uint64 {
 		c.messages[op.Peer].received++
 		return c.messages[op.Peer].received
 	default:
-		c.collectives++
-		return c.collectives
+		c.collectives.Add(1)
+		return c.collectives.Load()
 	}
 }
 

@@ -12,9 +12,10 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata as they are now")
 
-// TestScenarios plays the transcripts in testdata: a command a line, its recorded output indented below it. All ranks do a command at the same
-// time, each on a goroutine of its own that stays the same, and the next command begins when all are done. What they answer stands in one
-// line for all ranks that answer the same. "@2" or "@0,1" before a command leaves it to these ranks. The commands:
+// TestScenarios plays the transcripts in testdata: a command a line, its recorded output indented below it. All ranks do
+// a command at the same time, each on a goroutine of its own that stays the same, and the next command begins when all
+// are done. What they answer stands in one line for all ranks that answer the same. "@2" or "@0,1" before a command
+// leaves it to these ranks. The commands:
 //
 //	job ranks=N [nodes=M]                    begins: one process of N ranks, or N processes on M nodes, with TCP between the nodes
 //	init COMM [nonblocking]                  InitRank
@@ -26,8 +27,8 @@ var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata as 
 //	destroy|finalize|abort|revoke|close|wait|async-error|state|topology COMM
 //	live                                     how many communicators there are
 //
-// Options of all: goroutine=other makes the call from a new goroutine, at=destructor from a function of that name, and patience=D bounds the call's
-// context, which else is long enough for everything.
+// Options of all: goroutine=other makes the call from a new goroutine, at=destructor from a function of that name, and
+// patience=D bounds the call's context, which else is long enough for everything.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -52,7 +53,8 @@ func TestScenarios(t *testing.T) {
 			want, have := strings.Split(string(script), "\n"), strings.Split(got, "\n")
 			for i := range max(len(want), len(have)) {
 				if line(want, i) != line(have, i) {
-					t.Fatalf("%s:%d differs; if that is right, run go test -run TestScenarios -rewrite\nrecorded: %s\nnow:      %s", file, i+1, line(want, i), line(have, i))
+					t.Fatalf("%s:%d differs; if that is right, run go test -run TestScenarios -rewrite\nrecorded: %s\nnow:      %s",
+						file, i+1, line(want, i), line(have, i))
 				}
 			}
 		})

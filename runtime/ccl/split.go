@@ -164,9 +164,9 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	if c.over {
 		return nil, c.life.Check(call)
 	}
-	c.collectives++
-	launched := c.tape.Start(c.collectives, tape.Signature{Call: call, Peer: -1}, 0)
-	payloads, err := c.engine.Exchange(ctx, c.collectives, mine)
+	c.collectives.Add(1)
+	launched := c.tape.Start(c.collectives.Load(), tape.Signature{Call: call, Peer: -1}, 0)
+	payloads, err := c.engine.Exchange(ctx, c.collectives.Load(), mine)
 	c.tape.End(launched, lifecycle.CodeOf(err))
 	return payloads, c.fail(call, err)
 }

@@ -10,6 +10,7 @@ BIN    := $(CURDIR)/bin
 RANKS  ?= 4
 NODES  ?= 2
 FUZZTIME ?= 30s
+STRESS ?= 10m
 
 # What make bench measures beside all-reduce, and for how long each; BENCH=. BENCHTIME=1s measures everything.
 BENCH     ?= ^Benchmark(Check|Lookup|StartEnd|Wait|Off|Observe|Scrape|Overhead|PingPong|Exchange|Epoch|ReduceSmall|Copy)$$|^BenchmarkReduce$$/^type=(float32|bfloat16)$$/^op=sum$$/./^size=256KiB$$
@@ -20,7 +21,7 @@ LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test e2e lint bench fuzz generate current clean
+.PHONY: help build demo test e2e lint bench fuzz stress generate current clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +74,24 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s).
 	    echo "$$dir $$target"; \
 	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" || exit 1; \
 	  done || exit 1; \
+	done
+
+# Seconds of STRESS, which is a number with s, m or h behind it.
+STRESS_SECONDS = $$(( $(shell echo '$(STRESS)' | sed 's/s$$//; s/m$$/*60/; s/h$$/*3600/') ))
+
+stress: ## Run the property and race tests of communicators for STRESS (10m), under the race detector, with new seeds each round.
+	@mkdir -p $(BIN)
+	@go test -race -c -o $(BIN)/ccl.stress ./runtime/ccl && go test -race -c -o $(BIN)/lifecycle.stress ./lifecycle
+	@began=$$(date +%s); end=$$((began + $(STRESS_SECONDS))); round=0; \
+	while [ "$$(date +%s)" -lt "$$end" ]; do \
+	  round=$$((round + 1)); seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
+	  for pkg in runtime/ccl lifecycle; do \
+	    set -- -test.run '^Test(Life|.*Race|Scenarios)' -rapid.nofailfile -rapid.checks 300 -rapid.seed "$$seed" -test.timeout 5m; \
+	    (cd $$pkg && $(BIN)/$${pkg##*/}.stress "$$@") >$(BIN)/stress.log 2>&1 || { \
+	      cat $(BIN)/stress.log; \
+	      echo "stress: round $$round failed. Again: go test -race -count=20 ./$$pkg -run TestNAME -rapid.seed=$$seed"; exit 1; }; \
+	  done; \
+	  echo "stress: round $$round, seed $$seed: ok, $$(($$(date +%s) - began)) of $$((end - began)) s"; \
 	done
 
 generate: ## Rewrite generated files (docs, headers, golden files that have a generator).

@@ -28,7 +28,9 @@ const (
 // for.
 //
 // It blocks until all remaining ranks have come, bounded by ctx; a non-blocking communicator returns the child with
-// ErrInProgress.
+// ErrInProgress. When a rank dies meanwhile, or the ranks pass different lists, it fails, and may be called again, by
+// all that remain. The ranks that its errors name are those of the new communicator; Lost tells which of this one are
+// gone.
 func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts ...Option) (*Comm, error) {
 	if c == nil {
 		return nil, nilComm(lifecycle.CallShrink)
@@ -131,7 +133,9 @@ func (c *core) shrink(ctx context.Context, a *act, child *core, born *act, place
 // for one Grow. The parent stays as it is, and must be destroyed.
 //
 // It blocks until all ranks, old and new, have come, bounded by ctx; a non-blocking communicator returns the child with
-// ErrInProgress.
+// ErrInProgress. When a rank dies meanwhile, or the ranks pass different lists, it fails, and may be called again, by
+// all that remain. The ranks that its errors name are those of the new communicator; Lost tells which of this one are
+// gone.
 func (c *Comm) Grow(ctx context.Context, id UniqueID, nranks int, opts ...Option) (*Comm, error) {
 	if c == nil {
 		return nil, nilComm(lifecycle.CallGrow)

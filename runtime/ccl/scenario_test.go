@@ -53,7 +53,8 @@ func TestScenarios(t *testing.T) {
 			want, have := strings.Split(string(script), "\n"), strings.Split(got, "\n")
 			for i := range max(len(want), len(have)) {
 				if line(want, i) != line(have, i) {
-					t.Fatalf("%s:%d differs; if that is right, run go test -run TestScenarios -rewrite\nrecorded: %s\nnow:      %s", file, i+1, line(want, i), line(have, i))
+					t.Fatalf("%s:%d differs; if that is right, run go test -run TestScenarios -rewrite\nrecorded: %s\nnow:      %s",
+						file, i+1, line(want, i), line(have, i))
 				}
 			}
 		})

@@ -1,11 +1,13 @@
 package fabric_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
@@ -77,7 +79,9 @@ func TestPrepareLocal(t *testing.T) {
 func TestPrepareLocalRefusesForeignCards(t *testing.T) {
 	ports, cards := prepareLocal(t, newFabric(t, fabric.Config{}), 2)
 	_, foreign := prepare(t, newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{}))
-	_, err := ports[0].Connect(t.Context(), 0, [][]byte{cards[0], foreign[1]})
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	_, err := ports[0].Connect(ctx, 0, [][]byte{cards[0], foreign[1]})
 	var peer *lifecycle.PeerError
 	if !errors.As(err, &peer) || peer.Rank != 1 || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("%v, want that rank 1's card comes from another process", err)

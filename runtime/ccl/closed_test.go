@@ -47,3 +47,38 @@ func TestSplitThatOneRankCannotMake(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A Shrink that can't make its child holds nobody up.
+func TestShrinkThatCannotBeMade(t *testing.T) {
+	rt, err := New(Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	comms, err := rt.InitAll(ctx, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt.mu.Lock()
+	rt.closed = true
+	rt.mu.Unlock()
+	if _, err := comms[0].Shrink(ctx, []int{1}, ShrinkDefault); !errors.Is(err, ErrRuntimeClosed) {
+		t.Errorf("Shrink = %v, want that the runtime is closed", err)
+	}
+	if err := comms[0].turn.take(ctx); err != nil {
+		t.Fatalf("nobody can make a call any more: %v", err)
+	}
+	comms[0].turn.leave()
+	rt.mu.Lock()
+	rt.closed = false
+	rt.mu.Unlock()
+	for _, c := range comms {
+		if err := c.Destroy(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := rt.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -15,8 +15,9 @@ import (
 // closeGrace bounds how long Close and Runtime.Close wait for operations in flight.
 const closeGrace = 10 * time.Second
 
-// Finalize waits for the operations in flight, bounded by ctx; after it only Destroy and Abort are legal. A
-// non-blocking communicator returns ErrInProgress and finalizes in the background.
+// Finalize waits for the operations in flight, bounded by ctx; after it only Destroy and Abort are legal. Its error is
+// ErrFailed when one of them made the communicator fail: then it has failed, and is not finalized. A non-blocking
+// communicator returns ErrInProgress and finalizes in the background.
 func (c *Comm) Finalize(ctx context.Context) error {
 	if c == nil {
 		return nilComm(lifecycle.CallFinalize)
@@ -34,7 +35,9 @@ func (c *Comm) Finalize(ctx context.Context) error {
 		err := c.drain(ctx, lifecycle.CallFinalize, place)
 		c.over = true
 		c.turn.leave()
-		c.life.Signal(lifecycle.EventFinalizeDone, nil)
+		if _, done := c.life.Signal(lifecycle.EventFinalizeDone, nil); !done && err == nil {
+			err = c.life.Check(lifecycle.CallFinalize) // it failed, or was ended meanwhile
+		}
 		a.end(err)
 		return err
 	})
@@ -122,11 +125,18 @@ func (c *Comm) Revoke(cause error) error {
 	}
 	defer runtime.KeepAlive(c)
 	c.visit()
-	ctx, site := context.Background(), callSite()
-	if _, err := c.life.Do(lifecycle.CallRevoke, site); err != nil {
-		return c.refused(ctx, lifecycle.CallRevoke, err)
+	if err := c.revoke(cause, callSite()); err != nil {
+		return c.refused(context.Background(), lifecycle.CallRevoke, err)
 	}
-	a := c.begin(ctx, tape.ActRevoke, lifecycle.CallRevoke, 0, site)
+	return nil
+}
+
+// revoke is Revoke. Its error says that the call was not allowed, and did nothing.
+func (c *core) revoke(cause error, site lifecycle.Site) error {
+	if _, err := c.life.Do(lifecycle.CallRevoke, site); err != nil {
+		return err
+	}
+	a := c.begin(context.Background(), tape.ActRevoke, lifecycle.CallRevoke, 0, site)
 	c.interrupt(c.stopped(lifecycle.CallRevoke, lifecycle.CodeRevoked, "the communicator was revoked", site, cause))
 	if cause != nil {
 		a.rec.Text = cause.Error()
@@ -163,7 +173,6 @@ func (c *Comm) Close() error {
 	if c.life.State() == lifecycle.StateInitializing || c.jobs.wait(ctx) != nil {
 		err = c.abort(errClosed, site)
 	} else {
-		c.jobs.drop()
 		err, _ = c.destroy(ctx, site)
 	}
 	return alreadyEnded(err)
@@ -197,8 +206,12 @@ func With(ctx context.Context, rt *Runtime, id UniqueID, nranks, rank int, fn fu
 	if err = fn(comm); err != nil {
 		return err
 	}
+	if err = comm.jobs.wait(ctx); err != nil { // nobody will ask for them any more
+		return err
+	}
 	finished = true
-	return alreadyEnded(comm.Destroy(ctx))
+	err, _ = comm.destroy(ctx, callSite())
+	return alreadyEnded(err)
 }
 
 func causeOf(err error) error {
@@ -213,10 +226,8 @@ func causeOf(err error) error {
 // changes.
 func (c *core) mayChange(ctx context.Context, call lifecycle.Call) error {
 	c.visit()
-	if groupOf(ctx) != nil && call != lifecycle.CallSplit {
-		err := c.usage(call, "it was made inside a group: end the group first, and then make this call with a context that is no group")
-		err.Code = lifecycle.CodeInvalidUsage
-		return c.refused(ctx, call, err)
+	if err := c.outsideGroup(ctx, call); err != nil {
+		return err
 	}
 	if !c.jobs.unfinished() {
 		return nil
@@ -229,6 +240,25 @@ func (c *core) mayChange(ctx context.Context, call lifecycle.Call) error {
 	}
 	err := c.usage(call, "a call on the communicator is unfinished: wait for it first, with Wait or by asking AsyncError")
 	err.Code = lifecycle.CodeInProgress
+	return c.refused(ctx, call, err)
+}
+
+// outsideGroup refuses a call that can't be made where it is: in a group that has ended or belongs to another runtime,
+// and, unless it is Split, in any group.
+func (c *core) outsideGroup(ctx context.Context, call lifecycle.Call) error {
+	g := groupOf(ctx)
+	if g == nil {
+		return nil
+	}
+	why := "it was made inside a group: end the group first, and then make this call with a context that is no group"
+	if call == lifecycle.CallSplit {
+		why = g.closedTo(c.rt)
+	}
+	if why == "" {
+		return nil
+	}
+	err := c.usage(call, why)
+	err.Code = lifecycle.CodeInvalidUsage
 	return c.refused(ctx, call, err)
 }
 

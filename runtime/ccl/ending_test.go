@@ -270,3 +270,29 @@ func TestSitesAreTheUsers(t *testing.T) {
 		t.Errorf("the tape has %d mistakes, want 5", n)
 	}
 }
+
+// With ends its communicator also where calls of fn are in progress.
+func TestWithEndsWhatIsInProgress(t *testing.T) {
+	rt := newRuntime(t, ccl.Config{})
+	id, err := rt.NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make([]error, 2)
+	var wg sync.WaitGroup
+	for r := range errs {
+		wg.Go(func() {
+			errs[r] = ccl.With(t.Context(), rt, id, 2, r, func(c *ccl.Comm) error {
+				err := rt.Group(t.Context(), func(g *ccl.Group) error { return ccl.Barrier(g, c) })
+				if !errors.Is(err, ccl.ErrInProgress) {
+					return fmt.Errorf("GroupEnd = %w, want ErrInProgress", err)
+				}
+				return nil
+			}, ccl.NonBlocking())
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil || rt.Live() != 0 {
+		t.Errorf("%v, and %d communicators are left", err, rt.Live())
+	}
+}

@@ -25,15 +25,15 @@ import (
 type Group struct {
 	context.Context
 	*batch
-	outer *Group // nil for the outermost; it keeps the outermost alive
-	first int    // of an inner group: how many calls the outermost one had when it began
+	outer *Group // the outermost, which it keeps alive; nil for that itself
 }
 
 // batch is a group without its handle.
 type batch struct {
-	rt   *Runtime
-	work *Work // of the outermost
-	site lifecycle.Site
+	rt     *Runtime
+	within *batch // the group that it is in; nil for the outermost
+	work   *Work  // of the outermost
+	site   lifecycle.Site
 
 	mu      sync.Mutex
 	calls   []groupCall
@@ -48,6 +48,7 @@ type batch struct {
 type groupCall struct {
 	c  *Comm
 	op host.Op
+	in *batch // the group that it joined
 }
 
 // making is a call that makes a communicator; it goes on while the group is being filled.
@@ -76,10 +77,9 @@ func (rt *Runtime) GroupStart(ctx context.Context) *Group {
 	g := &Group{Context: ctx, batch: &batch{rt: rt, work: newWork(), site: callSite()}}
 	if outer := groupOf(ctx); outer != nil {
 		g.outer = outer.outermost()
-		g.work = g.outer.work
+		g.within, g.work = outer.batch, g.outer.work
 		g.outer.mu.Lock()
 		g.outer.depth++
-		g.first = len(g.outer.calls)
 		g.outer.mu.Unlock()
 	}
 	runtime.AddCleanup(g, func(b *batch) { b.rt.reap(b.forgotten) }, g.batch)
@@ -94,6 +94,9 @@ func (b *batch) forgotten() {
 		return
 	}
 	b.ended = true
+	if b.within == nil {
+		b.work.finish(groupError("the group was never ended: its calls were not made"))
+	}
 	order, calls := b.sorted()
 	for _, c := range order {
 		c.tape.Life(tape.LifeRecord{
@@ -113,20 +116,14 @@ func (g *Group) outermost() *Group {
 	return g
 }
 
-// Group runs fn with a new group, and ends the group. When fn returns an error, or panics, the calls of the group are
-// not made, and the error is returned.
+// Group runs fn with a new group, and ends the group. When fn returns an error, panics, or leaves an inner group open,
+// the calls of the group are not made, and the error is returned.
 func (rt *Runtime) Group(ctx context.Context, fn func(g *Group) error) error {
 	g := rt.GroupStart(ctx)
-	called := false
-	defer func() {
-		if !called {
-			g.drop()
-		}
-	}()
+	defer g.drop()
 	if err := fn(g); err != nil {
 		return err
 	}
-	called = true
 	return rt.GroupEnd(g)
 }
 
@@ -246,7 +243,8 @@ func (g *Group) refused(err error) error {
 	return err
 }
 
-// drop ends the group, and inner ones that were left open, without making their calls.
+// drop ends the group, and inner ones that were left open, without making their calls. It does nothing to a group that
+// has ended.
 func (g *Group) drop() {
 	if g.outer == nil {
 		g.mu.Lock()
@@ -254,35 +252,54 @@ func (g *Group) drop() {
 		g.ended, g.endedBy = true, g.site
 		g.mu.Unlock()
 		if !ended {
-			g.work.finish(groupError("the group was given up: its function did not return well"))
+			g.work.finish(groupError("the group was given up: its function did not return well, or left an inner group open"))
 		}
 		return
 	}
 	if g.close(g.site) == nil {
 		g.outer.mu.Lock()
 		defer g.outer.mu.Unlock()
-		g.outer.calls = slices.Delete(g.outer.calls, g.first, len(g.outer.calls))
+		g.outer.calls = slices.DeleteFunc(g.outer.calls, func(call groupCall) bool { return call.in.inside(g.batch) })
+	}
+}
+
+// inside tells whether b is other, or a group in it.
+func (b *batch) inside(other *batch) bool {
+	for ; b != nil; b = b.within {
+		if b == other {
+			return true
+		}
+	}
+	return false
+}
+
+// closedTo says why calls of rt can't join the group; it is empty when they can.
+func (g *Group) closedTo(rt *Runtime) string {
+	switch {
+	case g.rt != rt:
+		return "its context is a group of another runtime: use a group of the runtime that the communicator belongs to"
+	case g.finished() || g.outermost().finished():
+		return "its context is a group that has ended: pass the group of a GroupStart without GroupEnd, or a context that is none"
+	default:
+		return ""
 	}
 }
 
 // add puts a call on the list.
 func (g *Group) add(c *Comm, op host.Op) error {
-	if c.rt != g.rt {
-		err := c.usage(op.Call, "its context is a group of another runtime: use a group of the runtime that made the communicator")
+	if why := g.closedTo(c.rt); why != "" {
+		err := c.usage(op.Call, why)
 		err.Code = lifecycle.CodeInvalidUsage
-		return c.invalid(g, err)
+		return c.refused(g, op.Call, err)
 	}
 	if err := c.life.Check(op.Call); err != nil {
 		return c.refused(g, op.Call, err)
 	}
 	c.visit()
 	o := g.outermost()
-	if g.finished() || o.finished() {
-		return c.invalid(g, c.usage(op.Call, "its context is a group that has ended: pass the group of a GroupStart without GroupEnd, or a context that is none"))
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.calls = append(o.calls, groupCall{c, op})
+	o.calls = append(o.calls, groupCall{c, op, g.batch})
 	return nil
 }
 
@@ -324,129 +341,4 @@ func (g *Group) begot(parent *core, j *job) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.begat = append(o.begat, begot{parent, j})
-}
-
-// end makes the calls.
-func (g *Group) end(site lifecycle.Site) error {
-	ctx := g.Context
-	for _, b := range g.begat {
-		b.parent.jobs.add(b.job)
-	}
-	order, calls := g.sorted()
-	results := make([]GroupResult, 0, len(g.made)+len(order))
-	for _, m := range g.made {
-		r := GroupResult{Comm: m.c.String(), Calls: 1, Err: ErrInProgress}
-		if m.c.blocking {
-			<-m.job.done // obeys ctx
-			m.c.jobs.complete(m.job)
-			if r.Err = m.job.err; r.Err == nil {
-				r.Comm, r.Done = m.c.String(), 1
-			}
-		}
-		results = append(results, r)
-	}
-	if err := summary(results); err != nil && !errors.Is(err, ErrInProgress) {
-		for _, c := range order {
-			results = append(results, GroupResult{Comm: c.String(), Calls: len(calls[c])})
-		}
-		return summary(results)
-	}
-	if len(order) == 0 {
-		return summary(results)
-	}
-	// Places first, then the calls: two groups over the same communicators can't cross.
-	group := g.rt.newGroupJob(len(order))
-	parts := make([]*part, len(order))
-	for i, c := range order {
-		number, place := c.enter(tape.ActGroup)
-		a := c.beginGroup(ctx, number, site, len(calls[c]))
-		parts[i] = &part{c: c, calls: calls[c], act: a, place: place, job: &job{group: group, done: make(chan struct{})}}
-		if !c.blocking {
-			c.jobs.add(parts[i].job)
-		}
-	}
-	for i, p := range parts {
-		switch {
-		case !p.c.blocking:
-			p.c.crew.start(func() { p.run(context.WithoutCancel(ctx)) })
-		case i == len(parts)-1:
-			p.run(ctx) // the last one here: the others have begun
-		default:
-			p.c.crew.start(func() { p.run(ctx) })
-		}
-	}
-	for _, p := range parts {
-		r := GroupResult{Comm: p.c.String(), Calls: len(p.calls), Err: ErrInProgress}
-		if p.c.blocking {
-			<-p.job.done // obeys ctx
-			r.Done, r.Err = p.done, p.job.err
-			p.job.complete()
-		}
-		results = append(results, r)
-	}
-	return summary(results)
-}
-
-// part is a group's calls on one communicator.
-type part struct {
-	c     *Comm
-	calls []host.Op
-	act   *act
-	place *ticket
-	job   *job
-	done  int // calls that took effect; written before the job ends
-}
-
-// run makes the calls: neighbouring point-to-point calls together, collectives one after another. It stops at the first
-// error.
-func (p *part) run(ctx context.Context) {
-	c := p.c
-	queued := c.queue(ctx, lifecycle.CallGroupEnd, p.place)
-	err := queued
-	if queued == nil {
-		err = p.make(ctx)
-	}
-	outcome := p.outcome(err)
-	p.act.end(outcome) // with the turn, so that it is not behind the end of a Destroy on the tape
-	if queued == nil {
-		c.turn.leave()
-	}
-	if !c.blocking && len(p.calls) > 1 {
-		err = outcome
-	}
-	p.job.end(err)
-}
-
-// outcome is what err, which ended the part, says together with the number of calls that took effect.
-func (p *part) outcome(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &GroupError{Results: []GroupResult{{Comm: p.c.String(), Calls: len(p.calls), Done: p.done, Err: err}}}
-}
-
-func (p *part) make(ctx context.Context) error {
-	for p.done < len(p.calls) {
-		rest := p.calls[p.done:]
-		n := 0
-		for n < len(rest) && pointToPoint(rest[n].Call) {
-			n++
-		}
-		var err error
-		if n > 0 {
-			err = p.c.executePairs(ctx, lifecycle.CallGroupEnd, rest[:n])
-		} else {
-			n = 1
-			err = p.c.execute(ctx, &rest[0])
-		}
-		if err != nil {
-			return err
-		}
-		p.done += n
-	}
-	return nil
-}
-
-func pointToPoint(call lifecycle.Call) bool {
-	return call == lifecycle.CallSend || call == lifecycle.CallRecv
 }

@@ -268,3 +268,98 @@ func TestNonBlockingSplitIsInProgressOnTheParent(t *testing.T) {
 	each(t, append(comms, first), func(ctx context.Context, c *ccl.Comm) error { return c.Wait(ctx) })
 	each(t, append(comms, first), func(ctx context.Context, c *ccl.Comm) error { return c.Destroy(ctx) })
 }
+
+// A group that is given up takes its own calls with it, and those of the groups inside it: no others.
+func TestGroupGivenUpTakesItsOwnCalls(t *testing.T) {
+	rt := newRuntime(t, ccl.Config{})
+	comms, err := rt.InitAll(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	no := errors.New("no")
+	sums := [][]int32{{1}, {2}}
+	err = rt.Group(t.Context(), func(outer *ccl.Group) error {
+		kept := rt.GroupStart(outer)
+		err := rt.Group(outer, func(given *ccl.Group) error {
+			if err := ccl.AllReduce(kept, comms[0], sums[0], sums[0], ccl.Sum); err != nil {
+				return err
+			}
+			if err := ccl.AllReduce(outer, comms[1], sums[1], sums[1], ccl.Sum); err != nil {
+				return err
+			}
+			if err := rt.Group(given, func(inside *ccl.Group) error { return ccl.Barrier(inside, comms[0]) }); err != nil {
+				return err
+			}
+			return errors.Join(ccl.Barrier(given, comms[1]), no)
+		})
+		if !errors.Is(err, no) {
+			return err
+		}
+		return rt.GroupEnd(kept)
+	})
+	if err := errors.Join(err, want("sum", sums[0], []int32{3}), want("sum", sums[1], []int32{3})); err != nil {
+		t.Error(err)
+	}
+	each(t, comms, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
+}
+
+// A group that can't be ended, because an inner one was left open, leaves nobody waiting for its calls.
+func TestGroupWithAnInnerOneLeftOpen(t *testing.T) {
+	rt := newRuntime(t, ccl.Config{})
+	comms, err := rt.InitAll(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work *ccl.Work
+	err = rt.Group(t.Context(), func(g *ccl.Group) error {
+		rt.GroupStart(g) // never ended
+		work = ccl.IAllReduce(g, comms[0], []int64{1}, make([]int64, 1), ccl.Sum)
+		return nil
+	})
+	if lifecycle.CodeOf(err) != lifecycle.CodeInvalidUsage {
+		t.Errorf("the group: %v, want invalid usage", err)
+	}
+	if err := work.Err(); lifecycle.CodeOf(err) != lifecycle.CodeInvalidUsage {
+		t.Errorf("its call: %v, want invalid usage", err)
+	}
+	func() {
+		work = ccl.IAllReduce(rt.GroupStart(t.Context()), comms[0], []int64{1}, make([]int64, 1), ccl.Sum)
+	}()
+	collectUntil(t, "end of the call of a group that nobody can end", func() bool { return !errors.Is(work.Err(), ccl.ErrInProgress) })
+	each(t, comms, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
+}
+
+// Who would make a communicator in a group that has ended, or in that of another runtime, is told, and nothing is made.
+func TestMakingInsideAGroupThatIsNone(t *testing.T) {
+	rt, other := newRuntime(t, ccl.Config{}), newRuntime(t, ccl.Config{})
+	comms, err := rt.InitAll(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, foreign := rt.GroupStart(t.Context()), other.GroupStart(t.Context())
+	if err := rt.GroupEnd(ended); err != nil {
+		t.Fatal(err)
+	}
+	id, err := rt.NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, g := range map[string]*ccl.Group{"ended": ended, "foreign": foreign} {
+		for call, err := range map[string]error{
+			"InitRank": second(rt.InitRank(g, id, 1, 0)), "World": second(rt.World(g)), "Split": second(comms[0].Split(g, 0, 0)),
+		} {
+			if code := lifecycle.CodeOf(err); code != lifecycle.CodeInvalidUsage {
+				t.Errorf("%s in a group that is %s: %v, want invalid usage", call, name, err)
+			}
+		}
+		if _, err := rt.InitAll(g, 2); lifecycle.CodeOf(err) != lifecycle.CodeInvalidUsage {
+			t.Errorf("InitAll in a group that is %s: %v, want invalid usage", name, err)
+		}
+	}
+	if n := rt.Live(); n != 1 {
+		t.Errorf("%d communicators are alive, want the first", n)
+	}
+	if err := errors.Join(other.GroupEnd(foreign), comms[0].Destroy(t.Context())); err != nil {
+		t.Error(err)
+	}
+}

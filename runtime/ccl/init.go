@@ -70,16 +70,16 @@ func (rt *Runtime) InitRank(ctx context.Context, id UniqueID, nranks, rank int, 
 }
 
 func (rt *Runtime) initRank(ctx context.Context, call lifecycle.Call, id UniqueID, nranks, rank int, opts []Option) (*Comm, error) {
-	if err := checkRank(call, id, nranks, rank); err != nil {
-		return nil, err
-	}
 	info := lifecycle.Info{Call: call, Rank: rank, Size: nranks, Site: callSite()}
+	if err := checkRank(call, id, nranks, rank); err != nil {
+		return nil, rt.refused(ctx, err, info, opts)
+	}
 	return rt.makeRoot(ctx, id, info, rtcp.Dial(id, rt.rendezvousConfig()), opts)
 }
 
 // checkRank checks the arguments of a call that makes a communicator from an id.
-func checkRank(call lifecycle.Call, id UniqueID, nranks, rank int) error {
-	bad := func(format string, args ...any) error {
+func checkRank(call lifecycle.Call, id UniqueID, nranks, rank int) *UsageError {
+	bad := func(format string, args ...any) *UsageError {
 		return &UsageError{
 			Call: call, Code: lifecycle.CodeInvalidArgument, Comm: lifecycle.RootCommID(id), Rank: rank, Detail: fmt.Sprintf(format, args...),
 		}
@@ -101,10 +101,10 @@ func checkRank(call lifecycle.Call, id UniqueID, nranks, rank int) error {
 func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm, error) {
 	site := callSite()
 	if n < 1 || n > MaxRanks {
-		return nil, &UsageError{
+		return nil, rt.refused(ctx, &UsageError{
 			Call: lifecycle.CallInitAll, Code: lifecycle.CodeInvalidArgument, Rank: -1,
 			Detail: fmt.Sprintf("n is %d: a communicator has 1 to %d ranks", n, MaxRanks),
-		}
+		}, lifecycle.Info{Rank: -1, Size: n, Site: site}, opts)
 	}
 	id, err := lifecycle.NewUniqueID("")
 	if err != nil {
@@ -140,13 +140,40 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	return comms, errs[0]
 }
 
-// makeRoot makes a communicator that has no parent.
-func (rt *Runtime) makeRoot(ctx context.Context, id UniqueID, info lifecycle.Info, meet rendezvous.Rendezvous, opts []Option) (*Comm, error) {
+// rootOptions are the options of a communicator that has no parent.
+func rootOptions(opts []Option) options {
 	o := options{name: "comm"}
 	for _, set := range opts {
 		set(&o)
 	}
+	return o
+}
+
+// refused records a call that was to make a communicator, and was not allowed. There is no tape of the communicator
+// that the record could be on, so it has one of its own. It returns err.
+func (rt *Runtime) refused(ctx context.Context, err *UsageError, info lifecycle.Info, opts []Option) error {
+	w := rt.cfg.Tape.Comm(tape.CommInfo{
+		ID: err.Comm, Parent: info.Parent, Name: rootOptions(opts).name, Rank: info.Rank, Size: info.Size, Engine: "host",
+	})
+	w.Life(tape.LifeRecord{
+		Act: actOf(err.Call), Call: err.Call, Stage: tape.StageMisuse, Code: err.Code, State: lifecycle.StateNone, Peer: -1,
+		Text: err.Error(), Site: info.Site, Caller: callerSpan(ctx),
+	})
+	w.Close()
+	return err
+}
+
+// makeRoot makes a communicator that has no parent.
+func (rt *Runtime) makeRoot(ctx context.Context, id UniqueID, info lifecycle.Info, meet rendezvous.Rendezvous, opts []Option) (*Comm, error) {
+	o := rootOptions(opts)
 	info.ID, info.Name = lifecycle.RootCommID(id), o.name
+	if g := groupOf(ctx); g != nil {
+		if why := g.closedTo(rt); why != "" {
+			return nil, rt.refused(ctx, &UsageError{
+				Call: info.Call, Code: lifecycle.CodeInvalidUsage, Comm: info.ID, Name: info.Name, Rank: info.Rank, Detail: why,
+			}, info, opts)
+		}
+	}
 	rank, nranks := info.Rank, info.Size
 	c, err := rt.newComm(info.Call, info, rt.cfg.Blocking || !o.nonBlocking)
 	if err != nil {

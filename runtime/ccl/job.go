@@ -61,13 +61,19 @@ func (g *groupJob) release() {
 // jobs are the unfinished jobs of a communicator, oldest first. A job leaves the list in poll only, which AsyncError and Wait
 // call: nothing else completes one.
 type jobs struct {
-	mu   sync.Mutex
-	list []*job
+	mu      sync.Mutex
+	list    []*job
+	dropped bool // for good
 }
 
+// add puts a job on the list. On a communicator that is no more it is complete at once.
 func (s *jobs) add(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.dropped {
+		j.complete()
+		return
+	}
 	s.list = append(s.list, j)
 }
 
@@ -100,14 +106,14 @@ func (s *jobs) complete(j *job) {
 	}
 }
 
-// drop completes all jobs without a look: their communicator is no more.
+// drop completes all jobs without a look, and those that come yet: their communicator is no more.
 func (s *jobs) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, j := range s.list {
 		j.complete()
 	}
-	s.list = nil
+	s.list, s.dropped = nil, true
 }
 
 // unfinished tells whether a job is on the list.

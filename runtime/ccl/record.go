@@ -47,13 +47,19 @@ func (a *act) phase(p tape.Phase) {
 
 // end writes the act's end, and the communicator's state after it.
 func (a *act) end(err error) {
+	text := a.rec.Text
+	if err != nil {
+		text = err.Error()
+	}
+	a.conclude(lifecycle.CodeOf(err), culprit(err), text)
+}
+
+// conclude is end, for one whose error speaks of another communicator's ranks.
+func (a *act) conclude(code lifecycle.Code, peer int32, text string) {
 	rec := a.rec
 	rec.Stage, rec.Phase = tape.StageEnd, tape.PhaseNone
-	rec.State, rec.Code, rec.Peer = a.c.life.State(), lifecycle.CodeOf(err), culprit(err)
+	rec.State, rec.Code, rec.Peer, rec.Text = a.c.life.State(), code, peer, text
 	rec.Shared = a.c.shared.Load()
-	if err != nil {
-		rec.Text = err.Error()
-	}
 	a.c.tape.State(rec.State)
 	a.c.tape.Life(rec)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -280,4 +281,79 @@ func initOne(t *testing.T, rt *ccl.Runtime) *ccl.Comm {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// A call that would have made a communicator, and was refused, is on the tape like any other mistake.
+func TestRefusedInitsOnTape(t *testing.T) {
+	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
+		id, err := rt.NewUniqueID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := t.Context()
+		for call, err := range map[string]error{
+			"InitRank":         second(rt.InitRank(ctx, id, 2, 2, ccl.WithName("a"))),
+			"InitRankScalable": second(rt.InitRankScalable(ctx, nil, 2, 0, ccl.WithName("b"))),
+			"JoinGrow":         second(rt.JoinGrow(ctx, ccl.UniqueID{}, 2, 1, ccl.WithName("c"))),
+			"no ranks":         second(rt.InitRank(ctx, id, 0, 0, ccl.WithName("d"))),
+		} {
+			var usage *ccl.UsageError
+			if !errors.As(err, &usage) {
+				t.Errorf("%s: %v, want a UsageError", call, err)
+			}
+		}
+		if _, err := rt.InitAll(ctx, 0, ccl.WithName("e")); err == nil {
+			t.Error("InitAll of no ranks")
+		}
+		if n := rt.Live(); n != 0 {
+			t.Errorf("%d communicators are alive", n)
+		}
+	}, func(ev *tape.Event) bool { return ev.Life.Stage == tape.StageMisuse })
+	want := []string{
+		"a/2 init misuse seq=0 ops=0 invalid_argument", "b/0 init misuse seq=0 ops=0 invalid_argument", "c/1 grow misuse seq=0 ops=0 invalid_argument",
+		"d/0 init misuse seq=0 ops=0 invalid_argument", "e/-1 init misuse seq=0 ops=0 invalid_argument",
+	}
+	if diff := cmp.Diff(want, tell(events)); diff != "" {
+		t.Error(diff)
+	}
+	for _, ev := range events {
+		if !strings.Contains(ev.Life.Site.Func, "TestRefusedInitsOnTape") || ev.Life.Text == "" {
+			t.Errorf("%s: made by %s: %q", ev.Comm.Name, ev.Life.Site, ev.Life.Text)
+		}
+	}
+}
+
+// Where a group's inits fail its other calls are not made, and each of their communicators says so.
+func TestGroupWhoseInitsFailOnTape(t *testing.T) {
+	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
+		a := initAll(t, rt, "a")
+		id, err := rt.NewUniqueID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		err = rt.Group(ctx, func(g *ccl.Group) error {
+			c, err := rt.InitRank(g, id, 2, 0, ccl.WithName("never"))
+			t.Cleanup(func() { _ = c.Close() })
+			return errors.Join(err, ccl.Barrier(g, a[0]), ccl.Barrier(g, a[1]))
+		})
+		var failed *ccl.GroupError
+		if !errors.As(err, &failed) || !errors.Is(err, ccl.ErrNotJoined) || len(failed.Results) != 3 {
+			t.Errorf("%v, want a GroupError about three communicators", err)
+		}
+		each(t, a, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(sum(ctx, c), c.Destroy(ctx)) })
+	}, ofGroups)
+	want := []string{
+		"a/0 group start seq=1 ops=1 ok", "a/0 group end seq=1 ops=1 not_joined",
+		"a/1 group start seq=1 ops=1 ok", "a/1 group end seq=1 ops=1 not_joined",
+	}
+	if diff := cmp.Diff(want, tell(events)); diff != "" {
+		t.Fatal(diff)
+	}
+	for _, ev := range events {
+		if ev.Life.Stage == tape.StageEnd && !strings.Contains(ev.Life.Text, "0 of 1 calls took effect") {
+			t.Errorf("rank %d: the text is %q", ev.Comm.Rank, ev.Life.Text)
+		}
+	}
 }

@@ -43,20 +43,15 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	if err != nil {
 		return nil, c.invalid(ctx, err)
 	}
-	if mode == ShrinkAbort && c.life.State() != lifecycle.StateRevoked {
-		if err := c.Revoke(fmt.Errorf("it shrinks to %d of %d ranks", len(members), c.size)); err != nil {
-			return nil, err
-		}
-	}
-	if mode == ShrinkDefault {
-		if err := c.mayChange(ctx, lifecycle.CallShrink); err != nil {
-			return nil, err
-		}
+	site := callSite()
+	if err := c.clear(ctx, mode, fmt.Errorf("it shrinks to %d of %d ranks", len(members), c.size), site); err != nil {
+		return nil, err
 	}
 	number, place := c.enter(tape.ActShrink)
-	a := c.begin(ctx, tape.ActShrink, lifecycle.CallShrink, number, callSite())
+	a := c.begin(ctx, tape.ActShrink, lifecycle.CallShrink, number, site)
 	child, born, err := c.child(ctx, a, shrunkID(c.id, number, members), opts)
 	if err != nil {
+		c.turn.forgo(place)
 		a.end(err)
 		return nil, err
 	}
@@ -66,6 +61,21 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 		a.end(err)
 		return err
 	})
+}
+
+// clear deals with what stands in the way of a Shrink, as its mode says.
+func (c *core) clear(ctx context.Context, mode ShrinkMode, why error, site lifecycle.Site) error {
+	if mode == ShrinkDefault {
+		return c.mayChange(ctx, lifecycle.CallShrink)
+	}
+	c.visit()
+	if err := c.outsideGroup(ctx, lifecycle.CallShrink); err != nil {
+		return err
+	}
+	if c.revoke(why, site) != nil { // it was revoked before, which is as good, or has ended
+		return c.check(lifecycle.CallShrink)
+	}
+	return nil
 }
 
 // without are the ranks that remain, ascending.
@@ -115,8 +125,8 @@ func (c *core) shrink(ctx context.Context, a *act, child *core, born *act, place
 		return c.abandoned(lifecycle.CallShrink, err)
 	}
 	defer c.turn.leave()
-	if c.over {
-		return c.life.Check(lifecycle.CallShrink)
+	if err := c.overtaken(lifecycle.CallShrink); err != nil {
+		return err
 	}
 	at, err := c.reunion(a, members)
 	if err != nil {

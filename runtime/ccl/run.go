@@ -108,6 +108,15 @@ func (c *core) execute(ctx context.Context, op *host.Op) error {
 	return c.fail(op.Call, err)
 }
 
+// overtaken is why a call whose turn has come is illegal now: one before it in the line ended the communicator. It is
+// nil after a Finalize that failed, too, for a call that is legal on a failed communicator. The caller has the turn.
+func (c *core) overtaken(call lifecycle.Call) error {
+	if !c.over {
+		return nil
+	}
+	return c.life.Check(call)
+}
+
 // executePairs runs point-to-point operations that progress together. The caller has the turn.
 func (c *core) executePairs(ctx context.Context, call lifecycle.Call, ops []host.Op) error {
 	if c.over {

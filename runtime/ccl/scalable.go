@@ -16,27 +16,34 @@ import (
 // rendezvous: for communicators of thousands of ranks. All ranks pass the same ids in the same order, at most one for
 // each rank. The first one names the communicator.
 func (rt *Runtime) InitRankScalable(ctx context.Context, ids []UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
-	if len(ids) == 0 || len(ids) > max(nranks, 1) {
-		return nil, &UsageError{
-			Call: lifecycle.CallInitRankScalable, Code: lifecycle.CodeInvalidArgument, Rank: rank,
-			Detail: fmt.Sprintf("there are %d unique ids: with nranks %d, 1 to %d are allowed", len(ids), nranks, max(nranks, 1)),
+	info := lifecycle.Info{Call: lifecycle.CallInitRankScalable, Rank: rank, Size: nranks, Site: callSite()}
+	if err := checkIDs(ids, nranks, rank); err != nil {
+		return nil, rt.refused(ctx, err, info, opts)
+	}
+	return rt.makeRoot(ctx, ids[0], info, newTree(ids, rt.rendezvousConfig()), opts)
+}
+
+// checkIDs checks the arguments of InitRankScalable.
+func checkIDs(ids []UniqueID, nranks, rank int) *UsageError {
+	bad := func(format string, args ...any) *UsageError {
+		return &UsageError{
+			Call: lifecycle.CallInitRankScalable, Code: lifecycle.CodeInvalidArgument, Rank: rank, Detail: fmt.Sprintf(format, args...),
 		}
+	}
+	if len(ids) == 0 || len(ids) > max(nranks, 1) {
+		return bad("there are %d unique ids: with nranks %d, 1 to %d are allowed", len(ids), nranks, max(nranks, 1))
 	}
 	seen := map[UniqueID]int{}
 	for i, id := range ids {
 		if err := checkRank(lifecycle.CallInitRankScalable, id, nranks, rank); err != nil {
-			return nil, err
+			return err
 		}
 		if j, twice := seen[id]; twice {
-			return nil, &UsageError{
-				Call: lifecycle.CallInitRankScalable, Code: lifecycle.CodeInvalidArgument, Rank: rank,
-				Detail: fmt.Sprintf("unique ids %d and %d are the same: each must be made by a NewUniqueID of its own", j, i),
-			}
+			return bad("unique ids %d and %d are the same: each must be made by a NewUniqueID of its own", j, i)
 		}
 		seen[id] = i
 	}
-	info := lifecycle.Info{Call: lifecycle.CallInitRankScalable, Rank: rank, Size: nranks, Site: callSite()}
-	return rt.makeRoot(ctx, ids[0], info, newTree(ids, rt.rendezvousConfig()), opts)
+	return nil
 }
 
 // tree is a rendezvous in two levels: the ranks are cut into as many slices of neighbours as there are ids. Each slice

@@ -82,8 +82,27 @@ func (c *core) parenthood(ctx context.Context, child *core) {
 func (c *core) enter(kind tape.Act) (number uint64, place *ticket) {
 	c.numbering.Lock()
 	defer c.numbering.Unlock()
+	return c.count(kind), c.turn.line()
+}
+
+// pass takes a number as enter does, for an act that is not made.
+func (c *core) pass(kind tape.Act) uint64 {
+	c.numbering.Lock()
+	defer c.numbering.Unlock()
+	return c.count(kind)
+}
+
+// afterRevoke is where the numbers of the splits of a revoked communicator begin. Of those before, one rank may have
+// made one more than another, which it interrupted by the revoke.
+const afterRevoke = 1_000_000_000
+
+// count gives an act its number. The caller holds c.numbering.
+func (c *core) count(kind tape.Act) uint64 {
+	if kind == tape.ActSplit && c.life.State() == lifecycle.StateRevoked {
+		c.acts[kind] = max(c.acts[kind], afterRevoke)
+	}
 	c.acts[kind]++
-	return c.acts[kind], c.turn.line()
+	return c.acts[kind]
 }
 
 // child makes the communicator that act a makes of this one. Its rank and size are not known yet.
@@ -154,13 +173,13 @@ func membersOf(all []entry, color int) []int {
 // Where the connections are of no use any more, because the communicator was revoked, the ranks meet anew.
 func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte) ([][]byte, error) {
 	call := a.rec.Call
-	if c.life.State() == lifecycle.StateRevoked {
+	if a.rec.Seq > afterRevoke {
 		if err := c.turn.wait(ctx, place); err != nil {
 			return nil, c.abandoned(call, err)
 		}
 		defer c.turn.leave()
-		if c.over {
-			return nil, c.life.Check(call)
+		if err := c.overtaken(call); err != nil {
+			return nil, err
 		}
 		everyone := make([]int, c.size)
 		for r := range everyone {
@@ -172,8 +191,8 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 		return nil, err
 	}
 	defer c.turn.leave()
-	if c.over {
-		return nil, c.refused(ctx, call, c.life.Check(call))
+	if err := c.overtaken(call); err != nil {
+		return nil, c.refused(ctx, call, err)
 	}
 	number := c.collectives.Add(1)
 	launched := c.tape.Start(number, tape.Signature{Call: call, Peer: -1}, 0)
@@ -186,9 +205,7 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 // in vain, so the communicator fails.
 func (c *core) giveBack(ctx context.Context, place *ticket, err error) {
 	if c.life.State() == lifecycle.StateRevoked {
-		if c.turn.wait(ctx, place) == nil {
-			c.turn.leave()
-		}
+		c.turn.forgo(place)
 		return // the others see it when they meet
 	}
 	if c.queue(ctx, lifecycle.CallSplit, place) != nil {

@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -64,17 +65,29 @@ func (t *turn) wait(ctx context.Context, k *ticket) error {
 		return nil
 	case <-ctx.Done():
 	}
-	t.mu.Lock()
-	for i, w := range t.waiting {
-		if w == k {
-			t.waiting = append(t.waiting[:i], t.waiting[i+1:]...)
-			t.mu.Unlock()
-			return context.Cause(ctx)
-		}
+	if t.stepOut(k) {
+		return context.Cause(ctx)
 	}
-	t.mu.Unlock()
-	<-k.granted // it was granted in the meantime
-	return nil
+	return nil // it was granted in the meantime
+}
+
+// forgo gives a place up, whether its turn has come or not.
+func (t *turn) forgo(k *ticket) {
+	if !t.stepOut(k) {
+		t.leave()
+	}
+}
+
+// stepOut takes a place out of the line; false when its turn has come.
+func (t *turn) stepOut(k *ticket) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.Index(t.waiting, k)
+	if i < 0 {
+		return false
+	}
+	t.waiting = slices.Delete(t.waiting, i, i+1)
+	return true
 }
 
 // leave passes the turn on.

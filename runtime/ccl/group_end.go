@@ -1,0 +1,158 @@
+package ccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// end makes the calls, unless a communicator could not be made.
+func (g *Group) end(site lifecycle.Site) error {
+	for _, b := range g.begat {
+		b.parent.jobs.add(b.job)
+	}
+	results := g.finishMaking()
+	if err := summary(results); err != nil && !errors.Is(err, ErrInProgress) {
+		return summary(append(results, g.forgo(site, err)...))
+	}
+	return summary(append(results, g.makeCalls(site)...))
+}
+
+// finishMaking waits for the blocking communicators that are being made.
+func (g *Group) finishMaking() []GroupResult {
+	results := make([]GroupResult, 0, len(g.made))
+	for _, m := range g.made {
+		r := GroupResult{Comm: m.c.String(), Calls: 1, Err: ErrInProgress}
+		if m.c.blocking {
+			<-m.job.done // obeys the group's context
+			m.c.jobs.complete(m.job)
+			if r.Err = m.job.err; r.Err == nil {
+				r.Comm, r.Done = m.c.String(), 1
+			}
+		}
+		results = append(results, r)
+	}
+	return results
+}
+
+// forgo says on the other communicators that their calls are not made, because of cause. They count as a group all the
+// same, as they do on ranks that could make theirs.
+func (g *Group) forgo(site lifecycle.Site, cause error) []GroupResult {
+	order, calls := g.sorted()
+	results := make([]GroupResult, len(order))
+	for i, c := range order {
+		results[i] = GroupResult{Comm: c.String(), Calls: len(calls[c])}
+		a := c.beginGroup(g.Context, c.pass(tape.ActGroup), site, len(calls[c]))
+		a.conclude(lifecycle.CodeOf(cause), -1,
+			fmt.Sprintf("0 of %d calls took effect, because the group could not make another communicator: %s", len(calls[c]), cause))
+	}
+	return results
+}
+
+// makeCalls makes the calls on communicators, and waits for those on blocking ones.
+func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
+	order, calls := g.sorted()
+	if len(order) == 0 {
+		return nil
+	}
+	ctx := g.Context
+	// Places first, then the calls: two groups over the same communicators can't cross.
+	group := g.rt.newGroupJob(len(order))
+	parts := make([]*part, len(order))
+	for i, c := range order {
+		number, place := c.enter(tape.ActGroup)
+		a := c.beginGroup(ctx, number, site, len(calls[c]))
+		parts[i] = &part{c: c, calls: calls[c], act: a, place: place, job: &job{group: group, done: make(chan struct{})}}
+		if !c.blocking {
+			c.jobs.add(parts[i].job)
+		}
+	}
+	for i, p := range parts {
+		switch {
+		case !p.c.blocking:
+			p.c.crew.start(func() { p.run(context.WithoutCancel(ctx)) })
+		case i == len(parts)-1:
+			p.run(ctx) // the last one here: the others have begun
+		default:
+			p.c.crew.start(func() { p.run(ctx) })
+		}
+	}
+	results := make([]GroupResult, len(parts))
+	for i, p := range parts {
+		results[i] = GroupResult{Comm: p.c.String(), Calls: len(p.calls), Err: ErrInProgress}
+		if p.c.blocking {
+			<-p.job.done // obeys ctx
+			results[i].Done, results[i].Err = p.done, p.job.err
+			p.job.complete()
+		}
+	}
+	return results
+}
+
+// part is a group's calls on one communicator.
+type part struct {
+	c     *Comm
+	calls []host.Op
+	act   *act
+	place *ticket
+	job   *job
+	done  int // calls that took effect; written before the job ends
+}
+
+// run makes the calls: neighbouring point-to-point calls together, collectives one after another. It stops at the first
+// error.
+func (p *part) run(ctx context.Context) {
+	c := p.c
+	queued := c.queue(ctx, lifecycle.CallGroupEnd, p.place)
+	err := queued
+	if queued == nil {
+		err = p.make(ctx)
+	}
+	outcome := p.outcome(err)
+	p.act.end(outcome) // with the turn, so that it is not behind the end of a Destroy on the tape
+	if queued == nil {
+		c.turn.leave()
+	}
+	if !c.blocking && len(p.calls) > 1 {
+		err = outcome
+	}
+	p.job.end(err)
+}
+
+// outcome is what err, which ended the part, says together with the number of calls that took effect.
+func (p *part) outcome(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &GroupError{Results: []GroupResult{{Comm: p.c.String(), Calls: len(p.calls), Done: p.done, Err: err}}}
+}
+
+func (p *part) make(ctx context.Context) error {
+	for p.done < len(p.calls) {
+		rest := p.calls[p.done:]
+		n := 0
+		for n < len(rest) && pointToPoint(rest[n].Call) {
+			n++
+		}
+		var err error
+		if n > 0 {
+			err = p.c.executePairs(ctx, lifecycle.CallGroupEnd, rest[:n])
+		} else {
+			n = 1
+			err = p.c.execute(ctx, &rest[0])
+		}
+		if err != nil {
+			return err
+		}
+		p.done += n
+	}
+	return nil
+}
+
+func pointToPoint(call lifecycle.Call) bool {
+	return call == lifecycle.CallSend || call == lifecycle.CallRecv
+}

@@ -1,0 +1,100 @@
+package ccl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+)
+
+// A finalized communicator that failed meanwhile may be shrunk: its processes are there, whatever its operations came to.
+func TestShrinkOfOneThatFailedWhileItFinalized(t *testing.T) {
+	comms := together(t, 3)
+	each(t, comms, func(ctx context.Context, c *ccl.Comm) error {
+		if c.Rank() == 2 {
+			return c.Abort(nil)
+		}
+		work := ccl.IAllReduce(ctx, c, []int64{1}, make([]int64, 1), ccl.Sum)
+		if err := c.Finalize(ctx); err != nil && !errors.Is(err, ccl.ErrFailed) {
+			return fmt.Errorf("Finalize: %w", err)
+		}
+		if err := work.Wait(ctx); !errors.Is(err, ccl.ErrPeerAborted) {
+			return fmt.Errorf("the operation: %w", err)
+		}
+		if c.State() != lifecycle.StateFailed {
+			return errors.Join(c.Destroy(ctx), fmt.Errorf("it is %s", c.State()))
+		}
+		small, err := c.Shrink(ctx, []int{2}, ccl.ShrinkDefault)
+		if err != nil {
+			return err
+		}
+		return errors.Join(sum(ctx, small), small.Destroy(ctx), c.Destroy(ctx))
+	})
+}
+
+// A Finalize during which an operation failed does not say that all is well: the communicator has failed, and is not finalized.
+func TestFinalizeSaysThatItFailed(t *testing.T) {
+	comms := together(t, 2)
+	c := comms[0]
+	work := ccl.IAllReduce(t.Context(), c, []int64{1}, make([]int64, 1), ccl.Sum)
+	finalized := make(chan error, 1)
+	go func() { finalized <- c.Finalize(t.Context()) }()
+	until(t, "Finalize waits", func() bool { return c.State() == lifecycle.StateFinalizing })
+	if err := comms[1].Abort(nil); err != nil {
+		t.Error(err)
+	}
+	if err := work.Wait(t.Context()); !errors.Is(err, ccl.ErrPeerAborted) {
+		t.Errorf("the operation: %v", err)
+	}
+	if err := <-finalized; !errors.Is(err, ccl.ErrFailed) || c.State() != lifecycle.StateFailed {
+		t.Errorf("Finalize = %v, and it is %s; want that it failed", err, c.State())
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Inside a group nothing is cancelled by a call that can't be made there.
+func TestShrinkInsideAGroup(t *testing.T) {
+	rt := newRuntime(t, ccl.Config{})
+	comms, err := rt.InitAll(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []ccl.ShrinkMode{ccl.ShrinkDefault, ccl.ShrinkAbort} {
+		err := rt.Group(t.Context(), func(g *ccl.Group) error { return second(comms[0].Shrink(g, []int{1}, mode)) })
+		if lifecycle.CodeOf(err) != lifecycle.CodeInvalidUsage || comms[0].State() != lifecycle.StateReady {
+			t.Errorf("mode %d: %v, and it is %s; want invalid usage, and nothing changed", mode, err, comms[0].State())
+		}
+	}
+	each(t, comms, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
+}
+
+// Splits before a Revoke do not count after it: one rank may have been in one when another revoked.
+func TestSplitAfterARevokeThatInterruptedASplit(t *testing.T) {
+	for name, place := range placements {
+		t.Run(name, func(t *testing.T) {
+			each(t, place(t, 2), func(ctx context.Context, c *ccl.Comm) error {
+				if c.Rank() == 0 {
+					if child, err := c.Split(ctx, 0, 0); !errors.Is(err, ccl.ErrPeerAborted) {
+						return fmt.Errorf("the first Split: %v, %w", child, err)
+					}
+				}
+				if err := c.Revoke(nil); err != nil {
+					return err
+				}
+				within, cancel := context.WithTimeout(ctx, 5*time.Second)
+				defer cancel()
+				child, err := c.Split(within, 0, 0)
+				if err != nil {
+					return err
+				}
+				return errors.Join(sum(ctx, child), child.Destroy(ctx), c.Destroy(ctx))
+			})
+		})
+	}
+}

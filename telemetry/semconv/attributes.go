@@ -119,6 +119,30 @@ const (
 	WaitRank = attribute.Key("ccl.wait.rank")
 )
 
+// Attributes of what takes too long. Durations are in seconds.
+const (
+	// OpSlow is true on an operation that took longer than the slow threshold; absent otherwise. Stable.
+	OpSlow = attribute.Key("ccl.op.slow")
+	// StallNumber tells a stall's reports apart: 1 is the first. On an operation that has ended it is how many there were. Stable.
+	StallNumber = attribute.Key("ccl.stall.number")
+	// StallAge is how long it had taken at the time of the report. Stable.
+	StallAge = attribute.Key("ccl.stall.age")
+	// StallThreshold is the age from which it counts as stalled. Stable.
+	StallThreshold = attribute.Key("ccl.stall.threshold")
+	// StallNormal is what its like normally takes in this process; absent until it is known. Stable.
+	StallNormal = attribute.Key("ccl.stall.normal")
+	// StallReason says in a sentence what is known of why. Stable.
+	StallReason = attribute.Key("ccl.stall.reason")
+	// WaitDuration is how long it has waited for WaitRank. Stable.
+	WaitDuration = attribute.Key("ccl.wait.duration")
+	// VerdictRank is the rank that was found to be the cause, in this communicator; absent until one was found. Development.
+	VerdictRank = attribute.Key("ccl.verdict.rank")
+	// VerdictReason is the stable name of the cause. Development.
+	VerdictReason = attribute.Key("ccl.verdict.reason")
+	// VerdictChain is who waits for whom, from this rank to the cause. Development.
+	VerdictChain = attribute.Key("ccl.verdict.chain")
+)
+
 // LinkKind says, on a link, what the span at its other end is to this one: one of the Link values. Stable.
 const LinkKind = attribute.Key("ccl.link")
 
@@ -131,6 +155,9 @@ const (
 	LinkCaller = "caller" // the caller's own span, for instance its training step
 	LinkBehind = "behind" // the act that this call was postponed for
 )
+
+// ErrorStalled is the ErrorType of an operation or act that has not ended when it should have. Stable.
+const ErrorStalled = "stalled"
 
 // ErrorUnfinished is the ErrorType of an act that had not ended when the tape did. Stable.
 const ErrorUnfinished = "unfinished"

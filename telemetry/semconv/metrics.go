@@ -33,6 +33,21 @@ const (
 	// MetricPostponed counts calls that a non-blocking communicator put off because one before them was unfinished, by call (counter). They are
 	// no errors: ErrInProgress is an answer. Stable.
 	MetricPostponed = "ccl_lifecycle_postponed_total"
+	// MetricPeerErrors counts acts and communicators that failed by another rank's fault, by communicator name, that rank and error type
+	// (counter). Stable.
+	MetricPeerErrors = "ccl_peer_errors_total"
+)
+
+// Metrics of what takes too long, while it does.
+const (
+	// MetricStalled is the number of operations and acts that are stalled, by communicator name and kind; 0 when they have gone on
+	// (gauge). Stable.
+	MetricStalled = "ccl_stalled_operations"
+	// MetricStallAge is how long the oldest of them has taken until now, in seconds, by communicator name, kind and the rank that it
+	// waits for; absent while nothing is stalled (gauge). Stable.
+	MetricStallAge = "ccl_stall_age_seconds"
+	// MetricStalls counts operations and acts that stalled, each once, by kind (counter). Stable.
+	MetricStalls = "ccl_stalls_total"
 )
 
 // Metrics of the telemetry itself.
@@ -49,13 +64,15 @@ const (
 const (
 	LabelComm      = "comm"       // a communicator's name, LabelValueOther beyond the cap. Stable.
 	LabelState     = "state"      // a communicator's state. Stable.
-	LabelKind      = "kind"       // an operation's kind: "all_reduce". Stable.
+	LabelKind      = "kind"       // an operation's kind, "all_reduce"; of what stalls also an act's, "init". Stable.
 	LabelSize      = "size"       // an operation's size bucket: "le_64KiB". Stable.
 	LabelEngine    = "engine"     // what moves the data. Stable.
 	LabelAct       = "act"        // an act in a communicator's life: "init". Stable.
 	LabelCall      = "call"       // a user's call: "destroy". Stable.
 	LabelErrorType = "error_type" // the stable name of an error's code, "" if there was none. Stable.
+	LabelPeer      = "peer"       // another rank of the communicator, LabelValueOther beyond the cap. Stable.
 	LabelResult    = "result"     // what became of a span. Stable.
+	LabelWaitRank  = "wait_rank"  // the rank that is waited for, LabelValueNone if none. Stable.
 	LabelRing      = "ring"       // a ring of the tape: "life" or "op". Stable.
 	LabelVersion   = "version"    // Carillon's version. Stable.
 	LabelGoVersion = "goversion"  // the Go release that built it. Stable.
@@ -66,6 +83,9 @@ const LabelValueOther = "other"
 
 // LabelValueUnnamed is the communicator name of those that have none. Stable.
 const LabelValueUnnamed = "unnamed"
+
+// LabelValueNone is the waited-for rank of what waits for none. Stable.
+const LabelValueNone = "none"
 
 // LabelValueUnknown is the value of a label that the tape doesn't tell. Stable.
 const LabelValueUnknown = "unknown"

@@ -24,6 +24,8 @@ const (
 	SpanGroup = "ccl.group"
 	// SpanFailure says that a communicator failed, with the error in full. Stable.
 	SpanFailure = "ccl.comm.failure"
+	// SpanStall says that an operation or act has not ended when it should have; it is told again while it lasts. Stable.
+	SpanStall = "ccl.stall"
 	// SpanUse is a refused call that has no span name of its own. Stable.
 	SpanUse = "ccl.comm.use"
 )
@@ -31,8 +33,8 @@ const (
 // SpanOpPrefix comes before an operation's name: "ccl.all_reduce". Stable.
 const SpanOpPrefix = "ccl."
 
-// StartedSuffix comes behind an act's span name: "ccl.comm.init (started)" is a span without length that is exported when the
-// act starts, so that an act that hangs can be seen before it ends. Stable.
+// StartedSuffix comes behind a span's name: "ccl.comm.init (started)" is a span without length that is exported when the act starts,
+// or when an operation becomes slow, so that one that hangs can be seen before it ends. Stable.
 const StartedSuffix = " (started)"
 
 // PhaseSeparator stands between an act's span name and the name of one of its phases: "ccl.comm.init.rendezvous". Stable.

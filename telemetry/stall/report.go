@@ -1,0 +1,95 @@
+package stall
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Stage says what became of something that takes long.
+type Stage uint8
+
+// The stages.
+const (
+	Slow    Stage = iota + 1 // it is older than the slow threshold; told once
+	Stalled                  // it is older than the stall threshold; told again at growing intervals
+	Cleared                  // something that was Slow or Stalled has ended; told once
+)
+
+// String is "slow", "stalled" or "cleared".
+func (s Stage) String() string {
+	switch s {
+	case Slow:
+		return "slow"
+	case Stalled:
+		return "stalled"
+	case Cleared:
+		return "cleared"
+	default:
+		return "unknown"
+	}
+}
+
+// Report tells of one operation or act that takes, or took, too long on one rank. Times are the tape's: CLOCK_MONOTONIC, nanoseconds.
+type Report struct {
+	Stage      Stage
+	Comm       tape.CommInfo
+	Generation uint32 // of the communicator, as tape.Event's and tape.Slot's
+
+	Act    tape.Act       // tape.ActNone: it is an operation, which Op and Seq describe
+	ActSeq uint64         // the act's number among those of its kind
+	Op     tape.Signature // of an act: the operation that it runs now, if Op.Call isn't lifecycle.CallNone
+	Seq    uint64         // the operation's number, as tape.OpRecord.Seq
+
+	Phase     tape.Phase
+	Algorithm uint8 // as tape.OpRecord.Algorithm
+
+	Start, Now int64 // when it began, and the moment of which the report tells
+	Wait       int32 // the rank that it waits for; -1 if none
+	WaitSince  int64 // since when; 0 if unknown
+
+	Threshold time.Duration // the age at which this stage begins; in a Cleared, at which it would have stalled
+	Normal    time.Duration // what its like normally takes here; 0 if not known yet
+	Count     int           // how often it was Stalled until now, this report included: 1 in the first, 0 if it was only slow
+}
+
+// Age is how long it had taken at the moment of the report.
+func (r *Report) Age() time.Duration { return time.Duration(r.Now - r.Start) }
+
+// Kind is what it is: the operation's name ("all_reduce"), or the act's ("init").
+func (r *Report) Kind() string {
+	if r.Act != tape.ActNone {
+		return r.Act.String()
+	}
+	return r.Op.Call.String()
+}
+
+// String is the report in one sentence: "all_reduce 7 of world rank 1 of 4 stalled: 5.2s in transfer, waiting for rank 3".
+func (r *Report) String() string {
+	what := r.Kind()
+	if r.Act == tape.ActNone {
+		what += fmt.Sprintf(" %d", r.Seq)
+	}
+	name := r.Comm.Name
+	if name == "" {
+		name = r.Comm.ID.Short()
+	}
+	text := fmt.Sprintf("%s of %s rank %d of %d %s: %s", what, name, r.Comm.Rank, r.Comm.Size, r.Stage, Round(r.Age()))
+	if r.Phase != tape.PhaseNone {
+		text += " in " + r.Phase.String()
+	}
+	if r.Wait >= 0 {
+		text += fmt.Sprintf(", waiting for rank %d", r.Wait)
+	}
+	return text
+}
+
+// Round cuts a duration to what a person wants to read of it: three digits.
+func Round(d time.Duration) time.Duration {
+	unit := time.Nanosecond
+	for unit < time.Second/10 && d >= 1000*unit {
+		unit *= 10
+	}
+	return d.Round(unit)
+}

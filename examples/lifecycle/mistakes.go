@@ -67,6 +67,10 @@ var mistakes = []mistake{
 		why: "A rank that passes NoColor to Split gets nil. There is no communicator, so no span tells of its calls.",
 	},
 	{
+		title: "A rank that there is not", make: wrongRank, span: semconv.SpanInit,
+		why: "The other ranks wait for the one that it should have been. Its span links to the trace of their init.",
+	},
+	{
 		title: "A color that is none", make: wrongColor, span: semconv.SpanSplit,
 		why: "A typo in a color must not become a communicator of its own.",
 	},
@@ -183,6 +187,15 @@ func failsHalfWay(ctx context.Context, j *job) error {
 func destroyedNil(ctx context.Context, _ *job) error {
 	var none *ccl.Comm
 	return none.Destroy(ctx)
+}
+
+func wrongRank(ctx context.Context, j *job) error {
+	id, err := j.Runtime().NewUniqueID()
+	if err != nil {
+		return err
+	}
+	_, err = j.Runtime().InitRank(ctx, id, 2, 2, ccl.WithName("pair"))
+	return err
 }
 
 func wrongColor(ctx context.Context, j *job) error {

@@ -276,7 +276,7 @@ func (b *batch) inside(other *batch) bool {
 // closedTo says why calls of rt can't join the group; it is empty when they can.
 func (g *Group) closedTo(rt *Runtime) string {
 	switch {
-	case g.rt != rt:
+	case g.rt != rt || g.outermost().rt != rt:
 		return "its context is a group of another runtime: use a group of the runtime that the communicator belongs to"
 	case g.finished() || g.outermost().finished():
 		return "its context is a group that has ended: pass the group of a GroupStart without GroupEnd, or a context that is none"

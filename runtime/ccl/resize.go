@@ -142,8 +142,8 @@ func (c *core) shrink(ctx context.Context, a *act, child *core, born *act, place
 // it to the new ranks, and passes it here; the others pass the zero UniqueID, and get it from that rank. An id serves
 // for one Grow. The parent stays as it is, and must be destroyed.
 //
-// It blocks until all ranks, old and new, have come, bounded by ctx; a non-blocking communicator returns the child with
-// ErrInProgress. When a rank dies meanwhile, or the ranks pass different lists, it fails, and may be called again, by
+// It blocks until all ranks, old and new, have come, bounded by ctx; a non-blocking communicator waits for the old ones
+// alone, from which it gets the id, and returns the child with ErrInProgress. When a rank dies meanwhile, or the ranks pass different lists, it fails, and may be called again, by
 // all that remain. The ranks that its errors name are those of the new communicator; Lost tells which of this one are
 // gone.
 func (c *Comm) Grow(ctx context.Context, id UniqueID, nranks int, opts ...Option) (*Comm, error) {

@@ -31,10 +31,21 @@ type Header struct {
 
 	Slots, LifeRecords, OpRecords int
 
+	// KernelBoot is the kernel's own id of this boot of the machine, zero if unknown. All tapes with the same one have one clock,
+	// whatever BootID their user gave them.
+	KernelBoot [16]byte
+
 	Closed   bool   // the writer closed the tape cleanly
 	Overflow uint64 // communicators that found the in-flight table full
 
-	mono, wall int64 // one moment on both clocks
+	mono, wall  int64 // one moment on both clocks
+	createdMono int64 // Created on the tape's clock
+}
+
+// WallShift is how far the time of day went ahead of the tape's clock (negative: fell behind it) between the tape's creation and its last act:
+// what a clock that is set shows as a jump.
+func (h Header) WallShift() time.Duration {
+	return time.Duration((h.wall - h.Created.UnixNano()) - (h.mono - h.createdMono))
 }
 
 // Wall turns a time of the tape (CLOCK_MONOTONIC, ns) into the time of day.
@@ -45,6 +56,8 @@ func (h Header) Wall(mono int64) time.Time { return time.Unix(0, h.wall+(mono-h.
 type file struct {
 	f       *os.File
 	path    string
+	partial bool  // what is missing at the end reads as zeros
+	cut     int64 // the size of a tape that was cut short and is read all the same; 0: it is whole
 	geo     geometry
 	static  Header
 	process process
@@ -54,8 +67,8 @@ type file struct {
 	again []byte
 }
 
-// openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR.
-func openFile(path string, flag int) (*file, error) {
+// openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR. A partial one may be cut short behind its header.
+func openFile(path string, flag int, partial bool) (*file, error) {
 	// Not blocking and not following, in case that somebody put a pipe or a link there.
 	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ELOOP) {
@@ -64,7 +77,7 @@ func openFile(path string, flag int) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tape: %w", err)
 	}
-	t := &file{f: f, path: path}
+	t := &file{f: f, path: path, partial: partial}
 	if err := t.readStatic(); err != nil {
 		_ = f.Close()
 		return nil, err
@@ -78,8 +91,10 @@ func (t *file) malformed(format string, args ...any) error {
 
 // readAt fills b from off on.
 func (t *file) readAt(b []byte, off int64) error {
-	_, err := t.f.ReadAt(b, off)
+	n, err := t.f.ReadAt(b, off)
 	switch {
+	case errors.Is(err, io.EOF) && t.cut > 0 && off+int64(len(b)) <= t.geo.size():
+		clear(b[n:]) // as if it had never been written
 	case errors.Is(err, io.EOF):
 		return t.malformed("was cut short: there is nothing more at byte %d", off)
 	case err != nil:
@@ -155,6 +170,9 @@ func (t *file) readStatic() error {
 		}
 	}
 	if st.Size() < g.size() {
+		t.cut = st.Size()
+	}
+	if t.cut > 0 && !t.partial {
 		return t.malformed("was cut short: it has %d bytes of %d", st.Size(), g.size())
 	}
 	t.geo = g
@@ -168,14 +186,16 @@ func (t *file) readStatic() error {
 		Version: string(getText(b[hdrProgVersion:][:progVersionSize])),
 		Created: time.Unix(0, int64(le.Uint64(b[hdrCreatedWall:]))),
 		Slots:   g.slots, LifeRecords: g.life, OpRecords: g.op,
-		mono: int64(le.Uint64(b[hdrCreatedMono:])),
-		wall: int64(le.Uint64(b[hdrCreatedWall:])),
+		KernelBoot:  [16]byte(b[hdrKernelBoot:]),
+		mono:        int64(le.Uint64(b[hdrCreatedMono:])),
+		wall:        int64(le.Uint64(b[hdrCreatedWall:])),
+		createdMono: int64(le.Uint64(b[hdrCreatedMono:])),
 	}
 	t.process = process{
 		pid:   t.static.PID,
 		start: le.Uint64(b[hdrStartTicks:]),
 		space: le.Uint64(b[hdrPIDSpace:]),
-		boot:  [16]byte(b[hdrKernelBoot:]),
+		boot:  t.static.KernelBoot,
 	}
 	return nil
 }

@@ -64,9 +64,9 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	t, err := openFile(path, os.O_RDWR)
+	t, err := openFile(path, os.O_RDWR, false)
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) {
-		t, err = openFile(path, os.O_RDONLY)
+		t, err = openFile(path, os.O_RDONLY, false)
 	}
 	if err != nil {
 		return nil, err

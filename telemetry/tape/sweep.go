@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -45,4 +46,57 @@ func ended(path string) bool {
 	}
 	defer func() { _ = r.Close() }()
 	return r.Header().Closed || r.Liveness() == Dead
+}
+
+// SweepJobs does what Sweep does in the folders of all jobs in dir but the keep that were written to last, and removes the folders that
+// are empty then. So a directory of tapes doesn't grow for ever. Folders without a tape, and links, are not touched. It returns the folders
+// that are gone.
+func SweepJobs(dir string, keep int) (removed []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tape: %w", err)
+	}
+	type job struct {
+		path  string
+		wrote time.Time
+	}
+	var jobs []job
+	for _, entry := range entries {
+		if path := filepath.Join(dir, entry.Name()); entry.IsDir() {
+			if wrote := lastWritten(path); !wrote.IsZero() {
+				jobs = append(jobs, job{path, wrote})
+			}
+		}
+	}
+	slices.SortFunc(jobs, func(a, b job) int { return b.wrote.Compare(a.wrote) })
+	var errs []error
+	for _, j := range jobs[min(max(keep, 0), len(jobs)):] {
+		if _, err := Sweep(j.path, 0); err != nil {
+			errs = append(errs, err)
+		}
+		if os.Remove(j.path) == nil { // fails for one that still holds something
+			removed = append(removed, j.path)
+		}
+	}
+	return removed, errors.Join(errs...)
+}
+
+// lastWritten is when the last tape in a job's folder was made or written to, as far as the file system tells; zero if there is no tape.
+func lastWritten(dir string) (last time.Time) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return last
+	}
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) != ".tape" {
+			continue
+		}
+		if info, err := entry.Info(); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -34,7 +35,7 @@ func provideHealth(s settings, t *Telemetry, lc fx.Lifecycle, extra []Check) (*h
 		}
 	}
 	routes := []health.Route{
-		{Path: "/metrics", Title: "metrics for Prometheus", Handler: promhttp.HandlerFor(t.Registry(), promhttp.HandlerOpts{})},
+		{Path: "/metrics", Title: "metrics for Prometheus", Handler: metricsHandler(t)},
 	}
 	if s.Tape {
 		routes = append(routes,
@@ -51,6 +52,11 @@ func provideHealth(s settings, t *Telemetry, lc fx.Lifecycle, extra []Check) (*h
 	}
 	lc.Append(fx.StopHook(server.Stop))
 	return server, nil
+}
+
+// metricsHandler serves the metrics, to who accepts OpenMetrics with exemplars.
+func metricsHandler(t *Telemetry) http.Handler {
+	return promhttp.HandlerFor(t.Registry(), promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
 // ownChecks are the checks of every process.

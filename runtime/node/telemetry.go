@@ -60,14 +60,14 @@ func newTelemetry(ctx context.Context, cfg Config, w *tape.Writer, extra []Obser
 		return nil, errors.Join(err, t.follower.Close())
 	}
 	metrics, err := metric.NewCollector(metric.Config{
-		Slots: t.follower.Slots, Now: tape.Now, Missed: t.follower.Missed, Version: version(),
+		Slots: t.follower.Slots, Now: tape.Now, Missed: t.follower.Missed, Version: version(), Span: t.trace.Emitted,
 		Spans: func() metric.SpanStats { return metric.SpanStats(t.trace.Stats()) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, t.follower.Close())
 	}
 	t.registry.MustRegister(metrics)
-	t.observers = append([]Observer{t.trace, metrics}, extra...)
+	t.observers = append([]Observer{t.trace, metrics}, extra...) // the metrics ask which span the trace made of the event
 	return t, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -28,6 +29,10 @@ type Config struct {
 	// Spans counts what became of spans; nil leaves the metric out. It is trace.Projector.Stats in other words, so that
 	// this package need not know that one.
 	Spans func() SpanStats
+
+	// Span is the span that was made of the event that Observe is given, invalid if none was: trace.Projector.Emitted, when the Projector
+	// observes each event first. Durations get it as their exemplar. nil is no exemplars.
+	Span func() oteltrace.SpanContext
 
 	// Version is Carillon's; "" becomes "unknown".
 	Version string
@@ -73,7 +78,7 @@ func NewCollector(cfg Config) (*Collector, error) {
 		cfg:     cfg,
 		names:   names,
 		table:   newTableDescs(),
-		counted: newCounted(names),
+		counted: newCounted(names, cfg.Span),
 		missed: prometheus.NewDesc(semconv.MetricTapeMissed,
 			"Tape records that were overwritten before they were read, by ring.", []string{semconv.LabelRing}, nil),
 		spans: prometheus.NewDesc(semconv.MetricSpans,
@@ -89,7 +94,7 @@ func NewCollector(cfg Config) (*Collector, error) {
 // communicator name that is new.
 func (c *Collector) Observe(ev *tape.Event) {
 	if ev.IsLife {
-		c.counted.life(&ev.Life)
+		c.counted.life(&ev.Comm, &ev.Life)
 	} else {
 		c.counted.operation(&ev.Comm, &ev.Op)
 	}

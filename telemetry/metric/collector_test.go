@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+	oteltrace "go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -25,12 +26,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const second = int64(time.Second)
 
+// spanOf is the span of the event that is being observed.
+var spanOf oteltrace.SpanContext
+
 func newCollector(t testing.TB, slots []tape.Slot, maxNames int) (*metric.Collector, *prometheus.Registry) {
 	t.Helper()
 	c, err := metric.NewCollector(metric.Config{
 		Slots:    func() []tape.Slot { return slots },
 		Now:      func() int64 { return 100 * second },
 		Missed:   func() tape.Missed { return tape.Missed{Life: 1, Op: 20} },
+		Span:     func() oteltrace.SpanContext { return spanOf },
 		Spans:    func() metric.SpanStats { return metric.SpanStats{Exported: 5, Dropped: 6, Failed: 7} },
 		Version:  "v1.2.3",
 		MaxNames: maxNames,
@@ -216,6 +221,74 @@ ccl_lifecycle_postponed_total{call="split"} 1
 	}
 }
 
+// TestExemplars has one operation among others that has a span, and an act.
+func TestExemplars(t *testing.T) {
+	c, reg := newCollector(t, nil, 0)
+	defer func() { spanOf = oteltrace.SpanContext{} }()
+	span := func(n byte) oteltrace.SpanContext {
+		return oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: oteltrace.TraceID{n}, SpanID: oteltrace.SpanID{n}})
+	}
+	c.Observe(op("world", lifecycle.CallAllReduce, 8, time.Microsecond, lifecycle.CodeOK))
+	spanOf = span(1)
+	c.Observe(op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
+	spanOf = span(2)
+	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Peer: -1, Time: 3 * second, Start: second}})
+
+	got := map[string]string{}
+	all := gather(t, reg)
+	for _, name := range []string{semconv.MetricDuration, semconv.MetricActDuration} {
+		for _, b := range all[name][0].GetHistogram().GetBucket() {
+			for _, l := range b.GetExemplar().GetLabel() {
+				got[fmt.Sprintf("%s %.3g %s", name, b.GetExemplar().GetValue(), l.GetName())] = l.GetValue()
+			}
+		}
+	}
+	want := map[string]string{
+		semconv.MetricDuration + " 0.001 trace_id": span(1).TraceID().String(),
+		semconv.MetricDuration + " 0.001 span_id":  span(1).SpanID().String(),
+		semconv.MetricActDuration + " 2 trace_id":  span(2).TraceID().String(),
+		semconv.MetricActDuration + " 2 span_id":   span(2).SpanID().String(),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("exemplars (-want +got):\n%s", diff)
+	}
+}
+
+// TestPeerErrors has another rank die, then so many that they are counted together.
+func TestPeerErrors(t *testing.T) {
+	c, reg := newCollector(t, nil, 0)
+	failed := func(peer int32, code lifecycle.Code) {
+		c.Observe(&tape.Event{
+			IsLife: true, Comm: tape.CommInfo{Name: "world"},
+			Life: tape.LifeRecord{Call: lifecycle.CallAllReduce, Stage: tape.StageEnd, Code: code, Peer: peer},
+		})
+	}
+	failed(2, lifecycle.CodeRankDead)
+	failed(2, lifecycle.CodeRankDead)
+	failed(1, lifecycle.CodeUnreachable)
+	failed(-1, lifecycle.CodeTimeout)
+	failed(3, lifecycle.CodeOK)
+	compare(t, reg, `
+# HELP ccl_peer_errors_total Acts and communicators that failed by another rank's fault, by communicator name, that rank and error type.
+# TYPE ccl_peer_errors_total counter
+ccl_peer_errors_total{comm="world",error_type="rank_dead",peer="2"} 2
+ccl_peer_errors_total{comm="world",error_type="unreachable",peer="1"} 1
+`, semconv.MetricPeerErrors)
+
+	for peer := range int32(1000) {
+		failed(peer, lifecycle.CodeRankDead)
+	}
+	all, others := gather(t, reg)[semconv.MetricPeerErrors], 0.0
+	for _, m := range all {
+		if strings.Contains(labels(m), "peer="+semconv.LabelValueOther) {
+			others = m.GetCounter().GetValue()
+		}
+	}
+	if len(all) != 65 || others != 1000-63 {
+		t.Errorf("%d series, %v faults of others; want 65 and 937", len(all), others)
+	}
+}
+
 func TestTelemetryOfTelemetry(t *testing.T) {
 	_, reg := newCollector(t, nil, 0)
 	compare(t, reg, `
@@ -238,7 +311,9 @@ ccl_tape_records_missed_total{ring="op"} 20
 func TestLint(t *testing.T) {
 	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)}, 0)
 	c.Observe(op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
-	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 2, Start: 1}})
+	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 2, Start: 1, Peer: -1}})
+	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Call: lifecycle.CallFinalize, Stage: tape.StageEnd, Code: lifecycle.CodeRankDead}})
+	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Code: lifecycle.CodeInProgress}})
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +324,7 @@ func TestLint(t *testing.T) {
 	want := []string{
 		semconv.MetricCommunicators, semconv.MetricInFlight, semconv.MetricOldestAge, semconv.MetricLaunchedSeq, semconv.MetricCompletedSeq,
 		semconv.MetricOperations, semconv.MetricBytes, semconv.MetricDuration, semconv.MetricBusBandwidth, semconv.MetricActDuration,
-		semconv.MetricLifecycleErrors, semconv.MetricTapeMissed, semconv.MetricSpans, semconv.MetricBuildInfo,
+		semconv.MetricLifecycleErrors, semconv.MetricPostponed, semconv.MetricPeerErrors, semconv.MetricTapeMissed, semconv.MetricSpans, semconv.MetricBuildInfo,
 	}
 	slices.Sort(want)
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(gather(t, reg)))); diff != "" {
@@ -371,25 +446,5 @@ func BenchmarkObserve(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c.Observe(ev)
-	}
-}
-
-// BenchmarkScrape gathers from ten thousand communicators.
-func BenchmarkScrape(b *testing.B) {
-	var slots []tape.Slot
-	for i := range 10_000 {
-		slots = append(slots, busy(fmt.Sprintf("group-%d", i), uint64(i), second))
-	}
-	c, reg := newCollector(b, slots, 0)
-	for call := lifecycle.CallAllReduce; call <= lifecycle.CallBarrier; call++ {
-		for i := range 100 {
-			c.Observe(op(fmt.Sprintf("group-%d", i), call, uint64(8)<<i%30, time.Millisecond, lifecycle.CodeOK))
-		}
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := reg.Gather(); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

@@ -1,9 +1,11 @@
 package metric
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
@@ -15,6 +17,7 @@ import (
 // use.
 type counted struct {
 	names *names
+	span  func() oteltrace.SpanContext // of the event at hand; nil: there are no spans
 
 	operations *prometheus.CounterVec
 	bytes      *prometheus.CounterVec
@@ -23,9 +26,11 @@ type counted struct {
 	acts       *prometheus.HistogramVec
 	errors     *prometheus.CounterVec
 	postponed  *prometheus.CounterVec
+	peers      *prometheus.CounterVec
 
 	ended map[endKey]prometheus.Counter
 	moved map[moveKey]*moved
+	fault map[faultKey]prometheus.Counter
 }
 
 // endKey is what operations that ended are counted by.
@@ -41,16 +46,27 @@ type moveKey struct {
 	engine, name string
 }
 
+// faultKey is what the faults of other ranks are counted by.
+type faultKey struct {
+	name string
+	peer int32
+	code lifecycle.Code
+}
+
+// maxFaults bounds the series with a peer of their own: who looks for the rank at fault has found it by then.
+const maxFaults = 64
+
 // moved are the children of one moveKey.
 type moved struct {
 	bytes               prometheus.Counter
 	duration, bandwidth prometheus.Observer
 }
 
-func newCounted(names *names) *counted {
+func newCounted(names *names, span func() oteltrace.SpanContext) *counted {
 	perMove := []string{semconv.LabelKind, semconv.LabelSize, semconv.LabelEngine, semconv.LabelComm}
 	c := &counted{
 		names: names,
+		span:  span,
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: semconv.MetricOperations,
 			Help: "Operations that ended, by kind and error type; the error type is empty for those that ended well.",
@@ -82,8 +98,13 @@ func newCounted(names *names) *counted {
 			Name: semconv.MetricPostponed,
 			Help: "Calls that a non-blocking communicator put off because one before them was unfinished, by call. No errors.",
 		}, []string{semconv.LabelCall}),
+		peers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: semconv.MetricPeerErrors,
+			Help: "Acts and communicators that failed by another rank's fault, by communicator name, that rank and error type.",
+		}, []string{semconv.LabelComm, semconv.LabelPeer, semconv.LabelErrorType}),
 		ended: make(map[endKey]prometheus.Counter),
 		moved: make(map[moveKey]*moved),
+		fault: make(map[faultKey]prometheus.Counter),
 	}
 	// A series that appears with its first error shows no increase; the mistakes that alerts look for start at 0.
 	c.errors.WithLabelValues(lifecycle.CallDestroy.String(), lifecycle.CodeDestroyed.String())
@@ -92,7 +113,7 @@ func newCounted(names *names) *counted {
 }
 
 func (c *counted) vectors() []prometheus.Collector {
-	return []prometheus.Collector{c.operations, c.bytes, c.duration, c.bandwidth, c.acts, c.errors, c.postponed}
+	return []prometheus.Collector{c.operations, c.bytes, c.duration, c.bandwidth, c.acts, c.errors, c.postponed, c.peers}
 }
 
 func (c *counted) describe(ch chan<- *prometheus.Desc) {
@@ -133,7 +154,7 @@ func (c *counted) operation(comm *tape.CommInfo, r *tape.OpRecord) {
 		return // the tape doesn't know when it began
 	}
 	d := time.Duration(r.Time - r.Start)
-	m.duration.Observe(d.Seconds())
+	c.observe(m.duration, d)
 	if bw := BusBandwidth(sig, comm.Rank, comm.Size, d); bw > 0 {
 		m.bandwidth.Observe(bw)
 	}
@@ -157,13 +178,52 @@ func (c *counted) children(comm *tape.CommInfo, sig *tape.Signature) *moved {
 	return m
 }
 
+// observe adds a duration to a histogram, with the trace as its exemplar if there is a span: most operations have none.
+func (c *counted) observe(to prometheus.Observer, d time.Duration) {
+	if c.span != nil {
+		if sc := c.span(); sc.IsValid() {
+			to.(prometheus.ExemplarObserver).ObserveWithExemplar(d.Seconds(), prometheus.Labels{
+				exemplarTrace: sc.TraceID().String(), exemplarSpan: sc.SpanID().String(),
+			})
+			return
+		}
+	}
+	to.Observe(d.Seconds())
+}
+
+// The labels of exemplars by which Grafana and OpenTelemetry's bridge find a trace.
+const (
+	exemplarTrace = "trace_id"
+	exemplarSpan  = "span_id"
+)
+
+// peer counts a fault of another rank.
+func (c *counted) peer(comm *tape.CommInfo, r *tape.LifeRecord) {
+	key := faultKey{c.names.label(comm.Name), r.Peer, r.Code}
+	fault := c.fault[key]
+	if fault == nil {
+		peer := semconv.LabelValueOther
+		if len(c.fault) < maxFaults {
+			peer = strconv.Itoa(int(r.Peer))
+		}
+		fault = c.peers.WithLabelValues(key.name, peer, r.Code.String())
+		if peer != semconv.LabelValueOther {
+			c.fault[key] = fault
+		}
+	}
+	fault.Inc()
+}
+
 // life counts an act that ended, or a call that was refused.
-func (c *counted) life(r *tape.LifeRecord) {
+func (c *counted) life(comm *tape.CommInfo, r *tape.LifeRecord) {
 	if r.Stage != tape.StageEnd && r.Stage != tape.StageMisuse {
 		return
 	}
 	if r.Stage == tape.StageEnd && r.Act != tape.ActNone && r.Start > 0 && r.Start <= r.Time {
-		c.acts.WithLabelValues(semconv.ActName(r.Act)).Observe(time.Duration(r.Time - r.Start).Seconds())
+		c.observe(c.acts.WithLabelValues(semconv.ActName(r.Act)), time.Duration(r.Time-r.Start))
+	}
+	if r.Stage == tape.StageEnd && r.Peer >= 0 && r.Code != lifecycle.CodeOK {
+		c.peer(comm, r)
 	}
 	switch {
 	case r.Code == lifecycle.CodeOK:

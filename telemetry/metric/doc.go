@@ -11,6 +11,9 @@
 // The number of series is bounded: labels are kinds, size buckets, engines, states and the names of communicators, never
 // ids or sequence numbers; and of the names only the first so many, the others are counted together.
 //
+// The durations of what has a span carry its trace id as an exemplar, so that a slow bucket leads to the trace of an operation in it.
+// Push sends the same metrics by OTLP to who doesn't pull.
+//
 // Bus bandwidth is what nccl-tests means by it: the rate at which data crosses a rank's link, which can be compared with
 // the hardware's, whatever the collective and the number of ranks.
 package metric

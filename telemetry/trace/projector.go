@@ -25,6 +25,8 @@ type Projector struct {
 	births *births
 	salt   uint64 // tells this process's spans apart where there is no rank
 	last   int64  // time of the last event
+
+	emitted identity // the span that the event being observed, or observed last, was made into
 }
 
 // actKey is one rank's part in one act. The rank itself is not in it: a child of a split has none until the split is done.
@@ -103,6 +105,7 @@ func (p *Projector) Observe(ev *tape.Event) {
 	if p.pipe == nil {
 		return
 	}
+	p.emitted = identity{}
 	who := subject{ev.Comm, ev.Generation}
 	if !ev.IsLife {
 		p.last = max(p.last, ev.Op.Time)
@@ -126,6 +129,10 @@ func (p *Projector) Observe(ev *tape.Event) {
 	case tape.StageNone, tape.StageWait: // nothing that a span shows
 	}
 }
+
+// Emitted is the span that the last event was made into, the event's own if several were; invalid if none was, as for most operations. It
+// belongs to the goroutine that calls Observe.
+func (p *Projector) Emitted() oteltrace.SpanContext { return p.emitted.context() }
 
 // Close ends the acts that are still open, as unfinished, and exports what is queued until ctx ends. The error is ctx's, if spans were
 // left behind.

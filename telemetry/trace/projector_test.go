@@ -436,6 +436,38 @@ func TestSamplingOfOperations(t *testing.T) {
 	}
 }
 
+// TestEmitted asks after every event which span it was made into.
+func TestEmitted(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = 2 })
+	comm := tape.CommInfo{ID: lifecycle.CommID{7}, Name: "world", Rank: 1, Size: 2}
+	p.life(comm, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: 1, Peer: -1})
+	p.life(comm, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseConnect, Time: 2, Peer: -1})
+	p.life(comm, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 3, Start: 1, Peer: -1})
+	init := trace.ActTraceID(comm.ID, tape.ActInit, 0)
+	if got := p.Emitted(); got.TraceID() != init || got.SpanID() != trace.SpanID(init, 1) {
+		t.Errorf("after the init: %v/%v, want this rank's span in %v", got.TraceID(), got.SpanID(), init)
+	}
+	var kept int
+	for seq := range uint64(100) {
+		sig := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}
+		before := len(p.exporter.GetSpans())
+		p.op(comm, tape.OpRecord{Stage: tape.StageEnd, Seq: seq, Signature: sig, Time: 10, Start: 5, Wait: -1})
+		got := p.Emitted()
+		if got.IsValid() != (len(p.exporter.GetSpans()) > before) {
+			t.Fatalf("operation %d: Emitted is %v with %d new spans", seq, got, len(p.exporter.GetSpans())-before)
+		}
+		if got.IsValid() {
+			kept++
+			if want := trace.OpTraceID(comm.ID, 1, sig, seq); got.TraceID() != want {
+				t.Errorf("operation %d is in %v, want %v", seq, got.TraceID(), want)
+			}
+		}
+	}
+	if kept == 0 || kept == 100 {
+		t.Errorf("%d of 100 operations were kept: the test shows nothing", kept)
+	}
+}
+
 func TestSamplingSwitchedOff(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = -1 })
 	for seq := uint64(1); seq <= 5000; seq++ {

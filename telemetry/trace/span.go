@@ -59,6 +59,7 @@ func (p *Projector) emit(s *span) {
 		sp.SetStatus(codes.Error, s.problem.text)
 	}
 	sp.End(oteltrace.WithTimestamp(p.cfg.Wall(s.end)))
+	p.emitted = s.id
 }
 
 // emitStarted announces an act: a span without length below the one that will come when the act ends.

@@ -33,7 +33,7 @@ const (
 // SpanOpPrefix comes before an operation's name: "ccl.all_reduce". Stable.
 const SpanOpPrefix = "ccl."
 
-// StartedSuffix comes behind a span's name: "ccl.comm.init (started)" is a span without length that is exported when the act starts,
+// StartedSuffix comes behind a span's name: "ccl.comm.init (started)" is a moment's span (1 ns) that is exported when the act starts,
 // or when an operation becomes slow, so that one that hangs can be seen before it ends. Stable.
 const StartedSuffix = " (started)"
 

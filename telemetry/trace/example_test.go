@@ -34,6 +34,6 @@ func ExampleProjector() {
 		fmt.Println(err)
 	}
 	// Output:
-	// ccl.comm.destroy (started) 0s
+	// ccl.comm.destroy (started) 1ns
 	// ccl.comm.destroy 2µs
 }

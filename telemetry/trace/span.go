@@ -48,21 +48,28 @@ func unfinished(act *openAct) *problem {
 	return &problem{errorType: semconv.ErrorUnfinished, text: text}
 }
 
+// moment is the length of a span that tells of a moment. Without any, Jaeger warns beside the span that its duration is negative.
+const moment = time.Nanosecond
+
 // emit makes the span and ends it: everything of it is known, its times are explicit.
 func (p *Projector) emit(s *span) {
+	start, end := p.cfg.Wall(s.start), p.cfg.Wall(s.end)
+	if !end.After(start) {
+		end = start.Add(moment)
+	}
 	_, sp := p.pipe.tracer.Start(s.id.startContext(context.Background()), s.name,
-		oteltrace.WithTimestamp(p.cfg.Wall(s.start)),
+		oteltrace.WithTimestamp(start),
 		oteltrace.WithAttributes(s.attrs...),
 		oteltrace.WithLinks(s.links...))
 	if s.problem != nil {
 		sp.SetAttributes(semconv.ErrorType.String(s.problem.errorType))
 		sp.SetStatus(codes.Error, s.problem.text)
 	}
-	sp.End(oteltrace.WithTimestamp(p.cfg.Wall(s.end)))
+	sp.End(oteltrace.WithTimestamp(end))
 	p.emitted = s.id
 }
 
-// emitStarted announces an act: a span without length below the one that will come when the act ends.
+// emitStarted announces an act: a moment's span below the one that will come when the act ends.
 func (p *Projector) emitStarted(act *openAct, r *tape.LifeRecord) {
 	id := p.part(&act.who, act.trace(), tagStarted)
 	if act.who.Rank >= 0 {

@@ -52,10 +52,7 @@ func (l *Links) openSHM(peer int, c *card, ways []way) error {
 	}
 	l.conns[peer] = conn
 	l.shms = append(l.shms, conn)
-	dead := &lifecycle.PeerError{
-		Code: lifecycle.CodeRankDead, Rank: peer, Self: l.rank, Comm: l.id,
-		Detail: fmt.Sprintf("process %d of this host (%s) ended; its pidfd tells", c.pid, c.host),
-	}
+	dead := l.dead(peer, c)
 	cancel, err := l.f.deaths.watch(process{c.pid, c.born}, func() { conn.Fail(dead) })
 	switch {
 	case errors.Is(err, errDead):
@@ -101,22 +98,32 @@ func (l *Links) agree(ctx context.Context, ways []way) error {
 	return nil
 }
 
-// connectTCP connects all peers that are left, at the same time.
+// connectTCP connects all peers that are left, at the same time. A peer whose process has ended is not waited for, where
+// that can be seen from here.
 func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*card) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	var wg sync.WaitGroup
 	var once sync.Once
 	var first error // the others only say that they were ended because of it
+	fail := func(err error) {
+		once.Do(func() { first = err })
+		stop(err)
+	}
 	for peer, w := range ways {
 		if w != viaTCP {
 			continue
 		}
+		unwatch, err := l.watchWhileConnecting(peer, &p.card, cards[peer], fail)
+		if err != nil {
+			fail(err)
+			break
+		}
+		defer unwatch()
 		wg.Go(func() {
 			conn, err := p.gate.Connect(ctx, l.rank, peer, cards[peer].tcp, cards[peer].gate, l.waiter)
 			if err != nil {
-				once.Do(func() { first = err })
-				stop()
+				fail(err)
 				return
 			}
 			l.conns[peer] = conn
@@ -124,4 +131,29 @@ func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*ca
 	}
 	wg.Wait()
 	return first
+}
+
+// watchWhileConnecting has fail called when the process of a peer ends that this rank can see. It returns the error of
+// one that has ended already.
+func (l *Links) watchWhileConnecting(peer int, mine, its *card, fail func(error)) (cancel func(), err error) {
+	if its.hostID != mine.hostID || its.pidNS != mine.pidNS {
+		return func() {}, nil
+	}
+	dead := l.dead(peer, its)
+	cancel, err = l.f.deaths.watch(process{its.pid, its.born}, func() { fail(dead) })
+	switch {
+	case errors.Is(err, errDead):
+		return nil, dead
+	case err != nil:
+		return func() {}, nil //nolint:nilerr // it can be connected with all the same
+	}
+	return cancel, nil
+}
+
+// dead is the error of a peer whose process has ended.
+func (l *Links) dead(peer int, c *card) *lifecycle.PeerError {
+	return &lifecycle.PeerError{
+		Code: lifecycle.CodeRankDead, Rank: peer, Self: l.rank, Comm: l.id,
+		Detail: fmt.Sprintf("process %d of this host (%s) ended; its pidfd tells", c.pid, c.host),
+	}
 }

@@ -9,6 +9,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -51,6 +52,7 @@ type Collector struct {
 	names   *names
 	table   tableDescs
 	counted *counted
+	stalled *stalled
 
 	missed, spans *prometheus.Desc
 	build         prometheus.Metric
@@ -79,6 +81,7 @@ func NewCollector(cfg Config) (*Collector, error) {
 		names:   names,
 		table:   newTableDescs(),
 		counted: newCounted(names, cfg.Span),
+		stalled: newStalled(names, cfg.Now),
 		missed: prometheus.NewDesc(semconv.MetricTapeMissed,
 			"Tape records that were overwritten before they were read, by ring.", []string{semconv.LabelRing}, nil),
 		spans: prometheus.NewDesc(semconv.MetricSpans,
@@ -100,10 +103,14 @@ func (c *Collector) Observe(ev *tape.Event) {
 	}
 }
 
+// ObserveStall takes what is slow or stalled, and what is not any more.
+func (c *Collector) ObserveStall(r *stall.Report) { c.stalled.observe(r) }
+
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.table.describe(ch)
 	c.counted.describe(ch)
+	c.stalled.describe(ch)
 	if c.cfg.Missed != nil {
 		ch <- c.missed
 	}
@@ -117,6 +124,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.table.collect(ch, summarize(c.cfg.Slots(), c.names, c.cfg.Now()))
 	c.counted.collect(ch)
+	c.stalled.collect(ch)
 	if c.cfg.Missed != nil {
 		m := c.cfg.Missed()
 		ch <- prometheus.MustNewConstMetric(c.missed, prometheus.CounterValue, float64(m.Life), "life")

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/metric"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -314,6 +315,7 @@ func TestLint(t *testing.T) {
 	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 2, Start: 1, Peer: -1}})
 	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Call: lifecycle.CallFinalize, Stage: tape.StageEnd, Code: lifecycle.CodeRankDead}})
 	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Code: lifecycle.CodeInProgress}})
+	c.ObserveStall(&stall.Report{Stage: stall.Stalled, Count: 1, Op: tape.Signature{Call: lifecycle.CallAllReduce}, Wait: -1})
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil {
 		t.Fatal(err)
@@ -325,6 +327,7 @@ func TestLint(t *testing.T) {
 		semconv.MetricCommunicators, semconv.MetricInFlight, semconv.MetricOldestAge, semconv.MetricLaunchedSeq, semconv.MetricCompletedSeq,
 		semconv.MetricOperations, semconv.MetricBytes, semconv.MetricDuration, semconv.MetricBusBandwidth, semconv.MetricActDuration,
 		semconv.MetricLifecycleErrors, semconv.MetricPostponed, semconv.MetricPeerErrors, semconv.MetricTapeMissed, semconv.MetricSpans, semconv.MetricBuildInfo,
+		semconv.MetricStalled, semconv.MetricStallAge, semconv.MetricStalls,
 	}
 	slices.Sort(want)
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(gather(t, reg)))); diff != "" {
@@ -341,10 +344,14 @@ func TestSeriesAreBounded(t *testing.T) {
 	c, reg := newCollector(t, slots, 8)
 	for i := range 10_000 {
 		c.Observe(op(fmt.Sprintf("group-%d", i), lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
+		c.ObserveStall(&stall.Report{
+			Stage: stall.Stalled, Count: 1, Comm: tape.CommInfo{Name: fmt.Sprintf("group-%d", i)}, Generation: uint32(i),
+			Op: tape.Signature{Call: lifecycle.CallAllReduce}, Wait: int32(i),
+		})
 	}
 	all := gather(t, reg)
 	for name, metrics := range all {
-		if len(metrics) > 12 {
+		if len(metrics) > 21 { // what stalls: 12 calls and 9 acts
 			t.Errorf("%s has %d series", name, len(metrics))
 		}
 	}

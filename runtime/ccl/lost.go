@@ -91,6 +91,9 @@ func silent(ctx context.Context, address string) (bool, error) {
 	dialer := net.Dialer{Timeout: knockTime}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	var timeout net.Error
+	if deadline, bounded := ctx.Deadline(); err != nil && bounded && !time.Now().Before(deadline) {
+		<-ctx.Done() // the dialer has a timer of its own for it, which may be faster
+	}
 	switch {
 	case err == nil:
 		_ = conn.Close() // it has served

@@ -13,6 +13,8 @@ import (
 type act struct {
 	c   *core
 	rec tape.LifeRecord
+	// members are c's ranks by those of the communicator that the act makes, from when errors speak of these.
+	members []int
 }
 
 // begin writes the start of an act. seq is its number among the acts of its kind on this communicator.
@@ -47,11 +49,14 @@ func (a *act) phase(p tape.Phase) {
 
 // end writes the act's end, and the communicator's state after it.
 func (a *act) end(err error) {
-	text := a.rec.Text
+	peer, text := culprit(err), a.rec.Text
+	if peer >= 0 && int(peer) < len(a.members) {
+		peer = int32(a.members[peer])
+	}
 	if err != nil {
 		text = err.Error()
 	}
-	a.conclude(lifecycle.CodeOf(err), culprit(err), text)
+	a.conclude(lifecycle.CodeOf(err), peer, text)
 }
 
 // conclude is end, for one whose error speaks of another communicator's ranks.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -355,5 +356,32 @@ func TestGroupWhoseInitsFailOnTape(t *testing.T) {
 		if ev.Life.Stage == tape.StageEnd && !strings.Contains(ev.Life.Text, "0 of 1 calls took effect") {
 			t.Errorf("rank %d: the text is %q", ev.Comm.Rank, ev.Life.Text)
 		}
+	}
+}
+
+// On the parent's tape the ranks are the parent's, also where the error counts those of the communicator that was to be made.
+func TestRanksOfAFailedShrinkOnTape(t *testing.T) {
+	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
+		comms, err := rt.InitAll(t.Context(), 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		var peer *ccl.PeerError
+		_, err = comms[3].Shrink(ctx, []int{0}, ccl.ShrinkAbort) // ranks 1, 2 and 3 become 0, 1 and 2, but only the last comes
+		if !errors.As(err, &peer) || peer.Rank != 0 {
+			t.Errorf("%v, want that rank 0 of the new communicator is missing", err)
+		}
+		each(t, comms, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
+	}, func(ev *tape.Event) bool {
+		return ev.Life.Call == lifecycle.CallShrink && ev.Life.Stage == tape.StageEnd
+	})
+	got := map[tape.Act]int32{}
+	for _, ev := range events {
+		got[ev.Life.Act] = ev.Life.Peer
+	}
+	if want := map[tape.Act]int32{tape.ActShrink: 1, tape.ActInit: 0}; !maps.Equal(got, want) {
+		t.Errorf("the ranks at fault are %v, want %v", got, want)
 	}
 }

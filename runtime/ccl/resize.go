@@ -133,6 +133,7 @@ func (c *core) shrink(ctx context.Context, a *act, child *core, born *act, place
 		return err
 	}
 	child.seat(slices.Index(members, c.rank), len(members))
+	a.members = members
 	ctx, blame := c.heldUp(ctx)
 	return blame(child.meet(ctx, born, at, child.rank, child.size))
 }

@@ -148,6 +148,7 @@ func (c *core) split(ctx context.Context, a *act, child *core, born *act, place 
 		cards[i] = append(append([]byte{byte(len(c.meets[m]))}, c.meets[m]...), all[m].card...)
 	}
 	child.seat(slices.Index(members, c.rank), len(members))
+	a.members = members
 	return child.connect(ctx, born, port, cards)
 }
 
@@ -196,7 +197,7 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	}
 	number := c.collectives.Add(1)
 	launched := c.tape.Start(number, tape.Signature{Call: call, Peer: -1}, 0)
-	payloads, err := c.engine.Exchange(ctx, number, mine)
+	payloads, err := c.engine.Exchange(ctx, call, number, mine)
 	c.tape.End(launched, lifecycle.CodeOf(err))
 	return payloads, c.fail(call, err)
 }

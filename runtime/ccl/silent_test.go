@@ -1,0 +1,55 @@
+package ccl
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// deaf is an address where connections are neither let in nor refused, as of a host that is cut off.
+func deaf(t *testing.T) string {
+	t.Helper()
+	socket := func() int {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		return fd
+	}
+	listener := socket()
+	if err := errors.Join(unix.Bind(listener, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(listener, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(listener)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := name.(*unix.SockaddrInet4)
+	for range 4 { // who is not accepted, and fills the queue
+		if err := unix.Connect(socket(), at); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+			t.Fatal(err)
+		}
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)).String()
+}
+
+// Who runs out of time before the other process could answer has not learnt that it is gone.
+func TestNobodyIsLostBecauseTheContextEnds(t *testing.T) {
+	address := deaf(t)
+	for range 300 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		lost, err := silent(ctx, address)
+		cancel()
+		if lost || err == nil {
+			t.Fatalf("lost is %t, %v; want the context's error", lost, err)
+		}
+	}
+	if lost, err := silent(t.Context(), address); !lost || err != nil {
+		t.Errorf("lost is %t, %v after all the time that an answer is given", lost, err)
+	}
+}

@@ -51,6 +51,9 @@ A program that can do without some of its ranks is started with --min-ranks: as 
 live, or have ended well, a failure ends nothing. The exit code is 0 when the others end well; it is said who was lost.
 When too few are left, it is as above, and the exit code that of the rank that was one too many.
 
+With --sd-file, Prometheus finds the ranks: each gets a port for its health endpoint, and the file names them with the
+labels job, rank and host, as file_sd_configs reads it. It is there as long as the job.
+
 On several machines, start it once on each, with the same --nnodes, --master-addr, --master-port and
 CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 		Example: `  # four ranks on this machine
@@ -58,6 +61,9 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 
   # as if they were on two nodes, keeping a log per rank
   carillon run -n 4 --nodes 2 --tee logs -- ./train
+
+  # watched by a Prometheus with file_sd_configs: [{files: [/run/carillon/*.json]}]
+  carillon run -n 4 --sd-file /run/carillon/train.json -- ./train
 
   # training that goes on when ranks die, down to one
   carillon run -n 4 --min-ranks 1 -- ./train --elastic
@@ -96,6 +102,7 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 	f.StringVar(&cfg.Name, "job", os.Getenv("CARILLON_JOB"), "the job's name (default: made from the program's)")
 	f.StringVar(&cfg.TapeDir, "tape-dir", "", "where the ranks put their tapes (sets CARILLON_TAPE_DIR)")
 	f.StringVar(&cfg.TeeDir, "tee", "", "a folder that gets a log per rank, rank-0.log and so on")
+	f.StringVar(&cfg.TargetsFile, "sd-file", "", "write where Prometheus finds the ranks of this machine, for its file_sd_configs (sets CARILLON_HEALTH_ADDR)")
 	f.IntVar(&cfg.MinRanks, "min-ranks", 0, "go on when ranks fail, as long as so many of this machine's are left (default: all)")
 	f.DurationVar(&cfg.Linger, "linger", 3*time.Second, "when a rank failed: how long the others may end by themselves")
 	f.DurationVar(&cfg.Grace, "grace", 10*time.Second, "how long between SIGTERM and SIGKILL")

@@ -44,6 +44,9 @@ type Config struct {
 	// are made when they are not there.
 	TapeDir, TeeDir string
 
+	// TargetsFile, if set, is written while the job runs: where Prometheus finds the ranks of this host, as its file_sd_config reads it.
+	TargetsFile string
+
 	// Linger is how long the other ranks may take to end by themselves after one failed; Grace how long between asking
 	// a rank to end (SIGTERM) and killing it (SIGKILL). 0 means at once.
 	Linger, Grace time.Duration
@@ -69,6 +72,8 @@ type Config struct {
 
 	// Signals brings what the launcher was told. nil brings nothing.
 	Signals <-chan os.Signal
+
+	targets *targets // by TargetsFile; Run's
 }
 
 // ColorMode says when prefixes are coloured.
@@ -193,9 +198,20 @@ func (c *Config) environment(i int, hostname string) []string {
 		set("CARILLON_TAPE_DIR", c.TapeDir)
 	}
 	if c.Nodes > 1 {
-		set("CARILLON_HOSTID", fmt.Sprintf("%s-node-%d", hostname, p.node))
+		set("CARILLON_HOSTID", c.hostID(i, hostname))
+	}
+	if addr := c.targets.healthAddr(i); addr != "" {
+		set("CARILLON_HEALTH_ADDR", addr)
 	}
 	return env
+}
+
+// hostID is the host of the i-th rank: this one, or the node that it pretends to be.
+func (c *Config) hostID(i int, hostname string) string {
+	if c.Nodes > 1 {
+		return fmt.Sprintf("%s-node-%d", hostname, c.placeOf(i).node)
+	}
+	return hostname
 }
 
 // logPath is where the i-th rank's log goes, "" when there is none.

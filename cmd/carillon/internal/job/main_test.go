@@ -41,6 +41,11 @@ var programs = map[string]func() int{
 		}
 		return 0
 	},
+	// address says where its health endpoint is to be, and waits for its end.
+	"address": func() int {
+		fmt.Println(os.Getenv("CARILLON_HEALTH_ADDR"))
+		select {}
+	},
 	// signals says which signals come; SIGUSR1 makes it exit with 1, SIGALRM with 0, SIGTERM and SIGINT with 3.
 	"signals": func() int {
 		ch := make(chan os.Signal, 8)

@@ -36,13 +36,26 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	defer release()
+	if cfg.targets, err = newTargets(&cfg); err != nil {
+		return nil, err
+	}
+	defer cfg.targets.release()
 
 	// The kernel's promise to kill a rank when its parent dies is about the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
+	hostname, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.targets.write(&cfg, hostname); err != nil {
+		return nil, err
+	}
+	defer cfg.targets.remove()
+
 	s := newSupervisor(&cfg)
-	if err := s.startAll(path); err != nil {
+	if err := s.startAll(path, hostname); err != nil {
 		s.kill()
 		s.loop(ctx)
 		return nil, err

@@ -55,11 +55,7 @@ func newSupervisor(cfg *Config) *supervisor {
 }
 
 // startAll starts all ranks, or some and returns why not the next.
-func (s *supervisor) startAll(path string) error {
-	hostname, err := os.Hostname()
-	if err != nil {
-		return err
-	}
+func (s *supervisor) startAll(path, hostname string) (err error) {
 	s.began = time.Now()
 	for i := range s.cfg.Ranks {
 		to := streams{stdout: s.stdout, stderr: s.stderr}

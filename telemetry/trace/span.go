@@ -168,18 +168,8 @@ func (p *Projector) birthLink(who *subject) oteltrace.Link {
 // there is no such act, in a trace of its own. A postponed call stands in the trace of the act that it must wait for, and is no error. The ranks that leak a communicator meet in one trace.
 func (p *Projector) emitMisuse(who *subject, r *tape.LifeRecord) {
 	links := []oteltrace.Link{p.birthLink(who)}
-	var id identity
-	first, why := p.before(who, r)
-	switch {
-	case r.Act == tape.ActLeak:
-		id = p.part(who, ActTraceID(who.ID, tape.ActLeak, 0), tagSpan)
-	case first.IsValid():
-		own := p.part(who, first, tagSpan)
-		id = own.child(tagMisuse, who.Rank, uint64(r.Time))
-		links = append(links, link(own, why))
-	default: // it happened on this rank alone: the root is here
-		id.trace = ActTraceID(who.ID, tape.ActNone, uint64(r.Time))
-		id.span = spanID(tagMisuse, id.trace, who.Rank, uint64(r.Time))
+	if first, why := p.before(who, r); r.Act != tape.ActLeak && first.IsValid() {
+		links = append(links, link(p.part(who, first, tagSpan), why))
 	}
 	name := semconv.ActSpan(r.Act)
 	if r.Act == tape.ActNone {
@@ -192,7 +182,7 @@ func (p *Projector) emitMisuse(who *subject, r *tape.LifeRecord) {
 	}
 	attrs = append(attrs, siteAttributes(r.Site)...)
 	p.emit(&span{
-		id:    id,
+		id:    p.misuse(who, r),
 		name:  name,
 		start: r.Time, end: r.Time,
 		attrs:   append(attrs, firstAttributes(r.First)...),
@@ -232,17 +222,10 @@ func firstAct(code lifecycle.Code) tape.Act {
 // emitFailure says that a communicator failed, and in full why. Where the failed call is a collective it stands in that operation's trace;
 // the ranks that notice a failure in another way meet in a trace of their own.
 func (p *Projector) emitFailure(who *subject, r *tape.LifeRecord) {
-	var id identity
-	if semconv.Collective(r.Call) {
-		trace := OpTraceID(who.ID, who.Rank, tape.Signature{Call: r.Call}, r.Seq)
-		id = p.part(who, trace, tagSpan).child(tagFailure, who.Rank, 0)
-	} else {
-		id = p.part(who, ActTraceID(who.ID, tape.ActNone, r.Seq), tagFailure)
-	}
 	attrs := append(commAttributes(who), callAttributes(r)...)
 	attrs = append(attrs, semconv.CommState.String(r.State.String()))
 	p.emit(&span{
-		id:    id,
+		id:    p.failure(who, r),
 		name:  semconv.SpanFailure,
 		start: startOf(r), end: r.Time,
 		attrs:   append(attrs, siteAttributes(r.Site)...),

@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -142,10 +143,15 @@ func (c *Comm) Wait(ctx context.Context) error {
 	if err := c.check(lifecycle.CallWait); err != nil {
 		return err
 	}
-	if err := c.jobs.wait(ctx); err != nil {
-		return err
+	for {
+		if err := c.jobs.wait(ctx); err != nil {
+			return err
+		}
+		// In progress again, where another goroutine began something meanwhile.
+		if err := c.asyncError(); !errors.Is(err, ErrInProgress) {
+			return err
+		}
 	}
-	return c.asyncError()
 }
 
 // check asks the table whether call is legal now. An illegal one is recorded, with the place of the call.

@@ -341,7 +341,7 @@ func TestExchange(t *testing.T) {
 		c := newCluster(t, size, fabric.Config{}, nil)
 		payload := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank)}, rank*rank) }
 		for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
-			all, err := e.Exchange(ctx, seq, payload(rank))
+			all, err := e.Exchange(ctx, lifecycle.CallSplit, seq, payload(rank))
 			if err != nil {
 				return err
 			}

@@ -12,16 +12,17 @@ import (
 // maxPayload bounds what a rank may contribute to an Exchange.
 const maxPayload = 1 << 24
 
-// Exchange gives every rank all ranks' payloads, by rank, in memory of the caller's. They may have different lengths, up to 16 MiB. It is the collective
-// with which Split finds out who goes where; seq and the errors are Run's.
-func (e *Engine) Exchange(ctx context.Context, seq uint64, payload []byte) ([][]byte, error) {
+// Exchange gives every rank all ranks' payloads, by rank, in memory of the caller's. They may have different lengths, up
+// to 16 MiB. It is the collective with which call, a Split or a Grow, finds out what all ranks want; ranks that exchange
+// for different calls don't match. seq and the errors are Run's.
+func (e *Engine) Exchange(ctx context.Context, call lifecycle.Call, seq uint64, payload []byte) ([][]byte, error) {
 	if s := e.stopped.Load(); s != nil {
 		return nil, s.err
 	}
 	if len(payload) > maxPayload {
-		return nil, e.refuse(lifecycle.CallSplit, "payload has %d bytes, %d are allowed", len(payload), maxPayload)
+		return nil, e.refuse(call, "payload has %d bytes, %d are allowed", len(payload), maxPayload)
 	}
-	lengths, err := e.allGather(ctx, seq, binary.LittleEndian.AppendUint64(nil, uint64(len(payload))))
+	lengths, err := e.allGather(ctx, call, seq, binary.LittleEndian.AppendUint64(nil, uint64(len(payload))))
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +35,7 @@ func (e *Engine) Exchange(ctx context.Context, seq uint64, payload []byte) ([][]
 	}
 	block := make([]byte, most)
 	copy(block, payload)
-	blocks, err := e.allGather(ctx, seq, block)
+	blocks, err := e.allGather(ctx, call, seq, block)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +47,8 @@ func (e *Engine) Exchange(ctx context.Context, seq uint64, payload []byte) ([][]
 	return all, nil
 }
 
-// allGather is an AllGather of bytes that says to the other ranks that it is part of a Split.
-func (e *Engine) allGather(ctx context.Context, seq uint64, block []byte) ([]byte, error) {
+// allGather is an AllGather of bytes that says to the other ranks that it is part of call.
+func (e *Engine) allGather(ctx context.Context, call lifecycle.Call, seq uint64, block []byte) ([]byte, error) {
 	op := Op{
 		Call: lifecycle.CallAllGather, Count: len(block), DataType: kernels.Uint8, Peer: -1,
 		Send: block, Recv: make([]byte, e.size*len(block)),
@@ -60,9 +61,9 @@ func (e *Engine) allGather(ctx context.Context, seq uint64, block []byte) ([]byt
 		e.alone(&op, p)
 		return op.Recv, nil
 	}
-	e.begin(ctx, lifecycle.CallSplit, seq)
+	e.begin(ctx, call, seq)
 	said := op
-	said.Call = lifecycle.CallSplit
+	said.Call = call
 	if err := e.collective(&op, p, makeHeader(kindCollective, &said, seq, p.algorithm)); err != nil {
 		return nil, e.fail(err)
 	}

@@ -168,7 +168,7 @@ func TestConnectRefuses(t *testing.T) {
 		"an empty card":        {0, func(c [][]byte) [][]byte { return [][]byte{c[0], nil} }, "card is empty"},
 		"a short card":         {0, func(c [][]byte) [][]byte { return [][]byte{c[0], c[1][:20]} }, "cut short"},
 		"another version":      {0, func(c [][]byte) [][]byte { return [][]byte{c[0], append([]byte{99}, c[1][1:]...)} }, "version 99"},
-		"another communicator": {0, func(c [][]byte) [][]byte { return [][]byte{c[0], other.Card()} }, "it is for communicator"},
+		"another communicator": {0, func(c [][]byte) [][]byte { return [][]byte{c[0], other.Card()} }, "it makes communicator"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ports, cards := prepare(t, f, f)

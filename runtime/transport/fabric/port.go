@@ -114,7 +114,7 @@ func (p *Port) read(rank int, encoded [][]byte) ([]*card, error) {
 	for i, b := range encoded {
 		c, err := decodeCard(b)
 		if err == nil && c.comm != p.id {
-			err = fmt.Errorf("it is for communicator %v", c.comm.Short())
+			err = fmt.Errorf("it makes communicator %v: it passed something else, such as another list of ranks or ids", c.comm.Short())
 		}
 		if err == nil && p.gate == nil && c.fabric != p.card.fabric {
 			err = errors.New("it comes from another process, and all ranks were to be in this one")
@@ -122,7 +122,7 @@ func (p *Port) read(rank int, encoded [][]byte) ([]*card, error) {
 		if err != nil {
 			return nil, &lifecycle.PeerError{
 				Code: lifecycle.CodeMismatch, Rank: i, Self: rank, Comm: p.id,
-				Detail: "its card makes no sense here: " + err.Error(), Err: err,
+				Detail: "its card makes no sense here", Err: err,
 			}
 		}
 		cards[i] = c

@@ -116,6 +116,7 @@ func (c *core) child(ctx context.Context, a *act, id CommID, opts []Option) (*Co
 	if err != nil {
 		return nil, nil, err
 	}
+	child.tape.From(c.tape)
 	child.secret = childSecret(c.secret, id)
 	a.rec.Child = id
 	return child, child.begin(ctx, tape.ActInit, a.rec.Call, 0, a.rec.Site), nil

@@ -20,6 +20,7 @@ type CommWriter struct {
 	mu     sync.Mutex         // guards all below
 	slot   *[slotWords]uint64 // in the mapping; memory of no use to anybody without a slot or after Close, which saves asking
 	info   CommInfo
+	root   uint32 // number of the communicator that it descends from; its own if none
 	state  lifecycle.State
 	op     operations
 	closed bool
@@ -53,6 +54,23 @@ const maxInFlight = 1<<24 - 1
 // maxPending is how many operations of a communicator can be in flight with all that is known of them; of more, the oldest lose their
 // signature and number.
 const maxPending = 64
+
+// From says that this rank made the communicator from parent, by a split for instance: both have the same root in the table.
+func (c *CommWriter) From(parent *CommWriter) {
+	if c == nil || parent == nil {
+		return
+	}
+	parent.mu.Lock()
+	root := parent.root
+	parent.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.root = root
+	c.publishInfo(c.number)
+}
 
 // Describe adds what became known about the communicator since Comm: the number of nodes, the engine, a child's id. It replaces
 // all of the info.
@@ -111,6 +129,11 @@ func (c *CommWriter) Life(r LifeRecord) {
 // Start launches the communicator's next operation. number is what its ranks agree to call it, see OpRecord.Seq; 0 is the same as
 // launched, which is how many were launched with it, and by which End knows it. A nil CommWriter returns 0.
 func (c *CommWriter) Start(number uint64, sig Signature, algorithm uint8) (launched uint64) {
+	return c.StartFrom(nil, number, sig, algorithm)
+}
+
+// StartFrom is Start for an operation that was called within a span, which becomes OpRecord.Caller of its start; nil is none.
+func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature, algorithm uint8) (launched uint64) {
 	if c == nil {
 		return 0
 	}
@@ -125,7 +148,11 @@ func (c *CommWriter) Start(number uint64, sig Signature, algorithm uint8) (launc
 	p := &o.pending[seq%maxPending]
 	p.seq, p.number, p.start, p.kinds, p.bytes, p.peer, p.ended = seq, number, now, packKinds(sig, algorithm), sig.Bytes, sig.Peer, false
 	c.publishOp(o.running())
-	c.putOp(now, StageStart, p, PhaseNone, -1, 0)
+	if caller == nil {
+		c.putOp(now, StageStart, p, PhaseNone, -1, 0)
+	} else {
+		c.putStartFrom(now, caller, p)
+	}
 	c.mu.Unlock()
 	return seq
 }
@@ -282,6 +309,36 @@ func (c *CommWriter) putOp(now int64, stage Stage, p *pending, phase Phase, wait
 	}
 }
 
+// putStartFrom writes an operation's start with its caller's record before it. Both are reserved together, so that nothing comes
+// between them.
+func (c *CommWriter) putStartFrom(now int64, caller *SpanContext, p *pending) {
+	comm := pack32(int32(c.number), int32(c.index))
+	g := &c.w.opRing
+	index := atomic.AddUint64(g.head, 2) - 2
+	le := binary.LittleEndian
+	g.store(index, kindCaller, &[recordWords]uint64{
+		recTime:            uint64(now),
+		recCallerTrace:     le.Uint64(caller.TraceID[:8]),
+		recCallerTrace + 1: le.Uint64(caller.TraceID[8:]),
+		recCallerSpan:      le.Uint64(caller.SpanID[:]),
+		recCallerFlags:     uint64(caller.Flags),
+		recCallerSeq:       p.number,
+		recOpComm:          comm,
+	})
+	g.store(index+1, kindOp, &[recordWords]uint64{
+		recTime:    uint64(now),
+		recOpSeq:   p.number,
+		recOpKinds: p.kinds | uint64(StageStart)<<40,
+		recOpRanks: pack32(p.peer, -1),
+		recOpBytes: p.bytes,
+		recOpStart: uint64(p.start),
+		recOpComm:  comm,
+	})
+	if quarter := (g.mask + 1) / 4; (index+1)&(quarter-1) == 0 || (index+2)&(quarter-1) == 0 { // as in putOp
+		c.w.ringBell()
+	}
+}
+
 // publishInfo shows what the communicator is in the slot; number 0 frees it.
 func (c *CommWriter) publishInfo(number uint32) {
 	var b [slotInfoWords * wordSize]byte
@@ -290,7 +347,7 @@ func (c *CommWriter) publishInfo(number uint32) {
 	copy(b[infoParent*wordSize:], c.info.Parent[:])
 	le.PutUint64(b[infoNumber*wordSize:], uint64(number)|uint64(c.state)<<32)
 	le.PutUint64(b[infoRank*wordSize:], pack32(int32(c.info.Rank), int32(c.info.Size)))
-	le.PutUint64(b[infoNodes*wordSize:], pack32(int32(c.info.Nodes), 0))
+	le.PutUint64(b[infoNodes*wordSize:], pack32(int32(c.info.Nodes), int32(c.root)))
 	putText(b[infoEngine*wordSize:], c.info.Engine, engineSize)
 	putText(b[infoName*wordSize:], c.info.Name, nameSize)
 	var words [slotInfoWords]uint64

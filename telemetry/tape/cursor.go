@@ -1,6 +1,10 @@
 package tape
 
-import "github.com/carillon-rt/carillon/lifecycle"
+import (
+	"encoding/binary"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
 
 // Event is one record of a tape: a moment of an act if IsLife, else a moment of an operation.
 type Event struct {
@@ -34,6 +38,10 @@ type cursor struct {
 	heldAt  uint64 // how many
 	event   Event
 	tailBuf [maxTail]byte
+
+	caller   SpanContext // of the operation whose start is the record with index callerAt
+	callerAt uint64      // 0: none
+	callerOf uint64      // the record's word recOpComm
 }
 
 // newCursor starts at the oldest records, or behind the newest.
@@ -158,8 +166,14 @@ func (c *cursor) readOp(ev *Event) (found, error) {
 	if f, err := c.op.peek(&r); f != record || err != nil {
 		return f, err
 	}
+	index := c.op.next
 	c.op.next++
-	if uint8(r[recMarker]>>24) != kindOp {
+	switch uint8(r[recMarker] >> 24) {
+	case kindOp:
+	case kindCaller:
+		c.holdCaller(&r)
+		return skipped, nil
+	default:
 		return skipped, nil // a kind that this reader does not know
 	}
 	if ev.IsLife {
@@ -180,7 +194,20 @@ func (c *cursor) readOp(ev *Event) (found, error) {
 		Code:      lifecycle.Code(kinds >> 48),
 		Start:     int64(r[recOpStart]),
 	}
+	if c.callerAt == index && index != 0 && c.callerOf == r[recOpComm] && ev.Op.Stage == StageStart {
+		ev.Op.Caller = c.caller
+	}
 	return record, nil
+}
+
+// holdCaller keeps the caller of the operation whose start comes next.
+func (c *cursor) holdCaller(r *[recordWords]uint64) {
+	le := binary.LittleEndian
+	le.PutUint64(c.caller.TraceID[:8], r[recCallerTrace])
+	le.PutUint64(c.caller.TraceID[8:], r[recCallerTrace+1])
+	le.PutUint64(c.caller.SpanID[:], r[recCallerSpan])
+	c.caller.Flags = byte(r[recCallerFlags])
+	c.callerAt, c.callerOf = c.op.next, r[recOpComm]
 }
 
 // readLife reads the next record of the life ring, and holds it if it is an event.

@@ -63,11 +63,12 @@
 //	                                                   in flight u24
 //	           36 state u8                          24 peer i32, wait i32
 //	           40 rank i32, size i32                32 bytes u64
-//	           48 nodes i32                         40 start i64
+//	           48 nodes i32, root u32               40 start i64
 //	           56 engine, 16                        48 last end i64
 //	           72 name, 56                          56 waiting since i64
 //
-// The number counts the communicators of the process, from 1, and is never used again: it is the generation of its slot.
+// The number counts the communicators of the process, from 1, and is never used again: it is the generation of its slot. The
+// root is the number of the communicator that this one descends from by splits of the same rank; its own if from none.
 //
 // # Records
 //
@@ -87,6 +88,12 @@
 //	40  bytes u64                   48  start i64
 //	48  start i64                   56  number u32, slot i32
 //	56  number u32, slot i32
+//
+// An operation that was called within a span has a record before its start, reserved together with it:
+//
+//	caller (6), on the op ring
+//	0   marker        16  trace id, 16 bytes    40  flags u8    56  number u32, slot i32
+//	8   time i64      32  span id, 8 bytes      48  seq u64
 //
 // The tail of a life record follows it in continuation records (kind 5): a marker and 56 bytes each. It is a sequence of fields: tag
 // u8, length u16, bytes. Readers pass over tags and kinds that they don't know.

@@ -100,7 +100,7 @@ const (
 	infoParent = 2 // 16 bytes
 	infoNumber = 4 // u32: the communicator's number in the process, from 1; 0: the slot is free. u8: state
 	infoRank   = 5 // rank i32, size i32
-	infoNodes  = 6 // i32
+	infoNodes  = 6 // nodes i32, root u32: the number of the communicator that it descends from
 	infoEngine = 7 // text of 16 bytes
 	infoName   = 9 // text of 56 bytes
 
@@ -119,6 +119,7 @@ const (
 	kindComm     = 3 // what a communicator is; only word 3, the state and the tail count
 	kindCommEnd  = 4 // a communicator gave its slot back
 	kindContinue = 5 // 56 more bytes of the tail of the record before
+	kindCaller   = 6 // the caller's span of the operation whose start is the record behind it; op ring
 )
 
 // Words of a record. The first is its marker, see marker; the second the time.
@@ -133,6 +134,12 @@ const (
 	recOpBytes = 5
 	recOpStart = 6
 	recOpComm  = 7 // number u32, slot i32
+
+	// Callers, which have the time and the last word as op records do.
+	recCallerTrace = 2 // 16 bytes
+	recCallerSpan  = 4 // 8 bytes
+	recCallerFlags = 5 // u8
+	recCallerSeq   = 6 // of the operation
 
 	// Life records.
 	recLifeOpHead = 2 // hdrOpHead before it was reserved: where it stands among the operations

@@ -60,7 +60,7 @@ type (
 		_          [3]byte
 		rank, size int32
 		nodes      int32
-		_          uint32
+		root       uint32
 		engine     [16]byte
 		name       [56]byte
 	}
@@ -199,6 +199,7 @@ func TestBytesOnFile(t *testing.T) {
 	c := w.Comm(CommInfo{
 		ID: lifecycle.CommID{0: 1, 15: 2}, Parent: lifecycle.CommID{0: 3, 15: 4}, Name: "rails", Rank: 5, Size: 6, Nodes: 7, Engine: "host",
 	})
+	c.From(first)
 	c.State(lifecycle.StateFinalizing)
 	seq := c.Start(77, Signature{Call: lifecycle.CallReduce, DataType: 11, Reduction: 12, Peer: 13, Bytes: 14}, 15)
 	c.Phase(PhaseTransfer)
@@ -248,11 +249,11 @@ func TestBytesOnFile(t *testing.T) {
 		})
 	check("info",
 		fields{
-			"id": info.id, "parent": info.parent, "number": info.number, "state": info.state,
+			"id": info.id, "parent": info.parent, "number": info.number, "root": info.root, "state": info.state,
 			"shape": []int32{info.rank, info.size, info.nodes}, "texts": []string{text(info.engine[:]), text(info.name[:])},
 		},
 		fields{
-			"id": [16]byte{0: 1, 15: 2}, "parent": [16]byte{0: 3, 15: 4}, "number": uint32(2), "state": uint8(lifecycle.StateFinalizing),
+			"id": [16]byte{0: 1, 15: 2}, "parent": [16]byte{0: 3, 15: 4}, "number": uint32(2), "root": uint32(1), "state": uint8(lifecycle.StateFinalizing),
 			"shape": []int32{5, 6, 7}, "texts": []string{"host", "rails"},
 		})
 

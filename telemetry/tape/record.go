@@ -144,6 +144,7 @@ type OpRecord struct {
 	Wait      int32          // the rank it waits for; -1 if none
 	Code      lifecycle.Code // StageEnd
 	Start     int64          // StageEnd: when it began
+	Caller    SpanContext    // StageStart: the caller's span, if its context had one
 }
 
 // Slot is one live communicator in the in-flight table, as one consistent moment of it.
@@ -151,6 +152,7 @@ type Slot struct {
 	CommInfo
 	Index      int
 	Generation uint32 // of the table's slot
+	Root       uint32 // Generation of the communicator that this rank made it from in the end; its own if from none
 	State      lifecycle.State
 
 	Launched, Completed uint64 // operations, of this rank; one is in flight if they differ

@@ -90,7 +90,7 @@ func decodeSlot(index int, b []byte) (s Slot, live, whole bool) {
 	s.ID = commID(info[infoID:])
 	s.Parent = commID(info[infoParent:])
 	s.Rank, s.Size = int(low32(info[infoRank])), int(high32(info[infoRank]))
-	s.Nodes = int(low32(info[infoNodes]))
+	s.Nodes, s.Root = int(low32(info[infoNodes])), uint32(info[infoNodes]>>32)
 	s.Engine = wordsText(info[infoEngine : infoEngine+engineSize/wordSize])
 	s.Name = wordsText(info[infoName : infoName+nameSize/wordSize])
 

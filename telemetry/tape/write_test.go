@@ -86,7 +86,7 @@ func TestSlot(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "a", Size: 2})
 	r := openTape(t, w.Path())
-	want := Slot{CommInfo: CommInfo{ID: lifecycle.CommID{1}, Name: "a", Size: 2}, Generation: 1, Wait: -1}
+	want := Slot{CommInfo: CommInfo{ID: lifecycle.CommID{1}, Name: "a", Size: 2}, Generation: 1, Root: 1, Wait: -1}
 	check := func(moment string) Slot {
 		t.Helper()
 		slots, err := r.AppendSlots(nil)
@@ -220,7 +220,7 @@ func TestTableFull(t *testing.T) {
 			got = s
 		}
 	}
-	want := Slot{CommInfo: CommInfo{ID: lifecycle.CommID{9}, Name: "next"}, Generation: 4, State: lifecycle.StateReady, Wait: -1}
+	want := Slot{CommInfo: CommInfo{ID: lifecycle.CommID{9}, Name: "next"}, Generation: 4, Root: 4, State: lifecycle.StateReady, Wait: -1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("slot 0 (-want +got):\n%s", diff)
 	}

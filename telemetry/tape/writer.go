@@ -129,7 +129,7 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 		return nil
 	}
 	w.number++
-	c.number = w.number
+	c.number, c.root = w.number, w.number
 	if len(w.free) > 0 {
 		c.index = w.free[0]
 		w.free = w.free[1:]

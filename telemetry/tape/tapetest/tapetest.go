@@ -5,6 +5,7 @@
 //
 //	comm N ID PARENT NAME RANK SIZE NODES ENGINE     communicator N (a small number) begins; ids are 32 hexadecimal digits
 //	describe N NAME NODES ENGINE                     more became known about it
+//	from N PARENT                                    the same rank made it from communicator number PARENT
 //	state N STATE                                    its slot shows the state (a number, as all that follow)
 //	life N ACT CALL STAGE SEQ PHASE CODE STATE PEER TEXT
 //	shared N …                                       as life; its communicator was called from several goroutines or threads
@@ -172,6 +173,7 @@ func testSlots(t *testing.T, play Player) {
 		"comm 1 "+idA+" "+none+" first 0 2 0 none",
 		"comm 2 "+idB+" "+idA+" second 1 2 0 none",
 		"describe 2 renamed 1 host",
+		"from 2 1",
 		"state 2 2",
 		"start 2 16 7 0 -1 8 1",
 		"end 2 1 0",
@@ -192,7 +194,7 @@ func testSlots(t *testing.T, play Player) {
 	got.LastEnd, got.OpStart, got.WaitSince = 0, 0, 0
 	want := tape.Slot{
 		CommInfo: tape.CommInfo{ID: commID(t, idB), Parent: commID(t, idA), Name: "renamed", Rank: 1, Size: 2, Nodes: 1, Engine: "host"},
-		Index:    1, Generation: 2, State: 2, Launched: 3, Completed: 1, Seq: 2,
+		Index:    1, Generation: 2, Root: 1, State: 2, Launched: 3, Completed: 1, Seq: 2,
 		Op:        tape.Signature{Call: 24, DataType: 1, Peer: 0, Bytes: 9},
 		Algorithm: 3, Phase: tape.PhaseAgree, Wait: 0,
 	}

@@ -84,6 +84,10 @@ func play(dir string, script io.Reader) error {
 			info := infos[n]
 			_, err = fmt.Sscan(rest, &info.Name, &info.Nodes, &info.Engine)
 			c.Describe(info)
+		case "from":
+			var parent int
+			_, err = fmt.Sscan(rest, &parent)
+			c.From(comms[parent])
 		case "state":
 			var state lifecycle.State
 			_, err = fmt.Sscan(rest, &state)

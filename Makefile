@@ -21,7 +21,7 @@ LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test e2e lint bench fuzz stress generate current clean
+.PHONY: help build demo test e2e jaeger lint bench fuzz stress generate current clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,8 +45,22 @@ demo: build ## Train a classifier on four processes and show what their communic
 test: ## Run every test that needs nothing but Go and gcc, under the race detector.
 	go test -race -timeout 5m ./...
 
-e2e: ## Run the tests that start real processes.
+e2e: jaeger-built ## Run the tests that start real processes, and real components beside them.
 	cd tests && go test -race -count=1 -timeout 10m ./...
+
+# A module of its own has Jaeger's version and those of its libraries. The go command builds it once, which takes minutes, and keeps it.
+JAEGER := cd tests/jaeger/server && go tool
+
+.PHONY: jaeger-built
+jaeger-built:
+	@$(JAEGER) -n all-in-one >/dev/null || { \
+	  echo 'make: Jaeger could not be built; its source comes from the Go module proxy (go env GOPROXY)' >&2; exit 1; }
+
+jaeger: jaeger-built ## Run a Jaeger to send spans to: OTLP on ports 4317 and 4318, its HTTP API (no page) on 16686; in memory, on loopback.
+	@$(JAEGER) all-in-one --memory.max-traces=10000 --query.http-server.host-port=127.0.0.1:16686 \
+	  --query.grpc-server.host-port=127.0.0.1:16685 --admin.http.host-port=127.0.0.1:14269 \
+	  --collector.http-server.host-port=127.0.0.1:14268 --collector.grpc-server.host-port=127.0.0.1:14250 \
+	  --collector.otlp.http.host-port=127.0.0.1:4318 --collector.otlp.grpc.host-port=127.0.0.1:4317
 
 lint: $(LINT) ## Check style, and that every package imports only what it may.
 	$(LINT) run ./...

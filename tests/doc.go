@@ -2,6 +2,9 @@
 // and kernels do. It is a module of its own, so that what only tests need never reaches a user's go.sum. make e2e runs
 // it.
 //
-//	e2e    builds the command and the examples, starts jobs, reads what they print
-//	run    tests of carillon run
+//	e2e     builds the command and the examples, starts jobs, reads what they print
+//	run     tests of carillon run
+//	digits  tests of the example that trains, and of training that outlives ranks
+//	grow    tests of a job that takes in new processes
+//	jaeger  starts a real Jaeger, sends it jobs' spans, asks it what a person would
 package tests

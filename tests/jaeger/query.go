@@ -1,0 +1,228 @@
+package jaeger
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Service is the service that ranks call themselves unless they are told otherwise.
+const Service = "carillon"
+
+// Query is what to look for, as the fields of Jaeger's search page.
+type Query struct {
+	Operation string
+	Tags      map[string]string // of the span or of its process
+}
+
+// Await asks Jaeger for the traces that match q, again and again until enough says nil: its error is what they lack.
+// It returns them, with all their spans, oldest first. When patience ends, the test fails with that error and with
+// what Jaeger had.
+func (j *Jaeger) Await(q Query, enough func([]Trace) error) []Trace {
+	j.t.Helper()
+	values := url.Values{"service": {Service}, "limit": {"1000"}}
+	if q.Operation != "" {
+		values.Set("operation", q.Operation)
+	}
+	if len(q.Tags) > 0 {
+		tags, err := json.Marshal(q.Tags)
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		values.Set("tags", string(tags))
+	}
+	var traces []Trace
+	j.poll(fmt.Sprintf("Jaeger to show %q %v", q.Operation, q.Tags), func(ctx context.Context) error {
+		var answer struct{ Data []Trace }
+		if err := get(ctx, "http://"+j.query+"/api/traces?"+values.Encode(), &answer); err != nil {
+			return err
+		}
+		traces = answer.Data
+		for i := range traces {
+			traces[i].tidy()
+		}
+		slices.SortFunc(traces, func(a, b Trace) int { return a.Spans[0].Start().Compare(b.Spans[0].Start()) })
+		if err := enough(traces); err != nil {
+			return fmt.Errorf("%w; Jaeger has:\n%v", err, traces)
+		}
+		return nil
+	})
+	return traces
+}
+
+// Trace asks for one trace, which must be there.
+func (j *Jaeger) Trace(id string) Trace {
+	j.t.Helper()
+	var answer struct{ Data []Trace }
+	if err := get(j.t.Context(), "http://"+j.query+"/api/traces/"+id, &answer); err != nil {
+		j.t.Fatal(err)
+	}
+	if len(answer.Data) != 1 {
+		j.t.Fatalf("Jaeger has %d traces %s", len(answer.Data), id)
+	}
+	answer.Data[0].tidy()
+	return answer.Data[0]
+}
+
+// poll asks until the answer is nil. When patience ends, the test fails with the last answer.
+func (j *Jaeger) poll(what string, ask func(ctx context.Context) error) {
+	j.t.Helper()
+	ctx, cancel := context.WithTimeout(j.t.Context(), patience)
+	defer cancel()
+	again := time.NewTicker(interval)
+	defer again.Stop()
+	var last error
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return
+		}
+		if last == nil || !errors.Is(err, context.DeadlineExceeded) {
+			last = err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			j.t.Fatalf("waited %v for %s: %v", patience, what, last)
+		}
+	}
+}
+
+// get asks by HTTP, and decodes the answer's JSON unless into is nil.
+func get(ctx context.Context, url string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+// Trace is a trace as Jaeger's HTTP API tells it.
+type Trace struct {
+	TraceID   string
+	Spans     []*Span // by start
+	Processes map[string]struct {
+		ServiceName string
+		Tags        []tag
+	}
+}
+
+// Span is one span of a Trace.
+type Span struct {
+	TraceID, SpanID, OperationName string
+	References                     []Reference
+	StartTime, Duration            int64 // microseconds
+	ProcessID                      string
+	Warnings                       []string // Jaeger's own, which its page shows beside the span
+
+	// Tags are the span's attributes, and Process those of its resource, as text. Service is the resource's.
+	Tags, Process map[string]string `json:"-"`
+	Service       string            `json:"-"`
+
+	RawTags []tag `json:"tags"`
+}
+
+// Reference leads from a span to its parent or along a link.
+type Reference struct {
+	RefType         string // childOf or link
+	TraceID, SpanID string
+}
+
+const (
+	childOf = "CHILD_OF"
+	link    = "FOLLOWS_FROM" // what Jaeger makes of OpenTelemetry's links
+)
+
+type tag struct {
+	Key   string
+	Value any
+}
+
+func texts(tags []tag) map[string]string {
+	m := make(map[string]string, len(tags))
+	for _, t := range tags {
+		switch v := t.Value.(type) {
+		case float64:
+			m[t.Key] = strconv.FormatFloat(v, 'f', -1, 64)
+		default:
+			m[t.Key] = fmt.Sprint(v)
+		}
+	}
+	return m
+}
+
+// tidy sorts the spans and fills what the JSON has elsewhere.
+func (t *Trace) tidy() {
+	slices.SortStableFunc(t.Spans, func(a, b *Span) int {
+		return cmp.Or(cmp.Compare(a.StartTime, b.StartTime), cmp.Compare(b.Duration, a.Duration))
+	})
+	for _, s := range t.Spans {
+		p := t.Processes[s.ProcessID]
+		s.Tags, s.Process, s.Service = texts(s.RawTags), texts(p.Tags), p.ServiceName
+	}
+}
+
+// Named returns the spans of that name.
+func (t *Trace) Named(name string) []*Span {
+	var named []*Span
+	for _, s := range t.Spans {
+		if s.OperationName == name {
+			named = append(named, s)
+		}
+	}
+	return named
+}
+
+// String lists the spans, a line each, for a test that fails.
+func (t Trace) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "trace %s\n", t.TraceID)
+	for _, s := range t.Spans {
+		fmt.Fprintf(&b, "  %s %s of rank %s: %v to %v, %v %v %v\n", s.SpanID, s.OperationName, s.Tags["ccl.rank"],
+			s.Start().Format(time.StampMicro), s.End().Format(time.StampMicro), s.References, s.Tags, s.Warnings)
+	}
+	return b.String()
+}
+
+// Start is when the span began, to the microsecond.
+func (s *Span) Start() time.Time { return time.UnixMicro(s.StartTime) }
+
+// End is when it ended, to the microsecond.
+func (s *Span) End() time.Time { return time.UnixMicro(s.StartTime + s.Duration) }
+
+// Parent is the id of the span's parent, which need not be there; empty for a root. Where a span also links to its
+// parent, Jaeger keeps one reference, the link; its page takes such a one, within a trace, for the parent, too.
+func (s *Span) Parent() string {
+	for _, kind := range []string{childOf, link} {
+		for _, r := range s.References {
+			if r.RefType == kind && r.TraceID == s.TraceID {
+				return r.SpanID
+			}
+		}
+	}
+	return ""
+}
+
+// LinksTo tells whether the span links to another.
+func (s *Span) LinksTo(other *Span) bool {
+	return slices.Contains(s.References, Reference{link, other.TraceID, other.SpanID})
+}

@@ -91,7 +91,7 @@ func run(ctx context.Context, s settings, weights string) (err error) {
 		err = errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}()
 
-	world, err := n.Runtime().World(ctx)
+	world, err := meet(ctx, n.Runtime())
 	if err != nil {
 		return err
 	}
@@ -105,6 +105,16 @@ func run(ctx context.Context, s settings, weights string) (err error) {
 		return j.outlive(ctx, world)
 	}
 	return j.work(ctx, world, func() {})
+}
+
+// meetTime is how long a rank waits for the others at the beginning: one that died before all have met never comes.
+const meetTime = time.Minute
+
+// meet makes the world of all ranks.
+func meet(ctx context.Context, rt *ccl.Runtime) (*ccl.Comm, error) {
+	ctx, cancel := context.WithTimeout(ctx, meetTime)
+	defer cancel()
+	return rt.World(ctx)
 }
 
 // job is one rank's part of the work.

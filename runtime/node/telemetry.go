@@ -27,6 +27,8 @@ type Telemetry struct {
 	tape      *tape.Writer // nil: nothing to read
 	trace     *trace.Projector
 	registry  *prometheus.Registry
+	process   trace.Config // what is read, for all who export
+	push      *metric.Push // nil: metrics are only pulled
 	follower  *tape.Follower
 	observers []Observer
 	log       *slog.Logger
@@ -50,13 +52,13 @@ func newTelemetry(ctx context.Context, cfg Config, w *tape.Writer, extra []Obser
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
 	header := t.follower.Header()
-	t.trace, err = trace.New(ctx, trace.Config{
+	t.process = trace.Config{
 		Version: version(), Job: cfg.World.Job, Host: header.Host, PID: header.PID, Rank: cfg.World.Rank,
 		Wall: func(mono int64) time.Time { return t.follower.Header().Wall(mono) },
 		Now:  tape.Now, Logger: cfg.Log,
 		AlgorithmName: func(a uint8) string { return algo.Algorithm(a).String() },
-	})
-	if err != nil {
+	}
+	if t.trace, err = trace.New(ctx, t.process); err != nil {
 		return nil, errors.Join(err, t.follower.Close())
 	}
 	metrics, err := metric.NewCollector(metric.Config{
@@ -95,10 +97,22 @@ func (t *Telemetry) start() {
 	if t.tape == nil {
 		return
 	}
+	t.startPush()
 	go func() {
 		defer close(t.done)
 		t.failed = t.follow()
 	}()
+}
+
+// startPush begins to send metrics, if the environment asks for it. A job that can't send them goes on: they are at /metrics.
+func (t *Telemetry) startPush() {
+	var err error
+	t.push, err = metric.NewPush(context.Background(), metric.PushConfig{
+		Gatherer: t.registry, Resource: trace.Resource(context.Background(), t.process), Logger: t.log,
+	})
+	if err != nil {
+		t.log.Warn("metrics are not sent", "error", err)
+	}
 }
 
 // follow feeds the observers until the tape is closed.
@@ -131,11 +145,23 @@ func (t *Telemetry) stop(ctx context.Context) error {
 	case <-t.done:
 	case <-ctx.Done():
 		errs = append(errs, fmt.Errorf("the tape was not read to its end: %w", context.Cause(ctx)))
+		errs = append(errs, t.follower.Close()) // ends the loop
+		<-t.done
 	}
-	errs = append(errs, t.follower.Close())
-	<-t.done // a closed follower ends the loop
+	errs = append(errs, t.flush(ctx), t.follower.Close())
+	return errors.Join(append(errs, t.failed)...)
+}
+
+// flush sends what is left, spans and metrics side by side: a receiver of one that is away must not take the other's time.
+func (t *Telemetry) flush(ctx context.Context) error {
+	pushed := make(chan error, 1)
+	go func() { pushed <- t.push.Close(ctx) }()
+	var errs []error
 	if err := t.trace.Close(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("spans were not all exported: %w", err))
 	}
-	return errors.Join(append(errs, t.failed)...)
+	if err := <-pushed; err != nil {
+		errs = append(errs, fmt.Errorf("the last metrics were not sent: %w", err))
+	}
+	return errors.Join(errs...)
 }

@@ -111,6 +111,12 @@ func sdkDisabled() bool {
 	return strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
 }
 
+// Resource describes the process that cfg speaks of, as its spans do: who sends metrics or logs of it takes the same. OTEL_* variables win.
+func Resource(ctx context.Context, cfg Config) *resource.Resource {
+	cfg.setDefaults()
+	return newResource(ctx, &cfg)
+}
+
 // newResource describes the process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over what cfg says; a malformed one is
 // logged, and what can be used of it is used.
 func newResource(ctx context.Context, cfg *Config) *resource.Resource {

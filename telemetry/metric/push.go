@@ -1,0 +1,160 @@
+package metric
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	prombridge "go.opentelemetry.io/contrib/bridges/prometheus"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/stdout/stdoutmetric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/resource"
+	oteltrace "go.opentelemetry.io/otel/trace"
+)
+
+// Push sends what a Gatherer gathers, again and again, to where the OTEL_* variables say. One that is nil sends nothing.
+type Push struct{ provider *sdkmetric.MeterProvider }
+
+// PushConfig says what to send. All fields are required but Logger.
+type PushConfig struct {
+	// Gatherer is the registry that /metrics serves as well, so that both ways show the same.
+	Gatherer prometheus.Gatherer
+	// Resource describes the process, as the spans' does: trace.Resource.
+	Resource *resource.Resource
+	// Logger hears when metrics can't be sent, once, and when they can again; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// NewPush begins to send, if the environment asks for it; it returns nil if not, for metrics are there to be pulled.
+//
+// It is asked by OTEL_METRICS_EXPORTER (otlp or console; none and prometheus, which /metrics is, send nothing) or by any
+// OTEL_EXPORTER_OTLP_METRICS_ variable. OTEL_EXPORTER_OTLP_ENDPOINT alone doesn't: most who set it have a receiver of traces in mind, which
+// has no use for metrics. OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT, both in milliseconds, are obeyed.
+//
+// Nothing queues up: a receiver that is slow or away gets the next values when it can. Close ends it. The error names the variable, its
+// value and what is allowed; nothing is sent then.
+//
+// The readers are made here and not by OpenTelemetry's autoexport, which has one source of metrics for the whole program: two nodes in one
+// process would send each other's.
+func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
+	if !pushWanted(os.Environ()) {
+		return nil, nil //nolint:nilnil // a nil Push sends nothing
+	}
+	exporter, err := pushExporter(ctx)
+	if exporter == nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	reader := sdkmetric.NewPeriodicReader(&pushGate{Exporter: exporter, log: cfg.Logger},
+		sdkmetric.WithProducer(prombridge.NewMetricProducer(prombridge.WithGatherer(cfg.Gatherer))))
+	return &Push{sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(cfg.Resource))}, nil
+}
+
+// Close sends the last values and ends, both until ctx does. The error says that it could not be ended in time.
+func (p *Push) Close(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	return p.provider.Shutdown(ctx)
+}
+
+// pushWanted tells whether the environment asks for metrics to be sent.
+func pushWanted(environ []string) bool {
+	wanted := false
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		switch {
+		case value == "":
+		case name == "OTEL_SDK_DISABLED" && strings.EqualFold(strings.TrimSpace(value), "true"):
+			return false
+		case name == "OTEL_METRICS_EXPORTER" || strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_METRICS_"):
+			wanted = true
+		}
+	}
+	return wanted
+}
+
+// pushExporter makes the exporter that the environment names; nil if it names none.
+func pushExporter(ctx context.Context) (sdkmetric.Exporter, error) {
+	switch name := os.Getenv("OTEL_METRICS_EXPORTER"); name {
+	case "none", "prometheus":
+		return nil, nil
+	case "console":
+		return stdoutmetric.New()
+	case "otlp", "":
+	default:
+		return nil, fmt.Errorf("metric: OTEL_METRICS_EXPORTER is %q, allowed is otlp, console, prometheus (what /metrics is) or none", name)
+	}
+	variable := "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"
+	if os.Getenv(variable) == "" {
+		variable = "OTEL_EXPORTER_OTLP_PROTOCOL"
+	}
+	switch protocol := os.Getenv(variable); protocol {
+	case "grpc":
+		return otlpmetricgrpc.New(ctx)
+	case "http/protobuf", "":
+		return otlpmetrichttp.New(ctx)
+	default:
+		return nil, fmt.Errorf("metric: %s is %q, allowed is http/protobuf or grpc", variable, protocol)
+	}
+}
+
+// pushGate keeps an exporter's errors to itself: one is logged when they begin, and when they cease. OpenTelemetry would print each.
+type pushGate struct {
+	sdkmetric.Exporter
+	log     *slog.Logger
+	failing atomic.Bool // the last export gave an error
+}
+
+// Export passes the metrics on. It returns no error.
+func (g *pushGate) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
+	mendExemplars(m)
+	err := g.Exporter.Export(ctx, m)
+	if errors.Is(err, context.Canceled) { // Close came in between; the last values are sent next
+		return nil
+	}
+	switch was := g.failing.Swap(err != nil); {
+	case err != nil && !was:
+		g.log.Warn("metrics can't be sent; they stay at /metrics", "error", err)
+	case err == nil && was:
+		g.log.Info("metrics are sent again")
+	}
+	return nil
+}
+
+// mendExemplars makes ids of what the bridge takes for ids: the text of an exemplar's label, 32 digits where OTLP wants 16 bytes.
+func mendExemplars(m *metricdata.ResourceMetrics) {
+	for _, scope := range m.ScopeMetrics {
+		for _, metric := range scope.Metrics {
+			histogram, ok := metric.Data.(metricdata.Histogram[float64])
+			if !ok {
+				continue // no other has exemplars
+			}
+			for _, point := range histogram.DataPoints {
+				for i := range point.Exemplars {
+					e := &point.Exemplars[i]
+					e.TraceID, e.SpanID = idOf(e.TraceID), idOf(e.SpanID)
+				}
+			}
+		}
+	}
+}
+
+// idOf decodes an id in hexadecimal digits; anything else it returns as it is.
+func idOf(text []byte) []byte {
+	if id, err := hex.DecodeString(string(text)); err == nil && (len(id) == len(oteltrace.TraceID{}) || len(id) == len(oteltrace.SpanID{})) {
+		return id
+	}
+	return text
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -30,7 +29,7 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	if _, err := c.life.Do(lifecycle.CallFinalize, site); err != nil {
 		return c.refused(ctx, lifecycle.CallFinalize, err)
 	}
-	a, place := c.begin(ctx, tape.ActFinalize, lifecycle.CallFinalize, 0, site), c.turn.line()
+	a, place := c.begin(ctx, tape.ActFinalize, lifecycle.CallFinalize, 0, site), c.turn.line(lifecycle.CallFinalize)
 	return c.perform(ctx, func(ctx context.Context) error {
 		err := c.drain(ctx, lifecycle.CallFinalize, place)
 		c.over = true
@@ -71,7 +70,7 @@ func (c *core) destroy(ctx context.Context, site lifecycle.Site) (err error, ref
 		return err, true
 	}
 	a := c.begin(ctx, tape.ActDestroy, lifecycle.CallDestroy, 0, site)
-	err = c.drain(ctx, lifecycle.CallDestroy, c.turn.line())
+	err = c.drain(ctx, lifecycle.CallDestroy, c.turn.line(lifecycle.CallDestroy))
 	c.release()
 	if _, done := c.life.Signal(lifecycle.EventDestroyDone, nil); !done && err == nil {
 		err = c.life.Check(lifecycle.CallDestroy) // an Abort overtook it
@@ -106,7 +105,7 @@ func (c *core) abort(cause error, site lifecycle.Site) error {
 	err := c.stopped(lifecycle.CallAbort, lifecycle.CodeAborted, "the communicator was aborted", site, cause)
 	c.giveUp(err)
 	c.interrupt(err)
-	_ = c.turn.take(ctx) // what held it was interrupted
+	_ = c.turn.take(ctx, lifecycle.CallAbort) // what held it was interrupted
 	c.release()
 	c.life.Signal(lifecycle.EventAbortDone, nil)
 	if cause != nil {
@@ -286,24 +285,36 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 	}
 	c.giveUp(err)
 	c.interrupt(err)
-	_ = c.turn.take(context.Background())
+	_ = c.turn.take(context.Background(), call)
 	return err
 }
 
-// inFlight lists the operations that have not ended, and what they wait for.
+// inFlight lists the calls that have not ended, and what the one that runs waits for: the others wait for it.
 func (c *core) inFlight() string {
-	var parts []string
+	const listed = 8
+	calls := c.turn.calls()
+	if len(calls) == 0 {
+		return "the last one has ended meanwhile"
+	}
+	text := calls[0].String()
 	if call, seq, peer, ok := c.engine.Current(); ok {
-		part := fmt.Sprintf("%s number %d", call, seq)
+		text = fmt.Sprintf("%s number %d", call, seq)
 		if peer >= 0 {
-			part += fmt.Sprintf(", which waits for rank %d", peer)
+			text += fmt.Sprintf(", which waits for rank %d", peer)
 		}
-		parts = append(parts, part)
 	}
-	if n := c.turn.length(); n > 1 {
-		parts = append(parts, fmt.Sprintf("%d behind it", n-1))
+	for i, call := range calls[1:] {
+		switch {
+		case i == 0:
+			text += "; behind it: " + call.String()
+		case i < listed:
+			text += ", " + call.String()
+		}
 	}
-	return strings.Join(parts, ", and ")
+	if more := len(calls) - 1 - listed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // interrupt makes what runs on the communicator return err, and tells the other ranks.

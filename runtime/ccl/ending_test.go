@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -294,5 +295,42 @@ func TestWithEndsWhatIsInProgress(t *testing.T) {
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil || rt.Live() != 0 {
 		t.Errorf("%v, and %d communicators are left", err, rt.Live())
+	}
+}
+
+// A Destroy that gives up names each call that did not end, also where none of them is an operation.
+func TestDestroyListsWhatIsInFlight(t *testing.T) {
+	for want, begin := range map[string]func(ctx context.Context, c *ccl.Comm){
+		"all_reduce number 1": func(ctx context.Context, c *ccl.Comm) {
+			for range 12 {
+				ccl.IAllReduce(ctx, c, []int64{1}, make([]int64, 1), ccl.Sum)
+			}
+			ccl.IBroadcast(ctx, c, []int64{1}, []int64{1}, 0)
+		},
+		"in flight when its context ended: shrink; behind it: broadcast": func(ctx context.Context, c *ccl.Comm) {
+			child, err := c.Shrink(ctx, []int{2}, ccl.ShrinkDefault, ccl.NonBlocking())
+			if !errors.Is(err, ccl.ErrInProgress) {
+				t.Errorf("Shrink: %v", err)
+			}
+			t.Cleanup(func() { _ = child.Close() })
+			ccl.IBroadcast(ctx, c, []int64{1}, []int64{1}, 0)
+		},
+	} {
+		comms := together(t, 3)
+		begin(t.Context(), comms[0])
+		soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		err := comms[0].Destroy(soon)
+		cancel()
+		if !errors.Is(err, ccl.ErrUnfinished) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Destroy = %v, want that it lists %q", err, want)
+		}
+		if n := strings.Count(fmt.Sprint(err), "all_reduce"); n > 0 && (n != 9 || !strings.Contains(err.Error(), "and 4 more")) {
+			t.Errorf("Destroy = %v, want 9 of the calls, and 4 more", err)
+		}
+		for _, c := range comms[1:] {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }

@@ -64,7 +64,7 @@ func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
 	group := g.rt.newGroupJob(len(order))
 	parts := make([]*part, len(order))
 	for i, c := range order {
-		number, place := c.enter(tape.ActGroup)
+		number, place := c.enter(tape.ActGroup, lifecycle.CallGroupEnd)
 		a := c.beginGroup(ctx, number, site, len(calls[c]))
 		parts[i] = &part{c: c, calls: calls[c], act: a, place: place, job: &job{group: group, done: make(chan struct{})}}
 		if !c.blocking {

@@ -47,7 +47,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	if err := c.clear(ctx, mode, fmt.Errorf("it shrinks to %d of %d ranks", len(members), c.size), site); err != nil {
 		return nil, err
 	}
-	number, place := c.enter(tape.ActShrink)
+	number, place := c.enter(tape.ActShrink, lifecycle.CallShrink)
 	a := c.begin(ctx, tape.ActShrink, lifecycle.CallShrink, number, site)
 	child, born, err := c.child(ctx, a, shrunkID(c.id, number, members), opts)
 	if err != nil {
@@ -166,7 +166,7 @@ func (c *Comm) Grow(ctx context.Context, id UniqueID, nranks int, opts ...Option
 	if err := c.mayChange(ctx, lifecycle.CallGrow); err != nil {
 		return nil, err
 	}
-	number, place := c.enter(tape.ActGrow)
+	number, place := c.enter(tape.ActGrow, lifecycle.CallGrow)
 	a := c.begin(ctx, tape.ActGrow, lifecycle.CallGrow, number, callSite())
 	var result *Comm
 	grow := func(ctx context.Context) error {

@@ -25,8 +25,8 @@ func (c *core) run(ctx context.Context, op host.Op) error {
 		return c.refused(ctx, op.Call, err)
 	}
 	c.visit()
-	if !c.turn.tryTake() {
-		if err := c.queue(ctx, op.Call, c.turn.line()); err != nil {
+	if !c.turn.tryTake(op.Call) {
+		if err := c.queue(ctx, op.Call, c.turn.line(op.Call)); err != nil {
 			return err
 		}
 	}
@@ -49,14 +49,14 @@ func (c *Comm) launch(ctx context.Context, op host.Op) *Work {
 		return failedWork(c.refused(ctx, op.Call, err))
 	}
 	c.visit()
-	w, place := newWork(), c.turn.line()
+	w, place := newWork(), c.turn.line(op.Call)
 	c.crew.start(func() {
-		err := c.queue(ctx, op.Call, place)
-		if err == nil {
-			err = c.execute(ctx, &op)
-			c.turn.leave()
+		if err := c.queue(ctx, op.Call, place); err != nil {
+			w.finish(err)
+			return
 		}
-		w.finish(err)
+		defer c.turn.leave() // afterwards, so that nobody sees a later one done before this one
+		w.finish(c.execute(ctx, &op))
 	})
 	return w
 }
@@ -74,7 +74,7 @@ func (c *Comm) runPair(ctx context.Context, send, recv host.Op) error {
 		return c.refused(ctx, lifecycle.CallSendRecv, err)
 	}
 	c.visit()
-	if err := c.queue(ctx, lifecycle.CallSendRecv, c.turn.line()); err != nil {
+	if err := c.queue(ctx, lifecycle.CallSendRecv, c.turn.line(lifecycle.CallSendRecv)); err != nil {
 		return err
 	}
 	defer c.turn.leave()

@@ -33,7 +33,7 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 	if err := c.mayChange(ctx, lifecycle.CallSplit); err != nil {
 		return nil, err
 	}
-	number, place := c.enter(tape.ActSplit)
+	number, place := c.enter(tape.ActSplit, lifecycle.CallSplit)
 	a := c.begin(ctx, tape.ActSplit, lifecycle.CallSplit, number, callSite())
 	if color == NoColor {
 		leaveOut := func(ctx context.Context) error {
@@ -79,10 +79,10 @@ func (c *core) parenthood(ctx context.Context, child *core) {
 
 // enter takes the next place in the line of calls, and the next number among the acts of its kind: both must agree on
 // all ranks.
-func (c *core) enter(kind tape.Act) (number uint64, place *ticket) {
+func (c *core) enter(kind tape.Act, call lifecycle.Call) (number uint64, place *ticket) {
 	c.numbering.Lock()
 	defer c.numbering.Unlock()
-	return c.count(kind), c.turn.line()
+	return c.count(kind), c.turn.line(call)
 }
 
 // pass takes a number as enter does, for an act that is not made.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/carillon-rt/carillon/lifecycle"
 )
 
 // turn orders the calls on one communicator: one runs, the others wait in the order in which they came. Its holder may
@@ -14,30 +16,34 @@ import (
 type turn struct {
 	mu      sync.Mutex
 	held    bool
+	holder  lifecycle.Call // the last one
 	waiting []*ticket
 }
 
 // ticket is a place in the line. granted is closed when its turn has come.
 type ticket struct {
+	call    lifecycle.Call
 	granted chan struct{}
 }
 
-// tryTake takes the turn if it is free.
-func (t *turn) tryTake() bool {
+// tryTake takes the turn for a call if it is free.
+func (t *turn) tryTake(call lifecycle.Call) bool {
 	t.mu.Lock()
 	ok := !t.held
-	t.held = true
+	if ok {
+		t.held, t.holder = true, call
+	}
 	t.mu.Unlock()
 	return ok
 }
 
-// line takes a place at the end of the line; the turn may be its own at once.
-func (t *turn) line() *ticket {
-	k := &ticket{granted: make(chan struct{})}
+// line takes a place at the end of the line for a call; the turn may be its own at once.
+func (t *turn) line(call lifecycle.Call) *ticket {
+	k := &ticket{call: call, granted: make(chan struct{})}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.held {
-		t.held = true
+		t.held, t.holder = true, call
 		close(k.granted)
 		return k
 	}
@@ -46,11 +52,11 @@ func (t *turn) line() *ticket {
 }
 
 // take waits for the turn. When ctx ends first it leaves the line and returns ctx's error.
-func (t *turn) take(ctx context.Context) error {
-	if t.tryTake() {
+func (t *turn) take(ctx context.Context, call lifecycle.Call) error {
+	if t.tryTake(call) {
 		return nil
 	}
-	return t.wait(ctx, t.line())
+	return t.wait(ctx, t.line(call))
 }
 
 // wait waits until k's turn has come. When ctx ends first it leaves the line and returns ctx's error.
@@ -101,16 +107,20 @@ func (t *turn) leave() {
 	next := t.waiting[0]
 	t.waiting[0] = nil
 	t.waiting = t.waiting[1:]
+	t.holder = next.call
 	close(next.granted)
 }
 
-// length is the number of holders and waiters.
-func (t *turn) length() int {
+// calls are the one that has the turn and those in the line, in order.
+func (t *turn) calls() []lifecycle.Call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := len(t.waiting)
-	if t.held {
-		n++
+	if !t.held {
+		return nil
 	}
-	return n
+	all := []lifecycle.Call{t.holder}
+	for _, k := range t.waiting {
+		all = append(all, k.call)
+	}
+	return all
 }

@@ -48,7 +48,7 @@ func (d *directory) find(number uint32, slot int) (CommInfo, error) {
 			if err := d.t.readAt(b[:], d.t.geo.slotOffset()+int64(slot)*slotSize); err != nil {
 				return CommInfo{}, err
 			}
-			if s, live, whole := decodeSlot(slot, b[:]); whole && live && s.Generation == number {
+			if s, live, whole := decodeSlot(slot, b[:], &slotTexts{}); whole && live && s.Generation == number {
 				info = s.CommInfo
 			}
 		}

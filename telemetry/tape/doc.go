@@ -70,6 +70,8 @@
 // The number counts the communicators of the process, from 1, and is never used again: it is the generation of its slot. The
 // root is the number of the communicator that this one descends from by splits of the same rank; its own if from none.
 //
+// A writer takes the slots that were never used in order, so that those behind them need not be looked at.
+//
 // # Records
 //
 // A writer reserves records by adding to the ring's head, fills in all but the first word and stores that one last (a release): the

@@ -65,6 +65,7 @@ type file struct {
 	mu    sync.Mutex // guards what follows
 	table []byte     // scratch for reading the in-flight table
 	again []byte
+	texts []slotTexts // by slot
 }
 
 // openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR. A partial one may be cut short behind its header.

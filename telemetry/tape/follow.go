@@ -51,6 +51,7 @@ type Follower struct {
 	end    error       // ErrClosed or ErrDied, once it is known
 
 	missedLife, missedOp atomic.Uint64
+	syncs                syncs
 	stopped              atomic.Bool
 	reading              sync.Mutex // held by Read; Close waits for it
 }
@@ -108,8 +109,9 @@ func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) 
 	f.reading.Lock()
 	defer f.reading.Unlock()
 	for {
+		f.syncs.reached(f.cursor)
 		if f.stopped.Load() {
-			return 0, ErrStopped
+			return 0, ErrStopped // Close has ended the Syncs
 		}
 		n, err := f.fill(events)
 		if n > 0 || err != nil {
@@ -117,6 +119,7 @@ func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) 
 			return n, err
 		}
 		if f.end != nil {
+			f.syncs.end()
 			return 0, f.end
 		}
 		if err := errors.Join(ctx.Err(), f.ctx.Err()); err != nil {
@@ -227,6 +230,7 @@ func (f *Follower) Close() error {
 		return nil
 	}
 	f.kick()
+	f.syncs.end()
 	f.reading.Lock()
 	defer f.reading.Unlock()
 	f.unhook()

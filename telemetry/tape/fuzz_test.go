@@ -26,7 +26,7 @@ func sample(t testing.TB) []byte {
 			Act: ActSplit, Stage: StageMisuse, Text: strings.Repeat("text ", 60),
 			Site: lifecycle.Caller(0), First: lifecycle.Caller(0), Child: lifecycle.CommID{4}, Shared: true,
 		})
-		c.Start(0, allReduce, 1)
+		c.StartFrom(&SpanContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}}, 0, allReduce, 1)
 	}
 	b, err := os.ReadFile(w.Path())
 	if err != nil {
@@ -121,6 +121,31 @@ func FuzzRecords(f *testing.F) {
 			put(head+1+more, kindContinue, &r)
 		}
 		binary.LittleEndian.PutUint64(b[hdrLifeHead:], head+1+more)
+		if err := readAll(t, dir, b); err != nil {
+			t.Errorf("the header is good: %v", err)
+		}
+	})
+}
+
+// FuzzOpRecords does the same with two records at the end of the op ring, of any kinds.
+func FuzzOpRecords(f *testing.F) {
+	good, dir := sample(f), f.TempDir()
+	f.Add(uint8(kindCaller), uint8(kindOp), uint64(1)<<40, uint64(1), uint64(1))
+	f.Add(uint8(kindCaller), uint8(kindCaller), ^uint64(0), ^uint64(0), uint64(0))
+	f.Add(uint8(kindOp), uint8(kindCaller), uint64(1)<<40, uint64(1)<<63, uint64(2)<<32)
+	f.Fuzz(func(t *testing.T, first, second uint8, kinds, comm, next uint64) {
+		b := append([]byte(nil), good...)
+		head := binary.LittleEndian.Uint64(b[hdrOpHead:])
+		for i, kind := range []uint8{first, second} {
+			index := head + uint64(i)
+			r := [recordWords]uint64{recTime: 1, 2: kinds, recOpKinds: kinds, 4: next, 5: next, 6: next, recOpComm: comm + uint64(i)*next}
+			r[recMarker] = marker(index, kind, foldRecord(index, &r))
+			at := headerSize + 2*slotSize + (128+int(index%128))*recordSize
+			for j, w := range r {
+				binary.LittleEndian.PutUint64(b[at+j*wordSize:], w)
+			}
+		}
+		binary.LittleEndian.PutUint64(b[hdrOpHead:], head+2)
 		if err := readAll(t, dir, b); err != nil {
 			t.Errorf("the header is good: %v", err)
 		}

@@ -8,37 +8,64 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
+// slotBatch is how many slots are read at a time.
+const slotBatch = 64
+
+// slotTexts are the texts that a slot had when it was read last, so that reading them again makes no new ones.
+type slotTexts struct{ engine, name string }
+
 // appendSlots appends the live communicators to slots. Each is one consistent moment of its slot. A slot that is corrupt is left out
-// and is in the error; the others are there all the same.
+// and is in the error; the others are there all the same. It reads no further than to the first batch of slots that were never used:
+// a writer takes them in order.
 func (t *file) appendSlots(slots []Slot) ([]Slot, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.table == nil {
-		t.table = make([]byte, t.geo.slots*slotSize)
-		t.again = make([]byte, t.geo.slots*slotSize)
-	}
-	// Each part of a slot proves by itself that it is whole. That both are of one moment shows in that neither changed from one reading
-	// to the next.
-	if err := t.readAt(t.table, t.geo.slotOffset()); err != nil {
-		return slots, err
-	}
-	if err := t.readAt(t.again, t.geo.slotOffset()); err != nil {
-		return slots, err
+		t.table = make([]byte, slotBatch*slotSize)
+		t.again = make([]byte, slotBatch*slotSize)
 	}
 	var errs []error
-	for i := range t.geo.slots {
-		b, again := t.table[i*slotSize:][:slotSize], t.again[i*slotSize:][:slotSize]
-		if isZero(b) {
-			continue // never used
+	for from := 0; from < t.geo.slots; from += slotBatch {
+		n := min(slotBatch, t.geo.slots-from)
+		table, again := t.table[:n*slotSize], t.again[:n*slotSize]
+		at := t.geo.slotOffset() + int64(from)*slotSize
+		if err := t.readAt(table, at); err != nil {
+			return slots, err
 		}
-		s, live, err := t.readSlot(i, b, again)
-		if err != nil {
-			errs = append(errs, err)
-		} else if live {
-			slots = append(slots, s)
+		if !anyUsed(table) {
+			break
+		}
+		// Each part of a slot proves by itself that it is whole. That both are of one moment shows in that neither changed from one
+		// reading to the next.
+		if err := t.readAt(again, at); err != nil {
+			return slots, err
+		}
+		for len(t.texts) < from+n {
+			t.texts = append(t.texts, slotTexts{})
+		}
+		for i := range n {
+			b := table[i*slotSize:][:slotSize]
+			if isZero(b) {
+				continue // never used
+			}
+			s, live, err := t.readSlot(from+i, b, again[i*slotSize:][:slotSize])
+			if err != nil {
+				errs = append(errs, err)
+			} else if live {
+				slots = append(slots, s)
+			}
 		}
 	}
 	return slots, errors.Join(errs...)
+}
+
+func anyUsed(slots []byte) bool {
+	for ; len(slots) > 0; slots = slots[slotSize:] {
+		if !isZero(slots) {
+			return true
+		}
+	}
+	return false
 }
 
 func isZero(slot []byte) bool {
@@ -53,7 +80,7 @@ const slotTries = 64
 func (t *file) readSlot(index int, b, again []byte) (s Slot, live bool, err error) {
 	for try := 0; ; try++ {
 		var whole bool
-		s, live, whole = decodeSlot(index, b)
+		s, live, whole = decodeSlot(index, b, &t.texts[index])
 		same := string(b[:slotOp]) == string(again[:slotOp]) // the control words
 		if whole && (same || try >= slotTries) {
 			return s, live, nil
@@ -70,7 +97,7 @@ func (t *file) readSlot(index int, b, again []byte) (s Slot, live bool, err erro
 }
 
 // decodeSlot reads a slot; whole is false if a part's check doesn't fit.
-func decodeSlot(index int, b []byte) (s Slot, live, whole bool) {
+func decodeSlot(index int, b []byte, texts *slotTexts) (s Slot, live, whole bool) {
 	var w [slotWords]uint64
 	getWords(w[:], b)
 	info, ok := latched(w[slotInfoLatch/wordSize], w[slotInfo/wordSize:], slotInfoWords)
@@ -91,8 +118,9 @@ func decodeSlot(index int, b []byte) (s Slot, live, whole bool) {
 	s.Parent = commID(info[infoParent:])
 	s.Rank, s.Size = int(low32(info[infoRank])), int(high32(info[infoRank]))
 	s.Nodes, s.Root = int(low32(info[infoNodes])), uint32(info[infoNodes]>>32)
-	s.Engine = wordsText(info[infoEngine : infoEngine+engineSize/wordSize])
-	s.Name = wordsText(info[infoName : infoName+nameSize/wordSize])
+	texts.engine = wordsText(info[infoEngine:infoEngine+engineSize/wordSize], texts.engine)
+	texts.name = wordsText(info[infoName:infoName+nameSize/wordSize], texts.name)
+	s.Engine, s.Name = texts.engine, texts.name
 
 	kinds := op[opKinds]
 	s.Launched, s.Completed = op[opLaunched], op[opLaunched]-kinds>>40
@@ -123,10 +151,15 @@ func commID(w []uint64) (id lifecycle.CommID) {
 	return id
 }
 
-func wordsText(w []uint64) string {
+// wordsText reads a text; it is before if it is the same.
+func wordsText(w []uint64, before string) string {
 	var b [nameSize]byte
 	for i, x := range w {
 		binary.LittleEndian.PutUint64(b[i*wordSize:], x)
 	}
-	return string(getText(b[:len(w)*wordSize]))
+	text := getText(b[:len(w)*wordSize])
+	if string(text) == before { // which allocates nothing
+		return before
+	}
+	return string(text)
 }

@@ -1,0 +1,153 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"time"
+
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Config says what a Log writes, and where. Zero fields take the defaults that they name.
+type Config struct {
+	// Handler takes the lines. It is called from the goroutine that follows the tape, which it must not hold up. Required.
+	Handler slog.Handler
+
+	// Wall turns a time of the tape (CLOCK_MONOTONIC, nanoseconds) into a time of day, as tape.Header.Wall does. Required.
+	Wall func(mono int64) time.Time
+
+	// SpanOf is the span that tells of an event, as trace.Projector.SpanOf has it; nil leaves the lines without one.
+	SpanOf func(ev *tape.Event) oteltrace.SpanContext
+
+	// Operations logs operations that ended well too. There may be a million a second.
+	Operations bool
+
+	// AlgorithmName names the algorithms of tape.OpRecord; nil, or "" for one, leaves them out.
+	AlgorithmName func(uint8) string
+
+	// Version is Carillon's. It is logged, once, when a communicator is initialized whose rank 0 is here, as NCCL does it.
+	Version string
+	// VersionLevel is the level of that line. The zero value is INFO.
+	VersionLevel slog.Level
+}
+
+// Log logs the events of one tape. It belongs to the goroutine that follows the tape.
+type Log struct {
+	cfg     Config
+	greeted bool // the version was logged
+}
+
+// New makes a Log.
+func New(cfg Config) (*Log, error) {
+	switch {
+	case cfg.Handler == nil:
+		return nil, errors.New("eventlog: Config.Handler is nil; give it the handler of a slog.Logger")
+	case cfg.Wall == nil:
+		return nil, errors.New("eventlog: Config.Wall is nil; give it the tape's Header.Wall")
+	}
+	return &Log{cfg: cfg}, nil
+}
+
+// Observe takes the tape's next event. It reads ev only during the call. What isn't logged costs some nanoseconds.
+func (l *Log) Observe(ev *tape.Event) {
+	if !ev.IsLife {
+		if r := &ev.Op; r.Stage == tape.StageEnd && (l.cfg.Operations || r.Code != lifecycle.CodeOK) && r.Signature.Call.IsOperation() {
+			l.operation(ev)
+		}
+		return
+	}
+	switch r := &ev.Life; r.Stage {
+	case tape.StageStart:
+		l.greet(ev)
+		l.act(ev, slog.LevelDebug, semconv.ActSpan(r.Act)+semconv.StartedSuffix)
+	case tape.StagePhase:
+		l.act(ev, slog.LevelDebug, semconv.ActSpan(r.Act)+semconv.PhaseSeparator+semconv.PhaseName(r.Phase)+semconv.StartedSuffix)
+	case tape.StageEnd:
+		if r.Act == tape.ActNone {
+			l.act(ev, slog.LevelWarn, semconv.SpanFailure)
+		} else {
+			l.act(ev, levelOf(r.Code), semconv.ActSpan(r.Act))
+		}
+	case tape.StageMisuse:
+		name := semconv.ActSpan(r.Act)
+		if r.Act == tape.ActNone {
+			name = semconv.CallSpan(r.Call)
+		}
+		l.act(ev, levelOf(r.Code), name)
+	case tape.StageNone, tape.StageWait: // nothing that happened
+	}
+}
+
+// levelOf is how much a person should hear of an end. A call that was put off is made again, often in a loop.
+func levelOf(code lifecycle.Code) slog.Level {
+	switch code {
+	case lifecycle.CodeOK:
+		return slog.LevelInfo
+	case lifecycle.CodeInProgress:
+		return slog.LevelDebug
+	default:
+		return slog.LevelWarn
+	}
+}
+
+// greet says which version runs.
+func (l *Log) greet(ev *tape.Event) {
+	if l.greeted || ev.Life.Act != tape.ActInit || ev.Comm.Rank != 0 {
+		return
+	}
+	l.greeted = true
+	l.emit(context.Background(), l.cfg.VersionLevel, ev.Life.Time, semconv.LogMessageVersion,
+		slog.String(semconv.LogVersion, l.cfg.Version), slog.String(semconv.LogGoVersion, runtime.Version()))
+}
+
+// act logs a moment of an act, or a refused call.
+func (l *Log) act(ev *tape.Event, level slog.Level, name string) {
+	ctx := context.Background()
+	if !l.cfg.Handler.Enabled(ctx, level) {
+		return
+	}
+	r := &ev.Life
+	var buf [24]slog.Attr
+	attrs := subject(buf[:0], &ev.Comm)
+	attrs = lifeAttrs(attrs, r)
+	attrs = append(attrs, slog.String(semconv.LogSubsystem, subsystem(r)))
+	l.emit(l.inSpan(ctx, ev), level, r.Time, name, attrs...)
+}
+
+// operation logs an operation that ended.
+func (l *Log) operation(ev *tape.Event) {
+	ctx := context.Background()
+	r := &ev.Op
+	level := levelOf(r.Code)
+	if !l.cfg.Handler.Enabled(ctx, level) {
+		return
+	}
+	var buf [24]slog.Attr
+	attrs := subject(buf[:0], &ev.Comm)
+	attrs = l.opAttrs(attrs, r)
+	attrs = append(attrs, slog.String(semconv.LogSubsystem, semconv.SubsystemColl))
+	l.emit(l.inSpan(ctx, ev), level, r.Time, semconv.CallSpan(r.Signature.Call), attrs...)
+}
+
+// inSpan is ctx within the event's span.
+func (l *Log) inSpan(ctx context.Context, ev *tape.Event) context.Context {
+	if l.cfg.SpanOf == nil {
+		return ctx
+	}
+	return oteltrace.ContextWithSpanContext(ctx, l.cfg.SpanOf(ev))
+}
+
+func (l *Log) emit(ctx context.Context, level slog.Level, at int64, message string, attrs ...slog.Attr) {
+	if !l.cfg.Handler.Enabled(ctx, level) {
+		return
+	}
+	r := slog.NewRecord(l.cfg.Wall(at), level, message, 0)
+	r.AddAttrs(attrs...)
+	_ = l.cfg.Handler.Handle(ctx, r) // there is nobody to tell that a line was lost, but the handler's own count
+}

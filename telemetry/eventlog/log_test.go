@@ -1,0 +1,245 @@
+package eventlog_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/eventlog"
+	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+var world = tape.CommInfo{ID: lifecycle.CommID{0: 0xab, 15: 0xcd}, Name: "world", Rank: 2, Size: 4, Engine: "host"}
+
+func wall(mono int64) time.Time { return time.Unix(1700000000, mono).UTC() }
+
+// lines are what a Log writes, without the time, the id and what else is the same in all.
+type lines struct{ bytes.Buffer }
+
+func (l *lines) taken() string {
+	s := strings.ReplaceAll(l.String(), " id="+world.ID.String(), "")
+	l.Reset()
+	return strings.TrimSuffix(s, "\n")
+}
+
+func newLog(t testing.TB, level slog.Level, edit func(*eventlog.Config)) (*eventlog.Log, *lines) {
+	t.Helper()
+	out := &lines{}
+	cfg := eventlog.Config{
+		Wall: wall,
+		Handler: slog.NewTextHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}),
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	l, err := eventlog.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, out
+}
+
+func life(r tape.LifeRecord) tape.Event { return tape.Event{Comm: world, IsLife: true, Life: r} }
+
+func TestOneLineForEachEvent(t *testing.T) {
+	here, before := lifecycle.Site{Func: "main.f", File: "/src/main.go", Line: 42}, lifecycle.Site{Func: "main.g", File: "/src/main.go", Line: 40}
+	allReduce := tape.Signature{Call: lifecycle.CallAllReduce, DataType: uint8(kernels.Float32), Peer: -1, Bytes: 1024}
+	broadcast := tape.Signature{Call: lifecycle.CallBroadcast, DataType: uint8(kernels.Float32), Peer: 3, Bytes: 1024}
+	for _, tt := range []struct {
+		name string
+		ev   tape.Event
+		want string
+	}{
+		{
+			"an act starts", life(tape.LifeRecord{Time: 1000, Act: tape.ActInit, Stage: tape.StageStart, Peer: -1}),
+			`level=DEBUG msg="ccl.comm.init (started)" comm=world comm_rank=2 size=4 subsys=INIT`,
+		},
+		{
+			"it goes into a phase", life(tape.LifeRecord{Time: 1000, Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Peer: -1}),
+			`level=DEBUG msg="ccl.comm.init.rendezvous (started)" comm=world comm_rank=2 size=4 subsys=BOOTSTRAP`,
+		},
+		{
+			"it ends", life(tape.LifeRecord{Time: 3_123_456, Start: 1, Act: tape.ActInit, Stage: tape.StageEnd, State: lifecycle.StateReady, Peer: -1}),
+			`level=INFO msg=ccl.comm.init comm=world comm_rank=2 size=4 took=3.12ms state=ready subsys=INIT`,
+		},
+		{
+			"it fails", life(tape.LifeRecord{
+				Time: 9e9, Start: 1e9, Act: tape.ActSplit, Seq: 7, Stage: tape.StageEnd, State: lifecycle.StateFailed, Code: lifecycle.CodeRankDead, Peer: 3,
+				Text: "rank 3 died", Site: here,
+			}),
+			`level=WARN msg=ccl.comm.split comm=world comm_rank=2 size=4 seq=7 took=8s state=failed error_type=rank_dead error="rank 3 died" peer=3 ` +
+				`at=/src/main.go:42 subsys=INIT`,
+		},
+		{
+			"a call is refused", life(tape.LifeRecord{
+				Time: 1, Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, State: lifecycle.StateDestroyed,
+				Code: lifecycle.CodeDestroyed, Peer: -1, Text: "destroyed twice", Site: here, First: before,
+			}),
+			`level=WARN msg=ccl.comm.destroy comm=world comm_rank=2 size=4 state=destroyed error_type=destroyed error="destroyed twice" ` +
+				`at=/src/main.go:42 first=/src/main.go:40 subsys=DESTROY`,
+		},
+		{
+			"a call is put off", life(tape.LifeRecord{
+				Time: 1, Act: tape.ActFinalize, Call: lifecycle.CallFinalize, Stage: tape.StageMisuse, State: lifecycle.StateReady,
+				Code: lifecycle.CodeInProgress, Peer: -1,
+			}),
+			`level=DEBUG msg=ccl.comm.finalize comm=world comm_rank=2 size=4 state=ready error_type=in_progress subsys=DESTROY`,
+		},
+		{
+			"the communicator fails", life(tape.LifeRecord{
+				Time: 2, Call: lifecycle.CallAllReduce, Seq: 9, Stage: tape.StageEnd, State: lifecycle.StateFailed, Code: lifecycle.CodeMismatch, Peer: 1,
+				Text: "ranks disagree",
+			}),
+			`level=WARN msg=ccl.comm.failure comm=world comm_rank=2 size=4 call=all_reduce seq=9 state=failed error_type=mismatch ` +
+				`error="ranks disagree" peer=1 subsys=COLL`,
+		},
+		{
+			"a group ends", life(tape.LifeRecord{Time: 5000, Start: 1000, Act: tape.ActGroup, Seq: 3, Ops: 8, Stage: tape.StageEnd, Peer: -1}),
+			`level=INFO msg=ccl.group comm=world comm_rank=2 size=4 seq=3 ops=8 took=4µs subsys=COLL`,
+		},
+		{
+			"an operation ends",
+			tape.Event{Comm: world, Op: tape.OpRecord{Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5, Signature: broadcast, Algorithm: 1}},
+			`level=INFO msg=ccl.broadcast comm=world comm_rank=2 size=4 seq=5 bytes=1024 dtype=float32 root=3 algorithm=ring took=4µs subsys=COLL`,
+		},
+		{
+			"an operation fails",
+			tape.Event{Comm: world, Op: tape.OpRecord{
+				Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5, Signature: allReduce, Code: lifecycle.CodeTimeout, Phase: tape.PhaseTransfer,
+			}},
+			`level=WARN msg=ccl.all_reduce comm=world comm_rank=2 size=4 seq=5 bytes=1024 dtype=float32 reduction=sum took=4µs error_type=timeout ` +
+				`phase=transfer subsys=COLL`,
+		},
+		{"an operation starts", tape.Event{Comm: world, Op: tape.OpRecord{Time: 5000, Stage: tape.StageStart, Seq: 5, Signature: allReduce}}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, out := newLog(t, slog.LevelDebug, func(c *eventlog.Config) {
+				c.Operations = true
+				c.AlgorithmName = func(a uint8) string { return []string{"", "ring"}[a] }
+			})
+			l.Observe(&tt.ev)
+			if got := out.taken(); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestOperationsOnlyWhenAskedFor(t *testing.T) {
+	l, out := newLog(t, slog.LevelDebug, nil)
+	ev := tape.Event{Comm: world, Op: tape.OpRecord{Time: 2, Stage: tape.StageEnd, Signature: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}}}
+	l.Observe(&ev)
+	if got := out.taken(); got != "" {
+		t.Errorf("logged %s", got)
+	}
+	ev.Op.Code = lifecycle.CodeAborted
+	l.Observe(&ev)
+	if got := out.taken(); !strings.Contains(got, "error_type=aborted") {
+		t.Errorf("a failed one: %q", got)
+	}
+}
+
+func TestStalls(t *testing.T) {
+	var seen tape.Event
+	l, out := newLog(t, slog.LevelInfo, func(c *eventlog.Config) {
+		c.SpanOf = func(ev *tape.Event) oteltrace.SpanContext {
+			seen = *ev
+			return oteltrace.SpanContext{}
+		}
+	})
+	r := stall.Report{
+		Stage: stall.Stalled, Comm: world, Op: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}, Seq: 12, Phase: tape.PhaseAgree, Wait: 3,
+		Start: 1e9, Now: 6_200_000_000, Normal: 41234, Count: 1,
+	}
+	l.ObserveStall(&r)
+	want := `level=WARN msg="ccl.stall (stalled)" comm=world comm_rank=2 size=4 call=barrier seq=12 phase=agree wait=3 age=5.2s report=1 normally=41.2µs subsys=RAS`
+	if got := out.taken(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if seen.IsLife || seen.Op.Seq != 12 || seen.Op.Signature.Call != lifecycle.CallBarrier {
+		t.Errorf("the span of an operation was asked for with %+v", seen)
+	}
+	r = stall.Report{Stage: stall.Cleared, Comm: world, Act: tape.ActSplit, ActSeq: 4, Wait: -1, Start: 1e9, Now: 9e9}
+	l.ObserveStall(&r)
+	want = `level=INFO msg="ccl.stall (cleared)" comm=world comm_rank=2 size=4 call=split seq=4 age=8s subsys=RAS`
+	if got := out.taken(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if !seen.IsLife || seen.Life.Act != tape.ActSplit || seen.Life.Seq != 4 {
+		t.Errorf("the span of an act was asked for with %+v", seen)
+	}
+}
+
+func TestVersionOnceWhereRankZeroIs(t *testing.T) {
+	l, out := newLog(t, slog.LevelInfo, func(c *eventlog.Config) { c.Version = "v1.2.3" })
+	ev := life(tape.LifeRecord{Time: 1, Act: tape.ActInit, Stage: tape.StageStart, Peer: -1})
+	l.Observe(&ev)
+	if got := out.taken(); got != "" {
+		t.Errorf("rank 2 logged %s", got)
+	}
+	ev.Comm.Rank = 0
+	l.Observe(&ev)
+	if got := out.taken(); !strings.Contains(got, `msg="Carillon version" version=v1.2.3 go=go1.`) {
+		t.Errorf("rank 0 logged %q", got)
+	}
+	l.Observe(&ev)
+	if got := out.taken(); got != "" {
+		t.Errorf("the second time it logged %s", got)
+	}
+}
+
+func TestTimesAreTheEvents(t *testing.T) {
+	var out bytes.Buffer
+	l, err := eventlog.New(eventlog.Config{Handler: slog.NewTextHandler(&out, nil), Wall: wall})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev := life(tape.LifeRecord{Time: 123_000_000, Act: tape.ActAbort, Stage: tape.StageEnd, Peer: -1})
+	l.Observe(&ev)
+	if !strings.HasPrefix(out.String(), "time=2023-11-14T22:13:20.123Z ") {
+		t.Errorf("logged %s", out.String())
+	}
+}
+
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	if _, err := eventlog.New(eventlog.Config{Wall: wall}); err == nil || !strings.Contains(err.Error(), "Handler") {
+		t.Errorf("without a handler: %v", err)
+	}
+	if _, err := eventlog.New(eventlog.Config{Handler: slog.DiscardHandler}); err == nil || !strings.Contains(err.Error(), "Wall") {
+		t.Errorf("without a clock: %v", err)
+	}
+}
+
+// BenchmarkObserve is what an operation costs that isn't logged, one that is, and an act.
+func BenchmarkObserve(b *testing.B) {
+	op := tape.Event{Comm: world, Op: tape.OpRecord{
+		Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5, Signature: tape.Signature{Call: lifecycle.CallAllReduce, DataType: uint8(kernels.Float32), Peer: -1, Bytes: 1024},
+	}}
+	act := life(tape.LifeRecord{Time: 3_123_456, Start: 1, Act: tape.ActInit, Stage: tape.StageEnd, State: lifecycle.StateReady, Peer: -1})
+	for _, bb := range []struct {
+		name  string
+		ev    *tape.Event
+		level slog.Level
+	}{{"event=operation/log=off", &op, slog.LevelWarn}, {"event=operation/log=on", &op, slog.LevelInfo}, {"event=act/log=off", &act, slog.LevelWarn}, {"event=act/log=on", &act, slog.LevelInfo}} {
+		b.Run(bb.name, func(b *testing.B) {
+			l, out := newLog(b, bb.level, func(c *eventlog.Config) { c.Operations = bb.level <= slog.LevelInfo })
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Observe(bb.ev)
+				out.Reset()
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package eventlog
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// ObserveStall takes a report of something that takes, or took, too long. It reads r only during the call.
+func (l *Log) ObserveStall(r *stall.Report) {
+	ctx := context.Background()
+	level := slog.LevelInfo
+	if r.Stage == stall.Stalled {
+		level = slog.LevelWarn
+	}
+	if !l.cfg.Handler.Enabled(ctx, level) {
+		return
+	}
+	// The event that will end it has the same span.
+	ev := tape.Event{Comm: r.Comm, Generation: r.Generation}
+	if r.Act == tape.ActNone {
+		ev.Op = tape.OpRecord{Seq: r.Seq, Signature: r.Op, Code: lifecycle.CodeTimeout}
+	} else {
+		ev.IsLife, ev.Life = true, tape.LifeRecord{Act: r.Act, Seq: r.ActSeq}
+	}
+	var buf [24]slog.Attr
+	attrs := subject(buf[:0], &r.Comm)
+	if r.Act == tape.ActNone {
+		attrs = append(attrs, slog.String(semconv.LogCall, r.Kind()), slog.Uint64(semconv.LogSeq, r.Seq))
+		attrs = signature(attrs, &r.Op)
+	} else {
+		attrs = append(attrs, slog.String(semconv.LogCall, r.Kind()), slog.Uint64(semconv.LogSeq, r.ActSeq))
+	}
+	if r.Phase != tape.PhaseNone {
+		attrs = append(attrs, slog.String(semconv.LogPhase, semconv.PhaseName(r.Phase)))
+	}
+	if r.Wait >= 0 {
+		attrs = append(attrs, slog.Int(semconv.LogWait, int(r.Wait)))
+	}
+	attrs = append(attrs, slog.Duration(semconv.LogAge, stall.Round(r.Age())))
+	if r.Stage == stall.Stalled {
+		attrs = append(attrs, slog.Int(semconv.LogStallNumber, r.Count))
+	}
+	if r.Normal > 0 {
+		attrs = append(attrs, slog.Duration(semconv.LogNormal, stall.Round(r.Normal)))
+	}
+	attrs = append(attrs, slog.String(semconv.LogSubsystem, semconv.SubsystemRAS))
+	l.emit(l.inSpan(ctx, &ev), level, r.Now, semconv.SpanStall+" ("+r.Stage.String()+")", attrs...)
+}

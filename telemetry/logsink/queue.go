@@ -1,0 +1,83 @@
+package logsink
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+)
+
+// queueSize is how many records wait at most.
+const queueSize = 1024
+
+// queue hands records to a handler in a goroutine of its own, so that who logs never waits. It drops them when it is full.
+type queue struct {
+	records chan queued
+	dropped atomic.Uint64
+	done    chan struct{} // closed when the goroutine has ended
+
+	mu     sync.RWMutex // held to read while a record is queued
+	closed bool
+}
+
+type queued struct {
+	ctx    context.Context //nolint:containedctx // it goes to the handler with the record, as slog has it
+	to     slog.Handler
+	record slog.Record
+}
+
+func newQueue() *queue {
+	q := &queue{records: make(chan queued, queueSize), done: make(chan struct{})}
+	go func() {
+		defer close(q.done)
+		for e := range q.records {
+			_ = e.to.Handle(e.ctx, e.record) // a line that can't be written has no other place
+		}
+	}()
+	return q
+}
+
+// close ends the queue, once what is in it is written, or ctx ends. What is logged later is dropped.
+func (q *queue) close(ctx context.Context) error {
+	q.mu.Lock()
+	if !q.closed {
+		q.closed = true
+		close(q.records)
+	}
+	q.mu.Unlock()
+	select {
+	case <-q.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// queuing is a handler that queues for another.
+type queuing struct {
+	slog.Handler
+	q *queue
+}
+
+// Handle implements slog.Handler. It never blocks.
+func (h queuing) Handle(ctx context.Context, r slog.Record) error {
+	h.q.mu.RLock()
+	defer h.q.mu.RUnlock()
+	if !h.q.closed {
+		select {
+		case h.q.records <- queued{context.WithoutCancel(ctx), h.Handler, r.Clone()}:
+			return nil
+		default:
+		}
+	}
+	h.q.dropped.Add(1)
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (h queuing) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return queuing{h.Handler.WithAttrs(attrs), h.q}
+}
+
+// WithGroup implements slog.Handler.
+func (h queuing) WithGroup(name string) slog.Handler { return queuing{h.Handler.WithGroup(name), h.q} }

@@ -1,0 +1,169 @@
+package logsink
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/resource"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// flushTimeout bounds how long Close waits for a terminal or a collector.
+const flushTimeout = 2 * time.Second
+
+// Config says what is logged, and where. Zero fields take the defaults that they name.
+type Config struct {
+	// Level is the lowest level that is logged here; a collector gets INFO in any case. The zero value is INFO.
+	Level slog.Level
+	// Version lets LevelVersion through, whatever Level is.
+	Version bool
+	// Subsystems chooses the lines below WARN that name a subsystem. The zero value is DefaultSubsystems.
+	Subsystems Subsystems
+
+	// Handler takes the lines in place of a file or standard error; it decides about levels then.
+	Handler slog.Handler
+	// File is where lines go; standard error if it is empty, or can't be opened, which is logged. %h is the host, %p the process, %% a %.
+	File string
+	// Format is how lines look in File or on standard error. The zero value is Text.
+	Format Format
+	// Host and PID are those of File. Default: this process's.
+	Host string
+	PID  int
+	// Stderr stands for standard error. Default: os.Stderr.
+	Stderr io.Writer
+
+	// Attrs are on every line.
+	Attrs []slog.Attr
+
+	// Resource describes the process to a collector; nil is OpenTelemetry's default.
+	Resource *resource.Resource
+	// Release is Carillon's version, the instrumentation's for a collector.
+	Release string
+}
+
+// Sink is where log lines go. Its methods may be called from any goroutine. Who made it closes it.
+type Sink struct {
+	cfg    Config
+	direct slog.Handler
+	events slog.Handler
+	local  *filter
+	remote *filter // nil: nothing is exported
+	export *export
+	queue  *queue
+	file   *os.File // nil if there is none
+}
+
+// Stats counts the records that were lost: those for the local handler because its queue was full, and those for the collector because its
+// queue was full or it didn't take them.
+type Stats struct{ Local, Export uint64 }
+
+// New opens a Sink. A file that can't be opened is no error; what the OTEL_* variables name and doesn't exist is.
+func New(ctx context.Context, cfg Config) (*Sink, error) {
+	s := &Sink{cfg: cfg, queue: newQueue()}
+	handler, unopened := s.open()
+	s.local = &filter{next: ids{handler}, least: cfg.Level, version: cfg.Version, subsystems: cfg.Subsystems}
+	if cfg.Handler != nil {
+		s.local.least = slog.Level(-1 << 30) // its own
+	}
+	alone := slog.New(s.local.WithAttrs(cfg.Attrs))
+	if unopened != nil {
+		alone.Warn("log lines go to standard error: NCCL_DEBUG_FILE can't be written", semconv.LogError, unopened)
+	}
+	s.direct = s.local
+	s.events = queuing{s.local, s.queue}
+	var err error
+	if s.export, err = newExport(ctx, &cfg, alone); err != nil {
+		return nil, errors.Join(err, s.Close(ctx))
+	}
+	if s.export != nil {
+		s.remote = &filter{next: s.export.handler(cfg.Release), least: min(cfg.Level, slog.LevelInfo), subsystems: cfg.Subsystems}
+		s.direct = slog.NewMultiHandler(s.direct, s.remote)
+		s.events = slog.NewMultiHandler(s.events, s.remote)
+	}
+	s.direct, s.events = s.direct.WithAttrs(cfg.Attrs), s.events.WithAttrs(cfg.Attrs)
+	return s, nil
+}
+
+// open makes the handler that writes, and says why the file was not opened.
+func (s *Sink) open() (slog.Handler, error) {
+	cfg := &s.cfg
+	if cfg.Handler != nil {
+		return cfg.Handler, nil
+	}
+	var out io.Writer = os.Stderr
+	if cfg.Stderr != nil {
+		out = cfg.Stderr
+	}
+	var unopened error
+	if cfg.File != "" && cfg.Level < LevelOff { // with VERSION alone NCCL writes no file
+		host, _ := os.Hostname()
+		path := expand(cfg.File, cmp.Or(cfg.Host, host), cmp.Or(cfg.PID, os.Getpid()))
+		if s.file, unopened = open(path); unopened == nil {
+			out = s.file
+		}
+	}
+	opts := &slog.HandlerOptions{Level: slog.Level(-1 << 30), ReplaceAttr: levelNames}
+	if cfg.Format == JSON {
+		return slog.NewJSONHandler(out, opts), unopened
+	}
+	return slog.NewTextHandler(out, opts), unopened
+}
+
+// Logger logs before it returns.
+func (s *Sink) Logger() *slog.Logger { return slog.New(s.direct) }
+
+// Events never blocks: it queues what is logged, and drops it when too much waits.
+func (s *Sink) Events() slog.Handler { return s.events }
+
+// Wants tells whether lines of that level and subsystem go anywhere.
+func (s *Sink) Wants(level slog.Level, subsystem string) bool {
+	if level < slog.LevelWarn && !s.cfg.Subsystems.Has(subsystem) {
+		return false
+	}
+	return s.direct.Enabled(context.Background(), level)
+}
+
+// VersionLevel is the level for the line that says which version runs: it is shown where the user of NCCL_DEBUG expects it.
+func (s *Sink) VersionLevel() slog.Level {
+	if s.cfg.Version {
+		return LevelVersion
+	}
+	return slog.LevelInfo
+}
+
+// Stats counts what was lost.
+func (s *Sink) Stats() Stats {
+	stats := Stats{Local: s.queue.dropped.Load()}
+	if s.export != nil {
+		stats.Export = s.export.gate.dropped.Load()
+	}
+	return stats
+}
+
+// Close writes and exports what is queued, for two seconds at most and not longer than ctx, and closes the file. Logger goes on to work if it
+// writes to standard error or to the program's handler.
+func (s *Sink) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	var errs []error
+	if err := s.queue.close(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("log lines were not all written: %w", err))
+	}
+	if s.export != nil {
+		if err := s.export.close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("log records were not all exported: %w", err))
+		}
+	}
+	if s.file != nil {
+		errs = append(errs, s.file.Close())
+		s.file = nil
+	}
+	return errors.Join(errs...)
+}

@@ -22,6 +22,10 @@ type Config struct {
 	// Wall turns a time of the tape (CLOCK_MONOTONIC, nanoseconds) into a time of day, as tape.Header.Wall does. Required.
 	Wall func(mono int64) time.Time
 
+	// From leaves out the spans that end before it, on the tape's clock: those that the process of a tape that is read again has
+	// exported itself. 0 leaves out none.
+	From int64
+
 	// Now reads the tape's clock. It dates the end of acts that Close finds open; nil means the time of the last event, which is
 	// right for a tape whose process is gone.
 	Now func() int64

@@ -53,6 +53,9 @@ const moment = time.Nanosecond
 
 // emit makes the span and ends it: everything of it is known, its times are explicit.
 func (p *Projector) emit(s *span) {
+	if s.end < p.cfg.From {
+		return
+	}
 	start, end := p.cfg.Wall(s.start), p.cfg.Wall(s.end)
 	if !end.After(start) {
 		end = start.Add(moment)
@@ -259,6 +262,11 @@ func (p *Projector) observeOp(who *subject, r *tape.OpRecord) {
 	if problem != nil && wait >= 0 {
 		problem.text += ": was waiting for rank " + strconv.Itoa(int(wait))
 	}
+	p.emitOp(who, trace, r, wait, problem)
+}
+
+// emitOp is one rank's part in an operation that ended.
+func (p *Projector) emitOp(who *subject, trace oteltrace.TraceID, r *tape.OpRecord, wait int32, problem *problem) {
 	start := r.Time
 	if r.Start > 0 && r.Start < r.Time {
 		start = r.Start

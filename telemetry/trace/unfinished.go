@@ -1,0 +1,39 @@
+package trace
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Unfinished makes the span of the operation that the slot shows in flight, as unfinished at the time of the last event: for the tape of a
+// process that is gone, before Close. Its ids are those that the operation's span would have had. A slot with nothing in flight makes none.
+func (p *Projector) Unfinished(s *tape.Slot) {
+	if p.pipe == nil || s.Launched == s.Completed || !s.Op.Call.IsOperation() || s.ID.IsZero() {
+		return
+	}
+	text := "unfinished: the tape ends before the " + s.Op.Call.String() + " does"
+	if s.Phase != tape.PhaseNone {
+		text += ", in phase " + semconv.PhaseName(s.Phase)
+	}
+	if s.Wait >= 0 {
+		text += ", waiting for rank " + strconv.Itoa(int(s.Wait))
+	}
+	who := subject{s.CommInfo, s.Generation}
+	r := tape.OpRecord{
+		Time: max(p.last, s.OpStart, s.WaitSince), Stage: tape.StageEnd, Seq: s.Seq, Signature: s.Op, Algorithm: s.Algorithm,
+		Phase: s.Phase, Start: s.OpStart,
+	}
+	p.emitOp(&who, OpTraceID(s.ID, s.Rank, s.Op, s.Seq), &r, s.Wait, &problem{errorType: semconv.ErrorUnfinished, text: text})
+}
+
+// Flush exports what is queued, until ctx ends. It is for whoever feeds events faster than they can be exported and wants to lose none. The
+// error is ctx's.
+func (p *Projector) Flush(ctx context.Context) error {
+	if p.pipe == nil {
+		return nil
+	}
+	return p.pipe.provider.ForceFlush(ctx)
+}

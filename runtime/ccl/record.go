@@ -103,3 +103,25 @@ func callerSpan(ctx context.Context) tape.SpanContext {
 	}
 	return tape.SpanContext{TraceID: sc.TraceID(), SpanID: sc.SpanID(), Flags: byte(sc.TraceFlags())}
 }
+
+// started writes the start of an operation, with the span in ctx if there is one. Without, that costs the look into ctx.
+func (c *core) started(ctx context.Context, number uint64, sig tape.Signature, algorithm uint8) (launched uint64) {
+	if c.tape == nil {
+		return 0
+	}
+	span := trace.SpanFromContext(ctx)
+	if span == noSpan { // asked first, because a span's context is large
+		return c.tape.Start(number, sig, algorithm)
+	}
+	return c.startedFrom(span.SpanContext(), number, sig, algorithm)
+}
+
+// noSpan is what a context without a span has.
+var noSpan = trace.SpanFromContext(context.Background())
+
+func (c *core) startedFrom(sc trace.SpanContext, number uint64, sig tape.Signature, algorithm uint8) (launched uint64) {
+	if !sc.IsValid() {
+		return c.tape.Start(number, sig, algorithm)
+	}
+	return c.tape.StartFrom(&tape.SpanContext{TraceID: sc.TraceID(), SpanID: sc.SpanID(), Flags: byte(sc.TraceFlags())}, number, sig, algorithm)
+}

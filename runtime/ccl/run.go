@@ -98,7 +98,7 @@ func (c *core) execute(ctx context.Context, op *host.Op) error {
 		return c.refused(ctx, op.Call, c.life.Check(op.Call))
 	}
 	number := c.number(op)
-	launched := c.tape.Start(number, signature(op), uint8(c.engine.Algorithm(op)))
+	launched := c.started(ctx, number, signature(op), uint8(c.engine.Algorithm(op)))
 	err := c.engine.Run(ctx, number, op)
 	if err == nil {
 		c.tape.End(launched, lifecycle.CodeOK)
@@ -128,7 +128,7 @@ func (c *core) executePairs(ctx context.Context, call lifecycle.Call, ops []host
 		sig.Bytes += uint64(len(ops[i].Send) + len(ops[i].Recv))
 	}
 	number := c.collectives.Load() // not a call that all ranks make: it has the number of the collective before it
-	launched := c.tape.Start(number, sig, 0)
+	launched := c.started(ctx, number, sig, 0)
 	err := c.engine.RunGroup(ctx, number, ops)
 	c.tape.End(launched, lifecycle.CodeOf(err))
 	return c.fail(call, err)

@@ -1,0 +1,99 @@
+package ccl
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// withTape is a communicator that can write operations and nothing else.
+func withTape(tb testing.TB) (*core, *tape.Writer) {
+	tb.Helper()
+	w, err := tape.Create(tape.Config{Dir: tb.TempDir()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = w.Close() })
+	return &core{tape: w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Size: 4})}, w
+}
+
+// spanned is a context within a span, as OpenTelemetry has it.
+func spanned(ctx context.Context) context.Context {
+	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1, 15: 2}, SpanID: trace.SpanID{3, 7: 4}, TraceFlags: trace.FlagsSampled,
+	}))
+}
+
+var sum = tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}
+
+// TestOperationKnowsItsCaller: the span in the context of a call is on the tape, and where there is none, none is.
+func TestOperationKnowsItsCaller(t *testing.T) {
+	c, w := withTape(t)
+	for _, ctx := range []context.Context{spanned(t.Context()), t.Context()} {
+		c.tape.End(c.started(ctx, 0, sum, 1), lifecycle.CodeOK)
+	}
+	r, err := tape.Open(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	var callers []tape.SpanContext
+	for ev, err := range r.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ev.IsLife && ev.Op.Stage == tape.StageStart {
+			callers = append(callers, ev.Op.Caller)
+		}
+	}
+	want := tape.SpanContext{TraceID: [16]byte{1, 15: 2}, SpanID: [8]byte{3, 7: 4}, Flags: 1}
+	if len(callers) != 2 || callers[0] != want || callers[1] != (tape.SpanContext{}) {
+		t.Errorf("callers are %v, want %v and none", callers, want)
+	}
+	ctx := spanned(t.Context())
+	if n := testing.AllocsPerRun(100, func() { c.tape.End(c.started(ctx, 0, sum, 1), lifecycle.CodeOK) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// cpuTime measures what f costs its thread: on a shared machine the wall clock measures the others.
+func cpuTime(b *testing.B, f func()) {
+	b.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	spent := func() int64 {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+			b.Fatal(err)
+		}
+		return ts.Nano()
+	}
+	b.ReportAllocs()
+	before := spent()
+	for b.Loop() {
+		f()
+	}
+	b.ReportMetric(float64(spent()-before)/float64(b.N), "cpu-ns/op")
+}
+
+// BenchmarkStarted is what an operation's start and end on the tape cost, without a span in its context and with one.
+func BenchmarkStarted(b *testing.B) {
+	type key struct{}
+	plain := context.WithValue(context.Background(), key{}, 1)
+	for name, ctx := range map[string]context.Context{"plain": plain, "spanned": spanned(plain)} {
+		b.Run(name, func(b *testing.B) {
+			c, _ := withTape(b)
+			cpuTime(b, func() { c.tape.End(c.started(ctx, 0, sum, 1), lifecycle.CodeOK) })
+		})
+	}
+	b.Run("unasked", func(b *testing.B) { // as if contexts were not looked at
+		c, _ := withTape(b)
+		cpuTime(b, func() { c.tape.End(c.tape.Start(0, sum, 1), lifecycle.CodeOK) })
+	})
+}

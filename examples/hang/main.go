@@ -1,0 +1,184 @@
+// Command hang hangs, so that you can look at a hang: several ranks are in an all-reduce, and one of them is not. Its
+// data loader doesn't deliver, so it waits for its next batch and never makes the call; the others wait for it.
+//
+//	go run ./examples/hang                     # starts four ranks by itself
+//	carillon run -n 4 -- bin/hang              # the same, started by a launcher
+//
+// It prints the commands that show the hang while it lasts: in Jaeger, in the metrics, on the health page, and in the
+// post-mortem of the tapes. After a minute (-for says otherwise) the loader delivers, the rank makes its call, and all
+// is well; ^C ends it sooner.
+//
+// This file is a rank, which has nothing special in it; launch.go starts the ranks, and show.go has the commands.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/node"
+)
+
+// settings are the command line.
+type settings struct {
+	lasts   time.Duration // the hang
+	missing int           // the rank that doesn't make the call
+	ranks   int           // how many to start where no launcher did
+	jaeger  string        // where its HTTP API is
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, err := parseFlags(os.Args[1:])
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
+	case launched():
+		err = run(ctx, s)
+	default:
+		err = launch(ctx, s.ranks)
+	}
+	if ctx.Err() != nil {
+		return // whoever interrupted it knows
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hang:", err)
+		os.Exit(1)
+	}
+}
+
+func parseFlags(args []string) (s settings, err error) {
+	flags := flag.NewFlagSet("hang", flag.ContinueOnError)
+	flags.DurationVar(&s.lasts, "for", time.Minute, "how long to hang")
+	flags.IntVar(&s.missing, "missing", 2, "the rank that doesn't make the call")
+	flags.IntVar(&s.ranks, "n", 4, "how many ranks to start, where no launcher does")
+	flags.StringVar(&s.jaeger, "jaeger", "http://localhost:16686", "where Jaeger answers questions")
+	if err := flags.Parse(args); err != nil {
+		return s, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return s, fmt.Errorf("don't know what to do with %q; there are only flags (see -help)", flags.Args())
+	case s.lasts <= 0:
+		return s, fmt.Errorf("-for is %v, allowed is more than 0", s.lasts)
+	case s.ranks < 2 || s.ranks > 64:
+		return s, fmt.Errorf("-n is %d, allowed is from 2 to 64", s.ranks)
+	case s.missing < 0:
+		return s, fmt.Errorf("-missing is %d, allowed is a rank, from 0", s.missing)
+	}
+	return s, nil
+}
+
+// run is one rank.
+func run(ctx context.Context, s settings) (err error) {
+	if err := exportToLocalJaeger(ctx); err != nil {
+		return err
+	}
+	n, err := node.Start(ctx, node.FromEnv())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Stop(context.WithoutCancel(ctx))) }()
+	world, err := n.Runtime().World(ctx)
+	if err != nil {
+		return err
+	}
+	defer world.Close()
+	if s.missing >= world.Size() || world.Size() < 2 {
+		return fmt.Errorf("-missing is %d, and the world has %d ranks; allowed is one of at least two", s.missing, world.Size())
+	}
+
+	pids := make([]int64, world.Size())
+	if err := ccl.AllGather(ctx, world, []int64{int64(os.Getpid())}, pids); err != nil {
+		return err
+	}
+	r := &rank{settings: s, world: world, began: time.Now()}
+	if world.Rank() == 0 {
+		r.show(n.HealthURL(), pids[s.missing])
+	}
+	if err := r.step(ctx); err != nil {
+		return fmt.Errorf("rank %d: %w", world.Rank(), err)
+	}
+	if world.Rank() == 0 {
+		r.showAfter()
+	}
+	return world.Destroy(ctx)
+}
+
+// rank is one of the job's processes.
+type rank struct {
+	settings
+	world *ccl.Comm
+	began time.Time
+}
+
+// step is a step of training: get a batch, work, and sum what came of it over all ranks.
+func (r *rank) step(ctx context.Context) error {
+	batch, err := r.load(ctx)
+	if err != nil {
+		return err
+	}
+	done := r.progress("is in the all-reduce, which waits for all ranks")
+	err = ccl.AllReduce(ctx, r.world, batch, batch, ccl.Sum)
+	done()
+	if err != nil {
+		return err
+	}
+	r.say("has the sum")
+	return nil
+}
+
+// load gets the next batch. One rank's loader takes its time.
+func (r *rank) load(ctx context.Context) ([]float32, error) {
+	batch := make([]float32, 1<<18)
+	if r.world.Rank() != r.missing {
+		return batch, nil
+	}
+	delivered := time.NewTimer(r.lasts)
+	defer delivered.Stop()
+	defer r.progress("waits for its data loader, and has not made the call")()
+	select {
+	case <-delivered.C:
+		return batch, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// progressEvery is how often a rank says what it is in.
+const progressEvery = 5 * time.Second
+
+// progress says now and then what the rank is in, until the function that it returns is called.
+func (r *rank) progress(what string) (done func()) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	r.say(what)
+	go func() {
+		defer close(stopped)
+		again := time.NewTicker(progressEvery)
+		defer again.Stop()
+		for {
+			select {
+			case <-again.C:
+				r.say(what)
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+	}
+}
+
+func (r *rank) say(what string) {
+	fmt.Printf("%6.1f s  rank %d %s\n", time.Since(r.began).Seconds(), r.world.Rank(), what)
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	rendezvous "github.com/carillon-rt/carillon/runtime/rendezvous/launch"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// collector is where a collector of this host takes spans, as OpenTelemetry's specification has it.
+const collector = "localhost:4318"
+
+// exportToLocalJaeger has spans sent to the collector on this host, if one answers and nobody said otherwise.
+func exportToLocalJaeger(ctx context.Context) error {
+	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
+		if os.Getenv(name) != "" {
+			return nil
+		}
+	}
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", collector)
+	if err != nil {
+		return nil //nolint:nilerr // nobody is there to be shown anything
+	}
+	conn.Close()
+	return os.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://"+collector+"/v1/traces")
+}
+
+// exported tells whether spans leave the process.
+func exported() bool {
+	if e := os.Getenv("OTEL_TRACES_EXPORTER"); e != "" {
+		return e == "otlp"
+	}
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// show says what will happen, and prints the commands that show it. Each is a line that can be copied to a shell.
+func (r *rank) show(health string, missing int64) {
+	job, tapes := whereabouts()
+	var b strings.Builder
+	fmt.Fprintf(&b, "job %s: for %v, rank %d of %d will not make the call that the others are in. Meanwhile, in another terminal:\n",
+		job, r.lasts, r.missing, r.world.Size())
+	command := func(what, line string) { fmt.Fprintf(&b, "\n  %s:\n    %s\n", what, line) }
+	if health == "" {
+		b.WriteString("\n  There is no health page and no metrics, as CARILLON_HEALTH_ADDR says.\n")
+	} else {
+		health = strings.TrimSuffix(health, "/")
+		command("what rank 0 is in, since when, and for whom it waits", "curl -s "+health+"/api/v1/comms")
+		command("its health", "curl -s '"+health+"/healthz?verbose'")
+		command("its metrics: what is in flight, and what stalls (CARILLON_STALL_THRESHOLD says from when on)",
+			"curl -s "+health+"/metrics | grep -E '^ccl_(operations_in_flight|operation_oldest|stalled|stall_age)'")
+	}
+	if exported() {
+		command("in Jaeger: who stalls, and why, as each rank tells it", r.jaegerCommand(job))
+		command("the same on Jaeger's page", r.jaeger+"/search?lookback=1h&service=carillon&operation=ccl.stall&tags="+
+			url.QueryEscape(jobTag(job)))
+	} else {
+		command("no spans leave the process; start a Jaeger, and then this program again", "make jaeger")
+	}
+	command("all ranks side by side, from their tapes, now or when they are dead", carillonCommand()+" postmortem "+tapes)
+	command(fmt.Sprintf("rank %d dies, and the others say so at once", r.missing), fmt.Sprintf("kill -9 %d", missing))
+	b.WriteString("\n")
+	fmt.Print(b.String())
+}
+
+// showAfter says what is left to look at.
+func (r *rank) showAfter() {
+	_, tapes := whereabouts()
+	fmt.Printf("\nrank %d has made its call, and the all-reduce is complete. The tapes stay:\n    %s postmortem %s\n",
+		r.missing, carillonCommand(), tapes)
+}
+
+// jaegerCommand asks Jaeger for the stalls of a job, and picks what their spans' status says.
+func (r *rank) jaegerCommand(job string) string {
+	return fmt.Sprintf("curl -sG %s/api/traces --data-urlencode service=carillon --data-urlencode operation=ccl.stall "+
+		"--data-urlencode 'tags=%s' | grep -o '\"otel.status_description\",[^}]*'", r.jaeger, jobTag(job))
+}
+
+// jobTag is the tag that Jaeger finds a job's spans by.
+func jobTag(job string) string { return fmt.Sprintf(`{"ccl.job":"%s"}`, job) }
+
+// whereabouts is the job's name, and the folder that its tapes are in.
+func whereabouts() (job, tapes string) {
+	w, err := rendezvous.FromEnv(os.Getenv)
+	if err != nil {
+		return "", tape.DefaultDir()
+	}
+	return w.Job, filepath.Join(tape.DefaultDir(), w.Job)
+}
+
+// carillonCommand is how to call carillon from where this program was started: by name, beside this program, or with go run from
+// the repository.
+func carillonCommand() string {
+	if _, err := exec.LookPath("carillon"); err == nil {
+		return "carillon"
+	}
+	if program, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(program), "carillon")
+		if _, err := exec.LookPath(beside); err == nil {
+			return beside
+		}
+	}
+	return "go run ./cmd/carillon"
+}

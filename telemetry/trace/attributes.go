@@ -3,7 +3,6 @@ package trace
 import (
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -88,45 +87,6 @@ func firstAttributes(s lifecycle.Site) []attribute.KeyValue {
 	}
 	if !s.Time.IsZero() {
 		attrs = append(attrs, semconv.FirstTime.String(firstTime(s.Time)))
-	}
-	return attrs
-}
-
-func (p *Projector) opAttributes(r *tape.OpRecord, failed bool, wait int32) []attribute.KeyValue {
-	sig := &r.Signature
-	attrs := []attribute.KeyValue{
-		semconv.OpSeq.Int64(int64(r.Seq)),
-		semconv.OpBytes.Int64(int64(sig.Bytes)),
-	}
-	if sig.Call != lifecycle.CallBarrier {
-		attrs = append(attrs, semconv.OpDataType.String(kernels.DataType(sig.DataType).String()))
-	}
-	switch sig.Call {
-	case lifecycle.CallAllReduce, lifecycle.CallReduce, lifecycle.CallReduceScatter:
-		attrs = append(attrs, semconv.OpReduction.String(kernels.Reduction(sig.Reduction).String()))
-	default:
-	}
-	if sig.Peer >= 0 {
-		switch sig.Call {
-		case lifecycle.CallSend, lifecycle.CallRecv:
-			attrs = append(attrs, semconv.OpPeer.Int(int(sig.Peer)))
-		case lifecycle.CallBroadcast, lifecycle.CallReduce, lifecycle.CallGather, lifecycle.CallScatter:
-			attrs = append(attrs, semconv.OpRoot.Int(int(sig.Peer)))
-		default:
-		}
-	}
-	if p.cfg.AlgorithmName != nil {
-		if name := p.cfg.AlgorithmName(r.Algorithm); name != "" {
-			attrs = append(attrs, semconv.OpAlgorithm.String(name))
-		}
-	}
-	if failed {
-		if r.Phase != tape.PhaseNone {
-			attrs = append(attrs, semconv.OpPhase.String(semconv.PhaseName(r.Phase)))
-		}
-		if wait >= 0 {
-			attrs = append(attrs, semconv.WaitRank.Int(int(wait)))
-		}
 	}
 	return attrs
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/stall"
 )
 
 // DefaultSampleEvery is the sampling of operations that end well: 1 in so many.
@@ -30,9 +33,16 @@ type Config struct {
 	// right for a tape whose process is gone.
 	Now func() int64
 
-	// SampleEvery keeps 1 in so many operations that ended well, the same ones on all ranks; failed ones are always kept. 0 means
-	// DefaultSampleEvery, a negative number keeps none.
+	// SampleEvery keeps 1 in so many operations that ended well, the same ones on all ranks; failed, slow and stalled ones are always
+	// kept. 0 means DefaultSampleEvery, a negative number keeps none.
 	SampleEvery int
+
+	// Slow is the duration from which an operation is slow; those that ObserveStall was told of are besides. 0 means stall.DefaultSlow.
+	Slow time.Duration
+
+	// Finding asks what is known of why an operation stalls: by its communicator and its number, tape.OpRecord.Seq, which is 0 for an act
+	// that runs none. It is called for each span of a stall, by ObserveStall's goroutine, and must not block. nil knows nothing.
+	Finding func(comm lifecycle.CommID, seq uint64) (Finding, bool)
 
 	// StoreTraces bounds the Store; 0 means DefaultStoreTraces.
 	StoreTraces int
@@ -60,6 +70,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.SampleEvery == 0 {
 		c.SampleEvery = DefaultSampleEvery
+	}
+	if c.Slow == 0 {
+		c.Slow = stall.DefaultSlow
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -70,17 +70,21 @@ func (g *gate) OnEnd(span sdktrace.ReadOnlySpan) {
 	g.batch.OnEnd(span)
 }
 
-// ordinary tells whether the span is of an operation that ended well.
+// ordinary tells whether the span is of an operation that ended well, and in time.
 func ordinary(span sdktrace.ReadOnlySpan) bool {
 	if span.Status().Code == codes.Error {
 		return false
 	}
+	op := false
 	for _, kv := range span.Attributes() {
-		if kv.Key == semconv.OpSeq {
-			return true
+		switch kv.Key {
+		case semconv.OpSeq:
+			op = true
+		case semconv.OpSlow:
+			return false
 		}
 	}
-	return false
+	return op
 }
 
 // ForceFlush exports what is queued.

@@ -22,6 +22,7 @@ const (
 	tagPhase   = "ccl/phase"
 	tagMisuse  = "ccl/misuse"
 	tagFailure = "ccl/failure"
+	tagStall   = "ccl/stall"
 )
 
 // ActTraceID is the id of the trace of one act: the same on every rank of the communicator, today and when the tape is

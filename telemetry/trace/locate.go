@@ -16,6 +16,9 @@ func (p *Projector) SpanOf(ev *tape.Event) oteltrace.SpanContext {
 	if !ev.IsLife {
 		trace := OpTraceID(who.ID, who.Rank, ev.Op.Signature, ev.Op.Seq)
 		sc := p.part(&who, trace, tagSpan).context()
+		if ev.Op.Stage == tape.StageEnd && p.emitted.span == sc.SpanID() { // slow or stalled ones too
+			return sc
+		}
 		if ev.Op.Code == lifecycle.CodeOK && (p.cfg.SampleEvery < 0 || !sampled(trace, uint64(p.cfg.SampleEvery))) {
 			return sc.WithTraceFlags(0)
 		}

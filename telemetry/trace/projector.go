@@ -26,6 +26,9 @@ type Projector struct {
 	salt   uint64 // tells this process's spans apart where there is no rank
 	last   int64  // time of the last event
 
+	called map[opKey]tape.SpanContext // the callers of operations in flight, where there are any
+	told   map[opKey]int              // operations that were told to be slow, and how often to stall
+
 	emitted identity // the span that the event being observed, or observed last, was made into
 }
 
@@ -75,7 +78,7 @@ func New(ctx context.Context, cfg Config) (*Projector, error) {
 	cfg.setDefaults()
 	p := &Projector{
 		cfg: cfg, open: make(map[actKey]*openAct), waits: make(map[uint32]waiting), latest: make(map[uint32]oteltrace.TraceID),
-		births: newBirths(), salt: processSalt(cfg.Host, cfg.PID),
+		called: make(map[opKey]tape.SpanContext), told: make(map[opKey]int), births: newBirths(), salt: processSalt(cfg.Host, cfg.PID),
 	}
 	if sdkDisabled() {
 		p.store = NewStore(1)

@@ -3,7 +3,6 @@ package trace
 import (
 	"cmp"
 	"context"
-	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -56,10 +55,9 @@ func (p *Projector) emit(s *span) {
 	if s.end < p.cfg.From {
 		return
 	}
-	start, end := p.cfg.Wall(s.start), p.cfg.Wall(s.end)
-	if !end.After(start) {
-		end = start.Add(moment)
-	}
+	// The time of day may be set between two readings of it, and while the span lasted: its length is the tape's.
+	start := p.cfg.Wall(s.start)
+	end := start.Add(max(time.Duration(s.end-s.start), moment))
 	_, sp := p.pipe.tracer.Start(s.id.startContext(context.Background()), s.name,
 		oteltrace.WithTimestamp(start),
 		oteltrace.WithAttributes(s.attrs...),
@@ -234,50 +232,6 @@ func (p *Projector) emitFailure(who *subject, r *tape.LifeRecord) {
 		attrs:   append(attrs, siteAttributes(r.Site)...),
 		links:   append([]oteltrace.Link{p.birthLink(who)}, callerLinks(r.Caller)...),
 		problem: problemOf(r.Code, r.Text),
-	})
-}
-
-// observeOp makes the span of an operation that ended, if it failed or is among the sampled ones. What an act does on the wire (a split
-// tells the ranks of each other) is no operation of the user's: the act's span speaks for it.
-func (p *Projector) observeOp(who *subject, r *tape.OpRecord) {
-	if r.Stage == tape.StageWait {
-		p.waits[who.local] = waiting{r.Seq, r.Wait}
-		return
-	}
-	if r.Stage != tape.StageEnd || !r.Signature.Call.IsOperation() || who.ID.IsZero() {
-		return
-	}
-	problem := problemOf(r.Code, "")
-	if problem == nil && p.cfg.SampleEvery < 0 {
-		return
-	}
-	trace := OpTraceID(who.ID, who.Rank, r.Signature, r.Seq)
-	if problem == nil && !sampled(trace, uint64(p.cfg.SampleEvery)) {
-		return
-	}
-	wait := int32(-1)
-	if w, ok := p.waits[who.local]; ok && w.seq == r.Seq {
-		wait = w.rank
-	}
-	if problem != nil && wait >= 0 {
-		problem.text += ": was waiting for rank " + strconv.Itoa(int(wait))
-	}
-	p.emitOp(who, trace, r, wait, problem)
-}
-
-// emitOp is one rank's part in an operation that ended.
-func (p *Projector) emitOp(who *subject, trace oteltrace.TraceID, r *tape.OpRecord, wait int32, problem *problem) {
-	start := r.Time
-	if r.Start > 0 && r.Start < r.Time {
-		start = r.Start
-	}
-	p.emit(&span{
-		id:    p.part(who, trace, tagSpan),
-		name:  semconv.CallSpan(r.Signature.Call),
-		start: start, end: r.Time,
-		attrs:   append(commAttributes(who), p.opAttributes(r, problem != nil, wait)...),
-		links:   []oteltrace.Link{p.birthLink(who)},
-		problem: problem,
 	})
 }
 

@@ -26,7 +26,7 @@ func (p *Projector) Unfinished(s *tape.Slot) {
 		Time: max(p.last, s.OpStart, s.WaitSince), Stage: tape.StageEnd, Seq: s.Seq, Signature: s.Op, Algorithm: s.Algorithm,
 		Phase: s.Phase, Start: s.OpStart,
 	}
-	p.emitOp(&who, OpTraceID(s.ID, s.Rank, s.Op, s.Seq), &r, s.Wait, &problem{errorType: semconv.ErrorUnfinished, text: text})
+	p.emitOp(&who, OpTraceID(s.ID, s.Rank, s.Op, s.Seq), &r, s.Wait, &problem{errorType: semconv.ErrorUnfinished, text: text}, p.recall(&who, &r))
 }
 
 // Flush exports what is queued, until ctx ends. It is for whoever feeds events faster than they can be exported and wants to lose none. The

@@ -1,0 +1,163 @@
+package trace
+
+import (
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Finding is what was found out about a stall by comparing the ranks.
+type Finding struct {
+	Rank   int    // the rank that is the cause, in the communicator of the operation; -1 if none is
+	Reason string // a stable name of the cause; "" if none was found
+	Text   string // a sentence for people, in place of the one that this rank alone can say; "" leaves that
+	Chain  string // who waits for whom, from this rank to the cause; "" if nobody
+}
+
+// ObserveStall takes what is slow or stalled, and what is not any more: an operation that is slow announces itself, as an act does when it
+// starts, and whatever stalls has a span for each report, from its beginning until then. It belongs to Observe's goroutine, or to who
+// keeps the two apart.
+func (p *Projector) ObserveStall(r *stall.Report) {
+	if p.pipe == nil || r.Comm.ID.IsZero() {
+		return
+	}
+	who := subject{r.Comm, r.Generation}
+	p.last = max(p.last, r.Now)
+	if r.Stage != stall.Cleared && r.Act == tape.ActNone { // what is remembered is forgotten with the record of its end, which may come later than Cleared
+		bound(p.told)
+		p.told[keyOfOp(who.local, &r.Op, r.Seq)] = r.Count
+	}
+	switch {
+	case r.Stage == stall.Stalled:
+		p.emitStall(&who, r)
+	case r.Act != tape.ActNone: // it has announced itself
+	case r.Stage == stall.Slow:
+		p.store.opened(stallTrace(r))
+		p.emitSlow(&who, r)
+	case r.Stage == stall.Cleared:
+		p.store.closed(stallTrace(r))
+	}
+}
+
+// stallTrace is the trace of what a report tells of.
+func stallTrace(r *stall.Report) oteltrace.TraceID {
+	if r.Act != tape.ActNone {
+		return ActTraceID(r.Comm.ID, r.Act, r.ActSeq)
+	}
+	return OpTraceID(r.Comm.ID, r.Comm.Rank, r.Op, r.Seq)
+}
+
+// emitSlow announces an operation: a moment's span below the one that will come when it ends.
+func (p *Projector) emitSlow(who *subject, r *stall.Report) {
+	attrs := append(commAttributes(who), p.opAttributes(&r.Op, r.Seq, r.Algorithm)...)
+	attrs = append(attrs, waitAttributes(r.Phase, r.Wait)...)
+	p.emit(&span{
+		id:    p.part(who, stallTrace(r), tagSpan).child(tagStarted, who.Rank, 0),
+		name:  semconv.CallSpan(r.Op.Call) + semconv.StartedSuffix,
+		start: r.Start, end: r.Start,
+		attrs: append(attrs, semconv.OpSlow.Bool(true)),
+		links: append(p.opLinks(who), callerLinks(p.called[keyOfOp(who.local, &r.Op, r.Seq)])...),
+	})
+}
+
+// emitStall is one report of a stall, below this rank's part in what stalls.
+func (p *Projector) emitStall(who *subject, r *stall.Report) {
+	own := p.part(who, stallTrace(r), tagSpan)
+	n := uint64(r.Count)
+	if who.Rank < 0 {
+		n += p.salt + uint64(who.local)<<32
+	}
+	reason := stallReason(r)
+	attrs := append(commAttributes(who), p.stalledAttributes(r)...)
+	if p.cfg.Finding != nil {
+		if f, ok := p.cfg.Finding(who.ID, r.Seq); ok {
+			attrs = append(attrs, findingAttributes(&f)...)
+			if f.Text != "" {
+				reason = f.Text
+			}
+		}
+	}
+	p.emit(&span{
+		id:    own.child(tagStall, who.Rank, n),
+		name:  semconv.SpanStall,
+		start: r.Start, end: r.Now,
+		attrs:   append(attrs, semconv.StallReason.String(reason)),
+		links:   append(p.opLinks(who), callerLinks(p.called[keyOfOp(who.local, &r.Op, r.Seq)])...),
+		problem: &problem{errorType: semconv.ErrorStalled, text: reason},
+	})
+}
+
+// stallReason is what this rank alone can say of why.
+func stallReason(r *stall.Report) string {
+	text := semconv.ActName(r.Act)
+	if r.Act == tape.ActNone {
+		text = fmt.Sprintf("%s %d", r.Op.Call, r.Seq)
+	}
+	text += fmt.Sprintf(" has not ended after %v", stall.Round(r.Age()))
+	if r.Normal > 0 {
+		text += fmt.Sprintf(" (it normally takes %v)", stall.Round(r.Normal))
+	}
+	if r.Phase != tape.PhaseNone {
+		text += ", in phase " + semconv.PhaseName(r.Phase)
+	}
+	switch waited := waited(r); {
+	case r.Wait >= 0 && waited > 0:
+		text += fmt.Sprintf(": waiting for rank %d for %v", r.Wait, stall.Round(waited))
+	case r.Wait >= 0:
+		text += fmt.Sprintf(": waiting for rank %d", r.Wait)
+	}
+	return text
+}
+
+// waited is how long it waits for the same rank; 0 if that is not known.
+func waited(r *stall.Report) time.Duration {
+	if r.Wait < 0 || r.WaitSince <= 0 || r.WaitSince > r.Now {
+		return 0
+	}
+	return time.Duration(r.Now - r.WaitSince)
+}
+
+func (p *Projector) stalledAttributes(r *stall.Report) []attribute.KeyValue {
+	var attrs []attribute.KeyValue
+	if r.Act != tape.ActNone {
+		attrs = append(attrs, semconv.ActSeq.Int64(int64(r.ActSeq)))
+		if r.Phase != tape.PhaseNone {
+			attrs = append(attrs, semconv.Phase.String(semconv.PhaseName(r.Phase)))
+		}
+		attrs = append(attrs, waitAttributes(tape.PhaseNone, r.Wait)...)
+	} else {
+		attrs = append(attrs, p.opAttributes(&r.Op, r.Seq, r.Algorithm)...)
+		attrs = append(attrs, waitAttributes(r.Phase, r.Wait)...)
+	}
+	if d := waited(r); d > 0 {
+		attrs = append(attrs, semconv.WaitDuration.Float64(d.Seconds()))
+	}
+	attrs = append(attrs,
+		semconv.StallNumber.Int(r.Count),
+		semconv.StallAge.Float64(r.Age().Seconds()),
+		semconv.StallThreshold.Float64(r.Threshold.Seconds()))
+	if r.Normal > 0 {
+		attrs = append(attrs, semconv.StallNormal.Float64(r.Normal.Seconds()))
+	}
+	return attrs
+}
+
+func findingAttributes(f *Finding) []attribute.KeyValue {
+	var attrs []attribute.KeyValue
+	if f.Rank >= 0 {
+		attrs = append(attrs, semconv.VerdictRank.Int(f.Rank))
+	}
+	if f.Reason != "" {
+		attrs = append(attrs, semconv.VerdictReason.String(f.Reason))
+	}
+	if f.Chain != "" {
+		attrs = append(attrs, semconv.VerdictChain.String(f.Chain))
+	}
+	return attrs
+}

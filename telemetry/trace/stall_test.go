@@ -1,0 +1,216 @@
+package trace_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/trace"
+)
+
+// hung is an all-reduce that waits for rank 3 from 1 ms on.
+func hung(stage stall.Stage, count int, now int64) *stall.Report {
+	return &stall.Report{
+		Stage: stage, Comm: world, Generation: uint32(world.ID[0]), Op: reduce, Seq: 7, Phase: tape.PhaseTransfer, Algorithm: 2,
+		Start: ms, Now: now, Wait: 3, WaitSince: 2 * ms, Threshold: 5 * time.Second, Normal: 3 * time.Millisecond, Count: count,
+	}
+}
+
+var reduce = tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 1024}
+
+// TestHangWhileItHangs is the whole story of one operation: its announcement, its stalls, its end.
+func TestHangWhileItHangs(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = -1 })
+	comm := uint32(world.ID[0])
+	p.Observe(&tape.Event{Comm: world, Generation: comm, Op: tape.OpRecord{
+		Stage: tape.StageStart, Time: ms, Seq: 7, Signature: reduce, Wait: -1,
+		Caller: tape.SpanContext{TraceID: [16]byte{0xca, 0x11}, SpanID: [8]byte{0xe1}, Flags: 1},
+	}})
+	p.op(world, tape.OpRecord{Stage: tape.StageWait, Time: 2 * ms, Seq: 7, Signature: reduce, Wait: 3})
+	p.ObserveStall(hung(stall.Slow, 0, 1001*ms))
+	if got, ok := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7)); !ok || got.Open != 1 {
+		t.Errorf("while it hangs the store has %+v, %v: want one that is open", got, ok)
+	}
+	p.ObserveStall(hung(stall.Stalled, 1, 5001*ms))
+	p.ObserveStall(hung(stall.Stalled, 2, 10_001*ms))
+	p.ObserveStall(hung(stall.Cleared, 2, 12_000*ms))
+	if got, _ := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7)); got.Open != 0 || len(got.Spans) != 3 {
+		t.Errorf("afterwards the store has %d spans, %d open", len(got.Spans), got.Open)
+	}
+	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 11_900 * ms, Start: ms, Seq: 7, Signature: reduce, Algorithm: 2, Wait: -1})
+	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 11_901 * ms, Start: 11_900 * ms, Seq: 8, Signature: reduce, Wait: -1})
+	golden(t, "hang.txt", describe(p.spans()))
+}
+
+// TestStallSpans have ids of their own, and the operation's own span as their parent.
+func TestStallSpans(t *testing.T) {
+	p := newProjector(t, nil)
+	for n := range 5 {
+		p.ObserveStall(hung(stall.Stalled, n+1, int64(n+5)*1000*ms))
+	}
+	op := trace.OpTraceID(world.ID, 1, reduce, 7)
+	seen := map[oteltrace.SpanID]bool{}
+	for _, s := range p.spans() {
+		if s.SpanContext.TraceID() != op || s.Parent.SpanID() != trace.SpanID(op, 1) || s.Status.Code != codes.Error || s.Name != "ccl.stall" {
+			t.Errorf("%s in %v below %v is %v", s.Name, s.SpanContext.TraceID(), s.Parent.SpanID(), s.Status)
+		}
+		if seen[s.SpanContext.SpanID()] {
+			t.Errorf("span id %v twice", s.SpanContext.SpanID())
+		}
+		seen[s.SpanContext.SpanID()] = true
+	}
+	if len(seen) != 5 {
+		t.Errorf("%d spans, want 5", len(seen))
+	}
+}
+
+// TestStalledActs: an init hangs in a phase, and a split that has no rank for its child yet.
+func TestStalledActs(t *testing.T) {
+	p := newProjector(t, nil)
+	for generation, r := range map[uint32]stall.Report{
+		1: {Comm: world, Act: tape.ActInit, Phase: tape.PhaseConnect, Wait: -1},
+		2: {Comm: world, Act: tape.ActSplit, ActSeq: 4, Op: tape.Signature{Call: lifecycle.CallSplit, Peer: -1}, Seq: 11, Wait: 2},
+		3: {Comm: tape.CommInfo{ID: lifecycle.CommID{9}, Rank: -1, Size: 2}, Act: tape.ActInit, Phase: tape.PhaseRendezvous, Wait: -1},
+		4: {Comm: tape.CommInfo{ID: lifecycle.CommID{9}, Rank: -1, Size: 2}, Act: tape.ActInit, Phase: tape.PhaseRendezvous, Wait: -1},
+	} {
+		r.Generation, r.Start, r.Now, r.Count = generation, ms, 6001*ms, 1
+		r.Stage = stall.Slow
+		p.ObserveStall(&r)
+		r.Stage = stall.Stalled
+		p.ObserveStall(&r)
+		r.Stage = stall.Cleared
+		p.ObserveStall(&r)
+	}
+	got := map[string]int{}
+	ids := map[oteltrace.SpanID]bool{}
+	for _, s := range p.spans() {
+		got[s.Status.Description]++
+		ids[s.SpanContext.SpanID()] = true
+	}
+	for text, n := range map[string]int{
+		"init has not ended after 6s, in phase connect":    1,
+		"split has not ended after 6s: waiting for rank 2": 1,
+		"init has not ended after 6s, in phase rendezvous": 2,
+	} {
+		if got[text] != n {
+			t.Errorf("%q %d times, want %d; there are %v", text, got[text], n, got)
+		}
+	}
+	if len(ids) != 4 {
+		t.Errorf("%d ids of 4 spans: two members of one process have the same", len(ids))
+	}
+}
+
+// TestFinding gives a stall what was found out about it.
+func TestFinding(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) {
+		c.Finding = func(comm lifecycle.CommID, seq uint64) (trace.Finding, bool) {
+			return trace.Finding{Rank: 2, Reason: "not_called", Text: "rank 2 never called all_reduce 7", Chain: "1 → 3 → 2"}, comm == world.ID && seq == 7
+		}
+	})
+	p.ObserveStall(hung(stall.Stalled, 1, 6000*ms))
+	other := hung(stall.Stalled, 1, 6000*ms)
+	other.Seq = 8
+	p.ObserveStall(other)
+	spans := p.spans()
+	if got := spans[0].Status.Description; got != "rank 2 never called all_reduce 7" {
+		t.Errorf("status is %q", got)
+	}
+	text := describe(spans[:1])
+	for _, want := range []string{"ccl.verdict.rank=2", "ccl.verdict.reason=not_called", "ccl.verdict.chain=1 → 3 → 2"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if strings.Contains(describe(spans[1:]), "verdict") {
+		t.Error("the finding is on another operation's stall too")
+	}
+}
+
+// TestSlowOperationsAreKept though they are not sampled and nobody announced them: a tape that is read afterwards tells them too.
+func TestSlowOperationsAreKept(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.SampleEvery, c.Slow = -1, 100*time.Millisecond })
+	for seq, d := range []int64{99, 100, 5000} {
+		p.op(world, tape.OpRecord{Stage: tape.StageEnd, Start: 10 * ms, Time: (10 + d) * ms, Seq: uint64(seq), Signature: reduce, Wait: -1})
+	}
+	spans := p.spans()
+	if len(spans) != 2 {
+		t.Fatalf("%d spans, want the two slow ones", len(spans))
+	}
+	for i, d := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
+		if got := spans[i].EndTime.Sub(spans[i].StartTime); got != d || !spans[i].StartTime.Equal(wall(10*ms)) {
+			t.Errorf("span %d: from %v for %v", i, spans[i].StartTime, got)
+		}
+	}
+}
+
+// TestSlowOnesAreNotOrdinary: they don't give way to operations that are kept as samples only.
+func TestSlowOnesAreNotOrdinary(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.StoreTraces, c.SampleEvery = 8, 1 })
+	p.ObserveStall(hung(stall.Slow, 0, 1001*ms))
+	for seq := range uint64(100) {
+		p.op(world, tape.OpRecord{Stage: tape.StageEnd, Start: ms, Time: 2 * ms, Seq: 100 + seq, Signature: reduce, Wait: -1})
+	}
+	if acts := p.Store().Acts(0); len(acts) != 1 || acts[0].Spans[0].Name != "ccl.all_reduce (started)" {
+		t.Errorf("the announcement isn't among %d", len(acts))
+	}
+}
+
+// TestClockThatJumps sets the time of day back by an hour at every look: spans last as long as they did.
+func TestClockThatJumps(t *testing.T) {
+	looks := 0
+	p := newProjector(t, func(c *trace.Config) {
+		c.Wall = func(mono int64) time.Time {
+			looks++
+			return wall(mono).Add(-time.Duration(looks) * time.Hour)
+		}
+	})
+	p.act(world, tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallInitRank}, ms, 9*ms)
+	p.ObserveStall(hung(stall.Stalled, 1, 6001*ms))
+	want := map[string]time.Duration{"ccl.comm.init (started)": 1, "ccl.comm.init": 8 * time.Millisecond, "ccl.stall": 6 * time.Second}
+	for _, s := range p.spans() {
+		if got := s.EndTime.Sub(s.StartTime); got != want[s.Name] {
+			t.Errorf("%s lasts %v, want %v", s.Name, got, want[s.Name])
+		}
+	}
+	if looks < 3 {
+		t.Errorf("the time of day was looked at %d times: the test shows nothing", looks)
+	}
+}
+
+// TestCallersAreForgotten with the end of their operations.
+func TestCallersAreForgotten(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = 1 })
+	for seq := range uint64(3) {
+		caller := tape.SpanContext{}
+		if seq == 1 {
+			caller = tape.SpanContext{TraceID: [16]byte{5}, SpanID: [8]byte{6}, Flags: 1}
+		}
+		p.op(world, tape.OpRecord{Stage: tape.StageStart, Time: ms, Seq: 4, Signature: reduce, Wait: -1, Caller: caller})
+		p.op(world, tape.OpRecord{Stage: tape.StageEnd, Start: ms, Time: 2 * ms, Seq: 4, Signature: reduce, Wait: -1})
+	}
+	for i, s := range p.spans() {
+		if got := linked(s, semconv.LinkCaller); got != (i == 1) {
+			t.Errorf("operation %d is linked to its caller: %v", i, got)
+		}
+	}
+}
+
+func linked(s tracetest.SpanStub, kind string) bool {
+	for _, l := range s.Links {
+		for _, kv := range l.Attributes {
+			if kv.Key == semconv.LinkKind && kv.Value.AsString() == kind {
+				return true
+			}
+		}
+	}
+	return false
+}

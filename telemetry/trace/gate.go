@@ -3,7 +3,9 @@ package trace
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -32,6 +34,11 @@ type gate struct {
 
 	exported, dropped, failed atomic.Uint64
 
+	urgent  chan struct{} // an error waits to be exported
+	closing chan struct{} // closed by Shutdown
+	flushed chan struct{} // closed when hurry has ended
+	once    sync.Once
+
 	abandoned context.Context // ends when Shutdown's deadline passes: nothing is exported any more
 	abandon   context.CancelFunc
 }
@@ -44,9 +51,41 @@ var (
 func newGate(exporter sdktrace.SpanExporter, log *slog.Logger, opts ...sdktrace.BatchSpanProcessorOption) *gate {
 	g := &gate{exporter: exporter, log: log}
 	g.abandoned, g.abandon = context.WithCancel(context.Background())
-	readRoom := func(o *sdktrace.BatchSpanProcessorOptions) { g.room = int64(o.MaxQueueSize) } // as OTEL_BSP_MAX_QUEUE_SIZE or opts say
+	g.urgent, g.closing, g.flushed = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	readRoom := func(o *sdktrace.BatchSpanProcessorOptions) {
+		g.room = int64(o.MaxQueueSize) // as OTEL_BSP_MAX_QUEUE_SIZE or opts say
+		o.MaxQueueSize += flushMarks
+	}
 	g.batch = sdktrace.NewBatchSpanProcessor((*gateExporter)(g), append(opts, readRoom)...)
+	go g.hurry()
 	return g
+}
+
+// flushMarks are the places in the queue for the marks by which ForceFlush knows that all before them has left it.
+const flushMarks = 8
+
+// urgentPause is the least time between two exports that don't wait for a batch to fill.
+const urgentPause = 200 * time.Millisecond
+
+// hurry exports errors at once: who looks at a hang should not wait for a batch.
+func (g *gate) hurry() {
+	defer close(g.flushed)
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-g.urgent:
+		case <-g.closing:
+			return
+		}
+		_ = g.batch.ForceFlush(g.abandoned) // what becomes of the spans is counted where they leave
+		pause.Reset(urgentPause)
+		select {
+		case <-pause.C:
+		case <-g.closing:
+			return
+		}
+	}
 }
 
 func (g *gate) stats() Stats {
@@ -68,6 +107,12 @@ func (g *gate) OnEnd(span sdktrace.ReadOnlySpan) {
 		return
 	}
 	g.batch.OnEnd(span)
+	if span.Status().Code == codes.Error {
+		select {
+		case g.urgent <- struct{}{}:
+		default: // one waits already
+		}
+	}
 }
 
 // ordinary tells whether the span is of an operation that ended well, and in time.
@@ -92,8 +137,11 @@ func (g *gate) ForceFlush(ctx context.Context) error { return g.batch.ForceFlush
 
 // Shutdown exports what is queued, until ctx ends; what is left then counts as failed.
 func (g *gate) Shutdown(ctx context.Context) error {
-	defer g.abandon()
-	return g.batch.Shutdown(ctx)
+	g.once.Do(func() { close(g.closing) })
+	err := g.batch.Shutdown(ctx)
+	g.abandon()
+	<-g.flushed
+	return err
 }
 
 // gateExporter is the gate's other side: it sees what leaves the queue.

@@ -148,9 +148,25 @@ func (p *Projector) Close(ctx context.Context) error {
 		now = p.cfg.Now()
 	}
 	for _, act := range p.oldest() {
-		p.abandon(act, now)
+		p.abandon(act, now, "the tape ends")
 	}
 	return p.pipe.provider.Shutdown(ctx)
+}
+
+// Interrupt ends the acts that are open now, as unfinished: for a process that will be gone in a moment. why is what comes before they
+// end ("SIGTERM comes"). One that ends all the same has another span then, with the same ids. Flush sends them. It belongs to Observe's goroutine,
+// or to who keeps the two apart.
+func (p *Projector) Interrupt(why string) {
+	if p.pipe == nil {
+		return
+	}
+	now := p.last
+	if p.cfg.Now != nil {
+		now = p.cfg.Now()
+	}
+	for _, act := range p.oldest() {
+		p.abandon(act, now, why)
+	}
 }
 
 func (p *Projector) start(who *subject, r *tape.LifeRecord) {
@@ -207,7 +223,7 @@ func (p *Projector) begin(who *subject, r *tape.LifeRecord) *openAct {
 	}
 	key := keyOf(who, r)
 	if before := p.open[key]; before != nil {
-		p.abandon(before, r.Time)
+		p.abandon(before, r.Time, "another one begins")
 	}
 	act := &openAct{who: *who, start: *r}
 	act.start.Time = startOf(r)
@@ -215,7 +231,7 @@ func (p *Projector) begin(who *subject, r *tape.LifeRecord) *openAct {
 	p.latest[who.local] = act.trace()
 	p.store.opened(act.trace())
 	if len(p.open) > maxOpen {
-		p.abandon(p.oldest()[0], p.last)
+		p.abandon(p.oldest()[0], p.last, "too many are open")
 	}
 	return act
 }
@@ -241,11 +257,11 @@ func (p *Projector) endPhase(act *openAct, now int64, problem *problem) {
 	}
 }
 
-// abandon ends an open act at a time, as unfinished.
-func (p *Projector) abandon(act *openAct, now int64) {
+// abandon ends an open act at a time, as unfinished because of why.
+func (p *Projector) abandon(act *openAct, now int64, why string) {
 	r := act.start
 	r.Stage, r.Time = tape.StageEnd, max(now, act.start.Time)
-	p.finish(act, &r, unfinished(act))
+	p.finish(act, &r, unfinished(act, why))
 }
 
 // oldest lists the open acts in the order in which they started.

@@ -39,8 +39,8 @@ func problemOf(code lifecycle.Code, text string) *problem {
 }
 
 // unfinished is the problem of an act that the tape doesn't end.
-func unfinished(act *openAct) *problem {
-	text := "unfinished: the tape ends before the " + semconv.ActName(act.start.Act) + " does"
+func unfinished(act *openAct, why string) *problem {
+	text := "unfinished: " + why + " before the " + semconv.ActName(act.start.Act) + " does"
 	if act.phase.kind != tape.PhaseNone {
 		text += ", in phase " + semconv.PhaseName(act.phase.kind)
 	}

@@ -1,0 +1,105 @@
+package trace_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/trace"
+)
+
+// TestErrorsAreExportedAtOnce though a batch would wait for an hour; and at most five times a second.
+func TestErrorsAreExportedAtOnce(t *testing.T) {
+	failure, act := ended(t, true, false), ended(t, false, false)
+	exporter := newStuck()
+	g := trace.NewGate(exporter, slog.New(slog.DiscardHandler), sdktrace.WithBatchTimeout(time.Hour))
+	start := time.Now()
+	g.OnEnd(act) // goes along with what is urgent
+	for range 3 {
+		g.OnEnd(failure)
+		<-exporter.entered
+		exporter.release <- nil
+	}
+	if d := time.Since(start); d < 2*200*time.Millisecond {
+		t.Errorf("three exports within %v: each error has one of its own", d)
+	}
+	if err := g.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Stats(); got != (trace.Stats{Exported: 4}) {
+		t.Errorf("Stats = %+v, want 4 exported", got)
+	}
+}
+
+// TestInterrupt has an init open when the process is told to end, and one that ended.
+func TestInterrupt(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.Now = func() int64 { return 9 * ms } })
+	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: ms})
+	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Time: 2 * ms, Start: ms})
+	p.Interrupt("SIGTERM comes")
+	for _, s := range p.exporter.GetSpans() {
+		if s.Name == "ccl.comm.init" && s.Status.Description == "unfinished: SIGTERM comes before the init does, in phase rendezvous" &&
+			s.EndTime.Equal(wall(9*ms)) {
+			return
+		}
+	}
+	t.Errorf("no span of the open init:\n%s", describe(p.exporter.GetSpans()))
+}
+
+// forever is an exporter that never comes back, whatever its context says.
+type forever struct{ entered chan struct{} }
+
+func (f forever) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
+	select {
+	case f.entered <- struct{}{}:
+	default:
+	}
+	select {}
+}
+
+func (forever) Shutdown(context.Context) error { return nil }
+
+// BenchmarkExporterThatBlocks is what following costs for an operation of which each has a span, with an exporter that blocks for ever
+// and with none; they take turns, so that what else the machine does falls on all alike.
+func BenchmarkExporterThatBlocks(b *testing.B) {
+	const round = 1000
+	ev := tape.Event{Comm: world, Op: tape.OpRecord{
+		Stage: tape.StageEnd, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1024},
+	}}
+	type side struct {
+		p     *trace.Projector
+		spent time.Duration
+	}
+	b.Setenv("OTEL_TRACES_EXPORTER", "none")
+	build := func(processors ...sdktrace.SpanProcessor) *side {
+		p, err := trace.New(b.Context(), trace.Config{Wall: wall, Processors: processors})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return &side{p: p}
+	}
+	stuck := forever{make(chan struct{}, 1)}
+	blocked, none := build(trace.NewGate(stuck, slog.New(slog.DiscardHandler))), build()
+	for b.Loop() {
+		for _, s := range []*side{blocked, none} {
+			start := time.Now()
+			for range round {
+				ev.Op.Seq++
+				ev.Op.Time += 2000
+				ev.Op.Start = ev.Op.Time - 1000
+				s.p.Observe(&ev)
+			}
+			s.spent += time.Since(start)
+		}
+	}
+	n := float64(b.N * round)
+	b.ReportMetric(float64(blocked.spent)/n, "blocked-ns/span")
+	b.ReportMetric(float64(none.spent)/n, "none-ns/span")
+	b.ReportMetric(float64(blocked.spent)/float64(none.spent), "ratio")
+	<-stuck.entered
+}

@@ -83,7 +83,7 @@ func run(ctx context.Context, s settings, weights string) (err error) {
 	if err != nil {
 		return err
 	}
-	n, err := node.Start(ctx, node.FromEnv())
+	n, err := node.Start(ctx, node.FromEnv(), node.WithSignals(false)) // main handles SIGTERM: ctx ends, and Stop exports
 	if err != nil {
 		return err
 	}

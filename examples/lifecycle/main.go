@@ -75,7 +75,7 @@ type outcome struct {
 // commit makes the mistake, on a node of its own.
 func (m mistake) commit(ctx context.Context, tapes string) (o outcome, err error) {
 	var log bytes.Buffer
-	n, err := node.Start(ctx, node.WithTapeDir(tapes), node.WithHealth(""), node.WithLog(logTo(&log)))
+	n, err := node.Start(ctx, node.WithTapeDir(tapes), node.WithHealth(""), node.WithLog(logTo(&log)), node.WithSignals(false))
 	if err != nil {
 		return o, err
 	}

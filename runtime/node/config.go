@@ -7,11 +7,13 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/telemetry/stall"
 )
 
 // Config is all that can be set of a process's runtime. Default, FromEnv and With… options fill it; later ones win.
@@ -27,6 +29,20 @@ type Config struct {
 	// Health is where the health endpoint listens, "host:port" on loopback; port 0 picks a free one; empty is no endpoint.
 	// Default: 127.0.0.1:0. CARILLON_HEALTH_ADDR, "off" for none.
 	Health string
+
+	// SlowThreshold is the age at which an operation announces itself in its trace, and the duration from which its span is always kept; at
+	// most StallThreshold; 0 announces none before it stalls. What normally takes longer is slow at twice that. Default: 1s.
+	// CARILLON_SLOW_THRESHOLD, "off" for 0.
+	SlowThreshold time.Duration
+	// StallThreshold is the least age at which an operation, or an act such as an init, is reported as stalled: in its trace, in metrics and
+	// to StallObservers. What normally takes longer stalls at eight times that. 0 looks for nothing. Default: 5s.
+	// CARILLON_STALL_THRESHOLD, "off" for 0.
+	StallThreshold time.Duration
+
+	// Signals makes SIGTERM export what is left, for at most 2 seconds, before it ends the process. A program that handles SIGTERM itself
+	// switches it off, and calls Stop; else it gets the signal twice. It concerns Start only: Module leaves signals to fx. Default: true.
+	// CARILLON_SIGNALS.
+	Signals bool
 
 	// Blocking makes all communicators blocking. Default: false. CARILLON_COMM_BLOCKING, NCCL_COMM_BLOCKING.
 	Blocking bool
@@ -62,8 +78,11 @@ func Default() Config {
 		World:    launch.World{Size: 1, LocalSize: 1, Launcher: "none"},
 		Tape:     true,
 		Health:   "127.0.0.1:0",
+		Signals:  true,
 		SIMD:     kernels.DetectSIMD(),
 		LogLevel: slog.LevelWarn,
+
+		SlowThreshold: stall.DefaultSlow, StallThreshold: stall.DefaultFloor,
 	}
 }
 
@@ -110,6 +129,22 @@ func WithTapeDir(dir string) Option {
 	}
 }
 
+// WithSignals says whether Start makes SIGTERM export what is left before it ends the process; see Config.Signals.
+func WithSignals(on bool) Option {
+	return func(c *Config) error {
+		c.Signals = on
+		return nil
+	}
+}
+
+// WithStallThresholds sets the ages at which operations and acts are slow and stall; 0 is never. See Config.
+func WithStallThresholds(slow, stalled time.Duration) Option {
+	return func(c *Config) error {
+		c.SlowThreshold, c.StallThreshold = slow, stalled
+		return nil
+	}
+}
+
 // WithWorld sets the process's place in the job.
 func WithWorld(w launch.World) Option {
 	return func(c *Config) error {
@@ -134,6 +169,9 @@ func FromEnviron(getenv func(string) string) Option {
 		if strings.EqualFold(c.Health, "off") {
 			c.Health = ""
 		}
+		e.duration(&c.SlowThreshold, "CARILLON_SLOW_THRESHOLD")
+		e.duration(&c.StallThreshold, "CARILLON_STALL_THRESHOLD")
+		e.flag(&c.Signals, "CARILLON_SIGNALS")
 		e.flag(&c.Blocking, "NCCL_COMM_BLOCKING")
 		e.flag(&c.Blocking, "CARILLON_COMM_BLOCKING")
 		e.text(&c.HostID, "NCCL_HOSTID")
@@ -185,6 +223,23 @@ func (e *environment) flag(to *bool, name string) {
 	}
 }
 
+func (e *environment) duration(to *time.Duration, name string) {
+	v := e.getenv(name)
+	if v == "" {
+		return
+	}
+	if strings.EqualFold(v, "off") {
+		*to = 0
+		return
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d < stall.MinThreshold || d > stall.MaxThreshold {
+		e.problem(name, v, fmt.Errorf("want a duration from %v to %v with its unit, such as 500ms or 5s, or off", stall.MinThreshold, stall.MaxThreshold))
+		return
+	}
+	*to = d
+}
+
 func (e *environment) level(to *slog.Level) {
 	if v := e.getenv("CARILLON_LOG"); v != "" {
 		levels := map[string]slog.Level{
@@ -225,6 +280,11 @@ func (c Config) Validate() error {
 	if c.Health != "" {
 		if _, _, err := net.SplitHostPort(c.Health); err != nil {
 			bad("Health", fmt.Sprintf("%q", c.Health), "want host:port, such as 127.0.0.1:0 (any free port), or empty for none")
+		}
+	}
+	for field, d := range map[string]time.Duration{"SlowThreshold": c.SlowThreshold, "StallThreshold": c.StallThreshold} {
+		if d != 0 && (d < stall.MinThreshold || d > stall.MaxThreshold) {
+			bad(field, d, fmt.Sprintf("want %v to %v, or 0 for none", stall.MinThreshold, stall.MaxThreshold))
 		}
 	}
 	if len(c.HostID) > fabric.MaxHostID {

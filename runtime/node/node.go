@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"go.uber.org/dig"
@@ -22,6 +23,9 @@ type Node struct {
 	runtime   *ccl.Runtime
 	telemetry *Telemetry
 	health    *health.Server
+
+	termination *termination // nil: signals are the program's
+	stop        sync.Once
 }
 
 // Start makes and starts a process's Carillon from the defaults and the options, in their order. It does not wait for
@@ -49,6 +53,9 @@ func Start(ctx context.Context, opts ...Option) (*Node, error) {
 		defer cancel()
 		return nil, errors.Join(dig.RootCause(err), o.end(ctx))
 	}
+	if cfg.Signals {
+		n.termination = awaitTermination(n.telemetry)
+	}
 	return n, nil
 }
 
@@ -70,6 +77,7 @@ func (n *Node) HealthURL() string {
 // alive is reported as leaked), and the telemetry, once it has read what the runtime did last and exported it. It is
 // bounded by ctx, and by 15 seconds. A second Stop does nothing.
 func (n *Node) Stop(ctx context.Context) error {
+	n.stop.Do(n.termination.end)
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	return n.app.Stop(ctx)

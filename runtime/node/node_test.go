@@ -21,7 +21,12 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(programEnv) != "" {
+		os.Exit(program())
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // environ is an environment of its own.
 func environ(vars map[string]string) node.Option {

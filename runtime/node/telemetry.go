@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// Observer takes the events of the tape, one after another, from one goroutine. It must not keep the event, and should
+// Observer takes the events of the tape, one after another, never two at a time. It must not keep the event, and should
 // be quick: the tape's rings overwrite what is read too late.
 type Observer interface {
 	Observe(ev *tape.Event)
@@ -30,7 +31,9 @@ type Telemetry struct {
 	process   trace.Config // what is read, for all who export
 	push      *metric.Push // nil: metrics are only pulled
 	follower  *tape.Follower
+	observing sync.Mutex // held while observers are called
 	observers []Observer
+	stalls    *stalls // nil: nothing looks for any
 	log       *slog.Logger
 	done      chan struct{}
 	failed    error // written before done is closed
@@ -56,6 +59,7 @@ func newTelemetry(ctx context.Context, cfg Config, w *tape.Writer, extra []Obser
 		Version: version(), Job: cfg.World.Job, Host: header.Host, PID: header.PID, Rank: cfg.World.Rank,
 		Wall: func(mono int64) time.Time { return t.follower.Header().Wall(mono) },
 		Now:  tape.Now, Logger: cfg.Log,
+		Slow:          cfg.kept(),
 		AlgorithmName: func(a uint8) string { return algo.Algorithm(a).String() },
 	}
 	if t.trace, err = trace.New(ctx, t.process); err != nil {
@@ -70,6 +74,18 @@ func newTelemetry(ctx context.Context, cfg Config, w *tape.Writer, extra []Obser
 	}
 	t.registry.MustRegister(metrics)
 	t.observers = append([]Observer{t.trace, metrics}, extra...) // the metrics ask which span the trace made of the event
+	if t.stalls, err = newStalls(cfg); err != nil {
+		return nil, errors.Join(err, t.follower.Close())
+	}
+	if t.stalls == nil {
+		return t, nil
+	}
+	for _, o := range t.observers {
+		if s, ok := o.(StallObserver); ok {
+			t.stalls.observers = append(t.stalls.observers, s)
+		}
+	}
+	t.observers = append(t.observers, t.stalls.watch)
 	return t, nil
 }
 
@@ -102,6 +118,9 @@ func (t *Telemetry) start() {
 		defer close(t.done)
 		t.failed = t.follow()
 	}()
+	if t.stalls != nil {
+		go t.lookForStalls()
+	}
 }
 
 // startPush begins to send metrics, if the environment asks for it. A job that can't send them goes on: they are at /metrics.
@@ -120,11 +139,7 @@ func (t *Telemetry) follow() error {
 	events := make([]tape.Event, batch)
 	for {
 		n, err := t.follower.Read(context.Background(), events)
-		for i := range events[:n] {
-			for _, o := range t.observers {
-				o.Observe(&events[i])
-			}
-		}
+		t.observe(events[:n])
 		switch {
 		case errors.Is(err, tape.ErrClosed):
 			return nil
@@ -135,11 +150,22 @@ func (t *Telemetry) follow() error {
 	}
 }
 
+func (t *Telemetry) observe(events []tape.Event) {
+	t.observing.Lock()
+	defer t.observing.Unlock()
+	for i := range events {
+		for _, o := range t.observers {
+			o.Observe(&events[i])
+		}
+	}
+}
+
 // stop closes the tape, lets the readers come to its end, and exports what they made, all bounded by ctx.
 func (t *Telemetry) stop(ctx context.Context) error {
 	if t.tape == nil {
 		return nil
 	}
+	t.stalls.end()
 	errs := []error{t.tape.Close()}
 	select {
 	case <-t.done:

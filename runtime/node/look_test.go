@@ -1,0 +1,45 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// BenchmarkLook is one look for stalls: reading the in-flight table, and checking all that is in it. None is slow, all have an
+// operation in flight.
+func BenchmarkLook(b *testing.B) {
+	for name, live := range map[string]int{"communicators=1": 1, "communicators=10000": 10_000} {
+		b.Run(name, func(b *testing.B) {
+			w, err := tape.Create(tape.Config{Dir: b.TempDir(), Slots: 16_384})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range live {
+				c := w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Engine: "host", Rank: i, Size: live})
+				c.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1024}, 1)
+			}
+			f, err := tape.Follow(b.Context(), w.Path(), tape.FollowOptions{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			watch, err := stall.New(stall.Config{Slow: stall.MaxThreshold, Floor: stall.MaxThreshold})
+			if err != nil {
+				b.Fatal(err)
+			}
+			t := &Telemetry{follower: f, stalls: &stalls{watch: watch}}
+			b.ReportAllocs()
+			for b.Loop() {
+				t.look()
+			}
+			if len(t.stalls.slots) != live {
+				b.Errorf("%d communicators were looked at", len(t.stalls.slots))
+			}
+			if err := f.Close(); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// flushTimeout bounds what is done between SIGTERM and the end.
+const flushTimeout = 2 * time.Second
+
+// termination waits for SIGTERM, of which a program that doesn't handle it dies at once: with the spans of its last acts and errors
+// still in the queue. It has them exported, and lets the signal do what it would have done.
+type termination struct {
+	signals chan os.Signal
+	stop    chan struct{}
+	done    chan struct{}
+}
+
+// awaitTermination is nil where SIGTERM is ignored, as it stays then.
+func awaitTermination(t *Telemetry) *termination {
+	if signal.Ignored(syscall.SIGTERM) {
+		return nil
+	}
+	w := &termination{signals: make(chan os.Signal, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	signal.Notify(w.signals, syscall.SIGTERM)
+	go func() {
+		defer close(w.done)
+		select {
+		case <-w.stop:
+			signal.Stop(w.signals)
+		case <-w.signals:
+			t.terminate()
+			signal.Stop(w.signals)
+			// To itself once more: without a handler it ends the process, and says so to whoever waits for it. A program that has a
+			// handler of its own gets the signal twice.
+			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		}
+	}()
+	return w
+}
+
+// end stops waiting.
+func (w *termination) end() {
+	if w == nil {
+		return
+	}
+	close(w.stop)
+	<-w.done
+}
+
+// terminate exports what the process has done until now.
+func (t *Telemetry) terminate() {
+	if t.tape == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	if err := t.follower.Sync(ctx); err != nil {
+		t.log.Warn("SIGTERM: the tape was not read to its end", "error", err)
+	}
+	t.observing.Lock()
+	t.trace.Interrupt("SIGTERM comes")
+	t.observing.Unlock()
+	if err := t.trace.Flush(ctx); err != nil {
+		t.log.Warn("SIGTERM: spans were not all exported", "error", err)
+	}
+}

@@ -1,0 +1,217 @@
+package node_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// stallLog is an observer that passes on what it is told of stalls.
+type stallLog chan stall.Report
+
+func (stallLog) Observe(*tape.Event)            {}
+func (l stallLog) ObserveStall(r *stall.Report) { l <- *r }
+
+// TestHangIsSeenWhileItLasts writes an operation onto a node's tape that doesn't end, looks at all that shows it, and lets it end.
+func TestHangIsSeenWhileItLasts(t *testing.T) {
+	cfg := node.Default()
+	cfg.TapeDir, cfg.SlowThreshold, cfg.StallThreshold = t.TempDir(), 10*time.Millisecond, 40*time.Millisecond
+	told := make(stallLog, 100)
+	var w *tape.Writer
+	var telemetry *node.Telemetry
+	app := fxtest.New(t, node.Module, fx.Supply(&cfg), fx.NopLogger, fx.Populate(&w, &telemetry),
+		fx.Provide(fx.Annotate(func() node.Observer { return told }, fx.ResultTags(node.ObserverGroup))))
+	app.RequireStart()
+	defer app.RequireStop()
+
+	c := w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 1, Size: 4})
+	op := c.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, 1)
+	c.Wait(3)
+	for _, want := range []stall.Stage{stall.Slow, stall.Stalled, stall.Stalled} {
+		if r := <-told; r.Stage != want || r.Wait != 3 || r.Comm.Name != "world" {
+			t.Errorf("told %v, want that it is %v", r.String(), want)
+		}
+	}
+	series := gathered(t, telemetry, "ccl_stalled_operations")
+	if series != 1 {
+		t.Errorf("ccl_stalled_operations is %v while it hangs", series)
+	}
+	c.End(op, lifecycle.CodeOK)
+	for r := range told {
+		if r.Stage == stall.Cleared {
+			break
+		}
+	}
+	if series := gathered(t, telemetry, "ccl_stalled_operations"); series != 0 {
+		t.Errorf("ccl_stalled_operations is %v afterwards", series)
+	}
+	names := map[string]int{}
+	for _, trace := range telemetry.Traces().ByComm(lifecycle.CommID{1}) {
+		for _, s := range trace.Spans {
+			names[s.Name]++
+		}
+	}
+	if names["ccl.all_reduce (started)"] != 1 || names["ccl.stall"] < 2 {
+		t.Errorf("spans are %v", names)
+	}
+	c.Close()
+}
+
+func gathered(t *testing.T, telemetry *node.Telemetry, name string) float64 {
+	t.Helper()
+	families, err := telemetry.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return -1
+}
+
+func TestThresholds(t *testing.T) {
+	for name, value := range map[string]string{
+		"CARILLON_SLOW_THRESHOLD": "soon", "CARILLON_STALL_THRESHOLD": "5", "CARILLON_SIGNALS": "maybe",
+	} {
+		_, err := node.Start(t.Context(), environ(map[string]string{name: value}))
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), value) || !strings.Contains(err.Error(), "off") {
+			t.Errorf("%s=%s: %v, want an error that names both and what is allowed", name, value, err)
+		}
+	}
+	_, err := node.Start(t.Context(), node.WithStallThresholds(time.Nanosecond, -time.Second))
+	if err == nil || !strings.Contains(err.Error(), "SlowThreshold is 1ns") || !strings.Contains(err.Error(), "StallThreshold is -1s") {
+		t.Errorf("%v, want an error that names both fields", err)
+	}
+	for _, vars := range []map[string]string{
+		{"CARILLON_STALL_THRESHOLD": "off"},
+		{"CARILLON_SLOW_THRESHOLD": "off"},
+		{"CARILLON_STALL_THRESHOLD": "100ms"}, // less than what is slow by default: that is less then too
+	} {
+		start(t, environ(vars))
+	}
+}
+
+// programEnv makes the test binary a program of its own; its value says what it does.
+const programEnv = "CARILLON_TEST_PROGRAM"
+
+// program starts a node, begins an init for which the other rank never comes, and waits.
+func program() int {
+	n, err := node.Start(context.Background(), node.FromEnv(), node.WithHealth(""))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	go func() { _, _ = n.Runtime().World(context.Background()) }()
+	for len(n.Telemetry().Slots()) == 0 { // until the init is on the tape
+		runtime.Gosched()
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+// spansSent is a receiver of OTLP that keeps what comes.
+type spansSent struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *spansSent) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Write(body)
+}
+
+// terminated starts the program, and ends it with SIGTERM once it is ready.
+func terminated(t *testing.T, env ...string) (syscall.WaitStatus, time.Duration) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), append([]string{
+		programEnv + "=1", "CARILLON_TAPE_DIR=" + t.TempDir(), "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=9",
+		"CARILLON_JOB_SECRET=0123456789abcdef0123456789abcdef", "OTEL_BSP_SCHEDULE_DELAY=3600000", "CARILLON_LOG=off",
+	}, env...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "ready" {
+		t.Fatalf("the program says %q", lines.Text())
+	}
+	start := time.Now()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the status tells
+	return cmd.ProcessState.Sys().(syscall.WaitStatus), time.Since(start)
+}
+
+// TestSIGTERM ends a program that doesn't handle it while an init goes on: what it did is exported, and it dies of the signal all the same.
+func TestSIGTERM(t *testing.T) {
+	sent := &spansSent{}
+	receiver := httptest.NewServer(sent)
+	defer receiver.Close()
+	status, _ := terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL)
+	if !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v, want SIGTERM", status)
+	}
+	sent.mu.Lock()
+	defer sent.mu.Unlock()
+	for _, want := range []string{"ccl.comm.init (started)", "unfinished: SIGTERM comes before the init does"} {
+		if !strings.Contains(sent.text.String(), want) {
+			t.Errorf("%q was not sent", want)
+		}
+	}
+}
+
+// TestSIGTERMWithoutSignals leaves the signal to the program, which has no handler: nothing is sent.
+func TestSIGTERMWithoutSignals(t *testing.T) {
+	sent := &spansSent{}
+	receiver := httptest.NewServer(sent)
+	defer receiver.Close()
+	status, _ := terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL, "CARILLON_SIGNALS=off")
+	if !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v, want SIGTERM", status)
+	}
+	sent.mu.Lock()
+	defer sent.mu.Unlock()
+	if sent.text.Len() > 0 {
+		t.Error("something was sent")
+	}
+}
+
+// TestSIGTERMWithAHungCollector doesn't keep the process for longer than it takes to say that it tried.
+func TestSIGTERMWithAHungCollector(t *testing.T) {
+	release := make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer receiver.Close()
+	defer close(release)
+	status, took := terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL)
+	if !status.Signaled() || took > 8*time.Second {
+		t.Errorf("it ended with %v after %v, want SIGTERM after 2 s", status, took)
+	}
+}

@@ -367,6 +367,8 @@ func (c *core) leaked(how string) {
 		Act: tape.ActLeak, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeLeaked, State: c.life.State(), Peer: -1,
 		Text: text, Site: made,
 	})
-	c.rt.log.Warn("communicator leaked", "comm", c.name, "comm_id", c.id.Short(), "comm_rank", c.life.Info().Rank, "made_by", made.String(), "how", how)
+	if !c.rt.cfg.TapeIsLogged {
+		c.rt.log.Warn("communicator leaked", "comm", c.name, "comm_id", c.id.Short(), "comm_rank", c.life.Info().Rank, "made_by", made.String(), "how", how)
+	}
 	_ = c.abort(errLeaked, lifecycle.Site{}) // another goroutine may have been faster
 }

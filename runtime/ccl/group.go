@@ -106,7 +106,9 @@ func (b *batch) forgotten() {
 			Site: b.site, Shared: c.shared.Load(),
 		})
 	}
-	b.rt.log.Warn("group was never ended: its calls were not made; call GroupEnd, or use Runtime.Group", "started_by", b.site.String(), "calls", len(b.calls))
+	if !b.rt.cfg.TapeIsLogged || len(order) == 0 {
+		b.rt.log.Warn("group was never ended: its calls were not made; call GroupEnd, or use Runtime.Group", "started_by", b.site.String(), "calls", len(b.calls))
+	}
 }
 
 func (g *Group) outermost() *Group {

@@ -36,6 +36,8 @@ type Config struct {
 	Tape *tape.Writer
 	// Log is where the runtime logs; nil is slog.Default.
 	Log *slog.Logger
+	// TapeIsLogged says that a reader of the tape logs what is on it, so that the runtime must not log it once more.
+	TapeIsLogged bool
 }
 
 // Runtime makes communicators. A process has one, as a rule. It is safe for concurrent use.

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/telemetry/logsink"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 )
 
@@ -62,15 +63,26 @@ type Config struct {
 	// CARILLON_SIMD=off|avx2|avx512.
 	SIMD kernels.SIMD
 
-	// LogLevel is the lowest level that is logged. Default: warn. CARILLON_LOG=debug|info|warn|error|off, else
-	// NCCL_DEBUG=VERSION|WARN|INFO|TRACE.
+	// LogLevel is the lowest level that is logged; a collector that OTEL_* variables name gets INFO in any case. Default: warn.
+	// CARILLON_LOG=debug|info|warn|error|off, else NCCL_DEBUG=VERSION|WARN|INFO|TRACE.
 	LogLevel slog.Level
-	// Log is where to log; nil is standard error, with the level of LogLevel.
+	// LogVersion logs which version runs, whatever LogLevel is. Default: false. NCCL_DEBUG, with any value.
+	LogVersion bool
+	// LogSubsystems chooses the lines below WARN. Default: logsink.DefaultSubsystems. NCCL_DEBUG_SUBSYS.
+	LogSubsystems logsink.Subsystems
+	// LogFile is where to log, with %h for the host and %p for the process; empty is standard error. NCCL_DEBUG_FILE.
+	LogFile string
+	// LogFormat is how lines look there. Default: logsink.Text. CARILLON_LOG_FORMAT=text|json.
+	LogFormat logsink.Format
+	// Log takes the lines in place of LogFile and standard error, and decides about levels; nil is none.
 	Log *slog.Logger
+
+	// obeyed are the variables that FromEnv found, in the order in which it looked.
+	obeyed []variable
 }
 
-// logOff is above every level that anything logs with.
-const logOff = slog.Level(100)
+// variable is one of the environment.
+type variable struct{ name, value string }
 
 // Default is the configuration without environment or options.
 func Default() Config {
@@ -179,15 +191,16 @@ func FromEnviron(getenv func(string) string) Option {
 		e.flag(&c.DisableP2P, "NCCL_P2P_DISABLE")
 		e.flag(&c.DisableSHM, "NCCL_SHM_DISABLE")
 		e.text(&c.SocketIfname, "NCCL_SOCKET_IFNAME")
-		if v := getenv("CARILLON_ALGO"); v != "" {
+		if v := e.get("CARILLON_ALGO"); v != "" {
 			c.Algorithm, err = algo.ParseAlgorithm(v)
 			e.problem("CARILLON_ALGO", v, err)
 		}
-		if v := getenv("CARILLON_SIMD"); v != "" {
+		if v := e.get("CARILLON_SIMD"); v != "" {
 			c.SIMD, err = kernels.ParseSIMD(v)
 			e.problem("CARILLON_SIMD", v, err)
 		}
-		e.level(&c.LogLevel)
+		e.log(c)
+		c.obeyed = e.obeyed
 		return errors.Join(e.errs...)
 	}
 }
@@ -196,6 +209,16 @@ func FromEnviron(getenv func(string) string) Option {
 type environment struct {
 	getenv func(string) string
 	errs   []error
+	obeyed []variable
+}
+
+// get is a variable's value, and notes that it was obeyed.
+func (e *environment) get(name string) string {
+	v := e.getenv(name)
+	if v != "" {
+		e.obeyed = append(e.obeyed, variable{name, v})
+	}
+	return v
 }
 
 func (e *environment) problem(name, value string, err error) {
@@ -205,13 +228,13 @@ func (e *environment) problem(name, value string, err error) {
 }
 
 func (e *environment) text(to *string, name string) {
-	if v := e.getenv(name); v != "" {
+	if v := e.get(name); v != "" {
 		*to = v
 	}
 }
 
 func (e *environment) flag(to *bool, name string) {
-	v := e.getenv(name)
+	v := e.get(name)
 	switch strings.ToLower(v) {
 	case "":
 	case "1", "true", "on", "yes":
@@ -224,7 +247,7 @@ func (e *environment) flag(to *bool, name string) {
 }
 
 func (e *environment) duration(to *time.Duration, name string) {
-	v := e.getenv(name)
+	v := e.get(name)
 	if v == "" {
 		return
 	}
@@ -240,29 +263,24 @@ func (e *environment) duration(to *time.Duration, name string) {
 	*to = d
 }
 
-func (e *environment) level(to *slog.Level) {
-	if v := e.getenv("CARILLON_LOG"); v != "" {
-		levels := map[string]slog.Level{
-			"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError, "off": logOff,
-		}
-		level, ok := levels[strings.ToLower(v)]
-		if !ok {
-			e.problem("CARILLON_LOG", v, errors.New("want debug, info, warn, error or off"))
-			return
-		}
-		*to = level
-		return
+func (e *environment) log(c *Config) {
+	var err error
+	if v := e.get("CARILLON_LOG"); v != "" {
+		c.LogLevel, err = logsink.ParseLevel(v)
+		e.problem("CARILLON_LOG", v, err)
+	} else if v := e.get("NCCL_DEBUG"); v != "" {
+		c.LogLevel, err = logsink.ParseNCCLDebug(v)
+		c.LogVersion = true
+		e.problem("NCCL_DEBUG", v, err)
 	}
-	if v := e.getenv("NCCL_DEBUG"); v != "" {
-		levels := map[string]slog.Level{
-			"VERSION": slog.LevelWarn, "WARN": slog.LevelWarn, "INFO": slog.LevelInfo, "ABORT": slog.LevelWarn, "TRACE": slog.LevelDebug,
-		}
-		level, ok := levels[strings.ToUpper(v)]
-		if !ok {
-			e.problem("NCCL_DEBUG", v, errors.New("want VERSION, WARN, INFO or TRACE"))
-			return
-		}
-		*to = level
+	if v := e.get("NCCL_DEBUG_SUBSYS"); v != "" {
+		c.LogSubsystems, err = logsink.ParseSubsystems(v)
+		e.problem("NCCL_DEBUG_SUBSYS", v, err)
+	}
+	e.text(&c.LogFile, "NCCL_DEBUG_FILE")
+	if v := e.get("CARILLON_LOG_FORMAT"); v != "" {
+		c.LogFormat, err = logsink.ParseFormat(v)
+		e.problem("CARILLON_LOG_FORMAT", v, err)
 	}
 }
 
@@ -305,9 +323,6 @@ func resolve(opts []Option) (Config, error) {
 	}
 	if err := cfg.Validate(); err != nil {
 		return cfg, fmt.Errorf("configuration: %w", err)
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.LogLevel})).With("rank", cfg.World.Rank)
 	}
 	return cfg, nil
 }

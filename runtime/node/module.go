@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/telemetry/logsink"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -30,7 +31,7 @@ const (
 //
 // Observers and checks are added with fx.Annotate(newMine, fx.As(new(node.Observer)), fx.ResultTags(node.ObserverGroup)).
 var Module = fx.Module("carillon",
-	fx.Provide(fx.Annotate(settle, fx.ParamTags(`optional:"true"`, `optional:"true"`))),
+	fx.Provide(fx.Annotate(settle, fx.ParamTags(`optional:"true"`, `optional:"true"`, ``))),
 	fx.Module("tape", fx.Provide(provideTape)),
 	fx.Module("telemetry", fx.Provide(fx.Annotate(provideTelemetry, fx.ParamTags(``, ``, ``, ObserverGroup)))),
 	fx.Module("runtime", fx.Provide(provideRuntime)),
@@ -38,9 +39,10 @@ var Module = fx.Module("carillon",
 	fx.Invoke(func(*ccl.Runtime, *health.Server) {}),
 )
 
-// settings is the configuration that all constructors use: validated, and with nothing left open.
+// settings is the configuration that all constructors use: validated, and with nothing left open. Log is the sink's.
 type settings struct {
 	Config
+	sink   *logsink.Sink
 	opened *opened // nil in an fx program
 }
 
@@ -65,14 +67,20 @@ func (o *opened) end(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// settle takes the program's Config, or the environment's.
-func settle(given *Config, o *opened) (settings, error) {
+// settle takes the program's Config, or the environment's, and opens the logs, which end last.
+func settle(given *Config, o *opened, lc fx.Lifecycle) (settings, error) {
 	opts := []Option{FromEnv()}
 	if given != nil {
 		opts = []Option{WithConfig(*given)}
 	}
 	cfg, err := resolve(opts)
-	return settings{cfg, o}, err
+	if err != nil {
+		return settings{}, err
+	}
+	sink := newSink(context.Background(), &cfg)
+	lc.Append(fx.StopHook(sink.Close))
+	o.add(sink.Close)
+	return settings{cfg, sink, o}, nil
 }
 
 // provideTape makes the process's tape; nil when it is switched off.
@@ -90,7 +98,7 @@ func provideTape(s settings, lc fx.Lifecycle) (*tape.Writer, error) {
 }
 
 func provideTelemetry(s settings, w *tape.Writer, lc fx.Lifecycle, extra []Observer) (*Telemetry, error) {
-	t, err := newTelemetry(context.Background(), s.Config, w, extra)
+	t, err := newTelemetry(context.Background(), s, w, extra)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +114,7 @@ func provideTelemetry(s settings, w *tape.Writer, lc fx.Lifecycle, extra []Obser
 func provideRuntime(s settings, w *tape.Writer, _ *Telemetry, lc fx.Lifecycle) (*ccl.Runtime, error) {
 	kernels.LimitSIMD(s.SIMD)
 	rt, err := ccl.New(ccl.Config{
-		World: s.World, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log,
+		World: s.World, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log, TapeIsLogged: w != nil,
 		Fabric: fabric.Config{HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname},
 	})
 	if err != nil {

@@ -43,7 +43,8 @@ type Telemetry struct {
 const batch = 256
 
 // newTelemetry makes the readers of w. It starts nothing.
-func newTelemetry(ctx context.Context, cfg Config, w *tape.Writer, extra []Observer) (*Telemetry, error) {
+func newTelemetry(ctx context.Context, s settings, w *tape.Writer, extra []Observer) (*Telemetry, error) {
+	cfg := s.Config
 	t := &Telemetry{tape: w, registry: prometheus.NewRegistry(), log: cfg.Log, done: make(chan struct{})}
 	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if w == nil {
@@ -68,12 +69,17 @@ func newTelemetry(ctx context.Context, cfg Config, w *tape.Writer, extra []Obser
 	metrics, err := metric.NewCollector(metric.Config{
 		Slots: t.follower.Slots, Now: tape.Now, Missed: t.follower.Missed, Version: version(), Span: t.trace.Emitted,
 		Spans: func() metric.SpanStats { return metric.SpanStats(t.trace.Stats()) },
+		Logs:  func() metric.LogStats { return metric.LogStats(s.sink.Stats()) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, t.follower.Close())
 	}
+	lines, err := newEventLog(&s, t.trace, t.process)
+	if err != nil {
+		return nil, errors.Join(err, t.follower.Close())
+	}
 	t.registry.MustRegister(metrics)
-	t.observers = append([]Observer{t.trace, metrics}, extra...) // the metrics ask which span the trace made of the event
+	t.observers = append([]Observer{t.trace, metrics, lines}, extra...) // the others ask which span the trace made of the event
 	if t.stalls, err = newStalls(cfg); err != nil {
 		return nil, errors.Join(err, t.follower.Close())
 	}

@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"log/slog"
-	"strconv"
 	"time"
 
 	"github.com/carillon-rt/carillon/kernels"
@@ -71,10 +70,10 @@ func lifeAttrs(attrs []slog.Attr, r *tape.LifeRecord) []slog.Attr {
 }
 
 func site(attrs []slog.Attr, key string, s lifecycle.Site) []slog.Attr {
-	if s.File == "" {
+	if s.IsZero() {
 		return attrs
 	}
-	return append(attrs, slog.String(key, s.File+":"+strconv.Itoa(s.Line)))
+	return append(attrs, slog.String(key, s.String()))
 }
 
 // opAttrs tells of an operation that ended.

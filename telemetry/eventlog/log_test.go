@@ -80,7 +80,7 @@ func TestOneLineForEachEvent(t *testing.T) {
 				Text: "rank 3 died", Site: here,
 			}),
 			`level=WARN msg=ccl.comm.split comm=world comm_rank=2 size=4 seq=7 took=8s state=failed error_type=rank_dead error="rank 3 died" peer=3 ` +
-				`at=/src/main.go:42 subsys=INIT`,
+				`at="main.f (main.go:42)" subsys=INIT`,
 		},
 		{
 			"a call is refused", life(tape.LifeRecord{
@@ -88,7 +88,7 @@ func TestOneLineForEachEvent(t *testing.T) {
 				Code: lifecycle.CodeDestroyed, Peer: -1, Text: "destroyed twice", Site: here, First: before,
 			}),
 			`level=WARN msg=ccl.comm.destroy comm=world comm_rank=2 size=4 state=destroyed error_type=destroyed error="destroyed twice" ` +
-				`at=/src/main.go:42 first=/src/main.go:40 subsys=DESTROY`,
+				`at="main.f (main.go:42)" first="main.g (main.go:40)" subsys=DESTROY`,
 		},
 		{
 			"a call is put off", life(tape.LifeRecord{

@@ -125,8 +125,12 @@ func TestNothingLeavesTheProcessUnlessAskedFor(t *testing.T) {
 
 func TestExporterThatDoesNotExist(t *testing.T) {
 	t.Setenv("OTEL_LOGS_EXPORTER", "pigeon")
-	if _, err := logsink.New(t.Context(), logsink.Config{}); err == nil || !strings.Contains(err.Error(), `OTEL_LOGS_EXPORTER="pigeon" takes otlp`) {
-		t.Errorf("%v", err)
+	s, out := newSink(t, logsink.Config{})
+	s.Logger().Info("later")
+	for _, part := range []string{"level=WARN", `OTEL_LOGS_EXPORTER=\"pigeon\" takes otlp`, "msg=later"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("standard error does not say %s:\n%s", part, out.String())
+		}
 	}
 }
 

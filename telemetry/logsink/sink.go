@@ -64,8 +64,9 @@ type Sink struct {
 // queue was full or it didn't take them.
 type Stats struct{ Local, Export uint64 }
 
-// New opens a Sink. A file that can't be opened is no error; what the OTEL_* variables name and doesn't exist is.
-func New(ctx context.Context, cfg Config) (*Sink, error) {
+// New opens a Sink. What can't be had (a file, an exporter) is no error but a warning that names the variable: a job doesn't fail for want of
+// a place for its logs.
+func New(ctx context.Context, cfg Config) *Sink {
 	s := &Sink{cfg: cfg, queue: newQueue()}
 	handler, unopened := s.open()
 	s.local = &filter{next: ids{handler}, least: cfg.Level, version: cfg.Version, subsystems: cfg.Subsystems}
@@ -80,7 +81,7 @@ func New(ctx context.Context, cfg Config) (*Sink, error) {
 	s.events = queuing{s.local, s.queue}
 	var err error
 	if s.export, err = newExport(ctx, &cfg, alone); err != nil {
-		return nil, errors.Join(err, s.Close(ctx))
+		alone.Warn("log records are not exported", semconv.LogError, err)
 	}
 	if s.export != nil {
 		s.remote = &filter{next: s.export.handler(cfg.Release), least: min(cfg.Level, slog.LevelInfo), subsystems: cfg.Subsystems}
@@ -88,7 +89,7 @@ func New(ctx context.Context, cfg Config) (*Sink, error) {
 		s.events = slog.NewMultiHandler(s.events, s.remote)
 	}
 	s.direct, s.events = s.direct.WithAttrs(cfg.Attrs), s.events.WithAttrs(cfg.Attrs)
-	return s, nil
+	return s
 }
 
 // open makes the handler that writes, and says why the file was not opened.

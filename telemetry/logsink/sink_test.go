@@ -46,10 +46,7 @@ func newSink(t testing.TB, cfg logsink.Config) (*logsink.Sink, *buffer) {
 	if cfg.Stderr == nil {
 		cfg.Stderr = out
 	}
-	s, err := logsink.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := logsink.New(t.Context(), cfg)
 	t.Cleanup(func() { _ = s.Close(context.Background()) })
 	return s, out
 }
@@ -286,10 +283,7 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 }
 
 func BenchmarkEvents(b *testing.B) {
-	s, err := logsink.New(b.Context(), logsink.Config{Handler: slog.DiscardHandler})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := logsink.New(b.Context(), logsink.Config{Handler: slog.DiscardHandler})
 	log := slog.New(s.Events())
 	b.ReportAllocs()
 	for b.Loop() {

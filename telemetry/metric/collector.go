@@ -35,6 +35,9 @@ type Config struct {
 	// observes each event first. Durations get it as their exemplar. nil is no exemplars.
 	Span func() oteltrace.SpanContext
 
+	// Logs counts the log records that were lost; nil leaves the metric out. It is logsink.Sink.Stats in other words.
+	Logs func() LogStats
+
 	// Version is Carillon's; "" becomes "unknown".
 	Version string
 
@@ -45,6 +48,9 @@ type Config struct {
 // SpanStats counts what became of the spans that were to be exported.
 type SpanStats struct{ Exported, Dropped, Failed uint64 }
 
+// LogStats counts the log records that were lost: on their way to the terminal, file or handler, and to the collector of logs.
+type LogStats struct{ Local, Export uint64 }
+
 // Collector is a prometheus.Collector for the communicators of one process. Collect may be called by any goroutine;
 // Observe belongs to the one that follows the tape.
 type Collector struct {
@@ -54,8 +60,8 @@ type Collector struct {
 	counted *counted
 	stalled *stalled
 
-	missed, spans *prometheus.Desc
-	build         prometheus.Metric
+	missed, spans, logs *prometheus.Desc
+	build               prometheus.Metric
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -87,6 +93,9 @@ func NewCollector(cfg Config) (*Collector, error) {
 		spans: prometheus.NewDesc(semconv.MetricSpans,
 			"Spans to be exported, by what became of them: exported, dropped because the queue was full, or failed in the exporter.",
 			[]string{semconv.LabelResult}, nil),
+		logs: prometheus.NewDesc(semconv.MetricLogDropped,
+			"Log records that were lost, because a queue was full or the receiver didn't take them, by where they were to go: local or otlp.",
+			[]string{semconv.LabelSink}, nil),
 		build: prometheus.MustNewConstMetric(prometheus.NewDesc(semconv.MetricBuildInfo,
 			"Always 1; the labels say what is running.", []string{semconv.LabelVersion, semconv.LabelGoVersion}, nil),
 			prometheus.GaugeValue, 1, cfg.Version, runtime.Version()),
@@ -117,6 +126,9 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	if c.cfg.Spans != nil {
 		ch <- c.spans
 	}
+	if c.cfg.Logs != nil {
+		ch <- c.logs
+	}
 	ch <- c.build.Desc()
 }
 
@@ -135,6 +147,11 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(s.Exported), "exported")
 		ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(s.Dropped), "dropped")
 		ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(s.Failed), "failed")
+	}
+	if c.cfg.Logs != nil {
+		l := c.cfg.Logs()
+		ch <- prometheus.MustNewConstMetric(c.logs, prometheus.CounterValue, float64(l.Local), "local")
+		ch <- prometheus.MustNewConstMetric(c.logs, prometheus.CounterValue, float64(l.Export), "otlp")
 	}
 	ch <- c.build
 }

@@ -28,8 +28,8 @@ const (
 	LogWait        = "wait"       // the rank that it waits for. Stable.
 	LogErrorType   = "error_type" // the stable name of the error's code. Stable.
 	LogError       = "error"      // the error in words. Stable.
-	LogSite        = "at"         // where the call was made, file:line. Stable.
-	LogFirst       = "first"      // where the call was made that makes this one a mistake, file:line. Stable.
+	LogSite        = "at"         // where the call was made: function, file and line. Stable.
+	LogFirst       = "first"      // where the call was made that makes this one a mistake. Stable.
 	LogVersion     = "version"    // Carillon's version. Stable.
 	LogGoVersion   = "go"         // the Go release that built it. Stable.
 	LogTraceID     = "trace_id"   // the trace that the line belongs to. Stable.
@@ -71,9 +71,9 @@ const (
 	Age = attribute.Key("ccl.age_ns")
 	// ErrorMessage is the error in words. Stable.
 	ErrorMessage = attribute.Key("error.message")
-	// CallSite is where the call was made, file:line. Stable.
+	// CallSite is where the call was made: function, file and line. Stable.
 	CallSite = attribute.Key("ccl.call.site")
-	// FirstSite is where the call was made that makes this one a mistake, file:line. Stable.
+	// FirstSite is where the call was made that makes this one a mistake. Stable.
 	FirstSite = attribute.Key("ccl.first.site")
 )
 

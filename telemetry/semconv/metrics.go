@@ -56,6 +56,9 @@ const (
 	MetricTapeMissed = "ccl_tape_records_missed_total"
 	// MetricSpans counts spans by what became of them: exported, dropped (queue full), failed (exporter) (counter). Stable.
 	MetricSpans = "ccl_spans_total"
+	// MetricLogDropped counts log records that were lost, because a queue was full or the receiver didn't take them, by sink: local or otlp
+	// (counter). Stable.
+	MetricLogDropped = "ccl_log_records_dropped_total"
 	// MetricBuildInfo is 1; its labels say what is running (gauge). Stable.
 	MetricBuildInfo = "ccl_build_info"
 )

@@ -1,0 +1,42 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/carillon-rt/carillon/telemetry/eventlog"
+	"github.com/carillon-rt/carillon/telemetry/logsink"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/trace"
+)
+
+// newSink opens the logs that cfg describes and makes cfg.Log the way there.
+func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
+	log := logsink.Config{
+		Level: cfg.LogLevel, Version: cfg.LogVersion, Subsystems: cfg.LogSubsystems, File: cfg.LogFile, Format: cfg.LogFormat, Release: version(),
+		Resource: trace.Resource(ctx, trace.Config{
+			Version: version(), Job: cfg.World.Job, Rank: cfg.World.Rank, Logger: slog.New(slog.DiscardHandler), // who makes the spans tells of it
+		}),
+	}
+	if cfg.Log != nil {
+		log.Handler = cfg.Log.Handler()
+	} else {
+		log.Attrs = []slog.Attr{slog.Int(semconv.LogRank, cfg.World.Rank)}
+	}
+	sink := logsink.New(ctx, log)
+	cfg.Log = sink.Logger()
+	for _, v := range cfg.obeyed {
+		cfg.Log.LogAttrs(ctx, slog.LevelInfo, semconv.LogMessageEnv,
+			slog.String(semconv.LogEnvName, v.name), slog.String(semconv.LogEnvValue, v.value), slog.String(semconv.LogSubsystem, semconv.SubsystemEnv))
+	}
+	return sink
+}
+
+// newEventLog makes the reader of the tape that logs. Spans says where it leads.
+func newEventLog(s *settings, spans *trace.Projector, process trace.Config) (*eventlog.Log, error) {
+	return eventlog.New(eventlog.Config{
+		Handler: s.sink.Events(), Wall: process.Wall, SpanOf: spans.SpanOf, AlgorithmName: process.AlgorithmName,
+		Operations: s.sink.Wants(slog.LevelInfo, semconv.SubsystemColl),
+		Version:    process.Version, VersionLevel: s.sink.VersionLevel(),
+	})
+}

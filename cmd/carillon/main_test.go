@@ -71,6 +71,11 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"bench", "--processes", "-1"}, usageCode, "--processes is -1, allowed is 2 to 1024"},
 		{[]string{"bench", "--processes", "0", "--in-process", "0"}, usageCode, "nothing to measure"},
 		{[]string{"bench", "--budget", "0s"}, usageCode, "--budget is 0s"},
+		{[]string{"postmortem", "/no/such/folder"}, usageCode, "/no/such/folder"},
+		{[]string{"postmortem", "--last", "-1", "."}, usageCode, "Last is -1"},
+		{[]string{"postmortem", "--color", "pink", "."}, usageCode, `--color is "pink"`},
+		{[]string{"postmortem", "--window", "0s", "."}, usageCode, "--window is 0s"},
+		{[]string{"postmortem", "--all", "."}, usageCode, "are about --export"},
 		{[]string{"fly"}, usageCode, `"fly"`},
 	} {
 		_, stderr, code := carillon(t, c.args...)

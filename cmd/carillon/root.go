@@ -24,6 +24,7 @@ since when, and why.`,
 	root.AddCommand(
 		newRun(stdout, stderr),
 		newComms(),
+		newPostmortem(),
 		newBench(stdout, stderr),
 		newBenchWorker(stdout),
 		newVersion(),

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 )
 
 // The exit codes of shells for a program that can't be run.
@@ -79,7 +80,7 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 					return fmt.Errorf("run: %w (see carillon run --help)", &job.ConfigError{Field: flag, Value: "0", Allowed: "1 or more"})
 				}
 			}
-			cfg.Color = job.ColorMode(color)
+			cfg.Color = term.ColorMode(color)
 			if stdin {
 				cfg.Stdin = os.Stdin
 			}
@@ -107,7 +108,7 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 	f.DurationVar(&cfg.Linger, "linger", 3*time.Second, "when a rank failed: how long the others may end by themselves")
 	f.DurationVar(&cfg.Grace, "grace", 10*time.Second, "how long between SIGTERM and SIGKILL")
 	f.BoolVar(&stdin, "stdin", false, "let rank 0 read the standard input (others read nothing)")
-	f.StringVar(&color, "color", string(job.ColorAuto), "colour the ranks' prefixes: auto, always or never (NO_COLOR is honoured)")
+	f.StringVar(&color, "color", string(term.ColorAuto), "colour the ranks' prefixes: auto, always or never (NO_COLOR is honoured)")
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "say more: each rank's process id, and how it ended when all went well")
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "say nothing but failures")
 	return cmd

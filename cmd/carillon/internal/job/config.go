@@ -2,7 +2,6 @@ package job
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 )
 
 // Config says what to run and how. The zero value of a field has the meaning given with it.
@@ -65,7 +66,7 @@ type Config struct {
 	Stdout, Stderr *os.File
 
 	// Color says when to colour the ranks' prefixes.
-	Color ColorMode
+	Color term.ColorMode
 
 	// Verbose says more: each rank's process id, and a last line when all went well. Quiet says nothing but failures.
 	Verbose, Quiet bool
@@ -75,16 +76,6 @@ type Config struct {
 
 	targets *targets // by TargetsFile; Run's
 }
-
-// ColorMode says when prefixes are coloured.
-type ColorMode string
-
-// The modes of colouring.
-const (
-	ColorAuto   ColorMode = "auto" // on a terminal, unless NO_COLOR is set or TERM is dumb
-	ColorAlways ColorMode = "always"
-	ColorNever  ColorMode = "never"
-)
 
 // ConfigError says which field can't be used, and what would be allowed. Field is the name of the command's flag.
 type ConfigError struct {
@@ -135,7 +126,7 @@ func (c *Config) Validate() error {
 		return wrong("--min-ranks", c.MinRanks, fmt.Sprintf("1 to the number of ranks, %d, or 0 for all", c.Ranks))
 	case c.Grace < 0:
 		return wrong("--grace", c.Grace, "0 or more")
-	case c.Color != "" && c.Color != ColorAuto && c.Color != ColorAlways && c.Color != ColorNever:
+	case c.Color != "" && c.Color.Validate() != nil:
 		return wrong("--color", c.Color, "auto, always or never")
 	}
 	if hosts == 1 {
@@ -220,21 +211,4 @@ func (c *Config) logPath(i int) string {
 		return ""
 	}
 	return filepath.Join(c.TeeDir, fmt.Sprintf("rank-%d.log", c.firstRank()+i))
-}
-
-// colored says whether prefixes on w are coloured.
-func (c *Config) colored(w io.Writer) bool {
-	switch c.Color {
-	case ColorAlways:
-		return true
-	case ColorNever:
-		return false
-	case ColorAuto:
-	}
-	for _, kv := range c.Env {
-		if name, value, _ := strings.Cut(kv, "="); (name == "NO_COLOR" && value != "") || (name == "TERM" && value == "dumb") {
-			return false
-		}
-	}
-	return isTerminal(w)
 }

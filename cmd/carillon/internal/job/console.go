@@ -6,8 +6,6 @@ import (
 	"io"
 	"os"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // console puts what many ranks print onto one stream, so that every line says whose it is. Lines of different ranks
@@ -101,16 +99,6 @@ func (c *console) flush() {
 	if _, c.err = c.w.Write(c.buf); c.err != nil {
 		c.failed(c.err)
 	}
-}
-
-// isTerminal says whether w is one.
-func isTerminal(w any) bool {
-	f, ok := w.(*os.File)
-	if !ok || f == nil {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
 }
 
 // sameStream says whether both write to one place, so that an unfinished line on one would be seen on the other.

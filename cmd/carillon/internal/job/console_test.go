@@ -49,32 +49,6 @@ func TestConsoleColors(t *testing.T) {
 	}
 }
 
-func TestColorIsForTerminals(t *testing.T) {
-	_, w := pipe(t)
-	terminal, _ := openTerminal(t)
-	for _, c := range []struct {
-		mode ColorMode
-		env  string
-		to   *os.File
-		want bool
-	}{
-		{ColorAuto, "", terminal, true},
-		{"", "", terminal, true},
-		{ColorAuto, "", w, false},
-		{ColorAlways, "", w, true},
-		{ColorNever, "", terminal, false},
-		{ColorAuto, "NO_COLOR=1", terminal, false},
-		{ColorAuto, "NO_COLOR=", terminal, true},
-		{ColorAuto, "TERM=dumb", terminal, false},
-		{ColorAlways, "NO_COLOR=1", terminal, true},
-	} {
-		cfg := Config{Color: c.mode, Env: []string{c.env}}
-		if got := cfg.colored(c.to); got != c.want {
-			t.Errorf("%+v: %v", c, got)
-		}
-	}
-}
-
 type brokenWriter struct{ err error }
 
 func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 )
 
 // phase is how far the end of the job has come.
@@ -46,10 +48,10 @@ func newSupervisor(cfg *Config) *supervisor {
 		default:
 		}
 	}
-	s.stderr = newConsole(cfg.Stderr, cfg.firstRank(), cfg.Ranks, cfg.colored(cfg.Stderr), failed)
+	s.stderr = newConsole(cfg.Stderr, cfg.firstRank(), cfg.Ranks, term.Colored(cfg.Color, cfg.Env, cfg.Stderr), failed)
 	s.stdout = s.stderr
 	if !sameStream(cfg.Stdout, cfg.Stderr) {
-		s.stdout = newConsole(cfg.Stdout, cfg.firstRank(), cfg.Ranks, cfg.colored(cfg.Stdout), failed)
+		s.stdout = newConsole(cfg.Stdout, cfg.firstRank(), cfg.Ranks, term.Colored(cfg.Color, cfg.Env, cfg.Stdout), failed)
 	}
 	return s
 }
@@ -87,7 +89,7 @@ func (s *supervisor) openInput(i int) (f *os.File, opened bool, err error) {
 	if i != 0 || in == nil {
 		return nil, false, nil
 	}
-	if !isTerminal(in) {
+	if !term.IsTerminal(in) {
 		return in, false, nil
 	}
 	// A rank leads a process group of its own, and the kernel stops whom from the background reads a terminal.

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
+	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/telemetry/postmortem"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// autopsy is what the flags of carillon postmortem say.
+type autopsy struct {
+	postmortem.Options
+	asJSON, export bool
+	color          string
+	endpoint       string
+	timeout        time.Duration
+	sending        postmortem.ExportOptions
+}
+
+// newPostmortem returns the postmortem command.
+func newPostmortem() *cobra.Command {
+	var a autopsy
+	cmd := &cobra.Command{
+		Use:   "postmortem [DIR|FILE]…",
+		Short: "Tell what a job did and why it stopped, from its tapes",
+		Long: `Tell what a job did and why it stopped, from the tapes of its processes, dead or alive: who died, which ranks were in
+what call since when, who waited for whom and where that ends; then each communicator's ranks side by side, and the last
+events of all ranks in their order. Without DIR it looks where tapes go by default.
+
+Tapes of several hosts are copied into one folder, at any depth. Their clocks are put in order by what the ranks did together, and
+how sure that is is said. Tapes that were cut short, of other versions, or missing are said too, and the rest is used.
+
+With --export, the spans that dead processes had not sent go to the collector of the OTEL_* variables, or of --endpoint: those of
+what they were in, and those of the last --window before their end. They have the ids that the process would have given them. A
+collector shows twice what it gets twice, so that --all, which sends every span that the tapes can tell of, is for one that has none.
+
+The exit code is 0 if there is a report, whatever it says; 1 if spans could not be sent; 2 for a wrong call, or no tapes.`,
+		Example: `  carillon postmortem                                   # the tapes of this user's last job
+  carillon postmortem --job train-1a2b --last 200 /var/tapes
+  scp -r host-b:/dev/shm/carillon-1000/train-1a2b all/  # the same for each host; then
+  carillon postmortem --since 10s --rank 2 all/
+  carillon postmortem --json all/ | jq '.findings[0]'
+  carillon postmortem --export --endpoint http://localhost:4318 all/`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = []string{tape.DefaultDir()}
+			}
+			if err := a.run(cmd, args); err != nil {
+				var code exitCode
+				if errors.As(err, &code) {
+					return err
+				}
+				return fmt.Errorf("postmortem: %w", err)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&a.Job, "job", "", "the job, if there are tapes of several")
+	f.IntVar(&a.Run, "run", 0, "which run of a job that was started several times under one name, from 1 (default: the last)")
+	f.IntVar(&a.Last, "last", 40, "how many events to show; 0 for all")
+	f.DurationVar(&a.Since, "since", 0, "only events of this long before the last one")
+	f.StringVar(&a.Comm, "comm", "", "only events of the communicator with this name, or whose id begins so")
+	f.IntSliceVar(&a.Ranks, "rank", nil, "only events of these ranks of the job")
+	f.BoolVar(&a.asJSON, "json", false, "as a JSON object")
+	f.StringVar(&a.color, "color", string(term.ColorAuto), "colours: auto, always or never (NO_COLOR is honoured)")
+	f.BoolVar(&a.export, "export", false, "send the spans that dead processes did not")
+	f.StringVar(&a.endpoint, "endpoint", "", "where --export sends them (sets OTEL_EXPORTER_OTLP_ENDPOINT)")
+	f.DurationVar(&a.sending.Window, "window", 5*time.Second, "how long before its end a process's spans count as not sent")
+	f.BoolVar(&a.sending.All, "all", false, "let --export send all spans, not only those")
+	f.DurationVar(&a.timeout, "timeout", time.Minute, "how long --export may take")
+	_ = cmd.RegisterFlagCompletionFunc("job", completeJobs)
+	_ = cmd.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// completeJobs completes a job's name.
+func completeJobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		args = []string{tape.DefaultDir()}
+	}
+	report, err := postmortem.Read(args, postmortem.Options{Last: 1})
+	var several *postmortem.JobsError
+	var names []string
+	switch {
+	case errors.As(err, &several):
+		for _, j := range several.Jobs {
+			names = append(names, j.Name)
+		}
+	case err == nil:
+		names = append(names, report.Job)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *autopsy) run(cmd *cobra.Command, paths []string) error {
+	if err := term.ColorMode(a.color).Validate(); err != nil {
+		return err
+	}
+	if a.sending.Window <= 0 {
+		return fmt.Errorf("--window is %v, allowed is more than 0", a.sending.Window)
+	}
+	if !a.export && (a.endpoint != "" || a.sending.All) {
+		return errors.New("--endpoint and --all are about --export, which is not there")
+	}
+	a.Algorithm = func(n uint8) string { return algo.Algorithm(n).String() }
+	a.sending.Algorithm = a.Algorithm
+	report, err := postmortem.Read(paths, a.Options)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if !a.asJSON {
+		err = report.Write(out, postmortem.TextOptions{Width: term.Width(out), Color: term.Colored(term.ColorMode(a.color), os.Environ(), out)})
+	} else {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(report)
+	}
+	if err != nil || !a.export {
+		return err
+	}
+	return a.send(cmd, report)
+}
+
+// send exports spans and says how many.
+func (a *autopsy) send(cmd *cobra.Command, report *postmortem.Report) error {
+	if err := a.chooseExporter(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
+	defer cancel()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	sent, err := report.Export(ctx, a.sending)
+	note := cmd.ErrOrStderr()
+	fmt.Fprintf(note, "carillon: sent %d spans of %d processes", sent.Spans, sent.Processes)
+	if sent.Skipped > 0 {
+		fmt.Fprintf(note, "; %d others speak for themselves", sent.Skipped)
+	}
+	if sent.Failed > 0 {
+		fmt.Fprintf(note, "; %d spans could not be sent", sent.Failed)
+	}
+	fmt.Fprintln(note)
+	if err != nil {
+		fmt.Fprintf(note, "carillon: %v\n", err)
+	}
+	if err != nil || sent.Failed > 0 {
+		return exitCode(notSentCode)
+	}
+	return nil
+}
+
+// notSentCode is the exit code when spans could not be sent.
+const notSentCode = 1
+
+// chooseExporter sets the variables that choose the exporter to what the flags say. Who asks for an export without any gets OpenTelemetry's
+// own default: OTLP, to a collector on this host.
+func (a *autopsy) chooseExporter() error {
+	const kind, endpoint, traces = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	set := map[string]string{}
+	if a.endpoint != "" {
+		set[kind], set[endpoint], set[traces] = "otlp", a.endpoint, ""
+	} else if os.Getenv(kind) == "" {
+		set[kind] = "otlp"
+	}
+	for name, value := range set {
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("%s=%q: %w", name, value, err)
+		}
+	}
+	switch {
+	case os.Getenv(kind) == "none":
+		return errors.New("--export has nowhere to send spans: OTEL_TRACES_EXPORTER is none")
+	case os.Getenv("OTEL_SDK_DISABLED") == "true":
+		return errors.New("--export has nowhere to send spans: OTEL_SDK_DISABLED is true")
+	}
+	return nil
+}

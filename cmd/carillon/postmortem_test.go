@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/postmortem"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
+)
+
+// deadTape leaves the tape of a process that died in a barrier, on another machine.
+func deadTape(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	info := tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 0, Size: 2}
+	sig := tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}
+	f := &tapetest.Forge{PID: 7, Host: "far", Job: "train", KernelBoot: [16]byte{1}, CreatedMono: 1, CreatedWall: 1e18}
+	f.Comm(1, 1, info)
+	f.Op(1, tape.OpRecord{Time: 2e9, Stage: tape.StageStart, Start: 2e9, Seq: 1, Signature: sig, Wait: -1})
+	f.Slots = []tape.Slot{{CommInfo: info, Generation: 1, Root: 1, Launched: 1, Seq: 1, Op: sig, OpStart: 2e9, Wait: 1, WaitSince: 2e9}}
+	if err := f.WriteFile(dir + "/far-7.tape"); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestPostmortem(t *testing.T) {
+	dir := deadTape(t)
+	stdout, stderr, code := carillon(t, "postmortem", dir)
+	if code != 0 || !strings.Contains(stdout, "Rank 1 of world left no tape") || !strings.Contains(stdout, "barrier 1 began") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	stdout, _, code = carillon(t, "postmortem", "--json", "--comm", "other", dir)
+	var report postmortem.Report
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v: %s", code, err, stdout)
+	}
+	if report.Job != "train" || len(report.Processes) != 1 || len(report.Events) != 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestPostmortemExport(t *testing.T) {
+	answer := http.StatusOK
+	requests := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests++
+		w.WriteHeader(answer)
+	}))
+	defer srv.Close()
+	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_SDK_DISABLED"} {
+		t.Setenv(name, "") // and as it was, after the test
+	}
+	dir := deadTape(t)
+	_, stderr, code := carillon(t, "postmortem", "--export", "--endpoint", srv.URL, dir)
+	if code != 0 || requests == 0 || !strings.Contains(stderr, "sent 1 spans of 1 processes\n") {
+		t.Errorf("exit code %d, %d requests: %s", code, requests, stderr)
+	}
+	answer = http.StatusBadRequest
+	if _, stderr, code = carillon(t, "postmortem", "--export", "--endpoint", srv.URL, dir); code != notSentCode || !strings.Contains(stderr, "1 spans could not be sent") {
+		t.Errorf("a collector that refuses: exit code %d: %s", code, stderr)
+	}
+	t.Setenv("OTEL_TRACES_EXPORTER", "none")
+	if _, stderr, code = carillon(t, "postmortem", "--export", dir); code != usageCode || !strings.Contains(stderr, "OTEL_TRACES_EXPORTER is none") {
+		t.Errorf("no exporter: exit code %d: %s", code, stderr)
+	}
+}

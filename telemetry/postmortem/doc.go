@@ -1,0 +1,34 @@
+// Package postmortem tells what a job did and why it stopped, from the tapes of its processes: dead, alive or in between, of any number of
+// hosts, copied together into one folder or lying where they were written. It reads tapes and nothing else, and writes nothing.
+//
+//	tapes ─▶ processes ─▶ one clock ─▶ communicators, ranks side by side ─▶ who waits for whom ─▶ findings
+//	                          │                                                                   timeline
+//	                          └─ offsets between machines, from what their ranks did together
+//
+// # One clock
+//
+// All tapes of one boot of a machine have one CLOCK_MONOTONIC. Between machines, every collective is a message in all directions: it
+// can't end on one rank before every other has begun it. So each bounds how far one machine's clock can be ahead of another's, from both sides,
+// and the bounds together are a system of differences; the middle of what they leave is the offset, and half its width the uncertainty,
+// which is about the time of the quickest collective. Clocks drift apart, so old collectives count for less. The time of day of hosts is
+// believed only where their ranks did nothing together, and where it can't be right a Problem says so. Times are the first
+// host's time of day.
+//
+// # Who waits for whom
+//
+// A rank in a collective waits for those that are not in it: they are in another call, in none, or dead, or left no tape. If all are in
+// it, it waits for the one that its tape names. Where such chains end there is a cause; where they go in a circle, a deadlock. A process
+// that ended without closing its tape is a cause if other ranks said so or went on without it, and only then: who kills a job that hangs kills
+// all of it, and that is not why it hung.
+//
+// # Bad input
+//
+// Tapes that were cut short are read as far as they go. What can't be read at all (another format, corrupt, no tape, a link) is in
+// Report.Problems, beside ranks that two processes claim, clocks that were set, and copies. Texts of a tape may hold anything; Write shows them without
+// what would make a terminal do something.
+//
+// # Spans
+//
+// A process that is killed takes along the spans that it had not exported, and those of what it was in, which would have come at the end.
+// Export sends them with the ids that the process itself would have given them, so that they stand beside those of the other ranks.
+package postmortem

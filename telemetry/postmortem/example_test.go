@@ -1,0 +1,39 @@
+package postmortem_test
+
+import (
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/postmortem"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Tapes of a job's processes lie in one folder; here it is one process, which ended in order.
+func ExampleRead() {
+	dir, err := os.MkdirTemp("", "tapes-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	w, err := tape.Create(tape.Config{Dir: dir, Job: "train"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	world := w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 0, Size: 1})
+	world.Life(tape.LifeRecord{
+		Call: lifecycle.CallAllReduce, Stage: tape.StageEnd, Seq: 7, Peer: -1, Code: lifecycle.CodeTimeout, Text: "nobody came in 30 s",
+	})
+	if err := w.Close(); err != nil {
+		log.Fatal(err)
+	}
+	report, err := postmortem.Read([]string{dir}, postmortem.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, f := range report.Findings {
+		fmt.Println(f.Kind, f.Text, f.Said[0].Text)
+	}
+	// Output: failed all_reduce 7 of world failed on rank 0: timeout. nobody came in 30 s
+}

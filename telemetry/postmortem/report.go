@@ -1,0 +1,235 @@
+package postmortem
+
+import (
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// Report is what the tapes of one run of one job tell. Its JSON is stable: fields are added, never renamed. All times are the time of day
+// of the first host, in UTC; all durations are in nanoseconds. Texts come from the tapes as they are, or are made for people; what makes a
+// terminal obey is taken out by Write.
+type Report struct {
+	Job string `json:"job"`
+	// Begin and End are the times of the first and the last record that are still there.
+	Begin time.Time `json:"begin"`
+	End   time.Time `json:"end"`
+	// Findings say what went wrong, causes before what followed from them. Empty: all is well.
+	Findings []Finding `json:"findings"`
+	// Processes are in the order of their ranks.
+	Processes []Process `json:"processes"`
+	// Comms are in the order in which they were made.
+	Comms []Comm `json:"communicators"`
+	// Clocks are the machines' clocks; the first is the one that all times are told by.
+	Clocks []Clock `json:"clocks"`
+	// Events are the last of those that Options ask for, in their order on the one clock.
+	Events []Event `json:"events"`
+	// Missed is how many records were overwritten by later ones, or were torn, before they were read.
+	Missed uint64 `json:"records_missed"`
+	// Jobs are all that were found, and OtherRuns how many earlier or later runs of this job there are beside this one.
+	Jobs      []Job `json:"jobs"`
+	OtherRuns int   `json:"other_runs"`
+	// Problems say what of the input could not be used, and what of it is not to be trusted.
+	Problems []Problem `json:"problems"`
+
+	procs []*process // for Export
+}
+
+// FindingKind says what a Finding is about. The strings are stable.
+type FindingKind string
+
+// The kinds of findings, in the order of a report.
+const (
+	Mismatch FindingKind = "mismatch" // ranks made different calls
+	Died     FindingKind = "died"     // a process ended without closing its tape, and others went on
+	Deadlock FindingKind = "deadlock" // ranks wait for each other in a circle
+	Missing  FindingKind = "missing"  // a rank is not in the call that others are in
+	Slow     FindingKind = "slow"     // all ranks are in the call, and one is waited for
+	Failed   FindingKind = "failed"   // a communicator failed for another reason
+	Misused  FindingKind = "misused"  // a call was refused
+	Killed   FindingKind = "killed"   // processes ended without closing their tapes, all of them
+)
+
+// Finding is one thing that went wrong.
+type Finding struct {
+	Kind FindingKind `json:"kind"`
+	// Text is all of it in a sentence or two.
+	Text string `json:"text"`
+	// Rank is the culprit's rank in the job, and Process its place in Report.Processes; both are -1 where that is not known. Host and PID
+	// are empty then.
+	Rank    int    `json:"rank"`
+	Process int    `json:"process"`
+	Host    string `json:"host,omitempty"`
+	PID     int    `json:"pid,omitempty"`
+	// Comm, Call and Seq are the communicator, the call and its number, in which it showed; empty where it was in none.
+	Comm   string           `json:"comm,omitempty"`
+	CommID lifecycle.CommID `json:"comm_id,omitzero"`
+	Call   string           `json:"call,omitempty"`
+	Seq    uint64           `json:"seq,omitempty"`
+	Since  time.Time        `json:"since,omitzero"`
+	// Waiting are the ranks (in the job; -1 where unknown) that wait for it, directly or through others.
+	Waiting []int `json:"waiting,omitempty"`
+	// Chain leads from a rank that waits to the culprit, a step each.
+	Chain []string `json:"chain,omitempty"`
+	// Said is what ranks said of it before they ended.
+	Said []Said `json:"said,omitempty"`
+}
+
+// Said is an error as ranks met it.
+type Said struct {
+	Code  string    `json:"code"`
+	Text  string    `json:"text"` // the first rank's
+	Ranks []int     `json:"ranks"`
+	Time  time.Time `json:"time"` // when the first met it
+	Site  string    `json:"site,omitempty"`
+	First string    `json:"first_site,omitempty"` // of a misuse: where the first such call was made
+}
+
+// ProcessState is what became of a process. The strings are stable.
+type ProcessState string
+
+// The states of a process.
+const (
+	StateClosed  ProcessState = "closed"  // it closed its tape: the program ended in order
+	StateDied    ProcessState = "died"    // it ended without
+	StateAlive   ProcessState = "alive"   // it runs
+	StateUnknown ProcessState = "unknown" // it didn't close its tape, and is (or was) on another machine or in another container
+)
+
+// Process is one process, by its tape.
+type Process struct {
+	Rank    int          `json:"rank"` // in the job; -1 if the tape doesn't tell, or of a process that is several ranks
+	Host    string       `json:"host"`
+	PID     int          `json:"pid"`
+	State   ProcessState `json:"state"`
+	Program string       `json:"program"`
+	Version string       `json:"version,omitempty"`
+	Tape    string       `json:"tape"`
+	Clock   int          `json:"clock"` // in Report.Clocks
+	Started time.Time    `json:"started"`
+	Last    time.Time    `json:"last"` // of the last thing that it wrote
+	Missed  uint64       `json:"records_missed"`
+	Doing   []Doing      `json:"doing,omitempty"` // what it is in, or was in when it ended
+}
+
+// Doing is a call that has begun and not ended.
+type Doing struct {
+	Comm      string           `json:"comm"`
+	CommID    lifecycle.CommID `json:"comm_id"`
+	Rank      int              `json:"rank"` // in the communicator
+	Call      string           `json:"call"` // "all_reduce", "init" and so on
+	Seq       uint64           `json:"seq"`
+	What      string           `json:"what"` // size, type, reduction and root, for people
+	Phase     string           `json:"phase,omitempty"`
+	Since     time.Time        `json:"since"`
+	For       time.Duration    `json:"for_ns"`    // until the end of the report
+	Wait      int              `json:"wait_rank"` // of the communicator; -1 if it doesn't wait for one
+	WaitSince time.Time        `json:"wait_since,omitzero"`
+	TraceID   string           `json:"trace_id"`
+}
+
+// Comm is one communicator over all its ranks.
+type Comm struct {
+	ID     lifecycle.CommID `json:"id"`
+	Parent lifecycle.CommID `json:"parent"`
+	Name   string           `json:"name"`
+	Size   int              `json:"size"`
+	Nodes  int              `json:"nodes"`
+	Made   time.Time        `json:"made"`
+	Ranks  []Rank           `json:"ranks"`
+	// Absent are the ranks of which there is no tape, at most MaxAbsent of them; NumAbsent is how many they are.
+	Absent     []int  `json:"absent,omitempty"`
+	NumAbsent  int    `json:"absent_total"`
+	Acts       []Act  `json:"acts"`
+	Operations uint64 `json:"operations"` // the most that any rank completed
+}
+
+// MaxAbsent is how many absent ranks a Comm names.
+const MaxAbsent = 64
+
+// Rank is one rank of a communicator.
+type Rank struct {
+	Rank       int       `json:"rank"`
+	Process    int       `json:"process"` // in Report.Processes
+	Host       string    `json:"host"`
+	PID        int       `json:"pid"`
+	State      string    `json:"state"` // of the communicator, on this rank
+	Dead       bool      `json:"dead"`  // its process ended without ending the communicator
+	Operations uint64    `json:"operations"`
+	Begun      uint64    `json:"collectives_begun"` // number of the last collective that it began, and that it ended well
+	Ended      uint64    `json:"collectives_ended"`
+	LastEnd    time.Time `json:"last_end,omitzero"` // of an operation
+	Doing      *Doing    `json:"doing,omitempty"`
+}
+
+// Act is a lifecycle act, over the ranks that took part.
+type Act struct {
+	Act     string        `json:"act"` // "init", "split" and so on; "operation" for errors that belong to none
+	Seq     uint64        `json:"seq"`
+	TraceID string        `json:"trace_id,omitempty"`
+	Ranks   int           `json:"ranks"`      // that began it
+	Open    int           `json:"unfinished"` // of those, that did not end it
+	Start   time.Time     `json:"start"`
+	Longest time.Duration `json:"longest_ns"` // from start to end on the slowest rank
+	Errors  []Said        `json:"errors,omitempty"`
+}
+
+// ClockSource says how a clock was put in order with the first. The strings are stable.
+type ClockSource string
+
+// The sources of an order, the best first.
+const (
+	ClockReference  ClockSource = "reference"   // it is the first
+	ClockShared     ClockSource = "shared acts" // what ranks on both did together bounds it from both sides
+	ClockWallWithin ClockSource = "wall clock, within shared acts"
+	ClockWall       ClockSource = "wall clock" // nothing was done together: the times of day are believed
+)
+
+// Clock is one boot of one machine.
+type Clock struct {
+	Host      string      `json:"host"`
+	Processes int         `json:"processes"`
+	Source    ClockSource `json:"source"`
+	// Offset is what its time of day is ahead of the first's; by what the ranks did together where Source says so.
+	Offset time.Duration `json:"offset_ns"`
+	// Uncertainty is how far its events may be off, either way; -1 if nothing bounds that.
+	Uncertainty time.Duration `json:"uncertainty_ns"`
+}
+
+// Event is one record, for people.
+type Event struct {
+	Time    time.Time `json:"time"`
+	Rank    int       `json:"rank"`     // in the communicator
+	JobRank int       `json:"job_rank"` // in the job; -1 if not known
+	Process int       `json:"process"`
+	Comm    string    `json:"comm"`
+	Call    string    `json:"call"`
+	Seq     uint64    `json:"seq"`
+	Stage   string    `json:"stage"`
+	Code    string    `json:"code,omitempty"` // of an end or a misuse that is not well
+	Text    string    `json:"text"`
+}
+
+// Job is one job of those that were found.
+type Job struct {
+	Name  string    `json:"name"`
+	Tapes int       `json:"tapes"`
+	Runs  int       `json:"runs"`
+	Alive int       `json:"alive"`
+	Died  int       `json:"died"`
+	Last  time.Time `json:"last"`
+}
+
+// Problem says what of the input could not be used or trusted.
+type Problem struct {
+	Path string `json:"path,omitempty"` // empty: it is not about one file
+	Text string `json:"text"`
+}
+
+// String is the problem in a line.
+func (p Problem) String() string {
+	if p.Path == "" {
+		return clean(p.Text)
+	}
+	return clean(p.Path + " " + p.Text)
+}

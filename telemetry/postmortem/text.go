@@ -1,0 +1,308 @@
+package postmortem
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// TextOptions say how Write writes.
+type TextOptions struct {
+	// Width is how many columns there are; 0 is 120, and tables may be wider.
+	Width int
+	// Color uses a terminal's colours.
+	Color bool
+}
+
+// What is shown of long lists; the JSON has all.
+const (
+	maxFindings = 20
+	maxProblems = 20
+	maxRows     = 256
+	textWidth   = 120
+	minWidth    = 40
+)
+
+// Write writes the report for a person: the answer first, then each communicator's ranks side by side, then the events. Whatever the tapes
+// hold, it writes no control characters but line feeds and, if they are asked for, colours. The error is w's.
+func (r *Report) Write(w io.Writer, opts TextOptions) error {
+	out := bufio.NewWriter(w)
+	t := &text{w: out, color: opts.Color, width: opts.Width}
+	if opts.Width == 0 {
+		t.width, t.wide = textWidth, true
+	}
+	t.width = max(t.width, minWidth)
+	r.writeHead(t)
+	r.writeFindings(t)
+	r.writeProcesses(t)
+	var quiet []*Comm
+	for i := range r.Comms {
+		if c := &r.Comms[i]; c.quiet() && len(r.Comms) > 1 {
+			quiet = append(quiet, c)
+		} else {
+			r.writeComm(t, c)
+		}
+	}
+	r.writeQuiet(t, quiet)
+	r.writeClocks(t)
+	r.writeEvents(t)
+	r.writeNotes(t)
+	return out.Flush()
+}
+
+func (r *Report) writeHead(t *text) {
+	states := make(map[ProcessState]int)
+	hosts := make(map[string]bool)
+	for i := range r.Processes {
+		states[r.Processes[i].State]++
+		hosts[r.Processes[i].Host] = true
+	}
+	var parts []string
+	for _, s := range []ProcessState{StateDied, StateAlive, StateClosed, StateUnknown} {
+		if n := states[s]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, stateText(s)))
+		}
+	}
+	t.paragraph("", fmt.Sprintf("job %s: %s on %s: %s", clean(r.Job), count(len(r.Processes), "tape"), count(len(hosts), "host"), strings.Join(parts, ", ")))
+	if !r.Begin.IsZero() {
+		t.paragraph("", fmt.Sprintf("%s to %s UTC, %s", r.Begin.Format("2006-01-02 15:04:05.000"), r.End.Format("15:04:05.000"), span(int64(r.End.Sub(r.Begin)))))
+	}
+}
+
+func stateText(s ProcessState) string {
+	if s == StateUnknown {
+		return "not closed"
+	}
+	return string(s)
+}
+
+func (r *Report) writeFindings(t *text) {
+	t.heading("WHAT HAPPENED")
+	if len(r.Findings) == 0 {
+		t.paragraph("  ", r.well())
+	}
+	for i := range r.Findings {
+		if i == maxFindings {
+			t.paragraph("  ", fmt.Sprintf("… and %d more (all are in --json).", len(r.Findings)-i))
+			break
+		}
+		f := &r.Findings[i]
+		t.paint(f.Kind.color(), func() { t.paragraph("  ", clean(f.Text)) })
+		if len(f.Waiting) > 0 && f.Kind != Deadlock {
+			verb := "waits"
+			if len(f.Waiting) > 1 {
+				verb = "wait"
+			}
+			t.paragraph("    ", fmt.Sprintf("%s %s for it.", capital(Ranks(f.Waiting)), verb))
+		}
+		for _, step := range f.Chain {
+			t.paragraph("    - ", clean(step))
+		}
+		for _, s := range f.Said {
+			t.paragraph("    ", fmt.Sprintf("%s said at %s: %s", Ranks(s.Ranks), clockTime(s.Time), clean(s.Text)))
+			if s.Site != "" && f.Kind == Misused {
+				t.paragraph("      ", "at "+clean(s.Site))
+			}
+		}
+	}
+}
+
+// well says how things stand where nothing went wrong.
+func (r *Report) well() string {
+	alive, calls := 0, 0
+	for i := range r.Processes {
+		if r.Processes[i].State == StateAlive {
+			alive++
+		}
+		calls += len(r.Processes[i].Doing)
+	}
+	switch {
+	case alive == 0:
+		return "Nothing went wrong: all that began ended, and no rank said otherwise."
+	case calls == 0:
+		return "Nothing went wrong so far; no rank is in a call."
+	}
+	return fmt.Sprintf("Nothing went wrong so far; ranks are in %s.", count(calls, "call"))
+}
+
+// color is a terminal's colour for the kind.
+func (k FindingKind) color() string {
+	switch k {
+	case Mismatch, Died, Deadlock, Missing, Failed:
+		return red
+	case Slow, Misused, Killed:
+		return yellow
+	}
+	return ""
+}
+
+func rankText(rank int) string {
+	if rank < 0 {
+		return "-"
+	}
+	return strconv.Itoa(rank)
+}
+
+func (r *Report) writeProcesses(t *text) {
+	t.heading("PROCESSES")
+	rows := [][]string{{"RANK", "HOST", "PID", "STATE", "LAST WROTE", "IN"}}
+	for i := range r.Processes {
+		p := &r.Processes[i]
+		in := "-"
+		if len(p.Doing) > 0 {
+			d := &p.Doing[0]
+			in = d.title()
+			if len(p.Doing) > 1 {
+				in += fmt.Sprintf(" and %d more", len(p.Doing)-1)
+			}
+		}
+		rows = append(rows, []string{rankText(p.Rank), p.Host, strconv.Itoa(p.PID), stateText(p.State), clockTime(p.Last), in})
+	}
+	t.table(rows)
+}
+
+func (d *Doing) title() string {
+	name := d.Comm
+	if name == "" {
+		name = d.CommID.Short()
+	}
+	return numbered(d.Call, d.Seq) + " of " + name
+}
+
+func (r *Report) writeComm(t *text, c *Comm) {
+	name := c.Name
+	if name == "" {
+		name = c.ID.Short()
+	}
+	head := fmt.Sprintf("COMMUNICATOR %s (%s): %s", clean(name), c.ID.Short(), count(c.Size, "rank"))
+	if c.Nodes > 1 {
+		head += fmt.Sprintf(" on %d nodes", c.Nodes)
+	}
+	t.heading(head)
+	rows := [][]string{{"RANK", "IN JOB", "STATE", "OPERATIONS", "COLLECTIVE", "IN", "FOR", "PHASE", "WAITS FOR"}}
+	for i := range c.Ranks {
+		k := &c.Ranks[i]
+		state := k.State
+		if k.Dead {
+			state = "dead, was " + state
+		}
+		row := []string{rankText(k.Rank), "", state, number(k.Operations), number(k.Begun), "-", "", "", ""}
+		if rank := r.Processes[k.Process].Rank; rank != k.Rank && rank >= 0 {
+			row[1] = strconv.Itoa(rank)
+		}
+		if d := k.Doing; d != nil {
+			row[5], row[6], row[7] = numbered(d.Call, d.Seq), span(int64(d.For)), d.Phase
+			if d.What != "" {
+				row[5] += " (" + d.What + ")"
+			}
+			if d.Wait >= 0 {
+				row[8] = "rank " + strconv.Itoa(d.Wait)
+			}
+		}
+		rows = append(rows, row)
+	}
+	t.table(rows)
+	if c.NumAbsent > 0 {
+		more := ""
+		if c.NumAbsent > len(c.Absent) {
+			more = fmt.Sprintf(" and %s more", number(uint64(c.NumAbsent-len(c.Absent))))
+		}
+		t.paragraph("  ", fmt.Sprintf("No tape of %s%s.", Ranks(c.Absent), more))
+	}
+}
+
+// quiet tells whether all ranks of the communicator are there, in one state and in no call, so that a line says it all.
+func (c *Comm) quiet() bool {
+	for i := range c.Ranks {
+		k := &c.Ranks[i]
+		if k.Dead || k.Doing != nil || k.State != c.Ranks[0].State || k.Begun != c.Ranks[0].Begun {
+			return false
+		}
+	}
+	return c.NumAbsent == 0
+}
+
+func (r *Report) writeQuiet(t *text, comms []*Comm) {
+	if len(comms) == 0 {
+		return
+	}
+	t.heading("COMMUNICATORS IN NO CALL")
+	rows := [][]string{{"COMMUNICATOR", "ID", "RANKS", "STATE", "OPERATIONS"}}
+	for _, c := range comms {
+		rows = append(rows, []string{cmp.Or(c.Name, "-"), c.ID.Short(), strconv.Itoa(c.Size), c.Ranks[0].State, number(c.Operations)})
+	}
+	t.table(rows)
+}
+
+func (r *Report) writeClocks(t *text) {
+	if len(r.Clocks) < 2 {
+		return
+	}
+	t.heading("CLOCKS")
+	rows := [][]string{{"HOST", "TAPES", "TIME OF DAY IS OFF BY", "GIVE OR TAKE", "KNOWN FROM"}}
+	for _, c := range r.Clocks {
+		give, offset := "?", span(int64(c.Offset))
+		if c.Uncertainty >= 0 {
+			give = span(int64(c.Uncertainty))
+		}
+		if c.Source == ClockWall {
+			offset = "?"
+		}
+		rows = append(rows, []string{c.Host, strconv.Itoa(c.Processes), offset, give, string(c.Source)})
+	}
+	t.table(rows)
+}
+
+func (r *Report) writeEvents(t *text) {
+	if len(r.Events) == 0 {
+		return
+	}
+	t.heading(fmt.Sprintf("THE LAST %s", strings.ToUpper(count(len(r.Events), "event"))))
+	rows := [][]string{{"TIME", "RANK", "COMMUNICATOR", "WHAT"}}
+	var day time.Time
+	for i := range r.Events {
+		e := &r.Events[i]
+		at := clockTime(e.Time)
+		if d := e.Time.Truncate(24 * time.Hour); i > 0 && !d.Equal(day) {
+			at = e.Time.Format("2006-01-02 ") + at
+		}
+		day = e.Time.Truncate(24 * time.Hour)
+		rank, comm := rankText(e.JobRank), cmp.Or(e.Comm, "-")
+		if e.JobRank != e.Rank && e.Rank >= 0 {
+			comm += fmt.Sprintf(" (%d)", e.Rank)
+		}
+		if e.JobRank < 0 {
+			rank = "pid " + strconv.Itoa(r.Processes[e.Process].PID)
+		}
+		rows = append(rows, []string{at, rank, comm, e.Text})
+	}
+	t.rows(rows, len(rows))
+}
+
+func (r *Report) writeNotes(t *text) {
+	var notes []string
+	if r.OtherRuns > 0 {
+		notes = append(notes, fmt.Sprintf("This is one of %d runs of the job (--run chooses).", r.OtherRuns+1))
+	}
+	if r.Missed > 0 {
+		notes = append(notes, count(int(r.Missed&(1<<62-1)), "older record")+" had been overwritten; a tape keeps the latest.")
+	}
+	for i, p := range r.Problems {
+		if i == maxProblems {
+			notes = append(notes, fmt.Sprintf("… and %d more (all are in --json).", len(r.Problems)-i))
+			break
+		}
+		notes = append(notes, p.String())
+	}
+	if len(notes) == 0 {
+		return
+	}
+	t.heading("NOTES")
+	for _, n := range notes {
+		t.paragraph("  ", n)
+	}
+}

@@ -1,0 +1,205 @@
+package tapetest
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"os"
+
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Forge lays a tape out by the format's description alone, with whatever times, process and format its test wants: those of another
+// machine, of yesterday, of a program that is gone. It is a writer for tests of readers, and shares no code with the real one.
+type Forge struct {
+	Format                              uint32 // 1 if 0
+	PID                                 int
+	BootID, Host, Job, Program, Version string
+	KernelBoot                          [16]byte
+	CreatedMono, CreatedWall            int64 // one moment on both clocks, ns
+	LatchMono, LatchWall                int64 // a later one; none if LatchMono is 0
+	Closed                              bool
+	Slots                               []tape.Slot // Index is the place in the table; of each, what a Reader gives is given
+	life, op                            [][8]uint64
+}
+
+// The sizes of a forged tape.
+const (
+	forgedSlots  = 16
+	forgedLife   = 1024
+	forgedOp     = 1024
+	headerBytes  = 4096
+	slotBytes    = 512
+	recordBytes  = 64
+	lifeOffset   = headerBytes + forgedSlots*slotBytes
+	opOffset     = lifeOffset + forgedLife*recordBytes
+	forgedLength = opOffset + forgedOp*recordBytes
+)
+
+func checkOf(seed uint64, words ...uint64) uint32 {
+	h := seed
+	for i, w := range words {
+		h ^= bits.RotateLeft64(w, 9*(i+1))
+	}
+	h ^= h >> 32
+	return uint32(h * 0x9E3779B97F4A7C15 >> 32)
+}
+
+func two(a, b int32) uint64 { return uint64(uint32(a)) | uint64(uint32(b))<<32 }
+
+// Comm describes a communicator; number is its place among those of the process, from 1.
+func (f *Forge) Comm(at int64, number uint32, info tape.CommInfo) {
+	var tail []byte
+	tail = field(tail, 7, info.ID[:])
+	if !info.Parent.IsZero() {
+		tail = field(tail, 8, info.Parent[:])
+	}
+	tail = field(tail, 9, []byte(info.Name))
+	tail = field(tail, 10, []byte(info.Engine))
+	var shape []byte
+	for _, n := range []int{info.Rank, info.Size, info.Nodes} {
+		shape = binary.LittleEndian.AppendUint32(shape, uint32(n))
+	}
+	tail = field(tail, 11, shape)
+	f.putLife(3, at, 0, -1, 0, 0, number, tail)
+}
+
+func field(b []byte, tag byte, value []byte) []byte {
+	b = binary.LittleEndian.AppendUint16(append(b, tag), uint16(len(value)))
+	return append(b, value...)
+}
+
+// Life adds a moment of an act of communicator number.
+func (f *Forge) Life(number uint32, r tape.LifeRecord) {
+	var tail []byte
+	if r.Text != "" {
+		tail = field(tail, 1, []byte(r.Text))
+	}
+	if !r.Child.IsZero() {
+		tail = field(tail, 5, r.Child[:])
+	}
+	kinds := uint64(r.Act) | uint64(r.Call)<<8 | uint64(r.Stage)<<16 | uint64(r.Phase)<<24 | uint64(r.State)<<32 | uint64(r.Code)<<48
+	f.putLife(2, r.Time, kinds, r.Peer, r.Seq, r.Start, number, tail)
+}
+
+func (f *Forge) putLife(kind uint64, at int64, kinds uint64, peer int32, seq uint64, start int64, number uint32, tail []byte) {
+	f.life = append(f.life, [8]uint64{
+		kind, uint64(at), uint64(len(f.op)), kinds, two(peer, int32(len(tail))), seq, uint64(start), two(int32(number), int32(number)-1),
+	})
+	for len(tail) > 0 {
+		more := [8]uint64{5}
+		var b [56]byte
+		tail = tail[copy(b[:], tail):]
+		for i := range 7 {
+			more[1+i] = binary.LittleEndian.Uint64(b[8*i:])
+		}
+		f.life = append(f.life, more)
+	}
+}
+
+// Op adds a moment of an operation of communicator number.
+func (f *Forge) Op(number uint32, r tape.OpRecord) {
+	sig := r.Signature
+	f.op = append(f.op, [8]uint64{
+		1, uint64(r.Time), r.Seq,
+		uint64(sig.Call) | uint64(sig.DataType)<<8 | uint64(sig.Reduction)<<16 | uint64(r.Algorithm)<<24 |
+			uint64(r.Phase)<<32 | uint64(r.Stage)<<40 | uint64(r.Code)<<48,
+		two(sig.Peer, r.Wait), sig.Bytes, uint64(r.Start), two(int32(number), int32(number)-1),
+	})
+}
+
+// Bytes is the file.
+func (f *Forge) Bytes() []byte {
+	b := make([]byte, forgedLength)
+	le := binary.LittleEndian
+	f.header(b)
+	for i := range f.Slots {
+		f.slot(b[headerBytes+f.Slots[i].Index*slotBytes:], &f.Slots[i])
+	}
+	for _, ring := range []struct {
+		at, size int
+		records  [][8]uint64
+	}{{lifeOffset, forgedLife, f.life}, {opOffset, forgedOp, f.op}} {
+		for index, r := range ring.records {
+			check := checkOf(uint64(uint32(index)), r[1:]...)
+			r[0] = uint64(index)<<32 | r[0]<<24 | uint64(check>>8)
+			to := b[ring.at+index%ring.size*recordBytes:]
+			for i, w := range r {
+				le.PutUint64(to[8*i:], w)
+			}
+		}
+	}
+	return b
+}
+
+func (f *Forge) header(b []byte) {
+	le := binary.LittleEndian
+	copy(b, "CARILLON")
+	le.PutUint32(b[8:], max(f.Format, 1))
+	le.PutUint32(b[12:], headerBytes)
+	le.PutUint64(b[16:], forgedLength)
+	le.PutUint64(b[24:], headerBytes)
+	le.PutUint32(b[32:], forgedSlots)
+	le.PutUint32(b[36:], slotBytes)
+	le.PutUint64(b[40:], lifeOffset)
+	le.PutUint32(b[48:], forgedLife)
+	le.PutUint32(b[52:], recordBytes)
+	le.PutUint64(b[56:], opOffset)
+	le.PutUint32(b[64:], forgedOp)
+	le.PutUint32(b[68:], uint32(f.PID))
+	le.PutUint64(b[88:], uint64(f.CreatedMono))
+	le.PutUint64(b[96:], uint64(f.CreatedWall))
+	copy(b[104:143], f.BootID)
+	copy(b[144:207], f.Host)
+	copy(b[208:271], f.Job)
+	copy(b[272:335], f.Program)
+	copy(b[336:375], f.Version)
+	copy(b[376:392], f.KernelBoot[:])
+	var words []uint64
+	for at := 0; at < 392; at += 8 {
+		words = append(words, le.Uint64(b[at:]))
+	}
+	le.PutUint64(b[392:], uint64(checkOf(uint64(max(f.Format, 1)), words...)))
+	le.PutUint64(b[512:], 1)
+	if f.Closed {
+		le.PutUint64(b[512:], 2)
+	}
+	le.PutUint64(b[640:], uint64(len(f.op)))
+	le.PutUint64(b[704:], uint64(len(f.life)))
+	if f.LatchMono != 0 {
+		latch(b[832:], b[840:], []uint64{uint64(f.LatchMono), uint64(f.LatchWall)})
+	}
+}
+
+// latch publishes version 1 of words: the second copy.
+func latch(control, copies []byte, words []uint64) {
+	for i, w := range words {
+		binary.LittleEndian.PutUint64(copies[8*(len(words)+i):], w)
+	}
+	binary.LittleEndian.PutUint64(control, 1<<32|uint64(checkOf(1, words...)))
+}
+
+func (f *Forge) slot(b []byte, s *tape.Slot) {
+	le := binary.LittleEndian
+	var info [128]byte
+	copy(info[0:], s.ID[:])
+	copy(info[16:], s.Parent[:])
+	le.PutUint32(info[32:], s.Generation)
+	info[36] = byte(s.State)
+	le.PutUint64(info[40:], two(int32(s.Rank), int32(s.Size)))
+	le.PutUint64(info[48:], two(int32(s.Nodes), int32(s.Root)))
+	copy(info[56:71], s.Engine)
+	copy(info[72:127], s.Name)
+	words := make([]uint64, 16)
+	for i := range words {
+		words[i] = le.Uint64(info[8*i:])
+	}
+	latch(b[0:], b[192:], words)
+	kinds := uint64(s.Op.Call) | uint64(s.Op.DataType)<<8 | uint64(s.Op.Reduction)<<16 | uint64(s.Algorithm)<<24 |
+		uint64(s.Phase)<<32 | (s.Launched-s.Completed)<<40
+	latch(b[8:], b[64:], []uint64{
+		s.Launched, s.Seq, kinds, two(s.Op.Peer, s.Wait), s.Op.Bytes, uint64(s.OpStart), uint64(s.LastEnd), uint64(s.WaitSince),
+	})
+}
+
+// WriteFile writes the tape.
+func (f *Forge) WriteFile(path string) error { return os.WriteFile(path, f.Bytes(), 0o600) }

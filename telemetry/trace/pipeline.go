@@ -3,7 +3,7 @@ package trace
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -31,12 +31,9 @@ type pipeline struct {
 }
 
 // newPipeline builds the pipeline that cfg and the OTEL_* variables ask for.
-func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
+func newPipeline(ctx context.Context, cfg *Config) *pipeline {
 	p := &pipeline{store: NewStore(cfg.StoreTraces)}
-	exporter, err := exporterFromEnv(ctx)
-	if err != nil {
-		return nil, err
-	}
+	exporter := exporterFromEnv(ctx, cfg.Logger)
 	opts := []sdktrace.TracerProviderOption{
 		sdktrace.WithIDGenerator(generator{}),
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // the Projector has chosen, and all ranks must choose alike
@@ -44,7 +41,7 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 		sdktrace.WithSpanProcessor(p.store),
 	}
 	if exporter != nil {
-		p.gate = newGate(exporter, cfg.Logger, batchOptions()...)
+		p.gate = newGate(exporter, cfg.Logger.With("to", destination(os.Getenv)), batchOptions(os.Getenv)...)
 		opts = append(opts, sdktrace.WithSpanProcessor(p.gate))
 	}
 	for _, sp := range cfg.Processors {
@@ -53,7 +50,16 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	p.provider = sdktrace.NewTracerProvider(opts...)
 	p.tracer = p.provider.Tracer(semconv.ScopeName,
 		oteltrace.WithInstrumentationVersion(cfg.Version), oteltrace.WithSchemaURL(semconv.SchemaURL))
-	return p, nil
+	return p
+}
+
+// shutdown ends the pipeline. A ctx that has ended already keeps the provider from ending anything; the gate ends all the same.
+func (p *pipeline) shutdown(ctx context.Context) error {
+	err := p.provider.Shutdown(ctx)
+	if p.gate != nil {
+		err = errors.Join(err, p.gate.Shutdown(ctx))
+	}
+	return err
 }
 
 func (p *pipeline) stats() Stats {
@@ -63,22 +69,24 @@ func (p *pipeline) stats() Stats {
 	return p.gate.stats()
 }
 
-// exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none. Unlike OpenTelemetry, which sends to
+// exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none, or none that can be used. Unlike OpenTelemetry, which sends to
 // a collector on this host when nothing is set, nothing set means that nothing leaves the process.
-func exporterFromEnv(ctx context.Context) (sdktrace.SpanExporter, error) {
+func exporterFromEnv(ctx context.Context, log *slog.Logger) sdktrace.SpanExporter {
 	if !exportWanted(os.Environ()) {
-		return nil, nil
+		return nil
+	}
+	if !reportEnv(log, checkEnv(os.Getenv)) {
+		return nil
 	}
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("exporter of spans: %w (OTEL_TRACES_EXPORTER=%q takes otlp, console or none; "+
-			"OTEL_EXPORTER_OTLP_PROTOCOL=%q takes http/protobuf or grpc)",
-			err, os.Getenv("OTEL_TRACES_EXPORTER"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
+		log.Warn("the exporter of spans can't be made; they stay in the process's own store", "error", err, "to", destination(os.Getenv))
+		return nil
 	}
 	if autoexport.IsNoneSpanExporter(exporter) {
-		return nil, nil
+		return nil
 	}
-	return exporter, nil
+	return exporter
 }
 
 // exportWanted tells whether the environment speaks of an exporter of traces at all.
@@ -96,14 +104,6 @@ func exportWanted(environ []string) bool {
 		}
 	}
 	return false
-}
-
-// batchOptions are the defaults that differ from OpenTelemetry's.
-func batchOptions() []sdktrace.BatchSpanProcessorOption {
-	if os.Getenv("OTEL_BSP_SCHEDULE_DELAY") != "" {
-		return nil
-	}
-	return []sdktrace.BatchSpanProcessorOption{sdktrace.WithBatchTimeout(exportDelay)}
 }
 
 // sdkDisabled tells whether OTEL_SDK_DISABLED asks for no telemetry of this sort at all.

@@ -143,21 +143,6 @@ func TestSDKDisabled(t *testing.T) {
 	}
 }
 
-func TestBadEnvironment(t *testing.T) {
-	for key, value := range map[string]string{"OTEL_TRACES_EXPORTER": "jaeger-thrift", "OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"} {
-		noExport(t)
-		t.Setenv(key, value)
-		_, err := trace.New(t.Context(), trace.Config{Wall: wall})
-		if err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), value) {
-			t.Errorf("%s=%s: the error doesn't name both: %v", key, value, err)
-		}
-		t.Setenv(key, "")
-	}
-	if _, err := trace.New(t.Context(), trace.Config{}); err == nil {
-		t.Error("a Config without Wall is accepted")
-	}
-}
-
 // TestMalformedResource still starts, with what can be used.
 func TestMalformedResource(t *testing.T) {
 	var logged bytes.Buffer

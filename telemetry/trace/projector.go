@@ -70,7 +70,8 @@ type subject struct {
 const maxOpen = 16 << 10
 
 // New makes a Projector for the tape of the process that cfg describes, with the exporter that the OTEL_* variables name. ctx bounds
-// the making of the exporter. The error names the variable and what it takes.
+// the making of the exporter. A variable that can't be used is logged with its value and what it takes, and never an error: the job that is
+// traced goes on. An error names what is missing in cfg.
 func New(ctx context.Context, cfg Config) (*Projector, error) {
 	if cfg.Wall == nil {
 		return nil, errors.New("trace: Config.Wall is nil; give it the tape's Header.Wall")
@@ -84,11 +85,8 @@ func New(ctx context.Context, cfg Config) (*Projector, error) {
 		p.store = NewStore(1)
 		return p, nil
 	}
-	pipe, err := newPipeline(ctx, &p.cfg)
-	if err != nil {
-		return nil, err
-	}
-	p.pipe, p.store = pipe, pipe.store
+	p.pipe = newPipeline(ctx, &p.cfg)
+	p.store = p.pipe.store
 	return p, nil
 }
 
@@ -150,7 +148,7 @@ func (p *Projector) Close(ctx context.Context) error {
 	for _, act := range p.oldest() {
 		p.abandon(act, now, "the tape ends")
 	}
-	return p.pipe.provider.Shutdown(ctx)
+	return p.pipe.shutdown(ctx)
 }
 
 // Interrupt ends the acts that are open now, as unfinished: for a process that will be gone in a moment. why is what comes before they

@@ -7,4 +7,5 @@
 //	digits  tests of the example that trains, and of training that outlives ranks
 //	grow    tests of a job that takes in new processes
 //	jaeger  starts a real Jaeger, sends it jobs' spans, asks it what a person would
+//	prometheus  holds the dashboards folder against a running job, and asks a real Prometheus for its alerts
 package tests

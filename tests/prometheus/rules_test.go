@@ -2,6 +2,7 @@ package prometheus
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,7 +65,38 @@ func TestCheckersAreContent(t *testing.T) {
 	runTool(t, promtool, append([]string{"check", "rules"}, glob(t, "rules/*.yml")...)...)
 	runTool(t, promtool, append([]string{"test", "rules"}, glob(t, "rules/tests/*.yml")...)...)
 	runTool(t, promtool, "check", "config", filepath.Join(dashboards, "prometheus.yml"))
-	runTool(t, tool(t, "amtool", "prometheus-alertmanager"), "check-config", filepath.Join(dashboards, "alertmanager.yml"))
+	alertmanager := filepath.Join(dashboards, "alertmanager.yml")
+	amtool := tool(t, "amtool", "prometheus-alertmanager")
+	runTool(t, amtool, "check-config", alertmanager)
+	for _, r := range rules(t) {
+		receiver := map[string]string{"critical": "on-call", "warning": "daytime", "info": "daytime"}[r.Labels["severity"]]
+		if r.Alert != "" {
+			runTool(t, amtool, "config", "routes", "test", "--config.file="+alertmanager, "--verify.receivers="+receiver,
+				"alertname="+r.Alert, "severity="+r.Labels["severity"])
+		}
+	}
+	// What is inhibited must be there to inhibit.
+	var config struct {
+		InhibitRules []struct {
+			SourceMatchers []string `yaml:"source_matchers"`
+			TargetMatchers []string `yaml:"target_matchers"`
+		} `yaml:"inhibit_rules"`
+	}
+	readYAML(t, alertmanager, &config)
+	alerts := map[string]bool{}
+	for _, r := range rules(t) {
+		alerts[r.Alert] = true
+	}
+	if len(config.InhibitRules) == 0 {
+		t.Error("nothing is inhibited: a cause comes with all its symptoms")
+	}
+	for _, i := range config.InhibitRules {
+		for _, name := range regexp.MustCompile(`Carillon\w+`).FindAllString(fmt.Sprint(i), -1) {
+			if !alerts[name] {
+				t.Errorf("alertmanager.yml inhibits by, or of, %s: there is no such alert", name)
+			}
+		}
+	}
 }
 
 // TestEveryAlertIsComplete looks for its severity and texts, its section in the runbooks, and its unit tests: one in which it fires and one in

@@ -55,6 +55,10 @@ When too few are left, it is as above, and the exit code that of the rank that w
 With --sd-file, Prometheus finds the ranks: each gets a port for its health endpoint, and the file names them with the
 labels job, rank and host, as file_sd_configs reads it. It is there as long as the job.
 
+Tapes stay when the job has ended, for carillon postmortem. In the directory where they go by default, which is in memory, it keeps
+those of the last 20 jobs; CARILLON_TAPE_KEEP says another number, or off, and then it counts for --tape-dir and
+CARILLON_TAPE_DIR too. Tapes of processes that live are never removed.
+
 On several machines, start it once on each, with the same --nnodes, --master-addr, --master-port and
 CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 		Example: `  # four ranks on this machine
@@ -115,6 +119,9 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 }
 
 func run(cmd *cobra.Command, cfg job.Config) error {
+	if err := sweepTapes(cmd, &cfg); err != nil {
+		return err
+	}
 	result, err := job.Run(cmd.Context(), cfg)
 	var wrong *job.ConfigError
 	switch {

@@ -21,7 +21,10 @@ var (
 	allReduce = tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1024}
 )
 
-func newWatch(tb testing.TB, cfg stall.Config) *stall.Watch {
+func newWatch(tb interface {
+	Helper()
+	Fatal(args ...any)
+}, cfg stall.Config) *stall.Watch {
 	tb.Helper()
 	w, err := stall.New(cfg)
 	if err != nil {

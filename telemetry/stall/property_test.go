@@ -1,0 +1,136 @@
+package stall_test
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// TestReportsOfAnyHistory lets communicators begin and end operations and acts at random and holds what is told against the rules: nothing
+// young is told of; Slow comes once and first; each Stalled counts one more, no sooner than the threshold and the one before by the threshold of that one;
+// what was told of is Cleared once, at the first Check after it ended, and never again; and at the end nothing is remembered.
+func TestReportsOfAnyHistory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := stall.Config{Slow: time.Second, Floor: 4 * time.Second, MaxInterval: 10 * time.Second}
+		w := newWatch(t, cfg)
+		type key struct {
+			generation uint32
+			act        tape.Act
+			start      int64
+		}
+		slots := make([]tape.Slot, 4)
+		acts := map[uint32]*tape.Event{} // the split that each is in
+		seq := uint64(0)
+		for i := range slots {
+			slots[i] = idle(uint32(i+1), 1)
+		}
+		told := map[key]stall.Report{}
+		now := int64(0)
+		check := func() {
+			live := map[key]bool{}
+			for _, s := range slots {
+				if s.Launched != s.Completed {
+					live[key{s.Generation, tape.ActNone, s.OpStart}] = true
+				}
+			}
+			for g, ev := range acts {
+				live[key{g, tape.ActSplit, ev.Life.Start}] = true
+			}
+			for _, r := range w.Check(slots, now, nil) {
+				k := key{r.Generation, r.Act, r.Start}
+				last, known := told[k]
+				switch {
+				case r.Now < now || r.Age() < cfg.Slow:
+					t.Fatalf("told of something young: %v", r.String())
+				case r.Stage == stall.Slow && known:
+					t.Fatalf("slow, after %v: %v", last.Stage, r.String())
+				case r.Stage == stall.Stalled && (!known || last.Stage == stall.Cleared || r.Count != last.Count+1 || r.Age() < r.Threshold):
+					t.Fatalf("stalled %d (%v), after %v %d", r.Count, r.Age(), last.Stage, last.Count)
+				case r.Stage == stall.Stalled && last.Count > 0 && time.Duration(r.Now-last.Now) < min(last.Threshold, cfg.MaxInterval):
+					t.Fatalf("told again after %v", time.Duration(r.Now-last.Now))
+				case r.Stage == stall.Cleared && (!known || last.Stage == stall.Cleared || live[k]):
+					t.Fatalf("cleared, after %v, in flight: %v", last.Stage, live[k])
+				case r.Stage != stall.Cleared && !live[k]:
+					t.Fatalf("told of what isn't in flight: %v", r.String())
+				}
+				told[k] = r
+			}
+			for k, r := range told {
+				if !live[k] && r.Stage != stall.Cleared {
+					t.Fatalf("%v is over and wasn't cleared", k)
+				}
+			}
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			now += int64(rapid.IntRange(1, 3000).Draw(t, "ms")) * ms
+			i := rapid.IntRange(0, len(slots)-1).Draw(t, "communicator")
+			s := &slots[i]
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0: // an operation begins, or ends and the next begins
+				*s = busy(s.Generation, s.Seq+1, now)
+			case 1:
+				s.Completed = s.Launched
+			case 2:
+				if acts[s.Generation] == nil {
+					seq++
+					ev := act(tape.StageStart, tape.ActSplit, seq, 0, now, now)
+					ev.Generation = s.Generation
+					acts[s.Generation] = ev
+					w.Observe(ev)
+				}
+			case 3:
+				if ev := acts[s.Generation]; ev != nil {
+					end := *ev
+					end.Life.Stage, end.Life.Time = tape.StageEnd, now
+					w.Observe(&end)
+					delete(acts, s.Generation)
+				}
+			}
+			check()
+		}
+		for g, ev := range acts {
+			end := *ev
+			end.Life.Stage, end.Life.Time = tape.StageEnd, now
+			w.Observe(&end)
+			delete(acts, g)
+		}
+		slots = nil
+		check()
+		if left := w.Check(nil, now+int64(time.Hour), nil); len(left) > 0 {
+			t.Fatalf("an hour after the end: %v", left[0].String())
+		}
+	})
+}
+
+// TestCheckDoesNotAllocate while nothing is slow, nor Observe for operations.
+func TestCheckDoesNotAllocate(t *testing.T) {
+	w := newWatch(t, stall.Config{})
+	slots := []tape.Slot{busy(1, 1, 0), idle(2, 1)}
+	buf := make([]stall.Report, 0, 4)
+	ev := ended(allReduce, time.Millisecond)
+	w.Observe(act(tape.StageStart, tape.ActSplit, 1, 0, 0, 0))
+	if n := testing.AllocsPerRun(100, func() {
+		w.Observe(ev)
+		buf = w.Check(slots, 500*ms, buf[:0])
+	}); n != 0 || len(buf) != 0 {
+		t.Errorf("%v allocations, %d reports", n, len(buf))
+	}
+}
+
+// BenchmarkCheck looks at communicators that all have an operation in flight, none of which is slow.
+func BenchmarkCheck(b *testing.B) {
+	w := newWatch(b, stall.Config{})
+	var slots []tape.Slot
+	for i := range 10_000 {
+		slots = append(slots, busy(uint32(i+1), 1, 0))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		w.Check(slots, 500*ms, nil)
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(len(slots)), "ns/communicator")
+}

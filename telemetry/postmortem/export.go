@@ -79,7 +79,7 @@ func export(ctx context.Context, p *process, opts *ExportOptions) (trace.Stats, 
 	}
 	cfg := trace.Config{
 		Service: opts.Service, Version: h.Version, Job: h.Job, Host: h.Host, PID: h.PID, Rank: p.rank, Wall: h.Wall,
-		Now: func() int64 { return p.last }, AlgorithmName: opts.Algorithm, Logger: opts.Logger, StoreTraces: 1,
+		Now: func() int64 { return p.last }, AlgorithmName: opts.Algorithm, Logger: opts.Logger, StoreTraces: 1, MustExport: true,
 	}
 	if !opts.All {
 		cfg.From = p.last - int64(window)

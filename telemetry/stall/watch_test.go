@@ -21,10 +21,13 @@ var (
 	allReduce = tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1024}
 )
 
-func newWatch(tb interface {
+// failer is what testing and rapid have in common.
+type failer interface {
 	Helper()
 	Fatal(args ...any)
-}, cfg stall.Config) *stall.Watch {
+}
+
+func newWatch(tb failer, cfg stall.Config) *stall.Watch {
 	tb.Helper()
 	w, err := stall.New(cfg)
 	if err != nil {

@@ -51,6 +51,10 @@ type Config struct {
 	// one, leaves them out.
 	AlgorithmName func(uint8) string
 
+	// MustExport makes it an error of New that a variable which names where spans go can't be used, for who makes them in order to
+	// export them. Else that is a warning.
+	MustExport bool
+
 	// Processors receive the spans too, behind the store and the exporter.
 	Processors []sdktrace.SpanProcessor
 

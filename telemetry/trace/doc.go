@@ -14,6 +14,14 @@
 //	rank 1     └ ccl.comm.init                remote parent: rank 0's span, by its computed id
 //	               ├ …
 //
+// A hang is in Jaeger while it hangs: an operation that becomes slow announces itself as an act does, and what stalls has a span from its
+// beginning until now, with status Error, again and again. Its own span comes when it ends, with its true start.
+//
+//	rank 1     ccl.all_reduce                  comes when it ends; until then its children are there without it
+//	           ├ ccl.all_reduce (started)
+//	           ├ ccl.stall                     5 s: waiting for rank 3
+//	           └ ccl.stall                     10 s
+//
 // Lives are connected by links, not by nesting: a life lasts days. A split links to its parent's birth, a destroy to its
 // own, and every act to the caller's span if the caller's context had one. A refused call is a span with status Error
 // beside the act that made it a mistake. A call that a non-blocking communicator postponed is a span without an error beside the act that
@@ -21,5 +29,6 @@
 //
 // A Projector is fed events by whoever follows the tape. Behind it a pipeline keeps the last traces in a bounded Store
 // and, if the OTEL_* variables ask for it, exports them; a collector that is slow or away costs drops that are counted, never
-// the job's time. The package touches no global state of OpenTelemetry.
+// the job's time. Errors are exported at once, other spans in batches. A variable that can't be used is named in a warning, and fails
+// nothing. The package touches no global state of OpenTelemetry.
 package trace

@@ -1,6 +1,8 @@
 package trace
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -23,7 +25,7 @@ type envProblem struct {
 	fatal                         bool // nothing can be exported with it
 }
 
-const notExported = "spans are not exported; they stay in the process's own store"
+const notExported = "spans are not exported"
 
 // checkEnv lists the variables of exporting that can't be used.
 func checkEnv(getenv func(string) string) []envProblem {
@@ -77,14 +79,17 @@ func checkEnv(getenv func(string) string) []envProblem {
 	return list
 }
 
-// reportEnv warns of the problems, and says whether spans can be exported all the same.
-func reportEnv(log *slog.Logger, problems []envProblem) (export bool) {
-	export = true
+// reportEnv warns of the problems that can be done with, and returns the others.
+func reportEnv(log *slog.Logger, problems []envProblem) error {
+	var errs []error
 	for _, p := range problems {
+		if p.fatal {
+			errs = append(errs, fmt.Errorf("%s=%q can't be used; it takes %s", p.name, p.value, p.allowed))
+			continue
+		}
 		log.Warn("a variable of the environment can't be used", "variable", p.name, "value", p.value, "allowed", p.allowed, "instead", p.instead)
-		export = export && !p.fatal
 	}
-	return export
+	return errors.Join(errs...)
 }
 
 func validEndpoint(v string) bool {

@@ -3,6 +3,7 @@ package trace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
@@ -31,9 +32,15 @@ type pipeline struct {
 }
 
 // newPipeline builds the pipeline that cfg and the OTEL_* variables ask for.
-func newPipeline(ctx context.Context, cfg *Config) *pipeline {
+func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	p := &pipeline{store: NewStore(cfg.StoreTraces)}
-	exporter := exporterFromEnv(ctx, cfg.Logger)
+	exporter, err := exporterFromEnv(ctx, cfg.Logger)
+	switch {
+	case err != nil && cfg.MustExport:
+		return nil, err
+	case err != nil:
+		cfg.Logger.Warn("spans are not exported; they stay in the process's own store", "error", err)
+	}
 	opts := []sdktrace.TracerProviderOption{
 		sdktrace.WithIDGenerator(generator{}),
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // the Projector has chosen, and all ranks must choose alike
@@ -50,7 +57,7 @@ func newPipeline(ctx context.Context, cfg *Config) *pipeline {
 	p.provider = sdktrace.NewTracerProvider(opts...)
 	p.tracer = p.provider.Tracer(semconv.ScopeName,
 		oteltrace.WithInstrumentationVersion(cfg.Version), oteltrace.WithSchemaURL(semconv.SchemaURL))
-	return p
+	return p, nil
 }
 
 // shutdown ends the pipeline. A ctx that has ended already keeps the provider from ending anything; the gate ends all the same.
@@ -71,22 +78,21 @@ func (p *pipeline) stats() Stats {
 
 // exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none, or none that can be used. Unlike OpenTelemetry, which sends to
 // a collector on this host when nothing is set, nothing set means that nothing leaves the process.
-func exporterFromEnv(ctx context.Context, log *slog.Logger) sdktrace.SpanExporter {
+func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExporter, error) {
 	if !exportWanted(os.Environ()) {
-		return nil
+		return nil, nil
 	}
-	if !reportEnv(log, checkEnv(os.Getenv)) {
-		return nil
+	if err := reportEnv(log, checkEnv(os.Getenv)); err != nil {
+		return nil, err
 	}
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
-		log.Warn("the exporter of spans can't be made; they stay in the process's own store", "error", err, "to", destination(os.Getenv))
-		return nil
+		return nil, fmt.Errorf("exporter of spans to %s: %w", destination(os.Getenv), err)
 	}
 	if autoexport.IsNoneSpanExporter(exporter) {
-		return nil
+		return nil, nil
 	}
-	return exporter
+	return exporter, nil
 }
 
 // exportWanted tells whether the environment speaks of an exporter of traces at all.

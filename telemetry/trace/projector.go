@@ -70,8 +70,8 @@ type subject struct {
 const maxOpen = 16 << 10
 
 // New makes a Projector for the tape of the process that cfg describes, with the exporter that the OTEL_* variables name. ctx bounds
-// the making of the exporter. A variable that can't be used is logged with its value and what it takes, and never an error: the job that is
-// traced goes on. An error names what is missing in cfg.
+// the making of the exporter. A variable that can't be used is logged with its value and what it takes, and no error unless cfg.MustExport:
+// the job that is traced goes on.
 func New(ctx context.Context, cfg Config) (*Projector, error) {
 	if cfg.Wall == nil {
 		return nil, errors.New("trace: Config.Wall is nil; give it the tape's Header.Wall")
@@ -85,8 +85,11 @@ func New(ctx context.Context, cfg Config) (*Projector, error) {
 		p.store = NewStore(1)
 		return p, nil
 	}
-	p.pipe = newPipeline(ctx, &p.cfg)
-	p.store = p.pipe.store
+	pipe, err := newPipeline(ctx, &p.cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.pipe, p.store = pipe, pipe.store
 	return p, nil
 }
 
@@ -151,10 +154,10 @@ func (p *Projector) Close(ctx context.Context) error {
 	return p.pipe.shutdown(ctx)
 }
 
-// Interrupt ends the acts that are open now, as unfinished: for a process that will be gone in a moment. why is what comes before they
-// end ("SIGTERM comes"). One that ends all the same has another span then, with the same ids. Flush sends them. It belongs to Observe's goroutine,
-// or to who keeps the two apart.
-func (p *Projector) Interrupt(why string) {
+// Interrupt ends the acts that are open now, and the operations that slots show in flight, as unfinished: for a process that will be gone
+// in a moment. why is what comes before they end ("SIGTERM comes"). One that ends all the same has another span then, with the same
+// ids. Flush sends them. It belongs to Observe's goroutine, or to who keeps the two apart.
+func (p *Projector) Interrupt(why string, slots []tape.Slot) {
 	if p.pipe == nil {
 		return
 	}
@@ -164,6 +167,9 @@ func (p *Projector) Interrupt(why string) {
 	}
 	for _, act := range p.oldest() {
 		p.abandon(act, now, why)
+	}
+	for i := range slots {
+		p.unfinishedOp(&slots[i], now, why)
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
-// TestStopSendsTheLastMetrics has a receiver of OTLP; what the program did right before Stop arrives, and says whose it is.
+// TestStopSendsTheLastMetrics has a receiver of OTLP; what the program did right before Stop arrives, and says whose it
+// is.
 func TestStopSendsTheLastMetrics(t *testing.T) {
 	var mu sync.Mutex
 	var last collectorpb.ExportMetricsServiceRequest

@@ -21,7 +21,8 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 )
 
-// Push sends what a Gatherer gathers, again and again, to where the OTEL_* variables say. One that is nil sends nothing.
+// Push sends what a Gatherer gathers, again and again, to where the OTEL_* variables say. One that is nil sends
+// nothing.
 type Push struct{ provider *sdkmetric.MeterProvider }
 
 // PushConfig says what to send. All fields are required but Logger.
@@ -36,15 +37,16 @@ type PushConfig struct {
 
 // NewPush begins to send, if the environment asks for it; it returns nil if not, for metrics are there to be pulled.
 //
-// It is asked by OTEL_METRICS_EXPORTER (otlp or console; none and prometheus, which /metrics is, send nothing) or by any
-// OTEL_EXPORTER_OTLP_METRICS_ variable. OTEL_EXPORTER_OTLP_ENDPOINT alone doesn't: most who set it have a receiver of traces in mind, which
-// has no use for metrics. OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT, both in milliseconds, are obeyed.
+// It is asked by OTEL_METRICS_EXPORTER (otlp or console; none and prometheus, which /metrics is, send nothing) or by
+// any OTEL_EXPORTER_OTLP_METRICS_ variable. OTEL_EXPORTER_OTLP_ENDPOINT alone doesn't: most who set it have a receiver
+// of traces in mind, which has no use for metrics. OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT, both in
+// milliseconds, are obeyed.
 //
-// Nothing queues up: a receiver that is slow or away gets the next values when it can. Close ends it. The error names the variable, its
-// value and what is allowed; nothing is sent then.
+// Nothing queues up: a receiver that is slow or away gets the next values when it can. Close ends it. The error names
+// the variable, its value and what is allowed; nothing is sent then.
 //
-// The readers are made here and not by OpenTelemetry's autoexport, which has one source of metrics for the whole program: two nodes in one
-// process would send each other's.
+// The readers are made here and not by OpenTelemetry's autoexport, which has one source of metrics for the whole
+// program: two nodes in one process would send each other's.
 func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
 	if !pushWanted(os.Environ()) {
 		return nil, nil //nolint:nilnil // a nil Push sends nothing
@@ -110,7 +112,8 @@ func pushExporter(ctx context.Context) (sdkmetric.Exporter, error) {
 	}
 }
 
-// pushGate keeps an exporter's errors to itself: one is logged when they begin, and when they cease. OpenTelemetry would print each.
+// pushGate keeps an exporter's errors to itself: one is logged when they begin, and when they cease. OpenTelemetry
+// would print each.
 type pushGate struct {
 	sdkmetric.Exporter
 	log     *slog.Logger
@@ -133,7 +136,8 @@ func (g *pushGate) Export(ctx context.Context, m *metricdata.ResourceMetrics) er
 	return nil
 }
 
-// mendExemplars makes ids of what the bridge takes for ids: the text of an exemplar's label, 32 digits where OTLP wants 16 bytes.
+// mendExemplars makes ids of what the bridge takes for ids: the text of an exemplar's label, 32 digits where OTLP wants
+// 16 bytes.
 func mendExemplars(m *metricdata.ResourceMetrics) {
 	for _, scope := range m.ScopeMetrics {
 		for _, metric := range scope.Metrics {

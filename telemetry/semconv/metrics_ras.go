@@ -2,15 +2,16 @@ package semconv
 
 // Metrics of RAS: what the processes of a job know of each other.
 const (
-	// MetricRASPeers is the number of the job's processes that this one knows, itself included, by state: "alive", "suspect", "dead",
-	// "stopped" or "left" (gauge). Stable.
+	// MetricRASPeers is the number of the job's processes that this one knows, itself included, by state: "alive",
+	// "suspect", "dead", "stopped" or "left" (gauge). Stable.
 	MetricRASPeers = "ccl_ras_peers"
-	// MetricRASVerdicts is the number of open verdicts, by reason and culprit, which is a rank of the job or "" where no rank is at fault
-	// (gauge). Stable.
+	// MetricRASVerdicts is the number of open verdicts, by reason and culprit, which is a rank of the job or "" where
+	// no rank is at fault (gauge). Stable.
 	MetricRASVerdicts = "ccl_ras_verdicts"
 	// MetricRASVerdictsTotal counts verdicts that were reached, by reason (counter). Stable.
 	MetricRASVerdictsTotal = "ccl_ras_verdicts_total"
-	// MetricRASEvents counts events by sink and what became of them: "pushed", "dropped" (queue full) or "failed" (counter). Stable.
+	// MetricRASEvents counts events by sink and what became of them: "pushed", "dropped" (queue full) or "failed"
+	// (counter). Stable.
 	MetricRASEvents = "ccl_ras_events_total"
 	// MetricRASQueriesRefused counts queries that were answered with 429 because they came too often (counter). Stable.
 	MetricRASQueriesRefused = "ccl_ras_queries_refused_total"
@@ -35,8 +36,8 @@ const (
 // Labels of these metrics; LabelState and LabelResult are used as well.
 const (
 	LabelReason = "reason" // a verdict's reason ("not_entered"), or a throttle's ("thermal"). Stable.
-	// LabelCulprit is the rank at fault, as a rank of the job; "" if none is. It isn't called "rank": that is the label of the target, the
-	// rank that tells. Stable.
+	// LabelCulprit is the rank at fault, as a rank of the job; "" if none is. It isn't called "rank": that is the label
+	// of the target, the rank that tells. Stable.
 	LabelCulprit = "culprit"
 	LabelSink    = "sink" // where events are pushed to: "webhook". Stable.
 	LabelGPU     = "gpu"  // a GPU: its index on the host. Stable.

@@ -1,6 +1,6 @@
-// Package prometheus holds the dashboards folder against what Carillon really does: every expression of a dashboard or rule against
-// the metrics of a job that runs, the rules with promtool and Alertmanager's own checker, and the alerts with a real Prometheus that scrapes
-// a job while it hangs.
+// Package prometheus holds the dashboards folder against what Carillon really does: every expression of a dashboard or
+// rule against the metrics of a job that runs, the rules with promtool and Alertmanager's own checker, and the alerts
+// with a real Prometheus that scrapes a job while it hangs.
 //
 //	ranks ◄──/metrics── prometheus ◄──/api/v1/alerts── test
 //	  └── carillon run --sd-file ──► file_sd_configs

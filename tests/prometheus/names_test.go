@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// notExportedYet are the metrics of RAS and of GPUs, which the processes of this test don't run with. It is the only place that takes a
-// name for granted: one that a process does export fails the test until it is taken out here.
+// notExportedYet are the metrics of RAS and of GPUs, which the processes of this test don't run with. It is the only
+// place that takes a name for granted: one that a process does export fails the test until it is taken out here.
 var notExportedYet = map[string][]string{
 	semconv.MetricRASPeers:          {semconv.LabelState},
 	semconv.MetricRASVerdicts:       {semconv.LabelReason, semconv.LabelCulprit},
@@ -59,7 +59,8 @@ func exported(t *testing.T) names {
 	return n
 }
 
-// TestEveryExpressionNamesWhatIsExported holds all expressions, and the labels that texts and legends speak of, against a running job.
+// TestEveryExpressionNamesWhatIsExported holds all expressions, and the labels that texts and legends speak of, against
+// a running job.
 func TestEveryExpressionNamesWhatIsExported(t *testing.T) {
 	n := exported(t)
 	all := rules(t)
@@ -99,7 +100,8 @@ func TestEveryExpressionNamesWhatIsExported(t *testing.T) {
 	}
 }
 
-// sameLabels tells whether a recorded name begins with the labels that its series have: "job_comm". A label may have underscores itself.
+// sameLabels tells whether a recorded name begins with the labels that its series have: "job_comm". A label may have
+// underscores itself.
 func sameLabels(level string, labels map[string]bool) bool {
 	length := len(labels) - 1
 	for l := range labels {
@@ -160,7 +162,8 @@ func checkDashboard(t *testing.T, n names, d *dashboard) {
 	}
 }
 
-// TestEveryMetricIsShown finds metrics that no dashboard shows and no alert looks at: either is missing, or the metric is of no use.
+// TestEveryMetricIsShown finds metrics that no dashboard shows and no alert looks at: either is missing, or the metric
+// is of no use.
 func TestEveryMetricIsShown(t *testing.T) {
 	used := map[string]bool{}
 	use := func(expr string) {

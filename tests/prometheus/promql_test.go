@@ -11,7 +11,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// labelsOf says which labels the result of an expression can have, and what in it names a metric or label that isn't exported.
+// labelsOf says which labels the result of an expression can have, and what in it names a metric or label that isn't
+// exported.
 func (n names) labelsOf(e parser.Expr) (map[string]bool, []string) {
 	switch e := e.(type) {
 	case *parser.VectorSelector:

@@ -29,8 +29,8 @@ var roles = map[string]func(ctx context.Context, rt *ccl.Runtime, world *ccl.Com
 // The rank that can be told to pause: SIGUSR1 makes it, SIGUSR2 lets it go on.
 const pausing = 1
 
-// startJob starts a job of two such ranks with low thresholds, and waits until they are at work and their metrics show it. It returns the
-// folder with the list of its targets.
+// startJob starts a job of two such ranks with low thresholds, and waits until they are at work and their metrics show
+// it. It returns the folder with the list of its targets.
 func startJob(t *testing.T, role string) (run *e2e.Job, targets string) {
 	t.Helper()
 	program, err := os.Executable()
@@ -76,8 +76,8 @@ func run(ctx context.Context, role func(context.Context, *ccl.Runtime, *ccl.Comm
 	return role(ctx, n.Runtime(), world)
 }
 
-// steps makes an all-reduce fifty times a second until SIGTERM. Whether to go on is part of what is reduced, so that all ranks end at
-// the same step.
+// steps makes an all-reduce fifty times a second until SIGTERM. Whether to go on is part of what is reduced, so that
+// all ranks end at the same step.
 func steps(ctx context.Context, _ *ccl.Runtime, world *ccl.Comm) error {
 	end, pause, resume := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM)

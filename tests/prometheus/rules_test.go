@@ -99,8 +99,8 @@ func TestCheckersAreContent(t *testing.T) {
 	}
 }
 
-// TestEveryAlertIsComplete looks for its severity and texts, its section in the runbooks, and its unit tests: one in which it fires and one in
-// which it doesn't.
+// TestEveryAlertIsComplete looks for its severity and texts, its section in the runbooks, and its unit tests: one in
+// which it fires and one in which it doesn't.
 func TestEveryAlertIsComplete(t *testing.T) {
 	type unitTests struct {
 		Tests []struct {

@@ -131,8 +131,8 @@ func firing(alerts []alert, name string) (alert, bool) {
 	return alert{}, false
 }
 
-// TestStallMakesTheAlertFire lets a rank of a running job pause: the shipped alert fires and names who waits for whom, and clears when the rank
-// goes on.
+// TestStallMakesTheAlertFire lets a rank of a running job pause: the shipped alert fires and names who waits for whom,
+// and clears when the rank goes on.
 func TestStallMakesTheAlertFire(t *testing.T) {
 	job, targets := startJob(t, "steps")
 	s := startServer(t, targets)

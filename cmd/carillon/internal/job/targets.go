@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// targets tell Prometheus where the ranks of this host serve their metrics. Each rank is given a port of its own for its health endpoint,
-// so that the file can be written before the first rank starts.
+// targets tell Prometheus where the ranks of this host serve their metrics. Each rank is given a port of its own for
+// its health endpoint, so that the file can be written before the first rank starts.
 type targets struct {
 	file  string
 	ports []*port
@@ -51,7 +51,8 @@ func (t *targets) healthAddr(i int) string {
 	return "127.0.0.1:" + strconv.Itoa(t.ports[i].number)
 }
 
-// write writes the file, all at once: Prometheus reads it whenever it changes. Its groups carry the labels job, rank and host.
+// write writes the file, all at once: Prometheus reads it whenever it changes. Its groups carry the labels job, rank
+// and host.
 func (t *targets) write(cfg *Config, hostname string) error {
 	if t == nil {
 		return nil

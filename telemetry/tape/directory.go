@@ -6,9 +6,11 @@ type directory struct {
 	known map[uint32]CommInfo
 	ended []uint32 // the last that ended, the oldest first
 
-	// The one that was asked for last: operations come in runs.
-	last     uint32
-	lastInfo CommInfo
+	// Those that were asked for last, by number: operations of the same few communicators follow each other. 0 is none.
+	recent [16]struct {
+		number uint32
+		info   CommInfo
+	}
 }
 
 const (
@@ -23,14 +25,14 @@ func (d *directory) add(number uint32, info CommInfo) {
 		clear(d.known)
 	}
 	d.known[number] = info
-	d.last = 0
+	clear(d.recent[:])
 }
 
 func (d *directory) end(number uint32) {
 	if len(d.ended) == keepEnded {
 		delete(d.known, d.ended[0])
 		d.ended = append(d.ended[:0], d.ended[1:]...)
-		d.last = 0
+		clear(d.recent[:])
 	}
 	d.ended = append(d.ended, number)
 }
@@ -38,8 +40,9 @@ func (d *directory) end(number uint32) {
 // find looks a communicator up, in the in-flight table if its description is not on the ring any more. Of one that is unknown the
 // info is zero.
 func (d *directory) find(number uint32, slot int) (CommInfo, error) {
-	if number == d.last && number != 0 {
-		return d.lastInfo, nil
+	recent := &d.recent[number%uint32(len(d.recent))]
+	if recent.number == number && number != 0 {
+		return recent.info, nil
 	}
 	info, ok := d.known[number]
 	if !ok {
@@ -54,6 +57,6 @@ func (d *directory) find(number uint32, slot int) (CommInfo, error) {
 		}
 		d.add(number, info)
 	}
-	d.last, d.lastInfo = number, info
+	recent.number, recent.info = number, info
 	return info, nil
 }

@@ -13,7 +13,7 @@ FUZZTIME ?= 30s
 STRESS ?= 10m
 
 # What make bench measures beside all-reduce, and for how long each; BENCH=. BENCHTIME=1s measures everything.
-BENCH     ?= ^Benchmark(Check|Lookup|StartEnd|Wait|Off|Observe|Scrape|Overhead|PingPong|Exchange|Epoch|ReduceSmall|Copy)$$|^BenchmarkReduce$$/^type=(float32|bfloat16)$$/^op=sum$$/./^size=256KiB$$
+BENCH     ?= ^Benchmark(Check|Lookup|StartEnd|Wait|Off|Observe|Scrape|Overhead|FollowNode|PingPong|Exchange|Epoch|ReduceSmall|Copy)$$|^BenchmarkReduce$$/^type=(float32|bfloat16)$$/^op=sum$$/./^size=256KiB$$
 BENCHTIME ?= 100ms
 
 # The linter is pinned, so that everybody sees the same findings; another version on the PATH is not used.
@@ -77,7 +77,8 @@ bench: build ## Run the benchmarks, and compare all-reduce with Open MPI's where
 	  /^Benchmark.* ns\/op/ { \
 	    if (!head++) printf "  %-28s %-56s %12s %10s %10s\n", "package", "benchmark", "ns/op", "MB/s", "allocs/op"; \
 	    name = $$1; sub(/^Benchmark/, "", name); sub(/-[0-9]+$$/, "", name); \
-	    printf "  %-28s %-56s %12s %10s %10s\n", pkg, name, $$3, value("MB/s"), value("allocs/op") } \
+	    more = ""; for (i = 5; i < NF; i += 2) if ($$(i+1) !~ /^(MB\/s|B\/op|allocs\/op)$$/) more = more "  " $$i " " $$(i+1); \
+	    printf "  %-28s %-56s %12s %10s %10s%s\n", pkg, name, $$3, value("MB/s"), value("allocs/op"), more } \
 	  /^(---|FAIL|panic)/ { print }'
 	@echo
 	@$(BIN)/carillon bench

@@ -1,0 +1,201 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/fx"
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// quiet is a node without an endpoint that logs nothing.
+func quiet(b *testing.B, opts ...node.Option) *node.Node {
+	b.Helper()
+	opts = append([]node.Option{node.WithTapeDir(b.TempDir()), node.WithHealth(""), node.WithLog(slog.New(slog.DiscardHandler))}, opts...)
+	n, err := node.Start(b.Context(), opts...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := n.Stop(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+	return n
+}
+
+// job is ranks in this process that do nothing but all-reduces.
+type job struct {
+	comms []*ccl.Comm
+}
+
+func newJob(b *testing.B, rt *ccl.Runtime, ranks int) *job {
+	b.Helper()
+	comms, err := rt.InitAll(b.Context(), ranks)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		for _, c := range comms {
+			if err := c.Destroy(context.Background()); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	return &job{comms}
+}
+
+// round makes count all-reduces of 1 KiB on every rank and says how long one took.
+func (j *job) round(ctx context.Context, count int) (time.Duration, error) {
+	errs := make([]error, len(j.comms))
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i, c := range j.comms {
+		wg.Go(func() {
+			buf := make([]float32, 256)
+			for k := 0; k < count && errs[i] == nil; k++ {
+				errs[i] = ccl.AllReduce(ctx, c, buf, buf, ccl.Sum)
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(start) / time.Duration(count), errors.Join(errs...)
+}
+
+// BenchmarkOverhead is what all telemetry costs a job of four ranks in one process that does nothing but all-reduces of 1 KiB: rounds with the
+// tape switched off, with a tape that nobody reads, and with all that reads it, in turns, and what the medians of the latter two are
+// above the first's, as tape-% and overhead-%. A round lasts several ticks of the follower, so that its reading falls into the round that
+// wrote. Where ranks take all processors, as four do on less than six, they pay for the readers' time too.
+func BenchmarkOverhead(b *testing.B) {
+	const ranks, count, rounds = 4, 10_000, 15
+	w, err := tape.Create(tape.Config{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	rt, err := ccl.New(ccl.Config{Tape: w})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := errors.Join(rt.Close(context.Background()), w.Close()); err != nil {
+			b.Error(err)
+		}
+	})
+	jobs := [3]*job{newJob(b, quiet(b, node.WithoutTape()).Runtime(), ranks), newJob(b, rt, ranks), newJob(b, quiet(b).Runtime(), ranks)}
+	var took [len(jobs)][]float64
+	for _, j := range jobs { // buffers, caches and the kinds that are counted
+		if _, err := j.round(b.Context(), count/10); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		for r := range rounds * len(jobs) {
+			i := (r + r/len(jobs)) % len(jobs) // each is behind each other one as often
+			d, err := jobs[i].round(b.Context(), count)
+			if err != nil {
+				b.Fatal(err)
+			}
+			took[i] = append(took[i], float64(d))
+		}
+	}
+	median := func(i int) float64 {
+		slices.Sort(took[i])
+		return took[i][len(took[i])/2]
+	}
+	off := median(0)
+	b.ReportMetric(off, "off-ns/allreduce")
+	b.ReportMetric(100*(median(1)/off-1), "tape-%")
+	b.ReportMetric(100*(median(2)/off-1), "overhead-%")
+}
+
+// cpuTime is the processor time that has been used, by this process (unix.CLOCK_PROCESS_CPUTIME_ID) or this thread (…THREAD…).
+func cpuTime(b *testing.B, clock int32) time.Duration {
+	b.Helper()
+	var ts unix.Timespec
+	if err := unix.ClockGettime(clock, &ts); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// BenchmarkFollowNode follows a tape of the default size at a million records a second, with all that reads a node's tape: spans, metrics,
+// log lines and stalls. An iteration is a millisecond in which the writer writes what is due by the clock, for four communicators in
+// turns, 10 ms' worth at most. missed is how many records the readers came too late for, readers-cpu-% what they used of one processor.
+func BenchmarkFollowNode(b *testing.B) {
+	const rate, most = 1_000_000, 10_000 // records a second, and at a time
+	cfg := node.Default()
+	cfg.TapeDir, cfg.Health, cfg.Log = b.TempDir(), "", slog.New(slog.DiscardHandler)
+	var w *tape.Writer
+	var telemetry *node.Telemetry
+	app := fx.New(node.Module, fx.Supply(&cfg), fx.NopLogger, fx.Populate(&w, &telemetry))
+	if err := app.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	comms := make([]*tape.CommWriter, 4)
+	for i := range comms {
+		comms[i] = w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: i, Size: len(comms), Engine: "host"})
+	}
+	sig := tape.Signature{Call: lifecycle.CallAllReduce, DataType: uint8(kernels.Float32), Peer: -1, Bytes: 1024}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	process, writer := cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID), cpuTime(b, unix.CLOCK_THREAD_CPUTIME_ID)
+	start := time.Now()
+	began, records := start, 0
+	for b.Loop() {
+		<-tick.C
+		due := int(time.Since(began).Seconds() * rate)
+		if late := due - records - most; late > 0 { // others had the processor: a program that writes a million a second doesn't catch up
+			began = began.Add(time.Duration(late) * time.Second / rate)
+			due -= late
+		}
+		for ; records < due; records += 2 {
+			c := comms[records/2%len(comms)]
+			c.End(c.Start(0, sig, 1), 0)
+		}
+	}
+	elapsed := time.Since(start)
+	if err := app.Stop(context.Background()); err != nil { // once all is read
+		b.Error(err)
+	}
+	process, writer = cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID)-process, cpuTime(b, unix.CLOCK_THREAD_CPUTIME_ID)-writer
+	counts := counters(b, telemetry)
+	missed := counts[semconv.MetricTapeMissed]
+	if counted := counts[semconv.MetricOperations]; missed == 0 && int(counted) != records/2 {
+		b.Errorf("%.0f operations were counted, of %d", counted, records/2)
+	}
+	b.ReportMetric(missed, "missed")
+	b.ReportMetric(float64(records)/elapsed.Seconds(), "records/s")
+	b.ReportMetric(100*writer.Seconds()/elapsed.Seconds(), "writer-cpu-%")
+	b.ReportMetric(100*(process-writer).Seconds()/elapsed.Seconds(), "readers-cpu-%")
+}
+
+// counters are the sums of the counters, by name.
+func counters(b *testing.B, t *node.Telemetry) map[string]float64 {
+	b.Helper()
+	families, err := t.Registry().Gather()
+	if err != nil {
+		b.Fatal(err)
+	}
+	sums := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			sums[f.GetName()] += m.GetCounter().GetValue()
+		}
+	}
+	return sums
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -61,7 +62,7 @@ The exit code is 0 if there is a report, whatever it says; 1 if spans could not 
 				if errors.As(err, &code) {
 					return err
 				}
-				return fmt.Errorf("postmortem: %w", err)
+				return fmt.Errorf("postmortem: %s", strings.TrimPrefix(err.Error(), "postmortem: "))
 			}
 			return nil
 		},

@@ -62,7 +62,7 @@ func (t *Telemetry) terminate() {
 		t.log.Warn("SIGTERM: the tape was not read to its end", "error", err)
 	}
 	t.observing.Lock()
-	t.trace.Interrupt("SIGTERM comes")
+	t.trace.Interrupt("SIGTERM comes", t.follower.Slots())
 	t.observing.Unlock()
 	if err := t.trace.Flush(ctx); err != nil {
 		t.log.Warn("SIGTERM: spans were not all exported", "error", err)

@@ -123,7 +123,7 @@ func program() int {
 		return 1
 	}
 	go func() { _, _ = n.Runtime().World(context.Background()) }()
-	for len(n.Telemetry().Slots()) == 0 { // until the init is on the tape
+	for len(n.Telemetry().Traces().Acts(1)) == 0 { // until the init has announced itself
 		runtime.Gosched()
 	}
 	fmt.Println("ready")

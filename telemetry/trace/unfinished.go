@@ -10,11 +10,14 @@ import (
 
 // Unfinished makes the span of the operation that the slot shows in flight, as unfinished at the time of the last event: for the tape of a
 // process that is gone, before Close. Its ids are those that the operation's span would have had. A slot with nothing in flight makes none.
-func (p *Projector) Unfinished(s *tape.Slot) {
+func (p *Projector) Unfinished(s *tape.Slot) { p.unfinishedOp(s, p.last, "the tape ends") }
+
+// unfinishedOp makes the span of the operation that s shows in flight, as far as it had come at now. why is what comes before its end.
+func (p *Projector) unfinishedOp(s *tape.Slot, now int64, why string) {
 	if p.pipe == nil || s.Launched == s.Completed || !s.Op.Call.IsOperation() || s.ID.IsZero() {
 		return
 	}
-	text := "unfinished: the tape ends before the " + s.Op.Call.String() + " does"
+	text := "unfinished: " + why + " before the " + s.Op.Call.String() + " does"
 	if s.Phase != tape.PhaseNone {
 		text += ", in phase " + semconv.PhaseName(s.Phase)
 	}
@@ -23,7 +26,7 @@ func (p *Projector) Unfinished(s *tape.Slot) {
 	}
 	who := subject{s.CommInfo, s.Generation}
 	r := tape.OpRecord{
-		Time: max(p.last, s.OpStart, s.WaitSince), Stage: tape.StageEnd, Seq: s.Seq, Signature: s.Op, Algorithm: s.Algorithm,
+		Time: max(now, s.OpStart, s.WaitSince), Stage: tape.StageEnd, Seq: s.Seq, Signature: s.Op, Algorithm: s.Algorithm,
 		Phase: s.Phase, Start: s.OpStart,
 	}
 	p.emitOp(&who, OpTraceID(s.ID, s.Rank, s.Op, s.Seq), &r, s.Wait, &problem{errorType: semconv.ErrorUnfinished, text: text}, p.recall(&who, &r))

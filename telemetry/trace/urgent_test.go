@@ -36,19 +36,27 @@ func TestErrorsAreExportedAtOnce(t *testing.T) {
 	}
 }
 
-// TestInterrupt has an init open when the process is told to end, and one that ended.
+// TestInterrupt has an init and an operation open when the process is told to end.
 func TestInterrupt(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.Now = func() int64 { return 9 * ms } })
 	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: ms})
 	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Time: 2 * ms, Start: ms})
-	p.Interrupt("SIGTERM comes")
+	p.Interrupt("SIGTERM comes", []tape.Slot{{
+		CommInfo: world, Seq: 3, Launched: 3, Completed: 2, OpStart: 4 * ms, Wait: 2,
+		Op: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1},
+	}})
+	want := map[string]string{
+		"ccl.comm.init":  "unfinished: SIGTERM comes before the init does, in phase rendezvous",
+		"ccl.all_reduce": "unfinished: SIGTERM comes before the all_reduce does, waiting for rank 2",
+	}
 	for _, s := range p.exporter.GetSpans() {
-		if s.Name == "ccl.comm.init" && s.Status.Description == "unfinished: SIGTERM comes before the init does, in phase rendezvous" &&
-			s.EndTime.Equal(wall(9*ms)) {
-			return
+		if want[s.Name] == s.Status.Description && s.EndTime.Equal(wall(9*ms)) {
+			delete(want, s.Name)
 		}
 	}
-	t.Errorf("no span of the open init:\n%s", describe(p.exporter.GetSpans()))
+	if len(want) > 0 {
+		t.Errorf("no span of %v:\n%s", want, describe(p.exporter.GetSpans()))
+	}
 }
 
 // forever is an exporter that never comes back, whatever its context says.

@@ -7,7 +7,7 @@ import (
 
 // Info is what stays the same over a communicator's life.
 type Info struct {
-	ID, Parent  CommID // Parent is zero for a root communicator
+	ID, Parent  CommID // ID may be preliminary, see Identify; Parent is zero for a root communicator
 	Name        string // may be empty
 	Rank, Size  int
 	NonBlocking bool // calls on it while it initializes answer CodeInProgress rather than CodeInitializing
@@ -64,6 +64,14 @@ func (l *Life) Place(rank, size int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.info.Rank, l.info.Size = rank, size
+}
+
+// Identify gives the communicator its id, where Open could only give it a preliminary one: a child of Grow learns it from
+// another rank while it initializes.
+func (l *Life) Identify(id CommID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.info.ID = id
 }
 
 // State is where the communicator is now. It may have moved on when the caller looks at it.

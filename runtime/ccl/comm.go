@@ -49,12 +49,17 @@ type core struct {
 	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
 
 	numbering sync.Mutex          // guards acts, together with the place in the line
-	acts      map[tape.Act]uint64 // splits, shrinks, grows and groups so far; the ranks agree on them
+	acts      map[tape.Act]uint64 // splits, shrinks, grows and groups with collectives so far; the ranks agree on them
+	pairs     uint64              // groups without so far; each rank has its own
 
 	maker  int64       // the goroutine that made it
 	shared atomic.Bool // calls came from another one, too
 
 	reported atomic.Bool // as leaked
+
+	// refusal is why this rank's last operation was refused, if it was, and it has made none since: what an Abort without
+	// a cause tells the ranks that wait for it.
+	refusal atomic.Pointer[string]
 
 	jobs   jobs         // what runs in the background for a non-blocking call
 	crew   crew         // goroutines of this communicator
@@ -62,41 +67,90 @@ type core struct {
 
 	ctx    context.Context // ends when what is in flight is cancelled, by Revoke or for good: what interrupts its init
 	cancel context.CancelCauseFunc
-	whole  context.Context // ends with the communicator, and ctx with it: what interrupts its ranks when they meet anew, also after a Revoke
+	whole  context.Context // ends with the communicator, and ctx with it
 	giveUp context.CancelCauseFunc
+	anew   meetings // of its ranks when they meet anew, also after a Revoke
 }
 
 // pairCounter counts the messages to and from one peer, by which the two sides know that they speak of the same one.
 type pairCounter struct{ sent, received uint64 }
 
-// Rank is this rank's number in the communicator, from 0 to Size-1; -1 for a child of Split that does not know it yet.
-func (c *Comm) Rank() int { rank, _ := c.place(); return rank }
+// absent tells whether there is no communicator: the handle is nil, as for a rank that passed NoColor to Split, or one
+// that nobody made. Calls on it are a UsageError, Close does nothing, and it has no rank, id and name.
+func (c *Comm) absent() bool { return c == nil || c.core == nil }
 
-// Size is the number of ranks; 0 for a child of Split that does not know it yet.
-func (c *Comm) Size() int { _, size := c.place(); return size }
+// Rank is this rank's number in the communicator, from 0 to Size-1; -1 for a child of Split or Shrink that does not
+// know it yet, and for a nil Comm.
+func (c *Comm) Rank() int {
+	if c.absent() {
+		return -1
+	}
+	rank, _ := c.place()
+	return rank
+}
 
-// ID is the communicator's id, the same on all ranks.
-func (c *Comm) ID() CommID { return c.id }
+// Size is the number of ranks; 0 for a child of Split or Shrink that does not know it yet, and for a nil Comm.
+func (c *Comm) Size() int {
+	if c.absent() {
+		return 0
+	}
+	_, size := c.place()
+	return size
+}
 
-// Name is what WithName gave it.
-func (c *Comm) Name() string { return c.name }
+// ID is the communicator's id, the same on all ranks; zero for a nil Comm.
+func (c *Comm) ID() CommID {
+	if c.absent() {
+		return CommID{}
+	}
+	return c.ident()
+}
 
-// State is where the communicator is in its life.
-func (c *Comm) State() lifecycle.State { return c.life.State() }
+// Name is what WithName gave it; empty for a nil Comm.
+func (c *Comm) Name() string {
+	if c.absent() {
+		return ""
+	}
+	return c.name
+}
+
+// State is where the communicator is in its life; lifecycle.StateNone for a nil Comm.
+func (c *Comm) State() lifecycle.State {
+	if c.absent() {
+		return lifecycle.StateNone
+	}
+	return c.life.State()
+}
 
 // Topology tells on which node each rank is, and over which transport this rank reaches it. It is the zero Topology
-// until the communicator is ready.
+// until the communicator is ready, and for a nil Comm.
 func (c *Comm) Topology() transport.Topology {
-	if c.start.ended() && c.links != nil {
+	if !c.absent() && c.start.ended() && c.links != nil {
 		return c.links.Topology()
 	}
 	return transport.Topology{}
 }
 
 // String names the communicator for people: name, short id, rank and size.
+func (c *Comm) String() string {
+	if c.absent() {
+		return "no communicator"
+	}
+	return c.core.String()
+}
+
+// String is Comm's.
 func (c *core) String() string {
 	rank, size := c.place()
-	return describe(c.name, c.id, rank, size)
+	return describe(c.name, c.ident(), rank, size)
+}
+
+// ident is the communicator's id, for who may ask while it is being made: a child of Grow gets it then.
+func (c *core) ident() CommID {
+	if c.start.ended() {
+		return c.id
+	}
+	return c.life.Info().ID
 }
 
 func (c *core) place() (rank, size int) {
@@ -111,7 +165,7 @@ func (c *core) place() (rank, size int) {
 // while a non-blocking call of it is unfinished, and otherwise the error that made it fail. It completes a non-blocking
 // call that has ended, and returns its error once.
 func (c *Comm) AsyncError() error {
-	if c == nil {
+	if c.absent() {
 		return nilComm(lifecycle.CallAsyncError)
 	}
 	defer runtime.KeepAlive(c)
@@ -136,7 +190,7 @@ func (c *core) asyncError() error {
 // Wait blocks until the communicator is no longer in progress, or ctx ends, and returns what AsyncError would, or ctx's
 // error.
 func (c *Comm) Wait(ctx context.Context) error {
-	if c == nil {
+	if c.absent() {
 		return nilComm(lifecycle.CallWait)
 	}
 	defer runtime.KeepAlive(c)

@@ -18,7 +18,7 @@ const closeGrace = 10 * time.Second
 // ErrFailed when one of them made the communicator fail: then it has failed, and is not finalized. A non-blocking
 // communicator returns ErrInProgress and finalizes in the background.
 func (c *Comm) Finalize(ctx context.Context) error {
-	if c == nil {
+	if c.absent() {
 		return nilComm(lifecycle.CallFinalize)
 	}
 	defer runtime.KeepAlive(c)
@@ -47,7 +47,7 @@ func (c *Comm) Finalize(ctx context.Context) error {
 // that tells where the first one was made. The communicator is gone when Destroy returns, whatever it returns, unless
 // it returns another UsageError or ErrInProgress.
 func (c *Comm) Destroy(ctx context.Context) error {
-	if c == nil {
+	if c.absent() {
 		return nilComm(lifecycle.CallDestroy)
 	}
 	defer runtime.KeepAlive(c)
@@ -82,7 +82,7 @@ func (c *core) destroy(ctx context.Context, site lifecycle.Site) (err error, ref
 // Abort ends the communicator at once: operations in flight return an error here, and the other ranks learn of it and
 // return a PeerError. cause says why, for them and for the trace; it may be nil.
 func (c *Comm) Abort(cause error) error {
-	if c == nil {
+	if c.absent() {
 		return nilComm(lifecycle.CallAbort)
 	}
 	defer runtime.KeepAlive(c)
@@ -119,7 +119,7 @@ func (c *core) abort(cause error, site lifecycle.Site) error {
 // Afterwards it may be split or shrunk (by all ranks that are to be in the new one), and must be destroyed. It does not
 // wait for the other ranks.
 func (c *Comm) Revoke(cause error) error {
-	if c == nil {
+	if c.absent() {
 		return nilComm(lifecycle.CallRevoke)
 	}
 	defer runtime.KeepAlive(c)
@@ -148,10 +148,12 @@ func (c *core) revoke(cause error, site lifecycle.Site) error {
 func (c *core) stopped(call lifecycle.Call, code lifecycle.Code, detail string, site lifecycle.Site, cause error) error {
 	if cause != nil {
 		detail += ": " + cause.Error()
+	} else if refusal := c.refusal.Load(); refusal != nil {
+		detail += "; its last call was refused: " + *refusal
 	}
 	rank, _ := c.place()
 	return &UsageError{
-		Call: call, Code: code, State: c.life.State(), Comm: c.id, Name: c.name, Rank: rank, First: site, Detail: detail, Cause: cause,
+		Call: call, Code: code, State: c.life.State(), Comm: c.ident(), Name: c.name, Rank: rank, First: site, Detail: detail, Cause: cause,
 	}
 }
 
@@ -160,7 +162,7 @@ func (c *core) stopped(call lifecycle.Call, code lifecycle.Code, detail string, 
 // another goroutine, does nothing and is no error. On a communicator that isn't ready yet it aborts. It never returns
 // ErrInProgress.
 func (c *Comm) Close() error {
-	if c == nil || !c.life.State().Live() {
+	if !c.State().Live() {
 		return nil
 	}
 	defer runtime.KeepAlive(c)
@@ -280,10 +282,15 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 	}
 	rank, _ := c.place()
 	err := &UsageError{
-		Call: call, Code: lifecycle.CodeUnfinished, State: c.life.State(), Comm: c.id, Name: c.name, Rank: rank,
+		Call: call, Code: lifecycle.CodeUnfinished, State: c.life.State(), Comm: c.ident(), Name: c.name, Rank: rank,
 		Detail: "operations were in flight when its context ended: " + c.inFlight(),
 	}
-	c.giveUp(err)
+	if call == lifecycle.CallFinalize {
+		c.anew.end(err)
+		defer c.anew.begin() // it may fail now instead of being finalized, and can be shrunk then
+	} else {
+		c.giveUp(err)
+	}
 	c.interrupt(err)
 	_ = c.turn.take(context.Background(), call)
 	return err
@@ -368,7 +375,7 @@ func (c *core) leaked(how string) {
 		Text: text, Site: made,
 	})
 	if !c.rt.cfg.TapeIsLogged {
-		c.rt.log.Warn("communicator leaked", "comm", c.name, "comm_id", c.id.Short(), "comm_rank", c.life.Info().Rank, "made_by", made.String(), "how", how)
+		c.rt.log.Warn("communicator leaked", "comm", c.name, "comm_id", c.ident().Short(), "comm_rank", c.life.Info().Rank, "made_by", made.String(), "how", how)
 	}
 	_ = c.abort(errLeaked, lifecycle.Site{}) // another goroutine may have been faster
 }

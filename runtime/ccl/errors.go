@@ -46,3 +46,11 @@ var (
 
 // ErrRuntimeClosed is the error of a call on a Runtime after its Close.
 var ErrRuntimeClosed = errors.New("the runtime is closed: no communicator can be made any more")
+
+// errNoRuntime is the error of a call on a Runtime that New did not make.
+func errNoRuntime(call lifecycle.Call) error {
+	return &UsageError{
+		Call: call, Code: lifecycle.CodeInvalidArgument, Rank: -1,
+		Detail: "there is no runtime: it is nil or zero; make one with New, and see whether that returned an error",
+	}
+}

@@ -21,7 +21,8 @@ import (
 // are complete when the group has ended. Calls that end communicators can't be made in a group.
 //
 // Groups nest: an inner group's calls are made when the outermost one ends. A Group belongs to one goroutine at a time.
-// One that is given up without GroupEnd is reported, and its calls are not made.
+// One that is given up without GroupEnd is reported, and its calls are not made. GroupStart makes it: calls in a zero
+// Group are refused.
 type Group struct {
 	context.Context
 	*batch
@@ -38,8 +39,8 @@ type batch struct {
 	mu      sync.Mutex
 	calls   []groupCall
 	made    []making
-	begat   []begot // the non-blocking parents of these
-	depth   int     // unfinished inner groups
+	begat   []begot  // the non-blocking parents of these
+	open    []*batch // of the outermost: the inner groups that have not ended, in the order of their starts
 	ended   bool
 	endedBy lifecycle.Site
 }
@@ -59,12 +60,21 @@ type making struct {
 
 type groupKey struct{}
 
+// absent tells whether GroupStart did not make this.
+func (g *Group) absent() bool { return g == nil || g.batch == nil }
+
 // Value makes a group known to the calls that have it as their context.
 func (g *Group) Value(key any) any {
-	if key == (groupKey{}) {
+	switch {
+	case key == (groupKey{}) && g == nil:
+		return &Group{} // refused by the call, where a nil one would be no group
+	case key == (groupKey{}):
 		return g
+	case g == nil || g.Context == nil:
+		return nil
+	default:
+		return g.Context.Value(key)
 	}
-	return g.Context.Value(key)
 }
 
 func groupOf(ctx context.Context) *Group {
@@ -74,12 +84,16 @@ func groupOf(ctx context.Context) *Group {
 
 // GroupStart begins a group; with a group as ctx, an inner one. GroupEnd must follow.
 func (rt *Runtime) GroupStart(ctx context.Context) *Group {
+	outer := groupOf(ctx)
+	if rt.absent() || outer != nil && outer.absent() {
+		return &Group{Context: ctx} // GroupEnd says so, and every call in it
+	}
 	g := &Group{Context: ctx, batch: &batch{rt: rt, work: newWork(), site: callSite()}}
-	if outer := groupOf(ctx); outer != nil {
+	if outer != nil {
 		g.outer = outer.outermost()
 		g.within, g.work = outer.batch, g.outer.work
 		g.outer.mu.Lock()
-		g.outer.depth++
+		g.outer.open = append(g.outer.open, g.batch)
 		g.outer.mu.Unlock()
 	}
 	runtime.AddCleanup(g, func(b *batch) { b.rt.reap(b.forgotten) }, g.batch)
@@ -121,6 +135,9 @@ func (g *Group) outermost() *Group {
 // Group runs fn with a new group, and ends the group. When fn returns an error, panics, or leaves an inner group open,
 // the calls of the group are not made, and the error is returned.
 func (rt *Runtime) Group(ctx context.Context, fn func(g *Group) error) error {
+	if rt.absent() {
+		return errNoRuntime(lifecycle.CallGroupStart)
+	}
 	g := rt.GroupStart(ctx)
 	defer g.drop()
 	if err := fn(g); err != nil {
@@ -134,8 +151,11 @@ func (rt *Runtime) Group(ctx context.Context, fn func(g *Group) error) error {
 // AsyncError and Wait of each tell the rest. The error is a *GroupError that says of each communicator which calls took
 // effect.
 func (rt *Runtime) GroupEnd(g *Group) error {
-	if g == nil {
-		return groupError("the group is nil: GroupEnd needs the group that GroupStart returned")
+	if rt.absent() {
+		return errNoRuntime(lifecycle.CallGroupEnd)
+	}
+	if g.absent() {
+		return groupError("the group is nil or zero: GroupEnd needs the group that GroupStart returned")
 	}
 	if g.rt != rt {
 		return groupError("the group was started on another runtime: end it there")
@@ -211,6 +231,7 @@ func groupError(detail string) *UsageError {
 
 // close marks the group as ended, by the call at site.
 func (g *Group) close(site lifecycle.Site) error {
+	inner := g.openInside()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -218,16 +239,35 @@ func (g *Group) close(site lifecycle.Site) error {
 		err := groupError("the group has ended already: there must be one GroupEnd for each GroupStart")
 		err.First = g.endedBy
 		return err
-	case g.depth > 0:
-		return groupError("an inner group has not ended: end inner groups first")
+	case len(inner) > 0:
+		return groupError(fmt.Sprintf("the inner group that was started by %s has not ended: end inner groups first", inner[len(inner)-1].site))
 	}
 	g.ended, g.endedBy = true, site
 	if g.outer != nil {
-		g.outer.mu.Lock()
-		g.outer.depth--
-		g.outer.mu.Unlock()
+		g.outer.shut(g.batch)
 	}
 	return nil
+}
+
+// shut takes an inner group that has ended off the list of open ones.
+func (g *Group) shut(inner *batch) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = slices.DeleteFunc(g.open, func(b *batch) bool { return b == inner })
+}
+
+// openInside are the groups in this one that have not ended, in the order of their starts.
+func (g *Group) openInside() []*batch {
+	o := g.outermost()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var open []*batch
+	for _, b := range o.open {
+		if b != g.batch && b.inside(g.batch) {
+			open = append(open, b)
+		}
+	}
+	return open
 }
 
 // refused records a GroupEnd that was not allowed, on the communicators of the group, and returns its error.
@@ -258,6 +298,12 @@ func (g *Group) drop() {
 		}
 		return
 	}
+	for _, b := range g.openInside() {
+		b.mu.Lock()
+		b.ended, b.endedBy = true, g.site
+		b.mu.Unlock()
+		g.outer.shut(b)
+	}
 	if g.close(g.site) == nil {
 		g.outer.mu.Lock()
 		defer g.outer.mu.Unlock()
@@ -278,6 +324,8 @@ func (b *batch) inside(other *batch) bool {
 // closedTo says why calls of rt can't join the group; it is empty when they can.
 func (g *Group) closedTo(rt *Runtime) string {
 	switch {
+	case g.absent():
+		return "its context is a group that GroupStart did not make: it is nil or zero, or was started on a nil runtime"
 	case g.rt != rt || g.outermost().rt != rt:
 		return "its context is a group of another runtime: use a group of the runtime that the communicator belongs to"
 	case g.finished() || g.outermost().finished():

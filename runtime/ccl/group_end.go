@@ -7,7 +7,6 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
-	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // end makes the calls, unless a communicator could not be made.
@@ -46,7 +45,7 @@ func (g *Group) forgo(site lifecycle.Site, cause error) []GroupResult {
 	results := make([]GroupResult, len(order))
 	for i, c := range order {
 		results[i] = GroupResult{Comm: c.String(), Calls: len(calls[c])}
-		a := c.beginGroup(g.Context, c.pass(tape.ActGroup), site, len(calls[c]))
+		a := c.beginGroup(g.Context, c.passGroup(calls[c]), site, len(calls[c]))
 		a.conclude(lifecycle.CodeOf(cause), -1,
 			fmt.Sprintf("0 of %d calls took effect, because the group could not make another communicator: %s", len(calls[c]), cause))
 	}
@@ -64,7 +63,7 @@ func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
 	group := g.rt.newGroupJob(len(order))
 	parts := make([]*part, len(order))
 	for i, c := range order {
-		number, place := c.enter(tape.ActGroup, lifecycle.CallGroupEnd)
+		number, place := c.enterGroup(calls[c])
 		a := c.beginGroup(ctx, number, site, len(calls[c]))
 		parts[i] = &part{c: c, calls: calls[c], act: a, place: place, job: &job{group: group, done: make(chan struct{})}}
 		if !c.blocking {

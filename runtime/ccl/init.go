@@ -21,28 +21,54 @@ import (
 // World makes the communicator of all processes of the job, as the launcher's environment says (torchrun, Slurm, Open
 // MPI or carillon run). It blocks until all have come. Called again, on all ranks, it makes another one. Without a
 // launcher it is a communicator of one rank.
+//
+// A call that ends before it tries to meet the others, because it is refused or rank 0 can't open the job's address,
+// does not count: it may be made again by that rank alone.
 func (rt *Runtime) World(ctx context.Context, opts ...Option) (*Comm, error) {
+	if rt.absent() {
+		return nil, errNoRuntime(lifecycle.CallInitRank)
+	}
 	w := rt.cfg.World
-	rt.mu.Lock()
-	n := rt.worlds
-	rt.worlds++
-	rt.mu.Unlock()
-
-	opts = append([]Option{WithName("world")}, opts...)
-	id, err := w.UniqueID(n)
+	info := lifecycle.Info{Call: lifecycle.CallInitRank, Rank: w.Rank, Size: max(w.Size, 1), Site: callSite()}
+	c, meet, err := rt.openWorld(ctx, &info, append([]Option{WithName("world")}, opts...))
 	if err != nil {
 		return nil, err
 	}
-	if w.Size <= 1 {
-		return rt.makeRoot(ctx, id, lifecycle.Info{Call: lifecycle.CallInitRank, Size: 1, Site: callSite()}, mem.New(1), opts)
+	return c.meetFirst(ctx, meet)
+}
+
+// openWorld gives a World its number, which the ranks agree on, and makes all that this rank can make alone.
+func (rt *Runtime) openWorld(ctx context.Context, info *lifecycle.Info, opts []Option) (*Comm, rendezvous.Rendezvous, error) {
+	rt.naming.Lock()
+	defer rt.naming.Unlock()
+	rt.mu.Lock()
+	n := rt.worlds
+	rt.mu.Unlock()
+	id, err := rt.cfg.World.UniqueID(n)
+	if err != nil {
+		return nil, nil, rt.unborn(ctx, err, *info, opts)
 	}
-	if w.Rank == 0 {
-		if err := rt.serveWorld(id); err != nil {
-			return nil, err
+	if err := rt.mayOpen(ctx, id, *info, opts); err != nil {
+		return nil, nil, err
+	}
+	meet := rendezvous.Rendezvous(mem.New(1))
+	if info.Size > 1 {
+		if info.Rank == 0 {
+			if err := rt.serveWorld(id); err != nil {
+				info.ID = lifecycle.RootCommID(id)
+				return nil, nil, rt.unborn(ctx, err, *info, opts)
+			}
 		}
+		meet = rtcp.Dial(id, rt.rendezvousConfig())
 	}
-	info := lifecycle.Info{Call: lifecycle.CallInitRank, Rank: w.Rank, Size: w.Size, Site: callSite()}
-	return rt.makeRoot(ctx, id, info, rtcp.Dial(id, rt.rendezvousConfig()), opts)
+	c, err := rt.openRoot(ctx, id, *info, opts)
+	if err != nil {
+		return nil, nil, errors.Join(err, meet.Close())
+	}
+	rt.mu.Lock()
+	rt.worlds++
+	rt.mu.Unlock()
+	return c, meet, nil
 }
 
 // serveWorld makes this process, rank 0 of the job, the meeting point at the job's address.
@@ -70,6 +96,9 @@ func (rt *Runtime) InitRank(ctx context.Context, id UniqueID, nranks, rank int, 
 }
 
 func (rt *Runtime) initRank(ctx context.Context, call lifecycle.Call, id UniqueID, nranks, rank int, opts []Option) (*Comm, error) {
+	if rt.absent() {
+		return nil, errNoRuntime(call)
+	}
 	info := lifecycle.Info{Call: call, Rank: rank, Size: nranks, Site: callSite()}
 	if err := checkRank(call, id, nranks, rank); err != nil {
 		return nil, rt.refused(ctx, err, info, opts)
@@ -91,7 +120,7 @@ func checkRank(call lifecycle.Call, id UniqueID, nranks, rank int) *UsageError {
 		return bad("rank is %d: with nranks %d it must be 0 to %d", rank, nranks, nranks-1)
 	}
 	if err := id.Valid(); err != nil {
-		return bad("the unique id is not one that NewUniqueID made: %v", err)
+		return bad("the unique id is not one that NewUniqueID made: %s", plainly(err))
 	}
 	return nil
 }
@@ -99,6 +128,9 @@ func checkRank(call lifecycle.Call, id UniqueID, nranks, rank int) *UsageError {
 // InitAll makes a communicator of n ranks that are all in this process, and returns them by rank. It is for goroutines
 // that work as ranks: each uses its own.
 func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm, error) {
+	if rt.absent() {
+		return nil, errNoRuntime(lifecycle.CallInitAll)
+	}
 	site := callSite()
 	if n < 1 || n > MaxRanks {
 		return nil, rt.refused(ctx, &UsageError{
@@ -149,39 +181,82 @@ func rootOptions(opts []Option) options {
 	return o
 }
 
-// refused records a call that was to make a communicator, and was not allowed. There is no tape of the communicator
-// that the record could be on, so it has one of its own. It returns err.
+// refused records a call that was to make a communicator, and was not allowed. It returns err.
 func (rt *Runtime) refused(ctx context.Context, err *UsageError, info lifecycle.Info, opts []Option) error {
+	info.ID, info.Call = err.Comm, err.Call
+	return rt.unborn(ctx, err, info, opts)
+}
+
+// unborn records a call that ended before there was a communicator: refused, if err is a UsageError or the runtime is
+// closed, or failed. There is no tape of the communicator that the record could be on, so it has one of its own. It
+// returns err.
+func (rt *Runtime) unborn(ctx context.Context, err error, info lifecycle.Info, opts []Option) error {
 	w := rt.cfg.Tape.Comm(tape.CommInfo{
-		ID: err.Comm, Parent: info.Parent, Name: rootOptions(opts).name, Rank: info.Rank, Size: info.Size, Engine: "host",
+		ID: info.ID, Parent: info.Parent, Name: rootOptions(opts).name, Rank: info.Rank, Size: info.Size, Engine: "host",
 	})
-	w.Life(tape.LifeRecord{
-		Act: actOf(err.Call), Call: err.Call, Stage: tape.StageMisuse, Code: err.Code, State: lifecycle.StateNone, Peer: -1,
-		Text: err.Error(), Site: info.Site, Caller: callerSpan(ctx),
-	})
-	w.Close()
+	defer w.Close()
+	rec := tape.LifeRecord{
+		Act: actOf(info.Call), Call: info.Call, Stage: tape.StageMisuse, Code: lifecycle.CodeOf(err), State: lifecycle.StateNone, Peer: -1,
+		Site: info.Site, Caller: callerSpan(ctx),
+	}
+	if _, usage := asUsage(err); !usage {
+		if errors.Is(err, ErrRuntimeClosed) {
+			rec.Code = lifecycle.CodeInvalidUsage
+		} else {
+			rec.Stage, rec.Start = tape.StageStart, tape.Now()
+			w.Life(rec)
+			rec.Stage = tape.StageEnd
+		}
+	}
+	rec.Text = err.Error()
+	w.Life(rec)
 	return err
 }
 
 // makeRoot makes a communicator that has no parent.
 func (rt *Runtime) makeRoot(ctx context.Context, id UniqueID, info lifecycle.Info, meet rendezvous.Rendezvous, opts []Option) (*Comm, error) {
-	o := rootOptions(opts)
-	info.ID, info.Name = lifecycle.RootCommID(id), o.name
-	if g := groupOf(ctx); g != nil {
-		if why := g.closedTo(rt); why != "" {
-			return nil, rt.refused(ctx, &UsageError{
-				Call: info.Call, Code: lifecycle.CodeInvalidUsage, Comm: info.ID, Name: info.Name, Rank: info.Rank, Detail: why,
-			}, info, opts)
-		}
+	if err := rt.mayOpen(ctx, id, info, opts); err != nil {
+		return nil, err
 	}
-	rank, nranks := info.Rank, info.Size
-	c, err := rt.newComm(info.Call, info, rt.cfg.Blocking || !o.nonBlocking)
+	c, err := rt.openRoot(ctx, id, info, opts)
 	if err != nil {
 		return nil, err
 	}
+	return c.meetFirst(ctx, meet)
+}
+
+// mayOpen refuses to make a communicator in a group that it can't join.
+func (rt *Runtime) mayOpen(ctx context.Context, id UniqueID, info lifecycle.Info, opts []Option) error {
+	g := groupOf(ctx)
+	if g == nil {
+		return nil
+	}
+	why := g.closedTo(rt)
+	if why == "" {
+		return nil
+	}
+	return rt.refused(ctx, &UsageError{
+		Call: info.Call, Code: lifecycle.CodeInvalidUsage, Comm: lifecycle.RootCommID(id), Name: rootOptions(opts).name, Rank: info.Rank, Detail: why,
+	}, info, opts)
+}
+
+// openRoot makes a communicator that has no parent, and has not met the other ranks.
+func (rt *Runtime) openRoot(ctx context.Context, id UniqueID, info lifecycle.Info, opts []Option) (*Comm, error) {
+	o := rootOptions(opts)
+	info.ID, info.Name = lifecycle.RootCommID(id), o.name
+	c, err := rt.newComm(info.Call, info, rt.cfg.Blocking || !o.nonBlocking)
+	if err != nil {
+		return nil, rt.unborn(ctx, err, info, opts)
+	}
 	c.secret = id.Secret()
+	return c, nil
+}
+
+// meetFirst makes a communicator that has no parent ready, with the ranks that come to meet.
+func (c *Comm) meetFirst(ctx context.Context, meet rendezvous.Rendezvous) (*Comm, error) {
+	info := c.life.Info()
 	a := c.begin(ctx, tape.ActInit, info.Call, 0, info.Site)
-	return c.initialize(ctx, a, func(ctx context.Context) error { return c.meet(ctx, a, meet, rank, nranks) })
+	return c.initialize(ctx, a, func(ctx context.Context) error { return c.meet(ctx, a, meet, info.Rank, info.Size) })
 }
 
 // meet finds the other ranks at a rendezvous, and connects with them.

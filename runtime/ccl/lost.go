@@ -30,12 +30,15 @@ const (
 // for two seconds at most where a host does not answer, bounded by ctx. Ranks that call it at the same time may see
 // different deaths: see Shrink for what comes of that.
 func (c *Comm) Lost(ctx context.Context) ([]int, error) {
-	if c == nil {
-		return nil, nilComm(lifecycle.CallAsyncError)
+	if c.absent() {
+		return nil, nilComm(lifecycle.CallNone)
 	}
 	defer runtime.KeepAlive(c)
-	if err := c.check(lifecycle.CallAsyncError); err != nil {
-		return nil, err
+	if err := c.life.Check(lifecycle.CallAsyncError); err != nil { // the table has no row for Lost: it is as legal
+		if usage, ok := asUsage(err); ok {
+			usage.Call = lifecycle.CallNone
+		}
+		return nil, c.refused(ctx, lifecycle.CallAsyncError, err)
 	}
 	if !c.start.ended() || c.links == nil {
 		return nil, ErrInProgress

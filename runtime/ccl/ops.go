@@ -14,6 +14,10 @@ import (
 // at fault: the communicator has failed), or a SystemError. With a Group as its context a call is checked, joins the
 // group, and returns at once.
 //
+// A UsageError about an argument is this rank's alone: the call returns at once, nothing was sent, and the communicator
+// is as it was. The other ranks, whose arguments are right, wait: until this rank makes its call well, until it leaves
+// the communicator (by Abort, Destroy or its death), or until their own contexts end.
+//
 // Source of their meaning: NCCL's collective and point-to-point API, and MPI's for Gather, Scatter and AllToAll.
 
 // AllReduce combines send of all ranks element by element, and leaves the result in recv on all of them, the same bit
@@ -186,7 +190,7 @@ func Barrier(ctx context.Context, comm *Comm) error {
 
 // newOp checks the arguments of a call, and makes the engine's description of it. n is what the count is taken from.
 func newOp[T kernels.Element](comm *Comm, call lifecycle.Call, n int, send, recv []T, red Reduction, peer int, opts []OpOption) (host.Op, error) {
-	if comm == nil {
+	if comm.absent() {
 		return host.Op{}, nilComm(call)
 	}
 	op := host.Op{

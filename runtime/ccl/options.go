@@ -34,7 +34,8 @@ type options struct {
 
 // WithName gives the communicator a name for people: in errors, spans and as a metric label. Names are few: "dp", "tp",
 // not one for each step. The default is "world" for World, "comm" for InitRank and InitAll, and parent's name plus "/"
-// and the number of the split for Split.
+// the number of the split for Split, and likewise for Shrink and Grow; after a Revoke splits count anew, and the
+// name is the parent's plus "/after-revoke/" and the number.
 func WithName(name string) Option { return func(o *options) { o.name = name } }
 
 // NonBlocking makes a communicator whose Init, Split, Finalize and group ends return ErrInProgress at once; AsyncError

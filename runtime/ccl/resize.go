@@ -32,7 +32,7 @@ const (
 // all that remain. The ranks that its errors name are those of the new communicator; Lost tells which of this one are
 // gone.
 func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts ...Option) (*Comm, error) {
-	if c == nil {
+	if c.absent() {
 		return nil, nilComm(lifecycle.CallShrink)
 	}
 	defer runtime.KeepAlive(c)
@@ -143,12 +143,11 @@ func (c *core) shrink(ctx context.Context, a *act, child *core, born *act, place
 // it to the new ranks, and passes it here; the others pass the zero UniqueID, and get it from that rank. An id serves
 // for one Grow. The parent stays as it is, and must be destroyed.
 //
-// It blocks until all ranks, old and new, have come, bounded by ctx; a non-blocking communicator waits for the old ones
-// alone, from which it gets the id, and returns the child with ErrInProgress. When a rank dies meanwhile, or the ranks pass different lists, it fails, and may be called again, by
-// all that remain. The ranks that its errors name are those of the new communicator; Lost tells which of this one are
-// gone.
+// It blocks until all ranks, old and new, have come, bounded by ctx; a non-blocking communicator returns the child with
+// ErrInProgress. The child's id is known once AsyncError of the child no longer says so. When ctx ends before all ranks
+// of this communicator have called Grow, it fails; after that, only the child.
 func (c *Comm) Grow(ctx context.Context, id UniqueID, nranks int, opts ...Option) (*Comm, error) {
-	if c == nil {
+	if c.absent() {
 		return nil, nilComm(lifecycle.CallGrow)
 	}
 	defer runtime.KeepAlive(c)
@@ -160,7 +159,7 @@ func (c *Comm) Grow(ctx context.Context, id UniqueID, nranks int, opts ...Option
 	}
 	if !id.IsZero() {
 		if err := id.Valid(); err != nil {
-			return nil, c.invalid(ctx, c.usage(lifecycle.CallGrow, "the unique id is not one that NewUniqueID made: "+err.Error()))
+			return nil, c.invalid(ctx, c.usage(lifecycle.CallGrow, "the unique id is not one that NewUniqueID made: "+plainly(err)))
 		}
 	}
 	if err := c.mayChange(ctx, lifecycle.CallGrow); err != nil {
@@ -168,27 +167,50 @@ func (c *Comm) Grow(ctx context.Context, id UniqueID, nranks int, opts ...Option
 	}
 	number, place := c.enter(tape.ActGrow, lifecycle.CallGrow)
 	a := c.begin(ctx, tape.ActGrow, lifecycle.CallGrow, number, callSite())
-	var result *Comm
-	grow := func(ctx context.Context) error {
-		id, err := c.growID(ctx, a, place, id)
-		if err != nil {
-			return err
-		}
-		inherited := []Option{WithName(fmt.Sprintf("%s/%d", c.name, number)), func(o *options) { o.nonBlocking = !c.blocking }}
-		info := lifecycle.Info{Parent: c.id, Call: lifecycle.CallGrow, Rank: c.rank, Size: nranks, Site: a.rec.Site}
-		result, err = c.rt.makeRoot(ctx, id, info, rtcp.Dial(id, c.rt.rendezvousConfig()), append(inherited, opts...))
-		if result != nil {
-			a.rec.Child = result.id
-		}
+	child, born, err := c.unknown(ctx, a, nranks, opts)
+	if err != nil {
+		c.giveBack(ctx, lifecycle.CallGrow, place, err)
+		a.end(err)
+		return nil, err
+	}
+	c.parenthood(ctx, child.core)
+	return child.initialize(ctx, born, func(ctx context.Context) error {
+		err := c.grow(ctx, a, child.core, born, place, id)
+		a.end(err)
+		return err
+	})
+}
+
+// unknown makes the child of a Grow. Its id follows from the unique id, which only one rank has: until all have it, the
+// child has one that follows from the parent, and so is the same on its ranks.
+func (c *core) unknown(ctx context.Context, a *act, nranks int, opts []Option) (*Comm, *act, error) {
+	child, err := c.bear(a, lifecycle.ChildCommID(c.id, a.rec.Seq, -3), opts) // no color of a Split
+	if err != nil {
+		return nil, nil, err
+	}
+	child.seat(c.rank, nranks)
+	return child, child.act(ctx, tape.ActInit, lifecycle.CallGrow, 0, a.rec.Site), nil
+}
+
+// grow is the part of Grow that talks to the other ranks.
+func (c *core) grow(ctx context.Context, a *act, child *core, born *act, place *ticket, mine UniqueID) error {
+	id, err := c.growID(ctx, a, place, mine)
+	if err == nil {
+		child.identify(id)
+		a.rec.Child = child.id
+	}
+	child.tape.Life(born.rec) // now that the id is known under which the others tell of it, or it will never be
+	if err != nil {
 		return err
 	}
-	err := grow(ctx)
-	if lifecycle.CodeOf(err) == lifecycle.CodeInProgress {
-		a.end(nil)
-	} else {
-		a.end(err)
-	}
-	return result, err
+	return child.meet(ctx, born, rtcp.Dial(id, c.rt.rendezvousConfig()), child.rank, child.size)
+}
+
+// identify gives a child of Grow its id, and the secret of its ranks.
+func (c *core) identify(id UniqueID) {
+	c.id, c.secret = lifecycle.RootCommID(id), id.Secret()
+	c.life.Identify(c.id)
+	c.tape.Describe(c.tapeInfo(c.life.Info().Parent, 0))
 }
 
 // growID tells all ranks the id that one of them has.

@@ -97,6 +97,7 @@ func (c *core) execute(ctx context.Context, op *host.Op) error {
 	if c.over { // it ended before this call's turn came
 		return c.refused(ctx, op.Call, c.life.Check(op.Call))
 	}
+	c.accepted()
 	number := c.number(op)
 	launched := c.started(ctx, number, signature(op), uint8(c.engine.Algorithm(op)))
 	err := c.engine.Run(ctx, number, op)
@@ -106,6 +107,13 @@ func (c *core) execute(ctx context.Context, op *host.Op) error {
 	}
 	c.tape.End(launched, lifecycle.CodeOf(err))
 	return c.fail(op.Call, err)
+}
+
+// accepted forgets that an operation was refused: the caller has gone on.
+func (c *core) accepted() {
+	if c.refusal.Load() != nil {
+		c.refusal.Store(nil)
+	}
 }
 
 // overtaken is why a call whose turn has come is illegal now: one before it in the line ended the communicator. It is
@@ -122,6 +130,7 @@ func (c *core) executePairs(ctx context.Context, call lifecycle.Call, ops []host
 	if c.over {
 		return c.refused(ctx, call, c.life.Check(call))
 	}
+	c.accepted()
 	sig := tape.Signature{Call: call, Peer: -1}
 	for i := range ops {
 		sig.DataType = uint8(ops[i].DataType)
@@ -167,9 +176,11 @@ func signature(op *host.Op) tape.Signature {
 // invalid records a call whose arguments were refused, and returns its error.
 func (c *Comm) invalid(ctx context.Context, err error) error {
 	usage, ok := asUsage(err)
-	if !ok || c == nil {
+	if !ok || c.absent() {
 		return err
 	}
+	refusal := usage.Call.String() + ": " + usage.Detail
+	c.refusal.Store(&refusal)
 	return c.refused(ctx, usage.Call, err)
 }
 

@@ -40,7 +40,8 @@ type Config struct {
 	TapeIsLogged bool
 }
 
-// Runtime makes communicators. A process has one, as a rule. It is safe for concurrent use.
+// Runtime makes communicators. A process has one, as a rule. It is safe for concurrent use. New makes it: calls on a nil
+// or zero Runtime are a UsageError.
 type Runtime struct {
 	cfg    Config
 	log    *slog.Logger
@@ -51,13 +52,16 @@ type Runtime struct {
 	comms  map[*core]struct{}
 	server *rtcp.Server // serves unique ids made here; opened by the first NewUniqueID
 	world  *rtcp.Server // serves the job's world, on rank 0; opened by the first World
-	worlds int          // calls of World so far
+	worlds int          // calls of World that were begun, so far
 	closed bool
+	past   []func()                 // what forgets each of the last reunions that failed, oldest first; see remember
 	down   chan struct{}            // closed when Close has done its work
 	local  map[CommID]*localMeeting // see meetLocally
 
 	reapers   sync.WaitGroup // goroutines that report what was leaked, and end it
 	groupJobs atomic.Int64   // that are not completed
+
+	naming sync.Mutex // held while a World gets its number; taken before mu
 }
 
 // New makes a Runtime. Close ends it.
@@ -74,8 +78,14 @@ func New(cfg Config) (*Runtime, error) {
 	}, nil
 }
 
+// absent tells whether New did not make this.
+func (rt *Runtime) absent() bool { return rt == nil || rt.lives == nil }
+
 // Live is the number of communicators that are alive in this process.
 func (rt *Runtime) Live() int {
+	if rt.absent() {
+		return 0
+	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return len(rt.comms)
@@ -84,6 +94,9 @@ func (rt *Runtime) Live() int {
 // NewUniqueID makes the id of a new communicator, for the caller to carry to all its ranks. This process serves as the
 // meeting point of the ranks until its Runtime is closed. An id makes one communicator.
 func (rt *Runtime) NewUniqueID() (UniqueID, error) {
+	if rt.absent() {
+		return UniqueID{}, errNoRuntime(lifecycle.CallNone)
+	}
 	s, err := rt.rendezvousServer()
 	if err != nil {
 		return UniqueID{}, err
@@ -146,8 +159,11 @@ func (rt *Runtime) forget(c *core) {
 }
 
 // Close ends the runtime. A communicator that is still alive was leaked: it is reported with the place where it was
-// made, and aborted. After Close nothing of the runtime runs any more.
+// made, and aborted. After Close nothing of the runtime runs any more. A nil Runtime has nothing to end.
 func (rt *Runtime) Close(ctx context.Context) error {
+	if rt.absent() {
+		return nil
+	}
 	rt.mu.Lock()
 	if rt.closed {
 		rt.mu.Unlock()

@@ -16,6 +16,9 @@ import (
 // rendezvous: for communicators of thousands of ranks. All ranks pass the same ids in the same order, at most one for
 // each rank. The first one names the communicator.
 func (rt *Runtime) InitRankScalable(ctx context.Context, ids []UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
+	if rt.absent() {
+		return nil, errNoRuntime(lifecycle.CallInitRankScalable)
+	}
 	info := lifecycle.Info{Call: lifecycle.CallInitRankScalable, Rank: rank, Size: nranks, Site: callSite()}
 	if err := checkIDs(ids, nranks, rank); err != nil {
 		return nil, rt.refused(ctx, err, info, opts)

@@ -98,3 +98,25 @@ func TestSplitAfterARevokeThatInterruptedASplit(t *testing.T) {
 		})
 	}
 }
+
+// Children are numbered anew after a Revoke, and named so that a person sees why.
+func TestNameAfterARevoke(t *testing.T) {
+	each(t, together(t, 2), func(ctx context.Context, c *ccl.Comm) error {
+		before, err := c.Split(ctx, 0, 0)
+		if err != nil {
+			return err
+		}
+		if err := c.Revoke(nil); err != nil {
+			return err
+		}
+		after, err := c.Split(ctx, 0, 0)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(before.Destroy(ctx), after.Destroy(ctx), c.Destroy(ctx))
+		if before.Name() != "comm/1" || after.Name() != "comm/after-revoke/1" {
+			err = errors.Join(err, fmt.Errorf("the children are %q and %q", before.Name(), after.Name()))
+		}
+		return err
+	})
+}

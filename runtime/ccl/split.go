@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -20,7 +21,7 @@ import (
 // When ctx ends before all ranks have called Split, the parent fails; after that, only the child. A revoked
 // communicator may be split.
 func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm, error) {
-	if c == nil {
+	if c.absent() {
 		return nil, nilComm(lifecycle.CallSplit)
 	}
 	defer runtime.KeepAlive(c)
@@ -51,7 +52,7 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 	}
 	child, born, err := c.child(ctx, a, lifecycle.ChildCommID(c.id, number, color), opts)
 	if err != nil {
-		c.giveBack(ctx, place, err)
+		c.giveBack(ctx, lifecycle.CallSplit, place, err)
 		a.end(err)
 		return nil, err
 	}
@@ -85,11 +86,31 @@ func (c *core) enter(kind tape.Act, call lifecycle.Call) (number uint64, place *
 	return c.count(kind), c.turn.line(call)
 }
 
-// pass takes a number as enter does, for an act that is not made.
-func (c *core) pass(kind tape.Act) uint64 {
+// enterGroup is enter for a group's part on the communicator.
+func (c *core) enterGroup(calls []host.Op) (number uint64, place *ticket) {
 	c.numbering.Lock()
 	defer c.numbering.Unlock()
-	return c.count(kind)
+	return c.countGroup(calls), c.turn.line(lifecycle.CallGroupEnd)
+}
+
+// passGroup takes a number as enterGroup does, for a part that is not made.
+func (c *core) passGroup(calls []host.Op) uint64 {
+	c.numbering.Lock()
+	defer c.numbering.Unlock()
+	return c.countGroup(calls)
+}
+
+// ownGroups is where the numbers of the groups without a collective begin. They are none of those that the ranks agree
+// on: one rank may send and receive in a group, and others not.
+const ownGroups = 1_000_000_000
+
+// countGroup gives a group's part its number. The caller holds c.numbering.
+func (c *core) countGroup(calls []host.Op) uint64 {
+	if slices.ContainsFunc(calls, func(op host.Op) bool { return !pointToPoint(op.Call) }) {
+		return c.count(tape.ActGroup)
+	}
+	c.pairs++
+	return ownGroups + c.pairs
 }
 
 // afterRevoke is where the numbers of the splits of a revoked communicator begin. Of those before, one rank may have
@@ -107,12 +128,7 @@ func (c *core) count(kind tape.Act) uint64 {
 
 // child makes the communicator that act a makes of this one. Its rank and size are not known yet.
 func (c *core) child(ctx context.Context, a *act, id CommID, opts []Option) (*Comm, *act, error) {
-	o := options{nonBlocking: !c.blocking, name: fmt.Sprintf("%s/%d", c.name, a.rec.Seq)}
-	for _, set := range opts {
-		set(&o)
-	}
-	info := lifecycle.Info{ID: id, Parent: c.id, Name: o.name, Rank: -1, Site: a.rec.Site}
-	child, err := c.rt.newComm(a.rec.Call, info, c.rt.cfg.Blocking || !o.nonBlocking)
+	child, err := c.bear(a, id, opts)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -122,12 +138,30 @@ func (c *core) child(ctx context.Context, a *act, id CommID, opts []Option) (*Co
 	return child, child.begin(ctx, tape.ActInit, a.rec.Call, 0, a.rec.Site), nil
 }
 
+// bear puts the communicator that act a makes of this one on the books.
+func (c *core) bear(a *act, id CommID, opts []Option) (*Comm, error) {
+	o := options{nonBlocking: !c.blocking, name: c.childName(a.rec.Seq)}
+	for _, set := range opts {
+		set(&o)
+	}
+	info := lifecycle.Info{ID: id, Parent: c.id, Name: o.name, Rank: -1, Site: a.rec.Site}
+	return c.rt.newComm(a.rec.Call, info, c.rt.cfg.Blocking || !o.nonBlocking)
+}
+
+// childName is the name of the child that act number makes, if it is given none.
+func (c *core) childName(number uint64) string {
+	if number > afterRevoke {
+		return fmt.Sprintf("%s/after-revoke/%d", c.name, number-afterRevoke)
+	}
+	return fmt.Sprintf("%s/%d", c.name, number)
+}
+
 // split is the part of Split that talks to the other ranks.
 func (c *core) split(ctx context.Context, a *act, child *core, born *act, place *ticket, mine entry) error {
 	born.phase(tape.PhaseRendezvous)
 	port, err := child.prepare(c.links.Local(), c.size)
 	if err != nil {
-		c.giveBack(ctx, place, err)
+		c.giveBack(ctx, lifecycle.CallSplit, place, err)
 		return err
 	}
 	mine.card = port.Card()
@@ -205,18 +239,18 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 
 // giveBack gives a place in the line up without having used it, because of err: the other ranks would wait for this one
 // in vain, so the communicator fails.
-func (c *core) giveBack(ctx context.Context, place *ticket, err error) {
+func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket, err error) {
 	if c.life.State() == lifecycle.StateRevoked {
 		c.turn.forgo(place)
 		return // the others see it when they meet
 	}
-	if c.queue(ctx, lifecycle.CallSplit, place) != nil {
+	if c.queue(ctx, call, place) != nil {
 		return // it has failed by that
 	}
 	defer c.turn.leave()
 	if !c.over {
 		c.engine.Abandon(err)
-		_ = c.fail(lifecycle.CallSplit, err) // is err, which the caller has
+		_ = c.fail(call, err) // is err, which the caller has
 	}
 }
 

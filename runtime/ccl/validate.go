@@ -108,16 +108,24 @@ func (c *core) usage(call lifecycle.Call, detail string) *UsageError {
 	rank, _ := c.place()
 	return &UsageError{
 		Call: call, Code: lifecycle.CodeInvalidArgument, State: c.life.State(),
-		Comm: c.id, Name: c.name, Rank: rank, Detail: detail,
+		Comm: c.ident(), Name: c.name, Rank: rank, Detail: detail,
 	}
 }
 
 // nilComm is the error of a call on no communicator, such as the one that Split gives a rank with NoColor.
-func nilComm(call lifecycle.Call) error {
+func nilComm(call lifecycle.Call) *UsageError {
 	return &UsageError{
 		Call: call, Code: lifecycle.CodeInvalidArgument, Rank: -1,
 		Detail: "the communicator is nil: a rank that passed NoColor to Split has none, and does not make its calls",
 	}
+}
+
+// plainly is what err says, less what the error that it becomes a part of says already.
+func plainly(err error) string {
+	if usage, ok := asUsage(err); ok && usage.Detail != "" {
+		return usage.Detail
+	}
+	return err.Error()
 }
 
 // asUsage finds the UsageError in err.

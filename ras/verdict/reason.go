@@ -1,0 +1,160 @@
+package verdict
+
+import "fmt"
+
+// Reason is why a job doesn't move.
+type Reason uint8
+
+// The reasons.
+const (
+	ReasonNone Reason = iota
+	// RankDead: the process ended without saying so.
+	RankDead
+	// RankStopped: SIGSTOP, a debugger, a frozen cgroup.
+	RankStopped
+	// RankUnreachable: no answer over the network, and not known dead.
+	RankUnreachable
+	// NotEntered: alive, and has not made the call that the others are in.
+	NotEntered
+	// NotJoined: never arrived at an init or a split.
+	NotJoined
+	// Mismatch: the ranks made different calls under one number.
+	Mismatch
+	// Deadlock: a cycle of ranks that wait for each other.
+	Deadlock
+	// Transport: all have entered, and bytes between two ranks don't move.
+	Transport
+	// Straggler: the job moves, but one rank holds it up again and again.
+	Straggler
+	// UnfinishedGroup: a group job that nobody completes is in the way.
+	UnfinishedGroup
+	// Unknown: what is known doesn't suffice; the verdict says what is missing.
+	Unknown
+	numReasons
+)
+
+var reasonNames = [numReasons]string{
+	"none", "rank_dead", "rank_stopped", "rank_unreachable", "not_entered", "not_joined", "mismatch", "deadlock", "transport",
+	"straggler", "unfinished_group", "unknown",
+}
+
+// Reasons lists all reasons that a verdict can have.
+func Reasons() []Reason {
+	all := make([]Reason, 0, numReasons-1)
+	for r := RankDead; r < numReasons; r++ {
+		all = append(all, r)
+	}
+	return all
+}
+
+// String is the reason's name, as events, metrics and alerts have it: "rank_dead".
+func (r Reason) String() string {
+	if r < numReasons {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("reason(%d)", uint8(r))
+}
+
+// MarshalText is String.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (r *Reason) UnmarshalText(text []byte) error {
+	for i, name := range reasonNames {
+		if name == string(text) {
+			*r = Reason(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("verdict: %q is no reason; want one of %v", text, reasonNames[1:])
+}
+
+// Confidence is how much a verdict can be relied on.
+type Confidence uint8
+
+// The confidences.
+const (
+	// Possible: what is known fits, and so does something else.
+	Possible Confidence = iota
+	// Likely: nothing that is known speaks against it, but something that would settle it is not known.
+	Likely
+	// Certain: it follows from what the ranks concerned say of themselves.
+	Certain
+)
+
+var confidenceNames = [...]string{"possible", "likely", "certain"}
+
+// String is the confidence's name: "likely".
+func (c Confidence) String() string {
+	if int(c) < len(confidenceNames) {
+		return confidenceNames[c]
+	}
+	return fmt.Sprintf("confidence(%d)", uint8(c))
+}
+
+// MarshalText is String.
+func (c Confidence) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (c *Confidence) UnmarshalText(text []byte) error {
+	for i, name := range confidenceNames {
+		if name == string(text) {
+			*c = Confidence(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("verdict: %q is no confidence; want one of %v", text, confidenceNames)
+}
+
+// Fate is what is known of a process.
+type Fate uint8
+
+// The fates.
+const (
+	// Alive: it answers, or is known to run.
+	Alive Fate = iota
+	// Dead: it ended without saying so.
+	Dead
+	// Stopped: it exists and doesn't run.
+	Stopped
+	// Unreachable: it doesn't answer over the network.
+	Unreachable
+)
+
+var fateNames = [...]string{"alive", "dead", "stopped", "unreachable"}
+
+// String is the fate's name: "alive".
+func (f Fate) String() string {
+	if int(f) < len(fateNames) {
+		return fateNames[f]
+	}
+	return fmt.Sprintf("fate(%d)", uint8(f))
+}
+
+// MarshalText is String.
+func (f Fate) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (f *Fate) UnmarshalText(text []byte) error {
+	for i, name := range fateNames {
+		if name == string(text) {
+			*f = Fate(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("verdict: %q is no fate; want one of %v", text, fateNames)
+}
+
+// reason is that of a process with this fate.
+func (f Fate) reason() Reason {
+	switch f {
+	case Dead:
+		return RankDead
+	case Stopped:
+		return RankStopped
+	case Unreachable:
+		return RankUnreachable
+	default:
+		return ReasonNone
+	}
+}

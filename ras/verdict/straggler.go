@@ -1,0 +1,69 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// What makes a straggler: the others wait for it for a fifth of their time, in eight operations or more, and it waits
+// for them for less than half as long.
+const (
+	stragglerShare = 0.2
+	stragglerOps   = 8
+)
+
+// stragglers are the ranks that hold up a job that moves, by how long others waited for them.
+func (g *graph) stragglers() []Verdict {
+	type sum struct {
+		by   []*place
+		time time.Duration
+		ops  int
+	}
+	held := map[seat]*sum{}
+	waits := map[seat]time.Duration{} // of each rank itself
+	var order []seat
+	for _, a := range g.actors {
+		for _, s := range a.slots {
+			for _, w := range s.Waited {
+				key := seat{s.Comm, w.Rank}
+				if held[key] == nil {
+					held[key] = &sum{}
+					order = append(order, key)
+				}
+				h := held[key]
+				h.by, h.time, h.ops = append(h.by, &place{a, s}), h.time+w.Time, max(h.ops, w.Ops)
+				waits[seat{s.Comm, s.Rank}] += w.Time
+			}
+		}
+	}
+	var verdicts []Verdict
+	for _, key := range order {
+		h := held[key]
+		slot := h.by[0].slot
+		p := g.seats[key]
+		if p == nil || slot.Window <= 0 || slot.Size < 2 || h.ops < stragglerOps {
+			continue
+		}
+		mean := h.time / time.Duration(slot.Size-1)
+		share := mean.Seconds() / slot.Window.Seconds()
+		if share < stragglerShare || waits[key] > mean/2 {
+			continue
+		}
+		r := rankOf(p.actor, key.comm)
+		v := Verdict{
+			Reason: Straggler, Confidence: Likely, Culprits: []Rank{r}, Comm: key.comm, Name: slot.Name, Age: slot.Window,
+			Text: fmt.Sprintf("%s holds up %s: the others wait for it %.0f %% of the time, %s an operation",
+				r, commText(slot), 100*share, ageText(mean/time.Duration(h.ops))),
+		}
+		for _, by := range h.by {
+			v.Victims = append(v.Victims, Wait{Rank: rankOf(by.actor, key.comm), Comm: key.comm, Name: by.slot.Name, Call: "operations"})
+		}
+		slices.SortFunc(v.Victims, longest)
+		if p.actor.note.Where != "" {
+			v.Evidence = []string{fmt.Sprintf("%s is outside of Carillon: %s", r, p.actor.note.Where)}
+		}
+		verdicts = append(verdicts, v)
+	}
+	return verdicts
+}

@@ -1,0 +1,172 @@
+package verdict
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// Verdict is one cause, with all who wait because of it.
+type Verdict struct {
+	Reason     Reason     `json:"reason"`
+	Confidence Confidence `json:"confidence"`
+	// Culprits are the ranks at fault, in order; of a deadlock those in the cycle, in its order; empty where nobody is
+	// known to be.
+	Culprits []Rank `json:"culprits,omitempty"`
+	// Comm and Call are where it shows: the call that has waited longest. The zero Comm means that nobody waits yet.
+	Comm lifecycle.CommID `json:"comm,omitzero"`
+	Name string           `json:"comm_name,omitempty"`
+	Call string           `json:"call,omitempty"`
+	Seq  uint64           `json:"seq,omitempty"`
+	// Age is since when, as far as that is known.
+	Age time.Duration `json:"age"`
+	// Text is a sentence for a person. Evidence is what it rests on, a sentence each.
+	Text     string   `json:"text"`
+	Evidence []string `json:"evidence,omitempty"`
+	// Victims are those who wait, longest first.
+	Victims []Wait `json:"victims,omitempty"`
+}
+
+// Rank is one rank, as people and machines find it.
+type Rank struct {
+	Job    int    `json:"rank"`      // in the job; -1 if it isn't known
+	Comm   int    `json:"comm_rank"` // in the verdict's communicator; -1 if it is in none or it isn't known
+	Member string `json:"member,omitempty"`
+	Host   string `json:"host,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+}
+
+// String is "rank 3", with the place that is known best.
+func (r Rank) String() string {
+	switch {
+	case r.Job >= 0:
+		return "rank " + strconv.Itoa(r.Job)
+	case r.Comm >= 0:
+		return "rank " + strconv.Itoa(r.Comm) + " of the communicator"
+	default:
+		return "process " + r.Member
+	}
+}
+
+// Wait is one rank's part in a call that doesn't end.
+type Wait struct {
+	Rank Rank             `json:"rank"`
+	Comm lifecycle.CommID `json:"comm"`
+	Name string           `json:"comm_name,omitempty"`
+	Call string           `json:"call"`
+	Seq  uint64           `json:"seq,omitempty"`
+	Age  time.Duration    `json:"age"`
+}
+
+// ID names the cause: verdicts of different moments with one ID are the same one. It depends on the reason, on whose
+// fault it is, and, where it is nobody's, on where it shows.
+func (v *Verdict) ID() string {
+	h := sha256.New()
+	fmt.Fprintln(h, v.Reason)
+	names := make([]string, 0, len(v.Culprits))
+	for _, c := range v.Culprits {
+		names = append(names, c.Member+"/"+strconv.Itoa(c.Job)+"/"+strconv.Itoa(c.Comm))
+	}
+	slices.Sort(names) // a cycle may be found at any of its ranks
+	fmt.Fprintln(h, names)
+	switch v.Reason {
+	case RankDead, RankStopped, RankUnreachable, Straggler: // whatever waits for it, now and later
+	default:
+		if len(names) == 0 || v.Reason == Mismatch {
+			fmt.Fprintln(h, v.Comm, v.Seq)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// String is the reason and the sentence.
+func (v *Verdict) String() string { return v.Reason.String() + ": " + v.Text }
+
+// ranksText lists ranks as a person would: "rank 3", "ranks 0 to 2 and 5".
+func ranksText(ranks []Rank) string {
+	if len(ranks) == 0 {
+		return "no rank"
+	}
+	if len(ranks) == 1 {
+		return ranks[0].String()
+	}
+	var numbers []int
+	job := !slices.ContainsFunc(ranks, func(r Rank) bool { return r.Job < 0 })
+	for _, r := range ranks {
+		switch {
+		case job:
+			numbers = append(numbers, r.Job)
+		case r.Comm >= 0:
+			numbers = append(numbers, r.Comm)
+		}
+	}
+	if len(numbers) == len(ranks) {
+		text := "ranks " + numbersText(numbers)
+		if !job {
+			text += " of the communicator"
+		}
+		return text
+	}
+	all := make([]string, len(ranks))
+	for i, r := range ranks {
+		all[i] = r.String()
+	}
+	return enumerate(all)
+}
+
+// numbersText is "0 to 2 and 5".
+func numbersText(numbers []int) string {
+	numbers = slices.Compact(slices.Sorted(slices.Values(numbers)))
+	var parts []string
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		switch {
+		case j-i >= 2:
+			parts = append(parts, fmt.Sprintf("%d to %d", numbers[i], numbers[j]))
+		default:
+			for _, n := range numbers[i : j+1] {
+				parts = append(parts, strconv.Itoa(n))
+			}
+		}
+		i = j + 1
+	}
+	return enumerate(parts)
+}
+
+// enumerate is "a, b and c".
+func enumerate(parts []string) string {
+	if len(parts) < 2 {
+		return strings.Join(parts, "")
+	}
+	last := len(parts) - 1
+	return strings.Join(parts[:last], ", ") + " and " + parts[last]
+}
+
+// ageText is a duration that a person reads: three digits at most.
+func ageText(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+// byRank orders ranks as people count them.
+func byRank(a, b Rank) int {
+	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Comm, b.Comm), cmp.Compare(a.Member, b.Member))
+}

@@ -63,6 +63,7 @@ func run(ctx context.Context, role func(context.Context, *ccl.Comm) error) (err 
 		return err
 	}
 	defer world.Close()
+	say("health " + n.HealthURL())
 	return role(ctx, world)
 }
 

@@ -1,0 +1,79 @@
+package jaeger
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
+)
+
+// TestKilledRank looks for what a rank was in when SIGKILL ended it, which only its tape knows.
+func TestKilledRank(t *testing.T) {
+	j := Start(t)
+	const job, killed = "killed", 1
+	tapes := t.TempDir()
+	began := time.Now()
+	env := append(j.Env("http/protobuf"), "CARILLON_TAPE_DIR="+tapes, // and nothing is sent before the end:
+		"OTEL_BSP_SCHEDULE_DELAY=3600000", "CARILLON_SLOW_THRESHOLD=1ms", "CARILLON_STALL_THRESHOLD=1h")
+	run, pids := startRole(t, "late", job, "(?:is late|makes the call)$", env, "--linger", "1m")
+	health := run.Await(fmt.Sprintf(`^\[%d\] pid \d+ health (\S+)$`, killed))[1]
+	j.poll("the rank to be in the call", func(ctx context.Context) error {
+		var answer struct {
+			Comms []struct {
+				InFlight *struct{ Call string } `json:"in_flight"`
+			}
+		}
+		if err := get(ctx, health+"api/v1/comms", &answer); err != nil {
+			return err
+		}
+		if len(answer.Comms) != 1 || answer.Comms[0].InFlight == nil || answer.Comms[0].InFlight.Call != "all_reduce" {
+			return fmt.Errorf("it is in %+v", answer)
+		}
+		return nil
+	})
+	e2e.Kill(t, pids[killed], syscall.SIGKILL)
+	e2e.Kill(t, pids[missing], syscall.SIGUSR1) // the others go on, with what the dead one had sent or without
+	if code := run.ExitCode(); code != 128+9 {
+		t.Errorf("exit code %d, want %d", code, 128+9)
+	}
+	ended := time.Now()
+
+	// The others ended in order; of the dead one nobody has heard.
+	seen := one(t, awaitOps(j, job, 2))
+	await(j, job, "ccl.comm.init", 3)
+
+	export(t, j, tapes, job)
+	after := one(t, awaitOps(j, job, 3))
+	if after.TraceID != seen.TraceID {
+		t.Fatalf("the dead rank's operation is in trace %s, the others' in %s", after.TraceID, seen.TraceID)
+	}
+	last := byRankBut(t, after, "ccl.all_reduce")[killed]
+	if last.Tags["error.type"] != "unfinished" || !strings.Contains(last.Tags["otel.status_description"], "waiting for rank") ||
+		last.Process["service.instance.id"] != strconv.Itoa(killed) || last.Process["process.pid"] != strconv.Itoa(pids[killed]) {
+		t.Errorf("the last act of the dead rank is %v of %v", last.Tags, last.Process)
+	}
+	if last.Start().Before(began) || last.End().After(ended) {
+		t.Errorf("it was in it from %v to %v; the job began at %v, and was dead at %v", last.Start(), last.End(), began, ended)
+	}
+	// What it did before arrives, too: it was killed before its spans were sent.
+	checkAct(t, one(t, await(j, job, "ccl.comm.init", 4)), "ccl.comm.init", job, 4)
+
+	// Who sends them again does no harm: Jaeger knows a span that it has.
+	export(t, j, tapes, job)
+	awaitOps(j, job, 3)
+}
+
+// export has the post-mortem send what the dead process could not.
+func export(t *testing.T, j *Jaeger, tapes, job string) {
+	t.Helper()
+	post := e2e.Start(t, j.Env("http/protobuf"), "carillon", "postmortem", "--job", job, "--export", tapes)
+	if code := post.ExitCode(); code != 0 {
+		t.Errorf("exit code %d of the post-mortem", code)
+	}
+	post.Await(`^carillon: sent [1-9]\d* spans of 1 processes`)
+}

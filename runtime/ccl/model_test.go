@@ -53,9 +53,14 @@ func reachable(from lifecycle.State) map[lifecycle.State]bool {
 //   - The fault of a peer, and an expired context, need a state in which the call is legal, and make the communicator fail: it is not ready
 //     afterwards. A look at the communicator (AsyncError, Wait) may tell what made it fail before.
 //   - ErrRevoked may also answer a call that would be legal on a revoked communicator, but was in flight when it was revoked.
+//   - A call that makes a child may also fail with that alone: the parent is as it was. A Grow to which the ranks bring no id, or two, is an
+//     invalid argument on all of them.
 //   - ErrUnfinished is for a Destroy or Finalize whose context ended, and for the operations that it cut short.
 func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expired bool, err error) error {
 	code := lifecycle.CodeOf(err)
+	if call == lifecycle.CallGroupEnd { // here, of a group with operations: as legal as these
+		call = lifecycle.CallAllReduce
+	}
 	legal, answered, revoked := false, false, false
 	for _, s := range between(before, after) {
 		_, answer := lifecycle.Next(s, call)
@@ -64,8 +69,10 @@ func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expi
 		answered = answered || answer == code || answer == lifecycle.CodeInitializing && nonBlocking && code == lifecycle.CodeInProgress
 	}
 	looks := call == lifecycle.CallAsyncError || call == lifecycle.CallWait
+	bears := call == lifecycle.CallSplit || call == lifecycle.CallShrink || call == lifecycle.CallGrow
 	var usage *ccl.UsageError
 	var peer *ccl.PeerError
+	var system *ccl.SystemError
 	switch {
 	case answered:
 		return nil
@@ -77,6 +84,12 @@ func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expi
 	case code == lifecycle.CodeUnfinished && after != lifecycle.StateReady: // another call's context ended
 		return nil
 	case code == lifecycle.CodeTimeout && expired && (looks || after != lifecycle.StateReady):
+		return nil
+	case code == lifecycle.CodeTimeout && errors.As(err, &system) && after != lifecycle.StateReady: // another call's context ended
+		return nil
+	case bears && (errors.As(err, &peer) || code == lifecycle.CodeTimeout && expired):
+		return nil
+	case call == lifecycle.CallGrow && code == lifecycle.CodeInvalidArgument:
 		return nil
 	case looks && errors.As(err, &usage): // what cut an operation in the background short
 		return nil
@@ -92,7 +105,7 @@ func TestJudgeRefuses(t *testing.T) {
 		ready, failed, destroyed = lifecycle.StateReady, lifecycle.StateFailed, lifecycle.StateDestroyed
 		barrier, destroy         = lifecycle.CallBarrier, lifecycle.CallDestroy
 	)
-	refusal := func(code lifecycle.Code) error { return &ccl.UsageError{Code: code} }
+	refused := func(code lifecycle.Code) error { return &ccl.UsageError{Code: code} }
 	for name, tc := range map[string]struct {
 		call          lifecycle.Call
 		before, after lifecycle.State
@@ -101,10 +114,14 @@ func TestJudgeRefuses(t *testing.T) {
 	}{
 		"an operation":                      {barrier, ready, ready, nil, true},
 		"an operation on a dead one":        {barrier, destroyed, destroyed, nil, false},
-		"its refusal":                       {barrier, destroyed, destroyed, refusal(lifecycle.CodeDestroyed), true},
-		"the refusal of a live one":         {barrier, ready, ready, refusal(lifecycle.CodeDestroyed), false},
-		"one that was raced":                {barrier, ready, destroyed, refusal(lifecycle.CodeDestroyed), true},
-		"an answer from the future":         {barrier, ready, failed, refusal(lifecycle.CodeDestroyed), false},
+		"its refusal":                       {barrier, destroyed, destroyed, refused(lifecycle.CodeDestroyed), true},
+		"the refusal of a live one":         {barrier, ready, ready, refused(lifecycle.CodeDestroyed), false},
+		"one that was raced":                {barrier, ready, destroyed, refused(lifecycle.CodeDestroyed), true},
+		"a child's fault":                   {lifecycle.CallShrink, ready, ready, &ccl.PeerError{Code: lifecycle.CodeNotJoined}, true},
+		"a child of a dead one":             {lifecycle.CallShrink, destroyed, destroyed, nil, false},
+		"a bad argument that nobody made":   {lifecycle.CallShrink, ready, ready, refused(lifecycle.CodeInvalidArgument), false},
+		"a group on a dead one":             {lifecycle.CallGroupEnd, destroyed, destroyed, nil, false},
+		"an answer from the future":         {barrier, ready, failed, refused(lifecycle.CodeDestroyed), false},
 		"a second winner":                   {destroy, destroyed, destroyed, nil, false},
 		"in progress, and blocking":         {destroy, ready, ready, ccl.ErrInProgress, false},
 		"a peer's fault without a failure":  {barrier, ready, ready, &ccl.PeerError{Code: lifecycle.CodePeerAborted}, false},

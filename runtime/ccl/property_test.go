@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -32,16 +31,30 @@ func TestLifeAgainstTheTable(t *testing.T) {
 // life is a plan for one communicator: what its goroutines do.
 type life struct {
 	ranks       int
+	apart       bool // each rank has a runtime of its own
 	nonBlocking bool
-	schedule    []lifecycle.Call         // operations and splits that all ranks make in this order
+	patient     bool                     // a rank waits for what is in progress before it makes the next call
+	schedule    []lifecycle.Call         // operations, groups of them, and calls that make children, which all ranks make in this order
+	afterwards  lifecycle.Call           // what they make when the communicator has failed or was revoked
 	meddlers    map[int][]meddler        // by rank
 	tallies     []map[lifecycle.Call]int // by rank: how often each lifecycle call won
+	rts         []*ccl.Runtime
+	joiners     sync.WaitGroup // the processes that a Grow takes in
 }
 
 // meddler is a goroutine that makes calls at any time. Before each it lets others run for a while.
-type meddler []struct {
-	call lifecycle.Call
+type meddler []meddle
+
+type meddle struct {
+	meddling
 	wait int
+}
+
+// meddling is a call that other ranks do not expect. A bad one has arguments, or a context, with which it is refused in
+// every state.
+type meddling struct {
+	call lifecycle.Call
+	bad  bool
 }
 
 // deadline bounds a life. It is reached only by one that hangs.
@@ -50,14 +63,31 @@ const deadline = 30 * time.Second
 func drawLife(t *rapid.T) *life {
 	l := &life{
 		ranks:       rapid.IntRange(2, 4).Draw(t, "ranks"),
+		apart:       rapid.Bool().Draw(t, "apart"),
 		nonBlocking: rapid.Bool().Draw(t, "nonblocking"),
+		patient:     rapid.Bool().Draw(t, "patient"),
 		schedule: rapid.SliceOfN(rapid.SampledFrom([]lifecycle.Call{
-			lifecycle.CallAllReduce, lifecycle.CallBarrier, lifecycle.CallBroadcast, lifecycle.CallAllGather, lifecycle.CallSplit,
+			lifecycle.CallAllReduce, lifecycle.CallBarrier, lifecycle.CallBroadcast, lifecycle.CallAllGather, lifecycle.CallReduce,
+			lifecycle.CallSendRecv, lifecycle.CallGroupEnd, lifecycle.CallSplit, lifecycle.CallShrink, lifecycle.CallGrow,
 		}), 1, 8).Draw(t, "schedule"),
+		afterwards: rapid.SampledFrom([]lifecycle.Call{
+			lifecycle.CallBarrier, lifecycle.CallShrink, lifecycle.CallSplit, lifecycle.CallRevoke,
+		}).Draw(t, "afterwards"),
 		meddlers: map[int][]meddler{},
 	}
-	harmless := []lifecycle.Call{lifecycle.CallAsyncError, lifecycle.CallWait, lifecycle.CallGroupEnd, lifecycle.CallSplit}
-	grave := append(harmless, lifecycle.CallFinalize, lifecycle.CallDestroy, lifecycle.CallAbort, lifecycle.CallRevoke)
+	harmless := []meddling{
+		{lifecycle.CallAsyncError, false},
+		{lifecycle.CallWait, false},
+		{lifecycle.CallGroupEnd, true},
+		{lifecycle.CallSplit, true},
+		{lifecycle.CallShrink, true},
+		{lifecycle.CallGrow, true},
+		{lifecycle.CallSend, true},
+		{lifecycle.CallAllReduce, true},
+	}
+	grave := append(harmless, meddling{lifecycle.CallFinalize, false}, meddling{lifecycle.CallDestroy, false}, meddling{lifecycle.CallAbort, false},
+		meddling{lifecycle.CallRevoke, false}, meddling{lifecycle.CallShrink, false}, meddling{lifecycle.CallGrow, false},
+		meddling{lifecycle.CallGroupEnd, false})
 	for r := range l.ranks {
 		l.tallies = append(l.tallies, map[lifecycle.Call]int{})
 		calls := harmless
@@ -67,10 +97,7 @@ func drawLife(t *rapid.T) *life {
 		for range rapid.IntRange(1, 3).Draw(t, "meddlers") {
 			var m meddler
 			for range rapid.IntRange(1, 4).Draw(t, "calls") {
-				m = append(m, struct {
-					call lifecycle.Call
-					wait int
-				}{rapid.SampledFrom(calls).Draw(t, "call"), rapid.IntRange(0, 200).Draw(t, "wait")})
+				m = append(m, meddle{rapid.SampledFrom(calls).Draw(t, "call"), rapid.IntRange(0, 200).Draw(t, "wait")})
 			}
 			l.meddlers[r] = append(l.meddlers[r], m)
 		}
@@ -79,52 +106,95 @@ func drawLife(t *rapid.T) *life {
 }
 
 func (l *life) run(t *rapid.T) {
-	rt, err := ccl.New(ccl.Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
-	var opts []ccl.Option
-	if l.nonBlocking {
-		opts = append(opts, ccl.NonBlocking())
-	}
-	comms, err := rt.InitAll(ctx, l.ranks, opts...)
-	if err != nil && !errors.Is(err, ccl.ErrInProgress) {
+	comms, err := l.begin(ctx)
+	if err != nil {
 		t.Fatal(err)
 	}
 	errs := make([]error, l.ranks)
 	var wg sync.WaitGroup
 	for r, c := range comms {
-		wg.Go(func() { errs[r] = l.rank(ctx, rt, r, c) })
+		wg.Go(func() { errs[r] = l.rank(ctx, r, c) })
 	}
 	wg.Wait()
+	l.joiners.Wait()
 	err = errors.Join(errs...)
 	if ctx.Err() != nil {
 		err = errors.Join(err, errors.New("it hung"))
 	}
-	if n := rt.Live(); n != 0 {
-		err = errors.Join(err, fmt.Errorf("%d communicators are left", n))
+	for _, rt := range l.rts {
+		if n := rt.Live(); n != 0 {
+			err = errors.Join(err, fmt.Errorf("%d communicators are left", n))
+		}
+		err = errors.Join(err, rt.Close(ctx))
 	}
-	if err := errors.Join(err, rt.Close(ctx)); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 }
 
+// begin makes the communicator, which is in progress if it is non-blocking.
+func (l *life) begin(ctx context.Context) ([]*ccl.Comm, error) {
+	runtimes := 1
+	if l.apart {
+		runtimes = l.ranks
+	}
+	for range runtimes {
+		rt, err := ccl.New(ccl.Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		if err != nil {
+			return nil, err
+		}
+		l.rts = append(l.rts, rt)
+	}
+	var opts []ccl.Option
+	if l.nonBlocking {
+		opts = append(opts, ccl.NonBlocking())
+	}
+	if !l.apart {
+		comms, err := l.rts[0].InitAll(ctx, l.ranks, opts...)
+		return comms, inProgressIsFine(err)
+	}
+	id, err := l.rts[0].NewUniqueID()
+	if err != nil {
+		return nil, err
+	}
+	comms, errs := make([]*ccl.Comm, l.ranks), make([]error, l.ranks)
+	var wg sync.WaitGroup
+	for r := range comms {
+		wg.Go(func() { comms[r], errs[r] = l.rts[r].InitRank(ctx, id, l.ranks, r, opts...) })
+	}
+	wg.Wait()
+	for r := range errs {
+		errs[r] = inProgressIsFine(errs[r])
+	}
+	return comms, errors.Join(errs...)
+}
+
+func inProgressIsFine(err error) error {
+	if errors.Is(err, ccl.ErrInProgress) {
+		return nil
+	}
+	return err
+}
+
+// runtime is a rank's.
+func (l *life) runtime(rank int) *ccl.Runtime { return l.rts[rank%len(l.rts)] }
+
 // rank is one rank's part: a goroutine for the schedule, and the meddlers. It ends the communicator, so that others that
 // wait for it learn that.
-func (l *life) rank(ctx context.Context, rt *ccl.Runtime, r int, c *ccl.Comm) error {
+func (l *life) rank(ctx context.Context, r int, c *ccl.Comm) error {
 	n := len(l.meddlers[r]) + 1
 	errs := make([]error, n)
 	children := make([][]*ccl.Comm, n)
 	watched := make([]*watch, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		w := &watch{rt: rt, c: c, nonBlocking: l.nonBlocking, won: map[lifecycle.Call]int{}}
+		w := &watch{life: l, rt: l.runtime(r), rank: r, c: c, won: map[lifecycle.Call]int{}}
 		watched[i] = w
 		wg.Go(func() {
 			if i == 0 {
-				errs[i] = w.work(ctx, l.schedule)
+				errs[i] = w.work(ctx)
 			} else {
 				errs[i] = w.meddle(ctx, l.meddlers[r][i-1])
 			}
@@ -132,11 +202,14 @@ func (l *life) rank(ctx context.Context, rt *ccl.Runtime, r int, c *ccl.Comm) er
 		})
 	}
 	wg.Wait()
-	before := c.State()
-	if l.nonBlocking && before == lifecycle.StateRevoked {
-		// A split in the background may wait for ranks that don't come. Close would give it ten seconds.
-		errs = append(errs, watched[0].call(ctx, lifecycle.CallAbort))
+	if l.nonBlocking && c.State() != lifecycle.StateInitializing {
+		// What goes on in the background may wait for ranks that don't come. Close would give it ten seconds.
+		errs = append(errs, watched[0].call(ctx, lifecycle.CallWait))
+		if c.AsyncError() != nil { // in progress, or what is may be behind a call that failed
+			errs = append(errs, watched[0].call(ctx, lifecycle.CallAbort))
+		}
 	}
+	before := c.State()
 	err := errors.Join(append(errs, c.Close())...)
 	for _, all := range children {
 		for _, child := range all {
@@ -178,119 +251,4 @@ func (l *life) end(r int, before, after lifecycle.State) error {
 		return fmt.Errorf("the state at the end is %s, want %s after %v", after, want, won)
 	}
 	return nil
-}
-
-// watch makes calls and judges their answers. It belongs to one goroutine.
-type watch struct {
-	rt          *ccl.Runtime
-	c           *ccl.Comm
-	nonBlocking bool
-	won         map[lifecycle.Call]int
-	children    []*ccl.Comm
-}
-
-// work makes the calls that all ranks make, until one of them fails.
-func (w *watch) work(ctx context.Context, schedule []lifecycle.Call) error {
-	if err := w.call(ctx, lifecycle.CallWait); err != nil {
-		return err
-	}
-	for _, call := range schedule {
-		if w.c.State() != lifecycle.StateReady {
-			// One more, which is illegal in most states. A split may be legal, and would wait for ranks that don't come.
-			return w.call(ctx, lifecycle.CallBarrier)
-		}
-		if err := w.call(ctx, call); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *watch) meddle(ctx context.Context, m meddler) error {
-	for _, step := range m {
-		for range step.wait {
-			runtime.Gosched()
-		}
-		var err error
-		switch step.call {
-		case lifecycle.CallSplit: // with a color that there is not: always an error, and nothing happens
-			if child, err := w.c.Split(ctx, -5, 0); err == nil || child != nil {
-				return fmt.Errorf("split with color -5: %v, %w", child, err)
-			}
-		case lifecycle.CallGroupEnd: // in a group no communicator can be ended
-			err = w.destroyInGroup(ctx)
-		default:
-			err = w.call(ctx, step.call)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *watch) destroyInGroup(ctx context.Context) error {
-	g := w.rt.GroupStart(ctx)
-	if err := w.c.Destroy(g); lifecycle.CodeOf(err) != lifecycle.CodeInvalidUsage {
-		return fmt.Errorf("Destroy in a group: %w", err)
-	}
-	if err := w.rt.GroupEnd(g); err != nil {
-		return fmt.Errorf("GroupEnd of an empty group: %w", err)
-	}
-	if err := w.rt.GroupEnd(g); lifecycle.CodeOf(err) != lifecycle.CodeInvalidUsage {
-		return fmt.Errorf("GroupEnd twice: %w", err)
-	}
-	return nil
-}
-
-// call makes a call, and judges the answer.
-func (w *watch) call(ctx context.Context, call lifecycle.Call) error {
-	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond) // ends only calls that wait for ranks that don't come
-	defer cancel()
-	before := w.c.State()
-	err := w.make(ctx, call)
-	after := w.c.State()
-	if err == nil || lifecycle.CodeOf(err) == lifecycle.CodeUnfinished && call == lifecycle.CallDestroy {
-		switch call {
-		case lifecycle.CallFinalize, lifecycle.CallDestroy, lifecycle.CallAbort, lifecycle.CallRevoke:
-			w.won[call]++
-		default: // nobody else is kept from making it
-		}
-	}
-	if problem := judge(call, before, after, w.nonBlocking, ctx.Err() != nil, err); problem != nil {
-		return fmt.Errorf("%s, from %s to %s: %w", call, before, after, problem)
-	}
-	return nil
-}
-
-func (w *watch) make(ctx context.Context, call lifecycle.Call) error {
-	one, all := []int64{1}, make([]int64, w.c.Size())
-	switch call {
-	case lifecycle.CallAllReduce:
-		return ccl.AllReduce(ctx, w.c, one, make([]int64, 1), ccl.Sum)
-	case lifecycle.CallBroadcast:
-		return ccl.Broadcast(ctx, w.c, one, one, 0)
-	case lifecycle.CallAllGather:
-		return ccl.AllGather(ctx, w.c, one, all)
-	case lifecycle.CallBarrier:
-		return ccl.Barrier(ctx, w.c)
-	case lifecycle.CallSplit:
-		child, err := w.c.Split(ctx, 0, 0)
-		if child != nil {
-			w.children = append(w.children, child)
-		}
-		return err
-	case lifecycle.CallAsyncError:
-		return w.c.AsyncError()
-	case lifecycle.CallWait:
-		return w.c.Wait(ctx)
-	case lifecycle.CallFinalize:
-		return w.c.Finalize(ctx)
-	case lifecycle.CallDestroy:
-		return w.c.Destroy(ctx)
-	case lifecycle.CallRevoke:
-		return w.c.Revoke(nil)
-	default:
-		return w.c.Abort(nil)
-	}
 }

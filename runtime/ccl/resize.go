@@ -47,6 +47,9 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	if err := c.clear(ctx, mode, fmt.Errorf("it shrinks to %d of %d ranks", len(members), c.size), site); err != nil {
 		return nil, err
 	}
+	if err := c.everReady(ctx, lifecycle.CallShrink); err != nil {
+		return nil, err
+	}
 	number, place := c.enter(tape.ActShrink, lifecycle.CallShrink)
 	a := c.begin(ctx, tape.ActShrink, lifecycle.CallShrink, number, site)
 	child, born, err := c.child(ctx, a, shrunkID(c.id, number, members), opts)
@@ -76,6 +79,17 @@ func (c *core) clear(ctx context.Context, mode ShrinkMode, why error, site lifec
 		return c.check(lifecycle.CallShrink)
 	}
 	return nil
+}
+
+// everReady refuses a call that needs the other ranks, although they have never met: the init failed. The communicator
+// is not initializing any more.
+func (c *core) everReady(ctx context.Context, call lifecycle.Call) error {
+	if c.links != nil {
+		return nil
+	}
+	err := c.usage(call, "it was never ready, so there are no ranks to go on with: Destroy it, and make a new one")
+	err.Code, err.Cause = lifecycle.CodeFailed, c.life.Cause()
+	return c.refused(ctx, call, err)
 }
 
 // without are the ranks that remain, ascending.

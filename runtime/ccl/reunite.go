@@ -3,6 +3,7 @@ package ccl
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -43,7 +44,20 @@ func (c *core) heldUp(ctx context.Context) (bounded context.Context, blame func(
 		if err != nil && held.Err() != nil {
 			return context.Cause(held)
 		}
+		return c.unmet(err)
+	}
+}
+
+// unmet turns the error of a rank that comes to a meeting which is over, or is not held, into one about the other
+// ranks: here ids follow from the calls that ranks make, so that is no mistake of the caller's.
+func (c *core) unmet(err error) error {
+	var stale *rendezvous.StaleError
+	if !errors.As(err, &stale) {
 		return err
+	}
+	return &PeerError{
+		Code: lifecycle.CodeMismatch, Rank: -1, Comm: c.id, Name: c.name, Self: c.rank,
+		Detail: "the ranks that go on do not meet: " + stale.Detail,
 	}
 }
 

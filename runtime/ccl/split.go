@@ -34,6 +34,9 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 	if err := c.mayChange(ctx, lifecycle.CallSplit); err != nil {
 		return nil, err
 	}
+	if err := c.everReady(ctx, lifecycle.CallSplit); err != nil {
+		return nil, err
+	}
 	number, place := c.enter(tape.ActSplit, lifecycle.CallSplit)
 	a := c.begin(ctx, tape.ActSplit, lifecycle.CallSplit, number, callSite())
 	if color == NoColor {

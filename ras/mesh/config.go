@@ -1,0 +1,204 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// Config says who this member is and how it meets the others.
+type Config struct {
+	// Self is this process: what the function Self returns.
+	Self Member
+	// Secret is the job's secret, SecretSize bytes that all its members share and nobody else knows.
+	Secret []byte
+	// Job names the job. Members of different jobs do not talk to each other, even with one secret.
+	Job string
+
+	// Bind is the address to listen at, UDP and TCP. The default is loopback and a free port: right for a job on one
+	// machine, and of no use across machines.
+	Bind netip.AddrPort
+	// Advertise is the IP address by which others reach this member, if it isn't Bind's. It must be set if Bind is
+	// unspecified (0.0.0.0).
+	Advertise netip.Addr
+
+	// Tuning is how fast it looks and how long it waits: OneMachine (the default), LAN or WAN.
+	Tuning Tuning
+
+	// OnEvent is told what happens to members, in order, on one goroutine. It may block for a while: events queue up to
+	// eventQueue, then the oldest are dropped and counted. nil if nobody wants to know.
+	OnEvent func(Event)
+	// Handler answers questions. from is the name of the member that asked first, of all that asked the same at the same
+	// time. It must return within the context's time, and is called for at most handlers questions at a time. nil
+	// answers nothing.
+	Handler func(ctx context.Context, from string, question []byte) []byte
+	// LocalNote answers for a process of this host that can't answer for itself, from its tape; nil, or an answer of nil,
+	// if there is nothing to say.
+	LocalNote func(Member) []byte
+
+	// Logger gets what memberlist logs, at debug. nil discards it.
+	Logger *slog.Logger
+	// Host is the machine. nil is the one that this process runs on; a simulation has its own.
+	Host Host
+	// Transport moves bytes. nil is UDP and TCP at Bind; a simulation has its own. It belongs to the mesh, which shuts it
+	// down.
+	Transport memberlist.Transport
+}
+
+// Tuning is how fast a mesh looks and how long it waits. Its zero value is OneMachine.
+type Tuning struct {
+	// ProbeInterval is how often a member probes another one. A member is found silent after one or two intervals, as
+	// others probe it too. Shorter costs packets: four for each probe.
+	ProbeInterval time.Duration
+	// ProbeTimeout is how long the answer to a probe may take before others are asked to probe too: the 99th percentile
+	// of the round trip, with the scheduler's delays on a busy machine.
+	ProbeTimeout time.Duration
+	// IndirectChecks is how many others are asked to probe a member that did not answer.
+	IndirectChecks int
+	// SuspicionMult sets how long a silent member may defend itself: SuspicionMult · max(1, log10(members)) ·
+	// ProbeInterval, and up to six times that until others confirm its silence. Larger means fewer false alarms, and
+	// Unreachable is told later. Death and stops do not wait for it.
+	SuspicionMult int
+	// GossipInterval is how often news is passed on, to GossipNodes others each time. News reaches all in about
+	// log(members)/log(1+GossipNodes) intervals. Without news nothing is sent.
+	GossipInterval time.Duration
+	GossipNodes    int
+	// RetransmitMult sets how often each member passes each news on: k = RetransmitMult · ⌈log10(members+1)⌉ times. A
+	// member misses a piece of news with a probability of about e^-k, and hears of it at a later PushPullInterval then.
+	RetransmitMult int
+	// PushPullInterval is how often two members compare all they know, which repairs what gossip missed. It costs about
+	// 200 bytes a member, and grows with the logarithm of the members beyond 32.
+	PushPullInterval time.Duration
+	// StreamTimeout bounds one exchange on a stream: connect, send, receive.
+	StreamTimeout time.Duration
+	// CheckInterval is how often each member looks whether its two neighbours on its host are stopped. A stop is told
+	// after at most CheckInterval and ConfirmStop.
+	CheckInterval time.Duration
+	// ConfirmStop is how long a process must be found stopped without a turn on a CPU: a debugger that looks at system
+	// calls stops a process for moments.
+	ConfirmStop time.Duration
+	// WitnessTime is how long the members of a silent member's host have to say what became of it, before it is told
+	// unreachable.
+	WitnessTime time.Duration
+	// ReconnectInterval is how often one of the unreachable members is tried again.
+	ReconnectInterval time.Duration
+	// GossipToTheDead is for how long a silent member is still told the news, so that it can defend itself.
+	GossipToTheDead time.Duration
+}
+
+// OneMachine is for a job on one machine: a pidfd tells deaths, so probes are few.
+func OneMachine() Tuning {
+	return Tuning{
+		ProbeInterval: time.Second, ProbeTimeout: 500 * time.Millisecond, IndirectChecks: 2, SuspicionMult: 6,
+		GossipInterval: 100 * time.Millisecond, GossipNodes: 3, RetransmitMult: 10, PushPullInterval: 30 * time.Second,
+		StreamTimeout: 3 * time.Second, CheckInterval: time.Second, ConfirmStop: 250 * time.Millisecond,
+		WitnessTime: 500 * time.Millisecond, ReconnectInterval: 5 * time.Second, GossipToTheDead: 30 * time.Second,
+	}
+}
+
+// LAN is for machines with a network between them whose round trips take less than some ten milliseconds.
+func LAN() Tuning {
+	t := OneMachine()
+	t.ProbeInterval, t.ProbeTimeout = 250*time.Millisecond, 200*time.Millisecond
+	t.IndirectChecks, t.SuspicionMult, t.RetransmitMult = 3, 10, 8
+	t.StreamTimeout = 5 * time.Second
+	return t
+}
+
+// WAN is for machines whose round trips take up to half a second.
+func WAN() Tuning {
+	t := LAN()
+	t.ProbeInterval, t.ProbeTimeout = 1500*time.Millisecond, time.Second
+	t.SuspicionMult = 6
+	t.GossipInterval, t.GossipNodes = 300*time.Millisecond, 4
+	t.PushPullInterval, t.StreamTimeout, t.GossipToTheDead = time.Minute, 15*time.Second, time.Minute
+	t.WitnessTime = 2 * time.Second
+	return t
+}
+
+// Validate says which field is wrong, what it is and what is allowed.
+func (c *Config) Validate() error {
+	m := c.Self
+	switch {
+	case m.Host == "" || len(m.Host) > maxHost:
+		return fmt.Errorf("mesh: Self.Host is %q, want 1 to %d bytes", m.Host, maxHost)
+	case m.PID <= 0:
+		return fmt.Errorf("mesh: Self.PID is %d, want a process's number", m.PID)
+	case m.Name != nameOf(m.Host, m.PID):
+		return fmt.Errorf("mesh: Self.Name is %q, want %q", m.Name, nameOf(m.Host, m.PID))
+	case m.Rank < -1 || m.JobSize < 0:
+		return fmt.Errorf("mesh: Self is rank %d of %d; want -1 for none, and a size of at least 0", m.Rank, m.JobSize)
+	case len(c.Secret) != SecretSize:
+		return fmt.Errorf("mesh: Secret has %d bytes, want %d", len(c.Secret), SecretSize)
+	case c.Transport == nil && c.Bind.Addr().IsUnspecified() && !c.Advertise.IsValid():
+		return fmt.Errorf("mesh: Bind is %v, so Advertise must be set to an address that others reach", c.Bind)
+	}
+	return c.Tuning.validate()
+}
+
+func (t *Tuning) validate() error {
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"ProbeInterval", t.ProbeInterval},
+		{"ProbeTimeout", t.ProbeTimeout},
+		{"GossipInterval", t.GossipInterval},
+		{"PushPullInterval", t.PushPullInterval},
+		{"StreamTimeout", t.StreamTimeout},
+		{"CheckInterval", t.CheckInterval},
+		{"ConfirmStop", t.ConfirmStop},
+		{"WitnessTime", t.WitnessTime},
+		{"ReconnectInterval", t.ReconnectInterval},
+		{"GossipToTheDead", t.GossipToTheDead},
+	} {
+		if d.value < time.Millisecond || d.value > time.Hour {
+			return fmt.Errorf("mesh: Tuning.%s is %v, want 1ms to 1h", d.name, d.value)
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{
+		{"IndirectChecks", t.IndirectChecks},
+		{"SuspicionMult", t.SuspicionMult},
+		{"GossipNodes", t.GossipNodes},
+		{"RetransmitMult", t.RetransmitMult},
+	} {
+		if n.value < 1 || n.value > 100 {
+			return fmt.Errorf("mesh: Tuning.%s is %d, want 1 to 100", n.name, n.value)
+		}
+	}
+	if t.ProbeTimeout > t.ProbeInterval {
+		return fmt.Errorf("mesh: Tuning.ProbeTimeout is %v, want at most ProbeInterval, %v", t.ProbeTimeout, t.ProbeInterval)
+	}
+	return nil
+}
+
+// memberlistConfig is what memberlist is told.
+func (c *Config) memberlistConfig(k keys, d *delegate) *memberlist.Config {
+	t := c.Tuning
+	m := memberlist.DefaultLANConfig()
+	m.Name = c.Self.Name
+	m.Label, m.SecretKey = k.label, k.gossip
+	m.BindAddr, m.BindPort, m.AdvertisePort = "127.0.0.1", 0, 0
+	m.TCPTimeout = t.StreamTimeout
+	m.IndirectChecks, m.RetransmitMult, m.SuspicionMult = t.IndirectChecks, t.RetransmitMult, t.SuspicionMult
+	m.PushPullInterval, m.ProbeInterval, m.ProbeTimeout = t.PushPullInterval, t.ProbeInterval, t.ProbeTimeout
+	m.GossipInterval, m.GossipNodes, m.GossipToTheDeadTime = t.GossipInterval, t.GossipNodes, t.GossipToTheDead
+	// A process whose own probes fail waits up to four times longer: it is likely itself that is slow.
+	m.AwarenessMaxMultiplier = 4
+	// Packets are small, and who has the secret could send what grows when it is unpacked.
+	m.EnableCompression = false
+	// A process of the same name at another address is another one: see Member.Instance.
+	m.DeadNodeReclaimTime = time.Millisecond
+	m.RequireNodeNames = false
+	m.Delegate, m.Events, m.Alive, m.Ping = d, d, d, nil
+	m.DisableTcpPingsForNode = d.missed
+	m.Logger = logTo(c.Logger)
+	return m
+}

@@ -1,0 +1,114 @@
+package mesh
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// delegate is what memberlist calls. It holds memberlist's lock in some of these calls, so none of them calls memberlist.
+type delegate struct{ m *Mesh }
+
+var (
+	_ memberlist.Delegate      = (*delegate)(nil)
+	_ memberlist.EventDelegate = (*delegate)(nil)
+	_ memberlist.AliveDelegate = (*delegate)(nil)
+)
+
+var errGoneForGood = errors.New("mesh: that process is gone")
+
+// memberOf is a node as a member.
+func memberOf(n *memberlist.Node) (Member, error) {
+	m, err := decodeMeta(n.Meta)
+	if err != nil {
+		return Member{}, err
+	}
+	if m.Name != n.Name {
+		return Member{}, fmt.Errorf("mesh: %q calls itself %q", n.Name, m.Name)
+	}
+	addr, ok := netip.AddrFromSlice(n.Addr)
+	if !ok {
+		return Member{}, fmt.Errorf("mesh: %q has no address", n.Name)
+	}
+	m.Addr = netip.AddrPortFrom(addr.Unmap(), n.Port)
+	return m, nil
+}
+
+// NotifyAlive turns away who is no member of ours, and late words of who is gone for good.
+func (d *delegate) NotifyAlive(n *memberlist.Node) error {
+	m, err := memberOf(n)
+	if err != nil {
+		d.m.count.malformed.Add(1)
+		return err
+	}
+	d.m.mu.Lock()
+	defer d.m.mu.Unlock()
+	if d.m.table.gone(m.Name, m.Instance) {
+		return errGoneForGood
+	}
+	return nil
+}
+
+func (d *delegate) NotifyJoin(n *memberlist.Node) {
+	m, err := memberOf(n)
+	if err != nil || m.Name == d.m.self.Name {
+		return
+	}
+	d.m.change(func(t *table) []Event { return t.join(m, d.m.now()) })
+}
+
+func (d *delegate) NotifyUpdate(n *memberlist.Node) { d.NotifyJoin(n) }
+
+func (d *delegate) NotifyLeave(n *memberlist.Node) {
+	m, err := memberOf(n)
+	if err != nil || m.Name == d.m.self.Name {
+		return
+	}
+	// Whether it left or fell silent memberlist does not say; who leaves tells the mesh as well.
+	d.m.watcher.put(note{kind: noteUnanswered, name: m.Name})
+}
+
+// missed hears that a probe was not answered in time; memberlist asks whether to try TCP, which it should.
+func (d *delegate) missed(name string) bool {
+	d.m.watcher.put(note{kind: noteMissed, name: name})
+	return false
+}
+
+func (d *delegate) NodeMeta(limit int) []byte {
+	meta := appendMeta(nil, &d.m.self)
+	return meta[:min(len(meta), limit)]
+}
+
+func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
+	return d.m.gossip.GetBroadcasts(overhead, limit)
+}
+
+func (d *delegate) LocalState(bool) []byte {
+	d.m.mu.Lock()
+	defer d.m.mu.Unlock()
+	return appendFates(nil, d.m.table.fates(d.m.now()))
+}
+
+func (d *delegate) MergeRemoteState(b []byte, _ bool) {
+	fates, err := decodeFates(b)
+	if err != nil {
+		d.m.count.malformed.Add(1)
+		return
+	}
+	for i := range fates {
+		d.m.hear(&fates[i])
+	}
+}
+
+// NotifyMsg must not block and must not keep b.
+func (d *delegate) NotifyMsg(b []byte) {
+	if len(b) < 2 || b[0] != wireVersion {
+		d.m.count.malformed.Add(1)
+		return
+	}
+	if err := d.m.receive(b[1], b[2:]); err != nil {
+		d.m.count.malformed.Add(1)
+	}
+}

@@ -1,0 +1,36 @@
+// Package mesh is the membership of a job: which of its processes are there, which are dead, stopped, gone or out of
+// reach, and a way to ask them things while the job hangs. It knows nothing of communicators.
+//
+// Membership, failure detection and gossip are hashicorp/memberlist's (SWIM with Lifeguard), one member a process,
+// encrypted with a key derived from the job's secret. To that the package adds what SWIM can't know:
+//
+//	witness      processes of one host stand in a ring by rank, and each watches the next two that run: a pidfd tells a
+//	             death within milliseconds, /proc tells a stopped process from a busy one. What a witness saw is told to
+//	             its host at once and to the others by gossip.
+//	left         a process that ends on purpose says so first, to those who watch it, and waits until they know.
+//	unreachable  is what remains: nobody answers, and nobody on its host saw it die or stop.
+//
+//	          host a                        host b
+//	  rank 0 ──watches──▶ 1 ──▶ 2      rank 4 ──▶ 5 ──▶ 6
+//	     ▲                      │         ▲              │
+//	     └────────── 3 ◀────────┘         └───── 7 ◀─────┘
+//	             └──────── gossip, probes ───────┘
+//
+// # Asking
+//
+// Ask sends a question to any number of members and streams their answers. Many are asked through a tree: every member
+// asks up to sixteen others, which ask the rest, each within less time than it was given. Who stays silent is asked
+// directly, and at last a neighbour of it on its host is, who may answer for it from its tape (Config.LocalNote): so a
+// dead process's last words reach who asks.
+//
+// # What it withstands
+//
+// Every packet and every stream is authenticated before memberlist sees it; others are counted and dropped, and so are
+// recent packets that come again. The memory, the connections and the answers that a stranger or a member can cause are
+// bounded. Who has the job's secret is trusted not to lie.
+//
+// # What it costs
+//
+// Idle, a member sends and receives a few packets a second and reads four small files of /proc a second. It has no
+// global state, except that memberlist draws from math/rand's and counts in go-metrics' (which discards it).
+package mesh

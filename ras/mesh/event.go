@@ -1,0 +1,158 @@
+package mesh
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// State is what is known of a member.
+type State uint8
+
+// The states. Left, and Dead as a witness saw it, are final.
+const (
+	// Alive: it answers.
+	Alive State = iota
+	// Suspect: it does not answer, and not for long enough to say more; or it is known to run and does not answer.
+	Suspect
+	// Stopped: its process exists and does not run: SIGSTOP, a debugger, a frozen cgroup.
+	Stopped
+	// Unreachable: it does not answer, and nobody who could see its process does.
+	Unreachable
+	// Dead: its process ended without saying so.
+	Dead
+	// Left: it said that it leaves.
+	Left
+)
+
+var stateNames = [...]string{"alive", "suspect", "stopped", "unreachable", "dead", "left"}
+
+// String is the state's name: "alive".
+func (s State) String() string { return nameIn(stateNames[:], uint8(s), "state") }
+
+// running says whether a member in this state is expected to answer.
+func (s State) running() bool { return s == Alive || s == Suspect }
+
+// gone says whether a member in this state is no more.
+func (s State) gone() bool { return s == Dead || s == Left }
+
+// Kind is what happened to a member.
+type Kind uint8
+
+// The kinds of events.
+const (
+	// Joined: it is a member now.
+	Joined Kind = iota
+	// Departed: it left in order.
+	Departed
+	// Died: its process ended without saying so.
+	Died
+	// Suspected: it does not answer. Resumed, Died, Halted or Lost follows.
+	Suspected
+	// Halted: its process is stopped.
+	Halted
+	// Resumed: it runs or answers again, after Suspected, Halted or Lost.
+	Resumed
+	// Lost: it is out of reach.
+	Lost
+)
+
+var kindNames = [...]string{"joined", "left", "dead", "suspect", "stopped", "resumed", "unreachable"}
+
+// String is the kind's name: "joined", "left", "dead", "suspect", "stopped", "resumed", "unreachable".
+func (k Kind) String() string { return nameIn(kindNames[:], uint8(k), "kind") }
+
+// Cause is how an event is known.
+type Cause uint8
+
+// The causes.
+const (
+	// CauseTold: the member said so itself, by joining or leaving.
+	CauseTold Cause = iota
+	// CauseExit: the kernel told a process of its host that it ended.
+	CauseExit
+	// CauseSignal: its threads are stopped by a signal.
+	CauseSignal
+	// CauseTraced: a debugger holds it.
+	CauseTraced
+	// CauseFrozen: its cgroup is frozen.
+	CauseFrozen
+	// CauseRuns: a process of its host sees it run.
+	CauseRuns
+	// CauseSilence: it did not answer.
+	CauseSilence
+	// CauseRefused: its host answers and nobody listens at its port. A firewall that rejects looks the same, so a member
+	// that is dead for this cause alone may come back.
+	CauseRefused
+	// CauseAnswers: it answers again.
+	CauseAnswers
+	// CauseReplaced: another mesh of the same process took its place.
+	CauseReplaced
+	numCauses
+)
+
+var causeNames = [numCauses]string{
+	"told", "exit", "signal", "traced", "frozen", "runs", "silence", "refused", "answers", "replaced",
+}
+
+// String is the cause's name: "exit".
+func (c Cause) String() string { return nameIn(causeNames[:], uint8(c), "cause") }
+
+func nameIn(names []string, i uint8, what string) string {
+	if int(i) < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("%s(%d)", what, i)
+}
+
+// Exit is how a process ended, as far as its kernel tells those who are not its parent.
+type Exit struct {
+	Known  bool
+	Code   int            // what it exited with; 0 if a signal ended it
+	Signal syscall.Signal // what ended it; 0 if it exited
+}
+
+// String is "exit status 3", "killed", or "not known how".
+func (e Exit) String() string {
+	switch {
+	case !e.Known:
+		return "not known how"
+	case e.Signal != 0:
+		return e.Signal.String()
+	default:
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+}
+
+// Status is a member, what is known of it, since when (by this process's clock), and how.
+type Status struct {
+	Member Member
+	State  State
+	Since  time.Time
+	Cause  Cause
+	Exit   Exit
+	// By is the name of the member that saw it; empty if it was this one.
+	By string
+}
+
+// Event is what happened to a member. Since is when, as far as known, by this process's clock.
+type Event struct {
+	Kind   Kind
+	Member Member
+	Since  time.Time
+	Cause  Cause
+	Exit   Exit
+	By     string
+}
+
+// String is one line for a log: "rank 3 (host-4711) dead: killed".
+func (e Event) String() string {
+	s := fmt.Sprintf("%v %v: %v", e.Member, e.Kind, e.Cause)
+	if e.Kind == Died && e.Exit.Known {
+		s += ", " + e.Exit.String()
+	}
+	if e.By != "" {
+		s += ", seen by " + e.By
+	}
+	return s
+}

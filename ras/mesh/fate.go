@@ -1,0 +1,135 @@
+package mesh
+
+import (
+	"encoding/binary"
+	"errors"
+	"syscall"
+	"time"
+)
+
+// Kinds of messages that members send each other through memberlist. The first byte is the version.
+const (
+	wireVersion = 1
+
+	msgFate     = 1 // what a witness saw: gossip, or one packet
+	msgCheck    = 2 // look at a process of your host
+	msgGoodbye  = 3 // I leave: answer with msgFarewell when you know
+	msgFarewell = 4
+	msgQuestion = 5
+	msgAnswers  = 6
+)
+
+var errMessage = errors.New("mesh: not a message of this version, or cut short")
+
+// fate is what a witness saw of a process. at is by the clock of its host, which all its witnesses share: of two fates
+// of one member, the later one counts.
+type fate struct {
+	name     string
+	instance uint64
+	state    State // Alive, Stopped, Dead or Left
+	cause    Cause
+	at       int64
+	age      time.Duration // since when, before the message was written
+	exit     Exit
+	by       string
+}
+
+// appendFate encodes a fate without its header.
+//
+//	name text | instance u64 | state u8 | cause u8 | at u64 | age in ms uv | exit: known u8, code v, signal uv | by text
+func appendFate(b []byte, f *fate) []byte {
+	b = appendText(b, f.name)
+	b = binary.LittleEndian.AppendUint64(b, f.instance)
+	b = append(b, byte(f.state), byte(f.cause))
+	b = binary.LittleEndian.AppendUint64(b, uint64(f.at))
+	b = binary.AppendUvarint(b, uint64(max(f.age, 0)/time.Millisecond))
+	known := byte(0)
+	if f.exit.Known {
+		known = 1
+	}
+	b = append(b, known)
+	b = binary.AppendVarint(b, int64(f.exit.Code))
+	b = binary.AppendUvarint(b, uint64(f.exit.Signal))
+	return appendText(b, f.by)
+}
+
+const maxAge = 1 << 40 // ms, so that it fits a Duration
+
+func (r *reader) fate() (f fate) {
+	f.name = r.text(maxName)
+	f.instance = r.u64()
+	f.state, f.cause = State(r.u8()), Cause(r.u8())
+	f.at = int64(r.u64())
+	f.age = time.Duration(r.count(maxAge)) * time.Millisecond
+	f.exit.Known = r.u8() == 1
+	f.exit.Code = r.integer()
+	f.exit.Signal = syscall.Signal(r.count(255))
+	f.by = r.text(maxName)
+	switch f.state {
+	case Alive, Stopped, Dead, Left:
+	default:
+		r.bad = true
+	}
+	if f.name == "" || f.cause >= numCauses {
+		r.bad = true
+	}
+	return f
+}
+
+func message(kind byte) []byte { return []byte{wireVersion, kind} }
+
+func fateMessage(f *fate) []byte { return appendFate(message(msgFate), f) }
+
+// nameMessage is a message about a member, whose body is: name text | instance u64.
+func nameMessage(kind byte, name string, instance uint64) []byte {
+	return binary.LittleEndian.AppendUint64(appendText(message(kind), name), instance)
+}
+
+// decodeFate reads the body of a fate message.
+func decodeFate(body []byte) (fate, error) {
+	r := reader{b: body}
+	f := r.fate()
+	if r.bad {
+		return fate{}, errMessage
+	}
+	return f, nil
+}
+
+// decodeName reads the body of a message that names a member.
+func decodeName(body []byte) (name string, instance uint64, err error) {
+	r := reader{b: body}
+	name, instance = r.text(maxName), r.u64()
+	if r.bad || name == "" {
+		return "", 0, errMessage
+	}
+	return name, instance, nil
+}
+
+// maxFates bounds the fates in one state exchange.
+const maxFates = 512
+
+// appendFates encodes what a state exchange carries.
+func appendFates(b []byte, fates []fate) []byte {
+	fates = fates[:min(len(fates), maxFates)]
+	b = append(b, wireVersion)
+	b = binary.AppendUvarint(b, uint64(len(fates)))
+	for i := range fates {
+		b = appendFate(b, &fates[i])
+	}
+	return b
+}
+
+func decodeFates(b []byte) ([]fate, error) {
+	r := reader{b: b}
+	if r.u8() != wireVersion {
+		return nil, errMessage
+	}
+	fates := make([]fate, 0, 8)
+	for n := r.count(maxFates); n > 0 && !r.bad; n-- {
+		fates = append(fates, r.fate())
+	}
+	if r.bad {
+		return nil, errMessage
+	}
+	return fates, nil
+}

@@ -1,0 +1,442 @@
+package mesh
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// ErrClosed means that the mesh was closed.
+var ErrClosed = errors.New("mesh: closed")
+
+const (
+	// eventQueue is how many events wait for OnEvent.
+	eventQueue = 1 << 16
+	// directHost and directFar bound who is told of a fate at once: on the witness's host, and elsewhere.
+	directHost, directFar = 64, 16
+	// farewellTime is how long Close waits until those who watch this process know that it leaves.
+	farewellTime = 500 * time.Millisecond
+)
+
+// Mesh is this process's place among the job's members. Its methods may be called from any goroutine.
+type Mesh struct {
+	config    Config
+	self      Member
+	host      Host
+	transport memberlist.NodeAwareTransport
+	list      *memberlist.Memberlist
+	gossip    memberlist.TransmitLimitedQueue
+	members   atomic.Int64 // how many there are, for gossip
+	count     counters
+
+	mu     sync.Mutex // never held while memberlist is called, which calls back under locks of its own
+	table  *table
+	events []Event
+	told   chan struct{} // there are events
+
+	watcher *watcher
+	asker   *asker
+
+	farewell chan string // names of those who know that this one leaves
+	ctx      context.Context
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	closing  sync.Once
+}
+
+// Start makes this process a member, alone until Join. It listens before it returns. Close ends it.
+func Start(c Config) (*Mesh, error) {
+	if c.Tuning == (Tuning{}) {
+		c.Tuning = OneMachine()
+	}
+	if !c.Bind.IsValid() {
+		c.Bind = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
+	}
+	if c.Host == nil {
+		c.Host = Kernel()
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	k, err := deriveKeys(c.Secret, c.Job)
+	if err != nil {
+		return nil, err
+	}
+	c.Secret = nil
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	c.Self.Instance = binary.LittleEndian.Uint64(id[:])
+
+	m := &Mesh{
+		config: c, self: c.Self, host: c.Host, told: make(chan struct{}, 1),
+		farewell: make(chan string, directHost),
+	}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	if err := m.open(k); err != nil {
+		m.cancel()
+		return nil, err
+	}
+	m.running.Add(2)
+	go m.watcher.run()
+	go m.tell()
+	return m, nil
+}
+
+// open opens the port and starts memberlist.
+func (m *Mesh) open(k keys) error {
+	under := m.config.Transport
+	if under == nil {
+		guard, err := newGuard(k)
+		if err != nil {
+			return err
+		}
+		if under, err = listen(m.config.Bind, m.config.Advertise, guard, &m.count); err != nil {
+			return err
+		}
+	}
+	var ok bool
+	if m.transport, ok = under.(memberlist.NodeAwareTransport); !ok {
+		return fmt.Errorf("mesh: Transport is a %T, want a memberlist.NodeAwareTransport", under)
+	}
+	ip, port, err := m.transport.FinalAdvertiseAddr("", 0)
+	if err != nil {
+		return fmt.Errorf("mesh: find the address to advertise: %w", err)
+	}
+	addr, _ := netip.AddrFromSlice(ip)
+	m.self.Addr = netip.AddrPortFrom(addr.Unmap(), uint16(port))
+	m.table = newTable(m.self)
+	m.table.join(m.self, m.now())
+	m.members.Store(1)
+	m.gossip.RetransmitMult = m.config.Tuning.RetransmitMult
+	m.gossip.NumNodes = func() int { return int(m.members.Load()) }
+	m.watcher = newWatcher(m)
+	m.asker = newAsker(m)
+	config := m.config.memberlistConfig(k, &delegate{m})
+	config.Transport = m.transport
+	if m.list, err = memberlist.Create(config); err != nil {
+		_ = m.transport.Shutdown()
+		return fmt.Errorf("mesh: start memberlist: %w", err)
+	}
+	return nil
+}
+
+func (m *Mesh) now() time.Time { return time.Now() }
+
+// Self is this process as the others see it, with its address.
+func (m *Mesh) Self() Member { return m.self }
+
+// Stats is what was counted since the start.
+func (m *Mesh) Stats() Stats { return m.count.stats() }
+
+// Join makes this member known to the members that listen at seeds, and them to it. It tries until one of them answers
+// or ctx ends; its own address among the seeds is ignored. It returns how many answered.
+func (m *Mesh) Join(ctx context.Context, seeds ...netip.AddrPort) (int, error) {
+	var addrs []string
+	for _, s := range seeds {
+		if s != m.self.Addr {
+			addrs = append(addrs, s.String())
+		}
+	}
+	if len(addrs) == 0 {
+		return 0, nil
+	}
+	const first, longest = 50 * time.Millisecond, 2 * time.Second
+	for wait := first; ; wait = min(2*wait, longest) {
+		n, err := m.contact(ctx, addrs)
+		if err == nil {
+			return n, nil
+		}
+		// Many that start at once shall not come back at once.
+		timer := time.NewTimer(wait/2 + mathrand.N(wait))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return 0, fmt.Errorf("mesh: join: %w; the last attempt: %w", context.Cause(ctx), err)
+		case <-m.ctx.Done():
+			timer.Stop()
+			return 0, ErrClosed
+		}
+	}
+}
+
+// contact exchanges states with the members at addrs.
+func (m *Mesh) contact(ctx context.Context, addrs []string) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	done := make(chan result, 1)
+	if !m.spawn(func() {
+		n, err := m.list.Join(addrs)
+		done <- result{n, err}
+	}) {
+		return 0, ErrClosed
+	}
+	select {
+	case r := <-done:
+		return r.n, r.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-m.ctx.Done():
+		return 0, ErrClosed
+	}
+}
+
+// spawn runs f on a goroutine that Close waits for. It reports false, and does nothing, if the mesh is closing.
+func (m *Mesh) spawn(f func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ctx.Err() != nil {
+		return false
+	}
+	m.running.Go(f)
+	return true
+}
+
+// Members is what is known of all members, also of those that are gone, by host and rank.
+func (m *Mesh) Members() []Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]Status, 0, len(m.table.entries))
+	for _, e := range m.table.entries {
+		all = append(all, e.Status)
+	}
+	slices.SortFunc(all, func(a, b Status) int { return byHostAndRank(&a.Member, &b.Member) })
+	return all
+}
+
+// Member is what is known of the member of that name.
+func (m *Mesh) Member(name string) (Status, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.table.entries[name]
+	if e == nil {
+		return Status{}, false
+	}
+	return e.Status, true
+}
+
+// change lets f change the table, and has the events told.
+func (m *Mesh) change(f func(*table) []Event) {
+	m.mu.Lock()
+	events := f(m.table)
+	m.members.Store(int64(len(m.table.entries)))
+	m.queue(events)
+	near := m.table.near
+	for i := range events {
+		if events[i].Member.sameHost(&m.self) {
+			m.table.near++
+		}
+	}
+	changed := near != m.table.near
+	m.mu.Unlock()
+	if changed {
+		m.watcher.wake()
+	}
+}
+
+func (m *Mesh) queue(events []Event) {
+	if len(events) == 0 || m.config.OnEvent == nil {
+		return
+	}
+	m.events = append(m.events, events...)
+	if over := len(m.events) - eventQueue; over > 0 {
+		m.count.eventsDropped.Add(uint64(over))
+		m.events = m.events[over:]
+	}
+	select {
+	case m.told <- struct{}{}:
+	default:
+	}
+}
+
+// tell gives events to OnEvent until the mesh is closed.
+func (m *Mesh) tell() {
+	defer m.running.Done()
+	for {
+		select {
+		case <-m.told:
+		case <-m.ctx.Done():
+			return
+		}
+		m.mu.Lock()
+		events := m.events
+		m.events = nil
+		m.mu.Unlock()
+		for _, e := range events {
+			m.config.OnEvent(e)
+		}
+	}
+}
+
+// hear takes note of what a witness saw, and passes news on.
+func (m *Mesh) hear(f *fate) (fresh bool) {
+	m.change(func(t *table) (events []Event) {
+		events, fresh = t.observe(f, m.now())
+		return events
+	})
+	if fresh {
+		m.gossip.QueueBroadcast(rumor{f.name, fateMessage(f)})
+	}
+	return fresh
+}
+
+// announce is hear for what this process saw itself: it tells its host, and some members elsewhere, at once.
+func (m *Mesh) announce(f *fate) {
+	if !m.hear(f) {
+		return
+	}
+	b := fateMessage(f)
+	m.mu.Lock()
+	near, far := m.table.nearAndFar(directHost, directFar)
+	m.mu.Unlock()
+	for _, to := range append(near, far...) {
+		m.send(&to, b)
+	}
+}
+
+// send sends a small message as one packet. What gets lost, gossip and the next check repair.
+func (m *Mesh) send(to *Member, b []byte) {
+	_ = m.list.SendToAddress(memberlist.Address{Addr: to.Addr.String(), Name: to.Name}, b)
+}
+
+// rumor is a fate that is passed on; a later one of the same member takes its place.
+type rumor struct {
+	name string
+	b    []byte
+}
+
+var _ memberlist.NamedBroadcast = rumor{}
+
+func (r rumor) Name() string    { return r.name }
+func (r rumor) Message() []byte { return r.b }
+func (r rumor) Finished()       {}
+func (r rumor) Invalidates(o memberlist.Broadcast) bool {
+	other, ok := o.(memberlist.NamedBroadcast)
+	return ok && other.Name() == r.name
+}
+
+// receive handles a message of another member. It must not block.
+func (m *Mesh) receive(kind byte, body []byte) error {
+	switch kind {
+	case msgFate:
+		f, err := decodeFate(body)
+		if err != nil {
+			return err
+		}
+		m.hear(&f)
+	case msgCheck, msgGoodbye, msgFarewell:
+		name, id, err := decodeName(body)
+		if err != nil {
+			return err
+		}
+		m.named(kind, name, id)
+	case msgQuestion:
+		return m.asker.question(body)
+	case msgAnswers:
+		return m.asker.answers(body)
+	default:
+		return errMessage
+	}
+	return nil
+}
+
+func (m *Mesh) named(kind byte, name string, id uint64) {
+	switch kind {
+	case msgCheck:
+		m.watcher.put(note{kind: noteCheck, name: name})
+	case msgGoodbye:
+		st, ok := m.Member(name)
+		if !ok || st.Member.Instance != id {
+			return
+		}
+		m.hear(&fate{name: name, instance: id, state: Left, cause: CauseTold, by: name})
+		m.send(&st.Member, nameMessage(msgFarewell, m.self.Name, m.self.Instance))
+	case msgFarewell:
+		select {
+		case m.farewell <- name:
+		default:
+		}
+	}
+}
+
+// Close leaves: the others are told, those who watch this process first. It waits for its goroutines, and for running
+// calls of OnEvent and Handler, so neither may call it. Goroutines of memberlist's own end within a few probe
+// intervals.
+func (m *Mesh) Close() error {
+	var err error
+	m.closing.Do(func() {
+		m.goodbye()
+		// Leave waits until one member was told; the mesh has said goodbye already.
+		_ = m.list.Leave(2 * m.config.Tuning.GossipInterval)
+		err = m.stop()
+	})
+	return err
+}
+
+// stop ends everything without a word.
+func (m *Mesh) stop() error {
+	m.mu.Lock()
+	m.cancel()
+	m.mu.Unlock()
+	err := m.list.Shutdown()
+	m.running.Wait()
+	if err != nil {
+		return fmt.Errorf("mesh: close: %w", err)
+	}
+	return nil
+}
+
+// goodbye tells the others that this member leaves, and waits until those who watch it know: else they would take its
+// end for its death.
+func (m *Mesh) goodbye() {
+	m.mu.Lock()
+	near, far := m.table.nearAndFar(directHost, directFar)
+	watchers := m.table.watchers()
+	m.mu.Unlock()
+	left := fate{name: m.self.Name, instance: m.self.Instance, state: Left, cause: CauseTold, by: m.self.Name}
+	m.gossip.QueueBroadcast(rumor{left.name, fateMessage(&left)})
+	b := fateMessage(&left)
+	for _, to := range append(near, far...) {
+		m.send(&to, b)
+	}
+	pending := make(map[string]Member)
+	for _, w := range watchers {
+		pending[w.Name] = w
+	}
+	const tries = 5
+	for range tries {
+		for _, w := range pending {
+			m.send(&w, nameMessage(msgGoodbye, m.self.Name, m.self.Instance))
+		}
+		timer := time.NewTimer(farewellTime / tries)
+		for waiting := true; waiting && len(pending) > 0; {
+			select {
+			case name := <-m.farewell:
+				delete(pending, name)
+			case <-timer.C:
+				waiting = false
+			}
+		}
+		timer.Stop()
+		for name := range pending { // those that left meanwhile watch nobody
+			if st, ok := m.Member(name); !ok || !st.State.running() {
+				delete(pending, name)
+			}
+		}
+		if len(pending) == 0 {
+			return
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package sim_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+)
+
+// ask asks all and sorts the answers by who gave them.
+func ask(t *testing.T, r *rank, limit time.Duration) (own, forOthers map[string]mesh.Answer, missing []mesh.Missing, took time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	began := time.Now()
+	q, err := r.mesh.Ask(ctx, []byte("well?"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, forOthers = make(map[string]mesh.Answer), make(map[string]mesh.Answer)
+	for a := range q.Answers() {
+		if a.By == a.From {
+			own[a.From] = a
+		} else {
+			forOthers[a.From] = a
+		}
+	}
+	return own, forOthers, q.Missing(), time.Since(began)
+}
+
+func TestAskReachesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := start(t, 10, lan, 10, 8, mesh.LAN())
+		own, _, missing, took := ask(t, j.ranks[17], 5*time.Second)
+		if len(own) != 80 || len(missing) != 0 {
+			t.Fatalf("%d of 80 answered, missing %v", len(own), missing)
+		}
+		for _, a := range own {
+			if string(a.Body) != "re: well?" {
+				t.Errorf("%s answered %q", a.From, a.Body)
+			}
+		}
+		t.Logf("80 members answered within %v", took)
+	})
+}
+
+func TestNeighboursAnswerForTheDeadAndTheStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := start(t, 11, lan, 5, 8, mesh.LAN())
+		dead, stopped := j.ranks[9], j.ranks[20]
+		from := time.Now()
+		dead.process.Kill(mesh.Exit{})
+		stopped.process.Stop()
+		j.told(5*time.Second, from, mesh.Halted, stopped.process.Member().Name, dead, stopped)
+		own, forOthers, missing, took := ask(t, j.ranks[0], 5*time.Second)
+		if len(own) != 38 || len(forOthers) != 2 || len(missing) != 0 {
+			t.Fatalf("%d answered, for others %v, missing %v", len(own), forOthers, missing)
+		}
+		for _, r := range []*rank{dead, stopped} {
+			name := r.process.Member().Name
+			if got := string(forOthers[name].Body); got != "the tape of "+name {
+				t.Errorf("for %s came %q", name, got)
+			}
+		}
+		t.Logf("answered within %v", took)
+	})
+}
+
+// Nobody has been told yet that the first of a part of the tree is stopped: those behind it are asked directly, and a
+// neighbour answers for it.
+func TestAnInnerNodeThatDoesNotAnswerLosesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := start(t, 12, lan, 10, 8, mesh.LAN())
+		stopped := j.ranks[10]
+		stopped.process.Stop()
+		own, forOthers, missing, took := ask(t, j.ranks[0], 2*time.Second)
+		if len(own) != 79 || len(forOthers) != 1 || len(missing) != 0 {
+			t.Fatalf("%d answered, for others %v, missing %v", len(own), forOthers, missing)
+		}
+		t.Logf("answered within %v", took)
+	})
+}
+
+func TestWhoCannotBeAskedIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := start(t, 13, lan, 3, 2, mesh.LAN())
+		from := time.Now()
+		gone := j.ranks[4:]
+		for _, r := range gone {
+			r.process.Kill(mesh.Exit{})
+		}
+		for _, r := range gone {
+			j.told(10*time.Second, from, mesh.Died, r.process.Member().Name, gone...)
+		}
+		own, _, missing, took := ask(t, j.ranks[0], 5*time.Second)
+		names := []string{missing[0].Name, missing[1].Name}
+		want := []string{gone[0].process.Member().Name, gone[1].process.Member().Name}
+		if len(own) != 4 || !slices.Equal(names, want) {
+			t.Fatalf("%d answered, missing %v, want %v", len(own), missing, want)
+		}
+		if took > time.Second {
+			t.Errorf("it took %v, with nobody left to wait for", took)
+		}
+	})
+}

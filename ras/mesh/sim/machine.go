@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+)
+
+// Machine is a host with processes.
+type Machine struct {
+	network   *Network
+	name      string
+	addr      netip.Addr
+	boot      [16]byte
+	mu        sync.Mutex
+	processes map[int]*Process
+	next      int
+}
+
+// Machine adds a machine to the network.
+func (n *Network) Machine() *Machine {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	i := len(n.machines) + 1
+	m := &Machine{
+		network: n, name: fmt.Sprintf("host%d", i), addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
+		processes: make(map[int]*Process), next: 1,
+	}
+	binary.BigEndian.PutUint64(m.boot[:], uint64(i))
+	n.machines = append(n.machines, m)
+	return m
+}
+
+// Process is one process of a machine: the mesh.Host that its member sees. While it is stopped, each of its calls to
+// network and kernel waits.
+type Process struct {
+	machine *Machine
+	member  mesh.Member
+
+	mu       sync.Mutex
+	dead     bool
+	stopped  chan struct{} // closed when it runs again; nil while it runs
+	watchers map[int]func(mesh.Exit)
+	nextID   int
+	exit     mesh.Exit
+}
+
+var _ mesh.Host = (*Process)(nil)
+
+// Start starts a process of that rank, -1 if it has none, in a job of size ranks.
+func (m *Machine) Start(rank, size int) *Process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pid := m.next
+	m.next++
+	p := &Process{machine: m, watchers: make(map[int]func(mesh.Exit))}
+	p.member = mesh.Member{
+		Name: fmt.Sprintf("%s-%d", m.name, pid), Host: m.name, PID: pid, BootID: m.boot, PIDSpace: 1,
+		Rank: rank, JobSize: size, StartTicks: uint64(pid),
+	}
+	m.processes[pid] = p
+	return p
+}
+
+// Member is the process as a member: for mesh.Config.Self.
+func (p *Process) Member() mesh.Member { return p.member }
+
+// Kill ends the process. Its mesh must be closed all the same; nobody hears what it says then.
+func (p *Process) Kill(exit mesh.Exit) {
+	p.mu.Lock()
+	if p.dead {
+		p.mu.Unlock()
+		return
+	}
+	p.dead, p.exit = true, exit
+	watchers := p.watchers
+	p.watchers = nil
+	if p.stopped != nil {
+		close(p.stopped)
+		p.stopped = nil
+	}
+	p.mu.Unlock()
+	for _, ended := range watchers {
+		ended(exit)
+	}
+}
+
+// Stop stops the process, as SIGSTOP does, and Continue lets it run again.
+func (p *Process) Stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped == nil && !p.dead {
+		p.stopped = make(chan struct{})
+	}
+}
+
+// Continue lets a stopped process run again.
+func (p *Process) Continue() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped != nil {
+		close(p.stopped)
+		p.stopped = nil
+	}
+}
+
+// gate waits while the process is stopped.
+func (p *Process) gate() {
+	p.mu.Lock()
+	stopped := p.stopped
+	p.mu.Unlock()
+	if stopped != nil {
+		<-stopped
+	}
+}
+
+func (p *Process) ended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+func (p *Process) other(pid int) *Process {
+	p.gate()
+	p.machine.mu.Lock()
+	defer p.machine.mu.Unlock()
+	return p.machine.processes[pid]
+}
+
+// Watch is mesh.Host's.
+func (p *Process) Watch(pid int, _ uint64, ended func(mesh.Exit)) (stop func(), err error) {
+	o := p.other(pid)
+	if o == nil {
+		return nil, mesh.ErrGone
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dead {
+		return nil, mesh.ErrGone
+	}
+	id := o.nextID
+	o.nextID++
+	o.watchers[id] = ended
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.watchers, id)
+	}, nil
+}
+
+// Look is mesh.Host's.
+func (p *Process) Look(pid int, _ uint64) (mesh.Look, error) {
+	o := p.other(pid)
+	if o == nil {
+		return mesh.Look{}, mesh.ErrGone
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dead {
+		return mesh.Look{}, mesh.ErrGone
+	}
+	if o.stopped != nil {
+		return mesh.Look{Stopped: true, Cause: mesh.CauseSignal}, nil
+	}
+	return mesh.Look{}, nil
+}
+
+// Now is mesh.Host's.
+func (p *Process) Now() int64 { return time.Now().UnixNano() }

@@ -1,0 +1,233 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// Link is what happens to packets between machines. Within a machine nothing is lost and a packet takes Local.
+type Link struct {
+	Delay  time.Duration // of each packet, one way
+	Jitter time.Duration // added to Delay: from 0 to this, evenly
+	Loss   float64       // how many of all packets are lost: 0 to 1
+	Local  time.Duration // within a machine
+}
+
+// Network connects machines. Its methods may be called from any goroutine.
+type Network struct {
+	mu       sync.Mutex
+	rand     *rand.Rand
+	link     Link
+	machines []*Machine
+	port     map[netip.AddrPort]*port
+	cut      map[[2]*Machine]bool
+	packets  uint64
+	bytes    uint64
+}
+
+// New makes a network without machines. Loss and delay follow from seed.
+func New(seed uint64, link Link) *Network {
+	return &Network{
+		rand: rand.New(rand.NewPCG(seed, seed)), link: link,
+		port: make(map[netip.AddrPort]*port), cut: make(map[[2]*Machine]bool),
+	}
+}
+
+// SetLink changes what happens to packets from now on.
+func (n *Network) SetLink(l Link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.link = l
+}
+
+// Cut parts two machines, or joins them again.
+func (n *Network) Cut(a, b *Machine, apart bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut[[2]*Machine{a, b}], n.cut[[2]*Machine{b, a}] = apart, apart
+}
+
+// Traffic is how many packets and bytes of payload were sent so far, streams among the bytes.
+func (n *Network) Traffic() (packets, bytes uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.packets, n.bytes
+}
+
+// way is how long a packet takes from one process to another, and whether it arrives.
+func (n *Network) way(from, to *Process, size int, packet bool) (time.Duration, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.bytes += uint64(size)
+	if packet {
+		n.packets++
+	}
+	if from.machine == to.machine {
+		return n.link.Local, true
+	}
+	if n.cut[[2]*Machine{from.machine, to.machine}] || packet && n.rand.Float64() < n.link.Loss {
+		return 0, false
+	}
+	delay := n.link.Delay
+	if n.link.Jitter > 0 {
+		delay += time.Duration(n.rand.Int64N(int64(n.link.Jitter)))
+	}
+	return delay, true
+}
+
+// port is a process's place on the network: memberlist's transport.
+type port struct {
+	network *Network
+	process *Process
+	addr    netip.AddrPort
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+var _ memberlist.NodeAwareTransport = (*port)(nil)
+
+const (
+	packetQueue = 4096 // what the kernel keeps for a process that does not read
+	memberPort  = 7946
+)
+
+// Transport is the process's place on the network, for mesh.Config.Transport. A process has one at a time.
+func (p *Process) Transport() memberlist.Transport {
+	n := p.machine.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t := &port{
+		network: n, process: p, packets: make(chan *memberlist.Packet, packetQueue), streams: make(chan net.Conn),
+		closed: make(chan struct{}),
+		addr:   netip.AddrPortFrom(p.machine.addr, uint16(memberPort+len(p.machine.processes))),
+	}
+	for n.port[t.addr] != nil {
+		t.addr = netip.AddrPortFrom(t.addr.Addr(), t.addr.Port()+1)
+	}
+	n.port[t.addr] = t
+	return t
+}
+
+func (t *port) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
+	return t.addr.Addr().AsSlice(), int(t.addr.Port()), nil
+}
+
+func (t *port) find(addr string) (*port, error) {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
+	}
+	t.network.mu.Lock()
+	defer t.network.mu.Unlock()
+	return t.network.port[at], nil
+}
+
+func (t *port) WriteTo(b []byte, addr string) (time.Time, error) {
+	t.process.gate()
+	to, err := t.find(addr)
+	if err != nil || to == nil || t.process.ended() {
+		return time.Now(), err // UDP does not tell
+	}
+	delay, arrives := t.network.way(t.process, to.process, len(b), true)
+	if !arrives {
+		return time.Now(), nil
+	}
+	packet := &memberlist.Packet{Buf: append([]byte(nil), b...), From: net.UDPAddrFromAddrPort(t.addr)}
+	time.AfterFunc(delay, func() {
+		if to.process.ended() {
+			return
+		}
+		packet.Timestamp = time.Now()
+		select {
+		case to.packets <- packet:
+		default:
+		}
+	})
+	return time.Now(), nil
+}
+
+func (t *port) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
+	return t.WriteTo(b, a.Addr)
+}
+
+// DialTimeout connects: at once refused where nobody listens on a machine that is there, and after the timeout where
+// the machine is cut off. A stopped process's kernel accepts for it.
+func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	t.process.gate()
+	fail := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	to, err := t.find(addr)
+	if err != nil || t.process.ended() {
+		return nil, fail(syscall.ENETUNREACH)
+	}
+	if to == nil {
+		return nil, fail(syscall.ECONNREFUSED)
+	}
+	delay, arrives := t.network.way(t.process, to.process, 0, false)
+	if !arrives {
+		time.Sleep(timeout)
+		return nil, fail(syscall.ETIMEDOUT)
+	}
+	time.Sleep(2 * delay)
+	if to.process.ended() {
+		return nil, fail(syscall.ECONNREFUSED)
+	}
+	here, there := net.Pipe()
+	go func() {
+		to.process.gate()
+		select {
+		case to.streams <- &stream{there, to, t.process}:
+		case <-to.closed:
+			_ = there.Close()
+		case <-time.After(timeout):
+			_ = there.Close()
+		}
+	}()
+	return &stream{here, t, to.process}, nil
+}
+
+func (t *port) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	return t.DialTimeout(a.Addr, timeout)
+}
+
+func (t *port) PacketCh() <-chan *memberlist.Packet { return t.packets }
+
+func (t *port) StreamCh() <-chan net.Conn { return t.streams }
+
+func (t *port) Shutdown() error {
+	t.once.Do(func() {
+		close(t.closed)
+		t.network.mu.Lock()
+		delete(t.network.port, t.addr)
+		t.network.mu.Unlock()
+	})
+	return nil
+}
+
+// stream is one end of a connection; what is written takes the way.
+type stream struct {
+	net.Conn
+	from *port
+	to   *Process
+}
+
+func (s *stream) Write(b []byte) (int, error) {
+	s.from.process.gate()
+	delay, arrives := s.from.network.way(s.from.process, s.to, len(b), false)
+	if !arrives || s.from.process.ended() || s.to.ended() {
+		_ = s.Close()
+		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}
+	}
+	time.Sleep(delay)
+	return s.Conn.Write(b)
+}
+
+func (s *stream) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(s.from.addr) }

@@ -1,0 +1,264 @@
+package mesh
+
+import (
+	"slices"
+	"time"
+)
+
+// table is what this process knows of all members: a machine without clock or I/O. Its methods return what happened.
+type table struct {
+	self    Member
+	entries map[string]*entry
+	// final remembers instances that are gone and are not, or no longer, in entries, so that no late word revives them.
+	final      map[instance]State
+	finalOrder []instance
+	// near counts the changes on this host.
+	near int
+}
+
+type instance struct {
+	name string
+	id   uint64
+}
+
+type entry struct {
+	Status
+	at   int64 // of the last fate, by the clock of its host
+	seen bool  // whether a witness saw its end: it is final
+}
+
+// maxFinal bounds how many gone instances are remembered beside those that are shown.
+const maxFinal = 4096
+
+func newTable(self Member) *table {
+	return &table{self: self, entries: make(map[string]*entry), final: make(map[instance]State)}
+}
+
+func (t *table) remember(m *Member, s State) {
+	key := instance{m.Name, m.Instance}
+	if _, ok := t.final[key]; ok {
+		return
+	}
+	if len(t.finalOrder) >= maxFinal {
+		delete(t.final, t.finalOrder[0])
+		t.finalOrder = t.finalOrder[1:]
+	}
+	t.final[key] = s
+	t.finalOrder = append(t.finalOrder, key)
+}
+
+// gone says whether that instance ended for good.
+func (t *table) gone(name string, id uint64) bool {
+	_, ok := t.final[instance{name, id}]
+	return ok
+}
+
+func (e *entry) become(s State, k Kind, since time.Time, c Cause, exit Exit, by string) []Event {
+	e.State, e.Since, e.Cause, e.Exit, e.By = s, since, c, exit, by
+	return []Event{{Kind: k, Member: e.Member, Since: since, Cause: c, Exit: exit, By: by}}
+}
+
+// join takes note that a member answers.
+func (t *table) join(m Member, now time.Time) (events []Event) {
+	if t.gone(m.Name, m.Instance) {
+		return nil
+	}
+	e := t.entries[m.Name]
+	if e != nil && e.Member.Instance != m.Instance {
+		t.remember(&e.Member, Left)
+		if !e.State.gone() {
+			events = e.become(Left, Departed, now, CauseReplaced, Exit{}, "")
+		}
+		e = nil
+	}
+	if e == nil {
+		e = &entry{Status: Status{Member: m}}
+		t.entries[m.Name] = e
+		return append(events, e.become(Alive, Joined, now, CauseTold, Exit{}, "")...)
+	}
+	e.Member = m
+	if e.State != Alive {
+		return e.become(Alive, Resumed, now, CauseAnswers, Exit{}, "")
+	}
+	return nil
+}
+
+// silent takes note that a member does not answer.
+func (t *table) silent(name string, now time.Time) []Event {
+	e := t.entries[name]
+	if e == nil || e.State != Alive {
+		return nil
+	}
+	return e.become(Suspect, Suspected, now, CauseSilence, Exit{}, "")
+}
+
+// lost takes note that a member does not answer, and that nobody said why.
+func (t *table) lost(name string, since time.Time) []Event {
+	e := t.entries[name]
+	if e == nil || !e.State.running() || (e.State == Suspect && e.Cause == CauseRuns) {
+		return nil
+	}
+	return e.become(Unreachable, Lost, since, CauseSilence, Exit{}, "")
+}
+
+// answers takes note that a member answers again.
+func (t *table) answers(name string, now time.Time) []Event {
+	e := t.entries[name]
+	if e == nil || e.State == Alive || e.State == Stopped || e.seen {
+		return nil
+	}
+	return e.become(Alive, Resumed, now, CauseAnswers, Exit{}, "")
+}
+
+// observe takes note of what a witness saw; fresh says that it was news and is to be passed on.
+func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
+	if f.name == t.self.Name {
+		return nil, false
+	}
+	e := t.entries[f.name]
+	if e == nil || e.Member.Instance != f.instance {
+		if f.state.gone() && f.cause != CauseRefused && !t.gone(f.name, f.instance) {
+			t.remember(&Member{Name: f.name, Instance: f.instance}, f.state)
+			return nil, true
+		}
+		return nil, false
+	}
+	since := now.Add(-f.age)
+	switch {
+	case f.state == Dead && f.cause == CauseRefused:
+		if e.State.gone() || e.State == Stopped {
+			return nil, false
+		}
+		return e.become(Dead, Died, since, f.cause, f.exit, f.by), true
+	case f.state.gone():
+		if e.seen {
+			return nil, false
+		}
+		t.remember(&e.Member, f.state)
+		e.seen = true
+		if e.State == Dead { // for the port's silence; now it is certain
+			e.Cause, e.Exit, e.By = f.cause, f.exit, f.by
+			return nil, true
+		}
+		if f.state == Left {
+			return e.become(Left, Departed, since, f.cause, Exit{}, f.by), true
+		}
+		return e.become(Dead, Died, since, f.cause, f.exit, f.by), true
+	case e.seen || f.at <= e.at:
+		return nil, false
+	case f.state == Stopped:
+		e.at = f.at
+		if e.State == Stopped {
+			return nil, false
+		}
+		return e.become(Stopped, Halted, since, f.cause, Exit{}, f.by), true
+	default:
+		e.at = f.at
+		switch e.State {
+		case Stopped:
+			return e.become(Alive, Resumed, since, f.cause, Exit{}, f.by), true
+		case Suspect, Unreachable, Dead:
+			// It runs and still does not answer.
+			fresh = e.Cause != f.cause
+			wasLost := e.State != Suspect
+			e.State, e.Cause, e.By = Suspect, f.cause, f.by
+			if wasLost {
+				events = e.become(Suspect, Suspected, now, f.cause, Exit{}, f.by)
+			}
+			return events, fresh
+		default:
+			return nil, false
+		}
+	}
+}
+
+// fates is what others should know and may have missed: all that is not alive, as a witness saw it.
+func (t *table) fates(now time.Time) []fate {
+	var all []fate
+	for _, e := range t.entries {
+		if e.State == Stopped || e.State.gone() && e.seen {
+			all = append(all, t.fateOf(e, now))
+		}
+	}
+	slices.SortFunc(all, func(a, b fate) int { return int(min(max(a.age-b.age, -1), 1)) }) // the latest first
+	return all
+}
+
+func (t *table) fateOf(e *entry, now time.Time) fate {
+	by := e.By
+	if by == "" {
+		by = t.self.Name
+	}
+	return fate{
+		name: e.Member.Name, instance: e.Member.Instance, state: e.State, cause: e.Cause, at: e.at,
+		age: now.Sub(e.Since), exit: e.Exit, by: by,
+	}
+}
+
+// host lists the members of a host that are in a state of which ok is true, in the ring's order, self among them.
+func (t *table) host(key hostKey, ok func(State) bool) []*Member {
+	var all []*Member
+	for _, e := range t.entries {
+		if e.Member.hostKey() == key && ok(e.State) {
+			all = append(all, &e.Member)
+		}
+	}
+	slices.SortFunc(all, byHostAndRank)
+	return all
+}
+
+// ring lists whom self is to watch: the next ones on its host, up to the second that runs.
+func (t *table) ring() []Member {
+	const runners = 2
+	all := t.host(t.self.hostKey(), func(s State) bool { return !s.gone() })
+	at := slices.IndexFunc(all, func(m *Member) bool { return m.Name == t.self.Name })
+	if at < 0 {
+		return nil
+	}
+	var next []Member
+	for i, running := 1, 0; i < len(all) && running < runners; i++ {
+		m := all[(at+i)%len(all)]
+		next = append(next, *m)
+		if t.entries[m.Name].State != Stopped {
+			running++
+		}
+	}
+	return next
+}
+
+// watchers lists who watches self.
+func (t *table) watchers() []Member {
+	const runners = 2
+	all := t.host(t.self.hostKey(), func(s State) bool { return s != Stopped && !s.gone() })
+	at := slices.IndexFunc(all, func(m *Member) bool { return m.Name == t.self.Name })
+	if at < 0 {
+		return nil
+	}
+	var before []Member
+	for i := 1; i < len(all) && len(before) < runners; i++ {
+		before = append(before, *all[(at-i+len(all))%len(all)])
+	}
+	return before
+}
+
+// nearAndFar picks whom to tell at once: members of this host, and members of others, on as many hosts as possible.
+func (t *table) nearAndFar(near, far int) (here, there []Member) {
+	hosts := make(map[hostKey]bool)
+	var more []Member
+	for _, e := range t.entries { // in no order: each witness picks others
+		m := e.Member
+		switch {
+		case m.Name == t.self.Name || !e.State.running():
+		case m.sameHost(&t.self):
+			if len(here) < near {
+				here = append(here, m)
+			}
+		case len(there) < far && !hosts[m.hostKey()]:
+			hosts[m.hostKey()] = true
+			there = append(there, m)
+		case len(more) < far:
+			more = append(more, m)
+		}
+	}
+	return here, append(there, more[:min(len(more), far-len(there))]...)
+}

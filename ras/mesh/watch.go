@@ -1,0 +1,431 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	mathrand "math/rand/v2"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// watcher is the witness: it watches the next members on its host, and finds out what became of those who are silent.
+// All but its inbox belongs to its goroutine.
+type watcher struct {
+	m     *Mesh
+	awake chan struct{}
+
+	mu    sync.Mutex
+	inbox []note
+
+	near     int                 // the table's count when the ring was read
+	ring     []Member            // whom to watch
+	watched  map[instance]func() // stops the watch of a process's end; nil if it can't be watched
+	stopping map[string]glance   // found stopped, and not yet for long enough
+	losing   map[string]time.Time
+	silent   map[string]bool // being examined, by a goroutine each
+	done     chan string     // of those goroutines
+	checked  time.Time       // when the ring was looked at last
+	rejoined time.Time
+}
+
+// note is what others leave for the watcher, who must not be waited for.
+type note struct {
+	kind uint8
+	name string
+	id   uint64
+	exit Exit
+}
+
+const (
+	noteEnded      = iota // a watched process ended
+	noteCheck             // another host asks what became of it
+	noteMissed            // a probe of ours was not answered
+	noteUnanswered        // memberlist gave it up
+)
+
+// glance is when a process was seen stopped first, and with how many turns.
+type glance struct {
+	at    time.Time
+	look  Look
+	again time.Time
+}
+
+const (
+	maxInbox    = 4096
+	maxExamined = 8
+	// lateTick is after how many intervals without a tick this process must have been stopped itself.
+	lateTick = 5
+)
+
+func newWatcher(m *Mesh) *watcher {
+	return &watcher{
+		m: m, awake: make(chan struct{}, 1), watched: make(map[instance]func()), stopping: make(map[string]glance),
+		losing: make(map[string]time.Time), silent: make(map[string]bool), done: make(chan string, maxExamined),
+		checked: m.now(), rejoined: m.now(),
+	}
+}
+
+func (w *watcher) wake() {
+	select {
+	case w.awake <- struct{}{}:
+	default:
+	}
+}
+
+// put leaves a note. When there are too many, the new one is dropped: the ring is looked at anyway.
+func (w *watcher) put(n note) {
+	w.mu.Lock()
+	if len(w.inbox) < maxInbox {
+		w.inbox = append(w.inbox, n)
+	}
+	w.mu.Unlock()
+	w.wake()
+}
+
+func (w *watcher) run() {
+	defer w.m.running.Done()
+	defer func() {
+		for _, stop := range w.watched {
+			if stop != nil {
+				stop()
+			}
+		}
+	}()
+	timer := time.NewTimer(w.m.config.Tuning.CheckInterval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.m.ctx.Done():
+			return
+		case <-w.awake:
+		case name := <-w.done:
+			delete(w.silent, name)
+		case <-timer.C:
+		}
+		w.mu.Lock()
+		notes := w.inbox
+		w.inbox = nil
+		w.mu.Unlock()
+		for _, n := range notes {
+			w.handle(n)
+		}
+		w.settle()
+		now := w.m.now()
+		if due := w.checked.Add(w.m.config.Tuning.CheckInterval); !now.Before(due) {
+			w.checked = now
+			w.tick(now.Sub(due))
+		}
+		timer.Reset(max(w.next().Sub(w.m.now()), time.Millisecond))
+	}
+}
+
+// next is when something is due.
+func (w *watcher) next() time.Time {
+	next := w.checked.Add(w.m.config.Tuning.CheckInterval)
+	for _, g := range w.stopping {
+		if g.again.Before(next) {
+			next = g.again
+		}
+	}
+	for _, at := range w.losing {
+		if at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
+func (w *watcher) handle(n note) {
+	st, ok := w.m.Member(n.name)
+	if !ok || n.name == w.m.self.Name || st.State.gone() && st.Cause != CauseRefused {
+		return
+	}
+	here := st.Member.sameHost(&w.m.self)
+	switch n.kind {
+	case noteEnded:
+		if st.Member.Instance == n.id {
+			w.dead(&st.Member, n.exit)
+		}
+	case noteCheck:
+		if here && w.look(&st) == Alive {
+			w.m.announceRuns(w.fate(&st.Member, Alive, CauseRuns))
+		}
+	case noteMissed:
+		if here {
+			w.look(&st)
+			return
+		}
+		w.examine(&st.Member)
+	case noteUnanswered:
+		if !st.State.running() {
+			return
+		}
+		if here {
+			if w.look(&st) == Alive {
+				w.m.change(func(t *table) []Event { return t.silent(n.name, w.m.now()) })
+				w.m.announceRuns(w.fate(&st.Member, Alive, CauseRuns))
+			}
+			return
+		}
+		w.askWitnesses(&st.Member)
+		if _, ok := w.losing[n.name]; !ok {
+			w.losing[n.name] = w.m.now().Add(w.m.config.Tuning.WitnessTime)
+		}
+	}
+}
+
+// announceRuns tells that a silent process runs: those who asked, by gossip and to some at once.
+func (m *Mesh) announceRuns(f *fate) {
+	m.hear(f)
+	b := fateMessage(f)
+	m.mu.Lock()
+	_, far := m.table.nearAndFar(0, directFar)
+	m.mu.Unlock()
+	m.gossip.QueueBroadcast(rumor{f.name, b})
+	for _, to := range far {
+		m.send(&to, b)
+	}
+}
+
+func (w *watcher) fate(m *Member, s State, c Cause) *fate {
+	return &fate{name: m.Name, instance: m.Instance, state: s, cause: c, at: w.m.host.Now(), by: w.m.self.Name}
+}
+
+func (w *watcher) dead(m *Member, exit Exit) {
+	f := w.fate(m, Dead, CauseExit)
+	f.exit = exit
+	w.m.announce(f)
+}
+
+// look glances at a process of this host and announces what changed. It returns Alive if it runs.
+func (w *watcher) look(st *Status) State {
+	m := &st.Member
+	look, err := w.m.host.Look(m.PID, m.StartTicks)
+	now := w.m.now()
+	switch {
+	case errors.Is(err, ErrGone):
+		delete(w.stopping, m.Name)
+		var exit Exit
+		var gone *goneError
+		if errors.As(err, &gone) {
+			exit = gone.exit
+		}
+		w.dead(m, exit)
+		return Dead
+	case err != nil:
+		return Suspect // it can't be told
+	case !look.Stopped:
+		delete(w.stopping, m.Name)
+		if st.State == Stopped {
+			w.m.announce(w.fate(m, Alive, CauseRuns))
+		}
+		return Alive
+	}
+	g, ok := w.stopping[m.Name]
+	switch {
+	case st.State == Stopped:
+		delete(w.stopping, m.Name)
+	case !ok || g.look != look:
+		w.stopping[m.Name] = glance{now, look, now.Add(w.m.config.Tuning.ConfirmStop)}
+	case now.Sub(g.at) >= w.m.config.Tuning.ConfirmStop:
+		delete(w.stopping, m.Name)
+		f := w.fate(m, Stopped, look.Cause)
+		f.age = now.Sub(g.at)
+		w.m.announce(f)
+	}
+	return Stopped
+}
+
+// settle looks again at what was found stopped, gives up what nobody vouches for, and watches whom it should.
+func (w *watcher) settle() {
+	now := w.m.now()
+	for name, g := range w.stopping {
+		if now.Before(g.again) {
+			continue
+		}
+		st, ok := w.m.Member(name)
+		if !ok || st.State.gone() {
+			delete(w.stopping, name)
+			continue
+		}
+		w.look(&st)
+	}
+	for name, at := range w.losing {
+		if !now.Before(at) {
+			delete(w.losing, name)
+			w.m.change(func(t *table) []Event { return t.lost(name, now) })
+		}
+	}
+	w.m.mu.Lock()
+	if w.near == w.m.table.near {
+		w.m.mu.Unlock()
+		return
+	}
+	w.near, w.ring = w.m.table.near, w.m.table.ring()
+	w.m.mu.Unlock()
+	wanted := make(map[instance]bool, len(w.ring))
+	for i := range w.ring {
+		m := &w.ring[i]
+		key := instance{m.Name, m.Instance}
+		wanted[key] = true
+		if _, ok := w.watched[key]; !ok {
+			w.watch(m, key)
+		}
+	}
+	for key, stop := range w.watched {
+		if !wanted[key] {
+			delete(w.watched, key)
+			if stop != nil {
+				stop()
+			}
+		}
+	}
+}
+
+func (w *watcher) watch(m *Member, key instance) {
+	stop, err := w.m.host.Watch(m.PID, m.StartTicks, func(exit Exit) {
+		w.put(note{kind: noteEnded, name: key.name, id: key.id, exit: exit})
+	})
+	w.watched[key] = stop // nil if there are no pidfds: then the ring is looked at
+	if errors.Is(err, ErrGone) {
+		var exit Exit
+		var gone *goneError
+		if errors.As(err, &gone) {
+			exit = gone.exit
+		}
+		w.dead(m, exit)
+	}
+}
+
+// tick looks at the ring, and at times for members that are out of reach. late is how much too late it comes.
+func (w *watcher) tick(late time.Duration) {
+	t := &w.m.config.Tuning
+	for i := range w.ring {
+		if st, ok := w.m.Member(w.ring[i].Name); ok {
+			w.look(&st)
+		}
+	}
+	now := w.m.now()
+	switch {
+	case late > lateTick*t.CheckInterval: // stopped itself: the others may have given it up
+		w.rejoin(func(st Status) bool { return st.State != Left })
+	case now.Sub(w.rejoined) >= t.ReconnectInterval:
+		w.rejoined = now
+		w.rejoin(func(st Status) bool {
+			return st.State == Unreachable || st.State == Dead && st.Cause == CauseRefused || st.State == Suspect
+		})
+	}
+}
+
+// rejoin exchanges states with one of the members for which ok is true.
+func (w *watcher) rejoin(ok func(Status) bool) {
+	var some []Member
+	for _, st := range w.m.Members() {
+		if st.Member.Name != w.m.self.Name && ok(st) {
+			some = append(some, st.Member)
+		}
+	}
+	if len(some) == 0 {
+		return
+	}
+	to := some[mathrand.IntN(len(some))]
+	w.m.spawn(func() {
+		if _, err := w.m.list.Join([]string{to.Addr.String()}); err != nil {
+			return // it is tried again
+		}
+		// Somebody is there; a probe is only answered by whom it names.
+		if _, err := w.m.list.Ping(to.Name, net.UDPAddrFromAddrPort(to.Addr)); err == nil {
+			w.m.change(func(t *table) []Event { return t.answers(to.Name, w.m.now()) })
+		}
+	})
+}
+
+// askWitnesses asks two members of a member's host what became of it.
+func (w *watcher) askWitnesses(m *Member) (asked int) {
+	w.m.mu.Lock()
+	there := w.m.table.host(m.hostKey(), State.running)
+	var peers []Member
+	for _, p := range there {
+		if p.Name != m.Name {
+			peers = append(peers, *p)
+		}
+	}
+	w.m.mu.Unlock()
+	mathrand.Shuffle(len(peers), func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
+	for i := range peers[:min(len(peers), 2)] {
+		w.m.send(&peers[i], nameMessage(msgCheck, m.Name, m.Instance))
+		asked++
+	}
+	return asked
+}
+
+// examine finds out, on a goroutine of its own, why a member on another host did not answer a probe.
+func (w *watcher) examine(m *Member) {
+	if w.silent[m.Name] || len(w.silent) >= maxExamined {
+		return
+	}
+	w.askWitnesses(m)
+	name := m.Name
+	member := *m
+	if w.m.spawn(func() {
+		w.probe(&member)
+		w.done <- name // has room for all
+	}) {
+		w.silent[name] = true
+	}
+}
+
+// probe probes a member until it answers or its fate is known.
+func (w *watcher) probe(m *Member) {
+	t := &w.m.config.Tuning
+	addr := net.UDPAddrFromAddrPort(m.Addr)
+	for {
+		st, ok := w.m.Member(m.Name)
+		if !ok || !st.State.running() || st.Member.Instance != m.Instance || w.m.ctx.Err() != nil {
+			return
+		}
+		began := w.m.now()
+		if _, err := w.m.list.Ping(m.Name, addr); err == nil {
+			w.m.change(func(t *table) []Event { return t.answers(m.Name, w.m.now()) })
+			return
+		}
+		w.m.change(func(t *table) []Event { return t.silent(m.Name, began) })
+		if w.refused(m) {
+			w.m.announce(w.fate(m, Dead, CauseRefused))
+			return
+		}
+		pause(w.m.ctx, t.ProbeInterval)
+	}
+}
+
+// refused says whether nobody listens at a member's port, twice, while its host answers.
+func (w *watcher) refused(m *Member) bool {
+	t := &w.m.config.Tuning
+	for range 2 {
+		conn, err := w.m.transport.DialAddressTimeout(
+			memberlist.Address{Addr: m.Addr.String(), Name: m.Name}, t.ProbeTimeout)
+		if err == nil {
+			_ = conn.Close()
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return false
+		}
+		pause(w.m.ctx, t.ProbeTimeout/4)
+	}
+	return true
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,225 @@
+package bus
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrClosed says that the Bus, or the subscription, is closed.
+var ErrClosed = errors.New("bus: closed")
+
+// Bus takes events from those who find something and hands them to those who want to know. Its methods may be called
+// from any goroutine.
+type Bus struct {
+	cfg   Config
+	epoch string
+
+	mu      sync.Mutex
+	gate    *gate
+	history ring
+	seq     uint64 // of the newest event in history
+	subs    map[*Subscription]struct{}
+	timer   *time.Timer // runs tick
+	armed   time.Time   // when; zero if never
+	closed  bool
+	done    chan struct{} // closed with the Bus
+}
+
+// New makes a Bus. Who made it closes it.
+func New(cfg Config) (*Bus, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	var epoch [epochDigits / 2]byte
+	_, _ = rand.Read(epoch[:]) // never fails
+	cfg = cfg.complete()
+	return &Bus{
+		cfg: cfg, epoch: hex.EncodeToString(epoch[:]), gate: newGate(cfg.Window, cfg.Linger),
+		history: ring{limit: cfg.History}, subs: map[*Subscription]struct{}{},
+		done: make(chan struct{}),
+	}, nil
+}
+
+// Publish tells an event, unless it repeats one or is a symptom of an open condition. It waits for no subscriber. An
+// error means that the event is malformed, and names what is, or is ErrClosed; it was not published then.
+func (b *Bus) Publish(ev Event) error {
+	if err := ev.prepare(); err != nil {
+		return err
+	}
+	now := time.Now()
+	if ev.Time.IsZero() {
+		ev.Time = now
+	}
+	ev.Time = ev.Time.Round(0) // without the monotonic clock, as who decodes it has it
+	if ev.Source == "" {
+		ev.Source = b.cfg.Source
+	}
+	ev.Job = b.cfg.Job
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return ErrClosed
+	}
+	if out := b.gate.offer(now, &ev); out != nil {
+		b.emit(out)
+	}
+	b.arm(now)
+	return nil
+}
+
+// emit gives a copy of ev an id, remembers it and queues it for all subscribers. A copy, because the gate keeps ev.
+func (b *Bus) emit(ev *Event) {
+	out := *ev
+	b.seq++
+	out.ID, out.wire = formatID(b.epoch, b.seq), &wire{}
+	b.history.push(&out)
+	for s := range b.subs {
+		if s.cfg.Filter.Match(&out) {
+			s.push(&out)
+		}
+	}
+}
+
+// arm sets the timer to when the gate wants to be woken.
+func (b *Bus) arm(now time.Time) {
+	wake := b.gate.wake
+	if wake.IsZero() || !b.armed.IsZero() && !wake.Before(b.armed) {
+		return
+	}
+	b.armed = wake
+	if b.timer == nil {
+		b.timer = time.AfterFunc(wake.Sub(now), b.tick)
+		return
+	}
+	b.timer.Reset(wake.Sub(now))
+}
+
+func (b *Bus) tick() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	now := time.Now()
+	b.armed = time.Time{}
+	for _, ev := range b.gate.advance(now) {
+		b.emit(ev)
+	}
+	b.arm(now)
+}
+
+// Close publishes what was folded and not told, and ends the Bus: each subscription yields what it has queued, then
+// ErrClosed. It waits for nobody. Publish fails afterwards.
+func (b *Bus) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	for _, ev := range b.gate.flush(time.Now()) {
+		b.emit(ev)
+	}
+	b.closed = true
+	close(b.done)
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	for s := range b.subs {
+		s.end()
+	}
+	clear(b.subs)
+}
+
+// Done is closed when the Bus is.
+func (b *Bus) Done() <-chan struct{} { return b.done }
+
+// Attach begins a subscription. Who attached closes it. On a Bus that is closed it yields what After asks for, then
+// ErrClosed.
+func (b *Bus) Attach(cfg SubscriptionConfig) *Subscription {
+	s := &Subscription{bus: b, cfg: cfg, ready: make(chan struct{}, 1)}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.cfg.Queue <= 0 {
+		s.cfg.Queue = b.cfg.Queue
+	}
+	s.queue.limit = min(s.cfg.Queue, MaxQueue)
+	s.seen = formatID(b.epoch, b.seq)
+	if cfg.After != "" {
+		b.resume(s, cfg.After)
+	}
+	if b.closed {
+		s.ended = true
+	} else {
+		b.subs[s] = struct{}{}
+	}
+	return s
+}
+
+// resume fills a subscription with what came behind an id.
+func (b *Bus) resume(s *Subscription, after string) {
+	first := b.seq - uint64(b.history.len()) // the newest that is forgotten, or 0
+	epoch, seq, ok := parseID(after)
+	switch {
+	case after == FromStart && first == 0:
+		seq = 0
+	case after == FromStart:
+		seq = first
+		s.backlog = append(s.backlog, b.gap(after, first, "forgotten"))
+	case !ok:
+		seq = first
+		s.backlog = append(s.backlog, b.gap(after, 0, "malformed"))
+	case epoch != b.epoch || seq > b.seq:
+		seq = first
+		s.backlog = append(s.backlog, b.gap(after, 0, "unknown"))
+	case seq < first:
+		s.backlog = append(s.backlog, b.gap(after, first-seq, "forgotten"))
+		seq = first
+	}
+	s.seen = formatID(b.epoch, seq)
+	for i := int(seq - first); i < b.history.len(); i++ {
+		if ev := b.history.at(i); s.cfg.Filter.Match(ev) {
+			s.backlog = append(s.backlog, ev)
+		}
+	}
+}
+
+// Totals counts what became of the events that were offered, and who listens.
+type Totals struct {
+	Published   uint64 // since the Bus was made
+	Folded      uint64 // counted as a repetition
+	Suppressed  uint64 // held back as a symptom
+	Untracked   uint64 // published as they were, because too many conditions were open to know one more
+	Subscribers int
+}
+
+// Totals counts events and subscribers.
+func (b *Bus) Totals() Totals {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := b.gate
+	return Totals{Published: b.seq, Folded: g.folded, Suppressed: g.suppressed, Untracked: g.untracked, Subscribers: len(b.subs)}
+}
+
+// detach forgets a subscription.
+func (b *Bus) detach(s *Subscription) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.subs, s)
+}
+
+// Subscribe yields the events from now on, on a channel that is closed when ctx ends or the Bus is closed. It is a
+// Channel whose Run has an owner: whoever reads until the channel is closed. A reader that stops reading ends ctx.
+func (b *Bus) Subscribe(ctx context.Context, filter Filter) <-chan *Event {
+	s := b.Attach(SubscriptionConfig{Filter: filter})
+	c := make(chan *Event)
+	go func() {
+		defer close(c)
+		defer s.Close()
+		_ = forward(ctx, s, c, nil) // that ctx ended, the reader knows
+	}()
+	return c
+}

@@ -1,0 +1,33 @@
+package bus
+
+import (
+	"strings"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// Filter chooses events. The zero value takes all.
+type Filter struct {
+	// Types are beginnings of types: "dev.carillon.verdict." or, for short, "verdict."; none means all.
+	Types []string
+	// Least is the lowest severity. A condition that has reached it is followed to its end, whatever the severity of
+	// what comes later.
+	Least Severity
+}
+
+// Match tells whether the filter takes the event.
+func (f *Filter) Match(e *Event) bool {
+	if max(e.Severity, e.peak) < f.Least {
+		return false
+	}
+	if len(f.Types) == 0 {
+		return true
+	}
+	short := strings.TrimPrefix(e.Type, semconv.EventPrefix)
+	for _, prefix := range f.Types {
+		if strings.HasPrefix(short, strings.TrimPrefix(prefix, semconv.EventPrefix)) {
+			return true
+		}
+	}
+	return false
+}

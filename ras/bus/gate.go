@@ -1,0 +1,262 @@
+package bus
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Bounds of the gate's memory.
+const (
+	maxKeys  = 4096             // beyond, events of new keys pass as they are
+	remember = 10 * time.Minute // how long a condition that has closed is known, for the count of its repetitions
+	maxChain = 32               // causes of causes
+)
+
+// gate decides which events are published. It is a pure machine: who owns it tells it the time.
+type gate struct {
+	window, linger time.Duration
+	conditions     map[string]*condition
+	wake           time.Time // when advance is due; zero if never
+
+	folded, suppressed, untracked uint64
+}
+
+// condition is what is known of one key.
+type condition struct {
+	open    bool      // as its publishers have it
+	shown   bool      // open, as subscribers have it
+	touched time.Time // when it was heard of last
+
+	last    *Event    // the last that was published; nil if none
+	at      time.Time // when
+	pending *Event    // the newest that was folded, if it says something else than last
+	repeats uint64    // folded since last
+	peak    Severity  // the highest since it opened
+
+	held       *Event    // the newest that was held back, nil if none
+	release    time.Time // when held is looked at again; zero while its cause is open
+	suppressed uint64    // symptoms that were held back for this condition
+}
+
+func newGate(window, linger time.Duration) *gate {
+	return &gate{window: window, linger: linger, conditions: map[string]*condition{}}
+}
+
+// offer takes an event and returns what to publish of it: itself or nothing.
+func (g *gate) offer(now time.Time, ev *Event) *Event {
+	if ev.Key == "" {
+		if cause := g.cause(ev); cause != nil {
+			g.suppress(cause)
+			return nil
+		}
+		return ev
+	}
+	c := g.conditions[ev.Key]
+	if c == nil {
+		if !g.room() {
+			g.untracked++
+			return ev
+		}
+		c = &condition{}
+		g.conditions[ev.Key] = c
+	}
+	c.touched = now
+	g.due(now.Add(remember))
+	switch ev.Stage {
+	case Opened, Changed:
+		if !c.open {
+			c.open, c.peak = true, 0
+		}
+	case Closed:
+		c.open = false
+		g.closed(now, ev.Key)
+	case Once:
+		c.peak = 0
+	}
+	c.peak = max(c.peak, ev.Severity)
+	if g.hold(c, ev) {
+		return nil
+	}
+	if c.fold(now, g.window, ev) {
+		g.folded++
+		if c.pending != nil {
+			g.due(c.at.Add(g.window))
+		}
+		return nil
+	}
+	return c.publish(now, ev)
+}
+
+// hold keeps a symptom back.
+func (g *gate) hold(c *condition, ev *Event) bool {
+	cause := g.cause(ev)
+	switch {
+	case ev.Stage == Closed && c.held != nil:
+		c.held, c.release = nil, time.Time{}
+		return !c.shown // who never heard of it needn't hear of its end
+	case cause == nil:
+		if c.held != nil && !c.shown && ev.Stage == Changed { // to its subscribers it opens now
+			ev.Type, ev.Stage = c.held.Type, c.held.Stage
+		}
+		if ev.Stage != Once {
+			c.held, c.release = nil, time.Time{}
+		}
+		return false
+	case ev.Stage == Once:
+		g.suppress(cause)
+		return true
+	case ev.Stage == Closed:
+		return false
+	default:
+		if c.held == nil {
+			g.suppress(cause)
+		} else if !c.shown {
+			ev.Type, ev.Stage = c.held.Type, c.held.Stage
+		}
+		c.held, c.release = ev, time.Time{}
+		return true
+	}
+}
+
+func (g *gate) suppress(cause *condition) {
+	cause.suppressed++
+	g.suppressed++
+}
+
+// cause finds the open condition that explains an event; nil if there is none, or if it is itself held back because of
+// this one.
+func (g *gate) cause(ev *Event) *condition {
+	if ev.Cause == "" || ev.Cause == ev.Key {
+		return nil
+	}
+	first := g.conditions[ev.Cause]
+	if first == nil || !first.open {
+		return nil
+	}
+	for c, i := first, 0; c != nil && c.held != nil && i < maxChain; i++ {
+		if c.held.Cause == ev.Key {
+			return nil
+		}
+		c = g.conditions[c.held.Cause]
+	}
+	return first
+}
+
+// closed begins the linger of the symptoms of a condition that has closed.
+func (g *gate) closed(now time.Time, key string) {
+	for _, c := range g.conditions {
+		if c.held != nil && c.held.Cause == key {
+			c.release = now.Add(g.linger)
+			g.due(c.release)
+		}
+	}
+}
+
+// fold counts an event that repeats the last one of its key. One that says something new is kept until the window is
+// over.
+func (c *condition) fold(now time.Time, window time.Duration, ev *Event) bool {
+	if c.last == nil || c.last.Type != ev.Type || c.last.Stage != ev.Stage {
+		return false
+	}
+	same := ev.like(c.last)
+	lasting := same && ev.Stage != Once // to open what is open is no news, however late
+	if !lasting && !now.Before(c.at.Add(window)) {
+		return false
+	}
+	c.repeats++
+	c.pending = ev
+	if same {
+		c.pending = nil
+	}
+	return true
+}
+
+func (c *condition) publish(now time.Time, ev *Event) *Event {
+	ev.Repeats, ev.peak = c.repeats, c.peak
+	c.last, c.at, c.pending, c.repeats = ev, now, nil, 0
+	switch ev.Stage {
+	case Opened, Changed:
+		c.shown = true
+	case Closed:
+		c.shown = false
+		ev.Suppressed, c.suppressed = c.suppressed, 0
+	case Once:
+	}
+	return ev
+}
+
+// advance returns what is to be published because time went by, and sets wake anew.
+func (g *gate) advance(now time.Time) []*Event {
+	g.wake = time.Time{}
+	var out []*Event
+	for key, c := range g.conditions {
+		if c.pending != nil {
+			if end := c.at.Add(g.window); now.Before(end) {
+				g.due(end)
+			} else {
+				ev := c.pending
+				c.repeats-- // it is not one of its own repetitions
+				out = append(out, c.publish(now, ev))
+			}
+		}
+		if c.held != nil && !c.release.IsZero() {
+			switch {
+			case now.Before(c.release):
+				g.due(c.release)
+			case g.cause(c.held) != nil:
+				c.release = time.Time{}
+			default:
+				ev := c.held
+				c.held, c.release = nil, time.Time{}
+				if !c.shown || !ev.like(c.last) {
+					out = append(out, c.publish(now, ev))
+				}
+			}
+		}
+		if end := c.touched.Add(remember); !c.idle() || now.Before(end) {
+			if c.idle() {
+				g.due(end)
+			}
+		} else {
+			delete(g.conditions, key)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Event) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Key, b.Key)) })
+	return out
+}
+
+// idle tells whether nothing is lost if the condition is forgotten, but the count of its repetitions.
+func (c *condition) idle() bool { return !c.open && c.held == nil && c.pending == nil }
+
+// room tells whether one more key can be kept; if need be, the one that was idle longest is forgotten.
+func (g *gate) room() bool {
+	if len(g.conditions) < maxKeys {
+		return true
+	}
+	var oldest string
+	var since time.Time
+	for key, c := range g.conditions {
+		if c.idle() && (oldest == "" || c.touched.Before(since)) {
+			oldest, since = key, c.touched
+		}
+	}
+	delete(g.conditions, oldest)
+	return oldest != ""
+}
+
+// flush returns what was folded and not told yet.
+func (g *gate) flush(now time.Time) []*Event {
+	for _, c := range g.conditions {
+		if c.pending != nil {
+			c.at = now.Add(-g.window)
+		}
+	}
+	return g.advance(now)
+}
+
+func (g *gate) due(t time.Time) {
+	if g.wake.IsZero() || t.Before(g.wake) {
+		g.wake = t
+	}
+}

@@ -1,0 +1,167 @@
+package bus
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// SubscriptionConfig says what a subscription gets.
+type SubscriptionConfig struct {
+	Filter Filter
+	// Queue is how many events wait at most; 0 means Config.Queue. What is resumed doesn't count.
+	Queue int
+	// After is the id behind which the subscription begins; empty: with what is published from now on; FromStart: with
+	// all that is remembered.
+	After string
+}
+
+// Subscription is a subscriber's queue. One goroutine calls Next.
+type Subscription struct {
+	bus   *Bus
+	cfg   SubscriptionConfig
+	ready chan struct{} // one token: something changed
+
+	mu      sync.Mutex
+	backlog []*Event // what After asked for
+	queue   ring
+	missed  uint64 // dropped since the last notice
+	dropped uint64 // dropped at all
+	seen    string // the id of what Next returned last
+	ended   bool
+}
+
+// push queues an event, in the place of the oldest if there is no other.
+func (s *Subscription) push(ev *Event) {
+	s.mu.Lock()
+	if s.queue.push(ev) {
+		s.missed++
+		s.dropped++
+	}
+	s.mu.Unlock()
+	s.signal()
+}
+
+func (s *Subscription) signal() {
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Subscription) end() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.signal()
+}
+
+// Next waits for an event. Events of the types semconv.EventMissed and semconv.EventGap are the Bus's own notices to
+// this subscriber; whatever the filter, they come in the place of what is missing. The error is ErrClosed once the Bus
+// or the subscription is closed and nothing is queued, or the cause of ctx's end.
+func (s *Subscription) Next(ctx context.Context) (*Event, error) {
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		ev, ended := s.take()
+		if ev != nil {
+			return ev, nil
+		}
+		if ended {
+			return nil, ErrClosed
+		}
+		select {
+		case <-s.ready:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *Subscription) take() (ev *Event, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.backlog) > 0:
+		ev = s.backlog[0]
+		s.backlog[0] = nil
+		s.backlog = s.backlog[1:]
+	case s.missed > 0:
+		ev = s.bus.missed(s.seen, s.missed)
+		s.missed = 0
+		return ev, false
+	case s.queue.len() > 0:
+		ev = s.queue.pop()
+	default:
+		return nil, s.ended
+	}
+	if !ev.Notice() {
+		s.seen = ev.ID
+	}
+	return ev, false
+}
+
+// Waiting tells whether Next would return at once.
+func (s *Subscription) Waiting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.backlog) > 0 || s.missed > 0 || s.queue.len() > 0
+}
+
+// Dropped counts the events that this subscriber missed.
+func (s *Subscription) Dropped() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dropped
+}
+
+// Close ends the subscription; what is queued is lost. Closing twice is harmless.
+func (s *Subscription) Close() {
+	s.bus.detach(s)
+	s.mu.Lock()
+	s.ended, s.backlog, s.missed = true, nil, 0
+	s.queue = ring{}
+	s.mu.Unlock()
+	s.signal()
+}
+
+// Notice tells whether the event is the Bus's own to one subscriber: of events that it missed, or of a gap. Its ID is
+// no place to resume from.
+func (e *Event) Notice() bool { return e.Type == semconv.EventMissed || e.Type == semconv.EventGap }
+
+func (b *Bus) notice(kind, id, text string, data any) *Event {
+	ev := Event{Type: kind, Severity: Warning, Text: text, Data: data, Time: time.Now().Round(0), Source: b.cfg.Source}
+	_ = ev.prepare() // its data are numbers and words
+	ev.ID, ev.Job, ev.wire = id, b.cfg.Job, &wire{}
+	return &ev
+}
+
+// missed is the notice of n events that a queue dropped behind the one with the id.
+func (b *Bus) missed(seen string, n uint64) *Event {
+	number := strconv.FormatUint(n, 10)
+	text := number + " events were dropped here: they came faster than they were taken"
+	return b.notice(semconv.EventMissed, seen+"-missed-"+number, text, Missed{After: seen, Missed: n})
+}
+
+// gap is the notice that what a subscriber wanted to resume from is not remembered.
+func (b *Bus) gap(after string, n uint64, why string) *Event {
+	after = clip(after, 64)
+	text := "events are missing here: the id to resume from is " + why
+	if n > 0 {
+		text = strconv.FormatUint(n, 10) + " events are missing here: they are " + why
+	}
+	return b.notice(semconv.EventGap, formatID(b.epoch, b.seq)+"-gap", text, Missed{After: after, Missed: n, Why: why})
+}
+
+// Missed is the data of the notices of events that are missing.
+type Missed struct {
+	// After is the id of the last event before them, as far as it is known.
+	After string `json:"after"`
+	// Missed is how many there are; 0 if that isn't known.
+	Missed uint64 `json:"missed,omitempty"`
+	// Why is, of a gap, "forgotten": they were, "unknown": the id is of another process, or "malformed": it is no id.
+	Why string `json:"why,omitempty"`
+}

@@ -1,0 +1,149 @@
+// Package push sends bodies over HTTP to a receiver that may be slow, broken or hostile: what it answers is bounded,
+// redirects lead to no other host, and errors don't repeat addresses, which often are secrets.
+package push
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxAnswer is how much of an answer is read, so that the connection can be used again.
+const maxAnswer = 16 << 10
+
+// Client sends to one receiver.
+type Client struct {
+	url  *url.URL
+	http http.Client
+	own  *http.Transport // nil if the transport was handed in
+}
+
+// CheckURL says what is wrong with a receiver's address, without repeating it.
+func CheckURL(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return errors.New("no address: allowed is http://HOST/PATH or https://HOST/PATH")
+	}
+	return nil
+}
+
+// New makes a client for an address that CheckURL has passed. A request and its answer take timeout at most. transport
+// is nil for one of the client's own, which uses tls.
+func New(address string, timeout time.Duration, tls *tls.Config, transport http.RoundTripper) *Client {
+	u, _ := url.Parse(address)
+	c := &Client{url: u}
+	if transport == nil {
+		c.own = http.DefaultTransport.(*http.Transport).Clone()
+		c.own.TLSClientConfig = tls
+		c.own.MaxIdleConnsPerHost = 1
+		c.own.MaxResponseHeaderBytes = maxAnswer
+		transport = c.own
+	}
+	c.http = http.Client{Transport: transport, Timeout: timeout, CheckRedirect: stay}
+	return c
+}
+
+// Close gives up idle connections.
+func (c *Client) Close() {
+	if c.own != nil {
+		c.own.CloseIdleConnections()
+	}
+}
+
+// Host is the receiver's host, which an error may tell.
+func (c *Client) Host() string { return c.url.Host }
+
+// stay follows a redirect only to the same host, the same way, with the same method. Signatures and credentials go
+// nowhere else.
+func stay(req *http.Request, via []*http.Request) error {
+	first := via[0]
+	if len(via) > 3 || req.Method != first.Method || req.URL.Host != first.URL.Host || req.URL.Scheme != first.URL.Scheme {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// StatusError is an answer that is no success.
+type StatusError struct {
+	Host   string
+	Status int
+	// RetryAfter is how long the receiver wants to be left alone; 0 if it doesn't say.
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("%s answered %d %s", e.Host, e.Status, http.StatusText(e.Status))
+	if e.Status/100 == 3 {
+		text += "; a redirect is followed only with 307 or 308, to the same host and scheme"
+	}
+	return text
+}
+
+// Temporary tells whether the same request may succeed later.
+func Temporary(err error) bool {
+	var status *StatusError
+	if !errors.As(err, &status) {
+		return true
+	}
+	switch status.Status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status.Status >= 500
+}
+
+// Post sends a body. The error is a *StatusError unless no answer came; it doesn't tell more of the address than the
+// host.
+func (c *Client) Post(ctx context.Context, header http.Header, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("a request to %s: %w", c.Host(), withoutURL(err))
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	answer, err := c.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("%s did not answer: %w", c.Host(), withoutURL(err))
+	}
+	defer answer.Body.Close()
+	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // only so that the connection can be used again
+	if answer.StatusCode/100 == 2 {
+		return nil
+	}
+	return &StatusError{
+		Host: c.Host(), Status: answer.StatusCode, RetryAfter: RetryAfter(answer.Header.Get("Retry-After"), time.Now()),
+	}
+}
+
+func withoutURL(err error) error {
+	var with *url.Error
+	if errors.As(err, &with) {
+		return with.Err
+	}
+	return err
+}
+
+// RetryAfter reads the header of that name, seconds or a date; 0 if it says nothing. At most an hour, for the sender's
+// own sake.
+func RetryAfter(value string, now time.Time) time.Duration {
+	const most = time.Hour
+	value = strings.TrimSpace(value)
+	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil {
+		return time.Duration(min(seconds, uint64(most/time.Second))) * time.Second
+	}
+	date, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(date.Sub(now), 0), most)
+}

@@ -1,0 +1,57 @@
+package webhook_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/bus/webhook"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+func Example() {
+	secret := []byte("known to both, and to nobody else")
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+		if err != nil {
+			return
+		}
+		if err := webhook.Verify(r.Header, body, time.Now(), secret); err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		var ev bus.Event
+		if err := json.Unmarshal(body, &ev); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		fmt.Println(ev.Severity, ev.Text)
+	}))
+	defer receiver.Close()
+
+	b, err := bus.New(bus.Config{Job: "train"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	sink, err := webhook.New(webhook.Config{Bus: b, URL: receiver.URL, Secrets: [][]byte{secret}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- sink.Run(context.Background()) }()
+	err = b.Publish(bus.Event{Type: semconv.EventRankDead, Severity: bus.Critical, Text: "rank 3 was killed by signal 9"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	b.Close()
+	if err := <-ended; err != nil {
+		log.Fatal(err)
+	}
+	// Output: critical rank 3 was killed by signal 9
+}

@@ -1,0 +1,381 @@
+package webhook_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/bus/bustest"
+	"github.com/carillon-rt/carillon/ras/bus/webhook"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+var secret = []byte("a secret of the right size")
+
+func TestConforms(t *testing.T) {
+	for name, mode := range map[string]webhook.Mode{"structured": webhook.Structured, "binary": webhook.Binary} {
+		t.Run(name, func(t *testing.T) {
+			bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int, r *bustest.Receiver) bus.Sink {
+				server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+					body, _ := io.ReadAll(req.Body)
+					r.Take(append(body, strings.ReplaceAll(req.Header.Get("Ce-Text"), "%20", " ")...))
+				}))
+				t.Cleanup(func() { r.Release(); server.Close() })
+				sink, err := webhook.New(webhook.Config{Bus: b, URL: server.URL, Mode: mode, Filter: f, Queue: queue})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return sink
+			}})
+		})
+	}
+}
+
+// receiver answers in memory, and remembers when it was asked.
+type receiver struct {
+	mu     sync.Mutex
+	answer func(n int, req *http.Request) (*http.Response, error)
+	asked  []time.Duration
+	began  time.Time
+}
+
+func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	r.asked = append(r.asked, time.Since(r.began))
+	n := len(r.asked)
+	r.mu.Unlock()
+	return r.answer(n, req)
+}
+
+func status(code int, header ...string) *http.Response {
+	h := http.Header{}
+	for i := 0; i+1 < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	return &http.Response{StatusCode: code, Header: h, Body: http.NoBody}
+}
+
+// deliver sends one event in virtual time, and returns when it was tried and what became of it.
+func deliver(t *testing.T, cfg webhook.Config, answer func(n int, req *http.Request) (*http.Response, error)) ([]time.Duration, bus.Stats, string) {
+	t.Helper()
+	var asked []time.Duration
+	var stats bus.Stats
+	var logged bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		b, err := bus.New(bus.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &receiver{answer: answer, began: time.Now()}
+		cfg.Bus, cfg.Logger = b, slog.New(slog.NewTextHandler(&logged, nil))
+		if cfg.URL == "" {
+			cfg.URL = "https://hooks.example/token-in-the-path"
+		}
+		sink, err := webhook.New(cfg, webhook.WithTransport(r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Publish(bus.Event{Type: semconv.EventRankDead, Text: "dead"}); err != nil {
+			t.Fatal(err)
+		}
+		b.Close()
+		if err := sink.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		asked, stats = r.asked, sink.Stats()
+	})
+	return asked, stats, logged.String()
+}
+
+// TestRetry: intervals double, with jitter of half, until the event is taken.
+func TestRetry(t *testing.T) {
+	asked, stats, logged := deliver(t, webhook.Config{}, func(n int, _ *http.Request) (*http.Response, error) {
+		switch n {
+		case 1:
+			return nil, errors.New("connection refused")
+		case 5:
+			return status(http.StatusNoContent), nil
+		}
+		return status(http.StatusInternalServerError), nil
+	})
+	if stats != (bus.Stats{Pushed: 1}) || len(asked) != 5 || logged != "" {
+		t.Fatalf("%v, %+v, %s", asked, stats, logged)
+	}
+	for i, normal := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second} {
+		if gap := asked[i+1] - asked[i]; gap < normal/2 || gap > normal*3/2 {
+			t.Errorf("attempt %d came %v behind the one before, want %v ± half", i+2, gap, normal)
+		}
+	}
+}
+
+// TestGivesUp: not for ever, not when it is pointless; and the address, which is a secret, is in no log.
+func TestGivesUp(t *testing.T) {
+	hang := func(_ int, req *http.Request) (*http.Response, error) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	always := func(r *http.Response) func(int, *http.Request) (*http.Response, error) {
+		return func(_ int, req *http.Request) (*http.Response, error) {
+			out := *r
+			out.Request = req
+			return &out, nil
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		answer   func(int, *http.Request) (*http.Response, error)
+		min, max int           // attempts
+		within   time.Duration // when the last begins
+		logged   string
+	}{
+		{"500", always(status(500)), 5, 20, time.Minute, "500 Internal Server Error"},
+		{"hangs", hang, 3, 6, time.Minute, "did not answer"},
+		{"403", always(status(403)), 1, 1, 0, "403 Forbidden"},
+		{"410", always(status(410)), 1, 1, 0, "410 Gone"},
+		{"429 for longer than it is tried", always(status(429, "Retry-After", "3600")), 1, 1, 0, "429"},
+		{"302", always(status(302, "Location", "/elsewhere")), 1, 1, 0, "redirect"},
+		{"307 to another host", always(status(307, "Location", "https://evil.example/")), 1, 1, 0, "redirect"},
+		{"307 to http", always(status(307, "Location", "http://hooks.example/")), 1, 1, 0, "redirect"},
+		{"307 in a circle", always(status(307, "Location", "/again")), 2, 4, 0, "redirect"},
+	} {
+		asked, stats, logged := deliver(t, webhook.Config{GiveUp: time.Minute}, c.answer)
+		if stats != (bus.Stats{Failed: 1}) {
+			t.Errorf("%s: %+v", c.name, stats)
+		}
+		if len(asked) < c.min || len(asked) > c.max || asked[len(asked)-1] > c.within {
+			t.Errorf("%s: tried at %v, want %d to %d times within %v", c.name, asked, c.min, c.max, c.within)
+		}
+		if !strings.Contains(logged, c.logged) || strings.Contains(logged, "token-in-the-path") || strings.Count(logged, "\n") != 1 {
+			t.Errorf("%s: logged %q, want one line with %q and without the address", c.name, logged, c.logged)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	asked, stats, _ := deliver(t, webhook.Config{}, func(n int, req *http.Request) (*http.Response, error) {
+		switch n {
+		case 1:
+			return status(http.StatusTooManyRequests, "Retry-After", "17"), nil
+		case 2:
+			return status(http.StatusServiceUnavailable, "Retry-After", time.Now().Add(40*time.Second).UTC().Format(http.TimeFormat)), nil
+		}
+		return status(http.StatusOK), nil
+	})
+	if stats.Pushed != 1 || len(asked) != 3 || asked[1] != 17*time.Second || asked[2] != 57*time.Second {
+		t.Errorf("tried at %v, want at 0, 17 s and 57 s", asked)
+	}
+}
+
+// TestSameHost follows a redirect to the same host, with body and signature.
+func TestSameHost(t *testing.T) {
+	var bodies []string
+	_, stats, _ := deliver(t, webhook.Config{Secrets: [][]byte{secret}}, func(n int, req *http.Request) (*http.Response, error) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		bodies = append(bodies, string(body))
+		if err := webhook.Verify(req.Header, body, time.Now(), secret); err != nil {
+			t.Error(err)
+		}
+		if n == 1 {
+			r := status(http.StatusPermanentRedirect, "Location", "/new")
+			r.Request = req
+			return r, nil
+		}
+		return status(http.StatusOK), nil
+	})
+	if stats.Pushed != 1 || len(bodies) != 2 || bodies[0] != bodies[1] {
+		t.Errorf("%+v, %q", stats, bodies)
+	}
+}
+
+// TestLayout looks at both modes as a receiver does, over TLS.
+func TestLayout(t *testing.T) {
+	for _, mode := range []webhook.Mode{webhook.Structured, webhook.Binary} {
+		var header http.Header
+		var body []byte
+		server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			header = req.Header
+			body, _ = io.ReadAll(req.Body)
+		}))
+		roots := x509.NewCertPool()
+		roots.AddCert(server.Certificate())
+		b, err := bus.New(bus.Config{Source: "/train"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sink, err := webhook.New(webhook.Config{
+			Bus: b, URL: server.URL, Mode: mode, Secrets: [][]byte{secret, []byte("the one that comes next")},
+			Header: http.Header{"Authorization": {"Bearer x"}}, TLS: &tls.Config{RootCAs: roots},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ev := bus.Event{Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "v", Subject: "Rang 3: 100 % \"stehen\"\r\nX: ü", Data: map[string]int{"seq": 41}}
+		if err := b.Publish(ev); err != nil {
+			t.Fatal(err)
+		}
+		b.Close()
+		if err := sink.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		server.Close()
+		if got := sink.Stats(); got.Pushed != 1 {
+			t.Fatalf("mode %d: %+v", mode, got)
+		}
+		if header.Get("Authorization") != "Bearer x" {
+			t.Error("the header is not sent along")
+		}
+		for _, with := range [][]byte{secret, []byte("the one that comes next")} {
+			if err := webhook.Verify(header, body, time.Now(), with); err != nil {
+				t.Errorf("mode %d: %v", mode, err)
+			}
+		}
+		if mode == webhook.Structured {
+			var got bus.Event
+			if err := json.Unmarshal(body, &got); err != nil || got.Subject != ev.Subject || string(got.JSON()) != `{"seq":41}` {
+				t.Errorf("%v: %s", err, body)
+			}
+			if header.Get("Content-Type") != "application/cloudevents+json" || header.Get(webhook.HeaderID) != got.ID {
+				t.Errorf("headers %v", header)
+			}
+			continue
+		}
+		for name, want := range map[string]string{
+			"Ce-Specversion": "1.0", "Ce-Type": ev.Type, "Ce-Source": "/train", "Ce-Stage": "opened", "Content-Type": "application/json",
+			"Ce-Subject": "Rang%203:%20100%20%25%20%22stehen%22%0D%0AX:%20%C3%BC",
+		} {
+			if got := header.Get(name); got != want {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
+		}
+		if string(body) != `{"seq":41}` {
+			t.Errorf("body %s", body)
+		}
+	}
+}
+
+// TestUnknownCertificate: a receiver that can't be verified gets nothing.
+func TestUnknownCertificate(t *testing.T) {
+	asked := false
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.StartTLS()
+	defer server.Close()
+	b, err := bus.New(bus.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink, err := webhook.New(webhook.Config{Bus: b, URL: server.URL, GiveUp: time.Millisecond * 200, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Publish(bus.Event{Type: semconv.EventRankDead}); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if err := sink.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if asked || sink.Stats() != (bus.Stats{Failed: 1}) {
+		t.Errorf("asked %v, %+v", asked, sink.Stats())
+	}
+}
+
+func TestVerify(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	body := []byte(`{"x":1}`)
+	good := func() http.Header {
+		// From the specification's scheme, made with openssl: printf 'msg-1.1700000000.{"x":1}' | openssl dgst -sha256
+		// -hmac SECRET -binary | base64
+		return http.Header{
+			webhook.HeaderID: {"msg-1"}, webhook.HeaderTimestamp: {"1700000000"},
+			webhook.HeaderSignature: {"v1a,AAAA v1,@@ v1,QsQSUmjb9gxWOvZz1mSXm+4RfBho1rOXuE+I8/sXaAA="},
+		}
+	}
+	if err := webhook.Verify(good(), body, now, []byte("another secret, not the right one"), secret); err != nil {
+		t.Errorf("a good signature: %v", err)
+	}
+	for name, spoil := range map[string]func(h http.Header) (http.Header, []byte, time.Time){
+		"other body": func(h http.Header) (http.Header, []byte, time.Time) { return h, []byte(`{"x":2}`), now },
+		"other id": func(h http.Header) (http.Header, []byte, time.Time) {
+			h.Set(webhook.HeaderID, "msg-2")
+			return h, body, now
+		},
+		"no id": func(h http.Header) (http.Header, []byte, time.Time) { h.Del(webhook.HeaderID); return h, body, now },
+		"no signature": func(h http.Header) (http.Header, []byte, time.Time) {
+			h.Del(webhook.HeaderSignature)
+			return h, body, now
+		},
+		"replayed":        func(h http.Header) (http.Header, []byte, time.Time) { return h, body, now.Add(6 * time.Minute) },
+		"from the future": func(h http.Header) (http.Header, []byte, time.Time) { return h, body, now.Add(-6 * time.Minute) },
+		"other time": func(h http.Header) (http.Header, []byte, time.Time) {
+			h.Set(webhook.HeaderTimestamp, "1700000001")
+			return h, body, now
+		},
+	} {
+		h, b, at := spoil(good())
+		if err := webhook.Verify(h, b, at, secret); !errors.Is(err, webhook.ErrSignature) {
+			t.Errorf("%s: %v, want ErrSignature", name, err)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	_, err := webhook.New(webhook.Config{URL: "ftp://x/hidden", Secrets: [][]byte{[]byte("short")}, Mode: 7, MinBackoff: time.Minute, MaxBackoff: time.Second})
+	for _, want := range []string{"Bus", "URL", "Secrets[0]", "Mode", "MinBackoff"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v doesn't name %s", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "hidden") || strings.Contains(err.Error(), "short\"") {
+		t.Errorf("%v repeats what is secret", err)
+	}
+}
+
+// FuzzVerify: whatever comes, it is refused without a panic, unless it was signed.
+func FuzzVerify(f *testing.F) {
+	f.Add("id", "1700000000", "v1,AAAA", []byte("{}"))
+	f.Add("", "-9223372036854775808", "v1, v2,x v1,=", []byte(nil))
+	f.Fuzz(func(t *testing.T, id, stamp, signature string, body []byte) {
+		h := http.Header{webhook.HeaderID: {id}, webhook.HeaderTimestamp: {stamp}, webhook.HeaderSignature: {signature}}
+		if err := webhook.Verify(h, body, time.Unix(1700000000, 0), secret); !errors.Is(err, webhook.ErrSignature) {
+			t.Fatalf("%q %q %q: %v", id, stamp, signature, err)
+		}
+	})
+}
+
+// FuzzAnswer: whatever a receiver answers, the event is counted once and the sink ends.
+func FuzzAnswer(f *testing.F) {
+	f.Add(200, "", "", []byte("ok"))
+	f.Add(503, "99999999999999999999", "", []byte(nil))
+	f.Add(429, "Wed, 21 Oct 2015 07:28:00 GMT", "", []byte(nil))
+	f.Add(308, "-1", "//evil\x00", []byte("x"))
+	f.Add(307, "", "https://hooks.example/again", []byte("x"))
+	f.Fuzz(func(t *testing.T, code int, after, location string, body []byte) {
+		_, stats, _ := deliver(t, webhook.Config{GiveUp: 20 * time.Second}, func(n int, req *http.Request) (*http.Response, error) {
+			r := status(code, "Retry-After", after)
+			if location != "" {
+				r.Header.Set("Location", location)
+			}
+			r.Body, r.Request = io.NopCloser(bytes.NewReader(body)), req
+			return r, nil
+		})
+		if stats.Pushed+stats.Failed != 1 || (stats.Pushed == 1) != (code/100 == 2) {
+			t.Errorf("%d %q %q: %+v", code, after, location, stats)
+		}
+	})
+}

@@ -1,0 +1,269 @@
+package alertmanager_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/bus/alertmanager"
+	"github.com/carillon-rt/carillon/ras/bus/bustest"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+func TestConforms(t *testing.T) {
+	bustest.Run(t, bustest.Subject{States: true, New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int, r *bustest.Receiver) bus.Sink {
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			body, _ := io.ReadAll(req.Body)
+			r.Take(body)
+		}))
+		t.Cleanup(func() { r.Release(); server.Close() })
+		sink, err := alertmanager.New(alertmanager.Config{Bus: b, URLs: []string{server.URL}, Filter: f, Queue: queue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sink
+	}})
+}
+
+type alert struct {
+	Labels, Annotations map[string]string
+	StartsAt, EndsAt    time.Time
+}
+
+// am is an Alertmanager that answers with what status says.
+type am struct {
+	mu     sync.Mutex
+	status int
+	posts  []post
+}
+
+type post struct {
+	at     time.Time
+	url    string
+	alerts []alert
+}
+
+func (a *am) RoundTrip(req *http.Request) (*http.Response, error) {
+	var alerts []alert
+	err := json.NewDecoder(req.Body).Decode(&alerts)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.posts = append(a.posts, post{time.Now(), req.URL.String(), alerts})
+	return &http.Response{StatusCode: a.status, Body: http.NoBody, Header: http.Header{}, Request: req}, err
+}
+
+func (a *am) answer(status int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status = status
+}
+
+func (a *am) take() []post {
+	synctest.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	posts := a.posts
+	a.posts = nil
+	return posts
+}
+
+// play runs a sink in virtual time, against one Alertmanager that has the addresses given.
+func play(t *testing.T, cfg alertmanager.Config, f func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink)) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := bus.New(bus.Config{Job: "train"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &am{status: http.StatusOK}
+		cfg.Bus, cfg.Logger = b, slog.New(slog.DiscardHandler)
+		s, err := alertmanager.New(cfg, alertmanager.WithTransport(a))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		ended.Go(func() {
+			if err := s.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		f(t, b, a, s)
+		cancel()
+		ended.Wait()
+		b.Close()
+	})
+}
+
+func opened(key string, severity bus.Severity) bus.Event {
+	return bus.Event{
+		Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: key, Severity: severity, Reason: "not_entered", Rank: "3",
+		Text: "rank 3 has not entered", Description: "its last call was 8 s ago",
+	}
+}
+
+func publish(t *testing.T, b *bus.Bus, ev bus.Event) {
+	t.Helper()
+	if err := b.Publish(ev); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLife follows one alert: opened, sent again, changed to another severity, resolved.
+func TestLife(t *testing.T) {
+	cfg := alertmanager.Config{
+		URLs: []string{"http://am1", "http://am2/prefix/"}, Labels: map[string]string{"cluster": "c1"}, Runbooks: "https://docs/runbooks.md",
+	}
+	play(t, cfg, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
+		began := time.Now()
+		publish(t, b, opened("v1", bus.Warning))
+		posts := a.take()
+		if len(posts) != 2 || posts[0].url == posts[1].url {
+			t.Fatalf("%d posts, want one to each: %+v", len(posts), posts)
+		}
+		for _, p := range posts {
+			if p.url != "http://am1/api/v2/alerts" && p.url != "http://am2/prefix/api/v2/alerts" {
+				t.Errorf("posted to %s", p.url)
+			}
+		}
+		got := posts[0].alerts[0]
+		for name, want := range map[string]string{
+			"alertname": "CarillonVerdict", "severity": "warning", "reason": "not_entered", "rank": "3", "job": "train", "cluster": "c1",
+		} {
+			if got.Labels[name] != want {
+				t.Errorf("label %s is %q, want %q", name, got.Labels[name], want)
+			}
+		}
+		if got.Annotations["summary"] != "rank 3 has not entered" || got.Annotations["description"] != "its last call was 8 s ago" ||
+			got.Annotations["runbook_url"] != "https://docs/runbooks.md#carillonverdict" {
+			t.Errorf("annotations: %v", got.Annotations)
+		}
+		if !got.StartsAt.Equal(began) || !got.EndsAt.Equal(began.Add(4*time.Minute)) {
+			t.Errorf("from %v to %v, want from %v for 4 minutes", got.StartsAt, got.EndsAt, began)
+		}
+
+		time.Sleep(time.Minute) // virtual
+		if posts = a.take(); len(posts) != 2 || !posts[0].alerts[0].EndsAt.Equal(began.Add(5*time.Minute)) {
+			t.Fatalf("after a minute: %+v, want it sent again", posts)
+		}
+
+		ev := opened("v1", bus.Critical)
+		ev.Type, ev.Stage = semconv.EventVerdictChanged, bus.Changed
+		publish(t, b, ev)
+		posts = a.take()
+		if len(posts) != 2 || len(posts[0].alerts) != 2 || posts[0].alerts[0].EndsAt.After(time.Now()) ||
+			posts[0].alerts[1].Labels["severity"] != "critical" {
+			t.Fatalf("changed: %+v, want the old one resolved and the new one opened", posts)
+		}
+
+		time.Sleep(time.Second) // virtual
+		ev.Type, ev.Stage, ev.Severity = semconv.EventVerdictWithdrawn, bus.Closed, bus.Info
+		publish(t, b, ev)
+		posts = a.take()
+		if len(posts) != 2 || len(posts[0].alerts) != 1 || posts[0].alerts[0].Labels["severity"] != "critical" ||
+			posts[0].alerts[0].EndsAt.After(time.Now()) {
+			t.Fatalf("withdrawn: %+v, want it resolved by the labels it has", posts)
+		}
+		time.Sleep(time.Hour) // virtual
+		if posts = a.take(); len(posts) != 0 {
+			t.Errorf("it is resolved, and %+v is sent", posts)
+		}
+		if got := s.Stats(); got != (bus.Stats{Pushed: 3}) {
+			t.Errorf("Stats: %+v", got)
+		}
+	})
+}
+
+// TestRefused: what an Alertmanager doesn't take is sent again, also the end.
+func TestRefused(t *testing.T) {
+	play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
+		a.answer(http.StatusInternalServerError)
+		publish(t, b, opened("v1", bus.Critical))
+		if n := len(a.take()); n != 1 {
+			t.Fatalf("%d posts", n)
+		}
+		time.Sleep(12 * time.Second) // virtual
+		if n := len(a.take()); n != 2 {
+			t.Fatalf("%d posts in 12 s, want one each 5 s", n)
+		}
+		if got := s.Stats(); got != (bus.Stats{}) {
+			t.Errorf("Stats before it is accepted: %+v", got)
+		}
+		closed := opened("v1", bus.Critical)
+		closed.Stage = bus.Closed
+		publish(t, b, closed)
+		a.take()
+		a.answer(http.StatusOK)
+		time.Sleep(6 * time.Second) // virtual
+		posts := a.take()
+		if len(posts) != 1 || posts[0].alerts[0].EndsAt.After(posts[0].at) {
+			t.Fatalf("%+v, want the end", posts)
+		}
+		if got := s.Stats(); got != (bus.Stats{Pushed: 2}) {
+			t.Errorf("Stats: %+v", got)
+		}
+	})
+}
+
+// TestOnceAndTwins: a moment is an alert for as long as Hold; of two conditions with the same labels the end of one
+// ends no alert.
+func TestOnceAndTwins(t *testing.T) {
+	cfg := alertmanager.Config{URLs: []string{"http://am"}, Resend: time.Hour, Hold: 5 * time.Minute}
+	play(t, cfg, func(t *testing.T, b *bus.Bus, a *am, _ *alertmanager.Sink) {
+		publish(t, b, bus.Event{Type: semconv.EventGPUXid, Severity: bus.Warning, Text: "Xid 79"})
+		a.take()
+		time.Sleep(5 * time.Minute) // virtual
+		posts := a.take()
+		if len(posts) != 1 || posts[0].alerts[0].Labels["alertname"] != "CarillonGpuXid" || posts[0].alerts[0].EndsAt.After(posts[0].at) {
+			t.Fatalf("%+v, want its end", posts)
+		}
+		publish(t, b, opened("v1", bus.Critical))
+		publish(t, b, opened("v2", bus.Critical))
+		a.take()
+		closed := opened("v1", bus.Critical)
+		closed.Stage = bus.Closed
+		publish(t, b, closed)
+		if posts := a.take(); len(posts) != 0 {
+			t.Errorf("%+v, though v2 is open", posts)
+		}
+		closed.Key = "v2"
+		publish(t, b, closed)
+		if posts := a.take(); len(posts) != 1 {
+			t.Errorf("%+v, want the end of both", posts)
+		}
+	})
+}
+
+func TestName(t *testing.T) {
+	for _, c := range []struct{ kind, reason, want string }{
+		{semconv.EventVerdictChanged, "rank_dead", "CarillonVerdict"},
+		{semconv.EventVerdictOpened, "deadlock", "CarillonDeadlock"},
+		{semconv.EventVerdictOpened, "straggler", "CarillonStraggler"},
+		{semconv.EventRankDead, "", "CarillonRankDead"},
+		{"..odd__type-x", "", "CarillonOddTypeX"},
+	} {
+		if got := alertmanager.Name(&bus.Event{Type: c.kind, Reason: c.reason}); got != c.want {
+			t.Errorf("%s %s is %s, want %s", c.kind, c.reason, got, c.want)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	_, err := alertmanager.New(alertmanager.Config{URLs: []string{"am:9093/secret"}, Labels: map[string]string{"0-bad": ""}, Retry: -1})
+	for _, want := range []string{"Bus", "URLs[0]", "0-bad", "Retry"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v doesn't name %s", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v repeats an address", err)
+	}
+}

@@ -1,0 +1,92 @@
+package terminal_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/bus/bustest"
+	"github.com/carillon-rt/carillon/ras/bus/terminal"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+type writer func([]byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
+}
+
+func TestConforms(t *testing.T) {
+	bustest.Run(t, bustest.Subject{Waits: true, New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int, r *bustest.Receiver) bus.Sink {
+		sink, err := terminal.New(terminal.Config{Bus: b, Out: writer(r.Take), Filter: f, Queue: queue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sink
+	}})
+}
+
+func TestLine(t *testing.T) {
+	at := time.Date(2025, 3, 4, 6, 12, 3, 0, time.Local)
+	for _, c := range []struct {
+		ev   bus.Event
+		want string
+	}{
+		{
+			bus.Event{Type: semconv.EventVerdictOpened, Severity: bus.Critical, Subject: "rank 3", Reason: "not_entered", Text: "rank 3 has not entered all_reduce #41"},
+			"06:12:03 CRITICAL verdict.opened rank 3: rank 3 has not entered all_reduce #41 (reason not_entered)\n",
+		},
+		{
+			bus.Event{Type: semconv.EventVerdictWithdrawn, Text: "the job goes on", Repeats: 2, Suppressed: 12},
+			"06:12:03 info     verdict.withdrawn: the job goes on (2 more like it, 12 symptoms were held back)\n",
+		},
+		{bus.Event{Type: semconv.EventRankDead, Severity: bus.Warning}, "06:12:03 WARNING  rank.dead\n"},
+		{ // from another process, and hostile
+			bus.Event{Type: semconv.EventRankDead, Text: "\x1b[2J\u202edead\nFAKE LINE"},
+			"06:12:03 info     rank.dead: \\u001b[2J\\u202edead FAKE LINE\n",
+		},
+	} {
+		c.ev.Time = at
+		if got := terminal.Line(&c.ev); got != c.want {
+			t.Errorf("got\n%swant\n%s", got, c.want)
+		}
+	}
+}
+
+func TestColor(t *testing.T) {
+	for _, c := range []struct {
+		color terminal.Color
+		want  bool
+	}{{terminal.Always, true}, {terminal.Never, false}, {terminal.Auto, false}} { // a file is no terminal
+		out, err := os.CreateTemp(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := bus.New(bus.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sink, err := terminal.New(terminal.Config{Bus: b, Out: out, Color: c.color})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Publish(bus.Event{Type: semconv.EventRankDead, Severity: bus.Critical}); err != nil {
+			t.Fatal(err)
+		}
+		b.Close()
+		if err := sink.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		written, err := os.ReadFile(out.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(written), "\x1b[1;31mCRITICAL"); got != c.want {
+			t.Errorf("mode %d wrote %q", c.color, written)
+		}
+		_ = out.Close()
+	}
+}

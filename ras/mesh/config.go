@@ -104,7 +104,7 @@ func OneMachine() Tuning {
 func LAN() Tuning {
 	t := OneMachine()
 	t.ProbeInterval, t.ProbeTimeout = 250*time.Millisecond, 200*time.Millisecond
-	t.IndirectChecks, t.SuspicionMult, t.RetransmitMult = 3, 10, 8
+	t.IndirectChecks, t.SuspicionMult, t.RetransmitMult = 3, 10, 6
 	t.StreamTimeout = 5 * time.Second
 	return t
 }

@@ -8,15 +8,16 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/mesh/sim"
 )
 
 // ask asks all and sorts the answers by who gave them.
-func ask(t *testing.T, r *rank, limit time.Duration) (own, forOthers map[string]mesh.Answer, missing []mesh.Missing, took time.Duration) {
+func ask(t *testing.T, r *sim.Rank, limit time.Duration) (own, forOthers map[string]mesh.Answer, missing []mesh.Missing, took time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	began := time.Now()
-	q, err := r.mesh.Ask(ctx, []byte("well?"))
+	q, err := r.Mesh.Ask(ctx, []byte("well?"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func ask(t *testing.T, r *rank, limit time.Duration) (own, forOthers map[string]
 func TestAskReachesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := start(t, 10, lan, 10, 8, mesh.LAN())
-		own, _, missing, took := ask(t, j.ranks[17], 5*time.Second)
+		own, _, missing, took := ask(t, j.Ranks[17], 5*time.Second)
 		if len(own) != 80 || len(missing) != 0 {
 			t.Fatalf("%d of 80 answered, missing %v", len(own), missing)
 		}
@@ -50,17 +51,17 @@ func TestAskReachesAll(t *testing.T) {
 func TestNeighboursAnswerForTheDeadAndTheStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := start(t, 11, lan, 5, 8, mesh.LAN())
-		dead, stopped := j.ranks[9], j.ranks[20]
+		dead, stopped := j.Ranks[9], j.Ranks[20]
 		from := time.Now()
-		dead.process.Kill(mesh.Exit{})
-		stopped.process.Stop()
-		j.told(5*time.Second, from, mesh.Halted, stopped.process.Member().Name, dead, stopped)
-		own, forOthers, missing, took := ask(t, j.ranks[0], 5*time.Second)
+		dead.Process.Kill(mesh.Exit{})
+		stopped.Process.Stop()
+		told(t, j, 5*time.Second, from, mesh.Halted, stopped.Name(), dead, stopped)
+		own, forOthers, missing, took := ask(t, j.Ranks[0], 5*time.Second)
 		if len(own) != 38 || len(forOthers) != 2 || len(missing) != 0 {
 			t.Fatalf("%d answered, for others %v, missing %v", len(own), forOthers, missing)
 		}
-		for _, r := range []*rank{dead, stopped} {
-			name := r.process.Member().Name
+		for _, r := range []*sim.Rank{dead, stopped} {
+			name := r.Name()
 			if got := string(forOthers[name].Body); got != "the tape of "+name {
 				t.Errorf("for %s came %q", name, got)
 			}
@@ -74,9 +75,9 @@ func TestNeighboursAnswerForTheDeadAndTheStopped(t *testing.T) {
 func TestAnInnerNodeThatDoesNotAnswerLosesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := start(t, 12, lan, 10, 8, mesh.LAN())
-		stopped := j.ranks[10]
-		stopped.process.Stop()
-		own, forOthers, missing, took := ask(t, j.ranks[0], 2*time.Second)
+		stopped := j.Ranks[10]
+		stopped.Process.Stop()
+		own, forOthers, missing, took := ask(t, j.Ranks[0], 2*time.Second)
 		if len(own) != 79 || len(forOthers) != 1 || len(missing) != 0 {
 			t.Fatalf("%d answered, for others %v, missing %v", len(own), forOthers, missing)
 		}
@@ -88,16 +89,16 @@ func TestWhoCannotBeAskedIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := start(t, 13, lan, 3, 2, mesh.LAN())
 		from := time.Now()
-		gone := j.ranks[4:]
+		gone := j.Ranks[4:]
 		for _, r := range gone {
-			r.process.Kill(mesh.Exit{})
+			r.Process.Kill(mesh.Exit{})
 		}
 		for _, r := range gone {
-			j.told(10*time.Second, from, mesh.Died, r.process.Member().Name, gone...)
+			told(t, j, 10*time.Second, from, mesh.Died, r.Name(), gone...)
 		}
-		own, _, missing, took := ask(t, j.ranks[0], 5*time.Second)
+		own, _, missing, took := ask(t, j.Ranks[0], 5*time.Second)
 		names := []string{missing[0].Name, missing[1].Name}
-		want := []string{gone[0].process.Member().Name, gone[1].process.Member().Name}
+		want := []string{gone[0].Name(), gone[1].Name()}
 		if len(own) != 4 || !slices.Equal(names, want) {
 			t.Fatalf("%d answered, missing %v, want %v", len(own), missing, want)
 		}

@@ -15,21 +15,21 @@ var lan = sim.Link{Delay: 100 * time.Microsecond, Jitter: 200 * time.Microsecond
 func TestKilledIsToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := start(t, 1, lan, 4, 4, mesh.LAN())
-		victim := j.ranks[5]
+		victim := j.Ranks[5]
 		from := time.Now()
-		victim.process.Kill(mesh.Exit{Known: true, Signal: syscall.SIGKILL})
-		worst := j.told(time.Second, from, mesh.Died, victim.process.Member().Name, victim)
+		victim.Process.Kill(mesh.Exit{Known: true, Signal: syscall.SIGKILL})
+		worst := told(t, j, time.Second, from, mesh.Died, victim.Name(), victim)
 		t.Logf("killed: all 15 others told after %v", worst)
-		for _, r := range []*rank{j.ranks[4], j.ranks[0]} {
-			for _, e := range r.since(from) {
+		for _, r := range []*sim.Rank{j.Ranks[4], j.Ranks[0]} {
+			for _, e := range r.Since(from) {
 				if e.Kind == mesh.Died && e.Exit.Signal != syscall.SIGKILL {
 					t.Errorf("told %v, want killed", e.Event)
 				}
 			}
 		}
 		time.Sleep(time.Minute)
-		for i, r := range j.ranks {
-			if events := r.since(from); r != victim && len(events) != 1 {
+		for i, r := range j.Ranks {
+			if events := r.Since(from); r != victim && len(events) != 1 {
 				t.Errorf("rank %d was told %v, want one death", i, events)
 			}
 		}
@@ -39,24 +39,24 @@ func TestKilledIsToldAtOnce(t *testing.T) {
 func TestStoppedIsToldAndResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := start(t, 2, lan, 3, 3, mesh.LAN())
-		victim := j.ranks[4]
+		victim := j.Ranks[4]
 		from := time.Now()
-		victim.process.Stop()
-		t.Logf("stopped: told after %v", j.told(5*time.Second, from, mesh.Halted, victim.process.Member().Name, victim))
+		victim.Process.Stop()
+		t.Logf("stopped: told after %v", told(t, j, 5*time.Second, from, mesh.Halted, victim.Name(), victim))
 		time.Sleep(2 * time.Minute)
-		for i, r := range j.ranks {
-			for _, e := range r.since(from) {
+		for i, r := range j.Ranks {
+			for _, e := range r.Since(from) {
 				if r != victim && (e.Kind == mesh.Died || e.Kind == mesh.Lost) {
 					t.Errorf("rank %d was told %v", i, e.Event)
 				}
 			}
 		}
 		from = time.Now()
-		victim.process.Continue()
-		t.Logf("resumed: told after %v", j.told(5*time.Second, from, mesh.Resumed, victim.process.Member().Name, victim))
+		victim.Process.Continue()
+		t.Logf("resumed: told after %v", told(t, j, 5*time.Second, from, mesh.Resumed, victim.Name(), victim))
 		time.Sleep(time.Minute)
-		for i, r := range j.ranks {
-			for _, st := range r.mesh.Members() {
+		for i, r := range j.Ranks {
+			for _, st := range r.Mesh.Members() {
 				if st.State != mesh.Alive {
 					t.Errorf("rank %d holds %v %v, want all alive", i, st.Member, st.State)
 				}
@@ -69,42 +69,44 @@ func TestCutOffIsUnreachableAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := start(t, 3, lan, 3, 2, mesh.LAN())
 		from := time.Now()
-		j.network.Cut(j.machines[2], j.machines[0], true)
-		j.network.Cut(j.machines[2], j.machines[1], true)
-		for _, lost := range j.ranks[4:] {
-			worst := j.told(time.Minute, from, mesh.Lost, lost.process.Member().Name, j.ranks[4], j.ranks[5])
+		j.Network.Cut(j.Machines[2], j.Machines[0], true)
+		j.Network.Cut(j.Machines[2], j.Machines[1], true)
+		for _, lost := range j.Ranks[4:] {
+			worst := told(t, j, time.Minute, from, mesh.Lost, lost.Name(), j.Ranks[4], j.Ranks[5])
 			t.Logf("cut off: told after %v", worst)
 		}
-		for i, r := range j.ranks {
-			for _, e := range r.since(from) {
+		for i, r := range j.Ranks {
+			for _, e := range r.Since(from) {
 				if e.Kind == mesh.Died || e.Kind == mesh.Halted {
 					t.Errorf("rank %d was told %v", i, e.Event)
 				}
 			}
 		}
-		j.network.Cut(j.machines[2], j.machines[0], false)
-		j.network.Cut(j.machines[2], j.machines[1], false)
-		j.until(time.Minute, "all alive again", func() bool {
-			for _, r := range j.ranks {
-				for _, st := range r.mesh.Members() {
+		j.Network.Cut(j.Machines[2], j.Machines[0], false)
+		j.Network.Cut(j.Machines[2], j.Machines[1], false)
+		if !sim.Until(time.Minute, func() bool {
+			for _, r := range j.Ranks {
+				for _, st := range r.Mesh.Members() {
 					if st.State != mesh.Alive {
 						return false
 					}
 				}
 			}
 			return true
-		})
+		}) {
+			t.Fatal("not all are alive again after a minute")
+		}
 	})
 }
 
 func TestAloneOnItsHostIsDeadWhenItsPortRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := start(t, 4, lan, 8, 1, mesh.LAN())
-		victim := j.ranks[3]
+		victim := j.Ranks[3]
 		from := time.Now()
-		victim.process.Kill(mesh.Exit{})
-		name := victim.process.Member().Name
-		worst := j.told(2*time.Second, from, mesh.Died, name, victim)
+		victim.Process.Kill(mesh.Exit{})
+		name := victim.Name()
+		worst := told(t, j, 2*time.Second, from, mesh.Died, name, victim)
 		t.Logf("killed, alone on its host: told after %v", worst)
 	})
 }
@@ -113,15 +115,15 @@ func TestLeavingIsNoDeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := start(t, 5, lan, 3, 3, mesh.LAN())
 		from := time.Now()
-		leaver := j.ranks[4]
-		if err := leaver.mesh.Close(); err != nil {
+		leaver := j.Ranks[4]
+		if err := leaver.Mesh.Close(); err != nil {
 			t.Fatal(err)
 		}
-		leaver.process.Kill(mesh.Exit{Known: true})
-		t.Logf("left: told after %v", j.told(5*time.Second, from, mesh.Departed, leaver.process.Member().Name, leaver))
+		leaver.Process.Kill(mesh.Exit{Known: true})
+		t.Logf("left: told after %v", told(t, j, 5*time.Second, from, mesh.Departed, leaver.Name(), leaver))
 		time.Sleep(time.Minute)
-		for i, r := range j.ranks {
-			if events := r.since(from); r != leaver && len(events) != 1 {
+		for i, r := range j.Ranks {
+			if events := r.Since(from); r != leaver && len(events) != 1 {
 				t.Errorf("rank %d was told %v, want one departure", i, events)
 			}
 		}
@@ -133,11 +135,11 @@ func TestLossIsNoDeath(t *testing.T) {
 		j := start(t, 6, lan, 8, 2, mesh.LAN())
 		lossy := lan
 		lossy.Loss = 0.3
-		j.network.SetLink(lossy)
+		j.Network.SetLink(lossy)
 		from := time.Now()
-		time.Sleep(10 * time.Minute)
-		for i, r := range j.ranks {
-			for _, e := range r.since(from) {
+		time.Sleep(3 * time.Minute)
+		for i, r := range j.Ranks {
+			for _, e := range r.Since(from) {
 				if e.Kind != mesh.Suspected && e.Kind != mesh.Resumed {
 					t.Errorf("rank %d was told %v", i, e.Event)
 				}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/mesh/sim"
 )
 
 // members is how many TestScale runs: 512 are the 4,096 ranks of a job with one member for each eight.
@@ -16,38 +17,27 @@ var members = flag.Int("members", 64, "how many members TestScale has, a multipl
 func TestScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 8
-		machines := *members / each
-		j := start(t, 20, lan, machines, each, mesh.LAN())
-		time.Sleep(10 * time.Second) // the last of the joining
-		from := time.Now()
-		packets, bytes := j.network.Traffic()
-		const quiet = time.Minute
-		time.Sleep(quiet)
-		p, b := j.network.Traffic()
-		t.Logf("idle: %.1f packets and %.0f bytes a second sent by each of %d members",
-			float64(p-packets)/float64(*members)/quiet.Seconds(), float64(b-bytes)/float64(*members)/quiet.Seconds(), *members)
-		for i, r := range j.ranks {
-			if events := r.since(from); len(events) > 0 {
-				t.Fatalf("member %d was told %v while nothing happened", i, events)
-			}
+		s, err := sim.MeasureScale(t.Context(), sim.JobConfig{
+			Seed: 20, Link: lan, Machines: *members / each, Each: each, Tuning: mesh.LAN(),
+		}, time.Minute)
+		if err != nil {
+			t.Fatal(err)
 		}
-		from = time.Now()
-		victim := j.ranks[10]
-		victim.process.Kill(mesh.Exit{})
-		t.Logf("killed: all told after %v", j.told(2*time.Second, from, mesh.Died, victim.process.Member().Name, victim))
-		from = time.Now()
-		stopped := j.ranks[20]
-		stopped.process.Stop()
-		t.Logf("stopped: all told after %v",
-			j.told(5*time.Second, from, mesh.Halted, stopped.process.Member().Name, victim, stopped))
-		_, b0 := j.network.Traffic()
-		own, forOthers, missing, took := ask(t, j.ranks[0], 5*time.Second)
-		_, b1 := j.network.Traffic()
-		t.Logf("asked: %d answered, %d others answered for, %d missing, within %v and %d KB",
-			len(own), len(forOthers), len(missing), took, (b1-b0)/1000)
-		if len(own) != machines*each-2 || len(forOthers) != 2 {
-			t.Errorf("%d answered, for others %v, missing %v", len(own), forOthers, missing)
+		t.Logf("%+v", s)
+		if s.False > 0 {
+			t.Errorf("%d events while nothing happened", s.False)
 		}
-		stopped.process.Continue()
+		if s.KilledFirst > 100*time.Millisecond || s.KilledLast > 2*time.Second {
+			t.Errorf("a kill was told after %v to %v, want 100ms to 2s", s.KilledFirst, s.KilledLast)
+		}
+		if s.StoppedLast > 5*time.Second {
+			t.Errorf("a stop was told after %v, want 5s", s.StoppedLast)
+		}
+		if s.Answered != *members-2 || s.ForOthers != 2 || s.Missing != 0 {
+			t.Errorf("%d answered, for %d others, %d missing; want all but two, and those two", s.Answered, s.ForOthers, s.Missing)
+		}
+		if limit := 2500.0; s.Bytes > limit {
+			t.Errorf("idle, a member sends %.0f bytes a second, want at most %.0f", s.Bytes, limit)
+		}
 	})
 }

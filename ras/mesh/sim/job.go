@@ -1,0 +1,179 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+)
+
+// JobConfig is a job to simulate.
+type JobConfig struct {
+	Seed     uint64 // of what the network does
+	Link     Link   // between machines
+	Machines int
+	Each     int         // members on each machine
+	Tuning   mesh.Tuning // the zero value is mesh.OneMachine
+
+	// Handler and LocalNote are mesh.Config's, for the member that is asked. nil answers nothing.
+	Handler   func(r *Rank, from string, question []byte) []byte
+	LocalNote func(r *Rank, of mesh.Member) []byte
+}
+
+// Job is a job of real meshes on a simulated network.
+type Job struct {
+	Network  *Network
+	Machines []*Machine
+	Ranks    []*Rank // by rank: the first Each on the first machine, and so on
+}
+
+// Rank is one member of a job.
+type Rank struct {
+	Process *Process
+	Mesh    *mesh.Mesh
+
+	mu   sync.Mutex
+	told []Told
+}
+
+// Told is an event and when its mesh was told of it, by the bubble's clock.
+type Told struct {
+	mesh.Event
+	At time.Time
+}
+
+// settleTime is how long the members of a job may take to know each other: gossip takes a second, and what it missed
+// comes with a comparison of two states, which large jobs make every few minutes.
+const settleTime = 10 * time.Minute
+
+// StartJob starts the members, joins them to the first, and returns when all know all. The caller closes the job, also
+// if it fails: it is never nil.
+func StartJob(ctx context.Context, c JobConfig) (*Job, error) {
+	j := &Job{Network: New(c.Seed, c.Link)}
+	for range c.Machines {
+		host := j.Network.Machine()
+		j.Machines = append(j.Machines, host)
+		for range c.Each {
+			if err := j.start(&c, host); err != nil {
+				return j, fmt.Errorf("sim: start rank %d: %w", len(j.Ranks), err)
+			}
+		}
+	}
+	for i, r := range j.Ranks[1:] {
+		if _, err := r.Mesh.Join(ctx, j.Ranks[0].Mesh.Self().Addr); err != nil {
+			return j, fmt.Errorf("sim: join rank %d: %w", i+1, err)
+		}
+	}
+	if !Until(settleTime, func() bool {
+		return !slices.ContainsFunc(j.Ranks, func(r *Rank) bool { return len(r.Mesh.Members()) != len(j.Ranks) })
+	}) {
+		return j, fmt.Errorf("sim: not all members know each other after %v", settleTime)
+	}
+	return j, nil
+}
+
+func (j *Job) start(c *JobConfig, host *Machine) error {
+	r := &Rank{Process: host.Start(len(j.Ranks), c.Machines*c.Each)}
+	config := mesh.Config{
+		Self: r.Process.Member(), Secret: make([]byte, mesh.SecretSize), Job: "simulation", Tuning: c.Tuning,
+		Host: r.Process, Transport: r.Process.Transport(),
+		OnEvent: func(e mesh.Event) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.told = append(r.told, Told{e, time.Now()})
+		},
+	}
+	if c.Handler != nil {
+		config.Handler = func(_ context.Context, from string, question []byte) []byte { return c.Handler(r, from, question) }
+	}
+	if c.LocalNote != nil {
+		config.LocalNote = func(of mesh.Member) []byte { return c.LocalNote(r, of) }
+	}
+	m, err := mesh.Start(config)
+	if err != nil {
+		return err
+	}
+	r.Mesh = m
+	j.Ranks = append(j.Ranks, r)
+	return nil
+}
+
+// Close lets stopped processes run, closes all meshes, and waits, in virtual time, for the last of memberlist's
+// goroutines.
+func (j *Job) Close() error {
+	var closing sync.WaitGroup
+	errs := make([]error, len(j.Ranks))
+	for i, r := range j.Ranks {
+		closing.Go(func() {
+			r.Process.Continue()
+			errs[i] = r.Mesh.Close()
+		})
+	}
+	closing.Wait()
+	// memberlist's last probes end with their timers, which stand still when the bubble's function returns.
+	time.Sleep(time.Minute)
+	for i, err := range errs {
+		if err != nil {
+			return fmt.Errorf("sim: close rank %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// Name is the member's name.
+func (r *Rank) Name() string { return r.Process.Member().Name }
+
+// Since lists what the rank was told at from and after, in order.
+func (r *Rank) Since(from time.Time) (told []Told) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.told {
+		if !e.At.Before(from) {
+			told = append(told, e)
+		}
+	}
+	return told
+}
+
+// first is when, at from or after, the rank was first told of a kind of event of a member.
+func (r *Rank) first(from time.Time, kind mesh.Kind, name string) (at time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.told {
+		if e.Kind == kind && e.Member.Name == name && !e.At.Before(from) {
+			return e.At, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// WaitTold waits until each rank but those excepted was told of a kind of event of a member, and returns how long after
+// from the first and the last of them was. It fails when limit, counted from from, has passed.
+func (j *Job) WaitTold(limit time.Duration, from time.Time, kind mesh.Kind, name string, except ...*Rank) (first, last time.Duration, err error) {
+	first = limit
+	for i, r := range j.Ranks {
+		if slices.Contains(except, r) {
+			continue
+		}
+		var at time.Time
+		if !Until(limit-time.Since(from), func() (ok bool) { at, ok = r.first(from, kind, name); return ok }) {
+			return 0, 0, fmt.Errorf("sim: rank %d was not told within %v that %s is %v; it was told %v",
+				i, limit, name, kind, r.Since(from))
+		}
+		first, last = min(first, at.Sub(from)), max(last, at.Sub(from))
+	}
+	return first, last, nil
+}
+
+// Until looks every few milliseconds of virtual time whether ok is true, for at most limit. It reports whether it was.
+func Until(limit time.Duration, ok func() bool) bool {
+	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}

@@ -94,8 +94,8 @@ type Event struct {
 
 	Severity Severity
 	Stage    Stage
-	// Key names the condition, or what makes moments repetitions of each other. Required unless Stage is Once; a moment
-	// without a Key is never folded.
+	// Key names the condition, or what makes moments repetitions of each other; moments and a condition don't share
+	// one. Required unless Stage is Once; a moment without a Key is never folded.
 	Key string
 	// Cause is the Key of the condition that explains this one, if one is known.
 	Cause string

@@ -72,9 +72,10 @@ func (g *gate) offer(now time.Time, ev *Event) *Event {
 		c.open = false
 		g.closed(now, ev.Key)
 	case Once:
-		c.peak = 0
 	}
-	c.peak = max(c.peak, ev.Severity)
+	if ev.Stage != Once {
+		c.peak = max(c.peak, ev.Severity)
+	}
 	if g.hold(c, ev) {
 		return nil
 	}
@@ -160,8 +161,8 @@ func (c *condition) fold(now time.Time, window time.Duration, ev *Event) bool {
 		return false
 	}
 	same := ev.like(c.last)
-	lasting := same && ev.Stage != Once // to open what is open is no news, however late
-	if !lasting && !now.Before(c.at.Add(window)) {
+	lasting := same && ev.Stage != Once                                             // to open what is open is no news, however late
+	if !lasting && !now.Before(c.at.Add(window)) || ev.Severity > c.last.Severity { // what gets worse doesn't wait
 		return false
 	}
 	c.repeats++
@@ -173,7 +174,10 @@ func (c *condition) fold(now time.Time, window time.Duration, ev *Event) bool {
 }
 
 func (c *condition) publish(now time.Time, ev *Event) *Event {
-	ev.Repeats, ev.peak = c.repeats, c.peak
+	ev.Repeats = c.repeats
+	if ev.Stage != Once {
+		ev.peak = c.peak
+	}
 	c.last, c.at, c.pending, c.repeats = ev, now, nil, 0
 	switch ev.Stage {
 	case Opened, Changed:

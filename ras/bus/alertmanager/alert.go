@@ -72,6 +72,7 @@ func (t *table) apply(now time.Time, ev *bus.Event) bool {
 		t.order++
 		old = &tracked{key: key, order: t.order, alert: alert{Labels: labels, StartsAt: ev.Time}}
 		t.open[key] = old
+		t.reopen(old)
 	}
 	old.Annotations, old.due = t.annotations(ev), now
 	old.events++
@@ -97,6 +98,17 @@ func (t *table) end(now time.Time, a *tracked, at time.Time) {
 		}
 	}
 	t.ended = append(t.ended, a)
+}
+
+// reopen forgets that an alert with the labels of a has ended. Told later than a's beginning, it would end a.
+func (t *table) reopen(a *tracked) {
+	t.ended = slices.DeleteFunc(t.ended, func(old *tracked) bool {
+		if !maps.Equal(old.Labels, a.Labels) {
+			return false
+		}
+		a.events += old.events
+		return true
+	})
 }
 
 // due returns the alerts to send now, in the order in which they opened. Their next time is set as if they were

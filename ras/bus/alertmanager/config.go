@@ -35,6 +35,7 @@ type Config struct {
 	Runbooks string
 	// Header is sent along, for instance Authorization.
 	Header http.Header
+	// Filter chooses the events that are alerts. Without Least: bus.Warning, farewells are alerts, too.
 	Filter bus.Filter
 	// Queue is how many events wait; 0 means the Bus's.
 	Queue int

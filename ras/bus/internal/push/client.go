@@ -41,10 +41,10 @@ func New(address string, timeout time.Duration, tls *tls.Config, transport http.
 	u, _ := url.Parse(address)
 	c := &Client{url: u}
 	if transport == nil {
-		c.own = http.DefaultTransport.(*http.Transport).Clone()
-		c.own.TLSClientConfig = tls
-		c.own.MaxIdleConnsPerHost = 1
-		c.own.MaxResponseHeaderBytes = maxAnswer
+		c.own = &http.Transport{ // not http.DefaultTransport, which the program may have replaced by something else
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: tls.Clone(), ForceAttemptHTTP2: true,
+			MaxIdleConnsPerHost: 1, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxAnswer,
+		}
 		transport = c.own
 	}
 	c.http = http.Client{Transport: transport, Timeout: timeout, CheckRedirect: stay}

@@ -1,0 +1,258 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+func publish(t *testing.T, b *bus.Bus, text string) {
+	t.Helper()
+	if err := b.Publish(bus.Event{Type: semconv.EventRankDead, Text: text}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// texts takes n events: their texts, or the types and data of notices.
+func texts(t *testing.T, s *bus.Subscription, n int) []string {
+	t.Helper()
+	var out []string
+	for range n {
+		ev := next(t, s)
+		if ev.Notice() {
+			out = append(out, strings.TrimPrefix(ev.Type, semconv.EventPrefix)+" "+string(ev.JSON()))
+		} else {
+			out = append(out, ev.Text)
+		}
+	}
+	return out
+}
+
+func want(t *testing.T, s *bus.Subscription, wanted ...string) {
+	t.Helper()
+	if diff := cmp.Diff(wanted, texts(t, s, len(wanted))); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	if s.Waiting() {
+		t.Fatalf("there is more: %v", next(t, s))
+	}
+}
+
+// TestOverflow: a queue drops its oldest, its subscriber hears how many in the place where they were, and nobody else
+// suffers.
+func TestOverflow(t *testing.T) {
+	b := newBus(t, bus.Config{})
+	slow := b.Attach(bus.SubscriptionConfig{Queue: 2})
+	other := b.Attach(bus.SubscriptionConfig{})
+	publish(t, b, "1")
+	seen := next(t, slow)
+	for n := 2; n <= 6; n++ {
+		publish(t, b, fmt.Sprint(n))
+	}
+	want(t, slow, fmt.Sprintf(`events.missed {"after":%q,"missed":3}`, seen.ID), "5", "6")
+	want(t, other, "1", "2", "3", "4", "5", "6")
+	if slow.Dropped() != 3 || other.Dropped() != 0 {
+		t.Errorf("dropped %d and %d, want 3 and 0", slow.Dropped(), other.Dropped())
+	}
+	publish(t, b, "7")
+	want(t, slow, "7") // said once
+}
+
+// TestResume: behind an id comes what followed it, or the news that it is forgotten, unknown or no id.
+func TestResume(t *testing.T) {
+	b := newBus(t, bus.Config{History: 3})
+	live := b.Attach(bus.SubscriptionConfig{})
+	var ids []string
+	for n := 1; n <= 5; n++ {
+		publish(t, b, fmt.Sprint(n))
+		ids = append(ids, next(t, live).ID)
+	}
+	for _, c := range []struct {
+		after  string
+		wanted []string
+	}{
+		{ids[4], nil},
+		{ids[2], []string{"4", "5"}},
+		{ids[1], []string{"3", "4", "5"}},
+		{ids[0], []string{fmt.Sprintf(`events.gap {"after":%q,"missed":1,"why":"forgotten"}`, ids[0]), "3", "4", "5"}},
+		{bus.FromStart, []string{`events.gap {"after":"0","missed":2,"why":"forgotten"}`, "3", "4", "5"}},
+		{strings.TrimSuffix(ids[4], "5") + "6", []string{
+			fmt.Sprintf(`events.gap {"after":%q,"why":"unknown"}`, strings.TrimSuffix(ids[4], "5")+"6"), "3", "4", "5",
+		}},
+		{"0123456789abcdef-3", []string{`events.gap {"after":"0123456789abcdef-3","why":"unknown"}`, "3", "4", "5"}},
+		{"-3", []string{`events.gap {"after":"-3","why":"malformed"}`, "3", "4", "5"}},
+	} {
+		s := b.Attach(bus.SubscriptionConfig{After: c.after})
+		want(t, s, c.wanted...)
+		s.Close()
+	}
+	s := b.Attach(bus.SubscriptionConfig{After: ids[3]})
+	publish(t, b, "6")
+	want(t, s, "5", "6") // what was missed and what is new, once each
+}
+
+// TestClose: what is queued is still delivered, then subscriptions end; a closed Bus still tells what it remembers.
+func TestClose(t *testing.T) {
+	b := newBus(t, bus.Config{})
+	s := b.Attach(bus.SubscriptionConfig{})
+	closed := b.Attach(bus.SubscriptionConfig{})
+	publish(t, b, "1")
+	closed.Close()
+	closed.Close()
+	b.Close()
+	b.Close()
+	<-b.Done()
+	want(t, s, "1")
+	late := b.Attach(bus.SubscriptionConfig{After: bus.FromStart})
+	want(t, late, "1")
+	for name, s := range map[string]*bus.Subscription{"queued": s, "late": late, "closed before": closed} {
+		if ev, err := s.Next(t.Context()); !errors.Is(err, bus.ErrClosed) {
+			t.Errorf("%s: %v, %v, want ErrClosed", name, ev, err)
+		}
+	}
+	if err := b.Publish(bus.Event{Type: semconv.EventRankDead}); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("Publish: %v, want ErrClosed", err)
+	}
+	if _, open := <-b.Subscribe(t.Context(), bus.Filter{}); open {
+		t.Error("a closed bus has news")
+	}
+}
+
+// TestNextObeysItsContext: the wait ends, with the cause, and nothing is lost by it.
+func TestNextObeysItsContext(t *testing.T) {
+	b := newBus(t, bus.Config{})
+	s := b.Attach(bus.SubscriptionConfig{})
+	reason := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var waiter sync.WaitGroup
+	waiter.Go(func() {
+		if ev, err := s.Next(ctx); !errors.Is(err, reason) {
+			t.Errorf("%v, %v, want the cause", ev, err)
+		}
+	})
+	cancel(reason)
+	waiter.Wait()
+	publish(t, b, "1")
+	if _, err := s.Next(ctx); !errors.Is(err, reason) {
+		t.Errorf("%v, want the cause", err)
+	}
+	want(t, s, "1")
+}
+
+// TestFilter: by type and severity; who heard that a condition is critical hears of its end.
+func TestFilter(t *testing.T) {
+	b := newBus(t, bus.Config{})
+	critical := b.Attach(bus.SubscriptionConfig{Filter: bus.Filter{Least: bus.Critical}})
+	gpus := b.Attach(bus.SubscriptionConfig{Filter: bus.Filter{Types: []string{"dev.carillon.gpu.", "rank.left"}}})
+	for _, ev := range []bus.Event{
+		{Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "v1", Severity: bus.Warning, Text: "warning"},
+		{Type: semconv.EventVerdictChanged, Stage: bus.Changed, Key: "v1", Severity: bus.Critical, Text: "critical"},
+		{Type: semconv.EventGPUXid, Text: "xid"},
+		{Type: semconv.EventRankLeft, Text: "left"},
+		{Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Key: "v1", Text: "withdrawn"},
+		{Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "v1", Severity: bus.Warning, Text: "again"},
+		{Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Key: "v1", Text: "and over"},
+	} {
+		if err := b.Publish(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(t, critical, "critical", "withdrawn")
+	want(t, gpus, "xid", "left")
+}
+
+// TestAtOnce: publishers, subscribers that come and go and the end of the bus don't get in each other's way, and who
+// stays gets every event or is told that it didn't.
+func TestAtOnce(t *testing.T) {
+	const publishers, each = 4, 500
+	b := newBus(t, bus.Config{Queue: 16})
+	var readers, writers sync.WaitGroup
+	for range 4 {
+		s := b.Attach(bus.SubscriptionConfig{})
+		readers.Go(func() {
+			last, got := map[string]int{}, 0
+			err := bus.Each(context.Background(), s, func(ev *bus.Event) error {
+				if ev.Notice() {
+					return nil
+				}
+				var number int
+				if _, err := fmt.Sscan(ev.Text, &number); err != nil || number <= last[ev.Subject] {
+					t.Errorf("%s: %s came behind %d", ev.Subject, ev.Text, last[ev.Subject])
+				}
+				last[ev.Subject] = number
+				got++
+				return nil
+			})
+			if err != nil || got+int(s.Dropped()) != publishers*each {
+				t.Errorf("%d events came and %d were dropped, want %d together; %v", got, s.Dropped(), publishers*each, err)
+			}
+		})
+	}
+	for p := range publishers {
+		writers.Go(func() {
+			for n := 1; n <= each; n++ {
+				ev := bus.Event{Type: semconv.EventRankDead, Subject: fmt.Sprint("publisher ", p), Text: fmt.Sprint(n)}
+				if err := b.Publish(ev); err != nil {
+					t.Error(err)
+				}
+				if n%50 == 0 {
+					b.Attach(bus.SubscriptionConfig{After: bus.FromStart}).Close()
+				}
+			}
+		})
+	}
+	writers.Wait()
+	b.Close()
+	readers.Wait()
+	if got := b.Totals(); got.Published != publishers*each || got.Subscribers != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestManyKeys: the gate forgets what has ended rather than grow, and what it can't track passes as it is.
+func TestManyKeys(t *testing.T) {
+	const many = 5000
+	b := newBus(t, bus.Config{Queue: 4 * many})
+	s := b.Attach(bus.SubscriptionConfig{})
+	for n := range many {
+		ev := bus.Event{Type: semconv.EventRankDead, Key: fmt.Sprint(n)}
+		for range 2 {
+			if err := b.Publish(ev); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := b.Totals(); got.Published != many || got.Folded != many || got.Untracked != 0 {
+		t.Errorf("moments: %+v", got)
+	}
+	for n := range many {
+		ev := bus.Event{Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: fmt.Sprint("open ", n)}
+		if err := b.Publish(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := b.Totals(); got.Published != 2*many || got.Untracked == 0 || got.Untracked > many/2 {
+		t.Errorf("conditions: %+v", got)
+	}
+	s.Close()
+}
+
+func TestValidate(t *testing.T) {
+	_, err := bus.New(bus.Config{Source: "\x7f", History: -1, Queue: -1, Window: -1, Linger: 2 * bus.MaxWindow})
+	for _, field := range []string{"Source", "History", "Queue", "Window", "Linger"} {
+		if err == nil || !strings.Contains(err.Error(), "bus.Config."+field) {
+			t.Errorf("%v doesn't name %s", err, field)
+		}
+	}
+	if _, err := bus.NewChannel(bus.ChannelConfig{}); err == nil {
+		t.Error("a channel without a bus")
+	}
+}

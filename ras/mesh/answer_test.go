@@ -1,0 +1,141 @@
+package mesh
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// putTo sends n questions of asker to a member, each with another id.
+func putTo(m *Mesh, asker string, body func(i int) string, n int) {
+	for i := range n {
+		q := question{
+			asker: asker, reply: m.self.Addr, replyTo: m.self.Name, left: 2 * time.Second,
+			units: []unit{{member: target{m.self.Name, m.self.Instance}}}, body: []byte(body(i)),
+		}
+		_, _ = rand.Read(q.id[:])
+		(&delegate{m}).NotifyMsg(appendQuestion(message(msgQuestion), &q))
+	}
+}
+
+// Who asks too often is not answered, and does not keep others from being.
+func TestWhoAsksTooOftenIsNotAnswered(t *testing.T) {
+	var calls atomic.Int64
+	m := loopback(t, "a", func(c *Config) {
+		c.Handler = func(context.Context, string, []byte) []byte { calls.Add(1); return []byte("here") }
+	})
+	const asked = 10_000
+	putTo(m, "greedy-1", func(i int) string { return fmt.Sprint(i) }, asked)
+	s := m.Stats()
+	if answered := s.Questions - s.Limited; answered < askerBurst/2 || answered > askerBurst+askerRate*10 {
+		t.Errorf("%d of %d questions were taken, want about %d", answered, asked, askerBurst)
+	}
+	before := s.Limited
+	putTo(m, "modest-1", func(i int) string { return fmt.Sprint("modest ", i) }, 3)
+	eventually(t, "the modest one is answered", func() bool { return m.Stats().Limited == before && calls.Load() >= 4 })
+}
+
+// The same question from many is answered once, and at most so many handlers run at a time.
+func TestSameQuestionsAreAnsweredOnce(t *testing.T) {
+	var mu sync.Mutex
+	running, most, calls := 0, 0, 0
+	gate := make(chan struct{})
+	m := loopback(t, "a", func(c *Config) {
+		c.Handler = func(context.Context, string, []byte) []byte {
+			mu.Lock()
+			running++
+			calls++
+			most = max(most, running)
+			mu.Unlock()
+			<-gate
+			mu.Lock()
+			running--
+			mu.Unlock()
+			return []byte("here")
+		}
+	})
+	const askers, kinds = 30, handlers + 2
+	var asking sync.WaitGroup
+	var answered atomic.Int64
+	for i := range askers {
+		asking.Go(func() {
+			q, err := m.Ask(t.Context(), fmt.Append(nil, "question ", i%kinds))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for a := range q.Answers() {
+				if string(a.Body) == "here" {
+					answered.Add(1)
+				}
+			}
+		})
+	}
+	eventually(t, "all but one of each kind are folded", func() bool { return m.Stats().Folded >= askers-kinds })
+	close(gate)
+	asking.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	if calls != kinds || most > handlers || answered.Load() != askers {
+		t.Errorf("%d were answered by %d calls, %d at a time; want %d by %d, at most %d", answered.Load(), calls, most, askers, kinds, handlers)
+	}
+}
+
+// A question that comes again, as a replay would, does nothing.
+func TestAQuestionIsAnsweredOnce(t *testing.T) {
+	var calls atomic.Int64
+	m := loopback(t, "a", func(c *Config) {
+		c.Handler = func(context.Context, string, []byte) []byte { calls.Add(1); return nil }
+	})
+	q := question{
+		id: [16]byte{1}, asker: "b-1", reply: m.self.Addr, replyTo: m.self.Name, left: time.Second,
+		units: []unit{{member: target{m.self.Name, m.self.Instance}}},
+	}
+	for range 100 {
+		(&delegate{m}).NotifyMsg(appendQuestion(message(msgQuestion), &q))
+	}
+	eventually(t, "it was asked", func() bool { return calls.Load() > 0 })
+	if s := m.Stats(); s.Questions != 100 || s.Folded != 99 || calls.Load() != 1 {
+		t.Errorf("%d questions, %d folded, %d calls: want 100, 99 and 1", s.Questions, s.Folded, calls.Load())
+	}
+}
+
+func TestAskSaysWhatIsWrong(t *testing.T) {
+	m := loopback(t, "a", nil)
+	if _, err := m.Ask(t.Context(), make([]byte, MaxQuestion+1)); err == nil {
+		t.Error("a question that is too long was asked")
+	}
+	q, err := m.Ask(t.Context(), nil, "nobody-1", m.Self().Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for a := range q.Answers() {
+		t.Errorf("answered: %+v", a)
+	}
+	got := fmt.Sprint(q.Missing())
+	want := fmt.Sprint([]Missing{{m.Self().Name, whyNothing}, {"nobody-1", whyUnknown}})
+	if got != want {
+		t.Errorf("missing %v, want %v", got, want)
+	}
+}
+
+func TestAskAfterClose(t *testing.T) {
+	m := loopback(t, "a", nil)
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Ask(t.Context(), nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("asked after Close: %v, want %v", err, ErrClosed)
+	}
+	if _, err := m.Join(t.Context(), m.Self().Addr); err != nil {
+		t.Errorf("joined itself after Close: %v", err)
+	}
+	if err := m.Close(); err != nil {
+		t.Errorf("closed twice: %v", err)
+	}
+}

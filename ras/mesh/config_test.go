@@ -1,0 +1,103 @@
+package mesh
+
+import (
+	"bytes"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestValidateNamesTheField(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"":                     func(*Config) {},
+		"Self.Host is \"\"":    func(c *Config) { c.Self.Host = "" },
+		"Self.PID is 0":        func(c *Config) { c.Self.PID = 0 },
+		"Self.Name is \"x\"":   func(c *Config) { c.Self.Name = "x" },
+		"Self is rank -2 of 8": func(c *Config) { c.Self.Rank = -2 },
+		"Secret has 3 bytes":   func(c *Config) { c.Secret = c.Secret[:3] },
+		"Bind is 0.0.0.0:7946, so Advertise must be set": func(c *Config) {
+			c.Bind = netip.MustParseAddrPort("0.0.0.0:7946")
+		},
+		"Tuning.ProbeInterval is 0s":                  func(c *Config) { c.Tuning.ProbeInterval = 0 },
+		"Tuning.WitnessTime is 2h0m0s":                func(c *Config) { c.Tuning.WitnessTime = 2 * time.Hour },
+		"Tuning.GossipNodes is 0":                     func(c *Config) { c.Tuning.GossipNodes = 0 },
+		"Tuning.ProbeTimeout is 1s, want at most":     func(c *Config) { c.Tuning.ProbeTimeout = time.Second },
+		"Tuning.RetransmitMult is 101, want 1 to 100": func(c *Config) { c.Tuning.RetransmitMult = 101 },
+	} {
+		c := Config{Self: sampleMember, Secret: make([]byte, SecretSize), Tuning: LAN()}
+		change(&c)
+		got := ""
+		if err := c.Validate(); err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if want != "" {
+			if m, err := Start(c); err == nil && c.Tuning != (Tuning{}) {
+				_ = m.Close()
+				t.Errorf("it started where %s", want)
+			}
+		}
+	}
+}
+
+func TestPresetsAreValid(t *testing.T) {
+	for name, tuning := range map[string]Tuning{"OneMachine": OneMachine(), "LAN": LAN(), "WAN": WAN()} {
+		if err := tuning.validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Jobs with one secret have different keys, and so have secrets of one job.
+func TestKeysDiffer(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, secret := range [][]byte{make([]byte, SecretSize), bytes.Repeat([]byte{1}, SecretSize)} {
+		for _, job := range []string{"a", "b"} {
+			k, err := deriveKeys(secret, job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[k.label] || seen[string(k.gossip)] {
+				t.Errorf("job %q has a key that another has", job)
+			}
+			seen[k.label], seen[string(k.gossip)] = true, true
+			if bytes.Contains(k.gossip, secret[:8]) {
+				t.Error("the key shows the secret")
+			}
+		}
+	}
+}
+
+// memberlist logs through slog, at debug, and the secret is not in it.
+func TestLogging(t *testing.T) {
+	var out bytes.Buffer
+	logTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))).Printf("[ERR] memberlist: %d", 1)
+	if got := out.String(); !strings.Contains(got, "level=DEBUG") || !strings.Contains(got, `msg="[ERR] memberlist: 1"`) {
+		t.Errorf("logged %q", got)
+	}
+	out.Reset()
+	logTo(slog.New(slog.NewTextHandler(&out, nil))).Print("x")
+	logTo(nil).Print("x")
+	if out.Len() > 0 {
+		t.Errorf("logged %q above debug", out.String())
+	}
+}
+
+func TestNames(t *testing.T) {
+	for got, want := range map[string]string{
+		Alive.String() + Left.String() + State(9).String():               "aliveleftstate(9)",
+		Joined.String() + Lost.String() + Kind(9).String():               "joinedunreachablekind(9)",
+		CauseTold.String() + CauseReplaced.String() + Cause(99).String(): "toldreplacedcause(99)",
+		Exit{}.String() + Exit{Known: true, Code: 3}.String():            "not known howexit status 3",
+		sampleMember.String(): "rank 3 (node-a-4711)",
+		(Event{Kind: Died, Member: sampleMember, Cause: CauseExit, By: "x-1", Exit: Exit{Known: true, Signal: 9}}).String(): "rank 3 (node-a-4711) dead: exit, killed, seen by x-1",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

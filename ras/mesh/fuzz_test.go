@@ -1,0 +1,206 @@
+package mesh
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	sampleMember = Member{
+		Name: "node-a-4711", Host: "node-a", PID: 4711, BootID: [16]byte{1, 2, 3}, PIDSpace: 4026531836, Rank: 3, JobSize: 8,
+		StartTicks: 1 << 40, Instance: 1<<63 + 5,
+	}
+	sampleFate = fate{
+		name: "node-a-4711", instance: 7, state: Dead, cause: CauseExit, at: 1 << 50, age: 3 * time.Second,
+		exit: Exit{Known: true, Signal: syscall.SIGKILL}, by: "node-a-4712",
+	}
+	sampleQuestion = question{
+		id: [16]byte{1, 2}, asker: "node-a-1", reply: netip.MustParseAddrPort("10.0.0.1:7946"), replyTo: "node-b-2",
+		left: 1500 * time.Millisecond, direct: true, body: []byte("where are you?"),
+		units: []unit{{member: target{"node-a-3", 9}, absent: []target{{"node-a-4", 10}}}, {member: target{"node-b-5", 11}}},
+	}
+	sampleReplies = []reply{
+		{from: "node-a-3", by: "node-a-3", body: []byte("here")},
+		{from: "node-a-4", by: "node-a-3", status: replyNothing},
+	}
+	sampleID = [16]byte{3, 1, 4}
+)
+
+// equal compares with all unexported fields.
+var equal = cmp.AllowUnexported(fate{}, question{}, unit{}, target{}, reply{})
+
+// sameAddr compares addresses, which cmp may not look into.
+var sameAddr = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+
+func TestEveryMessageIsReadAsItWasWrittenAndNotWhenCutShort(t *testing.T) {
+	fates := []fate{sampleFate, {name: "x-1", state: Alive, exit: Exit{Known: true, Code: -3}}}
+	for _, c := range []struct {
+		name   string
+		whole  []byte
+		want   any
+		decode func([]byte) (any, error)
+	}{
+		{"meta", appendMeta(nil, &sampleMember), sampleMember, func(b []byte) (any, error) { return decodeMeta(b) }},
+		{"fate", fateMessage(&sampleFate)[2:], sampleFate, func(b []byte) (any, error) { return decodeFate(b) }},
+		{"fates", appendFates(nil, fates), fates, func(b []byte) (any, error) { return decodeFates(b) }},
+		{"name", nameMessage(msgCheck, "node-a-3", 9)[2:], target{"node-a-3", 9}, func(b []byte) (any, error) {
+			name, id, err := decodeName(b)
+			return target{name, id}, err
+		}},
+		{"question", appendQuestion(nil, &sampleQuestion), sampleQuestion, func(b []byte) (any, error) { return decodeQuestion(b) }},
+		{"replies", appendReplies(nil, sampleID, sampleReplies), sampleReplies, func(b []byte) (any, error) {
+			id, replies, err := decodeReplies(b)
+			if err == nil && id != sampleID {
+				t.Errorf("the id of the replies is %x, want %x", id, sampleID)
+			}
+			return replies, err
+		}},
+	} {
+		got, err := c.decode(c.whole)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if d := cmp.Diff(c.want, got, equal, sameAddr); d != "" {
+			t.Errorf("%s: want, got:\n%s", c.name, d)
+		}
+		for n := range c.whole {
+			if got, err := c.decode(c.whole[:n]); err == nil {
+				t.Errorf("%s: the first %d of %d bytes were read as %+v", c.name, n, len(c.whole), got)
+			}
+		}
+	}
+}
+
+// TestCountsThatPromiseMoreThanIsThere would run out of memory if a decoder made room for what a message promises.
+func TestCountsThatPromiseMoreThanIsThere(t *testing.T) {
+	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}
+	if _, err := decodeFates(append([]byte{wireVersion}, huge...)); err == nil {
+		t.Error("a state exchange with 2^64-1 fates was read")
+	}
+	if _, _, err := decodeReplies(append(slices.Clone(sampleID[:]), huge...)); err == nil {
+		t.Error("2^64-1 replies were read")
+	}
+	whole := appendQuestion(nil, &sampleQuestion)
+	body := bytes.LastIndex(whole, appendBytes(nil, sampleQuestion.body))
+	if _, err := decodeQuestion(append(slices.Clone(whole[:body]), huge...)); err == nil {
+		t.Error("a question of 2^64-1 bytes was read")
+	}
+}
+
+func FuzzMeta(f *testing.F) {
+	f.Add(appendMeta(nil, &sampleMember))
+	f.Add([]byte{metaVersion})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := decodeMeta(b)
+		if err != nil {
+			return
+		}
+		again, err := decodeMeta(appendMeta(nil, &m))
+		if err != nil || again != m {
+			t.Errorf("%+v was read again as %+v, %v", m, again, err)
+		}
+		if len(m.Name) > maxName {
+			t.Errorf("the name %q has %d bytes, want at most %d", m.Name, len(m.Name), maxName)
+		}
+	})
+}
+
+func FuzzFates(f *testing.F) {
+	f.Add(appendFates(nil, []fate{sampleFate, sampleFate}))
+	f.Add(fateMessage(&sampleFate))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fates, err := decodeFates(b)
+		if err != nil {
+			return
+		}
+		again, err := decodeFates(appendFates(nil, fates))
+		if d := cmp.Diff(fates, again, equal); err != nil || d != "" {
+			t.Errorf("%v, read first and again:\n%s", err, d)
+		}
+	})
+}
+
+func FuzzName(f *testing.F) {
+	f.Add(nameMessage(msgCheck, "node-a-3", 9)[2:])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		name, id, err := decodeName(b)
+		if err != nil {
+			return
+		}
+		if name2, id2, err := decodeName(nameMessage(msgCheck, name, id)[2:]); err != nil || name2 != name || id2 != id {
+			t.Errorf("%q %d was read again as %q %d, %v", name, id, name2, id2, err)
+		}
+	})
+}
+
+func FuzzQuestion(f *testing.F) {
+	f.Add(appendQuestion(nil, &sampleQuestion))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		q, err := decodeQuestion(b)
+		if err != nil {
+			return
+		}
+		again, err := decodeQuestion(appendQuestion(nil, &q))
+		if d := cmp.Diff(q, again, equal, sameAddr); err != nil || d != "" {
+			t.Errorf("%v, read first and again:\n%s", err, d)
+		}
+		if n := len(split(q.units)); n > fanOut {
+			t.Errorf("%d units are split into %d, want at most %d", len(q.units), n, fanOut)
+		}
+	})
+}
+
+func FuzzReplies(f *testing.F) {
+	f.Add(appendReplies(nil, sampleID, sampleReplies))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		id, replies, err := decodeReplies(b)
+		if err != nil {
+			return
+		}
+		id2, again, err := decodeReplies(appendReplies(nil, id, replies))
+		if d := cmp.Diff(replies, again, equal); err != nil || d != "" || id != id2 {
+			t.Errorf("%v, read first and again:\n%s", err, d)
+		}
+	})
+}
+
+// FuzzGuard gives the guard what a stranger may send: none of it is the job's.
+func FuzzGuard(f *testing.F) {
+	k, err := deriveKeys(make([]byte, SecretSize), "fuzz")
+	if err != nil {
+		f.Fatal(err)
+	}
+	g, err := newGuard(k)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(g.label)
+	f.Add(append(slices.Clone(g.label), encryptType, 0, 0, 1, 0))
+	f.Add(append(slices.Clone(g.label), make([]byte, minSealed)...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if g.packet(b) == nil {
+			t.Error("a packet of nobody's was let through")
+		}
+		if g.stream(b) == nil {
+			t.Error("a stream of nobody's was let through")
+		}
+		if n, err := g.streamHeader(b[:min(len(b), g.headerSize())], maxStream); err == nil && (n < minSealed || n > maxStream) {
+			t.Errorf("a stream of %d bytes was let through, want %d to %d", n, minSealed, maxStream)
+		}
+	})
+}
+
+func FuzzStat(f *testing.F) {
+	f.Add([]byte("4711 (a) b) T 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 99 20 21"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if s, err := parseStat(b); err == nil && s.state == 0 {
+			t.Errorf("%q was read as %+v", b, s)
+		}
+	})
+}

@@ -1,0 +1,136 @@
+package mesh
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func memberAt(host string, rank int) Member {
+	return Member{Name: nameOf(host, rank+1), Host: host, PID: rank + 1, Rank: rank, Instance: 1}
+}
+
+var then = time.Unix(1000, 0)
+
+// What a member hears, in some order, and what it tells.
+func TestTable(t *testing.T) {
+	self, o := memberAt("a", 0), memberAt("b", 1)
+	next := o
+	next.Instance = 2
+	type step func(*table) []Event
+	observe := func(s State, c Cause, at int64) step {
+		return func(t *table) []Event {
+			e, _ := t.observe(&fate{name: o.Name, instance: 1, state: s, cause: c, at: at, by: "b-9"}, then)
+			return e
+		}
+	}
+	join := func(m Member) step { return func(t *table) []Event { return t.join(m, then) } }
+	silent := func(t *table) []Event { return t.silent(o.Name, then) }
+	lost := func(t *table) []Event { return t.lost(o.Name, then) }
+	answers := func(t *table) []Event { return t.answers(o.Name, then) }
+	for _, c := range []struct {
+		name  string
+		steps []step
+		want  string
+		state State
+	}{
+		{"silence", []step{join(o), silent, silent, lost, lost}, "joined suspect unreachable", Unreachable},
+		{"it answers again", []step{join(o), silent, lost, answers, answers}, "joined suspect unreachable resumed", Alive},
+		{
+			"seen dead, once, and for good",
+			[]step{join(o), observe(Dead, CauseExit, 5), observe(Dead, CauseExit, 6), observe(Alive, CauseRuns, 7), join(o), answers, silent, lost},
+			"joined dead", Dead,
+		},
+		{"left, then its process ends", []step{join(o), observe(Left, CauseTold, 0), observe(Dead, CauseExit, 5)}, "joined left", Left},
+		{
+			"stopped, does not answer, runs again",
+			[]step{join(o), observe(Stopped, CauseSignal, 5), silent, lost, answers, observe(Alive, CauseRuns, 6)},
+			"joined stopped resumed", Alive,
+		},
+		{"old news", []step{join(o), observe(Alive, CauseRuns, 9), observe(Stopped, CauseSignal, 5)}, "joined", Alive},
+		{"silent and known to run", []step{join(o), silent, observe(Alive, CauseRuns, 5), lost}, "joined suspect", Suspect},
+		{"given up, then known to run", []step{join(o), silent, lost, observe(Alive, CauseRuns, 5)}, "joined suspect unreachable suspect", Suspect},
+		{"its port refuses, and then it answers", []step{join(o), silent, observe(Dead, CauseRefused, 0), answers}, "joined suspect dead resumed", Alive},
+		{"its port refuses, and then it is seen dead", []step{join(o), observe(Dead, CauseRefused, 0), observe(Dead, CauseExit, 5), answers}, "joined dead", Dead},
+		{"dead before it was known", []step{observe(Dead, CauseExit, 5), join(o)}, "", Alive},
+		{"another mesh of the same process", []step{join(o), join(next), observe(Dead, CauseExit, 5)}, "joined left joined", Alive},
+	} {
+		table := newTable(self)
+		table.join(self, then)
+		var told []string
+		for _, s := range c.steps {
+			for _, e := range s(table) {
+				told = append(told, e.Kind.String())
+			}
+		}
+		if got := strings.Join(told, " "); got != c.want {
+			t.Errorf("%s: told %q, want %q", c.name, got, c.want)
+		}
+		if e := table.entries[o.Name]; e != nil && e.State != c.state {
+			t.Errorf("%s: it is %v, want %v", c.name, e.State, c.state)
+		}
+	}
+}
+
+func TestNobodyIsToldOfItself(t *testing.T) {
+	self := memberAt("a", 0)
+	table := newTable(self)
+	table.join(self, then)
+	events, fresh := table.observe(&fate{name: self.Name, instance: 1, state: Dead, cause: CauseExit, at: 5}, then)
+	if len(events) > 0 || fresh {
+		t.Errorf("told %v, passed on %v: want neither", events, fresh)
+	}
+}
+
+// Who is watched by a member knows it as its watcher, whoever else is stopped or gone, so that who leaves tells the
+// right ones; and two that run watch everyone, so that a death is seen also when one of them dies with it.
+func TestRingAndWatchersAgree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 12).Draw(t, "members")
+		states := make([]State, n)
+		for i := range states {
+			states[i] = rapid.SampledFrom([]State{Alive, Alive, Suspect, Stopped, Dead, Left}).Draw(t, fmt.Sprint("state ", i))
+		}
+		tables := make([]*table, n)
+		for i := range tables {
+			tables[i] = newTable(memberAt("a", i))
+			for k, s := range states {
+				tables[i].join(memberAt("a", k), then)
+				tables[i].entries[memberAt("a", k).Name].State = s
+			}
+		}
+		running := 0
+		for _, s := range states {
+			if s.running() {
+				running++
+			}
+		}
+		for i := range n {
+			if !states[i].running() {
+				continue
+			}
+			var by, want []string
+			for k := range n {
+				ring := tables[k].ring()
+				if states[k].running() && k != i && slices.ContainsFunc(ring, func(m Member) bool { return m.Rank == i }) {
+					want = append(want, memberAt("a", k).Name)
+				}
+			}
+			for _, m := range tables[i].watchers() {
+				by = append(by, m.Name)
+			}
+			slices.Sort(by)
+			slices.Sort(want)
+			if !slices.Equal(by, want) {
+				t.Fatalf("%v: member %d is watched by %v, and takes %v for its watchers", states, i, want, by)
+			}
+			if len(by) != min(2, running-1) {
+				t.Fatalf("%v: member %d is watched by %v, want %d", states, i, by, min(2, running-1))
+			}
+		}
+	})
+}

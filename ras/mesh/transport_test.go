@@ -1,0 +1,243 @@
+package mesh
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// loopback starts a mesh on loopback that takes itself for a process of its own host, so that several fit in one.
+func loopback(t *testing.T, host string, change func(*Config)) *Mesh {
+	t.Helper()
+	self, err := Self(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self.Host, self.Name = host, nameOf(host, self.PID)
+	c := Config{Self: self, Secret: make([]byte, SecretSize), Job: "loopback", Tuning: LAN()}
+	if change != nil {
+		change(&c)
+	}
+	m, err := Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// eventually waits until ok, and fails after ten seconds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(10 * time.Second); !ok(); <-ticker.C {
+		if time.Now().After(end) {
+			t.Fatalf("after 10 s not: %s", what)
+		}
+	}
+}
+
+// recorder is a transport that keeps the packets and the streams that are sent by it.
+type recorder struct {
+	*transport
+	packets chan []byte
+	streams chan []byte
+}
+
+func (r recorder) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
+	select {
+	case r.packets <- slices.Clone(b):
+	default:
+	}
+	return r.transport.WriteToAddress(b, a)
+}
+
+func (r recorder) DialAddressTimeout(a memberlist.Address, d time.Duration) (net.Conn, error) {
+	conn, err := r.transport.DialAddressTimeout(a, d)
+	return recordedConn{conn, r}, err
+}
+
+type recordedConn struct {
+	net.Conn
+	r recorder
+}
+
+func (c recordedConn) Write(b []byte) (int, error) {
+	select {
+	case c.r.streams <- slices.Clone(b):
+	default:
+	}
+	return c.Conn.Write(b)
+}
+
+// What a stranger sends, and what somebody recorded and sends again, is counted and does nothing: two members go on.
+func TestStrangersAndReplays(t *testing.T) {
+	var events atomic.Int64
+	a := loopback(t, "a", func(c *Config) { c.OnEvent = func(Event) { events.Add(1) } })
+	k, err := deriveKeys(make([]byte, SecretSize), "loopback")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := newGuard(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var count counters
+	under, err := listen(netip.MustParseAddrPort("127.0.0.1:0"), netip.Addr{}, g, &count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := recorder{under, make(chan []byte, 100), make(chan []byte, 100)}
+	b := loopback(t, "b", func(c *Config) { c.Transport = rec })
+	if _, err := b.Join(t.Context(), a.Self().Addr); err != nil {
+		t.Fatal(err)
+	}
+	packet, stream := <-rec.packets, <-rec.streams
+	addr := a.Self().Addr.String()
+	udp, err := net.Dial("udp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = udp.Close() }()
+	before := a.Stats()
+	other := loopback(t, "c", func(c *Config) { c.Secret = bytes.Repeat([]byte{1}, SecretSize) })
+	if n, err := other.contact(t.Context(), []string{addr}); err == nil {
+		t.Errorf("with another secret %d members were joined", n)
+	}
+	sent := uint64(1) // the stream with another secret
+	send := func(p []byte) {
+		if _, err := udp.Write(p); err != nil {
+			t.Fatal(err)
+		}
+		sent++
+	}
+	for n := range len(packet) { // cut short
+		send(packet[:n])
+	}
+	for i := range packet { // a bit is wrong
+		p := slices.Clone(packet)
+		p[i] ^= 1
+		send(p)
+	}
+	tcp := func(p []byte) {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conn.Write(p) // it may be closed before all is written
+		_ = conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, conn)
+		_ = conn.Close()
+		sent++
+	}
+	tcp(nil) // a port scan
+	tcp([]byte("GET / HTTP/1.1\r\n\r\n"))
+	tcp(stream[:len(stream)-1])
+	tcp(stream[:len(g.label)+2])
+	eventually(t, "all strangers are counted", func() bool {
+		// Loopback drops packets when its buffer is full.
+		return a.Stats().Strangers-before.Strangers >= sent*9/10
+	})
+	if got := a.Stats().Strangers - before.Strangers; got > sent {
+		t.Errorf("%d strangers were counted, %d were there", got, sent)
+	}
+
+	for range 10 {
+		send(packet)
+	}
+	tcp(stream)
+	huge := binary.BigEndian.AppendUint32(append(slices.Clone(g.label), encryptType), 1<<31)
+	tcp(huge)
+	eventually(t, "replays and what is too large are counted", func() bool {
+		s := a.Stats()
+		return s.Replays-before.Replays >= 9 && s.Oversized == before.Oversized+1
+	})
+	if n := len(a.Members()); n != 2 {
+		t.Errorf("a holds %d members, want 2", n)
+	}
+	if st, _ := a.Member(b.Self().Name); st.State != Alive {
+		t.Errorf("b is %v, want alive", st.State)
+	}
+	if n := events.Load(); n != 1 {
+		t.Errorf("a was told %d events, want that b joined", n)
+	}
+}
+
+// Connections on which nothing comes are closed when there are too many, the oldest first, and members still get in.
+func TestHalfOpenConnectionsKeepNobodyOut(t *testing.T) {
+	a := loopback(t, "a", nil)
+	var idle []net.Conn
+	defer func() {
+		for _, c := range idle {
+			_ = c.Close()
+		}
+	}()
+	for range 3 * maxStrangers {
+		c, err := net.Dial("tcp", a.Self().Addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		idle = append(idle, c)
+	}
+	b := loopback(t, "b", nil)
+	if _, err := b.Join(t.Context(), a.Self().Addr); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := idle[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the oldest connection reads %v, want that it was closed", err)
+	}
+	if s := a.Stats(); s.Crowded < maxStrangers {
+		t.Errorf("%d connections gave way, want at least %d", s.Crowded, maxStrangers)
+	}
+	a.transport.(*transport).mu.Lock()
+	n := len(a.transport.(*transport).inbound)
+	a.transport.(*transport).mu.Unlock()
+	if n > maxStrangers+maxStreams {
+		t.Errorf("%d connections are open, want at most %d", n, maxStrangers+maxStreams)
+	}
+}
+
+// A message of the job that can't be read is counted.
+func TestMalformedMessages(t *testing.T) {
+	a := loopback(t, "a", nil)
+	d := &delegate{a}
+	messages := [][]byte{
+		nil,
+		{wireVersion},
+		{wireVersion + 1, msgFate},
+		{wireVersion, 99},
+		{wireVersion, msgFate},
+		{wireVersion, msgCheck},
+		{wireVersion, msgQuestion, 1},
+		{wireVersion, msgAnswers, 1},
+		append([]byte{wireVersion, msgQuestion}, appendQuestion(nil, &sampleQuestion)...), // of somebody else
+	}
+	for _, b := range messages {
+		d.NotifyMsg(b)
+	}
+	d.MergeRemoteState([]byte{wireVersion, 200}, false)
+	if err := d.NotifyAlive(&memberlist.Node{Name: "a-1", Meta: []byte{9}}); err == nil {
+		t.Error("a node without metadata was let in")
+	}
+	liar := memberAt("b", 1)
+	if err := d.NotifyAlive(&memberlist.Node{Name: "c-9", Addr: net.IP{127, 0, 0, 1}, Meta: appendMeta(nil, &liar)}); err == nil {
+		t.Error("a node that calls itself otherwise was let in")
+	}
+	if got, want := a.Stats().Malformed, uint64(len(messages)+3); got != want {
+		t.Errorf("%d malformed messages were counted, want %d", got, want)
+	}
+}

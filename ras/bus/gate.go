@@ -233,20 +233,23 @@ func (g *gate) advance(now time.Time) []*Event {
 // idle tells whether nothing is lost if the condition is forgotten, but the count of its repetitions.
 func (c *condition) idle() bool { return !c.open && c.held == nil && c.pending == nil }
 
-// room tells whether one more key can be kept; if need be, the one that was idle longest is forgotten.
+// room tells whether one more key can be kept. If need be, the half that was idle longest is forgotten: half, so that
+// looking for them is rare.
 func (g *gate) room() bool {
 	if len(g.conditions) < maxKeys {
 		return true
 	}
-	var oldest string
-	var since time.Time
+	var idle []string
 	for key, c := range g.conditions {
-		if c.idle() && (oldest == "" || c.touched.Before(since)) {
-			oldest, since = key, c.touched
+		if c.idle() {
+			idle = append(idle, key)
 		}
 	}
-	delete(g.conditions, oldest)
-	return oldest != ""
+	slices.SortFunc(idle, func(a, b string) int { return g.conditions[a].touched.Compare(g.conditions[b].touched) })
+	for _, key := range idle[:(len(idle)+1)/2] {
+		delete(g.conditions, key)
+	}
+	return len(idle) > 0
 }
 
 // flush returns what was folded and not told yet.

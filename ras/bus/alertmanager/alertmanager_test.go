@@ -213,6 +213,31 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// TestReopens: an end that no Alertmanager has taken is not told once the alert is open again.
+func TestReopens(t *testing.T) {
+	play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
+		publish(t, b, opened("v1", bus.Critical))
+		a.take()
+		a.answer(http.StatusServiceUnavailable)
+		time.Sleep(time.Second) // virtual
+		closed := opened("v1", bus.Critical)
+		closed.Stage = bus.Closed
+		publish(t, b, closed)
+		a.take()
+		a.answer(http.StatusOK)
+		time.Sleep(time.Second) // virtual
+		publish(t, b, opened("v1", bus.Critical))
+		time.Sleep(30 * time.Second) // virtual
+		posts := a.take()
+		if len(posts) != 1 || len(posts[0].alerts) != 1 || !posts[0].alerts[0].EndsAt.After(posts[0].at) {
+			t.Errorf("%+v, want the alert that is open alone", posts)
+		}
+		if got := s.Stats(); got != (bus.Stats{Pushed: 3}) {
+			t.Errorf("Stats: %+v", got)
+		}
+	})
+}
+
 // TestOnceAndTwins: a moment is an alert for as long as Hold; of two conditions with the same labels the end of one
 // ends no alert.
 func TestOnceAndTwins(t *testing.T) {

@@ -178,6 +178,25 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// TestSignsAnew: a signature that has grown old while the receiver was away is refused, so every attempt has its own.
+func TestSignsAnew(t *testing.T) {
+	var errs []error
+	_, stats, _ := deliver(t, webhook.Config{Secrets: [][]byte{secret}, GiveUp: time.Hour}, func(n int, req *http.Request) (*http.Response, error) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		errs = append(errs, webhook.Verify(req.Header, body, time.Now(), secret))
+		if n == 1 {
+			return status(http.StatusServiceUnavailable, "Retry-After", "900"), nil
+		}
+		return status(http.StatusOK), nil
+	})
+	if stats.Pushed != 1 || len(errs) != 2 || errors.Join(errs...) != nil {
+		t.Errorf("%+v, %v", stats, errs)
+	}
+}
+
 // TestSameHost follows a redirect to the same host, with body and signature.
 func TestSameHost(t *testing.T) {
 	var bodies []string

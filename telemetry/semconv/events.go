@@ -35,6 +35,8 @@ const (
 	EventGPUNVLink = "dev.carillon.gpu.nvlink"
 	// EventGPUThrottled says that a GPU runs slower than it could. Stable.
 	EventGPUThrottled = "dev.carillon.gpu.throttled"
+	// EventGPULost says that a GPU doesn't answer any more, or that the driver doesn't. Stable.
+	EventGPULost = "dev.carillon.gpu.lost"
 	// EventGPURecovered says that a GPU runs as it should again. Stable.
 	EventGPURecovered = "dev.carillon.gpu.recovered"
 	// EventMissed says to one subscriber how many events it was too slow for. Stable.

@@ -19,6 +19,9 @@ const (
 
 // Metrics of the GPUs that a process uses.
 const (
+	// MetricGPUDevices is the number of GPUs that a process watches, by state: "ok", "lost" or "unread", if the driver
+	// doesn't answer; all are 0 where there is no GPU (gauge). Stable.
+	MetricGPUDevices = "ccl_gpu_devices"
 	// MetricGPUXidErrors counts Xid errors that the driver reported, by GPU and Xid number (counter). Stable.
 	MetricGPUXidErrors = "ccl_gpu_xid_errors_total"
 	// MetricGPUECCErrors counts ECC errors, by GPU and type: "corrected" or "uncorrected" (counter). Stable.
@@ -40,7 +43,7 @@ const (
 	// of the target, the rank that tells. Stable.
 	LabelCulprit = "culprit"
 	LabelSink    = "sink" // where events are pushed to: "webhook". Stable.
-	LabelGPU     = "gpu"  // a GPU: its index on the host. Stable.
+	LabelGPU     = "gpu"  // a GPU: its index on the host; "3:1" is GPU instance 1 of it. Stable.
 	LabelXid     = "xid"  // the number of an Xid error. Stable.
 	LabelType    = "type" // a type of ECC error. Stable.
 )

@@ -1,0 +1,296 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// Times of a Monitor.
+const (
+	// MaxAge is how old a reading may be that is shown again.
+	MaxAge = time.Second
+	// Deadline is how long NVML may take for what it is asked.
+	Deadline = 3 * time.Second
+	// openDeadline is how long it may take to begin: without persistence mode the driver starts the GPUs first.
+	openDeadline = 30 * time.Second
+	// waitTime bounds one wait for events, and so how long Stop takes.
+	waitTime = 500 * time.Millisecond
+	// firstRetry is when a driver is looked for again, and a lost event set is made anew; it doubles up to lastRetry.
+	firstRetry = 5 * time.Second
+	lastRetry  = 5 * time.Minute
+)
+
+// Config says what a Monitor watches. The zero Config watches the process's own GPUs.
+type Config struct {
+	// All watches all GPUs of the host, whatever CUDA_VISIBLE_DEVICES says.
+	All bool
+	// OnEvent is told what happens, one event after another, in their order; nil is nobody. It may be called from any
+	// goroutine, and should be quick: while it runs, no further event is told.
+	OnEvent func(Event)
+	// Logger gets what is worth a line; nil is none.
+	Logger *slog.Logger
+}
+
+// Event is something that happened to a GPU.
+type Event struct {
+	Type      string // one of semconv's EventGPU… types
+	Time      time.Time
+	Condition Condition // what it is about: the condition that opened or got worse, or that ended, for EventGPURecovered
+}
+
+// Monitor watches the GPUs of a process. It is safe for concurrent use, and never waits for NVML longer than Deadline.
+type Monitor struct {
+	cfg     Config
+	driver  driver
+	visible visibility
+	log     *slog.Logger
+
+	started sync.Once
+	stopped sync.Once
+	stop    chan struct{}
+	done    chan struct{} // closed when nothing of NVML is in use any more
+
+	mu        sync.Mutex
+	status    string
+	gpus      []*gpuState // empty while there is no driver
+	open      conditions
+	calls     int           // of NVML that are overdue
+	reading   chan struct{} // the reading that is under way; nil if none is
+	readBegan time.Time
+	readAt    time.Time // when the last reading was complete
+	stale     bool      // something has happened since
+	queue     []Event   // not told yet
+	telling   sync.Mutex
+}
+
+// gpuState is what is known of a GPU. Monitor.mu protects all but dev.
+type gpuState struct {
+	dev   device
+	id    identity
+	last  *reading // nil until it was read, and when it is lost
+	first *reading // what it told first
+	xids  map[uint64]uint64
+}
+
+// New makes a Monitor. It asks nothing of the driver before Start.
+func New(cfg Config) *Monitor { return newMonitor(cfg, newDriver()) }
+
+func newMonitor(cfg Config, d driver) *Monitor {
+	m := &Monitor{
+		cfg: cfg, driver: d, visible: visibility{all: true}, log: cfg.Logger, status: "not started",
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	if m.log == nil {
+		m.log = slog.New(slog.DiscardHandler)
+	}
+	if !cfg.All {
+		m.visible = parseVisible(os.LookupEnv("CUDA_VISIBLE_DEVICES"))
+	}
+	return m
+}
+
+// Start begins to watch. It waits for nothing and never fails: a machine without a driver is well.
+func (m *Monitor) Start() { m.started.Do(func() { go m.run() }) }
+
+// Stop ends the watch and gives NVML back, which takes up to half a second, or as long as NVML hangs. Then it returns
+// when ctx ends, with an error, and one goroutine stays behind in NVML. A second Stop does nothing but wait.
+func (m *Monitor) Stop(ctx context.Context) error {
+	m.started.Do(func() { close(m.done) })
+	m.stopped.Do(func() { close(m.stop) })
+	select {
+	case <-m.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("NVML does not answer: %w", context.Cause(ctx))
+	}
+}
+
+// run looks for a driver until there is one, then watches.
+func (m *Monitor) run() {
+	defer close(m.done)
+	if !m.visible.all && len(m.visible.devices) == 0 {
+		m.mu.Lock()
+		m.say(errNoDriver.Error() + ": CUDA_VISIBLE_DEVICES leaves none")
+		m.mu.Unlock()
+		<-m.stop
+		return
+	}
+	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
+		if m.begin() {
+			m.watch()
+			m.end()
+			return
+		}
+		if !m.pause(retry) {
+			return
+		}
+	}
+}
+
+// pause waits, and tells whether the Monitor goes on.
+func (m *Monitor) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-m.stop:
+		return false
+	}
+}
+
+// begin opens the driver and finds the GPUs.
+func (m *Monitor) begin() bool {
+	var devices []device
+	var err error
+	m.guard("the start of NVML", openDeadline, func() {
+		if err = m.driver.open(); err != nil {
+			return
+		}
+		if devices, err = m.driver.devices(m.visible); err == nil && len(devices) == 0 {
+			err = fmt.Errorf("%w: the NVIDIA driver has none, or none that CUDA_VISIBLE_DEVICES names", errNoDriver)
+		}
+		if err != nil {
+			m.driver.close()
+		}
+	})
+	defer m.tell()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case errors.Is(err, errNoDriver):
+		m.say(err.Error())
+		m.clear(key{code: CodeUnreadable})
+		return false
+	case err != nil:
+		m.say("the NVIDIA driver can't be used: " + err.Error())
+		m.raise(semconv.EventGPULost, 0, Condition{
+			Code: CodeUnreadable, Severity: Warning, Text: m.status,
+			Advice: "look whether nvidia-smi works; after an update of the driver, reboot or reload it",
+		})
+		return false
+	}
+	m.clear(key{code: CodeUnreadable})
+	for _, dev := range devices {
+		m.gpus = append(m.gpus, &gpuState{dev: dev, id: dev.identity(), xids: map[uint64]uint64{}})
+	}
+	m.say(fmt.Sprintf("GPUs: %d", len(devices)))
+	return true
+}
+
+// say keeps what there is to say of the host's GPUs, and logs it once.
+func (m *Monitor) say(status string) {
+	if m.status != status {
+		m.status = status
+		m.log.Info(status)
+	}
+}
+
+// end closes the driver, once nobody reads.
+func (m *Monitor) end() {
+	m.mu.Lock()
+	m.gpus = nil // no reading begins any more
+	reading := m.reading
+	m.mu.Unlock()
+	if reading != nil {
+		<-reading
+	}
+	m.driver.close()
+}
+
+// guard makes a call that may hang. While it takes longer than limit, CodeHung is open.
+func (m *Monitor) guard(what string, limit time.Duration, call func()) {
+	over, overdue := false, false // under mu
+	timer := time.AfterFunc(limit, func() {
+		defer m.tell()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if over {
+			return
+		}
+		overdue = true
+		m.calls++
+		m.raise(semconv.EventGPULost, 0, Condition{
+			Code: CodeHung, Severity: Warning, Text: fmt.Sprintf("NVML does not answer: %s takes longer than %v", what, limit),
+			Advice: "look for Xids in the kernel's log (dmesg | grep NVRM): a GPU may have fallen off the bus; a driver update may be under way",
+		})
+	})
+	call()
+	timer.Stop()
+	defer m.tell()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	over = true
+	if !overdue {
+		return
+	}
+	if m.calls--; m.calls == 0 {
+		m.clear(key{code: CodeHung})
+	}
+}
+
+// raise opens a condition or counts it again; what is new is told.
+func (m *Monitor) raise(eventType string, memory time.Duration, c Condition) {
+	now := time.Now()
+	if m.open.raise(c, now, memory) {
+		m.queue = append(m.queue, Event{Type: eventType, Time: now, Condition: *m.open.open[c.key()]})
+	}
+}
+
+// clear closes a condition, and tells it if it was open.
+func (m *Monitor) clear(k key) {
+	if c := m.open.clear(k); c != nil {
+		m.queue = append(m.queue, Event{Type: semconv.EventGPURecovered, Time: time.Now(), Condition: *c})
+	}
+}
+
+// expire closes what came last too long ago.
+func (m *Monitor) expire() {
+	now := time.Now()
+	for _, c := range m.open.expire(now) {
+		m.queue = append(m.queue, Event{Type: semconv.EventGPURecovered, Time: now, Condition: *c})
+	}
+}
+
+// tell tells what is queued. It is called without mu.
+func (m *Monitor) tell() {
+	m.telling.Lock()
+	defer m.telling.Unlock()
+	m.mu.Lock()
+	events := m.queue
+	m.queue = nil
+	m.mu.Unlock()
+	for _, e := range events {
+		level := slog.LevelWarn
+		if e.Type == semconv.EventGPURecovered {
+			level = slog.LevelInfo
+		}
+		m.log.LogAttrs(context.Background(), level, e.Condition.Text, slog.String(string(semconv.EventType), e.Type))
+		if m.cfg.OnEvent != nil {
+			m.cfg.OnEvent(e)
+		}
+	}
+}
+
+// Status says in a few words what there is: "GPUs: 8", or "no GPU: no NVIDIA driver is loaded".
+func (m *Monitor) Status() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.status
+}
+
+// Conditions are those that are open now, the worst first. It asks nothing of the driver; Read does.
+func (m *Monitor) Conditions() []Condition {
+	defer m.tell()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expire()
+	return m.open.list()
+}

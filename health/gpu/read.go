@@ -1,0 +1,191 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// GPU is what a GPU tells of itself. What it doesn't tell is nil.
+type GPU struct {
+	Label   string            `json:"gpu"` // as the label "gpu" of metrics
+	UUID    string            `json:"uuid"`
+	Name    string            `json:"name"`
+	Xids    map[uint64]uint64 `json:"xids,omitempty"` // how often each Xid error came since Start
+	Lost    bool              `json:"lost,omitempty"` // it doesn't answer; nothing below is known
+	reading                   // nothing until it was read
+}
+
+// Snapshot is all that is known.
+type Snapshot struct {
+	Status     string      `json:"status"` // "GPUs: 8", "no GPU: …"
+	Read       time.Time   `json:"read"`   // when the GPUs told this; zero if they never did
+	GPUs       []GPU       `json:"gpus"`
+	Conditions []Condition `json:"conditions"`
+}
+
+// Read asks the GPUs how they are, unless somebody did within MaxAge and nothing happened since, and returns all that is known. Those who ask at the
+// same time share one reading. It waits until ctx ends, and at most for Deadline; then it returns what was known before.
+func (m *Monitor) Read(ctx context.Context) Snapshot {
+	m.mu.Lock()
+	done, began := m.reading, m.readBegan
+	if done == nil && len(m.gpus) > 0 && (m.stale || time.Since(m.readAt) >= MaxAge) {
+		done, began = m.beginRead(), m.readBegan
+	}
+	m.mu.Unlock()
+	if done != nil {
+		timer := time.NewTimer(time.Until(began.Add(Deadline)))
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	return m.Snapshot()
+}
+
+// Snapshot is all that is known. It asks nothing of the driver and waits for nothing.
+func (m *Monitor) Snapshot() Snapshot {
+	conditions := m.Conditions()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := Snapshot{Status: m.status, Read: m.readAt, GPUs: make([]GPU, 0, len(m.gpus)), Conditions: conditions}
+	for _, g := range m.gpus {
+		one := GPU{Label: g.id.label, UUID: g.id.uuid, Name: g.id.name, Xids: map[uint64]uint64{}}
+		for xid, count := range g.xids {
+			one.Xids[xid] = count
+		}
+		one.Lost = m.open.open[key{CodeLost, g.id.label, 0}] != nil
+		if g.last != nil {
+			one.reading = *g.last
+		}
+		s.GPUs = append(s.GPUs, one)
+	}
+	return s
+}
+
+// read is Read for the Monitor itself. It waits as long as it takes.
+func (m *Monitor) read() {
+	m.mu.Lock()
+	done := m.reading
+	if done == nil {
+		done = m.beginRead()
+	}
+	m.mu.Unlock()
+	select {
+	case <-done:
+	case <-m.stop:
+	}
+}
+
+// beginRead reads all GPUs in a goroutine of its own, which may be stuck in NVML. It is called with mu, and when no
+// reading is under way: there is never a second one.
+func (m *Monitor) beginRead() chan struct{} {
+	done := make(chan struct{})
+	m.reading, m.readBegan, m.stale = done, time.Now(), false
+	gpus := m.gpus
+	go func() {
+		defer close(done)
+		readings, errs := make([]reading, len(gpus)), make([]error, len(gpus))
+		m.guard("a reading of the GPUs", Deadline, func() {
+			for i, g := range gpus {
+				readings[i], errs[i] = g.dev.read()
+			}
+		})
+		defer m.tell()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.reading, m.readAt = nil, time.Now()
+		for i, g := range gpus {
+			m.judge(g, readings[i], errs[i])
+		}
+	}()
+	return done
+}
+
+// judge keeps what a GPU told and opens and closes the conditions that follow from it.
+func (m *Monitor) judge(g *gpuState, r reading, err error) {
+	if err != nil {
+		text, advice := "it has fallen off the bus and doesn't answer any more", LookupXid(79).Advice
+		if errors.Is(err, errReset) {
+			text, advice = "it needs a reset and does nothing before", adviseReset
+		}
+		g.last = nil
+		m.raise(semconv.EventGPULost, 0, g.condition(CodeLost, Fatal, text, advice))
+		return
+	}
+	m.clear(key{CodeLost, g.id.label, 0})
+	before := g.last
+	g.last = &r
+	if g.first == nil {
+		g.first, before = &r, &r
+	}
+	if before == nil {
+		before = g.first // it was lost in between
+	}
+	m.judgeMemory(g, before, &r)
+	m.judgeLinks(g, before, &r)
+	m.judgeClocks(g, &r)
+}
+
+func (m *Monitor) judgeMemory(g *gpuState, before, r *reading) {
+	if r.ECC != nil && before.ECC != nil && r.ECC.Uncorrected > before.ECC.Uncorrected {
+		m.raise(semconv.EventGPUECC, 0, g.uncorrected())
+	}
+	switch k := (key{CodeRemap, g.id.label, 0}); {
+	case r.Rows == nil:
+	case r.Rows.Failed:
+		m.raise(semconv.EventGPUECC, 0, g.condition(CodeRemap, Fatal, "bad memory could not be replaced by spare memory", "have the GPU replaced"))
+	case r.Rows.Pending:
+		m.raise(semconv.EventGPUECC, 0, g.condition(CodeRemap, Warning, "bad memory is to be replaced by spare memory", "reset the GPU when the job has ended"))
+	default:
+		m.clear(k)
+	}
+}
+
+// judgeLinks compares with what the GPU told first, and counts errors from one reading to the next: counters of a link
+// begin again when it comes up.
+func (m *Monitor) judgeLinks(g *gpuState, before, r *reading) {
+	if r.NVLink == nil || g.first.NVLink == nil {
+		return
+	}
+	var down []string
+	for _, link := range g.first.NVLink.Up {
+		if !slices.Contains(r.NVLink.Up, link) {
+			down = append(down, fmt.Sprint(link))
+		}
+	}
+	if len(down) > 0 {
+		m.raise(semconv.EventGPUNVLink, 0, g.condition(CodeNVLinkDown, Fatal, "NVLinks that were up are down: "+strings.Join(down, ", "), adviseLink))
+	} else {
+		m.clear(key{CodeNVLinkDown, g.id.label, 0})
+	}
+	if before.NVLink != nil && r.NVLink.Errors > before.NVLink.Errors {
+		m.raise(semconv.EventGPUNVLink, Remembered, g.condition(CodeNVLink, Warning,
+			fmt.Sprintf("its NVLinks made %d errors; transfers are repeated and slow", r.NVLink.Errors-before.NVLink.Errors), adviseLink))
+	}
+}
+
+// judgeClocks leaves the power limit alone: under full load a GPU is held by it as a rule.
+func (m *Monitor) judgeClocks(g *gpuState, r *reading) {
+	if !r.throttle {
+		return
+	}
+	reasons := slices.DeleteFunc(slices.Clone(r.Throttled), func(s string) bool { return s == ReasonPowerCap })
+	if len(reasons) == 0 {
+		m.clear(key{CodeThrottled, g.id.label, 0})
+		return
+	}
+	text := "it is throttled: " + strings.Join(reasons, ", ")
+	if r.Temperature != nil {
+		text += fmt.Sprintf(", at %d °C", *r.Temperature)
+	}
+	m.raise(semconv.EventGPUThrottled, 0, g.condition(CodeThrottled, Warning, text,
+		"look at cooling and power supply (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER): every collective waits for the slowest GPU"))
+}

@@ -1,0 +1,139 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// watch waits for events until the Monitor is stopped. A set that fails, as it does when one of its GPUs is lost, is made
+// anew from the GPUs that still answer.
+func (m *Monitor) watch() {
+	m.read() // what is wrong already, and what counters begin with
+	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
+		began := time.Now()
+		err := m.await()
+		if err == nil {
+			return
+		}
+		m.mu.Lock()
+		m.log.Warn("GPU events stopped and are asked for again", "error", err, "in", retry)
+		m.mu.Unlock()
+		m.read() // tells which GPU is lost
+		if time.Since(began) > lastRetry {
+			retry = firstRetry
+		}
+		if !m.pause(retry) {
+			return
+		}
+	}
+}
+
+// await makes a set of events and waits for them. It returns nil when the Monitor is stopped.
+func (m *Monitor) await() error {
+	var set events
+	var err error
+	registered := 0
+	m.guard("the registration of events", Deadline, func() { set, registered, err = m.register() })
+	if err != nil {
+		return err
+	}
+	defer m.guard("the end of events", Deadline, set.free)
+	if registered == 0 {
+		<-m.stop // nothing to wait for
+		return nil
+	}
+	for {
+		select {
+		case <-m.stop:
+			return nil
+		default:
+		}
+		var e event
+		m.guard("a wait for events", waitTime+Deadline, func() { e, err = set.wait(waitTime) })
+		switch {
+		case err == nil:
+			m.happened(set, e)
+		case errors.Is(err, errTimeout):
+			m.mu.Lock()
+			m.expire()
+			m.mu.Unlock()
+			m.tell()
+		default:
+			return err
+		}
+	}
+}
+
+// register makes a set with all GPUs that are not lost, and says how many it has.
+func (m *Monitor) register() (events, int, error) {
+	set, err := m.driver.newEvents()
+	if err != nil {
+		return nil, 0, err
+	}
+	m.mu.Lock()
+	var devices []device
+	for _, g := range m.gpus {
+		if m.open.open[key{CodeLost, g.id.label, 0}] == nil {
+			devices = append(devices, g.dev)
+		}
+	}
+	m.mu.Unlock()
+	registered := 0
+	for _, dev := range devices {
+		if err := set.add(dev); err != nil {
+			m.log.Warn("a GPU announces nothing: its Xids will not be seen", "gpu", dev.identity().label, "error", err)
+			continue
+		}
+		registered++
+	}
+	return set, registered, nil
+}
+
+// happened takes an event to the GPUs that it is about: several, if the process has several MIG devices of one GPU.
+func (m *Monitor) happened(set events, e event) {
+	defer m.tell()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stale = true
+	for _, g := range m.gpus {
+		if !set.about(e, g.dev) {
+			continue
+		}
+		switch e.kind {
+		case eventXid:
+			m.xid(g, LookupXid(e.xid))
+		case eventUncorrected:
+			m.raise(semconv.EventGPUECC, 0, g.uncorrected())
+		case eventCorrected:
+			m.raise(semconv.EventGPUECC, Remembered, g.condition(CodeCorrected, Warning, "memory errors were corrected",
+				"none is lost; if it goes on, reset the GPU when the job has ended"))
+		}
+	}
+}
+
+// xid counts an Xid error and opens its condition: for good, if it is the GPU that doesn't work any more.
+func (m *Monitor) xid(g *gpuState, x Xid) {
+	g.xids[x.Number]++
+	severity, memory := Warning, Remembered
+	if x.Scope == ScopeGPU {
+		severity, memory = Fatal, 0
+	}
+	c := g.condition(CodeXid, severity, fmt.Sprintf("the driver reported %s, which puts %s out of service", x, x.Scope), x.Advice)
+	c.Xid = x.Number
+	m.raise(semconv.EventGPUXid, memory, c)
+}
+
+// condition is one of this GPU; text goes on after "GPU 3: ".
+func (g *gpuState) condition(code string, severity Severity, text, advice string) Condition {
+	return Condition{
+		Code: code, Severity: severity, GPU: g.id.label, UUID: g.id.uuid,
+		Text: fmt.Sprintf("GPU %s: %s", g.id.label, text), Advice: advice,
+	}
+}
+
+func (g *gpuState) uncorrected() Condition {
+	return g.condition(CodeECC, Fatal, "its memory had errors that could not be corrected; results since then can't be trusted", adviseReset)
+}

@@ -1,8 +1,6 @@
 package health
 
 import (
-	"encoding/json"
-	"net/http"
 	"time"
 
 	"github.com/carillon-rt/carillon/kernels"
@@ -11,33 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// maxListedComms bounds one answer of Comms.
-const maxListedComms = 10_000
-
-// Comms is a handler that lists the communicators of the in-flight table as JSON. slots reads the table and now the
-// tape's clock; both are called from any goroutine.
-func Comms(slots func() []tape.Slot, now func() int64) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		all := slots()
-		answer := commsJSON{Total: len(all), Comms: make([]commJSON, 0, min(len(all), maxListedComms))}
-		at := now()
-		for i := range all[:min(len(all), maxListedComms)] {
-			answer.Comms = append(answer.Comms, toJSON(&all[i], at))
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		_ = enc.Encode(answer) // the client went away; there is nobody to tell
-	})
-}
-
-type commsJSON struct {
-	Total int        `json:"total"` // the list ends at 10,000
-	Comms []commJSON `json:"comms"`
-}
-
-type commJSON struct {
+// Comm is one rank's part in a communicator.
+type Comm struct {
 	ID        lifecycle.CommID  `json:"id"`
 	Parent    *lifecycle.CommID `json:"parent,omitempty"`
 	Name      string            `json:"name"`
@@ -48,11 +21,11 @@ type commJSON struct {
 	State     string            `json:"state"`
 	Launched  uint64            `json:"launched"`
 	Completed uint64            `json:"completed"`
-	InFlight  *opJSON           `json:"in_flight,omitempty"`
+	InFlight  *Op               `json:"in_flight,omitempty"`
 }
 
-// opJSON is the operation in flight.
-type opJSON struct {
+// Op is an operation in flight.
+type Op struct {
 	Call       string   `json:"call"`
 	Seq        uint64   `json:"seq"`
 	Bytes      uint64   `json:"bytes"`
@@ -64,30 +37,34 @@ type opJSON struct {
 	WaitingFor *float64 `json:"wait_seconds,omitempty"`
 }
 
-func toJSON(s *tape.Slot, now int64) commJSON {
-	c := commJSON{
+// CommOf is what a slot of the tape's in-flight table says, seen at the tape's time now. It
+// keeps nothing of the slot.
+func CommOf(s *tape.Slot, now int64) Comm {
+	c := Comm{
 		ID: s.ID, Name: s.Name, Rank: s.Rank, Size: s.Size, Nodes: s.Nodes, Engine: s.Engine,
 		State: s.State.String(), Launched: s.Launched, Completed: s.Completed,
 	}
 	if !s.Parent.IsZero() {
-		c.Parent = &s.Parent
+		parent := s.Parent
+		c.Parent = &parent
 	}
 	if s.Launched == s.Completed {
 		return c
 	}
-	op := &opJSON{
+	op := &Op{
 		Call: s.Op.Call.String(), Seq: s.Launched, Bytes: s.Op.Bytes, DataType: kernels.DataType(s.Op.DataType).String(),
 		Age: since(s.OpStart, now),
 	}
 	if s.Op.Peer >= 0 {
-		op.Peer = &s.Op.Peer
+		peer := s.Op.Peer
+		op.Peer = &peer
 	}
 	if s.Phase != tape.PhaseNone {
 		op.Phase = semconv.PhaseName(s.Phase)
 	}
 	if s.Wait >= 0 {
-		waiting := since(s.WaitSince, now)
-		op.WaitRank, op.WaitingFor = &s.Wait, &waiting
+		rank, waiting := s.Wait, since(s.WaitSince, now)
+		op.WaitRank, op.WaitingFor = &rank, &waiting
 	}
 	c.InFlight = op
 	return c

@@ -2,6 +2,7 @@ package health
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,6 +14,23 @@ type probe struct {
 	name     string // "readyz"
 	kind     Kind
 	registry *Registry
+	// conditions count for what asks for readiness; nil is none.
+	conditions *Conditions
+}
+
+// run asks the checks, except those that are left out, and the conditions; the results are in the order of names.
+func (p *probe) run(ctx context.Context, leaveOut func(name string) bool) []Result {
+	results := p.registry.Run(ctx, p.kind, leaveOut)
+	if p.kind&Ready == 0 {
+		return results
+	}
+	for _, r := range p.conditions.checks() {
+		if leaveOut == nil || !leaveOut(r.Name) {
+			results = append(results, r)
+		}
+	}
+	slices.SortStableFunc(results, func(a, b Result) int { return strings.Compare(a.Name, b.Name) })
+	return results
 }
 
 // all answers for all checks: "ok" and 200, or the failing ones and 503.
@@ -22,7 +40,7 @@ func (p *probe) all(w http.ResponseWriter, r *http.Request) {
 	for _, name := range query["exclude"] {
 		excluded[name] = false // becomes true when a check of that name is left out
 	}
-	results := p.registry.Run(r.Context(), p.kind, func(name string) bool {
+	results := p.run(r.Context(), func(name string) bool {
 		if _, ok := excluded[name]; ok {
 			excluded[name] = true
 			return true
@@ -64,13 +82,17 @@ func (p *probe) all(w http.ResponseWriter, r *http.Request) {
 // one answers for the check that the path names.
 func (p *probe) one(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("check")
-	results := p.registry.Run(r.Context(), p.kind, func(other string) bool { return other != name })
+	results := p.run(r.Context(), func(other string) bool { return other != name })
+	var body bytes.Buffer
+	for _, result := range results { // a check and a condition may have one name
+		if result.Err != nil {
+			writeResult(&body, result)
+		}
+	}
 	switch {
 	case len(results) == 0:
 		respond(w, http.StatusNotFound, fmt.Sprintf("no check named %q; /%s?verbose lists them\n", name, p.name))
-	case results[0].Err != nil:
-		var body bytes.Buffer
-		writeResult(&body, results[0])
+	case body.Len() > 0:
 		respond(w, http.StatusServiceUnavailable, body.String())
 	default:
 		respond(w, http.StatusOK, "ok")

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -39,6 +40,19 @@ type Config struct {
 
 	// Routes are shown beside the probes, for instance /metrics.
 	Routes []Route
+
+	// Conditions make the process not ready where their declarations say so, and are shown; nil is none.
+	Conditions *Conditions
+
+	// Publisher has the snapshot that /api/v1/ras, ranks, comms and verdicts answer with; nil leaves them out.
+	Publisher *Publisher
+
+	// MinPollInterval is how long a client waits between two queries of one of those; who asks earlier is refused with 429.
+	// 0 means DefaultMinPollInterval; less than 0 refuses nobody.
+	MinPollInterval time.Duration
+
+	// TrustedProxies are the addresses whose X-Forwarded-For is believed: behind a proxy, the client is who the proxy says.
+	TrustedProxies []netip.Prefix
 
 	// Title heads the index; "" means "Carillon".
 	Title string
@@ -127,12 +141,12 @@ func newHandler(cfg *Config) (http.Handler, error) {
 		{probe{name: "healthz", kind: Live | Ready}, "both (?verbose)"},
 	} {
 		probe := &p.probe
-		probe.registry = cfg.Registry
+		probe.registry, probe.conditions = cfg.Registry, cfg.Conditions
 		mux.HandleFunc("/"+probe.name, probe.all)
 		mux.HandleFunc("/"+probe.name+"/{check}", probe.one)
 		index.add("/"+probe.name, p.title)
 	}
-	for _, route := range cfg.Routes {
+	for _, route := range append(queryRoutes(cfg), cfg.Routes...) {
 		if err := index.accepts(route); err != nil {
 			return nil, err
 		}
@@ -141,6 +155,30 @@ func newHandler(cfg *Config) (http.Handler, error) {
 	}
 	mux.Handle("/{$}", index)
 	return guard(mux), nil
+}
+
+// queryRoutes are the documents of what was published.
+func queryRoutes(cfg *Config) []Route {
+	if cfg.Publisher == nil {
+		return nil
+	}
+	interval := cfg.MinPollInterval
+	if interval == 0 {
+		interval = DefaultMinPollInterval
+	}
+	limiter := &pollLimiter{interval: interval}
+	var link []string
+	if slices.ContainsFunc(cfg.Routes, func(r Route) bool { return r.Path == EventsPath }) {
+		link = []string{"<" + EventsPath + `>; rel="monitor"; type="text/event-stream"`}
+	}
+	routes := make([]Route, partCount)
+	for p := range partCount {
+		routes[p] = Route{Path: parts[p].path, Title: parts[p].title, Handler: &query{
+			part: p, publisher: cfg.Publisher, limiter: limiter, link: link, refused: func() {},
+			client: func(r *http.Request) client { return clientOf(r, cfg.TrustedProxies) },
+		}}
+	}
+	return routes
 }
 
 // guard turns away what has no business here: other methods than reading, large bodies, and requests that name another

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -294,7 +293,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-func TestComms(t *testing.T) {
+func TestCommOf(t *testing.T) {
 	const second = int64(time.Second)
 	slots := []tape.Slot{
 		{
@@ -307,20 +306,23 @@ func TestComms(t *testing.T) {
 			State:    lifecycle.StateInitializing, Wait: -1,
 		},
 	}
-	h := health.Comms(func() []tape.Slot { return slots }, func() int64 { return 100 * second })
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/comms", nil))
-	var got, want any
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-		t.Fatalf("%v\n%s", err, w.Body)
+	comms := []health.Comm{health.CommOf(&slots[0], 100*second), health.CommOf(&slots[1], 100*second)}
+	slots[0].Op.Peer, slots[0].Wait, slots[1].Parent = 9, 9, lifecycle.CommID{9} // nothing of the slots is kept
+	text, err := json.Marshal(comms)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(`{"total": 2, "comms": [
+	var got, want any
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(`[
 		{"id": "01000000000000000000000000000000", "name": "world", "rank": 1, "size": 4, "nodes": 2, "engine": "host", "state": "ready",
 		 "launched": 8, "completed": 7, "in_flight": {"call": "all_reduce", "seq": 8, "bytes": 4096, "dtype": "float32", "phase": "transfer",
 		 "age_seconds": 10, "wait_rank": 3, "wait_seconds": 3}},
 		{"id": "02000000000000000000000000000000", "parent": "01000000000000000000000000000000", "name": "rails", "rank": 0, "size": 2,
 		 "state": "initializing", "launched": 0, "completed": 0}
-	]}`), &want); err != nil {
+	]`), &want); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
@@ -31,6 +32,9 @@ type Config struct {
 	// Default: 127.0.0.1:0. CARILLON_HEALTH_ADDR, "off" for none.
 	Health string
 
+	// GPU says which GPUs are watched, where there is an NVIDIA driver. Default: OwnGPUs. CARILLON_GPU=on|all|off.
+	GPU GPUs
+
 	// SlowThreshold is the age at which an operation announces itself in its trace, and the duration from which its span is always kept; at
 	// most StallThreshold; 0 announces none before it stalls. What normally takes longer is slow at twice that. Default: 1s.
 	// CARILLON_SLOW_THRESHOLD, "off" for 0.
@@ -39,6 +43,10 @@ type Config struct {
 	// to StallObservers. What normally takes longer stalls at eight times that. 0 looks for nothing. Default: 5s.
 	// CARILLON_STALL_THRESHOLD, "off" for 0.
 	StallThreshold time.Duration
+
+	// MinPollInterval is how long a client of the health endpoint waits between two queries of one document under /api/v1/ras, ranks, comms or
+	// verdicts; who asks earlier is refused. 0 refuses nobody. Default: 5s. CARILLON_RAS_MIN_POLL_INTERVAL, "off" for 0.
+	MinPollInterval time.Duration
 
 	// Signals makes SIGTERM export what is left, for at most 2 seconds, before it ends the process. A program that handles SIGTERM itself
 	// switches it off, and calls Stop; else it gets the signal twice. It concerns Start only: Module leaves signals to fx. Default: true.
@@ -94,7 +102,7 @@ func Default() Config {
 		SIMD:     kernels.DetectSIMD(),
 		LogLevel: slog.LevelWarn,
 
-		SlowThreshold: stall.DefaultSlow, StallThreshold: stall.DefaultFloor,
+		SlowThreshold: stall.DefaultSlow, StallThreshold: stall.DefaultFloor, MinPollInterval: health.DefaultMinPollInterval,
 	}
 }
 
@@ -183,6 +191,11 @@ func FromEnviron(getenv func(string) string) Option {
 		}
 		e.duration(&c.SlowThreshold, "CARILLON_SLOW_THRESHOLD")
 		e.duration(&c.StallThreshold, "CARILLON_STALL_THRESHOLD")
+		e.duration(&c.MinPollInterval, "CARILLON_RAS_MIN_POLL_INTERVAL")
+		if v := e.get("CARILLON_GPU"); v != "" {
+			c.GPU, err = parseGPUs(v)
+			e.problem("CARILLON_GPU", v, err)
+		}
 		e.flag(&c.Signals, "CARILLON_SIGNALS")
 		e.flag(&c.Blocking, "NCCL_COMM_BLOCKING")
 		e.flag(&c.Blocking, "CARILLON_COMM_BLOCKING")
@@ -300,7 +313,7 @@ func (c Config) Validate() error {
 			bad("Health", fmt.Sprintf("%q", c.Health), "want host:port, such as 127.0.0.1:0 (any free port), or empty for none")
 		}
 	}
-	for field, d := range map[string]time.Duration{"SlowThreshold": c.SlowThreshold, "StallThreshold": c.StallThreshold} {
+	for field, d := range map[string]time.Duration{"SlowThreshold": c.SlowThreshold, "StallThreshold": c.StallThreshold, "MinPollInterval": c.MinPollInterval} {
 		if d != 0 && (d < stall.MinThreshold || d > stall.MaxThreshold) {
 			bad(field, d, fmt.Sprintf("want %v to %v, or 0 for none", stall.MinThreshold, stall.MaxThreshold))
 		}

@@ -24,7 +24,9 @@ type Check struct {
 }
 
 // provideHealth makes the health endpoint, which starts last and stops first; nil when it is switched off.
-func provideHealth(s settings, t *Telemetry, lc fx.Lifecycle, extra []Check) (*health.Server, error) {
+func provideHealth(
+	s settings, t *Telemetry, conditions *health.Conditions, publisher *health.Publisher, lc fx.Lifecycle, extra []Check, more []health.Route,
+) (*health.Server, error) {
 	if s.Health == "" {
 		return nil, nil //nolint:nilnil // a nil Server is the endpoint switched off
 	}
@@ -39,12 +41,12 @@ func provideHealth(s settings, t *Telemetry, lc fx.Lifecycle, extra []Check) (*h
 	}
 	if s.Tape {
 		routes = append(routes,
-			health.Route{Path: "/api/v1/comms", Title: "the communicators of this process", Handler: health.Comms(t.Slots, tape.Now)},
 			health.Route{Path: "/api/v1/traces", Title: "what they did last", Handler: t.Traces()},
 		)
 	}
 	server, err := health.Listen(context.Background(), health.Config{
-		Addr: s.Health, Registry: registry, Routes: routes, Logger: s.Log,
+		Addr: s.Health, Registry: registry, Routes: append(routes, more...), Logger: s.Log,
+		Conditions: conditions, Publisher: publisher, MinPollInterval: s.minPollInterval(),
 		Title: fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size),
 	})
 	if err != nil {

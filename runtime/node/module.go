@@ -22,10 +22,12 @@ const (
 	ObserverGroup = `group:"carillon.observers"`
 	// CheckGroup has the Checks of the health endpoint.
 	CheckGroup = `group:"carillon.checks"`
+	// RouteGroup has what the health endpoint shows beside its own: health.Routes.
+	RouteGroup = `group:"carillon.routes"`
 )
 
-// Module is a process's Carillon for an fx program: it provides *ccl.Runtime, *Telemetry, *health.Server and
-// *tape.Writer, made from a Config that the program supplies (fx.Supply), or else from the environment.
+// Module is a process's Carillon for an fx program: it provides *ccl.Runtime, *Telemetry, *health.Server,
+// *health.Conditions, *health.Publisher and *tape.Writer, made from a Config that the program supplies (fx.Supply), or else from the environment.
 //
 //	fx.New(node.Module, fx.Invoke(func(rt *ccl.Runtime) { … }))
 //
@@ -34,8 +36,12 @@ var Module = fx.Module("carillon",
 	fx.Provide(fx.Annotate(settle, fx.ParamTags(`optional:"true"`, `optional:"true"`, ``))),
 	fx.Module("tape", fx.Provide(provideTape)),
 	fx.Module("telemetry", fx.Provide(fx.Annotate(provideTelemetry, fx.ParamTags(``, ``, ``, ObserverGroup)))),
+	fx.Module("gpu", fx.Provide(provideGPU, fx.Annotate(gpuChecks, fx.ResultTags(`group:"carillon.checks,flatten"`)))),
 	fx.Module("runtime", fx.Provide(provideRuntime)),
-	fx.Module("health", fx.Provide(fx.Annotate(provideHealth, fx.ParamTags(``, ``, ``, CheckGroup)))),
+	fx.Module("health",
+		fx.Provide(newConditions, fx.Annotate(providePublisher, fx.ParamTags(``, ``, ``, ``, `optional:"true"`))),
+		fx.Provide(fx.Annotate(provideHealth, fx.ParamTags(``, ``, ``, ``, ``, CheckGroup, RouteGroup))),
+	),
 	fx.Invoke(func(*ccl.Runtime, *health.Server) {}),
 )
 

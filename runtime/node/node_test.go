@@ -64,7 +64,7 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 func TestNodeShowsItsCommunicators(t *testing.T) {
-	n := start(t)
+	n := start(t, environ(map[string]string{"CARILLON_RAS_MIN_POLL_INTERVAL": "off"}))
 	ctx := t.Context()
 	world, err := n.Runtime().World(ctx)
 	if err != nil {
@@ -81,19 +81,32 @@ func TestNodeShowsItsCommunicators(t *testing.T) {
 		"/healthz":       "ok",
 		"/metrics":       `ccl_`,
 		"/api/v1/comms":  `"name":"world"`,
+		"/api/v1/ras":    `"name":"world"`,
+		"/api/v1/ranks":  `"state":"alive"`,
 		"/api/v1/traces": `ccl.comm.init`,
 		"/":              "Carillon, rank 0 of 1",
 	} {
 		code, body := get(t, url+path)
-		for path == "/api/v1/traces" && !strings.Contains(body, says) && t.Context().Err() == nil {
-			code, body = get(t, url+path) // the tape is read while the program goes on
+		compact := func() string { return strings.ReplaceAll(body, `": "`, `":"`) }
+		for strings.HasPrefix(path, "/api/") && !strings.Contains(compact(), says) && t.Context().Err() == nil {
+			code, body = get(t, url+path) // the tape is read, and snapshots are taken, while the program goes on
 		}
-		if code != http.StatusOK || !strings.Contains(strings.ReplaceAll(body, `": "`, `":"`), says) {
+		if code != http.StatusOK || !strings.Contains(compact(), says) {
 			t.Errorf("%s: %d, %q does not say %q", path, code, body, says)
 		}
 	}
 	if err := world.Destroy(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestQueriesAreLimited: without a setting, one answer in five seconds.
+func TestQueriesAreLimited(t *testing.T) {
+	url := strings.TrimSuffix(start(t).HealthURL(), "/")
+	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		if code, body := get(t, url+"/api/v1/ras"); code != want {
+			t.Errorf("%d %s, want %d", code, body, want)
+		}
 	}
 }
 

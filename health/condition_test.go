@@ -1,0 +1,235 @@
+package health_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-rt/carillon/health"
+)
+
+// declare declares or fails the test.
+func declare(t *testing.T, c *health.Conditions, d health.Declaration) *health.Warnable {
+	t.Helper()
+	w, err := c.Declare(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// listed writes the open conditions, a line each: "code (subject): text", and what silences them.
+func listed(c *health.Conditions) []string {
+	var lines []string
+	for _, condition := range c.List() {
+		line := condition.String()
+		if condition.Silent() {
+			line += " <- " + condition.Cause
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func expectConditions(t *testing.T, c *health.Conditions, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, listed(c)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestASymptomIsSilentWhileItsCauseIsShown: of the same subject, or where one of them has none; at any distance.
+func TestASymptomIsSilentWhileItsCauseIsShown(t *testing.T) {
+	c := &health.Conditions{}
+	slow := declare(t, c, health.Declaration{Code: "slow", Severity: health.Warning, DependsOn: []string{"throttled"}})
+	throttled := declare(t, c, health.Declaration{Code: "throttled", Severity: health.Warning, DependsOn: []string{"lost", "never_declared"}})
+	lost := declare(t, c, health.Declaration{Code: "lost", Severity: health.Critical})
+
+	throttled.Set(health.Finding{Subject: "GPU 0", Text: "hot"})
+	throttled.Set(health.Finding{Subject: "GPU 1", Text: "hot"})
+	lost.Set(health.Finding{Subject: "GPU 1", Text: "gone"})
+	expectConditions(t, c, "lost (GPU 1): gone", "throttled (GPU 0): hot", "throttled (GPU 1): hot <- lost")
+
+	throttled.ClearAll()
+	slow.Set(health.Finding{Text: "half as fast"}) // about the process: any GPU explains it, through what isn't open
+	expectConditions(t, c, "lost (GPU 1): gone", "slow: half as fast <- lost")
+
+	lost.Clear("GPU 0")
+	expectConditions(t, c, "lost (GPU 1): gone", "slow: half as fast <- lost")
+	lost.Clear("GPU 1")
+	expectConditions(t, c, "slow: half as fast")
+
+	lost.Set(health.Finding{Text: "the driver is gone"}) // about no GPU in particular, and so about all
+	throttled.Set(health.Finding{Subject: "GPU 2", Text: "hot"})
+	expectConditions(t, c, "lost: the driver is gone", "slow: half as fast <- throttled", "throttled (GPU 2): hot <- lost")
+}
+
+func TestDeclareRefuses(t *testing.T) {
+	c := &health.Conditions{}
+	declare(t, c, health.Declaration{Code: "a", Severity: health.Info, DependsOn: []string{"b"}})
+	declare(t, c, health.Declaration{Code: "b", Severity: health.Info, DependsOn: []string{"c"}})
+	for want, d := range map[string]health.Declaration{
+		"lower-case":                  {Code: "A", Severity: health.Info},
+		"Warning or Critical":         {Code: "x"},
+		"not 9":                       {Code: "x", Severity: 9},
+		"NotReadyFrom is":             {Code: "x", Severity: health.Info, NotReadyFrom: 7},
+		"which is no code":            {Code: "x", Severity: health.Info, DependsOn: []string{"?"}},
+		"declared already":            {Code: "a", Severity: health.Info},
+		`on itself, through "a"`:      {Code: "c", Severity: health.Info, DependsOn: []string{"a"}},
+		`"self" depends on itself, t`: {Code: "self", Severity: health.Info, DependsOn: []string{"self"}},
+	} {
+		if w, err := c.Declare(d); err == nil || !strings.Contains(err.Error(), want) || w != nil {
+			t.Errorf("want an error with %q, got %v", want, err)
+		}
+	}
+}
+
+// TestSinceStaysAndChangesAreTold: what is said again changes nothing, and nobody is woken for it.
+func TestSinceStaysAndChangesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &health.Conditions{}
+		w := declare(t, c, health.Declaration{Code: "x", Severity: health.Info, NotReadyFrom: health.Critical})
+		began := time.Now()
+		changes := func(act func()) bool {
+			changed := c.Changed()
+			act()
+			select {
+			case <-changed:
+				return true
+			default:
+				return false
+			}
+		}
+		for _, step := range []struct {
+			name string
+			act  func()
+			want bool
+		}{
+			{"opens", func() { w.Set(health.Finding{Text: "a"}) }, true},
+			{"says it again", func() { w.Set(health.Finding{Text: "a"}) }, false},
+			{"says it otherwise", func() { w.Set(health.Finding{Text: "b"}) }, true},
+			{"is worse", func() { w.Set(health.Finding{Text: "b", Severity: health.Critical}) }, true},
+			{"clears another", func() { w.Clear("y") }, false},
+		} {
+			time.Sleep(time.Second) // of the bubble's clock
+			if got := changes(step.act); got != step.want {
+				t.Errorf("%s: changed is %v", step.name, got)
+			}
+		}
+		all := c.List()
+		if len(all) != 1 || !all[0].Since.Equal(began.Add(time.Second)) || all[0].Text != "b" || !all[0].NotReady {
+			t.Errorf("%+v", all)
+		}
+		if !changes(func() { w.Clear("") }) || len(c.List()) != 0 {
+			t.Error("it was not cleared")
+		}
+	})
+}
+
+func TestConditionsAreBounded(t *testing.T) {
+	c := &health.Conditions{}
+	w := declare(t, c, health.Declaration{Code: "x", Severity: health.Warning})
+	for i := range health.MaxConditions + 5 {
+		w.Set(health.Finding{Subject: fmt.Sprint(i), Text: strings.Repeat("ä", 1<<20)})
+	}
+	all := c.List()
+	if len(all) != health.MaxConditions || c.Dropped() != 5 || len(all[0].Text) > 4<<10 || !strings.HasSuffix(all[0].Text, "ä…") {
+		t.Errorf("%d are open, %d dropped, the text has %d bytes", len(all), c.Dropped(), len(all[0].Text))
+	}
+	var nobody *health.Warnable
+	nobody.Set(health.Finding{Text: "heard by nobody"})
+	nobody.Clear("")
+	nobody.ClearAll()
+}
+
+func TestConditionsFromManyGoroutines(t *testing.T) {
+	c := &health.Conditions{}
+	w := declare(t, c, health.Declaration{Code: "x", Severity: health.Warning, DependsOn: []string{"y"}})
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 200 {
+				w.Set(health.Finding{Subject: fmt.Sprint(i), Text: fmt.Sprint(j)})
+				c.List()
+				c.Changed()
+				if j%2 == 1 {
+					w.Clear(fmt.Sprint(i))
+				}
+			}
+		})
+	}
+	all.Wait()
+	expectConditions(t, c)
+}
+
+func TestConditionJSON(t *testing.T) {
+	want := health.Condition{
+		Code: "gpu_xid", Subject: "GPU 3", Severity: health.Critical, Text: "Xid 79", Advice: "drain the node",
+		Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Cause: "gpu_lost", NotReady: true,
+	}
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const wire = `{"code":"gpu_xid","subject":"GPU 3","severity":"critical","text":"Xid 79","advice":"drain the node",` +
+		`"since":"2026-01-02T03:04:05Z","cause":"gpu_lost","not_ready":true}`
+	if string(text) != wire {
+		t.Errorf("got  %s\nwant %s", text, wire)
+	}
+	var got health.Condition
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := json.Unmarshal([]byte(`{"severity":"severity(9)"}`), &got); err == nil {
+		t.Error("an unknown severity was read")
+	}
+}
+
+// TestConditionsDecideAboutReadinessAlone: whatever is wrong, and however much, /livez stays as it was.
+func TestConditionsDecideAboutReadinessAlone(t *testing.T) {
+	c := &health.Conditions{}
+	dead := declare(t, c, health.Declaration{Code: "rank_dead", Severity: health.Critical, NotReadyFrom: health.Critical})
+	hot := declare(t, c, health.Declaration{Code: "throttled", Severity: health.Warning})
+	r := &health.Registry{}
+	if err := r.Register("process", health.Live, 0, well); err != nil {
+		t.Fatal(err)
+	}
+	s, err := health.Listen(t.Context(), health.Config{Registry: r, Conditions: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	expect := func(path string, status int, body string) {
+		t.Helper()
+		if gotStatus, got := get(t, s, path); gotStatus != status || got != body {
+			t.Errorf("%s: %d %q, want %d %q", path, gotStatus, got, status, body)
+		}
+	}
+	hot.Set(health.Finding{Subject: "GPU 0", Text: "hot"})
+	expect("/readyz?verbose", 200, "[+]rank_dead ok\nreadyz check passed\n")
+	expect("/readyz/rank_dead", 200, "ok")
+	dead.Set(health.Finding{Subject: "rank 3", Text: "killed by signal 9"})
+	dead.Set(health.Finding{Subject: "rank 2", Text: "suspect", Severity: health.Warning})
+	expect("/livez", 200, "ok")
+	expect("/livez?verbose", 200, "[+]process ok\nlivez check passed\n")
+	expect("/readyz", 503, "[-]rank_dead failed: rank 3: killed by signal 9\nreadyz check failed\n")
+	expect("/readyz/rank_dead", 503, "[-]rank_dead failed: rank 3: killed by signal 9\n")
+	expect("/readyz?exclude=rank_dead", 200, "ok")
+	expect("/livez/rank_dead", 404, "no check named \"rank_dead\"; /livez?verbose lists them\n")
+	dead.Clear("rank 3")
+	expect("/readyz", 200, "ok")
+}

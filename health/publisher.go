@@ -1,0 +1,143 @@
+package health
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Publisher keeps the last snapshot for all who ask. Who takes snapshots and who reads them know nothing of each other,
+// and no number of readers holds the publisher up. The zero Publisher has published nothing.
+type Publisher struct {
+	current atomic.Pointer[edition]
+}
+
+// Publish makes s what is answered from now on. It takes some nanoseconds: documents are encoded when somebody asks for
+// them, once. What s points to belongs to the Publisher then.
+func (p *Publisher) Publish(s *Snapshot) {
+	e := &edition{snapshot: *s}
+	e.snapshot.fill()
+	p.current.Store(e)
+}
+
+// Last is the snapshot that was published last, which nobody may modify; nil if there is none.
+func (p *Publisher) Last() *Snapshot {
+	if e := p.current.Load(); e != nil {
+		return &e.snapshot
+	}
+	return nil
+}
+
+// fill makes lists that are nil empty, as which they are encoded.
+func (s *Snapshot) fill() {
+	if s.Time.IsZero() {
+		s.Time = time.Now()
+	}
+	if s.Ranks == nil {
+		s.Ranks = []Rank{}
+	}
+	if s.Comms == nil {
+		s.Comms = []Comm{}
+	}
+	if s.Verdicts == nil {
+		s.Verdicts = []Verdict{}
+	}
+	if s.Conditions == nil {
+		s.Conditions = []Condition{}
+	}
+}
+
+// edition is a published snapshot with its documents.
+type edition struct {
+	snapshot  Snapshot
+	documents [partCount]document
+}
+
+// part is one of the documents that show a snapshot, or some of it.
+type part uint8
+
+const (
+	partAll part = iota
+	partRanks
+	partComms
+	partVerdicts
+	partCount
+)
+
+// parts say where the documents are and what they are.
+var parts = [partCount]struct{ path, title string }{
+	partAll:      {"/api/v1/ras", "all that is known of the job: ranks, communicators, verdicts, conditions"},
+	partRanks:    {"/api/v1/ranks", "the processes of the job"},
+	partComms:    {"/api/v1/comms", "the communicators of this process"},
+	partVerdicts: {"/api/v1/verdicts", "what is wrong with the job, and whose fault it is"},
+}
+
+// document is an encoded part. The header values are slices, so that setting them allocates nothing.
+type document struct {
+	once   sync.Once
+	body   []byte
+	etag   []string
+	length []string
+	err    error
+}
+
+// maxListedComms bounds the documents: a program that leaks communicators is told how many, and shown the first ones.
+const maxListedComms = 10_000
+
+// document encodes a part at the first call.
+func (e *edition) document(p part) *document {
+	d := &e.documents[p]
+	d.once.Do(func() { d.encode(&e.snapshot, p) })
+	return d
+}
+
+func (d *document) encode(s *Snapshot, p part) {
+	comms := s.Comms[:min(len(s.Comms), maxListedComms)]
+	var content any
+	switch p {
+	case partRanks:
+		content = struct {
+			Total int    `json:"total"`
+			Ranks []Rank `json:"ranks"`
+		}{len(s.Ranks), s.Ranks}
+	case partComms:
+		content = struct {
+			Total int    `json:"total"`
+			Comms []Comm `json:"comms"`
+		}{len(s.Comms), comms}
+	case partVerdicts:
+		content = struct {
+			Total    int       `json:"total"`
+			Verdicts []Verdict `json:"verdicts"`
+		}{len(s.Verdicts), s.Verdicts}
+	default:
+		shown := *s
+		shown.Comms = comms
+		content = struct {
+			Status string `json:"status"`
+			*Snapshot
+			CommsTotal int `json:"comms_total"`
+		}{s.Status(), &shown, len(s.Comms)}
+	}
+	encoded, err := json.MarshalIndent(content, "", "  ")
+	if err != nil {
+		d.err = fmt.Errorf("health: encode %s: %w", parts[p].path, err)
+		return
+	}
+	// The ETag is weak: what was taken at another time and says the same is the same.
+	hash := fnv.New128a()
+	_, _ = hash.Write(encoded) // a hash takes everything
+	d.etag = []string{fmt.Sprintf(`W/"%x"`, hash.Sum(nil))}
+
+	var body bytes.Buffer
+	fmt.Fprintf(&body, "{\n  \"schema\": %d,\n  \"time\": %q,", Schema, s.Time.UTC().Format(time.RFC3339Nano))
+	body.Write(encoded[len("{"):])
+	body.WriteByte('\n')
+	d.body = body.Bytes()
+	d.length = []string{strconv.Itoa(len(d.body))}
+}

@@ -1,0 +1,139 @@
+package health
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// EventsPath is where the stream of events belongs: who asks too often is sent there.
+const EventsPath = "/api/v1/events"
+
+// DefaultMinPollInterval is how long a client waits between two queries of a document.
+const DefaultMinPollInterval = 5 * time.Second
+
+// query answers for one document.
+type query struct {
+	part      part
+	publisher *Publisher
+	limiter   *pollLimiter
+	client    func(*http.Request) client
+	refused   func()
+	link      []string // to the stream of events; nil if there is none
+}
+
+// Header values that are the same in all answers.
+var (
+	typeJSON = []string{"application/json"}
+	noCache  = []string{"no-cache"} // keep it, and ask whether it is still true
+	noSniff  = []string{"nosniff"}
+)
+
+// ServeHTTP answers from what was published, and refuses who asks too often, whatever the answer would be: a 304 is an
+// answer, too. Only the answers count, so that who asks all the time gets one each interval.
+func (q *query) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	if q.link != nil {
+		header["Link"] = q.link
+	}
+	e := q.publisher.current.Load()
+	if e == nil {
+		header.Set("Retry-After", "1")
+		respond(w, http.StatusServiceUnavailable, "nothing has been published yet\n")
+		return
+	}
+	if wait := q.limiter.ask(pollKey{q.client(r), q.part}, time.Now()); wait > 0 {
+		q.refused()
+		header.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+		text := fmt.Sprintf("asked too often: once in %v is enough", q.limiter.interval)
+		if q.link != nil {
+			text += "; " + EventsPath + " tells what is new by itself"
+		}
+		respond(w, http.StatusTooManyRequests, text+"\n")
+		return
+	}
+	d := e.document(q.part)
+	if d.err != nil {
+		respond(w, http.StatusInternalServerError, d.err.Error()+"\n")
+		return
+	}
+	header["Etag"], header["Cache-Control"], header["X-Content-Type-Options"] = d.etag, noCache, noSniff
+	if matches(r.Header["If-None-Match"], d.etag[0]) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	header["Content-Type"], header["Content-Length"] = typeJSON, d.length
+	_, _ = w.Write(d.body) // the client went away; there is nobody to tell
+}
+
+// matches tells whether If-None-Match names the tag, which is weak, by RFC 9110's weak comparison.
+func matches(fields []string, etag string) bool {
+	opaque := strings.TrimPrefix(etag, "W/")
+	for _, field := range fields {
+		for field != "" {
+			var tag string
+			tag, field, _ = strings.Cut(field, ",") // our tags have no commas
+			if tag = strings.TrimSpace(tag); tag == "*" || strings.TrimPrefix(tag, "W/") == opaque {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxPollClients bounds what is remembered of who has asked. Where more ask within one interval, those who asked first
+// are forgotten first.
+const maxPollClients = 4096
+
+// pollLimiter knows who was answered within the last interval.
+type pollLimiter struct {
+	interval time.Duration // 0: nobody is refused
+
+	mu       sync.Mutex
+	answered map[pollKey]time.Time
+	order    []pollKey // by time; each is in answered
+	head     int       // of order, where it begins
+}
+
+// pollKey is a client and what it asks for: who reads three documents together isn't refused the second.
+type pollKey struct {
+	client client
+	part   part
+}
+
+// ask is how long the client has to wait; 0 lets it in, and notes it.
+func (l *pollLimiter) ask(key pollKey, now time.Time) time.Duration {
+	if l.interval <= 0 {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.head < len(l.order) && now.Sub(l.answered[l.order[l.head]]) >= l.interval {
+		l.forget()
+	}
+	if last, ok := l.answered[key]; ok {
+		return l.interval - now.Sub(last)
+	}
+	if len(l.answered) >= maxPollClients {
+		l.forget()
+	}
+	if l.head > 0 && len(l.order) == cap(l.order) {
+		l.order = l.order[:copy(l.order, l.order[l.head:])]
+		l.head = 0
+	}
+	if l.answered == nil {
+		l.answered = map[pollKey]time.Time{}
+	}
+	l.answered[key] = now
+	l.order = append(l.order, key)
+	return 0
+}
+
+// forget drops who was answered first. l.mu is held.
+func (l *pollLimiter) forget() {
+	delete(l.answered, l.order[l.head])
+	l.head++
+}

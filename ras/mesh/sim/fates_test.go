@@ -132,12 +132,12 @@ func TestLeavingIsNoDeath(t *testing.T) {
 
 func TestLossIsNoDeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := start(t, 6, lan, 8, 2, mesh.LAN())
+		j := start(t, 6, lan, 5, 2, mesh.LAN())
 		lossy := lan
 		lossy.Loss = 0.3
 		j.Network.SetLink(lossy)
 		from := time.Now()
-		time.Sleep(3 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		for i, r := range j.Ranks {
 			for _, e := range r.Since(from) {
 				if e.Kind != mesh.Suspected && e.Kind != mesh.Resumed {

@@ -48,7 +48,7 @@ func MeasureScale(ctx context.Context, c JobConfig, quiet time.Duration) (s Scal
 		return Scale{}, err
 	}
 	s.Members = len(j.Ranks)
-	time.Sleep(time.Minute) // the last of the news of the joining
+	time.Sleep(10*time.Second + time.Duration(s.Members)*100*time.Millisecond) // the last of the news of the joining
 
 	from := time.Now()
 	packets, bytes := j.Network.Traffic()

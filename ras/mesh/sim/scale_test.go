@@ -13,13 +13,13 @@ import (
 // members is how many TestScale runs: 512 are the 4,096 ranks of a job with one member for each eight.
 var members = flag.Int("members", 64, "how many members TestScale has, a multiple of eight")
 
-// A minute without a false word, then a kill, a stop, and a question to all.
+// Half a minute without a false word, then a kill, a stop, and a question to all.
 func TestScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 8
 		s, err := sim.MeasureScale(t.Context(), sim.JobConfig{
 			Seed: 20, Link: lan, Machines: *members / each, Each: each, Tuning: mesh.LAN(),
-		}, time.Minute)
+		}, 30*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -106,6 +106,7 @@ func (s *conditions) expire(now time.Time) []*Condition {
 			closed = append(closed, s.clear(k))
 		}
 	}
+	slices.SortFunc(closed, compare)
 	return closed
 }
 
@@ -115,8 +116,10 @@ func (s *conditions) list() []Condition {
 	for c := range maps.Values(s.open) {
 		all = append(all, *c)
 	}
-	slices.SortFunc(all, func(a, b Condition) int {
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Xid, b.Xid))
-	})
+	slices.SortFunc(all, func(a, b Condition) int { return compare(&a, &b) })
 	return all
+}
+
+func compare(a, b *Condition) int {
+	return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Xid, b.Xid))
 }

@@ -21,7 +21,7 @@ const (
 	// openDeadline is how long it may take to begin: without persistence mode the driver starts the GPUs first.
 	openDeadline = 30 * time.Second
 	// waitTime bounds one wait for events, and so how long Stop takes.
-	waitTime = 500 * time.Millisecond
+	waitTime = 250 * time.Millisecond
 	// firstRetry is when a driver is looked for again, and a lost event set is made anew; it doubles up to lastRetry.
 	firstRetry = 5 * time.Second
 	lastRetry  = 5 * time.Minute
@@ -99,7 +99,7 @@ func newMonitor(cfg Config, d driver) *Monitor {
 // Start begins to watch. It waits for nothing and never fails: a machine without a driver is well.
 func (m *Monitor) Start() { m.started.Do(func() { go m.run() }) }
 
-// Stop ends the watch and gives NVML back, which takes up to half a second, or as long as NVML hangs. Then it returns
+// Stop ends the watch and gives NVML back, which takes up to a quarter of a second, or as long as NVML hangs. Then it returns
 // when ctx ends, with an error, and one goroutine stays behind in NVML. A second Stop does nothing but wait.
 func (m *Monitor) Stop(ctx context.Context) error {
 	m.started.Do(func() { close(m.done) })

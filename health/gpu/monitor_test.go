@@ -103,7 +103,7 @@ func TestAnXidIsToldAtOnce(t *testing.T) {
 		}
 		time.Sleep(Remembered + waitTime)
 		synctest.Wait()
-		expect(t, "told later", told.take(), "gpu.recovered gpu_xid 1", "gpu.recovered gpu_ecc_fixed 1")
+		expect(t, "told later", told.take(), "gpu.recovered gpu_ecc_fixed 1", "gpu.recovered gpu_xid 1")
 		expect(t, "conditions that stay", codes(m.Conditions()), "gpu_ecc 0", "gpu_xid 0")
 	})
 }

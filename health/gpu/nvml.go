@@ -166,7 +166,7 @@ func (d *nvmlDevice) read() (reading, error) {
 	}
 	// The new name of it, nvmlDeviceGetCurrentClocksEventReasons, is not in all libraries; this one is.
 	if mask, ret := d.handle.GetCurrentClocksThrottleReasons(); a.ok(ret) {
-		r.throttle = true
+		r.throttle, r.Throttled = true, []string{}
 		for _, reason := range throttleReasons {
 			if mask&reason.bit != 0 {
 				r.Throttled = append(r.Throttled, reason.name)

@@ -59,6 +59,8 @@ func TestSameQuestionsAreAnsweredOnce(t *testing.T) {
 			return []byte("here")
 		}
 	})
+	release := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(release) // before the mesh is closed, which waits for its handlers
 	const askers, kinds = 30, handlers + 2
 	var asking sync.WaitGroup
 	var answered atomic.Int64
@@ -77,7 +79,7 @@ func TestSameQuestionsAreAnsweredOnce(t *testing.T) {
 		})
 	}
 	eventually(t, "all but one of each kind are folded", func() bool { return m.Stats().Folded >= askers-kinds })
-	close(gate)
+	release()
 	asking.Wait()
 	mu.Lock()
 	defer mu.Unlock()

@@ -35,9 +35,6 @@ type Config struct {
 	// GPU says which GPUs are watched, where there is an NVIDIA driver. Default: OwnGPUs. CARILLON_GPU=on|all|off.
 	GPU GPUs
 
-	// GPU says which GPUs are watched, where there is an NVIDIA driver. Default: OwnGPUs. CARILLON_GPU=on|all|off.
-	GPU GPUs
-
 	// SlowThreshold is the age at which an operation announces itself in its trace, and the duration from which its span is always kept; at
 	// most StallThreshold; 0 announces none before it stalls. What normally takes longer is slow at twice that. Default: 1s.
 	// CARILLON_SLOW_THRESHOLD, "off" for 0.
@@ -195,10 +192,6 @@ func FromEnviron(getenv func(string) string) Option {
 		e.duration(&c.SlowThreshold, "CARILLON_SLOW_THRESHOLD")
 		e.duration(&c.StallThreshold, "CARILLON_STALL_THRESHOLD")
 		e.duration(&c.MinPollInterval, "CARILLON_RAS_MIN_POLL_INTERVAL")
-		if v := e.get("CARILLON_GPU"); v != "" {
-			c.GPU, err = parseGPUs(v)
-			e.problem("CARILLON_GPU", v, err)
-		}
 		if v := e.get("CARILLON_GPU"); v != "" {
 			c.GPU, err = parseGPUs(v)
 			e.problem("CARILLON_GPU", v, err)

@@ -36,7 +36,9 @@ var sum = tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}
 func TestOperationKnowsItsCaller(t *testing.T) {
 	c, w := withTape(t)
 	for _, ctx := range []context.Context{spanned(t.Context()), t.Context()} {
-		c.tape.End(c.started(ctx, 0, sum, 1), lifecycle.CodeOK)
+		launched := c.started(ctx, 0, sum, 1)
+		c.tape.Wait(1) // only then is a start without a caller told
+		c.tape.End(launched, lifecycle.CodeOK)
 	}
 	r, err := tape.Open(w.Path())
 	if err != nil {

@@ -108,7 +108,7 @@ func (c *Collector) Observe(ev *tape.Event) {
 	if ev.IsLife {
 		c.counted.life(&ev.Comm, &ev.Life)
 	} else {
-		c.counted.operation(&ev.Comm, &ev.Op)
+		c.counted.operation(ev)
 	}
 }
 

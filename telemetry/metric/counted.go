@@ -30,6 +30,7 @@ type counted struct {
 
 	ended map[endKey]prometheus.Counter
 	moved map[moveKey]*moved
+	last  [32]lastMove // by the communicator's generation
 	fault map[faultKey]prometheus.Counter
 }
 
@@ -46,6 +47,14 @@ type moveKey struct {
 	engine, name string
 }
 
+// lastMove is what a communicator's last operation was counted by: most do the same again.
+type lastMove struct {
+	call         lifecycle.Call
+	bytes        uint64
+	engine, name string
+	moved        *moved
+}
+
 // faultKey is what the faults of other ranks are counted by.
 type faultKey struct {
 	name string
@@ -58,6 +67,7 @@ const maxFaults = 64
 
 // moved are the children of one moveKey.
 type moved struct {
+	well                prometheus.Counter // of operations
 	bytes               prometheus.Counter
 	duration, bandwidth prometheus.Observer
 }
@@ -129,35 +139,46 @@ func (c *counted) collect(ch chan<- prometheus.Metric) {
 }
 
 // operation counts an operation that ended. What an act does on the wire is no operation of the user's.
-func (c *counted) operation(comm *tape.CommInfo, r *tape.OpRecord) {
+func (c *counted) operation(ev *tape.Event) {
+	r := &ev.Op
 	sig := &r.Signature
 	if r.Stage != tape.StageEnd || !sig.Call.IsOperation() {
 		return
 	}
-	key := endKey{sig.Call, r.Code}
-	ended := c.ended[key]
-	if ended == nil {
-		errorType := ""
-		if r.Code != lifecycle.CodeOK {
-			errorType = r.Code.String()
-		}
-		ended = c.operations.WithLabelValues(sig.Call.String(), errorType)
-		c.ended[key] = ended
-	}
-	ended.Inc()
 	if r.Code != lifecycle.CodeOK {
+		c.endings(sig.Call, r.Code).Inc()
 		return
 	}
-	m := c.children(comm, sig)
+	l := &c.last[ev.Generation%uint32(len(c.last))]
+	if l.call != sig.Call || l.bytes != sig.Bytes || l.engine != ev.Comm.Engine || l.name != ev.Comm.Name || l.moved == nil {
+		*l = lastMove{sig.Call, sig.Bytes, ev.Comm.Engine, ev.Comm.Name, c.children(&ev.Comm, sig)}
+	}
+	m := l.moved
+	m.well.Inc()
 	m.bytes.Add(float64(sig.Bytes))
 	if r.Start <= 0 || r.Start > r.Time {
 		return // the tape doesn't know when it began
 	}
 	d := time.Duration(r.Time - r.Start)
 	c.observe(m.duration, d)
-	if bw := BusBandwidth(sig, comm.Rank, comm.Size, d); bw > 0 {
+	if bw := BusBandwidth(sig, ev.Comm.Rank, ev.Comm.Size, d); bw > 0 {
 		m.bandwidth.Observe(bw)
 	}
+}
+
+// endings counts the operations of one kind that ended in one way.
+func (c *counted) endings(call lifecycle.Call, code lifecycle.Code) prometheus.Counter {
+	key := endKey{call, code}
+	ended := c.ended[key]
+	if ended == nil {
+		errorType := ""
+		if code != lifecycle.CodeOK {
+			errorType = code.String()
+		}
+		ended = c.operations.WithLabelValues(call.String(), errorType)
+		c.ended[key] = ended
+	}
+	return ended
 }
 
 func (c *counted) children(comm *tape.CommInfo, sig *tape.Signature) *moved {
@@ -169,6 +190,7 @@ func (c *counted) children(comm *tape.CommInfo, sig *tape.Signature) *moved {
 			engine = semconv.LabelValueUnknown
 		}
 		m = &moved{
+			well:      c.endings(sig.Call, lifecycle.CodeOK),
 			bytes:     c.bytes.WithLabelValues(kind),
 			duration:  c.duration.WithLabelValues(kind, key.size, engine, key.name),
 			bandwidth: c.bandwidth.WithLabelValues(kind, key.size, engine, key.name),

@@ -45,6 +45,7 @@ type pending struct {
 	kinds  uint64 // packKinds, less phase, stage and code
 	bytes  uint64
 	peer   int32
+	told   bool // the op ring has its start
 	ended  bool
 }
 
@@ -146,11 +147,10 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature
 		number = seq
 	}
 	p := &o.pending[seq%maxPending]
-	p.seq, p.number, p.start, p.kinds, p.bytes, p.peer, p.ended = seq, number, now, packKinds(sig, algorithm), sig.Bytes, sig.Peer, false
+	p.seq, p.number, p.start, p.kinds, p.bytes, p.peer = seq, number, now, packKinds(sig, algorithm), sig.Bytes, sig.Peer
+	p.told, p.ended = caller != nil, false
 	c.publishOp(o.running())
-	if caller == nil {
-		c.putOp(now, StageStart, p, PhaseNone, -1, 0)
-	} else {
+	if caller != nil {
 		c.putStartFrom(now, caller, p)
 	}
 	c.mu.Unlock()
@@ -168,6 +168,7 @@ func (c *CommWriter) Phase(phase Phase) {
 		o.phase = phase
 		p := o.running()
 		c.publishOp(p)
+		c.tell(p)
 		c.putOp(Now(), StagePhase, p, phase, o.wait, 0)
 	}
 	c.mu.Unlock()
@@ -187,6 +188,7 @@ func (c *CommWriter) Wait(peer int32) {
 		}
 		p := o.running()
 		c.publishOp(p)
+		c.tell(p)
 		c.putOp(now, StageWait, p, o.phase, peer, 0)
 	}
 	c.mu.Unlock()
@@ -286,6 +288,16 @@ func (c *CommWriter) publishOp(p *pending) {
 	to[opBytes], to[opStart], to[opLastEnd], to[opWaitSince] = bytes, start, lastEnd, waitSince
 	check := fold8(uint64(version), launched, number, kinds, ranks, bytes, start, lastEnd, waitSince)
 	atomic.StoreUint64(control, uint64(version)<<32|uint64(check))
+}
+
+// tell puts an operation's start into the op ring, unless it is there. An operation that never has to wait does without: the record
+// of its end says when it began, and until then the slot does.
+func (c *CommWriter) tell(p *pending) {
+	if p.told || p == &c.op.forgotten {
+		return
+	}
+	p.told = true
+	c.putOp(p.start, StageStart, p, PhaseNone, -1, 0)
 }
 
 // putOp writes an op record.

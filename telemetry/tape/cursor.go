@@ -33,6 +33,7 @@ type cursor struct {
 	life, op ringReader
 	comms    directory
 	now      moment // when refresh was called last
+	sparing  bool   // next looks for new records only where the order demands it; who calls it refreshes
 
 	held    bool   // event is a life record that waits for the op records before it
 	heldAt  uint64 // how many
@@ -122,7 +123,8 @@ func (c *cursor) missed() Missed { return Missed{Life: c.life.missed, Op: c.op.m
 // finish says that nothing is written any more.
 func (c *cursor) finish() { c.life.final, c.op.final = true, true }
 
-// next delivers the next event into ev. ok is false if there is none now.
+// next delivers the next event into ev. ok is false if there is none now, or, of a sparing cursor, if there was none when it was
+// refreshed last.
 func (c *cursor) next(ev *Event) (ok bool, err error) {
 	for refreshed := false; ; {
 		blocked := false // by a life record that is being written
@@ -150,7 +152,7 @@ func (c *cursor) next(ev *Event) (ok bool, err error) {
 			*ev = c.event
 			return true, nil
 		}
-		if refreshed || blocked {
+		if refreshed || blocked || c.sparing && !c.held {
 			return false, nil
 		}
 		if err := c.refresh(); err != nil {

@@ -4,7 +4,7 @@
 //
 //	Writer ─┬─ CommWriter ─┬─▶ slot of the in-flight table     what is: one consistent moment of each live communicator
 //	        │              ├─▶ life ring                       what was: acts, errors, descriptions; few
-//	        └─ CommWriter ─┴─▶ op ring                         what was: operations' starts, waits, ends; many
+//	        └─ CommWriter ─┴─▶ op ring                         what was: operations' waits and ends; many
 //	                                 │
 //	              Reader (a file as it lies)   Follower (live, wakes by futex or tick)
 //

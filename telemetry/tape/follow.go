@@ -79,6 +79,7 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 	f.idle = f.tick
 	f.cursor, err = newCursor(t, opts.FromNow)
 	if err == nil {
+		f.cursor.sparing = true
 		f.page, err = unix.Mmap(int(t.f.Fd()), 0, headerSize, unix.PROT_READ, unix.MAP_SHARED)
 	}
 	if err != nil {
@@ -128,6 +129,9 @@ func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) 
 		f.end = f.ending()
 		if f.end != nil {
 			f.cursor.finish()
+			if err := f.cursor.refresh(); err != nil {
+				return 0, err
+			}
 			continue // once more, for what was written before the end
 		}
 		if err := f.sleep(ctx); err != nil {
@@ -173,28 +177,31 @@ func (f *Follower) ending() error {
 	}
 }
 
-// sleep waits until the writer rings, or for a tick. Nothing was new when the cursor looked last.
+// sleep waits until the writer rings, or for a tick, and looks what is new then. It sleeps although operations may have gone on since the
+// cursor looked last: who runs after a busy writer's every record reads a few at a time, and pays for each look.
 func (f *Follower) sleep(ctx context.Context) error {
 	bell := uint32(f.cursor.now.word(hdrBell))
 	if uint32(f.cursor.now.word(hdrWaiting)) == 0 {
 		// Announce it first and look again then; the writer writes first and looks for who waits then. So one of the two sees
 		// the other. A file that can't be written is followed by ticks.
 		_, _ = f.f.WriteAt([]byte{1, 0, 0, 0}, hdrWaiting)
-		opHead, lifeHead := f.cursor.op.head, f.cursor.life.head
+		state, lifeHead := f.cursor.now.word(hdrState), f.cursor.life.head
 		if err := f.cursor.refresh(); err != nil {
 			return err
 		}
-		if f.cursor.op.head != opHead || f.cursor.life.head != lifeHead {
+		op := &f.cursor.op
+		if f.cursor.life.head != lifeHead || f.cursor.now.word(hdrState) != state || op.head-op.next >= op.size/4 {
 			return nil
 		}
 	}
-	defer context.AfterFunc(ctx, f.kick)()
+	stop := context.AfterFunc(ctx, f.kick)
 	err := futexWait(unsafe.Pointer(&f.page[hdrBell]), bell, f.idle)
+	stop()
 	f.idle = min(2*f.idle, mostIdleTick*f.tick)
 	if err != nil {
 		return f.malformed("was cut short while it was followed: %v", err)
 	}
-	return nil
+	return f.cursor.refresh()
 }
 
 // kick wakes this follower, and others of the tape, which does them no harm. Should it come in the moment between a last look and

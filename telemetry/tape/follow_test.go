@@ -54,9 +54,10 @@ func TestFollowWakes(t *testing.T) {
 	for i := range uint64(100) {
 		waitAsleep(t, w)
 		seq := c.Start(0, allReduce, 0)
+		c.End(seq, 0)
 		c.Life(LifeRecord{Act: ActSplit, Seq: i}) // wakes it
 		if ev := <-got; ev.IsLife || ev.Op.Seq != seq {
-			t.Fatalf("got %+v, want the start of operation %d", ev, seq)
+			t.Fatalf("got %+v, want the end of operation %d", ev, seq)
 		}
 		if ev := <-got; !ev.IsLife || ev.Life.Seq != i {
 			t.Fatalf("got %+v, want act %d", ev, i)
@@ -91,7 +92,7 @@ func TestFollowWakesBeforeOverrun(t *testing.T) {
 	// A fast writer gives a slow machine no time to wake anybody; this one waits where a ring may be needed.
 	for range 4 {
 		waitAsleep(t, w)
-		for range 128 {
+		for range 256 {
 			c.End(c.Start(0, allReduce, 0), 0)
 		}
 	}
@@ -123,7 +124,7 @@ func TestFollowFindsCommunicator(t *testing.T) {
 	for range 200 {
 		other.Life(LifeRecord{Act: ActSplit})
 	}
-	c.Start(0, allReduce, 0)
+	c.End(c.Start(0, allReduce, 0), 0)
 	for {
 		ev, err := f.Next(t.Context())
 		if err != nil {
@@ -144,7 +145,7 @@ func TestFollowFromNow(t *testing.T) {
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world"})
 	c.End(c.Start(0, allReduce, 0), 0)
 	f := follow(t, w.Path(), FollowOptions{FromNow: true})
-	c.Start(0, allReduce, 0)
+	c.End(c.Start(0, allReduce, 0), 0)
 	ev, err := f.Next(t.Context())
 	if err != nil || ev.Op.Seq != 2 || ev.Comm.Name != "world" {
 		t.Errorf("the first event is %+v, %v", ev, err)
@@ -202,7 +203,8 @@ func TestCutShortUnderReaders(t *testing.T) {
 			// Of its own, because a writer doesn't survive it.
 			path := t.TempDir() + "/copy.tape"
 			w := newTape(t, Config{})
-			w.Comm(CommInfo{ID: lifecycle.CommID{1}}).Start(0, allReduce, 0)
+			c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
+			c.End(c.Start(0, allReduce, 0), 0)
 			b, err := os.ReadFile(w.Path())
 			if err != nil {
 				t.Fatal(err)
@@ -368,14 +370,14 @@ func checkSlot(t *testing.T, s Slot) {
 func TestHoleInRing(t *testing.T) {
 	w := newTape(t, Config{OpRecords: 128})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
-	c.Start(0, allReduce, 0)
+	c.End(c.Start(0, allReduce, 0), 0)
 	*w.opRing.head++ // as a thread does that is killed in between
-	c.End(1, 0)
+	c.End(c.Start(0, allReduce, 0), 0)
 	f := follow(t, w.Path(), FollowOptions{Tick: time.Millisecond})
-	for _, stage := range []Stage{StageStart, StageEnd} {
+	for seq := range uint64(2) {
 		ev, err := f.Next(t.Context())
-		if err != nil || ev.Op.Stage != stage {
-			t.Fatalf("got %+v, %v, want %v", ev.Op, err, stage)
+		if err != nil || ev.Op.Seq != seq+1 {
+			t.Fatalf("got %+v, %v, want operation %d", ev.Op, err, seq+1)
 		}
 	}
 	if m := f.Missed(); m != (Missed{Op: 1}) {

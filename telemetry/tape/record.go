@@ -38,7 +38,7 @@ type Stage uint8
 // The stages.
 const (
 	StageNone   Stage = iota
-	StageStart        // it began
+	StageStart        // it began; of an operation that never has to wait only the end is told
 	StagePhase        // it went into another phase
 	StageWait         // what it waits for changed (operations only)
 	StageEnd          // it ended; Code says how
@@ -143,7 +143,7 @@ type OpRecord struct {
 	Phase     Phase
 	Wait      int32          // the rank it waits for; -1 if none
 	Code      lifecycle.Code // StageEnd
-	Start     int64          // StageEnd: when it began
+	Start     int64          // when it began (monotonic ns)
 	Caller    SpanContext    // StageStart: the caller's span, if its context had one
 }
 

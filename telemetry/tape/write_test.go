@@ -193,7 +193,7 @@ func TestTableFull(t *testing.T) {
 	}
 	for _, c := range comms {
 		c.State(lifecycle.StateReady)
-		c.Start(0, allReduce, 0)
+		c.End(c.Start(0, allReduce, 0), 0)
 	}
 	r := openTape(t, w.Path())
 	if n := len(r.Slots()); n != 2 {
@@ -230,7 +230,7 @@ func TestTableFull(t *testing.T) {
 func TestOverwritten(t *testing.T) {
 	w := newTape(t, Config{OpRecords: 128, LifeRecords: 128})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world"}) // 2 records
-	for range 100 {
+	for range 200 {
 		c.End(c.Start(0, allReduce, 0), 0)
 	}
 	for i := range 100 {
@@ -248,7 +248,7 @@ func TestOverwritten(t *testing.T) {
 			ops = append(ops, ev.Op.Seq)
 		}
 	}
-	if len(ops) != 128 || ops[0] != 37 || ops[127] != 100 {
+	if len(ops) != 128 || ops[0] != 73 || ops[127] != 200 {
 		t.Errorf("ops %v", ops)
 	}
 	if len(lives) != 64 || lives[0] != 36 || lives[63] != 99 {

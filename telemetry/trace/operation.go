@@ -77,13 +77,10 @@ func (p *Projector) endOp(who *subject, r *tape.OpRecord, k known) {
 		return
 	}
 	problem := problemOf(r.Code, "")
-	if problem == nil && !k.slow && p.cfg.SampleEvery < 0 {
+	if problem == nil && !k.slow && (p.cfg.SampleEvery < 0 || !sampled(who.ID, r.Seq, uint64(p.cfg.SampleEvery))) {
 		return
 	}
-	trace := p.ids.of(who, r)
-	if problem == nil && !k.slow && !sampled(trace, uint64(p.cfg.SampleEvery)) {
-		return
-	}
+	trace := OpTraceID(who.ID, who.Rank, r.Signature, r.Seq)
 	wait := int32(-1)
 	if w, ok := p.waits[who.local]; ok && w.seq == r.Seq {
 		wait = w.rank
@@ -170,24 +167,4 @@ func (p *Projector) opAttributes(sig *tape.Signature, seq uint64, algorithm uint
 		}
 	}
 	return attrs
-}
-
-// opIDs remembers the traces of the collectives that ended last: ranks of one process end the same one after each other, and the hash is
-// most of what looking at an operation costs.
-type opIDs [8]struct {
-	comm  lifecycle.CommID
-	seq   uint64
-	trace oteltrace.TraceID
-}
-
-// of is OpTraceID of what the record is about.
-func (ids *opIDs) of(who *subject, r *tape.OpRecord) oteltrace.TraceID {
-	if !semconv.Collective(r.Signature.Call) { // its trace depends on the peer
-		return OpTraceID(who.ID, who.Rank, r.Signature, r.Seq)
-	}
-	e := &ids[r.Seq%uint64(len(ids))]
-	if e.seq != r.Seq || e.comm != who.ID || !e.trace.IsValid() {
-		e.comm, e.seq, e.trace = who.ID, r.Seq, OpTraceID(who.ID, who.Rank, r.Signature, r.Seq)
-	}
-	return e.trace
 }

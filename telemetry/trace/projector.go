@@ -23,7 +23,6 @@ type Projector struct {
 	waits  map[uint32]waiting           // by subject.local: what the operation in flight waits for
 	latest map[uint32]oteltrace.TraceID // by subject.local: the act that began last, while the communicator lives
 	births *births
-	ids    opIDs
 	salt   uint64 // tells this process's spans apart where there is no rank
 	last   int64  // time of the last event
 

@@ -204,9 +204,9 @@ func testSlots(t *testing.T, play Player) {
 func testTableFull(t *testing.T, play Player) {
 	var lines []string
 	for n := 1; n <= 6; n++ {
-		lines = append(lines, fmt.Sprintf("comm %d %032x %s c%d 0 1 1 host", n, n, none, n), fmt.Sprintf("start %d 16 7 0 -1 8 1", n))
+		lines = append(lines, fmt.Sprintf("comm %d %032x %s c%d 0 1 1 host", n, n, none, n), fmt.Sprintf("start %d 16 7 0 -1 8 1", n), fmt.Sprintf("end %d 1 0", n))
 	}
-	lines = append(lines, "close 2", "comm 7 "+idA+" "+none+" c7 0 1 1 host", "state 2 9", "start 2 16 7 0 -1 8 1")
+	lines = append(lines, "close 2", "comm 7 "+idA+" "+none+" c7 0 1 1 host", "state 2 9", "start 2 16 7 0 -1 8 1", "end 2 2 0")
 	r := record(t, play, lines...)
 	live := make(map[string]uint32)
 	for _, s := range r.Slots() {
@@ -245,8 +245,8 @@ func testOverwritten(t *testing.T, play Player) {
 		}
 		last = ev.Life.Seq
 	}
-	if m := r.Missed(); ops != 256 || m.Op != 2*n-256 {
-		t.Errorf("%d operations' records of 256, missed %d of %d", ops, m.Op, 2*n-256)
+	if m := r.Missed(); ops != 256 || m.Op != n-256 {
+		t.Errorf("%d operations' records of 256, missed %d of %d", ops, m.Op, n-256)
 	}
 	if lives != 128 || last != n {
 		t.Errorf("%d acts of 128, the last is %d", lives, last)
@@ -275,7 +275,7 @@ func testCrash(t *testing.T, play Player) {
 }
 
 func testFollow(t *testing.T, play Player) {
-	r := record(t, play, "comm 1 "+idA+" "+none+" world 0 4 1 host", "start 1 16 7 0 -1 8 1", "life 1 8 11 4 0 0 0 7 -1 end", "end 1 1 0")
+	r := record(t, play, "comm 1 "+idA+" "+none+" world 0 4 1 host", "start 1 16 7 0 -1 8 1", "phase 1 5", "life 1 8 11 4 0 0 0 7 -1 end", "end 1 1 0")
 	f, err := tape.Follow(t.Context(), r.Path(), tape.FollowOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -296,7 +296,7 @@ func testFollow(t *testing.T, play Player) {
 			order = append(order, "op "+ev.Op.Stage.String())
 		}
 	}
-	compare(t, "the order of both rings", order, []string{"op start", "act end", "op end"})
+	compare(t, "the order of both rings", order, []string{"op start", "op phase", "act end", "op end"})
 	if removed, err := tape.Sweep(filepath.Dir(r.Path()), 0); err != nil || len(removed) != 1 {
 		t.Errorf("Sweep removed %v, %v", removed, err)
 	}

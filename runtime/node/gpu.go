@@ -61,11 +61,15 @@ func WithGPUs(which GPUs) Option {
 const gpuStopTimeout = time.Second
 
 // provideGPU makes what watches the GPUs; nil when it is switched off.
-func provideGPU(s settings, t *Telemetry, lc fx.Lifecycle) (*gpu.Monitor, error) {
+func provideGPU(s settings, t *Telemetry, conditions *health.Conditions, lc fx.Lifecycle) (*gpu.Monitor, error) {
 	if s.GPU == NoGPUs {
 		return nil, nil //nolint:nilnil // a nil Monitor is the watch switched off
 	}
-	m := gpu.New(gpu.Config{All: s.GPU == AllGPUs, Logger: s.Log})
+	tell, err := gpuConditions(conditions)
+	if err != nil {
+		return nil, err
+	}
+	m := gpu.New(gpu.Config{All: s.GPU == AllGPUs, OnEvent: tell, Logger: s.Log})
 	if err := t.Registry().Register(m); err != nil {
 		return nil, fmt.Errorf("metrics of GPUs: %w", err)
 	}

@@ -260,8 +260,11 @@ func (c *Conditions) Dropped() uint64 {
 }
 
 // List has all that are open: those that are shown first, the most severe of them first, then the oldest. It is the
-// caller's.
+// caller's. Nil Conditions have none.
 func (c *Conditions) List() []Condition {
+	if c == nil {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make([]Condition, 0, len(c.open))

@@ -220,13 +220,14 @@ func TestConditionsDecideAboutReadinessAlone(t *testing.T) {
 		}
 	}
 	hot.Set(health.Finding{Subject: "GPU 0", Text: "hot"})
-	expect("/readyz?verbose", 200, "[+]rank_dead ok\nreadyz check passed\n")
+	expect("/readyz?verbose", 200, "[+]rank_dead ok\nwarning: throttled (GPU 0): hot\nreadyz check passed\n")
 	expect("/readyz/rank_dead", 200, "ok")
 	dead.Set(health.Finding{Subject: "rank 3", Text: "killed by signal 9"})
 	dead.Set(health.Finding{Subject: "rank 2", Text: "suspect", Severity: health.Warning})
 	expect("/livez", 200, "ok")
 	expect("/livez?verbose", 200, "[+]process ok\nlivez check passed\n")
-	expect("/readyz", 503, "[-]rank_dead failed: rank 3: killed by signal 9\nreadyz check failed\n")
+	expect("/readyz", 503, "[-]rank_dead failed: rank 3: killed by signal 9\nwarning: throttled (GPU 0): hot\n"+
+		"warning: rank_dead (rank 2): suspect\nreadyz check failed\n")
 	expect("/readyz/rank_dead", 503, "[-]rank_dead failed: rank 3: killed by signal 9\n")
 	expect("/readyz?exclude=rank_dead", 200, "ok")
 	expect("/livez/rank_dead", 404, "no check named \"rank_dead\"; /livez?verbose lists them\n")

@@ -3,6 +3,7 @@ package health
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -33,6 +34,40 @@ func (p *probe) run(ctx context.Context, leaveOut func(name string) bool) []Resu
 	return results
 }
 
+// report is a probe's answer in full, as JSON has it.
+type report struct {
+	Status     string      `json:"status"` // "ok" or "failed"
+	Checks     []checkJSON `json:"checks"`
+	Conditions []Condition `json:"conditions,omitempty"` // what is open, if readiness was asked for; not all of it fails the probe
+	Warnings   []string    `json:"warnings,omitempty"`   // about the request
+}
+
+type checkJSON struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // "ok", "failed" or "excluded"
+	Error  string `json:"error,omitempty"`
+}
+
+func newReport(results []Result) *report {
+	r := &report{Status: "ok", Checks: make([]checkJSON, 0, len(results))}
+	for _, result := range results {
+		c := checkJSON{Name: result.Name, Status: "ok"}
+		if result.Err != nil {
+			c.Status, c.Error = "failed", oneLine(result.Err.Error())
+			r.Status = "failed"
+		}
+		r.Checks = append(r.Checks, c)
+	}
+	return r
+}
+
+func (r *report) code() int {
+	if r.Status != "ok" {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusOK
+}
+
 // all answers for all checks: "ok" and 200, or the failing ones and 503.
 func (p *probe) all(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
@@ -40,40 +75,32 @@ func (p *probe) all(w http.ResponseWriter, r *http.Request) {
 	for _, name := range query["exclude"] {
 		excluded[name] = false // becomes true when a check of that name is left out
 	}
-	results := p.run(r.Context(), func(name string) bool {
+	report := newReport(p.run(r.Context(), func(name string) bool {
 		if _, ok := excluded[name]; ok {
 			excluded[name] = true
 			return true
 		}
 		return false
-	})
-
-	var body bytes.Buffer
-	failed := false
-	for _, result := range results {
-		failed = failed || result.Err != nil
-		writeResult(&body, result)
-	}
-	var unknown []string
+	}))
 	for name, met := range excluded {
 		if met {
-			fmt.Fprintf(&body, "[+]%s excluded: ok\n", oneLine(name))
+			report.Checks = append(report.Checks, checkJSON{Name: name, Status: "excluded"})
 		} else {
-			unknown = append(unknown, name)
+			report.Warnings = append(report.Warnings, fmt.Sprintf("no check named %q was excluded", name))
 		}
 	}
-	slices.Sort(unknown)
-	for _, name := range unknown {
-		fmt.Fprintf(&body, "warn: no check named %q was excluded\n", name)
+	slices.SortStableFunc(report.Checks, func(a, b checkJSON) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(report.Warnings)
+	if p.kind&Ready != 0 {
+		report.Conditions = p.conditions.List()
 	}
 
-	switch _, verbose := query["verbose"]; {
-	case failed:
-		fmt.Fprintf(&body, "%s check failed\n", p.name)
-		respond(w, http.StatusServiceUnavailable, body.String())
-	case verbose:
-		fmt.Fprintf(&body, "%s check passed\n", p.name)
-		respond(w, http.StatusOK, body.String())
+	_, verbose := query["verbose"]
+	switch {
+	case wantsJSON(r):
+		respondJSON(w, report.code(), report)
+	case verbose || report.code() != http.StatusOK:
+		respond(w, report.code(), report.text(p.name))
 	default:
 		respond(w, http.StatusOK, "ok")
 	}
@@ -83,27 +110,65 @@ func (p *probe) all(w http.ResponseWriter, r *http.Request) {
 func (p *probe) one(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("check")
 	results := p.run(r.Context(), func(other string) bool { return other != name })
-	var body bytes.Buffer
-	for _, result := range results { // a check and a condition may have one name
-		if result.Err != nil {
-			writeResult(&body, result)
-		}
-	}
-	switch {
-	case len(results) == 0:
+	if len(results) == 0 {
 		respond(w, http.StatusNotFound, fmt.Sprintf("no check named %q; /%s?verbose lists them\n", name, p.name))
-	case body.Len() > 0:
-		respond(w, http.StatusServiceUnavailable, body.String())
+		return
+	}
+	report := newReport(results) // of a check and a condition, if they have one name
+	switch {
+	case wantsJSON(r):
+		respondJSON(w, report.code(), report)
+	case report.code() != http.StatusOK:
+		var body bytes.Buffer
+		report.lines(&body, "failed")
+		respond(w, report.code(), body.String())
 	default:
 		respond(w, http.StatusOK, "ok")
 	}
 }
 
-func writeResult(w *bytes.Buffer, r Result) {
-	if r.Err != nil {
-		fmt.Fprintf(w, "[-]%s failed: %s\n", r.Name, oneLine(r.Err.Error()))
-	} else {
-		fmt.Fprintf(w, "[+]%s ok\n", r.Name)
+// yesOrNo answers who may know no more.
+func (p *probe) yesOrNo(w http.ResponseWriter, r *http.Request) {
+	if newReport(p.run(r.Context(), nil)).code() != http.StatusOK {
+		respond(w, http.StatusServiceUnavailable, "not ok")
+		return
+	}
+	respond(w, http.StatusOK, "ok")
+}
+
+// text is the report for a person, in Kubernetes' form.
+func (r *report) text(probe string) string {
+	var body bytes.Buffer
+	r.lines(&body, "ok", "failed")
+	r.lines(&body, "excluded")
+	for i := range r.Conditions {
+		if c := &r.Conditions[i]; !c.Silent() && !c.NotReady { // those that do fail the probe are among the checks
+			fmt.Fprintf(&body, "%s: %s\n", c.Severity, c)
+		}
+	}
+	for _, warning := range r.Warnings {
+		fmt.Fprintf(&body, "warn: %s\n", warning)
+	}
+	outcome := "passed"
+	if r.Status != "ok" {
+		outcome = "failed"
+	}
+	fmt.Fprintf(&body, "%s check %s\n", probe, outcome)
+	return body.String()
+}
+
+// lines writes the checks that have one of the statuses.
+func (r *report) lines(w *bytes.Buffer, statuses ...string) {
+	for _, c := range r.Checks {
+		switch {
+		case !slices.Contains(statuses, c.Status):
+		case c.Status == "failed":
+			fmt.Fprintf(w, "[-]%s failed: %s\n", c.Name, c.Error)
+		case c.Status == "excluded":
+			fmt.Fprintf(w, "[+]%s excluded: ok\n", oneLine(c.Name))
+		default:
+			fmt.Fprintf(w, "[+]%s ok\n", c.Name)
+		}
 	}
 }
 
@@ -112,10 +177,40 @@ func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
+// wantsJSON tells whether the client asks for JSON, by ?format=json or by what it accepts.
+func wantsJSON(r *http.Request) bool {
+	if format := r.URL.Query().Get("format"); format != "" {
+		return format == "json"
+	}
+	for _, accept := range r.Header["Accept"] {
+		for kind := range strings.SplitSeq(accept, ",") {
+			kind, params, _ := strings.Cut(kind, ";")
+			if strings.EqualFold(strings.TrimSpace(kind), "application/json") && strings.ReplaceAll(params, " ", "") != "q=0" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func respond(w http.ResponseWriter, status int, body string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Cache-Control", "no-store")
+	header := w.Header()
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header["X-Content-Type-Options"] = noSniff
+	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(body)) // the client went away; there is nobody to tell
+}
+
+func respondJSON(w http.ResponseWriter, status int, body any) {
+	text, err := json.MarshalIndent(body, "", "  ")
+	if err != nil {
+		respond(w, http.StatusInternalServerError, err.Error()+"\n")
+		return
+	}
+	header := w.Header()
+	header["Content-Type"], header["X-Content-Type-Options"] = typeJSON, noSniff
+	header.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // the client went away; there is nobody to tell
 }

@@ -30,6 +30,11 @@ func sample() *Snapshot {
 	}
 }
 
+// queryRoutes are the routes of a server that isn't there.
+func queryRoutes(cfg Config) []Route {
+	return (&Server{cfg: cfg, access: &access{}, metrics: newMetrics()}).queryRoutes()
+}
+
 // asked sends a query to the handler of a path.
 func asked(t testing.TB, routes []Route, path, from string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -52,7 +57,7 @@ func asked(t testing.TB, routes []Route, path, from string, header ...string) *h
 // TestDocuments is the schema: names that are changed here are changed for all who read them.
 func TestDocuments(t *testing.T) {
 	p := &Publisher{}
-	routes := queryRoutes(&Config{Publisher: p})
+	routes := queryRoutes(Config{Publisher: p})
 	if w := asked(t, routes, "/api/v1/ras", "10.0.0.1:1"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
 		t.Errorf("before the first snapshot: %d %v", w.Code, w.Header())
 	}
@@ -103,7 +108,7 @@ func TestDocuments(t *testing.T) {
 // TestETag: a snapshot that says the same isn't sent again, whenever it was taken; an answer without a body is one, too.
 func TestETag(t *testing.T) {
 	p := &Publisher{}
-	routes := queryRoutes(&Config{Publisher: p, MinPollInterval: -1})
+	routes := queryRoutes(Config{Publisher: p, MinPollInterval: -1})
 	const path, from = "/api/v1/ras", "10.0.0.1:1"
 	p.Publish(sample())
 	tag := asked(t, routes, path, from).Header().Get("ETag")
@@ -142,7 +147,7 @@ func TestWhoAsksTooOftenIsRefused(t *testing.T) {
 		p := &Publisher{}
 		p.Publish(sample())
 		events := Route{Path: EventsPath, Handler: http.NotFoundHandler()}
-		routes := queryRoutes(&Config{Publisher: p, Routes: []Route{events}, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}})
+		routes := queryRoutes(Config{Publisher: p, Routes: []Route{events}, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}})
 		const path = "/api/v1/ras"
 		began := time.Now()
 		for i, step := range []struct {
@@ -260,4 +265,14 @@ func FuzzForwarded(f *testing.F) {
 		}
 		matches([]string{a, b}, `W/"x"`)
 	})
+}
+
+// askedRaw sends a query string as it is.
+func askedRaw(t testing.TB, routes []Route, path, query string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	r.URL.RawQuery = query
+	w := httptest.NewRecorder()
+	routes[0].Handler.ServeHTTP(w, r)
+	return w
 }

@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,8 +10,9 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Limits of what a client may send, and how slowly. They bound what somebody who is not a friend can hold.
@@ -25,15 +27,24 @@ const (
 
 // Route is something that a Server shows beside the probes.
 type Route struct {
-	Path    string // "/api/v1/comms"
+	Path    string // "/api/v1/traces"
 	Title   string // a few words, for the index
 	Handler http.Handler
+
+	// Stream is for an answer that lasts, such as EventsPath's: the server's time for an answer doesn't bound it. The handler
+	// sets a deadline before each of its writes, with http.ResponseController, and returns when the request's context ends,
+	// as it does when the server stops.
+	Stream bool
 }
 
 // Config describes a Server.
 type Config struct {
-	// Addr is where to listen: a loopback address and a port, of which 0 is any free one. "" means "127.0.0.1:0".
+	// Addr is where to listen: an address and a port, of which 0 is any free one. "" means "127.0.0.1:0". Addresses beyond
+	// loopback need Access.
 	Addr string
+
+	// Access says who may ask; the zero Access is anybody on this host.
+	Access Access
 
 	// Registry holds the checks. Required.
 	Registry *Registry
@@ -57,15 +68,25 @@ type Config struct {
 	// Title heads the index; "" means "Carillon".
 	Title string
 
-	// Logger hears what goes wrong with a connection; nil means slog.Default().
+	// Logger hears what goes wrong with a connection or a handler; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Server is the health endpoint of a process, from Listen until Stop.
+// Server is the health endpoint of a process, from Listen until Stop. It is a prometheus.Collector of its own metrics.
 type Server struct {
+	cfg      Config
+	access   *access
+	loopback bool // who asks is on this host
 	listener net.Listener
 	http     http.Server
 	served   chan error // Serve's answer
+	bare     map[string]*probe
+
+	connections     connections
+	connectionCount prometheus.Collector
+	metrics         *metrics
+	stopping        context.Context //nolint:containedctx // ends streams
+	stopStreams     context.CancelFunc
 }
 
 // Listen opens the endpoint and serves it in the background. The error names the address and what is wrong with it.
@@ -73,37 +94,45 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Registry == nil {
 		return nil, errors.New("health: Config.Registry is nil")
 	}
-	addr := cfg.Addr
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
-	if err := requireLoopback(addr); err != nil {
-		return nil, err
+	if cfg.Addr == "" {
+		cfg.Addr = "127.0.0.1:0"
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	handler, err := newHandler(&cfg)
+	access, err := cfg.Access.read(cfg.Addr)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, access: access, loopback: loopbackHost(cfg.Addr), served: make(chan error, 1), metrics: newMetrics(),
+	}
+	s.connections.max, s.connections.maxStreams, s.connections.cut = maxConnections, maxStreams, s.metrics.cut.Inc
+	s.connectionCount = newConnectionCount(&s.connections)
+	handler, err := s.newHandler()
 	if err != nil {
 		return nil, err
 	}
 	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("health: listen on %s: %w (port 0 takes any free one)", addr, err)
+	if s.listener, err = lc.Listen(ctx, "tcp", cfg.Addr); err != nil {
+		return nil, fmt.Errorf("health: listen on %s: %w (port 0 takes any free one)", cfg.Addr, err)
 	}
-	s := &Server{
-		listener: listener,
-		http: http.Server{
-			Handler:           handler,
-			ReadHeaderTimeout: readHeaderTimeout,
-			ReadTimeout:       readTimeout,
-			WriteTimeout:      writeTimeout,
-			IdleTimeout:       idleTimeout,
-			MaxHeaderBytes:    maxHeaderBytes,
-			ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
-		},
-		served: make(chan error, 1),
+	listener := s.listener
+	if access.tls != nil {
+		listener = tls.NewListener(listener, access.tls)
+	}
+	s.stopping, s.stopStreams = context.WithCancel(context.Background())
+	s.http = http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		ConnContext:       s.connections.context,
+		ConnState:         s.connections.state,
+		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2: see Access
 	}
 	go func() { s.served <- s.http.Serve(listener) }()
 	return s, nil
@@ -113,11 +142,17 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
 // URL is where a person looks first.
-func (s *Server) URL() string { return "http://" + s.Addr() + "/" }
+func (s *Server) URL() string {
+	if s.access.tls != nil {
+		return "https://" + s.Addr() + "/"
+	}
+	return "http://" + s.Addr() + "/"
+}
 
-// Stop stops listening at once and lets requests in progress end until ctx does; then their connections are cut. When
-// it returns, the server's own goroutines have ended. It is called once.
+// Stop stops listening and ends streams at once, and lets other requests in progress end until ctx does; then their
+// connections are cut. When it returns, the server's own goroutines have ended. It is called once.
 func (s *Server) Stop(ctx context.Context) error {
+	s.stopStreams()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = fmt.Errorf("health: requests were cut off: %w", errors.Join(err, s.http.Close()))
@@ -129,102 +164,72 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 // newHandler puts the probes, the routes and the index together.
-func newHandler(cfg *Config) (http.Handler, error) {
+func (s *Server) newHandler() (http.Handler, error) {
 	mux := http.NewServeMux()
-	index := &index{title: cfg.Title}
+	page, err := newPage(s)
+	if err != nil {
+		return nil, err
+	}
+	s.bare = map[string]*probe{}
 	for _, p := range []struct {
 		probe
 		title string
+		bare  bool
 	}{
-		{probe{name: "livez", kind: Live}, "can the process go on? (?verbose)"},
-		{probe{name: "readyz", kind: Ready}, "can it do its work now? (?verbose)"},
-		{probe{name: "healthz", kind: Live | Ready}, "both (?verbose)"},
+		{probe{name: "livez", kind: Live}, "can the process go on? (?verbose)", true},
+		{probe{name: "readyz", kind: Ready}, "can it do its work now? (?verbose)", true},
+		{probe{name: "healthz", kind: Live | Ready}, "both (?verbose)", false},
 	} {
 		probe := &p.probe
-		probe.registry, probe.conditions = cfg.Registry, cfg.Conditions
+		probe.registry, probe.conditions = s.cfg.Registry, s.cfg.Conditions
 		mux.HandleFunc("/"+probe.name, probe.all)
 		mux.HandleFunc("/"+probe.name+"/{check}", probe.one)
-		index.add("/"+probe.name, p.title)
+		page.add("/"+probe.name, p.title)
+		if p.bare {
+			s.bare["/"+probe.name] = probe
+		}
 	}
-	for _, route := range append(queryRoutes(cfg), cfg.Routes...) {
-		if err := index.accepts(route); err != nil {
+	for _, route := range append(s.queryRoutes(), s.cfg.Routes...) {
+		if err := page.accepts(route); err != nil {
 			return nil, err
 		}
-		mux.Handle(route.Path, route.Handler)
-		index.add(route.Path, route.Title)
+		handler := route.Handler
+		if route.Stream {
+			handler = s.streaming(handler)
+		}
+		mux.Handle(route.Path, handler)
+		page.add(route.Path, route.Title)
 	}
-	mux.Handle("/{$}", index)
-	return guard(mux), nil
+	mux.Handle("/{$}", page)
+	return s.guard(mux), nil
 }
 
 // queryRoutes are the documents of what was published.
-func queryRoutes(cfg *Config) []Route {
-	if cfg.Publisher == nil {
+func (s *Server) queryRoutes() []Route {
+	if s.cfg.Publisher == nil {
 		return nil
 	}
-	interval := cfg.MinPollInterval
+	interval := s.cfg.MinPollInterval
 	if interval == 0 {
 		interval = DefaultMinPollInterval
 	}
 	limiter := &pollLimiter{interval: interval}
 	var link []string
-	if slices.ContainsFunc(cfg.Routes, func(r Route) bool { return r.Path == EventsPath }) {
+	if slices.ContainsFunc(s.cfg.Routes, func(r Route) bool { return r.Path == EventsPath }) {
 		link = []string{"<" + EventsPath + `>; rel="monitor"; type="text/event-stream"`}
 	}
 	routes := make([]Route, partCount)
 	for p := range partCount {
 		routes[p] = Route{Path: parts[p].path, Title: parts[p].title, Handler: &query{
-			part: p, publisher: cfg.Publisher, limiter: limiter, link: link, refused: func() {},
-			client: func(r *http.Request) client { return clientOf(r, cfg.TrustedProxies) },
+			part: p, publisher: s.cfg.Publisher, limiter: limiter, link: link, refused: s.metrics.refused.Inc, client: s.client,
 		}}
 	}
 	return routes
 }
 
-// guard turns away what has no business here: other methods than reading, large bodies, and requests that name another
-// host, as a web page does that rebinds its own name to this address.
-func guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			respond(w, http.StatusMethodNotAllowed, "only GET and HEAD are answered here\n")
-			return
-		}
-		if !loopbackHost(r.Host) {
-			respond(w, http.StatusMisdirectedRequest, "this endpoint answers on loopback only; ask for 127.0.0.1 or localhost\n")
-			return
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
-		next.ServeHTTP(w, r)
-	})
-}
-
-// requireLoopback refuses addresses that others can reach: who asks from there would have to be authenticated, which
-// this server can't do.
-func requireLoopback(addr string) error {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return fmt.Errorf("health: address %q: %w (want host:port, for instance 127.0.0.1:0)", addr, err)
-	}
-	if host == "" {
-		return fmt.Errorf("health: address %q is every address of this host, open to anybody; use 127.0.0.1 or [::1]", addr)
-	}
-	if !loopbackHost(addr) {
-		return fmt.Errorf("health: address %q is not a loopback address and would be open to anybody; use 127.0.0.1 or [::1]", addr)
-	}
-	return nil
-}
-
-// loopbackHost tells whether a host, with or without a port, is this host's loopback by its name alone. No name is looked up.
-func loopbackHost(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
+// client is whom a query is counted for.
+func (s *Server) client(r *http.Request) client {
+	c := clientOf(r, s.cfg.TrustedProxies)
+	c.identity, _ = s.access.identify(r)
+	return c
 }

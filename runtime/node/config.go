@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -28,9 +29,15 @@ type Config struct {
 	// TapeDir is where jobs' tapes are kept. Default: tape.DefaultDir. CARILLON_TAPE_DIR.
 	TapeDir string
 
-	// Health is where the health endpoint listens, "host:port" on loopback; port 0 picks a free one; empty is no endpoint.
-	// Default: 127.0.0.1:0. CARILLON_HEALTH_ADDR, "off" for none.
+	// Health is where the health endpoint listens, "host:port"; port 0 picks a free one; empty is no endpoint. Beyond loopback it needs
+	// HealthAccess. Default: 127.0.0.1:0. CARILLON_HEALTH_ADDR, "off" for none.
 	Health string
+	// HealthAccess says who may ask there. Default: anybody on this host. CARILLON_HEALTH_TOKEN, CARILLON_HEALTH_TOKEN_FILE with a token a
+	// line, CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY, CARILLON_HEALTH_TLS_CLIENT_CA.
+	HealthAccess health.Access
+	// HealthProxies are the proxies whose X-Forwarded-For the endpoint believes. Default: none. CARILLON_HEALTH_TRUSTED_PROXIES, addresses
+	// or networks ("10.0.0.0/8") with commas between them.
+	HealthProxies []netip.Prefix
 
 	// GPU says which GPUs are watched, where there is an NVIDIA driver. Default: OwnGPUs. CARILLON_GPU=on|all|off.
 	GPU GPUs
@@ -189,6 +196,7 @@ func FromEnviron(getenv func(string) string) Option {
 		if strings.EqualFold(c.Health, "off") {
 			c.Health = ""
 		}
+		e.access(c)
 		e.duration(&c.SlowThreshold, "CARILLON_SLOW_THRESHOLD")
 		e.duration(&c.StallThreshold, "CARILLON_STALL_THRESHOLD")
 		e.duration(&c.MinPollInterval, "CARILLON_RAS_MIN_POLL_INTERVAL")
@@ -274,6 +282,48 @@ func (e *environment) duration(to *time.Duration, name string) {
 		return
 	}
 	*to = d
+}
+
+// secret is text that isn't noted: what was obeyed is logged.
+func (e *environment) secret(name string) string { return e.getenv(name) }
+
+func (e *environment) access(c *Config) {
+	a := &c.HealthAccess
+	if token := e.secret("CARILLON_HEALTH_TOKEN"); token != "" {
+		a.Tokens = []string{token}
+	}
+	if file := e.get("CARILLON_HEALTH_TOKEN_FILE"); file != "" {
+		text, err := os.ReadFile(file)
+		e.problem("CARILLON_HEALTH_TOKEN_FILE", file, err)
+		tokens := strings.Fields(string(text))
+		if err == nil && len(tokens) == 0 {
+			e.problem("CARILLON_HEALTH_TOKEN_FILE", file, errors.New("want a token a line, and there is none"))
+		}
+		a.Tokens = append(a.Tokens, tokens...)
+	}
+	e.text(&a.CertFile, "CARILLON_HEALTH_TLS_CERT")
+	e.text(&a.KeyFile, "CARILLON_HEALTH_TLS_KEY")
+	e.text(&a.ClientCAFile, "CARILLON_HEALTH_TLS_CLIENT_CA")
+	if v := e.get("CARILLON_HEALTH_TRUSTED_PROXIES"); v != "" {
+		c.HealthProxies = nil
+		for entry := range strings.SplitSeq(v, ",") {
+			p, err := parseNetwork(strings.TrimSpace(entry))
+			e.problem("CARILLON_HEALTH_TRUSTED_PROXIES", entry, err)
+			c.HealthProxies = append(c.HealthProxies, p)
+		}
+	}
+}
+
+// parseNetwork reads "10.0.0.0/8", or an address, which is a network of one.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return addr.Unmap().Prefix(addr.Unmap().BitLen())
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, errors.New("want addresses or networks, such as 10.0.0.7 or 10.0.0.0/8, with commas between them")
+	}
+	return p.Masked(), nil
 }
 
 func (e *environment) log(c *Config) {

@@ -47,18 +47,27 @@ func provideHealth(
 	server, err := health.Listen(context.Background(), health.Config{
 		Addr: s.Health, Registry: registry, Routes: append(routes, more...), Logger: s.Log,
 		Conditions: conditions, Publisher: publisher, MinPollInterval: s.minPollInterval(),
+		Access: s.HealthAccess, TrustedProxies: s.HealthProxies,
 		Title: fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w (CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without)", err)
 	}
+	if err := t.Registry().Register(server); err != nil {
+		return nil, errors.Join(err, server.Stop(context.Background()))
+	}
 	lc.Append(fx.StopHook(server.Stop))
 	return server, nil
 }
 
+// maxScrapes are answered at a time: a scrape is work, and there is one every few seconds.
+const maxScrapes = 4
+
 // metricsHandler serves the metrics, to who accepts OpenMetrics with exemplars.
 func metricsHandler(t *Telemetry) http.Handler {
-	return promhttp.HandlerFor(t.Registry(), promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return promhttp.HandlerFor(t.Registry(), promhttp.HandlerOpts{
+		EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes,
+	})
 }
 
 // ownChecks are the checks of every process.

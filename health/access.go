@@ -1,0 +1,167 @@
+package health
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// MinToken is the least length of a token, in bytes.
+const MinToken = 16
+
+// Access says who may ask. Where any of Tokens or ClientCAFile is set, every request proves who it is, on any address,
+// but for the bare answers of /livez and /readyz.
+type Access struct {
+	// Tokens are sent as "Authorization: Bearer TOKEN"; each is good. Several let one follow another, and tell clients that
+	// share an address apart.
+	Tokens []string
+
+	// CertFile and KeyFile are the server's certificate and its key, PEM; with them it speaks TLS, and nothing else. They
+	// are read again when they have changed, so that a certificate can be replaced while the job runs.
+	CertFile, KeyFile string
+
+	// ClientCAFile has the certificates, PEM, of who signs those of clients. It needs CertFile.
+	ClientCAFile string
+}
+
+// access is an Access that has been read.
+type access struct {
+	tokens      [][sha256.Size]byte
+	tls         *tls.Config // nil: plain
+	clientCerts bool
+}
+
+// required tells whether who asks must prove who it is.
+func (a *access) required() bool { return len(a.tokens) > 0 || a.clientCerts }
+
+// identify tells who asks, and whether it may.
+func (a *access) identify(r *http.Request) (identity, bool) {
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		hash := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
+		return identity(hash[:16]), true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		// The hashes have one length, and all are compared: the time tells nothing.
+		hash, good := sha256.Sum256([]byte(token)), 0
+		for i := range a.tokens {
+			good |= subtle.ConstantTimeCompare(hash[:], a.tokens[i][:])
+		}
+		if good == 1 {
+			return identity(hash[:16]), true
+		}
+	}
+	return identity{}, !a.required()
+}
+
+// read checks the access for an address, and reads its files.
+func (a *Access) read(addr string) (*access, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("health: address %q: %w (want host:port, for instance 127.0.0.1:0)", addr, err)
+	}
+	result := &access{clientCerts: a.ClientCAFile != ""}
+	for i, token := range a.Tokens {
+		if len(token) < MinToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return nil, fmt.Errorf("health: token %d is malformed: want at least %d visible ASCII characters, without blanks", i+1, MinToken)
+		}
+		result.tokens = append(result.tokens, sha256.Sum256([]byte(token)))
+	}
+	switch {
+	case (a.CertFile == "") != (a.KeyFile == ""):
+		return nil, errors.New("health: a TLS certificate and its key are set together (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY)")
+	case a.ClientCAFile != "" && a.CertFile == "":
+		return nil, errors.New("health: client certificates need TLS: set a certificate and its key (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY)")
+	case !result.required() && !loopbackHost(host):
+		return nil, fmt.Errorf("health: address %q would be open to anybody: set a token (CARILLON_HEALTH_TOKEN or "+
+			"CARILLON_HEALTH_TOKEN_FILE; openssl rand -hex 32 makes one) or demand client certificates (CARILLON_HEALTH_TLS_CERT, "+
+			"CARILLON_HEALTH_TLS_KEY and CARILLON_HEALTH_TLS_CLIENT_CA), or stay on 127.0.0.1", addr)
+	}
+	if a.CertFile == "" {
+		return result, nil
+	}
+	cert := &certificate{certFile: a.CertFile, keyFile: a.KeyFile}
+	if _, err := cert.get(nil); err != nil {
+		return nil, err
+	}
+	// HTTP/1.1 alone: a connection then has one request at a time, by which connections bound what is asked.
+	result.tls = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get, NextProtos: []string{"http/1.1"}}
+	if a.ClientCAFile == "" {
+		return result, nil
+	}
+	text, err := os.ReadFile(a.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("health: the certificates of who signs clients': %w", err)
+	}
+	result.tls.ClientCAs = x509.NewCertPool()
+	if !result.tls.ClientCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("health: %s has no certificate in PEM", a.ClientCAFile)
+	}
+	// Asked for, but not demanded: a kubelet has none, and a token is as good.
+	result.tls.ClientAuth = tls.VerifyClientCertIfGiven
+	return result, nil
+}
+
+// certificate is the server's, as its files have it.
+type certificate struct {
+	certFile, keyFile string
+
+	mu       sync.Mutex
+	loaded   *tls.Certificate
+	modified [2]time.Time
+}
+
+// get reads the files when they have changed. While they are replaced, or broken, the last good certificate goes on.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var modified [2]time.Time
+	for i, name := range []string{c.certFile, c.keyFile} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return c.last(err)
+		}
+		modified[i] = info.ModTime()
+	}
+	if c.loaded != nil && modified == c.modified {
+		return c.loaded, nil
+	}
+	loaded, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return c.last(err)
+	}
+	c.loaded, c.modified = &loaded, modified
+	return c.loaded, nil
+}
+
+// last is the certificate that was read last, or why there is none. c.mu is held.
+func (c *certificate) last(err error) (*tls.Certificate, error) {
+	if c.loaded == nil {
+		return nil, fmt.Errorf("health: the TLS certificate: %w", err)
+	}
+	return c.loaded, nil
+}
+
+// loopbackHost tells whether a host, with or without a port, is this host's loopback by its name alone. No name is looked up.
+func loopbackHost(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}

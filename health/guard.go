@@ -1,0 +1,157 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+)
+
+// guard stands before everything: it turns away what has no business here, and keeps what goes wrong behind it from the
+// process.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connectionKey{}).(*connection); ok {
+			c.begin()
+			defer c.end()
+		}
+		out := &answer{ResponseWriter: w}
+		defer func() {
+			if p := recover(); p != nil {
+				s.contain(out, r, p)
+			}
+			s.metrics.answered(r.Pattern, out.status)
+		}()
+		if s.admit(out, r) {
+			next.ServeHTTP(out, r)
+		}
+	})
+}
+
+// contain turns a panic into an answer, or cuts off the one that was begun, so that it isn't taken for whole.
+func (s *Server) contain(w *answer, r *http.Request, p any) {
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p) // net/http's own way to cut an answer off, without a word
+	}
+	s.cfg.Logger.Error("the health endpoint's handler panicked", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+	if w.status != 0 {
+		s.metrics.answered(r.Pattern, w.status)
+		panic(http.ErrAbortHandler)
+	}
+	respond(w, http.StatusInternalServerError, "this went wrong, and is in the log\n")
+}
+
+// admit tells whether a request may be answered, and answers those that may not.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		respond(w, http.StatusMethodNotAllowed, "only GET and HEAD are answered here\n")
+		return false
+	}
+	// A web page can rebind its own name to this address, and ask; and it can ask blindly, and use up the answers of who
+	// may read them.
+	if s.loopback && !loopbackHost(r.Host) {
+		respond(w, http.StatusMisdirectedRequest, "this endpoint answers on loopback only; ask for 127.0.0.1 or localhost\n")
+		return false
+	}
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
+		respond(w, http.StatusForbidden, "pages of other sites are not answered\n")
+		return false
+	}
+	if !bodyFits(w, r) {
+		w.Header().Set("Connection", "close")
+		respond(w, http.StatusRequestEntityTooLarge, "a query has no body\n")
+		return false
+	}
+	if _, ok := s.access.identify(r); !ok {
+		if bare := s.bare[r.URL.Path]; bare != nil {
+			r.Pattern = r.URL.Path
+			bare.yesOrNo(w, r)
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", `Bearer realm="carillon"`)
+		respond(w, http.StatusUnauthorized, "send a token (Authorization: Bearer TOKEN), or a client certificate if the server takes them\n")
+		return false
+	}
+	return true
+}
+
+// bodyFits reads away what a request may have behind its header.
+func bodyFits(w http.ResponseWriter, r *http.Request) bool {
+	if r.ContentLength > maxBodyBytes {
+		return false
+	}
+	if r.ContentLength == 0 {
+		return true
+	}
+	_, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	return err == nil
+}
+
+// streaming lets a handler answer for as long as it likes. It sets a deadline for each of its writes itself; until it
+// does, the usual one holds. It is ended when the server stops.
+func (s *Server) streaming(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, ok := r.Context().Value(connectionKey{}).(*connection)
+		if !ok || !c.startStream() {
+			w.Header().Set("Retry-After", "10")
+			respond(w, http.StatusServiceUnavailable, "too many listen already\n")
+			return
+		}
+		out := http.NewResponseController(w)
+		if err := out.SetReadDeadline(time.Time{}); err != nil { // or the end of the read timeout ends the request
+			respond(w, http.StatusInternalServerError, "streams are not possible here: "+err.Error()+"\n")
+			return
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		ended := make(chan struct{})
+		stop := context.AfterFunc(s.stopping, func() {
+			defer close(ended)
+			cancel()
+			_ = out.SetWriteDeadline(time.Now()) // ends a write that is under way
+		})
+		defer func() {
+			if !stop() {
+				<-ended // w is the server's again when this returns
+			}
+		}()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// answer notes the status that is written.
+type answer struct {
+	http.ResponseWriter
+	status int // 0: nothing was written
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 && status >= http.StatusOK {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(b []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	return a.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach what it controls.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// statusText is the status as a label: "200"; what writes nothing is answered with 200.
+func statusText(status int) string {
+	if status == 0 {
+		status = http.StatusOK
+	}
+	return strconv.Itoa(status)
+}

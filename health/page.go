@@ -1,0 +1,186 @@
+package health
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // the page
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxRows bounds the tables of the page; the documents have the rest.
+const maxRows = 200
+
+//go:embed page.html
+var pageHTML string
+
+// page is what is at /: how things are, and what else there is to see. It has no scripts and loads nothing.
+type page struct {
+	server   *Server
+	template *template.Template
+	policy   string
+	entries  []indexEntry
+	probe    probe
+}
+
+type indexEntry struct{ Path, Title string }
+
+func newPage(s *Server) (*page, error) {
+	_, rest, begins := strings.Cut(pageHTML, "<style>")
+	style, _, ends := strings.Cut(rest, "</style>")
+	if !begins || !ends {
+		return nil, errors.New("health: the page has no style")
+	}
+	hash := sha256.Sum256([]byte(style))
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"ago":   func(t time.Time) string { return ago(time.Since(t)) },
+		"bytes": bytesText,
+		"age":   func(seconds float64) string { return ago(time.Duration(seconds * float64(time.Second))) },
+		"first": func(text string, n int) string { return text[:min(n, len(text))] },
+		"stamp": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	}).Parse(pageHTML)
+	if err != nil {
+		return nil, fmt.Errorf("health: the page: %w", err)
+	}
+	return &page{
+		server: s, template: t, probe: probe{kind: Live | Ready, registry: s.cfg.Registry, conditions: s.cfg.Conditions},
+		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) +
+			"'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+	}, nil
+}
+
+func (x *page) add(path, title string) { x.entries = append(x.entries, indexEntry{path, title}) }
+
+// accepts tells whether a route can be mounted beside those that are there.
+func (x *page) accepts(route Route) error {
+	if route.Handler == nil {
+		return fmt.Errorf("health: route %q has no handler", route.Path)
+	}
+	if !strings.HasPrefix(route.Path, "/") || route.Path == "/" || strings.ContainsAny(route.Path, " {}%") {
+		return fmt.Errorf("health: route %q: a path starts with / and has no blanks, braces or escapes", route.Path)
+	}
+	for _, e := range x.entries {
+		if e.Path == route.Path || strings.HasPrefix(route.Path, e.Path+"/") {
+			return fmt.Errorf("health: route %q is taken by %q", route.Path, e.Path)
+		}
+	}
+	return nil
+}
+
+// view is what the page shows.
+type view struct {
+	Title, Status string
+	Failed        []Result
+	Well          int
+	Shown, Silent []Condition
+	Snapshot      *Snapshot // nil: nothing was published
+	Ranks         []Rank    // the first ones, those that aren't alive before the others
+	Comms         []Comm    // the first ones, those that are in an operation before the others
+	Alive         int
+	Entries       []indexEntry
+}
+
+// ServeHTTP writes the page.
+func (x *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v := &view{Title: x.server.cfg.Title, Entries: x.entries}
+	if v.Title == "" {
+		v.Title = "Carillon"
+	}
+	x.look(v, x.probe.run(r.Context(), nil))
+	var body bytes.Buffer
+	if err := x.template.Execute(&body, v); err != nil {
+		respond(w, http.StatusInternalServerError, fmt.Sprintf("the page can't be made: %v\n", err))
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Security-Policy", x.policy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cache-Control", "no-store")
+	_, _ = w.Write(body.Bytes()) // the client went away; there is nobody to tell
+}
+
+// look gathers what there is to see.
+func (x *page) look(v *view, results []Result) {
+	for _, result := range results {
+		if result.Err != nil {
+			v.Failed = append(v.Failed, result)
+		} else {
+			v.Well++
+		}
+	}
+	for _, c := range x.server.cfg.Conditions.List() {
+		if c.Silent() {
+			v.Silent = append(v.Silent, c)
+		} else {
+			v.Shown = append(v.Shown, c)
+		}
+	}
+	v.Shown, v.Silent = v.Shown[:min(len(v.Shown), maxRows)], v.Silent[:min(len(v.Silent), maxRows)]
+	worst := &Snapshot{Conditions: v.Shown}
+	if p := x.server.cfg.Publisher; p != nil {
+		v.Snapshot = p.Last()
+	}
+	if v.Snapshot != nil {
+		worst.Verdicts = v.Snapshot.Verdicts
+		v.Ranks = firstRows(v.Snapshot.Ranks, func(r *Rank) bool { return r.State != "alive" })
+		v.Comms = firstRows(v.Snapshot.Comms, func(c *Comm) bool { return c.InFlight != nil })
+		for i := range v.Snapshot.Ranks {
+			if v.Snapshot.Ranks[i].State == "alive" {
+				v.Alive++
+			}
+		}
+	}
+	v.Status = worst.Status()
+	if len(v.Failed) > 0 && v.Status == "ok" {
+		v.Status = Warning.String()
+	}
+}
+
+// firstRows are the rows that a person should see: those that matter, then others, in their order.
+func firstRows[T any](all []T, matters func(*T) bool) []T {
+	if len(all) <= maxRows {
+		return all
+	}
+	rows := make([]T, 0, maxRows)
+	for _, first := range []bool{true, false} {
+		for i := range all {
+			if len(rows) < maxRows && matters(&all[i]) == first {
+				rows = append(rows, all[i])
+			}
+		}
+	}
+	return slices.Clip(rows)
+}
+
+// ago is a duration with as many digits as a person needs.
+func ago(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+// bytesText is a size as a person reads it: "16 MiB".
+func bytesText(n uint64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, unit := float64(n)/1024, 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + fmt.Sprintf(" %ciB", units[unit])
+}

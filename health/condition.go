@@ -90,10 +90,10 @@ type Condition struct {
 }
 
 // Silent tells whether the condition is shown only to who asks for all.
-func (c *Condition) Silent() bool { return c.Cause != "" }
+func (c Condition) Silent() bool { return c.Cause != "" }
 
 // String is "gpu_lost (GPU 3): it doesn't answer", without line ends.
-func (c *Condition) String() string {
+func (c Condition) String() string {
 	text := c.Code
 	if c.Subject != "" {
 		text += " (" + c.Subject + ")"

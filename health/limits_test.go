@@ -424,3 +424,31 @@ type discard struct {
 func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) WriteHeader(status int)      { d.status = status }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// BenchmarkServed is a query over a connection that stays, as it arrives a thousand times a second: refused, but for one.
+func BenchmarkServed(b *testing.B) {
+	p := &Publisher{}
+	p.Publish(sample())
+	s := listen(b, Config{Publisher: p})
+	conn, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := io.WriteString(conn, "GET /api/v1/ras HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			b.Fatal(err)
+		}
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			b.Fatal(err)
+		}
+	}
+	perQuery := b.Elapsed() / time.Duration(b.N)
+	b.ReportMetric(float64(1000*perQuery)/float64(time.Second)*100, "%core-at-1000/s") // with the client's share
+}

@@ -142,7 +142,7 @@ func (r *report) text(probe string) string {
 	r.lines(&body, "ok", "failed")
 	r.lines(&body, "excluded")
 	for i := range r.Conditions {
-		if c := &r.Conditions[i]; !c.Silent() && !c.NotReady { // those that do fail the probe are among the checks
+		if c := r.Conditions[i]; !c.Silent() && !c.NotReady { // those that do fail the probe are among the checks
 			fmt.Fprintf(&body, "%s: %s\n", c.Severity, c)
 		}
 	}

@@ -57,7 +57,7 @@ func (s *Snapshot) Status() string {
 	}
 	worst := Info
 	for i := range s.Conditions {
-		if c := &s.Conditions[i]; !c.Silent() {
+		if c := s.Conditions[i]; !c.Silent() {
 			worst = max(worst, c.Severity)
 		}
 	}

@@ -1,0 +1,178 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestPage: what is wrong is there, what it was written with does nothing, and nothing is loaded from anywhere.
+func TestPage(t *testing.T) {
+	const evil = `<script>alert(1)</script>`
+	r := &Registry{}
+	for name, err := range map[string]error{"disk": errors.New("full " + evil), "process": nil} {
+		if e := r.Register(name, Ready, 0, func(context.Context) error { return err }); e != nil {
+			t.Fatal(e)
+		}
+	}
+	c := &Conditions{}
+	for _, d := range []Declaration{{Code: "gpu_lost", Severity: Critical}, {Code: "gpu_hot", Severity: Warning, DependsOn: []string{"gpu_lost"}}} {
+		w, err := c.Declare(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Set(Finding{Subject: "GPU 3", Text: "of " + d.Code + evil, Advice: "drain the node"})
+	}
+	snapshot := sample()
+	snapshot.Comms[0].Name, snapshot.Comms[0].InFlight.Bytes = evil, 16<<20
+	for i := range 300 {
+		snapshot.Ranks = append(snapshot.Ranks, Rank{Rank: 2 + i, State: "alive"})
+	}
+	snapshot.Ranks[301].State = "stopped"
+	p := &Publisher{}
+	p.Publish(snapshot)
+	s := listen(t, Config{Registry: r, Conditions: c, Publisher: p, Title: "Carillon & " + evil})
+	resp, body := send(t, s, request("/"))
+	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
+		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+	}
+	for _, want := range []string{
+		`<span class="badge critical">critical</span>`, "<title>critical: Carillon &amp; &lt;script&gt;", "rank_dead", "rank 0 was killed by signal 9",
+		"of gpu_lost&lt;script&gt;", "drain the node", "and what follows from that: gpu_hot (GPU 3): of gpu_hot", "<code>disk</code>: full &lt;script&gt;",
+		"The others are well (1)", "300 of 302 known are alive", "<td>301</td><td class=\"stopped\">stopped</td>", "The first 200", "all_reduce 3, 16 MiB",
+		`href="/api/v1/verdicts"`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(body, evil) || strings.Contains(body, "http://") || strings.Contains(body, "https://") || strings.Count(body, "<td>node") > 0 {
+		t.Errorf("the page has what isn't its own:\n%s", body)
+	}
+	if rows := strings.Count(body, `<td class="alive">`) + strings.Count(body, `<td class="dead">`) + strings.Count(body, `<td class="stopped">`); rows != maxRows {
+		t.Errorf("%d rows of ranks", rows)
+	}
+	policy := resp.Header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || strings.Contains(policy, "unsafe") {
+		t.Errorf("policy %q", policy)
+	}
+	if t.Failed() {
+		t.Log(body)
+	}
+}
+
+// TestPageWithoutAnything: before the first snapshot, with nothing to tell.
+func TestPageWithoutAnything(t *testing.T) {
+	resp, body := send(t, listen(t, Config{Publisher: &Publisher{}}), request("/"))
+	for _, want := range []string{`<span class="badge ok">ok</span>`, "All are well (1)", "<h1>Carillon "} {
+		if resp.StatusCode != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%d, the page lacks %q:\n%s", resp.StatusCode, want, body)
+		}
+	}
+}
+
+func TestTexts(t *testing.T) {
+	for want, got := range map[string]string{
+		"0s": ago(-time.Hour), "1.2s": ago(1234 * time.Millisecond), "1m1s": ago(61499 * time.Millisecond),
+		"0 B": bytesText(0), "1023 B": bytesText(1023), "1 KiB": bytesText(1024), "1.5 MiB": bytesText(3 << 19), "16 EiB": bytesText(1<<64 - 1),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestJSONOnRequest: the same answers for machines, by ?format=json or by Accept.
+func TestJSONOnRequest(t *testing.T) {
+	r := &Registry{}
+	for name, err := range map[string]error{"disk": errors.New("full\nvery"), "tape": nil} {
+		if e := r.Register(name, Ready, 0, func(context.Context) error { return err }); e != nil {
+			t.Fatal(e)
+		}
+	}
+	s := listen(t, Config{Registry: r, Conditions: &Conditions{}})
+	const (
+		bad  = `{"status":"failed","checks":[{"name":"disk","status":"failed","error":"full; very"},{"name":"tape","status":"ok"}]}`
+		good = `{"status":"ok","checks":[{"name":"disk","status":"excluded"},{"name":"tape","status":"ok"}],"warnings":["no check named \"x\" was excluded"]}`
+		one  = `{"status":"ok","checks":[{"name":"tape","status":"ok"}]}`
+	)
+	for i, tc := range []struct {
+		path, accept string
+		status       int
+		body         string // "" is text
+	}{
+		{"/readyz?format=json", "", 503, bad},
+		{"/readyz", "application/json", 503, bad},
+		{"/readyz", "text/plain;q=0.5, Application/JSON;q=0.9", 503, bad},
+		{"/readyz?exclude=disk&exclude=x", "application/json", 200, good},
+		{"/readyz/tape", "application/json", 200, one},
+		{"/readyz", "*/*", 503, ""},
+		{"/readyz", "application/json; q=0, text/plain", 503, ""},
+		{"/readyz?format=text", "application/json", 503, ""},
+		{"/readyz?format=xml", "", 503, ""},
+	} {
+		resp, body := send(t, s, request(tc.path, "Accept: "+tc.accept))
+		kind, compact := "application/json", strings.NewReplacer("\n", "", "  ", "", `": `, `":`).Replace(body)
+		if tc.body == "" {
+			kind, compact = "text/plain; charset=utf-8", ""
+		}
+		if resp.StatusCode != tc.status || resp.Header.Get("Content-Type") != kind || compact != tc.body {
+			t.Errorf("%d: %s: %d %s %s", i, tc.path, resp.StatusCode, resp.Header.Get("Content-Type"), body)
+		}
+	}
+}
+
+// TestQueriesAllocateNothing: not what they answer, and not that nothing is new.
+func TestQueriesAllocateNothing(t *testing.T) {
+	p := &Publisher{}
+	p.Publish(sample())
+	for _, header := range []http.Header{{}, {"If-None-Match": {"*"}}} {
+		handler := queryRoutes(Config{Publisher: p, MinPollInterval: -1})[partAll].Handler
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/ras", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.RemoteAddr, r.Header = "10.0.0.1:1", header
+		w := &discard{header: http.Header{}}
+		if n := testing.AllocsPerRun(100, func() {
+			clear(w.header)
+			handler.ServeHTTP(w, r)
+		}); n != 0 {
+			t.Errorf("%v: %v allocations", header, n)
+		}
+	}
+}
+
+// TestManyReadersAndOnePublisher: every answer is one snapshot, whole, whatever is published meanwhile.
+func TestManyReadersAndOnePublisher(t *testing.T) {
+	p := &Publisher{}
+	p.Publish(sample())
+	routes := queryRoutes(Config{Publisher: p, MinPollInterval: -1})
+	errs := make(chan error, 8)
+	for range cap(errs) {
+		go func() {
+			for range 200 {
+				w := asked(t, routes, "/api/v1/ras", "10.0.0.1:1")
+				if body := w.Body.String(); w.Code != 200 || !strings.HasSuffix(body, "}\n") || fmt.Sprint(len(body)) != w.Header().Get("Content-Length") {
+					errs <- fmt.Errorf("%d %v %q", w.Code, w.Header(), body)
+					return
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for i := range 1000 {
+		s := sample()
+		s.Ranks = make([]Rank, i%7)
+		p.Publish(s)
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package node_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/runtime/node"
+)
+
+// TestHealthAccessFromTheEnvironment: tokens from both variables open what is closed without.
+func TestHealthAccessFromTheEnvironment(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte("0123456789abcdef-old\n0123456789abcdef-new\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, environ(map[string]string{
+		"CARILLON_HEALTH_ADDR": "0.0.0.0:0", "CARILLON_HEALTH_TOKEN": "fedcba9876543210", "CARILLON_HEALTH_TOKEN_FILE": file,
+		"CARILLON_HEALTH_TRUSTED_PROXIES": "10.0.0.0/8, 192.0.2.7",
+	}))
+	url := strings.Replace(strings.TrimSuffix(n.HealthURL(), "/"), "[::]", "127.0.0.1", 1)
+	for token, want := range map[string]int{
+		"": 401, "0123456789abcdef": 401, "fedcba9876543210": 200, "0123456789abcdef-old": 200, "0123456789abcdef-new": 200,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		req.Close = true
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("token %q: %d, want %d", token, resp.StatusCode, want)
+		}
+	}
+	if code, body := get(t, url+"/livez"); code != http.StatusOK || body != "ok" {
+		t.Errorf("/livez: %d %q", code, body)
+	}
+}
+
+func TestBadHealthAccess(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, env := range map[string]map[string]string{
+		"there is none":        {"CARILLON_HEALTH_TOKEN_FILE": empty},
+		"no such file":         {"CARILLON_HEALTH_TOKEN_FILE": empty + "x"},
+		"token 1 is malformed": {"CARILLON_HEALTH_TOKEN": "short"},
+		"set together":         {"CARILLON_HEALTH_TLS_CERT": empty},
+		`CARILLON_HEALTH_TRUSTED_PROXIES=" proxy`: {"CARILLON_HEALTH_TRUSTED_PROXIES": "10.0.0.1, proxy.example"},
+		`CARILLON_RAS_MIN_POLL_INTERVAL="often"`:  {"CARILLON_RAS_MIN_POLL_INTERVAL": "often"},
+	} {
+		n, err := node.Start(t.Context(), environ(env), node.WithTapeDir(t.TempDir()))
+		if err == nil {
+			_ = n.Stop(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: want an error with %q, got %v", env, want, err)
+		}
+	}
+}
+
+// jobView is what is known of a job of two.
+type jobView struct{}
+
+func (jobView) Ranks() []health.Rank {
+	return []health.Rank{{Rank: 0, State: "alive"}, {Rank: 1, State: "dead", Text: "killed by signal 9"}}
+}
+
+func (jobView) Verdicts() []health.Verdict { return []health.Verdict{{ID: "0123"}} }
+
+// TestModuleWithRoutesConditionsAndAJobView: what others provide is shown, and what they find is published.
+func TestModuleWithRoutesConditionsAndAJobView(t *testing.T) {
+	cfg := node.Default()
+	cfg.TapeDir, cfg.MinPollInterval = t.TempDir(), 0
+	var server *health.Server
+	var conditions *health.Conditions
+	app := fxtest.New(t, node.Module, fx.Supply(&cfg), fx.NopLogger, fx.Populate(&server, &conditions),
+		fx.Provide(func() node.JobView { return jobView{} }),
+		fx.Provide(fx.Annotate(func() health.Route {
+			return health.Route{Path: health.EventsPath, Stream: true, Handler: http.NotFoundHandler()}
+		}, fx.ResultTags(node.RouteGroup))),
+	)
+	app.RequireStart()
+	defer app.RequireStop()
+	dead, err := conditions.Declare(health.Declaration{Code: "rank_dead", Severity: health.Critical})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Set(health.Finding{Subject: "rank 1", Text: "killed by signal 9"})
+	url := strings.TrimSuffix(server.URL(), "/")
+	var body string
+	for !strings.Contains(body, `"code": "rank_dead"`) && t.Context().Err() == nil {
+		_, body = get(t, url+"/api/v1/ras")
+	}
+	for _, want := range []string{`"state": "dead"`, `"id": "0123"`, `"status": "critical"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the snapshot lacks %s:\n%s", want, body)
+		}
+	}
+	if code, body := get(t, url+health.EventsPath); code != http.StatusNotFound {
+		t.Errorf("the route answers %d %q", code, body)
+	}
+	if code, body := get(t, url+"/metrics"); code != http.StatusOK || !strings.Contains(body, `ccl_health_conditions{severity="critical"} 1`) {
+		t.Errorf("the metrics lack the condition: %d", code)
+	}
+}

@@ -23,7 +23,9 @@ const (
 	EventRankDead = "dev.carillon.rank.dead"
 	// EventRankStopped says that a process exists and doesn't run. Stable.
 	EventRankStopped = "dev.carillon.rank.stopped"
-	// EventRankResumed says that a stopped process runs again. Stable.
+	// EventRankUnreachable says that a process doesn't answer, and that nobody on its host does either. Stable.
+	EventRankUnreachable = "dev.carillon.rank.unreachable"
+	// EventRankResumed says that a process that was stopped or unreachable runs or answers again. Stable.
 	EventRankResumed = "dev.carillon.rank.resumed"
 	// EventCommFailed says that a communicator can't be used any more. Stable.
 	EventCommFailed = "dev.carillon.comm.failed"

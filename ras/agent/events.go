@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// VerdictKey is the bus.Event.Key of a verdict's events.
+func VerdictKey(id string) string { return "verdict/" + id }
+
+// verdictData is the data of a verdict's event.
+type verdictData struct {
+	ID string `json:"id"`
+	verdict.Verdict
+}
+
+// verdictEvent tells of a verdict that opened, changed or is withdrawn.
+func verdictEvent(c *verdict.Change, now time.Time) bus.Event {
+	v := &c.Verdict
+	id := v.ID()
+	ev := bus.Event{
+		Time: now, Key: VerdictKey(id), Severity: severityOf(v), Reason: v.Reason.String(), Text: v.Text,
+		Description: strings.Join(v.Evidence, "\n"), Data: verdictData{id, *v},
+	}
+	switch c.Kind {
+	case verdict.Opened:
+		ev.Type, ev.Stage = semconv.EventVerdictOpened, bus.Opened
+	case verdict.Changed:
+		ev.Type, ev.Stage = semconv.EventVerdictChanged, bus.Changed
+	case verdict.Withdrawn:
+		ev.Type, ev.Stage = semconv.EventVerdictWithdrawn, bus.Closed
+	}
+	switch {
+	case len(v.Culprits) > 0:
+		ev.Subject = v.Culprits[0].String()
+		if v.Culprits[0].Job >= 0 {
+			ev.Rank = strconv.Itoa(v.Culprits[0].Job)
+		}
+		if more := len(v.Culprits) - 1; more > 0 {
+			ev.Subject += fmt.Sprintf(" and %d more", more)
+		}
+	case v.Name != "":
+		ev.Subject = "comm " + v.Name
+	default:
+		ev.Subject = "the job"
+	}
+	return ev
+}
+
+// severityOf is how urgent a verdict is: a job that stands still costs money until somebody acts; one that is slow, or
+// of which not enough is known, may wait.
+func severityOf(v *verdict.Verdict) bus.Severity {
+	if v.Reason == verdict.Straggler || v.Reason == verdict.Unknown || v.Confidence == verdict.Possible {
+		return bus.Warning
+	}
+	return bus.Critical
+}
+
+// memberData is the data of a member's event.
+type memberData struct {
+	Member string    `json:"member"`
+	Host   string    `json:"host,omitempty"`
+	PID    int       `json:"pid,omitempty"`
+	State  string    `json:"state"`
+	Cause  string    `json:"cause,omitempty"`
+	Exit   string    `json:"exit,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+}
+
+// memberEvent tells what happened to a process. It is for information: if it matters to the job, a verdict follows.
+func (a *Agent) memberEvent(e mesh.Event) {
+	types := map[mesh.Kind]string{
+		mesh.Joined: semconv.EventRankJoined, mesh.Departed: semconv.EventRankLeft, mesh.Died: semconv.EventRankDead,
+		mesh.Halted: semconv.EventRankStopped, mesh.Resumed: semconv.EventRankResumed, mesh.Lost: semconv.EventRankUnreachable,
+	}
+	t := types[e.Kind]
+	if t == "" {
+		return
+	}
+	data := memberData{Member: e.Member.Name, Host: e.Member.Host, PID: e.Member.PID, State: e.Kind.String(), Cause: e.Cause.String(), Since: e.Since}
+	if e.Exit.Known {
+		data.Exit = e.Exit.String()
+	}
+	ev := bus.Event{Type: t, Time: e.Since, Subject: e.Member.String(), Text: e.String(), Data: data}
+	if e.Member.Rank >= 0 {
+		ev.Rank = strconv.Itoa(e.Member.Rank)
+	}
+	a.cfg.Event(ev, false)
+}
+
+// commData is the data of a communicator's failure.
+type commData struct {
+	Comm string `json:"comm"`
+	Name string `json:"comm_name,omitempty"`
+	Rank int    `json:"comm_rank"`
+	Code string `json:"code"`
+	Peer *int32 `json:"peer,omitempty"` // the rank of the communicator that is at fault
+}
+
+// commFailed tells that a communicator failed here. It is for information, as what happens to members is.
+func (a *Agent) commFailed(ev *tape.Event) {
+	r := &ev.Life
+	data := commData{Comm: ev.Comm.ID.String(), Name: ev.Comm.Name, Rank: ev.Comm.Rank, Code: r.Code.String()}
+	if r.Peer >= 0 {
+		peer := r.Peer
+		data.Peer = &peer
+	}
+	text := r.Text
+	if text == "" {
+		text = r.Code.String()
+	}
+	self := &a.cfg.Self
+	out := bus.Event{
+		Type: semconv.EventCommFailed, Subject: "comm " + ev.Comm.Name, Reason: r.Code.String(), Data: data,
+		Text: fmt.Sprintf("communicator %s of %s failed: %s", ev.Comm.Name, self, text),
+	}
+	if self.Rank >= 0 {
+		out.Rank = strconv.Itoa(self.Rank)
+	}
+	a.cfg.Event(out, false)
+}

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+)
+
+// withFates says in the notes what the membership knows of each process, and adds a note of those that can't speak and
+// of which nobody could read the tape. Who left has no note; who runs and doesn't answer has none either.
+func withFates(notes []verdict.Note, members []mesh.Status, now time.Time) []verdict.Note {
+	byName := make(map[string]int, len(notes))
+	for i := range notes {
+		byName[notes[i].Member] = i
+	}
+	left := map[string]bool{}
+	for i := range members {
+		s := &members[i]
+		fate, known := fateOf(s.State)
+		if s.State == mesh.Left {
+			left[s.Member.Name] = true
+		}
+		if !known {
+			continue
+		}
+		at, ok := byName[s.Member.Name]
+		if !ok {
+			if fate == verdict.Alive {
+				continue
+			}
+			at = len(notes)
+			notes = append(notes, verdict.Note{Member: s.Member.Name})
+		}
+		n := &notes[at]
+		n.Host, n.PID, n.Rank, n.JobSize = s.Member.Host, s.Member.PID, s.Member.Rank, s.Member.JobSize
+		n.Fate, n.FateAge, n.Cause = fate, max(now.Sub(s.Since), 0), ""
+		if fate == verdict.Alive {
+			n.FateAge = 0
+		} else {
+			n.Cause = causeText(s)
+		}
+	}
+	return slices.DeleteFunc(notes, func(n verdict.Note) bool { return left[n.Member] })
+}
+
+// fateOf is a member's state in the terms of a note.
+func fateOf(s mesh.State) (fate verdict.Fate, known bool) {
+	switch s {
+	case mesh.Dead:
+		return verdict.Dead, true
+	case mesh.Stopped:
+		return verdict.Stopped, true
+	case mesh.Unreachable:
+		return verdict.Unreachable, true
+	case mesh.Alive, mesh.Suspect:
+		return verdict.Alive, true
+	default:
+		return 0, false
+	}
+}
+
+// causeText says how a process came to its fate.
+func causeText(s *mesh.Status) string {
+	switch s.Cause {
+	case mesh.CauseExit:
+		if s.Exit.Known {
+			return s.Exit.String()
+		}
+		return "its process ended"
+	case mesh.CauseSignal:
+		return "stopped by a signal"
+	case mesh.CauseTraced:
+		return "held by a debugger"
+	case mesh.CauseFrozen:
+		return "its cgroup is frozen"
+	case mesh.CauseSilence:
+		return "it doesn't answer"
+	case mesh.CauseRefused:
+		return "its host answers, and nobody listens there"
+	default:
+		return s.Cause.String()
+	}
+}
+
+// concerned leaves out the processes that ended and that nobody misses: no living process is in a communicator that they
+// were in. Of whom nothing is known but the end stays.
+func concerned(notes []verdict.Note) []verdict.Note {
+	living := map[lifecycle.CommID]bool{}
+	for i := range notes {
+		if notes[i].Fate == verdict.Dead {
+			continue
+		}
+		for j := range notes[i].Slots {
+			living[notes[i].Slots[j].Comm] = true
+		}
+	}
+	return slices.DeleteFunc(notes, func(n verdict.Note) bool {
+		return n.Fate == verdict.Dead && len(n.Slots) > 0 &&
+			!slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool { return living[s.Comm] })
+	})
+}
+
+// stalled tells whether something takes too long, whoever's fault it is.
+func stalled(notes []verdict.Note) bool {
+	for i := range notes {
+		for j := range notes[i].Slots {
+			s := &notes[i].Slots[j]
+			if s.Stalled || slices.ContainsFunc(s.Acts, func(a verdict.OpenAct) bool { return a.Stalled }) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+)
+
+// messageVersion is the version of what agents send each other. A member that gets another one doesn't answer.
+const messageVersion = 1
+
+// kind is what an agent wants of another one.
+type kind string
+
+const (
+	askNotes kind = "notes" // answer with your note
+	askLook  kind = "look"  // something is wrong here: look at the job
+	tellOpen kind = "open"  // these verdicts are open
+)
+
+// message is a question of the mesh, in JSON.
+type message struct {
+	Version int  `json:"v"`
+	Kind    kind `json:"kind"`
+
+	// Of tellOpen: who says so, for the how manieth time, and what.
+	From string            `json:"from,omitempty"`
+	Turn uint64            `json:"turn,omitempty"`
+	Open []verdict.Verdict `json:"open,omitempty"`
+}
+
+func (m *message) encode() []byte {
+	m.Version = messageVersion
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("agent: a message of %T can't be encoded: %v", m, err)) // its types all can
+	}
+	return b
+}
+
+func decode(b []byte) (*message, error) {
+	var m message
+	if err := json.Unmarshal(b, &m); err != nil {
+		return nil, err
+	}
+	if m.Version != messageVersion {
+		return nil, fmt.Errorf("version %d, and not %d", m.Version, messageVersion)
+	}
+	return &m, nil
+}
+
+// Bounds of a verdict that is told to all. The coordinator's own snapshot has all of it.
+const (
+	maxToldWaits    = 16
+	maxToldEvidence = 8
+	maxToldCulprits = 64
+)
+
+// encodeOpen is the news of open verdicts, shortened until it fits into a question.
+func encodeOpen(from string, turn uint64, open []verdict.Verdict) []byte {
+	m := message{Kind: tellOpen, From: from, Turn: turn}
+	for _, v := range open {
+		v.Victims = v.Victims[:min(len(v.Victims), maxToldWaits)]
+		v.Evidence = v.Evidence[:min(len(v.Evidence), maxToldEvidence)]
+		v.Culprits = v.Culprits[:min(len(v.Culprits), maxToldCulprits)]
+		m.Open = append(m.Open, v)
+	}
+	b := m.encode()
+	for len(b) > mesh.MaxQuestion {
+		m.Open = m.Open[:len(m.Open)/2] // the first ones are those for which most wait longest
+		b = m.encode()
+	}
+	return b
+}
+
+// encodeNote is a note, without the slots that say least where it would not fit into an answer.
+func encodeNote(n *verdict.Note) []byte {
+	for {
+		b, err := json.Marshal(n)
+		if err != nil {
+			return nil // no text of a tape is beyond JSON, so this is none
+		}
+		if len(b) <= mesh.MaxAnswer {
+			return b
+		}
+		n.Slots = essential(n.Slots)
+	}
+}
+
+// essential is at most half of the slots: those with something in flight, open or failed first.
+func essential(slots []verdict.Slot) []verdict.Slot {
+	keep := len(slots) / 2
+	kept := make([]verdict.Slot, 0, keep)
+	for _, busy := range []bool{true, false} {
+		for i := range slots {
+			s := &slots[i]
+			if len(kept) < keep && busy == (s.InFlight > 0 || len(s.Acts) > 0 || s.Failure != nil) {
+				kept = append(kept, *s)
+			}
+		}
+	}
+	return kept
+}
+
+// decodeNote reads what the member called name answered.
+func decodeNote(name string, b []byte) (verdict.Note, error) {
+	var n verdict.Note
+	if err := json.Unmarshal(b, &n); err != nil {
+		return n, err
+	}
+	if n.Member != name {
+		return n, fmt.Errorf("a note of %q", n.Member)
+	}
+	return n, nil
+}

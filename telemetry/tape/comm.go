@@ -147,11 +147,17 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature
 		number = seq
 	}
 	p := &o.pending[seq%maxPending]
+	if p.seq > o.completed && !p.ended {
+		c.tell(p) // before it is forgotten
+	}
 	p.seq, p.number, p.start, p.kinds, p.bytes, p.peer = seq, number, now, packKinds(sig, algorithm), sig.Bytes, sig.Peer
 	p.told, p.ended = caller != nil, false
 	c.publishOp(o.running())
-	if caller != nil {
+	switch {
+	case caller != nil:
 		c.putStartFrom(now, caller, p)
+	case c.index < 0 || c.closed:
+		c.tell(p) // no slot says that it is in flight
 	}
 	c.mu.Unlock()
 	return seq
@@ -291,7 +297,7 @@ func (c *CommWriter) publishOp(p *pending) {
 }
 
 // tell puts an operation's start into the op ring, unless it is there. An operation that never has to wait does without: the record
-// of its end says when it began, and until then the slot does.
+// of its end says when it began, and until then the slot does. So the record may come later than others of a later time.
 func (c *CommWriter) tell(p *pending) {
 	if p.told || p == &c.op.forgotten {
 		return

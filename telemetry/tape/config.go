@@ -35,8 +35,8 @@ type Config struct {
 	// of two. A moment of an act takes 1 record, or about 4 with call site and span context; a long error's text up to 36.
 	LifeRecords int
 	// OpRecords is the size of the op ring in records of 64 bytes; 65,536 if 0, at most 16,777,216. It is rounded up to a power of
-	// two. An operation takes 2 records, one for each change of its phase or of the rank it waits for, and one if it is called within
-	// a span.
+	// two. An operation takes 1 record; 1 more, its start, if it has to wait or is called within a span, and then 1 for each change of
+	// its phase or of the rank it waits for, and 1 for the span.
 	OpRecords int
 }
 

@@ -91,6 +91,10 @@
 //	48  start i64                   56  number u32, slot i32
 //	56  number u32, slot i32
 //
+// Not every operation has a record of its start: the end's tells it too, and until then the slot. It is written before the first record of
+// a phase or a wait, when the caller's span is known, and when no slot shows the operation. Its time is when the operation began, so that
+// it can be before those of records in front of it.
+//
 // An operation that was called within a span has a record before its start, reserved together with it:
 //
 //	caller (6), on the op ring

@@ -203,7 +203,7 @@ func TestTableFull(t *testing.T) {
 		t.Errorf("the header counts %d without a slot", n)
 	}
 	events := all(t, r)
-	if len(events) != 3 || events[2].Comm.Name != "c2" || events[2].Slot != -1 {
+	if len(events) != 4 || events[3].Comm.Name != "c2" || events[3].Slot != -1 { // 2 of the one without a slot
 		t.Errorf("the third is not in the ring: %+v", events)
 	}
 
@@ -223,6 +223,45 @@ func TestTableFull(t *testing.T) {
 	want := Slot{CommInfo: CommInfo{ID: lifecycle.CommID{9}, Name: "next"}, Generation: 4, Root: 4, State: lifecycle.StateReady, Wait: -1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("slot 0 (-want +got):\n%s", diff)
+	}
+}
+
+// What is in flight is in the slot or in the ring: a start that no slot can show is told, though nothing was waited for.
+func TestStartWithoutSlot(t *testing.T) {
+	w := newTape(t, Config{Slots: 1})
+	shown := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "shown"})
+	overflow := w.Comm(CommInfo{ID: lifecycle.CommID{2}, Name: "overflow"})
+	ended := w.Comm(CommInfo{ID: lifecycle.CommID{3}, Name: "ended"})
+	ended.Close()
+	for _, c := range []*CommWriter{shown, overflow, ended} {
+		c.Start(0, allReduce, 1)
+	}
+	var told []string
+	for _, ev := range all(t, openTape(t, w.Path())) {
+		if ev.Op.Stage == StageStart {
+			told = append(told, ev.Comm.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"overflow", "ended"}, told); diff != "" {
+		t.Errorf("starts (-want +got):\n%s", diff)
+	}
+}
+
+// Of more operations in flight than are remembered, the oldest are told before they are forgotten.
+func TestStartBeforeForgotten(t *testing.T) {
+	w := newTape(t, Config{})
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
+	for range maxPending + 2 {
+		c.Start(0, allReduce, 1)
+	}
+	var told []uint64
+	for _, ev := range all(t, openTape(t, w.Path())) {
+		if ev.Op.Stage == StageStart && ev.Op.Signature == allReduce && ev.Op.Time == ev.Op.Start {
+			told = append(told, ev.Op.Seq)
+		}
+	}
+	if diff := cmp.Diff([]uint64{1, 2}, told); diff != "" {
+		t.Errorf("starts (-want +got):\n%s", diff)
 	}
 }
 

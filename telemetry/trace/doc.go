@@ -22,6 +22,9 @@
 //	           ├ ccl.stall                     5 s: waiting for rank 3
 //	           └ ccl.stall                     10 s
 //
+// Of operations that end well and in time a sample has a span. Which ones is a mix of the communicator's id and the operation's number, as
+// the trace id is, so that all ranks choose alike; it is not taken from the trace id, whose hash would be most of what an operation costs a reader.
+//
 // Lives are connected by links, not by nesting: a life lasts days. A split links to its parent's birth, a destroy to its
 // own, and every act to the caller's span if the caller's context had one. A refused call is a span with status Error
 // beside the act that made it a mistake. A call that a non-blocking communicator postponed is a span without an error beside the act that

@@ -37,7 +37,7 @@ func (p *Projector) observeOp(who *subject, r *tape.OpRecord) {
 			p.called[keyOfOp(who.local, &r.Signature, r.Seq)] = r.Caller
 		}
 	case tape.StageWait:
-		p.waits[who.local] = waiting{r.Seq, r.Wait}
+		p.waits[who.local] = waiting{keyOfOp(who.local, &r.Signature, r.Seq), r.Wait}
 	case tape.StageEnd:
 		p.endOp(who, r, p.recall(who, r))
 	default:
@@ -82,7 +82,7 @@ func (p *Projector) endOp(who *subject, r *tape.OpRecord, k known) {
 	}
 	trace := OpTraceID(who.ID, who.Rank, r.Signature, r.Seq)
 	wait := int32(-1)
-	if w, ok := p.waits[who.local]; ok && w.seq == r.Seq {
+	if w, ok := p.waits[who.local]; ok && w.op == keyOfOp(who.local, &r.Signature, r.Seq) {
 		wait = w.rank
 	}
 	if problem != nil && wait >= 0 {

@@ -56,7 +56,7 @@ type phase struct {
 
 // waiting is the rank that an operation waited for last; the record of its end doesn't tell.
 type waiting struct {
-	seq  uint64
+	op   opKey
 	rank int32
 }
 

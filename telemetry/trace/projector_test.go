@@ -273,7 +273,7 @@ func TestMistakesAndFailures(t *testing.T) {
 	})
 	// A rank dies in an all-reduce: the operation fails, and the communicator with it.
 	for i, rank := range []int32{3, -1, 1} {
-		p.op(rails, tape.OpRecord{Time: int64(41+i) * ms, Stage: tape.StageWait, Seq: 7, Wait: rank, Signature: tape.Signature{Call: lifecycle.CallAllReduce}})
+		p.op(rails, tape.OpRecord{Time: int64(41+i) * ms, Stage: tape.StageWait, Seq: 7, Wait: rank, Signature: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}})
 	}
 	p.op(rails, tape.OpRecord{
 		Time: 45 * ms, Stage: tape.StageEnd, Seq: 7, Start: 40 * ms, Wait: -1, Phase: tape.PhaseTransfer, Algorithm: 2, Code: lifecycle.CodeRankDead,
@@ -433,6 +433,23 @@ func TestSamplingOfOperations(t *testing.T) {
 	}
 	if n := len(chosen[0]); n < ops/every*3/4 || n > ops/every*5/4 {
 		t.Errorf("%d of %d operations chosen, want about 1 in %d", n, ops, every)
+	}
+}
+
+// TestWaitOfAnotherOperation: messages to different ranks have the same numbers, and one's wait is not the other's.
+func TestWaitOfAnotherOperation(t *testing.T) {
+	p := newProjector(t, nil)
+	send, recv := tape.Signature{Call: lifecycle.CallSend, Peer: 2}, tape.Signature{Call: lifecycle.CallRecv, Peer: 3}
+	p.op(world, tape.OpRecord{Stage: tape.StageWait, Time: 2 * ms, Start: ms, Seq: 1, Signature: send, Wait: 2})
+	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 3 * ms, Start: ms, Seq: 1, Signature: recv, Wait: -1, Code: lifecycle.CodeRankDead})
+	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 4 * ms, Start: ms, Seq: 1, Signature: send, Wait: -1, Code: lifecycle.CodeRankDead})
+	var got []string
+	for _, s := range p.spans() {
+		got = append(got, s.Name+": "+s.Status.Description)
+	}
+	want := []string{"ccl.recv: rank_dead", "ccl.send: rank_dead: was waiting for rank 2"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
 	}
 }
 

@@ -62,7 +62,6 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if !bodyFits(w, r) {
-		w.Header().Set("Connection", "close")
 		respond(w, http.StatusRequestEntityTooLarge, "a query has no body\n")
 		return false
 	}
@@ -102,10 +101,6 @@ func (s *Server) streaming(next http.Handler) http.Handler {
 			return
 		}
 		out := http.NewResponseController(w)
-		if err := out.SetReadDeadline(time.Time{}); err != nil { // or the end of the read timeout ends the request
-			respond(w, http.StatusInternalServerError, "streams are not possible here: "+err.Error()+"\n")
-			return
-		}
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		ended := make(chan struct{})

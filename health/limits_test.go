@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -105,8 +106,8 @@ func TestBadRequests(t *testing.T) {
 		"DELETE":                    {"DELETE / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 405, "Allow: GET, HEAD"},
 		"CONNECT":                   {"CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 405, "Allow: GET, HEAD"},
 		"made up":                   {"BREW /pot HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 405, "Allow: GET, HEAD"},
-		"a large body":              {request("/livez", "Content-Length: 1000000000"), 413, "Connection: close"},
-		"an endless body":           {request("/livez", "Transfer-Encoding: chunked") + "20000\r\n" + strings.Repeat("x", 0x20000), 413, "Connection: close"},
+		"a large body":              {"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n", 413, "Connection: close"},
+		"an endless body":           {"GET /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n20000\r\n" + strings.Repeat("x", 0x20000), 413, "Connection: close"},
 		"a small body":              {request("/livez", "Content-Length: 5") + "hello", 200, ""},
 		"two lengths":               {request("/livez", "Content-Length: 5", "Content-Length: 6") + "hello", 400, ""},
 		"length and chunks":         {request("/livez", "Content-Length: 5", "Transfer-Encoding: chunked") + "0\r\n\r\n", 200, ""},
@@ -119,7 +120,7 @@ func TestBadRequests(t *testing.T) {
 		if resp.StatusCode != tc.status {
 			t.Errorf("%s: %d %.80q, want %d", name, resp.StatusCode, body, tc.status)
 		}
-		if key, value, ok := strings.Cut(tc.header, ": "); ok && resp.Header.Get(key) != value && (key != "Connection" || !resp.Close) {
+		if key, value, ok := strings.Cut(tc.header, ": "); ok && resp.Header.Get(key) != value && (key != "Connection" || !resp.Close) { // ReadResponse takes Connection out
 			t.Errorf("%s: %s is %q, want %q", name, key, resp.Header.Get(key), value)
 		}
 	}
@@ -303,6 +304,58 @@ func TestStreams(t *testing.T) {
 		case <-ended:
 		case <-time.After(20 * time.Second):
 			t.Fatal("a stream goes on")
+		}
+	}
+}
+
+// TestWhoTakesTooLongIsCutOff: nothing sent, half a header, half a body, an answer that isn't read, nothing after an
+// answer. A stream alone may last.
+func TestWhoTakesTooLongIsCutOff(t *testing.T) {
+	const soon = 200 * time.Millisecond
+	entered := make(chan struct{})
+	s := listen(t, Config{
+		times: times{header: soon, request: soon, answer: soon, idle: soon},
+		Routes: []Route{
+			{Path: "/big", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				close(entered)
+				_, _ = w.Write(make([]byte, 32<<20))
+			})},
+			{Path: EventsPath, Stream: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				out := http.NewResponseController(w)
+				if err := out.SetWriteDeadline(time.Time{}); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-time.After(5 * soon): // longer than any of its times
+					_, _ = io.WriteString(w, "still here")
+				case <-r.Context().Done():
+				}
+			})},
+		},
+	})
+	if _, body := send(t, s, request(EventsPath)); body != "still here" {
+		t.Errorf("the stream says %q", body)
+	}
+	for name, text := range map[string]string{
+		"silent": "", "half a header": "GET / HTTP/1.1\r\nHost: localhost\r\nX-a: ", "half a body": request("/livez", "Content-Length: 10") + "half",
+		"keep-alive": "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	} {
+		conn := dial(t, s)
+		if _, err := io.WriteString(conn, text); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) { // ours, which is far later
+			t.Errorf("%s: the connection stays", name)
+		}
+	}
+	unread := dial(t, s)
+	if _, err := io.WriteString(unread, request("/big")); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	for deadline := time.Now().Add(20 * time.Second); s.connections.count() > 0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections stay", s.connections.count())
 		}
 	}
 }

@@ -15,15 +15,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits of what a client may send, and how slowly. They bound what somebody who is not a friend can hold.
+// Limits of what a client may send. They and the times bound what somebody who is not a friend can hold.
 const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 10 * time.Second
-	writeTimeout      = 30 * time.Second
-	idleTimeout       = 60 * time.Second
-	maxHeaderBytes    = 16 << 10
-	maxBodyBytes      = 64 << 10
+	maxHeaderBytes = 16 << 10
+	maxBodyBytes   = 64 << 10
 )
+
+// times are how long a client may take.
+type times struct{ header, request, answer, idle time.Duration }
+
+var defaultTimes = times{header: 5 * time.Second, request: 10 * time.Second, answer: 30 * time.Second, idle: 60 * time.Second}
 
 // Route is something that a Server shows beside the probes.
 type Route struct {
@@ -70,6 +71,8 @@ type Config struct {
 
 	// Logger hears what goes wrong with a connection or a handler; nil means slog.Default().
 	Logger *slog.Logger
+
+	times times // defaultTimes if zero
 }
 
 // Server is the health endpoint of a process, from Listen until Stop. It is a prometheus.Collector of its own metrics.
@@ -100,6 +103,9 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	if cfg.times == (times{}) {
+		cfg.times = defaultTimes
+	}
 	access, err := cfg.Access.read(cfg.Addr)
 	if err != nil {
 		return nil, err
@@ -124,10 +130,10 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	s.stopping, s.stopStreams = context.WithCancel(context.Background())
 	s.http = http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
+		ReadHeaderTimeout: cfg.times.header,
+		ReadTimeout:       cfg.times.request,
+		WriteTimeout:      cfg.times.answer,
+		IdleTimeout:       cfg.times.idle,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 		ConnContext:       s.connections.context,

@@ -267,7 +267,7 @@ func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank,
 	if err != nil {
 		return err
 	}
-	mine, err := c.card(port, at)
+	mine, err := c.introduce(port, at)
 	if err != nil {
 		port.Close()
 		return err
@@ -277,7 +277,29 @@ func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank,
 		port.Close()
 		return err
 	}
-	return c.connect(ctx, a, port, payloads)
+	ranks, err := readIntroductions(payloads)
+	if err != nil {
+		port.Close()
+		return err
+	}
+	if err := c.connect(ctx, a, port, ranks); err != nil {
+		return err
+	}
+	c.rt.met(ranks)
+	return nil
+}
+
+// met tells who wants to know where the processes of other ranks can be reached.
+func (rt *Runtime) met(ranks []introduction) {
+	var contacts []string
+	for i := range ranks {
+		if ranks[i].contact != "" {
+			contacts = append(contacts, ranks[i].contact)
+		}
+	}
+	if len(contacts) > 0 && rt.cfg.Met != nil {
+		rt.cfg.Met(contacts)
+	}
 }
 
 // prepare makes this rank reachable. local says that all ranks, size at most, are of this runtime.
@@ -288,17 +310,33 @@ func (c *core) prepare(local bool, size int) (*fabric.Port, error) {
 	return c.rt.fabric.Prepare(c.id, c.secret, size)
 }
 
-// card is what the other ranks must know of this one: where a rendezvous can be held in its process, and how it is reached.
-func (c *core) card(port *fabric.Port, at rendezvous.Rendezvous) ([]byte, error) {
-	meets := ""
+// introduction is what the other ranks must know of one: where a rendezvous can be held in its process, where else its process can be
+// reached, and how the rank itself is.
+type introduction struct {
+	meets   string
+	contact string // Config.Contact
+	card    []byte // of its fabric.Port
+}
+
+// introduce makes this rank's introduction, as it is sent.
+func (c *core) introduce(port *fabric.Port, at rendezvous.Rendezvous) ([]byte, error) {
+	i := introduction{card: port.Card()}
 	if !isLocal(at) {
 		s, err := c.rt.rendezvousServer()
 		if err != nil {
 			return nil, err
 		}
-		meets = s.Addr()
+		i.meets = s.Addr()
+		if contact := c.rt.cfg.Contact; contact != nil {
+			i.contact = contact()
+		}
+		if len(i.contact) > 255 {
+			i.contact = "" // nowhere: its length has one byte
+		}
 	}
-	return append(append([]byte{byte(len(meets))}, meets...), port.Card()...), nil
+	b := append([]byte{byte(len(i.meets))}, i.meets...)
+	b = append(append(b, byte(len(i.contact))), i.contact...)
+	return append(b, i.card...), nil
 }
 
 // isLocal tells whether all ranks that meet there are of this runtime.
@@ -311,17 +349,27 @@ func isLocal(at rendezvous.Rendezvous) bool {
 	}
 }
 
-// readCards takes apart what card made.
-func readCards(payloads [][]byte) (meets []string, cards [][]byte, err error) {
-	meets, cards = make([]string, len(payloads)), make([][]byte, len(payloads))
+// readIntroductions takes apart what introduce made.
+func readIntroductions(payloads [][]byte) ([]introduction, error) {
+	all := make([]introduction, len(payloads))
 	for r, p := range payloads {
-		if len(p) == 0 || len(p) < 1+int(p[0]) {
-			return nil, nil, fmt.Errorf("what rank %d sent of itself is cut short: %d bytes", r, len(p))
+		meets, p, ok := cutText(p)
+		contact, p, also := cutText(p)
+		if !ok || !also {
+			return nil, fmt.Errorf("what rank %d sent of itself is cut short: %d bytes", r, len(payloads[r]))
 		}
-		n := 1 + int(p[0])
-		meets[r], cards[r] = string(p[1:n]), p[n:]
+		all[r] = introduction{meets: meets, contact: contact, card: p}
 	}
-	return meets, cards, nil
+	return all, nil
+}
+
+// cutText cuts off a text that has its length in front.
+func cutText(b []byte) (text string, rest []byte, ok bool) {
+	if len(b) == 0 || len(b) < 1+int(b[0]) {
+		return "", nil, false
+	}
+	n := 1 + int(b[0])
+	return string(b[1:n]), b[n:], true
 }
 
 // newComm makes a communicator that isn't connected yet, and puts it on the books.
@@ -406,12 +454,11 @@ func (c *core) discard() {
 }
 
 // connect connects the ranks once they know of each other.
-func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, payloads [][]byte) error {
+func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []introduction) error {
 	a.phase(tape.PhaseTopology)
-	meets, cards, err := readCards(payloads)
-	if err != nil {
-		port.Close()
-		return err
+	meets, cards := make([]string, len(ranks)), make([][]byte, len(ranks))
+	for r := range ranks {
+		meets[r], cards[r] = ranks[r].meets, ranks[r].card
 	}
 	topology, err := port.Topology(c.rank, cards)
 	if err != nil {

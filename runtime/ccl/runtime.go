@@ -32,6 +32,11 @@ type Config struct {
 	RendezvousAddress string
 	// Fabric says how ranks are connected.
 	Fabric fabric.Config
+	// Contact is where this process can be reached for something else than communicators, at most 255 bytes; the ranks of other processes are
+	// told when a communicator begins. nil, or "", is nowhere. Met takes what those of a new communicator said, on the goroutine that makes
+	// it: it must not block.
+	Contact func() string
+	Met     func(contacts []string)
 	// Tape is the process's flight recorder; nil records nothing. It stays the caller's, who closes it after the Runtime.
 	Tape *tape.Writer
 	// Log is where the runtime logs; nil is slog.Default.

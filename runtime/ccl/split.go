@@ -181,13 +181,13 @@ func (c *core) split(ctx context.Context, a *act, child *core, born *act, place 
 		}
 	}
 	members := membersOf(all, mine.color)
-	cards := make([][]byte, len(members))
+	ranks := make([]introduction, len(members))
 	for i, m := range members {
-		cards[i] = append(append([]byte{byte(len(c.meets[m]))}, c.meets[m]...), all[m].card...)
+		ranks[i] = introduction{meets: c.meets[m], card: all[m].card}
 	}
 	child.seat(slices.Index(members, c.rank), len(members))
 	a.members = members
-	return child.connect(ctx, born, port, cards)
+	return child.connect(ctx, born, port, ranks)
 }
 
 // seat tells a child its place.

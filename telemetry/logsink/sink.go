@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"go.opentelemetry.io/otel/log"
 	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/carillon-rt/carillon/telemetry/semconv"
@@ -119,6 +120,17 @@ func (s *Sink) open() (slog.Handler, error) {
 
 // Logger logs before it returns.
 func (s *Sink) Logger() *slog.Logger { return slog.New(s.direct) }
+
+// Local logs here, and not to a collector: for who sends records of its own there.
+func (s *Sink) Local() *slog.Logger { return slog.New(s.local.WithAttrs(s.cfg.Attrs)) }
+
+// Collector is for records that are no log lines; nil if nothing is exported.
+func (s *Sink) Collector() log.Logger {
+	if s.export == nil {
+		return nil
+	}
+	return s.export.provider.Logger(semconv.ScopeName, log.WithInstrumentationVersion(s.cfg.Release), log.WithSchemaURL(semconv.SchemaURL))
+}
 
 // Events never blocks: it queues what is logged, and drops it when too much waits.
 func (s *Sink) Events() slog.Handler { return s.events }

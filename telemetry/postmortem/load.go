@@ -1,6 +1,7 @@
 package postmortem
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"runtime"
@@ -143,6 +144,9 @@ func read(path string, opts *Options) (*process, error) {
 			break
 		}
 		p.saw(eventTime(&ev))
+		if r := &ev.Op; !ev.IsLife && r.Start <= r.Time {
+			p.saw(r.Start) // of which there may be no record of its own
+		}
 		if ev.Comm.ID.IsZero() {
 			continue
 		}
@@ -290,7 +294,9 @@ func (m *member) observeOp(r *tape.OpRecord) {
 	collective := together(r.Signature.Call)
 	switch r.Stage {
 	case tape.StageStart:
-		m.running = append(m.running, *r)
+		// In the order in which they began: that of an operation that comes to wait is told only then.
+		i, _ := slices.BinarySearchFunc(m.running, r.Start, func(o tape.OpRecord, start int64) int { return cmp.Compare(o.Start, start) })
+		m.running = slices.Insert(m.running, i, *r)
 		if len(m.running) > maxRunning {
 			m.running = m.running[1:]
 		}

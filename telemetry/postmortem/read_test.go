@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/telemetry/postmortem"
 	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
 // TestLiving looks at a process that is alive: what began a moment ago is no finding, what hangs is.
@@ -43,6 +44,32 @@ func TestLiving(t *testing.T) {
 	}
 	doing := report.Processes[0].Doing[0]
 	if doing.Call != "barrier" || doing.Seq != 1 || doing.Wait != 1 || doing.For <= 0 || doing.For > time.Minute {
+		t.Errorf("it is in %+v", doing)
+	}
+}
+
+// TestOldestWithoutTable reads a tape whose table tells nothing: what a rank is in is what began first, though that was written last, when
+// it came to wait.
+func TestOldestWithoutTable(t *testing.T) {
+	dir := t.TempDir()
+	f := &tapetest.Forge{PID: 1 << 30, Host: "h", Job: "j", CreatedMono: 1, CreatedWall: 1}
+	f.Comm(2, 1, tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 0, Size: 2})
+	sig := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}
+	for _, r := range []tape.OpRecord{
+		{Time: 20, Start: 20, Stage: tape.StageStart, Seq: 2, Wait: -1, Signature: sig}, // called within a span, and so told at once
+		{Time: 10, Start: 10, Stage: tape.StageStart, Seq: 1, Wait: -1, Signature: sig},
+		{Time: 30, Start: 10, Stage: tape.StageWait, Seq: 1, Wait: 1, Signature: sig},
+	} {
+		f.Op(1, r)
+	}
+	if err := f.WriteFile(filepath.Join(dir, "a.tape")); err != nil {
+		t.Fatal(err)
+	}
+	report, err := postmortem.Read([]string{dir}, postmortem.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if doing := report.Processes[0].Doing; len(doing) != 1 || doing[0].Seq != 1 || doing[0].Wait != 1 {
 		t.Errorf("it is in %+v", doing)
 	}
 }

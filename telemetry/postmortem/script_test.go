@@ -52,7 +52,8 @@ type player struct {
 	cut    int
 	damage string
 	twice  bool
-	comms  map[string]uint32 // number by name
+	comms  map[string]uint32        // number by name
+	untold map[uint32]tape.OpRecord // by number: the start of what is in flight, if the ring hasn't it
 }
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -131,7 +132,7 @@ func (s *stage) file(name, text string) error {
 
 func (s *stage) process(w []string) {
 	on := s.hosts[w[2]]
-	p := &player{name: w[1], on: on, comms: make(map[string]uint32)}
+	p := &player{name: w[1], on: on, comms: make(map[string]uint32), untold: make(map[uint32]tape.OpRecord)}
 	p.PID, p.Host, p.BootID, p.Job, p.Program = 999_999_000+len(s.procs), on.name, "boot of "+on.name, "train", "digits"
 	p.KernelBoot = kernelBoot(s.t, on.name)
 	p.CreatedMono, p.CreatedWall = int64(on.clock), noon.Add(on.wall).UnixNano()
@@ -258,6 +259,8 @@ func (s *stage) op(p *player, slot *tape.Slot, now int64, w []string) {
 		r.Stage, r.Start = tape.StageStart, now
 		slot.Launched++
 		slot.Seq, slot.Op, slot.OpStart, slot.Phase, slot.Wait, slot.WaitSince = r.Seq, sig, now, tape.PhaseNone, -1, 0
+		p.untold[slot.Generation] = r // until it is more than a start
+		return
 	case "phase":
 		r.Stage, r.Start, r.Phase, r.Wait = tape.StagePhase, slot.OpStart, phase(w[5]), slot.Wait
 		slot.Phase = r.Phase
@@ -269,6 +272,10 @@ func (s *stage) op(p *player, slot *tape.Slot, now int64, w []string) {
 		slot.Completed++
 		slot.LastEnd, slot.Phase, slot.Wait, slot.WaitSince = now, tape.PhaseNone, -1, 0
 	}
+	if start, ok := p.untold[slot.Generation]; ok && r.Stage != tape.StageEnd {
+		p.Op(slot.Generation, start)
+	}
+	delete(p.untold, slot.Generation)
 	p.Op(slot.Generation, r)
 }
 

@@ -100,16 +100,16 @@ func (e *entry) sentence(call string) string {
 	if e.start > 0 && e.start <= e.time {
 		took = " after " + span(e.time-e.start)
 	}
+	what := describe(tape.Signature{Call: e.call, DataType: e.dtype, Reduction: e.red, Peer: e.peer, Bytes: e.bytes}, e.act)
+	if e.ops > 0 {
+		what = count(int(e.ops), "operation")
+	}
+	if what != "" {
+		what = " (" + what + ")"
+	}
 	switch e.stage {
 	case tape.StageStart:
-		if e.ops > 0 {
-			return name + " began (" + count(int(e.ops), "operation") + ")"
-		}
-		sig := tape.Signature{Call: e.call, DataType: e.dtype, Reduction: e.red, Peer: e.peer, Bytes: e.bytes}
-		if what := describe(sig, e.act); what != "" {
-			return name + " began (" + what + ")"
-		}
-		return name + " began"
+		return name + " began" + what
 	case tape.StagePhase:
 		if e.phase == tape.PhaseNone {
 			return name + " goes on"
@@ -129,7 +129,7 @@ func (e *entry) sentence(call string) string {
 			return "failed: " + e.text
 		}
 		if e.code == lifecycle.CodeOK {
-			return name + " ended" + took
+			return name + " ended" + took + what // most operations have no other record
 		}
 		text := name + " failed" + took + ": " + e.code.String()
 		if e.text != "" {

@@ -19,7 +19,7 @@ func (p *Projector) SpanOf(ev *tape.Event) oteltrace.SpanContext {
 		if ev.Op.Stage == tape.StageEnd && p.emitted.span == sc.SpanID() { // slow or stalled ones too
 			return sc
 		}
-		if ev.Op.Code == lifecycle.CodeOK && (p.cfg.SampleEvery < 0 || !sampled(who.ID, ev.Op.Seq, uint64(p.cfg.SampleEvery))) {
+		if ev.Op.Code == lifecycle.CodeOK && !p.samples(&who, &ev.Op) {
 			return sc.WithTraceFlags(0)
 		}
 		return sc

@@ -77,7 +77,7 @@ func (p *Projector) endOp(who *subject, r *tape.OpRecord, k known) {
 		return
 	}
 	problem := problemOf(r.Code, "")
-	if problem == nil && !k.slow && (p.cfg.SampleEvery < 0 || !sampled(who.ID, r.Seq, uint64(p.cfg.SampleEvery))) {
+	if problem == nil && !k.slow && !p.samples(who, r) {
 		return
 	}
 	trace := OpTraceID(who.ID, who.Rank, r.Signature, r.Seq)
@@ -89,6 +89,18 @@ func (p *Projector) endOp(who *subject, r *tape.OpRecord, k known) {
 		problem.text += ": was waiting for rank " + strconv.Itoa(int(wait))
 	}
 	p.emitOp(who, trace, r, wait, problem, k)
+}
+
+// samples tells whether an operation that ended well and in time is one to keep.
+func (p *Projector) samples(who *subject, r *tape.OpRecord) bool {
+	if p.cfg.SampleEvery < 0 {
+		return false
+	}
+	seq := r.Seq
+	if r.Signature.Call == lifecycle.CallSendRecv { // many have the same, and each is this rank's alone to choose
+		seq ^= uint64(r.Start)
+	}
+	return sampled(who.ID, seq, uint64(p.cfg.SampleEvery))
 }
 
 // emitOp is one rank's part in an operation that ended.

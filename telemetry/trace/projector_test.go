@@ -436,6 +436,24 @@ func TestSamplingOfOperations(t *testing.T) {
 	}
 }
 
+// TestSamplingOfSendRecvs: all those between two collectives have one number, and yet they are sampled one by one.
+func TestSamplingOfSendRecvs(t *testing.T) {
+	const ops, every = 20_000, 50
+	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = every })
+	for i := int64(1); i <= ops; i++ {
+		r := tape.OpRecord{
+			Time: i*ms + 10, Start: i * ms, Stage: tape.StageEnd, Seq: 0, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1},
+		}
+		p.op(world, r)
+		if spanned := p.SpanOf(&tape.Event{Comm: world, Generation: uint32(world.ID[0]), Op: r}).IsSampled(); spanned != p.Emitted().IsValid() {
+			t.Fatalf("send-receive %d: its log line says that its span is kept: %v", i, spanned)
+		}
+	}
+	if n := len(p.spans()); n < ops/every*3/4 || n > ops/every*5/4 {
+		t.Errorf("%d of %d send-receives have a span, want about 1 in %d", n, ops, every)
+	}
+}
+
 // TestWaitOfAnotherOperation: messages to different ranks have the same numbers, and one's wait is not the other's.
 func TestWaitOfAnotherOperation(t *testing.T) {
 	p := newProjector(t, nil)

@@ -41,7 +41,8 @@
 //
 //	512  state u64: 1 live, 2 closed
 //	576  bell u32: goes up when the writer wakes followers, who sleep on it with futex(2)
-//	584  waiting u32: a follower sets it to 1 before it sleeps; the writer that wakes it sets it to 0
+//	584  waiting u32: a follower sets it to 1 before it sleeps; the writer that wakes it sets it to 0,
+//	     lets the bell go up once more, and wakes it then
 //	640  op head u64: op records ever reserved
 //	704  life head u64: life records ever reserved
 //	768  overflow u64: communicators that found no free slot

@@ -104,6 +104,26 @@ func TestFollowWakesBeforeOverrun(t *testing.T) {
 	}
 }
 
+// A follower looks while a writer has rung and not yet looked who waits: what it sees then must not let it sleep unannounced.
+func TestFollowLooksWhileRinging(t *testing.T) {
+	w := newTape(t, Config{})
+	f := follow(t, w.Path(), FollowOptions{Tick: neverTick})
+	atomic.StoreUint32(w.waiting, 1) // the follower has slept, and its tick woke it
+	atomic.AddUint32(w.bell, 1)
+	if err := f.cursor.refresh(); err != nil {
+		t.Fatal(err)
+	}
+	w.wakeWaiting()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := f.sleep(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if ctx.Err() != nil {
+		t.Error("it slept though nobody knew that it waits")
+	}
+}
+
 // waitAsleep waits until a follower has announced that it sleeps.
 func waitAsleep(t *testing.T, w *Writer) {
 	t.Helper()

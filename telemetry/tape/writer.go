@@ -180,7 +180,14 @@ func (m *mapping) putLife(kind uint8, r *[recordWords]uint64, tail []byte) {
 // first, then a last look) none sleeps over it.
 func (m *mapping) ringBell() {
 	atomic.AddUint32(m.bell, 1)
+	m.wakeWaiting()
+}
+
+// wakeWaiting is the other half of ringBell. A follower that was awake in between has seen the new bell, and takes it that it is announced
+// still: the bell goes up once more, so that it doesn't go to sleep on that.
+func (m *mapping) wakeWaiting() {
 	if atomic.LoadUint32(m.waiting) != 0 && atomic.SwapUint32(m.waiting, 0) != 0 {
+		atomic.AddUint32(m.bell, 1)
 		futexWake(m.bell)
 	}
 }

@@ -55,6 +55,10 @@ type Config struct {
 	// verdicts; who asks earlier is refused. 0 refuses nobody. Default: 5s. CARILLON_RAS_MIN_POLL_INTERVAL, "off" for 0.
 	MinPollInterval time.Duration
 
+	// RAS says how the process takes part in finding out what holds the job up. Default: it does, and tells who listens at the health
+	// endpoint.
+	RAS RAS
+
 	// Signals makes SIGTERM export what is left, for at most 2 seconds, before it ends the process. A program that handles SIGTERM itself
 	// switches it off, and calls Stop; else it gets the signal twice. It concerns Start only: Module leaves signals to fx. Default: true.
 	// CARILLON_SIGNALS.
@@ -200,6 +204,7 @@ func FromEnviron(getenv func(string) string) Option {
 		e.duration(&c.SlowThreshold, "CARILLON_SLOW_THRESHOLD")
 		e.duration(&c.StallThreshold, "CARILLON_STALL_THRESHOLD")
 		e.duration(&c.MinPollInterval, "CARILLON_RAS_MIN_POLL_INTERVAL")
+		e.ras(&c.RAS)
 		if v := e.get("CARILLON_GPU"); v != "" {
 			c.GPU, err = parseGPUs(v)
 			e.problem("CARILLON_GPU", v, err)

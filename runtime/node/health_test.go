@@ -89,7 +89,7 @@ func TestModuleWithRoutesConditionsAndAJobView(t *testing.T) {
 	app := fxtest.New(t, node.Module, fx.Supply(&cfg), fx.NopLogger, fx.Populate(&server, &conditions),
 		fx.Provide(func() node.JobView { return jobView{} }),
 		fx.Provide(fx.Annotate(func() health.Route {
-			return health.Route{Path: health.EventsPath, Stream: true, Handler: http.NotFoundHandler()}
+			return health.Route{Path: "/api/v1/mine", Stream: true, Handler: http.NotFoundHandler()}
 		}, fx.ResultTags(node.RouteGroup))),
 	)
 	app.RequireStart()
@@ -109,7 +109,7 @@ func TestModuleWithRoutesConditionsAndAJobView(t *testing.T) {
 			t.Errorf("the snapshot lacks %s:\n%s", want, body)
 		}
 	}
-	if code, body := get(t, url+health.EventsPath); code != http.StatusNotFound {
+	if code, body := get(t, url+"/api/v1/mine"); code != http.StatusNotFound {
 		t.Errorf("the route answers %d %q", code, body)
 	}
 	if code, body := get(t, url+"/metrics"); code != http.StatusOK || !strings.Contains(body, `ccl_health_conditions{severity="critical"} 1`) {

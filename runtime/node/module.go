@@ -37,9 +37,14 @@ var Module = fx.Module("carillon",
 	fx.Module("tape", fx.Provide(provideTape)),
 	fx.Module("telemetry", fx.Provide(fx.Annotate(provideTelemetry, fx.ParamTags(``, ``, ``, ObserverGroup)))),
 	fx.Module("gpu", fx.Provide(provideGPU, fx.Annotate(gpuChecks, fx.ResultTags(`group:"carillon.checks,flatten"`)))),
+	fx.Module("ras",
+		fx.Provide(provideRAS, fx.Annotate((*JobRAS).routes, fx.ResultTags(`group:"carillon.routes,flatten"`))),
+		fx.Provide(fx.Annotate(rasObserver, fx.ResultTags(`group:"carillon.observers,flatten"`))),
+		fx.Invoke(runRAS),
+	),
 	fx.Module("runtime", fx.Provide(provideRuntime)),
 	fx.Module("health",
-		fx.Provide(newConditions, fx.Annotate(providePublisher, fx.ParamTags(``, ``, ``, ``, `optional:"true"`))),
+		fx.Provide(newConditions, fx.Annotate(providePublisher, fx.ParamTags(``, ``, ``, ``, ``, `optional:"true"`))),
 		fx.Provide(fx.Annotate(provideHealth, fx.ParamTags(``, ``, ``, ``, ``, CheckGroup, RouteGroup))),
 	),
 	fx.Invoke(func(*ccl.Runtime, *health.Server) {}),
@@ -117,10 +122,11 @@ func provideTelemetry(s settings, w *tape.Writer, lc fx.Lifecycle, extra []Obser
 }
 
 // provideRuntime needs the telemetry only to be stopped before it: what the runtime does last is still read.
-func provideRuntime(s settings, w *tape.Writer, _ *Telemetry, lc fx.Lifecycle) (*ccl.Runtime, error) {
+func provideRuntime(s settings, w *tape.Writer, _ *Telemetry, r *JobRAS, lc fx.Lifecycle) (*ccl.Runtime, error) {
 	kernels.LimitSIMD(s.SIMD)
 	rt, err := ccl.New(ccl.Config{
 		World: s.World, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log, TapeIsLogged: w != nil,
+		Contact: r.Contact, Met: r.Met,
 		Fabric: fabric.Config{HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname},
 	})
 	if err != nil {

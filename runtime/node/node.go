@@ -22,6 +22,7 @@ type Node struct {
 	app       *fx.App
 	runtime   *ccl.Runtime
 	telemetry *Telemetry
+	ras       *JobRAS // nil: switched off
 	health    *health.Server
 
 	termination *termination // nil: signals are the program's
@@ -42,7 +43,7 @@ func Start(ctx context.Context, opts ...Option) (*Node, error) {
 	ctx = context.WithoutCancel(ctx) // nothing below waits for anybody
 	n, o := &Node{}, &opened{}
 	n.app = fx.New(
-		Module, fx.Supply(&cfg, o), fx.NopLogger, fx.StopTimeout(stopTimeout), fx.Populate(&n.runtime, &n.telemetry, &n.health),
+		Module, fx.Supply(&cfg, o), fx.NopLogger, fx.StopTimeout(stopTimeout), fx.Populate(&n.runtime, &n.telemetry, &n.ras, &n.health),
 	)
 	err = n.app.Err()
 	if err == nil {
@@ -54,7 +55,7 @@ func Start(ctx context.Context, opts ...Option) (*Node, error) {
 		return nil, errors.Join(dig.RootCause(err), o.end(ctx))
 	}
 	if cfg.Signals {
-		n.termination = awaitTermination(n.telemetry)
+		n.termination = awaitTermination(n.telemetry, n.ras)
 	}
 	return n, nil
 }
@@ -64,6 +65,9 @@ func (n *Node) Runtime() *ccl.Runtime { return n.runtime }
 
 // Telemetry is what reads the process's tape.
 func (n *Node) Telemetry() *Telemetry { return n.telemetry }
+
+// RAS is the process's part in its job's RAS; nil when it is switched off.
+func (n *Node) RAS() *JobRAS { return n.ras }
 
 // HealthURL is where the health endpoint listens, such as "http://127.0.0.1:43211"; empty when it is switched off.
 func (n *Node) HealthURL() string {

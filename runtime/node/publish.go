@@ -35,7 +35,10 @@ type snapshots struct {
 func newConditions() *health.Conditions { return &health.Conditions{} }
 
 // providePublisher makes the Publisher, and what publishes there while there is an endpoint to ask for it.
-func providePublisher(s settings, t *Telemetry, c *health.Conditions, lc fx.Lifecycle, view JobView) *health.Publisher {
+func providePublisher(s settings, t *Telemetry, c *health.Conditions, r *JobRAS, lc fx.Lifecycle, view JobView) *health.Publisher {
+	if view == nil && r != nil {
+		view = r
+	}
 	host, _ := os.Hostname() // left out if there is none
 	p := &snapshots{settings: s, telemetry: t, conditions: c, publisher: &health.Publisher{}, view: view, host: host}
 	if s.Health == "" {

@@ -20,7 +20,7 @@ type termination struct {
 }
 
 // awaitTermination is nil where SIGTERM is ignored, as it stays then.
-func awaitTermination(t *Telemetry) *termination {
+func awaitTermination(t *Telemetry, r *JobRAS) *termination {
 	if signal.Ignored(syscall.SIGTERM) {
 		return nil
 	}
@@ -32,7 +32,16 @@ func awaitTermination(t *Telemetry) *termination {
 		case <-w.stop:
 			signal.Stop(w.signals)
 		case <-w.signals:
+			left := make(chan struct{})
+			go func() {
+				defer close(left)
+				r.farewell()
+			}()
 			t.terminate()
+			select {
+			case <-left:
+			case <-time.After(flushTimeout):
+			}
 			signal.Stop(w.signals)
 			// To itself once more: without a handler it ends the process, and says so to whoever waits for it. A program that has a
 			// handler of its own gets the signal twice.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/telemetry/metric"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -21,6 +22,11 @@ import (
 // be quick: the tape's rings overwrite what is read too late.
 type Observer interface {
 	Observe(ev *tape.Event)
+}
+
+// Finder is an Observer that knows why an operation of a communicator stalls, for its span; see trace.Config.Finding.
+type Finder interface {
+	Finding(comm lifecycle.CommID, seq uint64) (trace.Finding, bool)
 }
 
 // Telemetry is what reads the process's own tape: one follower that feeds spans, metrics and whoever else observes.
@@ -62,6 +68,11 @@ func newTelemetry(ctx context.Context, s settings, w *tape.Writer, extra []Obser
 		Now:  tape.Now, Logger: cfg.Log,
 		Slow:          cfg.kept(),
 		AlgorithmName: func(a uint8) string { return algo.Algorithm(a).String() },
+	}
+	for _, o := range extra {
+		if f, ok := o.(Finder); ok {
+			t.process.Finding = f.Finding
+		}
 	}
 	if t.trace, err = trace.New(ctx, t.process); err != nil {
 		return nil, errors.Join(err, t.follower.Close())

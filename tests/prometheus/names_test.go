@@ -17,10 +17,6 @@ import (
 // notExportedYet are the metrics of RAS and of GPUs, which the processes of this test don't run with. It is the only
 // place that takes a name for granted: one that a process does export fails the test until it is taken out here.
 var notExportedYet = map[string][]string{
-	semconv.MetricRASPeers:         {semconv.LabelState},
-	semconv.MetricRASVerdicts:      {semconv.LabelReason, semconv.LabelCulprit},
-	semconv.MetricRASVerdictsTotal: {semconv.LabelReason},
-	semconv.MetricRASEvents:        {semconv.LabelSink, semconv.LabelResult},
 	semconv.MetricGPUXidErrors:     {semconv.LabelGPU, semconv.LabelXid},
 	semconv.MetricGPUECCErrors:     {semconv.LabelGPU, semconv.LabelType},
 	semconv.MetricGPUNVLinkErrors:  {semconv.LabelGPU},

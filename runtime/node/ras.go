@@ -1,0 +1,476 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/fx"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/agent"
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/bus/alertmanager"
+	"github.com/carillon-rt/carillon/ras/bus/otlplog"
+	"github.com/carillon-rt/carillon/ras/bus/sse"
+	"github.com/carillon-rt/carillon/ras/bus/webhook"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/trace"
+)
+
+// What the end of RAS may take: for a verdict on a failure that is fresh, and for the last events to be pushed.
+const (
+	settleTimeout = 1500 * time.Millisecond
+	pushTimeout   = 2 * time.Second
+	joinTimeout   = 30 * time.Second
+)
+
+// JobRAS is a process's part in its job's RAS: the mesh, the agent, and who is told. A nil JobRAS is RAS switched off; it observes, and
+// knows of nothing.
+type JobRAS struct {
+	settings settings
+	self     mesh.Member
+	tape     *tape.Reader // the process's own, for its in-flight table
+	agent    *agent.Agent
+	config   mesh.Config // zero if the process is the whole job
+	mesh     atomic.Pointer[mesh.Mesh]
+	contact  atomic.Pointer[string]
+
+	local   *bus.Bus // all that this process knows
+	outward *bus.Bus // what this process is to tell others
+	stream  *sse.Handler
+	sinks   []bus.Sink // of outward
+
+	stall *health.Warnable // the job stands still, or is slow
+	shown map[string]bool  // the verdicts that are conditions now
+
+	unseed  func()
+	run     context.Context // of what runs
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	pushing sync.WaitGroup
+	endPush context.CancelFunc
+	leaving sync.Once
+	stopped sync.Once
+}
+
+// jobStalled is the condition that an open verdict is.
+const jobStalled = "job_stalled"
+
+// provideRAS makes the process's part; nil when it is switched off.
+func provideRAS(s settings, w *tape.Writer, conditions *health.Conditions) (*JobRAS, error) {
+	if s.RAS.Off || w == nil {
+		return nil, nil //nolint:nilnil // see JobRAS
+	}
+	r := &JobRAS{settings: s, unseed: func() {}}
+	var err error
+	if r.tape, err = tape.Open(w.Path()); err != nil {
+		return nil, fmt.Errorf("read the tape back: %w", err)
+	}
+	s.opened.add(func(context.Context) error { return r.tape.Close() })
+	if r.self, err = mesh.Self(s.World.Rank, s.World.Size); err != nil {
+		return nil, fmt.Errorf("RAS: %w", err)
+	}
+	dir := filepath.Dir(w.Path())
+	r.agent, err = agent.New(agent.Config{
+		Self: r.self, Now: tape.Now, Logger: s.Log, Local: agent.FromTapes(dir, tape.Now), Busy: newBusy().String,
+		Slots: func(buf []tape.Slot) []tape.Slot {
+			slots, _ := r.tape.AppendSlots(buf) // what is corrupt is left out
+			return slots
+		},
+		Event: r.event, Open: r.opened,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.World.Size > 1 {
+		if r.config, err = r.settings.meshConfig(); err != nil {
+			return nil, fmt.Errorf("RAS: %w (CARILLON_RAS=off does without)", err)
+		}
+		r.config.Handler, r.config.LocalNote, r.config.OnEvent = r.agent.Handle, r.agent.LocalNote, r.agent.Member
+		if err := r.config.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	r.stall, err = conditions.Declare(health.Declaration{
+		Code: jobStalled, Severity: health.Critical, Title: "the job is held up", NotReadyFrom: health.Critical,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, r.makeSinks()
+}
+
+// makeSinks makes both buses and all that listens to them.
+func (r *JobRAS) makeSinks() error {
+	s := &r.settings
+	cfg := bus.Config{Source: fmt.Sprintf("/jobs/%s/ranks/%d", s.World.Job, s.World.Rank), Job: s.World.Job}
+	var err error
+	if r.local, err = bus.New(cfg); err != nil {
+		return err
+	}
+	if r.outward, err = bus.New(cfg); err != nil {
+		return err
+	}
+	if r.stream, err = sse.New(sse.Config{Bus: r.local}); err != nil {
+		return err
+	}
+	news := bus.Filter{Least: bus.Warning}
+	secrets := make([][]byte, 0, len(s.RAS.WebhookSecrets))
+	for _, secret := range s.RAS.WebhookSecrets {
+		secrets = append(secrets, []byte(secret))
+	}
+	var errs []error
+	add := func(sink bus.Sink, err error) {
+		errs = append(errs, err)
+		if err == nil {
+			r.sinks = append(r.sinks, sink)
+		}
+	}
+	for i, url := range s.RAS.Webhooks {
+		name := "webhook"
+		if i > 0 {
+			name += "-" + strconv.Itoa(i+1)
+		}
+		add(webhook.New(webhook.Config{Bus: r.outward, Name: name, URL: url, Secrets: secrets, Filter: news, Logger: s.Log}))
+	}
+	if len(s.RAS.Alertmanagers) > 0 {
+		add(alertmanager.New(alertmanager.Config{Bus: r.outward, URLs: s.RAS.Alertmanagers, Filter: news, Logger: s.Log}))
+	}
+	if logger := s.sink.Collector(); logger != nil {
+		add(otlplog.New(otlplog.Config{Bus: r.outward, Logger: logger}))
+	}
+	add(newLines(r.outward, news, s.sink.Local()))
+	return errors.Join(errs...)
+}
+
+// start takes part. It waits for nobody.
+func (r *JobRAS) start(ctx context.Context) error {
+	if r == nil {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	pushCtx, endPush := context.WithCancel(ctx)
+	r.endPush = endPush
+	for _, sink := range append([]bus.Sink{r.stream}, r.sinks...) {
+		r.pushing.Go(func() {
+			if err := sink.Run(pushCtx); err != nil {
+				r.settings.Log.Warn("events are not pushed any more", "sink", sink.Name(), "error", err)
+			}
+		})
+	}
+	r.run, r.cancel = context.WithCancel(ctx)
+	var m *mesh.Mesh
+	if r.config.Self.Name != "" {
+		var err error
+		if m, err = mesh.Start(r.config); err != nil {
+			// A job doesn't fail for want of who would explain its failure.
+			r.settings.Log.Warn("RAS sees this process alone (CARILLON_RAS_ADDR chooses another address)", "error", err)
+		}
+	}
+	if m != nil {
+		r.mesh.Store(m)
+		r.meet(m)
+	}
+	r.running.Go(func() { r.agent.Run(r.run, m) })
+	return nil
+}
+
+// meet makes the mesh known to the others, and the others to it.
+func (r *JobRAS) meet(m *mesh.Mesh) {
+	self := m.Self()
+	contact := self.Addr.String()
+	r.contact.Store(&contact)
+	dir := filepath.Dir(r.tape.Path())
+	remove, err := writeSeed(dir, self.Name, self.Addr)
+	if err != nil {
+		r.settings.Log.Warn("the job's other processes on this host are not told where this one listens", "error", err)
+	} else {
+		r.unseed = remove
+	}
+	r.join(append(readSeeds(dir, self.Name), r.settings.RAS.Seeds...))
+}
+
+// join meets who listens at seeds, in the background.
+func (r *JobRAS) join(seeds []netip.AddrPort) {
+	m := r.mesh.Load()
+	if len(seeds) == 0 {
+		return
+	}
+	r.running.Go(func() {
+		ctx, cancel := context.WithTimeout(r.run, joinTimeout)
+		defer cancel()
+		if _, err := m.Join(ctx, seeds...); err != nil && ctx.Err() == nil {
+			r.settings.Log.Debug("none of the job's processes answers", "seeds", seeds, "error", err)
+		}
+	})
+}
+
+// Contact is where other processes of the job reach this one's mesh; empty if it has none.
+func (r *JobRAS) Contact() string {
+	if r == nil {
+		return ""
+	}
+	if c := r.contact.Load(); c != nil {
+		return *c
+	}
+	return ""
+}
+
+// Met takes contacts of other processes, when a communicator begins.
+func (r *JobRAS) Met(contacts []string) {
+	if r == nil || r.mesh.Load() == nil {
+		return
+	}
+	known := map[netip.AddrPort]bool{}
+	for _, s := range r.mesh.Load().Members() {
+		known[s.Member.Addr] = true
+	}
+	var seeds []netip.AddrPort
+	for _, c := range contacts {
+		if addr, err := netip.ParseAddrPort(c); err == nil && !known[addr] {
+			seeds = append(seeds, addr)
+		}
+	}
+	r.running.Go(func() {
+		for _, seed := range seeds { // each: those who know each other may be several circles
+			ctx, cancel := context.WithTimeout(r.run, pushTimeout)
+			_, _ = r.mesh.Load().Join(ctx, seed) // who doesn't answer is not there, or is told by others
+			cancel()
+		}
+	})
+}
+
+// stop ends it: what failed here a moment ago is still explained, what is known is still pushed, and the others are told that this process
+// leaves. It is bounded by ctx, and by some seconds.
+func (r *JobRAS) stop(ctx context.Context) error {
+	if r == nil {
+		return nil
+	}
+	var err error
+	r.stopped.Do(func() {
+		settled, cancel := context.WithTimeout(ctx, settleTimeout)
+		r.agent.Settle(settled)
+		cancel()
+		r.farewell()
+		r.outward.Close()
+		r.local.Close()
+		pushed, cancel := context.WithTimeout(ctx, pushTimeout)
+		defer cancel()
+		defer context.AfterFunc(pushed, r.endPush)()
+		r.pushing.Wait()
+		r.endPush()
+		err = r.tape.Close()
+	})
+	return err
+}
+
+// leave says farewell to the others, and ends what runs.
+func (r *JobRAS) leave() {
+	r.unseed()
+	r.cancel()
+	r.running.Wait()
+	if m := r.mesh.Load(); m != nil {
+		if err := m.Close(); err != nil && !errors.Is(err, mesh.ErrClosed) {
+			r.settings.Log.Debug("the mesh did not end in order", "error", err)
+		}
+	}
+}
+
+// farewell says that this process ends, in order as far as RAS is concerned: it was told to.
+func (r *JobRAS) farewell() {
+	if r != nil {
+		r.leaving.Do(r.leave)
+	}
+}
+
+// event takes what the agent has to tell.
+func (r *JobRAS) event(ev bus.Event, outward bool) {
+	to := []*bus.Bus{r.local}
+	if outward {
+		to = append(to, r.outward)
+	}
+	for _, b := range to {
+		if err := b.Publish(ev); err != nil && !errors.Is(err, bus.ErrClosed) {
+			r.settings.Log.Warn("an event is not told", "type", ev.Type, "error", err)
+		}
+	}
+}
+
+// opened makes the open verdicts conditions of this process. The agent calls it, one at a time.
+func (r *JobRAS) opened(open []verdict.Verdict) {
+	before := r.shown
+	r.shown = make(map[string]bool, len(open))
+	for i := range open {
+		severity := health.Critical
+		if open[i].Reason == verdict.Straggler || open[i].Reason == verdict.Unknown {
+			severity = health.Warning
+		}
+		id := open[i].ID()
+		r.stall.Set(health.Finding{Subject: id, Text: open[i].Text, Severity: severity})
+		r.shown[id] = true
+		delete(before, id)
+	}
+	for id := range before {
+		r.stall.Clear(id)
+	}
+}
+
+// Observe implements Observer.
+func (r *JobRAS) Observe(ev *tape.Event) {
+	if r != nil {
+		r.agent.Observe(ev)
+	}
+}
+
+// ObserveStall implements StallObserver.
+func (r *JobRAS) ObserveStall(report *stall.Report) {
+	if r != nil {
+		r.agent.ObserveStall(report)
+	}
+}
+
+// Ranks implements JobView.
+func (r *JobRAS) Ranks() []health.Rank {
+	if r == nil {
+		return nil
+	}
+	members := []mesh.Status{{Member: r.self}}
+	if m := r.mesh.Load(); m != nil {
+		members = m.Members()
+	}
+	ranks := make([]health.Rank, 0, len(members))
+	for i := range members {
+		s := &members[i]
+		rank := health.Rank{
+			Rank: s.Member.Rank, State: s.State.String(), Since: s.Since, Member: s.Member.Name, Host: s.Member.Host, PID: s.Member.PID,
+		}
+		if s.State != mesh.Alive {
+			rank.Text = s.Cause.String()
+		}
+		if s.State == mesh.Dead && s.Exit.Known {
+			rank.Text = s.Exit.String()
+		}
+		ranks = append(ranks, rank)
+	}
+	return ranks
+}
+
+// Verdicts implements JobView.
+func (r *JobRAS) Verdicts() []health.Verdict {
+	if r == nil {
+		return nil
+	}
+	open := r.agent.Open()
+	verdicts := make([]health.Verdict, 0, len(open))
+	for _, o := range open {
+		verdicts = append(verdicts, health.Verdict{ID: o.ID(), Since: o.Since, Verdict: o.Verdict})
+	}
+	return verdicts
+}
+
+// Finding is what is known of why an operation of a communicator stalls, for its span.
+func (r *JobRAS) Finding(comm lifecycle.CommID, seq uint64) (trace.Finding, bool) {
+	if r == nil {
+		return trace.Finding{}, false
+	}
+	for _, o := range r.agent.Open() {
+		if !concerns(&o.Verdict, comm, seq) {
+			continue
+		}
+		f := trace.Finding{Rank: -1, Reason: o.Reason.String(), Text: o.Text}
+		if len(o.Culprits) > 0 && o.Comm == comm {
+			f.Rank = o.Culprits[0].Comm
+		}
+		return f, true
+	}
+	return trace.Finding{}, false
+}
+
+// concerns tells whether somebody in that operation waits because of the verdict's cause.
+func concerns(v *verdict.Verdict, comm lifecycle.CommID, seq uint64) bool {
+	if v.Comm == comm && v.Seq == seq {
+		return true
+	}
+	for i := range v.Victims {
+		if v.Victims[i].Comm == comm && v.Victims[i].Seq == seq {
+			return true
+		}
+	}
+	return false
+}
+
+// routes are what the health endpoint shows of it.
+func (r *JobRAS) routes() []health.Route {
+	if r == nil {
+		return nil
+	}
+	return []health.Route{{Path: health.EventsPath, Title: "what happens, as it happens", Handler: r.stream, Stream: true}}
+}
+
+// rasObserver has it read the tape.
+func rasObserver(r *JobRAS) []Observer {
+	if r == nil {
+		return nil
+	}
+	return []Observer{r}
+}
+
+// runRAS starts it behind the telemetry, whose reports it takes, and exports its metrics.
+func runRAS(s settings, r *JobRAS, t *Telemetry, lc fx.Lifecycle) error {
+	if r == nil {
+		return nil
+	}
+	if err := t.Registry().Register(newRASMetrics(r)); err != nil {
+		return fmt.Errorf("metrics of RAS: %w", err)
+	}
+	lc.Append(fx.StartStopHook(r.start, r.stop))
+	return nil
+}
+
+// lines is the sink into the log.
+type lines struct {
+	bus.Counts
+	sub *bus.Subscription
+	log *slog.Logger
+}
+
+func newLines(b *bus.Bus, filter bus.Filter, log *slog.Logger) (*lines, error) {
+	return &lines{sub: b.Attach(bus.SubscriptionConfig{Filter: filter}), log: log}, nil
+}
+
+// Name implements bus.Sink.
+func (*lines) Name() string { return "log" }
+
+// Stats implements bus.Sink.
+func (l *lines) Stats() bus.Stats { return l.Counts.Stats(l.sub.Dropped()) }
+
+// Run implements bus.Sink.
+func (l *lines) Run(ctx context.Context) error {
+	defer l.sub.Close()
+	return bus.Each(ctx, l.sub, func(ev *bus.Event) error {
+		level := slog.LevelWarn
+		if ev.Stage == bus.Changed {
+			level = slog.LevelInfo
+		}
+		text := ev.Text
+		if ev.Stage == bus.Closed {
+			text = "over: " + text
+		}
+		l.log.Log(ctx, level, text, semconv.LogSubsystem, semconv.SubsystemRAS, "reason", ev.Reason, "culprit", ev.Rank, "type", ev.Type)
+		l.Pushed(1)
+		return nil
+	})
+}

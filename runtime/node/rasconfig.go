@@ -1,0 +1,259 @@
+package node
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+)
+
+// Network says what lies between the processes of a job, by which RAS knows how long an answer may take.
+type Network uint8
+
+// The networks.
+const (
+	AutoNetwork Network = iota // one machine if the launcher says so, else LAN
+	OneMachine                 // none: all processes run on one machine
+	LAN                        // round trips of at most some ten milliseconds
+	WAN                        // round trips of up to half a second
+)
+
+var networkNames = []string{"auto", "host", "lan", "wan"}
+
+// String is "auto", "host", "lan" or "wan", as CARILLON_RAS_NETWORK has it.
+func (n Network) String() string {
+	if int(n) < len(networkNames) {
+		return networkNames[n]
+	}
+	return "Network(" + strconv.Itoa(int(n)) + ")"
+}
+
+func parseNetworkName(text string) (Network, error) {
+	for i, name := range networkNames {
+		if strings.EqualFold(text, name) {
+			return Network(i), nil
+		}
+	}
+	return AutoNetwork, fmt.Errorf("want one of %s", strings.Join(networkNames, ", "))
+}
+
+// RAS says how a process takes part in finding out what holds its job up, and whom it tells. The zero RAS takes part, finds the other
+// processes by itself and tells who listens at the health endpoint.
+type RAS struct {
+	// Off switches it off. Without a tape there is nothing to find out, and it is off, too. CARILLON_RAS=off.
+	Off bool
+	// Addr is where the process listens for the others, UDP and TCP, "host:port". Default: a free port, on loopback if the launcher says that
+	// all ranks are on this host, else at the address that the fabric uses. CARILLON_RAS_ADDR.
+	Addr string
+	// Seeds are where other processes of the job listen. Those of one host find each other by files beside their tapes, those of different
+	// hosts when their first communicator begins; Seeds are for a job that hangs before. CARILLON_RAS_SEEDS, with commas between them.
+	Seeds []netip.AddrPort
+	// Network says what lies between the processes. CARILLON_RAS_NETWORK=auto|host|lan|wan.
+	Network Network
+
+	// Webhooks are URLs to which verdicts and what happens to GPUs are posted, as CloudEvents. CARILLON_RAS_WEBHOOKS, with commas between
+	// them.
+	Webhooks []string
+	// WebhookSecrets sign what is posted: HMAC-SHA256 as Standard Webhooks has it. CARILLON_RAS_WEBHOOK_SECRET, and
+	// CARILLON_RAS_WEBHOOK_SECRET_FILE with a secret a line.
+	WebhookSecrets []string
+	// Alertmanagers are the Alertmanagers of one cluster, which get open verdicts as alerts. CARILLON_RAS_ALERTMANAGERS, URLs with commas
+	// between them.
+	Alertmanagers []string
+}
+
+// WithRAS says how the process takes part in RAS; see RAS.
+func WithRAS(r RAS) Option {
+	return func(c *Config) error {
+		c.RAS = r
+		return nil
+	}
+}
+
+func (e *environment) ras(r *RAS) {
+	on := !r.Off
+	e.flag(&on, "CARILLON_RAS")
+	r.Off = !on
+	e.text(&r.Addr, "CARILLON_RAS_ADDR")
+	if v := e.get("CARILLON_RAS_NETWORK"); v != "" {
+		var err error
+		r.Network, err = parseNetworkName(v)
+		e.problem("CARILLON_RAS_NETWORK", v, err)
+	}
+	if v := e.get("CARILLON_RAS_SEEDS"); v != "" {
+		r.Seeds = nil
+		for entry := range strings.SplitSeq(v, ",") {
+			seed, err := resolveSeed(strings.TrimSpace(entry))
+			e.problem("CARILLON_RAS_SEEDS", entry, err)
+			r.Seeds = append(r.Seeds, seed)
+		}
+	}
+	e.urls(&r.Webhooks, "CARILLON_RAS_WEBHOOKS")
+	e.urls(&r.Alertmanagers, "CARILLON_RAS_ALERTMANAGERS")
+	if secret := e.secret("CARILLON_RAS_WEBHOOK_SECRET"); secret != "" {
+		r.WebhookSecrets = []string{secret}
+	}
+	if file := e.get("CARILLON_RAS_WEBHOOK_SECRET_FILE"); file != "" {
+		text, err := os.ReadFile(file)
+		e.problem("CARILLON_RAS_WEBHOOK_SECRET_FILE", file, err)
+		r.WebhookSecrets = append(r.WebhookSecrets, strings.Fields(string(text))...)
+	}
+}
+
+// resolveSeed reads host:port, where the host may be a name.
+func resolveSeed(text string) (netip.AddrPort, error) {
+	if seed, err := netip.ParseAddrPort(text); err == nil {
+		return seed, nil
+	}
+	addr, err := net.ResolveUDPAddr("udp", text)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("want host:port: %w", err)
+	}
+	return addr.AddrPort(), nil
+}
+
+// urls reads URLs with commas between them. They are not noted: what was obeyed is logged, and a URL may hold a password.
+func (e *environment) urls(to *[]string, name string) {
+	v := e.secret(name)
+	if v == "" {
+		return
+	}
+	*to = nil
+	for entry := range strings.SplitSeq(v, ",") {
+		entry = strings.TrimSpace(entry)
+		u, err := url.Parse(entry)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			e.errs = append(e.errs, fmt.Errorf("%s: want URLs such as https://alerts.example.org/hook, with commas between them", name))
+			continue
+		}
+		*to = append(*to, entry)
+	}
+}
+
+// meshConfig is where and how this process meets the others of its job; name is its place in the job.
+func (s *settings) meshConfig() (mesh.Config, error) {
+	w, r := &s.World, &s.RAS
+	id, err := w.UniqueID(0)
+	if err != nil {
+		return mesh.Config{}, err
+	}
+	// What authenticates the ranks of the job's world to each other authenticates their processes, and can't be computed from it.
+	secret := sha256.Sum256(append([]byte("carillon ras\n"), id.Secret()...))
+	c := mesh.Config{Secret: secret[:], Job: w.Job, Logger: s.Log}
+	if c.Self, err = mesh.Self(w.Rank, w.Size); err != nil {
+		return c, err
+	}
+	oneHost := w.LocalSize == w.Size || s.loopback()
+	switch {
+	case r.Network == LAN, r.Network == AutoNetwork && !oneHost:
+		c.Tuning = mesh.LAN()
+	case r.Network == WAN:
+		c.Tuning = mesh.WAN()
+	default:
+		c.Tuning = mesh.OneMachine()
+	}
+	switch {
+	case r.Addr != "":
+		addr, err := net.ResolveUDPAddr("udp", r.Addr)
+		if err != nil {
+			return c, fmt.Errorf("CARILLON_RAS_ADDR=%q: want host:port: %w", r.Addr, err)
+		}
+		c.Bind = addr.AddrPort()
+		if c.Bind.Addr().Unmap().IsUnspecified() || !c.Bind.Addr().IsValid() {
+			if c.Advertise, err = s.fabricAddress(); err != nil {
+				return c, err
+			}
+		}
+		c.Bind = netip.AddrPortFrom(c.Bind.Addr().Unmap(), c.Bind.Port())
+	case !oneHost:
+		addr, err := s.fabricAddress()
+		if err != nil {
+			return c, err
+		}
+		c.Bind = netip.AddrPortFrom(addr, 0)
+	}
+	return c, nil
+}
+
+// loopback tells whether the job meets on loopback: then it is on one machine, whatever its launcher pretends.
+func (s *settings) loopback() bool {
+	host, _, err := net.SplitHostPort(s.World.Address)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
+}
+
+// fabricAddress is where communicators of other hosts find this process, and RAS therefore, too.
+func (s *settings) fabricAddress() (netip.Addr, error) {
+	f, err := fabric.New(fabric.Config{SocketIfname: s.SocketIfname})
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return f.Address()
+}
+
+// The processes of one host find each other by files beside their tapes: NAME.ras with an address.
+const seedSuffix = ".ras"
+
+// writeSeed lets the others of this host know where this process listens. remove takes that back.
+func writeSeed(dir, name string, addr netip.AddrPort) (remove func(), err error) {
+	path := filepath.Join(dir, name+seedSuffix)
+	temp := filepath.Join(dir, "."+name+seedSuffix)
+	if err := os.WriteFile(temp, []byte(addr.String()+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return nil, errors.Join(err, os.Remove(temp))
+	}
+	return func() { _ = os.Remove(path) }, nil // whoever finds it later removes it
+}
+
+// readSeeds lists where the others of this host listen. Files of processes that have ended are removed.
+func readSeeds(dir, own string) []netip.AddrPort {
+	host, _ := os.Hostname()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var seeds []netip.AddrPort
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), seedSuffix)
+		if !ok || name == own || strings.HasPrefix(name, ".") || !entry.Type().IsRegular() {
+			continue
+		}
+		path := filepath.Join(dir, entry.Name())
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		seed, err := netip.ParseAddrPort(strings.TrimSpace(string(text)))
+		if err != nil {
+			continue
+		}
+		if pid, ok := strings.CutPrefix(name, host+"-"); ok && !exists(pid) {
+			_ = os.Remove(path)
+			continue
+		}
+		seeds = append(seeds, seed)
+	}
+	return seeds
+}
+
+func exists(pid string) bool {
+	if _, err := strconv.Atoi(pid); err != nil {
+		return true // no name that writeSeed gave: not ours to judge
+	}
+	_, err := os.Stat("/proc/" + pid)
+	return !errors.Is(err, os.ErrNotExist)
+}

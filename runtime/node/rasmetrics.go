@@ -1,0 +1,99 @@
+package node
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// rasMetrics are what RAS exports: read where they are when somebody scrapes.
+type rasMetrics struct {
+	ras                                       *JobRAS
+	peers, verdicts, reached, events, refused *prometheus.Desc
+}
+
+func newRASMetrics(r *JobRAS) *rasMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &rasMetrics{
+		ras:      r,
+		peers:    desc(semconv.MetricRASPeers, "Processes of the job that this one knows, itself included, by state.", semconv.LabelState),
+		verdicts: desc(semconv.MetricRASVerdicts, "Open verdicts, by reason and the rank at fault.", semconv.LabelReason, semconv.LabelCulprit),
+		reached:  desc(semconv.MetricRASVerdictsTotal, "Verdicts that this process reached for its job, by reason.", semconv.LabelReason),
+		events:   desc(semconv.MetricRASEvents, "Events by sink and what became of them.", semconv.LabelSink, semconv.LabelResult),
+		refused: desc(semconv.MetricRASPacketsRefused, "Packets, streams and questions at the mesh's port that were not taken, by reason.",
+			semconv.LabelReason),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *rasMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.peers, m.verdicts, m.reached, m.events, m.refused} {
+		ch <- d
+	}
+}
+
+// maxCulprits bounds the series of verdicts with a culprit of their own.
+const maxCulprits = 64
+
+// Collect implements prometheus.Collector.
+func (m *rasMetrics) Collect(ch chan<- prometheus.Metric) {
+	m.members(ch)
+	type key struct{ reason, culprit string }
+	open := map[key]int{}
+	for _, o := range m.ras.agent.Open() {
+		k := key{reason: o.Reason.String()}
+		switch {
+		case len(open) >= maxCulprits:
+			k.culprit = semconv.LabelValueOther
+		case len(o.Culprits) > 0 && o.Culprits[0].Job >= 0:
+			k.culprit = strconv.Itoa(o.Culprits[0].Job)
+		}
+		open[k]++
+	}
+	if len(open) == 0 { // so that the name is there before the first verdict is
+		open[key{reason: verdict.Unknown.String()}] = 0
+	}
+	for k, n := range open {
+		ch <- prometheus.MustNewConstMetric(m.verdicts, prometheus.GaugeValue, float64(n), k.reason, k.culprit)
+	}
+	reached := m.ras.agent.Stats().Reached
+	for _, reason := range verdict.Reasons() {
+		ch <- prometheus.MustNewConstMetric(m.reached, prometheus.CounterValue, float64(reached[reason]), reason.String())
+	}
+	for _, sink := range append([]bus.Sink{m.ras.stream}, m.ras.sinks...) {
+		s := sink.Stats()
+		for result, n := range map[string]uint64{"pushed": s.Pushed, "dropped": s.Dropped, "failed": s.Failed} {
+			ch <- prometheus.MustNewConstMetric(m.events, prometheus.CounterValue, float64(n), sink.Name(), result)
+		}
+	}
+}
+
+// members collects what the mesh knows; a process without one knows itself.
+func (m *rasMetrics) members(ch chan<- prometheus.Metric) {
+	peers := map[mesh.State]int{}
+	var stats mesh.Stats
+	if member := m.ras.mesh.Load(); member != nil {
+		for _, s := range member.Members() {
+			peers[s.State]++
+		}
+		stats = member.Stats()
+	} else {
+		peers[mesh.Alive] = 1
+	}
+	for state := mesh.Alive; state <= mesh.Left; state++ {
+		ch <- prometheus.MustNewConstMetric(m.peers, prometheus.GaugeValue, float64(peers[state]), state.String())
+	}
+	for reason, n := range map[string]uint64{
+		"stranger": stats.Strangers, "replay": stats.Replays, "oversized": stats.Oversized, "crowded": stats.Crowded,
+		"malformed": stats.Malformed, "limited": stats.Limited,
+	} {
+		ch <- prometheus.MustNewConstMetric(m.refused, prometheus.CounterValue, float64(n), reason)
+	}
+}

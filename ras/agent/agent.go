@@ -76,7 +76,11 @@ type Agent struct {
 	book    *notebook
 	trouble bool              // there is news here that the coordinator has not been told
 	asked   bool              // somebody asks this process to coordinate a look
-	remote  []verdict.Verdict // what the coordinator says is open
+	leader  string            // the coordinator, as of the last step
+	noted   int64             // when the coordinator was last given a note, by the tape's clock
+	notes   uint64            // how often it was
+	hush    func()            // ends the attempt to tell the coordinator; nil if there is none
+	remote  []verdict.Verdict // what a coordinator says is open
 	from    string            // who that is
 	turn    uint64            // and for the how manieth time
 	fresh   bool              // remote has not been taken over
@@ -87,6 +91,7 @@ type Agent struct {
 	failed  int64                     // when a communicator failed here last, by the tape's clock; 0: none did
 	settled int64                     // when the last look that found something, or was over, began, by the tape's clock
 	changed chan struct{}             // closed and replaced when settled changes
+	leads   bool                      // this process coordinated when it looked last
 }
 
 // New makes an Agent.
@@ -213,8 +218,7 @@ func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 	}
 	switch m.Kind {
 	case askNotes:
-		n := a.Note()
-		return encodeNote(&n)
+		return a.answer(from)
 	case askLook:
 		a.mu.Lock()
 		a.asked = true
@@ -226,6 +230,22 @@ func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 		return nil
 	}
 	return []byte("ok")
+}
+
+// answer gives who asks this process's note. If that is the coordinator, it knows with it of the trouble here.
+func (a *Agent) answer(from string) []byte {
+	a.mu.Lock()
+	if from == a.leader {
+		a.trouble = false
+		a.notes++
+		a.noted = a.cfg.Now()
+		if a.hush != nil {
+			a.hush()
+		}
+	}
+	a.mu.Unlock()
+	n := a.Note()
+	return encodeNote(&n)
 }
 
 // told takes what the coordinator says is open.
@@ -262,18 +282,36 @@ func (a *Agent) Member(e mesh.Event) {
 	case mesh.Died, mesh.Halted, mesh.Resumed, mesh.Lost, mesh.Departed:
 		a.mu.Lock()
 		a.asked = true // all see it: no need to tell the coordinator
+		if a.hush != nil && e.Member.Name == a.leader && e.Kind != mesh.Resumed {
+			a.hush() // it won't answer
+		}
 		a.mu.Unlock()
 		a.rouse()
 	case mesh.Joined, mesh.Suspected:
 	}
 }
 
-// Settle waits until the job has been looked at since a communicator failed here last, for as long as ctx allows: who
-// ends the process at once takes along what it knows of the reason. It returns at once if none failed.
+// Settle prepares the end of the process, for as long as ctx allows. Who ends at once takes along what it knows: so it waits until the job
+// has been looked at since a communicator failed here last, or the reason is known; and if verdicts are open, until the coordinator, if that
+// is this process, has looked once more whether they still hold.
 func (a *Agent) Settle(ctx context.Context) {
+	began := a.cfg.Now()
+	a.mu.Lock()
+	open := len(a.open) > 0
+	if open {
+		a.asked = true
+	}
+	a.mu.Unlock()
+	if open {
+		a.rouse()
+	}
 	for {
 		a.mu.Lock()
-		done, changed := a.failed == 0 || a.settled > a.failed, a.changed
+		done := a.failed == 0 || a.settled > a.failed || len(a.open) > 0
+		if open && a.leads {
+			done = a.settled >= began
+		}
+		changed := a.changed
 		a.mu.Unlock()
 		if done {
 			return
@@ -295,14 +333,19 @@ func (a *Agent) settle(began int64) {
 	a.changed = make(chan struct{})
 }
 
+// doubt is how long a coordinator that doesn't answer keeps its office: packets get lost, and two that coordinate tell
+// everything twice.
+const doubt = 5 * time.Second
+
 // coordinator is the member that finds the verdicts: of those that answer, that with the lowest rank.
-func coordinator(members []mesh.Status) string {
+func coordinator(members []mesh.Status, now time.Time) string {
 	best := -1
 	for i := range members {
-		if members[i].State != mesh.Alive {
+		s := &members[i]
+		if s.State != mesh.Alive && !(s.State == mesh.Suspect && now.Sub(s.Since) < doubt) {
 			continue
 		}
-		if best < 0 || before(&members[i].Member, &members[best].Member) {
+		if best < 0 || before(&s.Member, &members[best].Member) {
 			best = i
 		}
 	}

@@ -10,11 +10,19 @@ import (
 )
 
 // withFates says in the notes what the membership knows of each process, and adds a note of those that can't speak and
-// of which nobody could read the tape. Who left has no note; who runs and doesn't answer has none either.
-func withFates(notes []verdict.Note, members []mesh.Status, now time.Time) []verdict.Note {
+// of which nobody could read the tape. Who left has no note; who runs and doesn't answer has none either. unsure says
+// that some didn't answer of whom it isn't known yet what became of them: then what is unknown may be known in a moment.
+func withFates(notes []verdict.Note, members []mesh.Status, now time.Time) (with []verdict.Note, unsure bool) {
 	byName := make(map[string]int, len(notes))
 	for i := range notes {
 		byName[notes[i].Member] = i
+	}
+	waiting := map[string]bool{} // hosts of those
+	for i := range members {
+		s := &members[i]
+		if _, answered := byName[s.Member.Name]; !answered && s.State == mesh.Suspect && s.Cause != mesh.CauseRuns {
+			waiting[s.Member.Host] = true
+		}
 	}
 	left := map[string]bool{}
 	for i := range members {
@@ -23,7 +31,7 @@ func withFates(notes []verdict.Note, members []mesh.Status, now time.Time) []ver
 		if s.State == mesh.Left {
 			left[s.Member.Name] = true
 		}
-		if !known {
+		if !known || fate == verdict.Unreachable && waiting[s.Member.Host] { // a host is lost as one
 			continue
 		}
 		at, ok := byName[s.Member.Name]
@@ -43,7 +51,12 @@ func withFates(notes []verdict.Note, members []mesh.Status, now time.Time) []ver
 			n.Cause = causeText(s)
 		}
 	}
-	return slices.DeleteFunc(notes, func(n verdict.Note) bool { return left[n.Member] })
+	return slices.DeleteFunc(notes, func(n verdict.Note) bool { return left[n.Member] }), len(waiting) > 0
+}
+
+// known leaves out the verdicts that say that not enough is known.
+func known(verdicts []verdict.Verdict) []verdict.Verdict {
+	return slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { return v.Reason == verdict.Unknown })
 }
 
 // fateOf is a member's state in the terms of a note.

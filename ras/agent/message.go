@@ -3,6 +3,8 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
@@ -56,14 +58,22 @@ const (
 	maxToldWaits    = 16
 	maxToldEvidence = 8
 	maxToldCulprits = 64
+	maxToldText     = 1024
 )
 
 // encodeOpen is the news of open verdicts, shortened until it fits into a question.
 func encodeOpen(from string, turn uint64, open []verdict.Verdict) []byte {
 	m := message{Kind: tellOpen, From: from, Turn: turn}
 	for _, v := range open {
+		if len(v.Culprits) > maxToldCulprits {
+			v.Whole = v.ID()
+		}
+		v.Text = shorten(v.Text)
 		v.Victims = v.Victims[:min(len(v.Victims), maxToldWaits)]
-		v.Evidence = v.Evidence[:min(len(v.Evidence), maxToldEvidence)]
+		v.Evidence = slices.Clone(v.Evidence[:min(len(v.Evidence), maxToldEvidence)])
+		for i := range v.Evidence {
+			v.Evidence[i] = shorten(v.Evidence[i])
+		}
 		v.Culprits = v.Culprits[:min(len(v.Culprits), maxToldCulprits)]
 		m.Open = append(m.Open, v)
 	}
@@ -75,6 +85,14 @@ func encodeOpen(from string, turn uint64, open []verdict.Verdict) []byte {
 	return b
 }
 
+// shorten cuts a text that is too long to be told.
+func shorten(text string) string {
+	if len(text) <= maxToldText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxToldText], "") + " …"
+}
+
 // encodeNote is a note, without the slots that say least where it would not fit into an answer.
 func encodeNote(n *verdict.Note) []byte {
 	for {
@@ -82,7 +100,14 @@ func encodeNote(n *verdict.Note) []byte {
 		if err != nil {
 			return nil // no text of a tape is beyond JSON, so this is none
 		}
-		if len(b) <= mesh.MaxAnswer {
+		switch {
+		case len(b) <= mesh.MaxAnswer:
+			return b
+		case len(n.Slots) == 0:
+			n.Where, n.Cause = shorten(n.Where), shorten(n.Cause)
+			if b, err = json.Marshal(n); err != nil || len(b) > mesh.MaxAnswer {
+				return nil
+			}
 			return b
 		}
 		n.Slots = essential(n.Slots)

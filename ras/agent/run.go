@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,15 +10,24 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
-// mostTries is how often an agent tells the coordinator of its trouble before it leaves that to the next stall report.
-const mostTries = 5
+const (
+	// mostTries is how often an agent tells the coordinator of its trouble before it leaves that to the next stall report.
+	mostTries = 5
+	// restTime is between two looks at the job, however many have news: one stall is news from all ranks.
+	restTime = 250 * time.Millisecond
+	// silence is how many of the longest times between two looks a coordinator may say nothing while something is open.
+	silence = 3
+)
 
 // loop is what one Run works with.
 type loop struct {
 	*Agent
 	mesh    *mesh.Mesh // nil: the process is alone
 	tracker verdict.Tracker
-	leads   bool // this process coordinated the last time
+	leads   bool      // this process coordinated the last time
+	ceded   bool      // it did before, and has not heard what the new coordinator says
+	looked  time.Time // when this process's last look at the job ended
+	heard   time.Time // when the coordinator was heard last
 	turn    uint64
 	telling sync.WaitGroup
 	again   time.Duration // until the next round, 0 if there need not be one
@@ -39,6 +49,7 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 	for {
 		select {
 		case <-ctx.Done():
+			l.end()
 			return
 		case <-look.C:
 			if !a.heldUp() {
@@ -49,7 +60,8 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 			a.mu.Unlock()
 		case <-a.wake:
 			l.again, l.tries = 0, 0
-			if !sleep(ctx, a.cfg.Timing.Gather) {
+			if !sleep(ctx, max(a.cfg.Timing.Gather, restTime-time.Since(l.looked))) {
+				l.end()
 				return
 			}
 		case <-again.C:
@@ -59,6 +71,17 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 		if l.again > 0 {
 			again.Reset(l.again)
 		}
+	}
+}
+
+// end withdraws what is open when the last process of the job leaves: nobody waits any more, and nobody else will say so.
+func (l *loop) end() {
+	members := l.members()
+	others := slices.ContainsFunc(members, func(s mesh.Status) bool {
+		return s.Member.Name != l.cfg.Self.Name && s.State != mesh.Left && s.State != mesh.Dead
+	})
+	if !others {
+		l.apply(nil, everybody)
 	}
 }
 
@@ -97,23 +120,25 @@ func (l *loop) members() []mesh.Status {
 
 // step does what there is to do now, and says in again when there may be more.
 func (l *loop) step(ctx context.Context) {
-	leader := coordinator(l.members())
+	now := time.Now()
+	leader := coordinator(l.members(), now)
+	l.mu.Lock()
+	l.leader = leader
+	l.mu.Unlock()
 	if leader != l.cfg.Self.Name {
-		l.leads = false
-		l.follow(ctx, leader)
+		if l.leads {
+			l.cede(now)
+		}
+		l.follow(ctx, leader, now)
 		return
 	}
 	l.mu.Lock()
 	due := l.trouble || l.asked || len(l.open) > 0
-	l.trouble, l.asked = false, false
-	inherited := l.fresh
-	if l.fresh {
-		l.fresh = false
-	}
-	remote := l.remote
+	inherited, remote := l.fresh && !l.leads, l.remote
+	l.trouble, l.asked, l.fresh = false, false, false
 	l.mu.Unlock()
-	if inherited && !l.leads { // what the last coordinator left open
-		l.apply(remote, false)
+	if inherited { // what the last coordinator left open
+		l.apply(remote, nobody)
 		due = true
 	}
 	if !due {
@@ -123,22 +148,46 @@ func (l *loop) step(ctx context.Context) {
 	l.lead(ctx)
 }
 
-// follow takes over what the coordinator says, and tells it of trouble here.
-func (l *loop) follow(ctx context.Context, leader string) {
+// cede makes this process one that follows: another one has come back. What this one told receivers outside of the job,
+// and the other one doesn't say, is withdrawn when that is heard; so it asks.
+func (l *loop) cede(now time.Time) {
+	l.leads, l.heard = false, now
+	if len(l.tracker.Open()) == 0 {
+		return
+	}
+	l.ceded = true
 	l.mu.Lock()
-	trouble, fresh, open := l.trouble, l.fresh, l.remote
-	l.trouble, l.asked, l.fresh = false, false, false
+	l.trouble = true
+	l.mu.Unlock()
+}
+
+// follow takes over what the coordinator says, and tells it of trouble here.
+func (l *loop) follow(ctx context.Context, leader string, now time.Time) {
+	l.mu.Lock()
+	fresh, open, noted := l.fresh && l.from == leader, l.remote, l.noted
+	l.asked, l.fresh = false, false
 	l.mu.Unlock()
 	if fresh {
-		began := l.cfg.Now()
-		l.apply(open, false)
-		l.settle(began)
+		l.heard = now
+		to := nobody
+		if l.ceded {
+			l.ceded, to = false, ofWithdrawals
+		}
+		l.apply(open, to)
+		l.settle(noted)
 	}
 	l.again = 0
 	if len(l.tracker.Open()) > 0 {
 		l.again = l.cfg.Timing.AgainMost // whether there is still a coordinator
 	}
-	if !trouble || leader == "" || l.tell(ctx, leader) {
+	l.mu.Lock()
+	trouble, notes := l.trouble, l.notes
+	l.trouble = false
+	l.mu.Unlock()
+	if l.again > 0 && now.Sub(l.heard) > silence*l.cfg.Timing.AgainMost {
+		trouble = true // its last word was lost, perhaps
+	}
+	if !trouble || leader == "" || l.tell(ctx, leader, notes) {
 		return
 	}
 	if l.tries++; l.tries < mostTries {
@@ -149,10 +198,23 @@ func (l *loop) follow(ctx context.Context, leader string) {
 	}
 }
 
-// tell asks the coordinator to look, and reports whether it will.
-func (l *loop) tell(ctx context.Context, leader string) bool {
+// tell asks the coordinator to look, and reports whether it will. It ends early when the coordinator asks this process,
+// which was asked notes times before, by itself, and when the coordinator is known not to answer.
+func (l *loop) tell(ctx context.Context, leader string, notes uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timing.Ask)
 	defer cancel()
+	l.mu.Lock()
+	asks := l.notes != notes
+	l.hush = cancel
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.hush = nil
+		l.mu.Unlock()
+	}()
+	if asks {
+		return true
+	}
 	q, err := l.mesh.Ask(ctx, (&message{Kind: askLook}).encode(), leader)
 	if err != nil {
 		return false
@@ -162,28 +224,37 @@ func (l *loop) tell(ctx context.Context, leader string) bool {
 			return true
 		}
 	}
-	return false
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.notes != notes
 }
 
-// lead asks all for their notes and finds the verdicts.
+// lead asks all for their notes, finds the verdicts, and tells all: those who gave a note shall know that it was looked
+// at, and who missed the last word shall have this one.
 func (l *loop) lead(ctx context.Context) {
 	began := l.cfg.Now()
 	notes := l.gather(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	notes = concerned(withFates(notes, l.members(), time.Now())) // their fates now: some may have died meanwhile
-	takenOver := !l.leads
-	l.leads = true
-	before := l.tracker.Open()
-	if l.apply(verdict.Diagnose(sortedByName(notes)), true) {
-		l.broadcast(ctx)
+	now := time.Now()
+	members := l.members() // their fates now: some may have died meanwhile
+	fates, unsure := withFates(notes, members, now)
+	notes = concerned(fates)
+	verdicts := verdict.Diagnose(sortedByName(notes))
+	if unsure {
+		verdicts = known(verdicts)
 	}
-	if takenOver {
-		l.repeat(before)
+	to := everybody
+	if !l.leads {
+		to = everybodyAgain
 	}
+	l.leads, l.ceded = true, false
+	l.apply(verdicts, to)
+	l.broadcast(ctx)
 	l.settle(began)
-	if len(l.tracker.Open()) == 0 && !stalled(notes) {
+	l.looked = time.Now()
+	if len(verdicts) == 0 && !unsure && !stalled(notes) {
 		l.again = 0
 		return
 	}
@@ -217,18 +288,34 @@ func (l *loop) gather(ctx context.Context) []verdict.Note {
 	return notes
 }
 
-// apply makes verdicts the open ones, tells what changed, and whether anything did.
-func (l *loop) apply(verdicts []verdict.Verdict, reached bool) bool {
+// audience is who, outside of this process, is told of changes.
+type audience uint8
+
+const (
+	nobody         audience = iota
+	ofWithdrawals           // receivers outside of the job, of what is withdrawn
+	everybody               // they, of all changes
+	everybodyAgain          // they, and once more of what is still open: they may have heard of it, or not
+)
+
+// apply makes verdicts the open ones, and tells what changed.
+func (l *loop) apply(verdicts []verdict.Verdict, to audience) {
+	was := map[string]bool{}
+	for _, v := range l.tracker.Open() {
+		was[v.ID()] = true
+	}
 	changes := l.tracker.Update(verdicts)
 	now := time.Now()
 	l.mu.Lock()
 	l.open = l.tracker.Open()
+	open := l.open
 	for i := range changes {
 		v := &changes[i].Verdict
+		delete(was, v.ID())
 		switch changes[i].Kind {
 		case verdict.Opened:
 			l.since[v.ID()] = now
-			if reached {
+			if to >= everybody {
 				l.reached[v.Reason]++
 			}
 		case verdict.Withdrawn:
@@ -236,30 +323,19 @@ func (l *loop) apply(verdicts []verdict.Verdict, reached bool) bool {
 		case verdict.Changed:
 		}
 	}
-	open := l.open
 	l.mu.Unlock()
-	if len(changes) == 0 {
-		return false
-	}
-	if l.cfg.Open != nil {
+	if len(changes) > 0 && l.cfg.Open != nil {
 		l.cfg.Open(open)
 	}
 	for i := range changes {
-		l.cfg.Event(verdictEvent(&changes[i], now), reached)
+		l.cfg.Event(verdictEvent(&changes[i], now), to >= everybody || to == ofWithdrawals && changes[i].Kind == verdict.Withdrawn)
 	}
-	return true
-}
-
-// repeat tells receivers outside what is still open that the coordinator before this one told them of: they may have
-// heard of it, or not.
-func (l *loop) repeat(before []verdict.Verdict) {
-	still := map[string]bool{}
-	for i := range before {
-		still[before[i].ID()] = true
+	if to != everybodyAgain {
+		return
 	}
-	for _, v := range l.tracker.Open() {
-		if still[v.ID()] {
-			l.cfg.Event(verdictEvent(&verdict.Change{Kind: verdict.Changed, Verdict: v}, time.Now()), true)
+	for _, v := range open {
+		if was[v.ID()] {
+			l.cfg.Event(verdictEvent(&verdict.Change{Kind: verdict.Changed, Verdict: v}, now), true)
 		}
 	}
 }

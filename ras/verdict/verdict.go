@@ -20,6 +20,8 @@ type Verdict struct {
 	// Culprits are the ranks at fault, in order; of a deadlock those in the cycle, in its order; empty where nobody is
 	// known to be.
 	Culprits []Rank `json:"culprits,omitempty"`
+	// Whole is the ID of the verdict of which this one has only some of the culprits; empty if it has them all.
+	Whole string `json:"whole,omitempty"`
 	// Comm and Call are where it shows: the call that has waited longest. The zero Comm means that nobody waits yet.
 	Comm lifecycle.CommID `json:"comm,omitzero"`
 	Name string           `json:"comm_name,omitempty"`
@@ -68,6 +70,9 @@ type Wait struct {
 // ID names the cause: verdicts of different moments with one ID are the same one. It depends on the reason, on whose
 // fault it is, and, where it is nobody's, on where it shows.
 func (v *Verdict) ID() string {
+	if v.Whole != "" {
+		return v.Whole
+	}
 	h := sha256.New()
 	fmt.Fprintln(h, v.Reason)
 	names := make([]string, 0, len(v.Culprits))

@@ -17,12 +17,12 @@ import (
 // notExportedYet are the metrics of RAS and of GPUs, which the processes of this test don't run with. It is the only
 // place that takes a name for granted: one that a process does export fails the test until it is taken out here.
 var notExportedYet = map[string][]string{
-	semconv.MetricGPUXidErrors:     {semconv.LabelGPU, semconv.LabelXid},
-	semconv.MetricGPUECCErrors:     {semconv.LabelGPU, semconv.LabelType},
-	semconv.MetricGPUNVLinkErrors:  {semconv.LabelGPU},
-	semconv.MetricGPUThrottled:     {semconv.LabelGPU, semconv.LabelReason},
-	semconv.MetricGPUMemoryUsed:    {semconv.LabelGPU},
-	semconv.MetricGPUMemoryTotal:   {semconv.LabelGPU},
+	semconv.MetricGPUXidErrors:    {semconv.LabelGPU, semconv.LabelXid},
+	semconv.MetricGPUECCErrors:    {semconv.LabelGPU, semconv.LabelType},
+	semconv.MetricGPUNVLinkErrors: {semconv.LabelGPU},
+	semconv.MetricGPUThrottled:    {semconv.LabelGPU, semconv.LabelReason},
+	semconv.MetricGPUMemoryUsed:   {semconv.LabelGPU},
+	semconv.MetricGPUMemoryTotal:  {semconv.LabelGPU},
 }
 
 // exported is what a job exports that works, makes mistakes, and hangs.

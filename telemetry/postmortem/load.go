@@ -346,10 +346,10 @@ func (m *member) look(s *tape.Slot) {
 	m.count = max(m.count, s.Completed)
 	m.lastEnd = max(m.lastEnd, s.LastEnd)
 	if together(s.Op.Call) {
-		m.begun = max(m.begun, s.Seq)
-		if s.Launched == s.Completed && m.last == 0 {
-			m.ended = max(m.ended, s.Seq)
+		if s.Launched == s.Completed && m.begun < s.Seq && m.state != lifecycle.StateFailed {
+			m.ended = s.Seq // its record was overwritten; had it failed, so would the communicator have
 		}
+		m.begun = max(m.begun, s.Seq)
 	}
 	for _, at := range []int64{s.OpStart, s.LastEnd, s.WaitSince} {
 		m.proc.saw(at)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +72,41 @@ func TestOldestWithoutTable(t *testing.T) {
 	}
 	if doing := report.Processes[0].Doing; len(doing) != 1 || doing[0].Seq != 1 || doing[0].Wait != 1 {
 		t.Errorf("it is in %+v", doing)
+	}
+}
+
+// TestEndedLongAgo reads of a rank that ended a collective well, whose record busier communicators have overwritten: its slot says so, and it is
+// not blamed for having given up what another rank is still in.
+func TestEndedLongAgo(t *testing.T) {
+	dir := t.TempDir()
+	sig := tape.Signature{Call: lifecycle.CallBroadcast, Peer: 1, Bytes: 8}
+	for rank := range 2 {
+		info := tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: rank, Size: 2}
+		f := &tapetest.Forge{PID: 1<<30 + rank, Host: "h", Job: "j", CreatedMono: 1, CreatedWall: 1}
+		f.Comm(2, 1, info)
+		f.Life(1, tape.LifeRecord{Time: 9, Start: 5, Act: tape.ActInit, Stage: tape.StageEnd, State: lifecycle.StateReady, Peer: -1})
+		slot := tape.Slot{
+			CommInfo: info, Generation: 1, Root: 1, State: lifecycle.StateReady, Launched: 5, Completed: 5, Seq: 5, Op: sig, OpStart: 20, LastEnd: 30, Wait: -1,
+		}
+		if rank == 0 {
+			slot.Completed, slot.LastEnd, slot.Wait, slot.WaitSince = 4, 19, 1, 21
+		}
+		f.Slots = []tape.Slot{slot}
+		if err := f.WriteFile(filepath.Join(dir, strconv.Itoa(rank)+".tape")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report, err := postmortem.Read([]string{dir}, postmortem.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ranks := report.Comms[0].Ranks; ranks[0].Ended != 0 || ranks[1].Begun != 5 || ranks[1].Ended != 5 {
+		t.Errorf("%+v", ranks)
+	}
+	for _, f := range report.Findings {
+		if strings.Contains(f.Text, "gave up") {
+			t.Errorf("%s", f.Text)
+		}
 	}
 }
 

@@ -1,0 +1,106 @@
+package trace_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/trace"
+)
+
+// TestSamplingOfOperations checks the rate, and that another rank's projector chooses the same operations.
+func TestSamplingOfOperations(t *testing.T) {
+	const ops, every = 20_000, 50
+	var chosen [2][]string
+	for rank := range chosen {
+		p := newProjector(t, func(c *trace.Config) { c.SampleEvery = every })
+		comm := tape.CommInfo{ID: lifecycle.CommID{5}, Rank: rank, Size: 2}
+		for seq := uint64(1); seq <= ops; seq++ {
+			p.op(comm, tape.OpRecord{
+				Time: int64(seq) * ms, Start: int64(seq)*ms - 10, Stage: tape.StageEnd, Seq: seq, Wait: -1,
+				Signature: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64},
+			})
+		}
+		for _, s := range p.spans() {
+			chosen[rank] = append(chosen[rank], s.SpanContext.TraceID().String())
+			if s.Name != "ccl.all_reduce" || s.EndTime.Sub(s.StartTime) != 10 {
+				t.Fatalf("unexpected span %s of %s", s.Name, s.EndTime.Sub(s.StartTime))
+			}
+		}
+	}
+	if diff := cmp.Diff(chosen[0], chosen[1]); diff != "" {
+		t.Errorf("the ranks chose different operations:\n%s", diff)
+	}
+	if n := len(chosen[0]); n < ops/every*3/4 || n > ops/every*5/4 {
+		t.Errorf("%d of %d operations chosen, want about 1 in %d", n, ops, every)
+	}
+}
+
+// TestSamplingOfSendRecvs: all those between two collectives have one number, and yet they are sampled one by one.
+func TestSamplingOfSendRecvs(t *testing.T) {
+	const ops, every = 20_000, 50
+	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = every })
+	for i := int64(1); i <= ops; i++ {
+		r := tape.OpRecord{
+			Time: i*ms + 10, Start: i * ms, Stage: tape.StageEnd, Seq: 0, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1},
+		}
+		p.op(world, r)
+		if spanned := p.SpanOf(&tape.Event{Comm: world, Generation: uint32(world.ID[0]), Op: r}).IsSampled(); spanned != p.Emitted().IsValid() {
+			t.Fatalf("send-receive %d: its log line says that its span is kept: %v", i, spanned)
+		}
+	}
+	if n := len(p.spans()); n < ops/every*3/4 || n > ops/every*5/4 {
+		t.Errorf("%d of %d send-receives have a span, want about 1 in %d", n, ops, every)
+	}
+}
+
+// TestWaitOfAnotherOperation: messages to different ranks have the same numbers, and one's wait is not the other's.
+func TestWaitOfAnotherOperation(t *testing.T) {
+	p := newProjector(t, nil)
+	send, recv := tape.Signature{Call: lifecycle.CallSend, Peer: 2}, tape.Signature{Call: lifecycle.CallRecv, Peer: 3}
+	p.op(world, tape.OpRecord{Stage: tape.StageWait, Time: 2 * ms, Start: ms, Seq: 1, Signature: send, Wait: 2})
+	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 3 * ms, Start: ms, Seq: 1, Signature: recv, Wait: -1, Code: lifecycle.CodeRankDead})
+	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 4 * ms, Start: ms, Seq: 1, Signature: send, Wait: -1, Code: lifecycle.CodeRankDead})
+	var got []string
+	for _, s := range p.spans() {
+		got = append(got, s.Name+": "+s.Status.Description)
+	}
+	want := []string{"ccl.recv: rank_dead", "ccl.send: rank_dead: was waiting for rank 2"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+}
+
+// TestEmitted asks after every event which span it was made into.
+func TestEmitted(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = 2 })
+	comm := tape.CommInfo{ID: lifecycle.CommID{7}, Name: "world", Rank: 1, Size: 2}
+	p.life(comm, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: 1, Peer: -1})
+	p.life(comm, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseConnect, Time: 2, Peer: -1})
+	p.life(comm, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 3, Start: 1, Peer: -1})
+	init := trace.ActTraceID(comm.ID, tape.ActInit, 0)
+	if got := p.Emitted(); got.TraceID() != init || got.SpanID() != trace.SpanID(init, 1) {
+		t.Errorf("after the init: %v/%v, want this rank's span in %v", got.TraceID(), got.SpanID(), init)
+	}
+	var kept int
+	for seq := range uint64(100) {
+		sig := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}
+		before := len(p.exporter.GetSpans())
+		p.op(comm, tape.OpRecord{Stage: tape.StageEnd, Seq: seq, Signature: sig, Time: 10, Start: 5, Wait: -1})
+		got := p.Emitted()
+		if got.IsValid() != (len(p.exporter.GetSpans()) > before) {
+			t.Fatalf("operation %d: Emitted is %v with %d new spans", seq, got, len(p.exporter.GetSpans())-before)
+		}
+		if got.IsValid() {
+			kept++
+			if want := trace.OpTraceID(comm.ID, 1, sig, seq); got.TraceID() != want {
+				t.Errorf("operation %d is in %v, want %v", seq, got.TraceID(), want)
+			}
+		}
+	}
+	if kept == 0 || kept == 100 {
+		t.Errorf("%d of 100 operations were kept: the test shows nothing", kept)
+	}
+}

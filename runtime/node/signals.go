@@ -6,6 +6,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // flushTimeout bounds what is done between SIGTERM and the end.
@@ -67,13 +69,19 @@ func (t *Telemetry) terminate() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	if err := t.follower.Sync(ctx); err != nil {
-		t.log.Warn("SIGTERM: the tape was not read to its end", "error", err)
+	until := tape.Now()
+	unread := t.follower.Sync(ctx)
+	if unread != nil {
+		t.log.Warn("SIGTERM: the tape was not read to its end", "error", unread)
 	}
 	t.observing.Lock()
 	t.trace.Interrupt("SIGTERM comes", t.follower.Slots())
 	t.observing.Unlock()
 	if err := t.trace.Flush(ctx); err != nil {
 		t.log.Warn("SIGTERM: spans were not all exported", "error", err)
+		return
+	}
+	if unread == nil && t.trace.Complete() {
+		t.tape.Exported(until) // or the post-mortem would send them once more
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -175,7 +176,11 @@ func TestSIGTERM(t *testing.T) {
 	sent := &spansSent{}
 	receiver := httptest.NewServer(sent)
 	defer receiver.Close()
-	status, _ := terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL)
+	dir := t.TempDir()
+	status, _ := terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL, "CARILLON_TAPE_DIR="+dir)
+	if exported(t, dir) == 0 {
+		t.Error("its tape doesn't say that its spans were exported")
+	}
 	if !status.Signaled() || status.Signal() != syscall.SIGTERM {
 		t.Errorf("it ended with %v, want SIGTERM", status)
 	}
@@ -186,6 +191,21 @@ func TestSIGTERM(t *testing.T) {
 			t.Errorf("%q was not sent", want)
 		}
 	}
+}
+
+// exported is until when the only tape below dir says that its process has exported its spans.
+func exported(t *testing.T, dir string) int64 {
+	t.Helper()
+	tapes, err := filepath.Glob(filepath.Join(dir, "*", "*.tape"))
+	if err != nil || len(tapes) != 1 {
+		t.Fatalf("tapes %q, %v; want one", tapes, err)
+	}
+	r, err := tape.Open(tapes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	return r.Header().Exported
 }
 
 // TestSIGTERMWithoutSignals leaves the signal to the program, which has no handler: nothing is sent.
@@ -204,13 +224,28 @@ func TestSIGTERMWithoutSignals(t *testing.T) {
 	}
 }
 
+// TestSIGTERMWithARefusingCollector must not say that what it sent has come.
+func TestSIGTERMWithARefusingCollector(t *testing.T) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
+	defer receiver.Close()
+	dir := t.TempDir()
+	terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL, "CARILLON_TAPE_DIR="+dir)
+	if at := exported(t, dir); at != 0 {
+		t.Errorf("its tape says that its spans were exported until %d", at)
+	}
+}
+
 // TestSIGTERMWithAHungCollector doesn't keep the process for longer than it takes to say that it tried.
 func TestSIGTERMWithAHungCollector(t *testing.T) {
 	release := make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer receiver.Close()
 	defer close(release)
-	status, took := terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL)
+	dir := t.TempDir()
+	status, took := terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL, "CARILLON_TAPE_DIR="+dir)
+	if at := exported(t, dir); at != 0 {
+		t.Errorf("its tape says that its spans were exported until %d", at)
+	}
 	if !status.Signaled() || took > 8*time.Second {
 		t.Errorf("it ended with %v after %v, want SIGTERM after 2 s", status, took)
 	}

@@ -39,7 +39,7 @@ type Exported struct {
 
 // Export sends the spans that dead processes could not send themselves to where the OTEL_* variables say, with the ids and the resource that
 // the processes gave theirs. Acts and operations that were going on at the end are spans with the error "unfinished". Living
-// processes speak for themselves and are left out. It reads the tapes again, blocks until all is sent or ctx ends, and sends from one process at a time. The error
+// processes speak for themselves and are left out, and so is what a dead one has sent before it died, by its tape's word, as it does on SIGTERM. It reads the tapes again, blocks until all is sent or ctx ends, and sends from one process at a time. The error
 // is that of the exporter's configuration, or of a tape that can't be read any more; spans that were not taken are counted.
 func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, error) {
 	var total Exported
@@ -58,6 +58,10 @@ func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, erro
 			if ctx.Err() != nil {
 				break
 			}
+			continue
+		}
+		if p.header.Exported != 0 && stats == (trace.Stats{}) {
+			total.Skipped++
 			continue
 		}
 		total.Processes++
@@ -82,7 +86,7 @@ func export(ctx context.Context, p *process, opts *ExportOptions) (trace.Stats, 
 		Now: func() int64 { return p.last }, AlgorithmName: opts.Algorithm, Logger: opts.Logger, StoreTraces: 1, MustExport: true,
 	}
 	if !opts.All {
-		cfg.From = p.last - int64(window)
+		cfg.From, cfg.Sent = p.last-int64(window), h.Exported
 	}
 	projector, err := trace.New(ctx, cfg)
 	if err != nil {

@@ -124,6 +124,56 @@ func TestExport(t *testing.T) {
 	}
 }
 
+// What a process has sent before it died, by its tape's word, is not sent again; what came behind that is.
+func TestExportLeavesOutWhatWasSent(t *testing.T) {
+	world := commID("world")
+	split := trace.ActTraceID(world, tape.ActSplit, 1)
+	op := trace.OpTraceID(world, 1, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}, 1)
+	opSpan := trace.SpanID(op, 1)
+	const refused = "11500ms p1 act world finalize 0 start\n13s p1 refused world finalize destroyed it is too late"
+	for _, c := range []struct {
+		name, exported, more   string
+		processes              int
+		split, op, atTheBorder bool
+	}{
+		{"nothing", "0s", "", 1, true, true, false},
+		{"the split", "10500ms", "", 1, false, true, false},
+		{"all, what it was in too", "12500ms", "", 0, false, false, false},
+		{"all but what came then", "12500ms", refused, 1, false, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			col := newCollector(t, false)
+			s := newStage(t)
+			script := exportScript
+			if c.exported != "0s" {
+				script = strings.Replace(script, "process p1 here", "process p1 here exported "+c.exported, 1)
+			}
+			s.play(script + "\n" + c.more)
+			s.write()
+			report, err := postmortem.Read([]string{s.dir}, postmortem.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent, err := report.Export(t.Context(), postmortem.ExportOptions{})
+			if err != nil || sent.Processes != c.processes || sent.Skipped != 2-c.processes || sent.Failed != 0 || (sent.Spans > 0) != (c.processes > 0) {
+				t.Errorf("%+v, %v", sent, err)
+			}
+			if got := col.has(split[:]); got != c.split {
+				t.Errorf("the split is there: %v", got)
+			}
+			if got := col.has(opSpan[:]); got != c.op {
+				t.Errorf("the operation that it died in is there: %v", got)
+			}
+			if col.has([]byte("before the finalize does")) {
+				t.Error("the act that it had sent as unfinished is there")
+			}
+			if got := col.has([]byte("it is too late")); got != c.atTheBorder {
+				t.Errorf("the misuse after the export is there: %v", got)
+			}
+		})
+	}
+}
+
 func TestExportThatIsRefused(t *testing.T) {
 	newCollector(t, true)
 	s := newStage(t)

@@ -47,6 +47,7 @@
 //	704  life head u64: life records ever reserved
 //	768  overflow u64: communicators that found no free slot
 //	832  latch of 2 words: (CLOCK_MONOTONIC, time of day), ns, of one moment
+//	896  exported i64: until when the process has exported all its spans, those of what was going on then as unfinished; 0: it doesn't say
 //
 // # Latches
 //

@@ -38,6 +38,10 @@ type Header struct {
 	Closed   bool   // the writer closed the tape cleanly
 	Overflow uint64 // communicators that found the in-flight table full
 
+	// Exported is until when, on the tape's clock, the process has exported all spans of what it did, what was going on then included, as
+	// unfinished. 0: it doesn't say.
+	Exported int64
+
 	mono, wall  int64 // one moment on both clocks
 	createdMono int64 // Created on the tape's clock
 }
@@ -210,6 +214,7 @@ func (t *file) header() Header {
 	}
 	h.Closed = b.word(hdrState) == stateClosed
 	h.Overflow = b.word(hdrOverflow)
+	h.Exported = int64(b.word(hdrExported))
 	var copies [4]uint64
 	getWords(copies[:], b[hdrClock+wordSize-hdrState:])
 	// One that is torn is being refreshed; the pair of the beginning serves as well.
@@ -220,7 +225,7 @@ func (t *file) header() Header {
 }
 
 // moment is the changing part of the header, read in one go.
-type moment [hdrClock + 5*wordSize - hdrState]byte
+type moment [hdrExported + wordSize - hdrState]byte
 
 func (t *file) readMoment() (m moment, err error) {
 	err = t.readAt(m[:], hdrState)

@@ -54,6 +54,7 @@ const (
 	hdrLifeHead = 704 // u64: records ever reserved in the life ring
 	hdrOverflow = 768 // u64: communicators that found the table full
 	hdrClock    = 832 // latch of two words: CLOCK_MONOTONIC and the time of day, ns, read together
+	hdrExported = 896 // i64, CLOCK_MONOTONIC: until when the process has exported its spans; 0: it doesn't say
 )
 
 // Lengths of the header's texts, a NUL at the end included.

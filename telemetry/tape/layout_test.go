@@ -43,7 +43,9 @@ type (
 		_                        [56]byte
 		clockControl             uint64
 		clock                    [2]struct{ mono, wall int64 }
-		_                        [headerSize - 832 - 40]byte
+		_                        [24]byte
+		exported                 int64
+		_                        [headerSize - 896 - 8]byte
 	}
 	cOp struct {
 		launched, number                            uint64
@@ -147,6 +149,7 @@ func TestOffsets(t *testing.T) {
 		{"hdrLifeHead", unsafe.Offsetof(h.lifeHead), hdrLifeHead},
 		{"hdrOverflow", unsafe.Offsetof(h.overflow), hdrOverflow},
 		{"hdrClock", unsafe.Offsetof(h.clockControl), hdrClock},
+		{"hdrExported", unsafe.Offsetof(h.exported), hdrExported},
 
 		{"slotInfoLatch", unsafe.Offsetof(s.infoControl), slotInfoLatch},
 		{"slotOpLatch", unsafe.Offsetof(s.opControl), slotOpLatch},

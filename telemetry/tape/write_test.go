@@ -355,6 +355,21 @@ func TestOff(t *testing.T) {
 }
 
 // After Close the tape says so, takes no new communicator, and a late one does no harm.
+func TestExported(t *testing.T) {
+	var off *Writer
+	off.Exported(1)
+	w := newTape(t, Config{})
+	r := openTape(t, w.Path())
+	for _, at := range []int64{0, 7, Now()} {
+		if at != 0 {
+			w.Exported(at)
+		}
+		if got := r.Header(); got.Exported != at || got.Closed || got.Overflow != 0 {
+			t.Errorf("%+v; exported until %d", got, at)
+		}
+	}
+}
+
 func TestClose(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})

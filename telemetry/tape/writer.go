@@ -115,6 +115,14 @@ func (w *Writer) Close() error {
 	return nil
 }
 
+// Exported says on the tape that all spans of what happened until a moment of the tape's clock have been exported, and what was going on
+// then as unfinished: who reads the tape of the process after its death need not do it again. The latest word counts.
+func (w *Writer) Exported(until int64) {
+	if w != nil {
+		atomic.StoreUint64(&w.header[hdrExported/wordSize], uint64(until))
+	}
+}
+
 // Comm takes a slot of the in-flight table for a communicator that begins its life. If the table is full, the communicator is in the
 // rings alone, and the header's Overflow counts it. After Close it returns nil.
 func (w *Writer) Comm(info CommInfo) *CommWriter {

@@ -29,6 +29,10 @@ type Config struct {
 	// exported itself. 0 leaves out none.
 	From int64
 
+	// Sent is until when the process of a tape that is read again says that it has sent all spans itself, on the tape's clock: those are left
+	// out, and those of what was unfinished then and never ended. 0 if it doesn't say.
+	Sent int64
+
 	// Now reads the tape's clock. It dates the end of acts that Close finds open; nil means the time of the last event, which is
 	// right for a tape whose process is gone.
 	Now func() int64

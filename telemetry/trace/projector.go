@@ -149,7 +149,9 @@ func (p *Projector) Close(ctx context.Context) error {
 		now = p.cfg.Now()
 	}
 	for _, act := range p.oldest() {
-		p.abandon(act, now, "the tape ends")
+		if !p.sent(act.start.Time) {
+			p.abandon(act, now, "the tape ends")
+		}
 	}
 	return p.pipe.shutdown(ctx)
 }

@@ -52,7 +52,7 @@ const moment = time.Nanosecond
 
 // emit makes the span and ends it: everything of it is known, its times are explicit.
 func (p *Projector) emit(s *span) {
-	if s.end < p.cfg.From {
+	if s.end < p.cfg.From || p.sent(s.end) {
 		return
 	}
 	// The time of day may be set between two readings of it, and while the span lasted: its length is the tape's.

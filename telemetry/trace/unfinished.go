@@ -10,7 +10,24 @@ import (
 
 // Unfinished makes the span of the operation that the slot shows in flight, as unfinished at the time of the last event: for the tape of a
 // process that is gone, before Close. Its ids are those that the operation's span would have had. A slot with nothing in flight makes none.
-func (p *Projector) Unfinished(s *tape.Slot) { p.unfinishedOp(s, p.last, "the tape ends") }
+func (p *Projector) Unfinished(s *tape.Slot) {
+	if !p.sent(s.OpStart) {
+		p.unfinishedOp(s, p.last, "the tape ends")
+	}
+}
+
+// sent says whether what began, or ended, at that time was sent before.
+func (p *Projector) sent(at int64) bool { return p.cfg.Sent != 0 && at <= p.cfg.Sent }
+
+// Complete says whether every span that was made before the last Flush without an error has been exported: there is an exporter, and none was
+// dropped or refused.
+func (p *Projector) Complete() bool {
+	if p.pipe == nil || p.pipe.gate == nil {
+		return false
+	}
+	stats := p.pipe.stats()
+	return stats.Dropped == 0 && stats.Failed == 0
+}
 
 // unfinishedOp makes the span of the operation that s shows in flight, as far as it had come at now. why is what comes before its end.
 func (p *Projector) unfinishedOp(s *tape.Slot, now int64, why string) {

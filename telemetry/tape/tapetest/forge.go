@@ -17,6 +17,7 @@ type Forge struct {
 	KernelBoot                          [16]byte
 	CreatedMono, CreatedWall            int64 // one moment on both clocks, ns
 	LatchMono, LatchWall                int64 // a later one; none if LatchMono is 0
+	Exported                            int64 // until when it has exported its spans
 	Closed                              bool
 	Slots                               []tape.Slot // Index is the place in the table; of each, what a Reader gives is given
 	life, op                            [][8]uint64
@@ -165,6 +166,7 @@ func (f *Forge) header(b []byte) {
 	}
 	le.PutUint64(b[640:], uint64(len(f.op)))
 	le.PutUint64(b[704:], uint64(len(f.life)))
+	binary.LittleEndian.PutUint64(b[896:], uint64(f.Exported))
 	if f.LatchMono != 0 {
 		latch(b[832:], b[840:], []uint64{uint64(f.LatchMono), uint64(f.LatchWall)})
 	}

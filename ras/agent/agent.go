@@ -342,10 +342,8 @@ func coordinator(members []mesh.Status, now time.Time) string {
 	best := -1
 	for i := range members {
 		s := &members[i]
-		if s.State != mesh.Alive && !(s.State == mesh.Suspect && now.Sub(s.Since) < doubt) {
-			continue
-		}
-		if best < 0 || before(&s.Member, &members[best].Member) {
+		answers := s.State == mesh.Alive || s.State == mesh.Suspect && now.Sub(s.Since) < doubt
+		if answers && (best < 0 || before(&s.Member, &members[best].Member)) {
 			best = i
 		}
 	}

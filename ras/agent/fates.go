@@ -9,6 +9,10 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
+// patience is how long a process must be out of reach before that is its fate: where packets get lost, some come back in
+// a moment.
+const patience = 2 * time.Second
+
 // withFates says in the notes what the membership knows of each process, and adds a note of those that can't speak and
 // of which nobody could read the tape. Who left has no note; who runs and doesn't answer has none either. unsure says
 // that some didn't answer of whom it isn't known yet what became of them: then what is unknown may be known in a moment.
@@ -20,7 +24,8 @@ func withFates(notes []verdict.Note, members []mesh.Status, now time.Time) (with
 	waiting := map[string]bool{} // hosts of those
 	for i := range members {
 		s := &members[i]
-		if _, answered := byName[s.Member.Name]; !answered && s.State == mesh.Suspect && s.Cause != mesh.CauseRuns {
+		_, answered := byName[s.Member.Name]
+		if s.State == mesh.Suspect && s.Cause != mesh.CauseRuns && !answered || s.State == mesh.Unreachable && now.Sub(s.Since) < patience {
 			waiting[s.Member.Host] = true
 		}
 	}

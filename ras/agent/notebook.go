@@ -19,6 +19,7 @@ const (
 	maxComms    = 1 << 14          // communicators with something to remember
 	failureTime = 30 * time.Second // how long a failure is remembered when its communicator is gone
 	waitWindow  = 20 * time.Second // over which waits are summed up, once or twice
+	longestWait = time.Second      // that is summed up of one wait: one that lasts is a stall, and no straggler's doing
 )
 
 // notebook remembers what the in-flight table doesn't show: open acts, failures, stalls, and for whom operations
@@ -147,7 +148,7 @@ func (r *remembered) waits(rank int32, now int64) {
 			sum = &waited{}
 			w.waits[r.wait] = sum
 		}
-		sum.time += time.Duration(now - r.waitSince)
+		sum.time += min(time.Duration(now-r.waitSince), longestWait)
 		sum.ops++
 	}
 	r.wait, r.waitSince = rank, now
@@ -165,7 +166,7 @@ func (r *remembered) window(now int64) *window {
 
 // report takes what stalls, and what does no longer. news says that it is worth a look at the job.
 func (n *notebook) report(rep *stall.Report) (news bool) {
-	if rep.Stage == stall.Slow {
+	if rep.Stage == stall.Slow || rep.Stage == stall.Cleared && rep.Count == 0 { // slow is not stalled
 		return false
 	}
 	r := n.of(rep.Generation, &rep.Comm)

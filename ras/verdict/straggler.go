@@ -1,19 +1,21 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 )
 
 // What makes a straggler: the others wait for it for a fifth of their time, in eight operations or more, and it waits
-// for them for less than half as long.
+// for others, whichever, for less than half as long: who is late because somebody else is holds nobody up.
 const (
 	stragglerShare = 0.2
 	stragglerOps   = 8
 )
 
-// stragglers are the ranks that hold up a job that moves, by how long others waited for them.
+// stragglers are the ranks that hold up a job that moves, by how long others waited for them: each where they did so
+// for longest.
 func (g *graph) stragglers() []Verdict {
 	type sum struct {
 		by   []*place
@@ -21,7 +23,7 @@ func (g *graph) stragglers() []Verdict {
 		ops  int
 	}
 	held := map[seat]*sum{}
-	waits := map[seat]time.Duration{} // of each rank itself
+	waits := map[*actor]time.Duration{} // of each rank itself
 	var order []seat
 	for _, a := range g.actors {
 		for _, s := range a.slots {
@@ -33,23 +35,28 @@ func (g *graph) stragglers() []Verdict {
 				}
 				h := held[key]
 				h.by, h.time, h.ops = append(h.by, &place{a, s}), h.time+w.Time, max(h.ops, w.Ops)
-				waits[seat{s.Comm, s.Rank}] += w.Time
+				waits[a] += w.Time
 			}
 		}
 	}
+	mean := func(key seat) time.Duration {
+		return held[key].time / time.Duration(max(held[key].by[0].slot.Size-1, 1))
+	}
+	slices.SortStableFunc(order, func(a, b seat) int { return cmp.Compare(mean(b), mean(a)) })
+	told := map[*actor]bool{}
 	var verdicts []Verdict
 	for _, key := range order {
-		h := held[key]
+		h, mean := held[key], mean(key)
 		slot := h.by[0].slot
 		p := g.seats[key]
-		if p == nil || slot.Window <= 0 || slot.Size < 2 || h.ops < stragglerOps {
+		if p == nil || told[p.actor] || slot.Window <= 0 || slot.Size < 2 || h.ops < stragglerOps {
 			continue
 		}
-		mean := h.time / time.Duration(slot.Size-1)
 		share := mean.Seconds() / slot.Window.Seconds()
-		if share < stragglerShare || waits[key] > mean/2 {
+		if share < stragglerShare || waits[p.actor] > mean/2 {
 			continue
 		}
+		told[p.actor] = true
 		r := rankOf(p.actor, key.comm)
 		v := Verdict{
 			Reason: Straggler, Confidence: Likely, Culprits: []Rank{r}, Comm: key.comm, Name: slot.Name, Age: slot.Window,

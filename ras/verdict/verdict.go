@@ -77,7 +77,11 @@ func (v *Verdict) ID() string {
 	fmt.Fprintln(h, v.Reason)
 	names := make([]string, 0, len(v.Culprits))
 	for _, c := range v.Culprits {
-		names = append(names, c.Member+"/"+strconv.Itoa(c.Job)+"/"+strconv.Itoa(c.Comm))
+		name := c.Member + "/" + strconv.Itoa(c.Job)
+		if c.Job < 0 { // else the same one, seen from whichever communicator
+			name += "/" + strconv.Itoa(c.Comm)
+		}
+		names = append(names, name)
 	}
 	slices.Sort(names) // a cycle may be found at any of its ranks
 	fmt.Fprintln(h, names)

@@ -21,6 +21,9 @@ type JobConfig struct {
 	// Handler and LocalNote are mesh.Config's, for the member that is asked. nil answers nothing.
 	Handler   func(r *Rank, from string, question []byte) []byte
 	LocalNote func(r *Rank, of mesh.Member) []byte
+	// OnEvent is told what each member's mesh tells, in addition to Rank.Since; nil is not interested. While members start
+	// and join, their Rank has no Mesh yet.
+	OnEvent func(r *Rank, e mesh.Event)
 }
 
 // Job is a job of real meshes on a simulated network.
@@ -82,8 +85,11 @@ func (j *Job) start(c *JobConfig, host *Machine) error {
 		Host: r.Process, Transport: r.Process.Transport(),
 		OnEvent: func(e mesh.Event) {
 			r.mu.Lock()
-			defer r.mu.Unlock()
 			r.told = append(r.told, Told{e, time.Now()})
+			r.mu.Unlock()
+			if c.OnEvent != nil {
+				c.OnEvent(r, e)
+			}
 		},
 	}
 	if c.Handler != nil {

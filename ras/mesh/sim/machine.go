@@ -108,7 +108,13 @@ func (p *Process) Continue() {
 	}
 }
 
-// gate waits while the process is stopped.
+// Gate waits while the process is stopped. Whatever else runs in the process, beside its mesh, calls it before it does
+// something.
+func (p *Process) Gate() { p.gate() }
+
+// Ended tells whether the process was killed.
+func (p *Process) Ended() bool { return p.ended() }
+
 func (p *Process) gate() {
 	p.mu.Lock()
 	stopped := p.stopped

@@ -1,0 +1,26 @@
+// Package jobsim is a job under RAS in one process and in virtual time: thousands of ranks that pass through collectives,
+// a real mesh and a real agent for each process, a simulated network, and faults.
+//
+//	Run ── Script ──▶ Job ─┬─ Model     ranks, communicators, who is in which collective
+//	(from the seed)        ├─ mesh/sim  machines, network: real meshes on them
+//	                       └─ a process: stall.Watch on its table ─▶ agent.Agent ─▶ Told
+//
+// # The model
+//
+// A rank belongs to four communicators: the world, a tensor-parallel group of the ranks of its process, a pipeline of four
+// processes, and a data-parallel group of the processes at the same place of their pipelines. Each step, it computes and
+// calls a collective, four times, in the same order as all others. A collective ends when all its ranks have come, and
+// some milliseconds have passed. How long a rank computes is drawn from the seed. Nothing else is modelled: no bytes, no
+// algorithms, and no engine that finds a death or a mismatch by itself, so that a fault is a hang, as it is with NCCL.
+//
+// What a process's agent sees is what it sees in a real one: its in-flight table, the tape's events, and stalls.
+//
+// # What is deterministic
+//
+// The model, the script of the faults, and what the network does with the n-th packet follow from the seed. memberlist
+// draws from a source of its own, and goroutines run in the order that the scheduler likes, so times differ by
+// milliseconds from run to run, and with them how often a verdict is told as changed; reasons and culprits don't.
+//
+// Virtual time stands still while somebody computes: it measures waiting, not processors. Result.Analysis is what the
+// coordinator's part of it costs, by the machine's own clock.
+package jobsim

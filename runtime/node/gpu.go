@@ -61,7 +61,7 @@ func WithGPUs(which GPUs) Option {
 const gpuStopTimeout = time.Second
 
 // provideGPU makes what watches the GPUs; nil when it is switched off.
-func provideGPU(s settings, t *Telemetry, conditions *health.Conditions, lc fx.Lifecycle) (*gpu.Monitor, error) {
+func provideGPU(s settings, t *Telemetry, conditions *health.Conditions, r *JobRAS, lc fx.Lifecycle) (*gpu.Monitor, error) {
 	if s.GPU == NoGPUs {
 		return nil, nil //nolint:nilnil // a nil Monitor is the watch switched off
 	}
@@ -69,7 +69,10 @@ func provideGPU(s settings, t *Telemetry, conditions *health.Conditions, lc fx.L
 	if err != nil {
 		return nil, err
 	}
-	m := gpu.New(gpu.Config{All: s.GPU == AllGPUs, OnEvent: tell, Logger: s.Log})
+	m := gpu.New(gpu.Config{All: s.GPU == AllGPUs, Logger: s.Log, OnEvent: func(e gpu.Event) {
+		tell(e)
+		r.gpuEvent(e)
+	}})
 	if err := t.Registry().Register(m); err != nil {
 		return nil, fmt.Errorf("metrics of GPUs: %w", err)
 	}

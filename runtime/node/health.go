@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -57,7 +58,31 @@ func provideHealth(
 		return nil, errors.Join(err, server.Stop(context.Background()))
 	}
 	lc.Append(fx.StopHook(server.Stop))
+	if t.tape != nil {
+		a := address{tape: t.tape.Path(), url: server.URL(), log: s.Log}
+		lc.Append(fx.StartStopHook(a.write, a.withdraw))
+	}
 	return server, nil
+}
+
+// address makes the endpoint known beside the tape, where carillon watch and status look for it.
+type address struct {
+	tape, url string
+	log       *slog.Logger
+	remove    func() error
+}
+
+func (a *address) write() {
+	var err error
+	if a.remove, err = health.WriteAddress(a.tape, a.url); err != nil {
+		a.log.Warn("carillon watch and status don't find this process by themselves (--url does)", "error", err)
+	}
+}
+
+func (a *address) withdraw() {
+	if a.remove != nil {
+		_ = a.remove() // who finds it later sees that the process has ended
+	}
 }
 
 // maxScrapes are answered at a time: a scrape is work, and there is one every few seconds.

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -114,5 +115,27 @@ func TestModuleWithRoutesConditionsAndAJobView(t *testing.T) {
 	}
 	if code, body := get(t, url+"/metrics"); code != http.StatusOK || !strings.Contains(body, `ccl_health_conditions{severity="critical"} 1`) {
 		t.Errorf("the metrics lack the condition: %d", code)
+	}
+}
+
+// TestAddressBesideTheTape: who finds a tape finds the endpoint, as long as the process has one.
+func TestAddressBesideTheTape(t *testing.T) {
+	dir := t.TempDir()
+	n, err := node.Start(t.Context(), node.WithTapeDir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tapes, err := filepath.Glob(filepath.Join(dir, "*", "*.tape"))
+	if err != nil || len(tapes) != 1 {
+		t.Fatalf("%v, %v; want one tape", tapes, err)
+	}
+	if got, err := health.ReadAddress(tapes[0]); err != nil || got+"/" != n.HealthURL() {
+		t.Errorf("%q, %v; want %q", got, err, n.HealthURL())
+	}
+	if err := n.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := health.ReadAddress(tapes[0]); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after Stop: %q, %v; want os.ErrNotExist", got, err)
 	}
 }

@@ -12,7 +12,8 @@ import (
 
 // Sweep removes the tapes in a job's folder that no reader will ask for any more: those of processes that are dead or closed
 // them, once nothing was written to them for keep, and beginnings of tapes that were never finished. It touches no tape of a
-// process that is alive or that can't be seen from here, and no file that is not a tape. It returns what it removed.
+// process that is alive or that can't be seen from here, and no other file but those that the process itself left beside its tape, under the
+// tape's name: where it could be reached. It returns what it removed.
 func Sweep(dir string, keep time.Duration) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -30,9 +31,15 @@ func Sweep(dir string, keep time.Duration) (removed []string, err error) {
 			continue
 		}
 		removed = append(removed, path)
+		for _, suffix := range beside {
+			_ = os.Remove(strings.TrimSuffix(path, ".tape") + suffix) // a process that ended in order took it away itself
+		}
 	}
 	return removed, errors.Join(errs...)
 }
+
+// beside are the endings of the files that a process leaves beside its tape when it is killed: RAS's and the health endpoint's addresses.
+var beside = []string{".ras", ".health"}
 
 // ended says whether a file is a tape on which nothing will be written any more.
 func ended(path string) bool {

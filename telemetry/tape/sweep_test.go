@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -63,5 +64,23 @@ func TestSweepJobsKeepsTheLastAndTheLiving(t *testing.T) {
 	}
 	if removed, err := SweepJobs(filepath.Join(dir, "no-such"), 2); err != nil || removed != nil {
 		t.Errorf("a folder that isn't there: %v, %v", removed, err)
+	}
+}
+
+// TestSweepTakesWhatLiesBesideATape: what a killed process left beside its tape doesn't keep the folder of its job for ever.
+func TestSweepTakesWhatLiesBesideATape(t *testing.T) {
+	dir := t.TempDir()
+	jobTape(t, dir, "killed", 2, true)
+	tapes, err := filepath.Glob(filepath.Join(dir, "killed", "*.tape"))
+	if err != nil || len(tapes) != 1 {
+		t.Fatal(tapes, err)
+	}
+	for _, suffix := range []string{".ras", ".health"} {
+		if err := os.WriteFile(strings.TrimSuffix(tapes[0], ".tape")+suffix, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if removed, err := SweepJobs(dir, 0); err != nil || len(removed) != 1 {
+		t.Errorf("removed %v, %v; want the job's folder", removed, err)
 	}
 }

@@ -121,12 +121,12 @@ func line(ev *bus.Event, colored bool) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s%s %s%-8s%s %s", gray, ev.Time.Local().Format("15:04:05"), normal, color, severity, end,
-		shown(strings.TrimPrefix(ev.Type, semconv.EventPrefix)))
+		Shown(strings.TrimPrefix(ev.Type, semconv.EventPrefix)))
 	if ev.Subject != "" {
-		b.WriteString(" " + shown(ev.Subject))
+		b.WriteString(" " + Shown(ev.Subject))
 	}
 	if ev.Text != "" {
-		b.WriteString(": " + shown(ev.Text))
+		b.WriteString(": " + Shown(ev.Text))
 	}
 	if more := remarks(ev); len(more) > 0 {
 		b.WriteString(gray + " (" + strings.Join(more, ", ") + ")" + normal)
@@ -138,7 +138,7 @@ func line(ev *bus.Event, colored bool) string {
 func remarks(ev *bus.Event) []string {
 	var more []string
 	if ev.Reason != "" {
-		more = append(more, "reason "+shown(ev.Reason))
+		more = append(more, "reason "+Shown(ev.Reason))
 	}
 	if ev.Repeats > 0 {
 		more = append(more, fmt.Sprintf("%d more like it", ev.Repeats))
@@ -149,8 +149,8 @@ func remarks(ev *bus.Event) []string {
 	return more
 }
 
-// shown makes what a terminal would obey visible, on one line.
-func shown(s string) string {
+// Shown makes what a terminal would obey visible, on one line: "\x1b[2J" becomes `\u001b[2J`.
+func Shown(s string) string {
 	if !strings.ContainsFunc(s, hostile) {
 		return s
 	}

@@ -79,7 +79,8 @@ func (n *Node) HealthURL() string {
 
 // Stop ends everything that Start started: the health endpoint, the runtime with its communicators (one that is still
 // alive is reported as leaked), and the telemetry, once it has read what the runtime did last and exported it. It is
-// bounded by ctx, and by 15 seconds. A second Stop does nothing.
+// bounded by ctx, and by 15 seconds. A collector that is slow or away takes a few of them, and is a warning in the log and
+// no error. A second Stop does nothing.
 func (n *Node) Stop(ctx context.Context) error {
 	n.stop.Do(n.termination.end)
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)

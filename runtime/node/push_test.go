@@ -1,12 +1,16 @@
 package node_test
 
 import (
+	"bytes"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	"google.golang.org/protobuf/proto"
@@ -74,5 +78,40 @@ func TestStopSendsTheLastMetrics(t *testing.T) {
 	}
 	if !slices.Contains(names, "ccl_operations_total") {
 		t.Errorf("sent were only %q", names)
+	}
+}
+
+// A collector that takes requests and never answers makes the end of a job no failure, and doesn't keep it for long.
+func TestStopWithACollectorThatNeverAnswers(t *testing.T) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done() // the exporter gave up
+	}))
+	defer receiver.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
+	t.Setenv("OTEL_METRICS_EXPORTER", "otlp")
+	var log bytes.Buffer
+	n, err := node.Start(t.Context(), node.WithTapeDir(t.TempDir()), node.WithLog(slog.New(slog.NewTextHandler(&log, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	world, err := n.Runtime().World(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := world.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := n.Stop(t.Context()); err != nil {
+		t.Errorf("a slow collector fails the job: %v", err)
+	}
+	if took := time.Since(began); took > 12*time.Second {
+		t.Errorf("Stop took %v", took)
+	}
+	for _, want := range []string{"spans were not all exported", "the last metrics were not sent", "log records were not all exported"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log doesn't say that %s: %s", want, log.String())
+		}
 	}
 }

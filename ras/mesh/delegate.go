@@ -67,7 +67,10 @@ func (d *delegate) NotifyLeave(n *memberlist.Node) {
 		return
 	}
 	// Whether it left or fell silent memberlist does not say; who leaves tells the mesh as well.
-	d.m.watcher.put(note{kind: noteUnanswered, name: m.Name})
+	d.m.mu.Lock()
+	joined := d.m.table.joined(m.Name)
+	d.m.mu.Unlock()
+	d.m.watcher.put(note{kind: noteUnanswered, name: m.Name, joined: joined})
 }
 
 // missed hears that a probe was not answered in time; memberlist asks whether to try TCP, which it should.

@@ -12,8 +12,9 @@ type table struct {
 	// final remembers instances that are gone and are not, or no longer, in entries, so that no late word revives them.
 	final      map[instance]State
 	finalOrder []instance
-	// near counts the changes on this host.
-	near int
+	// near counts the changes on this host, and joins how often a member was said to answer.
+	near  int
+	joins uint64
 }
 
 type instance struct {
@@ -25,6 +26,8 @@ type entry struct {
 	Status
 	at   int64 // of the last fate, by the clock of its host
 	seen bool  // whether a witness saw its end: it is final
+	// joined is what joins was when it was said to answer the last time: what fell silent before did not stay so.
+	joined uint64
 }
 
 // maxFinal bounds how many gone instances are remembered beside those that are shown.
@@ -63,6 +66,7 @@ func (t *table) join(m Member, now time.Time) (events []Event) {
 	if t.gone(m.Name, m.Instance) {
 		return nil
 	}
+	t.joins++
 	e := t.entries[m.Name]
 	if e != nil && e.Member.Instance != m.Instance {
 		t.remember(&e.Member, Left)
@@ -72,11 +76,11 @@ func (t *table) join(m Member, now time.Time) (events []Event) {
 		e = nil
 	}
 	if e == nil {
-		e = &entry{Status: Status{Member: m}}
+		e = &entry{Status: Status{Member: m}, joined: t.joins}
 		t.entries[m.Name] = e
 		return append(events, e.become(Alive, Joined, now, CauseTold, Exit{}, "")...)
 	}
-	e.Member = m
+	e.Member, e.joined = m, t.joins
 	if e.State != Alive {
 		return e.become(Alive, Resumed, now, CauseAnswers, Exit{}, "")
 	}
@@ -99,6 +103,14 @@ func (t *table) lost(name string, since time.Time) []Event {
 		return nil
 	}
 	return e.become(Unreachable, Lost, since, CauseSilence, Exit{}, "")
+}
+
+// joined is what tells whether a member was said to answer since then.
+func (t *table) joined(name string) uint64 {
+	if e := t.entries[name]; e != nil {
+		return e.joined
+	}
+	return 0
 }
 
 // answers takes note that a member answers again.

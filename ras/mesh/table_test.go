@@ -134,3 +134,20 @@ func TestRingAndWatchersAgree(t *testing.T) {
 		}
 	})
 }
+
+// Who is said to answer, be it for the second time, did not stay silent since before.
+func TestWhoAnsweredSinceIsNotGivenUp(t *testing.T) {
+	self, o := Member{Name: "a-1", Host: "a"}, Member{Name: "b-1", Host: "b", Instance: 7}
+	table := newTable(self)
+	now := time.Unix(100, 0)
+	table.join(o, now)
+	before := table.joined(o.Name)
+	table.silent(o.Name, now)
+	table.join(o, now)
+	if after := table.joined(o.Name); after == before || before == 0 {
+		t.Errorf("joined is %d, and %d when it answered again", before, after)
+	}
+	if n := table.joined("nobody"); n != 0 {
+		t.Errorf("joined of nobody is %d, want 0", n)
+	}
+}

@@ -26,10 +26,10 @@ type watcher struct {
 	ring     []Member            // whom to watch
 	watched  map[instance]func() // stops the watch of a process's end; nil if it can't be watched
 	stopping map[string]glance   // found stopped, and not yet for long enough
-	losing   map[string]time.Time
-	silent   map[string]bool // being examined, by a goroutine each
-	done     chan string     // of those goroutines
-	checked  time.Time       // when the ring was looked at last
+	losing   map[string]loss     // to be given up, if nobody vouches for them
+	silent   map[string]bool     // being examined, by a goroutine each
+	done     chan string         // of those goroutines
+	checked  time.Time           // when the ring was looked at last
 	rejoined time.Time
 }
 
@@ -39,6 +39,8 @@ type note struct {
 	name string
 	id   uint64
 	exit Exit
+	// joined, of noteUnanswered, is the table's as it was when the member fell silent.
+	joined uint64
 }
 
 const (
@@ -55,6 +57,12 @@ type glance struct {
 	again time.Time
 }
 
+// loss is when a silent member is given up, unless it has answered since it was noted down.
+type loss struct {
+	at     time.Time
+	joined uint64
+}
+
 const (
 	maxInbox    = 4096
 	maxExamined = 8
@@ -65,7 +73,7 @@ const (
 func newWatcher(m *Mesh) *watcher {
 	return &watcher{
 		m: m, awake: make(chan struct{}, 1), watched: make(map[instance]func()), stopping: make(map[string]glance),
-		losing: make(map[string]time.Time), silent: make(map[string]bool), done: make(chan string, maxExamined),
+		losing: make(map[string]loss), silent: make(map[string]bool), done: make(chan string, maxExamined),
 		checked: m.now(), rejoined: m.now(),
 	}
 }
@@ -132,9 +140,9 @@ func (w *watcher) next() time.Time {
 			next = g.again
 		}
 	}
-	for _, at := range w.losing {
-		if at.Before(next) {
-			next = at
+	for _, l := range w.losing {
+		if l.at.Before(next) {
+			next = l.at
 		}
 	}
 	return next
@@ -173,8 +181,8 @@ func (w *watcher) handle(n note) {
 			return
 		}
 		w.askWitnesses(&st.Member)
-		if _, ok := w.losing[n.name]; !ok {
-			w.losing[n.name] = w.m.now().Add(w.m.config.Tuning.WitnessTime)
+		if l, ok := w.losing[n.name]; !ok || l.joined != n.joined {
+			w.losing[n.name] = loss{w.m.now().Add(w.m.config.Tuning.WitnessTime), n.joined}
 		}
 	}
 }
@@ -255,11 +263,17 @@ func (w *watcher) settle() {
 		}
 		w.look(&st)
 	}
-	for name, at := range w.losing {
-		if !now.Before(at) {
-			delete(w.losing, name)
-			w.m.change(func(t *table) []Event { return t.lost(name, now) })
+	for name, l := range w.losing {
+		if now.Before(l.at) {
+			continue
 		}
+		delete(w.losing, name)
+		w.m.change(func(t *table) []Event {
+			if t.joined(name) != l.joined { // it has answered meanwhile, and memberlist won't say that again
+				return nil
+			}
+			return t.lost(name, now)
+		})
 	}
 	w.m.mu.Lock()
 	if w.near == w.m.table.near {

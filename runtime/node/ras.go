@@ -171,6 +171,7 @@ func (r *JobRAS) start(ctx context.Context) error {
 			}
 		})
 	}
+	<-r.stream.Begun() // who asks the endpoint once the process has started is let in
 	r.run, r.cancel = context.WithCancel(ctx)
 	var m *mesh.Mesh
 	if r.config.Self.Name != "" {
@@ -264,14 +265,7 @@ func (r *JobRAS) stop(ctx context.Context) error {
 		settled, cancel := context.WithTimeout(ctx, settleTimeout)
 		r.agent.Settle(settled)
 		cancel()
-		r.farewell()
-		r.outward.Close()
-		r.local.Close()
-		pushed, cancel := context.WithTimeout(ctx, pushTimeout)
-		defer cancel()
-		defer context.AfterFunc(pushed, r.endPush)()
-		r.pushing.Wait()
-		r.endPush()
+		r.farewell(ctx)
 		err = r.tape.Close()
 	})
 	return err
@@ -289,11 +283,21 @@ func (r *JobRAS) leave() {
 	}
 }
 
-// farewell says that this process ends, in order as far as RAS is concerned: it was told to.
-func (r *JobRAS) farewell() {
-	if r != nil {
-		r.leaving.Do(r.leave)
+// farewell says that this process ends, in order as far as RAS is concerned: it was told to. What there was to tell by then is pushed.
+func (r *JobRAS) farewell(ctx context.Context) {
+	if r == nil {
+		return
 	}
+	r.leaving.Do(func() {
+		r.leave()
+		r.outward.Close()
+		r.local.Close()
+		pushed, cancel := context.WithTimeout(ctx, pushTimeout)
+		defer cancel()
+		defer context.AfterFunc(pushed, r.endPush)()
+		r.pushing.Wait()
+		r.endPush()
+	})
 }
 
 // event takes what the agent has to tell.

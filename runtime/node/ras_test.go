@@ -77,6 +77,9 @@ func stream(t *testing.T, url string) <-chan string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("events: %s", resp.Status)
+	}
 	lines := make(chan string, 64)
 	go func() {
 		defer close(lines)

@@ -21,6 +21,8 @@ type Handler struct {
 	cfg     Config
 	counts  bus.Counts
 	dropped atomic.Uint64 // of clients that are gone
+	begun   chan struct{} // closed by Run
+	begin   sync.Once
 
 	mu      sync.Mutex
 	running context.Context //nolint:containedctx // of Run, whose end ends all requests
@@ -33,7 +35,7 @@ func New(cfg Config) (*Handler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Handler{cfg: cfg.complete(), clients: map[*bus.Subscription]struct{}{}}, nil
+	return &Handler{cfg: cfg.complete(), begun: make(chan struct{}), clients: map[*bus.Subscription]struct{}{}}, nil
 }
 
 // Name implements bus.Sink.
@@ -57,6 +59,9 @@ func (h *Handler) Clients() int {
 	return len(h.clients)
 }
 
+// Begun is closed once Run lets clients in: who runs it in another goroutine waits for it before it tells anybody the address.
+func (h *Handler) Begun() <-chan struct{} { return h.begun }
+
 // Run implements bus.Sink: it lets clients in until ctx ends, and waits until they are gone. They go at once. When the
 // Bus is closed, they go when they have got what was queued for them.
 func (h *Handler) Run(ctx context.Context) error {
@@ -65,6 +70,7 @@ func (h *Handler) Run(ctx context.Context) error {
 	h.mu.Lock()
 	h.running = ctx
 	h.mu.Unlock()
+	h.begin.Do(func() { close(h.begun) })
 	select {
 	case <-ctx.Done():
 	case <-h.cfg.Bus.Done(): // each client goes when it has got what is queued

@@ -34,6 +34,10 @@ type digests struct {
 	to, from *link
 	got      int // bytes of in
 	foreign  header
+
+	self, size int
+	round      int      // how far to is from this rank, and from is
+	plan       *program // what comes behind the agreement
 }
 
 const digestHead = 8 // a header's first word, with kindDigest
@@ -48,19 +52,21 @@ func newDigests(size int) *digests {
 	return d
 }
 
-// agree returns nil when all ranks have the header h.
-func (e *Engine) agree(h header) error {
+// agree returns nil when all ranks have the header h, which is that of p.
+func (e *Engine) agree(h header, p *program) error {
 	if e.digests == nil {
 		e.digests = newDigests(e.size)
 	}
 	d := e.digests
 	d.begin(h, e.rank)
+	d.self, d.size, d.plan = e.rank, e.size, p
 	for _, l := range e.all {
 		if l != nil && len(l.pair.early) > 0 {
 			return e.mismatch([]claim{{h, []int{e.rank}}, {l.pair.early[0], []int{l.rank}}})
 		}
 	}
 	for k := 1; k < e.size; k *= 2 {
+		d.round = k
 		d.to, d.from, d.got = e.all[(e.rank+k)%e.size], e.all[(e.rank+e.size-k)%e.size], 0
 		d.encode()
 		d.from.reset()
@@ -109,7 +115,7 @@ func (d *digests) move(e *Engine) (moved bool, err error) {
 	if d.got == len(d.in) {
 		return moved, nil
 	}
-	window, err := d.from.conn.Peek()
+	window, err := d.from.peek()
 	if len(window) == 0 {
 		if err != nil {
 			return false, e.lost(d.from.rank, err)
@@ -123,7 +129,7 @@ func (d *digests) move(e *Engine) (moved bool, err error) {
 			return moved, nil
 		}
 	}
-	d.from.conn.Release(n)
+	d.from.release(n)
 	d.got += n
 	return true, nil
 }
@@ -187,8 +193,26 @@ func (d *digests) waitsFor() int {
 	return d.to.rank
 }
 
-func (d *digests) needs(rank int) bool {
-	return d.got < len(d.in) && d.from.rank == rank || len(d.to.rest) > 0 && d.to.rank == rank
+// wants is how much must still come from a rank in this round and those behind it, and for the plan.
+func (d *digests) wants(rank int) int {
+	n := 0
+	if d.from.rank == rank {
+		n = len(d.in) - d.got
+	}
+	takes := d.to.rank == rank && len(d.to.rest) > 0 || len(d.plan.sends[rank]) > 0
+	for k := 2 * d.round; k < d.size; k *= 2 {
+		takes = takes || (d.self+k)%d.size == rank
+		if (d.self+d.size-k)%d.size == rank {
+			n += len(d.in)
+		}
+	}
+	if takes {
+		return endless
+	}
+	for _, i := range d.plan.recvs[rank] {
+		n += d.plan.steps[i].n + padding(d.plan.steps[i].n)
+	}
+	return n
 }
 
 func (d *digests) agreed() bool { return false }

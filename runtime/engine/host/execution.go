@@ -44,7 +44,7 @@ func (e *Engine) collective(op *Op, p *program, h header) error {
 	var err error
 	if e.size <= maxHeaders {
 		x.greet()
-	} else if err = e.agree(h); err == nil {
+	} else if err = e.agree(h, p); err == nil {
 		x.join()
 	}
 	if err == nil {
@@ -223,7 +223,7 @@ func (x *execution) limit(s *step) int {
 
 // take uses what has come from a peer: its header, then the plan's messages.
 func (x *execution) take(l *link) (moved bool, err error) {
-	window, err := l.conn.Peek()
+	window, err := l.peek()
 	if len(window) == 0 {
 		return false, err
 	}
@@ -246,7 +246,7 @@ func (x *execution) take(l *link) (moved bool, err error) {
 		}
 	}
 	if used > 0 {
-		l.conn.Release(used)
+		l.release(used)
 	}
 	return used > 0, nil
 }
@@ -328,12 +328,27 @@ func (x *execution) waitsFor() int {
 
 func (x *execution) agreed() bool { return x.open }
 
-// needs says whether the operation still waits for something from or for a rank.
-func (x *execution) needs(rank int) bool {
+// wants is how much must still come from a rank.
+func (x *execution) wants(rank int) int {
 	for _, l := range x.active {
 		if l.rank == rank {
-			return true
+			return x.wanted(l)
 		}
 	}
-	return false
+	return 0
+}
+
+func (x *execution) wanted(l *link) int {
+	if len(l.rest) > 0 || l.step != none || l.sent < len(x.p.sends[l.rank]) {
+		return endless
+	}
+	n := 0
+	if !l.met {
+		n = headerSize - l.got
+	}
+	for _, i := range x.p.recvs[l.rank][l.taken:] {
+		s := &x.p.steps[i]
+		n += s.n + padding(s.n) - x.done[i]
+	}
+	return n
 }

@@ -256,7 +256,7 @@ func (g *group) take(l *link) (moved bool, err error) {
 	if g.satisfied(l) {
 		return false, nil // what comes now is the next operation's
 	}
-	window, err := l.conn.Peek()
+	window, err := l.peek()
 	if len(window) == 0 {
 		if err != nil {
 			err = g.e.lost(l.rank, err)
@@ -275,7 +275,7 @@ func (g *group) take(l *link) (moved bool, err error) {
 		used += n
 	}
 	if used > 0 {
-		l.conn.Release(used)
+		l.release(used)
 	}
 	return used > 0, nil
 }
@@ -369,13 +369,30 @@ func (g *group) waitsFor() int {
 	return g.active[0].rank
 }
 
-func (g *group) needs(rank int) bool {
+// wants is how much must still come from a rank: headers of the receives for this rank's sends, and sends.
+func (g *group) wants(rank int) int {
 	for _, l := range g.active {
 		if l.rank == rank {
-			return true
+			return g.wanted(l)
 		}
 	}
-	return false
+	return 0
+}
+
+func (g *group) wanted(l *link) int {
+	p := &l.pair
+	if len(l.rest) > 0 || len(p.data) > 0 || p.named < len(p.recvs) || p.begun < len(p.sends) {
+		return endless
+	}
+	n := (len(p.sends)-p.acked)*headerSize - l.got
+	for _, i := range p.recvs[p.ended:] {
+		size := g.bytes(i)
+		n += headerSize + size + padding(size)
+	}
+	if p.inside {
+		n -= headerSize + p.in
+	}
+	return n
 }
 
 // agreed says whether all that is still missing is data.

@@ -30,7 +30,8 @@ type link struct {
 	head    header // what it is, if odd
 	taken   int    // receives that ended, of the operation's for this peer
 	partial [headerSize]byte
-	got     int // bytes of a header that came without the rest, in partial
+	got     int    // bytes of a header that came without the rest, in partial
+	kept    []byte // of a lost peer: what was taken off conn to see how much it is, and comes before what conn shows
 
 	pair pairLink
 }

@@ -11,9 +11,9 @@ import (
 
 // blocked is an operation in which nothing moves: a collective, an agreement, or a group of sends and receives.
 type blocked interface {
-	waitsFor() int       // the rank without which it can't go on, -1 if none
-	needs(rank int) bool // does it still want something from that rank?
-	agreed() bool        // are the headers through?
+	waitsFor() int      // the rank without which it can't go on, -1 if none
+	wants(rank int) int // bytes that it still wants from that rank; endless if that rank must take some
+	agreed() bool       // are the headers through?
 }
 
 // waiting is how the running operation is blocked.
@@ -91,7 +91,7 @@ func (e *Engine) report() {
 }
 
 // bereaved returns the error of an operation to which the loss of a peer matters: one that gave up (a notice) takes the others
-// along, whoever dies does if anything is still wanted of it. A peer that has left in good order is not even lost: it was faster.
+// along, whoever dies does if more is wanted of it than it has sent. A peer that has left in good order is not even lost: it was faster.
 func (e *Engine) bereaved(b blocked) error {
 	for r := range e.all {
 		err := e.links.Lost(r)
@@ -99,19 +99,12 @@ func (e *Engine) bereaved(b blocked) error {
 			continue
 		}
 		var notice *transport.NoticeError
-		if errors.As(err, &notice) || b.needs(r) && e.drained(r) {
+		if errors.As(err, &notice) {
+			return e.lost(r, err)
+		}
+		if n := b.wants(r); n > 0 && !e.suffices(r, n) {
 			return e.lost(r, err)
 		}
 	}
 	return nil
-}
-
-// drained says whether nothing that a lost peer has sent can be of use any more. What it sent before may be all that is wanted of it.
-func (e *Engine) drained(rank int) bool {
-	l := e.all[rank]
-	if l == nil || len(l.rest) > 0 {
-		return true
-	}
-	window, _ := l.conn.Peek()
-	return len(window) < wordSize
 }

@@ -62,6 +62,10 @@ func (c *Conn) Peek() ([]byte, error) {
 	return nil, nil
 }
 
+// InFlight says whether a peer that is gone may have sent more than Peek has shown: kernels hold it until there is room here. The
+// doorbell rings when the last of it has arrived.
+func (c *Conn) InFlight() bool { return c.state.Load()&(closed|gone|ended) == gone }
+
 // Release implements transport.Conn.
 func (c *Conn) Release(n int) {
 	c.seen += uint64(n)
@@ -145,6 +149,7 @@ func (c *Conn) readControl() {
 		case c.state.Load()&(closed|gone) != 0:
 		case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
 			c.lose(lifecycle.CodeRankDead, "its kernel closed the connection without a goodbye, so the process ended", err)
+			_ = keepWatch(c.data, c.grace) // its kernel sends the rest; without an end if the host goes, too
 		case errors.Is(err, errFrame):
 			c.lose(lifecycle.CodeInternal, "it spoke nonsense on the control connection", err)
 			c.stopData()

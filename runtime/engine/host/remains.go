@@ -1,0 +1,69 @@
+package host
+
+import "math"
+
+// endless is more than a rank that is gone can do: it would have to take something.
+const endless = math.MaxInt
+
+// suffices says whether what a lost peer has sent, or may have, is all of the n bytes that are still wanted of it. A part of it is
+// no use: who waits for another rank meanwhile would learn of the death only when that one comes.
+//
+// To see how much there is, it takes what lies there off the connection, at most n bytes: a window shows no more than what is contiguous, and a
+// network goes on only when there is room.
+func (e *Engine) suffices(peer, n int) bool {
+	if n == endless {
+		return false
+	}
+	l := e.all[peer]
+	if len(l.kept) == 0 {
+		if window, _ := l.conn.Peek(); len(window) >= n {
+			return true
+		}
+	}
+	more := l.inFlight() // before the last look: what comes in between is seen by it
+	err := l.keep(n)
+	return len(l.kept) >= n || err == nil && more
+}
+
+// inFlight says whether a peer that is lost may have sent more than has arrived. The doorbell rings when that has ended.
+func (l *link) inFlight() bool {
+	c, ok := l.conn.(interface{ InFlight() bool })
+	return ok && c.InFlight()
+}
+
+// keep moves what the connection shows to kept, until that is n bytes. The error is the connection's: nothing more will come.
+func (l *link) keep(n int) error {
+	for len(l.kept) < n {
+		window, err := l.conn.Peek()
+		if len(window) == 0 {
+			return err
+		}
+		window = window[:min(len(window), n-len(l.kept))]
+		l.kept = append(l.kept, window...)
+		l.conn.Release(len(window))
+	}
+	return nil
+}
+
+// peek and release are the connection's Peek and Release, with what was kept in front.
+
+func (l *link) peek() ([]byte, error) {
+	if len(l.kept) == 0 {
+		return l.conn.Peek()
+	}
+	// Its last bytes may be a part of an element.
+	if err := l.keep(wordSize); err != nil {
+		return nil, err
+	}
+	return l.kept, nil
+}
+
+func (l *link) release(n int) {
+	if len(l.kept) == 0 {
+		l.conn.Release(n)
+		return
+	}
+	if l.kept = l.kept[n:]; len(l.kept) == 0 {
+		l.kept = nil
+	}
+}

@@ -1,0 +1,192 @@
+package host_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
+)
+
+// bury has the ranks below before learn that rank dead has died, as a fabric tells them.
+func (c *cluster) bury(dead, before int) {
+	for r := range before {
+		if r != dead {
+			c.links[r].Waiter().PeerLost(dead, &lifecycle.PeerError{Code: lifecycle.CodeRankDead, Rank: dead, Detail: "its process ended"})
+		}
+	}
+}
+
+// gather is rank's part in a gather of so many bytes a rank, each of which says whose it is, to rank 0.
+func gather(rank, size, count int) host.Op {
+	op := host.Op{Call: lifecycle.CallGather, Count: count, DataType: kernels.Uint8, Peer: 0, Send: bytes.Repeat([]byte{byte(rank + 1)}, count)}
+	if rank == 0 {
+		op.Recv = make([]byte, size*count)
+	}
+	return op
+}
+
+// promptly is the patience of a test in which nobody comes who would end a wait.
+const promptly = 15 * time.Second
+
+// One rank is late, and another dies when it has sent a part of what is wanted of it: what is there of it gives no hope, and
+// the death is told at once.
+func TestPeerDiesWithAPartSent(t *testing.T) {
+	const size, dead, late = 4, 2, 3
+	ops := map[string]func(rank int) host.Op{
+		"gather of 16 MiB": func(rank int) host.Op { return gather(rank, size, 16<<20) },
+	}
+	for _, a := range algo.For(lifecycle.CallAllReduce) {
+		for _, bytes := range []int{20 << 10, 1 << 20} {
+			ops[fmt.Sprintf("all_reduce of %d KiB by %v", bytes>>10, a)] = allReduce(bytes, a, false)
+		}
+	}
+	for name, how := range transports() {
+		for what, op := range ops {
+			if name == "inproc" && op(dead).Call == lifecycle.CallGather {
+				continue // its memory is lent, so all of it is there
+			}
+			t.Run(name+"/"+what, func(t *testing.T) {
+				c := newCluster(t, size, how, nil)
+				for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
+					if rank == late {
+						for r := range late {
+							awaitWait(c.engines[r], late)
+						}
+						c.bury(dead, late)
+						return nil
+					}
+					ctx, cancel := context.WithTimeout(ctx, promptly)
+					defer cancel()
+					o := op(rank)
+					return e.Run(ctx, seq, &o)
+				}) {
+					if r == late {
+						continue
+					}
+					if p := peerError(t, r, err); p.Code != lifecycle.CodeRankDead || p.Rank != dead {
+						t.Errorf("rank %d has %v, want that rank %d died", r, p, dead)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Among many ranks, those whose agreement waits for the late one learn it from those who have business with the dead one.
+func TestPeerDiesInALateAgreement(t *testing.T) {
+	const size, late = 17, 16
+	for _, a := range algo.For(lifecycle.CallAllReduce) {
+		for dead := 1; dead < late; dead += 7 {
+			t.Run(fmt.Sprintf("%v/%d", a, dead), func(t *testing.T) {
+				c := newCluster(t, size, transports()["inproc"], nil)
+				op := allReduce(1<<10, a, false)
+				for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
+					if rank == late {
+						for r := range late {
+							awaitWait(c.engines[r], -1)
+						}
+						c.bury(dead, late)
+						return nil
+					}
+					ctx, cancel := context.WithTimeout(ctx, promptly)
+					defer cancel()
+					o := op(rank)
+					return e.Run(ctx, seq, &o)
+				}) {
+					if r == late {
+						continue
+					}
+					if p := peerError(t, r, err); p.Code != lifecycle.CodeRankDead || p.Rank != dead {
+						t.Errorf("rank %d has %v, want that rank %d died", r, p, dead)
+					}
+				}
+			})
+		}
+	}
+}
+
+// One that dies when it has sent all that is wanted of it is missed by nobody, however late another one is: its bytes are used, wherever
+// they lie.
+func TestPeerDiesWithAllSent(t *testing.T) {
+	const size, dead, late = 4, 2, 3
+	for name, how := range transports() {
+		for _, count := range []int{1001, 100_000} {
+			t.Run(fmt.Sprintf("%s/%d", name, count), func(t *testing.T) {
+				c := newCluster(t, size, how, nil)
+				if name == "shm" {
+					for range 20 { // what comes then goes around the end of the ring
+						c.run(func(rank int) host.Op { return gather(rank, size, 100_000) })
+					}
+				}
+				var got []byte
+				for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
+					ctx, cancel := context.WithTimeout(ctx, promptly)
+					defer cancel()
+					o := gather(rank, size, count)
+					switch rank {
+					case 0:
+						awaitWait(c.engines[dead], late)
+						for name == "tcp" { // whose bytes arrive by and by
+							if window, _ := c.links[0].Conn(dead).Peek(); len(window) >= count {
+								break
+							}
+							runtime.Gosched()
+						}
+						c.bury(dead, 1)
+						got = o.Recv
+					case late:
+						awaitWait(c.engines[0], late) // it has looked what there is
+					}
+					return e.Run(ctx, seq, &o)
+				}) {
+					if err != nil {
+						t.Errorf("rank %d: %v", r, err)
+					}
+				}
+				for r := range size {
+					if part := got[r*count:][:count]; !bytes.Equal(part, bytes.Repeat([]byte{byte(r + 1)}, count)) {
+						t.Errorf("what rank %d sent came as something else", r)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A receive of which nothing has come, from a rank that has sent and ended another one, is not waited for.
+func TestPeerDiesBetweenSends(t *testing.T) {
+	const dead, late = 1, 2
+	for name, how := range transports() {
+		t.Run(name, func(t *testing.T) {
+			c, sent := newCluster(t, 3, how, nil), make(chan struct{})
+			errs := c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
+				ctx, cancel := context.WithTimeout(ctx, promptly)
+				defer cancel()
+				switch rank {
+				case 0:
+					return e.RunGroup(ctx, seq, []host.Op{
+						recv(late, make([]byte, 1<<20)), recv(dead, make([]byte, 1<<20)), recv(dead, make([]byte, 1<<20)),
+					})
+				case dead:
+					defer close(sent)
+					op := send(0, make([]byte, 1<<20))
+					return e.Run(ctx, seq, &op)
+				}
+				<-sent
+				awaitWait(c.engines[0], late)
+				c.bury(dead, 1)
+				return nil
+			})
+			if p := peerError(t, 0, errs[0]); errs[dead] != nil || p.Code != lifecycle.CodeRankDead || p.Rank != dead {
+				t.Errorf("rank 0 has %v, want that rank %d died; that one has %v", p, dead, errs[dead])
+			}
+		})
+	}
+}

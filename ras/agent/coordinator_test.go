@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+)
+
+func TestWhoCoordinates(t *testing.T) {
+	now := time.Unix(1000, 0)
+	status := func(name string, rank int, s mesh.State, since time.Duration) mesh.Status {
+		return mesh.Status{Member: mesh.Member{Name: name, Rank: rank}, State: s, Since: now.Add(-since)}
+	}
+	for _, c := range []struct {
+		want    string
+		members []mesh.Status
+	}{
+		{"", nil},
+		{"", []mesh.Status{status("a", 0, mesh.Dead, 0), status("b", 1, mesh.Left, 0)}},
+		{"b", []mesh.Status{status("a", 2, mesh.Alive, 0), status("b", 1, mesh.Alive, 0)}},
+		{"b", []mesh.Status{status("a", -1, mesh.Alive, 0), status("b", 7, mesh.Alive, 0)}}, // a rank goes before none
+		{"a", []mesh.Status{status("b", -1, mesh.Alive, 0), status("a", -1, mesh.Alive, 0)}},
+		{"b", []mesh.Status{status("a", 0, mesh.Stopped, time.Hour), status("b", 1, mesh.Alive, 0)}},
+		{"b", []mesh.Status{status("a", 0, mesh.Unreachable, 0), status("b", 1, mesh.Alive, 0)}},
+		{"a", []mesh.Status{status("a", 0, mesh.Suspect, time.Second), status("b", 1, mesh.Alive, 0)}}, // a packet was lost
+		{"b", []mesh.Status{status("a", 0, mesh.Suspect, time.Minute), status("b", 1, mesh.Alive, 0)}},
+	} {
+		if got := coordinator(c.members, now); got != c.want {
+			t.Errorf("of %v, %q coordinates, want %q", c.members, got, c.want)
+		}
+	}
+}
+
+func TestFatesInNotes(t *testing.T) {
+	now := time.Unix(1000, 0)
+	status := func(name, host string, s mesh.State, since time.Duration) mesh.Status {
+		return mesh.Status{Member: mesh.Member{Name: name, Host: host, Rank: 1}, State: s, Since: now.Add(-since)}
+	}
+	for name, c := range map[string]struct {
+		answered []string
+		members  []mesh.Status
+		want     map[string]verdict.Fate
+		unsure   bool
+	}{
+		"alive":               {[]string{"a"}, []mesh.Status{status("a", "x", mesh.Alive, time.Hour)}, map[string]verdict.Fate{"a": verdict.Alive}, false},
+		"alive and silent":    {nil, []mesh.Status{status("a", "x", mesh.Alive, time.Hour)}, map[string]verdict.Fate{}, false},
+		"dead, spoken for":    {[]string{"a"}, []mesh.Status{status("a", "x", mesh.Dead, time.Hour)}, map[string]verdict.Fate{"a": verdict.Dead}, false},
+		"dead":                {nil, []mesh.Status{status("a", "x", mesh.Dead, 0)}, map[string]verdict.Fate{"a": verdict.Dead}, false},
+		"left":                {[]string{"a"}, []mesh.Status{status("a", "x", mesh.Left, 0)}, map[string]verdict.Fate{}, false},
+		"suspect and silent":  {nil, []mesh.Status{status("a", "x", mesh.Suspect, 0)}, map[string]verdict.Fate{}, true},
+		"suspect and answers": {[]string{"a"}, []mesh.Status{status("a", "x", mesh.Suspect, 0)}, map[string]verdict.Fate{"a": verdict.Alive}, false},
+		"lost just now":       {nil, []mesh.Status{status("a", "x", mesh.Unreachable, time.Second)}, map[string]verdict.Fate{}, true},
+		"lost":                {nil, []mesh.Status{status("a", "x", mesh.Unreachable, time.Minute)}, map[string]verdict.Fate{"a": verdict.Unreachable}, false},
+		"a host is lost as one": {
+			nil,
+			[]mesh.Status{status("a", "x", mesh.Unreachable, time.Minute), status("b", "x", mesh.Suspect, 0), status("c", "y", mesh.Unreachable, time.Minute)},
+			map[string]verdict.Fate{"c": verdict.Unreachable},
+			true,
+		},
+	} {
+		var notes []verdict.Note
+		for _, n := range c.answered {
+			notes = append(notes, verdict.Note{Member: n})
+		}
+		got, unsure := withFates(notes, c.members, now)
+		fates := map[string]verdict.Fate{}
+		for _, n := range got {
+			fates[n.Member] = n.Fate
+		}
+		if len(fates) != len(c.want) || unsure != c.unsure {
+			t.Errorf("%s: notes of %v, unsure: %v; want %v, %v", name, fates, unsure, c.want, c.unsure)
+		}
+		for n, f := range c.want {
+			if fates[n] != f {
+				t.Errorf("%s: %s is %v, want %v", name, n, fates[n], f)
+			}
+		}
+	}
+}
+
+func TestWhoIsMissedByNobodyIsLeftOut(t *testing.T) {
+	shared := verdict.Slot{Comm: [16]byte{1}, Size: 2}
+	other := verdict.Slot{Comm: [16]byte{2}, Size: 2}
+	dead := verdict.Note{Member: "dead", Fate: verdict.Dead, Slots: []verdict.Slot{shared}}
+	if got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{other}}, dead}); len(got) != 1 {
+		t.Errorf("%d notes, want the living one alone", len(got))
+	}
+	if got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{shared}}, dead}); len(got) != 2 {
+		t.Errorf("%d notes, want the dead one's, whom a waits for", len(got))
+	}
+	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}); len(got) != 1 {
+		t.Error("the one of whom nothing is known but its end is left out")
+	}
+}

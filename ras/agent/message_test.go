@@ -1,0 +1,170 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+func newTestAgent(t testing.TB) *Agent {
+	t.Helper()
+	a, err := New(Config{
+		Self:  mesh.Member{Name: "host-1", Host: "host", PID: 1, Rank: 0, JobSize: 2},
+		Slots: func(buf []tape.Slot) []tape.Slot { return buf }, Now: func() int64 { return 1 },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// Whatever comes, nothing breaks, and what is no message changes nothing.
+func FuzzHandle(f *testing.F) {
+	f.Add((&message{Kind: askNotes}).encode())
+	f.Add((&message{Kind: askLook}).encode())
+	f.Add(encodeOpen("host-2", 3, []verdict.Verdict{{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}}))
+	f.Add([]byte(`{"v":2,"kind":"look"}`))
+	f.Add([]byte(`{"v":1,"kind":"open","open":[{"reason":"hunger"}]}`))
+	f.Add([]byte("\x00{"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a := newTestAgent(t)
+		answer := a.Handle(t.Context(), "host-2", b)
+		m, err := decode(b)
+		known := err == nil && (m.Kind == askNotes || m.Kind == askLook || m.Kind == tellOpen)
+		if (answer != nil) != known {
+			t.Errorf("%q is answered with %q; it is a message: %v", b, answer, known)
+		}
+		if !known && (a.asked || a.fresh || a.trouble) {
+			t.Errorf("%q has an effect", b)
+		}
+	})
+}
+
+// A note that comes in can be diagnosed, whatever it says.
+func FuzzDecodeNote(f *testing.F) {
+	n := verdict.Note{Member: "host-2", Slots: []verdict.Slot{{Rank: 1, Size: 4, Seq: 7, InFlight: 1, Stalled: true, Wait: 3, Op: tape.Signature{Call: lifecycle.CallAllReduce}}}}
+	f.Add(encodeNote(&n))
+	f.Add([]byte(`{"member":"host-2","slots":[{"rank":-5,"size":99999999,"in_flight":18446744073709551615,"stalled":true}]}`))
+	f.Add([]byte(`{"member":"host-3"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, err := decodeNote("host-2", b)
+		if err != nil {
+			return
+		}
+		if n.Member != "host-2" {
+			t.Fatalf("a note of %q is taken for host-2's", n.Member)
+		}
+		verdict.Diagnose([]verdict.Note{n, {Member: "host-1"}})
+	})
+}
+
+func TestNoteThatIsTooLongKeepsWhatMatters(t *testing.T) {
+	n := verdict.Note{Member: "host-1", Where: "main.train"}
+	for i := range 2000 {
+		s := verdict.Slot{Comm: lifecycle.CommID{byte(i), byte(i >> 8), 1}, Name: strings.Repeat("n", 30), Rank: 3, Size: 8, Wait: -1}
+		if i%100 == 0 {
+			s.InFlight, s.Seq, s.Stalled = 1, uint64(i), true
+		}
+		n.Slots = append(n.Slots, s)
+	}
+	b := encodeNote(&n)
+	if len(b) == 0 || len(b) > mesh.MaxAnswer {
+		t.Fatalf("%d bytes, want 1 to %d", len(b), mesh.MaxAnswer)
+	}
+	got, err := decodeNote("host-1", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stalled := 0
+	for i := range got.Slots {
+		if got.Slots[i].Stalled {
+			stalled++
+		}
+	}
+	if stalled != 20 {
+		t.Errorf("%d of 20 stalled slots of %d are left", stalled, len(got.Slots))
+	}
+	n = verdict.Note{Member: "host-1", Where: strings.Repeat("x", 2*mesh.MaxAnswer)}
+	if b = encodeNote(&n); len(b) == 0 || len(b) > mesh.MaxAnswer {
+		t.Errorf("a note with a long place has %d bytes, want 1 to %d", len(b), mesh.MaxAnswer)
+	}
+}
+
+// What is told to all fits into a question, and a verdict told in part is the same one.
+func TestVerdictsToldInPartKeepTheirID(t *testing.T) {
+	var open []verdict.Verdict
+	for i := range 40 {
+		v := verdict.Verdict{Reason: verdict.NotEntered, Text: strings.Repeat("é", 5000), Evidence: []string{strings.Repeat("e", 5000)}}
+		for r := range 500 {
+			v.Culprits = append(v.Culprits, verdict.Rank{Job: 1000*i + r, Comm: r, Member: fmt.Sprintf("host-%d", r), Host: "host"})
+			v.Victims = append(v.Victims, verdict.Wait{Rank: verdict.Rank{Job: r}, Call: "all_reduce"})
+		}
+		open = append(open, v)
+	}
+	b := encodeOpen("host-1", 7, open)
+	if len(b) > mesh.MaxQuestion {
+		t.Fatalf("%d bytes, want at most %d", len(b), mesh.MaxQuestion)
+	}
+	m, err := decode(b)
+	if err != nil || len(m.Open) == 0 || m.From != "host-1" || m.Turn != 7 {
+		t.Fatalf("%d verdicts of %q, turn %d, %v; want some", len(m.Open), m.From, m.Turn, err)
+	}
+	for i := range m.Open {
+		if got, want := m.Open[i].ID(), open[i].ID(); got != want {
+			t.Errorf("verdict %d is told as %s, and is %s", i, got, want)
+		}
+		if !strings.HasSuffix(m.Open[i].Text, " …") || strings.ContainsRune(m.Open[i].Text, '\uFFFD') {
+			t.Errorf("a text is cut to %q", m.Open[i].Text)
+		}
+	}
+	if len(open[0].Evidence[0]) != 5000 || open[0].Whole != "" {
+		t.Error("the coordinator's own verdict was shortened with it")
+	}
+}
+
+func TestOnlyTheLatestWordOfACoordinatorCounts(t *testing.T) {
+	a := newTestAgent(t)
+	dead := []verdict.Verdict{{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}}
+	for _, c := range []struct {
+		from string
+		turn uint64
+		open []verdict.Verdict
+		want int
+	}{
+		{"host-2", 2, dead, 1}, {"host-2", 1, nil, 1}, {"host-2", 2, nil, 1}, {"host-3", 1, nil, 0}, {"host-1", 9, dead, 0},
+	} {
+		if got := a.Handle(t.Context(), c.from, encodeOpen(c.from, c.turn, c.open)); !bytes.Equal(got, []byte("ok")) {
+			t.Errorf("%s's word is answered with %q", c.from, got)
+		}
+		if len(a.remote) != c.want {
+			t.Errorf("after turn %d of %s, %d verdicts are open, want %d", c.turn, c.from, len(a.remote), c.want)
+		}
+	}
+}
+
+// A verdict's event is what a receiver makes of it without this package.
+func TestVerdictEventCanBeRead(t *testing.T) {
+	v := verdict.Verdict{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 3, Comm: -1}, {Job: 4, Comm: -1}}, Text: "rank 3 ended"}
+	ev := verdictEvent(&verdict.Change{Kind: verdict.Opened, Verdict: v}, mesh.Event{}.Since)
+	b, err := json.Marshal(ev.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		ID     string `json:"id"`
+		Reason string `json:"reason"`
+	}
+	if err := json.Unmarshal(b, &got); err != nil || got.ID != v.ID() || got.Reason != "rank_dead" {
+		t.Errorf("%s is read as %+v (%v)", b, got, err)
+	}
+	if ev.Subject != "rank 3 and 1 more" || ev.Rank != "3" || ev.Key != VerdictKey(v.ID()) {
+		t.Errorf("the event is about %q, rank %q, key %q", ev.Subject, ev.Rank, ev.Key)
+	}
+}

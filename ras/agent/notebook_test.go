@@ -1,0 +1,241 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// written is a tape and the notebook that reads it.
+type written struct {
+	t      *testing.T
+	writer *tape.Writer
+	reader *tape.Reader
+	book   *notebook
+}
+
+func write(t *testing.T) *written {
+	t.Helper()
+	w, err := tape.Create(tape.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := tape.Open(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = w.Close(), r.Close() }) // of a file that goes away
+	return &written{t, w, r, newNotebook()}
+}
+
+// read gives the notebook all events, and returns what a note says then.
+func (w *written) read() []verdict.Slot {
+	w.t.Helper()
+	w.book = newNotebook()
+	for ev, err := range w.reader.Events() {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.book.observe(&ev)
+	}
+	return w.slots(tape.Now())
+}
+
+func (w *written) slots(now int64) []verdict.Slot { return w.book.slots(w.reader.Slots(), now) }
+
+func world() tape.CommInfo {
+	return tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 1, Size: 4, Engine: "host"}
+}
+
+func TestOpenActsAreInTheNote(t *testing.T) {
+	w := write(t)
+	c := w.writer.Comm(world())
+	start := tape.Now() - int64(3*time.Second)
+	c.Life(tape.LifeRecord{Time: start, Act: tape.ActInit, Stage: tape.StageStart, Start: start, Site: lifecycle.Site{File: "/src/train.go", Line: 7}})
+	c.Life(tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Start: start, Phase: tape.PhaseConnect})
+	s := w.read()
+	if len(s) != 1 || len(s[0].Acts) != 1 {
+		t.Fatalf("the note has %+v, want one open act", s)
+	}
+	a := s[0].Acts[0]
+	if a.Act != tape.ActInit || a.Phase != tape.PhaseConnect || a.Site != "train.go:7" || a.Age < 3*time.Second || a.Age > time.Minute || a.Stalled {
+		t.Errorf("the open act is %+v", a)
+	}
+	// generation is the table's; a stall report knows it from there.
+	w.book.report(&stall.Report{Stage: stall.Stalled, Count: 1, Act: tape.ActInit, Generation: w.reader.Slots()[0].Generation})
+	if s := w.slots(tape.Now()); !s[0].Acts[0].Stalled {
+		t.Error("the act isn't stalled")
+	}
+	c.Life(tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Start: start})
+	if s := w.read(); len(s[0].Acts) != 0 {
+		t.Errorf("the act is open after its end: %+v", s[0].Acts)
+	}
+}
+
+func TestStalledOperationsAreInTheNote(t *testing.T) {
+	w := write(t)
+	c := w.writer.Comm(world())
+	launched := c.Start(1, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, 0)
+	g := w.reader.Slots()[0].Generation
+	info := world()
+	rep := stall.Report{Stage: stall.Slow, Comm: info, Generation: g, Seq: 1}
+	if w.book.report(&rep) || w.slots(tape.Now())[0].Stalled {
+		t.Error("what is slow is news, or stalled")
+	}
+	rep.Stage, rep.Count = stall.Stalled, 1
+	if !w.book.report(&rep) || !w.slots(tape.Now())[0].Stalled {
+		t.Error("what is stalled is no news, or not stalled in the note")
+	}
+	rep.Stage = stall.Cleared
+	if !w.book.report(&rep) || w.slots(tape.Now())[0].Stalled {
+		t.Error("its end is no news, or it is stalled still")
+	}
+	rep.Count = 0
+	if w.book.report(&rep) {
+		t.Error("the end of what was slow alone is news")
+	}
+	c.End(launched, lifecycle.CodeOK)
+}
+
+// A failure is told after its communicator is gone, for as long as anybody may ask for the reason.
+func TestFailureOutlivesItsCommunicator(t *testing.T) {
+	w := write(t)
+	c := w.writer.Comm(world())
+	c.Life(tape.LifeRecord{Stage: tape.StageEnd, Code: lifecycle.CodeRankDead, Call: lifecycle.CallAllReduce, Peer: 3, Text: "rank 3 died", State: lifecycle.StateFailed})
+	c.Life(tape.LifeRecord{Act: tape.ActAbort, Stage: tape.StageStart})
+	c.Life(tape.LifeRecord{Act: tape.ActAbort, Stage: tape.StageEnd})
+	c.Close()
+	s := w.read()
+	if len(s) != 1 || s[0].Failure == nil || s[0].Comm != world().ID || s[0].Rank != 1 || s[0].Size != 4 {
+		t.Fatalf("the note has %+v, want the failure of a communicator that is gone", s)
+	}
+	if f := s[0].Failure; f.Code != lifecycle.CodeRankDead || f.Peer != 3 || f.Text != "rank 3 died" || f.Call != lifecycle.CallAllReduce {
+		t.Errorf("the failure is %+v", f)
+	}
+	if s := w.slots(tape.Now() + int64(failureTime)); len(s) != 0 {
+		t.Errorf("after %v it is still told: %+v", failureTime, s)
+	}
+	good := w.writer.Comm(world())
+	good.Life(tape.LifeRecord{Act: tape.ActDestroy, Stage: tape.StageStart})
+	good.Life(tape.LifeRecord{Act: tape.ActDestroy, Stage: tape.StageEnd})
+	good.Close()
+	if s := w.slots(tape.Now() + int64(failureTime)); len(s) != 0 {
+		t.Errorf("of one that ended well remains %+v", s)
+	}
+}
+
+func wait(n *notebook, rank int32, now int64) {
+	n.observe(&tape.Event{Generation: 1, Comm: world(), Op: tape.OpRecord{Stage: tape.StageWait, Wait: rank, Time: now}})
+}
+
+// Waits are summed up over the current window and the one before; a wait that lasts makes nobody a straggler.
+func TestWaitsAreSummedUp(t *testing.T) {
+	n := newNotebook()
+	const ms, s = int64(time.Millisecond), int64(time.Second)
+	table := []tape.Slot{{CommInfo: world(), Generation: 1, Wait: -1}}
+	at := 100 * s
+	for range 30 { // 30 s in which half of the time goes by waiting for rank 2
+		wait(n, 2, at)
+		wait(n, -1, at+500*ms)
+		at += s
+	}
+	slot := n.slots(table, at)[0]
+	if len(slot.Waited) != 1 || slot.Waited[0] != (verdict.Waited{Rank: 2, Time: 15 * time.Second, Ops: 30}) || slot.Window < 29*time.Second || slot.Window > 30*time.Second {
+		t.Errorf("waited for %+v within %v, want 15s of 30s for rank 2", slot.Waited, slot.Window)
+	}
+	if !n.heldUp(at) {
+		t.Error("that is not worth a look")
+	}
+	at += 60 * s // in which nobody waited
+	if slot := n.slots(table, at)[0]; len(slot.Waited) > 0 && slot.Waited[0].Time > slot.Window/heldShare || n.heldUp(at) {
+		t.Errorf("a minute later: %+v within %v", slot.Waited, slot.Window)
+	}
+	n = newNotebook()
+	wait(n, 3, at)
+	wait(n, -1, at+50*s)
+	for range 10 {
+		wait(n, 3, at+50*s)
+		wait(n, -1, at+50*s+ms)
+	}
+	if w := n.slots(table, at+55*s)[0].Waited; len(w) != 1 || w[0].Time > 2*longestWait {
+		t.Errorf("one wait of 50s counts as %+v, want at most %v", w, longestWait)
+	}
+}
+
+// childVariable makes the test's program write a tape into that directory and wait for its end.
+const childVariable = "AGENT_TEST_TAPES"
+
+// writeAndWait is a process that is in an all-reduce and in a split when it is killed.
+func writeAndWait(dir string) {
+	w, err := tape.Create(tape.Config{Dir: dir, Job: "job", Host: "host"})
+	if err != nil {
+		os.Exit(3)
+	}
+	c := w.Comm(world())
+	c.State(lifecycle.StateReady)
+	c.Start(1, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, 0)
+	c.Wait(2)
+	c.Life(tape.LifeRecord{Act: tape.ActSplit, Stage: tape.StageStart, Seq: 1})
+	if _, err := os.Stdout.WriteString("written\n"); err != nil {
+		os.Exit(4)
+	}
+	_, _ = os.Stdin.Read(make([]byte, 1)) // until it is killed, or its parent is gone
+	os.Exit(0)
+}
+
+func TestDeadProcessIsSpokenForFromItsTape(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childVariable+"="+dir)
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 16)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Exited() {
+		t.Fatalf("the process ended with %v, want a signal", err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "job", "*.tape"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("tapes: %v, %v", files, err)
+	}
+	name := filepath.Base(files[0])
+	local := FromTapes(filepath.Join(dir, "job"), tape.Now)
+	n, ok := local(mesh.Member{Name: name[:len(name)-len(".tape")], Host: "host", PID: cmd.Process.Pid, Rank: 1, JobSize: 4})
+	if !ok || n.Rank != 1 || n.PID != cmd.Process.Pid || len(n.Slots) != 1 {
+		t.Fatalf("the note is %+v (%v)", n, ok)
+	}
+	s := n.Slots[0]
+	if s.InFlight != 1 || s.Op.Call != lifecycle.CallAllReduce || s.Wait != 2 || s.Comm != world().ID || s.Age <= 0 {
+		t.Errorf("it was in %+v, want an all-reduce that waits for rank 2", s)
+	}
+	if len(s.Acts) != 1 || s.Acts[0].Act != tape.ActSplit {
+		t.Errorf("its open acts are %+v, want a split", s.Acts)
+	}
+	for _, bad := range []string{"../job/" + name, "host-0", "..", ""} {
+		if n, ok := local(mesh.Member{Name: bad}); ok {
+			t.Errorf("%q has a note: %+v", bad, n)
+		}
+	}
+}

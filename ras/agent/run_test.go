@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/mesh/sim"
+	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// pair is a coordinator of which the test decides how it answers, and the agent of the other process.
+func pair(t *testing.T, coordinator func(kind) []byte) (follower *Agent) {
+	t.Helper()
+	j, err := sim.StartJob(t.Context(), sim.JobConfig{
+		Seed: 1, Link: sim.Link{Delay: time.Millisecond}, Machines: 2, Each: 1, Tuning: mesh.LAN(),
+		Handler: func(r *sim.Rank, from string, question []byte) []byte {
+			if r.Process.Member().Rank == 1 {
+				return follower.Handle(t.Context(), from, question)
+			}
+			m, err := decode(question)
+			if err != nil {
+				t.Error(err)
+				return nil
+			}
+			return coordinator(m.Kind)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if follower, err = New(Config{
+		Self: j.Ranks[1].Process.Member(), Now: func() int64 { return time.Now().UnixNano() },
+		Slots: func(buf []tape.Slot) []tape.Slot { return buf },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		follower.Run(ctx, j.Ranks[1].Mesh)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return follower
+}
+
+func stallReport(stage stall.Stage) *stall.Report {
+	return &stall.Report{
+		Stage: stage, Count: 1, Comm: tape.CommInfo{ID: lifecycle.CommID{1}, Size: 2}, Generation: 1, Seq: 7,
+		Op: tape.Signature{Call: lifecycle.CallAllReduce},
+	}
+}
+
+// A coordinator that doesn't answer is told again; one that does, once.
+func TestTroubleIsToldUntilItIsHeard(t *testing.T) {
+	for name, c := range map[string]struct {
+		deaf int32 // to so many attempts
+		want int32
+	}{"at once": {0, 1}, "the third time": {2, 3}, "never": {1000, mostTries}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var heard atomic.Int32
+				a := pair(t, func(k kind) []byte {
+					if k != askLook {
+						t.Errorf("the coordinator is sent %q", k)
+					}
+					if heard.Add(1) <= c.deaf {
+						return nil
+					}
+					return []byte("ok")
+				})
+				time.Sleep(time.Second)
+				a.ObserveStall(stallReport(stall.Stalled))
+				time.Sleep(2 * time.Minute)
+				if n := heard.Load(); n != c.want {
+					t.Errorf("the coordinator heard %d times, want %d", n, c.want)
+				}
+				a.ObserveStall(stallReport(stall.Slow))
+				time.Sleep(time.Minute)
+				if n := heard.Load(); n != c.want {
+					t.Errorf("what is slow made it hear %d times, want %d", n, c.want)
+				}
+			})
+		})
+	}
+}
+
+func failure(now int64) *tape.Event {
+	return &tape.Event{
+		IsLife: true, Generation: 1, Comm: tape.CommInfo{ID: lifecycle.CommID{1}, Size: 2},
+		Life: tape.LifeRecord{Time: now, Stage: tape.StageEnd, Code: lifecycle.CodeRankDead, Peer: 1},
+	}
+}
+
+// Settle waits for a look that began after the failure, in a process that is alone and in one that follows.
+func TestSettleWaitsForALook(t *testing.T) {
+	t.Run("alone", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			now := func() int64 { return time.Now().UnixNano() }
+			a, err := New(Config{Self: mesh.Member{Name: "a-1"}, Now: now, Slots: func(b []tape.Slot) []tape.Slot { return b }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			settled(t, a, 0)
+			a.Observe(failure(now()))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			began := time.Now()
+			a.Settle(ctx)
+			cancel()
+			if took := time.Since(began); took != time.Second {
+				t.Errorf("Settle returned after %v though nobody looked, want 1s", took)
+			}
+			running, stop := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { a.Run(running, nil); close(done) }()
+			settled(t, a, 500*time.Millisecond)
+			if a.Stats().Rounds != 1 {
+				t.Errorf("%d looks, want 1", a.Stats().Rounds)
+			}
+			stop()
+			<-done
+		})
+	})
+	t.Run("following", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a := pair(t, func(kind) []byte { return []byte("ok") })
+			time.Sleep(time.Second)
+			a.Observe(failure(time.Now().UnixNano()))
+			word := func(turn uint64) { a.Handle(t.Context(), "host1-1", encodeOpen("host1-1", turn, nil)) }
+			word(1) // of a look that was before
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			began := time.Now()
+			a.Settle(ctx)
+			cancel()
+			if took := time.Since(began); took != time.Second {
+				t.Errorf("Settle returned after %v, with a word on an earlier look, want 1s", took)
+			}
+			a.Handle(t.Context(), "host1-1", (&message{Kind: askNotes}).encode())
+			word(2)
+			settled(t, a, 500*time.Millisecond)
+		})
+	})
+}
+
+// settled holds that Settle returns by itself within a time.
+func settled(t *testing.T, a *Agent, within time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	began := time.Now()
+	a.Settle(ctx)
+	if took := time.Since(began); took > within {
+		t.Errorf("Settle took %v, want at most %v", took, within)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for name, c := range map[string]Config{
+		"no name": {Now: func() int64 { return 0 }, Slots: func(b []tape.Slot) []tape.Slot { return b }},
+		"no tape": {Self: mesh.Member{Name: "a-1"}},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
 	rtcp "github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
+	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -469,11 +470,27 @@ func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []i
 	a.phase(tape.PhaseConnect)
 	links, err := port.Connect(ctx, c.rank, cards)
 	if err != nil {
-		return err
+		return c.gaveUp(c.life.Info().Call, err)
 	}
 	c.links, c.meets = links, meets
 	c.engine = host.New(links, c.tape, host.Config{Algorithm: c.rt.cfg.Algorithm, Comm: c.id, Name: c.name})
 	return nil
+}
+
+// gaveUp is the error of a connection on which a rank said that it gives up, as the fault of the rank that it names. Other errors stay what they
+// are. Once there is an engine, that explains them, and knows more.
+func (c *core) gaveUp(call lifecycle.Call, err error) error {
+	var notice *transport.NoticeError
+	if !errors.As(err, &notice) {
+		return err
+	}
+	rank := notice.Peer
+	if notice.Notice.Culprit >= 0 {
+		rank = int(notice.Notice.Culprit)
+	}
+	return &lifecycle.PeerError{
+		Code: notice.Notice.Code, Rank: rank, Self: c.rank, Comm: c.id, Name: c.name, Call: call, Detail: notice.Notice.Detail,
+	}
 }
 
 // childSecret is what authenticates the ranks of a child: only who has the parent's can know it.

@@ -1,0 +1,27 @@
+package ccl
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport"
+)
+
+// TestGaveUp: who gives up while others still connect is named to them, and so is the rank because of which it did.
+func TestGaveUp(t *testing.T) {
+	c := &core{rank: 1, id: CommID{7}, name: "world"}
+	for culprit, want := range map[int32]int{-1: 0, 0: 0, 2: 2} {
+		err := c.gaveUp(lifecycle.CallInitRank, fmt.Errorf("agree: %w", &transport.NoticeError{
+			Peer: 0, Notice: transport.Notice{Code: lifecycle.CodePeerAborted, Culprit: culprit, Detail: "it closed its end"},
+		}))
+		var peer *lifecycle.PeerError
+		if !errors.As(err, &peer) || peer.Code != lifecycle.CodePeerAborted || peer.Rank != want || peer.Self != 1 || peer.Name != "world" {
+			t.Errorf("culprit %d: %v", culprit, err)
+		}
+	}
+	if other := errors.New("no route"); !errors.Is(c.gaveUp(lifecycle.CallInitRank, other), other) {
+		t.Error("an error that is no peer's is changed")
+	}
+}

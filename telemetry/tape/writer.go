@@ -212,8 +212,25 @@ func (w *Writer) refreshClock(now int64) {
 		return
 	}
 	defer w.clock.Unlock()
-	pair := [2]uint64{uint64(Now()), uint64(time.Now().UnixNano())}
-	i := hdrClock / wordSize
-	publish(&w.header[i], w.header[i+1:i+1+2*len(pair)], pair[:])
+	w.pairClocks(Now(), time.Now().UnixNano())
 	w.clockRefreshed.Store(now)
+}
+
+// clockSet is how far the time of day must be off for the header's pair to be replaced. Reading two clocks one after the other takes a while,
+// and a new pair for each look would give one moment a different time of day in everything that is told of it.
+const clockSet = int64(time.Millisecond)
+
+// pairClocks publishes one moment on both clocks, unless the published pair still tells it. The caller holds w.clock.
+func (w *Writer) pairClocks(mono, wall int64) {
+	i := hdrClock / wordSize
+	copies := w.header[i+1 : i+1+2*2]
+	if control := w.header[i]; control != 0 {
+		if now, ok := latched(control, copies, 2); ok {
+			if off := wall - mono - int64(now[1]-now[0]); -clockSet < off && off < clockSet {
+				return
+			}
+		}
+	}
+	pair := [2]uint64{uint64(mono), uint64(wall)}
+	publish(&w.header[i], copies, pair[:])
 }

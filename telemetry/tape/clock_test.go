@@ -1,0 +1,29 @@
+package tape
+
+import (
+	"testing"
+	"time"
+)
+
+// One moment has one time of day in all that is told of it, however often the clocks are read together in between, until the time of day is set.
+func TestWallKeepsItsPair(t *testing.T) {
+	w := newTape(t, Config{})
+	mono, wall := Now(), time.Now().UnixNano()
+	pair := func(off time.Duration) time.Time {
+		w.clock.Lock()
+		w.pairClocks(mono+int64(time.Hour), wall+int64(time.Hour+off))
+		w.clock.Unlock()
+		return openTape(t, w.Path()).Header().Wall(mono)
+	}
+	first := pair(0)
+	for _, off := range []time.Duration{300, -700, 20 * time.Microsecond} {
+		if got := pair(off); !got.Equal(first) {
+			t.Errorf("read together %v apart, the same moment is %v, and was %v", off, got, first)
+		}
+	}
+	for _, off := range []time.Duration{time.Minute, -time.Hour, 2 * time.Millisecond} {
+		if got, want := pair(off), time.Unix(0, wall+int64(off)); !got.Equal(want) {
+			t.Errorf("the time of day is set by %v: the moment is %v, want %v", off, got, want)
+		}
+	}
+}

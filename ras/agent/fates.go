@@ -64,6 +64,26 @@ func known(verdicts []verdict.Verdict) []verdict.Verdict {
 	return slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { return v.Reason == verdict.Unknown })
 }
 
+// named gives culprits of whom only the place in a communicator is known the names that they had in a verdict on the same
+// that is open: who made a mistake may have ended by now, in order, and is still the one.
+func named(verdicts, open []verdict.Verdict) []verdict.Verdict {
+	for i := range verdicts {
+		v := &verdicts[i]
+		at := slices.IndexFunc(open, func(o verdict.Verdict) bool {
+			return o.Reason == v.Reason && o.Comm == v.Comm && o.Seq == v.Seq && len(o.Culprits) == len(v.Culprits)
+		})
+		if at < 0 {
+			continue
+		}
+		for j, old := range open[at].Culprits {
+			if c := &v.Culprits[j]; c.Job < 0 && c.Comm == old.Comm {
+				*c = old
+			}
+		}
+	}
+	return verdicts
+}
+
 // fateOf is a member's state in the terms of a note.
 func fateOf(s mesh.State) (fate verdict.Fate, known bool) {
 	switch s {

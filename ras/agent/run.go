@@ -17,6 +17,8 @@ const (
 	restTime = 250 * time.Millisecond
 	// silence is how many of the longest times between two looks a coordinator may say nothing while something is open.
 	silence = 3
+	// farewell is how long a coordinator that leaves waits for the others to leave, too.
+	farewell = time.Second
 )
 
 // loop is what one Run works with.
@@ -75,14 +77,38 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 }
 
 // end withdraws what is open when the last process of the job leaves: nobody waits any more, and nobody else will say so.
+// When all are told to end at once nobody is the last: so a coordinator that has told something waits a moment for the
+// others. Of those who stay the next one coordinates.
 func (l *loop) end() {
-	members := l.members()
-	others := slices.ContainsFunc(members, func(s mesh.Status) bool {
+	if len(l.tracker.Open()) == 0 {
+		return
+	}
+	if l.leads {
+		deadline := time.NewTimer(farewell)
+		defer deadline.Stop()
+		for late := false; l.others() && !late; {
+			select {
+			case <-l.wake: // somebody left, perhaps
+			case <-deadline.C:
+				late = true
+			}
+		}
+	}
+	if l.others() {
+		return
+	}
+	to := everybody
+	if !l.leads {
+		to = everybodyAgain
+	}
+	l.apply(nil, to)
+}
+
+// others tells whether there are processes that have neither left nor died.
+func (l *loop) others() bool {
+	return slices.ContainsFunc(l.members(), func(s mesh.Status) bool {
 		return s.Member.Name != l.cfg.Self.Name && s.State != mesh.Left && s.State != mesh.Dead
 	})
-	if !others {
-		l.apply(nil, everybody)
-	}
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -241,7 +267,7 @@ func (l *loop) lead(ctx context.Context) {
 	members := l.members() // their fates now: some may have died meanwhile
 	fates, unsure := withFates(notes, members, now)
 	notes = concerned(fates)
-	verdicts := verdict.Diagnose(sortedByName(notes))
+	verdicts := named(verdict.Diagnose(sortedByName(notes)), l.tracker.Open())
 	if unsure {
 		verdicts = known(verdicts)
 	}
@@ -257,6 +283,9 @@ func (l *loop) lead(ctx context.Context) {
 	if len(verdicts) == 0 && !unsure && !stalled(notes) {
 		l.again = 0
 		return
+	}
+	if unsure { // it is known soon
+		l.again = 0
 	}
 	l.again = min(max(2*l.again, l.cfg.Timing.Again), l.cfg.Timing.AgainMost)
 }
@@ -295,7 +324,7 @@ const (
 	nobody         audience = iota
 	ofWithdrawals           // receivers outside of the job, of what is withdrawn
 	everybody               // they, of all changes
-	everybodyAgain          // they, and once more of what is still open: they may have heard of it, or not
+	everybodyAgain          // they, and once more of what was open: they may have heard of it, or not, and not from this process
 )
 
 // apply makes verdicts the open ones, and tells what changed.
@@ -328,7 +357,12 @@ func (l *loop) apply(verdicts []verdict.Verdict, to audience) {
 		l.cfg.Open(open)
 	}
 	for i := range changes {
-		l.cfg.Event(verdictEvent(&changes[i], now), to >= everybody || to == ofWithdrawals && changes[i].Kind == verdict.Withdrawn)
+		ev := verdictEvent(&changes[i], now)
+		if to == everybodyAgain && changes[i].Kind == verdict.Withdrawn {
+			// Who takes over ends what the last coordinator told. Its own receivers end only what they know of.
+			l.cfg.Event(verdictEvent(&verdict.Change{Kind: verdict.Changed, Verdict: changes[i].Verdict}, now), true)
+		}
+		l.cfg.Event(ev, to >= everybody || to == ofWithdrawals && changes[i].Kind == verdict.Withdrawn)
 	}
 	if to != everybodyAgain {
 		return

@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// What makes a straggler: the others wait for it for a fifth of their time, in eight operations or more, and it waits
-// for others, whichever, for less than half as long: who is late because somebody else is holds nobody up.
+// What makes a straggler: the others wait for it for a fifth of their time, in eight operations or more and over ten
+// seconds or more (one long wait is most of the time of a job that has just begun), and it waits for others, whichever,
+// for less than half as long: who is late because somebody else is holds nobody up.
 const (
-	stragglerShare = 0.2
-	stragglerOps   = 8
+	stragglerShare  = 0.2
+	stragglerOps    = 8
+	stragglerWindow = 10 * time.Second
 )
 
 // stragglers are the ranks that hold up a job that moves, by how long others waited for them: each where they did so
@@ -49,7 +51,7 @@ func (g *graph) stragglers() []Verdict {
 		h, mean := held[key], mean(key)
 		slot := h.by[0].slot
 		p := g.seats[key]
-		if p == nil || told[p.actor] || slot.Window <= 0 || slot.Size < 2 || h.ops < stragglerOps {
+		if p == nil || told[p.actor] || slot.Window < stragglerWindow || slot.Size < 2 || h.ops < stragglerOps {
 			continue
 		}
 		share := mean.Seconds() / slot.Window.Seconds()

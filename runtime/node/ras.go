@@ -440,7 +440,12 @@ func runRAS(s settings, r *JobRAS, t *Telemetry, lc fx.Lifecycle) error {
 	if err := t.Registry().Register(newRASMetrics(r)); err != nil {
 		return fmt.Errorf("metrics of RAS: %w", err)
 	}
-	lc.Append(fx.StartStopHook(r.start, r.stop))
+	lc.Append(fx.StartStopHook(r.start, func(ctx context.Context) error {
+		read, cancel := context.WithTimeout(ctx, settleTimeout)
+		_ = t.follower.Sync(read) // a failure that nobody has read yet is explained, too; what remains unread is told when telemetry ends
+		cancel()
+		return r.stop(ctx)
+	}))
 	return nil
 }
 

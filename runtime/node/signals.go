@@ -34,16 +34,18 @@ func awaitTermination(t *Telemetry, r *JobRAS) *termination {
 		case <-w.stop:
 			signal.Stop(w.signals)
 		case <-w.signals:
+			ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 			left := make(chan struct{})
 			go func() {
 				defer close(left)
-				r.farewell()
+				r.farewell(ctx)
 			}()
 			t.terminate()
 			select {
 			case <-left:
-			case <-time.After(flushTimeout):
+			case <-ctx.Done():
 			}
+			cancel()
 			signal.Stop(w.signals)
 			// To itself once more: without a handler it ends the process, and says so to whoever waits for it. A program that has a
 			// handler of its own gets the signal twice.

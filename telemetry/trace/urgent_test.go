@@ -59,21 +59,22 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// forever is an exporter that never comes back, whatever its context says.
-type forever struct{ entered chan struct{} }
+// forever is an exporter that doesn't come back before it is released, whatever its context says.
+type forever struct{ entered, release chan struct{} }
 
 func (f forever) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
 	select {
 	case f.entered <- struct{}{}:
 	default:
 	}
-	select {}
+	<-f.release
+	return nil
 }
 
 func (forever) Shutdown(context.Context) error { return nil }
 
-// BenchmarkExporterThatBlocks is what following costs for an operation of which each has a span, with an exporter that blocks for ever
-// and with none; they take turns, so that what else the machine does falls on all alike.
+// BenchmarkExporterThatBlocks is what following costs for an operation of which each has a span, with an exporter that blocks all the
+// time and with none; they take turns, so that what else the machine does falls on all alike.
 func BenchmarkExporterThatBlocks(b *testing.B) {
 	const round = 1000
 	ev := tape.Event{Comm: world, Op: tape.OpRecord{
@@ -91,7 +92,7 @@ func BenchmarkExporterThatBlocks(b *testing.B) {
 		}
 		return &side{p: p}
 	}
-	stuck := forever{make(chan struct{}, 1)}
+	stuck := forever{make(chan struct{}, 1), make(chan struct{})}
 	blocked, none := build(trace.NewGate(stuck, slog.New(slog.DiscardHandler))), build()
 	for b.Loop() {
 		for _, s := range []*side{blocked, none} {
@@ -110,4 +111,10 @@ func BenchmarkExporterThatBlocks(b *testing.B) {
 	b.ReportMetric(float64(none.spent)/n, "none-ns/span")
 	b.ReportMetric(float64(blocked.spent)/float64(none.spent), "ratio")
 	<-stuck.entered
+	close(stuck.release)
+	for _, s := range []*side{blocked, none} {
+		if err := s.p.Close(context.Background()); err != nil {
+			b.Error(err)
+		}
+	}
 }

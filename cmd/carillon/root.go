@@ -24,6 +24,8 @@ since when, and why.`,
 	root.AddCommand(
 		newRun(stdout, stderr),
 		newComms(),
+		newWatch(stdout, stderr),
+		newStatus(),
 		newPostmortem(),
 		newBench(stdout, stderr),
 		newBenchWorker(stdout),

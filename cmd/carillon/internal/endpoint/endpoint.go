@@ -1,0 +1,234 @@
+// Package endpoint asks health endpoints: for a snapshot of what is known of a job, and for the stream of its events.
+package endpoint
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tmaxmax/go-sse"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/bus/terminal"
+)
+
+// Config says how a Client proves who it is, and whom it trusts.
+type Config struct {
+	Token string // sent as a bearer token; empty for none
+
+	CACert    string // a PEM file of who signs servers' certificates; empty: who the system trusts
+	Cert, Key string // the client's own certificate, PEM files
+
+	// Timeout is how long a snapshot, and the beginning of a stream, may take. Silence is how long a stream may be silent,
+	// heartbeats included. 0 means DefaultTimeout and DefaultSilence.
+	Timeout, Silence time.Duration
+}
+
+// The defaults of a Config.
+const (
+	DefaultTimeout = 3 * time.Second
+	DefaultSilence = 45 * time.Second // three heartbeats
+)
+
+// Bounds of what is read.
+const (
+	maxSnapshot = 64 << 20
+	maxEvent    = 1 << 20
+	maxError    = 1 << 10
+)
+
+// Client asks endpoints. It is safe for concurrent use. Close lets its connections go.
+type Client struct {
+	cfg  Config
+	http *http.Client
+}
+
+// New makes a Client. The error names the file that can't be read.
+func New(cfg Config) (*Client, error) {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.Silence == 0 {
+		cfg.Silence = DefaultSilence
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if cfg.CACert != "" {
+		text, err := os.ReadFile(cfg.CACert)
+		if err != nil {
+			return nil, fmt.Errorf("--cacert: %w", err)
+		}
+		t.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--cacert: %s has no certificate in PEM", cfg.CACert)
+		}
+	}
+	if (cfg.Cert == "") != (cfg.Key == "") {
+		return nil, errors.New("--cert and --key are given together")
+	}
+	if cfg.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key)
+		if err != nil {
+			return nil, fmt.Errorf("--cert, --key: %w", err)
+		}
+		t.TLSClientConfig.Certificates = []tls.Certificate{pair}
+	}
+	return &Client{cfg: cfg, http: &http.Client{
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a token is for who was named
+	}}, nil
+}
+
+// Close lets idle connections go.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Target is an endpoint.
+type Target struct {
+	URL     string // "http://127.0.0.1:4711"
+	Trusted bool   // it may see the token
+}
+
+// ParseURL reads what a user says an endpoint is: a URL, or a host and a port.
+func ParseURL(text string) (Target, error) {
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
+		return Target{}, fmt.Errorf("--url is %.200q, allowed is http://host:port or https://host:port", text)
+	}
+	return Target{URL: u.Scheme + "://" + u.Host, Trusted: true}, nil
+}
+
+// Snapshot is what a process knows of its job.
+type Snapshot struct {
+	Schema int       `json:"schema"`
+	Time   time.Time `json:"time"`
+	health.Snapshot
+	CommsTotal int `json:"comms_total"`
+}
+
+// RefusedError means that the endpoint was asked too often, and answers again after a while.
+type RefusedError struct{ After time.Duration }
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("was asked too often, by whomever on this host; it answers again in %v", e.After)
+}
+
+// Snapshot asks for one. An endpoint answers once in its least interval between queries (5 s, if nobody set another), and
+// else with a *RefusedError.
+func (c *Client) Snapshot(ctx context.Context, to Target) (*Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	resp, err := c.get(ctx, to, "/api/v1/ras", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	s := &Snapshot{}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxSnapshot)).Decode(s); err != nil {
+		return nil, fmt.Errorf("%s answered with what is no snapshot: %w", to.URL, err)
+	}
+	return s, nil
+}
+
+// All is the id behind which a stream begins with all that is remembered.
+const All = "0"
+
+// Stream calls each for the events behind the one with an id, until ctx ends, each returns an error, which it returns, or
+// the endpoint ends the stream: io.EOF. opened is called when the endpoint has let it in. Notices of the bus, of events
+// that are missing, have no ID.
+func (c *Client) Stream(ctx context.Context, to Target, after string, opened func(), each func(*bus.Event) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(c.cfg.Timeout, func() { cancel(fmt.Errorf("%s is silent", to.URL)) })
+	defer silence.Stop()
+	resp, err := c.get(ctx, to, health.EventsPath, http.Header{"Last-Event-Id": {after}, "Accept": {"text/event-stream"}})
+	if err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	defer resp.Body.Close()
+	if kind := resp.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
+		return fmt.Errorf("%s answered with %.100q in place of events", to.URL, kind)
+	}
+	opened()
+	silence.Reset(c.cfg.Silence)
+	alive := reader(func(b []byte) (int, error) {
+		n, err := resp.Body.Read(b)
+		silence.Reset(c.cfg.Silence)
+		return n, err
+	})
+	for frame, err := range sse.Read(alive, &sse.ReadConfig{MaxEventSize: maxEvent}) {
+		if err != nil {
+			return errors.Join(context.Cause(ctx), fmt.Errorf("the events of %s: %w", to.URL, err))
+		}
+		if frame.Data == "" {
+			continue
+		}
+		var ev bus.Event
+		if err := json.Unmarshal([]byte(frame.Data), &ev); err != nil {
+			return fmt.Errorf("%s sent what is no event: %w", to.URL, err)
+		}
+		if err := each(&ev); err != nil {
+			return err
+		}
+	}
+	return io.EOF
+}
+
+type reader func([]byte) (int, error)
+
+func (r reader) Read(b []byte) (int, error) { return r(b) }
+
+// get asks, and makes answers other than 200 errors that say what to do.
+func (c *Client) get(ctx context.Context, to Target, path string, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.URL+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if header != nil {
+		req.Header = header
+	}
+	if c.cfg.Token != "" && to.Trusted {
+		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			err = failed.Err
+		}
+		return nil, fmt.Errorf("%s can't be reached: %w", to.URL, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxError))
+	said := terminal.Shown(strings.TrimSpace(string(text)))
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests:
+		seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+		if err != nil || seconds < 1 || seconds > 3600 {
+			seconds = 5
+		}
+		return nil, &RefusedError{time.Duration(seconds) * time.Second}
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return nil, fmt.Errorf("%s wants a token (--token-file, CARILLON_HEALTH_TOKEN) or a client certificate (--cert, --key): %s", to.URL, said)
+	case http.StatusNotFound:
+		return nil, fmt.Errorf("%s has no %s: it is no Carillon process, or RAS is off there (CARILLON_RAS)", to.URL, path)
+	default:
+		return nil, fmt.Errorf("%s answered %s: %s", to.URL, terminal.Shown(resp.Status), said)
+	}
+}

@@ -1,0 +1,218 @@
+// Package find finds running jobs by the tapes that their processes write on this host, and by those where their health
+// endpoints are.
+package find
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/bus/terminal"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Job is a job as its tapes on this host show it.
+type Job struct {
+	Name      string
+	Dir       string // of its tapes
+	Started   time.Time
+	Processes []Process // by the paths of their tapes; of those started again under one name, all
+}
+
+// Process is one process of a job.
+type Process struct {
+	Tape    string
+	Host    string
+	PID     int
+	Started time.Time
+	State   State
+	// URL is where its health endpoint is; empty if it has none, or has ended.
+	URL string
+	// Own is true if the URL was written by this user: a password is told to nobody else.
+	Own bool
+}
+
+// State is what has become of a process.
+type State uint8
+
+// The states.
+const (
+	Running State = iota
+	Died          // without closing its tape
+	Ended         // it closed its tape
+)
+
+// Running tells whether any of the job's processes runs, or may do so on another host, from which this one sees its tape.
+func (j *Job) Running() bool { return j.count(Running) > 0 }
+
+func (j *Job) count(s State) (n int) {
+	for i := range j.Processes {
+		if j.Processes[i].State == s {
+			n++
+		}
+	}
+	return n
+}
+
+// End says how the job ended, in a few words.
+func (j *Job) End() string {
+	if died := j.count(Died); died > 0 {
+		return fmt.Sprintf("%d of its %d processes here died", died, len(j.Processes))
+	}
+	return "its processes ended in order"
+}
+
+// NotFoundError means that there is no such job, or that it doesn't run any more.
+type NotFoundError struct{ Problem string }
+
+// Error says what there is instead.
+func (e *NotFoundError) Error() string { return e.Problem }
+
+// Find finds a job that runs. What is the folder of its tapes, a folder of such folders, of whose jobs that which started
+// last is taken, or a job's name; empty is the folder in which tapes lie by default. The error is a *NotFoundError if
+// there is none.
+func Find(what string) (*Job, error) {
+	dir := tape.DefaultDir()
+	switch info, err := os.Stat(what); {
+	case what == "":
+	case err == nil && info.IsDir():
+		if job, err := Read(what); err == nil {
+			return job, running(job)
+		}
+		dir = what
+	case strings.ContainsRune(what, filepath.Separator):
+		return nil, &NotFoundError{fmt.Sprintf("there is no folder %s", terminal.Shown(what))}
+	default:
+		job, err := Read(filepath.Join(dir, what))
+		if err == nil {
+			return job, running(job)
+		}
+		text := fmt.Sprintf("there is no job %s in %s", terminal.Shown(what), terminal.Shown(dir))
+		if names := Names(dir); len(names) > 0 {
+			text += "; there run: " + terminal.Shown(strings.Join(names, ", "))
+		}
+		return nil, &NotFoundError{text}
+	}
+	for _, job := range jobs(dir) {
+		if job.Running() {
+			return job, nil
+		}
+	}
+	return nil, &NotFoundError{fmt.Sprintf("no job runs whose tapes are in %s (CARILLON_TAPE_DIR, or an argument, says where else to look)", terminal.Shown(dir))}
+}
+
+func running(j *Job) error {
+	if j.Running() {
+		return nil
+	}
+	return &NotFoundError{fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did", terminal.Shown(j.Name), j.End(), terminal.Shown(j.Dir))}
+}
+
+// Names are those of the jobs in a folder that run, the last started first.
+func Names(dir string) []string {
+	var names []string
+	for _, job := range jobs(dir) {
+		if job.Running() {
+			names = append(names, filepath.Base(job.Dir)) // which is what Find takes
+		}
+	}
+	return names
+}
+
+// jobs are all in a folder, the last started first.
+func jobs(dir string) []*Job {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var all []*Job
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		if job, err := Read(filepath.Join(dir, entry.Name())); err == nil {
+			all = append(all, job)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Job) int { return b.Started.Compare(a.Started) })
+	return all
+}
+
+// errNoTape means that a folder isn't that of a job.
+var errNoTape = errors.New("no tape is in it")
+
+// Read reads the folder of one job's tapes. Tapes that can't be read are left out.
+func Read(dir string) (*Job, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	job := &Job{Dir: dir}
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) != ".tape" || !entry.Type().IsRegular() {
+			continue
+		}
+		p, name, err := read(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			continue
+		}
+		job.Name = name
+		if p.Started.After(job.Started) {
+			job.Started = p.Started
+		}
+		job.Processes = append(job.Processes, p)
+	}
+	if len(job.Processes) == 0 {
+		return nil, fmt.Errorf("%s: %w", dir, errNoTape)
+	}
+	return job, nil
+}
+
+func read(path string) (p Process, job string, err error) {
+	r, err := tape.Open(path)
+	if err != nil {
+		return p, "", err
+	}
+	defer r.Close() //nolint:errcheck // only read from
+	h := r.Header()
+	p = Process{Tape: path, Host: h.Host, PID: h.PID, Started: h.Created}
+	life := r.Liveness()
+	switch {
+	case h.Closed:
+		p.State = Ended
+	case life == tape.Dead:
+		p.State = Died
+	}
+	if p.State != Running {
+		return p, h.Job, nil
+	}
+	url, err := health.ReadAddress(path)
+	if err != nil || life == tape.Unknown && loopback(url) { // another host's loopback is not this one's
+		return p, h.Job, nil
+	}
+	p.URL, p.Own = url, own(path)
+	return p, h.Job, nil
+}
+
+// own tells whether a tape, and what lies beside it, is this user's.
+func own(path string) bool {
+	info, err := os.Stat(filepath.Dir(path))
+	if err != nil || info.Mode().Perm()&0o022 != 0 {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}
+
+// IsNotFound tells whether there is no such job, and why.
+func IsNotFound(err error) bool {
+	var missing *NotFoundError
+	return errors.As(err, &missing) || errors.Is(err, fs.ErrNotExist)
+}

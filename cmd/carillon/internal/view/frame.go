@@ -1,0 +1,139 @@
+package view
+
+import (
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/bus/terminal"
+)
+
+// Frame is what a screen shows of a job.
+type Frame struct {
+	Report *Report // nil: nothing is known yet
+	// Events are what happened, the latest last.
+	Events []*bus.Event
+	// Note says what goes on with the watching itself: "waiting for the job's first process".
+	Note string
+	// Columns and Rows are the screen's size. What is smaller than the least is shown as if it had that, and cut.
+	Columns, Rows int
+	Colored       bool
+}
+
+// The least size of a screen for which a frame is made.
+const (
+	minColumns = 20
+	minRows    = 6
+)
+
+// Lines are the frame's lines: at most Rows, of at most Columns columns, without line breaks.
+func (f *Frame) Lines() []string {
+	columns, rows := max(f.Columns, minColumns), max(f.Rows, minRows)
+	lines := []line{f.header(columns)}
+	if f.Report != nil {
+		lim := limits{width: columns, text: 4, evidence: 3, ranks: 4}
+		if rows <= 30 {
+			lim.text, lim.evidence, lim.ranks = 3, 2, 2
+		}
+		sections := f.Report.sections(lim)
+		fit(sections, rows-len(lines)-1-f.leastEvents(rows))
+		for _, s := range sections {
+			lines = append(append(lines, s.head), s.rows...)
+		}
+	}
+	lines = append(lines, f.events(rows-len(lines)-1)...)
+	for len(lines) < rows-1 {
+		lines = append(lines, nil)
+	}
+	lines = append(lines[:rows-1], f.footer())
+	lines = lines[:min(rows, max(f.Rows, 1))]
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = l.render(max(f.Columns, 1), f.Colored)
+	}
+	return out
+}
+
+// header is the job, how it does, and the time at the right.
+func (f *Frame) header(columns int) line {
+	if f.Report == nil {
+		return line{}.say(bold, "carillon watch").say(plain, "  %s", f.Note)
+	}
+	l := f.Report.headline()
+	clock := f.Report.Time.Local().Format(timeOfDay)
+	if gap := columns - runewidth.StringWidth(l.render(columns, false)) - len(clock); gap > 0 {
+		l = l.say(plain, "%s", strings.Repeat(" ", gap)).say(dim, "%s", clock)
+	}
+	return l
+}
+
+func (f *Frame) footer() line {
+	l := line{}.say(dim, "q ends")
+	if f.Note != "" && f.Report != nil {
+		l = l.say(dim, " · ").say(yellow, "%s", f.Note)
+	}
+	return l
+}
+
+// leastEvents is how many rows are kept for events.
+func (f *Frame) leastEvents(rows int) int { return min(len(f.Events), rows/5) + 1 }
+
+// events are the last ones, below their heading.
+func (f *Frame) events(rows int) []line {
+	if rows < 2 || len(f.Events) == 0 {
+		return nil
+	}
+	lines := []line{line{}.say(bold, "EVENTS")}
+	for _, ev := range f.Events[max(0, len(f.Events)-(rows-1)):] {
+		look := plain
+		switch ev.Severity {
+		case bus.Critical:
+			look = red
+		case bus.Warning:
+			look = yellow
+		case bus.Info:
+		}
+		lines = append(lines, line{{plain, "  "}, {look, strings.TrimSuffix(terminal.Line(ev), "\n")}})
+	}
+	return lines
+}
+
+// fit takes rows from the sections that have most, until all fit, and says in each how many are missing.
+func fit(sections []section, room int) {
+	keep := make([]int, len(sections))
+	total := 0
+	for i := range sections {
+		keep[i] = len(sections[i].rows)
+		total += 1 + keep[i]
+	}
+	for ; total > room; total-- {
+		longest := -1
+		for i := range keep {
+			if keep[i] > 0 && (longest < 0 || weight(i, keep[i]) > weight(longest, keep[longest])) {
+				longest = i
+			}
+		}
+		if longest < 0 {
+			break
+		}
+		keep[longest]--
+	}
+	for i := range sections {
+		if missing := len(sections[i].rows) - keep[i]; missing > 0 && keep[i] > 0 {
+			sections[i].rows = sections[i].rows[:keep[i]]
+			sections[i].rows[keep[i]-1] = line{}.say(dim, "  … %d more lines", missing+1)
+		} else if missing > 0 {
+			sections[i].rows = nil
+			sections[i].head = sections[i].head.say(dim, "  … %s", count(missing, "line", "lines"))
+		}
+	}
+}
+
+// weight makes the first section, the verdicts, lose its rows last.
+func weight(section, rows int) int {
+	if section == 0 {
+		return rows / 8
+	}
+	return rows
+}

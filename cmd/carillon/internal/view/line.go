@@ -1,0 +1,134 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+)
+
+// style is how a piece of text looks.
+type style uint8
+
+const (
+	plain style = iota
+	bold
+	dim
+	red
+	yellow
+	green
+)
+
+var escapes = [...]string{plain: "", bold: "\x1b[1m", dim: "\x1b[2m", red: "\x1b[1;31m", yellow: "\x1b[33m", green: "\x1b[32m"}
+
+const reset = "\x1b[0m"
+
+// piece is text in one style. Its text is safe to show.
+type piece struct {
+	style style
+	text  string
+}
+
+// line is a line of a terminal.
+type line []piece
+
+// say appends text from anywhere.
+func (l line) say(s style, format string, args ...any) line {
+	return append(l, piece{s, shown(fmt.Sprintf(format, args...))})
+}
+
+// render is the line in at most width columns, if width isn't 0.
+func (l line) render(width int, colored bool) string {
+	var b strings.Builder
+	used := 0
+	for _, p := range l {
+		text := p.text
+		if width > 0 {
+			if used >= width {
+				break
+			}
+			if runewidth.StringWidth(text) > width-used {
+				text = runewidth.Truncate(text, width-used, "…")
+			}
+			used += runewidth.StringWidth(text)
+		}
+		if colored && p.style != plain {
+			text = escapes[p.style] + text + reset
+		}
+		b.WriteString(text)
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// wrap breaks text into lines of at most width columns, in at most most lines if that isn't 0, each after indent. A word that is
+// wider is cut.
+func wrap(s style, indent, text string, width, most int) []line {
+	text = shown(text)
+	room := max(width-runewidth.StringWidth(indent), 8)
+	if width == 0 {
+		return []line{{{plain, indent}, {s, text}}}
+	}
+	var rows []string
+	row := ""
+	for _, word := range strings.Fields(text) {
+		for runewidth.StringWidth(word) > room { // as a path may be
+			if row != "" {
+				rows, row = append(rows, row), ""
+			}
+			head := runewidth.Truncate(word, room, "")
+			if head == "" {
+				break
+			}
+			rows, word = append(rows, head), word[len(head):]
+		}
+		switch {
+		case row == "":
+			row = word
+		case runewidth.StringWidth(row)+1+runewidth.StringWidth(word) <= room:
+			row += " " + word
+		default:
+			rows, row = append(rows, row), word
+		}
+	}
+	if row != "" || len(rows) == 0 {
+		rows = append(rows, row)
+	}
+	if most > 0 && len(rows) > most {
+		rows = rows[:most]
+		rows[most-1] = runewidth.Truncate(rows[most-1], room-1, "") + "…"
+	}
+	lines := make([]line, len(rows))
+	for i, row := range rows {
+		lines[i] = line{{plain, indent}, {s, row}}
+	}
+	return lines
+}
+
+// ageText is a duration that a person reads.
+func ageText(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+// bytesText is a number of bytes that a person reads.
+func bytesText(n uint64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, prefix := float64(n)/unit, 0
+	for value >= unit && prefix < 4 {
+		value /= unit
+		prefix++
+	}
+	return fmt.Sprintf("%.3g %ciB", value, "KMGTP"[prefix])
+}

@@ -1,0 +1,118 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/bus/terminal"
+)
+
+// Report is what is known of a job at a moment.
+type Report struct {
+	Schema int       `json:"schema"`
+	Status string    `json:"status"` // "ok", "warning", "critical", or "unknown" while nobody has answered
+	Time   time.Time `json:"time"`
+	Job    string    `json:"job"`
+	Size   int       `json:"size"` // ranks of the job
+	Told   []int     `json:"told"` // the ranks that answered
+
+	Verdicts   []health.Verdict `json:"verdicts"`
+	Ranks      []health.Rank    `json:"ranks"`
+	Comms      []Comm           `json:"comms"`
+	Conditions []Condition      `json:"conditions"`
+	// Problems say what is missing, and why: a process that doesn't answer.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Condition is a condition with the ranks that it is one of.
+type Condition struct {
+	health.Condition
+	Ranks []int `json:"ranks"`
+}
+
+// The exit codes of carillon status.
+const (
+	CodeOK       = 0
+	CodeWarning  = 1
+	CodeCritical = 2
+	CodeUnknown  = 3 // no such job, nobody answers, or a wrong call
+)
+
+// Code is the exit code that tells the report's status.
+func (r *Report) Code() int {
+	switch r.Status {
+	case statusOK:
+		return CodeOK
+	case statusWarning:
+		return CodeWarning
+	case statusCritical:
+		return CodeCritical
+	default:
+		return CodeUnknown
+	}
+}
+
+const (
+	statusOK       = "ok"
+	statusWarning  = "warning"
+	statusCritical = "critical"
+	statusUnknown  = "unknown"
+)
+
+// status is the worst that is shown. A verdict is critical, and a rank that doesn't run, where no verdict says so, a
+// warning: a job may go on without it.
+func (r *Report) status() string {
+	if len(r.Verdicts) > 0 {
+		return statusCritical
+	}
+	if len(r.Told) == 0 {
+		return statusUnknown
+	}
+	status := statusOK
+	for i := range r.Conditions {
+		switch c := &r.Conditions[i]; {
+		case c.Silent():
+		case c.Severity == health.Critical:
+			return statusCritical
+		case c.Severity == health.Warning:
+			status = statusWarning
+		}
+	}
+	for i := range r.Ranks {
+		switch r.Ranks[i].State {
+		case "dead", "stopped", "unreachable":
+			status = statusWarning
+		}
+	}
+	return status
+}
+
+// JSON is the report as an object, indented. A terminal obeys nothing in it.
+func (r *Report) JSON() ([]byte, error) {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	// encoding/json escapes what is below a blank. The rest of what a terminal obeys stands in strings alone, too, so that
+	// its escapes mean the same.
+	var b bytes.Buffer
+	for rest := text; len(rest) > 0; {
+		c, size := utf8.DecodeRune(rest)
+		if c > '~' && (unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c)) {
+			fmt.Fprintf(&b, `\u%04x`, c)
+		} else {
+			b.Write(rest[:size])
+		}
+		rest = rest[size:]
+	}
+	b.WriteByte('\n')
+	return b.Bytes(), nil
+}
+
+// shown is text that a terminal doesn't obey.
+func shown(s string) string { return terminal.Shown(s) }

@@ -1,0 +1,303 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/postmortem"
+)
+
+// section is a part of what is shown: a heading, and what is below it.
+type section struct {
+	head line
+	rows []line
+}
+
+// limits bound what is shown where there is little room. 0 is no bound.
+type limits struct {
+	width    int // columns
+	text     int // rows of a verdict's sentence
+	evidence int // sentences of a verdict
+	ranks    int // ranks that are told of one by one
+}
+
+const timeOfDay = "15:04:05"
+
+func count(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// headline says how the job does.
+func (r *Report) headline() line {
+	l := line{}.say(bold, "%s", r.Job)
+	switch r.Status {
+	case statusOK:
+		return l.say(plain, ": ").say(green, "healthy")
+	case statusWarning:
+		return l.say(plain, ": ").say(yellow, "warning")
+	case statusUnknown:
+		return l.say(plain, ": ").say(dim, "nothing is known yet")
+	}
+	l = l.say(plain, ": ").say(red, "CRITICAL")
+	if n := len(r.Verdicts); n > 0 {
+		l = l.say(plain, ", %s open", count(n, "verdict is", "verdicts are"))
+	}
+	return l
+}
+
+// severityOf is how a verdict looks: one of which not enough is known, or by which the job is only slow, isn't as urgent.
+func severityOf(v *health.Verdict) (style, string) {
+	if v.Reason == verdict.Straggler || v.Reason == verdict.Unknown || v.Confidence == verdict.Possible {
+		return yellow, "WARNING"
+	}
+	return red, "CRITICAL"
+}
+
+func (r *Report) verdictSection(lim limits) section {
+	s := section{head: line{}.say(bold, "VERDICTS")}
+	if r.Status == statusUnknown {
+		s.head = s.head.say(plain, "  not known yet")
+	} else if len(r.Verdicts) == 0 {
+		s.head = s.head.say(plain, "  none: nothing is known to hold the job up")
+	}
+	for i := range r.Verdicts {
+		v := &r.Verdicts[i]
+		color, severity := severityOf(v)
+		s.rows = append(s.rows, line{}.say(plain, "  ").say(color, "%s %s", severity, v.Reason).
+			say(plain, " (%s), since %s, %s", v.Confidence, v.Since.Local().Format(timeOfDay), ageText(r.Time.Sub(v.Since))))
+		s.rows = append(s.rows, wrap(bold, "    ", v.Text, lim.width, lim.text)...)
+		for n, e := range v.Evidence {
+			if lim.evidence > 0 && n == lim.evidence {
+				s.rows = append(s.rows, line{}.say(dim, "    … %d more", len(v.Evidence)-n))
+				break
+			}
+			rows := wrap(plain, "      ", e, lim.width, lim.text)
+			rows[0][0] = piece{dim, "    - "}
+			s.rows = append(s.rows, rows...)
+		}
+	}
+	return s
+}
+
+// states in the order of interest, and how they look.
+var stateStyles = []struct {
+	state string
+	style style
+}{{"dead", red}, {"stopped", red}, {"unreachable", red}, {"suspect", yellow}, {stateAlive, plain}, {"left", dim}}
+
+func (r *Report) rankSection(lim limits) section {
+	s := section{head: line{}.say(bold, "RANKS").say(plain, "  %s", r.census())}
+	for _, st := range stateStyles {
+		s.rows = append(s.rows, r.ranksIn(st.state, st.style, lim)...)
+	}
+	var others []string
+	for i := range r.Ranks {
+		state := r.Ranks[i].State
+		if !slices.ContainsFunc(stateStyles, func(k struct {
+			state string
+			style style
+		},
+		) bool {
+			return k.state == state
+		}) && !slices.Contains(others, state) {
+			others = append(others, state)
+		}
+	}
+	slices.Sort(others)
+	for _, state := range others { // which a later version has
+		s.rows = append(s.rows, r.ranksIn(state, plain, lim)...)
+	}
+	return s
+}
+
+// census says how many there are, and where.
+func (r *Report) census() string {
+	hosts, ranks := map[string]bool{}, map[int]bool{}
+	for i := range r.Ranks {
+		ranks[r.Ranks[i].Rank] = true
+		if h := r.Ranks[i].Host; h != "" {
+			hosts[h] = true
+		}
+	}
+	if len(ranks) == 0 {
+		return "not known yet"
+	}
+	text := fmt.Sprintf("%d", r.Size)
+	if len(ranks) < r.Size {
+		text = fmt.Sprintf("%d of %d are known", len(ranks), r.Size)
+	}
+	if len(hosts) > 0 {
+		text += " on " + count(len(hosts), "host", "hosts")
+	}
+	return text
+}
+
+// ranksIn is a line for all ranks in a state, and one for each of which more is known.
+func (r *Report) ranksIn(state string, look style, lim limits) []line {
+	var numbers []int
+	var more []line
+	told := 0
+	for i := range r.Ranks {
+		k := &r.Ranks[i]
+		if k.State != state {
+			continue
+		}
+		numbers = append(numbers, k.Rank)
+		if k.State == stateAlive || k.State == "left" {
+			continue
+		}
+		if told++; lim.ranks > 0 && told > lim.ranks {
+			continue
+		}
+		l := line{}.say(plain, "    rank %d", k.Rank)
+		if k.Member != "" {
+			l = l.say(plain, " (%s)", k.Member)
+		}
+		if k.Text != "" {
+			l = l.say(plain, ": %s", k.Text)
+		}
+		if !k.Since.IsZero() {
+			l = l.say(dim, ", %s ago", ageText(r.Time.Sub(k.Since)))
+		}
+		more = append(more, l)
+	}
+	if len(numbers) == 0 {
+		return nil
+	}
+	if lim.ranks > 0 && told > lim.ranks {
+		more = append(more, line{}.say(dim, "    … %d more", told-lim.ranks))
+	}
+	rows := wrap(plain, "              ", postmortem.Ranks(numbers), lim.width, lim.text)
+	rows[0] = append(line{}.say(look, "  %-11s ", state), rows[0][1:]...)
+	return append(rows, more...)
+}
+
+func (r *Report) commSection(lim limits) section {
+	busy := 0
+	for i := range r.Comms {
+		if !r.Comms[i].Idle() {
+			busy++
+		}
+	}
+	s := section{head: line{}.say(bold, "COMMUNICATORS").say(plain, "  %d, %d of them not idle", len(r.Comms), busy)}
+	for i := range r.Comms[:busy] { // they come first
+		c := &r.Comms[i]
+		head := line{}.say(plain, "  ").say(bold, "%s", c.Name).say(dim, "  %s", c.ID.Short()).say(plain, "  %s", count(c.Size, "rank", "ranks"))
+		if len(c.Known) < c.Size {
+			head = head.say(dim, ", %d of them seen from here", len(c.Known))
+		}
+		for _, st := range c.States {
+			if st.State != lifecycle.StateReady.String() {
+				head = head.say(yellow, ", %s", st.State)
+				if len(st.Ranks) < len(c.Known) {
+					head = head.say(plain, " on %s", postmortem.Ranks(st.Ranks))
+				}
+			}
+		}
+		s.rows = append(s.rows, head)
+		for n := range c.Busy {
+			s.rows = append(s.rows, wrap(plain, "    ", c.told(n), lim.width, lim.text)...)
+		}
+	}
+	return s
+}
+
+// told is what ranks are in.
+func (c *Comm) told(n int) string {
+	o := &c.Busy[n]
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d", o.Call, o.Seq)
+	if o.Bytes > 0 {
+		fmt.Fprintf(&b, ", %s", bytesText(o.Bytes))
+	}
+	fmt.Fprintf(&b, ", for %s: ", ageText(time.Duration(o.Age*float64(time.Second))))
+	if len(o.Ranks) == c.Size {
+		b.WriteString("all ranks")
+	} else {
+		b.WriteString(postmortem.Ranks(o.Ranks))
+	}
+	if len(o.WaitsFor) > 0 {
+		fmt.Fprintf(&b, "; waiting for %s", postmortem.Ranks(o.WaitsFor))
+	}
+	if n == 0 && len(c.Behind) > 0 {
+		fmt.Fprintf(&b, "; not begun by %s", postmortem.Ranks(c.Behind))
+	}
+	return b.String()
+}
+
+func (r *Report) conditionSection(lim limits) (s section, ok bool) {
+	for i := range r.Conditions {
+		c := &r.Conditions[i]
+		if c.Silent() {
+			continue
+		}
+		look := plain
+		switch c.Severity {
+		case health.Critical:
+			look = red
+		case health.Warning:
+			look = yellow
+		case health.Info:
+		}
+		head := line{}.say(plain, "  ").say(look, "%s %s", strings.ToUpper(c.Severity.String()), c.Code)
+		if c.Subject != "" {
+			head = head.say(plain, " (%s)", c.Subject)
+		}
+		head = head.say(dim, " on %s, since %s", postmortem.Ranks(c.Ranks), c.Since.Local().Format(timeOfDay))
+		s.rows = append(s.rows, head)
+		s.rows = append(s.rows, wrap(plain, "    ", c.Text, lim.width, lim.text)...)
+		if c.Advice != "" {
+			s.rows = append(s.rows, wrap(dim, "    ", c.Advice, lim.width, lim.text)...)
+		}
+	}
+	s.head = line{}.say(bold, "CONDITIONS")
+	return s, len(s.rows) > 0
+}
+
+func (r *Report) problemSection(lim limits) (s section, ok bool) {
+	for _, p := range r.Problems {
+		s.rows = append(s.rows, wrap(dim, "  ", p, lim.width, lim.text)...)
+	}
+	s.head = line{}.say(bold, "NOT KNOWN")
+	return s, len(s.rows) > 0
+}
+
+// sections are all of them.
+func (r *Report) sections(lim limits) []section {
+	all := []section{r.verdictSection(lim), r.rankSection(lim), r.commSection(lim)}
+	if s, ok := r.conditionSection(lim); ok {
+		all = append(all, s)
+	}
+	if s, ok := r.problemSection(lim); ok {
+		all = append(all, s)
+	}
+	return all
+}
+
+// Text is the report for a person, in lines of width columns; 0 breaks no lines.
+func (r *Report) Text(width int, colored bool) string {
+	var b strings.Builder
+	put := func(l line) { b.WriteString(l.render(0, colored) + "\n") }
+	put(append(line{{plain, "job "}}, r.headline()...))
+	for _, s := range r.sections(limits{width: width}) {
+		b.WriteByte('\n')
+		put(s.head)
+		for _, row := range s.rows {
+			put(row)
+		}
+	}
+	return b.String()
+}
+
+// Summary is how the job does, on one line.
+func (r *Report) Summary() string {
+	return line{{plain, "job "}}.say(plain, "%s", r.headline().render(0, false)).say(plain, ", %s", count(r.Size, "rank", "ranks")).render(0, false)
+}

@@ -1,0 +1,273 @@
+// Package view puts together what several processes tell of their job, and shows it: as a report for programs, as text,
+// and as a screen of a terminal.
+//
+//	snapshots (a process each) ─┐
+//	events, as they happen ─────┼──► View ──► Report ──► JSON, text, screen
+//	tapes of this host ─────────┘
+//
+// All processes know the same verdicts and ranks. Conditions and communicators each process tells of itself alone.
+// What comes from other processes can't control the terminal: control characters are shown, not obeyed.
+package view
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// fresh is how long what an event told goes before what a snapshot says: snapshots are a second old, or two.
+const fresh = 2 * time.Second
+
+// View is what is known of a job at a moment. It belongs to one goroutine. The zero View knows nothing.
+type View struct {
+	job      string
+	size     int
+	verdicts map[string]health.Verdict
+	ranks    map[rankKey]health.Rank
+	touched  map[string]time.Time // by verdict and rank: when an event told of it last
+	told     map[rankKey]part     // what each process says of itself
+	local    []Local              // nil: nothing but the snapshots tells of communicators
+}
+
+// begin makes a zero View ready.
+func (v *View) begin() {
+	if v.told == nil {
+		v.verdicts, v.ranks, v.touched, v.told = map[string]health.Verdict{}, map[rankKey]health.Rank{}, map[string]time.Time{}, map[rankKey]part{}
+	}
+}
+
+// Job says the job's name, for the time until somebody else does.
+func (v *View) Job(name string) { v.job = name }
+
+// part is what one process tells of itself.
+type part struct {
+	at         time.Time
+	rank       int
+	comms      []health.Comm
+	conditions []health.Condition
+}
+
+// rankKey is a process: a rank may be taken by another one, later.
+type rankKey struct {
+	rank int
+	pid  int
+	host string
+}
+
+// Local is a communicator as the tape of a process of this host shows it.
+type Local struct {
+	PID  int
+	Comm health.Comm
+}
+
+// Merge takes what processes told at one time. Verdicts and ranks of which an event told a moment ago stay as that has
+// them: a snapshot may be older.
+func (v *View) Merge(now time.Time, snapshots ...*endpoint.Snapshot) {
+	if len(snapshots) == 0 {
+		return
+	}
+	v.begin()
+	maps.DeleteFunc(v.touched, func(_ string, at time.Time) bool { return now.Sub(at) > fresh })
+	verdicts, ranks := map[string]health.Verdict{}, map[rankKey]health.Rank{}
+	for _, s := range snapshots {
+		v.job, v.size = s.Job, s.Size
+		v.told[rankKey{s.Rank, s.PID, s.Host}] = part{now, s.Rank, s.Comms, s.Conditions}
+		for i := range s.Verdicts {
+			verdicts[s.Verdicts[i].ID] = s.Verdicts[i]
+		}
+		for _, r := range s.Ranks {
+			if key := keyOf(&r); ranks[key].State == "" || r.Since.After(ranks[key].Since) {
+				ranks[key] = r
+			}
+		}
+	}
+	for id, known := range v.verdicts {
+		if v.recent("verdict/" + id) {
+			verdicts[id] = known
+		}
+	}
+	maps.DeleteFunc(verdicts, func(id string, _ health.Verdict) bool {
+		_, known := v.verdicts[id]
+		return !known && v.recent("verdict/"+id) // it is withdrawn
+	})
+	for key, known := range v.ranks {
+		if v.recent(key.String()) {
+			ranks[key] = known
+		}
+	}
+	v.verdicts, v.ranks = verdicts, ranks
+	maps.DeleteFunc(v.told, func(key rankKey, _ part) bool { return gone(v.ranks[key].State) })
+}
+
+func (k rankKey) String() string {
+	text, _ := json.Marshal([]any{k.rank, k.pid, k.host}) // numbers and a text can always be encoded
+	return string(text)
+}
+
+func keyOf(r *health.Rank) rankKey { return rankKey{r.Rank, r.PID, r.Host} }
+
+func gone(state string) bool { return state == "dead" || state == "left" }
+
+func (v *View) recent(key string) bool { _, ok := v.touched[key]; return ok }
+
+// Event takes an event that tells of a verdict or of a rank, and returns whether it changed anything. Ranks are known by
+// snapshots first.
+func (v *View) Event(now time.Time, ev *bus.Event) bool {
+	v.begin()
+	switch ev.Type {
+	case semconv.EventVerdictOpened, semconv.EventVerdictChanged, semconv.EventVerdictWithdrawn:
+		return v.verdictEvent(now, ev)
+	}
+	state, ok := states[ev.Type]
+	var data struct {
+		Member string
+		Host   string
+		PID    int
+		Cause  string
+		Exit   string
+	}
+	if !ok || json.Unmarshal(ev.JSON(), &data) != nil {
+		return false
+	}
+	for key, r := range v.ranks {
+		if key.pid != data.PID || key.host != data.Host {
+			continue
+		}
+		v.touched[key.String()] = now
+		if r.State == state {
+			return false
+		}
+		r.State, r.Since, r.Text = state, ev.Time, cmp.Or(data.Exit, data.Cause)
+		if state == stateAlive {
+			r.Text = ""
+		}
+		v.ranks[key] = r
+		if gone(state) {
+			delete(v.told, key)
+		}
+		return true
+	}
+	return false
+}
+
+const stateAlive = "alive"
+
+// states are those that events of ranks tell of.
+var states = map[string]string{
+	semconv.EventRankJoined: stateAlive, semconv.EventRankLeft: "left", semconv.EventRankDead: "dead", semconv.EventRankStopped: "stopped",
+	semconv.EventRankResumed: stateAlive, semconv.EventRankUnreachable: "unreachable",
+}
+
+func (v *View) verdictEvent(now time.Time, ev *bus.Event) bool {
+	var data struct {
+		ID string `json:"id"`
+		verdict.Verdict
+	}
+	if json.Unmarshal(ev.JSON(), &data) != nil || data.ID == "" {
+		return false
+	}
+	v.touched["verdict/"+data.ID] = now
+	known, open := v.verdicts[data.ID]
+	if ev.Stage == bus.Closed {
+		delete(v.verdicts, data.ID)
+		return open
+	}
+	if !open {
+		known = health.Verdict{ID: data.ID, Since: ev.Time}
+	}
+	known.Verdict = data.Verdict
+	v.verdicts[data.ID] = known
+	return true
+}
+
+// Tapes says what the tapes of this host show of communicators.
+func (v *View) Tapes(comms []Local) { v.local = comms }
+
+// Sound tells whether the process that a snapshot was asked of runs, as far as the others know.
+func (v *View) Sound(of *endpoint.Snapshot) bool {
+	r, ok := v.ranks[rankKey{of.Rank, of.PID, of.Host}]
+	return !ok || r.State == stateAlive || r.State == "suspect"
+}
+
+// Open is how many verdicts are open.
+func (v *View) Open() int { return len(v.verdicts) }
+
+// Report is what is known at a moment.
+func (v *View) Report(now time.Time) *Report {
+	r := &Report{Schema: health.Schema, Time: now.UTC(), Job: v.job, Size: v.size}
+	r.Verdicts = slices.SortedFunc(maps.Values(v.verdicts), func(a, b health.Verdict) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+	})
+	r.Ranks = slices.SortedFunc(maps.Values(v.ranks), func(a, b health.Rank) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID))
+	})
+	g := newGathering()
+	var conditions []told
+	for key, p := range v.told {
+		r.Told = append(r.Told, p.rank)
+		for _, c := range p.conditions {
+			conditions = append(conditions, told{p.rank, c})
+		}
+		if v.local != nil && slices.ContainsFunc(v.local, func(l Local) bool { return l.PID == key.pid }) {
+			continue // its tape is newer
+		}
+		for i := range p.comms {
+			g.add(&p.comms[i], now.Sub(p.at).Seconds())
+		}
+	}
+	for i := range v.local {
+		g.add(&v.local[i].Comm, 0)
+	}
+	slices.Sort(r.Told)
+	r.Conditions = together(conditions)
+	r.Comms = g.list()
+	r.Status = r.status()
+	return r
+}
+
+// told is a condition with the rank that told it.
+type told struct {
+	rank      int
+	condition health.Condition
+}
+
+// jobStalled is the condition by which a process says that a verdict is open. The verdicts are shown themselves.
+const jobStalled = "job_stalled"
+
+// together puts those together that several ranks tell of in the same words; the worst come first.
+func together(all []told) []Condition {
+	slices.SortFunc(all, func(a, b told) int { return cmp.Compare(a.rank, b.rank) })
+	list := []Condition{}
+	for _, t := range all {
+		if t.condition.Code == jobStalled {
+			continue
+		}
+		i := slices.IndexFunc(list, func(c Condition) bool {
+			return c.Code == t.condition.Code && c.Subject == t.condition.Subject && c.Text == t.condition.Text && c.Silent() == t.condition.Silent()
+		})
+		if i < 0 {
+			list = append(list, Condition{Condition: t.condition, Ranks: []int{t.rank}})
+			continue
+		}
+		list[i].Ranks = append(list[i].Ranks, t.rank)
+	}
+	slices.SortStableFunc(list, func(a, b Condition) int {
+		if a.Silent() != b.Silent() {
+			if a.Silent() {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Code, b.Code), strings.Compare(a.Subject, b.Subject))
+	})
+	return list
+}

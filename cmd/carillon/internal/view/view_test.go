@@ -1,0 +1,216 @@
+package view
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mattn/go-runewidth"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the screens in testdata")
+
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // screens have times of day
+	os.Exit(m.Run())
+}
+
+// snapshot reads one that a process gave.
+func snapshot(t *testing.T, name string) *endpoint.Snapshot {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &endpoint.Snapshot{}
+	if err := json.Unmarshal(text, s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// golden compares with a file, or writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-rewrite accepts it):\n%s", path, diff)
+	}
+}
+
+// hang is a job that hangs, as rank 0 tells it, 10 s later.
+func hang(t *testing.T) (*View, time.Time) {
+	t.Helper()
+	s := snapshot(t, "hang.json")
+	v, now := &View{}, s.Time.Add(10*time.Second)
+	v.Merge(s.Time, s)
+	return v, now
+}
+
+// hugeJob has 4096 ranks of which three don't run, two verdicts and conditions.
+func hugeJob(t *testing.T) (*View, time.Time) {
+	t.Helper()
+	s := snapshot(t, "hang.json")
+	s.Size, s.Ranks = 4096, nil
+	for i := range s.Size {
+		r := health.Rank{Rank: i, State: "alive", Host: "node" + string(rune('a'+i/512)), PID: 1000 + i, Since: s.Time}
+		switch i {
+		case 7, 2048:
+			r.State, r.Text, r.Member = "dead", "killed by signal 9", r.Host+"-1007"
+		case 9:
+			r.State, r.Member = "stopped", r.Host+"-1009"
+		}
+		s.Ranks = append(s.Ranks, r)
+	}
+	second := s.Verdicts[0]
+	second.ID, second.Since = "0", s.Time.Add(-time.Minute)
+	second.Text = "rank 7 (node-a, 1007) has died: killed by signal 9; 4095 ranks wait"
+	s.Verdicts = append(s.Verdicts, second)
+	s.Conditions = append(s.Conditions,
+		health.Condition{Code: "gpu_throttled", Subject: "GPU 3", Severity: health.Warning, Text: "GPU 3 is throttled: it is too hot", Advice: "look at its fans", Since: s.Time},
+		health.Condition{Code: "gpu_lost", Subject: "GPU 4", Severity: health.Critical, Text: "silent", Since: s.Time, Cause: "gpu_throttled"})
+	v := &View{}
+	v.Merge(s.Time, s)
+	return v, s.Time.Add(3 * time.Second)
+}
+
+func someEvents(at time.Time) []*bus.Event {
+	return []*bus.Event{
+		{Type: semconv.EventRankJoined, Time: at, Subject: "rank 3 (vm-24211)", Text: "rank 3 (vm-24211) joined: told"},
+		{Type: semconv.EventVerdictOpened, Stage: bus.Opened, Severity: bus.Critical, Time: at.Add(time.Second), Subject: "rank 2", Reason: "not_entered", Text: "rank 2 has not entered all_reduce 2"},
+		{Type: semconv.EventRankDead, Severity: bus.Warning, Time: at.Add(2 * time.Second), Subject: "rank 1", Text: "\x1b[2J\x1b[31mFAKE\nLINE\u202e"},
+	}
+}
+
+func TestScreens(t *testing.T) {
+	for name, job := range map[string]func(*testing.T) (*View, time.Time){"hang": hang, "huge": hugeJob} {
+		for _, size := range []struct{ columns, rows int }{{80, 24}, {132, 43}, {40, 12}} {
+			v, now := job(t)
+			f := Frame{Report: v.Report(now), Events: someEvents(now), Columns: size.columns, Rows: size.rows}
+			lines := f.Lines()
+			if len(lines) != size.rows {
+				t.Errorf("%s: %d lines, want %d", name, len(lines), size.rows)
+			}
+			for _, l := range lines {
+				if w := runewidth.StringWidth(l); w > size.columns {
+					t.Errorf("%s: a line has %d columns of %d: %s", name, w, size.columns, l)
+				}
+			}
+			golden(t, fmt.Sprintf("%s-%dx%d.txt", name, size.columns, size.rows), strings.Join(lines, "\n")+"\n")
+		}
+	}
+}
+
+// TestTinyScreens: no size breaks it.
+func TestTinyScreens(t *testing.T) {
+	v, now := hugeJob(t)
+	report, events := v.Report(now), someEvents(now)
+	for columns := range 30 {
+		for rows := range 12 {
+			f := Frame{Report: report, Events: events, Columns: columns, Rows: rows, Note: "note"}
+			lines := f.Lines()
+			if len(lines) > max(rows, 1) {
+				t.Fatalf("%dx%d: %d lines", columns, rows, len(lines))
+			}
+			for _, l := range lines {
+				if w := runewidth.StringWidth(l); w > max(columns, 1) {
+					t.Fatalf("%dx%d: a line of %d columns: %q", columns, rows, w, l)
+				}
+			}
+		}
+	}
+}
+
+func TestTexts(t *testing.T) {
+	v, now := hang(t)
+	golden(t, "hang-status.txt", v.Report(now).Text(80, false))
+	v, now = hugeJob(t)
+	golden(t, "huge-status.txt", v.Report(now).Text(0, true))
+	golden(t, "nothing.txt", strings.Join((&Frame{Note: "waiting for a process that answers", Columns: 60, Rows: 6}).Lines(), "\n"))
+}
+
+// TestHostileTexts: nothing of what a process says is obeyed, whatever field it says it in.
+func TestHostileTexts(t *testing.T) {
+	const evil = "\x1b]0;pwned\x07\x9b31m\u009b2J\u202eevil\r\n\x00"
+	s := snapshot(t, "hang.json")
+	s.Job = evil
+	s.Ranks[1].State, s.Ranks[2].Text, s.Ranks[2].State, s.Ranks[2].Member, s.Ranks[2].Host = evil, evil, "dead", evil, evil
+	s.Verdicts[0].Text, s.Verdicts[0].Evidence = evil, []string{evil, ""}
+	s.Comms[0].Name, s.Comms[0].State, s.Comms[0].InFlight.Call = evil, evil, evil
+	s.Conditions = []health.Condition{{Code: evil, Subject: evil, Severity: health.Critical, Text: evil, Advice: evil, Since: s.Time}}
+	var v View
+	v.Merge(s.Time, s)
+	r := v.Report(s.Time)
+	r.Problems = []string{evil}
+	frame := Frame{Report: r, Events: []*bus.Event{{Type: evil, Subject: evil, Text: evil, Reason: evil}}, Note: evil, Columns: 100, Rows: 60}
+	object, err := r.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{
+		"text": r.Text(80, false), "screen": strings.Join(frame.Lines(), "\n"), "summary": r.Summary(), "JSON": string(object),
+	} {
+		if strings.ContainsFunc(text, func(c rune) bool { return c != '\n' && (c < ' ' || c >= 0x7f && c < 0xa0 || c == 0x202e) }) {
+			t.Errorf("the %s has control characters: %q", what, text)
+		}
+		if !strings.Contains(text, "evil") {
+			t.Errorf("the %s doesn't show the text at all", what)
+		}
+	}
+	var back Report
+	if err := json.Unmarshal(object, &back); err != nil || back.Job != strings.ToValidUTF8(evil, "\ufffd") {
+		t.Errorf("as JSON the job is %q, %v", back.Job, err)
+	}
+}
+
+func TestCodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*endpoint.Snapshot)
+		code   int
+	}{
+		"a verdict":        {func(*endpoint.Snapshot) {}, CodeCritical},
+		"healthy":          {func(s *endpoint.Snapshot) { s.Verdicts, s.Conditions = nil, nil }, CodeOK},
+		"a rank that left": {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "left" }, CodeOK},
+		"a dead rank":      {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "dead" }, CodeWarning},
+		"a warning": {func(s *endpoint.Snapshot) {
+			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: health.Warning}}
+		}, CodeWarning},
+		"something critical": {func(s *endpoint.Snapshot) {
+			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: health.Critical}}
+		}, CodeCritical},
+		"a symptom": {func(s *endpoint.Snapshot) {
+			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: health.Critical, Cause: "y"}}
+		}, CodeOK},
+	} {
+		s := snapshot(t, "hang.json")
+		c.change(s)
+		var v View
+		v.Merge(s.Time, s)
+		if got := v.Report(s.Time).Code(); got != c.code {
+			t.Errorf("%s: %d, want %d", name, got, c.code)
+		}
+	}
+	if got := (&View{}).Report(time.Now()).Code(); got != CodeUnknown {
+		t.Errorf("nothing: %d, want %d", got, CodeUnknown)
+	}
+}

@@ -1,0 +1,11 @@
+// Package watch follows a running job: its events as they happen, and how its ranks and communicators do, until it has
+// ended.
+//
+//	tapes of this host ───────── every second: who runs, where, and what its communicators are in
+//	/api/v1/events of one rank ─ at once: all ranks know the same verdicts; when this one ends, another is listened to
+//	/api/v1/ras ──────────────── one rank after the other, each at most every ten seconds
+//	        │
+//	      Watcher ── a screen, or a line for each event
+//
+// It asks little, so that it is never refused, and holds nobody up.
+package watch

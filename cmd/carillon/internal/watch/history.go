@@ -1,0 +1,64 @@
+package watch
+
+import (
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// history tells what is news. Every process tells the same verdicts and what happens to the same ranks, each with ids of
+// its own; who begins to listen to another one is told all that this one remembers, much of it for the second time. So
+// it counts how often the like of an event came: what the new one tells beyond what the others told is news.
+type history struct {
+	seen  map[what]int // by all that were listened to
+	now   map[what]int // by the one that is
+	moved time.Time    // when the last one that was listened to was given up; zero: it is the first
+}
+
+// what an event tells, whoever tells it. Words may differ: each process sees with its own eyes.
+type what struct {
+	kind, key, subject string
+	stage              bus.Stage
+}
+
+// maxSeen bounds what is remembered. A job in which more happened between two ranks' ends is told some of it twice.
+const maxSeen = 1 << 14
+
+// begin says that another process is listened to from now on.
+func (h *history) begin(at time.Time) {
+	if h.seen != nil {
+		h.moved = at
+	}
+	h.now = map[what]int{}
+	if h.seen == nil {
+		h.seen = map[what]int{}
+	}
+}
+
+// news tells whether the event wasn't told before.
+func (h *history) news(ev *bus.Event) bool {
+	if ev.Notice() {
+		return h.moved.IsZero() // of events that are missing, for who doesn't know them from elsewhere
+	}
+	switch {
+	case strings.HasPrefix(ev.Type, semconv.EventPrefix+"verdict."), strings.HasPrefix(ev.Type, semconv.EventPrefix+"rank."):
+	default:
+		return true // what a process tells of itself alone
+	}
+	if len(h.seen) > maxSeen {
+		clear(h.seen)
+		clear(h.now)
+	}
+	if ev.Type == semconv.EventRankJoined && ev.Time.Before(h.moved) {
+		return false // the former one didn't tell of itself, or was gone before it heard of it
+	}
+	w := what{ev.Type, ev.Key, ev.Subject, ev.Stage}
+	h.now[w]++
+	if h.now[w] <= h.seen[w] {
+		return false
+	}
+	h.seen[w] = h.now[w]
+	return true
+}

@@ -1,0 +1,158 @@
+package watch
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
+	"github.com/carillon-rt/carillon/ras/bus"
+)
+
+// What a terminal obeys: https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l" // the alternate screen, no cursor, no wrapping
+	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+	beginFrame  = "\x1b[?2026h\x1b[H" // shown at once, where that is understood
+	endFrame    = "\x1b[J\x1b[?2026l"
+	endLine     = "\x1b[K"
+)
+
+// maxEvents are remembered for tall screens.
+const maxEvents = 256
+
+// Screen is a Display on a terminal. It draws over what it drew, so that nothing flickers, and writes nothing where
+// nothing changed. Close gives the terminal back.
+type Screen struct {
+	out     *os.File
+	in      *os.File    // nil: there are no keys
+	cooked  *term.State // of in
+	colored bool
+
+	events []*bus.Event
+	report *view.Report
+	note   string
+	drawn  []byte
+
+	winch  chan os.Signal
+	redraw chan struct{}
+	quit   chan struct{}
+	wake   [2]*os.File // a pipe that ends the reading of keys
+	ending sync.WaitGroup
+	closed sync.Once
+}
+
+// NewScreen takes over the terminal out, and in, if that is one: keys are read from there.
+func NewScreen(out, in *os.File, colored bool) (*Screen, error) {
+	s := &Screen{out: out, colored: colored, winch: make(chan os.Signal, 1), redraw: make(chan struct{}, 1), quit: make(chan struct{})}
+	if in != nil && term.IsTerminal(int(in.Fd())) {
+		var err error
+		if s.wake[0], s.wake[1], err = os.Pipe(); err != nil {
+			return nil, err
+		}
+		if s.cooked, err = term.MakeRaw(int(in.Fd())); err != nil {
+			s.wake[0].Close()
+			s.wake[1].Close()
+			return nil, fmt.Errorf("read keys from the terminal: %w", err)
+		}
+		s.in = in
+		s.ending.Go(s.keys)
+	}
+	signal.Notify(s.winch, syscall.SIGWINCH)
+	s.ending.Go(s.resizes)
+	_, _ = s.out.WriteString(enterScreen) // a terminal that is gone has nobody before it
+	return s, nil
+}
+
+// Close gives the terminal back as it was.
+func (s *Screen) Close() {
+	s.closed.Do(func() {
+		signal.Stop(s.winch)
+		close(s.winch)
+		if s.in != nil {
+			s.wake[1].Close()
+		}
+		s.ending.Wait()
+		if s.in != nil {
+			s.wake[0].Close()
+			_ = term.Restore(int(s.in.Fd()), s.cooked)
+		}
+		_, _ = s.out.WriteString(leaveScreen)
+	})
+}
+
+// Event implements Display.
+func (s *Screen) Event(ev *bus.Event) {
+	if len(s.events) == maxEvents {
+		s.events = append(s.events[:0], s.events[maxEvents/2:]...)
+	}
+	s.events = append(s.events, ev)
+}
+
+// State implements Display.
+func (s *Screen) State(r *view.Report, note string) {
+	s.report, s.note = r, note
+	columns, rows, err := term.GetSize(int(s.out.Fd()))
+	if err != nil || columns <= 0 || rows <= 0 {
+		columns, rows = 80, 24
+	}
+	frame := view.Frame{Report: r, Events: s.events, Note: note, Columns: columns - 1, Rows: rows, Colored: s.colored}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s", beginFrame)
+	for i, l := range frame.Lines() {
+		if i > 0 {
+			b.WriteString("\r\n")
+		}
+		b.WriteString(l + endLine)
+	}
+	b.WriteString(endFrame)
+	if !bytes.Equal(b.Bytes(), s.drawn) {
+		s.drawn = b.Bytes()
+		_, _ = s.out.Write(s.drawn)
+	}
+}
+
+// Redraw implements Display.
+func (s *Screen) Redraw() <-chan struct{} { return s.redraw }
+
+// Quit implements Display.
+func (s *Screen) Quit() <-chan struct{} { return s.quit }
+
+// resizes has the screen drawn again when its size changes.
+func (s *Screen) resizes() {
+	for range s.winch {
+		select {
+		case s.redraw <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// keys reads keys until one ends it, which are q, ^C and ^D, or the screen is closed. The terminal makes no signals of them meanwhile.
+func (s *Screen) keys() {
+	fds := []unix.PollFd{{Fd: int32(s.in.Fd()), Events: unix.POLLIN}, {Fd: int32(s.wake[0].Fd()), Events: unix.POLLIN}}
+	for {
+		fds[0].Revents, fds[1].Revents = 0, 0
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+			return
+		}
+		if fds[1].Revents != 0 {
+			return
+		}
+		if fds[0].Revents == 0 {
+			continue
+		}
+		var b [64]byte
+		n, err := unix.Read(int(s.in.Fd()), b[:])
+		if err != nil && err != unix.EINTR || err == nil && n == 0 || bytes.ContainsAny(b[:max(n, 0)], "qQ\x03\x04") {
+			close(s.quit)
+			return
+		}
+	}
+}

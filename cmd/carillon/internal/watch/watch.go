@@ -1,0 +1,272 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/bus/terminal"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// How often things are looked at.
+const (
+	tick     = time.Second      // tapes, and the screen
+	pollEach = 10 * time.Second // of one rank
+	pollAny  = 2 * time.Second  // of any
+	lostFor  = 10 * time.Second // without an answer: then what can't be seen otherwise counts as ended
+)
+
+// Config says what is watched, and how it is shown.
+type Config struct {
+	Client *endpoint.Client
+	// Job is looked for again and again, by its tapes; nil: Targets are all there is.
+	Job     *find.Job
+	Targets []endpoint.Target
+	// Display shows it. Required.
+	Display Display
+	// Least is the least severity of the events that are shown.
+	Least bus.Severity
+}
+
+// Display shows what is seen. Its methods are called one at a time.
+type Display interface {
+	// Event shows an event.
+	Event(ev *bus.Event)
+	// State shows the job, as often as it is looked at; nil if nothing is known yet. note says how the watching goes, if it
+	// doesn't go well.
+	State(r *view.Report, note string)
+	// Redraw has a value when State is to be called again at once; Quit when the user has seen enough. Either may be nil.
+	Redraw() <-chan struct{}
+	Quit() <-chan struct{}
+}
+
+// End is why the watching ended.
+type End struct {
+	// Text is a sentence for a person; empty if it was the user who ended it.
+	Text string
+	// Job tells whether the job has ended.
+	Job bool
+	// Heard tells whether any process ever answered.
+	Heard bool
+}
+
+// Watcher watches one job.
+type Watcher struct {
+	cfg    Config
+	view   view.View
+	job    *find.Job
+	stream *stream
+	poller *poller
+	once   history
+
+	last    map[endpoint.Target]*endpoint.Snapshot
+	heard   time.Time // the last answer; zero: none
+	began   time.Time
+	note    string
+	problem string
+}
+
+// Run watches until the job has ended, the user quits, or ctx ends. It waits for all that it started.
+func Run(ctx context.Context, cfg Config) End {
+	w := &Watcher{cfg: cfg, job: cfg.Job, last: map[endpoint.Target]*endpoint.Snapshot{}, began: time.Now()}
+	if w.job != nil {
+		w.view.Job(w.job.Name)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w.stream = newStream(cfg.Client)
+	w.poller = newPoller(cfg.Client)
+	w.look()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		w.stream.run(ctx)
+	}()
+	polled := make(chan struct{})
+	go func() {
+		defer close(polled)
+		w.poller.run(ctx)
+	}()
+	end := w.loop(ctx)
+	cancel()
+	<-stopped
+	<-polled
+	w.drain() // what came before the end is still told
+	if end.Job {
+		w.show()
+	}
+	end.Heard = !w.heard.IsZero()
+	return end
+}
+
+// drain takes what the stream has heard.
+func (w *Watcher) drain() {
+	for {
+		select {
+		case h := <-w.stream.heard:
+			w.event(h)
+		default:
+			return
+		}
+	}
+}
+
+func (w *Watcher) loop(ctx context.Context) End {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	w.show()
+	for {
+		select {
+		case <-ctx.Done():
+			return End{}
+		case <-w.cfg.Display.Quit():
+			return End{}
+		case h := <-w.stream.heard:
+			w.event(h)
+			w.drain() // many come at once at the beginning
+			w.show()
+		case a := <-w.poller.answers:
+			w.answer(a)
+			w.show()
+		case <-ticker.C:
+			if end, over := w.look(); over {
+				return end
+			}
+			w.show()
+		case <-w.cfg.Display.Redraw():
+			w.show()
+		}
+	}
+}
+
+// look sees who runs, and tells whether the job has ended.
+func (w *Watcher) look() (End, bool) {
+	if w.job == nil {
+		w.stream.reach(w.cfg.Targets)
+		w.poller.reach(w.cfg.Targets)
+		since := w.heard
+		if since.IsZero() {
+			since = w.began
+		}
+		if time.Since(since) < lostFor {
+			return End{}, false
+		}
+		return End{Job: true, Text: "nobody answers any more: the job has ended, or can't be reached. " + w.problem}, true
+	}
+	if job, err := find.Read(w.job.Dir); err == nil {
+		w.job = job
+	} else { // its tapes are gone
+		return End{Job: true, Text: fmt.Sprintf("job %s has ended, and its tapes are gone", terminal.Shown(w.job.Name))}, true
+	}
+	if !w.job.Running() {
+		return End{Job: true, Text: fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did",
+			terminal.Shown(w.job.Name), w.job.End(), terminal.Shown(w.job.Dir))}, true
+	}
+	targets := Targets(w.job)
+	w.stream.reach(targets)
+	w.poller.reach(targets)
+	w.view.Tapes(Tapes(w.job))
+	return End{}, false
+}
+
+// Targets are the endpoints of a job's processes.
+func Targets(job *find.Job) []endpoint.Target {
+	var targets []endpoint.Target
+	for i := range job.Processes {
+		if p := &job.Processes[i]; p.URL != "" {
+			targets = append(targets, endpoint.Target{URL: find.Reachable(p.URL), Trusted: p.Own})
+		}
+	}
+	return targets
+}
+
+// Tapes are the communicators of a job's processes on this host, as their tapes have them now.
+func Tapes(job *find.Job) []view.Local {
+	local := []view.Local{}
+	for i := range job.Processes {
+		p := &job.Processes[i]
+		if p.State != find.Running {
+			continue
+		}
+		r, err := tape.Open(p.Tape)
+		if err != nil {
+			continue
+		}
+		if r.Liveness() == tape.Alive { // another host has another clock
+			now := tape.Now()
+			slots := r.Slots()
+			for s := range slots {
+				local = append(local, view.Local{PID: p.PID, Comm: health.CommOf(&slots[s], now)})
+			}
+		}
+		_ = r.Close() // only read from
+	}
+	return local
+}
+
+// event takes what the stream heard.
+func (w *Watcher) event(h heard) {
+	w.heard = time.Now()
+	switch {
+	case h.moved:
+		w.once.begin(w.heard)
+		return
+	case h.event == nil:
+		return
+	}
+	if !w.once.news(h.event) {
+		return
+	}
+	w.view.Event(w.heard, h.event)
+	if h.event.Severity >= w.cfg.Least {
+		w.cfg.Display.Event(h.event)
+	}
+}
+
+// answer takes what the poller was told.
+func (w *Watcher) answer(a answer) {
+	var refused *endpoint.RefusedError
+	switch {
+	case a.err == nil:
+		w.heard = time.Now()
+		w.last[a.from] = a.snapshot
+		w.problem = ""
+	case errors.As(a.err, &refused): // it answers
+		w.heard = time.Now()
+		w.poller.again(a.from, refused.After)
+		return
+	default:
+		w.problem = a.err.Error()
+		return
+	}
+	w.view.Merge(w.heard, a.snapshot)
+	var unsound []string
+	for target, s := range w.last {
+		if !w.view.Sound(s) {
+			unsound = append(unsound, target.URL)
+		}
+	}
+	slices.Sort(unsound)
+	w.stream.avoid(unsound)
+}
+
+// show has the display show what is known.
+func (w *Watcher) show() {
+	w.note = w.stream.trouble()
+	if w.heard.IsZero() {
+		note := "waiting for a process that answers"
+		if w.problem != "" {
+			note = w.problem
+		}
+		w.cfg.Display.State(nil, note)
+		return
+	}
+	w.cfg.Display.State(w.view.Report(time.Now()), w.note)
+}

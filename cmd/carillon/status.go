@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/watch"
+	"github.com/carillon-rt/carillon/ras/bus/terminal"
+)
+
+// newStatus returns the status command.
+func newStatus() *cobra.Command {
+	var t target
+	var asJSON bool
+	var color string
+	cmd := &cobra.Command{
+		Use:   "status [JOB]",
+		Short: "Say whether a running job is healthy, and who holds it up if not",
+		Long: `Say whether a running job is healthy: first the open verdicts, each with the evidence that it rests on; then its ranks by state,
+the communicators that are not idle, and what else is wrong.
+
+` + targetHelp + `
+
+A process answers a client once in 5 seconds. Who asks more often waits; carillon watch is told by itself.
+
+The exit code is 0 if the job is healthy, 1 if there are warnings, 2 if something is critical or a verdict is open, and 3 if that
+isn't known: there is no such job, nobody answers, or the call was wrong.`,
+		Example: `  carillon status                                # the job that started last on this host
+  carillon status train-1a2b
+  carillon status --json | jq -r '.verdicts[].text'
+  carillon status --url https://node7:9400 --cacert ca.pem --token-file /run/secrets/carillon
+  carillon status || alert "$(carillon status)"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := term.ColorMode(color).Validate(); err != nil {
+				return unknown(cmd, err)
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			report, err := t.report(ctx, args)
+			if err != nil {
+				return unknown(cmd, err)
+			}
+			out := cmd.OutOrStdout()
+			text := []byte(report.Text(term.Width(out), term.Colored(term.ColorMode(color), os.Environ(), out)))
+			if asJSON {
+				if text, err = report.JSON(); err != nil {
+					return unknown(cmd, err)
+				}
+			}
+			if _, err := out.Write(text); err != nil {
+				return unknown(cmd, err)
+			}
+			if code := report.Code(); code != 0 {
+				return exitCode(code)
+			}
+			return nil
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
+	cmd.Flags().StringVar(&color, "color", string(term.ColorAuto), "colours: auto, always or never (NO_COLOR is honoured)")
+	_ = cmd.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// report asks all whom the flags and arguments name, and puts their answers together. The error says why nothing is known.
+func (t *target) report(ctx context.Context, args []string) (*view.Report, error) {
+	client, err := t.client()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	job, targets, err := t.find(args)
+	if err != nil {
+		return nil, err
+	}
+	if job != nil {
+		if targets = watch.Targets(job); len(targets) == 0 {
+			return nil, fmt.Errorf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR); carillon postmortem %s tells what its tapes know",
+				terminal.Shown(job.Name), terminal.Shown(job.Dir))
+		}
+	}
+	answers, problems, err := ask(ctx, client, targets)
+	if err != nil {
+		return nil, err
+	}
+	var v view.View
+	now := time.Now()
+	v.Merge(now, answers...)
+	if job != nil {
+		v.Tapes(watch.Tapes(job))
+	}
+	report := v.Report(now)
+	report.Problems = problems
+	if job != nil {
+		report.Problems = append(report.Problems, unseen(report, job)...)
+	}
+	return report, nil
+}
+
+// ask asks all. When all of them refuse, because they were asked a moment ago, it asks again once they answer.
+func ask(ctx context.Context, client *endpoint.Client, targets []endpoint.Target) (answers []*endpoint.Snapshot, problems []string, err error) {
+	for first := true; ; first = false {
+		snapshots, errs := client.All(ctx, targets)
+		answers = slices.DeleteFunc(snapshots, func(s *endpoint.Snapshot) bool { return s == nil })
+		if len(answers) > 0 {
+			for i, err := range errs {
+				if err != nil {
+					problems = append(problems, describe(targets[i], err))
+				}
+			}
+			return answers, problems, nil
+		}
+		var refused *endpoint.RefusedError
+		if all := errors.Join(errs...); !first || !errors.As(all, &refused) {
+			return nil, nil, all
+		}
+		again := time.NewTimer(refused.After)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// describe says who didn't answer, and why.
+func describe(to endpoint.Target, err error) string {
+	var refused *endpoint.RefusedError
+	if errors.As(err, &refused) {
+		return to.URL + " " + err.Error()
+	}
+	return err.Error()
+}
+
+// unseen says of which ranks the communicators are not shown, because they are on other hosts.
+func unseen(r *view.Report, job *find.Job) []string {
+	var hosts []string
+	here := map[string]bool{}
+	for i := range job.Processes {
+		here[job.Processes[i].Host] = true
+	}
+	for i := range r.Ranks {
+		if h := r.Ranks[i].Host; h != "" && !here[h] && !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
+		}
+	}
+	if len(hosts) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("communicators and conditions of ranks on other hosts are told there, or by --url: %s", hosts[0])
+	if len(hosts) > 1 {
+		text += fmt.Sprintf(" and %d more", len(hosts)-1)
+	}
+	return []string{text}
+}

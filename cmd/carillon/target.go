@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// target is what the flags of carillon watch and status say of whom to ask, and how.
+type target struct {
+	urls              []string
+	token, tokenFile  string
+	cacert, cert, key string
+	timeout           time.Duration
+}
+
+// targetHelp is what both commands say of it.
+const targetHelp = `JOB is a job's name, or the folder of its tapes; without it, it is the job of this host that started last. The processes' tapes
+say where their health endpoints are. A job of other hosts is found with --url, which names the endpoint of any of its processes; all
+know the same verdicts, but each tells only of its own communicators and conditions.
+
+Endpoints that want a token get that of --token-file, CARILLON_HEALTH_TOKEN or CARILLON_HEALTH_TOKEN_FILE.`
+
+func (t *target) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringSliceVar(&t.urls, "url", nil, "ask these health endpoints, http://host:port, in place of a job of this host")
+	f.StringVar(&t.token, "token", "", "the token that they want (others of this host can see it here: rather use --token-file)")
+	f.StringVar(&t.tokenFile, "token-file", "", "a file whose first line is the token")
+	f.StringVar(&t.cacert, "cacert", "", "a PEM file of who signed their certificates (default: who the system trusts)")
+	f.StringVar(&t.cert, "cert", "", "a PEM file with a client certificate")
+	f.StringVar(&t.key, "key", "", "a PEM file with its key")
+	f.DurationVar(&t.timeout, "timeout", endpoint.DefaultTimeout, "how long one may take to answer")
+	cmd.ValidArgsFunction = completeRunning
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return unknown(cmd, cobra.MaximumNArgs(1)(cmd, args)) }
+	cmd.SetFlagErrorFunc(unknown)
+}
+
+// unknown makes an error the exit code by which both commands say that they know nothing.
+func unknown(cmd *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %s: %v\n", cmd.Name(), err)
+	return exitCode(view.CodeUnknown)
+}
+
+// completeRunning completes the name of a job that runs.
+func completeRunning(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return find.Names(tape.DefaultDir()), cobra.ShellCompDirectiveDefault // or a folder
+}
+
+// client makes the client that the flags describe.
+func (t *target) client() (*endpoint.Client, error) {
+	if t.timeout <= 0 {
+		return nil, fmt.Errorf("--timeout is %v, allowed is more than 0", t.timeout)
+	}
+	token := t.token
+	if token == "" && t.tokenFile == "" {
+		token, t.tokenFile = os.Getenv("CARILLON_HEALTH_TOKEN"), os.Getenv("CARILLON_HEALTH_TOKEN_FILE")
+	}
+	if token == "" && t.tokenFile != "" {
+		text, err := os.ReadFile(t.tokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("the token: %w", err)
+		}
+		tokens := strings.Fields(string(text))
+		if len(tokens) == 0 {
+			return nil, fmt.Errorf("the token: there is none in %s", t.tokenFile)
+		}
+		token = tokens[0]
+	}
+	return endpoint.New(endpoint.Config{Token: token, CACert: t.cacert, Cert: t.cert, Key: t.key, Timeout: t.timeout})
+}
+
+// find is the job of the arguments, or the endpoints of the flags.
+func (t *target) find(args []string) (*find.Job, []endpoint.Target, error) {
+	if len(t.urls) > 0 {
+		if len(args) > 0 {
+			return nil, nil, errors.New("a job and --url exclude each other")
+		}
+		var targets []endpoint.Target
+		for _, u := range t.urls {
+			to, err := endpoint.ParseURL(u)
+			if err != nil {
+				return nil, nil, err
+			}
+			targets = append(targets, to)
+		}
+		return nil, targets, nil
+	}
+	what := ""
+	if len(args) > 0 {
+		what = args[0]
+	}
+	job, err := find.Find(what)
+	return job, nil, err
+}

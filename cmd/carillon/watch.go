@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/watch"
+	"github.com/carillon-rt/carillon/ras/bus"
+)
+
+// looker is what the flags of carillon watch say.
+type looker struct {
+	target
+	follow, lines  bool
+	least          string
+	lasts          time.Duration
+	color          string
+	stdout, stderr *os.File
+}
+
+// newWatch returns the watch command.
+func newWatch(stdout, stderr *os.File) *cobra.Command {
+	l := looker{stdout: stdout, stderr: stderr}
+	cmd := &cobra.Command{
+		Use:   "watch [JOB]",
+		Short: "Look on while a job runs: verdicts, ranks, communicators, events",
+		Long: `Look on while a job runs. On a terminal it is a screen with the open verdicts, the ranks by state, the communicators that are not
+idle, what else is wrong, and what happened last; q or ^C ends it. Elsewhere, or with --lines, it is a line for each event, beginning
+with those that the job's processes remember.
+
+` + targetHelp + `
+
+It listens to the events of one process, and goes on with another when that one ends or stops. Processes are asked rarely: the job
+doesn't notice.
+
+It ends when the job has ended, unless --follow says to wait for the next one. The exit code is 0; 3 if there is no such job, nobody
+ever answered, or the call was wrong.`,
+		Example: `  carillon watch                               # the job that started last on this host
+  carillon watch train-1a2b
+  carillon watch --severity warning | tee -a train.events
+  carillon watch --follow                      # one job after the other
+  carillon watch --url http://node7:9400 --url http://node8:9400`,
+		RunE: func(cmd *cobra.Command, args []string) error { return unknown(cmd, l.run(cmd.Context(), args)) },
+	}
+	l.flags(cmd)
+	f := cmd.Flags()
+	f.BoolVarP(&l.follow, "follow", "f", false, "when the job has ended, wait for the next one (of this name, if one is given)")
+	f.BoolVar(&l.lines, "lines", false, "a line for each event, on a terminal, too")
+	f.StringVar(&l.least, "severity", bus.Info.String(), "the least severity of the events that are shown: info, warning or critical")
+	f.DurationVar(&l.lasts, "for", 0, "end after this long (default: with the job)")
+	f.StringVar(&l.color, "color", string(term.ColorAuto), "colours of the screen: auto, always or never (NO_COLOR is honoured)")
+	_ = cmd.RegisterFlagCompletionFunc("severity", cobra.FixedCompletions([]string{"info", "warning", "critical"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (l *looker) run(ctx context.Context, args []string) error {
+	if err := term.ColorMode(l.color).Validate(); err != nil {
+		return err
+	}
+	least, err := bus.ParseSeverity(l.least)
+	if err != nil {
+		return fmt.Errorf("--severity: %w", err)
+	}
+	if l.lasts < 0 {
+		return fmt.Errorf("--for is %v, allowed is more than 0", l.lasts)
+	}
+	client, err := l.client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	job, targets, err := l.find(args)
+	if err != nil && (!l.follow || !find.IsNotFound(err)) {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if l.lasts > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, l.lasts)
+		defer cancel()
+	}
+	display, end, err := l.display()
+	if err != nil {
+		return err
+	}
+	defer end()
+	result := watch.End{Job: job == nil && len(targets) == 0}
+	for {
+		if !result.Job {
+			result = watch.Run(ctx, watch.Config{Client: client, Job: job, Targets: targets, Display: display, Least: least})
+		}
+		if !result.Job || !l.follow {
+			break
+		}
+		if job, targets = l.next(ctx, args, display, result.Text); job == nil && len(targets) == 0 {
+			return nil
+		}
+		result.Job = false
+	}
+	end()
+	switch {
+	case result.Job && !result.Heard && len(targets) > 0:
+		return errors.New(result.Text)
+	case result.Text != "":
+		fmt.Fprintf(l.stderr, "carillon: %s\n", result.Text)
+	}
+	return nil
+}
+
+// display is a screen, or lines. end gives the terminal back; it may be called twice.
+func (l *looker) display() (d watch.Display, end func(), err error) {
+	if l.lines || !term.IsTerminal(l.stdout) || os.Getenv("TERM") == "dumb" {
+		return watch.NewLines(l.stdout, l.stderr), func() {}, nil
+	}
+	screen, err := watch.NewScreen(l.stdout, os.Stdin, term.Colored(term.ColorMode(l.color), os.Environ(), l.stdout))
+	if err != nil {
+		return nil, nil, err
+	}
+	return screen, screen.Close, nil
+}
+
+// nextEach is how often it looks for the next job.
+const nextEach = time.Second
+
+// next waits for the next job; nil if there is none before ctx ends, or the user quits.
+func (l *looker) next(ctx context.Context, args []string, display watch.Display, why string) (*find.Job, []endpoint.Target) {
+	if why != "" {
+		why += "; "
+	}
+	ticker := time.NewTicker(nextEach)
+	defer ticker.Stop()
+	for {
+		if job, targets, err := l.find(args); err == nil {
+			return job, targets
+		}
+		display.State(nil, why+"waiting for the next job")
+		select {
+		case <-ticker.C:
+		case <-display.Redraw():
+		case <-display.Quit():
+			return nil, nil
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+}

@@ -7,6 +7,7 @@
 //	digits  tests of the example that trains, and of training that outlives ranks
 //	grow    tests of a job that takes in new processes
 //	jaeger  starts a real Jaeger, sends it jobs' spans, asks it what a person would
+//	polling asks a job's health endpoints far too often, and abuses its ports, and sees whether the job notices
 //	gpu     tests of what needs NVIDIA GPUs; only with the build tag gpu
 //	prometheus  holds the dashboards folder against a running job, and asks a real Prometheus for its alerts
 package tests

@@ -1,0 +1,286 @@
+package polling
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	clientCount = 100
+	pause       = 100 * time.Millisecond // between a client's queries: 1,000 a second together
+	interval    = 5 * time.Second        // CARILLON_RAS_MIN_POLL_INTERVAL's default
+	patience    = 20 * time.Second       // for one answer
+	scrapeEvery = 50                     // of a client's queries, the one that is a scrape: 2.5 of them a second at each rank
+)
+
+// documents are limited to one query in an interval; probes are not, and metrics are to so many at a time.
+var (
+	documents = []string{"/api/v1/ras", "/api/v1/ranks", "/api/v1/comms", "/api/v1/verdicts"}
+	probes    = []string{"/healthz", "/readyz"}
+)
+
+const metricsPath = "/metrics"
+
+// span is when something happened as far as a client can tell: after it had sent a query, before it had the answer.
+type span struct{ sent, got time.Time }
+
+// client asks one target, from an address of its own: the endpoints tell their clients apart by that.
+type client struct {
+	number   int
+	http     *http.Client
+	asked    int
+	answered map[string]span // by URL: the last query of a document that was not refused
+	etags    map[string]string
+}
+
+func newClient(number int) *client {
+	from := &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(number+1))}
+	transport := &http.Transport{
+		DialContext: (&net.Dialer{LocalAddr: from, Timeout: patience}).DialContext, DisableCompression: true, MaxIdleConnsPerHost: 1,
+	}
+	return &client{
+		number: number, http: &http.Client{Transport: transport, Timeout: patience}, answered: map[string]span{}, etags: map[string]string{},
+	}
+}
+
+// path is what the client asks for next.
+func (c *client) path() string {
+	c.asked++
+	if (c.asked+c.number)%scrapeEvery == 0 {
+		return metricsPath
+	}
+	i := (c.asked + c.number) % (len(documents) + len(probes))
+	if i < len(documents) {
+		return documents[i]
+	}
+	return probes[i-len(documents)]
+}
+
+// get asks once.
+func (c *client) get(ctx context.Context, url, etag string) (*http.Response, []byte, span, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, nil, span{}, err
+	}
+	if etag != "" {
+		req.Header.Set("If-None-Match", etag)
+	}
+	s := span{sent: time.Now()}
+	answer, err := c.http.Do(req)
+	if err != nil {
+		return nil, nil, s, err
+	}
+	defer answer.Body.Close() //nolint:errcheck // it is read
+	body, err := io.ReadAll(answer.Body)
+	s.got = time.Now()
+	return answer, body, s, err
+}
+
+// ask asks for a document, a probe or the metrics, and holds the answer against what it has to be.
+func (c *client) ask(ctx context.Context, base, path string) (status int, err error) {
+	url := base + path[1:]
+	etag := ""
+	if c.asked%2 == 0 {
+		etag = c.etags[url]
+	}
+	answer, body, s, err := c.get(ctx, url, etag)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case path == metricsPath:
+		err = checkMetrics(answer, body)
+	case slices.Contains(probes, path):
+		if answer.StatusCode != http.StatusOK || string(body) != "ok" {
+			err = errors.New("the job is well, and is not said to be")
+		}
+	default:
+		err = c.checkDocument(url, answer, body, s)
+	}
+	if err != nil {
+		err = fmt.Errorf("client %d, %s: %s %.300q: %w", c.number, path, answer.Status, body, err)
+	}
+	return answer.StatusCode, err
+}
+
+// checkDocument holds an answer against the limit: a query whose answer came within an interval of the last one that was
+// let in must have been refused, and one that was sent an interval later must not.
+func (c *client) checkDocument(url string, answer *http.Response, body []byte, s span) error {
+	last, before := c.answered[url]
+	surplus := before && s.got.Sub(last.sent) < interval
+	due := !before || s.sent.Sub(last.got) >= interval
+	if link := answer.Header.Get("Link"); !strings.HasPrefix(link, "</api/v1/events>;") {
+		return fmt.Errorf("the Link %q doesn't lead to the events", link)
+	}
+	switch answer.StatusCode {
+	case http.StatusTooManyRequests:
+		if due {
+			return fmt.Errorf("refused, after %v", s.sent.Sub(last.got))
+		}
+		wait, err := strconv.Atoi(answer.Header.Get("Retry-After"))
+		if most := int(interval / time.Second); err != nil || wait < 1 || wait > most {
+			return fmt.Errorf("Retry-After is %q, want 1 to %d", answer.Header.Get("Retry-After"), most)
+		}
+		return nil
+	case http.StatusOK, http.StatusNotModified:
+		if surplus {
+			return fmt.Errorf("let in, %v after the last time", s.got.Sub(last.sent))
+		}
+		c.answered[url] = s
+		c.etags[url] = answer.Header.Get("Etag")
+		if answer.StatusCode == http.StatusNotModified {
+			return nil
+		}
+		return checkBody(body)
+	}
+	return errors.New("neither an answer nor a refusal")
+}
+
+// document is what is read of one.
+type document struct {
+	Schema   int
+	Total    int
+	Ranks    []struct{ State string }
+	Verdicts []json.RawMessage
+}
+
+// checkBody reads a document, in which nothing may be wrong with the job.
+func checkBody(body []byte) error {
+	var d document
+	if err := json.Unmarshal(body, &d); err != nil {
+		return err
+	}
+	if d.Schema == 0 || len(d.Verdicts) > 0 {
+		return errors.New("the job is well, and this says otherwise")
+	}
+	return nil
+}
+
+// checkMetrics lets pass what promhttp says when too many scrape at a time.
+func checkMetrics(answer *http.Response, body []byte) error {
+	switch answer.StatusCode {
+	case http.StatusOK:
+		if !strings.Contains(string(body), "ccl_ras_peers") {
+			return errors.New("metrics without those of RAS")
+		}
+		return nil
+	case http.StatusServiceUnavailable:
+		if strings.HasPrefix(string(body), "Limit of concurrent requests reached") {
+			return nil
+		}
+	}
+	return errors.New("no metrics")
+}
+
+// load is the clients, and what became of their queries.
+type load struct {
+	clients []*client
+
+	mu       sync.Mutex
+	statuses map[string]int // "documents 429"
+	queries  int
+	errs     []error
+}
+
+func newLoad() *load {
+	l := &load{clients: make([]*client, clientCount), statuses: map[string]int{}}
+	for i := range l.clients {
+		l.clients[i] = newClient(i)
+	}
+	return l
+}
+
+// kind is what a path counts as.
+func kind(path string) string {
+	switch {
+	case path == metricsPath:
+		return "metrics"
+	case slices.Contains(probes, path):
+		return "probes"
+	}
+	return "documents"
+}
+
+func (l *load) note(path string, status int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queries++
+	l.statuses[fmt.Sprintf("%s %d", kind(path), status)]++
+	if err != nil && len(l.errs) < 10 {
+		l.errs = append(l.errs, err)
+	}
+}
+
+// count is how many queries were answered so far.
+func (l *load) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queries
+}
+
+func (l *load) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var b strings.Builder
+	for i, what := range slices.Sorted(maps.Keys(l.statuses)) {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s: %d", what, l.statuses[what])
+	}
+	return b.String()
+}
+
+// start has each client ask its target, of which there are several, ten times a second. It returns when each has had an
+// answer; stop ends it, and returns when all have theirs.
+func (l *load) start(targets []string, check bool) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var begun, ended sync.WaitGroup
+	for i, c := range l.clients {
+		begun.Add(1)
+		ended.Go(func() {
+			// They don't ask in step.
+			first := time.NewTimer(pause * time.Duration(i) / clientCount)
+			<-first.C
+			ticker := time.NewTicker(pause)
+			defer ticker.Stop()
+			for once := sync.OnceFunc(begun.Done); ctx.Err() == nil; {
+				path := c.path()
+				if check {
+					status, err := c.ask(context.WithoutCancel(ctx), targets[i%len(targets)], path)
+					l.note(path, status, err)
+				} else {
+					answer, _, _, err := c.get(context.WithoutCancel(ctx), targets[i%len(targets)]+path[1:], "")
+					if err == nil {
+						l.note(path, answer.StatusCode, nil)
+					} else {
+						l.note(path, 0, err)
+					}
+				}
+				once()
+				select {
+				case <-ctx.Done():
+				case <-ticker.C:
+				}
+			}
+		})
+	}
+	begun.Wait()
+	return func() {
+		cancel()
+		ended.Wait()
+	}
+}

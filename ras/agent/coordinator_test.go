@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
@@ -45,7 +48,7 @@ func TestFatesInNotes(t *testing.T) {
 		unsure   bool
 	}{
 		"alive":               {[]string{"a"}, []mesh.Status{status("a", "x", mesh.Alive, time.Hour)}, map[string]verdict.Fate{"a": verdict.Alive}, false},
-		"alive and silent":    {nil, []mesh.Status{status("a", "x", mesh.Alive, time.Hour)}, map[string]verdict.Fate{}, false},
+		"alive and silent":    {nil, []mesh.Status{status("a", "x", mesh.Alive, time.Hour)}, map[string]verdict.Fate{}, true},
 		"dead, spoken for":    {[]string{"a"}, []mesh.Status{status("a", "x", mesh.Dead, time.Hour)}, map[string]verdict.Fate{"a": verdict.Dead}, false},
 		"dead":                {nil, []mesh.Status{status("a", "x", mesh.Dead, 0)}, map[string]verdict.Fate{"a": verdict.Dead}, false},
 		"left":                {[]string{"a"}, []mesh.Status{status("a", "x", mesh.Left, 0)}, map[string]verdict.Fate{}, false},
@@ -64,7 +67,7 @@ func TestFatesInNotes(t *testing.T) {
 		for _, n := range c.answered {
 			notes = append(notes, verdict.Note{Member: n})
 		}
-		got, unsure := withFates(notes, c.members, now)
+		got, unsure, _ := withFates(notes, c.members, now, true)
 		fates := map[string]verdict.Fate{}
 		for _, n := range got {
 			fates[n.Member] = n.Fate
@@ -80,6 +83,16 @@ func TestFatesInNotes(t *testing.T) {
 	}
 }
 
+// Who is silent for too long is waited for no more.
+func TestSilenceIsWaitedForOnlyForAWhile(t *testing.T) {
+	members := []mesh.Status{
+		{Member: mesh.Member{Name: "a", Host: "x"}}, {Member: mesh.Member{Name: "b", Host: "x"}, State: mesh.Unreachable},
+	}
+	if notes, unsure, silent := withFates(nil, members, time.Unix(1000, 0), false); unsure || !silent || len(notes) != 1 || notes[0].Fate != verdict.Unreachable {
+		t.Errorf("%v, unsure: %v; want b unreachable", notes, unsure)
+	}
+}
+
 func TestWhoIsMissedByNobodyIsLeftOut(t *testing.T) {
 	shared := verdict.Slot{Comm: [16]byte{1}, Size: 2}
 	other := verdict.Slot{Comm: [16]byte{2}, Size: 2}
@@ -92,5 +105,28 @@ func TestWhoIsMissedByNobodyIsLeftOut(t *testing.T) {
 	}
 	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}); len(got) != 1 {
 		t.Error("the one of whom nothing is known but its end is left out")
+	}
+}
+
+// A word that came and was not taken over when its sender died is what the next coordinator begins with.
+func TestNextCoordinatorTellsAgainWhatWasOpen(t *testing.T) {
+	a := newTestAgent(t)
+	var told []string
+	a.cfg.Event = func(ev bus.Event, outward bool) { told = append(told, fmt.Sprintf("%v %v", ev.Stage, outward)) }
+	dead := []verdict.Verdict{{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}}
+	a.told(&message{From: "host-0", Turn: 1, Open: dead})
+	l := &loop{Agent: a}
+	l.apply(a.remote, nobody)
+	l.apply(dead, everybodyAgain)
+	l.apply(dead, everybody)
+	l.apply(nil, ofWithdrawals)
+	if want := []string{"opened false", "changed true", "closed true"}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+	told = nil
+	b := &loop{Agent: a}
+	b.step(t.Context()) // this process is the coordinator now, alone, and finds nothing
+	if want := []string{"opened false", "changed true", "closed true"}; !slices.Equal(told, want) {
+		t.Errorf("taking over was told as %v, want %v", told, want)
 	}
 }

@@ -14,9 +14,10 @@ import (
 const patience = 2 * time.Second
 
 // withFates says in the notes what the membership knows of each process, and adds a note of those that can't speak and
-// of which nobody could read the tape. Who left has no note; who runs and doesn't answer has none either. unsure says
-// that some didn't answer of whom it isn't known yet what became of them: then what is unknown may be known in a moment.
-func withFates(notes []verdict.Note, members []mesh.Status, now time.Time) (with []verdict.Note, unsure bool) {
+// of which nobody could read the tape. Who left has no note; who runs and doesn't answer has none either, and silent
+// says that there are such. With wait, unsure says that it isn't known yet what became of some: in a moment it may be,
+// and with it what is unknown now.
+func withFates(notes []verdict.Note, members []mesh.Status, now time.Time, wait bool) (with []verdict.Note, unsure, silent bool) {
 	byName := make(map[string]int, len(notes))
 	for i := range notes {
 		byName[notes[i].Member] = i
@@ -25,7 +26,10 @@ func withFates(notes []verdict.Note, members []mesh.Status, now time.Time) (with
 	for i := range members {
 		s := &members[i]
 		_, answered := byName[s.Member.Name]
-		if s.State == mesh.Suspect && s.Cause != mesh.CauseRuns && !answered || s.State == mesh.Unreachable && now.Sub(s.Since) < patience {
+		// The coordinator probes each of many members rarely: one that is gone may seem alive to it for seconds.
+		quiet := !answered && (s.State == mesh.Alive || s.State == mesh.Suspect && s.Cause != mesh.CauseRuns)
+		silent = silent || quiet
+		if quiet && wait || s.State == mesh.Unreachable && now.Sub(s.Since) < patience {
 			waiting[s.Member.Host] = true
 		}
 	}
@@ -56,7 +60,7 @@ func withFates(notes []verdict.Note, members []mesh.Status, now time.Time) (with
 			n.Cause = causeText(s)
 		}
 	}
-	return slices.DeleteFunc(notes, func(n verdict.Note) bool { return left[n.Member] }), len(waiting) > 0
+	return slices.DeleteFunc(notes, func(n verdict.Note) bool { return left[n.Member] }), len(waiting) > 0, silent
 }
 
 // known leaves out the verdicts that say that not enough is known.

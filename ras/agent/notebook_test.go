@@ -233,7 +233,7 @@ func TestDeadProcessIsSpokenForFromItsTape(t *testing.T) {
 	if len(s.Acts) != 1 || s.Acts[0].Act != tape.ActSplit {
 		t.Errorf("its open acts are %+v, want a split", s.Acts)
 	}
-	for _, bad := range []string{"../job/" + name, "host-0", "..", ""} {
+	for _, bad := range []string{"../job/" + name[:len(name)-len(".tape")], "host-0", "..", ""} {
 		if n, ok := local(mesh.Member{Name: bad}); ok {
 			t.Errorf("%q has a note: %+v", bad, n)
 		}

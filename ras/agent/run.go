@@ -17,6 +17,8 @@ const (
 	restTime = 250 * time.Millisecond
 	// silence is how many of the longest times between two looks a coordinator may say nothing while something is open.
 	silence = 3
+	// silentTime is how long who doesn't answer may keep the coordinator from saying that something is unknown.
+	silentTime = 15 * time.Second
 	// farewell is how long a coordinator that leaves waits for the others to leave, too.
 	farewell = time.Second
 )
@@ -30,6 +32,7 @@ type loop struct {
 	ceded   bool      // it did before, and has not heard what the new coordinator says
 	looked  time.Time // when this process's last look at the job ended
 	heard   time.Time // when the coordinator was heard last
+	silent  time.Time // since when there have been some that run and don't answer; zero: none
 	turn    uint64
 	telling sync.WaitGroup
 	again   time.Duration // until the next round, 0 if there need not be one
@@ -265,7 +268,13 @@ func (l *loop) lead(ctx context.Context) {
 	}
 	now := time.Now()
 	members := l.members() // their fates now: some may have died meanwhile
-	fates, unsure := withFates(notes, members, now)
+	fates, unsure, silent := withFates(notes, members, now, l.silent.IsZero() || now.Sub(l.silent) < silentTime)
+	switch {
+	case !silent:
+		l.silent = time.Time{}
+	case l.silent.IsZero():
+		l.silent = now
+	}
 	notes = concerned(fates)
 	verdicts := named(verdict.Diagnose(sortedByName(notes)), l.tracker.Open())
 	if unsure {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -169,7 +168,7 @@ func (a *autopsy) send(cmd *cobra.Command, report *postmortem.Report) error {
 const notSentCode = 1
 
 // chooseExporter sets the variables that choose the exporter to what the flags say. Who asks for an export without any gets the default of
-// OpenTelemetry's specification: OTLP, to a collector on this host. It is written out, because the SDK's own default has https.
+// OpenTelemetry's specification: OTLP, to a collector on this host.
 func (a *autopsy) chooseExporter() error {
 	const kind, endpoint, traces = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	set := map[string]string{}
@@ -177,9 +176,6 @@ func (a *autopsy) chooseExporter() error {
 		set[kind], set[endpoint], set[traces] = "otlp", a.endpoint, ""
 	} else if os.Getenv(kind) == "" {
 		set[kind] = "otlp"
-	}
-	if a.endpoint == "" && os.Getenv(endpoint) == "" && os.Getenv(traces) == "" {
-		set[endpoint] = localCollector()
 	}
 	for name, value := range set {
 		if err := os.Setenv(name, value); err != nil {
@@ -193,12 +189,4 @@ func (a *autopsy) chooseExporter() error {
 		return errors.New("--export has nowhere to send spans: OTEL_SDK_DISABLED is true")
 	}
 	return nil
-}
-
-// localCollector is where a collector of this host takes spans in the protocol that the environment names.
-func localCollector() string {
-	if cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) == "grpc" {
-		return "http://localhost:4317"
-	}
-	return "http://localhost:4318"
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
@@ -69,34 +68,5 @@ func TestPostmortemExport(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "none")
 	if _, stderr, code = carillon(t, "postmortem", "--export", dir); code != usageCode || !strings.Contains(stderr, "OTEL_TRACES_EXPORTER is none") {
 		t.Errorf("no exporter: exit code %d: %s", code, stderr)
-	}
-}
-
-// Who names no collector gets that of this host, without TLS, as OpenTelemetry's specification has it; who names one keeps it.
-func TestExportFindsTheLocalCollector(t *testing.T) {
-	const all, traces = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-	for _, c := range []struct {
-		protocol, all, traces string // the environment
-		flag, want            string // --endpoint, and what the first of the two variables is then
-	}{
-		{want: "http://localhost:4318"},
-		{protocol: "http/protobuf", want: "http://localhost:4318"},
-		{protocol: "grpc", want: "http://localhost:4317"},
-		{all: "https://far:1", want: "https://far:1"},
-		{traces: "https://far:1/v1/traces"},
-		{all: "https://far:1", flag: "http://near:2", want: "http://near:2"},
-	} {
-		for name, v := range map[string]string{
-			"OTEL_TRACES_EXPORTER": "", "OTEL_SDK_DISABLED": "", "OTEL_EXPORTER_OTLP_PROTOCOL": c.protocol,
-			"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "", all: c.all, traces: c.traces,
-		} {
-			t.Setenv(name, v)
-		}
-		if err := (&autopsy{endpoint: c.flag}).chooseExporter(); err != nil {
-			t.Fatal(err)
-		}
-		if got := os.Getenv(all); got != c.want {
-			t.Errorf("%+v: spans go to %q", c, got)
-		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
@@ -35,7 +36,7 @@ func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*export, err
 	if !wanted || strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true") {
 		return nil, nil //nolint:nilnil // a nil export is logs that stay in the process
 	}
-	exporter, err := autoexport.NewLogExporter(ctx)
+	exporter, err := newExporter(ctx, os.Getenv(exporterVariable))
 	if err != nil {
 		return nil, fmt.Errorf("exporter of logs: %w (%s=%q takes otlp, console or none; OTEL_EXPORTER_OTLP_PROTOCOL=%q takes http/protobuf or grpc)",
 			err, exporterVariable, os.Getenv(exporterVariable), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
@@ -59,6 +60,14 @@ func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*export, err
 	}
 	e.provider = sdklog.NewLoggerProvider(opts...)
 	return e, nil
+}
+
+// newExporter makes the exporter of that name; OpenTelemetry's default is OTLP.
+func newExporter(ctx context.Context, name string) (sdklog.Exporter, error) {
+	if name == "" || name == "otlp" {
+		return otlp.NewLogExporter(ctx)
+	}
+	return autoexport.NewLogExporter(ctx)
 }
 
 // handler takes what is logged.

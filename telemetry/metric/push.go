@@ -12,13 +12,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	prombridge "go.opentelemetry.io/contrib/bridges/prometheus"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/stdout/stdoutmetric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 )
 
 // Push sends what a Gatherer gathers, again and again, to where the OTEL_* variables say. One that is nil sends
@@ -98,18 +98,11 @@ func pushExporter(ctx context.Context) (sdkmetric.Exporter, error) {
 	default:
 		return nil, fmt.Errorf("metric: OTEL_METRICS_EXPORTER is %q, allowed is otlp, console, prometheus (what /metrics is) or none", name)
 	}
-	variable := "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"
-	if os.Getenv(variable) == "" {
-		variable = "OTEL_EXPORTER_OTLP_PROTOCOL"
+	exporter, err := otlp.NewMetricExporter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("metric: %w", err)
 	}
-	switch protocol := os.Getenv(variable); protocol {
-	case "grpc":
-		return otlpmetricgrpc.New(ctx)
-	case "http/protobuf", "":
-		return otlpmetrichttp.New(ctx)
-	default:
-		return nil, fmt.Errorf("metric: %s is %q, allowed is http/protobuf or grpc", variable, protocol)
-	}
+	return exporter, nil
 }
 
 // pushGate keeps an exporter's errors to itself: one is logged when they begin, and when they cease. OpenTelemetry

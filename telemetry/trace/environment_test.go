@@ -82,9 +82,9 @@ func TestHeadersAreSecret(t *testing.T) {
 
 // TestBadReceivers refuse, answer garbage or aren't there: it is said once, with where the spans should have gone, and they are counted.
 func TestBadReceivers(t *testing.T) {
-	answer := func(status int, body string) string {
+	answer := func(status int, kind, body string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/x-protobuf")
+			w.Header().Set("Content-Type", kind)
 			w.WriteHeader(status)
 			_, _ = w.Write([]byte(body))
 		}))
@@ -98,8 +98,9 @@ func TestBadReceivers(t *testing.T) {
 	nobody := "http://" + gone.Addr().String()
 	_ = gone.Close()
 	for name, url := range map[string]string{
-		"refuses":         answer(http.StatusForbidden, "no"),
-		"answers garbage": answer(http.StatusOK, strings.Repeat("\xff", 1000)),
+		"refuses":         answer(http.StatusForbidden, "text/plain", "no"),
+		"answers garbage": answer(http.StatusOK, "application/x-protobuf", strings.Repeat("\xff", 1000)),
+		"is a web page":   answer(http.StatusOK, "text/html", "<!doctype html>"),
 		"isn't there":     nobody,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
@@ -85,7 +86,7 @@ func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExport
 	if err := reportEnv(log, checkEnv(os.Getenv)); err != nil {
 		return nil, err
 	}
-	exporter, err := autoexport.NewSpanExporter(ctx)
+	exporter, err := newExporter(ctx, os.Getenv("OTEL_TRACES_EXPORTER"))
 	if err != nil {
 		return nil, fmt.Errorf("exporter of spans to %s: %w", destination(os.Getenv), err)
 	}
@@ -93,6 +94,14 @@ func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExport
 		return nil, nil
 	}
 	return exporter, nil
+}
+
+// newExporter makes the exporter of that name; OpenTelemetry's default is OTLP.
+func newExporter(ctx context.Context, name string) (sdktrace.SpanExporter, error) {
+	if name == "" || name == "otlp" {
+		return otlp.NewSpanExporter(ctx)
+	}
+	return autoexport.NewSpanExporter(ctx)
 }
 
 // exportWanted tells whether the environment speaks of an exporter of traces at all.

@@ -1,0 +1,147 @@
+package otlp
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+)
+
+// wire is a transport that notes where it is asked to go, and answers.
+type wire struct {
+	to, kind, body string // to: the last URL
+}
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.to = r.URL.String()
+	return &http.Response{
+		StatusCode: http.StatusOK, Status: "200 OK", Request: r,
+		Header: http.Header{"Content-Type": {w.kind}}, Body: io.NopCloser(strings.NewReader(w.body)),
+	}, nil
+}
+
+// sent makes an exporter for each signal, and has it export something.
+func sent(ctx context.Context, s signal) error {
+	switch s.name {
+	case "TRACES":
+		e, err := spans(ctx, s)
+		if err != nil {
+			return err
+		}
+		return e.ExportSpans(ctx, []sdktrace.ReadOnlySpan{tracetest.SpanStub{Name: "a span"}.Snapshot()})
+	case "METRICS":
+		e, err := metrics(ctx, s)
+		if err != nil {
+			return err
+		}
+		return e.Export(ctx, &metricdata.ResourceMetrics{})
+	default:
+		e, err := logs(ctx, s)
+		if err != nil {
+			return err
+		}
+		return e.Export(ctx, make([]sdklog.Record, 1))
+	}
+}
+
+var paths = map[string]string{"TRACES": "/v1/traces", "METRICS": "/v1/metrics", "LOGS": "/v1/logs"}
+
+// environ sets variables and no others; SIGNAL stands for the signal's name.
+func environ(t *testing.T, s *signal, vars map[string]string) {
+	t.Helper()
+	s.getenv = func(name string) string { return vars[strings.ReplaceAll(name, s.name, "SIGNAL")] }
+	for _, what := range []string{"ENDPOINT", "INSECURE", "CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY", "TIMEOUT", "PROTOCOL", "HEADERS", "COMPRESSION"} {
+		for _, part := range []string{"", s.name + "_"} { // the SDK reads them itself
+			name := "OTEL_EXPORTER_OTLP_" + part + what
+			t.Setenv(name, s.getenv(name))
+		}
+	}
+}
+
+// Who names no endpoint reaches this host's collector, without TLS.
+func TestWhereItGoes(t *testing.T) {
+	const all, own = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_SIGNAL_"
+	for name, path := range paths {
+		for _, c := range []struct {
+			vars map[string]string
+			want string
+		}{
+			{nil, "http://localhost:4318" + path},
+			{map[string]string{all + "INSECURE": "perhaps"}, "http://localhost:4318" + path},
+			{map[string]string{all + "INSECURE": "false"}, "https://localhost:4318" + path},
+			{map[string]string{all + "ENDPOINT": "https://far:1"}, "https://far:1" + path},
+			{map[string]string{all + "ENDPOINT": "http://far:1"}, "http://far:1" + path},
+			{map[string]string{all + "ENDPOINT": "http://far:1", own + "ENDPOINT": "https://near:2/x"}, "https://near:2/x"},
+		} {
+			w := &wire{}
+			s := signal{name: name, transport: w}
+			environ(t, &s, c.vars)
+			if err := sent(t.Context(), s); err != nil {
+				t.Errorf("%s, %v: %v", name, c.vars, err)
+			}
+			if w.to != c.want {
+				t.Errorf("%s, %v: goes to %q, want %q", name, c.vars, w.to, c.want)
+			}
+		}
+	}
+}
+
+// A web page is no receipt, whatever its status; what collectors answer is one.
+func TestPagesAreNoReceipts(t *testing.T) {
+	for name := range paths {
+		for _, c := range []struct {
+			kind, body string
+			page       bool
+		}{
+			{"text/html; charset=utf-8", "<!doctype html>", true},
+			{"application/xhtml+xml", "<html/>", true},
+			{"", "", false},
+			{"text/plain", "ok", false},
+			{"application/x-protobuf", "", false},
+			{"application/json", "{}", false},
+		} {
+			s := signal{name: name, transport: &wire{kind: c.kind, body: c.body}}
+			environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_SIGNAL_ENDPOINT": "http://far:1/"})
+			err := sent(t.Context(), s)
+			if (err != nil) != c.page {
+				t.Errorf("%s: an answer of type %q: %v", name, c.kind, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_"+name+"_ENDPOINT") {
+				t.Errorf("%s: the error names no variable: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestProtocolsAreNamed(t *testing.T) {
+	for name := range paths {
+		s := signal{name: name, transport: &wire{}}
+		environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"})
+		if err := sent(t.Context(), s); err == nil || !strings.Contains(err.Error(), `OTEL_EXPORTER_OTLP_PROTOCOL is "smoke"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What speaks of TLS keeps it, and the SDK its own client where there are certificates.
+func TestCertificates(t *testing.T) {
+	s := signal{name: "TRACES"}
+	environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_SIGNAL_CLIENT_KEY": "/nonexistent.pem"})
+	if s.plain() || s.client() != nil {
+		t.Errorf("with a key: plain %v, client %v", s.plain(), s.client())
+	}
+	environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "250", "OTEL_EXPORTER_OTLP_SIGNAL_TIMEOUT": "-1"})
+	if got := s.client().Timeout; got != DefaultTimeout {
+		t.Errorf("the timeout is %v", got)
+	}
+	environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "250"})
+	if got := s.client().Timeout.Milliseconds(); got != 250 {
+		t.Errorf("the timeout is %d ms", got)
+	}
+}

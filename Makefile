@@ -21,7 +21,7 @@ LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test e2e jaeger lint bench fuzz stress generate current clean
+.PHONY: help build demo test e2e jaeger lint bench sim fuzz stress generate current clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ bench: build ## Run the benchmarks, and compare all-reduce with Open MPI's where
 	  /^(---|FAIL|panic)/ { print }'
 	@echo
 	@$(BIN)/carillon bench
+
+sim: build ## Let faults happen to simulated jobs of 64 to 4,096 ranks; takes some minutes.
+	@$(BIN)/carillon sim
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s).
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \

@@ -13,7 +13,15 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/build"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// commandVariable makes the test's program the command itself: carillon sim ends its process.
+const commandVariable = "CARILLON_TEST_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(commandVariable) != "" {
+		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // carillon runs the command, and returns what it printed and its exit code.
 func carillon(t *testing.T, args ...string) (stdout, stderr string, code int) {
@@ -76,6 +84,9 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"postmortem", "--color", "pink", "."}, usageCode, `--color is "pink"`},
 		{[]string{"postmortem", "--window", "0s", "."}, usageCode, "--window is 0s"},
 		{[]string{"postmortem", "--all", "."}, usageCode, "are about --export"},
+		{[]string{"sim", "--ranks", "63"}, usageCode, "63 ranks: allowed are multiples of 8, from 64"},
+		{[]string{"sim", "--faults", "kill,flood"}, usageCode, `--faults: "flood" is no fault: allowed are [kill stop`},
+		{[]string{"sim", "--duration", "1s"}, usageCode, "a duration of 1s"},
 		{[]string{"fly"}, usageCode, `"fly"`},
 	} {
 		_, stderr, code := carillon(t, c.args...)

@@ -29,6 +29,7 @@ since when, and why.`,
 		newPostmortem(),
 		newBench(stdout, stderr),
 		newBenchWorker(stdout),
+		newSim(stderr),
 		newVersion(),
 	)
 	return root

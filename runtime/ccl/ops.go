@@ -168,6 +168,11 @@ func Recv[T kernels.Element](ctx context.Context, comm *Comm, data []T, peer int
 
 // SendRecv sends send to rank dst while it receives recv from rank src; either may be this rank itself (then both must be).
 func SendRecv[T kernels.Element](ctx context.Context, comm *Comm, send []T, dst int, recv []T, src int) error {
+	if !comm.absent() {
+		if err := comm.life.Check(lifecycle.CallSendRecv); err != nil { // before either half is called illegal
+			return comm.invalid(ctx, err)
+		}
+	}
 	s, err := newOp(comm, lifecycle.CallSend, len(send), send, nil, Sum, dst, nil)
 	if err != nil {
 		return comm.invalid(ctx, err)
@@ -188,10 +193,17 @@ func Barrier(ctx context.Context, comm *Comm) error {
 	return comm.run(ctx, o)
 }
 
-// newOp checks the arguments of a call, and makes the engine's description of it. n is what the count is taken from.
-func newOp[T kernels.Element](comm *Comm, call lifecycle.Call, n int, send, recv []T, red Reduction, peer int, opts []OpOption) (host.Op, error) {
+// newOp checks whether a call is legal, and its arguments, and makes the engine's description of it. n is what the count is taken from. The guard
+// has the first word: what is wrong with the arguments of a call that isn't legal doesn't matter, and what wasn't checked must not be made
+// when the communicator becomes ready a moment later.
+func newOp[T kernels.Element](
+	comm *Comm, call lifecycle.Call, n int, send, recv []T, red Reduction, peer int, opts []OpOption,
+) (host.Op, error) {
 	if comm.absent() {
 		return host.Op{}, nilComm(call)
+	}
+	if err := comm.life.Check(call); err != nil {
+		return host.Op{}, err
 	}
 	op := host.Op{
 		Call: call, Count: n, DataType: kernels.TypeOf[T](), Reduction: red, Peer: peer,

@@ -173,14 +173,16 @@ func signature(op *host.Op) tape.Signature {
 	}
 }
 
-// invalid records a call whose arguments were refused, and returns its error.
+// invalid records a call that was refused, or whose arguments were, and returns its error.
 func (c *Comm) invalid(ctx context.Context, err error) error {
 	usage, ok := asUsage(err)
 	if !ok || c.absent() {
 		return err
 	}
-	refusal := usage.Call.String() + ": " + usage.Detail
-	c.refusal.Store(&refusal)
+	if usage.Code == lifecycle.CodeInvalidArgument {
+		refusal := usage.Call.String() + ": " + usage.Detail
+		c.refusal.Store(&refusal)
+	}
 	return c.refused(ctx, usage.Call, err)
 }
 

@@ -10,12 +10,8 @@ import (
 )
 
 // validate checks the arguments of an operation before anything is done, and says which value is wrong and what is
-// allowed. It makes Count what the engine wants. On a communicator that isn't ready it checks nothing: the guard has
-// the answer there.
+// allowed. It makes Count what the engine wants.
 func validate(c *core, op *host.Op, scaled bool) error {
-	if c.life.Check(op.Call) != nil || !c.start.ended() || c.start.err != nil {
-		return nil
-	}
 	bad := func(format string, args ...any) error { return c.usage(op.Call, fmt.Sprintf(format, args...)) }
 	if !op.Reduction.Valid() {
 		return bad("reduction %d is unknown: use Sum, Prod, Max, Min, Avg or PreMulSum", op.Reduction)

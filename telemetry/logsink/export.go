@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/contrib/bridges/otelslog"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
@@ -17,11 +17,18 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// The variable that names the exporter of logs, and the one that bounds its queue, with OpenTelemetry's default.
+// exporterVariable names the exporter of logs.
+const exporterVariable = "OTEL_LOGS_EXPORTER"
+
+// What the batch processor is set up by where its variables say nothing else: OpenTelemetry's defaults, and the most that it takes.
 const (
-	exporterVariable = "OTEL_LOGS_EXPORTER"
-	queueVariable    = "OTEL_BLRP_MAX_QUEUE_SIZE"
-	defaultRoom      = 2048
+	defaultRoom    = 2048
+	defaultBatch   = 512
+	defaultDelay   = 1000  // milliseconds
+	defaultTimeout = 30000 // milliseconds
+
+	maxRoom         = 1 << 20 // room is reserved for all of them
+	maxMilliseconds = 1 << 31
 )
 
 // export is the way to the collector.
@@ -44,22 +51,33 @@ func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*export, err
 	if autoexport.IsNoneLogExporter(exporter) {
 		return nil, nil //nolint:nilnil // as above
 	}
-	room := defaultRoom
-	if n, err := strconv.Atoi(os.Getenv(queueVariable)); err == nil && n > 0 {
-		room = n
-	}
 	// Who names an endpoint for spans may have a collector that takes nothing but spans, as Jaeger does. That is worth no warning.
 	failure := slog.LevelInfo
 	if named {
 		failure = slog.LevelWarn
 	}
-	e := &export{gate: newGate(exporter, room, log, failure)}
+	room, batch := batchOptions(log)
+	e := &export{gate: newGate(exporter, room, log, failure, batch...)}
 	opts := []sdklog.LoggerProviderOption{sdklog.WithProcessor(e.gate)}
 	if cfg.Resource != nil {
 		opts = append(opts, sdklog.WithResource(cfg.Resource))
 	}
 	e.provider = sdklog.NewLoggerProvider(opts...)
 	return e, nil
+}
+
+// batchOptions set all that OpenTelemetry reads from the environment itself, without a word where it can't be used. Room is the queue's.
+func batchOptions(log *slog.Logger) (room int, opts []sdklog.BatchProcessorOption) {
+	milliseconds := func(name string, usual int) time.Duration {
+		return time.Duration(otlp.Number(log, name, "milliseconds", usual, maxMilliseconds)) * time.Millisecond
+	}
+	room = otlp.Number(log, "OTEL_BLRP_MAX_QUEUE_SIZE", "records", defaultRoom, maxRoom)
+	return room, []sdklog.BatchProcessorOption{
+		sdklog.WithMaxQueueSize(room),
+		sdklog.WithExportMaxBatchSize(min(room, otlp.Number(log, "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE", "records", defaultBatch, maxRoom))),
+		sdklog.WithExportInterval(milliseconds("OTEL_BLRP_SCHEDULE_DELAY", defaultDelay)),
+		sdklog.WithExportTimeout(milliseconds("OTEL_BLRP_EXPORT_TIMEOUT", defaultTimeout)),
+	}
 }
 
 // newExporter makes the exporter of that name; OpenTelemetry's default is OTLP.

@@ -1,9 +1,12 @@
 package logsink
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -23,4 +26,22 @@ func expand(path, host string, pid int) string {
 func open(path string) (*os.File, error) {
 	// Not blocking: a pipe that nobody reads is an error, and doesn't hold the program up.
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND|syscall.O_NONBLOCK, 0o644)
+}
+
+// file is a file for lines that says when it takes none, and counts those.
+type file struct {
+	*os.File
+	once sync.Once
+	tell func(error) // called once
+	lost atomic.Uint64
+}
+
+// Write writes a line.
+func (f *file) Write(line []byte) (int, error) {
+	n, err := f.File.Write(line)
+	if err != nil && !errors.Is(err, os.ErrClosed) { // what is logged after the end has no place, as is said of Close
+		f.lost.Add(1)
+		f.once.Do(func() { f.tell(err) })
+	}
+	return n, err
 }

@@ -30,10 +30,10 @@ var (
 	_ sdklog.Exporter  = (*gateExporter)(nil)
 )
 
-func newGate(exporter sdklog.Exporter, room int, log *slog.Logger, failure slog.Level) *gate {
+func newGate(exporter sdklog.Exporter, room int, log *slog.Logger, failure slog.Level, batch ...sdklog.BatchProcessorOption) *gate {
 	g := &gate{exporter: exporter, log: log, failure: failure, room: int64(room)}
 	g.abandoned, g.abandon = context.WithCancel(context.Background())
-	g.batch = sdklog.NewBatchProcessor((*gateExporter)(g), sdklog.WithMaxQueueSize(room))
+	g.batch = sdklog.NewBatchProcessor((*gateExporter)(g), batch...)
 	return g
 }
 

@@ -13,6 +13,7 @@ const queueSize = 1024
 // queue hands records to a handler in a goroutine of its own, so that who logs never waits. It drops them when it is full.
 type queue struct {
 	records chan queued
+	flushes chan chan struct{} // of who waits until what is queued is written
 	dropped atomic.Uint64
 	done    chan struct{} // closed when the goroutine has ended
 
@@ -27,14 +28,52 @@ type queued struct {
 }
 
 func newQueue() *queue {
-	q := &queue{records: make(chan queued, queueSize), done: make(chan struct{})}
-	go func() {
-		defer close(q.done)
-		for e := range q.records {
-			_ = e.to.Handle(e.ctx, e.record) // a line that can't be written has no other place
-		}
-	}()
+	q := &queue{records: make(chan queued, queueSize), flushes: make(chan chan struct{}), done: make(chan struct{})}
+	go q.run()
 	return q
+}
+
+// run writes until the queue is closed and empty.
+func (q *queue) run() {
+	defer close(q.done)
+	for {
+		select {
+		case e, ok := <-q.records:
+			if !ok {
+				return
+			}
+			e.write()
+		case flushed := <-q.flushes:
+			for range len(q.records) {
+				if e, ok := <-q.records; ok {
+					e.write()
+				}
+			}
+			close(flushed)
+		}
+	}
+}
+
+func (e *queued) write() {
+	_ = e.to.Handle(e.ctx, e.record) // a line that can't be written has no other place
+}
+
+// flush waits until what is in the queue is written, or ctx ends.
+func (q *queue) flush(ctx context.Context) error {
+	flushed := make(chan struct{})
+	select {
+	case q.flushes <- flushed:
+	case <-q.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-flushed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // close ends the queue, once what is in it is written, or ctx ends. What is logged later is dropped.

@@ -58,11 +58,11 @@ type Sink struct {
 	remote *filter // nil: nothing is exported
 	export *export
 	queue  *queue
-	file   *os.File // nil if there is none
+	file   *file // nil if there is none
 }
 
-// Stats counts the records that were lost: those for the local handler because its queue was full, and those for the collector because its
-// queue was full or it didn't take them.
+// Stats counts the records that were lost: those for the local handler because its queue was full or the file took none, and those for the
+// collector because its queue was full or it didn't take them.
 type Stats struct{ Local, Export uint64 }
 
 // New opens a Sink. What can't be had (a file, an exporter) is no error but a warning that names the variable: a job doesn't fail for want of
@@ -103,19 +103,28 @@ func (s *Sink) open() (slog.Handler, error) {
 	if cfg.Stderr != nil {
 		out = cfg.Stderr
 	}
-	var unopened error
-	if cfg.File != "" && cfg.Level < LevelOff { // with VERSION alone NCCL writes no file
-		host, _ := os.Hostname()
-		path := expand(cfg.File, cmp.Or(cfg.Host, host), cmp.Or(cfg.PID, os.Getpid()))
-		if s.file, unopened = open(path); unopened == nil {
-			out = s.file
-		}
+	console := s.handler(out)
+	if cfg.File == "" || cfg.Level >= LevelOff { // with VERSION alone NCCL writes no file
+		return console, nil
 	}
+	host, _ := os.Hostname()
+	f, err := open(expand(cfg.File, cmp.Or(cfg.Host, host), cmp.Or(cfg.PID, os.Getpid())))
+	if err != nil {
+		return console, err
+	}
+	s.file = &file{File: f, tell: func(err error) {
+		slog.New(console.WithAttrs(cfg.Attrs)).Warn("log lines are lost: NCCL_DEBUG_FILE can't be written", semconv.LogError, err)
+	}}
+	return s.handler(s.file), nil
+}
+
+// handler writes as the configuration says.
+func (s *Sink) handler(out io.Writer) slog.Handler {
 	opts := &slog.HandlerOptions{Level: slog.Level(-1 << 30), ReplaceAttr: levelNames}
-	if cfg.Format == JSON {
-		return slog.NewJSONHandler(out, opts), unopened
+	if s.cfg.Format == JSON {
+		return slog.NewJSONHandler(out, opts)
 	}
-	return slog.NewTextHandler(out, opts), unopened
+	return slog.NewTextHandler(out, opts)
 }
 
 // Logger logs before it returns.
@@ -154,10 +163,27 @@ func (s *Sink) VersionLevel() slog.Level {
 // Stats counts what was lost.
 func (s *Sink) Stats() Stats {
 	stats := Stats{Local: s.queue.dropped.Load()}
+	if s.file != nil {
+		stats.Local += s.file.lost.Load()
+	}
 	if s.export != nil {
 		stats.Export = s.export.gate.dropped.Load()
 	}
 	return stats
+}
+
+// Flush writes and exports what is queued, until ctx ends. Logging goes on.
+func (s *Sink) Flush(ctx context.Context) error {
+	exported := make(chan error, 1)
+	go func() {
+		if s.export == nil {
+			exported <- nil
+			return
+		}
+		exported <- s.export.gate.ForceFlush(ctx)
+	}()
+	err := s.queue.flush(ctx) // side by side: a terminal that hangs must not take the collector's time
+	return errors.Join(err, <-exported)
 }
 
 // Close writes and exports what is queued, for two seconds at most and not longer than ctx, and closes the file. Logger goes on to work if it
@@ -175,8 +201,9 @@ func (s *Sink) Close(ctx context.Context) error {
 		}
 	}
 	if s.file != nil {
-		errs = append(errs, s.file.Close())
-		s.file = nil
+		if err := s.file.Close(); !errors.Is(err, os.ErrClosed) { // closed twice
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	prombridge "go.opentelemetry.io/contrib/bridges/prometheus"
@@ -59,8 +60,15 @@ func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
 		cfg.Logger = slog.Default()
 	}
 	reader := sdkmetric.NewPeriodicReader(&pushGate{Exporter: exporter, log: cfg.Logger},
+		sdkmetric.WithInterval(milliseconds(cfg.Logger, "OTEL_METRIC_EXPORT_INTERVAL", time.Minute)),
+		sdkmetric.WithTimeout(milliseconds(cfg.Logger, "OTEL_METRIC_EXPORT_TIMEOUT", 30*time.Second)),
 		sdkmetric.WithProducer(prombridge.NewMetricProducer(prombridge.WithGatherer(cfg.Gatherer))))
 	return &Push{sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(cfg.Resource))}, nil
+}
+
+// milliseconds is the time that a variable sets; usual, which is OpenTelemetry's, if it sets none or one that can't be used.
+func milliseconds(log *slog.Logger, name string, usual time.Duration) time.Duration {
+	return time.Duration(otlp.Number(log, name, "milliseconds", int(usual.Milliseconds()), 1<<31)) * time.Millisecond
 }
 
 // Close sends the last values and ends, both until ctx does. The error says that it could not be ended in time.

@@ -3,7 +3,9 @@ package otlp
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -70,4 +72,21 @@ func (s signal) timeout() time.Duration {
 		return time.Duration(ms) * time.Millisecond
 	}
 	return DefaultTimeout
+}
+
+// Number is what a variable of the environment sets, a whole number from 1 to most; usual if it sets nothing. Log is warned of one that can't
+// be used, with its value, what is allowed and what is taken instead. OpenTelemetry passes over such a one, or prints a line of its own that
+// leads nowhere.
+func Number(log *slog.Logger, name, unit string, usual, most int) int {
+	text := os.Getenv(name)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil || n < 1 || n > most {
+		log.Warn("a variable of the environment can't be used",
+			"variable", name, "value", text, "allowed", fmt.Sprintf("%s, a whole number from 1 to %d", unit, most), "instead", usual)
+		return usual
+	}
+	return n
 }

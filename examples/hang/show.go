@@ -53,6 +53,7 @@ func (r *rank) show(health string, missing int64) {
 		b.WriteString("\n  There is no health page and no metrics, as CARILLON_HEALTH_ADDR says.\n")
 	} else {
 		health = strings.TrimSuffix(health, "/")
+		command("who holds the job up, live (q ends it; without --for it lasts as long as the job)", carillonCommand()+" watch --for 20s "+tapes)
 		command("what rank 0 is in, since when, and for whom it waits", "curl -s "+health+"/api/v1/comms")
 		command("its health", "curl -s '"+health+"/healthz?verbose'")
 		command("its metrics: what is in flight, and what stalls (CARILLON_STALL_THRESHOLD says from when on)",

@@ -1,0 +1,78 @@
+package find
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// newTape makes a tape of this process.
+func newTape(t *testing.T, dir, job string) *tape.Writer {
+	t.Helper()
+	w, err := tape.Create(tape.Config{Dir: dir, Job: job, Slots: 1, LifeRecords: 1, OpRecords: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	return w
+}
+
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(tape.DirVariable, dir)
+	older := newTape(t, dir, "older")
+	newer := newTape(t, dir, "newer")
+	ended := newTape(t, dir, "ended")
+	if err := ended.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := health.WriteAddress(older.Path(), "http://[::]:4711/"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := health.WriteAddress(ended.Path(), "http://127.0.0.1:4712/"); err != nil { // as when it was killed
+		t.Fatal(err)
+	}
+	for what, want := range map[string]string{
+		"": "newer", "older": "older", dir: "newer", filepath.Dir(older.Path()): "older", filepath.Dir(newer.Path()) + "/": "newer",
+	} {
+		if job, err := Find(what); err != nil || job.Name != want || !job.Running() || job.Processes[0].PID != os.Getpid() {
+			t.Errorf("%q finds %+v, %v; want %s", what, job, err, want)
+		}
+	}
+	for what, want := range map[string]string{
+		"ended": "has ended: its processes ended in order; carillon postmortem", "none\x1b": "there is no job none\\u001b in " + dir + "; there run: newer, older",
+		"/no/such": "there is no folder /no/such", t.TempDir(): "no job runs whose tapes are in",
+	} {
+		_, err := Find(what)
+		var missing *NotFoundError
+		if !errors.As(err, &missing) || !IsNotFound(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want a NotFoundError with %q", what, err, want)
+		}
+	}
+	if names := Names(dir); !slices.Equal(names, []string{"newer", "older"}) {
+		t.Errorf("running are %v", names)
+	}
+	job, err := Find("older")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := job.Processes[0]; p.URL != "http://[::]:4711" || !p.Own || Reachable(p.URL) != "http://127.0.0.1:4711" {
+		t.Errorf("its process is %+v, reached at %s", p, Reachable(p.URL))
+	}
+	if job, err := Read(filepath.Join(dir, "ended")); err != nil || job.Running() || job.Processes[0].URL != "" {
+		t.Errorf("of the job that has ended: %+v, %v; want no endpoint", job, err)
+	}
+	// Where others write, an address may be theirs: no token goes there.
+	if err := os.Chmod(filepath.Dir(older.Path()), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if job, err := Find("older"); err != nil || job.Processes[0].Own {
+		t.Errorf("in a folder that all write to: %+v, %v; want an address that isn't trusted", job, err)
+	}
+}

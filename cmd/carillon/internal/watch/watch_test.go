@@ -1,0 +1,258 @@
+package watch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/bus/sse"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rank is a process's health endpoint, with a real bus behind it.
+type rank struct {
+	*httptest.Server
+	t   *testing.T
+	bus *bus.Bus
+
+	mu       sync.Mutex
+	resumed  []string // the Last-Event-IDs of streams
+	asked    int
+	cut      context.CancelFunc
+	snapshot map[string]any
+}
+
+func newRank(t *testing.T, number int) *rank {
+	t.Helper()
+	b, err := bus.New(bus.Config{Source: fmt.Sprintf("/jobs/train/ranks/%d", number), Job: "train"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := sse.New(sse.Config{Bus: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rank{t: t, bus: b, snapshot: map[string]any{"schema": 1, "job": "train", "rank": number, "size": 2, "pid": 100 + number, "host": "a"}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/api/v1/ras", func(w http.ResponseWriter, _ *http.Request) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.asked++
+		_ = json.NewEncoder(w).Encode(r.snapshot)
+	})
+	mux.HandleFunc("/api/v1/events", func(w http.ResponseWriter, req *http.Request) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		r.mu.Lock()
+		r.resumed, r.cut = append(r.resumed, req.Header.Get("Last-Event-ID")), cancel
+		r.mu.Unlock()
+		events.ServeHTTP(w, req.WithContext(ctx))
+	})
+	r.Server = httptest.NewServer(mux)
+	running, stop := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = events.Run(running)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-stopped
+		b.Close()
+		r.Close()
+	})
+	return r
+}
+
+// tell publishes an event of a verdict.
+func (r *rank) tell(id string, stage bus.Stage) {
+	r.t.Helper()
+	kind := map[bus.Stage]string{bus.Opened: semconv.EventVerdictOpened, bus.Closed: semconv.EventVerdictWithdrawn}[stage]
+	if err := r.bus.Publish(bus.Event{
+		Type: kind, Stage: stage, Severity: bus.Critical, Key: "verdict/" + id, Subject: "rank 1", Text: "verdict " + id, Data: map[string]any{"id": id, "text": id},
+	}); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// die ends the endpoint and all its connections.
+func (r *rank) die() {
+	r.CloseClientConnections()
+	r.Listener.Close()
+}
+
+// display hands on the events that it is told to show.
+type display struct {
+	events chan string
+	quit   chan struct{}
+	mu     sync.Mutex
+	last   *view.Report
+}
+
+func newDisplay() *display {
+	return &display{events: make(chan string, 100), quit: make(chan struct{})}
+}
+
+func (d *display) Event(ev *bus.Event) {
+	d.events <- strings.TrimPrefix(ev.Type, semconv.EventPrefix) + " " + ev.Text
+}
+
+func (d *display) State(r *view.Report, _ string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = r
+}
+func (*display) Redraw() <-chan struct{} { return nil }
+func (d *display) Quit() <-chan struct{} { return d.quit }
+
+// await is the next events that are shown.
+func (d *display) await(t *testing.T, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		select {
+		case got := <-d.events:
+			if got != w {
+				t.Fatalf("it shows %q, want %q", got, w)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("it doesn't show %q", w)
+		}
+	}
+}
+
+// start watches ranks until the test ends.
+func start(t *testing.T, d Display, ranks ...*rank) (end <-chan End, stop func()) {
+	t.Helper()
+	client, err := endpoint.New(endpoint.Config{Token: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var targets []endpoint.Target
+	for _, r := range ranks {
+		targets = append(targets, endpoint.Target{URL: r.URL})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended, result := make(chan struct{}), make(chan End, 1)
+	go func() {
+		defer close(ended)
+		result <- Run(ctx, Config{Client: client, Targets: targets, Display: d})
+	}()
+	stop = func() {
+		cancel()
+		<-ended
+		client.Close()
+	}
+	t.Cleanup(stop)
+	return result, stop
+}
+
+// TestMovesOn: when a rank ends, another is listened to, which is told nothing twice and misses nothing.
+func TestMovesOn(t *testing.T) {
+	a, b := newRank(t, 0), newRank(t, 1)
+	d := newDisplay()
+	for _, r := range []*rank{a, b} {
+		r.tell("1", bus.Opened)
+	}
+	_, _ = start(t, d, a, b)
+	d.await(t, "verdict.opened verdict 1")
+	b.tell("1", bus.Closed) // of which a had no time to tell
+	b.tell("2", bus.Opened)
+	a.die()
+	d.await(t, "verdict.withdrawn verdict 1", "verdict.opened verdict 2")
+	b.tell("1", bus.Opened) // again, which is news
+	d.await(t, "verdict.opened verdict 1")
+}
+
+// TestResumes: a stream that breaks goes on behind the last event.
+func TestResumes(t *testing.T) {
+	a := newRank(t, 0)
+	d := newDisplay()
+	a.tell("1", bus.Opened)
+	_, _ = start(t, d, a)
+	d.await(t, "verdict.opened verdict 1")
+	a.mu.Lock()
+	a.cut()
+	a.mu.Unlock()
+	a.tell("2", bus.Opened)
+	d.await(t, "verdict.opened verdict 2")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.resumed) < 2 || a.resumed[0] != endpoint.All || !strings.HasSuffix(a.resumed[len(a.resumed)-1], "-1") {
+		t.Errorf("streams began behind %q, want all first, and then the first event", a.resumed)
+	}
+	if a.asked != 1 {
+		t.Errorf("the snapshot was asked for %d times in a moment, want once", a.asked)
+	}
+}
+
+// TestQuit: who has seen enough isn't kept waiting, and everything ends.
+func TestQuit(t *testing.T) {
+	a := newRank(t, 0)
+	d := newDisplay()
+	end, _ := start(t, d, a)
+	a.tell("1", bus.Opened)
+	d.await(t, "verdict.opened verdict 1")
+	close(d.quit)
+	if got := <-end; got.Job || got.Text != "" {
+		t.Errorf("%+v, want an end without a word", got)
+	}
+}
+
+// TestPoller: each rank is asked once at the beginning, and then one after the other, each at most every ten seconds.
+func TestPoller(t *testing.T) {
+	p := newPoller(nil)
+	targets := []endpoint.Target{{URL: "a"}, {URL: "b"}, {URL: "c"}}
+	p.reach(targets)
+	now := time.Now()
+	last := map[endpoint.Target]time.Time{}
+	for end := now.Add(time.Minute); now.Before(end); {
+		to, wait := p.next(now)
+		if wait > 0 {
+			now = now.Add(wait)
+			continue
+		}
+		if before := last[to]; !before.IsZero() && now.Sub(before) < pollEach {
+			t.Errorf("%s is asked again after %v", to.URL, now.Sub(before))
+		}
+		last[to] = now
+	}
+	if len(last) != len(targets) {
+		t.Errorf("asked were %v, want all", last)
+	}
+	p.again(targets[0], 3*time.Second)
+	p.last = last[targets[0]]
+	p.asked[targets[1]], p.asked[targets[2]] = now.Add(time.Hour), now.Add(time.Hour)
+	if to, wait := p.next(last[targets[0]].Add(3 * time.Second)); to != targets[0] || wait > 0 {
+		t.Errorf("who refused for 3 s is asked again in %v more", wait)
+	}
+}
+
+func TestLines(t *testing.T) {
+	var out, notes bytes.Buffer
+	l := NewLines(&out, &notes)
+	l.State(nil, "waiting\x1b[2J")
+	l.State(nil, "waiting\x1b[2J")
+	l.State(&view.Report{Job: "train", Size: 2, Status: "ok"}, "")
+	l.State(&view.Report{Job: "train", Size: 2, Status: "ok"}, "")
+	l.Event(&bus.Event{Type: semconv.EventRankDead, Subject: "rank 1", Text: "\x1b[2Jdead"})
+	if want := "carillon: waiting\\u001b[2J\ncarillon: watching job train: healthy, 2 ranks\n"; notes.String() != want {
+		t.Errorf("notes %q, want %q", &notes, want)
+	}
+	if want := " info     rank.dead rank 1: \\u001b[2Jdead\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("%q, want %q", &out, want)
+	}
+}

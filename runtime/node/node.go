@@ -41,9 +41,9 @@ func Start(ctx context.Context, opts ...Option) (*Node, error) {
 		return nil, context.Cause(ctx)
 	}
 	ctx = context.WithoutCancel(ctx) // nothing below waits for anybody
-	n, o := &Node{}, &opened{}
+	n, o, set := &Node{}, &opened{}, settings{}
 	n.app = fx.New(
-		Module, fx.Supply(&cfg, o), fx.NopLogger, fx.StopTimeout(stopTimeout), fx.Populate(&n.runtime, &n.telemetry, &n.ras, &n.health),
+		Module, fx.Supply(&cfg, o), fx.NopLogger, fx.StopTimeout(stopTimeout), fx.Populate(&n.runtime, &n.telemetry, &n.ras, &n.health, &set),
 	)
 	err = n.app.Err()
 	if err == nil {
@@ -55,7 +55,7 @@ func Start(ctx context.Context, opts ...Option) (*Node, error) {
 		return nil, errors.Join(dig.RootCause(err), o.end(ctx))
 	}
 	if cfg.Signals {
-		n.termination = awaitTermination(n.telemetry, n.ras)
+		n.termination = awaitTermination(n.telemetry, n.ras, set.sink)
 	}
 	return n, nil
 }

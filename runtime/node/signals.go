@@ -7,14 +7,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carillon-rt/carillon/telemetry/logsink"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // flushTimeout bounds what is done between SIGTERM and the end.
 const flushTimeout = 2 * time.Second
 
-// termination waits for SIGTERM, of which a program that doesn't handle it dies at once: with the spans of its last acts and errors
-// still in the queue. It has them exported, and lets the signal do what it would have done.
+// termination waits for SIGTERM, of which a program that doesn't handle it dies at once: with the spans and log lines of its last acts and
+// errors still in the queues. It has them written and exported, and lets the signal do what it would have done.
 type termination struct {
 	signals chan os.Signal
 	stop    chan struct{}
@@ -22,7 +23,7 @@ type termination struct {
 }
 
 // awaitTermination is nil where SIGTERM is ignored, as it stays then.
-func awaitTermination(t *Telemetry, r *JobRAS) *termination {
+func awaitTermination(t *Telemetry, r *JobRAS, logs *logsink.Sink) *termination {
 	if signal.Ignored(syscall.SIGTERM) {
 		return nil
 	}
@@ -40,9 +41,10 @@ func awaitTermination(t *Telemetry, r *JobRAS) *termination {
 				defer close(left)
 				r.farewell(ctx)
 			}()
-			t.terminate()
+			t.terminate(ctx, logs)
 			select {
 			case <-left:
+				_ = logs.Flush(ctx) // what it logged on its way; a collector that is away was told of
 			case <-ctx.Done():
 			}
 			cancel()
@@ -64,13 +66,11 @@ func (w *termination) end() {
 	<-w.done
 }
 
-// terminate exports what the process has done until now.
-func (t *Telemetry) terminate() {
+// terminate exports what the process has done until now, spans and logs side by side.
+func (t *Telemetry) terminate(ctx context.Context, logs *logsink.Sink) {
 	if t.tape == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
-	defer cancel()
 	until := tape.Now()
 	unread := t.follower.Sync(ctx)
 	if unread != nil {
@@ -79,6 +79,14 @@ func (t *Telemetry) terminate() {
 	t.observing.Lock()
 	t.trace.Interrupt("SIGTERM comes", t.follower.Slots())
 	t.observing.Unlock()
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		if err := logs.Flush(ctx); err != nil {
+			t.log.Warn("SIGTERM: log records were not all written and exported", "error", err)
+		}
+	}()
+	defer func() { <-flushed }()
 	if err := t.trace.Flush(ctx); err != nil {
 		t.log.Warn("SIGTERM: spans were not all exported", "error", err)
 		return

@@ -22,6 +22,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -190,6 +191,19 @@ func TestSIGTERM(t *testing.T) {
 		if !strings.Contains(sent.text.String(), want) {
 			t.Errorf("%q was not sent", want)
 		}
+	}
+}
+
+// TestSIGTERMExportsLogs has log records in the queue when the signal comes: they are exported, too.
+func TestSIGTERMExportsLogs(t *testing.T) {
+	sent := &spansSent{}
+	receiver := httptest.NewServer(sent)
+	defer receiver.Close()
+	terminated(t, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT="+receiver.URL, "OTEL_BLRP_SCHEDULE_DELAY=3600000")
+	sent.mu.Lock()
+	defer sent.mu.Unlock()
+	if text := sent.text.String(); !strings.Contains(text, semconv.LogMessageEnv) {
+		t.Errorf("the log records were not sent; what was is %q", text)
 	}
 }
 

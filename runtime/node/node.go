@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -86,22 +85,4 @@ func (n *Node) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	return n.app.Stop(ctx)
-}
-
-// version is that of the module in this program, as far as the build knows it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	const path = "github.com/carillon-rt/carillon"
-	if info.Main.Path == path {
-		return info.Main.Version
-	}
-	for _, m := range info.Deps {
-		if m.Path == path {
-			return m.Version
-		}
-	}
-	return "unknown"
 }

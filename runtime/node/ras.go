@@ -432,8 +432,9 @@ func rasObserver(r *JobRAS) []Observer {
 	return []Observer{r}
 }
 
-// runRAS starts it behind the telemetry, whose reports it takes, and exports its metrics.
-func runRAS(s settings, r *JobRAS, t *Telemetry, lc fx.Lifecycle) error {
+// runRAS starts it behind the telemetry, whose reports it takes, and the health endpoint, whose clients hear its last words, and exports its
+// metrics.
+func runRAS(r *JobRAS, t *Telemetry, _ *health.Server, lc fx.Lifecycle) error {
 	if r == nil {
 		return nil
 	}

@@ -205,3 +205,36 @@ func TestRASOff(t *testing.T) {
 		t.Errorf("events: %d", code)
 	}
 }
+
+// TestLastWordsAreStreamed: who listens at the endpoint hears how it ended, too.
+func TestLastWordsAreStreamed(t *testing.T) {
+	n := start(t, environ(map[string]string{"CARILLON_STALL_THRESHOLD": "50ms"}))
+	streamed := stream(t, n.HealthURL())
+	comms, err := n.Runtime().InitAll(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		buf := []float32{1}
+		done <- ccl.AllReduce(ctx, comms[0], buf, buf, ccl.Sum)
+	}()
+	if name := <-streamed; name != semconv.EventVerdictOpened {
+		t.Errorf("streamed %q", name)
+	}
+	cancel()
+	<-done
+	if err := n.Stop(t.Context()); err != nil {
+		t.Logf("Stop: %v", err) // of the communicators that nobody destroyed
+	}
+	last := ""
+	for name := range streamed {
+		if name == semconv.EventVerdictWithdrawn {
+			last = name
+		}
+	}
+	if last == "" {
+		t.Error("the stream ended without a withdrawal")
+	}
+}

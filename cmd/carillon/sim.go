@@ -31,7 +31,7 @@ func newSim(stderr *os.File) *cobra.Command {
 		Long: `Simulate jobs with RAS, from 64 ranks up to 4096, in virtual time: real membership and real agents of each process, on
 a simulated network, and ranks that pass through collectives. Processes are killed and stopped, a machine is cut off, a
 rank sleeps, packets are lost and late. The table shows how soon it was told who is at fault, that nothing else was told,
-and what it costs each process. It takes two or three minutes; up to 1024 ranks, half a minute.
+and what it costs each process. It takes some minutes, most of them for 4096 ranks; up to 1024, half a minute.
 
 All faults, and what the network does with a packet, follow from the seed. The membership library draws from a source of
 its own, so times differ by some milliseconds from run to run; reasons and culprits don't.

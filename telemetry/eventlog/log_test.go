@@ -168,7 +168,7 @@ func TestStalls(t *testing.T) {
 	if got := out.taken(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if seen.IsLife || seen.Op.Seq != 12 || seen.Op.Signature.Call != lifecycle.CallBarrier {
+	if seen.IsLife || seen.Op.Seq != 12 || seen.Op.Start != r.Start || seen.Op.Signature.Call != lifecycle.CallBarrier {
 		t.Errorf("the span of an operation was asked for with %+v", seen)
 	}
 	r = stall.Report{Stage: stall.Cleared, Comm: world, Act: tape.ActSplit, ActSeq: 4, Wait: -1, Start: 1e9, Now: 9e9}

@@ -23,7 +23,7 @@ func (l *Log) ObserveStall(r *stall.Report) {
 	// The event that will end it has the same span.
 	ev := tape.Event{Comm: r.Comm, Generation: r.Generation}
 	if r.Act == tape.ActNone {
-		ev.Op = tape.OpRecord{Seq: r.Seq, Signature: r.Op, Code: lifecycle.CodeTimeout}
+		ev.Op = tape.OpRecord{Seq: r.Seq, Start: r.Start, Signature: r.Op, Code: lifecycle.CodeTimeout}
 	} else {
 		ev.IsLife, ev.Life = true, tape.LifeRecord{Act: r.Act, Seq: r.ActSeq}
 	}

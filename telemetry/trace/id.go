@@ -16,6 +16,7 @@ const (
 	tagAct  = "ccl/act"
 	tagOp   = "ccl/op"
 	tagPair = "ccl/pair"
+	tagBoth = "ccl/both"
 
 	tagSpan    = "ccl/span"
 	tagStarted = "ccl/started"
@@ -33,15 +34,16 @@ func ActTraceID(comm lifecycle.CommID, act tape.Act, seq uint64) oteltrace.Trace
 
 // OpTraceID is the id of the trace of one operation, as the given rank sees it. Collectives of one number share a trace
 // whatever their kind, so that ranks that made different calls are seen side by side. A send and the receive that takes
-// its message share one too.
-func OpTraceID(comm lifecycle.CommID, rank int, sig tape.Signature, seq uint64) oteltrace.TraceID {
+// its message share one too. Start is when it began, on the tape's clock; it counts for a send-receive alone, which has no number of its own
+// and a trace of its rank alone.
+func OpTraceID(comm lifecycle.CommID, rank int, sig tape.Signature, seq uint64, start int64) oteltrace.TraceID {
 	switch sig.Call {
 	case lifecycle.CallSend:
 		return pairTraceID(comm, int32(rank), sig.Peer, seq)
 	case lifecycle.CallRecv:
 		return pairTraceID(comm, sig.Peer, int32(rank), seq)
-	case lifecycle.CallSendRecv: // not numbered of its own: apart from the collective of that number
-		return traceID(tagPair, comm, byte(sig.Call), seq)
+	case lifecycle.CallSendRecv:
+		return bothTraceID(comm, int32(rank), seq, start)
 	default:
 		return traceID(tagOp, comm, 0, seq)
 	}
@@ -71,6 +73,18 @@ func pairTraceID(comm lifecycle.CommID, from, to int32, n uint64) oteltrace.Trac
 	b = binary.LittleEndian.AppendUint32(b, uint32(from))
 	b = binary.LittleEndian.AppendUint32(b, uint32(to))
 	b = binary.LittleEndian.AppendUint64(b, n)
+	sum := sha256.Sum256(b)
+	return oteltrace.TraceID(sum[:16])
+}
+
+// bothTraceID is traceID for the send-receive that a rank began at a time.
+func bothTraceID(comm lifecycle.CommID, rank int32, seq uint64, start int64) oteltrace.TraceID {
+	var buf [48]byte
+	b := append(buf[:0], tagBoth...)
+	b = append(b, comm[:]...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(rank))
+	b = binary.LittleEndian.AppendUint64(b, seq)
+	b = binary.LittleEndian.AppendUint64(b, uint64(start))
 	sum := sha256.Sum256(b)
 	return oteltrace.TraceID(sum[:16])
 }

@@ -80,7 +80,7 @@ func (p *Projector) endOp(who *subject, r *tape.OpRecord, k known) {
 	if problem == nil && !k.slow && !p.samples(who, r) {
 		return
 	}
-	trace := OpTraceID(who.ID, who.Rank, r.Signature, r.Seq)
+	trace := OpTraceID(who.ID, who.Rank, r.Signature, r.Seq, r.Start)
 	wait := int32(-1)
 	if w, ok := p.waits[who.local]; ok && w.op == keyOfOp(who.local, &r.Signature, r.Seq) {
 		wait = w.rank
@@ -120,13 +120,22 @@ func (p *Projector) emitOp(who *subject, trace oteltrace.TraceID, r *tape.OpReco
 		attrs = append(attrs, semconv.StallNumber.Int(k.stalls))
 	}
 	p.emit(&span{
-		id:    p.part(who, trace, tagSpan),
+		id:    p.opPart(who, trace, &r.Signature),
 		name:  semconv.CallSpan(r.Signature.Call),
 		start: start, end: r.Time,
 		attrs:   attrs,
 		links:   append(p.opLinks(who), callerLinks(k.caller)...),
 		problem: problem,
 	})
+}
+
+// opPart is the identity of a rank's own span of an operation. A send-receive is the rank's alone, and the root of its trace.
+func (p *Projector) opPart(who *subject, trace oteltrace.TraceID, sig *tape.Signature) identity {
+	id := p.part(who, trace, tagSpan)
+	if sig.Call == lifecycle.CallSendRecv {
+		id.parent, id.remote = oteltrace.SpanID{}, false
+	}
+	return id
 }
 
 // opLinks connects an operation to what made its communicator, and to what made the one that this came from.

@@ -95,7 +95,7 @@ func TestEmitted(t *testing.T) {
 		}
 		if got.IsValid() {
 			kept++
-			if want := trace.OpTraceID(comm.ID, 1, sig, seq); got.TraceID() != want {
+			if want := trace.OpTraceID(comm.ID, 1, sig, seq, 0); got.TraceID() != want {
 				t.Errorf("operation %d is in %v, want %v", seq, got.TraceID(), want)
 			}
 		}

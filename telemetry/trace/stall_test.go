@@ -36,13 +36,13 @@ func TestHangWhileItHangs(t *testing.T) {
 	}})
 	p.op(world, tape.OpRecord{Stage: tape.StageWait, Time: 2 * ms, Seq: 7, Signature: reduce, Wait: 3})
 	p.ObserveStall(hung(stall.Slow, 0, 1001*ms))
-	if got, ok := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7)); !ok || got.Open != 1 {
+	if got, ok := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7, 0)); !ok || got.Open != 1 {
 		t.Errorf("while it hangs the store has %+v, %v: want one that is open", got, ok)
 	}
 	p.ObserveStall(hung(stall.Stalled, 1, 5001*ms))
 	p.ObserveStall(hung(stall.Stalled, 2, 10_001*ms))
 	p.ObserveStall(hung(stall.Cleared, 2, 12_000*ms))
-	if got, _ := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7)); got.Open != 0 || len(got.Spans) != 3 {
+	if got, _ := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7, 0)); got.Open != 0 || len(got.Spans) != 3 {
 		t.Errorf("afterwards the store has %d spans, %d open", len(got.Spans), got.Open)
 	}
 	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 11_900 * ms, Start: ms, Seq: 7, Signature: reduce, Algorithm: 2, Wait: -1})
@@ -56,7 +56,7 @@ func TestStallSpans(t *testing.T) {
 	for n := range 5 {
 		p.ObserveStall(hung(stall.Stalled, n+1, int64(n+5)*1000*ms))
 	}
-	op := trace.OpTraceID(world.ID, 1, reduce, 7)
+	op := trace.OpTraceID(world.ID, 1, reduce, 7, 0)
 	seen := map[oteltrace.SpanID]bool{}
 	for _, s := range p.spans() {
 		if s.SpanContext.TraceID() != op || s.Parent.SpanID() != trace.SpanID(op, 1) || s.Status.Code != codes.Error || s.Name != "ccl.stall" {
@@ -213,4 +213,44 @@ func linked(s tracetest.SpanStub, kind string) bool {
 		}
 	}
 	return false
+}
+
+// TestSendRecvsAreApart: all between two collectives have one number, and what is told of one, however it is told, is in a trace of its own.
+func TestSendRecvsAreApart(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = -1 })
+	both := tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1, Bytes: 8}
+	var located []oteltrace.SpanContext
+	for i := int64(1); i <= 3; i++ {
+		start := i * 20_000 * ms
+		for n, stage := range []stall.Stage{stall.Slow, stall.Stalled, stall.Stalled, stall.Cleared} {
+			p.ObserveStall(&stall.Report{
+				Stage: stage, Comm: world, Generation: uint32(world.ID[0]), Op: both, Seq: 4, Wait: 2, Start: start, Now: start + 10_000*ms, Count: n,
+			})
+		}
+		end := tape.OpRecord{Stage: tape.StageEnd, Time: start + 11_000*ms, Start: start, Seq: 4, Signature: both, Wait: -1, Code: lifecycle.CodeRankDead}
+		located = append(located, p.SpanOf(&tape.Event{Comm: world, Generation: uint32(world.ID[0]), Op: end}))
+		if i < 3 {
+			p.op(world, end)
+		} else { // the tape of a process that is gone ends in it
+			p.Unfinished(&tape.Slot{CommInfo: world, Generation: uint32(world.ID[0]), Launched: 9, Completed: 8, Seq: 4, Op: both, OpStart: start, Wait: 2})
+		}
+	}
+	spans := p.spans()
+	if len(spans) != 3*4 {
+		t.Fatalf("%d spans, want for each of three an announcement, two stalls and an end", len(spans))
+	}
+	traces := map[oteltrace.TraceID]bool{}
+	for i, at := range located {
+		op := spans[i*4+3]
+		if traces[op.SpanContext.TraceID()] || op.Parent.IsValid() || at.SpanID() != op.SpanContext.SpanID() || at.TraceID() != op.SpanContext.TraceID() {
+			t.Errorf("send-receive %d is %v below %v, in a trace of another: %v; its log line is in %v", i,
+				op.SpanContext, op.Parent.SpanID(), traces[op.SpanContext.TraceID()], at)
+		}
+		traces[op.SpanContext.TraceID()] = true
+		for _, s := range spans[i*4 : i*4+3] {
+			if s.SpanContext.TraceID() != op.SpanContext.TraceID() || s.Parent.SpanID() != op.SpanContext.SpanID() {
+				t.Errorf("send-receive %d: %s is in another trace, or not below it", i, s.Name)
+			}
+		}
+	}
 }

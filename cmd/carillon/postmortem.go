@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -147,12 +148,12 @@ func (a *autopsy) send(cmd *cobra.Command, report *postmortem.Report) error {
 	defer stop()
 	sent, err := report.Export(ctx, a.sending)
 	note := cmd.ErrOrStderr()
-	fmt.Fprintf(note, "carillon: sent %d spans of %d processes", sent.Spans, sent.Processes)
+	fmt.Fprintf(note, "carillon: sent %s of %s", counted(int(sent.Spans), "span", "spans"), counted(sent.Processes, "process", "processes"))
 	if sent.Skipped > 0 {
-		fmt.Fprintf(note, "; %d others speak for themselves", sent.Skipped)
+		fmt.Fprintf(note, "; %s for themselves", counted(sent.Skipped, "other speaks", "others speak"))
 	}
 	if sent.Failed > 0 {
-		fmt.Fprintf(note, "; %d spans could not be sent", sent.Failed)
+		fmt.Fprintf(note, "; %s could not be sent", counted(int(sent.Failed), "span", "spans"))
 	}
 	fmt.Fprintln(note)
 	if err != nil {
@@ -189,4 +190,12 @@ func (a *autopsy) chooseExporter() error {
 		return errors.New("--export has nowhere to send spans: OTEL_SDK_DISABLED is true")
 	}
 	return nil
+}
+
+// counted is "1 span" or "3 spans".
+func counted(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + more
 }

@@ -58,11 +58,11 @@ func TestPostmortemExport(t *testing.T) {
 	}
 	dir := deadTape(t)
 	_, stderr, code := carillon(t, "postmortem", "--export", "--endpoint", srv.URL, dir)
-	if code != 0 || requests == 0 || !strings.Contains(stderr, "sent 1 spans of 1 processes\n") {
+	if code != 0 || requests == 0 || !strings.Contains(stderr, "sent 1 span of 1 process\n") {
 		t.Errorf("exit code %d, %d requests: %s", code, requests, stderr)
 	}
 	answer = http.StatusBadRequest
-	if _, stderr, code = carillon(t, "postmortem", "--export", "--endpoint", srv.URL, dir); code != notSentCode || !strings.Contains(stderr, "1 spans could not be sent") {
+	if _, stderr, code = carillon(t, "postmortem", "--export", "--endpoint", srv.URL, dir); code != notSentCode || !strings.Contains(stderr, "1 span could not be sent") {
 		t.Errorf("a collector that refuses: exit code %d: %s", code, stderr)
 	}
 	t.Setenv("OTEL_TRACES_EXPORTER", "none")

@@ -164,7 +164,7 @@ func TestStalls(t *testing.T) {
 		Start: 1e9, Now: 6_200_000_000, Normal: 41234, Count: 1,
 	}
 	l.ObserveStall(&r)
-	want := `level=WARN msg="ccl.stall (stalled)" comm=world comm_rank=2 size=4 call=barrier seq=12 phase=agree wait=3 age=5.2s report=1 normally=41.2µs subsys=RAS`
+	want := `level=WARN msg=ccl.stall comm=world comm_rank=2 size=4 call=barrier seq=12 phase=agree wait=3 age=5.2s report=1 normally=41.2µs subsys=RAS`
 	if got := out.taken(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

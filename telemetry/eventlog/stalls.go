@@ -49,5 +49,9 @@ func (l *Log) ObserveStall(r *stall.Report) {
 		attrs = append(attrs, slog.Duration(semconv.LogNormal, stall.Round(r.Normal)))
 	}
 	attrs = append(attrs, slog.String(semconv.LogSubsystem, semconv.SubsystemRAS))
-	l.emit(l.inSpan(ctx, &ev), level, r.Now, semconv.SpanStall+" ("+r.Stage.String()+")", attrs...)
+	message := semconv.SpanStall
+	if r.Stage != stall.Stalled { // which is what the name says
+		message += " (" + r.Stage.String() + ")"
+	}
+	l.emit(l.inSpan(ctx, &ev), level, r.Now, message, attrs...)
 }

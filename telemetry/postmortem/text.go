@@ -82,8 +82,9 @@ func stateText(s ProcessState) string {
 
 func (r *Report) writeFindings(t *text) {
 	t.heading("WHAT HAPPENED")
+	gap := r.gap()
 	if len(r.Findings) == 0 {
-		t.paragraph("  ", r.well())
+		t.paragraph("  ", r.well(gap == ""))
 	}
 	for i := range r.Findings {
 		if i == maxFindings {
@@ -109,10 +110,36 @@ func (r *Report) writeFindings(t *text) {
 			}
 		}
 	}
+	if gap != "" {
+		t.paint(yellow, func() { t.paragraph("  ", gap) })
+	}
 }
 
-// well says how things stand where nothing went wrong.
-func (r *Report) well() string {
+// gap says whose tapes are missing, of the communicator that misses most: what is said of the others may not be the whole. "" if none is.
+func (r *Report) gap() string {
+	var worst *Comm
+	for i := range r.Comms {
+		if c := &r.Comms[i]; c.NumAbsent > 0 && (worst == nil || c.NumAbsent > worst.NumAbsent) {
+			worst = c
+		}
+	}
+	if worst == nil {
+		return ""
+	}
+	return fmt.Sprintf("There is no tape of %s of %s: what is missing may matter.", worst.absentText(), clean(cmp.Or(worst.Name, worst.ID.Short())))
+}
+
+// absentText names the ranks that left no tape.
+func (c *Comm) absentText() string {
+	who := Ranks(c.Absent)
+	if more := c.NumAbsent - len(c.Absent); more > 0 {
+		who += " and " + number(uint64(more)) + " more"
+	}
+	return who
+}
+
+// well says how things stand where nothing went wrong, as far as the tapes tell; whole says that none is missing.
+func (r *Report) well(whole bool) string {
 	alive, calls := 0, 0
 	for i := range r.Processes {
 		if r.Processes[i].State == StateAlive {
@@ -120,13 +147,17 @@ func (r *Report) well() string {
 		}
 		calls += len(r.Processes[i].Doing)
 	}
+	text := "Nothing went wrong"
+	if !whole {
+		text = "In the tapes that are there nothing went wrong"
+	}
 	switch {
 	case alive == 0:
-		return "Nothing went wrong: all that began ended, and no rank said otherwise."
+		return text + ": all that began ended, and no rank said otherwise."
 	case calls == 0:
-		return "Nothing went wrong so far; no rank is in a call."
+		return text + " so far; no rank is in a call."
 	}
-	return fmt.Sprintf("Nothing went wrong so far; ranks are in %s.", count(calls, "call"))
+	return fmt.Sprintf("%s so far; ranks are in %s.", text, count(calls, "call"))
 }
 
 // color is a terminal's colour for the kind.
@@ -207,11 +238,7 @@ func (r *Report) writeComm(t *text, c *Comm) {
 	}
 	t.table(rows)
 	if c.NumAbsent > 0 {
-		more := ""
-		if c.NumAbsent > len(c.Absent) {
-			more = fmt.Sprintf(" and %s more", number(uint64(c.NumAbsent-len(c.Absent))))
-		}
-		t.paragraph("  ", fmt.Sprintf("No tape of %s%s.", Ranks(c.Absent), more))
+		t.paragraph("  ", fmt.Sprintf("No tape of %s.", c.absentText()))
 	}
 }
 
@@ -261,7 +288,11 @@ func (r *Report) writeEvents(t *text) {
 	if len(r.Events) == 0 {
 		return
 	}
-	t.heading(fmt.Sprintf("THE LAST %s", strings.ToUpper(count(len(r.Events), "event"))))
+	if len(r.Events) == 1 {
+		t.heading("THE LAST EVENT")
+	} else {
+		t.heading(fmt.Sprintf("THE LAST %s EVENTS", number(uint64(len(r.Events)))))
+	}
 	rows := [][]string{{"TIME", "RANK", "COMMUNICATOR", "WHAT"}}
 	var day time.Time
 	for i := range r.Events {

@@ -77,6 +77,9 @@ type Config struct {
 	DisableSHM bool
 	// SocketIfname chooses the network interfaces for TCP, in NCCL's syntax ("eth", "=eth0", "^docker"). NCCL_SOCKET_IFNAME.
 	SocketIfname string
+	// Keepalive is after how long without a sign of life a rank's host is given up, which fails the communicators: a cut cable, a lost power
+	// supply; at least 2s. Default: 10s. CARILLON_KEEPALIVE.
+	Keepalive time.Duration
 
 	// SIMD is the most that reductions may use of the processor, process-wide. Default: all it has.
 	// CARILLON_SIMD=off|avx2|avx512.
@@ -102,6 +105,9 @@ type Config struct {
 
 // variable is one of the environment.
 type variable struct{ name, value string }
+
+// minKeepalive is the shortest Keepalive: probes are whole seconds apart.
+const minKeepalive = 2 * time.Second
 
 // Default is the configuration without environment or options.
 func Default() Config {
@@ -217,6 +223,12 @@ func FromEnviron(getenv func(string) string) Option {
 		e.flag(&c.DisableP2P, "NCCL_P2P_DISABLE")
 		e.flag(&c.DisableSHM, "NCCL_SHM_DISABLE")
 		e.text(&c.SocketIfname, "NCCL_SOCKET_IFNAME")
+		if v := e.get("CARILLON_KEEPALIVE"); v != "" {
+			if c.Keepalive, err = time.ParseDuration(v); err != nil || c.Keepalive < minKeepalive {
+				err = fmt.Errorf("want a duration of at least %v with its unit, such as 30s", minKeepalive)
+			}
+			e.problem("CARILLON_KEEPALIVE", v, err)
+		}
 		if v := e.get("CARILLON_ALGO"); v != "" {
 			c.Algorithm, err = algo.ParseAlgorithm(v)
 			e.problem("CARILLON_ALGO", v, err)
@@ -372,6 +384,9 @@ func (c Config) Validate() error {
 		if d != 0 && (d < stall.MinThreshold || d > stall.MaxThreshold) {
 			bad(field, d, fmt.Sprintf("want %v to %v, or 0 for none", stall.MinThreshold, stall.MaxThreshold))
 		}
+	}
+	if c.Keepalive != 0 && c.Keepalive < minKeepalive {
+		bad("Keepalive", c.Keepalive, fmt.Sprintf("want at least %v, or 0 for the default", minKeepalive))
 	}
 	if len(c.HostID) > fabric.MaxHostID {
 		bad("HostID", fmt.Sprintf("%d bytes long", len(c.HostID)), fmt.Sprintf("at most %d bytes", fabric.MaxHostID))

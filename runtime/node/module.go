@@ -127,7 +127,9 @@ func provideRuntime(s settings, w *tape.Writer, _ *Telemetry, r *JobRAS, lc fx.L
 	rt, err := ccl.New(ccl.Config{
 		World: s.World, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log, TapeIsLogged: w != nil,
 		Contact: r.Contact, Met: r.Met,
-		Fabric: fabric.Config{HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname},
+		Fabric: fabric.Config{
+			HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname, Keepalive: s.Keepalive,
+		},
 	})
 	if err != nil {
 		return nil, err

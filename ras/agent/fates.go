@@ -68,24 +68,35 @@ func known(verdicts []verdict.Verdict) []verdict.Verdict {
 	return slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { return v.Reason == verdict.Unknown })
 }
 
-// named gives culprits of whom only the place in a communicator is known the names that they had in a verdict on the same
-// that is open: who made a mistake may have ended by now, in order, and is still the one.
-func named(verdicts, open []verdict.Verdict) []verdict.Verdict {
+// continued tells which verdicts go on from those that are open: of whom only the place in a communicator is known has
+// the name that it had (who made a mistake may have ended by now, in order, and is still the one), and some of those who
+// were out of reach are not another cause than all of them (a host comes back one process after the other).
+func continued(verdicts, open []verdict.Verdict) []verdict.Verdict {
 	for i := range verdicts {
 		v := &verdicts[i]
-		at := slices.IndexFunc(open, func(o verdict.Verdict) bool {
-			return o.Reason == v.Reason && o.Comm == v.Comm && o.Seq == v.Seq && len(o.Culprits) == len(v.Culprits)
-		})
-		if at < 0 {
-			continue
-		}
-		for j, old := range open[at].Culprits {
-			if c := &v.Culprits[j]; c.Job < 0 && c.Comm == old.Comm {
-				*c = old
+		for j := range open {
+			o := &open[j]
+			switch {
+			case o.Reason != v.Reason:
+			case v.Reason == verdict.RankUnreachable && v.ID() != o.ID() && within(v.Culprits, o.Culprits):
+				v.Whole = o.ID()
+			case o.Comm == v.Comm && o.Seq == v.Seq && len(o.Culprits) == len(v.Culprits):
+				for at, old := range o.Culprits {
+					if c := &v.Culprits[at]; c.Job < 0 && c.Comm == old.Comm {
+						*c = old
+					}
+				}
 			}
 		}
 	}
 	return verdicts
+}
+
+// within tells whether all processes of some are among all.
+func within(some, all []verdict.Rank) bool {
+	return !slices.ContainsFunc(some, func(r verdict.Rank) bool {
+		return r.Member == "" || !slices.ContainsFunc(all, func(o verdict.Rank) bool { return o.Member == r.Member })
+	})
 }
 
 // fateOf is a member's state in the terms of a note.

@@ -19,6 +19,8 @@ const (
 	silence = 3
 	// silentTime is how long who doesn't answer may keep the coordinator from saying that something is unknown.
 	silentTime = 15 * time.Second
+	// healing is how much longer than twice an outage connections may take to go on after it.
+	healing = 10 * time.Second
 	// farewell is how long a coordinator that leaves waits for the others to leave, too.
 	farewell = time.Second
 )
@@ -29,6 +31,7 @@ type loop struct {
 	mesh    *mesh.Mesh // nil: the process is alone
 	tracker verdict.Tracker
 	leads   bool      // this process coordinated the last time
+	heals   time.Time // until then connections may still wait, after an outage that is over
 	ceded   bool      // it did before, and has not heard what the new coordinator says
 	looked  time.Time // when this process's last look at the job ended
 	heard   time.Time // when the coordinator was heard last
@@ -276,7 +279,18 @@ func (l *loop) lead(ctx context.Context) {
 		l.silent = now
 	}
 	notes = concerned(fates)
-	verdicts := named(verdict.Diagnose(sortedByName(notes)), l.tracker.Open())
+	verdicts := continued(verdict.Diagnose(sortedByName(notes)), l.tracker.Open())
+	for _, v := range l.tracker.Open() {
+		if v.Reason == verdict.RankUnreachable {
+			// TCP sends again after a pause that is as long as all before it; the outage began before it was noticed.
+			l.heals = now.Add(2*v.Age + healing)
+		}
+	}
+	if now.Before(l.heals) {
+		before := len(verdicts)
+		verdicts = slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { return v.Reason == verdict.Transport })
+		unsure = unsure || len(verdicts) < before
+	}
 	if unsure {
 		verdicts = known(verdicts)
 	}

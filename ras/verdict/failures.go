@@ -37,18 +37,44 @@ func (w *walk) failures() []Verdict {
 	}
 	var verdicts []Verdict
 	for _, key := range order {
-		// Those who differ see the others as different. Whom most accuse is the one.
-		outvoted := slices.ContainsFunc(order, func(o cause) bool {
-			return o.comm == key.comm && o.code == key.code && len(found[o]) > len(found[key])
-		})
-		if outvoted && key.code == lifecycle.CodeMismatch {
-			continue
+		if key.code == lifecycle.CodeMismatch {
+			// Those who differ see the others as different. Whom most accuse is the one.
+			rivals := slices.DeleteFunc(slices.Clone(order), func(o cause) bool {
+				return o.comm != key.comm || o.code != key.code || len(found[o]) < len(found[key])
+			})
+			if slices.ContainsFunc(rivals, func(o cause) bool { return len(found[o]) > len(found[key]) }) {
+				continue
+			}
+			if len(rivals) > 1 {
+				if rivals[0] == key {
+					var told []*place
+					for _, o := range rivals {
+						told = append(told, found[o]...)
+					}
+					verdicts = append(verdicts, undecided(told))
+				}
+				continue
+			}
 		}
 		if v, ok := w.failure(key.comm, key.code, key.peer, found[key]); ok {
 			verdicts = append(verdicts, v)
 		}
 	}
 	return verdicts
+}
+
+// undecided is the verdict on a mismatch of which as many ranks accuse one as another: it is nobody's fault, and one cause.
+func undecided(told []*place) Verdict {
+	slot := told[0].slot
+	v := Verdict{
+		Reason: Mismatch, Confidence: Certain, Comm: slot.Comm, Name: slot.Name, Call: slot.Failure.Call.String(), Seq: slot.Failure.Seq,
+		Age: slot.Failure.Age, Victims: failed(told),
+		Text: fmt.Sprintf("the ranks made different calls as number %d on %s, and none of them is in the minority", slot.Failure.Seq, commText(slot)),
+	}
+	for _, t := range told[:min(len(told), maxEvidence)] {
+		v.Evidence = append(v.Evidence, fmt.Sprintf("%s was told: %s", rankOf(t.actor, slot.Comm), t.slot.Failure.Text))
+	}
+	return v
 }
 
 // failure is the verdict on a rank whom others' communicators failed because of; false if it has one already.
@@ -80,18 +106,25 @@ func (w *walk) failure(comm lifecycle.CommID, code lifecycle.Code, peer int, tol
 		}
 	}
 	v.Culprits = []Rank{culprit}
-	for _, t := range told {
-		v.Victims = append(v.Victims, Wait{
-			Rank: rankOf(t.actor, comm), Comm: comm, Name: t.slot.Name, Call: t.slot.Failure.Call.String(), Seq: t.slot.Failure.Seq,
-			Age: t.slot.Failure.Age,
-		})
-	}
-	slices.SortFunc(v.Victims, longest)
+	v.Victims = failed(told)
 	v.Text = fmt.Sprintf("%s: %s failed on %s", culprit, commText(slot), ranksText(ranksOf(v.Victims)))
 	if slot.Failure.Text != "" {
 		v.Text = slot.Failure.Text
 	}
 	return v, true
+}
+
+// failed are those whose communicator failed, as victims.
+func failed(told []*place) []Wait {
+	waits := make([]Wait, 0, len(told))
+	for _, t := range told {
+		f := t.slot.Failure
+		waits = append(waits, Wait{
+			Rank: rankOf(t.actor, t.slot.Comm), Comm: t.slot.Comm, Name: t.slot.Name, Call: f.Call.String(), Seq: f.Seq, Age: f.Age,
+		})
+	}
+	slices.SortFunc(waits, longest)
+	return waits
 }
 
 func ranksOf(waits []Wait) []Rank {

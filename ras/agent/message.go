@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -31,10 +32,18 @@ type message struct {
 	From string            `json:"from,omitempty"`
 	Turn uint64            `json:"turn,omitempty"`
 	Open []verdict.Verdict `json:"open,omitempty"`
+
+	// Nonce makes each askLook a question of its own.
+	Nonce uint64 `json:"nonce,omitempty"`
 }
 
 func (m *message) encode() []byte {
 	m.Version = messageVersion
+	if m.Kind == askLook {
+		// The mesh gives who asks what was asked a moment ago the same answer: of a look that has begun meanwhile, and
+		// that came too early for this trouble.
+		m.Nonce = rand.Uint64()
+	}
 	b, err := json.Marshal(m)
 	if err != nil {
 		panic(fmt.Sprintf("agent: a message of %T can't be encoded: %v", m, err)) // its types all can
@@ -79,10 +88,24 @@ func encodeOpen(from string, turn uint64, open []verdict.Verdict) []byte {
 	}
 	b := m.encode()
 	for len(b) > mesh.MaxQuestion {
+		if len(m.Open) == 1 {
+			m.Open[0] = essence(m.Open[0])
+			return m.encode()
+		}
 		m.Open = m.Open[:len(m.Open)/2] // the first ones are those for which most wait longest
 		b = m.encode()
 	}
 	return b
+}
+
+// essence is what a verdict that is too long says at least, under its ID: without it the others would take its cause for
+// gone. Its texts are cut so that they fit even if JSON writes each byte as six.
+func essence(v verdict.Verdict) verdict.Verdict {
+	v.Whole = v.ID()
+	v.Culprits = v.Culprits[:min(len(v.Culprits), 1)]
+	v.Victims = v.Victims[:min(len(v.Victims), 1)]
+	v.Evidence = nil
+	return v
 }
 
 // shorten cuts a text that is too long to be told.

@@ -129,6 +129,42 @@ func TestVerdictsToldInPartKeepTheirID(t *testing.T) {
 	}
 }
 
+// TestLongVerdictIsTold: hosts have long names, and texts may hold anything.
+func TestLongVerdictIsTold(t *testing.T) {
+	for name, char := range map[string]string{"plain": "h", "control characters": "\x01"} {
+		v := verdict.Verdict{Reason: verdict.RankUnreachable, Name: strings.Repeat(char, 255), Text: strings.Repeat(char, 5000)}
+		for r := range 64 {
+			host := strings.Repeat(char, 64)
+			rank := verdict.Rank{Job: r, Comm: r, Member: fmt.Sprintf("%s-%d", host, 1<<20+r), Host: host, PID: 1<<20 + r}
+			v.Culprits = append(v.Culprits, rank)
+			v.Victims = append(v.Victims, verdict.Wait{Rank: rank, Name: v.Name, Call: "all_reduce", Seq: 1 << 40})
+			v.Evidence = append(v.Evidence, strings.Repeat(char, 5000))
+		}
+		b := encodeOpen("host-1", 7, []verdict.Verdict{v, v})
+		m, err := decode(b)
+		if err != nil || len(b) > mesh.MaxQuestion {
+			t.Fatalf("%s: %d bytes, %v; want at most %d", name, len(b), err, mesh.MaxQuestion)
+		}
+		if len(m.Open) != 1 || m.Open[0].ID() != v.ID() || len(m.Open[0].Culprits) == 0 {
+			t.Errorf("%s: told are %d verdicts; want the first, with a culprit and its ID", name, len(m.Open))
+		}
+	}
+}
+
+// TestEachLookIsAskedForAnew: the mesh answers the same question once for all who ask it within a moment, so that of two
+// that are the same, the second would not be heard.
+func TestEachLookIsAskedForAnew(t *testing.T) {
+	first, second := (&message{Kind: askLook}).encode(), (&message{Kind: askLook}).encode()
+	if string(first) == string(second) {
+		t.Errorf("two looks are asked for with %s", first)
+	}
+	for _, b := range [][]byte{first, second} {
+		if m, err := decode(b); err != nil || m.Kind != askLook {
+			t.Errorf("%s is read as %+v, %v", b, m, err)
+		}
+	}
+}
+
 func TestOnlyTheLatestWordOfACoordinatorCounts(t *testing.T) {
 	a := newTestAgent(t)
 	dead := []verdict.Verdict{{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}}

@@ -53,6 +53,7 @@ func TestHangEnds(t *testing.T) {
 	}
 	for _, want := range []string{
 		"rank 1 of 3 will not make the call that the others are in",
+		"carillon run -n 4 --sd-file /run/carillon/hang.json -- bin/hang",
 		"s  rank 0 is in the all-reduce, which waits for all ranks\n",
 		"s  rank 1 waits for its data loader, and has not made the call\n",
 		"s  rank 2 is in the all-reduce, which waits for all ranks\n",

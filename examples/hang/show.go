@@ -58,10 +58,12 @@ func (r *rank) show(health string, missing int64) {
 		command("its health", "curl -s '"+health+"/healthz?verbose'")
 		command("its metrics: what is in flight, and what stalls (CARILLON_STALL_THRESHOLD says from when on)",
 			"curl -s "+health+"/metrics | grep -E '^ccl_(operations_in_flight|operation_oldest|stalled|stall_age)'")
+		b.WriteString("\n  In Prometheus, with the alerts that fire: run one with dashboards/prometheus.yml, which finds the ranks of a job that is started by\n" +
+			"  carillon run -n 4 --sd-file /run/carillon/hang.json -- bin/hang (dashboards/README.md has more).\n")
 	}
 	if exported() {
 		command("in Jaeger: who stalls, and why, as each rank tells it", r.jaegerCommand(job))
-		command("the same on Jaeger's page", r.jaeger+"/search?lookback=1h&service=carillon&operation=ccl.stall&tags="+
+		command("the same on Jaeger's page, if it has one (what make jaeger starts has none)", r.jaeger+"/search?lookback=1h&service=carillon&operation=ccl.stall&tags="+
 			url.QueryEscape(jobTag(job)))
 	} else {
 		command("no spans leave the process; start a Jaeger, and then this program again", "make jaeger")

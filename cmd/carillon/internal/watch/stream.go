@@ -30,6 +30,7 @@ type stream struct {
 	unsound []string
 	to      endpoint.Target
 	cancel  context.CancelFunc // of the stream to to; nil: there is none
+	open    bool               // it was let in there
 	why     string             // nobody is heard
 	more    chan struct{}      // a token: targets changed
 }
@@ -82,6 +83,13 @@ func (s *stream) trouble() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.why
+}
+
+// listening tells whether somebody lets it listen at the moment, whether there is anything to hear or not.
+func (s *stream) listening() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
 }
 
 func (s *stream) troubled(why string) {
@@ -174,12 +182,14 @@ func (s *stream) listen(ctx context.Context, to endpoint.Target, after *string) 
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		s.cancel = nil
+		s.cancel, s.open = nil, false
 		s.mu.Unlock()
 	}()
 	err = s.client.Stream(ctx, to, *after, func() {
 		opened = true
-		s.troubled("")
+		s.mu.Lock()
+		s.open, s.why = true, ""
+		s.mu.Unlock()
 	}, func(ev *bus.Event) error {
 		if ev.ID != "" && !ev.Notice() {
 			*after = ev.ID

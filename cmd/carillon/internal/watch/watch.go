@@ -21,7 +21,7 @@ const (
 	tick     = time.Second      // tapes, and the screen
 	pollEach = 10 * time.Second // of one rank
 	pollAny  = 2 * time.Second  // of any
-	lostFor  = 10 * time.Second // without an answer: then what can't be seen otherwise counts as ended
+	lostFor  = 10 * time.Second // without an answer or a stream: then what can't be seen otherwise counts as ended
 )
 
 // Config says what is watched, and how it is shown.
@@ -67,11 +67,12 @@ type Watcher struct {
 	poller *poller
 	once   history
 
-	last    map[endpoint.Target]*endpoint.Snapshot
-	heard   time.Time // the last answer; zero: none
-	began   time.Time
-	note    string
-	problem string
+	last     map[endpoint.Target]*endpoint.Snapshot
+	heard    time.Time // the last answer; zero: none
+	listened time.Time // when a stream was open last; it says nothing while all is well
+	began    time.Time
+	note     string
+	problem  string
 }
 
 // Run watches until the job has ended, the user quits, or ctx ends. It waits for all that it started.
@@ -151,12 +152,13 @@ func (w *Watcher) look() (End, bool) {
 	if w.job == nil {
 		w.stream.reach(w.cfg.Targets)
 		w.poller.reach(w.cfg.Targets)
-		since := w.heard
-		if since.IsZero() {
-			since = w.began
+		if w.stream.listening() {
+			w.listened = time.Now()
 		}
-		if time.Since(since) < lostFor {
-			return End{}, false
+		for _, at := range []time.Time{w.began, w.heard, w.listened} {
+			if time.Since(at) < lostFor {
+				return End{}, false
+			}
 		}
 		return End{Job: true, Text: "nobody answers any more: the job has ended, or can't be reached. " + w.problem}, true
 	}

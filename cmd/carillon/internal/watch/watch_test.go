@@ -199,6 +199,47 @@ func TestResumes(t *testing.T) {
 	}
 }
 
+// TestQuietJobIsNotLost: a job in which nothing happens, of one process, which is asked rarely, has not ended while that
+// process lets it listen.
+func TestQuietJobIsNotLost(t *testing.T) {
+	a := newRank(t, 0)
+	client, err := endpoint.New(endpoint.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	targets := []endpoint.Target{{URL: a.URL}}
+	long := time.Now().Add(-time.Hour)
+	w := &Watcher{cfg: Config{Targets: targets}, stream: newStream(client), poller: newPoller(client), began: long, heard: long}
+	if _, over := w.look(); !over {
+		t.Error("a job of which nobody has answered for an hour goes on")
+	}
+	a.tell("1", bus.Opened) // by which it is known that the stream is open
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		w.stream.run(ctx)
+	}()
+	for h := range w.stream.heard {
+		if h.event != nil {
+			break
+		}
+	}
+	if end, over := w.look(); over {
+		t.Errorf("the job has ended while it is listened to: %s", end.Text)
+	}
+	cancel()
+	<-stopped
+	if _, over := w.look(); over {
+		t.Error("the job has ended at once when the stream broke")
+	}
+	w.listened = long
+	if _, over := w.look(); !over {
+		t.Error("an hour after the stream broke, the job goes on")
+	}
+}
+
 // TestQuit: who has seen enough isn't kept waiting, and everything ends.
 func TestQuit(t *testing.T) {
 	a := newRank(t, 0)

@@ -75,5 +75,5 @@ func export(t *testing.T, j *Jaeger, tapes, job string) {
 	if code := post.ExitCode(); code != 0 {
 		t.Errorf("exit code %d of the post-mortem", code)
 	}
-	post.Await(`^carillon: sent [1-9]\d* spans? of 1 process$`)
+	post.Await(`^carillon: sent [1-9]\d* spans? of 1 process\b`)
 }

@@ -1,0 +1,56 @@
+package chaos
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
+)
+
+// alertmanager is a real one, which all networks reach.
+type alertmanager struct{ port int }
+
+// alert is one of which Alertmanager notifies whoever is on call.
+type alert struct {
+	Status string            `json:"status"` // firing or resolved
+	Labels map[string]string `json:"labels"`
+}
+
+func (a *alert) String() string {
+	return fmt.Sprintf("%s %s %s of rank %s", a.Status, a.Labels["severity"], a.Labels["reason"], a.Labels["rank"])
+}
+
+// config has each alert notified by itself and at once.
+const config = `
+route: {receiver: test, group_by: [...], group_wait: 0s, group_interval: 100ms, repeat_interval: 1h}
+receivers: [{name: test, webhook_configs: [{url: "http://127.0.0.1:%d/alerts", send_resolved: true}]}]
+`
+
+func newAlertmanager(t *testing.T, to *receiver) *alertmanager {
+	t.Helper()
+	program, err := exec.LookPath("prometheus-alertmanager")
+	if err != nil {
+		t.Fatalf("%v; install it: apt-get install -y --no-install-recommends prometheus-alertmanager", err)
+	}
+	l, err := net.Listen("tcp4", ":0") // Alertmanager can't be asked which port it got
+	if err != nil {
+		t.Fatal(err)
+	}
+	am := &alertmanager{port: l.Addr().(*net.TCPAddr).Port}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "alertmanager.yml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, to.port), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := e2e.Start(t, nil, program, "--config.file="+file, "--storage.path="+dir, fmt.Sprintf("--web.listen-address=:%d", am.port),
+		"--cluster.listen-address=")
+	run.Await(`Listening on`)
+	return am
+}

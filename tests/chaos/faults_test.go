@@ -1,0 +1,176 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/tests/e2e"
+)
+
+const (
+	repetitions = 20
+	cables      = 2 // on so many networks at a time: it takes long until a host is given up
+)
+
+// lab is what all jobs share.
+type lab struct {
+	receiver *receiver
+	alerts   *alertmanager
+}
+
+// TestFaults does to jobs what happens to jobs. The faults run side by side, each on hosts of its own.
+func TestFaults(t *testing.T) {
+	r := newReceiver(t)
+	l := &lab{receiver: r, alerts: newAlertmanager(t, r)}
+	t.Cleanup(func() {
+		if len(r.bad) > 0 {
+			t.Errorf("the receiver refused %q", r.bad)
+		}
+	})
+	for _, f := range []struct {
+		name string
+		run  func(*testing.T, *lab)
+	}{
+		{"killed", killed},
+		{"stopped", stopped},
+		{"cable 1", func(t *testing.T, l *lab) { cable(t, l, 1) }},
+		{"cable 2", func(t *testing.T, l *lab) { cable(t, l, 2) }},
+		{"loss", loss},
+		{"sleeps", sleeps},
+		{"mismatch", mismatch},
+		{"order", order},
+		{"hostile", hostile},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			f.run(t, l)
+		})
+	}
+}
+
+// killed has the kernel kill a rank. Its job ends.
+func killed(t *testing.T, l *lab) {
+	n := newNetwork(t)
+	repeat(t, repetitions, func(i int) time.Duration {
+		rank := i % ranks
+		j := l.start(t, n, fmt.Sprintf("killed-%d", i), "")
+		took := j.hurt(expected{reason: verdict.RankDead, ranks: []int{rank}}, j.signals(rank, syscall.SIGKILL))
+		j.ended()
+		j.over()
+		return took
+	})
+}
+
+// stopped stops a rank, and lets it go on.
+func stopped(t *testing.T, l *lab) {
+	j := l.start(t, newNetwork(t), "stopped", "")
+	repeat(t, repetitions, func(i int) time.Duration {
+		rank := i % ranks
+		took := j.hurt(expected{reason: verdict.RankStopped, ranks: []int{rank}}, j.signals(rank, syscall.SIGSTOP))
+		j.heals(func() { e2e.Kill(t, j.pids[rank], syscall.SIGCONT) })
+		return took
+	})
+	j.end()
+}
+
+// sleeps has a rank not make its calls for a while.
+func sleeps(t *testing.T, l *lab) {
+	j := l.start(t, newNetwork(t), "sleeps", "sleep")
+	repeat(t, repetitions, func(i int) time.Duration {
+		rank := i % ranks
+		took := j.hurt(expected{reason: verdict.NotEntered, ranks: []int{rank}}, func() time.Time { return j.errs(rank) })
+		j.heals(func() { e2e.Kill(t, j.pids[rank], syscall.SIGUSR2) })
+		return took
+	})
+	j.end()
+}
+
+// mismatch has a rank make a call of another size.
+func mismatch(t *testing.T, l *lab) {
+	n := newNetwork(t)
+	repeat(t, repetitions, func(i int) time.Duration {
+		rank := i % ranks
+		j := l.start(t, n, fmt.Sprintf("mismatch-%d", i), "mismatch")
+		took := j.hurt(expected{reason: verdict.Mismatch, ranks: []int{rank}}, func() time.Time { return j.errs(rank) })
+		j.ended()
+		j.over()
+		return took
+	})
+}
+
+// order has a rank use two communicators in opposite order, for which it and another one wait for each other.
+func order(t *testing.T, l *lab) {
+	n := newNetwork(t)
+	repeat(t, repetitions, func(i int) time.Duration {
+		rank := i % ranks
+		j := l.start(t, n, fmt.Sprintf("order-%d", i), "order")
+		took := j.hurt(expected{reason: verdict.Deadlock, ranks: []int{rank}, part: true}, func() time.Time { return j.errs(rank) })
+		j.end()
+		j.over()
+		return took
+	})
+}
+
+// cable pulls the cable of a host, and plugs it in again. The other side tells of this one, too, as soon as its cable is
+// back, for the receivers are here: neither can know who is out of whose reach.
+func cable(t *testing.T, l *lab, number int) {
+	n := newNetwork(t)
+	j := l.start(t, n, fmt.Sprintf("cable-%d", number), "", "CARILLON_KEEPALIVE=60s")
+	there := expected{reason: verdict.RankUnreachable, ranks: []int{0, 1}}
+	j.also = there.fits
+	repeat(t, repetitions/cables, func(int) time.Duration {
+		took := j.hurt(expected{reason: verdict.RankUnreachable, ranks: []int{2, 3}}, func() time.Time {
+			at := time.Now()
+			n.cut(n.hosts[1])
+			return at
+		})
+		j.heals(func() { n.mend(n.hosts[1]) })
+		return took
+	})
+	j.end()
+}
+
+// loss has both hosts lose 30 % of the packets for a while. The job is slow then, or waits, and goes on; nothing is to
+// be told.
+func loss(t *testing.T, l *lab) {
+	n := newNetwork(t)
+	j := l.start(t, n, "loss", "", "CARILLON_KEEPALIVE=60s",
+		"CARILLON_STALL_THRESHOLD=10s", "CARILLON_SLOW_THRESHOLD=10s")
+	for range repetitions {
+		began := time.Now()
+		n.lose(30)
+		const enough = 50
+		n.awaitLost(enough)
+		n.loseNothing()
+		lasted := time.Since(began)
+		j.moves(5)
+		t.Logf("for %v each host lost at least %d packets", lasted.Round(time.Millisecond), enough)
+		j.quiet("packets get lost")
+	}
+	j.end()
+}
+
+// repeat repeats a fault, and says how long it took to be told.
+func repeat(t *testing.T, times int, repetition func(i int) time.Duration) {
+	t.Helper()
+	took := make([]time.Duration, times)
+	for i := range took {
+		took[i] = repetition(i)
+	}
+	slices.Sort(took)
+	t.Logf("from the fault to the webhook, of %d: median %v, longest %v", times, took[times/2].Round(time.Millisecond),
+		took[times-1].Round(time.Millisecond))
+}
+
+// signals is a fault that is a signal.
+func (j *job) signals(rank int, sig syscall.Signal) func() time.Time {
+	return func() time.Time {
+		at := time.Now()
+		e2e.Kill(j.t, j.pids[rank], sig)
+		return at
+	}
+}

@@ -1,0 +1,137 @@
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/bus/webhook"
+)
+
+const webhookSecret = "what the tests and their jobs know"
+
+// told is an event that came in by webhook.
+type told struct {
+	bus.Event
+	at      time.Time
+	verdict verdictData
+}
+
+// verdictData is what the tests read of an event's data.
+type verdictData struct {
+	Culprits []struct {
+		Rank int    `json:"rank"`
+		Host string `json:"host"`
+	} `json:"culprits"`
+}
+
+func (e *told) String() string {
+	return fmt.Sprintf("%s %s %s of ranks %v from %s: %s", e.Severity, e.Type, e.Reason, e.culprits(), e.Source, e.Text)
+}
+
+func (e *told) culprits() []int {
+	ranks := make([]int, 0, len(e.verdict.Culprits))
+	for _, c := range e.verdict.Culprits {
+		ranks = append(ranks, c.Rank)
+	}
+	slices.Sort(ranks)
+	return ranks
+}
+
+// receiver is where webhooks go, and Alertmanager's notifications: it takes what is signed, and keeps it by job.
+type receiver struct {
+	port   int
+	mu     sync.Mutex
+	events map[string][]told
+	alerts map[string][]alert
+	seen   map[string]bool // by the webhook's id
+	bad    []string        // what it refused
+	more   chan struct{}   // closed and replaced when an event came
+}
+
+func newReceiver(t *testing.T) *receiver {
+	t.Helper()
+	l, err := net.Listen("tcp4", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &receiver{
+		port: l.Addr().(*net.TCPAddr).Port, events: map[string][]told{}, alerts: map[string][]alert{}, seen: map[string]bool{},
+		more: make(chan struct{}),
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /events", r.event)
+	mux.HandleFunc("POST /alerts", r.alert)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	var served sync.WaitGroup
+	served.Go(func() { _ = server.Serve(l) }) // Close ends it
+	t.Cleanup(func() {
+		_ = server.Close() // nobody sends any more
+		served.Wait()
+	})
+	return r
+}
+
+// event takes a CloudEvent.
+func (r *receiver) event(w http.ResponseWriter, req *http.Request) {
+	at := time.Now()
+	ev := told{at: at}
+	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
+	if err == nil {
+		err = webhook.Verify(req.Header, body, at, []byte(webhookSecret))
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &ev.Event)
+	}
+	if data, ok := ev.Data.(json.RawMessage); err == nil && ok {
+		err = json.Unmarshal(data, &ev.verdict)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := req.Header.Get(webhook.HeaderID)
+	switch {
+	case err != nil:
+		r.bad = append(r.bad, err.Error())
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	case !r.seen[id]: // what was answered too late comes again
+		r.seen[id] = true
+		r.events[ev.Job] = append(r.events[ev.Job], ev)
+	}
+	close(r.more)
+	r.more = make(chan struct{})
+}
+
+// alert takes what Alertmanager notifies of.
+func (r *receiver) alert(w http.ResponseWriter, req *http.Request) {
+	var notification struct {
+		Alerts []alert `json:"alerts"`
+	}
+	err := json.NewDecoder(io.LimitReader(req.Body, 1<<20)).Decode(&notification)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.bad = append(r.bad, err.Error())
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	for _, a := range notification.Alerts {
+		r.alerts[a.Labels["job"]] = append(r.alerts[a.Labels["job"]], a)
+	}
+	close(r.more)
+	r.more = make(chan struct{})
+}
+
+// of is what came about a job so far; more is closed when there is more.
+func (r *receiver) of(job string) (events []told, alerts []alert, more <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events[job]), slices.Clone(r.alerts[job]), r.more
+}

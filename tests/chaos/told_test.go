@@ -1,0 +1,135 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/verdict"
+)
+
+// patience is how long a test waits for anything before it fails.
+const patience = time.Minute
+
+// expected is what has to be told of a fault.
+type expected struct {
+	reason verdict.Reason
+	ranks  []int // the culprits
+	part   bool  // there may be more culprits than these
+}
+
+func (e *expected) String() string { return fmt.Sprintf("%s of ranks %v", e.reason, e.ranks) }
+
+func (e *expected) fits(ev *told) bool {
+	got := ev.culprits()
+	if e.part {
+		return ev.Reason == e.reason.String() && !slices.ContainsFunc(e.ranks, func(r int) bool { return !slices.Contains(got, r) })
+	}
+	return ev.Reason == e.reason.String() && slices.Equal(got, e.ranks)
+}
+
+// await waits until what was told since the mark is as it should be.
+func (j *job) await(what string, is func([]told, []alert) bool) {
+	j.t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for {
+		events, alerts, more := j.receiver.of(j.name)
+		if is(events[j.mark.events:], alerts[j.mark.alerts:]) {
+			return
+		}
+		select {
+		case <-more:
+		case <-deadline.C:
+			j.t.Fatalf("%s: %s: not within %v; what was told:\n%s", j.name, what, patience, j.told())
+		}
+	}
+}
+
+// hurt does something wrong, waits until both receivers have been told what it is, and returns how long it took to be
+// told by webhook. What was told before is forgotten.
+func (j *job) hurt(want expected, fault func() time.Time) time.Duration {
+	j.t.Helper()
+	events, alerts, _ := j.receiver.of(j.name)
+	j.mark.events, j.mark.alerts = len(events), len(alerts)
+	at := fault()
+	var first told
+	j.await(want.String(), func(events []told, alerts []alert) bool {
+		if len(events) == 0 || len(alerts) == 0 {
+			return false
+		}
+		first = events[0]
+		return true
+	})
+	if first.Stage != bus.Opened || !want.fits(&first) {
+		j.t.Fatalf("%s: want %s; what was told:\n%s", j.name, &want, j.told())
+	}
+	return first.at.Sub(at)
+}
+
+// heals ends the fault; the job goes on, and both receivers are told that it is over.
+func (j *job) heals(heal func()) {
+	j.t.Helper()
+	heal()
+	j.moves(10)
+	j.over()
+}
+
+// over waits until both receivers have been told that everything is over, and looks whether anything was told that was
+// not to be.
+func (j *job) over() {
+	j.t.Helper()
+	j.await("over", func(events []told, alerts []alert) bool {
+		open, firing := map[string]bool{}, map[string]bool{}
+		for i := range events {
+			open[events[i].Key] = events[i].Stage != bus.Closed
+		}
+		for i := range alerts {
+			firing[alerts[i].Labels["reason"]+alerts[i].Labels["rank"]] = alerts[i].Status != "resolved"
+		}
+		maps.DeleteFunc(open, func(_ string, is bool) bool { return !is })
+		maps.DeleteFunc(firing, func(_ string, is bool) bool { return !is })
+		return len(open) == 0 && len(firing) == 0
+	})
+	events, alerts, _ := j.receiver.of(j.name)
+	events, alerts = events[j.mark.events:], alerts[j.mark.alerts:]
+	told := map[[3]string]bool{}
+	for i := range events {
+		ev := &events[i]
+		if ev.Key != events[0].Key && (j.also == nil || !j.also(ev)) {
+			j.t.Fatalf("%s: this is not to be told:\n%s", j.name, j.told())
+		}
+		told[[3]string{ev.Reason, ev.Rank, ev.Severity.String()}] = true
+	}
+	for i := range alerts {
+		if l := alerts[i].Labels; !told[[3]string{l["reason"], l["rank"], l["severity"]}] {
+			j.t.Fatalf("%s: Alertmanager says what no webhook did:\n%s", j.name, j.told())
+		}
+	}
+}
+
+// quiet fails the test if anything was told.
+func (j *job) quiet(what string) {
+	j.t.Helper()
+	events, alerts, _ := j.receiver.of(j.name)
+	if len(events)+len(alerts) > j.mark.events+j.mark.alerts {
+		j.t.Fatalf("%s: %s: nothing is to be told, and this was:\n%s", j.name, what, j.told())
+	}
+}
+
+// told lists what was told since the mark.
+func (j *job) told() string {
+	events, alerts, _ := j.receiver.of(j.name)
+	var b strings.Builder
+	for i := range events[j.mark.events:] {
+		ev := &events[j.mark.events+i]
+		fmt.Fprintf(&b, "  %s webhook %s\n", ev.at.Format("15:04:05.000"), ev)
+	}
+	for i := range alerts[j.mark.alerts:] {
+		fmt.Fprintf(&b, "  Alertmanager %s\n", &alerts[j.mark.alerts+i])
+	}
+	return b.String()
+}

@@ -1,0 +1,126 @@
+// Command trainer is a rank of the jobs that package chaos hurts. It trains nothing: a step is a few all-reduces over
+// two communicators of all ranks, and a pause in which a real one would compute. SIGUSR1 makes it do the wrong thing
+// that -fault names, from its next step on; after SIGUSR2 a rank that sleeps goes on.
+//
+// It prints "ready" with its process id once it has made a step, and "fault" with the time in nanoseconds since 1970
+// when it does the wrong thing. Rank 0 prints now and then how many steps it has made.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/node"
+)
+
+// The wrong things that a rank can do.
+const (
+	sleeps   = "sleep"    // it doesn't make its calls until SIGUSR2
+	mismatch = "mismatch" // it makes a call of another size
+	order    = "order"    // it uses the two communicators in opposite order
+)
+
+// sizes of the all-reduces, in float32: one that travels as a whole, one that doesn't.
+var sizes = []int{256, 1 << 14}
+
+const reportEvery = 5 // steps
+
+func main() {
+	fault := flag.String("fault", "", "the wrong thing: sleep, mismatch or order")
+	pause := flag.Duration("pause", 50*time.Millisecond, "between two steps")
+	flag.Parse()
+	if err := run(context.Background(), *fault, *pause); err != nil {
+		fmt.Fprintln(os.Stderr, "trainer:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, fault string, pause time.Duration) (err error) {
+	t := trainer{fault: fault, begin: make(chan os.Signal, 1), end: make(chan os.Signal, 1)}
+	signal.Notify(t.begin, syscall.SIGUSR1)
+	signal.Notify(t.end, syscall.SIGUSR2)
+	n, err := node.Start(ctx, node.FromEnv())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Stop(ctx)) }()
+	if t.first, err = n.Runtime().World(ctx); err != nil {
+		return err
+	}
+	defer t.first.Close() //nolint:errcheck // the error that ended the loop says why
+	if t.second, err = t.first.Split(ctx, 0, 0, ccl.WithName("second")); err != nil {
+		return err
+	}
+	defer t.second.Close() //nolint:errcheck // as above
+	compute := time.NewTicker(pause)
+	defer compute.Stop()
+	for steps := 1; ; steps++ {
+		if err := t.step(ctx); err != nil {
+			return fmt.Errorf("step %d: %w", steps, err)
+		}
+		switch {
+		case steps == 1:
+			fmt.Println("ready", os.Getpid(), n.HealthURL())
+		case steps%reportEvery == 0 && t.first.Rank() == 0:
+			fmt.Println("steps", steps)
+		}
+		<-compute.C
+	}
+}
+
+type trainer struct {
+	fault         string
+	begin, end    chan os.Signal
+	first, second *ccl.Comm
+}
+
+// step is one step, right or wrong.
+func (t *trainer) step(ctx context.Context) error {
+	comms := []*ccl.Comm{t.first, t.second}
+	sizes := sizes
+	select {
+	case <-t.begin:
+		fmt.Println("fault", time.Now().UnixNano())
+		switch t.fault {
+		case sleeps:
+			<-t.end
+		case mismatch:
+			sizes = []int{sizes[0] / 2}
+		case order:
+			comms[0], comms[1] = comms[1], comms[0]
+		}
+	default:
+	}
+	for _, size := range sizes {
+		for _, comm := range comms {
+			if err := allReduce(ctx, comm, size); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// allReduce sums ones, and checks the sum.
+func allReduce(ctx context.Context, comm *ccl.Comm, size int) error {
+	data := make([]float32, size)
+	for i := range data {
+		data[i] = 1
+	}
+	if err := ccl.AllReduce(ctx, comm, data, data, ccl.Sum); err != nil {
+		return err
+	}
+	for i, got := range data {
+		if got != float32(comm.Size()) {
+			return fmt.Errorf("element %d of %d is %v, want %d", i, size, got, comm.Size())
+		}
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -8,38 +9,91 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// busy says what the process does outside of Carillon, by the processor time that it used between two questions: a rank that others wait
-// for computes, or sleeps.
+// busy says what the process does outside of Carillon, by the processor time that it uses: a rank that others wait for computes, or sleeps.
+// It is measured all the time, and not when somebody asks: the first who asks wants to know what the process does now, and not what it did
+// on average since it began.
 type busy struct {
-	mu   sync.Mutex
-	at   time.Time
-	used time.Duration
-	text string
+	used func() time.Duration // by the process so far
+
+	mu       sync.Mutex
+	last     [2]usage // measured last, the older one first
+	computes bool     // when it was measured last
+	since    time.Time
 }
 
-// leastSpan is the least time over which it is measured; who asks sooner is told what was told before.
-const leastSpan = 500 * time.Millisecond
+// usage is how much processor time was used at a time.
+type usage struct {
+	at   time.Time
+	used time.Duration
+}
 
-func newBusy() *busy { return &busy{at: time.Now(), used: processorTime()} }
+const (
+	// busyInterval is how often it is measured. What is told is of the last one to two intervals.
+	busyInterval = 2 * time.Second
+	// leastSpan is the least time over which anything is told.
+	leastSpan = 500 * time.Millisecond
+	// computing is the share of a processor from which on a process is said to compute.
+	computing = 0.5
+)
 
-// String is "it used 0.98 of a processor over the last 5.2s"; empty until there is something to say.
+func newBusy(used func() time.Duration) *busy {
+	b := &busy{used: used, since: time.Now()}
+	now := usage{b.since, used()}
+	b.last = [2]usage{now, now}
+	return b
+}
+
+// run measures until ctx ends.
+func (b *busy) run(ctx context.Context) {
+	ticker := time.NewTicker(busyInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			b.measure()
+		}
+	}
+}
+
+func (b *busy) measure() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := usage{time.Now(), b.used()}
+	if computes := b.last[1].share(now) > computing; computes != b.computes {
+		b.computes, b.since = computes, b.last[1].at
+	}
+	b.last = [2]usage{b.last[1], now}
+}
+
+// String is "it computes, for 5.2s now (0.98 of a processor)"; empty until there is something to say.
 func (b *busy) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
-	span := now.Sub(b.at)
-	if span < leastSpan {
-		return b.text
+	now := usage{time.Now(), b.used()}
+	if now.at.Sub(b.last[0].at) < leastSpan {
+		return ""
 	}
-	used := processorTime()
-	share := (used - b.used).Seconds() / span.Seconds()
-	b.at, b.used = now, used
+	share, since := b.last[0].share(now), b.since
+	computes := share > computing
+	if computes != b.computes {
+		since = b.last[0].at
+	}
 	what := "sleeps or waits for something"
-	if share > 0.5 {
+	if computes {
 		what = "computes"
 	}
-	b.text = fmt.Sprintf("it %s (%.2f of a processor over the last %s)", what, share, span.Round(100*time.Millisecond))
-	return b.text
+	return fmt.Sprintf("it %s, for %s now (%.2f of a processor)", what, now.at.Sub(since).Round(100*time.Millisecond), share)
+}
+
+// share is how much of a processor was used from one time to another.
+func (u usage) share(to usage) float64 {
+	span := to.at.Sub(u.at)
+	if span <= 0 {
+		return 0
+	}
+	return (to.used - u.used).Seconds() / span.Seconds()
 }
 
 // processorTime is what the process has used so far.

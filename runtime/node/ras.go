@@ -47,6 +47,7 @@ type JobRAS struct {
 	config   mesh.Config // zero if the process is the whole job
 	mesh     atomic.Pointer[mesh.Mesh]
 	contact  atomic.Pointer[string]
+	busy     *busy
 
 	local   *bus.Bus // all that this process knows
 	outward *bus.Bus // what this process is to tell others
@@ -74,7 +75,7 @@ func provideRAS(s settings, w *tape.Writer, conditions *health.Conditions) (*Job
 	if s.RAS.Off || w == nil {
 		return nil, nil //nolint:nilnil // see JobRAS
 	}
-	r := &JobRAS{settings: s, unseed: func() {}}
+	r := &JobRAS{settings: s, unseed: func() {}, busy: newBusy(processorTime)}
 	var err error
 	if r.tape, err = tape.Open(w.Path()); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
@@ -85,7 +86,7 @@ func provideRAS(s settings, w *tape.Writer, conditions *health.Conditions) (*Job
 	}
 	dir := filepath.Dir(w.Path())
 	r.agent, err = agent.New(agent.Config{
-		Self: r.self, Now: tape.Now, Logger: s.Log, Local: agent.FromTapes(dir, tape.Now), Busy: newBusy().String,
+		Self: r.self, Now: tape.Now, Logger: s.Log, Local: agent.FromTapes(dir, tape.Now), Busy: r.busy.String,
 		Slots: func(buf []tape.Slot) []tape.Slot {
 			slots, _ := r.tape.AppendSlots(buf) // what is corrupt is left out
 			return slots
@@ -185,6 +186,7 @@ func (r *JobRAS) start(ctx context.Context) error {
 		r.mesh.Store(m)
 		r.meet(m)
 	}
+	r.running.Go(func() { r.busy.run(r.run) })
 	r.running.Go(func() { r.agent.Run(r.run, m) })
 	return nil
 }

@@ -1,0 +1,49 @@
+package node
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestBusy lets a process compute for an hour and then sleep: nobody asks before it has slept for a while, and what it does then is told.
+func TestBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		b := newBusy(func() time.Duration { return min(time.Since(began), time.Hour) })
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			b.run(ctx)
+		}()
+		for _, c := range []struct {
+			after time.Duration
+			want  string
+		}{
+			{100 * time.Millisecond, ""},
+			{1100 * time.Millisecond, "it computes, for 1.1s now (1.00 of a processor)"},
+			{time.Hour - time.Second, "it computes, for 59m59s now (1.00 of a processor)"},
+			{time.Hour + 7*time.Second, "it sleeps or waits for something, for 7s now (0.00 of a processor)"},
+		} {
+			time.Sleep(c.after - time.Since(began))
+			synctest.Wait()
+			if got := b.String(); got != c.want {
+				t.Errorf("after %v: %q, want %q", c.after, got, c.want)
+			}
+		}
+		cancel()
+		<-stopped
+	})
+}
+
+// TestProcessorTime: it is this process's own.
+func TestProcessorTime(t *testing.T) {
+	before := processorTime()
+	for n := 0; processorTime()-before < 10*time.Millisecond; n++ {
+		if n == 1e8 {
+			t.Fatal("none is used by a loop")
+		}
+	}
+}

@@ -22,8 +22,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(programEnv) != "" {
-		os.Exit(program())
+	if play := programs[os.Getenv(programEnv)]; play != nil {
+		os.Exit(play())
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -21,7 +21,9 @@ const (
 	silentCount = 32                     // connections on which nothing is said
 	slowCount   = 16                     // those on which a byte is said now and then
 	slowPause   = 200 * time.Millisecond // between two of those
-	often       = 20 * time.Millisecond  // between two pieces of garbage, two scans and so on
+	often       = 20 * time.Millisecond  // between two scans, or two datagrams
+	seldom      = 200 * time.Millisecond // between two pieces of garbage: what is said to one takes no longer
+	redial      = time.Second            // before a connection that was hung up is made again
 )
 
 // abuser does to a port, "host:port", what has no business there, until the context ends.
@@ -29,7 +31,7 @@ type abuser func(ctx context.Context, address string, count *atomic.Int64)
 
 // abusers by what they do. The health endpoints and the meshes get all of it.
 var abusers = map[string]abuser{
-	"garbage":          each(often, garbage),
+	"garbage":          each(seldom, garbage),
 	"datagrams":        each(often, datagram), // to a port where only the mesh listens
 	"scans":            each(often, scan),
 	"silent":           hold(silentCount, time.Hour, ""),
@@ -103,7 +105,7 @@ func garbage(ctx context.Context, address string) error {
 	}
 	defer hungUp()
 	defer conn.Close() //nolint:errcheck // nobody is owed a farewell
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(seldom)); err != nil {
 		return err
 	}
 	if rand.IntN(10) == 0 {
@@ -154,7 +156,7 @@ func hold(number int, pause time.Duration, first string) abuser {
 		var held sync.WaitGroup
 		for range number {
 			held.Go(func() {
-				each(often, func(ctx context.Context, address string) error { return drip(ctx, address, pause, first) })(ctx, address, count)
+				each(redial, func(ctx context.Context, address string) error { return drip(ctx, address, pause, first) })(ctx, address, count)
 			})
 		}
 		held.Wait()

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -23,8 +21,8 @@ type shape struct {
 	Every int // 1: all
 }
 
-// runBystander is a server that has nothing to do with Carillon: net/http with fixed answers, at as many ports as there are
-// ranks. It is killed in the end.
+// runBystander is a server that has nothing to do with Carillon: net/http with fixed answers. There are as many of them as
+// there are ranks, so that the load wakes as many processes. It is killed in the end.
 func runBystander(ctx context.Context) error {
 	shapes := map[string]shape{}
 	if err := json.Unmarshal([]byte(os.Getenv(answersVariable)), &shapes); err != nil {
@@ -35,19 +33,13 @@ func runBystander(ctx context.Context) error {
 		handler.Handle(path, fixed(s))
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	ended := make(chan error, ranks)
-	addresses := make([]string, ranks)
-	for i := range ranks {
-		var lc net.ListenConfig
-		l, err := lc.Listen(ctx, "tcp4", "127.0.0.1:0")
-		if err != nil {
-			return errors.Join(err, server.Close())
-		}
-		addresses[i] = "http://" + l.Addr().String() + "/"
-		go func() { ended <- server.Serve(l) }()
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return err
 	}
-	fmt.Println("listens", strings.Join(addresses, " "))
-	return <-ended
+	fmt.Println("listens", "http://"+l.Addr().String()+"/")
+	return server.Serve(l)
 }
 
 func fixed(s shape) http.Handler {

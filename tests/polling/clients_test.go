@@ -21,7 +21,7 @@ const (
 	pause       = 100 * time.Millisecond // between a client's queries: 1,000 a second together
 	interval    = 5 * time.Second        // CARILLON_RAS_MIN_POLL_INTERVAL's default
 	patience    = 20 * time.Second       // for one answer
-	scrapeEvery = 50                     // of a client's queries, the one that is a scrape: 2.5 of them a second at each rank
+	scrapeEvery = 100                    // of a client's queries, the one that is a scrape: more than one a second at each rank
 )
 
 // documents are limited to one query in an interval; probes are not, and metrics are to so many at a time.

@@ -25,16 +25,16 @@ import (
 const ranks = 8
 
 var (
-	pairs  = flag.Int("pairs", 6, "how often the ranks are asked, and beside it the unrelated server")
-	window = flag.Duration("window", 4*time.Second, "for how long each time")
+	pairs  = flag.Int("pairs", 12, "how often the ranks are asked, and beside it the unrelated servers")
+	window = flag.Duration("window", 2*time.Second, "for how long each time")
 )
 
 // TestPolling asks the ranks of a job a thousand times a second, and then throws garbage at their ports, too.
 func TestPolling(t *testing.T) {
 	j := startJob(t)
 	l := newLoad()
-	unrelated := startBystander(t, shapes(t, j.targets[0]))
-	quiet := j.rate(*window)
+	unrelated := startBystanders(t, shapes(t, j.targets[0]))
+	quiet := j.rate(2 * *window)
 	asked, beside := make([]float64, 0, *pairs), make([]float64, 0, *pairs)
 	rest := &load{clients: l.clients, statuses: map[string]int{}} // none of its answers is one of the ranks'
 	var queries, others int
@@ -48,10 +48,10 @@ func TestPolling(t *testing.T) {
 				beside, others = append(beside, rate), others+count
 			}
 		}
-		t.Logf("pair %d: %.0f rounds/s while the ranks are asked, %.0f beside the unrelated server: %.3f", i+1, asked[i], beside[i], asked[i]/beside[i])
+		t.Logf("pair %d: %.0f rounds/s while the ranks are asked, %.0f beside the unrelated servers: %.3f", i+1, asked[i], beside[i], asked[i]/beside[i])
 	}
 	seconds := float64(*pairs) * window.Seconds()
-	t.Logf("%d clients, %d pairs of %v: %.0f queries/s to the ranks, %.0f to the unrelated server", clientCount, *pairs, *window,
+	t.Logf("%d clients, %d pairs of %v: %.0f queries/s to the ranks, %.0f to the unrelated servers", clientCount, *pairs, *window,
 		float64(queries)/seconds, float64(others)/seconds)
 	t.Logf("the ranks answered: %v", l)
 	t.Logf("rounds/s: %.0f asked, %.0f unrelated, %.0f in quiet (medians); asked/unrelated %s; unrelated/unrelated %s",
@@ -63,11 +63,11 @@ func TestPolling(t *testing.T) {
 	attacked, toRanks := j.rateAbused(l, j.targets, slices.Concat(j.addresses(), j.meshes()), true)
 	strangers := hosts(t, unrelated)
 	spared, toOthers := j.rateAbused(rest, unrelated, slices.Concat(strangers, strangers), false)
-	t.Logf("with abuse: %.0f rounds/s, %.0f beside the unrelated server: %.3f", attacked, spared, attacked/spared)
-	t.Logf("what was done to the ranks: %v; to the unrelated server: %v", toRanks, toOthers)
+	t.Logf("with abuse: %.0f rounds/s, %.0f beside the unrelated servers: %.3f", attacked, spared, attacked/spared)
+	t.Logf("what was done to the ranks: %v; to the unrelated servers: %v", toRanks, toOthers)
 	t.Logf("the ranks answered: %v", l)
 	if len(rest.errs) > 0 {
-		t.Errorf("the unrelated server: %v", rest.errs)
+		t.Errorf("the unrelated servers: %v", rest.errs)
 	}
 	allDone(t, toRanks)
 	for i, after := range j.refused() {
@@ -275,7 +275,7 @@ func (j *job) meshes() []string {
 	return all
 }
 
-// shapes are what the unrelated server is to answer with: as much as a rank does.
+// shapes are what the unrelated servers are to answer with: as much as a rank does.
 func shapes(t *testing.T, target string) map[string]shape {
 	t.Helper()
 	c := newClient(clientCount)
@@ -294,14 +294,17 @@ func shapes(t *testing.T, target string) map[string]shape {
 	return all
 }
 
-func startBystander(t *testing.T, answers map[string]shape) (targets []string) {
+func startBystanders(t *testing.T, answers map[string]shape) (targets []string) {
 	t.Helper()
 	text, err := json.Marshal(answers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := e2e.Start(t, []string{roleVariable + "=" + roleBystander, answersVariable + "=" + string(text)}, self(t))
-	return strings.Fields(run.Await(`^listens (.*)$`)[1])
+	for range ranks {
+		run := e2e.Start(t, []string{roleVariable + "=" + roleBystander, answersVariable + "=" + string(text)}, self(t))
+		targets = append(targets, run.Await(`^listens (.*)$`)[1])
+	}
+	return targets
 }
 
 func median(values []float64) float64 {

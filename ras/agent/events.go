@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,10 +18,40 @@ import (
 // VerdictKey is the bus.Event.Key of a verdict's events.
 func VerdictKey(id string) string { return "verdict/" + id }
 
+// maxEventRanks is how many culprits, and how many who wait, are in the data of an event, and twice as many as there is
+// evidence. A bus refuses data that are too long, and thousands of ranks wait for one. The coordinator's own snapshot has
+// all of it.
+const maxEventRanks = 128
+
 // verdictData is the data of a verdict's event.
 type verdictData struct {
 	ID string `json:"id"`
 	verdict.Verdict
+	// How many there are, of whom the first are listed.
+	CulpritsTotal int `json:"culprits_total"`
+	VictimsTotal  int `json:"victims_total"`
+}
+
+// dataOf is a verdict as an event has it, with as much of it as a bus takes.
+func dataOf(v *verdict.Verdict) json.RawMessage {
+	for n := maxEventRanks; ; n /= 2 {
+		d := verdictData{ID: v.ID(), Verdict: *v, CulpritsTotal: len(v.Culprits), VictimsTotal: len(v.Victims)}
+		if len(v.Culprits) > n {
+			d.Whole = d.ID
+		}
+		d.Culprits, d.Victims = v.Culprits[:min(len(v.Culprits), n)], v.Victims[:min(len(v.Victims), n)]
+		d.Text, d.Evidence = shorten(v.Text), slices.Clone(v.Evidence[:min(len(v.Evidence), n/2)])
+		for i := range d.Evidence {
+			d.Evidence[i] = shorten(d.Evidence[i])
+		}
+		b, err := json.Marshal(d)
+		if err != nil {
+			panic(fmt.Sprintf("agent: %T can't be encoded: %v", d, err)) // its types all can
+		}
+		if len(b) <= bus.MaxData || n == 0 {
+			return b
+		}
+	}
 }
 
 // verdictEvent tells of a verdict that opened, changed or is withdrawn.
@@ -28,7 +60,7 @@ func verdictEvent(c *verdict.Change, now time.Time) bus.Event {
 	id := v.ID()
 	ev := bus.Event{
 		Time: now, Key: VerdictKey(id), Severity: severityOf(v), Reason: v.Reason.String(), Text: v.Text,
-		Description: strings.Join(v.Evidence, "\n"), Data: verdictData{id, *v},
+		Description: strings.Join(v.Evidence, "\n"), Data: dataOf(v),
 	}
 	switch c.Kind {
 	case verdict.Opened:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -57,6 +56,7 @@ type JobRAS struct {
 	stall *health.Warnable // the job stands still, or is slow
 	shown map[string]bool  // the verdicts that are conditions now
 
+	unmet   unmet
 	unseed  func()
 	run     context.Context // of what runs
 	cancel  context.CancelFunc
@@ -189,71 +189,6 @@ func (r *JobRAS) start(ctx context.Context) error {
 	r.running.Go(func() { r.busy.run(r.run) })
 	r.running.Go(func() { r.agent.Run(r.run, m) })
 	return nil
-}
-
-// meet makes the mesh known to the others, and the others to it.
-func (r *JobRAS) meet(m *mesh.Mesh) {
-	self := m.Self()
-	contact := self.Addr.String()
-	r.contact.Store(&contact)
-	dir := filepath.Dir(r.tape.Path())
-	remove, err := writeSeed(dir, self.Name, self.Addr)
-	if err != nil {
-		r.settings.Log.Warn("the job's other processes on this host are not told where this one listens", "error", err)
-	} else {
-		r.unseed = remove
-	}
-	r.join(append(readSeeds(dir, self.Name), r.settings.RAS.Seeds...))
-}
-
-// join meets who listens at seeds, in the background.
-func (r *JobRAS) join(seeds []netip.AddrPort) {
-	m := r.mesh.Load()
-	if len(seeds) == 0 {
-		return
-	}
-	r.running.Go(func() {
-		ctx, cancel := context.WithTimeout(r.run, joinTimeout)
-		defer cancel()
-		if _, err := m.Join(ctx, seeds...); err != nil && ctx.Err() == nil {
-			r.settings.Log.Debug("none of the job's processes answers", "seeds", seeds, "error", err)
-		}
-	})
-}
-
-// Contact is where other processes of the job reach this one's mesh; empty if it has none.
-func (r *JobRAS) Contact() string {
-	if r == nil {
-		return ""
-	}
-	if c := r.contact.Load(); c != nil {
-		return *c
-	}
-	return ""
-}
-
-// Met takes contacts of other processes, when a communicator begins.
-func (r *JobRAS) Met(contacts []string) {
-	if r == nil || r.mesh.Load() == nil {
-		return
-	}
-	known := map[netip.AddrPort]bool{}
-	for _, s := range r.mesh.Load().Members() {
-		known[s.Member.Addr] = true
-	}
-	var seeds []netip.AddrPort
-	for _, c := range contacts {
-		if addr, err := netip.ParseAddrPort(c); err == nil && !known[addr] {
-			seeds = append(seeds, addr)
-		}
-	}
-	r.running.Go(func() {
-		for _, seed := range seeds { // each: those who know each other may be several circles
-			ctx, cancel := context.WithTimeout(r.run, pushTimeout)
-			_, _ = r.mesh.Load().Join(ctx, seed) // who doesn't answer is not there, or is told by others
-			cancel()
-		}
-	})
 }
 
 // stop ends it: what failed here a moment ago is still explained, what is known is still pushed, and the others are told that this process

@@ -1,0 +1,118 @@
+package node
+
+import (
+	"context"
+	"net/netip"
+	"path/filepath"
+	"sync"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+)
+
+// meet makes the mesh known to the others, and the others to it.
+func (r *JobRAS) meet(m *mesh.Mesh) {
+	self := m.Self()
+	contact := self.Addr.String()
+	r.contact.Store(&contact)
+	dir := filepath.Dir(r.tape.Path())
+	remove, err := writeSeed(dir, self.Name, self.Addr)
+	if err != nil {
+		r.settings.Log.Warn("the job's other processes on this host are not told where this one listens", "error", err)
+	} else {
+		r.unseed = remove
+	}
+	r.join(append(readSeeds(dir, self.Name), r.settings.RAS.Seeds...))
+}
+
+// join meets who listens at seeds, in the background.
+func (r *JobRAS) join(seeds []netip.AddrPort) {
+	m := r.mesh.Load()
+	if len(seeds) == 0 {
+		return
+	}
+	r.running.Go(func() {
+		ctx, cancel := context.WithTimeout(r.run, joinTimeout)
+		defer cancel()
+		if _, err := m.Join(ctx, seeds...); err != nil && ctx.Err() == nil {
+			r.settings.Log.Debug("none of the job's processes answers", "seeds", seeds, "error", err)
+		}
+	})
+}
+
+// Contact is where other processes of the job reach this one's mesh; empty if it has none.
+func (r *JobRAS) Contact() string {
+	if r == nil {
+		return ""
+	}
+	if c := r.contact.Load(); c != nil {
+		return *c
+	}
+	return ""
+}
+
+// Met takes contacts of other processes, when a communicator begins. They are met in the background.
+func (r *JobRAS) Met(contacts []string) {
+	if r == nil || r.mesh.Load() == nil || !r.unmet.add(contacts) {
+		return
+	}
+	r.running.Go(func() {
+		known := r.known()
+		for addr, ok := r.unmet.next(); ok; addr, ok = r.unmet.next() {
+			if known[addr] || r.run.Err() != nil {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(r.run, pushTimeout)
+			_, _ = r.mesh.Load().Join(ctx, addr) // who doesn't answer is not there, or is told by others
+			cancel()
+			known = r.known() // who was met has told of those that it knows
+		}
+	})
+}
+
+// known are the addresses of the processes that the mesh knows.
+func (r *JobRAS) known() map[netip.AddrPort]bool {
+	members := r.mesh.Load().Members()
+	known := make(map[netip.AddrPort]bool, len(members))
+	for i := range members {
+		known[members[i].Member.Addr] = true
+	}
+	return known
+}
+
+// unmet are contacts of processes that are to be met, one at a time: each is noted down once, however many communicators name it, and where
+// somebody meets them already, nobody else does. They may be several circles that know each other, so that each counts; and they are met in
+// no order, so that not all of a job come to the same one first. The zero value has none.
+type unmet struct {
+	mu      sync.Mutex
+	addrs   map[netip.AddrPort]bool
+	meeting bool
+}
+
+// add notes contacts down, and tells whether the caller is to meet them: to take them until there is no next one.
+func (u *unmet) add(contacts []string) (meet bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.addrs == nil {
+		u.addrs = map[netip.AddrPort]bool{}
+	}
+	for _, c := range contacts {
+		if addr, err := netip.ParseAddrPort(c); err == nil {
+			u.addrs[addr] = true
+		}
+	}
+	meet = !u.meeting && len(u.addrs) > 0
+	u.meeting = u.meeting || meet
+	return meet
+}
+
+// next takes one of them. When it returns false, who comes next is to meet.
+func (u *unmet) next() (netip.AddrPort, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for addr := range u.addrs {
+		delete(u.addrs, addr)
+		return addr, true
+	}
+	u.meeting = false
+	return netip.AddrPort{}, false
+}

@@ -112,9 +112,10 @@ func (d *document) encode(s *Snapshot, p part) {
 		}{len(s.Comms), comms}
 	case partVerdicts:
 		content = struct {
-			Total    int       `json:"total"`
-			Verdicts []Verdict `json:"verdicts"`
-		}{len(s.Verdicts), s.Verdicts}
+			Unwatched string    `json:"unwatched,omitempty"`
+			Total     int       `json:"total"`
+			Verdicts  []Verdict `json:"verdicts"`
+		}{s.Unwatched, len(s.Verdicts), s.Verdicts}
 	default:
 		shown := *s
 		shown.Comms = comms

@@ -27,6 +27,7 @@ type snapshots struct {
 	conditions *health.Conditions
 	publisher  *health.Publisher
 	view       JobView // nil: nothing is known beyond this process
+	unwatched  string  // why there is no view
 	host       string
 	cancel     context.CancelFunc
 	done       chan struct{}
@@ -41,6 +42,9 @@ func providePublisher(s settings, t *Telemetry, c *health.Conditions, r *JobRAS,
 	}
 	host, _ := os.Hostname() // left out if there is none
 	p := &snapshots{settings: s, telemetry: t, conditions: c, publisher: &health.Publisher{}, view: view, host: host}
+	if view == nil {
+		p.unwatched = s.unwatched()
+	}
 	if s.Health == "" {
 		return p.publisher
 	}
@@ -96,9 +100,18 @@ func (p *snapshots) publish() {
 	if p.view != nil {
 		s.Ranks, s.Verdicts = p.view.Ranks(), p.view.Verdicts()
 	} else {
+		s.Unwatched = p.unwatched
 		s.Ranks = []health.Rank{{Rank: world.Rank, State: "alive", Host: p.host, PID: s.PID}}
 	}
 	p.publisher.Publish(s)
+}
+
+// unwatched says why a process takes no part in RAS; see provideRAS.
+func (s *settings) unwatched() string {
+	if s.RAS.Off {
+		return "RAS is off (CARILLON_RAS)"
+	}
+	return "there is no tape (CARILLON_TAPE)"
 }
 
 // minPollInterval is the setting in health.Config's terms.

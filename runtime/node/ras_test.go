@@ -204,6 +204,23 @@ func TestRASOff(t *testing.T) {
 	if code, _ := get(t, n.HealthURL()+"/api/v1/events"); code != http.StatusNotFound {
 		t.Errorf("events: %d", code)
 	}
+	const want = `"unwatched": "RAS is off (CARILLON_RAS)"`
+	for _, path := range []string{"/api/v1/ras", "/api/v1/verdicts"} {
+		if _, text := get(t, n.HealthURL()+path); !strings.Contains(text, want) {
+			t.Errorf("%s: want %s in %s", path, want, text)
+		}
+	}
+	if _, text := get(t, n.HealthURL()); !strings.Contains(text, "Nobody looks for what holds the job up") {
+		t.Errorf("the page doesn't say that nobody looks:\n%s", text)
+	}
+}
+
+func TestWithoutTapeNobodyLooks(t *testing.T) {
+	n := start(t, environ(map[string]string{"CARILLON_TAPE": "off"}))
+	const want = `"unwatched": "there is no tape (CARILLON_TAPE)"`
+	if _, text := get(t, n.HealthURL()+"/api/v1/ras"); !strings.Contains(text, want) {
+		t.Errorf("want %s in %s", want, text)
+	}
 }
 
 // TestLastWordsAreStreamed: who listens at the endpoint hears how it ended, too.

@@ -15,11 +15,13 @@ import (
 // Report is what is known of a job at a moment.
 type Report struct {
 	Schema int       `json:"schema"`
-	Status string    `json:"status"` // "ok", "warning", "critical", or "unknown" while nobody has answered
+	Status string    `json:"status"` // "ok", "warning", "critical", or "unknown" while nobody has answered, or nobody looks
 	Time   time.Time `json:"time"`
 	Job    string    `json:"job"`
 	Size   int       `json:"size"` // ranks of the job
 	Told   []int     `json:"told"` // the ranks that answered
+	// Unwatched says why no process looks for what holds the job up; empty if one does.
+	Unwatched string `json:"unwatched,omitempty"`
 
 	Verdicts   []health.Verdict `json:"verdicts"`
 	Ranks      []health.Rank    `json:"ranks"`
@@ -40,7 +42,7 @@ const (
 	CodeOK       = 0
 	CodeWarning  = 1
 	CodeCritical = 2
-	CodeUnknown  = 3 // no such job, nobody answers, or a wrong call
+	CodeUnknown  = 3 // no such job, nobody answers, nobody looks, or a wrong call
 )
 
 // Code is the exit code that tells the report's status.
@@ -65,7 +67,7 @@ const (
 )
 
 // status is the worst that is shown. A verdict is critical, and a rank that doesn't run, where no verdict says so, a
-// warning: a job may go on without it.
+// warning: a job may go on without it. Where nobody looks for what holds it up, it isn't known to be healthy.
 func (r *Report) status() string {
 	if len(r.Verdicts) > 0 {
 		return statusCritical
@@ -74,6 +76,9 @@ func (r *Report) status() string {
 		return statusUnknown
 	}
 	status := statusOK
+	if r.Unwatched != "" {
+		status = statusUnknown
+	}
 	for i := range r.Conditions {
 		switch c := &r.Conditions[i]; {
 		case c.Silent():

@@ -44,6 +44,9 @@ func (r *Report) headline() line {
 	case statusWarning:
 		return l.say(plain, ": ").say(yellow, "warning")
 	case statusUnknown:
+		if r.Unwatched != "" {
+			return l.say(plain, ": ").say(yellow, "not known, since %s", r.Unwatched)
+		}
 		return l.say(plain, ": ").say(dim, "nothing is known yet")
 	}
 	l = l.say(plain, ": ").say(red, "CRITICAL")
@@ -63,7 +66,9 @@ func severityOf(v *health.Verdict) (style, string) {
 
 func (r *Report) verdictSection(lim limits) section {
 	s := section{head: line{}.say(bold, "VERDICTS")}
-	if r.Status == statusUnknown {
+	if r.Unwatched != "" && len(r.Verdicts) == 0 {
+		s.head = s.head.say(plain, "  nobody looks for what holds the job up: %s", r.Unwatched)
+	} else if r.Status == statusUnknown {
 		s.head = s.head.say(plain, "  not known yet")
 	} else if len(r.Verdicts) == 0 {
 		s.head = s.head.say(plain, "  none: nothing is known to hold the job up")

@@ -54,6 +54,7 @@ type part struct {
 	rank       int
 	comms      []health.Comm
 	conditions []health.Condition
+	unwatched  string
 }
 
 // rankKey is a process: a rank may be taken by another one, later.
@@ -80,7 +81,7 @@ func (v *View) Merge(now time.Time, snapshots ...*endpoint.Snapshot) {
 	verdicts, ranks := map[string]health.Verdict{}, map[rankKey]health.Rank{}
 	for _, s := range snapshots {
 		v.job, v.size = s.Job, s.Size
-		v.told[rankKey{s.Rank, s.PID, s.Host}] = part{now, s.Rank, s.Comms, s.Conditions}
+		v.told[rankKey{s.Rank, s.PID, s.Host}] = part{now, s.Rank, s.Comms, s.Conditions, s.Unwatched}
 		for i := range s.Verdicts {
 			verdicts[s.Verdicts[i].ID] = s.Verdicts[i]
 		}
@@ -228,10 +229,22 @@ func (v *View) Report(now time.Time) *Report {
 		g.add(&v.local[i].Comm, 0)
 	}
 	slices.Sort(r.Told)
+	r.Unwatched = v.unwatched()
 	r.Conditions = together(conditions)
 	r.Comms = g.list()
 	r.Status = r.status()
 	return r
+}
+
+// unwatched is why nobody looks for what holds the job up; empty if one process does, since all of those know the same.
+func (v *View) unwatched() (why string) {
+	for _, p := range v.told {
+		if p.unwatched == "" {
+			return ""
+		}
+		why = max(why, p.unwatched) // the same one whatever the order
+	}
+	return why
 }
 
 // told is a condition with the rank that told it.

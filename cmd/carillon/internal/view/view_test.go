@@ -183,6 +183,32 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
+// TestUnwatched: a job of which nobody knows whether it hangs isn't called healthy; one process that looks is enough.
+func TestUnwatched(t *testing.T) {
+	s := snapshot(t, "hang.json")
+	s.Verdicts, s.Unwatched = nil, "RAS is off (CARILLON_RAS)"
+	var v View
+	v.Merge(s.Time, s)
+	r := v.Report(s.Time)
+	text := r.Text(0, false)
+	for _, want := range []string{
+		": not known, since RAS is off (CARILLON_RAS)\n", "VERDICTS  nobody looks for what holds the job up: RAS is off (CARILLON_RAS)\n",
+	} {
+		if !strings.Contains(text, want) || strings.Contains(text, "healthy") {
+			t.Errorf("want %q and nothing healthy:\n%s", want, text)
+		}
+	}
+	if object, err := r.JSON(); err != nil || !strings.Contains(string(object), `"unwatched": "RAS is off (CARILLON_RAS)"`) {
+		t.Errorf("%s, %v", object, err)
+	}
+	other := *s
+	other.Rank, other.PID, other.Unwatched = 1, s.Ranks[1].PID, ""
+	v.Merge(s.Time, s, &other)
+	if text := v.Report(s.Time).Text(0, false); !strings.Contains(text, ": healthy\n") {
+		t.Errorf("with one that looks:\n%s", text)
+	}
+}
+
 func TestCodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*endpoint.Snapshot)
@@ -198,6 +224,10 @@ func TestCodes(t *testing.T) {
 		"something critical": {func(s *endpoint.Snapshot) {
 			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: health.Critical}}
 		}, CodeCritical},
+		"nobody looks": {func(s *endpoint.Snapshot) { s.Verdicts, s.Unwatched = nil, "RAS is off" }, CodeUnknown},
+		"nobody looks, and a dead rank": {func(s *endpoint.Snapshot) {
+			s.Verdicts, s.Unwatched, s.Ranks[1].State = nil, "RAS is off", "dead"
+		}, CodeWarning},
 		"a symptom": {func(s *endpoint.Snapshot) {
 			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: health.Critical, Cause: "y"}}
 		}, CodeOK},

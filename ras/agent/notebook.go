@@ -17,6 +17,7 @@ import (
 // Bounds of what a notebook remembers.
 const (
 	maxComms    = 1 << 14          // communicators with something to remember
+	maxActs     = 1 << 10          // open ones of a communicator: far more than it has, unless the ends of many were overwritten unread
 	failureTime = 30 * time.Second // how long a failure is remembered when its communicator is gone
 	waitWindow  = 20 * time.Second // over which waits are summed up, once or twice
 	longestWait = time.Second      // that is summed up of one wait: one that lasts is a stall, and no straggler's doing
@@ -125,6 +126,9 @@ func (r *remembered) act(l *tape.LifeRecord) {
 	key := actKey{l.Act, l.Seq}
 	a := r.acts[key]
 	if a == nil {
+		if len(r.acts) >= maxActs {
+			return
+		}
 		if r.acts == nil {
 			r.acts = map[actKey]*openAct{}
 		}

@@ -81,6 +81,19 @@ func TestOpenActsAreInTheNote(t *testing.T) {
 	}
 }
 
+// TestActsAreBounded: on a tape that is overwritten before it is read, acts only begin.
+func TestActsAreBounded(t *testing.T) {
+	book := newNotebook()
+	for seq := range uint64(2 * maxActs) {
+		book.observe(&tape.Event{IsLife: true, Generation: 1, Comm: world(), Life: tape.LifeRecord{
+			Time: 1, Start: 1, Act: tape.ActGroup, Seq: seq, Stage: tape.StageStart,
+		}})
+	}
+	if n := len(book.comms[1].acts); n != maxActs {
+		t.Errorf("%d acts are remembered, want %d", n, maxActs)
+	}
+}
+
 func TestStalledOperationsAreInTheNote(t *testing.T) {
 	w := write(t)
 	c := w.writer.Comm(world())

@@ -47,3 +47,23 @@ func TestContinued(t *testing.T) {
 		}
 	}
 }
+
+// TestContinuedOnce: of a host of which one of three processes is back, the two others are one verdict, as they were, and
+// not two with one ID.
+func TestContinuedOnce(t *testing.T) {
+	ranks := []verdict.Rank{{Job: 1, Member: "b-1"}, {Job: 2, Member: "b-2"}, {Job: 3, Member: "b-3"}}
+	open := verdict.Verdict{Reason: verdict.RankUnreachable, Culprits: ranks}
+	victim, other := verdict.Wait{Rank: verdict.Rank{Job: 0}, Seq: 7}, verdict.Wait{Rank: verdict.Rank{Job: 4}, Seq: 7}
+	now := []verdict.Verdict{
+		{Reason: verdict.RankUnreachable, Culprits: ranks[1:2], Victims: []verdict.Wait{victim}, Text: "rank 2"},
+		{Reason: verdict.Deadlock},
+		{Reason: verdict.RankUnreachable, Culprits: ranks[2:], Victims: []verdict.Wait{victim, other}, Text: "rank 3"},
+	}
+	got := continued(now, []verdict.Verdict{open})
+	if len(got) != 2 || got[0].ID() != open.ID() || got[1].Reason != verdict.Deadlock {
+		t.Fatalf("there are %v, want one that goes on, and the deadlock", got)
+	}
+	if v := got[0]; len(v.Culprits) != 2 || len(v.Victims) != 2 || v.Text != "rank 2; rank 3" {
+		t.Errorf("it goes on as %+v, want both culprits, and each who waits once", v)
+	}
+}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -89,7 +90,33 @@ func continued(verdicts, open []verdict.Verdict) []verdict.Verdict {
 			}
 		}
 	}
-	return verdicts
+	return joined(verdicts)
+}
+
+// joined makes verdicts that go on from the same one, one again: of a host of which one process is back, the others are
+// out of reach one by one.
+func joined(verdicts []verdict.Verdict) []verdict.Verdict {
+	var all []verdict.Verdict
+	for _, v := range verdicts {
+		at := slices.IndexFunc(all, func(o verdict.Verdict) bool { return v.Whole != "" && o.Whole == v.Whole })
+		if at < 0 {
+			all = append(all, v)
+			continue
+		}
+		o := &all[at]
+		o.Culprits = append(slices.Clone(o.Culprits), v.Culprits...)
+		o.Evidence = append(slices.Clone(o.Evidence), v.Evidence...)
+		o.Text += "; " + v.Text
+		for _, w := range v.Victims { // most wait for both
+			if !slices.ContainsFunc(o.Victims, func(other verdict.Wait) bool {
+				return other.Rank == w.Rank && other.Comm == w.Comm && other.Seq == w.Seq
+			}) {
+				o.Victims = append(slices.Clone(o.Victims), w)
+			}
+		}
+		slices.SortStableFunc(o.Victims, func(a, b verdict.Wait) int { return cmp.Compare(b.Age, a.Age) })
+	}
+	return all
 }
 
 // within tells whether all processes of some are among all.

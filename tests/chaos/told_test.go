@@ -74,8 +74,9 @@ func (j *job) hurt(want expected, fault func() time.Time) time.Duration {
 func (j *job) heals(heal func()) {
 	j.t.Helper()
 	heal()
-	j.moves(10)
 	j.over()
+	j.moves(10)
+	j.over() // still, and nothing came after it
 }
 
 // over waits until both receivers have been told that everything is over, and looks whether anything was told that was

@@ -65,6 +65,7 @@ The exit code is 1 if something was told that is wrong, or not told.`,
 		names = append(names, string(f))
 	}
 	cmd.Flags().IntVar(&most, "ranks", 4096, "ranks of the job; if it isn't given, 64, 256, 1024 and 4096 one after the other")
+	cmd.Flags().Lookup("ranks").DefValue = "0" // says nothing: the text tells what happens without it
 	cmd.Flags().IntVar(&plans.Each, "ranks-per-member", 8, "ranks of a process")
 	cmd.Flags().Uint64Var(&plans.Seed, "seed", 1, "what happens follows from it")
 	cmd.Flags().DurationVar(&plans.Duration, "duration", 150*time.Second, "virtual time of each job: 30s without faults, then 20s for each")

@@ -111,6 +111,9 @@ func line(ev *bus.Event, colored bool) string {
 		severity, color = "WARNING", yellow
 	case bus.Info:
 	}
+	if ev.Stage == bus.Closed {
+		severity, color = "over", "" // what was critical, and is no longer
+	}
 	end := ""
 	if color != "" {
 		end = plain

@@ -40,8 +40,10 @@ func TestLine(t *testing.T) {
 			"06:12:03 CRITICAL verdict.opened rank 3: rank 3 has not entered all_reduce #41 (reason not_entered)\n",
 		},
 		{
-			bus.Event{Type: semconv.EventVerdictWithdrawn, Text: "the job goes on", Repeats: 2, Suppressed: 12},
-			"06:12:03 info     verdict.withdrawn: the job goes on (2 more like it, 12 symptoms were held back)\n",
+			bus.Event{
+				Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Severity: bus.Critical, Text: "rank 3 had not entered", Repeats: 2, Suppressed: 12,
+			},
+			"06:12:03 over     verdict.withdrawn: rank 3 had not entered (2 more like it, 12 symptoms were held back)\n",
 		},
 		{bus.Event{Type: semconv.EventRankDead, Severity: bus.Warning}, "06:12:03 WARNING  rank.dead\n"},
 		{ // from another process, and hostile

@@ -129,9 +129,12 @@ func (e *RefusedError) Error() string {
 // Snapshot asks for one. An endpoint answers once in its least interval between queries (5 s, if nobody set another), and
 // else with a *RefusedError.
 func (c *Client) Snapshot(ctx context.Context, to Target) (*Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	asked, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	resp, err := c.get(ctx, to, "/api/v1/ras", nil)
+	resp, err := c.get(asked, to, "/api/v1/ras", nil)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil, fmt.Errorf("%s didn't answer within %v: its process may be stopped, or its host can't be reached", to.URL, c.cfg.Timeout)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -63,6 +64,20 @@ func TestAnswers(t *testing.T) {
 	var refused *RefusedError
 	if !errors.As(err, &refused) || refused.After != 5*time.Second {
 		t.Errorf("%v, want a RefusedError of 5 s", err)
+	}
+}
+
+// TestSilentProcess: a stopped process takes connections, by its kernel, and says nothing.
+func TestSilentProcess(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // it has served its purpose
+	c := newClient(t, Config{Timeout: 50 * time.Millisecond})
+	_, err = c.Snapshot(t.Context(), Target{URL: "http://" + l.Addr().String()})
+	if err == nil || !strings.Contains(err.Error(), "didn't answer within 50ms: its process may be stopped") {
+		t.Errorf("%v, want that it may be stopped", err)
 	}
 }
 

@@ -100,6 +100,7 @@ told          when the verdict was told outside of the job, after the fault; of 
 members know  when the first and the last process learnt of it; all know: when the last one knew the verdict
 analysis      what the coordinator computes for a verdict, by this machine's clock: virtual time stands still meanwhile
 wrong         verdicts of another reason or of others than the culprits, told twice, not told, or not withdrawn
+quiet         what a member sends while the job goes well; growth: its bytes as a multiple of those of the first line
 `)
 	return err
 }

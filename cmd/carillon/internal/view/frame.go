@@ -94,6 +94,9 @@ func (f *Frame) events(rows int) []line {
 			look = yellow
 		case bus.Info:
 		}
+		if ev.Stage == bus.Closed {
+			look = plain // nobody has to act any more
+		}
 		lines = append(lines, line{{plain, "  "}, {look, strings.TrimSuffix(terminal.Line(ev), "\n")}})
 	}
 	return lines

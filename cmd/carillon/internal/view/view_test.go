@@ -121,6 +121,17 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// TestOverIsNoAlarm: a verdict that is withdrawn doesn't look like one that opens.
+func TestOverIsNoAlarm(t *testing.T) {
+	f := Frame{Report: &Report{Status: statusOK}, Columns: 80, Rows: 12, Colored: true, Events: []*bus.Event{
+		{Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Severity: bus.Critical, Subject: "rank 2"},
+	}}
+	screen := strings.Join(f.Lines(), "\n")
+	if !strings.Contains(screen, "over     verdict.withdrawn rank 2") || strings.Contains(screen, "\x1b[1;31m") {
+		t.Errorf("%q", screen)
+	}
+}
+
 // TestTinyScreens: no size breaks it.
 func TestTinyScreens(t *testing.T) {
 	v, now := hugeJob(t)

@@ -15,20 +15,19 @@ import (
 const maxEvidence = 8
 
 // fates are the verdicts on processes that can't go on, whether somebody waits for them already or not. Where all
-// processes of a host share a fate, it is the host's.
+// processes of a host are out of reach, that is the host's fate, and one verdict. Who ended or is stopped has one of its
+// own: others of its host that follow are further causes, and take nothing back.
 func (w *walk) fates() []Verdict {
 	type group struct {
-		fate   Fate
-		member string // or the host, where the whole host is concerned
-	}
-	type host struct {
-		name string
 		fate Fate
+		of   string // a member, or the host, where the whole host is concerned
 	}
-	processes, alike := map[string]int{}, map[host]int{}
+	processes, lost := map[string]int{}, map[string]int{} // by host
 	for _, n := range w.g.notes {
 		processes[n.Host]++
-		alike[host{n.Host, n.Fate}]++
+		if n.Fate == Unreachable {
+			lost[n.Host]++
+		}
 	}
 	var order []group
 	found := map[group][]*Note{}
@@ -38,8 +37,8 @@ func (w *walk) fates() []Verdict {
 			continue
 		}
 		key := group{n.Fate, n.Member}
-		if all := processes[n.Host]; n.Host != "" && all > 1 && all == alike[host{n.Host, n.Fate}] {
-			key.member = "host " + n.Host
+		if n.Fate == Unreachable && n.Host != "" && processes[n.Host] > 1 && processes[n.Host] == lost[n.Host] {
+			key.of = "host " + n.Host
 		}
 		if found[key] == nil {
 			order = append(order, key)

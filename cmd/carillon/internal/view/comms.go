@@ -10,13 +10,15 @@ import (
 
 // Comm is a communicator, put together from those of its ranks that tell of it.
 type Comm struct {
-	ID     lifecycle.CommID `json:"id"`
-	Name   string           `json:"name"`
-	Size   int              `json:"size"`
-	Known  []int            `json:"known"`            // its ranks that tell of it
-	States []State          `json:"states"`           // which of them are in which state
-	Busy   []Op             `json:"busy,omitempty"`   // what they are in, the oldest first
-	Behind []int            `json:"behind,omitempty"` // of those, which haven't begun the oldest collective
+	ID    lifecycle.CommID `json:"id"`
+	Name  string           `json:"name"`
+	Size  int              `json:"size"`
+	Known []int            `json:"known"` // its ranks that tell of it
+	// JobRanks are the same ones as ranks of the job, if they aren't the same numbers there: of a split or shrunk world.
+	JobRanks []int   `json:"job_ranks,omitempty"`
+	States   []State `json:"states"`           // which of them are in which state
+	Busy     []Op    `json:"busy,omitempty"`   // what they are in, the oldest first
+	Behind   []int   `json:"behind,omitempty"` // of those, which haven't begun the oldest collective
 }
 
 // State is a state of a communicator's ranks.
@@ -44,24 +46,25 @@ func (c *Comm) Idle() bool {
 type gathering struct {
 	comms    map[lifecycle.CommID]*Comm
 	launched map[lifecycle.CommID]map[int]uint64
+	jobRanks map[lifecycle.CommID]map[int]int
 }
 
 func newGathering() *gathering {
-	return &gathering{map[lifecycle.CommID]*Comm{}, map[lifecycle.CommID]map[int]uint64{}}
+	return &gathering{map[lifecycle.CommID]*Comm{}, map[lifecycle.CommID]map[int]uint64{}, map[lifecycle.CommID]map[int]int{}}
 }
 
-// add takes a rank's part; later says for how many seconds what it tells has gone on since.
-func (g *gathering) add(part *health.Comm, later float64) {
+// add takes the part of a rank of the job, -1 if that isn't known; later says for how many seconds what it tells has gone on since.
+func (g *gathering) add(part *health.Comm, jobRank int, later float64) {
 	c := g.comms[part.ID]
 	if c == nil {
 		c = &Comm{ID: part.ID, Name: part.Name, Size: part.Size}
-		g.comms[part.ID], g.launched[part.ID] = c, map[int]uint64{}
+		g.comms[part.ID], g.launched[part.ID], g.jobRanks[part.ID] = c, map[int]uint64{}, map[int]int{}
 	}
 	if slices.Contains(c.Known, part.Rank) {
 		return
 	}
 	c.Known = append(c.Known, part.Rank)
-	g.launched[part.ID][part.Rank] = part.Launched
+	g.launched[part.ID][part.Rank], g.jobRanks[part.ID][part.Rank] = part.Launched, jobRank
 	i := slices.IndexFunc(c.States, func(s State) bool { return s.State == part.State })
 	if i < 0 {
 		i = len(c.States)
@@ -90,6 +93,7 @@ func (g *gathering) list() []Comm {
 	list := make([]Comm, 0, len(g.comms))
 	for id, c := range g.comms {
 		slices.Sort(c.Known)
+		c.JobRanks = otherNumbers(c.Known, g.jobRanks[id])
 		for i := range c.States {
 			slices.Sort(c.States[i].Ranks)
 		}
@@ -117,6 +121,22 @@ func (g *gathering) list() []Comm {
 		)
 	})
 	return list
+}
+
+// otherNumbers are the ranks in the job of a communicator's ranks; nil if they have the same numbers, or one isn't known.
+func otherNumbers(known []int, job map[int]int) []int {
+	numbers, other := make([]int, len(known)), false
+	for i, rank := range known {
+		numbers[i] = job[rank]
+		if numbers[i] < 0 {
+			return nil
+		}
+		other = other || numbers[i] != rank
+	}
+	if !other {
+		return nil
+	}
+	return numbers
 }
 
 func (c *Comm) age() float64 {

@@ -199,6 +199,9 @@ func (r *Report) commSection(lim limits) section {
 		if len(c.Known) < c.Size {
 			head = head.say(dim, ", %d of them seen from here", len(c.Known))
 		}
+		if len(c.JobRanks) > 0 { // what follows has the communicator's numbers, and all else the job's
+			head = head.say(plain, ": the job's %s", postmortem.Ranks(c.JobRanks))
+		}
 		for _, st := range c.States {
 			if st.State != lifecycle.StateReady.String() {
 				head = head.say(yellow, ", %s", st.State)

@@ -222,11 +222,11 @@ func (v *View) Report(now time.Time) *Report {
 			continue // its tape is newer
 		}
 		for i := range p.comms {
-			g.add(&p.comms[i], now.Sub(p.at).Seconds())
+			g.add(&p.comms[i], p.rank, now.Sub(p.at).Seconds())
 		}
 	}
 	for i := range v.local {
-		g.add(&v.local[i].Comm, 0)
+		g.add(&v.local[i].Comm, v.rankOf(v.local[i].PID), 0)
 	}
 	slices.Sort(r.Told)
 	r.Unwatched = v.unwatched()
@@ -234,6 +234,20 @@ func (v *View) Report(now time.Time) *Report {
 	r.Comms = g.list()
 	r.Status = r.status()
 	return r
+}
+
+// rankOf is the rank in the job of a process of this host; -1 if it isn't known, or if there is such a process on several hosts.
+func (v *View) rankOf(pid int) int {
+	rank := -1
+	for key := range v.ranks {
+		if key.pid == pid {
+			if rank >= 0 && key.rank != rank {
+				return -1
+			}
+			rank = key.rank
+		}
+	}
+	return rank
 }
 
 // unwatched is why nobody looks for what holds the job up; empty if one process does, since all of those know the same.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -217,6 +218,26 @@ func TestUnwatched(t *testing.T) {
 	v.Merge(s.Time, s, &other)
 	if text := v.Report(s.Time).Text(0, false); !strings.Contains(text, ": healthy\n") {
 		t.Errorf("with one that looks:\n%s", text)
+	}
+}
+
+// TestJobRanks: the ranks of a smaller communicator have other numbers there, and who looks for one of them is told so.
+func TestJobRanks(t *testing.T) {
+	s := snapshot(t, "hang.json")
+	s.Rank = 2
+	s.Comms = s.Comms[:1]
+	s.Comms[0].Rank, s.Comms[0].Size = 1, 3
+	var v View
+	v.Merge(s.Time, s)
+	r := v.Report(s.Time)
+	if text := r.Text(0, false); !slices.Equal(r.Comms[0].JobRanks, []int{2}) || !strings.Contains(text, "3 ranks, 1 of them seen from here: the job's rank 2\n") {
+		t.Errorf("%v:\n%s", r.Comms[0].JobRanks, text)
+	}
+	s.Rank = 1
+	var same View
+	same.Merge(s.Time, s)
+	if r := same.Report(s.Time); r.Comms[0].JobRanks != nil || strings.Contains(r.Text(0, false), "the job's") {
+		t.Errorf("the same numbers: %v:\n%s", r.Comms[0].JobRanks, r.Text(0, false))
 	}
 }
 

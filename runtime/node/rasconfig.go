@@ -107,7 +107,16 @@ func (e *environment) ras(r *RAS) {
 		e.problem("CARILLON_RAS_WEBHOOK_SECRET_FILE", file, err)
 		r.WebhookSecrets = append(r.WebhookSecrets, strings.Fields(string(text))...)
 	}
+	for _, secret := range r.WebhookSecrets {
+		if len(secret) < minWebhookSecret { // which webhook.Config would refuse, too, but can't say where it comes from
+			e.errs = append(e.errs, fmt.Errorf("CARILLON_RAS_WEBHOOK_SECRET, CARILLON_RAS_WEBHOOK_SECRET_FILE: a secret has %d bytes, want at least %d",
+				len(secret), minWebhookSecret))
+		}
+	}
 }
+
+// minWebhookSecret is the shortest secret that a webhook.Config takes, in bytes.
+const minWebhookSecret = 16
 
 // resolveSeed reads host:port, where the host may be a name.
 func resolveSeed(text string) (netip.AddrPort, error) {

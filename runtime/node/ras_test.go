@@ -28,7 +28,7 @@ func TestBadRAS(t *testing.T) {
 		"CARILLON_RAS_WEBHOOKS: want URLs":          {"CARILLON_RAS_WEBHOOKS": "ftp://user:hidden@example.org"},
 		"CARILLON_RAS_ALERTMANAGERS: want URLs":     {"CARILLON_RAS_ALERTMANAGERS": "localhost:9093"},
 		"no such file":                              {"CARILLON_RAS_WEBHOOK_SECRET_FILE": secrets},
-		"a secret has 5 bytes, want at least 16":     {"CARILLON_RAS_WEBHOOKS": "http://localhost:1/", "CARILLON_RAS_WEBHOOK_SECRET": "short"},
+		"a secret has 5 bytes, want at least 16":    {"CARILLON_RAS_WEBHOOKS": "http://localhost:1/", "CARILLON_RAS_WEBHOOK_SECRET": "short"},
 		`CARILLON_RAS_ADDR="nowhere": want host:po`: {"CARILLON_RAS_ADDR": "nowhere", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7"},
 	} {
 		n, err := node.Start(t.Context(), environ(env), node.WithTapeDir(t.TempDir()), node.WithHealth(""))

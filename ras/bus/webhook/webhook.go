@@ -25,6 +25,9 @@ type Sink struct {
 	sub    *bus.Subscription
 	counts bus.Counts
 	failed uint64 // given up since one was accepted
+
+	// aloneUntil is how long the receiver asked to be left alone, whichever event is next.
+	aloneUntil time.Time
 }
 
 // New makes a Sink, which queues from now on and sends while Run runs.
@@ -54,12 +57,28 @@ func (s *Sink) Run(ctx context.Context) error {
 	defer s.client.Close()
 	defer s.sub.Close()
 	return bus.Each(ctx, s.sub, func(ev *bus.Event) error {
+		if !s.leaveAlone(ctx) {
+			return nil
+		}
 		err := s.deliver(ctx, ev)
 		if ctx.Err() == nil || err == nil {
 			s.account(ev, err)
 		}
 		return nil
 	})
+}
+
+// leaveAlone waits until the receiver may be asked again: the event before, which it asked for more time than an event
+// has, is given up, and the next one is no reason to ask sooner. It reports whether ctx goes on.
+func (s *Sink) leaveAlone(ctx context.Context) bool {
+	t := time.NewTimer(time.Until(s.aloneUntil))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // account counts an event, and logs the first of a row that is given up, and the end of the row.
@@ -105,6 +124,7 @@ func (s *Sink) deliver(ctx context.Context, ev *bus.Event) error {
 		case !push.Temporary(err):
 			return struct{}{}, backoff.Permanent(err)
 		case errors.As(err, &status) && status.RetryAfter > 0:
+			s.aloneUntil = time.Now().Add(status.RetryAfter) // an hour at most
 			return struct{}{}, &backoff.RetryAfterError{Duration: status.RetryAfter}
 		}
 		return struct{}{}, err

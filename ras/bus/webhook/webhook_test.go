@@ -2,6 +2,7 @@ package webhook_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -176,6 +177,72 @@ func TestRetryAfter(t *testing.T) {
 	if stats.Pushed != 1 || len(asked) != 3 || asked[1] != 17*time.Second || asked[2] != 57*time.Second {
 		t.Errorf("tried at %v, want at 0, 17 s and 57 s", asked)
 	}
+}
+
+// TestLeavesAloneForAsLongAsAsked: a receiver that asks for more time than an event has isn't sent the next one at once
+// either.
+func TestLeavesAloneForAsLongAsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := bus.New(bus.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &receiver{began: time.Now(), answer: func(n int, _ *http.Request) (*http.Response, error) {
+			if n == 1 {
+				return status(http.StatusTooManyRequests, "Retry-After", "600"), nil
+			}
+			return status(http.StatusOK), nil
+		}}
+		sink, err := webhook.New(webhook.Config{
+			Bus: b, URL: "https://hooks.example/", GiveUp: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		}, webhook.WithTransport(r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"the first", "the second", "the third"} {
+			if err := b.Publish(bus.Event{Type: semconv.EventRankDead, Text: text}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.Close()
+		if err := sink.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.asked) != 3 || r.asked[1] != 10*time.Minute || r.asked[2] != 10*time.Minute || sink.Stats() != (bus.Stats{Pushed: 2, Failed: 1}) {
+			t.Errorf("asked at %v, %+v; want at 0 and, for the two that follow, at 10 min", r.asked, sink.Stats())
+		}
+	})
+}
+
+// TestEndsWhileLeftAlone: who waits for as long as a receiver asks for ends when it is told to.
+func TestEndsWhileLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := bus.New(bus.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		r := &receiver{began: time.Now(), answer: func(int, *http.Request) (*http.Response, error) {
+			return status(http.StatusTooManyRequests, "Retry-After", "600"), nil
+		}}
+		sink, err := webhook.New(webhook.Config{
+			Bus: b, URL: "https://hooks.example/", GiveUp: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		}, webhook.WithTransport(r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"the first", "the second"} {
+			if err := b.Publish(bus.Event{Type: semconv.EventRankDead, Text: text}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		_ = sink.Run(ctx) // with the context's error, or none: what it says is not looked at here
+		if took := time.Since(r.began); took != 5*time.Minute || len(r.asked) != 1 {
+			t.Errorf("ended after %v, asked at %v; want after 5 min, and asked once", took, r.asked)
+		}
+	})
 }
 
 // TestSignsAnew: a signature that has grown old while the receiver was away is refused, so every attempt has its own.

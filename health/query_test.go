@@ -105,6 +105,33 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
+// TestStatusGoesByTheVerdict: a job that is slow, or of which not enough is known, is no outage.
+func TestStatusGoesByTheVerdict(t *testing.T) {
+	for name, c := range map[string]struct {
+		verdicts []verdict.Verdict
+		want     string
+	}{
+		"none":                    {nil, "ok"},
+		"a death":                 {[]verdict.Verdict{{Reason: verdict.RankDead, Confidence: verdict.Certain}}, "critical"},
+		"a likely death":          {[]verdict.Verdict{{Reason: verdict.RankDead, Confidence: verdict.Likely}}, "critical"},
+		"a possible one":          {[]verdict.Verdict{{Reason: verdict.RankDead, Confidence: verdict.Possible}}, "warning"},
+		"a straggler":             {[]verdict.Verdict{{Reason: verdict.Straggler, Confidence: verdict.Likely}}, "warning"},
+		"unknown":                 {[]verdict.Verdict{{Reason: verdict.Unknown, Confidence: verdict.Certain}}, "warning"},
+		"a straggler and a death": {[]verdict.Verdict{{Reason: verdict.Straggler, Confidence: verdict.Likely}, {Reason: verdict.RankDead, Confidence: verdict.Certain}}, "critical"},
+	} {
+		s := &Snapshot{}
+		for _, v := range c.verdicts {
+			s.Verdicts = append(s.Verdicts, Verdict{Verdict: v})
+		}
+		p := &Publisher{}
+		p.Publish(s)
+		w := asked(t, queryRoutes(Config{Publisher: p}), "/api/v1/ras", "10.0.0.1:1")
+		if want := fmt.Sprintf("%q: %q", "status", c.want); !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: the answer lacks %s:\n%s", name, want, w.Body)
+		}
+	}
+}
+
 // TestETag: a snapshot that says the same isn't sent again, whenever it was taken; an answer without a body is one, too.
 func TestETag(t *testing.T) {
 	p := &Publisher{}

@@ -53,12 +53,20 @@ type Verdict struct {
 	verdict.Verdict
 }
 
-// Status is the worst that is shown: "critical", "warning" or "ok". A verdict is critical.
-func (s *Snapshot) Status() string {
-	if len(s.Verdicts) > 0 {
-		return Critical.String()
+// SeverityOf is that of a verdict, and of the condition that it is: Critical where somebody must act now, else Warning.
+func SeverityOf(v *verdict.Verdict) Severity {
+	if v.Urgent() {
+		return Critical
 	}
+	return Warning
+}
+
+// Status is the worst that is shown: "critical", "warning" or "ok".
+func (s *Snapshot) Status() string {
 	worst := Info
+	for i := range s.Verdicts {
+		worst = max(worst, SeverityOf(&s.Verdicts[i].Verdict))
+	}
 	for i := range s.Conditions {
 		if c := s.Conditions[i]; !c.Silent() {
 			worst = max(worst, c.Severity)

@@ -87,13 +87,12 @@ func verdictEvent(c *verdict.Change, now time.Time) bus.Event {
 	return ev
 }
 
-// severityOf is how urgent a verdict is: a job that stands still costs money until somebody acts; one that is slow, or
-// of which not enough is known, may wait.
+// severityOf is how urgent the events of a verdict are.
 func severityOf(v *verdict.Verdict) bus.Severity {
-	if v.Reason == verdict.Straggler || v.Reason == verdict.Unknown || v.Confidence == verdict.Possible {
-		return bus.Warning
+	if v.Urgent() {
+		return bus.Critical
 	}
-	return bus.Critical
+	return bus.Warning
 }
 
 // memberData is the data of a member's event.

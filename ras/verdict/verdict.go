@@ -95,6 +95,12 @@ func (v *Verdict) ID() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
+// Urgent tells whether somebody must act now: a job that stands still costs money until then. One that is slow, or of
+// which not enough is known, may wait. Everything that shows a verdict, or alerts with one, goes by this.
+func (v *Verdict) Urgent() bool {
+	return v.Reason != Straggler && v.Reason != Unknown && v.Confidence != Possible
+}
+
 // String is the reason and the sentence.
 func (v *Verdict) String() string { return v.Reason.String() + ": " + v.Text }
 

@@ -255,12 +255,8 @@ func (r *JobRAS) opened(open []verdict.Verdict) {
 	before := r.shown
 	r.shown = make(map[string]bool, len(open))
 	for i := range open {
-		severity := health.Critical
-		if open[i].Reason == verdict.Straggler || open[i].Reason == verdict.Unknown {
-			severity = health.Warning
-		}
 		id := open[i].ID()
-		r.stall.Set(health.Finding{Subject: id, Text: open[i].Text, Severity: severity})
+		r.stall.Set(health.Finding{Subject: id, Text: open[i].Text, Severity: health.SeverityOf(&open[i])})
 		r.shown[id] = true
 		delete(before, id)
 	}

@@ -66,18 +66,24 @@ const (
 	statusUnknown  = "unknown"
 )
 
-// status is the worst that is shown. A verdict is critical, and a rank that doesn't run, where no verdict says so, a
-// warning: a job may go on without it. Where nobody looks for what holds it up, it isn't known to be healthy.
+// status is the worst that is shown. A rank that doesn't run, where no verdict says so, is a warning: a job may go on
+// without it. Where nobody looks for what holds it up, it isn't known to be healthy.
 func (r *Report) status() string {
-	if len(r.Verdicts) > 0 {
-		return statusCritical
+	status := statusOK
+	if r.Unwatched != "" || len(r.Told) == 0 {
+		status = statusUnknown
+	}
+	for i := range r.Verdicts {
+		switch health.SeverityOf(&r.Verdicts[i].Verdict) {
+		case health.Critical:
+			return statusCritical
+		case health.Warning:
+			status = statusWarning
+		case health.Info:
+		}
 	}
 	if len(r.Told) == 0 {
-		return statusUnknown
-	}
-	status := statusOK
-	if r.Unwatched != "" {
-		status = statusUnknown
+		return status
 	}
 	for i := range r.Conditions {
 		switch c := &r.Conditions[i]; {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/postmortem"
 )
 
@@ -42,14 +41,16 @@ func (r *Report) headline() line {
 	case statusOK:
 		return l.say(plain, ": ").say(green, "healthy")
 	case statusWarning:
-		return l.say(plain, ": ").say(yellow, "warning")
+		l = l.say(plain, ": ").say(yellow, "warning")
 	case statusUnknown:
 		if r.Unwatched != "" {
 			return l.say(plain, ": ").say(yellow, "not known, since %s", r.Unwatched)
 		}
 		return l.say(plain, ": ").say(dim, "nothing is known yet")
 	}
-	l = l.say(plain, ": ").say(red, "CRITICAL")
+	if r.Status == statusCritical {
+		l = l.say(plain, ": ").say(red, "CRITICAL")
+	}
 	if n := len(r.Verdicts); n > 0 {
 		l = l.say(plain, ", %s open", count(n, "verdict is", "verdicts are"))
 	}
@@ -58,10 +59,10 @@ func (r *Report) headline() line {
 
 // severityOf is how a verdict looks: one of which not enough is known, or by which the job is only slow, isn't as urgent.
 func severityOf(v *health.Verdict) (style, string) {
-	if v.Reason == verdict.Straggler || v.Reason == verdict.Unknown || v.Confidence == verdict.Possible {
-		return yellow, "WARNING"
+	if health.SeverityOf(&v.Verdict) == health.Critical {
+		return red, "CRITICAL"
 	}
-	return red, "CRITICAL"
+	return yellow, "WARNING"
 }
 
 func (r *Report) verdictSection(lim limits) section {

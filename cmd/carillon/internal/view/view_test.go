@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
@@ -246,7 +247,17 @@ func TestCodes(t *testing.T) {
 		change func(*endpoint.Snapshot)
 		code   int
 	}{
-		"a verdict":        {func(*endpoint.Snapshot) {}, CodeCritical},
+		"a verdict": {func(*endpoint.Snapshot) {}, CodeCritical},
+		"a straggler": {func(s *endpoint.Snapshot) {
+			s.Verdicts[0].Reason, s.Verdicts = verdict.Straggler, s.Verdicts[:1]
+		}, CodeWarning},
+		"not enough is known": {func(s *endpoint.Snapshot) {
+			s.Verdicts[0].Reason, s.Verdicts = verdict.Unknown, s.Verdicts[:1]
+		}, CodeWarning},
+		"a straggler, and a symptom that is critical": {func(s *endpoint.Snapshot) {
+			s.Verdicts[0].Reason, s.Verdicts = verdict.Straggler, s.Verdicts[:1]
+			s.Conditions = []health.Condition{{Code: "x", Severity: health.Critical}}
+		}, CodeCritical},
 		"healthy":          {func(s *endpoint.Snapshot) { s.Verdicts, s.Conditions = nil, nil }, CodeOK},
 		"a rank that left": {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "left" }, CodeOK},
 		"a dead rank":      {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "dead" }, CodeWarning},

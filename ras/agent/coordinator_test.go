@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
@@ -128,5 +129,36 @@ func TestNextCoordinatorTellsAgainWhatWasOpen(t *testing.T) {
 	b.step(t.Context()) // this process is the coordinator now, alone, and finds nothing
 	if want := []string{"opened false", "changed true", "closed true"}; !slices.Equal(told, want) {
 		t.Errorf("taking over was told as %v, want %v", told, want)
+	}
+}
+
+// TestLeftBehind: of a communicator that failed, and from whose remains its rank goes on, nobody misses those who died. One that was made
+// before it failed, and was used last before, is no sign of that; nor is one that failed a moment ago.
+func TestLeftBehind(t *testing.T) {
+	first := verdict.Slot{
+		Comm: lifecycle.CommID{1}, Root: 1, State: lifecycle.StateFailed, Wait: -1,
+		Failure: &verdict.Failure{Code: lifecycle.CodeRankDead, Peer: 1, Age: 5 * time.Second},
+	}
+	smaller := verdict.Slot{Comm: lifecycle.CommID{2}, Parent: first.Comm, Root: 1, State: lifecycle.StateReady, Seq: 7, Age: time.Millisecond, Wait: -1}
+	dead := verdict.Note{Member: "dead", Rank: 1, Fate: verdict.Dead, Slots: []verdict.Slot{{Comm: first.Comm, Rank: 1}}}
+	for name, tc := range map[string]struct {
+		change func(first, smaller *verdict.Slot)
+		missed bool
+	}{
+		"went on":                  {func(_, _ *verdict.Slot) {}, false},
+		"was used before":          {func(_, s *verdict.Slot) { s.Age = 6 * time.Second }, true},
+		"was never used":           {func(_, s *verdict.Slot) { s.Seq = 0 }, true},
+		"of another communicator":  {func(_, s *verdict.Slot) { s.Parent = lifecycle.CommID{9} }, true},
+		"failed, too":              {func(_, s *verdict.Slot) { s.Failure = &verdict.Failure{} }, true},
+		"a moment ago":             {func(f, _ *verdict.Slot) { f.Failure = &verdict.Failure{Peer: 1, Age: time.Second} }, true},
+		"still in the failed one":  {func(f, _ *verdict.Slot) { f.InFlight = 1 }, true},
+		"another rank's, not this": {func(_, s *verdict.Slot) { s.Root = 2 }, true},
+	} {
+		f, s := first, smaller
+		tc.change(&f, &s)
+		got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{f, s}}, dead})
+		if missed := len(got) == 2; missed != tc.missed {
+			t.Errorf("%s: the dead rank is missed: %v", name, missed)
+		}
 	}
 }

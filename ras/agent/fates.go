@@ -166,20 +166,38 @@ func causeText(s *mesh.Status) string {
 }
 
 // concerned leaves out the processes that ended and that nobody misses: no living process is in a communicator that they
-// were in. Of whom nothing is known but the end stays.
+// were in, but those that failed and from which it has gone on. Of whom nothing is known but the end stays.
 func concerned(notes []verdict.Note) []verdict.Note {
 	living := map[lifecycle.CommID]bool{}
 	for i := range notes {
-		if notes[i].Fate == verdict.Dead {
+		n := &notes[i]
+		if n.Fate == verdict.Dead {
 			continue
 		}
-		for j := range notes[i].Slots {
-			living[notes[i].Slots[j].Comm] = true
+		n.Slots = slices.DeleteFunc(slices.Clone(n.Slots), func(s verdict.Slot) bool { return leftBehind(&s, n.Slots) })
+		for j := range n.Slots {
+			living[n.Slots[j].Comm] = true
 		}
 	}
 	return slices.DeleteFunc(notes, func(n verdict.Note) bool {
 		return n.Fate == verdict.Dead && len(n.Slots) > 0 &&
 			!slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool { return living[s.Comm] })
+	})
+}
+
+// goneOnTime is how long ago a communicator must have failed before its rank can have gone on without it: until then,
+// operations of others may only not have noticed yet.
+const goneOnTime = 2 * time.Second
+
+// leftBehind tells whether a communicator failed a while ago, and its rank has worked since in one that was made from it,
+// as a shrink makes one of the ranks that are left: elastic jobs keep the failed one, to come back to.
+func leftBehind(s *verdict.Slot, slots []verdict.Slot) bool {
+	if s.Failure == nil || s.Failure.Age < goneOnTime || s.InFlight > 0 || len(s.Acts) > 0 {
+		return false
+	}
+	return slices.ContainsFunc(slots, func(t verdict.Slot) bool {
+		return t.Parent == s.Comm && t.Root == s.Root && t.Failure == nil && t.State == lifecycle.StateReady && t.Seq > 0 &&
+			t.Age < s.Failure.Age
 	})
 }
 

@@ -110,10 +110,12 @@ func (l *loop) end() {
 	l.apply(nil, to)
 }
 
-// others tells whether there are processes that have neither left nor died.
+// others tells whether there are processes that may go on: those that have neither left nor died. Who is out of reach
+// isn't one of them: it has not heard what is open here, and may never be heard of again.
 func (l *loop) others() bool {
 	return slices.ContainsFunc(l.members(), func(s mesh.Status) bool {
-		return s.Member.Name != l.cfg.Self.Name && s.State != mesh.Left && s.State != mesh.Dead
+		return s.Member.Name != l.cfg.Self.Name && s.State != mesh.Left && s.State != mesh.Dead &&
+			s.State != mesh.Unreachable
 	})
 }
 

@@ -2,14 +2,18 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
+	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -54,6 +58,61 @@ func pair(t *testing.T, coordinator func(kind) []byte) (follower *Agent) {
 		}
 	})
 	return follower
+}
+
+// TestWhoIsOutOfReachIsNotWaitedFor: a job that ends while a host is out of reach withdraws what it told of it: of those
+// who can be reached nobody is left to do so, and who can't be has heard nothing of it.
+func TestWhoIsOutOfReachIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a *Agent
+		j, err := sim.StartJob(t.Context(), sim.JobConfig{
+			Seed: 1, Link: sim.Link{Delay: time.Millisecond}, Machines: 2, Each: 1, Tuning: mesh.LAN(),
+			Handler: func(r *sim.Rank, from string, question []byte) []byte {
+				if r.Process.Member().Rank == 0 {
+					return a.Handle(t.Context(), from, question)
+				}
+				return []byte("ok")
+			},
+		})
+		defer func() {
+			if err := j.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []string
+		if a, err = New(Config{
+			Self: j.Ranks[0].Process.Member(), Now: func() int64 { return time.Now().UnixNano() },
+			Slots: func(buf []tape.Slot) []tape.Slot { return buf },
+			Event: func(ev bus.Event, outward bool) {
+				if ev.Reason == verdict.RankUnreachable.String() {
+					told = append(told, fmt.Sprintf("%v %v", ev.Stage, outward))
+				}
+			},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			a.Run(ctx, j.Ranks[0].Mesh)
+		}()
+		j.Network.Cut(j.Machines[0], j.Machines[1], true)
+		if _, _, err := j.WaitTold(time.Minute, time.Now(), mesh.Lost, j.Ranks[1].Name(), j.Ranks[1]); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(patience)
+		a.Member(mesh.Event{Kind: mesh.Lost, Member: j.Ranks[1].Process.Member()})
+		isOpen := sim.Until(time.Minute, func() bool { return len(a.Open()) == 1 })
+		cancel()
+		<-done
+		if want := []string{"opened true", "closed true"}; !isOpen || !slices.Equal(told, want) {
+			t.Errorf("told %v, want %v", told, want)
+		}
+	})
 }
 
 func stallReport(stage stall.Stage) *stall.Report {

@@ -35,7 +35,7 @@ the communicators that are not idle, and what else is wrong.
 
 A process answers a client once in 5 seconds. Who asks more often waits; carillon watch is told by itself.
 
-The exit code is 0 if the job is healthy, 1 if there are warnings, 2 if something is critical or a verdict is open, and 3 if that
+The exit code is 0 if the job is healthy, 1 if there are warnings, 2 if something is critical, as most verdicts are, and 3 if that
 isn't known: there is no such job, nobody answers, nobody looks (CARILLON_RAS=off), or the call was wrong.`,
 		Example: `  carillon status                                # the job that started last on this host
   carillon status train-1a2b

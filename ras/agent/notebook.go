@@ -108,6 +108,7 @@ func (n *notebook) observe(ev *tape.Event) (failed bool) {
 			return false
 		}
 		delete(r.acts, actKey{l.Act, l.Seq})
+		r.passed(l)
 		if (l.Act == tape.ActDestroy || l.Act == tape.ActAbort) && r.failure == nil {
 			delete(n.comms, ev.Generation)
 		}
@@ -140,6 +141,20 @@ func (r *remembered) act(l *tape.LifeRecord) {
 	}
 	if a.site == "" && l.Site.File != "" {
 		a.site = fmt.Sprintf("%s:%d", path.Base(l.Site.File), l.Site.Line)
+	}
+}
+
+// passed forgets the groups whose end was overwritten before it was read. Groups of a communicator are made one after
+// another: when one has ended well, those with lower numbers that began before it are over. (Groups with and without
+// collectives are numbered apart, so that the number alone doesn't say it. One that failed may not have been made.)
+func (r *remembered) passed(end *tape.LifeRecord) {
+	if end.Act != tape.ActGroup || end.Code != lifecycle.CodeOK {
+		return
+	}
+	for key, a := range r.acts {
+		if key.act == tape.ActGroup && key.seq < end.Seq && a.start < end.Start {
+			delete(r.acts, key)
+		}
 	}
 }
 

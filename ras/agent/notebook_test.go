@@ -94,6 +94,31 @@ func TestActsAreBounded(t *testing.T) {
 	}
 }
 
+// TestLaterGroupEndsEarlierOnes: groups of a communicator are made one after another, so that the good end of one says that
+// those before it are over, though their ends were overwritten before they were read. One that isn't made, or that began
+// later, or other acts, are no sign of that.
+func TestLaterGroupEndsEarlierOnes(t *testing.T) {
+	begin := tape.LifeRecord{Act: tape.ActGroup, Seq: 3, Stage: tape.StageStart, Start: 30, Time: 30}
+	for name, c := range map[string]struct {
+		end  tape.LifeRecord
+		open bool
+	}{
+		"a later group":                       {tape.LifeRecord{Act: tape.ActGroup, Seq: 5, Start: 50}, false},
+		"a later one that failed":             {tape.LifeRecord{Act: tape.ActGroup, Seq: 5, Start: 50, Code: lifecycle.CodeInvalidUsage}, true},
+		"an earlier one":                      {tape.LifeRecord{Act: tape.ActGroup, Seq: 2, Start: 20}, true},
+		"one of other numbers, begun earlier": {tape.LifeRecord{Act: tape.ActGroup, Seq: 1_000_000_001, Start: 20}, true},
+		"a split":                             {tape.LifeRecord{Act: tape.ActSplit, Seq: 5, Start: 50}, true},
+	} {
+		book := newNotebook()
+		book.observe(&tape.Event{IsLife: true, Generation: 1, Comm: world(), Life: begin})
+		c.end.Stage, c.end.Time = tape.StageEnd, 60
+		book.observe(&tape.Event{IsLife: true, Generation: 1, Comm: world(), Life: c.end})
+		if open := len(book.comms[1].acts) == 1; open != c.open {
+			t.Errorf("after the end of %s, the group is open: %v, want %v", name, open, c.open)
+		}
+	}
+}
+
 func TestStalledOperationsAreInTheNote(t *testing.T) {
 	w := write(t)
 	c := w.writer.Comm(world())

@@ -72,7 +72,10 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 				l.end()
 				return
 			}
-		case <-again.C:
+		case <-again.C: // what was scheduled is due, whether anything is open or not: the last look may have been unsure
+			a.mu.Lock()
+			a.asked = true
+			a.mu.Unlock()
 		}
 		l.step(ctx)
 		again.Stop()

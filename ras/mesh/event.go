@@ -147,7 +147,10 @@ type Event struct {
 
 // String is one line for a log: "rank 3 (host-4711) dead: killed".
 func (e Event) String() string {
-	s := fmt.Sprintf("%v %v: %v", e.Member, e.Kind, e.Cause)
+	s := fmt.Sprintf("%v %v", e.Member, e.Kind)
+	if e.Cause != CauseTold { // by itself, as goes without saying
+		s += ": " + e.Cause.String()
+	}
 	if e.Kind == Died && e.Exit.Known {
 		s += ", " + e.Exit.String()
 	}

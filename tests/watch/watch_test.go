@@ -85,14 +85,14 @@ func start(t *testing.T) (job *e2e.Job, tapes string, pid int) {
 func TestWatchAndStatus(t *testing.T) {
 	job, tapes, pid := start(t)
 	watch := e2e.Start(t, []string{"CARILLON_TAPE_DIR=" + tapes}, "carillon", "watch", "held-up")
-	watch.Await(`^\d\d:\d\d:\d\d CRITICAL verdict\.opened rank 2: rank 2 has not entered all_reduce 2 on "world".* \(reason not_entered\)$`)
+	watch.Await(`^\d\d:\d\d:\d\d CRITICAL verdict\.opened: rank 2 has not entered all_reduce 2 on "world".* \(reason not_entered\)$`)
 
 	if code, text := status(t, tapes); code != 2 || !regexp.MustCompile(`(?s)^job held-up: CRITICAL, 1 verdict is open\n.*CRITICAL not_entered.*rank 2 has not entered.*`+
 		`not begun by rank 2`).MatchString(text) {
 		t.Errorf("while it is held up: exit code %d, want 2\n%s", code, text)
 	}
 	e2e.Kill(t, pid, syscall.SIGUSR1)
-	watch.Await(`^\d\d:\d\d:\d\d .*verdict\.withdrawn rank 2`)
+	watch.Await(`^\d\d:\d\d:\d\d .*verdict\.withdrawn: rank 2`)
 	var code int
 	var text string
 	for range 4 { // what is shown may be a second old; status waits by itself between two queries
@@ -120,7 +120,7 @@ func TestWatchGoesOnWithAnotherRank(t *testing.T) {
 	job, tapes, _ := start(t)
 	watch := e2e.Start(t, nil, "carillon", "watch", tapes)
 	heard := watch.AwaitPID(`rank\.joined rank \d+ \(.*-(\d+)\)`) // by one of the others, so that this one isn't it
-	watch.Await(`verdict\.opened rank 2`)
+	watch.Await(`verdict\.opened: rank 2`)
 	for rank := range 4 {
 		if pid := job.AwaitPID(fmt.Sprintf(`^\[%d\] ready (\d+)$`, rank)); pid != heard && rank != 2 {
 			e2e.Kill(t, pid, syscall.SIGSTOP)

@@ -125,7 +125,7 @@ func line(ev *bus.Event, colored bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s%s %s%-8s%s %s", gray, ev.Time.Local().Format("15:04:05"), normal, color, severity, end,
 		Shown(strings.TrimPrefix(ev.Type, semconv.EventPrefix)))
-	if ev.Subject != "" {
+	if ev.Subject != "" && !strings.HasPrefix(ev.Text, ev.Subject) { // most texts begin with it
 		b.WriteString(" " + Shown(ev.Subject))
 	}
 	if ev.Text != "" {

@@ -37,7 +37,7 @@ func TestLine(t *testing.T) {
 	}{
 		{
 			bus.Event{Type: semconv.EventVerdictOpened, Severity: bus.Critical, Subject: "rank 3", Reason: "not_entered", Text: "rank 3 has not entered all_reduce #41"},
-			"06:12:03 CRITICAL verdict.opened rank 3: rank 3 has not entered all_reduce #41 (reason not_entered)\n",
+			"06:12:03 CRITICAL verdict.opened: rank 3 has not entered all_reduce #41 (reason not_entered)\n",
 		},
 		{
 			bus.Event{

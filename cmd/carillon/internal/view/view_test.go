@@ -98,7 +98,7 @@ func hugeJob(t *testing.T) (*View, time.Time) {
 
 func someEvents(at time.Time) []*bus.Event {
 	return []*bus.Event{
-		{Type: semconv.EventRankJoined, Time: at, Subject: "rank 3 (vm-24211)", Text: "rank 3 (vm-24211) joined: told"},
+		{Type: semconv.EventRankJoined, Time: at, Subject: "rank 3 (vm-24211)", Text: "rank 3 (vm-24211) joined"},
 		{Type: semconv.EventVerdictOpened, Stage: bus.Opened, Severity: bus.Critical, Time: at.Add(time.Second), Subject: "rank 2", Reason: "not_entered", Text: "rank 2 has not entered all_reduce 2"},
 		{Type: semconv.EventRankDead, Severity: bus.Warning, Time: at.Add(2 * time.Second), Subject: "rank 1", Text: "\x1b[2J\x1b[31mFAKE\nLINE\u202e"},
 	}

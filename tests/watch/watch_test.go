@@ -119,7 +119,7 @@ func TestWatchAndStatus(t *testing.T) {
 func TestWatchGoesOnWithAnotherRank(t *testing.T) {
 	job, tapes, _ := start(t)
 	watch := e2e.Start(t, nil, "carillon", "watch", tapes)
-	heard := watch.AwaitPID(`rank\.joined rank \d+ \(.*-(\d+)\)`) // by one of the others, so that this one isn't it
+	heard := watch.AwaitPID(`rank\.joined: rank \d+ \(.*-(\d+)\)`) // by one of the others, so that this one isn't it
 	watch.Await(`verdict\.opened: rank 2`)
 	for rank := range 4 {
 		if pid := job.AwaitPID(fmt.Sprintf(`^\[%d\] ready (\d+)$`, rank)); pid != heard && rank != 2 {

@@ -124,9 +124,9 @@ func TestWatchGoesOnWithAnotherRank(t *testing.T) {
 	for rank := range 4 {
 		if pid := job.AwaitPID(fmt.Sprintf(`^\[%d\] ready (\d+)$`, rank)); pid != heard && rank != 2 {
 			e2e.Kill(t, pid, syscall.SIGSTOP)
-			watch.Await(fmt.Sprintf(`rank\.stopped rank %d`, rank))
+			watch.Await(fmt.Sprintf(`rank\.stopped: rank %d`, rank))
 			e2e.Kill(t, pid, syscall.SIGCONT)
-			watch.Await(fmt.Sprintf(`rank\.resumed rank %d`, rank))
+			watch.Await(fmt.Sprintf(`rank\.resumed: rank %d`, rank))
 		}
 	}
 }

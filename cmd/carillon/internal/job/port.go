@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a TCP port of the loopback address that is kept free for the job. It is bound but doesn't listen: the
-// kernel gives it to nobody who asks for any port, while a rank that asks for this one gets it, as both allow the
+// port is a TCP port that is kept free for the job, on all addresses of this host, as rank 0 listens on all of them unless
+// it knows that all ranks are here. It is bound but doesn't listen: the kernel gives it to nobody who asks for any port, while a rank that asks for this one gets it, as both allow the
 // address to be reused (Go and nearly everybody who listens does).
 type port struct {
 	fd, number int
@@ -29,7 +29,7 @@ func reservePort() (*port, error) {
 }
 
 func (p *port) bind() error {
-	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	if err := unix.Bind(p.fd, &unix.SockaddrInet4{}); err != nil {
 		return os.NewSyscallError("bind", err)
 	}
 	// Only now: a socket that may share would be given a port that somebody has.

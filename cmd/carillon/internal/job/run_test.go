@@ -311,7 +311,7 @@ func TestReservedPortIsKeptForTheJob(t *testing.T) {
 	}
 	defer p.release()
 	for _, addr := range []string{"127.0.0.1", ""} {
-		l, err := net.Listen("tcp4", fmt.Sprintf("%s:%d", addr, p.number))
+		l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", addr, p.number))
 		if err != nil {
 			t.Fatalf("a rank can't listen: %v", err)
 		}
@@ -323,8 +323,10 @@ func TestReservedPortIsKeptForTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: p.number}); !errors.Is(err, unix.EADDRINUSE) {
-		t.Errorf("a stranger's bind: %v", err)
+	for _, addr := range [][4]byte{{}, {127, 0, 0, 1}, {127, 0, 0, 2}} {
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: addr, Port: p.number}); !errors.Is(err, unix.EADDRINUSE) {
+			t.Errorf("a stranger's bind to %v: %v", addr, err)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 )
@@ -56,7 +58,8 @@ func (l *Links) openSHM(peer int, c *card, ways []way) error {
 	cancel, err := l.f.deaths.watch(process{c.pid, c.born}, func() { conn.Fail(dead) })
 	switch {
 	case errors.Is(err, errDead):
-		return dead
+		conn.Fail(dead) // unless it has connected, closed and ended since its inbox was opened
+		return nil
 	case err != nil:
 		return &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "connect with ranks of this host", Err: err}
 	}
@@ -114,13 +117,9 @@ func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*ca
 		if w != viaTCP {
 			continue
 		}
-		unwatch, err := l.watchWhileConnecting(peer, &p.card, cards[peer], fail)
-		if err != nil {
-			fail(err)
-			break
-		}
-		defer unwatch()
+		unwatch := l.watchWhileConnecting(peer, &p.card, cards[peer], fail)
 		wg.Go(func() {
+			defer unwatch() // from here on the connection itself tells of a death
 			conn, err := p.gate.Connect(ctx, l.rank, peer, cards[peer].tcp, cards[peer].gate, l.waiter)
 			if err != nil {
 				fail(err)
@@ -133,21 +132,35 @@ func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*ca
 	return first
 }
 
-// watchWhileConnecting has fail called when the process of a peer ends that this rank can see. It returns the error of
-// one that has ended already.
-func (l *Links) watchWhileConnecting(peer int, mine, its *card, fail func(error)) (cancel func(), err error) {
+// lastWords is how long a peer that has ended may still turn out to be connected: it may have connected, closed in order and ended
+// while this rank had not yet read what the kernel had for it. All of that is on this host.
+const lastWords = time.Second
+
+// watchWhileConnecting has fail called when a peer is not connected, lastWords after the end of its process. It does so for the processes
+// that this rank can see.
+func (l *Links) watchWhileConnecting(peer int, mine, its *card, fail func(error)) (cancel func()) {
 	if its.hostID != mine.hostID || its.pidNS != mine.pidNS {
-		return func() {}, nil
+		return func() {}
 	}
 	dead := l.dead(peer, its)
-	cancel, err = l.f.deaths.watch(process{its.pid, its.born}, func() { fail(dead) })
-	switch {
-	case errors.Is(err, errDead):
-		return nil, dead
-	case err != nil:
-		return func() {}, nil //nolint:nilerr // it can be connected with all the same
+	var settled atomic.Bool // connected, or failed for another reason
+	ended := func() {
+		time.AfterFunc(lastWords, func() {
+			if !settled.Load() {
+				fail(dead)
+			}
+		})
 	}
-	return cancel, nil
+	unwatch, err := l.f.deaths.watch(process{its.pid, its.born}, ended)
+	if errors.Is(err, errDead) {
+		ended()
+	}
+	return func() {
+		settled.Store(true)
+		if err == nil { // without a watch it can be connected with all the same
+			unwatch()
+		}
+	}
 }
 
 // dead is the error of a peer whose process has ended.

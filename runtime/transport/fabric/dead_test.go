@@ -3,10 +3,13 @@ package fabric_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
 )
 
 // A peer that dies between saying how it is reached and being reached is not waited for.
@@ -71,5 +74,41 @@ func TestConnectWithADyingProcess(t *testing.T) {
 				t.Fatalf("%v, want that rank 0 died", err)
 			}
 		})
+	}
+}
+
+// One that connected, closed in order and ended before this rank came to connect is not lost by that: what it sent is still to be had.
+func TestConnectWithAProcessThatIsThrough(t *testing.T) {
+	config := fabric.Config{DisableSHM: true}
+	f := newFabric(t, config)
+	port, err := f.Prepare(processComm(), secret(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := start(t, job{Program: "greeting", Rank: 0, Size: 2, Config: config}) // the lower of two dials
+	card, err := readCards(peer.out, 1)
+	if err != nil {
+		t.Fatal(err, peer.stderr.String())
+	}
+	cards := [][]byte{card[0], port.Card()}
+	if _, err := fmt.Fprintf(peer.in, "%x\n%x\n", cards[0], cards[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := peer.cmd.Wait(); err != nil {
+		t.Fatal(err, peer.stderr.String())
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	l, err := port.Connect(ctx, 1, cards)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	got := make([]byte, len(greeting))
+	if err := transporttest.Recv(ctx, l, 0, got); err != nil || string(got) != greeting {
+		t.Errorf("%q, %v; want %q", got, err, greeting)
+	}
+	if err := l.Lost(0); err != nil {
+		t.Errorf("it counts as lost: %v", err)
 	}
 }

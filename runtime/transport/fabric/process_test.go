@@ -22,9 +22,12 @@ import (
 // childVariable carries a job to a process that the tests start from their own binary.
 const childVariable = "CARILLON_FABRIC_TEST_CHILD"
 
+// greeting is what the program of that name sends to rank 1 before it ends.
+const greeting = "I have been here"
+
 // job is what a child does: it connects and runs a program as one rank.
 type job struct {
-	Program string // the name of a case, "pong N", "sink N" or "forward"
+	Program string // the name of a case, "pong N", "sink N", "forward" or "greeting"
 	Rank    int
 	Size    int
 	Config  fabric.Config
@@ -82,8 +85,11 @@ func (j job) run(ctx context.Context, l *fabric.Links) error {
 	if _, err := fmt.Sscanf(j.Program, "sink %d", &size); err == nil {
 		return transporttest.Sink(ctx, l, size)
 	}
-	if j.Program == "forward" {
+	switch j.Program {
+	case "forward":
 		return transporttest.Forward(ctx, l)
+	case "greeting":
+		return transporttest.Send(ctx, l, 1, []byte(greeting))
 	}
 	for _, c := range transporttest.Cases() {
 		if c.Name == j.Program {

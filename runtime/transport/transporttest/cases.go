@@ -267,7 +267,12 @@ func noticeToSender(ctx context.Context, l Links) error {
 			}
 		}
 	}
-	return isNotice(Send(ctx, l, 1, make([]byte, 64<<20)), 1)
+	// No amount is too much to be taken before the notice is seen: a peer that has closed behind it reads on for a while.
+	for {
+		if err := Send(ctx, l, 1, make([]byte, 1<<20)); err != nil {
+			return isNotice(err, 1)
+		}
+	}
 }
 
 func dataBeforeNotice(ctx context.Context, l Links) error {

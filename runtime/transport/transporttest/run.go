@@ -2,6 +2,7 @@ package transporttest
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -166,15 +167,20 @@ func noAllocation(t *testing.T, mesh Mesh) {
 			}
 		}
 		rally(rounds / 4)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		rally(rounds)
-		runtime.ReadMemStats(&after)
+		// The count is the process's: connections of earlier cases that linger, and the runtime's timers and poller, add some now and then.
+		// The least of several counts is without them.
+		least := uint64(math.MaxUint64)
+		for attempt := 0; attempt < 5 && least > rounds/20; attempt++ {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			rally(rounds)
+			runtime.ReadMemStats(&after)
+			least = min(least, after.Mallocs-before.Mallocs)
+		}
 		ranks[0].Close()
 		wg.Wait()
-		// Some few are the runtime's own, such as those of its timers and of the poller.
-		if n := after.Mallocs - before.Mallocs; n > rounds/20 {
-			t.Errorf("%d messages of %d bytes there and back made %d allocations", rounds, size, n)
+		if least > rounds/20 {
+			t.Errorf("%d messages of %d bytes there and back made %d allocations", rounds, size, least)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestDocuments(t *testing.T) {
 		comms = `"comms": [{"id": "00000000000000000000000000000000", "name": "world", "rank": 1, "size": 2, "state": "ready", "launched": 3,
 			"completed": 2, "in_flight": {"call": "all_reduce", "seq": 3, "bytes": 0, "dtype": "", "age_seconds": 0}}]`
 		verdicts = `"verdicts": [{"id": "0123", "since": "2026-01-02T03:04:05Z", "reason": "rank_dead", "confidence": "possible",
-			"culprits": [{"rank": 0, "comm_rank": 0}], "age": 0, "text": "rank 0 was killed by signal 9"}]`
+			"culprits": [{"rank": 0, "comm_rank": 0}], "age_seconds": 0, "text": "rank 0 was killed by signal 9"}]`
 	)
 	for path, want := range map[string]string{
 		"/api/v1/ranks":    `{` + head + `, "total": 2, ` + ranks + `}`,

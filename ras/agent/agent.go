@@ -81,6 +81,7 @@ type Agent struct {
 	notes   uint64            // how often it was
 	hush    func()            // ends the attempt to tell the coordinator; nil if there is none
 	remote  []verdict.Verdict // what a coordinator says is open
+	past    []string          // and the IDs of those that it withdrew unresolved
 	from    string            // who that is
 	turn    uint64            // and for the how manieth time
 	fresh   bool              // remote has not been taken over
@@ -91,7 +92,6 @@ type Agent struct {
 	failed  int64                     // when a communicator failed here last, by the tape's clock; 0: none did
 	settled int64                     // when the last look that found something, or was over, began, by the tape's clock
 	changed chan struct{}             // closed and replaced when settled changes
-	leads   bool                      // this process coordinated when it looked last
 }
 
 // New makes an Agent.
@@ -167,7 +167,8 @@ func (a *Agent) Note() verdict.Note {
 	n := verdict.Note{Member: self.Name, Host: self.Host, PID: self.PID, Rank: self.Rank, JobSize: self.JobSize}
 	table := a.cfg.Slots(nil)
 	a.mu.Lock()
-	n.Slots = a.book.slots(table, a.cfg.Now())
+	now := a.cfg.Now()
+	n.Slots, n.Closed = a.book.slots(table, now), a.book.closedLately(now)
 	a.mu.Unlock()
 	if a.cfg.Busy != nil {
 		n.Where = a.cfg.Busy()
@@ -258,7 +259,7 @@ func (a *Agent) told(m *message) {
 		a.mu.Unlock()
 		return
 	}
-	a.from, a.turn, a.remote, a.fresh = m.From, m.Turn, m.Open, true
+	a.from, a.turn, a.remote, a.past, a.fresh = m.From, m.Turn, m.Open, m.Unresolved, true
 	a.mu.Unlock()
 	a.rouse()
 }
@@ -308,7 +309,7 @@ func (a *Agent) Settle(ctx context.Context) {
 	for {
 		a.mu.Lock()
 		done := a.failed == 0 || a.settled > a.failed || len(a.open) > 0
-		if open && a.leads {
+		if open && a.leader == a.cfg.Self.Name {
 			done = a.settled >= began
 		}
 		changed := a.changed

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,19 +117,56 @@ func TestNextCoordinatorTellsAgainWhatWasOpen(t *testing.T) {
 	a.cfg.Event = func(ev bus.Event, outward bool) { told = append(told, fmt.Sprintf("%v %v", ev.Stage, outward)) }
 	dead := []verdict.Verdict{{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}}
 	a.told(&message{From: "host-0", Turn: 1, Open: dead})
-	l := &loop{Agent: a}
-	l.apply(a.remote, nobody)
-	l.apply(dead, everybodyAgain)
-	l.apply(dead, everybody)
-	l.apply(nil, ofWithdrawals)
+	l := newLoop(a, nil)
+	healed := func(*verdict.Verdict) bool { return true }
+	l.apply(a.remote, nobody, healed)
+	l.apply(dead, everybodyAgain, healed)
+	l.apply(dead, everybody, healed)
+	l.apply(nil, ofWithdrawals, healed)
 	if want := []string{"opened false", "changed true", "closed true"}; !slices.Equal(told, want) {
 		t.Errorf("told %v, want %v", told, want)
 	}
 	told = nil
-	b := &loop{Agent: a}
+	b := newLoop(a, nil)
 	b.step(t.Context()) // this process is the coordinator now, alone, and finds nothing
 	if want := []string{"opened false", "changed true", "closed true"}; !slices.Equal(told, want) {
 		t.Errorf("taking over was told as %v, want %v", told, want)
+	}
+}
+
+// TestUnresolved: who gives a verdict up says so, and who follows says the same, as does the last one that leaves.
+func TestUnresolved(t *testing.T) {
+	dead := verdict.Verdict{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}, Text: "rank 1 ended"}
+	for name, tc := range map[string]struct {
+		end        func(l *loop, a *Agent)
+		unresolved bool
+	}{
+		"healed":       {func(l *loop, _ *Agent) { l.apply(nil, everybody, func(*verdict.Verdict) bool { return true }) }, false},
+		"given up":     {func(l *loop, _ *Agent) { l.apply(nil, everybody, func(*verdict.Verdict) bool { return false }) }, true},
+		"the job ends": {func(l *loop, _ *Agent) { l.end() }, true},
+		"another one says that it is healed": {func(l *loop, a *Agent) {
+			a.told(&message{From: "host-0", Turn: 1, Unresolved: []string{"another"}})
+			l.follow(t.Context(), "host-0", time.Now())
+		}, false},
+		"another one gives it up": {func(l *loop, a *Agent) {
+			a.told(&message{From: "host-0", Turn: 1, Unresolved: []string{"another", dead.ID()}})
+			l.follow(t.Context(), "host-0", time.Now())
+		}, true},
+	} {
+		a := newTestAgent(t)
+		var last bus.Event
+		a.cfg.Event = func(ev bus.Event, _ bool) { last = ev }
+		l := newLoop(a, nil)
+		l.apply([]verdict.Verdict{dead}, everybody, nil)
+		tc.end(l, a)
+		if last.Stage != bus.Closed || last.Unresolved != tc.unresolved || strings.Contains(last.Text, "not resolved") != tc.unresolved ||
+			!strings.HasPrefix(last.Text, dead.Text) {
+			t.Errorf("%s: %v, unresolved %v: %s", name, last.Stage, last.Unresolved, last.Text)
+		}
+		// All are told of it, as long as one may have missed it.
+		if told := len(l.past) == 1 && l.past[0].id == dead.ID(); told != tc.unresolved {
+			t.Errorf("%s: the others are told of %v", name, l.past)
+		}
 	}
 }
 

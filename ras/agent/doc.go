@@ -14,7 +14,11 @@
 //
 // All agents know the open verdicts, so that any process's health endpoint shows them, and so that the next coordinator
 // goes on where the last one ended. Only the coordinator's events are Outward: one cause is one message to whoever is on
-// call. Verdicts have no bus.Event.Cause: the symptoms of one cause are one verdict already.
+// call. Verdicts have no bus.Event.Cause: the symptoms of one cause are one verdict already. A communicator that fails because
+// of an open one is a symptom.
+//
+// A verdict that holds no longer is withdrawn: because it healed, or unresolved, because those who waited gave up, as a job
+// that ends with its crash does. Whoever is on call must hear of that one, too.
 //
 // A process that can't speak, because it is dead or stopped, is spoken for by another one of its host, from its tape.
 // A process that ended is left out of the notes, and its verdict withdrawn, once no living process is in any

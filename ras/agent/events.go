@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
@@ -54,8 +55,8 @@ func dataOf(v *verdict.Verdict) json.RawMessage {
 	}
 }
 
-// verdictEvent tells of a verdict that opened, changed or is withdrawn.
-func verdictEvent(c *verdict.Change, now time.Time) bus.Event {
+// verdictEvent tells of a verdict that opened, changed or is withdrawn, and has been open since the given time.
+func verdictEvent(c *verdict.Change, since, now time.Time) bus.Event {
 	v := &c.Verdict
 	id := v.ID()
 	ev := bus.Event{
@@ -68,7 +69,8 @@ func verdictEvent(c *verdict.Change, now time.Time) bus.Event {
 	case verdict.Changed:
 		ev.Type, ev.Stage = semconv.EventVerdictChanged, bus.Changed
 	case verdict.Withdrawn:
-		ev.Type, ev.Stage = semconv.EventVerdictWithdrawn, bus.Closed
+		ev.Type, ev.Stage, ev.Unresolved = semconv.EventVerdictWithdrawn, bus.Closed, c.Unresolved
+		ev.Text += closing(c.Unresolved, now.Sub(since))
 	}
 	switch {
 	case len(v.Culprits) > 0:
@@ -85,6 +87,14 @@ func verdictEvent(c *verdict.Change, now time.Time) bus.Event {
 		ev.Subject = "the job"
 	}
 	return ev
+}
+
+// closing is the end of the sentence of a verdict that is withdrawn, which would read as if it still held.
+func closing(unresolved bool, after time.Duration) string {
+	if unresolved {
+		return fmt.Sprintf(" (not resolved; those who waited were gone after %v)", verdict.Age(after))
+	}
+	return fmt.Sprintf(" (over after %v)", verdict.Age(after))
 }
 
 // severityOf is how urgent the events of a verdict are.
@@ -136,7 +146,8 @@ type commData struct {
 	Peer *int32 `json:"peer,omitempty"` // the rank of the communicator that is at fault
 }
 
-// commFailed tells that a communicator failed here. It is for information, as what happens to members is.
+// commFailed tells that a communicator failed here. It is for information, as what happens to members is, and a symptom where the cause is
+// known already.
 func (a *Agent) commFailed(ev *tape.Event) {
 	r := &ev.Life
 	data := commData{Comm: ev.Comm.ID.String(), Name: ev.Comm.Name, Rank: ev.Comm.Rank, Code: r.Code.String()}
@@ -150,11 +161,29 @@ func (a *Agent) commFailed(ev *tape.Event) {
 	}
 	self := &a.cfg.Self
 	out := bus.Event{
-		Type: semconv.EventCommFailed, Subject: "comm " + ev.Comm.Name, Reason: r.Code.String(), Data: data,
+		Type: semconv.EventCommFailed, Subject: "comm " + ev.Comm.Name, Reason: r.Code.String(), Data: data, Cause: a.causeOf(ev),
 		Text: fmt.Sprintf("communicator %s of %s failed: %s", ev.Comm.Name, self, text),
 	}
 	if self.Rank >= 0 {
 		out.Rank = strconv.Itoa(self.Rank)
 	}
 	a.cfg.Event(out, false)
+}
+
+// causeOf is the key of the open verdict that explains why a communicator failed; empty if none does.
+func (a *Agent) causeOf(ev *tape.Event) string {
+	reasons := map[lifecycle.Code]verdict.Reason{
+		lifecycle.CodeRankDead: verdict.RankDead, lifecycle.CodeUnreachable: verdict.RankUnreachable, lifecycle.CodeMismatch: verdict.Mismatch,
+	}
+	reason, told := reasons[ev.Life.Code]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.open {
+		v := &a.open[i]
+		waits := slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return w.Comm == ev.Comm.ID })
+		if waits || v.Comm == ev.Comm.ID || told && v.Reason == reason && v.Comm.IsZero() {
+			return VerdictKey(v.ID())
+		}
+	}
+	return ""
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // TestVerdictOfThousandsIsTold: a bus takes the event of a verdict for which 4,096 ranks wait, of hosts with long names, and
@@ -32,7 +34,7 @@ func TestVerdictOfThousandsIsTold(t *testing.T) {
 		defer b.Close()
 		events := b.Attach(bus.SubscriptionConfig{})
 		defer events.Close()
-		if err := b.Publish(verdictEvent(&verdict.Change{Kind: verdict.Opened, Verdict: v}, mesh.Event{}.Since)); err != nil {
+		if err := b.Publish(verdictEvent(&verdict.Change{Kind: verdict.Opened, Verdict: v}, time.Time{}, time.Time{})); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		ev, err := events.Next(t.Context())
@@ -53,5 +55,38 @@ func TestVerdictOfThousandsIsTold(t *testing.T) {
 	}
 	if v := (verdict.Verdict{Reason: verdict.RankDead, Culprits: make([]verdict.Rank, maxEventRanks)}); strings.Contains(string(dataOf(&v)), "whole") {
 		t.Error("a verdict that is told in full is said to be a part")
+	}
+}
+
+// TestCause: a communicator that fails because of an open verdict is a symptom of it.
+func TestCause(t *testing.T) {
+	a := newTestAgent(t)
+	var told bus.Event
+	a.cfg.Event = func(ev bus.Event, _ bool) { told = ev }
+	mine, other := lifecycle.CommID{1}, lifecycle.CommID{2}
+	fails := func(code lifecycle.Code) string {
+		a.commFailed(&tape.Event{IsLife: true, Comm: tape.CommInfo{ID: mine, Name: "world"}, Life: tape.LifeRecord{Code: code, Peer: -1}})
+		return told.Cause
+	}
+	for name, tc := range map[string]struct {
+		open    verdict.Verdict
+		code    lifecycle.Code
+		symptom bool
+	}{
+		"its own":             {verdict.Verdict{Reason: verdict.NotEntered, Comm: mine}, lifecycle.CodeAbandoned, true},
+		"another's":           {verdict.Verdict{Reason: verdict.NotEntered, Comm: other}, lifecycle.CodeAbandoned, false},
+		"one that it is in":   {verdict.Verdict{Reason: verdict.NotEntered, Comm: other, Victims: []verdict.Wait{{Comm: mine}}}, lifecycle.CodeAbandoned, true},
+		"a death":             {verdict.Verdict{Reason: verdict.RankDead}, lifecycle.CodeRankDead, true},
+		"a death, elsewhere":  {verdict.Verdict{Reason: verdict.RankDead}, lifecycle.CodeSystem, false},
+		"who waits elsewhere": {verdict.Verdict{Reason: verdict.RankDead, Comm: other}, lifecycle.CodeRankDead, false},
+	} {
+		a.open = []verdict.Verdict{tc.open}
+		want := ""
+		if tc.symptom {
+			want = VerdictKey(tc.open.ID())
+		}
+		if got := fails(tc.code); got != want {
+			t.Errorf("%s: the cause is %q, want %q", name, got, want)
+		}
 	}
 }

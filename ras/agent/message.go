@@ -32,6 +32,8 @@ type message struct {
 	From string            `json:"from,omitempty"`
 	Turn uint64            `json:"turn,omitempty"`
 	Open []verdict.Verdict `json:"open,omitempty"`
+	// Unresolved are the IDs of verdicts that were withdrawn lately and are not known to be healed.
+	Unresolved []string `json:"unresolved,omitempty"`
 
 	// Nonce makes each askLook a question of its own.
 	Nonce uint64 `json:"nonce,omitempty"`
@@ -70,9 +72,9 @@ const (
 	maxToldText     = 1024
 )
 
-// encodeOpen is the news of open verdicts, shortened until it fits into a question.
-func encodeOpen(from string, turn uint64, open []verdict.Verdict) []byte {
-	m := message{Kind: tellOpen, From: from, Turn: turn}
+// encodeOpen is the news of open verdicts, and of those that were given up, shortened until it fits into a question.
+func encodeOpen(from string, turn uint64, open []verdict.Verdict, unresolved []string) []byte {
+	m := message{Kind: tellOpen, From: from, Turn: turn, Unresolved: unresolved}
 	for _, v := range open {
 		if len(v.Culprits) > maxToldCulprits {
 			v.Whole = v.ID()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/mesh"
@@ -29,7 +30,7 @@ func newTestAgent(t testing.TB) *Agent {
 func FuzzHandle(f *testing.F) {
 	f.Add((&message{Kind: askNotes}).encode())
 	f.Add((&message{Kind: askLook}).encode())
-	f.Add(encodeOpen("host-2", 3, []verdict.Verdict{{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}}))
+	f.Add(encodeOpen("host-2", 3, []verdict.Verdict{{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}}, []string{"past"}))
 	f.Add([]byte(`{"v":2,"kind":"look"}`))
 	f.Add([]byte(`{"v":1,"kind":"open","open":[{"reason":"hunger"}]}`))
 	f.Add([]byte("\x00{"))
@@ -108,7 +109,7 @@ func TestVerdictsToldInPartKeepTheirID(t *testing.T) {
 		}
 		open = append(open, v)
 	}
-	b := encodeOpen("host-1", 7, open)
+	b := encodeOpen("host-1", 7, open, nil)
 	if len(b) > mesh.MaxQuestion {
 		t.Fatalf("%d bytes, want at most %d", len(b), mesh.MaxQuestion)
 	}
@@ -140,7 +141,7 @@ func TestLongVerdictIsTold(t *testing.T) {
 			v.Victims = append(v.Victims, verdict.Wait{Rank: rank, Name: v.Name, Call: "all_reduce", Seq: 1 << 40})
 			v.Evidence = append(v.Evidence, strings.Repeat(char, 5000))
 		}
-		b := encodeOpen("host-1", 7, []verdict.Verdict{v, v})
+		b := encodeOpen("host-1", 7, []verdict.Verdict{v, v}, nil)
 		m, err := decode(b)
 		if err != nil || len(b) > mesh.MaxQuestion {
 			t.Fatalf("%s: %d bytes, %v; want at most %d", name, len(b), err, mesh.MaxQuestion)
@@ -176,7 +177,7 @@ func TestOnlyTheLatestWordOfACoordinatorCounts(t *testing.T) {
 	}{
 		{"host-2", 2, dead, 1}, {"host-2", 1, nil, 1}, {"host-2", 2, nil, 1}, {"host-3", 1, nil, 0}, {"host-1", 9, dead, 0},
 	} {
-		if got := a.Handle(t.Context(), c.from, encodeOpen(c.from, c.turn, c.open)); !bytes.Equal(got, []byte("ok")) {
+		if got := a.Handle(t.Context(), c.from, encodeOpen(c.from, c.turn, c.open, nil)); !bytes.Equal(got, []byte("ok")) {
 			t.Errorf("%s's word is answered with %q", c.from, got)
 		}
 		if len(a.remote) != c.want {
@@ -188,7 +189,7 @@ func TestOnlyTheLatestWordOfACoordinatorCounts(t *testing.T) {
 // A verdict's event is what a receiver makes of it without this package.
 func TestVerdictEventCanBeRead(t *testing.T) {
 	v := verdict.Verdict{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 3, Comm: -1}, {Job: 4, Comm: -1}}, Text: "rank 3 ended"}
-	ev := verdictEvent(&verdict.Change{Kind: verdict.Opened, Verdict: v}, mesh.Event{}.Since)
+	ev := verdictEvent(&verdict.Change{Kind: verdict.Opened, Verdict: v}, time.Time{}, time.Time{})
 	b, err := json.Marshal(ev.Data)
 	if err != nil {
 		t.Fatal(err)

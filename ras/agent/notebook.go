@@ -20,13 +20,22 @@ const (
 	maxActs     = 1 << 10          // open ones of a communicator: far more than it has, unless the ends of many were overwritten unread
 	failureTime = 30 * time.Second // how long a failure is remembered when its communicator is gone
 	waitWindow  = 20 * time.Second // over which waits are summed up, once or twice
+	maxClosed   = 32               // communicators that ended in order
+	closedTime  = 30 * time.Second // how long that is remembered
 	longestWait = time.Second      // that is summed up of one wait: one that lasts is a stall, and no straggler's doing
 )
 
 // notebook remembers what the in-flight table doesn't show: open acts, failures, stalls, and for whom operations
 // waited. It learns from the tape's events, of a living process or a dead one's. It is not safe for concurrent use.
 type notebook struct {
-	comms map[uint32]*remembered // by generation
+	comms  map[uint32]*remembered // by generation
+	closed []closed               // oldest first
+}
+
+// closed is a communicator that ended in order, and when.
+type closed struct {
+	id lifecycle.CommID
+	at int64
 }
 
 // remembered is what is known of one communicator beside its slot.
@@ -104,6 +113,9 @@ func (n *notebook) observe(ev *tape.Event) (failed bool) {
 	case l.Act == tape.ActNone:
 	case l.Stage == tape.StageEnd:
 		r := n.comms[ev.Generation]
+		if l.Act == tape.ActDestroy && l.Code == lifecycle.CodeOK && (r == nil || r.failure == nil) {
+			n.close(ev.Comm.ID, l.Time)
+		}
 		if r == nil {
 			return false
 		}
@@ -120,6 +132,23 @@ func (n *notebook) observe(ev *tape.Event) (failed bool) {
 		r.act(l)
 	}
 	return false
+}
+
+func (n *notebook) close(id lifecycle.CommID, now int64) {
+	if len(n.closed) == maxClosed {
+		n.closed = slices.Delete(n.closed, 0, 1)
+	}
+	n.closed = append(n.closed, closed{id, now})
+}
+
+// closedLately are the communicators that ended in order not long before now.
+func (n *notebook) closedLately(now int64) []lifecycle.CommID {
+	n.closed = slices.DeleteFunc(n.closed, func(c closed) bool { return now-c.at >= int64(closedTime) })
+	ids := make([]lifecycle.CommID, len(n.closed))
+	for i, c := range n.closed {
+		ids[i] = c.id
+	}
+	return ids
 }
 
 // act remembers an act that began, or went on.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -275,5 +276,36 @@ func TestDeadProcessIsSpokenForFromItsTape(t *testing.T) {
 		if n, ok := local(mesh.Member{Name: bad}); ok {
 			t.Errorf("%q has a note: %+v", bad, n)
 		}
+	}
+}
+
+// TestClosedInOrder: a communicator that was destroyed is noted for a while, one that had failed or was aborted is not.
+func TestClosedInOrder(t *testing.T) {
+	book, id := newNotebook(), func(n byte) lifecycle.CommID { return lifecycle.CommID{n} }
+	end := func(n byte, act tape.Act, code lifecycle.Code) {
+		book.observe(&tape.Event{
+			IsLife: true, Generation: uint32(n), Comm: tape.CommInfo{ID: id(n)},
+			Life: tape.LifeRecord{Act: act, Stage: tape.StageEnd, Code: code, Time: 1000 * int64(n)},
+		})
+	}
+	end(1, tape.ActDestroy, lifecycle.CodeOK)
+	end(2, tape.ActAbort, lifecycle.CodeOK)
+	book.observe(&tape.Event{
+		IsLife: true, Generation: 3, Comm: tape.CommInfo{ID: id(3)}, Life: tape.LifeRecord{Code: lifecycle.CodeRankDead, Peer: 1},
+	})
+	end(3, tape.ActDestroy, lifecycle.CodeOK)
+	end(4, tape.ActDestroy, lifecycle.CodeInternal)
+	end(5, tape.ActDestroy, lifecycle.CodeOK)
+	if got, want := book.closedLately(6000), []lifecycle.CommID{id(1), id(5)}; !slices.Equal(got, want) {
+		t.Errorf("closed: %v, want %v", got, want)
+	}
+	if got, want := book.closedLately(1000+int64(closedTime)), []lifecycle.CommID{id(5)}; !slices.Equal(got, want) {
+		t.Errorf("later: %v, want %v", got, want)
+	}
+	for n := range byte(100) {
+		end(100+n, tape.ActDestroy, lifecycle.CodeOK)
+	}
+	if got := book.closedLately(300_000); len(got) != maxClosed || got[maxClosed-1] != id(199) {
+		t.Errorf("%d are noted, want the last %d", len(got), maxClosed)
 	}
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +24,9 @@ const (
 	healing = 10 * time.Second
 	// farewell is how long a coordinator that leaves waits for the others to leave, too.
 	farewell = time.Second
+	// pastTime is how long all are told which verdicts were withdrawn unresolved, the last mostPast of them: one question may be lost.
+	pastTime = time.Minute
+	mostPast = 32
 )
 
 // loop is what one Run works with.
@@ -38,14 +42,26 @@ type loop struct {
 	silent  time.Time // since when there have been some that run and don't answer; zero: none
 	turn    uint64
 	telling sync.WaitGroup
-	again   time.Duration // until the next round, 0 if there need not be one
-	tries   int           // to tell of the trouble here
+	again   time.Duration        // until the next round, 0 if there need not be one
+	tries   int                  // to tell of the trouble here
+	held    map[string]time.Time // when each open verdict was last known to hold, by its ID
+	past    []unresolved         // withdrawn lately
+}
+
+// unresolved is a verdict that was withdrawn and is not known to be healed, and when.
+type unresolved struct {
+	id string
+	at time.Time
+}
+
+func newLoop(a *Agent, m *mesh.Mesh) *loop {
+	return &loop{Agent: a, mesh: m, held: map[string]time.Time{}}
 }
 
 // Run coordinates with the other agents until ctx ends. m is the process's mesh, with Handle, LocalNote and Member in its
 // Config, or nil if the process is the whole job. It blocks, and is called once.
 func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
-	l := &loop{Agent: a, mesh: m}
+	l := newLoop(a, m)
 	defer l.telling.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -85,7 +101,7 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 	}
 }
 
-// end withdraws what is open when the last process of the job leaves: nobody waits any more, and nobody else will say so.
+// end withdraws what is open, unresolved, when the last process of the job leaves: nobody waits any more, and nobody else will say so.
 // When all are told to end at once nobody is the last: so a coordinator that has told something waits a moment for the
 // others. Of those who stay the next one coordinates.
 func (l *loop) end() {
@@ -110,7 +126,7 @@ func (l *loop) end() {
 	if !l.leads {
 		to = everybodyAgain
 	}
-	l.apply(nil, to)
+	l.apply(nil, to, func(*verdict.Verdict) bool { return false })
 }
 
 // others tells whether there are processes that may go on: those that have neither left nor died. Who is out of reach
@@ -171,11 +187,11 @@ func (l *loop) step(ctx context.Context) {
 	}
 	l.mu.Lock()
 	due := l.trouble || l.asked || len(l.open) > 0
-	inherited, remote := l.fresh && !l.leads, l.remote
+	inherited, remote, past := l.fresh && !l.leads, l.remote, l.Agent.past
 	l.trouble, l.asked, l.fresh = false, false, false
 	l.mu.Unlock()
 	if inherited { // what the last coordinator left open
-		l.apply(remote, nobody)
+		l.apply(remote, nobody, notAmong(past))
 		due = true
 	}
 	if !due {
@@ -201,7 +217,7 @@ func (l *loop) cede(now time.Time) {
 // follow takes over what the coordinator says, and tells it of trouble here.
 func (l *loop) follow(ctx context.Context, leader string, now time.Time) {
 	l.mu.Lock()
-	fresh, open, noted := l.fresh && l.from == leader, l.remote, l.noted
+	fresh, open, past, noted := l.fresh && l.from == leader, l.remote, l.Agent.past, l.noted
 	l.asked, l.fresh = false, false
 	l.mu.Unlock()
 	if fresh {
@@ -210,7 +226,7 @@ func (l *loop) follow(ctx context.Context, leader string, now time.Time) {
 		if l.ceded {
 			l.ceded, to = false, ofWithdrawals
 		}
-		l.apply(open, to)
+		l.apply(open, to, notAmong(past))
 		l.settle(noted)
 	}
 	l.again = 0
@@ -233,6 +249,11 @@ func (l *loop) follow(ctx context.Context, leader string, now time.Time) {
 		l.mu.Unlock()
 		l.again = l.cfg.Timing.Again
 	}
+}
+
+// notAmong tells of a verdict that another process withdrew whether it is healed, by the IDs of those that are not.
+func notAmong(unresolved []string) func(*verdict.Verdict) bool {
+	return func(v *verdict.Verdict) bool { return !slices.Contains(unresolved, v.ID()) }
 }
 
 // tell asks the coordinator to look, and reports whether it will. It ends early when the coordinator asks this process,
@@ -269,7 +290,7 @@ func (l *loop) tell(ctx context.Context, leader string, notes uint64) bool {
 // lead asks all for their notes, finds the verdicts, and tells all: those who gave a note shall know that it was looked
 // at, and who missed the last word shall have this one.
 func (l *loop) lead(ctx context.Context) {
-	began := l.cfg.Now()
+	began, start := l.cfg.Now(), time.Now()
 	notes := l.gather(ctx)
 	if ctx.Err() != nil {
 		return
@@ -283,12 +304,12 @@ func (l *loop) lead(ctx context.Context) {
 	case l.silent.IsZero():
 		l.silent = now
 	}
-	notes = concerned(fates)
+	notes = concerned(slices.Clone(fates))
 	verdicts := continued(verdict.Diagnose(sortedByName(notes)), l.tracker.Open())
 	for _, v := range l.tracker.Open() {
 		if v.Reason == verdict.RankUnreachable {
 			// TCP sends again after a pause that is as long as all before it; the outage began before it was noticed.
-			l.heals = now.Add(2*v.Age + healing)
+			l.heals = now.Add(2*time.Duration(v.Age) + healing)
 		}
 	}
 	if now.Before(l.heals) {
@@ -304,7 +325,10 @@ func (l *loop) lead(ctx context.Context) {
 		to = everybodyAgain
 	}
 	l.leads, l.ceded = true, false
-	l.apply(verdicts, to)
+	for i := range verdicts {
+		l.held[verdicts[i].ID()] = start
+	}
+	l.apply(verdicts, to, func(v *verdict.Verdict) bool { return v.Healed(fates, time.Since(l.held[v.ID()])) })
 	l.broadcast(ctx)
 	l.settle(began)
 	l.looked = time.Now()
@@ -355,15 +379,18 @@ const (
 	everybodyAgain          // they, and once more of what was open: they may have heard of it, or not, and not from this process
 )
 
-// apply makes verdicts the open ones, and tells what changed.
-func (l *loop) apply(verdicts []verdict.Verdict, to audience) {
+// apply makes verdicts the open ones, and tells what changed. healed says of one that is not among them any more whether its cause is gone.
+func (l *loop) apply(verdicts []verdict.Verdict, to audience, healed func(*verdict.Verdict) bool) {
 	was := map[string]bool{}
 	for _, v := range l.tracker.Open() {
 		was[v.ID()] = true
 	}
 	changes := l.tracker.Update(verdicts)
 	now := time.Now()
+	l.past = slices.DeleteFunc(l.past, func(p unresolved) bool { return now.Sub(p.at) >= pastTime })
+	since := map[string]time.Time{}
 	l.mu.Lock()
+	maps.Copy(since, l.since)
 	l.open = l.tracker.Open()
 	open := l.open
 	for i := range changes {
@@ -372,11 +399,19 @@ func (l *loop) apply(verdicts []verdict.Verdict, to audience) {
 		switch changes[i].Kind {
 		case verdict.Opened:
 			l.since[v.ID()] = now
+			if l.held[v.ID()].IsZero() {
+				l.held[v.ID()] = now
+			}
 			if to >= everybody {
 				l.reached[v.Reason]++
 			}
 		case verdict.Withdrawn:
+			changes[i].Unresolved = !healed(v)
+			if changes[i].Unresolved {
+				l.past = append(l.past[max(0, len(l.past)+1-mostPast):], unresolved{v.ID(), now})
+			}
 			delete(l.since, v.ID())
+			delete(l.held, v.ID())
 		case verdict.Changed:
 		}
 	}
@@ -385,10 +420,10 @@ func (l *loop) apply(verdicts []verdict.Verdict, to audience) {
 		l.cfg.Open(open)
 	}
 	for i := range changes {
-		ev := verdictEvent(&changes[i], now)
+		ev := verdictEvent(&changes[i], since[changes[i].Verdict.ID()], now)
 		if to == everybodyAgain && changes[i].Kind == verdict.Withdrawn {
 			// Who takes over ends what the last coordinator told. Its own receivers end only what they know of.
-			l.cfg.Event(verdictEvent(&verdict.Change{Kind: verdict.Changed, Verdict: changes[i].Verdict}, now), true)
+			l.cfg.Event(verdictEvent(&verdict.Change{Kind: verdict.Changed, Verdict: changes[i].Verdict}, now, now), true)
 		}
 		l.cfg.Event(ev, to >= everybody || to == ofWithdrawals && changes[i].Kind == verdict.Withdrawn)
 	}
@@ -397,7 +432,7 @@ func (l *loop) apply(verdicts []verdict.Verdict, to audience) {
 	}
 	for _, v := range open {
 		if was[v.ID()] {
-			l.cfg.Event(verdictEvent(&verdict.Change{Kind: verdict.Changed, Verdict: v}, now), true)
+			l.cfg.Event(verdictEvent(&verdict.Change{Kind: verdict.Changed, Verdict: v}, now, now), true)
 		}
 	}
 }
@@ -408,7 +443,11 @@ func (l *loop) broadcast(ctx context.Context) {
 		return
 	}
 	l.turn++
-	body := encodeOpen(l.cfg.Self.Name, l.turn, l.tracker.Open())
+	past := make([]string, len(l.past))
+	for i, p := range l.past {
+		past[i] = p.id
+	}
+	body := encodeOpen(l.cfg.Self.Name, l.turn, l.tracker.Open(), past)
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timing.Ask)
 	q, err := l.mesh.Ask(ctx, body)
 	if err != nil {

@@ -197,7 +197,7 @@ func TestSettleWaitsForALook(t *testing.T) {
 			a := pair(t, func(kind) []byte { return []byte("ok") })
 			time.Sleep(time.Second)
 			a.Observe(failure(time.Now().UnixNano()))
-			word := func(turn uint64) { a.Handle(t.Context(), "host1-1", encodeOpen("host1-1", turn, nil)) }
+			word := func(turn uint64) { a.Handle(t.Context(), "host1-1", encodeOpen("host1-1", turn, nil, nil)) }
 			word(1) // of a look that was before
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			began := time.Now()

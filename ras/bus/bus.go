@@ -1,10 +1,13 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,6 +30,8 @@ type Bus struct {
 	armed   time.Time   // when; zero if never
 	closed  bool
 	done    chan struct{} // closed with the Bus
+
+	open map[string]*Event // by Key: what was published last of the conditions that are open; maxKeys at most
 }
 
 // New makes a Bus. Who made it closes it.
@@ -39,7 +44,7 @@ func New(cfg Config) (*Bus, error) {
 	cfg = cfg.complete()
 	return &Bus{
 		cfg: cfg, epoch: hex.EncodeToString(epoch[:]), gate: newGate(cfg.Window, cfg.Linger),
-		history: ring{limit: cfg.History}, subs: map[*Subscription]struct{}{},
+		history: ring{limit: cfg.History}, subs: map[*Subscription]struct{}{}, open: map[string]*Event{},
 		done: make(chan struct{}),
 	}, nil
 }
@@ -75,8 +80,15 @@ func (b *Bus) Publish(ev Event) error {
 func (b *Bus) emit(ev *Event) {
 	out := *ev
 	b.seq++
-	out.ID, out.wire = formatID(b.epoch, b.seq), &wire{}
+	out.ID, out.seq, out.wire = formatID(b.epoch, b.seq), b.seq, &wire{}
 	b.history.push(&out)
+	switch {
+	case out.Stage == Closed:
+		delete(b.open, out.Key)
+	case out.Stage == Once:
+	case b.open[out.Key] != nil || len(b.open) < maxKeys:
+		b.open[out.Key] = &out
+	}
 	for s := range b.subs {
 		if s.cfg.Filter.Match(&out) {
 			s.push(&out)
@@ -185,6 +197,13 @@ func (b *Bus) resume(s *Subscription, after string) {
 			s.backlog = append(s.backlog, ev)
 		}
 	}
+}
+
+// Open are the conditions that are open, as they were last published, oldest first: who missed events knows by it what holds.
+func (b *Bus) Open() []*Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.SortedFunc(maps.Values(b.open), func(x, y *Event) int { return cmp.Compare(x.seq, y.seq) })
 }
 
 // Totals counts what became of the events that were offered, and who listens.

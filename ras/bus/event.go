@@ -108,6 +108,9 @@ type Event struct {
 	Rank string
 	// Text is the news in one sentence; Description has more of it, as long as need be.
 	Text, Description string
+	// Unresolved says, on the event that closes a condition, that its cause is not known to be gone: those whom it concerned are, such as
+	// when a job ends because of it.
+	Unresolved bool
 	// Data is anything that json.Marshal takes. On a published event it is a json.RawMessage, or nil.
 	Data any
 
@@ -117,6 +120,7 @@ type Event struct {
 	// it.
 	Suppressed uint64
 
+	seq  uint64   // of those that the Bus published
 	peak Severity // the highest of the condition; a subscriber that heard of it must hear of its end
 	wire *wire
 }
@@ -140,6 +144,9 @@ func (e *Event) prepare() error {
 	}
 	if e.Stage != Once && e.Key == "" {
 		return fmt.Errorf("bus: an event of the type %s at the stage %v needs a Key, by which its condition is known", e.Type, e.Stage)
+	}
+	if e.Unresolved && e.Stage != Closed {
+		return fmt.Errorf("bus: an event of the type %s is unresolved at the stage %v: allowed is %v", e.Type, e.Stage, Closed)
 	}
 	if e.Stage > Closed || e.Severity > Critical {
 		return fmt.Errorf("bus: an event of the type %s has %v and %v, which don't exist", e.Type, e.Stage, e.Severity)
@@ -165,7 +172,7 @@ func (e *Event) prepare() error {
 // like tells whether two events say the same, at whatever time.
 func (e *Event) like(o *Event) bool {
 	return e.Type == o.Type && e.Stage == o.Stage && e.Severity == o.Severity && e.Subject == o.Subject && e.Cause == o.Cause &&
-		e.Reason == o.Reason && e.Rank == o.Rank && e.Text == o.Text && e.Description == o.Description && string(e.JSON()) == string(o.JSON())
+		e.Unresolved == o.Unresolved && e.Reason == o.Reason && e.Rank == o.Rank && e.Text == o.Text && e.Description == o.Description && string(e.JSON()) == string(o.JSON())
 }
 
 // clip makes s valid UTF-8 of at most n bytes.

@@ -29,11 +29,12 @@ const (
 	extDescription = "description"
 	extRepeats     = "repeats"
 	extSuppressed  = "suppressed"
+	extUnresolved  = "unresolved"
 )
 
 // CloudEvent is the event in its envelope: id, source, type, time, subject and data are CloudEvents' own; the other
 // fields are extension attributes, strings all of them: severity, stage, key, cause, job, reason, rank, text,
-// description, repeats, suppressed. Those that are empty are left out.
+// description, repeats, suppressed, unresolved ("true"). Those that are empty are left out.
 func (e *Event) CloudEvent() cloudevents.Event {
 	ce := cloudevents.New()
 	ce.SetID(e.ID)
@@ -55,6 +56,7 @@ func (e *Event) CloudEvent() cloudevents.Event {
 		{extDescription, e.Description},
 		{extRepeats, count(e.Repeats)},
 		{extSuppressed, count(e.Suppressed)},
+		{extUnresolved, truth(e.Unresolved)},
 	} {
 		if ext.value != "" {
 			ce.SetExtension(ext.name, ext.value)
@@ -72,6 +74,13 @@ func count(n uint64) string {
 		return ""
 	}
 	return strconv.FormatUint(n, 10)
+}
+
+func truth(is bool) string {
+	if !is {
+		return ""
+	}
+	return "true"
 }
 
 // MarshalJSON is the event as a CloudEvent in JSON (application/cloudevents+json). A published event is encoded once;
@@ -121,6 +130,8 @@ func (e *Event) UnmarshalJSON(b []byte) error {
 			out.Repeats, err = strconv.ParseUint(s, 10, 64)
 		case extSuppressed:
 			out.Suppressed, err = strconv.ParseUint(s, 10, 64)
+		case extUnresolved:
+			out.Unresolved, err = strconv.ParseBool(s)
 		case extKey:
 			out.Key = s
 		case extCause:

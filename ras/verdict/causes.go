@@ -58,7 +58,7 @@ func (w *walk) fate(fate Fate, notes []*Note) Verdict {
 	var ends []*node
 	guessed := false
 	for _, n := range notes {
-		v.Age = max(v.Age, n.FateAge)
+		v.Age = max(v.Age, Age(n.FateAge))
 		actors := 0
 		for _, a := range w.g.actors {
 			if a.note != n {
@@ -90,7 +90,7 @@ func (w *walk) fate(fate Fate, notes []*Note) Verdict {
 		all = fmt.Sprintf(", all of host %s,", notes[0].Host)
 	}
 	verb := map[Fate]string{Dead: "ended", Stopped: "stopped", Unreachable: "stopped answering"}[fate]
-	v.Text = fmt.Sprintf("%s%s %s %s ago", who, all, verb, ageText(v.Age))
+	v.Text = fmt.Sprintf("%s%s %s %s ago", who, all, verb, v.Age)
 	if fate == Dead && v.Age == 0 {
 		v.Text = fmt.Sprintf("%s%s has ended", who, all)
 	}
@@ -197,9 +197,9 @@ func (w *walk) absentees(nodes []*node) Verdict {
 	switch v.Reason {
 	case UnfinishedGroup:
 		group := openGroup(nodes[0].actor, m.age)
-		v.Age = group.Age
+		v.Age = Age(group.Age)
 		v.Text = fmt.Sprintf("%s %s a group job that nobody completes, since %s: call Wait or AsyncError; until then it does not come to %s",
-			who, have, ageText(group.Age), m.text())
+			who, have, Age(group.Age), m.text())
 	case NotJoined:
 		v.Text = fmt.Sprintf("%s %s not joined %s", who, have, m.text())
 	default:
@@ -341,12 +341,12 @@ func (w *walk) stuck(n *node) (Verdict, bool) {
 	slices.SortFunc(v.Culprits, byRank)
 	v.Victims = w.waitsFor([]*node{n}, func(*actor) bool { return false })
 	v.at(m)
-	v.Age = worst.slot.WaitAge
+	v.Age = Age(worst.slot.WaitAge)
 	v.Text = fmt.Sprintf("all ranks are in %s, and nothing has come from %s to %s for %s, by %s",
-		m.text(), from, to, ageText(worst.slot.WaitAge), path(from, to))
+		m.text(), from, to, Age(worst.slot.WaitAge), path(from, to))
 	for _, p := range m.present[:min(len(m.present), maxEvidence)] {
 		v.Evidence = append(v.Evidence, fmt.Sprintf("%s has waited for rank %d of the communicator for %s",
-			rankOf(p.actor, m.key.comm), p.slot.Wait, ageText(p.slot.WaitAge)))
+			rankOf(p.actor, m.key.comm), p.slot.Wait, Age(p.slot.WaitAge)))
 	}
 	if peer.slot.Wait == worst.slot.Rank || !slices.ContainsFunc(m.present, func(p *place) bool { return p.slot == peer.slot }) {
 		v.Confidence = Certain
@@ -380,12 +380,12 @@ func (g *graph) unfinished() []Verdict {
 			}
 			act := s.Acts[i]
 			r := rankOf(a, s.Comm)
-			wait := Wait{Rank: r, Comm: s.Comm, Name: s.Name, Call: act.Act.String(), Age: act.Age}
+			wait := Wait{Rank: r, Comm: s.Comm, Name: s.Name, Call: act.Act.String(), Age: Age(act.Age)}
 			verdicts = append(verdicts, Verdict{
 				Reason: UnfinishedGroup, Confidence: Certain, Culprits: []Rank{r}, Comm: s.Comm, Name: s.Name, Call: act.Act.String(),
-				Seq: act.Seq, Age: group.Age, Victims: []Wait{wait},
+				Seq: act.Seq, Age: Age(group.Age), Victims: []Wait{wait},
 				Text: fmt.Sprintf("%s of %s on %s waits for a group job that nobody completes, since %s: call Wait or AsyncError",
-					act.Act, commText(s), r, ageText(group.Age)),
+					act.Act, commText(s), r, Age(group.Age)),
 			})
 		}
 	}

@@ -42,7 +42,7 @@ func (w *walk) cycle(knot []*node) Verdict {
 	case exchanges && len(v.Culprits) == 2:
 		v.Reason = Transport
 		v.Text = fmt.Sprintf("%s and %s exchange messages, and nothing has come either way for %s, by %s",
-			v.Culprits[0], v.Culprits[1], ageText(first.age), path(v.Culprits[0], v.Culprits[1]))
+			v.Culprits[0], v.Culprits[1], Age(first.age), path(v.Culprits[0], v.Culprits[1]))
 	default:
 		v.Text = "a cycle: " + strings.Join(steps, "; ")
 	}

@@ -3,7 +3,6 @@ package verdict
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -34,7 +33,7 @@ func Diagnose(notes []Note) []Verdict {
 }
 
 // waited is for how long somebody has waited because of a verdict.
-func waited(v *Verdict) time.Duration {
+func waited(v *Verdict) Age {
 	if len(v.Victims) == 0 {
 		return 0
 	}
@@ -221,5 +220,5 @@ func waitOf(m *meeting, p *place) Wait {
 	if m.key.kind == joining {
 		age = p.slot.open(tape.ActInit).Age
 	}
-	return Wait{Rank: rankOf(p.actor, m.key.comm), Comm: m.key.comm, Name: p.slot.Name, Call: m.call(p.slot), Seq: m.key.seq, Age: age}
+	return Wait{Rank: rankOf(p.actor, m.key.comm), Comm: m.key.comm, Name: p.slot.Name, Call: m.call(p.slot), Seq: m.key.seq, Age: Age(age)}
 }

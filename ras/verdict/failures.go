@@ -68,7 +68,7 @@ func undecided(told []*place) Verdict {
 	slot := told[0].slot
 	v := Verdict{
 		Reason: Mismatch, Confidence: Certain, Comm: slot.Comm, Name: slot.Name, Call: slot.Failure.Call.String(), Seq: slot.Failure.Seq,
-		Age: slot.Failure.Age, Victims: failed(told),
+		Age: Age(slot.Failure.Age), Victims: failed(told),
 		Text: fmt.Sprintf("the ranks made different calls as number %d on %s, and none of them is in the minority", slot.Failure.Seq, commText(slot)),
 	}
 	for _, t := range told[:min(len(told), maxEvidence)] {
@@ -81,7 +81,7 @@ func undecided(told []*place) Verdict {
 func (w *walk) failure(comm lifecycle.CommID, code lifecycle.Code, peer int, told []*place) (Verdict, bool) {
 	slot := told[0].slot
 	v := Verdict{
-		Confidence: Certain, Comm: comm, Name: slot.Name, Call: slot.Failure.Call.String(), Seq: slot.Failure.Seq, Age: slot.Failure.Age,
+		Confidence: Certain, Comm: comm, Name: slot.Name, Call: slot.Failure.Call.String(), Seq: slot.Failure.Seq, Age: Age(slot.Failure.Age),
 	}
 	culprit := Rank{Job: -1, Comm: peer}
 	p := w.g.seats[seat{comm, peer}]
@@ -120,7 +120,7 @@ func failed(told []*place) []Wait {
 	for _, t := range told {
 		f := t.slot.Failure
 		waits = append(waits, Wait{
-			Rank: rankOf(t.actor, t.slot.Comm), Comm: t.slot.Comm, Name: t.slot.Name, Call: f.Call.String(), Seq: f.Seq, Age: f.Age,
+			Rank: rankOf(t.actor, t.slot.Comm), Comm: t.slot.Comm, Name: t.slot.Name, Call: f.Call.String(), Seq: f.Seq, Age: Age(f.Age),
 		})
 	}
 	slices.SortFunc(waits, longest)

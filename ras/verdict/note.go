@@ -30,6 +30,8 @@ type Note struct {
 	// Slots are the process's ranks in communicators. Those of a process that can't speak come from its tape, and are
 	// missing if nobody can read that.
 	Slots []Slot `json:"slots,omitempty"`
+	// Closed are the communicators that the process ended lately, in order and without a failure.
+	Closed []lifecycle.CommID `json:"closed,omitempty"`
 }
 
 // Slot is one rank of one communicator: its slot of the in-flight table, with ages instead of times.

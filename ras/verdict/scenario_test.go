@@ -31,13 +31,14 @@ var rewrite = flag.Bool("rewrite", false, "write the scenarios in testdata as th
 //	act RANKS COMM ACT AGE [stalled] [phase=PHASE]
 //	                                         an act that has begun and not ended
 //	gone RANKS COMM                          they are not in the communicator, or not any more
+//	closed RANKS COMM                        they have ended it in order
 //	dead|stopped|unreachable RANKS AGE [CAUSE …]
 //	silent RANKS                             there is no note of them; of one that is dead, no slots
 //	outside RANKS WHAT …                     what they do outside of Carillon
 //	failed RANKS COMM SEQ CALL CODE peer=R TEXT …
 //	waited RANKS COMM R TIME OPS of WINDOW   how long their operations waited for rank R of the communicator
 //	diagnose                                 prints the verdicts
-//	track                                    prints what changed since the last time
+//	track                                    prints what changed since the last time, two seconds ago
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -85,6 +86,9 @@ func play(t *testing.T, script string) string {
 	return out.String()
 }
 
+// sinceTrack is between two tracks.
+const sinceTrack = 2 * time.Second
+
 type comm struct {
 	id, parent lifecycle.CommID
 	name       string
@@ -111,7 +115,11 @@ func (s *scenario) do(line string) (string, error) {
 	case "track":
 		var out strings.Builder
 		for _, c := range s.tracker.Update(verdict.Diagnose(s.speaking())) {
-			fmt.Fprintln(&out, c.Kind, c.Verdict.String())
+			kind := c.Kind.String()
+			if c.Kind == verdict.Withdrawn && !c.Verdict.Healed(s.speaking(), sinceTrack) {
+				kind += " unresolved"
+			}
+			fmt.Fprintln(&out, kind, c.Verdict.String())
 		}
 		if out.Len() == 0 {
 			return "nothing changed\n", nil
@@ -210,6 +218,9 @@ func (s *scenario) rank(word string, rank int, args []string) (err error) {
 		return operation(slot, word == "in", args)
 	case "act":
 		return act(slot, args)
+	case "closed":
+		n.Closed = append(n.Closed, slot.Comm)
+		fallthrough
 	case "gone":
 		n.Slots = slices.DeleteFunc(n.Slots, func(o verdict.Slot) bool { return o.Name == slot.Name })
 		return nil

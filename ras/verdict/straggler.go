@@ -61,9 +61,9 @@ func (g *graph) stragglers() []Verdict {
 		told[p.actor] = true
 		r := rankOf(p.actor, key.comm)
 		v := Verdict{
-			Reason: Straggler, Confidence: Likely, Culprits: []Rank{r}, Comm: key.comm, Name: slot.Name, Age: slot.Window,
+			Reason: Straggler, Confidence: Likely, Culprits: []Rank{r}, Comm: key.comm, Name: slot.Name, Age: Age(slot.Window),
 			Text: fmt.Sprintf("%s holds up %s: the others wait for it %.0f %% of the time, %s an operation",
-				r, commText(slot), 100*share, ageText(mean/time.Duration(h.ops))),
+				r, commText(slot), 100*share, Age(mean/time.Duration(h.ops))),
 		}
 		for _, by := range h.by {
 			v.Victims = append(v.Victims, Wait{Rank: rankOf(by.actor, key.comm), Comm: key.comm, Name: by.slot.Name, Call: "operations"})

@@ -13,7 +13,7 @@ import (
 
 // at says where a verdict shows.
 func (v *Verdict) at(m *meeting) {
-	v.Comm, v.Name, v.Call, v.Seq, v.Age = m.key.comm, m.slot.Name, m.call(m.slot), m.key.seq, m.age
+	v.Comm, v.Name, v.Call, v.Seq, v.Age = m.key.comm, m.slot.Name, m.call(m.slot), m.key.seq, Age(m.age)
 }
 
 // locate says where a verdict shows by who has waited longest.
@@ -123,12 +123,12 @@ func lastCall(a *actor) string {
 	if last == nil {
 		return ", nor any before it"
 	}
-	return fmt.Sprintf("; its last, %s, ended %s ago", callText(last.Op.Call.String(), last.Seq, last), ageText(last.Age))
+	return fmt.Sprintf("; its last, %s, ended %s ago", callText(last.Op.Call.String(), last.Seq, last), Age(last.Age))
 }
 
 // attendance tells how many are in a meeting.
 func attendance(m *meeting) []string {
-	return []string{fmt.Sprintf("%d of %d ranks are in %s, the first for %s", len(m.present), m.slot.Size, m.text(), ageText(m.age))}
+	return []string{fmt.Sprintf("%d of %d ranks are in %s, the first for %s", len(m.present), m.slot.Size, m.text(), Age(m.age))}
 }
 
 // difference is a call, told by what sets it apart from another.

@@ -11,7 +11,7 @@ const (
 	Opened ChangeKind = iota
 	// Changed: it says something else now: more who wait, another confidence.
 	Changed
-	// Withdrawn: its cause is gone.
+	// Withdrawn: its cause is gone, or nobody is left whom it concerns.
 	Withdrawn
 )
 
@@ -24,6 +24,8 @@ func (k ChangeKind) String() string { return changeNames[k] }
 type Change struct {
 	Kind    ChangeKind
 	Verdict Verdict // as it is now; a withdrawn one as it was last
+	// Unresolved says of a withdrawn one that its cause is not known to be gone; see Verdict.Healed. Who calls Update sets it.
+	Unresolved bool
 }
 
 // Tracker remembers which verdicts are open. The zero value has none. It is for one goroutine.
@@ -39,15 +41,15 @@ func (t *Tracker) Update(verdicts []Verdict) []Change {
 		i := t.find(v.ID())
 		switch {
 		case i < 0:
-			changes = append(changes, Change{Opened, v})
+			changes = append(changes, Change{Kind: Opened, Verdict: v})
 		case news(&t.open[i], &v):
-			changes = append(changes, Change{Changed, v})
+			changes = append(changes, Change{Kind: Changed, Verdict: v})
 		}
 	}
 	for _, old := range t.open {
 		id := old.ID()
 		if !slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.ID() == id }) {
-			changes = append(changes, Change{Withdrawn, old})
+			changes = append(changes, Change{Kind: Withdrawn, Verdict: old})
 		}
 	}
 	t.open = slices.Clone(verdicts)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 )
@@ -28,7 +27,7 @@ type Verdict struct {
 	Call string           `json:"call,omitempty"`
 	Seq  uint64           `json:"seq,omitempty"`
 	// Age is since when, as far as that is known.
-	Age time.Duration `json:"age"`
+	Age Age `json:"age_seconds"`
 	// Text is a sentence for a person. Evidence is what it rests on, a sentence each.
 	Text     string   `json:"text"`
 	Evidence []string `json:"evidence,omitempty"`
@@ -64,7 +63,7 @@ type Wait struct {
 	Name string           `json:"comm_name,omitempty"`
 	Call string           `json:"call"`
 	Seq  uint64           `json:"seq,omitempty"`
-	Age  time.Duration    `json:"age"`
+	Age  Age              `json:"age_seconds"`
 }
 
 // ID names the cause: verdicts of different moments with one ID are the same one. It depends on the reason, on whose
@@ -165,20 +164,6 @@ func enumerate(parts []string) string {
 	}
 	last := len(parts) - 1
 	return strings.Join(parts[:last], ", ") + " and " + parts[last]
-}
-
-// ageText is a duration that a person reads: three digits at most.
-func ageText(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	default:
-		return d.Round(time.Second).String()
-	}
 }
 
 // byRank orders ranks as people count them.

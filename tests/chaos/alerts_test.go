@@ -18,17 +18,26 @@ type alertmanager struct{ port int }
 type alert struct {
 	Status string            `json:"status"` // firing or resolved
 	Labels map[string]string `json:"labels"`
+	by     string            // the receiver in Alertmanager's configuration
 }
 
 func (a *alert) String() string {
 	return fmt.Sprintf("%s %s %s of rank %s", a.Status, a.Labels["severity"], a.Labels["reason"], a.Labels["rank"])
 }
 
-// config has each alert notified by itself and at once.
+// config has each alert notified by itself and at once; those of the job slowJob also after a while, as it is usual.
 const config = `
-route: {receiver: test, group_by: [...], group_wait: 0s, group_interval: 100ms, repeat_interval: 1h}
-receivers: [{name: test, webhook_configs: [{url: "http://127.0.0.1:%d/alerts", send_resolved: true}]}]
+route:
+  {receiver: test, group_by: [...], group_wait: 0s, group_interval: 100ms, repeat_interval: 1h, routes: [
+    {receiver: slow, group_wait: 5s, matchers: ['job = "` + slowJob + `"'], continue: true},
+    {receiver: test}]}
+receivers:
+- {name: test, webhook_configs: [{url: "http://127.0.0.1:%[1]d/alerts", send_resolved: true}]}
+- {name: slow, webhook_configs: [{url: "http://127.0.0.1:%[1]d/alerts", send_resolved: true}]}
 `
+
+// slowJob is one that is long over when Alertmanager notifies the receiver slow.
+const slowJob = "killed-0"
 
 func newAlertmanager(t *testing.T, to *receiver) *alertmanager {
 	t.Helper()

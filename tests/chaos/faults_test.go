@@ -60,7 +60,7 @@ func killed(t *testing.T, l *lab) {
 		j := l.start(t, n, fmt.Sprintf("killed-%d", i), "")
 		took := j.hurt(expected{reason: verdict.RankDead, ranks: []int{rank}}, j.signals(rank, syscall.SIGKILL))
 		j.ended()
-		j.over()
+		j.gone()
 		return took
 	})
 }
@@ -97,7 +97,7 @@ func mismatch(t *testing.T, l *lab) {
 		j := l.start(t, n, fmt.Sprintf("mismatch-%d", i), "mismatch")
 		took := j.hurt(expected{reason: verdict.Mismatch, ranks: []int{rank}}, func() time.Time { return j.errs(rank) })
 		j.ended()
-		j.over()
+		j.gone()
 		return took
 	})
 }
@@ -110,7 +110,7 @@ func order(t *testing.T, l *lab) {
 		j := l.start(t, n, fmt.Sprintf("order-%d", i), "order")
 		took := j.hurt(expected{reason: verdict.Deadlock, ranks: []int{rank}, part: true}, func() time.Time { return j.errs(rank) })
 		j.end()
-		j.over()
+		j.gone()
 		return took
 	})
 }

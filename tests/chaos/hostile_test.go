@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
@@ -114,6 +115,9 @@ func overhear(t *testing.T, n *network, meshes []netip.AddrPort, count int) []pa
 	buf := make([]byte, 1<<16)
 	for len(heard) < count || len(left) > 0 {
 		size, _, err := unix.Recvfrom(fd, buf, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
 		if err != nil {
 			t.Fatalf("after %d packets: %v", len(heard), err)
 		}

@@ -33,7 +33,8 @@ type verdictData struct {
 }
 
 func (e *told) String() string {
-	return fmt.Sprintf("%s %s %s of ranks %v from %s: %s", e.Severity, e.Type, e.Reason, e.culprits(), e.Source, e.Text)
+	return fmt.Sprintf("%s %s (%s, unresolved: %v) %s of ranks %v from %s: %s",
+		e.Severity, e.Type, e.Stage, e.Unresolved, e.Reason, e.culprits(), e.Source, e.Text)
 }
 
 func (e *told) culprits() []int {
@@ -112,7 +113,8 @@ func (r *receiver) event(w http.ResponseWriter, req *http.Request) {
 // alert takes what Alertmanager notifies of.
 func (r *receiver) alert(w http.ResponseWriter, req *http.Request) {
 	var notification struct {
-		Alerts []alert `json:"alerts"`
+		Receiver string  `json:"receiver"`
+		Alerts   []alert `json:"alerts"`
 	}
 	err := json.NewDecoder(io.LimitReader(req.Body, 1<<20)).Decode(&notification)
 	r.mu.Lock()
@@ -123,6 +125,7 @@ func (r *receiver) alert(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	for _, a := range notification.Alerts {
+		a.by = notification.Receiver
 		r.alerts[a.Labels["job"]] = append(r.alerts[a.Labels["job"]], a)
 	}
 	close(r.more)

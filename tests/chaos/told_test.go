@@ -83,18 +83,53 @@ func (j *job) heals(heal func()) {
 // not to be.
 func (j *job) over() {
 	j.t.Helper()
-	j.await("over", func(events []told, alerts []alert) bool {
-		open, firing := map[string]bool{}, map[string]bool{}
-		for i := range events {
-			open[events[i].Key] = events[i].Stage != bus.Closed
+	j.await("over", func(events []told, alerts []alert) bool { return closed(events, false) && len(firing(alerts)) == 0 })
+	j.nothingElse()
+}
+
+// gone waits until the webhook's receiver has been told that the job has ended with what was wrong. Whoever is on call is told of that as
+// if it went on, for a while.
+func (j *job) gone() {
+	j.t.Helper()
+	j.await("gone", func(events []told, _ []alert) bool { return closed(events, true) })
+	if j.name == slowJob {
+		j.await("told by the slow receiver", func(_ []told, alerts []alert) bool {
+			return slices.ContainsFunc(alerts, func(a alert) bool { return a.by == "slow" })
+		})
+	}
+	if _, alerts, _ := j.receiver.of(j.name); len(firing(alerts[j.mark.alerts:])) != 1 {
+		j.t.Fatalf("%s: one alert should be firing:\n%s", j.name, j.told())
+	}
+	j.nothingElse()
+}
+
+// closed tells whether all is closed, as unresolved or not.
+func closed(events []told, unresolved bool) bool {
+	last := map[string]*told{}
+	for i := range events {
+		last[events[i].Key] = &events[i]
+	}
+	for _, ev := range last {
+		if ev.Stage != bus.Closed || ev.Unresolved != unresolved {
+			return false
 		}
-		for i := range alerts {
-			firing[alerts[i].Labels["reason"]+alerts[i].Labels["rank"]] = alerts[i].Status != "resolved"
-		}
-		maps.DeleteFunc(open, func(_ string, is bool) bool { return !is })
-		maps.DeleteFunc(firing, func(_ string, is bool) bool { return !is })
-		return len(open) == 0 && len(firing) == 0
-	})
+	}
+	return true
+}
+
+// firing are the alerts that are not resolved, by their reason and rank.
+func firing(alerts []alert) map[string]bool {
+	is := map[string]bool{}
+	for i := range alerts {
+		is[alerts[i].Labels["reason"]+alerts[i].Labels["rank"]] = alerts[i].Status != "resolved"
+	}
+	maps.DeleteFunc(is, func(_ string, is bool) bool { return !is })
+	return is
+}
+
+// nothingElse fails the test if anything was told that is not part of the first.
+func (j *job) nothingElse() {
+	j.t.Helper()
 	events, alerts, _ := j.receiver.of(j.name)
 	events, alerts = events[j.mark.events:], alerts[j.mark.alerts:]
 	told := map[[3]string]bool{}

@@ -18,6 +18,9 @@ const (
 	tellEnd     = 15 * time.Minute // how long Alertmanagers are told that an alert has ended
 )
 
+// eventID is the annotation that names the event by which an alert is as it is.
+const eventID = "event_id"
+
 // alert is one as the API has it.
 type alert struct {
 	Labels      map[string]string `json:"labels"`
@@ -45,8 +48,8 @@ type table struct {
 	order uint64
 }
 
-// apply takes an event. It returns false if there is no room for it.
-func (t *table) apply(now time.Time, ev *bus.Event) bool {
+// apply takes an event, which counts as n. It returns false if there is no room for it.
+func (t *table) apply(now time.Time, ev *bus.Event, n int) bool {
 	key := ev.Key
 	if key == "" {
 		key = "\x00" + ev.ID // no two are one
@@ -56,8 +59,11 @@ func (t *table) apply(now time.Time, ev *bus.Event) bool {
 		if old == nil {
 			return true // nobody heard of it
 		}
-		old.events++
+		old.events += n
 		t.end(now, old, ev.Time)
+		if until := old.StartsAt.Add(t.cfg.Hold); ev.Unresolved && old.EndsAt.Before(until) {
+			old.EndsAt = until
+		}
 		return true
 	}
 	labels := t.labels(ev)
@@ -75,11 +81,31 @@ func (t *table) apply(now time.Time, ev *bus.Event) bool {
 		t.reopen(old)
 	}
 	old.Annotations, old.due = t.annotations(ev), now
-	old.events++
+	old.events += n
 	if ev.Stage == bus.Once {
 		old.expire = now.Add(t.cfg.Hold)
 	}
 	return true
+}
+
+// catchUp sets right what missed events left wrong, by what is open now. It returns how many alerts there was no room for.
+func (t *table) catchUp(now time.Time, open []*bus.Event) (full int) {
+	holds := map[string]bool{}
+	for _, ev := range open {
+		holds[ev.Key] = true
+		if old := t.open[ev.Key]; old != nil && old.Annotations[eventID] == ev.ID {
+			continue
+		}
+		if !t.apply(now, ev, 0) { // it was counted as missed
+			full++
+		}
+	}
+	for key, a := range t.open {
+		if a.expire.IsZero() && !holds[key] {
+			t.end(now, a, now)
+		}
+	}
+	return full
 }
 
 func (t *table) end(now time.Time, a *tracked, at time.Time) {
@@ -186,7 +212,7 @@ func (t *table) labels(ev *bus.Event) map[string]string {
 }
 
 func (t *table) annotations(ev *bus.Event) map[string]string {
-	annotations := map[string]string{"event_id": ev.ID}
+	annotations := map[string]string{eventID: ev.ID}
 	runbook := ""
 	if t.cfg.Runbooks != "" {
 		runbook = t.cfg.Runbooks + "#" + strings.ToLower(Name(ev))
@@ -195,6 +221,7 @@ func (t *table) annotations(ev *bus.Event) map[string]string {
 		{"summary", ev.Text},
 		{"description", ev.Description},
 		{"subject", ev.Subject},
+		{"as_of", ev.Time.UTC().Format(time.RFC3339)}, // the ages in the summary are of then
 		{"runbook_url", runbook},
 	} {
 		if a.value != "" {

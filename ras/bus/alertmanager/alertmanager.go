@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ type Sink struct {
 	counts  bus.Counts
 	full    atomic.Uint64 // events for which the table had no room
 	failing bool          // the last attempt
+	behind  bool          // events were missed, and what holds was not asked for since
 }
 
 // New makes a Sink, which queues from now on and sends while Run runs.
@@ -104,11 +106,16 @@ func (s *Sink) gather(ctx context.Context) (closed bool, err error) {
 		cancel()
 		switch {
 		case err == nil:
-			if !ev.Notice() && !s.table.apply(time.Now(), ev) {
+			if ev.Notice() {
+				s.behind = true
+			} else if !s.table.apply(time.Now(), ev, 1) {
 				s.full.Add(1)
 			}
 			if s.sub.Waiting() {
 				continue // one request for all
+			}
+			if s.behind {
+				s.catchUp()
 			}
 			if next := s.table.next(); !next.IsZero() && !time.Now().Before(next) {
 				return false, nil
@@ -121,6 +128,13 @@ func (s *Sink) gather(ctx context.Context) (closed bool, err error) {
 			return false, err
 		}
 	}
+}
+
+// catchUp asks for what holds, when events were missed, such as the end of a condition.
+func (s *Sink) catchUp() {
+	s.behind = false
+	open := slices.DeleteFunc(s.cfg.Bus.Open(), func(o *bus.Event) bool { return !s.cfg.Filter.Match(o) })
+	s.full.Add(uint64(s.table.catchUp(time.Now(), open)))
 }
 
 // send tells all Alertmanagers of what is due.

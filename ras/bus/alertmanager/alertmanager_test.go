@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +44,7 @@ type alert struct {
 // am is an Alertmanager that answers with what status says.
 type am struct {
 	mu     sync.Mutex
+	hold   chan struct{} // nil, or closed when it may answer
 	status int
 	posts  []post
 }
@@ -55,6 +58,12 @@ type post struct {
 func (a *am) RoundTrip(req *http.Request) (*http.Response, error) {
 	var alerts []alert
 	err := json.NewDecoder(req.Body).Decode(&alerts)
+	a.mu.Lock()
+	hold := a.hold
+	a.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.posts = append(a.posts, post{time.Now(), req.URL.String(), alerts})
@@ -240,6 +249,76 @@ func TestReopens(t *testing.T) {
 
 // TestOnceAndTwins: a moment is an alert for as long as Hold; of two conditions with the same labels the end of one
 // ends no alert.
+// TestUnresolved: what a job ends with is an alert for long enough that Alertmanager tells somebody, even if nobody is left to send it
+// again; what has been one for longer than that ends at once.
+func TestUnresolved(t *testing.T) {
+	for lasted, rest := range map[time.Duration]time.Duration{10 * time.Millisecond: 5*time.Minute - 10*time.Millisecond, time.Hour: 0} {
+		play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
+			publish(t, b, opened("v1", bus.Critical))
+			synctest.Wait()
+			time.Sleep(lasted) // virtual
+			a.take()
+			ev := opened("v1", bus.Critical)
+			ev.Type, ev.Stage, ev.Unresolved = semconv.EventVerdictWithdrawn, bus.Closed, true
+			publish(t, b, ev)
+			posts := a.take()
+			if len(posts) != 1 || len(posts[0].alerts) != 1 || !posts[0].alerts[0].EndsAt.Equal(time.Now().Add(rest)) {
+				t.Fatalf("after %v: %+v, want it to end in %v", lasted, posts, rest)
+			}
+			time.Sleep(time.Hour) // virtual
+			if posts = a.take(); len(posts) != 0 {
+				t.Errorf("all was told, and %+v is sent", posts)
+			}
+			if got := s.Stats(); got != (bus.Stats{Pushed: 2}) {
+				t.Errorf("Stats: %+v", got)
+			}
+		})
+	}
+}
+
+// TestMissed has the sink miss the end of one condition and the beginning of another, behind a crowd of others: what it sends afterwards is
+// what holds.
+func TestMissed(t *testing.T) {
+	cfg := alertmanager.Config{URLs: []string{"http://am"}, Queue: 2}
+	play(t, cfg, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
+		publish(t, b, opened("over", bus.Critical))
+		a.take()
+		time.Sleep(time.Second) // virtual
+		ended := opened("over", bus.Critical)
+		ended.Type, ended.Stage, ended.Reason = semconv.EventVerdictWithdrawn, bus.Closed, "over"
+		begins := opened("begins", bus.Critical)
+		begins.Reason = "mismatch"
+		events := []bus.Event{ended, begins}
+		for i := range 3 {
+			events = append(events, bus.Event{Type: semconv.EventGPUXid, Severity: bus.Warning, Rank: strconv.Itoa(i), Text: "an Xid"})
+		}
+		hold := make(chan struct{}) // the sink is busy until all are there
+		a.mu.Lock()
+		a.hold = hold
+		a.mu.Unlock()
+		publish(t, b, opened("blocks", bus.Warning))
+		synctest.Wait()
+		for _, ev := range events {
+			publish(t, b, ev)
+		}
+		close(hold)
+		synctest.Wait()
+		firing := map[string]bool{}
+		for _, p := range a.take() {
+			for _, got := range p.alerts {
+				firing[got.Labels["reason"]+got.Labels["severity"]] = got.EndsAt.After(time.Now())
+			}
+		}
+		want := map[string]bool{"not_enteredcritical": false, "not_enteredwarning": true, "mismatchcritical": true, "warning": true}
+		if !maps.Equal(firing, want) {
+			t.Errorf("firing: %v, want %v", firing, want)
+		}
+		if dropped := s.Stats().Dropped; dropped != 3 {
+			t.Errorf("%d events were dropped, want 3 for this test to mean anything", dropped)
+		}
+	})
+}
+
 func TestOnceAndTwins(t *testing.T) {
 	cfg := alertmanager.Config{URLs: []string{"http://am"}, Resend: time.Hour, Hold: 5 * time.Minute}
 	play(t, cfg, func(t *testing.T, b *bus.Bus, a *am, _ *alertmanager.Sink) {

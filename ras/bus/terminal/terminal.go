@@ -111,8 +111,11 @@ func line(ev *bus.Event, colored bool) string {
 		severity, color = "WARNING", yellow
 	case bus.Info:
 	}
-	if ev.Stage == bus.Closed {
-		severity, color = "over", "" // what was critical, and is no longer
+	switch { // what was critical, and is no longer
+	case ev.Stage == bus.Closed && ev.Unresolved:
+		severity, color = "given up", ""
+	case ev.Stage == bus.Closed:
+		severity, color = "over", ""
 	}
 	end := ""
 	if color != "" {

@@ -58,7 +58,7 @@ type Config struct {
 	MinBackoff, MaxBackoff time.Duration
 	// TLS is how the receiver is verified and the client identifies itself; nil means the system's roots.
 	TLS *tls.Config
-	// Logger hears when events are given up, and when one is accepted again. nil means slog.Default().
+	// Logger hears when an event was refused twice or is given up, and when one is accepted again. nil means slog.Default().
 	Logger *slog.Logger
 }
 

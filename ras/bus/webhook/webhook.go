@@ -25,6 +25,7 @@ type Sink struct {
 	sub    *bus.Subscription
 	counts bus.Counts
 	failed uint64 // given up since one was accepted
+	warned bool   // that an event is tried again, since one was accepted
 
 	// aloneUntil is how long the receiver asked to be left alone, whichever event is next.
 	aloneUntil time.Time
@@ -84,9 +85,9 @@ func (s *Sink) leaveAlone(ctx context.Context) bool {
 // account counts an event, and logs the first of a row that is given up, and the end of the row.
 func (s *Sink) account(ev *bus.Event, err error) {
 	switch {
-	case err == nil && s.failed > 0:
+	case err == nil && (s.failed > 0 || s.warned):
 		s.cfg.Logger.Info("a webhook takes events again", semconv.LabelSink, s.cfg.Name, "given_up", s.failed)
-		s.failed = 0
+		s.failed, s.warned = 0, false
 	case err != nil && s.failed == 0:
 		s.cfg.Logger.Warn("an event is given up: the webhook doesn't take it", semconv.LabelSink, s.cfg.Name,
 			"event", ev.ID, semconv.LogError, err)
@@ -112,13 +113,20 @@ func (s *Sink) deliver(ctx context.Context, ev *bus.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.GiveUp) // also for an attempt that hangs
 	defer cancel()
 	var last error
+	attempts := 0
 	attempt := func() (struct{}, error) {
+		attempts++
 		sign(header, ev.ID, time.Now(), body, s.cfg.Secrets) // anew: receivers refuse old signatures
 		err := s.client.Post(ctx, header, body)
 		if err == nil {
 			return struct{}{}, nil
 		}
 		last = err
+		if attempts > 1 && !s.warned && ctx.Err() == nil { // one failure may be a hiccup; whoever relies on the receiver must know of more
+			s.warned = true
+			s.cfg.Logger.Warn("a webhook doesn't take an event; it is tried again", semconv.LabelSink, s.cfg.Name,
+				"event", ev.ID, semconv.LogError, err)
+		}
 		var status *push.StatusError
 		switch {
 		case !push.Temporary(err):

@@ -1,0 +1,46 @@
+package verdict
+
+import (
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// Healed tells, of a verdict that holds no longer, whether its cause is gone: who did not run runs again, or some of those whom it
+// concerned have gone on. Otherwise only those who waited are gone: they gave up, or the job has ended. notes are those by which it
+// holds no longer, and held is how long ago it was last known to hold.
+func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
+	if v.Reason == RankStopped || v.Reason == RankUnreachable {
+		return !slices.ContainsFunc(v.Culprits, func(r Rank) bool {
+			return !slices.ContainsFunc(notes, func(n Note) bool { return n.Member == r.Member && n.Fate == Alive })
+		})
+	}
+	for i := range notes {
+		n := &notes[i]
+		if n.Fate != Alive {
+			continue
+		}
+		if slices.ContainsFunc(v.Victims, func(w Wait) bool { return w.Rank.Member == n.Member && n.through(&w) }) {
+			return true
+		}
+		if slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.fine() && s.Seq > 0 && s.Age < held }) {
+			return true
+		}
+	}
+	return false
+}
+
+// fine tells whether a rank can make calls on its communicator.
+func (s *Slot) fine() bool { return s.Failure == nil && s.State == lifecycle.StateReady }
+
+// through tells whether a rank has what it waited for.
+func (n *Note) through(w *Wait) bool {
+	if slices.Contains(n.Closed, w.Comm) {
+		return true
+	}
+	return slices.ContainsFunc(n.Slots, func(s Slot) bool {
+		return s.Comm == w.Comm && s.fine() && (s.InFlight == 0 || s.Seq > w.Seq) &&
+			!slices.ContainsFunc(s.Acts, func(a OpenAct) bool { return a.Act.String() == w.Call })
+	})
+}

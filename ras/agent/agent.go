@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
@@ -74,18 +76,20 @@ type Agent struct {
 
 	mu      sync.Mutex
 	book    *notebook
-	trouble bool              // there is news here that the coordinator has not been told
-	asked   bool              // somebody asks this process to coordinate a look
-	leader  string            // the coordinator, as of the last step
-	noted   int64             // when the coordinator was last given a note, by the tape's clock
-	notes   uint64            // how often it was
-	hush    func()            // ends the attempt to tell the coordinator; nil if there is none
-	remote  []verdict.Verdict // what a coordinator says is open
-	past    []string          // and the IDs of those that it withdrew unresolved
-	from    string            // who that is
-	turn    uint64            // and for the how manieth time
-	fresh   bool              // remote has not been taken over
-	open    []verdict.Verdict // as far as this process knows
+	trouble bool               // there is news here that the coordinator has not been told
+	asked   bool               // somebody asks this process to coordinate a look
+	about   []lifecycle.CommID // in which those who ask for a look wait
+	topic   []lifecycle.CommID // what this process was asked about last
+	leader  string             // the coordinator, as of the last step
+	noted   int64              // when the coordinator was last given a note, by the tape's clock
+	notes   uint64             // how often it was
+	hush    func()             // ends the attempt to tell the coordinator; nil if there is none
+	remote  []verdict.Verdict  // what a coordinator says is open
+	past    []string           // and the IDs of those that it withdrew unresolved
+	from    string             // who that is
+	turn    uint64             // and for the how manieth time
+	fresh   bool               // remote has not been taken over
+	open    []verdict.Verdict  // as far as this process knows
 	since   map[string]time.Time
 	reached map[verdict.Reason]uint64 // verdicts that this process reached
 	rounds  uint64                    // questions to all, so far
@@ -219,10 +223,11 @@ func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 	}
 	switch m.Kind {
 	case askNotes:
-		return a.answer(from)
+		return a.answer(from, m.About)
 	case askLook:
 		a.mu.Lock()
 		a.asked = true
+		a.about = among(append(a.about, m.About...))
 		a.mu.Unlock()
 		a.rouse()
 	case tellOpen:
@@ -234,8 +239,9 @@ func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 }
 
 // answer gives who asks this process's note. If that is the coordinator, it knows with it of the trouble here.
-func (a *Agent) answer(from string) []byte {
+func (a *Agent) answer(from string, about []lifecycle.CommID) []byte {
 	a.mu.Lock()
+	a.topic = among(about)
 	if from == a.leader {
 		a.trouble = false
 		a.notes++
@@ -246,7 +252,17 @@ func (a *Agent) answer(from string) []byte {
 	}
 	a.mu.Unlock()
 	n := a.Note()
-	return encodeNote(&n)
+	return encodeNote(&n, about)
+}
+
+// maxAbout is how many communicators a question is about at most.
+const maxAbout = 64
+
+// among are some of the communicators, each once.
+func among(comms []lifecycle.CommID) []lifecycle.CommID {
+	slices.SortFunc(comms, func(a, b lifecycle.CommID) int { return bytes.Compare(a[:], b[:]) })
+	comms = slices.Compact(comms)
+	return comms[:min(len(comms), maxAbout)]
 }
 
 // told takes what the coordinator says is open.
@@ -273,7 +289,10 @@ func (a *Agent) LocalNote(of mesh.Member) []byte {
 	if !ok {
 		return nil
 	}
-	return encodeNote(&n)
+	a.mu.Lock()
+	about := a.topic // of the question for which this process is asked to speak for the other
+	a.mu.Unlock()
+	return encodeNote(&n, about)
 }
 
 // Member is mesh.Config.OnEvent.

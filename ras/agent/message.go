@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
@@ -34,6 +36,9 @@ type message struct {
 	Open []verdict.Verdict `json:"open,omitempty"`
 	// Unresolved are the IDs of verdicts that were withdrawn lately and are not known to be healed.
 	Unresolved []string `json:"unresolved,omitempty"`
+
+	// About are the communicators in which somebody waits, of askNotes and askLook: a note that must be cut keeps them. Some are enough.
+	About []lifecycle.CommID `json:"about,omitempty"`
 
 	// Nonce makes each askLook a question of its own.
 	Nonce uint64 `json:"nonce,omitempty"`
@@ -118,8 +123,9 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxToldText], "") + " …"
 }
 
-// encodeNote is a note, without the slots that say least where it would not fit into an answer.
-func encodeNote(n *verdict.Note) []byte {
+// encodeNote is a note, without the slots that say least where it would not fit into an answer. Those that the question is about say most:
+// who is at fault may be idle there.
+func encodeNote(n *verdict.Note, about []lifecycle.CommID) []byte {
 	for {
 		b, err := json.Marshal(n)
 		if err != nil {
@@ -135,23 +141,25 @@ func encodeNote(n *verdict.Note) []byte {
 			}
 			return b
 		}
-		n.Slots = essential(n.Slots)
+		n.Slots = essential(n.Slots, about)
 	}
 }
 
-// essential is at most half of the slots: those with something in flight, open or failed first.
-func essential(slots []verdict.Slot) []verdict.Slot {
-	keep := len(slots) / 2
-	kept := make([]verdict.Slot, 0, keep)
-	for _, busy := range []bool{true, false} {
-		for i := range slots {
-			s := &slots[i]
-			if len(kept) < keep && busy == (s.InFlight > 0 || len(s.Acts) > 0 || s.Failure != nil) {
-				kept = append(kept, *s)
-			}
+// essential is at most half of the slots: those of the communicators in question first, then those with something in flight, open or failed.
+func essential(slots []verdict.Slot, about []lifecycle.CommID) []verdict.Slot {
+	slots = slices.Clone(slots)
+	worth := func(s *verdict.Slot) int {
+		switch {
+		case slices.Contains(about, s.Comm):
+			return 2
+		case s.InFlight > 0 || len(s.Acts) > 0 || s.Failure != nil:
+			return 1
+		default:
+			return 0
 		}
 	}
-	return kept
+	slices.SortStableFunc(slots, func(a, b verdict.Slot) int { return cmp.Compare(worth(&b), worth(&a)) })
+	return slots[:len(slots)/2]
 }
 
 // decodeNote reads what the member called name answered.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -51,7 +53,7 @@ func FuzzHandle(f *testing.F) {
 // A note that comes in can be diagnosed, whatever it says.
 func FuzzDecodeNote(f *testing.F) {
 	n := verdict.Note{Member: "host-2", Slots: []verdict.Slot{{Rank: 1, Size: 4, Seq: 7, InFlight: 1, Stalled: true, Wait: 3, Op: tape.Signature{Call: lifecycle.CallAllReduce}}}}
-	f.Add(encodeNote(&n))
+	f.Add(encodeNote(&n, nil))
 	f.Add([]byte(`{"member":"host-2","slots":[{"rank":-5,"size":99999999,"in_flight":18446744073709551615,"stalled":true}]}`))
 	f.Add([]byte(`{"member":"host-3"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -75,7 +77,8 @@ func TestNoteThatIsTooLongKeepsWhatMatters(t *testing.T) {
 		}
 		n.Slots = append(n.Slots, s)
 	}
-	b := encodeNote(&n)
+	inQuestion := n.Slots[1234].Comm // where this rank is idle, and others wait for it
+	b := encodeNote(&n, []lifecycle.CommID{{9}, inQuestion})
 	if len(b) == 0 || len(b) > mesh.MaxAnswer {
 		t.Fatalf("%d bytes, want 1 to %d", len(b), mesh.MaxAnswer)
 	}
@@ -89,12 +92,30 @@ func TestNoteThatIsTooLongKeepsWhatMatters(t *testing.T) {
 			stalled++
 		}
 	}
+	if !slices.ContainsFunc(got.Slots, func(s verdict.Slot) bool { return s.Comm == inQuestion }) {
+		t.Errorf("the slot in question is not among the %d that are left", len(got.Slots))
+	}
 	if stalled != 20 {
 		t.Errorf("%d of 20 stalled slots of %d are left", stalled, len(got.Slots))
 	}
 	n = verdict.Note{Member: "host-1", Where: strings.Repeat("x", 2*mesh.MaxAnswer)}
-	if b = encodeNote(&n); len(b) == 0 || len(b) > mesh.MaxAnswer {
+	if b = encodeNote(&n, nil); len(b) == 0 || len(b) > mesh.MaxAnswer {
 		t.Errorf("a note with a long place has %d bytes, want 1 to %d", len(b), mesh.MaxAnswer)
+	}
+}
+
+// A question for notes is about what those who asked for a look wait for, what this process waits for, and what is open.
+func TestQuestionsAreAboutWhereSomebodyWaits(t *testing.T) {
+	a := newTestAgent(t)
+	l := newLoop(a, nil)
+	a.Handle(t.Context(), "host-2", (&message{Kind: askLook, About: []lifecycle.CommID{{2}, {1}}}).encode())
+	a.ObserveStall(stallReport(stall.Stalled)) // in communicator 1
+	l.apply([]verdict.Verdict{{Reason: verdict.NotEntered, Comm: lifecycle.CommID{3}}}, nobody, nil)
+	if got, want := l.question().About, []lifecycle.CommID{{1}, {2}, {3}}; !slices.Equal(got, want) {
+		t.Errorf("about %v, want %v", got, want)
+	}
+	if got, want := l.question().About, []lifecycle.CommID{{1}, {3}}; !slices.Equal(got, want) {
+		t.Errorf("the next time about %v, want %v", got, want)
 	}
 }
 

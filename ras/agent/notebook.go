@@ -240,6 +240,18 @@ func (n *notebook) report(rep *stall.Report) (news bool) {
 	return true
 }
 
+// stuck are communicators in which something takes too long, maxAbout at most.
+func (n *notebook) stuck() []lifecycle.CommID {
+	var ids []lifecycle.CommID
+	for _, r := range n.comms {
+		acts := slices.ContainsFunc(slices.Collect(maps.Values(r.acts)), func(a *openAct) bool { return a.stalled })
+		if (acts || len(r.stalled) > 0) && len(ids) < maxAbout {
+			ids = append(ids, r.info.ID)
+		}
+	}
+	return ids
+}
+
 // slots are the process's ranks, as a note has them, at the time now of the tape's clock; table is the in-flight table.
 func (n *notebook) slots(table []tape.Slot, now int64) []verdict.Slot {
 	slots := make([]verdict.Slot, 0, len(table))

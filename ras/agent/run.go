@@ -262,7 +262,7 @@ func (l *loop) tell(ctx context.Context, leader string, notes uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timing.Ask)
 	defer cancel()
 	l.mu.Lock()
-	asks := l.notes != notes
+	asks, about := l.notes != notes, l.book.stuck()
 	l.hush = cancel
 	l.mu.Unlock()
 	defer func() {
@@ -273,7 +273,7 @@ func (l *loop) tell(ctx context.Context, leader string, notes uint64) bool {
 	if asks {
 		return true
 	}
-	q, err := l.mesh.Ask(ctx, (&message{Kind: askLook}).encode(), leader)
+	q, err := l.mesh.Ask(ctx, (&message{Kind: askLook, About: about}).encode(), leader)
 	if err != nil {
 		return false
 	}
@@ -342,17 +342,30 @@ func (l *loop) lead(ctx context.Context) {
 	l.again = min(max(2*l.again, l.cfg.Timing.Again), l.cfg.Timing.AgainMost)
 }
 
-// gather asks all for their notes.
-func (l *loop) gather(ctx context.Context) []verdict.Note {
+// question asks for notes, above all about the communicators in which somebody waits, as far as is known here.
+func (l *loop) question() *message {
 	l.mu.Lock()
 	l.rounds++
+	about := append(l.about, l.book.stuck()...)
+	l.about = nil
 	l.mu.Unlock()
+	for _, v := range l.tracker.Open() {
+		if !v.Comm.IsZero() {
+			about = append(about, v.Comm)
+		}
+	}
+	return &message{Kind: askNotes, About: among(about)}
+}
+
+// gather asks all for their notes.
+func (l *loop) gather(ctx context.Context) []verdict.Note {
+	question := l.question()
 	if l.mesh == nil {
 		return []verdict.Note{l.Note()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timing.Ask)
 	defer cancel()
-	q, err := l.mesh.Ask(ctx, (&message{Kind: askNotes}).encode())
+	q, err := l.mesh.Ask(ctx, question.encode())
 	if err != nil {
 		l.cfg.Logger.Debug("nobody can be asked", "error", err)
 		return []verdict.Note{l.Note()}

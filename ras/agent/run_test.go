@@ -19,7 +19,7 @@ import (
 )
 
 // pair is a coordinator of which the test decides how it answers, and the agent of the other process.
-func pair(t *testing.T, coordinator func(kind) []byte) (follower *Agent) {
+func pair(t *testing.T, coordinator func(*message) []byte) (follower *Agent) {
 	t.Helper()
 	j, err := sim.StartJob(t.Context(), sim.JobConfig{
 		Seed: 1, Link: sim.Link{Delay: time.Millisecond}, Machines: 2, Each: 1, Tuning: mesh.LAN(),
@@ -32,7 +32,7 @@ func pair(t *testing.T, coordinator func(kind) []byte) (follower *Agent) {
 				t.Error(err)
 				return nil
 			}
-			return coordinator(m.Kind)
+			return coordinator(m)
 		},
 	})
 	if err != nil {
@@ -131,9 +131,9 @@ func TestTroubleIsToldUntilItIsHeard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var heard atomic.Int32
-				a := pair(t, func(k kind) []byte {
-					if k != askLook {
-						t.Errorf("the coordinator is sent %q", k)
+				a := pair(t, func(m *message) []byte {
+					if m.Kind != askLook || !slices.Equal(m.About, []lifecycle.CommID{{1}}) {
+						t.Errorf("the coordinator is sent %q about %v", m.Kind, m.About)
 					}
 					if heard.Add(1) <= c.deaf {
 						return nil
@@ -188,13 +188,19 @@ func TestSettleWaitsForALook(t *testing.T) {
 			if a.Stats().Rounds != 1 {
 				t.Errorf("%d looks, want 1", a.Stats().Rounds)
 			}
+			// What it found is open: it looks once more whether that still holds.
+			time.Sleep(10 * time.Millisecond)
+			settled(t, a, 500*time.Millisecond)
+			if open := len(a.Open()); open != 1 || a.Stats().Rounds != 2 {
+				t.Errorf("%d verdicts are open, and there were %d looks, want 1 and 2", open, a.Stats().Rounds)
+			}
 			stop()
 			<-done
 		})
 	})
 	t.Run("following", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			a := pair(t, func(kind) []byte { return []byte("ok") })
+			a := pair(t, func(*message) []byte { return []byte("ok") })
 			time.Sleep(time.Second)
 			a.Observe(failure(time.Now().UnixNano()))
 			word := func(turn uint64) { a.Handle(t.Context(), "host1-1", encodeOpen("host1-1", turn, nil, nil)) }

@@ -45,7 +45,7 @@ type Config struct {
 	// Host is the machine. nil is the one that this process runs on; a simulation has its own.
 	Host Host
 	// Transport moves bytes. nil is UDP and TCP at Bind; a simulation has its own. It belongs to the mesh, which shuts it
-	// down.
+	// down: then whoever connects, sends or receives by it must fail at once, as Close waits for them.
 	Transport memberlist.Transport
 }
 

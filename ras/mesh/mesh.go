@@ -372,8 +372,8 @@ func (m *Mesh) named(kind byte, name string, id uint64) {
 }
 
 // Close leaves: the others are told, those who watch this process first. It waits for its goroutines, and for running
-// calls of OnEvent and Handler, so neither may call it. Goroutines of memberlist's own end within a few probe
-// intervals.
+// calls of OnEvent and Handler, so neither may call it. The farewell takes half a second and two gossip intervals at most;
+// who is out of reach is not waited for. Goroutines of memberlist's own end within a few probe intervals.
 func (m *Mesh) Close() error {
 	var err error
 	m.closing.Do(func() {

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +38,8 @@ type transport struct {
 
 	packets chan *memberlist.Packet
 	streams chan net.Conn
-	closed  chan struct{}
+	ctx     context.Context // ends with Shutdown, and with it whoever connects
+	cancel  context.CancelFunc
 	closing sync.Once
 	running sync.WaitGroup
 
@@ -56,8 +58,9 @@ var _ memberlist.NodeAwareTransport = (*transport)(nil)
 func listen(bind netip.AddrPort, advertise netip.Addr, g *guard, c *counters) (*transport, error) {
 	t := &transport{
 		guard: g, count: c, packets: make(chan *memberlist.Packet, 64), streams: make(chan net.Conn),
-		closed: make(chan struct{}), inbound: make(map[*net.TCPConn]bool),
+		inbound: make(map[*net.TCPConn]bool),
 	}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
 	// A free port of TCP may be taken for UDP.
 	var err error
 	for range bindTries {
@@ -109,7 +112,7 @@ func (t *transport) receive() {
 		p := &memberlist.Packet{Buf: append([]byte(nil), buf[:n]...), From: net.UDPAddrFromAddrPort(from), Timestamp: at}
 		select {
 		case t.packets <- p:
-		case <-t.closed:
+		case <-t.ctx.Done():
 			return
 		}
 	}
@@ -126,7 +129,7 @@ func (t *transport) accept() {
 			select {
 			case <-time.After(50 * time.Millisecond):
 				continue
-			case <-t.closed:
+			case <-t.ctx.Done():
 				return
 			}
 		}
@@ -180,7 +183,7 @@ func (t *transport) admit(s *stranger) {
 	t.count.bytesIn.Add(uint64(len(first)))
 	select {
 	case t.streams <- stream:
-	case <-t.closed:
+	case <-t.ctx.Done():
 		_ = stream.Close()
 	}
 }
@@ -251,8 +254,9 @@ func (s *inboundStream) Close() error {
 // outboundStream bounds what the other side may answer.
 type outboundStream struct {
 	net.Conn
-	left int
-	c    *counters
+	left  int
+	count *counters
+	stop  func() bool // the transport's Shutdown doesn't close it any more
 }
 
 func (s *outboundStream) Read(b []byte) (int, error) {
@@ -261,14 +265,19 @@ func (s *outboundStream) Read(b []byte) (int, error) {
 	}
 	n, err := s.Conn.Read(b[:min(len(b), s.left)])
 	s.left -= n
-	s.c.bytesIn.Add(uint64(n))
+	s.count.bytesIn.Add(uint64(n))
 	return n, err
 }
 
 func (s *outboundStream) Write(b []byte) (int, error) {
 	n, err := s.Conn.Write(b)
-	s.c.bytesOut.Add(uint64(n))
+	s.count.bytesOut.Add(uint64(n))
 	return n, err
+}
+
+func (s *outboundStream) Close() error {
+	s.stop()
+	return s.Conn.Close()
 }
 
 func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
@@ -290,12 +299,15 @@ func (t *transport) WriteToAddress(b []byte, addr memberlist.Address) (time.Time
 	return t.WriteTo(b, addr.Addr)
 }
 
+// DialTimeout connects, until the timeout or Shutdown.
 func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
-	conn, err := net.DialTimeout("tcp", addr, timeout)
+	dialer := net.Dialer{Timeout: timeout}
+	conn, err := dialer.DialContext(t.ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return &outboundStream{conn, maxStream, t.count}, nil
+	stop := context.AfterFunc(t.ctx, func() { _ = conn.Close() })
+	return &outboundStream{conn, maxStream, t.count, stop}, nil
 }
 
 func (t *transport) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
@@ -306,10 +318,10 @@ func (t *transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
 
 func (t *transport) StreamCh() <-chan net.Conn { return t.streams }
 
-// Shutdown closes the port and all streams that came in by it, and waits for the goroutines.
+// Shutdown closes the port and all streams, also those that are being opened, and waits for the goroutines.
 func (t *transport) Shutdown() error {
 	t.closing.Do(func() {
-		close(t.closed)
+		t.cancel()
 		_ = t.tcp.Close()
 		_ = t.udp.Close()
 		t.mu.Lock()

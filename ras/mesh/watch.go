@@ -353,7 +353,7 @@ func (w *watcher) rejoin(ok func(Status) bool) {
 			return // it is tried again
 		}
 		// Somebody is there; a probe is only answered by whom it names.
-		if _, err := w.m.list.Ping(to.Name, net.UDPAddrFromAddrPort(to.Addr)); err == nil {
+		if err := w.m.ping(&to); err == nil {
 			w.m.change(func(t *table) []Event { return t.answers(to.Name, w.m.now()) })
 		}
 	})
@@ -397,14 +397,13 @@ func (w *watcher) examine(m *Member) {
 // probe probes a member until it answers or its fate is known.
 func (w *watcher) probe(m *Member) {
 	t := &w.m.config.Tuning
-	addr := net.UDPAddrFromAddrPort(m.Addr)
 	for {
 		st, ok := w.m.Member(m.Name)
 		if !ok || !st.State.running() || st.Member.Instance != m.Instance || w.m.ctx.Err() != nil {
 			return
 		}
 		began := w.m.now()
-		if _, err := w.m.list.Ping(m.Name, addr); err == nil {
+		if err := w.m.ping(m); err == nil {
 			w.m.change(func(t *table) []Event { return t.answers(m.Name, w.m.now()) })
 			return
 		}
@@ -414,6 +413,22 @@ func (w *watcher) probe(m *Member) {
 			return
 		}
 		pause(w.m.ctx, t.ProbeInterval)
+	}
+}
+
+// ping probes a member once. It returns at once when the mesh is closed; memberlist's part of it ends within ProbeTimeout.
+func (m *Mesh) ping(to *Member) error {
+	name, addr := to.Name, net.UDPAddrFromAddrPort(to.Addr)
+	done := make(chan error, 1)
+	go func() {
+		_, err := m.list.Ping(name, addr)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-m.ctx.Done():
+		return ErrClosed
 	}
 }
 

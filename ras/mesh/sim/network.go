@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -89,8 +90,8 @@ type port struct {
 	addr    netip.AddrPort
 	packets chan *memberlist.Packet
 	streams chan net.Conn
-	closed  chan struct{}
-	once    sync.Once
+	ctx     context.Context // ends with Shutdown
+	cancel  context.CancelFunc
 }
 
 var _ memberlist.NodeAwareTransport = (*port)(nil)
@@ -107,9 +108,9 @@ func (p *Process) Transport() memberlist.Transport {
 	defer n.mu.Unlock()
 	t := &port{
 		network: n, process: p, packets: make(chan *memberlist.Packet, packetQueue), streams: make(chan net.Conn),
-		closed: make(chan struct{}),
-		addr:   netip.AddrPortFrom(p.machine.addr, uint16(memberPort+len(p.machine.processes))),
+		addr: netip.AddrPortFrom(p.machine.addr, uint16(memberPort+len(p.machine.processes))),
 	}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
 	for n.port[t.addr] != nil {
 		t.addr = netip.AddrPortFrom(t.addr.Addr(), t.addr.Port()+1)
 	}
@@ -165,7 +166,7 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	t.process.gate()
 	fail := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	to, err := t.find(addr)
-	if err != nil || t.process.ended() {
+	if err != nil || t.process.ended() || t.ctx.Err() != nil {
 		return nil, fail(syscall.ENETUNREACH)
 	}
 	if to == nil {
@@ -173,10 +174,10 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	}
 	delay, arrives := t.network.way(t.process, to.process, 0, false)
 	if !arrives {
-		time.Sleep(timeout)
+		t.wait(timeout)
 		return nil, fail(syscall.ETIMEDOUT)
 	}
-	time.Sleep(2 * delay)
+	t.wait(2 * delay)
 	if to.process.ended() {
 		return nil, fail(syscall.ECONNREFUSED)
 	}
@@ -184,14 +185,24 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	go func() {
 		to.process.gate()
 		select {
-		case to.streams <- &stream{there, to, t.process}:
-		case <-to.closed:
+		case to.streams <- to.stream(there, t.process):
+		case <-to.ctx.Done():
 			_ = there.Close()
 		case <-time.After(timeout):
 			_ = there.Close()
 		}
 	}()
-	return &stream{here, t, to.process}, nil
+	return t.stream(here, to.process), nil
+}
+
+// wait waits for d, or until Shutdown.
+func (t *port) wait(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.ctx.Done():
+	}
 }
 
 func (t *port) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
@@ -203,20 +214,30 @@ func (t *port) PacketCh() <-chan *memberlist.Packet { return t.packets }
 func (t *port) StreamCh() <-chan net.Conn { return t.streams }
 
 func (t *port) Shutdown() error {
-	t.once.Do(func() {
-		close(t.closed)
-		t.network.mu.Lock()
+	t.cancel()
+	t.network.mu.Lock()
+	defer t.network.mu.Unlock()
+	if t.network.port[t.addr] == t {
 		delete(t.network.port, t.addr)
-		t.network.mu.Unlock()
-	})
+	}
 	return nil
 }
 
-// stream is one end of a connection; what is written takes the way.
+// stream is one end of a connection; what is written takes the way. Shutdown closes it.
 type stream struct {
 	net.Conn
 	from *port
 	to   *Process
+	stop func() bool
+}
+
+func (t *port) stream(c net.Conn, to *Process) *stream {
+	return &stream{c, t, to, context.AfterFunc(t.ctx, func() { _ = c.Close() })}
+}
+
+func (s *stream) Close() error {
+	s.stop()
+	return s.Conn.Close()
 }
 
 func (s *stream) Write(b []byte) (int, error) {
@@ -226,7 +247,7 @@ func (s *stream) Write(b []byte) (int, error) {
 		_ = s.Close()
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}
 	}
-	time.Sleep(delay)
+	s.from.wait(delay)
 	return s.Conn.Write(b)
 }
 

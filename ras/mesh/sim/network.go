@@ -184,12 +184,13 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	here, there := net.Pipe()
 	go func() {
 		to.process.gate()
+		s := to.stream(there, t.process)
 		select {
-		case to.streams <- to.stream(there, t.process):
+		case to.streams <- s:
 		case <-to.ctx.Done():
-			_ = there.Close()
+			_ = s.Close()
 		case <-time.After(timeout):
-			_ = there.Close()
+			_ = s.Close()
 		}
 	}()
 	return t.stream(here, to.process), nil

@@ -159,7 +159,7 @@ func TestUnresolved(t *testing.T) {
 		l := newLoop(a, nil)
 		l.apply([]verdict.Verdict{dead}, everybody, nil)
 		tc.end(l, a)
-		if last.Stage != bus.Closed || last.Unresolved != tc.unresolved || strings.Contains(last.Text, "not resolved") != tc.unresolved ||
+		if last.Stage != bus.Closed || last.Unresolved != tc.unresolved || strings.Contains(last.Text, "given up after") != tc.unresolved ||
 			!strings.HasPrefix(last.Text, dead.Text) {
 			t.Errorf("%s: %v, unresolved %v: %s", name, last.Stage, last.Unresolved, last.Text)
 		}

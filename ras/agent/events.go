@@ -89,10 +89,11 @@ func verdictEvent(c *verdict.Change, since, now time.Time) bus.Event {
 	return ev
 }
 
-// closing is the end of the sentence of a verdict that is withdrawn, which would read as if it still held.
+// closing is the end of the sentence of a verdict that is withdrawn, which would read as if it still held: whether it healed, or those
+// who waited gave up.
 func closing(unresolved bool, after time.Duration) string {
 	if unresolved {
-		return fmt.Sprintf(" (not resolved; those who waited were gone after %v)", verdict.Age(after))
+		return fmt.Sprintf(" (given up after %v)", verdict.Age(after))
 	}
 	return fmt.Sprintf(" (over after %v)", verdict.Age(after))
 }

@@ -408,11 +408,7 @@ func (l *lines) Run(ctx context.Context) error {
 		if ev.Stage == bus.Changed {
 			level = slog.LevelInfo
 		}
-		text := ev.Text
-		if ev.Stage == bus.Closed {
-			text = "over: " + text
-		}
-		l.log.Log(ctx, level, text, semconv.LogSubsystem, semconv.SubsystemRAS, "reason", ev.Reason, "culprit", ev.Rank, "type", ev.Type)
+		l.log.Log(ctx, level, ev.Text, semconv.LogSubsystem, semconv.SubsystemRAS, "reason", ev.Reason, "culprit", ev.Rank, "type", ev.Type)
 		l.Pushed(1)
 		return nil
 	})

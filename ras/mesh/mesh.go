@@ -204,7 +204,8 @@ func (m *Mesh) spawn(f func()) bool {
 	return true
 }
 
-// Members is what is known of all members, also of those that are gone, by host and rank.
+// Members is what is known of all members, also of those that are gone, by host and rank. Who is gone for an hour, and
+// whose rank another one has since, is forgotten.
 func (m *Mesh) Members() []Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()

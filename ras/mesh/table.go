@@ -30,8 +30,15 @@ type entry struct {
 	joined uint64
 }
 
-// maxFinal bounds how many gone instances are remembered beside those that are shown.
-const maxFinal = 4096
+const (
+	// maxFinal bounds how many gone instances are remembered beside those that are shown.
+	maxFinal = 4096
+	// forgetTime is how long who is gone is shown although another has its rank; forgetInterval is how often it is looked
+	// for such. By then nobody passes on anything about it; who was stopped or cut off all that time may still say that it
+	// lives, and is not believed, as final holds it.
+	forgetTime     = time.Hour
+	forgetInterval = forgetTime / 60
+)
 
 func newTable(self Member) *table {
 	return &table{self: self, entries: make(map[string]*entry), final: make(map[instance]State)}
@@ -182,6 +189,34 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 			return nil, false
 		}
 	}
+}
+
+// forget takes away members that were gone for forgetTime, and whose rank another one has: one that is not gone, or that
+// ended later. What became of the last of each rank stays.
+func (t *table) forget(now time.Time) {
+	last := make(map[int]*entry) // of each rank
+	for _, e := range t.entries {
+		if o := last[e.Member.Rank]; o == nil || e.outlives(o) {
+			last[e.Member.Rank] = e
+		}
+	}
+	for name, e := range t.entries {
+		if e.State.gone() && now.Sub(e.Since) >= forgetTime && (e.Member.Rank < 0 || last[e.Member.Rank] != e) {
+			t.remember(&e.Member, e.State)
+			delete(t.entries, name)
+		}
+	}
+}
+
+// outlives says whether e has more to say of its rank than o.
+func (e *entry) outlives(o *entry) bool {
+	if gone := e.State.gone(); gone != o.State.gone() {
+		return !gone
+	}
+	if c := e.Since.Compare(o.Since); c != 0 {
+		return c > 0
+	}
+	return e.Member.Name > o.Member.Name
 }
 
 // fates is what others should know and may have missed: all that is not alive, as a witness saw it.

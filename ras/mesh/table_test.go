@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -149,5 +150,73 @@ func TestWhoAnsweredSinceIsNotGivenUp(t *testing.T) {
 	}
 	if n := table.joined("nobody"); n != 0 {
 		t.Errorf("joined of nobody is %d, want 0", n)
+	}
+}
+
+// Who is gone is forgotten once another has had its rank for long enough, and no late word revives it; what became of the
+// last of each rank stays, however long.
+func TestForget(t *testing.T) {
+	self := memberAt("a", 0)
+	table := newTable(self)
+	table.join(self, then)
+	at := func(pid, rank int) Member {
+		m := memberAt("b", pid)
+		m.Rank = rank
+		return m
+	}
+	ends := func(m Member, s State, c Cause, after time.Duration) {
+		f := &fate{name: m.Name, instance: m.Instance, state: s, cause: c, at: 1, by: "b-99"}
+		if _, fresh := table.observe(f, then.Add(after)); !fresh {
+			t.Fatalf("%v: that it is %v is no news", m, s)
+		}
+	}
+	var (
+		replaced = at(1, 1) // dead, and its rank is another's
+		present  = at(2, 1)
+		refused  = at(3, 2) // dead as far as its port tells
+		left     = at(4, 2) // a little later
+		lost     = at(5, 3) // out of reach, and may come back
+		returns  = at(6, 3)
+		last     = at(7, 4) // nobody has its rank
+		rankless = at(8, -1)
+	)
+	for _, m := range []Member{replaced, present, refused, left, lost, returns, last, rankless} {
+		table.join(m, then)
+	}
+	ends(replaced, Dead, CauseExit, 0)
+	ends(refused, Dead, CauseRefused, 0)
+	ends(left, Left, CauseTold, time.Second)
+	ends(last, Dead, CauseExit, 0)
+	ends(rankless, Left, CauseTold, 0)
+	table.silent(lost.Name, then)
+	table.lost(lost.Name, then)
+
+	table.forget(then.Add(forgetTime - 1))
+	if n := len(table.entries); n != 9 {
+		t.Fatalf("%d members are left before their time, want 9", n)
+	}
+	table.forget(then.Add(forgetTime))
+	kept := []string{self.Name, present.Name, left.Name, lost.Name, returns.Name, last.Name}
+	got := slices.Sorted(maps.Keys(table.entries))
+	if slices.Sort(kept); !slices.Equal(got, kept) {
+		t.Errorf("%v are left, want %v", got, kept)
+	}
+	now := then.Add(2 * forgetTime)
+	for _, m := range []Member{replaced, refused, rankless} {
+		events := table.join(m, now)
+		_, fresh := table.observe(&fate{name: m.Name, instance: m.Instance, state: Dead, cause: CauseExit, at: 5}, now)
+		if len(events) > 0 || fresh || table.entries[m.Name] != nil {
+			t.Errorf("%v is back: %v", m, events)
+		}
+	}
+	later := left
+	later.Instance++ // a new one of that rank
+	table.join(later, now)
+	table.forget(now)
+	if e := table.entries[last.Name]; e == nil || e.State != Dead {
+		t.Errorf("what became of rank %d is forgotten: %v", last.Rank, e)
+	}
+	if e := table.entries[later.Name]; e == nil || e.State != Alive {
+		t.Errorf("rank %d is %v, want alive", later.Rank, e)
 	}
 }

@@ -31,6 +31,7 @@ type watcher struct {
 	done     chan string         // of those goroutines
 	checked  time.Time           // when the ring was looked at last
 	rejoined time.Time
+	forgot   time.Time // when the table was told to forget
 }
 
 // note is what others leave for the watcher, who must not be waited for.
@@ -74,7 +75,7 @@ func newWatcher(m *Mesh) *watcher {
 	return &watcher{
 		m: m, awake: make(chan struct{}, 1), watched: make(map[instance]func()), stopping: make(map[string]glance),
 		losing: make(map[string]loss), silent: make(map[string]bool), done: make(chan string, maxExamined),
-		checked: m.now(), rejoined: m.now(),
+		checked: m.now(), rejoined: m.now(), forgot: m.now(),
 	}
 }
 
@@ -316,7 +317,8 @@ func (w *watcher) watch(m *Member, key instance) {
 	}
 }
 
-// tick looks at the ring, and at times for members that are out of reach. late is how much too late it comes.
+// tick looks at the ring, and at times for members that are out of reach and for those to forget. late is how much too
+// late it comes.
 func (w *watcher) tick(late time.Duration) {
 	t := &w.m.config.Tuning
 	for i := range w.ring {
@@ -325,6 +327,13 @@ func (w *watcher) tick(late time.Duration) {
 		}
 	}
 	now := w.m.now()
+	if now.Sub(w.forgot) >= forgetInterval {
+		w.forgot = now
+		w.m.change(func(t *table) []Event {
+			t.forget(now)
+			return nil
+		})
+	}
 	switch {
 	case late > lateTick*t.CheckInterval: // stopped itself: the others may have given it up
 		w.rejoin(func(st Status) bool { return st.State != Left })

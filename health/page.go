@@ -78,6 +78,7 @@ type view struct {
 	Title, Status string
 	Failed        []Result
 	Well          int
+	Said          []Result // those of them that say something
 	Shown, Silent []Condition
 	Snapshot      *Snapshot // nil: nothing was published
 	Ranks         []Rank    // the first ones, those that aren't alive before the others
@@ -114,6 +115,9 @@ func (x *page) look(v *view, results []Result) {
 			v.Failed = append(v.Failed, result)
 		} else {
 			v.Well++
+			if result.Text != "" {
+				v.Said = append(v.Said, result)
+			}
 		}
 	}
 	for _, c := range x.server.cfg.Conditions.List() {

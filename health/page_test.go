@@ -14,7 +14,7 @@ import (
 func TestPage(t *testing.T) {
 	const evil = `<script>alert(1)</script>`
 	r := &Registry{}
-	for name, err := range map[string]error{"disk": errors.New("full " + evil), "process": nil} {
+	for name, err := range map[string]error{"disk": errors.New("full " + evil), "process": nil, "gpu": Well("no GPU " + evil)} {
 		if e := r.Register(name, Ready, 0, func(context.Context) error { return err }); e != nil {
 			t.Fatal(e)
 		}
@@ -43,7 +43,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		`<span class="badge critical">critical</span>`, "<title>critical: Carillon &amp; &lt;script&gt;", "rank_dead", "rank 0 was killed by signal 9",
 		"of gpu_lost&lt;script&gt;", "drain the node", "and what follows from that: gpu_hot (GPU 3): of gpu_hot", "<code>disk</code>: full &lt;script&gt;",
-		"The others are well (1)", "300 of 302 known are alive", "<td>301</td><td class=\"stopped\">stopped</td>", "The first 200", "all_reduce 3, 16 MiB",
+		"The others are well (2)", "<code>gpu</code>: no GPU &lt;script&gt;", "300 of 302 known are alive", "<td>301</td><td class=\"stopped\">stopped</td>", "The first 200", "all_reduce 3, 16 MiB",
 		`href="/api/v1/verdicts"`,
 	} {
 		if !strings.Contains(body, want) {
@@ -89,15 +89,16 @@ func TestTexts(t *testing.T) {
 // TestJSONOnRequest: the same answers for machines, by ?format=json or by Accept.
 func TestJSONOnRequest(t *testing.T) {
 	r := &Registry{}
-	for name, err := range map[string]error{"disk": errors.New("full\nvery"), "tape": nil} {
+	for name, err := range map[string]error{"disk": errors.New("full\nvery"), "tape": nil, "gpu": Well("no GPU\nnone")} {
 		if e := r.Register(name, Ready, 0, func(context.Context) error { return err }); e != nil {
 			t.Fatal(e)
 		}
 	}
 	s := listen(t, Config{Registry: r, Conditions: &Conditions{}})
 	const (
-		bad  = `{"status":"failed","checks":[{"name":"disk","status":"failed","error":"full; very"},{"name":"tape","status":"ok"}]}`
-		good = `{"status":"ok","checks":[{"name":"disk","status":"excluded"},{"name":"tape","status":"ok"}],"warnings":["no check named \"x\" was excluded"]}`
+		gpu  = `{"name":"gpu","status":"ok","text":"no GPU; none"}`
+		bad  = `{"status":"failed","checks":[{"name":"disk","status":"failed","error":"full; very"},` + gpu + `,{"name":"tape","status":"ok"}]}`
+		good = `{"status":"ok","checks":[{"name":"disk","status":"excluded"},` + gpu + `,{"name":"tape","status":"ok"}],"warnings":["no check named \"x\" was excluded"]}`
 		one  = `{"status":"ok","checks":[{"name":"tape","status":"ok"}]}`
 	)
 	for i, tc := range []struct {

@@ -46,12 +46,13 @@ type checkJSON struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // "ok", "failed" or "excluded"
 	Error  string `json:"error,omitempty"`
+	Text   string `json:"text,omitempty"` // what one that is well says of it
 }
 
 func newReport(results []Result) *report {
 	r := &report{Status: "ok", Checks: make([]checkJSON, 0, len(results))}
 	for _, result := range results {
-		c := checkJSON{Name: result.Name, Status: "ok"}
+		c := checkJSON{Name: result.Name, Status: "ok", Text: oneLine(result.Text)}
 		if result.Err != nil {
 			c.Status, c.Error = "failed", oneLine(result.Err.Error())
 			r.Status = "failed"
@@ -166,6 +167,8 @@ func (r *report) lines(w *bytes.Buffer, statuses ...string) {
 			fmt.Fprintf(w, "[-]%s failed: %s\n", c.Name, c.Error)
 		case c.Status == "excluded":
 			fmt.Fprintf(w, "[+]%s excluded: ok\n", oneLine(c.Name))
+		case c.Text != "":
+			fmt.Fprintf(w, "[+]%s ok: %s\n", c.Name, c.Text)
 		default:
 			fmt.Fprintf(w, "[+]%s ok\n", c.Name)
 		}

@@ -10,9 +10,16 @@ import (
 	"time"
 )
 
-// Check tells whether something is well: nil, or what is wrong in a few words. It gets a context that ends when its time is
-// up, and may be called from any goroutine, but never twice at a time.
+// Check tells whether something is well: nil, or what is wrong in a few words; or Well. It gets a context that ends when
+// its time is up, and may be called from any goroutine, but never twice at a time.
 type Check func(ctx context.Context) error
+
+// Well is what a Check returns that found nothing wrong and has something to say of it: Well("no GPU"). Wrapped in another
+// error, or joined with one, it is what is wrong.
+type Well string
+
+// Error is the text.
+func (w Well) Error() string { return string(w) }
 
 // Kind says what a check is asked for.
 type Kind uint8
@@ -91,7 +98,8 @@ func (r *Registry) find(name string) (int, bool) {
 // Result is a check's answer.
 type Result struct {
 	Name string
-	Err  error // nil: well
+	Err  error  // nil: well
+	Text string // what a check that is well says of it; mostly empty
 }
 
 // Run asks all checks of a kind (of several, if their bits are set) at once, except those whose name leaveOut has, and
@@ -113,6 +121,9 @@ func (r *Registry) Run(ctx context.Context, kind Kind, leaveOut func(name string
 	results := make([]Result, len(chosen))
 	for i, e := range chosen {
 		results[i] = Result{Name: e.name, Err: e.await(ctx, runs[i])}
+		if well, ok := results[i].Err.(Well); ok { //nolint:errorlint // see Well
+			results[i].Err, results[i].Text = nil, clip(string(well), maxConditionText)
+		}
 	}
 	return results
 }

@@ -73,6 +73,28 @@ func TestRunChoosesAndOrders(t *testing.T) {
 	}
 }
 
+// What a check that is well says goes with it; joined with a failure, it is part of that.
+func TestWell(t *testing.T) {
+	var r health.Registry
+	for name, err := range map[string]error{
+		"gpu": health.Well("no GPU"), "joined": errors.Join(errors.New("lost"), health.Well("no GPU")), "long": health.Well(strings.Repeat("x", 1<<20)),
+	} {
+		if err := r.Register(name, health.Ready, 0, func(context.Context) error { return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := r.Run(t.Context(), health.Ready, nil)
+	if gpu := got[0]; gpu.Err != nil || gpu.Text != "no GPU" {
+		t.Errorf("%+v, want that it is well, and says so", gpu)
+	}
+	if joined := got[1]; joined.Err == nil || joined.Text != "" {
+		t.Errorf("%+v, want that it failed", joined)
+	}
+	if long := got[2]; long.Err != nil || len(long.Text) > 4<<10 {
+		t.Errorf("%d bytes were kept", len(long.Text))
+	}
+}
+
 func names(results []health.Result) string {
 	var list []string
 	for _, r := range results {

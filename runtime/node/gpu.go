@@ -86,18 +86,22 @@ func provideGPU(s settings, t *Telemetry, conditions *health.Conditions, r *JobR
 	return m, nil
 }
 
-// gpuChecks make a process not ready while one of its GPUs can't be used. No GPU at all is well.
+// gpuChecks make a process not ready while one of its GPUs can't be used. No GPU at all is well, and said.
 func gpuChecks(m *gpu.Monitor) []Check {
 	if m == nil {
 		return nil
 	}
 	return []Check{{Name: "gpu", Kind: health.Ready, Check: func(ctx context.Context) error {
 		var errs []error
-		for _, c := range m.Read(ctx).Conditions {
+		s := m.Read(ctx)
+		for _, c := range s.Conditions {
 			if c.Severity == gpu.Fatal {
 				errs = append(errs, errors.New(c.Text))
 			}
 		}
-		return errors.Join(errs...)
+		if len(errs) > 0 {
+			return errors.Join(errs...)
+		}
+		return health.Well(s.Status)
 	}}}
 }

@@ -26,6 +26,26 @@ func TestGPUsAreWatched(t *testing.T) {
 	}
 }
 
+// TestNoGPUIsSaid: where there is none, the check passes and says so, to people and to machines.
+func TestNoGPUIsSaid(t *testing.T) {
+	t.Setenv("CUDA_VISIBLE_DEVICES", "") // so it is on any machine
+	n := start(t)
+	url := strings.TrimSuffix(n.HealthURL(), "/")
+	const status = "no GPU: CUDA_VISIBLE_DEVICES leaves none"
+	for path, want := range map[string]string{
+		"/readyz?verbose": "[+]gpu ok: " + status + "\n", "/readyz/gpu?format=json": `"text": "` + status + `"`, "/": "<code>gpu</code>: " + status,
+	} {
+		var code int
+		var body string
+		for code == 0 || strings.Contains(body, "not started") { // the watch begins by itself
+			code, body = get(t, url+path)
+		}
+		if code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d, want %q:\n%s", path, code, want, body)
+		}
+	}
+}
+
 func TestGPUIsMisspelt(t *testing.T) {
 	_, err := node.Start(t.Context(), environ(map[string]string{"CARILLON_GPU": "none"}))
 	if err == nil || !strings.Contains(err.Error(), `CARILLON_GPU="none": want on`) {

@@ -44,6 +44,29 @@ type access struct {
 // required tells whether who asks must prove who it is.
 func (a *access) required() bool { return len(a.tokens) > 0 || a.clientCerts }
 
+// refusal says why the one who asks may not. It repeats nothing of what came.
+func (a *access) refusal(r *http.Request) string {
+	var ways []string
+	if len(a.tokens) > 0 {
+		ways = append(ways, "a token (Authorization: Bearer TOKEN)")
+	}
+	if a.clientCerts {
+		ways = append(ways, "a client certificate")
+	}
+	want := strings.Join(ways, ", or ")
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch {
+	case scheme == "":
+		return "send " + want
+	case !strings.EqualFold(scheme, "Bearer") || token == "":
+		return "the Authorization has no bearer token; send " + want
+	case len(a.tokens) == 0:
+		return "no tokens are taken here; send " + want
+	default:
+		return "the token is none of those of this process (its CARILLON_HEALTH_TOKEN, and the lines of its CARILLON_HEALTH_TOKEN_FILE)"
+	}
+}
+
 // identify tells who asks, and whether it may.
 func (a *access) identify(r *http.Request) (identity, bool) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {

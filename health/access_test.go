@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -84,9 +85,10 @@ func TestToken(t *testing.T) {
 		{"/", "", 401, "send a token"},
 		{"/api/v1/ras", "", 401, "send a token"},
 		{"/nowhere", "", 401, "send a token"},
-		{"/api/v1/ras", tokenA, 401, "send a token"},
-		{"/api/v1/ras", "Basic " + tokenA, 401, "send a token"},
-		{"/api/v1/ras", "Bearer " + tokenA[1:], 401, "send a token"},
+		{"/api/v1/ras", tokenA, 401, "the Authorization has no bearer token; send a token"},
+		{"/api/v1/ras", "Bearer", 401, "the Authorization has no bearer token; send a token"},
+		{"/api/v1/ras", "Basic " + tokenA, 401, "the Authorization has no bearer token; send a token"},
+		{"/api/v1/ras", "Bearer " + tokenA[1:], 401, "the token is none of those of this process (its CARILLON_HEALTH_TOKEN, "},
 		{"/api/v1/ras", "Bearer " + tokenA + " ", 200, `"schema": 1`}, // blanks at the end of a header are none of it
 		{"/api/v1/ras", "Bearer " + tokenA, 429, "asked too often"},
 		{"/api/v1/ras", "bearer " + tokenB, 200, `"schema": 1`}, // another client at the same address
@@ -98,7 +100,7 @@ func TestToken(t *testing.T) {
 			lines = nil
 		}
 		resp, body := send(t, s, strings.Replace(request(tc.path, lines...), "localhost", "node7.example", 1))
-		if resp.StatusCode != tc.status || !strings.HasPrefix(body, tc.body) && !strings.Contains(body, tc.body) || tc.status == 401 && strings.Contains(body, "secret") {
+		if resp.StatusCode != tc.status || !strings.HasPrefix(body, tc.body) && !strings.Contains(body, tc.body) || tc.status == 401 && (strings.Contains(body, "secret") || strings.Contains(body, tokenA[1:])) {
 			t.Errorf("%s with %q: %d %q, want %d %q", tc.path, tc.authorization, resp.StatusCode, body, tc.status, tc.body)
 		}
 		if len(tc.body) <= len("not ok") && body != tc.body {
@@ -106,6 +108,30 @@ func TestToken(t *testing.T) {
 		}
 		if resp.StatusCode == 401 && !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
 			t.Errorf("%s: WWW-Authenticate: %q", tc.path, resp.Header.Get("WWW-Authenticate"))
+		}
+	}
+}
+
+// TestRefusal: who is refused learns why, and what is taken here.
+func TestRefusal(t *testing.T) {
+	token := [][sha256.Size]byte{sha256.Sum256([]byte(tokenA))}
+	for _, tc := range []struct {
+		access        access
+		authorization string
+		want          string
+	}{
+		{access{tokens: token}, "", "send a token (Authorization: Bearer TOKEN)"},
+		{access{tokens: token, clientCerts: true}, "", "send a token (Authorization: Bearer TOKEN), or a client certificate"},
+		{access{clientCerts: true}, "", "send a client certificate"},
+		{access{clientCerts: true}, "Bearer " + tokenA, "no tokens are taken here; send a client certificate"},
+		{access{tokens: token, clientCerts: true}, "Bearer ", "the Authorization has no bearer token; send a token (Authorization: Bearer TOKEN), or a client certificate"},
+	} {
+		r := &http.Request{Header: http.Header{}}
+		if tc.authorization != "" {
+			r.Header.Set("Authorization", tc.authorization)
+		}
+		if got := tc.access.refusal(r); got != tc.want {
+			t.Errorf("%q: %q, want %q", tc.authorization, got, tc.want)
 		}
 	}
 }

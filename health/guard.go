@@ -72,7 +72,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 			return false
 		}
 		w.Header().Set("WWW-Authenticate", `Bearer realm="carillon"`)
-		respond(w, http.StatusUnauthorized, "send a token (Authorization: Bearer TOKEN), or a client certificate if the server takes them\n")
+		respond(w, http.StatusUnauthorized, s.access.refusal(r)+"\n")
 		return false
 	}
 	return true

@@ -228,7 +228,11 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 		}
 		return nil, &RefusedError{time.Duration(seconds) * time.Second}
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return nil, fmt.Errorf("%s wants a token (--token-file, CARILLON_HEALTH_TOKEN) or a client certificate (--cert, --key): %s", to.URL, said)
+		what := "wants a token"
+		if req.Header.Get("Authorization") != "" {
+			what = "wants another token"
+		}
+		return nil, fmt.Errorf("%s %s (--token-file, CARILLON_HEALTH_TOKEN) or a client certificate (--cert, --key): %s", to.URL, what, said)
 	case http.StatusNotFound:
 		return nil, fmt.Errorf("%s has no %s: it is no Carillon process, or RAS is off there (CARILLON_RAS)", to.URL, path)
 	default:

@@ -103,6 +103,10 @@ func TestToken(t *testing.T) {
 	if _, err := c.Snapshot(t.Context(), Target{URL: s.URL}); err == nil || !strings.Contains(err.Error(), "wants a token") {
 		t.Errorf("who isn't trusted: %v, want a refusal for want of a token", err)
 	}
+	wrong := newClient(t, Config{Token: "fedcba9876543210", CACert: ca})
+	if _, err := wrong.Snapshot(t.Context(), Target{URL: s.URL, Trusted: true}); err == nil || !strings.Contains(err.Error(), "wants another token") {
+		t.Errorf("the wrong token: %v, want a refusal of it", err)
+	}
 	if _, err := newClient(t, Config{}).Snapshot(t.Context(), Target{URL: s.URL}); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a server that nobody vouches for: %v, want an error about its certificate", err)
 	}

@@ -96,7 +96,7 @@ func (a *Access) read(addr string) (*access, error) {
 	result := &access{clientCerts: a.ClientCAFile != ""}
 	for i, token := range a.Tokens {
 		if len(token) < MinToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return nil, fmt.Errorf("health: token %d is malformed: want at least %d visible ASCII characters, without blanks", i+1, MinToken)
+			return nil, fmt.Errorf("health: token %d is malformed (CARILLON_HEALTH_TOKEN, then the lines of CARILLON_HEALTH_TOKEN_FILE): want at least %d visible ASCII characters, without blanks", i+1, MinToken)
 		}
 		result.tokens = append(result.tokens, sha256.Sum256([]byte(token)))
 	}
@@ -104,11 +104,11 @@ func (a *Access) read(addr string) (*access, error) {
 	case (a.CertFile == "") != (a.KeyFile == ""):
 		return nil, errors.New("health: a TLS certificate and its key are set together (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY)")
 	case a.ClientCAFile != "" && a.CertFile == "":
-		return nil, errors.New("health: client certificates need TLS: set a certificate and its key (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY)")
+		return nil, errors.New("health: client certificates (CARILLON_HEALTH_TLS_CLIENT_CA) need TLS: set a certificate and its key (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY)")
 	case !result.required() && !loopbackHost(host):
 		return nil, fmt.Errorf("health: address %q would be open to anybody: set a token (CARILLON_HEALTH_TOKEN or "+
 			"CARILLON_HEALTH_TOKEN_FILE; openssl rand -hex 32 makes one) or demand client certificates (CARILLON_HEALTH_TLS_CERT, "+
-			"CARILLON_HEALTH_TLS_KEY and CARILLON_HEALTH_TLS_CLIENT_CA), or stay on 127.0.0.1", addr)
+			"CARILLON_HEALTH_TLS_KEY and CARILLON_HEALTH_TLS_CLIENT_CA), or stay on 127.0.0.1 (CARILLON_HEALTH_ADDR)", addr)
 	}
 	if a.CertFile == "" {
 		return result, nil
@@ -124,11 +124,11 @@ func (a *Access) read(addr string) (*access, error) {
 	}
 	text, err := os.ReadFile(a.ClientCAFile)
 	if err != nil {
-		return nil, fmt.Errorf("health: the certificates of who signs clients': %w", err)
+		return nil, fmt.Errorf("health: the certificates of who signs clients' (CARILLON_HEALTH_TLS_CLIENT_CA): %w", err)
 	}
 	result.tls.ClientCAs = x509.NewCertPool()
 	if !result.tls.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("health: %s has no certificate in PEM", a.ClientCAFile)
+		return nil, fmt.Errorf("health: %s has no certificate in PEM (CARILLON_HEALTH_TLS_CLIENT_CA)", a.ClientCAFile)
 	}
 	// Asked for, but not demanded: a kubelet has none, and a token is as good.
 	result.tls.ClientAuth = tls.VerifyClientCertIfGiven
@@ -170,7 +170,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 // last is the certificate that was read last, or why there is none. c.mu is held.
 func (c *certificate) last(err error) (*tls.Certificate, error) {
 	if c.loaded == nil {
-		return nil, fmt.Errorf("health: the TLS certificate: %w", err)
+		return nil, fmt.Errorf("health: the TLS certificate (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY): %w", err)
 	}
 	return c.loaded, nil
 }

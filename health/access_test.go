@@ -36,17 +36,17 @@ func TestBeyondLoopbackSomethingMustBeProved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, cfg := range map[string]Config{
-		"CARILLON_HEALTH_TOKEN":        {Addr: "0.0.0.0:0"},
-		"CARILLON_HEALTH_TLS_CLIENT":   {Addr: ":0"},
-		"would be open":                {Addr: "[::]:0", Access: Access{CertFile: certFile, KeyFile: keyFile}}, // TLS alone proves nothing
-		"token 2 is malformed":         {Access: Access{Tokens: []string{tokenA, "short"}}},
-		"token 1 is malformed":         {Access: Access{Tokens: []string{"0123456789 abcdef"}}},
-		"its key are set together":     {Access: Access{CertFile: certFile}},
-		"client certificates need":     {Access: Access{ClientCAFile: caFile}},
-		"the TLS certificate: open":    {Access: Access{CertFile: junk + "x", KeyFile: keyFile}},
-		"the TLS certificate: tls: fa": {Access: Access{CertFile: junk, KeyFile: keyFile}},
-		"has no certificate in PEM":    {Access: Access{CertFile: certFile, KeyFile: keyFile, ClientCAFile: junk}},
-		"signs clients': open":         {Access: Access{CertFile: certFile, KeyFile: keyFile, ClientCAFile: junk + "x"}},
+		"CARILLON_HEALTH_TOKEN":                {Addr: "0.0.0.0:0"},
+		"CARILLON_HEALTH_TLS_CLIENT":           {Addr: ":0"},
+		"would be open":                        {Addr: "[::]:0", Access: Access{CertFile: certFile, KeyFile: keyFile}}, // TLS alone proves nothing
+		"token 2 is malformed":                 {Access: Access{Tokens: []string{tokenA, "short"}}},
+		"token 1 is malformed":                 {Access: Access{Tokens: []string{"0123456789 abcdef"}}},
+		"its key are set together":             {Access: Access{CertFile: certFile}},
+		"TLS_CLIENT_CA) need TLS:":             {Access: Access{ClientCAFile: caFile}},
+		"CARILLON_HEALTH_TLS_KEY): open":       {Access: Access{CertFile: junk + "x", KeyFile: keyFile}},
+		"CARILLON_HEALTH_TLS_KEY): tls: fa":    {Access: Access{CertFile: junk, KeyFile: keyFile}},
+		"has no certificate in PEM":            {Access: Access{CertFile: certFile, KeyFile: keyFile, ClientCAFile: junk}},
+		"CARILLON_HEALTH_TLS_CLIENT_CA): open": {Access: Access{CertFile: certFile, KeyFile: keyFile, ClientCAFile: junk + "x"}},
 	} {
 		cfg.Registry = &Registry{}
 		s, err := Listen(t.Context(), cfg)

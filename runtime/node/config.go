@@ -202,9 +202,10 @@ func FromEnviron(getenv func(string) string) Option {
 		c.World = world
 		e.flag(&c.Tape, "CARILLON_TAPE")
 		e.text(&c.TapeDir, "CARILLON_TAPE_DIR")
-		e.text(&c.Health, "CARILLON_HEALTH_ADDR")
-		if strings.EqualFold(c.Health, "off") {
+		if v := e.get("CARILLON_HEALTH_ADDR"); strings.EqualFold(v, "off") {
 			c.Health = ""
+		} else {
+			e.check(&c.Health, "CARILLON_HEALTH_ADDR", v, checkHealthAddr)
 		}
 		e.access(c)
 		e.duration(&c.SlowThreshold, "CARILLON_SLOW_THRESHOLD")
@@ -218,11 +219,13 @@ func FromEnviron(getenv func(string) string) Option {
 		e.flag(&c.Signals, "CARILLON_SIGNALS")
 		e.flag(&c.Blocking, "NCCL_COMM_BLOCKING")
 		e.flag(&c.Blocking, "CARILLON_COMM_BLOCKING")
-		e.text(&c.HostID, "NCCL_HOSTID")
-		e.text(&c.HostID, "CARILLON_HOSTID")
+		for _, name := range []string{"NCCL_HOSTID", "CARILLON_HOSTID"} {
+			e.check(&c.HostID, name, e.get(name), func(id string) error { return fabric.Config{HostID: id}.Validate() })
+		}
 		e.flag(&c.DisableP2P, "NCCL_P2P_DISABLE")
 		e.flag(&c.DisableSHM, "NCCL_SHM_DISABLE")
-		e.text(&c.SocketIfname, "NCCL_SOCKET_IFNAME")
+		e.check(&c.SocketIfname, "NCCL_SOCKET_IFNAME", e.get("NCCL_SOCKET_IFNAME"),
+			func(names string) error { return fabric.Config{SocketIfname: names}.Validate() })
 		if v := e.get("CARILLON_KEEPALIVE"); v != "" {
 			if c.Keepalive, err = time.ParseDuration(v); err != nil || c.Keepalive < minKeepalive {
 				err = fmt.Errorf("want a duration of at least %v with its unit, such as 30s", minKeepalive)
@@ -269,6 +272,26 @@ func (e *environment) text(to *string, name string) {
 	if v := e.get(name); v != "" {
 		*to = v
 	}
+}
+
+// check takes a variable's value, if it is set and nothing is wrong with it.
+func (e *environment) check(to *string, name, value string, wrong func(string) error) {
+	if value == "" {
+		return
+	}
+	err := wrong(value)
+	if err == nil {
+		*to = value
+	}
+	e.problem(name, value, err)
+}
+
+// checkHealthAddr says what is wrong with Config.Health.
+func checkHealthAddr(addr string) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return errors.New("want host:port, such as 127.0.0.1:0 (any free port), or off for none")
+	}
+	return nil
 }
 
 func (e *environment) flag(to *bool, name string) {
@@ -375,10 +398,8 @@ func (c Config) Validate() error {
 	} else if c.World.Rank < 0 || c.World.Rank >= c.World.Size {
 		bad("World.Rank", c.World.Rank, fmt.Sprintf("with %d ranks it must be 0 to %d", c.World.Size, c.World.Size-1))
 	}
-	if c.Health != "" {
-		if _, _, err := net.SplitHostPort(c.Health); err != nil {
-			bad("Health", fmt.Sprintf("%q", c.Health), "want host:port, such as 127.0.0.1:0 (any free port), or empty for none")
-		}
+	if c.Health != "" && checkHealthAddr(c.Health) != nil {
+		bad("Health", fmt.Sprintf("%q", c.Health), "want host:port, such as 127.0.0.1:0 (any free port), or empty for none")
 	}
 	for field, d := range map[string]time.Duration{"SlowThreshold": c.SlowThreshold, "StallThreshold": c.StallThreshold, "MinPollInterval": c.MinPollInterval} {
 		if d != 0 && (d < stall.MinThreshold || d > stall.MaxThreshold) {

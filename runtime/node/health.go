@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -51,8 +52,12 @@ func provideHealth(
 		Access: s.HealthAccess, TrustedProxies: s.HealthProxies,
 		Title: fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size),
 	})
-	if err != nil {
+	var failed *net.OpError
+	switch {
+	case errors.As(err, &failed):
 		return nil, fmt.Errorf("%w (CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without)", err)
+	case err != nil:
+		return nil, err // it says itself what to set
 	}
 	if err := t.Registry().Register(server); err != nil {
 		return nil, errors.Join(err, server.Stop(context.Background()))

@@ -83,7 +83,12 @@ func (e *environment) ras(r *RAS) {
 	on := !r.Off
 	e.flag(&on, "CARILLON_RAS")
 	r.Off = !on
-	e.text(&r.Addr, "CARILLON_RAS_ADDR")
+	e.check(&r.Addr, "CARILLON_RAS_ADDR", e.get("CARILLON_RAS_ADDR"), func(addr string) error {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return errors.New("want host:port, such as 10.0.0.7:0 (any free port)")
+		}
+		return nil // a name is looked up when it is needed
+	})
 	if v := e.get("CARILLON_RAS_NETWORK"); v != "" {
 		var err error
 		r.Network, err = parseNetworkName(v)
@@ -174,7 +179,7 @@ func (s *settings) meshConfig() (mesh.Config, error) {
 	case r.Addr != "":
 		addr, err := net.ResolveUDPAddr("udp", r.Addr)
 		if err != nil {
-			return c, fmt.Errorf("CARILLON_RAS_ADDR=%q: want host:port: %w", r.Addr, err)
+			return c, fmt.Errorf("CARILLON_RAS_ADDR=%q: %w", r.Addr, err)
 		}
 		c.Bind = addr.AddrPort()
 		if c.Bind.Addr().Unmap().IsUnspecified() || !c.Bind.Addr().IsValid() {

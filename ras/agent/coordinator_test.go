@@ -134,6 +134,21 @@ func TestNextCoordinatorTellsAgainWhatWasOpen(t *testing.T) {
 	}
 }
 
+// TestKept: what was open stays so while some have not answered, unless it is seen to be healed.
+func TestKept(t *testing.T) {
+	culprit := func(rank int) verdict.Verdict {
+		return verdict.Verdict{Reason: verdict.NotEntered, Culprits: []verdict.Rank{{Job: rank}}}
+	}
+	healed := func(v *verdict.Verdict) bool { return v.Culprits[0].Job == 3 }
+	var left []int
+	for _, v := range kept([]verdict.Verdict{culprit(1)}, []verdict.Verdict{culprit(1), culprit(2), culprit(3)}, healed) {
+		left = append(left, v.Culprits[0].Job)
+	}
+	if want := []int{1, 2}; !slices.Equal(left, want) {
+		t.Errorf("the culprits are %v, want %v", left, want)
+	}
+}
+
 // TestUnresolved: who gives a verdict up says so, and who follows says the same, as does the last one that leaves.
 func TestUnresolved(t *testing.T) {
 	dead := verdict.Verdict{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}, Text: "rank 1 ended"}

@@ -69,6 +69,18 @@ func known(verdicts []verdict.Verdict) []verdict.Verdict {
 	return slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { return v.Reason == verdict.Unknown })
 }
 
+// kept adds those that were open and are not known to be healed: while some have not answered, that a verdict can't be reached says nothing.
+func kept(verdicts, open []verdict.Verdict, healed func(*verdict.Verdict) bool) []verdict.Verdict {
+	for i := range open {
+		o := &open[i]
+		id := o.ID()
+		if !healed(o) && !slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool { return v.ID() == id }) {
+			verdicts = append(verdicts, *o)
+		}
+	}
+	return verdicts
+}
+
 // continued tells which verdicts go on from those that are open: of whom only the place in a communicator is known has
 // the name that it had (who made a mistake may have ended by now, in order, and is still the one), and some of those who
 // were out of reach are not another cause than all of them (a host comes back one process after the other).

@@ -328,7 +328,11 @@ func (l *loop) lead(ctx context.Context) {
 	for i := range verdicts {
 		l.held[verdicts[i].ID()] = start
 	}
-	l.apply(verdicts, to, func(v *verdict.Verdict) bool { return v.Healed(fates, time.Since(l.held[v.ID()])) })
+	healed := func(v *verdict.Verdict) bool { return v.Healed(fates, now.Sub(l.held[v.ID()])) }
+	if unsure {
+		verdicts = kept(verdicts, l.tracker.Open(), healed)
+	}
+	l.apply(verdicts, to, healed)
 	l.broadcast(ctx)
 	l.settle(began)
 	l.looked = time.Now()

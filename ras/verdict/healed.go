@@ -11,9 +11,9 @@ import (
 // concerned have gone on. Otherwise only those who waited are gone: they gave up, or the job has ended. notes are those by which it
 // holds no longer, and held is how long ago it was last known to hold.
 func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
-	if v.Reason == RankStopped || v.Reason == RankUnreachable {
+	if v.Reason == RankStopped || v.Reason == RankUnreachable { // of whom there is no note yet, or no more, answers or left in order: it runs
 		return !slices.ContainsFunc(v.Culprits, func(r Rank) bool {
-			return !slices.ContainsFunc(notes, func(n Note) bool { return n.Member == r.Member && n.Fate == Alive })
+			return slices.ContainsFunc(notes, func(n Note) bool { return n.Member == r.Member && n.Fate != Alive })
 		})
 	}
 	for i := range notes {

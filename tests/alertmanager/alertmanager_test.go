@@ -108,8 +108,8 @@ func fires(severity, summary string) func([]alert) bool {
 
 func silent(alerts []alert) bool { return len(alerts) == 0 }
 
-// begin runs a sink until the test ends, and returns what publishes the events of one verdict.
-func begin(t *testing.T, am *server, resend time.Duration) (*alertmanager.Sink, func(string, bus.Stage, bus.Severity, string)) {
+// begin runs a sink until the test ends, and returns what publishes the events of one verdict, and what ends the sink before that.
+func begin(t *testing.T, am *server, resend time.Duration) (publish func(string, bus.Stage, bus.Severity, string), end func() bus.Stats) {
 	t.Helper()
 	b, err := bus.New(bus.Config{Job: "train"})
 	if err != nil {
@@ -128,8 +128,9 @@ func begin(t *testing.T, am *server, resend time.Duration) (*alertmanager.Sink, 
 			t.Error(err)
 		}
 	})
-	t.Cleanup(func() { b.Close(); ended.Wait() })
-	return sink, func(kind string, stage bus.Stage, severity bus.Severity, text string) {
+	end = func() bus.Stats { b.Close(); ended.Wait(); return sink.Stats() }
+	t.Cleanup(func() { end() })
+	return func(kind string, stage bus.Stage, severity bus.Severity, text string) {
 		t.Helper()
 		err := b.Publish(bus.Event{
 			Type: kind, Stage: stage, Severity: severity, Key: "verdict/1", Reason: "not_entered", Rank: "3", Text: text,
@@ -137,13 +138,13 @@ func begin(t *testing.T, am *server, resend time.Duration) (*alertmanager.Sink, 
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
+	}, end
 }
 
 // TestLife: an alert would end by itself after four Resends, long after the test; so it is the sink that resolves it.
 func TestLife(t *testing.T) {
 	am := start(t, freeAddr(t))
-	sink, publish := begin(t, am, time.Minute)
+	publish, end := begin(t, am, time.Minute)
 	publish(semconv.EventVerdictOpened, bus.Opened, bus.Warning, "rank 3 has not entered")
 	am.await("opened", fires("warning", "rank 3 has not entered"))
 	publish(semconv.EventVerdictChanged, bus.Changed, bus.Critical, "rank 3 is still not there")
@@ -159,7 +160,7 @@ func TestLife(t *testing.T) {
 	am.await("opened while it was away", fires("critical", "rank 3 again"))
 	publish(semconv.EventVerdictWithdrawn, bus.Closed, bus.Info, "it is over")
 	am.await("withdrawn from the new one", silent)
-	if got := sink.Stats(); got != (bus.Stats{Pushed: 5}) {
+	if got := end(); got != (bus.Stats{Pushed: 5}) {
 		t.Errorf("%+v, want 5 events pushed", got)
 	}
 }
@@ -167,7 +168,7 @@ func TestLife(t *testing.T) {
 // TestSentAgain: an alert's end is four Resends ahead, and moves while it lasts.
 func TestSentAgain(t *testing.T) {
 	am := start(t, freeAddr(t))
-	_, publish := begin(t, am, 500*time.Millisecond)
+	publish, _ := begin(t, am, 500*time.Millisecond)
 	publish(semconv.EventVerdictOpened, bus.Opened, bus.Critical, "rank 3 has not entered")
 	am.await("opened", fires("critical", "rank 3 has not entered"))
 	first := am.active()[0].EndsAt

@@ -72,7 +72,10 @@ const jobStalled = "job_stalled"
 
 // provideRAS makes the process's part; nil when it is switched off.
 func provideRAS(s settings, w *tape.Writer, conditions *health.Conditions) (*JobRAS, error) {
-	if s.RAS.Off || w == nil {
+	if text := s.ignored(); text != "" {
+		s.Log.Warn(text, semconv.LogSubsystem, semconv.SubsystemRAS)
+	}
+	if s.withoutRAS() {
 		return nil, nil //nolint:nilnil // see JobRAS
 	}
 	r := &JobRAS{settings: s, unseed: func() {}, busy: newBusy(processorTime)}

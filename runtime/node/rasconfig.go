@@ -153,6 +153,37 @@ func (e *environment) urls(to *[]string, name string) {
 	}
 }
 
+// ignored says, in a line, which settings of RAS come to nothing and why; empty if none does.
+func (s *settings) ignored() string {
+	var names []string
+	for _, set := range []struct {
+		name string
+		here bool
+	}{
+		{"CARILLON_RAS_WEBHOOKS", len(s.RAS.Webhooks) > 0 && s.withoutRAS()},
+		{"CARILLON_RAS_ALERTMANAGERS", len(s.RAS.Alertmanagers) > 0 && s.withoutRAS()},
+		{"CARILLON_RAS_ADDR", s.RAS.Addr != ""},
+		{"CARILLON_RAS_SEEDS", len(s.RAS.Seeds) > 0},
+	} {
+		if set.here {
+			names = append(names, set.name)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return ""
+	case s.withoutRAS():
+		return "ignored: " + strings.Join(names, ", ") + ", since " + s.unwatched()
+	case s.World.Size == 1:
+		return "ignored: " + strings.Join(names, ", ") + ", since the job has one process, which has no others to meet"
+	default:
+		return ""
+	}
+}
+
+// withoutRAS tells whether the process takes no part; unwatched says why.
+func (s *settings) withoutRAS() bool { return s.RAS.Off || !s.Tape }
+
 // meshConfig is where and how this process meets the others of its job; name is its place in the job.
 func (s *settings) meshConfig() (mesh.Config, error) {
 	w, r := &s.World, &s.RAS

@@ -1,6 +1,8 @@
 package node_test
 
 import (
+	"log/slog"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,5 +70,52 @@ func TestProblemsNameTheirVariable(t *testing.T) {
 		if text := err.Error(); !strings.Contains(text, tc.name) || strings.Contains(text, "Config") {
 			t.Errorf("%s=%q: want an error that names the variable, got %v", tc.name, tc.value, err)
 		}
+	}
+}
+
+// TestIgnoredIsSaid: a setting of RAS that comes to nothing is said once, with why, and nothing of its value.
+func TestIgnoredIsSaid(t *testing.T) {
+	all := map[string]string{
+		"CARILLON_RAS_WEBHOOKS": "http://user:hidden@127.0.0.1:1/", "CARILLON_RAS_ALERTMANAGERS": "http://user:hidden@127.0.0.1:1/",
+		"CARILLON_RAS_ADDR": "127.0.0.1:0", "CARILLON_RAS_SEEDS": "127.0.0.1:1",
+	}
+	const names = "CARILLON_RAS_WEBHOOKS, CARILLON_RAS_ALERTMANAGERS, CARILLON_RAS_ADDR, CARILLON_RAS_SEEDS"
+	for _, tc := range []struct {
+		name   string
+		env    map[string]string
+		though map[string]string
+		want   string // none if empty
+	}{
+		{"off", all, map[string]string{"CARILLON_RAS": "off"}, "ignored: " + names + ", since RAS is off (CARILLON_RAS)"},
+		{"without a tape", all, map[string]string{"CARILLON_TAPE": "off"}, "ignored: " + names + ", since there is no tape (CARILLON_TAPE)"},
+		{"alone", all, nil, "ignored: CARILLON_RAS_ADDR, CARILLON_RAS_SEEDS, since the job has one process, which has no others to meet"},
+		{"alone, and obeyed", map[string]string{"CARILLON_RAS_WEBHOOKS": all["CARILLON_RAS_WEBHOOKS"]}, nil, ""},
+		{"off, and nothing else", nil, map[string]string{"CARILLON_RAS": "off"}, ""},
+		{"with others", all, map[string]string{
+			"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7", "CARILLON_RAS_SEEDS": "",
+		}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			env := map[string]string{}
+			maps.Copy(env, tc.env)
+			maps.Copy(env, tc.though)
+			var log safeBuffer
+			start(t, environ(env), node.WithHealth(""), node.WithLog(slog.New(slog.NewTextHandler(&log, nil))))
+			var said []string
+			for _, line := range log.lines() {
+				if strings.Contains(line, "ignored") {
+					said = append(said, line)
+				}
+				if strings.Contains(line, "hidden") {
+					t.Errorf("a password is logged: %s", line)
+				}
+			}
+			if tc.want == "" && len(said) > 0 {
+				t.Errorf("logged %q, want nothing", said)
+			}
+			if tc.want != "" && (len(said) != 1 || !strings.Contains(said[0], "level=WARN") || !strings.Contains(said[0], tc.want)) {
+				t.Errorf("logged %q, want a warning, once: %s", said, tc.want)
+			}
+		})
 	}
 }

@@ -107,12 +107,12 @@ func (e *environment) optional(low, high, unset int, names ...string) int {
 
 // place reads rank and size. A size that is wrong does not make the rank wrong too.
 func (e *environment) place(w *World, rank, size []string) {
+	before := len(e.problems)
 	w.Size = e.number(1, rendezvous.MaxRanks, 0, size...)
-	high := w.Size - 1
-	if high <= 0 && !e.has(size...) {
-		high = rendezvous.MaxRanks - 1
+	if len(e.problems) > before {
+		w.Size = rendezvous.MaxRanks // what may be allowed
 	}
-	w.Rank = e.number(0, high, unknownRank, rank...)
+	w.Rank = e.number(0, w.Size-1, unknownRank, rank...)
 }
 
 // overrides applies Carillon's own variables over the launcher's.

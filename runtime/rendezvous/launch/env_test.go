@@ -218,8 +218,8 @@ func TestProblemsAreAllNamed(t *testing.T) {
 			"everything absurd", "RANK=-1\nWORLD_SIZE=four\nLOCAL_RANK=x\nMASTER_ADDR=host\nMASTER_PORT=99999",
 			[]string{
 				`WORLD_SIZE="four": it must be a whole number from 1 to 16384`,
-				`RANK="-1": it must be a whole number from 0 to 0`,
-				`LOCAL_RANK="x": it must be a whole number from 0 to 0`,
+				`RANK="-1": it must be a whole number from 0 to 16383`,
+				`LOCAL_RANK="x": it must be a whole number from 0 to 16383`,
 				`MASTER_PORT="99999": it must be a whole number from 1 to 65535`,
 			},
 		},
@@ -227,6 +227,8 @@ func TestProblemsAreAllNamed(t *testing.T) {
 			"a rank and nothing else", "RANK=3",
 			[]string{
 				`WORLD_SIZE is not set: it must be a whole number from 1 to 16384`,
+				`MASTER_PORT is not set: it must be a port that is free on rank 0's host, 1 to 65535 (or set CARILLON_ADDRESS=host:port)`,
+				`MASTER_ADDR is not set: it must be the host of rank 0, a name or an address (or set CARILLON_ADDRESS=host:port)`,
 			},
 		},
 		{

@@ -94,7 +94,10 @@ func (f *Frame) events(rows int) []line {
 			look = yellow
 		case bus.Info:
 		}
-		if ev.Stage == bus.Closed {
+		switch {
+		case ev.Stage == bus.Closed && ev.Unresolved:
+			look = yellow // those who waited are gone, and what they waited for may be as it was
+		case ev.Stage == bus.Closed:
 			look = plain // nobody has to act any more
 		}
 		lines = append(lines, line{{plain, "  "}, {look, strings.TrimSuffix(terminal.Line(ev), "\n")}})

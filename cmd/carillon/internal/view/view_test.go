@@ -123,14 +123,16 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// TestOverIsNoAlarm: a verdict that is withdrawn doesn't look like one that opens.
+// TestOverIsNoAlarm: a verdict that is withdrawn doesn't look like one that opens, and one that was given up not like one that healed.
 func TestOverIsNoAlarm(t *testing.T) {
-	f := Frame{Report: &Report{Status: statusOK}, Columns: 80, Rows: 12, Colored: true, Events: []*bus.Event{
-		{Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Severity: bus.Critical, Subject: "rank 2"},
-	}}
-	screen := strings.Join(f.Lines(), "\n")
-	if !strings.Contains(screen, "over     verdict.withdrawn rank 2") || strings.Contains(screen, "\x1b[1;31m") {
-		t.Errorf("%q", screen)
+	for want, unresolved := range map[string]bool{"over     verdict.withdrawn rank 2": false, "given up verdict.withdrawn rank 2": true} {
+		f := Frame{Report: &Report{Status: statusOK}, Columns: 80, Rows: 12, Colored: true, Events: []*bus.Event{
+			{Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Unresolved: unresolved, Severity: bus.Critical, Subject: "rank 2"},
+		}}
+		screen := strings.Join(f.Lines(), "\n")
+		if !strings.Contains(screen, want) || strings.Contains(screen, escapes[red]) || strings.Contains(screen, escapes[yellow]) != unresolved {
+			t.Errorf("unresolved %v: %q, want %q", unresolved, screen, want)
+		}
 	}
 }
 

@@ -44,6 +44,7 @@ type Rank struct {
 	Host   string    `json:"host,omitempty"`
 	PID    int       `json:"pid,omitempty"`
 	Text   string    `json:"text,omitempty"` // how it came to its state: "killed by signal 9"
+	URL    string    `json:"url,omitempty"`  // where its health endpoint answers other hosts; empty if it doesn't
 }
 
 // Verdict is an open verdict.

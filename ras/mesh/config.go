@@ -132,6 +132,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("mesh: Self.Name is %q, want %q", m.Name, nameOf(m.Host, m.PID))
 	case m.Rank < -1 || m.JobSize < 0:
 		return fmt.Errorf("mesh: Self is rank %d of %d; want -1 for none, and a size of at least 0", m.Rank, m.JobSize)
+	case len(m.Health) > MaxHealth:
+		return fmt.Errorf("mesh: Self.Health has %d bytes, want at most %d", len(m.Health), MaxHealth)
 	case len(c.Secret) != SecretSize:
 		return fmt.Errorf("mesh: Secret has %d bytes, want %d", len(c.Secret), SecretSize)
 	case c.Transport == nil && c.Bind.Addr().IsUnspecified() && !c.Advertise.IsValid():

@@ -16,6 +16,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"Self.PID is 0":        func(c *Config) { c.Self.PID = 0 },
 		"Self.Name is \"x\"":   func(c *Config) { c.Self.Name = "x" },
 		"Self is rank -2 of 8": func(c *Config) { c.Self.Rank = -2 },
+		"Self.Health has 129":  func(c *Config) { c.Self.Health = strings.Repeat("x", 129) },
 		"Secret has 3 bytes":   func(c *Config) { c.Secret = c.Secret[:3] },
 		"Bind is 0.0.0.0:7946, so Advertise must be set": func(c *Config) {
 			c.Bind = netip.MustParseAddrPort("0.0.0.0:7946")

@@ -14,7 +14,7 @@ import (
 var (
 	sampleMember = Member{
 		Name: "node-a-4711", Host: "node-a", PID: 4711, BootID: [16]byte{1, 2, 3}, PIDSpace: 4026531836, Rank: 3, JobSize: 8,
-		StartTicks: 1 << 40, Instance: 1<<63 + 5,
+		StartTicks: 1 << 40, Instance: 1<<63 + 5, Health: "http://10.0.0.1:9400",
 	}
 	sampleFate = fate{
 		name: "node-a-4711", instance: 7, state: Dead, cause: CauseExit, at: 1 << 50, age: 3 * time.Second,

@@ -29,6 +29,9 @@ type Member struct {
 	StartTicks uint64
 	// Instance is random, and tells two meshes of one process, one after the other, apart. Start chooses it.
 	Instance uint64
+	// Health is the URL at which its health endpoint answers other hosts, of at most MaxHealth bytes; empty if it has none
+	// that does.
+	Health string
 	// Addr is where it answers, UDP and TCP. Start sets it.
 	Addr netip.AddrPort
 }
@@ -67,6 +70,8 @@ func byHostAndRank(a, b *Member) int {
 func nameOf(host string, pid int) string { return host + "-" + strconv.Itoa(pid) }
 
 const (
+	// MaxHealth bounds Member.Health, so that what is told of a member stays small.
+	MaxHealth   = 128
 	metaVersion = 1
 	maxHost     = 64
 	maxName     = maxHost + 1 + 20
@@ -75,9 +80,9 @@ const (
 var errMeta = errors.New("mesh: metadata cut short")
 
 // appendMeta encodes what memberlist carries about a member: the version, then numbers as varints, then what is of fixed
-// size, then the host. A later version 1 may append fields; a reader ignores what it doesn't know.
+// size, then texts. A later version 1 may append fields; a reader ignores what it doesn't know.
 //
-//	1 version | pid uv | rank v | job size uv | start u64 | space u64 | instance u64 | boot 16 | host: len u8, bytes
+//	1 version | pid uv | rank v | job size uv | start u64 | space u64 | instance u64 | boot 16 | host: len u8, bytes | health: likewise
 func appendMeta(b []byte, m *Member) []byte {
 	b = append(b, metaVersion)
 	b = binary.AppendUvarint(b, uint64(m.PID))
@@ -87,7 +92,7 @@ func appendMeta(b []byte, m *Member) []byte {
 	b = binary.LittleEndian.AppendUint64(b, m.PIDSpace)
 	b = binary.LittleEndian.AppendUint64(b, m.Instance)
 	b = append(b, m.BootID[:]...)
-	return appendText(b, m.Host)
+	return appendText(appendText(b, m.Host), m.Health)
 }
 
 // decodeMeta reads what appendMeta wrote.
@@ -100,6 +105,7 @@ func decodeMeta(b []byte) (Member, error) {
 	m.StartTicks, m.PIDSpace, m.Instance = r.u64(), r.u64(), r.u64()
 	copy(m.BootID[:], r.take(len(m.BootID)))
 	m.Host = r.text(maxHost)
+	m.Health = r.text(MaxHealth)
 	if r.bad || m.Host == "" || m.Rank < -1 || m.Rank > 1<<30 {
 		return Member{}, errMeta
 	}

@@ -177,6 +177,23 @@ func TestStrangersAndReplays(t *testing.T) {
 	}
 }
 
+// Where a member's health endpoint is, the others know.
+func TestMembersTellWhereTheirHealthIs(t *testing.T) {
+	const url = "http://10.0.0.7:9400"
+	a := loopback(t, "a", nil)
+	b := loopback(t, "b", func(c *Config) { c.Self.Health = url })
+	if _, err := b.Join(t.Context(), a.Self().Addr); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a knows b", func() bool { _, ok := a.Member(b.Self().Name); return ok })
+	if st, _ := a.Member(b.Self().Name); st.Member.Health != url {
+		t.Errorf("a knows %q, want %q", st.Member.Health, url)
+	}
+	if st, _ := b.Member(a.Self().Name); st.Member.Health != "" {
+		t.Errorf("b knows %q of who has none", st.Member.Health)
+	}
+}
+
 // Connections on which nothing comes are closed when there are too many, the oldest first, and members still get in.
 func TestHalfOpenConnectionsKeepNobodyOut(t *testing.T) {
 	a := loopback(t, "a", nil)

@@ -296,6 +296,7 @@ func (r *JobRAS) Ranks() []health.Rank {
 		s := &members[i]
 		rank := health.Rank{
 			Rank: s.Member.Rank, State: s.State.String(), Since: s.Since, Member: s.Member.Name, Host: s.Member.Host, PID: s.Member.PID,
+			URL: s.Member.Health,
 		}
 		if s.State != mesh.Alive {
 			rank.Text = s.Cause.String()
@@ -370,9 +371,12 @@ func rasObserver(r *JobRAS) []Observer {
 
 // runRAS starts it behind the telemetry, whose reports it takes, and the health endpoint, whose clients hear its last words, and exports its
 // metrics.
-func runRAS(r *JobRAS, t *Telemetry, _ *health.Server, lc fx.Lifecycle) error {
+func runRAS(r *JobRAS, t *Telemetry, server *health.Server, lc fx.Lifecycle) error {
 	if r == nil {
 		return nil
+	}
+	if server != nil {
+		r.config.Self.Health = r.reachable(server.URL())
 	}
 	if err := t.Registry().Register(newRASMetrics(r)); err != nil {
 		return fmt.Errorf("metrics of RAS: %w", err)

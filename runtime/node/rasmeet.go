@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"net"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"sync"
 
@@ -37,6 +39,34 @@ func (r *JobRAS) join(seeds []netip.AddrPort) {
 			r.settings.Log.Debug("none of the job's processes answers", "seeds", seeds, "error", err)
 		}
 	})
+}
+
+// reachable is the URL of this process's health endpoint as other hosts reach it; empty if they don't, as it listens on loopback, or meets
+// the others there, which are on this host then. Where it listens on all addresses, it is that of the mesh; over TLS this host's name, which
+// its certificate has.
+func (r *JobRAS) reachable(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return ""
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	if err == nil && addr.IsUnspecified() {
+		if addr = r.config.Advertise; !addr.IsValid() {
+			addr = r.config.Bind.Addr()
+		}
+		host := addr.String()
+		if u.Scheme == "https" {
+			host = r.self.Host
+		}
+		u.Host = net.JoinHostPort(host, u.Port())
+	}
+	if err != nil || !addr.IsValid() || addr.IsLoopback() {
+		return ""
+	}
+	if u.Path = ""; len(u.String()) > mesh.MaxHealth {
+		return ""
+	}
+	return u.String()
 }
 
 // Contact is where other processes of the job reach this one's mesh; empty if it has none.

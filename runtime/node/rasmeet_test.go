@@ -2,8 +2,11 @@ package node
 
 import (
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
 )
 
 // TestUnmet has many communicators name the same contacts at once: each is met once, by one that meets at a time, and again by whoever names
@@ -39,5 +42,37 @@ func TestUnmet(t *testing.T) {
 	}
 	if !u.add(contacts[:1]) {
 		t.Error("nobody meets who is named later")
+	}
+}
+
+// TestReachable: other hosts are told of an endpoint that they reach, and of no other.
+func TestReachable(t *testing.T) {
+	fabric := netip.MustParseAddr("10.0.0.7")
+	for name, tc := range map[string]struct {
+		endpoint        string
+		bind, advertise netip.Addr
+		want            string
+	}{
+		"loopback":                          {"http://127.0.0.1:9400/", fabric, netip.Addr{}, ""},
+		"loopback, IPv6":                    {"http://[::1]:9400/", fabric, netip.Addr{}, ""},
+		"one address":                       {"http://10.0.0.8:9400/", fabric, netip.Addr{}, "http://10.0.0.8:9400"},
+		"one address, TLS":                  {"https://[2001:db8::1]:9400/", fabric, netip.Addr{}, "https://[2001:db8::1]:9400"},
+		"all":                               {"http://[::]:9400/", fabric, netip.Addr{}, "http://10.0.0.7:9400"},
+		"all, as the mesh":                  {"http://0.0.0.0:9400/", netip.IPv4Unspecified(), fabric, "http://10.0.0.7:9400"},
+		"all, TLS":                          {"https://[::]:9400/", fabric, netip.Addr{}, "https://node-a:9400"},
+		"all, and the job is on this host":  {"http://[::]:9400/", netip.MustParseAddr("127.0.0.1"), netip.Addr{}, ""},
+		"all, and the mesh takes a default": {"https://[::]:9400/", netip.Addr{}, netip.Addr{}, ""},
+		"none":                              {"", fabric, netip.Addr{}, ""},
+	} {
+		r := &JobRAS{self: mesh.Member{Host: "node-a"}}
+		r.config.Bind, r.config.Advertise = netip.AddrPortFrom(tc.bind, 0), tc.advertise
+		if got := r.reachable(tc.endpoint); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+	long := &JobRAS{self: mesh.Member{Host: strings.Repeat("x", mesh.MaxHealth)}}
+	long.config.Bind = netip.AddrPortFrom(fabric, 0)
+	if got := long.reachable("https://[::]:9400/"); got != "" {
+		t.Errorf("%q, which no member can carry", got)
 	}
 }

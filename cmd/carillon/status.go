@@ -92,9 +92,14 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 				terminal.Shown(job.Name), terminal.Shown(job.Dir))
 		}
 	}
-	answers, problems, err := ask(ctx, client, targets)
+	snapshots, problems, err := ask(ctx, client, targets)
 	if err != nil {
 		return nil, err
+	}
+	answers := answered(snapshots)
+	if others := watch.Others(job, targets, snapshots); len(others) > 0 {
+		more, problem := t.askOthers(ctx, client, others)
+		answers, problems = append(answers, more...), append(problems, problem...)
 	}
 	var v view.View
 	now := time.Now()
@@ -111,17 +116,16 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 }
 
 // ask asks all. When all of them refuse, because they were asked a moment ago, it asks again once they answer.
-func ask(ctx context.Context, client *endpoint.Client, targets []endpoint.Target) (answers []*endpoint.Snapshot, problems []string, err error) {
+func ask(ctx context.Context, client *endpoint.Client, targets []endpoint.Target) (snapshots []*endpoint.Snapshot, problems []string, err error) {
 	for first := true; ; first = false {
 		snapshots, errs := client.All(ctx, targets)
-		answers = slices.DeleteFunc(snapshots, func(s *endpoint.Snapshot) bool { return s == nil })
-		if len(answers) > 0 {
+		if len(answered(snapshots)) > 0 {
 			for i, err := range errs {
 				if err != nil {
 					problems = append(problems, describe(targets[i], err))
 				}
 			}
-			return answers, problems, nil
+			return snapshots, problems, nil
 		}
 		var refused *endpoint.RefusedError
 		if all := errors.Join(errs...); !first || !errors.As(all, &refused) {
@@ -137,6 +141,25 @@ func ask(ctx context.Context, client *endpoint.Client, targets []endpoint.Target
 	}
 }
 
+func answered(snapshots []*endpoint.Snapshot) []*endpoint.Snapshot {
+	return slices.DeleteFunc(slices.Clone(snapshots), func(s *endpoint.Snapshot) bool { return s == nil })
+}
+
+// askOthers asks those on other hosts, of which those on this one know, for as long as one may take to answer: not all need
+// be within reach. What keeps them from it is said once.
+func (t *target) askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (answers []*endpoint.Snapshot, problems []string) {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	snapshots, errs := client.All(ctx, others)
+	answers = answered(snapshots)
+	if missing := len(others) - len(answers); missing > 0 {
+		first := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+		problems = []string{fmt.Sprintf("%d of the %d endpoints on other hosts didn't tell of themselves: %s", missing, len(others),
+			describe(others[first], errs[first]))}
+	}
+	return answers, problems
+}
+
 // describe says who didn't answer, and why.
 func describe(to endpoint.Target, err error) string {
 	var refused *endpoint.RefusedError
@@ -146,7 +169,7 @@ func describe(to endpoint.Target, err error) string {
 	return err.Error()
 }
 
-// unseen says of which ranks the communicators are not shown, because they are on other hosts.
+// unseen says of which ranks the communicators are not shown, because they are on other hosts, and have not told.
 func unseen(r *view.Report, job *find.Job) []string {
 	var hosts []string
 	here := map[string]bool{}
@@ -154,7 +177,7 @@ func unseen(r *view.Report, job *find.Job) []string {
 		here[job.Processes[i].Host] = true
 	}
 	for i := range r.Ranks {
-		if h := r.Ranks[i].Host; h != "" && !here[h] && !slices.Contains(hosts, h) {
+		if h := r.Ranks[i].Host; h != "" && !here[h] && !slices.Contains(hosts, h) && !slices.Contains(r.Told, r.Ranks[i].Rank) {
 			hosts = append(hosts, h)
 		}
 	}

@@ -22,6 +22,7 @@ const (
 	pollEach = 10 * time.Second // of one rank
 	pollAny  = 2 * time.Second  // of any
 	lostFor  = 10 * time.Second // without an answer or a stream: then what can't be seen otherwise counts as ended
+	awayFor  = 5 * time.Minute  // who could not be reached on another host isn't asked: often a firewall keeps all of them apart
 )
 
 // Config says what is watched, and how it is shown.
@@ -68,8 +69,10 @@ type Watcher struct {
 	once   history
 
 	last     map[endpoint.Target]*endpoint.Snapshot
-	heard    time.Time // the last answer; zero: none
-	listened time.Time // when a stream was open last; it says nothing while all is well
+	own      []endpoint.Target             // those that were given, or are on this host
+	away     map[endpoint.Target]time.Time // when endpoints of other hosts could not be reached last
+	heard    time.Time                     // the last answer; zero: none
+	listened time.Time                     // when a stream was open last; it says nothing while all is well
 	began    time.Time
 	note     string
 	problem  string
@@ -77,7 +80,7 @@ type Watcher struct {
 
 // Run watches until the job has ended, the user quits, or ctx ends. It waits for all that it started.
 func Run(ctx context.Context, cfg Config) End {
-	w := &Watcher{cfg: cfg, job: cfg.Job, last: map[endpoint.Target]*endpoint.Snapshot{}, began: time.Now()}
+	w := &Watcher{cfg: cfg, job: cfg.Job, last: map[endpoint.Target]*endpoint.Snapshot{}, away: map[endpoint.Target]time.Time{}, began: time.Now()}
 	if w.job != nil {
 		w.view.Job(w.job.Name)
 	}
@@ -150,8 +153,7 @@ func (w *Watcher) loop(ctx context.Context) End {
 // look sees who runs, and tells whether the job has ended.
 func (w *Watcher) look() (End, bool) {
 	if w.job == nil {
-		w.stream.reach(w.cfg.Targets)
-		w.poller.reach(w.cfg.Targets)
+		w.reach(w.cfg.Targets)
 		if w.stream.listening() {
 			w.listened = time.Now()
 		}
@@ -171,11 +173,22 @@ func (w *Watcher) look() (End, bool) {
 		return End{Job: true, Text: fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did",
 			terminal.Shown(w.job.Name), w.job.End(), terminal.Shown(w.job.Dir))}, true
 	}
-	targets := Targets(w.job)
-	w.stream.reach(targets)
-	w.poller.reach(targets)
+	w.reach(Targets(w.job))
 	w.view.Tapes(Tapes(w.job))
 	return End{}, false
+}
+
+// reach says whom there is to listen to and to ask: targets, and a few of the others that they know.
+func (w *Watcher) reach(targets []endpoint.Target) {
+	w.own = targets
+	snapshots := make([]*endpoint.Snapshot, len(targets))
+	for i, t := range targets {
+		snapshots[i] = w.last[t]
+	}
+	others := Others(w.job, targets, snapshots)
+	others = slices.DeleteFunc(others[:min(len(others), maxOthers)], func(t endpoint.Target) bool { return time.Since(w.away[t]) < awayFor })
+	w.stream.reach(targets)
+	w.poller.reach(slices.Concat(targets, others))
 }
 
 // Targets are the endpoints of a job's processes.
@@ -245,6 +258,10 @@ func (w *Watcher) answer(a answer) {
 		w.poller.again(a.from, refused.After)
 		return
 	default:
+		if !slices.Contains(w.own, a.from) {
+			w.away[a.from] = time.Now()
+			return
+		}
 		w.problem = a.err.Error()
 		return
 	}

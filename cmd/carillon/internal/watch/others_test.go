@@ -1,0 +1,104 @@
+package watch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
+	"github.com/carillon-rt/carillon/health"
+)
+
+// TestOthers: those that run elsewhere are asked, once, by the word of who is trusted; a token that went over TLS isn't sent
+// without.
+func TestOthers(t *testing.T) {
+	at := func(host string, pid int, state, url string) health.Rank {
+		return health.Rank{Rank: pid, State: state, Host: host, PID: pid, URL: url}
+	}
+	ranks := []health.Rank{
+		at("a", 1, "alive", "http://a:1"), // the one that tells
+		at("a", 2, "alive", "http://a:2"), // of this host
+		at("b", 3, "alive", "http://b:3/"),
+		at("b", 4, "suspect", "https://b:4"),
+		at("b", 5, "dead", "http://b:5"),
+		at("b", 6, "stopped", "http://b:6"),
+		at("b", 7, "alive", ""),
+		at("b", 8, "alive", "http://user:password@b:8"),
+		at("b", 9, "alive", "ftp://b:9"),
+		at("b", 10, "alive", "http://given:1"),
+	}
+	tells := func(ranks []health.Rank) *endpoint.Snapshot {
+		return &endpoint.Snapshot{Snapshot: health.Snapshot{Host: "a", PID: 1, Ranks: ranks}}
+	}
+	job := &find.Job{Processes: []find.Process{{Host: "a", PID: 1}, {Host: "a", PID: 2}}}
+	for name, tc := range map[string]struct {
+		first   endpoint.Target
+		silent  bool
+		trusted bool // to the one without TLS
+	}{
+		"plain":        {endpoint.Target{URL: "http://a:1", Trusted: true}, false, true},
+		"TLS":          {endpoint.Target{URL: "https://a:1", Trusted: true}, false, false},
+		"not trusted":  {endpoint.Target{URL: "http://a:1"}, false, false},
+		"did not tell": {endpoint.Target{URL: "http://a:1", Trusted: true}, true, false},
+	} {
+		targets := []endpoint.Target{tc.first, {URL: "http://given:1", Trusted: true}}
+		snapshots := make([]*endpoint.Snapshot, 2)
+		if !tc.silent {
+			snapshots[0] = tells(append(ranks, ranks...))
+		}
+		var want []endpoint.Target
+		if tc.first.Trusted && !tc.silent {
+			want = []endpoint.Target{{URL: "http://b:3", Trusted: tc.trusted}, {URL: "https://b:4", Trusted: true}}
+		}
+		if diff := cmp.Diff(want, Others(job, targets, snapshots)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	given := []endpoint.Target{{URL: "http://a:1", Trusted: true}}
+	if got := Others(nil, given, []*endpoint.Snapshot{tells(ranks[:2])}); len(got) != 1 || got[0].URL != "http://a:2" {
+		t.Errorf("without a job of this host: %v, want the other one of it", got)
+	}
+}
+
+// TestWatchAsksOthers: a rank of which only the address is known is asked, and one that can't be reached isn't asked again.
+func TestWatchAsksOthers(t *testing.T) {
+	a, b, c := newRank(t, 0), newRank(t, 1), newRank(t, 2)
+	c.die()
+	ranks := []health.Rank{
+		{Rank: 0, State: "alive", Host: "a", PID: 100, URL: a.URL},
+		{Rank: 1, State: "alive", Host: "b", PID: 101, URL: b.URL},
+		{Rank: 2, State: "alive", Host: "c", PID: 102, URL: c.URL},
+	}
+	a.snapshot["ranks"], b.snapshot["host"], b.snapshot["ranks"] = ranks, "b", ranks
+	client, err := endpoint.New(endpoint.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	own := []endpoint.Target{{URL: a.URL, Trusted: true}}
+	w := &Watcher{
+		cfg: Config{Client: client, Targets: own, Display: newDisplay()}, stream: newStream(client), poller: newPoller(client),
+		last: map[endpoint.Target]*endpoint.Snapshot{}, away: map[endpoint.Target]time.Time{}, began: time.Now(),
+	}
+	for range 3 { // as the poller does
+		w.look()
+		to, wait := w.poller.next(time.Now())
+		if wait > 0 {
+			break
+		}
+		s, err := client.Snapshot(t.Context(), to)
+		w.answer(answer{to, s, err})
+	}
+	w.look()
+	if diff := cmp.Diff([]int{0, 1}, w.view.Report(time.Now()).Told); diff != "" {
+		t.Errorf("who told (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]endpoint.Target{own[0], {URL: b.URL, Trusted: true}}, w.poller.targets); diff != "" {
+		t.Errorf("who is asked (-want +got):\n%s", diff)
+	}
+	if w.problem != "" {
+		t.Errorf("the problem is %s, want none: it is another host's", w.problem)
+	}
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/health"
+)
+
+// rankAt is a health endpoint that tells of a rank on a host, and of what else is in ranks when it is asked. It wants a token.
+func rankAt(t *testing.T, rank int, host string, ranks *[]health.Rank) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer 0123456789abcdef" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(&endpoint.Snapshot{Schema: health.Schema, Time: time.Now(), Snapshot: health.Snapshot{
+			Job: "train", Rank: rank, Size: 3, Host: host, PID: 100 + rank, Ranks: *ranks,
+			Conditions: []health.Condition{{Code: "gpu_hot", Severity: health.Warning, Text: "it is hot on host " + host}},
+		}})
+	}))
+	t.Cleanup(s.Close)
+	*ranks = append(*ranks, health.Rank{Rank: rank, State: "alive", Host: host, PID: 100 + rank, URL: s.URL})
+	return s
+}
+
+// TestStatusAsksOtherHosts: one endpoint is named, and the others that it knows are asked with the same token; who can't be
+// reached is said.
+func TestStatusAsksOtherHosts(t *testing.T) {
+	t.Setenv("CARILLON_HEALTH_TOKEN", "0123456789abcdef")
+	var ranks []health.Rank
+	first := rankAt(t, 0, "a", &ranks)
+	rankAt(t, 1, "b", &ranks)
+	rankAt(t, 2, "c", &ranks).Close()
+	out, errs, code := carillon(t, "status", "--url", first.URL, "--color", "never")
+	if code != 1 || errs != "" {
+		t.Errorf("exit code %d, want 1 for a warning; it says %q", code, errs)
+	}
+	for _, want := range []string{"it is hot on host a", "it is hot on host b", "1 of the 2 endpoints on other hosts didn't tell of themselves: " + ranks[2].URL} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it lacks %q:\n%s", want, out)
+		}
+	}
+}

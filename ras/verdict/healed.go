@@ -11,14 +11,15 @@ import (
 // concerned have gone on. Otherwise only those who waited are gone: they gave up, or the job has ended. notes are those by which it
 // holds no longer, and held is how long ago it was last known to hold.
 func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
-	if v.Reason == RankStopped || v.Reason == RankUnreachable { // of whom there is no note yet, or no more, answers or left in order: it runs
+	known := !slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == "" })
+	if known && (v.Reason == RankStopped || v.Reason == RankUnreachable) { // of whom there is no note yet, or no more, answers or left in order: it runs
 		return !slices.ContainsFunc(v.Culprits, func(r Rank) bool {
 			return slices.ContainsFunc(notes, func(n Note) bool { return n.Member == r.Member && n.Fate != Alive })
 		})
 	}
 	for i := range notes {
 		n := &notes[i]
-		if n.Fate != Alive {
+		if n.Fate != Alive || !v.concerns(n.Member) {
 			continue
 		}
 		if slices.ContainsFunc(v.Victims, func(w Wait) bool { return w.Rank.Member == n.Member && n.through(&w) }) {
@@ -29,6 +30,12 @@ func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
 		}
 	}
 	return false
+}
+
+// concerns tells whether a process waited, or is at fault; anyone, if nobody waited.
+func (v *Verdict) concerns(member string) bool {
+	return len(v.Victims) == 0 || slices.ContainsFunc(v.Victims, func(w Wait) bool { return w.Rank.Member == member }) ||
+		slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == member })
 }
 
 // fine tells whether a rank can make calls on its communicator.

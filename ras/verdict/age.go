@@ -10,12 +10,14 @@ import (
 // Age is for how long something has lasted. Its JSON is a number of seconds.
 type Age time.Duration
 
-// maxAge is more than a verdict that is read from JSON has: some 30 years.
+// maxAge is the longest in JSON, in seconds: some 30 years.
 const maxAge = 1e9
 
-// MarshalJSON writes seconds, with as many decimal places as it takes to read the same Age again.
+// MarshalJSON writes seconds, with as many decimal places as it takes to read the same Age again. One that is absurd, as a process that
+// lies may say it of itself, is cut to what UnmarshalJSON takes: or nobody could read the verdict that has it.
 func (a Age) MarshalJSON() ([]byte, error) {
-	return strconv.AppendFloat(nil, time.Duration(a).Seconds(), 'f', -1, 64), nil
+	seconds := max(-maxAge, min(time.Duration(a).Seconds(), maxAge))
+	return strconv.AppendFloat(nil, seconds, 'f', -1, 64), nil
 }
 
 // UnmarshalJSON reads seconds.

@@ -185,6 +185,87 @@ func TestUnresolved(t *testing.T) {
 	}
 }
 
+// TestReopened: what opens again is not among those that were given up, as it may heal.
+func TestReopened(t *testing.T) {
+	l := newLoop(newTestAgent(t), nil)
+	dead := []verdict.Verdict{{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}}
+	l.apply(dead, everybody, nil)
+	l.apply(nil, everybody, func(*verdict.Verdict) bool { return false })
+	if len(l.past) != 1 {
+		t.Fatalf("%v were given up, want one", l.past)
+	}
+	l.apply(dead, everybody, nil)
+	l.apply(nil, everybody, func(*verdict.Verdict) bool { return true })
+	if len(l.past) != 0 {
+		t.Errorf("the others are told that %v were given up, want none", l.past)
+	}
+}
+
+// TestHeld: a verdict is known to hold when the coordinator says so, by whoever may be the next one.
+func TestHeld(t *testing.T) {
+	a := newTestAgent(t)
+	l := newLoop(a, nil)
+	dead := verdict.Verdict{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}
+	began := time.Now()
+	for turn := range uint64(3) {
+		at := began.Add(time.Duration(turn) * time.Minute)
+		a.told(&message{From: "host-0", Turn: turn + 1, Open: []verdict.Verdict{dead}})
+		l.follow(t.Context(), "host-0", at)
+		if !l.held[dead.ID()].Equal(at) {
+			t.Errorf("after %v it held at %v, want then", at.Sub(began), l.held[dead.ID()].Sub(began))
+		}
+	}
+}
+
+// TestEndOfWhatHealed: a process that has what it waited for, or whose peer runs to its end, leaves nothing unresolved behind.
+func TestEndOfWhatHealed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		v          verdict.Verdict
+		unresolved bool
+	}{
+		"it waited in vain": {verdict.Verdict{Reason: verdict.NotEntered, Victims: []verdict.Wait{{Rank: verdict.Rank{Member: "host-1"}, Comm: lifecycle.CommID{1}}}}, true},
+		"it went on":        {verdict.Verdict{Reason: verdict.NotEntered, Victims: []verdict.Wait{{Rank: verdict.Rank{Member: "host-1"}, Comm: lifecycle.CommID{2}}}}, false},
+		"others waited":     {verdict.Verdict{Reason: verdict.NotEntered, Victims: []verdict.Wait{{Rank: verdict.Rank{Member: "host-9"}, Comm: lifecycle.CommID{2}}}}, true},
+	} {
+		a := newTestAgent(t)
+		a.book.close(lifecycle.CommID{2}, a.cfg.Now())
+		var last bus.Event
+		a.cfg.Event = func(ev bus.Event, _ bool) { last = ev }
+		l := newLoop(a, nil)
+		l.apply([]verdict.Verdict{tc.v}, everybody, nil)
+		l.end()
+		if last.Stage != bus.Closed || last.Unresolved != tc.unresolved {
+			t.Errorf("%s: %v, unresolved %v, want %v", name, last.Stage, last.Unresolved, tc.unresolved)
+		}
+	}
+}
+
+// TestHostThatComesBack: while one process of a host that was out of reach is waited for, the verdict on the host has not healed.
+func TestHostThatComesBack(t *testing.T) {
+	now := time.Now()
+	lost := verdict.Verdict{Reason: verdict.RankUnreachable}
+	members := []mesh.Status{{Member: mesh.Member{Name: "a-1", Host: "a"}}}
+	for i := range 3 {
+		name := fmt.Sprint("b-", i)
+		lost.Culprits = append(lost.Culprits, verdict.Rank{Job: i, Member: name})
+		members = append(members, mesh.Status{Member: mesh.Member{Name: name, Host: "b", Rank: i}, State: mesh.Unreachable, Since: now.Add(-time.Minute)})
+	}
+	healed := func() bool {
+		notes, _, _ := withFates([]verdict.Note{{Member: "a-1"}}, members, now, true)
+		return lost.Healed(withLost(notes, members), time.Second)
+	}
+	for i, want := range []bool{false, false, true} {
+		members[1+i].State, members[1+i].Since = mesh.Alive, now // it has not answered yet
+		if got := healed(); got != want {
+			t.Errorf("%d of 3 are back, and healed is %v, want %v", i+1, got, want)
+		}
+	}
+	members[2].State = mesh.Unreachable // lost again, a moment ago
+	if healed() {
+		t.Error("one is out of reach again, and it is healed")
+	}
+}
+
 // TestLeftBehind: of a communicator that failed, and from whose remains its rank goes on, nobody misses those who died. One that was made
 // before it failed, and was used last before, is no sign of that; nor is one that failed a moment ago.
 func TestLeftBehind(t *testing.T) {

@@ -64,6 +64,22 @@ func withFates(notes []verdict.Note, members []mesh.Status, now time.Time, wait 
 	return slices.DeleteFunc(notes, func(n verdict.Note) bool { return left[n.Member] }), len(waiting) > 0, silent
 }
 
+// withLost adds a note of those that don't run and that withFates leaves out while their host is waited for: a verdict that says so hasn't
+// healed by that.
+func withLost(notes []verdict.Note, members []mesh.Status) []verdict.Note {
+	noted := make(map[string]bool, len(notes))
+	for i := range notes {
+		noted[notes[i].Member] = true
+	}
+	for i := range members {
+		s := &members[i]
+		if fate, known := fateOf(s.State); known && fate != verdict.Alive && !noted[s.Member.Name] {
+			notes = append(notes, verdict.Note{Member: s.Member.Name, Fate: fate})
+		}
+	}
+	return notes
+}
+
 // known leaves out the verdicts that say that not enough is known.
 func known(verdicts []verdict.Verdict) []verdict.Verdict {
 	return slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { return v.Reason == verdict.Unknown })

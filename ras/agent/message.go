@@ -66,6 +66,11 @@ func decode(b []byte) (*message, error) {
 	if m.Version != messageVersion {
 		return nil, fmt.Errorf("version %d, and not %d", m.Version, messageVersion)
 	}
+	for i := range m.Open {
+		if n := len(m.Open[i].Whole); n > maxID {
+			return nil, fmt.Errorf("a verdict whose ID has %d bytes", n)
+		}
+	}
 	return &m, nil
 }
 
@@ -75,6 +80,7 @@ const (
 	maxToldEvidence = 8
 	maxToldCulprits = 64
 	maxToldText     = 1024
+	maxID           = 64 // far more than an ID has; who is told of one says it again, with mostPast others
 )
 
 // encodeOpen is the news of open verdicts, and of those that were given up, shortened until it fits into a question.
@@ -94,7 +100,7 @@ func encodeOpen(from string, turn uint64, open []verdict.Verdict, unresolved []s
 		m.Open = append(m.Open, v)
 	}
 	b := m.encode()
-	for len(b) > mesh.MaxQuestion {
+	for len(b) > mesh.MaxQuestion && len(m.Open) > 0 {
 		if len(m.Open) == 1 {
 			m.Open[0] = essence(m.Open[0])
 			return m.encode()

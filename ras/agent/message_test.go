@@ -207,6 +207,25 @@ func TestOnlyTheLatestWordOfACoordinatorCounts(t *testing.T) {
 	}
 }
 
+// TestLongIDs: a verdict whose ID is longer than one can be is not taken: who takes over tells all of the IDs of many, in one question.
+func TestLongIDs(t *testing.T) {
+	for n, want := range map[int]int{maxID: 1, maxID + 1: 0} {
+		a := newTestAgent(t)
+		v := verdict.Verdict{Reason: verdict.RankDead, Whole: strings.Repeat("x", n)}
+		a.Handle(t.Context(), "host-2", encodeOpen("host-2", 1, []verdict.Verdict{v}, nil))
+		if len(a.remote) != want {
+			t.Errorf("of an ID of %d bytes %d verdicts are taken, want %d", n, len(a.remote), want)
+		}
+	}
+	var past []string
+	for range mostPast {
+		past = append(past, strings.Repeat("\x01", maxID)) // six bytes each in JSON
+	}
+	if n := len(encodeOpen("host-1", 1, nil, past)); n > mesh.MaxQuestion {
+		t.Errorf("the longest that were given up take %d bytes, want at most %d", n, mesh.MaxQuestion)
+	}
+}
+
 // A verdict's event is what a receiver makes of it without this package.
 func TestVerdictEventCanBeRead(t *testing.T) {
 	v := verdict.Verdict{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 3, Comm: -1}, {Job: 4, Comm: -1}}, Text: "rank 3 ended"}

@@ -101,9 +101,9 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 	}
 }
 
-// end withdraws what is open, unresolved, when the last process of the job leaves: nobody waits any more, and nobody else will say so.
-// When all are told to end at once nobody is the last: so a coordinator that has told something waits a moment for the
-// others. Of those who stay the next one coordinates.
+// end withdraws what is open when the last process of the job leaves: nobody waits any more, and nobody else will say so. It is unresolved,
+// unless this process has what it waited for, or who did not run ran to its end. When all are told to end at once nobody is the last: so a
+// coordinator that has told something waits a moment for the others. Of those who stay the next one coordinates.
 func (l *loop) end() {
 	if len(l.tracker.Open()) == 0 {
 		return
@@ -126,7 +126,8 @@ func (l *loop) end() {
 	if !l.leads {
 		to = everybodyAgain
 	}
-	l.apply(nil, to, func(*verdict.Verdict) bool { return false })
+	notes := withLost([]verdict.Note{l.Note()}, l.members())
+	l.apply(nil, to, func(v *verdict.Verdict) bool { return v.Healed(notes, 0) }) // that it has done something lately says nothing any more
 }
 
 // others tells whether there are processes that may go on: those that have neither left nor died. Who is out of reach
@@ -191,6 +192,7 @@ func (l *loop) step(ctx context.Context) {
 	l.trouble, l.asked, l.fresh = false, false, false
 	l.mu.Unlock()
 	if inherited { // what the last coordinator left open
+		l.holds(remote, now)
 		l.apply(remote, nobody, notAmong(past))
 		due = true
 	}
@@ -226,6 +228,7 @@ func (l *loop) follow(ctx context.Context, leader string, now time.Time) {
 		if l.ceded {
 			l.ceded, to = false, ofWithdrawals
 		}
+		l.holds(open, now)
 		l.apply(open, to, notAmong(past))
 		l.settle(noted)
 	}
@@ -325,9 +328,8 @@ func (l *loop) lead(ctx context.Context) {
 		to = everybodyAgain
 	}
 	l.leads, l.ceded = true, false
-	for i := range verdicts {
-		l.held[verdicts[i].ID()] = start
-	}
+	l.holds(verdicts, start)
+	fates = withLost(fates, members)
 	healed := func(v *verdict.Verdict) bool { return v.Healed(fates, now.Sub(l.held[v.ID()])) }
 	if unsure {
 		verdicts = kept(verdicts, l.tracker.Open(), healed)
@@ -396,6 +398,13 @@ const (
 	everybodyAgain          // they, and once more of what was open: they may have heard of it, or not, and not from this process
 )
 
+// holds remembers that verdicts were known to hold at a time.
+func (l *loop) holds(verdicts []verdict.Verdict, at time.Time) {
+	for i := range verdicts {
+		l.held[verdicts[i].ID()] = at
+	}
+}
+
 // apply makes verdicts the open ones, and tells what changed. healed says of one that is not among them any more whether its cause is gone.
 func (l *loop) apply(verdicts []verdict.Verdict, to audience, healed func(*verdict.Verdict) bool) {
 	was := map[string]bool{}
@@ -416,9 +425,7 @@ func (l *loop) apply(verdicts []verdict.Verdict, to audience, healed func(*verdi
 		switch changes[i].Kind {
 		case verdict.Opened:
 			l.since[v.ID()] = now
-			if l.held[v.ID()].IsZero() {
-				l.held[v.ID()] = now
-			}
+			l.past = slices.DeleteFunc(l.past, func(p unresolved) bool { return p.id == v.ID() })
 			if to >= everybody {
 				l.reached[v.Reason]++
 			}

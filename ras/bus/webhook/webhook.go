@@ -122,16 +122,16 @@ func (s *Sink) deliver(ctx context.Context, ev *bus.Event) error {
 			return struct{}{}, nil
 		}
 		last = err
+		if !push.Temporary(err) {
+			return struct{}{}, backoff.Permanent(err)
+		}
 		if attempts > 1 && !s.warned && ctx.Err() == nil { // one failure may be a hiccup; whoever relies on the receiver must know of more
 			s.warned = true
 			s.cfg.Logger.Warn("a webhook doesn't take an event; it is tried again", semconv.LabelSink, s.cfg.Name,
 				"event", ev.ID, semconv.LogError, err)
 		}
 		var status *push.StatusError
-		switch {
-		case !push.Temporary(err):
-			return struct{}{}, backoff.Permanent(err)
-		case errors.As(err, &status) && status.RetryAfter > 0:
+		if errors.As(err, &status) && status.RetryAfter > 0 {
 			s.aloneUntil = time.Now().Add(status.RetryAfter) // an hour at most
 			return struct{}{}, &backoff.RetryAfterError{Duration: status.RetryAfter}
 		}

@@ -181,6 +181,9 @@ func (a *Agent) causeOf(ev *tape.Event) string {
 	defer a.mu.Unlock()
 	for i := range a.open {
 		v := &a.open[i]
+		if v.Reason == verdict.Straggler || v.Reason == verdict.Unknown { // nothing fails because of one that is slow, or for want of answers
+			continue
+		}
 		waits := slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return w.Comm == ev.Comm.ID })
 		if waits || v.Comm == ev.Comm.ID || told && v.Reason == reason && v.Comm.IsZero() {
 			return VerdictKey(v.ID())

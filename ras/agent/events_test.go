@@ -76,6 +76,7 @@ func TestCause(t *testing.T) {
 		"its own":             {verdict.Verdict{Reason: verdict.NotEntered, Comm: mine}, lifecycle.CodeAbandoned, true},
 		"another's":           {verdict.Verdict{Reason: verdict.NotEntered, Comm: other}, lifecycle.CodeAbandoned, false},
 		"one that it is in":   {verdict.Verdict{Reason: verdict.NotEntered, Comm: other, Victims: []verdict.Wait{{Comm: mine}}}, lifecycle.CodeAbandoned, true},
+		"that it is slow":     {verdict.Verdict{Reason: verdict.Straggler, Comm: mine}, lifecycle.CodeSystem, false},
 		"a death":             {verdict.Verdict{Reason: verdict.RankDead}, lifecycle.CodeRankDead, true},
 		"a death, elsewhere":  {verdict.Verdict{Reason: verdict.RankDead}, lifecycle.CodeSystem, false},
 		"who waits elsewhere": {verdict.Verdict{Reason: verdict.RankDead, Comm: other}, lifecycle.CodeRankDead, false},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -137,16 +136,19 @@ func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*ca
 const lastWords = time.Second
 
 // watchWhileConnecting has fail called when a peer is not connected, lastWords after the end of its process. It does so for the processes
-// that this rank can see.
+// that this rank can see, and not any more once cancel has returned.
 func (l *Links) watchWhileConnecting(peer int, mine, its *card, fail func(error)) (cancel func()) {
 	if its.hostID != mine.hostID || its.pidNS != mine.pidNS {
 		return func() {}
 	}
 	dead := l.dead(peer, its)
-	var settled atomic.Bool // connected, or failed for another reason
+	var mu sync.Mutex
+	settled := false // connected, or failed for another reason: fail isn't called any more
 	ended := func() {
 		time.AfterFunc(lastWords, func() {
-			if !settled.Load() {
+			mu.Lock()
+			defer mu.Unlock()
+			if !settled {
 				fail(dead)
 			}
 		})
@@ -156,7 +158,9 @@ func (l *Links) watchWhileConnecting(peer int, mine, its *card, fail func(error)
 		ended()
 	}
 	return func() {
-		settled.Store(true)
+		mu.Lock()
+		settled = true
+		mu.Unlock()
 		if err == nil { // without a watch it can be connected with all the same
 			unwatch()
 		}

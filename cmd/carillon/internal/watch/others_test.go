@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -100,5 +102,24 @@ func TestWatchAsksOthers(t *testing.T) {
 	}
 	if w.problem != "" {
 		t.Errorf("the problem is %s, want none: it is another host's", w.problem)
+	}
+
+	// One that has answered, and doesn't once, is asked again: what it told grows old on the screen.
+	other := endpoint.Target{URL: b.URL, Trusted: true}
+	w.answer(answer{other, nil, errors.New("it is slow")})
+	w.look()
+	if !slices.Contains(w.poller.targets, other) {
+		t.Error("one that has answered before isn't asked any more")
+	}
+	// One that has left is forgotten.
+	told := *w.last[own[0]]
+	told.Ranks = slices.Clone(ranks)
+	told.Ranks[1].State = "left"
+	w.answer(answer{own[0], &told, nil})
+	w.away[endpoint.Target{URL: c.URL, Trusted: true}] = time.Now().Add(-awayFor)
+	w.look()
+	_, asked := w.poller.asked[other]
+	if w.last[other] != nil || asked || len(w.away) != 0 {
+		t.Errorf("of one that has left is remembered: told %v, asked %v; away are %v", w.last[other] != nil, asked, w.away)
 	}
 }

@@ -2,6 +2,8 @@ package watch
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +38,7 @@ func (p *poller) reach(targets []endpoint.Target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.targets = targets
+	maps.DeleteFunc(p.asked, func(t endpoint.Target, _ time.Time) bool { return !slices.Contains(targets, t) })
 	for _, t := range targets {
 		if p.asked[t].IsZero() {
 			select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,7 +23,7 @@ const (
 	pollEach = 10 * time.Second // of one rank
 	pollAny  = 2 * time.Second  // of any
 	lostFor  = 10 * time.Second // without an answer or a stream: then what can't be seen otherwise counts as ended
-	awayFor  = 5 * time.Minute  // who could not be reached on another host isn't asked: often a firewall keeps all of them apart
+	awayFor  = 5 * time.Minute  // who never could be reached on another host isn't asked: often a firewall keeps all of them apart
 )
 
 // Config says what is watched, and how it is shown.
@@ -187,8 +188,11 @@ func (w *Watcher) reach(targets []endpoint.Target) {
 	}
 	others := Others(w.job, targets, snapshots)
 	others = slices.DeleteFunc(others[:min(len(others), maxOthers)], func(t endpoint.Target) bool { return time.Since(w.away[t]) < awayFor })
+	asked := slices.Concat(targets, others)
 	w.stream.reach(targets)
-	w.poller.reach(slices.Concat(targets, others))
+	w.poller.reach(asked)
+	maps.DeleteFunc(w.last, func(t endpoint.Target, _ *endpoint.Snapshot) bool { return !slices.Contains(asked, t) })
+	maps.DeleteFunc(w.away, func(_ endpoint.Target, at time.Time) bool { return time.Since(at) >= awayFor })
 }
 
 // Targets are the endpoints of a job's processes.
@@ -259,7 +263,9 @@ func (w *Watcher) answer(a answer) {
 		return
 	default:
 		if !slices.Contains(w.own, a.from) {
-			w.away[a.from] = time.Now()
+			if w.last[a.from] == nil { // else it is shown as it was, and had better be asked again soon
+				w.away[a.from] = time.Now()
+			}
 			return
 		}
 		w.problem = a.err.Error()

@@ -145,17 +145,24 @@ func answered(snapshots []*endpoint.Snapshot) []*endpoint.Snapshot {
 	return slices.DeleteFunc(slices.Clone(snapshots), func(s *endpoint.Snapshot) bool { return s == nil })
 }
 
+// mostOthers is how many endpoints of other hosts are asked: each tells of the whole job, so that all of a large one would be too much.
+const mostOthers = 64
+
 // askOthers asks those on other hosts, of which those on this one know, for as long as one may take to answer: not all need
 // be within reach. What keeps them from it is said once.
 func (t *target) askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (answers []*endpoint.Snapshot, problems []string) {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
+	if more := len(others) - mostOthers; more > 0 {
+		others = others[:mostOthers]
+		problems = append(problems, fmt.Sprintf("%d more endpoints on other hosts were not asked: name those that matter with --url", more))
+	}
 	snapshots, errs := client.All(ctx, others)
 	answers = answered(snapshots)
 	if missing := len(others) - len(answers); missing > 0 {
 		first := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-		problems = []string{fmt.Sprintf("%d of the %d endpoints on other hosts didn't tell of themselves: %s", missing, len(others),
-			describe(others[first], errs[first]))}
+		problems = append(problems, fmt.Sprintf("%d of the %d endpoints on other hosts didn't tell of themselves: %s", missing, len(others),
+			describe(others[first], errs[first])))
 	}
 	return answers, problems
 }

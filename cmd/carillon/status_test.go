@@ -48,3 +48,19 @@ func TestStatusAsksOtherHosts(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusAsksSomeOfMany: of a large job not all are asked, and that is said.
+func TestStatusAsksSomeOfMany(t *testing.T) {
+	t.Setenv("CARILLON_HEALTH_TOKEN", "0123456789abcdef")
+	var ranks []health.Rank
+	first := rankAt(t, 0, "a", &ranks)
+	for rank := range 100 {
+		rankAt(t, 1+rank, "b", &ranks).Close()
+	}
+	out, _, _ := carillon(t, "status", "--url", first.URL, "--color", "never")
+	for _, want := range []string{"36 more endpoints on other hosts were not asked", "64 of the 64 endpoints on other hosts didn't tell of themselves"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it lacks %q:\n%s", want, out)
+		}
+	}
+}

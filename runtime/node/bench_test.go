@@ -147,11 +147,11 @@ func cpuTime(b *testing.B, clock int32) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// BenchmarkFollowNode follows a tape of the default size at a million records a second, with all that reads a node's tape: spans, metrics,
-// log lines and stalls. An iteration is a millisecond in which the writer writes what is due by the clock, for four communicators in
+// BenchmarkFollowNode follows a tape of the default size at a million operations a second, with all that reads a node's tape: spans, metrics,
+// log lines and stalls. They are ordinary operations, of which the readers see a sample and the tape's writer counts all. An iteration is a millisecond in which the writer writes what is due by the clock, for four communicators in
 // turns, 10 ms' worth at most. missed is how many records the readers came too late for, readers-cpu-% what they used of one processor.
 func BenchmarkFollowNode(b *testing.B) {
-	const rate, most = 1_000_000, 10_000 // records a second, and at a time
+	const rate, most = 1_000_000, 10_000 // operations a second, and at a time
 	cfg := node.Default()
 	cfg.TapeDir, cfg.Health, cfg.Log = memDir(b), "", slog.New(slog.DiscardHandler)
 	var w *tape.Writer

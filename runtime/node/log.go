@@ -32,11 +32,14 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	return sink
 }
 
+// logsOperations says that each operation gets a line, and so is for the tape's followers.
+func (s *settings) logsOperations() bool { return s.sink.Wants(slog.LevelInfo, semconv.SubsystemColl) }
+
 // newEventLog makes the reader of the tape that logs. Spans says where it leads.
 func newEventLog(s *settings, spans *trace.Projector, process trace.Config) (*eventlog.Log, error) {
 	return eventlog.New(eventlog.Config{
 		Handler: s.sink.Events(), Wall: process.Wall, SpanOf: spans.SpanOf, AlgorithmName: process.AlgorithmName,
-		Operations: s.sink.Wants(slog.LevelInfo, semconv.SubsystemColl),
+		Operations: s.logsOperations(),
 		Version:    process.Version, VersionLevel: s.sink.VersionLevel(),
 	})
 }

@@ -99,7 +99,11 @@ func provideTape(s settings, lc fx.Lifecycle) (*tape.Writer, error) {
 	if !s.Tape {
 		return nil, nil //nolint:nilnil // a nil Writer is the tape switched off
 	}
-	w, err := tape.Create(tape.Config{Dir: s.TapeDir, Job: s.World.Job, BootID: s.HostID, Version: version()})
+	cfg := tape.Config{Dir: s.TapeDir, Job: s.World.Job, BootID: s.HostID, Version: version(), Slow: s.kept()}
+	if s.logsOperations() {
+		cfg.SampleEvery = 1
+	}
+	w, err := tape.Create(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("%w (CARILLON_TAPE_DIR chooses another directory, CARILLON_TAPE=off does without a tape)", err)
 	}

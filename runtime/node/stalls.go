@@ -27,6 +27,7 @@ type stalls struct {
 	observers []StallObserver
 	every     time.Duration
 	slots     []tape.Slot
+	tallies   []tape.Tally
 	reports   []stall.Report
 	stop      chan struct{}
 	done      chan struct{}
@@ -84,8 +85,10 @@ func (t *Telemetry) look() {
 	s := t.stalls
 	// What can't be read is left out; it is told to who asks for the slots.
 	s.slots, _ = t.follower.AppendSlots(s.slots[:0])
+	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
 	t.observing.Lock()
 	defer t.observing.Unlock()
+	s.watch.Learn(s.tallies)
 	s.reports = s.watch.Check(s.slots, tape.Now(), s.reports[:0])
 	for i := range s.reports {
 		for _, o := range s.observers {

@@ -19,7 +19,8 @@ import (
 )
 
 // Observer takes the events of the tape, one after another, never two at a time. It must not keep the event, and should
-// be quick: the tape's rings overwrite what is read too late.
+// be quick: the tape's rings overwrite what is read too late. Of operations that ended well, never had to wait and were not slow it is
+// given a sample, 1 in tape.DefaultSampleEvery, or all where each is logged; the metrics have the others from the tape's tallies.
 type Observer interface {
 	Observe(ev *tape.Event)
 }
@@ -78,7 +79,7 @@ func newTelemetry(ctx context.Context, s settings, w *tape.Writer, extra []Obser
 		return nil, errors.Join(err, t.follower.Close())
 	}
 	metrics, err := metric.NewCollector(metric.Config{
-		Slots: t.follower.Slots, Now: tape.Now, Missed: t.follower.Missed, Version: version(), Span: t.trace.Emitted,
+		Slots: t.follower.Slots, Tallies: t.tallies, Now: tape.Now, Missed: t.follower.Missed, Version: version(), Span: t.trace.Emitted,
 		Spans: func() metric.SpanStats { return metric.SpanStats(t.trace.Stats()) },
 		Logs:  func() metric.LogStats { return metric.LogStats(s.sink.Stats()) },
 	})
@@ -123,6 +124,12 @@ func (t *Telemetry) Slots() []tape.Slot {
 		return nil
 	}
 	return t.follower.Slots()
+}
+
+// tallies are what this process has counted. What can't be read is left out.
+func (t *Telemetry) tallies() []tape.Tally {
+	tallies, _ := t.follower.AppendTallies(nil)
+	return tallies
 }
 
 // start begins to follow. It never fails.

@@ -3,7 +3,6 @@ package metric
 import (
 	"time"
 
-	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -11,32 +10,15 @@ import (
 // defines it (doc/PERFORMANCE.md there): the size of the whole buffer over time, corrected for how often each byte must
 // cross. 0 where it means nothing: a barrier, one rank alone, no time.
 func BusBandwidth(sig *tape.Signature, rank, size int, d time.Duration) float64 {
-	if d <= 0 || size < 2 {
+	if d <= 0 {
 		return 0
 	}
-	return float64(sig.Bytes) * busFactor(sig, rank, float64(size)) / d.Seconds()
-}
-
-func busFactor(sig *tape.Signature, rank int, n float64) float64 {
-	switch sig.Call {
-	case lifecycle.CallAllReduce:
-		return 2 * (n - 1) / n
-	case lifecycle.CallAllGather, lifecycle.CallReduceScatter, lifecycle.CallAllToAll:
-		return (n - 1) / n
-	case lifecycle.CallGather, lifecycle.CallScatter:
-		if int(sig.Peer) == rank { // the root holds the whole buffer, its own part of which doesn't travel
-			return (n - 1) / n
-		}
-		return 1
-	case lifecycle.CallBroadcast, lifecycle.CallReduce, lifecycle.CallSend, lifecycle.CallRecv, lifecycle.CallSendRecv:
-		return 1
-	default:
-		return 0
-	}
+	return float64(sig.Bytes) * sig.BusFactor(rank, size) / d.Seconds()
 }
 
 // sizeBuckets are the upper bounds of the size label, in bytes. They part what is bound by latency from what is bound
-// by bandwidth; a finer label would multiply every histogram.
+// by bandwidth; a finer label would multiply every histogram. All are powers of 4, so that a class of sizes of the tape's
+// tallies falls into one.
 var sizeBuckets = [...]struct {
 	limit uint64
 	label string
@@ -58,4 +40,12 @@ func sizeLabel(bytes uint64) string {
 		}
 	}
 	return sizeAbove
+}
+
+// classLabel is the size label of a class of sizes of the tape's tallies.
+func classLabel(class uint8) string {
+	if class >= tape.SizeClasses-1 {
+		return sizeAbove
+	}
+	return sizeLabel(1 << (2 * class))
 }

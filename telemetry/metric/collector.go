@@ -21,6 +21,9 @@ type Config struct {
 	// Slots reads the in-flight table. It is called at every scrape, from any goroutine, and must be safe for that. Required.
 	Slots func() []tape.Slot
 
+	// Tallies reads what the tape's writer has counted, with the same demands; nil if what Observe is given is all there is.
+	Tallies func() []tape.Tally
+
 	// Now reads the tape's clock (CLOCK_MONOTONIC, nanoseconds). Required.
 	Now func() int64
 
@@ -58,6 +61,7 @@ type Collector struct {
 	names   *names
 	table   tableDescs
 	counted *counted
+	moves   *moves
 	stalled *stalled
 
 	missed, spans, logs *prometheus.Desc
@@ -87,6 +91,7 @@ func NewCollector(cfg Config) (*Collector, error) {
 		names:   names,
 		table:   newTableDescs(),
 		counted: newCounted(names, cfg.Span),
+		moves:   newMoves(names, cfg.Span),
 		stalled: newStalled(names, cfg.Now),
 		missed: prometheus.NewDesc(semconv.MetricTapeMissed,
 			"Tape records that were overwritten before they were read, by ring.", []string{semconv.LabelRing}, nil),
@@ -108,7 +113,7 @@ func (c *Collector) Observe(ev *tape.Event) {
 	if ev.IsLife {
 		c.counted.life(&ev.Comm, &ev.Life)
 	} else {
-		c.counted.operation(ev)
+		c.moves.observe(ev)
 	}
 }
 
@@ -119,6 +124,7 @@ func (c *Collector) ObserveStall(r *stall.Report) { c.stalled.observe(r) }
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.table.describe(ch)
 	c.counted.describe(ch)
+	c.moves.describe(ch)
 	c.stalled.describe(ch)
 	if c.cfg.Missed != nil {
 		ch <- c.missed
@@ -136,6 +142,11 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.table.collect(ch, summarize(c.cfg.Slots(), c.names, c.cfg.Now()))
 	c.counted.collect(ch)
+	var tallies []tape.Tally
+	if c.cfg.Tallies != nil {
+		tallies = c.cfg.Tallies()
+	}
+	c.moves.collect(ch, tallies)
 	c.stalled.collect(ch)
 	if c.cfg.Missed != nil {
 		m := c.cfg.Missed()

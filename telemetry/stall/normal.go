@@ -1,7 +1,6 @@
 package stall
 
 import (
-	"math/bits"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -44,8 +43,7 @@ const (
 	// numCalls and numActs bound the kinds that are told apart. A tape that a newer writer wrote may know more; those share the last place.
 	numCalls = 64
 	numActs  = 32
-	// numSizes are the buckets of sizes, each four times as wide as the one before.
-	numSizes = 33
+	numSizes = tape.SizeClasses
 )
 
 // norms are the normal durations of a process, of operations by call and size and of acts. Their size is fixed.
@@ -55,7 +53,11 @@ type norms struct {
 }
 
 func (n *norms) op(call lifecycle.Call, bytes uint64) *normal {
-	return &n.ops[min(call, numCalls-1)][bits.Len64(bytes)/2]
+	return n.class(call, tape.SizeClass(bytes))
+}
+
+func (n *norms) class(call lifecycle.Call, size uint8) *normal {
+	return &n.ops[min(call, numCalls-1)][min(size, numSizes-1)]
 }
 
 func (n *norms) act(act tape.Act) *normal { return &n.acts[min(act, numActs-1)] }

@@ -1,6 +1,7 @@
 package stall
 
 import (
+	"math"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -19,6 +20,7 @@ const maxActs = 16 << 10
 type Watch struct {
 	cfg   Config
 	norms norms
+	seen  []seen // by tape.Tally.Index
 
 	acts map[actKey]*openAct
 	ops  map[uint32]*trouble // by generation: the operation of that communicator that takes long
@@ -65,6 +67,12 @@ func New(cfg Config) (*Watch, error) {
 	}, nil
 }
 
+// seen is what a tally had counted when it was looked at.
+type seen struct {
+	count uint64
+	took  time.Duration
+}
+
 // Observe takes the tape's next event, of which it keeps no more than the communicator's description. It does not allocate for operations.
 func (w *Watch) Observe(ev *tape.Event) {
 	if ev.IsLife {
@@ -72,10 +80,34 @@ func (w *Watch) Observe(ev *tape.Event) {
 		return
 	}
 	r := &ev.Op
-	if r.Stage == tape.StageEnd && r.Code == lifecycle.CodeOK && r.Start > 0 && r.Time > r.Start {
+	if r.Stage == tape.StageEnd && r.Code == lifecycle.CodeOK && r.Start > 0 && r.Time > r.Start && !r.Ordinary { // Learn takes those
 		w.norms.op(r.Signature.Call, r.Signature.Bytes).learn(r.Time - r.Start)
 	}
 }
+
+// Learn takes what the tape has counted, of operations that never had to wait, since it was called last. Of those of one kind it learns their
+// mean, as often as there were any and often enough to forget what was before.
+func (w *Watch) Learn(tallies []tape.Tally) {
+	for i := range tallies {
+		t := &tallies[i]
+		for len(w.seen) <= t.Index {
+			w.seen = append(w.seen, seen{})
+		}
+		before := &w.seen[t.Index]
+		count, took := t.Ordinary-before.count, t.OrdinaryTime-before.took
+		*before = seen{t.Ordinary, t.OrdinaryTime}
+		if count == 0 || took <= 0 {
+			continue
+		}
+		normal, mean := w.norms.class(t.Call, t.SizeClass), int64(took)/int64(min(count, math.MaxInt64))
+		for range min(count, enough) {
+			normal.learn(max(mean, 1))
+		}
+	}
+}
+
+// enough is how many samples bring a median from a minute to some microseconds.
+const enough = 128
 
 func (w *Watch) observeLife(ev *tape.Event) {
 	r := &ev.Life

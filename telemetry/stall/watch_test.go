@@ -166,6 +166,50 @@ func TestNormal(t *testing.T) {
 		"all_reduce 1 of world rank 1 of 4 stalled: 5s in transfer, waiting for rank 3")
 }
 
+// TestLearn has operations that take long by nature and never have to wait: the tape counts them, and few are seen.
+func TestLearn(t *testing.T) {
+	w := newWatch(t, stall.Config{})
+	large := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1 << 30}
+	tally := tape.Tally{Index: 1, Call: large.Call, SizeClass: tape.SizeClass(large.Bytes)}
+	normal := func() time.Duration {
+		slot := busy(1, 1, 0)
+		slot.Op = large
+		reports := w.Check([]tape.Slot{slot}, 3600_000*ms, nil)
+		w.Check(nil, 3600_000*ms, nil)
+		return reports[0].Normal
+	}
+	learn := func(n uint64, each time.Duration) {
+		tally.Ordinary += n
+		tally.OrdinaryTime += time.Duration(n) * each
+		w.Learn([]tape.Tally{{}, tally})
+	}
+	learn(3, 2*time.Second)
+	if got := normal(); got != 0 {
+		t.Errorf("after three it normally takes %v", got)
+	}
+	learn(1000, 2*time.Second)
+	if got := normal(); got != 2*time.Second {
+		t.Errorf("it normally takes %v, of 2 s", got)
+	}
+	learn(0, 0)
+	learn(1, time.Hour)
+	if got := normal(); got != 2250*time.Millisecond {
+		t.Errorf("after one of an hour it normally takes %v", got)
+	}
+	sampled := ended(large, time.Hour)
+	sampled.Op.Tallied, sampled.Op.Ordinary = true, true
+	for range 50 {
+		w.Observe(sampled) // which is counted
+	}
+	if got := normal(); got != 2250*time.Millisecond {
+		t.Errorf("what was counted and is seen, too, is learnt twice: it normally takes %v", got)
+	}
+	learn(1_000_000, 3*time.Microsecond)
+	if got := normal(); got != 3*time.Microsecond {
+		t.Errorf("after a million of 3 µs it normally takes %v", got)
+	}
+}
+
 func act(stage tape.Stage, a tape.Act, seq uint64, phase tape.Phase, start, now int64) *tape.Event {
 	return &tape.Event{Comm: world, Slot: 0, Generation: 1, IsLife: true, Life: tape.LifeRecord{
 		Time: now, Start: start, Stage: stage, Act: a, Seq: seq, Phase: phase, Peer: -1,

@@ -33,19 +33,19 @@ func cpuTime(b *testing.B, f func()) {
 
 // The budget: 100 ns, no allocation.
 func BenchmarkStartEnd(b *testing.B) {
-	c := newTape(b, Config{}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
+	c := newTape(b, Config{SampleEvery: DefaultSampleEvery}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
 	cpuTime(b, func() { c.End(c.Start(0, allReduce, 1), 0) })
 }
 
 // The budget of one that is called within a span: 150 ns, no allocation.
 func BenchmarkStartEndCaller(b *testing.B) {
-	c := newTape(b, Config{}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
+	c := newTape(b, Config{SampleEvery: DefaultSampleEvery}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
 	caller := SpanContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1}
 	cpuTime(b, func() { c.End(c.StartFrom(&caller, 0, allReduce, 1), 0) })
 }
 
 func BenchmarkWait(b *testing.B) {
-	c := newTape(b, Config{}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
+	c := newTape(b, Config{SampleEvery: DefaultSampleEvery}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
 	c.Start(0, allReduce, 1)
 	peer := int32(0)
 	cpuTime(b, func() { peer ^= 1; c.Wait(peer) })
@@ -62,14 +62,14 @@ func BenchmarkNow(b *testing.B) {
 }
 
 func BenchmarkLife(b *testing.B) {
-	c := newTape(b, Config{}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
+	c := newTape(b, Config{SampleEvery: DefaultSampleEvery}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
 	r := LifeRecord{Act: ActSplit, Stage: StageEnd, Peer: -1, Site: lifecycle.Caller(0), Caller: SpanContext{TraceID: [16]byte{1}}}
 	cpuTime(b, func() { c.Life(r) })
 }
 
 // Communicators share the op ring's head, and that cache line is what this measures.
 func BenchmarkStartEndParallel(b *testing.B) {
-	w := newTape(b, Config{})
+	w := newTape(b, Config{SampleEvery: DefaultSampleEvery})
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
@@ -81,7 +81,7 @@ func BenchmarkStartEndParallel(b *testing.B) {
 
 // One record, of a tape that is full.
 func BenchmarkEvents(b *testing.B) {
-	w := newTape(b, Config{})
+	w := newTape(b, Config{SampleEvery: DefaultSampleEvery})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})
 	for range defaultOpRecords {
 		c.End(c.Start(0, allReduce, 1), 0)

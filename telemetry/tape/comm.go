@@ -24,6 +24,10 @@ type CommWriter struct {
 	state  lifecycle.State
 	op     operations
 	closed bool
+	seed   uint64 // of sampling
+
+	tallies []heldTally
+	last    counting
 }
 
 // operations is what a CommWriter remembers of its operations.
@@ -33,9 +37,22 @@ type operations struct {
 	wait                int32
 	waitSince           int64
 	lastEnd             int64
-	pending             [maxPending]pending // the n-th launched at n % maxPending
-	forgotten           pending             // stands for one that is not there any more
+	forgotten           pending // stands for one that is not there any more
+	shown               shown
+
+	base    uint64              // launched when none was in flight: so few entries of pending are in use, and in the cache
+	pending [maxPending]pending // see at
 }
+
+// shown is what the slot shows.
+type shown struct {
+	seq          uint64 // of the operation, as pending.seq
+	kinds, bytes uint64 // of the latch, as pending has them
+	peer         int32
+}
+
+// at is the place of the n-th operation launched.
+func (o *operations) at(seq uint64) *pending { return &o.pending[(seq-o.base)%maxPending] }
 
 // pending is an operation that was launched.
 type pending struct {
@@ -84,7 +101,8 @@ func (c *CommWriter) Describe(info CommInfo) {
 	if c.closed {
 		return
 	}
-	c.info = info
+	c.giveTallies() // of another name, perhaps
+	c.info, c.seed = info, sampleSeed(info.ID)
 	c.publishInfo(c.number)
 	c.writeInfo(kindComm)
 }
@@ -141,18 +159,26 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature
 	now := Now()
 	c.mu.Lock()
 	o := &c.op
+	alone := o.launched == o.completed
+	if alone {
+		o.base = o.launched
+	}
 	o.launched++
 	seq := o.launched
 	if number == 0 {
 		number = seq
 	}
-	p := &o.pending[seq%maxPending]
+	p := o.at(seq)
 	if p.seq > o.completed && !p.ended {
 		c.tell(p) // before it is forgotten
 	}
 	p.seq, p.number, p.start, p.kinds, p.bytes, p.peer = seq, number, now, packKinds(sig, algorithm), sig.Bytes, sig.Peer
 	p.told, p.ended = caller != nil, false
-	c.publishOp(o.running())
+	if s := &o.shown; alone && p.kinds == s.kinds && p.bytes == s.bytes && p.peer == s.peer {
+		c.repeat(p)
+	} else {
+		c.publishOp(o.running())
+	}
 	switch {
 	case caller != nil:
 		c.putStartFrom(now, caller, p)
@@ -175,7 +201,7 @@ func (c *CommWriter) Phase(phase Phase) {
 		p := o.running()
 		c.publishOp(p)
 		c.tell(p)
-		c.putOp(Now(), StagePhase, p, phase, o.wait, 0)
+		c.putOp(&c.w.opRing, kindOp, Now(), StagePhase, p, phase, o.wait, 0)
 	}
 	c.mu.Unlock()
 }
@@ -195,7 +221,7 @@ func (c *CommWriter) Wait(peer int32) {
 		p := o.running()
 		c.publishOp(p)
 		c.tell(p)
-		c.putOp(now, StageWait, p, o.phase, peer, 0)
+		c.putOp(&c.w.opRing, kindOp, now, StageWait, p, o.phase, peer, 0)
 	}
 	c.mu.Unlock()
 }
@@ -210,7 +236,7 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 	c.mu.Lock()
 	o := &c.op
 	seq := launched
-	p := &o.pending[seq%maxPending]
+	p := o.at(seq)
 	switch {
 	case seq <= o.completed || seq > o.launched || (p.seq == seq && p.ended):
 		c.mu.Unlock()
@@ -225,20 +251,25 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 	}
 	p.ended = true
 	o.lastEnd = now
-	c.putOp(now, StageEnd, p, phase, -1, code)
+	ring, kind := c.count(p, now-p.start, code)
+	c.putOp(ring, kind, now, StageEnd, p, phase, -1, code)
 	o.retire(seq)
-	c.publishOp(o.running())
+	if o.completed == o.launched && o.shown.seq == o.launched {
+		c.repeatEnd()
+	} else {
+		c.publishOp(o.running())
+	}
 	c.mu.Unlock()
 }
 
 // retire moves completed over all that have ended. Of those that were forgotten it takes for granted that they end in order.
 func (o *operations) retire(ended uint64) {
-	if ended != o.completed+1 && o.pending[(o.completed+1)%maxPending].seq == o.completed+1 {
+	if ended != o.completed+1 && o.at(o.completed+1).seq == o.completed+1 {
 		return // the oldest is still in flight
 	}
 	for o.completed < o.launched {
 		seq := o.completed + 1
-		next := &o.pending[seq%maxPending]
+		next := o.at(seq)
 		known := next.seq == seq
 		if known && !next.ended || !known && seq > ended {
 			break
@@ -251,7 +282,7 @@ func (o *operations) retire(ended uint64) {
 // running is the oldest operation in flight, or the last one if none is.
 func (o *operations) running() *pending {
 	seq := min(o.completed+1, o.launched)
-	if p := &o.pending[seq%maxPending]; p.seq == seq {
+	if p := o.at(seq); p.seq == seq {
 		return p
 	}
 	o.forgotten = pending{seq: seq}
@@ -272,6 +303,7 @@ func (c *CommWriter) Close() {
 	c.publishInfo(0)
 	c.writeInfo(kindCommEnd)
 	c.slot = new([slotWords]uint64)
+	c.giveTallies()
 	if c.index >= 0 {
 		c.w.release(c.index)
 	}
@@ -293,7 +325,63 @@ func (c *CommWriter) publishOp(p *pending) {
 	to[opLaunched], to[opNumber], to[opKinds], to[opRanks] = launched, number, kinds, ranks
 	to[opBytes], to[opStart], to[opLastEnd], to[opWaitSince] = bytes, start, lastEnd, waitSince
 	check := fold8(uint64(version), launched, number, kinds, ranks, bytes, start, lastEnd, waitSince)
-	atomic.StoreUint64(control, uint64(version)<<32|uint64(check))
+	storeRelease(control, uint64(version)<<32|uint64(check))
+	o.shown = shown{seq: p.seq, kinds: p.kinds, bytes: p.bytes, peer: p.peer}
+}
+
+// repeat shows that p runs, alone and with the signature that the latch shows: most operations are like the one before. The count is
+// stored last, so that a process that is killed in between shows the one before. No reader takes the stores for one moment that come
+// between two of its readings: each of these words only grows.
+func (c *CommWriter) repeat(p *pending) {
+	r := (*[slotRepeatWords]uint64)(c.slot[slotRepeat/wordSize:])
+	r[repStart], r[repNumber] = uint64(p.start), p.number
+	storeRelease(&r[repLaunched], p.seq)
+	c.op.shown.seq = p.seq
+}
+
+// repeatEnd shows that the operation that the slot shows has ended, and no other is in flight.
+func (c *CommWriter) repeatEnd() {
+	r := (*[slotRepeatWords]uint64)(c.slot[slotRepeat/wordSize:])
+	r[repLastEnd] = uint64(c.op.lastEnd)
+	storeRelease(&r[repEnded], c.op.launched)
+}
+
+// clearRepeat takes away what the slot's last owner left.
+func (c *CommWriter) clearRepeat() { clear(c.slot[slotRepeat/wordSize:][:slotRepeatWords]) }
+
+// count counts an operation that ended, if its tally is to count it, and says on which ring the record of the end comes, and its kind: on
+// the ordinary one if no follower need see it.
+func (c *CommWriter) count(p *pending, took int64, code lifecycle.Code) (*ring, uint8) {
+	if code != lifecycle.CodeOK || p == &c.op.forgotten || took < 0 {
+		return &c.w.opRing, kindOp
+	}
+	t := &c.last
+	if t.kinds != p.kinds || t.bytes != p.bytes || t.peer != p.peer {
+		c.countAs(p)
+	}
+	if t.words == nil {
+		return &c.w.opRing, kindOp
+	}
+	ordinary := !p.told && took < c.w.slow
+	t.add(took, ordinary)
+	switch {
+	case !ordinary:
+		return &c.w.opRing, kindTallied
+	case c.samples(p):
+		return &c.w.opRing, kindOrdinary
+	default:
+		return &c.w.ordinaryRing, kindOrdinary
+	}
+}
+
+// samples tells whether followers see the end of an operation that is nothing but ordinary. Of the send-receives many have one number,
+// and each is this rank's alone to choose.
+func (c *CommWriter) samples(p *pending) bool {
+	seq := p.number
+	if lifecycle.Call(uint8(p.kinds)) == lifecycle.CallSendRecv {
+		seq ^= uint64(p.start)
+	}
+	return c.w.every != 0 && sampled(c.seed, seq, c.w.every)
 }
 
 // tell puts an operation's start into the op ring, unless it is there. An operation that never has to wait does without: the record
@@ -303,26 +391,25 @@ func (c *CommWriter) tell(p *pending) {
 		return
 	}
 	p.told = true
-	c.putOp(p.start, StageStart, p, PhaseNone, -1, 0)
+	c.putOp(&c.w.opRing, kindOp, p.start, StageStart, p, PhaseNone, -1, 0)
 }
 
 // putOp writes an op record.
-func (c *CommWriter) putOp(now int64, stage Stage, p *pending, phase Phase, wait int32, code lifecycle.Code) {
+func (c *CommWriter) putOp(g *ring, kind uint8, now int64, stage Stage, p *pending, phase Phase, wait int32, code lifecycle.Code) {
 	seq, bytes, time, start := p.number, p.bytes, uint64(now), uint64(p.start)
 	kinds := p.kinds | uint64(phase)<<32 | uint64(stage)<<40 | uint64(code)<<48
 	ranks := pack32(p.peer, wait)
 	comm := pack32(int32(c.number), int32(c.index))
 
-	g := &c.w.opRing
 	index := atomic.AddUint64(g.head, 1) - 1
 	to := (*[recordWords]uint64)(g.words[(index&g.mask)*recordWords:])
 	to[recTime], to[recOpSeq], to[recOpKinds], to[recOpRanks] = time, seq, kinds, ranks
 	to[recOpBytes], to[recOpStart], to[recOpComm] = bytes, start, comm
 	check := fold7(uint64(uint32(index)), time, seq, kinds, ranks, bytes, start, comm)
-	atomic.StoreUint64(&to[recMarker], marker(index, kindOp, check))
+	storeRelease(&to[recMarker], marker(index, kind, check))
 
 	// A follower that sleeps is woken often enough not to miss any, and seldom enough to cost nothing.
-	if quarter := (g.mask + 1) / 4; (index+1)&(quarter-1) == 0 {
+	if quarter := (g.mask + 1) / 4; (index+1)&(quarter-1) == 0 && g == &c.w.opRing {
 		c.w.ringBell()
 	}
 }

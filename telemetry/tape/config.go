@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,7 +15,7 @@ import (
 // DirVariable is the environment variable that DefaultDir obeys.
 const DirVariable = "CARILLON_TAPE_DIR"
 
-// Config says where a process's tape lies and how large it is. The zero Config is a good one: a tape of 4.8 MiB.
+// Config says where a process's tape lies and how large it is. The zero Config is a good one: a tape of 9.3 MiB.
 type Config struct {
 	// Dir is where the jobs' folders are; DefaultDir() if empty. It is made if it is missing. It must belong to this user and be
 	// writable by nobody else.
@@ -34,10 +35,21 @@ type Config struct {
 	// LifeRecords is the size of the life ring in records of 64 bytes; 8,192 if 0, at most 1,048,576. It is rounded up to a power
 	// of two. A moment of an act takes 1 record, or about 4 with call site and span context; a long error's text up to 36.
 	LifeRecords int
-	// OpRecords is the size of the op ring in records of 64 bytes; 65,536 if 0, at most 16,777,216. It is rounded up to a power of
-	// two. An operation takes 1 record; 1 more, its start, if it has to wait or is called within a span, and then 1 for each change of
-	// its phase or of the rank it waits for, and 1 for the span.
+	// OpRecords is the size of each of the two rings of operations in records of 64 bytes; 65,536 if 0, at most 16,777,216. It is rounded up
+	// to a power of two. An operation takes 1 record; 1 more, its start, if it has to wait or is called within a span, and then 1 for each
+	// change of its phase or of the rank it waits for, and 1 for the span. One that needs only 1 is on the ordinary ring, unless it is
+	// slow, failed, sampled or not counted in a tally.
 	OpRecords int
+	// Tallies is how many kinds of operations are counted by the writer; 1024 if 0, at most 65,536. A tally is 512 bytes. A communicator takes
+	// one for each call and class of sizes, and leaves them to the next of its name. Operations beyond are on the op ring, each to be
+	// counted by its readers.
+	Tallies int
+
+	// SampleEvery is which of the operations that are nothing but ordinary are for followers all the same: 1 in so many, the same ones
+	// on all ranks, see Sampled. 0 means DefaultSampleEvery, 1 all; a negative number means none.
+	SampleEvery int
+	// Slow is how long an operation takes that is for followers, though it never had to wait; a second if 0.
+	Slow time.Duration
 }
 
 // Defaults and bounds of the sizes.
@@ -45,12 +57,18 @@ const (
 	defaultSlots       = 512
 	defaultLifeRecords = 8192
 	defaultOpRecords   = 65536
+	defaultTallies     = 1024
+	defaultSlow        = time.Second
 
 	minRing        = 2 * (maxContinue + 1) // a record with the longest tail must not overwrite itself
 	maxSlots       = 1 << 14
 	maxLifeRecords = 1 << 20
 	maxOpRecords   = 1 << 24
+	maxTallies     = 1 << 16
 )
+
+// DefaultSampleEvery is the sampling of operations that end well: 1 in so many.
+const DefaultSampleEvery = 1024
 
 // DefaultDir is the directory of tapes that all of a user's programs agree on: $CARILLON_TAPE_DIR, or carillon-<uid> on the tmpfs at
 // /dev/shm, or, where there is none, in the directory for temporary files.
@@ -93,6 +111,10 @@ func (c Config) Validate() error {
 	count("Slots", c.Slots, maxSlots)
 	count("LifeRecords", c.LifeRecords, maxLifeRecords)
 	count("OpRecords", c.OpRecords, maxOpRecords)
+	count("Tallies", c.Tallies, maxTallies)
+	if c.Slow < 0 {
+		errs = append(errs, fmt.Errorf("tape.Config.Slow is %v: allowed are positive durations, or 0 for %v", c.Slow, defaultSlow))
+	}
 	return errors.Join(errs...)
 }
 
@@ -135,6 +157,15 @@ func (c Config) complete() (Config, error) {
 	if c.Slots == 0 {
 		c.Slots = defaultSlots
 	}
+	if c.Tallies == 0 {
+		c.Tallies = defaultTallies
+	}
+	if c.SampleEvery == 0 {
+		c.SampleEvery = DefaultSampleEvery
+	}
+	if c.Slow == 0 {
+		c.Slow = defaultSlow
+	}
 	c.LifeRecords = ringSize(c.LifeRecords, defaultLifeRecords)
 	c.OpRecords = ringSize(c.OpRecords, defaultOpRecords)
 	return c, nil
@@ -148,5 +179,5 @@ func ringSize(n, unset int) int {
 }
 
 func (c Config) geometry() geometry {
-	return geometry{slots: c.Slots, life: c.LifeRecords, op: c.OpRecords}
+	return geometry{slots: c.Slots, tallies: c.Tallies, life: c.LifeRecords, op: c.OpRecords}
 }

@@ -171,20 +171,31 @@ func (c *cursor) readOp(ev *Event) (found, error) {
 	index := c.op.next
 	c.op.next++
 	switch uint8(r[recMarker] >> 24) {
-	case kindOp:
+	case kindOp, kindTallied, kindOrdinary:
 	case kindCaller:
 		c.holdCaller(&r)
 		return skipped, nil
 	default:
 		return skipped, nil // a kind that this reader does not know
 	}
+	if err := c.operation(&r, ev); err != nil {
+		return nothing, err
+	}
+	if c.callerAt == index && index != 0 && c.callerOf == r[recOpComm] && ev.Op.Stage == StageStart {
+		ev.Op.Caller = c.caller
+	}
+	return record, nil
+}
+
+// operation decodes an op record.
+func (c *cursor) operation(r *[recordWords]uint64, ev *Event) error {
 	if ev.IsLife {
 		ev.Life, ev.IsLife = LifeRecord{}, false
 	}
 	if err := c.whose(ev, r[recOpComm]); err != nil {
-		return nothing, err
+		return err
 	}
-	kinds := r[recOpKinds]
+	kinds, kind := r[recOpKinds], uint8(r[recMarker]>>24)
 	ev.Op = OpRecord{
 		Time:      int64(r[recTime]),
 		Stage:     Stage(kinds >> 40),
@@ -195,11 +206,10 @@ func (c *cursor) readOp(ev *Event) (found, error) {
 		Wait:      high32(r[recOpRanks]),
 		Code:      lifecycle.Code(kinds >> 48),
 		Start:     int64(r[recOpStart]),
+		Tallied:   kind == kindTallied || kind == kindOrdinary,
+		Ordinary:  kind == kindOrdinary,
 	}
-	if c.callerAt == index && index != 0 && c.callerOf == r[recOpComm] && ev.Op.Stage == StageStart {
-		ev.Op.Caller = c.caller
-	}
-	return record, nil
+	return nil
 }
 
 // holdCaller keeps the caller of the operation whose start comes next.

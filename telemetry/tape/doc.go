@@ -3,13 +3,21 @@
 // all computed from it, and nothing that the data path does waits for them.
 //
 //	Writer ─┬─ CommWriter ─┬─▶ slot of the in-flight table     what is: one consistent moment of each live communicator
+//	        │              ├─▶ tallies                         how much was: operations that ended well, by kind
 //	        │              ├─▶ life ring                       what was: acts, errors, descriptions; few
-//	        └─ CommWriter ─┴─▶ op ring                         what was: operations' waits and ends; many
+//	        │              ├─▶ op ring                         what was: operations that waited, failed, were slow or sampled
+//	        └─ CommWriter ─┴─▶ ordinary ring                   what was: the ends of all others; many
 //	                                 │
 //	              Reader (a file as it lies)   Follower (live, wakes by futex or tick)
 //
 // Writing an operation's start and end costs about two readings of the clock, makes no system call and allocates nothing. The
 // table is the truth for diagnosis; the rings are history, and overwrite the oldest. A reader knows how many records it missed.
+//
+// A Follower reads the life ring and the op ring, and a Reader all three. What is the same a million times a second is not worth a
+// reader's look at each: it takes the cache lines away under the writer, and the time of a processor that the job needs. So the writer counts
+// what readers would count, in its tallies, and who follows is given what he can't count: what failed, waited, was slow, has a
+// caller's span, is among the sampled (Config.SampleEvery; 1 is for those who want to see all), or found no room in a tally. That
+// leaves the design, by which followers are fed from one op ring; what they make of it is the same.
 //
 // # The file
 //
@@ -20,22 +28,24 @@
 //	part             at                  size
 //	header           0                   4096
 //	in-flight table  4096                512 a slot
-//	life ring        behind the table    64 a record; the number is a power of two
+//	tallies          behind the table    512 each
+//	life ring        behind those        64 a record; the number is a power of two
 //	op ring          behind that         64 a record; the number is a power of two
+//	ordinary ring    behind that         as the op ring
 //
 // Header, written once:
 //
 //	0    magic "CARILLON"          64   op records u32             104  boot id, 40 bytes
-//	8    format u32 = 1            68   pid u32                    144  host, 64
+//	8    format u32 = 2            68   pid u32                    144  host, 64
 //	12   size of header u32        72   start of process u64       208  job, 64
 //	16   size of file u64               (ticks, /proc/PID/stat)    272  program, 64
 //	24   offset of slots u64       80   pid namespace u64          336  its version, 40
 //	32   slots u32                      (inode)                    376  kernel's boot id, 16
-//	36   size of slot u32          88   created, monotonic i64     392  check u64 of words 0 to 48
-//	40   offset of life ring u64   96   created, wall i64
-//	48   life records u32
-//	52   size of record u32
-//	56   offset of op ring u64
+//	36   size of slot u32          88   created, monotonic i64     392  offset of ordinary ring u64
+//	40   offset of life ring u64   96   created, wall i64          400  offset of tallies u64
+//	48   life records u32                                          408  tallies u32
+//	52   size of record u32                                        412  size of tally u32
+//	56   offset of op ring u64                                     416  check u64 of words 0 to 51
 //
 // Header, changing:
 //
@@ -48,6 +58,8 @@
 //	768  overflow u64: communicators that found no free slot
 //	832  latch of 2 words: (CLOCK_MONOTONIC, time of day), ns, of one moment
 //	896  exported i64: until when the process has exported all its spans, those of what was going on then as unfinished; 0: it doesn't say
+//	960  ordinary head u64: ordinary records ever reserved
+//	1024 tallies u64: tallies ever begun
 //
 // # Latches
 //
@@ -58,6 +70,7 @@
 //
 //	slot:  0    control word of info       64   two copies of operation, 8 words each
 //	       8    control word of operation  192  two copies of info, 16 words each
+//	       16   repeat, 5 words
 //
 //	info:      0 id, 16 bytes           operation:  0 launched u64
 //	           16 parent, 16                        8 number u64
@@ -72,7 +85,29 @@
 // The number counts the communicators of the process, from 1, and is never used again: it is the generation of its slot. The
 // root is the number of the communicator that this one descends from by splits of the same rank; its own if from none.
 //
+// Most operations are like the one before, and begin and end when nothing else of the communicator is in flight. Those change the repeat alone,
+// whose words are no latch. It is stored in the order 2, 1, 0 when one begins, and 4, 3 when it ends:
+//
+//	repeat:  0 launched u64   1 number u64   2 start i64   3 ended u64   4 last end i64
+//
+// If launched is more than the latch's, the operation in flight has the latch's signature, no phase, and waits for nobody. If ended is not less
+// than what was launched then, none is in flight. These words only grow while a communicator has the slot, so a reader that finds a slot's
+// first 64 bytes the same in two readings has one moment of it.
+//
 // A writer takes the slots that were never used in order, so that those behind them need not be looked at.
+//
+// # Tallies
+//
+// A tally counts the operations of communicators of one name and engine, with one call and class of sizes: class c has the sizes
+// above 4^(c-1) bytes up to 4^c. It has one communicator that writes it, until that ends; then another of the same name may go on
+// with it. Tallies are begun in order and never given up. What one counts is written before the header counts it, the check with the
+// tally's index for its seed; all else is a word for itself.
+//
+//	0    name, 56               128  ordinary u64: never waited, not slow   160  14 words: up to 1 µs, 4 µs, … 17 s, and more
+//	56   engine, 16             136  what those took u64, ns                272  what the others took u64, ns
+//	72   call, size class u8    144  bytes of all u64                       320  12 words: up to 1 MB/s, 4 MB/s, … 1 TB/s, and more
+//	80   check u64 of words     152  sum of bus bandwidths f64, MB/s
+//	     0 to 9
 //
 // # Records
 //
@@ -81,7 +116,7 @@
 // to 23 its check. An index is at index modulo size. A record whose marker fits is whole; one with a lower index is not written yet; one with a
 // higher index was overwritten.
 //
-//	op record (kind 1)              life record (2), comm (3), end of comm (4)
+//	op record (kinds 1, 7, 8)       life record (2), comm (3), end of comm (4)
 //	0   marker                      0   marker
 //	8   time i64                    8   time i64
 //	16  seq u64                     16  op head before it was reserved u64
@@ -92,6 +127,9 @@
 //	40  bytes u64                   48  start i64
 //	48  start i64                   56  number u32, slot i32
 //	56  number u32, slot i32
+//
+// Kind 7 is the end of an operation that a tally counts, 8 that of an ordinary one. The latter is on the ordinary ring, unless the operation is
+// sampled. The ordinary ring belongs between the others by the records' times.
 //
 // Not every operation has a record of its start: the end's tells it too, and until then the slot. It is written before the first record of
 // a phase or a wait, when the caller's span is known, and when no slot shows the operation. Its time is when the operation began, so that

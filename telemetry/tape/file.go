@@ -29,7 +29,7 @@ type Header struct {
 	Program, Version string
 	Created          time.Time
 
-	Slots, LifeRecords, OpRecords int
+	Slots, Tallies, LifeRecords, OpRecords int // OpRecords on each of the two rings of operations
 
 	// KernelBoot is the kernel's own id of this boot of the machine, zero if unknown. All tapes with the same one have one clock,
 	// whatever BootID their user gave them.
@@ -66,10 +66,12 @@ type file struct {
 	static  Header
 	process process
 
-	mu    sync.Mutex // guards what follows
-	table []byte     // scratch for reading the in-flight table
-	again []byte
-	texts []slotTexts // by slot
+	mu         sync.Mutex // guards what follows
+	table      []byte     // scratch for reading the in-flight table
+	again      []byte
+	texts      []slotTexts // by slot
+	counts     []byte      // scratch for reading tallies
+	tallyTexts []slotTexts // by tally
 }
 
 // openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR. A partial one may be cut short behind its header.
@@ -141,13 +143,17 @@ func (t *file) readStatic() error {
 		return t.malformed("has a corrupt header: its check is %#x, and should be %#x", got, want)
 	}
 
-	g := geometry{int(le.Uint32(b[hdrSlotCount:])), int(le.Uint32(b[hdrLifeCount:])), int(le.Uint32(b[hdrOpCount:]))}
+	g := geometry{
+		slots: int(le.Uint32(b[hdrSlotCount:])), tallies: int(le.Uint32(b[hdrTallyCount:])),
+		life: int(le.Uint32(b[hdrLifeCount:])), op: int(le.Uint32(b[hdrOpCount:])),
+	}
 	for _, part := range []struct {
 		name        string
 		got, lo, hi int
 		power       bool
 	}{
 		{"slots", g.slots, 1, maxSlots, false},
+		{"tallies", g.tallies, 1, maxTallies, false},
 		{"life records", g.life, minRing, maxLifeRecords, true},
 		{"op records", g.op, minRing, maxOpRecords, true},
 	} {
@@ -166,8 +172,11 @@ func (t *file) readStatic() error {
 		{"slot size", uint64(le.Uint32(b[hdrSlotSize:])), slotSize},
 		{"record size", uint64(le.Uint32(b[hdrRecordSize:])), recordSize},
 		{"offset of the slots", le.Uint64(b[hdrSlotOffset:]), uint64(g.slotOffset())},
+		{"tally size", uint64(le.Uint32(b[hdrTallySize:])), tallySize},
+		{"offset of the tallies", le.Uint64(b[hdrTallyOffset:]), uint64(g.tallyOffset())},
 		{"offset of the life ring", le.Uint64(b[hdrLifeOffset:]), uint64(g.lifeOffset())},
 		{"offset of the op ring", le.Uint64(b[hdrOpOffset:]), uint64(g.opOffset())},
+		{"offset of the ordinary ring", le.Uint64(b[hdrOrdinaryOffset:]), uint64(g.ordinaryOffset())},
 		{"file size", le.Uint64(b[hdrFileSize:]), uint64(g.size())},
 	} {
 		if field.got != field.want {
@@ -190,7 +199,7 @@ func (t *file) readStatic() error {
 		Program: string(getText(b[hdrProgram:][:programSize])),
 		Version: string(getText(b[hdrProgVersion:][:progVersionSize])),
 		Created: time.Unix(0, int64(le.Uint64(b[hdrCreatedWall:]))),
-		Slots:   g.slots, LifeRecords: g.life, OpRecords: g.op,
+		Slots:   g.slots, Tallies: g.tallies, LifeRecords: g.life, OpRecords: g.op,
 		KernelBoot:  [16]byte(b[hdrKernelBoot:]),
 		mono:        int64(le.Uint64(b[hdrCreatedMono:])),
 		wall:        int64(le.Uint64(b[hdrCreatedWall:])),

@@ -13,7 +13,7 @@ import (
 
 // sample is a small tape with everything on it.
 func sample(t testing.TB) []byte {
-	w := newTape(t, Config{Dir: t.TempDir(), Job: "j", Host: "h", Slots: 2, OpRecords: 128, LifeRecords: 128})
+	w := newTape(t, Config{Dir: t.TempDir(), Job: "j", Host: "h", Slots: 2, Tallies: 2, OpRecords: 128, LifeRecords: 128, SampleEvery: -1})
 	for i := range 3 {
 		c := w.Comm(CommInfo{ID: lifecycle.CommID{byte(i + 1)}, Name: "world", Size: 2})
 		c.State(lifecycle.StateReady)
@@ -21,6 +21,7 @@ func sample(t testing.TB) []byte {
 			seq := c.Start(0, allReduce, 1)
 			c.Wait(1)
 			c.End(seq, 0)
+			c.End(c.Start(0, allReduce, 1), 0)
 		}
 		c.Life(LifeRecord{
 			Act: ActSplit, Stage: StageMisuse, Text: strings.Repeat("text ", 60),
@@ -52,13 +53,17 @@ func readAll(t *testing.T, dir string, b []byte) error {
 	if len(slots) > r.Header().Slots {
 		t.Errorf("%d slots of %d", len(slots), r.Header().Slots)
 	}
+	tallies, _ := r.AppendTallies(nil)
+	if len(tallies) > r.Header().Tallies {
+		t.Errorf("%d tallies of %d", len(tallies), r.Header().Tallies)
+	}
 	n := 0
 	for _, err := range r.Events() {
 		if err == nil {
 			n++
 		}
 	}
-	if most := r.Header().LifeRecords + r.Header().OpRecords; n > most {
+	if most := r.Header().LifeRecords + 2*r.Header().OpRecords; n > most {
 		t.Errorf("%d events of %d records", n, most)
 	}
 	return nil
@@ -73,6 +78,10 @@ func FuzzOpen(f *testing.F) {
 	f.Add(hdrSlotCount, []byte{255, 255, 255, 255}, len(good), true)
 	f.Add(hdrOpCount, []byte{0, 0, 0, 128}, len(good), true)
 	f.Add(hdrOpHead, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), true)
+	f.Add(hdrOrdinaryHead, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), true)
+	f.Add(hdrTallies, []byte{255, 255}, len(good), true)
+	f.Add(headerSize+2*slotSize+tallyKind*wordSize, []byte{255, 255}, len(good), true)
+	f.Add(hdrTallyCount, []byte{0, 0, 0, 128}, len(good), true)
 	f.Add(hdrLifeHead, []byte{0, 0, 0, 0, 0, 0, 0, 128}, len(good), true)
 	f.Add(headerSize, make([]byte, 2*slotSize), len(good), true)
 	f.Add(headerSize+2*slotSize+8*recordWords, []byte{1, 2, 3, 4}, len(good), true)
@@ -162,9 +171,9 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"empty", func([]byte) []byte { return nil }, "has 0 bytes"},
 		{"garbage", func(b []byte) []byte { copy(b, "GARBAGE!"); return b }, `begins with "GARBAGE!"`},
-		{"newer", func(b []byte) []byte { b[hdrVersion] = 9; foldAgain(b); return b }, "has format 9; this program reads format 1"},
+		{"newer", func(b []byte) []byte { b[hdrVersion] = 9; foldAgain(b); return b }, "has format 9; this program reads format 2"},
 		{"a bit", func(b []byte) []byte { b[hdrHost] ^= 1; return b }, "corrupt header"},
-		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "was cut short: it has 21503 bytes of 21504"},
+		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "was cut short: it has 30719 bytes of 30720"},
 		{"slots", func(b []byte) []byte {
 			binary.LittleEndian.PutUint32(b[hdrSlotCount:], 1<<31)
 			foldAgain(b)
@@ -198,8 +207,8 @@ func TestOpenRefuses(t *testing.T) {
 func TestCorruptParts(t *testing.T) {
 	b := sample(t)
 	path := filepath.Join(t.TempDir(), "x.tape")
-	b[headerSize+slotInfo+infoName*wordSize] ^= 1                                            // slot 0, the copy that is current after two updates
-	binary.LittleEndian.PutUint64(b[headerSize+2*slotSize+128*recordSize+5*recordSize:], 77) // an op record's marker
+	b[headerSize+slotInfo+infoName*wordSize] ^= 1                                                        // slot 0, the copy that is current after two updates
+	binary.LittleEndian.PutUint64(b[headerSize+2*slotSize+2*tallySize+128*recordSize+5*recordSize:], 77) // an op record's marker
 	must(t, os.WriteFile(path, b, 0o600))
 	r := openTape(t, path)
 	slots, err := r.AppendSlots(nil)
@@ -214,8 +223,9 @@ func TestCorruptParts(t *testing.T) {
 			ops++
 		}
 	}
-	// 3 times 121 operations' records and a caller's were written, and the ring holds 128, among them two callers'.
-	if got, want := r.Missed().Op, uint64(3*122-128+1); ops != 125 || got != want {
-		t.Errorf("%d operations of 125, missed %d of %d", ops, got, want)
+	// 3 times 121 operations' records and a caller's were written, and 80 of the third communicator's, which has neither a slot nor a
+	// tally. The ring holds 128, among them a caller's. The others' 80 of ordinary operations are all there.
+	if got, want := r.Missed().Op, uint64(3*122+80-128+1); ops != 126+80 || got != want {
+		t.Errorf("%d operations of 206, missed %d of %d", ops, got, want)
 	}
 }

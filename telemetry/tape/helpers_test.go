@@ -7,11 +7,14 @@ import (
 	"testing"
 )
 
-// newTape makes a tape that goes with the test.
+// newTape makes a tape that goes with the test. All operations are for followers, unless cfg says how many.
 func newTape(t testing.TB, cfg Config) *Writer {
 	t.Helper()
 	if cfg.Dir == "" {
 		cfg.Dir = t.TempDir()
+	}
+	if cfg.SampleEvery == 0 {
+		cfg.SampleEvery = 1
 	}
 	w, err := Create(cfg)
 	if err != nil {

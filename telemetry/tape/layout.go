@@ -4,7 +4,7 @@ import "math/bits"
 
 // The format's version. A reader refuses any other: what is added without a new version goes into reserved bytes, new tail fields
 // and new record kinds, all of which a reader passes over.
-const formatVersion = 1
+const formatVersion = 2
 
 // magic are the file's first eight bytes.
 const magic = "CARILLON"
@@ -13,48 +13,56 @@ const magic = "CARILLON"
 const (
 	headerSize = 4096
 	slotSize   = 512
+	tallySize  = 512
 	recordSize = 64
 
 	wordSize    = 8
 	slotWords   = slotSize / wordSize
+	tallyWords  = tallySize / wordSize
 	recordWords = recordSize / wordSize
 )
 
 // Offsets in the header. Everything up to hdrCheck is written once, before the file has its name.
 const (
-	hdrMagic       = 0   // 8 bytes
-	hdrVersion     = 8   // u32
-	hdrHeaderSize  = 12  // u32
-	hdrFileSize    = 16  // u64
-	hdrSlotOffset  = 24  // u64
-	hdrSlotCount   = 32  // u32
-	hdrSlotSize    = 36  // u32
-	hdrLifeOffset  = 40  // u64
-	hdrLifeCount   = 48  // u32, a power of two
-	hdrRecordSize  = 52  // u32
-	hdrOpOffset    = 56  // u64
-	hdrOpCount     = 64  // u32, a power of two
-	hdrPID         = 68  // u32
-	hdrStartTicks  = 72  // u64: field 22 of /proc/PID/stat, which tells two users of a pid apart
-	hdrPIDSpace    = 80  // u64: inode of the pid namespace; 0 if unknown
-	hdrCreatedMono = 88  // i64, ns
-	hdrCreatedWall = 96  // i64, ns since 1970
-	hdrBootID      = 104 // text; the kernel's boot id, or what the user calls the host
-	hdrHost        = 144 // text
-	hdrJob         = 208 // text
-	hdrProgram     = 272 // text
-	hdrProgVersion = 336 // text
-	hdrKernelBoot  = 376 // 16 bytes: the kernel's boot id; zero if unknown
-	hdrCheck       = 392 // u64: check of the words before it
+	hdrMagic          = 0   // 8 bytes
+	hdrVersion        = 8   // u32
+	hdrHeaderSize     = 12  // u32
+	hdrFileSize       = 16  // u64
+	hdrSlotOffset     = 24  // u64
+	hdrSlotCount      = 32  // u32
+	hdrSlotSize       = 36  // u32
+	hdrLifeOffset     = 40  // u64
+	hdrLifeCount      = 48  // u32, a power of two
+	hdrRecordSize     = 52  // u32
+	hdrOpOffset       = 56  // u64
+	hdrOpCount        = 64  // u32, a power of two; of the ordinary ring too
+	hdrPID            = 68  // u32
+	hdrStartTicks     = 72  // u64: field 22 of /proc/PID/stat, which tells two users of a pid apart
+	hdrPIDSpace       = 80  // u64: inode of the pid namespace; 0 if unknown
+	hdrCreatedMono    = 88  // i64, ns
+	hdrCreatedWall    = 96  // i64, ns since 1970
+	hdrBootID         = 104 // text; the kernel's boot id, or what the user calls the host
+	hdrHost           = 144 // text
+	hdrJob            = 208 // text
+	hdrProgram        = 272 // text
+	hdrProgVersion    = 336 // text
+	hdrKernelBoot     = 376 // 16 bytes: the kernel's boot id; zero if unknown
+	hdrOrdinaryOffset = 392 // u64
+	hdrTallyOffset    = 400 // u64
+	hdrTallyCount     = 408 // u32
+	hdrTallySize      = 412 // u32
+	hdrCheck          = 416 // u64: check of the words before it
 
-	hdrState    = 512 // u64: stateLive or stateClosed
-	hdrBell     = 576 // u32: counts the writer's rings; followers wait on it with futex(2)
-	hdrWaiting  = 584 // u32: set by a follower that is about to wait, cleared by the writer that wakes it
-	hdrOpHead   = 640 // u64: records ever reserved in the op ring
-	hdrLifeHead = 704 // u64: records ever reserved in the life ring
-	hdrOverflow = 768 // u64: communicators that found the table full
-	hdrClock    = 832 // latch of two words: CLOCK_MONOTONIC and the time of day, ns, read together
-	hdrExported = 896 // i64, CLOCK_MONOTONIC: until when the process has exported its spans; 0: it doesn't say
+	hdrState        = 512  // u64: stateLive or stateClosed
+	hdrBell         = 576  // u32: counts the writer's rings; followers wait on it with futex(2)
+	hdrWaiting      = 584  // u32: set by a follower that is about to wait, cleared by the writer that wakes it
+	hdrOpHead       = 640  // u64: records ever reserved in the op ring
+	hdrLifeHead     = 704  // u64: records ever reserved in the life ring
+	hdrOverflow     = 768  // u64: communicators that found the table full
+	hdrClock        = 832  // latch of two words: CLOCK_MONOTONIC and the time of day, ns, read together
+	hdrExported     = 896  // i64, CLOCK_MONOTONIC: until when the process has exported its spans; 0: it doesn't say
+	hdrOrdinaryHead = 960  // u64: records ever reserved in the ordinary ring
+	hdrTallies      = 1024 // u64: tallies ever begun
 )
 
 // Lengths of the header's texts, a NUL at the end included.
@@ -76,6 +84,7 @@ const (
 const (
 	slotInfoLatch = 0  // control word of the info part
 	slotOpLatch   = 8  // control word of the operation part
+	slotRepeat    = 16 // what has happened since the operation part was published; words as below
 	slotOp        = 64 // two copies of slotOpWords
 	slotInfo      = 192
 	// 448 to 511 are reserved.
@@ -93,6 +102,32 @@ const (
 	opWaitSince = 7
 
 	slotOpWords = 8
+)
+
+// Words of a slot's repeat part. They are stored one by one, which their order makes safe; see CommWriter.repeat.
+const (
+	repLaunched = 0 // as opLaunched; it counts if it is more
+	repNumber   = 1
+	repStart    = 2
+	repEnded    = 3 // how many were launched when the last ended and none was in flight any more; it counts unless more are launched now
+	repLastEnd  = 4
+
+	slotRepeatWords = 5
+)
+
+// Words of a tally. The first, up to its check, are written once, before hdrTallies counts it.
+const (
+	tallyName         = 0  // text of 56 bytes
+	tallyEngine       = 7  // text of 16 bytes
+	tallyKind         = 9  // call, class of sizes u8
+	tallyCheck        = 10 // check of the words before it
+	tallyOrdinary     = 16 // operations that never had to wait, and were not slow
+	tallyOrdinaryTime = 17 // what they took, ns
+	tallyBytes        = 18 // of all
+	tallyBandwidth    = 19 // sum of their bus bandwidths, MB/s, f64
+	tallyDurations    = 20 // DurationBuckets words; those of short operations lie beside what each changes
+	tallyOtherTime    = 34 // what the others took, ns
+	tallyBandwidths   = 40 // BandwidthBuckets words
 )
 
 // Words of one copy of a slot's info part.
@@ -120,6 +155,8 @@ const (
 	kindComm     = 3 // what a communicator is; only word 3, the state and the tail count
 	kindCommEnd  = 4 // a communicator gave its slot back
 	kindContinue = 5 // 56 more bytes of the tail of the record before
+	kindTallied  = 7 // the end of an operation that a tally counts; op ring
+	kindOrdinary = 8 // that of one that it counts as ordinary; ordinary ring, and op ring if it is sampled
 	kindCaller   = 6 // the caller's span of the operation whose start is the record behind it; op ring
 )
 
@@ -229,10 +266,12 @@ func high32(w uint64) int32 { return int32(uint32(w >> 32)) }
 
 // geometry is where the parts of a tape lie.
 type geometry struct {
-	slots, life, op int // how many
+	slots, tallies, life, op int // how many
 }
 
-func (g geometry) slotOffset() int64 { return headerSize }
-func (g geometry) lifeOffset() int64 { return g.slotOffset() + int64(g.slots)*slotSize }
-func (g geometry) opOffset() int64   { return g.lifeOffset() + int64(g.life)*recordSize }
-func (g geometry) size() int64       { return g.opOffset() + int64(g.op)*recordSize }
+func (g geometry) slotOffset() int64     { return headerSize }
+func (g geometry) tallyOffset() int64    { return g.slotOffset() + int64(g.slots)*slotSize }
+func (g geometry) lifeOffset() int64     { return g.tallyOffset() + int64(g.tallies)*tallySize }
+func (g geometry) opOffset() int64       { return g.lifeOffset() + int64(g.life)*recordSize }
+func (g geometry) ordinaryOffset() int64 { return g.opOffset() + int64(g.op)*recordSize }
+func (g geometry) size() int64           { return g.ordinaryOffset() + int64(g.op)*recordSize }

@@ -13,39 +13,45 @@ import (
 // The layout once more, as a C compiler would lay it out.
 type (
 	cHeader struct {
-		magic                    [8]byte
-		version, headerSize      uint32
-		fileSize                 uint64
-		slotOffset               uint64
-		slotCount, slotSize      uint32
-		lifeOffset               uint64
-		lifeCount, recordSize    uint32
-		opOffset                 uint64
-		opCount, pid             uint32
-		startTicks, pidSpace     uint64
-		createdMono, createdWall int64
-		bootID                   [40]byte
-		host, job, program       [64]byte
-		progVersion              [40]byte
-		kernelBoot               [16]byte
-		check                    uint64
-		_                        [112]byte
-		state                    uint64
-		_                        [56]byte
-		bell, _                  uint32
-		waiting, _               uint32
-		_                        [48]byte
-		opHead                   uint64
-		_                        [56]byte
-		lifeHead                 uint64
-		_                        [56]byte
-		overflow                 uint64
-		_                        [56]byte
-		clockControl             uint64
-		clock                    [2]struct{ mono, wall int64 }
-		_                        [24]byte
-		exported                 int64
-		_                        [headerSize - 896 - 8]byte
+		magic                       [8]byte
+		version, headerSize         uint32
+		fileSize                    uint64
+		slotOffset                  uint64
+		slotCount, slotSize         uint32
+		lifeOffset                  uint64
+		lifeCount, recordSize       uint32
+		opOffset                    uint64
+		opCount, pid                uint32
+		startTicks, pidSpace        uint64
+		createdMono, createdWall    int64
+		bootID                      [40]byte
+		host, job, program          [64]byte
+		progVersion                 [40]byte
+		kernelBoot                  [16]byte
+		ordinaryOffset, tallyOffset uint64
+		tallyCount, tallySize       uint32
+		check                       uint64
+		_                           [88]byte
+		state                       uint64
+		_                           [56]byte
+		bell, _                     uint32
+		waiting, _                  uint32
+		_                           [48]byte
+		opHead                      uint64
+		_                           [56]byte
+		lifeHead                    uint64
+		_                           [56]byte
+		overflow                    uint64
+		_                           [56]byte
+		clockControl                uint64
+		clock                       [2]struct{ mono, wall int64 }
+		_                           [24]byte
+		exported                    int64
+		_                           [56]byte
+		ordinaryHead                uint64
+		_                           [56]byte
+		tallies                     uint64
+		_                           [headerSize - 1024 - 8]byte
 	}
 	cOp struct {
 		launched, number                            uint64
@@ -66,9 +72,31 @@ type (
 		engine     [16]byte
 		name       [56]byte
 	}
+	cRepeat struct {
+		launched, number uint64
+		start            int64
+		ended            uint64
+		lastEnd          int64
+	}
+	cTally struct {
+		name                          [56]byte
+		engine                        [16]byte
+		call, sizeClass               uint8
+		_                             [6]byte
+		check                         uint64
+		_                             [40]byte
+		ordinary, ordinaryTime, bytes uint64
+		bandwidth                     float64
+		durations                     [14]uint64
+		otherTime                     uint64
+		_                             [40]byte
+		bandwidths                    [12]uint64
+		_                             [96]byte
+	}
 	cSlot struct {
 		infoControl, opControl uint64
-		_                      [48]byte
+		repeat                 cRepeat
+		_                      [8]byte
 		op                     [2]cOp
 		info                   [2]cInfo
 		_                      [64]byte
@@ -107,12 +135,16 @@ func TestOffsets(t *testing.T) {
 	var info cInfo
 	var or cOpRecord
 	var lr cLifeRecord
+	var re cRepeat
+	var ta cTally
 	for _, tt := range []struct {
 		name      string
 		got, want uintptr
 	}{
 		{"header", unsafe.Sizeof(h), headerSize},
 		{"slot", unsafe.Sizeof(s), slotSize},
+		{"tally", unsafe.Sizeof(ta), tallySize},
+		{"repeat", unsafe.Sizeof(re), slotRepeatWords * wordSize},
 		{"op record", unsafe.Sizeof(or), recordSize},
 		{"life record", unsafe.Sizeof(lr), recordSize},
 		{"op", unsafe.Sizeof(op), slotOpWords * wordSize},
@@ -141,6 +173,10 @@ func TestOffsets(t *testing.T) {
 		{"hdrProgram", unsafe.Offsetof(h.program), hdrProgram},
 		{"hdrProgVersion", unsafe.Offsetof(h.progVersion), hdrProgVersion},
 		{"hdrKernelBoot", unsafe.Offsetof(h.kernelBoot), hdrKernelBoot},
+		{"hdrOrdinaryOffset", unsafe.Offsetof(h.ordinaryOffset), hdrOrdinaryOffset},
+		{"hdrTallyOffset", unsafe.Offsetof(h.tallyOffset), hdrTallyOffset},
+		{"hdrTallyCount", unsafe.Offsetof(h.tallyCount), hdrTallyCount},
+		{"hdrTallySize", unsafe.Offsetof(h.tallySize), hdrTallySize},
 		{"hdrCheck", unsafe.Offsetof(h.check), hdrCheck},
 		{"hdrState", unsafe.Offsetof(h.state), hdrState},
 		{"hdrBell", unsafe.Offsetof(h.bell), hdrBell},
@@ -150,11 +186,32 @@ func TestOffsets(t *testing.T) {
 		{"hdrOverflow", unsafe.Offsetof(h.overflow), hdrOverflow},
 		{"hdrClock", unsafe.Offsetof(h.clockControl), hdrClock},
 		{"hdrExported", unsafe.Offsetof(h.exported), hdrExported},
+		{"hdrOrdinaryHead", unsafe.Offsetof(h.ordinaryHead), hdrOrdinaryHead},
+		{"hdrTallies", unsafe.Offsetof(h.tallies), hdrTallies},
 
 		{"slotInfoLatch", unsafe.Offsetof(s.infoControl), slotInfoLatch},
 		{"slotOpLatch", unsafe.Offsetof(s.opControl), slotOpLatch},
+		{"slotRepeat", unsafe.Offsetof(s.repeat), slotRepeat},
 		{"slotOp", unsafe.Offsetof(s.op), slotOp},
 		{"slotInfo", unsafe.Offsetof(s.info), slotInfo},
+
+		{"repLaunched", unsafe.Offsetof(re.launched), repLaunched * wordSize},
+		{"repNumber", unsafe.Offsetof(re.number), repNumber * wordSize},
+		{"repStart", unsafe.Offsetof(re.start), repStart * wordSize},
+		{"repEnded", unsafe.Offsetof(re.ended), repEnded * wordSize},
+		{"repLastEnd", unsafe.Offsetof(re.lastEnd), repLastEnd * wordSize},
+
+		{"tallyName", unsafe.Offsetof(ta.name), tallyName * wordSize},
+		{"tallyEngine", unsafe.Offsetof(ta.engine), tallyEngine * wordSize},
+		{"tallyKind", unsafe.Offsetof(ta.call), tallyKind * wordSize},
+		{"tallyCheck", unsafe.Offsetof(ta.check), tallyCheck * wordSize},
+		{"tallyOrdinary", unsafe.Offsetof(ta.ordinary), tallyOrdinary * wordSize},
+		{"tallyOrdinaryTime", unsafe.Offsetof(ta.ordinaryTime), tallyOrdinaryTime * wordSize},
+		{"tallyBytes", unsafe.Offsetof(ta.bytes), tallyBytes * wordSize},
+		{"tallyBandwidth", unsafe.Offsetof(ta.bandwidth), tallyBandwidth * wordSize},
+		{"tallyDurations", unsafe.Offsetof(ta.durations), tallyDurations * wordSize},
+		{"tallyOtherTime", unsafe.Offsetof(ta.otherTime), tallyOtherTime * wordSize},
+		{"tallyBandwidths", unsafe.Offsetof(ta.bandwidths), tallyBandwidths * wordSize},
 
 		{"opLaunched", unsafe.Offsetof(op.launched), opLaunched * wordSize},
 		{"opNumber", unsafe.Offsetof(op.number), opNumber * wordSize},
@@ -197,7 +254,7 @@ func TestOffsets(t *testing.T) {
 
 // What the writer wrote, read through the compiler's layout and not through the package's own decoder.
 func TestBytesOnFile(t *testing.T) {
-	w := newTape(t, Config{Job: "job", Host: "host", BootID: "boot", Program: "prog", Version: "v1", Slots: 2, OpRecords: 128, LifeRecords: 128})
+	w := newTape(t, Config{Job: "job", Host: "host", BootID: "boot", Program: "prog", Version: "v1", Slots: 2, Tallies: 2, OpRecords: 128, LifeRecords: 128, SampleEvery: -1})
 	first := w.Comm(CommInfo{ID: lifecycle.CommID{9}})
 	c := w.Comm(CommInfo{
 		ID: lifecycle.CommID{0: 1, 15: 2}, Parent: lifecycle.CommID{0: 3, 15: 4}, Name: "rails", Rank: 5, Size: 6, Nodes: 7, Engine: "host",
@@ -226,14 +283,15 @@ func TestBytesOnFile(t *testing.T) {
 	}
 	check("header",
 		fields{
-			"magic": string(h.magic[:]), "version": h.version, "sizes": []uint32{h.headerSize, h.slotSize, h.recordSize},
-			"counts": []uint32{h.slotCount, h.lifeCount, h.opCount}, "offsets": []uint64{h.slotOffset, h.lifeOffset, h.opOffset, h.fileSize},
-			"pid": int(h.pid), "texts": []string{text(h.bootID[:]), text(h.host[:]), text(h.job[:]), text(h.program[:]), text(h.progVersion[:])},
+			"magic": string(h.magic[:]), "version": h.version, "sizes": []uint32{h.headerSize, h.slotSize, h.tallySize, h.recordSize},
+			"counts":  []uint32{h.slotCount, h.tallyCount, h.lifeCount, h.opCount},
+			"offsets": []uint64{h.slotOffset, h.tallyOffset, h.lifeOffset, h.opOffset, h.ordinaryOffset, h.fileSize},
+			"pid":     int(h.pid), "texts": []string{text(h.bootID[:]), text(h.host[:]), text(h.job[:]), text(h.program[:]), text(h.progVersion[:])},
 			"state": h.state, "heads": []uint64{h.opHead, h.lifeHead},
 		},
 		fields{
-			"magic": "CARILLON", "version": uint32(1), "sizes": []uint32{4096, 512, 64},
-			"counts": []uint32{2, 128, 128}, "offsets": []uint64{4096, 5120, 13312, 21504},
+			"magic": "CARILLON", "version": uint32(2), "sizes": []uint32{4096, 512, 512, 64},
+			"counts": []uint32{2, 2, 128, 128}, "offsets": []uint64{4096, 5120, 6144, 14336, 22528, 30720},
 			"pid": os.Getpid(), "texts": []string{"boot", "host", "job", "prog", "v1"},
 			// Two descriptions of two and three records, then an act of one and its tail's.
 			"state": uint64(stateLive), "heads": []uint64{3, 2 + 3 + 2},

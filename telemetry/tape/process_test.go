@@ -206,7 +206,7 @@ func TestClosedInBetween(t *testing.T) {
 const busyRecords = 1_000_000
 
 func busyChild(dir string) error {
-	w, err := Create(Config{Dir: dir})
+	w, err := Create(Config{Dir: dir, SampleEvery: 1})
 	if err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func TestCreateWithoutRoom(t *testing.T) {
 		err   error
 		says  string
 	}{
-		{"full", unix.ENOSPC, "has no room for a tape of 4984832 bytes"},
+		{"full", unix.ENOSPC, "has no room for a tape of 9703424 bytes"},
 		{"ro", unix.EROFS, "can't be created"},
 	} {
 		t.Run(tt.child, func(t *testing.T) {

@@ -83,30 +83,31 @@ func (r *Reader) Slots() []Slot {
 // AppendSlots appends the live communicators to slots, each as one consistent moment. Corrupt ones are left out, and in the error.
 func (r *Reader) AppendSlots(slots []Slot) ([]Slot, error) { return r.appendSlots(slots) }
 
-// Events yields all records that are still in the rings, in order. If the file can't be read to its end, the last pair has the error.
-// Of a live process it yields what is there when it comes to the end.
+// AppendTallies appends what the tape's writer counted. The error is a *FormatError if a tally is corrupt, which is left out as those
+// behind it are.
+func (r *Reader) AppendTallies(tallies []Tally) ([]Tally, error) { return r.appendTallies(tallies) }
+
+// Events yields all records that are still in the rings, in order: what one goroutine wrote earlier comes earlier. If the file can't be
+// read to its end, the last pair has the error. Of a live process it yields what is there when it comes to the end.
 func (r *Reader) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		c, err := newCursor(r.file, false)
+		h, err := newHistory(r.file)
 		if err != nil {
 			yield(Event{}, err)
 			return
 		}
-		c.finish()
 		defer func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.missed = c.missed()
+			r.missed = h.missed()
 		}()
-		end := c.op.head + c.life.head // so that a busy writer can't keep it here for ever
-		for c.op.next+c.life.next < end || c.held {
-			var ev Event
-			ok, err := c.next(&ev)
+		for {
+			ev, err := h.next()
 			if err != nil {
 				yield(Event{}, err)
 				return
 			}
-			if !ok || !yield(ev, nil) {
+			if ev == nil || !yield(*ev, nil) {
 				return
 			}
 		}

@@ -145,6 +145,8 @@ type OpRecord struct {
 	Code      lifecycle.Code // StageEnd
 	Start     int64          // when it began (monotonic ns)
 	Caller    SpanContext    // StageStart: the caller's span, if its context had one
+	Tallied   bool           // StageEnd: a Tally counts it
+	Ordinary  bool           // StageEnd: and so among those that never had to wait, and were not slow
 }
 
 // Slot is one live communicator in the in-flight table, as one consistent moment of it.

@@ -132,7 +132,22 @@ func decodeSlot(index int, b []byte, texts *slotTexts) (s Slot, live, whole bool
 	s.OpStart = int64(op[opStart])
 	s.LastEnd = int64(op[opLastEnd])
 	s.WaitSince = int64(op[opWaitSince])
+	s.repeat(w[slotRepeat/wordSize:][:slotRepeatWords])
 	return s, true, true
+}
+
+// repeat adds what has happened since the latch was published.
+func (s *Slot) repeat(r []uint64) {
+	quiet := func() { s.Phase, s.Wait, s.WaitSince = PhaseNone, -1, 0 }
+	if launched := r[repLaunched]; launched > s.Launched { // once more the same
+		s.Launched, s.Completed, s.Seq, s.OpStart = launched, launched-1, r[repNumber], int64(r[repStart])
+		quiet()
+	}
+	if r[repEnded] >= s.Launched && s.Launched > 0 {
+		s.Completed = s.Launched
+		quiet()
+	}
+	s.LastEnd = max(s.LastEnd, int64(r[repLastEnd]))
 }
 
 func unpackSignature(kinds, ranks, bytes uint64) Signature {

@@ -17,9 +17,13 @@ type Writer struct {
 	*mapping
 
 	mu     sync.Mutex
-	free   []int // slots of the table, the longest unused first
+	free   []int                    // slots of the table, the longest unused first
+	idle   map[tallyKey][]heldTally // tallies that nobody writes
 	number uint32
 	closed bool
+
+	every uint64 // 1 in so many operations is sampled; 0: none
+	slow  int64  // ns from which an operation is slow
 
 	clock sync.Mutex // orders the refreshing of the header's clock
 }
@@ -28,8 +32,11 @@ type Writer struct {
 // writes after Close does no harm.
 type mapping struct {
 	header, slots  []uint64
+	tallies        []uint64
+	talliesUsed    *uint64
 	lifeRing       ring
 	opRing         ring
+	ordinaryRing   ring
 	bell, waiting  *uint32
 	overflow       *uint64
 	clockRefreshed atomic.Int64
@@ -63,7 +70,10 @@ func Create(cfg Config) (*Writer, error) {
 		_ = os.Remove(path)
 		return nil, &CreateError{path, "can't be mapped into memory", elsewhere, err}
 	}
-	w := &Writer{path: path, mapping: m, free: make([]int, cfg.Slots)}
+	w := &Writer{
+		path: path, mapping: m, free: make([]int, cfg.Slots), idle: make(map[tallyKey][]heldTally),
+		every: uint64(max(cfg.SampleEvery, 0)), slow: int64(cfg.Slow),
+	}
 	for i := range w.free {
 		w.free[i] = i
 	}
@@ -79,9 +89,11 @@ func mapFile(f *os.File, g geometry) (*mapping, error) {
 	}
 	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/wordSize)
 	part := func(from, to int64) []uint64 { return words[from/wordSize : to/wordSize] }
-	m := &mapping{header: part(0, headerSize), slots: part(g.slotOffset(), g.lifeOffset())}
+	m := &mapping{header: part(0, headerSize), slots: part(g.slotOffset(), g.tallyOffset()), tallies: part(g.tallyOffset(), g.lifeOffset())}
+	m.talliesUsed = &m.header[hdrTallies/wordSize]
 	m.lifeRing = ring{&m.header[hdrLifeHead/wordSize], part(g.lifeOffset(), g.opOffset()), uint64(g.life - 1)}
-	m.opRing = ring{&m.header[hdrOpHead/wordSize], part(g.opOffset(), g.size()), uint64(g.op - 1)}
+	m.opRing = ring{&m.header[hdrOpHead/wordSize], part(g.opOffset(), g.ordinaryOffset()), uint64(g.op - 1)}
+	m.ordinaryRing = ring{&m.header[hdrOrdinaryHead/wordSize], part(g.ordinaryOffset(), g.size()), uint64(g.op - 1)}
 	m.bell = (*uint32)(unsafe.Pointer(&m.header[hdrBell/wordSize]))
 	m.waiting = (*uint32)(unsafe.Pointer(&m.header[hdrWaiting/wordSize]))
 	m.overflow = &m.header[hdrOverflow/wordSize]
@@ -129,7 +141,7 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 	if w == nil {
 		return nil
 	}
-	c := &CommWriter{w: w, index: -1, slot: new([slotWords]uint64), info: info}
+	c := &CommWriter{w: w, index: -1, slot: new([slotWords]uint64), info: info, seed: sampleSeed(info.ID)}
 	c.op.wait = -1
 	w.mu.Lock()
 	if w.closed {
@@ -149,6 +161,7 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.clearRepeat()
 	c.publishOp(c.op.running()) // first, so that nobody sees the last owner's operation under the new one's name
 	c.publishInfo(c.number)
 	c.writeInfo(kindComm)

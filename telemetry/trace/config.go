@@ -9,10 +9,11 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // DefaultSampleEvery is the sampling of operations that end well: 1 in so many.
-const DefaultSampleEvery = 1024
+const DefaultSampleEvery = tape.DefaultSampleEvery
 
 // Config describes the process whose tape is projected, and what is made of it. Zero fields take the defaults that they name.
 type Config struct {
@@ -38,7 +39,7 @@ type Config struct {
 	Now func() int64
 
 	// SampleEvery keeps 1 in so many operations that ended well, the same ones on all ranks; failed, slow and stalled ones are always
-	// kept. 0 means DefaultSampleEvery, a negative number keeps none.
+	// kept. 0 means DefaultSampleEvery, a negative number keeps none. A follower shows no more of them than tape.Config.SampleEvery says.
 	SampleEvery int
 
 	// Slow is the duration from which an operation is slow; those that ObserveStall was told of are besides. 0 means stall.DefaultSlow.

@@ -106,16 +106,6 @@ func processSalt(host string, pid int) uint64 {
 	return binary.LittleEndian.Uint64(sum[:8])
 }
 
-// sampled tells whether 1 in every operations, among them this one, is kept. All ranks answer alike. It mixes what makes the trace's id,
-// and does not look at the id itself: that is a hash which costs more than all else that is done with an operation that isn't kept.
-func sampled(comm lifecycle.CommID, seq, every uint64) bool {
-	x := binary.LittleEndian.Uint64(comm[:8]) ^ binary.LittleEndian.Uint64(comm[8:])
-	x += seq * 0x9e3779b97f4a7c15 // and then the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return (x^x>>31)%every == 0
-}
-
 // identity is a span's place: its own ids, and the parent's.
 type identity struct {
 	trace  oteltrace.TraceID

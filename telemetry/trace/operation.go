@@ -100,7 +100,7 @@ func (p *Projector) samples(who *subject, r *tape.OpRecord) bool {
 	if r.Signature.Call == lifecycle.CallSendRecv { // many have the same, and each is this rank's alone to choose
 		seq ^= uint64(r.Start)
 	}
-	return sampled(who.ID, seq, uint64(p.cfg.SampleEvery))
+	return tape.Sampled(who.ID, seq, uint64(p.cfg.SampleEvery))
 }
 
 // emitOp is one rank's part in an operation that ended.

@@ -11,7 +11,7 @@ import (
 // Forge lays a tape out by the format's description alone, with whatever times, process and format its test wants: those of another
 // machine, of yesterday, of a program that is gone. It is a writer for tests of readers, and shares no code with the real one.
 type Forge struct {
-	Format                              uint32 // 1 if 0
+	Format                              uint32 // 2 if 0
 	PID                                 int
 	BootID, Host, Job, Program, Version string
 	KernelBoot                          [16]byte
@@ -25,15 +25,19 @@ type Forge struct {
 
 // The sizes of a forged tape.
 const (
-	forgedSlots  = 16
-	forgedLife   = 1024
-	forgedOp     = 1024
-	headerBytes  = 4096
-	slotBytes    = 512
-	recordBytes  = 64
-	lifeOffset   = headerBytes + forgedSlots*slotBytes
-	opOffset     = lifeOffset + forgedLife*recordBytes
-	forgedLength = opOffset + forgedOp*recordBytes
+	forgedSlots    = 16
+	forgedTallies  = 1
+	forgedLife     = 1024
+	forgedOp       = 1024
+	headerBytes    = 4096
+	slotBytes      = 512
+	recordBytes    = 64
+	tallyBytes     = 512
+	tallyOffset    = headerBytes + forgedSlots*slotBytes
+	lifeOffset     = tallyOffset + forgedTallies*tallyBytes
+	opOffset       = lifeOffset + forgedLife*recordBytes
+	ordinaryOffset = opOffset + forgedOp*recordBytes
+	forgedLength   = ordinaryOffset + forgedOp*recordBytes
 )
 
 func checkOf(seed uint64, words ...uint64) uint32 {
@@ -135,7 +139,7 @@ func (f *Forge) Bytes() []byte {
 func (f *Forge) header(b []byte) {
 	le := binary.LittleEndian
 	copy(b, "CARILLON")
-	le.PutUint32(b[8:], max(f.Format, 1))
+	le.PutUint32(b[8:], max(f.Format, 2))
 	le.PutUint32(b[12:], headerBytes)
 	le.PutUint64(b[16:], forgedLength)
 	le.PutUint64(b[24:], headerBytes)
@@ -155,11 +159,15 @@ func (f *Forge) header(b []byte) {
 	copy(b[272:335], f.Program)
 	copy(b[336:375], f.Version)
 	copy(b[376:392], f.KernelBoot[:])
+	le.PutUint64(b[392:], ordinaryOffset)
+	le.PutUint64(b[400:], tallyOffset)
+	le.PutUint32(b[408:], forgedTallies)
+	le.PutUint32(b[412:], tallyBytes)
 	var words []uint64
-	for at := 0; at < 392; at += 8 {
+	for at := 0; at < 416; at += 8 {
 		words = append(words, le.Uint64(b[at:]))
 	}
-	le.PutUint64(b[392:], uint64(checkOf(uint64(max(f.Format, 1)), words...)))
+	le.PutUint64(b[416:], uint64(checkOf(uint64(max(f.Format, 2)), words...)))
 	le.PutUint64(b[512:], 1)
 	if f.Closed {
 		le.PutUint64(b[512:], 2)

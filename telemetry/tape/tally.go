@@ -1,0 +1,247 @@
+package tape
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// Tally counts the operations of one kind that ended well: those of communicators of one name and engine, with one call and one class
+// of sizes. What it counts never goes down, and outlives the communicators: the next of the same name on the same tape goes on with it. A
+// process with several ranks of a communicator has a tally for each, which have the same names.
+//
+// Each counter is exact; those of an operation that ends while the tally is read may be in some and not yet in others.
+type Tally struct {
+	Index        int // in the tape; a tally keeps it
+	Name, Engine string
+	Call         lifecycle.Call
+	SizeClass    uint8 // see SizeClass
+
+	Bytes uint64 // of the operations' buffers
+	// Ordinary are those that never had to wait and were not slow, OrdinaryTime is what they took; Time is what all took.
+	Ordinary           uint64
+	OrdinaryTime, Time time.Duration
+	// Durations are how many took up to DurationBound(i), and longer than the bound before. The last are longer than all bounds.
+	Durations [DurationBuckets]uint64
+	// Bandwidth is the sum of all bus bandwidths in bytes per second, and Bandwidths how many had one of up to BandwidthBound(i).
+	// Operations without one (see Signature.BusFactor) are in neither.
+	Bandwidth  float64
+	Bandwidths [BandwidthBuckets]uint64
+}
+
+// Count is how many operations there were.
+func (t *Tally) Count() (n uint64) {
+	for _, d := range t.Durations {
+		n += d
+	}
+	return n
+}
+
+// The numbers of a tally's buckets, of which the last has no bound.
+const (
+	DurationBuckets  = 14
+	BandwidthBuckets = 12
+	SizeClasses      = 33
+)
+
+// DurationBound is the upper bound of the first buckets of durations: 1 µs, and 4 times as much from one to the next. i is less than
+// DurationBuckets-1.
+func DurationBound(i int) time.Duration { return time.Microsecond << (2 * i) }
+
+// BandwidthBound is the upper bound of the first buckets of bus bandwidths, in bytes per second: 1 MB/s, and 4 times as much from one to
+// the next. i is less than BandwidthBuckets-1.
+func BandwidthBound(i int) float64 { return float64(uint64(1e6) << (2 * i)) }
+
+// SizeClass is the class of an operation's size: the least c with bytes <= 4^c.
+func SizeClass(bytes uint64) uint8 {
+	if bytes <= 1 {
+		return 0
+	}
+	return uint8(bits.Len64(bytes-1)+1) / 2
+}
+
+// DurationBucket is the bucket of a duration, which isn't negative.
+func DurationBucket(d time.Duration) int { return durationBucket(int64(d)) }
+
+// BandwidthBucket is the bucket of a bus bandwidth in bytes per second, which is positive.
+func BandwidthBucket(bw float64) int { return bandwidthBucket(bw / 1e6) }
+
+func durationBucket(d int64) int {
+	us := (uint64(d) + 999) / 1000
+	if us <= 1 {
+		return 0
+	}
+	return min((bits.Len64(us-1)+1)/2, DurationBuckets-1)
+}
+
+// bandwidthBucket is the least i with mbs <= 4^i, in MB/s, by the exponent of its representation: of a power of two, the number before
+// it has an exponent that is one less.
+func bandwidthBucket(mbs float64) int {
+	exponent := int((math.Float64bits(mbs)-1)>>52) - 1023
+	return min(max((exponent+2)>>1, 0), BandwidthBuckets-1)
+}
+
+// tallyKey is what a tally counts.
+type tallyKey struct {
+	name, engine string
+	call         lifecycle.Call
+	class        uint8
+}
+
+// heldTally is a tally that a communicator writes, and nobody else until it is given back.
+type heldTally struct {
+	key   tallyKey
+	words *[tallyWords]uint64 // nil: there was no room for one
+}
+
+// counting is the tally of the kind of operation that a communicator made last: most do the same again.
+type counting struct {
+	words *[tallyWords]uint64 // nil: none
+	kinds uint64
+	bytes uint64
+	peer  int32
+	cross float64 // bytes that cross a rank's link, times 1000: what it is divided by, in ns, gives MB/s
+}
+
+// add counts an operation. The communicator's lock makes it the only writer; each word is stored by itself.
+func (t *counting) add(d int64, ordinary bool) {
+	w := t.words
+	if ordinary {
+		w[tallyOrdinary]++
+		w[tallyOrdinaryTime] += uint64(d)
+	} else {
+		w[tallyOtherTime] += uint64(d)
+	}
+	w[tallyBytes] += t.bytes
+	w[tallyDurations+durationBucket(d)]++
+	if t.cross > 0 && d > 0 {
+		mbs := t.cross / float64(d)
+		w[tallyBandwidth] = math.Float64bits(math.Float64frombits(w[tallyBandwidth]) + mbs)
+		w[tallyBandwidths+bandwidthBucket(mbs)]++
+	}
+}
+
+// countAs makes c.last the tally of operations such as p; none if there is no room for it.
+func (c *CommWriter) countAs(p *pending) {
+	call := lifecycle.Call(p.kinds)
+	t := &c.last
+	*t = counting{kinds: p.kinds, bytes: p.bytes, peer: p.peer}
+	if !call.IsOperation() || c.closed {
+		return
+	}
+	sig := Signature{Call: call, Peer: p.peer}
+	t.cross = sig.BusFactor(c.info.Rank, c.info.Size) * float64(p.bytes) * 1e3
+	key := tallyKey{c.info.Name, c.info.Engine, call, SizeClass(p.bytes)}
+	for i := range c.tallies {
+		if h := &c.tallies[i]; h.key.call == call && h.key.class == key.class {
+			t.words = h.words
+			return
+		}
+	}
+	h := c.w.takeTally(key)
+	c.tallies = append(c.tallies, h) // also that there is none
+	t.words = h.words
+}
+
+// giveTallies gives the communicator's tallies back, which go on counting for the next one with its name.
+func (c *CommWriter) giveTallies() {
+	c.last = counting{}
+	c.w.giveTallies(c.tallies)
+	c.tallies = nil
+}
+
+// takeTally finds a tally for key that nobody writes, or begins a new one. If there is no room it has no words.
+func (w *Writer) takeTally(key tallyKey) heldTally {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if idle := w.idle[key]; len(idle) > 0 {
+		w.idle[key] = idle[:len(idle)-1]
+		return idle[len(idle)-1]
+	}
+	used := *w.talliesUsed
+	if used >= uint64(len(w.tallies)/tallyWords) {
+		return heldTally{key: key}
+	}
+	h := heldTally{key, (*[tallyWords]uint64)(w.tallies[used*tallyWords:])}
+	var b [tallyCheck * wordSize]byte
+	putText(b[tallyName*wordSize:], key.name, nameSize)
+	putText(b[tallyEngine*wordSize:], key.engine, engineSize)
+	b[tallyKind*wordSize], b[tallyKind*wordSize+1] = uint8(key.call), key.class
+	getWords(h.words[:tallyCheck], b[:])
+	h.words[tallyCheck] = uint64(fold(used, h.words[:tallyCheck]...))
+	storeRelease(w.talliesUsed, used+1)
+	return h
+}
+
+func (w *Writer) giveTallies(held []heldTally) {
+	if len(held) == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range held {
+		if h.words != nil {
+			w.idle[h.key] = append(w.idle[h.key], h)
+		}
+	}
+}
+
+// appendTallies appends what is counted. A tally that is corrupt is left out and is in the error.
+func (t *file) appendTallies(tallies []Tally) ([]Tally, error) {
+	used, err := t.readWord(hdrTallies)
+	if err != nil {
+		return tallies, err
+	}
+	if used > uint64(t.geo.tallies) {
+		return tallies, t.malformed("claims %d tallies, and has room for %d", used, t.geo.tallies)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts == nil {
+		t.counts = make([]byte, tallyBatch*tallySize)
+	}
+	for from := 0; from < int(used); from += tallyBatch {
+		n := min(tallyBatch, int(used)-from)
+		b := t.counts[:n*tallySize]
+		if err := t.readAt(b, t.geo.tallyOffset()+int64(from)*tallySize); err != nil {
+			return tallies, err
+		}
+		for i := range n {
+			tally, ok := t.readTally(from+i, b[i*tallySize:][:tallySize])
+			if !ok {
+				return tallies, t.malformed("has a corrupt tally %d: its check doesn't fit", from+i)
+			}
+			tallies = append(tallies, tally)
+		}
+	}
+	return tallies, nil
+}
+
+// tallyBatch is how many tallies are read at a time.
+const tallyBatch = 16
+
+// readTally decodes a tally. What it counts is written once, before it is there.
+func (t *file) readTally(index int, b []byte) (tally Tally, ok bool) {
+	var w [tallyWords]uint64
+	getWords(w[:], b)
+	if w[tallyCheck] != uint64(fold(uint64(index), w[:tallyCheck]...)) {
+		return Tally{}, false
+	}
+	for len(t.tallyTexts) <= index {
+		t.tallyTexts = append(t.tallyTexts, slotTexts{})
+	}
+	texts := &t.tallyTexts[index]
+	texts.name = wordsText(w[tallyName:tallyEngine], texts.name)
+	texts.engine = wordsText(w[tallyEngine:tallyKind], texts.engine)
+	tally = Tally{
+		Index: index, Name: texts.name, Engine: texts.engine, Call: lifecycle.Call(uint8(w[tallyKind])), SizeClass: uint8(w[tallyKind] >> 8),
+		Bytes: w[tallyBytes], Ordinary: w[tallyOrdinary], OrdinaryTime: time.Duration(w[tallyOrdinaryTime]),
+		Time:      time.Duration(w[tallyOrdinaryTime] + w[tallyOtherTime]),
+		Bandwidth: math.Float64frombits(w[tallyBandwidth]) * 1e6,
+	}
+	copy(tally.Durations[:], w[tallyDurations:])
+	copy(tally.Bandwidths[:], w[tallyBandwidths:])
+	return tally, true
+}

@@ -28,6 +28,7 @@ type CommWriter struct {
 
 	tallies []heldTally
 	last    counting
+	page    openPage
 }
 
 // operations is what a CommWriter remembers of its operations.
@@ -201,7 +202,7 @@ func (c *CommWriter) Phase(phase Phase) {
 		p := o.running()
 		c.publishOp(p)
 		c.tell(p)
-		c.putOp(&c.w.opRing, kindOp, Now(), StagePhase, p, phase, o.wait, 0)
+		c.putOp(kindOp, Now(), StagePhase, p, phase, o.wait, 0)
 	}
 	c.mu.Unlock()
 }
@@ -221,7 +222,7 @@ func (c *CommWriter) Wait(peer int32) {
 		p := o.running()
 		c.publishOp(p)
 		c.tell(p)
-		c.putOp(&c.w.opRing, kindOp, now, StageWait, p, o.phase, peer, 0)
+		c.putOp(kindOp, now, StageWait, p, o.phase, peer, 0)
 	}
 	c.mu.Unlock()
 }
@@ -251,8 +252,11 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 	}
 	p.ended = true
 	o.lastEnd = now
-	ring, kind := c.count(p, now-p.start, code)
-	c.putOp(ring, kind, now, StageEnd, p, phase, -1, code)
+	if kind := c.count(p, now-p.start, code); kind == kindPage {
+		c.putOrdinary(p, now)
+	} else {
+		c.putOp(kind, now, StageEnd, p, phase, -1, code)
+	}
 	o.retire(seq)
 	if o.completed == o.launched && o.shown.seq == o.launched {
 		c.repeatEnd()
@@ -349,28 +353,29 @@ func (c *CommWriter) repeatEnd() {
 // clearRepeat takes away what the slot's last owner left.
 func (c *CommWriter) clearRepeat() { clear(c.slot[slotRepeat/wordSize:][:slotRepeatWords]) }
 
-// count counts an operation that ended, if its tally is to count it, and says on which ring the record of the end comes, and its kind: on
-// the ordinary one if no follower need see it.
-func (c *CommWriter) count(p *pending, took int64, code lifecycle.Code) (*ring, uint8) {
+// count counts an operation that ended, if its tally is to count it, and says what kind of record its end has: it is on a page if no follower
+// need see it.
+func (c *CommWriter) count(p *pending, took int64, code lifecycle.Code) (kind uint8) {
 	if code != lifecycle.CodeOK || p == &c.op.forgotten || took < 0 {
-		return &c.w.opRing, kindOp
+		return kindOp
 	}
 	t := &c.last
 	if t.kinds != p.kinds || t.bytes != p.bytes || t.peer != p.peer {
 		c.countAs(p)
 	}
 	if t.words == nil {
-		return &c.w.opRing, kindOp
+		return kindOp
 	}
 	ordinary := !p.told && took < c.w.slow
 	t.add(took, ordinary)
 	switch {
 	case !ordinary:
-		return &c.w.opRing, kindTallied
+		return kindTallied
 	case c.samples(p):
-		return &c.w.opRing, kindOrdinary
+		t.words[tallySampled]++
+		return kindOrdinary
 	default:
-		return &c.w.ordinaryRing, kindOrdinary
+		return kindPage
 	}
 }
 
@@ -391,16 +396,17 @@ func (c *CommWriter) tell(p *pending) {
 		return
 	}
 	p.told = true
-	c.putOp(&c.w.opRing, kindOp, p.start, StageStart, p, PhaseNone, -1, 0)
+	c.putOp(kindOp, p.start, StageStart, p, PhaseNone, -1, 0)
 }
 
 // putOp writes an op record.
-func (c *CommWriter) putOp(g *ring, kind uint8, now int64, stage Stage, p *pending, phase Phase, wait int32, code lifecycle.Code) {
+func (c *CommWriter) putOp(kind uint8, now int64, stage Stage, p *pending, phase Phase, wait int32, code lifecycle.Code) {
 	seq, bytes, time, start := p.number, p.bytes, uint64(now), uint64(p.start)
 	kinds := p.kinds | uint64(phase)<<32 | uint64(stage)<<40 | uint64(code)<<48
 	ranks := pack32(p.peer, wait)
 	comm := pack32(int32(c.number), int32(c.index))
 
+	g := &c.w.opRing
 	index := atomic.AddUint64(g.head, 1) - 1
 	to := (*[recordWords]uint64)(g.words[(index&g.mask)*recordWords:])
 	to[recTime], to[recOpSeq], to[recOpKinds], to[recOpRanks] = time, seq, kinds, ranks
@@ -409,7 +415,7 @@ func (c *CommWriter) putOp(g *ring, kind uint8, now int64, stage Stage, p *pendi
 	storeRelease(&to[recMarker], marker(index, kind, check))
 
 	// A follower that sleeps is woken often enough not to miss any, and seldom enough to cost nothing.
-	if quarter := (g.mask + 1) / 4; (index+1)&(quarter-1) == 0 && g == &c.w.opRing {
+	if quarter := (g.mask + 1) / 4; (index+1)&(quarter-1) == 0 {
 		c.w.ringBell()
 	}
 }

@@ -31,7 +31,7 @@
 //	tallies          behind the table    512 each
 //	life ring        behind those        64 a record; the number is a power of two
 //	op ring          behind that         64 a record; the number is a power of two
-//	ordinary ring    behind that         as the op ring
+//	ordinary ring    behind that         512 a page; a page for each 32 op records, 32768 at most
 //
 // Header, written once:
 //
@@ -58,7 +58,7 @@
 //	768  overflow u64: communicators that found no free slot
 //	832  latch of 2 words: (CLOCK_MONOTONIC, time of day), ns, of one moment
 //	896  exported i64: until when the process has exported all its spans, those of what was going on then as unfinished; 0: it doesn't say
-//	960  ordinary head u64: ordinary records ever reserved
+//	960  ordinary head u64: pages of the ordinary ring ever begun
 //	1024 tallies u64: tallies ever begun
 //
 // # Latches
@@ -107,7 +107,7 @@
 //	56   engine, 16             136  what those took u64, ns                272  what the others took u64, ns
 //	72   call, size class u8    144  bytes of all u64                       320  12 words: up to 1 MB/s, 4 MB/s, … 1 TB/s, and more
 //	80   check u64 of words     152  sum of bus bandwidths f64, MB/s
-//	     0 to 9
+//	     0 to 9                                                           280  those of the first that are on the op ring u64
 //
 // # Records
 //
@@ -128,8 +128,7 @@
 //	48  start i64                   56  number u32, slot i32
 //	56  number u32, slot i32
 //
-// Kind 7 is the end of an operation that a tally counts, 8 that of an ordinary one. The latter is on the ordinary ring, unless the operation is
-// sampled. The ordinary ring belongs between the others by the records' times.
+// Kind 7 is the end of an operation that a tally counts, 8 that of an ordinary one that is sampled; the others have no record.
 //
 // Not every operation has a record of its start: the end's tells it too, and until then the slot. It is written before the first record of
 // a phase or a wait, when the caller's span is known, and when no slot shows the operation. Its time is when the operation began, so that
@@ -147,6 +146,24 @@
 //	1 text    2 site    3 first site    4 caller: trace id 16, span id 8, flags 1    5 child's id 16    6 operations u32
 //	7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32   12 calls came from several goroutines or threads (empty)
 //	site: line u32, goroutine u64, time i64 (ns since 1970), length of function u16, function, file
+//
+// # Pages
+//
+// The ends of ordinary operations are on pages, each of one communicator, that begin with a record (kind 9). A writer reserves a page by adding to
+// the ring's head, makes its marker 0, clears it, writes the first operation, and the marker last. Behind it items follow, each with its
+// first word stored last, up to a word that is 0 or the end of the page. By the ends of the operations they belong between the records of
+// the other rings. A communicator that is three quarters of a lap behind the head begins another page.
+//
+//	page (kind 9)                           item of 6 words    item of 1 word
+//	0   marker                              0   1<<63          0   what it took u32, below 1<<31; time since the start
+//	8   number u32, slot i32                8   as 16 to 55        before it u32, 1 to 1<<31 - 1. All else is as
+//	16  call, data type, reduction,             of a page          before it, but for the seq, which is the next
+//	    algorithm u8, peer i32
+//	24  seq u64
+//	32  bytes u64
+//	40  start i64
+//	48  time i64
+//	64  items
 //
 // # Checks
 //

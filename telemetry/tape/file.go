@@ -29,7 +29,7 @@ type Header struct {
 	Program, Version string
 	Created          time.Time
 
-	Slots, Tallies, LifeRecords, OpRecords int // OpRecords on each of the two rings of operations
+	Slots, Tallies, LifeRecords, OpRecords int
 
 	// KernelBoot is the kernel's own id of this boot of the machine, zero if unknown. All tapes with the same one have one clock,
 	// whatever BootID their user gave them.

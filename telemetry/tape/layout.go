@@ -35,7 +35,7 @@ const (
 	hdrLifeCount      = 48  // u32, a power of two
 	hdrRecordSize     = 52  // u32
 	hdrOpOffset       = 56  // u64
-	hdrOpCount        = 64  // u32, a power of two; of the ordinary ring too
+	hdrOpCount        = 64  // u32, a power of two
 	hdrPID            = 68  // u32
 	hdrStartTicks     = 72  // u64: field 22 of /proc/PID/stat, which tells two users of a pid apart
 	hdrPIDSpace       = 80  // u64: inode of the pid namespace; 0 if unknown
@@ -61,7 +61,7 @@ const (
 	hdrOverflow     = 768  // u64: communicators that found the table full
 	hdrClock        = 832  // latch of two words: CLOCK_MONOTONIC and the time of day, ns, read together
 	hdrExported     = 896  // i64, CLOCK_MONOTONIC: until when the process has exported its spans; 0: it doesn't say
-	hdrOrdinaryHead = 960  // u64: records ever reserved in the ordinary ring
+	hdrOrdinaryHead = 960  // u64: pages ever begun on the ordinary ring
 	hdrTallies      = 1024 // u64: tallies ever begun
 )
 
@@ -127,6 +127,7 @@ const (
 	tallyBandwidth    = 19 // sum of their bus bandwidths, MB/s, f64
 	tallyDurations    = 20 // DurationBuckets words; those of short operations lie beside what each changes
 	tallyOtherTime    = 34 // what the others took, ns
+	tallySampled      = 35 // ordinary ones that are on the op ring
 	tallyBandwidths   = 40 // BandwidthBuckets words
 )
 
@@ -156,7 +157,8 @@ const (
 	kindCommEnd  = 4 // a communicator gave its slot back
 	kindContinue = 5 // 56 more bytes of the tail of the record before
 	kindTallied  = 7 // the end of an operation that a tally counts; op ring
-	kindOrdinary = 8 // that of one that it counts as ordinary; ordinary ring, and op ring if it is sampled
+	kindOrdinary = 8 // that of one that it counts as ordinary, and that is sampled; op ring
+	kindPage     = 9 // a page; ordinary ring
 	kindCaller   = 6 // the caller's span of the operation whose start is the record behind it; op ring
 )
 
@@ -186,6 +188,33 @@ const (
 	recLifeSeq    = 5
 	recLifeStart  = 6
 	recLifeComm   = 7 // number u32, slot i32
+)
+
+// Words of a page of the ordinary ring. The first are a record, whose check is over all of it; an operation in full is at pageFirst. Behind it are
+// items until the first word that is zero.
+const (
+	pageSize  = 512
+	pageWords = pageSize / wordSize
+
+	pageComm  = 1 // number u32, slot i32
+	pageFirst = 2
+	pageItems = 8
+
+	// An item in full has a word that says so before these.
+	longItem   = 1 << 63
+	longKinds  = 0 // call, data type, reduction, algorithm u8; peer i32
+	longNumber = 1
+	longBytes  = 2
+	longStart  = 3
+	longEnd    = 4
+	longWords  = 6
+
+	// A short item has the time from the start before it in the upper half, and what it took in the lower; all else is as before it,
+	// and the number is the next.
+	maxShort = 1 << 31
+
+	recordsPerPage = 32 // on the op ring
+	maxPages       = 1 << 15
 )
 
 // Fields of a tail: u8 tag, u16 length, the bytes. A reader passes over tags that it does not know.
@@ -274,4 +303,7 @@ func (g geometry) tallyOffset() int64    { return g.slotOffset() + int64(g.slots
 func (g geometry) lifeOffset() int64     { return g.tallyOffset() + int64(g.tallies)*tallySize }
 func (g geometry) opOffset() int64       { return g.lifeOffset() + int64(g.life)*recordSize }
 func (g geometry) ordinaryOffset() int64 { return g.opOffset() + int64(g.op)*recordSize }
-func (g geometry) size() int64           { return g.ordinaryOffset() + int64(g.op)*recordSize }
+func (g geometry) size() int64           { return g.ordinaryOffset() + int64(g.pages())*pageSize }
+
+// pages is how many pages of ordinary operations there are. The rings are powers of two, and so is this.
+func (g geometry) pages() int { return min(g.op/recordsPerPage, maxPages) }

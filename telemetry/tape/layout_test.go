@@ -291,7 +291,7 @@ func TestBytesOnFile(t *testing.T) {
 		},
 		fields{
 			"magic": "CARILLON", "version": uint32(2), "sizes": []uint32{4096, 512, 512, 64},
-			"counts": []uint32{2, 2, 128, 128}, "offsets": []uint64{4096, 5120, 6144, 14336, 22528, 30720},
+			"counts": []uint32{2, 2, 128, 128}, "offsets": []uint64{4096, 5120, 6144, 14336, 22528, 24576},
 			"pid": os.Getpid(), "texts": []string{"boot", "host", "job", "prog", "v1"},
 			// Two descriptions of two and three records, then an act of one and its tail's.
 			"state": uint64(stateLive), "heads": []uint64{3, 2 + 3 + 2},

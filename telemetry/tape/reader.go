@@ -102,7 +102,7 @@ func (r *Reader) Events() iter.Seq2[Event, error] {
 			r.missed = h.missed()
 		}()
 		for {
-			ev, err := h.next()
+			ev, err := h.step()
 			if err != nil {
 				yield(Event{}, err)
 				return

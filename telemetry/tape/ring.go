@@ -129,11 +129,8 @@ func (g *ringReader) giveUp() bool {
 // refresh reads how far the writer is.
 func (g *ringReader) refresh() error {
 	off := int64(hdrOpHead)
-	switch g.off {
-	case g.t.geo.lifeOffset():
+	if g.off == g.t.geo.lifeOffset() {
 		off = hdrLifeHead
-	case g.t.geo.ordinaryOffset():
-		off = hdrOrdinaryHead
 	}
 	head, err := g.t.readWord(off)
 	if err != nil {

@@ -23,6 +23,7 @@ type Tally struct {
 	// Ordinary are those that never had to wait and were not slow, OrdinaryTime is what they took; Time is what all took.
 	Ordinary           uint64
 	OrdinaryTime, Time time.Duration
+	sampled            uint64 // of the ordinary: those that are on the op ring
 	// Durations are how many took up to DurationBound(i), and longer than the bound before. The last are longer than all bounds.
 	Durations [DurationBuckets]uint64
 	// Bandwidth is the sum of all bus bandwidths in bytes per second, and Bandwidths how many had one of up to BandwidthBound(i).
@@ -238,6 +239,7 @@ func (t *file) readTally(index int, b []byte) (tally Tally, ok bool) {
 	tally = Tally{
 		Index: index, Name: texts.name, Engine: texts.engine, Call: lifecycle.Call(uint8(w[tallyKind])), SizeClass: uint8(w[tallyKind] >> 8),
 		Bytes: w[tallyBytes], Ordinary: w[tallyOrdinary], OrdinaryTime: time.Duration(w[tallyOrdinaryTime]),
+		sampled:   w[tallySampled],
 		Time:      time.Duration(w[tallyOrdinaryTime] + w[tallyOtherTime]),
 		Bandwidth: math.Float64frombits(w[tallyBandwidth]) * 1e6,
 	}

@@ -141,8 +141,9 @@ func TestTallies(t *testing.T) {
 		raw.ordinary != quick || raw.durations != got.Durations || raw.bandwidth*1e6 != got.Bandwidth {
 		t.Errorf("%d tallies on the file, the first is %+v", h.tallies, raw)
 	}
-	if h.ordinaryHead != uint64(quick-len(sampled)) {
-		t.Errorf("%d records of ordinary operations, want %d", h.ordinaryHead, quick-len(sampled))
+	const perPage = 57
+	if want := uint64(quick-len(sampled))/perPage + 1; h.ordinaryHead < want || h.ordinaryHead > want+2 { // numbers that are sampled make them longer
+		t.Errorf("%d pages of ordinary operations, want %d", h.ordinaryHead, want)
 	}
 }
 

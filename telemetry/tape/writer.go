@@ -42,7 +42,7 @@ type mapping struct {
 	clockRefreshed atomic.Int64
 }
 
-// ring is a ring of records in the mapping.
+// ring is a ring of records, or of pages, in the mapping.
 type ring struct {
 	head  *uint64
 	words []uint64
@@ -93,7 +93,7 @@ func mapFile(f *os.File, g geometry) (*mapping, error) {
 	m.talliesUsed = &m.header[hdrTallies/wordSize]
 	m.lifeRing = ring{&m.header[hdrLifeHead/wordSize], part(g.lifeOffset(), g.opOffset()), uint64(g.life - 1)}
 	m.opRing = ring{&m.header[hdrOpHead/wordSize], part(g.opOffset(), g.ordinaryOffset()), uint64(g.op - 1)}
-	m.ordinaryRing = ring{&m.header[hdrOrdinaryHead/wordSize], part(g.ordinaryOffset(), g.size()), uint64(g.op - 1)}
+	m.ordinaryRing = ring{&m.header[hdrOrdinaryHead/wordSize], part(g.ordinaryOffset(), g.size()), uint64(g.pages() - 1)}
 	m.bell = (*uint32)(unsafe.Pointer(&m.header[hdrBell/wordSize]))
 	m.waiting = (*uint32)(unsafe.Pointer(&m.header[hdrWaiting/wordSize]))
 	m.overflow = &m.header[hdrOverflow/wordSize]

@@ -37,7 +37,7 @@ const (
 	lifeOffset     = tallyOffset + forgedTallies*tallyBytes
 	opOffset       = lifeOffset + forgedLife*recordBytes
 	ordinaryOffset = opOffset + forgedOp*recordBytes
-	forgedLength   = ordinaryOffset + forgedOp*recordBytes
+	forgedLength   = ordinaryOffset + forgedOp/32*512
 )
 
 func checkOf(seed uint64, words ...uint64) uint32 {

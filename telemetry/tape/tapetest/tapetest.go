@@ -248,8 +248,8 @@ func testOverwritten(t *testing.T, play Player) {
 		}
 		last = ev.Life.Seq
 	}
-	if m := r.Missed(); ops != 256 || m.Op != n-256 {
-		t.Errorf("%d operations' records of 256, missed %d of %d", ops, m.Op, n-256)
+	if m := r.Missed(); ops < 256 || ops == n || m.Op != n-ops { // 8 pages have 57 at most
+		t.Errorf("%d operations of %d, missed %d", ops, n, m.Op)
 	}
 	if lives != 128 || last != n {
 		t.Errorf("%d acts of 128, the last is %d", lives, last)

@@ -1,0 +1,172 @@
+package tape
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// openPage is the page of the ordinary ring that a communicator writes, and what it wrote there last. A page has one communicator, so that
+// it needs no lock but that one's, and what is the same as in the operation before isn't written again: an operation like the one before is
+// one word.
+type openPage struct {
+	words *[pageWords]uint64 // nil: none
+	index uint64
+	used  int // words
+
+	kinds, bytes, number uint64
+	peer                 int32
+	start                int64
+}
+
+// putOrdinary writes the end of an ordinary operation.
+func (c *CommWriter) putOrdinary(p *pending, end int64) {
+	o, g := &c.page, &c.w.ordinaryRing
+	// Its place may be another's soon, who needs it after a whole lap.
+	if o.words == nil || o.used == pageWords || atomic.LoadUint64(g.head)-o.index > g.mask-g.mask/4 {
+		c.turnPage(p, end)
+		return
+	}
+	after, took := uint64(p.start-o.start), uint64(end-p.start)
+	switch {
+	case p.number == o.number+1 && after-1 < maxShort-1 && took < maxShort && p.kinds == o.kinds && p.bytes == o.bytes && p.peer == o.peer:
+		storeRelease(&o.words[o.used], after<<32|took)
+		o.used++
+		o.number, o.start = p.number, p.start
+	case o.used+longWords <= pageWords:
+		to := (*[longWords]uint64)(o.words[o.used:])
+		putLong((*[longWords - 1]uint64)(to[1:]), p, end)
+		storeRelease(&to[0], longItem)
+		o.used += longWords
+		o.remember(p)
+	default:
+		c.turnPage(p, end)
+	}
+}
+
+func (o *openPage) remember(p *pending) {
+	o.kinds, o.bytes, o.number, o.peer, o.start = p.kinds, p.bytes, p.number, p.peer, p.start
+}
+
+// turnPage begins a page with an operation.
+func (c *CommWriter) turnPage(p *pending, end int64) {
+	o, g := &c.page, &c.w.ordinaryRing
+	o.index = atomic.AddUint64(g.head, 1) - 1
+	o.words = (*[pageWords]uint64)(g.words[(o.index&g.mask)*pageWords:])
+	atomic.SwapUint64(&o.words[recMarker], 0) // before all else is changed
+	clear(o.words[pageItems:])
+	o.words[pageComm], o.words[pageComm+6] = pack32(int32(c.number), int32(c.index)), 0
+	putLong((*[longWords - 1]uint64)(o.words[pageFirst:]), p, end)
+	storeRelease(&o.words[recMarker], marker(o.index, kindPage, foldRecord(o.index, (*[recordWords]uint64)(o.words[:recordWords]))))
+	o.used = pageItems
+	o.remember(p)
+}
+
+// putLong writes all of an operation.
+func putLong(to *[longWords - 1]uint64, p *pending, end int64) {
+	to[longKinds], to[longNumber], to[longBytes] = p.kinds|uint64(uint32(p.peer))<<32, p.number, p.bytes
+	to[longStart], to[longEnd] = uint64(p.start), uint64(end)
+}
+
+// ordinary is an operation on a page.
+type ordinary struct {
+	start, end int64
+	number     uint64
+	kind       uint32 // in pages.kinds
+}
+
+// pages are the operations of the ordinary ring.
+type pages struct {
+	kinds []pageKind
+	items []ordinary // by their ends
+}
+
+// pageKind is what many have in common.
+type pageKind struct{ comm, kinds, bytes uint64 } // kinds with the peer, as in longKinds
+
+// pageBatch is how many pages are read at a time.
+const pageBatch = 64
+
+// readPages reads the ordinary ring.
+func (t *file) readPages() (p pages, err error) {
+	head, err := t.readWord(hdrOrdinaryHead)
+	if err != nil {
+		return p, err
+	}
+	n := t.geo.pages()
+	b, again := make([]byte, pageBatch*pageSize), make([]byte, pageBatch*pageSize)
+	for from := 0; from < n && uint64(from) < head; from += pageBatch {
+		count := min(pageBatch, n-from)
+		at := t.geo.ordinaryOffset() + int64(from)*pageSize
+		// Twice: one of which the marker is the same in the second reading did not begin anew in between.
+		for _, b := range [][]byte{b, again} {
+			if err := t.readAt(b[:count*pageSize], at); err != nil {
+				return p, err
+			}
+		}
+		for i := range count {
+			page := b[i*pageSize:][:pageSize]
+			if string(page[:wordSize]) == string(again[i*pageSize:][:wordSize]) {
+				p.read(page, uint64(from+i), head, uint64(n))
+			}
+		}
+	}
+	slices.SortFunc(p.items, func(a, b ordinary) int { return int(min(max(a.end-b.end, -1), 1)) })
+	return p, nil
+}
+
+// read reads a page of n, at a place.
+func (p *pages) read(b []byte, place, head, n uint64) {
+	var w [pageWords]uint64
+	getWords(w[:], b)
+	m := w[recMarker]
+	age := uint32(head) - uint32(m>>32) // 1 for the latest
+	index := head - uint64(age)
+	if m == 0 || age == 0 || uint64(age) > n || index&(n-1) != place || m != marker(index, kindPage, foldRecord(index, (*[recordWords]uint64)(w[:recordWords]))) {
+		return
+	}
+	comm := w[pageComm]
+	last := p.add(comm, (*[longWords - 1]uint64)(w[pageFirst:]))
+	for at := pageItems; at < pageWords && w[at] != 0; {
+		if w[at]&longItem == 0 {
+			last.number++
+			last.start += int64(w[at] >> 32)
+			last.end = last.start + int64(uint32(w[at]))
+			p.items = append(p.items, last)
+			at++
+			continue
+		}
+		if at+longWords > pageWords {
+			return // corrupt
+		}
+		last = p.add(comm, (*[longWords - 1]uint64)(w[at+1:]))
+		at += longWords
+	}
+}
+
+// add adds an operation that is there in full.
+func (p *pages) add(comm uint64, w *[longWords - 1]uint64) ordinary {
+	kind := pageKind{comm, w[longKinds], w[longBytes]}
+	if n := len(p.kinds); n == 0 || p.kinds[n-1] != kind {
+		p.kinds = append(p.kinds, kind)
+	}
+	item := ordinary{start: int64(w[longStart]), end: int64(w[longEnd]), number: w[longNumber], kind: uint32(len(p.kinds) - 1)}
+	p.items = append(p.items, item)
+	return item
+}
+
+// event is an operation as an event, but for its communicator.
+func (p *pages) event(o *ordinary, ev *Event) (comm uint64) {
+	k := &p.kinds[o.kind]
+	if ev.IsLife {
+		ev.Life, ev.IsLife = LifeRecord{}, false
+	}
+	ev.Op = OpRecord{
+		Time: o.end, Stage: StageEnd, Seq: o.number, Algorithm: uint8(k.kinds >> 24), Wait: -1, Start: o.start, Tallied: true, Ordinary: true,
+		Signature: Signature{
+			Call: lifecycle.Call(uint8(k.kinds)), DataType: uint8(k.kinds >> 8), Reduction: uint8(k.kinds >> 16), Peer: high32(k.kinds), Bytes: k.bytes,
+		},
+	}
+	return k.comm
+}

@@ -201,7 +201,7 @@ func BenchmarkFollowNode(b *testing.B) {
 }
 
 // counters are the sums of the counters, by name.
-func counters(b *testing.B, t *node.Telemetry) map[string]float64 {
+func counters(b testing.TB, t *node.Telemetry) map[string]float64 {
 	b.Helper()
 	families, err := t.Registry().Gather()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,7 +39,8 @@ type Telemetry struct {
 	process   trace.Config // what is read, for all who export
 	push      *metric.Push // nil: metrics are only pulled
 	follower  *tape.Follower
-	observing sync.Mutex // held while observers are called
+	counted   atomic.Pointer[[]tape.Tally] // the last tallies, when the follower is closed
+	observing sync.Mutex                   // held while observers are called
 	observers []Observer
 	stalls    *stalls // nil: nothing looks for any
 	log       *slog.Logger
@@ -128,8 +130,18 @@ func (t *Telemetry) Slots() []tape.Slot {
 
 // tallies are what this process has counted. What can't be read is left out.
 func (t *Telemetry) tallies() []tape.Tally {
+	if last := t.counted.Load(); last != nil {
+		return *last
+	}
 	tallies, _ := t.follower.AppendTallies(nil)
 	return tallies
+}
+
+// closeFollower ends the reading of the tape. The counters keep their values: who asks after Stop what the process did is answered.
+func (t *Telemetry) closeFollower() error {
+	last := t.tallies()
+	t.counted.Store(&last)
+	return t.follower.Close()
 }
 
 // start begins to follow. It never fails.
@@ -198,11 +210,11 @@ func (t *Telemetry) stop(ctx context.Context) error {
 	case <-t.done:
 	case <-ctx.Done():
 		errs = append(errs, fmt.Errorf("the tape was not read to its end: %w", context.Cause(ctx)))
-		errs = append(errs, t.follower.Close()) // ends the loop
+		errs = append(errs, t.closeFollower()) // ends the loop
 		<-t.done
 	}
 	t.flush(ctx)
-	errs = append(errs, t.follower.Close())
+	errs = append(errs, t.closeFollower())
 	return errors.Join(append(errs, t.failed)...)
 }
 

@@ -247,8 +247,6 @@ func TestReopens(t *testing.T) {
 	})
 }
 
-// TestOnceAndTwins: a moment is an alert for as long as Hold; of two conditions with the same labels the end of one
-// ends no alert.
 // TestUnresolved: what a job ends with is an alert for long enough that Alertmanager tells somebody, even if nobody is left to send it
 // again; what has been one for longer than that ends at once.
 func TestUnresolved(t *testing.T) {
@@ -319,6 +317,8 @@ func TestMissed(t *testing.T) {
 	})
 }
 
+// TestOnceAndTwins: a moment is an alert for as long as Hold; of two conditions with the same labels the end of one
+// ends no alert.
 func TestOnceAndTwins(t *testing.T) {
 	cfg := alertmanager.Config{URLs: []string{"http://am"}, Resend: time.Hour, Hold: 5 * time.Minute}
 	play(t, cfg, func(t *testing.T, b *bus.Bus, a *am, _ *alertmanager.Sink) {

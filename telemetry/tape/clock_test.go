@@ -27,3 +27,13 @@ func TestWallKeepsItsPair(t *testing.T) {
 		}
 	}
 }
+
+// Now is the kernel's clock, whatever it is read from.
+func TestNowIsTheKernelsClock(t *testing.T) {
+	for range 1000 {
+		before, now, after := kernelNow(), Now(), kernelNow()
+		if now < before-int64(ClockError) || now > after+int64(ClockError) {
+			t.Fatalf("it is %d, and the kernel's clock %d to %d", now, before, after)
+		}
+	}
+}

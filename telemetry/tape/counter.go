@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// ClockError bounds what Now differs from CLOCK_MONOTONIC by.
+// ClockError bounds what Now differs from CLOCK_MONOTONIC by while the kernel's clock keeps its rate. While NTP changes that by its usual
+// most, a half of a thousandth, it may be four microseconds more.
 const ClockError = 2 * time.Microsecond
 
 // counterClock is the clock of this process.
@@ -39,8 +40,9 @@ type counted struct {
 const (
 	// anchorTicks is how long an anchor serves: 3 to 8 ms at the rates of today's counters.
 	anchorTicks = 1 << 24
-	// leastTicks and mostTicks bound the distance of two anchors for a slope between them.
-	leastTicks = 1 << 20
+	// leastTicks and mostTicks bound the distance of two anchors for a slope between them: what two that are tight may be off by, on a line
+	// that is four times as long, is within ClockError.
+	leastTicks = 1 << 22
 	mostTicks  = 1 << 32
 	// tightTicks is how long reading both clocks may take for the two to be one moment.
 	tightTicks = 512

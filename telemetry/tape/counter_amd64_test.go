@@ -6,14 +6,6 @@ import (
 	"time"
 )
 
-// skipWithoutCounter leaves out what is about a counter that this machine doesn't have.
-func skipWithoutCounter(t *testing.T) {
-	t.Helper()
-	if !useCounter {
-		t.Skip("the kernel keeps its time by something else")
-	}
-}
-
 // between says whether the kernel's clock, read before and behind, has c's time between, but for what Now may be off by.
 func between(c *counted) (off time.Duration, ok bool) {
 	before := kernelNow()
@@ -30,7 +22,6 @@ func between(c *counted) (off time.Duration, ok bool) {
 
 // The clock is the kernel's, over many anchors, and after pauses in which nobody read it.
 func TestCounterIsTheKernelsClock(t *testing.T) {
-	skipWithoutCounter(t)
 	c := &counted{}
 	var worst time.Duration
 	for begin := time.Now(); time.Since(begin) < 300*time.Millisecond; {
@@ -48,7 +39,6 @@ func TestCounterIsTheKernelsClock(t *testing.T) {
 
 // A counter that jumps, with its machine that sleeps or is moved, is found out.
 func TestCounterJumps(t *testing.T) {
-	skipWithoutCounter(t)
 	for name, by := range map[string]int64{"back": 1 << 40, "a little back": 1 << 20, "ahead": -1 << 40, "ahead of an anchor": -2 * anchorTicks} {
 		c := &counted{}
 		for c.slope.Load() == 0 {
@@ -66,7 +56,6 @@ func TestCounterJumps(t *testing.T) {
 
 // No goroutine sees a time before one that it has seen.
 func TestCounterNeverGoesBack(t *testing.T) {
-	skipWithoutCounter(t)
 	c := &counted{}
 	var wg sync.WaitGroup
 	for range 4 {

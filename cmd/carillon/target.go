@@ -27,7 +27,8 @@ type target struct {
 const targetHelp = `JOB is a job's name, or the folder of its tapes; without it, it is the job of this host that started last. The processes' tapes
 say where their health endpoints are. A job of other hosts is found with --url, which names the endpoint of any of its processes; all
 know the same verdicts, but each tells only of its own communicators and conditions. Those of other hosts, some of them in a large
-job, are asked, too, where their endpoints listen beyond loopback (CARILLON_HEALTH_ADDR); they get the same token.
+job, are asked, too, where their endpoints listen beyond loopback (CARILLON_HEALTH_ADDR). They get the token
+over TLS; in the clear only if --url names an endpoint that gets it so.
 
 Endpoints that want a token get that of --token-file, CARILLON_HEALTH_TOKEN or CARILLON_HEALTH_TOKEN_FILE.`
 

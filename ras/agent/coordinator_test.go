@@ -140,11 +140,12 @@ func TestKept(t *testing.T) {
 		return verdict.Verdict{Reason: verdict.NotEntered, Culprits: []verdict.Rank{{Job: rank}}}
 	}
 	healed := func(v *verdict.Verdict) bool { return v.Culprits[0].Job == 3 }
+	dead := verdict.Verdict{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 4}, {Job: 5}}} // another verdict on 4
 	var left []int
-	for _, v := range kept([]verdict.Verdict{culprit(1)}, []verdict.Verdict{culprit(1), culprit(2), culprit(3)}, healed) {
+	for _, v := range kept([]verdict.Verdict{culprit(1), dead}, []verdict.Verdict{culprit(1), culprit(2), culprit(3), culprit(4)}, healed) {
 		left = append(left, v.Culprits[0].Job)
 	}
-	if want := []int{1, 2}; !slices.Equal(left, want) {
+	if want := []int{1, 4, 2}; !slices.Equal(left, want) {
 		t.Errorf("the culprits are %v, want %v", left, want)
 	}
 }

@@ -86,15 +86,23 @@ func known(verdicts []verdict.Verdict) []verdict.Verdict {
 }
 
 // kept adds those that were open and are not known to be healed: while some have not answered, that a verdict can't be reached says nothing.
+// Of whose culprits something else is known now, it is left out.
 func kept(verdicts, open []verdict.Verdict, healed func(*verdict.Verdict) bool) []verdict.Verdict {
 	for i := range open {
 		o := &open[i]
 		id := o.ID()
-		if !healed(o) && !slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool { return v.ID() == id }) {
+		if !healed(o) && !slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool { return v.ID() == id || blames(&v, o.Culprits) }) {
 			verdicts = append(verdicts, *o)
 		}
 	}
 	return verdicts
+}
+
+// blames tells whether all of some are among a verdict's culprits.
+func blames(v *verdict.Verdict, some []verdict.Rank) bool {
+	return len(some) > 0 && !slices.ContainsFunc(some, func(r verdict.Rank) bool {
+		return !slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool { return c.Member == r.Member && c.Job == r.Job })
+	})
 }
 
 // continued tells which verdicts go on from those that are open: of whom only the place in a communicator is known has

@@ -61,8 +61,8 @@ func (t *table) apply(now time.Time, ev *bus.Event, n int) bool {
 		}
 		old.events += n
 		t.end(now, old, ev.Time)
-		if until := old.StartsAt.Add(t.cfg.Hold); ev.Unresolved && old.EndsAt.Before(until) {
-			old.EndsAt = until
+		if ev.Unresolved {
+			t.hold(old)
 		}
 		return true
 	}
@@ -88,6 +88,13 @@ func (t *table) apply(now time.Time, ev *bus.Event, n int) bool {
 	return true
 }
 
+// hold has an alert that ended be one for long enough that somebody is told.
+func (t *table) hold(a *tracked) {
+	if until := a.StartsAt.Add(t.cfg.Hold); a.EndsAt.Before(until) {
+		a.EndsAt = until
+	}
+}
+
 // catchUp sets right what missed events left wrong, by what is open now. It returns how many alerts there was no room for.
 func (t *table) catchUp(now time.Time, open []*bus.Event) (full int) {
 	holds := map[string]bool{}
@@ -103,6 +110,7 @@ func (t *table) catchUp(now time.Time, open []*bus.Event) (full int) {
 	for key, a := range t.open {
 		if a.expire.IsZero() && !holds[key] {
 			t.end(now, a, now)
+			t.hold(a) // nobody knows how it ended
 		}
 	}
 	return full

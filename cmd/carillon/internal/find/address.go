@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// loopback tells whether a URL leads to this host's loopback.
-func loopback(text string) bool {
+// Loopback tells whether a URL leads to this host's loopback.
+func Loopback(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil {
 		return false

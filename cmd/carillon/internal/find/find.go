@@ -194,7 +194,7 @@ func read(path string) (p Process, job string, err error) {
 		return p, h.Job, nil
 	}
 	url, err := health.ReadAddress(path)
-	if err != nil || life == tape.Unknown && loopback(url) { // another host's loopback is not this one's
+	if err != nil || life == tape.Unknown && Loopback(url) { // another host's loopback is not this one's
 		return p, h.Job, nil
 	}
 	p.URL, p.Own = url, own(path)

@@ -15,8 +15,8 @@ const maxOthers = 16
 
 // Others are the endpoints of ranks that run, of which the snapshots tell and of whom none is; snapshots[i] is targets[i]'s,
 // nil if it has none. job, which may be nil, is whose processes are known already. What a target tells is believed as far
-// as it is trusted: those who may see the token name the others who may, and not over a line on which it could be read
-// where theirs is safe.
+// as it is trusted: those who may see the token name the others who may, but over a network that could read it only where theirs
+// is one, too.
 func Others(job *find.Job, targets []endpoint.Target, snapshots []*endpoint.Snapshot) []endpoint.Target {
 	type process struct {
 		host string
@@ -48,11 +48,23 @@ func Others(job *find.Job, targets []endpoint.Target, snapshots []*endpoint.Snap
 				continue
 			}
 			known[key] = true
-			to.Trusted = strings.HasPrefix(to.URL, "https://") || !strings.HasPrefix(targets[i].URL, "https://")
+			to.Trusted = exposure(to.URL) <= exposure(targets[i].URL)
 			others = append(others, to)
 		}
 	}
 	return others
+}
+
+// exposure is who could read what is sent to a URL: 0 only who is meant, 1 also this host, 2 also the network.
+func exposure(url string) int {
+	switch {
+	case strings.HasPrefix(url, "https://"):
+		return 0
+	case find.Loopback(url):
+		return 1
+	default:
+		return 2
+	}
 }
 
 func running(r *health.Rank) bool { return r.State == "alive" || r.State == "suspect" }

@@ -41,6 +41,7 @@ func TestOthers(t *testing.T) {
 		trusted bool // to the one without TLS
 	}{
 		"plain":        {endpoint.Target{URL: "http://a:1", Trusted: true}, false, true},
+		"loopback":     {endpoint.Target{URL: "http://127.0.0.1:1", Trusted: true}, false, false},
 		"TLS":          {endpoint.Target{URL: "https://a:1", Trusted: true}, false, false},
 		"not trusted":  {endpoint.Target{URL: "http://a:1"}, false, false},
 		"did not tell": {endpoint.Target{URL: "http://a:1", Trusted: true}, true, false},

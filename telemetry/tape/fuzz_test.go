@@ -5,10 +5,18 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// Where the parts of a sample lie.
+const (
+	sampleLife  = headerSize + 2*slotSize + 2*tallySize
+	sampleOps   = sampleLife + 128*recordSize
+	samplePages = sampleOps + 128*recordSize
 )
 
 // sample is a small tape with everything on it.
@@ -38,13 +46,19 @@ func sample(t testing.TB) []byte {
 
 // readAll does everything that can be done with a file that may be a tape.
 func readAll(t *testing.T, dir string, b []byte) error {
+	_, err := readEvents(t, dir, b)
+	return err
+}
+
+// readEvents is readAll, and returns the events.
+func readEvents(t *testing.T, dir string, b []byte) (events []Event, err error) {
 	path := filepath.Join(dir, "x.tape")
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = r.Close() }()
 	r.Header()
@@ -57,16 +71,15 @@ func readAll(t *testing.T, dir string, b []byte) error {
 	if len(tallies) > r.Header().Tallies {
 		t.Errorf("%d tallies of %d", len(tallies), r.Header().Tallies)
 	}
-	n := 0
-	for _, err := range r.Events() {
+	for ev, err := range r.Events() {
 		if err == nil {
-			n++
+			events = append(events, ev)
 		}
 	}
-	if most := r.Header().LifeRecords + r.Header().OpRecords + r.geo.pages()*pageWords; n > most {
-		t.Errorf("%d events of %d records", n, most)
+	if most := r.Header().LifeRecords + r.Header().OpRecords + r.geo.pages()*pageWords; len(events) > most {
+		t.Errorf("%d events of %d records", len(events), most)
 	}
-	return nil
+	return events, nil
 }
 
 // FuzzOpen changes a tape anywhere, or cuts it, with the header's check made to fit again or not.
@@ -79,13 +92,13 @@ func FuzzOpen(f *testing.F) {
 	f.Add(hdrOpCount, []byte{0, 0, 0, 128}, len(good), true)
 	f.Add(hdrOpHead, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), true)
 	f.Add(hdrOrdinaryHead, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), true)
-	f.Add(headerSize+2*slotSize+2*tallySize+256*recordSize+pageItems*wordSize, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), false)
+	f.Add(samplePages+pageItems*wordSize, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), false)
 	f.Add(hdrTallies, []byte{255, 255}, len(good), true)
 	f.Add(headerSize+2*slotSize+tallyKind*wordSize, []byte{255, 255}, len(good), true)
 	f.Add(hdrTallyCount, []byte{0, 0, 0, 128}, len(good), true)
 	f.Add(hdrLifeHead, []byte{0, 0, 0, 0, 0, 0, 0, 128}, len(good), true)
 	f.Add(headerSize, make([]byte, 2*slotSize), len(good), true)
-	f.Add(headerSize+2*slotSize+8*recordWords, []byte{1, 2, 3, 4}, len(good), true)
+	f.Add(sampleLife+8*recordWords, []byte{1, 2, 3, 4}, len(good), true)
 	f.Fuzz(func(t *testing.T, at int, bytes []byte, size int, fit bool) {
 		b := append([]byte(nil), good...)
 		if at >= 0 && at < len(b) {
@@ -101,6 +114,19 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
+// putRecord puts a record of which the check fits on a sample's ring.
+func putRecord(t *testing.T, ring []byte, index uint64, kind uint8, r *[recordWords]uint64) {
+	t.Helper()
+	at := ring[index%128*recordSize:]
+	if before := binary.LittleEndian.Uint64(at); index < 128 && before != 0 || index >= 128 && before>>32 != index-128 {
+		t.Fatalf("this is no place of record %d: there is %#x", index, before)
+	}
+	r[recMarker] = marker(index, kind, foldRecord(index, r))
+	for i, w := range r {
+		binary.LittleEndian.PutUint64(at[i*wordSize:], w)
+	}
+}
+
 // FuzzRecords lets the records' checks fit, so that what lies behind them is reached: a life record with any words and any tail.
 func FuzzRecords(f *testing.F) {
 	good, dir := sample(f), f.TempDir()
@@ -114,13 +140,7 @@ func FuzzRecords(f *testing.F) {
 		b := append([]byte(nil), good...)
 		tail = tail[:min(len(tail), maxTail)]
 		head := binary.LittleEndian.Uint64(b[hdrLifeHead:])
-		put := func(index uint64, kind uint8, r *[recordWords]uint64) {
-			r[recMarker] = marker(index, kind, foldRecord(index, r))
-			at := headerSize + 2*slotSize + int(index%128)*recordSize
-			for i, w := range r {
-				binary.LittleEndian.PutUint64(b[at+i*wordSize:], w)
-			}
-		}
+		put := func(index uint64, kind uint8, r *[recordWords]uint64) { putRecord(t, b[sampleLife:], index, kind, r) }
 		put(head, kind, &[recordWords]uint64{recLifeOpHead: opHead, recLifeKinds: kinds, recLifePeer: peer, recLifeComm: kinds})
 		more := uint64(0)
 		for ; len(tail) > 0; more++ {
@@ -149,15 +169,43 @@ func FuzzOpRecords(f *testing.F) {
 		for i, kind := range []uint8{first, second} {
 			index := head + uint64(i)
 			r := [recordWords]uint64{recTime: 1, 2: kinds, recOpKinds: kinds, 4: next, 5: next, 6: next, recOpComm: comm + uint64(i)*next}
-			r[recMarker] = marker(index, kind, foldRecord(index, &r))
-			at := headerSize + 2*slotSize + (128+int(index%128))*recordSize
-			for j, w := range r {
-				binary.LittleEndian.PutUint64(b[at+j*wordSize:], w)
-			}
+			putRecord(t, b[sampleOps:], index, kind, &r)
 		}
 		binary.LittleEndian.PutUint64(b[hdrOpHead:], head+2)
 		if err := readAll(t, dir, b); err != nil {
 			t.Errorf("the header is good: %v", err)
+		}
+	})
+}
+
+// FuzzPages does the same with a page at the end of the ordinary ring, of any operation and with any two words among its items.
+func FuzzPages(f *testing.F) {
+	good, dir := sample(f), f.TempDir()
+	f.Add(uint64(1), uint64(1), uint64(1), uint64(1)<<32|1, uint64(1)<<32|1)
+	f.Add(^uint64(0), ^uint64(0), uint64(1)<<63, uint64(longItem), uint64(maxShort)<<32)
+	f.Add(uint64(0), uint64(1)<<62, ^uint64(0), ^uint64(0)>>1, ^uint64(0))
+	f.Fuzz(func(t *testing.T, comm, kinds, at, first, second uint64) {
+		b := append([]byte(nil), good...)
+		head := binary.LittleEndian.Uint64(b[hdrOrdinaryHead:])
+		page := b[samplePages+int(head%4)*pageSize:][:pageSize]
+		var r [recordWords]uint64
+		getWords(r[:], page)
+		if r[recMarker]>>32 != head-4 {
+			t.Fatalf("this is no place of page %d: there is %#x", head, r[recMarker])
+		}
+		r[pageComm] = comm
+		r[pageFirst+longKinds], r[pageFirst+longStart], r[pageFirst+longEnd] = kinds, at, at+first
+		r[recMarker] = marker(head, kindPage, foldRecord(head, &r))
+		for i, w := range append(r[:], first, second) {
+			binary.LittleEndian.PutUint64(page[i*wordSize:], w)
+		}
+		binary.LittleEndian.PutUint64(b[hdrOrdinaryHead:], head+1)
+		events, err := readEvents(t, dir, b)
+		if err != nil {
+			t.Errorf("the header is good: %v", err)
+		}
+		if !slices.ContainsFunc(events, func(ev Event) bool { return !ev.IsLife && ev.Op.Start == int64(at) && ev.Op.Time == int64(at+first) }) {
+			t.Error("the page's first operation isn't read")
 		}
 	})
 }
@@ -209,7 +257,7 @@ func TestCorruptParts(t *testing.T) {
 	b := sample(t)
 	path := filepath.Join(t.TempDir(), "x.tape")
 	b[headerSize+slotInfo+infoName*wordSize] ^= 1                                                        // slot 0, the copy that is current after two updates
-	binary.LittleEndian.PutUint64(b[headerSize+2*slotSize+2*tallySize+128*recordSize+5*recordSize:], 77) // an op record's marker
+	binary.LittleEndian.PutUint64(b[sampleOps+5*recordSize:], 77) // an op record's marker
 	must(t, os.WriteFile(path, b, 0o600))
 	r := openTape(t, path)
 	slots, err := r.AppendSlots(nil)

@@ -88,8 +88,8 @@ type (
 		ordinary, ordinaryTime, bytes uint64
 		bandwidth                     float64
 		durations                     [14]uint64
-		otherTime                     uint64
-		_                             [40]byte
+		otherTime, sampled            uint64
+		_                             [32]byte
 		bandwidths                    [12]uint64
 		_                             [96]byte
 	}
@@ -210,6 +210,7 @@ func TestOffsets(t *testing.T) {
 		{"tallyBytes", unsafe.Offsetof(ta.bytes), tallyBytes * wordSize},
 		{"tallyBandwidth", unsafe.Offsetof(ta.bandwidth), tallyBandwidth * wordSize},
 		{"tallyDurations", unsafe.Offsetof(ta.durations), tallyDurations * wordSize},
+		{"tallySampled", unsafe.Offsetof(ta.sampled), tallySampled * wordSize},
 		{"tallyOtherTime", unsafe.Offsetof(ta.otherTime), tallyOtherTime * wordSize},
 		{"tallyBandwidths", unsafe.Offsetof(ta.bandwidths), tallyBandwidths * wordSize},
 

@@ -18,10 +18,12 @@ type history struct {
 
 func newHistory(t *file) (h *history, err error) {
 	h = &history{}
-	if h.ordinary, err = t.readPages(); err != nil { // first, as what comes before those must be known
+	written := t.writtenOrdinary() // before they are read, so that what a live process adds meanwhile doesn't count as lost
+	if h.ordinary, err = t.readPages(); err != nil { // before the other rings, as what comes before those must be known
 		return nil, err
 	}
-	h.lost = t.lostOrdinary(uint64(len(h.ordinary.items)))
+	read := uint64(len(h.ordinary.items))
+	h.lost = max(written, read) - read
 	if h.c, err = newCursor(t, false); err != nil {
 		return nil, err
 	}
@@ -30,14 +32,14 @@ func newHistory(t *file) (h *history, err error) {
 	return h, nil
 }
 
-// lostOrdinary is how many ordinary operations there were, as the tallies know, but for those that were read.
-func (t *file) lostOrdinary(read uint64) uint64 {
+// writtenOrdinary is how many operations were written to the ordinary ring, as the tallies know.
+func (t *file) writtenOrdinary() (written uint64) {
 	tallies, _ := t.appendTallies(nil) // one that is corrupt is told to who asks for them
-	written := uint64(0)
 	for i := range tallies {
-		written += tallies[i].Ordinary - tallies[i].sampled
+		// Of a tally that is written while it is read, the later word may be the newer.
+		written += tallies[i].Ordinary - min(tallies[i].sampled, tallies[i].Ordinary)
 	}
-	return max(written, read) - read
+	return written
 }
 
 // step is the next event; nil if there is none.

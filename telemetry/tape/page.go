@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 
@@ -112,7 +113,9 @@ func (t *file) readPages() (p pages, err error) {
 			}
 		}
 	}
-	slices.SortFunc(p.items, func(a, b ordinary) int { return int(min(max(a.end-b.end, -1), 1)) })
+	slices.SortFunc(p.items, func(a, b ordinary) int {
+		return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.number, b.number)) // of one communicator, two may end at one time
+	})
 	return p, nil
 }
 

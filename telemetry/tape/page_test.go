@@ -163,3 +163,30 @@ func TestPageWhileWriting(t *testing.T) {
 		t.Errorf("read %d times", reads)
 	}
 }
+
+// Who reads history of a tape on which nothing is lost misses nothing, but for an operation that is being written.
+func TestPageMissesNothing(t *testing.T) {
+	for name, every := range map[string]int{"ordinary": -1, "sampled": 1} {
+		w := newTape(t, Config{SampleEvery: every})
+		r := openTape(t, w.Path())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})
+			for range defaultOpRecords / 2 {
+				c.End(c.Start(0, allReduce, 1), 0)
+			}
+		}()
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			default:
+			}
+			all(t, r)
+			if missed := r.Missed().Op; missed > 1 || missed > 0 && !running {
+				t.Fatalf("%s: missed %d", name, missed)
+			}
+		}
+	}
+}

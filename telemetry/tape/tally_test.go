@@ -1,9 +1,11 @@
 package tape
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 	"unsafe"
@@ -289,5 +291,17 @@ func TestTalliesWhileWriting(t *testing.T) {
 	}
 	if last.Count() != ops || last.Ordinary != ops || last.Bytes != 8*ops {
 		t.Errorf("counted %+v", last)
+	}
+}
+
+// A tally of which the words don't belong together, as it is written or corrupt, makes no operations that were lost.
+func TestTallyTorn(t *testing.T) {
+	b := sample(t)
+	path := filepath.Join(t.TempDir(), "x.tape")
+	binary.LittleEndian.PutUint64(b[headerSize+2*slotSize+tallySampled*wordSize:], 1<<40)
+	must(t, os.WriteFile(path, b, 0o600))
+	r := openTape(t, path)
+	if n := len(all(t, r)); r.Missed().Op > uint64(n)*2 {
+		t.Errorf("missed %d, and read %d", r.Missed().Op, n)
 	}
 }

@@ -256,7 +256,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestCorruptParts(t *testing.T) {
 	b := sample(t)
 	path := filepath.Join(t.TempDir(), "x.tape")
-	b[headerSize+slotInfo+infoName*wordSize] ^= 1                                                        // slot 0, the copy that is current after two updates
+	b[headerSize+slotInfo+infoName*wordSize] ^= 1                 // slot 0, the copy that is current after two updates
 	binary.LittleEndian.PutUint64(b[sampleOps+5*recordSize:], 77) // an op record's marker
 	must(t, os.WriteFile(path, b, 0o600))
 	r := openTape(t, path)

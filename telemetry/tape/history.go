@@ -18,7 +18,7 @@ type history struct {
 
 func newHistory(t *file) (h *history, err error) {
 	h = &history{}
-	written := t.writtenOrdinary() // before they are read, so that what a live process adds meanwhile doesn't count as lost
+	written := t.writtenOrdinary()                   // before they are read, so that what a live process adds meanwhile doesn't count as lost
 	if h.ordinary, err = t.readPages(); err != nil { // before the other rings, as what comes before those must be known
 		return nil, err
 	}

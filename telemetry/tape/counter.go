@@ -25,16 +25,17 @@ func kernelUsesCounter() bool {
 
 // counted is CLOCK_MONOTONIC, read from the processor's counter: the line through one moment on both, the anchor, with the slope of the
 // time before it. Each anchor serves for a few milliseconds; who reads the clock after that makes the next. So it follows the kernel,
-// which lets NTP change its slope by half a thousandth. A counter that jumps, as it may when a machine sleeps or is moved, is found out at
-// once if it went back or far ahead, and with the next anchor else.
+// which lets NTP change its slope by half a thousandth and more. A counter that jumps, as it may when a machine sleeps or is moved, is found
+// out at once if it went far, and with the next anchor else.
 //
 // Invariant: version is odd while the other words change.
 type counted struct {
 	version atomic.Uint64
 	ticks   atomic.Uint64 // the anchor; 0: there is none
 	mono    atomic.Int64
+	kernel  atomic.Int64  // the kernel's time of the anchor, behind mono if the line before it was too steep
 	slope   atomic.Uint64 // nanoseconds a tick, times 2^32; 0: not known yet
-	found   atomic.Uint64 // the slope before the anchor, which counts if the one before that was the same
+	found   atomic.Uint64 // the kernel's slope before the anchor, which counts if the one before that was the same
 }
 
 const (
@@ -75,10 +76,11 @@ func (c *counted) now() int64 {
 // adjust reads the kernel's clock, and makes the next anchor unless somebody else is at it. The time is at least least, so that it
 // does not go back where the line that ends was a little too steep.
 func (c *counted) adjust(least int64) int64 {
+	version := c.version.Load() // first, so that no anchor that is older than another takes its place
 	before := readCounter()
-	mono := max(kernelNow(), least)
+	kernel := kernelNow()
 	after := readCounter()
-	version := c.version.Load()
+	mono := max(kernel, least)
 	if after-before > tightTicks || version&1 != 0 || !c.version.CompareAndSwap(version, version+1) {
 		return mono
 	}
@@ -90,14 +92,21 @@ func (c *counted) adjust(least int64) int64 {
 	case since < leastTicks:
 		return mono // too near to tell
 	case since < mostTicks:
-		slope = uint64(mono-c.mono.Load()) << 32 / since
+		slope = uint64(kernel-c.kernel.Load()) << 32 / since
 	}
 	found := c.found.Swap(slope)
 	if off := max(slope, found) - min(slope, found); off > found/sameSlope {
-		slope = 0 // the counter jumped
+		slope = 0 // the counter jumped, or the kernel's clock goes at another rate
+	}
+	// A line that begins ahead of the kernel's clock comes back to it; if it is far ahead, the kernel's clock has to reach it first.
+	if ahead := uint64(mono-kernel) << 32 / anchorTicks; ahead < slope/sameSlope {
+		slope -= ahead
+	} else if ahead > 0 {
+		slope = 0
 	}
 	c.slope.Store(slope)
 	c.ticks.Store(ticks)
 	c.mono.Store(mono)
+	c.kernel.Store(kernel)
 	return mono
 }

@@ -37,20 +37,67 @@ func TestCounterIsTheKernelsClock(t *testing.T) {
 	t.Logf("off by %v at most", worst)
 }
 
+// running is a clock that has found the counter's slope.
+func running(t *testing.T) *counted {
+	t.Helper()
+	c := &counted{}
+	for begin := time.Now(); c.slope.Load() == 0; c.now() {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("the counter's slope isn't found")
+		}
+	}
+	return c
+}
+
+// isRight checks that c is the kernel's clock, when some anchors were made or at once.
+func isRight(t *testing.T, c *counted, anchors uint64) {
+	t.Helper()
+	for begin := readCounter(); readCounter()-begin < anchors*anchorTicks; {
+		c.now()
+	}
+	for begin := time.Now(); time.Since(begin) < 30*time.Millisecond; {
+		if off, ok := between(c); !ok {
+			t.Errorf("it is off by %v", off)
+			return
+		}
+	}
+}
+
 // A counter that jumps, with its machine that sleeps or is moved, is found out.
 func TestCounterJumps(t *testing.T) {
-	for name, by := range map[string]int64{"back": 1 << 40, "a little back": 1 << 20, "ahead": -1 << 40, "ahead of an anchor": -2 * anchorTicks} {
-		c := &counted{}
-		for c.slope.Load() == 0 {
-			c.now()
-		}
-		c.ticks.Add(uint64(by)) // as if the counter had gone the other way
-		for begin := time.Now(); time.Since(begin) < 30*time.Millisecond; {
-			if off, ok := between(c); !ok {
-				t.Errorf("%s: it is off by %v", name, off)
-				break
-			}
-		}
+	for _, tt := range []struct {
+		name    string
+		by      int64
+		anchors uint64
+	}{
+		{"back", -1 << 40, 0},
+		{"a little back", -1 << 20, 3},
+		{"very little back", -1 << 12, 3},
+		{"ahead", 1 << 40, 0},
+		{"ahead of an anchor", 2 * anchorTicks, 0},
+		{"just ahead of an anchor", 3 * anchorTicks / 2, 3},
+		{"a little ahead", 1 << 20, 3},
+		{"very little ahead", 1 << 12, 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := running(t)
+			c.ticks.Add(uint64(-tt.by)) // as if the counter had gone the other way
+			isRight(t, c, tt.anchors)
+		})
+	}
+}
+
+// While the clock is read all the time, it follows the kernel's when that changes its rate, as who sets it by degrees lets it.
+func TestCounterFollowsTheKernelsRate(t *testing.T) {
+	for name, part := range map[string]int64{"slower": 2000, "much slower": 20, "faster": -2000, "much faster": -20} {
+		t.Run(name, func(t *testing.T) {
+			c := running(t)
+			slope := c.slope.Load()
+			slope += uint64(int64(slope) / part) // as if it had been that until now
+			c.slope.Store(slope)
+			c.found.Store(slope)
+			isRight(t, c, 3)
+		})
 	}
 }
 

@@ -133,7 +133,10 @@ func (t *Telemetry) tallies() []tape.Tally {
 	if last := t.counted.Load(); last != nil {
 		return *last
 	}
-	tallies, _ := t.follower.AppendTallies(nil)
+	tallies, err := t.follower.AppendTallies(nil)
+	if last := t.counted.Load(); err != nil && last != nil { // it was closed in between
+		return *last
+	}
 	return tallies
 }
 

@@ -158,8 +158,9 @@ func cpuTime(b *testing.B, clock int32) time.Duration {
 }
 
 // BenchmarkFollowNode follows a tape of the default size at a million operations a second, with all that reads a node's tape: spans, metrics,
-// log lines and stalls. They are ordinary operations, of which the readers see a sample and the tape's writer counts all. An iteration is a millisecond in which the writer writes what is due by the clock, for four communicators in
-// turns, 10 ms' worth at most. missed is how many records the readers came too late for, readers-cpu-% what they used of one processor.
+// log lines and stalls. They are ordinary operations, of which the readers see a sample and the tape's writer counts all. An iteration is a
+// millisecond in which the writer writes what is due by the clock, for four communicators in turns, 10 ms' worth at most. missed is how many
+// records the readers came too late for, readers-cpu-% what they used of one processor.
 func BenchmarkFollowNode(b *testing.B) {
 	const rate, most = 1_000_000, 10_000 // operations a second, and at a time
 	cfg := node.Default()

@@ -154,10 +154,11 @@
 // the ring's head, makes its marker 0, clears it, writes the first operation, and the marker last. Behind it items follow, each with its
 // first word stored last, up to a word that is 0 or the end of the page. By the ends of the operations they belong between the records of
 // the other rings. A communicator that is three quarters of a lap behind the head begins another page. One that is stopped between looking
-// at the head and storing, while the others write the last quarter, stores its item on a page that is another's: items have no check.
+// at the head and storing, while the others write the last quarter, stores its item on a page that is another's. Bit 31 of the first word of
+// an item is the lap of its page, the lowest bit of index divided by the number of pages: by it a reader sees that, and ends there.
 //
 //	page (kind 9)                           item of 6 words    item of 1 word
-//	0   marker                              0   1<<63          0   what it took u32, below 1<<31; time since the start
+//	0   marker                              0   1<<63, lap     0   what it took u32, below 1<<31, lap; time since the start
 //	8   number u32, slot i32                8   as 16 to 55        before it u32, 1 to 1<<31 - 1. All else is as
 //	16  call, data type, reduction,             of a page          before it, but for the seq, which is the next
 //	    algorithm u8, peer i32

@@ -212,6 +212,7 @@ const (
 	// A short item has the time from the start before it in the upper half, and what it took in the lower; all else is as before it,
 	// and the number is the next.
 	maxShort = 1 << 31
+	lapShift = 31 // of the bit that lapBit gives
 
 	recordsPerPage = 32 // on the op ring
 	maxPages       = 1 << 15

@@ -14,7 +14,8 @@ import (
 type openPage struct {
 	words *[pageWords]uint64 // nil: none
 	index uint64
-	used  int // words
+	used  int    // words
+	lap   uint64 // lapBit of index
 
 	kinds, bytes, number uint64
 	peer                 int32
@@ -32,13 +33,13 @@ func (c *CommWriter) putOrdinary(p *pending, end int64) {
 	after, took := uint64(p.start-o.start), uint64(end-p.start)
 	switch {
 	case p.number == o.number+1 && after-1 < maxShort-1 && took < maxShort && p.kinds == o.kinds && p.bytes == o.bytes && p.peer == o.peer:
-		storeRelease(&o.words[o.used], after<<32|took)
+		storeRelease(&o.words[o.used], after<<32|o.lap|took)
 		o.used++
 		o.number, o.start = p.number, p.start
 	case o.used+longWords <= pageWords:
 		to := (*[longWords]uint64)(o.words[o.used:])
 		putLong((*[longWords - 1]uint64)(to[1:]), p, end)
-		storeRelease(&to[0], longItem)
+		storeRelease(&to[0], longItem|o.lap)
 		o.used += longWords
 		o.remember(p)
 	default:
@@ -54,7 +55,7 @@ func (o *openPage) remember(p *pending) {
 func (c *CommWriter) turnPage(p *pending, end int64) {
 	o, g := &c.page, &c.w.ordinaryRing
 	o.index = atomic.AddUint64(g.head, 1) - 1
-	o.words = (*[pageWords]uint64)(g.words[(o.index&g.mask)*pageWords:])
+	o.words, o.lap = (*[pageWords]uint64)(g.words[(o.index&g.mask)*pageWords:]), lapBit(o.index, g.mask+1)
 	atomic.SwapUint64(&o.words[recMarker], 0) // before all else is changed
 	clear(o.words[pageItems:])
 	o.words[pageComm], o.words[pageComm+6] = pack32(int32(c.number), int32(c.index)), 0
@@ -63,6 +64,9 @@ func (c *CommWriter) turnPage(p *pending, end int64) {
 	o.used = pageItems
 	o.remember(p)
 }
+
+// lapBit is the bit of the first word of each item on a page, by which one shows that its writer stored a lap too late.
+func lapBit(index, pages uint64) uint64 { return index / pages & 1 << lapShift }
 
 // putLong writes all of an operation.
 func putLong(to *[longWords - 1]uint64, p *pending, end int64) {
@@ -131,11 +135,15 @@ func (p *pages) read(b []byte, place, head, n uint64) {
 	}
 	comm := w[pageComm]
 	last := p.add(comm, (*[longWords - 1]uint64)(w[pageFirst:]))
+	lap := lapBit(index, n)
 	for at := pageItems; at < pageWords && w[at] != 0; {
+		if w[at]&(1<<lapShift) != lap {
+			return // another communicator's; what was here is lost, and what follows isn't known without it
+		}
 		if w[at]&longItem == 0 {
 			last.number++
 			last.start += int64(w[at] >> 32)
-			last.end = last.start + int64(uint32(w[at]))
+			last.end = last.start + int64(w[at]&(maxShort-1))
 			p.items = append(p.items, last)
 			at++
 			continue

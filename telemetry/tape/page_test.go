@@ -121,6 +121,33 @@ func TestPageOvertaken(t *testing.T) {
 	}
 }
 
+// A writer that stores a lap too late, on a page that is another's by now, makes no operation of it.
+func TestPageStoredTooLate(t *testing.T) {
+	w := ordinaryTape(t, 128) // 4 pages
+	late := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "late", Size: 2})
+	busy := w.Comm(CommInfo{ID: lifecycle.CommID{2}, Name: "busy", Size: 2})
+	late.End(late.Start(0, allReduce, 1), 0)
+	held := late.page
+	for late.page.words != busy.page.words || busy.page.used <= held.used {
+		busy.End(busy.Start(0, allReduce, 1), 0)
+	}
+	const before, took = 12345, 678
+	held.words[held.used] = before<<32 | held.lap | took
+	items, err := openTape(t, w.Path()).readPages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range items.items {
+		if o.end-o.start == took {
+			t.Errorf("operation %d of %+v is read", o.number, items.kinds[o.kind])
+		}
+	}
+	busy.turnPage(&pending{number: 1, start: Now(), kinds: packKinds(allReduce, 1)}, Now())
+	if busy.page.lap != lapBit(busy.page.index, 4) || held.lap == lapBit(held.index+4, 4) {
+		t.Errorf("pages %d and %d have the laps %x and %x", held.index, busy.page.index, held.lap, busy.page.lap)
+	}
+}
+
 // Who reads history while pages are begun anew under it reads no operation that wasn't.
 func TestPageWhileWriting(t *testing.T) {
 	w := ordinaryTape(t, 256) // 8 pages

@@ -13,6 +13,9 @@
 // A machine without a driver is well; a Monitor on it says "no GPU" and looks again now and then, since drivers of
 // containers may come late.
 //
+// NVML spins where two wait for events in one process. The Monitors of a process take turns; where another library waits, too, they
+// notice, say so, and try again after seconds that become minutes.
+//
 // A process watches the GPUs that CUDA_VISIBLE_DEVICES leaves it, or all if that is not set. The label "gpu" of metrics is
 // NVML's index of the GPU on the host, "3"; for a MIG device it is the GPU's index and the GPU instance's id, "3:1", since
 // memory is the instance's own and all else is the GPU's.

@@ -5,11 +5,14 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"golang.org/x/sys/unix"
 )
 
 // nvmlDriver is NVML, loaded while the process runs.
@@ -221,10 +224,16 @@ func (d *nvmlDevice) readLinks(a *asked) *NVLink {
 	return n
 }
 
+// inEvents lets one call about events into NVML at a time, in turns. Another one would not sleep while the first waits for an event: it
+// spins on a lock of the library, and takes a core from the job (seen with driver 580).
+var inEvents sync.Mutex
+
 // nvmlEvents is an event set of NVML.
 type nvmlEvents struct{ set nvml.EventSet }
 
 func (d *nvmlDriver) newEvents() (events, error) {
+	inEvents.Lock()
+	defer inEvents.Unlock()
 	set, ret := d.lib.EventSetCreate()
 	if err := wrap("nvmlEventSetCreate", ret); err != nil {
 		return nil, err
@@ -248,6 +257,8 @@ func (s *nvmlEvents) add(dev device) error {
 	if supported &= wanted; supported == 0 {
 		return nil
 	}
+	inEvents.Lock()
+	defer inEvents.Unlock()
 	if ret = handle.RegisterEvents(supported, s.set); ret == nvml.ERROR_NOT_SUPPORTED {
 		return nil
 	}
@@ -255,7 +266,16 @@ func (s *nvmlEvents) add(dev device) error {
 }
 
 func (s *nvmlEvents) wait(timeout time.Duration) (event, error) {
+	inEvents.Lock()
+	runtime.LockOSThread()
+	before := threadTime()
 	data, ret := s.set.Wait(uint32(timeout.Milliseconds()))
+	used := threadTime() - before
+	runtime.UnlockOSThread()
+	inEvents.Unlock()
+	if ret == nvml.ERROR_TIMEOUT && used > timeout/2 {
+		return event{}, errSpins
+	}
 	if err := wrap("nvmlEventSetWait", ret); err != nil {
 		return event{}, err
 	}
@@ -271,9 +291,23 @@ func (s *nvmlEvents) wait(timeout time.Duration) (event, error) {
 	return e, nil
 }
 
+// errSpins is what a wait ends with that took a core instead of sleeping.
+var errSpins = errors.New("the wait for NVML's events spins: another library in this process waits for them, too")
+
+// threadTime is the processor time that this thread has used.
+func threadTime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) // every Linux has this clock
+	return time.Duration(ts.Nano())
+}
+
 func (s *nvmlEvents) about(e event, dev device) bool {
 	d := dev.(*nvmlDevice)
 	return e.device == any(d.handle) && (d.id.instance == nil || e.instance == wholeGPU || e.instance == *d.id.instance)
 }
 
-func (s *nvmlEvents) free() { s.set.Free() }
+func (s *nvmlEvents) free() {
+	inEvents.Lock()
+	defer inEvents.Unlock()
+	s.set.Free()
+}

@@ -5,8 +5,10 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -266,5 +268,44 @@ func TestNVMLErrors(t *testing.T) {
 		if len(server.ShutdownCalls()) != 1 {
 			t.Error("not shut down")
 		}
+	}
+}
+
+// NVML has one wait at a time, whoever waits; one that spins is found out.
+func TestNVMLWaitsOneAtATime(t *testing.T) {
+	inside := make(chan int, 1)
+	inside <- 0
+	overlaps := 0
+	wait := func(spin time.Duration) func(uint32) (nvml.EventData, nvml.Return) {
+		return func(uint32) (nvml.EventData, nvml.Return) {
+			select {
+			case <-inside:
+			default:
+				overlaps++
+				return nvml.EventData{}, nvml.ERROR_TIMEOUT
+			}
+			for began := threadTime(); threadTime()-began < spin; {
+				runtime.Gosched()
+			}
+			inside <- 0
+			return nvml.EventData{}, nvml.ERROR_TIMEOUT
+		}
+	}
+	const timeout = 20 * time.Millisecond
+	sleeps, spins := &nvmlEvents{&mock.EventSet{WaitFunc: wait(timeout / 4)}}, &nvmlEvents{&mock.EventSet{WaitFunc: wait(timeout)}}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := sleeps.wait(timeout); !errors.Is(err, errTimeout) {
+				t.Errorf("one that sleeps: %v", err)
+			}
+			if _, err := spins.wait(timeout); !errors.Is(err, errSpins) {
+				t.Errorf("one that spins: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if overlaps > 0 {
+		t.Errorf("%d waited while another did", overlaps)
 	}
 }

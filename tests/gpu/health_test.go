@@ -104,6 +104,20 @@ func TestWatchingCostsNothing(t *testing.T) {
 	t.Logf("1000 times from the cache: %v", time.Since(began))
 }
 
+// TestTwoWatch has two Monitors in one process, as two nodes are: of two waits at a time, NVML makes one spin.
+func TestTwoWatch(t *testing.T) {
+	watch(t)
+	watch(t)
+	const idle = 5 * time.Second
+	before, began := processorTime(t), time.Now()
+	<-time.After(idle)
+	share := 100 * float64(processorTime(t)-before) / float64(time.Since(began))
+	t.Logf("idle for %v: %.3f %% of a core", idle, share)
+	if share > 1 {
+		t.Errorf("watching twice costs %.2f %% of a core", share)
+	}
+}
+
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

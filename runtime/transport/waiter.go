@@ -63,6 +63,12 @@ const goschedEvery = 32
 // clockEvery is after how many passes a spinning Waiter looks at the clock; a power of two.
 const clockEvery = 32
 
+// clock is the time since a moment before the program's first look at it, and never 0. It costs half of time.Now, which reads the time of day,
+// too: of a small operation, every reading is a per cent.
+func clock() time.Duration { return time.Since(epoch) }
+
+var epoch = time.Now().Add(-time.Second)
+
 // Waiter is where one rank waits for its connections in one communicator. It is the Doorbell of all of them.
 //
 // Idle and Active belong to the goroutine that drives the connections; the other methods may be called by any.
@@ -73,7 +79,7 @@ const clockEvery = 32
 type Waiter struct {
 	idle     uint          // calls of Idle since the last Active
 	mask     uint          // the clock is looked at when idle&mask is 0
-	since    time.Time     // of the first look at the clock since then
+	since    time.Duration // clock at the first look at it since then; 0: there was none
 	looked   time.Duration // from since to the last look
 	crowded  int           // waits for which the core counts as contended
 	patience Patience
@@ -124,7 +130,7 @@ func (w *Waiter) Active() {
 }
 
 func (w *Waiter) revive() {
-	w.idle, w.mask, w.since, w.sleep = 0, w.spinMask(), time.Time{}, 0
+	w.idle, w.mask, w.since, w.sleep = 0, w.spinMask(), 0, 0
 	if w.crowded > 0 {
 		w.crowded--
 	}
@@ -166,10 +172,11 @@ func (w *Waiter) wait(ctx context.Context) error {
 
 // patient says whether to make another pass right away, and may offer the processor to others before.
 func (w *Waiter) patient() bool {
-	if w.since.IsZero() {
-		w.since, w.looked = time.Now(), 0
+	now := clock()
+	if w.since == 0 {
+		w.since, w.looked = now, 0
 	}
-	waited := time.Since(w.since)
+	waited := now - w.since
 	if w.patience.Spin > 0 && waited-w.looked > lostCore {
 		w.crowded = crowdedFor
 	}
@@ -224,7 +231,7 @@ func (w *Waiter) doze(ctx context.Context) error {
 		w.armed = false
 		w.sleep = 0
 	}
-	w.looked = time.Since(w.since) // the sleep is not a lost core
+	w.looked = clock() - w.since // the sleep is not a lost core
 	return nil
 }
 

@@ -150,7 +150,7 @@ func TestWaiterAdaptsToACrowdedCore(t *testing.T) {
 	if !w.patient() {
 		t.Fatal("no patience at all")
 	}
-	w.since = w.since.Add(-time.Second) // as if another process had run for a second
+	w.since -= time.Second // as if another process had run for a second
 	if w.patient() {
 		t.Error("it still spins on a core that it had lost")
 	}

@@ -9,62 +9,80 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// CommWriter writes what one communicator does. All methods may be called from any goroutine at any time, also after Close; they
-// hold a lock of this communicator for some nanoseconds, and none that communicators share. Those that a communicator calls for
-// each operation or act don't allocate. A nil *CommWriter is the tape switched off: every method is a no-op.
+// CommWriter writes what one communicator does. Start, StartFrom, Phase, Wait, End, Describe and Close are for one goroutine at a time, the
+// one whose turn the communicator's operations are: each call happens before the next. They take no lock. Life, From and State may be
+// called from any goroutine at any time. All may be called after Close. Those that a communicator calls for each operation or act don't
+// allocate. A nil *CommWriter is the tape switched off: every method is a no-op.
 type CommWriter struct {
 	w      *Writer
 	number uint32 // from 1, in the order of Comm
 	index  int    // in the table; -1: none
 
-	mu     sync.Mutex         // guards all below
-	slot   *[slotWords]uint64 // in the mapping; memory of no use to anybody without a slot or after Close, which saves asking
-	info   CommInfo
-	root   uint32 // number of the communicator that it descends from; its own if none
-	state  lifecycle.State
-	op     operations
-	closed bool
-	seed   uint64 // of sampling
+	slot *[slotWords]uint64 // in the mapping; memory of no use to anybody without a slot or after Close, which saves asking
 
+	// Of who has the turn.
+	op      *operations
+	seed    uint64 // of sampling
 	tallies []heldTally
 	last    counting
 	page    openPage
+
+	// Invariant: slot, info and closed change by who has the turn, and under mu. So that one, or who holds mu, may read them.
+	mu     sync.Mutex
+	info   CommInfo
+	closed bool
+	root   uint32 // under mu: the number of the communicator that it descends from; its own if none
+	state  lifecycle.State
 }
 
-// operations is what a CommWriter remembers of its operations.
+// operations is what a CommWriter remembers of its operations. A rank that the scheduler moves to another core takes along what it writes,
+// line by line of the cache, and that costs more than all instructions. So what each operation writes comes first: one line, and
+// the first of pending. There are no pointers in it: what has some doesn't begin with a line.
 type operations struct {
 	launched, completed uint64 // all up to completed have ended
-	phase               Phase  // of the oldest in flight, as wait and waitSince
-	wait                int32
-	waitSince           int64
+	base                uint64 // launched when none was in flight: so few entries of pending are in use
 	lastEnd             int64
-	forgotten           pending // stands for one that is not there any more
-	shown               shown
+	shown               uint64 // the slot shows the operation with this pending.seq
+	page                pageEnd
 
-	base    uint64              // launched when none was in flight: so few entries of pending are in use, and in the cache
 	pending [maxPending]pending // see at
+
+	kind      opKind // of the last one launched
+	shownKind uint64 // opKind.id of the slot's latch
+	phase     Phase  // of the oldest in flight, as wait and waitSince
+	wait      int32
+	waitSince int64
+	forgotten pending // stands for one that is not there any more
 }
 
-// shown is what the slot shows.
-type shown struct {
-	seq          uint64 // of the operation, as pending.seq
-	kinds, bytes uint64 // of the latch, as pending has them
-	peer         int32
+// opKind is what operations have in common that are the same but for their number and time: most are like the one before.
+type opKind struct {
+	id    uint64 // two with one id are the same; two with different ones may be
+	kinds uint64 // packKinds, less phase, stage and code
+	bytes uint64
+	peer  int32
+}
+
+// kindOf is the kind of an operation that is launched.
+func (o *operations) kindOf(sig Signature, algorithm uint8) *opKind {
+	k := &o.kind
+	if kinds := packKinds(sig, algorithm); kinds != k.kinds || sig.Bytes != k.bytes || sig.Peer != k.peer {
+		*k = opKind{id: k.id + 1, kinds: kinds, bytes: sig.Bytes, peer: sig.Peer}
+	}
+	return k
 }
 
 // at is the place of the n-th operation launched.
-func (o *operations) at(seq uint64) *pending { return &o.pending[(seq-o.base)%maxPending] }
+func (o *operations) at(seq uint64) *pending { return &o.pending[(seq-o.base-1)%maxPending] }
 
 // pending is an operation that was launched.
 type pending struct {
 	seq    uint64
 	number uint64 // the ranks' name for it
 	start  int64
-	kinds  uint64 // packKinds, less phase, stage and code
-	bytes  uint64
-	peer   int32
-	told   bool // the op ring has its start
-	ended  bool
+	opKind
+	told  bool // the op ring has its start
+	ended bool
 }
 
 // maxInFlight is the most operations in flight that a slot can say: it has 24 bits for them.
@@ -158,8 +176,7 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature
 		return 0
 	}
 	now := Now()
-	c.mu.Lock()
-	o := &c.op
+	o := c.op
 	alone := o.launched == o.completed
 	if alone {
 		o.base = o.launched
@@ -173,9 +190,11 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature
 	if p.seq > o.completed && !p.ended {
 		c.tell(p) // before it is forgotten
 	}
-	p.seq, p.number, p.start, p.kinds, p.bytes, p.peer = seq, number, now, packKinds(sig, algorithm), sig.Bytes, sig.Peer
-	p.told, p.ended = caller != nil, false
-	if s := &o.shown; alone && p.kinds == s.kinds && p.bytes == s.bytes && p.peer == s.peer {
+	p.seq, p.number, p.start, p.told, p.ended = seq, number, now, caller != nil, false
+	if kind := o.kindOf(sig, algorithm); p.id != kind.id {
+		p.opKind = *kind
+	}
+	if alone && p.id == o.shownKind {
 		c.repeat(p)
 	} else {
 		c.publishOp(o.running())
@@ -186,7 +205,6 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature
 	case c.index < 0 || c.closed:
 		c.tell(p) // no slot says that it is in flight
 	}
-	c.mu.Unlock()
 	return seq
 }
 
@@ -196,15 +214,13 @@ func (c *CommWriter) Phase(phase Phase) {
 	if c == nil {
 		return
 	}
-	c.mu.Lock()
-	if o := &c.op; o.launched != o.completed && o.phase != phase {
+	if o := c.op; o.launched != o.completed && o.phase != phase {
 		o.phase = phase
 		p := o.running()
 		c.publishOp(p)
 		c.tell(p)
 		c.putOp(kindOp, Now(), StagePhase, p, phase, o.wait, 0)
 	}
-	c.mu.Unlock()
 }
 
 // Wait says which rank the oldest operation in flight waits for, -1 for none. Saying the same again costs next to nothing.
@@ -212,8 +228,7 @@ func (c *CommWriter) Wait(peer int32) {
 	if c == nil {
 		return
 	}
-	c.mu.Lock()
-	if o := &c.op; o.launched != o.completed && o.wait != peer {
+	if o := c.op; o.launched != o.completed && o.wait != peer {
 		now := Now()
 		o.wait, o.waitSince = peer, now
 		if peer < 0 {
@@ -224,7 +239,6 @@ func (c *CommWriter) Wait(peer int32) {
 		c.tell(p)
 		c.putOp(kindOp, now, StageWait, p, o.phase, peer, 0)
 	}
-	c.mu.Unlock()
 }
 
 // End says that the operation for which Start returned launched ended, and how. Operations may end in any order; the slot shows the oldest
@@ -234,13 +248,14 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 		return
 	}
 	now := Now()
-	c.mu.Lock()
-	o := &c.op
+	o := c.op
 	seq := launched
 	p := o.at(seq)
 	switch {
+	case seq == o.launched && seq == o.completed+1: // no other is in flight, as nearly always
+		c.endAlone(p, now, code)
+		return
 	case seq <= o.completed || seq > o.launched || (p.seq == seq && p.ended):
-		c.mu.Unlock()
 		return
 	case p.seq != seq: // forgotten: more than maxPending are in flight
 		o.forgotten = pending{seq: seq}
@@ -251,19 +266,38 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 		phase = o.phase
 	}
 	p.ended = true
-	o.lastEnd = now
+	c.putEnd(p, now, phase, code)
+	o.retire(seq)
+	if o.completed == o.launched && o.shown == o.launched {
+		c.repeatEnd()
+	} else {
+		c.publishOp(o.running())
+	}
+}
+
+// endAlone ends the only operation in flight.
+func (c *CommWriter) endAlone(p *pending, now int64, code lifecycle.Code) {
+	o := c.op
+	c.putEnd(p, now, o.phase, code)
+	o.completed = p.seq
+	if p.told { // else it had neither
+		o.quiet()
+	}
+	if o.shown == p.seq {
+		c.repeatEnd()
+	} else {
+		c.publishOp(p)
+	}
+}
+
+// putEnd counts and writes an operation's end.
+func (c *CommWriter) putEnd(p *pending, now int64, phase Phase, code lifecycle.Code) {
+	c.op.lastEnd = now
 	if kind := c.count(p, now-p.start, code); kind == kindPage {
 		c.putOrdinary(p, now)
 	} else {
 		c.putOp(kind, now, StageEnd, p, phase, -1, code)
 	}
-	o.retire(seq)
-	if o.completed == o.launched && o.shown.seq == o.launched {
-		c.repeatEnd()
-	} else {
-		c.publishOp(o.running())
-	}
-	c.mu.Unlock()
 }
 
 // retire moves completed over all that have ended. Of those that were forgotten it takes for granted that they end in order.
@@ -280,8 +314,11 @@ func (o *operations) retire(ended uint64) {
 		}
 		o.completed = seq
 	}
-	o.phase, o.wait, o.waitSince = PhaseNone, -1, 0
+	o.quiet()
 }
+
+// quiet says that the operation that runs next has no phase yet, and waits for nobody.
+func (o *operations) quiet() { o.phase, o.wait, o.waitSince = PhaseNone, -1, 0 }
 
 // running is the oldest operation in flight, or the last one if none is.
 func (o *operations) running() *pending {
@@ -317,7 +354,7 @@ func (c *CommWriter) Close() {
 // is first put together and then copied costs twice as much, because the wider loads of the copy can't be served from the stores
 // before them.
 func (c *CommWriter) publishOp(p *pending) {
-	o := &c.op
+	o := c.op
 	launched, completed := o.launched, o.completed
 	kinds := p.kinds | uint64(o.phase)<<32 | min(launched-completed, maxInFlight)<<40
 	ranks := pack32(p.peer, o.wait)
@@ -330,7 +367,7 @@ func (c *CommWriter) publishOp(p *pending) {
 	to[opBytes], to[opStart], to[opLastEnd], to[opWaitSince] = bytes, start, lastEnd, waitSince
 	check := fold8(uint64(version), launched, number, kinds, ranks, bytes, start, lastEnd, waitSince)
 	storeRelease(control, uint64(version)<<32|uint64(check))
-	o.shown = shown{seq: p.seq, kinds: p.kinds, bytes: p.bytes, peer: p.peer}
+	o.shown, o.shownKind = p.seq, p.id
 }
 
 // repeat shows that p runs, alone and with the signature that the latch shows: most operations are like the one before. The count is
@@ -340,7 +377,7 @@ func (c *CommWriter) repeat(p *pending) {
 	r := (*[slotRepeatWords]uint64)(c.slot[slotRepeat/wordSize:])
 	r[repStart], r[repNumber] = uint64(p.start), p.number
 	storeRelease(&r[repLaunched], p.seq)
-	c.op.shown.seq = p.seq
+	c.op.shown = p.seq
 }
 
 // repeatEnd shows that the operation that the slot shows has ended, and no other is in flight.
@@ -360,7 +397,7 @@ func (c *CommWriter) count(p *pending, took int64, code lifecycle.Code) (kind ui
 		return kindOp
 	}
 	t := &c.last
-	if t.kinds != p.kinds || t.bytes != p.bytes || t.peer != p.peer {
+	if t.kind != p.id {
 		c.countAs(p)
 	}
 	if t.words == nil {

@@ -7,7 +7,7 @@ import "sync/atomic"
 // killed, leaves the other copy whole. The control word is the version in the upper half, whose lowest bit names the
 // current copy, and the check of that copy in the lower.
 //
-// Who publishes holds the lock of the part's owner: one writer at a time.
+// There is one writer at a time: who has the communicator's turn, or holds the lock of the part.
 
 // publish publishes the words w; copies are the two of them. CommWriter.publishOp is the same for a slot's operation, unrolled.
 func publish(control *uint64, copies, w []uint64) {

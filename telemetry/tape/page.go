@@ -14,46 +14,49 @@ import (
 type openPage struct {
 	words *[pageWords]uint64 // nil: none
 	index uint64
-	used  int    // words
 	lap   uint64 // lapBit of index
+	kind  uint64 // opKind.id of the last operation
+}
 
-	kinds, bytes, number uint64
-	peer                 int32
-	start                int64
+// pageEnd is where the page is written on, and what the last operation there had.
+type pageEnd struct {
+	used   int // words
+	number uint64
+	start  int64
 }
 
 // putOrdinary writes the end of an ordinary operation.
 func (c *CommWriter) putOrdinary(p *pending, end int64) {
-	o, g := &c.page, &c.w.ordinaryRing
+	o, at, g := &c.page, &c.op.page, &c.w.ordinaryRing
 	// Its place may be another's soon, who needs it after a whole lap.
-	if o.words == nil || o.used == pageWords || atomic.LoadUint64(g.head)-o.index > g.mask-g.mask/4 {
+	if o.words == nil || at.used == pageWords || atomic.LoadUint64(g.head)-o.index > g.mask-g.mask/4 {
 		c.turnPage(p, end)
 		return
 	}
-	after, took := uint64(p.start-o.start), uint64(end-p.start)
+	after, took := uint64(p.start-at.start), uint64(end-p.start)
 	switch {
-	case p.number == o.number+1 && after-1 < maxShort-1 && took < maxShort && p.kinds == o.kinds && p.bytes == o.bytes && p.peer == o.peer:
-		storeRelease(&o.words[o.used], after<<32|o.lap|took)
-		o.used++
-		o.number, o.start = p.number, p.start
-	case o.used+longWords <= pageWords:
-		to := (*[longWords]uint64)(o.words[o.used:])
+	case p.number == at.number+1 && after-1 < maxShort-1 && took < maxShort && p.id == o.kind:
+		storeRelease(&o.words[at.used], after<<32|o.lap|took)
+		at.used++
+		at.number, at.start = p.number, p.start
+	case at.used+longWords <= pageWords:
+		to := (*[longWords]uint64)(o.words[at.used:])
 		putLong((*[longWords - 1]uint64)(to[1:]), p, end)
 		storeRelease(&to[0], longItem|o.lap)
-		o.used += longWords
-		o.remember(p)
+		at.used += longWords
+		c.remember(p)
 	default:
 		c.turnPage(p, end)
 	}
 }
 
-func (o *openPage) remember(p *pending) {
-	o.kinds, o.bytes, o.number, o.peer, o.start = p.kinds, p.bytes, p.number, p.peer, p.start
+func (c *CommWriter) remember(p *pending) {
+	c.page.kind, c.op.page.number, c.op.page.start = p.id, p.number, p.start
 }
 
 // turnPage begins a page with an operation.
 func (c *CommWriter) turnPage(p *pending, end int64) {
-	o, g := &c.page, &c.w.ordinaryRing
+	o, at, g := &c.page, &c.op.page, &c.w.ordinaryRing
 	o.index = atomic.AddUint64(g.head, 1) - 1
 	o.words, o.lap = (*[pageWords]uint64)(g.words[(o.index&g.mask)*pageWords:]), lapBit(o.index, g.mask+1)
 	atomic.SwapUint64(&o.words[recMarker], 0) // before all else is changed
@@ -61,8 +64,8 @@ func (c *CommWriter) turnPage(p *pending, end int64) {
 	o.words[pageComm], o.words[pageComm+6] = pack32(int32(c.number), int32(c.index)), 0
 	putLong((*[longWords - 1]uint64)(o.words[pageFirst:]), p, end)
 	storeRelease(&o.words[recMarker], marker(o.index, kindPage, foldRecord(o.index, (*[recordWords]uint64)(o.words[:recordWords]))))
-	o.used = pageItems
-	o.remember(p)
+	at.used = pageItems
+	c.remember(p)
 }
 
 // lapBit is the bit of the first word of each item on a page, by which one shows that its writer stored a lap too late.

@@ -65,9 +65,7 @@ func TestPageLongTimes(t *testing.T) {
 	var want []span
 	for i, next := range []span{{1, 5}, {1, 6}, {maxShort, 7}, {maxShort + 1, 8}, {10, maxShort - 1}, {maxShort - 1, maxShort}, {3 * maxShort, 0}} {
 		at += next.Start
-		c.mu.Lock()
-		c.putOrdinary(&pending{number: uint64(i + 1), start: at, kinds: packKinds(allReduce, 1), bytes: 8}, at+next.Took)
-		c.mu.Unlock()
+		c.putOrdinary(&pending{number: uint64(i + 1), start: at, opKind: *c.op.kindOf(allReduce, 1)}, at+next.Took)
 		want = append(want, span{at, next.Took})
 	}
 	items, err := openTape(t, w.Path()).readPages()
@@ -127,12 +125,12 @@ func TestPageStoredTooLate(t *testing.T) {
 	late := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "late", Size: 2})
 	busy := w.Comm(CommInfo{ID: lifecycle.CommID{2}, Name: "busy", Size: 2})
 	late.End(late.Start(0, allReduce, 1), 0)
-	held := late.page
-	for late.page.words != busy.page.words || busy.page.used <= held.used {
+	held, used := late.page, late.op.page.used
+	for late.page.words != busy.page.words || busy.op.page.used <= used {
 		busy.End(busy.Start(0, allReduce, 1), 0)
 	}
 	const before, took = 12345, 678
-	held.words[held.used] = before<<32 | held.lap | took
+	held.words[used] = before<<32 | held.lap | took
 	items, err := openTape(t, w.Path()).readPages()
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +140,7 @@ func TestPageStoredTooLate(t *testing.T) {
 			t.Errorf("operation %d of %+v is read", o.number, items.kinds[o.kind])
 		}
 	}
-	busy.turnPage(&pending{number: 1, start: Now(), kinds: packKinds(allReduce, 1)}, Now())
+	busy.turnPage(&pending{number: 1, start: Now(), opKind: *busy.op.kindOf(allReduce, 1)}, Now())
 	if busy.page.lap != lapBit(busy.page.index, 4) || held.lap == lapBit(held.index+4, 4) {
 		t.Errorf("pages %d and %d have the laps %x and %x", held.index, busy.page.index, held.lap, busy.page.lap)
 	}

@@ -100,13 +100,12 @@ type heldTally struct {
 // counting is the tally of the kind of operation that a communicator made last: most do the same again.
 type counting struct {
 	words *[tallyWords]uint64 // nil: none
-	kinds uint64
+	kind  uint64              // as opKind.id
 	bytes uint64
-	peer  int32
 	cross float64 // bytes that cross a rank's link, times 1000: what it is divided by, in ns, gives MB/s
 }
 
-// add counts an operation. The communicator's lock makes it the only writer; each word is stored by itself.
+// add counts an operation. Who has the communicator's turn is the only writer; each word is stored by itself.
 func (t *counting) add(d int64, ordinary bool) {
 	w := t.words
 	if ordinary {
@@ -128,7 +127,7 @@ func (t *counting) add(d int64, ordinary bool) {
 func (c *CommWriter) countAs(p *pending) {
 	call := lifecycle.Call(p.kinds)
 	t := &c.last
-	*t = counting{kinds: p.kinds, bytes: p.bytes, peer: p.peer}
+	*t = counting{kind: p.id, bytes: p.bytes}
 	if !call.IsOperation() || c.closed {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -441,5 +442,27 @@ func TestNames(t *testing.T) {
 		if got != want {
 			t.Errorf("%q should be %q", got, want)
 		}
+	}
+}
+
+// What each operation writes of its CommWriter is two lines of the cache.
+func TestOperationsLines(t *testing.T) {
+	const line = 64
+	c := newTape(t, Config{}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
+	o := c.op
+	if uintptr(unsafe.Pointer(o))%line != 0 || unsafe.Offsetof(o.pending) != line || unsafe.Sizeof(o.pending[0]) != line {
+		t.Errorf("operations are at %p, their pending at %d, each of %d bytes", o, unsafe.Offsetof(o.pending), unsafe.Sizeof(o.pending[0]))
+	}
+	c.End(c.Start(0, allReduce, 1), 0)
+	before := *o
+	c.End(c.Start(0, allReduce, 1), 0)
+	after := *o
+	if after.pending[0] == before.pending[0] || after.completed != 2 {
+		t.Fatalf("the second operation is not where the first was: %+v", after.pending[:2])
+	}
+	after.pending[0] = before.pending[0]
+	after.launched, after.completed, after.base, after.lastEnd, after.shown, after.page = before.launched, before.completed, before.base, before.lastEnd, before.shown, before.page
+	if after != before {
+		t.Errorf("more has changed: from %+v to %+v", before, after)
 	}
 }

@@ -141,8 +141,7 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 	if w == nil {
 		return nil
 	}
-	c := &CommWriter{w: w, index: -1, slot: new([slotWords]uint64), info: info, seed: sampleSeed(info.ID)}
-	c.op.wait = -1
+	c := &CommWriter{w: w, index: -1, slot: new([slotWords]uint64), info: info, seed: sampleSeed(info.ID), op: &operations{wait: -1}}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()

@@ -64,6 +64,30 @@ func TestOperationKnowsItsCaller(t *testing.T) {
 	}
 }
 
+// slicedContext can't be compared with ==: that panics.
+type slicedContext struct {
+	context.Context
+	_ []int
+}
+
+// Whatever the contexts are, and in whatever order, each operation has the span of its own.
+func TestLastCaller(t *testing.T) {
+	one, other := spanned(t.Context()), spanned(t.Context())
+	spans := []context.Context{one, one, other, slicedContext{Context: one}, slicedContext{Context: other}}
+	none := []context.Context{t.Context(), context.Background(), slicedContext{Context: t.Context()}, trace.ContextWithSpanContext(one, trace.SpanContext{})}
+	var l lastCaller
+	for i, in := range spans {
+		for j, out := range none {
+			if l.of(in) == nil || l.of(in).TraceID[0] != 1 {
+				t.Errorf("context %d behind one without a span: %v", i, l.of(in))
+			}
+			if got := l.of(out); got != nil {
+				t.Errorf("context %d without a span, behind %d with one: %v", j, i, got)
+			}
+		}
+	}
+}
+
 // cpuTime measures what f costs its thread: on a shared machine the wall clock measures the others.
 func cpuTime(b *testing.B, f func()) {
 	b.Helper()

@@ -44,6 +44,7 @@ type core struct {
 
 	turn        turn
 	op          host.Op       // of the turn's holder: so that an operation needs no memory of its own
+	caller      lastCaller    // of the turn's holder
 	over        bool          // Finalize, Destroy or Abort had its turn: what comes after it is refused; by the turn's holder
 	collectives atomic.Uint64 // launched so far; written by the turn's holder. The ranks agree on it
 	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder

@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"reflect"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -104,24 +105,43 @@ func callerSpan(ctx context.Context) tape.SpanContext {
 	return tape.SpanContext{TraceID: sc.TraceID(), SpanID: sc.SpanID(), Flags: byte(sc.TraceFlags())}
 }
 
-// started writes the start of an operation, with the span in ctx if there is one. Without, that costs the look into ctx.
+// started writes the start of an operation, with the span in ctx if there is one. The caller has the turn.
 func (c *core) started(ctx context.Context, number uint64, sig tape.Signature, algorithm uint8) (launched uint64) {
 	if c.tape == nil {
 		return 0
 	}
-	span := trace.SpanFromContext(ctx)
-	if span == noSpan { // asked first, because a span's context is large
-		return c.tape.Start(number, sig, algorithm)
+	return c.tape.StartFrom(c.caller.of(ctx), number, sig, algorithm)
+}
+
+// lastCaller is the span in the context of the last operation. Most operations have the context of the one before, and the search for a
+// span goes through all that a context was made from; what is found is the same each time, as context.Context promises.
+type lastCaller struct {
+	ctx   context.Context // nil, or a pointer, which can be compared with anything
+	span  tape.SpanContext
+	valid bool
+}
+
+// of is the span in ctx, nil if there is none. It is valid until the next call.
+func (l *lastCaller) of(ctx context.Context) *tape.SpanContext {
+	if ctx != l.ctx {
+		l.look(ctx)
 	}
-	return c.startedFrom(span.SpanContext(), number, sig, algorithm)
+	if l.valid {
+		return &l.span
+	}
+	return nil
+}
+
+func (l *lastCaller) look(ctx context.Context) {
+	l.ctx, l.valid = nil, false
+	if reflect.TypeOf(ctx).Kind() == reflect.Pointer {
+		l.ctx = ctx
+	}
+	if span := trace.SpanFromContext(ctx); span != noSpan { // asked first, because a span's context is large
+		l.span = callerSpan(ctx)
+		l.valid = l.span != tape.SpanContext{}
+	}
 }
 
 // noSpan is what a context without a span has.
 var noSpan = trace.SpanFromContext(context.Background())
-
-func (c *core) startedFrom(sc trace.SpanContext, number uint64, sig tape.Signature, algorithm uint8) (launched uint64) {
-	if !sc.IsValid() {
-		return c.tape.Start(number, sig, algorithm)
-	}
-	return c.tape.StartFrom(&tape.SpanContext{TraceID: sc.TraceID(), SpanID: sc.SpanID(), Flags: byte(sc.TraceFlags())}, number, sig, algorithm)
-}

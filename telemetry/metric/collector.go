@@ -16,6 +16,9 @@ import (
 // DefaultMaxNames is how many communicator names get series of their own.
 const DefaultMaxNames = 16
 
+// Places are how many communicators and tallies a tape has room for.
+type Places struct{ Communicators, Tallies int }
+
 // Config says where a Collector reads. Zero fields take the defaults that they name.
 type Config struct {
 	// Slots reads the in-flight table. It is called at every scrape, from any goroutine, and must be safe for that. Required.
@@ -29,6 +32,9 @@ type Config struct {
 
 	// Missed counts the tape's records that were overwritten before the follower read them; nil leaves the metric out.
 	Missed func() tape.Missed
+
+	// Places is how many communicators and tallies the tape has room for; 0 leaves the metric of those that are free out.
+	Places Places
 
 	// Spans counts what became of spans; nil leaves the metric out. It is trace.Projector.Stats in other words, so that
 	// this package need not know that one.
@@ -64,8 +70,8 @@ type Collector struct {
 	moves   *moves
 	stalled *stalled
 
-	missed, spans, logs *prometheus.Desc
-	build               prometheus.Metric
+	missed, free, spans, logs *prometheus.Desc
+	build                     prometheus.Metric
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -95,6 +101,9 @@ func NewCollector(cfg Config) (*Collector, error) {
 		stalled: newStalled(names, cfg.Now),
 		missed: prometheus.NewDesc(semconv.MetricTapeMissed,
 			"Tape records that were overwritten before they were read, by ring.", []string{semconv.LabelRing}, nil),
+		free: prometheus.NewDesc(semconv.MetricTapeFree,
+			"Places of the tape that are free, by part. Without one, a new communicator is in the rings alone, or its operations are read one by one.",
+			[]string{semconv.LabelPart}, nil),
 		spans: prometheus.NewDesc(semconv.MetricSpans,
 			"Spans to be exported, by what became of them: exported, dropped because the queue was full, or failed in the exporter.",
 			[]string{semconv.LabelResult}, nil),
@@ -129,6 +138,9 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	if c.cfg.Missed != nil {
 		ch <- c.missed
 	}
+	if c.cfg.Places.Communicators > 0 {
+		ch <- c.free
+	}
 	if c.cfg.Spans != nil {
 		ch <- c.spans
 	}
@@ -140,7 +152,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. It reads the in-flight table once.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	c.table.collect(ch, summarize(c.cfg.Slots(), c.names, c.cfg.Now()))
+	slots := c.cfg.Slots()
+	c.table.collect(ch, summarize(slots, c.names, c.cfg.Now()))
 	c.counted.collect(ch)
 	var tallies []tape.Tally
 	if c.cfg.Tallies != nil {
@@ -152,6 +165,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		m := c.cfg.Missed()
 		ch <- prometheus.MustNewConstMetric(c.missed, prometheus.CounterValue, float64(m.Life), "life")
 		ch <- prometheus.MustNewConstMetric(c.missed, prometheus.CounterValue, float64(m.Op), "op")
+	}
+	if p := c.cfg.Places; p.Communicators > 0 {
+		ch <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, float64(p.Communicators-len(slots)), "communicators")
+		ch <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, float64(p.Tallies-len(tallies)), "tallies")
 	}
 	if c.cfg.Spans != nil {
 		s := c.cfg.Spans()

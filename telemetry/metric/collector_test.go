@@ -36,6 +36,7 @@ func newCollector(t testing.TB, slots []tape.Slot, maxNames int) (*metric.Collec
 		Slots:    func() []tape.Slot { return slots },
 		Now:      func() int64 { return 100 * second },
 		Missed:   func() tape.Missed { return tape.Missed{Life: 1, Op: 20} },
+		Places:   metric.Places{Communicators: 16, Tallies: 4},
 		Span:     func() oteltrace.SpanContext { return spanOf },
 		Spans:    func() metric.SpanStats { return metric.SpanStats{Exported: 5, Dropped: 6, Failed: 7} },
 		Version:  "v1.2.3",
@@ -291,18 +292,22 @@ ccl_peer_errors_total{comm="world",error_type="unreachable",peer="1"} 1
 }
 
 func TestTelemetryOfTelemetry(t *testing.T) {
-	_, reg := newCollector(t, nil, 0)
+	_, reg := newCollector(t, []tape.Slot{busy("world", 1, second)}, 0)
 	compare(t, reg, `
 # HELP ccl_spans_total Spans to be exported, by what became of them: exported, dropped because the queue was full, or failed in the exporter.
 # TYPE ccl_spans_total counter
 ccl_spans_total{result="dropped"} 6
 ccl_spans_total{result="exported"} 5
 ccl_spans_total{result="failed"} 7
+# HELP ccl_tape_places_free Places of the tape that are free, by part. Without one, a new communicator is in the rings alone, or its operations are read one by one.
+# TYPE ccl_tape_places_free gauge
+ccl_tape_places_free{part="communicators"} 15
+ccl_tape_places_free{part="tallies"} 4
 # HELP ccl_tape_records_missed_total Tape records that were overwritten before they were read, by ring.
 # TYPE ccl_tape_records_missed_total counter
 ccl_tape_records_missed_total{ring="life"} 1
 ccl_tape_records_missed_total{ring="op"} 20
-`, semconv.MetricTapeMissed, semconv.MetricSpans)
+`, semconv.MetricTapeMissed, semconv.MetricTapeFree, semconv.MetricSpans)
 	if m := gather(t, reg)[semconv.MetricBuildInfo]; len(m) != 1 || !strings.Contains(labels(m[0]), "version=v1.2.3") {
 		t.Errorf("build info is %v", m)
 	}
@@ -326,7 +331,7 @@ func TestLint(t *testing.T) {
 	want := []string{
 		semconv.MetricCommunicators, semconv.MetricInFlight, semconv.MetricOldestAge, semconv.MetricLaunchedSeq, semconv.MetricCompletedSeq,
 		semconv.MetricOperations, semconv.MetricBytes, semconv.MetricDuration, semconv.MetricBusBandwidth, semconv.MetricActDuration,
-		semconv.MetricLifecycleErrors, semconv.MetricPostponed, semconv.MetricPeerErrors, semconv.MetricTapeMissed, semconv.MetricSpans, semconv.MetricBuildInfo,
+		semconv.MetricLifecycleErrors, semconv.MetricPostponed, semconv.MetricPeerErrors, semconv.MetricTapeMissed, semconv.MetricTapeFree, semconv.MetricSpans, semconv.MetricBuildInfo,
 		semconv.MetricStalled, semconv.MetricStallAge, semconv.MetricStalls,
 	}
 	slices.Sort(want)

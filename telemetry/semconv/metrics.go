@@ -54,6 +54,10 @@ const (
 const (
 	// MetricTapeMissed counts tape records that were overwritten before they were read (counter). Stable.
 	MetricTapeMissed = "ccl_tape_records_missed_total"
+	// MetricTapeFree is how many places of the tape are free, by part: communicators (slots of the in-flight table) and tallies (kinds of
+	// operations of communicators of one name). Without one, a communicator is in the rings alone, or its operations are read one by
+	// one (gauge). Stable.
+	MetricTapeFree = "ccl_tape_places_free"
 	// MetricSpans counts spans by what became of them: exported, dropped (queue full), failed (exporter) (counter). Stable.
 	MetricSpans = "ccl_spans_total"
 	// MetricLogDropped counts log records that were lost, because a queue was full or the receiver didn't take them, by sink: local or otlp
@@ -77,6 +81,7 @@ const (
 	LabelResult    = "result"     // what became of a span. Stable.
 	LabelWaitRank  = "wait_rank"  // the rank that is waited for, LabelValueNone if none. Stable.
 	LabelRing      = "ring"       // a ring of the tape: "life" or "op". Stable.
+	LabelPart      = "part"       // of the tape: "communicators" or "tallies". Stable.
 	LabelVersion   = "version"    // Carillon's version. Stable.
 	LabelGoVersion = "goversion"  // the Go release that built it. Stable.
 )

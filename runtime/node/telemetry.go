@@ -83,8 +83,8 @@ func newTelemetry(ctx context.Context, s settings, w *tape.Writer, extra []Obser
 	metrics, err := metric.NewCollector(metric.Config{
 		Slots: t.follower.Slots, Tallies: t.tallies, Now: tape.Now, Missed: t.follower.Missed, Version: version(), Span: t.trace.Emitted,
 		Places: metric.Places{Communicators: header.Slots, Tallies: header.Tallies},
-		Spans: func() metric.SpanStats { return metric.SpanStats(t.trace.Stats()) },
-		Logs:  func() metric.LogStats { return metric.LogStats(s.sink.Stats()) },
+		Spans:  func() metric.SpanStats { return metric.SpanStats(t.trace.Stats()) },
+		Logs:   func() metric.LogStats { return metric.LogStats(s.sink.Stats()) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, t.follower.Close())

@@ -175,7 +175,7 @@ func (a *answerer) pass(ctx context.Context, q *question, rest []unit) {
 				return
 			}
 			// The first is not there: the others of its part are asked one by one.
-			for i := 1; i < len(part); i++ {
+			for i := 1; i < len(part) && ctx.Err() == nil; i++ {
 				one := sub
 				one.units = part[i : i+1]
 				_ = a.m.put(ctx, &part[i].member, &one) // who asked first asks again

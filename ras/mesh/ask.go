@@ -126,6 +126,7 @@ func (t *table) units(names []string) (units []unit, missing map[string]string) 
 		asked[name] = true
 	}
 	slices.SortFunc(able, byHostAndRank)
+	slices.SortFunc(unable, byHostAndRank)
 	at := make(map[string]int, len(able))
 	for i, m := range able {
 		at[m.Name] = i
@@ -266,6 +267,9 @@ func (r *round) each(units []unit, deadline time.Time) {
 	var asking sync.WaitGroup
 	room := make(chan struct{}, askAtOnce)
 	for i := range units {
+		if r.q.ctx.Err() != nil { // the select would choose by chance if there is room, too
+			break
+		}
 		select {
 		case room <- struct{}{}:
 		case <-r.q.ctx.Done():

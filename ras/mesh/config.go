@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"net/netip"
 	"time"
 
@@ -47,6 +48,10 @@ type Config struct {
 	// Transport moves bytes. nil is UDP and TCP at Bind; a simulation has its own. It belongs to the mesh, which shuts it
 	// down: then whoever connects, sends or receives by it must fail at once, as Close waits for them.
 	Transport memberlist.Transport
+	// Rand decides what is left to chance: whom to tell or to ask first, and how long to wait before the next attempt to
+	// join. Nothing secret comes from it. nil is the runtime's; a simulation has its own, which must be safe for use by
+	// several goroutines. memberlist draws from math/rand's global source all the same.
+	Rand mathrand.Source
 }
 
 // Tuning is how fast a mesh looks and how long it waits. Its zero value is OneMachine.

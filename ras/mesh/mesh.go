@@ -33,6 +33,7 @@ type Mesh struct {
 	config    Config
 	self      Member
 	host      Host
+	rand      *mathrand.Rand // safe for use by several goroutines, as its source is
 	transport memberlist.NodeAwareTransport
 	list      *memberlist.Memberlist
 	gossip    memberlist.TransmitLimitedQueue
@@ -65,6 +66,9 @@ func Start(c Config) (*Mesh, error) {
 	if c.Host == nil {
 		c.Host = Kernel()
 	}
+	if c.Rand == nil {
+		c.Rand = runtimeRand{}
+	}
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -78,7 +82,7 @@ func Start(c Config) (*Mesh, error) {
 	c.Self.Instance = binary.LittleEndian.Uint64(id[:])
 
 	m := &Mesh{
-		config: c, self: c.Self, host: c.Host, told: make(chan struct{}, 1),
+		config: c, self: c.Self, host: c.Host, rand: mathrand.New(c.Rand), told: make(chan struct{}, 1),
 		farewell: make(chan string, directHost),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
@@ -132,6 +136,11 @@ func (m *Mesh) open(k keys) error {
 
 func (m *Mesh) now() time.Time { return time.Now() }
 
+// runtimeRand is the source of math/rand/v2's functions.
+type runtimeRand struct{}
+
+func (runtimeRand) Uint64() uint64 { return mathrand.Uint64() }
+
 // Self is this process as the others see it, with its address.
 func (m *Mesh) Self() Member { return m.self }
 
@@ -157,7 +166,7 @@ func (m *Mesh) Join(ctx context.Context, seeds ...netip.AddrPort) (int, error) {
 			return n, nil
 		}
 		// Many that start at once shall not come back at once.
-		timer := time.NewTimer(wait/2 + mathrand.N(wait))
+		timer := time.NewTimer(wait/2 + time.Duration(m.rand.Int64N(int64(wait))))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -300,7 +309,7 @@ func (m *Mesh) announce(f *fate) {
 	}
 	b := fateMessage(f)
 	m.mu.Lock()
-	near, far := m.table.nearAndFar(directHost, directFar)
+	near, far := m.table.nearAndFar(directHost, directFar, m.rand)
 	m.mu.Unlock()
 	for _, to := range append(near, far...) {
 		m.send(&to, b)
@@ -403,7 +412,7 @@ func (m *Mesh) stop() error {
 // end for its death.
 func (m *Mesh) goodbye() {
 	m.mu.Lock()
-	near, far := m.table.nearAndFar(directHost, directFar)
+	near, far := m.table.nearAndFar(directHost, directFar, m.rand)
 	watchers := m.table.watchers()
 	m.mu.Unlock()
 	left := fate{name: m.self.Name, instance: m.self.Instance, state: Left, cause: CauseTold, by: m.self.Name}
@@ -418,7 +427,10 @@ func (m *Mesh) goodbye() {
 	}
 	const tries = 5
 	for range tries {
-		for _, w := range pending {
+		for _, w := range watchers {
+			if _, ok := pending[w.Name]; !ok {
+				continue
+			}
 			m.send(&w, nameMessage(msgGoodbye, m.self.Name, m.self.Instance))
 		}
 		timer := time.NewTimer(farewellTime / tries)

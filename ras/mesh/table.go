@@ -1,6 +1,9 @@
 package mesh
 
 import (
+	"cmp"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -227,7 +230,9 @@ func (t *table) fates(now time.Time) []fate {
 			all = append(all, t.fateOf(e, now))
 		}
 	}
-	slices.SortFunc(all, func(a, b fate) int { return int(min(max(a.age-b.age, -1), 1)) }) // the latest first
+	slices.SortFunc(all, func(a, b fate) int { // the latest first
+		return cmp.Or(cmp.Compare(a.age, b.age), cmp.Compare(a.name, b.name))
+	})
 	return all
 }
 
@@ -288,11 +293,15 @@ func (t *table) watchers() []Member {
 	return before
 }
 
-// nearAndFar picks whom to tell at once: members of this host, and members of others, on as many hosts as possible.
-func (t *table) nearAndFar(near, far int) (here, there []Member) {
+// nearAndFar picks whom to tell at once: members of this host, and members of others, on as many hosts as possible. Which
+// of them is left to chance, so that each witness picks others.
+func (t *table) nearAndFar(near, far int, chance *rand.Rand) (here, there []Member) {
+	names := slices.Sorted(maps.Keys(t.entries))
+	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	hosts := make(map[hostKey]bool)
 	var more []Member
-	for _, e := range t.entries { // in no order: each witness picks others
+	for _, name := range names {
+		e := t.entries[name]
 		m := e.Member
 		switch {
 		case m.Name == t.self.Name || !e.State.running():

@@ -3,6 +3,7 @@ package mesh
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,31 @@ func memberAt(host string, rank int) Member {
 }
 
 var then = time.Unix(1000, 0)
+
+// Whom a witness tells at once is left to the chance that it is given, and to nothing else.
+func TestNearAndFarFollowFromChance(t *testing.T) {
+	pick := func(seed uint64) (names []string) {
+		table := newTable(memberAt("a", 0))
+		for i := range 64 {
+			table.join(memberAt(string(rune('a'+i%8)), i), then)
+		}
+		near, far := table.nearAndFar(4, 8, rand.New(rand.NewPCG(seed, 0)))
+		for _, m := range append(near, far...) {
+			names = append(names, m.Name)
+		}
+		return names
+	}
+	first := pick(1)
+	if len(first) != 4+8 {
+		t.Errorf("picked %v, want 4 near and 8 far", first)
+	}
+	if again := pick(1); !slices.Equal(first, again) {
+		t.Errorf("with one seed, %v and then %v", first, again)
+	}
+	if other := pick(2); slices.Equal(first, other) {
+		t.Errorf("another seed picks the same: %v", other)
+	}
+}
 
 // What a member hears, in some order, and what it tells.
 func TestTable(t *testing.T) {

@@ -3,12 +3,12 @@ package mesh
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
-
-	mathrand "math/rand/v2"
 
 	"github.com/hashicorp/memberlist"
 )
@@ -126,7 +126,10 @@ func (w *watcher) run() {
 		w.settle()
 		now := w.m.now()
 		if due := w.checked.Add(w.m.config.Tuning.CheckInterval); !now.Before(due) {
-			w.checked = now
+			w.checked = due // a little late is not late again the next time
+			if now.Sub(due) >= w.m.config.Tuning.CheckInterval {
+				w.checked = now
+			}
 			w.tick(now.Sub(due))
 		}
 		timer.Reset(max(w.next().Sub(w.m.now()), time.Millisecond))
@@ -193,7 +196,7 @@ func (m *Mesh) announceRuns(f *fate) {
 	m.hear(f)
 	b := fateMessage(f)
 	m.mu.Lock()
-	_, far := m.table.nearAndFar(0, directFar)
+	_, far := m.table.nearAndFar(0, directFar, m.rand)
 	m.mu.Unlock()
 	m.gossip.QueueBroadcast(rumor{f.name, b})
 	for _, to := range far {
@@ -253,7 +256,8 @@ func (w *watcher) look(st *Status) State {
 // settle looks again at what was found stopped, gives up what nobody vouches for, and watches whom it should.
 func (w *watcher) settle() {
 	now := w.m.now()
-	for name, g := range w.stopping {
+	for _, name := range slices.Sorted(maps.Keys(w.stopping)) {
+		g := w.stopping[name]
 		if now.Before(g.again) {
 			continue
 		}
@@ -264,7 +268,8 @@ func (w *watcher) settle() {
 		}
 		w.look(&st)
 	}
-	for name, l := range w.losing {
+	for _, name := range slices.Sorted(maps.Keys(w.losing)) {
+		l := w.losing[name]
 		if now.Before(l.at) {
 			continue
 		}
@@ -356,7 +361,7 @@ func (w *watcher) rejoin(ok func(Status) bool) {
 	if len(some) == 0 {
 		return
 	}
-	to := some[mathrand.IntN(len(some))]
+	to := some[w.m.rand.IntN(len(some))]
 	w.m.spawn(func() {
 		if _, err := w.m.list.Join([]string{to.Addr.String()}); err != nil {
 			return // it is tried again
@@ -379,7 +384,7 @@ func (w *watcher) askWitnesses(m *Member) (asked int) {
 		}
 	}
 	w.m.mu.Unlock()
-	mathrand.Shuffle(len(peers), func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
+	w.m.rand.Shuffle(len(peers), func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
 	for i := range peers[:min(len(peers), 2)] {
 		w.m.send(&peers[i], nameMessage(msgCheck, m.Name, m.Instance))
 		asked++

@@ -16,6 +16,9 @@ import (
 // messageVersion is the version of what agents send each other. A member that gets another one doesn't answer.
 const messageVersion = 1
 
+// leastNonce and up to ten times that have as many digits: how long a question is doesn't depend on chance.
+const leastNonce = 1_000_000_000_000_000_000
+
 // kind is what an agent wants of another one.
 type kind string
 
@@ -49,7 +52,7 @@ func (m *message) encode() []byte {
 	if m.Kind == askLook {
 		// The mesh gives who asks what was asked a moment ago the same answer: of a look that has begun meanwhile, and
 		// that came too early for this trouble.
-		m.Nonce = rand.Uint64()
+		m.Nonce = leastNonce + rand.Uint64N(9*leastNonce)
 	}
 	b, err := json.Marshal(m)
 	if err != nil {

@@ -177,8 +177,8 @@ func TestLongVerdictIsTold(t *testing.T) {
 // that are the same, the second would not be heard.
 func TestEachLookIsAskedForAnew(t *testing.T) {
 	first, second := (&message{Kind: askLook}).encode(), (&message{Kind: askLook}).encode()
-	if string(first) == string(second) {
-		t.Errorf("two looks are asked for with %s", first)
+	if string(first) == string(second) || len(first) != len(second) {
+		t.Errorf("two looks are asked for with %s and %s, want others of one length", first, second)
 	}
 	for _, b := range [][]byte{first, second} {
 		if m, err := decode(b); err != nil || m.Kind != askLook {

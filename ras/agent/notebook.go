@@ -243,7 +243,8 @@ func (n *notebook) report(rep *stall.Report) (news bool) {
 // stuck are communicators in which something takes too long, maxAbout at most.
 func (n *notebook) stuck() []lifecycle.CommID {
 	var ids []lifecycle.CommID
-	for _, r := range n.comms {
+	for _, generation := range slices.Sorted(maps.Keys(n.comms)) { // the first ones, if there are too many
+		r := n.comms[generation]
 		acts := slices.ContainsFunc(slices.Collect(maps.Values(r.acts)), func(a *openAct) bool { return a.stalled })
 		if (acts || len(r.stalled) > 0) && len(ids) < maxAbout {
 			ids = append(ids, r.info.ID)
@@ -295,7 +296,9 @@ func (r *remembered) complete(s *verdict.Slot, now int64) {
 			Act: key.act, Seq: key.seq, Phase: a.phase, Age: time.Duration(now - a.start), Stalled: a.stalled, Site: a.site,
 		})
 	}
-	slices.SortFunc(s.Acts, func(a, b verdict.OpenAct) int { return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(a.Act, b.Act)) })
+	slices.SortFunc(s.Acts, func(a, b verdict.OpenAct) int {
+		return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(a.Act, b.Act), cmp.Compare(a.Seq, b.Seq))
+	})
 	if r.failure != nil {
 		s.Failure = r.failed(now)
 	}

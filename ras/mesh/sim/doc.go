@@ -13,7 +13,15 @@
 //
 // # What is deterministic
 //
-// Loss and delay are drawn from the seed. memberlist draws from math/rand's global source, which can't be seeded, and
-// goroutines run in the order that the scheduler likes: two runs with one seed differ in detail, and agree in what a
-// test may assert.
+// All follows from the seed, times to the nanosecond: what the network does, when members start, what the meshes leave to
+// chance, and what memberlist does. memberlist draws from math/rand's global source, which StartJob seeds and Job.Close
+// makes unpredictable again; so a program simulates one job at a time. (Start a Job, not meshes on a Network of New, to have
+// that.) Secrets, nonces and instances stay crypto/rand's: nothing that is measured depends on them.
+//
+// It takes one thread, which Main sees to; a test calls runtime.GOMAXPROCS(1). What is due at one instant happens in no
+// order, in a bubble as on a machine: so no two members start at one instant, no two packets arrive at one, and intervals
+// are a few nanoseconds apart. There remain timers of memberlist's own: in jobs of up to ten members, a suspicion ends at
+// the instant of a probe, and either may come first. The runtime, too, may interrupt a goroutine, after 10 ms of computing
+// and for its garbage collector, and let another one run first. Mostly that changes which of two packets carries a piece of
+// news, and leaves no trace, as chance begins anew every 10 ms; rarely, a time changes, and what follows from it.
 package sim

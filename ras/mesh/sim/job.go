@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +32,8 @@ type Job struct {
 	Network  *Network
 	Machines []*Machine
 	Ranks    []*Rank // by rank: the first Each on the first machine, and so on
+
+	global *global
 }
 
 // Rank is one member of a job.
@@ -52,14 +55,30 @@ type Told struct {
 // comes with a comparison of two states, which large jobs make every few minutes.
 const settleTime = 10 * time.Minute
 
+// startGap is how much later than the one before each member starts, on average.
+const startGap = 100 * time.Microsecond
+
 // StartJob starts the members, joins them to the first, and returns when all know all. The caller closes the job, also
 // if it fails: it is never nil.
 func StartJob(ctx context.Context, c JobConfig) (*Job, error) {
 	j := &Job{Network: New(c.Seed, c.Link)}
+	var err error
+	if j.global, err = seedGlobal(c.Seed); err != nil {
+		return j, err
+	}
+	if c.Tuning == (mesh.Tuning{}) {
+		c.Tuning = mesh.OneMachine()
+	}
+	// Intervals that are multiples of each other would meet again and again, and what happens at one instant happens in no
+	// order. No two clocks tick alike anyway.
+	c.Tuning.ProbeInterval += 1 * time.Nanosecond
+	c.Tuning.CheckInterval += 3 * time.Nanosecond
+	starts := mathrand.New(mathrand.NewPCG(c.Seed, streamStarts))
 	for range c.Machines {
 		host := j.Network.Machine()
 		j.Machines = append(j.Machines, host)
 		for range c.Each {
+			time.Sleep(startGap/2 + time.Duration(starts.Int64N(int64(startGap)))) // no two tick at one instant
 			if err := j.start(&c, host); err != nil {
 				return j, fmt.Errorf("sim: start rank %d: %w", len(j.Ranks), err)
 			}
@@ -82,7 +101,7 @@ func (j *Job) start(c *JobConfig, host *Machine) error {
 	r := &Rank{Process: host.Start(len(j.Ranks), c.Machines*c.Each)}
 	config := mesh.Config{
 		Self: r.Process.Member(), Secret: make([]byte, mesh.SecretSize), Job: "simulation", Tuning: c.Tuning,
-		Host: r.Process, Transport: r.Process.Transport(),
+		Host: r.Process, Transport: r.Process.Transport(), Rand: r.Process.Rand(),
 		OnEvent: func(e mesh.Event) {
 			r.mu.Lock()
 			r.told = append(r.told, Told{e, time.Now()})
@@ -121,6 +140,8 @@ func (j *Job) Close() error {
 	closing.Wait()
 	// memberlist's last probes end with their timers, which stand still when the bubble's function returns.
 	time.Sleep(time.Minute)
+	j.global.end()
+	j.global = nil
 	for i, err := range errs {
 		if err != nil {
 			return fmt.Errorf("sim: close rank %d: %w", i, err)

@@ -3,7 +3,10 @@ package sim
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
+	mathrand "math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 // Machine is a host with processes.
 type Machine struct {
 	network   *Network
+	id        uint64 // from 1 on
 	name      string
 	addr      netip.Addr
 	boot      [16]byte
@@ -27,7 +31,7 @@ func (n *Network) Machine() *Machine {
 	defer n.mu.Unlock()
 	i := len(n.machines) + 1
 	m := &Machine{
-		network: n, name: fmt.Sprintf("host%d", i), addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
+		network: n, id: uint64(i), name: fmt.Sprintf("host%d", i), addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
 		processes: make(map[int]*Process), next: 1,
 	}
 	binary.BigEndian.PutUint64(m.boot[:], uint64(i))
@@ -40,6 +44,8 @@ func (n *Network) Machine() *Machine {
 type Process struct {
 	machine *Machine
 	member  mesh.Member
+	id      uint64            // in the network
+	sent    map[*Process]sent // the network's mutex guards it
 
 	mu       sync.Mutex
 	dead     bool
@@ -57,13 +63,21 @@ func (m *Machine) Start(rank, size int) *Process {
 	defer m.mu.Unlock()
 	pid := m.next
 	m.next++
-	p := &Process{machine: m, watchers: make(map[int]func(mesh.Exit))}
+	p := &Process{
+		machine: m, id: m.id<<processBits | uint64(pid), sent: make(map[*Process]sent), watchers: make(map[int]func(mesh.Exit)),
+	}
 	p.member = mesh.Member{
 		Name: fmt.Sprintf("%s-%d", m.name, pid), Host: m.name, PID: pid, BootID: m.boot, PIDSpace: 1,
 		Rank: rank, JobSize: size, StartTicks: uint64(pid),
 	}
 	m.processes[pid] = p
 	return p
+}
+
+// Rand is what chance decides in the process, for mesh.Config.Rand. It follows from the network's seed.
+func (p *Process) Rand() mathrand.Source {
+	n := p.machine.network
+	return &processSource{seed: n.seed, id: p.id<<idBits | streamProcess, began: n.began}
 }
 
 // Member is the process as a member: for mesh.Config.Self.
@@ -84,8 +98,8 @@ func (p *Process) Kill(exit mesh.Exit) {
 		p.stopped = nil
 	}
 	p.mu.Unlock()
-	for _, ended := range watchers {
-		ended(exit)
+	for _, id := range slices.Sorted(maps.Keys(watchers)) {
+		watchers[id](exit)
 	}
 }
 

@@ -3,7 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
@@ -13,30 +13,33 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Link is what happens to packets between machines. Within a machine nothing is lost and a packet takes Local.
+// Link is what happens to packets between machines. Within a machine nothing is lost.
 type Link struct {
 	Delay  time.Duration // of each packet, one way
 	Jitter time.Duration // added to Delay: from 0 to this, evenly
 	Loss   float64       // how many of all packets are lost: 0 to 1
-	Local  time.Duration // within a machine
+	Local  time.Duration // within a machine, and up to half as much again
 }
 
 // Network connects machines. Its methods may be called from any goroutine.
 type Network struct {
+	seed     uint64
+	began    time.Time
 	mu       sync.Mutex
-	rand     *rand.Rand
 	link     Link
 	machines []*Machine
 	port     map[netip.AddrPort]*port
 	cut      map[[2]*Machine]bool
+	arrivals moments
 	packets  uint64
 	bytes    uint64
 }
 
-// New makes a network without machines. Loss and delay follow from seed.
+// New makes a network without machines. What happens to what one process sends to another at a time, counted from now on,
+// follows from seed.
 func New(seed uint64, link Link) *Network {
 	return &Network{
-		rand: rand.New(rand.NewPCG(seed, seed)), link: link,
+		seed: seed, began: time.Now(), link: link,
 		port: make(map[netip.AddrPort]*port), cut: make(map[[2]*Machine]bool),
 	}
 }
@@ -62,7 +65,7 @@ func (n *Network) Traffic() (packets, bytes uint64) {
 	return n.packets, n.bytes
 }
 
-// way is how long a packet takes from one process to another, and whether it arrives.
+// way is how long a packet takes from one process to another, and whether it arrives. No two arrive at one time.
 func (n *Network) way(from, to *Process, size int, packet bool) (time.Duration, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,18 +73,50 @@ func (n *Network) way(from, to *Process, size int, packet bool) (time.Duration, 
 	if packet {
 		n.packets++
 	}
+	chance := n.chance(from, to)
 	if from.machine == to.machine {
-		return n.link.Local, true
+		return n.arrivals.next(n.link.Local + time.Duration(chance.Int64N(int64(n.link.Local/2)+1))), true
 	}
-	if n.cut[[2]*Machine{from.machine, to.machine}] || packet && n.rand.Float64() < n.link.Loss {
+	if n.cut[[2]*Machine{from.machine, to.machine}] || packet && chance.Float64() < n.link.Loss {
 		return 0, false
 	}
 	delay := n.link.Delay
 	if n.link.Jitter > 0 {
-		delay += time.Duration(n.rand.Int64N(int64(n.link.Jitter)))
+		delay += time.Duration(chance.Int64N(int64(n.link.Jitter)))
 	}
-	return delay, true
+	return n.arrivals.next(delay), true
 }
+
+// chance is what decides about the next thing that goes from one process to another now. It depends on nothing that went
+// before: where two runs differ by a packet, they need not differ in all that follow.
+func (n *Network) chance(from, to *Process) *mathrand.Rand {
+	last, now := from.sent[to], time.Since(n.began)
+	count := last.next(now)
+	from.sent[to] = last
+	link := mathrand.NewPCG(n.seed, from.id<<idBits|to.id).Uint64()
+	return mathrand.New(mathrand.NewPCG(link^count, uint64(now)))
+}
+
+// sent is when something was sent, or drawn, last, and how often at that time.
+type sent struct {
+	at    time.Duration
+	count uint64
+}
+
+// next counts what is sent or drawn now.
+func (s *sent) next(now time.Duration) uint64 {
+	if s.at != now {
+		*s = sent{at: now}
+	}
+	s.count++
+	return s.count
+}
+
+// A process's id holds its machine's and its number there.
+const (
+	processBits = 12
+	idBits      = 2 * processBits
+)
 
 // port is a process's place on the network: memberlist's transport.
 type port struct {
@@ -164,6 +199,7 @@ func (t *port) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error)
 // the machine is cut off. A stopped process's kernel accepts for it.
 func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	t.process.gate()
+	began := time.Now()
 	fail := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	to, err := t.find(addr)
 	if err != nil || t.process.ended() || t.ctx.Err() != nil {
@@ -173,18 +209,22 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 		return nil, fail(syscall.ECONNREFUSED)
 	}
 	delay, arrives := t.network.way(t.process, to.process, 0, false)
-	if !arrives {
-		t.wait(timeout)
+	if !arrives || 2*delay > timeout {
+		t.wait(t.late(began.Add(timeout)))
 		return nil, fail(syscall.ETIMEDOUT)
 	}
-	t.wait(2 * delay)
+	n := t.network
+	n.mu.Lock()
+	there := n.arrivals.next(2 * delay)
+	n.mu.Unlock()
+	t.wait(there)
 	if to.process.ended() {
 		return nil, fail(syscall.ECONNREFUSED)
 	}
-	here, there := net.Pipe()
+	here, remote := net.Pipe()
 	go func() {
 		to.process.gate()
-		s := to.stream(there, t.process)
+		s := to.stream(remote, t.process)
 		select {
 		case to.streams <- s:
 		case <-to.ctx.Done():
@@ -194,6 +234,16 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 		}
 	}()
 	return t.stream(here, to.process), nil
+}
+
+// late is how long it takes until a little after a time, as kernels are late, and never at the instant at which something
+// else is due: whoever probes every P waits for P, and so often again, and what happens at one instant happens in no order.
+func (t *port) late(at time.Time) time.Duration {
+	const slack = 50 * time.Microsecond // as Linux has for the timers of most processes
+	t.network.mu.Lock()
+	defer t.network.mu.Unlock()
+	late := 1 + time.Duration(t.network.chance(t.process, t.process).Int64N(int64(slack)))
+	return t.network.arrivals.next(max(time.Until(at), 0) + late)
 }
 
 // wait waits for d, or until Shutdown.
@@ -250,6 +300,18 @@ func (s *stream) Write(b []byte) (int, error) {
 	}
 	s.from.wait(delay)
 	return s.Conn.Write(b)
+}
+
+func (s *stream) SetDeadline(at time.Time) error      { return s.Conn.SetDeadline(s.due(at)) }
+func (s *stream) SetReadDeadline(at time.Time) error  { return s.Conn.SetReadDeadline(s.due(at)) }
+func (s *stream) SetWriteDeadline(at time.Time) error { return s.Conn.SetWriteDeadline(s.due(at)) }
+
+// due is when a deadline is noticed.
+func (s *stream) due(at time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return time.Now().Add(s.from.late(at))
 }
 
 func (s *stream) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(s.from.addr) }

@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"errors"
+	"math/rand"
+	mathrand "math/rand/v2"
+	"os"
+	"sync"
+	"time"
+)
+
+// The streams of random numbers that follow from a seed, beside the network's.
+const (
+	streamGlobal = 1 + iota
+	streamStarts
+	streamProcess
+)
+
+// processSource is a process's chance. As on the network, what it draws at a time depends on nothing that was drawn before.
+type processSource struct {
+	seed, id uint64
+	began    time.Time
+
+	mu   sync.Mutex
+	last sent
+}
+
+func (s *processSource) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Since(s.began)
+	stream := mathrand.NewPCG(s.seed, s.id).Uint64()
+	return mathrand.NewPCG(stream^s.last.next(now), uint64(now)).Uint64()
+}
+
+var errSeed = errors.New("sim: math/rand's global source does not follow from a seed, so that nothing in memberlist would repeat")
+
+// global is math/rand's global source while a simulation runs: it follows from the seed. memberlist draws from it whom to
+// probe and to tell next, and there is no other way to give it numbers. Nothing secret comes from it: keys and nonces are
+// crypto/rand's.
+type global struct {
+	stop chan struct{}
+	done chan struct{}
+}
+
+// renewTime is how often the global source begins anew, with a seed that follows from the first one. What a run draws then
+// does not depend on how much was drawn before, so that two runs that differ in a detail, as they may where two timers of
+// memberlist fall on one instant, come together again.
+const renewTime = 10 * time.Millisecond
+
+// seedGlobal seeds the global source until end is called.
+func seedGlobal(seed uint64) (*global, error) {
+	seeds := mathrand.New(mathrand.NewPCG(seed, streamGlobal))
+	first := seeds.Int64()
+	reseed(first)
+	if rand.Int63() != rand.New(rand.NewSource(first)).Int63() {
+		return nil, errSeed
+	}
+	g := &global{stop: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(g.done)
+		renew := time.NewTicker(renewTime)
+		defer renew.Stop()
+		for {
+			select {
+			case <-g.stop:
+				return
+			case <-renew.C:
+				reseed(seeds.Int64())
+			}
+		}
+	}()
+	return g, nil
+}
+
+// end makes the global source unpredictable again.
+func (g *global) end() {
+	if g == nil {
+		return
+	}
+	close(g.stop)
+	<-g.done
+	reseed(mathrand.Int64())
+}
+
+// reseed is rand.Seed. That does nothing since Go 1.24, unless randseednop=0 is set: here for the moment of the call
+// alone, so that memberlist's own Seed at the program's start stays without effect, and all programs but a simulation
+// have the runtime's source.
+func reseed(seed int64) {
+	const name = "GODEBUG"
+	was, set := os.LookupEnv(name)
+	_ = os.Setenv(name, was+",randseednop=0") // the name is right, and the value has no zero byte
+	rand.Seed(seed)                           //nolint:staticcheck // see above
+	if set {
+		_ = os.Setenv(name, was)
+	} else {
+		_ = os.Unsetenv(name)
+	}
+}
+
+// moments hands out times, each once: what happens at one instant happens in no order.
+type moments struct {
+	taken map[int64]bool
+	many  int // when to forget those that are past
+}
+
+// next is the first free time from now+after on, as a duration from now.
+func (m *moments) next(after time.Duration) time.Duration {
+	now := time.Now().UnixNano()
+	if len(m.taken) >= m.many {
+		for at := range m.taken {
+			if at <= now {
+				delete(m.taken, at)
+			}
+		}
+		if m.taken == nil {
+			m.taken = make(map[int64]bool)
+		}
+		const few = 64
+		m.many = max(few, 2*len(m.taken))
+	}
+	at := now + int64(after)
+	for m.taken[at] {
+		at++
+	}
+	m.taken[at] = true
+	return time.Duration(at - now)
+}

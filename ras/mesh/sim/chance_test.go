@@ -1,0 +1,43 @@
+package sim_test
+
+import (
+	"math/rand"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/mesh/sim"
+)
+
+// What a simulation shows follows from its seed, and math/rand's global source does no longer when it is over.
+func TestSeedDecides(t *testing.T) {
+	was := os.Getenv("GODEBUG")
+	drawn := make(map[int64]bool)
+	synctest.Test(t, func(t *testing.T) {
+		measure := func(seed uint64) sim.Scale {
+			s, err := sim.MeasureScale(t.Context(), sim.JobConfig{
+				Seed: seed, Link: lan, Machines: 4, Each: 4, Tuning: mesh.LAN(),
+			}, 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			drawn[rand.Int63()] = true
+			return s
+		}
+		first := measure(1)
+		if again := measure(1); again != first {
+			t.Errorf("two runs with one seed:\n%+v\n%+v", first, again)
+		}
+		if other := measure(2); other.KilledLast == first.KilledLast || other.StoppedLast == first.StoppedLast {
+			t.Errorf("two seeds, one result:\n%+v\n%+v", first, other)
+		}
+	})
+	if len(drawn) != 3 {
+		t.Errorf("after a simulation, what is drawn follows from its seed: %v", drawn)
+	}
+	if now := os.Getenv("GODEBUG"); now != was {
+		t.Errorf("GODEBUG is %q after a simulation, was %q", now, was)
+	}
+}

@@ -33,8 +33,9 @@ a simulated network, and ranks that pass through collectives. Processes are kill
 rank sleeps, packets are lost and late. The table shows how soon it was told who is at fault, that nothing else was told,
 and what it costs each process. It takes some minutes, most of them for 4096 ranks; up to 1024, half a minute.
 
-All faults, and what the network does with a packet, follow from the seed. The membership library draws from a source of
-its own, so times differ by some milliseconds from run to run; reasons and culprits don't.
+All of it follows from the seed and repeats to the nanosecond, but what the analysis computes, which this machine's clock
+measures. The exception are a few seeds of small jobs, of up to ten processes, such as that of 64 ranks: two timers of the
+membership library are due at one instant there, and which is first may change times; reasons and culprits stay.
 
 The exit code is 1 if something was told that is wrong, or not told.`,
 		Example: `  carillon sim

@@ -17,9 +17,11 @@
 //
 // # What is deterministic
 //
-// The model, the script of the faults, and what the network does with the n-th packet follow from the seed. memberlist
-// draws from a source of its own, and goroutines run in the order that the scheduler likes, so times differ by
-// milliseconds from run to run, and with them how often a verdict is told as changed; reasons and culprits don't.
+// A Result follows from its Plan, on one thread (see package mesh/sim): the model, the script of the faults, the network,
+// and memberlist with all that it leaves to chance. Two runs agree in all of it but Analysis, to the nanosecond and the
+// byte, whatever ran before them in the program. In jobs of up to ten members, two of memberlist's timers are due at one
+// instant after a death, in no order: with a few seeds, times differ in some runs, by up to a probe's interval; reasons and
+// culprits don't.
 //
 // Virtual time stands still while somebody computes: it measures waiting, not processors. Result.Analysis is what the
 // coordinator's part of it costs, by the machine's own clock.

@@ -109,6 +109,7 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 	}
 	ctx, j.stop = context.WithCancel(ctx)
 	for i, r := range j.Ranks {
+		time.Sleep(lookTime / time.Duration(len(j.Ranks))) // processes don't look all at one moment
 		one, end := context.WithCancel(ctx)
 		a := of(r)
 		j.end[i] = end
@@ -141,8 +142,7 @@ func (j *Job) watch(ctx context.Context, i int, p *sim.Process, a *agent.Agent) 
 	if err != nil {
 		panic(err) // the default with another floor
 	}
-	// Processes don't look all at one moment.
-	timer := time.NewTimer(time.Duration(i) * lookTime / time.Duration(len(j.Ranks)))
+	timer := time.NewTimer(lookTime / time.Duration(2*len(j.Ranks))) // not when the agent has something to do, either
 	defer timer.Stop()
 	var slots []tape.Slot
 	var reports []stall.Report

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -92,12 +91,13 @@ func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err
 	began := time.Now()
 	progress("all is well")
 	r.quiet()
-	for _, s := range p.Script() {
+	script := p.Script()
+	for i, s := range script {
 		if ctx.Err() != nil {
 			return r.result, context.Cause(ctx)
 		}
 		o := r.step(s)
-		progress(o.line(s))
+		progress(fmt.Sprintf("%d of %d: %s", i+1, len(script), o.line(s)))
 		r.result.Faults = append(r.result.Faults, o)
 		time.Sleep(3 * time.Second)
 	}
@@ -107,8 +107,11 @@ func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err
 
 // line is what a person wants to read of an outcome at once.
 func (o *Outcome) line(s Step) string {
-	if o.Reason == "" {
-		return s.String()
+	switch {
+	case s.Fault == FaultLoss || s.Fault == FaultDelay:
+		return s.String() + ": nothing is to be told"
+	case o.Reason == "":
+		return s.String() + ": not told"
 	}
 	return fmt.Sprintf("%s: %s after %v, withdrawn after %v", s, o.Reason, stall.Round(o.Verdict), stall.Round(o.Withdrawn))
 }
@@ -336,13 +339,4 @@ func monotonic() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // it never fails with this clock
 	return time.Duration(ts.Nano())
-}
-
-// Verdicts is the result in a form that two runs with one seed have in common: what happened, and what was found.
-func (r *Result) Verdicts() string {
-	var b strings.Builder
-	for _, o := range r.Faults {
-		fmt.Fprintf(&b, "%v: %s\n", Step{o.Fault, o.Victim}, o.Reason)
-	}
-	return b.String()
 }

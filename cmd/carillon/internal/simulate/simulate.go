@@ -94,7 +94,15 @@ func Write(w io.Writer, results []jobsim.Result) error {
 			fmt.Fprintf(w, "\n%d ranks: missed: %s", r.Ranks, text)
 		}
 	}
+	if Wrong(results) {
+		fmt.Fprintln(w)
+	}
+	if len(results) > 0 {
+		fmt.Fprintf(w, "\nseed %d\n", results[0].Seed)
+	}
 	_, err := fmt.Fprint(w, `
+kill, stop    a process ends, or is stopped and runs again; cut: a machine is cut off and comes back; sleep: a rank sleeps. While
+              packets are lost or late for a while, nothing is to be told
 told          when the verdict was told outside of the job, after the fault; of a rank that sleeps, after the others had waited
               for it for the stall threshold (5 s); the longest of all such faults
 members know  when the first and the last process learnt of it; all know: when the last one knew the verdict

@@ -34,8 +34,9 @@ rank sleeps, packets are lost and late. The table shows how soon it was told who
 and what it costs each process. It takes some minutes, most of them for 4096 ranks; up to 1024, half a minute.
 
 All of it follows from the seed and repeats to the nanosecond, but what the analysis computes, which this machine's clock
-measures. The exception are a few seeds of small jobs, of up to ten processes, such as that of 64 ranks: two timers of the
-membership library are due at one instant there, and which is first may change times; reasons and culprits stay.
+measures. Two exceptions: with a few seeds of small jobs, of up to ten processes, two timers of the membership library are
+due at one instant; and on a busy machine the Go runtime may interrupt what computes. Which of two then is first may change
+times and bytes; reasons and culprits stay.
 
 The exit code is 1 if something was told that is wrong, or not told.`,
 		Example: `  carillon sim

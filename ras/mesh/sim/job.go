@@ -13,7 +13,7 @@ import (
 
 // JobConfig is a job to simulate.
 type JobConfig struct {
-	Seed     uint64 // of what the network does
+	Seed     uint64 // what happens follows from it; see the package
 	Link     Link   // between machines
 	Machines int
 	Each     int         // members on each machine

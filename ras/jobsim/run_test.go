@@ -58,6 +58,12 @@ func TestRunsWithOneSeedAgree(t *testing.T) {
 			t.Fatalf("%v; %d faults, false: %v, missed: %v", err, len(r.Faults), r.False, r.Missed)
 		}
 		r.Analysis = 0 // by the machine's own clock
+		if shuffled {  // what was found agrees even so
+			lines, r.Bytes, r.Packets, r.Virtual = nil, 0, 0, 0
+			for i, o := range r.Faults {
+				r.Faults[i] = jobsim.Outcome{Fault: o.Fault, Victim: o.Victim, Reason: o.Reason}
+			}
+		}
 		return r, lines
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -35,8 +35,8 @@ and what it costs each process. It takes some minutes, most of them for 4096 ran
 
 All of it follows from the seed and repeats to the nanosecond, but what the analysis computes, which this machine's clock
 measures. Two exceptions: with a few seeds of small jobs, of up to ten processes, two timers of the membership library are
-due at one instant; and on a busy machine the Go runtime may interrupt what computes. Which of two then is first may change
-times and bytes; reasons and culprits stay.
+due at one instant; and on a busy machine the Go runtime may interrupt what computes, the larger the job the likelier.
+Which of two then is first may change times and bytes; reasons and culprits stay.
 
 The exit code is 1 if something was told that is wrong, or not told.`,
 		Example: `  carillon sim

@@ -23,6 +23,7 @@
 // are a few nanoseconds apart. There remain timers of memberlist's own: in jobs of up to ten members, a suspicion ends at
 // the instant of a probe, and either may come first. The runtime, too, interrupts a goroutine after 10 ms of
 // the machine's time, more often on a busy machine, and lets another one run first. (For the race detector it puts
-// them into an order of its own: nothing repeats exactly then.) Mostly that changes which of two packets carries a piece of
-// news, and leaves no trace, as chance begins anew every 10 ms; rarely, a time changes, and what follows from it.
+// them into an order of its own: nothing repeats exactly then.) Often that changes which of two packets carries a piece of
+// news, and leaves no trace, as chance begins anew every 10 ms. Else a time changes, and what follows from it: the likelier
+// the longer a run computes.
 package sim

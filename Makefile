@@ -11,6 +11,7 @@ RANKS  ?= 4
 NODES  ?= 2
 FUZZTIME ?= 30s
 STRESS ?= 10m
+SOAK   ?= 1h
 
 # What make bench measures beside all-reduce, and for how long each; BENCH=. BENCHTIME=1s measures everything.
 BENCH     ?= ^Benchmark(Read64|Check|Lookup|StartEnd|Wait|Off|Observe|Scrape|Overhead|FollowNode|PingPong|Exchange|Epoch|ReduceSmall|Copy|Publish|Fanout|ExporterThatBlocks|EventStream|Steady|Verdict)$$|^BenchmarkReduce$$/^type=(float32|bfloat16)$$/^op=sum$$/./^size=256KiB$$
@@ -21,7 +22,7 @@ LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test e2e jaeger lint bench sim fuzz stress generate current clean
+.PHONY: help build demo test e2e jaeger lint bench sim fuzz stress soak generate current clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +47,8 @@ test: ## Run every test that needs nothing but Go and gcc, under the race detect
 	go test -race -timeout 5m ./...
 
 e2e: jaeger-built ## Run the tests that start real processes, and real components beside them.
-	cd tests && go test -race -count=1 -timeout 10m ./...
+	cd tests && go test -race -count=1 -timeout 10m $$(go list ./... | grep -v '/soak$$')
+	cd tests && go test -race -count=1 -timeout 5m ./soak # alone: it leaves the others no time to run
 
 # A module of its own has Jaeger's version and those of its libraries. The go command builds it once, which takes minutes, and keeps it.
 JAEGER := cd tests/jaeger/server && go tool
@@ -111,6 +113,10 @@ stress: ## Run the property and race tests of communicators for STRESS (10m), un
 	  done; \
 	  echo "stress: round $$round, seed $$seed: ok, $$(($$(date +%s) - began)) of $$((end - began)) s"; \
 	done
+
+# The test bounds itself, by SOAK and some minutes.
+soak: ## Watch a healthy job for SOAK (1h) beside four busy processes a core: RAS must not say a word.
+	@cd tests && go test -count=1 -timeout 0 -v -run '^TestSilence$$' ./soak -soak $(SOAK)
 
 generate: ## Rewrite generated files (docs, headers, golden files that have a generator).
 	go generate ./...

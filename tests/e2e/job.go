@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limit is how long a job may take. A test that needs more hangs.
+// limit is how long a job may take that isn't started for longer. A test that needs more hangs.
 const limit = 6 * time.Minute
 
 // Job is one running command, usually carillon run, with what it prints.
@@ -36,6 +36,12 @@ type Job struct {
 // Start starts a command of the PATH. It is killed at the end of the test, if it still runs then; a failing test shows
 // its output. Env is added to the test's environment.
 func Start(t *testing.T, env []string, name string, args ...string) *Job {
+	t.Helper()
+	return StartFor(t, limit, env, name, args...)
+}
+
+// StartFor is Start for a command that may take longer than most, or less.
+func StartFor(t *testing.T, limit time.Duration, env []string, name string, args ...string) *Job {
 	t.Helper()
 	j := &Job{t: t, exited: make(chan struct{})}
 	j.more.L = &j.mu

@@ -1,0 +1,145 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/node"
+)
+
+// reportVariable says how often a rank reports what it has done.
+const reportVariable = "SOAK_TEST_REPORT"
+
+// sizes of the all-reduces, in float32: one that travels as a whole, one that doesn't.
+var sizes = []int{256, 1 << 14}
+
+const splitEvery = 25 // steps
+
+// runRank is a rank's main: steps until SIGUSR2, of any of them.
+func runRank(ctx context.Context) (err error) {
+	every, err := time.ParseDuration(os.Getenv(reportVariable))
+	if err != nil {
+		return err
+	}
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGUSR2)
+	pauses := watchPauses(ctx)
+	n, err := node.Start(ctx, node.FromEnv())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Stop(ctx)) }()
+	world, err := n.Runtime().World(ctx)
+	if err != nil {
+		return err
+	}
+	defer world.Close() //nolint:errcheck // the error that ended the loop says why
+	second, err := world.Split(ctx, 0, 0, ccl.WithName("second"))
+	if err != nil {
+		return err
+	}
+	defer second.Close() //nolint:errcheck // as above
+	said := time.Now()
+	for steps := 1; ; steps++ {
+		stop, err := step(ctx, world, second, steps, len(end) > 0)
+		if err != nil {
+			return fmt.Errorf("step %d: %w", steps, err)
+		}
+		if steps == 1 {
+			fmt.Println("ready", os.Getpid(), n.HealthURL())
+		}
+		if stop || time.Since(said) >= every {
+			said = time.Now()
+			fmt.Println("steps", steps, "paused", time.Duration(pauses.longest.Load()))
+		}
+		if stop {
+			return errors.Join(second.Destroy(ctx), world.Destroy(ctx))
+		}
+	}
+}
+
+// step computes, and reduces over both communicators, and now and then over one that is there for that alone. Whether to
+// stop is part of what is reduced, so that all ranks stop after the same step.
+func step(ctx context.Context, world, second *ccl.Comm, number int, stop bool) (bool, error) {
+	compute()
+	for _, size := range sizes {
+		for _, comm := range []*ccl.Comm{world, second} {
+			if err := allReduce(ctx, comm, size); err != nil {
+				return false, err
+			}
+		}
+	}
+	if number%splitEvery == 0 {
+		third, err := world.Split(ctx, 0, -world.Rank(), ccl.WithName("third"))
+		if err != nil {
+			return false, err
+		}
+		if err := errors.Join(allReduce(ctx, third, sizes[0]), third.Destroy(ctx)); err != nil {
+			return false, err
+		}
+	}
+	votes := []int64{0}
+	if stop {
+		votes[0] = 1
+	}
+	err := ccl.AllReduce(ctx, world, votes, votes, ccl.Sum)
+	return votes[0] > 0, err
+}
+
+// compute takes a few milliseconds of a core.
+func compute() {
+	x := 1.0
+	for i := range 1 << 20 {
+		x += 1 / (x + float64(i))
+	}
+	work.Store(uint64(x))
+}
+
+// work keeps the compiler from leaving out what compute does.
+var work atomic.Uint64
+
+// allReduce sums ones, and checks the sum.
+func allReduce(ctx context.Context, comm *ccl.Comm, size int) error {
+	data := make([]float32, size)
+	for i := range data {
+		data[i] = 1
+	}
+	if err := ccl.AllReduce(ctx, comm, data, data, ccl.Sum); err != nil {
+		return err
+	}
+	for i, got := range data {
+		if got != float32(comm.Size()) {
+			return fmt.Errorf("element %d of %d is %v, want %d", i, size, got, comm.Size())
+		}
+	}
+	return nil
+}
+
+// pauses are how long a goroutine of this process that was ready didn't get to run.
+type pauses struct{ longest atomic.Int64 } // in nanoseconds
+
+// watchPauses watches until ctx ends.
+func watchPauses(ctx context.Context) *pauses {
+	const interval = 10 * time.Millisecond
+	p := &pauses{}
+	go func() {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for last := time.Now(); ctx.Err() == nil; {
+			<-ticker.C
+			now := time.Now()
+			if late := int64(now.Sub(last) - interval); late > p.longest.Load() {
+				p.longest.Store(late)
+			}
+			last = now
+		}
+	}()
+	return p
+}

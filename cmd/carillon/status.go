@@ -98,7 +98,7 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 	}
 	answers := answered(snapshots)
 	if others := watch.Others(job, targets, snapshots); len(others) > 0 {
-		more, problem := t.askOthers(ctx, client, others)
+		more, problem := askOthers(ctx, client, others)
 		answers, problems = append(answers, more...), append(problems, problem...)
 	}
 	var v view.View
@@ -146,13 +146,12 @@ func answered(snapshots []*endpoint.Snapshot) []*endpoint.Snapshot {
 }
 
 // mostOthers is how many endpoints of other hosts are asked: each tells of the whole job, so that all of a large one would be too much.
+// All of them are asked at a time.
 const mostOthers = 64
 
-// askOthers asks those on other hosts, of which those on this one know, for as long as one may take to answer: not all need
-// be within reach. What keeps them from it is said once.
-func (t *target) askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (answers []*endpoint.Snapshot, problems []string) {
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
-	defer cancel()
+// askOthers asks those on other hosts, of which those on this one know: not all need be within reach. What keeps them from it is
+// said once.
+func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (answers []*endpoint.Snapshot, problems []string) {
 	if more := len(others) - mostOthers; more > 0 {
 		others = others[:mostOthers]
 		problems = append(problems, fmt.Sprintf("%d more endpoints on other hosts were not asked: name those that matter with --url", more))

@@ -41,7 +41,7 @@ with those that the job's processes remember.
 ` + targetHelp + `
 
 It listens to the events of one process, and goes on with another when that one ends or stops. Processes are asked rarely: the job
-doesn't notice.
+doesn't notice. What a process told before it could not be asked any more stays, marked as stale, with its age.
 
 It ends when the job has ended, unless --follow says to wait for the next one. The exit code is 0; 3 if there is no such job, nobody
 ever answered, or the call was wrong.`,

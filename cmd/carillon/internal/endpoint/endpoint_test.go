@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -175,5 +176,25 @@ func TestAll(t *testing.T) {
 		if good := i%2 == 0; (snapshots[i] != nil) != good || (errs[i] == nil) != good {
 			t.Errorf("target %d: %v, %v", i, snapshots[i], errs[i])
 		}
+	}
+}
+
+// TestAllAtOnce: those that don't answer use up no time of the others: all are asked before any has answered.
+func TestAllAtOnce(t *testing.T) {
+	var asked sync.WaitGroup
+	asked.Add(atOnce)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Done()
+		asked.Wait()
+		_, _ = io.WriteString(w, "{}")
+	}))
+	t.Cleanup(s.Close)
+	targets := make([]Target, atOnce)
+	for i := range targets {
+		targets[i] = Target{URL: s.URL}
+	}
+	_, errs := newClient(t, Config{Timeout: time.Minute}).All(t.Context(), targets)
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
 	}
 }

@@ -15,7 +15,10 @@ type Comm struct {
 	Size  int              `json:"size"`
 	Known []int            `json:"known"` // its ranks that tell of it
 	// JobRanks are the same ones as ranks of the job, if they aren't the same numbers there: of a split or shrunk world.
-	JobRanks []int   `json:"job_ranks,omitempty"`
+	JobRanks []int `json:"job_ranks,omitempty"`
+	// Stale are those of Known that can't be asked any more, and StaleAge how old the oldest is of what they told.
+	Stale    []int   `json:"stale,omitempty"`
+	StaleAge float64 `json:"stale_age_seconds,omitempty"`
 	States   []State `json:"states"`           // which of them are in which state
 	Busy     []Op    `json:"busy,omitempty"`   // what they are in, the oldest first
 	Behind   []int   `json:"behind,omitempty"` // of those, which haven't begun the oldest collective
@@ -53,8 +56,9 @@ func newGathering() *gathering {
 	return &gathering{map[lifecycle.CommID]*Comm{}, map[lifecycle.CommID]map[int]uint64{}, map[lifecycle.CommID]map[int]int{}}
 }
 
-// add takes the part of a rank of the job, -1 if that isn't known; later says for how many seconds what it tells has gone on since.
-func (g *gathering) add(part *health.Comm, jobRank int, later float64) {
+// add takes the part of a rank of the job, -1 if that isn't known; later says for how many seconds what it tells has gone on since,
+// and stale that nobody knows whether it has.
+func (g *gathering) add(part *health.Comm, jobRank int, later float64, stale bool) {
 	c := g.comms[part.ID]
 	if c == nil {
 		c = &Comm{ID: part.ID, Name: part.Name, Size: part.Size}
@@ -64,6 +68,9 @@ func (g *gathering) add(part *health.Comm, jobRank int, later float64) {
 		return
 	}
 	c.Known = append(c.Known, part.Rank)
+	if stale {
+		c.Stale, c.StaleAge = append(c.Stale, part.Rank), max(c.StaleAge, later)
+	}
 	g.launched[part.ID][part.Rank], g.jobRanks[part.ID][part.Rank] = part.Launched, jobRank
 	i := slices.IndexFunc(c.States, func(s State) bool { return s.State == part.State })
 	if i < 0 {
@@ -93,6 +100,7 @@ func (g *gathering) list() []Comm {
 	list := make([]Comm, 0, len(g.comms))
 	for id, c := range g.comms {
 		slices.Sort(c.Known)
+		slices.Sort(c.Stale)
 		c.JobRanks = otherNumbers(c.Known, g.jobRanks[id])
 		for i := range c.States {
 			slices.Sort(c.States[i].Ranks)

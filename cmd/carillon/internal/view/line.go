@@ -105,6 +105,9 @@ func wrap(s style, indent, text string, width, most int) []line {
 	return lines
 }
 
+// seconds is a duration as reports have it.
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
 // ageText is a duration that a person reads.
 func ageText(d time.Duration) string {
 	switch {

@@ -17,9 +17,12 @@ type Report struct {
 	Schema int       `json:"schema"`
 	Status string    `json:"status"` // "ok", "warning", "critical", or "unknown" while nobody has answered, or nobody looks
 	Time   time.Time `json:"time"`
+	Heard  time.Time `json:"heard,omitzero"` // when any process told anything last
 	Job    string    `json:"job"`
 	Size   int       `json:"size"` // ranks of the job
-	Told   []int     `json:"told"` // the ranks that answered
+	Told   []int     `json:"told"` // the ranks that answered, be it long ago
+	// Stale are those of them that can't be asked any more. What they told is shown as it was.
+	Stale []Stale `json:"stale,omitempty"`
 	// Unwatched says why no process looks for what holds the job up; empty if one does.
 	Unwatched string `json:"unwatched,omitempty"`
 
@@ -35,6 +38,8 @@ type Report struct {
 type Condition struct {
 	health.Condition
 	Ranks []int `json:"ranks"`
+	// StaleAge is how old it is, if none of those who told it can be asked any more.
+	StaleAge float64 `json:"stale_age_seconds,omitempty"`
 }
 
 // The exit codes of carillon status.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -34,8 +33,16 @@ func count(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// headline says how the job does.
+// headline says how the job does, and if nobody has told anything for long, that it is what was known then.
 func (r *Report) headline() line {
+	l := r.condition()
+	if quiet := r.Quiet(); quiet > 0 {
+		l = l.say(yellow, ", as of %s ago", ageText(quiet))
+	}
+	return l
+}
+
+func (r *Report) condition() line {
 	l := line{}.say(bold, "%s", r.Job)
 	switch r.Status {
 	case statusOK:
@@ -121,6 +128,11 @@ func (r *Report) rankSection(lim limits) section {
 	for _, state := range others { // which a later version has
 		s.rows = append(s.rows, r.ranksIn(state, plain, lim)...)
 	}
+	if len(r.Stale) > 0 {
+		rows := wrap(plain, "              ", StaleText(r.Stale), lim.width, lim.text)
+		rows[0] = append(line{}.say(yellow, "  %-11s ", "stale"), rows[0][1:]...)
+		s.rows = append(s.rows, rows...)
+	}
 	return s
 }
 
@@ -203,6 +215,9 @@ func (r *Report) commSection(lim limits) section {
 		if len(c.JobRanks) > 0 { // what follows has the communicator's numbers, and all else the job's
 			head = head.say(plain, ": the job's %s", postmortem.Ranks(c.JobRanks))
 		}
+		if len(c.Stale) > 0 {
+			head = head.say(yellow, ", of %s as it was %s ago", postmortem.Ranks(c.Stale), ageText(seconds(c.StaleAge)))
+		}
 		for _, st := range c.States {
 			if st.State != lifecycle.StateReady.String() {
 				head = head.say(yellow, ", %s", st.State)
@@ -227,7 +242,7 @@ func (c *Comm) told(n int) string {
 	if o.Bytes > 0 {
 		fmt.Fprintf(&b, ", %s", bytesText(o.Bytes))
 	}
-	fmt.Fprintf(&b, ", for %s: ", ageText(time.Duration(o.Age*float64(time.Second))))
+	fmt.Fprintf(&b, ", for %s: ", ageText(seconds(o.Age)))
 	if len(o.Ranks) == c.Size {
 		b.WriteString("all ranks")
 	} else {
@@ -261,6 +276,9 @@ func (r *Report) conditionSection(lim limits) (s section, ok bool) {
 			head = head.say(plain, " (%s)", c.Subject)
 		}
 		head = head.say(dim, " on %s, since %s", postmortem.Ranks(c.Ranks), c.Since.Local().Format(timeOfDay))
+		if c.StaleAge > 0 {
+			head = head.say(yellow, ", as it was %s ago", ageText(seconds(c.StaleAge)))
+		}
 		s.rows = append(s.rows, head)
 		s.rows = append(s.rows, wrap(plain, "    ", c.Text, lim.width, lim.text)...)
 		if c.Advice != "" {

@@ -36,6 +36,7 @@ type View struct {
 	touched  map[string]time.Time // by verdict and rank: when an event told of it last
 	told     map[rankKey]part     // what each process says of itself
 	local    []Local              // nil: nothing but the snapshots tells of communicators
+	heard    time.Time            // when anybody told anything last
 }
 
 // begin makes a zero View ready.
@@ -55,6 +56,7 @@ type part struct {
 	comms      []health.Comm
 	conditions []health.Condition
 	unwatched  string
+	unanswered bool // it was asked since, in vain
 }
 
 // rankKey is a process: a rank may be taken by another one, later.
@@ -77,11 +79,12 @@ func (v *View) Merge(now time.Time, snapshots ...*endpoint.Snapshot) {
 		return
 	}
 	v.begin()
+	v.heard = now
 	maps.DeleteFunc(v.touched, func(_ string, at time.Time) bool { return now.Sub(at) > fresh })
 	verdicts, ranks := map[string]health.Verdict{}, map[rankKey]health.Rank{}
 	for _, s := range snapshots {
 		v.job, v.size = s.Job, s.Size
-		v.told[rankKey{s.Rank, s.PID, s.Host}] = part{now, s.Rank, s.Comms, s.Conditions, s.Unwatched}
+		v.told[rankKey{s.Rank, s.PID, s.Host}] = part{now, s.Rank, s.Comms, s.Conditions, s.Unwatched, false}
 		for i := range s.Verdicts {
 			verdicts[s.Verdicts[i].ID] = s.Verdicts[i]
 		}
@@ -124,6 +127,7 @@ func (v *View) recent(key string) bool { _, ok := v.touched[key]; return ok }
 // snapshots first.
 func (v *View) Event(now time.Time, ev *bus.Event) bool {
 	v.begin()
+	v.heard = now
 	switch ev.Type {
 	case semconv.EventVerdictOpened, semconv.EventVerdictChanged, semconv.EventVerdictWithdrawn:
 		return v.verdictEvent(now, ev)
@@ -204,7 +208,7 @@ func (v *View) Open() int { return len(v.verdicts) }
 
 // Report is what is known at a moment.
 func (v *View) Report(now time.Time) *Report {
-	r := &Report{Schema: health.Schema, Time: now.UTC(), Job: v.job, Size: v.size}
+	r := &Report{Schema: health.Schema, Time: now.UTC(), Heard: v.heard.UTC(), Job: v.job, Size: v.size}
 	r.Verdicts = slices.SortedFunc(maps.Values(v.verdicts), func(a, b health.Verdict) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 	})
@@ -215,20 +219,30 @@ func (v *View) Report(now time.Time) *Report {
 	var conditions []told
 	for key, p := range v.told {
 		r.Told = append(r.Told, p.rank)
-		for _, c := range p.conditions {
-			conditions = append(conditions, told{p.rank, c})
+		old, stale := v.staleness(now, key, &p)
+		age := 0.0
+		if stale {
+			age = old.Age
 		}
-		if v.local != nil && slices.ContainsFunc(v.local, func(l Local) bool { return l.PID == key.pid }) {
+		for _, c := range p.conditions {
+			conditions = append(conditions, told{p.rank, c, age})
+		}
+		taped := v.local != nil && slices.ContainsFunc(v.local, func(l Local) bool { return l.PID == key.pid })
+		if stale && (!taped || len(p.conditions) > 0) {
+			r.Stale = append(r.Stale, old)
+		}
+		if taped {
 			continue // its tape is newer
 		}
 		for i := range p.comms {
-			g.add(&p.comms[i], p.rank, now.Sub(p.at).Seconds())
+			g.add(&p.comms[i], p.rank, now.Sub(p.at).Seconds(), stale)
 		}
 	}
 	for i := range v.local {
-		g.add(&v.local[i].Comm, v.rankOf(v.local[i].PID), 0)
+		g.add(&v.local[i].Comm, v.rankOf(v.local[i].PID), 0, false)
 	}
 	slices.Sort(r.Told)
+	slices.SortFunc(r.Stale, byRank)
 	r.Unwatched = v.unwatched()
 	r.Conditions = together(conditions)
 	r.Comms = g.list()
@@ -265,6 +279,7 @@ func (v *View) unwatched() (why string) {
 type told struct {
 	rank      int
 	condition health.Condition
+	stale     float64 // how old it is in seconds, if that is too old
 }
 
 // jobStalled is the condition by which a process says that a verdict is open. The verdicts are shown themselves.
@@ -282,10 +297,11 @@ func together(all []told) []Condition {
 			return c.Code == t.condition.Code && c.Subject == t.condition.Subject && c.Text == t.condition.Text && c.Silent() == t.condition.Silent()
 		})
 		if i < 0 {
-			list = append(list, Condition{Condition: t.condition, Ranks: []int{t.rank}})
+			list = append(list, Condition{Condition: t.condition, Ranks: []int{t.rank}, StaleAge: t.stale})
 			continue
 		}
 		list[i].Ranks = append(list[i].Ranks, t.rank)
+		list[i].StaleAge = min(list[i].StaleAge, t.stale)
 	}
 	slices.SortStableFunc(list, func(a, b Condition) int {
 		if a.Silent() != b.Silent() {

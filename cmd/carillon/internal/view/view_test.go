@@ -289,3 +289,96 @@ func TestCodes(t *testing.T) {
 		t.Errorf("nothing: %d, want %d", got, CodeUnknown)
 	}
 }
+
+// TestStale: what a process told before it could not be asked any more is shown with its age, and so are communicators and
+// conditions that only such processes tell of.
+func TestStale(t *testing.T) {
+	first := snapshot(t, "hang.json")
+	second := snapshot(t, "hang.json")
+	second.Rank, second.PID, second.Host = 3, first.Ranks[3].PID, first.Ranks[3].Host
+	second.Comms = slices.Clone(second.Comms)
+	second.Comms[0].Rank = 3
+	second.Conditions = []health.Condition{{Code: "gpu_throttled", Subject: "GPU 3", Severity: health.Warning, Text: "it is too hot", Since: first.Time}}
+	first.Conditions = nil
+	at := first.Time
+	for name, tc := range map[string]struct {
+		why  string
+		hurt func(*View)
+	}{
+		"no answer":   {"no answer", func(v *View) { v.Unanswered(second) }},
+		"unreachable": {"unreachable", func(v *View) { setState(v, 3, "unreachable") }},
+		"suspect": {"suspect", func(v *View) {
+			setState(v, 3, "suspect")
+			v.Unanswered(second)
+		}},
+		"slow, perhaps": {"", func(v *View) { setState(v, 3, "suspect") }},
+	} {
+		v := &View{}
+		v.Merge(at, first, second)
+		if r := v.Report(at); len(r.Stale) > 0 || strings.Contains(r.Text(0, false), "stale") {
+			t.Errorf("%s: before it is, stale are %+v", name, r.Stale)
+		}
+		tc.hurt(v)
+		r := v.Report(at.Add(40 * time.Second))
+		if tc.why == "" {
+			if len(r.Stale) > 0 {
+				t.Errorf("%s: stale are %+v, want none", name, r.Stale)
+			}
+			continue
+		}
+		want := []Stale{{Rank: 3, Host: second.Host, Age: 40, Why: tc.why}}
+		if diff := cmp.Diff(want, r.Stale); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		text := r.Text(0, false)
+		for _, says := range []string{
+			"  stale       rank 3 (" + tc.why + ") told 40s ago\n", "2 of them seen from here, of rank 3 as it was 40s ago\n",
+			"WARNING gpu_throttled (GPU 3) on rank 3, since 08:18:47, as it was 40s ago\n", ", as of 40s ago\n",
+		} {
+			if !strings.Contains(text, says) {
+				t.Errorf("%s: %q is not said:\n%s", name, says, text)
+			}
+		}
+		b, err := r.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Stale []struct {
+				Age float64 `json:"age_seconds"`
+			}
+			Comms []struct {
+				Stale []int
+				Age   float64 `json:"stale_age_seconds"`
+			}
+			Conditions []struct {
+				Age float64 `json:"stale_age_seconds"`
+			}
+		}
+		if err := json.Unmarshal(b, &got); err != nil || len(got.Stale) != 1 || got.Stale[0].Age != 40 ||
+			!slices.Equal(got.Comms[0].Stale, []int{3}) || got.Comms[0].Age != 40 || got.Conditions[0].Age != 40 {
+			t.Errorf("%s: as JSON it is %+v, %v", name, got, err)
+		}
+		v.Merge(at.Add(41*time.Second), first, second)
+		if r := v.Report(at.Add(41 * time.Second)); len(r.Stale) > 0 || r.Quiet() > 0 {
+			t.Errorf("%s: when it tells again, stale are %+v, and quiet it is for %v", name, r.Stale, r.Quiet())
+		}
+	}
+	v := &View{}
+	v.Merge(at, first, second)
+	late := at.Add(staleAfter + time.Second)
+	v.Merge(late, first)
+	if r := v.Report(late); len(r.Stale) != 1 || r.Stale[0].Why != whyNotAsked {
+		t.Errorf("who was not asked for %v: stale are %+v", late.Sub(at), r.Stale)
+	}
+}
+
+// setState says how a rank is, as a snapshot would.
+func setState(v *View, rank int, state string) {
+	for key, r := range v.ranks {
+		if r.Rank == rank {
+			r.State = state
+			v.ranks[key] = r
+		}
+	}
+}

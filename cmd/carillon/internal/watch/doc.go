@@ -3,9 +3,10 @@
 //
 //	tapes of this host ───────── every second: who runs, where, and what its communicators are in
 //	/api/v1/events of one rank ─ at once: all ranks know the same verdicts; when this one ends, another is listened to
-//	/api/v1/ras ──────────────── one rank after the other, each at most every ten seconds
+//	/api/v1/ras ──────────────── the ranks in turn, each at most every ten seconds
 //	        │
 //	      Watcher ── a screen, or a line for each event
 //
-// It asks little, so that it is never refused, and holds nobody up.
+// It asks little, so that it is never refused, and holds nobody up; nor does who is out of reach hold it up. What a process
+// told before it could not be asked any more stays, with its age.
 package watch

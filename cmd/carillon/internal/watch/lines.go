@@ -3,10 +3,12 @@ package watch
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/bus/terminal"
+	"github.com/carillon-rt/carillon/telemetry/postmortem"
 )
 
 // Lines is a Display for what is no terminal: a line for each event.
@@ -14,6 +16,8 @@ type Lines struct {
 	out, notes io.Writer
 	greeted    bool
 	waiting    string
+	stale      map[int]bool // ranks of which it was said that they can't be asked any more
+	quiet      bool         // it was said that nobody tells anything
 }
 
 // NewLines writes events to out, and how the watching goes to notes.
@@ -34,6 +38,41 @@ func (l *Lines) State(r *view.Report, note string) {
 		l.greeted = true
 		fmt.Fprintf(l.notes, "carillon: watching %s\n", r.Summary())
 	}
+	if r != nil {
+		l.staleness(r)
+	}
+}
+
+// staleness says once of whom what is known grows old, and once when it doesn't any more.
+func (l *Lines) staleness(r *view.Report) {
+	is := map[int]bool{}
+	var news []view.Stale
+	for _, s := range r.Stale {
+		is[s.Rank] = true
+		if !l.stale[s.Rank] {
+			news = append(news, s)
+		}
+	}
+	var back []int
+	for _, rank := range r.Told {
+		if l.stale[rank] && !is[rank] {
+			back = append(back, rank)
+		}
+	}
+	l.stale = is
+	if len(news) > 0 {
+		fmt.Fprintf(l.notes, "carillon: stale: %s\n", terminal.Shown(view.StaleText(news)))
+	}
+	if len(back) > 0 {
+		fmt.Fprintf(l.notes, "carillon: no longer stale: %s\n", postmortem.Ranks(back))
+	}
+	switch quiet := r.Quiet() > 0; {
+	case quiet && !l.quiet:
+		fmt.Fprintf(l.notes, "carillon: nobody has told anything for %v\n", r.Quiet().Round(time.Second))
+	case !quiet && l.quiet:
+		fmt.Fprintln(l.notes, "carillon: the job is heard of again")
+	}
+	l.quiet = r.Quiet() > 0
 }
 
 // Redraw implements Display.

@@ -81,10 +81,7 @@ func TestWatchAsksOthers(t *testing.T) {
 	}
 	defer client.Close()
 	own := []endpoint.Target{{URL: a.URL, Trusted: true}}
-	w := &Watcher{
-		cfg: Config{Client: client, Targets: own, Display: newDisplay()}, stream: newStream(client), poller: newPoller(client),
-		last: map[endpoint.Target]*endpoint.Snapshot{}, away: map[endpoint.Target]time.Time{}, began: time.Now(),
-	}
+	w := newWatcher(Config{Client: client, Targets: own, Display: newDisplay()})
 	for range 3 { // as the poller does
 		w.look()
 		to, wait := w.poller.next(time.Now())
@@ -92,6 +89,7 @@ func TestWatchAsksOthers(t *testing.T) {
 			break
 		}
 		s, err := client.Snapshot(t.Context(), to)
+		w.poller.done(to)
 		w.answer(answer{to, s, err})
 	}
 	w.look()

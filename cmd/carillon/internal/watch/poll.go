@@ -10,7 +10,11 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 )
 
-// poller asks one rank after the other.
+// askAtOnce is how many endpoints are asked at a time: more than there are others, so that those that were given are asked
+// although all of the others are out of reach.
+const askAtOnce = 2 * maxOthers
+
+// poller asks the ranks in turn, each with a time of its own to answer: who is out of reach holds up nobody else.
 type poller struct {
 	client  *endpoint.Client
 	answers chan answer
@@ -18,8 +22,9 @@ type poller struct {
 	mu      sync.Mutex
 	targets []endpoint.Target
 	asked   map[endpoint.Target]time.Time
-	last    time.Time     // that anybody was asked
-	more    chan struct{} // a token: there are targets that were never asked
+	busy    map[endpoint.Target]bool // that have not answered yet
+	last    time.Time                // that anybody was asked
+	more    chan struct{}            // a token: there are targets that were never asked, or there is room to ask
 }
 
 // answer is what one was told, or why nothing.
@@ -30,7 +35,10 @@ type answer struct {
 }
 
 func newPoller(client *endpoint.Client) *poller {
-	return &poller{client: client, answers: make(chan answer), asked: map[endpoint.Target]time.Time{}, more: make(chan struct{}, 1)}
+	return &poller{
+		client: client, answers: make(chan answer), asked: map[endpoint.Target]time.Time{}, busy: map[endpoint.Target]bool{},
+		more: make(chan struct{}, 1),
+	}
 }
 
 // reach says whom there is to ask.
@@ -41,36 +49,49 @@ func (p *poller) reach(targets []endpoint.Target) {
 	maps.DeleteFunc(p.asked, func(t endpoint.Target, _ time.Time) bool { return !slices.Contains(targets, t) })
 	for _, t := range targets {
 		if p.asked[t].IsZero() {
-			select {
-			case p.more <- struct{}{}:
-			default:
-			}
+			p.wake()
 			return
 		}
 	}
 }
 
-// next is who was asked longest ago, if it is time to ask anybody; who was never asked is asked at once. Otherwise it is
-// how long to wait.
+func (p *poller) wake() {
+	select {
+	case p.more <- struct{}{}:
+	default:
+	}
+}
+
+// next is who was asked longest ago, and has answered, if it is time to ask anybody; who was never asked is asked at once.
+// Otherwise it is how long to wait. Of whom it is, done is to be told.
 func (p *poller) next(now time.Time) (to endpoint.Target, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.targets) == 0 {
+	free := slices.DeleteFunc(slices.Clone(p.targets), func(t endpoint.Target) bool { return p.busy[t] })
+	if len(free) == 0 || len(p.busy) >= askAtOnce {
 		return to, time.Hour // more interrupts it
 	}
-	to = p.targets[0]
-	for _, t := range p.targets {
+	to = free[0]
+	for _, t := range free {
 		if p.asked[t].Before(p.asked[to]) {
 			to = t
 		}
 	}
 	if first := p.asked[to]; !first.IsZero() {
-		wait = max(pollEach-now.Sub(first), pollAny-now.Sub(p.last))
+		wait = max(pollEach-now.Sub(first), min(pollAny, pollAll/time.Duration(len(p.targets)))-now.Sub(p.last))
 	}
 	if wait <= 0 {
-		p.asked[to], p.last = now, now
+		p.asked[to], p.last, p.busy[to] = now, now, true
 	}
 	return to, wait
+}
+
+// done says that one has answered, or hasn't within its time.
+func (p *poller) done(with endpoint.Target) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.busy, with)
+	p.wake()
 }
 
 // again has one asked again that has refused: somebody else on this host had just asked.
@@ -80,8 +101,10 @@ func (p *poller) again(to endpoint.Target, after time.Duration) {
 	p.asked[to] = p.asked[to].Add(after - pollEach)
 }
 
-// run asks until ctx ends.
+// run asks until ctx ends, and waits for whom it has asked.
 func (p *poller) run(ctx context.Context) {
+	var asking sync.WaitGroup
+	defer asking.Wait()
 	for ctx.Err() == nil {
 		to, wait := p.next(time.Now())
 		if wait > 0 {
@@ -94,10 +117,13 @@ func (p *poller) run(ctx context.Context) {
 			timer.Stop()
 			continue
 		}
-		s, err := p.client.Snapshot(ctx, to)
-		select {
-		case p.answers <- answer{to, s, err}:
-		case <-ctx.Done():
-		}
+		asking.Go(func() {
+			s, err := p.client.Snapshot(ctx, to)
+			p.done(to)
+			select {
+			case p.answers <- answer{to, s, err}:
+			case <-ctx.Done():
+			}
+		})
 	}
 }

@@ -92,6 +92,16 @@ func (s *stream) listening() bool {
 	return s.open
 }
 
+// heardFrom is who lets it listen at the moment; the zero Target if nobody does.
+func (s *stream) heardFrom() endpoint.Target {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.open {
+		return endpoint.Target{}
+	}
+	return s.to
+}
+
 func (s *stream) troubled(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

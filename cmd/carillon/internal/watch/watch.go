@@ -21,7 +21,8 @@ import (
 const (
 	tick     = time.Second      // tapes, and the screen
 	pollEach = 10 * time.Second // of one rank
-	pollAny  = 2 * time.Second  // of any
+	pollAny  = 2 * time.Second  // of any; more often, if not all had their turn in pollAll
+	pollAll  = time.Minute
 	lostFor  = 10 * time.Second // without an answer or a stream: then what can't be seen otherwise counts as ended
 	awayFor  = 5 * time.Minute  // who never could be reached on another host isn't asked: often a firewall keeps all of them apart
 )
@@ -75,19 +76,18 @@ type Watcher struct {
 	heard    time.Time                     // the last answer; zero: none
 	listened time.Time                     // when a stream was open last; it says nothing while all is well
 	began    time.Time
+	mute     map[endpoint.Target]bool // those that didn't answer when they were asked last
 	note     string
 	problem  string
 }
 
 // Run watches until the job has ended, the user quits, or ctx ends. It waits for all that it started.
 func Run(ctx context.Context, cfg Config) End {
-	w := &Watcher{cfg: cfg, job: cfg.Job, last: map[endpoint.Target]*endpoint.Snapshot{}, away: map[endpoint.Target]time.Time{}, began: time.Now()}
+	w := newWatcher(cfg)
 	if w.job != nil {
 		w.view.Job(w.job.Name)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	w.stream = newStream(cfg.Client)
-	w.poller = newPoller(cfg.Client)
 	w.look()
 	stopped := make(chan struct{})
 	go func() {
@@ -109,6 +109,14 @@ func Run(ctx context.Context, cfg Config) End {
 	}
 	end.Heard = !w.heard.IsZero()
 	return end
+}
+
+func newWatcher(cfg Config) *Watcher {
+	return &Watcher{
+		cfg: cfg, job: cfg.Job, stream: newStream(cfg.Client), poller: newPoller(cfg.Client),
+		last: map[endpoint.Target]*endpoint.Snapshot{}, away: map[endpoint.Target]time.Time{}, mute: map[endpoint.Target]bool{},
+		began: time.Now(),
+	}
 }
 
 // drain takes what the stream has heard.
@@ -192,6 +200,7 @@ func (w *Watcher) reach(targets []endpoint.Target) {
 	w.stream.reach(targets)
 	w.poller.reach(asked)
 	maps.DeleteFunc(w.last, func(t endpoint.Target, _ *endpoint.Snapshot) bool { return !slices.Contains(asked, t) })
+	maps.DeleteFunc(w.mute, func(t endpoint.Target, _ bool) bool { return !slices.Contains(asked, t) })
 	maps.DeleteFunc(w.away, func(_ endpoint.Target, at time.Time) bool { return time.Since(at) >= awayFor })
 }
 
@@ -256,25 +265,41 @@ func (w *Watcher) answer(a answer) {
 	case a.err == nil:
 		w.heard = time.Now()
 		w.last[a.from] = a.snapshot
+		delete(w.mute, a.from)
 		w.problem = ""
 	case errors.As(a.err, &refused): // it answers
 		w.heard = time.Now()
 		w.poller.again(a.from, refused.After)
 		return
 	default:
-		if !slices.Contains(w.own, a.from) {
-			if w.last[a.from] == nil { // else it is shown as it was, and had better be asked again soon
-				w.away[a.from] = time.Now()
-			}
-			return
+		w.mute[a.from] = true
+		if told := w.last[a.from]; told != nil { // it is shown as it was, and marked
+			w.view.Unanswered(told)
 		}
-		w.problem = a.err.Error()
+		if slices.Contains(w.own, a.from) {
+			w.problem = a.err.Error()
+		} else if w.last[a.from] == nil { // else it had better be asked again soon
+			w.away[a.from] = time.Now()
+		}
+		w.avoid()
 		return
 	}
 	w.view.Merge(w.heard, a.snapshot)
+	w.avoid()
+}
+
+// avoid has the stream not listen to those that don't run as far as the others know, or that didn't answer when they were
+// asked: the next one is not tried for as long as it takes to give up, again.
+func (w *Watcher) avoid() {
 	var unsound []string
 	for target, s := range w.last {
 		if !w.view.Sound(s) {
+			unsound = append(unsound, target.URL)
+		}
+	}
+	heard := w.stream.heardFrom()
+	for target := range w.mute {
+		if target != heard && !slices.Contains(unsound, target.URL) { // who is slow to answer may be heard well
 			unsound = append(unsound, target.URL)
 		}
 	}

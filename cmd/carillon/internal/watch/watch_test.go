@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
+	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/bus/sse"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
@@ -210,7 +212,8 @@ func TestQuietJobIsNotLost(t *testing.T) {
 	defer client.Close()
 	targets := []endpoint.Target{{URL: a.URL}}
 	long := time.Now().Add(-time.Hour)
-	w := &Watcher{cfg: Config{Targets: targets}, stream: newStream(client), poller: newPoller(client), began: long, heard: long}
+	w := newWatcher(Config{Client: client, Targets: targets})
+	w.began, w.heard = long, long
 	if _, over := w.look(); !over {
 		t.Error("a job of which nobody has answered for an hour goes on")
 	}
@@ -270,6 +273,7 @@ func TestPoller(t *testing.T) {
 			t.Errorf("%s is asked again after %v", to.URL, now.Sub(before))
 		}
 		last[to] = now
+		p.done(to)
 	}
 	if len(last) != len(targets) {
 		t.Errorf("asked were %v, want all", last)
@@ -279,6 +283,161 @@ func TestPoller(t *testing.T) {
 	p.asked[targets[1]], p.asked[targets[2]] = now.Add(time.Hour), now.Add(time.Hour)
 	if to, wait := p.next(last[targets[0]].Add(3 * time.Second)); to != targets[0] || wait > 0 {
 		t.Errorf("who refused for 3 s is asked again in %v more", wait)
+	}
+}
+
+// TestManyRanksHaveTheirTurn: of many ranks, none waits for its turn for much longer than a minute.
+func TestManyRanksHaveTheirTurn(t *testing.T) {
+	p := newPoller(nil)
+	var targets []endpoint.Target
+	for i := range 200 {
+		targets = append(targets, endpoint.Target{URL: fmt.Sprint(i)})
+	}
+	p.reach(targets)
+	now := time.Now()
+	last := map[endpoint.Target]time.Time{}
+	for end := now.Add(5 * time.Minute); now.Before(end); {
+		to, wait := p.next(now)
+		if wait > 0 {
+			now = now.Add(wait)
+			continue
+		}
+		if before := last[to]; !before.IsZero() && now.Sub(before) > pollAll+pollEach {
+			t.Fatalf("%s is asked again after %v", to.URL, now.Sub(before))
+		}
+		last[to] = now
+		p.done(to)
+	}
+	if len(last) != len(targets) {
+		t.Errorf("%d are asked, want all %d", len(last), len(targets))
+	}
+}
+
+// hole is an endpoint that takes every query and answers none until the test ends.
+func hole(t *testing.T) endpoint.Target {
+	t.Helper()
+	end := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+	t.Cleanup(s.Close)
+	t.Cleanup(func() { close(end) }) // before the server waits for them
+	return endpoint.Target{URL: s.URL}
+}
+
+// TestUnreachableHoldUpNobody: ranks that don't answer don't keep another one, behind them, from being asked.
+func TestUnreachableHoldUpNobody(t *testing.T) {
+	a := newRank(t, 0)
+	var targets []endpoint.Target
+	for range maxOthers {
+		targets = append(targets, hole(t))
+	}
+	targets = append(targets, endpoint.Target{URL: a.URL})
+	client, err := endpoint.New(endpoint.Config{Timeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	p := newPoller(client)
+	p.reach(targets)
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		p.run(ctx)
+	}()
+	got := <-p.answers
+	if got.err != nil || got.from.URL != a.URL {
+		t.Errorf("the first answer is %+v, want that of %s", got, a.URL)
+	}
+	cancel()
+	<-stopped
+	// No more than there is room for are asked at a time.
+	p = newPoller(nil)
+	for i := range 2 * askAtOnce {
+		targets = append(targets, endpoint.Target{URL: fmt.Sprint(i)})
+	}
+	p.reach(targets)
+	now := time.Now()
+	for range askAtOnce {
+		if _, wait := p.next(now); wait > 0 {
+			t.Fatalf("with %d asked, nobody else is", len(p.busy))
+		}
+	}
+	if to, wait := p.next(now); wait <= 0 {
+		t.Errorf("%v is asked beside %d others", to, askAtOnce)
+	}
+	p.done(targets[0])
+	if _, wait := p.next(now); wait > 0 {
+		t.Error("nobody is asked although one has answered")
+	}
+}
+
+// TestMuteAreNotListenedTo: who doesn't answer isn't tried for its events either, unless they are heard.
+func TestMuteAreNotListenedTo(t *testing.T) {
+	targets := []endpoint.Target{{URL: "http://a"}, {URL: "http://b"}, {URL: "http://c"}}
+	w := newWatcher(Config{Targets: targets, Display: newDisplay()})
+	w.look()
+	for _, mute := range targets[:2] {
+		w.answer(answer{from: mute, err: errors.New("no answer")})
+	}
+	if to, _ := w.stream.choose(false); to != targets[2] {
+		t.Errorf("it listens to %s, want %s", to.URL, targets[2].URL)
+	}
+	w.stream.to, w.stream.open = targets[0], true
+	w.avoid()
+	if to, _ := w.stream.choose(false); to != targets[0] {
+		t.Errorf("it leaves %s, which is heard, for %s", targets[0].URL, to.URL)
+	}
+	w.stream.open = false
+	w.answer(answer{from: targets[1], snapshot: &endpoint.Snapshot{}})
+	if to, _ := w.stream.choose(false); to != targets[1] {
+		t.Errorf("it listens to %s, want %s, which answers again", to.URL, targets[1].URL)
+	}
+}
+
+// TestWhatWasToldGrowsOld: what a rank told stays when it doesn't answer any more, marked, until it answers again.
+func TestWhatWasToldGrowsOld(t *testing.T) {
+	targets := []endpoint.Target{{URL: "http://a"}, {URL: "http://b"}}
+	w := newWatcher(Config{Targets: targets, Display: newDisplay()})
+	w.look()
+	told := &endpoint.Snapshot{Snapshot: health.Snapshot{Job: "train", Rank: 1, Size: 2, PID: 101, Host: "b"}}
+	stale := func() []view.Stale { return w.view.Report(time.Now()).Stale }
+	w.answer(answer{from: targets[1], snapshot: told})
+	if got := stale(); len(got) > 0 {
+		t.Errorf("stale are %+v as soon as it told", got)
+	}
+	w.answer(answer{from: targets[1], err: errors.New("no answer")})
+	if got := stale(); len(got) != 1 || got[0].Rank != 1 || got[0].Host != "b" || got[0].Why != "no answer" {
+		t.Errorf("stale are %+v, want rank 1 without an answer", got)
+	}
+	w.answer(answer{from: targets[1], snapshot: told})
+	if got := stale(); len(got) > 0 {
+		t.Errorf("stale are %+v when it answers again", got)
+	}
+}
+
+func TestLinesTellWhatGrowsOld(t *testing.T) {
+	var out, notes bytes.Buffer
+	l := NewLines(&out, &notes)
+	now := time.Now()
+	r := &view.Report{Job: "train", Size: 3, Status: "ok", Time: now, Heard: now, Told: []int{0, 1, 2}}
+	l.State(r, "")
+	r.Stale = []view.Stale{{Rank: 1, Age: 12, Why: "unreachable"}, {Rank: 2, Age: 14, Why: "unreachable"}}
+	l.State(r, "")
+	l.State(r, "")
+	r.Stale = r.Stale[1:]
+	l.State(r, "")
+	r.Time = now.Add(time.Minute)
+	l.State(r, "")
+	l.State(r, "")
+	r.Heard = r.Time
+	l.State(r, "")
+	if want := `carillon: watching job train: healthy, 3 ranks
+carillon: stale: ranks 1 and 2 (unreachable) told 12s to 14s ago
+carillon: no longer stale: rank 1
+carillon: nobody has told anything for 1m0s
+carillon: the job is heard of again
+`; notes.String() != want {
+		t.Errorf("notes:\n%s\nwant:\n%s", &notes, want)
 	}
 }
 

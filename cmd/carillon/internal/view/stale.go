@@ -1,0 +1,107 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/telemetry/postmortem"
+)
+
+// staleAfter is the age of what a process told from which on it is stale, if nothing worse is known of the process: who
+// follows a job asks each process about once a minute.
+const staleAfter = 90 * time.Second
+
+// quietAfter is how long nobody may tell anything before all that is shown is stale.
+const quietAfter = 30 * time.Second
+
+// Stale is what a process told before it could not be asked any more. It is shown as it was, and marked.
+type Stale struct {
+	Rank int     `json:"rank"`
+	Host string  `json:"host,omitempty"`
+	Age  float64 `json:"age_seconds"` // of what it told
+	Why  string  `json:"why"`         // "unreachable", "stopped", "suspect", "no answer", "not asked"
+}
+
+// The reasons for which what a process told is stale, beside its state.
+const (
+	whyNoAnswer = "no answer"
+	whyNotAsked = "not asked"
+)
+
+// staleness says whether what a process told is stale.
+func (v *View) staleness(now time.Time, key rankKey, p *part) (Stale, bool) {
+	s := Stale{Rank: p.rank, Host: key.host, Age: now.Sub(p.at).Seconds()}
+	switch state := v.ranks[key].State; {
+	case state == "unreachable" || state == "stopped":
+		s.Why = state
+	case p.unanswered && state == "suspect":
+		s.Why = state
+	case p.unanswered:
+		s.Why = whyNoAnswer
+	case now.Sub(p.at) > staleAfter:
+		s.Why = whyNotAsked
+	default:
+		return s, false
+	}
+	return s, true
+}
+
+// Unanswered takes note that the process that told a snapshot doesn't answer any more.
+func (v *View) Unanswered(of *endpoint.Snapshot) {
+	key := rankKey{of.Rank, of.PID, of.Host}
+	if p, ok := v.told[key]; ok {
+		p.unanswered = true
+		v.told[key] = p
+	}
+}
+
+// StaleText says which ranks are stale, and how old what they told is: "rank 3 (unreachable) told 42s ago".
+func StaleText(all []Stale) string {
+	type group struct {
+		why   string
+		ranks []int
+		least time.Duration
+		most  time.Duration
+	}
+	var groups []group
+	for i := range all {
+		s := &all[i]
+		at := slices.IndexFunc(groups, func(g group) bool { return g.why == s.Why })
+		if at < 0 {
+			groups = append(groups, group{why: s.Why, least: seconds(s.Age), most: seconds(s.Age)})
+			at = len(groups) - 1
+		}
+		g := &groups[at]
+		g.ranks, g.least, g.most = append(g.ranks, s.Rank), min(g.least, seconds(s.Age)), max(g.most, seconds(s.Age))
+	}
+	text := ""
+	for i, g := range groups {
+		if i > 0 {
+			text += "; "
+		}
+		text += fmt.Sprintf("%s (%s) told %s ago", postmortem.Ranks(g.ranks), g.why, ageRange(g.least, g.most))
+	}
+	return text
+}
+
+// ageRange is "42s", or "20s to 42s".
+func ageRange(least, most time.Duration) string {
+	if from, to := ageText(least), ageText(most); from != to {
+		return from + " to " + to
+	}
+	return ageText(most)
+}
+
+// Quiet is for how long nobody has told anything; 0 if that is not for long.
+func (r *Report) Quiet() time.Duration {
+	if r.Heard.IsZero() || r.Time.Sub(r.Heard) <= quietAfter {
+		return 0
+	}
+	return r.Time.Sub(r.Heard)
+}
+
+// byRank orders them as people count.
+func byRank(a, b Stale) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Host, b.Host)) }

@@ -117,14 +117,15 @@ type memberData struct {
 	Since  time.Time `json:"since,omitzero"`
 }
 
-// memberEvent tells what happened to a process. It is for information: if it matters to the job, a verdict follows.
+// memberEvent tells what happened to a process. It is for information: if it matters to the job, a verdict follows. Nobody
+// is told of a suspicion, nor that it came to nothing.
 func (a *Agent) memberEvent(e mesh.Event) {
 	types := map[mesh.Kind]string{
 		mesh.Joined: semconv.EventRankJoined, mesh.Departed: semconv.EventRankLeft, mesh.Died: semconv.EventRankDead,
 		mesh.Halted: semconv.EventRankStopped, mesh.Resumed: semconv.EventRankResumed, mesh.Lost: semconv.EventRankUnreachable,
 	}
 	t := types[e.Kind]
-	if t == "" {
+	if t == "" || e.Passing {
 		return
 	}
 	data := memberData{Member: e.Member.Name, Host: e.Member.Host, PID: e.Member.PID, State: e.Kind.String(), Cause: e.Cause.String(), Since: e.Since}

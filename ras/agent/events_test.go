@@ -9,7 +9,9 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -89,5 +91,31 @@ func TestCause(t *testing.T) {
 		if got := fails(tc.code); got != want {
 			t.Errorf("%s: the cause is %q, want %q", name, got, want)
 		}
+	}
+}
+
+// TestSuspicionsAreNotTold: a process that answers late, and then does, is nothing to be told of; one that is back is.
+func TestSuspicionsAreNotTold(t *testing.T) {
+	var told []string
+	a, err := New(Config{
+		Self: mesh.Member{Name: "a-1"}, Slots: func([]tape.Slot) []tape.Slot { return nil }, Now: func() int64 { return 1 },
+		Event: func(ev bus.Event, _ bool) { told = append(told, strings.TrimPrefix(ev.Type, semconv.EventPrefix)) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := mesh.Member{Name: "b-1", Rank: 1}
+	for _, e := range []mesh.Event{
+		{Kind: mesh.Suspected},
+		{Kind: mesh.Resumed, Passing: true},
+		{Kind: mesh.Suspected},
+		{Kind: mesh.Lost},
+		{Kind: mesh.Resumed},
+	} {
+		e.Member = other
+		a.Member(e)
+	}
+	if got := strings.Join(told, " "); got != "rank.unreachable rank.resumed" {
+		t.Errorf("told %q, want that it was out of reach and is back", got)
 	}
 }

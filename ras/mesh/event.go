@@ -143,6 +143,8 @@ type Event struct {
 	Cause  Cause
 	Exit   Exit
 	By     string
+	// Passing says of Resumed that it ends no more than a suspicion: the member was neither stopped nor out of reach.
+	Passing bool
 }
 
 // String is one line for a log: "rank 3 (host-4711) dead: killed".

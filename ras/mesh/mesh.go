@@ -213,8 +213,9 @@ func (m *Mesh) spawn(f func()) bool {
 	return true
 }
 
-// Members is what is known of all members, also of those that are gone, by host and rank. Who is gone for an hour, and
-// whose rank another one has since, is forgotten.
+// Members is what is known of all members, also of those that are gone or out of reach, by host and rank. Who has been so
+// for an hour, and whose rank another one has since, is forgotten; of the others who have been for so long, the latest 4,096
+// are known.
 func (m *Mesh) Members() []Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()

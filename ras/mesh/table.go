@@ -29,6 +29,7 @@ type entry struct {
 	Status
 	at   int64 // of the last fate, by the clock of its host
 	seen bool  // whether a witness saw its end: it is final
+	away bool  // whether more than Suspected was told of it since it answered or ran last
 	// joined is what joins was when it was said to answer the last time: what fell silent before did not stay so.
 	joined uint64
 }
@@ -36,11 +37,14 @@ type entry struct {
 const (
 	// maxFinal bounds how many gone instances are remembered beside those that are shown.
 	maxFinal = 4096
-	// forgetTime is how long who is gone is shown although another has its rank; forgetInterval is how often it is looked
-	// for such. By then nobody passes on anything about it; who was stopped or cut off all that time may still say that it
-	// lives, and is not believed, as final holds it.
+	// forgetTime is how long who is gone or out of reach is shown although another has its rank; forgetInterval is how often
+	// it is looked for such. By then nobody passes on anything about it. Who is gone, and was stopped or cut off all that
+	// time, may still say that it lives, and is not believed, as final holds it; who was out of reach may be back, and joins.
 	forgetTime     = time.Hour
 	forgetInterval = forgetTime / 60
+	// maxAway bounds how many are shown that have been gone or out of reach for longer than that, with ranks that nobody has
+	// taken over: an elastic job may give each process that comes a new one.
+	maxAway = 4096
 )
 
 func newTable(self Member) *table {
@@ -68,7 +72,15 @@ func (t *table) gone(name string, id uint64) bool {
 
 func (e *entry) become(s State, k Kind, since time.Time, c Cause, exit Exit, by string) []Event {
 	e.State, e.Since, e.Cause, e.Exit, e.By = s, since, c, exit, by
-	return []Event{{Kind: k, Member: e.Member, Since: since, Cause: c, Exit: exit, By: by}}
+	ev := Event{Kind: k, Member: e.Member, Since: since, Cause: c, Exit: exit, By: by}
+	switch k {
+	case Died, Halted, Lost:
+		e.away = true
+	case Resumed:
+		ev.Passing, e.away = !e.away, false
+	case Joined, Departed, Suspected:
+	}
+	return []Event{ev}
 }
 
 // join takes note that a member answers.
@@ -194,32 +206,48 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 	}
 }
 
-// forget takes away members that were gone for forgetTime, and whose rank another one has: one that is not gone, or that
-// ended later. What became of the last of each rank stays.
+// forget takes away members that were gone or out of reach for forgetTime, and whose rank another one has: one that runs,
+// or that came later. What became of the last of each rank stays, of the latest maxAway. Who is out of reach with the last
+// of its rank is tried again for as long as it is known; one whose rank was taken tries by itself, as nobody has taken
+// ours there.
 func (t *table) forget(now time.Time) {
 	last := make(map[int]*entry) // of each rank
 	for _, e := range t.entries {
-		if o := last[e.Member.Rank]; o == nil || e.outlives(o) {
+		if o := last[e.Member.Rank]; o == nil || e.succeeds(o) {
 			last[e.Member.Rank] = e
 		}
 	}
-	for name, e := range t.entries {
-		if e.State.gone() && now.Sub(e.Since) >= forgetTime && (e.Member.Rank < 0 || last[e.Member.Rank] != e) {
-			t.remember(&e.Member, e.State)
-			delete(t.entries, name)
+	var away []*entry
+	for _, e := range t.entries {
+		switch {
+		case !e.State.gone() && e.State != Unreachable || now.Sub(e.Since) < forgetTime:
+		case e.Member.Rank < 0 || last[e.Member.Rank] != e:
+			t.drop(e)
+		default:
+			away = append(away, e)
+		}
+	}
+	if over := len(away) - maxAway; over > 0 {
+		slices.SortFunc(away, func(a, b *entry) int { return a.Since.Compare(b.Since) })
+		for _, e := range away[:over] {
+			t.drop(e)
 		}
 	}
 }
 
-// outlives says whether e has more to say of its rank than o.
-func (e *entry) outlives(o *entry) bool {
-	if gone := e.State.gone(); gone != o.State.gone() {
-		return !gone
+func (t *table) drop(e *entry) {
+	if e.State.gone() {
+		t.remember(&e.Member, e.State)
 	}
-	if c := e.Since.Compare(o.Since); c != 0 {
-		return c > 0
+	delete(t.entries, e.Member.Name)
+}
+
+// succeeds says whether e, of the same rank as o, has it now, or had it later.
+func (e *entry) succeeds(o *entry) bool {
+	if runs := e.State.running(); runs != o.State.running() {
+		return runs
 	}
-	return e.Member.Name > o.Member.Name
+	return e.joined > o.joined
 }
 
 // fates is what others should know and may have missed: all that is not alive, as a witness saw it.

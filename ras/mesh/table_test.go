@@ -66,6 +66,12 @@ func TestTable(t *testing.T) {
 		state State
 	}{
 		{"silence", []step{join(o), silent, silent, lost, lost}, "joined suspect unreachable", Unreachable},
+		{"a suspicion that came to nothing, twice", []step{join(o), silent, answers, silent, join(o)}, "joined suspect passing resumed suspect passing resumed", Alive},
+		{
+			"out of reach, known to run, and then it answers; later a suspicion",
+			[]step{join(o), silent, lost, observe(Alive, CauseRuns, 5), answers, silent, answers},
+			"joined suspect unreachable suspect resumed suspect passing resumed", Alive,
+		},
 		{"it answers again", []step{join(o), silent, lost, answers, answers}, "joined suspect unreachable resumed", Alive},
 		{
 			"seen dead, once, and for good",
@@ -91,7 +97,11 @@ func TestTable(t *testing.T) {
 		var told []string
 		for _, s := range c.steps {
 			for _, e := range s(table) {
-				told = append(told, e.Kind.String())
+				kind := e.Kind.String()
+				if e.Passing {
+					kind = "passing " + kind
+				}
+				told = append(told, kind)
 			}
 		}
 		if got := strings.Join(told, " "); got != c.want {
@@ -179,8 +189,8 @@ func TestWhoAnsweredSinceIsNotGivenUp(t *testing.T) {
 	}
 }
 
-// Who is gone is forgotten once another has had its rank for long enough, and no late word revives it; what became of the
-// last of each rank stays, however long.
+// Who is gone or out of reach is forgotten once another has had its rank for long enough. No late word revives who is gone;
+// who was out of reach is a member again when it answers. What became of the last of each rank stays, however long.
 func TestForget(t *testing.T) {
 	self := memberAt("a", 0)
 	table := newTable(self)
@@ -201,14 +211,22 @@ func TestForget(t *testing.T) {
 		present  = at(2, 1)
 		refused  = at(3, 2) // dead as far as its port tells
 		left     = at(4, 2) // a little later
-		lost     = at(5, 3) // out of reach, and may come back
+		lost     = at(5, 3) // out of reach, and its rank is another's
 		returns  = at(6, 3)
 		last     = at(7, 4) // nobody has its rank
 		rankless = at(8, -1)
+		apart    = at(9, 5) // out of reach, and nobody has its rank
+		early    = at(10, 6)
+		late     = at(11, 6) // out of reach, after another one had its rank that ended later
 	)
-	for _, m := range []Member{replaced, present, refused, left, lost, returns, last, rankless} {
+	for _, m := range []Member{replaced, present, refused, left, lost, returns, last, rankless, apart, early, late} {
 		table.join(m, then)
 	}
+	for _, m := range []Member{apart, late} {
+		table.silent(m.Name, then)
+		table.lost(m.Name, then)
+	}
+	ends(early, Dead, CauseExit, time.Second)
 	ends(replaced, Dead, CauseExit, 0)
 	ends(refused, Dead, CauseRefused, 0)
 	ends(left, Left, CauseTold, time.Second)
@@ -218,11 +236,11 @@ func TestForget(t *testing.T) {
 	table.lost(lost.Name, then)
 
 	table.forget(then.Add(forgetTime - 1))
-	if n := len(table.entries); n != 9 {
-		t.Fatalf("%d members are left before their time, want 9", n)
+	if n := len(table.entries); n != 12 {
+		t.Fatalf("%d members are left before their time, want 12", n)
 	}
-	table.forget(then.Add(forgetTime))
-	kept := []string{self.Name, present.Name, left.Name, lost.Name, returns.Name, last.Name}
+	table.forget(then.Add(forgetTime + time.Second))
+	kept := []string{self.Name, present.Name, left.Name, returns.Name, last.Name, apart.Name, late.Name}
 	got := slices.Sorted(maps.Keys(table.entries))
 	if slices.Sort(kept); !slices.Equal(got, kept) {
 		t.Errorf("%v are left, want %v", got, kept)
@@ -235,6 +253,14 @@ func TestForget(t *testing.T) {
 			t.Errorf("%v is back: %v", m, events)
 		}
 	}
+	if events := table.join(lost, now); len(events) != 1 || events[0].Kind != Joined || table.entries[lost.Name].State != Alive {
+		t.Errorf("who was out of reach, and answers, is not a member again: %v", events)
+	}
+	table.silent(lost.Name, now)
+	table.lost(lost.Name, now)
+	if events := table.answers(apart.Name, now); len(events) != 1 || events[0].Kind != Resumed {
+		t.Errorf("who is out of reach with a rank that nobody has comes back as %v", events)
+	}
 	later := left
 	later.Instance++ // a new one of that rank
 	table.join(later, now)
@@ -244,5 +270,39 @@ func TestForget(t *testing.T) {
 	}
 	if e := table.entries[later.Name]; e == nil || e.State != Alive {
 		t.Errorf("rank %d is %v, want alive", later.Rank, e)
+	}
+}
+
+// However many come and go, each with a rank of its own, the latest of them are known, and a process of an elastic job
+// doesn't grow with its age.
+func TestForgetThousands(t *testing.T) {
+	self := memberAt("a", 0)
+	table := newTable(self)
+	table.join(self, then)
+	now := then
+	const each, rounds = 1000, 10
+	for round := range rounds {
+		for i := range each {
+			m := memberAt("b", 1+round*each+i)
+			table.join(m, now)
+			if i%2 == 0 {
+				table.observe(&fate{name: m.Name, instance: m.Instance, state: Dead, cause: CauseExit, at: 1}, now)
+			} else {
+				table.silent(m.Name, now)
+				table.lost(m.Name, now)
+			}
+			now = now.Add(time.Second)
+		}
+		table.forget(now)
+		if n := len(table.entries); n > 1+maxAway+int(forgetTime/time.Second) {
+			t.Fatalf("after %d that came and went, %d members are known", (round+1)*each, n)
+		}
+	}
+	table.forget(now.Add(forgetTime))
+	if n := len(table.entries); n != 1+maxAway {
+		t.Errorf("%d members are known in the end, want %d", n, 1+maxAway)
+	}
+	if last := memberAt("b", each*rounds); table.entries[last.Name] == nil || len(table.final) > maxFinal {
+		t.Errorf("the last one is known as %v; of %d the end is remembered, want at most %d", table.entries[last.Name], len(table.final), maxFinal)
 	}
 }

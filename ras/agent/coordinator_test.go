@@ -297,3 +297,77 @@ func TestLeftBehind(t *testing.T) {
 		}
 	}
 }
+
+// TestGoneOnWithoutWhomNothingIsKnownOf: the verdict on a host that is out of reach, whose tapes nobody can read, is withdrawn when
+// the others have gone on from what failed because of it, and have all seats of the communicators that they are in.
+func TestGoneOnWithoutWhomNothingIsKnownOf(t *testing.T) {
+	world, smaller := lifecycle.CommID{1}, lifecycle.CommID{2}
+	for name, tc := range map[string]struct {
+		change func(notes []verdict.Note)
+		missed bool
+	}{
+		"went on":           {func([]verdict.Note) {}, false},
+		"dead":              {func(n []verdict.Note) { n[2].Fate = verdict.Dead }, false},
+		"stopped":           {func(n []verdict.Note) { n[2].Fate = verdict.Stopped }, true},
+		"one hasn't":        {func(n []verdict.Note) { n[1].Slots = n[1].Slots[:1] }, true},
+		"one is silent":     {func(n []verdict.Note) { n[1].Slots = nil }, true},
+		"one seat is empty": {func(n []verdict.Note) { n[0].Slots[1].Size, n[1].Slots[1].Size = 3, 3 }, true},
+		"for another reason": {func(n []verdict.Note) {
+			for i := range 2 {
+				n[i].Slots[0].Failure = &verdict.Failure{Code: lifecycle.CodeAborted, Peer: -1, Age: 5 * time.Second}
+			}
+		}, true},
+		"nothing failed": {func(n []verdict.Note) { n[0].Slots, n[1].Slots = n[0].Slots[1:], n[1].Slots[1:] }, true},
+	} {
+		var notes []verdict.Note
+		for rank := range 2 {
+			notes = append(notes, verdict.Note{Member: fmt.Sprint("a-", rank), Host: "a", Rank: rank, Slots: []verdict.Slot{
+				{
+					Comm: world, Rank: rank, Size: 3, Root: 1, State: lifecycle.StateFailed, Wait: -1,
+					Failure: &verdict.Failure{Code: lifecycle.CodeUnreachable, Peer: 2, Age: 5 * time.Second},
+				},
+				{Comm: smaller, Parent: world, Rank: rank, Size: 2, Root: 1, State: lifecycle.StateReady, Seq: 7, Age: time.Millisecond, Wait: -1},
+			}})
+		}
+		notes = append(notes, verdict.Note{Member: "b-2", Host: "b", Rank: 2, Fate: verdict.Unreachable})
+		open := verdict.Diagnose(notes)
+		tc.change(notes)
+		got := concerned(slices.Clone(notes))
+		if missed := slices.ContainsFunc(got, func(n verdict.Note) bool { return n.Member == "b-2" }); missed != tc.missed {
+			t.Errorf("%s: it is missed: %v", name, missed)
+		}
+		if tc.missed {
+			continue
+		}
+		if all := verdict.Diagnose(got); len(all) > 0 {
+			t.Errorf("%s: verdicts are %v, want none", name, all)
+		}
+		for i := range open {
+			if v := &open[i]; v.Reason == verdict.RankUnreachable && notes[2].Fate == verdict.Unreachable && !v.Healed(notes, time.Second) {
+				t.Errorf("%s: %s is withdrawn as unresolved", name, v)
+			}
+		}
+	}
+}
+
+// TestForgotten: that nothing is known of a process any more, whom the membership has forgotten, is no sign that it runs; that it has
+// left, or is a member, is one.
+func TestForgotten(t *testing.T) {
+	lost := verdict.Verdict{Reason: verdict.RankUnreachable, Culprits: []verdict.Rank{{Job: 1, Member: "b-1"}}}
+	self := mesh.Status{Member: mesh.Member{Name: "a-1"}}
+	for name, tc := range map[string]struct {
+		members []mesh.Status
+		healed  bool
+	}{
+		"forgotten":   {[]mesh.Status{self}, false},
+		"as it was":   {[]mesh.Status{self, {Member: mesh.Member{Name: "b-1"}, State: mesh.Unreachable}}, false},
+		"answers":     {[]mesh.Status{self, {Member: mesh.Member{Name: "b-1"}}}, true},
+		"left":        {[]mesh.Status{self, {Member: mesh.Member{Name: "b-1"}, State: mesh.Left}}, true},
+		"has another": {[]mesh.Status{self, {Member: mesh.Member{Name: "b-2", Rank: 1}}}, false},
+	} {
+		notes := withForgotten(withLost([]verdict.Note{{Member: "a-1"}}, tc.members), tc.members, []verdict.Verdict{lost})
+		if got := lost.Healed(notes, time.Second); got != tc.healed {
+			t.Errorf("%s: healed is %v, want %v", name, got, tc.healed)
+		}
+	}
+}

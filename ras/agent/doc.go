@@ -21,6 +21,7 @@
 // that ends with its crash does. Whoever is on call must hear of that one, too.
 //
 // A process that can't speak, because it is dead or stopped, is spoken for by another one of its host, from its tape.
-// A process that ended is left out of the notes, and its verdict withdrawn, once no living process is in any
-// communicator that it was in: the others have gone on without it.
+// A process that ended, or is out of reach, is left out of the notes, and its verdict withdrawn, once no living process is
+// in any communicator that it was in: the others have gone on without it. That the membership forgets one that is out of
+// reach withdraws its verdict, too, but as unresolved.
 package agent

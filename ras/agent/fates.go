@@ -80,6 +80,31 @@ func withLost(notes []verdict.Note, members []mesh.Status) []verdict.Note {
 	return notes
 }
 
+// withForgotten adds a note of those who did not run as far as open verdicts say, and whom the membership has forgotten since: that
+// nothing is known of them any more is no sign that they run.
+func withForgotten(notes []verdict.Note, members []mesh.Status, open []verdict.Verdict) []verdict.Note {
+	is := make(map[string]bool, len(members)+len(notes))
+	for i := range members {
+		is[members[i].Member.Name] = true
+	}
+	for i := range notes {
+		is[notes[i].Member] = true
+	}
+	for i := range open {
+		v := &open[i]
+		if v.Reason != verdict.RankUnreachable && v.Reason != verdict.RankStopped {
+			continue
+		}
+		for _, r := range v.Culprits {
+			if r.Member != "" && !is[r.Member] {
+				is[r.Member] = true
+				notes = append(notes, verdict.Note{Member: r.Member, Fate: verdict.Unreachable})
+			}
+		}
+	}
+	return notes
+}
+
 // known leaves out the verdicts that say that not enough is known.
 func known(verdicts []verdict.Verdict) []verdict.Verdict {
 	return slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { return v.Reason == verdict.Unknown })
@@ -113,6 +138,9 @@ func continued(verdicts, open []verdict.Verdict) []verdict.Verdict {
 		v := &verdicts[i]
 		for j := range open {
 			o := &open[j]
+			if v.ID() == o.ID() && len(v.Comms) == 0 { // its tape was readable then
+				v.Comms = o.Comms
+			}
 			switch {
 			case o.Reason != v.Reason:
 			case v.Reason == verdict.RankUnreachable && v.ID() != o.ID() && within(v.Culprits, o.Culprits):
@@ -201,23 +229,48 @@ func causeText(s *mesh.Status) string {
 	}
 }
 
-// concerned leaves out the processes that ended and that nobody misses: no living process is in a communicator that they
-// were in, but those that failed and from which it has gone on. Of whom nothing is known but the end stays.
+// concerned leaves out the processes that ended or are out of reach and that nobody misses: no living process is in a
+// communicator that they were in, but those that failed and from which it has gone on. Of whose communicators nothing is known,
+// as of those on a lost host, stays, unless the living have gone on from one that failed because of such a loss, and have
+// all seats of the communicators that they are in.
 func concerned(notes []verdict.Note) []verdict.Note {
-	living := map[lifecycle.CommID]bool{}
+	lost := func(n *verdict.Note) bool { return n.Fate == verdict.Dead || n.Fate == verdict.Unreachable }
+	living := map[lifecycle.CommID]map[int]bool{} // which ranks of each communicator
+	goneOn, full := false, true
 	for i := range notes {
 		n := &notes[i]
-		if n.Fate == verdict.Dead {
+		if lost(n) {
 			continue
 		}
-		n.Slots = slices.DeleteFunc(slices.Clone(n.Slots), func(s verdict.Slot) bool { return leftBehind(&s, n.Slots) })
+		n.Slots = slices.DeleteFunc(slices.Clone(n.Slots), func(s verdict.Slot) bool {
+			left := leftBehind(&s, n.Slots)
+			goneOn = goneOn || left && (s.Failure.Code == lifecycle.CodeRankDead || s.Failure.Code == lifecycle.CodeUnreachable)
+			return left
+		})
 		for j := range n.Slots {
-			living[n.Slots[j].Comm] = true
+			s := &n.Slots[j]
+			if living[s.Comm] == nil {
+				living[s.Comm] = map[int]bool{}
+			}
+			if s.Rank >= 0 {
+				living[s.Comm][s.Rank] = true
+			}
+		}
+	}
+	for i := range notes {
+		for _, s := range notes[i].Slots {
+			full = full && (lost(&notes[i]) || len(living[s.Comm]) == s.Size)
 		}
 	}
 	return slices.DeleteFunc(notes, func(n verdict.Note) bool {
-		return n.Fate == verdict.Dead && len(n.Slots) > 0 &&
-			!slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool { return living[s.Comm] })
+		switch {
+		case !lost(&n):
+			return false
+		case len(n.Slots) == 0:
+			return goneOn && full
+		default:
+			return !slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool { return living[s.Comm] != nil })
+		}
 	})
 }
 

@@ -82,6 +82,7 @@ const (
 	maxToldWaits    = 16
 	maxToldEvidence = 8
 	maxToldCulprits = 64
+	maxToldComms    = 16
 	maxToldText     = 1024
 	maxID           = 64 // far more than an ID has; who is told of one says it again, with mostPast others
 )
@@ -100,6 +101,7 @@ func encodeOpen(from string, turn uint64, open []verdict.Verdict, unresolved []s
 			v.Evidence[i] = shorten(v.Evidence[i])
 		}
 		v.Culprits = v.Culprits[:min(len(v.Culprits), maxToldCulprits)]
+		v.Comms = v.Comms[:min(len(v.Comms), maxToldComms)]
 		m.Open = append(m.Open, v)
 	}
 	b := m.encode()
@@ -120,7 +122,7 @@ func essence(v verdict.Verdict) verdict.Verdict {
 	v.Whole = v.ID()
 	v.Culprits = v.Culprits[:min(len(v.Culprits), 1)]
 	v.Victims = v.Victims[:min(len(v.Victims), 1)]
-	v.Evidence = nil
+	v.Evidence, v.Comms = nil, nil
 	return v
 }
 

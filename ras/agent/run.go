@@ -126,7 +126,8 @@ func (l *loop) end() {
 	if !l.leads {
 		to = everybodyAgain
 	}
-	notes := withLost([]verdict.Note{l.Note()}, l.members())
+	members := l.members()
+	notes := withForgotten(withLost([]verdict.Note{l.Note()}, members), members, l.tracker.Open())
 	l.apply(nil, to, func(v *verdict.Verdict) bool { return v.Healed(notes, 0) }) // that it has done something lately says nothing any more
 }
 
@@ -329,7 +330,7 @@ func (l *loop) lead(ctx context.Context) {
 	}
 	l.leads, l.ceded = true, false
 	l.holds(verdicts, start)
-	fates = withLost(fates, members)
+	fates = withForgotten(withLost(fates, members), members, l.tracker.Open())
 	healed := func(v *verdict.Verdict) bool { return v.Healed(fates, now.Sub(l.held[v.ID()])) }
 	if unsure {
 		verdicts = kept(verdicts, l.tracker.Open(), healed)

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -80,6 +81,9 @@ func (w *walk) fate(fate Fate, notes []*Note) Verdict {
 		}
 		v.Culprits = append(v.Culprits, Rank{Job: n.Rank, Comm: -1, Member: n.Member, Host: n.Host, PID: n.PID})
 	}
+	if fate == Dead || fate == Unreachable {
+		v.Comms = commsOf(notes)
+	}
 	v.Victims = w.waitsFor(ends, func(a *actor) bool { return slices.Contains(notes, a.note) })
 	v.locate()
 	if guessed {
@@ -108,6 +112,22 @@ func (w *walk) fate(fate Fate, notes []*Note) Verdict {
 		v.Evidence = append(v.Evidence, lastWords(n)...)
 	}
 	return v
+}
+
+// maxComms is how many communicators of its culprits a verdict has: more than any job has one process in.
+const maxComms = 64
+
+// commsOf are the communicators that processes are in.
+func commsOf(notes []*Note) []lifecycle.CommID {
+	var comms []lifecycle.CommID
+	for _, n := range notes {
+		for i := range n.Slots {
+			comms = append(comms, n.Slots[i].Comm)
+		}
+	}
+	slices.SortFunc(comms, func(a, b lifecycle.CommID) int { return bytes.Compare(a[:], b[:]) })
+	comms = slices.Compact(comms)
+	return comms[:min(len(comms), maxComms)]
 }
 
 // lastWords is what a process was in, by its tape.

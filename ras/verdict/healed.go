@@ -8,18 +8,35 @@ import (
 )
 
 // Healed tells, of a verdict that holds no longer, whether its cause is gone: who did not run runs again, or some of those whom it
-// concerned have gone on. Otherwise only those who waited are gone: they gave up, or the job has ended. notes are those by which it
-// holds no longer, and held is how long ago it was last known to hold.
+// concerned have gone on. Those whom a death concerns for which nobody waited are those who were in a communicator with the dead:
+// what others do elsewhere says nothing. Otherwise only those who waited are gone: they gave up, or the job has ended. notes are those
+// by which it holds no longer, with one of each process that is known not to run, and held is how long ago it was last known to hold.
 func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
 	known := !slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == "" })
+	without := v.Reason == RankDead && len(v.Victims) == 0
 	if known && (v.Reason == RankStopped || v.Reason == RankUnreachable) { // of whom there is no note yet, or no more, answers or left in order: it runs
-		return !slices.ContainsFunc(v.Culprits, func(r Rank) bool {
-			return slices.ContainsFunc(notes, func(n Note) bool { return n.Member == r.Member && n.Fate != Alive })
-		})
+		away := func(fates ...Fate) bool {
+			return slices.ContainsFunc(v.Culprits, func(r Rank) bool {
+				return slices.ContainsFunc(notes, func(n Note) bool { return n.Member == r.Member && slices.Contains(fates, n.Fate) })
+			})
+		}
+		if !away(Dead, Stopped, Unreachable) {
+			return true
+		}
+		if v.Reason == RankStopped || away(Dead, Stopped) {
+			return false
+		}
+		without = true // the others may have gone on all the same
 	}
 	for i := range notes {
 		n := &notes[i]
-		if n.Fate != Alive || !v.concerns(n.Member) {
+		if n.Fate != Alive || !v.concerns(n.Member) && !without {
+			continue
+		}
+		if without {
+			if v.goesOn(n, held) {
+				return true
+			}
 			continue
 		}
 		if slices.ContainsFunc(v.Victims, func(w Wait) bool { return w.Rank.Member == n.Member && n.through(&w) }) {
@@ -30,6 +47,25 @@ func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
 		}
 	}
 	return false
+}
+
+// goesOn tells whether a process that was in a communicator with the culprits has ended that in order, or works without them: in one
+// that was made from it.
+func (v *Verdict) goesOn(n *Note, held time.Duration) bool {
+	shared := func(comm lifecycle.CommID) bool {
+		if len(v.Comms) > 0 {
+			return slices.Contains(v.Comms, comm)
+		}
+		return slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.Comm == comm && s.lostSomebody() }) // so it says itself
+	}
+	return slices.ContainsFunc(n.Closed, shared) || slices.ContainsFunc(n.Slots, func(s Slot) bool {
+		return s.fine() && s.Seq > 0 && s.Age < held && (shared(s.Parent) || shared(s.Comm))
+	})
+}
+
+// lostSomebody tells whether a communicator failed because one of its ranks ended or is out of reach.
+func (s *Slot) lostSomebody() bool {
+	return s.Failure != nil && (s.Failure.Code == lifecycle.CodeRankDead || s.Failure.Code == lifecycle.CodeUnreachable)
 }
 
 // concerns tells whether a process waited, or is at fault; anyone, if nobody waited.

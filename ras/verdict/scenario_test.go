@@ -34,6 +34,8 @@ var rewrite = flag.Bool("rewrite", false, "write the scenarios in testdata as th
 //	closed RANKS COMM                        they have ended it in order
 //	dead|stopped|unreachable RANKS AGE [CAUSE …]
 //	silent RANKS                             there is no note of them; of one that is dead, no slots
+//	unmissed RANKS                           those who ask have found that nobody misses them, and leave them out, and
+//	                                         communicators that failed
 //	outside RANKS WHAT …                     what they do outside of Carillon
 //	failed RANKS COMM SEQ CALL CODE peer=R TEXT …
 //	waited RANKS COMM R TIME OPS of WINDOW   how long their operations waited for rank R of the communicator
@@ -96,10 +98,12 @@ type comm struct {
 }
 
 type scenario struct {
-	notes   []verdict.Note
-	silent  map[int]bool
-	comms   map[string]*comm
-	tracker verdict.Tracker
+	notes    []verdict.Note
+	silent   map[int]bool
+	unmissed map[int]bool
+	comms    map[string]*comm
+	made     byte // communicators, so far
+	tracker  verdict.Tracker
 }
 
 func (s *scenario) do(line string) (string, error) {
@@ -111,10 +115,10 @@ func (s *scenario) do(line string) (string, error) {
 	case "comm":
 		return "", s.comm(args)
 	case "diagnose":
-		return report(verdict.Diagnose(s.speaking())), nil
+		return report(verdict.Diagnose(s.missed())), nil
 	case "track":
 		var out strings.Builder
-		for _, c := range s.tracker.Update(verdict.Diagnose(s.speaking())) {
+		for _, c := range s.tracker.Update(verdict.Diagnose(s.missed())) {
 			kind := c.Kind.String()
 			if c.Kind == verdict.Withdrawn && !c.Verdict.Healed(s.speaking(), sinceTrack) {
 				kind += " unresolved"
@@ -149,7 +153,8 @@ func (s *scenario) job(args []string) error {
 			return err
 		}
 	}
-	s.notes, s.silent = make([]verdict.Note, n), map[int]bool{}
+	s.tracker = verdict.Tracker{}
+	s.notes, s.silent, s.unmissed = make([]verdict.Note, n), map[int]bool{}, map[int]bool{}
 	for r := range s.notes {
 		host := fmt.Sprintf("node%d", r*hosts/n)
 		s.notes[r] = verdict.Note{Member: fmt.Sprintf("%s-%d", host, 1000+r), Host: host, PID: 1000 + r, Rank: r, JobSize: n}
@@ -162,7 +167,8 @@ func (s *scenario) comm(args []string) error {
 	if err != nil {
 		return err
 	}
-	c := &comm{id: lifecycle.CommID{byte(len(s.comms) + 1)}, name: args[0], ranks: ranks}
+	s.made++
+	c := &comm{id: lifecycle.CommID{s.made}, name: args[0], ranks: ranks}
 	for _, a := range args[2:] {
 		parent, ok := strings.CutPrefix(a, "parent=")
 		if !ok || s.comms[parent] == nil {
@@ -203,6 +209,9 @@ func (s *scenario) rank(word string, rank int, args []string) (err error) {
 		return err
 	case "silent":
 		s.silent[rank] = true
+		return nil
+	case "unmissed":
+		s.unmissed[rank] = true
 		return nil
 	case "outside":
 		n.Where = strings.Join(args, " ")
@@ -363,6 +372,17 @@ func (s *scenario) speaking() []verdict.Note {
 			n.Slots = nil
 		}
 		notes = append(notes, n)
+	}
+	return notes
+}
+
+// missed are those of whom the verdicts are.
+func (s *scenario) missed() []verdict.Note {
+	notes := slices.DeleteFunc(s.speaking(), func(n verdict.Note) bool { return s.unmissed[n.Rank] })
+	for i := range notes {
+		if len(s.unmissed) > 0 {
+			notes[i].Slots = slices.DeleteFunc(slices.Clone(notes[i].Slots), func(slot verdict.Slot) bool { return slot.Failure != nil })
+		}
 	}
 	return notes
 }

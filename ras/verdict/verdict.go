@@ -21,6 +21,8 @@ type Verdict struct {
 	Culprits []Rank `json:"culprits,omitempty"`
 	// Whole is the ID of the verdict of which this one has only some of the culprits; empty if it has them all.
 	Whole string `json:"whole,omitempty"`
+	// Comms are the communicators that processes which ended, or are out of reach, were in, as far as that is known, the first 64.
+	Comms []lifecycle.CommID `json:"culprit_comms,omitempty"`
 	// Comm and Call are where it shows: the call that has waited longest. The zero Comm means that nobody waits yet.
 	Comm lifecycle.CommID `json:"comm,omitzero"`
 	Name string           `json:"comm_name,omitempty"`

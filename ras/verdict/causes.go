@@ -108,10 +108,49 @@ func (w *walk) fate(fate Fate, notes []*Note) Verdict {
 		v.Text += ": " + strings.Join(why, "; ")
 	}
 	v.Text += waiting(v.Victims)
+	if fate == Unreachable {
+		aside, seen := w.side()
+		v.Text += aside
+		v.Evidence = append(v.Evidence, seen)
+	}
 	for _, n := range notes {
 		v.Evidence = append(v.Evidence, lastWords(n)...)
 	}
 	return v
+}
+
+// side says from where it is seen that others are out of reach: who is cut off can't know it, and says the same of the rest.
+// Where no more than half of the processes are left, that belongs to the sentence.
+func (w *walk) side() (aside, seen string) {
+	var hosts []string
+	here, all := 0, 0
+	for i := range w.g.notes {
+		n := &w.g.notes[i]
+		if n.Fate == Dead {
+			continue
+		}
+		all++
+		if n.Fate == Unreachable {
+			continue
+		}
+		here++
+		if n.Host != "" && !slices.Contains(hosts, n.Host) {
+			hosts = append(hosts, n.Host)
+		}
+	}
+	slices.Sort(hosts)
+	from := "here"
+	if len(hosts) > 0 {
+		from = hosts[0]
+	}
+	if more := len(hosts) - 1; more > 0 {
+		from += fmt.Sprintf(" and %d more", more)
+	}
+	seen = fmt.Sprintf("seen from %s, with %d of %d processes: if the network is parted, the others say the same of these", from, here, all)
+	if 2*here <= all {
+		aside = fmt.Sprintf("; only %d of %d processes answer: those of %s may be the ones that are cut off", here, all, from)
+	}
+	return aside, seen
 }
 
 // maxComms is how many communicators of its culprits a verdict has: more than any job has one process in.

@@ -23,6 +23,12 @@ func TestContinued(t *testing.T) {
 			true,
 		},
 		{
+			"of more and more a host hears that it can't reach them",
+			verdict.Verdict{Reason: verdict.RankUnreachable, Culprits: []verdict.Rank{two}},
+			verdict.Verdict{Reason: verdict.RankUnreachable, Culprits: []verdict.Rank{one, two}},
+			true,
+		},
+		{
 			"another process is out of reach",
 			verdict.Verdict{Reason: verdict.RankUnreachable, Culprits: []verdict.Rank{one}},
 			verdict.Verdict{Reason: verdict.RankUnreachable, Culprits: []verdict.Rank{two}},

@@ -17,6 +17,11 @@
 // call. Verdicts have no bus.Event.Cause: the symptoms of one cause are one verdict already. A communicator that fails because
 // of an open one is a symptom.
 //
+// Where the network is parted each side tells, for neither can know whether the other one can: that the others are out of
+// reach, from which hosts that is seen, and how many processes are left there. It is one message a side, also from a host
+// that is cut off from all others. There is no key that both have, as neither knows how the other one sees it, and each side
+// withdraws its own.
+//
 // A verdict that holds no longer is withdrawn: because it healed, or unresolved, because those who waited gave up, as a job
 // that ends with its crash does. Whoever is on call must hear of that one, too.
 //

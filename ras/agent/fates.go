@@ -132,7 +132,8 @@ func blames(v *verdict.Verdict, some []verdict.Rank) bool {
 
 // continued tells which verdicts go on from those that are open: of whom only the place in a communicator is known has
 // the name that it had (who made a mistake may have ended by now, in order, and is still the one), and some of those who
-// were out of reach are not another cause than all of them (a host comes back one process after the other).
+// were out of reach are not another cause than all of them (a host comes back one process after the other), nor are these
+// than some of them (of whom a host can't reach any more it hears one by one).
 func continued(verdicts, open []verdict.Verdict) []verdict.Verdict {
 	for i := range verdicts {
 		v := &verdicts[i]
@@ -143,7 +144,8 @@ func continued(verdicts, open []verdict.Verdict) []verdict.Verdict {
 			}
 			switch {
 			case o.Reason != v.Reason:
-			case v.Reason == verdict.RankUnreachable && v.ID() != o.ID() && within(v.Culprits, o.Culprits):
+			case v.Reason == verdict.RankUnreachable && v.ID() != o.ID() &&
+				(within(v.Culprits, o.Culprits) || v.Whole == "" && within(o.Culprits, v.Culprits)):
 				v.Whole = o.ID()
 			case o.Comm == v.Comm && o.Seq == v.Seq && len(o.Culprits) == len(v.Culprits):
 				for at, old := range o.Culprits {

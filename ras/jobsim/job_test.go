@@ -252,6 +252,43 @@ func TestCutOffMachineIsTheVerdict(t *testing.T) {
 	})
 }
 
+// TestCutOffFromManyIsOneVerdict: a machine that sees none of many others any more tells that as one cause, and not as one for each,
+// although it hears of one after the other.
+func TestCutOffFromManyIsOneVerdict(t *testing.T) {
+	c := small()
+	c.Shape.Members, c.Machines = 16, 8
+	with(t, c, func(t *testing.T, j *jobsim.Job) {
+		const machine = 7
+		there := func(i int) bool { return j.Machine(i) == machine }
+		from := time.Now()
+		j.Cut(machine, true)
+		time.Sleep(2 * time.Minute)
+		for side, told := range map[string][]jobsim.Told{"many": by(opened(j, from), there, false), "one": by(opened(j, from), there, true)} {
+			if len(told) != 1 {
+				t.Errorf("the side with %s of the machines told %d verdicts, want one: %v", side, len(told), told)
+			}
+		}
+		for i, a := range j.Agents {
+			want := 2
+			if there(i) {
+				want = 14
+			}
+			if open := a.Open(); len(open) != 1 || len(open[0].Culprits) != want {
+				t.Errorf("member %d knows %v, want one verdict on %d processes", i, open, want)
+			}
+		}
+		j.Cut(machine, false)
+		if !sim.Until(3*time.Minute, func() bool { return j.AllHold(nil) }) {
+			t.Fatal("not all is withdrawn three minutes after the network is whole again")
+		}
+		for _, o := range opened(j, from) {
+			if h := strings.ReplaceAll(history(j, o.Key), " changed", ""); h != "opened closed" {
+				t.Errorf("%v: %s, want opened and closed", o.String(), history(j, o.Key))
+			}
+		}
+	})
+}
+
 // by lists what was told by members of which is says so.
 func by(told []jobsim.Told, is func(int) bool, so bool) (some []jobsim.Told) {
 	for _, o := range told {

@@ -16,8 +16,9 @@ import (
 const maxEvidence = 8
 
 // fates are the verdicts on processes that can't go on, whether somebody waits for them already or not. Where all
-// processes of a host are out of reach, that is the host's fate, and one verdict. Who ended or is stopped has one of its
-// own: others of its host that follow are further causes, and take nothing back.
+// processes of a host are out of reach, that is the host's fate, and one verdict; and where those of one host see no other, that
+// is one, too: they are cut off, or all others are. Who ended or is stopped has one of its own: others of its host that follow
+// are further causes, and take nothing back.
 func (w *walk) fates() []Verdict {
 	type group struct {
 		fate Fate
@@ -30,6 +31,7 @@ func (w *walk) fates() []Verdict {
 			lost[n.Host]++
 		}
 	}
+	alone := w.alone()
 	var order []group
 	found := map[group][]*Note{}
 	for i := range w.g.notes {
@@ -40,6 +42,9 @@ func (w *walk) fates() []Verdict {
 		key := group{n.Fate, n.Member}
 		if n.Fate == Unreachable && n.Host != "" && processes[n.Host] > 1 && processes[n.Host] == lost[n.Host] {
 			key.of = "host " + n.Host
+		}
+		if n.Fate == Unreachable && alone {
+			key.of = "all other hosts"
 		}
 		if found[key] == nil {
 			order = append(order, key)
@@ -90,7 +95,9 @@ func (w *walk) fate(fate Fate, notes []*Note) Verdict {
 		v.Confidence = Likely
 	}
 	who, all := ranksText(v.Culprits), ""
-	if len(notes) > 1 {
+	if hosts := hostsOf(notes); len(notes) > 1 && len(hosts) > 1 {
+		all = fmt.Sprintf(", all of %d other hosts,", len(hosts))
+	} else if len(notes) > 1 {
 		all = fmt.Sprintf(", all of host %s,", notes[0].Host)
 	}
 	verb := map[Fate]string{Dead: "ended", Stopped: "stopped", Unreachable: "stopped answering"}[fate]
@@ -117,6 +124,32 @@ func (w *walk) fate(fate Fate, notes []*Note) Verdict {
 		v.Evidence = append(v.Evidence, lastWords(n)...)
 	}
 	return v
+}
+
+// alone tells whether those who run are on one host, and others, of other hosts, are out of reach: it may be this one that is cut off.
+func (w *walk) alone() bool {
+	var here, there []*Note
+	for i := range w.g.notes {
+		switch n := &w.g.notes[i]; n.Fate {
+		case Unreachable:
+			there = append(there, n)
+		case Alive, Stopped:
+			here = append(here, n)
+		case Dead:
+		}
+	}
+	own, others := hostsOf(here), hostsOf(there)
+	return len(own) == 1 && own[0] != "" && !slices.Contains(others, own[0]) && !slices.Contains(others, "")
+}
+
+// hostsOf are the hosts of processes, each once, in order.
+func hostsOf(notes []*Note) []string {
+	hosts := make([]string, 0, len(notes))
+	for _, n := range notes {
+		hosts = append(hosts, n.Host)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
 }
 
 // side says from where it is seen that others are out of reach: who is cut off can't know it, and says the same of the rest.

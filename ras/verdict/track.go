@@ -65,5 +65,5 @@ func (t *Tracker) find(id string) int {
 
 // news tells whether a verdict says something new, apart from that time has passed.
 func news(old, now *Verdict) bool {
-	return old.Confidence != now.Confidence || len(old.Victims) != len(now.Victims) || old.Comm != now.Comm || old.Seq != now.Seq
+	return old.Confidence != now.Confidence || len(old.Victims) != len(now.Victims) || len(old.Culprits) < len(now.Culprits) || old.Comm != now.Comm || old.Seq != now.Seq
 }

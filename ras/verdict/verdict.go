@@ -19,7 +19,8 @@ type Verdict struct {
 	// Culprits are the ranks at fault, in order; of a deadlock those in the cycle, in its order; empty where nobody is
 	// known to be.
 	Culprits []Rank `json:"culprits,omitempty"`
-	// Whole is the ID of the verdict of which this one has only some of the culprits; empty if it has them all.
+	// Whole is the ID of the verdict of which this one goes on with only some of the culprits, or with more of them; empty if
+	// it has the same.
 	Whole string `json:"whole,omitempty"`
 	// Comms are the communicators that processes which ended, or are out of reach, were in, as far as that is known, the first 64.
 	Comms []lifecycle.CommID `json:"culprit_comms,omitempty"`

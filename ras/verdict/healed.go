@@ -34,7 +34,7 @@ func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
 			continue
 		}
 		if without {
-			if v.goesOn(n, held) {
+			if v.goesOn(n, notes, held) {
 				return true
 			}
 			continue
@@ -49,17 +49,20 @@ func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
 	return false
 }
 
-// goesOn tells whether a process that was in a communicator with the culprits has ended that in order, or works without them: in one
-// that was made from it.
-func (v *Verdict) goesOn(n *Note, held time.Duration) bool {
-	shared := func(comm lifecycle.CommID) bool {
-		if len(v.Comms) > 0 {
-			return slices.Contains(v.Comms, comm)
+// goesOn tells whether a process that was in a communicator with the culprits works without them: in one that was made from it,
+// and in which they are not. It keeps the one that failed, or all who are left work in the new one: else that one was there before, as a
+// job splits its world into groups, and those who use it may not have noticed yet. Nor is it a sign that one was ended in order.
+func (v *Verdict) goesOn(n *Note, notes []Note, held time.Duration) bool {
+	return slices.ContainsFunc(n.Slots, func(s Slot) bool {
+		if !s.fine() || s.Seq == 0 || s.Age >= held || slices.Contains(v.Comms, s.Comm) {
+			return false
 		}
-		return slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.Comm == comm && s.lostSomebody() }) // so it says itself
-	}
-	return slices.ContainsFunc(n.Closed, shared) || slices.ContainsFunc(n.Slots, func(s Slot) bool {
-		return s.fine() && s.Seq > 0 && s.Age < held && (shared(s.Parent) || shared(s.Comm))
+		if slices.ContainsFunc(n.Slots, func(f Slot) bool { return f.Comm == s.Parent && f.lostSomebody() && s.Age < f.Failure.Age }) {
+			return len(v.Comms) == 0 || slices.Contains(v.Comms, s.Parent)
+		}
+		return slices.Contains(v.Comms, s.Parent) && !slices.ContainsFunc(notes, func(o Note) bool {
+			return o.Fate == Alive && !slices.ContainsFunc(o.Slots, func(t Slot) bool { return t.Comm == s.Comm })
+		})
 	})
 }
 

@@ -99,14 +99,17 @@ func TestWhoIsMissedByNobodyIsLeftOut(t *testing.T) {
 	shared := verdict.Slot{Comm: [16]byte{1}, Size: 2}
 	other := verdict.Slot{Comm: [16]byte{2}, Size: 2}
 	dead := verdict.Note{Member: "dead", Fate: verdict.Dead, Slots: []verdict.Slot{shared}}
-	if got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{other}}, dead}); len(got) != 1 {
+	if got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{other}}, dead}, nil); len(got) != 1 {
 		t.Errorf("%d notes, want the living one alone", len(got))
 	}
-	if got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{shared}}, dead}); len(got) != 2 {
+	if got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{shared}}, dead}, map[string]bool{"dead": true}); len(got) != 2 {
 		t.Errorf("%d notes, want the dead one's, whom a waits for", len(got))
 	}
-	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}); len(got) != 1 {
+	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}, map[string]bool{"another": true}); len(got) != 1 {
 		t.Error("the one of whom nothing is known but its end is left out")
+	}
+	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}, map[string]bool{"dead": true}); len(got) != 0 {
+		t.Error("one of whom nothing is known any more is missed again")
 	}
 }
 
@@ -291,7 +294,7 @@ func TestLeftBehind(t *testing.T) {
 	} {
 		f, s := first, smaller
 		tc.change(&f, &s)
-		got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{f, s}}, dead})
+		got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{f, s}}, dead}, nil)
 		if missed := len(got) == 2; missed != tc.missed {
 			t.Errorf("%s: the dead rank is missed: %v", name, missed)
 		}
@@ -332,7 +335,7 @@ func TestGoneOnWithoutWhomNothingIsKnownOf(t *testing.T) {
 		notes = append(notes, verdict.Note{Member: "b-2", Host: "b", Rank: 2, Fate: verdict.Unreachable})
 		open := verdict.Diagnose(notes)
 		tc.change(notes)
-		got := concerned(slices.Clone(notes))
+		got := concerned(slices.Clone(notes), nil)
 		if missed := slices.ContainsFunc(got, func(n verdict.Note) bool { return n.Member == "b-2" }); missed != tc.missed {
 			t.Errorf("%s: it is missed: %v", name, missed)
 		}

@@ -234,8 +234,9 @@ func causeText(s *mesh.Status) string {
 // concerned leaves out the processes that ended or are out of reach and that nobody misses: no living process is in a
 // communicator that they were in, but those that failed and from which it has gone on. Of whose communicators nothing is known,
 // as of those on a lost host, stays, unless the living have gone on from one that failed because of such a loss, and have
-// all seats of the communicators that they are in.
-func concerned(notes []verdict.Note) []verdict.Note {
+// all seats of the communicators that they are in, or it was buried before: a host that is lost takes along the tapes of those who
+// ended there long ago.
+func concerned(notes []verdict.Note, buried map[string]bool) []verdict.Note {
 	lost := func(n *verdict.Note) bool { return n.Fate == verdict.Dead || n.Fate == verdict.Unreachable }
 	living := map[lifecycle.CommID]map[int]bool{} // which ranks of each communicator
 	goneOn, full := false, true
@@ -269,11 +270,34 @@ func concerned(notes []verdict.Note) []verdict.Note {
 		case !lost(&n):
 			return false
 		case len(n.Slots) == 0:
-			return goneOn && full
+			return goneOn && full || n.Fate == verdict.Dead && buried[n.Member]
 		default:
 			return !slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool { return living[s.Comm] != nil })
 		}
 	})
+}
+
+// bury remembers whose death is not open any more.
+func (l *loop) bury(v *verdict.Verdict) {
+	if v.Reason != verdict.RankDead {
+		return
+	}
+	for _, c := range v.Culprits {
+		if c.Member != "" {
+			l.buried[c.Member] = true
+		}
+	}
+}
+
+// remember forgets who was buried and is not known as dead any more.
+func (l *loop) remember(members []mesh.Status) {
+	dead := make(map[string]bool, len(l.buried))
+	for i := range members {
+		if s := &members[i]; s.State == mesh.Dead && l.buried[s.Member.Name] {
+			dead[s.Member.Name] = true
+		}
+	}
+	l.buried = dead
 }
 
 // goneOnTime is how long ago a communicator must have failed before its rank can have gone on without it: until then,

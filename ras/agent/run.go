@@ -46,6 +46,7 @@ type loop struct {
 	tries   int                  // to tell of the trouble here
 	held    map[string]time.Time // when each open verdict was last known to hold, by its ID
 	past    []unresolved         // withdrawn lately
+	buried  map[string]bool      // who ended, and is missed no more: nothing was open about them any longer
 }
 
 // unresolved is a verdict that was withdrawn and is not known to be healed, and when.
@@ -55,7 +56,7 @@ type unresolved struct {
 }
 
 func newLoop(a *Agent, m *mesh.Mesh) *loop {
-	return &loop{Agent: a, mesh: m, held: map[string]time.Time{}}
+	return &loop{Agent: a, mesh: m, held: map[string]time.Time{}, buried: map[string]bool{}}
 }
 
 // Run coordinates with the other agents until ctx ends. m is the process's mesh, with Handle, LocalNote and Member in its
@@ -308,7 +309,8 @@ func (l *loop) lead(ctx context.Context) {
 	case l.silent.IsZero():
 		l.silent = now
 	}
-	notes = concerned(slices.Clone(fates))
+	l.remember(members)
+	notes = concerned(slices.Clone(fates), l.buried)
 	verdicts := continued(verdict.Diagnose(sortedByName(notes)), l.tracker.Open())
 	for _, v := range l.tracker.Open() {
 		if v.Reason == verdict.RankUnreachable {
@@ -437,6 +439,7 @@ func (l *loop) apply(verdicts []verdict.Verdict, to audience, healed func(*verdi
 			}
 			delete(l.since, v.ID())
 			delete(l.held, v.ID())
+			l.bury(v)
 		case verdict.Changed:
 		}
 	}

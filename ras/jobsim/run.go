@@ -201,7 +201,10 @@ func (r *runner) closed(s Step, from time.Time) {
 func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
 	victim := r.Ranks[s.Victim]
 	kind, reason := mesh.Died, verdict.RankDead
-	if s.Fault == FaultStop {
+	switch {
+	case s.Fault == FaultStop && r.alone(s.Victim): // nobody is left on its machine who sees why it is silent
+		kind, reason = mesh.Lost, verdict.RankUnreachable
+	case s.Fault == FaultStop:
 		kind, reason = mesh.Halted, verdict.RankStopped
 	}
 	right = func(t *Told) bool {
@@ -227,6 +230,16 @@ func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
 		r.Continue(s.Victim)
 	}
 	return right
+}
+
+// alone tells whether no other process of a member's machine runs.
+func (r *runner) alone(member int) bool {
+	for i, other := range r.Ranks {
+		if i != member && r.Machine(i) == r.Machine(member) && !other.Process.Ended() {
+			return false
+		}
+	}
+	return true
 }
 
 // sleep lets a rank sleep.

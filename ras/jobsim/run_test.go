@@ -46,6 +46,24 @@ func TestRun(t *testing.T) {
 	})
 }
 
+// Orders of faults that are harder than most: a host is cut off on which a process ended before, whose tape nobody can read then; one is
+// stopped that is the last one of its host.
+func TestHardSeeds(t *testing.T) {
+	for _, seed := range []uint64{2, 5, 12} {
+		synctest.Test(t, func(t *testing.T) {
+			r, err := jobsim.Run(t.Context(), jobsim.Plan{
+				Seed: seed, Ranks: 64, Each: 8, Duration: 150 * time.Second, Faults: jobsim.Faults(),
+			}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Faults) != 6 || len(r.False)+len(r.Missed) > 0 {
+				t.Errorf("seed %d: %d faults; false: %v, missed: %v", seed, len(r.Faults), r.False, r.Missed)
+			}
+		})
+	}
+}
+
 // A plan's result is the same each time, whatever was simulated before, in times and bytes too; another seed has another.
 func TestRunsWithOneSeedAgree(t *testing.T) {
 	run := func(t *testing.T, seed uint64) (r jobsim.Result, lines []string) {

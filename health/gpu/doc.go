@@ -14,7 +14,7 @@
 // containers may come late.
 //
 // NVML spins where two wait for events in one process. The Monitors of a process take turns; where another library waits, too, they
-// notice, say so, and try again after seconds that become minutes.
+// notice, say so, and try again after seconds that become minutes, in which Xids are not seen: the job's processors come first.
 //
 // A process watches the GPUs that CUDA_VISIBLE_DEVICES leaves it, or all if that is not set. The label "gpu" of metrics is
 // NVML's index of the GPU on the host, "3"; for a MIG device it is the GPU's index and the GPU instance's id, "3:1", since

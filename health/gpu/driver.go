@@ -21,6 +21,8 @@ type driver interface {
 	devices(v visibility) ([]device, error)
 	// newEvents makes an empty set of events.
 	newEvents() (events, error)
+	// turn waits until this Monitor may use events, and what it returns ends that. It must be held for all calls about them.
+	turn() (end func())
 	// close undoes open.
 	close()
 }

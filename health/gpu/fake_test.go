@@ -53,6 +53,8 @@ func (d *fakeDriver) open() error {
 	return d.missing
 }
 
+func (d *fakeDriver) turn() func() { return func() {} }
+
 func (d *fakeDriver) close() { d.closed.Add(1) }
 
 func (d *fakeDriver) devices(v visibility) ([]device, error) {

@@ -99,8 +99,8 @@ func newMonitor(cfg Config, d driver) *Monitor {
 // Start begins to watch. It waits for nothing and never fails: a machine without a driver is well.
 func (m *Monitor) Start() { m.started.Do(func() { go m.run() }) }
 
-// Stop ends the watch and gives NVML back, which takes up to a quarter of a second for each Monitor of the process, or as long as NVML hangs. Then it returns
-// when ctx ends, with an error, and one goroutine stays behind in NVML. A second Stop does nothing but wait.
+// Stop ends the watch and gives NVML back, which takes up to a quarter of a second for each Monitor of the process, or as long as NVML
+// hangs. Then it returns when ctx ends, with an error, and one goroutine stays behind in NVML. A second Stop does nothing but wait.
 func (m *Monitor) Stop(ctx context.Context) error {
 	m.started.Do(func() { close(m.done) })
 	m.stopped.Do(func() { close(m.stop) })

@@ -17,4 +17,6 @@ func (noDriver) devices(visibility) ([]device, error) { return nil, errNoDriver 
 
 func (noDriver) newEvents() (events, error) { return nil, errNoDriver }
 
+func (noDriver) turn() func() { return func() {} }
+
 func (noDriver) close() {}

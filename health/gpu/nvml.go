@@ -224,16 +224,19 @@ func (d *nvmlDevice) readLinks(a *asked) *NVLink {
 	return n
 }
 
-// inEvents lets one call about events into NVML at a time, in turns. Another one would not sleep while the first waits for an event: it
-// spins on a lock of the library, and takes a core from the job (seen with driver 580).
+// inEvents lets one Monitor of the process at a time call NVML about events. Another call would not sleep while the first waits for an event:
+// it spins on a lock of the library, and takes a core from the job (seen with driver 580).
 var inEvents sync.Mutex
+
+func (d *nvmlDriver) turn() (end func()) {
+	inEvents.Lock()
+	return inEvents.Unlock
+}
 
 // nvmlEvents is an event set of NVML.
 type nvmlEvents struct{ set nvml.EventSet }
 
 func (d *nvmlDriver) newEvents() (events, error) {
-	inEvents.Lock()
-	defer inEvents.Unlock()
 	set, ret := d.lib.EventSetCreate()
 	if err := wrap("nvmlEventSetCreate", ret); err != nil {
 		return nil, err
@@ -257,8 +260,6 @@ func (s *nvmlEvents) add(dev device) error {
 	if supported &= wanted; supported == 0 {
 		return nil
 	}
-	inEvents.Lock()
-	defer inEvents.Unlock()
 	if ret = handle.RegisterEvents(supported, s.set); ret == nvml.ERROR_NOT_SUPPORTED {
 		return nil
 	}
@@ -266,13 +267,11 @@ func (s *nvmlEvents) add(dev device) error {
 }
 
 func (s *nvmlEvents) wait(timeout time.Duration) (event, error) {
-	inEvents.Lock()
 	runtime.LockOSThread()
 	before := threadTime()
 	data, ret := s.set.Wait(uint32(timeout.Milliseconds()))
 	used := threadTime() - before
 	runtime.UnlockOSThread()
-	inEvents.Unlock()
 	if ret == nvml.ERROR_TIMEOUT && used > timeout/2 {
 		return event{}, errSpins
 	}
@@ -291,7 +290,7 @@ func (s *nvmlEvents) wait(timeout time.Duration) (event, error) {
 	return e, nil
 }
 
-// errSpins is what a wait ends with that took a core instead of sleeping.
+// errSpins is what a wait ends with that took a core instead of sleeping. Until the next try, which may be minutes, no Xid is seen.
 var errSpins = errors.New("the wait for NVML's events spins: another library in this process waits for them, too")
 
 // threadTime is the processor time that this thread has used.
@@ -307,7 +306,5 @@ func (s *nvmlEvents) about(e event, dev device) bool {
 }
 
 func (s *nvmlEvents) free() {
-	inEvents.Lock()
-	defer inEvents.Unlock()
 	s.set.Free()
 }

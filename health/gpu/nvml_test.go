@@ -293,13 +293,18 @@ func TestNVMLWaitsOneAtATime(t *testing.T) {
 	}
 	const timeout = 20 * time.Millisecond
 	sleeps, spins := &nvmlEvents{&mock.EventSet{WaitFunc: wait(timeout / 4)}}, &nvmlEvents{&mock.EventSet{WaitFunc: wait(timeout)}}
+	in := func(s *nvmlEvents) error {
+		defer new(nvmlDriver).turn()()
+		_, err := s.wait(timeout)
+		return err
+	}
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if _, err := sleeps.wait(timeout); !errors.Is(err, errTimeout) {
+			if err := in(sleeps); !errors.Is(err, errTimeout) {
 				t.Errorf("one that sleeps: %v", err)
 			}
-			if _, err := spins.wait(timeout); !errors.Is(err, errSpins) {
+			if err := in(spins); !errors.Is(err, errSpins) {
 				t.Errorf("one that spins: %v", err)
 			}
 		})

@@ -36,11 +36,16 @@ func (m *Monitor) await() error {
 	var set events
 	var err error
 	registered := 0
+	end := m.driver.turn()
 	m.guard("the registration of events", Deadline, func() { set, registered, err = m.register() })
+	end()
 	if err != nil {
 		return err
 	}
-	defer m.guard("the end of events", Deadline, set.free)
+	defer func() {
+		defer m.driver.turn()()
+		m.guard("the end of events", Deadline, set.free)
+	}()
 	if registered == 0 {
 		<-m.stop // nothing to wait for
 		return nil
@@ -52,7 +57,9 @@ func (m *Monitor) await() error {
 		default:
 		}
 		var e event
+		end := m.driver.turn()
 		m.guard("a wait for events", waitTime+Deadline, func() { e, err = set.wait(waitTime) })
+		end()
 		switch {
 		case err == nil:
 			m.happened(set, e)

@@ -102,14 +102,40 @@ func TestWhoIsMissedByNobodyIsLeftOut(t *testing.T) {
 	if got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{other}}, dead}, nil); len(got) != 1 {
 		t.Errorf("%d notes, want the living one alone", len(got))
 	}
-	if got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{shared}}, dead}, map[string]bool{"dead": true}); len(got) != 2 {
+	if got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{shared}}, dead}, map[string]verdict.Reason{"dead": verdict.RankDead}); len(got) != 2 {
 		t.Errorf("%d notes, want the dead one's, whom a waits for", len(got))
 	}
-	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}, map[string]bool{"another": true}); len(got) != 1 {
+	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}, map[string]verdict.Reason{"another": verdict.RankDead}); len(got) != 1 {
 		t.Error("the one of whom nothing is known but its end is left out")
 	}
-	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}, map[string]bool{"dead": true}); len(got) != 0 {
+	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}, map[string]verdict.Reason{"dead": verdict.RankDead}); len(got) != 0 {
 		t.Error("one of whom nothing is known any more is missed again")
+	}
+}
+
+// Who ended is buried when nothing is open about it any more, in any process, and not for longer than it is known to have ended.
+func TestWhoIsBuried(t *testing.T) {
+	culprit := func(name string) []verdict.Rank { return []verdict.Rank{{Job: 1, Member: name}} }
+	dead, lost := verdict.Verdict{Reason: verdict.RankDead, Culprits: culprit("dead")}, verdict.Verdict{Reason: verdict.RankUnreachable, Culprits: culprit("lost")}
+	withdrawn := []verdict.Change{{Kind: verdict.Withdrawn, Verdict: dead}, {Kind: verdict.Withdrawn, Verdict: lost}}
+	is := func(name string, s mesh.State) mesh.Status {
+		return mesh.Status{Member: mesh.Member{Name: name}, State: s}
+	}
+	for name, tc := range map[string]struct {
+		open    []verdict.Verdict
+		members []mesh.Status
+		want    int
+	}{
+		"both are gone":    {nil, []mesh.Status{is("dead", mesh.Dead), is("lost", mesh.Unreachable)}, 2},
+		"one is told anew": {[]verdict.Verdict{{Reason: verdict.RankDead, Culprits: append(culprit("other"), dead.Culprits...)}}, []mesh.Status{is("dead", mesh.Dead), is("lost", mesh.Unreachable)}, 1},
+		"both are back":    {nil, []mesh.Status{is("dead", mesh.Alive), is("lost", mesh.Suspect)}, 0},
+		"the lost ended":   {nil, []mesh.Status{is("dead", mesh.Unreachable), is("lost", mesh.Dead)}, 1},
+		"forgotten":        {nil, nil, 0},
+	} {
+		l := newLoop(newTestAgent(t), nil)
+		if l.bury(withdrawn, tc.open, tc.members); len(l.buried) != tc.want {
+			t.Errorf("%s: buried are %v", name, l.buried)
+		}
 	}
 }
 
@@ -320,6 +346,14 @@ func TestGoneOnWithoutWhomNothingIsKnownOf(t *testing.T) {
 				n[i].Slots[0].Failure = &verdict.Failure{Code: lifecycle.CodeAborted, Peer: -1, Age: 5 * time.Second}
 			}
 		}, true},
+		"others failed, too": {func(n []verdict.Note) {
+			for i := range 2 {
+				n[i].Slots = append(n[i].Slots, verdict.Slot{
+					Comm: [16]byte{9}, Rank: i, Size: 3, Root: 1, State: lifecycle.StateFailed, Wait: -1,
+					Failure: &verdict.Failure{Code: lifecycle.CodeUnreachable, Peer: 2, Age: 5 * time.Second},
+				})
+			}
+		}, false},
 		"nothing failed": {func(n []verdict.Note) { n[0].Slots, n[1].Slots = n[0].Slots[1:], n[1].Slots[1:] }, true},
 	} {
 		var notes []verdict.Note

@@ -234,12 +234,11 @@ func causeText(s *mesh.Status) string {
 // concerned leaves out the processes that ended or are out of reach and that nobody misses: no living process is in a
 // communicator that they were in, but those that failed and from which it has gone on. Of whose communicators nothing is known,
 // as of those on a lost host, stays, unless the living have gone on from one that failed because of such a loss, and have
-// all seats of the communicators that they are in, or it was buried before: a host that is lost takes along the tapes of those who
-// ended there long ago.
-func concerned(notes []verdict.Note, buried map[string]bool) []verdict.Note {
+// all seats of the communicators that they are in, but of failed ones that nobody uses, or it was buried before: a host that is lost takes
+// along the tapes of those who ended there long ago.
+func concerned(notes []verdict.Note, buried map[string]verdict.Reason) []verdict.Note {
 	lost := func(n *verdict.Note) bool { return n.Fate == verdict.Dead || n.Fate == verdict.Unreachable }
-	living := map[lifecycle.CommID]map[int]bool{} // which ranks of each communicator
-	goneOn, full := false, true
+	goneOn := false
 	for i := range notes {
 		n := &notes[i]
 		if lost(n) {
@@ -247,9 +246,19 @@ func concerned(notes []verdict.Note, buried map[string]bool) []verdict.Note {
 		}
 		n.Slots = slices.DeleteFunc(slices.Clone(n.Slots), func(s verdict.Slot) bool {
 			left := leftBehind(&s, n.Slots)
-			goneOn = goneOn || left && (s.Failure.Code == lifecycle.CodeRankDead || s.Failure.Code == lifecycle.CodeUnreachable)
+			goneOn = goneOn || left && failedByLoss(&s)
 			return left
 		})
+	}
+	living := map[lifecycle.CommID]map[int]bool{} // which ranks of each communicator
+	for i := range notes {
+		n := &notes[i]
+		if lost(n) {
+			continue
+		}
+		if goneOn { // what failed with the one that was left behind has no child of its own, perhaps
+			n.Slots = slices.DeleteFunc(n.Slots, func(s verdict.Slot) bool { return failedByLoss(&s) && idle(&s) })
+		}
 		for j := range n.Slots {
 			s := &n.Slots[j]
 			if living[s.Comm] == nil {
@@ -260,6 +269,7 @@ func concerned(notes []verdict.Note, buried map[string]bool) []verdict.Note {
 			}
 		}
 	}
+	full := true
 	for i := range notes {
 		for _, s := range notes[i].Slots {
 			full = full && (lost(&notes[i]) || len(living[s.Comm]) == s.Size)
@@ -270,34 +280,43 @@ func concerned(notes []verdict.Note, buried map[string]bool) []verdict.Note {
 		case !lost(&n):
 			return false
 		case len(n.Slots) == 0:
-			return goneOn && full || n.Fate == verdict.Dead && buried[n.Member]
+			return goneOn && full || buried[n.Member] != 0
 		default:
 			return !slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool { return living[s.Comm] != nil })
 		}
 	})
 }
 
-// bury remembers whose death is not open any more.
-func (l *loop) bury(v *verdict.Verdict) {
-	if v.Reason != verdict.RankDead {
-		return
-	}
-	for _, c := range v.Culprits {
-		if c.Member != "" {
-			l.buried[c.Member] = true
+// bury remembers who ended or is out of reach, and of whom nothing is open any more. Whose place another verdict took, or who is back, is
+// none of them.
+func (l *loop) bury(changes []verdict.Change, open []verdict.Verdict, members []mesh.Status) {
+	for i := range changes {
+		v := &changes[i].Verdict
+		if v.Reason != verdict.RankDead && v.Reason != verdict.RankUnreachable {
+			continue
+		}
+		for _, c := range v.Culprits {
+			if slices.ContainsFunc(open, func(o verdict.Verdict) bool { return blames(&o, []verdict.Rank{c}) }) {
+				delete(l.buried, c.Member)
+			} else if c.Member != "" {
+				l.buried[c.Member] = v.Reason
+			}
 		}
 	}
+	l.remember(members)
 }
 
-// remember forgets who was buried and is not known as dead any more.
+// remember forgets who was buried and is not known any more to have ended, or to be out of reach.
 func (l *loop) remember(members []mesh.Status) {
-	dead := make(map[string]bool, len(l.buried))
+	still := make(map[string]verdict.Reason, len(l.buried))
 	for i := range members {
-		if s := &members[i]; s.State == mesh.Dead && l.buried[s.Member.Name] {
-			dead[s.Member.Name] = true
+		s := &members[i]
+		reason := l.buried[s.Member.Name]
+		if s.State == mesh.Dead && reason != 0 || s.State == mesh.Unreachable && reason == verdict.RankUnreachable {
+			still[s.Member.Name] = reason
 		}
 	}
-	l.buried = dead
+	l.buried = still
 }
 
 // goneOnTime is how long ago a communicator must have failed before its rank can have gone on without it: until then,
@@ -307,7 +326,7 @@ const goneOnTime = 2 * time.Second
 // leftBehind tells whether a communicator failed a while ago, and its rank has worked since in one that was made from it,
 // as a shrink makes one of the ranks that are left: elastic jobs keep the failed one, to come back to.
 func leftBehind(s *verdict.Slot, slots []verdict.Slot) bool {
-	if s.Failure == nil || s.Failure.Age < goneOnTime || s.InFlight > 0 || len(s.Acts) > 0 {
+	if s.Failure == nil || s.Failure.Age < goneOnTime || !idle(s) {
 		return false
 	}
 	return slices.ContainsFunc(slots, func(t verdict.Slot) bool {
@@ -315,6 +334,15 @@ func leftBehind(s *verdict.Slot, slots []verdict.Slot) bool {
 			t.Age < s.Failure.Age
 	})
 }
+
+// failedByLoss tells whether a communicator failed a while ago because a process ended or went out of reach.
+func failedByLoss(s *verdict.Slot) bool {
+	return s.Failure != nil && s.Failure.Age >= goneOnTime &&
+		(s.Failure.Code == lifecycle.CodeRankDead || s.Failure.Code == lifecycle.CodeUnreachable)
+}
+
+// idle tells whether nothing is going on in a communicator.
+func idle(s *verdict.Slot) bool { return s.InFlight == 0 && len(s.Acts) == 0 }
 
 // stalled tells whether something takes too long, whoever's fault it is.
 func stalled(notes []verdict.Note) bool {

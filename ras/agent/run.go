@@ -46,7 +46,8 @@ type loop struct {
 	tries   int                  // to tell of the trouble here
 	held    map[string]time.Time // when each open verdict was last known to hold, by its ID
 	past    []unresolved         // withdrawn lately
-	buried  map[string]bool      // who ended, and is missed no more: nothing was open about them any longer
+	// buried are those who ended or are out of reach and of whom nothing is open any more: nobody misses them.
+	buried map[string]verdict.Reason
 }
 
 // unresolved is a verdict that was withdrawn and is not known to be healed, and when.
@@ -56,7 +57,7 @@ type unresolved struct {
 }
 
 func newLoop(a *Agent, m *mesh.Mesh) *loop {
-	return &loop{Agent: a, mesh: m, held: map[string]time.Time{}, buried: map[string]bool{}}
+	return &loop{Agent: a, mesh: m, held: map[string]time.Time{}, buried: map[string]verdict.Reason{}}
 }
 
 // Run coordinates with the other agents until ctx ends. m is the process's mesh, with Handle, LocalNote and Member in its
@@ -439,11 +440,13 @@ func (l *loop) apply(verdicts []verdict.Verdict, to audience, healed func(*verdi
 			}
 			delete(l.since, v.ID())
 			delete(l.held, v.ID())
-			l.bury(v)
 		case verdict.Changed:
 		}
 	}
 	l.mu.Unlock()
+	if len(changes) > 0 {
+		l.bury(changes, open, l.members())
+	}
 	if len(changes) > 0 && l.cfg.Open != nil {
 		l.cfg.Open(open)
 	}

@@ -13,20 +13,23 @@ import (
 )
 
 // withTape is a communicator that can write operations and nothing else.
-func withTape(tb testing.TB) (*core, *tape.Writer) {
+func withTape(tb testing.TB) (*Comm, *tape.Writer) {
 	tb.Helper()
 	w, err := tape.Create(tape.Config{Dir: tb.TempDir()})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = w.Close() })
-	return &core{tape: w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Size: 4})}, w
+	return &Comm{core: &core{tape: w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Size: 4})}}, w
 }
 
 // spanned is a context within a span, as OpenTelemetry has it.
-func spanned(ctx context.Context) context.Context {
+func spanned(ctx context.Context) context.Context { return within(ctx, 4) }
+
+// within is a context within the span of which the id ends in that.
+func within(ctx context.Context, id byte) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: trace.TraceID{1, 15: 2}, SpanID: trace.SpanID{3, 7: 4}, TraceFlags: trace.FlagsSampled,
+		TraceID: trace.TraceID{1, 15: 2}, SpanID: trace.SpanID{3, 7: id}, TraceFlags: trace.FlagsSampled,
 	}))
 }
 
@@ -70,19 +73,46 @@ type slicedContext struct {
 	_ []int
 }
 
+// reused is a context of which the values change, as that of a server that has a pool of them may.
+type reused struct{ context.Context }
+
 // Whatever the contexts are, and in whatever order, each operation has the span of its own.
 func TestLastCaller(t *testing.T) {
-	one, other := spanned(t.Context()), spanned(t.Context())
-	spans := []context.Context{one, one, other, slicedContext{Context: one}, slicedContext{Context: other}}
-	none := []context.Context{t.Context(), context.Background(), slicedContext{Context: t.Context()}, trace.ContextWithSpanContext(one, trace.SpanContext{})}
+	one, other, pooled := within(t.Context(), 1), within(t.Context(), 2), &reused{}
+	contexts := []struct {
+		context.Context
+		id byte // 0: no span
+	}{
+		{one, 1},
+		{other, 2},
+		{slicedContext{Context: one}, 1},
+		{slicedContext{Context: other}, 2},
+		{within(one, 3), 3},
+		{t.Context(), 0},
+		{context.Background(), 0},
+		{slicedContext{Context: t.Context()}, 0},
+		{trace.ContextWithSpanContext(one, trace.SpanContext{}), 0},
+	}
 	var l lastCaller
-	for i, in := range spans {
-		for j, out := range none {
-			if l.of(in) == nil || l.of(in).TraceID[0] != 1 {
-				t.Errorf("context %d behind one without a span: %v", i, l.of(in))
-			}
-			if got := l.of(out); got != nil {
-				t.Errorf("context %d without a span, behind %d with one: %v", j, i, got)
+	check := func(ctx context.Context, id byte) {
+		t.Helper()
+		switch span := l.of(ctx); {
+		case span == nil && id != 0:
+			t.Errorf("%v: no span, want %d", ctx, id)
+		case span != nil && span.SpanID[7] != id:
+			t.Errorf("%v: span %v, want %d", ctx, span.SpanID, id)
+		}
+	}
+	for _, a := range contexts {
+		for _, b := range contexts {
+			for _, c := range contexts[:3] {
+				check(a.Context, a.id)
+				check(b.Context, b.id)
+				check(c.Context, c.id)
+				pooled.Context = a.Context
+				check(pooled, a.id)
+				pooled.Context = b.Context
+				check(pooled, b.id)
 			}
 		}
 	}

@@ -23,6 +23,8 @@ import (
 // as leaked, with the place where it was made, and aborted.
 type Comm struct {
 	*core // never points back at the Comm, so that a Comm that nobody holds any more is seen to be one
+
+	caller lastCaller // of the turn's holder. Not in core, as a context may hold the Comm
 }
 
 // core is a communicator without its handle: what the runtime and the goroutines of its operations hold.
@@ -44,7 +46,6 @@ type core struct {
 
 	turn        turn
 	op          host.Op       // of the turn's holder: so that an operation needs no memory of its own
-	caller      lastCaller    // of the turn's holder
 	over        bool          // Finalize, Destroy or Abort had its turn: what comes after it is refused; by the turn's holder
 	collectives atomic.Uint64 // launched so far; written by the turn's holder. The ranks agree on it
 	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder

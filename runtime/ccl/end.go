@@ -335,7 +335,7 @@ func (c *core) interrupt(err error) {
 
 // release frees what the communicator holds. The caller has the turn; who comes after it finds the communicator ended.
 func (c *core) release() {
-	c.over, c.caller = true, lastCaller{}
+	c.over = true
 	c.giveUp(nil)
 	if c.engine != nil {
 		c.engine.Close()

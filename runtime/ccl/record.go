@@ -98,7 +98,10 @@ func actOf(call lifecycle.Call) tape.Act {
 
 // callerSpan is the span in ctx, for a link to it.
 func callerSpan(ctx context.Context) tape.SpanContext {
-	sc := trace.SpanContextFromContext(ctx)
+	return spanContext(trace.SpanContextFromContext(ctx))
+}
+
+func spanContext(sc trace.SpanContext) tape.SpanContext {
 	if !sc.IsValid() {
 		return tape.SpanContext{}
 	}
@@ -106,7 +109,7 @@ func callerSpan(ctx context.Context) tape.SpanContext {
 }
 
 // started writes the start of an operation, with the span in ctx if there is one. The caller has the turn.
-func (c *core) started(ctx context.Context, number uint64, sig tape.Signature, algorithm uint8) (launched uint64) {
+func (c *Comm) started(ctx context.Context, number uint64, sig tape.Signature, algorithm uint8) (launched uint64) {
 	if c.tape == nil {
 		return 0
 	}
@@ -114,9 +117,9 @@ func (c *core) started(ctx context.Context, number uint64, sig tape.Signature, a
 }
 
 // lastCaller is the span in the context of the last operation. Most operations have the context of the one before, and the search for a
-// span goes through all that a context was made from; what is found is the same each time, as context.Context promises.
+// span goes through all that a context was made from.
 type lastCaller struct {
-	ctx   context.Context // nil, or a pointer, which can be compared with anything
+	ctx   context.Context // nil, or of package context: those never change, and can be compared with anything
 	span  tape.SpanContext
 	valid bool
 }
@@ -134,11 +137,11 @@ func (l *lastCaller) of(ctx context.Context) *tape.SpanContext {
 
 func (l *lastCaller) look(ctx context.Context) {
 	l.ctx, l.valid = nil, false
-	if reflect.TypeOf(ctx).Kind() == reflect.Pointer {
+	if t := reflect.TypeOf(ctx); t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "context" {
 		l.ctx = ctx
 	}
 	if span := trace.SpanFromContext(ctx); span != noSpan { // asked first, because a span's context is large
-		l.span = callerSpan(ctx)
+		l.span = spanContext(span.SpanContext())
 		l.valid = l.span != tape.SpanContext{}
 	}
 }

@@ -15,12 +15,12 @@ func (c *Comm) run(ctx context.Context, op host.Op) error {
 	if g := groupOf(ctx); g != nil {
 		return g.add(c, op)
 	}
-	err := c.core.run(ctx, op)
+	err := c.runAlone(ctx, op)
 	runtime.KeepAlive(c) // a communicator with an operation in flight is not leaked
 	return err
 }
 
-func (c *core) run(ctx context.Context, op host.Op) error {
+func (c *Comm) runAlone(ctx context.Context, op host.Op) error {
 	if err := c.life.Check(op.Call); err != nil {
 		return c.refused(ctx, op.Call, err)
 	}
@@ -93,7 +93,7 @@ func (c *core) queue(ctx context.Context, call lifecycle.Call, place *ticket) er
 }
 
 // execute runs one operation. The caller has the turn.
-func (c *core) execute(ctx context.Context, op *host.Op) error {
+func (c *Comm) execute(ctx context.Context, op *host.Op) error {
 	if c.over { // it ended before this call's turn came
 		return c.refused(ctx, op.Call, c.life.Check(op.Call))
 	}
@@ -126,7 +126,7 @@ func (c *core) overtaken(call lifecycle.Call) error {
 }
 
 // executePairs runs point-to-point operations that progress together. The caller has the turn.
-func (c *core) executePairs(ctx context.Context, call lifecycle.Call, ops []host.Op) error {
+func (c *Comm) executePairs(ctx context.Context, call lifecycle.Call, ops []host.Op) error {
 	if c.over {
 		return c.refused(ctx, call, c.life.Check(call))
 	}

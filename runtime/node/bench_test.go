@@ -99,7 +99,7 @@ func (j *job) round(ctx context.Context, count int) (time.Duration, error) {
 // wrote. The communicators are made anew now and then, as where their memory happens to lie makes a difference of some per cent, too. Where
 // ranks take all processors, as four do on less than six, they pay for the readers' time too.
 func BenchmarkOverhead(b *testing.B) {
-	const ranks, count, turns, fresh = 4, 10_000, 9, 7
+	const ranks, count, turns, fresh = 4, 10_000, 6, 7
 	w, err := tape.Create(tape.Config{Dir: memDir(b)})
 	if err != nil {
 		b.Fatal(err)
@@ -127,7 +127,10 @@ func BenchmarkOverhead(b *testing.B) {
 			for turn := range turns {
 				var took [len(jobs)]float64
 				for r := range jobs {
-					i := (turn + r) % len(jobs) // each is behind each other one as often
+					i := (turn/2 + r) % len(jobs)
+					if turn%2 == 1 { // so that each is behind each other one as often
+						i = len(jobs) - 1 - i
+					}
 					d, err := jobs[i].round(b.Context(), count)
 					if err != nil {
 						b.Fatal(err)

@@ -63,9 +63,9 @@ const goschedEvery = 32
 // clockEvery is after how many passes a spinning Waiter looks at the clock; a power of two.
 const clockEvery = 32
 
-// clock is the time since a moment before the program's first look at it, and never 0. It costs half of time.Now, which reads the time of day,
+// Clock is the time since a moment before the program's first look at it, and never 0. It costs half of time.Now, which reads the time of day,
 // too: of a small operation, every reading is a per cent.
-func clock() time.Duration { return time.Since(epoch) }
+func Clock() time.Duration { return time.Since(epoch) }
 
 var epoch = time.Now().Add(-time.Second)
 
@@ -79,7 +79,8 @@ var epoch = time.Now().Add(-time.Second)
 type Waiter struct {
 	idle     uint          // calls of Idle since the last Active
 	mask     uint          // the clock is looked at when idle&mask is 0
-	since    time.Duration // clock at the first look at it since then; 0: there was none
+	since    time.Duration // Clock at the first look at it since then; 0: there was none
+	began    time.Duration // see Began; 0 when it has been used
 	looked   time.Duration // from since to the last look
 	crowded  int           // waits for which the core counts as contended
 	patience Patience
@@ -172,11 +173,7 @@ func (w *Waiter) wait(ctx context.Context) error {
 
 // patient says whether to make another pass right away, and may offer the processor to others before.
 func (w *Waiter) patient() bool {
-	now := clock()
-	if w.since == 0 {
-		w.since, w.looked = now, 0
-	}
-	waited := now - w.since
+	waited := w.waited()
 	if w.patience.Spin > 0 && waited-w.looked > lostCore {
 		w.crowded = crowdedFor
 	}
@@ -207,6 +204,22 @@ func (w *Waiter) patient() bool {
 	}
 }
 
+// waited is for how long the Waiter has been looking.
+func (w *Waiter) waited() time.Duration {
+	if w.since != 0 {
+		return Clock() - w.since
+	}
+	w.looked = 0
+	if w.since, w.began = w.began, 0; w.since == 0 {
+		w.since = Clock()
+	}
+	return 0
+}
+
+// Began says when what is waited for next began, by Clock, 0 for not known. Who has read a clock just now saves the Waiter its first look. It
+// belongs to the goroutine that calls Idle.
+func (w *Waiter) Began(at time.Duration) { w.began = at }
+
 // doze arms the word the first time, and sleeps the second.
 func (w *Waiter) doze(ctx context.Context) error {
 	if !w.armed {
@@ -231,7 +244,7 @@ func (w *Waiter) doze(ctx context.Context) error {
 		w.armed = false
 		w.sleep = 0
 	}
-	w.looked = clock() - w.since // the sleep is not a lost core
+	w.looked = Clock() - w.since // the sleep is not a lost core
 	return nil
 }
 

@@ -236,3 +236,26 @@ func FuzzDecodeNotice(f *testing.F) {
 		}
 	})
 }
+
+// Who says when it began has been waiting since then, once.
+func TestBegan(t *testing.T) {
+	w := NewWaiter(2, Patience{Yield: time.Minute})
+	idle := func() {
+		t.Helper()
+		if err := w.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Began(Clock() - time.Hour)
+	if idle(); w.armed {
+		t.Error("no patience at the first look, which is none at the clock")
+	}
+	if idle(); !w.armed {
+		t.Error("patience after an hour")
+	}
+	w.Active()
+	idle()
+	if idle(); w.armed {
+		t.Error("no patience in another wait, as if it had begun then, too")
+	}
+}

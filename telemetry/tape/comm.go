@@ -10,9 +10,9 @@ import (
 )
 
 // CommWriter writes what one communicator does. Start, StartFrom, Phase, Wait, End, Describe and Close are for one goroutine at a time, the
-// one whose turn the communicator's operations are: each call happens before the next. They take no lock. Life, From and State may be
-// called from any goroutine at any time. All may be called after Close. Those that a communicator calls for each operation or act don't
-// allocate. A nil *CommWriter is the tape switched off: every method is a no-op.
+// one whose turn the communicator's operations are: each call happens before the next. Those of operations take no lock, but for the first
+// of a kind, which takes the Writer's. Life, From and State may be called from any goroutine at any time. All may be called after Close.
+// Those that a communicator calls for each operation or act don't allocate. A nil *CommWriter is the tape switched off: every method is a no-op.
 type CommWriter struct {
 	w      *Writer
 	number uint32 // from 1, in the order of Comm
@@ -205,7 +205,16 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature
 	case c.index < 0 || c.closed:
 		c.tell(p) // no slot says that it is in flight
 	}
+	runtime.KeepAlive(c) // and so the mapping
 	return seq
+}
+
+// Began is when the operation that was launched last began, by Now; 0 if none is in flight. It belongs to who has the turn, as Start does.
+func (c *CommWriter) Began() int64 {
+	if c == nil || c.op.launched == c.op.completed {
+		return 0
+	}
+	return c.op.at(c.op.launched).start
 }
 
 // Phase says that the oldest operation in flight, which is the one that runs, went into another phase. Saying the same again costs
@@ -221,6 +230,7 @@ func (c *CommWriter) Phase(phase Phase) {
 		c.tell(p)
 		c.putOp(kindOp, Now(), StagePhase, p, phase, o.wait, 0)
 	}
+	runtime.KeepAlive(c)
 }
 
 // Wait says which rank the oldest operation in flight waits for, -1 for none. Saying the same again costs next to nothing.
@@ -239,6 +249,7 @@ func (c *CommWriter) Wait(peer int32) {
 		c.tell(p)
 		c.putOp(kindOp, now, StageWait, p, o.phase, peer, 0)
 	}
+	runtime.KeepAlive(c)
 }
 
 // End says that the operation for which Start returned launched ended, and how. Operations may end in any order; the slot shows the oldest
@@ -254,6 +265,7 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 	switch {
 	case seq == o.launched && seq == o.completed+1: // no other is in flight, as nearly always
 		c.endAlone(p, now, code)
+		runtime.KeepAlive(c)
 		return
 	case seq <= o.completed || seq > o.launched || (p.seq == seq && p.ended):
 		return
@@ -273,6 +285,7 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 	} else {
 		c.publishOp(o.running())
 	}
+	runtime.KeepAlive(c)
 }
 
 // endAlone ends the only operation in flight.

@@ -10,8 +10,8 @@
 //	                                 │
 //	              Reader (a file as it lies)   Follower (live, wakes by futex or tick)
 //
-// Writing an operation's start and end costs some 50 ns, of which two readings of the clock are the half; it makes no system call, takes no
-// lock and allocates nothing. The table is the truth for diagnosis; the rings are history, and overwrite the oldest. A reader knows how many records
+// Writing an operation's start and end costs some 50 ns, of which two readings of the clock are the half; it makes no system call, allocates
+// nothing, and takes no lock. The table is the truth for diagnosis; the rings are history, and overwrite the oldest. A reader knows how many records
 // it missed.
 //
 // A Follower reads the life ring and the op ring, and a Reader all three. What is the same a million times a second is not worth a

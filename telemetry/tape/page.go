@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// openPage is the page of the ordinary ring that a communicator writes, and what it wrote there last. A page has one communicator, so that
-// it needs no lock but that one's, and what is the same as in the operation before isn't written again: an operation like the one before is
+// openPage is the page of the ordinary ring that a communicator writes, and what it wrote there last. A page has one communicator, whose turn
+// orders what is written, and what is the same as in the operation before isn't written again: an operation like the one before is
 // one word.
 type openPage struct {
 	words *[pageWords]uint64 // nil: none

@@ -466,3 +466,21 @@ func TestOperationsLines(t *testing.T) {
 		t.Errorf("more has changed: from %+v to %+v", before, after)
 	}
 }
+
+func TestBegan(t *testing.T) {
+	var off *CommWriter
+	c := newTape(t, Config{}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
+	if off.Began() != 0 || c.Began() != 0 {
+		t.Error("something has begun before anything was launched")
+	}
+	before := Now()
+	first := c.Start(0, allReduce, 1)
+	second := c.Start(0, allReduce, 1)
+	if at := c.Began(); at < before || at > Now() || at < c.op.at(first).start {
+		t.Errorf("began at %d, behind %d", at, before)
+	}
+	c.End(second, 0)
+	if c.End(first, 0); c.Began() != 0 {
+		t.Error("nothing is in flight, and has begun")
+	}
+}

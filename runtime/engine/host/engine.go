@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -62,6 +63,7 @@ type Engine struct {
 	w waiting
 	g group
 
+	clocks  time.Duration // what the tape's clock is ahead of transport's
 	now     current
 	stopped atomic.Pointer[stop]
 }
@@ -73,6 +75,7 @@ func New(links Links, tw *tape.CommWriter, cfg Config) *Engine {
 		cfg: cfg, links: links, waiter: links.Waiter(), tape: tw,
 		rank: links.Rank(), size: links.Size(), programs: map[key]*program{},
 	}
+	e.clocks = time.Duration(tape.Now()) - transport.Clock()
 	e.tuning = algo.DefaultTuning()
 	if cfg.Tuning != nil {
 		e.tuning = *cfg.Tuning
@@ -198,6 +201,9 @@ func copyBytes(dst, src []byte) {
 // begin makes an operation the current one.
 func (e *Engine) begin(ctx context.Context, call lifecycle.Call, seq uint64) {
 	e.w = waiting{ctx: ctx}
+	if at := e.tape.Began(); at != 0 { // it has read the clock just now
+		e.waiter.Began(time.Duration(at) - e.clocks)
+	}
 	e.now.begin(call, seq)
 }
 

@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"math"
 	"os"
 	"runtime"
 	"sync"
@@ -224,21 +225,41 @@ func (w *Writer) refreshClock(now int64) {
 		return
 	}
 	defer w.clock.Unlock()
-	w.pairClocks(Now(), time.Now().UnixNano())
+	w.pairClocks(bothClocks())
 	w.clockRefreshed.Store(now)
+}
+
+// bothClocks reads both clocks at one moment, as well as it can: within how long is the time from the first reading to the last. Who is
+// preempted between them tries again.
+func bothClocks() (mono, wall, within int64) {
+	const tight, tries = int64(20 * time.Microsecond), 8
+	within = math.MaxInt64
+	for range tries {
+		before := Now()
+		w := time.Now().UnixNano()
+		after := Now()
+		if after-before < within {
+			mono, wall, within = before+(after-before)/2, w, after-before
+		}
+		if within <= tight {
+			break
+		}
+	}
+	return mono, wall, within
 }
 
 // clockSet is how far the time of day must be off for the header's pair to be replaced. Reading two clocks one after the other takes a while,
 // and a new pair for each look would give one moment a different time of day in everything that is told of it.
 const clockSet = int64(time.Millisecond)
 
-// pairClocks publishes one moment on both clocks, unless the published pair still tells it. The caller holds w.clock.
-func (w *Writer) pairClocks(mono, wall int64) {
+// pairClocks publishes one moment on both clocks, unless the published pair still tells it, as far as can be seen from readings that are within
+// so long. The caller holds w.clock.
+func (w *Writer) pairClocks(mono, wall, within int64) {
 	i := hdrClock / wordSize
 	copies := w.header[i+1 : i+1+2*2]
 	if control := w.header[i]; control != 0 {
 		if now, ok := latched(control, copies, 2); ok {
-			if off := wall - mono - int64(now[1]-now[0]); -clockSet < off && off < clockSet {
+			if off := wall - mono - int64(now[1]-now[0]); -clockSet-within < off && off < clockSet+within {
 				return
 			}
 		}

@@ -44,7 +44,7 @@ demo: build ## Train a classifier on four processes and show what their communic
 	  'see a rank die            kill -9 one of its processes: the others say which, and how they know'
 
 test: ## Run every test that needs nothing but Go and gcc, under the race detector.
-	go test -race -timeout 5m ./...
+	go test -race -timeout 10m ./...
 
 e2e: jaeger-built ## Run the tests that start real processes, and real components beside them.
 	cd tests && go test -race -count=1 -timeout 10m $$(go list ./... | grep -v '/soak$$')

@@ -49,7 +49,11 @@ func TestRun(t *testing.T) {
 // Orders of faults that are harder than most: a host is cut off on which a process ended before, whose tape nobody can read then; one is
 // stopped that is the last one of its host.
 func TestHardSeeds(t *testing.T) {
-	for _, seed := range []uint64{2, 5, 12} {
+	seeds := []uint64{5, 12, 2}
+	if shuffled { // and twenty times as slow
+		seeds = seeds[:1]
+	}
+	for _, seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			r, err := jobsim.Run(t.Context(), jobsim.Plan{
 				Seed: seed, Ranks: 64, Each: 8, Duration: 150 * time.Second, Faults: jobsim.Faults(),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/tests/ones"
 )
 
 // reportVariable says how often a rank reports what it has done.
@@ -71,7 +72,7 @@ func step(ctx context.Context, world, second *ccl.Comm, number int, stop bool) (
 	compute()
 	for _, size := range sizes {
 		for _, comm := range []*ccl.Comm{world, second} {
-			if err := allReduce(ctx, comm, size); err != nil {
+			if err := ones.AllReduce(ctx, comm, size); err != nil {
 				return false, err
 			}
 		}
@@ -81,7 +82,7 @@ func step(ctx context.Context, world, second *ccl.Comm, number int, stop bool) (
 		if err != nil {
 			return false, err
 		}
-		if err := errors.Join(allReduce(ctx, third, sizes[0]), third.Destroy(ctx)); err != nil {
+		if err := errors.Join(ones.AllReduce(ctx, third, sizes[0]), third.Destroy(ctx)); err != nil {
 			return false, err
 		}
 	}
@@ -104,23 +105,6 @@ func compute() {
 
 // work keeps the compiler from leaving out what compute does.
 var work atomic.Uint64
-
-// allReduce sums ones, and checks the sum.
-func allReduce(ctx context.Context, comm *ccl.Comm, size int) error {
-	data := make([]float32, size)
-	for i := range data {
-		data[i] = 1
-	}
-	if err := ccl.AllReduce(ctx, comm, data, data, ccl.Sum); err != nil {
-		return err
-	}
-	for i, got := range data {
-		if got != float32(comm.Size()) {
-			return fmt.Errorf("element %d of %d is %v, want %d", i, size, got, comm.Size())
-		}
-	}
-	return nil
-}
 
 // pauses are how long a goroutine of this process that was ready didn't get to run.
 type pauses struct{ longest atomic.Int64 } // in nanoseconds

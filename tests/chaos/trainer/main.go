@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/tests/ones"
 )
 
 // The wrong things that a rank can do.
@@ -100,26 +101,9 @@ func (t *trainer) step(ctx context.Context) error {
 	}
 	for _, size := range sizes {
 		for _, comm := range comms {
-			if err := allReduce(ctx, comm, size); err != nil {
+			if err := ones.AllReduce(ctx, comm, size); err != nil {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-// allReduce sums ones, and checks the sum.
-func allReduce(ctx context.Context, comm *ccl.Comm, size int) error {
-	data := make([]float32, size)
-	for i := range data {
-		data[i] = 1
-	}
-	if err := ccl.AllReduce(ctx, comm, data, data, ccl.Sum); err != nil {
-		return err
-	}
-	for i, got := range data {
-		if got != float32(comm.Size()) {
-			return fmt.Errorf("element %d of %d is %v, want %d", i, size, got, comm.Size())
 		}
 	}
 	return nil

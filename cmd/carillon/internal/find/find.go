@@ -87,6 +87,8 @@ func Find(what string) (*Job, error) {
 			return job, running(job)
 		}
 		dir = what
+	case strings.Contains(what, "://"):
+		return nil, &NotFoundError{fmt.Sprintf("%s is a URL, not a job or a folder: say --url %[1]s", terminal.Shown(what))}
 	case strings.ContainsRune(what, filepath.Separator):
 		return nil, &NotFoundError{fmt.Sprintf("there is no folder %s", terminal.Shown(what))}
 	default:

@@ -47,7 +47,7 @@ func TestFind(t *testing.T) {
 	}
 	for what, want := range map[string]string{
 		"ended": "has ended: its processes ended in order; carillon postmortem", "none\x1b": "there is no job none\\u001b in " + dir + "; there run: newer, older",
-		"/no/such": "there is no folder /no/such", t.TempDir(): "no job runs whose tapes are in",
+		"/no/such": "there is no folder /no/such", "http://h:1/": "http://h:1/ is a URL, not a job or a folder: say --url http://h:1/", t.TempDir(): "no job runs whose tapes are in",
 	} {
 		_, err := Find(what)
 		var missing *NotFoundError

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,11 +43,10 @@ type Follower struct {
 	ctx    context.Context
 	tick   time.Duration
 	idle   time.Duration // how long to sleep
-	unhook func() bool   // from ctx
 	cursor *cursor
 	death  *deathWatch // nil if the process can't be seen from here, or is this one
-	page   []byte      // the header's page, mapped for its address alone: see futexWait
-	end    error       // ErrClosed or ErrDied, once it is known
+	bell   *bellWatch
+	end    error // ErrClosed or ErrDied, once it is known
 
 	missedLife, missedOp atomic.Uint64
 	syncs                syncs
@@ -80,7 +78,7 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 	f.cursor, err = newCursor(t, opts.FromNow)
 	if err == nil {
 		f.cursor.sparing = true
-		f.page, err = unix.Mmap(int(t.f.Fd()), 0, headerSize, unix.PROT_READ, unix.MAP_SHARED)
+		f.bell, err = t.watchBell()
 	}
 	if err != nil {
 		_ = t.f.Close()
@@ -89,7 +87,6 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 	if t.process.life() != Unknown && t.process.pid != os.Getpid() {
 		f.death = t.process.watch(f.kick)
 	}
-	f.unhook = context.AfterFunc(ctx, f.kick)
 	return f, nil
 }
 
@@ -180,7 +177,6 @@ func (f *Follower) ending() error {
 // sleep waits until the writer rings, or for a tick, and looks what is new then. It sleeps although operations may have gone on since the
 // cursor looked last: who runs after a busy writer's every record reads a few at a time, and pays for each look.
 func (f *Follower) sleep(ctx context.Context) error {
-	bell := uint32(f.cursor.now.word(hdrBell))
 	if uint32(f.cursor.now.word(hdrWaiting)) == 0 {
 		// Announce it first and look again then; the writer writes first and looks for who waits then. So one of the two sees
 		// the other. A file that can't be written is followed by ticks.
@@ -194,19 +190,23 @@ func (f *Follower) sleep(ctx context.Context) error {
 			return nil
 		}
 	}
-	stop := context.AfterFunc(ctx, f.kick)
-	err := futexWait(unsafe.Pointer(&f.page[hdrBell]), bell, f.idle)
-	stop()
+	tick := time.NewTimer(f.idle)
+	defer tick.Stop()
+	select {
+	case <-f.bell.rang:
+	case <-tick.C:
+	case <-ctx.Done():
+	case <-f.ctx.Done():
+	}
 	f.idle = min(2*f.idle, mostIdleTick*f.tick)
-	if err != nil {
-		return f.malformed("was cut short while it was followed: %v", err)
+	if err := f.bell.err.Load(); err != nil {
+		return f.malformed("was cut short while it was followed: %v", *err)
 	}
 	return f.cursor.refresh()
 }
 
-// kick wakes this follower, and others of the tape, which does them no harm. Should it come in the moment between a last look and
-// the sleep, the sleep ends with its tick.
-func (f *Follower) kick() { futexWake((*uint32)(unsafe.Pointer(&f.page[hdrBell]))) }
+// kick ends this follower's sleep, or the next one.
+func (f *Follower) kick() { f.bell.ring() }
 
 // Path is the file's name, as it was given to Follow.
 func (f *Follower) Path() string { return f.path }
@@ -244,9 +244,8 @@ func (f *Follower) Close() error {
 	f.syncs.end()
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	f.unhook()
 	if f.death != nil {
 		f.death.close()
 	}
-	return errors.Join(unix.Munmap(f.page), f.f.Close())
+	return errors.Join(f.bell.close(), f.f.Close())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -101,6 +102,35 @@ func TestFollowWakesBeforeOverrun(t *testing.T) {
 	}
 	if m := f.Missed(); m != (Missed{}) {
 		t.Errorf("missed %+v", m)
+	}
+}
+
+// A follower that sleeps waits in Go: in a system call it would keep a processor from the ranks of its process for a while, each time anew.
+func TestFollowerSleepsInGo(t *testing.T) {
+	w := newTape(t, Config{})
+	f := follow(t, w.Path(), FollowOptions{Tick: neverTick})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := f.Next(ctx)
+		ended <- err
+	}()
+	waitAsleep(t, w)
+	var state string
+	stacks := make([]byte, 1<<20)
+	for begin := time.Now(); state != "select"; runtime.Gosched() {
+		for one := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if strings.Contains(one, "(*Follower).sleep(") {
+				_, state, _ = strings.Cut(one[:strings.IndexAny(one, ",]")], "[")
+			}
+		}
+		if time.Since(begin) > 10*time.Second {
+			t.Fatalf("it sleeps in state %q", state)
+		}
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
 	}
 }
 

@@ -15,9 +15,9 @@ const (
 
 // futexWait sleeps while *word is value, at most for limit. It returns early for any reason: who calls it looks again. It is told
 // the word's address only and never touches it, so a file that was cut short under the mapping is an error (EFAULT) and not a SIGBUS.
-func futexWait(word unsafe.Pointer, value uint32, limit time.Duration) error {
+func futexWait(word *uint32, value uint32, limit time.Duration) error {
 	timeout := unix.NsecToTimespec(int64(limit))
-	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(word), futexOpWait, uintptr(value), uintptr(unsafe.Pointer(&timeout)), 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWait, uintptr(value), uintptr(unsafe.Pointer(&timeout)), 0, 0)
 	if errno == 0 || errno == unix.EAGAIN || errno == unix.EINTR || errno == unix.ETIMEDOUT {
 		return nil
 	}

@@ -2,6 +2,7 @@ package tape
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"sync/atomic"
 	"time"
@@ -28,14 +29,22 @@ func kernelUsesCounter() bool {
 // which lets NTP change its slope by half a thousandth and more. A counter that jumps, as it may when a machine sleeps or is moved, is found
 // out at once if it went far, and with the next anchor else.
 //
-// Invariant: version is odd while the other words change.
+// Invariant: a line changes only while it is not the one that counts. So nobody ever waits for who makes an anchor.
 type counted struct {
-	version atomic.Uint64
-	ticks   atomic.Uint64 // the anchor; 0: there is none
-	mono    atomic.Int64
-	kernel  atomic.Int64  // the kernel's time of the anchor, behind mono if the line before it was too steep
-	slope   atomic.Uint64 // nanoseconds a tick, times 2^32; 0: not known yet
-	found   atomic.Uint64 // the kernel's slope before the anchor, which counts if the one before that was the same
+	version atomic.Uint64 // lines[version%2] counts
+	lines   [2]line
+	_       [8]byte // all above is one line of the cache, which is written every few milliseconds only
+
+	adjusting atomic.Bool
+	kernel    int64  // by who is adjusting: the kernel's time of the anchor, behind mono if the line before it was too steep
+	found     uint64 // and: the kernel's slope before the anchor, which counts if the one before that was the same
+}
+
+// line says what the time is at which count.
+type line struct {
+	ticks atomic.Uint64 // the anchor; 0: there is none
+	mono  atomic.Int64
+	slope atomic.Uint64 // nanoseconds a tick, times 2^32; 0: not known yet
 }
 
 const (
@@ -45,68 +54,84 @@ const (
 	// that is four times as long, is within ClockError.
 	leastTicks = 1 << 22
 	mostTicks  = 1 << 32
-	// tightTicks is how long reading both clocks may take for the two to be one moment.
+	// tightTicks is how long making an anchor may take.
 	tightTicks = 512
+	// clockAhead is how far, in ns, a line begins ahead of the kernel's clock: so that nobody who has asked that, as there was no line or
+	// another's anchor was being made, is told an earlier time by the line then, which may be a little too flat.
+	clockAhead = 500
 	// sameSlope is the part of a slope by which another may differ.
 	sameSlope = 1024
-	// changing is how often a reader looks again who finds the words being changed. It takes some nanoseconds, unless the goroutine that
-	// does it is preempted.
-	changing = 100
 )
 
-func (c *counted) now() int64 {
-	for range changing {
-		version := c.version.Load()
-		anchor, mono, slope := c.ticks.Load(), c.mono.Load(), c.slope.Load()
-		since := readCounter() - anchor
-		if version&1 != 0 || c.version.Load() != version {
-			continue
-		}
-		if since < anchorTicks && slope != 0 {
-			return mono + int64(since*slope>>32)
-		}
-		if since < 2*anchorTicks { // nobody was told a later time by the anchor
-			return c.adjust(mono + int64(min(since, anchorTicks)*slope>>32))
-		}
-		break
+// lookAgain is readClock when it is time for another anchor, when somebody has just made one, and where the counter can't be trusted.
+func lookAgain(c *counted) int64 {
+	if !useCounter {
+		return kernelNow()
 	}
-	return c.adjust(0)
+	return c.now()
+}
+
+func (c *counted) now() int64 {
+	for {
+		version := c.version.Load()
+		l := &c.lines[version%2]
+		anchor, mono, slope := l.ticks.Load(), l.mono.Load(), l.slope.Load()
+		since := readCounter() - anchor
+		if c.version.Load() != version {
+			continue // and the line may have been another's
+		}
+		if since > math.MaxUint64-tightTicks { // another processor's counter is a little behind
+			since = 0
+		}
+		switch {
+		case since < anchorTicks && slope != 0:
+			return mono + int64(since*slope>>32)
+		case since < 2*anchorTicks: // nobody was told a later time by the anchor
+			return c.adjust(mono + int64(min(since, anchorTicks)*slope>>32))
+		default:
+			return c.adjust(0)
+		}
+	}
 }
 
 // adjust reads the kernel's clock, and makes the next anchor unless somebody else is at it. The time is at least least, so that it
 // does not go back where the line that ends was a little too steep.
 func (c *counted) adjust(least int64) int64 {
-	version := c.version.Load() // first, so that no anchor that is older than another takes its place
-	before := readCounter()
+	if !c.adjusting.CompareAndSwap(false, true) {
+		return max(kernelNow(), least)
+	}
+	defer c.adjusting.Store(false)
+	ticks := readCounter()
 	kernel := kernelNow()
-	after := readCounter()
-	mono := max(kernel, least)
-	if after-before > tightTicks || version&1 != 0 || !c.version.CompareAndSwap(version, version+1) {
-		return mono
+	told, mono := max(kernel, least), max(kernel+clockAhead, least)
+	version := c.version.Load()
+	last := &c.lines[version%2]
+	since := ticks - last.ticks.Load()
+	if since < leastTicks || since < anchorTicks && last.slope.Load() != 0 {
+		return told // too near to tell, or somebody has just made one
 	}
-	defer c.version.Store(version + 2)
-	ticks := before + (after-before)/2
-	since := ticks - c.ticks.Load()
 	slope := uint64(0) // after a long pause, or if the counter went back
-	switch {
-	case since < leastTicks:
-		return mono // too near to tell
-	case since < mostTicks:
-		slope = uint64(kernel-c.kernel.Load()) << 32 / since
+	if since < mostTicks {
+		slope = uint64(kernel-c.kernel) << 32 / since
 	}
-	found := c.found.Swap(slope)
-	if off := max(slope, found) - min(slope, found); off > found/sameSlope {
+	found := slope
+	if off := max(slope, c.found) - min(slope, c.found); off > c.found/sameSlope {
 		slope = 0 // the counter jumped, or the kernel's clock goes at another rate
 	}
-	// A line that begins ahead of the kernel's clock comes back to it; if it is far ahead, the kernel's clock has to reach it first.
-	if ahead := uint64(mono-kernel) << 32 / anchorTicks; ahead < slope/sameSlope {
+	// A line that begins further ahead of the kernel's clock comes back to it; if it is far ahead, the kernel's clock has to reach it first.
+	if ahead := uint64(mono-kernel-clockAhead) << 32 / anchorTicks; ahead < slope/sameSlope {
 		slope -= ahead
 	} else if ahead > 0 {
 		slope = 0
 	}
-	c.slope.Store(slope)
-	c.ticks.Store(ticks)
-	c.mono.Store(mono)
-	c.kernel.Store(kernel)
-	return mono
+	if readCounter()-ticks > tightTicks {
+		return told // it was interrupted, and the two readings are not one moment
+	}
+	next := &c.lines[(version+1)%2]
+	next.ticks.Store(ticks)
+	next.mono.Store(mono)
+	next.slope.Store(slope)
+	c.kernel, c.found = kernel, found
+	c.version.Store(version + 1)
+	return told
 }

@@ -9,3 +9,5 @@ const (
 )
 
 func readCounter() uint64 { return 0 }
+
+func readClock(c *counted) int64 { return lookAgain(c) }

@@ -22,10 +22,13 @@ type CommWriter struct {
 
 	// Of who has the turn.
 	op      *operations
-	seed    uint64 // of sampling
-	tallies []heldTally
 	last    counting
 	page    openPage
+	slow    int64    // as Writer's
+	every   uint64   // as Writer's
+	seed    uint64   // of sampling
+	several *several // nil until there was more than one operation in flight
+	tallies []heldTally
 
 	// Invariant: slot, info and closed change by who has the turn, and under mu. So that one, or who holds mu, may read them.
 	mu     sync.Mutex
@@ -36,23 +39,31 @@ type CommWriter struct {
 }
 
 // operations is what a CommWriter remembers of its operations. A rank that the scheduler moves to another core takes along what it writes,
-// line by line of the cache, and that costs more than all instructions. So what each operation writes comes first: one line, and
-// the first of pending. There are no pointers in it: what has some doesn't begin with a line.
+// line by line of the cache, and that costs more than all instructions. So what an operation writes that is like the one before, and
+// the only one in flight, is one line: the first.
 type operations struct {
 	launched, completed uint64 // all up to completed have ended
-	base                uint64 // launched when none was in flight: so few entries of pending are in use
+	number              uint64 // the ranks' name for the one that was launched last
+	start               int64  // when that was
 	lastEnd             int64
-	shown               uint64 // the slot shows the operation with this pending.seq
-	page                pageEnd
-
-	pending [maxPending]pending // see at
+	pageNumber          uint64 // of the last operation on the page
+	pageStart           int64  // of that one
+	pageUsed            uint32 // words
+	told                bool   // the op ring has the start of the only one in flight
+	many                bool   // there was more than one in flight since there was none: see several
 
 	kind      opKind // of the last one launched
-	shownKind uint64 // opKind.id of the slot's latch
+	shown     uint64 // the slot's latch shows the operation with this pending.seq
+	shownKind uint64 // with this opKind.id
 	phase     Phase  // of the oldest in flight, as wait and waitSince
 	wait      int32
 	waitSince int64
-	forgotten pending // stands for one that is not there any more
+}
+
+// several are the operations of a communicator that has many in flight.
+type several struct {
+	pending   [maxPending]pending // see at
+	forgotten pending             // stands for one that is not there any more
 }
 
 // opKind is what operations have in common that are the same but for their number and time: most are like the one before.
@@ -72,8 +83,13 @@ func (o *operations) kindOf(sig Signature, algorithm uint8) *opKind {
 	return k
 }
 
+// single is the operation that was launched last, which is the only one in flight, or the last that was.
+func (o *operations) single() pending {
+	return pending{seq: o.launched, number: o.number, start: o.start, opKind: o.kind, told: o.told}
+}
+
 // at is the place of the n-th operation launched.
-func (o *operations) at(seq uint64) *pending { return &o.pending[(seq-o.base-1)%maxPending] }
+func (s *several) at(seq uint64) *pending { return &s.pending[seq%maxPending] }
 
 // pending is an operation that was launched.
 type pending struct {
@@ -177,36 +193,65 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature
 	}
 	now := Now()
 	o := c.op
-	alone := o.launched == o.completed
-	if alone {
-		o.base = o.launched
+	if o.launched != o.completed {
+		return c.startAnother(now, caller, number, sig, algorithm)
 	}
 	o.launched++
 	seq := o.launched
 	if number == 0 {
 		number = seq
 	}
-	p := o.at(seq)
-	if p.seq > o.completed && !p.ended {
-		c.tell(p) // before it is forgotten
-	}
-	p.seq, p.number, p.start, p.told, p.ended = seq, number, now, caller != nil, false
-	if kind := o.kindOf(sig, algorithm); p.id != kind.id {
-		p.opKind = *kind
-	}
-	if alone && p.id == o.shownKind {
-		c.repeat(p)
+	o.number, o.start, o.told, o.many = number, now, false, false
+	if kind := o.kindOf(sig, algorithm); kind.id == o.shownKind {
+		c.repeat(seq, number, now)
 	} else {
-		c.publishOp(o.running())
+		p := o.single()
+		c.publishOp(&p)
 	}
-	switch {
-	case caller != nil:
-		c.putStartFrom(now, caller, p)
-	case c.index < 0 || c.closed:
-		c.tell(p) // no slot says that it is in flight
+	if caller != nil || c.index < 0 || c.closed {
+		p := o.single()
+		c.began(caller, &p)
+		o.told = p.told
 	}
 	runtime.KeepAlive(c) // and so the mapping
 	return seq
+}
+
+// startAnother launches an operation while others are in flight.
+func (c *CommWriter) startAnother(now int64, caller *SpanContext, number uint64, sig Signature, algorithm uint8) (launched uint64) {
+	o := c.op
+	if c.several == nil {
+		c.several = new(several)
+	}
+	if !o.many {
+		o.many = true
+		*c.several.at(o.launched) = o.single()
+	}
+	o.launched++
+	seq := o.launched
+	if number == 0 {
+		number = seq
+	}
+	p := c.several.at(seq)
+	if p.seq > o.completed && !p.ended {
+		c.tell(p) // before it is forgotten
+	}
+	o.start = now
+	*p = pending{seq: seq, number: number, start: now, opKind: *o.kindOf(sig, algorithm)}
+	c.publishOp(c.oldest())
+	c.began(caller, p)
+	runtime.KeepAlive(c)
+	return seq
+}
+
+// began writes the start of an operation at once, if that must be: with its caller, or as no slot says that it is in flight.
+func (c *CommWriter) began(caller *SpanContext, p *pending) {
+	switch {
+	case caller != nil:
+		c.putStartFrom(caller, p)
+	case c.index < 0 || c.closed:
+		c.tell(p)
+	}
 }
 
 // Began is when the operation that was launched last began, by Now; 0 if none is in flight. It belongs to who has the turn, as Start does.
@@ -214,7 +259,7 @@ func (c *CommWriter) Began() int64 {
 	if c == nil || c.op.launched == c.op.completed {
 		return 0
 	}
-	return c.op.at(c.op.launched).start
+	return c.op.start
 }
 
 // Phase says that the oldest operation in flight, which is the one that runs, went into another phase. Saying the same again costs
@@ -225,10 +270,7 @@ func (c *CommWriter) Phase(phase Phase) {
 	}
 	if o := c.op; o.launched != o.completed && o.phase != phase {
 		o.phase = phase
-		p := o.running()
-		c.publishOp(p)
-		c.tell(p)
-		c.putOp(kindOp, Now(), StagePhase, p, phase, o.wait, 0)
+		c.putRunning(Now(), StagePhase)
 	}
 	runtime.KeepAlive(c)
 }
@@ -244,12 +286,27 @@ func (c *CommWriter) Wait(peer int32) {
 		if peer < 0 {
 			o.waitSince = 0
 		}
-		p := o.running()
-		c.publishOp(p)
-		c.tell(p)
-		c.putOp(kindOp, now, StageWait, p, o.phase, peer, 0)
+		c.putRunning(now, StageWait)
 	}
 	runtime.KeepAlive(c)
+}
+
+// putRunning writes what has changed about the oldest operation in flight.
+func (c *CommWriter) putRunning(now int64, stage Stage) {
+	o := c.op
+	if o.many {
+		c.putChange(now, stage, c.oldest())
+		return
+	}
+	p := o.single()
+	c.putChange(now, stage, &p)
+	o.told = p.told
+}
+
+func (c *CommWriter) putChange(now int64, stage Stage, p *pending) {
+	c.publishOp(p)
+	c.tell(p)
+	c.putOp(kindOp, now, stage, p, c.op.phase, c.op.wait, 0)
 }
 
 // End says that the operation for which Start returned launched ended, and how. Operations may end in any order; the slot shows the oldest
@@ -260,67 +317,78 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 	}
 	now := Now()
 	o := c.op
-	seq := launched
-	p := o.at(seq)
+	if o.many || launched != o.completed+1 || launched != o.launched {
+		c.endOneOf(launched, now, code)
+		return
+	}
+	o.completed, o.lastEnd = launched, now
+	if took := now - o.start; c.isOrdinary(took, code) && !c.samples(&o.kind, o.number, o.start) {
+		c.last.add(o.kind.bytes, took, true)
+		c.putOrdinary(&o.kind, o.number, o.start, now)
+	} else {
+		p := o.single()
+		c.putEnd(&p, now, o.phase, code)
+		if o.told { // else it had neither phase nor wait
+			o.quiet()
+		}
+	}
+	c.repeatEnd(launched, now)
+	runtime.KeepAlive(c)
+}
+
+// isOrdinary says that the only operation in flight, which ends, is one that a follower need not see unless it is sampled, and its kind
+// is counted.
+func (c *CommWriter) isOrdinary(took int64, code lifecycle.Code) bool {
+	return code == lifecycle.CodeOK && !c.op.told && 0 <= took && took < c.slow && c.last.kind == c.op.kind.id && c.last.words != nil
+}
+
+// endOneOf ends an operation that is not the only one in flight, or that is not in flight at all.
+func (c *CommWriter) endOneOf(launched uint64, now int64, code lifecycle.Code) {
+	o := c.op
+	if !o.many || launched <= o.completed || launched > o.launched {
+		return
+	}
+	p := c.several.at(launched)
 	switch {
-	case seq == o.launched && seq == o.completed+1: // no other is in flight, as nearly always
-		c.endAlone(p, now, code)
-		runtime.KeepAlive(c)
+	case p.seq != launched: // more than maxPending are in flight
+		p = c.forgotten(launched)
+	case p.ended:
 		return
-	case seq <= o.completed || seq > o.launched || (p.seq == seq && p.ended):
-		return
-	case p.seq != seq: // forgotten: more than maxPending are in flight
-		o.forgotten = pending{seq: seq}
-		p = &o.forgotten
 	}
 	phase := PhaseNone
-	if seq == o.completed+1 {
+	if launched == o.completed+1 {
 		phase = o.phase
 	}
 	p.ended = true
+	o.lastEnd = now
 	c.putEnd(p, now, phase, code)
-	o.retire(seq)
+	c.retire(launched)
 	if o.completed == o.launched && o.shown == o.launched {
-		c.repeatEnd()
+		c.repeatEnd(launched, now)
 	} else {
-		c.publishOp(o.running())
+		c.publishOp(c.oldest())
 	}
 	runtime.KeepAlive(c)
 }
 
-// endAlone ends the only operation in flight.
-func (c *CommWriter) endAlone(p *pending, now int64, code lifecycle.Code) {
-	o := c.op
-	c.putEnd(p, now, o.phase, code)
-	o.completed = p.seq
-	if p.told { // else it had neither
-		o.quiet()
-	}
-	if o.shown == p.seq {
-		c.repeatEnd()
-	} else {
-		c.publishOp(p)
-	}
-}
-
 // putEnd counts and writes an operation's end.
 func (c *CommWriter) putEnd(p *pending, now int64, phase Phase, code lifecycle.Code) {
-	c.op.lastEnd = now
 	if kind := c.count(p, now-p.start, code); kind == kindPage {
-		c.putOrdinary(p, now)
+		c.putOrdinary(&p.opKind, p.number, p.start, now)
 	} else {
 		c.putOp(kind, now, StageEnd, p, phase, -1, code)
 	}
 }
 
 // retire moves completed over all that have ended. Of those that were forgotten it takes for granted that they end in order.
-func (o *operations) retire(ended uint64) {
-	if ended != o.completed+1 && o.at(o.completed+1).seq == o.completed+1 {
+func (c *CommWriter) retire(ended uint64) {
+	o := c.op
+	if ended != o.completed+1 && c.several.at(o.completed+1).seq == o.completed+1 {
 		return // the oldest is still in flight
 	}
 	for o.completed < o.launched {
 		seq := o.completed + 1
-		next := o.at(seq)
+		next := c.several.at(seq)
 		known := next.seq == seq
 		if known && !next.ended || !known && seq > ended {
 			break
@@ -333,14 +401,19 @@ func (o *operations) retire(ended uint64) {
 // quiet says that the operation that runs next has no phase yet, and waits for nobody.
 func (o *operations) quiet() { o.phase, o.wait, o.waitSince = PhaseNone, -1, 0 }
 
-// running is the oldest operation in flight, or the last one if none is.
-func (o *operations) running() *pending {
-	seq := min(o.completed+1, o.launched)
-	if p := o.at(seq); p.seq == seq {
+// oldest is the oldest operation of many in flight, or the last one if none is.
+func (c *CommWriter) oldest() *pending {
+	seq := min(c.op.completed+1, c.op.launched)
+	if p := c.several.at(seq); p.seq == seq {
 		return p
 	}
-	o.forgotten = pending{seq: seq}
-	return &o.forgotten
+	return c.forgotten(seq)
+}
+
+func (c *CommWriter) forgotten(seq uint64) *pending {
+	p := &c.several.forgotten
+	*p = pending{seq: seq, told: true}
+	return p
 }
 
 // Close frees the communicator's slot. What is written later is in the rings alone.
@@ -383,21 +456,20 @@ func (c *CommWriter) publishOp(p *pending) {
 	o.shown, o.shownKind = p.seq, p.id
 }
 
-// repeat shows that p runs, alone and with the signature that the latch shows: most operations are like the one before. The count is
+// repeat shows that an operation runs, alone and with the signature that the latch shows: most are like the one before. The count is
 // stored last, so that a process that is killed in between shows the one before. No reader takes the stores for one moment that come
 // between two of its readings: each of these words only grows.
-func (c *CommWriter) repeat(p *pending) {
+func (c *CommWriter) repeat(seq, number uint64, start int64) {
 	r := (*[slotRepeatWords]uint64)(c.slot[slotRepeat/wordSize:])
-	r[repStart], r[repNumber] = uint64(p.start), p.number
-	storeRelease(&r[repLaunched], p.seq)
-	c.op.shown = p.seq
+	r[repStart], r[repNumber] = uint64(start), number
+	storeRelease(&r[repLaunched], seq)
 }
 
 // repeatEnd shows that the operation that the slot shows has ended, and no other is in flight.
-func (c *CommWriter) repeatEnd() {
+func (c *CommWriter) repeatEnd(seq uint64, end int64) {
 	r := (*[slotRepeatWords]uint64)(c.slot[slotRepeat/wordSize:])
-	r[repLastEnd] = uint64(c.op.lastEnd)
-	storeRelease(&r[repEnded], c.op.launched)
+	r[repLastEnd] = uint64(end)
+	storeRelease(&r[repEnded], seq)
 }
 
 // clearRepeat takes away what the slot's last owner left.
@@ -406,7 +478,7 @@ func (c *CommWriter) clearRepeat() { clear(c.slot[slotRepeat/wordSize:][:slotRep
 // count counts an operation that ended, if its tally is to count it, and says what kind of record its end has: it is on a page if no follower
 // need see it.
 func (c *CommWriter) count(p *pending, took int64, code lifecycle.Code) (kind uint8) {
-	if code != lifecycle.CodeOK || p == &c.op.forgotten || took < 0 {
+	if code != lifecycle.CodeOK || p.id == 0 || took < 0 {
 		return kindOp
 	}
 	t := &c.last
@@ -416,12 +488,12 @@ func (c *CommWriter) count(p *pending, took int64, code lifecycle.Code) (kind ui
 	if t.words == nil {
 		return kindOp
 	}
-	ordinary := !p.told && took < c.w.slow
-	t.add(took, ordinary)
+	ordinary := !p.told && took < c.slow
+	t.add(p.bytes, took, ordinary)
 	switch {
 	case !ordinary:
 		return kindTallied
-	case c.samples(p):
+	case c.samples(&p.opKind, p.number, p.start):
 		t.words[tallySampled]++
 		return kindOrdinary
 	default:
@@ -431,18 +503,17 @@ func (c *CommWriter) count(p *pending, took int64, code lifecycle.Code) (kind ui
 
 // samples tells whether followers see the end of an operation that is nothing but ordinary. Of the send-receives many have one number,
 // and each is this rank's alone to choose.
-func (c *CommWriter) samples(p *pending) bool {
-	seq := p.number
-	if lifecycle.Call(uint8(p.kinds)) == lifecycle.CallSendRecv {
-		seq ^= uint64(p.start)
+func (c *CommWriter) samples(k *opKind, number uint64, start int64) bool {
+	if lifecycle.Call(uint8(k.kinds)) == lifecycle.CallSendRecv {
+		number ^= uint64(start)
 	}
-	return c.w.every != 0 && sampled(c.seed, seq, c.w.every)
+	return c.every != 0 && sampled(c.seed, number, c.every)
 }
 
 // tell puts an operation's start into the op ring, unless it is there. An operation that never has to wait does without: the record
 // of its end says when it began, and until then the slot does. So the record may come later than others of a later time.
 func (c *CommWriter) tell(p *pending) {
-	if p.told || p == &c.op.forgotten {
+	if p.told {
 		return
 	}
 	p.told = true
@@ -472,13 +543,14 @@ func (c *CommWriter) putOp(kind uint8, now int64, stage Stage, p *pending, phase
 
 // putStartFrom writes an operation's start with its caller's record before it. Both are reserved together, so that nothing comes
 // between them.
-func (c *CommWriter) putStartFrom(now int64, caller *SpanContext, p *pending) {
+func (c *CommWriter) putStartFrom(caller *SpanContext, p *pending) {
+	p.told = true
 	comm := pack32(int32(c.number), int32(c.index))
 	g := &c.w.opRing
 	index := atomic.AddUint64(g.head, 2) - 2
 	le := binary.LittleEndian
 	g.store(index, kindCaller, &[recordWords]uint64{
-		recTime:            uint64(now),
+		recTime:            uint64(p.start),
 		recCallerTrace:     le.Uint64(caller.TraceID[:8]),
 		recCallerTrace + 1: le.Uint64(caller.TraceID[8:]),
 		recCallerSpan:      le.Uint64(caller.SpanID[:]),
@@ -487,7 +559,7 @@ func (c *CommWriter) putStartFrom(now int64, caller *SpanContext, p *pending) {
 		recOpComm:          comm,
 	})
 	g.store(index+1, kindOp, &[recordWords]uint64{
-		recTime:    uint64(now),
+		recTime:    uint64(p.start),
 		recOpSeq:   p.number,
 		recOpKinds: p.kinds | uint64(StageStart)<<40,
 		recOpRanks: pack32(p.peer, -1),

@@ -8,73 +8,67 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// openPage is the page of the ordinary ring that a communicator writes, and what it wrote there last. A page has one communicator, whose turn
-// orders what is written, and what is the same as in the operation before isn't written again: an operation like the one before is
-// one word.
+// openPage is the page of the ordinary ring that a communicator writes. A page has one communicator, whose turn orders what is written,
+// and what is the same as in the operation before isn't written again: an operation like the one before is one word. What changes with each
+// is in operations.
 type openPage struct {
 	words *[pageWords]uint64 // nil: none
-	index uint64
-	lap   uint64 // lapBit of index
-	kind  uint64 // opKind.id of the last operation
-}
-
-// pageEnd is where the page is written on, and what the last operation there had.
-type pageEnd struct {
-	used   int // words
-	number uint64
-	start  int64
+	head  *uint64            // the ring's
+	safe  uint64             // the page is this communicator's until head is there
+	lap   uint64             // lapBit of its index
+	kind  uint64             // opKind.id of the last operation
 }
 
 // putOrdinary writes the end of an ordinary operation.
-func (c *CommWriter) putOrdinary(p *pending, end int64) {
-	o, at, g := &c.page, &c.op.page, &c.w.ordinaryRing
-	// Its place may be another's soon, who needs it after a whole lap.
-	if o.words == nil || at.used == pageWords || atomic.LoadUint64(g.head)-o.index > g.mask-g.mask/4 {
-		c.turnPage(p, end)
+func (c *CommWriter) putOrdinary(k *opKind, number uint64, start, end int64) {
+	o, at := &c.page, c.op
+	if o.words == nil || at.pageUsed == pageWords || atomic.LoadUint64(o.head) > o.safe {
+		c.turnPage(k, number, start, end)
 		return
 	}
-	after, took := uint64(p.start-at.start), uint64(end-p.start)
+	after, took := uint64(start-at.pageStart), uint64(end-start)
 	switch {
-	case p.number == at.number+1 && after-1 < maxShort-1 && took < maxShort && p.id == o.kind:
-		storeRelease(&o.words[at.used], after<<32|o.lap|took)
-		at.used++
-		at.number, at.start = p.number, p.start
-	case at.used+longWords <= pageWords:
-		to := (*[longWords]uint64)(o.words[at.used:])
-		putLong((*[longWords - 1]uint64)(to[1:]), p, end)
+	case number == at.pageNumber+1 && after-1 < maxShort-1 && took < maxShort && k.id == o.kind:
+		storeRelease(&o.words[at.pageUsed%pageWords], after<<32|o.lap|took)
+		at.pageUsed++
+		at.pageNumber, at.pageStart = number, start
+	case at.pageUsed+longWords <= pageWords:
+		to := (*[longWords]uint64)(o.words[at.pageUsed:])
+		putLong((*[longWords - 1]uint64)(to[1:]), k, number, start, end)
 		storeRelease(&to[0], longItem|o.lap)
-		at.used += longWords
-		c.remember(p)
+		at.pageUsed += longWords
+		c.remember(k, number, start)
 	default:
-		c.turnPage(p, end)
+		c.turnPage(k, number, start, end)
 	}
 }
 
-func (c *CommWriter) remember(p *pending) {
-	c.page.kind, c.op.page.number, c.op.page.start = p.id, p.number, p.start
+func (c *CommWriter) remember(k *opKind, number uint64, start int64) {
+	c.page.kind, c.op.pageNumber, c.op.pageStart = k.id, number, start
 }
 
 // turnPage begins a page with an operation.
-func (c *CommWriter) turnPage(p *pending, end int64) {
-	o, at, g := &c.page, &c.op.page, &c.w.ordinaryRing
-	o.index = atomic.AddUint64(g.head, 1) - 1
-	o.words, o.lap = (*[pageWords]uint64)(g.words[(o.index&g.mask)*pageWords:]), lapBit(o.index, g.mask+1)
-	atomic.SwapUint64(&o.words[recMarker], 0) // before all else is changed
+func (c *CommWriter) turnPage(k *opKind, number uint64, start, end int64) {
+	o, g := &c.page, &c.w.ordinaryRing
+	index := atomic.AddUint64(g.head, 1) - 1
+	o.words, o.lap = (*[pageWords]uint64)(g.words[(index&g.mask)*pageWords:]), lapBit(index, g.mask+1)
+	o.head, o.safe = g.head, index+g.mask-g.mask/4 // another's soon, who needs it after a whole lap
+	atomic.SwapUint64(&o.words[recMarker], 0)      // before all else is changed
 	clear(o.words[pageItems:])
 	o.words[pageComm], o.words[pageComm+6] = pack32(int32(c.number), int32(c.index)), 0
-	putLong((*[longWords - 1]uint64)(o.words[pageFirst:]), p, end)
-	storeRelease(&o.words[recMarker], marker(o.index, kindPage, foldRecord(o.index, (*[recordWords]uint64)(o.words[:recordWords]))))
-	at.used = pageItems
-	c.remember(p)
+	putLong((*[longWords - 1]uint64)(o.words[pageFirst:]), k, number, start, end)
+	storeRelease(&o.words[recMarker], marker(index, kindPage, foldRecord(index, (*[recordWords]uint64)(o.words[:recordWords]))))
+	c.op.pageUsed = pageItems
+	c.remember(k, number, start)
 }
 
 // lapBit is the bit of the first word of each item on a page, by which one shows that its writer stored a lap too late.
 func lapBit(index, pages uint64) uint64 { return index / pages & 1 << lapShift }
 
 // putLong writes all of an operation.
-func putLong(to *[longWords - 1]uint64, p *pending, end int64) {
-	to[longKinds], to[longNumber], to[longBytes] = p.kinds|uint64(uint32(p.peer))<<32, p.number, p.bytes
-	to[longStart], to[longEnd] = uint64(p.start), uint64(end)
+func putLong(to *[longWords - 1]uint64, k *opKind, number uint64, start, end int64) {
+	to[longKinds], to[longNumber], to[longBytes] = k.kinds|uint64(uint32(k.peer))<<32, number, k.bytes
+	to[longStart], to[longEnd] = uint64(start), uint64(end)
 }
 
 // ordinary is an operation on a page.

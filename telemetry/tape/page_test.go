@@ -58,14 +58,13 @@ func TestPageRoundTrip(t *testing.T) {
 // Times that don't fit into a short item are there in full.
 func TestPageLongTimes(t *testing.T) {
 	w := ordinaryTape(t, 128)
-	w.slow = 1 << 62
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})
 	at := Now()
 	type span struct{ Start, Took int64 }
 	var want []span
 	for i, next := range []span{{1, 5}, {1, 6}, {maxShort, 7}, {maxShort + 1, 8}, {10, maxShort - 1}, {maxShort - 1, maxShort}, {3 * maxShort, 0}} {
 		at += next.Start
-		c.putOrdinary(&pending{number: uint64(i + 1), start: at, opKind: *c.op.kindOf(allReduce, 1)}, at+next.Took)
+		c.putOrdinary(c.op.kindOf(allReduce, 1), uint64(i+1), at, at+next.Took)
 		want = append(want, span{at, next.Took})
 	}
 	items, err := openTape(t, w.Path()).readPages()
@@ -125,8 +124,9 @@ func TestPageStoredTooLate(t *testing.T) {
 	late := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "late", Size: 2})
 	busy := w.Comm(CommInfo{ID: lifecycle.CommID{2}, Name: "busy", Size: 2})
 	late.End(late.Start(0, allReduce, 1), 0)
-	held, used := late.page, late.op.page.used
-	for late.page.words != busy.page.words || busy.op.page.used <= used {
+	index := func(c *CommWriter) uint64 { return c.page.words[recMarker] >> 32 }
+	held, used, heldIndex := late.page, late.op.pageUsed, index(late)
+	for late.page.words != busy.page.words || busy.op.pageUsed <= used {
 		busy.End(busy.Start(0, allReduce, 1), 0)
 	}
 	const before, took = 12345, 678
@@ -140,9 +140,9 @@ func TestPageStoredTooLate(t *testing.T) {
 			t.Errorf("operation %d of %+v is read", o.number, items.kinds[o.kind])
 		}
 	}
-	busy.turnPage(&pending{number: 1, start: Now(), opKind: *busy.op.kindOf(allReduce, 1)}, Now())
-	if busy.page.lap != lapBit(busy.page.index, 4) || held.lap == lapBit(held.index+4, 4) {
-		t.Errorf("pages %d and %d have the laps %x and %x", held.index, busy.page.index, held.lap, busy.page.lap)
+	busy.turnPage(busy.op.kindOf(allReduce, 1), 1, Now(), Now())
+	if busy.page.lap != lapBit(index(busy), 4) || held.lap == lapBit(heldIndex+4, 4) {
+		t.Errorf("pages %d and %d have the laps %x and %x", heldIndex, index(busy), held.lap, busy.page.lap)
 	}
 }
 

@@ -101,12 +101,11 @@ type heldTally struct {
 type counting struct {
 	words *[tallyWords]uint64 // nil: none
 	kind  uint64              // as opKind.id
-	bytes uint64
-	cross float64 // bytes that cross a rank's link, times 1000: what it is divided by, in ns, gives MB/s
+	cross float64             // bytes that cross a rank's link, times 1000: what it is divided by, in ns, gives MB/s
 }
 
 // add counts an operation. Who has the communicator's turn is the only writer; each word is stored by itself.
-func (t *counting) add(d int64, ordinary bool) {
+func (t *counting) add(bytes uint64, d int64, ordinary bool) {
 	w := t.words
 	if ordinary {
 		w[tallyOrdinary]++
@@ -114,10 +113,10 @@ func (t *counting) add(d int64, ordinary bool) {
 	} else {
 		w[tallyOtherTime] += uint64(d)
 	}
-	w[tallyBytes] += t.bytes
+	w[tallyBytes] += bytes
 	w[tallyDurations+durationBucket(d)]++
-	if t.cross > 0 && d > 0 {
-		mbs := t.cross / float64(d)
+	if t.cross > 0 {
+		mbs := t.cross / float64(max(d, 1)) // counters may tick every 10 ns only
 		w[tallyBandwidth] = math.Float64bits(math.Float64frombits(w[tallyBandwidth]) + mbs)
 		w[tallyBandwidths+bandwidthBucket(mbs)]++
 	}
@@ -127,7 +126,7 @@ func (t *counting) add(d int64, ordinary bool) {
 func (c *CommWriter) countAs(p *pending) {
 	call := lifecycle.Call(p.kinds)
 	t := &c.last
-	*t = counting{kind: p.id, bytes: p.bytes}
+	*t = counting{kind: p.id}
 	if !call.IsOperation() || c.closed {
 		return
 	}

@@ -83,7 +83,7 @@ func TestTallies(t *testing.T) {
 	c.End(failed, lifecycle.CodeTimeout)
 	act := c.Start(0, Signature{Call: lifecycle.CallSplit, Bytes: 8}, 1) // what a split does on the wire
 	c.End(act, 0)
-	w.slow = 0 // all that follow
+	c.slow = 0 // all that follow
 	slow := c.Start(0, sig, 1)
 	c.End(slow, 0)
 

@@ -142,7 +142,10 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 	if w == nil {
 		return nil
 	}
-	c := &CommWriter{w: w, index: -1, slot: new([slotWords]uint64), info: info, seed: sampleSeed(info.ID), op: &operations{wait: -1}}
+	c := &CommWriter{
+		w: w, index: -1, slot: new([slotWords]uint64), info: info, op: &operations{wait: -1},
+		slow: w.slow, every: w.every, seed: sampleSeed(info.ID),
+	}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -162,7 +165,8 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clearRepeat()
-	c.publishOp(c.op.running()) // first, so that nobody sees the last owner's operation under the new one's name
+	none := c.op.single()
+	c.publishOp(&none) // first, so that nobody sees the last owner's operation under the new one's name
 	c.publishInfo(c.number)
 	c.writeInfo(kindComm)
 	return c

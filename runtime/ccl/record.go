@@ -3,6 +3,7 @@ package ccl
 import (
 	"context"
 	"reflect"
+	"unsafe"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -119,14 +120,14 @@ func (c *Comm) started(ctx context.Context, number uint64, sig tape.Signature, a
 // lastCaller is the span in the context of the last operation. Most operations have the context of the one before, and the search for a
 // span goes through all that a context was made from.
 type lastCaller struct {
-	ctx   context.Context // nil, or of package context: those never change, and can be compared with anything
+	ctx   context.Context // nil, or of package context: those never change
 	span  tape.SpanContext
 	valid bool
 }
 
 // of is the span in ctx, nil if there is none. It is valid until the next call.
 func (l *lastCaller) of(ctx context.Context) *tape.SpanContext {
-	if ctx != l.ctx {
+	if !sameContext(ctx, l.ctx) {
 		l.look(ctx)
 	}
 	if l.valid {
@@ -135,9 +136,20 @@ func (l *lastCaller) of(ctx context.Context) *tape.SpanContext {
 	return nil
 }
 
+// sameContext says that two contexts are one: of one type, and at one place in memory, which is nobody else's while either is held. That two are
+// equal in the sense of the language can't be asked of all contexts, and costs a call.
+func sameContext(a, b context.Context) bool {
+	type words [2]uintptr
+	return *(*words)(unsafe.Pointer(&a)) == *(*words)(unsafe.Pointer(&b))
+}
+
 func (l *lastCaller) look(ctx context.Context) {
 	l.ctx, l.valid = nil, false
-	if t := reflect.TypeOf(ctx); t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "context" {
+	t := reflect.TypeOf(ctx)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.PkgPath() == "context" {
 		l.ctx = ctx
 	}
 	if span := trace.SpanFromContext(ctx); span != noSpan { // asked first, because a span's context is large

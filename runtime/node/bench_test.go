@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -93,13 +95,17 @@ func (j *job) round(ctx context.Context, count int) (time.Duration, error) {
 	return time.Since(start) / time.Duration(count), errors.Join(errs...)
 }
 
-// BenchmarkOverhead is what all telemetry costs a job of four ranks in one process that does nothing but all-reduces of 1 KiB: rounds with the
-// tape switched off, with a tape that nobody reads, and with all that reads it, in turns, and how much longer than the first in their turn the
-// latter two took, at the median, as tape-% and overhead-%: a machine that is slower for a while is so for a whole turn. A round lasts several ticks of the follower, so that its reading falls into the round that
-// wrote. The communicators are made anew now and then, as where their memory happens to lie makes a difference of some per cent, too. Where
-// ranks take all processors, as four do on less than six, they pay for the readers' time too.
+// BenchmarkOverhead is what all telemetry costs a job of four ranks in one process that does nothing but all-reduces of 1 KiB: how much
+// longer they take than with the tape switched off. tape-% is that of a tape that nobody reads, overhead-% that of all telemetry, and
+// error-% the standard error of the latter.
+//
+// The three take turns of a few milliseconds, in any order, as a machine is slower for a while and faster again; of the turns that communicators
+// have, the median counts. Then come new ones, as where their memory happens to lie makes a difference of some per cent, too. The
+// readers of the tape work at any time. So that what they do is paid for by who made it, all waits now and then, while nobody else runs,
+// until they have read everything: the processor that they took was one of those that ranks use.
 func BenchmarkOverhead(b *testing.B) {
-	const ranks, count, turns, fresh = 4, 10_000, 6, 7
+	const ranks, count, turns, fresh = 4, 1_000, 20, 60
+	const read = 5 // turns until the readers have a round; about one of their ticks
 	w, err := tape.Create(tape.Config{Dir: memDir(b)})
 	if err != nil {
 		b.Fatal(err)
@@ -113,44 +119,71 @@ func BenchmarkOverhead(b *testing.B) {
 			b.Error(err)
 		}
 	})
-	runtimes := [3]*ccl.Runtime{quiet(b, node.WithoutTape()).Runtime(), rt, quiet(b).Runtime()}
-	var off, alone, all []float64 // off in ns, the others as parts of off in their turn
+	watched := quiet(b)
+	runtimes := [3]*ccl.Runtime{quiet(b, node.WithoutTape()).Runtime(), rt, watched.Runtime()}
+	var off, alone, all []float64 // off in ns, the others as parts of off
 	for b.Loop() {
 		for range fresh {
 			var jobs [len(runtimes)]*job
 			for i := range jobs { // buffers, caches and the kinds that are counted
 				jobs[i] = newJob(b, runtimes[i], ranks)
-				if _, err := jobs[i].round(b.Context(), count/10); err != nil {
+				if _, err := jobs[i].round(b.Context(), count); err != nil {
 					b.Fatal(err)
 				}
 			}
+			var took [len(jobs)][]float64
+			var reading time.Duration
 			for turn := range turns {
-				var took [len(jobs)]float64
-				for r := range jobs {
-					i := (turn/2 + r) % len(jobs)
-					if turn%2 == 1 { // so that each is behind each other one as often
-						i = len(jobs) - 1 - i
-					}
+				for _, i := range rand.Perm(len(jobs)) {
 					d, err := jobs[i].round(b.Context(), count)
 					if err != nil {
 						b.Fatal(err)
 					}
-					took[i] = float64(d)
+					took[i] = append(took[i], float64(d))
 				}
-				off, alone, all = append(off, took[0]), append(alone, took[1]/took[0]), append(all, took[2]/took[0])
+				if (turn+1)%read == 0 {
+					start := time.Now()
+					if err := watched.Telemetry().Sync(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+					reading += time.Since(start)
+				}
 			}
+			base := median(took[0])
+			off = append(off, base)
+			alone = append(alone, median(took[1])/base-1)
+			readers := float64(reading) / (turns * count) / float64(min(ranks, runtime.GOMAXPROCS(0)))
+			all = append(all, (median(took[2])+readers)/base-1)
 			for _, j := range jobs {
 				j.destroy(b)
 			}
 		}
 	}
-	median := func(of []float64) float64 {
-		slices.Sort(of)
-		return of[len(of)/2]
-	}
 	b.ReportMetric(median(off), "off-ns/allreduce")
-	b.ReportMetric(100*(median(alone)-1), "tape-%")
-	b.ReportMetric(100*(median(all)-1), "overhead-%")
+	b.ReportMetric(100*mean(alone), "tape-%")
+	b.ReportMetric(100*mean(all), "overhead-%")
+	b.ReportMetric(100*deviation(all)/math.Sqrt(float64(len(all))), "error-%")
+}
+
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
+}
+
+func mean(of []float64) (m float64) {
+	for _, x := range of {
+		m += x / float64(len(of))
+	}
+	return m
+}
+
+// deviation is the standard deviation.
+func deviation(of []float64) float64 {
+	m, squares := mean(of), 0.0
+	for _, x := range of {
+		squares += (x - m) * (x - m)
+	}
+	return math.Sqrt(squares / float64(len(of)-1))
 }
 
 // cpuTime is the processor time that has been used, by this process (unix.CLOCK_PROCESS_CPUTIME_ID) or this thread (…THREAD…).

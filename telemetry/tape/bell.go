@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bellWatch hears a tape's bell for a follower, in a goroutine of its own that is in the kernel until then. A follower that slept there
-// itself would hold a processor of Go's scheduler, with each sleep anew, until the scheduler's monitor takes it away: up to 10 ms each
-// time, in which the ranks of a process that uses all processors have one less.
+// bellWatch hears a tape's bell for a follower, in a goroutine of its own that is in the kernel until then. Who goes there holds a processor
+// of Go's scheduler until the scheduler's monitor takes it away, for up to 10 ms, in which the ranks of a process that uses all processors have
+// one less. A follower that slept there itself would do that with each tick; the watch does it with each ring, and those are rare.
 type bellWatch struct {
 	file    *os.File
-	page    []byte        // the header's page, mapped for its address alone: see futexWait
+	page    []byte        // the header's page, mapped for its address alone: see futexWait; unmapped by run
 	rang    chan struct{} // holds one ring
 	err     atomic.Pointer[error]
 	closing atomic.Bool
@@ -37,6 +37,7 @@ func (t *file) watchBell() (*bellWatch, error) {
 
 func (b *bellWatch) run() {
 	defer close(b.ended)
+	defer func() { _ = unix.Munmap(b.page) }()
 	heard := uint32(0)
 	for !b.closing.Load() {
 		var word [4]byte
@@ -67,15 +68,16 @@ func (b *bellWatch) ring() {
 
 func (b *bellWatch) word() *uint32 { return (*uint32)(unsafe.Pointer(&b.page[hdrBell])) }
 
-// close ends the watch. It wakes other followers of the tape, too, which does them no harm.
-func (b *bellWatch) close() error {
+// close ends the watch. It wakes other followers of the tape, too, which does them no harm. Of a file that was cut short nobody can be woken
+// any more: then the watch ends by itself when its wait does, and the goroutine is all that it has until then.
+func (b *bellWatch) close() {
 	b.closing.Store(true)
-	for again := time.NewTicker(time.Millisecond); ; {
-		futexWake(b.word())
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for futexWake(b.word()) == nil {
 		select {
 		case <-b.ended:
-			again.Stop()
-			return unix.Munmap(b.page)
+			return
 		case <-again.C: // it was about to wait
 		}
 	}

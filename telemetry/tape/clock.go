@@ -11,7 +11,7 @@ var epoch, epochMono = startClock()
 
 // Now is CLOCK_MONOTONIC in nanoseconds: the clock of all times on a tape, and the same in all processes of a host. It makes no
 // system call where the kernel offers the clock in user space. Where the processor's own counter can be trusted it reads that, at
-// half of the cost; then it is off by less than ClockError.
+// less than half of the cost; then it is off by less than ClockError.
 func Now() int64 { return readClock(&counterClock) }
 
 // kernelNow is CLOCK_MONOTONIC as the kernel has it. Go's own monotonic clock is the same, counted from another zero; reading it through

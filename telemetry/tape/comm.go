@@ -12,7 +12,7 @@ import (
 // CommWriter writes what one communicator does. Start, StartFrom, Phase, Wait, End, Describe and Close are for one goroutine at a time, the
 // one whose turn the communicator's operations are: each call happens before the next. Those of operations take no lock, but for the first
 // of a kind, which takes the Writer's. Life, From and State may be called from any goroutine at any time. All may be called after Close.
-// Those that a communicator calls for each operation or act don't allocate. A nil *CommWriter is the tape switched off: every method is a no-op.
+// Those that a communicator calls for each operation or act don't allocate, but for the first operation that is not alone in flight. A nil *CommWriter is the tape switched off: every method is a no-op.
 type CommWriter struct {
 	w      *Writer
 	number uint32 // from 1, in the order of Comm
@@ -43,8 +43,8 @@ type CommWriter struct {
 // the only one in flight, is one line: the first.
 type operations struct {
 	launched, completed uint64 // all up to completed have ended
-	number              uint64 // the ranks' name for the one that was launched last
-	start               int64  // when that was
+	number              uint64 // the ranks' name for the one that was launched last; if many, for any
+	start               int64  // when the last one was launched
 	lastEnd             int64
 	pageNumber          uint64 // of the last operation on the page
 	pageStart           int64  // of that one
@@ -60,12 +60,6 @@ type operations struct {
 	waitSince int64
 }
 
-// several are the operations of a communicator that has many in flight.
-type several struct {
-	pending   [maxPending]pending // see at
-	forgotten pending             // stands for one that is not there any more
-}
-
 // opKind is what operations have in common that are the same but for their number and time: most are like the one before.
 type opKind struct {
 	id    uint64 // two with one id are the same; two with different ones may be
@@ -74,8 +68,9 @@ type opKind struct {
 	peer  int32
 }
 
-// kindOf is the kind of an operation that is launched.
-func (o *operations) kindOf(sig Signature, algorithm uint8) *opKind {
+// kindOf is the kind of an operation that is launched. It takes a pointer as packKinds does: a copy of a signature is read in wider pieces than
+// it has just been written in, for which a processor has to wait.
+func (o *operations) kindOf(sig *Signature, algorithm uint8) *opKind {
 	k := &o.kind
 	if kinds := packKinds(sig, algorithm); kinds != k.kinds || sig.Bytes != k.bytes || sig.Peer != k.peer {
 		*k = opKind{id: k.id + 1, kinds: kinds, bytes: sig.Bytes, peer: sig.Peer}
@@ -83,13 +78,10 @@ func (o *operations) kindOf(sig Signature, algorithm uint8) *opKind {
 	return k
 }
 
-// single is the operation that was launched last, which is the only one in flight, or the last that was.
+// single is the operation that is the only one in flight, or the last that was. Not if many.
 func (o *operations) single() pending {
 	return pending{seq: o.launched, number: o.number, start: o.start, opKind: o.kind, told: o.told}
 }
-
-// at is the place of the n-th operation launched.
-func (s *several) at(seq uint64) *pending { return &s.pending[seq%maxPending] }
 
 // pending is an operation that was launched.
 type pending struct {
@@ -103,10 +95,6 @@ type pending struct {
 
 // maxInFlight is the most operations in flight that a slot can say: it has 24 bits for them.
 const maxInFlight = 1<<24 - 1
-
-// maxPending is how many operations of a communicator can be in flight with all that is known of them; of more, the oldest lose their
-// signature and number.
-const maxPending = 64
 
 // From says that this rank made the communicator from parent, by a split for instance: both have the same root in the table.
 func (c *CommWriter) From(parent *CommWriter) {
@@ -202,7 +190,7 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature
 		number = seq
 	}
 	o.number, o.start, o.told, o.many = number, now, false, false
-	if kind := o.kindOf(sig, algorithm); kind.id == o.shownKind {
+	if kind := o.kindOf(&sig, algorithm); kind.id == o.shownKind {
 		c.repeat(seq, number, now)
 	} else {
 		p := o.single()
@@ -214,33 +202,6 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature
 		o.told = p.told
 	}
 	runtime.KeepAlive(c) // and so the mapping
-	return seq
-}
-
-// startAnother launches an operation while others are in flight.
-func (c *CommWriter) startAnother(now int64, caller *SpanContext, number uint64, sig Signature, algorithm uint8) (launched uint64) {
-	o := c.op
-	if c.several == nil {
-		c.several = new(several)
-	}
-	if !o.many {
-		o.many = true
-		*c.several.at(o.launched) = o.single()
-	}
-	o.launched++
-	seq := o.launched
-	if number == 0 {
-		number = seq
-	}
-	p := c.several.at(seq)
-	if p.seq > o.completed && !p.ended {
-		c.tell(p) // before it is forgotten
-	}
-	o.start = now
-	*p = pending{seq: seq, number: number, start: now, opKind: *o.kindOf(sig, algorithm)}
-	c.publishOp(c.oldest())
-	c.began(caller, p)
-	runtime.KeepAlive(c)
 	return seq
 }
 
@@ -342,35 +303,6 @@ func (c *CommWriter) isOrdinary(took int64, code lifecycle.Code) bool {
 	return code == lifecycle.CodeOK && !c.op.told && 0 <= took && took < c.slow && c.last.kind == c.op.kind.id && c.last.words != nil
 }
 
-// endOneOf ends an operation that is not the only one in flight, or that is not in flight at all.
-func (c *CommWriter) endOneOf(launched uint64, now int64, code lifecycle.Code) {
-	o := c.op
-	if !o.many || launched <= o.completed || launched > o.launched {
-		return
-	}
-	p := c.several.at(launched)
-	switch {
-	case p.seq != launched: // more than maxPending are in flight
-		p = c.forgotten(launched)
-	case p.ended:
-		return
-	}
-	phase := PhaseNone
-	if launched == o.completed+1 {
-		phase = o.phase
-	}
-	p.ended = true
-	o.lastEnd = now
-	c.putEnd(p, now, phase, code)
-	c.retire(launched)
-	if o.completed == o.launched && o.shown == o.launched {
-		c.repeatEnd(launched, now)
-	} else {
-		c.publishOp(c.oldest())
-	}
-	runtime.KeepAlive(c)
-}
-
 // putEnd counts and writes an operation's end.
 func (c *CommWriter) putEnd(p *pending, now int64, phase Phase, code lifecycle.Code) {
 	if kind := c.count(p, now-p.start, code); kind == kindPage {
@@ -380,41 +312,8 @@ func (c *CommWriter) putEnd(p *pending, now int64, phase Phase, code lifecycle.C
 	}
 }
 
-// retire moves completed over all that have ended. Of those that were forgotten it takes for granted that they end in order.
-func (c *CommWriter) retire(ended uint64) {
-	o := c.op
-	if ended != o.completed+1 && c.several.at(o.completed+1).seq == o.completed+1 {
-		return // the oldest is still in flight
-	}
-	for o.completed < o.launched {
-		seq := o.completed + 1
-		next := c.several.at(seq)
-		known := next.seq == seq
-		if known && !next.ended || !known && seq > ended {
-			break
-		}
-		o.completed = seq
-	}
-	o.quiet()
-}
-
 // quiet says that the operation that runs next has no phase yet, and waits for nobody.
 func (o *operations) quiet() { o.phase, o.wait, o.waitSince = PhaseNone, -1, 0 }
-
-// oldest is the oldest operation of many in flight, or the last one if none is.
-func (c *CommWriter) oldest() *pending {
-	seq := min(c.op.completed+1, c.op.launched)
-	if p := c.several.at(seq); p.seq == seq {
-		return p
-	}
-	return c.forgotten(seq)
-}
-
-func (c *CommWriter) forgotten(seq uint64) *pending {
-	p := &c.several.forgotten
-	*p = pending{seq: seq, told: true}
-	return p
-}
 
 // Close frees the communicator's slot. What is written later is in the rings alone.
 func (c *CommWriter) Close() {

@@ -31,12 +31,13 @@ func kernelUsesCounter() bool {
 //
 // Invariant: a line changes only while it is not the one that counts. So nobody ever waits for who makes an anchor.
 type counted struct {
+	_       [64]byte      // what is written every few milliseconds only has lines of the cache for itself
 	version atomic.Uint64 // lines[version%2] counts
 	lines   [2]line
-	_       [8]byte // all above is one line of the cache, which is written every few milliseconds only
+	_       [64]byte
 
 	adjusting atomic.Bool
-	kernel    int64  // by who is adjusting: the kernel's time of the anchor, behind mono if the line before it was too steep
+	kernel    int64  // by who is adjusting: the kernel's time of the anchor, from which mono is ahead
 	found     uint64 // and: the kernel's slope before the anchor, which counts if the one before that was the same
 }
 

@@ -46,6 +46,7 @@ type Follower struct {
 	cursor *cursor
 	death  *deathWatch // nil if the process can't be seen from here, or is this one
 	bell   *bellWatch
+	alarm  *time.Timer
 	end    error // ErrClosed or ErrDied, once it is known
 
 	missedLife, missedOp atomic.Uint64
@@ -70,7 +71,7 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{file: t, ctx: ctx, tick: opts.Tick}
+	f := &Follower{file: t, ctx: ctx, tick: opts.Tick, alarm: time.NewTimer(0)}
 	if f.tick == 0 {
 		f.tick = defaultTick
 	}
@@ -190,11 +191,10 @@ func (f *Follower) sleep(ctx context.Context) error {
 			return nil
 		}
 	}
-	tick := time.NewTimer(f.idle)
-	defer tick.Stop()
+	f.alarm.Reset(f.idle)
 	select {
 	case <-f.bell.rang:
-	case <-tick.C:
+	case <-f.alarm.C:
 	case <-ctx.Done():
 	case <-f.ctx.Done():
 	}
@@ -247,5 +247,7 @@ func (f *Follower) Close() error {
 	if f.death != nil {
 		f.death.close()
 	}
-	return errors.Join(f.bell.close(), f.f.Close())
+	f.bell.close()
+	f.alarm.Stop()
+	return f.f.Close()
 }

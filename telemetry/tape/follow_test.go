@@ -246,6 +246,62 @@ func TestFollowEnds(t *testing.T) {
 	}
 }
 
+// Nobody can be woken any more who waits on a file that was cut short; Close doesn't wait for that.
+func TestCloseWhenCutShort(t *testing.T) {
+	w := newTape(t, Config{})
+	path := t.TempDir() + "/copy.tape"
+	b, err := os.ReadFile(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Follow(t.Context(), path, FollowOptions{Tick: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond) // some ticks, with which it announces itself
+	defer stop()
+	if _, err := f.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	var malformed *FormatError
+	if _, err := f.Next(t.Context()); !errors.As(err, &malformed) {
+		t.Errorf("Next on a file that was cut short: %v", err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- f.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(longestWait / 2):
+		t.Error("Close waits for whom it can't wake")
+	}
+	endBellWatch(t, path, f)
+}
+
+// endBellWatch wakes who was left waiting for the bell of a file that was cut short: of one that is whole again, it can be.
+func endBellWatch(t *testing.T, path string, f *Follower) {
+	t.Helper()
+	if err := os.Truncate(path, headerSize); err != nil {
+		t.Error(err)
+	}
+	for {
+		_ = futexWake(f.bell.word())
+		select {
+		case <-f.bell.ended:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 // A file that is cut short under a follower, or a reader, is an error, and no signal.
 func TestCutShortUnderReaders(t *testing.T) {
 	for _, size := range []int64{headerSize + slotSize, headerSize, 600, 0} {
@@ -262,7 +318,9 @@ func TestCutShortUnderReaders(t *testing.T) {
 			if err := os.WriteFile(path, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			f := follow(t, path, FollowOptions{Tick: time.Millisecond})
+			var f *Follower
+			t.Cleanup(func() { endBellWatch(t, path, f) }) // when it is closed
+			f = follow(t, path, FollowOptions{Tick: time.Millisecond})
 			r := openTape(t, path)
 			if _, err := f.Next(t.Context()); err != nil {
 				t.Fatal(err)

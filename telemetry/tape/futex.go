@@ -24,8 +24,11 @@ func futexWait(word *uint32, value uint32, limit time.Duration) error {
 	return errno
 }
 
-// futexWake wakes all who sleep on word.
-func futexWake(word *uint32) {
+// futexWake wakes all who sleep on word. The error is EFAULT if the word isn't there any more.
+func futexWake(word *uint32) error {
 	const all = 1<<31 - 1
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, all, 0, 0, 0)
+	if _, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, all, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
 }

@@ -284,7 +284,7 @@ func marker(index uint64, kind uint8, check uint32) uint64 {
 
 // packKinds puts what stays the same of an operation's small fields into one word. The phase has the bits from 32 on; in a record,
 // stage and code those from 40 and 48 on, and in a slot, the number of operations in flight those from 40 on.
-func packKinds(sig Signature, algorithm uint8) uint64 {
+func packKinds(sig *Signature, algorithm uint8) uint64 {
 	return uint64(sig.Call) | uint64(sig.DataType)<<8 | uint64(sig.Reduction)<<16 | uint64(algorithm)<<24
 }
 

@@ -64,7 +64,7 @@ func TestPageLongTimes(t *testing.T) {
 	var want []span
 	for i, next := range []span{{1, 5}, {1, 6}, {maxShort, 7}, {maxShort + 1, 8}, {10, maxShort - 1}, {maxShort - 1, maxShort}, {3 * maxShort, 0}} {
 		at += next.Start
-		c.putOrdinary(c.op.kindOf(allReduce, 1), uint64(i+1), at, at+next.Took)
+		c.putOrdinary(c.op.kindOf(&allReduce, 1), uint64(i+1), at, at+next.Took)
 		want = append(want, span{at, next.Took})
 	}
 	items, err := openTape(t, w.Path()).readPages()
@@ -140,7 +140,7 @@ func TestPageStoredTooLate(t *testing.T) {
 			t.Errorf("operation %d of %+v is read", o.number, items.kinds[o.kind])
 		}
 	}
-	busy.turnPage(busy.op.kindOf(allReduce, 1), 1, Now(), Now())
+	busy.turnPage(busy.op.kindOf(&allReduce, 1), 1, Now(), Now())
 	if busy.page.lap != lapBit(index(busy), 4) || held.lap == lapBit(heldIndex+4, 4) {
 		t.Errorf("pages %d and %d have the laps %x and %x", heldIndex, index(busy), held.lap, busy.page.lap)
 	}

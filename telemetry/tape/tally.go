@@ -115,8 +115,8 @@ func (t *counting) add(bytes uint64, d int64, ordinary bool) {
 	}
 	w[tallyBytes] += bytes
 	w[tallyDurations+durationBucket(d)]++
-	if t.cross > 0 {
-		mbs := t.cross / float64(max(d, 1)) // counters may tick every 10 ns only
+	if t.cross > 0 && d > 0 {
+		mbs := t.cross / float64(d)
 		w[tallyBandwidth] = math.Float64bits(math.Float64frombits(w[tallyBandwidth]) + mbs)
 		w[tallyBandwidths+bandwidthBucket(mbs)]++
 	}

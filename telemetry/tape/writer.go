@@ -213,7 +213,7 @@ func (m *mapping) ringBell() {
 func (m *mapping) wakeWaiting() {
 	if atomic.LoadUint32(m.waiting) != 0 && atomic.SwapUint32(m.waiting, 0) != 0 {
 		atomic.AddUint32(m.bell, 1)
-		futexWake(m.bell)
+		_ = futexWake(m.bell)
 	}
 }
 

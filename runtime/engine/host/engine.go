@@ -221,10 +221,10 @@ type current struct {
 const seqBits = 56
 
 func (c *current) begin(call lifecycle.Call, seq uint64) {
-	c.op.Store(uint64(call)<<seqBits | seq&(1<<seqBits-1))
+	storeRelease(&c.op, uint64(call)<<seqBits|seq&(1<<seqBits-1))
 }
 
-func (c *current) end() { c.op.Store(0) }
+func (c *current) end() { storeRelease(&c.op, 0) }
 
 // Current returns the operation in flight: which call, its number, and the rank that it waits for, -1 if none. ok is false when there is none.
 func (e *Engine) Current() (call lifecycle.Call, seq uint64, peer int, ok bool) {

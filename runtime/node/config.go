@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
 	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // Config is all that can be set of a process's runtime. Default, FromEnv and With… options fill it; later ones win.
@@ -101,6 +102,8 @@ type Config struct {
 
 	// obeyed are the variables that FromEnv found, in the order in which it looked.
 	obeyed []variable
+
+	reading tape.FollowOptions // of the process's own tape; the zero value but in tests
 }
 
 // variable is one of the environment.

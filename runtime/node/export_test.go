@@ -1,6 +1,17 @@
 package node
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// WithTick is how late an operation may come to those who read the process's tape.
+func WithTick(d time.Duration) Option {
+	return func(c *Config) error {
+		c.reading.Tick = d
+		return nil
+	}
+}
 
 // Sync waits until all that is on the tape now has been read.
 func (t *Telemetry) Sync(ctx context.Context) error { return t.follower.Sync(ctx) }

@@ -61,7 +61,7 @@ func newTelemetry(ctx context.Context, s settings, w *tape.Writer, extra []Obser
 		return t, nil
 	}
 	var err error
-	if t.follower, err = tape.Follow(context.WithoutCancel(ctx), w.Path(), tape.FollowOptions{}); err != nil {
+	if t.follower, err = tape.Follow(context.WithoutCancel(ctx), w.Path(), cfg.reading); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
 	header := t.follower.Header()

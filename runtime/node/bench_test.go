@@ -102,9 +102,9 @@ func (j *job) round(ctx context.Context, count int) (time.Duration, error) {
 // The three take turns of a few milliseconds, in any order, as a machine is slower for a while and faster again; of the turns that communicators
 // have, the median counts. Then come new ones, as where their memory happens to lie makes a difference of some per cent, too.
 //
-// The readers of the tape read when they are told to, as often as their ticks would have them: when every fifth turn is over. That time is
-// all telemetry's alone, but for what ranks could do meanwhile on the other processors. What they do by the clock, as looking for stalls four
-// times a second, falls into anybody's turn.
+// The readers of the tape read when they are told to, as often as their ticks would have them: when every fifth turn is over. The processor
+// time that they take is all telemetry's alone, taken from the processors that ranks use. What they do by the clock, as looking for stalls
+// four times a second, falls into anybody's turn.
 func BenchmarkOverhead(b *testing.B) {
 	const ranks, count, turns, fresh = 4, 1_000, 20, 60
 	const read = 5 // turns until the tape is read
@@ -134,11 +134,11 @@ func BenchmarkOverhead(b *testing.B) {
 				}
 			}
 			catchUp := func() time.Duration {
-				start := time.Now()
+				start := cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID)
 				if err := watched.Telemetry().Sync(b.Context()); err != nil {
 					b.Fatal(err)
 				}
-				return time.Since(start)
+				return cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID) - start
 			}
 			catchUp() // with how the communicators were made
 			var took [len(jobs)][]float64

@@ -171,6 +171,27 @@ func BenchmarkOverhead(b *testing.B) {
 	b.ReportMetric(100*deviation(all)/math.Sqrt(float64(len(all))), "error-%")
 }
 
+// BenchmarkLongJob is the same job without turns: all-reduces one after the other, with the tape switched off and with all telemetry. cpus is how
+// many processors it used: ranks that wait for each other use all that they can have, unless somebody keeps one from them.
+func BenchmarkLongJob(b *testing.B) {
+	for name, tape := range map[string]bool{"off": false, "all": true} {
+		b.Run(name, func(b *testing.B) {
+			n := quiet(b, func(c *node.Config) error { c.Tape = tape; return nil })
+			j := newJob(b, n.Runtime(), 4)
+			defer j.destroy(b)
+			b.ResetTimer()
+			cpu := cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID)
+			d, err := j.round(b.Context(), b.N)
+			if err != nil {
+				b.Fatal(err)
+			}
+			cpu = cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID) - cpu
+			b.StopTimer()
+			b.ReportMetric(float64(cpu)/float64(d*time.Duration(b.N)), "cpus")
+		})
+	}
+}
+
 func median(of []float64) float64 {
 	slices.Sort(of)
 	return of[len(of)/2]

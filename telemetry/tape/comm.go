@@ -12,7 +12,8 @@ import (
 // CommWriter writes what one communicator does. Start, StartFrom, Phase, Wait, End, Describe and Close are for one goroutine at a time, the
 // one whose turn the communicator's operations are: each call happens before the next. Those of operations take no lock, but for the first
 // of a kind, which takes the Writer's. Life, From and State may be called from any goroutine at any time. All may be called after Close.
-// Those that a communicator calls for each operation or act don't allocate, but for the first operation that is not alone in flight. A nil *CommWriter is the tape switched off: every method is a no-op.
+// Those that a communicator calls for each operation or act don't allocate, but for the first operation that is not alone in flight. A nil
+// *CommWriter is the tape switched off: every method is a no-op.
 type CommWriter struct {
 	w      *Writer
 	number uint32 // from 1, in the order of Comm

@@ -26,14 +26,16 @@ var (
 type FollowOptions struct {
 	// FromNow leaves out what was written before. Else the follower begins with the oldest record that is still there.
 	FromNow bool
-	// Tick is how late the record of an operation may come while the tape is busy; 20 ms if 0. While nothing is written it doubles, up
-	// to 16 ticks, so that an idle job costs nothing. Records of acts, the tape's end and the writer's death come at once.
+	// Tick is how late the record of an operation may come while many are written; 20 ms if 0. While there are few it doubles, up to 16
+	// ticks: an idle job costs nothing, and what comes now and then is read in one go. Records of acts, the tape's end and the writer's
+	// death come at once.
 	Tick time.Duration
 }
 
 const (
 	defaultTick  = 20 * time.Millisecond
-	mostIdleTick = 16 // ticks
+	longestPause = 16 // ticks
+	manyRecords  = 16 // of so many parts of the op ring one is many records between two looks
 )
 
 // Follower reads a tape while it is written, in the same process or another. Next and Read are for one goroutine; the other methods
@@ -42,7 +44,8 @@ type Follower struct {
 	*file
 	ctx    context.Context
 	tick   time.Duration
-	idle   time.Duration // how long to sleep
+	pause  time.Duration // how long to sleep
+	slept  uint64        // cursor.op.next when it slept last
 	cursor *cursor
 	death  *deathWatch // nil if the process can't be seen from here, or is this one
 	bell   *bellWatch
@@ -75,7 +78,7 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 	if f.tick == 0 {
 		f.tick = defaultTick
 	}
-	f.idle = f.tick
+	f.pause = f.tick
 	f.cursor, err = newCursor(t, opts.FromNow)
 	if err == nil {
 		f.cursor.sparing = true
@@ -114,7 +117,6 @@ func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) 
 		}
 		n, err := f.fill(events)
 		if n > 0 || err != nil {
-			f.idle = f.tick
 			return n, err
 		}
 		if f.end != nil {
@@ -191,14 +193,18 @@ func (f *Follower) sleep(ctx context.Context) error {
 			return nil
 		}
 	}
-	f.alarm.Reset(f.idle)
+	if f.cursor.op.next-f.slept >= f.cursor.op.size/manyRecords {
+		f.pause = f.tick
+	}
+	f.slept = f.cursor.op.next
+	f.alarm.Reset(f.pause)
 	select {
 	case <-f.bell.rang:
 	case <-f.alarm.C:
 	case <-ctx.Done():
 	case <-f.ctx.Done():
 	}
-	f.idle = min(2*f.idle, mostIdleTick*f.tick)
+	f.pause = min(2*f.pause, longestPause*f.tick)
 	if err := f.bell.err.Load(); err != nil {
 		return f.malformed("was cut short while it was followed: %v", *err)
 	}

@@ -523,3 +523,32 @@ func TestIdleFollowerCosts(t *testing.T) {
 		t.Errorf("an idle follower slept %d times in a second and spent %v", sleeps, spent)
 	}
 }
+
+// A follower looks seldom while a few records come, and often once there are many.
+func TestFollowerGathers(t *testing.T) {
+	const tick = time.Millisecond
+	w := newTape(t, Config{OpRecords: 1024})
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
+	f := follow(t, w.Path(), FollowOptions{Tick: tick})
+	read := func(records int) {
+		for range records {
+			c.End(c.Start(0, allReduce, 0), 0)
+		}
+		for range records {
+			if _, err := f.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 6 { // each after a sleep of its own
+		read(1)
+	}
+	if f.pause != longestPause*tick {
+		t.Errorf("it sleeps for %v while few come, want %v", f.pause, longestPause*tick)
+	}
+	read(1024 / manyRecords)
+	read(1)
+	if f.pause != 2*tick { // the next time, after one of a tick
+		t.Errorf("it sleeps for %v after many came, want %v", f.pause, 2*tick)
+	}
+}

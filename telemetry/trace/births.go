@@ -4,6 +4,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -51,11 +52,43 @@ func (b *births) remember(comm lifecycle.CommID, trace oteltrace.TraceID) {
 	b.splits[comm] = trace
 }
 
-// of is the span that made comm, as one of its ranks links to it: the rank's own init, or the root of the split, in which
-// the rank had another number.
-func (b *births) of(comm lifecycle.CommID, rank int) identity {
-	if trace := b.splits[comm]; trace.IsValid() {
-		return rankSpan(trace, 0)
-	}
-	return rankSpan(ActTraceID(comm, tape.ActInit, 0), rank)
+// of is what is known of how comm was made.
+func (b *births) of(comm lifecycle.CommID) birth { return birth{comm, b.splits[comm]} }
+
+// birth is how a communicator was made.
+type birth struct {
+	comm  lifecycle.CommID
+	split oteltrace.TraceID // zero: by an init of its own
 }
+
+// span is the one that made the communicator, as one of its ranks links to it: the rank's own init, or the root of the split, in which
+// the rank had another number.
+func (b birth) span(rank int) identity {
+	if b.split.IsValid() {
+		return rankSpan(b.split, 0)
+	}
+	return rankSpan(ActTraceID(b.comm, tape.ActInit, 0), rank)
+}
+
+// origin is where an operation comes from: how its communicator was made, and the one that this came from.
+type origin struct{ own, parent birth }
+
+func (b *births) origin(who *subject) (o origin) {
+	o.own = b.of(who.ID)
+	if !who.Parent.IsZero() {
+		o.parent = b.of(who.Parent)
+	}
+	return o
+}
+
+// links connects an operation of a rank to its origin.
+func (o origin) links(rank int) []oteltrace.Link {
+	links := []oteltrace.Link{o.own.link(rank)}
+	if !o.parent.comm.IsZero() {
+		links = append(links, link(o.parent.span(0), semconv.LinkParent))
+	}
+	return links
+}
+
+// link leads a rank of the communicator to how it was made.
+func (b birth) link(rank int) oteltrace.Link { return link(b.span(max(rank, 0)), semconv.LinkBirth) }

@@ -80,7 +80,6 @@ func (p *Projector) endOp(who *subject, r *tape.OpRecord, k known) {
 	if problem == nil && !k.slow && !p.samples(who, r) {
 		return
 	}
-	trace := OpTraceID(who.ID, who.Rank, r.Signature, r.Seq, r.Start)
 	wait := int32(-1)
 	if w, ok := p.waits[who.local]; ok && w.op == keyOfOp(who.local, &r.Signature, r.Seq) {
 		wait = w.rank
@@ -88,7 +87,12 @@ func (p *Projector) endOp(who *subject, r *tape.OpRecord, k known) {
 	if problem != nil && wait >= 0 {
 		problem.text += ": was waiting for rank " + strconv.Itoa(int(wait))
 	}
-	p.emitOp(who, trace, r, wait, problem, k)
+	op := p.ended(who, r, wait, problem, k)
+	if op.ordinary() && !p.pipe.heard {
+		p.keep(op)
+		return
+	}
+	p.emit(op.span())
 }
 
 // samples tells whether an operation that ended well and in time is one to keep.
@@ -103,30 +107,67 @@ func (p *Projector) samples(who *subject, r *tape.OpRecord) bool {
 	return tape.Sampled(who.ID, seq, uint64(p.cfg.SampleEvery))
 }
 
-// emitOp is one rank's part in an operation that ended.
-func (p *Projector) emitOp(who *subject, trace oteltrace.TraceID, r *tape.OpRecord, wait int32, problem *problem, k known) {
-	start := r.Time
-	if r.Start > 0 && r.Start < r.Time {
-		start = r.Start
+// endedOp is one rank's part in an operation that ended: all that its span tells, so that it can be made at any time.
+type endedOp struct {
+	cfg     *Config
+	id      identity
+	who     subject
+	origin  origin
+	record  tape.OpRecord
+	wait    int32 // the rank that it waited for last, -1 for none
+	problem *problem
+	known
+}
+
+func (p *Projector) ended(who *subject, r *tape.OpRecord, wait int32, problem *problem, k known) *endedOp {
+	return &endedOp{
+		cfg: &p.cfg, id: p.opPart(who, OpTraceID(who.ID, who.Rank, r.Signature, r.Seq, r.Start), &r.Signature),
+		who: *who, origin: p.births.origin(who), record: *r, wait: wait, problem: problem, known: k,
 	}
-	attrs := append(commAttributes(who), p.opAttributes(&r.Signature, r.Seq, r.Algorithm)...)
-	if problem != nil || k.slow {
-		attrs = append(attrs, waitAttributes(r.Phase, wait)...)
+}
+
+// ordinary tells whether the operation ended well, and in time.
+func (o *endedOp) ordinary() bool { return o.problem == nil && !o.slow }
+
+// start is when the operation began, if that is known.
+func (o *endedOp) start() int64 {
+	if r := &o.record; r.Start > 0 && r.Start < r.Time {
+		return r.Start
 	}
-	if k.slow {
+	return o.record.Time
+}
+
+func (o *endedOp) span() *span {
+	r := &o.record
+	attrs := append(commAttributes(&o.who), o.cfg.opAttributes(&r.Signature, r.Seq, r.Algorithm)...)
+	if !o.ordinary() {
+		attrs = append(attrs, waitAttributes(r.Phase, o.wait)...)
+	}
+	if o.slow {
 		attrs = append(attrs, semconv.OpSlow.Bool(true))
 	}
-	if k.stalls > 0 {
-		attrs = append(attrs, semconv.StallNumber.Int(k.stalls))
+	if o.stalls > 0 {
+		attrs = append(attrs, semconv.StallNumber.Int(o.stalls))
 	}
-	p.emit(&span{
-		id:    p.opPart(who, trace, &r.Signature),
+	return &span{
+		id:    o.id,
 		name:  semconv.CallSpan(r.Signature.Call),
-		start: start, end: r.Time,
+		start: o.start(), end: r.Time,
 		attrs:   attrs,
-		links:   append(p.opLinks(who), callerLinks(k.caller)...),
-		problem: problem,
-	})
+		links:   append(o.origin.links(o.who.Rank), callerLinks(o.caller)...),
+		problem: o.problem,
+	}
+}
+
+// keep gives the store a span of which nobody else hears. It is made when somebody asks for it: of a busy job thousands are kept for each one
+// that is looked at.
+func (p *Projector) keep(op *endedOp) {
+	if p.leftOut(op.record.Time) {
+		return
+	}
+	start := p.cfg.Wall(op.start())
+	p.store.keepOperation(op.id.trace, func() Span { return op.span().kept(start) })
+	p.emitted = op.id
 }
 
 // opPart is the identity of a rank's own span of an operation. A send-receive is the rank's alone, and the root of its trace.
@@ -136,15 +177,6 @@ func (p *Projector) opPart(who *subject, trace oteltrace.TraceID, sig *tape.Sign
 		id.parent, id.remote = oteltrace.SpanID{}, false
 	}
 	return id
-}
-
-// opLinks connects an operation to what made its communicator, and to what made the one that this came from.
-func (p *Projector) opLinks(who *subject) []oteltrace.Link {
-	links := []oteltrace.Link{p.birthLink(who)}
-	if !who.Parent.IsZero() {
-		links = append(links, link(p.births.of(who.Parent, 0), semconv.LinkParent))
-	}
-	return links
 }
 
 // waitAttributes tell what an operation was at when it was seen last: its phase, and the rank that it waited for.
@@ -160,7 +192,7 @@ func waitAttributes(phase tape.Phase, wait int32) []attribute.KeyValue {
 }
 
 // opAttributes describe an operation.
-func (p *Projector) opAttributes(sig *tape.Signature, seq uint64, algorithm uint8) []attribute.KeyValue {
+func (c *Config) opAttributes(sig *tape.Signature, seq uint64, algorithm uint8) []attribute.KeyValue {
 	attrs := []attribute.KeyValue{
 		semconv.OpSeq.Int64(int64(seq)),
 		semconv.OpBytes.Int64(int64(sig.Bytes)),
@@ -182,8 +214,8 @@ func (p *Projector) opAttributes(sig *tape.Signature, seq uint64, algorithm uint
 		default:
 		}
 	}
-	if p.cfg.AlgorithmName != nil {
-		if name := p.cfg.AlgorithmName(algorithm); name != "" {
+	if c.AlgorithmName != nil {
+		if name := c.AlgorithmName(algorithm); name != "" {
 			attrs = append(attrs, semconv.OpAlgorithm.String(name))
 		}
 	}

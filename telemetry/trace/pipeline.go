@@ -30,6 +30,7 @@ type pipeline struct {
 	tracer   oteltrace.Tracer
 	store    *Store
 	gate     *gate // nil: nothing is exported
+	heard    bool  // somebody but the store receives the spans
 }
 
 // newPipeline builds the pipeline that cfg and the OTEL_* variables ask for.
@@ -55,6 +56,7 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	for _, sp := range cfg.Processors {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
+	p.heard = p.gate != nil || len(cfg.Processors) > 0
 	p.provider = sdktrace.NewTracerProvider(opts...)
 	p.tracer = p.provider.Tracer(semconv.ScopeName,
 		oteltrace.WithInstrumentationVersion(cfg.Version), oteltrace.WithSchemaURL(semconv.SchemaURL))

@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -52,12 +53,10 @@ const moment = time.Nanosecond
 
 // emit makes the span and ends it: everything of it is known, its times are explicit.
 func (p *Projector) emit(s *span) {
-	if s.end < p.cfg.From || p.sent(s.end) {
+	if p.leftOut(s.end) {
 		return
 	}
-	// The time of day may be set between two readings of it, and while the span lasted: its length is the tape's.
 	start := p.cfg.Wall(s.start)
-	end := start.Add(max(time.Duration(s.end-s.start), moment))
 	_, sp := p.pipe.tracer.Start(s.id.startContext(context.Background()), s.name,
 		oteltrace.WithTimestamp(start),
 		oteltrace.WithAttributes(s.attrs...),
@@ -66,8 +65,29 @@ func (p *Projector) emit(s *span) {
 		sp.SetAttributes(semconv.ErrorType.String(s.problem.errorType))
 		sp.SetStatus(codes.Error, s.problem.text)
 	}
-	sp.End(oteltrace.WithTimestamp(end))
+	sp.End(oteltrace.WithTimestamp(s.endAfter(start)))
 	p.emitted = s.id
+}
+
+// leftOut tells whether no span is made of what ended then.
+func (p *Projector) leftOut(end int64) bool { return end < p.cfg.From || p.sent(end) }
+
+// endAfter is the time of day of the span's end. That may be set between two readings of it, and while the span lasted: the span's length is
+// the tape's.
+func (s *span) endAfter(start time.Time) time.Time {
+	return start.Add(max(time.Duration(s.end-s.start), moment))
+}
+
+// kept is the span as the store has it, of one without a problem.
+func (s *span) kept(start time.Time) Span {
+	links := make([]sdktrace.Link, len(s.links))
+	for i, l := range s.links {
+		links[i] = sdktrace.Link{SpanContext: l.SpanContext, Attributes: l.Attributes}
+	}
+	return Span{
+		Name: s.name, TraceID: s.id.trace, SpanID: s.id.span, Parent: s.id.parent,
+		Start: start, End: s.endAfter(start), Attributes: s.attrs, Links: links,
+	}
 }
 
 // emitStarted announces an act: a moment's span below the one that will come when the act ends.
@@ -151,24 +171,20 @@ func (p *Projector) actLinks(act *openAct, r *tape.LifeRecord) []oteltrace.Link 
 	var links []oteltrace.Link
 	switch {
 	case r.Act != tape.ActInit:
-		links = append(links, p.birthLink(&act.who))
+		links = append(links, p.births.of(act.who.ID).link(act.who.Rank))
 	case !act.who.Parent.IsZero():
-		links = append(links, link(p.births.of(act.who.Parent, 0), semconv.LinkParent))
+		links = append(links, link(p.births.of(act.who.Parent).span(0), semconv.LinkParent))
 	}
 	if !r.Child.IsZero() && p.births.hasInit(r.Child) {
-		links = append(links, link(p.births.of(r.Child, 0), semconv.LinkChild))
+		links = append(links, link(p.births.of(r.Child).span(0), semconv.LinkChild))
 	}
 	return links
-}
-
-func (p *Projector) birthLink(who *subject) oteltrace.Link {
-	return link(p.births.of(who.ID, max(who.Rank, 0)), semconv.LinkBirth)
 }
 
 // emitMisuse is a refused call. It stands in the trace of the act that made it a mistake, below this rank's part in it, or, where
 // there is no such act, in a trace of its own. A postponed call stands in the trace of the act that it must wait for, and is no error. The ranks that leak a communicator meet in one trace.
 func (p *Projector) emitMisuse(who *subject, r *tape.LifeRecord) {
-	links := []oteltrace.Link{p.birthLink(who)}
+	links := []oteltrace.Link{p.births.of(who.ID).link(who.Rank)}
 	if first, why := p.before(who, r); r.Act != tape.ActLeak && first.IsValid() {
 		links = append(links, link(p.part(who, first, tagSpan), why))
 	}
@@ -230,7 +246,7 @@ func (p *Projector) emitFailure(who *subject, r *tape.LifeRecord) {
 		name:  semconv.SpanFailure,
 		start: startOf(r), end: r.Time,
 		attrs:   append(attrs, siteAttributes(r.Site)...),
-		links:   append([]oteltrace.Link{p.birthLink(who)}, callerLinks(r.Caller)...),
+		links:   append([]oteltrace.Link{p.births.of(who.ID).link(who.Rank)}, callerLinks(r.Caller)...),
 		problem: problemOf(r.Code, r.Text),
 	})
 }

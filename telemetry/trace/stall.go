@@ -55,14 +55,14 @@ func stallTrace(r *stall.Report) oteltrace.TraceID {
 
 // emitSlow announces an operation: a moment's span below the one that will come when it ends.
 func (p *Projector) emitSlow(who *subject, r *stall.Report) {
-	attrs := append(commAttributes(who), p.opAttributes(&r.Op, r.Seq, r.Algorithm)...)
+	attrs := append(commAttributes(who), p.cfg.opAttributes(&r.Op, r.Seq, r.Algorithm)...)
 	attrs = append(attrs, waitAttributes(r.Phase, r.Wait)...)
 	p.emit(&span{
 		id:    p.part(who, stallTrace(r), tagSpan).child(tagStarted, who.Rank, 0),
 		name:  semconv.CallSpan(r.Op.Call) + semconv.StartedSuffix,
 		start: r.Start, end: r.Start,
 		attrs: append(attrs, semconv.OpSlow.Bool(true)),
-		links: append(p.opLinks(who), callerLinks(p.called[keyOfOp(who.local, &r.Op, r.Seq)])...),
+		links: append(p.births.origin(who).links(who.Rank), callerLinks(p.called[keyOfOp(who.local, &r.Op, r.Seq)])...),
 	})
 }
 
@@ -88,7 +88,7 @@ func (p *Projector) emitStall(who *subject, r *stall.Report) {
 		name:  semconv.SpanStall,
 		start: r.Start, end: r.Now,
 		attrs:   append(attrs, semconv.StallReason.String(reason)),
-		links:   append(p.opLinks(who), callerLinks(p.called[keyOfOp(who.local, &r.Op, r.Seq)])...),
+		links:   append(p.births.origin(who).links(who.Rank), callerLinks(p.called[keyOfOp(who.local, &r.Op, r.Seq)])...),
 		problem: &problem{errorType: semconv.ErrorStalled, text: reason},
 	})
 }
@@ -132,7 +132,7 @@ func (p *Projector) stalledAttributes(r *stall.Report) []attribute.KeyValue {
 		}
 		attrs = append(attrs, waitAttributes(tape.PhaseNone, r.Wait)...)
 	} else {
-		attrs = append(attrs, p.opAttributes(&r.Op, r.Seq, r.Algorithm)...)
+		attrs = append(attrs, p.cfg.opAttributes(&r.Op, r.Seq, r.Algorithm)...)
 		attrs = append(attrs, waitAttributes(r.Phase, r.Wait)...)
 	}
 	if d := waited(r); d > 0 {

@@ -78,44 +78,49 @@ func (s *Span) Attribute(key attribute.Key) string {
 
 // shelf is a bounded list of traces, the oldest of which gives way.
 type shelf struct {
-	byID  map[oteltrace.TraceID]*Trace
+	byID  map[oteltrace.TraceID]*shelved
 	order []oteltrace.TraceID // a ring, once it is full
 	next  int                 // where the next trace goes in it
 	limit int
 }
 
-func newShelf(limit int) shelf {
-	return shelf{byID: make(map[oteltrace.TraceID]*Trace), limit: limit}
+// shelved is a trace on a shelf: how its spans are made, which may cost something.
+type shelved struct {
+	spans     []func() Span
+	truncated int
 }
 
-func (s *shelf) add(span Span) {
-	t := s.byID[span.TraceID]
+func newShelf(limit int) shelf {
+	return shelf{byID: make(map[oteltrace.TraceID]*shelved), limit: limit}
+}
+
+func (s *shelf) add(id oteltrace.TraceID, span func() Span) {
+	t := s.byID[id]
 	if t == nil {
-		t = &Trace{ID: span.TraceID}
-		s.byID[t.ID] = t
+		t = &shelved{}
+		s.byID[id] = t
 		if len(s.order) < s.limit {
-			s.order = append(s.order, t.ID)
+			s.order = append(s.order, id)
 		} else {
 			delete(s.byID, s.order[s.next])
-			s.order[s.next] = t.ID
+			s.order[s.next] = id
 			s.next = (s.next + 1) % s.limit
 		}
 	}
-	if len(t.Spans) >= MaxTraceSpans {
-		t.Truncated++
+	if len(t.spans) >= MaxTraceSpans {
+		t.truncated++
 		return
 	}
-	t.Spans = append(t.Spans, span)
+	t.spans = append(t.spans, span)
 }
 
-// each calls f for every trace, the newest first, until it answers false.
-func (s *shelf) each(f func(*Trace) bool) {
-	for i := range s.order {
-		at := (s.next - 1 - i + 2*len(s.order)) % len(s.order)
-		if !f(s.byID[s.order[at]]) {
-			return
-		}
+// newest lists the last n traces, the newest first.
+func (s *shelf) newest(n int) []oteltrace.TraceID {
+	ids := make([]oteltrace.TraceID, min(n, len(s.order)))
+	for i := range ids {
+		ids[i] = s.order[(s.next-1-i+2*len(s.order))%len(s.order)]
 	}
+	return ids
 }
 
 // OnStart does nothing: spans are kept when they end.
@@ -140,7 +145,14 @@ func (s *Store) OnEnd(span sdktrace.ReadOnlySpan) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	shelf.add(kept)
+	shelf.add(kept.TraceID, func() Span { return kept })
+}
+
+// keepOperation keeps a span of an operation that ended well, which is made when somebody asks for it.
+func (s *Store) keepOperation(id oteltrace.TraceID, span func() Span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ops.add(id, span)
 }
 
 // opened notes that an act of the trace has started on a rank of this process.
@@ -167,48 +179,67 @@ func (*Store) Shutdown(context.Context) error { return nil }
 
 // Trace returns the trace of that id, if it is kept.
 func (s *Store) Trace(id oteltrace.TraceID) (Trace, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	trace, found := Trace{ID: id, Open: s.open[id]}, false
-	for _, shelf := range []*shelf{&s.acts, &s.ops} { // on both, if an operation failed on some of this process's ranks
-		if t := shelf.byID[id]; t != nil {
-			trace.Spans = append(trace.Spans, t.Spans...)
-			trace.Truncated += t.Truncated
-			found = true
-		}
-	}
-	return trace, found
+	t, found := s.recipe(id, &s.acts, &s.ops) // on both, if an operation failed on some of this process's ranks
+	return t.make(), found
 }
 
 // Acts returns the last traces of acts and errors, the newest first, at most n of them; n < 1 means all.
-func (s *Store) Acts(n int) []Trace { return s.collect(&s.acts, n, func(*Trace) bool { return true }) }
+func (s *Store) Acts(n int) []Trace { return s.collect(&s.acts, n) }
 
 // Operations returns the last traces of operations that ended well, the newest first, at most n of them; n < 1 means all.
-func (s *Store) Operations(n int) []Trace {
-	return s.collect(&s.ops, n, func(*Trace) bool { return true })
-}
+func (s *Store) Operations(n int) []Trace { return s.collect(&s.ops, n) }
 
 // ByComm returns the acts and operations of one communicator: acts before operations, the newest first.
 func (s *Store) ByComm(id lifecycle.CommID) []Trace {
 	text := id.String()
-	match := func(t *Trace) bool {
-		return slices.ContainsFunc(t.Spans, func(sp Span) bool { return sp.Attribute(semconv.CommID) == text })
+	others := func(t Trace) bool {
+		return !slices.ContainsFunc(t.Spans, func(sp Span) bool { return sp.Attribute(semconv.CommID) == text })
 	}
-	return append(s.collect(&s.acts, 0, match), s.collect(&s.ops, 0, match)...)
+	return slices.DeleteFunc(append(s.Acts(0), s.Operations(0)...), others)
 }
 
-func (s *Store) collect(shelf *shelf, n int, match func(*Trace) bool) []Trace {
+func (s *Store) collect(shelf *shelf, n int) []Trace {
+	if n < 1 {
+		n = shelf.limit
+	}
+	s.mu.Lock()
+	ids := shelf.newest(n)
+	s.mu.Unlock()
+	list := make([]Trace, 0, len(ids))
+	for _, id := range ids {
+		if t, found := s.recipe(id, shelf); found { // else it has given way since
+			list = append(list, t.make())
+		}
+	}
+	return list
+}
+
+// recipe is a trace of which the spans are still to be made.
+type recipe struct {
+	Trace
+	spans []func() Span
+}
+
+// recipe is what the shelves have of a trace.
+func (s *Store) recipe(id oteltrace.TraceID, shelves ...*shelf) (t recipe, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []Trace
-	shelf.each(func(t *Trace) bool {
-		if match(t) {
-			c := *t
-			c.Spans = slices.Clone(t.Spans) // the trace may still grow; its spans never change
-			c.Open = s.open[t.ID]
-			list = append(list, c)
+	t = recipe{Trace: Trace{ID: id, Open: s.open[id]}}
+	for _, shelf := range shelves {
+		if on := shelf.byID[id]; on != nil {
+			t.spans = append(t.spans, on.spans...) // the trace may still grow
+			t.Truncated += on.truncated
+			found = true
 		}
-		return n < 1 || len(list) < n
-	})
-	return list
+	}
+	return t, found
+}
+
+// make makes the spans. Nobody needs to wait for it.
+func (r *recipe) make() Trace {
+	r.Spans = make([]Span, len(r.spans))
+	for i, span := range r.spans {
+		r.Spans[i] = span()
+	}
+	return r.Trace
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
@@ -204,5 +206,42 @@ func TestStoreRefusesNonsense(t *testing.T) {
 		if status != want.status || !strings.Contains(body, want.text) {
 			t.Errorf("%s: %d %q, want %d and %q", query, status, body, want.status, want.text)
 		}
+	}
+}
+
+// TestKeptAsSent: the spans of operations that ended well are made when somebody looks at them, unless somebody else receives them. They are
+// the same.
+func TestKeptAsSent(t *testing.T) {
+	child := tape.CommInfo{ID: lifecycle.CommID{3}, Parent: lifecycle.CommID{2}, Name: "rails", Rank: 1, Size: 2, Nodes: 1, Engine: "host"}
+	tell := func(p *projector) (emitted []string, body string) {
+		p.act(comm(2), tape.LifeRecord{Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 4, Child: child.ID}, 1*ms, 2*ms)
+		reduce := tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64}
+		caller := tape.SpanContext{TraceID: [16]byte{0xca}, SpanID: [8]byte{0xe1}, Flags: 1}
+		for _, r := range []tape.OpRecord{
+			{Stage: tape.StageStart, Time: 3 * ms, Seq: 1, Wait: -1, Caller: caller, Signature: reduce},
+			{Stage: tape.StageEnd, Time: 4 * ms, Start: 3 * ms, Seq: 1, Wait: -1, Algorithm: 2, Signature: reduce},
+			{Stage: tape.StageEnd, Time: 5 * ms, Start: 5 * ms, Seq: 1, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1}},
+			{Stage: tape.StageEnd, Time: 6 * ms, Seq: 1, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallRecv, Peer: 0, Bytes: 8}},
+			{Stage: tape.StageEnd, Time: 7 * ms, Start: 6 * ms, Seq: 2, Wait: -1, Code: lifecycle.CodeTimeout, Signature: reduce},
+		} {
+			p.op(child, r)
+			emitted = append(emitted, p.Emitted().SpanID().String())
+		}
+		// What is learnt later changes no span that was made before.
+		p.act(child, tape.LifeRecord{Act: tape.ActInit}, 7*ms, 8*ms)
+		status, body := ask(t, p.Store(), "/api/v1/traces?ops=1")
+		if status != http.StatusOK || strings.Count(body, `"duration_seconds"`) != 3 {
+			t.Errorf("%d %s", status, body)
+		}
+		return emitted, body
+	}
+	sampleAll := func(c *trace.Config) { c.SampleEvery = 1 }
+	sentIDs, sent := tell(newProjector(t, sampleAll))
+	keptIDs, kept := tell(newProjector(t, func(c *trace.Config) { sampleAll(c); c.Processors = nil }))
+	if diff := cmp.Diff(sent, kept); diff != "" {
+		t.Errorf("-sent +kept:\n%s", diff)
+	}
+	if diff := cmp.Diff(sentIDs, keptIDs); diff != "" {
+		t.Errorf("emitted, -sent +kept:\n%s", diff)
 	}
 }

@@ -46,7 +46,7 @@ func (p *Projector) unfinishedOp(s *tape.Slot, now int64, why string) {
 		Time: max(now, s.OpStart, s.WaitSince), Stage: tape.StageEnd, Seq: s.Seq, Signature: s.Op, Algorithm: s.Algorithm,
 		Phase: s.Phase, Start: s.OpStart,
 	}
-	p.emitOp(&who, OpTraceID(s.ID, s.Rank, s.Op, s.Seq, s.OpStart), &r, s.Wait, &problem{errorType: semconv.ErrorUnfinished, text: text}, p.recall(&who, &r))
+	p.emit(p.ended(&who, &r, s.Wait, &problem{errorType: semconv.ErrorUnfinished, text: text}, p.recall(&who, &r)).span())
 }
 
 // Flush exports what is queued, until ctx ends. It is for whoever feeds events faster than they can be exported and wants to lose none. The

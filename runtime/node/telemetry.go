@@ -39,6 +39,7 @@ type Telemetry struct {
 	process   trace.Config // what is read, for all who export
 	push      *metric.Push // nil: metrics are only pulled
 	follower  *tape.Follower
+	header    atomic.Pointer[tape.Header]  // as it was when events were read last
 	counted   atomic.Pointer[[]tape.Tally] // the last tallies, when the follower is closed
 	observing sync.Mutex                   // held while observers are called
 	observers []Observer
@@ -64,10 +65,10 @@ func newTelemetry(ctx context.Context, s settings, w *tape.Writer, extra []Obser
 	if t.follower, err = tape.Follow(context.WithoutCancel(ctx), w.Path(), cfg.reading); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
-	header := t.follower.Header()
+	header := t.readHeader()
 	t.process = trace.Config{
 		Version: version(), Job: cfg.World.Job, Host: header.Host, PID: header.PID, Rank: cfg.World.Rank,
-		Wall: func(mono int64) time.Time { return t.follower.Header().Wall(mono) },
+		Wall: func(mono int64) time.Time { return t.header.Load().Wall(mono) },
 		Now:  tape.Now, Logger: cfg.Log,
 		Slow:          cfg.kept(),
 		AlgorithmName: func(a uint8) string { return algo.Algorithm(a).String() },
@@ -141,6 +142,13 @@ func (t *Telemetry) tallies() []tape.Tally {
 	return tallies
 }
 
+// readHeader reads the tape's header, which has the time of day of acts that were written before.
+func (t *Telemetry) readHeader() *tape.Header {
+	header := t.follower.Header()
+	t.header.Store(&header)
+	return &header
+}
+
 // closeFollower ends the reading of the tape. The counters keep their values: who asks after Stop what the process did is answered.
 func (t *Telemetry) closeFollower() error {
 	last := t.tallies()
@@ -179,6 +187,7 @@ func (t *Telemetry) follow() error {
 	events := make([]tape.Event, batch)
 	for {
 		n, err := t.follower.Read(context.Background(), events)
+		t.readHeader()
 		t.observe(events[:n])
 		switch {
 		case errors.Is(err, tape.ErrClosed):

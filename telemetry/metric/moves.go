@@ -56,7 +56,14 @@ type moved struct {
 	durations   [tape.DurationBuckets]uint64
 	bandwidth   float64 // the sum of all, bytes per second
 	bandwidths  [tape.BandwidthBuckets]uint64
-	exemplars   [tape.DurationBuckets]*prometheus.Exemplar // the last of each bucket
+	exemplars   [tape.DurationBuckets]exemplar // the last of each bucket
+}
+
+// exemplar is a duration with its span, and when it was seen; its span is invalid where there is none yet.
+type exemplar struct {
+	span oteltrace.SpanContext
+	took time.Duration
+	at   time.Time
 }
 
 func newMoves(names *names, span func() oteltrace.SpanContext) *moves {
@@ -139,7 +146,7 @@ func (m *moved) add(sig *tape.Signature, comm *tape.CommInfo, d time.Duration) {
 // exemplify keeps the span of an operation that took d, if it has one: most have none.
 func (m *moved) exemplify(sc oteltrace.SpanContext, d time.Duration) {
 	if sc.IsValid() {
-		m.exemplars[tape.DurationBucket(d)] = &prometheus.Exemplar{Value: d.Seconds(), Labels: exemplarOf(sc), Timestamp: time.Now()}
+		m.exemplars[tape.DurationBucket(d)] = exemplar{sc, d, time.Now()}
 	}
 }
 
@@ -221,8 +228,8 @@ func (m *moved) durationMetric(desc *prometheus.Desc, since time.Time, labels []
 	metric := prometheus.MustNewConstHistogramWithCreatedTimestamp(desc, m.timed, m.time.Seconds(), buckets, since, labels...)
 	var exemplars []prometheus.Exemplar
 	for _, e := range m.exemplars {
-		if e != nil {
-			exemplars = append(exemplars, *e)
+		if e.span.IsValid() {
+			exemplars = append(exemplars, prometheus.Exemplar{Value: e.took.Seconds(), Labels: exemplarOf(e.span), Timestamp: e.at})
 		}
 	}
 	if len(exemplars) == 0 {

@@ -164,8 +164,8 @@ func (c *CommWriter) Life(r LifeRecord) {
 		recLifeStart: uint64(r.Start),
 		recLifeComm:  pack32(int32(c.number), int32(c.index)),
 	}
+	c.w.refreshClock(r.Time) // first: who is woken by the record reads the clocks, too
 	c.w.putLife(kindLife, &words, tail)
-	c.w.refreshClock(r.Time)
 	runtime.KeepAlive(c) // and so the mapping
 }
 

@@ -26,16 +26,17 @@ var (
 type FollowOptions struct {
 	// FromNow leaves out what was written before. Else the follower begins with the oldest record that is still there.
 	FromNow bool
-	// Tick is how late the record of an operation may come while many are written; 20 ms if 0. While there are few it doubles, up to 16
-	// ticks: an idle job costs nothing, and what comes now and then is read in one go. Records of acts, the tape's end and the writer's
-	// death come at once.
+	// Tick is how late the record of an operation may come while many are written; 20 ms if 0. While there are few, less
+	// than a 16th of the ring from one look to the next, it doubles, up to 16 ticks: an idle job costs nothing, and what
+	// comes now and then is read in one go. Records of acts, the tape's end and the writer's death come at once, unless
+	// the tape can't be written; see Follow.
 	Tick time.Duration
 }
 
 const (
 	defaultTick  = 20 * time.Millisecond
 	longestPause = 16 // ticks
-	manyRecords  = 16 // of so many parts of the op ring one is many records between two looks
+	manyRecords  = 16 // one part in so many of the op ring is many records between two looks
 )
 
 // Follower reads a tape while it is written, in the same process or another. Next and Read are for one goroutine; the other methods
@@ -44,7 +45,7 @@ type Follower struct {
 	*file
 	ctx    context.Context
 	tick   time.Duration
-	pause  time.Duration // how long to sleep
+	pause  time.Duration // how long to sleep next time
 	slept  uint64        // cursor.op.next when it slept last
 	cursor *cursor
 	death  *deathWatch // nil if the process can't be seen from here, or is this one

@@ -52,8 +52,8 @@ type Config struct {
 	// StoreTraces bounds the Store; 0 means DefaultStoreTraces.
 	StoreTraces int
 
-	// AlgorithmName names the algorithms of tape.OpRecord, which the runtime defines and a reader doesn't know; nil, or "" for
-	// one, leaves them out.
+	// AlgorithmName names the algorithms of tape.OpRecord, which the runtime defines and a reader doesn't know; nil, or
+	// "" for one, leaves them out. It is called by whoever asks the Store, too, also after Close.
 	AlgorithmName func(uint8) string
 
 	// MustExport makes it an error of New that a variable which names where spans go can't be used, for who makes them in order to

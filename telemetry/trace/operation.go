@@ -166,7 +166,7 @@ func (p *Projector) keep(op *endedOp) {
 		return
 	}
 	start := p.cfg.Wall(op.start())
-	p.store.keepOperation(op.id.trace, func() Span { return op.span().kept(start) })
+	p.store.keepOperation(op.id.trace, op.who.ID, func() Span { return op.span().kept(start) })
 	p.emitted = op.id
 }
 

@@ -30,7 +30,7 @@ type pipeline struct {
 	tracer   oteltrace.Tracer
 	store    *Store
 	gate     *gate // nil: nothing is exported
-	heard    bool  // somebody but the store receives the spans
+	heard    bool  // somebody but the store receives the spans, or they have OpenTelemetry's limits set
 }
 
 // newPipeline builds the pipeline that cfg and the OTEL_* variables ask for.
@@ -56,11 +56,21 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	for _, sp := range cfg.Processors {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
-	p.heard = p.gate != nil || len(cfg.Processors) > 0
+	p.heard = p.gate != nil || len(cfg.Processors) > 0 || sdktrace.NewSpanLimits() != usualLimits
 	p.provider = sdktrace.NewTracerProvider(opts...)
 	p.tracer = p.provider.Tracer(semconv.ScopeName,
 		oteltrace.WithInstrumentationVersion(cfg.Version), oteltrace.WithSchemaURL(semconv.SchemaURL))
 	return p, nil
+}
+
+// usualLimits are OpenTelemetry's limits of a span where no variable sets any: far more than a span of ours has.
+var usualLimits = sdktrace.SpanLimits{
+	AttributeValueLengthLimit:   sdktrace.DefaultAttributeValueLengthLimit,
+	AttributeCountLimit:         sdktrace.DefaultAttributeCountLimit,
+	EventCountLimit:             sdktrace.DefaultEventCountLimit,
+	LinkCountLimit:              sdktrace.DefaultLinkCountLimit,
+	AttributePerEventCountLimit: sdktrace.DefaultAttributePerEventCountLimit,
+	AttributePerLinkCountLimit:  sdktrace.DefaultAttributePerLinkCountLimit,
 }
 
 // shutdown ends the pipeline. A ctx that has ended already keeps the provider from ending anything; the gate ends all the same.

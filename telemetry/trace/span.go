@@ -72,8 +72,8 @@ func (p *Projector) emit(s *span) {
 // leftOut tells whether no span is made of what ended then.
 func (p *Projector) leftOut(end int64) bool { return end < p.cfg.From || p.sent(end) }
 
-// endAfter is the time of day of the span's end. That may be set between two readings of it, and while the span lasted: the span's length is
-// the tape's.
+// endAfter is the time of day of the span's end. That may be set between two readings of it, and while the span
+// lasted: the span's length is the tape's.
 func (s *span) endAfter(start time.Time) time.Time {
 	return start.Add(max(time.Duration(s.end-s.start), moment))
 }

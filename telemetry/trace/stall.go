@@ -20,18 +20,23 @@ type Finding struct {
 	Chain  string // who waits for whom, from this rank to the cause; "" if nobody
 }
 
-// ObserveStall takes what is slow or stalled, and what is not any more: an operation that is slow announces itself, as an act does when it
-// starts, and whatever stalls has a span for each report, from its beginning until then. It belongs to Observe's goroutine, or to who
-// keeps the two apart.
+// ObserveStall takes what is slow or stalled, and what is not any more: an operation that is slow announces itself, as
+// an act does when it starts, and whatever stalls has a span for each report, from its beginning until then. What was
+// on the tape when the report was made should have been observed, as the caller of an operation is there alone. It
+// belongs to Observe's goroutine, or to who keeps the two apart.
 func (p *Projector) ObserveStall(r *stall.Report) {
 	if p.pipe == nil || r.Comm.ID.IsZero() {
 		return
 	}
 	who := subject{r.Comm, r.Generation}
 	p.last = max(p.last, r.Now)
-	if r.Stage != stall.Cleared && r.Act == tape.ActNone { // what is remembered is forgotten with the record of its end, which may come later than Cleared
+	switch key := keyOfOp(who.local, &r.Op, r.Seq); {
+	case r.Act != tape.ActNone:
+	case r.Stage == stall.Cleared:
+		delete(p.told, key) // as the record of its end did, unless that was missed
+	default:
 		bound(p.told)
-		p.told[keyOfOp(who.local, &r.Op, r.Seq)] = r.Count
+		p.told[key] = r.Count
 	}
 	switch {
 	case r.Stage == stall.Stalled:

@@ -41,11 +41,11 @@ func TestHangWhileItHangs(t *testing.T) {
 	}
 	p.ObserveStall(hung(stall.Stalled, 1, 5001*ms))
 	p.ObserveStall(hung(stall.Stalled, 2, 10_001*ms))
+	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 11_900 * ms, Start: ms, Seq: 7, Signature: reduce, Algorithm: 2, Wait: -1})
 	p.ObserveStall(hung(stall.Cleared, 2, 12_000*ms))
-	if got, _ := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7, 0)); got.Open != 0 || len(got.Spans) != 3 {
+	if got, _ := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7, 0)); got.Open != 0 || len(got.Spans) != 4 {
 		t.Errorf("afterwards the store has %d spans, %d open", len(got.Spans), got.Open)
 	}
-	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 11_900 * ms, Start: ms, Seq: 7, Signature: reduce, Algorithm: 2, Wait: -1})
 	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 11_901 * ms, Start: 11_900 * ms, Seq: 8, Signature: reduce, Wait: -1})
 	golden(t, "hang.txt", describe(p.spans()))
 }

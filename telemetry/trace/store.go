@@ -86,6 +86,7 @@ type shelf struct {
 
 // shelved is a trace on a shelf: how its spans are made, which may cost something.
 type shelved struct {
+	comm      lifecycle.CommID // whose operation it is; zero on the shelf of acts, whose traces may be of several
 	spans     []func() Span
 	truncated int
 }
@@ -94,10 +95,10 @@ func newShelf(limit int) shelf {
 	return shelf{byID: make(map[oteltrace.TraceID]*shelved), limit: limit}
 }
 
-func (s *shelf) add(id oteltrace.TraceID, span func() Span) {
+func (s *shelf) add(id oteltrace.TraceID, comm lifecycle.CommID, span func() Span) {
 	t := s.byID[id]
 	if t == nil {
-		t = &shelved{}
+		t = &shelved{comm: comm}
 		s.byID[id] = t
 		if len(s.order) < s.limit {
 			s.order = append(s.order, id)
@@ -114,11 +115,17 @@ func (s *shelf) add(id oteltrace.TraceID, span func() Span) {
 	t.spans = append(t.spans, span)
 }
 
-// newest lists the last n traces, the newest first.
-func (s *shelf) newest(n int) []oteltrace.TraceID {
-	ids := make([]oteltrace.TraceID, min(n, len(s.order)))
-	for i := range ids {
-		ids[i] = s.order[(s.next-1-i+2*len(s.order))%len(s.order)]
+// newest lists the last n traces that are wanted, the newest first; n < 1 means all.
+func (s *shelf) newest(n int, wanted func(*shelved) bool) []oteltrace.TraceID {
+	var ids []oteltrace.TraceID
+	for i := range s.order {
+		if n > 0 && len(ids) == n {
+			break
+		}
+		id := s.order[(s.next-1-i+2*len(s.order))%len(s.order)]
+		if wanted(s.byID[id]) {
+			ids = append(ids, id)
+		}
 	}
 	return ids
 }
@@ -139,20 +146,21 @@ func (s *Store) OnEnd(span sdktrace.ReadOnlySpan) {
 		Attributes: span.Attributes(),
 		Links:      span.Links(),
 	}
-	shelf := &s.acts
+	shelf, comm := &s.acts, lifecycle.CommID{}
 	if ordinary(span) {
 		shelf = &s.ops
+		comm, _ = lifecycle.ParseCommID(kept.Attribute(semconv.CommID)) // a limit may have cut it
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	shelf.add(kept.TraceID, func() Span { return kept })
+	shelf.add(kept.TraceID, comm, func() Span { return kept })
 }
 
 // keepOperation keeps a span of an operation that ended well, which is made when somebody asks for it.
-func (s *Store) keepOperation(id oteltrace.TraceID, span func() Span) {
+func (s *Store) keepOperation(id oteltrace.TraceID, comm lifecycle.CommID, span func() Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ops.add(id, span)
+	s.ops.add(id, comm, span)
 }
 
 // opened notes that an act of the trace has started on a rank of this process.
@@ -180,35 +188,36 @@ func (*Store) Shutdown(context.Context) error { return nil }
 // Trace returns the trace of that id, if it is kept.
 func (s *Store) Trace(id oteltrace.TraceID) (Trace, bool) {
 	t, found := s.recipe(id, &s.acts, &s.ops) // on both, if an operation failed on some of this process's ranks
-	return t.make(), found
+	return t.trace(), found
 }
 
 // Acts returns the last traces of acts and errors, the newest first, at most n of them; n < 1 means all.
-func (s *Store) Acts(n int) []Trace { return s.collect(&s.acts, n) }
+func (s *Store) Acts(n int) []Trace { return s.list(&s.acts, n, anyTrace) }
 
-// Operations returns the last traces of operations that ended well, the newest first, at most n of them; n < 1 means all.
-func (s *Store) Operations(n int) []Trace { return s.collect(&s.ops, n) }
+// Operations returns the last traces of operations that ended well, the newest first, at most n of them; n < 1 means
+// all.
+func (s *Store) Operations(n int) []Trace { return s.list(&s.ops, n, anyTrace) }
 
 // ByComm returns the acts and operations of one communicator: acts before operations, the newest first.
 func (s *Store) ByComm(id lifecycle.CommID) []Trace {
 	text := id.String()
-	others := func(t Trace) bool {
+	acts := slices.DeleteFunc(s.Acts(0), func(t Trace) bool {
 		return !slices.ContainsFunc(t.Spans, func(sp Span) bool { return sp.Attribute(semconv.CommID) == text })
-	}
-	return slices.DeleteFunc(append(s.Acts(0), s.Operations(0)...), others)
+	})
+	return append(acts, s.list(&s.ops, 0, func(t *shelved) bool { return t.comm == id })...)
 }
 
-func (s *Store) collect(shelf *shelf, n int) []Trace {
-	if n < 1 {
-		n = shelf.limit
-	}
+func anyTrace(*shelved) bool { return true }
+
+// list makes the last n traces that are wanted, the newest first.
+func (s *Store) list(shelf *shelf, n int, wanted func(*shelved) bool) []Trace {
 	s.mu.Lock()
-	ids := shelf.newest(n)
+	ids := shelf.newest(n, wanted)
 	s.mu.Unlock()
 	list := make([]Trace, 0, len(ids))
 	for _, id := range ids {
 		if t, found := s.recipe(id, shelf); found { // else it has given way since
-			list = append(list, t.make())
+			list = append(list, t.trace())
 		}
 	}
 	return list
@@ -235,8 +244,8 @@ func (s *Store) recipe(id oteltrace.TraceID, shelves ...*shelf) (t recipe, found
 	return t, found
 }
 
-// make makes the spans. Nobody needs to wait for it.
-func (r *recipe) make() Trace {
+// trace makes the spans. The caller doesn't hold the store's lock.
+func (r *recipe) trace() Trace {
 	r.Spans = make([]Span, len(r.spans))
 	for i, span := range r.spans {
 		r.Spans[i] = span()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -84,7 +85,7 @@ func TestStoreJoinsRanksThatDisagree(t *testing.T) {
 }
 
 func TestStoreIsReadWhileItGrows(t *testing.T) {
-	p := newProjector(t, func(c *trace.Config) { c.StoreTraces = 4 })
+	p := newProjector(t, func(c *trace.Config) { c.StoreTraces, c.SampleEvery, c.Processors = 4, 1, nil })
 	store := p.Store()
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
@@ -96,7 +97,8 @@ func TestStoreIsReadWhileItGrows(t *testing.T) {
 					return
 				default:
 				}
-				for _, tr := range store.Acts(0) {
+				all := slices.Concat(store.Acts(0), store.Operations(3), store.ByComm(lifecycle.CommID{7}))
+				for _, tr := range all {
 					for _, s := range tr.Spans {
 						if s.TraceID != tr.ID {
 							t.Errorf("span of %s in trace %s", s.TraceID, tr.ID)
@@ -108,9 +110,17 @@ func TestStoreIsReadWhileItGrows(t *testing.T) {
 	}
 	for n := range byte(200) {
 		p.act(comm(n+1), tape.LifeRecord{Act: tape.ActInit}, int64(n), int64(n)+1)
+		for rank := range 3 {
+			c := comm(n%8 + 1)
+			c.Rank = rank
+			p.op(c, tape.OpRecord{Time: 9, Stage: tape.StageEnd, Seq: uint64(n), Wait: -1, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
+		}
 	}
 	close(stop)
 	readers.Wait()
+	if got := store.ByComm(lifecycle.CommID{8}); len(got) != 1 || len(got[0].Spans) != 3 {
+		t.Errorf("of communicator 8 the store has %+v, want its last operation with three ranks", got)
+	}
 }
 
 // answer is what the store says over HTTP.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"math"
 	"time"
 
@@ -19,6 +20,8 @@ const (
 	minLook = 5 * time.Millisecond
 	// lookShare bounds what looking costs: one part in so many of a processor, however many communicators there are.
 	lookShare = 100
+	// slowestSync bounds how long a report waits for the reader of the tape.
+	slowestSync = 100 * time.Millisecond
 )
 
 // stalls looks for what is slow or stalled: one ticker, and one look at the in-flight table for all communicators.
@@ -86,15 +89,30 @@ func (t *Telemetry) look() {
 	// What can't be read is left out; it is told to who asks for the slots.
 	s.slots, _ = t.follower.AppendSlots(s.slots[:0])
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
+	if t.check(); len(s.reports) == 0 {
+		return
+	}
+	// The caller of what is slow is on the ring alone, and may not have been read yet.
+	ctx, cancel := context.WithTimeout(context.Background(), slowestSync)
+	defer cancel()
+	_ = t.follower.Sync(ctx) // what is known is told in any case
+	t.readHeader()
 	t.observing.Lock()
 	defer t.observing.Unlock()
-	s.watch.Learn(s.tallies)
-	s.reports = s.watch.Check(s.slots, tape.Now(), s.reports[:0])
 	for i := range s.reports {
 		for _, o := range s.observers {
 			o.ObserveStall(&s.reports[i])
 		}
 	}
+}
+
+// check finds what is to be reported.
+func (t *Telemetry) check() {
+	s := t.stalls
+	t.observing.Lock()
+	defer t.observing.Unlock()
+	s.watch.Learn(s.tallies)
+	s.reports = s.watch.Check(s.slots, tape.Now(), s.reports[:0])
 }
 
 // end stops looking, and waits until it has.

@@ -11,12 +11,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxtest"
 
@@ -33,10 +35,14 @@ type stallLog chan stall.Report
 func (stallLog) Observe(*tape.Event)            {}
 func (l stallLog) ObserveStall(r *stall.Report) { l <- *r }
 
-// TestHangIsSeenWhileItLasts writes an operation onto a node's tape that doesn't end, looks at all that shows it, and lets it end.
+// TestHangIsSeenWhileItLasts writes an operation onto a node's tape that doesn't end, looks at all that shows it, and
+// lets it end. Nobody would read the tape soon if it weren't for the reports.
 func TestHangIsSeenWhileItLasts(t *testing.T) {
 	cfg := node.Default()
 	cfg.TapeDir, cfg.SlowThreshold, cfg.StallThreshold = t.TempDir(), 10*time.Millisecond, 40*time.Millisecond
+	if err := node.WithTick(time.Hour)(&cfg); err != nil {
+		t.Fatal(err)
+	}
 	told := make(stallLog, 100)
 	var w *tape.Writer
 	var telemetry *node.Telemetry
@@ -46,7 +52,11 @@ func TestHangIsSeenWhileItLasts(t *testing.T) {
 	defer app.RequireStop()
 
 	c := w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 1, Size: 4})
-	op := c.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, 1)
+	if err := telemetry.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	caller := tape.SpanContext{TraceID: [16]byte{0xca, 0x11}, SpanID: [8]byte{0xe1}, Flags: 1}
+	op := c.StartFrom(&caller, 0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, 1)
 	c.Wait(3)
 	for _, want := range []stall.Stage{stall.Slow, stall.Stalled, stall.Stalled} {
 		if r := <-told; r.Stage != want || r.Wait != 3 || r.Comm.Name != "world" {
@@ -70,6 +80,9 @@ func TestHangIsSeenWhileItLasts(t *testing.T) {
 	for _, trace := range telemetry.Traces().ByComm(lifecycle.CommID{1}) {
 		for _, s := range trace.Spans {
 			names[s.Name]++
+			if !slices.ContainsFunc(s.Links, func(l sdktrace.Link) bool { return l.SpanContext.TraceID() == caller.TraceID }) {
+				t.Errorf("%s has no link to its caller: %v", s.Name, s.Links)
+			}
 		}
 	}
 	if names["ccl.all_reduce (started)"] != 1 || names["ccl.stall"] < 2 {

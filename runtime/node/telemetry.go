@@ -142,7 +142,7 @@ func (t *Telemetry) tallies() []tape.Tally {
 	return tallies
 }
 
-// readHeader reads the tape's header, which has the time of day of acts that were written before.
+// readHeader keeps the tape's header for Wall: its pair of clocks changes with records of acts alone.
 func (t *Telemetry) readHeader() *tape.Header {
 	header := t.follower.Header()
 	t.header.Store(&header)
@@ -187,8 +187,10 @@ func (t *Telemetry) follow() error {
 	events := make([]tape.Event, batch)
 	for {
 		n, err := t.follower.Read(context.Background(), events)
-		t.readHeader()
-		t.observe(events[:n])
+		if n > 0 {
+			t.readHeader()
+			t.observe(events[:n])
+		}
 		switch {
 		case errors.Is(err, tape.ErrClosed):
 			return nil

@@ -3,9 +3,12 @@ package node_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"slices"
@@ -95,19 +98,24 @@ func (j *job) round(ctx context.Context, count int) (time.Duration, error) {
 	return time.Since(start) / time.Duration(count), errors.Join(errs...)
 }
 
-// BenchmarkOverhead is what all telemetry costs a job of four ranks in one process that does nothing but all-reduces of 1 KiB, at the median:
-// how much longer they take than with the tape switched off. tape-% is that of a tape that nobody reads, overhead-% that of all telemetry, and
-// readers-% what of it the tape's readers take. error-% is the standard error of overhead-%.
+// BenchmarkOverhead is what all telemetry costs a job of four ranks in one process that does nothing but all-reduces of
+// 1 KiB: how much longer they take than with the tape switched off, which is off-ns. It prints, in parts of that:
 //
-// The three take turns of a few milliseconds, in any order, as a machine is slower for a while and faster again; of the turns that communicators
-// have, the median counts. Then come new ones, as where their memory happens to lie makes a difference of some per cent, too.
+//	overhead-%   all telemetry: writing the tape, and reading it; at the median
+//	error-%      the standard error of the mean of that
+//	tape-%       a tape that nobody reads
+//	readers-%    what of overhead-% is reading the tape
+//	collector-%  the same where spans go to a collector; receiving them is in it, as the receiver is here
 //
-// The readers read when they are told to, and as much at a time as they do while few operations are on the tape's ring, as here. The processor
-// time that they take is all telemetry's alone, taken from the processors that ranks use. What is done by the clock, as looking for
-// stalls four times a second, falls into anybody's turn.
+// With the tape switched off, with a tape alone, and with all, jobs take turns of a few milliseconds, in any order, as a
+// machine is slower for a while and faster again; of the turns that communicators have, the median counts. Then come new
+// ones, as where their memory happens to lie makes a difference of some per cent, too.
+//
+// The readers read when they are told to, and as much at a time as they do while few records are on the tape's ring, as
+// here. The processor time that they take is charged as if all processors that ranks use lost an equal part of it. What
+// is done by the clock, as looking for stalls four times a second, falls into anybody's turn.
 func BenchmarkOverhead(b *testing.B) {
 	const ranks, count, turns, fresh = 4, 1_000, 20, 60
-	const pause = 320 * time.Millisecond // of a tape.Follower that finds few records
 	w, err := tape.Create(tape.Config{Dir: memDir(b)})
 	if err != nil {
 		b.Fatal(err)
@@ -122,34 +130,28 @@ func BenchmarkOverhead(b *testing.B) {
 		}
 	})
 	watched := quiet(b, node.WithTick(time.Hour))
-	round := func(j *job) float64 {
-		d, err := j.round(b.Context(), count)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return float64(d)
-	}
-	catchUp := func() time.Duration {
-		start := cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID)
-		if err := watched.Telemetry().Sync(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-		return cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID) - start
-	}
 	runtimes := [3]*ccl.Runtime{quiet(b, node.WithoutTape()).Runtime(), rt, watched.Runtime()}
-	var off, alone, all, readers []float64 // off in ns, the others as parts of off
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			b.Error(err)
+		}
+	}))
+	b.Cleanup(collector.Close)
+	b.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", collector.URL+"/v1/traces")
+	sending := quiet(b, node.WithTick(time.Hour))
+	var off, alone, all, readers, senders []float64 // off in ns, the others as parts of off
 	for b.Loop() {
 		for range fresh {
 			var jobs [len(runtimes)]*job
 			for i := range jobs { // buffers, caches and the kinds that are counted
 				jobs[i] = newJob(b, runtimes[i], ranks)
-				round(jobs[i])
+				jobs[i].turn(b, count)
 			}
-			catchUp() // with how the communicators were made, which they don't do later in somebody's turn
+			catchUp(b, watched) // now, and not in somebody's turn
 			var took [len(jobs)][]float64
 			for range turns {
 				for _, i := range rand.Perm(len(jobs)) {
-					took[i] = append(took[i], round(jobs[i]))
+					took[i] = append(took[i], float64(jobs[i].turn(b, count)))
 				}
 			}
 			base := median(took[0])
@@ -160,24 +162,60 @@ func BenchmarkOverhead(b *testing.B) {
 				j.destroy(b)
 			}
 		}
-		j := newJob(b, watched.Runtime(), ranks)
-		for range fresh / 5 {
-			catchUp()
-			ops, start := 0, time.Now()
-			for ; time.Since(start) < pause; ops += count {
-				round(j)
-			}
-			readers = append(readers, float64(catchUp())/float64(ops)/float64(min(ranks, runtime.GOMAXPROCS(0)))/median(off))
-		}
-		j.destroy(b)
+		base := median(off)
+		readers = append(readers, readingCosts(b, watched, ranks, count, base)...)
+		senders = append(senders, readingCosts(b, sending, ranks, count, base)...)
 	}
-	deviations := deviation(all)/math.Sqrt(float64(len(all))) + deviation(readers)/math.Sqrt(float64(len(readers)))
 	b.ReportMetric(median(off), "off-ns/allreduce")
+	b.ReportMetric(100*(median(all)+mean(readers)), "overhead-%")
+	b.ReportMetric(100*(standardError(all)+standardError(readers)), "error-%")
 	b.ReportMetric(100*median(alone), "tape-%")
 	b.ReportMetric(100*mean(readers), "readers-%")
-	b.ReportMetric(100*(median(all)+mean(readers)), "overhead-%")
-	b.ReportMetric(100*deviations, "error-%")
-	b.ReportMetric(100*(mean(all)+mean(readers)), "mean-overhead-%")
+	b.ReportMetric(100*mean(senders), "collector-%")
+}
+
+// turn is round, for an error that ends the benchmark.
+func (j *job) turn(b *testing.B, count int) time.Duration {
+	b.Helper()
+	d, err := j.round(b.Context(), count)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return d
+}
+
+// catchUp has the node read all that is on its tape, and send its spans, and says what processor time that took.
+func catchUp(b *testing.B, n *node.Node) time.Duration {
+	b.Helper()
+	start := cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID)
+	if err := n.Telemetry().Sync(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	if err := n.Telemetry().Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID) - start
+}
+
+// readingCosts is what reading the node's tape costs an operation, as parts of the time that one takes, measured a few times.
+func readingCosts(b *testing.B, n *node.Node, ranks, count int, took float64) (parts []float64) {
+	b.Helper()
+	const times, pause = 12, 16 * 20 * time.Millisecond // as tape.FollowOptions.Tick has it while few records come
+	j := newJob(b, n.Runtime(), ranks)
+	defer j.destroy(b)
+	for range times {
+		catchUp(b, n)
+		ops := 0
+		for start := time.Now(); time.Since(start) < pause; ops += count {
+			j.turn(b, count)
+		}
+		if few := 65_536 / 16; ops*ranks/tape.DefaultSampleEvery >= few {
+			b.Errorf("%d operations in %v are not few", ops*ranks, pause)
+		}
+		cost := float64(catchUp(b, n)) / float64(ops) / float64(min(ranks, runtime.GOMAXPROCS(0)))
+		parts = append(parts, cost/took)
+	}
+	return parts
 }
 
 // BenchmarkLongJob is the same job without turns: all-reduces one after the other, with the tape switched off and with all telemetry. cpus is how
@@ -213,13 +251,13 @@ func mean(of []float64) (m float64) {
 	return m
 }
 
-// deviation is the standard deviation.
-func deviation(of []float64) float64 {
+// standardError is that of the mean.
+func standardError(of []float64) float64 {
 	m, squares := mean(of), 0.0
 	for _, x := range of {
 		squares += (x - m) * (x - m)
 	}
-	return math.Sqrt(squares / float64(len(of)-1))
+	return math.Sqrt(squares / float64(len(of)-1) / float64(len(of)))
 }
 
 // cpuTime is the processor time that has been used, by this process (unix.CLOCK_PROCESS_CPUTIME_ID) or this thread (…THREAD…).

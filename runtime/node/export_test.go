@@ -15,3 +15,6 @@ func WithTick(d time.Duration) Option {
 
 // Sync waits until all that is on the tape now has been read.
 func (t *Telemetry) Sync(ctx context.Context) error { return t.follower.Sync(ctx) }
+
+// Flush sends the spans that were made, if they are sent at all.
+func (t *Telemetry) Flush(ctx context.Context) error { return t.trace.Flush(ctx) }

@@ -101,9 +101,10 @@ func BenchmarkEvents(b *testing.B) {
 
 // One record, as a follower in the same process gets it, in batches.
 func BenchmarkFollow(b *testing.B) {
+	const batch = defaultOpRecords / 8
 	w := newTape(b, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})
-	f := follow(b, w.Path(), FollowOptions{})
+	f := follow(b, w.Path(), FollowOptions{Tick: 1}) // it never sleeps for long
 	events := make([]Event, 512)
 	b.ReportAllocs()
 	for left := 0; b.Loop(); left-- {
@@ -111,11 +112,11 @@ func BenchmarkFollow(b *testing.B) {
 			continue
 		}
 		b.StopTimer()
-		for range defaultOpRecords / 8 {
+		for range batch {
 			c.End(c.Start(0, allReduce, 1), 0)
 		}
 		b.StartTimer()
-		for left < defaultOpRecords/4 {
+		for left < batch {
 			n, err := f.Read(b.Context(), events)
 			if err != nil {
 				b.Fatal(err)

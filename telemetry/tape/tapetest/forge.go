@@ -2,6 +2,7 @@ package tapetest
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 	"os"
 
@@ -20,13 +21,17 @@ type Forge struct {
 	Exported                            int64 // until when it has exported its spans
 	Closed                              bool
 	Slots                               []tape.Slot // Index is the place in the table; of each, what a Reader gives is given
-	life, op                            [][8]uint64
+	// Tallies are in their order, Index means nothing; at most MaxTallies.
+	Tallies  []tape.Tally
+	life, op [][8]uint64
 }
+
+// MaxTallies is how many tallies a forged tape has room for.
+const MaxTallies = 32
 
 // The sizes of a forged tape.
 const (
 	forgedSlots    = 16
-	forgedTallies  = 1
 	forgedLife     = 1024
 	forgedOp       = 1024
 	headerBytes    = 4096
@@ -34,7 +39,7 @@ const (
 	recordBytes    = 64
 	tallyBytes     = 512
 	tallyOffset    = headerBytes + forgedSlots*slotBytes
-	lifeOffset     = tallyOffset + forgedTallies*tallyBytes
+	lifeOffset     = tallyOffset + MaxTallies*tallyBytes
 	opOffset       = lifeOffset + forgedLife*recordBytes
 	ordinaryOffset = opOffset + forgedOp*recordBytes
 	forgedLength   = ordinaryOffset + forgedOp/32*512
@@ -120,6 +125,9 @@ func (f *Forge) Bytes() []byte {
 	for i := range f.Slots {
 		f.slot(b[headerBytes+f.Slots[i].Index*slotBytes:], &f.Slots[i])
 	}
+	for i := range f.Tallies {
+		tally(b[tallyOffset+i*tallyBytes:][:tallyBytes], i, &f.Tallies[i])
+	}
 	for _, ring := range []struct {
 		at, size int
 		records  [][8]uint64
@@ -161,7 +169,7 @@ func (f *Forge) header(b []byte) {
 	copy(b[376:392], f.KernelBoot[:])
 	le.PutUint64(b[392:], ordinaryOffset)
 	le.PutUint64(b[400:], tallyOffset)
-	le.PutUint32(b[408:], forgedTallies)
+	le.PutUint32(b[408:], MaxTallies)
 	le.PutUint32(b[412:], tallyBytes)
 	var words []uint64
 	for at := 0; at < 416; at += 8 {
@@ -174,7 +182,8 @@ func (f *Forge) header(b []byte) {
 	}
 	le.PutUint64(b[640:], uint64(len(f.op)))
 	le.PutUint64(b[704:], uint64(len(f.life)))
-	binary.LittleEndian.PutUint64(b[896:], uint64(f.Exported))
+	le.PutUint64(b[896:], uint64(f.Exported))
+	le.PutUint64(b[1024:], uint64(len(f.Tallies)))
 	if f.LatchMono != 0 {
 		latch(b[832:], b[840:], []uint64{uint64(f.LatchMono), uint64(f.LatchWall)})
 	}
@@ -209,6 +218,29 @@ func (f *Forge) slot(b []byte, s *tape.Slot) {
 	latch(b[8:], b[64:], []uint64{
 		s.Launched, s.Seq, kinds, two(s.Op.Peer, s.Wait), s.Op.Bytes, uint64(s.OpStart), uint64(s.LastEnd), uint64(s.WaitSince),
 	})
+}
+
+func tally(b []byte, index int, t *tape.Tally) {
+	le := binary.LittleEndian
+	copy(b[0:55], t.Name)
+	copy(b[56:71], t.Engine)
+	b[72], b[73] = uint8(t.Call), t.SizeClass
+	var words [10]uint64
+	for i := range words {
+		words[i] = le.Uint64(b[8*i:])
+	}
+	le.PutUint64(b[80:], uint64(checkOf(uint64(index), words[:]...)))
+	le.PutUint64(b[128:], t.Ordinary)
+	le.PutUint64(b[136:], uint64(t.OrdinaryTime))
+	le.PutUint64(b[144:], t.Bytes)
+	le.PutUint64(b[152:], math.Float64bits(t.Bandwidth/1e6))
+	for i, n := range t.Durations {
+		le.PutUint64(b[160+8*i:], n)
+	}
+	le.PutUint64(b[272:], uint64(t.Time-t.OrdinaryTime))
+	for i, n := range t.Bandwidths {
+		le.PutUint64(b[320+8*i:], n)
+	}
 }
 
 // WriteFile writes the tape.

@@ -37,8 +37,9 @@ func newPostmortem() *cobra.Command {
 		Use:   "postmortem [DIR|FILE]…",
 		Short: "Tell what a job did and why it stopped, from its tapes",
 		Long: `Tell what a job did and why it stopped, from the tapes of its processes, dead or alive: who died, which ranks were in
-what call since when, who waited for whom and where that ends; then each communicator's ranks side by side, and the last
-events of all ranks in their order. Without DIR it looks where tapes go by default.
+what call since when, who waited for whom and where that ends, and whom the others waited for again and again while all was well; then
+each communicator's ranks side by side, how many operations of which size there were and how long they took, and the last events of
+all ranks in their order. Without DIR it looks where tapes go by default.
 
 Tapes of several hosts are copied into one folder, at any depth. Their clocks are put in order by what the ranks did together, and
 how sure that is is said. Tapes that were cut short, of other versions, or missing are said too, and the rest is used.
@@ -74,8 +75,8 @@ The exit code is 0 if there is a report, whatever it says; 1 if spans could not 
 	f.IntVar(&a.Run, "run", 0, "which run of a job that was started several times under one name, from 1 (default: the last)")
 	f.IntVar(&a.Last, "last", 40, "how many events to show; 0 for all")
 	f.DurationVar(&a.Since, "since", 0, "only events of this long before the last one")
-	f.StringVar(&a.Comm, "comm", "", "only events of the communicator with this name, or whose id begins so")
-	f.IntSliceVar(&a.Ranks, "rank", nil, "only events of these ranks of the job")
+	f.StringVar(&a.Comm, "comm", "", "only events and operations of the communicator with this name, or whose id begins so")
+	f.IntSliceVar(&a.Ranks, "rank", nil, "only events and operations of these ranks of the job")
 	f.BoolVar(&a.asJSON, "json", false, "as a JSON object")
 	f.StringVar(&a.color, "color", string(term.ColorAuto), "colours: auto, always or never (NO_COLOR is honoured)")
 	f.BoolVar(&a.export, "export", false, "send the spans that dead processes did not")

@@ -2,8 +2,9 @@
 // hosts, copied together into one folder or lying where they were written. It reads tapes and nothing else, and writes nothing.
 //
 //	tapes ─▶ processes ─▶ one clock ─▶ communicators, ranks side by side ─▶ who waits for whom ─▶ findings
-//	                          │                                                                   timeline
-//	                          └─ offsets between machines, from what their ranks did together
+//	             │            │                                                                   timeline
+//	             │            └─ offsets between machines, from what their ranks did together
+//	             └─ tallies ─▶ what was done, and who was waited for
 //
 // # One clock
 //
@@ -21,11 +22,25 @@
 // that ended without closing its tape is a cause if other ranks said so or went on without it, and only then: who kills a job that hangs kills
 // all of it, and that is not why it hung.
 //
+// # What was done
+//
+// Rings keep the latest; what a tape's tallies count is all that ended well since its process began, by the
+// communicator's name, the call and the class of sizes. Report.Done has it for all ranks, and what each did of it. It
+// has no times.
+//
+// All ranks leave a collective such as an all-reduce together, and who comes last has spent least in it: so the rank
+// that spends by far the least time there is the one that the others wait for, again and again. Report.Waited names it
+// only where that is clear: all ranks of the communicator left whole tapes, and made as many operations; what was lost
+// is at least a twentieth of their time, was not lost in the few operations that made up for a late start, and was not
+// spent in other operations, where a rank that is late may itself have waited. A rank that is stopped within its
+// operations can't be told by this.
+//
 // # Bad input
 //
-// Tapes that were cut short are read as far as they go. What can't be read at all (another format, corrupt, no tape, a link) is in
-// Report.Problems, beside ranks that two processes claim, clocks that were set, and copies. Texts of a tape may hold anything; Write shows them without
-// what would make a terminal do something.
+// Tapes that were cut short are read as far as they go. What can't be read at all (another format, corrupt, no tape, a
+// link) is in Report.Problems, beside tallies that are damaged or count what can't be, ranks that two processes claim,
+// clocks that were set, and copies. Texts of a tape may hold anything; Write shows them without what would make a
+// terminal do something.
 //
 // # Spans
 //

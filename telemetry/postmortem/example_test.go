@@ -37,3 +37,32 @@ func ExampleRead() {
 	}
 	// Output: failed all_reduce 7 of world failed on rank 0: timeout. nobody came in 30 s
 }
+
+// What ended well is counted by its kind, whether or not the tape has room for the records of it all.
+func ExampleReport() {
+	dir, err := os.MkdirTemp("", "tapes-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	w, err := tape.Create(tape.Config{Dir: dir, Job: "train"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	world := w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 0, Size: 1})
+	for range 1000 {
+		seq := world.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 4000}, 0)
+		world.End(seq, lifecycle.CodeOK)
+	}
+	if err := w.Close(); err != nil {
+		log.Fatal(err)
+	}
+	report, err := postmortem.Read([]string{dir}, postmortem.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, d := range report.Done {
+		fmt.Printf("%d %s of %s, up to %d bytes each, %d in all\n", d.Operations, d.Call, d.Comm, d.UpTo, d.Bytes)
+	}
+	// Output: 1000 all_reduce of world, up to 4096 bytes each, 4000000 in all
+}

@@ -1,11 +1,15 @@
 package postmortem
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -18,10 +22,17 @@ func FuzzMerge(f *testing.F) {
 	f.Add([]byte{}, uint8(0))
 	f.Add([]byte("\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18"), uint8(1))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00\x80"), uint8(2))
+	// Rank 1 has counted as many as rank 0, in less time.
+	f.Add(numbers(1, 2, uint64(lifecycle.CallAllReduce), 0, 1000, 0, 0, uint64(time.Second), 0, 0, 0, 0, 0, 0, 1000), uint8(1))
+	f.Add(bytes.Repeat(numbers(256), 300), uint8(1))            // many of everything
+	f.Add(bytes.Repeat(numbers(math.MaxUint64), 300), uint8(1)) // and more than can be
 	f.Add(scribbled([]byte{9, 9, 9, 9, 9, 9, 9}, 0).Bytes()[:9000], uint8(3))
 	f.Fuzz(func(t *testing.T, data []byte, how uint8) {
 		dir := t.TempDir()
 		good := scribbled(nil, 0)
+		good.Tallies = []tape.Tally{{
+			Name: name, Call: lifecycle.CallAllReduce, Time: time.Minute, Durations: [tape.DurationBuckets]uint64{8: 1000},
+		}}
 		bad := scribbled(data, how)
 		b := bad.Bytes()
 		switch how % 4 {
@@ -51,7 +62,18 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-// scribbled is a tape whose records and slots are made of data, eight bytes a number.
+// name is a communicator's, which a terminal would obey.
+const name = "world\x1b[2J"
+
+// numbers are some as scribbled takes them.
+func numbers(ns ...uint64) (data []byte) {
+	for _, n := range ns {
+		data = binary.BigEndian.AppendUint64(data, n)
+	}
+	return data
+}
+
+// scribbled is a tape whose tallies, records and slots are made of data, eight bytes a number.
 func scribbled(data []byte, seed uint8) *tapetest.Forge {
 	next := func() (n uint64) {
 		for range 8 {
@@ -61,12 +83,26 @@ func scribbled(data []byte, seed uint8) *tapetest.Forge {
 		}
 		return n
 	}
+	id := lifecycle.CommID{1}
+	info := tape.CommInfo{ID: id, Name: name, Rank: int(int32(next())), Size: int(int32(next()) | 2)}
+	var tallies []tape.Tally
+	for range 3 {
+		t := tape.Tally{
+			Name: name, Call: lifecycle.Call(next()), SizeClass: uint8(next()), Bytes: next(), Ordinary: next(), OrdinaryTime: time.Duration(next()),
+			Time: time.Duration(next()), Bandwidth: math.Float64frombits(next()),
+		}
+		for i := range t.Durations {
+			t.Durations[i] = next()
+		}
+		for i := range t.Bandwidths {
+			t.Bandwidths[i] = next()
+		}
+		tallies = append(tallies, t)
+	}
 	f := &tapetest.Forge{
 		PID: int(int32(next())), Host: "h", Job: "j", BootID: "b", KernelBoot: [16]byte{seed}, CreatedMono: 1, CreatedWall: int64(next()),
-		LatchMono: int64(next()), LatchWall: int64(next()),
+		LatchMono: int64(next()), LatchWall: int64(next()), Tallies: tallies,
 	}
-	id := lifecycle.CommID{1}
-	info := tape.CommInfo{ID: id, Name: "world\x1b[2J", Rank: int(int32(next())), Size: int(int32(next()) | 2)}
 	f.Comm(1, 1, info)
 	f.Slots = []tape.Slot{{
 		CommInfo: info, Generation: 1, Root: 1, State: lifecycle.State(next()), Launched: next(), Completed: next() | 1, Seq: next(),

@@ -24,6 +24,8 @@ type process struct {
 	last     int64
 	live     int64 // of one that is alive: when it was looked at
 	missed   uint64
+	tallies  []tape.Tally // that have counted something
+	unsure   bool         // its tallies, or its communicators, may not all be here
 	problems []Problem
 
 	clock *clock
@@ -169,6 +171,10 @@ func read(path string, opts *Options) (*process, error) {
 	p.members = slices.SortedFunc(maps.Values(members), func(a, b *member) int { return int(int64(a.number) - int64(b.number)) })
 	missed := r.Missed()
 	p.missed = missed.Life + missed.Op
+	p.unsure = missed.Life > 0
+	for _, text := range p.count(r, cut > 0) {
+		problem(text)
+	}
 	p.place()
 	return p, nil
 }

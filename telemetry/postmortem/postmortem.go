@@ -10,6 +10,9 @@ import (
 )
 
 // Options say what is read of the tapes, and what of it is shown. The zero value takes all of it.
+//
+// Comm and Ranks bound the events and what was done; Last and Since the events alone, as what ranks count has no times.
+// Who was waited for is found out from all of it.
 type Options struct {
 	// Job chooses the job; it may be empty if there are tapes of one job only. AllJobs takes whatever there is for one job.
 	Job     string
@@ -21,9 +24,10 @@ type Options struct {
 	Last int
 	// Since leaves out the events that are longer ago than this, before the last one of all; 0 leaves out none.
 	Since time.Duration
-	// Comm leaves out the events of other communicators: a name, or the beginning of an id of at least 4 digits. Empty leaves out none.
+	// Comm leaves out the events and the operations of other communicators: a name, or the beginning of an id of at least
+	// 4 digits. Empty leaves out none.
 	Comm string
-	// Ranks leaves out the events of other ranks of the job; empty leaves out none.
+	// Ranks leaves out the events and the operations of other ranks of the job; empty leaves out none.
 	Ranks []int
 
 	// Algorithm names the algorithms of operations, which the runtime defines and a reader doesn't know; nil leaves them out.
@@ -160,7 +164,11 @@ func (r *Report) make(procs []*process, opts *Options) {
 	}
 	r.Comms = j.reportComms()
 	r.Findings = j.findings()
+	all := countAll(procs)
+	r.Done, r.timed = shown(all, opts), opts.Since > 0
+	r.Waited = j.waited(all)
 	r.Events = timeline(procs, end, opts)
+	r.Problems = append(r.Problems, inseparable(procs, opts)...)
 	r.Problems = append(r.Problems, j.problems...)
 }
 

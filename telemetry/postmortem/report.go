@@ -20,6 +20,13 @@ type Report struct {
 	Processes []Process `json:"processes"`
 	// Comms are in the order in which they were made.
 	Comms []Comm `json:"communicators"`
+	// Done are the operations that ended well, counted by what they have in common, the kind that took most time first.
+	// The ranks count all that they do from their beginning, so that none is missing for want of its record; but those
+	// are counts, and have no times.
+	Done []Done `json:"done"`
+	// Waited are the ranks that others waited for most of all, where that is clear; nil where it isn't. It is an
+	// observation: nothing need have gone wrong.
+	Waited *Waited `json:"waited_for,omitempty"`
 	// Clocks are the machines' clocks; the first is the one that all times are told by.
 	Clocks []Clock `json:"clocks"`
 	// Events are the last of those that Options ask for, in their order on the one clock.
@@ -33,6 +40,7 @@ type Report struct {
 	Problems []Problem `json:"problems"`
 
 	procs []*process // for Export
+	timed bool       // the options bound the time
 }
 
 // FindingKind says what a Finding is about. The strings are stable.
@@ -172,6 +180,70 @@ type Act struct {
 	Start   time.Time     `json:"start"`
 	Longest time.Duration `json:"longest_ns"` // from start to end on the slowest rank
 	Errors  []Said        `json:"errors,omitempty"`
+}
+
+// Done is the operations of one kind that ended well: those of communicators of one name and engine, with one call and
+// one class of sizes.
+type Done struct {
+	Comm   string `json:"comm"`
+	Engine string `json:"engine,omitempty"`
+	Call   string `json:"call"`
+	// UpTo is the largest size of the class, in bytes; the smallest is a byte more than a quarter of that. 0 is a
+	// barrier's, which has no size; math.MaxUint64 that of the last class.
+	UpTo uint64 `json:"up_to_bytes"`
+	// Operations, Bytes (of the operations' buffers) and Time are those of all ranks together.
+	Operations uint64        `json:"operations"`
+	Bytes      uint64        `json:"bytes"`
+	Time       time.Duration `json:"time_ns"`
+	Mean       time.Duration `json:"mean_ns"`
+	// Median and P99 (the 99th percentile) are upper bounds, of a bucket of Durations each; -1 if that has none.
+	Median    time.Duration   `json:"median_up_to_ns"`
+	P99       time.Duration   `json:"p99_up_to_ns"`
+	Durations []DurationCount `json:"durations"`
+	// Bandwidth is the mean of the bus bandwidths (see tape.Signature.BusFactor) in bytes per second; 0 if no operation
+	// had one.
+	Bandwidth  float64          `json:"bus_bandwidth"`
+	Bandwidths []BandwidthCount `json:"bus_bandwidths,omitempty"`
+	// Ranks are what each rank did of it, in the order of Report.Processes.
+	Ranks []DoneBy `json:"ranks"`
+}
+
+// DurationCount is how many operations took up to a bound, and longer than the quarter of it.
+type DurationCount struct {
+	UpTo       time.Duration `json:"up_to_ns"` // -1: longer than all bounds
+	Operations uint64        `json:"operations"`
+}
+
+// BandwidthCount is how many operations had a bus bandwidth of up to a bound, and more than the quarter of it.
+type BandwidthCount struct {
+	UpTo       float64 `json:"up_to"` // bytes per second; -1: more than all bounds
+	Operations uint64  `json:"operations"`
+}
+
+// DoneBy is one rank's part.
+type DoneBy struct {
+	Rank       int           `json:"rank"` // in the job; -1 if the tape doesn't tell, or of a process that is several ranks
+	Process    int           `json:"process"`
+	Operations uint64        `json:"operations"`
+	Bytes      uint64        `json:"bytes"`
+	Time       time.Duration `json:"time_ns"`
+}
+
+// Waited is ranks that the others waited for in one kind of collective. All ranks leave it together, so who spent by
+// far the least time in it was by far the last to come.
+type Waited struct {
+	// Text is all of it in a sentence.
+	Text string `json:"text"`
+	// Ranks are those that were waited for, in the job.
+	Ranks []int `json:"ranks"`
+	// Comm, Call and UpTo are the kind of collective, as in Done; Operations is the most that any rank made.
+	Comm       string `json:"comm"`
+	Call       string `json:"call"`
+	UpTo       uint64 `json:"up_to_bytes"`
+	Operations uint64 `json:"operations"`
+	// Time is the most that any of the ranks spent in it, and Others the least that any other did.
+	Time   time.Duration `json:"time_ns"`
+	Others time.Duration `json:"others_ns"`
 }
 
 // ClockSource says how a clock was put in order with the first. The strings are stable.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,12 +23,14 @@ import (
 //
 //	host HOST [clock DUR] [wall DUR]              a machine: what its monotonic clock is ahead of the script's, and its time of day.
 //	                                              Processes on the one named here are known dead; of others that can't be told
-//	process PROC HOST [closed] [exported DUR] [job JOB] [format N] [cut BYTES] [damage header|slots] [twice]
+//	process PROC HOST [closed] [exported DUR] [job JOB] [format N] [cut BYTES] [damage header|slots|tally|count] [twice]
 //	TIME PROC comm COMM RANK/SIZE [PARENT]        the process gets its part of a communicator
 //	TIME PROC act COMM ACT SEQ start | phase PHASE | ok | CODE PEER TEXT…
 //	TIME PROC op COMM CALL SEQ BYTES ROOT start | phase PHASE | wait RANK | ok | CODE
 //	TIME PROC failed COMM CALL SEQ CODE PEER TEXT…
 //	TIME PROC refused COMM ACT CODE TEXT…
+//	tally PROC COMM CALL BYTES COUNT MEAN [ENGINE]
+//	                                              what the process has counted; several of one kind are added up
 //	TIME together COMM CALL SEQ BYTES DUR         all ranks of the communicator make an operation that takes so long
 //	TIME together COMM act ACT SEQ DUR
 //	file PATH TEXT…                               some other file
@@ -107,6 +110,8 @@ func (s *stage) step(w []string) (err error) {
 		s.hosts[w[1]] = m
 	case "process":
 		s.process(w)
+	case "tally":
+		s.tally(s.find(w[1]), w[2:])
 	case "file":
 		return s.file(w[1], strings.Join(w[2:], " "))
 	case "link":
@@ -281,6 +286,32 @@ func (s *stage) op(p *player, slot *tape.Slot, now int64, w []string) {
 	p.Op(slot.Generation, r)
 }
 
+// tally counts operations that took as long, each of them. Whose tally it is shows in nothing but the name.
+func (s *stage) tally(p *player, w []string) {
+	slot, n, mean := p.slot(w[0]), natural(w[3]), duration(w[4])
+	sig := tape.Signature{Call: call(w[1]), Peer: -1, Bytes: natural(w[2])}
+	engine := slot.Engine
+	if len(w) > 5 {
+		engine = w[5]
+	}
+	class := tape.SizeClass(sig.Bytes)
+	i := slices.IndexFunc(p.Tallies, func(t tape.Tally) bool {
+		return t.Name == slot.Name && t.Engine == engine && t.Call == sig.Call && t.SizeClass == class
+	})
+	if i < 0 {
+		i = len(p.Tallies)
+		p.Tallies = append(p.Tallies, tape.Tally{Name: slot.Name, Engine: engine, Call: sig.Call, SizeClass: class})
+	}
+	t := &p.Tallies[i]
+	t.Bytes += n * sig.Bytes
+	t.Time += time.Duration(n) * mean
+	t.Durations[tape.DurationBucket(mean)] += n
+	if bw := sig.BusFactor(slot.Rank, slot.Size) * float64(sig.Bytes) / mean.Seconds(); bw > 0 {
+		t.Bandwidth += float64(n) * bw
+		t.Bandwidths[tape.BandwidthBucket(bw)] += n
+	}
+}
+
 func (s *stage) together(at time.Duration, w []string) {
 	comm := w[0]
 	for _, p := range s.procs {
@@ -307,6 +338,10 @@ func (s *stage) write() {
 			b[150] ^= 0xff
 		case "slots":
 			b[4096+192+128+3] ^= 0xff
+		case "tally": // the second one's name
+			b[12288+512+3] ^= 0xff
+		case "count": // the second one's bandwidth is no number
+			copy(b[12288+512+152:], []byte{1, 2, 3, 4, 5, 6, 0xff, 0x7f})
 		}
 		if p.cut > 0 {
 			b = b[:p.cut]

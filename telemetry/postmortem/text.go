@@ -23,6 +23,7 @@ const (
 	maxFindings = 20
 	maxProblems = 20
 	maxRows     = 256
+	maxKinds    = 20
 	textWidth   = 120
 	minWidth    = 40
 )
@@ -48,6 +49,7 @@ func (r *Report) Write(w io.Writer, opts TextOptions) error {
 		}
 	}
 	r.writeQuiet(t, quiet)
+	r.writeDone(t)
 	r.writeClocks(t)
 	r.writeEvents(t)
 	r.writeNotes(t)
@@ -112,6 +114,9 @@ func (r *Report) writeFindings(t *text) {
 	}
 	if gap != "" {
 		t.paint(yellow, func() { t.paragraph("  ", gap) })
+	}
+	if r.Waited != nil {
+		t.paragraph("  ", clean(r.Waited.Text))
 	}
 }
 
@@ -263,6 +268,69 @@ func (r *Report) writeQuiet(t *text, comms []*Comm) {
 		rows = append(rows, []string{cmp.Or(c.Name, "-"), c.ID.Short(), strconv.Itoa(c.Size), c.Ranks[0].State, number(c.Operations)})
 	}
 	t.table(rows)
+}
+
+func (r *Report) writeDone(t *text) {
+	if len(r.Done) == 0 {
+		return
+	}
+	t.heading("OPERATIONS THAT ENDED WELL")
+	engines := make(map[string]bool)
+	for i := range r.Done {
+		engines[r.Done[i].Engine] = true
+	}
+	rows := [][]string{{"COMMUNICATOR", "ENGINE", "CALL", "SIZE", "OPERATIONS", "MEAN", "MEDIAN", "99 %", "LEAST TIME", "MOST TIME", "BUS BANDWIDTH", "BYTES IN ALL"}}
+	for i := range r.Done {
+		d := &r.Done[i]
+		row := []string{cmp.Or(d.Comm, "-"), "", d.Call, sizeText(d.UpTo), d.each(), span(int64(d.Mean)), atMost(d.Median), atMost(d.P99), "", "", "", ""}
+		if len(engines) > 1 {
+			row[1] = cmp.Or(d.Engine, "-")
+		}
+		if least, most := d.extremes(); span(int64(least.Time)) != span(int64(most.Time)) {
+			row[8], row[9] = least.text(), most.text()
+		}
+		if d.Bandwidth > 0 {
+			row[10] = rateText(d.Bandwidth)
+		}
+		if d.Bytes > 0 {
+			row[11] = bytesText(d.Bytes)
+		}
+		rows = append(rows, row)
+	}
+	t.rows(rows, maxKinds)
+	if r.timed {
+		t.paragraph("  ", "These are of the whole run: what ranks count has no times.")
+	}
+}
+
+// each is how many operations a rank did.
+func (d *Done) each() string {
+	least, most := d.Ranks[0].Operations, d.Ranks[0].Operations
+	for _, by := range d.Ranks {
+		least, most = min(least, by.Operations), max(most, by.Operations)
+	}
+	return between(number(least), number(most))
+}
+
+// extremes are the ranks that spent the least and the most time, the first of several.
+func (d *Done) extremes() (least, most *DoneBy) {
+	least, most = &d.Ranks[0], &d.Ranks[0]
+	for i := range d.Ranks {
+		switch by := &d.Ranks[i]; {
+		case by.Time < least.Time:
+			least = by
+		case by.Time > most.Time:
+			most = by
+		}
+	}
+	return least, most
+}
+
+func (b *DoneBy) text() string {
+	if b.Rank < 0 {
+		return span(int64(b.Time))
+	}
+	return fmt.Sprintf("%s, rank %d", span(int64(b.Time)), b.Rank)
 }
 
 func (r *Report) writeClocks(t *text) {

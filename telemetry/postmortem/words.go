@@ -2,6 +2,7 @@ package postmortem
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,6 +85,42 @@ func span(ns int64) string {
 		d = d.Round(10 * time.Nanosecond)
 	}
 	return d.String()
+}
+
+// atMost is a bound of a histogram's bucket.
+func atMost(d time.Duration) string {
+	if d < 0 {
+		return "> " + span(int64(durationBound(tape.DurationBuckets-2)))
+	}
+	return "≤ " + span(int64(d))
+}
+
+// sizeText is a class of sizes by its bound; nothing for what has no size.
+func sizeText(upTo uint64) string {
+	switch upTo {
+	case 0:
+		return ""
+	case math.MaxUint64:
+		return "more than " + bytesText(classBound(tape.SizeClasses-2))
+	}
+	return "up to " + bytesText(upTo)
+}
+
+// between is a range; one of both if they read the same.
+func between(least, most string) string {
+	if least == most {
+		return least
+	}
+	return least + " to " + most
+}
+
+// rateText is a rate with three digits and a decimal unit, as bandwidths have it.
+func rateText(bytesPerSecond float64) string {
+	v, units := bytesPerSecond/1e3, []string{"kB/s", "MB/s", "GB/s", "TB/s", "PB/s"}
+	for v >= 999.5 && len(units) > 1 {
+		v, units = v/1e3, units[1:]
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64) + " " + units[0]
 }
 
 // number is a number with its thousands apart.

@@ -14,7 +14,7 @@ STRESS ?= 10m
 SOAK   ?= 1h
 
 # What make bench measures beside all-reduce, and for how long each; BENCH=. BENCHTIME=1s measures everything.
-BENCH     ?= ^Benchmark(Read64|Check|Lookup|StartEnd|Wait|Off|Observe|Scrape|Overhead|FollowNode|PingPong|Exchange|Epoch|ReduceSmall|Copy|Publish|Fanout|ExporterThatBlocks|EventStream|Steady|Verdict)$$|^BenchmarkReduce$$/^type=(float32|bfloat16)$$/^op=sum$$/./^size=256KiB$$
+BENCH     ?= ^Benchmark(Read64|ReadTallies64|Check|Lookup|StartEnd|Wait|Off|Observe|Scrape|Overhead|FollowNode|PingPong|Exchange|Epoch|ReduceSmall|Copy|Publish|Fanout|ExporterThatBlocks|EventStream|Steady|Verdict)$$|^BenchmarkReduce$$/^type=(float32|bfloat16)$$/^op=sum$$/./^size=256KiB$$
 BENCHTIME ?= 100ms
 
 # The linter is pinned, so that everybody sees the same findings; another version on the PATH is not used.

@@ -57,7 +57,37 @@ func rank(role string) (err error) {
 			return ccl.Broadcast(ctx, world, numbers, numbers, 0)
 		}
 	}
+	if role == "late" {
+		return steps(ctx, world, numbers)
+	}
 	return ccl.AllReduce(ctx, world, numbers, numbers, ccl.Sum)
+}
+
+// lateSteps is how many steps a job makes in which rank 1 is late.
+const lateSteps = 300
+
+// steps trains, as it were; rank 1 gets its samples from something that takes 5 ms.
+func steps(ctx context.Context, world *ccl.Comm, numbers []float32) error {
+	samples := make(chan struct{})
+	close(samples)
+	var slow <-chan time.Time
+	if world.Rank() == 1 {
+		ticker := time.NewTicker(5 * time.Millisecond)
+		defer ticker.Stop()
+		samples, slow = nil, ticker.C
+	}
+	for range lateSteps {
+		select {
+		case <-samples:
+		case <-slow:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := ccl.AllReduce(ctx, world, numbers, numbers, ccl.Sum); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // start starts three ranks on two simulated nodes, and returns their process ids once all are in the world.
@@ -119,6 +149,18 @@ func TestKilledRank(t *testing.T) {
 	}
 	await(t, tapes, fmt.Sprintf(`WHAT HAPPENED Rank 1 \([^)]*pid %d\) died\..* It was in no call\.`, pids[1]),
 		`[Rr]anks 0 and 2 said at [0-9:.]+: all_reduce .* the process of rank 1 has ended`)
+}
+
+// Nothing goes wrong, but one rank is late for every step: the post-mortem says who, and how many operations it took.
+func TestLateRank(t *testing.T) {
+	tapes := t.TempDir()
+	j, _ := start(t, "late", tapes)
+	if code := j.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	all := lateSteps + 1
+	await(t, tapes, fmt.Sprintf(`WHAT HAPPENED Nothing went wrong: .* Rank 1 was waited for: it spent \S+ in %d all_reduce of world \(up to 4 KiB\), the others \S+s( to \S+s)?\.`, all),
+		fmt.Sprintf(`OPERATIONS THAT ENDED WELL COMMUNICATOR .* world all_reduce up to 4 KiB %d .* 3\.44 MiB`, all))
 }
 
 func TestMismatch(t *testing.T) {

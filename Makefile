@@ -22,7 +22,7 @@ LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test e2e jaeger lint bench sim fuzz stress soak generate current clean
+.PHONY: help build demo test bench-once e2e jaeger lint bench sim fuzz stress soak generate current clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,12 @@ demo: build ## Train a classifier on four processes and show what their communic
 
 test: ## Run every test that needs nothing but Go and gcc, under the race detector.
 	go test -race -timeout 10m ./...
+
+# No limit of go test's holds for a benchmark.
+bench-once: ## Run each benchmark once, but for those that take long, to see that it still works.
+	@mkdir -p $(BIN)
+	timeout 10m go test -run '^$$' -bench . -benchtime 1x -skip '^Benchmark(Overhead|Steady|Verdict)$$' ./... >$(BIN)/bench.log 2>&1 || \
+	  { cat $(BIN)/bench.log; exit 1; }
 
 e2e: jaeger-built ## Run the tests that start real processes, and real components beside them.
 	cd tests && go test -race -count=1 -timeout 10m $$(go list ./... | grep -v '/soak$$')

@@ -26,6 +26,7 @@ func Example() {
 	}
 	var running sync.WaitGroup
 	running.Go(func() { _ = events.Run(context.Background()) })
+	<-events.Begun() // until then it takes no listeners
 	mux := http.NewServeMux()
 	mux.Handle("GET /api/v1/events", events)
 	server := httptest.NewServer(mux)

@@ -37,6 +37,14 @@ type cluster struct {
 // newCluster connects size ranks. change, if not nil, may make their configurations differ.
 func newCluster(tb testing.TB, size int, how fabric.Config, change func(rank int, c *host.Config)) *cluster {
 	tb.Helper()
+	return newClusterOf(tb, size, how, change, func(_ int, l *fabric.Links) host.Links { return l })
+}
+
+// newClusterOf is newCluster with what the engines take for their links.
+func newClusterOf(
+	tb testing.TB, size int, how fabric.Config, change func(rank int, c *host.Config), wrap func(rank int, l *fabric.Links) host.Links,
+) *cluster {
+	tb.Helper()
 	f, err := fabric.New(how)
 	if err != nil {
 		tb.Fatal(err)
@@ -64,7 +72,7 @@ func newCluster(tb testing.TB, size int, how fabric.Config, change func(rank int
 		if change != nil {
 			change(r, &cfg)
 		}
-		c.engines[r], c.links[r] = host.New(links, nil, cfg), links
+		c.engines[r], c.links[r] = host.New(wrap(r, links), nil, cfg), links
 		return nil
 	}) {
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,7 +13,49 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
+
+// mortal is the links of a rank that can die: then it sends nothing any more, also where there is room again.
+type mortal struct {
+	*fabric.Links
+	mu   sync.Mutex
+	dead bool
+}
+
+func (m *mortal) die() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dead = true
+}
+
+func (m *mortal) Conn(peer int) transport.Conn {
+	c := m.Links.Conn(peer)
+	if c == nil {
+		return nil
+	}
+	return &mortalConn{c, m}
+}
+
+type mortalConn struct {
+	transport.Conn
+	of *mortal
+}
+
+func (c *mortalConn) TrySend(p []byte) (int, error) {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if c.of.dead {
+		return 0, nil
+	}
+	return c.Conn.TrySend(p)
+}
+
+func (c *mortalConn) InFlight() bool {
+	f, ok := c.Conn.(interface{ InFlight() bool })
+	return ok && f.InFlight()
+}
 
 // bury has the ranks below before learn that rank dead has died, as a fabric tells them.
 func (c *cluster) bury(dead, before int) {
@@ -53,12 +96,17 @@ func TestPeerDiesWithAPartSent(t *testing.T) {
 				continue // its memory is lent, so all of it is there
 			}
 			t.Run(name+"/"+what, func(t *testing.T) {
-				c := newCluster(t, size, how, nil)
+				mortals := make([]*mortal, size)
+				c := newClusterOf(t, size, how, nil, func(rank int, l *fabric.Links) host.Links {
+					mortals[rank] = &mortal{Links: l}
+					return mortals[rank]
+				})
 				for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 					if rank == late {
 						for r := range late {
 							awaitWait(c.engines[r], late)
 						}
+						mortals[dead].die()
 						c.bury(dead, late)
 						return nil
 					}

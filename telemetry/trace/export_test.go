@@ -38,3 +38,6 @@ func (c closeNotifier) Shutdown(ctx context.Context) error {
 	defer close(c.closed)
 	return c.SpanExporter.Shutdown(ctx)
 }
+
+// Heard tells whether a span of an operation that ended well is made at once.
+func (p *Projector) Heard() bool { return p.pipe.heard }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,21 +57,19 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	for _, sp := range cfg.Processors {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
-	p.heard = p.gate != nil || len(cfg.Processors) > 0 || sdktrace.NewSpanLimits() != usualLimits
+	p.heard = p.gate != nil || len(cfg.Processors) > 0 || limited(os.Environ())
 	p.provider = sdktrace.NewTracerProvider(opts...)
 	p.tracer = p.provider.Tracer(semconv.ScopeName,
 		oteltrace.WithInstrumentationVersion(cfg.Version), oteltrace.WithSchemaURL(semconv.SchemaURL))
 	return p, nil
 }
 
-// usualLimits are OpenTelemetry's limits of a span where no variable sets any: far more than a span of ours has.
-var usualLimits = sdktrace.SpanLimits{
-	AttributeValueLengthLimit:   sdktrace.DefaultAttributeValueLengthLimit,
-	AttributeCountLimit:         sdktrace.DefaultAttributeCountLimit,
-	EventCountLimit:             sdktrace.DefaultEventCountLimit,
-	LinkCountLimit:              sdktrace.DefaultLinkCountLimit,
-	AttributePerEventCountLimit: sdktrace.DefaultAttributePerEventCountLimit,
-	AttributePerLinkCountLimit:  sdktrace.DefaultAttributePerLinkCountLimit,
+// limited tells whether the environment limits what a span may hold. OpenTelemetry's own limits are far above what ours hold.
+func limited(environ []string) bool {
+	return slices.ContainsFunc(environ, func(kv string) bool {
+		name, value, _ := strings.Cut(kv, "=")
+		return value != "" && strings.HasPrefix(name, "OTEL_") && strings.HasSuffix(name, "_LIMIT")
+	})
 }
 
 // shutdown ends the pipeline. A ctx that has ended already keeps the provider from ending anything; the gate ends all the same.

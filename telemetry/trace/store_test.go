@@ -246,8 +246,19 @@ func TestKeptAsSent(t *testing.T) {
 		return emitted, body
 	}
 	sampleAll := func(c *trace.Config) { c.SampleEvery = 1 }
-	sentIDs, sent := tell(newProjector(t, sampleAll))
-	keptIDs, kept := tell(newProjector(t, func(c *trace.Config) { sampleAll(c); c.Processors = nil }))
+	keepAll := func(c *trace.Config) { sampleAll(c); c.Processors = nil }
+	heard, unheard := newProjector(t, sampleAll), newProjector(t, keepAll)
+	t.Setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "100")
+	limited, err := trace.New(t.Context(), trace.Config{Wall: wall})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limited.Close(t.Context())
+	if !heard.Heard() || unheard.Heard() || !limited.Heard() {
+		t.Errorf("spans are made at once with a receiver: %v, without: %v, with limits: %v", heard.Heard(), unheard.Heard(), limited.Heard())
+	}
+	sentIDs, sent := tell(heard)
+	keptIDs, kept := tell(unheard)
 	if diff := cmp.Diff(sent, kept); diff != "" {
 		t.Errorf("-sent +kept:\n%s", diff)
 	}

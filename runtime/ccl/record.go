@@ -110,7 +110,7 @@ func spanContext(sc trace.SpanContext) tape.SpanContext {
 }
 
 // started writes the start of an operation, with the span in ctx if there is one. The caller has the turn.
-func (c *Comm) started(ctx context.Context, number uint64, sig tape.Signature, algorithm uint8) (launched uint64) {
+func (c *Comm) started(ctx context.Context, number uint64, sig *tape.Signature, algorithm uint8) (launched uint64) {
 	if c.tape == nil {
 		return 0
 	}
@@ -123,19 +123,16 @@ type lastCaller struct {
 	// ctx is nil, or of package context: those don't change, unless somebody changes a context of his own that one was made from; such
 	// a program may see the span of before.
 	ctx   context.Context
-	span  tape.SpanContext
-	valid bool
+	span  *tape.SpanContext // nil: none; else found
+	found tape.SpanContext
 }
 
 // of is the span in ctx, nil if there is none. It is valid until the next call.
 func (l *lastCaller) of(ctx context.Context) *tape.SpanContext {
-	if !sameContext(ctx, l.ctx) {
-		l.look(ctx)
+	if sameContext(ctx, l.ctx) {
+		return l.span
 	}
-	if l.valid {
-		return &l.span
-	}
-	return nil
+	return l.look(ctx)
 }
 
 // sameContext says that two contexts are one: of one type, and at one place in memory, where no other of that type is while either is held. That
@@ -145,8 +142,8 @@ func sameContext(a, b context.Context) bool {
 	return *(*words)(unsafe.Pointer(&a)) == *(*words)(unsafe.Pointer(&b))
 }
 
-func (l *lastCaller) look(ctx context.Context) {
-	l.ctx, l.valid = nil, false
+func (l *lastCaller) look(ctx context.Context) *tape.SpanContext {
+	l.ctx, l.span = nil, nil
 	t := reflect.TypeOf(ctx)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -155,9 +152,11 @@ func (l *lastCaller) look(ctx context.Context) {
 		l.ctx = ctx
 	}
 	if span := trace.SpanFromContext(ctx); span != noSpan { // asked first, because a span's context is large
-		l.span = spanContext(span.SpanContext())
-		l.valid = l.span != tape.SpanContext{}
+		if l.found = spanContext(span.SpanContext()); l.found != (tape.SpanContext{}) {
+			l.span = &l.found
+		}
 	}
+	return l.span
 }
 
 // noSpan is what a context without a span has.

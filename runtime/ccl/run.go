@@ -99,7 +99,8 @@ func (c *Comm) execute(ctx context.Context, op *host.Op) error {
 	}
 	c.accepted()
 	number := c.number(op)
-	launched := c.started(ctx, number, signature(op), uint8(c.engine.Algorithm(op)))
+	sig := signature(op)
+	launched := c.started(ctx, number, &sig, uint8(c.engine.Algorithm(op)))
 	err := c.engine.Run(ctx, number, op)
 	if err == nil {
 		c.tape.End(launched, lifecycle.CodeOK)
@@ -137,7 +138,7 @@ func (c *Comm) executePairs(ctx context.Context, call lifecycle.Call, ops []host
 		sig.Bytes += uint64(len(ops[i].Send) + len(ops[i].Recv))
 	}
 	number := c.collectives.Load() // not a call that all ranks make: it has the number of the collective before it
-	launched := c.started(ctx, number, sig, 0)
+	launched := c.started(ctx, number, &sig, 0)
 	err := c.engine.RunGroup(ctx, number, ops)
 	c.tape.End(launched, lifecycle.CodeOf(err))
 	return c.fail(call, err)

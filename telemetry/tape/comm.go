@@ -172,11 +172,12 @@ func (c *CommWriter) Life(r LifeRecord) {
 // Start launches the communicator's next operation. number is what its ranks agree to call it, see OpRecord.Seq; 0 is the same as
 // launched, which is how many were launched with it, and by which End knows it. A nil CommWriter returns 0.
 func (c *CommWriter) Start(number uint64, sig Signature, algorithm uint8) (launched uint64) {
-	return c.StartFrom(nil, number, sig, algorithm)
+	return c.StartFrom(nil, number, &sig, algorithm)
 }
 
-// StartFrom is Start for an operation that was called within a span, which becomes OpRecord.Caller of its start; nil is none.
-func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature, algorithm uint8) (launched uint64) {
+// StartFrom is Start for an operation that was called within a span, which becomes OpRecord.Caller of its start; nil is
+// none. It keeps neither pointer.
+func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig *Signature, algorithm uint8) (launched uint64) {
 	if c == nil {
 		return 0
 	}
@@ -191,7 +192,7 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig Signature
 		number = seq
 	}
 	o.number, o.start, o.told, o.many = number, now, false, false
-	if kind := o.kindOf(&sig, algorithm); kind.id == o.shownKind {
+	if kind := o.kindOf(sig, algorithm); kind.id == o.shownKind {
 		c.repeat(seq, number, now)
 	} else {
 		p := o.single()

@@ -20,7 +20,7 @@ const maxPending = 64
 func (s *several) at(seq uint64) *pending { return &s.pending[seq%maxPending] }
 
 // startAnother launches an operation while others are in flight.
-func (c *CommWriter) startAnother(now int64, caller *SpanContext, number uint64, sig Signature, algorithm uint8) (launched uint64) {
+func (c *CommWriter) startAnother(now int64, caller *SpanContext, number uint64, sig *Signature, algorithm uint8) (launched uint64) {
 	o := c.op
 	if c.several == nil {
 		c.several = new(several)
@@ -39,7 +39,7 @@ func (c *CommWriter) startAnother(now int64, caller *SpanContext, number uint64,
 		c.tell(p) // before it is forgotten
 	}
 	o.start = now
-	*p = pending{seq: seq, number: number, start: now, opKind: *o.kindOf(&sig, algorithm)}
+	*p = pending{seq: seq, number: number, start: now, opKind: *o.kindOf(sig, algorithm)}
 	c.publishOp(c.oldest())
 	c.began(caller, p)
 	runtime.KeepAlive(c)

@@ -61,6 +61,13 @@ func (o *Options) wants(m *member) bool {
 	return len(o.Comm) >= minIDDigits && strings.HasPrefix(m.info.ID.String(), strings.ToLower(o.Comm))
 }
 
+// noTapesError is an os.ErrNotExist: the folders are there, but no tape in them.
+type noTapesError struct{ in string }
+
+func (e noTapesError) Error() string { return "postmortem: no tapes (files named *.tape) in " + e.in }
+
+func (noTapesError) Is(target error) bool { return target == os.ErrNotExist }
+
 // Read reads all tapes below the folders, and the files that are named, and makes the report of one job. Tapes that can't be read are
 // Report.Problems. The error is that of a path that isn't there, of no tapes at all (os.ErrNotExist), of wrong Options, or a *JobsError. It
 // blocks while it reads, some 20 ms of a core for a tape of default size that is full, and writes nothing.
@@ -73,8 +80,7 @@ func Read(paths []string, opts Options) (*Report, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("postmortem: no tapes (files named *.tape) in %s: %w%s",
-			clean(strings.Join(paths, ", ")), os.ErrNotExist, also(problems))
+		return nil, noTapesError{clean(strings.Join(paths, ", ")) + also(problems)}
 	}
 	procs, unread := load(files, &opts)
 	problems = append(problems, unread...)

@@ -130,7 +130,7 @@ type Doing struct {
 	What      string           `json:"what"` // size, type, reduction and root, for people
 	Phase     string           `json:"phase,omitempty"`
 	Since     time.Time        `json:"since"`
-	For       time.Duration    `json:"for_ns"`    // until the end of the report
+	For       time.Duration    `json:"for_ns"`    // until now if its process is alive, else until the last that any tape tells of: at least
 	Wait      int              `json:"wait_rank"` // of the communicator; -1 if it doesn't wait for one
 	WaitSince time.Time        `json:"wait_since,omitzero"`
 	TraceID   string           `json:"trace_id"`

@@ -71,7 +71,7 @@ func (r *Report) writeHead(t *text) {
 	}
 	t.paragraph("", fmt.Sprintf("job %s: %s on %s: %s", clean(r.Job), count(len(r.Processes), "tape"), count(len(hosts), "host"), strings.Join(parts, ", ")))
 	if !r.Begin.IsZero() {
-		t.paragraph("", fmt.Sprintf("%s to %s UTC, %s", r.Begin.Format("2006-01-02 15:04:05.000"), r.End.Format("15:04:05.000"), span(int64(r.End.Sub(r.Begin)))))
+		t.paragraph("", fmt.Sprintf("written from %s to %s UTC, %s", r.Begin.Format("2006-01-02 15:04:05.000"), r.End.Format("15:04:05.000"), span(int64(r.End.Sub(r.Begin)))))
 	}
 }
 
@@ -232,6 +232,9 @@ func (r *Report) writeComm(t *text, c *Comm) {
 		}
 		if d := k.Doing; d != nil {
 			row[5], row[6], row[7] = numbered(d.Call, d.Seq), span(int64(d.For)), d.Phase
+			if r.Processes[k.Process].State != StateAlive { // how long it went on after the last that is known
+				row[6] = "≥ " + row[6]
+			}
 			if d.What != "" {
 				row[5] += " (" + d.What + ")"
 			}
@@ -388,7 +391,7 @@ func (r *Report) writeNotes(t *text) {
 		notes = append(notes, fmt.Sprintf("This is one of %d runs of the job (--run chooses).", r.OtherRuns+1))
 	}
 	if r.Missed > 0 {
-		notes = append(notes, count(int(r.Missed&(1<<62-1)), "older record")+" had been overwritten; a tape keeps the latest.")
+		notes = append(notes, count(int(r.Missed&(1<<62-1)), "older record")+" had been overwritten, or cut off; a tape keeps the latest.")
 	}
 	for i, p := range r.Problems {
 		if i == maxProblems {

@@ -28,5 +28,5 @@ func Example() {
 	}
 	// Output:
 	// not_entered certain
-	// rank 2 has not entered barrier 7 on "world"; its last, barrier 6 on "world", ended 7s ago; ranks 0, 1 and 3 wait
+	// rank 2 has not entered barrier 7 on "world"; its last, barrier 6 on "world", ended 7s earlier; ranks 0, 1 and 3 wait
 }

@@ -123,7 +123,7 @@ func lastCall(a *actor) string {
 	if last == nil {
 		return ", nor any before it"
 	}
-	return fmt.Sprintf("; its last, %s, ended %s ago", callText(last.Op.Call.String(), last.Seq, last), Age(last.Age))
+	return fmt.Sprintf("; its last, %s, ended %s earlier", callText(last.Op.Call.String(), last.Seq, last), Age(last.Age))
 }
 
 // attendance tells how many are in a meeting.

@@ -78,7 +78,7 @@ $(BIN)/golangci-lint:
 	GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION)
 
 bench: SHELL := bash -o pipefail
-bench: build ## Run the benchmarks, and compare all-reduce with Open MPI's where that is installed.
+bench: build ## Run the benchmarks, those that BENCH= says for BENCHTIME= each, and compare all-reduce with Open MPI's where that is installed.
 	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./... | awk ' \
 	  function value(unit,  i) { for (i = 4; i <= NF; i++) if ($$i == unit) return $$(i-1); return "" } \
 	  /^pkg:/ { pkg = substr($$2, length("$(MODULE)") + 2) } \

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/build"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 )
 
 // commandVariable makes the test's program the command itself: carillon sim ends its process.
@@ -80,13 +81,14 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"bench", "--processes", "0", "--in-process", "0"}, usageCode, "nothing to measure"},
 		{[]string{"bench", "--budget", "0s"}, usageCode, "--budget is 0s"},
 		{[]string{"postmortem", "/no/such/folder"}, usageCode, "/no/such/folder"},
-		{[]string{"postmortem", "--last", "-1", "."}, usageCode, "Last is -1"},
+		{[]string{"postmortem", "--last", "-1", "."}, usageCode, "--last is -1"},
 		{[]string{"postmortem", "--color", "pink", "."}, usageCode, `--color is "pink"`},
 		{[]string{"postmortem", "--window", "0s", "."}, usageCode, "--window is 0s"},
 		{[]string{"postmortem", "--all", "."}, usageCode, "are about --export"},
 		{[]string{"sim", "--ranks", "63"}, usageCode, "63 ranks: allowed are multiples of 8, from 64"},
 		{[]string{"sim", "--faults", "kill,flood"}, usageCode, `--faults: "flood" is no fault: allowed are [kill stop`},
 		{[]string{"sim", "--duration", "1s"}, usageCode, "a duration of 1s"},
+		{[]string{"watch", "--url", "127.0.0.1:1", "--for", "50ms"}, view.CodeUnknown, "nobody answered within 50ms: http://127.0.0.1:1"},
 		{[]string{"fly"}, usageCode, `"fly"`},
 	} {
 		_, stderr, code := carillon(t, c.args...)

@@ -115,6 +115,12 @@ func (a *autopsy) run(cmd *cobra.Command, paths []string) error {
 	if a.sending.Window <= 0 {
 		return fmt.Errorf("--window is %v, allowed is more than 0", a.sending.Window)
 	}
+	if a.Last < 0 {
+		return fmt.Errorf("--last is %d, allowed is 0 or more", a.Last)
+	}
+	if a.Since < 0 {
+		return fmt.Errorf("--since is %v, allowed is 0 or more", a.Since)
+	}
 	if !a.export && (a.endpoint != "" || a.sending.All) {
 		return errors.New("--endpoint and --all are about --export, which is not there")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -113,10 +114,21 @@ func (l *looker) run(ctx context.Context, args []string) error {
 	switch {
 	case result.Job && !result.Heard && len(targets) > 0:
 		return errors.New(result.Text)
+	case !result.Heard && len(targets) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("nobody answered within %v: %s", l.lasts, addresses(targets))
 	case result.Text != "":
 		fmt.Fprintf(l.stderr, "carillon: %s\n", result.Text)
 	}
 	return nil
+}
+
+// addresses lists where the targets are.
+func addresses(targets []endpoint.Target) string {
+	list := make([]string, len(targets))
+	for i := range targets {
+		list[i] = targets[i].URL
+	}
+	return strings.Join(list, ", ")
 }
 
 // display is a screen, or lines. end gives the terminal back; it may be called twice.

@@ -65,7 +65,7 @@ func (r *Report) Write(w io.Writer) error {
 		}
 	}
 	if r.Missed > 0 {
-		fmt.Fprintf(w, "\n%d older records had been overwritten; the rings keep the latest.\n", r.Missed)
+		fmt.Fprintf(w, "\nOlder records had been overwritten, or cut off (%d); the rings keep the latest.\n", r.Missed)
 	}
 	for _, b := range r.Broken {
 		fmt.Fprintf(w, "\n%s\n", b)

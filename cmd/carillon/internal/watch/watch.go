@@ -241,12 +241,12 @@ func Tapes(job *find.Job) []view.Local {
 
 // event takes what the stream heard.
 func (w *Watcher) event(h heard) {
-	w.heard = time.Now()
-	switch {
-	case h.moved:
-		w.once.begin(w.heard)
+	if h.moved { // nobody has answered yet
+		w.once.begin(time.Now())
 		return
-	case h.event == nil:
+	}
+	w.heard = time.Now()
+	if h.event == nil {
 		return
 	}
 	if !w.once.news(h.event) {

@@ -15,7 +15,7 @@ import (
 )
 
 // commandVariable makes the test's program the command itself: carillon sim ends its process.
-const commandVariable = "CARILLON_TEST_COMMAND"
+const commandVariable = "CARILLONTEST_COMMAND"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(commandVariable) != "" {

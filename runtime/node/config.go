@@ -102,6 +102,8 @@ type Config struct {
 
 	// obeyed are the variables that FromEnv found, in the order in which it looked.
 	obeyed []variable
+	// unknown says which variables FromEnv ignored, a sentence each.
+	unknown []string
 
 	reading tape.FollowOptions // of the process's own tape; the zero value but in tests
 }
@@ -194,8 +196,14 @@ func WithWorld(w launch.World) Option {
 }
 
 // FromEnv reads the process's environment: CARILLON_… variables, NCCL's, and the launcher's (see package launch).
-// Variables that are not set change nothing. Every problem is named, at once.
-func FromEnv() Option { return FromEnviron(os.Getenv) }
+// Variables that are not set change nothing. Every problem is named, at once. A CARILLON_… variable that is none is ignored, and a
+// warning says so.
+func FromEnv() Option {
+	return func(c *Config) error {
+		c.unknown = unknown(os.Environ())
+		return FromEnviron(os.Getenv)(c)
+	}
+}
 
 // FromEnviron is FromEnv with another environment.
 func FromEnviron(getenv func(string) string) Option {

@@ -5,6 +5,12 @@ import (
 	"time"
 )
 
+// Variables are those of Carillon; Unknown says which others look like them.
+var (
+	Variables = variables
+	Unknown   = unknown
+)
+
 // WithTick is how late an operation may come to those who read the process's tape.
 func WithTick(d time.Duration) Option {
 	return func(c *Config) error {

@@ -29,6 +29,9 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 		cfg.Log.LogAttrs(ctx, slog.LevelInfo, semconv.LogMessageEnv,
 			slog.String(semconv.LogEnvName, v.name), slog.String(semconv.LogEnvValue, v.value), slog.String(semconv.LogSubsystem, semconv.SubsystemEnv))
 	}
+	for _, text := range cfg.unknown {
+		cfg.Log.LogAttrs(ctx, slog.LevelWarn, text, slog.String(semconv.LogSubsystem, semconv.SubsystemEnv))
+	}
 	return sink
 }
 

@@ -128,7 +128,7 @@ func TestThresholds(t *testing.T) {
 }
 
 // programEnv makes the test binary a program of its own; its value says what it does.
-const programEnv = "CARILLON_TEST_PROGRAM"
+const programEnv = "CARILLONTEST_PROGRAM"
 
 // program starts a node, begins an init for which the other rank never comes, and waits.
 func program() int {

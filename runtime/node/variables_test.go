@@ -1,9 +1,13 @@
 package node_test
 
 import (
+	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,5 +121,62 @@ func TestIgnoredIsSaid(t *testing.T) {
 				t.Errorf("logged %q, want a warning, once: %s", said, tc.want)
 			}
 		})
+	}
+}
+
+// TestVariables: those that the sources name are all that there are, and the README explains them.
+func TestVariables(t *testing.T) {
+	root := filepath.Join("..", "..")
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range node.Variables {
+		if !strings.Contains(string(readme), "`"+name+"`") {
+			t.Errorf("the README doesn't explain %s", name)
+		}
+	}
+	named := map[string]bool{}
+	literal := regexp.MustCompile(`"(CARILLON_[A-Z_]*[A-Z])"`)
+	for _, dir := range []string{"cmd", "health", "lifecycle", "ras", "runtime", "telemetry"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "variables.go" {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			for _, m := range literal.FindAllStringSubmatch(string(source), -1) {
+				named[m[1]] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := slices.Sorted(maps.Keys(named)); !slices.Equal(got, node.Variables) {
+		t.Errorf("the sources name %q,\nand the variables are %q", got, node.Variables)
+	}
+}
+
+// TestUnknownVariablesAreSaid: a misspelt variable is warned of, with the one that may be meant, and without its value.
+func TestUnknownVariablesAreSaid(t *testing.T) {
+	environ := []string{
+		"CARILLON_STAL_THRESHOLD=1s", "CARILLON_TAPE=off", "CARILLON_=x", "CARILLON_EMPTY=", "CARILLONX=1", "PATH=/bin", "CARILLON_RAS_WEBHOOK=http://user:hidden@x/",
+		"CARILLON_WHATEVER_ELSE=1",
+	}
+	want := []string{
+		"ignored: CARILLON_, which is none of Carillon's variables",
+		"ignored: CARILLON_RAS_WEBHOOK, which is none of Carillon's variables; is CARILLON_RAS_WEBHOOKS meant?",
+		"ignored: CARILLON_STAL_THRESHOLD, which is none of Carillon's variables; is CARILLON_STALL_THRESHOLD meant?",
+		"ignored: CARILLON_WHATEVER_ELSE, which is none of Carillon's variables",
+	}
+	if got := node.Unknown(environ); !slices.Equal(got, want) {
+		t.Errorf("said %q,\nwant %q", got, want)
+	}
+	t.Setenv("CARILLON_STAL_THRESHOLD", "1s")
+	var log safeBuffer
+	start(t, node.FromEnv(), node.WithHealth(""), node.WithLog(slog.New(slog.NewTextHandler(&log, nil))))
+	if said := strings.Join(log.lines(), "\n"); strings.Count(said, want[2]) != 1 || !strings.Contains(said, "level=WARN") {
+		t.Errorf("logged %s, want a warning, once: %s", said, want[2])
 	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // childVariable makes the test binary play another process instead of running tests; its value says which.
-const childVariable = "CARILLON_TAPE_TEST_CHILD"
+const childVariable = "CARILLONTEST_TAPE_CHILD"
 
 // children are the programs that the test binary can play. Their arguments come in the environment's TAPE_…; they talk on stdin and stdout.
 var children = map[string]func(dir string) error{

@@ -172,7 +172,7 @@ func TestGlobalStateIsLeftAlone(t *testing.T) {
 
 // consoleEnv makes the test binary a program that writes spans to its standard output, which the console exporter holds on to when it
 // is linked in.
-const consoleEnv = "CARILLON_TEST_CONSOLE"
+const consoleEnv = "CARILLONTEST_CONSOLE"
 
 // console is that program.
 func console() int {

@@ -13,7 +13,7 @@ import (
 )
 
 // insideVariable says that this process has been started in the tests' own network namespace.
-const insideVariable = "CARILLON_CHAOS_INSIDE"
+const insideVariable = "CARILLONTEST_CHAOS_INSIDE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(insideVariable) != "" {

@@ -17,8 +17,8 @@ import (
 
 // Variables that make the test's binary a process of a job: a member from the start, or one that joins later, with the id in joinVariable.
 const (
-	memberVariable = "CARILLON_TEST_GROW_MEMBER"
-	joinVariable   = "CARILLON_TEST_GROW_JOIN"
+	memberVariable = "CARILLONTEST_GROW_MEMBER"
+	joinVariable   = "CARILLONTEST_GROW_JOIN"
 )
 
 // newSize is how many ranks there are after the growth, and giveUp how long impatient members wait for them.

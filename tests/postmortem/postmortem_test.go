@@ -16,7 +16,7 @@ import (
 )
 
 // roleVariable makes the test's binary a rank of a job.
-const roleVariable = "CARILLON_TEST_POSTMORTEM_ROLE"
+const roleVariable = "CARILLONTEST_POSTMORTEM_ROLE"
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {

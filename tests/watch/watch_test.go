@@ -19,7 +19,7 @@ import (
 )
 
 // roleVariable makes the test's binary a rank of a job.
-const roleVariable = "CARILLON_TEST_WATCH_ROLE"
+const roleVariable = "CARILLONTEST_WATCH_ROLE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) != "" {

@@ -15,7 +15,7 @@ import (
 )
 
 // rankEnv makes this program a rank that waits for others until it is killed: rank 2 of 4 of the unique id in it.
-const rankEnv = "CARILLON_TEST_RANK_OF"
+const rankEnv = "CARILLONTEST_RANK_OF"
 
 func TestMain(m *testing.M) {
 	text := os.Getenv(rankEnv)

@@ -20,7 +20,7 @@ import (
 )
 
 // childVariable carries a job to a process that the tests start from their own binary.
-const childVariable = "CARILLON_FABRIC_TEST_CHILD"
+const childVariable = "CARILLONTEST_FABRIC_CHILD"
 
 // greeting is what the program of that name sends to rank 1 before it ends.
 const greeting = "I have been here"

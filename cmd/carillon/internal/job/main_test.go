@@ -19,7 +19,7 @@ import (
 )
 
 // programVariable names the program of a rank. The test's binary is that rank then.
-const programVariable = "CARILLON_JOB_TEST_PROGRAM"
+const programVariable = "CARILLONTEST_JOB_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if program := os.Getenv(programVariable); program != "" {

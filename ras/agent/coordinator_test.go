@@ -69,7 +69,7 @@ func TestFatesInNotes(t *testing.T) {
 		for _, n := range c.answered {
 			notes = append(notes, verdict.Note{Member: n})
 		}
-		got, unsure, _ := withFates(notes, c.members, now, true)
+		got, unsure := withFates(notes, c.members, now, silences(nil).look(notes, c.members, now))
 		fates := map[string]verdict.Fate{}
 		for _, n := range got {
 			fates[n.Member] = n.Fate
@@ -85,13 +85,46 @@ func TestFatesInNotes(t *testing.T) {
 	}
 }
 
-// Who is silent for too long is waited for no more.
+// Who is silent for too long is waited for no more; who has answered in between is waited for anew.
 func TestSilenceIsWaitedForOnlyForAWhile(t *testing.T) {
 	members := []mesh.Status{
 		{Member: mesh.Member{Name: "a", Host: "x"}}, {Member: mesh.Member{Name: "b", Host: "x"}, State: mesh.Unreachable},
 	}
-	if notes, unsure, silent := withFates(nil, members, time.Unix(1000, 0), false); unsure || !silent || len(notes) != 1 || notes[0].Fate != verdict.Unreachable {
-		t.Errorf("%v, unsure: %v; want b unreachable", notes, unsure)
+	begin := time.Unix(1000, 0)
+	var silent silences
+	for _, look := range []struct {
+		after   time.Duration
+		answers bool
+		unsure  bool
+	}{
+		{0, false, true},
+		{silentTime - 1, false, true},
+		{silentTime, false, false},
+		{silentTime + time.Second, true, false},
+		{silentTime + 2*time.Second, false, true},
+		{2*silentTime + 2*time.Second, false, false},
+	} {
+		var notes []verdict.Note
+		if look.answers {
+			notes = []verdict.Note{{Member: "a"}}
+		}
+		now := begin.Add(look.after)
+		silent = silent.look(notes, members, now)
+		with, unsure := withFates(notes, members, now, silent)
+		lost := slices.ContainsFunc(with, func(n verdict.Note) bool { return n.Member == "b" && n.Fate == verdict.Unreachable })
+		if unsure != look.unsure || lost == look.unsure {
+			t.Errorf("after %v: unsure: %v, b is out of reach: %v; want %v, %v", look.after, unsure, lost, look.unsure, !look.unsure)
+		}
+	}
+}
+
+// Who was silent when this process coordinated last, is waited for anew when it coordinates again.
+func TestSilenceOfAnotherTime(t *testing.T) {
+	l := newLoop(newTestAgent(t), nil)
+	l.leads, l.silent = true, silences{"a": time.Now()}
+	l.cede(time.Now())
+	if len(l.silent) > 0 {
+		t.Errorf("silent are %v still", l.silent)
 	}
 }
 
@@ -102,13 +135,13 @@ func TestWhoIsMissedByNobodyIsLeftOut(t *testing.T) {
 	if got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{other}}, dead}, nil); len(got) != 1 {
 		t.Errorf("%d notes, want the living one alone", len(got))
 	}
-	if got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{shared}}, dead}, map[string]verdict.Reason{"dead": verdict.RankDead}); len(got) != 2 {
+	if got := concerned([]verdict.Note{{Member: "a", Slots: []verdict.Slot{shared}}, dead}, map[string]burial{"dead": {reason: verdict.RankDead}}); len(got) != 2 {
 		t.Errorf("%d notes, want the dead one's, whom a waits for", len(got))
 	}
-	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}, map[string]verdict.Reason{"another": verdict.RankDead}); len(got) != 1 {
+	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}, map[string]burial{"another": {reason: verdict.RankDead}}); len(got) != 1 {
 		t.Error("the one of whom nothing is known but its end is left out")
 	}
-	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}, map[string]verdict.Reason{"dead": verdict.RankDead}); len(got) != 0 {
+	if got := concerned([]verdict.Note{{Member: "dead", Fate: verdict.Dead}}, map[string]burial{"dead": {reason: verdict.RankDead}}); len(got) != 0 {
 		t.Error("one of whom nothing is known any more is missed again")
 	}
 }
@@ -135,6 +168,25 @@ func TestWhoIsBuried(t *testing.T) {
 		l := newLoop(newTestAgent(t), nil)
 		if l.bury(withdrawn, tc.open, tc.members); len(l.buried) != tc.want {
 			t.Errorf("%s: buried are %v", name, l.buried)
+		}
+	}
+}
+
+// Who was out of reach, came back and is out of reach again is missed again, though nobody looked in between: a host of which a part was not
+// back yet in the eyes of this process when the others withdrew their verdict.
+func TestWhoIsLostAnewIsNotBuried(t *testing.T) {
+	lost := verdict.Verdict{Reason: verdict.RankUnreachable, Culprits: []verdict.Rank{{Job: 1, Member: "lost"}}}
+	first := time.Unix(1000, 0)
+	l := newLoop(newTestAgent(t), nil)
+	l.bury([]verdict.Change{{Kind: verdict.Withdrawn, Verdict: lost}}, nil,
+		[]mesh.Status{{Member: mesh.Member{Name: "lost"}, State: mesh.Unreachable, Since: first}})
+	for _, tc := range []struct {
+		since time.Time
+		want  int
+	}{{first, 1}, {first.Add(time.Minute), 0}} {
+		l.remember([]mesh.Status{{Member: mesh.Member{Name: "lost"}, State: mesh.Unreachable, Since: tc.since}})
+		if len(l.buried) != tc.want {
+			t.Errorf("out of reach since %v: buried are %v, want %d", tc.since, l.buried, tc.want)
 		}
 	}
 }
@@ -281,7 +333,8 @@ func TestHostThatComesBack(t *testing.T) {
 		members = append(members, mesh.Status{Member: mesh.Member{Name: name, Host: "b", Rank: i}, State: mesh.Unreachable, Since: now.Add(-time.Minute)})
 	}
 	healed := func() bool {
-		notes, _, _ := withFates([]verdict.Note{{Member: "a-1"}}, members, now, true)
+		notes := []verdict.Note{{Member: "a-1"}}
+		notes, _ = withFates(notes, members, now, silences(nil).look(notes, members, now))
 		return lost.Healed(withLost(notes, members), time.Second)
 	}
 	for i, want := range []bool{false, false, true} {

@@ -14,11 +14,39 @@ import (
 // a moment.
 const patience = 2 * time.Second
 
+// silences are those who run, as far as is known, and did not answer in the last look, by their names, with the time of the first look
+// since which that is so.
+type silences map[string]time.Time
+
+// look is what a look that has notes finds: who was silent before it counts on.
+func (l silences) look(notes []verdict.Note, members []mesh.Status, now time.Time) silences {
+	answered := make(map[string]bool, len(notes))
+	for i := range notes {
+		answered[notes[i].Member] = true
+	}
+	still := silences{}
+	for i := range members {
+		s := &members[i]
+		// The coordinator probes each of many members rarely: one that is gone may seem alive to it for seconds.
+		if answered[s.Member.Name] || s.State != mesh.Alive && (s.State != mesh.Suspect || s.Cause == mesh.CauseRuns) {
+			continue
+		}
+		since, before := l[s.Member.Name]
+		if !before {
+			since = now
+		}
+		still[s.Member.Name] = since
+	}
+	return still
+}
+
+// silentTime is how long who doesn't answer may keep the coordinator from saying that something is unknown.
+const silentTime = 15 * time.Second
+
 // withFates says in the notes what the membership knows of each process, and adds a note of those that can't speak and
-// of which nobody could read the tape. Who left has no note; who runs and doesn't answer has none either, and silent
-// says that there are such. With wait, unsure says that it isn't known yet what became of some: in a moment it may be,
-// and with it what is unknown now.
-func withFates(notes []verdict.Note, members []mesh.Status, now time.Time, wait bool) (with []verdict.Note, unsure, silent bool) {
+// of which nobody could read the tape. Who left has no note; who runs and doesn't answer has none either. unsure says that it isn't known
+// yet what became of some: in a moment it may be, and with it what is unknown now.
+func withFates(notes []verdict.Note, members []mesh.Status, now time.Time, silent silences) (with []verdict.Note, unsure bool) {
 	byName := make(map[string]int, len(notes))
 	for i := range notes {
 		byName[notes[i].Member] = i
@@ -26,11 +54,8 @@ func withFates(notes []verdict.Note, members []mesh.Status, now time.Time, wait 
 	waiting := map[string]bool{} // hosts of those
 	for i := range members {
 		s := &members[i]
-		_, answered := byName[s.Member.Name]
-		// The coordinator probes each of many members rarely: one that is gone may seem alive to it for seconds.
-		quiet := !answered && (s.State == mesh.Alive || s.State == mesh.Suspect && s.Cause != mesh.CauseRuns)
-		silent = silent || quiet
-		if quiet && wait || s.State == mesh.Unreachable && now.Sub(s.Since) < patience {
+		since, quiet := silent[s.Member.Name]
+		if quiet && now.Sub(since) < silentTime || s.State == mesh.Unreachable && now.Sub(s.Since) < patience {
 			waiting[s.Member.Host] = true
 		}
 	}
@@ -61,7 +86,7 @@ func withFates(notes []verdict.Note, members []mesh.Status, now time.Time, wait 
 			n.Cause = causeText(s)
 		}
 	}
-	return slices.DeleteFunc(notes, func(n verdict.Note) bool { return left[n.Member] }), len(waiting) > 0, silent
+	return slices.DeleteFunc(notes, func(n verdict.Note) bool { return left[n.Member] }), len(waiting) > 0
 }
 
 // withLost adds a note of those that don't run and that withFates leaves out while their host is waited for: a verdict that says so hasn't
@@ -236,7 +261,7 @@ func causeText(s *mesh.Status) string {
 // as of those on a lost host, stays, unless the living have gone on from one that failed because of such a loss, and have
 // all seats of the communicators that they are in, but of failed ones that nobody uses, or it was buried before: a host that is lost takes
 // along the tapes of those who ended there long ago.
-func concerned(notes []verdict.Note, buried map[string]verdict.Reason) []verdict.Note {
+func concerned(notes []verdict.Note, buried map[string]burial) []verdict.Note {
 	lost := func(n *verdict.Note) bool { return n.Fate == verdict.Dead || n.Fate == verdict.Unreachable }
 	goneOn := false
 	for i := range notes {
@@ -280,16 +305,26 @@ func concerned(notes []verdict.Note, buried map[string]verdict.Reason) []verdict
 		case !lost(&n):
 			return false
 		case len(n.Slots) == 0:
-			return goneOn && full || buried[n.Member] != 0
+			return goneOn && full || buried[n.Member].reason != 0
 		default:
 			return !slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool { return living[s.Comm] != nil })
 		}
 	})
 }
 
+// burial is how a process was lost of which nothing is open any more, and since when, as this process knows it. The zero value is none.
+type burial struct {
+	reason verdict.Reason
+	since  time.Time
+}
+
 // bury remembers who ended or is out of reach, and of whom nothing is open any more. Whose place another verdict took, or who is back, is
 // none of them.
 func (l *loop) bury(changes []verdict.Change, open []verdict.Verdict, members []mesh.Status) {
+	since := make(map[string]time.Time, len(members))
+	for i := range members {
+		since[members[i].Member.Name] = members[i].Since
+	}
 	for i := range changes {
 		v := &changes[i].Verdict
 		if v.Reason != verdict.RankDead && v.Reason != verdict.RankUnreachable {
@@ -299,21 +334,22 @@ func (l *loop) bury(changes []verdict.Change, open []verdict.Verdict, members []
 			if slices.ContainsFunc(open, func(o verdict.Verdict) bool { return blames(&o, []verdict.Rank{c}) }) {
 				delete(l.buried, c.Member)
 			} else if c.Member != "" {
-				l.buried[c.Member] = v.Reason
+				l.buried[c.Member] = burial{v.Reason, since[c.Member]}
 			}
 		}
 	}
 	l.remember(members)
 }
 
-// remember forgets who was buried and is not known any more to have ended, or to be out of reach.
+// remember forgets who was buried and is not known any more to have ended, or to be out of reach. Who has been back and is out of reach
+// again is lost anew, even if nobody looked in between.
 func (l *loop) remember(members []mesh.Status) {
-	still := make(map[string]verdict.Reason, len(l.buried))
+	still := make(map[string]burial, len(l.buried))
 	for i := range members {
 		s := &members[i]
-		reason := l.buried[s.Member.Name]
-		if s.State == mesh.Dead && reason != 0 || s.State == mesh.Unreachable && reason == verdict.RankUnreachable {
-			still[s.Member.Name] = reason
+		b := l.buried[s.Member.Name]
+		if s.State == mesh.Dead && b.reason != 0 || s.State == mesh.Unreachable && b.reason == verdict.RankUnreachable && s.Since.Equal(b.since) {
+			still[s.Member.Name] = b
 		}
 	}
 	l.buried = still

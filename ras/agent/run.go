@@ -18,8 +18,6 @@ const (
 	restTime = 250 * time.Millisecond
 	// silence is how many of the longest times between two looks a coordinator may say nothing while something is open.
 	silence = 3
-	// silentTime is how long who doesn't answer may keep the coordinator from saying that something is unknown.
-	silentTime = 15 * time.Second
 	// healing is how much longer than twice an outage connections may take to go on after it.
 	healing = 10 * time.Second
 	// farewell is how long a coordinator that leaves waits for the others to leave, too.
@@ -39,7 +37,7 @@ type loop struct {
 	ceded   bool      // it did before, and has not heard what the new coordinator says
 	looked  time.Time // when this process's last look at the job ended
 	heard   time.Time // when the coordinator was heard last
-	silent  time.Time // since when there have been some that run and don't answer; zero: none
+	silent  silences  // in the last of the looks that follow each other
 	turn    uint64
 	telling sync.WaitGroup
 	again   time.Duration        // until the next round, 0 if there need not be one
@@ -47,7 +45,7 @@ type loop struct {
 	held    map[string]time.Time // when each open verdict was last known to hold, by its ID
 	past    []unresolved         // withdrawn lately
 	// buried are those who ended or are out of reach and of whom nothing is open any more: nobody misses them.
-	buried map[string]verdict.Reason
+	buried map[string]burial
 }
 
 // unresolved is a verdict that was withdrawn and is not known to be healed, and when.
@@ -57,7 +55,7 @@ type unresolved struct {
 }
 
 func newLoop(a *Agent, m *mesh.Mesh) *loop {
-	return &loop{Agent: a, mesh: m, held: map[string]time.Time{}, buried: map[string]verdict.Reason{}}
+	return &loop{Agent: a, mesh: m, held: map[string]time.Time{}, buried: map[string]burial{}}
 }
 
 // Run coordinates with the other agents until ctx ends. m is the process's mesh, with Handle, LocalNote and Member in its
@@ -209,7 +207,7 @@ func (l *loop) step(ctx context.Context) {
 // cede makes this process one that follows: another one has come back. What this one told receivers outside of the job,
 // and the other one doesn't say, is withdrawn when that is heard; so it asks.
 func (l *loop) cede(now time.Time) {
-	l.leads, l.heard = false, now
+	l.leads, l.heard, l.silent = false, now, nil
 	if len(l.tracker.Open()) == 0 {
 		return
 	}
@@ -302,14 +300,12 @@ func (l *loop) lead(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	members := l.members() // their fates now: some may have died meanwhile
-	fates, unsure, silent := withFates(notes, members, now, l.silent.IsZero() || now.Sub(l.silent) < silentTime)
-	switch {
-	case !silent:
-		l.silent = time.Time{}
-	case l.silent.IsZero():
-		l.silent = now
+	members := l.members()              // their fates now: some may have died meanwhile
+	if now.Sub(l.looked) > silentTime { // nobody knows who has answered since
+		l.silent = nil
 	}
+	l.silent = l.silent.look(notes, members, now)
+	fates, unsure := withFates(notes, members, now, l.silent)
 	l.remember(members)
 	notes = concerned(slices.Clone(fates), l.buried)
 	verdicts := continued(verdict.Diagnose(sortedByName(notes)), l.tracker.Open())

@@ -45,8 +45,9 @@ Tapes of several hosts are copied into one folder, at any depth. Their clocks ar
 how sure that is is said. Tapes that were cut short, of other versions, or missing are said too, and the rest is used.
 
 With --export, the spans that dead processes had not sent go to the collector of the OTEL_* variables, or of --endpoint: those of
-what they were in, and those of the last --window before their end. They have the ids that the process would have given them. A
-collector shows twice what it gets twice, so that --all, which sends every span that the tapes can tell of, is for one that has none.
+what they were in, and those of the last --window before their end, but for what a tape says was taken by the process's own collector.
+They have the ids that the process would have given them. A collector shows twice what it gets twice, so that --all, which sends every
+span that the tapes can tell of, is for one that has none.
 
 The exit code is 0 if there is a report, whatever it says; 1 if spans could not be sent; 2 for a wrong call, or no tapes.`,
 		Example: `  carillon postmortem                                   # the tapes of this user's last job
@@ -81,7 +82,7 @@ The exit code is 0 if there is a report, whatever it says; 1 if spans could not 
 	f.StringVar(&a.color, "color", string(term.ColorAuto), "colours: auto, always or never (NO_COLOR is honoured)")
 	f.BoolVar(&a.export, "export", false, "send the spans that dead processes did not")
 	f.StringVar(&a.endpoint, "endpoint", "", "where --export sends them (sets OTEL_EXPORTER_OTLP_ENDPOINT)")
-	f.DurationVar(&a.sending.Window, "window", 5*time.Second, "how long before its end a process's spans count as not sent")
+	f.DurationVar(&a.sending.Window, "window", 5*time.Second, "how long before its end a process's spans count as not sent, at most")
 	f.BoolVar(&a.sending.All, "all", false, "let --export send all spans, not only those")
 	f.DurationVar(&a.timeout, "timeout", time.Minute, "how long --export may take")
 	_ = cmd.RegisterFlagCompletionFunc("job", completeJobs)

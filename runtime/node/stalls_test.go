@@ -192,8 +192,8 @@ func TestSIGTERM(t *testing.T) {
 	defer receiver.Close()
 	dir := t.TempDir()
 	status, _ := terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL, "CARILLON_TAPE_DIR="+dir)
-	if exported(t, dir) == 0 {
-		t.Error("its tape doesn't say that its spans were exported")
+	if header := onlyTape(t, dir); header.Exported == 0 || header.Delivered == 0 || header.Delivered > header.Exported {
+		t.Errorf("its tape says that all spans were exported until %d, and those of what had ended until %d", header.Exported, header.Delivered)
 	}
 	if !status.Signaled() || status.Signal() != syscall.SIGTERM {
 		t.Errorf("it ended with %v, want SIGTERM", status)
@@ -220,8 +220,8 @@ func TestSIGTERMExportsLogs(t *testing.T) {
 	}
 }
 
-// exported is until when the only tape below dir says that its process has exported its spans.
-func exported(t *testing.T, dir string) int64 {
+// onlyTape is what the only tape below dir says of its process.
+func onlyTape(t *testing.T, dir string) tape.Header {
 	t.Helper()
 	tapes, err := filepath.Glob(filepath.Join(dir, "*", "*.tape"))
 	if err != nil || len(tapes) != 1 {
@@ -232,7 +232,7 @@ func exported(t *testing.T, dir string) int64 {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Close() }()
-	return r.Header().Exported
+	return r.Header()
 }
 
 // TestSIGTERMWithoutSignals leaves the signal to the program, which has no handler: nothing is sent.
@@ -257,8 +257,8 @@ func TestSIGTERMWithARefusingCollector(t *testing.T) {
 	defer receiver.Close()
 	dir := t.TempDir()
 	terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL, "CARILLON_TAPE_DIR="+dir)
-	if at := exported(t, dir); at != 0 {
-		t.Errorf("its tape says that its spans were exported until %d", at)
+	if header := onlyTape(t, dir); header.Exported != 0 || header.Delivered != 0 {
+		t.Errorf("its tape says that its spans were exported until %d and %d", header.Exported, header.Delivered)
 	}
 }
 
@@ -270,8 +270,8 @@ func TestSIGTERMWithAHungCollector(t *testing.T) {
 	defer close(release)
 	dir := t.TempDir()
 	status, took := terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL, "CARILLON_TAPE_DIR="+dir)
-	if at := exported(t, dir); at != 0 {
-		t.Errorf("its tape says that its spans were exported until %d", at)
+	if header := onlyTape(t, dir); header.Exported != 0 || header.Delivered != 0 {
+		t.Errorf("its tape says that its spans were exported until %d and %d", header.Exported, header.Delivered)
 	}
 	if !status.Signaled() || took > 8*time.Second {
 		t.Errorf("it ended with %v after %v, want SIGTERM after 2 s", status, took)

@@ -69,7 +69,7 @@ func newTelemetry(ctx context.Context, s settings, w *tape.Writer, extra []Obser
 	t.process = trace.Config{
 		Version: version(), Job: cfg.World.Job, Host: header.Host, PID: header.PID, Rank: cfg.World.Rank,
 		Wall: func(mono int64) time.Time { return t.header.Load().Wall(mono) },
-		Now:  tape.Now, Logger: cfg.Log,
+		Now:  tape.Now, Delivered: w.Delivered, Logger: cfg.Log,
 		Slow:          cfg.kept(),
 		AlgorithmName: func(a uint8) string { return algo.Algorithm(a).String() },
 	}

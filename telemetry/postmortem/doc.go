@@ -45,6 +45,6 @@
 // # Spans
 //
 // A process that is killed takes along the spans that it had not exported, and those of what it was in, which would have come at the end.
-// One that ends by SIGTERM has sent them, and its tape says so.
+// One that ends by SIGTERM has sent them, and its tape says so; every tape says what its collector had taken.
 // Export sends them with the ids that the process itself would have given them, so that they stand beside those of the other ranks.
 package postmortem

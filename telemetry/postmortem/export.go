@@ -13,8 +13,8 @@ import (
 
 // ExportOptions say which spans are sent, and how. The zero value is a good one.
 type ExportOptions struct {
-	// Window is how long before its last record a process's spans are taken for not exported: it exports in batches, a second apart, and a
-	// collector may have been slow. 5 s if 0. Backends show a span twice that they get twice.
+	// Window is how long before its last record a process's spans are taken for not exported, at most: it exports in batches, a second apart,
+	// and a collector may have been slow. 5 s if 0. What the tape says was taken by the collector is left out all the same.
 	Window time.Duration
 	// All sends all spans that the tapes can tell of, those of processes that ended in order too.
 	All bool
@@ -60,7 +60,7 @@ func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, erro
 			}
 			continue
 		}
-		if p.header.Exported != 0 && stats == (trace.Stats{}) {
+		if (p.header.Exported != 0 || p.header.Delivered != 0) && stats == (trace.Stats{}) {
 			total.Skipped++
 			continue
 		}
@@ -86,7 +86,7 @@ func export(ctx context.Context, p *process, opts *ExportOptions) (trace.Stats, 
 		Now: func() int64 { return p.last }, AlgorithmName: opts.Algorithm, Logger: opts.Logger, StoreTraces: 1, MustExport: true,
 	}
 	if !opts.All {
-		cfg.From, cfg.Sent = p.last-int64(window), h.Exported
+		cfg.From, cfg.Sent = max(p.last-int64(window), h.Delivered+1), h.Exported
 	}
 	projector, err := trace.New(ctx, cfg)
 	if err != nil {

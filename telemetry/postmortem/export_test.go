@@ -132,22 +132,22 @@ func TestExportLeavesOutWhatWasSent(t *testing.T) {
 	opSpan := trace.SpanID(op, 1)
 	const refused = "11500ms p1 act world finalize 0 start\n13s p1 refused world finalize destroyed it is too late"
 	for _, c := range []struct {
-		name, exported, more   string
-		processes              int
-		split, op, atTheBorder bool
+		name, sent, more                 string
+		processes                        int
+		split, op, unfinished, inBetween bool
 	}{
-		{"nothing", "0s", "", 1, true, true, false},
-		{"the split", "10500ms", "", 1, false, true, false},
-		{"all, what it was in too", "12500ms", "", 0, false, false, false},
-		{"all but what came then", "12500ms", refused, 1, false, false, true},
+		{"nothing", "", "", 1, true, true, false, false},
+		{"the split", "exported 10500ms", "", 1, false, true, false, false},
+		{"all, what it was in too", "exported 12500ms", "", 0, false, false, false, false},
+		{"all but what came then", "exported 12500ms", refused, 1, false, false, false, true},
+		{"what had ended", "delivered 10500ms", refused, 1, false, true, true, true},
+		{"all that had ended", "delivered 13s", refused, 1, false, true, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			col := newCollector(t, false)
 			s := newStage(t)
 			script := exportScript
-			if c.exported != "0s" {
-				script = strings.Replace(script, "process p1 here", "process p1 here exported "+c.exported, 1)
-			}
+			script = strings.Replace(script, "process p1 here", "process p1 here "+c.sent, 1)
 			s.play(script + "\n" + c.more)
 			s.write()
 			report, err := postmortem.Read([]string{s.dir}, postmortem.Options{})
@@ -164,11 +164,11 @@ func TestExportLeavesOutWhatWasSent(t *testing.T) {
 			if got := col.has(opSpan[:]); got != c.op {
 				t.Errorf("the operation that it died in is there: %v", got)
 			}
-			if col.has([]byte("before the finalize does")) {
-				t.Error("the act that it had sent as unfinished is there")
+			if got := col.has([]byte("before the finalize does")); got != c.unfinished {
+				t.Errorf("the act that it died in is there: %v", got)
 			}
-			if got := col.has([]byte("it is too late")); got != c.atTheBorder {
-				t.Errorf("the misuse after the export is there: %v", got)
+			if got := col.has([]byte("it is too late")); got != c.inBetween {
+				t.Errorf("the misuse in between is there: %v", got)
 			}
 		})
 	}

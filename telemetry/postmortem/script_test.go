@@ -23,7 +23,7 @@ import (
 //
 //	host HOST [clock DUR] [wall DUR]              a machine: what its monotonic clock is ahead of the script's, and its time of day.
 //	                                              Processes on the one named here are known dead; of others that can't be told
-//	process PROC HOST [closed] [exported DUR] [job JOB] [format N] [cut BYTES] [damage header|slots|tally|count] [twice]
+//	process PROC HOST [closed] [exported DUR] [delivered DUR] [job JOB] [format N] [cut BYTES] [damage header|slots|tally|count] [twice]
 //	TIME PROC comm COMM RANK/SIZE [PARENT]        the process gets its part of a communicator
 //	TIME PROC act COMM ACT SEQ start | phase PHASE | ok | CODE PEER TEXT…
 //	TIME PROC op COMM CALL SEQ BYTES ROOT start | phase PHASE | wait RANK | ok | CODE
@@ -151,6 +151,8 @@ func (s *stage) process(w []string) {
 			p.Job = w[i+1]
 		case "format":
 			p.Format = uint32(natural(w[i+1]))
+		case "delivered":
+			p.Delivered = p.mono(duration(w[i+1]))
 		case "exported":
 			p.Exported = p.mono(duration(w[i+1]))
 		case "cut":

@@ -42,6 +42,10 @@ type Header struct {
 	// unfinished. 0: it doesn't say.
 	Exported int64
 
+	// Delivered is until when, on the tape's clock, the spans of all that had ended were taken by who the process exports to. 0: it doesn't
+	// say, for it exports none, or some were not taken.
+	Delivered int64
+
 	mono, wall  int64 // one moment on both clocks
 	createdMono int64 // Created on the tape's clock
 }
@@ -224,6 +228,7 @@ func (t *file) header() Header {
 	h.Closed = b.word(hdrState) == stateClosed
 	h.Overflow = b.word(hdrOverflow)
 	h.Exported = int64(b.word(hdrExported))
+	h.Delivered = int64(b.word(hdrDelivered))
 	var copies [4]uint64
 	getWords(copies[:], b[hdrClock+wordSize-hdrState:])
 	// One that is torn is being refreshed; the pair of the beginning serves as well.
@@ -234,7 +239,7 @@ func (t *file) header() Header {
 }
 
 // moment is the changing part of the header, read in one go.
-type moment [hdrExported + wordSize - hdrState]byte
+type moment [hdrDelivered + wordSize - hdrState]byte
 
 func (t *file) readMoment() (m moment, err error) {
 	err = t.readAt(m[:], hdrState)

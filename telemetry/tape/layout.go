@@ -61,6 +61,7 @@ const (
 	hdrOverflow     = 768  // u64: communicators that found the table full
 	hdrClock        = 832  // latch of two words: CLOCK_MONOTONIC and the time of day, ns, read together
 	hdrExported     = 896  // i64, CLOCK_MONOTONIC: until when the process has exported its spans; 0: it doesn't say
+	hdrDelivered    = 904  // i64, CLOCK_MONOTONIC: until when the spans of what had ended were taken; 0: it doesn't say
 	hdrOrdinaryHead = 960  // u64: pages ever begun on the ordinary ring
 	hdrTallies      = 1024 // u64: tallies ever begun
 )

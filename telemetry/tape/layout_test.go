@@ -47,7 +47,8 @@ type (
 		clock                       [2]struct{ mono, wall int64 }
 		_                           [24]byte
 		exported                    int64
-		_                           [56]byte
+		delivered                   int64
+		_                           [48]byte
 		ordinaryHead                uint64
 		_                           [56]byte
 		tallies                     uint64
@@ -186,6 +187,7 @@ func TestOffsets(t *testing.T) {
 		{"hdrOverflow", unsafe.Offsetof(h.overflow), hdrOverflow},
 		{"hdrClock", unsafe.Offsetof(h.clockControl), hdrClock},
 		{"hdrExported", unsafe.Offsetof(h.exported), hdrExported},
+		{"hdrDelivered", unsafe.Offsetof(h.delivered), hdrDelivered},
 		{"hdrOrdinaryHead", unsafe.Offsetof(h.ordinaryHead), hdrOrdinaryHead},
 		{"hdrTallies", unsafe.Offsetof(h.tallies), hdrTallies},
 

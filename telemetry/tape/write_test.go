@@ -355,22 +355,25 @@ func TestOff(t *testing.T) {
 	c.Close()
 }
 
-// After Close the tape says so, takes no new communicator, and a late one does no harm.
+// The tape says what was exported, each of the two apart.
 func TestExported(t *testing.T) {
 	var off *Writer
 	off.Exported(1)
+	off.Delivered(1)
 	w := newTape(t, Config{})
 	r := openTape(t, w.Path())
 	for _, at := range []int64{0, 7, Now()} {
 		if at != 0 {
 			w.Exported(at)
+			w.Delivered(at / 2)
 		}
-		if got := r.Header(); got.Exported != at || got.Closed || got.Overflow != 0 {
+		if got := r.Header(); got.Exported != at || got.Delivered != at/2 || got.Closed || got.Overflow != 0 {
 			t.Errorf("%+v; exported until %d", got, at)
 		}
 	}
 }
 
+// After Close the tape says so, takes no new communicator, and a late one does no harm.
 func TestClose(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})

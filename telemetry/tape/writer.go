@@ -136,6 +136,14 @@ func (w *Writer) Exported(until int64) {
 	}
 }
 
+// Delivered says on the tape that the spans of all that had ended until a moment of the tape's clock were taken by who they are exported to.
+// The latest word counts.
+func (w *Writer) Delivered(until int64) {
+	if w != nil {
+		atomic.StoreUint64(&w.header[hdrDelivered/wordSize], uint64(until))
+	}
+}
+
 // Comm takes a slot of the in-flight table for a communicator that begins its life. If the table is full, the communicator is in the
 // rings alone, and the header's Overflow counts it. After Close it returns nil.
 func (w *Writer) Comm(info CommInfo) *CommWriter {

@@ -26,13 +26,18 @@ type Config struct {
 	// Wall turns a time of the tape (CLOCK_MONOTONIC, nanoseconds) into a time of day, as tape.Header.Wall does. Required.
 	Wall func(mono int64) time.Time
 
-	// From leaves out the spans that end before it, on the tape's clock: those that the process of a tape that is read again has
+	// From leaves out the spans of what happened before it, on the tape's clock: those that the process of a tape that is read again has
 	// exported itself. 0 leaves out none.
 	From int64
 
 	// Sent is until when the process of a tape that is read again says that it has sent all spans itself, on the tape's clock: those are left
 	// out, and those of what was unfinished then and never ended. 0 if it doesn't say.
 	Sent int64
+
+	// Delivered is told until when, on the tape's clock, all spans of what had ended were taken by the exporter, each time that this is known to
+	// be later; no more once a span was dropped or refused. It is called by the exporter's goroutine and must not block. It needs Now. nil: not
+	// told.
+	Delivered func(until int64)
 
 	// Now reads the tape's clock. It dates the end of acts that Close finds open; nil means the time of the last event, which is
 	// right for a tape whose process is gone.

@@ -41,3 +41,14 @@ func (c closeNotifier) Shutdown(ctx context.Context) error {
 
 // Heard tells whether a span of an operation that ended well is made at once.
 func (p *Projector) Heard() bool { return p.pipe.heard }
+
+// Deliveries are the marks of what was queued and taken.
+type Deliveries struct{ deliveries }
+
+// NewDeliveries tells until when all was taken.
+func NewDeliveries(tell func(int64), now func() int64) *Deliveries {
+	return &Deliveries{deliveries{tell: tell, now: now}}
+}
+
+func (d *Deliveries) Queued(spans uint64, until int64) { d.queued(spans, until) }
+func (d *Deliveries) Reached(spans uint64)             { d.reached(spans) }

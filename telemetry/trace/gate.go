@@ -32,7 +32,8 @@ type gate struct {
 	pending atomic.Int64
 	failing atomic.Bool // the last export gave an error
 
-	exported, dropped, failed atomic.Uint64
+	queued, exported, dropped, failed atomic.Uint64
+	deliveries                        deliveries
 
 	urgent  chan struct{} // an error waits to be exported
 	closing chan struct{} // closed by Shutdown
@@ -106,6 +107,7 @@ func (g *gate) OnEnd(span sdktrace.ReadOnlySpan) {
 		g.dropped.Add(1)
 		return
 	}
+	g.queued.Add(1)
 	g.batch.OnEnd(span)
 	if span.Status().Code == codes.Error {
 		select {
@@ -165,7 +167,10 @@ func (e *gateExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnl
 			e.log.Warn("spans can't be exported; they stay in the process's own store", "error", err, "spans", len(spans))
 		}
 	default:
-		e.exported.Add(uint64(len(spans)))
+		exported := e.exported.Add(uint64(len(spans)))
+		if e.dropped.Load() == 0 && e.failed.Load() == 0 {
+			e.deliveries.reached(exported)
+		}
 		if e.failing.Swap(false) {
 			e.log.Info("spans are exported again", "failed_until_now", e.failed.Load())
 		}

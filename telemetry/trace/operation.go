@@ -162,7 +162,7 @@ func (o *endedOp) span() *span {
 // keep gives the store a span of which nobody else hears. It is made when somebody asks for it: of a busy job thousands are kept for each one
 // that is looked at.
 func (p *Projector) keep(op *endedOp) {
-	if p.leftOut(op.record.Time) {
+	if p.leftOut() {
 		return
 	}
 	start := p.cfg.Wall(op.start())

@@ -52,6 +52,7 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	}
 	if exporter != nil {
 		p.gate = newGate(exporter, cfg.Logger.With("to", destination(os.Getenv)), batchOptions(os.Getenv)...)
+		p.gate.deliveries.tell, p.gate.deliveries.now = cfg.Delivered, cfg.Now
 		opts = append(opts, sdktrace.WithSpanProcessor(p.gate))
 	}
 	for _, sp := range cfg.Processors {

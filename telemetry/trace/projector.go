@@ -25,6 +25,7 @@ type Projector struct {
 	births *births
 	salt   uint64 // tells this process's spans apart where there is no rank
 	last   int64  // time of the last event
+	ending bool   // what comes now never ended
 
 	called map[opKey]tape.SpanContext // the callers of operations in flight, where there are any
 	told   map[opKey]int              // operations that were told to be slow, and how often to stall
@@ -111,25 +112,32 @@ func (p *Projector) Observe(ev *tape.Event) {
 	}
 	p.emitted = identity{}
 	who := subject{ev.Comm, ev.Generation}
-	if !ev.IsLife {
+	if ev.IsLife {
+		p.last = max(p.last, ev.Life.Time)
+		p.observeLife(&who, &ev.Life)
+	} else {
 		p.last = max(p.last, ev.Op.Time)
 		p.observeOp(&who, &ev.Op)
-		return
 	}
-	p.last = max(p.last, ev.Life.Time)
-	switch ev.Life.Stage {
+	if g := p.pipe.gate; g != nil && p.emitted != (identity{}) {
+		g.deliveries.queued(g.queued.Load(), p.last)
+	}
+}
+
+func (p *Projector) observeLife(who *subject, r *tape.LifeRecord) {
+	switch r.Stage {
 	case tape.StageStart:
-		p.start(&who, &ev.Life)
+		p.start(who, r)
 	case tape.StagePhase:
-		p.phase(&who, &ev.Life)
+		p.phase(who, r)
 	case tape.StageEnd:
-		if ev.Life.Act == tape.ActNone {
-			p.emitFailure(&who, &ev.Life)
+		if r.Act == tape.ActNone {
+			p.emitFailure(who, r)
 		} else {
-			p.end(&who, &ev.Life)
+			p.end(who, r)
 		}
 	case tape.StageMisuse:
-		p.emitMisuse(&who, &ev.Life)
+		p.emitMisuse(who, r)
 	case tape.StageNone, tape.StageWait: // nothing that a span shows
 	}
 }
@@ -148,6 +156,7 @@ func (p *Projector) Close(ctx context.Context) error {
 	if p.cfg.Now != nil {
 		now = p.cfg.Now()
 	}
+	p.ending = true
 	for _, act := range p.oldest() {
 		if !p.sent(act.start.Time) {
 			p.abandon(act, now, "the tape ends")

@@ -53,7 +53,7 @@ const moment = time.Nanosecond
 
 // emit makes the span and ends it: everything of it is known, its times are explicit.
 func (p *Projector) emit(s *span) {
-	if p.leftOut(s.end) {
+	if p.leftOut() {
 		return
 	}
 	start := p.cfg.Wall(s.start)
@@ -69,8 +69,9 @@ func (p *Projector) emit(s *span) {
 	p.emitted = s.id
 }
 
-// leftOut tells whether no span is made of what ended then.
-func (p *Projector) leftOut(end int64) bool { return end < p.cfg.From || p.sent(end) }
+// leftOut tells whether no span is made of the last event, as the process made it itself. It is the event's time that counts: what a span
+// shows may have ended long before, as the phases of an act that hangs. What never ended is not left out here.
+func (p *Projector) leftOut() bool { return !p.ending && (p.last < p.cfg.From || p.sent(p.last)) }
 
 // endAfter is the time of day of the span's end. That may be set between two readings of it, and while the span
 // lasted: the span's length is the tape's.

@@ -11,6 +11,7 @@ import (
 // Unfinished makes the span of the operation that the slot shows in flight, as unfinished at the time of the last event: for the tape of a
 // process that is gone, before Close. Its ids are those that the operation's span would have had. A slot with nothing in flight makes none.
 func (p *Projector) Unfinished(s *tape.Slot) {
+	p.ending = true
 	if !p.sent(s.OpStart) {
 		p.unfinishedOp(s, p.last, "the tape ends")
 	}

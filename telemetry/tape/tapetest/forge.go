@@ -19,6 +19,7 @@ type Forge struct {
 	CreatedMono, CreatedWall            int64 // one moment on both clocks, ns
 	LatchMono, LatchWall                int64 // a later one; none if LatchMono is 0
 	Exported                            int64 // until when it has exported its spans
+	Delivered                           int64 // and those of what had ended
 	Closed                              bool
 	Slots                               []tape.Slot // Index is the place in the table; of each, what a Reader gives is given
 	// Tallies are in their order, Index means nothing; at most MaxTallies.
@@ -183,6 +184,7 @@ func (f *Forge) header(b []byte) {
 	le.PutUint64(b[640:], uint64(len(f.op)))
 	le.PutUint64(b[704:], uint64(len(f.life)))
 	le.PutUint64(b[896:], uint64(f.Exported))
+	le.PutUint64(b[904:], uint64(f.Delivered))
 	le.PutUint64(b[1024:], uint64(len(f.Tallies)))
 	if f.LatchMono != 0 {
 		latch(b[832:], b[840:], []uint64{uint64(f.LatchMono), uint64(f.LatchWall)})

@@ -155,6 +155,7 @@ func TestDestroyWithOperationsInFlight(t *testing.T) {
 	if err := w.Wait(t.Context()); err == nil {
 		t.Error("the operation succeeded without the other rank")
 	}
+	runtime.KeepAlive(comms) // or the other rank would be destroyed, as nobody holds it
 }
 
 func TestBadArguments(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -178,11 +179,16 @@ func TestLastWordsArePushed(t *testing.T) {
 		buf := []float32{1}
 		done <- ccl.AllReduce(ctx, comms[0], buf, buf, ccl.Sum)
 	}()
-	<-pushed
+	select {
+	case <-pushed:
+	case err := <-done:
+		t.Fatalf("an all-reduce of one rank ended: %v", err)
+	}
 	cancel()
 	if err := <-done; err == nil {
 		t.Error("an all-reduce of one rank succeeded")
 	}
+	runtime.KeepAlive(comms) // or the other one would be destroyed, as nobody holds it
 	if err := n.Stop(t.Context()); err != nil {
 		t.Logf("Stop: %v", err) // of the communicators that nobody destroyed
 	}
@@ -242,6 +248,7 @@ func TestLastWordsAreStreamed(t *testing.T) {
 	}
 	cancel()
 	<-done
+	runtime.KeepAlive(comms) // as above
 	if err := n.Stop(t.Context()); err != nil {
 		t.Logf("Stop: %v", err) // of the communicators that nobody destroyed
 	}

@@ -35,6 +35,9 @@
 // spent in other operations, where a rank that is late may itself have waited. A rank that is stopped within its
 // operations can't be told by this.
 //
+// An operation that took far longer than others like it, and ended well, is in Report.Held: a second or more, and at least eight times what
+// is usual for its communicator's name, call and class of sizes. Rings keep the slow ones, with whom each rank waited for.
+//
 // # Bad input
 //
 // Tapes that were cut short are read as far as they go. What can't be read at all (another format, corrupt, no tape, a

@@ -44,8 +44,9 @@ type member struct {
 
 	acts     map[actKey]*act
 	errors   []mistake
-	running  []tape.OpRecord // started and not ended, by the records; at most maxRunning
-	begun    uint64          // number of the last collective that it began, and that it ended well
+	running  []ongoing // started and not ended, by the records; at most maxRunning
+	lengthy  []lengthy // operations that ended well and took long
+	begun    uint64    // number of the last collective that it began, and that it ended well
 	ended    uint64
 	count    uint64 // operations that ended
 	lastEnd  int64
@@ -74,6 +75,24 @@ type act struct {
 // mistake is a refused call, or a failure.
 type mistake struct {
 	tape.LifeRecord
+}
+
+// ongoing is an operation in flight, with what its last record says. Time is since when it waits.
+type ongoing struct {
+	tape.OpRecord
+	whom   int32 // for whom it has waited longest at a time, and how long; -1: nobody
+	waited int64
+}
+
+// goesOn takes the operation's next record.
+func (o *ongoing) goesOn(r *tape.OpRecord) {
+	if waited := r.Time - o.Time; o.Wait >= 0 && waited > o.waited {
+		o.whom, o.waited = o.Wait, waited
+	}
+	if r.Stage == tape.StageWait {
+		o.Time = r.Time
+	}
+	o.Phase, o.Wait = r.Phase, r.Wait
 }
 
 // maxRunning bounds the operations of a communicator that are held to be in flight for want of records of their ends.
@@ -301,8 +320,8 @@ func (m *member) observeOp(r *tape.OpRecord) {
 	switch r.Stage {
 	case tape.StageStart:
 		// In the order in which they began: that of an operation that comes to wait is told only then.
-		i, _ := slices.BinarySearchFunc(m.running, r.Start, func(o tape.OpRecord, start int64) int { return cmp.Compare(o.Start, start) })
-		m.running = slices.Insert(m.running, i, *r)
+		i, _ := slices.BinarySearchFunc(m.running, r.Start, func(o ongoing, start int64) int { return cmp.Compare(o.Start, start) })
+		m.running = slices.Insert(m.running, i, ongoing{OpRecord: *r, whom: -1})
 		if len(m.running) > maxRunning {
 			m.running = m.running[1:]
 		}
@@ -311,15 +330,16 @@ func (m *member) observeOp(r *tape.OpRecord) {
 		}
 	case tape.StagePhase, tape.StageWait:
 		if i := m.find(r); i >= 0 {
-			m.running[i].Phase, m.running[i].Wait = r.Phase, r.Wait
-			if r.Stage == tape.StageWait {
-				m.running[i].Time = r.Time // since when it waits
-			}
+			m.running[i].goesOn(r)
 		}
 	case tape.StageEnd:
+		whom := int32(-1)
 		if i := m.find(r); i >= 0 {
+			m.running[i].goesOn(r)
+			whom = m.running[i].whom
 			m.running = slices.Delete(m.running, i, i+1)
 		}
+		m.linger(r, whom)
 		m.count++
 		m.lastEnd = max(m.lastEnd, r.Time)
 		if collective {
@@ -335,7 +355,7 @@ func (m *member) observeOp(r *tape.OpRecord) {
 
 // find finds the operation in flight that a record is about; -1 if there is none.
 func (m *member) find(r *tape.OpRecord) int {
-	return slices.IndexFunc(m.running, func(o tape.OpRecord) bool {
+	return slices.IndexFunc(m.running, func(o ongoing) bool {
 		return o.Seq == r.Seq && o.Signature.Call == r.Signature.Call && o.Signature.Peer == r.Signature.Peer
 	})
 }

@@ -172,7 +172,7 @@ func (r *Report) make(procs []*process, opts *Options) {
 	r.Findings = j.findings()
 	all := countAll(procs)
 	r.Done, r.timed = shown(all, opts), opts.Since > 0
-	r.Waited = j.waited(all)
+	r.Waited, r.Held = j.waited(all), j.held(all)
 	r.Events = timeline(procs, end, opts)
 	r.Problems = append(r.Problems, inseparable(procs, opts)...)
 	r.Problems = append(r.Problems, j.problems...)

@@ -27,6 +27,9 @@ type Report struct {
 	// Waited are the ranks that others waited for most of all, where that is clear; nil where it isn't. It is an
 	// observation: nothing need have gone wrong.
 	Waited *Waited `json:"waited_for,omitempty"`
+	// Held are operations that ended well and took far longer than others like them, at most MaxHeld: first those that nothing else held up,
+	// the longest of them first. As Waited, they need not be anybody's fault.
+	Held []Held `json:"held_up,omitempty"`
 	// Clocks are the machines' clocks; the first is the one that all times are told by.
 	Clocks []Clock `json:"clocks"`
 	// Events are the last of those that Options ask for, in their order on the one clock.

@@ -118,6 +118,24 @@ func (r *Report) writeFindings(t *text) {
 	if r.Waited != nil {
 		t.paragraph("  ", clean(r.Waited.Text))
 	}
+	r.writeHeld(t)
+}
+
+// maxHeldShown is how many operations that were held up are shown.
+const maxHeldShown = 3
+
+// writeHeld shows what held the job up, but not what that held up.
+func (r *Report) writeHeld(t *text) {
+	shown := 0
+	for i := range r.Held {
+		if r.Held[i].Follows && shown > 0 || shown == maxHeldShown {
+			more := len(r.Held) - i
+			t.paragraph("  ", fmt.Sprintf("%s %s held up (all are in --json).", count(more, "more operation"), plural(more, "was", "were")))
+			return
+		}
+		t.paint(yellow, func() { t.paragraph("  ", clean(r.Held[i].Text)) })
+		shown++
+	}
 }
 
 // gap says whose tapes are missing, of the communicator that misses most: what is said of the others may not be the whole. "" if none is.
@@ -153,7 +171,12 @@ func (r *Report) well(whole bool) string {
 		calls += len(r.Processes[i].Doing)
 	}
 	text := "Nothing went wrong"
-	if !whole {
+	switch {
+	case len(r.Held) > 0 && !whole:
+		text = "In the tapes that are there nothing is wrong in the end"
+	case len(r.Held) > 0:
+		text = "Nothing is wrong in the end"
+	case !whole:
 		text = "In the tapes that are there nothing went wrong"
 	}
 	switch {

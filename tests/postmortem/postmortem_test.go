@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"regexp"
 	"syscall"
 	"testing"
@@ -55,6 +56,11 @@ func rank(role string) (err error) {
 			return ctx.Err()
 		case "mismatch":
 			return ccl.Broadcast(ctx, world, numbers, numbers, 0)
+		case "pause":
+			goOn := make(chan os.Signal, 1)
+			signal.Notify(goOn, syscall.SIGUSR1)
+			fmt.Println("pauses")
+			<-goOn
 		}
 	}
 	if role == "late" {
@@ -161,6 +167,19 @@ func TestLateRank(t *testing.T) {
 	all := lateSteps + 1
 	await(t, tapes, fmt.Sprintf(`WHAT HAPPENED Nothing went wrong: .* Rank 1 was waited for: it spent \S+ in %d all_reduce of world \(up to 4 KiB\), the others \S+s( to \S+s)?\.`, all),
 		fmt.Sprintf(`OPERATIONS THAT ENDED WELL COMMUNICATOR .* world all_reduce up to 4 KiB %d .* 3\.44 MiB`, all))
+}
+
+// A rank pauses until the others have waited for more than a second, and all is well then: the post-mortem tells what held the job up.
+func TestPause(t *testing.T) {
+	tapes := t.TempDir()
+	j, pids := start(t, "pause", tapes)
+	j.Await(`^\[1\] pauses$`)
+	await(t, tapes, `COLLECTIVE IN FOR .* 0 ready 1 2 all_reduce 2 \([^)]*\) [1-9][0-9.]*s .* 2 ready 1 2 all_reduce 2 \([^)]*\) [1-9][0-9.]*s `)
+	e2e.Kill(t, pids[1], syscall.SIGUSR1)
+	if code := j.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	await(t, tapes, `WHAT HAPPENED Nothing is wrong in the end: .* The job was held up for [1-9][0-9.]*m?s: ranks 0 and 2 were in all_reduce 2 of world from \S+ to \S+, and waited for rank 1\.`)
 }
 
 func TestMismatch(t *testing.T) {

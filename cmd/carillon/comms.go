@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +29,7 @@ tapes of the job's processes are read below DIR, dead processes' too. Without DI
 			}
 			report, err := comms.Read(dir)
 			if err != nil {
-				return err
+				return fmt.Errorf("comms: %s", strings.TrimPrefix(err.Error(), "postmortem: "))
 			}
 			if !asJSON {
 				return report.Write(cmd.OutOrStdout())

@@ -42,7 +42,7 @@ const maxCount = 1 << 47
 func (p *process) count(r *tape.Reader, cut bool) (problems []string) {
 	tallies, err := r.AppendTallies(nil)
 	if err != nil && !cut { // of one that was cut short it is said already
-		problems = append(problems, "has counts that can't be read: "+why(err))
+		problems = append(problems, "has counts that can't be read: "+why(firstOf(err)))
 	}
 	full := len(tallies) == p.header.Tallies
 	if full {

@@ -233,8 +233,7 @@ func (f *Follower) Slots() []Slot {
 // AppendSlots appends the live communicators to slots. Corrupt ones are left out, and in the error.
 func (f *Follower) AppendSlots(slots []Slot) ([]Slot, error) { return f.appendSlots(slots) }
 
-// AppendTallies appends what the tape's writer counted. The error is a *FormatError if a tally is corrupt, which is left out as those
-// behind it are.
+// AppendTallies appends what the tape's writer counted. Corrupt tallies are left out, and in the error, a *FormatError each.
 func (f *Follower) AppendTallies(tallies []Tally) ([]Tally, error) { return f.appendTallies(tallies) }
 
 // Missed counts the records that were gone or torn when the follower came to them.

@@ -83,8 +83,7 @@ func (r *Reader) Slots() []Slot {
 // AppendSlots appends the live communicators to slots, each as one consistent moment. Corrupt ones are left out, and in the error.
 func (r *Reader) AppendSlots(slots []Slot) ([]Slot, error) { return r.appendSlots(slots) }
 
-// AppendTallies appends what the tape's writer counted. The error is a *FormatError if a tally is corrupt, which is left out as those
-// behind it are.
+// AppendTallies appends what the tape's writer counted. Corrupt tallies are left out, and in the error, a *FormatError each.
 func (r *Reader) AppendTallies(tallies []Tally) ([]Tally, error) { return r.appendTallies(tallies) }
 
 // Events yields all records that are still in the rings, in order: what one goroutine wrote earlier comes earlier. If the file can't be

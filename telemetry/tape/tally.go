@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"errors"
 	"math"
 	"math/bits"
 	"time"
@@ -201,21 +202,23 @@ func (t *file) appendTallies(tallies []Tally) ([]Tally, error) {
 	if t.counts == nil {
 		t.counts = make([]byte, tallyBatch*tallySize)
 	}
+	var errs []error
 	for from := 0; from < int(used); from += tallyBatch {
 		n := min(tallyBatch, int(used)-from)
 		b := t.counts[:n*tallySize]
 		if err := t.readAt(b, t.geo.tallyOffset()+int64(from)*tallySize); err != nil {
-			return tallies, err
+			return tallies, errors.Join(append(errs, err)...)
 		}
 		for i := range n {
 			tally, ok := t.readTally(from+i, b[i*tallySize:][:tallySize])
 			if !ok {
-				return tallies, t.malformed("has a corrupt tally %d: its check doesn't fit", from+i)
+				errs = append(errs, t.malformed("has a corrupt tally %d: its check doesn't fit", from+i))
+				continue
 			}
 			tallies = append(tallies, tally)
 		}
 	}
-	return tallies, nil
+	return tallies, errors.Join(errs...)
 }
 
 // tallyBatch is how many tallies are read at a time.

@@ -2,10 +2,12 @@ package tape
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -294,6 +296,32 @@ func TestTalliesWhileWriting(t *testing.T) {
 	}
 	if last.Count() != ops || last.Ordinary != ops || last.Bytes != 8*ops {
 		t.Errorf("counted %+v", last)
+	}
+}
+
+// TestTallyCorrupt: one that is corrupt is left out and named, and those behind it are read.
+func TestTallyCorrupt(t *testing.T) {
+	w := newTape(t, Config{})
+	for _, name := range []string{"first", "second", "third"} {
+		c := w.Comm(CommInfo{ID: lifecycle.CommID{name[0]}, Name: name, Size: 2})
+		c.End(c.Start(0, allReduce, 1), 0)
+	}
+	b, err := os.ReadFile(w.Path())
+	must(t, err)
+	tallies, err := openTape(t, w.Path()).AppendTallies(nil)
+	if err != nil || len(tallies) != 3 {
+		t.Fatalf("%d tallies, %v", len(tallies), err)
+	}
+	path := filepath.Join(t.TempDir(), "x.tape")
+	b[openTape(t, w.Path()).geo.tallyOffset()+int64(tallies[1].Index)*tallySize]++
+	must(t, os.WriteFile(path, b, 0o600))
+	tallies, err = openTape(t, path).AppendTallies(nil)
+	var format *FormatError
+	if !errors.As(err, &format) || !strings.Contains(format.Problem, "tally 1") {
+		t.Errorf("the error is %v", err)
+	}
+	if len(tallies) != 2 || tallies[0].Name != "first" || tallies[1].Name != "third" {
+		t.Errorf("read %+v", tallies)
 	}
 }
 

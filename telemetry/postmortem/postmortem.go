@@ -174,8 +174,42 @@ func (r *Report) make(procs []*process, opts *Options) {
 	r.Done, r.timed = shown(all, opts), opts.Since > 0
 	r.Waited, r.Held = j.waited(all), j.held(all)
 	r.Events = timeline(procs, end, opts)
+	r.Problems = append(r.Problems, unmatched(procs, opts)...)
 	r.Problems = append(r.Problems, inseparable(procs, opts)...)
 	r.Problems = append(r.Problems, j.problems...)
+}
+
+// maxNamed is how many communicators are named to who asks for one that isn't there.
+const maxNamed = 8
+
+// unmatched says what the filters ask for and no tape has.
+func unmatched(procs []*process, opts *Options) (problems []Problem) {
+	ranks := make(map[int]bool)
+	var names []string
+	found := opts.Comm == ""
+	for _, p := range procs {
+		ranks[p.rank] = true
+		for _, m := range p.members {
+			ranks[m.jobRank()] = true
+			found = found || opts.wants(m)
+			if name := m.name(); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	if !found {
+		if more := len(names) - maxNamed; more > 0 {
+			names = append(names[:maxNamed], fmt.Sprintf("%d more", more))
+		}
+		problems = append(problems, Problem{Text: fmt.Sprintf(
+			"No communicator is called %q or has an id that begins so; there are: %s.", opts.Comm, strings.Join(names, ", "))})
+	}
+	for _, rank := range opts.Ranks {
+		if !ranks[rank] {
+			problems = append(problems, Problem{Text: fmt.Sprintf("There is no tape of rank %d.", rank)})
+		}
+	}
+	return problems
 }
 
 func (c *clock) report(ref *clock) Clock {

@@ -118,6 +118,26 @@ func TestSilenceIsWaitedForOnlyForAWhile(t *testing.T) {
 	}
 }
 
+// Where another one is silent each time, that keeps the coordinator for a while, too; and what was before a pause is nothing of it.
+func TestSilencesAreWaitedForOnlyForAWhile(t *testing.T) {
+	members := []mesh.Status{{Member: mesh.Member{Name: "a", Host: "x"}}, {Member: mesh.Member{Name: "b", Host: "x"}}}
+	l := newLoop(newTestAgent(t), nil)
+	now := time.Unix(1000, 0)
+	l.looked = now
+	for i := 0; i < 2*int(unsureTime/time.Second); i++ {
+		answers := []verdict.Note{{Member: members[i%2].Member.Name}}
+		silent := l.listen(answers, members, now)
+		if want := min(max(0, int(unsureTime/time.Second)-i), 1); len(silent) != want {
+			t.Fatalf("in second %d waits for %v, want %d", i, silent, want)
+		}
+		l.looked, now = now, now.Add(time.Second)
+	}
+	now = now.Add(silentTime)
+	if silent := l.listen(nil, members, now); len(silent) != 2 || silent["a"] != now || silent["b"] != now {
+		t.Errorf("after a pause waits for %v since %v, want both since %v", silent, silent["a"], now)
+	}
+}
+
 // Who was silent when this process coordinated last, is waited for anew when it coordinates again.
 func TestSilenceOfAnotherTime(t *testing.T) {
 	l := newLoop(newTestAgent(t), nil)

@@ -40,8 +40,29 @@ func (l silences) look(notes []verdict.Note, members []mesh.Status, now time.Tim
 	return still
 }
 
-// silentTime is how long who doesn't answer may keep the coordinator from saying that something is unknown.
-const silentTime = 15 * time.Second
+// How long who doesn't answer may keep the coordinator from saying that something is unknown: one, and all of them, where it is another
+// one each time.
+const (
+	silentTime = 15 * time.Second
+	unsureTime = 2 * silentTime
+)
+
+// listen finds who doesn't answer in a look that has notes, and whom it may be worth while to wait for.
+func (l *loop) listen(notes []verdict.Note, members []mesh.Status, now time.Time) silences {
+	if now.Sub(l.looked) > silentTime { // nobody knows who has answered since
+		l.silent, l.unsure = nil, time.Time{}
+	}
+	l.silent = l.silent.look(notes, members, now)
+	switch {
+	case len(l.silent) == 0:
+		l.unsure = time.Time{}
+	case l.unsure.IsZero():
+		l.unsure = now
+	case now.Sub(l.unsure) >= unsureTime:
+		return nil
+	}
+	return l.silent
+}
 
 // withFates says in the notes what the membership knows of each process, and adds a note of those that can't speak and
 // of which nobody could read the tape. Who left has no note; who runs and doesn't answer has none either. unsure says that it isn't known
@@ -342,7 +363,8 @@ func (l *loop) bury(changes []verdict.Change, open []verdict.Verdict, members []
 }
 
 // remember forgets who was buried and is not known any more to have ended, or to be out of reach. Who has been back and is out of reach
-// again is lost anew, even if nobody looked in between.
+// again is lost anew, even if nobody looked in between; of who was back and ended then that can't be told, as who is out of reach may be
+// found to have ended long ago.
 func (l *loop) remember(members []mesh.Status) {
 	still := make(map[string]burial, len(l.buried))
 	for i := range members {

@@ -38,6 +38,7 @@ type loop struct {
 	looked  time.Time // when this process's last look at the job ended
 	heard   time.Time // when the coordinator was heard last
 	silent  silences  // in the last of the looks that follow each other
+	unsure  time.Time // since when some have been silent in each of them, whoever it was; zero: nobody was in the last
 	turn    uint64
 	telling sync.WaitGroup
 	again   time.Duration        // until the next round, 0 if there need not be one
@@ -207,7 +208,7 @@ func (l *loop) step(ctx context.Context) {
 // cede makes this process one that follows: another one has come back. What this one told receivers outside of the job,
 // and the other one doesn't say, is withdrawn when that is heard; so it asks.
 func (l *loop) cede(now time.Time) {
-	l.leads, l.heard, l.silent = false, now, nil
+	l.leads, l.heard, l.silent, l.unsure = false, now, nil, time.Time{}
 	if len(l.tracker.Open()) == 0 {
 		return
 	}
@@ -300,12 +301,8 @@ func (l *loop) lead(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	members := l.members()              // their fates now: some may have died meanwhile
-	if now.Sub(l.looked) > silentTime { // nobody knows who has answered since
-		l.silent = nil
-	}
-	l.silent = l.silent.look(notes, members, now)
-	fates, unsure := withFates(notes, members, now, l.silent)
+	members := l.members() // their fates now: some may have died meanwhile
+	fates, unsure := withFates(notes, members, now, l.listen(notes, members, now))
 	l.remember(members)
 	notes = concerned(slices.Clone(fates), l.buried)
 	verdicts := continued(verdict.Diagnose(sortedByName(notes)), l.tracker.Open())

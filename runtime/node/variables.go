@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,13 +24,16 @@ var variables = []string{
 	"CARILLON_WORLD_SIZE",
 }
 
+// service matches what Kubernetes sets in all containers of a namespace that has a Service with a name such as carillon or carillon-ui.
+var service = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
+
 // unknown says which variables of an environment, "NAME=value" each, begin with prefix and are none of Carillon's, a sentence each: a
 // misspelt one would come to nothing without a word.
 func unknown(environ []string) []string {
 	var said []string
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(name, prefix) || value == "" || slices.Contains(variables, name) {
+		if !strings.HasPrefix(name, prefix) || value == "" || slices.Contains(variables, name) || service.MatchString(name) {
 			continue
 		}
 		text := "ignored: " + name + ", which is none of Carillon's variables"

@@ -163,6 +163,7 @@ func TestUnknownVariablesAreSaid(t *testing.T) {
 	environ := []string{
 		"CARILLON_STAL_THRESHOLD=1s", "CARILLON_TAPE=off", "CARILLON_=x", "CARILLON_EMPTY=", "CARILLONX=1", "PATH=/bin", "CARILLON_RAS_WEBHOOK=http://user:hidden@x/",
 		"CARILLON_WHATEVER_ELSE=1",
+		"CARILLON_SERVICE_HOST=10.0.0.1", "CARILLON_SERVICE_PORT_HTTP=80", "CARILLON_PORT=tcp://10.0.0.1:80", "CARILLON_UI_PORT_80_TCP_ADDR=10.0.0.1",
 	}
 	want := []string{
 		"ignored: CARILLON_, which is none of Carillon's variables",

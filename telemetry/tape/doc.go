@@ -59,6 +59,7 @@
 //	768  overflow u64: communicators that found no free slot
 //	832  latch of 2 words: (CLOCK_MONOTONIC, time of day), ns, of one moment
 //	896  exported i64: until when the process has exported all its spans, those of what was going on then as unfinished; 0: it doesn't say
+//	904  delivered i64: until when the spans of all that had ended were taken by who the process exports to; 0: it doesn't say
 //	960  ordinary head u64: pages of the ordinary ring ever begun
 //	1024 tallies u64: tallies ever begun
 //

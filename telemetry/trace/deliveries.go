@@ -22,8 +22,7 @@ type mark struct {
 	until int64
 }
 
-// lateRecord is by how much later than one that tells of a later time a record may come to the tape's reader: its writer may lose the
-// processor between the two.
+// lateRecord is how long a record may still come after records of later times: its writer may lose the processor before it writes it.
 const lateRecord = 50 * time.Millisecond
 
 // queued takes note that what happened until a time, on the tape's clock, has become spans, the last of which is the spans-th.
@@ -46,14 +45,18 @@ func (d *deliveries) reached(spans uint64) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	sure := d.now() - int64(lateRecord)
 	switch {
 	case d.latest == mark{} || d.next.spans > spans:
 		return
-	case d.latest.spans <= spans:
-		d.tell(min(d.latest.until, d.now()-int64(lateRecord)))
-		d.next, d.latest = mark{}, mark{}
-	default:
-		d.tell(min(d.next.until, d.now()-int64(lateRecord)))
+	case d.latest.spans > spans:
+		d.tell(min(d.next.until, sure))
 		d.next = d.latest
+	case d.latest.until > sure: // the rest of it is told with the next spans
+		d.tell(sure)
+		d.next = d.latest
+	default:
+		d.tell(d.latest.until)
+		d.next, d.latest = mark{}, mark{}
 	}
 }

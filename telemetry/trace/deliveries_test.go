@@ -3,6 +3,7 @@ package trace_test
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -39,6 +40,7 @@ func TestDelivered(t *testing.T) {
 	}{
 		{at: 1 * second, now: 3 * second, want: []int64{1 * second}},
 		{at: 4 * second, now: 4 * second, want: []int64{4*second - 50*ms}}, // a record of a moment before may be on its way
+		{at: 5 * second, now: 6 * second, want: []int64{5 * second}},
 		{at: 6 * second, now: 7 * second, refuse: true},
 		{at: 8 * second, now: 9 * second},
 	} {
@@ -57,7 +59,8 @@ func TestDelivered(t *testing.T) {
 // TestDeliveredOfAQueue: what is still in the queue is not said to be taken, and all is in the end, however much comes in between.
 func TestDeliveredOfAQueue(t *testing.T) {
 	var told []int64
-	d := trace.NewDeliveries(func(until int64) { told = append(told, until) }, func() int64 { return 100 * second })
+	now := 100 * second
+	d := trace.NewDeliveries(func(until int64) { told = append(told, until) }, func() int64 { return now })
 	for n := range uint64(10) {
 		d.Queued(n+1, int64(n+1)*second)
 	}
@@ -68,8 +71,57 @@ func TestDeliveredOfAQueue(t *testing.T) {
 	for _, n := range []uint64{10, 11, 12, 12} {
 		d.Reached(n)
 	}
-	if want := []int64{1 * second, 10 * second, 11 * second}; !slices.Equal(told, want) {
+	d.Queued(13, 100*second) // now: what is told of it first is not all, and the rest comes with the next
+	d.Reached(13)
+	now = 101 * second
+	d.Reached(14)
+	d.Reached(15)
+	if want := []int64{1 * second, 10 * second, 11 * second, 100*second - 50*ms, 100 * second}; !slices.Equal(told, want) {
 		t.Errorf("told %v, want %v", told, want)
+	}
+}
+
+// TestDeliveredWithoutAClock: what is told needs the time.
+func TestDeliveredWithoutAClock(t *testing.T) {
+	if _, err := trace.New(t.Context(), trace.Config{Wall: wall, Delivered: func(int64) {}}); err == nil || !strings.Contains(err.Error(), "Config.Now") {
+		t.Errorf("New: %v", err)
+	}
+}
+
+// TestDroppedIsNotDelivered: once a span found the queue full, nothing is said to be taken, though all that was queued is.
+func TestDroppedIsNotDelivered(t *testing.T) {
+	c := newCollector(t)
+	var told []int64
+	p := newProjector(t, func(cfg *trace.Config) {
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
+		t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
+		t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "1")
+		t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
+		cfg.Now = func() int64 { return 100 * second }
+		cfg.Delivered = func(until int64) { told = append(told, until) }
+	})
+	for n := range int64(100) {
+		p.act(world, tape.LifeRecord{Act: tape.ActFinalize, Seq: uint64(n)}, n*second, n*second+ms)
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stats, before := p.Stats(), len(told)
+	p.act(world, tape.LifeRecord{Act: tape.ActFinalize, Seq: 100}, 100*second, 100*second+ms)
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if stats.Dropped == 0 || len(told) > before {
+		t.Errorf("%d spans were dropped, and then told: %v", stats.Dropped, told[before:])
+	}
+}
+
+// TestEndsAreNotLeftOut: what never ended has its span, also where all that ended was sent.
+func TestEndsAreNotLeftOut(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.From = 10 * second })
+	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: 1 * second})
+	if spans := p.spans(); len(spans) != 1 || spans[0].Name != "ccl.comm.init" {
+		t.Errorf("made %s, want the init that never ended", describe(spans))
 	}
 }
 

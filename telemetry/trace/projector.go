@@ -77,6 +77,9 @@ func New(ctx context.Context, cfg Config) (*Projector, error) {
 	if cfg.Wall == nil {
 		return nil, errors.New("trace: Config.Wall is nil; give it the tape's Header.Wall")
 	}
+	if cfg.Delivered != nil && cfg.Now == nil {
+		return nil, errors.New("trace: Config.Delivered is told by Config.Now, which is nil; give it tape.Now")
+	}
 	cfg.setDefaults()
 	p := &Projector{
 		cfg: cfg, open: make(map[actKey]*openAct), waits: make(map[uint32]waiting), latest: make(map[uint32]oteltrace.TraceID),
@@ -119,7 +122,7 @@ func (p *Projector) Observe(ev *tape.Event) {
 		p.last = max(p.last, ev.Op.Time)
 		p.observeOp(&who, &ev.Op)
 	}
-	if g := p.pipe.gate; g != nil && p.emitted != (identity{}) {
+	if g := p.pipe.gate; g != nil && p.emitted != (identity{}) && g.dropped.Load() == 0 {
 		g.deliveries.queued(g.queued.Load(), p.last)
 	}
 }

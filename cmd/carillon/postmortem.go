@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/signal"
 	"strconv"
@@ -39,7 +40,7 @@ func newPostmortem() *cobra.Command {
 		Long: `Tell what a job did and why it stopped, from the tapes of its processes, dead or alive: who died, which ranks were in
 what call since when, who waited for whom and where that ends, whom the others waited for again and again while all was well, and what
 held the job up for a while; then each communicator's ranks side by side, how many operations of which size there were and how long
-they took, and the last events of all ranks in their order. Without DIR it looks where tapes go by default.
+they took, and the last events of all ranks in their order. Without DIR it looks where tapes go by default, and takes the job that wrote last.
 
 Tapes of several hosts are copied into one folder, at any depth. Their clocks are put in order by what the ranks did together, and
 how sure that is is said. Tapes that were cut short, of other versions, or missing are said too, and the rest is used.
@@ -58,7 +59,7 @@ The exit code is 0 if there is a report, whatever it says; 1 if spans could not 
   carillon postmortem --export --endpoint http://localhost:4318 all/`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				args = []string{tape.DefaultDir()}
+				args, a.Latest = []string{tape.DefaultDir()}, true
 			}
 			if err := a.run(cmd, args); err != nil {
 				var code exitCode
@@ -125,6 +126,16 @@ func (a *autopsy) run(cmd *cobra.Command, paths []string) error {
 	if !a.export && (a.endpoint != "" || a.sending.All) {
 		return errors.New("--endpoint and --all are about --export, which is not there")
 	}
+	if cmd.Flags().Changed("endpoint") {
+		if to, err := url.Parse(a.endpoint); err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
+			return fmt.Errorf("--endpoint is %q, want a URL with http or https and a host, such as http://localhost:4318", a.endpoint)
+		}
+	}
+	for _, rank := range a.Ranks {
+		if rank < 0 {
+			return fmt.Errorf("--rank is %d, allowed is 0 or more", rank)
+		}
+	}
 	a.Algorithm = func(n uint8) string { return algo.Algorithm(n).String() }
 	a.sending.Algorithm = a.Algorithm
 	report, err := postmortem.Read(paths, a.Options)
@@ -158,7 +169,7 @@ func (a *autopsy) send(cmd *cobra.Command, report *postmortem.Report) error {
 	note := cmd.ErrOrStderr()
 	fmt.Fprintf(note, "carillon: sent %s of %s", counted(int(sent.Spans), "span", "spans"), counted(sent.Processes, "process", "processes"))
 	if sent.Skipped > 0 {
-		fmt.Fprintf(note, "; %s for themselves", counted(sent.Skipped, "other speaks", "others speak"))
+		fmt.Fprintf(note, "; %s none to send, as they were sent or still will be", counted(sent.Skipped, "other has", "others have"))
 	}
 	if sent.Failed > 0 {
 		fmt.Fprintf(note, "; %s could not be sent", counted(int(sent.Failed), "span", "spans"))

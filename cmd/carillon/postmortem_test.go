@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -42,6 +43,25 @@ func TestPostmortem(t *testing.T) {
 	}
 	if report.Job != "train" || len(report.Processes) != 1 || len(report.Events) != 0 {
 		t.Errorf("%+v", report)
+	}
+}
+
+// Where no folder and no job is named, it is the job that wrote last, and that there are others is said; of a folder that is named one must choose.
+func TestPostmortemOfTheLastJob(t *testing.T) {
+	dir := t.TempDir()
+	for i, job := range []string{"first", "last", "second"} {
+		f := &tapetest.Forge{PID: 7 + i, Host: "far", Job: job, KernelBoot: [16]byte{1}, CreatedMono: 1, CreatedWall: 1e18 + int64(i%2)*1e9}
+		if err := f.WriteFile(fmt.Sprintf("%s/far-%d.tape", dir, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv(tape.DirVariable, dir)
+	stdout, stderr, code := carillon(t, "postmortem")
+	if code != 0 || !strings.HasPrefix(stdout, "job last: ") || !strings.Contains(stdout, "the job that wrote last; there are tapes of 2 other jobs (--job chooses)") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if _, stderr, code := carillon(t, "postmortem", dir); code != usageCode || !strings.Contains(stderr, "choose one with --job") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
 

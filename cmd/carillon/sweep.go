@@ -41,7 +41,8 @@ func sweepTapes(cmd *cobra.Command, cfg *job.Config) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "carillon: tapes of older jobs could not be removed: %v\n", err)
 	}
 	if len(removed) > 0 && cfg.Verbose {
-		fmt.Fprintf(cmd.ErrOrStderr(), "carillon: removed the tapes of %d older jobs (%s says how many are kept)\n", len(removed), keepVariable)
+		fmt.Fprintf(cmd.ErrOrStderr(), "carillon: removed the tapes of %s (%s says how many are kept)\n",
+			counted(len(removed), "older job", "older jobs"), keepVariable)
 	}
 	return nil
 }

@@ -284,3 +284,6 @@ func lies(ref, c *clock, byWall int64) []Problem {
 func (p *process) at(mono int64) time.Time {
 	return time.Unix(0, mono+p.clock.offset).UTC()
 }
+
+// mono is a time of the one clock on the process's own.
+func (p *process) mono(at time.Time) int64 { return at.UnixNano() - p.clock.offset }

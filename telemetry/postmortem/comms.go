@@ -67,7 +67,42 @@ func newJob(procs []*process, end time.Time) *job {
 		}
 	}
 	slices.SortStableFunc(j.comms, func(a, b *comm) int { return a.made.Compare(b.made) })
+	for _, c := range j.comms {
+		c.findDeaths()
+	}
 	return j
+}
+
+// findDeaths finds when others noticed that a process had died. One that wrote something later had not.
+func (c *comm) findDeaths() {
+	for _, m := range c.members {
+		for i := range m.errors {
+			e := &m.errors[i]
+			if e.Code != lifecycle.CodeRankDead && e.Code != lifecycle.CodeUnreachable {
+				continue
+			}
+			of := c.byRank[e.Peer]
+			if of == nil || of.proc == m.proc || of.proc.state() == StateClosed || of.proc.state() == StateAlive {
+				continue
+			}
+			p := of.proc
+			if at := p.mono(m.proc.at(e.Time)); at >= p.last && (p.died == 0 || at < p.died) {
+				p.died = at
+			}
+		}
+	}
+}
+
+// gone is when the process was gone, on its tape's clock: when others noticed, or else not before the last that any tape of a job that ended
+// at end tells of.
+func (p *process) gone(end time.Time) int64 {
+	switch {
+	case p.died > 0:
+		return p.died
+	case end.IsZero(): // there is no record at all
+		return p.last
+	}
+	return max(p.last, p.mono(end))
 }
 
 func (c *comm) add(m *member) {
@@ -157,10 +192,11 @@ func (j *job) report(d *doing) Doing {
 		Comm: m.info.Name, CommID: m.info.ID, Rank: m.info.Rank, Call: d.name(), Seq: d.seq, What: describe(d.sig, d.act),
 		Since: m.proc.at(d.start), Wait: int(d.wait), TraceID: d.traceID(),
 	}
-	r.For = max(j.end.Sub(r.Since), 0)
+	until := m.proc.gone(j.end)
 	if m.proc.live > 0 { // it goes on
-		r.For = max(m.proc.at(m.proc.live).Sub(r.Since), 0)
+		until = m.proc.live
 	}
+	r.For, r.least = max(m.proc.at(until).Sub(r.Since), 0), m.proc.live == 0 && m.proc.died == 0
 	if d.phase != tape.PhaseNone {
 		r.Phase = d.phase.String()
 	}

@@ -36,7 +36,8 @@
 // operations can't be told by this.
 //
 // An operation that took far longer than others like it, and ended well, is in Report.Held: a second or more, and at least eight times what
-// is usual for its communicator's name, call and class of sizes. Rings keep the slow ones, with whom each rank waited for.
+// half of those of its communicator's name, call and class of sizes took. Where there are too few to tell, it is there if a rank came late to
+// it. Rings keep the slow ones, with whom each rank waited for.
 //
 // # Bad input
 //

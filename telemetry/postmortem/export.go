@@ -50,7 +50,7 @@ func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, erro
 			total.Skipped++
 			continue
 		}
-		stats, err := export(ctx, p, &opts)
+		stats, err := export(ctx, p, p.gone(r.End), &opts)
 		total.Spans += stats.Exported
 		total.Failed += stats.Failed + stats.Dropped
 		if err != nil {
@@ -69,8 +69,8 @@ func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, erro
 	return total, errors.Join(errs...)
 }
 
-// export sends the spans of one process.
-func export(ctx context.Context, p *process, opts *ExportOptions) (trace.Stats, error) {
+// export sends the spans of one process, which was gone at a time of its tape's clock.
+func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (trace.Stats, error) {
 	t, _, err := tape.OpenCut(p.path)
 	if err != nil {
 		return trace.Stats{}, err
@@ -83,7 +83,7 @@ func export(ctx context.Context, p *process, opts *ExportOptions) (trace.Stats, 
 	}
 	cfg := trace.Config{
 		Service: opts.Service, Version: h.Version, Job: h.Job, Host: h.Host, PID: h.PID, Rank: p.rank, Wall: h.Wall,
-		Now: func() int64 { return p.last }, AlgorithmName: opts.Algorithm, Logger: opts.Logger, StoreTraces: 1, MustExport: true,
+		Now: func() int64 { return gone }, AlgorithmName: opts.Algorithm, Logger: opts.Logger, StoreTraces: 1, MustExport: true,
 	}
 	if !opts.All {
 		cfg.From, cfg.Sent = max(p.last-int64(window), h.Delivered+1), h.Exported

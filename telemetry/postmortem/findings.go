@@ -16,13 +16,13 @@ func (j *job) findings() []Finding {
 	blamed := j.blamed()
 	dead := j.causes(blamed)
 	waits := j.waits(dead)
-	f := &finder{job: j, dead: dead, waits: waits, told: make(map[*saying]bool), sayings: make(map[*comm][]*saying)}
+	f := &finder{job: j, dead: dead, waits: waits, back: backwards(waits), told: make(map[*saying]bool), sayings: make(map[*comm][]*saying)}
 	for _, c := range j.comms {
 		f.sayings[c] = c.sayings()
 	}
 	f.mismatches()
 	f.deaths(blamed)
-	ends, circles := roots(waits)
+	ends, circles := roots(waits, f.back)
 	for _, c := range circles {
 		f.circle(c)
 	}
@@ -80,6 +80,7 @@ type finder struct {
 	*job
 	dead    map[*process]bool
 	waits   map[actor][]wait
+	back    map[actor][]path
 	sayings map[*comm][]*saying
 	told    map[*saying]bool // those that a finding has
 	list    []Finding
@@ -241,7 +242,7 @@ func (f *finder) death(p *process) {
 	case len(calls) > 0:
 		fmt.Fprintf(&text, ". It was in %s", f.inCall(calls[0]))
 	}
-	text.WriteString(".")
+	text.WriteString("." + f.hangBefore(p))
 	r := f.finding(Died, p, capital(text.String()))
 	if len(calls) > 0 {
 		r.in(calls[0])
@@ -286,7 +287,7 @@ func (f *finder) rankOf(d *doing, rank int32) string {
 
 // waiting adds who waits for the actor, and how.
 func (f *finder) waiting(r *Finding, a actor) {
-	found := tree(a, f.waits)
+	found := tree(a, f.back)
 	for from, p := range found {
 		m := p.step.d.m
 		if from.proc.rank >= 0 {
@@ -316,7 +317,7 @@ func (f *finder) circle(walk []wait) {
 
 // missing is one who is waited for and doesn't wait.
 func (f *finder) missing(a actor) {
-	found := tree(a, f.waits)
+	found := tree(a, f.back)
 	var direct *wait
 	for from, p := range found {
 		if p.long == 1 && (direct == nil || p.step.d.m.proc.at(p.step.d.start).Before(direct.d.m.proc.at(direct.d.start)) ||

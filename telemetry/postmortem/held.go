@@ -3,6 +3,7 @@ package postmortem
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -17,17 +18,38 @@ type Held struct {
 	CommID lifecycle.CommID `json:"comm_id"`
 	Call   string           `json:"call"`
 	Seq    uint64           `json:"seq"`
-	// Ranks (in the job) were in it so long, For at most, from From until Until.
+	// Ranks (in the job) were in it for For, or half of that at least, from From until Until.
 	Ranks []int         `json:"ranks"`
 	From  time.Time     `json:"from"`
 	Until time.Time     `json:"until"`
 	For   time.Duration `json:"for_ns"`
 	// Late are the ranks (in the job) that they waited for, as far as that is known.
 	Late []int `json:"late,omitempty"`
-	// Follows says that those were held up themselves meanwhile, in another operation.
+	// Follows says that another one held it up: in that, Late or all of Ranks were meanwhile.
 	Follows bool `json:"follows,omitempty"`
-	// Text is all of it in a sentence.
+	// Text is all of it in a sentence or two.
 	Text string `json:"text"`
+
+	size  int              // of the communicator
+	spans map[int]interval // of Ranks
+	told  bool             // another one's Text tells of it
+}
+
+// interval is a time on the one clock.
+type interval struct{ from, until time.Time }
+
+func (i interval) length() time.Duration { return i.until.Sub(i.from) }
+
+// covers tells whether i has at least half of o.
+func (i interval) covers(o interval) bool {
+	from, until := i.from, i.until
+	if o.from.After(from) {
+		from = o.from
+	}
+	if o.until.Before(until) {
+		until = o.until
+	}
+	return 2*until.Sub(from) >= o.length()
 }
 
 const (
@@ -35,28 +57,40 @@ const (
 	// of a job that runs.
 	heldTime  = stall.DefaultSlow
 	heldTimes = 8
-	// heldPerMember bounds what is kept while tapes are read, MaxHeld what a report tells; the longest are.
+	// heldPerMember bounds what is kept while tapes are read, maxHeld what is compared, MaxHeld what a report tells; the longest are.
 	heldPerMember = 64
+	maxHeld       = 512
 	// MaxHeld is how many operations a Report has that were held up.
 	MaxHeld = 16
 )
 
-// lengthy is an operation that ended well, and in which one rank was long.
+// lengthy is an operation in which one rank was long.
 type lengthy struct {
 	seq        uint64
 	sig        tape.Signature
+	code       lifecycle.Code
 	start, end int64
-	whom       int32 // for whom it waited longest, in the communicator; -1: nobody
+	whom       int32 // for whom it waited longest at a time, in the communicator; -1: nobody
+	waited     int64 // for how long
 }
 
 func (l *lengthy) time() time.Duration { return time.Duration(l.end - l.start) }
 
-// linger keeps an operation that ended, if it took long; whom is for whom it waited longest.
-func (m *member) linger(r *tape.OpRecord, whom int32) {
-	if r.Code != lifecycle.CodeOK || r.Start <= 0 || r.Time-r.Start < int64(heldTime) || !together(r.Signature.Call) {
+// linger keeps an operation that ended, if it took long; o is what is known of it from before, nil for nothing. One that was queued behind
+// another one for most of its time is no further hold.
+func (m *member) linger(r *tape.OpRecord, o *ongoing) {
+	if r.Start <= 0 || r.Start > r.Time || r.Time-r.Start < int64(heldTime) || !together(r.Signature.Call) {
 		return
 	}
-	m.lengthy = append(m.lengthy, lengthy{r.Seq, r.Signature, r.Start, r.Time, whom})
+	l := lengthy{seq: r.Seq, sig: r.Signature, code: r.Code, start: r.Start, end: r.Time, whom: -1}
+	if o != nil {
+		l.whom, l.waited = o.whom, o.waited
+	}
+	if n := len(m.lengthy); n > 0 && l.code == lifecycle.CodeOK && 2*(m.behind-l.start) >= l.end-l.start {
+		return
+	}
+	m.behind = l.end
+	m.lengthy = append(m.lengthy, l)
 	if len(m.lengthy) == 2*heldPerMember {
 		slices.SortStableFunc(m.lengthy, func(a, b lengthy) int { return cmp.Compare(b.time(), a.time()) })
 		m.lengthy = m.lengthy[:heldPerMember]
@@ -70,44 +104,34 @@ type like struct {
 	class uint8
 }
 
-// usual is what operations that took nobody long took, by their like.
-func (j *job) usual(all []*done) map[like]time.Duration {
-	type sum struct {
-		n    uint64
-		time time.Duration
-	}
-	sums := make(map[like]sum)
+// usual is what half of the operations of a kind took at most, where there are more than the ranks' first two: what else is long then
+// is not like the others.
+func usual(all []*done) map[like]time.Duration {
+	sums := make(map[like]*tape.Tally)
+	parts := make(map[like]int)
 	for _, d := range all {
 		key := like{d.name, d.call, d.class}
-		s := sums[key]
-		sums[key] = sum{s.n + d.sum.Count(), addTimes(s.time, d.sum.Time)}
+		if sums[key] == nil {
+			sums[key] = &tape.Tally{}
+		}
+		addTally(sums[key], &d.sum)
+		parts[key] += len(d.parts)
 	}
-	for _, c := range j.comms {
-		for _, m := range c.members {
-			for i := range m.lengthy {
-				key := likeOf(m, &m.lengthy[i])
-				if s := sums[key]; s.n > 0 {
-					sums[key] = sum{s.n - 1, max(s.time-m.lengthy[i].time(), 0)}
-				}
-			}
+	medians := make(map[like]time.Duration)
+	for key, sum := range sums {
+		if sum.Count() <= uint64(2*parts[key]) {
+			continue
+		}
+		if medians[key] = quantile(sum, 0.5); medians[key] < 0 {
+			medians[key] = math.MaxInt64 / heldTimes // longer than any bound
 		}
 	}
-	means := make(map[like]time.Duration)
-	for key, s := range sums {
-		if s.n > 0 {
-			means[key] = s.time / time.Duration(min(s.n, maxCount))
-		}
-	}
-	return means
-}
-
-func likeOf(m *member, l *lengthy) like {
-	return like{m.info.Name, l.sig.Call, tape.SizeClass(l.sig.Bytes)}
+	return medians
 }
 
 // held finds the operations that were held up, the longest first; those that others held up come behind.
 func (j *job) held(all []*done) []Held {
-	usual := j.usual(all)
+	usual := usual(all)
 	var found []Held
 	for _, c := range j.comms {
 		var order []uint64
@@ -115,7 +139,7 @@ func (j *job) held(all []*done) []Held {
 		for _, m := range c.members {
 			for i := range m.lengthy {
 				l := &m.lengthy[i]
-				if m.info.Rank < 0 || l.time() < heldTimes*usual[likeOf(m, l)] {
+				if m.info.Rank < 0 || l.code != lifecycle.CodeOK || l.time() < heldTimes*usual[like{m.info.Name, l.sig.Call, tape.SizeClass(l.sig.Bytes)}] {
 					continue
 				}
 				if bySeq[l.seq] == nil {
@@ -126,87 +150,157 @@ func (j *job) held(all []*done) []Held {
 			}
 		}
 		for _, seq := range order {
-			found = append(found, c.heldUp(seq, bySeq[seq]))
+			h, sig := c.heldUp(seq, bySeq[seq])
+			if _, known := usual[like{h.Comm, sig.Call, tape.SizeClass(sig.Bytes)}]; known || len(h.Late) > 0 { // or it may always take so long
+				found = append(found, h)
+			}
+		}
+	}
+	longest := func(a, b Held) int { return cmp.Or(cmp.Compare(b.For, a.For), a.From.Compare(b.From)) }
+	slices.SortStableFunc(found, longest)
+	found = found[:min(len(found), maxHeld)]
+	behind := make([][]*Held, len(found)) // those that each held up
+	for i := range found {
+		if cause := heldBy(&found[i], found); cause >= 0 {
+			found[i].Follows = true
+			behind[cause] = append(behind[cause], &found[i])
 		}
 	}
 	for i := range found {
-		found[i].Follows = len(found[i].Late) > 0 && !slices.ContainsFunc(found[i].Late, func(rank int) bool { return !heldMeanwhile(rank, &found[i], found) })
+		found[i].Text = found[i].sentence(behind[i])
 	}
 	slices.SortStableFunc(found, func(a, b Held) int {
 		switch {
-		case a.Follows != b.Follows && a.Follows:
+		case a.Follows == b.Follows:
+			return longest(a, b)
+		case a.Follows:
 			return 1
-		case a.Follows != b.Follows:
-			return -1
 		default:
-			return cmp.Or(cmp.Compare(b.For, a.For), a.From.Compare(b.From))
+			return -1
 		}
 	})
 	return found[:min(len(found), MaxHeld)]
 }
 
-// heldMeanwhile tells whether a rank was held up in another operation for at least half of the time in which h was.
-func heldMeanwhile(rank int, h *Held, all []Held) bool {
-	return slices.ContainsFunc(all, func(o Held) bool {
-		from, until := h.From, h.Until
-		if o.From.After(from) {
-			from = o.From
+// heldBy finds the operation that held another one up: all of those for whom its ranks waited, or, where those aren't known, all of its ranks,
+// were in it meanwhile. -1: there is none.
+func heldBy(h *Held, all []Held) int {
+	return slices.IndexFunc(all, func(o Held) bool {
+		if o.CommID == h.CommID && o.Seq == h.Seq {
+			return false
 		}
-		if o.Until.Before(until) {
-			until = o.Until
+		if len(h.Late) == 0 {
+			return o.CommID == h.CommID && o.Seq < h.Seq && !slices.ContainsFunc(h.Ranks, func(rank int) bool { return !o.spans[rank].covers(h.spans[rank]) })
 		}
-		return (o.CommID != h.CommID || o.Seq != h.Seq) && slices.Contains(o.Ranks, rank) && 2*until.Sub(from) >= h.Until.Sub(h.From)
+		whole := interval{h.From, h.Until}
+		return !slices.ContainsFunc(h.Late, func(rank int) bool {
+			own, in := o.spans[rank]
+			return !in || !own.covers(whole)
+		})
 	})
 }
 
-// heldUp is an operation in which some ranks were long.
-func (c *comm) heldUp(seq uint64, in map[int32]*lengthy) Held {
-	h := Held{Comm: c.info.Name, CommID: c.info.ID, Seq: seq}
+// heldUp is an operation in which some ranks were long, and its signature.
+func (c *comm) heldUp(seq uint64, in map[int32]*lengthy) (h Held, sig tape.Signature) {
+	h = Held{Comm: c.info.Name, CommID: c.info.ID, Seq: seq, size: c.info.Size, spans: make(map[int]interval)}
+	for _, l := range in {
+		h.For, sig = max(h.For, l.time()), l.sig
+	}
 	late := make(map[int]bool)
 	for rank, l := range in {
 		m := c.byRank[rank]
-		if m == nil {
+		if m == nil || 2*l.time() < h.For { // it came late itself
 			continue
 		}
-		h.Call = l.sig.Call.String()
 		h.Ranks = append(h.Ranks, m.jobRank())
-		h.For = max(h.For, l.time())
-		if from := m.proc.at(l.start); h.From.IsZero() || from.Before(h.From) {
-			h.From = from
+		own := interval{m.proc.at(l.start), m.proc.at(l.end)}
+		h.spans[m.jobRank()] = own
+		if h.From.IsZero() || own.from.Before(h.From) {
+			h.From = own.from
 		}
-		if until := m.proc.at(l.end); until.After(h.Until) {
-			h.Until = until
+		if own.until.After(h.Until) {
+			h.Until = own.until
 		}
-		if last := c.byRank[whomInTheEnd(l.whom, in)]; last != nil {
+		if last := c.byRank[whomInTheEnd(l, in)]; last != nil {
 			late[last.jobRank()] = true
 		}
 	}
+	h.Call = sig.Call.String()
 	slices.Sort(h.Ranks)
 	for rank := range late {
 		h.Late = append(h.Late, rank)
 	}
 	slices.Sort(h.Late)
-	h.Text = h.sentence()
-	return h
+	return h, sig
 }
 
-// whomInTheEnd follows who waited for whom, from a rank on, to one that was not in the operation for long; -1 if there is none.
-func whomInTheEnd(rank int32, in map[int32]*lengthy) int32 {
+// whomInTheEnd follows who waited for whom to a rank that was not in the operation for most of the time for which it was waited for; -1 if
+// there is none.
+func whomInTheEnd(l *lengthy, in map[int32]*lengthy) int32 {
 	for range in {
-		l := in[rank]
-		if l == nil {
-			return rank
+		next := in[l.whom]
+		if next == nil || 2*int64(next.time()) < l.waited {
+			return l.whom
 		}
-		rank = l.whom
+		l = next
 	}
 	return -1
 }
 
-func (h *Held) sentence() string {
-	text := fmt.Sprintf("The job was held up for %s: %s %s in %s of %s from %s to %s", span(int64(h.For)), Ranks(h.Ranks),
-		plural(len(h.Ranks), "was", "were"), numbered(h.Call, h.Seq), cmp.Or(clean(h.Comm), h.CommID.Short()), clockTime(h.From), clockTime(h.Until))
-	if len(h.Late) > 0 {
+// sentence tells of the operation, and of those that it held up.
+func (h *Held) sentence(behind []*Held) string {
+	text := fmt.Sprintf("The job was held up for %s: %s %s in %s from %s to %s", span(int64(h.For)), Ranks(h.Ranks),
+		plural(len(h.Ranks), "was", "were"), h.title(), clockTime(h.From), clockTime(h.Until))
+	switch {
+	case len(h.Late) > 0:
 		text += fmt.Sprintf(", and waited for %s", Ranks(h.Late))
+	case len(h.Ranks) < h.size:
+		text += fmt.Sprintf(", which the others had left: %s stopped, or slow", plural(len(h.Ranks), "it was", "they were"))
 	}
-	return text + "."
+	text += "."
+	const most = 2
+	for i, b := range behind {
+		if i == most {
+			break
+		}
+		if len(b.Late) > 0 {
+			b.told = true
+			text += fmt.Sprintf(" Meanwhile %s %s in %s, and waited for %s.", Ranks(b.Ranks), plural(len(b.Ranks), "was", "were"), b.title(), Ranks(b.Late))
+		}
+	}
+	return text
+}
+
+func (h *Held) title() string {
+	return numbered(h.Call, h.Seq) + " of " + cmp.Or(clean(h.Comm), h.CommID.Short())
+}
+
+// hangBefore is a sentence on those who had waited for a process for long, and whose operations failed when it died: that one was the hang. ""
+// if there are none.
+func (j *job) hangBefore(p *process) string {
+	var worst Held
+	for _, c := range j.comms {
+		bySeq := make(map[uint64]map[int32]*lengthy)
+		for _, m := range c.members {
+			for i := range m.lengthy {
+				l := &m.lengthy[i]
+				if m.info.Rank < 0 || l.code != lifecycle.CodeRankDead && l.code != lifecycle.CodeUnreachable {
+					continue
+				}
+				if bySeq[l.seq] == nil {
+					bySeq[l.seq] = make(map[int32]*lengthy)
+				}
+				bySeq[l.seq][int32(m.info.Rank)] = l
+			}
+		}
+		for seq, in := range bySeq {
+			if h, _ := c.heldUp(seq, in); h.For > worst.For && p.rank >= 0 && slices.Equal(h.Late, []int{p.rank}) {
+				worst = h
+			}
+		}
+	}
+	if worst.For == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" %s had waited for it for %s, in %s.", capital(Ranks(worst.Ranks)), span(int64(worst.For)), worst.title())
 }

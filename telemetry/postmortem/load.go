@@ -23,6 +23,7 @@ type process struct {
 	first    int64     // time of the first record and of the last thing that is known, on the tape's own clock
 	last     int64
 	live     int64 // of one that is alive: when it was looked at
+	died     int64 // of one that ended without closing its tape: when others noticed first; 0: nobody did
 	missed   uint64
 	tallies  []tape.Tally // that have counted something
 	unsure   bool         // its tallies, or its communicators, may not all be here
@@ -45,7 +46,8 @@ type member struct {
 	acts     map[actKey]*act
 	errors   []mistake
 	running  []ongoing // started and not ended, by the records; at most maxRunning
-	lengthy  []lengthy // operations that ended well and took long
+	lengthy  []lengthy // operations that ended and took long
+	behind   int64     // the end of the last of them
 	begun    uint64    // number of the last collective that it began, and that it ended well
 	ended    uint64
 	count    uint64 // operations that ended
@@ -77,11 +79,11 @@ type mistake struct {
 	tape.LifeRecord
 }
 
-// ongoing is an operation in flight, with what its last record says. Time is since when it waits.
+// ongoing is an operation in flight, with what its last record says. Time is since when it waits, once it has.
 type ongoing struct {
 	tape.OpRecord
-	whom   int32 // for whom it has waited longest at a time, and how long; -1: nobody
-	waited int64
+	whom   int32 // for whom it has waited longest at a time; -1: nobody
+	waited int64 // for how long
 }
 
 // goesOn takes the operation's next record.
@@ -195,7 +197,26 @@ func read(path string, opts *Options) (*process, error) {
 		problem(text)
 	}
 	p.place()
+	p.countMembers()
 	return p, nil
+}
+
+// countMembers counts the operations of communicators whose records were overwritten, as the tallies and the numbers of collectives tell.
+func (p *process) countMembers() {
+	named := make(map[string]int)
+	for _, m := range p.members {
+		named[m.info.Name]++
+	}
+	well := make(map[string]uint64)
+	for i := range p.tallies {
+		well[p.tallies[i].Name] += p.tallies[i].Count()
+	}
+	for _, m := range p.members {
+		m.count = max(m.count, m.ended)
+		if named[m.info.Name] == 1 { // else they share the tallies
+			m.count = max(m.count, well[m.info.Name])
+		}
+	}
 }
 
 // firstOf is the first of joined errors.
@@ -333,13 +354,14 @@ func (m *member) observeOp(r *tape.OpRecord) {
 			m.running[i].goesOn(r)
 		}
 	case tape.StageEnd:
-		whom := int32(-1)
+		var before *ongoing
 		if i := m.find(r); i >= 0 {
-			m.running[i].goesOn(r)
-			whom = m.running[i].whom
+			o := m.running[i]
+			o.goesOn(r)
+			before = &o
 			m.running = slices.Delete(m.running, i, i+1)
 		}
-		m.linger(r, whom)
+		m.linger(r, before)
 		m.count++
 		m.lastEnd = max(m.lastEnd, r.Time)
 		if collective {

@@ -17,6 +17,8 @@ type Options struct {
 	// Job chooses the job; it may be empty if there are tapes of one job only. AllJobs takes whatever there is for one job.
 	Job     string
 	AllJobs bool
+	// Latest takes the job that wrote last, where Job is empty and there are tapes of several.
+	Latest bool
 	// Run chooses among the runs of a job under one name, from 1; 0 is the last, and a negative one takes them all together.
 	Run int
 
@@ -85,16 +87,19 @@ func Read(paths []string, opts Options) (*Report, error) {
 	procs, unread := load(files, &opts)
 	problems = append(problems, unread...)
 	if len(procs) == 0 {
-		return nil, fmt.Errorf("postmortem: none of %s is a tape that can be read:%s", count(len(files), "file"), also(problems))
+		return nil, fmt.Errorf("postmortem: %s, and none is a tape that can be read:%s", count(len(files), "file"), also(problems))
 	}
 	procs, copies := once(procs)
 	problems = append(problems, copies...)
 
-	r := &Report{Problems: problems}
+	r := &Report{Problems: append([]Problem{}, problems...)}
 	var byName map[string][]*process
 	r.Jobs, byName = jobs(procs)
 	switch {
 	case opts.AllJobs:
+	case opts.Job == "" && opts.Latest:
+		procs = byName[r.Jobs[0].Name]
+		r.latest = len(r.Jobs) > 1
 	case opts.Job != "" && byName[opts.Job] == nil, opts.Job == "" && len(r.Jobs) > 1:
 		return nil, &JobsError{Asked: opts.Job, Jobs: r.Jobs}
 	case opts.Job != "":
@@ -129,7 +134,7 @@ func (r *Report) choose(procs []*process, run int) ([]*process, error) {
 	}
 	all := runs(procs)
 	if run > len(all) {
-		return nil, fmt.Errorf("postmortem: there is no run %d of the job; there are %d", run, len(all))
+		return nil, fmt.Errorf("postmortem: there is no run %d of the job; there %s %d", run, plural(len(all), "is", "are"), len(all))
 	}
 	if run == 0 {
 		run = len(all)
@@ -169,7 +174,7 @@ func (r *Report) make(procs []*process, opts *Options) {
 		r.Processes = append(r.Processes, j.process(p, cs))
 	}
 	r.Comms = j.reportComms()
-	r.Findings = j.findings()
+	r.Findings = append([]Finding{}, j.findings()...) // in JSON a list, also an empty one
 	all := countAll(procs)
 	r.Done, r.timed = shown(all, opts), opts.Since > 0
 	r.Waited, r.Held = j.waited(all), j.held(all)
@@ -185,6 +190,7 @@ const maxNamed = 8
 // unmatched says what the filters ask for and no tape has.
 func unmatched(procs []*process, opts *Options) (problems []Problem) {
 	ranks := make(map[int]bool)
+	named := make(map[string]bool)
 	var names []string
 	found := opts.Comm == ""
 	for _, p := range procs {
@@ -192,17 +198,22 @@ func unmatched(procs []*process, opts *Options) (problems []Problem) {
 		for _, m := range p.members {
 			ranks[m.jobRank()] = true
 			found = found || opts.wants(m)
-			if name := m.name(); !slices.Contains(names, name) {
+			if name := m.name(); opts.Comm != "" && !named[name] {
+				named[name] = true
 				names = append(names, name)
 			}
 		}
 	}
 	if !found {
-		if more := len(names) - maxNamed; more > 0 {
+		more := len(names) - maxNamed
+		if more > 0 {
 			names = append(names[:maxNamed], fmt.Sprintf("%d more", more))
 		}
-		problems = append(problems, Problem{Text: fmt.Sprintf(
-			"No communicator is called %q or has an id that begins so; there are: %s.", opts.Comm, strings.Join(names, ", "))})
+		text := "there is none"
+		if len(names) > 0 {
+			text = "there are: " + strings.Join(names, ", ")
+		}
+		problems = append(problems, Problem{Text: fmt.Sprintf("No communicator is called %q or has an id that begins so; %s.", opts.Comm, text)})
 	}
 	for _, rank := range opts.Ranks {
 		if !ranks[rank] {

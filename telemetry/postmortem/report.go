@@ -42,8 +42,9 @@ type Report struct {
 	// Problems say what of the input could not be used, and what of it is not to be trusted.
 	Problems []Problem `json:"problems"`
 
-	procs []*process // for Export
-	timed bool       // the options bound the time
+	procs  []*process // for Export
+	timed  bool       // the options bound the time
+	latest bool       // the job was chosen among several, as it wrote last
 }
 
 // FindingKind says what a Finding is about. The strings are stable.
@@ -133,10 +134,12 @@ type Doing struct {
 	What      string           `json:"what"` // size, type, reduction and root, for people
 	Phase     string           `json:"phase,omitempty"`
 	Since     time.Time        `json:"since"`
-	For       time.Duration    `json:"for_ns"`    // until now if its process is alive, else until the last that any tape tells of: at least
+	For       time.Duration    `json:"for_ns"`    // until now if its process is alive, else until others noticed its end, or else the last of any tape: at least
 	Wait      int              `json:"wait_rank"` // of the communicator; -1 if it doesn't wait for one
 	WaitSince time.Time        `json:"wait_since,omitzero"`
 	TraceID   string           `json:"trace_id"`
+
+	least bool // For is the least
 }
 
 // Comm is one communicator over all its ranks.

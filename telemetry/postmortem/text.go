@@ -126,15 +126,20 @@ const maxHeldShown = 3
 
 // writeHeld shows what held the job up, but not what that held up.
 func (r *Report) writeHeld(t *text) {
-	shown := 0
+	shown, more := 0, 0
 	for i := range r.Held {
-		if r.Held[i].Follows && shown > 0 || shown == maxHeldShown {
-			more := len(r.Held) - i
-			t.paragraph("  ", fmt.Sprintf("%s %s held up (all are in --json).", count(more, "more operation"), plural(more, "was", "were")))
-			return
+		h := &r.Held[i]
+		switch {
+		case h.told:
+		case h.Follows && shown > 0, shown == maxHeldShown:
+			more++
+		default:
+			t.paint(yellow, func() { t.paragraph("  ", clean(h.Text)) })
+			shown++
 		}
-		t.paint(yellow, func() { t.paragraph("  ", clean(r.Held[i].Text)) })
-		shown++
+	}
+	if more > 0 {
+		t.paragraph("  ", fmt.Sprintf("%s %s held up (all are in --json).", count(more, "more operation"), plural(more, "was", "were")))
 	}
 }
 
@@ -172,14 +177,19 @@ func (r *Report) well(whole bool) string {
 	}
 	text := "Nothing went wrong"
 	switch {
-	case len(r.Held) > 0 && !whole:
-		text = "In the tapes that are there nothing is wrong in the end"
+	case len(r.Held) > 0 && alive > 0:
+		text = "Nothing is wrong now"
 	case len(r.Held) > 0:
-		text = "Nothing is wrong in the end"
-	case !whole:
-		text = "In the tapes that are there nothing went wrong"
+		text = "Nothing was wrong in the end"
+	}
+	if !whole {
+		text = "In the tapes that are there n" + strings.TrimPrefix(text, "N")
 	}
 	switch {
+	case len(r.Held) > 0 && alive > 0 && calls > 0:
+		return fmt.Sprintf("%s; ranks are in %s.", text, count(calls, "call"))
+	case len(r.Held) > 0 && alive > 0:
+		return text + "; no rank is in a call."
 	case alive == 0:
 		return text + ": all that began ended, and no rank said otherwise."
 	case calls == 0:
@@ -255,7 +265,7 @@ func (r *Report) writeComm(t *text, c *Comm) {
 		}
 		if d := k.Doing; d != nil {
 			row[5], row[6], row[7] = numbered(d.Call, d.Seq), span(int64(d.For)), d.Phase
-			if r.Processes[k.Process].State != StateAlive { // how long it went on after the last that is known
+			if d.least {
 				row[6] = "≥ " + row[6]
 			}
 			if d.What != "" {
@@ -410,6 +420,9 @@ func (r *Report) writeEvents(t *text) {
 
 func (r *Report) writeNotes(t *text) {
 	var notes []string
+	if r.latest {
+		notes = append(notes, fmt.Sprintf("This is the job that wrote last; there are tapes of %s (--job chooses).", count(len(r.Jobs)-1, "other job")))
+	}
 	if r.OtherRuns > 0 {
 		notes = append(notes, fmt.Sprintf("This is one of %d runs of the job (--run chooses).", r.OtherRuns+1))
 	}

@@ -186,22 +186,28 @@ type path struct {
 	long int
 }
 
-// tree finds, by a search from the root backwards, who waits for it and how.
-func tree(root actor, waits map[actor][]wait) map[actor]path {
+// backwards is who waits for each actor directly, in their order.
+func backwards(waits map[actor][]wait) map[actor][]path {
 	back := make(map[actor][]path)
 	for a, list := range waits {
 		for _, w := range list {
 			back[w.on] = append(back[w.on], path{step: w, from: a})
 		}
 	}
+	for _, before := range back {
+		slices.SortFunc(before, func(a, b path) int { return order(a.from, b.from) })
+	}
+	return back
+}
+
+// tree finds, by a search from the root along back, who waits for it and how.
+func tree(root actor, back map[actor][]path) map[actor]path {
 	found := make(map[actor]path)
 	queue := []actor{root}
 	for len(queue) > 0 {
 		at := queue[0]
 		queue = queue[1:]
-		before := back[at]
-		slices.SortFunc(before, func(a, b path) int { return order(a.from, b.from) })
-		for _, p := range before {
+		for _, p := range back[at] {
 			if _, seen := found[p.from]; seen || p.from == root {
 				continue
 			}
@@ -260,7 +266,7 @@ func (j *job) whom(w wait) string {
 
 // roots are those that are waited for and don't wait: where all chains end. Who waits and comes to none of them waits in a circle, one of
 // which is returned for each group of such.
-func roots(waits map[actor][]wait) (ends []actor, circles [][]wait) {
+func roots(waits map[actor][]wait, back map[actor][]path) (ends []actor, circles [][]wait) {
 	seen := make(map[actor]bool)
 	for _, list := range waits {
 		for _, w := range list {
@@ -273,7 +279,7 @@ func roots(waits map[actor][]wait) (ends []actor, circles [][]wait) {
 	slices.SortFunc(ends, order)
 	free := make(map[actor]bool) // those who come to an end
 	for _, e := range ends {
-		for a := range tree(e, waits) {
+		for a := range tree(e, back) {
 			free[a] = true
 		}
 	}

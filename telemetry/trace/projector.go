@@ -155,10 +155,7 @@ func (p *Projector) Close(ctx context.Context) error {
 	if p.pipe == nil {
 		return nil
 	}
-	now := p.last
-	if p.cfg.Now != nil {
-		now = p.cfg.Now()
-	}
+	now := p.now()
 	p.ending = true
 	for _, act := range p.oldest() {
 		if !p.sent(act.start.Time) {
@@ -168,6 +165,14 @@ func (p *Projector) Close(ctx context.Context) error {
 	return p.pipe.shutdown(ctx)
 }
 
+// now is the time at which what is open ends.
+func (p *Projector) now() int64 {
+	if p.cfg.Now != nil {
+		return p.cfg.Now()
+	}
+	return p.last
+}
+
 // Interrupt ends the acts that are open now, and the operations that slots show in flight, as unfinished: for a process that will be gone
 // in a moment. why is what comes before they end ("SIGTERM comes"). One that ends all the same has another span then, with the same
 // ids. Flush sends them. It belongs to Observe's goroutine, or to who keeps the two apart.
@@ -175,10 +180,7 @@ func (p *Projector) Interrupt(why string, slots []tape.Slot) {
 	if p.pipe == nil {
 		return
 	}
-	now := p.last
-	if p.cfg.Now != nil {
-		now = p.cfg.Now()
-	}
+	now := p.now()
 	for _, act := range p.oldest() {
 		p.abandon(act, now, why)
 	}

@@ -8,12 +8,12 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Unfinished makes the span of the operation that the slot shows in flight, as unfinished at the time of the last event: for the tape of a
-// process that is gone, before Close. Its ids are those that the operation's span would have had. A slot with nothing in flight makes none.
+// Unfinished makes the span of the operation that the slot shows in flight, as unfinished now, or at the time of the last event without
+// Config.Now: for the tape of a process that is gone, before Close. Its ids are those that the operation's span would have had. A slot with nothing in flight makes none.
 func (p *Projector) Unfinished(s *tape.Slot) {
 	p.ending = true
 	if !p.sent(s.OpStart) {
-		p.unfinishedOp(s, p.last, "the tape ends")
+		p.unfinishedOp(s, p.now(), "the tape ends")
 	}
 }
 

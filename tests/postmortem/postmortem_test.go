@@ -179,7 +179,7 @@ func TestPause(t *testing.T) {
 	if code := j.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	await(t, tapes, `WHAT HAPPENED Nothing is wrong in the end: .* The job was held up for [1-9][0-9.]*m?s: ranks 0 and 2 were in all_reduce 2 of world from \S+ to \S+, and waited for rank 1\.`)
+	await(t, tapes, `WHAT HAPPENED Nothing was wrong in the end: .* The job was held up for [1-9][0-9.]*m?s: ranks 0 and 2 were in all_reduce 2 of world from \S+ to \S+, and waited for rank 1\.`)
 }
 
 func TestMismatch(t *testing.T) {

@@ -40,7 +40,8 @@ func newPostmortem() *cobra.Command {
 		Long: `Tell what a job did and why it stopped, from the tapes of its processes, dead or alive: who died, which ranks were in
 what call since when, who waited for whom and where that ends, whom the others waited for again and again while all was well, and what
 held the job up for a while; then each communicator's ranks side by side, how many operations of which size there were and how long
-they took, and the last events of all ranks in their order. Without DIR it looks where tapes go by default, and takes the job that wrote last.
+they took, and the last events of all ranks in their order. Without DIR it looks where tapes go by default, and takes the job that
+wrote last.
 
 Tapes of several hosts are copied into one folder, at any depth. Their clocks are put in order by what the ranks did together, and
 how sure that is is said. Tapes that were cut short, of other versions, or missing are said too, and the rest is used.

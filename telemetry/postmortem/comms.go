@@ -78,7 +78,7 @@ func (c *comm) findDeaths() {
 	for _, m := range c.members {
 		for i := range m.errors {
 			e := &m.errors[i]
-			if e.Code != lifecycle.CodeRankDead && e.Code != lifecycle.CodeUnreachable {
+			if !blames(e.Code) {
 				continue
 			}
 			of := c.byRank[e.Peer]

@@ -43,7 +43,7 @@ func (j *job) blamed() map[*process]int {
 		for _, m := range c.members {
 			for i := range m.errors {
 				e := &m.errors[i]
-				if e.Code != lifecycle.CodeRankDead && e.Code != lifecycle.CodeUnreachable {
+				if !blames(e.Code) {
 					continue
 				}
 				if of := c.byRank[e.Peer]; of != nil && of.proc != m.proc && of.proc.state() != StateClosed {
@@ -53,6 +53,11 @@ func (j *job) blamed() map[*process]int {
 		}
 	}
 	return blamed
+}
+
+// blames tells whether an error says that another rank's process is gone.
+func blames(code lifecycle.Code) bool {
+	return code == lifecycle.CodeRankDead || code == lifecycle.CodeUnreachable
 }
 
 // causes are the processes whose end is a cause, and not only the end of a job that was ended: others said so, or went on without them.

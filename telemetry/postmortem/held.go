@@ -3,6 +3,7 @@ package postmortem
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -30,9 +31,9 @@ type Held struct {
 	// Text is all of it in a sentence or two.
 	Text string `json:"text"`
 
-	size  int              // of the communicator
-	spans map[int]interval // of Ranks
-	told  bool             // another one's Text tells of it
+	size   int              // of the communicator
+	spans  map[int]interval // of Ranks
+	behind int              // how many others, which it held up, Text tells of
 }
 
 // interval is a time on the one clock.
@@ -131,27 +132,14 @@ func usual(all []*done) map[like]time.Duration {
 
 // held finds the operations that were held up, the longest first; those that others held up come behind.
 func (j *job) held(all []*done) []Held {
-	usual := usual(all)
+	medians := usual(all)
 	var found []Held
 	for _, c := range j.comms {
-		var order []uint64
-		bySeq := make(map[uint64]map[int32]*lengthy) // and by rank
-		for _, m := range c.members {
-			for i := range m.lengthy {
-				l := &m.lengthy[i]
-				if m.info.Rank < 0 || l.code != lifecycle.CodeOK || l.time() < heldTimes*usual[like{m.info.Name, l.sig.Call, tape.SizeClass(l.sig.Bytes)}] {
-					continue
-				}
-				if bySeq[l.seq] == nil {
-					bySeq[l.seq] = make(map[int32]*lengthy)
-					order = append(order, l.seq)
-				}
-				bySeq[l.seq][int32(m.info.Rank)] = l
-			}
-		}
-		for _, seq := range order {
-			h, sig := c.heldUp(seq, bySeq[seq])
-			if _, known := usual[like{h.Comm, sig.Call, tape.SizeClass(sig.Bytes)}]; known || len(h.Late) > 0 { // or it may always take so long
+		for _, in := range c.lengthy(func(l *lengthy) bool {
+			return l.code == lifecycle.CodeOK && l.time() >= heldTimes*medians[c.like(&l.sig)]
+		}) {
+			h, sig := c.heldUp(in)
+			if _, known := medians[c.like(sig)]; known || len(h.Late) > 0 { // or it may always take so long
 				found = append(found, h)
 			}
 		}
@@ -167,7 +155,10 @@ func (j *job) held(all []*done) []Held {
 		}
 	}
 	for i := range found {
-		found[i].Text = found[i].sentence(behind[i])
+		if found[i].Follows {
+			behind[i] = nil
+		}
+		found[i].tell(behind[i])
 	}
 	slices.SortStableFunc(found, func(a, b Held) int {
 		switch {
@@ -200,15 +191,41 @@ func heldBy(h *Held, all []Held) int {
 	})
 }
 
-// heldUp is an operation in which some ranks were long, and its signature.
-func (c *comm) heldUp(seq uint64, in map[int32]*lengthy) (h Held, sig tape.Signature) {
-	h = Held{Comm: c.info.Name, CommID: c.info.ID, Seq: seq, size: c.info.Size, spans: make(map[int]interval)}
-	for _, l := range in {
-		h.For, sig = max(h.For, l.time()), l.sig
+// like is that of an operation of the communicator.
+func (c *comm) like(sig *tape.Signature) like {
+	return like{c.info.Name, sig.Call, tape.SizeClass(sig.Bytes)}
+}
+
+// lengthy lists the operations in which ranks were long, by their ranks, those alone that are wanted, in the order in which they are found.
+func (c *comm) lengthy(wanted func(*lengthy) bool) (operations []map[int32]*lengthy) {
+	bySeq := make(map[uint64]map[int32]*lengthy)
+	for _, m := range c.members {
+		for i := range m.lengthy {
+			l := &m.lengthy[i]
+			if m.info.Rank < 0 || !wanted(l) {
+				continue
+			}
+			if bySeq[l.seq] == nil {
+				bySeq[l.seq] = make(map[int32]*lengthy)
+				operations = append(operations, bySeq[l.seq])
+			}
+			bySeq[l.seq][int32(m.info.Rank)] = l
+		}
+	}
+	return operations
+}
+
+// heldUp is an operation in which some ranks were long, by rank, and its signature.
+func (c *comm) heldUp(in map[int32]*lengthy) (h Held, sig *tape.Signature) {
+	h = Held{Comm: c.info.Name, CommID: c.info.ID, size: c.info.Size, spans: make(map[int]interval)}
+	ranks := slices.Sorted(maps.Keys(in))
+	for _, rank := range ranks {
+		l := in[rank]
+		h.For, h.Seq, sig = max(h.For, l.time()), l.seq, &l.sig
 	}
 	late := make(map[int]bool)
-	for rank, l := range in {
-		m := c.byRank[rank]
+	for _, rank := range ranks {
+		m, l := c.byRank[rank], in[rank]
 		if m == nil || 2*l.time() < h.For { // it came late itself
 			continue
 		}
@@ -247,8 +264,8 @@ func whomInTheEnd(l *lengthy, in map[int32]*lengthy) int32 {
 	return -1
 }
 
-// sentence tells of the operation, and of those that it held up.
-func (h *Held) sentence(behind []*Held) string {
+// tell makes Text, of the operation and of those that it held up.
+func (h *Held) tell(behind []*Held) {
 	text := fmt.Sprintf("The job was held up for %s: %s %s in %s from %s to %s", span(int64(h.For)), Ranks(h.Ranks),
 		plural(len(h.Ranks), "was", "were"), h.title(), clockTime(h.From), clockTime(h.Until))
 	switch {
@@ -259,16 +276,13 @@ func (h *Held) sentence(behind []*Held) string {
 	}
 	text += "."
 	const most = 2
-	for i, b := range behind {
-		if i == most {
-			break
-		}
-		if len(b.Late) > 0 {
-			b.told = true
+	for _, b := range behind {
+		if len(b.Late) > 0 && h.behind < most {
+			h.behind++
 			text += fmt.Sprintf(" Meanwhile %s %s in %s, and waited for %s.", Ranks(b.Ranks), plural(len(b.Ranks), "was", "were"), b.title(), Ranks(b.Late))
 		}
 	}
-	return text
+	h.Text = text
 }
 
 func (h *Held) title() string {
@@ -280,21 +294,8 @@ func (h *Held) title() string {
 func (j *job) hangBefore(p *process) string {
 	var worst Held
 	for _, c := range j.comms {
-		bySeq := make(map[uint64]map[int32]*lengthy)
-		for _, m := range c.members {
-			for i := range m.lengthy {
-				l := &m.lengthy[i]
-				if m.info.Rank < 0 || l.code != lifecycle.CodeRankDead && l.code != lifecycle.CodeUnreachable {
-					continue
-				}
-				if bySeq[l.seq] == nil {
-					bySeq[l.seq] = make(map[int32]*lengthy)
-				}
-				bySeq[l.seq][int32(m.info.Rank)] = l
-			}
-		}
-		for seq, in := range bySeq {
-			if h, _ := c.heldUp(seq, in); h.For > worst.For && p.rank >= 0 && slices.Equal(h.Late, []int{p.rank}) {
+		for _, in := range c.lengthy(func(l *lengthy) bool { return blames(l.code) }) {
+			if h, _ := c.heldUp(in); h.For > worst.For && p.rank >= 0 && slices.Equal(h.Late, []int{p.rank}) {
 				worst = h
 			}
 		}

@@ -126,17 +126,14 @@ const maxHeldShown = 3
 
 // writeHeld shows what held the job up, but not what that held up.
 func (r *Report) writeHeld(t *text) {
-	shown, more := 0, 0
-	for i := range r.Held {
+	more := len(r.Held)
+	for i := range r.Held[:min(len(r.Held), maxHeldShown)] {
 		h := &r.Held[i]
-		switch {
-		case h.told:
-		case h.Follows && shown > 0, shown == maxHeldShown:
-			more++
-		default:
-			t.paint(yellow, func() { t.paragraph("  ", clean(h.Text)) })
-			shown++
+		if h.Follows && i > 0 { // as all behind it
+			break
 		}
+		t.paint(yellow, func() { t.paragraph("  ", clean(h.Text)) })
+		more -= 1 + h.behind
 	}
 	if more > 0 {
 		t.paragraph("  ", fmt.Sprintf("%s %s held up (all are in --json).", count(more, "more operation"), plural(more, "was", "were")))

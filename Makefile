@@ -44,7 +44,7 @@ demo: build ## Train a classifier on four processes and show what their communic
 	  'see a rank die            kill -9 one of its processes: the others say which, and how they know'
 
 test: ## Run every test that needs nothing but Go and gcc, under the race detector.
-	go test -race -timeout 10m ./...
+	go test -race -timeout 10m $(TESTFLAGS) ./...
 
 # No limit of go test's holds for a benchmark.
 bench-once: ## Run each benchmark once, but for those that take long, to see that it still works.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/wire"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	rtcp "github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
@@ -185,21 +186,19 @@ func exchangeLarge(ctx context.Context, at rendezvous.Rendezvous, key string, ra
 func join(messages [][]byte) []byte {
 	var b []byte
 	for _, m := range messages {
-		b = binary.AppendUvarint(b, uint64(len(m)))
-		b = append(b, m...)
+		b = wire.AppendBytes(b, m)
 	}
 	return b
 }
 
 func split(b []byte) ([][]byte, error) {
+	r := wire.NewReader(b)
 	var messages [][]byte
-	for len(b) > 0 {
-		n, used := binary.Uvarint(b)
-		if used <= 0 || n > uint64(len(b)-used) {
-			return nil, fmt.Errorf("the message about the other ranks is damaged, %d bytes before its end", len(b))
-		}
-		messages = append(messages, b[used:used+int(n)])
-		b = b[used+int(n):]
+	for r.Len() > 0 {
+		messages = append(messages, r.Bytes(len(b)))
+	}
+	if err := r.Err(); err != nil {
+		return nil, fmt.Errorf("the message about the other ranks: %w", err)
 	}
 	return messages, nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/wire"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -270,10 +271,7 @@ func (e entry) encode() []byte {
 }
 
 func (e *entry) decode(b []byte) error {
-	if len(b) < 16 {
-		return fmt.Errorf("%d bytes, want at least 16", len(b))
-	}
-	e.color, e.key = int(binary.LittleEndian.Uint64(b)), int(binary.LittleEndian.Uint64(b[8:]))
-	e.card = b[16:]
-	return nil
+	r := wire.NewReader(b)
+	e.color, e.key, e.card = int(r.Uint64()), int(r.Uint64()), r.Rest()
+	return r.Err()
 }

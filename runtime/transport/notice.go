@@ -2,11 +2,11 @@ package transport
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/wire"
 )
 
 // MaxDetail is the most bytes of a Notice's Detail that a transport must carry. A longer one is cut.
@@ -53,29 +53,20 @@ func PeerClosed(peer int) *NoticeError {
 
 // AppendNotice appends the encoding of n that the transports use between processes.
 func AppendNotice(b []byte, n Notice) []byte {
-	detail := cut(n.Detail, MaxDetail)
 	b = binary.LittleEndian.AppendUint16(b, uint16(n.Code))
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(detail)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(n.Culprit))
 	b = binary.LittleEndian.AppendUint64(b, n.Seq)
-	return append(b, detail...)
+	return wire.AppendBytes(b, cut(n.Detail, MaxDetail))
 }
 
 // DecodeNotice reads what AppendNotice wrote. It is safe on any input.
 func DecodeNotice(b []byte) (Notice, error) {
-	if len(b) < noticeHead {
-		return Notice{}, errors.New("notice is cut short")
+	r := wire.NewReader(b)
+	n := Notice{Code: lifecycle.Code(r.Uint16()), Culprit: int32(r.Uint32()), Seq: r.Uint64(), Detail: r.Text(MaxDetail)}
+	if err := r.Err(); err != nil {
+		return Notice{}, fmt.Errorf("notice: %w", err)
 	}
-	size := int(binary.LittleEndian.Uint16(b[2:]))
-	if size > MaxDetail || len(b) < noticeHead+size {
-		return Notice{}, fmt.Errorf("notice claims %d bytes of detail, has %d", size, len(b)-noticeHead)
-	}
-	return Notice{
-		Code:    lifecycle.Code(binary.LittleEndian.Uint16(b)),
-		Culprit: int32(binary.LittleEndian.Uint32(b[4:])),
-		Seq:     binary.LittleEndian.Uint64(b[8:]),
-		Detail:  string(b[noticeHead : noticeHead+size]),
-	}, nil
+	return n, nil
 }
 
 // cut shortens s to at most n bytes without leaving half a character.

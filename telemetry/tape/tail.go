@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/wire"
 )
 
 // siteFixed is the length of a site's numbers, before its two texts.
@@ -81,76 +82,53 @@ func appendSite(b []byte, tag uint8, s *lifecycle.Site) []byte {
 // readTail reads the fields of a tail into r and info. It reports false if they make no sense: a length that points
 // beyond the tail, or a field that is too short. Fields it does not know it passes over.
 func readTail(tail []byte, r *LifeRecord, info *CommInfo) bool {
-	le := binary.LittleEndian
-	for len(tail) > 0 {
-		if len(tail) < 3 {
-			return false
-		}
-		tag, size := tail[0], int(le.Uint16(tail[1:]))
-		if len(tail) < 3+size {
-			return false
-		}
-		field := tail[3 : 3+size]
-		tail = tail[3+size:]
-		ok := true
+	all := wire.NewReader(tail)
+	for all.Len() > 0 {
+		tag, size := all.Byte(), all.Uint16()
+		f := wire.NewReader(all.Take(int(size)))
 		switch tag {
 		case tailText:
-			r.Text = string(field)
+			r.Text = string(f.Rest())
 		case tailSite:
-			ok = readSite(field, &r.Site)
+			readSite(f, &r.Site)
 		case tailFirst:
-			ok = readSite(field, &r.First)
+			readSite(f, &r.First)
 		case tailCaller:
-			if ok = size == 25; ok {
-				copy(r.Caller.TraceID[:], field)
-				copy(r.Caller.SpanID[:], field[16:])
-				r.Caller.Flags = field[24]
-			}
+			f.Fill(r.Caller.TraceID[:])
+			f.Fill(r.Caller.SpanID[:])
+			r.Caller.Flags = f.Byte()
 		case tailChild:
-			ok = copy(r.Child[:], field) == len(r.Child)
+			f.Fill(r.Child[:])
 		case tailOps:
-			if ok = size == 4; ok {
-				r.Ops = le.Uint32(field)
-			}
+			r.Ops = f.Uint32()
 		case tailShared:
 			r.Shared = true
 		case tailID:
-			ok = copy(info.ID[:], field) == len(info.ID)
+			f.Fill(info.ID[:])
 		case tailParent:
-			ok = copy(info.Parent[:], field) == len(info.Parent)
+			f.Fill(info.Parent[:])
 		case tailName:
-			info.Name = string(field)
+			info.Name = string(f.Rest())
 		case tailEngine:
-			info.Engine = string(field)
+			info.Engine = string(f.Rest())
 		case tailShape:
-			if ok = size == 12; ok {
-				info.Rank, info.Size, info.Nodes = int(int32(le.Uint32(field))), int(int32(le.Uint32(field[4:]))), int(int32(le.Uint32(field[8:])))
-			}
+			info.Rank, info.Size, info.Nodes = int(int32(f.Uint32())), int(int32(f.Uint32())), int(int32(f.Uint32()))
 		}
-		if !ok {
+		if f.Err() != nil {
 			return false
 		}
 	}
-	return true
+	return all.Err() == nil
 }
 
-func readSite(b []byte, s *lifecycle.Site) bool {
-	le := binary.LittleEndian
-	if len(b) < siteFixed {
-		return false
-	}
-	function := int(le.Uint16(b[20:]))
-	if len(b) < siteFixed+function {
-		return false
-	}
-	s.Line = int(int32(le.Uint32(b)))
-	s.Goroutine = le.Uint64(b[4:])
-	if at := int64(le.Uint64(b[12:])); at != 0 {
+func readSite(f *wire.Reader, s *lifecycle.Site) {
+	s.Line = int(int32(f.Uint32()))
+	s.Goroutine = f.Uint64()
+	if at := int64(f.Uint64()); at != 0 {
 		s.Time = time.Unix(0, at)
 	}
-	s.Func = string(b[siteFixed : siteFixed+function])
-	s.File = string(b[siteFixed+function:])
-	return true
+	s.Func = string(f.Take(int(f.Uint16())))
+	s.File = string(f.Rest())
 }
 
 // getWords fills words from bytes; what is missing at the end is zero.

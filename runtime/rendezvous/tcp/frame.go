@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle/wire"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
@@ -105,24 +107,24 @@ func (j *join) encode() []byte {
 	b = binary.AppendVarint(b, int64(j.rank))
 	b = binary.AppendVarint(b, int64(j.size))
 	b = binary.AppendUvarint(b, uint64(j.pid))
-	b = appendBytes(b, j.host)
-	b = appendBytes(b, j.key)
-	b = appendBytes(b, j.payload)
+	b = wire.AppendBytes(b, j.host)
+	b = wire.AppendBytes(b, j.key)
+	b = wire.AppendBytes(b, j.payload)
 	return finishFrame(b)
 }
 
 func decodeJoin(body []byte) (join, error) {
-	d := decoder{rest: body}
+	r := wire.NewReader(body)
 	j := join{
-		stream:  d.uvarint(),
-		rank:    d.int32(),
-		size:    d.int32(),
-		pid:     d.upTo(1<<31 - 1),
-		host:    string(d.bytes(maxHost)),
-		key:     string(d.bytes(rendezvous.MaxKey)),
-		payload: d.bytes(rendezvous.MaxPayload),
+		stream:  r.Uvarint(),
+		rank:    r.Int(),
+		size:    r.Int(),
+		pid:     r.UpTo(math.MaxInt32),
+		host:    r.Text(maxHost),
+		key:     r.Text(rendezvous.MaxKey),
+		payload: r.Bytes(rendezvous.MaxPayload),
 	}
-	return j, d.finish()
+	return j, end(r)
 }
 
 // A leave says that a rank gave an exchange up, and why.
@@ -133,14 +135,14 @@ type leave struct {
 
 func (l *leave) encode() []byte {
 	b := binary.AppendVarint(beginFrame(kindLeave), int64(l.rank))
-	b = appendBytes(b, l.key)
-	return finishFrame(appendBytes(b, clip(l.reason)))
+	b = wire.AppendBytes(b, l.key)
+	return finishFrame(wire.AppendBytes(b, clip(l.reason)))
 }
 
 func decodeLeave(body []byte) (leave, error) {
-	d := decoder{rest: body}
-	l := leave{rank: d.int32(), key: string(d.bytes(rendezvous.MaxKey)), reason: string(d.bytes(maxText))}
-	return l, d.finish()
+	r := wire.NewReader(body)
+	l := leave{rank: r.Int(), key: r.Text(rendezvous.MaxKey), reason: r.Text(maxText)}
+	return l, end(r)
 }
 
 // An ask wants to know who is in an exchange.
@@ -150,18 +152,18 @@ type ask struct {
 }
 
 func (a *ask) encode() []byte {
-	return finishFrame(appendBytes(binary.AppendUvarint(beginFrame(kindAsk), a.stream), a.key))
+	return finishFrame(wire.AppendBytes(binary.AppendUvarint(beginFrame(kindAsk), a.stream), a.key))
 }
 
 func decodeAsk(body []byte) (ask, error) {
-	d := decoder{rest: body}
-	a := ask{stream: d.uvarint(), key: string(d.bytes(rendezvous.MaxKey))}
-	return a, d.finish()
+	r := wire.NewReader(body)
+	a := ask{stream: r.Uvarint(), key: r.Text(rendezvous.MaxKey)}
+	return a, end(r)
 }
 
 // encodeRefused ends a stream with a reason.
 func encodeRefused(stream uint64, reason string) []byte {
-	return finishFrame(appendBytes(binary.AppendUvarint(beginFrame(kindRefused), stream), clip(reason)))
+	return finishFrame(wire.AppendBytes(binary.AppendUvarint(beginFrame(kindRefused), stream), clip(reason)))
 }
 
 func clip(text string) string { return text[:min(len(text), maxText)] }
@@ -176,19 +178,19 @@ type reply struct {
 }
 
 func decodeReply(k kind, body []byte, now time.Time) (reply, error) {
-	d := decoder{rest: body}
-	r := reply{kind: k, stream: d.uvarint()}
+	r := wire.NewReader(body)
+	answer := reply{kind: k, stream: r.Uvarint()}
 	switch k {
 	case kindResult:
-		r.payloads = decodePayloads(&d)
+		answer.payloads = readPayloads(r)
 	case kindFailed, kindRoll:
-		r.roll = decodeRoll(&d, now)
+		answer.roll = readRoll(r, now)
 	case kindRefused:
-		r.refused = string(d.bytes(maxText))
+		answer.refused = r.Text(maxText)
 	default:
 		return reply{}, fmt.Errorf("%w: kind %d from a server", errMalformed, k)
 	}
-	return r, d.finish()
+	return answer, end(r)
 }
 
 // encodeReply heads a body that is shared by many receivers with the stream of one of them.
@@ -206,16 +208,16 @@ func encodePayloads(payloads [][]byte) []byte {
 	}
 	b := binary.AppendUvarint(make([]byte, 0, total), uint64(len(payloads)))
 	for _, p := range payloads {
-		b = appendBytes(b, p)
+		b = wire.AppendBytes(b, p)
 	}
 	return b
 }
 
-// decodePayloads returns slices of the body.
-func decodePayloads(d *decoder) [][]byte {
-	payloads := make([][]byte, d.count(rendezvous.MaxRanks))
+// readPayloads returns slices of the body.
+func readPayloads(r *wire.Reader) [][]byte {
+	payloads := make([][]byte, r.Count(rendezvous.MaxRanks))
 	for i := range payloads {
-		payloads[i] = d.bytes(rendezvous.MaxPayload)
+		payloads[i] = r.Bytes(rendezvous.MaxPayload)
 	}
 	return payloads
 }
@@ -233,7 +235,7 @@ func encodeRoll(roll *rendezvous.Roll, now time.Time) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(hosts)))
 	for _, host := range hosts {
-		b = appendBytes(b, host)
+		b = wire.AppendBytes(b, host)
 	}
 	b = binary.AppendUvarint(b, uint64(len(roll.Members)))
 	for _, m := range roll.Members {
@@ -245,43 +247,39 @@ func encodeRoll(roll *rendezvous.Roll, now time.Time) []byte {
 		b = append(b, byte(m.How))
 		if m.How != rendezvous.Waiting {
 			b = appendAgo(b, m.Left, now)
-			b = appendBytes(b, m.Detail[:min(len(m.Detail), maxText)])
+			b = wire.AppendBytes(b, m.Detail[:min(len(m.Detail), maxText)])
 		}
 	}
 	return b
 }
 
-func decodeRoll(d *decoder, now time.Time) *rendezvous.Roll {
-	roll := &rendezvous.Roll{Size: d.upTo(rendezvous.MaxRanks)}
-	hosts := make([]string, d.count(4*rendezvous.MaxRanks))
+func readRoll(r *wire.Reader, now time.Time) *rendezvous.Roll {
+	roll := &rendezvous.Roll{Size: r.UpTo(rendezvous.MaxRanks)}
+	hosts := make([]string, r.Count(4*rendezvous.MaxRanks))
 	for i := range hosts {
-		hosts[i] = string(d.bytes(maxHost))
+		hosts[i] = r.Text(maxHost)
 	}
-	roll.Members = make([]rendezvous.Member, d.count(4*rendezvous.MaxRanks))
+	roll.Members = make([]rendezvous.Member, r.Count(4*rendezvous.MaxRanks))
 	for i := range roll.Members {
 		m := &roll.Members[i]
-		m.Rank, m.Size = d.int32(), d.int32()
-		if host := d.upTo(len(hosts)); host < len(hosts) {
+		m.Rank, m.Size = r.Int(), r.Int()
+		if host := r.Uvarint(); host < uint64(len(hosts)) {
 			m.Host = hosts[host]
 		} else {
-			d.fail()
+			r.Fail(errMalformed)
 		}
-		m.PID = d.upTo(1<<31 - 1)
-		m.Arrived = d.ago(now)
-		m.How = rendezvous.Departure(d.byte())
+		m.PID = r.UpTo(math.MaxInt32)
+		m.Arrived = readAgo(r, now)
+		m.How = rendezvous.Departure(r.Byte())
 		if m.How > rendezvous.Closed {
-			d.fail()
+			r.Fail(errMalformed)
 		}
 		if m.How != rendezvous.Waiting {
-			m.Left = d.ago(now)
-			m.Detail = string(d.bytes(maxText))
+			m.Left = readAgo(r, now)
+			m.Detail = r.Text(maxText)
 		}
 	}
 	return roll
-}
-
-func appendBytes[T string | []byte](b []byte, data T) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(data))), data...)
 }
 
 func appendAgo(b []byte, t, now time.Time) []byte {
@@ -291,82 +289,23 @@ func appendAgo(b []byte, t, now time.Time) []byte {
 	return binary.AppendUvarint(b, uint64(max(now.Sub(t).Milliseconds(), 0))+1)
 }
 
-// decoder takes a body apart. After a failure it yields zeros, and finish tells.
-type decoder struct {
-	rest []byte
-	bad  bool
-}
-
-func (d *decoder) fail() { d.rest, d.bad = nil, true }
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.rest)
-	if n <= 0 {
-		d.fail()
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
-}
-
-func (d *decoder) int32() int {
-	v, n := binary.Varint(d.rest)
-	if n <= 0 || int64(int32(v)) != v {
-		d.fail()
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return int(v)
-}
-
-func (d *decoder) upTo(limit int) int {
-	v := d.uvarint()
-	if v > uint64(limit) {
-		d.fail()
-		return 0
-	}
-	return int(v)
-}
-
-// count is the number of things that follow, of which each has at least one byte.
-func (d *decoder) count(limit int) int { return d.upTo(min(limit, len(d.rest))) }
-
-func (d *decoder) byte() byte {
-	if len(d.rest) == 0 {
-		d.fail()
-		return 0
-	}
-	b := d.rest[0]
-	d.rest = d.rest[1:]
-	return b
-}
-
-func (d *decoder) bytes(limit int) []byte {
-	n := d.upTo(limit)
-	if n > len(d.rest) {
-		d.fail()
-		return nil
-	}
-	b := d.rest[:n:n]
-	d.rest = d.rest[n:]
-	return b
-}
-
-func (d *decoder) ago(now time.Time) time.Time {
-	v := d.uvarint()
+// readAgo reads what appendAgo wrote.
+func readAgo(r *wire.Reader, now time.Time) time.Time {
+	v := r.Uvarint()
 	if v == 0 {
 		return time.Time{}
 	}
 	if v > maxAgo {
-		d.fail()
+		r.Fail(errMalformed)
 		return time.Time{}
 	}
 	return now.Add(-time.Duration(v-1) * time.Millisecond)
 }
 
-func (d *decoder) finish() error {
-	if d.bad || len(d.rest) > 0 {
-		return errMalformed
+// end says what is wrong with a body that was read to its end.
+func end(r *wire.Reader) error {
+	if err := r.End(); err != nil {
+		return fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/wire"
 )
 
 // The handshake. Every message has a fixed size, so that no stranger decides how much is read.
@@ -62,14 +63,11 @@ func decodeHello(b []byte) (*hello, error) {
 	if len(b) != helloSize || string(b[:len(helloMagic)]) != helloMagic {
 		return nil, errors.New("not a hello of this version of Carillon")
 	}
-	h := new(hello)
-	b = b[len(helloMagic):]
-	b = b[copy(h.gate[:], b):]
-	b = b[copy(h.comm[:], b):]
-	h.from = binary.LittleEndian.Uint32(b)
-	h.to = binary.LittleEndian.Uint32(b[4:])
-	h.kind = kind(b[8])
-	copy(h.nonce[:], b[9:])
+	h, r := new(hello), wire.NewReader(b[len(helloMagic):])
+	r.Fill(h.gate[:])
+	r.Fill(h.comm[:])
+	h.from, h.to, h.kind = r.Uint32(), r.Uint32(), kind(r.Byte())
+	r.Fill(h.nonce[:])
 	if h.kind >= kinds {
 		return nil, fmt.Errorf("hello of kind %d", h.kind)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -19,7 +20,7 @@ import (
 func newTestAgent(t testing.TB) *Agent {
 	t.Helper()
 	a, err := New(Config{
-		Self:  mesh.Member{Name: "host-1", Host: "host", PID: 1, Rank: 0, JobSize: 2},
+		Self:  mesh.Member{Name: "host-1", Host: "host", ID: process.ID{PID: 1}, Rank: 0, JobSize: 2},
 		Slots: func(buf []tape.Slot) []tape.Slot { return buf }, Now: func() int64 { return 1 },
 	})
 	if err != nil {

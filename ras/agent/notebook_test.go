@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -261,7 +262,7 @@ func TestDeadProcessIsSpokenForFromItsTape(t *testing.T) {
 	}
 	name := filepath.Base(files[0])
 	local := FromTapes(filepath.Join(dir, "job"), tape.Now)
-	n, ok := local(mesh.Member{Name: name[:len(name)-len(".tape")], Host: "host", PID: cmd.Process.Pid, Rank: 1, JobSize: 4})
+	n, ok := local(mesh.Member{Name: name[:len(name)-len(".tape")], Host: "host", ID: process.ID{PID: cmd.Process.Pid}, Rank: 1, JobSize: 4})
 	if !ok || n.Rank != 1 || n.PID != cmd.Process.Pid || len(n.Slots) != 1 {
 		t.Fatalf("the note is %+v (%v)", n, ok)
 	}

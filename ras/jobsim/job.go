@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -237,7 +238,7 @@ func (j *Job) AllHold(except func(member int) bool, keys ...string) bool {
 func (j *Job) Machine(member int) int { return member / (len(j.Ranks) / j.config.Machines) }
 
 // Kill kills a member's process, and Stop stops it until Continue.
-func (j *Job) Kill(member int, exit mesh.Exit) {
+func (j *Job) Kill(member int, exit process.Exit) {
 	j.Model.Kill(member)
 	j.Ranks[member].Process.Kill(exit)
 	j.end[member]()

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 var lan = sim.Link{Delay: 100 * time.Microsecond, Jitter: 200 * time.Microsecond, Local: 20 * time.Microsecond}
@@ -137,7 +138,7 @@ func TestKilledProcessIsTheVerdict(t *testing.T) {
 	with(t, small(), func(t *testing.T, j *jobsim.Job) {
 		const victim = 3
 		from := time.Now()
-		j.Kill(victim, mesh.Exit{Known: true, Signal: 9})
+		j.Kill(victim, process.Exit{Known: true, Signal: 9})
 		told := verdictOf(t, j, 5*time.Second, nil)
 		t.Logf("%v after the kill: %v", told.At.Sub(from), told.String())
 		wants(t, j, &told.Verdict, verdict.RankDead, victim)
@@ -359,7 +360,7 @@ func TestNextCoordinatorGoesOn(t *testing.T) {
 		wants(t, j, &asleep.Verdict, verdict.NotEntered, 5)
 		time.Sleep(10 * time.Second)
 		from := time.Now()
-		j.Kill(0, mesh.Exit{Known: true, Signal: 9})
+		j.Kill(0, process.Exit{Known: true, Signal: 9})
 		dead := opened(j, from)
 		if !sim.Until(10*time.Second, func() bool { dead = opened(j, from); return len(dead) > 0 && j.AllHold(nil, asleep.Key, dead[0].Key) }) {
 			t.Fatalf("not all know of both; told: %v", j.Told())
@@ -418,7 +419,7 @@ func TestStallWhileTheCoordinatorDies(t *testing.T) {
 			t.Fatal("nothing stalls")
 		}
 		from := time.Now()
-		j.Kill(0, mesh.Exit{})
+		j.Kill(0, process.Exit{})
 		if !sim.Until(5*time.Second, func() bool { return len(opened(j, from)) == 2 }) {
 			t.Fatalf("not both are told; told: %v", j.Told())
 		}

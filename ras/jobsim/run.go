@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 )
 
@@ -212,7 +213,7 @@ func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
 	}
 	from := time.Now()
 	if s.Fault == FaultKill {
-		r.Kill(s.Victim, mesh.Exit{})
+		r.Kill(s.Victim, process.Exit{})
 		r.except = append(r.except, victim)
 	} else {
 		r.Stop(s.Victim)

@@ -44,7 +44,7 @@ func BenchmarkOversubscribed(b *testing.B) {
 		}
 		suspected += c.count(Suspected)
 	}
-	at := Kernel().Now()
+	at := kernel{}.Now()
 	if err := all[7].cmd.Process.Kill(); err != nil {
 		b.Fatal(err)
 	}

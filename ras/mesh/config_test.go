@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 func TestValidateNamesTheField(t *testing.T) {
@@ -93,9 +95,8 @@ func TestNames(t *testing.T) {
 		Alive.String() + Left.String() + State(9).String():               "aliveleftstate(9)",
 		Joined.String() + Lost.String() + Kind(9).String():               "joinedunreachablekind(9)",
 		CauseTold.String() + CauseReplaced.String() + Cause(99).String(): "toldreplacedcause(99)",
-		Exit{}.String() + Exit{Known: true, Code: 3}.String():            "not known howexit status 3",
 		sampleMember.String(): "rank 3 (node-a-4711)",
-		(Event{Kind: Died, Member: sampleMember, Cause: CauseExit, By: "x-1", Exit: Exit{Known: true, Signal: 9}}).String(): "rank 3 (node-a-4711) dead: exit, killed, seen by x-1",
+		(Event{Kind: Died, Member: sampleMember, Cause: CauseExit, By: "x-1", Exit: process.Exit{Known: true, Signal: 9}}).String(): "rank 3 (node-a-4711) dead: exit, killed, seen by x-1",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -2,8 +2,9 @@ package mesh
 
 import (
 	"fmt"
-	"syscall"
 	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // State is what is known of a member.
@@ -105,32 +106,13 @@ func nameIn(names []string, i uint8, what string) string {
 	return fmt.Sprintf("%s(%d)", what, i)
 }
 
-// Exit is how a process ended, as far as its kernel tells those who are not its parent.
-type Exit struct {
-	Known  bool
-	Code   int            // what it exited with; 0 if a signal ended it
-	Signal syscall.Signal // what ended it; 0 if it exited
-}
-
-// String is "exit status 3", "killed", or "not known how".
-func (e Exit) String() string {
-	switch {
-	case !e.Known:
-		return "not known how"
-	case e.Signal != 0:
-		return e.Signal.String()
-	default:
-		return fmt.Sprintf("exit status %d", e.Code)
-	}
-}
-
 // Status is a member, what is known of it, since when (by this process's clock), and how.
 type Status struct {
 	Member Member
 	State  State
 	Since  time.Time
 	Cause  Cause
-	Exit   Exit
+	Exit   process.Exit
 	// By is the name of the member that saw it; empty if it was this one.
 	By string
 }
@@ -141,7 +123,7 @@ type Event struct {
 	Member Member
 	Since  time.Time
 	Cause  Cause
-	Exit   Exit
+	Exit   process.Exit
 	By     string
 	// Passing says of Resumed that it ends no more than a suspicion: the member was neither stopped nor out of reach.
 	Passing bool

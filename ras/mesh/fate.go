@@ -5,6 +5,9 @@ import (
 	"errors"
 	"syscall"
 	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle/wire"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // Kinds of messages that members send each other through memberlist. The first byte is the version.
@@ -30,7 +33,7 @@ type fate struct {
 	cause    Cause
 	at       int64
 	age      time.Duration // since when, before the message was written
-	exit     Exit
+	exit     process.Exit
 	by       string
 }
 
@@ -38,40 +41,36 @@ type fate struct {
 //
 //	name text | instance u64 | state u8 | cause u8 | at u64 | age in ms uv | exit: known u8, code v, signal uv | by text
 func appendFate(b []byte, f *fate) []byte {
-	b = appendText(b, f.name)
+	b = wire.AppendBytes(b, f.name)
 	b = binary.LittleEndian.AppendUint64(b, f.instance)
 	b = append(b, byte(f.state), byte(f.cause))
 	b = binary.LittleEndian.AppendUint64(b, uint64(f.at))
 	b = binary.AppendUvarint(b, uint64(max(f.age, 0)/time.Millisecond))
-	known := byte(0)
-	if f.exit.Known {
-		known = 1
-	}
-	b = append(b, known)
+	b = wire.AppendBool(b, f.exit.Known)
 	b = binary.AppendVarint(b, int64(f.exit.Code))
 	b = binary.AppendUvarint(b, uint64(f.exit.Signal))
-	return appendText(b, f.by)
+	return wire.AppendBytes(b, f.by)
 }
 
 const maxAge = 1 << 40 // ms, so that it fits a Duration
 
-func (r *reader) fate() (f fate) {
-	f.name = r.text(maxName)
-	f.instance = r.u64()
-	f.state, f.cause = State(r.u8()), Cause(r.u8())
-	f.at = int64(r.u64())
-	f.age = time.Duration(r.count(maxAge)) * time.Millisecond
-	f.exit.Known = r.u8() == 1
-	f.exit.Code = r.integer()
-	f.exit.Signal = syscall.Signal(r.count(255))
-	f.by = r.text(maxName)
+func readFate(r *wire.Reader) (f fate) {
+	f.name = r.Text(maxName)
+	f.instance = r.Uint64()
+	f.state, f.cause = State(r.Byte()), Cause(r.Byte())
+	f.at = int64(r.Uint64())
+	f.age = time.Duration(r.UpTo(maxAge)) * time.Millisecond
+	f.exit.Known = r.Bool()
+	f.exit.Code = r.Int()
+	f.exit.Signal = syscall.Signal(r.UpTo(255))
+	f.by = r.Text(maxName)
 	switch f.state {
 	case Alive, Stopped, Dead, Left:
 	default:
-		r.bad = true
+		r.Fail(errMessage)
 	}
 	if f.name == "" || f.cause >= numCauses {
-		r.bad = true
+		r.Fail(errMessage)
 	}
 	return f
 }
@@ -82,27 +81,24 @@ func fateMessage(f *fate) []byte { return appendFate(message(msgFate), f) }
 
 // nameMessage is a message about a member, whose body is: name text | instance u64.
 func nameMessage(kind byte, name string, instance uint64) []byte {
-	return binary.LittleEndian.AppendUint64(appendText(message(kind), name), instance)
+	return binary.LittleEndian.AppendUint64(wire.AppendBytes(message(kind), name), instance)
 }
 
 // decodeFate reads the body of a fate message.
 func decodeFate(body []byte) (fate, error) {
-	r := reader{b: body}
-	f := r.fate()
-	if r.bad {
-		return fate{}, errMessage
-	}
-	return f, nil
+	r := wire.NewReader(body)
+	f := readFate(r)
+	return f, r.Err()
 }
 
 // decodeName reads the body of a message that names a member.
 func decodeName(body []byte) (name string, instance uint64, err error) {
-	r := reader{b: body}
-	name, instance = r.text(maxName), r.u64()
-	if r.bad || name == "" {
-		return "", 0, errMessage
+	r := wire.NewReader(body)
+	name, instance = r.Text(maxName), r.Uint64()
+	if name == "" {
+		r.Fail(errMessage)
 	}
-	return name, instance, nil
+	return name, instance, r.Err()
 }
 
 // maxFates bounds the fates in one state exchange.
@@ -120,16 +116,13 @@ func appendFates(b []byte, fates []fate) []byte {
 }
 
 func decodeFates(b []byte) ([]fate, error) {
-	r := reader{b: b}
-	if r.u8() != wireVersion {
+	r := wire.NewReader(b)
+	if r.Byte() != wireVersion {
 		return nil, errMessage
 	}
-	fates := make([]fate, 0, 8)
-	for n := r.count(maxFates); n > 0 && !r.bad; n-- {
-		fates = append(fates, r.fate())
+	fates := make([]fate, r.Count(maxFates))
+	for i := range fates {
+		fates[i] = readFate(r)
 	}
-	if r.bad {
-		return nil, errMessage
-	}
-	return fates, nil
+	return fates, r.Err()
 }

@@ -9,16 +9,20 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-rt/carillon/lifecycle/wire"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 var (
 	sampleMember = Member{
-		Name: "node-a-4711", Host: "node-a", PID: 4711, BootID: [16]byte{1, 2, 3}, PIDSpace: 4026531836, Rank: 3, JobSize: 8,
-		StartTicks: 1 << 40, Instance: 1<<63 + 5, Health: "http://10.0.0.1:9400",
+		Name: "node-a-4711", Host: "node-a", Rank: 3, JobSize: 8,
+		ID:       process.ID{PID: 4711, StartTicks: 1 << 40, PIDSpace: 4026531836, BootID: process.BootID{1, 2, 3}},
+		Instance: 1<<63 + 5, Health: "http://10.0.0.1:9400",
 	}
 	sampleFate = fate{
 		name: "node-a-4711", instance: 7, state: Dead, cause: CauseExit, at: 1 << 50, age: 3 * time.Second,
-		exit: Exit{Known: true, Signal: syscall.SIGKILL}, by: "node-a-4712",
+		exit: process.Exit{Known: true, Signal: syscall.SIGKILL}, by: "node-a-4712",
 	}
 	sampleQuestion = question{
 		id: [16]byte{1, 2}, asker: "node-a-1", reply: netip.MustParseAddrPort("10.0.0.1:7946"), replyTo: "node-b-2",
@@ -39,7 +43,7 @@ var equal = cmp.AllowUnexported(fate{}, question{}, unit{}, target{}, reply{})
 var sameAddr = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 
 func TestEveryMessageIsReadAsItWasWrittenAndNotWhenCutShort(t *testing.T) {
-	fates := []fate{sampleFate, {name: "x-1", state: Alive, exit: Exit{Known: true, Code: -3}}}
+	fates := []fate{sampleFate, {name: "x-1", state: Alive, exit: process.Exit{Known: true, Code: -3}}}
 	for _, c := range []struct {
 		name   string
 		whole  []byte
@@ -87,7 +91,7 @@ func TestCountsThatPromiseMoreThanIsThere(t *testing.T) {
 		t.Error("2^64-1 replies were read")
 	}
 	whole := appendQuestion(nil, &sampleQuestion)
-	body := bytes.LastIndex(whole, appendBytes(nil, sampleQuestion.body))
+	body := bytes.LastIndex(whole, wire.AppendBytes(nil, sampleQuestion.body))
 	if _, err := decodeQuestion(append(slices.Clone(whole[:body]), huge...)); err == nil {
 		t.Error("a question of 2^64-1 bytes was read")
 	}
@@ -192,15 +196,6 @@ func FuzzGuard(f *testing.F) {
 		}
 		if n, err := g.streamHeader(b[:min(len(b), g.headerSize())], maxStream); err == nil && (n < minSealed || n > maxStream) {
 			t.Errorf("a stream of %d bytes was let through, want %d to %d", n, minSealed, maxStream)
-		}
-	})
-}
-
-func FuzzStat(f *testing.F) {
-	f.Add([]byte("4711 (a) b) T 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 99 20 21"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if s, err := parseStat(b); err == nil && s.state == 0 {
-			t.Errorf("%q was read as %+v", b, s)
 		}
 	})
 }

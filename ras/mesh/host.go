@@ -1,27 +1,52 @@
 package mesh
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"os"
 
-// ErrGone means that a process ended.
-var ErrGone = errors.New("mesh: the process has ended")
+	"golang.org/x/sys/unix"
 
-// Look is what a glance at a process shows.
-type Look struct {
-	// Stopped says that it exists and does not run, and Cause how: CauseSignal, CauseTraced or CauseFrozen.
-	Stopped bool
-	Cause   Cause
-	// Turns counts how often its main thread was given a CPU: a process that two glances find stopped, with the same
-	// count, did not run in between. A debugger that looks at every system call stops a process all the time.
-	Turns uint64
-}
+	"github.com/carillon-rt/carillon/telemetry/process"
+)
 
-// Host is the machine that a member runs on, as the kernel shows its processes.
+// Host is the machine that a member runs on, as the kernel shows its processes: as the methods of process.ID do.
 type Host interface {
-	// Watch has ended called once when the process ends, from another goroutine, unless stop was called before. It
-	// returns ErrGone if the process has ended already. stop waits until ended is not running any more.
-	Watch(pid int, startTicks uint64, ended func(Exit)) (stop func(), err error)
-	// Look glances at a process. It returns ErrGone if it ended.
-	Look(pid int, startTicks uint64) (Look, error)
+	// Watch has ended called once when the process ends, from another goroutine, unless stop was called before. The error is
+	// process.ErrGone if it has ended already. stop waits until ended is not running any more.
+	Watch(id process.ID, ended func(process.Exit)) (stop func(), err error)
+	// Look glances at a process. The error is process.ErrGone if it has ended.
+	Look(id process.ID) (process.Look, error)
 	// Now is a clock, in nanoseconds, that all processes of the host share.
 	Now() int64
+}
+
+// kernel is the machine that this process runs on.
+type kernel struct{}
+
+func (kernel) Watch(id process.ID, ended func(process.Exit)) (func(), error) { return id.Watch(ended) }
+
+func (kernel) Look(id process.ID) (process.Look, error) { return id.Look() }
+
+func (kernel) Now() int64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 0
+	}
+	return ts.Nano()
+}
+
+// Self is this process as a member. rank is its rank in the job, -1 if it has none, and jobSize the number of ranks, 0 if
+// unknown. It fails only if /proc can't be read.
+func Self(rank, jobSize int) (Member, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return Member{}, fmt.Errorf("name this host: %w", err)
+	}
+	host = host[:min(len(host), maxHost)]
+	id := process.Self()
+	if id.BootID == (process.BootID{}) || id.StartTicks == 0 {
+		return Member{}, errors.New("tell this process from others: /proc does not say when the kernel booted, or it started")
+	}
+	return Member{Name: nameOf(host, id.PID), Host: host, ID: id, Rank: rank, JobSize: jobSize}, nil
 }

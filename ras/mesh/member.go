@@ -3,10 +3,12 @@ package mesh
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
+
+	"github.com/carillon-rt/carillon/lifecycle/wire"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // Member is one process of the job.
@@ -15,18 +17,11 @@ type Member struct {
 	Name string
 	// Host is the host's name, of at most 64 bytes.
 	Host string
-	// PID is the process's number on its host.
-	PID int
-	// BootID names the running kernel, and PIDSpace the namespace that PID is of: processes with both the same can watch
-	// each other. Zero if unknown.
-	BootID   [16]byte
-	PIDSpace uint64
+	// ID names the process on its host: processes with the same BootID and PIDSpace can watch each other.
+	process.ID
 	// Rank is its rank in the job, -1 if it has none. JobSize is how many ranks the job has, 0 if unknown.
 	Rank    int
 	JobSize int
-	// StartTicks is when the process started, in the kernel's ticks since boot: pids are used again, pairs of the two are
-	// not.
-	StartTicks uint64
 	// Instance is random, and tells two meshes of one process, one after the other, apart. Start chooses it.
 	Instance uint64
 	// Health is the URL at which its health endpoint answers other hosts, of at most MaxHealth bytes; empty if it has none
@@ -54,7 +49,7 @@ func (m *Member) hostKey() hostKey { return hostKey{m.Host, m.BootID, m.PIDSpace
 
 type hostKey struct {
 	host  string
-	boot  [16]byte
+	boot  process.BootID
 	space uint64
 }
 
@@ -72,42 +67,34 @@ func nameOf(host string, pid int) string { return host + "-" + strconv.Itoa(pid)
 const (
 	// MaxHealth bounds Member.Health, so that what is told of a member stays small.
 	MaxHealth   = 128
-	metaVersion = 1
+	metaVersion = 2
 	maxHost     = 64
 	maxName     = maxHost + 1 + 20
 )
 
-var errMeta = errors.New("mesh: metadata cut short")
-
-// appendMeta encodes what memberlist carries about a member: the version, then numbers as varints, then what is of fixed
-// size, then texts. A later version 1 may append fields; a reader ignores what it doesn't know.
+// appendMeta encodes what memberlist carries about a member. A later build may append fields: a reader ignores what it doesn't
+// know.
 //
-//	1 version | pid uv | rank v | job size uv | start u64 | space u64 | instance u64 | boot 16 | host: len u8, bytes | health: likewise
+//	version u8 | process.ID | rank v | job size uv | instance u64 | host text | health text
 func appendMeta(b []byte, m *Member) []byte {
-	b = append(b, metaVersion)
-	b = binary.AppendUvarint(b, uint64(m.PID))
+	b = m.ID.Append(append(b, metaVersion))
 	b = binary.AppendVarint(b, int64(m.Rank))
 	b = binary.AppendUvarint(b, uint64(m.JobSize))
-	b = binary.LittleEndian.AppendUint64(b, m.StartTicks)
-	b = binary.LittleEndian.AppendUint64(b, m.PIDSpace)
 	b = binary.LittleEndian.AppendUint64(b, m.Instance)
-	b = append(b, m.BootID[:]...)
-	return appendText(appendText(b, m.Host), m.Health)
+	return wire.AppendBytes(wire.AppendBytes(b, m.Host), m.Health)
 }
 
 // decodeMeta reads what appendMeta wrote.
 func decodeMeta(b []byte) (Member, error) {
-	r := reader{b: b}
-	if v := r.u8(); v != metaVersion {
+	r := wire.NewReader(b)
+	if v := r.Byte(); v != metaVersion {
 		return Member{}, fmt.Errorf("mesh: metadata of version %d, want %d", v, metaVersion)
 	}
-	m := Member{PID: r.count(1 << 30), Rank: r.integer(), JobSize: r.count(1 << 30)}
-	m.StartTicks, m.PIDSpace, m.Instance = r.u64(), r.u64(), r.u64()
-	copy(m.BootID[:], r.take(len(m.BootID)))
-	m.Host = r.text(maxHost)
-	m.Health = r.text(MaxHealth)
-	if r.bad || m.Host == "" || m.Rank < -1 || m.Rank > 1<<30 {
-		return Member{}, errMeta
+	m := Member{ID: process.Read(r), Rank: r.Int(), JobSize: r.UpTo(1 << 30), Instance: r.Uint64()}
+	m.Host = r.Text(maxHost)
+	m.Health = r.Text(MaxHealth)
+	if r.Err() != nil || m.Host == "" || m.Rank < -1 || m.Rank > 1<<30 {
+		return Member{}, errMessage
 	}
 	m.Name = nameOf(m.Host, m.PID)
 	return m, nil

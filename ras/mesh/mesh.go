@@ -64,7 +64,7 @@ func Start(c Config) (*Mesh, error) {
 		c.Bind = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
 	}
 	if c.Host == nil {
-		c.Host = Kernel()
+		c.Host = kernel{}
 	}
 	if c.Rand == nil {
 		c.Rand = runtimeRand{}

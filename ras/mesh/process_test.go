@@ -49,7 +49,7 @@ func runChild() int {
 	say := func(l line) {
 		mu.Lock()
 		defer mu.Unlock()
-		l.At = Kernel().Now()
+		l.At = kernel{}.Now()
 		_ = out.Encode(l) // the test fails when it misses it
 	}
 	m, err := Start(Config{
@@ -238,7 +238,7 @@ func startChildren(t testing.TB, n int) []*child {
 func TestProcessKilled(t *testing.T) {
 	all := startChildren(t, 8)
 	victim := all[3]
-	at := Kernel().Now()
+	at := kernel{}.Now()
 	if err := victim.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestProcessKilled(t *testing.T) {
 func TestProcessStoppedAndResumed(t *testing.T) {
 	all := startChildren(t, 4)
 	victim := all[2]
-	at := Kernel().Now()
+	at := kernel{}.Now()
 	if err := victim.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestProcessStoppedAndResumed(t *testing.T) {
 			}
 		}
 	}
-	at = Kernel().Now()
+	at = kernel{}.Now()
 	if err := victim.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle/wire"
 )
 
 // Bounds on questions and answers, in bytes and members.
@@ -36,15 +38,11 @@ type question struct {
 //	units uv, of each: name text, id u64, absent uv, of each: name text, id u64 | body: len uv, bytes
 func appendQuestion(b []byte, q *question) []byte {
 	b = append(b, q.id[:]...)
-	b = appendText(b, q.asker)
-	b = appendText(b, q.reply.String())
-	b = appendText(b, q.replyTo)
+	b = wire.AppendBytes(b, q.asker)
+	b = wire.AppendBytes(b, q.reply.String())
+	b = wire.AppendBytes(b, q.replyTo)
 	b = binary.AppendUvarint(b, uint64(max(q.left, 0)/time.Millisecond))
-	direct := byte(0)
-	if q.direct {
-		direct = 1
-	}
-	b = append(b, direct)
+	b = wire.AppendBool(b, q.direct)
 	b = binary.AppendUvarint(b, uint64(len(q.units)))
 	for i := range q.units {
 		u := &q.units[i]
@@ -54,45 +52,43 @@ func appendQuestion(b []byte, q *question) []byte {
 			b = a.append(b)
 		}
 	}
-	return appendBytes(b, q.body)
+	return wire.AppendBytes(b, q.body)
 }
 
 func (t target) append(b []byte) []byte {
-	return binary.LittleEndian.AppendUint64(appendText(b, t.name), t.id)
+	return binary.LittleEndian.AppendUint64(wire.AppendBytes(b, t.name), t.id)
 }
 
-func (r *reader) target() target { return target{r.text(maxName), r.u64()} }
+func readTarget(r *wire.Reader) target { return target{r.Text(maxName), r.Uint64()} }
 
-func decodeQuestion(b []byte) (question, error) {
-	r := reader{b: b}
-	var q question
-	copy(q.id[:], r.take(len(q.id)))
-	q.asker = r.text(maxName)
-	addr := r.text(64)
-	q.replyTo = r.text(maxName)
-	q.left = time.Duration(r.count(int(maxAskTime/time.Millisecond))) * time.Millisecond
-	q.direct = r.u8() == 1
+func decodeQuestion(b []byte) (q question, err error) {
+	r := wire.NewReader(b)
+	r.Fill(q.id[:])
+	q.asker = r.Text(maxName)
+	addr := r.Text(64)
+	q.replyTo = r.Text(maxName)
+	q.left = time.Duration(r.UpTo(int(maxAskTime/time.Millisecond))) * time.Millisecond
+	q.direct = r.Bool()
+	q.units = make([]unit, r.Count(maxTargets))
 	room := maxTargets
-	for n := r.count(maxTargets); n > 0 && !r.bad; n-- {
-		u := unit{member: r.target()}
-		for k := r.count(room); k > 0 && !r.bad; k-- {
-			u.absent = append(u.absent, r.target())
+	for i := range q.units {
+		u := &q.units[i]
+		u.member = readTarget(r)
+		for range r.Count(room) {
+			u.absent = append(u.absent, readTarget(r))
 		}
-		room -= u.size()
-		if room < 0 {
-			r.bad = true
+		if room -= u.size(); room < 0 {
+			r.Fail(errMessage)
 		}
-		q.units = append(q.units, u)
 	}
-	q.body = append([]byte(nil), r.bytes(MaxQuestion)...)
-	if r.bad || len(q.units) == 0 || q.asker == "" {
-		return question{}, errMessage
+	q.body = append([]byte(nil), r.Bytes(MaxQuestion)...)
+	if len(q.units) == 0 || q.asker == "" {
+		r.Fail(errMessage)
 	}
-	var err error
 	if q.reply, err = netip.ParseAddrPort(addr); err != nil {
-		return question{}, errMessage
+		r.Fail(errMessage)
 	}
-	return q, nil
+	return q, r.Err()
 }
 
 // reply is one member's answer on its way.
@@ -117,27 +113,24 @@ func appendReplies(b []byte, id [16]byte, replies []reply) []byte {
 	b = binary.AppendUvarint(b, uint64(len(replies)))
 	for i := range replies {
 		r := &replies[i]
-		b = appendText(b, r.from)
-		b = appendText(b, r.by)
+		b = wire.AppendBytes(b, r.from)
+		b = wire.AppendBytes(b, r.by)
 		b = append(b, r.status)
-		b = appendBytes(b, r.body)
+		b = wire.AppendBytes(b, r.body)
 	}
 	return b
 }
 
 func decodeReplies(b []byte) (id [16]byte, replies []reply, err error) {
-	r := reader{b: b}
-	copy(id[:], r.take(len(id)))
-	for n := r.count(maxReplies); n > 0 && !r.bad; n-- {
-		a := reply{from: r.text(maxName), by: r.text(maxName), status: r.u8()}
-		a.body = append([]byte(nil), r.bytes(MaxAnswer)...)
+	r := wire.NewReader(b)
+	r.Fill(id[:])
+	replies = make([]reply, r.Count(maxReplies))
+	for i := range replies {
+		a := reply{from: r.Text(maxName), by: r.Text(maxName), status: r.Byte(), body: append([]byte(nil), r.Bytes(MaxAnswer)...)}
 		if a.status >= numReplies {
-			r.bad = true
+			r.Fail(errMessage)
 		}
-		replies = append(replies, a)
+		replies[i] = a
 	}
-	if r.bad {
-		return id, nil, errMessage
-	}
-	return id, replies, nil
+	return id, replies, r.Err()
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // table is what this process knows of all members: a machine without clock or I/O. Its methods return what happened.
@@ -70,7 +72,7 @@ func (t *table) gone(name string, id uint64) bool {
 	return ok
 }
 
-func (e *entry) become(s State, k Kind, since time.Time, c Cause, exit Exit, by string) []Event {
+func (e *entry) become(s State, k Kind, since time.Time, c Cause, exit process.Exit, by string) []Event {
 	e.State, e.Since, e.Cause, e.Exit, e.By = s, since, c, exit, by
 	ev := Event{Kind: k, Member: e.Member, Since: since, Cause: c, Exit: exit, By: by}
 	switch k {
@@ -93,18 +95,18 @@ func (t *table) join(m Member, now time.Time) (events []Event) {
 	if e != nil && e.Member.Instance != m.Instance {
 		t.remember(&e.Member, Left)
 		if !e.State.gone() {
-			events = e.become(Left, Departed, now, CauseReplaced, Exit{}, "")
+			events = e.become(Left, Departed, now, CauseReplaced, process.Exit{}, "")
 		}
 		e = nil
 	}
 	if e == nil {
 		e = &entry{Status: Status{Member: m}, joined: t.joins}
 		t.entries[m.Name] = e
-		return append(events, e.become(Alive, Joined, now, CauseTold, Exit{}, "")...)
+		return append(events, e.become(Alive, Joined, now, CauseTold, process.Exit{}, "")...)
 	}
 	e.Member, e.joined = m, t.joins
 	if e.State != Alive {
-		return e.become(Alive, Resumed, now, CauseAnswers, Exit{}, "")
+		return e.become(Alive, Resumed, now, CauseAnswers, process.Exit{}, "")
 	}
 	return nil
 }
@@ -115,7 +117,7 @@ func (t *table) silent(name string, now time.Time) []Event {
 	if e == nil || e.State != Alive {
 		return nil
 	}
-	return e.become(Suspect, Suspected, now, CauseSilence, Exit{}, "")
+	return e.become(Suspect, Suspected, now, CauseSilence, process.Exit{}, "")
 }
 
 // lost takes note that a member does not answer, and that nobody said why.
@@ -124,7 +126,7 @@ func (t *table) lost(name string, since time.Time) []Event {
 	if e == nil || !e.State.running() || (e.State == Suspect && e.Cause == CauseRuns) {
 		return nil
 	}
-	return e.become(Unreachable, Lost, since, CauseSilence, Exit{}, "")
+	return e.become(Unreachable, Lost, since, CauseSilence, process.Exit{}, "")
 }
 
 // joined is what tells whether a member was said to answer since then.
@@ -141,7 +143,7 @@ func (t *table) answers(name string, now time.Time) []Event {
 	if e == nil || e.State == Alive || e.State == Stopped || e.seen {
 		return nil
 	}
-	return e.become(Alive, Resumed, now, CauseAnswers, Exit{}, "")
+	return e.become(Alive, Resumed, now, CauseAnswers, process.Exit{}, "")
 }
 
 // observe takes note of what a witness saw; fresh says that it was news and is to be passed on.
@@ -175,7 +177,7 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 			return nil, true
 		}
 		if f.state == Left {
-			return e.become(Left, Departed, since, f.cause, Exit{}, f.by), true
+			return e.become(Left, Departed, since, f.cause, process.Exit{}, f.by), true
 		}
 		return e.become(Dead, Died, since, f.cause, f.exit, f.by), true
 	case e.seen || f.at <= e.at:
@@ -185,19 +187,19 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 		if e.State == Stopped {
 			return nil, false
 		}
-		return e.become(Stopped, Halted, since, f.cause, Exit{}, f.by), true
+		return e.become(Stopped, Halted, since, f.cause, process.Exit{}, f.by), true
 	default:
 		e.at = f.at
 		switch e.State {
 		case Stopped:
-			return e.become(Alive, Resumed, since, f.cause, Exit{}, f.by), true
+			return e.become(Alive, Resumed, since, f.cause, process.Exit{}, f.by), true
 		case Suspect, Unreachable, Dead:
 			// It runs and still does not answer.
 			fresh = e.Cause != f.cause
 			wasLost := e.State != Suspect
 			e.State, e.Cause, e.By = Suspect, f.cause, f.by
 			if wasLost {
-				events = e.become(Suspect, Suspected, now, f.cause, Exit{}, f.by)
+				events = e.become(Suspect, Suspected, now, f.cause, process.Exit{}, f.by)
 			}
 			return events, fresh
 		default:

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 func memberAt(host string, rank int) Member {
-	return Member{Name: nameOf(host, rank+1), Host: host, PID: rank + 1, Rank: rank, Instance: 1}
+	return Member{Name: nameOf(host, rank+1), Host: host, ID: process.ID{PID: rank + 1}, Rank: rank, Instance: 1}
 }
 
 var then = time.Unix(1000, 0)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // watcher is the witness: it watches the next members on its host, and finds out what became of those who are silent.
@@ -39,7 +41,7 @@ type note struct {
 	kind uint8
 	name string
 	id   uint64
-	exit Exit
+	exit process.Exit
 	// joined, of noteUnanswered, is the table's as it was when the member fell silent.
 	joined uint64
 }
@@ -51,10 +53,15 @@ const (
 	noteUnanswered        // memberlist gave it up
 )
 
+// stopCauses are why a process does not run.
+var stopCauses = [...]Cause{
+	process.Stopped: CauseSignal, process.Traced: CauseTraced, process.Frozen: CauseFrozen,
+}
+
 // glance is when a process was seen stopped first, and with how many turns.
 type glance struct {
 	at    time.Time
-	look  Look
+	look  process.Look
 	again time.Time
 }
 
@@ -208,7 +215,7 @@ func (w *watcher) fate(m *Member, s State, c Cause) *fate {
 	return &fate{name: m.Name, instance: m.Instance, state: s, cause: c, at: w.m.host.Now(), by: w.m.self.Name}
 }
 
-func (w *watcher) dead(m *Member, exit Exit) {
+func (w *watcher) dead(m *Member, exit process.Exit) {
 	f := w.fate(m, Dead, CauseExit)
 	f.exit = exit
 	w.m.announce(f)
@@ -217,21 +224,16 @@ func (w *watcher) dead(m *Member, exit Exit) {
 // look glances at a process of this host and announces what changed. It returns Alive if it runs.
 func (w *watcher) look(st *Status) State {
 	m := &st.Member
-	look, err := w.m.host.Look(m.PID, m.StartTicks)
+	look, err := w.m.host.Look(m.ID)
 	now := w.m.now()
 	switch {
-	case errors.Is(err, ErrGone):
+	case errors.Is(err, process.ErrGone):
 		delete(w.stopping, m.Name)
-		var exit Exit
-		var gone *goneError
-		if errors.As(err, &gone) {
-			exit = gone.exit
-		}
-		w.dead(m, exit)
+		w.dead(m, process.Exit{})
 		return Dead
 	case err != nil:
 		return Suspect // it can't be told
-	case !look.Stopped:
+	case look.State == process.Runs:
 		delete(w.stopping, m.Name)
 		if st.State == Stopped {
 			w.m.announce(w.fate(m, Alive, CauseRuns))
@@ -246,7 +248,7 @@ func (w *watcher) look(st *Status) State {
 		w.stopping[m.Name] = glance{now, look, now.Add(w.m.config.Tuning.ConfirmStop)}
 	case now.Sub(g.at) >= w.m.config.Tuning.ConfirmStop:
 		delete(w.stopping, m.Name)
-		f := w.fate(m, Stopped, look.Cause)
+		f := w.fate(m, Stopped, stopCauses[look.State])
 		f.age = now.Sub(g.at)
 		w.m.announce(f)
 	}
@@ -308,17 +310,12 @@ func (w *watcher) settle() {
 }
 
 func (w *watcher) watch(m *Member, key instance) {
-	stop, err := w.m.host.Watch(m.PID, m.StartTicks, func(exit Exit) {
+	stop, err := w.m.host.Watch(m.ID, func(exit process.Exit) {
 		w.put(note{kind: noteEnded, name: key.name, id: key.id, exit: exit})
 	})
-	w.watched[key] = stop // nil if there are no pidfds: then the ring is looked at
-	if errors.Is(err, ErrGone) {
-		var exit Exit
-		var gone *goneError
-		if errors.As(err, &gone) {
-			exit = gone.exit
-		}
-		w.dead(m, exit)
+	w.watched[key] = stop // nil if it has ended
+	if err != nil {
+		w.dead(m, process.ExitOf(err))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // Network says what lies between the processes of a job, by which RAS knows how long an answer may take.
@@ -286,19 +287,13 @@ func readSeeds(dir, own string) []netip.AddrPort {
 		if err != nil {
 			continue
 		}
-		if pid, ok := strings.CutPrefix(name, host+"-"); ok && !exists(pid) {
-			_ = os.Remove(path)
-			continue
+		if text, ok := strings.CutPrefix(name, host+"-"); ok {
+			if pid, err := strconv.Atoi(text); err == nil && !process.Running(pid) { // else no name that writeSeed gave
+				_ = os.Remove(path)
+				continue
+			}
 		}
 		seeds = append(seeds, seed)
 	}
 	return seeds
-}
-
-func exists(pid string) bool {
-	if _, err := strconv.Atoi(pid); err != nil {
-		return true // no name that writeSeed gave: not ours to judge
-	}
-	_, err := os.Stat("/proc/" + pid)
-	return !errors.Is(err, os.ErrNotExist)
 }

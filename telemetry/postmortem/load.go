@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	osprocess "github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -18,7 +19,7 @@ import (
 type process struct {
 	path     string
 	header   tape.Header
-	alive    tape.Liveness
+	alive    osprocess.Liveness
 	members  []*member // in the order in which the process made them
 	first    int64     // time of the first record and of the last thing that is known, on the tape's own clock
 	last     int64

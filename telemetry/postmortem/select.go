@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/telemetry/tape"
+	osprocess "github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // JobsError means that there are tapes of several jobs, or none of the one that was asked for.
@@ -50,9 +50,9 @@ func (p *process) state() ProcessState {
 	switch {
 	case p.header.Closed:
 		return StateClosed
-	case p.alive == tape.Alive:
+	case p.alive == osprocess.Alive:
 		return StateAlive
-	case p.alive == tape.Dead:
+	case p.alive == osprocess.Dead:
 		return StateDied
 	default:
 		return StateUnknown

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // DirVariable is the environment variable that DefaultDir obeys.
@@ -150,7 +152,7 @@ func (c Config) complete() (Config, error) {
 		c.Host = cut(host, hostSize-1)
 	}
 	if c.BootID == "" {
-		c.BootID = kernelBootID()
+		c.BootID = process.Self().BootID.String()
 	}
 	if c.Program == "" {
 		c.Program = filepath.Base(os.Args[0])

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // CreateError says why a tape could not be made, and what helps. A program that gets it can go on without a tape: a nil *Writer.
@@ -42,8 +44,8 @@ func createFile(cfg Config) (f *os.File, path string, err error) {
 	}
 	defer func() { _ = unix.Close(dir) }()
 
-	me := self()
-	base := fmt.Sprintf("%s-%d", cfg.Host, me.pid)
+	me := process.Self()
+	base := fmt.Sprintf("%s-%d", cfg.Host, me.PID)
 	temp := fmt.Sprintf(".%s.%d.new", base, Now())
 	f, err = fillFile(dir, dirPath, temp, cfg, me)
 	if err != nil {
@@ -151,7 +153,7 @@ func cureFor(err error) string {
 
 // fillFile makes a file under a temporary name with its space reserved and its header written. Reserved, because a mapped file
 // on a full file system kills the process (SIGBUS) when it writes to it; so a full one is an error here and now.
-func fillFile(dir int, dirPath, name string, cfg Config, me process) (*os.File, error) {
+func fillFile(dir int, dirPath, name string, cfg Config, me process.ID) (*os.File, error) {
 	path := filepath.Join(dirPath, name)
 	fd, err := unix.Openat(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -197,7 +199,7 @@ func writeZeros(f *os.File, size int64) error {
 }
 
 // setAside moves a file away whose name this process needs, unless it is a tape that this very process writes (mine).
-func setAside(dir int, dirPath, name string, me process) (mine bool, err error) {
+func setAside(dir int, dirPath, name string, me process.ID) (mine bool, err error) {
 	path := filepath.Join(dirPath, name)
 	if r, err := Open(path); err == nil {
 		writer := r.process
@@ -218,7 +220,7 @@ func setAside(dir int, dirPath, name string, me process) (mine bool, err error) 
 	return false, nil
 }
 
-func encodeHeader(cfg Config, me process) []byte {
+func encodeHeader(cfg Config, me process.ID) []byte {
 	le := binary.LittleEndian
 	b := make([]byte, headerSize)
 	g := cfg.geometry()
@@ -238,9 +240,9 @@ func encodeHeader(cfg Config, me process) []byte {
 	le.PutUint64(b[hdrTallyOffset:], uint64(g.tallyOffset()))
 	le.PutUint32(b[hdrTallyCount:], uint32(g.tallies))
 	le.PutUint32(b[hdrTallySize:], tallySize)
-	le.PutUint32(b[hdrPID:], uint32(me.pid))
-	le.PutUint64(b[hdrStartTicks:], me.start)
-	le.PutUint64(b[hdrPIDSpace:], me.space)
+	le.PutUint32(b[hdrPID:], uint32(me.PID))
+	le.PutUint64(b[hdrStartTicks:], me.StartTicks)
+	le.PutUint64(b[hdrPIDSpace:], me.PIDSpace)
 	le.PutUint64(b[hdrCreatedMono:], uint64(Now()))
 	le.PutUint64(b[hdrCreatedWall:], uint64(time.Now().UnixNano()))
 	putText(b[hdrBootID:], cfg.BootID, bootIDSize)
@@ -248,7 +250,7 @@ func encodeHeader(cfg Config, me process) []byte {
 	putText(b[hdrJob:], cfg.Job, jobSize)
 	putText(b[hdrProgram:], cfg.Program, programSize)
 	putText(b[hdrProgVersion:], cfg.Version, progVersionSize)
-	copy(b[hdrKernelBoot:], me.boot[:])
+	copy(b[hdrKernelBoot:], me.BootID[:])
 	le.PutUint64(b[hdrCheck:], uint64(foldHeader(b)))
 	le.PutUint64(b[hdrState:], stateLive)
 	return b

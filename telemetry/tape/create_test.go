@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 func TestCreateRefuses(t *testing.T) {
@@ -124,14 +125,14 @@ func TestCreateFindsStaleFile(t *testing.T) {
 	}
 	readers, err := OpenDir(filepath.Join(dir, "j"))
 	must(t, err)
-	names := make(map[string]Liveness)
+	names := make(map[string]process.Liveness)
 	for _, r := range readers {
 		for _, s := range r.Slots() {
 			names[s.Name] = r.Liveness()
 		}
 		must(t, r.Close())
 	}
-	if len(readers) != 2 || names["old"] != Dead {
+	if len(readers) != 2 || names["old"] != process.Dead {
 		t.Errorf("%d tapes, of which %v have communicators", len(readers), names)
 	}
 
@@ -166,7 +167,7 @@ func TestDefaultDir(t *testing.T) {
 func TestLivenessWithOwnBootID(t *testing.T) {
 	w := newTape(t, Config{BootID: "node-1"})
 	r := openTape(t, w.Path())
-	if r.Header().BootID != "node-1" || r.Liveness() != Alive {
+	if r.Header().BootID != "node-1" || r.Liveness() != process.Alive {
 		t.Errorf("boot id %q, %v", r.Header().BootID, r.Liveness())
 	}
 }

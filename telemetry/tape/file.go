@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // FormatError says what is wrong with a file that should be a tape.
@@ -33,7 +35,7 @@ type Header struct {
 
 	// KernelBoot is the kernel's own id of this boot of the machine, zero if unknown. All tapes with the same one have one clock,
 	// whatever BootID their user gave them.
-	KernelBoot [16]byte
+	KernelBoot process.BootID
 
 	Closed   bool   // the writer closed the tape cleanly
 	Overflow uint64 // communicators that found the in-flight table full
@@ -68,7 +70,7 @@ type file struct {
 	cut     int64 // the size of a tape that was cut short and is read all the same; 0: it is whole
 	geo     geometry
 	static  Header
-	process process
+	process process.ID
 
 	mu         sync.Mutex // guards what follows
 	table      []byte     // scratch for reading the in-flight table
@@ -204,16 +206,14 @@ func (t *file) readStatic() error {
 		Version: string(getText(b[hdrProgVersion:][:progVersionSize])),
 		Created: time.Unix(0, int64(le.Uint64(b[hdrCreatedWall:]))),
 		Slots:   g.slots, Tallies: g.tallies, LifeRecords: g.life, OpRecords: g.op,
-		KernelBoot:  [16]byte(b[hdrKernelBoot:]),
+		KernelBoot:  process.BootID(b[hdrKernelBoot:]),
 		mono:        int64(le.Uint64(b[hdrCreatedMono:])),
 		wall:        int64(le.Uint64(b[hdrCreatedWall:])),
 		createdMono: int64(le.Uint64(b[hdrCreatedMono:])),
 	}
-	t.process = process{
-		pid:   t.static.PID,
-		start: le.Uint64(b[hdrStartTicks:]),
-		space: le.Uint64(b[hdrPIDSpace:]),
-		boot:  t.static.KernelBoot,
+	t.process = process.ID{
+		PID: t.static.PID, StartTicks: le.Uint64(b[hdrStartTicks:]), PIDSpace: le.Uint64(b[hdrPIDSpace:]),
+		BootID: t.static.KernelBoot,
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // The ends of a tape that is followed.
@@ -48,10 +50,12 @@ type Follower struct {
 	pause  time.Duration // how long to sleep next time
 	slept  uint64        // cursor.op.next when it slept last
 	cursor *cursor
-	death  *deathWatch // nil if the process can't be seen from here, or is this one
 	bell   *bellWatch
 	alarm  *time.Timer
 	end    error // ErrClosed or ErrDied, once it is known
+
+	unwatch func() // ends the watch of the writer's end; nil if it can't be seen from here, is over, or is this process
+	died    atomic.Bool
 
 	missedLife, missedOp atomic.Uint64
 	syncs                syncs
@@ -89,8 +93,14 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 		_ = t.f.Close()
 		return nil, err
 	}
-	if t.process.life() != Unknown && t.process.pid != os.Getpid() {
-		f.death = t.process.watch(f.kick)
+	if id := t.process; id.Liveness() != process.Unknown && id != process.Self() {
+		f.unwatch, err = id.Watch(func(process.Exit) {
+			f.died.Store(true)
+			f.kick()
+		})
+		if err != nil { // it had ended before
+			f.died.Store(true)
+		}
 	}
 	return f, nil
 }
@@ -169,7 +179,7 @@ func (f *Follower) ending() error {
 	switch {
 	case closed():
 		return ErrClosed
-	case f.death == nil || !f.death.dead():
+	case !f.died.Load():
 		return nil
 	case f.cursor.refresh() == nil && closed(): // it did so between the two questions
 		return ErrClosed
@@ -222,7 +232,7 @@ func (f *Follower) Path() string { return f.path }
 func (f *Follower) Header() Header { return f.header() }
 
 // Liveness looks the process up that writes the tape.
-func (f *Follower) Liveness() Liveness { return f.process.life() }
+func (f *Follower) Liveness() process.Liveness { return f.process.Liveness() }
 
 // Slots returns the live communicators, each as one consistent moment. What can't be read is left out; AppendSlots says why.
 func (f *Follower) Slots() []Slot {
@@ -250,8 +260,8 @@ func (f *Follower) Close() error {
 	f.syncs.end()
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	if f.death != nil {
-		f.death.close()
+	if f.unwatch != nil {
+		f.unwatch()
 	}
 	f.bell.close()
 	f.alarm.Stop()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // childVariable makes the test binary play another process instead of running tests; its value says which.
@@ -118,7 +120,7 @@ func TestKilledWriter(t *testing.T) {
 	c := startChild(t, "writer", t.TempDir(), nil)
 	path := c.line(t)
 	f := follow(t, path, FollowOptions{Tick: neverTick})
-	if l := f.Liveness(); l != Alive {
+	if l := f.Liveness(); l != process.Alive {
 		t.Errorf("it is %v", l)
 	}
 	ev, err := f.Next(t.Context())
@@ -143,7 +145,7 @@ func TestKilledWriter(t *testing.T) {
 	_ = c.Wait()
 
 	r := openTape(t, path)
-	if l := r.Liveness(); l != Dead || r.Header().Closed || r.Header().PID != c.Process.Pid {
+	if l := r.Liveness(); l != process.Dead || r.Header().Closed || r.Header().PID != c.Process.Pid {
 		t.Errorf("it is %v, %+v", l, r.Header())
 	}
 	slots := r.Slots()
@@ -196,7 +198,9 @@ func TestClosedInBetween(t *testing.T) {
 	if err := c.Wait(); err != nil {
 		t.Error(err)
 	}
-	<-f.death.done
+	for !f.died.Load() {
+		runtime.Gosched()
+	}
 	if err := f.ending(); !errors.Is(err, ErrClosed) {
 		t.Errorf("the end is %v", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sort"
 	"sync"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // Reader reads a tape as it lies there, of a process that is alive or dead. It is safe for concurrent use.
@@ -71,7 +73,7 @@ func (r *Reader) Path() string { return r.path }
 func (r *Reader) Header() Header { return r.header() }
 
 // Liveness looks the process up that wrote the tape.
-func (r *Reader) Liveness() Liveness { return r.process.life() }
+func (r *Reader) Liveness() process.Liveness { return r.process.Liveness() }
 
 // Slots returns the live communicators: of a dead process, those that were live when it died. What can't be read is left out;
 // AppendSlots says why.

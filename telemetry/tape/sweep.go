@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // Sweep removes the tapes in a job's folder that no reader will ask for any more: those of processes that are dead or closed
@@ -52,7 +54,7 @@ func ended(path string) bool {
 		return false
 	}
 	defer func() { _ = r.Close() }()
-	return r.Header().Closed || r.Liveness() == Dead
+	return r.Header().Closed || r.Liveness() == process.Dead
 }
 
 // SweepJobs does what Sweep does in the folders of all jobs in dir but the keep that were written to last, and removes the folders that

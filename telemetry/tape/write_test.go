@@ -440,7 +440,6 @@ func TestNames(t *testing.T) {
 	for got, want := range map[string]string{
 		ActInit.String(): "init", ActLeak.String(): "leak", Act(200).String(): "unknown(200)",
 		StageMisuse.String(): "misuse", PhaseFinish.String(): "finish", PhaseAgree.String(): "agree",
-		Alive.String(): "alive", Dead.String(): "dead", Unknown.String(): "unknown",
 	} {
 		if got != want {
 			t.Errorf("%q should be %q", got, want)

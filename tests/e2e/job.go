@@ -3,7 +3,6 @@ package e2e
 import (
 	"bufio"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"regexp"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // limit is how long a job may take that isn't started for longer. A test that needs more hangs.
@@ -163,24 +164,15 @@ func Kill(t *testing.T, pid int, sig syscall.Signal) {
 // AwaitEnd waits until a process, which need not be a child, has ended. It fails the test after a while.
 func AwaitEnd(t *testing.T, pid int) {
 	t.Helper()
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
+	ended := make(chan struct{})
+	stop, err := process.ID{PID: pid}.Watch(func(process.Exit) { close(ended) })
+	if err != nil { // it has ended
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
+	defer stop()
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Errorf("process %d has not ended", pid)
 	}
-	defer unix.Close(fd)
-	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	deadline := time.Now().Add(30 * time.Second)
-	for time.Now().Before(deadline) {
-		n, err := unix.Poll(poll, int(time.Until(deadline).Milliseconds())+1)
-		if n == 1 {
-			return
-		}
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			t.Fatal(err)
-		}
-	}
-	t.Errorf("process %d has not ended", pid)
 }

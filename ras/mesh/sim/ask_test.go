@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // ask asks all and sorts the answers by who gave them.
@@ -53,7 +54,7 @@ func TestNeighboursAnswerForTheDeadAndTheStopped(t *testing.T) {
 		j := start(t, 11, lan, 5, 8, mesh.LAN())
 		dead, stopped := j.Ranks[9], j.Ranks[20]
 		from := time.Now()
-		dead.Process.Kill(mesh.Exit{})
+		dead.Process.Kill(process.Exit{})
 		stopped.Process.Stop()
 		told(t, j, 5*time.Second, from, mesh.Halted, stopped.Name(), dead, stopped)
 		own, forOthers, missing, took := ask(t, j.Ranks[0], 5*time.Second)
@@ -91,7 +92,7 @@ func TestWhoCannotBeAskedIsNamed(t *testing.T) {
 		from := time.Now()
 		gone := j.Ranks[4:]
 		for _, r := range gone {
-			r.Process.Kill(mesh.Exit{})
+			r.Process.Kill(process.Exit{})
 		}
 		for _, r := range gone {
 			told(t, j, 10*time.Second, from, mesh.Died, r.Name(), gone...)

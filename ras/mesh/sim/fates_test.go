@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 var lan = sim.Link{Delay: 100 * time.Microsecond, Jitter: 200 * time.Microsecond, Local: 20 * time.Microsecond}
@@ -17,7 +18,7 @@ func TestKilledIsToldAtOnce(t *testing.T) {
 		j := start(t, 1, lan, 4, 4, mesh.LAN())
 		victim := j.Ranks[5]
 		from := time.Now()
-		victim.Process.Kill(mesh.Exit{Known: true, Signal: syscall.SIGKILL})
+		victim.Process.Kill(process.Exit{Known: true, Signal: syscall.SIGKILL})
 		worst := told(t, j, time.Second, from, mesh.Died, victim.Name(), victim)
 		t.Logf("killed: all 15 others told after %v", worst)
 		for _, r := range []*sim.Rank{j.Ranks[4], j.Ranks[0]} {
@@ -104,7 +105,7 @@ func TestAloneOnItsHostIsDeadWhenItsPortRefuses(t *testing.T) {
 		j := start(t, 4, lan, 8, 1, mesh.LAN())
 		victim := j.Ranks[3]
 		from := time.Now()
-		victim.Process.Kill(mesh.Exit{})
+		victim.Process.Kill(process.Exit{})
 		name := victim.Name()
 		worst := told(t, j, 2*time.Second, from, mesh.Died, name, victim)
 		t.Logf("killed, alone on its host: told after %v", worst)
@@ -119,7 +120,7 @@ func TestLeavingIsNoDeath(t *testing.T) {
 		if err := leaver.Mesh.Close(); err != nil {
 			t.Fatal(err)
 		}
-		leaver.Process.Kill(mesh.Exit{Known: true})
+		leaver.Process.Kill(process.Exit{Known: true})
 		t.Logf("left: told after %v", told(t, j, 5*time.Second, from, mesh.Departed, leaver.Name(), leaver))
 		time.Sleep(time.Minute)
 		for i, r := range j.Ranks {

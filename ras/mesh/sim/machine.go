@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // Machine is a host with processes.
@@ -19,7 +20,7 @@ type Machine struct {
 	id        uint64 // from 1 on
 	name      string
 	addr      netip.Addr
-	boot      [16]byte
+	boot      process.BootID
 	mu        sync.Mutex
 	processes map[int]*Process
 	next      int
@@ -50,9 +51,9 @@ type Process struct {
 	mu       sync.Mutex
 	dead     bool
 	stopped  chan struct{} // closed when it runs again; nil while it runs
-	watchers map[int]func(mesh.Exit)
+	watchers map[int]func(process.Exit)
 	nextID   int
-	exit     mesh.Exit
+	exit     process.Exit
 }
 
 var _ mesh.Host = (*Process)(nil)
@@ -64,11 +65,11 @@ func (m *Machine) Start(rank, size int) *Process {
 	pid := m.next
 	m.next++
 	p := &Process{
-		machine: m, id: m.id<<processBits | uint64(pid), sent: make(map[*Process]sent), watchers: make(map[int]func(mesh.Exit)),
+		machine: m, id: m.id<<processBits | uint64(pid), sent: make(map[*Process]sent), watchers: make(map[int]func(process.Exit)),
 	}
 	p.member = mesh.Member{
-		Name: fmt.Sprintf("%s-%d", m.name, pid), Host: m.name, PID: pid, BootID: m.boot, PIDSpace: 1,
-		Rank: rank, JobSize: size, StartTicks: uint64(pid),
+		Name: fmt.Sprintf("%s-%d", m.name, pid), Host: m.name, Rank: rank, JobSize: size,
+		ID: process.ID{PID: pid, StartTicks: uint64(pid), PIDSpace: 1, BootID: m.boot},
 	}
 	m.processes[pid] = p
 	return p
@@ -84,7 +85,7 @@ func (p *Process) Rand() mathrand.Source {
 func (p *Process) Member() mesh.Member { return p.member }
 
 // Kill ends the process. Its mesh must be closed all the same; nobody hears what it says then.
-func (p *Process) Kill(exit mesh.Exit) {
+func (p *Process) Kill(exit process.Exit) {
 	p.mu.Lock()
 	if p.dead {
 		p.mu.Unlock()
@@ -152,41 +153,41 @@ func (p *Process) other(pid int) *Process {
 }
 
 // Watch is mesh.Host's.
-func (p *Process) Watch(pid int, _ uint64, ended func(mesh.Exit)) (stop func(), err error) {
-	o := p.other(pid)
+func (p *Process) Watch(id process.ID, ended func(process.Exit)) (stop func(), err error) {
+	o := p.other(id.PID)
 	if o == nil {
-		return nil, mesh.ErrGone
+		return nil, process.ErrGone
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.dead {
-		return nil, mesh.ErrGone
+		return nil, process.ErrGone
 	}
-	id := o.nextID
+	watch := o.nextID
 	o.nextID++
-	o.watchers[id] = ended
+	o.watchers[watch] = ended
 	return func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		delete(o.watchers, id)
+		delete(o.watchers, watch)
 	}, nil
 }
 
 // Look is mesh.Host's.
-func (p *Process) Look(pid int, _ uint64) (mesh.Look, error) {
-	o := p.other(pid)
+func (p *Process) Look(id process.ID) (process.Look, error) {
+	o := p.other(id.PID)
 	if o == nil {
-		return mesh.Look{}, mesh.ErrGone
+		return process.Look{}, process.ErrGone
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.dead {
-		return mesh.Look{}, mesh.ErrGone
+		return process.Look{}, process.ErrGone
 	}
 	if o.stopped != nil {
-		return mesh.Look{Stopped: true, Cause: mesh.CauseSignal}, nil
+		return process.Look{State: process.Stopped}, nil
 	}
-	return mesh.Look{}, nil
+	return process.Look{}, nil
 }
 
 // Now is mesh.Host's.

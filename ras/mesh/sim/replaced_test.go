@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // A job that replaces a process again and again knows no more members for it a while later, and still what became of a
@@ -16,14 +17,14 @@ func TestReplacedMembersAreForgotten(t *testing.T) {
 		tuning := mesh.WAN()
 		j := start(t, 8, lan, 2, 2, tuning)
 		alone := j.Ranks[1]
-		alone.Process.Kill(mesh.Exit{Known: true, Code: 3})
+		alone.Process.Kill(process.Exit{Known: true, Code: 3})
 		const replaced = 5
 		const settled = 5 * time.Minute // what gossip missed, with so many dead among so few, comes with a comparison of states
 		old := j.Ranks[3]
 		gone := []*sim.Rank{alone} // or new: nobody notes down what they are told
 		for range replaced {
 			from := time.Now()
-			old.Process.Kill(mesh.Exit{Known: true})
+			old.Process.Kill(process.Exit{Known: true})
 			gone = append(gone, old)
 			told(t, j, settled, from, mesh.Died, old.Name(), gone...)
 			process := j.Machines[1].Start(3, 4)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // Scale is what one simulated job showed. Times are virtual.
@@ -63,7 +64,7 @@ func MeasureScale(ctx context.Context, c JobConfig, quiet time.Duration) (s Scal
 	killed, stopped := j.Ranks[s.Members/4], j.Ranks[s.Members/2]
 	const limit = time.Minute
 	from = time.Now()
-	killed.Process.Kill(mesh.Exit{})
+	killed.Process.Kill(process.Exit{})
 	if s.KilledFirst, s.KilledLast, err = j.WaitTold(limit, from, mesh.Died, killed.Name(), killed); err != nil {
 		return s, err
 	}

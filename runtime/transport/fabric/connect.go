@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,16 +12,14 @@ import (
 // connect opens the connections. What is open when it fails is closed by Close.
 func (l *Links) connect(ctx context.Context, p *Port, ways []way, cards []*card) error {
 	for peer, w := range ways {
-		var err error
 		switch w {
 		case viaInproc:
-			err = l.connectInproc(peer)
+			if err := l.connectInproc(peer); err != nil {
+				return err
+			}
 		case viaSHM:
-			err = l.openSHM(peer, cards[peer], ways)
+			l.openSHM(peer, cards[peer], ways)
 		case self, viaTCP:
-		}
-		if err != nil {
-			return err
 		}
 	}
 	if err := l.agree(ctx, ways); err != nil {
@@ -44,26 +41,22 @@ func (l *Links) connectInproc(peer int) error {
 }
 
 // openSHM opens the peer's inbox and watches its process. If that does not work, it says so and leaves the peer to TCP.
-func (l *Links) openSHM(peer int, c *card, ways []way) error {
-	conn, err := l.inbox.Open(l.rank, peer, c.pid, c.inbox, l.waiter)
+func (l *Links) openSHM(peer int, c *card, ways []way) {
+	conn, err := l.inbox.Open(l.rank, peer, c.process.PID, c.inbox, l.waiter)
 	if err != nil {
 		l.inbox.Refuse(peer)
 		ways[peer] = viaTCP
-		return nil
+		return
 	}
 	l.conns[peer] = conn
 	l.shms = append(l.shms, conn)
 	dead := l.dead(peer, c)
-	cancel, err := l.f.deaths.watch(process{c.pid, c.born}, func() { conn.Fail(dead) })
-	switch {
-	case errors.Is(err, errDead):
+	cancel, err := l.f.deaths.watch(c.process, func() { conn.Fail(dead) })
+	if err != nil {
 		conn.Fail(dead) // unless it has connected, closed and ended since its inbox was opened
-		return nil
-	case err != nil:
-		return &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "connect with ranks of this host", Err: err}
+		return
 	}
 	l.unwatch = append(l.unwatch, cancel)
-	return nil
 }
 
 // agree waits until every peer whose inbox this rank could open has said whether it could open this rank's, too.
@@ -138,7 +131,7 @@ const lastWords = time.Second
 // watchWhileConnecting has fail called when a peer is not connected, lastWords after the end of its process. It does so for the processes
 // that this rank can see, and not any more once cancel has returned.
 func (l *Links) watchWhileConnecting(peer int, mine, its *card, fail func(error)) (cancel func()) {
-	if its.hostID != mine.hostID || its.pidNS != mine.pidNS {
+	if its.hostID != mine.hostID || !its.process.Near(mine.process) {
 		return func() {}
 	}
 	dead := l.dead(peer, its)
@@ -153,15 +146,15 @@ func (l *Links) watchWhileConnecting(peer int, mine, its *card, fail func(error)
 			}
 		})
 	}
-	unwatch, err := l.f.deaths.watch(process{its.pid, its.born}, ended)
-	if errors.Is(err, errDead) {
+	unwatch, err := l.f.deaths.watch(its.process, ended)
+	if err != nil { // it has ended
 		ended()
 	}
 	return func() {
 		mu.Lock()
 		settled = true
 		mu.Unlock()
-		if err == nil { // without a watch it can be connected with all the same
+		if err == nil {
 			unwatch()
 		}
 	}
@@ -171,6 +164,6 @@ func (l *Links) watchWhileConnecting(peer int, mine, its *card, fail func(error)
 func (l *Links) dead(peer int, c *card) *lifecycle.PeerError {
 	return &lifecycle.PeerError{
 		Code: lifecycle.CodeRankDead, Rank: peer, Self: l.rank, Comm: l.id,
-		Detail: fmt.Sprintf("process %d of this host (%s) ended; its pidfd tells", c.pid, c.host),
+		Detail: fmt.Sprintf("process %d of this host (%s) ended; its kernel tells", c.process.PID, c.host),
 	}
 }

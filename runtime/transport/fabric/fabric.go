@@ -4,12 +4,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
 	"github.com/carillon-rt/carillon/runtime/transport/tcp"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // Fabric is what the communicators of one process share to reach other ranks. It is safe for concurrent use.
@@ -17,8 +17,7 @@ type Fabric struct {
 	config Config
 	id     [16]byte
 	host   string
-	self   process
-	pidNS  uint64
+	self   process.ID
 	hub    *hub
 	deaths *deaths
 
@@ -34,19 +33,15 @@ func New(config Config) (*Fabric, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
+	self := process.Self()
 	if config.HostID == "" {
-		id, err := bootID()
-		if err != nil {
-			return nil, err
-		}
-		config.HostID = id
+		config.HostID = self.BootID.String()
 	}
-	born, err := startTime(os.Getpid())
-	if err != nil {
-		return nil, fmt.Errorf("read this process's start time: %w", err)
+	if config.HostID == "" || self.StartTicks == 0 {
+		return nil, errors.New("tell this process from others: /proc does not say when the kernel booted (set HostID to do without), or it started")
 	}
 	f := &Fabric{
-		config: config, host: hostName(), self: process{os.Getpid(), born}, pidNS: pidNamespace(),
+		config: config, host: hostName(), self: self,
 		hub: newHub(), deaths: newDeaths(),
 		links: make(map[*Links]struct{}), ports: make(map[*Port]struct{}),
 	}
@@ -76,8 +71,7 @@ func (f *Fabric) prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 	}
 	p := &Port{f: f, id: id, maxSize: maxSize}
 	p.card = card{
-		comm: id, fabric: f.id, hostID: f.config.HostID, host: f.host,
-		pid: f.self.pid, born: f.self.born, pidNS: f.pidNS,
+		comm: id, fabric: f.id, hostID: f.config.HostID, host: f.host, process: f.self,
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -165,7 +165,7 @@ func TestConnectRefuses(t *testing.T) {
 		"no cards":             {0, func([][]byte) [][]byte { return nil }, "there are 0 cards"},
 		"too many cards":       {0, func(c [][]byte) [][]byte { return append(c, c[0]) }, "there are 3 cards; 1 to 2 are allowed"},
 		"another rank's place": {1, nil, "card 1 is not this rank's"},
-		"an empty card":        {0, func(c [][]byte) [][]byte { return [][]byte{c[0], nil} }, "card is empty"},
+		"an empty card":        {0, func(c [][]byte) [][]byte { return [][]byte{c[0], nil} }, "cut short"},
 		"a short card":         {0, func(c [][]byte) [][]byte { return [][]byte{c[0], c[1][:20]} }, "cut short"},
 		"another version":      {0, func(c [][]byte) [][]byte { return [][]byte{c[0], append([]byte{99}, c[1][1:]...)} }, "version 99"},
 		"another communicator": {0, func(c [][]byte) [][]byte { return [][]byte{c[0], other.Card()} }, "it makes communicator"},

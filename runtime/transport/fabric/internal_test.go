@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
 	"github.com/carillon-rt/carillon/runtime/transport/tcp"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // WithInboxFD returns a card with the inbox at another file descriptor.
@@ -27,8 +27,9 @@ func WithInboxFD(t *testing.T, encoded []byte, fd int) []byte {
 
 func aCard() *card {
 	return &card{
-		comm: lifecycle.CommID{1}, fabric: [16]byte{2}, hostID: "boot", host: "node7", pid: 4711, born: 1 << 40, pidNS: 4026531836,
-		inbox: shm.Location{FD: 12, Slots: 8, Token: [16]byte{3}}, tcp: "[2001:db8::1]:49152", gate: tcp.GateID{4},
+		comm: lifecycle.CommID{1}, fabric: [16]byte{2}, hostID: "boot", host: "node7",
+		process: process.ID{PID: 4711, StartTicks: 1 << 40, PIDSpace: 4026531836, BootID: process.BootID{5}},
+		inbox:   shm.Location{FD: 12, Slots: 8, Token: [16]byte{3}}, tcp: "[2001:db8::1]:49152", gate: tcp.GateID{4},
 	}
 }
 
@@ -95,7 +96,7 @@ func TestIfname(t *testing.T) {
 }
 
 // sleeper starts a process that does nothing until it is killed.
-func sleeper(t *testing.T) (*exec.Cmd, process) {
+func sleeper(t *testing.T) (*exec.Cmd, process.ID) {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
@@ -105,11 +106,11 @@ func sleeper(t *testing.T) (*exec.Cmd, process) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // says that it was killed
 	})
-	born, err := startTime(cmd.Process.Pid)
+	id, err := process.Of(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cmd, process{cmd.Process.Pid, born}
+	return cmd, id
 }
 
 func TestDeaths(t *testing.T) {
@@ -118,7 +119,7 @@ func TestDeaths(t *testing.T) {
 	cmd, p := sleeper(t)
 	_, other := sleeper(t)
 	told := make(chan string, 4)
-	watch := func(p process, name string) func() {
+	watch := func(p process.ID, name string) func() {
 		cancel, err := d.watch(p, func() { told <- name })
 		if err != nil {
 			t.Fatal(err)
@@ -143,11 +144,11 @@ func TestDeaths(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{"first": true, "third": true}, names); diff != "" {
 		t.Errorf("told: (-want +got)\n%s", diff)
 	}
-	if len(d.watched) != 1 || len(d.byFD) != 1 {
+	if len(d.watched) != 1 {
 		t.Errorf("%d processes are still watched, want 1", len(d.watched))
 	}
 	_ = cmd.Wait() // until then the process is a zombie, whose death is told at once
-	if _, err := d.watch(p, func() {}); !errors.Is(err, errDead) {
+	if _, err := d.watch(p, func() {}); !errors.Is(err, process.ErrGone) {
 		t.Errorf("watching a dead process: %v", err)
 	}
 }
@@ -157,21 +158,11 @@ func TestDeathsKnowsProcessesApart(t *testing.T) {
 	d := newDeaths()
 	defer d.close()
 	_, p := sleeper(t)
-	p.born--
-	if _, err := d.watch(p, func() {}); !errors.Is(err, errDead) {
+	p.StartTicks--
+	if _, err := d.watch(p, func() {}); !errors.Is(err, process.ErrGone) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := d.watch(process{pid: 1 << 22}, func() {}); !errors.Is(err, errDead) {
+	if _, err := d.watch(process.ID{PID: 1 << 30}, func() {}); !errors.Is(err, process.ErrGone) {
 		t.Errorf("a pid that can't be: %v", err)
-	}
-}
-
-func TestStartTimeIsThisProcess(t *testing.T) {
-	a, err := startTime(os.Getpid())
-	if err != nil || a == 0 {
-		t.Fatal(a, err)
-	}
-	if _, err := startTime(1 << 30); err == nil {
-		t.Error("a process that is not there has a start time")
 	}
 }

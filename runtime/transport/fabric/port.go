@@ -140,7 +140,7 @@ func (p *Port) choose(rank int, cards []*card) (ways []way, local, inProcess int
 	for i, c := range cards {
 		if c.hostID == me.hostID {
 			local++
-			if c.pid == me.pid && c.born == me.born && c.pidNS == me.pidNS {
+			if c.process == me.process {
 				inProcess++
 			}
 		}
@@ -187,7 +187,7 @@ func topology(rank int, cards []*card, conns []transport.Conn) transport.Topolog
 			nodes[c.hostID] = node
 			t.Ranks = append(t.Ranks, nil)
 		}
-		t.Node[i], t.Host[i], t.PID[i] = node, c.host, c.pid
+		t.Node[i], t.Host[i], t.PID[i] = node, c.host, c.process.PID
 		t.Ranks[node] = append(t.Ranks[node], i)
 		if i != rank && conns != nil {
 			t.Transport[i] = conns[i].Name()

@@ -29,6 +29,7 @@ import (
 	"testing"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -258,7 +259,7 @@ func testOverwritten(t *testing.T, play Player) {
 
 func testCrash(t *testing.T, play Player) {
 	r := record(t, play, "comm 1 "+idA+" "+none+" world 0 4 1 host", "start 1 16 7 0 -1 8 1", "wait 1 3", "crash")
-	if r.Header().Closed || r.Liveness() != tape.Dead {
+	if r.Header().Closed || r.Liveness() != process.Dead {
 		t.Errorf("closed is %v, the process is %v", r.Header().Closed, r.Liveness())
 	}
 	if slots := r.Slots(); len(slots) != 1 || slots[0].Launched != 1 || slots[0].Completed != 0 || slots[0].Wait != 3 {

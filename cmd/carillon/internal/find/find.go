@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus/terminal"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -189,14 +190,14 @@ func read(path string) (p Process, job string, err error) {
 	switch {
 	case h.Closed:
 		p.State = Ended
-	case life == tape.Dead:
+	case life == process.Dead:
 		p.State = Died
 	}
 	if p.State != Running {
 		return p, h.Job, nil
 	}
 	url, err := health.ReadAddress(path)
-	if err != nil || life == tape.Unknown && Loopback(url) { // another host's loopback is not this one's
+	if err != nil || life == process.Unknown && Loopback(url) { // another host's loopback is not this one's
 		return p, h.Job, nil
 	}
 	p.URL, p.Own = url, own(path)

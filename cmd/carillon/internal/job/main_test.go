@@ -288,7 +288,7 @@ func pipe(t *testing.T) (r, w *os.File) {
 // awaitEnd waits until a process is gone.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
-	fd, err := openPidfd(pid)
+	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return // it is
 	}

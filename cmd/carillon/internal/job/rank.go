@@ -82,7 +82,7 @@ func start(cfg *Config, index int, path, hostname string, stdin *os.File, to str
 	}
 	r.pid = r.cmd.Process.Pid
 	if r.pidfd < 0 { // a kernel that can't give one at birth
-		if r.pidfd, err = openPidfd(r.pid); err != nil {
+		if r.pidfd, err = unix.PidfdOpen(r.pid, 0); err != nil {
 			r.signal(unix.SIGKILL)
 			r.reap()
 			outRead.Close()
@@ -123,8 +123,8 @@ func (r *rank) asked() unix.Signal {
 	switch {
 	case len(r.sent) == 0:
 		return 0
-	case slices.Contains(r.sent, r.ended.status.signal):
-		return r.ended.status.signal
+	case slices.Contains(r.sent, r.ended.exit.Signal):
+		return r.ended.exit.Signal
 	default:
 		return r.sent[len(r.sent)-1]
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // Outcome is how one rank ended.
@@ -24,7 +26,7 @@ type Outcome struct {
 func (o Outcome) Failed() bool { return o.Signal != 0 || o.Code != 0 }
 
 // exitCode is what a shell would make of it.
-func (o Outcome) exitCode() int { return status{signal: o.Signal, code: o.Code}.exitCode() }
+func (o Outcome) exitCode() int { return process.Exit{Signal: o.Signal, Code: o.Code}.ShellCode() }
 
 // how says it as the end of a sentence.
 func (o Outcome) how() string {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 func TestResultTellsWhoFailedAndHow(t *testing.T) {
@@ -112,22 +114,22 @@ func TestValidateNamesTheField(t *testing.T) {
 }
 
 func TestCauseIsTheFirstFailure(t *testing.T) {
-	well, exited, killed := status{}, status{code: 1}, status{signal: unix.SIGKILL}
-	before := &death{status: exited}
+	well, exited, killed := process.Exit{}, process.Exit{Code: 1}, process.Exit{Signal: unix.SIGKILL}
+	before := &death{exit: exited}
 	for _, c := range []struct {
 		known *death
-		batch []status
+		batch []process.Exit
 		want  int // in the batch; -1 is none, -2 the one known
 	}{
-		{nil, []status{well, well}, -1},
-		{nil, []status{well, exited, exited}, 1},
-		{nil, []status{exited, killed, exited}, 1},
-		{nil, []status{killed, killed}, 0},
-		{before, []status{killed}, -2},
+		{nil, []process.Exit{well, well}, -1},
+		{nil, []process.Exit{well, exited, exited}, 1},
+		{nil, []process.Exit{exited, killed, exited}, 1},
+		{nil, []process.Exit{killed, killed}, 0},
+		{before, []process.Exit{killed}, -2},
 	} {
 		var batch []death
 		for _, s := range c.batch {
-			batch = append(batch, death{status: s})
+			batch = append(batch, death{exit: s})
 		}
 		want := c.known
 		if c.want >= 0 {

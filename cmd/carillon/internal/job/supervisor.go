@@ -170,7 +170,7 @@ func (s *supervisor) goOn(batch []death) bool {
 	}
 	var failed []*death
 	for i := range batch {
-		if batch[i].status.failed() {
+		if batch[i].exit.Failed() {
 			failed = append(failed, &batch[i])
 		}
 	}
@@ -187,7 +187,7 @@ func (s *supervisor) goOn(batch []death) bool {
 func (s *supervisor) remaining() []int {
 	var n []int
 	for _, r := range s.ranks {
-		if r.ended == nil || !r.ended.status.failed() {
+		if r.ended == nil || !r.ended.exit.Failed() {
 			n = append(n, r.number)
 		}
 	}
@@ -203,7 +203,7 @@ func cause(known *death, batch []death) *death {
 	var first *death
 	for i := range batch {
 		d := &batch[i]
-		if d.status.failed() && (first == nil || first.status.signal == 0 && d.status.signal != 0) {
+		if d.exit.Failed() && (first == nil || first.exit.Signal == 0 && d.exit.Signal != 0) {
 			first = d
 		}
 	}
@@ -290,7 +290,7 @@ func (s *supervisor) result() *Result {
 func (s *supervisor) outcome(r *rank) Outcome {
 	return Outcome{
 		Rank: r.number, PID: r.pid,
-		Code: r.ended.status.code, Signal: r.ended.status.signal, Core: r.ended.status.core,
+		Code: r.ended.exit.Code, Signal: r.ended.exit.Signal, Core: r.ended.exit.Core,
 		Asked: r.asked(), After: r.ended.at.Sub(r.started),
 	}
 }

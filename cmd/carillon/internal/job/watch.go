@@ -2,38 +2,20 @@ package job
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"slices"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // death is a rank's end as the kernel tells it. The process is not reaped yet: its id, and that of its group, still
 // mean it and nobody else.
 type death struct {
-	rank   *rank
-	status status
-	at     time.Time
-}
-
-// status is how a process ended: by a signal, or else with a code.
-type status struct {
-	signal unix.Signal
-	core   bool // the kernel wrote a core file
-	code   int
-}
-
-func (s status) failed() bool { return s.signal != 0 || s.code != 0 }
-
-// exitCode is what a shell would make of it.
-func (s status) exitCode() int {
-	if s.signal != 0 {
-		return 128 + int(s.signal)
-	}
-	return s.code
+	rank *rank
+	exit process.Exit
+	at   time.Time
 }
 
 // lastBreath bounds how long to wait for a rank that is ending already. Closing files and memory takes milliseconds.
@@ -50,7 +32,7 @@ func watch(ranks []*rank) <-chan []death {
 		for len(living) > 0 {
 			var batch, more []death
 			batch, living = collect(living, -1)
-			if slices.ContainsFunc(batch, func(d death) bool { return d.status.failed() }) {
+			if slices.ContainsFunc(batch, func(d death) bool { return d.exit.Failed() }) {
 				more, living = collectExiting(living)
 			}
 			deaths <- append(batch, more...)
@@ -64,7 +46,7 @@ func watch(ranks []*rank) <-chan []death {
 func collectExiting(ranks []*rank) (dead []death, living []*rank) {
 	var ending []*rank
 	for _, r := range ranks {
-		if exiting(r.pid) {
+		if process.Exiting(r.pid) {
 			ending = append(ending, r)
 		} else {
 			living = append(living, r)
@@ -89,7 +71,7 @@ func collect(ranks []*rank, timeout time.Duration) (dead []death, living []*rank
 	at := time.Now()
 	for i, r := range ranks {
 		if ready[i] {
-			dead = append(dead, death{rank: r, status: statusOf(r.pidfd), at: at})
+			dead = append(dead, death{rank: r, exit: process.ChildExit(r.pidfd), at: at})
 		} else {
 			living = append(living, r)
 		}
@@ -122,49 +104,4 @@ func poll(fds []int, timeout time.Duration) []bool {
 		ready[i] = set[i].Revents != 0
 	}
 	return ready
-}
-
-// statusOf reads how the child behind a pidfd ended, and leaves it to be reaped.
-func statusOf(pidfd int) status {
-	var info childInfo
-	for {
-		err := unix.Waitid(unix.P_PIDFD, pidfd, info.raw(), unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	switch info.code {
-	case cldKilled, cldDumped:
-		return status{signal: unix.Signal(info.status), core: info.code == cldDumped}
-	default:
-		return status{code: int(info.status)}
-	}
-}
-
-// Values of childInfo.code, from the kernel's siginfo.h.
-const (
-	cldKilled = 2
-	cldDumped = 3
-)
-
-// childInfo is the kernel's siginfo_t as SIGCHLD and waitid fill it on 64-bit machines. unix.Siginfo has the size, but
-// not the fields of the union.
-type childInfo struct {
-	signo, errno, code, _ int32
-
-	pid    int32
-	uid    uint32
-	status int32
-	_      [100]byte
-}
-
-func (i *childInfo) raw() *unix.Siginfo { return (*unix.Siginfo)(unsafe.Pointer(i)) }
-
-// openPidfd returns a pidfd of any process.
-func openPidfd(pid int) (int, error) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return -1, fmt.Errorf("watch process %d: %w", pid, os.NewSyscallError("pidfd_open", err))
-	}
-	return fd, nil
 }

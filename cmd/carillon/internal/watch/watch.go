@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/bus/terminal"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -227,7 +228,7 @@ func Tapes(job *find.Job) []view.Local {
 		if err != nil {
 			continue
 		}
-		if r.Liveness() == tape.Alive { // another host has another clock
+		if r.Liveness() == process.Alive { // another host has another clock
 			now := tape.Now()
 			slots := r.Slots()
 			for s := range slots {

@@ -1,0 +1,127 @@
+package process
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/lifecycle/wire"
+)
+
+// ID names a process so that no other can be taken for it. IDs are compared with ==.
+type ID struct {
+	// PID is its number in its pid namespace.
+	PID int
+	// StartTicks is when it started, in the kernel's ticks since boot; 0 if unknown.
+	StartTicks uint64
+	// PIDSpace is the inode of its pid namespace; 0 if unknown.
+	PIDSpace uint64
+	// BootID is that of the kernel on which it runs.
+	BootID BootID
+}
+
+// BootID names one boot of a machine. All containers of the machine share it. The zero BootID means that it is unknown.
+type BootID [16]byte
+
+// String is the id as the kernel writes it; empty if it is unknown.
+func (b BootID) String() string {
+	if b == (BootID{}) {
+		return ""
+	}
+	s := hex.EncodeToString(b[:])
+	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
+}
+
+// self is this process, for which nothing of this changes.
+var self = sync.OnceValue(func() ID {
+	id := ID{PID: os.Getpid()}
+	var ns unix.Stat_t
+	if unix.Stat("/proc/self/ns/pid", &ns) == nil {
+		id.PIDSpace = ns.Ino
+	}
+	if text, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		digits, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
+		if err == nil && len(digits) == len(id.BootID) {
+			id.BootID = BootID(digits)
+		}
+	}
+	if s, err := linux.stat(id.PID); err == nil {
+		id.StartTicks = s.start
+	}
+	return id
+})
+
+// Self is this process. What the kernel does not tell is zero.
+func Self() ID { return self() }
+
+// Of is the process that has a pid of this pid namespace now. The error is ErrGone if none does.
+func Of(pid int) (ID, error) {
+	id := Self()
+	s, err := linux.of(ID{PID: pid})
+	id.PID, id.StartTicks = pid, s.start
+	return id, err
+}
+
+// Near tells whether the two processes are of one boot of one machine and of one pid namespace: whether each can see the
+// other. A boot that is unknown is taken for another.
+func (id ID) Near(other ID) bool {
+	return id.BootID == other.BootID && id.BootID != BootID{} && id.PIDSpace == other.PIDSpace
+}
+
+// Append appends the ID to a message; Read reads it.
+func (id ID) Append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(id.PID))
+	b = binary.LittleEndian.AppendUint64(b, id.StartTicks)
+	b = binary.LittleEndian.AppendUint64(b, id.PIDSpace)
+	return append(b, id.BootID[:]...)
+}
+
+// Read reads what Append wrote.
+func Read(r *wire.Reader) (id ID) {
+	id.PID, id.StartTicks, id.PIDSpace = r.UpTo(math.MaxInt32), r.Uint64(), r.Uint64()
+	r.Fill(id.BootID[:])
+	return id
+}
+
+// Liveness is what can be known about whether a process lives.
+type Liveness uint8
+
+// What can be known.
+const (
+	Unknown Liveness = iota // it is in another pid namespace, or on another machine
+	Alive
+	Dead
+)
+
+// String is "alive", "dead" or "unknown".
+func (l Liveness) String() string {
+	switch l {
+	case Alive:
+		return "alive"
+	case Dead:
+		return "dead"
+	default:
+		return "unknown"
+	}
+}
+
+// Liveness looks the process up. A zombie is dead.
+func (id ID) Liveness() Liveness {
+	me := Self()
+	if id.PIDSpace == 0 {
+		id.PIDSpace = me.PIDSpace
+	}
+	switch {
+	case !id.Near(me):
+		return Unknown
+	case linux.ended(id):
+		return Dead
+	default:
+		return Alive
+	}
+}

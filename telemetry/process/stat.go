@@ -1,0 +1,181 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrGone means that a process has ended.
+var ErrGone = errors.New("the process has ended")
+
+// kernel is where Linux shows processes; tests have another.
+type kernel struct {
+	proc, cgroups string
+	pidfd         func(pid, flags int) (int, error)
+}
+
+var linux = kernel{"/proc", "/sys/fs/cgroup", unix.PidfdOpen}
+
+// stat is what /proc/PID/stat says of a process.
+type stat struct {
+	state byte
+	flags uint64 // the kernel's PF_*
+	start uint64 // in ticks since boot; 0 if unknown
+	exit  int    // as wait(2) has it; 0 also if this process may not know it
+}
+
+func (s stat) ended() bool { return s.state == 'Z' || s.state == 'X' || s.state == 'x' }
+
+// stat looks a pid up. The error is ErrGone if there is no such process.
+func (k kernel) stat(pid int) (stat, error) {
+	b, err := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(pid), "stat"))
+	switch {
+	case err == nil:
+		return parseStat(b)
+	case errors.Is(err, unix.ESRCH), errors.Is(err, os.ErrNotExist) && unix.Kill(pid, 0) == unix.ESRCH:
+		return stat{}, ErrGone
+	case errors.Is(err, os.ErrNotExist): // without /proc all that can be known is that the pid is taken
+		return stat{state: '?'}, nil
+	default:
+		return stat{}, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+}
+
+// parseStat reads fields 3, 9, 22 and 52. The second field is the program's name in parentheses, which may hold anything.
+func parseStat(b []byte) (s stat, err error) {
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	const state, flags, start, exit = 0, 9 - 3, 22 - 3, 52 - 3 // the first is field 3
+	if len(fields) <= exit || len(fields[state]) != 1 {
+		return s, fmt.Errorf("look at a process: its stat has %d fields after the name", len(fields))
+	}
+	s.state = fields[state][0]
+	var errs [3]error
+	s.flags, errs[0] = strconv.ParseUint(string(fields[flags]), 10, 64)
+	s.start, errs[1] = strconv.ParseUint(string(fields[start]), 10, 64)
+	s.exit, errs[2] = strconv.Atoi(string(fields[exit]))
+	if err := errors.Join(errs[:]...); err != nil {
+		return s, fmt.Errorf("look at a process: %w", err)
+	}
+	return s, nil
+}
+
+// of is stat for a process that is named. The error is ErrGone if it has ended: a zombie, or another one has its pid.
+func (k kernel) of(id ID) (stat, error) {
+	s, err := k.stat(id.PID)
+	if err == nil && (s.ended() || id.StartTicks != 0 && s.start != 0 && s.start != id.StartTicks) {
+		err = ErrGone
+	}
+	return s, err
+}
+
+func (k kernel) ended(id ID) bool {
+	_, err := k.of(id)
+	return errors.Is(err, ErrGone)
+}
+
+// Running tells whether there is a process of that pid in this pid namespace that is no zombie.
+func Running(pid int) bool { return !linux.ended(ID{PID: pid}) }
+
+// Exiting tells whether a process has begun to end. It may have closed its files by then, for others to see, long before it
+// counts as ended.
+func Exiting(pid int) bool {
+	const pfExiting = 0x4 // of include/linux/sched.h
+	s, err := linux.stat(pid)
+	return err == nil && s.flags&pfExiting != 0
+}
+
+// State is what keeps a process from running.
+type State uint8
+
+// The states.
+const (
+	Runs    State = iota // nothing does: it runs, is about to, or waits for something
+	Stopped              // a signal stopped its threads
+	Traced               // a debugger holds it
+	Frozen               // its cgroup is frozen, or one above it
+)
+
+// Look is what a glance at a process shows.
+type Look struct {
+	State State
+	// Turns counts how often the main thread of a process that does not run was given a CPU: one that two glances find stopped,
+	// with the same count, did not run in between. A debugger that looks at every system call stops a process all the time.
+	Turns uint64
+}
+
+// Look glances at the process: at the state of its main thread, as signals and debuggers stop all threads. The error is ErrGone
+// if it has ended.
+func (id ID) Look() (Look, error) { return linux.look(id) }
+
+func (k kernel) look(id ID) (look Look, err error) {
+	s, err := k.of(id)
+	if err != nil {
+		return look, err
+	}
+	switch {
+	case s.state == 'T':
+		look.State = Stopped
+	case s.state == 't':
+		look.State = Traced
+	case k.frozen(id.PID): // which the state does not show
+		look.State = Frozen
+	default:
+		return look, nil
+	}
+	look.Turns = k.turns(id.PID)
+	return look, nil
+}
+
+// turns adds up how often the main thread gave up its CPU or lost it.
+func (k kernel) turns(pid int) (n uint64) {
+	b, err := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(pid), "status"))
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(b) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if !bytes.HasSuffix(name, []byte("voluntary_ctxt_switches")) {
+			continue
+		}
+		if v, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64); err == nil {
+			n += v
+		}
+	}
+	return n
+}
+
+// frozen tells whether the process's cgroup is frozen, or one above it, by the freezer of either version.
+func (k kernel) frozen(pid int) bool {
+	b, err := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		switch {
+		case parts[0] == "0":
+			for _, root := range []string{k.cgroups, filepath.Join(k.cgroups, "unified")} {
+				events, err := os.ReadFile(filepath.Join(root, parts[2], "cgroup.events"))
+				if err == nil && bytes.Contains(events, []byte("frozen 1")) {
+					return true
+				}
+			}
+		case parts[1] == "freezer":
+			state, err := os.ReadFile(filepath.Join(k.cgroups, "freezer", parts[2], "freezer.state"))
+			if err == nil && bytes.HasPrefix(state, []byte("FROZEN")) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pollTime is how often a process is looked up that can't be watched.
+const pollTime = 100 * time.Millisecond
+
+// goneError is ErrGone with how the process ended.
+type goneError struct{ exit Exit }
+
+func (e *goneError) Error() string        { return ErrGone.Error() + ": " + e.exit.String() }
+func (e *goneError) Is(target error) bool { return target == ErrGone }
+
+// ExitOf is how a process ended of which err says that it is gone; not Known if err does not know.
+func ExitOf(err error) Exit {
+	if gone := (*goneError)(nil); errors.As(err, &gone) {
+		return gone.exit
+	}
+	return Exit{}
+}
+
+// Watch has ended called once when the process ends, from another goroutine, unless stop was called before. The error is
+// ErrGone, for ExitOf, if it has ended already. stop waits until ended is not running any more; it may be called twice.
+//
+// The process is of this pid namespace. Its pidfd is waited for in the runtime's poller, which costs nothing until it ends. Where
+// there are no pidfds, /proc is read ten times a second.
+func (id ID) Watch(ended func(Exit)) (stop func(), err error) { return linux.watch(id, ended) }
+
+func (k kernel) watch(id ID, ended func(Exit)) (stop func(), err error) {
+	fd, err := k.pidfd(id.PID, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) {
+		return nil, &goneError{}
+	}
+	if err != nil {
+		return k.poll(id, ended)
+	}
+	file := os.NewFile(uintptr(fd), "pidfd")
+	// The pid may have become another's before it was opened; from now on it can't.
+	if k.ended(id) {
+		exit := k.exitOf(id, fd)
+		_ = file.Close()
+		return nil, &goneError{exit}
+	}
+	conn, err := file.SyscallConn()
+	if err != nil { // a closed file's, which this is not
+		_ = file.Close()
+		return k.poll(id, ended)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer file.Close() //nolint:errcheck // nothing is lost if it fails
+		var exit Exit
+		err := conn.Read(func(fd uintptr) bool {
+			if !readable(int(fd)) {
+				return false
+			}
+			exit = k.exitOf(id, int(fd))
+			return true
+		})
+		if err == nil {
+			ended(exit)
+		}
+	}()
+	return func() {
+		_ = file.Close() // wakes the goroutine; it fails if that is through
+		<-done
+	}, nil
+}
+
+// readable tells whether a pidfd's process has ended.
+func readable(pidfd int) bool {
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n == 1
+}
+
+// poll is watch without a pidfd.
+func (k kernel) poll(id ID, ended func(Exit)) (stop func(), err error) {
+	if k.ended(id) {
+		return nil, &goneError{k.exitOf(id, -1)}
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(pollTime)
+		defer tick.Stop()
+		for !k.ended(id) {
+			select {
+			case <-tick.C:
+			case <-quit:
+				return
+			}
+		}
+		ended(k.exitOf(id, -1))
+	}()
+	var once sync.Once
+	return func() {
+		once.Do(func() { close(quit) })
+		<-done
+	}, nil
+}

@@ -12,6 +12,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // maxRows bounds the tables of the page; the documents have the rest.
@@ -40,7 +44,7 @@ func newPage(s *Server) (*page, error) {
 	hash := sha256.Sum256([]byte(style))
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"ago":   func(t time.Time) string { return ago(time.Since(t)) },
-		"bytes": bytesText,
+		"bytes": humanize.IBytes,
 		"age":   func(seconds float64) string { return ago(time.Duration(seconds * float64(time.Second))) },
 		"first": func(text string, n int) string { return text[:min(n, len(text))] },
 		"stamp": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
@@ -164,27 +168,5 @@ func firstRows[T any](all []T, matters func(*T) bool) []T {
 	return slices.Clip(rows)
 }
 
-// ago is a duration with as many digits as a person needs.
-func ago(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	default:
-		return d.Round(time.Second).String()
-	}
-}
-
-// bytesText is a size as a person reads it: "16 MiB".
-func bytesText(n uint64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, unit := float64(n)/1024, 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + fmt.Sprintf(" %ciB", units[unit])
-}
+// ago is a duration as a person reads it.
+func ago(d time.Duration) string { return words.Round(max(d, 0)).String() }

@@ -77,8 +77,7 @@ func TestPageWithoutAnything(t *testing.T) {
 
 func TestTexts(t *testing.T) {
 	for want, got := range map[string]string{
-		"0s": ago(-time.Hour), "1.2s": ago(1234 * time.Millisecond), "1m1s": ago(61499 * time.Millisecond),
-		"0 B": bytesText(0), "1023 B": bytesText(1023), "1 KiB": bytesText(1024), "1.5 MiB": bytesText(3 << 19), "16 EiB": bytesText(1<<64 - 1),
+		"0s": ago(-time.Hour), "1.23s": ago(1234 * time.Millisecond), "1m1s": ago(61499 * time.Millisecond),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Check tells whether something is well: nil, or what is wrong in a few words; or Well. It gets a context that ends when
@@ -167,7 +169,7 @@ func (e *entry) await(ctx context.Context, r *run) error {
 		}
 		return r.err
 	case <-timer.C:
-		return fmt.Errorf("no answer for %s (it has %s)", time.Since(r.since).Round(time.Millisecond), e.timeout)
+		return fmt.Errorf("no answer for %s (it has %s)", words.Round(time.Since(r.since)), e.timeout)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
@@ -146,18 +145,5 @@ func (s *survivors) tell(world *ccl.Comm, t *trainer) {
 		verb = "goes"
 	}
 	fmt.Printf("%s died in epoch %d; %s %s on from step %d\n",
-		listRanks(news), min(t.epoch+1, t.epochs), count(world.Size(), "rank"), verb, t.steps)
-}
-
-// listRanks names ranks: "rank 2", "ranks 2 and 3", "ranks 1, 2 and 3".
-func listRanks(ranks []int) string {
-	if len(ranks) == 1 {
-		return "rank " + strconv.Itoa(ranks[0])
-	}
-	names := make([]string, len(ranks))
-	for i, rank := range ranks {
-		names[i] = strconv.Itoa(rank)
-	}
-	last := len(names) - 1
-	return "ranks " + strings.Join(names[:last], ", ") + " and " + names[last]
+		words.Ranks(news), min(t.epoch+1, t.epochs), count(world.Size(), "rank"), verb, t.steps)
 }

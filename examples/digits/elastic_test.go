@@ -88,11 +88,3 @@ func TestFailureThatNobodyDiedOfEndsTheWork(t *testing.T) {
 		t.Errorf("%v, %v; want the cause after the last attempt", world, err)
 	}
 }
-
-func TestRanksAreListed(t *testing.T) {
-	for want, ranks := range map[string][]int{"rank 2": {2}, "ranks 2 and 3": {2, 3}, "ranks 0, 1 and 3": {0, 1, 3}} {
-		if got := listRanks(ranks); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}

@@ -28,6 +28,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/node"
 )
@@ -153,7 +154,7 @@ func (j *job) work(ctx context.Context, world *ccl.Comm, ready func()) (err erro
 	ready()
 	err = t.run(ctx, func(p progress) {
 		say("epoch %2d of %d: loss %.4f, %.1f %% of the held-out digits right, %s",
-			p.epoch, j.epochs, p.loss, 100*p.accuracy, time.Since(j.began).Round(time.Millisecond))
+			p.epoch, j.epochs, p.loss, 100*p.accuracy, words.Round(time.Since(j.began)))
 	})
 	if err != nil {
 		return err

@@ -84,7 +84,7 @@ func TestBoundsHoldAndTheFirstFailureSticks(t *testing.T) {
 			t.Errorf("%s beyond its bound was taken", name)
 		}
 		r.Fail(errors.New("another"))
-		if got := r.Uvarint(); got != 0 || r.Len() != 0 || r.Text(10) != "" || r.End() != first {
+		if got := r.Uvarint(); got != 0 || r.Len() != 0 || r.Text(10) != "" || !errors.Is(r.End(), first) {
 			t.Errorf("%s: after %v came %d, %d bytes left, %v", name, first, got, r.Len(), r.End())
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
@@ -114,7 +115,7 @@ func (o *Outcome) line(s Step) string {
 	case o.Reason == "":
 		return s.String() + ": not told"
 	}
-	return fmt.Sprintf("%s: %s after %v, withdrawn after %v", s, o.Reason, stall.Round(o.Verdict), stall.Round(o.Withdrawn))
+	return fmt.Sprintf("%s: %s after %v, withdrawn after %v", s, o.Reason, words.Round(o.Verdict), words.Round(o.Withdrawn))
 }
 
 // quiet measures what members send while nothing happens, and holds that nothing is told.

@@ -77,7 +77,7 @@ const (
 //
 //	version u8 | process.ID | rank v | job size uv | instance u64 | host text | health text
 func appendMeta(b []byte, m *Member) []byte {
-	b = m.ID.Append(append(b, metaVersion))
+	b = m.Append(append(b, metaVersion)) // its process.ID
 	b = binary.AppendVarint(b, int64(m.Rank))
 	b = binary.AppendUvarint(b, uint64(m.JobSize))
 	b = binary.LittleEndian.AppendUint64(b, m.Instance)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Age is for how long something has lasted. Its JSON is a number of seconds.
@@ -30,18 +32,5 @@ func (a *Age) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// String is the Age as a duration that a person reads, of three digits at most: "3.2s".
-func (a Age) String() string {
-	d := time.Duration(a)
-	switch {
-	case d < time.Millisecond:
-		d = d.Round(time.Microsecond)
-	case d < time.Second:
-		d = d.Round(time.Millisecond)
-	case d < time.Minute:
-		d = d.Round(100 * time.Millisecond)
-	default:
-		d = d.Round(time.Second)
-	}
-	return d.String()
-}
+// String is the Age as a duration that a person reads: "3.21s".
+func (a Age) String() string { return words.Round(time.Duration(a)).String() }

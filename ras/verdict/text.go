@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -64,7 +65,7 @@ func absentText(m *meeting) string {
 	if len(m.absent) == 1 {
 		rank = "rank"
 	}
-	return fmt.Sprintf("%s %s of %s", rank, numbersText(m.absent), commText(m.slot))
+	return fmt.Sprintf("%s %s of %s", rank, words.Numbers(m.absent), commText(m.slot))
 }
 
 func callText(call string, seq uint64, s *Slot) string {
@@ -108,7 +109,7 @@ func waiting(victims []Wait) string {
 		if jobs = slices.Compact(jobs); len(jobs) == 1 {
 			return fmt.Sprintf("; rank %d waits", jobs[0])
 		}
-		return fmt.Sprintf("; ranks %s wait", numbersText(jobs))
+		return fmt.Sprintf("; ranks %s wait", words.Numbers(jobs))
 	}
 }
 

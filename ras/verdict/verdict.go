@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Verdict is one cause, with all who wait because of it.
@@ -125,7 +125,7 @@ func ranksText(ranks []Rank) string {
 		}
 	}
 	if len(numbers) == len(ranks) {
-		text := "ranks " + numbersText(numbers)
+		text := "ranks " + words.Numbers(numbers)
 		if !job {
 			text += " of the communicator"
 		}
@@ -135,38 +135,7 @@ func ranksText(ranks []Rank) string {
 	for i, r := range ranks {
 		all[i] = r.String()
 	}
-	return enumerate(all)
-}
-
-// numbersText is "0 to 2 and 5".
-func numbersText(numbers []int) string {
-	numbers = slices.Compact(slices.Sorted(slices.Values(numbers)))
-	var parts []string
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		switch {
-		case j-i >= 2:
-			parts = append(parts, fmt.Sprintf("%d to %d", numbers[i], numbers[j]))
-		default:
-			for _, n := range numbers[i : j+1] {
-				parts = append(parts, strconv.Itoa(n))
-			}
-		}
-		i = j + 1
-	}
-	return enumerate(parts)
-}
-
-// enumerate is "a, b and c".
-func enumerate(parts []string) string {
-	if len(parts) < 2 {
-		return strings.Join(parts, "")
-	}
-	last := len(parts) - 1
-	return strings.Join(parts[:last], ", ") + " and " + parts[last]
+	return words.List(all)
 }
 
 // byRank orders ranks as people count them.

@@ -34,7 +34,7 @@ func TestSplitDoesNotMatchGrow(t *testing.T) {
 				if !errors.As(err, &peer) || peer.Code != lifecycle.CodeMismatch || peer.Rank != 1 || peer.Call != call {
 					return fmt.Errorf("%w; want that the call of rank 1 does not match", err)
 				}
-				if says := "ranks 0, 2 say split, rank 1 says grow"; !strings.Contains(err.Error(), says) {
+				if says := "ranks 0 and 2 say split, rank 1 says grow"; !strings.Contains(err.Error(), says) {
 					return fmt.Errorf("%w; want that it says %q", err, says)
 				}
 				return c.Close()

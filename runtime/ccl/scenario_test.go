@@ -131,7 +131,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\b[0-9a-f]{16}\b`), "ID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}`), "TIME"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\.\d{3}`), "TIME"},
-	{regexp.MustCompile(`(waited|expired after) \d+m?s`), "$1 D"},
+	{regexp.MustCompile(`(waited|expired after) [\d.]+m?s`), "$1 D"},
 	{regexp.MustCompile(`\([\w.-]+:\d+\) arrived`), "(HOST:PID) arrived"},
 	{regexp.MustCompile(`goroutine \d+`), "goroutine N"},
 	{regexp.MustCompile(`(\w+\.go):\d+`), "$1"},

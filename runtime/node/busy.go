@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // busy says what the process does outside of Carillon, by the processor time that it uses: a rank that others wait for computes, or sleeps.
@@ -84,7 +86,7 @@ func (b *busy) String() string {
 	if computes {
 		what = "computes"
 	}
-	return fmt.Sprintf("it %s, for %s now (%.2f of a processor)", what, now.at.Sub(since).Round(100*time.Millisecond), share)
+	return fmt.Sprintf("it %s, for %s now (%.2f of a processor)", what, words.Round(now.at.Sub(since)), share)
 }
 
 // share is how much of a processor was used from one time to another.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // MissingError says that an exchange did not complete because not all ranks came, or because one left. It is the same story on
@@ -23,14 +24,14 @@ type MissingError struct {
 // Error names who is missing, who left and how, and who is there.
 func (e *MissingError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "rendezvous %q: rank %d of %d waited %s", e.Key, e.Self, e.Size, e.Waited.Round(time.Millisecond))
+	fmt.Fprintf(&b, "rendezvous %q: rank %d of %d waited %s", e.Key, e.Self, e.Size, words.Round(e.Waited))
 	var unreachable *UnreachableError
 	if errors.As(e.Cause, &unreachable) {
 		return b.String() + ": " + e.Cause.Error()
 	}
 	missing, gone := e.Missing(), e.Gone()
 	if len(missing) > 0 {
-		fmt.Fprintf(&b, "; not arrived: %s", FormatRanks(missing))
+		fmt.Fprintf(&b, "; not arrived: %s", words.Numbers(missing))
 	}
 	if len(gone) > 0 {
 		fmt.Fprintf(&b, "; left: %s", formatMembers(gone, Member.story))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
 )
@@ -41,7 +42,7 @@ func ExampleMissingError() {
 	_, err := meet.Exchange(ctx, "cards", 1, 4, nil)
 	var missing *rendezvous.MissingError
 	if errors.As(err, &missing) {
-		fmt.Println("not arrived:", rendezvous.FormatRanks(missing.Missing()))
+		fmt.Println("not arrived:", words.Numbers(missing.Missing()))
 	}
 	// Output:
 	// not arrived: 0, 2 and 3

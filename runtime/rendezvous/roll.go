@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Departure is how a rank left an exchange.
@@ -163,52 +165,15 @@ func (r *Roll) conflict() (Conflict, []Member) {
 	return 0, nil
 }
 
-// FormatRanks writes ascending ranks as people do, "0, 2-5 and 9", and cuts a long list short.
-func FormatRanks(ranks []int) string {
-	const most = 8
-	var parts []string
-	shown := 0
-	for i := 0; i < len(ranks) && len(parts) < most; {
-		j := i
-		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
-			j++
-		}
-		switch j - i {
-		case 0:
-			parts = append(parts, strconv.Itoa(ranks[i]))
-		case 1:
-			parts = append(parts, strconv.Itoa(ranks[i]), strconv.Itoa(ranks[j]))
-		default:
-			parts = append(parts, strconv.Itoa(ranks[i])+"-"+strconv.Itoa(ranks[j]))
-		}
-		shown += j - i + 1
-		i = j + 1
-	}
-	return list(parts, len(ranks)-shown)
-}
-
-// FormatMembers writes where members are, "0 (a:12) and 1 (b:13)", and cuts a long list short.
+// FormatMembers writes where members are: "0 (a:12) and 1 (b:13)".
 func FormatMembers(members []Member) string {
 	return formatMembers(members, func(m Member) string { return fmt.Sprintf("%d (%s)", m.Rank, m.Where()) })
 }
 
-// formatMembers lists members with where they are, and cuts a long list short.
 func formatMembers(members []Member, format func(Member) string) string {
-	const most = 8
-	var parts []string
-	for _, m := range members[:min(len(members), most)] {
-		parts = append(parts, format(m))
+	items := make([]string, len(members))
+	for i, m := range members {
+		items[i] = format(m)
 	}
-	return list(parts, len(members)-len(parts))
-}
-
-func list(parts []string, more int) string {
-	switch {
-	case more > 0:
-		return strings.Join(parts, ", ") + " and " + strconv.Itoa(more) + " more"
-	case len(parts) > 1:
-		return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
-	default:
-		return strings.Join(parts, "")
-	}
+	return words.List(items)
 }

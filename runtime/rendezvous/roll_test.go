@@ -22,21 +22,6 @@ func gone(m rendezvous.Member, how rendezvous.Departure, detail string) rendezvo
 	return m
 }
 
-func TestFormatRanks(t *testing.T) {
-	for want, ranks := range map[string][]int{
-		"":                                     nil,
-		"7":                                    {7},
-		"0 and 1":                              {0, 1},
-		"0-2":                                  {0, 1, 2},
-		"0, 2-4 and 9":                         {0, 2, 3, 4, 9},
-		"0, 2, 4, 6, 8, 10, 12, 14 and 4 more": {0, 2, 4, 6, 8, 10, 12, 14, 16, 17, 18, 19},
-	} {
-		if got := rendezvous.FormatRanks(ranks); got != want {
-			t.Errorf("%v is %q, not %q", ranks, got, want)
-		}
-	}
-}
-
 // TestStories compares what errors say, whole, and whom they blame.
 func TestStories(t *testing.T) {
 	const size = 4

@@ -6,8 +6,8 @@ import (
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
-	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -50,7 +50,7 @@ func lifeAttrs(attrs []slog.Attr, r *tape.LifeRecord) []slog.Attr {
 		attrs = append(attrs, slog.String(semconv.LogChild, r.Child.String()))
 	}
 	if ended && r.Start > 0 && r.Start <= r.Time {
-		attrs = append(attrs, slog.Duration(semconv.LogTook, stall.Round(time.Duration(r.Time-r.Start))))
+		attrs = append(attrs, slog.Duration(semconv.LogTook, words.Round(time.Duration(r.Time-r.Start))))
 	}
 	if (ended || refused) && r.State != lifecycle.StateNone {
 		attrs = append(attrs, slog.String(semconv.LogCommState, r.State.String()))
@@ -87,7 +87,7 @@ func (l *Log) opAttrs(attrs []slog.Attr, r *tape.OpRecord) []slog.Attr {
 		}
 	}
 	if r.Start > 0 && r.Start <= r.Time {
-		attrs = append(attrs, slog.Duration(semconv.LogTook, stall.Round(time.Duration(r.Time-r.Start))))
+		attrs = append(attrs, slog.Duration(semconv.LogTook, words.Round(time.Duration(r.Time-r.Start))))
 	}
 	if r.Code != lifecycle.CodeOK {
 		attrs = append(attrs, slog.String(semconv.LogErrorType, r.Code.String()))

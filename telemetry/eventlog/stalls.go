@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -41,12 +42,12 @@ func (l *Log) ObserveStall(r *stall.Report) {
 	if r.Wait >= 0 {
 		attrs = append(attrs, slog.Int(semconv.LogWait, int(r.Wait)))
 	}
-	attrs = append(attrs, slog.Duration(semconv.LogAge, stall.Round(r.Age())))
+	attrs = append(attrs, slog.Duration(semconv.LogAge, words.Round(r.Age())))
 	if r.Stage == stall.Stalled {
 		attrs = append(attrs, slog.Int(semconv.LogStallNumber, r.Count))
 	}
 	if r.Normal > 0 {
-		attrs = append(attrs, slog.Duration(semconv.LogNormal, stall.Round(r.Normal)))
+		attrs = append(attrs, slog.Duration(semconv.LogNormal, words.Round(r.Normal)))
 	}
 	attrs = append(attrs, slog.String(semconv.LogSubsystem, semconv.SubsystemRAS))
 	message := semconv.SpanStall

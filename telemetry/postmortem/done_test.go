@@ -86,7 +86,7 @@ func TestManyKinds(t *testing.T) {
 	_, text, _ := strings.Cut(out.String(), "OPERATIONS THAT ENDED WELL\n\n")
 	table, notes, _ := strings.Cut(text, "NOTES")
 	lines := strings.Split(strings.TrimSpace(table), "\n")
-	if len(lines) != 22 || !strings.Contains(lines[1], "recv  up to 1 GiB    1           320µs") || lines[21] != "  … and 12 more (all are in --json)." {
+	if len(lines) != 22 || !strings.Contains(lines[1], "recv  up to 1.0 GiB  1           320µs") || lines[21] != "  … and 12 more (all are in --json)." {
 		t.Errorf("%d lines:\n%s", len(lines), table)
 	}
 	if want := "p0.tape counts no more than 32 kinds of operations: of others, if there were any, nothing is counted"; !strings.Contains(notes, want) {
@@ -182,7 +182,7 @@ func TestCountsOutOfBounds(t *testing.T) {
 	if err := r.Write(&out, postmortem.TextOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "more than 4 EiB"; !strings.Contains(out.String(), want) {
+	if want := "more than 4.0 EiB"; !strings.Contains(out.String(), want) {
 		t.Errorf("no %q in\n%s", want, out.String())
 	}
 }

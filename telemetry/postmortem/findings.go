@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -193,7 +194,7 @@ func (f *finder) mismatch(c *comm, seq uint64, calls map[string][]*doing) {
 		if len(s.ranks) == 1 {
 			verb = "calls"
 		}
-		parts = append(parts, fmt.Sprintf("%s %s %s", Ranks(s.ranks), verb, s.text))
+		parts = append(parts, fmt.Sprintf("%s %s %s", words.Ranks(s.ranks), verb, s.text))
 	}
 	odd := sides[len(sides)-1]
 	r := f.finding(Mismatch, odd.first.m.proc, fmt.Sprintf("The ranks of %s made different calls as their collective %d: %s.",
@@ -315,7 +316,7 @@ func (f *finder) circle(walk []wait) {
 		ranks = append(ranks, w.d.m.jobRank())
 	}
 	first := walk[0].d
-	r := f.finding(Deadlock, first.m.proc, fmt.Sprintf("%s wait for each other.", capital(Ranks(ranks))))
+	r := f.finding(Deadlock, first.m.proc, fmt.Sprintf("%s wait for each other.", capital(words.Ranks(ranks))))
 	r.in(first)
 	r.Chain, r.Waiting = steps, slices.Compact(slices.Sorted(slices.Values(ranks)))
 }
@@ -400,7 +401,7 @@ func (f *finder) ranks(s *saying) string {
 	for i, m := range s.by {
 		ranks[i] = m.jobRank()
 	}
-	return Ranks(ranks)
+	return words.Ranks(ranks)
 }
 
 // killed tells of processes that ended without closing their tapes, none of which is a cause.
@@ -424,7 +425,7 @@ func (f *finder) killed() {
 		name = strings.TrimSuffix(name, "s") + "es"
 	}
 	if len(ranks) == n {
-		name = Ranks(ranks)
+		name = words.Ranks(ranks)
 	}
 	f.finding(Killed, nil, capital(name)+" ended without closing "+plural(n, "its tape", "their tapes")+
 		": killed, or "+plural(n, "it exited", "they exited")+" without stopping Carillon. No other rank noticed before it ended too.")

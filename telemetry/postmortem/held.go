@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -266,11 +267,11 @@ func whomInTheEnd(l *lengthy, in map[int32]*lengthy) int32 {
 
 // tell makes Text, of the operation and of those that it held up.
 func (h *Held) tell(behind []*Held) {
-	text := fmt.Sprintf("The job was held up for %s: %s %s in %s from %s to %s", span(int64(h.For)), Ranks(h.Ranks),
+	text := fmt.Sprintf("The job was held up for %s: %s %s in %s from %s to %s", span(int64(h.For)), words.Ranks(h.Ranks),
 		plural(len(h.Ranks), "was", "were"), h.title(), clockTime(h.From), clockTime(h.Until))
 	switch {
 	case len(h.Late) > 0:
-		text += fmt.Sprintf(", and waited for %s", Ranks(h.Late))
+		text += fmt.Sprintf(", and waited for %s", words.Ranks(h.Late))
 	case len(h.Ranks) < h.size:
 		text += fmt.Sprintf(", which the others had left: %s stopped, or slow", plural(len(h.Ranks), "it was", "they were"))
 	}
@@ -279,7 +280,7 @@ func (h *Held) tell(behind []*Held) {
 	for _, b := range behind {
 		if len(b.Late) > 0 && h.behind < most {
 			h.behind++
-			text += fmt.Sprintf(" Meanwhile %s %s in %s, and waited for %s.", Ranks(b.Ranks), plural(len(b.Ranks), "was", "were"), b.title(), Ranks(b.Late))
+			text += fmt.Sprintf(" Meanwhile %s %s in %s, and waited for %s.", words.Ranks(b.Ranks), plural(len(b.Ranks), "was", "were"), b.title(), words.Ranks(b.Late))
 		}
 	}
 	h.Text = text
@@ -303,5 +304,5 @@ func (j *job) hangBefore(p *process) string {
 	if worst.For == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" %s had waited for it for %s, in %s.", capital(Ranks(worst.Ranks)), span(int64(worst.For)), worst.title())
+	return fmt.Sprintf(" %s had waited for it for %s, in %s.", capital(words.Ranks(worst.Ranks)), span(int64(worst.For)), worst.title())
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // TextOptions say how Write writes.
@@ -100,13 +102,13 @@ func (r *Report) writeFindings(t *text) {
 			if len(f.Waiting) > 1 {
 				verb = "wait"
 			}
-			t.paragraph("    ", fmt.Sprintf("%s %s for it.", capital(Ranks(f.Waiting)), verb))
+			t.paragraph("    ", fmt.Sprintf("%s %s for it.", capital(words.Ranks(f.Waiting)), verb))
 		}
 		for _, step := range f.Chain {
 			t.paragraph("    - ", clean(step))
 		}
 		for _, s := range f.Said {
-			t.paragraph("    ", fmt.Sprintf("%s said at %s: %s", Ranks(s.Ranks), clockTime(s.Time), clean(s.Text)))
+			t.paragraph("    ", fmt.Sprintf("%s said at %s: %s", words.Ranks(s.Ranks), clockTime(s.Time), clean(s.Text)))
 			if s.Site != "" && f.Kind == Misused {
 				t.paragraph("      ", "at "+clean(s.Site))
 			}
@@ -156,7 +158,7 @@ func (r *Report) gap() string {
 
 // absentText names the ranks that left no tape.
 func (c *Comm) absentText() string {
-	who := Ranks(c.Absent)
+	who := words.Ranks(c.Absent)
 	if more := c.NumAbsent - len(c.Absent); more > 0 {
 		who += " and " + number(uint64(more)) + " more"
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -241,7 +242,7 @@ func (l *lag) report() *Waited {
 	if size := sizeText(r.UpTo); size != "" {
 		what += " (" + size + ")"
 	}
-	r.Text = fmt.Sprintf("%s %s waited for: %s spent %s in %s, %s %s.", capital(Ranks(r.Ranks)), plural(len(l.late), "was", "were"),
+	r.Text = fmt.Sprintf("%s %s waited for: %s spent %s in %s, %s %s.", capital(words.Ranks(r.Ranks)), plural(len(l.late), "was", "were"),
 		plural(len(l.late), "it", "they"), spent(l.late), what, plural(len(l.others), "the other", "the others"), spent(l.others))
 	return r
 }

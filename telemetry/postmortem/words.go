@@ -3,13 +3,15 @@ package postmortem
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -59,33 +61,11 @@ func describe(sig tape.Signature, a tape.Act) string {
 	return text
 }
 
-// bytesText is a size with two or three digits and a binary unit.
-func bytesText(n uint64) string {
-	if n < 1024 {
-		return strconv.FormatUint(n, 10) + " B"
-	}
-	v, units := float64(n)/1024, []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-	for v >= 1024 && len(units) > 1 {
-		v, units = v/1024, units[1:]
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64) + " " + units[0]
-}
+// bytesText is a size: "4.0 MiB".
+func bytesText(n uint64) string { return humanize.IBytes(n) }
 
-// span is a duration of so many nanoseconds with three digits or so.
-func span(ns int64) string {
-	d := time.Duration(ns)
-	switch a := d.Abs(); {
-	case a >= time.Minute:
-		d = d.Round(time.Second)
-	case a >= time.Second:
-		d = d.Round(10 * time.Millisecond)
-	case a >= time.Millisecond:
-		d = d.Round(10 * time.Microsecond)
-	case a >= time.Microsecond:
-		d = d.Round(10 * time.Nanosecond)
-	}
-	return d.String()
-}
+// span is a duration of so many nanoseconds.
+func span(ns int64) string { return words.Round(time.Duration(ns)).String() }
 
 // atMost is a bound of a histogram's bucket.
 func atMost(d time.Duration) string {
@@ -124,13 +104,7 @@ func rateText(bytesPerSecond float64) string {
 }
 
 // number is a number with its thousands apart.
-func number(n uint64) string {
-	s := strconv.FormatUint(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+func number(n uint64) string { return humanize.Comma(int64(min(n, math.MaxInt64))) }
 
 // count is "1 tape" or "3 tapes".
 func count(n int, what string) string {
@@ -138,36 +112,6 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return number(uint64(max(n, 0))) + " " + what + "s"
-}
-
-// Ranks is "rank 3", "ranks 0, 1 and 3" or "ranks 0 to 63 and 65".
-func Ranks(ranks []int) string {
-	sorted := slices.Compact(slices.Sorted(slices.Values(ranks)))
-	if len(sorted) == 0 {
-		return "no rank"
-	}
-	var parts []string
-	for i := 0; i < len(sorted); {
-		to := i
-		for to+1 < len(sorted) && sorted[to+1] == sorted[to]+1 {
-			to++
-		}
-		if to-i < 3 { // a few are no range
-			to = i
-			parts = append(parts, strconv.Itoa(sorted[i]))
-		} else {
-			parts = append(parts, fmt.Sprintf("%d to %d", sorted[i], sorted[to]))
-		}
-		i = to + 1
-	}
-	word := "ranks "
-	if len(sorted) == 1 {
-		word = "rank "
-	}
-	if len(parts) == 1 {
-		return word + parts[0]
-	}
-	return word + strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
 }
 
 // clockTime is a time of day as events and sentences have it.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -75,7 +76,7 @@ func (r *Report) String() string {
 	if name == "" {
 		name = r.Comm.ID.Short()
 	}
-	text := fmt.Sprintf("%s of %s rank %d of %d %s: %s", what, name, r.Comm.Rank, r.Comm.Size, r.Stage, Round(r.Age()))
+	text := fmt.Sprintf("%s of %s rank %d of %d %s: %s", what, name, r.Comm.Rank, r.Comm.Size, r.Stage, words.Round(r.Age()))
 	if r.Phase != tape.PhaseNone {
 		text += " in " + r.Phase.String()
 	}
@@ -83,13 +84,4 @@ func (r *Report) String() string {
 		text += fmt.Sprintf(", waiting for rank %d", r.Wait)
 	}
 	return text
-}
-
-// Round cuts a duration to what a person wants to read of it: three digits.
-func Round(d time.Duration) time.Duration {
-	unit := time.Nanosecond
-	for unit < time.Second/10 && d >= 1000*unit {
-		unit *= 10
-	}
-	return d.Round(unit)
 }

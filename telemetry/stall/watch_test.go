@@ -94,7 +94,7 @@ func TestOperation(t *testing.T) {
 		t.Errorf("ages of the reports in milliseconds (-want +got):\n%s", diff)
 	}
 	cleared := w.Check([]tape.Slot{idle(1, 7)}, 200_250*ms, nil)
-	expect(t, "it ended", cleared, line("cleared", "3m19.3s"))
+	expect(t, "it ended", cleared, line("cleared", "3m19s"))
 	if cleared[0].Count != 6 {
 		t.Errorf("it was told %d times, says the end; it was 6", cleared[0].Count)
 	}

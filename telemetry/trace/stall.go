@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -104,16 +105,16 @@ func stallReason(r *stall.Report) string {
 	if r.Act == tape.ActNone {
 		text = fmt.Sprintf("%s %d", r.Op.Call, r.Seq)
 	}
-	text += fmt.Sprintf(" has not ended after %v", stall.Round(r.Age()))
+	text += fmt.Sprintf(" has not ended after %v", words.Round(r.Age()))
 	if r.Normal > 0 {
-		text += fmt.Sprintf(" (it normally takes %v)", stall.Round(r.Normal))
+		text += fmt.Sprintf(" (it normally takes %v)", words.Round(r.Normal))
 	}
 	if r.Phase != tape.PhaseNone {
 		text += ", in phase " + semconv.PhaseName(r.Phase)
 	}
 	switch waited := waited(r); {
 	case r.Wait >= 0 && waited > 0:
-		text += fmt.Sprintf(": waiting for rank %d for %v", r.Wait, stall.Round(waited))
+		text += fmt.Sprintf(": waiting for rank %d for %v", r.Wait, words.Round(waited))
 	case r.Wait >= 0:
 		text += fmt.Sprintf(": waiting for rank %d", r.Wait)
 	}

@@ -165,8 +165,8 @@ func TestLateRank(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	all := lateSteps + 1
-	await(t, tapes, fmt.Sprintf(`WHAT HAPPENED Nothing went wrong: .* Rank 1 was waited for: it spent \S+ in %d all_reduce of world \(up to 4 KiB\), the others \S+s( to \S+s)?\.`, all),
-		fmt.Sprintf(`OPERATIONS THAT ENDED WELL COMMUNICATOR .* world all_reduce up to 4 KiB %d .* 3\.44 MiB`, all))
+	await(t, tapes, fmt.Sprintf(`WHAT HAPPENED Nothing went wrong: .* Rank 1 was waited for: it spent \S+ in %d all_reduce of world \(up to 4.0 KiB\), the others \S+s( to \S+s)?\.`, all),
+		fmt.Sprintf(`OPERATIONS THAT ENDED WELL COMMUNICATOR .* world all_reduce up to 4.0 KiB %d .* 3\.4 MiB`, all))
 }
 
 // A rank pauses until the others have waited for more than a second, and all is well then: the post-mortem tells what held the job up.

@@ -201,7 +201,7 @@ func (x *execution) stage(l *link) bool {
 		l.step = none
 		return true
 	}
-	l.rest = message[from:max(from, words(to))]
+	l.rest = message[from:max(from, wholeWords(to))]
 	return len(l.rest) > 0
 }
 
@@ -289,7 +289,7 @@ func (x *execution) step(i int) bool {
 	from := x.done[i]
 	n := min(x.limit(s)-from, pieceSize)
 	if from+n < s.n {
-		n = words(n)
+		n = wholeWords(n)
 	}
 	if n <= 0 {
 		return false

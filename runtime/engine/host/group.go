@@ -198,7 +198,7 @@ func (g *group) advance(l *link) (moved bool, err error) {
 // says false when there is nothing more.
 func (g *group) stage(l *link) bool {
 	p, n := &l.pair, 0
-	if whole := words(len(p.data)); whole > 0 {
+	if whole := wholeWords(len(p.data)); whole > 0 {
 		l.rest, p.data = p.data[:whole], p.data[whole:]
 		return true
 	}

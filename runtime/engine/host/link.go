@@ -7,8 +7,8 @@ import "github.com/carillon-rt/carillon/runtime/transport"
 const wordSize = 8
 
 // padding is what follows n bytes to make them whole words; words is how many of n bytes are whole words.
-func padding(n int) int { return -n & (wordSize - 1) }
-func words(n int) int   { return n &^ (wordSize - 1) }
+func padding(n int) int    { return -n & (wordSize - 1) }
+func wholeWords(n int) int { return n &^ (wordSize - 1) }
 
 // stageSize is how much a link can pack before it is sent: a header and a small message behind it go in one piece.
 const stageSize = 1024
@@ -96,6 +96,6 @@ func portion(window []byte, from, limit, size int) (n, used int) {
 	if pad := padding(size); from+n == size && len(window) >= n+pad {
 		return n, n + pad
 	}
-	n = words(n)
+	n = wholeWords(n)
 	return n, n
 }

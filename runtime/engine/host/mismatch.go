@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // maxHeaders is the largest communicator in which each rank sends its header to every other one. In larger ones, headers are
@@ -152,27 +153,11 @@ func said(claims []claim, f field) []string {
 		ranks[v] = append(ranks[v], c.ranks...)
 	}
 	for _, v := range values {
-		slices.Sort(ranks[v])
-		texts = append(texts, says(ranks[v])+" "+v)
+		says := " say "
+		if len(ranks[v]) == 1 {
+			says = " says "
+		}
+		texts = append(texts, words.Ranks(ranks[v])+says+v)
 	}
 	return texts
-}
-
-// maxNamed is how many ranks are named one by one.
-const maxNamed = 8
-
-// says is "rank 1 says" or "ranks 0, 2, 3 say".
-func says(ranks []int) string {
-	if len(ranks) == 1 {
-		return fmt.Sprintf("rank %d says", ranks[0])
-	}
-	var names []string
-	for _, r := range ranks[:min(len(ranks), maxNamed)] {
-		names = append(names, fmt.Sprint(r))
-	}
-	text := "ranks " + strings.Join(names, ", ")
-	if more := len(ranks) - maxNamed; more > 0 {
-		text += fmt.Sprintf(" and %d others", more)
-	}
-	return text + " say"
 }

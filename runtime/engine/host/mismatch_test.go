@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
@@ -81,16 +82,13 @@ func TestMismatchNamesFieldAndRanks(t *testing.T) {
 
 // others is how the ranks but one are named.
 func others(size, odd int) string {
-	var names []string
+	var ranks []int
 	for r := range size {
 		if r != odd {
-			names = append(names, fmt.Sprint(r))
+			ranks = append(ranks, r)
 		}
 	}
-	if len(names) > 8 {
-		return fmt.Sprintf("ranks %s and %d others say", strings.Join(names[:8], ", "), len(names)-8)
-	}
-	return "ranks " + strings.Join(names, ", ") + " say"
+	return words.Ranks(ranks) + " say"
 }
 
 // Two ranks: each takes itself to be right.
@@ -119,7 +117,7 @@ func TestMismatchOfNumber(t *testing.T) {
 		}
 		return e.Run(ctx, seq, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
 	})
-	mustMismatch(t, errs, 2, "number of the operation: ranks 0, 1 say 8, rank 2 says 7")
+	mustMismatch(t, errs, 2, "number of the operation: ranks 0 and 1 say 8, rank 2 says 7")
 }
 
 // Three opinions.

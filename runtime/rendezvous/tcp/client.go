@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
@@ -183,7 +184,7 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 
 // reason tells the other ranks why this one gives up.
 func reason(ctx context.Context, since time.Time) string {
-	after := " after " + time.Since(since).Round(time.Millisecond).String()
+	after := " after " + words.Round(time.Since(since)).String()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return "its context expired" + after
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
@@ -169,6 +170,6 @@ func (a *attempts) log() {
 	if a.client.mayLog() {
 		a.client.config.Log.Warn("rank has not reached the rendezvous yet",
 			"key", a.wait.join.key, "comm_rank", a.wait.join.rank, "size", a.wait.join.size, "address", a.client.id.Address(),
-			"waited", time.Since(a.since).Round(time.Millisecond), "attempts", a.n, "last", a.last)
+			"waited", words.Round(time.Since(a.since)), "attempts", a.n, "last", a.last)
 	}
 }

@@ -142,7 +142,6 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("beyond the limits: %+v", r.roll)
 			}
 			_ = r.roll.Err(0, noon, nil).Error() // whatever a server says can be told
-			_ = rendezvous.FormatRanks(r.roll.Missing())
 			b := append([]byte{1}, encodeRoll(r.roll, noon)...)
 			second, err := decodeReply(kindRoll, b, noon)
 			if err != nil || !cmp.Equal(r.roll, second.roll) {

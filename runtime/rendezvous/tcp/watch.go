@@ -3,6 +3,7 @@ package tcp
 import (
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
@@ -105,10 +106,10 @@ func (s *Server) longest() (longest *rendezvous.Roll, since time.Time, more int)
 func waitingAttrs(roll *rendezvous.Roll, since time.Time) []any {
 	return []any{
 		"key", roll.Key,
-		"waited", time.Since(since).Round(time.Millisecond),
+		"waited", words.Round(time.Since(since)),
 		"arrived", len(roll.Present()),
 		"size", roll.Size,
-		"missing", rendezvous.FormatRanks(roll.Missing()),
+		"missing", words.Numbers(roll.Missing()),
 		"present", rendezvous.FormatMembers(roll.Present()),
 	}
 }

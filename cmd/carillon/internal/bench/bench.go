@@ -7,6 +7,8 @@ import (
 	"os"
 	"text/tabwriter"
 	"time"
+
+	"github.com/dustin/go-humanize"
 )
 
 // Plan is a whole run.
@@ -37,7 +39,7 @@ func Run(ctx context.Context, p Plan) (results []Result, skipped string, err err
 		}
 		results = append(results, r)
 		if p.Progress != nil {
-			fmt.Fprintf(p.Progress, "%-8s %d %s, %s: %s\n", r.Side, r.Ranks, r.Mode, formatBytes(r.Bytes), formatLatency(r.Latency))
+			fmt.Fprintf(p.Progress, "%-8s %d %s, %s: %s\n", r.Side, r.Ranks, r.Mode, humanize.IBytes(uint64(r.Bytes)), formatLatency(r.Latency))
 		}
 		return nil
 	}
@@ -85,7 +87,7 @@ func Write(w io.Writer, results []Result) error {
 		if r.Side != "carillon" {
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t", r.Mode, r.Ranks, formatBytes(r.Bytes), formatLatency(r.Latency), r.BusBandwidth()/1e9, r.Allocs)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t", r.Mode, r.Ranks, humanize.IBytes(uint64(r.Bytes)), formatLatency(r.Latency), r.BusBandwidth()/1e9, r.Allocs)
 		if m, ok := mpi[key{r.Mode, r.Ranks, r.Bytes}]; ok {
 			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t", formatLatency(m.Latency), m.BusBandwidth()/1e9, float64(m.Latency)/float64(r.Latency))
 		} else if len(mpi) > 0 {
@@ -94,17 +96,6 @@ func Write(w io.Writer, results []Result) error {
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
-}
-
-func formatBytes(n int) string {
-	switch {
-	case n >= 1<<20 && n%(1<<20) == 0:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 1<<10 && n%(1<<10) == 0:
-		return fmt.Sprintf("%d KiB", n>>10)
-	default:
-		return fmt.Sprintf("%d B", n)
-	}
 }
 
 func formatLatency(d time.Duration) string {

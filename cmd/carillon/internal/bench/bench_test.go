@@ -60,7 +60,7 @@ func TestTable(t *testing.T) {
 		"all-reduce ranks size latency bus GB/s allocs/op Open MPI bus GB/s times as fast",
 		"processes 2 8 B 0.50 µs 0.02 0.00 0.25 µs 0.03 0.50",
 		"processes 4 64 MiB 96.0 ms 1.05 0.00 192.0 ms 0.52 2.00", // 2·3/4 of 64 MiB in 96 ms
-		"in-process 4 1 KiB 150 µs 0.01 0.00",
+		"in-process 4 1.0 KiB 150 µs 0.01 0.00",
 	} {
 		if got := strings.Join(strings.Fields(lines[i]), " "); got != want {
 			t.Errorf("line %d is %q, want %q", i, got, want)

@@ -7,8 +7,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/postmortem"
 )
 
@@ -50,7 +50,7 @@ func (r *Report) Write(w io.Writer) error {
 	for _, c := range r.Comms {
 		for _, a := range c.Acts {
 			if a.TraceID != "" {
-				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", a.TraceID, name(&a), c.Name, a.Ranks, a.Longest.Round(10*time.Microsecond))
+				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", a.TraceID, name(&a), c.Name, a.Ranks, words.Round(a.Longest))
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func (r *Report) Write(w io.Writer) error {
 	for _, c := range r.Comms {
 		for _, a := range c.Acts {
 			for _, e := range a.Errors {
-				fmt.Fprintf(w, "\n%s in %s of %s, on %s: %s\n", e.Code, name(&a), c.Name, postmortem.Ranks(e.Ranks), e.Text)
+				fmt.Fprintf(w, "\n%s in %s of %s, on %s: %s\n", e.Code, name(&a), c.Name, words.Ranks(e.Ranks), e.Text)
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func state(c *postmortem.Comm) string {
 	}
 	for i, s := range order {
 		if strings.HasPrefix(s, deadPrefix) {
-			order[i] = postmortem.Ranks(by[s]) + " " + s
+			order[i] = words.Ranks(by[s]) + " " + s
 		} else {
 			order[i] = fmt.Sprintf("%d %s", len(by[s]), s)
 		}

@@ -109,7 +109,7 @@ func TestReportOfADeath(t *testing.T) {
 	if err := report.Write(&out); err != nil {
 		t.Fatal(err)
 	}
-	if s := out.String(); !strings.Contains(s, "rank_dead in operation of dp, on ranks 0, 1 and 2: seen by 0") || strings.Contains(s, "seen by 1") {
+	if s := out.String(); !strings.Contains(s, "rank_dead in operation of dp, on ranks 0 to 2: seen by 0") || strings.Contains(s, "seen by 1") {
 		t.Errorf("the report is\n%s", s)
 	}
 }

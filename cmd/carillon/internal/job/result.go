@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
@@ -97,10 +98,10 @@ func (r *Result) String() string {
 	}
 	f := r.First
 	if all := r.ranks(); len(all) > 1 && r.allLike(*f) {
-		return fmt.Sprintf("%s%s%s after %s", numbersText("rank", all), f.verb(true), f.how(), seconds(r.Took))
+		return fmt.Sprintf("%s%s%s after %s", words.Ranks(all), f.verb(true), f.how(), words.Round(r.Took))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "rank %d (pid %d)%s%s after %s", f.Rank, f.PID, f.verb(false), f.how(), seconds(f.After))
+	fmt.Fprintf(&b, "rank %d (pid %d)%s%s after %s", f.Rank, f.PID, f.verb(false), f.how(), words.Round(f.After))
 
 	// The others, in groups of those who ended in the same way, by their lowest rank.
 	groups := map[string][]int{}
@@ -116,7 +117,7 @@ func (r *Result) String() string {
 	}
 	for _, o := range order {
 		ranks := groups[o.how()]
-		fmt.Fprintf(&b, "; %s%s%s", numbersText("rank", ranks), o.verb(len(ranks) > 1), o.how())
+		fmt.Fprintf(&b, "; %s%s%s", words.Ranks(ranks), o.verb(len(ranks) > 1), o.how())
 	}
 	return b.String()
 }
@@ -124,9 +125,9 @@ func (r *Result) String() string {
 // well says who ended well, and who was lost.
 func (r *Result) well() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s ended well after %s", numbersText("rank", r.survivors()), seconds(r.Took))
+	fmt.Fprintf(&b, "%s ended well after %s", words.Ranks(r.survivors()), words.Round(r.Took))
 	for _, o := range r.Lost {
-		fmt.Fprintf(&b, "; rank %d (pid %d) was lost: %s after %s", o.Rank, o.PID, o.how(), seconds(o.After))
+		fmt.Fprintf(&b, "; rank %d (pid %d) was lost: %s after %s", o.Rank, o.PID, o.how(), words.Round(o.After))
 	}
 	return b.String()
 }
@@ -154,47 +155,4 @@ func (r *Result) allLike(first Outcome) bool {
 		}
 	}
 	return true
-}
-
-// numbersText names ascending numbers: "rank 3", "ranks 0, 1 and 3", "ranks 0–6 and 8".
-func numbersText(noun string, numbers []int) string {
-	if len(numbers) != 1 {
-		noun += "s"
-	}
-	return noun + " " + listText(numbers)
-}
-
-// listText lists ascending numbers: "3", "0, 1 and 3", "0–6 and 8".
-func listText(numbers []int) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		if j-i >= 2 {
-			parts = append(parts, fmt.Sprintf("%d–%d", numbers[i], numbers[j]))
-			i = j + 1
-			continue
-		}
-		parts = append(parts, strconv.Itoa(numbers[i]))
-		i++
-	}
-	if len(parts) < 2 {
-		return strings.Join(parts, "")
-	}
-	last := len(parts) - 1
-	return strings.Join(parts[:last], ", ") + " and " + parts[last]
-}
-
-// seconds shows a duration as a person says it.
-func seconds(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < 100*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	default:
-		return d.Round(time.Second).String()
-	}
 }

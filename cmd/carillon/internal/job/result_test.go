@@ -24,31 +24,31 @@ func TestResultTellsWhoFailedAndHow(t *testing.T) {
 		code     int
 		text     string
 	}{
-		{outcomes: []Outcome{ok}, first: -1, code: 0, text: "rank 0 ended well after 5.0 s"},
-		{outcomes: []Outcome{ok, ok, ok, ok}, first: -1, code: 0, text: "ranks 0–3 ended well after 5.0 s"},
-		{outcomes: []Outcome{ok, ok}, first: -1, lost: unix.EPIPE, code: 141, text: "ranks 0 and 1 ended well after 5.0 s"},
-		{outcomes: []Outcome{ended}, first: 0, lost: unix.EPIPE, code: 141, text: "rank 0 (pid 0) was ended by the launcher's SIGTERM after 0 ms"},
-		{outcomes: []Outcome{one}, first: 0, lost: unix.EPIPE, code: 1, text: "rank 0 (pid 0) exited with 1 after 3.0 s"},
-		{outcomes: []Outcome{one}, first: 0, code: 1, text: "rank 0 (pid 0) exited with 1 after 3.0 s"},
+		{outcomes: []Outcome{ok}, first: -1, code: 0, text: "rank 0 ended well after 5s"},
+		{outcomes: []Outcome{ok, ok, ok, ok}, first: -1, code: 0, text: "ranks 0 to 3 ended well after 5s"},
+		{outcomes: []Outcome{ok, ok}, first: -1, lost: unix.EPIPE, code: 141, text: "ranks 0 and 1 ended well after 5s"},
+		{outcomes: []Outcome{ended}, first: 0, lost: unix.EPIPE, code: 141, text: "rank 0 (pid 0) was ended by the launcher's SIGTERM after 0s"},
+		{outcomes: []Outcome{one}, first: 0, lost: unix.EPIPE, code: 1, text: "rank 0 (pid 0) exited with 1 after 3s"},
+		{outcomes: []Outcome{one}, first: 0, code: 1, text: "rank 0 (pid 0) exited with 1 after 3s"},
 		{
 			outcomes: []Outcome{one, one, killed, one}, first: 2, code: 137,
-			text: "rank 2 (pid 123) was killed by SIGKILL after 3.2 s; ranks 0, 1 and 3 exited with 1",
+			text: "rank 2 (pid 123) was killed by SIGKILL after 3.2s; ranks 0, 1 and 3 exited with 1",
 		},
 		{
 			outcomes: []Outcome{crashed, ended, ended, ended, one, ok}, first: 0, code: 139,
 			text: "rank 0 (pid 123) was killed by SIGSEGV (core dumped) after 2m30s; " +
-				"ranks 1–3 were ended by the launcher's SIGTERM; rank 4 exited with 1; rank 5 exited with 0",
+				"ranks 1 to 3 were ended by the launcher's SIGTERM; rank 4 exited with 1; rank 5 exited with 0",
 		},
 		{
 			outcomes: []Outcome{ok, one, killed, ok}, first: -1, gone: []int{2, 1}, code: 0,
-			text: "ranks 0 and 3 ended well after 5.0 s; rank 2 (pid 123) was lost: killed by SIGKILL after 3.2 s; " +
-				"rank 1 (pid 0) was lost: exited with 1 after 3.0 s",
+			text: "ranks 0 and 3 ended well after 5s; rank 2 (pid 123) was lost: killed by SIGKILL after 3.2s; " +
+				"rank 1 (pid 0) was lost: exited with 1 after 3s",
 		},
 		{
 			outcomes: []Outcome{killed, one}, first: 1, gone: []int{0}, code: 1,
-			text: "rank 1 (pid 0) exited with 1 after 3.0 s; rank 0 was killed by SIGKILL",
+			text: "rank 1 (pid 0) exited with 1 after 3s; rank 0 was killed by SIGKILL",
 		},
-		{outcomes: []Outcome{ended, ended}, first: 0, code: 143, text: "ranks 0 and 1 were ended by the launcher's SIGTERM after 5.0 s"},
+		{outcomes: []Outcome{ended, ended}, first: 0, code: 143, text: "ranks 0 and 1 were ended by the launcher's SIGTERM after 5s"},
 	} {
 		r := Result{Took: 5 * time.Second, OutputLost: c.lost}
 		for i, o := range c.outcomes {

@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 const secret = "nobody must know this"
@@ -96,7 +98,7 @@ func TestKilledRankIsNamedAndTheOthersEndByThemselves(t *testing.T) {
 	if r.ExitCode() != 128+9 || r.First.Rank != 2 || r.First.PID != pids[2] {
 		t.Errorf("exit code %d, first %+v", r.ExitCode(), r.First)
 	}
-	want := fmt.Sprintf("carillon: rank 2 (pid %d) was killed by SIGKILL after %s; ranks 0, 1 and 3 exited with 1\n", pids[2], seconds(r.First.After))
+	want := fmt.Sprintf("carillon: rank 2 (pid %d) was killed by SIGKILL after %s; ranks 0, 1 and 3 exited with 1\n", pids[2], words.Round(r.First.After))
 	if !strings.HasSuffix(j.stderr.String(), want) {
 		t.Errorf("stderr %q, want its end %q", j.stderr, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // phase is how far the end of the job has come.
@@ -177,8 +178,8 @@ func (s *supervisor) goOn(batch []death) bool {
 	s.gone = append(s.gone, failed...)
 	for _, d := range failed {
 		o := s.outcome(d.rank)
-		s.stderr.say("rank %d (pid %d)%s%s after %s; the job goes on with %s", o.Rank, o.PID, o.verb(false), o.how(), seconds(o.After),
-			numbersText("rank", left))
+		s.stderr.say("rank %d (pid %d)%s%s after %s; the job goes on with %s", o.Rank, o.PID, o.verb(false), o.how(), words.Round(o.After),
+			words.Ranks(left))
 	}
 	return true
 }
@@ -222,7 +223,7 @@ func (s *supervisor) told(sig os.Signal) {
 			s.kill()
 			return
 		}
-		s.remark("%s: told the ranks, they have %s to end (once more kills them)", unix.SignalName(num), seconds(s.cfg.Grace))
+		s.remark("%s: told the ranks, they have %s to end (once more kills them)", unix.SignalName(num), words.Round(s.cfg.Grace))
 		s.askToEnd(num)
 	case unix.SIGPIPE:
 		// The console sees the error of the write itself.
@@ -310,7 +311,7 @@ func (s *supervisor) sayUp() {
 		where = fmt.Sprintf(" on %d simulated nodes", c.Nodes)
 	}
 	s.remark("job %s: %s%s up in %s (pid %s), meeting at %s:%d",
-		c.Name, numbersText("rank", s.numbers()), where, seconds(took), listText(pids), c.MasterAddr, c.MasterPort)
+		c.Name, words.Ranks(s.numbers()), where, words.Round(took), words.Numbers(pids), c.MasterAddr, c.MasterPort)
 	if !c.Verbose {
 		return
 	}

@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/jobsim"
-	"github.com/carillon-rt/carillon/telemetry/stall"
 )
 
 // Sizes are the numbers of ranks up to most, from 64 on, by which it can be seen how costs grow.
@@ -129,12 +129,12 @@ func show(d time.Duration) string {
 	if d == 0 {
 		return "–"
 	}
-	return stall.Round(d).String()
+	return words.Round(d).String()
 }
 
 func span(o *jobsim.Outcome) string {
 	if o.MembersLast == 0 {
 		return "–"
 	}
-	return stall.Round(o.MembersFirst).String() + " – " + stall.Round(o.MembersLast).String()
+	return words.Round(o.MembersFirst).String() + " – " + words.Round(o.MembersLast).String()
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/mattn/go-runewidth"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // style is how a piece of text looks.
@@ -109,29 +111,4 @@ func wrap(s style, indent, text string, width, most int) []line {
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // ageText is a duration that a person reads.
-func ageText(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	default:
-		return d.Round(time.Second).String()
-	}
-}
-
-// bytesText is a number of bytes that a person reads.
-func bytesText(n uint64) string {
-	const unit = 1024
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, prefix := float64(n)/unit, 0
-	for value >= unit && prefix < 4 {
-		value /= unit
-		prefix++
-	}
-	return fmt.Sprintf("%.3g %ciB", value, "KMGTP"[prefix])
-}
+func ageText(d time.Duration) string { return words.Round(max(d, 0)).String() }

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/telemetry/postmortem"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // section is a part of what is shown: a heading, and what is below it.
@@ -193,7 +195,7 @@ func (r *Report) ranksIn(state string, look style, lim limits) []line {
 	if lim.ranks > 0 && told > lim.ranks {
 		more = append(more, line{}.say(dim, "    … %d more", told-lim.ranks))
 	}
-	rows := wrap(plain, "              ", postmortem.Ranks(numbers), lim.width, lim.text)
+	rows := wrap(plain, "              ", words.Ranks(numbers), lim.width, lim.text)
 	rows[0] = append(line{}.say(look, "  %-11s ", state), rows[0][1:]...)
 	return append(rows, more...)
 }
@@ -213,16 +215,16 @@ func (r *Report) commSection(lim limits) section {
 			head = head.say(dim, ", %d of them seen from here", len(c.Known))
 		}
 		if len(c.JobRanks) > 0 { // what follows has the communicator's numbers, and all else the job's
-			head = head.say(plain, ": the job's %s", postmortem.Ranks(c.JobRanks))
+			head = head.say(plain, ": the job's %s", words.Ranks(c.JobRanks))
 		}
 		if len(c.Stale) > 0 {
-			head = head.say(yellow, ", of %s as it was %s ago", postmortem.Ranks(c.Stale), ageText(seconds(c.StaleAge)))
+			head = head.say(yellow, ", of %s as it was %s ago", words.Ranks(c.Stale), ageText(seconds(c.StaleAge)))
 		}
 		for _, st := range c.States {
 			if st.State != lifecycle.StateReady.String() {
 				head = head.say(yellow, ", %s", st.State)
 				if len(st.Ranks) < len(c.Known) {
-					head = head.say(plain, " on %s", postmortem.Ranks(st.Ranks))
+					head = head.say(plain, " on %s", words.Ranks(st.Ranks))
 				}
 			}
 		}
@@ -240,19 +242,19 @@ func (c *Comm) told(n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d", o.Call, o.Seq)
 	if o.Bytes > 0 {
-		fmt.Fprintf(&b, ", %s", bytesText(o.Bytes))
+		fmt.Fprintf(&b, ", %s", humanize.IBytes(o.Bytes))
 	}
 	fmt.Fprintf(&b, ", for %s: ", ageText(seconds(o.Age)))
 	if len(o.Ranks) == c.Size {
 		b.WriteString("all ranks")
 	} else {
-		b.WriteString(postmortem.Ranks(o.Ranks))
+		b.WriteString(words.Ranks(o.Ranks))
 	}
 	if len(o.WaitsFor) > 0 {
-		fmt.Fprintf(&b, "; waiting for %s", postmortem.Ranks(o.WaitsFor))
+		fmt.Fprintf(&b, "; waiting for %s", words.Ranks(o.WaitsFor))
 	}
 	if n == 0 && len(c.Behind) > 0 {
-		fmt.Fprintf(&b, "; not begun by %s", postmortem.Ranks(c.Behind))
+		fmt.Fprintf(&b, "; not begun by %s", words.Ranks(c.Behind))
 	}
 	return b.String()
 }
@@ -275,7 +277,7 @@ func (r *Report) conditionSection(lim limits) (s section, ok bool) {
 		if c.Subject != "" {
 			head = head.say(plain, " (%s)", c.Subject)
 		}
-		head = head.say(dim, " on %s, since %s", postmortem.Ranks(c.Ranks), c.Since.Local().Format(timeOfDay))
+		head = head.say(dim, " on %s, since %s", words.Ranks(c.Ranks), c.Since.Local().Format(timeOfDay))
 		if c.StaleAge > 0 {
 			head = head.say(yellow, ", as it was %s ago", ageText(seconds(c.StaleAge)))
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
-	"github.com/carillon-rt/carillon/telemetry/postmortem"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // staleAfter is the age of what a process told from which on it is stale, if nothing worse is known of the process: who
@@ -82,7 +82,7 @@ func StaleText(all []Stale) string {
 		if i > 0 {
 			text += "; "
 		}
-		text += fmt.Sprintf("%s (%s) told %s ago", postmortem.Ranks(g.ranks), g.why, ageRange(g.least, g.most))
+		text += fmt.Sprintf("%s (%s) told %s ago", words.Ranks(g.ranks), g.why, ageRange(g.least, g.most))
 	}
 	return text
 }

@@ -3,12 +3,11 @@ package watch
 import (
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/bus/terminal"
-	"github.com/carillon-rt/carillon/telemetry/postmortem"
 )
 
 // Lines is a Display for what is no terminal: a line for each event.
@@ -64,11 +63,11 @@ func (l *Lines) staleness(r *view.Report) {
 		fmt.Fprintf(l.notes, "carillon: stale: %s\n", terminal.Shown(view.StaleText(news)))
 	}
 	if len(back) > 0 {
-		fmt.Fprintf(l.notes, "carillon: no longer stale: %s\n", postmortem.Ranks(back))
+		fmt.Fprintf(l.notes, "carillon: no longer stale: %s\n", words.Ranks(back))
 	}
 	switch quiet := r.Quiet() > 0; {
 	case quiet && !l.quiet:
-		fmt.Fprintf(l.notes, "carillon: nobody has told anything for %v\n", r.Quiet().Round(time.Second))
+		fmt.Fprintf(l.notes, "carillon: nobody has told anything for %v\n", words.Round(r.Quiet()))
 	case !quiet && l.quiet:
 		fmt.Fprintln(l.notes, "carillon: the job is heard of again")
 	}

@@ -1,0 +1,77 @@
+// Package words writes what sentences of this runtime have most: ranks, lists and durations, in one way everywhere. Numbers of
+// bytes are humanize.IBytes' of github.com/dustin/go-humanize.
+package words
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// most is how many items a list names.
+const most = 8
+
+// Ranks names ranks, in any order: "rank 3", "ranks 0 to 2 and 5", "no rank".
+func Ranks(ranks []int) string {
+	if len(ranks) == 0 {
+		return "no rank"
+	}
+	word := "rank "
+	if slices.ContainsFunc(ranks, func(r int) bool { return r != ranks[0] }) {
+		word = "ranks "
+	}
+	return word + Numbers(ranks)
+}
+
+// Numbers lists numbers, each once and in order: "0 to 2 and 5". Of a long list it names the beginning, and says how many more
+// numbers there are: "0, 2, 4, 6, 8, 10, 12, 14 and 92 more".
+func Numbers(numbers []int) string {
+	numbers = slices.Compact(slices.Sorted(slices.Values(numbers)))
+	var parts []string
+	at := 0
+	for at < len(numbers) && len(parts) < most {
+		to := at
+		for to+1 < len(numbers) && numbers[to+1] == numbers[to]+1 {
+			to++
+		}
+		if to-at < 2 {
+			to = at
+			parts = append(parts, strconv.Itoa(numbers[at]))
+		} else {
+			parts = append(parts, strconv.Itoa(numbers[at])+" to "+strconv.Itoa(numbers[to]))
+		}
+		at = to + 1
+	}
+	return list(parts, len(numbers)-at)
+}
+
+// List is "a", "a and b" or "a, b and c"; a long one ends with "and 92 more".
+func List(items []string) string {
+	shown := items[:min(len(items), most)]
+	return list(shown, len(items)-len(shown))
+}
+
+func list(items []string, more int) string {
+	if more > 0 {
+		return strings.Join(items, ", ") + " and " + strconv.Itoa(more) + " more"
+	}
+	if len(items) < 2 {
+		return strings.Join(items, "")
+	}
+	last := len(items) - 1
+	return strings.Join(items[:last], ", ") + " and " + items[last]
+}
+
+// Round cuts a duration to what a person reads of it: three digits, and whole seconds from a minute on. Its String is "12.3ms",
+// "3.21s" or "1m23s".
+func Round(d time.Duration) time.Duration {
+	size, unit := d.Abs(), time.Nanosecond
+	if size >= time.Minute {
+		return d.Round(time.Second)
+	}
+	for size >= 1000*unit {
+		unit *= 10
+	}
+	return d.Round(unit)
+}

@@ -1,0 +1,68 @@
+package words_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
+)
+
+func ExampleRanks() {
+	fmt.Println(words.Ranks([]int{3}))
+	fmt.Println(words.Ranks([]int{5, 0, 2, 1}))
+	// Output:
+	// rank 3
+	// ranks 0 to 2 and 5
+}
+
+func TestRanks(t *testing.T) {
+	evens, pairs := make([]int, 100), make([]int, 0, 100)
+	for i := range evens {
+		evens[i] = 2 * i
+		pairs = append(pairs, 4*i, 4*i+1)
+	}
+	for want, ranks := range map[string][]int{
+		"no rank":                nil,
+		"rank 7":                 {7, 7},
+		"ranks 0 and 1":          {1, 0},
+		"ranks 0 to 2":           {0, 1, 2},
+		"ranks 0, 1 and 3":       {0, 1, 3, 3},
+		"ranks 0, 2 to 4 and 63": {0, 2, 3, 4, 63},
+		"ranks 0, 2, 4, 6, 8, 10, 12, 14 and 92 more": evens,
+		"ranks 0, 1, 4, 5, 8, 9, 12, 13 and 192 more": pairs,
+	} {
+		if got := words.Ranks(ranks); got != want {
+			t.Errorf("%v: %q, want %q", ranks, got, want)
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	letters := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
+	for n, want := range map[int]string{
+		0: "", 1: "a", 2: "a and b", 3: "a, b and c", 8: "a, b, c, d, e, f, g and h", 10: "a, b, c, d, e, f, g, h and 2 more",
+	} {
+		if got := words.List(letters[:n]); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestRound(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0:                                   "0s",
+		999:                                 "999ns",
+		12345:                               "12.3µs",
+		12345678:                            "12.3ms",
+		3214 * time.Millisecond:             "3.21s",
+		59940 * time.Millisecond:            "59.9s",
+		83400 * time.Millisecond:            "1m23s",
+		25*time.Hour + 400*time.Millisecond: "25h0m0s",
+		-12345678:                           "-12.3ms",
+	} {
+		if got := words.Round(d).String(); got != want {
+			t.Errorf("%d: %s, want %s", d, got, want)
+		}
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -28,7 +27,7 @@ type Config struct {
 	// algo.Auto is none.
 	Algorithm algo.Algorithm
 	// RendezvousAddress is where NewUniqueID's server listens, "host:port"; port 0 picks one. The default is the
-	// address of the interface that the fabric uses, and port 0.
+	// fabric's port.
 	RendezvousAddress string
 	// Fabric says how ranks are connected.
 	Fabric fabric.Config
@@ -73,6 +72,9 @@ type Runtime struct {
 func New(cfg Config) (*Runtime, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
+	}
+	if cfg.Fabric.Log == nil {
+		cfg.Fabric.Log = cfg.Log
 	}
 	f, err := fabric.New(cfg.Fabric)
 	if err != nil {
@@ -126,20 +128,20 @@ func (rt *Runtime) rendezvousServer() (*rtcp.Server, error) {
 	if rt.server != nil {
 		return rt.server, nil
 	}
-	addr := rt.cfg.RendezvousAddress
-	if addr == "" {
-		ip, err := rt.fabric.Address()
+	if addr := rt.cfg.RendezvousAddress; addr != "" {
+		s, err := rtcp.Listen(context.Background(), addr, rt.rendezvousConfig())
 		if err != nil {
 			return nil, err
 		}
-		addr = netip.AddrPortFrom(ip, 0).String()
+		rt.server = s
+		return s, nil
 	}
-	s, err := rtcp.Listen(context.Background(), addr, rt.rendezvousConfig())
+	d, err := rt.fabric.Door()
 	if err != nil {
 		return nil, err
 	}
-	rt.server = s
-	return s, nil
+	rt.server = rtcp.Serve(d, rt.rendezvousConfig())
+	return rt.server, nil
 }
 
 func (rt *Runtime) rendezvousConfig() rtcp.Config { return rtcp.Config{Log: rt.log} }

@@ -56,7 +56,7 @@ func (c Config) withDefaults() Config {
 		c.UnknownTime = 5 * time.Second
 	}
 	if c.dial == nil {
-		dialer := &net.Dialer{KeepAliveConfig: keepAlive}
+		dialer := &net.Dialer{KeepAlive: -1} // see door.KeepWatch
 		c.dial = func(ctx context.Context, address string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", address)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 )
 
 // TestFirstToConnectGivesUp: of exchanges that start together one connects, and when it gives up another goes on.
@@ -84,7 +85,8 @@ func TestPeerThatNeverReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := greet(conn, id); err != nil {
+		hello := door.Hello{Room: door.Room(lifecycle.RootCommID(id)), Secret: id.Secret()}
+		if err := door.Greet(t.Context(), conn, hello); err != nil {
 			t.Fatal(err)
 		}
 		_, err = conn.Write((&join{stream: 1, rank: 0, size: 2, key: "cards"}).encode())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
@@ -18,9 +19,6 @@ const (
 	longestWait = time.Second
 	attemptTime = 5 * time.Second // for one attempt to connect and be welcomed
 )
-
-// keepAlive notices a host that vanished in about 15 seconds, see tune for the rest.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 2}
 
 // connect returns the client's session, and makes it if there is none. Of several exchanges that start together, one connects and
 // the others wait for it, each as long as its own context allows.
@@ -49,7 +47,7 @@ func (c *Client) connect(ctx context.Context, w *wait) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	tune(conn)
+	_ = door.KeepWatch(conn, silence) // without it the loss of the host is noticed later, no more
 	s := newSession(conn)
 	c.mu.Lock()
 	c.session = s
@@ -99,23 +97,12 @@ func (a *attempts) run(ctx context.Context) (net.Conn, error) {
 func (a *attempts) try(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
-	conn, err := a.client.config.dial(ctx, a.client.id.Address())
+	id := a.client.id
+	conn, err := a.client.config.dial(ctx, id.Address())
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // closed or ended: greet returns either way
-	err = greet(conn, a.client.id)
-	if !stop() && err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		_ = conn.Close() // its error is not the reason
-		return nil, fmt.Errorf("handshake: %w", err)
-	}
-	if err := conn.SetDeadline(time.Time{}); err != nil {
-		return nil, err
-	}
-	return conn, nil
+	return conn, door.Greet(ctx, conn, door.Hello{Room: door.Room(lifecycle.RootCommID(id)), Secret: id.Secret()})
 }
 
 // judge records a failed attempt, and returns an error if it makes no sense to try again.
@@ -129,22 +116,20 @@ func (a *attempts) judge(ctx context.Context, err error) error {
 	}
 	a.n, a.last = a.n+1, err
 
-	var away *awayError
-	var proof *proofError
-	errors.As(err, &away)
 	switch {
-	case errors.As(err, &proof), away != nil && away.reason == goawayProof:
+	case errors.Is(err, door.ErrSecret):
 		return a.refused(lifecycle.CodeAuth)
-	case away != nil && away.reason == goawayVersion:
+	case errors.Is(err, door.ErrVersion):
 		return a.refused(lifecycle.CodeMismatch)
-	case away == nil:
+	case !errors.Is(err, door.ErrUnknown):
 		a.unknown = time.Time{}
 	case a.unknown.IsZero():
 		a.unknown = time.Now()
 	case time.Since(a.unknown) >= a.client.config.UnknownTime:
 		return &rendezvous.StaleError{
 			Key: a.wait.join.key, Self: a.wait.join.rank,
-			Detail: fmt.Sprintf("at %s %s", a.client.id.Address(), away.reason),
+			Detail: fmt.Sprintf("the unique id is not known at %s: it belongs to another job, or its server has ended or forgotten it; "+
+				"give all ranks of a job the same job name and secret", a.client.id.Address()),
 		}
 	}
 	return nil

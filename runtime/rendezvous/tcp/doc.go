@@ -2,28 +2,19 @@
 // at the address that the unique id carries; every rank, rank 0 too, dials it with [Dial].
 //
 // The server is embedded: there is nothing to install, and it costs nothing while nobody meets. One server serves any number of
-// unique ids at the same time, and forgets each after its last rank has left. It stands on an open port, so whatever does not
-// know the id's secret is held off before a byte of what it says is believed: a fixed handshake of small messages, a deadline, and
-// a bound on how many strangers may linger.
+// unique ids at the same time, and forgets each after its last rank has left. It stands behind package door's Door, which lets
+// in those who prove that they know an id's secret, and holds off all others before a byte of what they say is believed.
 //
 // # Protocol
 //
 // Each rank holds one connection from its first exchange until it closes. Its end tells the server that the rank is gone, which
-// is how the death of a process is known to all others within a round trip. Everything is frames:
+// is how the death of a process is known to all others within a round trip. After the door's handshake everything is frames:
 //
 //	length  uint32, big-endian: bytes that follow, at least 1
 //	kind    uint8
 //	body    length-1 bytes
 //
-// The handshake proves to each side that the other knows the id's secret, without showing it. No frame of it is longer than 64 bytes.
-//
-//	client → server  hello      "carillon", version uint8, communicator id [16], nonce [32]
-//	server → client  challenge  version uint8, nonce [32]
-//	client → server  proof      HMAC-SHA256(secret, "carillon rendezvous client" 0 version id nonces)
-//	server → client  welcome    HMAC-SHA256(secret, "carillon rendezvous server" 0 version id nonces)
-//	           or    goaway     version uint8, reason uint8 (in place of challenge or welcome; the connection ends)
-//
-// After it, a client joins any number of exchanges, each under a stream number of its own choice. Integers are unsigned varints
+// A client joins any number of exchanges, each under a stream number of its own choice. Integers are unsigned varints
 // (signed ones zigzag), bytes and text are a length and that many bytes, times are milliseconds before the moment of sending, so
 // that clocks of different hosts need not agree.
 //
@@ -38,7 +29,4 @@
 //
 // A roll is: size; the number of hosts and their names; the number of members, and for each rank, size, index of its host, pid,
 // time of arrival + 1 (0: never), how it left, and if it left the time + 1 and a text.
-//
-// The secret authenticates the ends of a connection. It does not encrypt, and does not protect against someone who can rewrite
-// packets between the hosts: a job's network is trusted that far.
 package tcp

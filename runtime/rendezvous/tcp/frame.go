@@ -13,21 +13,11 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-const (
-	magic   = "carillon"
-	version = 1
-)
-
 // The kinds of frames. Their numbers are the protocol's.
 type kind uint8
 
 const (
-	kindHello kind = iota + 1
-	kindChallenge
-	kindProof
-	kindWelcome
-	kindGoAway
-	kindJoin
+	kindJoin kind = iota + 1
 	kindLeave
 	kindAsk
 	kindBye
@@ -38,15 +28,14 @@ const (
 )
 
 const (
-	headerSize     = 5                                                        // length and kind
-	handshakeLimit = 64                                                       // bytes of a frame's body before the sender is known
-	maxHost        = 255                                                      // bytes of a host's name
-	firstRead      = 1 << 20                                                  // bytes of a frame that are believed to come
-	maxText        = 512                                                      // bytes of a reason
-	requestLimit   = rendezvous.MaxPayload + rendezvous.MaxKey + maxHost + 64 // bytes of a client's frame
-	replyLimit     = rendezvous.MaxRanks*(rendezvous.MaxPayload+3) + 64       // bytes of a server's frame
-	maxAgo         = uint64(100 * 365 * 24 * time.Hour / time.Millisecond)    // times before that are nonsense
-	_              = uint32(replyLimit)                                       // a length must hold it
+	headerSize   = 5                                                        // length and kind
+	maxHost      = 255                                                      // bytes of a host's name
+	firstRead    = 1 << 20                                                  // bytes of a frame that are believed to come
+	maxText      = 512                                                      // bytes of a reason
+	requestLimit = rendezvous.MaxPayload + rendezvous.MaxKey + maxHost + 64 // bytes of a client's frame
+	replyLimit   = rendezvous.MaxRanks*(rendezvous.MaxPayload+3) + 64       // bytes of a server's frame
+	maxAgo       = uint64(100 * 365 * 24 * time.Hour / time.Millisecond)    // times before that are nonsense
+	_            = uint32(replyLimit)                                       // a length must hold it
 )
 
 // errMalformed is what every decoder answers to bytes that are not of its message.

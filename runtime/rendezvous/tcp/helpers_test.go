@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
@@ -32,6 +33,13 @@ func start(ctx context.Context, c *Client, key string, rank, size int) <-chan re
 		done <- result{payloads, err}
 	}()
 	return done
+}
+
+// serve runs a server on a listener of any kind.
+func serve(l net.Listener, config Config) *Server {
+	s := Serve(door.Open(l, config.Log), config)
+	s.owned = true
+	return s
 }
 
 // client dials and closes with the test.

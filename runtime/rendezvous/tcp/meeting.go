@@ -12,8 +12,7 @@ import (
 
 // meeting is one unique id at a server.
 type meeting struct {
-	comm   lifecycle.CommID
-	secret []byte
+	comm lifecycle.CommID
 
 	mu        sync.Mutex
 	gather    *gather.Gather
@@ -28,9 +27,7 @@ type encoded struct {
 	bytes    []byte
 }
 
-func newMeeting(comm lifecycle.CommID, secret []byte) *meeting {
-	return &meeting{comm: comm, secret: secret, gather: gather.New(0)}
-}
+func newMeeting(comm lifecycle.CommID) *meeting { return &meeting{comm: comm, gather: gather.New(0)} }
 
 // join adds a rank; its answer goes to the peer's outbox, from whichever call it comes.
 func (m *meeting) join(p *peer, j join) {

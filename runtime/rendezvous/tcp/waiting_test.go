@@ -2,12 +2,15 @@ package tcp
 
 import (
 	"context"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 )
 
 // TestWaitingLines in virtual time: who waits, and the server, say so after 5, 10, 20 and 40 seconds, one line each.
@@ -103,8 +106,7 @@ func TestSilentServer(t *testing.T) {
 					return
 				}
 				go func() {
-					_, _, _ = readFrame(conn, handshakeLimit)
-					_, _ = conn.Read(make([]byte, 1)) // until the client hangs up
+					_, _ = io.Copy(io.Discard, conn) // until the client hangs up
 					_ = conn.Close()
 				}()
 			}
@@ -135,21 +137,10 @@ func TestServerThatStopsAnswering(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() {
-			conn, err := network.Accept()
-			if err != nil {
-				return
-			}
-			m := newMeeting(lifecycle.RootCommID(id), id.Secret())
-			if _, err := admit(conn, func(lifecycle.CommID) *meeting { return m }); err != nil {
-				t.Error(err)
-			}
-			for {
-				if _, _, err := readFrame(conn, requestLimit); err != nil {
-					return // it reads, and never says a word
-				}
-			}
-		}()
+		d := door.Open(network, quiet)
+		d.Add(door.Room(lifecycle.RootCommID(id)), id.Secret(), func(_ door.About, conn net.Conn) {
+			_, _ = io.Copy(io.Discard, conn) // it reads, and never says a word
+		})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		began := time.Now()
@@ -160,6 +151,6 @@ func TestServerThatStopsAnswering(t *testing.T) {
 		}
 		wantMissing(t, err)
 		wantText(t, err, "not arrived: 1", "arrived: 0 (a:1)", context.DeadlineExceeded.Error())
-		_, _ = c.Close(), network.Close()
+		_, _ = c.Close(), d.Close()
 	})
 }

@@ -3,6 +3,7 @@ package fabric
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -30,6 +31,9 @@ type Config struct {
 	// Keepalive is after how long a TCP peer whose host does not answer any more (a cut cable, a lost power supply)
 	// counts as unreachable. It says nothing about processes that end: their kernel tells at once. 0 means 10 s; at least 2 s.
 	Keepalive time.Duration
+
+	// Log is told of strangers at the port, once in 30 seconds at most. nil is slog.Default.
+	Log *slog.Logger `json:"-"`
 }
 
 // Validate says what is wrong with c.

@@ -4,9 +4,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
 	"github.com/carillon-rt/carillon/runtime/transport/tcp"
 	"github.com/carillon-rt/carillon/telemetry/process"
@@ -32,6 +34,9 @@ type Fabric struct {
 func New(config Config) (*Fabric, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
+	}
+	if config.Log == nil {
+		config.Log = slog.Default()
 	}
 	self := process.Self()
 	if config.HostID == "" {
@@ -82,10 +87,8 @@ func (f *Fabric) prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 		f.keep(p)
 		return p, nil
 	}
-	if f.listener == nil {
-		if err := f.listen(); err != nil {
-			return nil, &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "open the port for peers", Err: err}
-		}
+	if err := f.listen(); err != nil {
+		return nil, err
 	}
 	if !f.config.DisableSHM {
 		// A host that has no shared memory left still has TCP.
@@ -94,7 +97,7 @@ func (f *Fabric) prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 		}
 	}
 	p.gate = f.listener.Gate(id, secret)
-	p.card.tcp, p.card.gate = f.listener.Addr(), p.gate.ID()
+	p.card.tcp, p.card.gate = f.listener.Door().Addr(), p.gate.ID()
 	f.keep(p)
 	return p, nil
 }
@@ -105,18 +108,32 @@ func (f *Fabric) keep(p *Port) {
 	f.hub.expect(p.id)
 }
 
-// listen opens the listener. f.mu is held.
+// Door is the port of this process at which ranks of other processes reach it, for others to use until Close. The first use opens it.
+func (f *Fabric) Door() (*door.Door, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, errFabricClosed
+	}
+	if err := f.listen(); err != nil {
+		return nil, err
+	}
+	return f.listener.Door(), nil
+}
+
+// listen opens the listener, unless it is open. f.mu is held.
 func (f *Fabric) listen() error {
-	names, err := parseIfname(f.config.SocketIfname)
-	if err != nil {
-		return err
+	if f.listener != nil {
+		return nil
 	}
-	addr, err := listenAddress(names)
-	if err != nil {
-		return err
+	addr, err := f.Address()
+	if err == nil {
+		f.listener, err = tcp.Listen(addr, f.config.Keepalive, f.config.Log)
 	}
-	f.listener, err = tcp.Listen(addr, f.config.Keepalive)
-	return err
+	if err != nil {
+		return &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "open the port for peers", Err: err}
+	}
+	return nil
 }
 
 // Close closes all Ports and Links that are still open, and waits for everything that the Fabric runs: up to two seconds for

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
@@ -57,7 +58,7 @@ func newConn(s *Listener, conns [kinds]*net.TCPConn, self, peer int, bell transp
 	c := &Conn{data: conns[data], control: conns[control], bell: bell, rank: self, peer: peer, grace: s.keepalive}
 	raw, err := c.data.SyscallConn()
 	if err == nil {
-		err = keepWatch(c.control, s.keepalive)
+		err = door.KeepWatch(c.control, s.keepalive)
 	}
 	if err != nil {
 		_ = c.data.Close()
@@ -72,26 +73,6 @@ func newConn(s *Listener, conns [kinds]*net.TCPConn, self, peer int, bell transp
 	s.wg.Go(c.readControl)
 	s.wg.Go(c.watch)
 	return c, nil
-}
-
-// keepWatch has the kernel end the connection when the peer's host has not answered for that long.
-func keepWatch(c *net.TCPConn, keepalive time.Duration) error {
-	const probes = 5
-	err := c.SetKeepAliveConfig(net.KeepAliveConfig{
-		Enable: true, Idle: keepalive / 2, Interval: max(keepalive/2/probes, time.Second), Count: probes,
-	})
-	if err != nil {
-		return err
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(keepalive.Milliseconds()))
-	})
-	return errors.Join(err, failed)
 }
 
 // Name returns "tcp".

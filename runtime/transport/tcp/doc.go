@@ -19,7 +19,6 @@
 //	control ends without a goodbye    its kernel closed the connection: the process ended (rank_dead)
 //	no answer to probes, no route     its host or the network is gone (unreachable)
 //
-// Both ends prove with an HMAC over both sides' random nonces that they have the communicator's secret, before anything else is
-// believed. A Listener serves all communicators of a process; whoever can't say within seconds for which one it comes is
-// sent away, and a crowd of such clients only pushes out its own oldest.
+// Both connections come in through package door's Door, where the two ends prove to each other that they have the communicator's
+// secret before anything else is believed. A Listener serves all communicators of a process.
 package tcp

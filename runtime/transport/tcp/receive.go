@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
@@ -149,7 +150,7 @@ func (c *Conn) readControl() {
 		case c.state.Load()&(closed|gone) != 0:
 		case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
 			c.lose(lifecycle.CodeRankDead, "its kernel closed the connection without a goodbye, so the process ended", err)
-			_ = keepWatch(c.data, c.grace) // its kernel sends the rest; without an end if the host goes, too
+			_ = door.KeepWatch(c.data, c.grace) // its kernel sends the rest; without an end if the host goes, too
 		case errors.Is(err, errFrame):
 			c.lose(lifecycle.CodeInternal, "it spoke nonsense on the control connection", err)
 			c.stopData()

@@ -3,10 +3,10 @@ package tcp
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
@@ -28,7 +29,7 @@ var secret = []byte("a secret of 16 bytes or more")
 
 func listen(t *testing.T) *Listener {
 	t.Helper()
-	s, err := Listen(netip.MustParseAddr("127.0.0.1"), 0)
+	s, err := Listen(netip.MustParseAddr("127.0.0.1"), 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func connect(t *testing.T, s *Listener) (conns [2]*Conn, waiters [2]*transport.W
 	for rank, g := range gates {
 		waiters[rank] = transport.NewWaiter(2, transport.Patience{})
 		wg.Go(func() {
-			c, err := g.Connect(within(t, 30*time.Second), rank, 1-rank, s.Addr(), gates[1-rank].ID(), waiters[rank])
+			c, err := g.Connect(within(t, 30*time.Second), rank, 1-rank, s.Door().Addr(), gates[1-rank].ID(), waiters[rank])
 			if err != nil {
 				t.Error(err)
 				return
@@ -111,138 +112,71 @@ func awaitLoss(t *testing.T, w *transport.Waiter) error {
 	}
 }
 
-// Strangers that talk nonsense, say nothing or come in crowds do not keep ranks from connecting.
-func TestStrangersDoNotDisturb(t *testing.T) {
-	s := listen(t)
-	var silent []net.Conn
-	for i := range maxStrangers + 100 {
-		c, err := net.Dial("tcp", s.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		silent = append(silent, c)
-		switch i { // the others say nothing
-		case 0:
-			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: carillon\r\n\r\n"+string(make([]byte, 4096)))
-		case 1:
-			_, _ = c.Write([]byte(helloMagic)) // and no more
-		case 2:
-			_, _ = c.Write((&hello{comm: comm, kind: control}).encode()) // for a gate that is not there
-		}
-	}
-	conns, waiters := connect(t, s)
-	exchange(t, conns, waiters)
-	s.mu.Lock()
-	n := len(s.strangers)
-	s.mu.Unlock()
-	if n > maxStrangers || n < maxStrangers/2 {
-		t.Errorf("%d strangers wait, where many came and %d may", n, maxStrangers)
-	}
-	for _, c := range silent {
-		_ = c.Close()
-	}
-}
-
-// Whoever is turned away is told nothing, but that the connection ends.
-func TestStrangersAreTurnedAway(t *testing.T) {
+// A dialer that was not told in time that it was let in comes again, and takes the place of what came before. One that comes for
+// another rank, or when all is there, is shown out.
+func TestArrivals(t *testing.T) {
 	s := listen(t)
 	g := s.Gate(comm, secret)
 	defer g.Close()
-	good := hello{gate: g.ID(), comm: comm, from: 0, to: 1}
-	for name, change := range map[string]func(*hello, []byte) []byte{
-		"garbage":       func(_ *hello, b []byte) []byte { clear(b); return b },
-		"another gate":  func(h *hello, _ []byte) []byte { h.gate[0]++; return h.encode() },
-		"another comm":  func(h *hello, _ []byte) []byte { h.comm[0]++; return h.encode() },
-		"unknown kind":  func(h *hello, _ []byte) []byte { h.kind = kinds; return h.encode() },
-		"other version": func(_ *hello, b []byte) []byte { b[len(helloMagic)-1]++; return b },
+	come := func(from, to int, k kind) net.Conn {
+		c, err := door.Dial(within(t, 20*time.Second), s.Door().Addr(), door.Hello{Room: g.ID(), About: about(from, to, k), Secret: secret})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	ended := func(c net.Conn) error {
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		b, err := io.ReadAll(c)
+		if len(b) > 0 {
+			t.Errorf("it was told %v", b)
+		}
+		return err
+	}
+	for name, c := range map[string]net.Conn{
+		"given up": come(0, 1, data), "of no kind": come(0, 1, kinds),
 	} {
-		t.Run(name, func(t *testing.T) {
-			c, err := net.Dial("tcp", s.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			h := good
-			if _, err := c.Write(change(&h, h.encode())); err != nil {
-				t.Fatal(err)
-			}
-			_ = c.SetReadDeadline(time.Now().Add(handshakeTime / 2))
-			if b, err := io.ReadAll(c); len(b) != 0 || errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("got %q, %v", b, err)
-			}
-		})
-	}
-}
-
-// accept runs the acceptor's part against what a dialer says, and returns what comes of it.
-func accept(t *testing.T, dialer func(net.Conn)) error {
-	t.Helper()
-	here, there := net.Pipe()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer there.Close()
-		dialer(there)
-	})
-	_, err := receive(here, func(*hello) ([]byte, error) { return secret, nil })
-	if err == nil {
-		_, _ = here.Write([]byte{accepted})
-	}
-	here.Close()
-	wg.Wait()
-	return err
-}
-
-// Without the secret nobody gets in, though it knows everything else; and what was said once is of no use a second time.
-func TestProofs(t *testing.T) {
-	h := hello{gate: GateID{1}, comm: comm, from: 0, to: 1}
-	var said bytes.Buffer
-	if err := accept(t, func(c net.Conn) {
-		if err := greet(recorder{c, &said}, h, secret); err != nil {
-			t.Errorf("a dialer with the secret got %v", err)
+		if name == "given up" {
+			come(0, 1, data)
 		}
-	}); err != nil {
-		t.Errorf("a dialer with the secret was refused: %v", err)
-	}
-	if err := accept(t, func(c net.Conn) {
-		_, _ = c.Write(said.Next(helloSize))
-		_, _ = io.ReadFull(c, make([]byte, nonceSize+sha256.Size))
-		_, _ = c.Write(said.Bytes())
-	}); !errors.Is(err, errProof) {
-		t.Errorf("a replay: %v", err)
-	}
-	if err := accept(t, func(c net.Conn) {
-		first := h.encode()
-		_, _ = c.Write(first)
-		answer := make([]byte, nonceSize+sha256.Size)
-		_, _ = io.ReadFull(c, answer)
-		_, _ = c.Write(proof([]byte("another secret"), "dialer", first, answer[:nonceSize]))
-	}); !errors.Is(err, errProof) {
-		t.Errorf("a dialer that does not have the secret: %v", err)
-	}
-	if err := accept(t, func(c net.Conn) {
-		_, _ = c.Write(h.encode())
-		answer := make([]byte, nonceSize+sha256.Size)
-		_, _ = io.ReadFull(c, answer)
-		_, _ = c.Write(answer[nonceSize:])
-	}); !errors.Is(err, errProof) {
-		t.Errorf("a dialer that says the acceptor's proof: %v", err)
-	}
-	_ = accept(t, func(c net.Conn) {
-		if err := greet(c, h, []byte("another secret")); !errors.Is(err, errProof) {
-			t.Errorf("a dialer whose acceptor has another secret got %v", err)
+		if err := ended(c); err != nil {
+			t.Errorf("a connection %s: %v", name, err)
 		}
-	})
+	}
+	come(0, 1, control)
+	if _, err := g.wait(within(t, 20*time.Second), 2, 0); err == nil {
+		t.Error("rank 2 took what came for rank 1")
+	}
+	conns, err := g.wait(within(t, 20*time.Second), 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range conns {
+		defer c.Close()
+	}
+	if err := ended(come(0, 1, data)); err != nil {
+		t.Errorf("a connection too many: %v", err)
+	}
+	g.Close()
+	if _, err := door.Dial(within(t, 20*time.Second), s.Door().Addr(), door.Hello{Room: g.ID(), Secret: secret}); !errors.Is(err, door.ErrUnknown) {
+		t.Errorf("a gate that was closed: %v", err)
+	}
 }
 
-// recorder keeps what is written.
-type recorder struct {
-	net.Conn
-	said *bytes.Buffer
-}
-
-func (r recorder) Write(p []byte) (int, error) {
-	r.said.Write(p)
-	return r.Conn.Write(p)
+// A gate that closes tells goodbye to peers whose connections nobody took.
+func TestClosedGateSaysGoodbye(t *testing.T) {
+	s := listen(t)
+	g := s.Gate(comm, secret)
+	c, err := door.Dial(within(t, 20*time.Second), s.Door().Addr(), door.Hello{Room: g.ID(), About: about(0, 1, control), Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	g.Close() // it may come before the connection has entered, and must say it all the same
+	if n, err := readFrame(c); n != nil || err != nil {
+		t.Errorf("it was told %v, %v", n, err)
+	}
 }
 
 func TestConnectWithoutTheSecret(t *testing.T) {
@@ -250,7 +184,7 @@ func TestConnectWithoutTheSecret(t *testing.T) {
 	a, b := s.Gate(comm, secret), s.Gate(comm, []byte("another secret"))
 	defer a.Close()
 	defer b.Close()
-	_, err := a.Connect(within(t, 20*time.Second), 0, 1, s.Addr(), b.ID(), transport.NewWaiter(2, transport.Patience{}))
+	_, err := a.Connect(within(t, 20*time.Second), 0, 1, s.Door().Addr(), b.ID(), transport.NewWaiter(2, transport.Patience{}))
 	var failed *lifecycle.PeerError
 	if !errors.As(err, &failed) || failed.Code != lifecycle.CodeAuth || failed.Rank != 1 {
 		t.Errorf("got %v", err)
@@ -322,18 +256,6 @@ func TestNoticeOvertakesData(t *testing.T) {
 	if err := awaitLoss(t, waiters[1]); !errors.As(err, &notice) || notice.Notice.Code != lifecycle.CodeAbandoned {
 		t.Errorf("got %v", err)
 	}
-}
-
-func FuzzHello(f *testing.F) {
-	f.Add((&hello{gate: GateID{1}, comm: comm, from: 1, to: 2, kind: control, nonce: [nonceSize]byte{3}}).encode())
-	f.Add([]byte(helloMagic))
-	f.Add(make([]byte, helloSize))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := decodeHello(b)
-		if err == nil && !bytes.Equal(h.encode(), b) {
-			t.Errorf("%x became %x", b, h.encode())
-		}
-	})
 }
 
 func FuzzReadFrame(f *testing.F) {

@@ -1,0 +1,251 @@
+package door
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	handshakeTime = 5 * time.Second        // for a stranger to prove itself
+	maxStrangers  = 1024                   // connections in the handshake at a time
+	strangerGrace = 250 * time.Millisecond // for a stranger to speak before it may be pushed out
+	refusalPeriod = 30 * time.Second       // between lines about refused strangers, however many they are
+)
+
+// Door is a port of this process. Its methods are safe for concurrent use.
+type Door struct {
+	listener net.Listener
+	log      *slog.Logger
+	work     sync.WaitGroup
+	done     chan struct{} // closed by Close
+	freed    chan struct{} // has a token when a place may have become free
+
+	mu        sync.Mutex
+	closed    bool
+	rooms     map[Room]*room
+	places    int
+	strangers list.List // of stranger, oldest first: connections that have not proved themselves yet
+	refusals  int       // since the last line
+	lastLine  time.Time
+}
+
+type room struct {
+	secret []byte
+	enter  func(About, net.Conn)
+}
+
+type stranger struct {
+	conn  net.Conn
+	since time.Time
+}
+
+// Listen opens a door at an address, host:port; port 0 takes a free one, see Addr. A host alone, or none, is every address of this
+// machine. ctx bounds the opening alone. log is told of refused strangers, once in 30 seconds at most. The caller closes the door.
+func Listen(ctx context.Context, addr string, log *slog.Logger) (*Door, error) {
+	config := net.ListenConfig{KeepAlive: -1} // see KeepWatch
+	listener, err := config.Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: another program, or a former run of this one, holds the port", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return Open(listener, log), nil
+}
+
+// Open is Listen for a listener that is there, which it takes over.
+func Open(listener net.Listener, log *slog.Logger) *Door {
+	d := &Door{
+		listener: listener, log: log.With("address", listener.Addr().String()), places: maxStrangers,
+		done: make(chan struct{}), freed: make(chan struct{}, 1), rooms: map[Room]*room{},
+	}
+	d.work.Go(d.accept)
+	return d
+}
+
+// Addr is where the door is, host:port. A host of 0.0.0.0 or :: stands for every address of this machine.
+func (d *Door) Addr() string { return d.listener.Addr().String() }
+
+// Add puts a room behind the door, unless there is one of that name, or the door is closed. enter is given each connection whose
+// dialer has proved itself and been told so, on a goroutine that Close waits for; it owns the connection, and must not block.
+func (d *Door) Add(name Room, secret []byte, enter func(About, net.Conn)) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || d.rooms[name] != nil {
+		return false
+	}
+	d.rooms[name] = &room{secret, enter}
+	return true
+}
+
+// Remove takes a room away. Connections that are in the handshake may still enter.
+func (d *Door) Remove(name Room) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.rooms, name)
+}
+
+// Close stops listening, turns all strangers away, and waits until no enter runs any more. It may be called twice.
+func (d *Door) Close() error {
+	d.mu.Lock()
+	var err error
+	if !d.closed {
+		d.closed = true
+		close(d.done)
+		err = d.listener.Close()
+		if d.refusals > 0 {
+			d.log.Warn("refused connections", "count", d.refusals)
+		}
+		for e := d.strangers.Front(); e != nil; e = e.Next() {
+			_ = e.Value.(stranger).conn.Close() // its handshake fails
+		}
+	}
+	d.mu.Unlock()
+	d.work.Wait()
+	return err
+}
+
+func (d *Door) lookup(name Room) *room {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rooms[name]
+}
+
+func (d *Door) accept() {
+	var pause time.Duration
+	for {
+		conn, err := d.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			// Most likely out of file descriptors. The ranks in the backlog wait; so does this loop, longer each time.
+			d.refused("", fmt.Errorf("accept: %w", err))
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			if !d.sleep(pause) {
+				return
+			}
+			continue
+		}
+		pause = 0
+		place := d.admit(conn)
+		if place == nil {
+			return
+		}
+		d.work.Go(func() { d.receive(conn, place) })
+	}
+}
+
+// sleep waits, no longer than until a place becomes free, and returns false when the door is closed.
+func (d *Door) sleep(wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-d.freed:
+	case <-d.done:
+		return false
+	}
+	return true
+}
+
+// admit finds a place for conn, and waits for one if all are taken by strangers that have hardly had time to speak. It closes conn
+// and returns nil when the door is closed.
+func (d *Door) admit(conn net.Conn) (place *list.Element) {
+	for {
+		d.mu.Lock()
+		if d.closed {
+			d.mu.Unlock()
+			_ = conn.Close() // nobody will serve it
+			return nil
+		}
+		if d.strangers.Len() < d.places {
+			defer d.mu.Unlock()
+			return d.strangers.PushBack(stranger{conn, time.Now()})
+		}
+		front := d.strangers.Front()
+		oldest := front.Value.(stranger)
+		wait := strangerGrace - time.Since(oldest.since)
+		if wait <= 0 {
+			d.strangers.Remove(front)
+			_ = oldest.conn.Close() // its handshake fails
+		}
+		d.mu.Unlock()
+		if wait > 0 {
+			d.sleep(wait)
+		}
+	}
+}
+
+// receive finds out what a connection comes for, and lets it enter.
+func (d *Door) receive(conn net.Conn, place *list.Element) {
+	_ = conn.SetDeadline(time.Now().Add(handshakeTime)) // fails on a closed connection, as will the next read
+	r, about, err := answer(conn, d.lookup)
+	d.mu.Lock()
+	d.strangers.Remove(place)
+	d.mu.Unlock()
+	select {
+	case d.freed <- struct{}{}:
+	default:
+	}
+	switch {
+	case err == nil:
+		_ = conn.SetDeadline(time.Time{}) // likewise
+		r.enter(about, conn)
+		return
+	case errors.Is(err, errWordless): // somebody looked whether this process lives, which is worth no line
+	case errors.Is(err, ErrUnknown):
+		// A rank that comes too early asks again, and one that comes for what is no more says so itself.
+		d.log.Debug("refused a connection", "from", conn.RemoteAddr().String(), "because", err)
+	default:
+		d.refused(conn.RemoteAddr().String(), err)
+	}
+	_ = conn.Close()
+}
+
+// refused counts a connection that was turned away. The first gets a line; those that follow share one a period.
+func (d *Door) refused(from string, why error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refusals++
+	if d.closed || time.Since(d.lastLine) < refusalPeriod {
+		return
+	}
+	d.log.Warn("refused connections", "count", d.refusals, "last", from, "because", why)
+	d.refusals, d.lastLine = 0, time.Now()
+}
+
+// KeepWatch has the kernel end a connection when the other host has not answered for that long, at least two seconds: neither to
+// probes while the connection is silent, nor to what was sent on it. Without it the kernel waits for a quarter of an hour. A
+// connection that is not TCP is left alone.
+func KeepWatch(conn net.Conn, silence time.Duration) error {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	const probes = 5
+	err := tcp.SetKeepAliveConfig(net.KeepAliveConfig{
+		Enable: true, Idle: silence / 2, Interval: max(silence/2/probes, time.Second), Count: probes,
+	})
+	if err != nil {
+		return err
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
+	})
+	return errors.Join(err, failed)
+}

@@ -1,0 +1,192 @@
+package door
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+const (
+	magic     = "carillon"
+	version   = 2
+	nonceSize = 32
+	helloSize = len(magic) + 1 + 16 + 16 + nonceSize
+)
+
+// Room names what a connection comes for.
+type Room [16]byte
+
+// About is what a dialer says of a connection to the room. It is not secret, and nobody can change it on the way.
+type About [16]byte
+
+// Hello is how a connection is opened: what for, and with which secret.
+type Hello struct {
+	Room   Room
+	About  About
+	Secret []byte
+}
+
+// Why a handshake fails.
+var (
+	// ErrUnknown means that there is no such room behind the door, or not yet.
+	ErrUnknown = errors.New("what it comes for is not known there")
+	// ErrVersion means that the two sides speak different versions of the handshake.
+	ErrVersion = errors.New("the other side speaks another version of the protocol; run one version of Carillon on all ranks")
+	// ErrSecret means that the other side does not have the room's secret.
+	ErrSecret = errors.New("the other side does not have the secret: it belongs to another job")
+)
+
+// What an answer of a door begins with. The numbers are the protocol's.
+const (
+	welcome = iota
+	unknownRoom
+	otherVersion
+	wrongSecret
+)
+
+var (
+	// errWordless is the end of a connection that came and went without a byte.
+	errWordless = errors.New("it said nothing")
+	errForeign  = errors.New("it does not speak this protocol")
+)
+
+// proof shows that a side has the secret. It covers what both said, so that it is good for this connection alone, and for this side.
+func proof(secret []byte, side string, hello, nonce []byte) []byte {
+	m := hmac.New(sha256.New, secret)
+	m.Write([]byte("carillon " + side + "\x00"))
+	m.Write(hello)
+	m.Write(nonce)
+	return m.Sum(nil)
+}
+
+// Dial opens a connection to a room behind the door at an address, host:port, within five seconds and as long as ctx allows.
+// Errors are the network's, the handshake's, or ctx's.
+func Dial(ctx context.Context, addr string, h Hello) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+	defer cancel()
+	dialer := net.Dialer{KeepAlive: -1} // see KeepWatch
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := Greet(ctx, conn, h); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Greet is Dial's part of the handshake on a connection that is open. When it fails it closes the connection.
+func Greet(ctx context.Context, conn net.Conn, h Hello) error {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // if it is closed, greet ends, too
+	err := greet(conn, h)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		_ = conn.Close() // its error is not the reason
+		return fmt.Errorf("handshake: %w", err)
+	}
+	return nil
+}
+
+func greet(conn io.ReadWriter, h Hello) error {
+	hello := append(make([]byte, 0, helloSize), magic...)
+	hello = append(hello, version)
+	hello = append(hello, h.Room[:]...)
+	hello = append(hello, h.About[:]...)
+	hello = append(hello, newNonce()...)
+	if _, err := conn.Write(hello); err != nil {
+		return err
+	}
+	nonce, err := readAnswer(conn)
+	if err != nil {
+		return err
+	}
+	if _, err := conn.Write(proof(h.Secret, "dialer", hello, nonce)); err != nil {
+		return err
+	}
+	theirs, err := readAnswer(conn)
+	if err == nil && !hmac.Equal(theirs, proof(h.Secret, "door", hello, nonce)) {
+		err = ErrSecret
+	}
+	return err
+}
+
+func newNonce() []byte {
+	nonce := make([]byte, nonceSize)
+	_, _ = rand.Read(nonce) // never fails
+	return nonce
+}
+
+// readAnswer reads the 32 bytes of a challenge or a welcome. A refusal is its error.
+func readAnswer(conn io.Reader) ([]byte, error) {
+	head, body := make([]byte, 2), make([]byte, nonceSize)
+	if _, err := io.ReadFull(conn, head); err != nil {
+		return nil, err
+	}
+	switch head[0] {
+	case welcome:
+		_, err := io.ReadFull(conn, body)
+		return body, err
+	case unknownRoom:
+		return nil, ErrUnknown
+	case otherVersion:
+		return nil, fmt.Errorf("%w (there: %d, here: %d)", ErrVersion, head[1], version)
+	case wrongSecret:
+		return nil, ErrSecret
+	default:
+		return nil, errForeign
+	}
+}
+
+// answer is the door's part of the handshake. The error is for its log; the dialer has been told what it may know.
+func answer(conn io.ReadWriter, lookup func(Room) *room) (*room, About, error) {
+	hello := make([]byte, helloSize)
+	start := hello[:len(magic)+1]
+	if _, err := io.ReadFull(conn, start); errors.Is(err, io.EOF) {
+		return nil, About{}, errWordless
+	} else if err != nil {
+		return nil, About{}, err
+	}
+	if string(hello[:len(magic)]) != magic {
+		return nil, About{}, errForeign
+	}
+	refuse := func(why byte, err error) (*room, About, error) {
+		_, _ = conn.Write([]byte{why, version}) // it may be gone already, which is as well
+		return nil, About{}, err
+	}
+	if v := hello[len(magic)]; v != version {
+		return refuse(otherVersion, fmt.Errorf("it speaks version %d of the protocol, and this is %d", v, version))
+	}
+	rest := hello[len(start):]
+	if _, err := io.ReadFull(conn, rest); err != nil {
+		return nil, About{}, err
+	}
+	name, about := Room(rest), About(rest[len(Room{}):])
+	r := lookup(name)
+	if r == nil {
+		return refuse(unknownRoom, fmt.Errorf("%w: %x", ErrUnknown, name[:4]))
+	}
+	nonce := newNonce()
+	if _, err := conn.Write(append([]byte{welcome, version}, nonce...)); err != nil {
+		return nil, About{}, err
+	}
+	theirs := make([]byte, sha256.Size)
+	if _, err := io.ReadFull(conn, theirs); err != nil {
+		return nil, About{}, err
+	}
+	if !hmac.Equal(theirs, proof(r.secret, "dialer", hello, nonce)) {
+		return refuse(wrongSecret, fmt.Errorf("it does not have the secret of %x", name[:4]))
+	}
+	_, err := conn.Write(append([]byte{welcome, version}, proof(r.secret, "door", hello, nonce)...))
+	return r, about, err
+}

@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/hashicorp/memberlist"
 )
 
 // closeTime is what Close may take, whatever the mesh is waiting for: there is nobody to say farewell to.
@@ -20,12 +18,12 @@ type dialing struct {
 	began chan struct{}
 }
 
-func (d dialing) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+func (d dialing) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	select {
 	case d.began <- struct{}{}:
 	default:
 	}
-	return d.transport.DialAddressTimeout(a, timeout)
+	return d.transport.DialTimeout(addr, timeout)
 }
 
 // deaf is the address of a listener that has no room for connections: who connects waits.
@@ -98,19 +96,7 @@ func TestCloseWaitsForNoStranger(t *testing.T) {
 		{name: "reading", to: silent, reached: read},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			k, err := deriveKeys(make([]byte, SecretSize), "loopback")
-			if err != nil {
-				t.Fatal(err)
-			}
-			g, err := newGuard(k)
-			if err != nil {
-				t.Fatal(err)
-			}
-			under, err := listen(netip.MustParseAddrPort("127.0.0.1:0"), netip.Addr{}, g, &counters{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			d := dialing{under, make(chan struct{}, 1)}
+			d := dialing{port(t, "loopback", &counters{}), make(chan struct{}, 1)}
 			m := loopback(t, "a", func(c *Config) {
 				c.Transport = d
 				c.Tuning.StreamTimeout = 5 * time.Second

@@ -45,8 +45,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Host is the machine. nil is the one that this process runs on; a simulation has its own.
 	Host Host
-	// Transport moves bytes. nil is UDP and TCP at Bind; a simulation has its own. It belongs to the mesh, which shuts it
-	// down: then whoever connects, sends or receives by it must fail at once, as Close waits for them.
+	// Transport moves bytes. nil is UDP and TCP at Bind, sealed with Secret; a simulation has its own. It belongs to the mesh, which
+	// shuts it down: then whoever connects, sends or receives by it must fail at once, as Close waits for them.
 	Transport memberlist.Transport
 	// Rand decides what is left to chance: whom to tell or to ask first, and how long to wait before the next attempt to
 	// join. Nothing secret comes from it. nil is the runtime's; a simulation has its own, which must be safe for use by
@@ -187,11 +187,11 @@ func (t *Tuning) validate() error {
 }
 
 // memberlistConfig is what memberlist is told.
-func (c *Config) memberlistConfig(k keys, d *delegate) *memberlist.Config {
+func (c *Config) memberlistConfig(d *delegate) *memberlist.Config {
 	t := c.Tuning
 	m := memberlist.DefaultLANConfig()
 	m.Name = c.Self.Name
-	m.Label, m.SecretKey = k.label, k.gossip
+	m.UDPBufferSize -= tagSize + sealOverhead // what a packet may have, and the seal takes
 	m.BindAddr, m.BindPort, m.AdvertisePort = "127.0.0.1", 0, 0
 	m.TCPTimeout = t.StreamTimeout
 	m.IndirectChecks, m.RetransmitMult, m.SuspicionMult = t.IndirectChecks, t.RetransmitMult, t.SuspicionMult

@@ -55,21 +55,25 @@ func TestPresetsAreValid(t *testing.T) {
 	}
 }
 
-// Jobs with one secret have different keys, and so have secrets of one job.
+// What one job sends, or who has another secret, no other job takes for its own.
 func TestKeysDiffer(t *testing.T) {
-	seen := make(map[string]bool)
+	var seals []*seal
 	for _, secret := range [][]byte{make([]byte, SecretSize), bytes.Repeat([]byte{1}, SecretSize)} {
 		for _, job := range []string{"a", "b"} {
-			k, err := deriveKeys(secret, job)
+			s, err := newSeal(secret, job)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if seen[k.label] || seen[string(k.gossip)] {
-				t.Errorf("job %q has a key that another has", job)
+			seals = append(seals, s)
+		}
+	}
+	for i, from := range seals {
+		for j, to := range seals {
+			if _, err := to.openPacket(from.packet([]byte("x"))); (err == nil) != (i == j) {
+				t.Errorf("job %d hears job %d: %v", j, i, err)
 			}
-			seen[k.label], seen[string(k.gossip)] = true, true
-			if bytes.Contains(k.gossip, secret[:8]) {
-				t.Error("the key shows the secret")
+			if (from.tag == to.tag) != (i == j) {
+				t.Errorf("jobs %d and %d have the tags %x and %x", i, j, from.tag, to.tag)
 			}
 		}
 	}

@@ -34,7 +34,7 @@ type Mesh struct {
 	self      Member
 	host      Host
 	rand      *mathrand.Rand // safe for use by several goroutines, as its source is
-	transport memberlist.NodeAwareTransport
+	transport memberlist.Transport
 	list      *memberlist.Memberlist
 	gossip    memberlist.TransmitLimitedQueue
 	members   atomic.Int64 // how many there are, for gossip
@@ -72,11 +72,6 @@ func Start(c Config) (*Mesh, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	k, err := deriveKeys(c.Secret, c.Job)
-	if err != nil {
-		return nil, err
-	}
-	c.Secret = nil
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // it never fails
 	c.Self.Instance = binary.LittleEndian.Uint64(id[:])
@@ -86,7 +81,7 @@ func Start(c Config) (*Mesh, error) {
 		farewell: make(chan string, directHost),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
-	if err := m.open(k); err != nil {
+	if err := m.open(); err != nil {
 		m.cancel()
 		return nil, err
 	}
@@ -97,21 +92,17 @@ func Start(c Config) (*Mesh, error) {
 }
 
 // open opens the port and starts memberlist.
-func (m *Mesh) open(k keys) error {
-	under := m.config.Transport
-	if under == nil {
-		guard, err := newGuard(k)
+func (m *Mesh) open() error {
+	if m.transport = m.config.Transport; m.transport == nil {
+		s, err := newSeal(m.config.Secret, m.config.Job)
 		if err != nil {
 			return err
 		}
-		if under, err = listen(m.config.Bind, m.config.Advertise, guard, &m.count); err != nil {
+		if m.transport, err = listen(m.config.Bind, m.config.Advertise, s, &m.count); err != nil {
 			return err
 		}
 	}
-	var ok bool
-	if m.transport, ok = under.(memberlist.NodeAwareTransport); !ok {
-		return fmt.Errorf("mesh: Transport is a %T, want a memberlist.NodeAwareTransport", under)
-	}
+	m.config.Secret = nil
 	ip, port, err := m.transport.FinalAdvertiseAddr("", 0)
 	if err != nil {
 		return fmt.Errorf("mesh: find the address to advertise: %w", err)
@@ -125,7 +116,7 @@ func (m *Mesh) open(k keys) error {
 	m.gossip.NumNodes = func() int { return int(m.members.Load()) }
 	m.watcher = newWatcher(m)
 	m.asker = newAsker(m)
-	config := m.config.memberlistConfig(k, &delegate{m})
+	config := m.config.memberlistConfig(&delegate{m})
 	config.Transport = m.transport
 	if m.list, err = memberlist.Create(config); err != nil {
 		_ = m.transport.Shutdown()

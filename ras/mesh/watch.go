@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hashicorp/memberlist"
-
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
@@ -447,8 +445,7 @@ func (m *Mesh) ping(to *Member) error {
 func (w *watcher) refused(m *Member) bool {
 	t := &w.m.config.Tuning
 	for range 2 {
-		conn, err := w.m.transport.DialAddressTimeout(
-			memberlist.Address{Addr: m.Addr.String(), Name: m.Name}, t.ProbeTimeout)
+		conn, err := w.m.transport.DialTimeout(m.Addr.String(), t.ProbeTimeout)
 		if err == nil {
 			_ = conn.Close()
 		}

@@ -243,8 +243,8 @@ func streams(t *testing.T, meshes []netip.AddrPort, heard []packet) {
 			case 1:
 				body = make([]byte, 4096)
 				_, _ = rand.Read(body) // never fails
-			case 2: // what is before the type, as it was heard, then encrypted, and of 4 GiB
-				body = append(append([]byte(nil), body[:2+int(body[1])]...), 10, 0xff, 0xff, 0xff, 0xff)
+			case 2: // the job's tag, as it was heard, and a record of 4 GiB
+				body = append(append([]byte(nil), body[:8]...), 0xff, 0xff, 0xff, 0xff)
 			}
 			_, _ = c.Write(body) // it may have been closed already
 		}

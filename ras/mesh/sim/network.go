@@ -129,7 +129,7 @@ type port struct {
 	cancel  context.CancelFunc
 }
 
-var _ memberlist.NodeAwareTransport = (*port)(nil)
+var _ memberlist.Transport = (*port)(nil)
 
 const (
 	packetQueue = 4096 // what the kernel keeps for a process that does not read
@@ -191,10 +191,6 @@ func (t *port) WriteTo(b []byte, addr string) (time.Time, error) {
 	return time.Now(), nil
 }
 
-func (t *port) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
-	return t.WriteTo(b, a.Addr)
-}
-
 // DialTimeout connects: at once refused where nobody listens on a machine that is there, and after the timeout where
 // the machine is cut off. A stopped process's kernel accepts for it.
 func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
@@ -254,10 +250,6 @@ func (t *port) wait(d time.Duration) {
 	case <-timer.C:
 	case <-t.ctx.Done():
 	}
-}
-
-func (t *port) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	return t.DialTimeout(a.Addr, timeout)
 }
 
 func (t *port) PacketCh() <-chan *memberlist.Packet { return t.packets }

@@ -1,0 +1,218 @@
+package mesh
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// SecretSize is the size of the job's secret, in bytes.
+const SecretSize = 32
+
+const (
+	tagSize      = 8
+	nonceSize    = 12
+	sealOverhead = nonceSize + 16 // a nonce, and what authenticates
+	// maxRecord bounds what one record of a stream holds, so that a stranger can't make a member keep more.
+	maxRecord = 64 << 10
+)
+
+var (
+	errStranger = errors.New("mesh: not of this job")
+	errReplay   = errors.New("mesh: came before")
+	errTooLarge = errors.New("mesh: too large")
+)
+
+// seal encrypts and authenticates all that the members of a job send each other, so that memberlist sees no byte that nobody
+// vouches for: AES-256-GCM with a key that follows from the job's secret and name.
+//
+//	packet   tag 8 | nonce 12 | encrypted
+//	stream   tag 8 | records, in both directions: length u32 | nonce 12 | encrypted
+//
+// The tag is the job's, and no secret: by it most strangers are told at once. A record is bound to its place: to the first record of
+// its stream, its direction and its number.
+type seal struct {
+	aead cipher.AEAD
+	tag  [tagSize]byte
+	seen nonces
+}
+
+func newSeal(secret []byte, job string) (*seal, error) {
+	key, err := hkdf.Key(sha256.New, secret, nil, "carillon mesh key "+job, 32)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: derive the key: %w", err)
+	}
+	tag, err := hkdf.Key(sha256.New, secret, nil, "carillon mesh tag "+job, tagSize)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: derive the tag: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	return &seal{aead: aead, tag: [tagSize]byte(tag)}, nil
+}
+
+// packet seals a packet.
+func (s *seal) packet(b []byte) []byte { return s.aead.Seal(s.tag[:], nil, b, []byte("packet")) }
+
+// openPacket is what is in a packet that is the job's and new.
+func (s *seal) openPacket(b []byte) ([]byte, error) {
+	if !bytes.HasPrefix(b, s.tag[:]) {
+		return nil, errStranger
+	}
+	return s.open(b[tagSize:], []byte("packet"), true)
+}
+
+func (s *seal) open(b, bound []byte, first bool) ([]byte, error) {
+	plain, err := s.aead.Open(nil, nil, b, bound)
+	switch {
+	case err != nil:
+		return nil, errStranger
+	case first && !s.seen.add([nonceSize]byte(b)):
+		return nil, errReplay
+	default:
+		return plain, nil
+	}
+}
+
+// stream is one end of a stream. Like any connection's, its Read and its Write are for one goroutine each.
+type stream struct {
+	net.Conn
+	seal    *seal
+	count   *counters
+	inbound bool
+	settled func(error) // told once whether the first record of an inbound stream is the job's
+
+	sent, got uint64 // records
+	first     [nonceSize]byte
+	rest      []byte // of the last record that came
+}
+
+// bound is what the n-th record in a direction is bound to.
+func (c *stream) bound(dialers bool, n uint64) []byte {
+	b := []byte("answer")
+	if dialers {
+		b = []byte("record")
+		if n == 0 {
+			return b
+		}
+	}
+	return binary.BigEndian.AppendUint64(append(b, c.first[:]...), n)
+}
+
+// Write sends p in records. On an inbound stream it comes after the first Read.
+func (c *stream) Write(p []byte) (n int, err error) {
+	if c.inbound && c.got == 0 {
+		return 0, errStranger
+	}
+	for len(p) > 0 && err == nil {
+		part := p[:min(len(p), maxRecord)]
+		p = p[len(part):]
+		var b []byte
+		if !c.inbound && c.sent == 0 {
+			b = append(b, c.seal.tag[:]...)
+		}
+		b = binary.BigEndian.AppendUint32(b, uint32(len(part)+sealOverhead))
+		head := len(b)
+		b = c.seal.aead.Seal(b, nil, part, c.bound(!c.inbound, c.sent))
+		if !c.inbound && c.sent == 0 {
+			c.first = [nonceSize]byte(b[head:])
+		}
+		c.sent++
+		c.count.bytesOut.Add(uint64(len(b)))
+		if _, err = c.Conn.Write(b); err == nil {
+			n += len(part)
+		}
+	}
+	return n, err
+}
+
+// Read reads what has come and is the job's.
+func (c *stream) Read(p []byte) (int, error) {
+	if len(c.rest) == 0 {
+		var err error
+		c.rest, err = c.record()
+		if settled := c.settled; settled != nil {
+			c.settled = nil
+			settled(err)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+func (c *stream) record() ([]byte, error) {
+	first := c.inbound && c.got == 0
+	if first {
+		var tag [tagSize]byte
+		if _, err := io.ReadFull(c.Conn, tag[:]); err != nil || tag != c.seal.tag {
+			return nil, errStranger
+		}
+	}
+	var head [4]byte
+	if _, err := io.ReadFull(c.Conn, head[:]); err != nil {
+		return nil, err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	switch {
+	case size > maxRecord+sealOverhead:
+		return nil, errTooLarge
+	case size <= sealOverhead:
+		return nil, errStranger
+	}
+	b := make([]byte, size)
+	if _, err := io.ReadFull(c.Conn, b); err != nil {
+		return nil, err
+	}
+	plain, err := c.seal.open(b, c.bound(c.inbound, c.got), first)
+	if err != nil {
+		return nil, err
+	}
+	if first {
+		c.first = [nonceSize]byte(b)
+	}
+	c.got++
+	c.count.bytesIn.Add(uint64(len(head)) + uint64(size))
+	return plain, nil
+}
+
+// nonces remembers the last ones: at least half of 2·nonceWindow. What is older is stopped by what it says: by
+// incarnations, instances, times and question ids.
+type nonces struct {
+	mu        sync.Mutex
+	now, last map[[nonceSize]byte]struct{}
+}
+
+const nonceWindow = 4096
+
+func (n *nonces) add(nonce [nonceSize]byte) (fresh bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, inNow := n.now[nonce]
+	_, inLast := n.last[nonce]
+	if inNow || inLast {
+		return false
+	}
+	if n.now == nil || len(n.now) >= nonceWindow {
+		n.last, n.now = n.now, make(map[[nonceSize]byte]struct{})
+	}
+	n.now[nonce] = struct{}{}
+	return true
+}

@@ -1,8 +1,9 @@
-// Package wire puts small binary messages together and takes them apart: of processes that talk to each other, and of files.
+// Package wire puts small binary messages together and takes them apart: of processes that talk to each other, and of
+// files.
 //
-// A message is written with the append functions of encoding/binary and those here. It is read with a [Reader], which never
-// reads beyond the end and never allocates for what a message only claims to have. Its first failure sticks, so that a decoder
-// is a plain list of fields with one check at its end.
+// A message is written with the append functions of encoding/binary and those here. It is read with a [Reader], which
+// never reads beyond the end and never allocates for what a message only claims to have. Its first failure sticks, so
+// that a decoder is a plain list of fields with one check at its end.
 package wire
 
 import (
@@ -27,8 +28,8 @@ func AppendBool(b []byte, v bool) []byte {
 	return append(b, 0)
 }
 
-// Reader takes a message apart, field by field. After a failure every field is zero, and Err says what failed first. Integers of
-// fixed size are little-endian. It is a value of one goroutine.
+// Reader takes a message apart, field by field. After a failure every field is zero, and Err says what failed first.
+// Integers of fixed size are little-endian. It is a value of one goroutine.
 type Reader struct {
 	rest []byte
 	err  error

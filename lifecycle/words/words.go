@@ -1,5 +1,5 @@
-// Package words writes what sentences of this runtime have most: ranks, lists and durations, in one way everywhere. Numbers of
-// bytes are humanize.IBytes' of github.com/dustin/go-humanize.
+// Package words writes what sentences of this runtime have most: ranks, lists and durations, in one way everywhere.
+// Numbers of bytes are humanize.IBytes' of github.com/dustin/go-humanize.
 package words
 
 import (
@@ -24,8 +24,8 @@ func Ranks(ranks []int) string {
 	return word + Numbers(ranks)
 }
 
-// Numbers lists numbers, each once and in order: "0 to 2 and 5". Of a long list it names the beginning, and says how many more
-// numbers there are: "0, 2, 4, 6, 8, 10, 12, 14 and 92 more".
+// Numbers lists numbers, each once and in order: "0 to 2 and 5". Of a long list it names the beginning, and says how
+// many more numbers there are: "0, 2, 4, 6, 8, 10, 12, 14 and 92 more".
 func Numbers(numbers []int) string {
 	numbers = slices.Compact(slices.Sorted(slices.Values(numbers)))
 	var parts []string
@@ -63,8 +63,8 @@ func list(items []string, more int) string {
 	return strings.Join(items[:last], ", ") + " and " + items[last]
 }
 
-// Round cuts a duration to what a person reads of it: three digits, and whole seconds from a minute on. Its String is "12.3ms",
-// "3.21s" or "1m23s".
+// Round cuts a duration to what a person reads of it: three digits, and whole seconds from a minute on. Its String is
+// "12.3ms", "3.21s" or "1m23s".
 func Round(d time.Duration) time.Duration {
 	size, unit := d.Abs(), time.Nanosecond
 	if size >= time.Minute {

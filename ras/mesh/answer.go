@@ -15,7 +15,8 @@ import (
 
 // Bounds on what askers can cause.
 const (
-	// askerRate and askerBurst bound how many questions of one member are answered, and allRate and allBurst those of all.
+	// askerRate and askerBurst bound how many questions of one member are answered, and allRate and allBurst those of
+	// all.
 	askerRate, askerBurst = 20, 40
 	allRate, allBurst     = 100, 200
 	// handlers is how many calls of Handler and LocalNote run at a time, and relays how many questions are worked on.
@@ -42,7 +43,8 @@ type answerer struct {
 	folded map[foldKey]*folded
 }
 
-// questionKey tells a question apart from its repetitions: who has passed on a question may be asked once more, directly.
+// questionKey tells a question apart from its repetitions: who has passed on a question may be asked once more,
+// directly.
 type questionKey struct {
 	id     [16]byte
 	direct bool

@@ -62,8 +62,8 @@ func (a *asker) answers(body []byte) error {
 	return nil
 }
 
-// Ask asks the named members a question; with no names, all that have not left, this one among them. It returns at once;
-// the Inquiry yields the answers. It takes as long as ctx says, or DefaultAskTime, and a minute at most.
+// Ask asks the named members a question; with no names, all that have not left, this one among them. It returns at
+// once; the Inquiry yields the answers. It takes as long as ctx says, or DefaultAskTime, and a minute at most.
 //
 // Members that are dead, stopped or out of reach are not asked: another one of their host is, for the last they wrote.
 // That is also done, in the last quarter of the time, for those that did not answer.

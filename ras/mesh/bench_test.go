@@ -26,8 +26,8 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// BenchmarkOversubscribed gives every core four times as many busy threads as it can run: four of eight members keep all
-// cores busy, each with four times as many goroutines as there are cores. Nobody may be taken for dead; then one is
+// BenchmarkOversubscribed gives every core four times as many busy threads as it can run: four of eight members keep
+// all cores busy, each with four times as many goroutines as there are cores. Nobody may be taken for dead; then one is
 // killed, and the others are told. An operation is a second of that: -benchtime=60x takes a minute.
 func BenchmarkOversubscribed(b *testing.B) {
 	all := startChildren(b, 8)

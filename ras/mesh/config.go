@@ -33,24 +33,25 @@ type Config struct {
 	// OnEvent is told what happens to members, in order, on one goroutine. It may block for a while: events queue up to
 	// eventQueue, then the oldest are dropped and counted. nil if nobody wants to know.
 	OnEvent func(Event)
-	// Handler answers questions. from is the name of the member that asked first, of all that asked the same at the same
-	// time. It must return within the context's time, and is called for at most handlers questions at a time. nil
+	// Handler answers questions. from is the name of the member that asked first, of all that asked the same at the
+	// same time. It must return within the context's time, and is called for at most handlers questions at a time. nil
 	// answers nothing.
 	Handler func(ctx context.Context, from string, question []byte) []byte
-	// LocalNote answers for a process of this host that can't answer for itself, from its tape; nil, or an answer of nil,
-	// if there is nothing to say.
+	// LocalNote answers for a process of this host that can't answer for itself, from its tape; nil, or an answer of
+	// nil, if there is nothing to say.
 	LocalNote func(Member) []byte
 
 	// Logger gets what memberlist logs, at debug. nil discards it.
 	Logger *slog.Logger
 	// Host is the machine. nil is the one that this process runs on; a simulation has its own.
 	Host Host
-	// Transport moves bytes. nil is UDP and TCP at Bind, sealed with Secret; a simulation has its own. It belongs to the mesh, which
-	// shuts it down: then whoever connects, sends or receives by it must fail at once, as Close waits for them.
+	// Transport moves bytes. nil is UDP and TCP at Bind, sealed with Secret; a simulation has its own. It belongs to
+	// the mesh, which shuts it down: then whoever connects, sends or receives by it must fail at once, as Close waits
+	// for them.
 	Transport memberlist.Transport
-	// Rand decides what is left to chance: whom to tell or to ask first, and how long to wait before the next attempt to
-	// join. Nothing secret comes from it. nil is the runtime's; a simulation has its own, which must be safe for use by
-	// several goroutines. memberlist draws from math/rand's global source all the same.
+	// Rand decides what is left to chance: whom to tell or to ask first, and how long to wait before the next attempt
+	// to join. Nothing secret comes from it. nil is the runtime's; a simulation has its own, which must be safe for use
+	// by several goroutines. memberlist draws from math/rand's global source all the same.
 	Rand mathrand.Source
 }
 

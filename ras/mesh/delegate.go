@@ -8,7 +8,8 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// delegate is what memberlist calls. It holds memberlist's lock in some of these calls, so none of them calls memberlist.
+// delegate is what memberlist calls. It holds memberlist's lock in some of these calls, so none of them calls
+// memberlist.
 type delegate struct{ m *Mesh }
 
 var (

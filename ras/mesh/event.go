@@ -82,8 +82,8 @@ const (
 	CauseRuns
 	// CauseSilence: it did not answer.
 	CauseSilence
-	// CauseRefused: its host answers and nobody listens at its port. A firewall that rejects looks the same, so a member
-	// that is dead for this cause alone may come back.
+	// CauseRefused: its host answers and nobody listens at its port. A firewall that rejects looks the same, so a
+	// member that is dead for this cause alone may come back.
 	CauseRefused
 	// CauseAnswers: it answers again.
 	CauseAnswers

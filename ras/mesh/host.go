@@ -12,8 +12,8 @@ import (
 
 // Host is the machine that a member runs on, as the kernel shows its processes: as the methods of process.ID do.
 type Host interface {
-	// Watch has ended called once when the process ends, from another goroutine, unless stop was called before. The error is
-	// process.ErrGone if it has ended already. stop waits until ended is not running any more.
+	// Watch has ended called once when the process ends, from another goroutine, unless stop was called before. The
+	// error is process.ErrGone if it has ended already. stop waits until ended is not running any more.
 	Watch(id process.ID, ended func(process.Exit)) (stop func(), err error)
 	// Look glances at a process. The error is process.ErrGone if it has ended.
 	Look(id process.ID) (process.Look, error)
@@ -36,8 +36,8 @@ func (kernel) Now() int64 {
 	return ts.Nano()
 }
 
-// Self is this process as a member. rank is its rank in the job, -1 if it has none, and jobSize the number of ranks, 0 if
-// unknown. It fails only if /proc can't be read.
+// Self is this process as a member. rank is its rank in the job, -1 if it has none, and jobSize the number of ranks, 0
+// if unknown. It fails only if /proc can't be read.
 func Self(rank, jobSize int) (Member, error) {
 	host, err := os.Hostname()
 	if err != nil {

@@ -24,8 +24,8 @@ type Member struct {
 	JobSize int
 	// Instance is random, and tells two meshes of one process, one after the other, apart. Start chooses it.
 	Instance uint64
-	// Health is the URL at which its health endpoint answers other hosts, of at most MaxHealth bytes; empty if it has none
-	// that does.
+	// Health is the URL at which its health endpoint answers other hosts, of at most MaxHealth bytes; empty if it has
+	// none that does.
 	Health string
 	// Addr is where it answers, UDP and TCP. Start sets it.
 	Addr netip.AddrPort
@@ -72,8 +72,8 @@ const (
 	maxName     = maxHost + 1 + 20
 )
 
-// appendMeta encodes what memberlist carries about a member. A later build may append fields: a reader ignores what it doesn't
-// know.
+// appendMeta encodes what memberlist carries about a member. A later build may append fields: a reader ignores what it
+// doesn't know.
 //
 //	version u8 | process.ID | rank v | job size uv | instance u64 | host text | health text
 func appendMeta(b []byte, m *Member) []byte {

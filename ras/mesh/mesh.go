@@ -204,9 +204,9 @@ func (m *Mesh) spawn(f func()) bool {
 	return true
 }
 
-// Members is what is known of all members, also of those that are gone or out of reach, by host and rank. Who has been so
-// for an hour, and whose rank another one has since, is forgotten; of the others who have been for so long, the latest 4,096
-// are known.
+// Members is what is known of all members, also of those that are gone or out of reach, by host and rank. Who has been
+// so for an hour, and whose rank another one has since, is forgotten; of the others who have been for so long, the
+// latest 4,096 are known.
 func (m *Mesh) Members() []Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -374,8 +374,8 @@ func (m *Mesh) named(kind byte, name string, id uint64) {
 }
 
 // Close leaves: the others are told, those who watch this process first. It waits for its goroutines, and for running
-// calls of OnEvent and Handler, so neither may call it. The farewell takes half a second and two gossip intervals at most;
-// who is out of reach is not waited for. Goroutines of memberlist's own end within a few probe intervals.
+// calls of OnEvent and Handler, so neither may call it. The farewell takes half a second and two gossip intervals at
+// most; who is out of reach is not waited for. Goroutines of memberlist's own end within a few probe intervals.
 func (m *Mesh) Close() error {
 	var err error
 	m.closing.Do(func() {

@@ -31,14 +31,14 @@ var (
 	errTooLarge = errors.New("mesh: too large")
 )
 
-// seal encrypts and authenticates all that the members of a job send each other, so that memberlist sees no byte that nobody
-// vouches for: AES-256-GCM with a key that follows from the job's secret and name.
+// seal encrypts and authenticates all that the members of a job send each other, so that memberlist sees no byte that
+// nobody vouches for: AES-256-GCM with a key that follows from the job's secret and name.
 //
 //	packet   tag 8 | nonce 12 | encrypted
 //	stream   tag 8 | records, in both directions: length u32 | nonce 12 | encrypted
 //
-// The tag is the job's, and no secret: by it most strangers are told at once. A record is bound to its place: to the first record of
-// its stream, its direction and its number.
+// The tag is the job's, and no secret: by it most strangers are told at once. A record is bound to its place: to the
+// first record of its stream, its direction and its number.
 type seal struct {
 	aead cipher.AEAD
 	tag  [tagSize]byte

@@ -39,13 +39,14 @@ type entry struct {
 const (
 	// maxFinal bounds how many gone instances are remembered beside those that are shown.
 	maxFinal = 4096
-	// forgetTime is how long who is gone or out of reach is shown although another has its rank; forgetInterval is how often
-	// it is looked for such. By then nobody passes on anything about it. Who is gone, and was stopped or cut off all that
-	// time, may still say that it lives, and is not believed, as final holds it; who was out of reach may be back, and joins.
+	// forgetTime is how long who is gone or out of reach is shown although another has its rank; forgetInterval is how
+	// often it is looked for such. By then nobody passes on anything about it. Who is gone, and was stopped or cut off
+	// all that time, may still say that it lives, and is not believed, as final holds it; who was out of reach may be
+	// back, and joins.
 	forgetTime     = time.Hour
 	forgetInterval = forgetTime / 60
-	// maxAway bounds how many are shown that have been gone or out of reach for longer than that, with ranks that nobody has
-	// taken over: an elastic job may give each process that comes a new one.
+	// maxAway bounds how many are shown that have been gone or out of reach for longer than that, with ranks that
+	// nobody has taken over: an elastic job may give each process that comes a new one.
 	maxAway = 4096
 )
 
@@ -208,10 +209,10 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 	}
 }
 
-// forget takes away members that were gone or out of reach for forgetTime, and whose rank another one has: one that runs,
-// or that came later. What became of the last of each rank stays, of the latest maxAway. Who is out of reach with the last
-// of its rank is tried again for as long as it is known; one whose rank was taken tries by itself, as nobody has taken
-// ours there.
+// forget takes away members that were gone or out of reach for forgetTime, and whose rank another one has: one that
+// runs, or that came later. What became of the last of each rank stays, of the latest maxAway. Who is out of reach with
+// the last of its rank is tried again for as long as it is known; one whose rank was taken tries by itself, as nobody
+// has taken ours there.
 func (t *table) forget(now time.Time) {
 	last := make(map[int]*entry) // of each rank
 	for _, e := range t.entries {
@@ -323,8 +324,8 @@ func (t *table) watchers() []Member {
 	return before
 }
 
-// nearAndFar picks whom to tell at once: members of this host, and members of others, on as many hosts as possible. Which
-// of them is left to chance, so that each witness picks others.
+// nearAndFar picks whom to tell at once: members of this host, and members of others, on as many hosts as possible.
+// Which of them is left to chance, so that each witness picks others.
 func (t *table) nearAndFar(near, far int, chance *rand.Rand) (here, there []Member) {
 	names := slices.Sorted(maps.Keys(t.entries))
 	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })

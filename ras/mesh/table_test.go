@@ -191,8 +191,9 @@ func TestWhoAnsweredSinceIsNotGivenUp(t *testing.T) {
 	}
 }
 
-// Who is gone or out of reach is forgotten once another has had its rank for long enough. No late word revives who is gone;
-// who was out of reach is a member again when it answers. What became of the last of each rank stays, however long.
+// Who is gone or out of reach is forgotten once another has had its rank for long enough. No late word revives who is
+// gone; who was out of reach is a member again when it answers. What became of the last of each rank stays, however
+// long.
 func TestForget(t *testing.T) {
 	self := memberAt("a", 0)
 	table := newTable(self)

@@ -190,7 +190,8 @@ func TestStrangersAndReplays(t *testing.T) {
 	}
 }
 
-// What goes over a stream comes out as it was sent, and no record of it at another place, in another stream or in the other direction.
+// What goes over a stream comes out as it was sent, and no record of it at another place, in another stream or in the
+// other direction.
 func TestStreamsAreBound(t *testing.T) {
 	s, err := newSeal(make([]byte, SecretSize), "streams")
 	if err != nil {

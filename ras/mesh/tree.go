@@ -17,8 +17,8 @@ type target struct {
 
 func (u *unit) size() int { return 1 + len(u.absent) }
 
-// split cuts units into at most fanOut parts of nearly the same length, in their order. The first of each part is asked,
-// and asks the rest.
+// split cuts units into at most fanOut parts of nearly the same length, in their order. The first of each part is
+// asked, and asks the rest.
 func split(units []unit) [][]unit {
 	n := min(len(units), fanOut)
 	parts := make([][]unit, 0, n)

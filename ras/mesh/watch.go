@@ -425,7 +425,8 @@ func (w *watcher) probe(m *Member) {
 	}
 }
 
-// ping probes a member once. It returns at once when the mesh is closed; memberlist's part of it ends within ProbeTimeout.
+// ping probes a member once. It returns at once when the mesh is closed; memberlist's part of it ends within
+// ProbeTimeout.
 func (m *Mesh) ping(to *Member) error {
 	name, addr := to.Name, net.UDPAddrFromAddrPort(to.Addr)
 	done := make(chan error, 1)

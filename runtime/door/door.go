@@ -48,8 +48,9 @@ type stranger struct {
 	since time.Time
 }
 
-// Listen opens a door at an address, host:port; port 0 takes a free one, see Addr. A host alone, or none, is every address of this
-// machine. ctx bounds the opening alone. log is told of refused strangers, once in 30 seconds at most. The caller closes the door.
+// Listen opens a door at an address, host:port; port 0 takes a free one, see Addr. A host alone, or none, is every
+// address of this machine. ctx bounds the opening alone. log is told of refused strangers, once in 30 seconds at most.
+// The caller closes the door.
 func Listen(ctx context.Context, addr string, log *slog.Logger) (*Door, error) {
 	config := net.ListenConfig{KeepAlive: -1} // see KeepWatch
 	listener, err := config.Listen(ctx, "tcp", addr)
@@ -75,8 +76,9 @@ func Open(listener net.Listener, log *slog.Logger) *Door {
 // Addr is where the door is, host:port. A host of 0.0.0.0 or :: stands for every address of this machine.
 func (d *Door) Addr() string { return d.listener.Addr().String() }
 
-// Add puts a room behind the door, unless there is one of that name, or the door is closed. enter is given each connection whose
-// dialer has proved itself and been told so, on a goroutine that Close waits for; it owns the connection, and must not block.
+// Add puts a room behind the door, unless there is one of that name, or the door is closed. enter is given each
+// connection whose dialer has proved itself and been told so, on a goroutine that Close waits for; it owns the
+// connection, and must not block.
 func (d *Door) Add(name Room, secret []byte, enter func(About, net.Conn)) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,8 +160,8 @@ func (d *Door) sleep(wait time.Duration) bool {
 	return true
 }
 
-// admit finds a place for conn, and waits for one if all are taken by strangers that have hardly had time to speak. It closes conn
-// and returns nil when the door is closed.
+// admit finds a place for conn, and waits for one if all are taken by strangers that have hardly had time to speak. It
+// closes conn and returns nil when the door is closed.
 func (d *Door) admit(conn net.Conn) (place *list.Element) {
 	for {
 		d.mu.Lock()
@@ -224,9 +226,9 @@ func (d *Door) refused(from string, why error) {
 	d.refusals, d.lastLine = 0, time.Now()
 }
 
-// KeepWatch has the kernel end a connection when the other host has not answered for that long, at least two seconds: neither to
-// probes while the connection is silent, nor to what was sent on it. Without it the kernel waits for a quarter of an hour. A
-// connection that is not TCP is left alone.
+// KeepWatch has the kernel end a connection when the other host has not answered for that long, at least two seconds:
+// neither to probes while the connection is silent, nor to what was sent on it. Without it the kernel waits for a
+// quarter of an hour. A connection that is not TCP is left alone.
 func KeepWatch(conn net.Conn, silence time.Duration) error {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

@@ -148,7 +148,8 @@ func (s said) Write(p []byte) (int, error) {
 	return s.Conn.Write(p)
 }
 
-// Without the secret nobody gets in, though it knows everything else; and what was said once is of no use a second time.
+// Without the secret nobody gets in, though it knows everything else; and what was said once is of no use a second
+// time.
 func TestProofs(t *testing.T) {
 	h := Hello{Room: parlor, Secret: secret}
 	var heard bytes.Buffer
@@ -243,7 +244,8 @@ func (l *logbook) all() []string {
 	return slices.Clone(l.lines)
 }
 
-// TestGarbage sends what ports on a network get to hear. Who does not speak the protocol is told nothing, and nobody is held on to.
+// TestGarbage sends what ports on a network get to hear. Who does not speak the protocol is told nothing, and nobody is
+// held on to.
 func TestGarbage(t *testing.T) {
 	book := newLogbook()
 	d, came := listen(t, book.logger())

@@ -56,7 +56,8 @@ var (
 	errForeign  = errors.New("it does not speak this protocol")
 )
 
-// proof shows that a side has the secret. It covers what both said, so that it is good for this connection alone, and for this side.
+// proof shows that a side has the secret. It covers what both said, so that it is good for this connection alone, and
+// for this side.
 func proof(secret []byte, side string, hello, nonce []byte) []byte {
 	m := hmac.New(sha256.New, secret)
 	m.Write([]byte("carillon " + side + "\x00"))
@@ -65,8 +66,8 @@ func proof(secret []byte, side string, hello, nonce []byte) []byte {
 	return m.Sum(nil)
 }
 
-// Dial opens a connection to a room behind the door at an address, host:port, within five seconds and as long as ctx allows.
-// Errors are the network's, the handshake's, or ctx's.
+// Dial opens a connection to a room behind the door at an address, host:port, within five seconds and as long as ctx
+// allows. Errors are the network's, the handshake's, or ctx's.
 func Dial(ctx context.Context, addr string, h Hello) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()

@@ -10,9 +10,9 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// MissingError says that an exchange did not complete because not all ranks came, or because one left. It is the same story on
-// every rank, told from the side of Self. errors.Is knows it as [lifecycle.ErrNotJoined], as the code of its *[lifecycle.PeerError]
-// (the rank to look at first), and as its Cause.
+// MissingError says that an exchange did not complete because not all ranks came, or because one left. It is the same
+// story on every rank, told from the side of Self. errors.Is knows it as [lifecycle.ErrNotJoined], as the code of its
+// *[lifecycle.PeerError] (the rank to look at first), and as its Cause.
 type MissingError struct {
 	Roll
 	Self   int           // the rank that waited
@@ -63,8 +63,8 @@ func (e *MissingError) Unwrap() []error {
 	return errs
 }
 
-// peer picks the rank to blame. A death explains everything after it. A rank that gave up is blamed last: it did so because
-// others were missing, and those are named instead while there are any.
+// peer picks the rank to blame. A death explains everything after it. A rank that gave up is blamed last: it did so
+// because others were missing, and those are named instead while there are any.
 func (e *MissingError) peer() *lifecycle.PeerError {
 	var unreachable *UnreachableError
 	if errors.As(e.Cause, &unreachable) {
@@ -149,8 +149,8 @@ const (
 	RankOutOfRange                     // a rank is not one of 0 to size-1
 )
 
-// ConflictError says that the ranks of an exchange contradict each other. Every rank of the exchange gets it, with the same claims.
-// It wraps a *[lifecycle.PeerError] with [lifecycle.CodeMismatch].
+// ConflictError says that the ranks of an exchange contradict each other. Every rank of the exchange gets it, with the
+// same claims. It wraps a *[lifecycle.PeerError] with [lifecycle.CodeMismatch].
 type ConflictError struct {
 	Roll
 	Self   int
@@ -208,8 +208,8 @@ func (e *ConflictError) Unwrap() error {
 	return peer
 }
 
-// StaleError says that a unique id or a key cannot be used: it was used before, it was forgotten, or it is not known where it
-// should be. It wraps a *[lifecycle.UsageError] with [lifecycle.CodeInvalidArgument].
+// StaleError says that a unique id or a key cannot be used: it was used before, it was forgotten, or it is not known
+// where it should be. It wraps a *[lifecycle.UsageError] with [lifecycle.CodeInvalidArgument].
 type StaleError struct {
 	Key    string // the key that was asked for
 	Self   int

@@ -14,25 +14,25 @@ const (
 	MaxKey     = 256     // bytes of a key
 )
 
-// Rendezvous lets the ranks of a communicator exchange one small message each before they are connected. It serves one unique id.
-// It is safe for concurrent use; exchanges with different keys run side by side.
+// Rendezvous lets the ranks of a communicator exchange one small message each before they are connected. It serves one
+// unique id. It is safe for concurrent use; exchanges with different keys run side by side.
 type Rendezvous interface {
-	// Exchange contributes payload for rank and blocks until all size ranks have contributed under the same key. It returns all
-	// payloads, by rank; the caller owns them, and payload may be reused. Keys are used once.
+	// Exchange contributes payload for rank and blocks until all size ranks have contributed under the same key. It
+	// returns all payloads, by rank; the caller owns them, and payload may be reused. Keys are used once.
 	//
-	// When ctx ends first, or when a rank that takes part dies, gives up or closes, the error is a *[MissingError] that names who
-	// arrived and who did not. Ranks that contradict each other (one number twice, different sizes, a rank out of range) all get a
-	// *[ConflictError]. A key or an id that was used before is a *[StaleError].
+	// When ctx ends first, or when a rank that takes part dies, gives up or closes, the error is a *[MissingError] that
+	// names who arrived and who did not. Ranks that contradict each other (one number twice, different sizes, a rank
+	// out of range) all get a *[ConflictError]. A key or an id that was used before is a *[StaleError].
 	Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error)
 
-	// Close says that this rank is done with the unique id: exchanges that still need it fail for everyone at once. It waits for
-	// what the Rendezvous started, and may be called twice.
+	// Close says that this rank is done with the unique id: exchanges that still need it fail for everyone at once. It
+	// waits for what the Rendezvous started, and may be called twice.
 	Close() error
 }
 
-// CheckArgs answers what can be known of an Exchange's arguments without asking anyone: an empty or long key, a payload or a
-// number of ranks beyond the limits. A rank outside of its size is left to the exchange, so that the other ranks hear of it too.
-// Implementations of Rendezvous call it first.
+// CheckArgs answers what can be known of an Exchange's arguments without asking anyone: an empty or long key, a payload
+// or a number of ranks beyond the limits. A rank outside of its size is left to the exchange, so that the other ranks
+// hear of it too. Implementations of Rendezvous call it first.
 func CheckArgs(key string, size int, payload []byte) error {
 	var detail string
 	switch {

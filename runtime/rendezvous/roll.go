@@ -84,8 +84,8 @@ func (m Member) story() string {
 
 func clock(t time.Time) string { return t.Format("15:04:05.000") }
 
-// Roll is the state of one exchange: who has come, and who has left again. A Roll with two living members of one rank, or with
-// members that disagree with its size, describes a conflict.
+// Roll is the state of one exchange: who has come, and who has left again. A Roll with two living members of one rank,
+// or with members that disagree with its size, describes a conflict.
 type Roll struct {
 	Key     string
 	Size    int      // how many ranks are expected
@@ -137,8 +137,8 @@ func (r *Roll) members(want func(Member) bool) []Member {
 }
 
 // Err returns why an exchange with this roll did not complete for rank self, which has waited since the given time: a
-// *[ConflictError] when the members contradict each other, a *[MissingError] otherwise. The cause is what ended self's own wait,
-// nil when it was ended by what the roll says.
+// *[ConflictError] when the members contradict each other, a *[MissingError] otherwise. The cause is what ended self's
+// own wait, nil when it was ended by what the roll says.
 func (r *Roll) Err(self int, since time.Time, cause error) error {
 	if kind, claims := r.conflict(); kind != 0 {
 		return &ConflictError{Roll: *r, Self: self, Kind: kind, Claims: claims}
@@ -146,7 +146,8 @@ func (r *Roll) Err(self int, since time.Time, cause error) error {
 	return &MissingError{Roll: *r, Self: self, Since: since, Waited: time.Since(since), Cause: cause}
 }
 
-// conflict finds the first contradiction among the members: ranks out of range first, because they make sense of the others.
+// conflict finds the first contradiction among the members: ranks out of range first, because they make sense of the
+// others.
 func (r *Roll) conflict() (Conflict, []Member) {
 	outside := r.members(func(m Member) bool { return m.Rank < 0 || m.Rank >= m.Size })
 	if len(outside) > 0 {

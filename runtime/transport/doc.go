@@ -11,7 +11,7 @@
 //
 // The packages below implement Conn: inproc (ranks of one process, straight memory), shm (processes of one host,
 // rings in shared memory) and tcp (between hosts). Package fabric chooses among them and connects a communicator.
-// Package transporttest holds the conformance suite that all of them pass.
+// All of them pass one conformance suite, which is with the fabric's tests.
 //
 // Three ways a connection ends, and what the other side sees:
 //

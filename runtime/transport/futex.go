@@ -14,7 +14,8 @@ const (
 	futexOpWake = 1
 )
 
-// futexWait sleeps until word is woken, if it still has the given value, or until the time is up. It may wake for no reason.
+// futexWait sleeps until word is woken, if it still has the given value, or until the time is up. It may wake for no
+// reason.
 func futexWait(word *atomic.Uint32, value uint32, d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
 	// The result does not matter: the caller looks at the word in any case.

@@ -15,8 +15,8 @@ const (
 	armed
 )
 
-// Bounds of one sleep on a word in shared memory, which doubles from the first to the last. The end of a context is seen after at most the
-// last.
+// Bounds of one sleep on a word in shared memory, which doubles from the first to the last. The end of a context is
+// seen after at most the last.
 const (
 	firstSleep = time.Millisecond
 	lastSleep  = 50 * time.Millisecond
@@ -33,11 +33,12 @@ type Patience struct {
 // PatienceFor is the patience that suits a rank when hostRanks ranks of its communicator share this host, of which
 // processRanks are in this process, and remote says whether it has peers that it reaches through the network.
 //
-// Where every rank can have a core to itself, a rank spins for several times what it takes to wake a sleeper. If it spun for less, two
-// ranks that once slept would never leave that state: each would fall asleep again while it wakes the other. Where ranks
-// outnumber cores, a spinning rank would keep the very core that its peer needs, so it yields at once and soon sleeps. With
-// remote peers, cores must be left for the goroutines that read from the network, and a processor for Go's scheduler, which looks at
-// the network when it has nothing else to run; otherwise a rank sleeps at once.
+// Where every rank can have a core to itself, a rank spins for several times what it takes to wake a sleeper. If it
+// spun for less, two ranks that once slept would never leave that state: each would fall asleep again while it wakes
+// the other. Where ranks outnumber cores, a spinning rank would keep the very core that its peer needs, so it yields at
+// once and soon sleeps. With remote peers, cores must be left for the goroutines that read from the network, and a
+// processor for Go's scheduler, which looks at the network when it has nothing else to run; otherwise a rank sleeps at
+// once.
 func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	switch {
 	case remote && (2*hostRanks >= runtime.NumCPU() || processRanks >= runtime.GOMAXPROCS(0)):
@@ -49,22 +50,24 @@ func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	}
 }
 
-// How a spinning Waiter adapts to a core that others want, too. A rank that is found to have lost its core while it looked for
-// work is better off asleep: the kernel gives the core at once to who wakes up, and late to who has just used it.
+// How a spinning Waiter adapts to a core that others want, too. A rank that is found to have lost its core while it
+// looked for work is better off asleep: the kernel gives the core at once to who wakes up, and late to who has just
+// used it.
 const (
 	lostCore    = 100 * time.Microsecond // between two looks at the clock: somebody else ran
 	crowdedFor  = 256                    // waits that are short after that
 	crowdedSpin = 5 * time.Microsecond   // how long they spin
 )
 
-// goschedEvery is after how many offers of the core to other processes other goroutines of this one are offered it, too.
+// goschedEvery is after how many offers of the core to other processes other goroutines of this one are offered it,
+// too.
 const goschedEvery = 32
 
 // clockEvery is after how many passes a spinning Waiter looks at the clock; a power of two.
 const clockEvery = 32
 
-// Clock is the time since a moment before the program's first look at it, and never 0. It costs half of time.Now, which reads the time of day,
-// too: of a small operation, every reading is a per cent.
+// Clock is the time since a moment before the program's first look at it, and never 0. It costs half of time.Now, which
+// reads the time of day, too: of a small operation, every reading is a per cent.
 func Clock() time.Duration { return time.Since(epoch) }
 
 var epoch = time.Now().Add(-time.Second)
@@ -74,8 +77,8 @@ var epoch = time.Now().Add(-time.Second)
 // Idle and Active belong to the goroutine that drives the connections; the other methods may be called by any.
 //
 // Invariant: whoever makes the rank's work possible first publishes it and then loads the word; the waiter first stores
-// armed and then looks for work once more before it sleeps. All of these are sequentially consistent, so at least one of the
-// two sees the other.
+// armed and then looks for work once more before it sleeps. All of these are sequentially consistent, so at least one
+// of the two sees the other.
 type Waiter struct {
 	idle     uint          // calls of Idle since the last Active
 	mask     uint          // the clock is looked at when idle&mask is 0
@@ -104,16 +107,16 @@ type Rester interface {
 	Rest()
 }
 
-// NewWaiter makes a Waiter for a communicator of the given size that sleeps by parking its goroutine. Everyone who rings
-// it must be in this process.
+// NewWaiter makes a Waiter for a communicator of the given size that sleeps by parking its goroutine. Everyone who
+// rings it must be in this process.
 func NewWaiter(size int, p Patience) *Waiter {
 	w := &Waiter{patience: p, wake: make(chan struct{}, 1), losses: newLosses(size)}
 	w.word, w.mask = &w.own, w.spinMask()
 	return w
 }
 
-// NewSharedWaiter makes a Waiter that sleeps in the kernel on word, which lies in memory shared with other processes. Those ring
-// it with RingWord. The word must stay mapped as long as the Waiter and its connections are used.
+// NewSharedWaiter makes a Waiter that sleeps in the kernel on word, which lies in memory shared with other processes.
+// Those ring it with RingWord. The word must stay mapped as long as the Waiter and its connections are used.
 func NewSharedWaiter(size int, word *atomic.Uint32, p Patience) *Waiter {
 	w := &Waiter{patience: p, word: word, first: firstSleep, last: lastSleep, losses: newLosses(size)}
 	w.mask = w.spinMask()
@@ -142,8 +145,8 @@ func (w *Waiter) revive() {
 }
 
 // Idle says that the last pass over the connections made no progress, and returns when it is worth while to make
-// another one: at once while patience lasts, later after a Ring or a bounded sleep. It returns ctx's error when ctx has ended,
-// which it sees at the latest 50 ms after the end. It does not allocate.
+// another one: at once while patience lasts, later after a Ring or a bounded sleep. It returns ctx's error when ctx has
+// ended, which it sees at the latest 50 ms after the end. It does not allocate.
 func (w *Waiter) Idle(ctx context.Context) error {
 	w.idle++
 	if w.idle&w.mask != 0 {
@@ -191,8 +194,8 @@ func (w *Waiter) patient() bool {
 			runtime.Gosched()
 			return true
 		}
-		// The peer is another process. Go's scheduler is offered a turn only now and then: it wakes an idle thread to look for
-		// more work, and that thread would spin on the very core that the peer needs.
+		// The peer is another process. Go's scheduler is offered a turn only now and then: it wakes an idle thread to
+		// look for more work, and that thread would spin on the very core that the peer needs.
 		if w.idle%goschedEvery == 0 {
 			runtime.Gosched()
 		}
@@ -216,14 +219,15 @@ func (w *Waiter) waited() time.Duration {
 	return 0
 }
 
-// Began says when what is waited for next began, by Clock, 0 for not known. Who has read a clock just now saves the Waiter its first look. It
-// belongs to the goroutine that calls Idle.
+// Began says when what is waited for next began, by Clock, 0 for not known. Who has read a clock just now saves the
+// Waiter its first look. It belongs to the goroutine that calls Idle.
 func (w *Waiter) Began(at time.Duration) { w.began = at }
 
 // doze arms the word the first time, and sleeps the second.
 func (w *Waiter) doze(ctx context.Context) error {
 	if !w.armed {
-		// The caller must look once more after the word is armed: what was published before may have rung an awake word.
+		// The caller must look once more after the word is armed: what was published before may have rung an awake
+		// word.
 		w.armed = true
 		w.word.Store(armed)
 		return nil
@@ -269,5 +273,6 @@ func RingWord(word *atomic.Uint32) {
 	}
 }
 
-// yieldCPU offers the core to other processes. It keeps the scheduler's processor: it is back before that would be missed.
+// yieldCPU offers the core to other processes. It keeps the scheduler's processor: it is back before that would be
+// missed.
 func yieldCPU() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// waiters makes one Waiter of each kind. The kind that sleeps on a word sleeps for an hour, so that a missed ring can't pass as a
-// slow one.
+// waiters makes one Waiter of each kind. The kind that sleeps on a word sleeps for an hour, so that a missed ring can't
+// pass as a slow one.
 func waiters(p Patience) map[string]func() *Waiter {
 	return map[string]func() *Waiter{
 		"parked": func() *Waiter { return NewWaiter(4, p) },

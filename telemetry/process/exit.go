@@ -41,8 +41,8 @@ func (e Exit) ShellCode() int {
 	return e.Code
 }
 
-// ChildExit is how the child behind a pidfd ended, and leaves it to be reaped. It is not Known while the child runs, and of a
-// process that is no child of this one, or was reaped.
+// ChildExit is how the child behind a pidfd ended, and leaves it to be reaped. It is not Known while the child runs,
+// and of a process that is no child of this one, or was reaped.
 func ChildExit(pidfd int) Exit {
 	var info siginfo
 	for {
@@ -61,7 +61,8 @@ func ChildExit(pidfd int) Exit {
 	}
 }
 
-// siginfo is what waitid(2) fills in on 64-bit machines: unix.Siginfo has its size, and not the fields of a child's end.
+// siginfo is what waitid(2) fills in on 64-bit machines: unix.Siginfo has its size, and not the fields of a child's
+// end.
 type siginfo struct {
 	signo, errno, code, _ int32
 	pid, uid, status      int32
@@ -74,7 +75,8 @@ const (
 	cldDumped = 3
 )
 
-// exitOf finds how a process ended: the kernel tells its parent, and, until the parent has asked, those who may trace it.
+// exitOf finds how a process ended: the kernel tells its parent, and, until the parent has asked, those who may trace
+// it.
 func (k kernel) exitOf(id ID, pidfd int) Exit {
 	if pidfd >= 0 {
 		if exit := ChildExit(pidfd); exit.Known {

@@ -67,8 +67,8 @@ func Of(pid int) (ID, error) {
 	return id, err
 }
 
-// Near tells whether the two processes are of one boot of one machine and of one pid namespace: whether each can see the
-// other. A boot that is unknown is taken for another.
+// Near tells whether the two processes are of one boot of one machine and of one pid namespace: whether each can see
+// the other. A boot that is unknown is taken for another.
 func (id ID) Near(other ID) bool {
 	return id.BootID == other.BootID && id.BootID != BootID{} && id.PIDSpace == other.PIDSpace
 }

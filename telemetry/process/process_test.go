@@ -172,8 +172,8 @@ func kernels() map[string]kernel {
 	return map[string]kernel{"pidfd": linux, "proc": without}
 }
 
-// The parent of a process is told how it ended, also if it ended before it was watched. Without pidfds only those who may trace
-// it are.
+// The parent of a process is told how it ended, also if it ended before it was watched. Without pidfds only those who
+// may trace it are.
 func TestWatchTellsHowAChildEnded(t *testing.T) {
 	for name, k := range kernels() {
 		for _, c := range []struct {

@@ -48,7 +48,8 @@ func (k kernel) stat(pid int) (stat, error) {
 	}
 }
 
-// parseStat reads fields 3, 9, 22 and 52. The second field is the program's name in parentheses, which may hold anything.
+// parseStat reads fields 3, 9, 22 and 52. The second field is the program's name in parentheses, which may hold
+// anything.
 func parseStat(b []byte) (s stat, err error) {
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	const state, flags, start, exit = 0, 9 - 3, 22 - 3, 52 - 3 // the first is field 3
@@ -83,8 +84,8 @@ func (k kernel) ended(id ID) bool {
 // Running tells whether there is a process of that pid in this pid namespace that is no zombie.
 func Running(pid int) bool { return !linux.ended(ID{PID: pid}) }
 
-// Exiting tells whether a process has begun to end. It may have closed its files by then, for others to see, long before it
-// counts as ended.
+// Exiting tells whether a process has begun to end. It may have closed its files by then, for others to see, long
+// before it counts as ended.
 func Exiting(pid int) bool {
 	const pfExiting = 0x4 // of include/linux/sched.h
 	s, err := linux.stat(pid)
@@ -105,13 +106,14 @@ const (
 // Look is what a glance at a process shows.
 type Look struct {
 	State State
-	// Turns counts how often the main thread of a process that does not run was given a CPU: one that two glances find stopped,
-	// with the same count, did not run in between. A debugger that looks at every system call stops a process all the time.
+	// Turns counts how often the main thread of a process that does not run was given a CPU: one that two glances find
+	// stopped, with the same count, did not run in between. A debugger that looks at every system call stops a process
+	// all the time.
 	Turns uint64
 }
 
-// Look glances at the process: at the state of its main thread, as signals and debuggers stop all threads. The error is ErrGone
-// if it has ended.
+// Look glances at the process: at the state of its main thread, as signals and debuggers stop all threads. The error is
+// ErrGone if it has ended.
 func (id ID) Look() (Look, error) { return linux.look(id) }
 
 func (k kernel) look(id ID) (look Look, err error) {

@@ -26,11 +26,12 @@ func ExitOf(err error) Exit {
 	return Exit{}
 }
 
-// Watch has ended called once when the process ends, from another goroutine, unless stop was called before. The error is
-// ErrGone, for ExitOf, if it has ended already. stop waits until ended is not running any more; it may be called twice.
+// Watch has ended called once when the process ends, from another goroutine, unless stop was called before. The error
+// is ErrGone, for ExitOf, if it has ended already. stop waits until ended is not running any more; it may be called
+// twice.
 //
-// The process is of this pid namespace. Its pidfd is waited for in the runtime's poller, which costs nothing until it ends. Where
-// there are no pidfds, /proc is read ten times a second.
+// The process is of this pid namespace. Its pidfd is waited for in the runtime's poller, which costs nothing until it
+// ends. Where there are no pidfds, /proc is read ten times a second.
 func (id ID) Watch(ended func(Exit)) (stop func(), err error) { return linux.watch(id, ended) }
 
 func (k kernel) watch(id ID, ended func(Exit)) (stop func(), err error) {

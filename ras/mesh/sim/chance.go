@@ -16,7 +16,8 @@ const (
 	streamProcess
 )
 
-// processSource is a process's chance. As on the network, what it draws at a time depends on nothing that was drawn before.
+// processSource is a process's chance. As on the network, what it draws at a time depends on nothing that was drawn
+// before.
 type processSource struct {
 	seed, id uint64
 	began    time.Time
@@ -35,17 +36,17 @@ func (s *processSource) Uint64() uint64 {
 
 var errSeed = errors.New("sim: math/rand's global source does not follow from a seed, so that nothing in memberlist would repeat")
 
-// global is math/rand's global source while a simulation runs: it follows from the seed. memberlist draws from it whom to
-// probe and to tell next, and there is no other way to give it numbers. Nothing secret comes from it: keys and nonces are
-// crypto/rand's.
+// global is math/rand's global source while a simulation runs: it follows from the seed. memberlist draws from it whom
+// to probe and to tell next, and there is no other way to give it numbers. Nothing secret comes from it: keys and
+// nonces are crypto/rand's.
 type global struct {
 	stop chan struct{}
 	done chan struct{}
 }
 
-// renewTime is how often the global source begins anew, with a seed that follows from the first one. What a run draws then
-// does not depend on how much was drawn before, so that two runs that differ in a detail, as they may where two timers of
-// memberlist fall on one instant, come together again.
+// renewTime is how often the global source begins anew, with a seed that follows from the first one. What a run draws
+// then does not depend on how much was drawn before, so that two runs that differ in a detail, as they may where two
+// timers of memberlist fall on one instant, come together again.
 const renewTime = 10 * time.Millisecond
 
 // seedGlobal seeds the global source until end is called.

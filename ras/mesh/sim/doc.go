@@ -13,17 +13,17 @@
 //
 // # What is deterministic
 //
-// All follows from the seed, times to the nanosecond: what the network does, when members start, what the meshes leave to
-// chance, and what memberlist does. memberlist draws from math/rand's global source, which StartJob seeds and Job.Close
-// makes unpredictable again; so a program simulates one job at a time. (Start a Job, not meshes on a Network of New, to have
-// that.) Secrets, nonces and instances stay crypto/rand's: nothing that is measured depends on them.
+// All follows from the seed, times to the nanosecond: what the network does, when members start, what the meshes leave
+// to chance, and what memberlist does. memberlist draws from math/rand's global source, which StartJob seeds and
+// Job.Close makes unpredictable again; so a program simulates one job at a time. (Start a Job, not meshes on a Network
+// of New, to have that.) Secrets, nonces and instances stay crypto/rand's: nothing that is measured depends on them.
 //
 // It takes one thread, which Main sees to; a test calls runtime.GOMAXPROCS(1). What is due at one instant happens in no
-// order, in a bubble as on a machine: so no two members start at one instant, no two packets arrive at one, and intervals
-// are a few nanoseconds apart. There remain timers of memberlist's own: in jobs of up to ten members, a suspicion ends at
-// the instant of a probe, and either may come first. The runtime, too, interrupts a goroutine after 10 ms of
-// the machine's time, more often on a busy machine, and lets another one run first. (For the race detector it puts
-// them into an order of its own: nothing repeats exactly then.) Often that changes which of two packets carries a piece of
-// news, and leaves no trace, as chance begins anew every 10 ms. Else a time changes, and what follows from it: the likelier
-// the longer a run computes.
+// order, in a bubble as on a machine: so no two members start at one instant, no two packets arrive at one, and
+// intervals are a few nanoseconds apart. There remain timers of memberlist's own: in jobs of up to ten members, a
+// suspicion ends at the instant of a probe, and either may come first. The runtime, too, interrupts a goroutine after
+// 10 ms of the machine's time, more often on a busy machine, and lets another one run first. (For the race detector it
+// puts them into an order of its own: nothing repeats exactly then.) Often that changes which of two packets carries a
+// piece of news, and leaves no trace, as chance begins anew every 10 ms. Else a time changes, and what follows from it:
+// the likelier the longer a run computes.
 package sim

@@ -22,8 +22,8 @@ type JobConfig struct {
 	// Handler and LocalNote are mesh.Config's, for the member that is asked. nil answers nothing.
 	Handler   func(r *Rank, from string, question []byte) []byte
 	LocalNote func(r *Rank, of mesh.Member) []byte
-	// OnEvent is told what each member's mesh tells, in addition to Rank.Since; nil is not interested. While members start
-	// and join, their Rank has no Mesh yet.
+	// OnEvent is told what each member's mesh tells, in addition to Rank.Since; nil is not interested. While members
+	// start and join, their Rank has no Mesh yet.
 	OnEvent func(r *Rank, e mesh.Event)
 }
 
@@ -69,8 +69,8 @@ func StartJob(ctx context.Context, c JobConfig) (*Job, error) {
 	if c.Tuning == (mesh.Tuning{}) {
 		c.Tuning = mesh.OneMachine()
 	}
-	// Intervals that are multiples of each other would meet again and again, and what happens at one instant happens in no
-	// order. No two clocks tick alike anyway.
+	// Intervals that are multiples of each other would meet again and again, and what happens at one instant happens in
+	// no order. No two clocks tick alike anyway.
 	c.Tuning.ProbeInterval += 1 * time.Nanosecond
 	c.Tuning.CheckInterval += 3 * time.Nanosecond
 	starts := mathrand.New(mathrand.NewPCG(c.Seed, streamStarts))

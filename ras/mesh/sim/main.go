@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 )
 
-// Main runs f in virtual time and on one thread, and ends the process, with status 0 if f returned true and 1 otherwise. It
-// is for a command: synctest's bubbles need a test, so Main runs f as the only test of this program. out is where f is to
-// write: the standard output, on which the testing package would otherwise have the last word.
+// Main runs f in virtual time and on one thread, and ends the process, with status 0 if f returned true and 1
+// otherwise. It is for a command: synctest's bubbles need a test, so Main runs f as the only test of this program. out
+// is where f is to write: the standard output, on which the testing package would otherwise have the last word.
 //
 // All goroutines that f started must have ended when it returns, or soon after.
 func Main(f func(out *os.File) bool) {
@@ -18,8 +18,8 @@ func Main(f func(out *os.File) bool) {
 	if null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0); err == nil {
 		os.Stdout = null
 	}
-	// Goroutines that are ready at one instant run in the order in which they became ready: so it depends on the seed alone
-	// what a simulation shows. More threads would not make it faster.
+	// Goroutines that are ready at one instant run in the order in which they became ready: so it depends on the seed
+	// alone what a simulation shows. More threads would not make it faster.
 	runtime.GOMAXPROCS(1)
 	testing.Init()
 	if !flag.Parsed() {

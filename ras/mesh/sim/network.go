@@ -35,8 +35,8 @@ type Network struct {
 	bytes    uint64
 }
 
-// New makes a network without machines. What happens to what one process sends to another at a time, counted from now on,
-// follows from seed.
+// New makes a network without machines. What happens to what one process sends to another at a time, counted from now
+// on, follows from seed.
 func New(seed uint64, link Link) *Network {
 	return &Network{
 		seed: seed, began: time.Now(), link: link,
@@ -87,8 +87,8 @@ func (n *Network) way(from, to *Process, size int, packet bool) (time.Duration, 
 	return n.arrivals.next(delay), true
 }
 
-// chance is what decides about the next thing that goes from one process to another now. It depends on nothing that went
-// before: where two runs differ by a packet, they need not differ in all that follow.
+// chance is what decides about the next thing that goes from one process to another now. It depends on nothing that
+// went before: where two runs differ by a packet, they need not differ in all that follow.
 func (n *Network) chance(from, to *Process) *mathrand.Rand {
 	last, now := from.sent[to], time.Since(n.began)
 	count := last.next(now)
@@ -232,8 +232,9 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	return t.stream(here, to.process), nil
 }
 
-// late is how long it takes until a little after a time, as kernels are late, and never at the instant at which something
-// else is due: whoever probes every P waits for P, and so often again, and what happens at one instant happens in no order.
+// late is how long it takes until a little after a time, as kernels are late, and never at the instant at which
+// something else is due: whoever probes every P waits for P, and so often again, and what happens at one instant
+// happens in no order.
 func (t *port) late(at time.Time) time.Duration {
 	const slack = 50 * time.Microsecond // as Linux has for the timers of most processes
 	t.network.mu.Lock()

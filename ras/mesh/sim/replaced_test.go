@@ -68,8 +68,8 @@ func knows(r, other *sim.Rank) bool {
 	return ok
 }
 
-// One that is out of reach is forgotten once another has had its rank for an hour, one whose rank nobody has taken is not;
-// and both are members again when they can be reached.
+// One that is out of reach is forgotten once another has had its rank for an hour, one whose rank nobody has taken is
+// not; and both are members again when they can be reached.
 func TestReplacedOutOfReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tuning := mesh.WAN()

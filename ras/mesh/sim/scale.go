@@ -27,8 +27,8 @@ type Scale struct {
 	AskBytes                     uint64
 }
 
-// MeasureScale starts a job, lets it do nothing for quiet, kills a process, stops one, asks all a question, and lets the
-// stopped one run again. It must be called in a bubble of synctest.
+// MeasureScale starts a job, lets it do nothing for quiet, kills a process, stops one, asks all a question, and lets
+// the stopped one run again. It must be called in a bubble of synctest.
 func MeasureScale(ctx context.Context, c JobConfig, quiet time.Duration) (s Scale, err error) {
 	if c.Each < 2 || c.Machines*c.Each < 4 {
 		return Scale{}, fmt.Errorf("sim: %d machines with %d members each, want two on each and four in all", c.Machines, c.Each)

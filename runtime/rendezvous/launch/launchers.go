@@ -121,7 +121,8 @@ func (e *environment) mpirunHost(w *World) string {
 	return host
 }
 
-// hostOfURI returns the first IPv4 address of Open MPI's "jobid.rank;tcp://a,b:port;tcp6://[c]:port", or else the first other one.
+// hostOfURI returns the first IPv4 address of Open MPI's "jobid.rank;tcp://a,b:port;tcp6://[c]:port", or else the first
+// other one.
 func hostOfURI(uri string) (string, error) {
 	fallback := ""
 	for _, part := range strings.Split(uri, ";")[1:] {
@@ -207,8 +208,9 @@ func (e *environment) slurmLocalSize() int {
 	return 0
 }
 
-// master sets the address from MASTER_ADDR and MASTER_PORT, each of which may come from the launcher instead: host, and a port that
-// follows from the job's name. Without either there must be a CARILLON_ADDRESS, unless the world is one rank.
+// master sets the address from MASTER_ADDR and MASTER_PORT, each of which may come from the launcher instead: host, and
+// a port that follows from the job's name. Without either there must be a CARILLON_ADDRESS, unless the world is one
+// rank.
 func (e *environment) master(w *World, host string) {
 	if value := e.get("MASTER_ADDR"); value != "" {
 		host = strings.Trim(value, "[]")

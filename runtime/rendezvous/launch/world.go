@@ -28,11 +28,12 @@ type World struct {
 // alone is the world without a launcher.
 func alone() World { return World{Size: 1, LocalSize: 1, Launcher: None} }
 
-// UniqueID returns the id of the job's n-th world communicator, counted from 0. All ranks derive the same id, without a message,
-// from Job, Secret and the port of Address. (Not from its host: ranks may know rank 0's by different names.)
+// UniqueID returns the id of the job's n-th world communicator, counted from 0. All ranks derive the same id, without a
+// message, from Job, Secret and the port of Address. (Not from its host: ranks may know rank 0's by different names.)
 //
-// An id is as distinct as the environment it comes from. Where a launcher gives each run a name or a secret, no two runs share an id;
-// where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all there is, a program that is run again has the same one.
+// An id is as distinct as the environment it comes from. Where a launcher gives each run a name or a secret, no two
+// runs share an id; where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all there is, a program that is run again
+// has the same one.
 func (w World) UniqueID(n int) (lifecycle.UniqueID, error) {
 	if w.Size <= 1 && w.Address == "" {
 		return lifecycle.NewUniqueID("") // nobody else has to derive it, so it may be unlike all others
@@ -52,9 +53,9 @@ func (w World) UniqueID(n int) (lifecycle.UniqueID, error) {
 	return lifecycle.UniqueIDFromSecret(binary.AppendVarint(seed, int64(n)), w.Address)
 }
 
-// ListenAddress is where rank 0 opens the server: the port of Address on all addresses of its host, because Address may be a name
-// that means something else there (Debian's 127.0.1.1, "localhost" on a Kubernetes master). Only when all ranks are known to be on
-// one host and meet on its loopback, it is loopback alone.
+// ListenAddress is where rank 0 opens the server: the port of Address on all addresses of its host, because Address may
+// be a name that means something else there (Debian's 127.0.1.1, "localhost" on a Kubernetes master). Only when all
+// ranks are known to be on one host and meet on its loopback, it is loopback alone.
 func (w World) ListenAddress() string {
 	host, port, err := net.SplitHostPort(w.Address)
 	if err != nil {

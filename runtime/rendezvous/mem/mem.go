@@ -1,4 +1,5 @@
-// Package mem is the rendezvous of ranks that live in one process, as goroutines: a shared table, and nothing on the wire.
+// Package mem is the rendezvous of ranks that live in one process, as goroutines: a shared table, and nothing on the
+// wire.
 package mem
 
 import (

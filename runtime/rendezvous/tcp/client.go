@@ -19,7 +19,8 @@ const leaveTime = time.Second
 
 // Config is what a server and its clients may be told. Its zero value is right for most.
 type Config struct {
-	// Log gets a line while this rank, or any rank of this server, waits: after 5, 10, 20 … seconds. Default: slog.Default.
+	// Log gets a line while this rank, or any rank of this server, waits: after 5, 10, 20 … seconds. Default:
+	// slog.Default.
 	Log *slog.Logger
 
 	// Host and PID tell people where this rank runs. Default: this process's.
@@ -29,8 +30,9 @@ type Config struct {
 	// ServerRank is the rank in whose process the server runs, named when the server is not there. Default: 0.
 	ServerRank int
 
-	// UnknownTime is how long a server that does not know the unique id is given to learn of it before the id is taken for stale.
-	// A server may be asked between its Listen and its Serve, and the server of a job's last run may linger. Default: 5 s.
+	// UnknownTime is how long a server that does not know the unique id is given to learn of it before the id is taken
+	// for stale. A server may be asked between its Listen and its Serve, and the server of a job's last run may linger.
+	// Default: 5 s.
 	UnknownTime time.Duration
 
 	// dial replaces the network in tests.
@@ -82,15 +84,16 @@ var _ rendezvous.Rendezvous = (*Client)(nil)
 // errClosed is why an exchange ends when its own rank closes the client.
 var errClosed = &lifecycle.UsageError{Code: lifecycle.CodeInvalidUsage, Detail: "this rank closed its rendezvous"}
 
-// Dial returns the rendezvous of id, at id's address. It does not touch the network: the first Exchange connects, and tries again,
-// ever less often, until its context ends. Use one client per rank for all exchanges of an id, and close it.
+// Dial returns the rendezvous of id, at id's address. It does not touch the network: the first Exchange connects, and
+// tries again, ever less often, until its context ends. Use one client per rank for all exchanges of an id, and close
+// it.
 func Dial(id lifecycle.UniqueID, config Config) *Client {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Client{id: id, config: config.withDefaults(), ctx: ctx, cancel: cancel, connecting: make(chan struct{}, 1)}
 }
 
-// Exchange implements [rendezvous.Rendezvous]. It returns within a second of ctx's end. Besides the interface's errors, it returns a
-// *[lifecycle.PeerError] with [lifecycle.CodeAuth] when the server does not share the id's secret.
+// Exchange implements [rendezvous.Rendezvous]. It returns within a second of ctx's end. Besides the interface's errors,
+// it returns a *[lifecycle.PeerError] with [lifecycle.CodeAuth] when the server does not share the id's secret.
 func (c *Client) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
 	if err := rendezvous.CheckArgs(key, size, payload); err != nil {
 		return nil, err

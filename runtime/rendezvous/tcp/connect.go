@@ -20,8 +20,8 @@ const (
 	attemptTime = 5 * time.Second // for one attempt to connect and be welcomed
 )
 
-// connect returns the client's session, and makes it if there is none. Of several exchanges that start together, one connects and
-// the others wait for it, each as long as its own context allows.
+// connect returns the client's session, and makes it if there is none. Of several exchanges that start together, one
+// connects and the others wait for it, each as long as its own context allows.
 func (c *Client) connect(ctx context.Context, w *wait) (*session, error) {
 	attempts := attempts{client: c, wait: w, since: w.since}
 	select {

@@ -1,22 +1,24 @@
-// Package tcp is the rendezvous of ranks in different processes, on one host or many. One process, usually rank 0's, runs a [Server]
-// at the address that the unique id carries; every rank, rank 0 too, dials it with [Dial].
+// Package tcp is the rendezvous of ranks in different processes, on one host or many. One process, usually rank 0's,
+// runs a [Server] at the address that the unique id carries; every rank, rank 0 too, dials it with [Dial].
 //
-// The server is embedded: there is nothing to install, and it costs nothing while nobody meets. One server serves any number of
-// unique ids at the same time, and forgets each after its last rank has left. It stands behind package door's Door, which lets
-// in those who prove that they know an id's secret, and holds off all others before a byte of what they say is believed.
+// The server is embedded: there is nothing to install, and it costs nothing while nobody meets. One server serves any
+// number of unique ids at the same time, and forgets each after its last rank has left. It stands behind package door's
+// Door, which lets in those who prove that they know an id's secret, and holds off all others before a byte of what
+// they say is believed.
 //
 // # Protocol
 //
-// Each rank holds one connection from its first exchange until it closes. Its end tells the server that the rank is gone, which
-// is how the death of a process is known to all others within a round trip. After the door's handshake everything is frames:
+// Each rank holds one connection from its first exchange until it closes. Its end tells the server that the rank is
+// gone, which is how the death of a process is known to all others within a round trip. After the door's handshake
+// everything is frames:
 //
 //	length  uint32, big-endian: bytes that follow, at least 1
 //	kind    uint8
 //	body    length-1 bytes
 //
 // A client joins any number of exchanges, each under a stream number of its own choice. Integers are unsigned varints
-// (signed ones zigzag), bytes and text are a length and that many bytes, times are milliseconds before the moment of sending, so
-// that clocks of different hosts need not agree.
+// (signed ones zigzag), bytes and text are a length and that many bytes, times are milliseconds before the moment of
+// sending, so that clocks of different hosts need not agree.
 //
 //	client → server  join     stream, rank (signed), size (signed), pid, host, key, payload
 //	client → server  leave    rank (signed), key, reason: the rank's context ended
@@ -27,6 +29,6 @@
 //	server → client  refused  stream, text: the id or the key is used up       ends the stream
 //	server → client  roll     stream, roll: the answer to ask
 //
-// A roll is: size; the number of hosts and their names; the number of members, and for each rank, size, index of its host, pid,
-// time of arrival + 1 (0: never), how it left, and if it left the time + 1 and a text.
+// A roll is: size; the number of hosts and their names; the number of members, and for each rank, size, index of its
+// host, pid, time of arrival + 1 (0: never), how it left, and if it left the time + 1 and a text.
 package tcp

@@ -49,8 +49,8 @@ func finishFrame(b []byte) []byte {
 	return b
 }
 
-// readFrame reads one frame whose body has at most limit bytes. It reserves no more than a mebibyte ahead of what it has received,
-// or as much as that.
+// readFrame reads one frame whose body has at most limit bytes. It reserves no more than a mebibyte ahead of what it
+// has received, or as much as that.
 func readFrame(r io.Reader, limit int) (kind, []byte, error) {
 	var header [headerSize]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {

@@ -71,8 +71,8 @@ func TestPromisedLength(t *testing.T) {
 	}
 }
 
-// FuzzDecode gives any bytes to every decoder: none may panic, and what is taken must be within limits and encode to what decodes
-// to the same.
+// FuzzDecode gives any bytes to every decoder: none may panic, and what is taken must be within limits and encode to
+// what decodes to the same.
 func FuzzDecode(f *testing.F) {
 	roll := encodeRoll(sampleRoll(), noon)
 	j := join{stream: 1, rank: 1, size: 2, pid: 7, host: "a", key: "cards", payload: []byte("card")}

@@ -20,7 +20,8 @@ type meeting struct {
 	encoded   encoded
 }
 
-// encoded is the last outcome as bytes: all ranks of an exchange get the same outcome in one go, and one encoding of it.
+// encoded is the last outcome as bytes: all ranks of an exchange get the same outcome in one go, and one encoding of
+// it.
 type encoded struct {
 	payloads *[]byte // first of the payloads; identifies a result
 	roll     *rendezvous.Roll

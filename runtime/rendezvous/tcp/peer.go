@@ -72,8 +72,8 @@ func (p *peer) request(k kind, body []byte) error {
 	return nil
 }
 
-// departure tells from the end of a connection what became of the process behind it. The kernel closes the connections of a
-// process that ends, with FIN, or with RST when something was unread; a host that vanished answers nothing at all.
+// departure tells from the end of a connection what became of the process behind it. The kernel closes the connections
+// of a process that ends, with FIN, or with RST when something was unread; a host that vanished answers nothing at all.
 func departure(err error) (rendezvous.Departure, string) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrClosedPipe) {
 		return rendezvous.Died, ""
@@ -108,8 +108,8 @@ func (o *outbox) send(pieces ...[]byte) {
 	o.run()
 }
 
-// finish lets the queue drain, for the given time at most, and then tells the peer that nothing more comes. The peer's answer is to
-// close its side, which ends our reader; closing first could destroy what is still on its way to it.
+// finish lets the queue drain, for the given time at most, and then tells the peer that nothing more comes. The peer's
+// answer is to close its side, which ends our reader; closing first could destroy what is still on its way to it.
 func (o *outbox) finish(within time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -75,8 +75,8 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// BenchmarkExchange is one exchange of cards of 256 bytes, all ranks on this host: first over new connections, as a communicator's
-// first exchange is, then over connections that are there.
+// BenchmarkExchange is one exchange of cards of 256 bytes, all ranks on this host: first over new connections, as a
+// communicator's first exchange is, then over connections that are there.
 func BenchmarkExchange(b *testing.B) {
 	for _, size := range []int{2, 8, 64, 1000} {
 		b.Run(fmt.Sprintf("connect/ranks=%d", size), func(b *testing.B) {

@@ -34,9 +34,9 @@ type Server struct {
 	closed    bool
 }
 
-// Listen opens a server with a door of its own at addr, host:port; see door.Listen. Of config it uses Log: for who is waited for,
-// after 5, 10, 20 … seconds, and for strangers that were refused. The caller owns the server and closes it. An address that is taken
-// or is not of this host is a *[lifecycle.SystemError].
+// Listen opens a server with a door of its own at addr, host:port; see door.Listen. Of config it uses Log: for who is
+// waited for, after 5, 10, 20 … seconds, and for strangers that were refused. The caller owns the server and closes it.
+// An address that is taken or is not of this host is a *[lifecycle.SystemError].
 func Listen(ctx context.Context, addr string, config Config) (*Server, error) {
 	config = config.withDefaults()
 	d, err := door.Listen(ctx, addr, config.Log)
@@ -61,8 +61,8 @@ func Serve(d *door.Door, config Config) *Server {
 // Addr is where the server is reached, host:port. A host of 0.0.0.0 or :: stands for every address of this machine.
 func (s *Server) Addr() string { return s.door.Addr() }
 
-// Serve lets the ranks of an id meet. How many they are, they say themselves, and must agree on. An id is served once: a second
-// time, or after it was forgotten, is a *[lifecycle.UsageError].
+// Serve lets the ranks of an id meet. How many they are, they say themselves, and must agree on. An id is served once:
+// a second time, or after it was forgotten, is a *[lifecycle.UsageError].
 func (s *Server) Serve(id lifecycle.UniqueID) error {
 	if err := id.Valid(); err != nil {
 		return err
@@ -84,8 +84,9 @@ func (s *Server) Serve(id lifecycle.UniqueID) error {
 	return nil
 }
 
-// Forget ends an id. Ranks that wait or still come for it get a *rendezvous.StaleError; what they were already given still reaches
-// them. An id is forgotten by itself when all its ranks have come and gone, so Forget is for one that is given up.
+// Forget ends an id. Ranks that wait or still come for it get a *rendezvous.StaleError; what they were already given
+// still reaches them. An id is forgotten by itself when all its ranks have come and gone, so Forget is for one that is
+// given up.
 func (s *Server) Forget(id lifecycle.UniqueID) {
 	comm := lifecycle.RootCommID(id)
 	m := s.lookup(comm)
@@ -106,8 +107,8 @@ func (s *Server) retire(comm lifecycle.CommID) {
 	}
 }
 
-// Close ends the server and all its ids: whoever waits gets a *rendezvous.StaleError. It returns when everything is delivered or
-// drained for five seconds, and nothing of the server is left.
+// Close ends the server and all its ids: whoever waits gets a *rendezvous.StaleError. It returns when everything is
+// delivered or drained for five seconds, and nothing of the server is left.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if s.closed {

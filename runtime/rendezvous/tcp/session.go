@@ -63,7 +63,8 @@ func (s *session) send(frame []byte, within time.Duration) {
 	}
 }
 
-// bye tells the server that this rank is done and waits, briefly, for it to hang up: hanging up first could destroy the bye.
+// bye tells the server that this rank is done and waits, briefly, for it to hang up: hanging up first could destroy the
+// bye.
 func (s *session) bye() {
 	s.send(finishFrame(beginFrame(kindBye)), leaveTime)
 	timer := time.NewTimer(leaveTime)

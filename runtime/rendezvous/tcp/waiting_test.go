@@ -95,7 +95,8 @@ func TestUnreachableLines(t *testing.T) {
 	})
 }
 
-// TestSilentServer in virtual time: a server that accepts and never answers is left and tried again, and the context is obeyed.
+// TestSilentServer in virtual time: a server that accepts and never answers is left and tried again, and the context is
+// obeyed.
 func TestSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
@@ -129,7 +130,8 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
-// TestServerThatStopsAnswering in virtual time: a server that hangs in the middle of an exchange does not keep a rank whose context ends.
+// TestServerThatStopsAnswering in virtual time: a server that hangs in the middle of an exchange does not keep a rank
+// whose context ends.
 func TestServerThatStopsAnswering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()

@@ -7,8 +7,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-// firstLine is when a rank that waits is first worth a line; each next one comes after twice the time, and maxLine after
-// the last at the latest.
+// firstLine is when a rank that waits is first worth a line; each next one comes after twice the time, and maxLine
+// after the last at the latest.
 const (
 	firstLine = 5 * time.Second
 	maxLine   = 5 * time.Minute
@@ -58,7 +58,8 @@ func (w *watch) pause(d time.Duration) bool {
 	}
 }
 
-// reportWaiting writes a line while ranks wait for others, one for the whole server: about the exchange that waits longest.
+// reportWaiting writes a line while ranks wait for others, one for the whole server: about the exchange that waits
+// longest.
 func (s *Server) reportWaiting() {
 	for {
 		select {

@@ -52,8 +52,8 @@ type choice struct {
 	worse int
 }
 
-// listenAddress is the address of this host at which other hosts reach it best, as far as f admits it. IPv4 goes before IPv6,
-// interfaces of the network before bridges of containers, and those before loopback.
+// listenAddress is the address of this host at which other hosts reach it best, as far as f admits it. IPv4 goes before
+// IPv6, interfaces of the network before bridges of containers, and those before loopback.
 func listenAddress(f ifname) (netip.Addr, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {

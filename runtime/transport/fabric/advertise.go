@@ -6,8 +6,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// Address is the address of this host at which the ranks of other hosts reach it, as far as SocketIfname admits it: where the fabric itself
-// listens, and where a rendezvous server should.
+// Address is the address of this host at which the ranks of other hosts reach it, as far as SocketIfname admits it:
+// where the fabric itself listens, and where a rendezvous server should.
 func (f *Fabric) Address() (netip.Addr, error) {
 	names, err := parseIfname(f.config.SocketIfname)
 	if err != nil {

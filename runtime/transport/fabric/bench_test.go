@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
 // The sizes of the bandwidth benchmarks.
@@ -16,13 +16,13 @@ func BenchmarkPingPong(b *testing.B) {
 	for _, name := range []string{"inproc", "shm", "tcp"} {
 		b.Run("goroutines/"+name, func(b *testing.B) {
 			ranks := mesh(configs()[name])(b, 2)
-			inGoroutine(b, ranks, transporttest.Peer, 8, transporttest.PingPong)
+			inGoroutine(b, ranks, Peer, 8, PingPong)
 		})
 	}
 	for _, name := range []string{"shm", "tcp"} {
 		b.Run("processes/"+name, func(b *testing.B) {
 			l, wait := launch(b, processConfigs()[name], "pong 8", 2)
-			transporttest.PingPong(b, l, 8)
+			PingPong(b, l, 8)
 			l.Close()
 			wait()
 		})
@@ -34,13 +34,13 @@ func BenchmarkStream(b *testing.B) {
 		for _, name := range []string{"inproc", "shm", "tcp"} {
 			b.Run(fmt.Sprintf("goroutines/%s/%dKiB", name, size>>10), func(b *testing.B) {
 				ranks := mesh(configs()[name])(b, 2)
-				inGoroutine(b, ranks, transporttest.Sink, size, transporttest.Stream)
+				inGoroutine(b, ranks, Sink, size, Stream)
 			})
 		}
 		for _, name := range []string{"shm", "tcp"} {
 			b.Run(fmt.Sprintf("processes/%s/%dKiB", name, size>>10), func(b *testing.B) {
 				l, wait := launch(b, processConfigs()[name], fmt.Sprintf("sink %d", size), 2)
-				transporttest.Stream(b, l, size)
+				Stream(b, l, size)
 				l.Close()
 				wait()
 			})
@@ -58,19 +58,19 @@ func BenchmarkAround(b *testing.B) {
 				for _, l := range ranks[1:] {
 					wg.Go(func() {
 						defer l.Close()
-						if err := transporttest.Forward(context.Background(), l); err != nil {
+						if err := Forward(context.Background(), l); err != nil {
 							b.Error(err)
 						}
 					})
 				}
-				transporttest.Around(b, ranks[0])
+				Around(b, ranks[0])
 				ranks[0].Close()
 				wg.Wait()
 			})
 		}
 		b.Run(fmt.Sprintf("processes/shm/%d", size), func(b *testing.B) {
 			l, wait := launch(b, processConfigs()["shm"], "forward", size)
-			transporttest.Around(b, l)
+			Around(b, l)
 			l.Close()
 			if said := wait(); said != "" {
 				b.Error(said)
@@ -80,8 +80,8 @@ func BenchmarkAround(b *testing.B) {
 }
 
 // inGoroutine measures rank 0 against rank 1 in a goroutine.
-func inGoroutine(b *testing.B, ranks []transporttest.Links, peer func(context.Context, transporttest.Links, int) error,
-	size int, measure func(*testing.B, transporttest.Links, int),
+func inGoroutine(b *testing.B, ranks []*fabric.Links, peer func(context.Context, *fabric.Links, int) error,
+	size int, measure func(*testing.B, *fabric.Links, int),
 ) {
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -93,8 +93,8 @@ func (l *Links) agree(ctx context.Context, ways []way) error {
 	return nil
 }
 
-// connectTCP connects all peers that are left, at the same time. A peer whose process has ended is not waited for, where
-// that can be seen from here.
+// connectTCP connects all peers that are left, at the same time. A peer whose process has ended is not waited for,
+// where that can be seen from here.
 func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*card) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -124,12 +124,12 @@ func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*ca
 	return first
 }
 
-// lastWords is how long a peer that has ended may still turn out to be connected: it may have connected, closed in order and ended
-// while this rank had not yet read what the kernel had for it. All of that is on this host.
+// lastWords is how long a peer that has ended may still turn out to be connected: it may have connected, closed in
+// order and ended while this rank had not yet read what the kernel had for it. All of that is on this host.
 const lastWords = time.Second
 
-// watchWhileConnecting has fail called when a peer is not connected, lastWords after the end of its process. It does so for the processes
-// that this rank can see, and not any more once cancel has returned.
+// watchWhileConnecting has fail called when a peer is not connected, lastWords after the end of its process. It does so
+// for the processes that this rank can see, and not any more once cancel has returned.
 func (l *Links) watchWhileConnecting(peer int, mine, its *card, fail func(error)) (cancel func()) {
 	if its.hostID != mine.hostID || !its.process.Near(mine.process) {
 		return func() {}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
-	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
 )
 
 // A peer that dies between saying how it is reached and being reached is not waited for.
@@ -105,7 +104,7 @@ func TestConnectWithAProcessThatIsThrough(t *testing.T) {
 	}
 	defer l.Close()
 	got := make([]byte, len(greeting))
-	if err := transporttest.Recv(ctx, l, 0, got); err != nil || string(got) != greeting {
+	if err := Recv(ctx, l, 0, got); err != nil || string(got) != greeting {
 		t.Errorf("%q, %v; want %q", got, err, greeting)
 	}
 	if err := l.Lost(0); err != nil {

@@ -21,8 +21,8 @@ type watched struct {
 
 func newDeaths() *deaths { return &deaths{watched: make(map[process.ID]*watched)} }
 
-// watch has tell called once when the process ends, from a goroutine of the watch, unless cancel was called before. tell must not
-// block. The error is process.ErrGone if the process has ended already.
+// watch has tell called once when the process ends, from a goroutine of the watch, unless cancel was called before.
+// tell must not block. The error is process.ErrGone if the process has ended already.
 func (d *deaths) watch(id process.ID, tell func()) (cancel func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

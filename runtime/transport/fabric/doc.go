@@ -4,9 +4,10 @@
 //	same host        shm      unless Config.DisableSHM, or one can't open the other's memory (another pid namespace or user)
 //	anything else    tcp
 //
-// A [Fabric] is what all communicators of a process share: the in-process hub, one TCP listener, opened when a communicator first
-// needs it, and one watch over the processes of this host that its ranks talk to. Each rank of a new communicator
-// prepares a [Port], hands the Port's card to all others, and connects with their cards; the result is its [Links].
+// A [Fabric] is what all communicators of a process share: the in-process hub, one TCP listener, opened when a
+// communicator first needs it, and one watch over the processes of this host that its ranks talk to. Each rank of a new
+// communicator prepares a [Port], hands the Port's card to all others, and connects with their cards; the result is its
+// [Links].
 //
 //	port, err := f.Prepare(id, secret, size)
 //	cards, err := allGather(port.Card())        // by rendezvous
@@ -14,6 +15,6 @@
 //	links.Conn(peer) … links.Waiter() …
 //	links.Close()
 //
-// Both sides of a pair come to the same choice: inproc and tcp follow from the two cards alone, and shm is used when each of the two has
-// opened the other's inbox, which they tell each other there.
+// Both sides of a pair come to the same choice: inproc and tcp follow from the two cards alone, and shm is used when
+// each of the two has opened the other's inbox, which they tell each other there.
 package fabric

@@ -8,7 +8,6 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
-	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
 )
 
 // Two ranks of one process connect; the second says hello.
@@ -39,18 +38,27 @@ func Example() {
 				log.Fatal(err)
 			}
 			defer links.Close()
-			hello := []byte("hello from rank 1")
+			peer := links.Conn(1 - rank)
 			if rank == 1 {
-				if err := transporttest.Send(ctx, links, 0, hello); err != nil {
+				if _, err := peer.TrySend([]byte("hello from rank 1")); err != nil {
 					log.Fatal(err)
 				}
-				return
+				return // what is so short was taken at once
 			}
-			clear(hello)
-			if err := transporttest.Recv(ctx, links, 1, hello); err != nil {
-				log.Fatal(err)
+			for {
+				window, err := peer.Peek()
+				if err != nil {
+					log.Fatal(err)
+				}
+				if len(window) > 0 {
+					fmt.Printf("%s, through %s\n", window, peer.Name())
+					peer.Release(len(window))
+					return
+				}
+				if err := links.Waiter().Idle(ctx); err != nil {
+					log.Fatal(err)
+				}
 			}
-			fmt.Printf("%s, through %s\n", hello, links.Conn(1).Name())
 		})
 	}
 	wg.Wait()

@@ -57,9 +57,10 @@ func New(config Config) (*Fabric, error) {
 // errFabricClosed is the answer after Close.
 var errFabricClosed = errors.New("the fabric is closed")
 
-// Prepare makes what one rank needs before it knows the others, in a communicator of at most maxSize ranks: an inbox in shared memory
-// and a gate at the TCP listener, as far as they are switched on. secret is the communicator's; all its ranks have the same.
-// Nothing is kept of it when Connect turns out to need neither. The Port must be connected or closed.
+// Prepare makes what one rank needs before it knows the others, in a communicator of at most maxSize ranks: an inbox in
+// shared memory and a gate at the TCP listener, as far as they are switched on. secret is the communicator's; all its
+// ranks have the same. Nothing is kept of it when Connect turns out to need neither. The Port must be connected or
+// closed.
 func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int) (*Port, error) {
 	return f.prepare(id, secret, maxSize, maxSize == 1)
 }
@@ -108,7 +109,8 @@ func (f *Fabric) keep(p *Port) {
 	f.hub.expect(p.id)
 }
 
-// Door is the port of this process at which ranks of other processes reach it, for others to use until Close. The first use opens it.
+// Door is the port of this process at which ranks of other processes reach it, for others to use until Close. The first
+// use opens it.
 func (f *Fabric) Door() (*door.Door, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,8 +138,8 @@ func (f *Fabric) listen() error {
 	return nil
 }
 
-// Close closes all Ports and Links that are still open, and waits for everything that the Fabric runs: up to two seconds for
-// what TCP peers have not read yet.
+// Close closes all Ports and Links that are still open, and waits for everything that the Fabric runs: up to two
+// seconds for what TCP peers have not read yet.
 func (f *Fabric) Close() {
 	f.mu.Lock()
 	f.closed = true

@@ -17,7 +17,6 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
-	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
 )
 
 // Four ranks: two in one process, one in another of the same host, one on another host. (All are in this process; Fabrics and
@@ -48,7 +47,7 @@ func TestTopologyAndChoice(t *testing.T) {
 	for _, l := range links {
 		wg.Go(func() {
 			for range 20 {
-				if err := transporttest.Barrier(t.Context(), l); err != nil {
+				if err := Barrier(t.Context(), l); err != nil {
 					t.Errorf("rank %d: %v", l.Rank(), err)
 				}
 			}
@@ -97,7 +96,7 @@ func TestFallsBackToTCP(t *testing.T) {
 			if diff := cmp.Diff(want[rank], l.Topology().Transport); diff != "" {
 				t.Errorf("rank %d: (-want +got)\n%s", rank, diff)
 			}
-			if err := transporttest.Barrier(ctx, l); err != nil {
+			if err := Barrier(ctx, l); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}
 		})
@@ -142,7 +141,7 @@ func TestPortClosedInsteadOfConnected(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 			defer stop()
 			var gone *transport.NoticeError
-			if err := transporttest.Recv(ctx, l, 1, make([]byte, 8)); !errors.As(err, &gone) || gone.Peer != 1 {
+			if err := Recv(ctx, l, 1, make([]byte, 8)); !errors.As(err, &gone) || gone.Peer != 1 {
 				t.Errorf("got %v", err)
 			}
 		})

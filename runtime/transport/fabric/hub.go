@@ -8,7 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/inproc"
 )
 
-// hub is where ranks of one process meet. Whoever comes first to a pair makes the connection and leaves the other end there.
+// hub is where ranks of one process meet. Whoever comes first to a pair makes the connection and leaves the other end
+// there.
 type hub struct {
 	mu    sync.Mutex
 	comms map[lifecycle.CommID]*meeting
@@ -43,8 +44,8 @@ func (h *hub) expect(comm lifecycle.CommID) {
 	m.expected++
 }
 
-// settle says that a rank that was expected has taken all its ends, or will not come. After the last one, what is left belongs to
-// ranks that will not come, and is closed, so that their peers know.
+// settle says that a rank that was expected has taken all its ends, or will not come. After the last one, what is left
+// belongs to ranks that will not come, and is closed, so that their peers know.
 func (h *hub) settle(comm lifecycle.CommID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
 )
 
-// Links are one rank's connections to all others in one communicator. Conn and Waiter are for the goroutine that drives the
-// rank; the other methods may be called by any, at any time.
+// Links are one rank's connections to all others in one communicator. Conn and Waiter are for the goroutine that drives
+// the rank; the other methods may be called by any, at any time.
 type Links struct {
 	f        *Fabric
 	id       lifecycle.CommID
@@ -44,13 +44,13 @@ func (l *Links) Waiter() *transport.Waiter { return l.waiter }
 // Topology says where the ranks are.
 func (l *Links) Topology() transport.Topology { return l.topology }
 
-// Local tells whether all ranks are of this rank's Fabric, and reach each other without the help of the kernel: so will any of them in
-// another communicator, for which PrepareLocal is enough.
+// Local tells whether all ranks are of this rank's Fabric, and reach each other without the help of the kernel: so will
+// any of them in another communicator, for which PrepareLocal is enough.
 func (l *Links) Local() bool { return len(l.inprocs) == len(l.conns)-1 }
 
-// Lost returns why peer was lost: a *transport.NoticeError, or a *lifecycle.PeerError with CodeRankDead, which says how the death
-// is known, CodeUnreachable, or CodeInternal. It is nil as long as the peer is not lost, and for a peer that closed in
-// order: of that one, Peek and TrySend tell.
+// Lost returns why peer was lost: a *transport.NoticeError, or a *lifecycle.PeerError with CodeRankDead, which says how
+// the death is known, CodeUnreachable, or CodeInternal. It is nil as long as the peer is not lost, and for a peer that
+// closed in order: of that one, Peek and TrySend tell.
 func (l *Links) Lost(peer int) error {
 	l.look()
 	return l.waiter.Lost(peer)
@@ -82,8 +82,8 @@ func (l *Links) Notify(n transport.Notice) {
 	}
 }
 
-// Close closes all connections. It waits while a peer is reading from this rank's memory, which takes microseconds. Idempotent; a
-// second caller waits for the first.
+// Close closes all connections. It waits while a peer is reading from this rank's memory, which takes microseconds.
+// Idempotent; a second caller waits for the first.
 func (l *Links) Close() {
 	l.close.Do(func() {
 		for _, cancel := range l.unwatch {

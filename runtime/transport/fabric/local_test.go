@@ -11,7 +11,6 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
-	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
 )
 
 // openFiles counts this process's file descriptors.
@@ -66,7 +65,7 @@ func TestPrepareLocal(t *testing.T) {
 					if got := l.Topology().Transport[(rank+1)%3]; got != tc.transport || l.Local() != tc.free {
 						t.Errorf("rank %d: transport is %s, Local is %t", rank, got, l.Local())
 					}
-					if err := transporttest.Barrier(t.Context(), l); err != nil {
+					if err := Barrier(t.Context(), l); err != nil {
 						t.Errorf("rank %d: %v", rank, err)
 					}
 				})

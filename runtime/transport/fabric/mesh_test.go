@@ -11,7 +11,6 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
-	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
 )
 
 // The configurations that force each transport upon ranks of one process, and of one host.
@@ -68,19 +67,15 @@ func connect(tb testing.TB, fabrics ...*fabric.Fabric) []*fabric.Links {
 }
 
 // mesh connects ranks of one process.
-func mesh(config fabric.Config) transporttest.Mesh {
-	return func(tb testing.TB, size int) []transporttest.Links {
+func mesh(config fabric.Config) Mesh {
+	return func(tb testing.TB, size int) []*fabric.Links {
 		tb.Helper()
 		f := newFabric(tb, config)
 		fabrics := make([]*fabric.Fabric, size)
 		for i := range fabrics {
 			fabrics[i] = f
 		}
-		var links []transporttest.Links
-		for _, l := range connect(tb, fabrics...) {
-			links = append(links, l)
-		}
-		return links
+		return connect(tb, fabrics...)
 	}
 }
 
@@ -88,7 +83,7 @@ func TestConformanceInOneProcess(t *testing.T) {
 	for name, config := range configs() {
 		t.Run(name, func(t *testing.T) {
 			t.Cleanup(func() { goleak.VerifyNone(t, goleak.IgnoreCurrent()) })
-			transporttest.Run(t, mesh(config))
+			Run(t, mesh(config))
 		})
 	}
 }

@@ -61,8 +61,8 @@ const (
 	viaTCP
 )
 
-// Connect connects the rank with all others, whose cards are given by rank, its own among them. It blocks until every pair
-// stands or ctx ends. It may be called once, and takes the Port over. The errors are *lifecycle.PeerError, which
+// Connect connects the rank with all others, whose cards are given by rank, its own among them. It blocks until every
+// pair stands or ctx ends. It may be called once, and takes the Port over. The errors are *lifecycle.PeerError, which
 // name the rank that could not be reached, and *lifecycle.SystemError.
 func (p *Port) Connect(ctx context.Context, rank int, cards [][]byte) (*Links, error) {
 	used := true

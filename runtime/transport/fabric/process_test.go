@@ -16,7 +16,6 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
-	"github.com/carillon-rt/carillon/runtime/transport/transporttest"
 )
 
 // childVariable carries a job to a process that the tests start from their own binary.
@@ -80,18 +79,18 @@ func child(text string) error {
 func (j job) run(ctx context.Context, l *fabric.Links) error {
 	var size int
 	if _, err := fmt.Sscanf(j.Program, "pong %d", &size); err == nil {
-		return transporttest.Peer(ctx, l, size)
+		return Peer(ctx, l, size)
 	}
 	if _, err := fmt.Sscanf(j.Program, "sink %d", &size); err == nil {
-		return transporttest.Sink(ctx, l, size)
+		return Sink(ctx, l, size)
 	}
 	switch j.Program {
 	case "forward":
-		return transporttest.Forward(ctx, l)
+		return Forward(ctx, l)
 	case "greeting":
-		return transporttest.Send(ctx, l, 1, []byte(greeting))
+		return Send(ctx, l, 1, []byte(greeting))
 	}
-	for _, c := range transporttest.Cases() {
+	for _, c := range Cases() {
 		if c.Name == j.Program {
 			return c.Run(ctx, l)
 		}
@@ -205,7 +204,7 @@ func processConfigs() map[string]fabric.Config {
 
 func TestConformanceBetweenProcesses(t *testing.T) {
 	for name, config := range processConfigs() {
-		for _, c := range transporttest.Cases() {
+		for _, c := range Cases() {
 			t.Run(name+"/"+c.Name, func(t *testing.T) {
 				l, wait := launch(t, config, c.Name, c.Size)
 				if got := l.Topology().Transport[1]; got != name {

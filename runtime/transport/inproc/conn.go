@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// How long Close waits for a reader that is in the middle of a piece, which takes microseconds. One that has not come back
-// by then has forgotten its window, or its machine is overloaded beyond use.
+// How long Close waits for a reader that is in the middle of a piece, which takes microseconds. One that has not come
+// back by then has forgotten its window, or its machine is overloaded beyond use.
 const (
 	peerPatience = 250 * time.Millisecond // for the peer, which may read this side's memory
 	ownPatience  = 20 * time.Millisecond  // for this side, which may read the peer's
@@ -156,8 +156,8 @@ func (c *Conn) put(p []byte) int {
 // Peek implements transport.Conn.
 func (c *Conn) Peek() ([]byte, error) {
 	c.Rest()
-	// The order of these loads is what keeps the order of the stream: what the peer did before it went was done before the
-	// state said so, and the ring grows no more once a loan is seen.
+	// The order of these loads is what keeps the order of the stream: what the peer did before it went was done before
+	// the state said so, and the ring grows no more once a loan is seen.
 	s := c.state.Load()
 	if s&closed != 0 {
 		return nil, transport.ErrClosed
@@ -233,8 +233,8 @@ func (c *Conn) Revoke() {
 	}
 }
 
-// await waits until reading is false, at most for d, and says whether it is. It offers the processor instead of sleeping: the
-// reader is in the middle of a copy.
+// await waits until reading is false, at most for d, and says whether it is. It offers the processor instead of
+// sleeping: the reader is in the middle of a copy.
 func await(reading *atomic.Bool, d time.Duration) bool {
 	if !reading.Load() {
 		return true

@@ -1,4 +1,5 @@
-// Package inproc connects two ranks of one process. It moves bytes with straight memory accesses and makes no system call.
+// Package inproc connects two ranks of one process. It moves bytes with straight memory accesses and makes no system
+// call.
 //
 // Each direction has two ways, and the stream is their concatenation:
 //
@@ -10,6 +11,7 @@
 // then what is lent.
 //
 // A lent window is another rank's memory, so its reader marks itself for the time from Peek to Release. Close revokes
-// the loan and then waits for the mark to go. The mark goes with Release, with the next Peek, and when the rank idles; a
-// piece is read in microseconds, and should a reader never come back, Close gives up waiting after a quarter of a second.
+// the loan and then waits for the mark to go. The mark goes with Release, with the next Peek, and when the rank idles;
+// a piece is read in microseconds, and should a reader never come back, Close gives up waiting after a quarter of a
+// second.
 package inproc

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// piece is after how many bytes a long copy is shown to the peer, so that it reads the first part while the second is being
-// written. It is a power of two and divides every ring.
+// piece is after how many bytes a long copy is shown to the peer, so that it reads the first part while the second is
+// being written. It is a power of two and divides every ring.
 const piece = 32 << 10
 
 // burst is the most that one TrySend copies, so that a rank that sends much also gets to receive.
@@ -143,8 +143,8 @@ func (c *Conn) Release(n int) {
 	}
 	c.head += uint64(n)
 	c.in.head.Store(c.head)
-	// A sender that waits for room is woken when there is much of it, or it would go to sleep again after a piece. It can't wait for
-	// good: all that the ring holds is before what it has to say.
+	// A sender that waits for room is woken when there is much of it, or it would go to sleep again after a piece. It
+	// can't wait for good: all that the ring holds is before what it has to say.
 	if c.tailSeen-c.head <= uint64(len(c.in.ring)/2) {
 		transport.RingWord(c.peerBell)
 	}
@@ -195,8 +195,8 @@ func (c *Conn) check() error {
 	return c.refusal()
 }
 
-// Fail says that the peer is known to be gone, such as by the death of its process. A peer that had closed its end before is not
-// lost by that.
+// Fail says that the peer is known to be gone, such as by the death of its process. A peer that had closed its end
+// before is not lost by that.
 func (c *Conn) Fail(err error) {
 	if c.check() == nil {
 		c.lose(err)

@@ -12,11 +12,11 @@
 //	│                     │ ring ▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░    │                │
 //	└─────────────────────┴────────────────────────────────┴────────────────┴──
 //
-// Peers open it as /proc/<pid>/fd/<n>. They take it for what it should be only if it is a memfd of the same user, sealed
-// against change of size, with the right magic, communicator and random token in it. So a number that was used again,
-// or another pid namespace, is found out. The seals also mean that touching the memory can never raise SIGBUS, and that
-// it stays when its owner dies: what a dead rank sent can still be read.
+// Peers open it as /proc/<pid>/fd/<n>. They take it for what it should be only if it is a memfd of the same user,
+// sealed against change of size, with the right magic, communicator and random token in it. So a number that was used
+// again, or another pid namespace, is found out. The seals also mean that touching the memory can never raise SIGBUS,
+// and that it stays when its owner dies: what a dead rank sent can still be read.
 //
-// A memfd is sparse: a slot costs memory when it is used. What a rank reads of the other's indices is checked before use, so
-// a peer gone wild costs the connection, not the process.
+// A memfd is sparse: a slot costs memory when it is used. What a rank reads of the other's indices is checked before
+// use, so a peer gone wild costs the connection, not the process.
 package shm

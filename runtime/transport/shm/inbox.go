@@ -30,8 +30,8 @@ type Location struct {
 	Token [16]byte
 }
 
-// mapping is memory mapped from a memfd. It is unmapped when nothing refers to it any more, not by Close: a rank that is
-// closed from outside may still be looking at it.
+// mapping is memory mapped from a memfd. It is unmapped when nothing refers to it any more, not by Close: a rank that
+// is closed from outside may still be looking at it.
 type mapping struct{ mem []byte }
 
 func mapFD(fd int, size int64) (*mapping, error) {
@@ -58,8 +58,8 @@ type Inbox struct {
 	used []slot
 }
 
-// Create makes an inbox for a communicator of at most the given number of ranks. It takes a file descriptor until Seal or Close,
-// and one page of memory.
+// Create makes an inbox for a communicator of at most the given number of ranks. It takes a file descriptor until Seal
+// or Close, and one page of memory.
 func Create(id lifecycle.CommID, slots int) (*Inbox, error) {
 	in := &Inbox{id: id, loc: Location{Slots: slots}}
 	_, _ = rand.Read(in.loc.Token[:]) // never fails
@@ -134,8 +134,9 @@ func (in *Inbox) Refuse(peer int) {
 	slotOf(in.m.mem, in.loc.Slots, peer).verdict.Store(verdictRefused)
 }
 
-// Open connects the owner, rank self, with rank peer of the process pid, whose inbox is at loc. Losses are told to bell. The
-// connection may be used when Agreed says that the peer could open this inbox, too. On an error, the caller calls Refuse.
+// Open connects the owner, rank self, with rank peer of the process pid, whose inbox is at loc. Losses are told to
+// bell. The connection may be used when Agreed says that the peer could open this inbox, too. On an error, the caller
+// calls Refuse.
 func (in *Inbox) Open(self, peer, pid int, loc Location, bell transport.Doorbell) (*Conn, error) {
 	if loc.Slots != in.loc.Slots {
 		return nil, fmt.Errorf("inbox of rank %d has %d slots, ours has %d", peer, loc.Slots, in.loc.Slots)

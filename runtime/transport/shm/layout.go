@@ -12,7 +12,8 @@ import (
 // magic is "CARILLN" and the version of this layout.
 const magic = 'C' | 'A'<<8 | 'R'<<16 | 'I'<<24 | 'L'<<32 | 'L'<<40 | 'N'<<48 | 1<<56
 
-// Offsets in the header. What different ranks write lies at least 128 bytes apart, since processors fetch cache lines in pairs.
+// Offsets in the header. What different ranks write lies at least 128 bytes apart, since processors fetch cache lines
+// in pairs.
 const (
 	headerMagic  = 0
 	headerRing   = 8
@@ -50,9 +51,9 @@ const (
 	statusClosed                    // the peer closed its end
 )
 
-// ringSize is the size of each ring of an inbox with that many slots, a power of two. A large ring keeps a stream going while one of the two
-// does something else; it should still fit into the caches, with all others that are in use, so it shrinks as ranks
-// become more. Measured with BenchmarkStream of package fabric.
+// ringSize is the size of each ring of an inbox with that many slots, a power of two. A large ring keeps a stream going
+// while one of the two does something else; it should still fit into the caches, with all others that are in use, so it
+// shrinks as ranks become more. Measured with BenchmarkStream of package fabric.
 func ringSize(slots int) uint64 {
 	switch {
 	case slots <= 4:

@@ -5,9 +5,10 @@
 //	data     the stream of bytes, raw, without any framing
 //	control  notices and the goodbye; what keeps watch over the peer
 //
-// Two, because they need opposite things. Data may stand still for minutes with a full window while its reader computes, and a notice
-// must overtake it. The control connection is nearly always silent and always read, so keepalive probes and a user timeout on
-// it tell a cut cable within Config.Keepalive, without ever taking a busy peer for a lost one.
+// Two, because they need opposite things. Data may stand still for minutes with a full window while its reader
+// computes, and a notice must overtake it. The control connection is nearly always silent and always read, so keepalive
+// probes and a user timeout on it tell a cut cable within Config.Keepalive, without ever taking a busy peer for a lost
+// one.
 //
 // Receiving is the work of a goroutine, which reads ahead into a ring: bytes are moved out of the kernel on a core of
 // their own. Sending writes straight from the caller's memory, without blocking, in the caller's goroutine.
@@ -19,6 +20,6 @@
 //	control ends without a goodbye    its kernel closed the connection: the process ended (rank_dead)
 //	no answer to probes, no route     its host or the network is gone (unreachable)
 //
-// Both connections come in through package door's Door, where the two ends prove to each other that they have the communicator's
-// secret before anything else is believed. A Listener serves all communicators of a process.
+// Both connections come in through package door's Door, where the two ends prove to each other that they have the
+// communicator's secret before anything else is believed. A Listener serves all communicators of a process.
 package tcp

@@ -117,7 +117,8 @@ func (g *Gate) Close() {
 	}
 }
 
-// dismiss closes a connection, if there is one. Its peer is told goodbye, so that it does not take this process for dead.
+// dismiss closes a connection, if there is one. Its peer is told goodbye, so that it does not take this process for
+// dead.
 func dismiss(k kind, c *net.TCPConn) {
 	if c == nil {
 		return
@@ -138,7 +139,8 @@ func (g *Gate) from(peer int) *arrival {
 	return a
 }
 
-// enter takes a connection of a peer. One that the peer has given up, as it was not told in time that it was let in, goes.
+// enter takes a connection of a peer. One that the peer has given up, as it was not told in time that it was let in,
+// goes.
 func (g *Gate) enter(about door.About, c net.Conn) {
 	conn := c.(*net.TCPConn)
 	from, to := int(binary.LittleEndian.Uint32(about[0:])), int(binary.LittleEndian.Uint32(about[4:]))

@@ -63,8 +63,8 @@ func (c *Conn) Peek() ([]byte, error) {
 	return nil, nil
 }
 
-// InFlight says whether a peer that is gone may have sent more than Peek has shown: kernels hold it until there is room here. The
-// doorbell rings when the last of it has arrived.
+// InFlight says whether a peer that is gone may have sent more than Peek has shown: kernels hold it until there is room
+// here. The doorbell rings when the last of it has arrived.
 func (c *Conn) InFlight() bool { return c.state.Load()&(closed|gone|ended) == gone }
 
 // Release implements transport.Conn.
@@ -192,8 +192,8 @@ func readFrame(r io.Reader) (*transport.Notice, error) {
 	return &n, nil
 }
 
-// say writes a frame, whose first byte is its type, to a control connection. The kernel's buffer of a connection that is nearly always
-// silent has room for it; if not, the peer is beyond help.
+// say writes a frame, whose first byte is its type, to a control connection. The kernel's buffer of a connection that
+// is nearly always silent has room for it; if not, the peer is beyond help.
 func say(control net.Conn, frame []byte) {
 	binary.LittleEndian.PutUint16(frame[1:], uint16(len(frame)-3))
 	_ = control.SetWriteDeadline(time.Now().Add(sayTime))

@@ -21,8 +21,8 @@ func flood(t *testing.T, c *Conn) (sent int) {
 	}
 }
 
-// A process that has ended leaves behind what kernels have taken of it: more than the ring shows. When all of it is read, that
-// is known.
+// A process that has ended leaves behind what kernels have taken of it: more than the ring shows. When all of it is
+// read, that is known.
 func TestInFlightUntilTheLastByte(t *testing.T) {
 	conns, waiters := connect(t, listen(t))
 	sent := flood(t, conns[0])

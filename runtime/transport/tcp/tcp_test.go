@@ -20,8 +20,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// The conformance suite runs over this transport in package fabric's tests. Here is what is particular to it: strangers,
-// secrets, and what the network can do.
+// The conformance suite runs over this transport in package fabric's tests. Here is what is particular to it:
+// strangers, secrets, and what the network can do.
 
 var comm = lifecycle.CommID{7}
 
@@ -33,7 +33,8 @@ func listen(t *testing.T) *Listener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The Listener waits for its connections, which tests close by functions that were registered later and so run earlier.
+	// The Listener waits for its connections, which tests close by functions that were registered later and so run
+	// earlier.
 	t.Cleanup(func() {
 		s.Close()
 		goleak.VerifyNone(t, goleak.IgnoreCurrent())
@@ -112,8 +113,8 @@ func awaitLoss(t *testing.T, w *transport.Waiter) error {
 	}
 }
 
-// A dialer that was not told in time that it was let in comes again, and takes the place of what came before. One that comes for
-// another rank, or when all is there, is shown out.
+// A dialer that was not told in time that it was let in comes again, and takes the place of what came before. One that
+// comes for another rank, or when all is there, is shown out.
 func TestArrivals(t *testing.T) {
 	s := listen(t)
 	g := s.Gate(comm, secret)
@@ -227,7 +228,8 @@ func TestNonsenseOnControl(t *testing.T) {
 	}
 }
 
-// When only the data connection ends, the control connection has a while to say why; then the peer counts as unreachable.
+// When only the data connection ends, the control connection has a while to say why; then the peer counts as
+// unreachable.
 func TestDataEndsAlone(t *testing.T) {
 	s := listen(t)
 	s.keepalive = 2 * time.Second

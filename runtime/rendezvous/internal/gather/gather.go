@@ -1,5 +1,6 @@
-// Package gather is the pure machine behind every rendezvous: the exchanges of one unique id, who has joined them and who has
-// left. It has no lock, no clock and no I/O. Its owner serialises the calls, tells the time, and delivers what comes out.
+// Package gather is the pure machine behind every rendezvous: the exchanges of one unique id, who has joined them and
+// who has left. It has no lock, no clock and no I/O. Its owner serialises the calls, tells the time, and delivers what
+// comes out.
 package gather
 
 import (
@@ -53,8 +54,9 @@ func New(size int) *Gather {
 	return &Gather{size: size, seats: map[int]*seat{}, exchanges: map[string]*exchange{}}
 }
 
-// Join adds a rank to the exchange of a key. The owner is who speaks for the rank, a connection for instance: one rank has one
-// owner. Deliver is called exactly once, from this or a later call into the machine; it must not block nor call back.
+// Join adds a rank to the exchange of a key. The owner is who speaks for the rank, a connection for instance: one rank
+// has one owner. Deliver is called exactly once, from this or a later call into the machine; it must not block nor call
+// back.
 func (g *Gather) Join(now time.Time, owner any, key string, m rendezvous.Member, payload []byte, deliver func(Outcome)) {
 	if g.forgotten != "" {
 		deliver(Outcome{Refused: g.forgotten})
@@ -131,8 +133,8 @@ func absent(m rendezvous.Member) rendezvous.Member {
 	return m
 }
 
-// Leave takes a rank that gave up out of an exchange, which cannot complete without it. Everyone who waits, the leaver too, is
-// told. It does nothing when the exchange is over for that rank.
+// Leave takes a rank that gave up out of an exchange, which cannot complete without it. Everyone who waits, the leaver
+// too, is told. It does nothing when the exchange is over for that rank.
 func (g *Gather) Leave(now time.Time, owner any, key string, rank int, detail string) {
 	ex := g.exchanges[key]
 	if ex == nil {

@@ -113,8 +113,8 @@ func TestTryingAgainAndAgainCostsLittle(t *testing.T) {
 	}
 }
 
-// TestEveryJoinEndsOnce does anything in any order: each join has exactly one outcome by the end, success is for all ranks or none,
-// and only with every rank's own payload.
+// TestEveryJoinEndsOnce does anything in any order: each join has exactly one outcome by the end, success is for all
+// ranks or none, and only with every rank's own payload.
 func TestEveryJoinEndsOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const size = 3

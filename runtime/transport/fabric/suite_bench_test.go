@@ -1,4 +1,4 @@
-package transporttest
+package fabric_test
 
 import (
 	"context"
@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// Peer is the other side of the benchmarks, rank 1 of 2: it sends back what comes, in messages of the given size, until rank 0 closes.
-func Peer(ctx context.Context, l Links, size int) error { return pong(ctx, l, 0, size) }
+// Peer is the other side of the benchmarks, rank 1 of 2: it sends back what comes, in messages of the given size, until
+// rank 0 closes.
+func Peer(ctx context.Context, l *fabric.Links, size int) error { return pong(ctx, l, 0, size) }
 
 // Sink is the other side of Stream: it takes what comes, and answers each message of the given size with 8 bytes.
-func Sink(ctx context.Context, l Links, size int) error {
+func Sink(ctx context.Context, l *fabric.Links, size int) error {
 	c := l.Conn(0)
 	ack := make([]byte, 8)
 	for {
@@ -37,9 +39,10 @@ func Sink(ctx context.Context, l Links, size int) error {
 	}
 }
 
-// PingPong measures the way of a message of the given size to rank 1 and back. It reports one way, on average as ns/way, and that of
-// the best batch of 64 as best-ns/way, which tells what the transport can do where a loaded machine spoils the average.
-func PingPong(b *testing.B, l Links, size int) {
+// PingPong measures the way of a message of the given size to rank 1 and back. It reports one way, on average as
+// ns/way, and that of the best batch of 64 as best-ns/way, which tells what the transport can do where a loaded machine
+// spoils the average.
+func PingPong(b *testing.B, l *fabric.Links, size int) {
 	const batch = 64
 	out, in := make([]byte, size), make([]byte, size)
 	ctx := b.Context()
@@ -59,7 +62,7 @@ func PingPong(b *testing.B, l Links, size int) {
 }
 
 // Forward is the part of ranks 1 to n-1 in Around: it hands messages of 8 bytes on until the rank before closes.
-func Forward(ctx context.Context, l Links) error {
+func Forward(ctx context.Context, l *fabric.Links) error {
 	token := make([]byte, 8)
 	next, prev := l.Conn((l.Rank()+1)%l.Size()), l.Conn(l.Rank()-1)
 	for {
@@ -72,8 +75,9 @@ func Forward(ctx context.Context, l Links) error {
 	}
 }
 
-// Around measures how long 8 bytes take around all ranks, of which one at a time has something to do. It reports one hop as ns/hop.
-func Around(b *testing.B, l Links) {
+// Around measures how long 8 bytes take around all ranks, of which one at a time has something to do. It reports one
+// hop as ns/hop.
+func Around(b *testing.B, l *fabric.Links) {
 	token := make([]byte, 8)
 	ctx := b.Context()
 	next, prev := l.Conn(1), l.Conn(l.Size()-1)
@@ -89,9 +93,9 @@ func Around(b *testing.B, l Links) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(l.Size()), "ns/hop")
 }
 
-// Stream measures the bandwidth of messages of the given size to a Sink that reads every byte once; that of the fastest message
-// as best-MB/s.
-func Stream(b *testing.B, l Links, size int) {
+// Stream measures the bandwidth of messages of the given size to a Sink that reads every byte once; that of the fastest
+// message as best-MB/s.
+func Stream(b *testing.B, l *fabric.Links, size int) {
 	out, ack := make([]byte, size), make([]byte, 8)
 	ctx := b.Context()
 	b.ReportAllocs()
@@ -111,7 +115,7 @@ func Stream(b *testing.B, l Links, size int) {
 }
 
 // ping sends out to peer and waits for an answer of the same size.
-func ping(ctx context.Context, l Links, peer int, out, in []byte) error {
+func ping(ctx context.Context, l *fabric.Links, peer int, out, in []byte) error {
 	c := l.Conn(peer)
 	if err := send(ctx, l, c, out); err != nil {
 		return err
@@ -120,7 +124,7 @@ func ping(ctx context.Context, l Links, peer int, out, in []byte) error {
 }
 
 // pong answers until peer closes.
-func pong(ctx context.Context, l Links, peer, size int) error {
+func pong(ctx context.Context, l *fabric.Links, peer, size int) error {
 	c := l.Conn(peer)
 	buf := make([]byte, size)
 	for {
@@ -142,7 +146,7 @@ func orderly(err error) error {
 	return err
 }
 
-func send(ctx context.Context, l Links, c transport.Conn, p []byte) error {
+func send(ctx context.Context, l *fabric.Links, c transport.Conn, p []byte) error {
 	for {
 		n, err := c.TrySend(p)
 		if err != nil {
@@ -158,7 +162,7 @@ func send(ctx context.Context, l Links, c transport.Conn, p []byte) error {
 	}
 }
 
-func receive(ctx context.Context, l Links, c transport.Conn, p []byte) error {
+func receive(ctx context.Context, l *fabric.Links, c transport.Conn, p []byte) error {
 	for {
 		w, err := c.Peek()
 		if err != nil {
@@ -179,7 +183,7 @@ func receive(ctx context.Context, l Links, c transport.Conn, p []byte) error {
 }
 
 // went tells the waiter whether a step moved anything.
-func went(ctx context.Context, l Links, n int) error {
+func went(ctx context.Context, l *fabric.Links, n int) error {
 	if n > 0 {
 		l.Waiter().Active()
 		return nil

@@ -1,4 +1,4 @@
-package transporttest
+package fabric_test
 
 import (
 	"context"
@@ -6,23 +6,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// Links is one rank's connections. *fabric.Links is one.
-type Links interface {
-	Rank() int
-	Size() int
-	Conn(peer int) transport.Conn
-	Waiter() *transport.Waiter
-	FirstLost() (peer int, err error)
-	Lost(peer int) error
-	Notify(transport.Notice)
-	Close()
-}
-
 // Mesh connects size ranks of this process with each other and has them closed when the test ends.
-type Mesh func(tb testing.TB, size int) []Links
+type Mesh func(tb testing.TB, size int) []*fabric.Links
 
 // Transfer is one message on its way to or from a peer.
 type Transfer struct {
@@ -36,7 +24,7 @@ type Transfer struct {
 }
 
 // step moves what can be moved now.
-func (t *Transfer) step(l Links) (int, error) {
+func (t *Transfer) step(l *fabric.Links) (int, error) {
 	if t.done == len(t.Buf) {
 		return 0, nil
 	}
@@ -61,9 +49,9 @@ func (t *Transfer) step(l Links) (int, error) {
 	return n, nil
 }
 
-// Move makes all transfers, at the same time. It is a small engine: it returns the first error of a connection, or of a lost peer
-// when nothing moves any more.
-func Move(ctx context.Context, l Links, transfers ...*Transfer) error {
+// Move makes all transfers, at the same time. It is a small engine: it returns the first error of a connection, or of a
+// lost peer when nothing moves any more.
+func Move(ctx context.Context, l *fabric.Links, transfers ...*Transfer) error {
 	for looked := false; ; {
 		moved, open := 0, false
 		for _, t := range transfers {
@@ -98,17 +86,17 @@ func Move(ctx context.Context, l Links, transfers ...*Transfer) error {
 }
 
 // Send sends p to peer.
-func Send(ctx context.Context, l Links, peer int, p []byte) error {
+func Send(ctx context.Context, l *fabric.Links, peer int, p []byte) error {
 	return Move(ctx, l, &Transfer{Peer: peer, Send: true, Buf: p})
 }
 
 // Recv fills p with what comes from peer.
-func Recv(ctx context.Context, l Links, peer int, p []byte) error {
+func Recv(ctx context.Context, l *fabric.Links, peer int, p []byte) error {
 	return Move(ctx, l, &Transfer{Peer: peer, Buf: p})
 }
 
 // Barrier returns when all ranks have called it.
-func Barrier(ctx context.Context, l Links) error {
+func Barrier(ctx context.Context, l *fabric.Links) error {
 	var transfers []*Transfer
 	for peer := range l.Size() {
 		if peer != l.Rank() {

@@ -1,4 +1,4 @@
-package transporttest
+package fabric_test
 
 import (
 	"context"
@@ -167,8 +167,8 @@ func noAllocation(t *testing.T, mesh Mesh) {
 			}
 		}
 		rally(rounds / 4)
-		// The count is the process's: connections of earlier cases that linger, and the runtime's timers and poller, add some now and then.
-		// The least of several counts is without them.
+		// The count is the process's: connections of earlier cases that linger, and the runtime's timers and poller,
+		// add some now and then. The least of several counts is without them.
 		least := uint64(math.MaxUint64)
 		for attempt := 0; attempt < 5 && least > rounds/20; attempt++ {
 			var before, after runtime.MemStats

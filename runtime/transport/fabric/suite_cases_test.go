@@ -1,4 +1,4 @@
-package transporttest
+package fabric_test
 
 import (
 	"context"
@@ -13,15 +13,17 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// Case is the program of one rank.
+// Case is the program of one rank. All ranks of it run the same function, as ranks of a communicator do: goroutines of one
+// process (Run), or a process each (TestConformanceBetweenProcesses).
 type Case struct {
 	Name string
 	Size int
 	// Dies says that ranks other than 0 kill their processes, so the case needs processes.
 	Dies bool
-	Run  func(ctx context.Context, l Links) error
+	Run  func(ctx context.Context, l *fabric.Links) error
 }
 
 // Cases are all cases that a rank can run without seeing the others.
@@ -46,7 +48,7 @@ func Cases() []Case {
 }
 
 // integrity has every pair exchange random amounts both ways at once, against receivers that take odd pieces.
-func integrity(ctx context.Context, l Links) error {
+func integrity(ctx context.Context, l *fabric.Links) error {
 	random := rand.New(rand.NewPCG(7, uint64(l.Rank())))
 	const rounds = 12
 	sizes := rand.New(rand.NewPCG(1, 2)) // the same on all ranks
@@ -80,7 +82,7 @@ func integrity(ctx context.Context, l Links) error {
 }
 
 // alignment checks that windows keep elements of 8 bytes together.
-func alignment(ctx context.Context, l Links) error {
+func alignment(ctx context.Context, l *fabric.Links) error {
 	random := rand.New(rand.NewPCG(3, 4)) // the same on both ranks
 	for round := range 200 {
 		buf := make([]byte, 8*(1+random.IntN(40<<10)))
@@ -120,7 +122,7 @@ func alignment(ctx context.Context, l Links) error {
 }
 
 // sizes goes around the sizes at which transports change their ways: rings, pieces, eager limits.
-func sizes(ctx context.Context, l Links) error {
+func sizes(ctx context.Context, l *fabric.Links) error {
 	peer := 1 - l.Rank()
 	for shift := 3; shift <= 21; shift++ {
 		for _, size := range []int{1<<shift - 8, 1 << shift, 1<<shift + 8} {
@@ -138,7 +140,7 @@ func sizes(ctx context.Context, l Links) error {
 }
 
 // tokenRing hands a token around: at any time one rank has something to do and all others wait.
-func tokenRing(ctx context.Context, l Links) error {
+func tokenRing(ctx context.Context, l *fabric.Links) error {
 	next, prev := (l.Rank()+1)%l.Size(), (l.Rank()+l.Size()-1)%l.Size()
 	token := make([]byte, 8)
 	for range 200 {
@@ -163,7 +165,7 @@ func tokenRing(ctx context.Context, l Links) error {
 	return Barrier(ctx, l)
 }
 
-func barriers(ctx context.Context, l Links) error {
+func barriers(ctx context.Context, l *fabric.Links) error {
 	for range 300 {
 		if err := Barrier(ctx, l); err != nil {
 			return err
@@ -173,7 +175,7 @@ func barriers(ctx context.Context, l Links) error {
 }
 
 // orderlyClose has rank 1 leave with its last message unread.
-func orderlyClose(ctx context.Context, l Links) error {
+func orderlyClose(ctx context.Context, l *fabric.Links) error {
 	buf := make([]byte, 3000)
 	if l.Rank() == 1 {
 		fill(buf, 1, 0, 0)
@@ -203,7 +205,7 @@ func orderlyClose(ctx context.Context, l Links) error {
 }
 
 // orderlyBystander has rank 2 leave while the others still have something to say to each other.
-func orderlyBystander(ctx context.Context, l Links) error {
+func orderlyBystander(ctx context.Context, l *fabric.Links) error {
 	if l.Rank() == 2 {
 		l.Close()
 		return nil
@@ -230,7 +232,7 @@ func aNotice() transport.Notice {
 	return transport.Notice{Code: lifecycle.CodeAbandoned, Culprit: 1, Seq: 1<<40 + 7, Detail: string(detail)}
 }
 
-func noticeToReceiver(ctx context.Context, l Links) error {
+func noticeToReceiver(ctx context.Context, l *fabric.Links) error {
 	if err := gather(ctx, l, 1); err != nil {
 		return err
 	}
@@ -254,7 +256,7 @@ func noticeToReceiver(ctx context.Context, l Links) error {
 	return farewell(ctx, l, missing)
 }
 
-func noticeToSender(ctx context.Context, l Links) error {
+func noticeToSender(ctx context.Context, l *fabric.Links) error {
 	if l.Rank() == 1 {
 		// Wait until the sender is under way.
 		for c := l.Conn(0); ; {
@@ -267,7 +269,8 @@ func noticeToSender(ctx context.Context, l Links) error {
 			}
 		}
 	}
-	// No amount is too much to be taken before the notice is seen: a peer that has closed behind it reads on for a while.
+	// No amount is too much to be taken before the notice is seen: a peer that has closed behind it reads on for a
+	// while.
 	for {
 		if err := Send(ctx, l, 1, make([]byte, 1<<20)); err != nil {
 			return isNotice(err, 1)
@@ -275,7 +278,7 @@ func noticeToSender(ctx context.Context, l Links) error {
 	}
 }
 
-func dataBeforeNotice(ctx context.Context, l Links) error {
+func dataBeforeNotice(ctx context.Context, l *fabric.Links) error {
 	buf := make([]byte, 3000)
 	if l.Rank() == 1 {
 		fill(buf, 1, 0, 0)
@@ -294,7 +297,7 @@ func dataBeforeNotice(ctx context.Context, l Links) error {
 	return isNotice(drain(ctx, l, 1, buf), 1)
 }
 
-func afterClose(ctx context.Context, l Links) error {
+func afterClose(ctx context.Context, l *fabric.Links) error {
 	if err := Barrier(ctx, l); err != nil {
 		return err
 	}
@@ -314,7 +317,7 @@ func afterClose(ctx context.Context, l Links) error {
 	return nil
 }
 
-func contextEnds(ctx context.Context, l Links) error {
+func contextEnds(ctx context.Context, l *fabric.Links) error {
 	if l.Rank() == 1 {
 		return awaitClosed(ctx, l)
 	}
@@ -329,7 +332,7 @@ func contextEnds(ctx context.Context, l Links) error {
 	return nil
 }
 
-func silentDeath(ctx context.Context, l Links) error {
+func silentDeath(ctx context.Context, l *fabric.Links) error {
 	if err := gather(ctx, l, 2); err != nil {
 		return err
 	}
@@ -347,7 +350,7 @@ func silentDeath(ctx context.Context, l Links) error {
 	return farewell(ctx, l, missing)
 }
 
-func receiverDeath(ctx context.Context, l Links) error {
+func receiverDeath(ctx context.Context, l *fabric.Links) error {
 	if l.Rank() == 1 {
 		if err := Recv(ctx, l, 0, make([]byte, 8)); err != nil {
 			return err
@@ -357,7 +360,7 @@ func receiverDeath(ctx context.Context, l Links) error {
 	return isDead(Send(ctx, l, 1, make([]byte, 64<<20)), 1)
 }
 
-func dataBeforeDeath(ctx context.Context, l Links) error {
+func dataBeforeDeath(ctx context.Context, l *fabric.Links) error {
 	buf := make([]byte, 100<<10)
 	if l.Rank() == 1 {
 		fill(buf, 1, 0, 0)
@@ -387,7 +390,7 @@ func die() error {
 }
 
 // drain fills p with what comes from peer, however many peers are lost.
-func drain(ctx context.Context, l Links, peer int, p []byte) error {
+func drain(ctx context.Context, l *fabric.Links, peer int, p []byte) error {
 	c := l.Conn(peer)
 	for got := 0; got < len(p); {
 		w, err := c.Peek()
@@ -407,7 +410,7 @@ func drain(ctx context.Context, l Links, peer int, p []byte) error {
 
 // gather has all ranks send 8 bytes to root, which waits for them. The others wait for nothing, so what root does next
 // does not find them here.
-func gather(ctx context.Context, l Links, root int) error {
+func gather(ctx context.Context, l *fabric.Links, root int) error {
 	if l.Rank() != root {
 		return Send(ctx, l, root, make([]byte, 8))
 	}
@@ -421,9 +424,10 @@ func gather(ctx context.Context, l Links, root int) error {
 	return nil
 }
 
-// farewell returns when the peer of a transfer has come as far, too, so that it does not see this rank close before it has seen what it
-// waits for. The transfer waits for more bytes than the 8 of the peer's farewell, which it may have got already.
-func farewell(ctx context.Context, l Links, missing *Transfer) error {
+// farewell returns when the peer of a transfer has come as far, too, so that it does not see this rank close before it
+// has seen what it waits for. The transfer waits for more bytes than the 8 of the peer's farewell, which it may have
+// got already.
+func farewell(ctx context.Context, l *fabric.Links, missing *Transfer) error {
 	if n, err := l.Conn(missing.Peer).TrySend(make([]byte, 8)); n != 8 || err != nil {
 		return fmt.Errorf("sent %d bytes of a farewell: %w", n, orNothing(err))
 	}
@@ -431,7 +435,7 @@ func farewell(ctx context.Context, l Links, missing *Transfer) error {
 }
 
 // sendUntilError sends nothing of use until the connection refuses.
-func sendUntilError(ctx context.Context, l Links, peer int) error {
+func sendUntilError(ctx context.Context, l *fabric.Links, peer int) error {
 	for {
 		if _, err := l.Conn(peer).TrySend(make([]byte, 8)); err != nil {
 			l.Waiter().Active()
@@ -444,7 +448,7 @@ func sendUntilError(ctx context.Context, l Links, peer int) error {
 }
 
 // awaitLoss returns when some peer is lost.
-func awaitLoss(ctx context.Context, l Links) error {
+func awaitLoss(ctx context.Context, l *fabric.Links) error {
 	for {
 		if _, err := l.FirstLost(); err != nil {
 			l.Waiter().Active()
@@ -457,7 +461,7 @@ func awaitLoss(ctx context.Context, l Links) error {
 }
 
 // awaitClosed returns when all peers have closed.
-func awaitClosed(ctx context.Context, l Links) error {
+func awaitClosed(ctx context.Context, l *fabric.Links) error {
 	for peer := range l.Size() {
 		for peer != l.Rank() {
 			if _, err := l.Conn(peer).Peek(); err != nil {

@@ -21,7 +21,7 @@ const (
 	allRate, allBurst     = 100, 200
 	// handlers is how many calls of Handler and LocalNote run at a time, and relays how many questions are worked on.
 	handlers, relays = 4, 64
-	// answerTTL is how long an answer is given again to who asks the same.
+	// answerTTL is how long an answer is given again to members that ask the same.
 	answerTTL = 100 * time.Millisecond
 	// flushTime is how long answers are gathered before they are passed on.
 	flushTime = 20 * time.Millisecond
@@ -43,15 +43,15 @@ type answerer struct {
 	folded map[foldKey]*folded
 }
 
-// questionKey tells a question apart from its repetitions: who has passed on a question may be asked once more,
-// directly.
+// questionKey tells a question apart from its repetitions: a member that has passed on a question may be asked once
+// more, directly.
 type questionKey struct {
 	id     [16]byte
 	direct bool
 	absent int
 }
 
-// foldKey is what is asked, of whom.
+// foldKey is a question and the member that it is asked of.
 type foldKey struct {
 	sum  [sha256.Size]byte
 	name string
@@ -80,7 +80,7 @@ func (a *answerer) question(body []byte) error {
 		return err
 	}
 	a.m.count.questions.Add(1)
-	if q.units[0].member != (target{a.m.self.Name, a.m.self.Instance}) {
+	if q.units[0].member != a.m.self.instance() {
 		return errMessage
 	}
 	began := a.m.now()
@@ -133,7 +133,7 @@ func (a *answerer) admit(q *question, now time.Time) uint8 {
 	return replyOK
 }
 
-// work answers a question and passes it on, and sends what comes to who asked.
+// work answers a question and passes it on, and sends the asker what comes.
 func (a *answerer) work(q *question, began time.Time) {
 	ctx, cancel := context.WithDeadline(a.m.ctx, began.Add(q.left))
 	defer cancel()
@@ -154,7 +154,7 @@ func (a *answerer) work(q *question, began time.Time) {
 	for {
 		replies, more := g.next(ctx)
 		for part := range chunks(replies) {
-			// Who asked may be gone; then there is nobody to tell.
+			// The asker may be gone; then there is nobody to tell.
 			_ = a.m.stream(ctx, to, appendReplies(message(msgAnswers), q.id, part))
 		}
 		if !more {
@@ -180,7 +180,7 @@ func (a *answerer) pass(ctx context.Context, q *question, rest []unit) {
 			for i := 1; i < len(part) && ctx.Err() == nil; i++ {
 				one := sub
 				one.units = part[i : i+1]
-				_ = a.m.put(ctx, &part[i].member, &one) // who asked first asks again
+				_ = a.m.put(ctx, &part[i].member, &one) // the first asker asks again
 			}
 		})
 	}

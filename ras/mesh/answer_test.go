@@ -16,7 +16,7 @@ func putTo(m *Mesh, asker string, body func(i int) string, n int) {
 	for i := range n {
 		q := question{
 			asker: asker, reply: m.self.Addr, replyTo: m.self.Name, left: 2 * time.Second,
-			units: []unit{{member: target{m.self.Name, m.self.Instance}}}, body: []byte(body(i)),
+			units: []unit{{member: instance{m.self.Name, m.self.Instance}}}, body: []byte(body(i)),
 		}
 		_, _ = rand.Read(q.id[:])
 		(&delegate{m}).NotifyMsg(appendQuestion(message(msgQuestion), &q))
@@ -96,7 +96,7 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 	})
 	q := question{
 		id: [16]byte{1}, asker: "b-1", reply: m.self.Addr, replyTo: m.self.Name, left: time.Second,
-		units: []unit{{member: target{m.self.Name, m.self.Instance}}},
+		units: []unit{{member: instance{m.self.Name, m.self.Instance}}},
 	}
 	for range 100 {
 		(&delegate{m}).NotifyMsg(appendQuestion(message(msgQuestion), &q))

@@ -107,7 +107,8 @@ func (m *Mesh) Ask(ctx context.Context, question []byte, to ...string) (*Inquiry
 	return q, nil
 }
 
-// units sorts who is to be asked into units, and says who can't be. Members of one host stand together.
+// units sorts members that are to be asked into units, and says why others can't be. Members of one host stand
+// together.
 func (t *table) units(names []string) (units []unit, missing map[string]string) {
 	missing = make(map[string]string)
 	asked := make(map[string]bool, len(names))
@@ -130,7 +131,7 @@ func (t *table) units(names []string) (units []unit, missing map[string]string) 
 	at := make(map[string]int, len(able))
 	for i, m := range able {
 		at[m.Name] = i
-		units = append(units, unit{member: target{m.Name, m.Instance}})
+		units = append(units, unit{member: m.instance()})
 	}
 	for _, m := range unable {
 		by := t.proxy(m, "")
@@ -142,14 +143,14 @@ func (t *table) units(names []string) (units []unit, missing map[string]string) 
 		if !ok { // it isn't asked itself
 			i = len(units)
 			at[by.Name] = i
-			units = append(units, unit{member: target{by.Name, by.Instance}})
+			units = append(units, unit{member: by.instance()})
 		}
-		units[i].absent = append(units[i].absent, target{m.Name, m.Instance})
+		units[i].absent = append(units[i].absent, m.instance())
 	}
 	return units, missing
 }
 
-// proxy is who can answer for m: the next one on its host that runs, and is not called not.
+// proxy is the member that can answer for m: the next one on its host that runs, and is not called not.
 func (t *table) proxy(m *Member, not string) *Member {
 	there := t.host(m.hostKey(), State.running)
 	var first *Member
@@ -167,7 +168,7 @@ func (t *table) proxy(m *Member, not string) *Member {
 	return first
 }
 
-// round is one inquiry from the side of who asks.
+// round is one inquiry from the side of the asker.
 type round struct {
 	m    *Mesh
 	q    *Inquiry
@@ -203,7 +204,7 @@ func (r *round) run(units []unit, deadline time.Time) {
 	for _, part := range split(others) {
 		asking.Go(func() {
 			if r.put(part, total*7/8, false) != nil {
-				r.each(part, deadline) // nobody who would have passed it on
+				r.each(part, deadline) // nobody is there to pass it on
 			}
 		})
 	}
@@ -276,7 +277,7 @@ func (r *round) each(units []unit, deadline time.Time) {
 			continue
 		}
 		asking.Go(func() {
-			// Who can't be reached is missing; the reason is that it did not answer.
+			// A member that can't be reached is missing: it did not answer.
 			_ = r.put(units[i:i+1], deadline.Sub(r.m.now())*7/8, true)
 			<-room
 		})
@@ -307,7 +308,7 @@ func (r *round) neighbours(units []unit) (left []unit) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
 	byProxy := make(map[string]int)
-	add := func(t target, not string) {
+	add := func(t instance, not string) {
 		e := r.m.table.entries[t.name]
 		if e == nil || !r.q.waits(t.name) {
 			return
@@ -320,7 +321,7 @@ func (r *round) neighbours(units []unit) (left []unit) {
 		if !ok {
 			i = len(left)
 			byProxy[by.Name] = i
-			left = append(left, unit{member: target{by.Name, by.Instance}})
+			left = append(left, unit{member: by.instance()})
 		}
 		left[i].absent = append(left[i].absent, t)
 	}
@@ -334,7 +335,7 @@ func (r *round) neighbours(units []unit) (left []unit) {
 }
 
 // put sends a question to a member.
-func (m *Mesh) put(ctx context.Context, to *target, q *question) error {
+func (m *Mesh) put(ctx context.Context, to *instance, q *question) error {
 	st, ok := m.Member(to.name)
 	if !ok || st.Member.Instance != to.id {
 		return fmt.Errorf("mesh: %s is not a member", to.name)

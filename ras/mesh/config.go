@@ -3,6 +3,8 @@ package mesh
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net/netip"
@@ -11,7 +13,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Config says who this member is and how it meets the others.
+// Config is what a member is, and how it meets the others.
 type Config struct {
 	// Self is this process: what the function Self returns.
 	Self Member
@@ -46,12 +48,12 @@ type Config struct {
 	// Host is the machine. nil is the one that this process runs on; a simulation has its own.
 	Host Host
 	// Transport moves bytes. nil is UDP and TCP at Bind, sealed with Secret; a simulation has its own. It belongs to
-	// the mesh, which shuts it down: then whoever connects, sends or receives by it must fail at once, as Close waits
-	// for them.
+	// the mesh, which shuts it down: then all that connects, sends or receives by it must fail at once, as Close waits
+	// for it.
 	Transport memberlist.Transport
-	// Rand decides what is left to chance: whom to tell or to ask first, and how long to wait before the next attempt
-	// to join. Nothing secret comes from it. nil is the runtime's; a simulation has its own, which must be safe for use
-	// by several goroutines. memberlist draws from math/rand's global source all the same.
+	// Rand decides what is left to chance: which members to tell or to ask first, and how long to wait before the next
+	// attempt to join. Nothing secret comes from it. nil is the runtime's; a simulation has its own, which must be safe
+	// for use by several goroutines. memberlist draws from math/rand's global source all the same.
 	Rand mathrand.Source
 }
 
@@ -182,7 +184,8 @@ func (t *Tuning) validate() error {
 		}
 	}
 	if t.ProbeTimeout > t.ProbeInterval {
-		return fmt.Errorf("mesh: Tuning.ProbeTimeout is %v, want at most ProbeInterval, %v", t.ProbeTimeout, t.ProbeInterval)
+		return fmt.Errorf("mesh: Tuning.ProbeTimeout is %v, want at most ProbeInterval, %v",
+			t.ProbeTimeout, t.ProbeInterval)
 	}
 	return nil
 }
@@ -200,7 +203,7 @@ func (c *Config) memberlistConfig(d *delegate) *memberlist.Config {
 	m.GossipInterval, m.GossipNodes, m.GossipToTheDeadTime = t.GossipInterval, t.GossipNodes, t.GossipToTheDead
 	// A process whose own probes fail waits up to four times longer: it is likely itself that is slow.
 	m.AwarenessMaxMultiplier = 4
-	// Packets are small, and who has the secret could send what grows when it is unpacked.
+	// Packets are small, and a member could send what grows when it is unpacked.
 	m.EnableCompression = false
 	// A process of the same name at another address is another one: see Member.Instance.
 	m.DeadNodeReclaimTime = time.Millisecond
@@ -209,4 +212,12 @@ func (c *Config) memberlistConfig(d *delegate) *memberlist.Config {
 	m.DisableTcpPingsForNode = d.missed
 	m.Logger = logTo(c.Logger)
 	return m
+}
+
+// logTo is a logger of the old kind that writes to l at debug: memberlist calls many things errors that are none here.
+func logTo(l *slog.Logger) *log.Logger {
+	if l == nil || !l.Enabled(context.Background(), slog.LevelDebug) {
+		return log.New(io.Discard, "", 0)
+	}
+	return slog.NewLogLogger(l.Handler(), slog.LevelDebug)
 }

@@ -37,7 +37,7 @@ func memberOf(n *memberlist.Node) (Member, error) {
 	return m, nil
 }
 
-// NotifyAlive turns away who is no member of ours, and late words of who is gone for good.
+// NotifyAlive turns away nodes that are no members of ours, and late words of members that are gone for good.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	m, err := memberOf(n)
 	if err != nil {
@@ -67,7 +67,7 @@ func (d *delegate) NotifyLeave(n *memberlist.Node) {
 	if err != nil || m.Name == d.m.self.Name {
 		return
 	}
-	// Whether it left or fell silent memberlist does not say; who leaves tells the mesh as well.
+	// Whether it left or fell silent memberlist does not say; a member that leaves tells the mesh as well.
 	d.m.mu.Lock()
 	joined := d.m.table.joined(m.Name)
 	d.m.mu.Unlock()

@@ -2,7 +2,7 @@
 // reach, and a way to ask them things while the job hangs. It knows nothing of communicators.
 //
 // Membership, failure detection and gossip are hashicorp/memberlist's (SWIM with Lifeguard), one member a process,
-// encrypted with a key derived from the job's secret. To that the package adds what SWIM can't know:
+// encrypted with a key that follows from the job's secret. To that the package adds what SWIM can't know:
 //
 //	witness      processes of one host stand in a ring by rank, and each watches the next two that run: a pidfd tells a
 //	             death within milliseconds, /proc tells a stopped process from a busy one. What a witness saw is told to
@@ -19,15 +19,15 @@
 // # Asking
 //
 // Ask sends a question to any number of members and streams their answers. Many are asked through a tree: every member
-// asks up to sixteen others, which ask the rest, each within less time than it was given. Who stays silent is asked
-// directly, and at last a neighbour of it on its host is, who may answer for it from its tape (Config.LocalNote): so a
-// dead process's last words reach who asks.
+// asks up to sixteen others, which ask the rest, each within less time than it was given. One that stays silent is
+// asked directly, and at last a neighbour on its host is, which may answer for it from its tape (Config.LocalNote): so
+// a dead process's last words reach the asker.
 //
 // # What it withstands
 //
-// Every packet and every stream is authenticated before memberlist sees it; others are counted and dropped, and so are
-// recent packets that come again. The memory, the connections and the answers that a stranger or a member can cause are
-// bounded. Who has the job's secret is trusted not to lie.
+// Everything is sealed: memberlist sees no byte that is not a member's. What strangers send is counted and dropped, and
+// so is what came before and comes again. The memory, the connections and the answers that a stranger or a member can
+// cause are bounded. A process that has the job's secret is trusted not to lie.
 //
 // # What it costs
 //

@@ -27,7 +27,7 @@ var (
 	sampleQuestion = question{
 		id: [16]byte{1, 2}, asker: "node-a-1", reply: netip.MustParseAddrPort("10.0.0.1:7946"), replyTo: "node-b-2",
 		left: 1500 * time.Millisecond, direct: true, body: []byte("where are you?"),
-		units: []unit{{member: target{"node-a-3", 9}, absent: []target{{"node-a-4", 10}}}, {member: target{"node-b-5", 11}}},
+		units: []unit{{member: instance{"node-a-3", 9}, absent: []instance{{"node-a-4", 10}}}, {member: instance{"node-b-5", 11}}},
 	}
 	sampleReplies = []reply{
 		{from: "node-a-3", by: "node-a-3", body: []byte("here")},
@@ -37,7 +37,7 @@ var (
 )
 
 // equal compares with all unexported fields.
-var equal = cmp.AllowUnexported(fate{}, question{}, unit{}, target{}, reply{})
+var equal = cmp.AllowUnexported(fate{}, question{}, unit{}, instance{}, reply{})
 
 // sameAddr compares addresses, which cmp may not look into.
 var sameAddr = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
@@ -53,9 +53,9 @@ func TestEveryMessageIsReadAsItWasWrittenAndNotWhenCutShort(t *testing.T) {
 		{"meta", appendMeta(nil, &sampleMember), sampleMember, func(b []byte) (any, error) { return decodeMeta(b) }},
 		{"fate", fateMessage(&sampleFate)[2:], sampleFate, func(b []byte) (any, error) { return decodeFate(b) }},
 		{"fates", appendFates(nil, fates), fates, func(b []byte) (any, error) { return decodeFates(b) }},
-		{"name", nameMessage(msgCheck, "node-a-3", 9)[2:], target{"node-a-3", 9}, func(b []byte) (any, error) {
+		{"name", nameMessage(msgCheck, "node-a-3", 9)[2:], instance{"node-a-3", 9}, func(b []byte) (any, error) {
 			name, id, err := decodeName(b)
-			return target{name, id}, err
+			return instance{name, id}, err
 		}},
 		{"question", appendQuestion(nil, &sampleQuestion), sampleQuestion, func(b []byte) (any, error) { return decodeQuestion(b) }},
 		{"replies", appendReplies(nil, sampleID, sampleReplies), sampleReplies, func(b []byte) (any, error) {

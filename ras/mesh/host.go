@@ -46,7 +46,7 @@ func Self(rank, jobSize int) (Member, error) {
 	host = host[:min(len(host), maxHost)]
 	id := process.Self()
 	if id.BootID == (process.BootID{}) || id.StartTicks == 0 {
-		return Member{}, errors.New("tell this process from others: /proc does not say when the kernel booted, or it started")
+		return Member{}, errors.New("tell this process from others: /proc does not say when it started, or the kernel")
 	}
 	return Member{Name: nameOf(host, id.PID), Host: host, ID: id, Rank: rank, JobSize: jobSize}, nil
 }

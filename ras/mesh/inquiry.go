@@ -42,8 +42,8 @@ type Inquiry struct {
 	over    chan struct{} // closed when nothing comes any more
 
 	mu      sync.Mutex
-	pending map[string]string // who has not answered → why
-	never   map[string]string // who won't, likewise
+	pending map[string]string // by name of a member that has not answered: why
+	never   map[string]string // of one that won't, likewise
 }
 
 // Answers yields the answers as they come, until all have answered or the time is up. A loop that ends early ends the
@@ -77,7 +77,7 @@ func (q *Inquiry) Answers() iter.Seq[Answer] {
 	}
 }
 
-// Missing lists, by name, who has not answered so far: after Answers, who never will.
+// Missing lists, by name, the members that have not answered so far: after Answers, those that never will.
 func (q *Inquiry) Missing() []Missing {
 	q.mu.Lock()
 	defer q.mu.Unlock()

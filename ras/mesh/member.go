@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -39,6 +40,8 @@ func (m Member) String() string {
 	return fmt.Sprintf("rank %d (%s)", m.Rank, m.Name)
 }
 
+func (m *Member) instance() instance { return instance{m.Name, m.Instance} }
+
 // sameHost says whether the two can see each other in /proc.
 func (m *Member) sameHost(o *Member) bool {
 	return m.Host == o.Host && m.BootID == o.BootID && m.PIDSpace == o.PIDSpace
@@ -56,7 +59,7 @@ type hostKey struct {
 // byHostAndRank is the order of the ring on each host.
 func byHostAndRank(a, b *Member) int {
 	return cmp.Or(
-		cmp.Compare(a.Host, b.Host), cmp.Compare(string(a.BootID[:]), string(b.BootID[:])), cmp.Compare(a.PIDSpace, b.PIDSpace),
+		cmp.Compare(a.Host, b.Host), bytes.Compare(a.BootID[:], b.BootID[:]), cmp.Compare(a.PIDSpace, b.PIDSpace),
 		cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Name, b.Name),
 	)
 }

@@ -22,7 +22,7 @@ var ErrClosed = errors.New("mesh: closed")
 const (
 	// eventQueue is how many events wait for OnEvent.
 	eventQueue = 1 << 16
-	// directHost and directFar bound who is told of a fate at once: on the witness's host, and elsewhere.
+	// directHost and directFar bound how many are told of a fate at once: on the witness's host, and elsewhere.
 	directHost, directFar = 64, 16
 	// farewellTime is how long Close waits until those who watch this process know that it leaves.
 	farewellTime = 500 * time.Millisecond
@@ -204,9 +204,9 @@ func (m *Mesh) spawn(f func()) bool {
 	return true
 }
 
-// Members is what is known of all members, also of those that are gone or out of reach, by host and rank. Who has been
-// so for an hour, and whose rank another one has since, is forgotten; of the others who have been for so long, the
-// latest 4,096 are known.
+// Members is what is known of all members, also of those that are gone or out of reach, by host and rank. One that has
+// been so for an hour, and whose rank another one has since, is forgotten; of the others that have been so for as long,
+// the latest 4,096 are known.
 func (m *Mesh) Members() []Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -375,7 +375,7 @@ func (m *Mesh) named(kind byte, name string, id uint64) {
 
 // Close leaves: the others are told, those who watch this process first. It waits for its goroutines, and for running
 // calls of OnEvent and Handler, so neither may call it. The farewell takes half a second and two gossip intervals at
-// most; who is out of reach is not waited for. Goroutines of memberlist's own end within a few probe intervals.
+// most; members out of reach are not waited for. Goroutines of memberlist's own end within a few probe intervals.
 func (m *Mesh) Close() error {
 	var err error
 	m.closing.Do(func() {

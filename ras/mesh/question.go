@@ -23,12 +23,12 @@ const (
 // question is what one member asks another, and through it those behind.
 type question struct {
 	id      [16]byte
-	asker   string         // who asked first
-	reply   netip.AddrPort // whom the answers go to
-	replyTo string
-	left    time.Duration // for the answers to be there
-	direct  bool          // the units are asked by the asker itself
-	units   []unit        // the first is the one that is asked
+	asker   string         // the first one
+	reply   netip.AddrPort // where the answers go
+	replyTo string         // the member that listens there
+	left    time.Duration  // for the answers to be there
+	direct  bool           // the units are asked by the asker itself
+	units   []unit         // the first is the one that is asked
 	body    []byte
 }
 
@@ -55,11 +55,11 @@ func appendQuestion(b []byte, q *question) []byte {
 	return wire.AppendBytes(b, q.body)
 }
 
-func (t target) append(b []byte) []byte {
+func (t instance) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(wire.AppendBytes(b, t.name), t.id)
 }
 
-func readTarget(r *wire.Reader) target { return target{r.Text(maxName), r.Uint64()} }
+func readInstance(r *wire.Reader) instance { return instance{r.Text(maxName), r.Uint64()} }
 
 func decodeQuestion(b []byte) (q question, err error) {
 	r := wire.NewReader(b)
@@ -73,9 +73,9 @@ func decodeQuestion(b []byte) (q question, err error) {
 	room := maxTargets
 	for i := range q.units {
 		u := &q.units[i]
-		u.member = readTarget(r)
+		u.member = readInstance(r)
 		for range r.Count(room) {
-			u.absent = append(u.absent, readTarget(r))
+			u.absent = append(u.absent, readInstance(r))
 		}
 		if room -= u.size(); room < 0 {
 			r.Fail(errMessage)
@@ -126,7 +126,8 @@ func decodeReplies(b []byte) (id [16]byte, replies []reply, err error) {
 	r.Fill(id[:])
 	replies = make([]reply, r.Count(maxReplies))
 	for i := range replies {
-		a := reply{from: r.Text(maxName), by: r.Text(maxName), status: r.Byte(), body: append([]byte(nil), r.Bytes(MaxAnswer)...)}
+		a := reply{from: r.Text(maxName), by: r.Text(maxName), status: r.Byte()}
+		a.body = append([]byte(nil), r.Bytes(MaxAnswer)...)
 		if a.status >= numReplies {
 			r.Fail(errMessage)
 		}

@@ -46,8 +46,9 @@ func (c *counters) stats() Stats {
 	return Stats{
 		PacketsIn: c.packetsIn.Load(), PacketsOut: c.packetsOut.Load(), StreamsIn: c.streamsIn.Load(),
 		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(),
-		Strangers: c.strangers.Load(), Replays: c.replays.Load(), Oversized: c.oversized.Load(), Crowded: c.crowded.Load(),
-		Malformed: c.malformed.Load(), Questions: c.questions.Load(), Limited: c.limited.Load(), Folded: c.folded.Load(),
+		Strangers: c.strangers.Load(), Replays: c.replays.Load(),
+		Oversized: c.oversized.Load(), Crowded: c.crowded.Load(), Malformed: c.malformed.Load(),
+		Questions: c.questions.Load(), Limited: c.limited.Load(), Folded: c.folded.Load(),
 		EventsDropped: c.eventsDropped.Load(),
 	}
 }

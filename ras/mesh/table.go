@@ -22,6 +22,7 @@ type table struct {
 	joins uint64
 }
 
+// instance names one mesh of a process.
 type instance struct {
 	name string
 	id   uint64
@@ -39,10 +40,10 @@ type entry struct {
 const (
 	// maxFinal bounds how many gone instances are remembered beside those that are shown.
 	maxFinal = 4096
-	// forgetTime is how long who is gone or out of reach is shown although another has its rank; forgetInterval is how
-	// often it is looked for such. By then nobody passes on anything about it. Who is gone, and was stopped or cut off
-	// all that time, may still say that it lives, and is not believed, as final holds it; who was out of reach may be
-	// back, and joins.
+	// forgetTime is how long a member that is gone or out of reach is shown although another one has its rank;
+	// forgetInterval is how often the table is searched for such. By then nobody passes on anything about it. One that
+	// is gone, and was stopped or cut off all that time, may still say that it lives, and is not believed, as final
+	// holds it; one that was out of reach may be back, and joins.
 	forgetTime     = time.Hour
 	forgetInterval = forgetTime / 60
 	// maxAway bounds how many are shown that have been gone or out of reach for longer than that, with ranks that
@@ -55,7 +56,7 @@ func newTable(self Member) *table {
 }
 
 func (t *table) remember(m *Member, s State) {
-	key := instance{m.Name, m.Instance}
+	key := m.instance()
 	if _, ok := t.final[key]; ok {
 		return
 	}
@@ -210,8 +211,8 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 }
 
 // forget takes away members that were gone or out of reach for forgetTime, and whose rank another one has: one that
-// runs, or that came later. What became of the last of each rank stays, of the latest maxAway. Who is out of reach with
-// the last of its rank is tried again for as long as it is known; one whose rank was taken tries by itself, as nobody
+// runs, or that came later. What became of the last of each rank stays, of the latest maxAway. The last of its rank,
+// if it is out of reach, is tried again for as long as it is known; one whose rank was taken tries by itself, as nobody
 // has taken ours there.
 func (t *table) forget(now time.Time) {
 	last := make(map[int]*entry) // of each rank
@@ -290,7 +291,7 @@ func (t *table) host(key hostKey, ok func(State) bool) []*Member {
 	return all
 }
 
-// ring lists whom self is to watch: the next ones on its host, up to the second that runs.
+// ring lists the members that self is to watch: the next ones on its host, up to the second that runs.
 func (t *table) ring() []Member {
 	const runners = 2
 	all := t.host(t.self.hostKey(), func(s State) bool { return !s.gone() })
@@ -309,7 +310,7 @@ func (t *table) ring() []Member {
 	return next
 }
 
-// watchers lists who watches self.
+// watchers lists the members that watch self.
 func (t *table) watchers() []Member {
 	const runners = 2
 	all := t.host(t.self.hostKey(), func(s State) bool { return s != Stopped && !s.gone() })
@@ -324,7 +325,7 @@ func (t *table) watchers() []Member {
 	return before
 }
 
-// nearAndFar picks whom to tell at once: members of this host, and members of others, on as many hosts as possible.
+// nearAndFar picks members to tell at once: those of this host, and members of others, on as many hosts as possible.
 // Which of them is left to chance, so that each witness picks others.
 func (t *table) nearAndFar(near, far int, chance *rand.Rand) (here, there []Member) {
 	names := slices.Sorted(maps.Keys(t.entries))

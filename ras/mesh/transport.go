@@ -32,7 +32,7 @@ type transport struct {
 
 	packets chan *memberlist.Packet
 	streams chan net.Conn
-	ctx     context.Context // ends with Shutdown, and with it whoever connects
+	ctx     context.Context // ends with Shutdown, and with it all attempts to connect
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 

@@ -5,14 +5,8 @@ const fanOut = 16
 
 // unit is one member that is asked, and those of its host for whom it is asked because they can't answer.
 type unit struct {
-	member target
-	absent []target
-}
-
-// target names one mesh.
-type target struct {
-	name string
-	id   uint64
+	member instance
+	absent []instance
 }
 
 func (u *unit) size() int { return 1 + len(u.absent) }

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// watcher is the witness: it watches the next members on its host, and finds out what became of those who are silent.
+// watcher is the witness: it watches the next members on its host, and finds out what became of silent ones.
 // All but its inbox belongs to its goroutine.
 type watcher struct {
 	m     *Mesh
@@ -23,7 +23,7 @@ type watcher struct {
 	inbox []note
 
 	near     int                 // the table's count when the ring was read
-	ring     []Member            // whom to watch
+	ring     []Member            // to be watched
 	watched  map[instance]func() // stops the watch of a process's end; nil if it can't be watched
 	stopping map[string]glance   // found stopped, and not yet for long enough
 	losing   map[string]loss     // to be given up, if nobody vouches for them
@@ -34,7 +34,7 @@ type watcher struct {
 	forgot   time.Time // when the table was told to forget
 }
 
-// note is what others leave for the watcher, who must not be waited for.
+// note is what others leave for the watcher, which must not be waited for.
 type note struct {
 	kind uint8
 	name string
@@ -196,7 +196,7 @@ func (w *watcher) handle(n note) {
 	}
 }
 
-// announceRuns tells that a silent process runs: those who asked, by gossip and to some at once.
+// announceRuns tells that a silent process runs: by gossip, and some members at once.
 func (m *Mesh) announceRuns(f *fate) {
 	m.hear(f)
 	b := fateMessage(f)
@@ -253,7 +253,8 @@ func (w *watcher) look(st *Status) State {
 	return Stopped
 }
 
-// settle looks again at what was found stopped, gives up what nobody vouches for, and watches whom it should.
+// settle looks again at what was found stopped, gives up members that nobody vouches for, and watches those that it
+// should.
 func (w *watcher) settle() {
 	now := w.m.now()
 	for _, name := range slices.Sorted(maps.Keys(w.stopping)) {
@@ -291,7 +292,7 @@ func (w *watcher) settle() {
 	wanted := make(map[instance]bool, len(w.ring))
 	for i := range w.ring {
 		m := &w.ring[i]
-		key := instance{m.Name, m.Instance}
+		key := m.instance()
 		wanted[key] = true
 		if _, ok := w.watched[key]; !ok {
 			w.watch(m, key)
@@ -361,7 +362,7 @@ func (w *watcher) rejoin(ok func(Status) bool) {
 		if _, err := w.m.list.Join([]string{to.Addr.String()}); err != nil {
 			return // it is tried again
 		}
-		// Somebody is there; a probe is only answered by whom it names.
+		// Somebody is there; a probe is only answered by the member that it names.
 		if err := w.m.ping(&to); err == nil {
 			w.m.change(func(t *table) []Event { return t.answers(to.Name, w.m.now()) })
 		}

@@ -37,7 +37,7 @@ var (
 	// ErrUnknown means that there is no such room behind the door, or not yet.
 	ErrUnknown = errors.New("what it comes for is not known there")
 	// ErrVersion means that the two sides speak different versions of the handshake.
-	ErrVersion = errors.New("the other side speaks another version of the protocol; run one version of Carillon on all ranks")
+	ErrVersion = errors.New("the other side speaks another version of the protocol; run one build on all ranks")
 	// ErrSecret means that the other side does not have the room's secret.
 	ErrSecret = errors.New("the other side does not have the secret: it belongs to another job")
 )

@@ -9,10 +9,10 @@
 //	rank 2 ── card 2 ──▶┘             └──▶ [card 0, card 1, card 2]
 //
 // A job that hangs usually hangs here, because some rank never came. So the one idea of this package is the roll call:
-// a rendezvous always knows who is there, who is not, who was and left, and it says so by name. The answer to an
-// exchange that cannot complete is a [MissingError], a [ConflictError] or a [StaleError] on every rank that takes part,
-// as early as it can be known: when a process dies, gives up, or comes with a number that is taken, nobody waits for a
-// timeout to hear of it.
+// a rendezvous always knows which ranks are there, which are not, which were and left, and it says so by name. The
+// answer to an exchange that cannot complete is a [MissingError], a [ConflictError] or a [StaleError] on every rank
+// that takes part, as early as it can be known: when a process dies, gives up, or comes with a number that is taken,
+// nobody waits for a timeout to hear of it.
 //
 // [Rendezvous] has two implementations: package mem for the ranks of one process, package tcp for everyone else.
 // Package launch reads from the environment of torchrun, Slurm, Open MPI and others which rank this process is and

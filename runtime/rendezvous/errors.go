@@ -18,10 +18,11 @@ type MissingError struct {
 	Self   int           // the rank that waited
 	Since  time.Time     // since when
 	Waited time.Duration // until it was told
-	Cause  error         // what ended this rank's wait: its context's error, an *UnreachableError; nil when others ended it
+	// Cause is what ended this rank's wait: its context's error, an *UnreachableError; nil when others ended it.
+	Cause error
 }
 
-// Error names who is missing, who left and how, and who is there.
+// Error names the ranks that are missing, those that left and how, and those that are there.
 func (e *MissingError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "rendezvous %q: rank %d of %d waited %s", e.Key, e.Self, e.Size, words.Round(e.Waited))
@@ -79,7 +80,10 @@ func (e *MissingError) peer() *lifecycle.PeerError {
 	}
 	for _, rank := range e.Missing() {
 		if rank != e.Self {
-			return &lifecycle.PeerError{Code: lifecycle.CodeNotJoined, Rank: rank, Self: e.Self, Since: e.Since, Detail: "it has not arrived at the rendezvous"}
+			return &lifecycle.PeerError{
+				Code: lifecycle.CodeNotJoined, Rank: rank, Self: e.Self, Since: e.Since,
+				Detail: "it has not arrived at the rendezvous",
+			}
 		}
 	}
 	for _, m := range e.Gone() {
@@ -117,7 +121,8 @@ type UnreachableError struct {
 
 // Error names the address, the attempts and the last cause.
 func (e *UnreachableError) Error() string {
-	s := fmt.Sprintf("the rendezvous of rank %d at %s was not reached in %d attempts (%v)", e.Rank, e.Address, e.Attempts, e.Context)
+	s := fmt.Sprintf("the rendezvous of rank %d at %s was not reached in %d attempts (%v)",
+		e.Rank, e.Address, e.Attempts, e.Context)
 	if e.Last != nil {
 		s += "; the last one: " + e.Last.Error()
 	}
@@ -155,10 +160,10 @@ type ConflictError struct {
 	Roll
 	Self   int
 	Kind   Conflict
-	Claims []Member // who made the contradicting claims, by rank
+	Claims []Member // those that made the contradicting claims, by rank
 }
 
-// Error names the claims, and who made them.
+// Error names the claims, and the members that made them.
 func (e *ConflictError) Error() string {
 	prefix := fmt.Sprintf("rendezvous %q: ", e.Key)
 	switch e.Kind {

@@ -21,8 +21,9 @@ type Rendezvous interface {
 	// returns all payloads, by rank; the caller owns them, and payload may be reused. Keys are used once.
 	//
 	// When ctx ends first, or when a rank that takes part dies, gives up or closes, the error is a *[MissingError] that
-	// names who arrived and who did not. Ranks that contradict each other (one number twice, different sizes, a rank
-	// out of range) all get a *[ConflictError]. A key or an id that was used before is a *[StaleError].
+	// names the ranks that arrived and those that did not. Ranks that contradict each other (one number twice,
+	// different sizes, a rank out of range) all get a *[ConflictError]. A key or an id that was used before is a
+	// *[StaleError].
 	Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error)
 
 	// Close says that this rank is done with the unique id: exchanges that still need it fail for everyone at once. It

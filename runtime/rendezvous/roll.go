@@ -84,12 +84,12 @@ func (m Member) story() string {
 
 func clock(t time.Time) string { return t.Format("15:04:05.000") }
 
-// Roll is the state of one exchange: who has come, and who has left again. A Roll with two living members of one rank,
-// or with members that disagree with its size, describes a conflict.
+// Roll is the state of one exchange: the ranks that have come, and those that have left again. A Roll with two living
+// members of one rank, or with members that disagree with its size, describes a conflict.
 type Roll struct {
 	Key     string
 	Size    int      // how many ranks are expected
-	Members []Member // everyone who was seen, by rank
+	Members []Member // all that were seen, by rank
 }
 
 // Sort orders the members by rank, and by arrival where two claim the same.

@@ -1,7 +1,7 @@
 // Package transport defines how bytes move between two ranks, and how a rank waits for them.
 //
 // A [Conn] is one rank's end of a connection to one peer. It never blocks. All connections of a rank in one
-// communicator share one [Waiter]: whoever gives such a rank something to do (bytes, room, the loss of a peer)
+// communicator share one [Waiter]: what gives such a rank something to do (bytes, room, the loss of a peer)
 // rings it, and a rank that can go nowhere idles on it.
 //
 //	rank 0                                         rank 1
@@ -19,5 +19,5 @@
 //     *NoticeError with CodePeerAborted. No failure is reported to its Waiter, since a rank that has done its part may
 //     leave while the others still finish among themselves.
 //   - Notify, the end of the peer's process, and a broken connection are losses: the Waiter is told with PeerLost,
-//     and whoever waits for anything in the communicator learns of it from FirstLost.
+//     and a rank that waits for anything in the communicator learns of it from FirstLost.
 package transport

@@ -62,7 +62,8 @@ func AppendNotice(b []byte, n Notice) []byte {
 // DecodeNotice reads what AppendNotice wrote. It is safe on any input.
 func DecodeNotice(b []byte) (Notice, error) {
 	r := wire.NewReader(b)
-	n := Notice{Code: lifecycle.Code(r.Uint16()), Culprit: int32(r.Uint32()), Seq: r.Uint64(), Detail: r.Text(MaxDetail)}
+	n := Notice{Code: lifecycle.Code(r.Uint16()), Culprit: int32(r.Uint32()), Seq: r.Uint64()}
+	n.Detail = r.Text(MaxDetail)
 	if err := r.Err(); err != nil {
 		return Notice{}, fmt.Errorf("notice: %w", err)
 	}

@@ -6,8 +6,8 @@ import "errors"
 var ErrClosed = errors.New("connection is closed")
 
 // Conn is one rank's end of the connection to one peer: a reliable, ordered stream of bytes each way, with flow
-// control. It never blocks; who can't go on waits on the Doorbell that the Conn was made with, which the Conn rings
-// when bytes arrive, when room becomes free, and when the peer is lost.
+// control. It never blocks; a rank that can't go on waits on the Doorbell that the Conn was made with, which the Conn
+// rings when bytes arrive, when room becomes free, and when the peer is lost.
 //
 // TrySend and the pair Peek and Release are independent of each other. Each of the two may be used by one goroutine
 // at a time. Notify and Close may be called by any goroutine at any time, while the others run, too.

@@ -51,8 +51,8 @@ func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 }
 
 // How a spinning Waiter adapts to a core that others want, too. A rank that is found to have lost its core while it
-// looked for work is better off asleep: the kernel gives the core at once to who wakes up, and late to who has just
-// used it.
+// looked for work is better off asleep: the kernel gives the core at once to a rank that wakes up, and late to one
+// that has just used it.
 const (
 	lostCore    = 100 * time.Microsecond // between two looks at the clock: somebody else ran
 	crowdedFor  = 256                    // waits that are short after that
@@ -76,9 +76,9 @@ var epoch = time.Now().Add(-time.Second)
 //
 // Idle and Active belong to the goroutine that drives the connections; the other methods may be called by any.
 //
-// Invariant: whoever makes the rank's work possible first publishes it and then loads the word; the waiter first stores
-// armed and then looks for work once more before it sleeps. All of these are sequentially consistent, so at least one
-// of the two sees the other.
+// Invariant: a ringer, which makes the rank's work possible, first publishes it and then loads the word; the waiter
+// first stores armed and then looks for work once more before it sleeps. All of these are sequentially consistent, so
+// at least one of the two sees the other.
 type Waiter struct {
 	idle     uint          // calls of Idle since the last Active
 	mask     uint          // the clock is looked at when idle&mask is 0
@@ -107,8 +107,8 @@ type Rester interface {
 	Rest()
 }
 
-// NewWaiter makes a Waiter for a communicator of the given size that sleeps by parking its goroutine. Everyone who
-// rings it must be in this process.
+// NewWaiter makes a Waiter for a communicator of the given size that sleeps by parking its goroutine. All that ring
+// it must be in this process.
 func NewWaiter(size int, p Patience) *Waiter {
 	w := &Waiter{patience: p, wake: make(chan struct{}, 1), losses: newLosses(size)}
 	w.word, w.mask = &w.own, w.spinMask()

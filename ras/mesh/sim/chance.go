@@ -34,11 +34,11 @@ func (s *processSource) Uint64() uint64 {
 	return mathrand.NewPCG(stream^s.last.next(now), uint64(now)).Uint64()
 }
 
-var errSeed = errors.New("sim: math/rand's global source does not follow from a seed, so that nothing in memberlist would repeat")
+var errSeed = errors.New("sim: math/rand's global source does not follow from a seed, so that no run would repeat")
 
-// global is math/rand's global source while a simulation runs: it follows from the seed. memberlist draws from it whom
-// to probe and to tell next, and there is no other way to give it numbers. Nothing secret comes from it: keys and
-// nonces are crypto/rand's.
+// global is math/rand's global source while a simulation runs: it follows from the seed. memberlist draws from it which
+// members to probe and to tell next, and there is no other way to give it numbers. Nothing secret comes from it: keys
+// and nonces are crypto/rand's.
 type global struct {
 	stop chan struct{}
 	done chan struct{}

@@ -16,8 +16,8 @@ func TestSeedDecides(t *testing.T) {
 	was := os.Getenv("GODEBUG")
 	drawn := make(map[int64]bool)
 	synctest.Test(t, func(t *testing.T) {
-		measure := func(seed uint64) sim.Scale {
-			s, err := sim.MeasureScale(t.Context(), sim.JobConfig{
+		measure := func(seed uint64) scale {
+			s, err := measureScale(t.Context(), sim.JobConfig{
 				Seed: seed, Link: lan, Machines: 4, Each: 4, Tuning: mesh.LAN(),
 			}, 10*time.Second)
 			if err != nil {
@@ -25,7 +25,7 @@ func TestSeedDecides(t *testing.T) {
 			}
 			drawn[rand.Int63()] = true
 			if shuffled { // who answered agrees even so
-				s = sim.Scale{Members: s.Members, False: s.False, Answered: s.Answered, ForOthers: s.ForOthers, Missing: s.Missing}
+				s = scale{Members: s.Members, False: s.False, Answered: s.Answered, ForOthers: s.ForOthers, Missing: s.Missing}
 			}
 			return s
 		}

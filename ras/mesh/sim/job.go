@@ -112,7 +112,9 @@ func (j *Job) start(c *JobConfig, host *Machine) error {
 		},
 	}
 	if c.Handler != nil {
-		config.Handler = func(_ context.Context, from string, question []byte) []byte { return c.Handler(r, from, question) }
+		config.Handler = func(_ context.Context, from string, question []byte) []byte {
+			return c.Handler(r, from, question)
+		}
 	}
 	if c.LocalNote != nil {
 		config.LocalNote = func(of mesh.Member) []byte { return c.LocalNote(r, of) }
@@ -179,7 +181,9 @@ func (r *Rank) first(from time.Time, kind mesh.Kind, name string) (at time.Time,
 
 // WaitTold waits until each rank but those excepted was told of a kind of event of a member, and returns how long after
 // from the first and the last of them was. It fails when limit, counted from from, has passed.
-func (j *Job) WaitTold(limit time.Duration, from time.Time, kind mesh.Kind, name string, except ...*Rank) (first, last time.Duration, err error) {
+func (j *Job) WaitTold(
+	limit time.Duration, from time.Time, kind mesh.Kind, name string, except ...*Rank,
+) (first, last time.Duration, err error) {
 	first = limit
 	for i, r := range j.Ranks {
 		if slices.Contains(except, r) {

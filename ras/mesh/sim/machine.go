@@ -32,7 +32,8 @@ func (n *Network) Machine() *Machine {
 	defer n.mu.Unlock()
 	i := len(n.machines) + 1
 	m := &Machine{
-		network: n, id: uint64(i), name: fmt.Sprintf("host%d", i), addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
+		network: n, id: uint64(i), name: fmt.Sprintf("host%d", i),
+		addr:      netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
 		processes: make(map[int]*Process), next: 1,
 	}
 	binary.BigEndian.PutUint64(m.boot[:], uint64(i))
@@ -65,7 +66,8 @@ func (m *Machine) Start(rank, size int) *Process {
 	pid := m.next
 	m.next++
 	p := &Process{
-		machine: m, id: m.id<<processBits | uint64(pid), sent: make(map[*Process]sent), watchers: make(map[int]func(process.Exit)),
+		machine: m, id: m.id<<processBits | uint64(pid), sent: make(map[*Process]sent),
+		watchers: make(map[int]func(process.Exit)),
 	}
 	p.member = mesh.Member{
 		Name: fmt.Sprintf("%s-%d", m.name, pid), Host: m.name, Rank: rank, JobSize: size,

@@ -233,7 +233,7 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 }
 
 // late is how long it takes until a little after a time, as kernels are late, and never at the instant at which
-// something else is due: whoever probes every P waits for P, and so often again, and what happens at one instant
+// something else is due: a member that probes every P waits for P, and so often again, and what happens at one instant
 // happens in no order.
 func (t *port) late(at time.Time) time.Duration {
 	const slack = 50 * time.Microsecond // as Linux has for the timers of most processes

@@ -12,7 +12,7 @@ import (
 const linger = 3 * time.Second
 
 // stream is one end of a connection; what is written takes the way. Shutdown closes it. As a kernel does, it takes what
-// is written and hands it over by itself: who writes to a process that is stopped does not wait. It takes more than
+// is written and hands it over by itself: a write to a process that is stopped does not wait. It takes more than
 // anybody sends here, so writes never wait for the other end.
 type stream struct {
 	net.Conn // of a pipe, where a write waits for its reader

@@ -151,7 +151,8 @@ func (e *environment) secret(w *World) {
 		secret = content
 	}
 	if len(secret) < minSecret || len(secret) > maxSecret {
-		e.problem(name, fmt.Sprintf("(%d bytes)", len(secret)), "the secret must have %d to %d bytes; openssl rand -hex 32 makes one", minSecret, maxSecret)
+		e.problem(name, fmt.Sprintf("(%d bytes)", len(secret)),
+			"the secret must have %d to %d bytes; openssl rand -hex 32 makes one", minSecret, maxSecret)
 		return
 	}
 	w.Secret = []byte(secret)
@@ -174,10 +175,12 @@ func (e *environment) check(w *World) {
 		return // what follows from them says nothing new
 	}
 	if w.Rank >= w.Size {
-		e.problem("CARILLON_WORLD_SIZE", e.get("CARILLON_WORLD_SIZE"), "this process is rank %d, so it must be at least %d", w.Rank, w.Rank+1)
+		const name = "CARILLON_WORLD_SIZE"
+		e.problem(name, e.get(name), "this process is rank %d, so it must be at least %d", w.Rank, w.Rank+1)
 	}
 	if w.LocalSize > 0 && w.LocalRank >= w.LocalSize {
-		e.problem("LOCAL_RANK", strconv.Itoa(w.LocalRank), "this host has %d ranks, so it must be from 0 to %d", w.LocalSize, w.LocalSize-1)
+		e.problem("LOCAL_RANK", strconv.Itoa(w.LocalRank),
+			"this host has %d ranks, so it must be from 0 to %d", w.LocalSize, w.LocalSize-1)
 	}
 	if w.Launcher == None {
 		w.Address = "" // nobody to meet

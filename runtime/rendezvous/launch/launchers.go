@@ -26,7 +26,7 @@ const (
 	unknownRank = -1
 )
 
-// launcher finds who started this process, and reads its variables.
+// launcher finds what started this process, and reads its variables.
 func (e *environment) launcher() World {
 	switch {
 	case e.has("CARILLON_RANK") && e.has("CARILLON_WORLD_SIZE"):
@@ -41,7 +41,8 @@ func (e *environment) launcher() World {
 	if size := e.get("WORLD_SIZE"); size != "" && size != "1" {
 		e.problem("RANK", "", "WORLD_SIZE is %q, so it must be this process's rank", size)
 	}
-	for _, pair := range [][2]string{{"CARILLON_RANK", "CARILLON_WORLD_SIZE"}, {"CARILLON_WORLD_SIZE", "CARILLON_RANK"}} {
+	const rank, size = "CARILLON_RANK", "CARILLON_WORLD_SIZE"
+	for _, pair := range [][2]string{{rank, size}, {size, rank}} {
 		if value := e.get(pair[0]); value != "" && !e.has(pair[1]) {
 			e.problem(pair[1], "", "%s is %q, and one without the other says nothing", pair[0], value)
 		}
@@ -57,7 +58,7 @@ func (e *environment) carillon() World {
 	return w
 }
 
-// torch is torchrun, or whoever sets the same variables for PyTorch's init_method env://.
+// torch is torchrun, or a launcher that sets the same variables for PyTorch's init_method env://.
 func (e *environment) torch() World {
 	w := World{Launcher: PyTorch}
 	e.place(&w, []string{"RANK"}, []string{"WORLD_SIZE"})
@@ -74,7 +75,8 @@ func (e *environment) torch() World {
 	if restart := e.get("TORCHELASTIC_RESTART_COUNT"); restart != "" && restart != "0" {
 		w.Job += "-restart-" + restart
 	}
-	if taken, _ := strconv.ParseBool(e.get("TORCHELASTIC_USE_AGENT_STORE")); taken && e.has("MASTER_ADDR") && e.has("MASTER_PORT") {
+	taken, _ := strconv.ParseBool(e.get("TORCHELASTIC_USE_AGENT_STORE"))
+	if taken && e.has("MASTER_ADDR") && e.has("MASTER_PORT") {
 		port := e.number(1, 65535, 0, "MASTER_PORT")
 		w.Address = net.JoinHostPort(e.get("MASTER_ADDR"), derivePort(w.Job+" "+strconv.Itoa(port)))
 		return w
@@ -116,7 +118,8 @@ func (e *environment) mpirunHost(w *World) string {
 	}
 	if local := e.get("OMPI_MCA_orte_local_daemon_uri"); w.Rank == 0 && local != "" && local != uri {
 		e.problem("OMPI_MCA_orte_local_daemon_uri", local,
-			"rank 0 is not on mpirun's host, where the others look for it; say where it is with mpirun -x CARILLON_ADDRESS=host:port")
+			"rank 0 is not on mpirun's host, where the others look for it; "+
+				"say where it is with mpirun -x CARILLON_ADDRESS=host:port")
 	}
 	return host
 }
@@ -225,11 +228,13 @@ func (e *environment) master(w *World, host string) {
 	case w.Job != "":
 		port = derivePort(w.Job)
 	case w.Size > 1:
-		e.problem("MASTER_PORT", "", "it must be a port that is free on rank 0's host, 1 to 65535 (or set CARILLON_ADDRESS=host:port)")
+		e.problem("MASTER_PORT", "",
+			"it must be a port that is free on rank 0's host, 1 to 65535 (or set CARILLON_ADDRESS=host:port)")
 	}
 	switch {
 	case host == "" && w.Size > 1:
-		e.problem("MASTER_ADDR", "", "it must be the host of rank 0, a name or an address (or set CARILLON_ADDRESS=host:port)")
+		e.problem("MASTER_ADDR", "",
+			"it must be the host of rank 0, a name or an address (or set CARILLON_ADDRESS=host:port)")
 	case host != "" && port != "":
 		w.Address = net.JoinHostPort(host, port)
 	}

@@ -68,7 +68,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 	}
 }
 
-// Close ends the rendezvous for all ranks: whoever waits, or still comes, gets a *[rendezvous.StaleError].
+// Close ends the rendezvous for all ranks: ranks that wait, or still come, get a *[rendezvous.StaleError].
 func (r *Rendezvous) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -75,7 +75,9 @@ func await(t *testing.T, holds func() bool) {
 }
 
 // exchange runs one Exchange per rank at the same time and returns the answers in the order of ranks.
-func exchange(ctx context.Context, t *testing.T, at []rendezvous.Rendezvous, key string, ranks []int, sizes ...int) []answer {
+func exchange(
+	ctx context.Context, t *testing.T, at []rendezvous.Rendezvous, key string, ranks []int, sizes ...int,
+) []answer {
 	t.Helper()
 	answers := make([]answer, len(ranks))
 	var all sync.WaitGroup
@@ -266,7 +268,8 @@ func testDuplicate(t *testing.T, open func(*testing.T, int) Site) {
 	at := ranksOf(t, open(t, 3), 3)
 	for _, a := range exchange(long(t), t, at, "cards", []int{0, 1, 1}, 3) {
 		conflict := wantConflict(t, a, rendezvous.RankTaken)
-		if len(conflict.Claims) != 2 || conflict.Claims[0].Rank != 1 || conflict.Claims[1].Rank != 1 || conflict.Claims[0].PID == 0 {
+		c := conflict.Claims
+		if len(c) != 2 || c[0].Rank != 1 || c[1].Rank != 1 || c[0].PID == 0 {
 			t.Errorf("rank %d: claims %+v", a.rank, conflict.Claims)
 		}
 		if !strings.Contains(a.err.Error(), "rank 1 is claimed twice") {
@@ -377,7 +380,8 @@ func wantPeer(t *testing.T, err error, code lifecycle.Code, rank int) *lifecycle
 		t.Fatalf("no PeerError in: %v", err)
 	}
 	if peer.Code != code || peer.Rank != rank || lifecycle.CodeOf(err) != code {
-		t.Errorf("%s of rank %d (code %s), not %s of rank %d: %v", peer.Code, peer.Rank, lifecycle.CodeOf(err), code, rank, err)
+		t.Errorf("%s of rank %d (code %s), not %s of rank %d: %v",
+			peer.Code, peer.Rank, lifecycle.CodeOf(err), code, rank, err)
 	}
 	return peer
 }

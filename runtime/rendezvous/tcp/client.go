@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-// leaveTime is how long an exchange that was given up waits for the server to say who is there.
+// leaveTime is how long an exchange that was given up waits for the roll from the server.
 const leaveTime = time.Second
 
 // Config is what a server and its clients may be told. Its zero value is right for most.
@@ -115,7 +115,7 @@ func (c *Client) Exchange(ctx context.Context, key string, rank, size int, paylo
 // Close implements [rendezvous.Rendezvous]. It returns within a second, whatever the server does.
 func (c *Client) Close() error {
 	c.cancel(errClosed)
-	c.connecting <- struct{}{} // whoever connects gives up now; the next finds the client closed
+	c.connecting <- struct{}{} // an attempt to connect gives up now; the next one finds the client closed
 	<-c.connecting
 	c.mu.Lock()
 	s := c.session
@@ -201,7 +201,9 @@ func (w *wait) end(r reply, ended error) ([][]byte, error) {
 		if len(r.payloads) == w.join.size {
 			return r.payloads, nil
 		}
-		return nil, &lifecycle.SystemError{Code: lifecycle.CodeInternal, Op: "rendezvous: a result of another size than asked for"}
+		return nil, &lifecycle.SystemError{
+			Code: lifecycle.CodeInternal, Op: "rendezvous: a result of another size than asked for",
+		}
 	case kindFailed:
 		r.roll.Key = w.join.key
 		return nil, r.roll.Err(w.join.rank, w.since, ended)

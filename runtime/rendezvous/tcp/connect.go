@@ -35,7 +35,7 @@ func (c *Client) connect(ctx context.Context, w *wait) (*session, error) {
 	if c.ctx.Err() != nil {
 		return nil, context.Cause(c.ctx)
 	}
-	if c.session != nil { // written only by who holds the token
+	if c.session != nil { // written only with the token
 		return c.session, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -128,8 +128,8 @@ func (a *attempts) judge(ctx context.Context, err error) error {
 	case time.Since(a.unknown) >= a.client.config.UnknownTime:
 		return &rendezvous.StaleError{
 			Key: a.wait.join.key, Self: a.wait.join.rank,
-			Detail: fmt.Sprintf("the unique id is not known at %s: it belongs to another job, or its server has ended or forgotten it; "+
-				"give all ranks of a job the same job name and secret", a.client.id.Address()),
+			Detail: fmt.Sprintf("the unique id is not known at %s: it belongs to another job, or its server has "+
+				"ended or forgotten it; give all ranks of a job the same job name and secret", a.client.id.Address()),
 		}
 	}
 	return nil
@@ -154,7 +154,8 @@ func (a *attempts) gaveUp(cause error) error {
 func (a *attempts) log() {
 	if a.client.mayLog() {
 		a.client.config.Log.Warn("rank has not reached the rendezvous yet",
-			"key", a.wait.join.key, "comm_rank", a.wait.join.rank, "size", a.wait.join.size, "address", a.client.id.Address(),
+			"key", a.wait.join.key, "comm_rank", a.wait.join.rank, "size", a.wait.join.size,
+			"address", a.client.id.Address(),
 			"waited", words.Round(time.Since(a.since)), "attempts", a.n, "last", a.last)
 	}
 }

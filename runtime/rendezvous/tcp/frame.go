@@ -28,14 +28,17 @@ const (
 )
 
 const (
-	headerSize   = 5                                                        // length and kind
-	maxHost      = 255                                                      // bytes of a host's name
-	firstRead    = 1 << 20                                                  // bytes of a frame that are believed to come
-	maxText      = 512                                                      // bytes of a reason
-	requestLimit = rendezvous.MaxPayload + rendezvous.MaxKey + maxHost + 64 // bytes of a client's frame
-	replyLimit   = rendezvous.MaxRanks*(rendezvous.MaxPayload+3) + 64       // bytes of a server's frame
-	maxAgo       = uint64(100 * 365 * 24 * time.Hour / time.Millisecond)    // times before that are nonsense
-	_            = uint32(replyLimit)                                       // a length must hold it
+	headerSize = 5       // length and kind
+	maxHost    = 255     // bytes of a host's name
+	firstRead  = 1 << 20 // bytes of a frame that are believed to come
+	maxText    = 512     // bytes of a reason
+
+	// Bytes of a client's frame, and of a server's.
+	requestLimit = rendezvous.MaxPayload + rendezvous.MaxKey + maxHost + 64
+	replyLimit   = rendezvous.MaxRanks*(rendezvous.MaxPayload+3) + 64
+	_            = uint32(replyLimit) // a length must hold it
+
+	maxAgo = uint64(100 * 365 * 24 * time.Hour / time.Millisecond) // times before that are nonsense
 )
 
 // errMalformed is what every decoder answers to bytes that are not of its message.
@@ -59,7 +62,7 @@ func readFrame(r io.Reader, limit int) (kind, []byte, error) {
 	size := int(binary.BigEndian.Uint32(header[:])) - 1
 	k := kind(header[4])
 	if size < 0 || size > limit {
-		return 0, nil, fmt.Errorf("%w: kind %d with %d bytes, at most %d are allowed here", errMalformed, k, size, limit)
+		return 0, nil, fmt.Errorf("%w: kind %d with %d bytes, at most %d are allowed", errMalformed, k, size, limit)
 	}
 	var body []byte
 	for len(body) < size {
@@ -134,7 +137,7 @@ func decodeLeave(body []byte) (leave, error) {
 	return l, end(r)
 }
 
-// An ask wants to know who is in an exchange.
+// An ask wants the roll of an exchange.
 type ask struct {
 	stream uint64
 	key    string

@@ -60,7 +60,7 @@ func (m *meeting) leave(p *peer, l leave) {
 	m.gather.Leave(time.Now(), p, l.key, l.rank, l.reason)
 }
 
-// ask answers who is in an exchange; nothing if it is over, because that answer is on its way.
+// ask answers with the roll of an exchange; with nothing if it is over, because that answer is on its way.
 func (m *meeting) ask(p *peer, a ask) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -75,8 +75,10 @@ func (p *peer) request(k kind, body []byte) error {
 // departure tells from the end of a connection what became of the process behind it. The kernel closes the connections
 // of a process that ends, with FIN, or with RST when something was unread; a host that vanished answers nothing at all.
 func departure(err error) (rendezvous.Departure, string) {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrClosedPipe) {
-		return rendezvous.Died, ""
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, io.ErrClosedPipe} {
+		if errors.Is(err, end) {
+			return rendezvous.Died, ""
+		}
 	}
 	return rendezvous.Lost, err.Error()
 }

@@ -48,7 +48,7 @@ func Listen(ctx context.Context, addr string, config Config) (*Server, error) {
 	return s, nil
 }
 
-// Serve is Listen behind a door that is there, and stays the caller's, who closes it after the server.
+// Serve is Listen behind a door that is there. The door stays the caller's, to be closed after the server.
 func Serve(d *door.Door, config Config) *Server {
 	s := &Server{
 		door: d, log: config.withDefaults().Log.With("address", d.Addr()), watch: newWatch(),
@@ -71,7 +71,9 @@ func (s *Server) Serve(id lifecycle.UniqueID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return &lifecycle.UsageError{Code: lifecycle.CodeInvalidUsage, Comm: comm, Detail: "the rendezvous server is closed"}
+		return &lifecycle.UsageError{
+			Code: lifecycle.CodeInvalidUsage, Comm: comm, Detail: "the rendezvous server is closed",
+		}
 	}
 	m := newMeeting(comm)
 	if !s.door.Add(door.Room(comm), id.Secret(), func(_ door.About, conn net.Conn) { s.enter(m, conn) }) {
@@ -89,8 +91,8 @@ func (s *Server) Serve(id lifecycle.UniqueID) error {
 // given up.
 func (s *Server) Forget(id lifecycle.UniqueID) {
 	comm := lifecycle.RootCommID(id)
-	m := s.lookup(comm)
-	if m != nil && m.forget("the unique id was forgotten at "+time.Now().Format(time.TimeOnly)+" by the rank that serves it") {
+	why := "the unique id was forgotten at " + time.Now().Format(time.TimeOnly) + " by the rank that serves it"
+	if m := s.lookup(comm); m != nil && m.forget(why) {
 		s.retire(comm)
 	}
 }
@@ -107,7 +109,7 @@ func (s *Server) retire(comm lifecycle.CommID) {
 	}
 }
 
-// Close ends the server and all its ids: whoever waits gets a *rendezvous.StaleError. It returns when everything is
+// Close ends the server and all its ids: ranks that wait get a *rendezvous.StaleError. It returns when everything is
 // delivered or drained for five seconds, and nothing of the server is left.
 func (s *Server) Close() error {
 	s.mu.Lock()

@@ -30,7 +30,7 @@ func parseIfname(s string) (ifname, error) {
 		}
 	}
 	if s != "" && len(f.names) == 0 {
-		return f, fmt.Errorf("SocketIfname is %q; allowed is a list of interface names such as %q, %q or %q", s, "eth,ib", "=eth0", "^docker,lo")
+		return f, fmt.Errorf(`SocketIfname is %q; allowed are interface names such as "eth,ib", "=eth0" or "^docker,lo"`, s)
 	}
 	return f, nil
 }
@@ -91,8 +91,20 @@ func listenAddress(f ifname) (netip.Addr, error) {
 		}
 	}
 	if len(choices) == 0 {
-		return netip.Addr{}, fmt.Errorf("no network interface that is up, has an address and fits SocketIfname; there are: %s", strings.Join(names, ", "))
+		return netip.Addr{}, fmt.Errorf(
+			"no network interface that is up, has an address and fits SocketIfname; there are: %s",
+			strings.Join(names, ", "))
 	}
 	slices.SortStableFunc(choices, func(a, b choice) int { return a.worse - b.worse })
 	return choices[0].addr, nil
+}
+
+// Address is the address of this host at which the ranks of other hosts reach it, as far as SocketIfname admits it:
+// where the fabric itself listens, and where a rendezvous server should.
+func (f *Fabric) Address() (netip.Addr, error) {
+	names, err := parseIfname(f.config.SocketIfname)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return listenAddress(names)
 }

@@ -21,7 +21,7 @@ const (
 	maxAddress  = 64
 )
 
-// card is what a rank tells all others before they connect: who it is, where, and how it can be reached.
+// card is what a rank tells all others before they connect: what it is, where, and how it can be reached.
 type card struct {
 	comm    lifecycle.CommID
 	fabric  [16]byte // a random name of the Fabric
@@ -50,7 +50,7 @@ func (c *card) encode() []byte {
 func decodeCard(b []byte) (*card, error) {
 	r := wire.NewReader(b)
 	if v := r.Byte(); r.Err() == nil && v != cardVersion {
-		return nil, fmt.Errorf("card has version %d, this build of Carillon speaks %d: all ranks must run the same build", v, cardVersion)
+		return nil, fmt.Errorf("card has version %d, this build speaks %d: all ranks must run one build", v, cardVersion)
 	}
 	c := new(card)
 	r.Fill(c.comm[:])

@@ -76,7 +76,8 @@ func TestConnectWithADyingProcess(t *testing.T) {
 	}
 }
 
-// One that connected, closed in order and ended before this rank came to connect is not lost by that: what it sent is still to be had.
+// One that connected, closed in order and ended before this rank came to connect is not lost by that: what it sent is
+// still to be had.
 func TestConnectWithAProcessThatIsThrough(t *testing.T) {
 	config := fabric.Config{DisableSHM: true}
 	f := newFabric(t, config)

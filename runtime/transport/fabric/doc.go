@@ -1,7 +1,7 @@
 // Package fabric connects the ranks of a communicator, each pair by the fastest transport that both can use.
 //
 //	same process     inproc   unless Config.DisableP2P
-//	same host        shm      unless Config.DisableSHM, or one can't open the other's memory (another pid namespace or user)
+//	same host        shm      unless Config.DisableSHM, or one can't open the other's memory (another user)
 //	anything else    tcp
 //
 // A [Fabric] is what all communicators of a process share: the in-process hub, one TCP listener, opened when a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -43,10 +44,14 @@ func New(config Config) (*Fabric, error) {
 		config.HostID = self.BootID.String()
 	}
 	if config.HostID == "" || self.StartTicks == 0 {
-		return nil, errors.New("tell this process from others: /proc does not say when the kernel booted (set HostID to do without), or it started")
+		return nil, errors.New("tell this process from others: /proc does not say when it started, or the kernel did")
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?" // it is for people
 	}
 	f := &Fabric{
-		config: config, host: hostName(), self: self,
+		config: config, host: host[:min(len(host), maxHostName)], self: self,
 		hub: newHub(), deaths: newDeaths(),
 		links: make(map[*Links]struct{}), ports: make(map[*Port]struct{}),
 	}

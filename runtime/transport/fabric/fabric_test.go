@@ -19,8 +19,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// Four ranks: two in one process, one in another of the same host, one on another host. (All are in this process; Fabrics and
-// host ids make them look otherwise.)
+// Four ranks: two in one process, one in another of the same host, one on another host. (All are in this process;
+// Fabrics and host ids make them look otherwise.)
 func TestTopologyAndChoice(t *testing.T) {
 	here, beside := newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{})
 	away := newFabric(t, fabric.Config{HostID: "elsewhere"})
@@ -70,8 +70,8 @@ func prepare(t *testing.T, fabrics ...*fabric.Fabric) (ports []*fabric.Port, car
 	return ports, cards
 }
 
-// When one side can't open the other's shared memory, both use TCP, and the others are as they would be. Here rank 0 gets a card of
-// rank 1 with another file descriptor in it.
+// When one side can't open the other's shared memory, both use TCP, and the others are as they would be. Here rank 0
+// gets a card of rank 1 with another file descriptor in it.
 func TestFallsBackToTCP(t *testing.T) {
 	fabrics := []*fabric.Fabric{newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{})}
 	ports, cards := prepare(t, fabrics...)

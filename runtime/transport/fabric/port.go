@@ -114,7 +114,8 @@ func (p *Port) read(rank int, encoded [][]byte) ([]*card, error) {
 	for i, b := range encoded {
 		c, err := decodeCard(b)
 		if err == nil && c.comm != p.id {
-			err = fmt.Errorf("it makes communicator %v: it passed something else, such as another list of ranks or ids", c.comm.Short())
+			err = fmt.Errorf("it makes communicator %v: it passed something else, such as another list of ranks or ids",
+				c.comm.Short())
 		}
 		if err == nil && p.gate == nil && c.fabric != p.card.fabric {
 			err = errors.New("it comes from another process, and all ranks were to be in this one")
@@ -171,6 +172,15 @@ func (p *Port) open(l *Links, ways []way, patience transport.Patience) error {
 	l.inbox = p.inbox
 	l.waiter = transport.NewSharedWaiter(len(ways), p.inbox.Bell(), patience)
 	return nil
+}
+
+// Topology says where the ranks are, from their cards, before they are connected: all of it but Transport.
+func (p *Port) Topology(rank int, cards [][]byte) (transport.Topology, error) {
+	decoded, err := p.read(rank, cards)
+	if err != nil {
+		return transport.Topology{}, err
+	}
+	return topology(rank, decoded, nil), nil
 }
 
 // topology says where the ranks are, and how this one reaches them, if it does yet.

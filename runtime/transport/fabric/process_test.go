@@ -147,8 +147,8 @@ func start(tb testing.TB, j job) *offspring {
 	return o
 }
 
-// launch makes this process rank 0 of a program and starts children for the others. Its second result waits for the children's end
-// and returns what they said.
+// launch makes this process rank 0 of a program and starts children for the others. Its second result waits for the
+// children's end and returns what they said.
 func launch(tb testing.TB, config fabric.Config, program string, size int) (*fabric.Links, func() string) {
 	tb.Helper()
 	f := newFabric(tb, config)

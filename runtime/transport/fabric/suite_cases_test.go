@@ -16,8 +16,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// Case is the program of one rank. All ranks of it run the same function, as ranks of a communicator do: goroutines of one
-// process (Run), or a process each (TestConformanceBetweenProcesses).
+// Case is the program of one rank. All ranks of it run the same function, as ranks of a communicator do: goroutines of
+// one process (Run), or a process each (TestConformanceBetweenProcesses).
 type Case struct {
 	Name string
 	Size int

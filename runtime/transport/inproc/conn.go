@@ -219,7 +219,7 @@ func (c *Conn) Close() error {
 	c.Revoke()
 	await(&c.out.reading, peerPatience)
 	if !await(&c.in.reading, ownPatience) {
-		// Whoever drove this side left with a window open; the peer's Close need not wait for it.
+		// The driver of this side left with a window open; the peer's Close need not wait for it.
 		c.in.reading.Store(false)
 	}
 	return nil

@@ -188,7 +188,9 @@ func (g *Gate) wait(ctx context.Context, self, peer int) (conns [kinds]*net.TCPC
 
 // Connect connects rank self, whose gate this is, with rank peer, whose gate and address are given. Of two ranks, the
 // lower dials and the higher waits. It blocks until the connection stands or ctx ends. Losses are told to bell.
-func (g *Gate) Connect(ctx context.Context, self, peer int, addr string, gate GateID, bell transport.Doorbell) (*Conn, error) {
+func (g *Gate) Connect(
+	ctx context.Context, self, peer int, addr string, gate GateID, bell transport.Doorbell,
+) (*Conn, error) {
 	var conns [kinds]*net.TCPConn
 	var err error
 	if self < peer {
@@ -212,7 +214,9 @@ func (g *Gate) Connect(ctx context.Context, self, peer int, addr string, gate Ga
 	return newConn(g.s, conns, self, peer, bell)
 }
 
-func (g *Gate) dial(ctx context.Context, self, peer int, addr string, gate GateID) (conns [kinds]*net.TCPConn, err error) {
+func (g *Gate) dial(
+	ctx context.Context, self, peer int, addr string, gate GateID,
+) (conns [kinds]*net.TCPConn, err error) {
 	for k := range conns {
 		h := door.Hello{Room: gate, About: about(self, peer, kind(k)), Secret: g.secret}
 		if conns[k], err = dialUntil(ctx, addr, h); err != nil {

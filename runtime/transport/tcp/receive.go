@@ -149,13 +149,15 @@ func (c *Conn) readControl() {
 			_ = c.control.CloseWrite()
 		case c.state.Load()&(closed|gone) != 0:
 		case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
-			c.lose(lifecycle.CodeRankDead, "its kernel closed the connection without a goodbye, so the process ended", err)
+			c.lose(lifecycle.CodeRankDead,
+				"its kernel closed the connection without a goodbye, so the process ended", err)
 			_ = door.KeepWatch(c.data, c.grace) // its kernel sends the rest; without an end if the host goes, too
 		case errors.Is(err, errFrame):
 			c.lose(lifecycle.CodeInternal, "it spoke nonsense on the control connection", err)
 			c.stopData()
 		default:
-			c.lose(lifecycle.CodeUnreachable, "its host does not answer any more; look at the network and at the host", err)
+			c.lose(lifecycle.CodeUnreachable,
+				"its host does not answer any more; look at the network and at the host", err)
 			c.stopData()
 		}
 		return

@@ -1,6 +1,6 @@
-// Package gather is the pure machine behind every rendezvous: the exchanges of one unique id, who has joined them and
-// who has left. It has no lock, no clock and no I/O. Its owner serialises the calls, tells the time, and delivers what
-// comes out.
+// Package gather is the pure machine behind every rendezvous: the exchanges of one unique id, the ranks that have
+// joined them and those that have left. It has no lock, no clock and no I/O. Its owner serialises the calls, tells the
+// time, and delivers what comes out.
 package gather
 
 import (
@@ -40,7 +40,7 @@ type exchange struct {
 	roll    rendezvous.Roll
 	waiting map[int]waiter
 	done    bool // complete: its key is used up
-	failed  bool // some rank cannot come any more: whoever still joins is told at once
+	failed  bool // some rank cannot come any more: those that still join are told at once
 }
 
 type waiter struct {
@@ -54,10 +54,12 @@ func New(size int) *Gather {
 	return &Gather{size: size, seats: map[int]*seat{}, exchanges: map[string]*exchange{}}
 }
 
-// Join adds a rank to the exchange of a key. The owner is who speaks for the rank, a connection for instance: one rank
+// Join adds a rank to the exchange of a key. The owner is what speaks for the rank, a connection for instance: one rank
 // has one owner. Deliver is called exactly once, from this or a later call into the machine; it must not block nor call
 // back.
-func (g *Gather) Join(now time.Time, owner any, key string, m rendezvous.Member, payload []byte, deliver func(Outcome)) {
+func (g *Gather) Join(
+	now time.Time, owner any, key string, m rendezvous.Member, payload []byte, deliver func(Outcome),
+) {
 	if g.forgotten != "" {
 		deliver(Outcome{Refused: g.forgotten})
 		return
@@ -133,8 +135,8 @@ func absent(m rendezvous.Member) rendezvous.Member {
 	return m
 }
 
-// Leave takes a rank that gave up out of an exchange, which cannot complete without it. Everyone who waits, the leaver
-// too, is told. It does nothing when the exchange is over for that rank.
+// Leave takes a rank that gave up out of an exchange, which cannot complete without it. All that wait, the leaver
+// too, are told. It does nothing when the exchange is over for that rank.
 func (g *Gather) Leave(now time.Time, owner any, key string, rank int, detail string) {
 	ex := g.exchanges[key]
 	if ex == nil {
@@ -172,7 +174,7 @@ func (g *Gather) Depart(now time.Time, owner any, how rendezvous.Departure, deta
 	}
 }
 
-// Forget ends the id: whoever waits or still comes is refused with the reason.
+// Forget ends the id: ranks that wait or still come are refused with the reason.
 func (g *Gather) Forget(reason string) {
 	g.forgotten = reason
 	for _, ex := range g.exchanges {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// busy says what the process does outside of Carillon, by the processor time that it uses: a rank that others wait for computes, or sleeps.
-// It is measured all the time, and not when somebody asks: the first who asks wants to know what the process does now, and not what it did
-// on average since it began.
+// busy says what the process does outside of Carillon, by the processor time that it uses: a rank that others wait for
+// computes, or sleeps. It is measured all the time, and not when somebody asks: the answer is what the process does
+// now, and not what it did on average since it began.
 type busy struct {
 	used func() time.Duration // by the process so far
 

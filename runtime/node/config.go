@@ -187,6 +187,14 @@ func WithStallThresholds(slow, stalled time.Duration) Option {
 	}
 }
 
+// WithGPUs says which GPUs are watched; see Config.GPU.
+func WithGPUs(which GPUs) Option {
+	return func(c *Config) error {
+		c.GPU = which
+		return nil
+	}
+}
+
 // WithWorld sets the process's place in the job.
 func WithWorld(w launch.World) Option {
 	return func(c *Config) error {

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"time"
 
-	"go.uber.org/fx"
-
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/health/gpu"
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
 // GPUs says which GPUs a process watches.
@@ -49,19 +51,8 @@ func parseGPUs(text string) (GPUs, error) {
 	}
 }
 
-// WithGPUs says which GPUs are watched; see Config.GPU.
-func WithGPUs(which GPUs) Option {
-	return func(c *Config) error {
-		c.GPU = which
-		return nil
-	}
-}
-
-// gpuStopTimeout bounds the end of the watch: a library that hangs must not take the time in which spans are exported.
-const gpuStopTimeout = time.Second
-
-// provideGPU makes what watches the GPUs; nil when it is switched off.
-func provideGPU(s settings, t *Telemetry, conditions *health.Conditions, r *JobRAS, lc fx.Lifecycle) (*gpu.Monitor, error) {
+// newGPU makes what watches the GPUs; nil when it is switched off.
+func newGPU(s *settings, t *Telemetry, conditions *health.Conditions, r *JobRAS) (*gpu.Monitor, error) {
 	if s.GPU == NoGPUs {
 		return nil, nil //nolint:nilnil // a nil Monitor is the watch switched off
 	}
@@ -76,22 +67,26 @@ func provideGPU(s settings, t *Telemetry, conditions *health.Conditions, r *JobR
 	if err := t.Registry().Register(m); err != nil {
 		return nil, fmt.Errorf("metrics of GPUs: %w", err)
 	}
-	lc.Append(fx.StartStopHook(m.Start, func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, gpuStopTimeout)
-		defer cancel()
-		if err := m.Stop(ctx); err != nil {
-			s.Log.Warn("the watch of the GPUs did not end", "error", err)
-		}
-	}))
 	return m, nil
 }
 
-// gpuChecks make a process not ready while one of its GPUs can't be used. No GPU at all is well, and said.
-func gpuChecks(m *gpu.Monitor) []Check {
-	if m == nil {
-		return nil
+// gpuStopTimeout bounds the end of the watch: a library that hangs must not take the time in which spans are exported.
+const gpuStopTimeout = time.Second
+
+func (n *Node) stopGPU(ctx context.Context) {
+	if n.gpu == nil {
+		return
 	}
-	return []Check{{Name: "gpu", Kind: health.Ready, Check: func(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, gpuStopTimeout)
+	defer cancel()
+	if err := n.gpu.Stop(ctx); err != nil {
+		n.settings.Log.Warn("the watch of the GPUs did not end", "error", err)
+	}
+}
+
+// gpuCheck makes a process not ready while one of its GPUs can't be used. No GPU at all is well, and said.
+func gpuCheck(m *gpu.Monitor) health.Check {
+	return func(ctx context.Context) error {
 		var errs []error
 		s := m.Read(ctx)
 		for _, c := range s.Conditions {
@@ -103,5 +98,84 @@ func gpuChecks(m *gpu.Monitor) []Check {
 			return errors.Join(errs...)
 		}
 		return health.Well(s.Status)
-	}}}
+	}
+}
+
+// gpuDeclarations are the conditions of GPUs. What makes a process not ready is the check "gpu", which reads the GPUs.
+var gpuDeclarations = []health.Declaration{
+	{Code: gpu.CodeUnreadable, Title: "the NVIDIA driver can't be used"},
+	{Code: gpu.CodeHung, Title: "NVML doesn't answer"},
+	{Code: gpu.CodeLost, Title: "a GPU doesn't answer"},
+	{Code: gpu.CodeXid, Title: "the driver reported an error"},
+	{Code: gpu.CodeECC, Title: "memory errors that can't be corrected"},
+	{Code: gpu.CodeCorrected, Title: "memory errors that were corrected", DependsOn: []string{gpu.CodeECC}},
+	{Code: gpu.CodeRemap, Title: "bad memory rows", DependsOn: []string{gpu.CodeLost}},
+	{Code: gpu.CodeNVLinkDown, Title: "an NVLink is down", DependsOn: []string{gpu.CodeLost}},
+	{Code: gpu.CodeNVLink, Title: "NVLinks make errors", DependsOn: []string{gpu.CodeNVLinkDown}},
+	{Code: gpu.CodeThrottled, Title: "a GPU is throttled", DependsOn: []string{gpu.CodeLost}},
+}
+
+// gpuConditions makes what a GPU monitor tells conditions of the process. The function that it returns takes its events.
+func gpuConditions(conditions *health.Conditions) (func(gpu.Event), error) {
+	warnables := map[string]*health.Warnable{}
+	for _, d := range gpuDeclarations {
+		d.Severity = health.Warning
+		w, err := conditions.Declare(d)
+		if err != nil {
+			return nil, err
+		}
+		warnables[d.Code] = w
+	}
+	return func(e gpu.Event) {
+		c := e.Condition
+		subject := ""
+		if c.GPU != "" {
+			subject = "GPU " + c.GPU
+		}
+		if c.Code == gpu.CodeXid { // several may be open
+			subject += fmt.Sprintf(", Xid %d", c.Xid)
+		}
+		if e.Type == semconv.EventGPURecovered {
+			warnables[c.Code].Clear(subject)
+			return
+		}
+		severity := health.Warning
+		if c.Severity == gpu.Fatal {
+			severity = health.Critical
+		}
+		warnables[c.Code].Set(health.Finding{Subject: subject, Text: c.Text, Advice: c.Advice, Severity: severity})
+	}, nil
+}
+
+// gpuEvent tells what happened to a GPU. Of several processes that watch the same GPUs, the first of the host tells it
+// to others; one with GPUs of its own always does.
+func (r *JobRAS) gpuEvent(e gpu.Event) {
+	if r == nil {
+		return
+	}
+	c := &e.Condition
+	ev := bus.Event{
+		Type: e.Type, Time: e.Time, Reason: c.Code, Text: c.Text, Description: c.Advice, Data: c, Stage: bus.Opened,
+		Severity: bus.Warning, Subject: "GPU " + c.GPU, Key: "gpu/" + r.self.Host + "/" + c.Code + "/" + c.GPU,
+	}
+	if c.GPU == "" {
+		ev.Subject = "the GPUs of " + r.self.Host
+	}
+	if c.Xid != 0 {
+		ev.Key += "/" + strconv.FormatUint(c.Xid, 10)
+	}
+	if c.Severity == gpu.Fatal {
+		ev.Severity = bus.Critical
+	}
+	if r.self.Rank >= 0 {
+		ev.Rank = strconv.Itoa(r.self.Rank)
+	}
+	switch {
+	case e.Type == semconv.EventGPURecovered:
+		ev.Stage = bus.Closed
+	case c.Count > 1:
+		ev.Stage = bus.Changed
+	}
+	_, own := os.LookupEnv("CUDA_VISIBLE_DEVICES")
+	r.event(ev, r.settings.World.LocalRank <= 0 || own && r.settings.GPU == OwnGPUs)
 }

@@ -184,6 +184,13 @@ func (s *settings) ignored() string {
 // withoutRAS tells whether the process takes no part; unwatched says why.
 func (s *settings) withoutRAS() bool { return s.RAS.Off || !s.Tape }
 
+func (s *settings) unwatched() string {
+	if s.RAS.Off {
+		return "RAS is off (CARILLON_RAS)"
+	}
+	return "there is no tape (CARILLON_TAPE)"
+}
+
 // meshConfig is where and how this process meets the others of its job; name is its place in the job.
 func (s *settings) meshConfig() (mesh.Config, error) {
 	w, r := &s.World, &s.RAS

@@ -14,8 +14,9 @@ import (
 // flushTimeout bounds what is done between SIGTERM and the end.
 const flushTimeout = 2 * time.Second
 
-// termination waits for SIGTERM, of which a program that doesn't handle it dies at once: with the spans and log lines of its last acts and
-// errors still in the queues. It has them written and exported, and lets the signal do what it would have done.
+// termination waits for SIGTERM. A program that doesn't handle it would die at once, with the spans and log lines of
+// its last acts and errors still in the queues. They are written and exported, and then the signal does what it would
+// have done.
 type termination struct {
 	signals chan os.Signal
 	stop    chan struct{}

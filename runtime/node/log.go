@@ -13,7 +13,7 @@ import (
 // newSink opens the logs that cfg describes and makes cfg.Log the way there.
 func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	log := logsink.Config{
-		Level: cfg.LogLevel, Version: cfg.LogVersion, Subsystems: cfg.LogSubsystems, File: cfg.LogFile,
+		Level: slog.Level(cfg.LogLevel), Version: cfg.LogVersion, Subsystems: cfg.LogSubsystems, File: cfg.LogFile,
 		Format: cfg.LogFormat, Release: version(),
 		Resource: trace.Resource(ctx, trace.Config{
 			Version: version(), Job: cfg.World.Job, Rank: cfg.World.Rank, Logger: slog.New(slog.DiscardHandler), // told later
@@ -27,6 +27,9 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	sink := logsink.New(ctx, log)
 	cfg.Log = sink.Logger()
 	for _, v := range cfg.obeyed {
+		if v.secret {
+			continue
+		}
 		cfg.Log.LogAttrs(ctx, slog.LevelInfo, semconv.LogMessageEnv, slog.String(semconv.LogEnvName, v.name),
 			slog.String(semconv.LogEnvValue, v.value), slog.String(semconv.LogSubsystem, semconv.SubsystemEnv))
 	}

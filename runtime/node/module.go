@@ -25,7 +25,7 @@ const (
 // Observers and checks are added with fx.Annotate(newMine, fx.As(new(node.Observer)), fx.ResultTags(node.ObserverGroup)).
 var Module = fx.Module("carillon",
 	fx.Provide(
-		fx.Annotate(settle, fx.ParamTags(`optional:"true"`)),
+		fx.Annotate(settleProgram, fx.ParamTags(`optional:"true"`)),
 		func() *health.Conditions { return &health.Conditions{} },
 		newTape,
 		newRAS,

@@ -39,7 +39,7 @@ type Node struct {
 // other ranks. The error names every problem of the configuration; nothing is left running then. Stop ends what it
 // started.
 func Start(ctx context.Context, opts ...Option) (*Node, error) {
-	cfg, err := resolve(opts)
+	cfg, err := resolve(opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func Start(ctx context.Context, opts ...Option) (*Node, error) {
 		return nil, context.Cause(ctx)
 	}
 	n := &Node{}
-	if err := n.open(&cfg); err != nil {
+	if err := n.open(cfg); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}
 	n.start()
@@ -58,10 +58,8 @@ func Start(ctx context.Context, opts ...Option) (*Node, error) {
 }
 
 // open makes the parts, each from those before it. Stop ends what was made, also when one of them fails.
-func (n *Node) open(cfg *Config) (err error) {
-	if n.settings, err = settle(cfg); err != nil {
-		return err
-	}
+func (n *Node) open(cfg Config) (err error) {
+	n.settings = settle(cfg)
 	s, conditions := n.settings, &health.Conditions{}
 	if n.tape, err = newTape(s); err != nil {
 		return err
@@ -175,19 +173,24 @@ type settings struct {
 	sink *logsink.Sink
 }
 
-// settle takes the program's Config, or if it is nil the environment's, and opens the logs.
-func settle(given *Config) (*settings, error) {
+// settle opens the logs.
+func settle(cfg Config) *settings {
+	s := &settings{Config: cfg}
+	s.sink = newSink(context.Background(), &s.Config)
+	return s
+}
+
+// settleProgram settles the Config that an fx program supplies, or if it is nil the environment's.
+func settleProgram(given *Config) (*settings, error) {
 	opt := FromEnv()
 	if given != nil {
 		opt = WithConfig(*given)
 	}
-	cfg, err := resolve([]Option{opt})
+	cfg, err := resolve(opt)
 	if err != nil {
 		return nil, err
 	}
-	s := &settings{Config: cfg}
-	s.sink = newSink(context.Background(), &s.Config)
-	return s, nil
+	return settle(cfg), nil
 }
 
 // newTape makes the process's tape; nil when it is switched off.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -46,113 +45,6 @@ func parseNetworkName(text string) (Network, error) {
 	return AutoNetwork, fmt.Errorf("want one of %s", strings.Join(networkNames, ", "))
 }
 
-// RAS says how a process takes part in finding out what holds its job up, and whom it tells. The zero RAS takes part, finds the other
-// processes by itself and tells who listens at the health endpoint.
-type RAS struct {
-	// Off switches it off. Without a tape there is nothing to find out, and it is off, too. CARILLON_RAS=off.
-	Off bool
-	// Addr is where the process listens for the others, UDP and TCP, "host:port". Default: a free port, on loopback if the launcher says that
-	// all ranks are on this host, else at the address that the fabric uses. CARILLON_RAS_ADDR.
-	Addr string
-	// Seeds are where other processes of the job listen. Those of one host find each other by files beside their tapes, those of different
-	// hosts when their first communicator begins; Seeds are for a job that hangs before. CARILLON_RAS_SEEDS, with commas between them.
-	Seeds []netip.AddrPort
-	// Network says what lies between the processes. CARILLON_RAS_NETWORK=auto|host|lan|wan.
-	Network Network
-
-	// Webhooks are URLs to which verdicts and what happens to GPUs are posted, as CloudEvents. CARILLON_RAS_WEBHOOKS, with commas between
-	// them.
-	Webhooks []string
-	// WebhookSecrets sign what is posted: HMAC-SHA256 as Standard Webhooks has it. CARILLON_RAS_WEBHOOK_SECRET, and
-	// CARILLON_RAS_WEBHOOK_SECRET_FILE with a secret a line.
-	WebhookSecrets []string
-	// Alertmanagers are the Alertmanagers of one cluster, which get open verdicts as alerts. CARILLON_RAS_ALERTMANAGERS, URLs with commas
-	// between them.
-	Alertmanagers []string
-}
-
-// WithRAS says how the process takes part in RAS; see RAS.
-func WithRAS(r RAS) Option {
-	return func(c *Config) error {
-		c.RAS = r
-		return nil
-	}
-}
-
-func (e *environment) ras(r *RAS) {
-	on := !r.Off
-	e.flag(&on, "CARILLON_RAS")
-	r.Off = !on
-	e.check(&r.Addr, "CARILLON_RAS_ADDR", e.get("CARILLON_RAS_ADDR"), func(addr string) error {
-		if _, _, err := net.SplitHostPort(addr); err != nil {
-			return errors.New("want host:port, such as 10.0.0.7:0 (any free port)")
-		}
-		return nil // a name is looked up when it is needed
-	})
-	if v := e.get("CARILLON_RAS_NETWORK"); v != "" {
-		var err error
-		r.Network, err = parseNetworkName(v)
-		e.problem("CARILLON_RAS_NETWORK", v, err)
-	}
-	if v := e.get("CARILLON_RAS_SEEDS"); v != "" {
-		r.Seeds = nil
-		for entry := range strings.SplitSeq(v, ",") {
-			seed, err := resolveSeed(strings.TrimSpace(entry))
-			e.problem("CARILLON_RAS_SEEDS", entry, err)
-			r.Seeds = append(r.Seeds, seed)
-		}
-	}
-	e.urls(&r.Webhooks, "CARILLON_RAS_WEBHOOKS")
-	e.urls(&r.Alertmanagers, "CARILLON_RAS_ALERTMANAGERS")
-	if secret := e.secret("CARILLON_RAS_WEBHOOK_SECRET"); secret != "" {
-		r.WebhookSecrets = []string{secret}
-	}
-	if file := e.get("CARILLON_RAS_WEBHOOK_SECRET_FILE"); file != "" {
-		text, err := os.ReadFile(file)
-		e.problem("CARILLON_RAS_WEBHOOK_SECRET_FILE", file, err)
-		r.WebhookSecrets = append(r.WebhookSecrets, strings.Fields(string(text))...)
-	}
-	for _, secret := range r.WebhookSecrets {
-		if len(secret) < minWebhookSecret { // which webhook.Config would refuse, too, but can't say where it comes from
-			e.errs = append(e.errs, fmt.Errorf("CARILLON_RAS_WEBHOOK_SECRET, CARILLON_RAS_WEBHOOK_SECRET_FILE: a secret has %d bytes, want at least %d",
-				len(secret), minWebhookSecret))
-		}
-	}
-}
-
-// minWebhookSecret is the shortest secret that a webhook.Config takes, in bytes.
-const minWebhookSecret = 16
-
-// resolveSeed reads host:port, where the host may be a name.
-func resolveSeed(text string) (netip.AddrPort, error) {
-	if seed, err := netip.ParseAddrPort(text); err == nil {
-		return seed, nil
-	}
-	addr, err := net.ResolveUDPAddr("udp", text)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("want host:port: %w", err)
-	}
-	return addr.AddrPort(), nil
-}
-
-// urls reads URLs with commas between them. They are not noted: what was obeyed is logged, and a URL may hold a password.
-func (e *environment) urls(to *[]string, name string) {
-	v := e.secret(name)
-	if v == "" {
-		return
-	}
-	*to = nil
-	for entry := range strings.SplitSeq(v, ",") {
-		entry = strings.TrimSpace(entry)
-		u, err := url.Parse(entry)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			e.errs = append(e.errs, fmt.Errorf("%s: want URLs such as https://alerts.example.org/hook, with commas between them", name))
-			continue
-		}
-		*to = append(*to, entry)
-	}
-}
-
 // ignored says, in a line, which settings of RAS come to nothing and why; empty if none does.
 func (s *settings) ignored() string {
 	var names []string
@@ -182,10 +74,10 @@ func (s *settings) ignored() string {
 }
 
 // withoutRAS tells whether the process takes no part; unwatched says why.
-func (s *settings) withoutRAS() bool { return s.RAS.Off || !s.Tape }
+func (s *settings) withoutRAS() bool { return !s.RAS.On || !s.Tape }
 
 func (s *settings) unwatched() string {
-	if s.RAS.Off {
+	if !s.RAS.On {
 		return "RAS is off (CARILLON_RAS)"
 	}
 	return "there is no tape (CARILLON_TAPE)"

@@ -40,7 +40,7 @@ type Telemetry struct {
 	observers []Observer
 	stalls    *stalls // nil: nothing looks for any
 	log       *slog.Logger
-	starting  sync.Once
+	started   bool // before anything else may run at the same time
 	done      chan struct{}
 	failed    error // written before done is closed
 }
@@ -153,19 +153,18 @@ func (t *Telemetry) closeFollower() error {
 
 // start begins to follow. A second call does nothing.
 func (t *Telemetry) start() {
-	if t.tape == nil {
+	if t.tape == nil || t.started {
 		return
 	}
-	t.starting.Do(func() {
-		t.startPush()
-		go func() {
-			defer close(t.done)
-			t.failed = t.follow()
-		}()
-		if t.stalls != nil {
-			go t.lookForStalls()
-		}
-	})
+	t.started = true
+	t.startPush()
+	go func() {
+		defer close(t.done)
+		t.failed = t.follow()
+	}()
+	if t.stalls != nil {
+		go t.lookForStalls()
+	}
 }
 
 // startPush begins to send metrics, if the environment asks for it. A job that can't send them goes on: they are at
@@ -222,9 +221,9 @@ func (t *Telemetry) broken() error {
 	}
 }
 
-// sync waits a moment until what is on the tape now has been read.
+// sync waits a moment until what is on the tape now has been read, if anybody reads it.
 func (t *Telemetry) sync(ctx context.Context, atMost time.Duration) {
-	if t == nil || t.tape == nil {
+	if t == nil || !t.started {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, atMost)

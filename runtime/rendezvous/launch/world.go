@@ -10,18 +10,25 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// World is a process's place in its job.
+// World is a process's place in its job. The tags name the variables that go before the launcher's.
 type World struct {
-	Rank int // 0 to Size-1
-	Size int
+	// Rank is the process's number in the job, 0 to Size-1.
+	Rank int `env:"CARILLON_RANK"`
+	// Size is how many processes the job has.
+	Size int `env:"CARILLON_WORLD_SIZE"`
+	// LocalRank is the process's number among those of this host; -1 where the launcher does not say.
+	LocalRank int `env:"CARILLON_LOCAL_RANK"`
+	// LocalSize is how many of them this host has; 0 where the launcher does not say.
+	LocalSize int `env:"CARILLON_LOCAL_WORLD_SIZE"`
 
-	// LocalRank and LocalSize are the place among the ranks of this host: -1 and 0 where the launcher does not say.
-	LocalRank int
-	LocalSize int
+	// Address is `host:port` at which rank 0 serves the rendezvous; empty for a world of one rank.
+	Address string `env:"CARILLON_ADDRESS"`
+	// Job is the job's name, and its tapes' folder; empty if the launcher does not call it anything.
+	Job string `env:"CARILLON_JOB"`
+	// Secret is what the job's ranks share and nobody else knows, at least 16 bytes, or a file with it; empty if there
+	// is no such thing. `carillon run` makes one.
+	Secret []byte `env:"CARILLON_JOB_SECRET" file:"CARILLON_JOB_SECRET_FILE"`
 
-	Address  string // host:port at which rank 0 serves the rendezvous; empty for a world of one rank
-	Job      string // what the launcher calls the job; empty if it does not
-	Secret   []byte // what the ranks share and nobody else knows; empty if there is no such thing
 	Launcher string // carillon, torchrun, pytorch, openmpi, slurm or none
 }
 

@@ -9,26 +9,11 @@ import (
 
 // job is a call on one communicator that may go on in the background: init, split, finalize, its part in a group.
 type job struct {
+	*Work
 	group *groupJob // that it is a part of; nil for none
-	done  chan struct{}
-	err   error // written before done is closed
 }
 
-func newJob() *job { return &job{done: make(chan struct{})} }
-
-func (j *job) end(err error) {
-	j.err = err
-	close(j.done)
-}
-
-func (j *job) ended() bool {
-	select {
-	case <-j.done:
-		return true
-	default:
-		return false
-	}
-}
+func newJob() *job { return &job{Work: newWork()} }
 
 // complete is called once, when the communicator has taken note of the job's end.
 func (j *job) complete() {

@@ -19,26 +19,30 @@ type act struct {
 	members []int
 }
 
-// begin writes the start of an act. seq is its number among the acts of its kind on this communicator.
-func (c *core) begin(ctx context.Context, a tape.Act, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
-	begun := c.act(ctx, a, call, seq, site)
-	c.tape.Life(begun.rec)
-	return begun
-}
-
-// beginGroup writes the start of this communicator's part in a group of so many operations.
-func (c *core) beginGroup(ctx context.Context, seq uint64, site lifecycle.Site, ops int) *act {
-	begun := c.act(ctx, tape.ActGroup, lifecycle.CallGroupEnd, seq, site)
-	begun.rec.Ops = uint32(ops)
-	c.tape.Life(begun.rec)
-	return begun
-}
-
+// act is an act that has not started. seq is its number among the acts of its kind on this communicator.
 func (c *core) act(ctx context.Context, a tape.Act, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
 	return &act{c: c, rec: tape.LifeRecord{
 		Act: a, Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(), Peer: -1,
 		Site: site, Caller: callerSpan(ctx),
 	}}
+}
+
+// begin is act, and start.
+func (c *core) begin(ctx context.Context, a tape.Act, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
+	return c.act(ctx, a, call, seq, site).start()
+}
+
+// start writes the act's start.
+func (a *act) start() *act {
+	a.c.tape.Life(a.rec)
+	return a
+}
+
+// because keeps why it is made, for the text of its end.
+func (a *act) because(cause error) {
+	if cause != nil {
+		a.rec.Text = cause.Error()
+	}
 }
 
 // phase writes that the act goes into its next phase.

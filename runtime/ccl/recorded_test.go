@@ -21,14 +21,20 @@ import (
 
 // recorded runs fn with a runtime that has a tape, closes the runtime, and returns the records of acts that want lets
 // through.
-func recorded(t *testing.T, fn func(rt *ccl.Runtime, log *syncBuffer), want func(*tape.Event) bool) []tape.Event {
+func recorded(
+	t *testing.T, fn func(rt *ccl.Runtime, log *syncBuffer), want func(*tape.Event) bool, change ...func(*ccl.Config),
+) []tape.Event {
 	t.Helper()
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "j"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log syncBuffer
-	rt, err := ccl.New(ccl.Config{Tape: w, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	cfg := ccl.Config{Tape: w, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	for _, f := range change {
+		f(&cfg)
+	}
+	rt, err := ccl.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,8 +36,8 @@ type digests struct {
 	foreign  header
 
 	self, size int
-	round      int      // how far to is from this rank, and from is
-	plan       *program // what comes behind the agreement
+	round      int   // how far to is from this rank, and from is
+	plan       *Plan // what comes behind the agreement
 }
 
 const digestHead = 8 // a header's first word, with kindDigest
@@ -53,7 +53,7 @@ func newDigests(size int) *digests {
 }
 
 // agree returns nil when all ranks have the header h, which is that of p.
-func (e *Engine) agree(h header, p *program) error {
+func (e *Engine) agree(h header, p *Plan) error {
 	if e.digests == nil {
 		e.digests = newDigests(e.size)
 	}

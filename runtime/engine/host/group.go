@@ -16,7 +16,6 @@ import (
 type group struct {
 	e      *Engine
 	ops    []Op
-	single [1]Op
 	active []*link
 }
 
@@ -39,20 +38,13 @@ type pairLink struct {
 // maxEarly bounds what a peer may be ahead: receives that it has called while this rank has not called the sends.
 const maxEarly = 1 << 12
 
-// RunGroup carries out point-to-point operations, all at the same time, and returns when all are done. Send and receive meet
-// when they are called for each other with the same count and data type; a send returns only when it was received. Sends and receives of this
-// rank with itself meet within the group. seq is only named in errors, which are Run's.
+// RunGroup carries out point-to-point operations, all at the same time, and returns when all are done. Send and receive
+// meet when they are called for each other with the same count and data type; a send returns only when it was received.
+// Sends and receives of this rank with itself meet within the group: where one lacks the other, the error is a
+// *lifecycle.UsageError, and nothing was done. seq is only named in errors, which are else Run's.
 func (e *Engine) RunGroup(ctx context.Context, seq uint64, ops []Op) error {
 	if s := e.stopped.Load(); s != nil {
 		return s.err
-	}
-	for i := range ops {
-		if !pointToPoint(ops[i].Call) {
-			return e.refuse(ops[i].Call, "only sends and receives can be in a group of point-to-point operations")
-		}
-		if err := e.check(&ops[i]); err != nil {
-			return err
-		}
 	}
 	if err := e.toSelf(ops); err != nil {
 		return err
@@ -60,7 +52,7 @@ func (e *Engine) RunGroup(ctx context.Context, seq uint64, ops []Op) error {
 	e.begin(ctx, groupCall(ops), seq)
 	e.g.begin(ops)
 	err := e.g.loop()
-	e.g.ops, e.g.single[0] = nil, Op{}
+	e.g.ops = nil
 	if err != nil {
 		return e.fail(err)
 	}

@@ -148,7 +148,7 @@ func (c *Comm) AsyncError() error {
 	}
 	if c.start.ended() && c.links != nil {
 		if _, err := c.links.FirstLost(); err != nil && c.life.State() == lifecycle.StateReady {
-			return c.fail(lifecycle.CallAsyncError, c.engine.Explain(err))
+			return c.fail(lifecycle.CallAsyncError, c.collectives.Load(), c.engine.Explain(err))
 		}
 	}
 	return c.life.Cause()
@@ -196,9 +196,9 @@ func (c *core) refused(ctx context.Context, call lifecycle.Call, err error) erro
 	return err
 }
 
-// fail moves the communicator to failed, because of err, and returns err. What is not a failure of the communicator (a
-// usage error) passes.
-func (c *core) fail(call lifecycle.Call, err error) error {
+// fail moves the communicator to failed, because of err, and returns err. call is in error, and seq its number. What is
+// not a failure of the communicator (a usage error) passes.
+func (c *core) fail(call lifecycle.Call, seq uint64, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (c *core) fail(call lifecycle.Call, err error) error {
 		c.rt.troubled.Store(true)
 		c.tape.State(state)
 		c.tape.Life(tape.LifeRecord{
-			Call: call, Stage: tape.StageEnd, Seq: c.collectives.Load(), Code: lifecycle.CodeOf(err), State: state,
+			Call: call, Stage: tape.StageEnd, Seq: seq, Code: lifecycle.CodeOf(err), State: state,
 			Peer: culprit(err), Text: err.Error(),
 		})
 	}

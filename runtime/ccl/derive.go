@@ -179,7 +179,7 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	launched := c.tape.Start(number, tape.Signature{Call: call, Peer: -1}, 0)
 	payloads, err := c.engine.Exchange(ctx, call, number, mine)
 	c.tape.End(launched, lifecycle.CodeOf(err))
-	return payloads, c.fail(call, err)
+	return payloads, c.fail(call, number, err)
 }
 
 // giveBack gives a place in the line up without having used it, because of err: the other ranks would wait for this one
@@ -195,7 +195,7 @@ func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket,
 	defer c.turn.leave()
 	if !c.over {
 		c.engine.Abandon(err)
-		_ = c.fail(call, err) // is err, which the caller has
+		_ = c.fail(call, c.collectives.Load(), err) // is err, which the caller has
 	}
 }
 
@@ -332,7 +332,7 @@ func (c *core) split(ctx context.Context, d *deriving, mine wish) error {
 	for r, p := range payloads {
 		if err == nil {
 			err = wishes[r].decode(p)
-			err = c.fail(lifecycle.CallSplit, err)
+			err = c.fail(lifecycle.CallSplit, c.collectives.Load(), err)
 		}
 	}
 	if err != nil {

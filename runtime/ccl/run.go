@@ -95,7 +95,7 @@ func (c *core) queue(ctx context.Context, call lifecycle.Call, place *ticket) er
 	if err := c.turn.wait(ctx, place); err != nil {
 		err = c.abandoned(call, err)
 		c.engine.Abandon(err)
-		return c.fail(call, err)
+		return c.fail(call, max(c.collectives.Load(), 1), err) // it has no number yet
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []host.Op) 
 		err = c.engine.RunGroup(ctx, number, ops)
 	}
 	c.tape.End(launched, lifecycle.CodeOf(err))
-	return c.fail(call, err)
+	return c.fail(call, number, err)
 }
 
 // number gives a call its number, and says what it is on the tape. The ranks agree on how many collectives there were,

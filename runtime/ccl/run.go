@@ -26,9 +26,13 @@ func (c *Comm) run(ctx context.Context, call lifecycle.Call, ops []host.Op) erro
 			return err
 		}
 	}
-	mine := c.ops[:copy(c.ops[:], ops)]
-	err := c.execute(ctx, call, mine)
-	clear(mine) // the buffers are the caller's again
+	for i := range ops {
+		c.ops[i] = ops[i]
+	}
+	err := c.execute(ctx, call, c.ops[:len(ops)])
+	for i := range ops {
+		c.ops[i] = host.Op{} // the buffers are the caller's again
+	}
 	c.turn.leave()
 	runtime.KeepAlive(c) // a communicator with an operation in flight is not leaked
 	return err

@@ -21,8 +21,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// The page of variables has the comments of the fields that are tagged.
-//
 //go:generate go test -run ^TestVariablesPage$ . -rewrite
 
 // Config is all that can be set of a process's runtime. Start from Default; FromEnv and With… options change it, later
@@ -51,8 +49,8 @@ type Config struct {
 	// `/api/v1/ras`, `ranks`, `comms` or `verdicts`; an earlier one gets 429. `off`: nobody is refused. Default: 5s.
 	MinPollInterval time.Duration `env:"CARILLON_RAS_MIN_POLL_INTERVAL"`
 
-	// GPU is the choice of GPUs that are watched for Xids, memory errors and throttling: `on` for those of CUDA_VISIBLE_DEVICES,
-	// `all` for the host's, `off`. Without an NVIDIA driver there is nothing to watch. Default: on.
+	// GPU is the choice of GPUs that are watched for Xids, memory errors and throttling: `on` for those of
+	// CUDA_VISIBLE_DEVICES, `all` for the host's, `off`. Without an NVIDIA driver there is nothing to watch. Default: on.
 	GPU GPUs `env:"CARILLON_GPU"`
 
 	// SlowThreshold is the age at which an operation announces itself in its trace; what lasts longer always has its
@@ -230,7 +228,8 @@ func (c *Config) problems() []problem {
 		bad("World.Rank", w.Rank, "with %d ranks it must be 0 to %d", w.Size, w.Size-1)
 	}
 	for _, a := range []struct{ field, value, example string }{
-		{"Health", c.Health, "127.0.0.1:0 (any free port), or off for none"}, {"RAS.Addr", c.RAS.Addr, "10.0.0.7:0 (any free port)"},
+		{"Health", c.Health, "127.0.0.1:0 (any free port), or off for none"},
+		{"RAS.Addr", c.RAS.Addr, "10.0.0.7:0 (any free port)"},
 	} { // a name is looked up when it is needed
 		if _, _, err := net.SplitHostPort(a.value); a.value != "" && err != nil {
 			bad(a.field, a.value, "want host:port, such as %s", a.example)

@@ -191,7 +191,7 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return netip.Prefix{}, errors.New("want addresses or networks, such as 10.0.0.7 or 10.0.0.0/8, with commas between them")
+		return netip.Prefix{}, errors.New("want addresses or networks with commas between them: 10.0.0.7,10.1.0.0/16")
 	}
 	return p.Masked(), nil
 }
@@ -212,8 +212,8 @@ const prefix = "CARILLON_"
 // known are the names of Carillon's own variables, in alphabetical order.
 func known() []string {
 	var names []string
-	for _, t := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[launch.World](), reflect.TypeFor[commands]()} {
-		for _, v := range variables(t) {
+	for _, of := range []any{Config{}, launch.World{}, commands{}} {
+		for _, v := range variables(reflect.TypeOf(of)) {
 			if strings.HasPrefix(v.name, prefix) {
 				names = append(names, v.name)
 			}

@@ -16,38 +16,28 @@ import (
 )
 
 // GPUs says which GPUs a process watches.
-type GPUs uint8
+type GPUs string
 
 // The choices.
 const (
-	OwnGPUs GPUs = iota // those that CUDA_VISIBLE_DEVICES leaves it
-	AllGPUs             // all of the host
-	NoGPUs              // none: the driver is not even looked for
+	OwnGPUs GPUs = ""    // those that CUDA_VISIBLE_DEVICES leaves it
+	AllGPUs GPUs = "all" // all of the host
+	NoGPUs  GPUs = "off" // none: the driver is not even looked for
 )
-
-// String is "on", "all" or "off", as CARILLON_GPU has it.
-func (g GPUs) String() string {
-	switch g {
-	case AllGPUs:
-		return "all"
-	case NoGPUs:
-		return "off"
-	default:
-		return "on"
-	}
-}
 
 // parseGPUs reads CARILLON_GPU.
 func parseGPUs(text string) (GPUs, error) {
-	switch strings.ToLower(text) {
-	case "1", "true", "on", "yes":
-		return OwnGPUs, nil
-	case "0", "false", "off", "no":
-		return NoGPUs, nil
-	case "all":
+	if strings.EqualFold(text, string(AllGPUs)) {
 		return AllGPUs, nil
-	default:
+	}
+	on, err := parseSwitch(text)
+	switch {
+	case err != nil:
 		return OwnGPUs, errors.New("want on (the process's own GPUs), all (of the host), or off")
+	case on:
+		return OwnGPUs, nil
+	default:
+		return NoGPUs, nil
 	}
 }
 
@@ -56,7 +46,7 @@ func newGPU(s *settings, t *Telemetry, conditions *health.Conditions, r *JobRAS)
 	if s.GPU == NoGPUs {
 		return nil, nil //nolint:nilnil // a nil Monitor is the watch switched off
 	}
-	tell, err := gpuConditions(conditions)
+	tell, err := gpu.Declare(conditions)
 	if err != nil {
 		return nil, err
 	}
@@ -99,52 +89,6 @@ func gpuCheck(m *gpu.Monitor) health.Check {
 		}
 		return health.Well(s.Status)
 	}
-}
-
-// gpuDeclarations are the conditions of GPUs. What makes a process not ready is the check "gpu", which reads the GPUs.
-var gpuDeclarations = []health.Declaration{
-	{Code: gpu.CodeUnreadable, Title: "the NVIDIA driver can't be used"},
-	{Code: gpu.CodeHung, Title: "NVML doesn't answer"},
-	{Code: gpu.CodeLost, Title: "a GPU doesn't answer"},
-	{Code: gpu.CodeXid, Title: "the driver reported an error"},
-	{Code: gpu.CodeECC, Title: "memory errors that can't be corrected"},
-	{Code: gpu.CodeCorrected, Title: "memory errors that were corrected", DependsOn: []string{gpu.CodeECC}},
-	{Code: gpu.CodeRemap, Title: "bad memory rows", DependsOn: []string{gpu.CodeLost}},
-	{Code: gpu.CodeNVLinkDown, Title: "an NVLink is down", DependsOn: []string{gpu.CodeLost}},
-	{Code: gpu.CodeNVLink, Title: "NVLinks make errors", DependsOn: []string{gpu.CodeNVLinkDown}},
-	{Code: gpu.CodeThrottled, Title: "a GPU is throttled", DependsOn: []string{gpu.CodeLost}},
-}
-
-// gpuConditions makes what a GPU monitor tells conditions of the process. The function that it returns takes its events.
-func gpuConditions(conditions *health.Conditions) (func(gpu.Event), error) {
-	warnables := map[string]*health.Warnable{}
-	for _, d := range gpuDeclarations {
-		d.Severity = health.Warning
-		w, err := conditions.Declare(d)
-		if err != nil {
-			return nil, err
-		}
-		warnables[d.Code] = w
-	}
-	return func(e gpu.Event) {
-		c := e.Condition
-		subject := ""
-		if c.GPU != "" {
-			subject = "GPU " + c.GPU
-		}
-		if c.Code == gpu.CodeXid { // several may be open
-			subject += fmt.Sprintf(", Xid %d", c.Xid)
-		}
-		if e.Type == semconv.EventGPURecovered {
-			warnables[c.Code].Clear(subject)
-			return
-		}
-		severity := health.Warning
-		if c.Severity == gpu.Fatal {
-			severity = health.Critical
-		}
-		warnables[c.Code].Set(health.Finding{Subject: subject, Text: c.Text, Advice: c.Advice, Severity: severity})
-	}, nil
 }
 
 // gpuEvent tells what happened to a GPU. Of several processes that watch the same GPUs, the first of the host tells it

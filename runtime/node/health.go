@@ -64,7 +64,8 @@ func newHealth(
 	var failed *net.OpError
 	switch {
 	case errors.As(err, &failed):
-		return nil, fmt.Errorf("%w (CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without)", err)
+		const advice = "CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without"
+		return nil, fmt.Errorf("%w (%s)", err, advice)
 	case err != nil:
 		return nil, err // it says itself what to set
 	}
@@ -107,7 +108,8 @@ func failed(slots []tape.Slot) error {
 	var errs []error
 	for _, s := range slots {
 		if s.State == lifecycle.StateFailed {
-			errs = append(errs, fmt.Errorf("communicator %s (%s) rank %d of %d has failed", s.Name, s.ID.Short(), s.Rank, s.Size))
+			err := fmt.Errorf("communicator %s (%s) rank %d of %d has failed", s.Name, s.ID.Short(), s.Rank, s.Size)
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -22,7 +22,8 @@ const (
 //
 //	fx.New(node.Module, fx.Invoke(func(rt *ccl.Runtime) { … }))
 //
-// Observers and checks are added with fx.Annotate(newMine, fx.As(new(node.Observer)), fx.ResultTags(node.ObserverGroup)).
+// Observers and checks are added with
+// fx.Annotate(newMine, fx.As(new(node.Observer)), fx.ResultTags(node.ObserverGroup)).
 var Module = fx.Module("carillon",
 	fx.Provide(
 		fx.Annotate(settleProgram, fx.ParamTags(`optional:"true"`)),

@@ -30,14 +30,15 @@ type Node struct {
 	health     *health.Server
 	runtime    *ccl.Runtime
 
-	withdraw    func() error // takes back where the health endpoint is; nil if that is written nowhere
-	termination *termination // nil: signals are the program's
-	stopping    sync.Once
+	withdraw func() error // takes back where the health endpoint is; nil if that is written nowhere
+	unhandle func()       // ends the wait for SIGTERM; nil: signals are the program's
+	stopping sync.Once
 }
 
 // Start makes and starts a process's Carillon from the defaults and the options, in their order. It does not wait for
 // other ranks. The error names every problem of the configuration; nothing is left running then. Stop ends what it
-// started.
+// started. When ctx has ended by then, as that of signal.NotifyContext has, the process was told to end, and what it
+// leaves behind is not reported as leaked.
 func Start(ctx context.Context, opts ...Option) (*Node, error) {
 	cfg, err := resolve(opts...)
 	if err != nil {
@@ -46,20 +47,20 @@ func Start(ctx context.Context, opts ...Option) (*Node, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	n := &Node{}
-	if err := n.open(cfg); err != nil {
+	n := &Node{settings: settle(cfg)}
+	n.settings.told = func() bool { return ctx.Err() != nil }
+	if err := n.open(); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}
 	n.start()
 	if cfg.Signals {
-		n.termination = awaitTermination(n.telemetry, n.ras, n.settings.sink)
+		n.unhandle = n.awaitTermination()
 	}
 	return n, nil
 }
 
 // open makes the parts, each from those before it. Stop ends what was made, also when one of them fails.
-func (n *Node) open(cfg Config) (err error) {
-	n.settings = settle(cfg)
+func (n *Node) open() (err error) {
 	s, conditions := n.settings, &health.Conditions{}
 	if n.tape, err = newTape(s); err != nil {
 		return err
@@ -138,7 +139,9 @@ func (n *Node) HealthURL() string {
 // log and no error. A second Stop does nothing.
 func (n *Node) Stop(ctx context.Context) (err error) {
 	n.stopping.Do(func() {
-		n.termination.end()
+		if n.unhandle != nil {
+			n.unhandle()
+		}
 		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
 		err = n.close(ctx)
@@ -161,16 +164,14 @@ func (n *Node) close(ctx context.Context) error {
 	n.publishing.stop()
 	n.stopGPU(ctx)
 	errs = append(errs, n.telemetry.stop(ctx), n.tape.Close())
-	if n.settings != nil {
-		errs = append(errs, n.settings.sink.Close(ctx))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, n.settings.sink.Close(ctx))...)
 }
 
 // settings is the configuration that all parts are made from: validated, and with nothing left open. Log is the sink's.
 type settings struct {
 	Config
 	sink *logsink.Sink
+	told func() bool // was the process told to end? nil: nobody knows
 }
 
 // settle opens the logs.
@@ -213,7 +214,7 @@ func newRuntime(s *settings, w *tape.Writer, r *JobRAS) (*ccl.Runtime, error) {
 	kernels.LimitSIMD(s.SIMD)
 	return ccl.New(ccl.Config{
 		World: s.World, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log, TapeIsLogged: w != nil,
-		Contact: r.Contact, Met: r.Met,
+		Contact: r.Contact, Met: r.Met, ToldToEnd: s.told,
 		Fabric: fabric.Config{
 			HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname,
 			Keepalive: s.Keepalive,

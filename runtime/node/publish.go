@@ -26,8 +26,7 @@ type publishing struct {
 	publisher  *health.Publisher
 	view       JobView // nil: nothing is known beyond this process
 	host       string
-	cancel     context.CancelFunc // nil: it does not run
-	done       chan struct{}
+	end        func() // nil: it does not run
 }
 
 // newPublishing makes it; without a view, RAS is the view.
@@ -38,7 +37,7 @@ func newPublishing(s *settings, t *Telemetry, c *health.Conditions, r *JobRAS, v
 	host, _ := os.Hostname() // left out if there is none
 	p := &publishing{settings: s, telemetry: t, conditions: c, publisher: &health.Publisher{}, view: view, host: host}
 	if s.Health != "" {
-		p.publish()
+		p.publisher.Publish(p.take())
 	}
 	return p
 }
@@ -48,41 +47,24 @@ func (p *publishing) start() {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p.cancel, p.done = cancel, make(chan struct{})
-	go p.run(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.publisher.Run(ctx, p.conditions, publishInterval, p.take)
+	}()
+	p.end = func() {
+		cancel()
+		<-done
+	}
 }
 
 func (p *publishing) stop() {
-	if p != nil && p.cancel != nil {
-		p.cancel()
-		<-p.done
+	if p != nil && p.end != nil {
+		p.end()
 	}
 }
 
-// run publishes at each interval, and at once when a condition changes, but not more often than ten times in one.
-func (p *publishing) run(ctx context.Context) {
-	defer close(p.done)
-	ticker := time.NewTicker(publishInterval)
-	defer ticker.Stop()
-	changed := p.conditions.Changed()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		case <-changed:
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(publishInterval / 10):
-			}
-		}
-		changed = p.conditions.Changed() // before they are read, so that none is missed
-		p.publish()
-	}
-}
-
-func (p *publishing) publish() {
+func (p *publishing) take() *health.Snapshot {
 	world := &p.settings.World
 	s := &health.Snapshot{
 		Time: time.Now(), Job: world.Job, Rank: world.Rank, Size: world.Size, Host: p.host, PID: os.Getpid(),
@@ -99,5 +81,5 @@ func (p *publishing) publish() {
 		s.Unwatched = p.settings.unwatched()
 		s.Ranks = []health.Rank{{Rank: world.Rank, State: "alive", Host: p.host, PID: s.PID}}
 	}
-	p.publisher.Publish(s)
+	return s
 }

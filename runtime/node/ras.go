@@ -22,7 +22,6 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
-	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -55,7 +54,7 @@ type JobRAS struct {
 	shown map[string]bool  // the verdicts that are conditions now
 
 	unmet   unmet
-	unseed  func()
+	unseed  func() error
 	run     context.Context // of what runs; nil before start
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -75,7 +74,7 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	if s.withoutRAS() {
 		return nil, nil
 	}
-	r = &JobRAS{settings: s, unseed: func() {}, busy: newBusy(processorTime)}
+	r = &JobRAS{settings: s, unseed: func() error { return nil }, busy: newBusy(processorTime)}
 	if r.tape, err = tape.Open(w.Path()); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
@@ -224,7 +223,7 @@ func (r *JobRAS) farewell(ctx context.Context) {
 		return
 	}
 	r.leaving.Do(func() {
-		r.unseed()
+		_ = r.unseed() // whoever finds it later removes it
 		r.cancel()
 		r.running.Wait()
 		if m := r.mesh.Load(); m != nil {
@@ -267,20 +266,6 @@ func (r *JobRAS) opened(open []verdict.Verdict) {
 	}
 	for id := range before {
 		r.stall.Clear(id)
-	}
-}
-
-// Observe implements Observer.
-func (r *JobRAS) Observe(ev *tape.Event) {
-	if r != nil {
-		r.agent.Observe(ev)
-	}
-}
-
-// ObserveStall implements StallObserver.
-func (r *JobRAS) ObserveStall(report *stall.Report) {
-	if r != nil {
-		r.agent.ObserveStall(report)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,33 +15,26 @@ import (
 )
 
 // Network says what lies between the processes of a job, by which RAS knows how long an answer may take.
-type Network uint8
+type Network string
 
 // The networks.
 const (
-	AutoNetwork Network = iota // one machine if the launcher says so, else LAN
-	OneMachine                 // none: all processes run on one machine
-	LAN                        // round trips of at most some ten milliseconds
-	WAN                        // round trips of up to half a second
+	AutoNetwork Network = ""     // one machine if the launcher says so, else LAN
+	OneMachine  Network = "host" // none: all processes run on one machine
+	LAN         Network = "lan"  // round trips of at most some ten milliseconds
+	WAN         Network = "wan"  // round trips of up to half a second
 )
 
-var networkNames = []string{"auto", "host", "lan", "wan"}
-
-// String is "auto", "host", "lan" or "wan", as CARILLON_RAS_NETWORK has it.
-func (n Network) String() string {
-	if int(n) < len(networkNames) {
-		return networkNames[n]
-	}
-	return "Network(" + strconv.Itoa(int(n)) + ")"
-}
-
+// parseNetworkName reads CARILLON_RAS_NETWORK.
 func parseNetworkName(text string) (Network, error) {
-	for i, name := range networkNames {
-		if strings.EqualFold(text, name) {
-			return Network(i), nil
-		}
+	switch n := Network(strings.ToLower(text)); n {
+	case OneMachine, LAN, WAN:
+		return n, nil
+	case "auto":
+		return AutoNetwork, nil
+	default:
+		return AutoNetwork, errors.New("want one of auto, host, lan, wan")
 	}
-	return AutoNetwork, fmt.Errorf("want one of %s", strings.Join(networkNames, ", "))
 }
 
 // ignored says, in a line, which settings of RAS come to nothing and why; empty if none does.
@@ -83,62 +75,44 @@ func (s *settings) unwatched() string {
 	return "there is no tape (CARILLON_TAPE)"
 }
 
-// meshConfig is where and how this process meets the others of its job; name is its place in the job.
+// meshConfig is where and how this process meets the others of its job.
 func (s *settings) meshConfig() (mesh.Config, error) {
 	w, r := &s.World, &s.RAS
 	id, err := w.UniqueID(0)
 	if err != nil {
 		return mesh.Config{}, err
 	}
-	// What authenticates the ranks of the job's world to each other authenticates their processes, and can't be computed from it.
+	// What authenticates the ranks of the job's world to each other authenticates their processes, and can't be computed
+	// from it.
 	secret := sha256.Sum256(append([]byte("carillon ras\n"), id.Secret()...))
-	c := mesh.Config{Secret: secret[:], Job: w.Job, Logger: s.Log}
+	c := mesh.Config{Secret: secret[:], Job: w.Job, Logger: s.Log, Tuning: mesh.OneMachine()}
 	if c.Self, err = mesh.Self(w.Rank, w.Size); err != nil {
 		return c, err
 	}
-	oneHost := w.LocalSize == w.Size || s.loopback()
+	oneHost := w.OneHost()
 	switch {
 	case r.Network == LAN, r.Network == AutoNetwork && !oneHost:
 		c.Tuning = mesh.LAN()
 	case r.Network == WAN:
 		c.Tuning = mesh.WAN()
-	default:
-		c.Tuning = mesh.OneMachine()
 	}
 	switch {
 	case r.Addr != "":
-		addr, err := net.ResolveUDPAddr("udp", r.Addr)
-		if err != nil {
+		if c.Bind, err = parseSeed(r.Addr); err != nil {
 			return c, fmt.Errorf("CARILLON_RAS_ADDR=%q: %w", r.Addr, err)
 		}
-		c.Bind = addr.AddrPort()
-		if c.Bind.Addr().Unmap().IsUnspecified() || !c.Bind.Addr().IsValid() {
-			if c.Advertise, err = s.fabricAddress(); err != nil {
-				return c, err
-			}
+		if !c.Bind.Addr().IsValid() || c.Bind.Addr().IsUnspecified() {
+			c.Advertise, err = s.fabricAddress()
 		}
-		c.Bind = netip.AddrPortFrom(c.Bind.Addr().Unmap(), c.Bind.Port())
 	case !oneHost:
-		addr, err := s.fabricAddress()
-		if err != nil {
-			return c, err
-		}
+		var addr netip.Addr
+		addr, err = s.fabricAddress()
 		c.Bind = netip.AddrPortFrom(addr, 0)
 	}
-	return c, nil
+	return c, err
 }
 
-// loopback tells whether the job meets on loopback: then it is on one machine, whatever its launcher pretends.
-func (s *settings) loopback() bool {
-	host, _, err := net.SplitHostPort(s.World.Address)
-	if err != nil {
-		return false
-	}
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
-}
-
-// fabricAddress is where communicators of other hosts find this process, and RAS therefore, too.
+// fabricAddress is where communicators of other hosts find this process, and so RAS, too.
 func (s *settings) fabricAddress() (netip.Addr, error) {
 	f, err := fabric.New(fabric.Config{SocketIfname: s.SocketIfname})
 	if err != nil {
@@ -147,21 +121,8 @@ func (s *settings) fabricAddress() (netip.Addr, error) {
 	return f.Address()
 }
 
-// The processes of one host find each other by files beside their tapes: NAME.ras with an address.
+// seedSuffix ends the files beside the tapes by which the processes of one host find each other: each has an address.
 const seedSuffix = ".ras"
-
-// writeSeed lets the others of this host know where this process listens. remove takes that back.
-func writeSeed(dir, name string, addr netip.AddrPort) (remove func(), err error) {
-	path := filepath.Join(dir, name+seedSuffix)
-	temp := filepath.Join(dir, "."+name+seedSuffix)
-	if err := os.WriteFile(temp, []byte(addr.String()+"\n"), 0o600); err != nil {
-		return nil, err
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return nil, errors.Join(err, os.Remove(temp))
-	}
-	return func() { _ = os.Remove(path) }, nil // whoever finds it later removes it
-}
 
 // readSeeds lists where the others of this host listen. Files of processes that have ended are removed.
 func readSeeds(dir, own string) []netip.AddrPort {
@@ -196,7 +157,7 @@ func readSeeds(dir, own string) []netip.AddrPort {
 
 func exists(pid string) bool {
 	if _, err := strconv.Atoi(pid); err != nil {
-		return true // no name that writeSeed gave: not ours to judge
+		return true // no name of a tape: not ours to judge
 	}
 	_, err := os.Stat("/proc/" + pid)
 	return !errors.Is(err, os.ErrNotExist)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/mesh"
 )
 
@@ -17,7 +18,7 @@ func (r *JobRAS) meet(m *mesh.Mesh) {
 	contact := self.Addr.String()
 	r.contact.Store(&contact)
 	dir := filepath.Dir(r.tape.Path())
-	remove, err := writeSeed(dir, self.Name, self.Addr)
+	remove, err := health.WriteBeside(filepath.Join(dir, self.Name), seedSuffix, contact)
 	if err != nil {
 		r.settings.Log.Warn("the job's other processes on this host are not told where this one listens", "error", err)
 	} else {

@@ -97,7 +97,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS, extra []Observer) (err e
 	t.observers = []Observer{t.trace, metrics, lines} // the others ask which span the trace made of the event
 	if r != nil {
 		t.registry.MustRegister(newRASMetrics(r))
-		t.observers = append(t.observers, r)
+		t.observers = append(t.observers, r.agent)
 	}
 	t.observers = append(t.observers, extra...)
 	if t.stalls, err = newStalls(s, t.observers); t.stalls != nil {

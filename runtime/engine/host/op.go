@@ -11,19 +11,17 @@ import (
 
 // Op is one operation as one rank calls it. Check completes it.
 type Op struct {
-	Call lifecycle.Call
-
+	Call      lifecycle.Call
 	DataType  kernels.DataType
 	Reduction kernels.Reduction // of AllReduce, Reduce and ReduceScatter
-	Scale     float64           // of PreMulSum: what Send is multiplied with
+	Algorithm algo.Algorithm    // algo.Auto: what the tuning says
 	Scaled    bool              // Scale was given
+	Scale     float64           // of PreMulSum: what Send is multiplied with
 	Peer      int               // the root, or the peer of Send and Recv; -1 if none
 
 	// Send and Recv are the caller's memory. The engine reads and writes them until the operation has returned, with
 	// or without an error. They may be the same memory as algo.Plan says.
 	Send, Recv []byte
-
-	Algorithm algo.Algorithm // algo.Auto: what the tuning says
 
 	// Count is NCCL's, in elements: those of Send for AllReduce, Broadcast, Reduce, AllGather, Gather, Send and Recv;
 	// those of Recv for ReduceScatter and Scatter; per pair of ranks for AllToAll.

@@ -35,11 +35,12 @@ type World struct {
 // alone is the world without a launcher.
 func alone() World { return World{Size: 1, LocalSize: 1, Launcher: None} }
 
-// UniqueID returns the id of the job's n-th world communicator, counted from 0. All ranks derive the same id, without a message,
-// from Job, Secret and the port of Address. (Not from its host: ranks may know rank 0's by different names.)
+// UniqueID returns the id of the job's n-th world communicator, counted from 0. All ranks derive the same id, without a
+// message, from Job, Secret and the port of Address. (Not from its host: ranks may know rank 0's by different names.)
 //
-// An id is as distinct as the environment it comes from. Where a launcher gives each run a name or a secret, no two runs share an id;
-// where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all there is, a program that is run again has the same one.
+// An id is as distinct as the environment it comes from. Where a launcher gives each run a name or a secret, no two runs
+// share an id; where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all there is, a program that is run again has the
+// same one.
 func (w World) UniqueID(n int) (lifecycle.UniqueID, error) {
 	if w.Size <= 1 && w.Address == "" {
 		return lifecycle.NewUniqueID("") // nobody else has to derive it, so it may be unlike all others
@@ -59,21 +60,26 @@ func (w World) UniqueID(n int) (lifecycle.UniqueID, error) {
 	return lifecycle.UniqueIDFromSecret(binary.AppendVarint(seed, int64(n)), w.Address)
 }
 
-// ListenAddress is where rank 0 opens the server: the port of Address on all addresses of its host, because Address may be a name
-// that means something else there (Debian's 127.0.1.1, "localhost" on a Kubernetes master). Only when all ranks are known to be on
-// one host and meet on its loopback, it is loopback alone.
+// OneHost tells whether all ranks are known to be on one host: the launcher says so, or they meet on loopback.
+func (w World) OneHost() bool { return w.LocalSize == w.Size || w.loopback() }
+
+// ListenAddress is where rank 0 opens the server: the port of Address on all addresses of its host, because Address may
+// be a name that means something else there (Debian's 127.0.1.1, "localhost" on a Kubernetes master). Only when all
+// ranks are known to be on one host and meet on its loopback, it is loopback alone.
 func (w World) ListenAddress() string {
-	host, port, err := net.SplitHostPort(w.Address)
-	if err != nil {
+	_, port, err := net.SplitHostPort(w.Address)
+	if err != nil || w.LocalSize == w.Size && w.loopback() {
 		return w.Address // Listen will say what is wrong with it
-	}
-	if w.LocalSize == w.Size && isLoopback(host) {
-		return w.Address
 	}
 	return net.JoinHostPort("", port)
 }
 
-func isLoopback(host string) bool {
+// loopback tells whether the ranks meet on loopback.
+func (w World) loopback() bool {
+	host, _, err := net.SplitHostPort(w.Address)
+	if err != nil {
+		return false
+	}
 	ip, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }

@@ -20,7 +20,8 @@ import (
 const MinToken = 16
 
 // Access says which clients may ask. Where any of Tokens or ClientCAFile is set, every request proves whose it is, on
-// any address, but for the bare answers of /livez and /readyz. The tags are for runtime/node, which reads the variables.
+// any address, but for the bare answers of /livez and /readyz. The tags are for runtime/node, which reads the
+// variables.
 type Access struct {
 	// Tokens are sent as `Authorization: Bearer TOKEN`, at least 16 characters; each is good, the variable has one.
 	// `/livez` and `/readyz` answer a bare yes or no without. Several let one follow another, and tell clients that
@@ -178,7 +179,8 @@ func (c *certificate) last(err error) (*tls.Certificate, error) {
 	return c.loaded, nil
 }
 
-// loopbackHost tells whether a host, with or without a port, is this host's loopback by its name alone. No name is looked up.
+// loopbackHost tells whether a host, with or without a port, is this host's loopback by its name alone. No name is
+// looked up.
 func loopbackHost(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

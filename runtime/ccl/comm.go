@@ -47,7 +47,7 @@ type core struct {
 
 	turn        turn
 	ops         [2]host.Op    // of the turn's holder: so that an operation needs no memory of its own
-	over        bool          // Finalize, Destroy or Abort had its turn: what comes after it is refused; by the turn's holder
+	over        bool          // Finalize, Destroy or Abort had its turn: later calls are refused; by the turn's holder
 	collectives atomic.Uint64 // launched so far; written by the turn's holder. The ranks agree on it
 	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
 	together    uint64        // calls whose operations progress together so far; by the turn's holder
@@ -65,15 +65,15 @@ type core struct {
 	// a cause tells the ranks that wait for it.
 	refusal atomic.Pointer[string]
 
-	jobs   jobs         // what runs in the background for a non-blocking call
-	crew   crew         // goroutines of this communicator
-	ending atomic.Int32 // calls that may end it and have not returned: the last one retires it
+	jobs    jobs         // what runs in the background for a non-blocking call
+	workers workers      // goroutines of this communicator
+	ending  atomic.Int32 // calls that may end it and have not returned: the last one retires it
 
-	ctx    context.Context // ends when what is in flight is cancelled, by Revoke or for good: what interrupts its init
-	cancel context.CancelCauseFunc
-	whole  context.Context // ends with the communicator, and ctx with it
-	giveUp context.CancelCauseFunc
-	anew   meetings // of its ranks when they meet anew, also after a Revoke
+	ctx      context.Context // ends when what is in flight is cancelled, by Revoke or for good: what interrupts its init
+	cancel   context.CancelCauseFunc
+	whole    context.Context // ends with the communicator, and ctx with it
+	giveUp   context.CancelCauseFunc
+	meetings meetings // of its ranks when they meet anew, also after a Revoke
 }
 
 // pairCounter counts the messages to and from one peer, by which the two sides know that they speak of the same one.
@@ -216,8 +216,8 @@ func (c *core) fail(call lifecycle.Call, seq uint64, err error) error {
 	return err
 }
 
-// visit notes whether a call comes from another goroutine than the one that made the communicator. That is allowed; where a
-// program fails, it is good to know.
+// visit notes whether a call comes from another goroutine than the one that made the communicator. That is allowed;
+// where a program fails, it is good to know.
 func (c *core) visit() {
 	if !c.shared.Load() && goid.Get() != c.maker {
 		c.shared.Store(true)

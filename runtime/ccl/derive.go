@@ -38,7 +38,7 @@ type deriving struct {
 	act   *act // of the parent
 	place *ticket
 	child *core
-	born  *act // of the child
+	init  *act // of the child
 }
 
 // derive makes a child, once its call was found legal.
@@ -51,15 +51,15 @@ func (c *Comm) derive(ctx context.Context, how *derivation) (*Comm, error) {
 		d.act.end(err)
 		return nil, err
 	}
-	d.child, d.born = child.core, child.act(ctx, tape.ActInit, how.call, 0, how.site)
+	d.child, d.init = child.core, child.act(ctx, tape.ActInit, how.call, 0, how.site)
 	if how.call != lifecycle.CallGrow { // which learns the id first
 		child.tape.From(c.tape)
 		child.secret = childSecret(c.secret, child.id)
 		d.act.rec.Child = child.id
-		d.born.start()
+		d.init.start()
 	}
 	c.expect(ctx, child.core)
-	return child.initialize(ctx, d.born, func(ctx context.Context) error {
+	return child.initialize(ctx, d.init, func(ctx context.Context) error {
 		err := how.meet(ctx, d)
 		d.act.end(err)
 		return err
@@ -88,9 +88,9 @@ func childSecret(parent []byte, child CommID) []byte {
 	return m.Sum(nil)
 }
 
-// expect makes a non-blocking communicator in progress until child is filled in: from now on, or, for a call in a group,
-// from the group's end, so that a group can make several. The job has no error: the child has its own, and a parent that
-// failed has it as its cause.
+// expect makes a non-blocking communicator in progress until child is filled in: from now on, or, for a call in a
+// group, from the group's end, so that a group can make several. The job has no error: the child has its own, and a
+// parent that failed has it as its cause.
 func (c *Comm) expect(ctx context.Context, child *core) {
 	j := &job{Work: &Work{done: child.start.done}}
 	switch g := groupOf(ctx); {
@@ -108,9 +108,9 @@ func (c *core) seat(rank, size int) {
 	c.life.Place(rank, size)
 }
 
-// Where other numbers of acts begin. Those of groups without a collective are none that the ranks agree on: one rank may
-// send and receive in a group, and others not. And of the splits before a revoke, one rank may have made one more than
-// another, which it interrupted by the revoke.
+// Where other numbers of acts begin. Those of groups without a collective are none that the ranks agree on: one rank
+// may send and receive in a group, and others not. And of the splits before a revoke, one rank may have made one more
+// than another, which it interrupted by the revoke.
 const (
 	ownGroups   = 1_000_000_000
 	afterRevoke = 1_000_000_000
@@ -220,7 +220,7 @@ func (c *core) meetAgain(
 	if err != nil {
 		return err
 	}
-	held := c.anew.context()
+	held := c.meetings.context()
 	ctx, release := alsoEnds(ctx, held)
 	defer release()
 	err = fn(ctx, at)
@@ -242,7 +242,7 @@ func (c *core) meetAgain(
 // meetings bounds the meetings of a communicator's ranks. Between end and begin, none can be held.
 type meetings struct {
 	mu     sync.Mutex
-	ctx    context.Context //nolint:containedctx // of those that are held
+	ctx    context.Context // of those that are held
 	cancel context.CancelCauseFunc
 }
 
@@ -312,7 +312,7 @@ func (c *Comm) leaveOut(ctx context.Context, mine wish) error {
 	if g := groupOf(ctx); g != nil && c.blocking {
 		j := newJob()
 		g.await(c, j)
-		c.crew.start(func() { j.finish(rest(ctx)) })
+		c.workers.start(func() { j.finish(rest(ctx)) })
 		return nil
 	}
 	return c.perform(ctx, rest)
@@ -320,7 +320,7 @@ func (c *Comm) leaveOut(ctx context.Context, mine wish) error {
 
 // split is the part of Split that talks to the other ranks.
 func (c *core) split(ctx context.Context, d *deriving, mine wish) error {
-	d.born.phase(tape.PhaseRendezvous)
+	d.init.phase(tape.PhaseRendezvous)
 	port, err := d.child.prepare(c.links.Local(), c.size)
 	if err != nil {
 		c.giveBack(ctx, lifecycle.CallSplit, d.place, err)
@@ -346,7 +346,7 @@ func (c *core) split(ctx context.Context, d *deriving, mine wish) error {
 	}
 	d.child.seat(slices.Index(members, c.rank), len(members))
 	d.act.members = members
-	return d.child.connect(ctx, d.born, port, ranks)
+	return d.child.connect(ctx, d.init, port, ranks)
 }
 
 // membersOf are the ranks with a color, in the order of their keys.

@@ -119,8 +119,9 @@ type ending struct {
 	silent   bool  // without records: those of its init say it all
 }
 
-// end ends the communicator, and frees what it holds. Whatever ends one does it here: its user, an init that failed, the
-// runtime that stops or finds it leaked. A call that was not allowed does nothing; it is recorded, unless it is tolerant.
+// end ends the communicator, and frees what it holds. Whatever ends one does it here: its user, an init that failed,
+// the runtime that stops or finds it leaked. A call that was not allowed does nothing; it is recorded, unless it is
+// tolerant.
 func (c *core) end(ctx context.Context, how ending) (err error) {
 	c.ending.Add(1)
 	defer c.retire()
@@ -247,7 +248,7 @@ func (c *core) perform(ctx context.Context, rest func(context.Context) error) er
 	}
 	j := newJob()
 	c.jobs.add(j)
-	c.crew.start(func() { j.finish(rest(context.WithoutCancel(ctx))) })
+	c.workers.start(func() { j.finish(rest(context.WithoutCancel(ctx))) })
 	return ErrInProgress
 }
 
@@ -259,8 +260,8 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 	}
 	err := c.usage(call, lifecycle.CodeUnfinished, "operations were in flight when its context ended: %s", c.inFlight())
 	if call == lifecycle.CallFinalize {
-		c.anew.end(err)
-		defer c.anew.begin(c.whole) // it may fail now instead of being finalized, and can be shrunk then
+		c.meetings.end(err)
+		defer c.meetings.begin(c.whole) // it may fail now instead of being finalized, and can be shrunk then
 	} else {
 		c.giveUp(err)
 	}
@@ -317,7 +318,7 @@ func (c *core) release() {
 		c.links.Close()
 	}
 	c.turn.leave()
-	c.crew.dismiss()
+	c.workers.wait()
 	c.jobs.drop()
 }
 
@@ -344,8 +345,8 @@ func (c *core) leave(how string, cause error, excused bool) (usable bool) {
 		c.tape.Life(tape.LifeRecord{
 			Act: tape.ActLeak, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeLeaked,
 			State: c.life.State(), Peer: -1, Site: i.Site,
-			Text: fmt.Sprintf("%s, made by %s, was never destroyed, and %s: call Close or Destroy on it, or make it with ccl.With",
-				c, i.Site, how),
+			Text: fmt.Sprintf("%s, made by %s, was never destroyed, and %s: "+
+				"call Close or Destroy on it, or make it with ccl.With", c, i.Site, how),
 		})
 		if !c.rt.cfg.TapeIsLogged {
 			c.rt.log.Warn("communicator leaked", "comm", i.Name, "comm_id", i.ID.Short(), "comm_rank", i.Rank,

@@ -246,7 +246,8 @@ func (g *Group) close(site lifecycle.Site) error {
 		err.First = g.endedBy
 		return err
 	case inner != g.batch:
-		return groupError(fmt.Sprintf("the inner group that was started by %s has not ended: end inner groups first", inner.site))
+		return groupError(fmt.Sprintf(
+			"the inner group that was started by %s has not ended: end inner groups first", inner.site))
 	}
 	g.end(site)
 	return nil
@@ -313,7 +314,8 @@ func (g *Group) closedTo(rt *Runtime) string {
 	case g.rt != rt || g.outer != nil && g.outer.rt != rt:
 		return "its context is a group of another runtime: use a group of the runtime that the communicator belongs to"
 	case g.ended:
-		return "its context is a group that has ended: pass the group of a GroupStart without GroupEnd, or a context that is none"
+		return "its context is a group that has ended: " +
+			"pass the group of a GroupStart without GroupEnd, or a context that is none"
 	default:
 		return ""
 	}

@@ -57,8 +57,8 @@ func (g *Group) forgo(site lifecycle.Site, cause error) []GroupResult {
 		results[i] = GroupResult{Comm: c.String(), Calls: len(calls[c])}
 		p := g.part(c, calls[c], site)
 		c.turn.forgo(p.place)
-		p.act.conclude(lifecycle.CodeOf(cause), -1,
-			fmt.Sprintf("0 of %d calls took effect, because the group could not make another communicator: %s", len(calls[c]), cause))
+		p.act.conclude(lifecycle.CodeOf(cause), -1, fmt.Sprintf(
+			"0 of %d calls took effect, because the group could not make another communicator: %s", len(calls[c]), cause))
 	}
 	return results
 }
@@ -83,11 +83,11 @@ func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
 	for i, p := range parts {
 		switch {
 		case !p.c.blocking:
-			p.c.crew.start(func() { p.run(context.WithoutCancel(ctx)) })
+			p.c.workers.start(func() { p.run(context.WithoutCancel(ctx)) })
 		case i == len(parts)-1:
 			p.run(ctx) // the last one here: the others have begun
 		default:
-			p.c.crew.start(func() { p.run(ctx) })
+			p.c.workers.start(func() { p.run(ctx) })
 		}
 	}
 	results := make([]GroupResult, len(parts))

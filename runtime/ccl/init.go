@@ -174,7 +174,7 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 // making is a call that makes a communicator without a parent.
 type making struct {
 	rt   *Runtime
-	ctx  context.Context //nolint:containedctx // of the call, which it is
+	ctx  context.Context
 	info lifecycle.Info
 	opts options
 }
@@ -320,7 +320,7 @@ func (rt *Runtime) newComm(info lifecycle.Info, blocking bool) (*Comm, error) {
 	}
 	c.whole, c.giveUp = context.WithCancelCause(context.Background())
 	c.ctx, c.cancel = context.WithCancelCause(c.whole)
-	c.anew.begin(c.whole)
+	c.meetings.begin(c.whole)
 	if err := rt.adopt(c, info); err != nil {
 		c.giveUp(nil)
 		return nil, err
@@ -365,7 +365,7 @@ func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Cont
 		return c, nil
 	}
 	c.jobs.add(c.start)
-	c.crew.start(func() {
+	c.workers.start(func() {
 		_ = start()          // the job has its error
 		runtime.KeepAlive(c) // the group alone may hold it, while its end waits for the job
 	})

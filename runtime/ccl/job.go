@@ -43,8 +43,8 @@ func (g *groupJob) release() {
 	}
 }
 
-// jobs are the unfinished jobs of a communicator, oldest first. A job leaves the list in poll only, which AsyncError and Wait
-// call: nothing else completes one.
+// jobs are the unfinished jobs of a communicator, oldest first. A job leaves the list in poll only, which AsyncError
+// and Wait call: nothing else completes one.
 type jobs struct {
 	mu      sync.Mutex
 	list    []*job
@@ -64,7 +64,7 @@ func (s *jobs) add(j *job) {
 
 // poll completes what has ended, in order, up to the first error. done is false, and err ErrInProgress, when something
 // has not.
-func (s *jobs) poll() (err error, done bool) { //nolint:revive // the error is the answer here, and done says whether it is final
+func (s *jobs) poll() (err error, done bool) { //nolint:revive // the error is the answer, done says if it is final
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.list) > 0 {

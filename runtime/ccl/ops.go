@@ -23,12 +23,16 @@ import (
 // AllReduce combines send of all ranks element by element, and leaves the result in recv on all of them, the same bit
 // by bit. len(send) == len(recv), the same on all ranks; send and recv may be the same slice (in place), and must not
 // overlap otherwise.
-func AllReduce[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption) error {
+func AllReduce[T kernels.Element](
+	ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption,
+) error {
 	return comm.call(ctx, newOp(lifecycle.CallAllReduce, send, recv, op, -1, opts))
 }
 
 // IAllReduce is AllReduce in the background. It joins the order of the communicator's calls when it is called.
-func IAllReduce[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption) *Work {
+func IAllReduce[T kernels.Element](
+	ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption,
+) *Work {
 	return comm.launch(ctx, newOp(lifecycle.CallAllReduce, send, recv, op, -1, opts))
 }
 
@@ -39,18 +43,24 @@ func Broadcast[T kernels.Element](ctx context.Context, comm *Comm, send, recv []
 }
 
 // IBroadcast is Broadcast in the background.
-func IBroadcast[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, root int, opts ...OpOption) *Work {
+func IBroadcast[T kernels.Element](
+	ctx context.Context, comm *Comm, send, recv []T, root int, opts ...OpOption,
+) *Work {
 	return comm.launch(ctx, newOp(lifecycle.CallBroadcast, send, recv, Sum, root, opts))
 }
 
 // Reduce combines send of all ranks element by element and leaves the result in recv of rank root, where len(send) ==
 // len(recv), and both may be the same slice. recv is ignored, and may be nil, on the others.
-func Reduce[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, root int, opts ...OpOption) error {
+func Reduce[T kernels.Element](
+	ctx context.Context, comm *Comm, send, recv []T, op Reduction, root int, opts ...OpOption,
+) error {
 	return comm.call(ctx, newOp(lifecycle.CallReduce, send, recv, op, root, opts))
 }
 
 // IReduce is Reduce in the background.
-func IReduce[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, root int, opts ...OpOption) *Work {
+func IReduce[T kernels.Element](
+	ctx context.Context, comm *Comm, send, recv []T, op Reduction, root int, opts ...OpOption,
+) *Work {
 	return comm.launch(ctx, newOp(lifecycle.CallReduce, send, recv, op, root, opts))
 }
 
@@ -67,12 +77,16 @@ func IAllGather[T kernels.Element](ctx context.Context, comm *Comm, send, recv [
 
 // ReduceScatter combines send of all ranks and leaves the i-th of n equal parts of the result in recv of rank i.
 // len(send) == n*len(recv). In place: recv is that part of send.
-func ReduceScatter[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption) error {
+func ReduceScatter[T kernels.Element](
+	ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption,
+) error {
 	return comm.call(ctx, newOp(lifecycle.CallReduceScatter, send, recv, op, -1, opts))
 }
 
 // IReduceScatter is ReduceScatter in the background.
-func IReduceScatter[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption) *Work {
+func IReduceScatter[T kernels.Element](
+	ctx context.Context, comm *Comm, send, recv []T, op Reduction, opts ...OpOption,
+) *Work {
 	return comm.launch(ctx, newOp(lifecycle.CallReduceScatter, send, recv, op, -1, opts))
 }
 

@@ -121,11 +121,11 @@ func (c *Comm) started(ctx context.Context, number uint64, sig *tape.Signature, 
 	return c.tape.StartFrom(c.caller.of(ctx), number, sig, algorithm)
 }
 
-// lastCaller is the span in the context of the last operation. Most operations have the context of the one before, and the search for a
-// span goes through all that a context was made from.
+// lastCaller is the span in the context of the last operation. Most operations have the context of the one before, and
+// the search for a span goes through all that a context was made from.
 type lastCaller struct {
-	// ctx is nil, or of package context: those don't change, unless somebody changes a context of his own that one was made from; such
-	// a program may see the span of before.
+	// ctx is nil, or of package context: those don't change, unless somebody changes a context of his own that one was
+	// made from; such a program may see the span of before.
 	ctx   context.Context
 	span  *tape.SpanContext // nil: none; else found
 	found tape.SpanContext
@@ -139,8 +139,9 @@ func (l *lastCaller) of(ctx context.Context) *tape.SpanContext {
 	return l.look(ctx)
 }
 
-// sameContext says that two contexts are one: of one type, and at one place in memory, where no other of that type is while either is held. That
-// two are equal in the sense of the language can't be asked of all contexts, and costs a call.
+// sameContext says that two contexts are one: of one type, and at one place in memory, where no other of that type is
+// while either is held. That two are equal in the sense of the language can't be asked of all contexts, and costs a
+// call.
 func sameContext(a, b context.Context) bool {
 	type words [2]uintptr
 	return *(*words)(unsafe.Pointer(&a)) == *(*words)(unsafe.Pointer(&b))

@@ -66,7 +66,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 			return c.meetAgain(ctx, d.act, d.place, members, func(ctx context.Context, at rendezvous.Rendezvous) error {
 				d.child.seat(slices.Index(members, c.rank), len(members))
 				d.act.members = members
-				return d.child.meet(ctx, d.born, at, d.child.rank, d.child.size)
+				return d.child.meet(ctx, d.init, at, d.child.rank, d.child.size)
 			})
 		},
 	})
@@ -163,11 +163,11 @@ func (c *core) grow(ctx context.Context, d *deriving, mine UniqueID, nranks int)
 		child.tape.Describe(child.tapeInfo(c.id, 0))
 		d.act.rec.Child = child.id
 	}
-	d.born.start() // now that the id is known under which the others tell of it, or it will never be
+	d.init.start() // now that the id is known under which the others tell of it, or it will never be
 	if err != nil {
 		return err
 	}
-	return child.meet(ctx, d.born, c.rt.point.Dial(id), c.rank, nranks)
+	return child.meet(ctx, d.init, c.rt.point.Dial(id), c.rank, nranks)
 }
 
 // growID tells all ranks the id that one of them has.

@@ -26,13 +26,9 @@ func (c *Comm) run(ctx context.Context, call lifecycle.Call, ops []host.Op) erro
 			return err
 		}
 	}
-	for i := range ops {
-		c.ops[i] = ops[i]
-	}
-	err := c.execute(ctx, call, c.ops[:len(ops)])
-	for i := range ops {
-		c.ops[i] = host.Op{} // the buffers are the caller's again
-	}
+	mine := c.ops[:copy(c.ops[:], ops)]
+	err := c.execute(ctx, call, mine)
+	clear(mine) // the buffers are the caller's again
 	c.turn.leave()
 	runtime.KeepAlive(c) // a communicator with an operation in flight is not leaked
 	return err
@@ -51,7 +47,7 @@ func (c *Comm) launch(ctx context.Context, op host.Op) *Work {
 		return g.work
 	}
 	w, place := newWork(), c.turn.line(op.Call)
-	c.crew.start(func() {
+	c.workers.start(func() {
 		if err := c.queue(ctx, op.Call, place); err != nil {
 			w.finish(err)
 			return

@@ -48,8 +48,8 @@ type Config struct {
 	TapeIsLogged bool
 }
 
-// Runtime makes communicators. A process has one, as a rule. It is safe for concurrent use. New makes it: calls on a nil
-// or zero Runtime are a UsageError.
+// Runtime makes communicators. A process has one, as a rule. It is safe for concurrent use. New makes it: calls on a
+// nil or zero Runtime are a UsageError.
 type Runtime struct {
 	cfg    Config
 	log    *slog.Logger
@@ -134,9 +134,9 @@ func (rt *Runtime) forget(c *core) {
 	delete(rt.comms, c)
 }
 
-// Close ends the runtime, and aborts the communicators that are still alive. One that could still be used was leaked: it
-// is reported with the place where it was made; but not when an error, or the process's being told to end, is why the
-// runtime stops. After Close nothing of the runtime runs any more. A nil Runtime has nothing to end.
+// Close ends the runtime, and aborts the communicators that are still alive. One that could still be used was leaked:
+// it is reported with the place where it was made; but not when an error, or the process's being told to end, is why
+// the runtime stops. After Close nothing of the runtime runs any more. A nil Runtime has nothing to end.
 func (rt *Runtime) Close(ctx context.Context) error {
 	if rt.absent() {
 		return nil
@@ -167,7 +167,8 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	}
 	rt.reapers.Wait()
 	if n := rt.groupJobs.Load(); n > 0 {
-		rt.log.Warn("group jobs were never completed: ask AsyncError of their communicators, or Wait for them", "group_jobs", n)
+		rt.log.Warn("group jobs were never completed: ask AsyncError of their communicators, or Wait for them",
+			"group_jobs", n)
 	}
 	err := rt.point.Close()
 	rt.fabric.Close()

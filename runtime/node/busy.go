@@ -77,7 +77,8 @@ func (b *busy) String() string {
 	if computes {
 		what = "computes"
 	}
-	return fmt.Sprintf("it %s, for %s now (%.2f of a processor)", what, now.at.Sub(since).Round(100*time.Millisecond), share)
+	age := now.at.Sub(since).Round(100 * time.Millisecond)
+	return fmt.Sprintf("it %s, for %s now (%.2f of a processor)", what, age, share)
 }
 
 // share is how much of a processor was used from one time to another.

@@ -40,8 +40,8 @@ type Config struct {
 
 // Engine runs the operations of one rank of one communicator.
 //
-// Plan, Run, RunGroup and Exchange belong to one goroutine at a time. Check, Current, Explain, Interrupt and Abandon may
-// be called by any goroutine at any time.
+// Plan, Run, RunGroup and Exchange belong to one goroutine at a time. Check, Current, Explain, Interrupt and Abandon
+// may be called by any goroutine at any time.
 type Engine struct {
 	cfg        Config
 	tuning     algo.Tuning

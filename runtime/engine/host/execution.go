@@ -43,7 +43,7 @@ func (e *Engine) collective(op *Op, p *Plan, h header) error {
 	x.active = x.active[:0]
 	var err error
 	if e.size <= maxHeaders {
-		x.greet()
+		x.sendHeaders()
 	} else if err = e.agree(h, p); err == nil {
 		x.join()
 	}
@@ -54,9 +54,9 @@ func (e *Engine) collective(op *Op, p *Plan, h header) error {
 	return err
 }
 
-// greet makes all other ranks active, with the header as what each gets first, and right behind it the first message if
+// sendHeaders makes all other ranks active, with the header as what each gets first, and right behind it the first message if
 // that is small. The nearest rank is first.
-func (x *execution) greet() {
+func (x *execution) sendHeaders() {
 	e := x.e
 	x.unmet = e.size - 1
 	for d := 1; d < e.size; d++ {
@@ -109,7 +109,7 @@ func (x *execution) loop() error {
 				return x.told(err)
 			}
 			if x.odd {
-				return x.hearOut()
+				return x.gatherHeaders()
 			}
 			moved = moved || m
 			if !x.finished(l) {

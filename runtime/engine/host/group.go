@@ -11,8 +11,8 @@ import (
 // group is a set of sends and receives in progress, all at the same time. It is reused by the next one.
 //
 // Between two ranks the operations go in the order of their calls, in each direction. A rank first tells the peer all
-// its receives, then come its sends. So when the header of a send arrives, this rank knows of every receive that the peer
-// has called together with it, and two ranks that wait for each other can be told so.
+// its receives, then come its sends. So when the header of a send arrives, this rank knows of every receive that the
+// peer has called together with it, and two ranks that wait for each other can be told so.
 type group struct {
 	e      *Engine
 	ops    []Op
@@ -71,8 +71,8 @@ func groupCall(ops []Op) lifecycle.Call {
 	return lifecycle.CallGroupEnd
 }
 
-// toSelf pairs the sends of this rank to itself with its receives from itself, and copies. Nothing is copied if one does
-// not fit.
+// toSelf pairs the sends of this rank to itself with its receives from itself, and copies. Nothing is copied if one
+// does not fit.
 func (e *Engine) toSelf(ops []Op) error {
 	for _, move := range [...]bool{false, true} {
 		s, r := 0, 0
@@ -277,7 +277,8 @@ func (g *group) satisfied(l *link) bool {
 	return l.pair.acked == len(l.pair.sends) && l.pair.ended == len(l.pair.recvs)
 }
 
-// consume uses the next piece of a window, data or a header, and returns how much that was, 0 if the window has too little.
+// consume uses the next piece of a window, data or a header, and returns how much that was, 0 if the window has too
+// little.
 func (g *group) consume(l *link, window []byte) (int, error) {
 	if l.pair.inside {
 		return g.data(&l.pair, window), nil

@@ -35,7 +35,8 @@ func reduces(c lifecycle.Call) bool {
 
 // rooted says whether one rank has a part of its own in the call.
 func rooted(c lifecycle.Call) bool {
-	return c == lifecycle.CallBroadcast || c == lifecycle.CallReduce || c == lifecycle.CallGather || c == lifecycle.CallScatter
+	return c == lifecycle.CallBroadcast || c == lifecycle.CallReduce ||
+		c == lifecycle.CallGather || c == lifecycle.CallScatter
 }
 
 func pointToPoint(c lifecycle.Call) bool {
@@ -74,8 +75,8 @@ func units(call lifecycle.Call, size int, isRoot bool) (send, recv int) {
 }
 
 // Check completes an operation that has its buffers, with Count, and without a buffer that this rank has no part in. Or
-// it is a *lifecycle.UsageError that says which value is wrong and what is allowed. Nothing else checks them: what Plan,
-// Run and RunGroup are given has passed. It may be called by any goroutine.
+// it is a *lifecycle.UsageError that says which value is wrong and what is allowed. Nothing else checks them: what
+// Plan, Run and RunGroup are given has passed. It may be called by any goroutine.
 func (e *Engine) Check(op *Op) error {
 	es := op.DataType.Size()
 	send, recv := len(op.Send)/es, len(op.Recv)/es
@@ -93,15 +94,15 @@ func (e *Engine) Check(op *Op) error {
 	case (rooted(op.Call) || pointToPoint(op.Call)) && (op.Peer < 0 || op.Peer >= e.size):
 		return e.refuse(op.Call, "%s %d is not a rank of the communicator: ranks are 0 to %d", part, op.Peer, e.size-1)
 	case op.Call == lifecycle.CallAllToAll && send%e.size != 0:
-		return e.refuse(op.Call, "send has %d elements, which %d ranks can't share equally: its length must be a multiple of %d",
-			send, e.size, e.size)
+		return e.refuse(op.Call, "send has %d elements, which %d ranks can't share equally: "+
+			"its length must be a multiple of %d", send, e.size, e.size)
 	}
-	switch op.Call { //nolint:exhaustive // of the others, Send has it
+	switch op.Call {
 	case lifecycle.CallBroadcast, lifecycle.CallReduceScatter, lifecycle.CallScatter, lifecycle.CallRecv:
 		op.Count = recv
 	case lifecycle.CallAllToAll:
 		op.Count = send / e.size
-	default:
+	default: // of a barrier none
 		op.Count = send
 	}
 	switch {
@@ -139,8 +140,8 @@ func (e *Engine) checkOverlap(op *Op, equal bool) error {
 		return e.refuse(op.Call, "send and recv overlap: they must not overlap")
 	case !equal:
 		at = e.rank * op.Count
-		allowed = fmt.Sprintf("may overlap only where the smaller one is exactly elements %d to %d of the larger one (in place)",
-			at, at+op.Count-1)
+		allowed = fmt.Sprintf("may overlap only where the smaller one is exactly elements %d to %d "+
+			"of the larger one (in place)", at, at+op.Count-1)
 	}
 	if second-first == uintptr(at*op.DataType.Size()) {
 		return nil

@@ -1,5 +1,5 @@
-// Package launch reads from the environment which rank a process is, and where it meets the others. Carillon starts no jobs: it
-// understands those who do.
+// Package launch reads from the environment which rank a process is, and where it meets the others. Carillon starts no
+// jobs: it understands those who do.
 //
 // The launcher is the first of these whose variables are set:
 //
@@ -15,27 +15,29 @@
 //	CARILLON_RANK, CARILLON_WORLD_SIZE, CARILLON_LOCAL_RANK, CARILLON_LOCAL_WORLD_SIZE
 //	CARILLON_ADDRESS          host:port at which rank 0 serves; over MASTER_ADDR and MASTER_PORT, over the launcher's
 //	CARILLON_JOB              a name that the ranks share and no other job at that address has
-//	CARILLON_JOB_SECRET       text of at least 16 bytes that the ranks share and nobody else knows (openssl rand -hex 32),
+//	CARILLON_JOB_SECRET       text of at least 16 bytes that the ranks share and nobody else knows, such as
+//	                          openssl rand -hex 32 makes,
 //	CARILLON_JOB_SECRET_FILE  or the path of a file with it
 //
 // # Where the ranks meet
 //
 // MASTER_ADDR and MASTER_PORT where they are set. With torchrun, the port is usually taken by the store of its agent
-// (TORCHELASTIC_USE_AGENT_STORE=True); then, and where a launcher gives no port, the ranks derive one from the job's name: the same
-// on each of them, from 12000 to 31999, below the ports that Linux gives out by itself. Where two jobs on a host collide, rank 0 says
-// that the port is taken; CARILLON_ADDRESS chooses another.
+// (TORCHELASTIC_USE_AGENT_STORE=True); then, and where a launcher gives no port, the ranks derive one from the job's
+// name: the same on each of them, from 12000 to 31999, below the ports that Linux gives out by itself. Where two jobs
+// on a host collide, rank 0 says that the port is taken; CARILLON_ADDRESS chooses another.
 //
-// Slurm: the first host of SLURM_STEP_NODELIST, else SLURM_JOB_NODELIST, where rank 0 runs unless --distribution=arbitrary was asked
-// for.
+// Slurm: the first host of SLURM_STEP_NODELIST, else SLURM_JOB_NODELIST, where rank 0 runs unless
+// --distribution=arbitrary was asked for.
 //
-// Open MPI: 127.0.0.1 when all ranks are on one host (OMPI_COMM_WORLD_LOCAL_SIZE is OMPI_COMM_WORLD_SIZE); else mpirun's own host, the
-// first address in OMPI_MCA_orte_hnp_uri of Open MPI 4. Rank 0 sees whether it runs there, and says so if it doesn't. Open MPI 5 does
-// not tell where mpirun is, so a job on several hosts needs mpirun -x CARILLON_ADDRESS=host:port.
+// Open MPI: 127.0.0.1 when all ranks are on one host (OMPI_COMM_WORLD_LOCAL_SIZE is OMPI_COMM_WORLD_SIZE); else
+// mpirun's own host, the first address in OMPI_MCA_orte_hnp_uri of Open MPI 4. Rank 0 sees whether it runs there, and
+// says so if it doesn't. Open MPI 5 does not tell where mpirun is, so a job on several hosts needs mpirun -x
+// CARILLON_ADDRESS=host:port.
 //
 // # The secret
 //
 // The ranks know each other by a secret. Without CARILLON_JOB_SECRET it is the key that Open MPI 4 makes for each job
-// (OMPI_MCA_orte_precondition_transports); with the other launchers there is none, and the id follows from the job's name and port.
-// That keeps jobs apart which meet by mistake, and scanners out. It does not keep out someone who knows the job's name and reaches its
-// port; on a network that you don't trust, set a secret.
+// (OMPI_MCA_orte_precondition_transports); with the other launchers there is none, and the id follows from the job's
+// name and port. That keeps jobs apart which meet by mistake, and scanners out. It does not keep out someone who knows
+// the job's name and reaches its port; on a network that you don't trust, set a secret.
 package launch

@@ -38,9 +38,9 @@ func (e *VariableError) ErrorCode() lifecycle.Code { return lifecycle.CodeInvali
 // Is reports whether target is lifecycle.ErrInvalidArgument.
 func (e *VariableError) Is(target error) bool { return target == lifecycle.ErrInvalidArgument }
 
-// FromEnv reads this process's place in its job from the environment; getenv is [os.Getenv], or a test's. It touches no network, and no
-// file but CARILLON_JOB_SECRET_FILE. When something is wrong, the error joins a *[VariableError] for every variable concerned, so that
-// all can be mended at once.
+// FromEnv reads this process's place in its job from the environment; getenv is [os.Getenv], or a test's. It touches no
+// network, and no file but CARILLON_JOB_SECRET_FILE. When something is wrong, the error joins a *[VariableError] for
+// every variable concerned, so that all can be mended at once.
 func FromEnv(getenv func(string) string) (World, error) {
 	e := &environment{getenv: getenv}
 	w := e.launcher()
@@ -79,8 +79,8 @@ func (e *environment) problem(name, value, format string, args ...any) {
 	e.problems = append(e.problems, &VariableError{Name: name, Value: value, Allowed: fmt.Sprintf(format, args...)})
 }
 
-// number reads a whole number from low to high, from the first variable that is set. Without any it is the fallback; a fallback
-// below low means that one must be set.
+// number reads a whole number from low to high, from the first variable that is set. Without any it is the fallback; a
+// fallback below low means that one must be set.
 func (e *environment) number(low, high, fallback int, names ...string) int {
 	name, value := e.first(names...)
 	if value == "" {
@@ -151,7 +151,8 @@ func (e *environment) secret(w *World) {
 		secret = content
 	}
 	if len(secret) < minSecret || len(secret) > maxSecret {
-		e.problem(name, fmt.Sprintf("(%d bytes)", len(secret)), "the secret must have %d to %d bytes; openssl rand -hex 32 makes one", minSecret, maxSecret)
+		e.problem(name, fmt.Sprintf("(%d bytes)", len(secret)),
+			"the secret must have %d to %d bytes; openssl rand -hex 32 makes one", minSecret, maxSecret)
 		return
 	}
 	w.Secret = []byte(secret)
@@ -174,10 +175,12 @@ func (e *environment) check(w *World) {
 		return // what follows from them says nothing new
 	}
 	if w.Rank >= w.Size {
-		e.problem("CARILLON_WORLD_SIZE", e.get("CARILLON_WORLD_SIZE"), "this process is rank %d, so it must be at least %d", w.Rank, w.Rank+1)
+		e.problem("CARILLON_WORLD_SIZE", e.get("CARILLON_WORLD_SIZE"),
+			"this process is rank %d, so it must be at least %d", w.Rank, w.Rank+1)
 	}
 	if w.LocalSize > 0 && w.LocalRank >= w.LocalSize {
-		e.problem("LOCAL_RANK", strconv.Itoa(w.LocalRank), "this host has %d ranks, so it must be from 0 to %d", w.LocalSize, w.LocalSize-1)
+		e.problem("LOCAL_RANK", strconv.Itoa(w.LocalRank),
+			"this host has %d ranks, so it must be from 0 to %d", w.LocalSize, w.LocalSize-1)
 	}
 	if w.Launcher == None {
 		w.Address = "" // nobody to meet

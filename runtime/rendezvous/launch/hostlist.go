@@ -9,9 +9,9 @@ import (
 // maxHostlist bounds what is parsed; Slurm's own limit for a node list in the environment is below.
 const maxHostlist = 1 << 16
 
-// FirstHost returns the first host of a list in Slurm's notation, where brackets hold numbers and ranges that each stand for one
-// name: "n[01-03,7],login" are n01, n02, n03, n7 and login, and "r[1-2]n[1-4]" starts with r1n1. The whole list is checked, so that a
-// list that was cut off is not taken for a whole one.
+// FirstHost returns the first host of a list in Slurm's notation, where brackets hold numbers and ranges that each
+// stand for one name: "n[01-03,7],login" are n01, n02, n03, n7 and login, and "r[1-2]n[1-4]" starts with r1n1. The
+// whole list is checked, so that a list that was cut off is not taken for a whole one.
 func FirstHost(list string) (string, error) {
 	if len(list) > maxHostlist {
 		return "", fmt.Errorf("a list of hosts of %d bytes; at most %d are read", len(list), maxHostlist)
@@ -32,7 +32,8 @@ func FirstHost(list string) (string, error) {
 	}
 }
 
-// nextHost reads the element of the list up to a comma outside of brackets, and returns the first name that it stands for.
+// nextHost reads the element of the list up to a comma outside of brackets, and returns the first name that it stands
+// for.
 func nextHost(list string) (first, rest string, more bool, err error) {
 	var name strings.Builder
 	for i := 0; i < len(list); i++ {

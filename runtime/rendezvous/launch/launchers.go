@@ -74,7 +74,8 @@ func (e *environment) torch() World {
 	if restart := e.get("TORCHELASTIC_RESTART_COUNT"); restart != "" && restart != "0" {
 		w.Job += "-restart-" + restart
 	}
-	if taken, _ := strconv.ParseBool(e.get("TORCHELASTIC_USE_AGENT_STORE")); taken && e.has("MASTER_ADDR") && e.has("MASTER_PORT") {
+	taken, _ := strconv.ParseBool(e.get("TORCHELASTIC_USE_AGENT_STORE"))
+	if taken && e.has("MASTER_ADDR") && e.has("MASTER_PORT") {
 		port := e.number(1, 65535, 0, "MASTER_PORT")
 		w.Address = net.JoinHostPort(e.get("MASTER_ADDR"), derivePort(w.Job+" "+strconv.Itoa(port)))
 		return w
@@ -116,12 +117,14 @@ func (e *environment) mpirunHost(w *World) string {
 	}
 	if local := e.get("OMPI_MCA_orte_local_daemon_uri"); w.Rank == 0 && local != "" && local != uri {
 		e.problem("OMPI_MCA_orte_local_daemon_uri", local,
-			"rank 0 is not on mpirun's host, where the others look for it; say where it is with mpirun -x CARILLON_ADDRESS=host:port")
+			"rank 0 is not on mpirun's host, where the others look for it; "+
+				"say where it is with mpirun -x CARILLON_ADDRESS=host:port")
 	}
 	return host
 }
 
-// hostOfURI returns the first IPv4 address of Open MPI's "jobid.rank;tcp://a,b:port;tcp6://[c]:port", or else the first other one.
+// hostOfURI returns the first IPv4 address of Open MPI's "jobid.rank;tcp://a,b:port;tcp6://[c]:port", or else the first
+// other one.
 func hostOfURI(uri string) (string, error) {
 	fallback := ""
 	for _, part := range strings.Split(uri, ";")[1:] {
@@ -207,8 +210,9 @@ func (e *environment) slurmLocalSize() int {
 	return 0
 }
 
-// master sets the address from MASTER_ADDR and MASTER_PORT, each of which may come from the launcher instead: host, and a port that
-// follows from the job's name. Without either there must be a CARILLON_ADDRESS, unless the world is one rank.
+// master sets the address from MASTER_ADDR and MASTER_PORT, each of which may come from the launcher instead: host, and
+// a port that follows from the job's name. Without either there must be a CARILLON_ADDRESS, unless the world is one
+// rank.
 func (e *environment) master(w *World, host string) {
 	if value := e.get("MASTER_ADDR"); value != "" {
 		host = strings.Trim(value, "[]")
@@ -223,11 +227,13 @@ func (e *environment) master(w *World, host string) {
 	case w.Job != "":
 		port = derivePort(w.Job)
 	case w.Size > 1:
-		e.problem("MASTER_PORT", "", "it must be a port that is free on rank 0's host, 1 to 65535 (or set CARILLON_ADDRESS=host:port)")
+		e.problem("MASTER_PORT", "",
+			"it must be a port that is free on rank 0's host, 1 to 65535 (or set CARILLON_ADDRESS=host:port)")
 	}
 	switch {
 	case host == "" && w.Size > 1:
-		e.problem("MASTER_ADDR", "", "it must be the host of rank 0, a name or an address (or set CARILLON_ADDRESS=host:port)")
+		e.problem("MASTER_ADDR", "",
+			"it must be the host of rank 0, a name or an address (or set CARILLON_ADDRESS=host:port)")
 	case host != "" && port != "":
 		w.Address = net.JoinHostPort(host, port)
 	}

@@ -38,9 +38,9 @@ func alone() World { return World{Size: 1, LocalSize: 1, Launcher: None} }
 // UniqueID returns the id of the job's n-th world communicator, counted from 0. All ranks derive the same id, without a
 // message, from Job, Secret and the port of Address. (Not from its host: ranks may know rank 0's by different names.)
 //
-// An id is as distinct as the environment it comes from. Where a launcher gives each run a name or a secret, no two runs
-// share an id; where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all there is, a program that is run again has the
-// same one.
+// An id is as distinct as the environment it comes from. Where a launcher gives each run a name or a secret, no two
+// runs share an id; where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all there is, a program that is run again
+// has the same one.
 func (w World) UniqueID(n int) (lifecycle.UniqueID, error) {
 	if w.Size <= 1 && w.Address == "" {
 		return lifecycle.NewUniqueID("") // nobody else has to derive it, so it may be unlike all others

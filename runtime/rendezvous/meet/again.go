@@ -15,9 +15,9 @@ import (
 const patience = 2 * time.Minute
 
 // Again is the rendezvous of ranks that know each other, and whose connections broke or were revoked: nobody needs to
-// be told of it, as its id follows from seed, a secret text that says what it is about. It is held in the process of the
-// first of its size ranks, which is at the address where that process holds meetings, as the ranks told each other when
-// they met; or empty, when all of them are of this Point. holds says that this rank is the first.
+// be told of it, as its id follows from seed, a secret text that says what it is about. It is held in the process of
+// the first of its size ranks, at the address where that process holds meetings, as the ranks told each other when they
+// met; at is empty when all of them are of this Point. holds says that this rank is the first.
 //
 // One that failed does not end by itself: a rank that has not come may do so later, and is told who left.
 func (p *Point) Again(seed []byte, at string, holds bool, size int) (rendezvous.Rendezvous, error) {

@@ -20,8 +20,8 @@ const (
 )
 
 // Knock asks processes whether they are there, with a connection to where they hold meetings: it marks those in gone
-// that let none in. One that is marked already, or has no address, is not asked. It blocks for two seconds at most where
-// a host does not answer, bounded by ctx. An error means that it can't be told of all.
+// that let none in. One that is marked already, or has no address, is not asked. It blocks for two seconds at most
+// where a host does not answer, bounded by ctx. An error means that it can't be told of all.
 func Knock(ctx context.Context, addresses []string, gone []bool) error {
 	var wg sync.WaitGroup
 	room := make(chan struct{}, knockers)

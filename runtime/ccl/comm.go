@@ -52,9 +52,9 @@ type core struct {
 	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
 	together    uint64        // calls whose operations progress together so far; by the turn's holder
 
-	numbering sync.Mutex          // guards acts, together with the place in the line
-	acts      map[tape.Act]uint64 // splits, shrinks, grows and groups with collectives so far; the ranks agree on them
-	pairs     uint64              // groups without so far; each rank has its own
+	numbering sync.Mutex                // guards acts, together with the place in the line
+	acts      map[lifecycle.Call]uint64 // splits, shrinks, grows and groups with collectives so far; the ranks agree on them
+	pairs     uint64                    // groups without so far; each rank has its own
 
 	maker  int64       // the goroutine that made it
 	shared atomic.Bool // calls came from another one, too

@@ -43,15 +43,15 @@ type deriving struct {
 
 // derive makes a child, once its call was found legal.
 func (c *Comm) derive(ctx context.Context, how *derivation) (*Comm, error) {
-	number, place := c.enter(actOf(how.call), how.call)
-	d := &deriving{act: c.begin(ctx, actOf(how.call), how.call, number, how.site), place: place}
+	number, place := c.enter(how.call)
+	d := &deriving{act: c.begin(ctx, how.call, number, how.site), place: place}
 	child, err := c.child(d.act, how)
 	if err != nil {
 		how.giveUp(ctx, how.call, place, err)
 		d.act.end(err)
 		return nil, err
 	}
-	d.child, d.init = child.core, child.act(ctx, tape.ActInit, how.call, 0, how.site)
+	d.child, d.init = child.core, child.initAct(ctx, how.call, how.site)
 	if how.call != lifecycle.CallGrow { // which learns the id first
 		child.tape.From(c.tape)
 		child.secret = childSecret(c.secret, child.id)
@@ -118,20 +118,20 @@ const (
 
 // enter takes the next place in the line of calls, and the next number among the acts of its kind: both must agree on
 // all ranks.
-func (c *core) enter(kind tape.Act, call lifecycle.Call) (number uint64, place *ticket) {
+func (c *core) enter(call lifecycle.Call) (number uint64, place *ticket) {
 	c.numbering.Lock()
 	defer c.numbering.Unlock()
-	if kind == tape.ActSplit && c.life.State() == lifecycle.StateRevoked {
-		c.acts[kind] = max(c.acts[kind], afterRevoke)
+	if call == lifecycle.CallSplit && c.life.State() == lifecycle.StateRevoked {
+		c.acts[call] = max(c.acts[call], afterRevoke)
 	}
-	c.acts[kind]++
-	return c.acts[kind], c.turn.line(call)
+	c.acts[call]++
+	return c.acts[call], c.turn.line(call)
 }
 
 // enterGroup is enter for a group's part on the communicator.
 func (c *core) enterGroup(calls []host.Op) (number uint64, place *ticket) {
 	if slices.ContainsFunc(calls, func(op host.Op) bool { return !pointToPoint(op.Call) }) {
-		return c.enter(tape.ActGroup, lifecycle.CallGroupEnd)
+		return c.enter(lifecycle.CallGroupEnd)
 	}
 	c.numbering.Lock()
 	defer c.numbering.Unlock()
@@ -302,8 +302,8 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 
 // leaveOut takes part in a Split that makes nothing of this rank.
 func (c *Comm) leaveOut(ctx context.Context, mine wish) error {
-	number, place := c.enter(tape.ActSplit, lifecycle.CallSplit)
-	a := c.begin(ctx, tape.ActSplit, lifecycle.CallSplit, number, callSite())
+	number, place := c.enter(lifecycle.CallSplit)
+	a := c.begin(ctx, lifecycle.CallSplit, number, callSite())
 	rest := func(ctx context.Context) error {
 		_, err := c.exchange(ctx, a, place, mine.encode())
 		a.end(err)

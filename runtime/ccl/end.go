@@ -26,7 +26,7 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	if _, err := c.life.Do(lifecycle.CallFinalize, site); err != nil {
 		return c.refused(ctx, lifecycle.CallFinalize, err)
 	}
-	a, place := c.begin(ctx, tape.ActFinalize, lifecycle.CallFinalize, 0, site), c.turn.line(lifecycle.CallFinalize)
+	a, place := c.begin(ctx, lifecycle.CallFinalize, 0, site), c.turn.line(lifecycle.CallFinalize)
 	return c.perform(ctx, func(ctx context.Context) error {
 		err := c.drain(ctx, lifecycle.CallFinalize, place)
 		c.over = true
@@ -131,7 +131,7 @@ func (c *core) end(ctx context.Context, how ending) (err error) {
 		}
 		return c.refused(ctx, how.call, err)
 	}
-	a := c.act(ctx, actOf(how.call), how.call, 0, how.site)
+	a := c.act(ctx, how.call, 0, how.site)
 	if !how.silent {
 		a.start()
 	}
@@ -178,7 +178,7 @@ func (c *core) revoke(cause error, site lifecycle.Site) error {
 	if _, err := c.life.Do(lifecycle.CallRevoke, site); err != nil {
 		return err
 	}
-	a := c.begin(context.Background(), tape.ActRevoke, lifecycle.CallRevoke, 0, site)
+	a := c.begin(context.Background(), lifecycle.CallRevoke, 0, site)
 	c.interrupt(c.stopped(lifecycle.CallRevoke, lifecycle.CodeRevoked, "the communicator was revoked", site, cause))
 	a.because(cause)
 	a.end(nil)

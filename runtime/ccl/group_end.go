@@ -7,7 +7,6 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
-	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // finish makes the calls, unless a communicator could not be made.
@@ -43,7 +42,7 @@ func (g *Group) finishMaking() []GroupResult {
 // part enters this communicator's part in a group, of calls on it, and writes its start.
 func (g *Group) part(c *Comm, calls []host.Op, site lifecycle.Site) *part {
 	number, place := c.enterGroup(calls)
-	a := c.act(g.Context, tape.ActGroup, lifecycle.CallGroupEnd, number, site)
+	a := c.act(g.Context, lifecycle.CallGroupEnd, number, site)
 	a.rec.Ops = uint32(len(calls))
 	return &part{c: c, calls: calls, act: a.start(), place: place}
 }

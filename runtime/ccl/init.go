@@ -260,7 +260,7 @@ func (m *making) open(id UniqueID) (*Comm, error) {
 // meetFirst makes a communicator that has no parent ready, with the ranks that come to a rendezvous.
 func (c *Comm) meetFirst(ctx context.Context, at rendezvous.Rendezvous) (*Comm, error) {
 	info := c.life.Info()
-	a := c.begin(ctx, tape.ActInit, info.Call, 0, info.Site)
+	a := c.initAct(ctx, info.Call, info.Site).start()
 	return c.initialize(ctx, a, func(ctx context.Context) error { return c.meet(ctx, a, at, info.Rank, info.Size) })
 }
 
@@ -315,7 +315,7 @@ func (c *core) prepare(local bool, size int) (*fabric.Port, error) {
 func (rt *Runtime) newComm(info lifecycle.Info, blocking bool) (*Comm, error) {
 	info.NonBlocking = !blocking
 	c := &core{
-		rt: rt, blocking: blocking, start: newJob(), maker: int64(info.Site.Goroutine), acts: map[tape.Act]uint64{},
+		rt: rt, blocking: blocking, start: newJob(), maker: int64(info.Site.Goroutine), acts: map[lifecycle.Call]uint64{},
 		id: info.ID, name: info.Name, rank: info.Rank, size: info.Size,
 	}
 	c.whole, c.giveUp = context.WithCancelCause(context.Background())

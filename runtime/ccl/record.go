@@ -19,17 +19,24 @@ type act struct {
 	members []int
 }
 
-// act is an act that has not started. seq is its number among the acts of its kind on this communicator.
-func (c *core) act(ctx context.Context, a tape.Act, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
+// act is the act that call is, which has not started. seq is its number among those of its kind on this communicator.
+func (c *core) act(ctx context.Context, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
 	return &act{c: c, rec: tape.LifeRecord{
-		Act: a, Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(), Peer: -1,
+		Act: actOf(call), Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(), Peer: -1,
 		Site: site, Caller: callerSpan(ctx),
 	}}
 }
 
+// initAct is the act by which call makes this communicator, whatever it is to another one.
+func (c *core) initAct(ctx context.Context, call lifecycle.Call, site lifecycle.Site) *act {
+	a := c.act(ctx, call, 0, site)
+	a.rec.Act = tape.ActInit
+	return a
+}
+
 // begin is act, and start.
-func (c *core) begin(ctx context.Context, a tape.Act, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
-	return c.act(ctx, a, call, seq, site).start()
+func (c *core) begin(ctx context.Context, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
+	return c.act(ctx, call, seq, site).start()
 }
 
 // start writes the act's start.
@@ -75,30 +82,16 @@ func (a *act) conclude(code lifecycle.Code, peer int32, text string) {
 	a.c.tape.Life(rec)
 }
 
-// actOf is the act that a call would have been, for the record of a refused one.
-func actOf(call lifecycle.Call) tape.Act {
-	switch call {
-	case lifecycle.CallInitRank, lifecycle.CallInitRankConfig, lifecycle.CallInitRankScalable, lifecycle.CallInitAll:
-		return tape.ActInit
-	case lifecycle.CallSplit:
-		return tape.ActSplit
-	case lifecycle.CallShrink:
-		return tape.ActShrink
-	case lifecycle.CallGrow:
-		return tape.ActGrow
-	case lifecycle.CallRevoke:
-		return tape.ActRevoke
-	case lifecycle.CallFinalize:
-		return tape.ActFinalize
-	case lifecycle.CallDestroy:
-		return tape.ActDestroy
-	case lifecycle.CallAbort:
-		return tape.ActAbort
-	case lifecycle.CallGroupStart, lifecycle.CallGroupEnd:
-		return tape.ActGroup
-	default:
-		return tape.ActNone
-	}
+// actOf is the act that a call is, or would have been; tape.ActNone for an operation.
+func actOf(call lifecycle.Call) tape.Act { return acts[call] }
+
+var acts = map[lifecycle.Call]tape.Act{
+	lifecycle.CallInitRank: tape.ActInit, lifecycle.CallInitRankConfig: tape.ActInit,
+	lifecycle.CallInitRankScalable: tape.ActInit, lifecycle.CallInitAll: tape.ActInit,
+	lifecycle.CallSplit: tape.ActSplit, lifecycle.CallShrink: tape.ActShrink, lifecycle.CallGrow: tape.ActGrow,
+	lifecycle.CallRevoke: tape.ActRevoke, lifecycle.CallFinalize: tape.ActFinalize,
+	lifecycle.CallDestroy: tape.ActDestroy, lifecycle.CallAbort: tape.ActAbort,
+	lifecycle.CallGroupStart: tape.ActGroup, lifecycle.CallGroupEnd: tape.ActGroup,
 }
 
 // callerSpan is the span in ctx, for a link to it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -42,7 +43,6 @@ type JobRAS struct {
 	agent    *agent.Agent
 	config   mesh.Config // zero if the process is the whole job
 	mesh     atomic.Pointer[mesh.Mesh]
-	contact  atomic.Pointer[string]
 	busy     *busy
 
 	local   *bus.Bus // all that this process knows
@@ -329,15 +329,9 @@ func (r *JobRAS) Finding(comm lifecycle.CommID, seq uint64) (trace.Finding, bool
 
 // concerns tells whether a rank in that operation waits because of the verdict's cause.
 func concerns(v *verdict.Verdict, comm lifecycle.CommID, seq uint64) bool {
-	if v.Comm == comm && v.Seq == seq {
-		return true
-	}
-	for i := range v.Victims {
-		if v.Victims[i].Comm == comm && v.Victims[i].Seq == seq {
-			return true
-		}
-	}
-	return false
+	return v.Comm == comm && v.Seq == seq || slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool {
+		return w.Comm == comm && w.Seq == seq
+	})
 }
 
 // lines is the sink into the log.

@@ -15,10 +15,8 @@ import (
 // meet makes the mesh known to the others, and the others to it.
 func (r *JobRAS) meet(m *mesh.Mesh) {
 	self := m.Self()
-	contact := self.Addr.String()
-	r.contact.Store(&contact)
 	dir := filepath.Dir(r.tape.Path())
-	remove, err := health.WriteBeside(filepath.Join(dir, self.Name), seedSuffix, contact)
+	remove, err := health.WriteBeside(filepath.Join(dir, self.Name), seedSuffix, self.Addr.String())
 	if err != nil {
 		r.settings.Log.Warn("the job's other processes on this host are not told where this one listens", "error", err)
 	} else {
@@ -75,8 +73,8 @@ func (r *JobRAS) Contact() string {
 	if r == nil {
 		return ""
 	}
-	if c := r.contact.Load(); c != nil {
-		return *c
+	if m := r.mesh.Load(); m != nil {
+		return m.Self().Addr.String()
 	}
 	return ""
 }

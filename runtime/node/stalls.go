@@ -94,28 +94,22 @@ func (t *Telemetry) look() {
 	s := t.stalls
 	s.slots, _ = t.follower.AppendSlots(s.slots[:0]) // what can't be read is left out
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
-	if t.check(); len(s.reports) == 0 {
+	t.observing.Lock()
+	defer t.observing.Unlock()
+	s.watch.Learn(s.tallies)
+	if s.reports = s.watch.Check(s.slots, tape.Now(), s.reports[:0]); len(s.reports) == 0 {
 		return
 	}
 	// The caller of what is slow is on the ring alone, and may not have been read yet.
+	t.observing.Unlock()
 	t.sync(context.Background(), slowestSync)
 	t.readHeader()
 	t.observing.Lock()
-	defer t.observing.Unlock()
 	for i := range s.reports {
 		for _, o := range s.observers {
 			o.ObserveStall(&s.reports[i])
 		}
 	}
-}
-
-// check finds what is to be reported.
-func (t *Telemetry) check() {
-	s := t.stalls
-	t.observing.Lock()
-	defer t.observing.Unlock()
-	s.watch.Learn(s.tallies)
-	s.reports = s.watch.Check(s.slots, tape.Now(), s.reports[:0])
 }
 
 // end stops looking, and waits until it has.

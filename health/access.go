@@ -19,19 +19,23 @@ import (
 // MinToken is the least length of a token, in bytes.
 const MinToken = 16
 
-// Access says who may ask. Where any of Tokens or ClientCAFile is set, every request proves who it is, on any address,
-// but for the bare answers of /livez and /readyz.
+// Access says which clients may ask. Where any of Tokens or ClientCAFile is set, every request proves whose it is, on
+// any address, but for the bare answers of /livez and /readyz. The tags are for runtime/node, which reads the
+// variables.
 type Access struct {
-	// Tokens are sent as "Authorization: Bearer TOKEN"; each is good. Several let one follow another, and tell clients that
+	// Tokens are sent as `Authorization: Bearer TOKEN`, at least 16 characters; each is good, the variable has one.
+	// `/livez` and `/readyz` answer a bare yes or no without. Several let one follow another, and tell clients that
 	// share an address apart.
-	Tokens []string
+	Tokens []string `env:"CARILLON_HEALTH_TOKEN" envSeparator:"\n" secret:"true"`
 
-	// CertFile and KeyFile are the server's certificate and its key, PEM; with them it speaks TLS, and nothing else. They
+	// CertFile is the server's certificate, PEM; with it and its key the endpoint speaks TLS, and nothing else. Both
 	// are read again when they have changed, so that a certificate can be replaced while the job runs.
-	CertFile, KeyFile string
+	CertFile string `env:"CARILLON_HEALTH_TLS_CERT"`
+	// KeyFile is the certificate's key, PEM.
+	KeyFile string `env:"CARILLON_HEALTH_TLS_KEY"`
 
-	// ClientCAFile has the certificates, PEM, of who signs those of clients. It needs CertFile.
-	ClientCAFile string
+	// ClientCAFile has certificates, PEM: clients that have one that these signed are let in. It needs CertFile.
+	ClientCAFile string `env:"CARILLON_HEALTH_TLS_CLIENT_CA"`
 }
 
 // access is an Access that has been read.
@@ -175,7 +179,8 @@ func (c *certificate) last(err error) (*tls.Certificate, error) {
 	return c.loaded, nil
 }
 
-// loopbackHost tells whether a host, with or without a port, is this host's loopback by its name alone. No name is looked up.
+// loopbackHost tells whether a host, with or without a port, is this host's loopback by its name alone. No name is
+// looked up.
 func loopbackHost(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

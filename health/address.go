@@ -9,23 +9,33 @@ import (
 	"strings"
 )
 
-// AddressSuffix ends the name of the file beside a process's tape that says where its endpoint is. It stands in the place
-// of the tape's own.
+// AddressSuffix ends the name of the file beside a process's tape that says where its endpoint is. It stands in the
+// place of the tape's own.
 const AddressSuffix = ".health"
 
 // maxAddress bounds such a file.
 const maxAddress = 4 << 10
 
-// WriteAddress lets who finds a process's tape find its endpoint, too: it writes the URL to a file beside it. remove takes
-// that back; of a process that was killed the file stays, so that a reader first sees whether it lives.
+// WriteAddress makes the endpoint of the process with a tape known: it writes the URL to a file beside the tape. remove
+// takes that back; of a process that was killed the file stays, so that a reader first sees whether it lives.
 func WriteAddress(tapePath, url string) (remove func() error, err error) {
-	path := addressPath(tapePath)
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
-	if err := os.WriteFile(temp, []byte(url+"\n"), 0o600); err != nil {
+	remove, err = WriteBeside(strings.TrimSuffix(tapePath, filepath.Ext(tapePath)), AddressSuffix, url)
+	if err != nil {
 		return nil, fmt.Errorf("health: tell where the endpoint is: %w", err)
 	}
+	return remove, nil
+}
+
+// WriteBeside writes a line to a file beside a process's tape: name is that of the tape without its suffix. Nobody sees
+// a part of it. remove takes it back.
+func WriteBeside(name, suffix, line string) (remove func() error, err error) {
+	path := name + suffix
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
+	if err := os.WriteFile(temp, []byte(line+"\n"), 0o600); err != nil {
+		return nil, err
+	}
 	if err := os.Rename(temp, path); err != nil {
-		return nil, fmt.Errorf("health: tell where the endpoint is: %w", errors.Join(err, os.Remove(temp)))
+		return nil, errors.Join(err, os.Remove(temp))
 	}
 	return func() error { return os.Remove(path) }, nil
 }

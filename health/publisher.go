@@ -2,6 +2,7 @@ package health
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -31,6 +32,29 @@ func (p *Publisher) Last() *Snapshot {
 		return &e.snapshot
 	}
 	return nil
+}
+
+// Run publishes what take returns: at each interval, and at once when a condition changes, but not more often than ten
+// times in one. It blocks until ctx ends.
+func (p *Publisher) Run(ctx context.Context, conditions *Conditions, interval time.Duration, take func() *Snapshot) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	changed := conditions.Changed()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-changed:
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(interval / 10):
+			}
+		}
+		changed = conditions.Changed() // before they are read, so that none is missed
+		p.Publish(take())
+	}
 }
 
 // fill makes lists that are nil empty, as which they are encoded.

@@ -195,8 +195,8 @@ func (l *Life) refuse(call Call) error {
 	return l.refusal(call, state, code, Site{})
 }
 
-// obituary is the answer to who holds a handle of a retired life.
-func (l *Life) obituary() error {
+// retired is the answer to a call with a handle of a retired life.
+func (l *Life) retired() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	state, code := l.state.load(), CodeDestroyed

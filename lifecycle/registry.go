@@ -77,7 +77,7 @@ func (r *Registry) Lookup(h Handle) (*Life, error) {
 			Detail: fmt.Sprintf("the handle %v is of a communicator that ended long ago; use handles of live ones", h),
 		}
 	case s.retired:
-		return nil, s.life.obituary()
+		return nil, s.life.retired()
 	default:
 		return s.life, nil
 	}

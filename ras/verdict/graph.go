@@ -154,7 +154,7 @@ func attends(s *Slot) (meetingKey, bool) {
 		key.kind, key.from, key.to = message, s.Rank, int(s.Op.Peer)
 	case s.Op.Call == lifecycle.CallRecv:
 		key.kind, key.from, key.to = message, int(s.Op.Peer), s.Rank
-	case s.Op.Call == lifecycle.CallSendRecv:
+	case s.Op.Call == lifecycle.CallSendRecv, s.Op.Call == lifecycle.CallGroupEnd:
 		key.kind, key.from = exchange, s.Rank
 	default:
 		key.kind = collective
@@ -261,7 +261,8 @@ func passed(m *meeting, s *Slot) bool {
 		return s.open(tape.ActInit) == nil
 	case collective:
 		switch s.Op.Call {
-		case lifecycle.CallSend, lifecycle.CallRecv: // numbered otherwise: only who waits for it tells
+		case lifecycle.CallSend, lifecycle.CallRecv, lifecycle.CallSendRecv, lifecycle.CallGroupEnd:
+			// Numbered otherwise: only a rank that waits for it tells.
 			return !slices.ContainsFunc(m.present, func(p *place) bool { return p.slot.Wait == s.Rank })
 		default:
 			return s.Seq > m.key.seq || s.Seq == m.key.seq && s.InFlight == 0

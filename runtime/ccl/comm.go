@@ -3,6 +3,7 @@ package ccl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -19,8 +20,8 @@ import (
 // Comm is one rank's handle of a communicator. Calls may come from any goroutine; those on one Comm run one after
 // another, in the order in which they were made. All ranks must make the same collective calls in the same order.
 //
-// Who makes a communicator ends it, with Destroy, Abort or Close. One that becomes unreachable without that is reported
-// as leaked, with the place where it was made, and aborted.
+// Whatever makes a communicator ends it, with Destroy, Abort or Close. One that becomes unreachable without that is
+// reported as leaked, with the place where it was made, and aborted.
 type Comm struct {
 	*core // never points back at the Comm, so that a Comm that nobody holds any more is seen to be one
 
@@ -45,14 +46,15 @@ type core struct {
 	engine     *host.Engine
 
 	turn        turn
-	op          host.Op       // of the turn's holder: so that an operation needs no memory of its own
-	over        bool          // Finalize, Destroy or Abort had its turn: what comes after it is refused; by the turn's holder
+	ops         [2]host.Op    // of the turn's holder: so that an operation needs no memory of its own
+	over        bool          // Finalize, Destroy or Abort had its turn: later calls are refused; by the turn's holder
 	collectives atomic.Uint64 // launched so far; written by the turn's holder. The ranks agree on it
 	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
+	together    uint64        // calls whose operations progress together so far; by the turn's holder
 
-	numbering sync.Mutex          // guards acts, together with the place in the line
-	acts      map[tape.Act]uint64 // splits, shrinks, grows and groups with collectives so far; the ranks agree on them
-	pairs     uint64              // groups without so far; each rank has its own
+	numbering sync.Mutex                // guards acts, together with the place in the line
+	acts      map[lifecycle.Call]uint64 // splits, shrinks, grows and groups with collectives so far; the ranks agree on them
+	pairs     uint64                    // groups without so far; each rank has its own
 
 	maker  int64       // the goroutine that made it
 	shared atomic.Bool // calls came from another one, too
@@ -63,15 +65,15 @@ type core struct {
 	// a cause tells the ranks that wait for it.
 	refusal atomic.Pointer[string]
 
-	jobs   jobs         // what runs in the background for a non-blocking call
-	crew   crew         // goroutines of this communicator
-	ending atomic.Int32 // calls that may end it and have not returned: the last one retires it
+	jobs    jobs         // what runs in the background for a non-blocking call
+	workers workers      // goroutines of this communicator
+	ending  atomic.Int32 // calls that may end it and have not returned: the last one retires it
 
-	ctx    context.Context // ends when what is in flight is cancelled, by Revoke or for good: what interrupts its init
-	cancel context.CancelCauseFunc
-	whole  context.Context // ends with the communicator, and ctx with it
-	giveUp context.CancelCauseFunc
-	anew   meetings // of its ranks when they meet anew, also after a Revoke
+	ctx      context.Context // ends when what is in flight is cancelled, by Revoke or for good: what interrupts its init
+	cancel   context.CancelCauseFunc
+	whole    context.Context // ends with the communicator, and ctx with it
+	giveUp   context.CancelCauseFunc
+	meetings meetings // of its ranks when they meet anew, also after a Revoke
 }
 
 // pairCounter counts the messages to and from one peer, by which the two sides know that they speak of the same one.
@@ -81,40 +83,26 @@ type pairCounter struct{ sent, received uint64 }
 // that nobody made. Calls on it are a UsageError, Close does nothing, and it has no rank, id and name.
 func (c *Comm) absent() bool { return c == nil || c.core == nil }
 
+// info is what is known of the communicator. A child learns its place while it initializes, and one of Grow its id.
+func (c *Comm) info() lifecycle.Info {
+	if c.absent() {
+		return lifecycle.Info{Rank: -1}
+	}
+	return c.life.Info()
+}
+
 // Rank is this rank's number in the communicator, from 0 to Size-1; -1 for a child of Split or Shrink that does not
 // know it yet, and for a nil Comm.
-func (c *Comm) Rank() int {
-	if c.absent() {
-		return -1
-	}
-	rank, _ := c.place()
-	return rank
-}
+func (c *Comm) Rank() int { return c.info().Rank }
 
 // Size is the number of ranks; 0 for a child of Split or Shrink that does not know it yet, and for a nil Comm.
-func (c *Comm) Size() int {
-	if c.absent() {
-		return 0
-	}
-	_, size := c.place()
-	return size
-}
+func (c *Comm) Size() int { return c.info().Size }
 
 // ID is the communicator's id, the same on all ranks; zero for a nil Comm.
-func (c *Comm) ID() CommID {
-	if c.absent() {
-		return CommID{}
-	}
-	return c.ident()
-}
+func (c *Comm) ID() CommID { return c.info().ID }
 
 // Name is what WithName gave it; empty for a nil Comm.
-func (c *Comm) Name() string {
-	if c.absent() {
-		return ""
-	}
-	return c.name
-}
+func (c *Comm) Name() string { return c.info().Name }
 
 // State is where the communicator is in its life; lifecycle.StateNone for a nil Comm.
 func (c *Comm) State() lifecycle.State {
@@ -143,38 +131,15 @@ func (c *Comm) String() string {
 
 // String is Comm's.
 func (c *core) String() string {
-	rank, size := c.place()
-	return describe(c.name, c.ident(), rank, size)
-}
-
-// ident is the communicator's id, for who may ask while it is being made: a child of Grow gets it then.
-func (c *core) ident() CommID {
-	if c.start.ended() {
-		return c.id
-	}
-	return c.life.Info().ID
-}
-
-func (c *core) place() (rank, size int) {
-	if c.start.ended() {
-		return c.rank, c.size
-	}
-	info := c.life.Info()
-	return info.Rank, info.Size
+	i := c.life.Info()
+	return fmt.Sprintf("%s (%s) rank %d of %d", i.Name, i.ID.Short(), i.Rank, i.Size)
 }
 
 // AsyncError tells how the communicator is, without blocking: nil when it is ready for the next call, ErrInProgress
 // while a non-blocking call of it is unfinished, and otherwise the error that made it fail. It completes a non-blocking
 // call that has ended, and returns its error once.
 func (c *Comm) AsyncError() error {
-	if c.absent() {
-		return nilComm(lifecycle.CallAsyncError)
-	}
 	defer runtime.KeepAlive(c)
-	return c.asyncError()
-}
-
-func (c *core) asyncError() error {
 	if err := c.check(lifecycle.CallAsyncError); err != nil {
 		return err
 	}
@@ -183,7 +148,7 @@ func (c *core) asyncError() error {
 	}
 	if c.start.ended() && c.links != nil {
 		if _, err := c.links.FirstLost(); err != nil && c.life.State() == lifecycle.StateReady {
-			return c.fail(lifecycle.CallAsyncError, c.engine.Explain(err))
+			return c.fail(lifecycle.CallAsyncError, c.collectives.Load(), c.engine.Explain(err))
 		}
 	}
 	return c.life.Cause()
@@ -192,9 +157,6 @@ func (c *core) asyncError() error {
 // Wait blocks until the communicator is no longer in progress, or ctx ends, and returns what AsyncError would, or ctx's
 // error.
 func (c *Comm) Wait(ctx context.Context) error {
-	if c.absent() {
-		return nilComm(lifecycle.CallWait)
-	}
 	defer runtime.KeepAlive(c)
 	if err := c.check(lifecycle.CallWait); err != nil {
 		return err
@@ -204,14 +166,17 @@ func (c *Comm) Wait(ctx context.Context) error {
 			return err
 		}
 		// In progress again, where another goroutine began something meanwhile.
-		if err := c.asyncError(); !errors.Is(err, ErrInProgress) {
+		if err := c.AsyncError(); !errors.Is(err, ErrInProgress) {
 			return err
 		}
 	}
 }
 
 // check asks the table whether call is legal now. An illegal one is recorded, with the place of the call.
-func (c *core) check(call lifecycle.Call) error {
+func (c *Comm) check(call lifecycle.Call) error {
+	if c.absent() {
+		return nilComm(call)
+	}
 	if err := c.life.Check(call); err != nil {
 		return c.refused(context.Background(), call, err)
 	}
@@ -231,9 +196,9 @@ func (c *core) refused(ctx context.Context, call lifecycle.Call, err error) erro
 	return err
 }
 
-// fail moves the communicator to failed, because of err, and returns err. What is not a failure of the communicator (a
-// usage error) passes.
-func (c *core) fail(call lifecycle.Call, err error) error {
+// fail moves the communicator to failed, because of err, and returns err. call is in error, and seq its number. What is
+// not a failure of the communicator (a usage error) passes.
+func (c *core) fail(call lifecycle.Call, seq uint64, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -241,17 +206,18 @@ func (c *core) fail(call lifecycle.Call, err error) error {
 		return err
 	}
 	if state, changed := c.life.Signal(lifecycle.EventAsyncFailure, err); changed {
+		c.rt.troubled.Store(true)
 		c.tape.State(state)
 		c.tape.Life(tape.LifeRecord{
-			Call: call, Stage: tape.StageEnd, Seq: c.collectives.Load(), Code: lifecycle.CodeOf(err), State: state, Peer: culprit(err),
-			Text: err.Error(),
+			Call: call, Stage: tape.StageEnd, Seq: seq, Code: lifecycle.CodeOf(err), State: state,
+			Peer: culprit(err), Text: err.Error(),
 		})
 	}
 	return err
 }
 
-// visit notes whether a call comes from another goroutine than the one that made the communicator. That is allowed; where a
-// program fails, it is good to know.
+// visit notes whether a call comes from another goroutine than the one that made the communicator. That is allowed;
+// where a program fails, it is good to know.
 func (c *core) visit() {
 	if !c.shared.Load() && goid.Get() != c.maker {
 		c.shared.Store(true)

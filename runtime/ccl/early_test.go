@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
 // TestArgumentsOfACallThatComesTooEarly: on a communicator that is not ready yet, the guard refuses the call before its arguments are looked
@@ -25,8 +26,9 @@ func TestArgumentsOfACallThatComesTooEarly(t *testing.T) {
 	if !errors.Is(err, ErrInProgress) {
 		t.Fatal(err)
 	}
-	if _, err := newOp(c, lifecycle.CallAllReduce, 1, []int64{1}, make([]int64, 2), Sum, -1, nil); err == nil {
-		t.Error("an operation with bad arguments came out")
+	bad := []host.Op{newOp(lifecycle.CallAllReduce, []int64{1}, make([]int64, 2), Sum, -1, nil)}
+	if err := c.admit(t.Context(), lifecycle.CallAllReduce, bad); err == nil || lifecycle.CodeOf(err) == lifecycle.CodeInvalidArgument {
+		t.Errorf("a call with bad arguments is answered by %v, want that it comes too early", err)
 	}
 	if err := SendRecv(t.Context(), c, []int64{1}, 1, make([]int64, 1), 7); lifecycle.CodeOf(err) == lifecycle.CodeInvalidArgument || err == nil {
 		t.Errorf("SendRecv: %v", err)

@@ -1,8 +1,8 @@
 package ccl
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -18,9 +18,6 @@ const closeGrace = 10 * time.Second
 // ErrFailed when one of them made the communicator fail: then it has failed, and is not finalized. A non-blocking
 // communicator returns ErrInProgress and finalizes in the background.
 func (c *Comm) Finalize(ctx context.Context) error {
-	if c.absent() {
-		return nilComm(lifecycle.CallFinalize)
-	}
 	defer runtime.KeepAlive(c)
 	if err := c.mayChange(ctx, lifecycle.CallFinalize); err != nil {
 		return err
@@ -29,7 +26,7 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	if _, err := c.life.Do(lifecycle.CallFinalize, site); err != nil {
 		return c.refused(ctx, lifecycle.CallFinalize, err)
 	}
-	a, place := c.begin(ctx, tape.ActFinalize, lifecycle.CallFinalize, 0, site), c.turn.line(lifecycle.CallFinalize)
+	a, place := c.begin(ctx, lifecycle.CallFinalize, 0, site), c.turn.line(lifecycle.CallFinalize)
 	return c.perform(ctx, func(ctx context.Context) error {
 		err := c.drain(ctx, lifecycle.CallFinalize, place)
 		c.over = true
@@ -47,36 +44,11 @@ func (c *Comm) Finalize(ctx context.Context) error {
 // that tells where the first one was made. The communicator is gone when Destroy returns, whatever it returns, unless
 // it returns another UsageError or ErrInProgress.
 func (c *Comm) Destroy(ctx context.Context) error {
-	if c.absent() {
-		return nilComm(lifecycle.CallDestroy)
-	}
 	defer runtime.KeepAlive(c)
 	if err := c.mayChange(ctx, lifecycle.CallDestroy); err != nil {
 		return err
 	}
-	err, refused := c.destroy(ctx, callSite())
-	if refused {
-		return c.refused(ctx, lifecycle.CallDestroy, err)
-	}
-	return err
-}
-
-// destroy is Destroy on a communicator without unfinished jobs. refused is true when the call was not allowed, and did
-// nothing.
-func (c *core) destroy(ctx context.Context, site lifecycle.Site) (err error, refused bool) { //nolint:revive // refused says what the error is
-	c.ending.Add(1)
-	defer c.retire()
-	if _, err := c.life.Do(lifecycle.CallDestroy, site); err != nil {
-		return err, true
-	}
-	a := c.begin(ctx, tape.ActDestroy, lifecycle.CallDestroy, 0, site)
-	err = c.drain(ctx, lifecycle.CallDestroy, c.turn.line(lifecycle.CallDestroy))
-	c.release()
-	if _, done := c.life.Signal(lifecycle.EventDestroyDone, nil); !done && err == nil {
-		err = c.life.Check(lifecycle.CallDestroy) // an Abort overtook it
-	}
-	a.end(err)
-	return err, false
+	return c.end(ctx, ending{call: lifecycle.CallDestroy, site: callSite()})
 }
 
 // Abort ends the communicator at once: operations in flight return an error here, and the other ranks learn of it and
@@ -87,32 +59,103 @@ func (c *Comm) Abort(cause error) error {
 	}
 	defer runtime.KeepAlive(c)
 	c.visit()
-	if err := c.abort(cause, callSite()); err != nil {
-		return c.refused(context.Background(), lifecycle.CallAbort, err)
-	}
-	return nil
+	return c.end(context.Background(), ending{call: lifecycle.CallAbort, site: callSite(), cause: cause})
 }
 
-// abort is Abort. Its error says that the call was not allowed, and did nothing.
-func (c *core) abort(cause error, site lifecycle.Site) error {
-	c.ending.Add(1)
-	defer c.retire()
-	ctx := context.Background()
-	if _, err := c.life.Do(lifecycle.CallAbort, site); err != nil {
+// Close is the idempotent form of Destroy, for defer: the first call destroys, and gives what is in progress ten
+// seconds to end; a call on a communicator that was destroyed, aborted or closed already, or is just being so by
+// another goroutine, does nothing and is no error. On a communicator that isn't ready yet it aborts. It never returns
+// ErrInProgress.
+func (c *Comm) Close() error {
+	if !c.State().Live() {
+		return nil
+	}
+	defer runtime.KeepAlive(c)
+	c.visit()
+	how := ending{call: lifecycle.CallDestroy, site: callSite(), tolerant: true}
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	if c.life.State() == lifecycle.StateInitializing || c.jobs.wait(ctx) != nil {
+		how.call, how.cause = lifecycle.CallAbort, errClosed
+	}
+	return c.end(ctx, how)
+}
+
+// With makes a communicator as InitRank does, calls fn with it once it is ready, and ends it: with Destroy when fn
+// returns nil, with Abort and fn's error as the cause when it does not, or when it panics, so that the other ranks do
+// not wait for this one.
+func With(
+	ctx context.Context, rt *Runtime, id UniqueID, nranks, rank int, fn func(*Comm) error, opts ...Option,
+) (err error) {
+	comm, err := rt.InitRank(ctx, id, nranks, rank, opts...)
+	if comm == nil {
 		return err
 	}
-	a := c.begin(ctx, tape.ActAbort, lifecycle.CallAbort, 0, site)
-	err := c.stopped(lifecycle.CallAbort, lifecycle.CodeAborted, "the communicator was aborted", site, cause)
-	c.giveUp(err)
-	c.interrupt(err)
-	_ = c.turn.take(ctx, lifecycle.CallAbort) // what held it was interrupted
-	c.release()
-	c.life.Signal(lifecycle.EventAbortDone, nil)
-	if cause != nil {
-		a.rec.Text = cause.Error()
+	finished := false
+	defer func() {
+		if !finished {
+			_ = comm.Abort(fmt.Errorf("the function of its scope failed: %w", cmp.Or(err, errPanicked)))
+		}
+	}()
+	if err = comm.Wait(ctx); err != nil {
+		return err
 	}
-	a.end(nil)
-	return nil
+	if err = fn(comm); err != nil {
+		return err
+	}
+	if err = comm.jobs.wait(ctx); err != nil { // nobody will ask for them any more
+		return err
+	}
+	finished = true
+	return comm.end(ctx, ending{call: lifecycle.CallDestroy, site: callSite(), tolerant: true})
+}
+
+// ending is how a communicator ends.
+type ending struct {
+	call     lifecycle.Call // Destroy waits for the operations in flight, Abort interrupts them
+	site     lifecycle.Site
+	cause    error // of an Abort: why, for the other ranks and the trace; may be nil
+	tolerant bool  // that another call ends it, or has ended it, is no mistake
+	silent   bool  // without records: those of its init say it all
+}
+
+// end ends the communicator, and frees what it holds. Whatever ends one does it here: its user, an init that failed,
+// the runtime that stops or finds it leaked. A call that was not allowed does nothing; it is recorded, unless it is
+// tolerant.
+func (c *core) end(ctx context.Context, how ending) (err error) {
+	c.ending.Add(1)
+	defer c.retire()
+	if _, err := c.life.Do(how.call, how.site); err != nil {
+		if how.tolerant {
+			return nil
+		}
+		return c.refused(ctx, how.call, err)
+	}
+	a := c.act(ctx, how.call, 0, how.site)
+	if !how.silent {
+		a.start()
+	}
+	done := lifecycle.EventDestroyDone
+	if how.call == lifecycle.CallDestroy {
+		err = c.drain(ctx, how.call, c.turn.line(how.call))
+	} else {
+		done = lifecycle.EventAbortDone
+		stopped := c.stopped(how.call, lifecycle.CodeAborted, "the communicator was aborted", how.site, how.cause)
+		c.giveUp(stopped)
+		c.interrupt(stopped)
+		_ = c.turn.take(context.Background(), how.call) // what held it was interrupted
+		a.because(how.cause)
+	}
+	c.release()
+	if _, did := c.life.Signal(done, nil); !did && err == nil && !how.tolerant {
+		err = c.life.Check(how.call) // an Abort overtook a Destroy
+	}
+	if how.silent {
+		c.tape.State(c.life.State())
+	} else {
+		a.end(err)
+	}
+	return err
 }
 
 // Revoke cancels what is in flight on the communicator, here and on the other ranks, whose calls return a PeerError.
@@ -135,97 +178,34 @@ func (c *core) revoke(cause error, site lifecycle.Site) error {
 	if _, err := c.life.Do(lifecycle.CallRevoke, site); err != nil {
 		return err
 	}
-	a := c.begin(context.Background(), tape.ActRevoke, lifecycle.CallRevoke, 0, site)
+	a := c.begin(context.Background(), lifecycle.CallRevoke, 0, site)
 	c.interrupt(c.stopped(lifecycle.CallRevoke, lifecycle.CodeRevoked, "the communicator was revoked", site, cause))
-	if cause != nil {
-		a.rec.Text = cause.Error()
-	}
+	a.because(cause)
 	a.end(nil)
 	return nil
 }
 
 // stopped is the error of the operations that a call stops.
-func (c *core) stopped(call lifecycle.Call, code lifecycle.Code, detail string, site lifecycle.Site, cause error) error {
+func (c *core) stopped(
+	call lifecycle.Call, code lifecycle.Code, detail string, site lifecycle.Site, cause error,
+) *UsageError {
 	if cause != nil {
 		detail += ": " + cause.Error()
 	} else if refusal := c.refusal.Load(); refusal != nil {
 		detail += "; its last call was refused: " + *refusal
 	}
-	rank, _ := c.place()
-	return &UsageError{
-		Call: call, Code: code, State: c.life.State(), Comm: c.ident(), Name: c.name, Rank: rank, First: site, Detail: detail, Cause: cause,
-	}
-}
-
-// Close is the idempotent form of Destroy, for defer: the first call destroys, and gives what is in progress ten
-// seconds to end; a call on a communicator that was destroyed, aborted or closed already, or is just being so by
-// another goroutine, does nothing and is no error. On a communicator that isn't ready yet it aborts. It never returns
-// ErrInProgress.
-func (c *Comm) Close() error {
-	if !c.State().Live() {
-		return nil
-	}
-	defer runtime.KeepAlive(c)
-	c.visit()
-	site := callSite()
-	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
-	defer cancel()
-	var err error
-	if c.life.State() == lifecycle.StateInitializing || c.jobs.wait(ctx) != nil {
-		err = c.abort(errClosed, site)
-	} else {
-		err, _ = c.destroy(ctx, site)
-	}
-	return alreadyEnded(err)
-}
-
-// alreadyEnded takes the error off that says that the communicator has ended: another goroutine was faster.
-func alreadyEnded(err error) error {
-	if errors.Is(err, ErrDestroyed) || errors.Is(err, ErrAborted) {
-		return nil
-	}
-	return err
-}
-
-// With makes a communicator as InitRank does, calls fn with it once it is ready, and ends it: with Destroy when fn
-// returns nil, with Abort and fn's error as the cause when it does not, or when it panics, so that the other ranks do
-// not wait for this one.
-func With(ctx context.Context, rt *Runtime, id UniqueID, nranks, rank int, fn func(*Comm) error, opts ...Option) (err error) {
-	comm, err := rt.InitRank(ctx, id, nranks, rank, opts...)
-	if comm == nil {
-		return err
-	}
-	finished := false
-	defer func() {
-		if !finished {
-			_ = comm.Abort(fmt.Errorf("the function of its scope failed: %w", causeOf(err)))
-		}
-	}()
-	if err = comm.Wait(ctx); err != nil {
-		return err
-	}
-	if err = fn(comm); err != nil {
-		return err
-	}
-	if err = comm.jobs.wait(ctx); err != nil { // nobody will ask for them any more
-		return err
-	}
-	finished = true
-	err, _ = comm.destroy(ctx, callSite())
-	return alreadyEnded(err)
-}
-
-func causeOf(err error) error {
-	if err == nil {
-		return errPanicked
-	}
+	err := c.usage(call, code, "%s", detail)
+	err.First, err.Cause = site, cause
 	return err
 }
 
 // mayChange deals with what stands in the way of a call that changes a communicator: being inside a group, and
 // unfinished jobs. A blocking communicator waits for those, a non-blocking one answers ErrInProgress, and nothing
 // changes.
-func (c *core) mayChange(ctx context.Context, call lifecycle.Call) error {
+func (c *Comm) mayChange(ctx context.Context, call lifecycle.Call) error {
+	if c.absent() {
+		return nilComm(call)
+	}
 	c.visit()
 	if err := c.outsideGroup(ctx, call); err != nil {
 		return err
@@ -236,11 +216,11 @@ func (c *core) mayChange(ctx context.Context, call lifecycle.Call) error {
 	if c.blocking && c.life.State() != lifecycle.StateInitializing {
 		return c.jobs.wait(ctx)
 	}
-	if err := c.life.Check(call); err != nil {
-		return c.refused(ctx, call, err)
+	err := c.life.Check(call)
+	if err == nil {
+		err = c.usage(call, lifecycle.CodeInProgress,
+			"a call on the communicator is unfinished: wait for it first, with Wait or by asking AsyncError")
 	}
-	err := c.usage(call, "a call on the communicator is unfinished: wait for it first, with Wait or by asking AsyncError")
-	err.Code = lifecycle.CodeInProgress
 	return c.refused(ctx, call, err)
 }
 
@@ -258,9 +238,7 @@ func (c *core) outsideGroup(ctx context.Context, call lifecycle.Call) error {
 	if why == "" {
 		return nil
 	}
-	err := c.usage(call, why)
-	err.Code = lifecycle.CodeInvalidUsage
-	return c.refused(ctx, call, err)
+	return c.refused(ctx, call, c.usage(call, lifecycle.CodeInvalidUsage, "%s", why))
 }
 
 // perform runs the rest of a call: here, or for a non-blocking communicator in the background.
@@ -270,24 +248,20 @@ func (c *core) perform(ctx context.Context, rest func(context.Context) error) er
 	}
 	j := newJob()
 	c.jobs.add(j)
-	c.crew.start(func() { j.end(rest(context.WithoutCancel(ctx))) })
+	c.workers.start(func() { j.finish(rest(context.WithoutCancel(ctx))) })
 	return ErrInProgress
 }
 
-// drain waits until the operations before place are done; the caller has the turn then. When ctx ends first it interrupts
-// them, and returns an error that lists them: the turn is the caller's all the same.
+// drain waits until the operations before place are done; the caller has the turn then. When ctx ends first it
+// interrupts them, and returns an error that lists them: the turn is the caller's all the same.
 func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) error {
 	if c.turn.wait(ctx, place) == nil {
 		return nil
 	}
-	rank, _ := c.place()
-	err := &UsageError{
-		Call: call, Code: lifecycle.CodeUnfinished, State: c.life.State(), Comm: c.ident(), Name: c.name, Rank: rank,
-		Detail: "operations were in flight when its context ended: " + c.inFlight(),
-	}
+	err := c.usage(call, lifecycle.CodeUnfinished, "operations were in flight when its context ended: %s", c.inFlight())
 	if call == lifecycle.CallFinalize {
-		c.anew.end(err)
-		defer c.anew.begin() // it may fail now instead of being finalized, and can be shrunk then
+		c.meetings.end(err)
+		defer c.meetings.begin(c.whole) // it may fail now instead of being finalized, and can be shrunk then
 	} else {
 		c.giveUp(err)
 	}
@@ -333,7 +307,7 @@ func (c *core) interrupt(err error) {
 	}
 }
 
-// release frees what the communicator holds. The caller has the turn; who comes after it finds the communicator ended.
+// release frees what the communicator holds. The caller has the turn; those after it find the communicator ended.
 func (c *core) release() {
 	c.over = true
 	c.giveUp(nil)
@@ -344,7 +318,7 @@ func (c *core) release() {
 		c.links.Close()
 	}
 	c.turn.leave()
-	c.crew.dismiss()
+	c.workers.wait()
 	c.jobs.drop()
 }
 
@@ -359,23 +333,27 @@ func (c *core) retire() {
 	c.rt.forget(c)
 }
 
-// leaked reports a communicator that nobody will end any more, and aborts it. how says how that is known.
-func (c *core) leaked(how string) {
-	if state := c.life.State(); !state.Live() || !c.start.ended() && c.blocking {
-		_ = c.abort(ErrRuntimeClosed, lifecycle.Site{}) // a call that makes or ends it is under way in another goroutine
-		return
-	}
+// leave ends a communicator that nobody will end any more: how says how that is known, and cause tells the other ranks.
+// It says whether it could have been used: then it is a leak, and reported, unless that is excused. One that failed, or
+// is being made or ended, is none.
+func (c *core) leave(how string, cause error, excused bool) (usable bool) {
 	if c.reported.Swap(true) {
-		return // it is being reaped while the runtime stops
+		return false // it is being reaped while the runtime stops
 	}
-	made := c.life.Info().Site
-	text := fmt.Sprintf("%s, made by %s, was never destroyed, %s: call Close or Destroy on it, or make it with ccl.With", c, made, how)
-	c.tape.Life(tape.LifeRecord{
-		Act: tape.ActLeak, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeLeaked, State: c.life.State(), Peer: -1,
-		Text: text, Site: made,
-	})
-	if !c.rt.cfg.TapeIsLogged {
-		c.rt.log.Warn("communicator leaked", "comm", c.name, "comm_id", c.ident().Short(), "comm_rank", c.life.Info().Rank, "made_by", made.String(), "how", how)
+	if usable = c.life.State() == lifecycle.StateReady; usable && !excused {
+		i := c.life.Info()
+		c.tape.Life(tape.LifeRecord{
+			Act: tape.ActLeak, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeLeaked,
+			State: c.life.State(), Peer: -1, Site: i.Site,
+			Text: fmt.Sprintf("%s, made by %s, was never destroyed, and %s: "+
+				"call Close or Destroy on it, or make it with ccl.With", c, i.Site, how),
+		})
+		if !c.rt.cfg.TapeIsLogged {
+			c.rt.log.Warn("communicator leaked", "comm", i.Name, "comm_id", i.ID.Short(), "comm_rank", i.Rank,
+				"made_by", i.Site.String(), "how", "and "+how)
+		}
+		cause = errLeaked
 	}
-	_ = c.abort(errLeaked, lifecycle.Site{}) // another goroutine may have been faster
+	_ = c.end(context.Background(), ending{call: lifecycle.CallAbort, cause: cause, tolerant: true})
+	return usable
 }

@@ -2,8 +2,10 @@ package ccl
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
 )
 
 // The errors of this package. They are lifecycle's.
@@ -39,13 +41,14 @@ var (
 
 // Why the runtime itself ends a communicator.
 var (
-	errClosed   = errors.New("it was closed before it was ready")
-	errLeaked   = errors.New("it was leaked")
-	errPanicked = errors.New("it panicked")
+	errClosed    = errors.New("it was closed before it was ready")
+	errLeaked    = errors.New("it was leaked")
+	errPanicked  = errors.New("it panicked")
+	errForgotten = errors.New("nobody holds it any more")
 )
 
 // ErrRuntimeClosed is the error of a call on a Runtime after its Close.
-var ErrRuntimeClosed = errors.New("the runtime is closed: no communicator can be made any more")
+var ErrRuntimeClosed = meet.ErrClosed
 
 // errNoRuntime is the error of a call on a Runtime that New did not make.
 func errNoRuntime(call lifecycle.Call) error {
@@ -53,4 +56,45 @@ func errNoRuntime(call lifecycle.Call) error {
 		Call: call, Code: lifecycle.CodeInvalidArgument, Rank: -1,
 		Detail: "there is no runtime: it is nil or zero; make one with New, and see whether that returned an error",
 	}
+}
+
+// usage is the error of a call that can't be obeyed.
+func (c *core) usage(call lifecycle.Call, code lifecycle.Code, format string, args ...any) *UsageError {
+	i := c.life.Info()
+	return &UsageError{
+		Call: call, Code: code, State: c.life.State(), Comm: i.ID, Name: i.Name, Rank: i.Rank,
+		Detail: fmt.Sprintf(format, args...),
+	}
+}
+
+// nilComm is the error of a call on no communicator, such as the one that Split gives a rank with NoColor.
+func nilComm(call lifecycle.Call) *UsageError {
+	return &UsageError{
+		Call: call, Code: lifecycle.CodeInvalidArgument, Rank: -1,
+		Detail: "the communicator is nil: a rank that passed NoColor to Split has none, and does not make its calls",
+	}
+}
+
+// plainly is what err says, less what the error that it becomes a part of says already.
+func plainly(err error) string {
+	if usage, ok := asUsage(err); ok && usage.Detail != "" {
+		return usage.Detail
+	}
+	return err.Error()
+}
+
+// asUsage finds the UsageError in err.
+func asUsage(err error) (*UsageError, bool) {
+	var u *UsageError
+	ok := errors.As(err, &u)
+	return u, ok
+}
+
+// culprit is the rank at fault in err, or -1.
+func culprit(err error) int32 {
+	var p *PeerError
+	if errors.As(err, &p) {
+		return int32(p.Rank)
+	}
+	return -1
 }

@@ -1,6 +1,7 @@
 package ccl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,18 +32,23 @@ type Group struct {
 
 // batch is a group without its handle.
 type batch struct {
-	rt     *Runtime
-	within *batch // the group that it is in; nil for the outermost
-	work   *Work  // of the outermost
-	site   lifecycle.Site
-
-	mu      sync.Mutex
-	calls   []groupCall
-	made    []making
-	begat   []begot  // the non-blocking parents of these
-	open    []*batch // of the outermost: the inner groups that have not ended, in the order of their starts
+	*nest
+	rt      *Runtime
+	within  *batch // the group that it is in; nil for the outermost
+	site    lifecycle.Site
+	open    []*batch // the groups in it that have not ended, in the order of their starts
 	ended   bool
 	endedBy lifecycle.Site
+}
+
+// nest is what the groups in one another have in common. Its mutex guards them all.
+type nest struct {
+	work *Work
+
+	mu       sync.Mutex
+	calls    []groupCall
+	made     []made
+	expected []made // for non-blocking parents
 }
 
 // groupCall is a call on a communicator, to be made when the group ends.
@@ -52,8 +58,8 @@ type groupCall struct {
 	in *batch // the group that it joined
 }
 
-// making is a call that makes a communicator; it goes on while the group is being filled.
-type making struct {
+// made is a communicator that is made while the group is being filled.
+type made struct {
 	c   *Comm // whose job it is: the new one, or the parent of a Split that makes none here
 	job *job
 }
@@ -88,13 +94,14 @@ func (rt *Runtime) GroupStart(ctx context.Context) *Group {
 	if rt.absent() || outer != nil && outer.absent() {
 		return &Group{Context: ctx} // GroupEnd says so, and every call in it
 	}
-	g := &Group{Context: ctx, batch: &batch{rt: rt, work: newWork(), site: callSite()}}
-	if outer != nil {
-		g.outer = outer.outermost()
-		g.within, g.work = outer.batch, g.outer.work
-		g.outer.mu.Lock()
-		g.outer.open = append(g.outer.open, g.batch)
-		g.outer.mu.Unlock()
+	g := &Group{Context: ctx, batch: &batch{rt: rt, site: callSite()}}
+	if outer == nil {
+		g.nest = &nest{work: newWork()}
+	} else {
+		g.outer, g.within, g.nest = cmp.Or(outer.outer, outer), outer.batch, outer.nest
+		g.mu.Lock()
+		outer.open = append(outer.open, g.batch)
+		g.mu.Unlock()
 	}
 	runtime.AddCleanup(g, func(b *batch) { b.rt.reap(b.forgotten) }, g.batch)
 	return g
@@ -107,29 +114,25 @@ func (b *batch) forgotten() {
 	if b.ended {
 		return
 	}
-	b.ended = true
-	if b.within == nil {
-		b.work.finish(groupError("the group was never ended: its calls were not made"))
+	b.end(lifecycle.Site{})
+	if b.within != nil {
+		b.rt.log.Warn("inner group was never ended: call GroupEnd, or use Runtime.Group", "started_by", b.site.String())
+		return
 	}
+	b.work.finish(groupError("the group was never ended: its calls were not made"))
 	order, calls := b.sorted()
 	for _, c := range order {
 		c.tape.Life(tape.LifeRecord{
-			Act: tape.ActGroup, Call: lifecycle.CallGroupStart, Stage: tape.StageMisuse, Code: lifecycle.CodeInvalidUsage, State: c.life.State(), Peer: -1,
-			Text: fmt.Sprintf("the group that was started by %s was never ended: its calls on %s, %d of them, were not made; call GroupEnd, or use Runtime.Group",
-				b.site, c, len(calls[c])),
-			Site: b.site, Shared: c.shared.Load(),
+			Act: tape.ActGroup, Call: lifecycle.CallGroupStart, Stage: tape.StageMisuse, Code: lifecycle.CodeInvalidUsage,
+			State: c.life.State(), Peer: -1, Site: b.site, Shared: c.shared.Load(),
+			Text: fmt.Sprintf("the group that was started by %s was never ended: its calls on %s, %d of them, were not made; "+
+				"call GroupEnd, or use Runtime.Group", b.site, c, len(calls[c])),
 		})
 	}
 	if !b.rt.cfg.TapeIsLogged || len(order) == 0 {
-		b.rt.log.Warn("group was never ended: its calls were not made; call GroupEnd, or use Runtime.Group", "started_by", b.site.String(), "calls", len(b.calls))
+		b.rt.log.Warn("group was never ended: its calls were not made; call GroupEnd, or use Runtime.Group",
+			"started_by", b.site.String(), "calls", len(b.calls))
 	}
-}
-
-func (g *Group) outermost() *Group {
-	if g.outer != nil {
-		return g.outer
-	}
-	return g
 }
 
 // Group runs fn with a new group, and ends the group. When fn returns an error, panics, or leaves an inner group open,
@@ -167,7 +170,7 @@ func (rt *Runtime) GroupEnd(g *Group) error {
 	if g.outer != nil {
 		return nil
 	}
-	err := g.end(site)
+	err := g.finish(site)
 	g.work.finish(err)
 	return err
 }
@@ -231,54 +234,44 @@ func groupError(detail string) *UsageError {
 
 // close marks the group as ended, by the call at site.
 func (g *Group) close(site lifecycle.Site) error {
-	inner := g.openInside()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	inner := g.batch
+	for len(inner.open) > 0 {
+		inner = inner.open[len(inner.open)-1]
+	}
 	switch {
 	case g.ended:
 		err := groupError("the group has ended already: there must be one GroupEnd for each GroupStart")
 		err.First = g.endedBy
 		return err
-	case len(inner) > 0:
-		return groupError(fmt.Sprintf("the inner group that was started by %s has not ended: end inner groups first", inner[len(inner)-1].site))
+	case inner != g.batch:
+		return groupError(fmt.Sprintf(
+			"the inner group that was started by %s has not ended: end inner groups first", inner.site))
 	}
-	g.ended, g.endedBy = true, site
-	if g.outer != nil {
-		g.outer.shut(g.batch)
-	}
+	g.end(site)
 	return nil
 }
 
-// shut takes an inner group that has ended off the list of open ones.
-func (g *Group) shut(inner *batch) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.open = slices.DeleteFunc(g.open, func(b *batch) bool { return b == inner })
-}
-
-// openInside are the groups in this one that have not ended, in the order of their starts.
-func (g *Group) openInside() []*batch {
-	o := g.outermost()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var open []*batch
-	for _, b := range o.open {
-		if b != g.batch && b.inside(g.batch) {
-			open = append(open, b)
-		}
+// end marks the group, and those in it, as ended. The caller holds the mutex.
+func (b *batch) end(by lifecycle.Site) {
+	for _, inner := range slices.Clone(b.open) {
+		inner.end(by)
 	}
-	return open
+	b.ended, b.endedBy = true, by
+	if b.within != nil {
+		b.within.open = slices.DeleteFunc(b.within.open, func(other *batch) bool { return other == b })
+	}
 }
 
 // refused records a GroupEnd that was not allowed, on the communicators of the group, and returns its error.
 func (g *Group) refused(err error) error {
-	o := g.outermost()
-	o.mu.Lock()
-	comms, _ := o.sorted()
-	for _, m := range o.made {
+	g.mu.Lock()
+	comms, _ := g.sorted()
+	for _, m := range g.made {
 		comms = append(comms, m.c)
 	}
-	o.mu.Unlock()
+	g.mu.Unlock()
 	for _, c := range comms {
 		_ = c.refused(g.Context, lifecycle.CallGroupEnd, err)
 	}
@@ -288,27 +281,16 @@ func (g *Group) refused(err error) error {
 // drop ends the group, and inner ones that were left open, without making their calls. It does nothing to a group that
 // has ended.
 func (g *Group) drop() {
-	if g.outer == nil {
-		g.mu.Lock()
-		ended := g.ended
-		g.ended, g.endedBy = true, g.site
-		g.mu.Unlock()
-		if !ended {
-			g.work.finish(groupError("the group was given up: its function did not return well, or left an inner group open"))
-		}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
 		return
 	}
-	for _, b := range g.openInside() {
-		b.mu.Lock()
-		b.ended, b.endedBy = true, g.site
-		b.mu.Unlock()
-		g.outer.shut(b)
+	g.end(g.site)
+	if g.outer == nil {
+		g.work.finish(groupError("the group was given up: its function did not return well, or left an inner group open"))
 	}
-	if g.close(g.site) == nil {
-		g.outer.mu.Lock()
-		defer g.outer.mu.Unlock()
-		g.outer.calls = slices.DeleteFunc(g.outer.calls, func(call groupCall) bool { return call.in.inside(g.batch) })
-	}
+	g.calls = slices.DeleteFunc(g.calls, func(call groupCall) bool { return call.in.inside(g.batch) })
 }
 
 // inside tells whether b is other, or a group in it.
@@ -323,40 +305,39 @@ func (b *batch) inside(other *batch) bool {
 
 // closedTo says why calls of rt can't join the group; it is empty when they can.
 func (g *Group) closedTo(rt *Runtime) string {
-	switch {
-	case g.absent():
+	if g.absent() {
 		return "its context is a group that GroupStart did not make: it is nil or zero, or was started on a nil runtime"
-	case g.rt != rt || g.outermost().rt != rt:
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.rt != rt || g.outer != nil && g.outer.rt != rt:
 		return "its context is a group of another runtime: use a group of the runtime that the communicator belongs to"
-	case g.finished() || g.outermost().finished():
-		return "its context is a group that has ended: pass the group of a GroupStart without GroupEnd, or a context that is none"
+	case g.ended:
+		return "its context is a group that has ended: " +
+			"pass the group of a GroupStart without GroupEnd, or a context that is none"
 	default:
 		return ""
 	}
 }
 
-// add puts a call on the list.
-func (g *Group) add(c *Comm, op host.Op) error {
+// add puts calls, which were admitted, on the list.
+func (g *Group) add(c *Comm, ops []host.Op) error {
 	if why := g.closedTo(c.rt); why != "" {
-		err := c.usage(op.Call, why)
-		err.Code = lifecycle.CodeInvalidUsage
-		return c.refused(g, op.Call, err)
+		return c.refused(g, ops[0].Call, c.usage(ops[0].Call, lifecycle.CodeInvalidUsage, "%s", why))
 	}
-	if err := c.life.Check(op.Call); err != nil {
-		return c.refused(g, op.Call, err)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, op := range ops {
+		g.calls = append(g.calls, groupCall{c, op, g.batch})
 	}
-	c.visit()
-	o := g.outermost()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.calls = append(o.calls, groupCall{c, op, g.batch})
 	return nil
 }
 
 // sorted are the calls by communicator, in the order in which the communicators came first.
-func (b *batch) sorted() (order []*Comm, calls map[*Comm][]host.Op) {
+func (n *nest) sorted() (order []*Comm, calls map[*Comm][]host.Op) {
 	calls = map[*Comm][]host.Op{}
-	for _, call := range b.calls {
+	for _, call := range n.calls {
 		if calls[call.c] == nil {
 			order = append(order, call.c)
 		}
@@ -365,30 +346,16 @@ func (b *batch) sorted() (order []*Comm, calls map[*Comm][]host.Op) {
 	return order, calls
 }
 
-func (b *batch) finished() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ended
-}
-
 // await makes the group's end wait for a call that makes a communicator.
-func (g *Group) await(c *Comm, j *job) {
-	o := g.outermost()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.made = append(o.made, making{c, j})
+func (n *nest) await(c *Comm, j *job) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.made = append(n.made, made{c, j})
 }
 
-// begot is a communicator of which a child is being made.
-type begot struct {
-	parent *core
-	job    *job
-}
-
-// begot makes a communicator in progress from the group's end, until j has ended.
-func (g *Group) begot(parent *core, j *job) {
-	o := g.outermost()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.begat = append(o.begat, begot{parent, j})
+// expect makes a communicator, of which a child is made, in progress from the group's end, until j has ended.
+func (n *nest) expect(parent *Comm, j *job) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.expected = append(n.expected, made{parent, j})
 }

@@ -9,16 +9,17 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// end makes the calls, unless a communicator could not be made.
-func (g *Group) end(site lifecycle.Site) error {
-	for _, b := range g.begat {
-		b.parent.jobs.add(b.job)
+// finish makes the calls, unless a communicator could not be made.
+func (g *Group) finish(site lifecycle.Site) error {
+	for _, e := range g.expected {
+		e.c.jobs.add(e.job)
 	}
 	results := g.finishMaking()
-	if err := summary(results); err != nil && !errors.Is(err, ErrInProgress) {
-		return summary(append(results, g.forgo(site, err)...))
+	err := summary(results)
+	if err == nil || errors.Is(err, ErrInProgress) {
+		return summary(append(results, g.makeCalls(site)...))
 	}
-	return summary(append(results, g.makeCalls(site)...))
+	return summary(append(results, g.forgo(site, err)...))
 }
 
 // finishMaking waits for the blocking communicators that are being made.
@@ -38,6 +39,14 @@ func (g *Group) finishMaking() []GroupResult {
 	return results
 }
 
+// part enters this communicator's part in a group, of calls on it, and writes its start.
+func (g *Group) part(c *Comm, calls []host.Op, site lifecycle.Site) *part {
+	number, place := c.enterGroup(calls)
+	a := c.act(g.Context, lifecycle.CallGroupEnd, number, site)
+	a.rec.Ops = uint32(len(calls))
+	return &part{c: c, calls: calls, act: a.start(), place: place}
+}
+
 // forgo says on the other communicators that their calls are not made, because of cause. They count as a group all the
 // same, as they do on ranks that could make theirs.
 func (g *Group) forgo(site lifecycle.Site, cause error) []GroupResult {
@@ -45,9 +54,10 @@ func (g *Group) forgo(site lifecycle.Site, cause error) []GroupResult {
 	results := make([]GroupResult, len(order))
 	for i, c := range order {
 		results[i] = GroupResult{Comm: c.String(), Calls: len(calls[c])}
-		a := c.beginGroup(g.Context, c.passGroup(calls[c]), site, len(calls[c]))
-		a.conclude(lifecycle.CodeOf(cause), -1,
-			fmt.Sprintf("0 of %d calls took effect, because the group could not make another communicator: %s", len(calls[c]), cause))
+		p := g.part(c, calls[c], site)
+		c.turn.forgo(p.place)
+		p.act.conclude(lifecycle.CodeOf(cause), -1, fmt.Sprintf(
+			"0 of %d calls took effect, because the group could not make another communicator: %s", len(calls[c]), cause))
 	}
 	return results
 }
@@ -63,9 +73,8 @@ func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
 	group := g.rt.newGroupJob(len(order))
 	parts := make([]*part, len(order))
 	for i, c := range order {
-		number, place := c.enterGroup(calls[c])
-		a := c.beginGroup(ctx, number, site, len(calls[c]))
-		parts[i] = &part{c: c, calls: calls[c], act: a, place: place, job: &job{group: group, done: make(chan struct{})}}
+		parts[i] = g.part(c, calls[c], site)
+		parts[i].job = &job{Work: newWork(), group: group}
 		if !c.blocking {
 			c.jobs.add(parts[i].job)
 		}
@@ -73,11 +82,11 @@ func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
 	for i, p := range parts {
 		switch {
 		case !p.c.blocking:
-			p.c.crew.start(func() { p.run(context.WithoutCancel(ctx)) })
+			p.c.workers.start(func() { p.run(context.WithoutCancel(ctx)) })
 		case i == len(parts)-1:
 			p.run(ctx) // the last one here: the others have begun
 		default:
-			p.c.crew.start(func() { p.run(ctx) })
+			p.c.workers.start(func() { p.run(ctx) })
 		}
 	}
 	results := make([]GroupResult, len(parts))
@@ -119,7 +128,7 @@ func (p *part) run(ctx context.Context) {
 	if !c.blocking && len(p.calls) > 1 {
 		err = outcome
 	}
-	p.job.end(err)
+	p.job.finish(err)
 }
 
 // outcome is what err, which ended the part, says together with the number of calls that took effect.
@@ -132,26 +141,18 @@ func (p *part) outcome(err error) error {
 
 func (p *part) make(ctx context.Context) error {
 	for p.done < len(p.calls) {
-		rest := p.calls[p.done:]
-		n := 0
+		rest, n := p.calls[p.done:], 0
 		for n < len(rest) && pointToPoint(rest[n].Call) {
 			n++
 		}
-		var err error
-		if n > 0 {
-			err = p.c.executePairs(ctx, lifecycle.CallGroupEnd, rest[:n])
-		} else {
-			n = 1
-			err = p.c.execute(ctx, &rest[0])
+		call := lifecycle.CallGroupEnd
+		if n == 0 {
+			n, call = 1, rest[0].Call
 		}
-		if err != nil {
+		if err := p.c.execute(ctx, call, rest[:n]); err != nil {
 			return err
 		}
 		p.done += n
 	}
 	return nil
-}
-
-func pointToPoint(call lifecycle.Call) bool {
-	return call == lifecycle.CallSend || call == lifecycle.CallRecv
 }

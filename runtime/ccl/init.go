@@ -2,8 +2,6 @@ package ccl
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
-	rtcp "github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -30,98 +28,101 @@ func (rt *Runtime) World(ctx context.Context, opts ...Option) (*Comm, error) {
 		return nil, errNoRuntime(lifecycle.CallInitRank)
 	}
 	w := rt.cfg.World
-	info := lifecycle.Info{Call: lifecycle.CallInitRank, Rank: w.Rank, Size: max(w.Size, 1), Site: callSite()}
-	c, meet, err := rt.openWorld(ctx, &info, append([]Option{WithName("world")}, opts...))
+	m := rt.making(ctx, lifecycle.CallInitRank, max(w.Size, 1), w.Rank, append([]Option{WithName("world")}, opts...))
+	c, at, err := m.openWorld()
 	if err != nil {
 		return nil, err
 	}
-	return c.meetFirst(ctx, meet)
+	return c.meetFirst(ctx, at)
 }
 
 // openWorld gives a World its number, which the ranks agree on, and makes all that this rank can make alone.
-func (rt *Runtime) openWorld(ctx context.Context, info *lifecycle.Info, opts []Option) (*Comm, rendezvous.Rendezvous, error) {
+func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
+	rt := m.rt
 	rt.naming.Lock()
 	defer rt.naming.Unlock()
-	rt.mu.Lock()
-	n := rt.worlds
-	rt.mu.Unlock()
-	id, err := rt.cfg.World.UniqueID(n)
+	id, err := rt.cfg.World.UniqueID(rt.worlds)
 	if err != nil {
-		return nil, nil, rt.unborn(ctx, err, *info, opts)
+		return nil, nil, m.ended(err)
 	}
-	if err := rt.mayOpen(ctx, id, *info, opts); err != nil {
+	m.info.ID = lifecycle.RootCommID(id)
+	if err := m.outsideGroup(); err != nil {
 		return nil, nil, err
 	}
-	meet := rendezvous.Rendezvous(mem.New(1))
-	if info.Size > 1 {
-		if info.Rank == 0 {
-			if err := rt.serveWorld(id); err != nil {
-				info.ID = lifecycle.RootCommID(id)
-				return nil, nil, rt.unborn(ctx, err, *info, opts)
+	at := rendezvous.Rendezvous(mem.New(1))
+	if m.info.Size > 1 {
+		if m.info.Rank == 0 {
+			if err := rt.point.ServeWorld(id, rt.cfg.World.ListenAddress()); err != nil {
+				return nil, nil, m.ended(err)
 			}
 		}
-		meet = rtcp.Dial(id, rt.rendezvousConfig())
+		at = rt.point.Dial(id)
 	}
-	c, err := rt.openRoot(ctx, id, *info, opts)
+	c, err := m.open(id)
 	if err != nil {
-		return nil, nil, errors.Join(err, meet.Close())
+		return nil, nil, errors.Join(err, at.Close())
 	}
-	rt.mu.Lock()
 	rt.worlds++
-	rt.mu.Unlock()
-	return c, meet, nil
-}
-
-// serveWorld makes this process, rank 0 of the job, the meeting point at the job's address.
-func (rt *Runtime) serveWorld(id UniqueID) error {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	if rt.closed {
-		return ErrRuntimeClosed
-	}
-	if rt.world == nil {
-		s, err := rtcp.Listen(context.Background(), rt.cfg.World.ListenAddress(), rt.rendezvousConfig())
-		if err != nil {
-			return fmt.Errorf("rank 0 serves the rendezvous of the job at %s: %w", id.Address(), err)
-		}
-		rt.world = s
-	}
-	return rt.world.Serve(id)
+	return c, at, nil
 }
 
 // InitRank makes a communicator of nranks ranks, of which the caller is rank. All ranks call it, with an id that one of
 // them made with NewUniqueID. It blocks until all have come, bounded by ctx; when ctx ends first the error names the
 // ranks that are missing. The phases rendezvous, topology and connect are on its span.
 func (rt *Runtime) InitRank(ctx context.Context, id UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
-	return rt.initRank(ctx, lifecycle.CallInitRank, id, nranks, rank, opts)
+	return rt.initRank(ctx, lifecycle.CallInitRank, []UniqueID{id}, nranks, rank, opts)
 }
 
-func (rt *Runtime) initRank(ctx context.Context, call lifecycle.Call, id UniqueID, nranks, rank int, opts []Option) (*Comm, error) {
+// InitRankScalable is InitRank with several unique ids, made by different ranks, whose processes share the work of the
+// rendezvous: for communicators of thousands of ranks. All ranks pass the same ids in the same order, at most one for
+// each rank. The first one names the communicator.
+func (rt *Runtime) InitRankScalable(
+	ctx context.Context, ids []UniqueID, nranks, rank int, opts ...Option,
+) (*Comm, error) {
+	return rt.initRank(ctx, lifecycle.CallInitRankScalable, ids, nranks, rank, opts)
+}
+
+// JoinGrow makes this process a rank of a communicator that grows: id is what a rank of it made, nranks the new size,
+// and rank one of the new numbers. It blocks until all ranks have come, bounded by ctx.
+func (rt *Runtime) JoinGrow(ctx context.Context, id UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
+	return rt.initRank(ctx, lifecycle.CallGrow, []UniqueID{id}, nranks, rank, opts)
+}
+
+func (rt *Runtime) initRank(
+	ctx context.Context, call lifecycle.Call, ids []UniqueID, nranks, rank int, opts []Option,
+) (*Comm, error) {
 	if rt.absent() {
 		return nil, errNoRuntime(call)
 	}
-	info := lifecycle.Info{Call: call, Rank: rank, Size: nranks, Site: callSite()}
-	if err := checkRank(call, id, nranks, rank); err != nil {
-		return nil, rt.refused(ctx, err, info, opts)
+	m := rt.making(ctx, call, nranks, rank, opts)
+	if err := m.check(ids); err != nil {
+		return nil, err
 	}
-	return rt.makeRoot(ctx, id, info, rtcp.Dial(id, rt.rendezvousConfig()), opts)
+	return m.make(ids[0], rt.point.Dial(ids...))
 }
 
-// checkRank checks the arguments of a call that makes a communicator from an id.
-func checkRank(call lifecycle.Call, id UniqueID, nranks, rank int) *UsageError {
-	bad := func(format string, args ...any) *UsageError {
-		return &UsageError{
-			Call: call, Code: lifecycle.CodeInvalidArgument, Comm: lifecycle.RootCommID(id), Rank: rank, Detail: fmt.Sprintf(format, args...),
+// check checks the arguments of a call that makes a communicator from ids.
+func (m *making) check(ids []UniqueID) error {
+	n, rank := m.info.Size, m.info.Rank
+	if len(ids) == 0 || len(ids) > max(n, 1) {
+		return m.refused("there are %d unique ids: with nranks %d, 1 to %d are allowed", len(ids), n, max(n, 1))
+	}
+	m.info.ID = lifecycle.RootCommID(ids[0])
+	if n < 1 || n > MaxRanks {
+		return m.refused("nranks is %d: a communicator has 1 to %d ranks", n, MaxRanks)
+	}
+	if rank < 0 || rank >= n {
+		return m.refused("rank is %d: with nranks %d it must be 0 to %d", rank, n, n-1)
+	}
+	seen := map[UniqueID]int{}
+	for i, id := range ids {
+		if err := id.Valid(); err != nil {
+			return m.refused("the unique id is not one that NewUniqueID made: %s", plainly(err))
 		}
-	}
-	if nranks < 1 || nranks > MaxRanks {
-		return bad("nranks is %d: a communicator has 1 to %d ranks", nranks, MaxRanks)
-	}
-	if rank < 0 || rank >= nranks {
-		return bad("rank is %d: with nranks %d it must be 0 to %d", rank, nranks, nranks-1)
-	}
-	if err := id.Valid(); err != nil {
-		return bad("the unique id is not one that NewUniqueID made: %s", plainly(err))
+		if j, twice := seen[id]; twice {
+			return m.refused("unique ids %d and %d are the same: each must be made by a NewUniqueID of its own", j, i)
+		}
+		seen[id] = i
 	}
 	return nil
 }
@@ -132,12 +133,9 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	if rt.absent() {
 		return nil, errNoRuntime(lifecycle.CallInitAll)
 	}
-	site := callSite()
 	if n < 1 || n > MaxRanks {
-		return nil, rt.refused(ctx, &UsageError{
-			Call: lifecycle.CallInitAll, Code: lifecycle.CodeInvalidArgument, Rank: -1,
-			Detail: fmt.Sprintf("n is %d: a communicator has 1 to %d ranks", n, MaxRanks),
-		}, lifecycle.Info{Rank: -1, Size: n, Site: site}, opts)
+		m := rt.making(ctx, lifecycle.CallInitAll, n, -1, opts)
+		return nil, m.refused("n is %d: a communicator has 1 to %d ranks", n, MaxRanks)
 	}
 	id, err := lifecycle.NewUniqueID("")
 	if err != nil {
@@ -148,15 +146,15 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 		ctx, stop = context.WithCancel(ctx)
 		defer stop()
 	}
-	meet := mem.New(n)
+	at := mem.New(n)
 	comms, errs := make([]*Comm, n), make([]error, n)
 	var first error // the others only say that they were stopped because of it
 	var once sync.Once
 	var wg sync.WaitGroup
 	for r := range n {
-		info := lifecycle.Info{Call: lifecycle.CallInitAll, Rank: r, Size: n, Site: site}
+		m := rt.making(ctx, lifecycle.CallInitAll, n, r, opts)
 		wg.Go(func() {
-			comms[r], errs[r] = rt.makeRoot(ctx, id, info, meet, opts)
+			comms[r], errs[r] = m.make(id, at)
 			if err := errs[r]; err != nil && !errors.Is(err, ErrInProgress) {
 				once.Do(func() { first = err })
 				stop()
@@ -173,112 +171,119 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	return comms, errs[0]
 }
 
-// rootOptions are the options of a communicator that has no parent.
-func rootOptions(opts []Option) options {
+// making is a call that makes a communicator without a parent.
+type making struct {
+	rt   *Runtime
+	ctx  context.Context
+	info lifecycle.Info
+	opts options
+}
+
+// making begins one, in the goroutine of the caller.
+func (rt *Runtime) making(ctx context.Context, call lifecycle.Call, nranks, rank int, opts []Option) *making {
 	o := options{name: "comm"}
 	for _, set := range opts {
 		set(&o)
 	}
-	return o
+	return &making{rt: rt, ctx: ctx, opts: o, info: lifecycle.Info{
+		Call: call, Rank: rank, Size: nranks, Name: o.name, Site: callSite(),
+	}}
 }
 
-// refused records a call that was to make a communicator, and was not allowed. It returns err.
-func (rt *Runtime) refused(ctx context.Context, err *UsageError, info lifecycle.Info, opts []Option) error {
-	info.ID, info.Call = err.Comm, err.Call
-	return rt.unborn(ctx, err, info, opts)
+// refused records that the call was not allowed, for an argument, and returns the error.
+func (m *making) refused(format string, args ...any) error {
+	return m.ended(m.usage(lifecycle.CodeInvalidArgument, fmt.Sprintf(format, args...)))
 }
 
-// unborn records a call that ended before there was a communicator: refused, if err is a UsageError or the runtime is
+func (m *making) usage(code lifecycle.Code, detail string) *UsageError {
+	return &UsageError{
+		Call: m.info.Call, Code: code, Comm: m.info.ID, Name: m.info.Name, Rank: m.info.Rank, Detail: detail,
+	}
+}
+
+// outsideGroup refuses to make a communicator in a group that it can't join.
+func (m *making) outsideGroup() error {
+	if g := groupOf(m.ctx); g != nil {
+		if why := g.closedTo(m.rt); why != "" {
+			return m.ended(m.usage(lifecycle.CodeInvalidUsage, why))
+		}
+	}
+	return nil
+}
+
+// ended records a call that ended before there was a communicator: refused, if err is a UsageError or the runtime is
 // closed, or failed. There is no tape of the communicator that the record could be on, so it has one of its own. It
 // returns err.
-func (rt *Runtime) unborn(ctx context.Context, err error, info lifecycle.Info, opts []Option) error {
-	w := rt.cfg.Tape.Comm(tape.CommInfo{
-		ID: info.ID, Parent: info.Parent, Name: rootOptions(opts).name, Rank: info.Rank, Size: info.Size, Engine: "host",
-	})
+func (m *making) ended(err error) error {
+	i := m.info
+	w := m.rt.cfg.Tape.Comm(tape.CommInfo{ID: i.ID, Name: i.Name, Rank: i.Rank, Size: i.Size, Engine: "host"})
 	defer w.Close()
 	rec := tape.LifeRecord{
-		Act: actOf(info.Call), Call: info.Call, Stage: tape.StageMisuse, Code: lifecycle.CodeOf(err), State: lifecycle.StateNone, Peer: -1,
-		Site: info.Site, Caller: callerSpan(ctx),
+		Act: actOf(i.Call), Call: i.Call, Stage: tape.StageMisuse, Code: lifecycle.CodeOf(err), State: lifecycle.StateNone,
+		Peer: -1, Site: i.Site, Caller: callerSpan(m.ctx),
 	}
-	if _, usage := asUsage(err); !usage {
-		if errors.Is(err, ErrRuntimeClosed) {
-			rec.Code = lifecycle.CodeInvalidUsage
-		} else {
-			rec.Stage, rec.Start = tape.StageStart, tape.Now()
-			w.Life(rec)
-			rec.Stage = tape.StageEnd
-		}
+	if _, usage := asUsage(err); errors.Is(err, ErrRuntimeClosed) {
+		rec.Code = lifecycle.CodeInvalidUsage
+	} else if !usage {
+		rec.Stage, rec.Start = tape.StageStart, tape.Now()
+		w.Life(rec)
+		rec.Stage = tape.StageEnd
 	}
 	rec.Text = err.Error()
 	w.Life(rec)
 	return err
 }
 
-// makeRoot makes a communicator that has no parent.
-func (rt *Runtime) makeRoot(ctx context.Context, id UniqueID, info lifecycle.Info, meet rendezvous.Rendezvous, opts []Option) (*Comm, error) {
-	if err := rt.mayOpen(ctx, id, info, opts); err != nil {
+// make makes the communicator, with the ranks that come to a rendezvous.
+func (m *making) make(id UniqueID, at rendezvous.Rendezvous) (*Comm, error) {
+	m.info.ID = lifecycle.RootCommID(id)
+	if err := m.outsideGroup(); err != nil {
 		return nil, err
 	}
-	c, err := rt.openRoot(ctx, id, info, opts)
+	c, err := m.open(id)
 	if err != nil {
 		return nil, err
 	}
-	return c.meetFirst(ctx, meet)
+	return c.meetFirst(m.ctx, at)
 }
 
-// mayOpen refuses to make a communicator in a group that it can't join.
-func (rt *Runtime) mayOpen(ctx context.Context, id UniqueID, info lifecycle.Info, opts []Option) error {
-	g := groupOf(ctx)
-	if g == nil {
-		return nil
-	}
-	why := g.closedTo(rt)
-	if why == "" {
-		return nil
-	}
-	return rt.refused(ctx, &UsageError{
-		Call: info.Call, Code: lifecycle.CodeInvalidUsage, Comm: lifecycle.RootCommID(id), Name: rootOptions(opts).name, Rank: info.Rank, Detail: why,
-	}, info, opts)
-}
-
-// openRoot makes a communicator that has no parent, and has not met the other ranks.
-func (rt *Runtime) openRoot(ctx context.Context, id UniqueID, info lifecycle.Info, opts []Option) (*Comm, error) {
-	o := rootOptions(opts)
-	info.ID, info.Name = lifecycle.RootCommID(id), o.name
-	c, err := rt.newComm(info.Call, info, rt.cfg.Blocking || !o.nonBlocking)
+// open makes a communicator that has not met the other ranks.
+func (m *making) open(id UniqueID) (*Comm, error) {
+	c, err := m.rt.newComm(m.info, m.rt.cfg.Blocking || !m.opts.nonBlocking)
 	if err != nil {
-		return nil, rt.unborn(ctx, err, info, opts)
+		return nil, m.ended(err)
 	}
 	c.secret = id.Secret()
 	return c, nil
 }
 
-// meetFirst makes a communicator that has no parent ready, with the ranks that come to meet.
-func (c *Comm) meetFirst(ctx context.Context, meet rendezvous.Rendezvous) (*Comm, error) {
+// meetFirst makes a communicator that has no parent ready, with the ranks that come to a rendezvous.
+func (c *Comm) meetFirst(ctx context.Context, at rendezvous.Rendezvous) (*Comm, error) {
 	info := c.life.Info()
-	a := c.begin(ctx, tape.ActInit, info.Call, 0, info.Site)
-	return c.initialize(ctx, a, func(ctx context.Context) error { return c.meet(ctx, a, meet, info.Rank, info.Size) })
+	a := c.initAct(ctx, info.Call, info.Site).start()
+	return c.initialize(ctx, a, func(ctx context.Context) error { return c.meet(ctx, a, at, info.Rank, info.Size) })
 }
 
 // meet finds the other ranks at a rendezvous, and connects with them.
 func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank, size int) error {
 	defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
 	a.phase(tape.PhaseRendezvous)
-	port, err := c.prepare(isLocal(at), size)
+	local := meet.Local(at)
+	port, err := c.prepare(local, size)
 	if err != nil {
 		return err
 	}
-	mine, err := c.introduce(port, at)
-	if err != nil {
-		port.Close()
-		return err
+	mine := meet.Introduction{Card: port.Card()}
+	if !local {
+		if contact := c.rt.cfg.Contact; contact != nil {
+			mine.Contact = contact()
+		}
+		mine.Meets, err = c.rt.point.Addr()
 	}
-	payloads, err := at.Exchange(ctx, "init", rank, size, mine)
-	if err != nil {
-		port.Close()
-		return err
+	var ranks []meet.Introduction
+	if err == nil {
+		ranks, err = meet.Introduce(ctx, at, rank, size, &mine)
 	}
-	ranks, err := readIntroductions(payloads)
 	if err != nil {
 		port.Close()
 		return err
@@ -286,21 +291,16 @@ func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank,
 	if err := c.connect(ctx, a, port, ranks); err != nil {
 		return err
 	}
-	c.rt.met(ranks)
-	return nil
-}
-
-// met tells who wants to know where the processes of other ranks can be reached.
-func (rt *Runtime) met(ranks []introduction) {
 	var contacts []string
 	for i := range ranks {
-		if ranks[i].contact != "" {
-			contacts = append(contacts, ranks[i].contact)
+		if ranks[i].Contact != "" {
+			contacts = append(contacts, ranks[i].Contact)
 		}
 	}
-	if len(contacts) > 0 && rt.cfg.Met != nil {
-		rt.cfg.Met(contacts)
+	if len(contacts) > 0 && c.rt.cfg.Met != nil {
+		c.rt.cfg.Met(contacts)
 	}
+	return nil
 }
 
 // prepare makes this rank reachable. local says that all ranks, size at most, are of this runtime.
@@ -311,77 +311,16 @@ func (c *core) prepare(local bool, size int) (*fabric.Port, error) {
 	return c.rt.fabric.Prepare(c.id, c.secret, size)
 }
 
-// introduction is what the other ranks must know of one: where a rendezvous can be held in its process, where else its process can be
-// reached, and how the rank itself is.
-type introduction struct {
-	meets   string
-	contact string // Config.Contact
-	card    []byte // of its fabric.Port
-}
-
-// introduce makes this rank's introduction, as it is sent.
-func (c *core) introduce(port *fabric.Port, at rendezvous.Rendezvous) ([]byte, error) {
-	i := introduction{card: port.Card()}
-	if !isLocal(at) {
-		s, err := c.rt.rendezvousServer()
-		if err != nil {
-			return nil, err
-		}
-		i.meets = s.Addr()
-		if contact := c.rt.cfg.Contact; contact != nil {
-			i.contact = contact()
-		}
-		if len(i.contact) > 255 {
-			i.contact = "" // nowhere: its length has one byte
-		}
-	}
-	b := append([]byte{byte(len(i.meets))}, i.meets...)
-	b = append(append(b, byte(len(i.contact))), i.contact...)
-	return append(b, i.card...), nil
-}
-
-// isLocal tells whether all ranks that meet there are of this runtime.
-func isLocal(at rendezvous.Rendezvous) bool {
-	switch at.(type) {
-	case *mem.Rendezvous, *localMeeting:
-		return true
-	default:
-		return false
-	}
-}
-
-// readIntroductions takes apart what introduce made.
-func readIntroductions(payloads [][]byte) ([]introduction, error) {
-	all := make([]introduction, len(payloads))
-	for r, p := range payloads {
-		meets, p, ok := cutText(p)
-		contact, p, also := cutText(p)
-		if !ok || !also {
-			return nil, fmt.Errorf("what rank %d sent of itself is cut short: %d bytes", r, len(payloads[r]))
-		}
-		all[r] = introduction{meets: meets, contact: contact, card: p}
-	}
-	return all, nil
-}
-
-// cutText cuts off a text that has its length in front.
-func cutText(b []byte) (text string, rest []byte, ok bool) {
-	if len(b) == 0 || len(b) < 1+int(b[0]) {
-		return "", nil, false
-	}
-	n := 1 + int(b[0])
-	return string(b[1:n]), b[n:], true
-}
-
 // newComm makes a communicator that isn't connected yet, and puts it on the books.
-func (rt *Runtime) newComm(call lifecycle.Call, info lifecycle.Info, blocking bool) (*Comm, error) {
-	info.Call, info.NonBlocking = call, !blocking
+func (rt *Runtime) newComm(info lifecycle.Info, blocking bool) (*Comm, error) {
+	info.NonBlocking = !blocking
 	c := &core{
-		rt: rt, blocking: blocking, start: newJob(), maker: int64(info.Site.Goroutine), acts: map[tape.Act]uint64{},
+		rt: rt, blocking: blocking, start: newJob(), maker: int64(info.Site.Goroutine), acts: map[lifecycle.Call]uint64{},
 		id: info.ID, name: info.Name, rank: info.Rank, size: info.Size,
 	}
 	c.whole, c.giveUp = context.WithCancelCause(context.Background())
 	c.ctx, c.cancel = context.WithCancelCause(c.whole)
+	c.meetings.begin(c.whole)
 	if err := rt.adopt(c, info); err != nil {
 		c.giveUp(nil)
 		return nil, err
@@ -392,37 +331,43 @@ func (rt *Runtime) newComm(call lifecycle.Call, info lifecycle.Info, blocking bo
 }
 
 func (c *core) tapeInfo(parent CommID, nodes int) tape.CommInfo {
-	return tape.CommInfo{ID: c.id, Parent: parent, Name: c.name, Rank: c.rank, Size: c.size, Nodes: nodes, Engine: "host"}
+	return tape.CommInfo{
+		ID: c.id, Parent: parent, Name: c.name, Rank: c.rank, Size: c.size, Nodes: nodes, Engine: "host",
+	}
 }
 
 // initialize runs the call that makes the communicator: here, or, for a non-blocking one and in a group, in the
 // background. Abort interrupts it.
 func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Context) error) (*Comm, error) {
 	g := groupOf(ctx)
-	background := !c.blocking || g != nil
 	if !c.blocking {
 		ctx = context.WithoutCancel(ctx)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	ctx, release := alsoEnds(ctx, c.ctx)
 	start := func() error {
-		defer cancel(nil)
-		defer stop()
+		defer release()
 		err := connect(ctx)
-		c.initialized(a, err)
+		if err == nil {
+			c.life.Signal(lifecycle.EventInitDone, nil)
+		} else {
+			c.life.Signal(lifecycle.EventInitFailed, err)
+		}
+		c.rt.troubled.Store(err != nil)
+		a.end(err)
+		c.start.finish(err)
 		return err
 	}
-	if !background {
-		if err := start(); err != nil {
-			c.discard()
+	if c.blocking && g == nil {
+		if err := start(); err != nil { // the caller never gets it
+			_ = c.end(ctx, ending{call: lifecycle.CallAbort, tolerant: true, silent: true})
 			return nil, err
 		}
 		return c, nil
 	}
 	c.jobs.add(c.start)
-	c.crew.start(func() {
+	c.workers.start(func() {
 		_ = start()          // the job has its error
-		runtime.KeepAlive(c) // who waits for it may hold it by the group alone
+		runtime.KeepAlive(c) // the group alone may hold it, while its end waits for the job
 	})
 	if g != nil {
 		g.await(c, c.start)
@@ -431,35 +376,22 @@ func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Cont
 	return c, ErrInProgress
 }
 
-// initialized ends the init: the communicator is ready, or failed.
-func (c *core) initialized(a *act, err error) {
-	if err == nil {
-		c.life.Signal(lifecycle.EventInitDone, nil)
-	} else {
-		c.life.Signal(lifecycle.EventInitFailed, err)
+// alsoEnds is ctx, which ends with other, too. release frees what that takes.
+func alsoEnds(ctx, other context.Context) (both context.Context, release func()) {
+	both, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return both, func() {
+		stop()
+		cancel(nil)
 	}
-	a.end(err)
-	c.start.end(err)
-}
-
-// discard takes a communicator whose blocking init failed off the books: its caller never gets it.
-func (c *core) discard() {
-	c.ending.Add(1)
-	defer c.retire()
-	if _, err := c.life.Do(lifecycle.CallAbort, lifecycle.Site{}); err != nil {
-		return // Runtime.Close has it
-	}
-	c.giveUp(nil)
-	c.life.Signal(lifecycle.EventAbortDone, nil)
-	c.tape.State(c.life.State())
 }
 
 // connect connects the ranks once they know of each other.
-func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []introduction) error {
+func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []meet.Introduction) error {
 	a.phase(tape.PhaseTopology)
 	meets, cards := make([]string, len(ranks)), make([][]byte, len(ranks))
 	for r := range ranks {
-		meets[r], cards[r] = ranks[r].meets, ranks[r].card
+		meets[r], cards[r] = ranks[r].Meets, ranks[r].Card
 	}
 	topology, err := port.Topology(c.rank, cards)
 	if err != nil {
@@ -477,8 +409,8 @@ func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []i
 	return nil
 }
 
-// gaveUp is the error of a connection on which a rank said that it gives up, as the fault of the rank that it names. Other errors stay what they
-// are. Once there is an engine, that explains them, and knows more.
+// gaveUp is the error of a connection on which a rank said that it gives up, as the fault of the rank that it names.
+// Other errors stay what they are. Once there is an engine, that explains them, and knows more.
 func (c *core) gaveUp(call lifecycle.Call, err error) error {
 	var notice *transport.NoticeError
 	if !errors.As(err, &notice) {
@@ -488,15 +420,8 @@ func (c *core) gaveUp(call lifecycle.Call, err error) error {
 	if notice.Notice.Culprit >= 0 {
 		rank = int(notice.Notice.Culprit)
 	}
-	return &lifecycle.PeerError{
-		Code: notice.Notice.Code, Rank: rank, Self: c.rank, Comm: c.id, Name: c.name, Call: call, Detail: notice.Notice.Detail,
+	return &PeerError{
+		Code: notice.Notice.Code, Rank: rank, Self: c.rank, Comm: c.id, Name: c.name, Call: call,
+		Detail: notice.Notice.Detail,
 	}
-}
-
-// childSecret is what authenticates the ranks of a child: only who has the parent's can know it.
-func childSecret(parent []byte, child CommID) []byte {
-	m := hmac.New(sha256.New, parent)
-	m.Write([]byte("carillon child"))
-	m.Write(child[:])
-	return m.Sum(nil)
 }

@@ -9,26 +9,11 @@ import (
 
 // job is a call on one communicator that may go on in the background: init, split, finalize, its part in a group.
 type job struct {
+	*Work
 	group *groupJob // that it is a part of; nil for none
-	done  chan struct{}
-	err   error // written before done is closed
 }
 
-func newJob() *job { return &job{done: make(chan struct{})} }
-
-func (j *job) end(err error) {
-	j.err = err
-	close(j.done)
-}
-
-func (j *job) ended() bool {
-	select {
-	case <-j.done:
-		return true
-	default:
-		return false
-	}
-}
+func newJob() *job { return &job{Work: newWork()} }
 
 // complete is called once, when the communicator has taken note of the job's end.
 func (j *job) complete() {
@@ -58,8 +43,8 @@ func (g *groupJob) release() {
 	}
 }
 
-// jobs are the unfinished jobs of a communicator, oldest first. A job leaves the list in poll only, which AsyncError and Wait
-// call: nothing else completes one.
+// jobs are the unfinished jobs of a communicator, oldest first. A job leaves the list in poll only, which AsyncError
+// and Wait call: nothing else completes one.
 type jobs struct {
 	mu      sync.Mutex
 	list    []*job
@@ -79,7 +64,7 @@ func (s *jobs) add(j *job) {
 
 // poll completes what has ended, in order, up to the first error. done is false, and err ErrInProgress, when something
 // has not.
-func (s *jobs) poll() (err error, done bool) { //nolint:revive // the error is the answer here, and done says whether it is final
+func (s *jobs) poll() (err error, done bool) { //nolint:revive // the error is the answer, done says if it is final
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.list) > 0 {

@@ -8,7 +8,8 @@ import (
 // Reduction says how elements are combined.
 type Reduction = kernels.Reduction
 
-// The reductions. Avg divides the sum by the number of ranks; PreMulSum multiplies each rank's input by its Scale first.
+// The reductions. Avg divides the sum by the number of ranks; PreMulSum multiplies each rank's input by its Scale
+// first.
 const (
 	Sum       = kernels.Sum
 	Prod      = kernels.Prod

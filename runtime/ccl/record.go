@@ -19,26 +19,37 @@ type act struct {
 	members []int
 }
 
-// begin writes the start of an act. seq is its number among the acts of its kind on this communicator.
-func (c *core) begin(ctx context.Context, a tape.Act, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
-	begun := c.act(ctx, a, call, seq, site)
-	c.tape.Life(begun.rec)
-	return begun
-}
-
-// beginGroup writes the start of this communicator's part in a group of so many operations.
-func (c *core) beginGroup(ctx context.Context, seq uint64, site lifecycle.Site, ops int) *act {
-	begun := c.act(ctx, tape.ActGroup, lifecycle.CallGroupEnd, seq, site)
-	begun.rec.Ops = uint32(ops)
-	c.tape.Life(begun.rec)
-	return begun
-}
-
-func (c *core) act(ctx context.Context, a tape.Act, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
+// act is the act that call is, which has not started. seq is its number among those of its kind on this communicator.
+func (c *core) act(ctx context.Context, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
 	return &act{c: c, rec: tape.LifeRecord{
-		Act: a, Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(), Peer: -1,
+		Act: actOf(call), Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(), Peer: -1,
 		Site: site, Caller: callerSpan(ctx),
 	}}
+}
+
+// initAct is the act by which call makes this communicator, whatever it is to another one.
+func (c *core) initAct(ctx context.Context, call lifecycle.Call, site lifecycle.Site) *act {
+	a := c.act(ctx, call, 0, site)
+	a.rec.Act = tape.ActInit
+	return a
+}
+
+// begin is act, and start.
+func (c *core) begin(ctx context.Context, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
+	return c.act(ctx, call, seq, site).start()
+}
+
+// start writes the act's start.
+func (a *act) start() *act {
+	a.c.tape.Life(a.rec)
+	return a
+}
+
+// because keeps why it is made, for the text of its end.
+func (a *act) because(cause error) {
+	if cause != nil {
+		a.rec.Text = cause.Error()
+	}
 }
 
 // phase writes that the act goes into its next phase.
@@ -71,30 +82,16 @@ func (a *act) conclude(code lifecycle.Code, peer int32, text string) {
 	a.c.tape.Life(rec)
 }
 
-// actOf is the act that a call would have been, for the record of a refused one.
-func actOf(call lifecycle.Call) tape.Act {
-	switch call {
-	case lifecycle.CallInitRank, lifecycle.CallInitRankConfig, lifecycle.CallInitRankScalable, lifecycle.CallInitAll:
-		return tape.ActInit
-	case lifecycle.CallSplit:
-		return tape.ActSplit
-	case lifecycle.CallShrink:
-		return tape.ActShrink
-	case lifecycle.CallGrow:
-		return tape.ActGrow
-	case lifecycle.CallRevoke:
-		return tape.ActRevoke
-	case lifecycle.CallFinalize:
-		return tape.ActFinalize
-	case lifecycle.CallDestroy:
-		return tape.ActDestroy
-	case lifecycle.CallAbort:
-		return tape.ActAbort
-	case lifecycle.CallGroupStart, lifecycle.CallGroupEnd:
-		return tape.ActGroup
-	default:
-		return tape.ActNone
-	}
+// actOf is the act that a call is, or would have been; tape.ActNone for an operation.
+func actOf(call lifecycle.Call) tape.Act { return acts[call] }
+
+var acts = map[lifecycle.Call]tape.Act{
+	lifecycle.CallInitRank: tape.ActInit, lifecycle.CallInitRankConfig: tape.ActInit,
+	lifecycle.CallInitRankScalable: tape.ActInit, lifecycle.CallInitAll: tape.ActInit,
+	lifecycle.CallSplit: tape.ActSplit, lifecycle.CallShrink: tape.ActShrink, lifecycle.CallGrow: tape.ActGrow,
+	lifecycle.CallRevoke: tape.ActRevoke, lifecycle.CallFinalize: tape.ActFinalize,
+	lifecycle.CallDestroy: tape.ActDestroy, lifecycle.CallAbort: tape.ActAbort,
+	lifecycle.CallGroupStart: tape.ActGroup, lifecycle.CallGroupEnd: tape.ActGroup,
 }
 
 // callerSpan is the span in ctx, for a link to it.
@@ -117,11 +114,11 @@ func (c *Comm) started(ctx context.Context, number uint64, sig *tape.Signature, 
 	return c.tape.StartFrom(c.caller.of(ctx), number, sig, algorithm)
 }
 
-// lastCaller is the span in the context of the last operation. Most operations have the context of the one before, and the search for a
-// span goes through all that a context was made from.
+// lastCaller is the span in the context of the last operation. Most operations have the context of the one before, and
+// the search for a span goes through all that a context was made from.
 type lastCaller struct {
-	// ctx is nil, or of package context: those don't change, unless somebody changes a context of his own that one was made from; such
-	// a program may see the span of before.
+	// ctx is nil, or of package context: those don't change, unless somebody changes a context of his own that one was
+	// made from; such a program may see the span of before.
 	ctx   context.Context
 	span  *tape.SpanContext // nil: none; else found
 	found tape.SpanContext
@@ -135,8 +132,9 @@ func (l *lastCaller) of(ctx context.Context) *tape.SpanContext {
 	return l.look(ctx)
 }
 
-// sameContext says that two contexts are one: of one type, and at one place in memory, where no other of that type is while either is held. That
-// two are equal in the sense of the language can't be asked of all contexts, and costs a call.
+// sameContext says that two contexts are one: of one type, and at one place in memory, where no other of that type is
+// while either is held. That two are equal in the sense of the language can't be asked of all contexts, and costs a
+// call.
 func sameContext(a, b context.Context) bool {
 	type words [2]uintptr
 	return *(*words)(unsafe.Pointer(&a)) == *(*words)(unsafe.Pointer(&b))

@@ -21,14 +21,20 @@ import (
 
 // recorded runs fn with a runtime that has a tape, closes the runtime, and returns the records of acts that want lets
 // through.
-func recorded(t *testing.T, fn func(rt *ccl.Runtime, log *syncBuffer), want func(*tape.Event) bool) []tape.Event {
+func recorded(
+	t *testing.T, fn func(rt *ccl.Runtime, log *syncBuffer), want func(*tape.Event) bool, change ...func(*ccl.Config),
+) []tape.Event {
 	t.Helper()
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "j"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log syncBuffer
-	rt, err := ccl.New(ccl.Config{Tape: w, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	cfg := ccl.Config{Tape: w, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	for _, f := range change {
+		f(&cfg)
+	}
+	rt, err := ccl.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,5 +389,64 @@ func TestRanksOfAFailedShrinkOnTape(t *testing.T) {
 	}
 	if want := map[tape.Act]int32{tape.ActShrink: 1, tape.ActInit: 0}; !maps.Equal(got, want) {
 		t.Errorf("the ranks at fault are %v, want %v", got, want)
+	}
+}
+
+// Operations that progress together have a number of their own on each rank, from 1, and so has what makes one fail.
+func TestNumbersOfOperationsThatProgressTogether(t *testing.T) {
+	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "j", SampleEvery: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := ccl.New(ccl.Config{Tape: w, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := []int64{1}
+	each(t, initAll(t, rt, "a"), func(ctx context.Context, c *ccl.Comm) error {
+		other, got := 1-c.Rank(), make([]int64, 1)
+		exchange := func() error { return ccl.SendRecv(ctx, c, one, other, got, other) }
+		if err := errors.Join(exchange(), ccl.Barrier(ctx, c), exchange(), rt.Group(ctx, func(g *ccl.Group) error {
+			return errors.Join(ccl.Send(g, c, one, other), ccl.Recv(g, c, got, other), ccl.Barrier(g, c))
+		})); err != nil {
+			return err
+		}
+		// Both have sent and received three messages.
+		if c.Rank() == 0 {
+			return errors.Join(ccl.Send(ctx, c, one, other), c.Close())
+		}
+		if err := ccl.Recv(ctx, c, got, other); err != nil {
+			return err
+		}
+		if err := exchange(); !errors.Is(err, ccl.ErrPeerAborted) && !errors.Is(err, lifecycle.ErrUnreachable) {
+			return fmt.Errorf("an exchange with a rank that left: %w", err)
+		}
+		return c.Close()
+	})
+	if err := errors.Join(rt.Close(t.Context()), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := tape.Open(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var got []string
+	for ev, err := range r.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case ev.Comm.Rank != 1:
+		case !ev.IsLife && ev.Op.Stage == tape.StageEnd:
+			got = append(got, fmt.Sprint(ev.Op.Signature.Call, " ", ev.Op.Seq))
+		case ev.IsLife && ev.Life.Act == tape.ActNone:
+			got = append(got, fmt.Sprint("failed in ", ev.Life.Call, " ", ev.Life.Seq))
+		}
+	}
+	slices.Sort(got)
+	want := []string{"barrier 1", "barrier 2", "failed in send_recv 4", "group_end 3", "recv 4", "send_recv 1", "send_recv 2", "send_recv 4"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("operations of rank 1 (-want +got):\n%s", diff)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // sum checks that the ranks of a communicator can work together.
@@ -316,13 +317,56 @@ func TestLeaks(t *testing.T) {
 	}
 	group()
 	collectUntil(t, "report of the open group", func() bool { return strings.Contains(log.String(), "group was never ended") })
+	// kept has failed, and so is none; this one is well.
+	alive, err := rt.World(t.Context(), ccl.WithName("alive"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := rt.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if s := log.String(); !strings.Contains(s, "the runtime stops") {
-		t.Errorf("the log does not tell of the leak at the end:\n%s", s)
+	s := log.String()
+	if n := strings.Count(s, "communicator leaked"); n != 2 || !strings.Contains(s, "comm=alive") || !strings.Contains(s, "the runtime stops") {
+		t.Errorf("the log does not tell of the leak at the end, or of more:\n%s", s)
 	}
 	runtime.KeepAlive(comms)
+	runtime.KeepAlive(alive)
+}
+
+// Nothing is leaked when an error takes a job down, or the process is told to end: what it leaves is one line.
+func TestWhatAFailedJobLeavesIsNoLeak(t *testing.T) {
+	for name, told := range map[string]bool{"an error": false, "told to end": true} {
+		t.Run(name, func(t *testing.T) {
+			var comms []*ccl.Comm
+			var text string
+			leaks := recorded(t, func(rt *ccl.Runtime, log *syncBuffer) {
+				for i := range 10 {
+					c, err := rt.InitAll(t.Context(), 2, ccl.WithName(fmt.Sprint("c", i)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					comms = append(comms, c...)
+				}
+				if !told {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+					defer cancel()
+					if err := sum(ctx, comms[0]); !errors.Is(err, ccl.ErrTimeout) {
+						t.Errorf("a sum without the other rank: %v", err)
+					}
+				}
+				if err := rt.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				text = log.String()
+			}, func(ev *tape.Event) bool { return ev.Life.Act == tape.ActLeak }, func(cfg *ccl.Config) {
+				cfg.ToldToEnd = func() bool { return told }
+			})
+			if len(leaks) != 0 || strings.Contains(text, "leaked") || strings.Count(text, "\n") != 1 {
+				t.Errorf("%d leaks are on the tape, and the log is:\n%s", len(leaks), text)
+			}
+			runtime.KeepAlive(comms)
+		})
+	}
 }
 
 func TestWith(t *testing.T) {

@@ -20,63 +20,6 @@ func quiet(t *testing.T) *Runtime {
 	return rt
 }
 
-// Meetings of ranks that do not all come are forgotten, all but the last few.
-func TestReunionsThatFailAreForgotten(t *testing.T) {
-	const failed = maxPast + 5
-	t.Run("one runtime", func(t *testing.T) {
-		rt := quiet(t)
-		comms, err := rt.InitAll(t.Context(), 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range failed {
-			if err := alone(t, comms[0], 1); err != nil {
-				t.Fatal(err)
-			}
-		}
-		rt.mu.Lock()
-		kept := len(rt.local)
-		rt.mu.Unlock()
-		if kept != maxPast {
-			t.Errorf("%d meetings are kept, want the last %d", kept, maxPast)
-		}
-		end(t, []*Runtime{rt}, comms)
-	})
-	t.Run("several runtimes", func(t *testing.T) {
-		rts := []*Runtime{quiet(t), quiet(t)}
-		id, err := rts[0].NewUniqueID()
-		if err != nil {
-			t.Fatal(err)
-		}
-		comms := make([]*Comm, 3)
-		errs := make(chan error, 3)
-		for r := range comms {
-			go func() {
-				var err error
-				comms[r], err = rts[r%2].InitRank(t.Context(), id, 3, r)
-				errs <- err
-			}()
-		}
-		for range comms {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
-		}
-		for range failed {
-			if err := alone(t, comms[0], 1); err != nil {
-				t.Fatal(err)
-			}
-		}
-		rts[0].mu.Lock()
-		kept := len(rts[0].past)
-		rts[0].mu.Unlock()
-		if kept != maxPast {
-			t.Errorf("%d meetings are kept, want the last %d", kept, maxPast)
-		}
-		end(t, rts, comms)
-	})
-}
-
 // alone makes a Shrink, of three ranks, to which the other one does not come.
 func alone(t *testing.T, c *Comm, exclude int) error {
 	t.Helper()

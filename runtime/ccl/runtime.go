@@ -2,17 +2,18 @@ package ccl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
-	rtcp "github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -31,41 +32,42 @@ type Config struct {
 	RendezvousAddress string
 	// Fabric says how ranks are connected.
 	Fabric fabric.Config
-	// Contact is where this process can be reached for something else than communicators, at most 255 bytes; the ranks of other processes are
-	// told when a communicator begins. nil, or "", is nowhere. Met takes what those of a new communicator said, on the goroutine that makes
-	// it: it must not block.
+	// Contact is where this process can be reached for something else than communicators; the ranks of other processes
+	// are told when a communicator begins. nil, or "", is nowhere. Met takes what those of a new communicator said, on
+	// the goroutine that makes it: it must not block.
 	Contact func() string
 	Met     func(contacts []string)
 	// Tape is the process's flight recorder; nil records nothing. It stays the caller's, who closes it after the Runtime.
 	Tape *tape.Writer
+	// ToldToEnd tells whether the process was told to end, so that what it leaves behind is no mistake; nil is never.
+	ToldToEnd func() bool
 	// Log is where the runtime logs; nil is slog.Default.
 	Log *slog.Logger
 	// TapeIsLogged says that a reader of the tape logs what is on it, so that the runtime must not log it once more.
 	TapeIsLogged bool
 }
 
-// Runtime makes communicators. A process has one, as a rule. It is safe for concurrent use. New makes it: calls on a nil
-// or zero Runtime are a UsageError.
+// Runtime makes communicators. A process has one, as a rule. It is safe for concurrent use. New makes it: calls on a
+// nil or zero Runtime are a UsageError.
 type Runtime struct {
 	cfg    Config
 	log    *slog.Logger
 	lives  *lifecycle.Registry
 	fabric *fabric.Fabric
 
+	point *meet.Point
+
 	mu     sync.Mutex
 	comms  map[*core]struct{}
-	server *rtcp.Server // serves unique ids made here; opened by the first NewUniqueID
-	world  *rtcp.Server // serves the job's world, on rank 0; opened by the first World
-	worlds int          // calls of World that were begun, so far
 	closed bool
-	past   []func()                 // what forgets each of the last reunions that failed, oldest first; see remember
-	down   chan struct{}            // closed when Close has done its work
-	local  map[CommID]*localMeeting // see meetLocally
+	down   chan struct{} // closed when Close has done its work
 
 	reapers   sync.WaitGroup // goroutines that report what was leaked, and end it
 	groupJobs atomic.Int64   // that are not completed
+	troubled  atomic.Bool    // a communicator has failed, and none was made since
 
-	naming sync.Mutex // held while a World gets its number; taken before mu
+	naming sync.Mutex // held while a World gets its number
+	worlds int        // calls of World that were begun, so far; by the holder of naming
 }
 
 // New makes a Runtime. Close ends it.
@@ -81,7 +83,8 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, fmt.Errorf("make the fabric: %w", err)
 	}
 	return &Runtime{
-		cfg: cfg, log: cfg.Log, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*core]struct{}{}, local: map[CommID]*localMeeting{}, down: make(chan struct{}),
+		cfg: cfg, log: cfg.Log, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*core]struct{}{},
+		point: meet.New(meet.Config{Address: cfg.RendezvousAddress, Door: f.Door, Log: cfg.Log}), down: make(chan struct{}),
 	}, nil
 }
 
@@ -104,47 +107,8 @@ func (rt *Runtime) NewUniqueID() (UniqueID, error) {
 	if rt.absent() {
 		return UniqueID{}, errNoRuntime(lifecycle.CallNone)
 	}
-	s, err := rt.rendezvousServer()
-	if err != nil {
-		return UniqueID{}, err
-	}
-	id, err := lifecycle.NewUniqueID(s.Addr())
-	if err != nil {
-		return UniqueID{}, err
-	}
-	top, err := topID(id)
-	if err != nil {
-		return UniqueID{}, err
-	}
-	return id, errors.Join(s.Serve(id), s.Serve(top))
+	return rt.point.NewUniqueID()
 }
-
-func (rt *Runtime) rendezvousServer() (*rtcp.Server, error) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	if rt.closed {
-		return nil, ErrRuntimeClosed
-	}
-	if rt.server != nil {
-		return rt.server, nil
-	}
-	if addr := rt.cfg.RendezvousAddress; addr != "" {
-		s, err := rtcp.Listen(context.Background(), addr, rt.rendezvousConfig())
-		if err != nil {
-			return nil, err
-		}
-		rt.server = s
-		return s, nil
-	}
-	d, err := rt.fabric.Door()
-	if err != nil {
-		return nil, err
-	}
-	rt.server = rtcp.Serve(d, rt.rendezvousConfig())
-	return rt.server, nil
-}
-
-func (rt *Runtime) rendezvousConfig() rtcp.Config { return rtcp.Config{Log: rt.log} }
 
 // adopt begins the life of a new communicator, and puts it on the books.
 func (rt *Runtime) adopt(c *core, info lifecycle.Info) error {
@@ -165,8 +129,9 @@ func (rt *Runtime) forget(c *core) {
 	delete(rt.comms, c)
 }
 
-// Close ends the runtime. A communicator that is still alive was leaked: it is reported with the place where it was
-// made, and aborted. After Close nothing of the runtime runs any more. A nil Runtime has nothing to end.
+// Close ends the runtime, and aborts the communicators that are still alive. One that could still be used was leaked:
+// it is reported with the place where it was made; but not when an error, or the process's being told to end, is why
+// the runtime stops. After Close nothing of the runtime runs any more. A nil Runtime has nothing to end.
 func (rt *Runtime) Close(ctx context.Context) error {
 	if rt.absent() {
 		return nil
@@ -183,35 +148,33 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	}
 	rt.closed = true
 	defer close(rt.down)
-	servers := []*rtcp.Server{rt.server, rt.world}
-	left := make([]*core, 0, len(rt.comms))
-	for c := range rt.comms {
-		left = append(left, c)
-	}
+	left := slices.Collect(maps.Keys(rt.comms))
 	rt.mu.Unlock()
 
+	excused, usable := rt.troubled.Load() || rt.cfg.ToldToEnd != nil && rt.cfg.ToldToEnd(), 0
 	for _, c := range left {
-		c.leaked("and the runtime stops")
+		if c.leave("the runtime stops", ErrRuntimeClosed, excused) {
+			usable++
+		}
+	}
+	if excused && usable > 0 {
+		rt.log.Info("the runtime stops early: communicators were not destroyed", "communicators", usable)
 	}
 	rt.reapers.Wait()
 	if n := rt.groupJobs.Load(); n > 0 {
-		rt.log.Warn("group jobs were never completed: ask AsyncError of their communicators, or Wait for them", "group_jobs", n)
+		rt.log.Warn("group jobs were never completed: ask AsyncError of their communicators, or Wait for them",
+			"group_jobs", n)
 	}
-	var errs []error
-	for _, s := range servers {
-		if s != nil {
-			errs = append(errs, s.Close())
-		}
-	}
+	err := rt.point.Close()
 	rt.fabric.Close()
-	return errors.Join(errs...)
+	return err
 }
 
 // watch makes the runtime notice when nobody holds a communicator any more.
 func (rt *Runtime) watch(c *Comm) {
 	runtime.AddCleanup(c, func(c *core) {
 		if c.life.State().Live() {
-			rt.reap(func() { c.leaked("and nobody holds it any more") })
+			rt.reap(func() { c.leave(errForgotten.Error(), errForgotten, false) })
 		}
 	}, c.core)
 }

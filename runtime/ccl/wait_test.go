@@ -37,13 +37,13 @@ func TestWaitOutlastsWhatComesMeanwhile(t *testing.T) {
 	go func() { done <- c.Wait(ctx) }()
 	<-ctx.waited
 	c.jobs.add(next)
-	first.end(nil)
+	first.finish(nil)
 	for left := 2; left > 1; runtime.Gosched() { // until Wait has completed the first
 		c.jobs.mu.Lock()
 		left = len(c.jobs.list)
 		c.jobs.mu.Unlock()
 	}
-	next.end(nil)
+	next.finish(nil)
 	if err := <-done; err != nil {
 		t.Errorf("Wait = %v", err)
 	}

@@ -23,13 +23,21 @@ func (w *Work) finish(err error) {
 	close(w.done)
 }
 
+// ended tells whether it has.
+func (w *Work) ended() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Wait blocks until the operation is done, and returns its error, or until ctx ends, and returns ctx's; the operation
 // goes on then.
 func (w *Work) Wait(ctx context.Context) error {
-	select {
-	case <-w.done:
+	if w.ended() {
 		return w.err
-	default:
 	}
 	select {
 	case <-w.done:
@@ -44,10 +52,8 @@ func (w *Work) Done() <-chan struct{} { return w.done }
 
 // Err is the operation's error: ErrInProgress while it runs, nil when it ended well.
 func (w *Work) Err() error {
-	select {
-	case <-w.done:
+	if w.ended() {
 		return w.err
-	default:
-		return ErrInProgress
 	}
+	return ErrInProgress
 }

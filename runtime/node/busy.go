@@ -11,9 +11,9 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// busy says what the process does outside of Carillon, by the processor time that it uses: a rank that others wait for computes, or sleeps.
-// It is measured all the time, and not when somebody asks: the first who asks wants to know what the process does now, and not what it did
-// on average since it began.
+// busy says what the process does outside of Carillon, by the processor time that it uses: a rank that others wait for
+// computes, or sleeps. It is measured all the time, and not when somebody asks: the answer is what the process does
+// now, and not what it did on average since it began.
 type busy struct {
 	used func() time.Duration // by the process so far
 
@@ -39,10 +39,8 @@ const (
 )
 
 func newBusy(used func() time.Duration) *busy {
-	b := &busy{used: used, since: time.Now()}
-	now := usage{b.since, used()}
-	b.last = [2]usage{now, now}
-	return b
+	now := usage{time.Now(), used()}
+	return &busy{used: used, since: now.at, last: [2]usage{now, now}}
 }
 
 // run measures until ctx ends.
@@ -54,35 +52,30 @@ func (b *busy) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			b.measure()
 		}
+		b.mu.Lock()
+		now := usage{time.Now(), b.used()}
+		if computes := b.last[1].share(now) > computing; computes != b.computes {
+			b.computes, b.since = computes, b.last[1].at
+		}
+		b.last = [2]usage{b.last[1], now}
+		b.mu.Unlock()
 	}
-}
-
-func (b *busy) measure() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := usage{time.Now(), b.used()}
-	if computes := b.last[1].share(now) > computing; computes != b.computes {
-		b.computes, b.since = computes, b.last[1].at
-	}
-	b.last = [2]usage{b.last[1], now}
 }
 
 // String is "it computes, for 5.2s now (0.98 of a processor)"; empty until there is something to say.
 func (b *busy) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := usage{time.Now(), b.used()}
-	if now.at.Sub(b.last[0].at) < leastSpan {
+	now, first := usage{time.Now(), b.used()}, b.last[0]
+	if now.at.Sub(first.at) < leastSpan {
 		return ""
 	}
-	share, since := b.last[0].share(now), b.since
+	share, since, what := first.share(now), b.since, "sleeps or waits for something"
 	computes := share > computing
 	if computes != b.computes {
-		since = b.last[0].at
+		since = first.at
 	}
-	what := "sleeps or waits for something"
 	if computes {
 		what = "computes"
 	}
@@ -91,18 +84,15 @@ func (b *busy) String() string {
 
 // share is how much of a processor was used from one time to another.
 func (u usage) share(to usage) float64 {
-	span := to.at.Sub(u.at)
-	if span <= 0 {
-		return 0
+	if span := to.at.Sub(u.at); span > 0 {
+		return (to.used - u.used).Seconds() / span.Seconds()
 	}
-	return (to.used - u.used).Seconds() / span.Seconds()
+	return 0
 }
 
 // processorTime is what the process has used so far.
 func processorTime() time.Duration {
 	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // which fails for none that there is
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Variables are those of Carillon; Unknown says which others look like them.
+// Known are the names of Carillon's variables; Unknown says which others look like them.
 var (
-	Variables = variables
-	Unknown   = unknown
+	Known   = known
+	Unknown = unknown
 )
 
 // WithTick is how late an operation may come to those who read the process's tape.

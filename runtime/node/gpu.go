@@ -4,68 +4,49 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"time"
 
-	"go.uber.org/fx"
-
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/health/gpu"
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
 // GPUs says which GPUs a process watches.
-type GPUs uint8
+type GPUs string
 
 // The choices.
 const (
-	OwnGPUs GPUs = iota // those that CUDA_VISIBLE_DEVICES leaves it
-	AllGPUs             // all of the host
-	NoGPUs              // none: the driver is not even looked for
+	OwnGPUs GPUs = ""    // those that CUDA_VISIBLE_DEVICES leaves it
+	AllGPUs GPUs = "all" // all of the host
+	NoGPUs  GPUs = "off" // none: the driver is not even looked for
 )
-
-// String is "on", "all" or "off", as CARILLON_GPU has it.
-func (g GPUs) String() string {
-	switch g {
-	case AllGPUs:
-		return "all"
-	case NoGPUs:
-		return "off"
-	default:
-		return "on"
-	}
-}
 
 // parseGPUs reads CARILLON_GPU.
 func parseGPUs(text string) (GPUs, error) {
-	switch strings.ToLower(text) {
-	case "1", "true", "on", "yes":
-		return OwnGPUs, nil
-	case "0", "false", "off", "no":
-		return NoGPUs, nil
-	case "all":
+	if strings.EqualFold(text, string(AllGPUs)) {
 		return AllGPUs, nil
-	default:
+	}
+	on, err := parseSwitch(text)
+	switch {
+	case err != nil:
 		return OwnGPUs, errors.New("want on (the process's own GPUs), all (of the host), or off")
+	case on:
+		return OwnGPUs, nil
+	default:
+		return NoGPUs, nil
 	}
 }
 
-// WithGPUs says which GPUs are watched; see Config.GPU.
-func WithGPUs(which GPUs) Option {
-	return func(c *Config) error {
-		c.GPU = which
-		return nil
-	}
-}
-
-// gpuStopTimeout bounds the end of the watch: a library that hangs must not take the time in which spans are exported.
-const gpuStopTimeout = time.Second
-
-// provideGPU makes what watches the GPUs; nil when it is switched off.
-func provideGPU(s settings, t *Telemetry, conditions *health.Conditions, r *JobRAS, lc fx.Lifecycle) (*gpu.Monitor, error) {
+// newGPU makes what watches the GPUs; nil when it is switched off.
+func newGPU(s *settings, t *Telemetry, conditions *health.Conditions, r *JobRAS) (*gpu.Monitor, error) {
 	if s.GPU == NoGPUs {
 		return nil, nil //nolint:nilnil // a nil Monitor is the watch switched off
 	}
-	tell, err := gpuConditions(conditions)
+	tell, err := gpu.Declare(conditions)
 	if err != nil {
 		return nil, err
 	}
@@ -76,22 +57,26 @@ func provideGPU(s settings, t *Telemetry, conditions *health.Conditions, r *JobR
 	if err := t.Registry().Register(m); err != nil {
 		return nil, fmt.Errorf("metrics of GPUs: %w", err)
 	}
-	lc.Append(fx.StartStopHook(m.Start, func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, gpuStopTimeout)
-		defer cancel()
-		if err := m.Stop(ctx); err != nil {
-			s.Log.Warn("the watch of the GPUs did not end", "error", err)
-		}
-	}))
 	return m, nil
 }
 
-// gpuChecks make a process not ready while one of its GPUs can't be used. No GPU at all is well, and said.
-func gpuChecks(m *gpu.Monitor) []Check {
-	if m == nil {
-		return nil
+// gpuStopTimeout bounds the end of the watch: a library that hangs must not take the time in which spans are exported.
+const gpuStopTimeout = time.Second
+
+func (n *Node) stopGPU(ctx context.Context) {
+	if n.gpu == nil {
+		return
 	}
-	return []Check{{Name: "gpu", Kind: health.Ready, Check: func(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, gpuStopTimeout)
+	defer cancel()
+	if err := n.gpu.Stop(ctx); err != nil {
+		n.settings.Log.Warn("the watch of the GPUs did not end", "error", err)
+	}
+}
+
+// gpuCheck makes a process not ready while one of its GPUs can't be used. No GPU at all is well, and said.
+func gpuCheck(m *gpu.Monitor) health.Check {
+	return func(ctx context.Context) error {
 		var errs []error
 		s := m.Read(ctx)
 		for _, c := range s.Conditions {
@@ -103,5 +88,38 @@ func gpuChecks(m *gpu.Monitor) []Check {
 			return errors.Join(errs...)
 		}
 		return health.Well(s.Status)
-	}}}
+	}
+}
+
+// gpuEvent tells what happened to a GPU. Of several processes that watch the same GPUs, the first of the host tells it
+// to others; one with GPUs of its own always does.
+func (r *JobRAS) gpuEvent(e gpu.Event) {
+	if r == nil {
+		return
+	}
+	c := &e.Condition
+	ev := bus.Event{
+		Type: e.Type, Time: e.Time, Reason: c.Code, Text: c.Text, Description: c.Advice, Data: c, Stage: bus.Opened,
+		Severity: bus.Warning, Subject: "GPU " + c.GPU, Key: "gpu/" + r.self.Host + "/" + c.Code + "/" + c.GPU,
+	}
+	if c.GPU == "" {
+		ev.Subject = "the GPUs of " + r.self.Host
+	}
+	if c.Xid != 0 {
+		ev.Key += "/" + strconv.FormatUint(c.Xid, 10)
+	}
+	if c.Severity == gpu.Fatal {
+		ev.Severity = bus.Critical
+	}
+	if r.self.Rank >= 0 {
+		ev.Rank = strconv.Itoa(r.self.Rank)
+	}
+	switch {
+	case e.Type == semconv.EventGPURecovered:
+		ev.Stage = bus.Closed
+	case c.Count > 1:
+		ev.Stage = bus.Changed
+	}
+	_, own := os.LookupEnv("CUDA_VISIBLE_DEVICES")
+	r.event(ev, r.settings.World.LocalRank <= 0 || own && r.settings.GPU == OwnGPUs)
 }

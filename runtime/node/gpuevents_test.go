@@ -24,7 +24,7 @@ func TestGPUEvents(t *testing.T) {
 			defer buses[i].Close()
 			subs[i] = buses[i].Attach(bus.SubscriptionConfig{})
 		}
-		r := &JobRAS{self: mesh.Member{Host: "a", Rank: local}, local: buses[0], outward: buses[1]}
+		r := &JobRAS{settings: &settings{}, self: mesh.Member{Host: "a", Rank: local}, local: buses[0], outward: buses[1]}
 		r.settings.World = launch.World{LocalRank: local}
 		xid := gpu.Condition{Code: gpu.CodeXid, Severity: gpu.Fatal, GPU: "3", Xid: 79, Text: "the GPU has fallen off the bus", Count: 1}
 		ecc := gpu.Condition{Code: gpu.CodeCorrected, GPU: "3", Text: "corrected", Count: 1}

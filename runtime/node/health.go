@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.uber.org/fx"
 
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/health/gpu"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -25,94 +23,75 @@ type Check struct {
 	Check   health.Check
 }
 
-// provideHealth makes the health endpoint, which starts last and stops first; nil when it is switched off.
-func provideHealth(
-	s settings, t *Telemetry, conditions *health.Conditions, publisher *health.Publisher, lc fx.Lifecycle, extra []Check, more []health.Route,
+// maxScrapes are answered at a time: a scrape is work, and there is one every few seconds.
+const maxScrapes = 4
+
+// newHealth makes the health endpoint, and serves it; nil when it is switched off.
+func newHealth(
+	s *settings, t *Telemetry, m *gpu.Monitor, r *JobRAS, conditions *health.Conditions, publisher *health.Publisher,
+	checks []Check, routes []health.Route,
 ) (*health.Server, error) {
 	if s.Health == "" {
 		return nil, nil //nolint:nilnil // a nil Server is the endpoint switched off
 	}
 	registry := &health.Registry{}
-	for _, c := range append(ownChecks(t), extra...) {
+	for _, c := range append(ownChecks(t, m), checks...) {
 		if err := registry.Register(c.Name, c.Kind, c.Timeout, c.Check); err != nil {
 			return nil, err
 		}
 	}
-	routes := []health.Route{
-		{Path: "/metrics", Title: "metrics for Prometheus", Handler: metricsHandler(t)},
-	}
+	own := []health.Route{{Path: "/metrics", Title: "metrics for Prometheus", Handler: promhttp.HandlerFor(
+		t.Registry(), promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes}, // with exemplars
+	)}}
 	if s.Tape {
-		routes = append(routes,
-			health.Route{Path: "/api/v1/traces", Title: "what they did last", Handler: t.Traces()},
-		)
+		own = append(own, health.Route{Path: "/api/v1/traces", Title: "what they did last", Handler: t.Traces()})
+	}
+	if r != nil {
+		own = append(own, health.Route{
+			Path: health.EventsPath, Title: "what happens, as it happens", Handler: r.stream, Stream: true,
+		})
+	}
+	interval := s.MinPollInterval
+	if interval == 0 {
+		interval = -1 // nobody is refused
 	}
 	server, err := health.Listen(context.Background(), health.Config{
-		Addr: s.Health, Registry: registry, Routes: append(routes, more...), Logger: s.Log,
-		Conditions: conditions, Publisher: publisher, MinPollInterval: s.minPollInterval(),
+		Addr: s.Health, Registry: registry, Routes: append(own, routes...), Logger: s.Log,
+		Conditions: conditions, Publisher: publisher, MinPollInterval: interval,
 		Access: s.HealthAccess, TrustedProxies: s.HealthProxies,
 		Title: fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size),
 	})
 	var failed *net.OpError
 	switch {
 	case errors.As(err, &failed):
-		return nil, fmt.Errorf("%w (CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without)", err)
+		const advice = "CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without"
+		return nil, fmt.Errorf("%w (%s)", err, advice)
 	case err != nil:
 		return nil, err // it says itself what to set
 	}
 	if err := t.Registry().Register(server); err != nil {
 		return nil, errors.Join(err, server.Stop(context.Background()))
 	}
-	lc.Append(fx.StopHook(server.Stop))
-	if t.tape != nil {
-		a := address{tape: t.tape.Path(), url: server.URL(), log: s.Log}
-		lc.Append(fx.StartStopHook(a.write, a.withdraw))
-	}
 	return server, nil
 }
 
-// address makes the endpoint known beside the tape, where carillon watch and status look for it.
-type address struct {
-	tape, url string
-	log       *slog.Logger
-	remove    func() error
-}
-
-func (a *address) write() {
-	var err error
-	if a.remove, err = health.WriteAddress(a.tape, a.url); err != nil {
-		a.log.Warn("carillon watch and status don't find this process by themselves (--url does)", "error", err)
-	}
-}
-
-func (a *address) withdraw() {
-	if a.remove != nil {
-		_ = a.remove() // who finds it later sees that the process has ended
-	}
-}
-
-// maxScrapes are answered at a time: a scrape is work, and there is one every few seconds.
-const maxScrapes = 4
-
-// metricsHandler serves the metrics, to who accepts OpenMetrics with exemplars.
-func metricsHandler(t *Telemetry) http.Handler {
-	return promhttp.HandlerFor(t.Registry(), promhttp.HandlerOpts{
-		EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes,
-	})
-}
-
 // ownChecks are the checks of every process.
-func ownChecks(t *Telemetry) []Check {
-	return []Check{
+func ownChecks(t *Telemetry, m *gpu.Monitor) []Check {
+	checks := []Check{
 		{Name: "process", Kind: health.Live, Check: func(context.Context) error { return nil }}, // it answers
 		{Name: "tape", Kind: health.Ready, Check: func(context.Context) error { return t.broken() }},
 		{Name: "communicators", Kind: health.Ready, Check: lately(func() error { return failed(t.Slots()) })},
 	}
+	if m != nil {
+		checks = append(checks, Check{Name: "gpu", Kind: health.Ready, Check: gpuCheck(m)})
+	}
+	return checks
 }
 
-// checkAge is for how long what a check found is good enough: however many ask, the tape is read so often and no more.
+// checkAge is for how long the result of a check is good enough: however many ask, the tape is not read more often.
 const checkAge = 100 * time.Millisecond
 
-// lately is a check that answers with what it found last, if that was a moment ago. It is never called twice at a time.
+// lately is a check that answers with its last result, if that is of a moment ago. It is never called twice at a time.
 func lately(check func() error) health.Check {
 	var at time.Time
 	var found error
@@ -129,21 +108,9 @@ func failed(slots []tape.Slot) error {
 	var errs []error
 	for _, s := range slots {
 		if s.State == lifecycle.StateFailed {
-			errs = append(errs, fmt.Errorf("communicator %s (%s) rank %d of %d has failed", s.Name, s.ID.Short(), s.Rank, s.Size))
+			err := fmt.Errorf("communicator %s (%s) rank %d of %d has failed", s.Name, s.ID.Short(), s.Rank, s.Size)
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// broken tells whether the tape can still be read.
-func (t *Telemetry) broken() error {
-	if t.tape == nil {
-		return nil
-	}
-	select {
-	case <-t.done:
-		return t.failed
-	default:
-		return nil
-	}
 }

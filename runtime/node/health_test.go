@@ -59,8 +59,8 @@ func TestBadHealthAccess(t *testing.T) {
 		"no such file":         {"CARILLON_HEALTH_TOKEN_FILE": empty + "x"},
 		"token 1 is malformed": {"CARILLON_HEALTH_TOKEN": "short"},
 		"set together":         {"CARILLON_HEALTH_TLS_CERT": empty},
-		`CARILLON_HEALTH_TRUSTED_PROXIES=" proxy`: {"CARILLON_HEALTH_TRUSTED_PROXIES": "10.0.0.1, proxy.example"},
-		`CARILLON_RAS_MIN_POLL_INTERVAL="often"`:  {"CARILLON_RAS_MIN_POLL_INTERVAL": "often"},
+		`"10.0.0.1, proxy.example": " proxy.example": want`: {"CARILLON_HEALTH_TRUSTED_PROXIES": "10.0.0.1, proxy.example"},
+		`CARILLON_RAS_MIN_POLL_INTERVAL="often"`:            {"CARILLON_RAS_MIN_POLL_INTERVAL": "often"},
 	} {
 		n, err := node.Start(t.Context(), environ(env), node.WithTapeDir(t.TempDir()))
 		if err == nil {

@@ -13,9 +13,10 @@ import (
 // newSink opens the logs that cfg describes and makes cfg.Log the way there.
 func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	log := logsink.Config{
-		Level: cfg.LogLevel, Version: cfg.LogVersion, Subsystems: cfg.LogSubsystems, File: cfg.LogFile, Format: cfg.LogFormat, Release: version(),
+		Level: slog.Level(cfg.LogLevel), Version: cfg.LogVersion, Subsystems: cfg.LogSubsystems, File: cfg.LogFile,
+		Format: cfg.LogFormat, Release: version(),
 		Resource: trace.Resource(ctx, trace.Config{
-			Version: version(), Job: cfg.World.Job, Rank: cfg.World.Rank, Logger: slog.New(slog.DiscardHandler), // who makes the spans tells of it
+			Version: version(), Job: cfg.World.Job, Rank: cfg.World.Rank, Logger: slog.New(slog.DiscardHandler), // told later
 		}),
 	}
 	if cfg.Log != nil {
@@ -26,8 +27,11 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	sink := logsink.New(ctx, log)
 	cfg.Log = sink.Logger()
 	for _, v := range cfg.obeyed {
-		cfg.Log.LogAttrs(ctx, slog.LevelInfo, semconv.LogMessageEnv,
-			slog.String(semconv.LogEnvName, v.name), slog.String(semconv.LogEnvValue, v.value), slog.String(semconv.LogSubsystem, semconv.SubsystemEnv))
+		if v.secret {
+			continue
+		}
+		cfg.Log.LogAttrs(ctx, slog.LevelInfo, semconv.LogMessageEnv, slog.String(semconv.LogEnvName, v.name),
+			slog.String(semconv.LogEnvValue, v.value), slog.String(semconv.LogSubsystem, semconv.SubsystemEnv))
 	}
 	for _, text := range cfg.unknown {
 		cfg.Log.LogAttrs(ctx, slog.LevelWarn, text, slog.String(semconv.LogSubsystem, semconv.SubsystemEnv))
@@ -35,7 +39,7 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	return sink
 }
 
-// logsOperations says that each operation gets a line, and so is for the tape's followers.
+// logsOperations says that each operation gets a line, so that the tape's followers need them all.
 func (s *settings) logsOperations() bool { return s.sink.Wants(slog.LevelInfo, semconv.SubsystemColl) }
 
 // newEventLog makes the reader of the tape that logs. Spans says where it leads.

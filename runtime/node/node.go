@@ -3,60 +3,117 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
-	"go.uber.org/dig"
-	"go.uber.org/fx"
-
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/health/gpu"
+	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/telemetry/logsink"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // stopTimeout bounds Stop when its context has no deadline.
 const stopTimeout = 15 * time.Second
 
-// Node is one process's Carillon: a runtime, and what makes it visible.
+// Node is one process's Carillon: a runtime, and what makes it visible. A part that is switched off is nil.
 type Node struct {
-	app       *fx.App
-	runtime   *ccl.Runtime
-	telemetry *Telemetry
-	ras       *JobRAS // nil: switched off
-	health    *health.Server
+	settings   *settings
+	tape       *tape.Writer
+	ras        *JobRAS
+	telemetry  *Telemetry
+	gpu        *gpu.Monitor
+	publishing *publishing
+	health     *health.Server
+	runtime    *ccl.Runtime
 
-	termination *termination // nil: signals are the program's
-	stop        sync.Once
+	withdraw func() error // takes back where the health endpoint is; nil if that is written nowhere
+	unhandle func()       // ends the wait for SIGTERM; nil: signals are the program's
+	stopping sync.Once
 }
 
 // Start makes and starts a process's Carillon from the defaults and the options, in their order. It does not wait for
 // other ranks. The error names every problem of the configuration; nothing is left running then. Stop ends what it
-// started.
+// started. When ctx has ended by then, as that of signal.NotifyContext has, the process was told to end, and what it
+// leaves behind is not reported as leaked.
 func Start(ctx context.Context, opts ...Option) (*Node, error) {
-	cfg, err := resolve(opts)
+	cfg, err := resolve(opts...)
 	if err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	ctx = context.WithoutCancel(ctx) // nothing below waits for anybody
-	n, o, set := &Node{}, &opened{}, settings{}
-	n.app = fx.New(
-		Module, fx.Supply(&cfg, o), fx.NopLogger, fx.StopTimeout(stopTimeout), fx.Populate(&n.runtime, &n.telemetry, &n.ras, &n.health, &set),
-	)
-	err = n.app.Err()
-	if err == nil {
-		err = n.app.Start(ctx)
+	n := &Node{settings: settle(cfg)}
+	n.settings.told = func() bool { return ctx.Err() != nil }
+	if err := n.open(); err != nil {
+		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}
-	if err != nil {
-		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
-		defer cancel()
-		return nil, errors.Join(dig.RootCause(err), o.end(ctx))
-	}
+	n.start()
 	if cfg.Signals {
-		n.termination = awaitTermination(n.telemetry, n.ras, set.sink)
+		n.unhandle = n.awaitTermination()
 	}
 	return n, nil
+}
+
+// open makes the parts, each from those before it. Stop ends what was made, also when one of them fails.
+func (n *Node) open() (err error) {
+	s, conditions := n.settings, &health.Conditions{}
+	if n.tape, err = newTape(s); err != nil {
+		return err
+	}
+	if n.ras, err = newRAS(s, n.tape, conditions); err != nil {
+		return err
+	}
+	if n.telemetry, err = newTelemetry(s, n.tape, n.ras, nil); err != nil {
+		return err
+	}
+	if n.gpu, err = newGPU(s, n.telemetry, conditions, n.ras); err != nil {
+		return err
+	}
+	n.publishing = newPublishing(s, n.telemetry, conditions, n.ras, nil)
+	if n.health, err = newHealth(s, n.telemetry, n.gpu, n.ras, conditions, n.publishing.publisher, nil, nil); err != nil {
+		return err
+	}
+	n.runtime, err = newRuntime(s, n.tape, n.ras)
+	return err
+}
+
+// newNode puts parts together that were made one by one.
+func newNode(
+	s *settings, w *tape.Writer, r *JobRAS, t *Telemetry, m *gpu.Monitor, p *publishing, h *health.Server, rt *ccl.Runtime,
+) *Node {
+	return &Node{settings: s, tape: w, ras: r, telemetry: t, gpu: m, publishing: p, health: h, runtime: rt}
+}
+
+// start begins what goes on in the background. RAS comes last: it takes the reports of the telemetry, and tells the
+// clients of the health endpoint.
+func (n *Node) start() {
+	n.telemetry.start()
+	if n.gpu != nil {
+		n.gpu.Start()
+	}
+	n.publishing.start()
+	url := ""
+	if n.health != nil {
+		url = n.health.URL()
+		n.announce(url)
+	}
+	n.ras.start(url)
+}
+
+// announce writes where the health endpoint is beside the tape, where carillon watch and status look for it.
+func (n *Node) announce(url string) {
+	if n.tape == nil {
+		return
+	}
+	var err error
+	if n.withdraw, err = health.WriteAddress(n.tape.Path(), url); err != nil {
+		n.settings.Log.Warn("carillon watch and status don't find this process by themselves (--url does)", "error", err)
+	}
 }
 
 // Runtime makes communicators.
@@ -76,13 +133,91 @@ func (n *Node) HealthURL() string {
 	return n.health.URL()
 }
 
-// Stop ends everything that Start started: the health endpoint, the runtime with its communicators (one that is still
-// alive is reported as leaked), and the telemetry, once it has read what the runtime did last and exported it. It is
-// bounded by ctx, and by 15 seconds. A collector that is slow or away takes a few of them, and is a warning in the log and
-// no error. A second Stop does nothing.
-func (n *Node) Stop(ctx context.Context) error {
-	n.stop.Do(n.termination.end)
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
-	defer cancel()
-	return n.app.Stop(ctx)
+// Stop ends everything that Start started: the runtime with its communicators (one that is still alive is reported as
+// leaked), RAS, the health endpoint, and the telemetry, once it has read what the runtime did last and exported it. It
+// is bounded by ctx, and by 15 seconds. A collector that is slow or away takes a few of them, and is a warning in the
+// log and no error. A second Stop does nothing.
+func (n *Node) Stop(ctx context.Context) (err error) {
+	n.stopping.Do(func() {
+		if n.unhandle != nil {
+			n.unhandle()
+		}
+		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+		defer cancel()
+		err = n.close(ctx)
+	})
+	return err
+}
+
+// close ends the parts, in the order in which nobody loses the one that still needs it. Those that were never made, or
+// never started, are no exception.
+func (n *Node) close(ctx context.Context) error {
+	errs := []error{n.runtime.Close(ctx)}
+	n.telemetry.sync(ctx, settleTimeout) // a failure that nobody has read yet is explained, too
+	errs = append(errs, n.ras.stop(ctx))
+	if n.withdraw != nil {
+		_ = n.withdraw() // whoever finds it later sees that the process has ended
+	}
+	if n.health != nil {
+		errs = append(errs, n.health.Stop(ctx))
+	}
+	n.publishing.stop()
+	n.stopGPU(ctx)
+	errs = append(errs, n.telemetry.stop(ctx), n.tape.Close())
+	return errors.Join(append(errs, n.settings.sink.Close(ctx))...)
+}
+
+// settings is the configuration that all parts are made from: validated, and with nothing left open. Log is the sink's.
+type settings struct {
+	Config
+	sink *logsink.Sink
+	told func() bool // was the process told to end? nil: nobody knows
+}
+
+// settle opens the logs.
+func settle(cfg Config) *settings {
+	s := &settings{Config: cfg}
+	s.sink = newSink(context.Background(), &s.Config)
+	return s
+}
+
+// settleProgram settles the Config that an fx program supplies, or if it is nil the environment's.
+func settleProgram(given *Config) (*settings, error) {
+	opt := FromEnv()
+	if given != nil {
+		opt = WithConfig(*given)
+	}
+	cfg, err := resolve(opt)
+	if err != nil {
+		return nil, err
+	}
+	return settle(cfg), nil
+}
+
+// newTape makes the process's tape; nil when it is switched off.
+func newTape(s *settings) (*tape.Writer, error) {
+	if !s.Tape {
+		return nil, nil //nolint:nilnil // a nil Writer is the tape switched off
+	}
+	cfg := tape.Config{Dir: s.TapeDir, Job: s.World.Job, BootID: s.HostID, Version: version(), Slow: s.kept()}
+	if s.logsOperations() {
+		cfg.SampleEvery = 1
+	}
+	w, err := tape.Create(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%w (CARILLON_TAPE_DIR chooses another directory, CARILLON_TAPE=off does without a tape)", err)
+	}
+	return w, nil
+}
+
+func newRuntime(s *settings, w *tape.Writer, r *JobRAS) (*ccl.Runtime, error) {
+	kernels.LimitSIMD(s.SIMD)
+	return ccl.New(ccl.Config{
+		World: s.World, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log, TapeIsLogged: w != nil,
+		Contact: r.Contact, Met: r.Met, ToldToEnd: s.told,
+		Fabric: fabric.Config{
+			HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname,
+			Keepalive: s.Keepalive,
+		},
+	})
 }

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"go.uber.org/fx"
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -24,28 +23,26 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
-	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// What the end of RAS may take: for a verdict on a failure that is fresh, and for the last events to be pushed.
+// How long RAS may take: for a verdict on a failure that is fresh, to push the last events, and to meet others.
 const (
 	settleTimeout = 1500 * time.Millisecond
 	pushTimeout   = 2 * time.Second
 	joinTimeout   = 30 * time.Second
 )
 
-// JobRAS is a process's part in its job's RAS: the mesh, the agent, and who is told. A nil JobRAS is RAS switched off; it observes, and
-// knows of nothing.
+// JobRAS is a process's part in its job's RAS: the mesh, the agent, and the sinks of their events. A nil JobRAS is RAS
+// switched off; it observes, and knows of nothing.
 type JobRAS struct {
-	settings settings
+	settings *settings
 	self     mesh.Member
 	tape     *tape.Reader // the process's own, for its in-flight table
 	agent    *agent.Agent
 	config   mesh.Config // zero if the process is the whole job
 	mesh     atomic.Pointer[mesh.Mesh]
-	contact  atomic.Pointer[string]
 	busy     *busy
 
 	local   *bus.Bus // all that this process knows
@@ -57,39 +54,45 @@ type JobRAS struct {
 	shown map[string]bool  // the verdicts that are conditions now
 
 	unmet   unmet
-	unseed  func()
-	run     context.Context // of what runs
+	unseed  func() error
+	run     context.Context // of what runs; nil before start
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	pushing sync.WaitGroup
 	endPush context.CancelFunc
 	leaving sync.Once
-	stopped sync.Once
 }
 
 // jobStalled is the condition that an open verdict is.
 const jobStalled = "job_stalled"
 
-// provideRAS makes the process's part; nil when it is switched off.
-func provideRAS(s settings, w *tape.Writer, conditions *health.Conditions) (*JobRAS, error) {
+// newRAS makes the process's part; nil when it is switched off.
+func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobRAS, err error) {
 	if text := s.ignored(); text != "" {
 		s.Log.Warn(text, semconv.LogSubsystem, semconv.SubsystemRAS)
 	}
 	if s.withoutRAS() {
-		return nil, nil //nolint:nilnil // see JobRAS
+		return nil, nil
 	}
-	r := &JobRAS{settings: s, unseed: func() {}, busy: newBusy(processorTime)}
-	var err error
+	r = &JobRAS{settings: s, unseed: func() error { return nil }, busy: newBusy(processorTime)}
 	if r.tape, err = tape.Open(w.Path()); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
-	s.opened.add(func(context.Context) error { return r.tape.Close() })
-	if r.self, err = mesh.Self(s.World.Rank, s.World.Size); err != nil {
-		return nil, fmt.Errorf("RAS: %w", err)
+	if err := r.open(conditions); err != nil {
+		return nil, errors.Join(err, r.tape.Close())
 	}
-	dir := filepath.Dir(w.Path())
+	return r, nil
+}
+
+// open makes what the tape's reader is for.
+func (r *JobRAS) open(conditions *health.Conditions) (err error) {
+	s := r.settings
+	if r.self, err = mesh.Self(s.World.Rank, s.World.Size); err != nil {
+		return fmt.Errorf("RAS: %w", err)
+	}
 	r.agent, err = agent.New(agent.Config{
-		Self: r.self, Now: tape.Now, Logger: s.Log, Local: agent.FromTapes(dir, tape.Now), Busy: r.busy.String,
+		Self: r.self, Now: tape.Now, Logger: s.Log, Busy: r.busy.String,
+		Local: agent.FromTapes(filepath.Dir(r.tape.Path()), tape.Now),
 		Slots: func(buf []tape.Slot) []tape.Slot {
 			slots, _ := r.tape.AppendSlots(buf) // what is corrupt is left out
 			return slots
@@ -97,29 +100,29 @@ func provideRAS(s settings, w *tape.Writer, conditions *health.Conditions) (*Job
 		Event: r.event, Open: r.opened,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s.World.Size > 1 {
-		if r.config, err = r.settings.meshConfig(); err != nil {
-			return nil, fmt.Errorf("RAS: %w (CARILLON_RAS=off does without)", err)
+		if r.config, err = s.meshConfig(); err != nil {
+			return fmt.Errorf("RAS: %w (CARILLON_RAS=off does without)", err)
 		}
 		r.config.Handler, r.config.LocalNote, r.config.OnEvent = r.agent.Handle, r.agent.LocalNote, r.agent.Member
 		if err := r.config.Validate(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	r.stall, err = conditions.Declare(health.Declaration{
 		Code: jobStalled, Severity: health.Critical, Title: "the job is held up", NotReadyFrom: health.Critical,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return r, r.makeSinks()
+	return r.makeSinks()
 }
 
 // makeSinks makes both buses and all that listens to them.
 func (r *JobRAS) makeSinks() error {
-	s := &r.settings
+	s := r.settings
 	cfg := bus.Config{Source: fmt.Sprintf("/jobs/%s/ranks/%d", s.World.Job, s.World.Rank), Job: s.World.Job}
 	var err error
 	if r.local, err = bus.New(cfg); err != nil {
@@ -148,40 +151,45 @@ func (r *JobRAS) makeSinks() error {
 		if i > 0 {
 			name += "-" + strconv.Itoa(i+1)
 		}
-		add(webhook.New(webhook.Config{Bus: r.outward, Name: name, URL: url, Secrets: secrets, Filter: news, Logger: s.Log}))
+		add(webhook.New(webhook.Config{
+			Bus: r.outward, Name: name, URL: url, Secrets: secrets, Filter: news, Logger: s.Log,
+		}))
 	}
 	if len(s.RAS.Alertmanagers) > 0 {
-		add(alertmanager.New(alertmanager.Config{Bus: r.outward, URLs: s.RAS.Alertmanagers, Filter: news, Logger: s.Log}))
+		add(alertmanager.New(alertmanager.Config{
+			Bus: r.outward, URLs: s.RAS.Alertmanagers, Filter: news, Logger: s.Log,
+		}))
 	}
 	if logger := s.sink.Collector(); logger != nil {
 		add(otlplog.New(otlplog.Config{Bus: r.outward, Logger: logger}))
 	}
-	add(newLines(r.outward, news, s.sink.Local()))
+	lines := &lines{sub: r.outward.Attach(bus.SubscriptionConfig{Filter: news}), log: s.sink.Local()}
+	r.sinks = append(r.sinks, lines)
 	return errors.Join(errs...)
 }
 
-// start takes part. It waits for nobody.
-func (r *JobRAS) start(ctx context.Context) error {
+// start takes part. url is the process's health endpoint; empty if it has none. It waits for nobody.
+func (r *JobRAS) start(url string) {
 	if r == nil {
-		return nil
+		return
 	}
-	ctx = context.WithoutCancel(ctx)
-	pushCtx, endPush := context.WithCancel(ctx)
-	r.endPush = endPush
+	r.config.Self.Health = r.reachable(url)
+	r.run, r.cancel = context.WithCancel(context.Background())
+	var push context.Context
+	push, r.endPush = context.WithCancel(context.Background())
 	for _, sink := range append([]bus.Sink{r.stream}, r.sinks...) {
 		r.pushing.Go(func() {
-			if err := sink.Run(pushCtx); err != nil {
+			if err := sink.Run(push); err != nil {
 				r.settings.Log.Warn("events are not pushed any more", "sink", sink.Name(), "error", err)
 			}
 		})
 	}
-	<-r.stream.Begun() // who asks the endpoint once the process has started is let in
-	r.run, r.cancel = context.WithCancel(ctx)
+	<-r.stream.Begun() // clients of the endpoint are let in once the process has started
 	var m *mesh.Mesh
 	if r.config.Self.Name != "" {
 		var err error
 		if m, err = mesh.Start(r.config); err != nil {
-			// A job doesn't fail for want of who would explain its failure.
+			// A job doesn't fail for want of somebody to explain its failure.
 			r.settings.Log.Warn("RAS sees this process alone (CARILLON_RAS_ADDR chooses another address)", "error", err)
 		}
 	}
@@ -191,45 +199,38 @@ func (r *JobRAS) start(ctx context.Context) error {
 	}
 	r.running.Go(func() { r.busy.run(r.run) })
 	r.running.Go(func() { r.agent.Run(r.run, m) })
-	return nil
 }
 
-// stop ends it: what failed here a moment ago is still explained, what is known is still pushed, and the others are told that this process
-// leaves. It is bounded by ctx, and by some seconds.
+// stop ends it: what failed here a moment ago is still explained, what is known is still pushed, and the others are
+// told that this process leaves. It is bounded by ctx, and by some seconds.
 func (r *JobRAS) stop(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	var err error
-	r.stopped.Do(func() {
+	if r.run != nil {
 		settled, cancel := context.WithTimeout(ctx, settleTimeout)
 		r.agent.Settle(settled)
 		cancel()
 		r.farewell(ctx)
-		err = r.tape.Close()
-	})
-	return err
-}
-
-// leave says farewell to the others, and ends what runs.
-func (r *JobRAS) leave() {
-	r.unseed()
-	r.cancel()
-	r.running.Wait()
-	if m := r.mesh.Load(); m != nil {
-		if err := m.Close(); err != nil && !errors.Is(err, mesh.ErrClosed) {
-			r.settings.Log.Debug("the mesh did not end in order", "error", err)
-		}
 	}
+	return r.tape.Close()
 }
 
-// farewell says that this process ends, in order as far as RAS is concerned: it was told to. What there was to tell by then is pushed.
+// farewell says that this process ends, in order as far as RAS is concerned: it was told to. What there was to tell by
+// then is pushed.
 func (r *JobRAS) farewell(ctx context.Context) {
 	if r == nil {
 		return
 	}
 	r.leaving.Do(func() {
-		r.leave()
+		_ = r.unseed() // whoever finds it later removes it
+		r.cancel()
+		r.running.Wait()
+		if m := r.mesh.Load(); m != nil {
+			if err := m.Close(); err != nil && !errors.Is(err, mesh.ErrClosed) {
+				r.settings.Log.Debug("the mesh did not end in order", "error", err)
+			}
+		}
 		r.outward.Close()
 		r.local.Close()
 		pushed, cancel := context.WithTimeout(ctx, pushTimeout)
@@ -268,20 +269,6 @@ func (r *JobRAS) opened(open []verdict.Verdict) {
 	}
 }
 
-// Observe implements Observer.
-func (r *JobRAS) Observe(ev *tape.Event) {
-	if r != nil {
-		r.agent.Observe(ev)
-	}
-}
-
-// ObserveStall implements StallObserver.
-func (r *JobRAS) ObserveStall(report *stall.Report) {
-	if r != nil {
-		r.agent.ObserveStall(report)
-	}
-}
-
 // Ranks implements JobView.
 func (r *JobRAS) Ranks() []health.Rank {
 	if r == nil {
@@ -295,8 +282,8 @@ func (r *JobRAS) Ranks() []health.Rank {
 	for i := range members {
 		s := &members[i]
 		rank := health.Rank{
-			Rank: s.Member.Rank, State: s.State.String(), Since: s.Since, Member: s.Member.Name, Host: s.Member.Host, PID: s.Member.PID,
-			URL: s.Member.Health,
+			Rank: s.Member.Rank, State: s.State.String(), Since: s.Since, Member: s.Member.Name, Host: s.Member.Host,
+			PID: s.Member.PID, URL: s.Member.Health,
 		}
 		if s.State != mesh.Alive {
 			rank.Text = s.Cause.String()
@@ -340,54 +327,11 @@ func (r *JobRAS) Finding(comm lifecycle.CommID, seq uint64) (trace.Finding, bool
 	return trace.Finding{}, false
 }
 
-// concerns tells whether somebody in that operation waits because of the verdict's cause.
+// concerns tells whether a rank in that operation waits because of the verdict's cause.
 func concerns(v *verdict.Verdict, comm lifecycle.CommID, seq uint64) bool {
-	if v.Comm == comm && v.Seq == seq {
-		return true
-	}
-	for i := range v.Victims {
-		if v.Victims[i].Comm == comm && v.Victims[i].Seq == seq {
-			return true
-		}
-	}
-	return false
-}
-
-// routes are what the health endpoint shows of it.
-func (r *JobRAS) routes() []health.Route {
-	if r == nil {
-		return nil
-	}
-	return []health.Route{{Path: health.EventsPath, Title: "what happens, as it happens", Handler: r.stream, Stream: true}}
-}
-
-// rasObserver has it read the tape.
-func rasObserver(r *JobRAS) []Observer {
-	if r == nil {
-		return nil
-	}
-	return []Observer{r}
-}
-
-// runRAS starts it behind the telemetry, whose reports it takes, and the health endpoint, whose clients hear its last words, and exports its
-// metrics.
-func runRAS(r *JobRAS, t *Telemetry, server *health.Server, lc fx.Lifecycle) error {
-	if r == nil {
-		return nil
-	}
-	if server != nil {
-		r.config.Self.Health = r.reachable(server.URL())
-	}
-	if err := t.Registry().Register(newRASMetrics(r)); err != nil {
-		return fmt.Errorf("metrics of RAS: %w", err)
-	}
-	lc.Append(fx.StartStopHook(r.start, func(ctx context.Context) error {
-		read, cancel := context.WithTimeout(ctx, settleTimeout)
-		_ = t.follower.Sync(read) // a failure that nobody has read yet is explained, too; what remains unread is told when telemetry ends
-		cancel()
-		return r.stop(ctx)
-	}))
-	return nil
+	return v.Comm == comm && v.Seq == seq || slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool {
+		return w.Comm == comm && w.Seq == seq
+	})
 }
 
 // lines is the sink into the log.
@@ -395,10 +339,6 @@ type lines struct {
 	bus.Counts
 	sub *bus.Subscription
 	log *slog.Logger
-}
-
-func newLines(b *bus.Bus, filter bus.Filter, log *slog.Logger) (*lines, error) {
-	return &lines{sub: b.Attach(bus.SubscriptionConfig{Filter: filter}), log: log}, nil
 }
 
 // Name implements bus.Sink.
@@ -415,7 +355,8 @@ func (l *lines) Run(ctx context.Context) error {
 		if ev.Stage == bus.Changed {
 			level = slog.LevelInfo
 		}
-		l.log.Log(ctx, level, ev.Text, semconv.LogSubsystem, semconv.SubsystemRAS, "reason", ev.Reason, "culprit", ev.Rank, "type", ev.Type)
+		l.log.Log(ctx, level, ev.Text, semconv.LogSubsystem, semconv.SubsystemRAS,
+			"reason", ev.Reason, "culprit", ev.Rank, "type", ev.Type)
 		l.Pushed(1)
 		return nil
 	})

@@ -23,14 +23,14 @@ import (
 func TestBadRAS(t *testing.T) {
 	secrets := filepath.Join(t.TempDir(), "none")
 	for want, env := range map[string]map[string]string{
-		`CARILLON_RAS="perhaps"`:                    {"CARILLON_RAS": "perhaps"},
-		`CARILLON_RAS_NETWORK="moon": want one of`:  {"CARILLON_RAS_NETWORK": "moon"},
-		`CARILLON_RAS_SEEDS="nowhere": want host`:   {"CARILLON_RAS_SEEDS": "127.0.0.1:7,nowhere"},
-		"CARILLON_RAS_WEBHOOKS: want URLs":          {"CARILLON_RAS_WEBHOOKS": "ftp://user:hidden@example.org"},
-		"CARILLON_RAS_ALERTMANAGERS: want URLs":     {"CARILLON_RAS_ALERTMANAGERS": "localhost:9093"},
-		"no such file":                              {"CARILLON_RAS_WEBHOOK_SECRET_FILE": secrets},
-		"a secret has 5 bytes, want at least 16":    {"CARILLON_RAS_WEBHOOKS": "http://localhost:1/", "CARILLON_RAS_WEBHOOK_SECRET": "short"},
-		`CARILLON_RAS_ADDR="nowhere": want host:po`: {"CARILLON_RAS_ADDR": "nowhere", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7"},
+		`CARILLON_RAS="perhaps"`:                                         {"CARILLON_RAS": "perhaps"},
+		`CARILLON_RAS_NETWORK="moon": want one of`:                       {"CARILLON_RAS_NETWORK": "moon"},
+		`CARILLON_RAS_SEEDS="127.0.0.1:7,nowhere": "nowhere": want host`: {"CARILLON_RAS_SEEDS": "127.0.0.1:7,nowhere"},
+		"CARILLON_RAS_WEBHOOKS: want URLs":                               {"CARILLON_RAS_WEBHOOKS": "ftp://user:hidden@example.org"},
+		"CARILLON_RAS_ALERTMANAGERS: want URLs":                          {"CARILLON_RAS_ALERTMANAGERS": "localhost:9093"},
+		"no such file":                                                   {"CARILLON_RAS_WEBHOOK_SECRET_FILE": secrets},
+		"a secret has 5 bytes, want at least 16":                         {"CARILLON_RAS_WEBHOOKS": "http://localhost:1/", "CARILLON_RAS_WEBHOOK_SECRET": "short"},
+		`CARILLON_RAS_ADDR="nowhere": want host:po`:                      {"CARILLON_RAS_ADDR": "nowhere", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7"},
 	} {
 		n, err := node.Start(t.Context(), environ(env), node.WithTapeDir(t.TempDir()), node.WithHealth(""))
 		if err == nil {

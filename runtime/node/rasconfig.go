@@ -4,9 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,139 +16,25 @@ import (
 )
 
 // Network says what lies between the processes of a job, by which RAS knows how long an answer may take.
-type Network uint8
+type Network string
 
 // The networks.
 const (
-	AutoNetwork Network = iota // one machine if the launcher says so, else LAN
-	OneMachine                 // none: all processes run on one machine
-	LAN                        // round trips of at most some ten milliseconds
-	WAN                        // round trips of up to half a second
+	AutoNetwork Network = ""     // one machine if the launcher says so, else LAN
+	OneMachine  Network = "host" // none: all processes run on one machine
+	LAN         Network = "lan"  // round trips of at most some ten milliseconds
+	WAN         Network = "wan"  // round trips of up to half a second
 )
 
-var networkNames = []string{"auto", "host", "lan", "wan"}
-
-// String is "auto", "host", "lan" or "wan", as CARILLON_RAS_NETWORK has it.
-func (n Network) String() string {
-	if int(n) < len(networkNames) {
-		return networkNames[n]
-	}
-	return "Network(" + strconv.Itoa(int(n)) + ")"
-}
-
+// parseNetworkName reads CARILLON_RAS_NETWORK.
 func parseNetworkName(text string) (Network, error) {
-	for i, name := range networkNames {
-		if strings.EqualFold(text, name) {
-			return Network(i), nil
-		}
-	}
-	return AutoNetwork, fmt.Errorf("want one of %s", strings.Join(networkNames, ", "))
-}
-
-// RAS says how a process takes part in finding out what holds its job up, and whom it tells. The zero RAS takes part, finds the other
-// processes by itself and tells who listens at the health endpoint.
-type RAS struct {
-	// Off switches it off. Without a tape there is nothing to find out, and it is off, too. CARILLON_RAS=off.
-	Off bool
-	// Addr is where the process listens for the others, UDP and TCP, "host:port". Default: a free port, on loopback if the launcher says that
-	// all ranks are on this host, else at the address that the fabric uses. CARILLON_RAS_ADDR.
-	Addr string
-	// Seeds are where other processes of the job listen. Those of one host find each other by files beside their tapes, those of different
-	// hosts when their first communicator begins; Seeds are for a job that hangs before. CARILLON_RAS_SEEDS, with commas between them.
-	Seeds []netip.AddrPort
-	// Network says what lies between the processes. CARILLON_RAS_NETWORK=auto|host|lan|wan.
-	Network Network
-
-	// Webhooks are URLs to which verdicts and what happens to GPUs are posted, as CloudEvents. CARILLON_RAS_WEBHOOKS, with commas between
-	// them.
-	Webhooks []string
-	// WebhookSecrets sign what is posted: HMAC-SHA256 as Standard Webhooks has it. CARILLON_RAS_WEBHOOK_SECRET, and
-	// CARILLON_RAS_WEBHOOK_SECRET_FILE with a secret a line.
-	WebhookSecrets []string
-	// Alertmanagers are the Alertmanagers of one cluster, which get open verdicts as alerts. CARILLON_RAS_ALERTMANAGERS, URLs with commas
-	// between them.
-	Alertmanagers []string
-}
-
-// WithRAS says how the process takes part in RAS; see RAS.
-func WithRAS(r RAS) Option {
-	return func(c *Config) error {
-		c.RAS = r
-		return nil
-	}
-}
-
-func (e *environment) ras(r *RAS) {
-	on := !r.Off
-	e.flag(&on, "CARILLON_RAS")
-	r.Off = !on
-	e.check(&r.Addr, "CARILLON_RAS_ADDR", e.get("CARILLON_RAS_ADDR"), func(addr string) error {
-		if _, _, err := net.SplitHostPort(addr); err != nil {
-			return errors.New("want host:port, such as 10.0.0.7:0 (any free port)")
-		}
-		return nil // a name is looked up when it is needed
-	})
-	if v := e.get("CARILLON_RAS_NETWORK"); v != "" {
-		var err error
-		r.Network, err = parseNetworkName(v)
-		e.problem("CARILLON_RAS_NETWORK", v, err)
-	}
-	if v := e.get("CARILLON_RAS_SEEDS"); v != "" {
-		r.Seeds = nil
-		for entry := range strings.SplitSeq(v, ",") {
-			seed, err := resolveSeed(strings.TrimSpace(entry))
-			e.problem("CARILLON_RAS_SEEDS", entry, err)
-			r.Seeds = append(r.Seeds, seed)
-		}
-	}
-	e.urls(&r.Webhooks, "CARILLON_RAS_WEBHOOKS")
-	e.urls(&r.Alertmanagers, "CARILLON_RAS_ALERTMANAGERS")
-	if secret := e.secret("CARILLON_RAS_WEBHOOK_SECRET"); secret != "" {
-		r.WebhookSecrets = []string{secret}
-	}
-	if file := e.get("CARILLON_RAS_WEBHOOK_SECRET_FILE"); file != "" {
-		text, err := os.ReadFile(file)
-		e.problem("CARILLON_RAS_WEBHOOK_SECRET_FILE", file, err)
-		r.WebhookSecrets = append(r.WebhookSecrets, strings.Fields(string(text))...)
-	}
-	for _, secret := range r.WebhookSecrets {
-		if len(secret) < minWebhookSecret { // which webhook.Config would refuse, too, but can't say where it comes from
-			e.errs = append(e.errs, fmt.Errorf("CARILLON_RAS_WEBHOOK_SECRET, CARILLON_RAS_WEBHOOK_SECRET_FILE: a secret has %d bytes, want at least %d",
-				len(secret), minWebhookSecret))
-		}
-	}
-}
-
-// minWebhookSecret is the shortest secret that a webhook.Config takes, in bytes.
-const minWebhookSecret = 16
-
-// resolveSeed reads host:port, where the host may be a name.
-func resolveSeed(text string) (netip.AddrPort, error) {
-	if seed, err := netip.ParseAddrPort(text); err == nil {
-		return seed, nil
-	}
-	addr, err := net.ResolveUDPAddr("udp", text)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("want host:port: %w", err)
-	}
-	return addr.AddrPort(), nil
-}
-
-// urls reads URLs with commas between them. They are not noted: what was obeyed is logged, and a URL may hold a password.
-func (e *environment) urls(to *[]string, name string) {
-	v := e.secret(name)
-	if v == "" {
-		return
-	}
-	*to = nil
-	for entry := range strings.SplitSeq(v, ",") {
-		entry = strings.TrimSpace(entry)
-		u, err := url.Parse(entry)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			e.errs = append(e.errs, fmt.Errorf("%s: want URLs such as https://alerts.example.org/hook, with commas between them", name))
-			continue
-		}
-		*to = append(*to, entry)
+	switch n := Network(strings.ToLower(text)); n {
+	case OneMachine, LAN, WAN:
+		return n, nil
+	case "auto":
+		return AutoNetwork, nil
+	default:
+		return AutoNetwork, errors.New("want one of auto, host, lan, wan")
 	}
 }
 
@@ -183,64 +67,53 @@ func (s *settings) ignored() string {
 }
 
 // withoutRAS tells whether the process takes no part; unwatched says why.
-func (s *settings) withoutRAS() bool { return s.RAS.Off || !s.Tape }
+func (s *settings) withoutRAS() bool { return !s.RAS.On || !s.Tape }
 
-// meshConfig is where and how this process meets the others of its job; name is its place in the job.
+func (s *settings) unwatched() string {
+	if !s.RAS.On {
+		return "RAS is off (CARILLON_RAS)"
+	}
+	return "there is no tape (CARILLON_TAPE)"
+}
+
+// meshConfig is where and how this process meets the others of its job.
 func (s *settings) meshConfig() (mesh.Config, error) {
 	w, r := &s.World, &s.RAS
 	id, err := w.UniqueID(0)
 	if err != nil {
 		return mesh.Config{}, err
 	}
-	// What authenticates the ranks of the job's world to each other authenticates their processes, and can't be computed from it.
+	// What authenticates the ranks of the job's world to each other authenticates their processes, and can't be computed
+	// from it.
 	secret := sha256.Sum256(append([]byte("carillon ras\n"), id.Secret()...))
-	c := mesh.Config{Secret: secret[:], Job: w.Job, Logger: s.Log}
+	c := mesh.Config{Secret: secret[:], Job: w.Job, Logger: s.Log, Tuning: mesh.OneMachine()}
 	if c.Self, err = mesh.Self(w.Rank, w.Size); err != nil {
 		return c, err
 	}
-	oneHost := w.LocalSize == w.Size || s.loopback()
+	oneHost := w.OneHost()
 	switch {
 	case r.Network == LAN, r.Network == AutoNetwork && !oneHost:
 		c.Tuning = mesh.LAN()
 	case r.Network == WAN:
 		c.Tuning = mesh.WAN()
-	default:
-		c.Tuning = mesh.OneMachine()
 	}
 	switch {
 	case r.Addr != "":
-		addr, err := net.ResolveUDPAddr("udp", r.Addr)
-		if err != nil {
+		if c.Bind, err = parseSeed(r.Addr); err != nil {
 			return c, fmt.Errorf("CARILLON_RAS_ADDR=%q: %w", r.Addr, err)
 		}
-		c.Bind = addr.AddrPort()
-		if c.Bind.Addr().Unmap().IsUnspecified() || !c.Bind.Addr().IsValid() {
-			if c.Advertise, err = s.fabricAddress(); err != nil {
-				return c, err
-			}
+		if !c.Bind.Addr().IsValid() || c.Bind.Addr().IsUnspecified() {
+			c.Advertise, err = s.fabricAddress()
 		}
-		c.Bind = netip.AddrPortFrom(c.Bind.Addr().Unmap(), c.Bind.Port())
 	case !oneHost:
-		addr, err := s.fabricAddress()
-		if err != nil {
-			return c, err
-		}
+		var addr netip.Addr
+		addr, err = s.fabricAddress()
 		c.Bind = netip.AddrPortFrom(addr, 0)
 	}
-	return c, nil
+	return c, err
 }
 
-// loopback tells whether the job meets on loopback: then it is on one machine, whatever its launcher pretends.
-func (s *settings) loopback() bool {
-	host, _, err := net.SplitHostPort(s.World.Address)
-	if err != nil {
-		return false
-	}
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
-}
-
-// fabricAddress is where communicators of other hosts find this process, and RAS therefore, too.
+// fabricAddress is where communicators of other hosts find this process, and so RAS, too.
 func (s *settings) fabricAddress() (netip.Addr, error) {
 	f, err := fabric.New(fabric.Config{SocketIfname: s.SocketIfname})
 	if err != nil {
@@ -249,21 +122,8 @@ func (s *settings) fabricAddress() (netip.Addr, error) {
 	return f.Address()
 }
 
-// The processes of one host find each other by files beside their tapes: NAME.ras with an address.
+// seedSuffix ends the files beside the tapes by which the processes of one host find each other: each has an address.
 const seedSuffix = ".ras"
-
-// writeSeed lets the others of this host know where this process listens. remove takes that back.
-func writeSeed(dir, name string, addr netip.AddrPort) (remove func(), err error) {
-	path := filepath.Join(dir, name+seedSuffix)
-	temp := filepath.Join(dir, "."+name+seedSuffix)
-	if err := os.WriteFile(temp, []byte(addr.String()+"\n"), 0o600); err != nil {
-		return nil, err
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return nil, errors.Join(err, os.Remove(temp))
-	}
-	return func() { _ = os.Remove(path) }, nil // whoever finds it later removes it
-}
 
 // readSeeds lists where the others of this host listen. Files of processes that have ended are removed.
 func readSeeds(dir, own string) []netip.AddrPort {

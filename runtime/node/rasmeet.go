@@ -8,16 +8,15 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/mesh"
 )
 
 // meet makes the mesh known to the others, and the others to it.
 func (r *JobRAS) meet(m *mesh.Mesh) {
 	self := m.Self()
-	contact := self.Addr.String()
-	r.contact.Store(&contact)
 	dir := filepath.Dir(r.tape.Path())
-	remove, err := writeSeed(dir, self.Name, self.Addr)
+	remove, err := health.WriteBeside(filepath.Join(dir, self.Name), seedSuffix, self.Addr.String())
 	if err != nil {
 		r.settings.Log.Warn("the job's other processes on this host are not told where this one listens", "error", err)
 	} else {
@@ -26,7 +25,7 @@ func (r *JobRAS) meet(m *mesh.Mesh) {
 	r.join(append(readSeeds(dir, self.Name), r.settings.RAS.Seeds...))
 }
 
-// join meets who listens at seeds, in the background.
+// join meets the processes that listen at seeds, in the background.
 func (r *JobRAS) join(seeds []netip.AddrPort) {
 	m := r.mesh.Load()
 	if len(seeds) == 0 {
@@ -41,9 +40,9 @@ func (r *JobRAS) join(seeds []netip.AddrPort) {
 	})
 }
 
-// reachable is the URL of this process's health endpoint as other hosts reach it; empty if they don't, as it listens on loopback, or meets
-// the others there, which are on this host then. Where it listens on all addresses, it is that of the mesh; over TLS this host's name, which
-// its certificate has.
+// reachable is the URL of this process's health endpoint as other hosts reach it; empty if they don't, as it listens on
+// loopback, or meets the others there, which are on this host then. Where it listens on all addresses, it is that of
+// the mesh; over TLS this host's name, which its certificate has.
 func (r *JobRAS) reachable(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -74,17 +73,18 @@ func (r *JobRAS) Contact() string {
 	if r == nil {
 		return ""
 	}
-	if c := r.contact.Load(); c != nil {
-		return *c
+	if m := r.mesh.Load(); m != nil {
+		return m.Self().Addr.String()
 	}
 	return ""
 }
 
 // Met takes contacts of other processes, when a communicator begins. They are met in the background.
 func (r *JobRAS) Met(contacts []string) {
-	if r == nil || r.mesh.Load() == nil || !r.unmet.add(contacts) {
+	if r == nil || r.mesh.Load() == nil {
 		return
 	}
+	r.unmet.add(contacts)
 	r.running.Go(func() {
 		known := r.known()
 		for addr, ok := r.unmet.next(); ok; addr, ok = r.unmet.next() {
@@ -92,9 +92,9 @@ func (r *JobRAS) Met(contacts []string) {
 				continue
 			}
 			ctx, cancel := context.WithTimeout(r.run, pushTimeout)
-			_, _ = r.mesh.Load().Join(ctx, addr) // who doesn't answer is not there, or is told by others
+			_, _ = r.mesh.Load().Join(ctx, addr) // one that doesn't answer is not there, or others tell of it
 			cancel()
-			known = r.known() // who was met has told of those that it knows
+			known = r.known() // the one that was met has told of those that it knows
 		}
 	})
 }
@@ -109,17 +109,16 @@ func (r *JobRAS) known() map[netip.AddrPort]bool {
 	return known
 }
 
-// unmet are contacts of processes that are to be met, one at a time: each is noted down once, however many communicators name it, and where
-// somebody meets them already, nobody else does. They may be several circles that know each other, so that each counts; and they are met in
-// no order, so that not all of a job come to the same one first. The zero value has none.
+// unmet are contacts of processes that are to be met: each is noted down once, however many communicators name it.
+// They may be of several circles that know each other, so that each counts; and they are met in no order, so that not
+// all of a job come to the same one first. The zero value has none.
 type unmet struct {
-	mu      sync.Mutex
-	addrs   map[netip.AddrPort]bool
-	meeting bool
+	mu    sync.Mutex
+	addrs map[netip.AddrPort]bool
 }
 
-// add notes contacts down, and tells whether the caller is to meet them: to take them until there is no next one.
-func (u *unmet) add(contacts []string) (meet bool) {
+// add notes contacts down. What is no address is left out.
+func (u *unmet) add(contacts []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.addrs == nil {
@@ -130,12 +129,9 @@ func (u *unmet) add(contacts []string) (meet bool) {
 			u.addrs[addr] = true
 		}
 	}
-	meet = !u.meeting && len(u.addrs) > 0
-	u.meeting = u.meeting || meet
-	return meet
 }
 
-// next takes one of them. When it returns false, who comes next is to meet.
+// next takes one of them; false if there is none.
 func (u *unmet) next() (netip.AddrPort, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -143,6 +139,5 @@ func (u *unmet) next() (netip.AddrPort, bool) {
 		delete(u.addrs, addr)
 		return addr, true
 	}
-	u.meeting = false
 	return netip.AddrPort{}, false
 }

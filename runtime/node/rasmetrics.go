@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// rasMetrics are what RAS exports: read where they are when somebody scrapes.
+// rasMetrics are what RAS exports, read when somebody scrapes.
 type rasMetrics struct {
 	ras                                       *JobRAS
 	peers, verdicts, reached, events, refused *prometheus.Desc
@@ -22,22 +22,22 @@ func newRASMetrics(r *JobRAS) *rasMetrics {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &rasMetrics{
-		ras:      r,
-		peers:    desc(semconv.MetricRASPeers, "Processes of the job that this one knows, itself included, by state.", semconv.LabelState),
-		verdicts: desc(semconv.MetricRASVerdicts, "Open verdicts, by reason and the rank at fault.", semconv.LabelReason, semconv.LabelCulprit),
-		reached:  desc(semconv.MetricRASVerdictsTotal, "Verdicts that this process reached for its job, by reason.", semconv.LabelReason),
-		events:   desc(semconv.MetricRASEvents, "Events by sink and what became of them.", semconv.LabelSink, semconv.LabelResult),
-		refused: desc(semconv.MetricRASPacketsRefused, "Packets, streams and questions at the mesh's port that were not taken, by reason.",
-			semconv.LabelReason),
+		ras: r,
+		peers: desc(semconv.MetricRASPeers,
+			"Processes of the job that this one knows, itself included, by state.", semconv.LabelState),
+		verdicts: desc(semconv.MetricRASVerdicts,
+			"Open verdicts, by reason and the rank at fault.", semconv.LabelReason, semconv.LabelCulprit),
+		reached: desc(semconv.MetricRASVerdictsTotal,
+			"Verdicts that this process reached for its job, by reason.", semconv.LabelReason),
+		events: desc(semconv.MetricRASEvents,
+			"Events by sink and what became of them.", semconv.LabelSink, semconv.LabelResult),
+		refused: desc(semconv.MetricRASPacketsRefused,
+			"Packets, streams and questions at the mesh's port that were not taken, by reason.", semconv.LabelReason),
 	}
 }
 
 // Describe implements prometheus.Collector.
-func (m *rasMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.peers, m.verdicts, m.reached, m.events, m.refused} {
-		ch <- d
-	}
-}
+func (m *rasMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
 
 // maxCulprits bounds the series of verdicts with a culprit of their own.
 const maxCulprits = 64

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-rt/carillon/health"
 )
 
 // TestSeeds has a process find the others of its host, and none of what lies around.
@@ -18,12 +20,10 @@ func TestSeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	own, other, ended := host+"-"+strconv.Itoa(os.Getpid()), "elsewhere-1", host+"-999999999"
-	for name, port := range map[string]uint16{own: 1, other: 2, ended: 3} {
-		remove, err := writeSeed(dir, name, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port))
-		if err != nil {
+	for name, port := range map[string]int{own: 1, other: 2, ended: 3} {
+		if _, err := health.WriteBeside(filepath.Join(dir, name), seedSuffix, "127.0.0.1:"+strconv.Itoa(port)); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(remove)
 	}
 	for name, text := range map[string]string{"garbage.ras": "\x00\xff", "empty.ras": "", ".new.ras": "127.0.0.1:9", "x.tape": "127.0.0.1:9"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -46,7 +46,7 @@ func TestSeeds(t *testing.T) {
 	if seeds := readSeeds(filepath.Join(dir, "absent"), own); seeds != nil {
 		t.Errorf("seeds in no directory: %v", seeds)
 	}
-	if _, err := writeSeed(filepath.Join(dir, "absent"), own, want[0]); err == nil {
+	if _, err := health.WriteBeside(filepath.Join(dir, "absent", own), seedSuffix, "127.0.0.1:1"); err == nil {
 		t.Error("a seed was written into no directory")
 	}
 }

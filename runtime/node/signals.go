@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -14,56 +15,49 @@ import (
 // flushTimeout bounds what is done between SIGTERM and the end.
 const flushTimeout = 2 * time.Second
 
-// termination waits for SIGTERM, of which a program that doesn't handle it dies at once: with the spans and log lines of its last acts and
-// errors still in the queues. It has them written and exported, and lets the signal do what it would have done.
-type termination struct {
-	signals chan os.Signal
-	stop    chan struct{}
-	done    chan struct{}
-}
-
-// awaitTermination is nil where SIGTERM is ignored, as it stays then.
-func awaitTermination(t *Telemetry, r *JobRAS, logs *logsink.Sink) *termination {
+// awaitTermination waits for SIGTERM, until end is called. A program that doesn't handle it would die at once, with the
+// spans and log lines of its last acts and errors still in the queues. They are written and exported, and then the
+// signal does what it would have done. Where it is ignored, it stays so.
+func (n *Node) awaitTermination() (end func()) {
 	if signal.Ignored(syscall.SIGTERM) {
-		return nil
+		return func() {}
 	}
-	w := &termination{signals: make(chan os.Signal, 1), stop: make(chan struct{}), done: make(chan struct{})}
-	signal.Notify(w.signals, syscall.SIGTERM)
+	signals, stop, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
+	signal.Notify(signals, syscall.SIGTERM)
 	go func() {
-		defer close(w.done)
+		defer close(done)
 		select {
-		case <-w.stop:
-			signal.Stop(w.signals)
-		case <-w.signals:
-			ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
-			left := make(chan struct{})
-			go func() {
-				defer close(left)
-				r.farewell(ctx)
-			}()
-			t.terminate(ctx, logs)
-			select {
-			case <-left:
-				_ = logs.Flush(ctx) // what it logged on its way; a collector that is away was told of
-			case <-ctx.Done():
-			}
-			cancel()
-			signal.Stop(w.signals)
-			// To itself once more: without a handler it ends the process, and says so to whoever waits for it. A program that has a
-			// handler of its own gets the signal twice.
+		case <-stop:
+			signal.Stop(signals)
+		case <-signals:
+			n.terminate()
+			signal.Stop(signals)
+			// To itself once more: without a handler it ends the process, and says so to whoever waits for it. A program
+			// that has a handler of its own gets the signal twice.
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}
 	}()
-	return w
+	return func() {
+		close(stop)
+		<-done
+	}
 }
 
-// end stops waiting.
-func (w *termination) end() {
-	if w == nil {
-		return
+// terminate exports what the process has done until now, and says farewell to the others.
+func (n *Node) terminate() {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		n.ras.farewell(ctx)
+	}()
+	n.telemetry.terminate(ctx, n.settings.sink)
+	select {
+	case <-left:
+		_ = n.settings.sink.Flush(ctx) // what it logged on its way; a collector that is away was told of
+	case <-ctx.Done():
 	}
-	close(w.stop)
-	<-w.done
 }
 
 // terminate exports what the process has done until now, spans and logs side by side.
@@ -79,14 +73,13 @@ func (t *Telemetry) terminate(ctx context.Context, logs *logsink.Sink) {
 	t.observing.Lock()
 	t.trace.Interrupt("SIGTERM comes", t.follower.Slots())
 	t.observing.Unlock()
-	flushed := make(chan struct{})
-	go func() {
-		defer close(flushed)
+	var flushing sync.WaitGroup
+	defer flushing.Wait()
+	flushing.Go(func() {
 		if err := logs.Flush(ctx); err != nil {
 			t.log.Warn("SIGTERM: log records were not all written and exported", "error", err)
 		}
-	}()
-	defer func() { <-flushed }()
+	})
 	if err := t.trace.Flush(ctx); err != nil {
 		t.log.Warn("SIGTERM: spans were not all exported", "error", err)
 		return

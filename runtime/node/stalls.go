@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// StallObserver is an Observer that is also told what is slow or stalled, and what is not any more. It is never called at the same
-// time as Observe. It must not keep the report.
+// StallObserver is an Observer that is also told what is slow or stalled, and what is not any more. It is never called
+// at the same time as Observe. It must not keep the report.
 type StallObserver interface {
 	ObserveStall(r *stall.Report)
 }
@@ -36,8 +36,8 @@ type stalls struct {
 	done      chan struct{}
 }
 
-// newStalls is nil if nothing is looked for.
-func newStalls(cfg Config) (*stalls, error) {
+// newStalls makes what tells those of the observers that are StallObservers; nil if nothing is looked for.
+func newStalls(cfg *settings, observers []Observer) (*stalls, error) {
 	if cfg.StallThreshold == 0 {
 		return nil, nil //nolint:nilnil // nil is switched off
 	}
@@ -46,7 +46,13 @@ func newStalls(cfg Config) (*stalls, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stalls{watch: w, every: max(slow/4, minLook), stop: make(chan struct{}), done: make(chan struct{})}, nil
+	s := &stalls{watch: w, every: max(slow/4, minLook), stop: make(chan struct{}), done: make(chan struct{})}
+	for _, o := range observers {
+		if o, ok := o.(StallObserver); ok {
+			s.observers = append(s.observers, o)
+		}
+	}
+	return s, nil
 }
 
 // slow is the age at which something is announced as slow: with what stalls, where nothing is to be slow before.
@@ -86,33 +92,24 @@ func (t *Telemetry) lookForStalls() {
 // look looks once.
 func (t *Telemetry) look() {
 	s := t.stalls
-	// What can't be read is left out; it is told to who asks for the slots.
-	s.slots, _ = t.follower.AppendSlots(s.slots[:0])
+	s.slots, _ = t.follower.AppendSlots(s.slots[:0]) // what can't be read is left out
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
-	if t.check(); len(s.reports) == 0 {
+	t.observing.Lock()
+	defer t.observing.Unlock()
+	s.watch.Learn(s.tallies)
+	if s.reports = s.watch.Check(s.slots, tape.Now(), s.reports[:0]); len(s.reports) == 0 {
 		return
 	}
 	// The caller of what is slow is on the ring alone, and may not have been read yet.
-	ctx, cancel := context.WithTimeout(context.Background(), slowestSync)
-	defer cancel()
-	_ = t.follower.Sync(ctx) // what is known is told in any case
+	t.observing.Unlock()
+	t.sync(context.Background(), slowestSync)
 	t.readHeader()
 	t.observing.Lock()
-	defer t.observing.Unlock()
 	for i := range s.reports {
 		for _, o := range s.observers {
 			o.ObserveStall(&s.reports[i])
 		}
 	}
-}
-
-// check finds what is to be reported.
-func (t *Telemetry) check() {
-	s := t.stalls
-	t.observing.Lock()
-	defer t.observing.Unlock()
-	s.watch.Learn(s.tallies)
-	s.reports = s.watch.Check(s.slots, tape.Now(), s.reports[:0])
 }
 
 // end stops looking, and waits until it has.

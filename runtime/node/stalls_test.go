@@ -114,7 +114,9 @@ func TestThresholds(t *testing.T) {
 			t.Errorf("%s=%s: %v, want an error that names both and what is allowed", name, value, err)
 		}
 	}
-	_, err := node.Start(t.Context(), node.WithStallThresholds(time.Nanosecond, -time.Second))
+	cfg := node.Default()
+	cfg.SlowThreshold, cfg.StallThreshold = time.Nanosecond, -time.Second
+	_, err := node.Start(t.Context(), node.WithConfig(cfg))
 	if err == nil || !strings.Contains(err.Error(), "SlowThreshold is 1ns") || !strings.Contains(err.Error(), "StallThreshold is -1s") {
 		t.Errorf("%v, want an error that names both fields", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/telemetry/metric"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -20,23 +19,19 @@ import (
 )
 
 // Observer takes the events of the tape, one after another, never two at a time. It must not keep the event, and should
-// be quick: the tape's rings overwrite what is read too late. Of operations that ended well, never had to wait and were not slow it is
-// given a sample, 1 in tape.DefaultSampleEvery, or all where each is logged; the metrics have the others from the tape's tallies.
+// be quick: the tape's rings overwrite what is read too late. Of operations that ended well, never had to wait and were
+// not slow it is given a sample, 1 in tape.DefaultSampleEvery, or all where each is logged; the metrics have the others
+// from the tape's tallies.
 type Observer interface {
 	Observe(ev *tape.Event)
 }
 
-// Finder is an Observer that knows why an operation of a communicator stalls, for its span; see trace.Config.Finding.
-type Finder interface {
-	Finding(comm lifecycle.CommID, seq uint64) (trace.Finding, bool)
-}
-
-// Telemetry is what reads the process's own tape: one follower that feeds spans, metrics and whoever else observes.
+// Telemetry is what reads the process's own tape: one follower that feeds spans, metrics and the other observers.
 type Telemetry struct {
 	tape      *tape.Writer // nil: nothing to read
 	trace     *trace.Projector
 	registry  *prometheus.Registry
-	process   trace.Config // what is read, for all who export
+	process   trace.Config // what is read, for all exporters
 	push      *metric.Push // nil: metrics are only pulled
 	follower  *tape.Follower
 	header    atomic.Pointer[tape.Header]  // as it was when events were read last
@@ -45,6 +40,7 @@ type Telemetry struct {
 	observers []Observer
 	stalls    *stalls // nil: nothing looks for any
 	log       *slog.Logger
+	started   bool // before anything else may run at the same time
 	done      chan struct{}
 	failed    error // written before done is closed
 }
@@ -53,62 +49,61 @@ type Telemetry struct {
 const batch = 256
 
 // newTelemetry makes the readers of w. It starts nothing.
-func newTelemetry(ctx context.Context, s settings, w *tape.Writer, extra []Observer) (*Telemetry, error) {
-	cfg := s.Config
-	t := &Telemetry{tape: w, registry: prometheus.NewRegistry(), log: cfg.Log, done: make(chan struct{})}
-	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+func newTelemetry(s *settings, w *tape.Writer, r *JobRAS, extra []Observer) (*Telemetry, error) {
+	t := &Telemetry{tape: w, registry: prometheus.NewRegistry(), log: s.Log, done: make(chan struct{})}
+	t.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if w == nil {
 		close(t.done)
 		return t, nil
 	}
 	var err error
-	if t.follower, err = tape.Follow(context.WithoutCancel(ctx), w.Path(), cfg.reading); err != nil {
+	if t.follower, err = tape.Follow(context.Background(), w.Path(), s.reading); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
-	header := t.readHeader()
-	t.process = trace.Config{
-		Version: version(), Job: cfg.World.Job, Host: header.Host, PID: header.PID, Rank: cfg.World.Rank,
-		Wall: func(mono int64) time.Time { return t.header.Load().Wall(mono) },
-		Now:  tape.Now, Delivered: w.Delivered, Logger: cfg.Log,
-		Slow:          cfg.kept(),
-		AlgorithmName: func(a uint8) string { return algo.Algorithm(a).String() },
-	}
-	for _, o := range extra {
-		if f, ok := o.(Finder); ok {
-			t.process.Finding = f.Finding
-		}
-	}
-	if t.trace, err = trace.New(ctx, t.process); err != nil {
+	if err := t.observeWith(s, r, extra); err != nil {
 		return nil, errors.Join(err, t.follower.Close())
 	}
+	return t, nil
+}
+
+// observeWith makes the observers.
+func (t *Telemetry) observeWith(s *settings, r *JobRAS, extra []Observer) (err error) {
+	header := t.readHeader()
+	t.process = trace.Config{
+		Version: version(), Job: s.World.Job, Host: header.Host, PID: header.PID, Rank: s.World.Rank,
+		Wall: func(mono int64) time.Time { return t.header.Load().Wall(mono) },
+		Now:  tape.Now, Delivered: t.tape.Delivered, Logger: s.Log, Slow: s.kept(), Finding: r.Finding,
+		AlgorithmName: func(a uint8) string { return algo.Algorithm(a).String() },
+	}
+	if t.trace, err = trace.New(context.Background(), t.process); err != nil {
+		return err
+	}
 	metrics, err := metric.NewCollector(metric.Config{
-		Slots: t.follower.Slots, Tallies: t.tallies, Now: tape.Now, Missed: t.follower.Missed, Version: version(), Span: t.trace.Emitted,
+		Slots: t.follower.Slots, Tallies: t.tallies, Now: tape.Now, Missed: t.follower.Missed, Version: version(),
+		Span:   t.trace.Emitted,
 		Places: metric.Places{Communicators: header.Slots, Tallies: header.Tallies},
 		Spans:  func() metric.SpanStats { return metric.SpanStats(t.trace.Stats()) },
 		Logs:   func() metric.LogStats { return metric.LogStats(s.sink.Stats()) },
 	})
 	if err != nil {
-		return nil, errors.Join(err, t.follower.Close())
+		return err
 	}
-	lines, err := newEventLog(&s, t.trace, t.process)
+	lines, err := newEventLog(s, t.trace, t.process)
 	if err != nil {
-		return nil, errors.Join(err, t.follower.Close())
+		return err
 	}
 	t.registry.MustRegister(metrics)
-	t.observers = append([]Observer{t.trace, metrics, lines}, extra...) // the others ask which span the trace made of the event
-	if t.stalls, err = newStalls(cfg); err != nil {
-		return nil, errors.Join(err, t.follower.Close())
+	t.observers = []Observer{t.trace, metrics, lines} // the others ask which span the trace made of the event
+	if r != nil {
+		t.registry.MustRegister(newRASMetrics(r))
+		t.observers = append(t.observers, r.agent)
 	}
-	if t.stalls == nil {
-		return t, nil
+	t.observers = append(t.observers, extra...)
+	if t.stalls, err = newStalls(s, t.observers); t.stalls != nil {
+		t.observers = append(t.observers, t.stalls.watch)
 	}
-	for _, o := range t.observers {
-		if s, ok := o.(StallObserver); ok {
-			t.stalls.observers = append(t.stalls.observers, s)
-		}
-	}
-	t.observers = append(t.observers, t.stalls.watch)
-	return t, nil
+	return err
 }
 
 // Registry is where the process's metrics are registered; /metrics serves it. Add your own.
@@ -149,18 +144,19 @@ func (t *Telemetry) readHeader() *tape.Header {
 	return &header
 }
 
-// closeFollower ends the reading of the tape. The counters keep their values: who asks after Stop what the process did is answered.
+// closeFollower ends the reading of the tape. The counters keep their values, for those who ask after Stop.
 func (t *Telemetry) closeFollower() error {
 	last := t.tallies()
 	t.counted.Store(&last)
 	return t.follower.Close()
 }
 
-// start begins to follow. It never fails.
+// start begins to follow. A second call does nothing.
 func (t *Telemetry) start() {
-	if t.tape == nil {
+	if t.tape == nil || t.started {
 		return
 	}
+	t.started = true
 	t.startPush()
 	go func() {
 		defer close(t.done)
@@ -171,7 +167,8 @@ func (t *Telemetry) start() {
 	}
 }
 
-// startPush begins to send metrics, if the environment asks for it. A job that can't send them goes on: they are at /metrics.
+// startPush begins to send metrics, if the environment asks for it. A job that can't send them goes on: they are at
+// /metrics.
 func (t *Telemetry) startPush() {
 	var err error
 	t.push, err = metric.NewPush(context.Background(), metric.PushConfig{
@@ -211,14 +208,38 @@ func (t *Telemetry) observe(events []tape.Event) {
 	}
 }
 
-// exportTimeout bounds how long the end of the process waits for those who receive its spans and metrics.
+// broken tells whether the tape can still be read.
+func (t *Telemetry) broken() error {
+	if t.tape == nil {
+		return nil
+	}
+	select {
+	case <-t.done:
+		return t.failed
+	default:
+		return nil
+	}
+}
+
+// sync waits a moment until what is on the tape now has been read, if anybody reads it.
+func (t *Telemetry) sync(ctx context.Context, atMost time.Duration) {
+	if t == nil || !t.started {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	_ = t.follower.Sync(ctx) // what remains unread is told when the telemetry ends
+}
+
+// exportTimeout bounds how long the end of the process waits for the receivers of its spans and metrics.
 const exportTimeout = 5 * time.Second
 
 // stop closes the tape, lets the readers come to its end, and exports what they made, all bounded by ctx.
 func (t *Telemetry) stop(ctx context.Context) error {
-	if t.tape == nil {
+	if t == nil || t.tape == nil {
 		return nil
 	}
+	t.start() // where something failed before, so that there is a reader to come to the end
 	t.stalls.end()
 	errs := []error{t.tape.Close()}
 	select {
@@ -233,8 +254,9 @@ func (t *Telemetry) stop(ctx context.Context) error {
 	return errors.Join(append(errs, t.failed)...)
 }
 
-// flush sends what is left, spans and metrics side by side: a receiver of one that is away must not take the other's time. What can't be sent
-// is a warning and no error, as it was while the job ran: a job that did its work doesn't fail because a collector is slow.
+// flush sends what is left, spans and metrics side by side: a receiver of one that is away must not take the other's
+// time. What can't be sent is a warning and no error, as it was while the job ran: a job that did its work doesn't fail
+// because a collector is slow.
 func (t *Telemetry) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()

@@ -1,6 +1,10 @@
 package node
 
-import "runtime/debug"
+import (
+	"cmp"
+	"runtime/debug"
+	"strings"
+)
 
 // module is this module's path.
 const module = "github.com/carillon-rt/carillon"
@@ -17,25 +21,14 @@ func version() string {
 	return versionOf(release, info)
 }
 
-// versionOf is what the linker stamped, or else what the toolchain recorded: "devel" for a build of a checkout that recorded nothing.
+// versionOf is what the linker stamped, or else what the toolchain recorded: "devel" for a build of a checkout that
+// recorded nothing.
 func versionOf(stamped string, info *debug.BuildInfo) string {
-	if stamped != "" {
-		return stamped
-	}
 	recorded := ""
-	if info.Main.Path == module {
-		recorded = info.Main.Version
-	}
-	for _, m := range info.Deps {
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
 		if m.Path == module {
-			recorded = m.Version
+			recorded = strings.Trim(m.Version, "()")
 		}
 	}
-	switch recorded {
-	case "":
-		return "unknown"
-	case "(devel)":
-		return "devel"
-	}
-	return recorded
+	return cmp.Or(stamped, recorded, "unknown")
 }

@@ -183,7 +183,7 @@ func (d *doing) traceID() string {
 	if d.act != tape.ActNone {
 		return trace.ActTraceID(d.m.info.ID, d.act, d.seq).String()
 	}
-	return trace.OpTraceID(d.m.info.ID, d.m.info.Rank, d.sig, d.seq, d.start).String()
+	return trace.OpTraceID(d.m.info.ID, d.m.info.Rank, d.sig, d.seq).String()
 }
 
 func (j *job) report(d *doing) Doing {

@@ -75,7 +75,7 @@ func TestExport(t *testing.T) {
 	world := commID("world")
 	split := trace.ActTraceID(world, tape.ActSplit, 1)
 	sig := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}
-	op := trace.OpTraceID(world, 1, sig, 1, 0)
+	op := trace.OpTraceID(world, 1, sig, 1)
 	opSpan := trace.SpanID(op, 1)
 	rank0 := trace.SpanID(op, 0)
 	for _, c := range []struct {
@@ -128,7 +128,7 @@ func TestExport(t *testing.T) {
 func TestExportLeavesOutWhatWasSent(t *testing.T) {
 	world := commID("world")
 	split := trace.ActTraceID(world, tape.ActSplit, 1)
-	op := trace.OpTraceID(world, 1, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}, 1, 0)
+	op := trace.OpTraceID(world, 1, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}, 1)
 	opSpan := trace.SpanID(op, 1)
 	const refused = "11500ms p1 act world finalize 0 start\n13s p1 refused world finalize destroyed it is too late"
 	for _, c := range []struct {

@@ -285,7 +285,7 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 		return
 	}
 	o.completed, o.lastEnd = launched, now
-	if took := now - o.start; c.isOrdinary(took, code) && !c.samples(&o.kind, o.number, o.start) {
+	if took := now - o.start; c.isOrdinary(took, code) && !c.samples(o.number) {
 		c.last.add(o.kind.bytes, took, true)
 		c.putOrdinary(&o.kind, o.number, o.start, now)
 	} else {
@@ -394,7 +394,7 @@ func (c *CommWriter) count(p *pending, took int64, code lifecycle.Code) (kind ui
 	switch {
 	case !ordinary:
 		return kindTallied
-	case c.samples(&p.opKind, p.number, p.start):
+	case c.samples(p.number):
 		t.words[tallySampled]++
 		return kindOrdinary
 	default:
@@ -402,12 +402,8 @@ func (c *CommWriter) count(p *pending, took int64, code lifecycle.Code) (kind ui
 	}
 }
 
-// samples tells whether followers see the end of an operation that is nothing but ordinary. Of the send-receives many have one number,
-// and each is this rank's alone to choose.
-func (c *CommWriter) samples(k *opKind, number uint64, start int64) bool {
-	if lifecycle.Call(uint8(k.kinds)) == lifecycle.CallSendRecv {
-		number ^= uint64(start)
-	}
+// samples tells whether followers see the end of an operation that is nothing but ordinary.
+func (c *CommWriter) samples(number uint64) bool {
 	return c.every != 0 && sampled(c.seed, number, c.every)
 }
 

@@ -134,9 +134,9 @@ type LifeRecord struct {
 type OpRecord struct {
 	Time  int64 // CLOCK_MONOTONIC, nanoseconds
 	Stage Stage
-	// Seq is what the ranks call the operation: the number of the collective on its communicator, from 1; of a Send or Recv, the
-	// number of the message between the two ranks in that direction; of operations that progress together, that of the
-	// collective before them.
+	// Seq is what the ranks call the operation: the number of the collective on its communicator, from 1; of a Send or
+	// Recv, the number of the message between the two ranks in that direction; of operations that progress together (a
+	// SendRecv, or neighbouring sends and receives of a group, CallGroupEnd), their number on this rank, from 1.
 	Seq       uint64
 	Signature Signature
 	Algorithm uint8 // algo.Algorithm

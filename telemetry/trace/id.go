@@ -34,19 +34,23 @@ func ActTraceID(comm lifecycle.CommID, act tape.Act, seq uint64) oteltrace.Trace
 
 // OpTraceID is the id of the trace of one operation, as the given rank sees it. Collectives of one number share a trace
 // whatever their kind, so that ranks that made different calls are seen side by side. A send and the receive that takes
-// its message share one too. Start is when it began, on the tape's clock; it counts for a send-receive alone, which has no number of its own
-// and a trace of its rank alone.
-func OpTraceID(comm lifecycle.CommID, rank int, sig tape.Signature, seq uint64, start int64) oteltrace.TraceID {
+// its message share one, too. Operations that progress together have a trace of their rank alone.
+func OpTraceID(comm lifecycle.CommID, rank int, sig tape.Signature, seq uint64) oteltrace.TraceID {
 	switch sig.Call {
 	case lifecycle.CallSend:
-		return pairTraceID(comm, int32(rank), sig.Peer, seq)
+		return pairTraceID(tagPair, comm, int32(rank), sig.Peer, seq)
 	case lifecycle.CallRecv:
-		return pairTraceID(comm, sig.Peer, int32(rank), seq)
-	case lifecycle.CallSendRecv:
-		return bothTraceID(comm, int32(rank), seq, start)
+		return pairTraceID(tagPair, comm, sig.Peer, int32(rank), seq)
+	case lifecycle.CallSendRecv, lifecycle.CallGroupEnd: // see together
+		return pairTraceID(tagBoth, comm, int32(rank), -1, seq)
 	default:
 		return traceID(tagOp, comm, 0, seq)
 	}
+}
+
+// together tells whether operations of that call progress together: they are the rank's alone.
+func together(call lifecycle.Call) bool {
+	return call == lifecycle.CallSendRecv || call == lifecycle.CallGroupEnd
 }
 
 // SpanID is the id of the span by which a rank takes part in a trace. Rank 0's is the root.
@@ -66,25 +70,13 @@ func traceID(tag string, comm lifecycle.CommID, kind byte, seq uint64) oteltrace
 }
 
 // pairTraceID is traceID for the n-th message from one rank to another.
-func pairTraceID(comm lifecycle.CommID, from, to int32, n uint64) oteltrace.TraceID {
+func pairTraceID(tag string, comm lifecycle.CommID, from, to int32, n uint64) oteltrace.TraceID {
 	var buf [48]byte
-	b := append(buf[:0], tagPair...)
+	b := append(buf[:0], tag...)
 	b = append(b, comm[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(from))
 	b = binary.LittleEndian.AppendUint32(b, uint32(to))
 	b = binary.LittleEndian.AppendUint64(b, n)
-	sum := sha256.Sum256(b)
-	return oteltrace.TraceID(sum[:16])
-}
-
-// bothTraceID is traceID for the send-receive that a rank began at a time.
-func bothTraceID(comm lifecycle.CommID, rank int32, seq uint64, start int64) oteltrace.TraceID {
-	var buf [48]byte
-	b := append(buf[:0], tagBoth...)
-	b = append(b, comm[:]...)
-	b = binary.LittleEndian.AppendUint32(b, uint32(rank))
-	b = binary.LittleEndian.AppendUint64(b, seq)
-	b = binary.LittleEndian.AppendUint64(b, uint64(start))
 	sum := sha256.Sum256(b)
 	return oteltrace.TraceID(sum[:16])
 }

@@ -14,7 +14,7 @@ import (
 func (p *Projector) SpanOf(ev *tape.Event) oteltrace.SpanContext {
 	who := subject{ev.Comm, ev.Generation}
 	if !ev.IsLife {
-		trace := OpTraceID(who.ID, who.Rank, ev.Op.Signature, ev.Op.Seq, ev.Op.Start)
+		trace := OpTraceID(who.ID, who.Rank, ev.Op.Signature, ev.Op.Seq)
 		sc := p.part(&who, trace, tagSpan).context()
 		if ev.Op.Stage == tape.StageEnd && p.emitted.span == sc.SpanID() { // slow or stalled ones too
 			return sc
@@ -50,7 +50,7 @@ func (p *Projector) misuse(who *subject, r *tape.LifeRecord) identity {
 // failure is the place of a communicator's failure; see emitFailure.
 func (p *Projector) failure(who *subject, r *tape.LifeRecord) identity {
 	if semconv.Collective(r.Call) {
-		trace := OpTraceID(who.ID, who.Rank, tape.Signature{Call: r.Call}, r.Seq, r.Start)
+		trace := OpTraceID(who.ID, who.Rank, tape.Signature{Call: r.Call}, r.Seq)
 		return p.part(who, trace, tagSpan).child(tagFailure, who.Rank, 0)
 	}
 	return p.part(who, ActTraceID(who.ID, tape.ActNone, r.Seq), tagFailure)

@@ -100,11 +100,7 @@ func (p *Projector) samples(who *subject, r *tape.OpRecord) bool {
 	if p.cfg.SampleEvery < 0 {
 		return false
 	}
-	seq := r.Seq
-	if r.Signature.Call == lifecycle.CallSendRecv { // many have the same, and each is this rank's alone to choose
-		seq ^= uint64(r.Start)
-	}
-	return tape.Sampled(who.ID, seq, uint64(p.cfg.SampleEvery))
+	return tape.Sampled(who.ID, r.Seq, uint64(p.cfg.SampleEvery))
 }
 
 // endedOp is one rank's part in an operation that ended: all that its span tells, so that it can be made at any time.
@@ -121,7 +117,7 @@ type endedOp struct {
 
 func (p *Projector) ended(who *subject, r *tape.OpRecord, wait int32, problem *problem, k known) *endedOp {
 	return &endedOp{
-		cfg: &p.cfg, id: p.opPart(who, OpTraceID(who.ID, who.Rank, r.Signature, r.Seq, r.Start), &r.Signature),
+		cfg: &p.cfg, id: p.opPart(who, OpTraceID(who.ID, who.Rank, r.Signature, r.Seq), &r.Signature),
 		who: *who, origin: p.births.origin(who), record: *r, wait: wait, problem: problem, known: k,
 	}
 }
@@ -170,10 +166,11 @@ func (p *Projector) keep(op *endedOp) {
 	p.emitted = op.id
 }
 
-// opPart is the identity of a rank's own span of an operation. A send-receive is the rank's alone, and the root of its trace.
+// opPart is the identity of a rank's own span of an operation. One of operations that progress together is the rank's
+// alone, and the root of its trace.
 func (p *Projector) opPart(who *subject, trace oteltrace.TraceID, sig *tape.Signature) identity {
 	id := p.part(who, trace, tagSpan)
-	if sig.Call == lifecycle.CallSendRecv {
+	if together(sig.Call) {
 		id.parent, id.remote = oteltrace.SpanID{}, false
 	}
 	return id

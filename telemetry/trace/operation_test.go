@@ -38,13 +38,13 @@ func TestSamplingOfOperations(t *testing.T) {
 	}
 }
 
-// TestSamplingOfSendRecvs: all those between two collectives have one number, and yet they are sampled one by one.
+// TestSamplingOfSendRecvs: they are sampled one by one.
 func TestSamplingOfSendRecvs(t *testing.T) {
 	const ops, every = 20_000, 50
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = every })
 	for i := int64(1); i <= ops; i++ {
 		r := tape.OpRecord{
-			Time: i*ms + 10, Start: i * ms, Stage: tape.StageEnd, Seq: 0, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1},
+			Time: i*ms + 10, Start: i * ms, Stage: tape.StageEnd, Seq: uint64(i), Wait: -1, Signature: tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1},
 		}
 		p.op(world, r)
 		if spanned := p.SpanOf(&tape.Event{Comm: world, Generation: uint32(world.ID[0]), Op: r}).IsSampled(); spanned != p.Emitted().IsValid() {
@@ -95,7 +95,7 @@ func TestEmitted(t *testing.T) {
 		}
 		if got.IsValid() {
 			kept++
-			if want := trace.OpTraceID(comm.ID, 1, sig, seq, 0); got.TraceID() != want {
+			if want := trace.OpTraceID(comm.ID, 1, sig, seq); got.TraceID() != want {
 				t.Errorf("operation %d is in %v, want %v", seq, got.TraceID(), want)
 			}
 		}

@@ -377,9 +377,9 @@ func TestIdsNeverChange(t *testing.T) {
 	got := []string{
 		init.String(),
 		trace.ActTraceID(comm, tape.ActSplit, 3).String(),
-		trace.OpTraceID(comm, 2, tape.Signature{Call: lifecycle.CallAllReduce}, 5, 0).String(),
-		trace.OpTraceID(comm, 2, tape.Signature{Call: lifecycle.CallSend, Peer: 1}, 5, 0).String(),
-		trace.OpTraceID(comm, 2, tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1}, 5, 77).String(),
+		trace.OpTraceID(comm, 2, tape.Signature{Call: lifecycle.CallAllReduce}, 5).String(),
+		trace.OpTraceID(comm, 2, tape.Signature{Call: lifecycle.CallSend, Peer: 1}, 5).String(),
+		trace.OpTraceID(comm, 2, tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1}, 5).String(),
 		trace.SpanID(init, 0).String(),
 		trace.SpanID(init, 3).String(),
 	}
@@ -393,7 +393,7 @@ func TestIdsNeverChange(t *testing.T) {
 func TestTracesOfOperations(t *testing.T) {
 	comm := lifecycle.CommID{1}
 	id := func(rank int, call lifecycle.Call, peer int32) string {
-		return trace.OpTraceID(comm, rank, tape.Signature{Call: call, Peer: peer}, 8, 0).String()
+		return trace.OpTraceID(comm, rank, tape.Signature{Call: call, Peer: peer}, 8).String()
 	}
 	if id(0, lifecycle.CallAllReduce, -1) != id(3, lifecycle.CallBroadcast, 2) {
 		t.Error("ranks that made different collectives don't meet in one trace")

@@ -56,7 +56,7 @@ func stallTrace(r *stall.Report) oteltrace.TraceID {
 	if r.Act != tape.ActNone {
 		return ActTraceID(r.Comm.ID, r.Act, r.ActSeq)
 	}
-	return OpTraceID(r.Comm.ID, r.Comm.Rank, r.Op, r.Seq, r.Start)
+	return OpTraceID(r.Comm.ID, r.Comm.Rank, r.Op, r.Seq)
 }
 
 // emitSlow announces an operation: a moment's span below the one that will come when it ends.

@@ -36,14 +36,14 @@ func TestHangWhileItHangs(t *testing.T) {
 	}})
 	p.op(world, tape.OpRecord{Stage: tape.StageWait, Time: 2 * ms, Seq: 7, Signature: reduce, Wait: 3})
 	p.ObserveStall(hung(stall.Slow, 0, 1001*ms))
-	if got, ok := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7, 0)); !ok || got.Open != 1 {
+	if got, ok := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7)); !ok || got.Open != 1 {
 		t.Errorf("while it hangs the store has %+v, %v: want one that is open", got, ok)
 	}
 	p.ObserveStall(hung(stall.Stalled, 1, 5001*ms))
 	p.ObserveStall(hung(stall.Stalled, 2, 10_001*ms))
 	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 11_900 * ms, Start: ms, Seq: 7, Signature: reduce, Algorithm: 2, Wait: -1})
 	p.ObserveStall(hung(stall.Cleared, 2, 12_000*ms))
-	if got, _ := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7, 0)); got.Open != 0 || len(got.Spans) != 4 {
+	if got, _ := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7)); got.Open != 0 || len(got.Spans) != 4 {
 		t.Errorf("afterwards the store has %d spans, %d open", len(got.Spans), got.Open)
 	}
 	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 11_901 * ms, Start: 11_900 * ms, Seq: 8, Signature: reduce, Wait: -1})
@@ -56,7 +56,7 @@ func TestStallSpans(t *testing.T) {
 	for n := range 5 {
 		p.ObserveStall(hung(stall.Stalled, n+1, int64(n+5)*1000*ms))
 	}
-	op := trace.OpTraceID(world.ID, 1, reduce, 7, 0)
+	op := trace.OpTraceID(world.ID, 1, reduce, 7)
 	seen := map[oteltrace.SpanID]bool{}
 	for _, s := range p.spans() {
 		if s.SpanContext.TraceID() != op || s.Parent.SpanID() != trace.SpanID(op, 1) || s.Status.Code != codes.Error || s.Name != "ccl.stall" {
@@ -215,7 +215,7 @@ func linked(s tracetest.SpanStub, kind string) bool {
 	return false
 }
 
-// TestSendRecvsAreApart: all between two collectives have one number, and what is told of one, however it is told, is in a trace of its own.
+// TestSendRecvsAreApart: what is told of one, however it is told, is in a trace of its own.
 func TestSendRecvsAreApart(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = -1 })
 	both := tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1, Bytes: 8}
@@ -224,15 +224,15 @@ func TestSendRecvsAreApart(t *testing.T) {
 		start := i * 20_000 * ms
 		for n, stage := range []stall.Stage{stall.Slow, stall.Stalled, stall.Stalled, stall.Cleared} {
 			p.ObserveStall(&stall.Report{
-				Stage: stage, Comm: world, Generation: uint32(world.ID[0]), Op: both, Seq: 4, Wait: 2, Start: start, Now: start + 10_000*ms, Count: n,
+				Stage: stage, Comm: world, Generation: uint32(world.ID[0]), Op: both, Seq: uint64(i), Wait: 2, Start: start, Now: start + 10_000*ms, Count: n,
 			})
 		}
-		end := tape.OpRecord{Stage: tape.StageEnd, Time: start + 11_000*ms, Start: start, Seq: 4, Signature: both, Wait: -1, Code: lifecycle.CodeRankDead}
+		end := tape.OpRecord{Stage: tape.StageEnd, Time: start + 11_000*ms, Start: start, Seq: uint64(i), Signature: both, Wait: -1, Code: lifecycle.CodeRankDead}
 		located = append(located, p.SpanOf(&tape.Event{Comm: world, Generation: uint32(world.ID[0]), Op: end}))
 		if i < 3 {
 			p.op(world, end)
 		} else { // the tape of a process that is gone ends in it
-			p.Unfinished(&tape.Slot{CommInfo: world, Generation: uint32(world.ID[0]), Launched: 9, Completed: 8, Seq: 4, Op: both, OpStart: start, Wait: 2})
+			p.Unfinished(&tape.Slot{CommInfo: world, Generation: uint32(world.ID[0]), Launched: 9, Completed: 8, Seq: uint64(i), Op: both, OpStart: start, Wait: 2})
 		}
 	}
 	spans := p.spans()

@@ -78,7 +78,7 @@ func TestStoreJoinsRanksThatDisagree(t *testing.T) {
 		c.Rank = rank
 		p.op(c, tape.OpRecord{Time: 1, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: code, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
 	}
-	got, ok := p.Store().Trace(trace.OpTraceID(lifecycle.CommID{1}, 0, tape.Signature{Call: lifecycle.CallBarrier}, 1, 0))
+	got, ok := p.Store().Trace(trace.OpTraceID(lifecycle.CommID{1}, 0, tape.Signature{Call: lifecycle.CallBarrier}, 1))
 	if !ok || len(got.Spans) != 2 || got.Spans[0].Failed() == got.Spans[1].Failed() {
 		t.Errorf("want both ranks' spans, got %+v", got.Spans)
 	}

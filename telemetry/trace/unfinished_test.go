@@ -30,7 +30,7 @@ func TestUnfinishedOperation(t *testing.T) {
 		t.Fatalf("%d spans, want 1", len(spans))
 	}
 	s := spans[0]
-	id := trace.OpTraceID(world.ID, world.Rank, sig, 7, 0)
+	id := trace.OpTraceID(world.ID, world.Rank, sig, 7)
 	if s.SpanContext.TraceID() != id || s.SpanContext.SpanID() != trace.SpanID(id, world.Rank) || s.Name != "ccl.all_reduce" {
 		t.Errorf("%s has the ids %s and %s", s.Name, s.SpanContext.TraceID(), s.SpanContext.SpanID())
 	}

@@ -26,7 +26,7 @@ func (c *cluster) repeat(times int, op func(rank int) host.Op) {
 	for r, e := range c.engines {
 		wg.Go(func() {
 			for i := range times {
-				if err := e.Run(context.Background(), first+uint64(i), &ops[r]); err != nil {
+				if err := run(context.Background(), e, first+uint64(i), &ops[r]); err != nil {
 					c.tb.Errorf("rank %d: %v", r, err)
 					return
 				}

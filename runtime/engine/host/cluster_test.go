@@ -108,12 +108,24 @@ func (c *cluster) each(f func(ctx context.Context, rank int, e *host.Engine, seq
 	return each(len(c.engines), func(r int) error { return f(ctx, r, c.engines[r], seq) })
 }
 
+// run carries an operation out on one rank.
+func run(ctx context.Context, e *host.Engine, seq uint64, op *host.Op) error {
+	if op.Call == lifecycle.CallSend || op.Call == lifecycle.CallRecv {
+		return e.RunGroup(ctx, seq, []host.Op{*op})
+	}
+	plan, err := e.Plan(op)
+	if err != nil {
+		return err
+	}
+	return e.Run(ctx, seq, op, plan)
+}
+
 // run makes one operation per rank, and fails the test if there is an error.
 func (c *cluster) run(op func(rank int) host.Op) {
 	c.tb.Helper()
 	for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 		o := op(rank)
-		return e.Run(ctx, seq, &o)
+		return run(ctx, e, seq, &o)
 	}) {
 		if err != nil {
 			c.tb.Fatalf("rank %d: %v", r, err)

@@ -125,7 +125,7 @@ func (s shape) run(ctx context.Context, rank int, e *host.Engine, seq uint64) er
 		Call: s.call, Count: s.count, DataType: kernels.Int32, Reduction: kernels.Sum, Peer: s.root,
 		Send: kernels.Bytes(send), Recv: kernels.Bytes(recv), Algorithm: s.algorithm,
 	}
-	if err := e.Run(ctx, seq, &op); err != nil {
+	if err := run(ctx, e, seq, &op); err != nil {
 		return err
 	}
 	for i, v := range recv {
@@ -315,7 +315,7 @@ func TestBarrier(t *testing.T) {
 				if rank == size-1 {
 					<-late
 				}
-				err := e.Run(ctx, seq, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
+				err := run(ctx, e, seq, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
 				left <- rank
 				return err
 			})

@@ -9,8 +9,8 @@ import (
 // algorithms for barrier synchronization", 1988) before the plan starts: in round k each rank sends what it knows to
 // the rank 2^k further on. After ceil(log2 n) rounds everyone has heard from everyone, directly or not.
 //
-// What a rank knows is a digest: two headers at most, and who made which. If there are more than two, the ranks of the others are
-// left out: that the ranks disagree is known all the same.
+// What a rank knows is a digest: two headers at most, and who made which. If there are more than two, the ranks of the
+// others are left out: that the ranks disagree is known all the same.
 
 // opinion is a header and the set of ranks that are known to have it.
 type opinion struct {
@@ -36,8 +36,8 @@ type digests struct {
 	foreign  header
 
 	self, size int
-	round      int      // how far to is from this rank, and from is
-	plan       *program // what comes behind the agreement
+	round      int   // how far to is from this rank, and from is
+	plan       *Plan // what comes behind the agreement
 }
 
 const digestHead = 8 // a header's first word, with kindDigest
@@ -53,7 +53,7 @@ func newDigests(size int) *digests {
 }
 
 // agree returns nil when all ranks have the header h, which is that of p.
-func (e *Engine) agree(h header, p *program) error {
+func (e *Engine) agree(h header, p *Plan) error {
 	if e.digests == nil {
 		e.digests = newDigests(e.size)
 	}
@@ -123,7 +123,7 @@ func (d *digests) move(e *Engine) (moved bool, err error) {
 		return moved, nil
 	}
 	n := copy(d.in[d.got:], window)
-	if before := d.got; before < headerSize && before+n >= headerSize { // anything that a peer can have sent is at least so long
+	if before := d.got; before < headerSize && before+n >= headerSize { // nothing that a peer sends is shorter
 		if h := getHeader(d.in); !h.valid() || h.kind() != kindDigest {
 			d.foreign = h
 			return moved, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Links is one rank's connections to all others of a communicator; *fabric.Links is one. Conn, Waiter, Rank, Size and Topology
-// are asked once. The others may be called from several goroutines, and Close more than once.
+// Links is one rank's connections to all others of a communicator; *fabric.Links is one. Conn, Waiter, Rank, Size and
+// Topology are asked once. The others may be called from several goroutines, and Close more than once.
 type Links interface {
 	Rank() int
 	Size() int
@@ -33,14 +33,15 @@ type Config struct {
 
 	// Algorithm is used for every call that has it, instead of what the tuning says. All ranks must have the same.
 	Algorithm algo.Algorithm
-	// Tuning chooses the algorithm where neither Config nor Op does; nil is algo.DefaultTuning. All ranks must have the same.
+	// Tuning chooses the algorithm where neither Config nor Op does; nil is algo.DefaultTuning. All ranks must have the
+	// same.
 	Tuning *algo.Tuning
 }
 
 // Engine runs the operations of one rank of one communicator.
 //
-// Run, RunGroup and Exchange belong to one goroutine at a time. Current, Explain, Interrupt and Abandon may be called by any
-// goroutine at any time.
+// Plan, Run, RunGroup and Exchange belong to one goroutine at a time. Check, Current, Explain, Interrupt and Abandon
+// may be called by any goroutine at any time.
 type Engine struct {
 	cfg        Config
 	tuning     algo.Tuning
@@ -51,9 +52,9 @@ type Engine struct {
 	nodes      []int
 	all        []*link // by rank; nil for this one
 
-	programs map[key]*program
-	last     *program
-	lastKey  key
+	plans   map[key]*Plan
+	last    *Plan
+	lastKey key
 
 	scratch []byte // Plan.Tmp, grown as needed
 	scaled  []byte // Send of a PreMulSum, scaled; grown as needed
@@ -68,12 +69,12 @@ type Engine struct {
 	stopped atomic.Pointer[stop]
 }
 
-// New makes the engine of the rank that links belongs to. It takes the links over: Close, and any error of an operation,
-// closes them. tw may be nil.
+// New makes the engine of the rank that links belongs to. It takes the links over: Close, and any error of an
+// operation, closes them. tw may be nil.
 func New(links Links, tw *tape.CommWriter, cfg Config) *Engine {
 	e := &Engine{
 		cfg: cfg, links: links, waiter: links.Waiter(), tape: tw,
-		rank: links.Rank(), size: links.Size(), programs: map[key]*program{},
+		rank: links.Rank(), size: links.Size(), plans: map[key]*Plan{},
 	}
 	e.clocks = time.Duration(tape.Now()) - transport.Clock()
 	e.tuning = algo.DefaultTuning()
@@ -103,42 +104,30 @@ func New(links Links, tw *tape.CommWriter, cfg Config) *Engine {
 // Close closes the links. No operation may be running: Interrupt it first. It may be called more than once.
 func (e *Engine) Close() {
 	e.links.Close()
-	e.programs, e.last, e.scratch, e.scaled = nil, nil, nil, nil
+	e.plans, e.last, e.scratch, e.scaled = nil, nil, nil, nil
 	e.halt(&lifecycle.UsageError{
 		Code: lifecycle.CodeDestroyed, State: lifecycle.StateDestroyed,
 		Comm: e.cfg.Comm, Name: e.cfg.Name, Rank: e.rank, Detail: "its engine was closed",
 	}, transport.Notice{Code: lifecycle.CodePeerAborted, Culprit: int32(e.rank)})
 }
 
-// Run carries out one operation and returns when this rank's part in it is done: its Send may be overwritten, its Recv has the result.
-// That all ranks have called it, and called the same, is then certain for a collective; for Send and Recv, that the peer has.
+// Run carries out one collective by its plan, and returns when this rank's part in it is done: its Send may be
+// overwritten, its Recv has the result. That all ranks have called it, and called the same, is then certain.
 //
-// seq is the number by which the ranks know that they speak of the same collective. It goes up with each, by the same on
-// all ranks; Send and Recv have no part in it, for them it is only named in errors.
+// seq is the number by which the ranks know that they speak of the same collective. It goes up with each, by the same
+// on all ranks.
 //
 // The error is
-//   - *lifecycle.UsageError when op itself can't be carried out: nothing was sent, the engine is as before;
 //   - *lifecycle.PeerError with CodeMismatch when the ranks don't agree: no rank's Recv was written;
 //   - *lifecycle.PeerError with the code of what befell a peer, also when another rank noticed it and told;
-//   - *lifecycle.PeerError with CodeTimeout when ctx ended, with the rank that was waited for. ctx is looked at only while waiting;
+//   - *lifecycle.PeerError with CodeTimeout when ctx ended, with the rank that was waited for. ctx is looked at only
+//     while waiting;
 //   - what Interrupt or Abandon was given.
 //
-// After any but the first kind the other ranks have been told, the links are closed, and every further operation returns the
-// same error.
-func (e *Engine) Run(ctx context.Context, seq uint64, op *Op) error {
-	if pointToPoint(op.Call) {
-		e.g.single[0] = *op
-		return e.RunGroup(ctx, seq, e.g.single[:])
-	}
+// After it the other ranks have been told, the links are closed, and every further operation returns the same error.
+func (e *Engine) Run(ctx context.Context, seq uint64, op *Op, p *Plan) error {
 	if s := e.stopped.Load(); s != nil {
 		return s.err
-	}
-	p, err := e.program(op)
-	if err != nil {
-		return err
-	}
-	if err := e.checkBuffers(op, p.send, p.recv); err != nil {
-		return err
 	}
 	if e.size == 1 {
 		e.alone(op, p)
@@ -150,32 +139,25 @@ func (e *Engine) Run(ctx context.Context, seq uint64, op *Op) error {
 		return e.fail(err)
 	}
 	e.end()
-	if op.Reduction == kernels.Avg {
-		e.average(op, p)
+	if op.Reduction == kernels.Avg && reduces(op.Call) {
+		kernels.Divide(op.Recv, op.DataType, e.size)
 	}
 	return nil
 }
 
-// average makes a mean of a sum.
-func (e *Engine) average(op *Op, p *program) {
-	if reduces(op.Call) {
-		kernels.Divide(op.Recv[:p.recv], op.DataType, e.size)
-	}
-}
-
 // input is what op's plan reads: Send, or for PreMulSum a scaled copy of it.
-func (e *Engine) input(op *Op, p *program) []byte {
+func (e *Engine) input(op *Op) []byte {
 	if op.Reduction != kernels.PreMulSum || !reduces(op.Call) {
 		return op.Send
 	}
-	e.scaled = grow(e.scaled, p.send)
-	kernels.Scale(e.scaled, op.Send[:p.send], op.DataType, op.Scale)
+	e.scaled = grow(e.scaled, len(op.Send))
+	kernels.Scale(e.scaled, op.Send, op.DataType, op.Scale)
 	return e.scaled
 }
 
 // alone is an operation of a communicator of one rank.
-func (e *Engine) alone(op *Op, p *program) {
-	in := e.input(op, p)
+func (e *Engine) alone(op *Op, p *Plan) {
+	in := e.input(op)
 	for i := range p.steps {
 		s := &p.steps[i]
 		copyBytes(op.Recv[s.dst.off:s.dst.off+s.n], in[s.src.off:s.src.off+s.n])
@@ -226,7 +208,8 @@ func (c *current) begin(call lifecycle.Call, seq uint64) {
 
 func (c *current) end() { storeRelease(&c.op, 0) }
 
-// Current returns the operation in flight: which call, its number, and the rank that it waits for, -1 if none. ok is false when there is none.
+// Current returns the operation in flight: which call, its number, and the rank that it waits for, -1 if none. ok is
+// false when there is none.
 func (e *Engine) Current() (call lifecycle.Call, seq uint64, peer int, ok bool) {
 	v := e.now.op.Load()
 	if v == 0 {

@@ -12,9 +12,9 @@ import (
 // maxPayload bounds what a rank may contribute to an Exchange.
 const maxPayload = 1 << 24
 
-// Exchange gives every rank all ranks' payloads, by rank, in memory of the caller's. They may have different lengths, up
-// to 16 MiB. It is the collective with which call, a Split or a Grow, finds out what all ranks want; ranks that exchange
-// for different calls don't match. seq and the errors are Run's.
+// Exchange gives every rank all ranks' payloads, by rank, in memory of the caller's. They may have different lengths,
+// up to 16 MiB. It is the collective with which call, a Split or a Grow, finds out what all ranks want; ranks that
+// exchange for different calls don't match. seq and the errors are Run's.
 func (e *Engine) Exchange(ctx context.Context, call lifecycle.Call, seq uint64, payload []byte) ([][]byte, error) {
 	if s := e.stopped.Load(); s != nil {
 		return nil, s.err
@@ -31,7 +31,9 @@ func (e *Engine) Exchange(ctx context.Context, call lifecycle.Call, seq uint64, 
 		most = max(most, binary.LittleEndian.Uint64(lengths[8*r:]))
 	}
 	if most > maxPayload {
-		return nil, e.fail(&lifecycle.SystemError{Code: lifecycle.CodeInternal, Op: "exchange", Err: errors.New("a peer announces too much")})
+		return nil, e.fail(&lifecycle.SystemError{
+			Code: lifecycle.CodeInternal, Op: "exchange", Err: errors.New("a peer announces too much"),
+		})
 	}
 	block := make([]byte, most)
 	copy(block, payload)
@@ -53,7 +55,7 @@ func (e *Engine) allGather(ctx context.Context, call lifecycle.Call, seq uint64,
 		Call: lifecycle.CallAllGather, Count: len(block), DataType: kernels.Uint8, Peer: -1,
 		Send: block, Recv: make([]byte, e.size*len(block)),
 	}
-	p, err := e.program(&op)
+	p, err := e.Plan(&op)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ const pieceSize = 256 << 10
 // execution is a collective in progress. It is reused by the next one.
 type execution struct {
 	e      *Engine
-	p      *program
+	p      *Plan
 	bufs   [3][]byte // by algo.Buffer
 	done   []int     // by step: bytes done
 	reduce kernels.Reducer
@@ -25,11 +25,11 @@ type execution struct {
 }
 
 // collective carries out op on this rank.
-func (e *Engine) collective(op *Op, p *program, h header) error {
+func (e *Engine) collective(op *Op, p *Plan, h header) error {
 	x := &e.x
 	e.scratch = grow(e.scratch, p.tmp)
 	x.p, x.own = p, h
-	x.bufs = [3][]byte{algo.In: e.input(op, p), algo.Out: op.Recv, algo.Tmp: e.scratch}
+	x.bufs = [3][]byte{algo.In: e.input(op), algo.Out: op.Recv, algo.Tmp: e.scratch}
 	x.odd, x.open, x.unmet = false, false, 0
 	if reduces(op.Call) {
 		x.reduce = kernels.ReducerOf(op.DataType, op.Reduction)
@@ -43,7 +43,7 @@ func (e *Engine) collective(op *Op, p *program, h header) error {
 	x.active = x.active[:0]
 	var err error
 	if e.size <= maxHeaders {
-		x.greet()
+		x.sendHeaders()
 	} else if err = e.agree(h, p); err == nil {
 		x.join()
 	}
@@ -54,9 +54,9 @@ func (e *Engine) collective(op *Op, p *program, h header) error {
 	return err
 }
 
-// greet makes all other ranks active, with the header as what each gets first, and right behind it the first message if
+// sendHeaders makes all other ranks active, with the header as what each gets first, and right behind it the first message if
 // that is small. The nearest rank is first.
-func (x *execution) greet() {
+func (x *execution) sendHeaders() {
 	e := x.e
 	x.unmet = e.size - 1
 	for d := 1; d < e.size; d++ {
@@ -109,7 +109,7 @@ func (x *execution) loop() error {
 				return x.told(err)
 			}
 			if x.odd {
-				return x.hearOut()
+				return x.gatherHeaders()
 			}
 			moved = moved || m
 			if !x.finished(l) {
@@ -180,8 +180,8 @@ func (x *execution) send(l *link) (moved bool, err error) {
 	}
 }
 
-// stage finds what goes out to a peer next: more of the message that was begun, or a new one. It says false when there is
-// nothing now.
+// stage finds what goes out to a peer next: more of the message that was begun, or a new one; false if there is nothing
+// now.
 func (x *execution) stage(l *link) bool {
 	if l.step == none {
 		list := x.p.sends[l.rank]
@@ -306,8 +306,8 @@ func (x *execution) step(i int) bool {
 	return true
 }
 
-// waitsFor is the rank that the operation can't go on without, -1 if there is none: one whose header is missing, else one that has
-// to send, else one that has to take.
+// waitsFor is the rank that the operation can't go on without, -1 if there is none: one whose header is missing, else
+// one that has to send, else one that has to take.
 func (x *execution) waitsFor() int {
 	takes := -1
 	for _, l := range x.active {

@@ -21,22 +21,23 @@ func (e *Engine) halt(err error, n transport.Notice) *stop {
 	return e.stopped.Load()
 }
 
-// Interrupt makes the operation in flight, and every later one, return err, and tells the other ranks that this one has left
-// the communicator. It does not wait for the operation to return.
+// Interrupt makes the operation in flight, and every later one, return err, and tells the other ranks that this one has
+// left the communicator. It does not wait for the operation to return.
 func (e *Engine) Interrupt(err error) { e.quit(lifecycle.CodePeerAborted, err) }
 
-// Abandon is Interrupt for an operation that this rank gave up before its turn came: the other ranks learn that it was abandoned.
+// Abandon is Interrupt for an operation that this rank gave up before its turn came: the other ranks learn that it was
+// abandoned.
 func (e *Engine) Abandon(err error) { e.quit(lifecycle.CodeAbandoned, err) }
 
 func (e *Engine) quit(code lifecycle.Code, err error) {
 	_, seq, _, _ := e.Current()
-	s := e.halt(err, transport.Notice{Code: code, Culprit: int32(e.rank), Seq: seq, Detail: gist(err)})
+	s := e.halt(err, transport.Notice{Code: code, Culprit: int32(e.rank), Seq: seq, Detail: detailOf(err)})
 	e.links.Notify(s.notice)
 	e.waiter.Ring()
 }
 
-// fail ends the running operation with err: the others are told, and the links are closed, so that no peer reads the caller's
-// memory any more. It returns the error to give to the caller.
+// fail ends the running operation with err: the others are told, and the links are closed, so that no peer reads the
+// caller's memory any more. It returns the error to give to the caller.
 func (e *Engine) fail(err error) error {
 	s := e.halt(err, e.notice(err))
 	e.links.Notify(s.notice)
@@ -51,7 +52,7 @@ func (e *Engine) fail(err error) error {
 // notice is what the others should know of err.
 func (e *Engine) notice(err error) transport.Notice {
 	_, seq, _, _ := e.Current()
-	n := transport.Notice{Code: lifecycle.CodeOf(err), Culprit: int32(e.rank), Seq: seq, Detail: gist(err)}
+	n := transport.Notice{Code: lifecycle.CodeOf(err), Culprit: int32(e.rank), Seq: seq, Detail: detailOf(err)}
 	var peer *lifecycle.PeerError
 	switch {
 	case n.Code == lifecycle.CodeTimeout:
@@ -67,8 +68,8 @@ func (e *Engine) notice(err error) transport.Notice {
 	return n
 }
 
-// gist is what an error says in itself, without the communicator and operation, which the reader knows.
-func gist(err error) string {
+// detailOf is what an error says in itself, without the communicator and operation, which the reader knows.
+func detailOf(err error) string {
 	var peer *lifecycle.PeerError
 	var usage *lifecycle.UsageError
 	switch {
@@ -105,8 +106,8 @@ func (e *Engine) lost(peer int, err error) error {
 	return p
 }
 
-// Explain turns the error of a connection, as Links' Lost and FirstLost return it, into the *lifecycle.PeerError of this engine's communicator. It returns
-// nil for nil, and an error that is none of a peer as it is.
+// Explain turns the error of a connection, as Links' Lost and FirstLost return it, into the *lifecycle.PeerError of
+// this engine's communicator. It returns nil for nil, and an error that is none of a peer as it is.
 func (e *Engine) Explain(err error) error {
 	var notice *transport.NoticeError
 	var peer *lifecycle.PeerError

@@ -53,9 +53,9 @@ func TestContextEnds(t *testing.T) {
 							cancel()
 							return nil
 						case 0:
-							return e.Run(ctx, seq, &o)
+							return run(ctx, e, seq, &o)
 						}
-						return e.Run(patient, seq, &o)
+						return run(patient, e, seq, &o)
 					})
 					p := peerError(t, 0, errs[0])
 					if p.Code != lifecycle.CodeTimeout || !errors.Is(p, context.Canceled) || p.Since.IsZero() {
@@ -80,7 +80,7 @@ func TestContextEnds(t *testing.T) {
 							o = send(0, o.Recv)
 						}
 						if err == nil {
-							err = c.engines[size-1].Run(t.Context(), c.seq, &o)
+							err = run(t.Context(), c.engines[size-1], c.seq, &o)
 						}
 					}
 					late := peerError(t, size-1, err)
@@ -107,7 +107,7 @@ func TestPeerDies(t *testing.T) {
 						return nil
 					}
 					o := op(rank)
-					return e.Run(ctx, seq, &o)
+					return run(ctx, e, seq, &o)
 				})
 				for r, err := range errs {
 					if r == dead {
@@ -132,7 +132,7 @@ func TestPeerLeavesEarly(t *testing.T) {
 				for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 					op := host.Op{Call: lifecycle.CallBroadcast, Count: 300_000, DataType: kernels.Uint8, Peer: 0, Algorithm: algo.Ring}
 					op.Send, op.Recv = make([]byte, op.Count), make([]byte, op.Count)
-					err := e.Run(ctx, seq, &op)
+					err := run(ctx, e, seq, &op)
 					e.Close()
 					return err
 				}) {
@@ -158,7 +158,7 @@ func TestInterrupt(t *testing.T) {
 						return nil
 					}
 					o := op(rank)
-					return e.Run(ctx, seq, &o)
+					return run(ctx, e, seq, &o)
 				})
 				if !errors.Is(errs[0], cause) {
 					t.Errorf("the interrupted rank has %v, want the cause", errs[0])
@@ -168,7 +168,7 @@ func TestInterrupt(t *testing.T) {
 				}
 				// It is its last word.
 				o := op(0)
-				if err := c.engines[0].Run(t.Context(), c.seq+1, &o); !errors.Is(err, cause) {
+				if err := run(t.Context(), c.engines[0], c.seq+1, &o); !errors.Is(err, cause) {
 					t.Errorf("the next operation has %v, want the cause", err)
 				}
 			})
@@ -179,7 +179,7 @@ func TestInterrupt(t *testing.T) {
 func TestAbandon(t *testing.T) {
 	c := newCluster(t, 2, transports()["inproc"], nil)
 	c.engines[0].Abandon(errors.New("no time left"))
-	p := peerError(t, 1, c.engines[1].Run(t.Context(), 1, &host.Op{Call: lifecycle.CallBarrier, Peer: -1}))
+	p := peerError(t, 1, run(t.Context(), c.engines[1], 1, &host.Op{Call: lifecycle.CallBarrier, Peer: -1}))
 	if p.Code != lifecycle.CodeAbandoned || p.Rank != 0 || !strings.Contains(p.Detail, "no time left") {
 		t.Errorf("the other rank has %v", p)
 	}
@@ -202,35 +202,59 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// What is wrong with an operation is said before anything of it goes out.
 func TestRefused(t *testing.T) {
 	c := newCluster(t, 2, transports()["inproc"], nil)
+	e, three, six := c.engines[0], make([]byte, 3), make([]byte, 6)
+	op := func(call lifecycle.Call, peer int, send, recv []byte) host.Op {
+		return host.Op{Call: call, DataType: kernels.Uint8, Peer: peer, Send: send, Recv: recv}
+	}
+	unknown, scaled, premul := op(lifecycle.CallAllReduce, -1, three, three), op(lifecycle.CallAllReduce, -1, three, three),
+		op(lifecycle.CallAllReduce, -1, three, three)
+	unknown.Reduction, scaled.Scaled, premul.Reduction = 77, true, kernels.PreMulSum
 	for _, bad := range []struct {
 		op   host.Op
 		want string
 	}{
-		{host.Op{Call: lifecycle.CallAllReduce, Count: 3, DataType: 99}, "data type 99 is unknown"},
-		{host.Op{Call: lifecycle.CallAllReduce, Count: -3}, "count is -3"},
-		{host.Op{Call: lifecycle.CallAllReduce, Count: 1 << 62}, "more than memory can hold"},
-		{host.Op{Call: lifecycle.CallAllReduce, Count: 3, Reduction: 77}, "reduction 77 is unknown"},
-		{host.Op{Call: lifecycle.CallAllReduce, Count: 3, Send: make([]byte, 2)}, "send has 2 bytes, needs 3"},
-		{host.Op{Call: lifecycle.CallAllReduce, Count: 3, Send: make([]byte, 3)}, "recv has 0 bytes, needs 3"},
-		{host.Op{Call: lifecycle.CallBroadcast, Count: 3, Peer: 2}, "root or peer is 2, must be 0 to 1"},
-		{host.Op{Call: lifecycle.CallAllToAll, Algorithm: algo.Tree, Peer: -1}, "no algorithm tree for all_to_all"},
-		{host.Op{Call: lifecycle.CallDestroy, Peer: -1}, "destroy is no collective"},
-		{recv(-1, nil), "root or peer is -1"},
-		{host.Op{Call: lifecycle.CallRecv, Count: 3, Peer: 1}, "recv has 0 bytes, needs 3"},
+		{unknown, "reduction 77 is unknown"},
+		{scaled, "a Scale belongs to PreMulSum"},
+		{premul, "PreMulSum needs one"},
+		{op(lifecycle.CallAllReduce, -1, three, nil), "recv has 0 elements and send 3: recv must have 3"},
+		{op(lifecycle.CallReduceScatter, -1, three, three), "send has 3 elements and recv 3: send must have 6"},
+		{op(lifecycle.CallAllGather, -1, three, three), "recv has 3 elements and send 3: recv must have 6"},
+		{op(lifecycle.CallGather, 0, three, three), "recv must have 6"},
+		{op(lifecycle.CallScatter, 0, three, three), "send must have 6"},
+		{op(lifecycle.CallAllToAll, -1, three, three), "its length must be a multiple of 2"},
+		{op(lifecycle.CallAllToAll, -1, six, six), "they must not overlap"},
+		{op(lifecycle.CallAllReduce, -1, six[:3], six[1:4]), "must be the same slice"},
+		{op(lifecycle.CallAllGather, -1, six[3:], six), "exactly elements 0 to 2"},
+		{op(lifecycle.CallBroadcast, 2, three, three), "root 2 is not a rank of the communicator: ranks are 0 to 1"},
+		{op(lifecycle.CallSend, -1, three, nil), "peer -1 is not a rank"},
 	} {
-		err := c.engines[0].Run(t.Context(), 1, &bad.op)
+		err := e.Check(&bad.op)
 		var u *lifecycle.UsageError
 		if !errors.As(err, &u) || !strings.Contains(u.Detail, bad.want) {
 			t.Errorf("%+v is answered by %v, want %q", bad.op, err, bad.want)
 		}
 	}
-	// Nothing of it went out.
-	c.check(shape{call: lifecycle.CallAllReduce, count: 5})
-	// A cached plan does not hide a short buffer.
-	op := host.Op{Call: lifecycle.CallAllReduce, Count: 5, DataType: kernels.Int32, Peer: 0, Send: make([]byte, 20)}
-	if err := c.engines[0].Run(t.Context(), 1, &op); !errors.Is(err, lifecycle.ErrInvalidArgument) {
-		t.Errorf("a short buffer is answered by %v", err)
+	for _, good := range []host.Op{
+		op(lifecycle.CallAllGather, -1, six[:3], six), op(lifecycle.CallGather, 1, three, six), op(lifecycle.CallScatter, 1, six, three),
+		op(lifecycle.CallBroadcast, 1, nil, three), op(lifecycle.CallBarrier, -1, nil, nil), op(lifecycle.CallRecv, 1, nil, three),
+	} {
+		if err := e.Check(&good); err != nil {
+			t.Errorf("%v is refused: %v", good.Call, err)
+		}
 	}
+	for _, bad := range []struct {
+		op   host.Op
+		want string
+	}{
+		{host.Op{Call: lifecycle.CallAllToAll, Algorithm: algo.Tree, Peer: -1}, "no algorithm tree for all_to_all"},
+		{host.Op{Call: lifecycle.CallDestroy, Peer: -1}, "destroy is no collective"},
+	} {
+		if _, err := e.Plan(&bad.op); !errors.Is(err, lifecycle.ErrInvalidArgument) || !strings.Contains(err.Error(), bad.want) {
+			t.Errorf("%v is answered by %v, want %q", bad.op.Call, err, bad.want)
+		}
+	}
+	c.check(shape{call: lifecycle.CallAllReduce, count: 5})
 }

@@ -11,12 +11,11 @@ import (
 // group is a set of sends and receives in progress, all at the same time. It is reused by the next one.
 //
 // Between two ranks the operations go in the order of their calls, in each direction. A rank first tells the peer all
-// its receives, then come its sends. So when the header of a send arrives, this rank knows of every receive that the peer
-// has called together with it, and two ranks that wait for each other can be told so.
+// its receives, then come its sends. So when the header of a send arrives, this rank knows of every receive that the
+// peer has called together with it, and two ranks that wait for each other can be told so.
 type group struct {
 	e      *Engine
 	ops    []Op
-	single [1]Op
 	active []*link
 }
 
@@ -39,20 +38,13 @@ type pairLink struct {
 // maxEarly bounds what a peer may be ahead: receives that it has called while this rank has not called the sends.
 const maxEarly = 1 << 12
 
-// RunGroup carries out point-to-point operations, all at the same time, and returns when all are done. Send and receive meet
-// when they are called for each other with the same count and data type; a send returns only when it was received. Sends and receives of this
-// rank with itself meet within the group. seq is only named in errors, which are Run's.
+// RunGroup carries out point-to-point operations, all at the same time, and returns when all are done. Send and receive
+// meet when they are called for each other with the same count and data type; a send returns only when it was received.
+// Sends and receives of this rank with itself meet within the group: where one lacks the other, the error is a
+// *lifecycle.UsageError, and nothing was done. seq is only named in errors, which are else Run's.
 func (e *Engine) RunGroup(ctx context.Context, seq uint64, ops []Op) error {
 	if s := e.stopped.Load(); s != nil {
 		return s.err
-	}
-	for i := range ops {
-		if !pointToPoint(ops[i].Call) {
-			return e.refuse(ops[i].Call, "only sends and receives can be in a group of point-to-point operations")
-		}
-		if err := e.check(&ops[i]); err != nil {
-			return err
-		}
 	}
 	if err := e.toSelf(ops); err != nil {
 		return err
@@ -60,7 +52,7 @@ func (e *Engine) RunGroup(ctx context.Context, seq uint64, ops []Op) error {
 	e.begin(ctx, groupCall(ops), seq)
 	e.g.begin(ops)
 	err := e.g.loop()
-	e.g.ops, e.g.single[0] = nil, Op{}
+	e.g.ops = nil
 	if err != nil {
 		return e.fail(err)
 	}
@@ -79,8 +71,8 @@ func groupCall(ops []Op) lifecycle.Call {
 	return lifecycle.CallGroupEnd
 }
 
-// toSelf pairs the sends of this rank to itself with its receives from itself, and copies. Nothing is copied if one does
-// not fit.
+// toSelf pairs the sends of this rank to itself with its receives from itself, and copies. Nothing is copied if one
+// does not fit.
 func (e *Engine) toSelf(ops []Op) error {
 	for _, move := range [...]bool{false, true} {
 		s, r := 0, 0
@@ -285,7 +277,8 @@ func (g *group) satisfied(l *link) bool {
 	return l.pair.acked == len(l.pair.sends) && l.pair.ended == len(l.pair.recvs)
 }
 
-// consume uses the next piece of a window, data or a header, and returns how much that was, 0 if the window has too little.
+// consume uses the next piece of a window, data or a header, and returns how much that was, 0 if the window has too
+// little.
 func (g *group) consume(l *link, window []byte) (int, error) {
 	if l.pair.inside {
 		return g.data(&l.pair, window), nil

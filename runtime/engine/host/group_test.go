@@ -111,7 +111,7 @@ func TestGroupMeetsSingles(t *testing.T) {
 					slices.Reverse(ops)
 				}
 				for i := range ops {
-					if err := e.Run(ctx, seq, &ops[i]); err != nil {
+					if err := run(ctx, e, seq, &ops[i]); err != nil {
 						return err
 					}
 				}
@@ -148,9 +148,9 @@ func TestMessageMismatch(t *testing.T) {
 				cl := newCluster(t, 3, how, nil)
 				errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 					if rank == 2 { // not concerned, but told
-						return e.Run(ctx, seq, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
+						return run(ctx, e, seq, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
 					}
-					return e.Run(ctx, seq, &c.ops[rank])
+					return run(ctx, e, seq, &c.ops[rank])
 				})
 				mustMismatch(t, errs, -1, c.want)
 				for _, b := range c.ops[1].Recv {

@@ -10,12 +10,15 @@ import (
 	"github.com/carillon-rt/carillon/runtime/algo"
 )
 
-// header is what a rank tells another about the call that it makes. Ranks that make the same collective call have equal headers.
+// header is what a rank tells another about the call that it makes. Ranks that make the same collective call have equal
+// headers.
 type header struct {
 	what  uint64 // magic, kind, call, data type, reduction, algorithm: see makeHeader
 	seq   uint64 // number of the collective on the communicator, or of the message between the two ranks in this direction
 	count uint64
-	root  uint64 // of a collective: the root, or 0; of a send or receive: the peer, and in the upper half of a receive's, how many sends to that peer were called together with it
+	// root is, of a collective, the root, or 0; of a send or receive, the peer, and in the upper half of a receive's, how
+	// many sends to that peer were called together with it.
+	root  uint64
 	scale uint64 // the bits of Op.Scale
 }
 

@@ -2,8 +2,8 @@ package host
 
 import "github.com/carillon-rt/carillon/runtime/transport"
 
-// Messages on a stream start at multiples of a word, and all is sent and released in whole words: so no element straddles the end
-// of a transport's buffer.
+// Messages on a stream start at multiples of a word, and all is sent and released in whole words: so no element
+// straddles the end of a transport's buffer.
 const wordSize = 8
 
 // padding is what follows n bytes to make them whole words; words is how many of n bytes are whole words.
@@ -44,8 +44,8 @@ func (l *link) reset() {
 	l.met, l.odd, l.taken, l.got = false, false, 0, 0
 }
 
-// pack puts h, and if it fits also the message behind it, into the stage as what goes out next. It must be empty. It says
-// whether the message went along.
+// pack puts h, and if it fits also the message behind it, into the stage as what goes out next. It must be empty. It
+// says whether the message went along.
 func (l *link) pack(h *header, message []byte) bool {
 	h.put(l.stage[:])
 	n := headerSize
@@ -75,8 +75,8 @@ func (l *link) flush() (int, error) {
 	return n, nil
 }
 
-// header takes a header off a window. It returns how many bytes of the window that were, and whether the header is complete: a
-// transport's buffer may end in the middle of one.
+// header takes a header off a window. It returns how many bytes of the window that were, and whether the header is
+// complete: a transport's buffer may end in the middle of one.
 func (l *link) header(window []byte) (h header, n int, ok bool) {
 	if l.got == 0 && len(window) >= headerSize {
 		return getHeader(window), headerSize, true
@@ -89,8 +89,8 @@ func (l *link) header(window []byte) (h header, n int, ok bool) {
 	return getHeader(l.partial[:]), n, true
 }
 
-// portion is how much of a message can be taken from a window when from bytes of size are done and limit may be: whole words, or up to
-// the end if the padding is there, too. n is bytes of the message, used is those of the window.
+// portion is how much of a message can be taken from a window when from bytes of size are done and limit may be: whole
+// words, or up to the end if the padding is there, too. n is bytes of the message, used is those of the window.
 func portion(window []byte, from, limit, size int) (n, used int) {
 	n = min(limit-from, len(window))
 	if pad := padding(size); from+n == size && len(window) >= n+pad {

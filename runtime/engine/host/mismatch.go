@@ -13,18 +13,19 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// maxHeaders is the largest communicator in which each rank sends its header to every other one. In larger ones, headers are
-// merged on the way: see digest.go.
+// maxHeaders is the largest communicator in which each rank sends its header to every other one. In larger ones,
+// headers are merged on the way: see digest.go.
 const maxHeaders = 16
 
-// hearOutTime is how long a rank that has seen a mismatch waits for what the remaining ranks say, so that the error names all of them.
-const hearOutTime = 200 * time.Millisecond
+// gatherTime is how long a rank that has seen a mismatch waits for what the remaining ranks say, so that the error
+// names all of them.
+const gatherTime = 200 * time.Millisecond
 
-// hearOut waits for the headers of the ranks that have not been heard yet, and returns the error. Ranks that are lost, or
-// don't call within hearOutTime, are left out.
-func (x *execution) hearOut() error {
+// gatherHeaders waits for the headers of the ranks that have not been heard yet, and returns the error. Ranks that are lost,
+// or don't call within gatherTime, are left out.
+func (x *execution) gatherHeaders() error {
 	e := x.e
-	ctx, cancel := context.WithTimeout(e.w.ctx, hearOutTime)
+	ctx, cancel := context.WithTimeout(e.w.ctx, gatherTime)
 	defer cancel()
 	silent := x.active[:0]
 	for _, l := range x.active {
@@ -35,7 +36,7 @@ func (x *execution) hearOut() error {
 	for len(silent) > 0 {
 		moved := false
 		silent = slices.DeleteFunc(silent, func(l *link) bool {
-			m, settled := x.hear(l)
+			m, settled := x.gatherHeader(l)
 			moved = moved || m
 			return settled
 		})
@@ -58,8 +59,8 @@ func (x *execution) hearOut() error {
 	return e.mismatch(claims)
 }
 
-// told is called with the error of a collective. Who is told of a mismatch by another rank may have what it needs to see for itself,
-// from where it stands.
+// told is called with the error of a collective. A rank that another one told of a mismatch may have what it needs to
+// see it for itself, from its own side.
 func (x *execution) told(err error) error {
 	if x.open || !errors.Is(err, lifecycle.ErrMismatch) {
 		return err
@@ -70,13 +71,13 @@ func (x *execution) told(err error) error {
 		}
 	}
 	if x.odd {
-		return x.hearOut()
+		return x.gatherHeaders()
 	}
 	return err
 }
 
-// hear gets the header from, and what is left of ours to, one rank, and says whether that is done, or in vain.
-func (x *execution) hear(l *link) (moved, settled bool) {
+// gatherHeader gets the header from, and what is left of ours to, one rank, and says whether that is done, or in vain.
+func (x *execution) gatherHeader(l *link) (moved, settled bool) {
 	if len(l.rest) > 0 && l.step == none {
 		n, err := l.flush()
 		if err != nil {
@@ -110,9 +111,9 @@ func addClaim(claims []claim, h header, rank int) []claim {
 	return append(claims, claim{h, []int{rank}})
 }
 
-// mismatch is the error of ranks that made different calls. The first claim is this rank's. At fault is the smallest group of ranks
-// that agree with each other; where sizes are equal, one that is not this rank's. The text is the same on all ranks that have heard
-// the same: first what most say.
+// mismatch is the error of ranks that made different calls. The first claim is this rank's. At fault is the smallest
+// group of ranks that agree with each other; where sizes are equal, one that is not this rank's. The text is the same
+// on all ranks that have heard the same: first what most say.
 func (e *Engine) mismatch(claims []claim) error {
 	own := claims[0].head
 	for _, c := range claims {

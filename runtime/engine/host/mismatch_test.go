@@ -66,7 +66,7 @@ func TestMismatchNamesFieldAndRanks(t *testing.T) {
 						}
 						op.Send, op.Recv = slices.Repeat([]byte{byte(rank)}, 16), slices.Repeat([]byte{0xEE}, 16)
 						recvs[rank] = op.Recv
-						return e.Run(ctx, seq, &op)
+						return run(ctx, e, seq, &op)
 					})
 					mustMismatch(t, errs, odd, fmt.Sprintf(c.want, others(size, odd), "rank 1 says"))
 					for r, b := range recvs {
@@ -95,7 +95,7 @@ func others(size, odd int) string {
 func TestMismatchOfTwo(t *testing.T) {
 	cl := newCluster(t, 2, transports()["inproc"], nil)
 	errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
-		return e.Run(ctx, seq, &host.Op{
+		return run(ctx, e, seq, &host.Op{
 			Call: lifecycle.CallBroadcast, Count: 1, DataType: kernels.Int8, Peer: rank, Send: []byte{1}, Recv: []byte{2},
 		})
 	})
@@ -115,7 +115,7 @@ func TestMismatchOfNumber(t *testing.T) {
 		if rank == 2 {
 			seq = 7
 		}
-		return e.Run(ctx, seq, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
+		return run(ctx, e, seq, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
 	})
 	mustMismatch(t, errs, 2, "number of the operation: ranks 0 and 1 say 8, rank 2 says 7")
 }
@@ -129,7 +129,7 @@ func TestMismatchOfMany(t *testing.T) {
 			if rank > 2 {
 				n = rank
 			}
-			return e.Run(ctx, seq, &host.Op{
+			return run(ctx, e, seq, &host.Op{
 				Call: lifecycle.CallAllReduce, Count: n, DataType: kernels.Int8, Peer: -1, Send: make([]byte, n), Recv: make([]byte, n),
 			})
 		})
@@ -148,7 +148,7 @@ func TestCollectiveMeetsMessage(t *testing.T) {
 					if rank == 0 {
 						op = host.Op{Call: call, Count: 2, DataType: kernels.Int32, Peer: 1, Send: make([]byte, 8), Recv: make([]byte, 8)}
 					}
-					return e.Run(ctx, seq, &op)
+					return run(ctx, e, seq, &op)
 				})
 				mustMismatch(t, errs, -1, fmt.Sprintf("rank 0 says %v", call))
 			})
@@ -173,7 +173,7 @@ func TestCollectiveAfterUnmetReceive(t *testing.T) {
 		if err := e.RunGroup(ctx, seq, pair(rank, lifecycle.CallRecv)); err != nil {
 			return err
 		}
-		return e.Run(ctx, seq+1, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
+		return run(ctx, e, seq+1, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
 	})
 	mustMismatch(t, errs, -1, "recv from rank 1")
 }

@@ -69,7 +69,7 @@ func BenchmarkOverhead(b *testing.B) {
 			op := allReduce(8, algo.Direct, false)(0)
 			b.ReportAllocs()
 			for i := range b.N {
-				if err := e.Run(context.Background(), uint64(i), &op); err != nil {
+				if err := run(context.Background(), e, uint64(i), &op); err != nil {
 					b.Fatal(err)
 				}
 			}

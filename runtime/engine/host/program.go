@@ -24,19 +24,27 @@ type place struct {
 	off int
 }
 
-// program is a plan, ready to run: in bytes, with the steps of each peer and direction in a list of their own.
-type program struct {
-	algorithm  algo.Algorithm
-	steps      []step
-	sends      [][]int // by rank
-	recvs      [][]int // by rank
-	local      []int
-	peers      []int // ranks that the plan sends to or receives from; the nearest first
-	tmp        int   // bytes of scratch
-	send, recv int   // bytes of the user's buffers
+// Plan is an algorithm's plan for one shape of operations, ready to run on one rank: in bytes, with the steps of each
+// peer and direction in a list of their own.
+type Plan struct {
+	algorithm algo.Algorithm
+	steps     []step
+	sends     [][]int // by rank
+	recvs     [][]int // by rank
+	local     []int
+	peers     []int // ranks that the plan sends to or receives from; the nearest first
+	tmp       int   // bytes of scratch
 }
 
-// key is what a program depends on, besides the engine's own rank and size.
+// Algorithm is what the plan is made by; algo.Auto for none.
+func (p *Plan) Algorithm() algo.Algorithm {
+	if p == nil {
+		return algo.Auto
+	}
+	return p.algorithm
+}
+
+// key is what a plan depends on, besides the engine's own rank and size.
 type key struct {
 	call      lifecycle.Call
 	dataType  kernels.DataType
@@ -45,47 +53,34 @@ type key struct {
 	count     int
 }
 
-// maxPrograms bounds the cache. A job that has more shapes than these in turn plans anew each time.
-const maxPrograms = 256
+// maxPlans bounds the cache. A job that has more shapes than these in turn plans anew each time.
+const maxPlans = 256
 
-// program returns the program for op, from the cache if it is there. Two operations in a row are mostly alike.
-func (e *Engine) program(op *Op) (*program, error) {
+// Plan returns the plan of a collective, from the cache if it is there. Two operations in a row are mostly alike. The
+// error is a *lifecycle.UsageError: no algorithm can do it, or not the one that op asks for. It belongs to the
+// goroutine that calls Run.
+func (e *Engine) Plan(op *Op) (*Plan, error) {
 	k := key{op.Call, op.DataType, op.Algorithm, op.Peer, op.Count}
 	if e.last != nil && e.lastKey == k {
 		return e.last, nil
 	}
-	p := e.programs[k]
+	p := e.plans[k]
 	if p == nil {
-		if err := e.check(op); err != nil {
-			return nil, err
-		}
 		var err error
 		if p, err = e.compile(op); err != nil {
 			return nil, err
 		}
-		if len(e.programs) >= maxPrograms {
-			clear(e.programs)
+		if len(e.plans) >= maxPlans {
+			clear(e.plans)
 		}
-		e.programs[k] = p
+		e.plans[k] = p
 	}
 	e.last, e.lastKey = p, k
 	return p, nil
 }
 
-// Algorithm is the algorithm with which Run would carry op out; Auto if op can't be. It belongs to the goroutine that calls Run.
-func (e *Engine) Algorithm(op *Op) algo.Algorithm {
-	if pointToPoint(op.Call) {
-		return algo.Auto
-	}
-	p, err := e.program(op)
-	if err != nil {
-		return algo.Auto
-	}
-	return p.algorithm
-}
-
 // compile plans op.
-func (e *Engine) compile(op *Op) (*program, error) {
+func (e *Engine) compile(op *Op) (*Plan, error) {
 	es := op.DataType.Size()
 	req := algo.Request{
 		Call: op.Call, Rank: e.rank, Size: e.size, Root: max(op.Peer, 0),
@@ -99,21 +94,19 @@ func (e *Engine) compile(op *Op) (*program, error) {
 	if err != nil {
 		return nil, e.refuse(op.Call, "%v", err)
 	}
-	p := &program{
+	p := &Plan{
 		algorithm: a,
 		steps:     make([]step, len(plan.Steps)),
 		sends:     make([][]int, e.size),
 		recvs:     make([][]int, e.size),
 		tmp:       plan.Tmp * es,
 	}
-	p.send, p.recv = needs(op.Call, e.rank, e.size, op.Peer, op.Count*es)
 	at := func(s algo.Span) place { return place{s.Buf, s.Off * es} }
 	for i := range plan.Steps {
 		s := &plan.Steps[i]
 		p.steps[i] = step{
 			kind: s.Kind, incomingFirst: s.IncomingFirst, opens: s.Kind != algo.StepSend && s.Dst.Buf == algo.Out,
-			dst: at(s.Dst), src: at(s.Src), src2: at(s.Src2),
-			n: s.Len() * es, after: s.After, wait: s.Wait,
+			dst: at(s.Dst), src: at(s.Src), src2: at(s.Src2), n: s.Len() * es, after: s.After, wait: s.Wait,
 		}
 		switch s.Kind {
 		case algo.StepSend:

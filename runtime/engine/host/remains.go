@@ -5,11 +5,11 @@ import "math"
 // endless is more than a rank that is gone can do: it would have to take something.
 const endless = math.MaxInt
 
-// suffices says whether what a lost peer has sent, or may have, is all of the n bytes that are still wanted of it. A part of it is
-// no use: who waits for another rank meanwhile would learn of the death only when that one comes.
+// suffices says whether what a lost peer has sent, or may have, is all of the n bytes that are still wanted of it. A
+// part of it is no use: a rank that waits for another one meanwhile would learn of the death only when that one comes.
 //
-// To see how much there is, it takes what lies there off the connection, at most n bytes: a window shows no more than what is contiguous, and a
-// network goes on only when there is room.
+// To see how much there is, it takes what lies there off the connection, at most n bytes: a window shows no more than
+// what is contiguous, and a network goes on only when there is room.
 func (e *Engine) suffices(peer, n int) bool {
 	if n == endless {
 		return false
@@ -25,13 +25,15 @@ func (e *Engine) suffices(peer, n int) bool {
 	return len(l.kept) >= n || err == nil && more
 }
 
-// inFlight says whether a peer that is lost may have sent more than has arrived. The doorbell rings when that has ended.
+// inFlight says whether a peer that is lost may have sent more than has arrived. The doorbell rings when that has
+// ended.
 func (l *link) inFlight() bool {
 	c, ok := l.conn.(interface{ InFlight() bool })
 	return ok && c.InFlight()
 }
 
-// keep moves what the connection shows to kept, until that is n bytes. The error is the connection's: nothing more will come.
+// keep moves what the connection shows to kept, until that is n bytes. The error is the connection's: nothing more will
+// come.
 func (l *link) keep(n int) error {
 	for len(l.kept) < n {
 		window, err := l.conn.Peek()

@@ -113,7 +113,7 @@ func TestPeerDiesWithAPartSent(t *testing.T) {
 					ctx, cancel := context.WithTimeout(ctx, promptly)
 					defer cancel()
 					o := op(rank)
-					return e.Run(ctx, seq, &o)
+					return run(ctx, e, seq, &o)
 				}) {
 					if r == late {
 						continue
@@ -146,7 +146,7 @@ func TestPeerDiesInALateAgreement(t *testing.T) {
 					ctx, cancel := context.WithTimeout(ctx, promptly)
 					defer cancel()
 					o := op(rank)
-					return e.Run(ctx, seq, &o)
+					return run(ctx, e, seq, &o)
 				}) {
 					if r == late {
 						continue
@@ -192,7 +192,7 @@ func TestPeerDiesWithAllSent(t *testing.T) {
 					case late:
 						awaitWait(c.engines[0], late) // it has looked what there is
 					}
-					return e.Run(ctx, seq, &o)
+					return run(ctx, e, seq, &o)
 				}) {
 					if err != nil {
 						t.Errorf("rank %d: %v", r, err)
@@ -225,7 +225,7 @@ func TestPeerDiesBetweenSends(t *testing.T) {
 				case dead:
 					defer close(sent)
 					op := send(0, make([]byte, 1<<20))
-					return e.Run(ctx, seq, &op)
+					return run(ctx, e, seq, &op)
 				}
 				<-sent
 				awaitWait(c.engines[0], late)

@@ -50,7 +50,7 @@ func TestWaitIsOnTheTape(t *testing.T) {
 				case 2:
 					await(tape.PhaseAgree, 2)
 				}
-				return e.Run(ctx, seq, &host.Op{
+				return run(ctx, e, seq, &host.Op{
 					Call: lifecycle.CallAllReduce, Count: len(data), DataType: kernels.Uint8, Peer: -1,
 					Send: data, Recv: make([]byte, len(data)),
 				})

@@ -25,8 +25,8 @@ type waiting struct {
 	phase tape.Phase
 }
 
-// sleeper has the engine told when its Waiter is about to sleep. A wait that ends before that is part of every operation; one that
-// does not must be known to others before the rank falls asleep.
+// sleeper has the engine told when its Waiter is about to sleep. A wait that ends before that is part of every
+// operation; one that does not must be known to others before the rank falls asleep.
 type sleeper struct{ e *Engine }
 
 // Rest implements transport.Rester.
@@ -41,7 +41,7 @@ func (e *Engine) idle(b blocked) error {
 		return s.err
 	}
 	if _, err := e.links.FirstLost(); err != nil {
-		if err := e.bereaved(b); err != nil {
+		if err := e.lostPeers(b); err != nil {
 			return err
 		}
 	}
@@ -90,9 +90,10 @@ func (e *Engine) report() {
 	}
 }
 
-// bereaved returns the error of an operation to which the loss of a peer matters: one that gave up (a notice) takes the others
-// along, whoever dies does if more is wanted of it than it has sent. A peer that has left in good order is not even lost: it was faster.
-func (e *Engine) bereaved(b blocked) error {
+// lostPeers returns the error of an operation to which the loss of a peer matters: one that gave up (a notice) takes the
+// others along, whoever dies does if more is wanted of it than it has sent. A peer that has left in good order is not
+// even lost: it was faster.
+func (e *Engine) lostPeers(b blocked) error {
 	for r := range e.all {
 		err := e.links.Lost(r)
 		if err == nil {

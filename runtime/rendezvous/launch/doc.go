@@ -15,8 +15,9 @@
 //	CARILLON_RANK, CARILLON_WORLD_SIZE, CARILLON_LOCAL_RANK, CARILLON_LOCAL_WORLD_SIZE
 //	CARILLON_ADDRESS          host:port at which rank 0 serves; over MASTER_ADDR and MASTER_PORT, over the launcher's
 //	CARILLON_JOB              a name that the ranks share and no other job at that address has
-//	CARILLON_JOB_SECRET       at least 16 bytes that the ranks share and nobody else knows (openssl rand -hex 32),
-//	CARILLON_JOB_SECRET_FILE  or the path of a file with them
+//	CARILLON_JOB_SECRET       text of at least 16 bytes that the ranks share and nobody else knows, such as
+//	                          openssl rand -hex 32 makes,
+//	CARILLON_JOB_SECRET_FILE  or the path of a file with it
 //
 // # Where the ranks meet
 //

@@ -10,18 +10,25 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// World is a process's place in its job.
+// World is a process's place in its job. The tags name the variables that go before the launcher's.
 type World struct {
-	Rank int // 0 to Size-1
-	Size int
+	// Rank is the process's number in the job, 0 to Size-1.
+	Rank int `env:"CARILLON_RANK"`
+	// Size is how many processes the job has.
+	Size int `env:"CARILLON_WORLD_SIZE"`
+	// LocalRank is the process's number among those of this host; -1 where the launcher does not say.
+	LocalRank int `env:"CARILLON_LOCAL_RANK"`
+	// LocalSize is how many of them this host has; 0 where the launcher does not say.
+	LocalSize int `env:"CARILLON_LOCAL_WORLD_SIZE"`
 
-	// LocalRank and LocalSize are the place among the ranks of this host: -1 and 0 where the launcher does not say.
-	LocalRank int
-	LocalSize int
+	// Address is `host:port` at which rank 0 serves the rendezvous; empty for a world of one rank.
+	Address string `env:"CARILLON_ADDRESS"`
+	// Job is the job's name, and its tapes' folder; empty if the launcher does not call it anything.
+	Job string `env:"CARILLON_JOB"`
+	// Secret is what the job's ranks share and nobody else knows, at least 16 bytes, or a file with it; empty if there
+	// is no such thing. `carillon run` makes one.
+	Secret []byte `env:"CARILLON_JOB_SECRET" file:"CARILLON_JOB_SECRET_FILE"`
 
-	Address  string // host:port at which rank 0 serves the rendezvous; empty for a world of one rank
-	Job      string // what the launcher calls the job; empty if it does not
-	Secret   []byte // what the ranks share and nobody else knows; empty if there is no such thing
 	Launcher string // carillon, torchrun, pytorch, openmpi, slurm or none
 }
 
@@ -53,21 +60,26 @@ func (w World) UniqueID(n int) (lifecycle.UniqueID, error) {
 	return lifecycle.UniqueIDFromSecret(binary.AppendVarint(seed, int64(n)), w.Address)
 }
 
+// OneHost tells whether all ranks are known to be on one host: the launcher says so, or they meet on loopback.
+func (w World) OneHost() bool { return w.LocalSize == w.Size || w.loopback() }
+
 // ListenAddress is where rank 0 opens the server: the port of Address on all addresses of its host, because Address may
 // be a name that means something else there (Debian's 127.0.1.1, "localhost" on a Kubernetes master). Only when all
 // ranks are known to be on one host and meet on its loopback, it is loopback alone.
 func (w World) ListenAddress() string {
-	host, port, err := net.SplitHostPort(w.Address)
-	if err != nil {
+	_, port, err := net.SplitHostPort(w.Address)
+	if err != nil || w.LocalSize == w.Size && w.loopback() {
 		return w.Address // Listen will say what is wrong with it
-	}
-	if w.LocalSize == w.Size && isLoopback(host) {
-		return w.Address
 	}
 	return net.JoinHostPort("", port)
 }
 
-func isLoopback(host string) bool {
+// loopback tells whether the ranks meet on loopback.
+func (w World) loopback() bool {
+	host, _, err := net.SplitHostPort(w.Address)
+	if err != nil {
+		return false
+	}
 	ip, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }

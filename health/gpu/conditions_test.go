@@ -1,4 +1,4 @@
-package node
+package gpu_test
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 
 func TestGPUEventsAreConditions(t *testing.T) {
 	var conditions health.Conditions
-	take, err := gpuConditions(&conditions)
+	take, err := gpu.Declare(&conditions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestGPUEventsAreConditions(t *testing.T) {
 	expect("critical gpu_xid (GPU 3, Xid 79): an Xid", "warning gpu_nvml_hung: no answer", "warning gpu_xid (GPU 3, Xid 31): an Xid")
 	take(xid(semconv.EventGPURecovered, 31, gpu.Warning))
 	expect("critical gpu_xid (GPU 3, Xid 79): an Xid", "warning gpu_nvml_hung: no answer")
-	if _, err := gpuConditions(&conditions); err == nil {
+	if _, err := gpu.Declare(&conditions); err == nil {
 		t.Error("declared twice")
 	}
 }

@@ -1,4 +1,4 @@
-package ccl
+package meet
 
 import (
 	"context"

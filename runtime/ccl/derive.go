@@ -1,0 +1,383 @@
+package ccl
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/wire"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// derivation is a call that makes a communicator, the child, of one that there is: Split, Shrink or Grow.
+type derivation struct {
+	call lifecycle.Call
+	site lifecycle.Site
+	opts []Option
+	rank int // of the child, and its size; -1 and 0 where they are not known yet
+	size int
+	id   func(number uint64) CommID // of the child; a preliminary one for Grow
+	// meet makes the child ready, with the other ranks.
+	meet func(ctx context.Context, d *deriving) error
+	// giveUp gives the place in the line of calls back, because of err.
+	giveUp func(ctx context.Context, call lifecycle.Call, place *ticket, err error)
+}
+
+// deriving is a derivation while it goes on.
+type deriving struct {
+	act   *act // of the parent
+	place *ticket
+	child *core
+	init  *act // of the child
+}
+
+// derive makes a child, once its call was found legal.
+func (c *Comm) derive(ctx context.Context, how *derivation) (*Comm, error) {
+	number, place := c.enter(how.call)
+	d := &deriving{act: c.begin(ctx, how.call, number, how.site), place: place}
+	child, err := c.child(d.act, how)
+	if err != nil {
+		how.giveUp(ctx, how.call, place, err)
+		d.act.end(err)
+		return nil, err
+	}
+	d.child, d.init = child.core, child.initAct(ctx, how.call, how.site)
+	if how.call != lifecycle.CallGrow { // which learns the id first
+		child.tape.From(c.tape)
+		child.secret = childSecret(c.secret, child.id)
+		d.act.rec.Child = child.id
+		d.init.start()
+	}
+	c.expect(ctx, child.core)
+	return child.initialize(ctx, d.init, func(ctx context.Context) error {
+		err := how.meet(ctx, d)
+		d.act.end(err)
+		return err
+	})
+}
+
+// child puts the communicator that act a makes of this one on the books.
+func (c *core) child(a *act, how *derivation) (*Comm, error) {
+	o := options{nonBlocking: !c.blocking, name: fmt.Sprintf("%s/%d", c.name, a.rec.Seq)}
+	if a.rec.Seq > afterRevoke {
+		o.name = fmt.Sprintf("%s/after-revoke/%d", c.name, a.rec.Seq-afterRevoke)
+	}
+	for _, set := range how.opts {
+		set(&o)
+	}
+	return c.rt.newComm(lifecycle.Info{
+		ID: how.id(a.rec.Seq), Parent: c.id, Name: o.name, Rank: how.rank, Size: how.size, Call: how.call, Site: how.site,
+	}, c.rt.cfg.Blocking || !o.nonBlocking)
+}
+
+// childSecret is what authenticates the ranks of a child: nobody without the parent's can know it.
+func childSecret(parent []byte, child CommID) []byte {
+	m := hmac.New(sha256.New, parent)
+	m.Write([]byte("carillon child"))
+	m.Write(child[:])
+	return m.Sum(nil)
+}
+
+// expect makes a non-blocking communicator in progress until child is filled in: from now on, or, for a call in a
+// group, from the group's end, so that a group can make several. The job has no error: the child has its own, and a
+// parent that failed has it as its cause.
+func (c *Comm) expect(ctx context.Context, child *core) {
+	j := &job{Work: &Work{done: child.start.done}}
+	switch g := groupOf(ctx); {
+	case c.blocking:
+	case g != nil:
+		g.expect(c, j)
+	default:
+		c.jobs.add(j)
+	}
+}
+
+// seat tells a child its place.
+func (c *core) seat(rank, size int) {
+	c.rank, c.size = rank, size
+	c.life.Place(rank, size)
+}
+
+// Where other numbers of acts begin. Those of groups without a collective are none that the ranks agree on: one rank
+// may send and receive in a group, and others not. And of the splits before a revoke, one rank may have made one more
+// than another, which it interrupted by the revoke.
+const (
+	ownGroups   = 1_000_000_000
+	afterRevoke = 1_000_000_000
+)
+
+// enter takes the next place in the line of calls, and the next number among the acts of its kind: both must agree on
+// all ranks.
+func (c *core) enter(call lifecycle.Call) (number uint64, place *ticket) {
+	c.numbering.Lock()
+	defer c.numbering.Unlock()
+	if call == lifecycle.CallSplit && c.life.State() == lifecycle.StateRevoked {
+		c.acts[call] = max(c.acts[call], afterRevoke)
+	}
+	c.acts[call]++
+	return c.acts[call], c.turn.line(call)
+}
+
+// enterGroup is enter for a group's part on the communicator.
+func (c *core) enterGroup(calls []host.Op) (number uint64, place *ticket) {
+	if slices.ContainsFunc(calls, func(op host.Op) bool { return !pointToPoint(op.Call) }) {
+		return c.enter(lifecycle.CallGroupEnd)
+	}
+	c.numbering.Lock()
+	defer c.numbering.Unlock()
+	c.pairs++
+	return ownGroups + c.pairs, c.turn.line(lifecycle.CallGroupEnd)
+}
+
+// everReady refuses a call that needs the other ranks, although they have never met: the init failed. The communicator
+// is not initializing any more.
+func (c *core) everReady(ctx context.Context, call lifecycle.Call) error {
+	if c.links != nil {
+		return nil
+	}
+	err := c.usage(call, lifecycle.CodeFailed,
+		"it was never ready, so there are no ranks to go on with: Destroy it, and make a new one")
+	err.Cause = c.life.Cause()
+	return c.refused(ctx, call, err)
+}
+
+// exchange tells all ranks what this one wants of act a, and returns what all want. It uses up the place in the line.
+// Where the connections are of no use any more, because the communicator was revoked, the ranks meet anew.
+func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte) ([][]byte, error) {
+	call := a.rec.Call
+	if a.rec.Seq > afterRevoke {
+		everyone := make([]int, c.size)
+		for r := range everyone {
+			everyone[r] = r
+		}
+		var payloads [][]byte
+		err := c.meetAgain(ctx, a, place, everyone, func(ctx context.Context, at rendezvous.Rendezvous) (err error) {
+			defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
+			payloads, err = at.Exchange(ctx, a.rec.Act.String(), c.rank, c.size, mine)
+			return err
+		})
+		return payloads, err
+	}
+	if err := c.queue(ctx, call, place); err != nil {
+		return nil, err
+	}
+	defer c.turn.leave()
+	if err := c.overtaken(call); err != nil {
+		return nil, c.refused(ctx, call, err)
+	}
+	number := c.collectives.Add(1)
+	launched := c.tape.Start(number, tape.Signature{Call: call, Peer: -1}, 0)
+	payloads, err := c.engine.Exchange(ctx, call, number, mine)
+	c.tape.End(launched, lifecycle.CodeOf(err))
+	return payloads, c.fail(call, number, err)
+}
+
+// giveBack gives a place in the line up without having used it, because of err: the other ranks would wait for this one
+// in vain, so the communicator fails.
+func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket, err error) {
+	if c.life.State() == lifecycle.StateRevoked {
+		c.turn.forgo(place)
+		return // the others see it when they meet
+	}
+	if c.queue(ctx, call, place) != nil {
+		return // it has failed by that
+	}
+	defer c.turn.leave()
+	if !c.over {
+		c.engine.Abandon(err)
+		_ = c.fail(call, c.collectives.Load(), err) // is err, which the caller has
+	}
+}
+
+// meetAgain has members, ranks of this communicator in ascending order, this one among them, meet for act a, although
+// their connections broke, or were revoked: what the meeting is about follows from the communicator, the act and the
+// act's number. It uses up the place in the line, and is bounded by the communicator's life: one that is ended or
+// finalized does not wait for ranks that do not come.
+func (c *core) meetAgain(
+	ctx context.Context, a *act, place *ticket, members []int, fn func(context.Context, rendezvous.Rendezvous) error,
+) error {
+	call := a.rec.Call
+	if err := c.turn.wait(ctx, place); err != nil {
+		return c.abandoned(call, err)
+	}
+	defer c.turn.leave()
+	if err := c.overtaken(call); err != nil {
+		return err
+	}
+	seed := slices.Concat([]byte("carillon reunion"), c.secret, c.id[:], []byte{byte(a.rec.Act)})
+	seed = binary.LittleEndian.AppendUint64(seed, a.rec.Seq)
+	at, err := c.rt.point.Again(seed, c.meets[members[0]], members[0] == c.rank, len(members))
+	if err != nil {
+		return err
+	}
+	held := c.meetings.context()
+	ctx, release := alsoEnds(ctx, held)
+	defer release()
+	err = fn(ctx, at)
+	if err != nil && held.Err() != nil {
+		return context.Cause(held)
+	}
+	// A rank that comes to a meeting which is over, or is not held, has made no mistake: the ids follow from the calls
+	// that the ranks make.
+	var stale *rendezvous.StaleError
+	if errors.As(err, &stale) {
+		return &PeerError{
+			Code: lifecycle.CodeMismatch, Rank: -1, Comm: c.id, Name: c.name, Self: c.rank,
+			Detail: "the ranks that go on do not meet: " + stale.Detail,
+		}
+	}
+	return err
+}
+
+// meetings bounds the meetings of a communicator's ranks. Between end and begin, none can be held.
+type meetings struct {
+	mu     sync.Mutex
+	ctx    context.Context // of those that are held
+	cancel context.CancelCauseFunc
+}
+
+// begin allows meetings. They end with whole.
+func (m *meetings) begin(whole context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ctx, m.cancel = context.WithCancelCause(whole)
+}
+
+// context is that of the meetings which are held now.
+func (m *meetings) context() context.Context {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ctx
+}
+
+// end ends the meetings that are held, and those that are to come, because of err, which is not nil.
+func (m *meetings) end(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cancel(err)
+}
+
+// Split divides the communicator: the ranks that pass the same color make up a new one, ordered by key, and by their
+// rank here where keys are equal. A rank that passes NoColor gets nil. All ranks of the communicator call it. It blocks
+// until all have, and the new communicator is connected. A non-blocking communicator returns the child with
+// ErrInProgress: the child may be used once AsyncError of both no longer says so.
+//
+// When ctx ends before all ranks have called Split, the parent fails; after that, only the child. A revoked
+// communicator may be split.
+func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm, error) {
+	defer runtime.KeepAlive(c)
+	if err := c.check(lifecycle.CallSplit); err != nil {
+		return nil, err
+	}
+	if color < 0 && color != NoColor {
+		return nil, c.invalid(ctx, c.usage(lifecycle.CallSplit, lifecycle.CodeInvalidArgument,
+			"color is %d: it must be 0 or more, or NoColor", color))
+	}
+	if err := c.mayChange(ctx, lifecycle.CallSplit); err != nil {
+		return nil, err
+	}
+	if err := c.everReady(ctx, lifecycle.CallSplit); err != nil {
+		return nil, err
+	}
+	mine := wish{color: color, key: key}
+	if color == NoColor {
+		return nil, c.leaveOut(ctx, mine)
+	}
+	return c.derive(ctx, &derivation{
+		call: lifecycle.CallSplit, site: callSite(), opts: opts, rank: -1, giveUp: c.giveBack,
+		id:   func(number uint64) CommID { return lifecycle.ChildCommID(c.id, number, color) },
+		meet: func(ctx context.Context, d *deriving) error { return c.split(ctx, d, mine) },
+	})
+}
+
+// leaveOut takes part in a Split that makes nothing of this rank.
+func (c *Comm) leaveOut(ctx context.Context, mine wish) error {
+	number, place := c.enter(lifecycle.CallSplit)
+	a := c.begin(ctx, lifecycle.CallSplit, number, callSite())
+	rest := func(ctx context.Context) error {
+		_, err := c.exchange(ctx, a, place, mine.encode())
+		a.end(err)
+		return err
+	}
+	if g := groupOf(ctx); g != nil && c.blocking {
+		j := newJob()
+		g.await(c, j)
+		c.workers.start(func() { j.finish(rest(ctx)) })
+		return nil
+	}
+	return c.perform(ctx, rest)
+}
+
+// split is the part of Split that talks to the other ranks.
+func (c *core) split(ctx context.Context, d *deriving, mine wish) error {
+	d.init.phase(tape.PhaseRendezvous)
+	port, err := d.child.prepare(c.links.Local(), c.size)
+	if err != nil {
+		c.giveBack(ctx, lifecycle.CallSplit, d.place, err)
+		return err
+	}
+	mine.card = port.Card()
+	payloads, err := c.exchange(ctx, d.act, d.place, mine.encode())
+	wishes := make([]wish, len(payloads))
+	for r, p := range payloads {
+		if err == nil {
+			if err = wishes[r].decode(p); err != nil {
+				err = fmt.Errorf("split: what rank %d sent: %w", r, err)
+			}
+			err = c.fail(lifecycle.CallSplit, c.collectives.Load(), err)
+		}
+	}
+	if err != nil {
+		port.Close()
+		return err
+	}
+	members := membersOf(wishes, mine.color)
+	ranks := make([]meet.Introduction, len(members))
+	for i, m := range members {
+		ranks[i] = meet.Introduction{Meets: c.meets[m], Card: wishes[m].card}
+	}
+	d.child.seat(slices.Index(members, c.rank), len(members))
+	d.act.members = members
+	return d.child.connect(ctx, d.init, port, ranks)
+}
+
+// membersOf are the ranks with a color, in the order of their keys.
+func membersOf(all []wish, color int) []int {
+	var members []int
+	for r, e := range all {
+		if e.color == color {
+			members = append(members, r)
+		}
+	}
+	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[a].key, all[b].key) })
+	return members
+}
+
+// wish is what a rank says in a split: two numbers, and how its new communicator's ranks reach it.
+type wish struct {
+	color, key int
+	card       []byte
+}
+
+func (w wish) encode() []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(w.color))
+	b = binary.LittleEndian.AppendUint64(b, uint64(w.key))
+	return append(b, w.card...)
+}
+
+func (w *wish) decode(b []byte) error {
+	r := wire.NewReader(b)
+	w.color, w.key, w.card = int(r.Uint64()), int(r.Uint64()), r.Rest()
+	return r.Err()
+}

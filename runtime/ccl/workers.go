@@ -1,0 +1,31 @@
+package ccl
+
+import "sync"
+
+// workers are the goroutines of a communicator. Once they are waited for no more come: what would be started then runs
+// at once, in the caller's goroutine, where it finds the communicator ended.
+type workers struct {
+	mu     sync.Mutex // orders start and wait: nobody joins a group that is waited for
+	group  sync.WaitGroup
+	closed bool
+}
+
+// start runs fn in a goroutine of the communicator.
+func (w *workers) start(fn func()) {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		fn()
+		return
+	}
+	defer w.mu.Unlock()
+	w.group.Go(fn)
+}
+
+// wait waits until all have ended.
+func (w *workers) wait() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.group.Wait()
+}

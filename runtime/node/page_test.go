@@ -1,0 +1,102 @@
+package node_test
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the page of variables anew")
+
+// TestVariablesPage: README.md has a row for each variable, with what its field's comment says.
+func TestVariablesPage(t *testing.T) {
+	const page, begin, end = "README.md", "<!-- The tables are made from the fields' tags and comments: go generate. -->\n", "<!-- That is all. -->\n"
+	was, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, begun := strings.Cut(string(was), begin)
+	_, after, ended := strings.Cut(string(was), end)
+	if !begun || !ended {
+		t.Fatalf("%s has no place for the tables", page)
+	}
+	var b strings.Builder
+	b.WriteString(before + begin)
+	for _, s := range []struct{ title, file, name string }{
+		{"The process's place in its job", "../rendezvous/launch/world.go", "World"},
+		{"The process", "config.go", "Config"},
+		{"Clients of the health endpoint", "../../health/access.go", "Access"},
+		{"Finding out what holds the job up", "config.go", "RAS"},
+		{"The carillon command", "config.go", "commands"},
+	} {
+		fmt.Fprintf(&b, "\n## %s\n\n| variable | meaning |\n|---|---|\n%s", s.title, rows(t, s.file, s.name))
+	}
+	b.WriteString(end + after)
+	if *rewrite {
+		if err := os.WriteFile(page, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(b.String(), string(was)); diff != "" && !*rewrite {
+		t.Errorf("%s is not current (go generate writes it anew):\n%s", page, diff)
+	}
+}
+
+// rows are those of a struct's tagged fields.
+func rows(t *testing.T, file, name string) string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	ast.Inspect(f, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok || spec.Name.Name != name {
+			return true
+		}
+		for _, field := range spec.Type.(*ast.StructType).Fields.List {
+			if field.Tag == nil {
+				continue
+			}
+			tag, err := strconv.Unquote(field.Tag.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, key := range []string{"env", "nccl", "file"} {
+				if name := reflect.StructTag(tag).Get(key); name != "" && name != "-" {
+					names = append(names, "`"+name+"`")
+				}
+			}
+			if len(names) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names, ", "), meaning(field))
+		}
+		return false
+	})
+	return b.String()
+}
+
+// meaning is a field's comment without the field: "Tape is where …" becomes "Where …".
+func meaning(field *ast.Field) string {
+	text := strings.Join(strings.Fields(field.Doc.Text()), " ")
+	text = strings.TrimPrefix(text, field.Names[0].Name+" ")
+	for _, verb := range []string{"is ", "are "} {
+		text = strings.TrimPrefix(text, verb)
+	}
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + strings.ReplaceAll(text[size:], "|", `\|`)
+}

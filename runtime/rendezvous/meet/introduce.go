@@ -1,0 +1,67 @@
+package meet
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-rt/carillon/lifecycle/wire"
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
+)
+
+// Introduction is what the other ranks must know of one.
+type Introduction struct {
+	Meets   string // where meetings can be held in its process, host:port; empty if all ranks are of one Point
+	Contact string // where else its process can be reached; empty for nowhere
+	Card    []byte // how it is connected
+}
+
+// Introduce tells all ranks who this one is, and returns who they are, by rank.
+func Introduce(
+	ctx context.Context, at rendezvous.Rendezvous, rank, size int, mine *Introduction,
+) ([]Introduction, error) {
+	payloads, err := at.Exchange(ctx, "init", rank, size, mine.encode())
+	if err != nil {
+		return nil, err
+	}
+	ranks := make([]Introduction, len(payloads))
+	for r, p := range payloads {
+		if err := ranks[r].decode(p); err != nil {
+			return nil, fmt.Errorf("what rank %d sent of itself: %w", r, err)
+		}
+	}
+	return ranks, nil
+}
+
+func (i *Introduction) encode() []byte {
+	return join([][]byte{[]byte(i.Meets), []byte(i.Contact), i.Card})
+}
+
+func (i *Introduction) decode(b []byte) error {
+	parts, err := split(b)
+	if err != nil {
+		return err
+	}
+	if len(parts) != 3 {
+		return fmt.Errorf("%d parts, want 3", len(parts))
+	}
+	i.Meets, i.Contact, i.Card = string(parts[0]), string(parts[1]), parts[2]
+	return nil
+}
+
+// join puts messages into one; split takes them apart again.
+func join(messages [][]byte) []byte {
+	var b []byte
+	for _, m := range messages {
+		b = wire.AppendBytes(b, m)
+	}
+	return b
+}
+
+func split(b []byte) ([][]byte, error) {
+	r := wire.NewReader(b)
+	var messages [][]byte
+	for r.Len() > 0 {
+		messages = append(messages, r.Bytes(len(b)))
+	}
+	return messages, r.Err()
+}

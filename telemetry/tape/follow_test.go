@@ -190,18 +190,6 @@ func TestFollowFindsCommunicator(t *testing.T) {
 	}
 }
 
-func TestFollowFromNow(t *testing.T) {
-	w := newTape(t, Config{})
-	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world"})
-	c.End(c.Start(0, allReduce, 0), 0)
-	f := follow(t, w.Path(), FollowOptions{FromNow: true})
-	c.End(c.Start(0, allReduce, 0), 0)
-	ev, err := f.Next(t.Context())
-	if err != nil || ev.Op.Seq != 2 || ev.Comm.Name != "world" {
-		t.Errorf("the first event is %+v, %v", ev, err)
-	}
-}
-
 func TestFollowEnds(t *testing.T) {
 	w := newTape(t, Config{})
 	ctx, cancel := context.WithCancel(t.Context())

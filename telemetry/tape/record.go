@@ -154,16 +154,19 @@ type Slot struct {
 	CommInfo
 	Index      int
 	Generation uint32 // of the table's slot
-	Root       uint32 // Generation of the communicator that this rank made it from in the end; its own if from none
+	Root       uint32 // Generation of the communicator that this one descends from by splits; its own if from none
 	State      lifecycle.State
 
 	Launched, Completed uint64 // operations, of this rank; one is in flight if they differ
-	Seq                 uint64 // of the oldest in flight, or of the last; as OpRecord.Seq
-	Op                  Signature
-	Algorithm           uint8
-	OpStart             int64 // monotonic ns; of the operation in flight, or the last one
-	LastEnd             int64 // monotonic ns at which the last operation ended; 0 if none
-	Phase               Phase
-	Wait                int32 // rank; -1 if none
-	WaitSince           int64
+	// Begun and Done are the numbers of the last collective (lifecycle.Call.IsCollective) that this rank began, and of
+	// the last that ended well: how many there were.
+	Begun, Done uint64
+	Seq         uint64 // of the oldest in flight, or of the last; as OpRecord.Seq
+	Op          Signature
+	Algorithm   uint8
+	OpStart     int64 // monotonic ns; of the operation in flight, or the last one
+	LastEnd     int64 // monotonic ns at which the last operation ended; 0 if none
+	Phase       Phase
+	Wait        int32 // rank; -1 if none
+	WaitSince   int64
 }

@@ -14,14 +14,7 @@ import (
 // It makes no system call where the kernel offers the clock in user space. Where the kernel keeps its time by a
 // counter of the processor, that is read, at less than half of the cost; then it is off by two microseconds at most,
 // and by up to six while NTP changes the rate of the kernel's clock. What it tells never goes back.
-func Now() int64 {
-	if l := clock.line.Load(); l != nil {
-		if since := readCounter() - l.ticks; since < l.ticksGood {
-			return l.mono + int64(since*l.slope>>32)
-		}
-	}
-	return clock.nextLine()
-}
+func Now() int64 { return clock.now() }
 
 // clock is the clock of this process.
 var clock counterClock
@@ -92,6 +85,15 @@ const (
 	// sameSlope is the part of a slope by which another one may differ: more than NTP changes it.
 	sameSlope = 1024
 )
+
+func (c *counterClock) now() int64 {
+	if l := c.line.Load(); l != nil {
+		if since := readCounter() - l.ticks; since < l.ticksGood {
+			return l.mono + int64(since*l.slope>>32)
+		}
+	}
+	return c.nextLine()
+}
 
 // nextLine reads the kernel's clock, and makes the next line if it can.
 func (c *counterClock) nextLine() int64 {

@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"sync"
 	"testing"
 	"time"
 )
@@ -55,4 +56,83 @@ func TestBothClocks(t *testing.T) {
 			t.Fatalf("%d of %d to %d, %d of %d to %d, within %d", mono, before, after, wall, dayBefore, dayAfter, within)
 		}
 	}
+}
+
+// running is a clock that has found the counter's slope.
+func running(t *testing.T) *counterClock {
+	t.Helper()
+	c := &counterClock{}
+	for begin := time.Now(); c.now() == 0 || c.line.Load() == nil || c.line.Load().ticksGood == 0; {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("the counter's slope isn't found")
+		}
+	}
+	return c
+}
+
+// isRight checks that c is the kernel's clock, once it has made some lines.
+func isRight(t *testing.T, c *counterClock, lines uint64) {
+	t.Helper()
+	for begin := readCounter(); readCounter()-begin < lines*lineTicks; {
+		c.now()
+	}
+	const off = int64(6 * time.Microsecond)
+	for begin := time.Now(); time.Since(begin) < 30*time.Millisecond; {
+		before, now, after := kernelNow(), c.now(), kernelNow()
+		if now < before-off || now > after+off {
+			t.Errorf("it is %d, and the kernel's clock %d to %d", now, before, after)
+			return
+		}
+	}
+}
+
+// A counter that jumps, with its machine that sleeps or is moved, is found out; and while the clock is read all the
+// time, it follows the kernel's when that changes its rate.
+func TestCounterIsFoundOut(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*line)
+		lines  uint64
+	}{
+		{"nothing", func(*line) {}, 0},
+		{"back", func(l *line) { l.ticks += 1 << 40 }, 0},
+		{"a little back", func(l *line) { l.ticks += 1 << 20 }, 3},
+		{"ahead", func(l *line) { l.ticks -= 1 << 40 }, 0},
+		{"ahead of the line's end", func(l *line) { l.ticks -= 2 * lineTicks }, 4},
+		{"slower", func(l *line) { l.slope += l.slope / 2000; l.measured = l.slope }, 4},
+		{"faster", func(l *line) { l.slope -= l.slope / 2000; l.measured = l.slope }, 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &counterClock{}
+			if useCounter { // else it is the kernel's clock at each reading
+				c = running(t)
+				changed := *c.line.Load()
+				tt.change(&changed)
+				c.line.Store(&changed)
+			}
+			isRight(t, c, tt.lines)
+		})
+	}
+}
+
+// No goroutine sees a time before one that it has seen.
+func TestClockNeverGoesBack(t *testing.T) {
+	c := &counterClock{}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			last := int64(0)
+			for begin := time.Now(); time.Since(begin) < 100*time.Millisecond; {
+				for range 1000 {
+					now := c.now()
+					if now < last {
+						t.Errorf("%d after %d", now, last)
+						return
+					}
+					last = now
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -25,8 +25,8 @@ type Config struct {
 	Dir string
 	// Job is the job's name and the name of its folder in Dir; "default" if empty. At most 63 bytes.
 	Job string
-	// Rank and JobSize are the process's rank in the job and how many ranks the job has. If JobSize is 0 both are
-	// unknown.
+	// Rank and JobSize are the process's rank in the job, -1 if it is unknown, and how many ranks the job has. If
+	// JobSize is 0 both are unknown.
 	Rank, JobSize int
 	// Host is part of the file's name; os.Hostname() if empty. At most 63 bytes.
 	Host string
@@ -115,7 +115,7 @@ func (c Config) Validate() error {
 	check(len(c.BootID) < bootIDSize, "BootID", strconv.Quote(c.BootID), fmt.Sprintf("at most %d bytes are allowed", bootIDSize-1))
 	check(!strings.ContainsRune(c.Dir, 0), "Dir", strconv.Quote(c.Dir), "it must not hold a NUL")
 	check(c.JobSize >= 0, "JobSize", c.JobSize, "allowed are positive numbers, or 0 if it is unknown")
-	check(c.JobSize == 0 || c.Rank >= 0 && c.Rank < c.JobSize, "Rank", c.Rank, "allowed are 0 to JobSize-1")
+	check(c.JobSize == 0 || c.Rank >= -1 && c.Rank < c.JobSize, "Rank", c.Rank, "allowed are 0 to JobSize-1, or -1 for unknown")
 	count("Slots", c.Slots, maxSlots)
 	count("LifeRecords", c.LifeRecords, maxLifeRecords)
 	count("OpRecords", c.OpRecords, maxOpRecords)

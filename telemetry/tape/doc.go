@@ -35,6 +35,11 @@
 //	op ring          64 for each record; the number is a power of two
 //	ordinary ring    as the op ring
 //
+// There are at most 2^14 slots and 2^16 tallies, and at least one of each; 2^7 to 2^20 life records, and to 2^24 op
+// records. What is not described is 0, and 0 is what is not known. A rank that is none, or not known, is -1. Calls,
+// states and codes have the numbers of package lifecycle, data types and reductions those of package kernels; acts,
+// stages and phases count from 0 in the order of this package's constants.
+//
 // Header, written once:
 //
 //	0   magic "CARILLON"            56   kernel's boot id, 16 bytes        112  boot id, 40 bytes
@@ -52,9 +57,10 @@
 // Header, changing; times are CLOCK_MONOTONIC in ns:
 //
 //	512  state u64: 1 live, 2 closed
-//	576  bell u32: goes up when the writer wakes followers, who sleep on it with futex(2)
-//	584  waiting u32: a follower sets it to 1 before it sleeps; the writer that wakes it sets it to 0,
-//	     lets the bell go up once more, and wakes it then
+//	576  bell u32: goes up when the writer wakes followers, which sleep on it with futex(2): behind each life record,
+//	     whenever a quarter of the op ring was reserved, and when the state changes
+//	584  waiting u32: a follower sets it to 1 before it sleeps; a writer that finds it so behind the bell sets it to
+//	     0, lets the bell go up once more, and wakes all that sleep on the bell
 //	640  op head u64: op records ever reserved
 //	704  life head u64: life records ever reserved
 //	768  ordinary head u64: ordinary records ever reserved
@@ -79,7 +85,7 @@
 //
 // What changes as a whole is a latch: two copies of the same words, each behind its marker. The marker's number is
 // the copy's version, its kind 0. The copy with the later version is the current one; version v is in copy v modulo
-// 2. A writer, of which there is one at a time, fills in the other copy and stores its marker last. So a reader gets
+// 2. The first version is 1, and a latch that was never written is all 0. A writer, of which there is one at a time, fills in the other copy and stores its marker last. So a reader gets
 // a whole copy at any time, even if the writer was killed half-way, and one that is torn while it is copied shows by
 // its check.
 //
@@ -100,7 +106,8 @@
 // The number in the info counts the communicators of the process, from 1, and is never used again: it is the
 // generation of its slot. The root is the number of the communicator that this one descends from by splits of the
 // same rank; its own if from none. Slots that were never used are taken in order, so that readers need not look
-// behind them.
+// behind them. A communicator that takes a slot sets the counters to 0, publishes an operation of which launched is 0,
+// and its info last; one that ends publishes an info with number 0. The versions go on.
 //
 // The operation is the oldest in flight, or the last one. Its latch is published when an operation begins, when the
 // phase or the rank that it waits for changes, and when one ends while others are in flight. When none is in flight
@@ -158,8 +165,10 @@
 //	0   marker        16  trace id, 16 bytes    40  flags u8    56  number u32, slot i32
 //	8   time i64      32  span id, 8 bytes      48  seq u64
 //
-// The tail of a life record follows it in continuation records (kind 5): a marker and 56 bytes each. It is a sequence
-// of fields: tag u8, length u16, bytes. Readers pass over tags and kinds that they don't know.
+// The tail of a life record follows it in continuation records (kind 5), 36 at most: a marker and 56 bytes each. They
+// are reserved together with it and written before it. The tail is a sequence of fields: tag u8, length u16, bytes.
+// Readers pass over tags and kinds that they don't know. A communicator has a record of kind 3 when it begins and
+// whenever it becomes something else, and of kind 4 when it gives up its slot, with fields 7 to 11 and 13 each.
 //
 //	1 text    2 site    3 first site    4 caller: trace id 16, span id 8, flags 1    5 child's id 16    6 operations u32
 //	7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32   12 empty: calls came from several threads

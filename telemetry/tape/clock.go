@@ -13,7 +13,8 @@ import (
 // Now is CLOCK_MONOTONIC in nanoseconds: the clock of all times on a tape, and the same in all processes of a host.
 // It makes no system call where the kernel offers the clock in user space. Where the kernel keeps its time by a
 // counter of the processor, that is read, at less than half of the cost; then it is off by two microseconds at most,
-// and by up to six while NTP changes the rate of the kernel's clock. What it tells never goes back.
+// and by up to six while NTP changes the rate of the kernel's clock. Should the counter jump, with a machine that is
+// moved, it is off for some milliseconds. What it tells never goes back.
 func Now() int64 { return clock.now() }
 
 // clock is the clock of this process.

@@ -95,9 +95,9 @@ func TestCounterIsFoundOut(t *testing.T) {
 		lines  uint64
 	}{
 		{"nothing", func(*line) {}, 0},
-		{"back", func(l *line) { l.ticks += 1 << 40 }, 0},
+		{"back", func(l *line) { l.ticks += 1 << 40 }, 4},
 		{"a little back", func(l *line) { l.ticks += 1 << 20 }, 3},
-		{"ahead", func(l *line) { l.ticks -= 1 << 40 }, 0},
+		{"ahead", func(l *line) { l.ticks -= 1 << 40 }, 4},
 		{"ahead of the line's end", func(l *line) { l.ticks -= 2 * lineTicks }, 4},
 		{"slower", func(l *line) { l.slope += l.slope / 2000; l.measured = l.slope }, 4},
 		{"faster", func(l *line) { l.slope -= l.slope / 2000; l.measured = l.slope }, 4},

@@ -89,9 +89,11 @@
 // a whole copy at any time, even if the writer was killed half-way, and one that is torn while it is copied shows by
 // its check.
 //
-//	slot:  0    latch of operation, 7 words    144  begun u64
-//	       128  ended u64                      152  done u64
-//	       136  last end i64                   192  latch of info, 16 words
+//	slot:  0    latch of operation, 7 words    160  last end i64
+//	       128  launched u64                   168  begun u64
+//	       136  number u64                     176  done u64
+//	       144  start i64                      192  latch of info, 16 words
+//	       152  ended u64
 //
 //	operation:  0   launched u64               info:  0   id, 16 bytes
 //	            8   number u64                        16  parent, 16
@@ -110,8 +112,10 @@
 // and its info last; one that ends publishes an info with number 0. The versions go on.
 //
 // The operation is the oldest in flight, or the last one. Its latch is published when an operation begins, when the
-// phase or the rank that it waits for changes, and when one ends while others are in flight. When none is in flight
-// any more, ended becomes what launched is: then none is, whatever the latch says, and nobody is waited for. Begun is
+// phase or the rank that it waits for changes, and when one ends while others are in flight. One that is like the
+// latch's, which shows that one alone in flight, without a phase or a wait, needs no latch: it is alone in flight, too,
+// and the words number, start and launched, in this order, take the place of the latch's if this launched is the later.
+// When none is in flight any more, ended becomes what launched is: then none is, whatever the latch says, and nobody is waited for. Begun is
 // the number of the last collective that began, and done that of the last that ended well, where a collective is what
 // all ranks call together: also split, shrink and grow. An end is stored in the order done, last end, ended. The
 // counters are 0 before a communicator's first operation. Two readings that say the same are one moment of a slot.

@@ -79,14 +79,17 @@ const (
 	stateClosed = 2
 )
 
-// Offsets in a slot of its two latches, and of the counters between them.
+// Offsets in a slot of its two latches, and of the counters between them, which are one line of the cache.
 const (
-	slotOp      = 0   // a latch of the operation that runs, or ran last
-	slotEnded   = 128 // u64: how many were launched when one ended and none was in flight any more
-	slotLastEnd = 136 // i64: when one ended last
-	slotBegun   = 144 // u64: number of the last collective that began
-	slotDone    = 152 // u64: number of the last collective that ended well
-	slotInfo    = 192 // a latch of what the communicator is
+	slotOp       = 0   // a latch of the operation that runs, or ran last
+	slotLaunched = 128 // u64: launched of one like that in the latch, alone in flight, that came after it
+	slotNumber   = 136 // u64: its number
+	slotStart    = 144 // i64: its start
+	slotEnded    = 152 // u64: how many were launched when one ended and none was in flight any more
+	slotLastEnd  = 160 // i64: when one ended last
+	slotBegun    = 168 // u64: number of the last collective that began
+	slotDone     = 176 // u64: number of the last collective that ended well
+	slotInfo     = 192 // a latch of what the communicator is
 )
 
 // Words of a slot's operation.

@@ -79,10 +79,13 @@ type (
 	}
 	cSlot struct {
 		op          [2]cOp
+		launched    uint64
+		number      uint64
+		start       int64
 		ended       uint64
 		lastEnd     int64
 		begun, done uint64
-		_           [32]byte
+		_           [8]byte
 		info        [2]cInfo
 		_           [48]byte
 	}
@@ -184,6 +187,9 @@ func TestOffsets(t *testing.T) {
 		{"hdrSeen", unsafe.Offsetof(h.seen), hdrSeen},
 
 		{"slotOp", unsafe.Offsetof(s.op), slotOp},
+		{"slotLaunched", unsafe.Offsetof(s.launched), slotLaunched},
+		{"slotNumber", unsafe.Offsetof(s.number), slotNumber},
+		{"slotStart", unsafe.Offsetof(s.start), slotStart},
 		{"slotEnded", unsafe.Offsetof(s.ended), slotEnded},
 		{"slotLastEnd", unsafe.Offsetof(s.lastEnd), slotLastEnd},
 		{"slotBegun", unsafe.Offsetof(s.begun), slotBegun},

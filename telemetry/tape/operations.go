@@ -15,7 +15,8 @@ type operations struct {
 	launched, completed uint64 // all up to completed have ended
 	ordinary            uint64 // index of the next record on the ordinary ring
 	version             uint32 // of the slot's latch
-	n, head             uint16 // the last n that were launched are known: a queue in list, from head on
+	n, head             uint8  // the last n that were launched are known: a queue in list, from head on
+	plain               bool   // the slot's latch shows list[0], alone in flight, and that it waits for nobody
 	first               [1]pending
 
 	list      []pending // first, until there was more than one in flight; then maxPending
@@ -63,13 +64,21 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig *Signatur
 		number = o.launched
 	}
 	p.number, p.start, p.told, p.ended = number, now, false, false
-	if kinds := packKinds(sig, algorithm); kinds != p.kinds || sig.Bytes != p.bytes || sig.Peer != p.peer {
+	kinds := packKinds(sig, algorithm)
+	repeats := o.plain && o.launched == o.completed+1 && kinds == p.kinds && sig.Bytes == p.bytes && sig.Peer == p.peer
+	if !repeats {
 		p.kinds, p.bytes, p.peer = kinds, sig.Bytes, sig.Peer
 	}
 	if sig.Call.IsCollective() {
 		c.count(slotBegun, number)
 	}
-	c.show(o.oldest())
+	if repeats { // saves two lines of the cache, by turns
+		c.count(slotNumber, number)
+		c.count(slotStart, uint64(now))
+		c.count(slotLaunched, o.launched)
+	} else {
+		c.show(o.oldest())
+	}
 	switch {
 	case caller != nil:
 		c.tellFrom(caller, p)
@@ -184,7 +193,7 @@ func (c *CommWriter) push() *pending {
 }
 
 // at is the i-th of the operations that are known.
-func (o *operations) at(i uint16) *pending { return &o.list[int(o.head+i)&(len(o.list)-1)] }
+func (o *operations) at(i uint8) *pending { return &o.list[int(o.head+i)&(len(o.list)-1)] }
 
 // pop forgets the oldest operation that is known.
 func (o *operations) pop() {
@@ -198,7 +207,7 @@ func (o *operations) pop() {
 // find is the n-th operation launched. One that is not known any more has no signature, and its start has been told.
 func (o *operations) find(n uint64) *pending {
 	if ago := o.launched - n; ago < uint64(o.n) {
-		return o.at(o.n - 1 - uint16(ago))
+		return o.at(o.n - 1 - uint8(ago))
 	}
 	return &pending{told: true}
 }
@@ -228,6 +237,7 @@ func (p *pending) call() lifecycle.Call { return lifecycle.Call(uint8(p.kinds)) 
 func (c *CommWriter) show(p *pending) {
 	o := c.op
 	o.version++
+	o.plain = p == &o.list[0] && o.launched == o.completed+1 && o.phase == PhaseNone && o.wait < 0
 	to := (*[recordWords]uint64)(c.slot[slotOp/wordSize+(o.version&1)*recordWords:])
 	kinds := p.kinds | uint64(o.phase)<<32 | min(o.launched-o.completed, maxInFlight)<<40
 	store(to, uint64(o.version), 0, o.launched, p.number, kinds, pack32(p.peer, o.wait), p.bytes, uint64(p.start), uint64(o.waitSince))

@@ -120,6 +120,10 @@ func decodeSlot(index int, b []byte, texts *texts) (s Slot, whole bool) {
 	s.Algorithm = uint8(kinds >> 24)
 	s.Phase, s.Wait, s.WaitSince = Phase(kinds>>32), high32(op[opRanks]), int64(op[opWaitSince])
 	s.OpStart = int64(op[opStart])
+	if launched := w[slotLaunched/wordSize]; launched > s.Launched {
+		s.Launched, s.Completed = launched, launched-1
+		s.Seq, s.OpStart = w[slotNumber/wordSize], int64(w[slotStart/wordSize])
+	}
 	s.LastEnd = int64(w[slotLastEnd/wordSize])
 	if w[slotEnded/wordSize] >= s.Launched {
 		s.Completed, s.Phase, s.Wait, s.WaitSince = s.Launched, PhaseNone, -1, 0

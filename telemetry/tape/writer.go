@@ -177,7 +177,7 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 	c.op = &operations{wait: -1}
 	c.op.list = c.op.first[:]
 	c.op.version, _, _ = current(c.slot[slotOp/wordSize:], opWords)
-	clear(c.slot[slotEnded/wordSize : slotInfo/wordSize])
+	clear(c.slot[slotLaunched/wordSize : slotInfo/wordSize])
 	c.show(&pending{}) // first, so that nobody sees the last owner's operation under the new one's name
 	c.showInfo(c.number)
 	c.writeInfo(kindComm)

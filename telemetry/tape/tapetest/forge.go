@@ -239,11 +239,11 @@ func (f *Forge) slot(b []byte, s *tape.Slot) {
 		uint64(s.Phase)<<32 | (s.Launched-s.Completed)<<40
 	latch(b, s.Launched, s.Seq, kinds, two(s.Op.Peer, s.Wait), s.Op.Bytes, uint64(s.OpStart), uint64(s.WaitSince))
 	if s.Launched == s.Completed {
-		le.PutUint64(b[128:], s.Launched)
+		le.PutUint64(b[152:], s.Launched)
 	}
-	le.PutUint64(b[136:], uint64(s.LastEnd))
-	le.PutUint64(b[144:], s.Begun)
-	le.PutUint64(b[152:], s.Done)
+	le.PutUint64(b[160:], uint64(s.LastEnd))
+	le.PutUint64(b[168:], s.Begun)
+	le.PutUint64(b[176:], s.Done)
 }
 
 func tally(b []byte, index int, t *tape.Tally) {

@@ -85,9 +85,9 @@
 //
 // What changes as a whole is a latch: two copies of the same words, each behind its marker. The marker's number is
 // the copy's version, its kind 0. The copy with the later version is the current one; version v is in copy v modulo
-// 2. The first version is 1, and a latch that was never written is all 0. A writer, of which there is one at a time, fills in the other copy and stores its marker last. So a reader gets
-// a whole copy at any time, even if the writer was killed half-way, and one that is torn while it is copied shows by
-// its check.
+// 2. The first version is 1, and a latch that was never written is all 0. A writer, of which there is one at a time,
+// fills in the other copy and stores its marker last. So a reader gets a whole copy at any time, even if the writer was
+// killed half-way, and one that is torn while it is copied shows by its check.
 //
 //	slot:  0    latch of operation, 7 words    160  last end i64
 //	       128  launched u64                   168  begun u64
@@ -115,10 +115,11 @@
 // phase or the rank that it waits for changes, and when one ends while others are in flight. One that is like the
 // latch's, which shows that one alone in flight, without a phase or a wait, needs no latch: it is alone in flight, too,
 // and the words number, start and launched, in this order, take the place of the latch's if this launched is the later.
-// When none is in flight any more, ended becomes what launched is: then none is, whatever the latch says, and nobody is waited for. Begun is
-// the number of the last collective that began, and done that of the last that ended well, where a collective is what
-// all ranks call together: also split, shrink and grow. An end is stored in the order done, last end, ended. The
-// counters are 0 before a communicator's first operation. Two readings that say the same are one moment of a slot.
+// When none is in flight any more, ended becomes what launched is: then none is, whatever the latch says, and nobody is
+// waited for. Begun is the number of the last collective that began, and done that of the last that ended well, where a
+// collective is what all ranks call together: also split, shrink and grow. An end is stored in the order done, last
+// end, ended. The counters are 0 before a communicator's first operation. Two readings that say the same are one moment
+// of a slot.
 //
 // # Tallies
 //

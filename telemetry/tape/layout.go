@@ -49,7 +49,7 @@ const (
 	hdrCheck       = 384 // u64: check of the words before it
 
 	hdrState        = 512 // u64: stateLive or stateClosed
-	hdrBell         = 576 // u32: goes up when the writer wakes followers, who wait on it with futex(2)
+	hdrBell         = 576 // u32: goes up when the writer wakes followers, which wait on it with futex(2)
 	hdrWaiting      = 584 // u32: set by a follower that is about to wait, cleared by the writer that wakes it
 	hdrOpHead       = 640 // u64: records ever reserved in the op ring
 	hdrLifeHead     = 704 // u64: records ever reserved in the life ring

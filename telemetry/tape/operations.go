@@ -240,7 +240,8 @@ func (c *CommWriter) show(p *pending) {
 	o.plain = p == &o.list[0] && o.launched == o.completed+1 && o.phase == PhaseNone && o.wait < 0
 	to := (*[recordWords]uint64)(c.slot[slotOp/wordSize+(o.version&1)*recordWords:])
 	kinds := p.kinds | uint64(o.phase)<<32 | min(o.launched-o.completed, maxInFlight)<<40
-	store(to, uint64(o.version), 0, o.launched, p.number, kinds, pack32(p.peer, o.wait), p.bytes, uint64(p.start), uint64(o.waitSince))
+	ranks := pack32(p.peer, o.wait)
+	store(to, uint64(o.version), 0, o.launched, p.number, kinds, ranks, p.bytes, uint64(p.start), uint64(o.waitSince))
 }
 
 // count stores one of the slot's counters.

@@ -42,7 +42,7 @@ const (
 	StagePhase        // it went into another phase
 	StageWait         // what it waits for changed (operations only)
 	StageEnd          // it ended; Code says how
-	StageMisuse       // a call that was refused; Code says why, First where the first such call was (acts and operations; always on the life ring)
+	StageMisuse       // a call that was refused, always on the life ring; Code says why, First where the first was
 	numStages
 )
 

@@ -25,6 +25,8 @@ type CommWriter struct {
 	// For the goroutine that has the turn.
 	op      *operations
 	tally   counting
+	page    *[pageWords]uint64 // nil: none
+	pageAt  uint64             // its index
 	tallies []heldTally
 	seed    uint64 // of sampling
 
@@ -123,6 +125,7 @@ func (c *CommWriter) Close() {
 	c.writeInfo(kindCommEnd)
 	c.slot = new([slotWords]uint64)
 	c.giveTallies()
+	c.givePage()
 	if c.index >= 0 {
 		c.w.release(c.index)
 	}

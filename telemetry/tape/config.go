@@ -18,7 +18,7 @@ import (
 // DirVariable is the environment variable that DefaultDir obeys.
 const DirVariable = "CARILLON_TAPE_DIR"
 
-// Config says where a process's tape lies and how large it is. The zero Config is a good one: a tape of 9.3 MiB.
+// Config says where a process's tape lies and how large it is. The zero Config is a good one: a tape of 6.3 MiB.
 type Config struct {
 	// Dir is where the jobs' folders are; DefaultDir() if empty. It is made if it is missing. It must belong to this
 	// user and be writable by nobody else.
@@ -43,11 +43,12 @@ type Config struct {
 	// up to a power of two. A moment of an act takes 1 record, or about 4 with call site and span context; a long
 	// error's text up to 36.
 	LifeRecords int
-	// OpRecords is the size of the op ring and of the ordinary ring, each in records of 64 bytes; 65,536 if 0, at
-	// most 16,777,216. It is rounded up to a power of two. An operation takes 1 record; 1 more, its start, if it has
-	// to wait or is called within a span, and then 1 for each change of its phase or of the rank it waits for, and 1
-	// for the span. One that needs only 1 is on the ordinary ring, unless it is slow, failed, sampled or not counted
-	// in a tally.
+	// OpRecords is the size of the op ring in records of 64 bytes; 65,536 if 0, at most 16,777,216. It is rounded up
+	// to a power of two. An operation takes 1 record; 1 more, its start, if it has to wait or is called within a span,
+	// and then 1 for each change of its phase or of the rank it waits for, and 1 for the span. One that needs only 1 is
+	// on the ordinary ring instead, unless it is slow, failed, sampled or not counted in a tally. That ring has a page
+	// of 512 bytes for each 32 records, which holds 57 operations if all are alike, and 8 if none is like the one
+	// before.
 	OpRecords int
 	// Tallies is how many kinds of operations are counted by the writer; 1024 if 0, at most 65,536. A tally is 512
 	// bytes. A communicator takes one for each call and class of sizes, and leaves them to the next of its name.

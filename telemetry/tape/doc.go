@@ -19,7 +19,7 @@
 // is not worth a reader's look at each: it takes the cache lines away under the writer, and the time of a processor
 // that the job needs. So the writer counts, in its tallies, what readers would count, and followers are given what
 // they can't count: what failed, waited, was slow, has a caller's span, is among the sampled (Config.SampleEvery; 1
-// gives them all), or found no room in a tally. What they make of it is the same as if they were fed all.
+// gives them all), or found no room elsewhere. What they make of it is the same as if they were fed all.
 //
 // # The file
 //
@@ -33,7 +33,7 @@
 //	tallies          512 for each
 //	life ring        64 for each record; the number is a power of two
 //	op ring          64 for each record; the number is a power of two
-//	ordinary ring    as the op ring
+//	ordinary ring    512 for each page; a page for each 32 op records
 //
 // There are at most 2^14 slots and 2^16 tallies, and at least one of each; 2^7 to 2^20 life records, and to 2^24 op
 // records. What is not described is 0, and 0 is what is not known. A rank that is none, or not known, is -1. Calls,
@@ -63,7 +63,7 @@
 //	     0, lets the bell go up once more, and wakes all that sleep on the bell
 //	640  op head u64: op records ever reserved
 //	704  life head u64: life records ever reserved
-//	768  ordinary head u64: ordinary records ever reserved
+//	768  ordinary head u64: goes up when a writer looks for a page to begin
 //	832  tallies u64: tallies ever begun
 //	840  overflow u64: communicators that found no free slot
 //	848  latch of 2 words: one moment, and the time of day then, ns since 1970
@@ -154,11 +154,7 @@
 //	56  number u32, slot i32
 //
 // Kind 7 is the end of an operation that a tally counts, 8 that of one that it counts as ordinary. Those of kind 8
-// are on the ordinary ring, but for the sampled ones; all others are on the op ring.
-//
-// A communicator may reserve records of the ordinary ring some at a time, and leave some unwritten. It gives them up
-// when the head is half of the ring ahead. Readers put these records among those of the other rings by their times,
-// and learn from the tallies how many there were.
+// are on pages, but for those that are sampled or for which there is no page; all others are on the op ring.
 //
 // Not every operation has a record of its start: the end's tells it too, and until then the slot. It is written
 // before the first record of a phase or a wait, when the caller's span is known, and when no slot shows the
@@ -169,6 +165,26 @@
 //	caller (6), on the op ring
 //	0   marker        16  trace id, 16 bytes    40  flags u8    56  number u32, slot i32
 //	8   time i64      32  span id, 8 bytes      48  seq u64
+//
+// # Pages
+//
+// The ends of ordinary operations are on the pages of the ordinary ring, each of one communicator. For a new page, its
+// writer takes an index from the ordinary head. The page is at index modulo the number of pages, unless a communicator
+// is on that one: then it takes the next index, or does without a page. It makes the page's first word 0, clears the
+// rest, and then writes a record (kind 8) at the beginning, and more behind it, as long as they fit. The number in the
+// markers of all of them is the page's index. In place of a record there may be a word, a repeat, that is stored at
+// once; by bit 31, readers tell it from a marker:
+//
+//	0   what the operation took u32, ns, below 2^31, plus 2^31
+//	4   from the start of the operation before it to its start u32, ns
+//
+// All else of the operation is as before it, but for the seq, which is the next.
+//
+// A page ends at its end, or before a word that is 0. It is its communicator's until that begins another or ends, and
+// what a reader copied of it is good if the first word is still the same then. Readers put the operations among the
+// records of the other rings by their times, and learn from the tallies how many there were.
+//
+// # Tails
 //
 // The tail of a life record follows it in continuation records (kind 5), 36 at most: a marker and 56 bytes each. They
 // are reserved together with it and written before it. The tail is a sequence of fields: tag u8, length u16, bytes.

@@ -76,7 +76,7 @@ func readEvents(t *testing.T, dir string, b []byte) (events []Event, err error) 
 			events = append(events, ev)
 		}
 	}
-	if most := r.Header().LifeRecords + 2*r.Header().OpRecords; len(events) > most {
+	if most := r.Header().LifeRecords + r.Header().OpRecords + r.geo.pages()*pageWords; len(events) > most {
 		t.Errorf("%d events of %d records", len(events), most)
 	}
 	return events, nil
@@ -92,7 +92,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(hdrOpRecords, []byte{0, 0, 0, 128}, len(good), true)
 	f.Add(hdrOpHead, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), true)
 	f.Add(hdrOrdinaryHead, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), true)
-	f.Add(sampleOrdinary+wordSize, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), false)
+	f.Add(sampleOrdinary+recordSize, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), false)
 	f.Add(hdrTallyHead, []byte{255, 255}, len(good), true)
 	f.Add(headerSize+2*slotSize+tallyKind*wordSize, []byte{255, 255}, len(good), true)
 	f.Add(hdrTallies, []byte{0, 0, 0, 128}, len(good), true)
@@ -178,30 +178,28 @@ func FuzzOpRecords(f *testing.F) {
 	})
 }
 
-// FuzzOrdinaryRecords does the same with a record at the end of the ordinary ring.
-func FuzzOrdinaryRecords(f *testing.F) {
+// FuzzPages does the same with a page of the ordinary ring: a record of any operation, and any two words behind it.
+func FuzzPages(f *testing.F) {
 	good, dir := sample(f), f.TempDir()
-	f.Add(uint8(kindOrdinary), uint64(1), uint64(1), uint64(1), uint64(1), uint64(1))
-	f.Add(uint8(kindOrdinary), ^uint64(0), ^uint64(0), uint64(1)<<63, ^uint64(0), uint64(1)<<63)
+	f.Add(uint8(kindOrdinary), uint64(1), uint64(1), uint64(1), uint64(1)<<32|repeatBit|1, uint64(1)<<32|repeatBit)
+	f.Add(uint8(kindOrdinary), ^uint64(0), ^uint64(0), uint64(1)<<63, ^uint64(0), uint64(repeatBit))
 	f.Add(uint8(kindOp), uint64(0), uint64(1)<<62, ^uint64(0), ^uint64(0)>>1, ^uint64(0))
-	f.Fuzz(func(t *testing.T, kind uint8, comm, kinds, ranks, start, end uint64) {
+	f.Fuzz(func(t *testing.T, kind uint8, comm, kinds, at, first, second uint64) {
 		b := append([]byte(nil), good...)
-		head := (binary.LittleEndian.Uint64(b[hdrOrdinaryHead:])/128 + 3) * 128 // all places are of laps before
-		r := [recordWords]uint64{recTime: end, recOpKinds: kinds, recOpRanks: ranks, recOpStart: start, recOpComm: comm}
-		r[recMarker] = marker(head, kind, r[1:])
-		for i, w := range r {
+		r := [recordWords]uint64{recTime: at + first, recOpKinds: kinds, recOpStart: at, recOpComm: comm}
+		r[recMarker] = marker(8, kind, r[1:]) // of the four pages, the first
+		for i, w := range append(r[:], first, second) {
 			binary.LittleEndian.PutUint64(b[sampleOrdinary+i*wordSize:], w)
 		}
-		binary.LittleEndian.PutUint64(b[hdrOrdinaryHead:], head+1)
 		events, err := readEvents(t, dir, b)
 		if err != nil {
 			t.Errorf("the header is good: %v", err)
 		}
 		is := func(ev Event) bool {
-			return !ev.IsLife && ev.Op.Start == int64(start) && ev.Op.Time == int64(end) && ev.Op.Ordinary
+			return !ev.IsLife && ev.Op.Start == int64(at) && ev.Op.Time == int64(at+first) && ev.Op.Ordinary
 		}
 		if slices.ContainsFunc(events, is) != (kind == kindOrdinary) {
-			t.Errorf("kind %d: the record is read, or is not", kind)
+			t.Errorf("kind %d: the page's first operation is read, or is not", kind)
 		}
 	})
 }
@@ -218,7 +216,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"garbage", func(b []byte) []byte { copy(b, "GARBAGE!"); return b }, `begins with "GARBAGE!"`},
 		{"newer", func(b []byte) []byte { b[hdrVersion] = 9; foldAgain(b); return b }, "has format 9; this program reads format 3"},
 		{"a bit", func(b []byte) []byte { b[hdrHost] ^= 1; return b }, "corrupt header"},
-		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "was cut short: it has 30719 bytes of 30720"},
+		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "was cut short: it has 24575 bytes of 24576"},
 		{"slots", func(b []byte) []byte {
 			binary.LittleEndian.PutUint32(b[hdrSlots:], 1<<31)
 			foldAgain(b)
@@ -229,7 +227,7 @@ func TestOpenRefuses(t *testing.T) {
 			foldAgain(b)
 			return b
 		}, "claims 100 op records, which is not a power of two"},
-		{"size", func(b []byte) []byte { b[hdrFileSize] ^= 1; foldAgain(b); return b }, "claims a size of 30721 bytes; its parts have 30720"},
+		{"size", func(b []byte) []byte { b[hdrFileSize] ^= 1; foldAgain(b); return b }, "claims a size of 24577 bytes; its parts have 24576"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := readAll(t, t.TempDir(), tt.change(append([]byte(nil), good...)))
@@ -269,8 +267,9 @@ func TestCorruptParts(t *testing.T) {
 		}
 	}
 	// 3 times 121 operations' records and a caller's were written, and 80 of the third communicator's, which has neither
-	// a slot nor a tally. The ring holds 128, among them a caller's. The others' 80 ordinary operations are all there.
-	if got, want := r.Missed().Op, uint64(3*122+80-128+1); ops != 126+80 || got != want {
-		t.Errorf("%d operations of 206, missed %d of %d", ops, got, want)
+	// a slot nor a tally. The ring holds 128, among them a caller's. The others' 80 ordinary operations are on 4 pages,
+	// with 8 on each, as their numbers don't follow each other.
+	if got, want := r.Missed().Op, uint64(3*122+80-128+1+48); ops != 126+32 || got != want {
+		t.Errorf("%d operations of 158, missed %d of %d", ops, got, want)
 	}
 }

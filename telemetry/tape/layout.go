@@ -15,11 +15,15 @@ const (
 	slotSize   = 512
 	tallySize  = 512
 	recordSize = 64
+	pageSize   = 512
 
 	wordSize    = 8
 	slotWords   = slotSize / wordSize
 	tallyWords  = tallySize / wordSize
 	recordWords = recordSize / wordSize
+	pageWords   = pageSize / wordSize
+
+	recordsPerPage = 32 // of the op ring
 )
 
 // Offsets in the header. Everything up to hdrCheck is written once, before the file has its name.
@@ -53,7 +57,7 @@ const (
 	hdrWaiting      = 584 // u32: set by a follower that is about to wait, cleared by the writer that wakes it
 	hdrOpHead       = 640 // u64: records ever reserved in the op ring
 	hdrLifeHead     = 704 // u64: records ever reserved in the life ring
-	hdrOrdinaryHead = 768 // u64: records ever reserved in the ordinary ring
+	hdrOrdinaryHead = 768 // u64: pages of the ordinary ring ever looked at by writers that were to begin one
 	hdrTallyHead    = 832 // u64: tallies ever begun
 	hdrOverflow     = 840 // u64: communicators that found the table full
 	hdrClock        = 848 // latch of two words: CLOCK_MONOTONIC and the time of day of one moment, ns
@@ -145,7 +149,7 @@ const (
 	kindContinue = 5 // 56 more bytes of the tail of the record before
 	kindCaller   = 6 // the span in which the operation was called whose start is the next record; op ring
 	kindTallied  = 7 // the end of an operation that a tally counts; op ring
-	kindOrdinary = 8 // the end of one that a tally counts as ordinary; ordinary ring, or op ring if it is sampled
+	kindOrdinary = 8 // the end of one that a tally counts as ordinary; on a page, or the op ring if it is sampled
 )
 
 // Words of a record. The first is its marker, see marker; the second the time.
@@ -174,6 +178,13 @@ const (
 	recLifeSeq    = 5
 	recLifeStart  = 6
 	recLifeComm   = 7 // number u32, slot i32
+)
+
+// A repeat is a word on a page: from the start before it to its start in ns in the upper half, what it took in ns in
+// the lower, and the bit that tells it from a marker, as no kind of a record has it.
+const (
+	repeatBit = 1 << 31
+	maxRepeat = repeatBit - 1
 )
 
 // Fields of a tail: u8 tag, u16 length, the bytes.
@@ -266,4 +277,5 @@ func (g geometry) tallyOffset() int64    { return g.slotOffset() + int64(g.slots
 func (g geometry) lifeOffset() int64     { return g.tallyOffset() + int64(g.tallies)*tallySize }
 func (g geometry) opOffset() int64       { return g.lifeOffset() + int64(g.life)*recordSize }
 func (g geometry) ordinaryOffset() int64 { return g.opOffset() + int64(g.op)*recordSize }
-func (g geometry) size() int64           { return g.ordinaryOffset() + int64(g.op)*recordSize }
+func (g geometry) size() int64           { return g.ordinaryOffset() + int64(g.pages())*pageSize }
+func (g geometry) pages() int            { return g.op / recordsPerPage }

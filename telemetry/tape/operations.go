@@ -3,7 +3,6 @@ package tape
 import (
 	"encoding/binary"
 	"runtime"
-	"sync/atomic"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 )
@@ -13,18 +12,19 @@ import (
 // operation writes that is like the one before, and the only one in flight, is the first line.
 type operations struct {
 	launched, completed uint64 // all up to completed have ended
-	ordinary            uint64 // index of the next record on the ordinary ring
-	version             uint32 // of the slot's latch
+	pageNumber          uint64 // of the last operation on the communicator's page
+	pageStart           int64  // of that one
+	pageUsed            uint32 // words
 	n, head             uint8  // the last n that were launched are known: a queue in list, from head on
 	plain               bool   // the slot's latch shows list[0], alone in flight, and that it waits for nobody
 	first               [1]pending
 
 	list      []pending // first, until there was more than one in flight; then maxPending
 	waitSince int64
-	wait      int32 // the rank that the oldest in flight waits for; -1: none
-	phase     Phase // of the oldest in flight
-
-	_ [16]byte // two lines in all, and so the allocator aligns it to one
+	version   uint32 // of the slot's latch
+	wait      int32  // the rank that the oldest in flight waits for; -1: none
+	phase     Phase  // of the oldest in flight
+	// Two lines in all, and so the allocator aligns it to one.
 }
 
 // pending is an operation that is in flight, or was a moment ago.
@@ -248,33 +248,17 @@ func (c *CommWriter) show(p *pending) {
 func (c *CommWriter) count(offset int, value uint64) { storeRelease(&c.slot[offset/wordSize], value) }
 
 // putEnd counts and writes an operation's end. One that is ordinary goes where followers don't look, unless it is
-// sampled.
+// sampled, or there is no room.
 func (c *CommWriter) putEnd(p *pending, now int64, phase Phase, code lifecycle.Code) {
 	kind := c.countInTally(p, now-p.start, code)
 	if kind == kindOrdinary {
-		if !c.sampled(p) {
-			c.put(&c.w.ordinaryRing, c.ordinaryIndex(), kind, p, now, StageEnd, phase, -1, code)
+		if !c.sampled(p) && c.putOrdinary(p, now) {
 			return
 		}
 		c.tally.words[tallySampled]++
 	}
 	c.putOp(kind, p, now, StageEnd, phase, -1, code)
 }
-
-// ordinaryIndex is the next of the communicator's records on the ordinary ring. It reserves some at a time: else
-// communicators that run on several processors would take the ring's head from each other with each operation. Those
-// that the others have come near to overwriting it gives up.
-func (c *CommWriter) ordinaryIndex() (index uint64) {
-	g, o := &c.w.ordinaryRing, c.op
-	if o.ordinary%reserved == 0 || atomic.LoadUint64(g.head)-o.ordinary > g.mask/2 {
-		o.ordinary = g.reserve(reserved)
-	}
-	o.ordinary++
-	return o.ordinary - 1
-}
-
-// reserved is how many records of the ordinary ring are reserved at a time.
-const reserved = 32
 
 // sampled tells whether followers see the end of an operation that is nothing but ordinary.
 func (c *CommWriter) sampled(p *pending) bool {
@@ -300,21 +284,22 @@ func (c *CommWriter) tellFrom(caller *SpanContext, p *pending) {
 	first := g.reserve(2)
 	trace, more, span := le.Uint64(caller.TraceID[:8]), le.Uint64(caller.TraceID[8:]), le.Uint64(caller.SpanID[:])
 	store(g.at(first), first, kindCaller, uint64(p.start), trace, more, span, uint64(caller.Flags), p.number, c.comm)
-	c.put(g, first+1, kindOp, p, p.start, StageStart, PhaseNone, -1, 0)
+	c.put(g.at(first+1), first+1, kindOp, p, p.start, StageStart, PhaseNone, -1, 0)
 	c.w.wakeAtQuarter(first, 2)
 }
 
 // putOp writes a record of the op ring.
 func (c *CommWriter) putOp(kind uint8, p *pending, at int64, stage Stage, phase Phase, wait int32, code lifecycle.Code) {
 	index := c.w.opRing.reserve(1)
-	c.put(&c.w.opRing, index, kind, p, at, stage, phase, wait, code)
+	c.put(c.w.opRing.at(index), index, kind, p, at, stage, phase, wait, code)
 	c.w.wakeAtQuarter(index, 1)
 }
 
-// put writes a record of one moment of an operation at its reserved place.
+// put writes a record of one moment of an operation.
 func (c *CommWriter) put(
-	g *ring, index uint64, kind uint8, p *pending, at int64, stage Stage, phase Phase, wait int32, code lifecycle.Code,
+	to *[recordWords]uint64, index uint64, kind uint8, p *pending, at int64, stage Stage, phase Phase, wait int32,
+	code lifecycle.Code,
 ) {
 	kinds := p.kinds | uint64(phase)<<32 | uint64(stage)<<40 | uint64(code)<<48
-	store(g.at(index), index, kind, uint64(at), p.number, kinds, pack32(p.peer, wait), p.bytes, uint64(p.start), c.comm)
+	store(to, index, kind, uint64(at), p.number, kinds, pack32(p.peer, wait), p.bytes, uint64(p.start), c.comm)
 }

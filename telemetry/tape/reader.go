@@ -1,10 +1,8 @@
 package tape
 
 import (
-	"cmp"
 	"iter"
 	"os"
-	"slices"
 	"sync"
 )
 
@@ -89,44 +87,6 @@ func (r *Reader) events(yield func(*Event) bool) (missed Missed, err error) {
 			return missed, err
 		}
 	}
-}
-
-// ordinary reads the ordinary ring: its records by their times, and how many are lost. Not all that were reserved are
-// written, so the tallies tell how many there were.
-func (r *Reader) ordinary() (records [][recordWords]uint64, lost uint64, err error) {
-	written := uint64(0)
-	tallies, _ := r.AppendTallies(nil) // before the ring; corrupt ones are told to those that ask for tallies
-	for i := range tallies {
-		// Of a tally that is written while it is read, the later word may be the newer.
-		written += tallies[i].Ordinary - min(tallies[i].sampled, tallies[i].Ordinary)
-	}
-	head, err := r.readWord(hdrOrdinaryHead)
-	if err != nil {
-		return nil, 0, err
-	}
-	size := uint64(r.geo.op)
-	b := make([]byte, readBatch*recordSize)
-	for from := uint64(0); from < min(head, size); from += readBatch {
-		b = b[:min(readBatch, size-from)*recordSize]
-		if err := r.readAt(b, r.geo.ordinaryOffset()+int64(from)*recordSize); err != nil {
-			return nil, 0, err
-		}
-		for at := range len(b) / recordSize {
-			var one [recordWords]uint64
-			getWords(one[:], b[at*recordSize:][:recordSize])
-			place, m := from+uint64(at), one[recMarker]
-			ago := uint64(uint32(head) - uint32(m>>32)) // 1 for the latest
-			if m != marker(m>>32, kindOrdinary, one[1:]) || ago-1 >= size || (head-ago)&(size-1) != place {
-				continue
-			}
-			records = append(records, one)
-		}
-	}
-	slices.SortStableFunc(records, func(a, b [recordWords]uint64) int {
-		return cmp.Or(cmp.Compare(int64(a[recTime]), int64(b[recTime])), cmp.Compare(a[recOpSeq], b[recOpSeq]))
-	})
-	read := uint64(len(records))
-	return records, max(written, read) - read, nil
 }
 
 // Missed counts the records that were gone or torn when the last Events came to them.

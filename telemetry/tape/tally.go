@@ -109,6 +109,7 @@ type counting struct {
 	kinds uint64              // as pending's, as the next two
 	bytes uint64
 	peer  int32
+	paged bool    // the last record on the communicator's page is of one such as this
 	cross float64 // bytes that cross a rank's link, times 1000: what it is divided by, in ns, gives MB/s
 }
 

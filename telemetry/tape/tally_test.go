@@ -148,8 +148,9 @@ func TestTallies(t *testing.T) {
 		raw.ordinary != quick || raw.durations != got.Durations || raw.bandwidth*1e6 != got.Bandwidth {
 		t.Errorf("%d tallies on the file, the first is %+v", h.tallyHead, raw)
 	}
-	if want := uint64(quick-len(sampled)+reserved-1) / reserved * reserved; h.ordinaryHead != want {
-		t.Errorf("%d records of ordinary operations were reserved, want %d", h.ordinaryHead, want)
+	const perPage = pageWords - recordWords + 1 // and those behind a sampled one are longer
+	if want := uint64(quick-len(sampled))/perPage + 1; h.ordinaryHead < want || h.ordinaryHead > want+2 {
+		t.Errorf("%d pages of ordinary operations, want %d", h.ordinaryHead, want)
 	}
 }
 
@@ -331,7 +332,7 @@ func TestTallyTorn(t *testing.T) {
 	binary.LittleEndian.PutUint64(b[headerSize+2*slotSize+tallySampled*wordSize:], 1<<40)
 	must(t, os.WriteFile(path, b, 0o600))
 	r := openTape(t, path)
-	if n := len(all(t, r)); r.Missed().Op > uint64(n)*2 {
+	if n := len(all(t, r)); r.Missed().Op > 1000 {
 		t.Errorf("missed %d, and read %d", r.Missed().Op, n)
 	}
 }

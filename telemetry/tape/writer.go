@@ -34,9 +34,12 @@ type Writer struct {
 // mapping is the file in memory. It is unmapped when nothing refers to it any more and not before, so that a
 // communicator that writes after Close does no harm.
 type mapping struct {
-	header, slots, tallies         []uint64
-	lifeRing, opRing, ordinaryRing ring
-	bell, waiting                  *uint32
+	header, slots, tallies []uint64
+	lifeRing, opRing       ring
+	bell, waiting          *uint32
+
+	ordinary []uint64      // the ordinary ring
+	written  []atomic.Bool // its pages: a communicator is on it
 }
 
 // ring is a ring of records in the mapping.
@@ -92,7 +95,7 @@ func mapFile(f *os.File, g geometry) (*mapping, error) {
 	}
 	m.lifeRing = ring{m.word(hdrLifeHead), part(g.lifeOffset(), g.opOffset()), uint64(g.life - 1)}
 	m.opRing = ring{m.word(hdrOpHead), part(g.opOffset(), g.ordinaryOffset()), uint64(g.op - 1)}
-	m.ordinaryRing = ring{m.word(hdrOrdinaryHead), part(g.ordinaryOffset(), g.size()), uint64(g.op - 1)}
+	m.ordinary, m.written = part(g.ordinaryOffset(), g.size()), make([]atomic.Bool, g.pages())
 	m.bell = (*uint32)(unsafe.Pointer(m.word(hdrBell)))
 	m.waiting = (*uint32)(unsafe.Pointer(m.word(hdrWaiting)))
 	runtime.AddCleanup(m, func(mem []byte) { _ = unix.Munmap(mem) }, mem)
@@ -174,7 +177,7 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.op = &operations{wait: -1}
+	c.op = &operations{wait: -1, pageUsed: pageWords}
 	c.op.list = c.op.first[:]
 	c.op.version, _, _ = current(c.slot[slotOp/wordSize:], opWords)
 	clear(c.slot[slotLaunched/wordSize : slotInfo/wordSize])

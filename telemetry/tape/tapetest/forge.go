@@ -45,11 +45,12 @@ const (
 	slotBytes      = 512
 	recordBytes    = 64
 	tallyBytes     = 512
+	pageBytes      = 512
 	tallyOffset    = headerBytes + forgedSlots*slotBytes
 	lifeOffset     = tallyOffset + MaxTallies*tallyBytes
 	opOffset       = lifeOffset + forgedLife*recordBytes
 	ordinaryOffset = opOffset + forgedOp*recordBytes
-	forgedLength   = ordinaryOffset + forgedOp*recordBytes
+	forgedLength   = ordinaryOffset + forgedOp/32*pageBytes
 )
 
 func checkOf(seed uint64, words ...uint64) uint64 {

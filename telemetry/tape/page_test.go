@@ -15,9 +15,8 @@ func ordinaryTape(t testing.TB, opRecords int) *Writer {
 	return newTape(t, Config{OpRecords: opRecords, SampleEvery: -1})
 }
 
-// What is on the ordinary ring is what was written: operations like the one before, of other sizes, kinds, peers and
-// numbers.
-func TestOrdinaryRoundTrip(t *testing.T) {
+// What is on a page is what was written: operations like the one before, of other sizes, kinds, peers and numbers.
+func TestPageRoundTrip(t *testing.T) {
 	w := ordinaryTape(t, 1024)
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4, Engine: "host"})
 	send := Signature{Call: lifecycle.CallSend, DataType: 3, Peer: 2, Bytes: 5}
@@ -57,9 +56,56 @@ func TestOrdinaryRoundTrip(t *testing.T) {
 	}
 }
 
-// A communicator that rested while others went round the ring reserves anew, and what is lost is counted.
-func TestOrdinaryOvertaken(t *testing.T) {
+// Times that don't fit into a word are there in a record.
+func TestPageLongTimes(t *testing.T) {
 	w := ordinaryTape(t, 128)
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})
+	c.End(c.Start(0, allReduce, 1), 0)
+	p := pending{
+		number: 1, start: Now(), kinds: packKinds(&allReduce, 1), bytes: allReduce.Bytes, peer: allReduce.Peer,
+	}
+	type span struct{ Start, Took int64 }
+	var want, got []span
+	for _, next := range []span{
+		{1, 5}, {0, 6}, {1<<32 - 1, 7}, {1 << 32, 8}, {10, maxRepeat}, {1, maxRepeat + 1}, {3 << 32, 0},
+	} {
+		p.number++
+		p.start += next.Start
+		if !c.putOrdinary(&p, p.start+next.Took) {
+			t.Fatal("no page")
+		}
+		want = append(want, span{p.start, next.Took})
+	}
+	records, _, err := openTape(t, w.Path()).ordinary()
+	must(t, err)
+	got = make([]span, len(records))
+	for _, r := range records {
+		got[r[recOpSeq]-1] = span{int64(r[recOpStart]), int64(r[recTime] - r[recOpStart])}
+	}
+	if diff := cmp.Diff(want, got[1:]); diff != "" {
+		t.Errorf("times (-want +got):\n%s", diff)
+	}
+	if used, want := c.op.pageUsed, uint32(4*recordWords+4); used != want {
+		t.Errorf("they have %d words of the page, want %d", used, want)
+	}
+}
+
+// numbersOf is the operations of each communicator, by its name, as a reader of history finds them.
+func numbersOf(t *testing.T, r *Reader) (numbers map[string][]uint64, read int) {
+	t.Helper()
+	numbers = map[string][]uint64{}
+	for _, ev := range all(t, r) {
+		if !ev.IsLife {
+			numbers[ev.Comm.Name] = append(numbers[ev.Comm.Name], ev.Op.Seq)
+			read++
+		}
+	}
+	return numbers, read
+}
+
+// A communicator that rests keeps its page while others go round the ring; what they overwrite is counted.
+func TestPageKept(t *testing.T) {
+	w := ordinaryTape(t, 128) // 4 pages
 	rests := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "rests", Size: 2})
 	busy := w.Comm(CommInfo{ID: lifecycle.CommID{2}, Name: "busy", Size: 2})
 	one := func(c *CommWriter) { c.End(c.Start(0, allReduce, 1), 0) }
@@ -74,16 +120,9 @@ func TestOrdinaryOvertaken(t *testing.T) {
 	one(rests)
 	written += 4
 	r := openTape(t, w.Path())
-	seen := map[string][]uint64{}
-	read := 0
-	for _, ev := range all(t, r) {
-		if !ev.IsLife {
-			seen[ev.Comm.Name] = append(seen[ev.Comm.Name], ev.Op.Seq)
-			read++
-		}
-	}
-	if n := len(seen["rests"]); n == 0 || seen["rests"][n-1] != 4 {
-		t.Errorf("of the one that rests there are %v", seen["rests"])
+	seen, read := numbersOf(t, r)
+	if diff := cmp.Diff([]uint64{1, 2, 3, 4}, seen["rests"]); diff != "" {
+		t.Errorf("of the one that rests (-want +got):\n%s", diff)
 	}
 	for i, seq := range seen["busy"] {
 		if first := seen["busy"][0]; seq != first+uint64(i) {
@@ -95,28 +134,38 @@ func TestOrdinaryOvertaken(t *testing.T) {
 	}
 }
 
-// A writer that stores a lap too late, at a place that is another's by now, makes no operation of it.
-func TestOrdinaryStoredTooLate(t *testing.T) {
-	w := ordinaryTape(t, 128)
-	late := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "late", Size: 2})
-	busy := w.Comm(CommInfo{ID: lifecycle.CommID{2}, Name: "busy", Size: 2})
-	late.End(late.Start(0, allReduce, 1), 0)
-	const took = 678
-	held, at := late.op.ordinary, Now()
-	for busy.op.ordinary < held+128 {
-		busy.End(busy.Start(0, allReduce, 1), 0)
-	}
-	p := pending{number: 2, start: at, kinds: packKinds(&allReduce, 1), bytes: allReduce.Bytes, peer: allReduce.Peer}
-	late.put(&w.ordinaryRing, held, kindOrdinary, &p, at+took, StageEnd, PhaseNone, -1, 0)
-	for _, ev := range all(t, openTape(t, w.Path())) {
-		if !ev.IsLife && ev.Comm.Name == "late" && ev.Op.Time-ev.Op.Start == took {
-			t.Errorf("operation %d of %+v is read", ev.Op.Seq, ev.Comm)
+// A communicator for which there is no page is on the op ring, until another one leaves its page.
+func TestPageNone(t *testing.T) {
+	w := ordinaryTape(t, 128) // 4 pages
+	var comms []*CommWriter
+	for i, name := range []string{"a", "b", "c", "d", "e"} {
+		c := w.Comm(CommInfo{ID: lifecycle.CommID{byte(i + 1)}, Name: name, Size: 2})
+		for range 3 {
+			c.End(c.Start(0, allReduce, 1), 0)
 		}
+		comms = append(comms, c)
+	}
+	onRing := func() uint64 { return *w.opRing.head }
+	if n := onRing(); n != 3 {
+		t.Errorf("%d operations are on the op ring, want 3", n)
+	}
+	comms[1].Close()
+	for range 3 {
+		comms[4].End(comms[4].Start(0, allReduce, 1), 0)
+	}
+	if n := onRing(); n != 3 {
+		t.Errorf("%d operations are on the op ring, and there was a page", n)
+	}
+	r := openTape(t, w.Path())
+	first := []uint64{1, 2, 3}
+	want := map[string][]uint64{"a": first, "c": first, "d": first, "e": {1, 2, 3, 4, 5, 6}}
+	if seen, _ := numbersOf(t, r); !cmp.Equal(seen, want) || r.Missed().Op != 3 {
+		t.Errorf("read %v, want %v; missed %d, want those of the page that was overwritten", seen, want, r.Missed().Op)
 	}
 }
 
-// A reader of history that is overwritten under it reads no operation that wasn't.
-func TestOrdinaryWhileWriting(t *testing.T) {
+// A reader of history while pages are begun anew under it reads no operation that wasn't.
+func TestPageWhileWriting(t *testing.T) {
 	w := ordinaryTape(t, 256)
 	done := make(chan struct{})
 	go func() {
@@ -161,7 +210,7 @@ func TestOrdinaryWhileWriting(t *testing.T) {
 }
 
 // A reader of history of a tape on which nothing is lost misses nothing, but for an operation that is being written.
-func TestOrdinaryMissesNothing(t *testing.T) {
+func TestPageMissesNothing(t *testing.T) {
 	for name, every := range map[string]int{"ordinary": -1, "sampled": 1} {
 		w := newTape(t, Config{SampleEvery: every})
 		r := openTape(t, w.Path())

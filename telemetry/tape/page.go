@@ -1,0 +1,118 @@
+package tape
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+)
+
+// putOrdinary writes the end of an ordinary operation, which c.tally has counted, onto the communicator's page; ok is
+// false if there is none for it. One like the one before is a single word, so that several are on one line of the
+// cache: a line for each is what an operation pays for most. Nobody else stores on the page until the communicator
+// leaves it, however far others go round the ring.
+func (c *CommWriter) putOrdinary(p *pending, now int64) (ok bool) {
+	o := c.op
+	after, took := uint64(p.start-o.pageStart), uint64(now-p.start)
+	if c.tally.paged && o.pageUsed < pageWords && p.number == o.pageNumber+1 && after>>32 == 0 && took <= maxRepeat {
+		storeRelease(&c.page[o.pageUsed%pageWords], after<<32|repeatBit|took)
+		o.pageUsed++
+	} else {
+		if o.pageUsed+recordWords > pageWords && !c.turnPage() {
+			return false
+		}
+		to := (*[recordWords]uint64)(c.page[o.pageUsed:])
+		c.put(to, c.pageAt, kindOrdinary, p, now, StageEnd, PhaseNone, -1, 0)
+		o.pageUsed += recordWords
+		c.tally.paged = true
+	}
+	o.pageNumber, o.pageStart = p.number, p.start
+	return true
+}
+
+// turnPage takes the page that was begun the longest ago of those that no communicator writes, and clears it. ok is
+// false if there is none among the next few.
+func (c *CommWriter) turnPage() (ok bool) {
+	c.givePage()
+	w := c.w
+	for range 8 {
+		index := atomic.AddUint64(w.word(hdrOrdinaryHead), 1) - 1
+		place := index & uint64(len(w.written)-1)
+		if w.written[place].CompareAndSwap(false, true) {
+			c.page, c.pageAt, c.op.pageUsed = (*[pageWords]uint64)(w.ordinary[place*pageWords:]), index, 0
+			atomic.SwapUint64(&c.page[0], 0) // before all else is changed
+			clear(c.page[1:])
+			return true
+		}
+	}
+	return false
+}
+
+// givePage leaves the page that the communicator writes, for others to overwrite.
+func (c *CommWriter) givePage() {
+	if c.page != nil {
+		c.w.written[c.pageAt&uint64(len(c.w.written)-1)].Store(false)
+		c.page, c.op.pageUsed = nil, pageWords
+	}
+}
+
+// pageBatch is how many pages are read at a time.
+const pageBatch = 64
+
+// ordinary reads the ordinary ring: what is on its pages as records, by their times, and how many are lost, as far as
+// the tallies tell.
+func (t *file) ordinary() (records [][recordWords]uint64, lost uint64, err error) {
+	written := uint64(0)
+	tallies, _ := t.AppendTallies(nil) // before the ring; corrupt ones are told to those that ask for tallies
+	for i := range tallies {
+		// Of a tally that is written while it is read, the later word may be the newer.
+		written += tallies[i].Ordinary - min(tallies[i].sampled, tallies[i].Ordinary)
+	}
+	head, err := t.readWord(hdrOrdinaryHead)
+	if err != nil {
+		return nil, 0, err
+	}
+	b, again := make([]byte, pageBatch*pageSize), make([]byte, pageBatch*pageSize)
+	for pages, from := t.geo.pages(), 0; from < pages && uint64(from) < head; from += pageBatch {
+		n := min(pageBatch, pages-from) * pageSize
+		at := t.geo.ordinaryOffset() + int64(from)*pageSize
+		if err := cmp.Or(t.readAt(b[:n], at), t.readAt(again[:n], at)); err != nil {
+			return nil, 0, err
+		}
+		for i := 0; i < n; i += pageSize {
+			var page, later [pageWords]uint64
+			getWords(page[:], b[i:][:pageSize])
+			getWords(later[:], again[i:][:pageSize])
+			// One that begins the same in a later reading was not begun anew in between.
+			if page[0] == later[0] && page[0]>>32&uint64(pages-1) == uint64(from+i/pageSize) {
+				records = appendPage(records, &page)
+			}
+		}
+	}
+	slices.SortStableFunc(records, func(a, b [recordWords]uint64) int {
+		return cmp.Or(cmp.Compare(int64(a[recTime]), int64(b[recTime])), cmp.Compare(a[recOpSeq], b[recOpSeq]))
+	})
+	read := uint64(len(records))
+	return records, max(written, read) - read, nil
+}
+
+// appendPage appends what is on a page, up to the first word that is neither a repeat nor begins a whole record.
+func appendPage(records [][recordWords]uint64, page *[pageWords]uint64) [][recordWords]uint64 {
+	var r [recordWords]uint64
+	for at := 0; at < pageWords; {
+		switch w := page[at]; {
+		case w&repeatBit != 0 && at > 0:
+			r[recOpSeq]++
+			r[recOpStart] += w >> 32
+			r[recTime] = r[recOpStart] + w&maxRepeat
+			at++
+		case w != 0 && at+recordWords <= pageWords &&
+			w == marker(page[0]>>32, kindOrdinary, page[at+1:][:recordWords-1]):
+			copy(r[:], page[at:])
+			at += recordWords
+		default:
+			return records
+		}
+		records = append(records, r)
+	}
+	return records
+}

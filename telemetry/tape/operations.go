@@ -142,32 +142,37 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 	}
 	now := Now()
 	o := c.op
-	if launched <= o.completed || launched > o.launched {
-		return
-	}
-	p := o.find(launched)
-	if p.ended {
-		return
-	}
-	p.ended = true
-	phase := PhaseNone
-	if launched == o.completed+1 {
-		phase = o.phase
+	p, phase := &o.list[0], PhaseNone
+	alone := o.plain && launched == o.launched && launched == o.completed+1
+	if !alone {
+		if launched <= o.completed || launched > o.launched {
+			return
+		}
+		if p = o.find(launched); p.ended {
+			return
+		}
+		p.ended = true
+		if launched == o.completed+1 {
+			phase = o.phase
+		}
 	}
 	c.putEnd(p, now, phase, code)
 	if code == lifecycle.CodeOK && p.call().IsCollective() && p.number > c.slot[slotDone/wordSize] {
 		c.count(slotDone, p.number)
 	}
 	c.count(slotLastEnd, uint64(now))
-	last := o.find(o.launched)
-	o.retire(launched)
-	switch {
-	case o.completed < o.launched:
-		c.show(o.oldest())
-	case launched < o.launched: // the slot shows an older one than the last
-		c.show(last)
-		fallthrough
-	default:
+	if alone { // as the rest would do it
+		o.completed, o.n = launched, 0
+	} else {
+		last := o.find(o.launched)
+		o.retire(launched)
+		if o.completed < o.launched {
+			c.show(o.oldest())
+		} else if launched < o.launched { // the slot shows an older one than the last
+			c.show(last)
+		}
+	}
+	if o.completed == o.launched {
 		c.count(slotEnded, o.launched)
 	}
 	runtime.KeepAlive(c)
@@ -177,6 +182,9 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 func (c *CommWriter) push() *pending {
 	o := c.op
 	switch {
+	case o.n == 0:
+		o.launched, o.n = o.launched+1, 1
+		return &o.list[0]
 	case int(o.n) < len(o.list):
 	case o.n == 1:
 		o.list = make([]pending, maxPending)

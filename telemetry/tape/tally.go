@@ -113,26 +113,8 @@ type counting struct {
 	cross float64 // bytes that cross a rank's link, times 1000: what it is divided by, in ns, gives MB/s
 }
 
-// add counts an operation. The goroutine that has the communicator's turn is the only writer; each word is stored by
-// itself.
-func (t *counting) add(d int64, ordinary bool) {
-	w := t.words
-	if ordinary {
-		w[tallyOrdinary]++
-		w[tallyOrdinaryTime] += uint64(d)
-	} else {
-		w[tallyOtherTime] += uint64(d)
-	}
-	w[tallyBytes] += t.bytes
-	w[tallyDurations+durationBucket(d)]++
-	if t.cross > 0 && d > 0 {
-		mbs := t.cross / float64(d)
-		w[tallyBandwidth] = math.Float64bits(math.Float64frombits(w[tallyBandwidth]) + mbs)
-		w[tallyBandwidths+bandwidthBucket(mbs)]++
-	}
-}
-
 // countInTally counts an operation that ended, if there is a tally for it, and says what kind of record its end has.
+// The goroutine that has the communicator's turn is the only writer of the tally; each word is stored by itself.
 func (c *CommWriter) countInTally(p *pending, took int64, code lifecycle.Code) (kind uint8) {
 	if code != lifecycle.CodeOK || took < 0 {
 		return kindOp
@@ -141,15 +123,26 @@ func (c *CommWriter) countInTally(p *pending, took int64, code lifecycle.Code) (
 	if t.kinds != p.kinds || t.bytes != p.bytes || t.peer != p.peer {
 		c.countAs(p)
 	}
-	if t.words == nil {
+	w := t.words
+	if w == nil {
 		return kindOp
 	}
-	ordinary := !p.told && took < c.w.slow
-	t.add(took, ordinary)
-	if ordinary {
-		return kindOrdinary
+	if !p.told && took < c.w.slow {
+		kind = kindOrdinary
+		w[tallyOrdinary]++
+		w[tallyOrdinaryTime] += uint64(took)
+	} else {
+		kind = kindTallied
+		w[tallyOtherTime] += uint64(took)
 	}
-	return kindTallied
+	w[tallyBytes] += t.bytes
+	w[tallyDurations+durationBucket(took)]++
+	if t.cross > 0 && took > 0 {
+		mbs := t.cross / float64(took)
+		w[tallyBandwidth] = math.Float64bits(math.Float64frombits(w[tallyBandwidth]) + mbs)
+		w[tallyBandwidths+bandwidthBucket(mbs)]++
+	}
+	return kind
 }
 
 // countAs makes c.tally the one for operations such as p, without words if there is no room for it.

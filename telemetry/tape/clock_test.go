@@ -25,7 +25,8 @@ func TestWallKeepsItsPair(t *testing.T) {
 	}
 	for _, off := range []time.Duration{2 * time.Millisecond, -3 * time.Millisecond} {
 		if got := pair(off, 3*time.Millisecond); !got.Equal(first) {
-			t.Errorf("read together %v apart by a goroutine that was away for longer, the same moment is %v, and was %v", off, got, first)
+			t.Errorf("read together %v apart by a goroutine that was away for longer, the same moment is %v, and was %v", off,
+				got, first)
 		}
 	}
 	for _, off := range []time.Duration{time.Minute, -time.Hour, 2 * time.Millisecond} {

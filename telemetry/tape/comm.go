@@ -20,7 +20,7 @@ type CommWriter struct {
 	index  int    // in the table; -1: none
 	comm   uint64 // both, as records have them
 
-	slot *[slotWords]uint64 // in the mapping; memory of no use to anybody without a slot or after Close, which saves asking
+	slot *[slotWords]uint64 // in the mapping; without a slot or after Close, memory that nobody reads, which saves asking
 
 	// For the goroutine that has the turn.
 	op      *operations

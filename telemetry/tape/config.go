@@ -113,10 +113,12 @@ func (c Config) Validate() error {
 	}
 	name("Job", c.Job, jobSize)
 	name("Host", c.Host, hostSize)
-	check(len(c.BootID) < bootIDSize, "BootID", strconv.Quote(c.BootID), fmt.Sprintf("at most %d bytes are allowed", bootIDSize-1))
+	check(len(c.BootID) < bootIDSize, "BootID", strconv.Quote(c.BootID),
+		fmt.Sprintf("at most %d bytes are allowed", bootIDSize-1))
 	check(!strings.ContainsRune(c.Dir, 0), "Dir", strconv.Quote(c.Dir), "it must not hold a NUL")
 	check(c.JobSize >= 0, "JobSize", c.JobSize, "allowed are positive numbers, or 0 if it is unknown")
-	check(c.JobSize == 0 || c.Rank >= -1 && c.Rank < c.JobSize, "Rank", c.Rank, "allowed are 0 to JobSize-1, or -1 for unknown")
+	check(c.JobSize == 0 || c.Rank >= -1 && c.Rank < c.JobSize, "Rank", c.Rank,
+		"allowed are 0 to JobSize-1, or -1 for unknown")
 	count("Slots", c.Slots, maxSlots)
 	count("LifeRecords", c.LifeRecords, maxLifeRecords)
 	count("OpRecords", c.OpRecords, maxOpRecords)

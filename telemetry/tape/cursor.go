@@ -239,7 +239,9 @@ func (c *cursor) readLife() (found, error) {
 }
 
 // read reads the next record of a life ring with its tail.
-func (c *cursor) read(g *ringReader, r *[recordWords]uint64, life *LifeRecord, info *description) (kind uint8, f found, err error) {
+func (c *cursor) read(
+	g *ringReader, r *[recordWords]uint64, life *LifeRecord, info *description,
+) (kind uint8, f found, err error) {
 	if f, err := g.peek(r); f != record || err != nil {
 		return 0, f, err
 	}

@@ -6,7 +6,7 @@
 //	Writer ─┬─ CommWriter ─┬─▶ slot of the in-flight table   what is: one consistent moment of each live communicator
 //	        │              ├─▶ tallies                       how much was: operations that ended well, by kind
 //	        │              ├─▶ life ring                     what was: acts, errors, descriptions; few
-//	        │              ├─▶ op ring                       what was: operations that waited, failed, were slow or sampled
+//	        │              ├─▶ op ring                       what was: operations that waited, failed, …
 //	        └─ CommWriter ─┴─▶ ordinary ring                 what was: the ends of all others; many
 //	                                 │
 //	              Reader (a file as it lies)   Follower (live, woken by futex or tick)
@@ -131,8 +131,8 @@
 //	0    name, 56               128  ordinary u64: never waited, not slow   160  14 words: up to 1 µs, 4 µs, … 17 s, more
 //	56   engine, 16             136  what those took u64, ns                272  what the others took u64, ns
 //	72   call, size class u8    144  bytes of all u64                       280  ordinary ones on the op ring u64
-//	80   check u64 of words     152  sum of bus bandwidths f64, MB/s        320  12 words: up to 1 MB/s, 4 MB/s, … 1 TB/s,
-//	     0 to 9                                                                  more
+//	80   check u64 of words     152  sum of bus bandwidths f64, MB/s        320  12 words: up to 1 MB/s, 4 MB/s, …
+//	     0 to 9                                                                  1 TB/s, more
 //
 // # Records
 //

@@ -66,7 +66,8 @@ type Follower struct {
 // follows, by ticks alone. Errors are those of Open.
 func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, error) {
 	if opts.Tick < 0 {
-		return nil, fmt.Errorf("tape.FollowOptions.Tick is %v: allowed are positive durations, or 0 for %v", opts.Tick, defaultTick)
+		return nil, fmt.Errorf("tape.FollowOptions.Tick is %v: allowed are positive durations, or 0 for %v", opts.Tick,
+			defaultTick)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

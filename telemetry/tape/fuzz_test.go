@@ -21,7 +21,9 @@ const (
 
 // sample is a small tape with everything on it.
 func sample(t testing.TB) []byte {
-	w := newTape(t, Config{Dir: t.TempDir(), Job: "j", Host: "h", Slots: 2, Tallies: 2, OpRecords: 128, LifeRecords: 128, SampleEvery: -1})
+	w := newTape(t, Config{
+		Dir: t.TempDir(), Job: "j", Host: "h", Slots: 2, Tallies: 2, OpRecords: 128, LifeRecords: 128, SampleEvery: -1,
+	})
 	for i := range 3 {
 		c := w.Comm(CommInfo{ID: lifecycle.CommID{byte(i + 1)}, Name: "world", Size: 2})
 		c.State(lifecycle.StateReady)
@@ -127,7 +129,8 @@ func putRecord(t *testing.T, ring []byte, index uint64, kind uint8, r *[recordWo
 	}
 }
 
-// FuzzRecords lets the records' checks fit, so that what lies behind them is reached: a life record with any words and any tail.
+// FuzzRecords lets the records' checks fit, so that what lies behind them is reached: a life record with any words and
+// any tail.
 func FuzzRecords(f *testing.F) {
 	good, dir := sample(f), f.TempDir()
 	f.Add(uint8(kindLife), uint64(0), uint64(0), uint64(3)<<32, []byte{1, 255, 255})
@@ -141,7 +144,8 @@ func FuzzRecords(f *testing.F) {
 		tail = tail[:min(len(tail), maxTail)]
 		head := binary.LittleEndian.Uint64(b[hdrLifeHead:])
 		put := func(index uint64, kind uint8, r *[recordWords]uint64) { putRecord(t, b[sampleLife:], index, kind, r) }
-		put(head, kind, &[recordWords]uint64{recLifeOpHead: opHead, recLifeKinds: kinds, recLifePeer: peer, recLifeComm: kinds})
+		put(head, kind,
+			&[recordWords]uint64{recLifeOpHead: opHead, recLifeKinds: kinds, recLifePeer: peer, recLifeComm: kinds})
 		more := uint64(0)
 		for ; len(tail) > 0; more++ {
 			var r [recordWords]uint64
@@ -168,7 +172,8 @@ func FuzzOpRecords(f *testing.F) {
 		head := binary.LittleEndian.Uint64(b[hdrOpHead:])
 		for i, kind := range []uint8{first, second} {
 			index := head + uint64(i)
-			r := [recordWords]uint64{recTime: 1, 2: kinds, recOpKinds: kinds, 4: next, 5: next, 6: next, recOpComm: comm + uint64(i)*next}
+			r := [recordWords]uint64{recTime: 1, 2: kinds, recOpKinds: kinds, 4: next, 5: next, 6: next,
+				recOpComm: comm + uint64(i)*next}
 			putRecord(t, b[sampleOps:], index, kind, &r)
 		}
 		binary.LittleEndian.PutUint64(b[hdrOpHead:], head+2)
@@ -214,7 +219,8 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"empty", func([]byte) []byte { return nil }, "has 0 bytes"},
 		{"garbage", func(b []byte) []byte { copy(b, "GARBAGE!"); return b }, `begins with "GARBAGE!"`},
-		{"newer", func(b []byte) []byte { b[hdrVersion] = 9; foldAgain(b); return b }, "has format 9; this program reads format 3"},
+		{"newer", func(b []byte) []byte { b[hdrVersion] = 9; foldAgain(b); return b },
+			"has format 9; this program reads format 3"},
 		{"a bit", func(b []byte) []byte { b[hdrHost] ^= 1; return b }, "corrupt header"},
 		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "was cut short: it has 24575 bytes of 24576"},
 		{"slots", func(b []byte) []byte {
@@ -227,7 +233,8 @@ func TestOpenRefuses(t *testing.T) {
 			foldAgain(b)
 			return b
 		}, "claims 100 op records, which is not a power of two"},
-		{"size", func(b []byte) []byte { b[hdrFileSize] ^= 1; foldAgain(b); return b }, "claims a size of 24577 bytes; its parts have 24576"},
+		{"size", func(b []byte) []byte { b[hdrFileSize] ^= 1; foldAgain(b); return b },
+			"claims a size of 24577 bytes; its parts have 24576"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := readAll(t, t.TempDir(), tt.change(append([]byte(nil), good...)))
@@ -239,7 +246,9 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	dir := t.TempDir()
 	must(t, os.Symlink("/etc/passwd", dir+"/link.tape"))
-	for path, says := range map[string]string{dir: "no regular file", dir + "/link.tape": "symbolic link", dir + "/none": "no such file"} {
+	for path, says := range map[string]string{
+		dir: "no regular file", dir + "/link.tape": "symbolic link", dir + "/none": "no such file",
+	} {
 		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("Open(%s): %v", path, err)
 		}
@@ -256,7 +265,8 @@ func TestCorruptParts(t *testing.T) {
 	r := openTape(t, path)
 	slots, err := r.AppendSlots(nil)
 	var malformed *FormatError
-	if len(slots) != 1 || slots[0].Index != 1 || !errors.As(err, &malformed) || !strings.Contains(err.Error(), "corrupt slot 0") {
+	if len(slots) != 1 || slots[0].Index != 1 || !errors.As(err, &malformed) ||
+		!strings.Contains(err.Error(), "corrupt slot 0") {
 		t.Errorf("%d slots, %v", len(slots), err)
 	}
 	ops := 0

@@ -263,7 +263,8 @@ func TestBytesOnFile(t *testing.T) {
 	w.Saw(7)
 	first := w.Comm(CommInfo{ID: lifecycle.CommID{9}})
 	c := w.Comm(CommInfo{
-		ID: lifecycle.CommID{0: 1, 15: 2}, Parent: lifecycle.CommID{0: 3, 15: 4}, Name: "rails", Rank: 5, Size: 6, Nodes: 7, Engine: "host",
+		ID: lifecycle.CommID{0: 1, 15: 2}, Parent: lifecycle.CommID{0: 3, 15: 4}, Name: "rails", Rank: 5, Size: 6,
+		Nodes: 7, Engine: "host",
 	})
 	c.From(first)
 	c.State(lifecycle.StateFinalizing)
@@ -314,12 +315,16 @@ func TestBytesOnFile(t *testing.T) {
 	}
 	check("operation",
 		fields{
-			"seqs": []uint64{op.launched, op.number}, "in flight": op.inFlight, "kinds": []uint8{op.call, op.dataType, op.reduction, op.algorithm, op.phase},
-			"ranks": []int32{op.peer, op.wait}, "bytes": op.bytes, "started": op.start > 0, "waits": op.waitSince >= op.start, "collectives": []uint64{s.begun, s.done}, "ended": s.lastEnd,
+			"seqs": []uint64{op.launched, op.number}, "in flight": op.inFlight,
+			"kinds": []uint8{op.call, op.dataType, op.reduction, op.algorithm, op.phase},
+			"ranks": []int32{op.peer, op.wait}, "bytes": op.bytes, "started": op.start > 0, "waits": op.waitSince >= op.start,
+			"collectives": []uint64{s.begun, s.done}, "ended": s.lastEnd,
 		},
 		fields{
-			"seqs": []uint64{seq, 77}, "in flight": [3]uint8{1}, "kinds": []uint8{uint8(lifecycle.CallReduce), 11, 12, 15, uint8(PhaseTransfer)},
-			"ranks": []int32{13, 2}, "bytes": uint64(14), "started": true, "waits": true, "collectives": []uint64{77, 0}, "ended": int64(0),
+			"seqs": []uint64{seq, 77}, "in flight": [3]uint8{1},
+			"kinds": []uint8{uint8(lifecycle.CallReduce), 11, 12, 15, uint8(PhaseTransfer)},
+			"ranks": []int32{13, 2}, "bytes": uint64(14), "started": true, "waits": true, "collectives": []uint64{77, 0},
+			"ended": int64(0),
 		})
 	check("info",
 		fields{
@@ -327,15 +332,18 @@ func TestBytesOnFile(t *testing.T) {
 			"shape": []int32{info.rank, info.size, info.nodes}, "texts": []string{text(info.engine[:]), text(info.name[:])},
 		},
 		fields{
-			"id": [16]byte{0: 1, 15: 2}, "parent": [16]byte{0: 3, 15: 4}, "number": uint32(2), "root": uint32(1), "state": uint8(lifecycle.StateFinalizing),
+			"id": [16]byte{0: 1, 15: 2}, "parent": [16]byte{0: 3, 15: 4}, "number": uint32(2), "root": uint32(1),
+			"state": uint8(lifecycle.StateFinalizing),
 			"shape": []int32{5, 6, 7}, "texts": []string{"host", "rails"},
 		})
 
 	or := (*cOpRecord)(unsafe.Pointer(&b[opsAt+2*recordSize]))
 	check("op record",
 		fields{
-			"marker": or.marker >> 24, "seq": or.seq, "kinds": []uint8{or.call, or.dataType, or.reduction, or.algorithm, or.phase, or.stage},
-			"ranks": []int32{or.peer, or.wait}, "bytes": or.bytes, "same start": or.start == op.start, "number": or.number, "slot": or.slot,
+			"marker": or.marker >> 24, "seq": or.seq,
+			"kinds": []uint8{or.call, or.dataType, or.reduction, or.algorithm, or.phase, or.stage},
+			"ranks": []int32{or.peer, or.wait}, "bytes": or.bytes, "same start": or.start == op.start, "number": or.number,
+			"slot": or.slot,
 		},
 		fields{
 			"marker": uint64(2<<8 | kindOp), "seq": uint64(77),
@@ -347,14 +355,18 @@ func TestBytesOnFile(t *testing.T) {
 	more := b[lifeAt+9*recordSize:]
 	check("life record",
 		fields{
-			"marker": lr.marker >> 24, "time": lr.time, "op head": lr.opHead, "kinds": []uint8{lr.act, lr.call, lr.stage, lr.phase, lr.state, lr.zero},
-			"code": lr.code, "peer": lr.peer, "seq": lr.seq, "start": lr.start, "number": lr.number, "slot": lr.slot, "tail": string(more[8 : 8+lr.tail]),
+			"marker": lr.marker >> 24, "time": lr.time, "op head": lr.opHead,
+			"kinds": []uint8{lr.act, lr.call, lr.stage, lr.phase, lr.state, lr.zero},
+			"code":  lr.code, "peer": lr.peer, "seq": lr.seq, "start": lr.start, "number": lr.number, "slot": lr.slot,
+			"tail": string(more[8 : 8+lr.tail]),
 			"next": more[3],
 		},
 		fields{
 			"marker": uint64(8<<8 | kindLife), "time": int64(21), "op head": uint64(3),
-			"kinds": []uint8{uint8(ActSplit), uint8(lifecycle.CallSplit), uint8(StageEnd), uint8(PhaseConnect), uint8(lifecycle.StateFailed), 0},
-			"code":  uint16(lifecycle.CodeMismatch), "peer": int32(24), "seq": uint64(22), "start": int64(23), "number": uint32(1), "slot": int32(0),
+			"kinds": []uint8{uint8(ActSplit), uint8(lifecycle.CallSplit), uint8(StageEnd), uint8(PhaseConnect),
+				uint8(lifecycle.StateFailed), 0},
+			"code": uint16(lifecycle.CodeMismatch), "peer": int32(24), "seq": uint64(22), "start": int64(23),
+			"number": uint32(1), "slot": int32(0),
 			"tail": "\x01\x02\x00ab\x0c\x00\x00", "next": uint8(kindContinue),
 		})
 }

@@ -297,7 +297,9 @@ func (c *CommWriter) tellFrom(caller *SpanContext, p *pending) {
 }
 
 // putOp writes a record of the op ring.
-func (c *CommWriter) putOp(kind uint8, p *pending, at int64, stage Stage, phase Phase, wait int32, code lifecycle.Code) {
+func (c *CommWriter) putOp(
+	kind uint8, p *pending, at int64, stage Stage, phase Phase, wait int32, code lifecycle.Code,
+) {
 	index := c.w.opRing.reserve(1)
 	c.put(c.w.opRing.at(index), index, kind, p, at, stage, phase, wait, code)
 	c.w.wakeAtQuarter(index, 1)

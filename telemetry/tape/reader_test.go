@@ -29,7 +29,8 @@ func TestOpenCut(t *testing.T) {
 			t.Errorf("%d bytes: %d slots, want %d; %v", size, len(slots), want, err)
 		}
 		events := all(t, r)
-		if missed := r.Missed(); (size > headerSize+2*slotSize+64*recordSize) != (len(events) > 0) || cut > 0 && missed == (Missed{}) {
+		if missed := r.Missed(); (size > headerSize+2*slotSize+64*recordSize) != (len(events) > 0) ||
+			cut > 0 && missed == (Missed{}) {
 			t.Errorf("%d bytes: %d events, missed %+v", size, len(events), missed)
 		}
 		if err := r.Close(); err != nil {

@@ -113,7 +113,7 @@ type LifeRecord struct {
 	Act    Act
 	Call   lifecycle.Call // the user's call that is the cause; for misuse of a collective Act is ActNone
 	Stage  Stage
-	Seq    uint64 // which act of this kind on this communicator: 0 for init, finalize, destroy, abort; split and group count
+	Seq    uint64 // which act of this kind on this communicator; 0 for init, finalize, destroy, abort
 	Start  int64  // when the act began (monotonic ns), in StagePhase and StageEnd
 	Phase  Phase
 	Code   lifecycle.Code
@@ -127,7 +127,9 @@ type LifeRecord struct {
 	Child lifecycle.CommID // ActSplit: the communicator that it made; zero if none
 	Ops   uint32           // ActGroup: number of operations in the group
 
-	Shared bool // calls on the communicator had come from other goroutines (of a C program: threads) than the one that made it
+	// Shared says that calls on the communicator had come from other goroutines (of a C program: threads) than the one
+	// that made it.
+	Shared bool
 }
 
 // OpRecord is one moment of an operation.

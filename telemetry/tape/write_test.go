@@ -16,7 +16,8 @@ import (
 func TestRoundTrip(t *testing.T) {
 	w := newTape(t, Config{})
 	info := CommInfo{
-		ID: lifecycle.CommID{1, 2}, Parent: lifecycle.CommID{3}, Name: "tensor-parallel", Rank: 3, Size: 8, Nodes: 2, Engine: "host",
+		ID: lifecycle.CommID{1, 2}, Parent: lifecycle.CommID{3}, Name: "tensor-parallel", Rank: 3, Size: 8, Nodes: 2,
+		Engine: "host",
 	}
 	c := w.Comm(info)
 	c.State(lifecycle.StateReady)
@@ -222,13 +223,15 @@ func TestTableFull(t *testing.T) {
 			got = s
 		}
 	}
-	want := Slot{CommInfo: CommInfo{ID: lifecycle.CommID{9}, Name: "next"}, Generation: 4, Root: 4, State: lifecycle.StateReady, Wait: -1}
+	want := Slot{CommInfo: CommInfo{ID: lifecycle.CommID{9}, Name: "next"}, Generation: 4, Root: 4,
+		State: lifecycle.StateReady, Wait: -1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("slot 0 (-want +got):\n%s", diff)
 	}
 }
 
-// What is in flight is in the slot or in the ring: a start that no slot can show is told, though nothing was waited for.
+// What is in flight is in the slot or in the ring: a start that no slot can show is told, though nothing was waited
+// for.
 func TestStartWithoutSlot(t *testing.T) {
 	w := newTape(t, Config{Slots: 1})
 	shown := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "shown"})
@@ -307,7 +310,8 @@ func TestTexts(t *testing.T) {
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Parent: lifecycle.CommID{2}, Name: "n" + long, Engine: "e" + long})
 	site := lifecycle.Site{Func: "f" + long, File: long + "/f.go", Line: 1, Goroutine: 1, Time: time.Unix(1, 0)}
 	c.Life(LifeRecord{
-		Act: ActLeak, Stage: StageEnd, Text: "t" + long, Site: site, First: site, Caller: SpanContext{Flags: 1}, Child: lifecycle.CommID{3}, Ops: 1,
+		Act: ActLeak, Stage: StageEnd, Text: "t" + long, Site: site, First: site, Caller: SpanContext{Flags: 1},
+		Child: lifecycle.CommID{3}, Ops: 1,
 		Shared: true, // the last field: it is there if everything before it fits
 	})
 	c.Life(LifeRecord{Act: ActAbort, Stage: StageEnd, Text: "before\x00behind"})
@@ -373,7 +377,8 @@ func TestExported(t *testing.T) {
 			w.Saw(at / 4)
 		}
 		got := r.Header()
-		if got.Exported != at || got.Delivered != at/2 || got.Terminated != at/3 || got.Seen != at/4 || got.Closed || got.Overflow != 0 {
+		if got.Exported != at || got.Delivered != at/2 || got.Terminated != at/3 || got.Seen != at/4 || got.Closed ||
+			got.Overflow != 0 {
 			t.Errorf("%+v; exported until %d", got, at)
 		}
 	}
@@ -425,7 +430,8 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Now is the kernel's CLOCK_MONOTONIC, not merely something like it: other processes and other languages write the same clock.
+// Now is the kernel's CLOCK_MONOTONIC, not merely something like it: other processes and other languages write the same
+// clock.
 func TestNow(t *testing.T) {
 	for range 1000 {
 		before := monotonic()

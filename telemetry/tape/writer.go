@@ -91,7 +91,8 @@ func mapFile(f *os.File, g geometry) (*mapping, error) {
 	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/wordSize)
 	part := func(from, to int64) []uint64 { return words[from/wordSize : to/wordSize] }
 	m := &mapping{
-		header: part(0, headerSize), slots: part(g.slotOffset(), g.tallyOffset()), tallies: part(g.tallyOffset(), g.lifeOffset()),
+		header: part(0, headerSize), slots: part(g.slotOffset(), g.tallyOffset()),
+		tallies: part(g.tallyOffset(), g.lifeOffset()),
 	}
 	m.lifeRing = ring{m.word(hdrLifeHead), part(g.lifeOffset(), g.opOffset()), uint64(g.life - 1)}
 	m.opRing = ring{m.word(hdrOpHead), part(g.opOffset(), g.ordinaryOffset()), uint64(g.op - 1)}

@@ -27,7 +27,7 @@ type Forge struct {
 	Terminated, Seen                    int64
 	Closed                              bool
 	Roots                               map[uint32]uint32 // of communicators that have another one, by their numbers
-	Slots                               []tape.Slot       // Index is the place in the table; of each, what a Reader gives is given
+	Slots                               []tape.Slot       // as a Reader gives them; Index is the place in the table
 	// Tallies are in their order, Index means nothing; at most MaxTallies.
 	Tallies  []tape.Tally
 	life, op [][8]uint64
@@ -100,13 +100,17 @@ func (f *Forge) Life(number uint32, r tape.LifeRecord) {
 	if !r.Child.IsZero() {
 		tail = field(tail, 5, r.Child[:])
 	}
-	kinds := uint64(r.Act) | uint64(r.Call)<<8 | uint64(r.Stage)<<16 | uint64(r.Phase)<<24 | uint64(r.State)<<32 | uint64(r.Code)<<48
+	kinds := uint64(r.Act) | uint64(r.Call)<<8 | uint64(r.Stage)<<16 | uint64(r.Phase)<<24 | uint64(r.State)<<32 |
+		uint64(r.Code)<<48
 	f.putLife(2, r.Time, kinds, r.Peer, r.Seq, r.Start, number, tail)
 }
 
-func (f *Forge) putLife(kind uint64, at int64, kinds uint64, peer int32, seq uint64, start int64, number uint32, tail []byte) {
+func (f *Forge) putLife(
+	kind uint64, at int64, kinds uint64, peer int32, seq uint64, start int64, number uint32, tail []byte,
+) {
 	f.life = append(f.life, [8]uint64{
-		kind, uint64(at), uint64(len(f.op)), kinds, two(peer, int32(len(tail))), seq, uint64(start), two(int32(number), int32(number)-1),
+		kind, uint64(at), uint64(len(f.op)), kinds, two(peer, int32(len(tail))), seq, uint64(start),
+		two(int32(number), int32(number)-1),
 	})
 	for len(tail) > 0 {
 		more := [8]uint64{5}

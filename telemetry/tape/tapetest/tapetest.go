@@ -136,7 +136,8 @@ func testRecords(t *testing.T, play Player) {
 		"wait 1 -1",
 		"end 1 1 301",
 	)
-	info := tape.CommInfo{ID: commID(t, idA), Parent: commID(t, idB), Name: "world", Rank: 3, Size: 8, Nodes: 2, Engine: "host"}
+	info := tape.CommInfo{ID: commID(t, idA), Parent: commID(t, idB), Name: "world", Rank: 3, Size: 8, Nodes: 2,
+		Engine: "host"}
 	life := func(l tape.LifeRecord) tape.Event {
 		return tape.Event{Comm: info, Generation: 1, Root: 1, IsLife: true, Life: l}
 	}
@@ -149,7 +150,8 @@ func testRecords(t *testing.T, play Player) {
 	want := []tape.Event{
 		life(tape.LifeRecord{Act: tape.ActInit, Call: 1, Stage: tape.StageStart, State: 1, Peer: -1, Text: "beginning"}),
 		life(tape.LifeRecord{
-			Act: tape.ActSplit, Call: 5, Stage: tape.StageMisuse, Seq: 3, Phase: tape.PhaseConnect, Code: lifecycle.CodeDestroyed, State: 2, Peer: 4,
+			Act: tape.ActSplit, Call: 5, Stage: tape.StageMisuse, Seq: 3, Phase: tape.PhaseConnect,
+			Code: lifecycle.CodeDestroyed, State: 2, Peer: 4,
 			Text: long, Shared: true,
 		}),
 		op(tape.StageStart, tape.PhaseNone, -1, 0),
@@ -192,12 +194,14 @@ func testSlots(t *testing.T, play Player) {
 	}
 	got := slots[0]
 	if got.LastEnd <= 0 || got.OpStart < got.LastEnd || got.WaitSince < got.OpStart {
-		t.Errorf("times: the last one ended at %d, this one started at %d and waits since %d", got.LastEnd, got.OpStart, got.WaitSince)
+		t.Errorf("times: the last one ended at %d, this one started at %d and waits since %d", got.LastEnd, got.OpStart,
+			got.WaitSince)
 	}
 	got.LastEnd, got.OpStart, got.WaitSince = 0, 0, 0
 	want := tape.Slot{
-		CommInfo: tape.CommInfo{ID: commID(t, idB), Parent: commID(t, idA), Name: "renamed", Rank: 1, Size: 2, Nodes: 1, Engine: "host"},
-		Index:    1, Generation: 2, Root: 1, State: 2, Launched: 3, Completed: 1, Seq: 2, Begun: 1, Done: 1,
+		CommInfo: tape.CommInfo{ID: commID(t, idB), Parent: commID(t, idA), Name: "renamed", Rank: 1, Size: 2, Nodes: 1,
+			Engine: "host"},
+		Index: 1, Generation: 2, Root: 1, State: 2, Launched: 3, Completed: 1, Seq: 2, Begun: 1, Done: 1,
 		Op:        tape.Signature{Call: 24, DataType: 1, Peer: 0, Bytes: 9},
 		Algorithm: 3, Phase: tape.PhaseAgree, Wait: 0,
 	}
@@ -210,7 +214,8 @@ func testSlots(t *testing.T, play Player) {
 func testTableFull(t *testing.T, play Player) {
 	var lines []string
 	for n := 1; n <= 6; n++ {
-		lines = append(lines, fmt.Sprintf("comm %d %032x %s c%d 0 1 1 host", n, n, none, n), fmt.Sprintf("start %d 16 7 0 -1 8 1", n))
+		lines = append(lines, fmt.Sprintf("comm %d %032x %s c%d 0 1 1 host", n, n, none, n),
+			fmt.Sprintf("start %d 16 7 0 -1 8 1", n))
 		if n <= 4 { // what no slot shows is in the rings at once
 			lines = append(lines, fmt.Sprintf("end %d 1 0", n))
 		}
@@ -229,14 +234,16 @@ func testTableFull(t *testing.T, play Player) {
 	for _, ev := range events(t, r) {
 		seen[ev.Comm.Name] = ev.Slot
 	}
-	compare(t, "the rings' communicators and their slots", seen, map[string]int{"c1": 0, "c2": 1, "c3": 2, "c4": 3, "c5": -1, "c6": -1})
+	compare(t, "the rings' communicators and their slots", seen,
+		map[string]int{"c1": 0, "c2": 1, "c3": 2, "c4": 3, "c5": -1, "c6": -1})
 }
 
 func testOverwritten(t *testing.T, play Player) {
 	const n = 1000
 	lines := []string{"comm 1 " + idA + " " + none + " world 0 1 1 host"}
 	for seq := 1; seq <= n; seq++ {
-		lines = append(lines, "start 1 16 7 0 -1 8 1", fmt.Sprintf("end 1 %d 0", seq), fmt.Sprintf("life 1 2 5 1 %d 0 0 2 -1 act", seq))
+		lines = append(lines, "start 1 16 7 0 -1 8 1", fmt.Sprintf("end 1 %d 0", seq),
+			fmt.Sprintf("life 1 2 5 1 %d 0 0 2 -1 act", seq))
 	}
 	r := record(t, play, lines...)
 	var ops, lives, last uint64
@@ -287,7 +294,8 @@ func testCrash(t *testing.T, play Player) {
 }
 
 func testFollow(t *testing.T, play Player) {
-	r := record(t, play, "comm 1 "+idA+" "+none+" world 0 4 1 host", "start 1 16 7 0 -1 8 1", "phase 1 5", "life 1 8 11 4 0 0 0 7 -1 end", "end 1 1 0")
+	r := record(t, play, "comm 1 "+idA+" "+none+" world 0 4 1 host", "start 1 16 7 0 -1 8 1", "phase 1 5",
+		"life 1 8 11 4 0 0 0 7 -1 end", "end 1 1 0")
 	f, err := tape.Follow(t.Context(), r.Path(), tape.FollowOptions{})
 	if err != nil {
 		t.Fatal(err)

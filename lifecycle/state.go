@@ -121,6 +121,13 @@ func (c Call) String() string {
 // IsOperation reports whether the call moves data or synchronises: a collective, or a point-to-point call.
 func (c Call) IsOperation() bool { return c >= CallAllReduce && c < numCalls }
 
+// IsCollective reports whether all ranks of a communicator make the call together, in one order: the collectives, and
+// Split, Shrink and Grow.
+func (c Call) IsCollective() bool { return collectives>>c&1 != 0 }
+
+const collectives = 1<<CallAllReduce | 1<<CallBroadcast | 1<<CallReduce | 1<<CallAllGather | 1<<CallReduceScatter |
+	1<<CallAllToAll | 1<<CallGather | 1<<CallScatter | 1<<CallBarrier | 1<<CallSplit | 1<<CallShrink | 1<<CallGrow
+
 // Event is something that the runtime, not the user, makes happen to a communicator: the end of a call that takes
 // time, or a failure in the background. Its number and its name (String) are stable.
 type Event uint8

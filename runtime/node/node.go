@@ -199,7 +199,10 @@ func newTape(s *settings) (*tape.Writer, error) {
 	if !s.Tape {
 		return nil, nil //nolint:nilnil // a nil Writer is the tape switched off
 	}
-	cfg := tape.Config{Dir: s.TapeDir, Job: s.World.Job, BootID: s.HostID, Version: version(), Slow: s.kept()}
+	cfg := tape.Config{
+		Dir: s.TapeDir, Job: s.World.Job, Rank: s.World.Rank, JobSize: s.World.Size, BootID: s.HostID, Version: version(),
+		Slow: s.kept(), Stall: s.StallThreshold,
+	}
 	if s.logsOperations() {
 		cfg.SampleEvery = 1
 	}

@@ -66,6 +66,7 @@ func (t *Telemetry) terminate(ctx context.Context, logs *logsink.Sink) {
 		return
 	}
 	until := tape.Now()
+	t.tape.Terminated(until)
 	unread := t.follower.Sync(ctx)
 	if unread != nil {
 		t.log.Warn("SIGTERM: the tape was not read to its end", "error", unread)

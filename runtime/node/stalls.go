@@ -92,6 +92,7 @@ func (t *Telemetry) lookForStalls() {
 // look looks once.
 func (t *Telemetry) look() {
 	s := t.stalls
+	t.tape.Saw(tape.Now())
 	s.slots, _ = t.follower.AppendSlots(s.slots[:0]) // what can't be read is left out
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
 	t.observing.Lock()

@@ -194,7 +194,11 @@ func TestSIGTERM(t *testing.T) {
 	defer receiver.Close()
 	dir := t.TempDir()
 	status, _ := terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL, "CARILLON_TAPE_DIR="+dir)
-	if header := onlyTape(t, dir); header.Exported == 0 || header.Delivered == 0 || header.Delivered > header.Exported {
+	header := onlyTape(t, dir)
+	if header.Terminated == 0 || header.Terminated > header.Exported || header.StallAfter == 0 {
+		t.Errorf("its tape says that it was told to end at %d, and exported until %d", header.Terminated, header.Exported)
+	}
+	if header.Exported == 0 || header.Delivered == 0 || header.Delivered > header.Exported {
 		t.Errorf("its tape says that all spans were exported until %d, and those of what had ended until %d", header.Exported, header.Delivered)
 	}
 	if !status.Signaled() || status.Signal() != syscall.SIGTERM {

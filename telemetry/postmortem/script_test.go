@@ -339,7 +339,7 @@ func (s *stage) write() {
 		case "header":
 			b[150] ^= 0xff
 		case "slots":
-			b[4096+192+128+3] ^= 0xff
+			b[4096+192+136+11] ^= 0xff
 		case "tally": // the second one's name
 			b[12288+512+3] ^= 0xff
 		case "count": // the second one's bandwidth is no number

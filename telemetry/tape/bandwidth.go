@@ -2,9 +2,9 @@ package tape
 
 import "github.com/carillon-rt/carillon/lifecycle"
 
-// BusFactor is by what an operation's bytes are multiplied to get those that cross a rank's link, as nccl-tests defines it
-// (doc/PERFORMANCE.md there): the size of the whole buffer, corrected for how often each byte must cross. rank and size are the
-// caller's in the communicator. It is 0 where that means nothing: a barrier, one rank alone.
+// BusFactor is by what an operation's bytes are multiplied to get those that cross a rank's link, as nccl-tests
+// defines it (doc/PERFORMANCE.md there): the size of the whole buffer, corrected for how often each byte must cross.
+// rank and size are the caller's in the communicator. It is 0 where that means nothing: a barrier, one rank alone.
 func (s *Signature) BusFactor(rank, size int) float64 {
 	n := float64(size)
 	switch {

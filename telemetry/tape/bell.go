@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bellWatch hears a tape's bell for a follower, in a goroutine of its own that is in the kernel until then. Who goes there holds a processor
-// of Go's scheduler until the scheduler's monitor takes it away, for up to 10 ms, in which the ranks of a process that uses all processors have
-// one less. A follower that slept there itself would do that with each tick; the watch does it with each ring, and those are rare.
+// bellWatch hears a tape's bell for a follower, in a goroutine of its own that is in the kernel until then. A
+// goroutine in the kernel holds a processor of Go's scheduler until the scheduler's monitor takes it away, for up to
+// 10 ms, in which the ranks of a process that uses all processors have one less. A follower that slept there itself
+// would do that with each tick; the watch does it with each ring, and those are rare.
 type bellWatch struct {
 	file    *os.File
 	page    []byte        // the header's page, mapped for its address alone: see futexWait; unmapped by run
@@ -68,8 +69,9 @@ func (b *bellWatch) ring() {
 
 func (b *bellWatch) word() *uint32 { return (*uint32)(unsafe.Pointer(&b.page[hdrBell])) }
 
-// close ends the watch. It wakes other followers of the tape, too, which does them no harm. Of a file that was cut short nobody can be woken
-// any more: then the watch ends by itself when its wait does, and the goroutine is all that it has until then.
+// close ends the watch. It wakes other followers of the tape, too, which does them no harm. If the file was cut short
+// nobody can be woken any more: then the watch ends by itself when its wait does, and the goroutine is all that it
+// has until then.
 func (b *bellWatch) close() {
 	b.closing.Store(true)
 	again := time.NewTicker(time.Millisecond)
@@ -81,4 +83,32 @@ func (b *bellWatch) close() {
 		case <-again.C: // it was about to wait
 		}
 	}
+}
+
+// The futex operations, from linux/futex.h. Not the private ones: the waiters are in other processes.
+const (
+	futexOpWait = 0
+	futexOpWake = 1
+)
+
+// futexWait sleeps while *word is value, at most for limit. It returns early for any reason: the caller looks again.
+// It is told the word's address only and never touches it, so a file that was cut short under the mapping is an error
+// (EFAULT) and not a SIGBUS.
+func futexWait(word *uint32, value uint32, limit time.Duration) error {
+	at, timeout := uintptr(unsafe.Pointer(word)), unix.NsecToTimespec(int64(limit))
+	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, at, futexOpWait, uintptr(value), uintptr(unsafe.Pointer(&timeout)), 0, 0)
+	if errno == 0 || errno == unix.EAGAIN || errno == unix.EINTR || errno == unix.ETIMEDOUT {
+		return nil
+	}
+	return errno
+}
+
+// futexWake wakes all that sleep on word. The error is EFAULT if the word isn't there any more.
+func futexWake(word *uint32) error {
+	const all = 1<<31 - 1
+	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, all, 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }

@@ -53,8 +53,8 @@ func TestCaller(t *testing.T) {
 	}
 }
 
-// TestCallersOfMany lets many communicators write at once into a ring that is overwritten: a caller is never another operation's, and is
-// missing only with its start.
+// TestCallersOfMany lets many communicators write at once into a ring that is overwritten: a caller is never another
+// operation's, and is missing only with its start.
 func TestCallersOfMany(t *testing.T) {
 	w := newTape(t, Config{OpRecords: 1024})
 	var writers sync.WaitGroup
@@ -142,7 +142,8 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// TestSlotsInOrder takes and gives back slots, over the whole table and again from its beginning: all that are live are found.
+// TestSlotsInOrder takes and gives back slots, over the whole table and again from its beginning: all that are live are
+// found.
 func TestSlotsInOrder(t *testing.T) {
 	w := newTape(t, Config{Slots: 500})
 	r := openTape(t, w.Path())

@@ -1,21 +1,30 @@
 package tape
 
 import (
+	"bytes"
+	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// Now is CLOCK_MONOTONIC in nanoseconds: the clock of all times on a tape, and the same in all processes of a host.
+// It makes no system call where the kernel offers the clock in user space. Where the kernel keeps its time by a
+// counter of the processor, that is read, at less than half of the cost; then it is off by two microseconds at most,
+// and by up to six while NTP changes the rate of the kernel's clock. Should the counter jump, with a machine that is
+// moved, it is off for some milliseconds. What it tells never goes back.
+func Now() int64 { return clock.now() }
+
+// clock is the clock of this process.
+var clock counterClock
+
 // epoch is one moment on both of the clocks that kernelNow connects. It never changes.
 var epoch, epochMono = startClock()
 
-// Now is CLOCK_MONOTONIC in nanoseconds: the clock of all times on a tape, and the same in all processes of a host. It makes no
-// system call where the kernel offers the clock in user space. Where the processor's own counter can be trusted it reads that, at
-// less than half of the cost; then it is off by less than ClockError.
-func Now() int64 { return readClock(&counterClock) }
-
-// kernelNow is CLOCK_MONOTONIC as the kernel has it. Go's own monotonic clock is the same, counted from another zero; reading it through
-// time.Since costs half of what clock_gettime through x/sys does.
+// kernelNow is CLOCK_MONOTONIC as the kernel has it. Go's own monotonic clock is the same, counted from another zero;
+// reading it through time.Since costs half of what clock_gettime through x/sys does.
 func kernelNow() int64 { return epochMono + int64(time.Since(epoch)) }
 
 func startClock() (time.Time, int64) {
@@ -38,4 +47,96 @@ func monotonic() int64 {
 	// It can't fail: every Linux has this clock.
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return ts.Nano()
+}
+
+// useCounter says that the processor's counter can be trusted: the kernel itself keeps its time by it, which it does
+// only if the counter runs at one rate, never stops, and is the same on all processors.
+var useCounter = counterName != "" && kernelUsesCounter()
+
+func kernelUsesCounter() bool {
+	name, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+	return err == nil && string(bytes.TrimSpace(name)) == counterName
+}
+
+// counterClock is CLOCK_MONOTONIC, read from the processor's counter by a line that serves for a few milliseconds. A
+// reading after that makes the next line, and so the clock follows the kernel's.
+type counterClock struct {
+	line atomic.Pointer[line] // nil: none yet
+	mu   sync.Mutex           // for making the next line
+}
+
+// line is the time by the counter, from one reading of both clocks on, the anchor. It never changes.
+type line struct {
+	ticks, ticksGood uint64 // the counter at the anchor, and for how many ticks the line holds; 0: it doesn't
+	mono             int64  // the time that the line tells at the anchor
+	slope            uint64 // nanoseconds a tick, times 2^32
+	kernel           int64  // the kernel's time at the anchor; mono may be ahead of it
+	measured         uint64 // the kernel's slope before the anchor; 0 if unknown
+}
+
+const (
+	// lineTicks is how long a line holds: 3 to 8 ms at the rates of today's counters.
+	lineTicks = 1 << 24
+	// leastTicks and mostTicks bound the distance of two anchors for a slope between them. What two tight ones may be
+	// off by, on a line that is four times as long, is less than a microsecond.
+	leastTicks = 1 << 22
+	mostTicks  = 1 << 31
+	// tightTicks is how long reading both clocks may take for an anchor.
+	tightTicks = 512
+	// sameSlope is the part of a slope by which another one may differ: more than NTP changes it.
+	sameSlope = 1024
+)
+
+func (c *counterClock) now() int64 {
+	if l := c.line.Load(); l != nil {
+		if since := readCounter() - l.ticks; since < l.ticksGood {
+			return l.mono + int64(since*l.slope>>32)
+		}
+	}
+	return c.nextLine()
+}
+
+// nextLine reads the kernel's clock, and makes the next line if it can.
+func (c *counterClock) nextLine() int64 {
+	if !useCounter {
+		return kernelNow()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.line.Load()
+	if l == nil {
+		l = &line{}
+	}
+	ticks := readCounter()
+	if since := ticks - l.ticks; since < l.ticksGood { // another goroutine has just made one
+		return l.mono + int64(since*l.slope>>32)
+	}
+	kernel := kernelNow()
+	next, now := l.next(ticks, kernel, readCounter()-ticks < tightTicks)
+	c.line.Store(next)
+	return now
+}
+
+// next is the line that follows l from a reading of both clocks on, and the time of that reading. It is l itself if
+// the reading is of no use: it was interrupted (not tight), or is too near to the anchor.
+func (l *line) next(ticks uint64, kernel int64, tight bool) (next *line, now int64) {
+	now = max(kernel, l.mono+int64(l.ticksGood*l.slope>>32)) // l may have told up to that
+	since := ticks - l.ticks
+	if !tight || since < leastTicks {
+		return l, now
+	}
+	next = &line{ticks: ticks, kernel: kernel, mono: now}
+	if since > mostTicks { // after a long pause, or the counter went back
+		return next, now
+	}
+	next.measured = uint64(kernel-l.kernel) << 32 / since
+	// A line that begins ahead of the kernel's clock comes back to it. It holds only if the kernel's clock has had
+	// that slope twice: else the counter jumped, as it may when its machine sleeps or is moved, or the clock goes at
+	// another rate.
+	ahead := uint64(now-kernel) << 32 / lineTicks
+	apart := max(next.measured, l.measured) - min(next.measured, l.measured)
+	if apart <= l.measured/sameSlope && ahead <= next.measured/sameSlope {
+		next.slope, next.ticksGood = next.measured-ahead, lineTicks
+	}
+	return next, now
 }

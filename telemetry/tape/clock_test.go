@@ -1,11 +1,13 @@
 package tape
 
 import (
+	"sync"
 	"testing"
 	"time"
 )
 
-// One moment has one time of day in all that is told of it, however often the clocks are read together in between, until the time of day is set.
+// One moment has one time of day in all that is told of it, however often the clocks are read together in between,
+// until the time of day is set.
 func TestWallKeepsItsPair(t *testing.T) {
 	w := newTape(t, Config{})
 	mono, wall := Now(), time.Now().UnixNano()
@@ -23,7 +25,8 @@ func TestWallKeepsItsPair(t *testing.T) {
 	}
 	for _, off := range []time.Duration{2 * time.Millisecond, -3 * time.Millisecond} {
 		if got := pair(off, 3*time.Millisecond); !got.Equal(first) {
-			t.Errorf("read together %v apart by one who was away for longer, the same moment is %v, and was %v", off, got, first)
+			t.Errorf("read together %v apart by a goroutine that was away for longer, the same moment is %v, and was %v", off,
+				got, first)
 		}
 	}
 	for _, off := range []time.Duration{time.Minute, -time.Hour, 2 * time.Millisecond} {
@@ -35,15 +38,16 @@ func TestWallKeepsItsPair(t *testing.T) {
 
 // Now is the kernel's clock, whatever it is read from.
 func TestNowIsTheKernelsClock(t *testing.T) {
+	const off = int64(6 * time.Microsecond)
 	for range 1000 {
 		before, now, after := kernelNow(), Now(), kernelNow()
-		if now < before-int64(ClockError) || now > after+int64(ClockError) {
+		if now < before-off || now > after+off {
 			t.Fatalf("it is %d, and the kernel's clock %d to %d", now, before, after)
 		}
 	}
 }
 
-// Who reads both clocks knows how far apart the readings are.
+// A reading of both clocks says how far apart its readings are.
 func TestBothClocks(t *testing.T) {
 	for range 100 {
 		before, dayBefore := Now(), time.Now().UnixNano()
@@ -53,4 +57,83 @@ func TestBothClocks(t *testing.T) {
 			t.Fatalf("%d of %d to %d, %d of %d to %d, within %d", mono, before, after, wall, dayBefore, dayAfter, within)
 		}
 	}
+}
+
+// running is a clock that has found the counter's slope.
+func running(t *testing.T) *counterClock {
+	t.Helper()
+	c := &counterClock{}
+	for begin := time.Now(); c.now() == 0 || c.line.Load() == nil || c.line.Load().ticksGood == 0; {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("the counter's slope isn't found")
+		}
+	}
+	return c
+}
+
+// isRight checks that c is the kernel's clock, once it has made some lines.
+func isRight(t *testing.T, c *counterClock, lines uint64) {
+	t.Helper()
+	for begin := readCounter(); readCounter()-begin < lines*lineTicks; {
+		c.now()
+	}
+	const off = int64(6 * time.Microsecond)
+	for begin := time.Now(); time.Since(begin) < 30*time.Millisecond; {
+		before, now, after := kernelNow(), c.now(), kernelNow()
+		if now < before-off || now > after+off {
+			t.Errorf("it is %d, and the kernel's clock %d to %d", now, before, after)
+			return
+		}
+	}
+}
+
+// A counter that jumps, with its machine that sleeps or is moved, is found out; and while the clock is read all the
+// time, it follows the kernel's when that changes its rate.
+func TestCounterIsFoundOut(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*line)
+		lines  uint64
+	}{
+		{"nothing", func(*line) {}, 0},
+		{"back", func(l *line) { l.ticks += 1 << 40 }, 4},
+		{"a little back", func(l *line) { l.ticks += 1 << 20 }, 3},
+		{"ahead", func(l *line) { l.ticks -= 1 << 40 }, 4},
+		{"ahead of the line's end", func(l *line) { l.ticks -= 2 * lineTicks }, 4},
+		{"slower", func(l *line) { l.slope += l.slope / 2000; l.measured = l.slope }, 4},
+		{"faster", func(l *line) { l.slope -= l.slope / 2000; l.measured = l.slope }, 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &counterClock{}
+			if useCounter { // else it is the kernel's clock at each reading
+				c = running(t)
+				changed := *c.line.Load()
+				tt.change(&changed)
+				c.line.Store(&changed)
+			}
+			isRight(t, c, tt.lines)
+		})
+	}
+}
+
+// No goroutine sees a time before one that it has seen.
+func TestClockNeverGoesBack(t *testing.T) {
+	c := &counterClock{}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			last := int64(0)
+			for begin := time.Now(); time.Since(begin) < 100*time.Millisecond; {
+				for range 1000 {
+					now := c.now()
+					if now < last {
+						t.Errorf("%d after %d", now, last)
+						return
+					}
+					last = now
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

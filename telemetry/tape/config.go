@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,40 +20,48 @@ const DirVariable = "CARILLON_TAPE_DIR"
 
 // Config says where a process's tape lies and how large it is. The zero Config is a good one: a tape of 6.3 MiB.
 type Config struct {
-	// Dir is where the jobs' folders are; DefaultDir() if empty. It is made if it is missing. It must belong to this user and be
-	// writable by nobody else.
+	// Dir is where the jobs' folders are; DefaultDir() if empty. It is made if it is missing. It must belong to this
+	// user and be writable by nobody else.
 	Dir string
 	// Job is the job's name and the name of its folder in Dir; "default" if empty. At most 63 bytes.
 	Job string
+	// Rank and JobSize are the process's rank in the job, -1 if it is unknown, and how many ranks the job has. If
+	// JobSize is 0 both are unknown.
+	Rank, JobSize int
 	// Host is part of the file's name; os.Hostname() if empty. At most 63 bytes.
 	Host string
 	// BootID tells the host's boots, and so its monotonic clocks, apart; the kernel's if empty. At most 39 bytes.
 	BootID string
-	// Program and Version say what wrote the tape; the name of the executable and nothing if empty. At most 63 and 39 bytes are kept.
+	// Program and Version say what wrote the tape; the name of the executable and nothing if empty. At most 63 and 39
+	// bytes are kept.
 	Program, Version string
 
-	// Slots is how many communicators can be live at a time in the in-flight table; 512 if 0, at most 16,384. A slot is 512 bytes.
-	// Communicators beyond are in the rings alone.
+	// Slots is how many communicators can be live at a time in the in-flight table; 512 if 0, at most 16,384. A slot
+	// is 512 bytes. Communicators beyond are in the rings alone.
 	Slots int
-	// LifeRecords is the size of the life ring in records of 64 bytes; 8,192 if 0, at most 1,048,576. It is rounded up to a power
-	// of two. A moment of an act takes 1 record, or about 4 with call site and span context; a long error's text up to 36.
+	// LifeRecords is the size of the life ring in records of 64 bytes; 8,192 if 0, at most 1,048,576. It is rounded
+	// up to a power of two. A moment of an act takes 1 record, or about 4 with call site and span context; a long
+	// error's text up to 36.
 	LifeRecords int
-	// OpRecords is the size of the op ring in records of 64 bytes; 65,536 if 0, at most 16,777,216. It is rounded up to a power of
-	// two. An operation takes 1 record; 1 more, its start, if it has to wait or is called within a span, and then 1 for each change of
-	// its phase or of the rank it waits for, and 1 for the span. One that needs only 1 is on the ordinary ring, unless it is slow,
-	// failed, sampled or not counted in a tally. That ring has a page of 512 bytes for each 32 records, 32,768 at most, which
-	// holds 57 operations if all are alike, and 10 if none is like the one before.
+	// OpRecords is the size of the op ring in records of 64 bytes; 65,536 if 0, at most 16,777,216. It is rounded up
+	// to a power of two. An operation takes 1 record; 1 more, its start, if it has to wait or is called within a span,
+	// and then 1 for each change of its phase or of the rank it waits for, and 1 for the span. One that needs only 1 is
+	// on the ordinary ring instead, unless it is slow, failed, sampled or not counted in a tally. That ring has a page
+	// of 512 bytes for each 32 records, which holds 57 operations if all are alike, and 8 if none is like the one
+	// before.
 	OpRecords int
-	// Tallies is how many kinds of operations are counted by the writer; 1024 if 0, at most 65,536. A tally is 512 bytes. A communicator takes
-	// one for each call and class of sizes, and leaves them to the next of its name. Operations beyond are on the op ring, each to be
-	// counted by its readers.
+	// Tallies is how many kinds of operations are counted by the writer; 1024 if 0, at most 65,536. A tally is 512
+	// bytes. A communicator takes one for each call and class of sizes, and leaves them to the next of its name.
+	// Operations beyond are on the op ring, each to be counted by its readers.
 	Tallies int
 
-	// SampleEvery is which of the operations that are nothing but ordinary are for followers all the same: 1 in so many, the same ones
-	// on all ranks, see Sampled. 0 means DefaultSampleEvery, 1 all; a negative number means none.
+	// SampleEvery is which of the operations that are nothing but ordinary are for followers all the same: 1 in so
+	// many, the same ones on all ranks, see Sampled. 0 means DefaultSampleEvery, 1 all; a negative number means none.
 	SampleEvery int
 	// Slow is how long an operation takes that is for followers, though it never had to wait; a second if 0.
 	Slow time.Duration
+	// Stall is from when on the process calls an operation stalled, for readers of its tape; 0 if it never does.
+	Stall time.Duration
 }
 
 // Defaults and bounds of the sizes.
@@ -73,8 +82,8 @@ const (
 // DefaultSampleEvery is the sampling of operations that end well: 1 in so many.
 const DefaultSampleEvery = 1024
 
-// DefaultDir is the directory of tapes that all of a user's programs agree on: $CARILLON_TAPE_DIR, or carillon-<uid> on the tmpfs at
-// /dev/shm, or, where there is none, in the directory for temporary files.
+// DefaultDir is the directory of tapes that all of a user's programs agree on: $CARILLON_TAPE_DIR, or carillon-<uid>
+// on the tmpfs at /dev/shm, or, where there is none, in the directory for temporary files.
 func DefaultDir() string {
 	if dir := os.Getenv(DirVariable); dir != "" {
 		return dir
@@ -90,34 +99,32 @@ func DefaultDir() string {
 // Validate reports every field that is out of its bounds.
 func (c Config) Validate() error {
 	var errs []error
-	name := func(field, value string, size int) {
-		if value == "" {
-			return
-		}
-		if problem := badName(value, size-1); problem != "" {
-			errs = append(errs, fmt.Errorf("tape.Config.%s is %.100q: it becomes part of a file's name and %s", field, value, problem))
+	check := func(ok bool, field string, value any, allowed string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("tape.Config.%s is %s: %s", field, cut(fmt.Sprint(value), 100), allowed))
 		}
 	}
+	name := func(field, value string, size int) {
+		problem := badName(value, size-1)
+		check(problem == "", field, strconv.Quote(value), "it becomes part of a file's name and "+problem)
+	}
 	count := func(field string, value, most int) {
-		if value < 0 || value > most {
-			errs = append(errs, fmt.Errorf("tape.Config.%s is %d: allowed are 1 to %d, or 0 for the default", field, value, most))
-		}
+		check(value >= 0 && value <= most, field, value, fmt.Sprintf("allowed are 1 to %d, or 0 for the default", most))
 	}
 	name("Job", c.Job, jobSize)
 	name("Host", c.Host, hostSize)
-	if len(c.BootID) >= bootIDSize {
-		errs = append(errs, fmt.Errorf("tape.Config.BootID is %.100q: at most %d bytes are allowed", c.BootID, bootIDSize-1))
-	}
-	if strings.ContainsRune(c.Dir, 0) {
-		errs = append(errs, fmt.Errorf("tape.Config.Dir is %.100q: it must not hold a NUL", c.Dir))
-	}
+	check(len(c.BootID) < bootIDSize, "BootID", strconv.Quote(c.BootID),
+		fmt.Sprintf("at most %d bytes are allowed", bootIDSize-1))
+	check(!strings.ContainsRune(c.Dir, 0), "Dir", strconv.Quote(c.Dir), "it must not hold a NUL")
+	check(c.JobSize >= 0, "JobSize", c.JobSize, "allowed are positive numbers, or 0 if it is unknown")
+	check(c.JobSize == 0 || c.Rank >= -1 && c.Rank < c.JobSize, "Rank", c.Rank,
+		"allowed are 0 to JobSize-1, or -1 for unknown")
 	count("Slots", c.Slots, maxSlots)
 	count("LifeRecords", c.LifeRecords, maxLifeRecords)
 	count("OpRecords", c.OpRecords, maxOpRecords)
 	count("Tallies", c.Tallies, maxTallies)
-	if c.Slow < 0 {
-		errs = append(errs, fmt.Errorf("tape.Config.Slow is %v: allowed are positive durations, or 0 for %v", c.Slow, defaultSlow))
-	}
+	check(c.Slow >= 0, "Slow", c.Slow, fmt.Sprintf("allowed are positive durations, or 0 for %v", defaultSlow))
+	check(c.Stall >= 0, "Stall", c.Stall, "allowed are positive durations, or 0 for never")
 	return errors.Join(errs...)
 }
 
@@ -159,6 +166,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Slots == 0 {
 		c.Slots = defaultSlots
+	}
+	if c.JobSize == 0 {
+		c.Rank = -1
 	}
 	if c.Tallies == 0 {
 		c.Tallies = defaultTallies

@@ -14,7 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// CreateError says why a tape could not be made, and what helps. A program that gets it can go on without a tape: a nil *Writer.
+// CreateError says why a tape could not be made, and what helps. A program that gets it can go on without a tape: a
+// nil *Writer.
 type CreateError struct {
 	Path    string // the directory or file at fault
 	Problem string
@@ -35,8 +36,8 @@ func (e *CreateError) Unwrap() error { return e.Err }
 
 const elsewhere = "set " + DirVariable + " to a directory of your own"
 
-// createFile makes the tape's file, whole: the name appears when the header is written and the space is reserved. Its name is that of
-// the process; what an earlier process of the same name left is moved aside, and never lost.
+// createFile makes the tape's file, whole: the name appears when the header is written and the space is reserved. Its
+// name is that of the process; what an earlier process of the same name left is moved aside, and never lost.
 func createFile(cfg Config) (f *os.File, path string, err error) {
 	dir, dirPath, err := openJobDir(cfg)
 	if err != nil {
@@ -79,8 +80,8 @@ func createFile(cfg Config) (f *os.File, path string, err error) {
 	}
 }
 
-// openJobDir makes the job's directory as far as it is missing and opens it. From here on names are looked up in what was opened and
-// checked, so that nobody can exchange the directory in between.
+// openJobDir makes the job's directory as far as it is missing and opens it. From here on names are looked up in what
+// was opened and checked, so that nobody can exchange the directory in between.
 func openJobDir(cfg Config) (fd int, path string, err error) {
 	root, err := filepath.Abs(cfg.Dir)
 	if err != nil {
@@ -132,10 +133,12 @@ func checkDir(fd int, path string, forbidden uint32, problem string) error {
 		return &CreateError{path, "can't be examined", elsewhere, err}
 	}
 	if uid := uint32(os.Geteuid()); st.Uid != uid {
-		return &CreateError{path, fmt.Sprintf("belongs to user %d, and this process runs as user %d", st.Uid, uid), elsewhere, nil}
+		return &CreateError{path, fmt.Sprintf("belongs to user %d, and this process runs as user %d", st.Uid, uid),
+			elsewhere, nil}
 	}
 	if st.Mode&forbidden != 0 {
-		return &CreateError{path, fmt.Sprintf("%s (mode %04o)", problem, st.Mode&0o7777), "chmod 700 it, or " + elsewhere, nil}
+		return &CreateError{path, fmt.Sprintf("%s (mode %04o)", problem, st.Mode&0o7777), "chmod 700 it, or " + elsewhere,
+			nil}
 	}
 	return nil
 }
@@ -151,8 +154,9 @@ func cureFor(err error) string {
 	}
 }
 
-// fillFile makes a file under a temporary name with its space reserved and its header written. Reserved, because a mapped file
-// on a full file system kills the process (SIGBUS) when it writes to it; so a full one is an error here and now.
+// fillFile makes a file under a temporary name with its space reserved and its header written. Reserved, because a
+// mapped file on a full file system kills the process (SIGBUS) when it writes to it; so a full one is an error here
+// and now.
 func fillFile(dir int, dirPath, name string, cfg Config, me process.ID) (*os.File, error) {
 	path := filepath.Join(dirPath, name)
 	fd, err := unix.Openat(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
@@ -208,7 +212,8 @@ func setAside(dir int, dirPath, name string, me process.ID) (mine bool, err erro
 			return true, nil
 		}
 	}
-	// Whoever wrote it had our pid, so is dead or in another container. The latter goes on writing to it under its new name.
+	// Whoever wrote it had our pid, so is dead or in another container. The latter goes on writing to it under its
+	// new name.
 	aside := fmt.Sprintf("%s.%d.old.tape", name[:len(name)-len(".tape")], time.Now().UnixNano())
 	err = unix.Renameat2(dir, name, dir, aside, unix.RENAME_NOREPLACE)
 	if err == unix.EINVAL || err == unix.ENOSYS {
@@ -221,49 +226,39 @@ func setAside(dir int, dirPath, name string, me process.ID) (mine bool, err erro
 }
 
 func encodeHeader(cfg Config, me process.ID) []byte {
-	le := binary.LittleEndian
 	b := make([]byte, headerSize)
-	g := cfg.geometry()
+	u32 := func(off, value int) { binary.LittleEndian.PutUint32(b[off:], uint32(value)) }
+	u64 := func(off int, value uint64) { binary.LittleEndian.PutUint64(b[off:], value) }
 	copy(b[hdrMagic:], magic)
-	le.PutUint32(b[hdrVersion:], formatVersion)
-	le.PutUint32(b[hdrHeaderSize:], headerSize)
-	le.PutUint64(b[hdrFileSize:], uint64(g.size()))
-	le.PutUint64(b[hdrSlotOffset:], uint64(g.slotOffset()))
-	le.PutUint32(b[hdrSlotCount:], uint32(g.slots))
-	le.PutUint32(b[hdrSlotSize:], slotSize)
-	le.PutUint64(b[hdrLifeOffset:], uint64(g.lifeOffset()))
-	le.PutUint32(b[hdrLifeCount:], uint32(g.life))
-	le.PutUint32(b[hdrRecordSize:], recordSize)
-	le.PutUint64(b[hdrOpOffset:], uint64(g.opOffset()))
-	le.PutUint32(b[hdrOpCount:], uint32(g.op))
-	le.PutUint64(b[hdrOrdinaryOffset:], uint64(g.ordinaryOffset()))
-	le.PutUint64(b[hdrTallyOffset:], uint64(g.tallyOffset()))
-	le.PutUint32(b[hdrTallyCount:], uint32(g.tallies))
-	le.PutUint32(b[hdrTallySize:], tallySize)
-	le.PutUint32(b[hdrPID:], uint32(me.PID))
-	le.PutUint64(b[hdrStartTicks:], me.StartTicks)
-	le.PutUint64(b[hdrPIDSpace:], me.PIDSpace)
-	le.PutUint64(b[hdrCreatedMono:], uint64(Now()))
-	le.PutUint64(b[hdrCreatedWall:], uint64(time.Now().UnixNano()))
+	u32(hdrVersion, formatVersion)
+	u32(hdrSlots, cfg.Slots)
+	u32(hdrTallies, cfg.Tallies)
+	u32(hdrLifeRecords, cfg.LifeRecords)
+	u32(hdrOpRecords, cfg.OpRecords)
+	u32(hdrPID, me.PID)
+	u64(hdrFileSize, uint64(cfg.geometry().size()))
+	u64(hdrStartTicks, me.StartTicks)
+	u64(hdrPIDSpace, me.PIDSpace)
+	copy(b[hdrKernelBoot:], me.BootID[:])
+	u64(hdrCreatedMono, uint64(Now()))
+	u64(hdrCreatedWall, uint64(time.Now().UnixNano()))
+	u32(hdrRank, cfg.Rank)
+	u32(hdrJobSize, cfg.JobSize)
+	u64(hdrSlowAfter, uint64(cfg.Slow))
+	u64(hdrStallAfter, uint64(cfg.Stall))
 	putText(b[hdrBootID:], cfg.BootID, bootIDSize)
 	putText(b[hdrHost:], cfg.Host, hostSize)
 	putText(b[hdrJob:], cfg.Job, jobSize)
 	putText(b[hdrProgram:], cfg.Program, programSize)
 	putText(b[hdrProgVersion:], cfg.Version, progVersionSize)
-	copy(b[hdrKernelBoot:], me.BootID[:])
-	le.PutUint64(b[hdrCheck:], uint64(foldHeader(b)))
-	le.PutUint64(b[hdrState:], stateLive)
+	u64(hdrCheck, headerCheck(b))
+	u64(hdrState, stateLive)
 	return b
 }
 
-// foldHeader is the check over what is written once.
-func foldHeader(b []byte) uint32 {
+// headerCheck is the check over what is written once.
+func headerCheck(b []byte) uint64 {
 	var w [hdrCheck / wordSize]uint64
-	for i := range w {
-		w[i] = binary.LittleEndian.Uint64(b[i*wordSize:])
-	}
-	return fold(formatVersion, w[:]...)
+	getWords(w[:], b)
+	return check(formatVersion, w[:])
 }
-
-// putText writes s into a field of size bytes, with at least one NUL behind it.
-func putText(b []byte, s string, size int) { copy(b[:size-1], cut(s, size-1)) }

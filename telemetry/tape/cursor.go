@@ -11,9 +11,18 @@ type Event struct {
 	Comm       CommInfo // whose; its ID is zero if the tape does not know any more
 	Slot       int      // of the in-flight table; -1 if the table was full
 	Generation uint32   // of the slot; no other communicator of the process ever has the same
+	Root       uint32   // as Slot.Root; its own Generation if the tape does not know any more
 	IsLife     bool
 	Life       LifeRecord
 	Op         OpRecord
+}
+
+// time is when it happened.
+func (ev *Event) time() int64 {
+	if ev.IsLife {
+		return ev.Life.Time
+	}
+	return ev.Op.Time
 }
 
 // Missed counts the records of each ring that a reader could not read: overwritten before it came to them, or torn.
@@ -21,19 +30,18 @@ type Missed struct {
 	Life, Op uint64
 }
 
-// cursor walks over both rings at once, in an order that keeps cause before effect: what one goroutine wrote earlier comes earlier,
-// whichever ring it is on.
+// cursor walks over the life ring and the op ring at once, in an order that keeps cause before effect: what one
+// goroutine wrote earlier comes earlier, whichever ring it is on.
 //
-// For that, each life record says how many op records were reserved when it was begun. Those come before it, the others after.
-// It read that number before it reserved its own place, so what comes after it, or after any record behind it, has a higher one.
-// And a cursor reads the op ring's head before the life ring's: then all life records that come before an op record below that
-// head are known when it is delivered.
+// For that, each life record says how many op records were reserved when it was begun. Those come before it, the
+// others after. Its writer read that number before it reserved the record's place, so what comes after it, or after
+// any record behind it, has a higher one. And a cursor reads the op ring's head before the life ring's: then all life
+// records that come before an op record below that head are known when it is delivered.
 type cursor struct {
 	t        *file
 	life, op ringReader
 	comms    directory
-	now      moment // when refresh was called last
-	sparing  bool   // next looks for new records only where the order demands it; who calls it refreshes
+	now      changing // when refresh was called last
 
 	held    bool   // event is a life record that waits for the op records before it
 	heldAt  uint64 // how many
@@ -45,59 +53,39 @@ type cursor struct {
 	callerOf uint64      // the record's word recOpComm
 }
 
-// newCursor starts at the oldest records, or behind the newest.
-func newCursor(t *file, fromNow bool) (*cursor, error) {
+// newCursor starts at the oldest records.
+func newCursor(t *file) (*cursor, error) {
 	c := &cursor{
 		t:     t,
 		life:  newRingReader(t, t.geo.lifeOffset(), t.geo.life),
 		op:    newRingReader(t, t.geo.opOffset(), t.geo.op),
-		comms: directory{t: t, known: make(map[uint32]CommInfo)},
+		comms: directory{t: t, known: make(map[uint32]description)},
 	}
 	c.life.behind, c.op.behind = c.refresh, c.refresh
 	if err := c.refresh(); err != nil {
 		return nil, err
 	}
-	if err := c.learn(); err != nil {
-		return nil, err
-	}
-	if fromNow {
-		c.life.next, c.op.next = c.life.head, c.op.head
-	}
-	return c, nil
+	return c, c.learn()
 }
 
-// learn finds out which communicators the tape knows, so that also the records of one whose description is written further on are
-// told whose they are.
+// learn finds out which communicators the tape knows, so that also the records of one whose description is written
+// further on are told whose they are.
 func (c *cursor) learn() error {
-	slots, _ := c.t.appendSlots(nil) // one that is corrupt is told to who asks for slots; the rings may be whole
-	for _, s := range slots {
-		c.comms.add(s.Generation, s.CommInfo)
+	for _, s := range c.t.Slots() { // without those that are corrupt: the rings may be whole
+		c.comms.add(s.Generation, description{s.CommInfo, s.Root})
 	}
 	scan := newRingReader(c.t, c.life.off, c.t.geo.life)
-	scan.head, scan.final, scan.behind = c.life.head, true, scan.refresh
-	var r [recordWords]uint64
+	scan.head, scan.final = c.life.head, true
+	scan.behind = func() error { return scan.refresh(hdrLifeHead) }
 	for {
-		f, err := scan.peek(&r)
-		switch {
-		case err != nil:
-			return err
-		case f == nothing:
-			return nil
-		case f == skipped:
-			continue
-		}
-		kind := uint8(r[recMarker] >> 24)
-		if kind == kindContinue {
-			scan.next++
-			continue
-		}
-		tail, ok, err := scan.tail(&r, c.tailBuf[:])
-		if err != nil {
+		var ev Event
+		var info description
+		var r [recordWords]uint64
+		kind, f, err := c.read(&scan, &r, &ev.Life, &info)
+		if err != nil || f == nothing {
 			return err
 		}
-		var info CommInfo
-		var ignored LifeRecord
-		if ok && (kind == kindComm || kind == kindCommEnd) && readTail(tail, &ignored, &info) {
+		if f == record && (kind == kindComm || kind == kindCommEnd) {
 			c.comms.add(uint32(r[recLifeComm]), info)
 		}
 	}
@@ -105,17 +93,17 @@ func (c *cursor) learn() error {
 
 // refresh reads how far the writer is, and the rest of the header that changes with it.
 func (c *cursor) refresh() (err error) {
-	if c.now, err = c.t.readMoment(); err != nil {
+	if c.now, err = c.t.readChanging(); err != nil {
 		return err
 	}
 	if c.now.word(hdrOpHead) == c.op.head && c.now.word(hdrLifeHead) == c.life.head {
 		return nil
 	}
 	// One after the other, because nothing is said about the order within one reading.
-	if err := c.op.refresh(); err != nil { // first; see cursor
+	if err := c.op.refresh(hdrOpHead); err != nil { // first; see cursor
 		return err
 	}
-	return c.life.refresh()
+	return c.life.refresh(hdrLifeHead)
 }
 
 func (c *cursor) missed() Missed { return Missed{Life: c.life.missed, Op: c.op.missed} }
@@ -123,37 +111,36 @@ func (c *cursor) missed() Missed { return Missed{Life: c.life.missed, Op: c.op.m
 // finish says that nothing is written any more.
 func (c *cursor) finish() { c.life.final, c.op.final = true, true }
 
-// next delivers the next event into ev. ok is false if there is none now, or, of a sparing cursor, if there was none when it was
-// refreshed last.
+// next delivers the next event into ev; ok is false if there was none when the cursor was refreshed last. It
+// refreshes itself only where the order demands it.
 func (c *cursor) next(ev *Event) (ok bool, err error) {
 	for refreshed := false; ; {
-		blocked := false // by a life record that is being written
 		if !c.held {
 			f, err := c.readLife()
 			if err != nil {
 				return false, err
 			}
 			if f != nothing {
-				refreshed = refreshed && !c.held // it may know of operations that came after
 				continue
 			}
-			blocked = c.life.next != c.life.head
+			if c.life.next != c.life.head {
+				return false, nil // a life record is being written
+			}
 		}
-		if c.op.next != c.op.head && !blocked && (!c.held || c.op.next < c.heldAt) {
+		if c.op.next != c.op.head && (!c.held || c.op.next < c.heldAt) {
 			f, err := c.readOp(ev)
 			if f == skipped && err == nil {
 				continue
 			}
 			return f == record, err
 		}
-		// A life record can't be written before operations that don't exist, unless the tape is corrupt; then it is next.
-		if c.held && (c.op.next >= c.heldAt || refreshed) {
+		switch {
+		case !c.held:
+			return false, nil
+		case c.op.next >= c.heldAt || refreshed: // it comes before operations that don't exist only if the tape is corrupt
 			c.held = false
 			*ev = c.event
 			return true, nil
-		}
-		if refreshed || blocked || c.sparing && !c.held {
-			return false, nil
 		}
 		if err := c.refresh(); err != nil {
 			return false, err
@@ -170,7 +157,7 @@ func (c *cursor) readOp(ev *Event) (found, error) {
 	}
 	index := c.op.next
 	c.op.next++
-	switch uint8(r[recMarker] >> 24) {
+	switch kindOf(r[recMarker]) {
 	case kindOp, kindTallied, kindOrdinary:
 	case kindCaller:
 		c.holdCaller(&r)
@@ -192,10 +179,7 @@ func (c *cursor) operation(r *[recordWords]uint64, ev *Event) error {
 	if ev.IsLife {
 		ev.Life, ev.IsLife = LifeRecord{}, false
 	}
-	if err := c.whose(ev, r[recOpComm]); err != nil {
-		return err
-	}
-	kinds, kind := r[recOpKinds], uint8(r[recMarker]>>24)
+	kinds, kind := r[recOpKinds], kindOf(r[recMarker])
 	ev.Op = OpRecord{
 		Time:      int64(r[recTime]),
 		Stage:     Stage(kinds >> 40),
@@ -209,7 +193,7 @@ func (c *cursor) operation(r *[recordWords]uint64, ev *Event) error {
 		Tallied:   kind == kindTallied || kind == kindOrdinary,
 		Ordinary:  kind == kindOrdinary,
 	}
-	return nil
+	return c.whose(ev, r[recOpComm])
 }
 
 // holdCaller keeps the caller of the operation whose start comes next.
@@ -224,35 +208,19 @@ func (c *cursor) holdCaller(r *[recordWords]uint64) {
 
 // readLife reads the next record of the life ring, and holds it if it is an event.
 func (c *cursor) readLife() (found, error) {
-	var r [recordWords]uint64
-	if f, err := c.life.peek(&r); f != record || err != nil {
-		return f, err
-	}
-	kind := uint8(r[recMarker] >> 24)
-	if kind == kindContinue { // what it continues was overwritten
-		c.life.skip(1)
-		return skipped, nil
-	}
-	tail, ok, err := c.life.tail(&r, c.tailBuf[:])
-	if !ok || err != nil {
-		return skipped, err
-	}
-	number := uint32(r[recLifeComm])
 	ev := Event{IsLife: true}
-	var info CommInfo
-	if !readTail(tail, &ev.Life, &info) {
-		c.life.missed++
-		return skipped, nil
+	var info description
+	var r [recordWords]uint64
+	kind, f, err := c.read(&c.life, &r, &ev.Life, &info)
+	if f != record || err != nil {
+		return f, err
 	}
 	switch kind {
 	case kindComm:
-		c.comms.add(number, info)
+		c.comms.add(uint32(r[recLifeComm]), info)
 	case kindCommEnd:
-		c.comms.end(number)
+		c.comms.end(uint32(r[recLifeComm]))
 	case kindLife:
-		if err := c.whose(&ev, r[recLifeComm]); err != nil {
-			return nothing, err
-		}
 		kinds := r[recLifeKinds]
 		ev.Life.Time = int64(r[recTime])
 		ev.Life.Act = Act(kinds)
@@ -265,14 +233,99 @@ func (c *cursor) readLife() (found, error) {
 		ev.Life.Seq = r[recLifeSeq]
 		ev.Life.Start = int64(r[recLifeStart])
 		c.event, c.held, c.heldAt = ev, true, r[recLifeOpHead]
+		return record, c.whose(&c.event, r[recLifeComm])
 	}
 	return record, nil
 }
 
+// read reads the next record of a life ring with its tail.
+func (c *cursor) read(
+	g *ringReader, r *[recordWords]uint64, life *LifeRecord, info *description,
+) (kind uint8, f found, err error) {
+	if f, err := g.peek(r); f != record || err != nil {
+		return 0, f, err
+	}
+	kind = kindOf(r[recMarker])
+	if kind == kindContinue { // what it continues was overwritten
+		g.skip(1)
+		return kind, skipped, nil
+	}
+	tail, ok, err := g.tail(r, &c.tailBuf)
+	if !ok || err != nil {
+		return kind, skipped, err
+	}
+	if !readTail(tail, life, info) {
+		g.missed++
+		return kind, skipped, nil
+	}
+	return kind, record, nil
+}
+
 // whose fills in the communicator of a record.
 func (c *cursor) whose(ev *Event, comm uint64) error {
-	number, slot := uint32(comm), int(high32(comm))
-	info, err := c.comms.find(number, slot)
-	ev.Comm, ev.Slot, ev.Generation = info, slot, number
+	ev.Generation, ev.Slot = uint32(comm), int(high32(comm))
+	info, err := c.comms.find(ev.Generation, ev.Slot)
+	ev.Comm, ev.Root = info.CommInfo, info.root
 	return err
+}
+
+// directory knows the communicators of a tape by their numbers.
+type directory struct {
+	t     *file
+	known map[uint32]description
+	ended []uint32 // the last that ended, the oldest first
+
+	last     uint32 // the one that was asked for last, with its description; 0: none
+	lastInfo description
+}
+
+const (
+	// keepEnded is how many communicators are remembered after their end: late records may still speak of them.
+	keepEnded = 1024
+	// maxKnown bounds what a corrupt tape can make a reader remember.
+	maxKnown = 1 << 20
+)
+
+func (d *directory) add(number uint32, info description) {
+	if info.root == 0 {
+		info.root = number
+	}
+	if len(d.known) >= maxKnown {
+		clear(d.known)
+	}
+	d.known[number] = info
+	d.last = 0
+}
+
+func (d *directory) end(number uint32) {
+	if len(d.ended) == keepEnded {
+		delete(d.known, d.ended[0])
+		d.ended = append(d.ended[:0], d.ended[1:]...)
+		d.last = 0
+	}
+	d.ended = append(d.ended, number)
+}
+
+// find looks a communicator up, in the in-flight table if its description is not on the ring any more. Of one that is
+// unknown the info is zero.
+func (d *directory) find(number uint32, slot int) (description, error) {
+	if d.last == number && number != 0 {
+		return d.lastInfo, nil
+	}
+	info, ok := d.known[number]
+	if !ok {
+		if slot >= 0 && slot < d.t.geo.slots {
+			var b [slotSize]byte
+			if err := d.t.readAt(b[:], d.t.geo.slotOffset()+int64(slot)*slotSize); err != nil {
+				return description{}, err
+			}
+			if s, whole := decodeSlot(slot, b[:], &texts{}); whole && s.Generation == number {
+				info = description{s.CommInfo, s.Root}
+			}
+		}
+		d.add(number, info)
+		info = d.known[number]
+	}
+	d.last, d.lastInfo = number, info
+	return info, nil
 }

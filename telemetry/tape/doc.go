@@ -1,122 +1,145 @@
-// Package tape is the flight recorder: one file per process, onto which its communicators write what they do, and which any number of
-// readers follow, in the process or outside, while it runs or after it was killed. Spans, metrics, RAS's notes and the post-mortem are
-// all computed from it, and nothing that the data path does waits for them.
+// Package tape is the flight recorder: one file per process, onto which its communicators write what they do, and
+// which any number of readers follow, in the process or outside, while it runs or after it was killed. Spans,
+// metrics, RAS's notes and the post-mortem are all computed from it, and nothing that the data path does waits for
+// them.
 //
-//	Writer ─┬─ CommWriter ─┬─▶ slot of the in-flight table     what is: one consistent moment of each live communicator
-//	        │              ├─▶ tallies                         how much was: operations that ended well, by kind
-//	        │              ├─▶ life ring                       what was: acts, errors, descriptions; few
-//	        │              ├─▶ op ring                         what was: operations that waited, failed, were slow or sampled
-//	        └─ CommWriter ─┴─▶ ordinary ring                   what was: the ends of all others; many
+//	Writer ─┬─ CommWriter ─┬─▶ slot of the in-flight table   what is: one consistent moment of each live communicator
+//	        │              ├─▶ tallies                       how much was: operations that ended well, by kind
+//	        │              ├─▶ life ring                     what was: acts, errors, descriptions; few
+//	        │              ├─▶ op ring                       what was: operations that waited, failed, …
+//	        └─ CommWriter ─┴─▶ ordinary ring                 what was: the ends of all others; many
 //	                                 │
-//	              Reader (a file as it lies)   Follower (live, wakes by futex or tick)
+//	              Reader (a file as it lies)   Follower (live, woken by futex or tick)
 //
-// Writing an operation's start and end costs some 40 ns, of which two readings of the clock are the half; it makes no system call, allocates
-// nothing, and takes no lock. The table is the truth for diagnosis; the rings are history, and overwrite the oldest. A reader knows how many records
-// it missed.
+// Writing an operation's start and end costs less than 100 ns; it makes no system call, allocates nothing, and takes
+// no lock. The table is the truth for diagnosis; the rings are history, and overwrite the oldest. A reader knows how
+// many records it missed.
 //
-// A Follower reads the life ring and the op ring, and a Reader all three. What is the same a million times a second is not worth a
-// reader's look at each: it takes the cache lines away under the writer, and the time of a processor that the job needs. So the writer counts
-// what readers would count, in its tallies, and who follows is given what he can't count: what failed, waited, was slow, has a
-// caller's span, is among the sampled (Config.SampleEvery; 1 is for those who want to see all), or found no room in a tally. What
-// they make of it is the same as if they were fed all.
+// A Follower reads the life ring and the op ring, and a Reader all three. What is the same a million times a second
+// is not worth a reader's look at each: it takes the cache lines away under the writer, and the time of a processor
+// that the job needs. So the writer counts, in its tallies, what readers would count, and followers are given what
+// they can't count: what failed, waited, was slow, has a caller's span, is among the sampled (Config.SampleEvery; 1
+// gives them all), or found no room elsewhere. What they make of it is the same as if they were fed all.
 //
 // # The file
 //
-// Dir/JOB/HOST-PID.tape, mode 0600, of a size that is fixed when it is created and reserved on the file system. All numbers are
-// little-endian and naturally aligned. Every part is written in words of 8 bytes, so its size and offset are multiples of 8. The names
-// of the offsets are in layout.go. Texts are padded with NULs.
+// Dir/JOB/HOST-PID.tape, mode 0600, of a size that is fixed when it is created and reserved on the file system. It
+// has its name when the header is written. All numbers are little-endian and naturally aligned. Every part is written
+// in words of 8 bytes. Texts are padded with NULs, with at least one behind them. The parts lie one behind the other:
 //
-//	part             at                  size
-//	header           0                   4096
-//	in-flight table  4096                512 a slot
-//	tallies          behind the table    512 each
-//	life ring        behind those        64 a record; the number is a power of two
-//	op ring          behind that         64 a record; the number is a power of two
-//	ordinary ring    behind that         512 a page; a page for each 32 op records, 32768 at most
+//	part             size
+//	header           4096
+//	in-flight table  512 for each slot
+//	tallies          512 for each
+//	life ring        64 for each record; the number is a power of two
+//	op ring          64 for each record; the number is a power of two
+//	ordinary ring    512 for each page; a page for each 32 op records
+//
+// There are at most 2^14 slots and 2^16 tallies, and at least one of each; 2^7 to 2^20 life records, and to 2^24 op
+// records. What is not described is 0, and 0 is what is not known. A rank that is none, or not known, is -1. Calls,
+// states and codes have the numbers of package lifecycle, data types and reductions those of package kernels; acts,
+// stages and phases count from 0 in the order of this package's constants.
 //
 // Header, written once:
 //
-//	0    magic "CARILLON"          64   op records u32             104  boot id, 40 bytes
-//	8    format u32 = 2            68   pid u32                    144  host, 64
-//	12   size of header u32        72   start of process u64       208  job, 64
-//	16   size of file u64               (ticks, /proc/PID/stat)    272  program, 64
-//	24   offset of slots u64       80   pid namespace u64          336  its version, 40
-//	32   slots u32                      (inode)                    376  kernel's boot id, 16
-//	36   size of slot u32          88   created, monotonic i64     392  offset of ordinary ring u64
-//	40   offset of life ring u64   96   created, wall i64          400  offset of tallies u64
-//	48   life records u32                                          408  tallies u32
-//	52   size of record u32                                        412  size of tally u32
-//	56   offset of op ring u64                                     416  check u64 of words 0 to 51
+//	0   magic "CARILLON"            56   kernel's boot id, 16 bytes        112  boot id, 40 bytes
+//	8   format u32 = 3              72   created, monotonic i64, ns        152  host, 64
+//	12  slots u32                   80   created, ns since 1970 i64        216  job, 64
+//	16  tallies u32                 88   rank in the job i32; -1: unknown  280  program, 64
+//	20  life records u32            92   ranks of the job i32; 0: unknown  344  its version, 40
+//	24  op records u32              96   an operation is slow after so     384  check u64 of words 0 to 47,
+//	28  pid u32                          many ns i64; 0: unknown                seed 3
+//	32  size of file u64            104  and stalled i64; 0: unknown
+//	40  start of process u64
+//	    (ticks, /proc/PID/stat)
+//	48  pid namespace u64 (inode)
 //
-// Header, changing:
+// Header, changing; times are CLOCK_MONOTONIC in ns:
 //
 //	512  state u64: 1 live, 2 closed
-//	576  bell u32: goes up when the writer wakes followers, who sleep on it with futex(2)
-//	584  waiting u32: a follower sets it to 1 before it sleeps; the writer that wakes it sets it to 0,
-//	     lets the bell go up once more, and wakes it then
+//	576  bell u32: goes up when the writer wakes followers, which sleep on it with futex(2): behind each life record,
+//	     whenever a quarter of the op ring was reserved, and when the state changes
+//	584  waiting u32: a follower sets it to 1 before it sleeps; a writer that finds it so behind the bell sets it to
+//	     0, lets the bell go up once more, and wakes all that sleep on the bell
 //	640  op head u64: op records ever reserved
 //	704  life head u64: life records ever reserved
-//	768  overflow u64: communicators that found no free slot
-//	832  latch of 2 words: (CLOCK_MONOTONIC, time of day), ns, of one moment
-//	896  exported i64: until when the process has exported all its spans, those of what was going on then as unfinished; 0: it doesn't say
-//	904  delivered i64: until when the spans of all that had ended were taken by who the process exports to; 0: it doesn't say
-//	960  ordinary head u64: pages of the ordinary ring ever begun
-//	1024 tallies u64: tallies ever begun
+//	768  ordinary head u64: goes up when a writer looks for a page to begin
+//	832  tallies u64: tallies ever begun
+//	840  overflow u64: communicators that found no free slot
+//	848  latch of 2 words: one moment, and the time of day then, ns since 1970
+//	896  exported i64: until when the process has exported all its spans, those of what was going on then as
+//	     unfinished; 0: it doesn't say
+//	904  delivered i64: until when the spans of all that had ended were taken by whatever the process exports to;
+//	     0: it doesn't say
+//	912  terminated i64: when the process was told to end from outside, by SIGTERM; 0: never
+//	920  seen i64: when the process's own telemetry looked at the table last; 0: never
 //
-// # Latches
+// # Markers and latches
 //
-// What changes as a whole is a latch: a control word and two copies. The upper half of the control word is a version; its lowest
-// bit names the copy that is current. The lower half is that copy's check. A writer fills in the other copy, then stores the control
-// word with the next version (a release). So a reader gets a whole copy at any time, even if the writer was killed half-way, and one
-// that is torn while it is copied shows by its check.
+// A marker is the word before what is whole or not: it is stored last, with a release. Its upper half is a number,
+// bits 24 to 31 are a kind, and bits 0 to 23 the upper bits of a check over the words behind it, with the number for
+// its seed.
 //
-//	slot:  0    control word of info       64   two copies of operation, 8 words each
-//	       8    control word of operation  192  two copies of info, 16 words each
-//	       16   repeat, 5 words
+// The check of words w0, w1, … with a seed is h = seed, then h = rotl(h, 9) ^ w for each word, then h ^= h >> 32,
+// then the upper half of h * 0x9E3779B97F4A7C15 modulo 2^64.
 //
-//	info:      0 id, 16 bytes           operation:  0 launched u64
-//	           16 parent, 16                        8 number u64
-//	           32 number u32, 0: free               16 call, data type, reduction, algorithm, phase u8,
-//	                                                   in flight u24
-//	           36 state u8                          24 peer i32, wait i32
-//	           40 rank i32, size i32                32 bytes u64
-//	           48 nodes i32, root u32               40 start i64
-//	           56 engine, 16                        48 last end i64
-//	           72 name, 56                          56 waiting since i64
+// What changes as a whole is a latch: two copies of the same words, each behind its marker. The marker's number is
+// the copy's version, its kind 0. The copy with the later version is the current one; version v is in copy v modulo
+// 2. The first version is 1, and a latch that was never written is all 0. A writer, of which there is one at a time,
+// fills in the other copy and stores its marker last. So a reader gets a whole copy at any time, even if the writer was
+// killed half-way, and one that is torn while it is copied shows by its check.
 //
-// The number counts the communicators of the process, from 1, and is never used again: it is the generation of its slot. The
-// root is the number of the communicator that this one descends from by splits of the same rank; its own if from none.
+//	slot:  0    latch of operation, 7 words    160  last end i64
+//	       128  launched u64                   168  begun u64
+//	       136  number u64                     176  done u64
+//	       144  start i64                      192  latch of info, 16 words
+//	       152  ended u64
 //
-// Most operations are like the one before, and begin and end when nothing else of the communicator is in flight. Those change the repeat alone,
-// whose words are no latch. It is stored in the order 2, 1, 0 when one begins, and 4, 3 when it ends:
+//	operation:  0   launched u64               info:  0   id, 16 bytes
+//	            8   number u64                        16  parent, 16
+//	            16  call, data type, reduction,       32  number u32, 0: free
+//	                algorithm, phase u8,              36  state u8
+//	                in flight u24                     40  rank i32, size i32
+//	            24  peer i32, wait i32                48  nodes i32, root u32
+//	            32  bytes u64                         56  engine, 16
+//	            40  start i64                         72  name, 56
+//	            48  waiting since i64
 //
-//	repeat:  0 launched u64   1 number u64   2 start i64   3 ended u64   4 last end i64
+// The number in the info counts the communicators of the process, from 1, and is never used again: it is the
+// generation of its slot. The root is the number of the communicator that this one descends from by splits of the
+// same rank; its own if from none. Slots that were never used are taken in order, so that readers need not look
+// behind them. A communicator that takes a slot sets the counters to 0, publishes an operation of which launched is 0,
+// and its info last; one that ends publishes an info with number 0. The versions go on.
 //
-// If launched is more than the latch's, the operation in flight has the latch's signature, no phase, and waits for nobody. If ended is not less
-// than what was launched then, none is in flight. These words only grow while a communicator has the slot, so a reader that finds a slot's
-// first 64 bytes the same in two readings has one moment of it.
-//
-// A writer takes the slots that were never used in order, so that those behind them need not be looked at.
+// The operation is the oldest in flight, or the last one. Its latch is published when an operation begins, when the
+// phase or the rank that it waits for changes, and when one ends while others are in flight. One that is like the
+// latch's, which shows that one alone in flight, without a phase or a wait, needs no latch: it is alone in flight, too,
+// and the words number, start and launched, in this order, take the place of the latch's if this launched is the later.
+// When none is in flight any more, ended becomes what launched is: then none is, whatever the latch says, and nobody is
+// waited for. Begun is the number of the last collective that began, and done that of the last that ended well, where a
+// collective is what all ranks call together: also split, shrink and grow. An end is stored in the order done, last
+// end, ended. The counters are 0 before a communicator's first operation. Two readings that say the same are one moment
+// of a slot.
 //
 // # Tallies
 //
-// A tally counts the operations of communicators of one name and engine, with one call and class of sizes: class c has the sizes
-// above 4^(c-1) bytes up to 4^c. It has one communicator that writes it, until that ends; then another of the same name may go on
-// with it. Tallies are begun in order and never given up. What one counts is written before the header counts it, the check with the
-// tally's index for its seed; all else is a word for itself.
+// A tally counts the operations of communicators of one name and engine, with one call and class of sizes: class c
+// has the sizes above 4^(c-1) bytes up to 4^c. It has one communicator that writes it, until that ends; then another
+// of the same name may go on with it. Tallies are begun in order and never given up. What one counts is written
+// before the header counts it, the check with the tally's index for its seed; all else is a word for itself.
 //
-//	0    name, 56               128  ordinary u64: never waited, not slow   160  14 words: up to 1 µs, 4 µs, … 17 s, and more
+//	0    name, 56               128  ordinary u64: never waited, not slow   160  14 words: up to 1 µs, 4 µs, … 17 s, more
 //	56   engine, 16             136  what those took u64, ns                272  what the others took u64, ns
-//	72   call, size class u8    144  bytes of all u64                       320  12 words: up to 1 MB/s, 4 MB/s, … 1 TB/s, and more
-//	80   check u64 of words     152  sum of bus bandwidths f64, MB/s
-//	     0 to 9                                                           280  those of the first that are on the op ring u64
+//	72   call, size class u8    144  bytes of all u64                       280  ordinary ones on the op ring u64
+//	80   check u64 of words     152  sum of bus bandwidths f64, MB/s        320  12 words: up to 1 MB/s, 4 MB/s, …
+//	     0 to 9                                                                  1 TB/s, more
 //
 // # Records
 //
-// A writer reserves records by adding to the ring's head, fills in all but the first word and stores that one last (a release): the
-// marker. Bits 32 to 63 of it are the low half of the record's index in the whole history of the ring, bits 24 to 31 its kind, bits 0
-// to 23 its check. An index is at index modulo size. A record whose marker fits is whole; one with a lower index is not written yet; one with a
-// higher index was overwritten.
+// A writer reserves records by adding to the ring's head, fills in all but the first word and stores that one last:
+// the marker. Its number is the low half of the record's index in the whole history of the ring. An index is at index
+// modulo size. A record whose marker fits is whole; one with a lower index is not written yet; one with a higher
+// index was overwritten.
 //
 //	op record (kinds 1, 7, 8)       life record (2), comm (3), end of comm (4)
 //	0   marker                      0   marker
@@ -130,11 +153,12 @@
 //	48  start i64                   56  number u32, slot i32
 //	56  number u32, slot i32
 //
-// Kind 7 is the end of an operation that a tally counts, 8 that of an ordinary one that is sampled; the others have no record.
+// Kind 7 is the end of an operation that a tally counts, 8 that of one that it counts as ordinary. Those of kind 8
+// are on pages, but for those that are sampled or for which there is no page; all others are on the op ring.
 //
-// Not every operation has a record of its start: the end's tells it too, and until then the slot. It is written before the first record of
-// a phase or a wait, when the caller's span is known, and when no slot shows the operation. Its time is when the operation began, so that
-// it can be before those of records in front of it.
+// Not every operation has a record of its start: the end's tells it too, and until then the slot. It is written
+// before the first record of a phase or a wait, when the caller's span is known, and when no slot shows the
+// operation. Its time is when the operation began, so that it can be before those of records in front of it.
 //
 // An operation that was called within a span has a record before its start, reserved together with it:
 //
@@ -142,36 +166,33 @@
 //	0   marker        16  trace id, 16 bytes    40  flags u8    56  number u32, slot i32
 //	8   time i64      32  span id, 8 bytes      48  seq u64
 //
-// The tail of a life record follows it in continuation records (kind 5): a marker and 56 bytes each. It is a sequence of fields: tag
-// u8, length u16, bytes. Readers pass over tags and kinds that they don't know.
-//
-//	1 text    2 site    3 first site    4 caller: trace id 16, span id 8, flags 1    5 child's id 16    6 operations u32
-//	7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32   12 calls came from several goroutines or threads (empty)
-//	site: line u32, goroutine u64, time i64 (ns since 1970), length of function u16, function, file
-//
 // # Pages
 //
-// The ends of ordinary operations are on pages, each of one communicator, that begin with a record (kind 9). A writer reserves a page by adding to
-// the ring's head, makes its marker 0, clears it, writes the first operation, and the marker last. Behind it items follow, each with its
-// first word stored last, up to a word that is 0 or the end of the page. By the ends of the operations they belong between the records of
-// the other rings. A communicator that is three quarters of a lap behind the head begins another page. One that is stopped between looking
-// at the head and storing, while the others write the last quarter, stores its item on a page that is another's. Bit 31 of the first word of
-// an item is the lap of its page, the lowest bit of index divided by the number of pages: by it a reader sees that, and ends there.
+// The ends of ordinary operations are on the pages of the ordinary ring, each of one communicator. For a new page, its
+// writer takes an index from the ordinary head. The page is at index modulo the number of pages, unless a communicator
+// is on that one: then it takes the next index, or does without a page. It makes the page's first word 0, clears the
+// rest, and then writes a record (kind 8) at the beginning, and more behind it, as long as they fit. The number in the
+// markers of all of them is the page's index. In place of a record there may be a word, a repeat, that is stored at
+// once; by bit 31, readers tell it from a marker:
 //
-//	page (kind 9)                           item of 6 words    item of 1 word
-//	0   marker                              0   1<<63, lap     0   what it took u32, below 1<<31, lap; time since the start
-//	8   number u32, slot i32                8   as 16 to 55        before it u32, 1 to 1<<31 - 1. All else is as
-//	16  call, data type, reduction,             of a page          before it, but for the seq, which is the next
-//	    algorithm u8, peer i32
-//	24  seq u64
-//	32  bytes u64
-//	40  start i64
-//	48  time i64
-//	64  items
+//	0   what the operation took u32, ns, below 2^31, plus 2^31
+//	4   from the start of the operation before it to its start u32, ns
 //
-// # Checks
+// All else of the operation is as before it, but for the seq, which is the next.
 //
-// The check of words w0, w1, … with a seed is h = seed ^ rotl(w0, 9) ^ rotl(w1, 18) ^ …, then h ^= h >> 32, then the upper half of h *
-// 0x9E3779B97F4A7C15 modulo 2^64. The seed is the version for a latch, the low half of the index for a record (whose check is over words
-// 1 to 7, and of which the upper 24 bits are kept), and the format for the header.
+// A page ends at its end, or before a word that is 0. It is its communicator's until that begins another or ends, and
+// what a reader copied of it is good if the first word is still the same then. Readers put the operations among the
+// records of the other rings by their times, and learn from the tallies how many there were.
+//
+// # Tails
+//
+// The tail of a life record follows it in continuation records (kind 5), 36 at most: a marker and 56 bytes each. They
+// are reserved together with it and written before it. The tail is a sequence of fields: tag u8, length u16, bytes.
+// Readers pass over tags and kinds that they don't know. A communicator has a record of kind 3 when it begins and
+// whenever it becomes something else, and of kind 4 when it gives up its slot, with fields 7 to 11 and 13 each.
+//
+//	1 text    2 site    3 first site    4 caller: trace id 16, span id 8, flags 1    5 child's id 16    6 operations u32
+//	7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32   12 empty: calls came from several threads
+//	13 root u32
+//	site: line u32, goroutine u64, time i64 (ns since 1970), length of function u16, function, file
 package tape

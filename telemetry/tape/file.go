@@ -22,7 +22,8 @@ type FormatError struct {
 
 func (e *FormatError) Error() string { return fmt.Sprintf("tape: %s %s", e.Path, e.Problem) }
 
-// Header is what a tape says of the process that writes it, and of itself.
+// Header is what a tape says of the process that writes it, and of itself. Its times are on the tape's clock,
+// CLOCK_MONOTONIC in nanoseconds, but for Created.
 type Header struct {
 	Format           uint32
 	PID              int
@@ -31,29 +32,40 @@ type Header struct {
 	Program, Version string
 	Created          time.Time
 
-	Slots, Tallies, LifeRecords, OpRecords int
-
-	// KernelBoot is the kernel's own id of this boot of the machine, zero if unknown. All tapes with the same one have one clock,
-	// whatever BootID their user gave them.
+	// KernelBoot is the kernel's own id of this boot of the machine, zero if unknown. All tapes with the same one
+	// have one clock, whatever BootID their user gave them.
 	KernelBoot process.BootID
+
+	// Rank is the process's rank in the job, the first of several; -1 if unknown. JobSize is how many ranks the job
+	// has; 0 if unknown.
+	Rank, JobSize int
+
+	// SlowAfter and StallAfter are how long an operation takes that the process calls slow and stalled; 0 if unknown.
+	SlowAfter, StallAfter time.Duration
+
+	Slots, Tallies, LifeRecords, OpRecords int
 
 	Closed   bool   // the writer closed the tape cleanly
 	Overflow uint64 // communicators that found the in-flight table full
 
-	// Exported is until when, on the tape's clock, the process has exported all spans of what it did, what was going on then included, as
-	// unfinished. 0: it doesn't say.
+	// Exported is until when the process has exported all spans of what it did, what was going on then included, as
+	// unfinished. A reader of the tape need not export them once more. 0: the process doesn't say.
 	Exported int64
-
-	// Delivered is until when, on the tape's clock, the spans of all that had ended were taken by who the process exports to. 0: it doesn't
-	// say, for it exports none, or some were not taken.
+	// Delivered is until when the spans of all that had ended were taken by whatever the process exports to. 0: the
+	// process doesn't say, for it exports none, or some were not taken.
 	Delivered int64
+	// Terminated is when the process was told to end from outside, by SIGTERM; 0: never.
+	Terminated int64
+	// Seen is when the process's own telemetry looked at its communicators last: it ran until then at least, so a
+	// process that doesn't run any more shows by it. 0: it never looked.
+	Seen int64
 
 	mono, wall  int64 // one moment on both clocks
 	createdMono int64 // Created on the tape's clock
 }
 
-// WallShift is how far the time of day went ahead of the tape's clock (negative: fell behind it) between the tape's creation and its last act:
-// what a clock that is set shows as a jump.
+// WallShift is how far the time of day went ahead of the tape's clock (negative: fell behind it) between the tape's
+// creation and its last act: what a clock that is set shows as a jump.
 func (h Header) WallShift() time.Duration {
 	return time.Duration((h.wall - h.Created.UnixNano()) - (h.mono - h.createdMono))
 }
@@ -61,8 +73,8 @@ func (h Header) WallShift() time.Duration {
 // Wall turns a time of the tape (CLOCK_MONOTONIC, ns) into the time of day.
 func (h Header) Wall(mono int64) time.Time { return time.Unix(0, h.wall+(mono-h.mono)) }
 
-// file is a tape that is read. It is read with pread(2), never through a mapping: a file that is cut short while it is read
-// gives an error and not a SIGBUS, and the race detector has nothing to see.
+// file is a tape that is read. It is read with pread(2), never through a mapping: a file that is cut short while it
+// is read gives an error and not a SIGBUS, and the race detector has nothing to see.
 type file struct {
 	f       *os.File
 	path    string
@@ -72,15 +84,15 @@ type file struct {
 	static  Header
 	process process.ID
 
-	mu         sync.Mutex // guards what follows
-	table      []byte     // scratch for reading the in-flight table
-	again      []byte
-	texts      []slotTexts // by slot
-	counts     []byte      // scratch for reading tallies
-	tallyTexts []slotTexts // by tally
+	mu           sync.Mutex // guards what follows
+	table, again []byte     // scratch for reading the in-flight table
+	texts        []texts    // by slot
+	counts       []byte     // scratch for reading tallies
+	tallyTexts   []texts    // by tally
 }
 
-// openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR. A partial one may be cut short behind its header.
+// openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR. A partial one may be cut short behind its
+// header.
 func openFile(path string, flag int, partial bool) (*file, error) {
 	// Not blocking and not following, in case that somebody put a pipe or a link there.
 	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -97,6 +109,12 @@ func openFile(path string, flag int, partial bool) (*file, error) {
 	}
 	return t, nil
 }
+
+// Path is the file's name, as it was given.
+func (t *file) Path() string { return t.path }
+
+// Liveness looks the process up that writes, or wrote, the tape.
+func (t *file) Liveness() process.Liveness { return t.process.Liveness() }
 
 func (t *file) malformed(format string, args ...any) error {
 	return &FormatError{t.path, fmt.Sprintf(format, args...)}
@@ -122,7 +140,8 @@ func (t *file) readWord(off int64) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[:]), err
 }
 
-// readStatic reads and checks the part of the header that never changes. After it, every offset that geo gives is inside the file.
+// readStatic reads and checks the part of the header that never changes. After it, every offset that geo gives is
+// inside the file.
 func (t *file) readStatic() error {
 	st, err := t.f.Stat()
 	if err != nil {
@@ -138,21 +157,18 @@ func (t *file) readStatic() error {
 	if err := t.readAt(b, 0); err != nil {
 		return err
 	}
-	le := binary.LittleEndian
-	if string(b[hdrMagic:hdrMagic+len(magic)]) != magic {
-		return t.malformed("is no tape: it begins with %q, not %q", b[hdrMagic:hdrMagic+len(magic)], magic)
+	if string(b[hdrMagic:][:len(magic)]) != magic {
+		return t.malformed("is no tape: it begins with %q, not %q", b[hdrMagic:][:len(magic)], magic)
 	}
-	if v := le.Uint32(b[hdrVersion:]); v != formatVersion {
+	u32 := func(off int) int { return int(binary.LittleEndian.Uint32(b[off:])) }
+	u64 := func(off int) uint64 { return binary.LittleEndian.Uint64(b[off:]) }
+	if v := u32(hdrVersion); v != formatVersion {
 		return t.malformed("has format %d; this program reads format %d", v, formatVersion)
 	}
-	if le.Uint64(b[hdrCheck:]) != uint64(foldHeader(b)) {
+	if u64(hdrCheck) != headerCheck(b) {
 		return t.malformed("has a corrupt header: its check does not fit")
 	}
-
-	g := geometry{
-		slots: int(le.Uint32(b[hdrSlotCount:])), tallies: int(le.Uint32(b[hdrTallyCount:])),
-		life: int(le.Uint32(b[hdrLifeCount:])), op: int(le.Uint32(b[hdrOpCount:])),
-	}
+	g := geometry{slots: u32(hdrSlots), tallies: u32(hdrTallies), life: u32(hdrLifeRecords), op: u32(hdrOpRecords)}
 	for _, part := range []struct {
 		name        string
 		got, lo, hi int
@@ -170,24 +186,8 @@ func (t *file) readStatic() error {
 			return t.malformed("claims %d %s, which is not a power of two", part.got, part.name)
 		}
 	}
-	for _, field := range []struct {
-		name      string
-		got, want uint64
-	}{
-		{"header size", uint64(le.Uint32(b[hdrHeaderSize:])), headerSize},
-		{"slot size", uint64(le.Uint32(b[hdrSlotSize:])), slotSize},
-		{"record size", uint64(le.Uint32(b[hdrRecordSize:])), recordSize},
-		{"offset of the slots", le.Uint64(b[hdrSlotOffset:]), uint64(g.slotOffset())},
-		{"tally size", uint64(le.Uint32(b[hdrTallySize:])), tallySize},
-		{"offset of the tallies", le.Uint64(b[hdrTallyOffset:]), uint64(g.tallyOffset())},
-		{"offset of the life ring", le.Uint64(b[hdrLifeOffset:]), uint64(g.lifeOffset())},
-		{"offset of the op ring", le.Uint64(b[hdrOpOffset:]), uint64(g.opOffset())},
-		{"offset of the ordinary ring", le.Uint64(b[hdrOrdinaryOffset:]), uint64(g.ordinaryOffset())},
-		{"file size", le.Uint64(b[hdrFileSize:]), uint64(g.size())},
-	} {
-		if field.got != field.want {
-			return t.malformed("has a %s of %d that should be %d", field.name, field.got, field.want)
-		}
+	if size := u64(hdrFileSize); size != uint64(g.size()) {
+		return t.malformed("claims a size of %d bytes; its parts have %d", size, g.size())
 	}
 	if st.Size() < g.size() {
 		t.cut = st.Size()
@@ -195,33 +195,35 @@ func (t *file) readStatic() error {
 	if t.cut > 0 && !t.partial {
 		return t.malformed("was cut short: it has %d bytes of %d", st.Size(), g.size())
 	}
+	text := func(off, size int) string { return string(getText(b[off:][:size])) }
 	t.geo = g
 	t.static = Header{
 		Format:  formatVersion,
-		PID:     int(int32(le.Uint32(b[hdrPID:]))),
-		BootID:  string(getText(b[hdrBootID:][:bootIDSize])),
-		Host:    string(getText(b[hdrHost:][:hostSize])),
-		Job:     string(getText(b[hdrJob:][:jobSize])),
-		Program: string(getText(b[hdrProgram:][:programSize])),
-		Version: string(getText(b[hdrProgVersion:][:progVersionSize])),
-		Created: time.Unix(0, int64(le.Uint64(b[hdrCreatedWall:]))),
-		Slots:   g.slots, Tallies: g.tallies, LifeRecords: g.life, OpRecords: g.op,
+		PID:     int(int32(u32(hdrPID))),
+		BootID:  text(hdrBootID, bootIDSize),
+		Host:    text(hdrHost, hostSize),
+		Job:     text(hdrJob, jobSize),
+		Program: text(hdrProgram, programSize),
+		Version: text(hdrProgVersion, progVersionSize),
+		Created: time.Unix(0, int64(u64(hdrCreatedWall))),
+		Rank:    int(int32(u32(hdrRank))), JobSize: int(int32(u32(hdrJobSize))),
+		SlowAfter: time.Duration(u64(hdrSlowAfter)), StallAfter: time.Duration(u64(hdrStallAfter)),
+		Slots: g.slots, Tallies: g.tallies, LifeRecords: g.life, OpRecords: g.op,
 		KernelBoot:  process.BootID(b[hdrKernelBoot:]),
-		mono:        int64(le.Uint64(b[hdrCreatedMono:])),
-		wall:        int64(le.Uint64(b[hdrCreatedWall:])),
-		createdMono: int64(le.Uint64(b[hdrCreatedMono:])),
+		mono:        int64(u64(hdrCreatedMono)),
+		wall:        int64(u64(hdrCreatedWall)),
+		createdMono: int64(u64(hdrCreatedMono)),
 	}
 	t.process = process.ID{
-		PID: t.static.PID, StartTicks: le.Uint64(b[hdrStartTicks:]), PIDSpace: le.Uint64(b[hdrPIDSpace:]),
-		BootID: t.static.KernelBoot,
+		PID: t.static.PID, StartTicks: u64(hdrStartTicks), PIDSpace: u64(hdrPIDSpace), BootID: t.static.KernelBoot,
 	}
 	return nil
 }
 
-// header is static with what changes, as far as it can be read.
-func (t *file) header() Header {
+// Header is what the tape says of its process now: of what changes, as far as it can be read.
+func (t *file) Header() Header {
 	h := t.static
-	b, err := t.readMoment()
+	b, err := t.readChanging()
 	if err != nil {
 		return h
 	}
@@ -229,21 +231,23 @@ func (t *file) header() Header {
 	h.Overflow = b.word(hdrOverflow)
 	h.Exported = int64(b.word(hdrExported))
 	h.Delivered = int64(b.word(hdrDelivered))
-	var copies [4]uint64
-	getWords(copies[:], b[hdrClock+wordSize-hdrState:])
-	// One that is torn is being refreshed; the pair of the beginning serves as well.
-	if pair, ok := latched(b.word(hdrClock), copies[:], 2); ok && b.word(hdrClock) != 0 {
+	h.Terminated = int64(b.word(hdrTerminated))
+	h.Seen = int64(b.word(hdrSeen))
+	var latch [2 * (1 + 2)]uint64
+	getWords(latch[:], b[hdrClock-hdrState:])
+	// While a pair is being refreshed, that of the beginning serves as well.
+	if version, pair, ok := current(latch[:], 2); ok && version != 0 {
 		h.mono, h.wall = int64(pair[0]), int64(pair[1])
 	}
 	return h
 }
 
-// moment is the changing part of the header, read in one go.
-type moment [hdrDelivered + wordSize - hdrState]byte
+// changing is the part of the header that changes, read in one go.
+type changing [hdrChangingEnd - hdrState]byte
 
-func (t *file) readMoment() (m moment, err error) {
-	err = t.readAt(m[:], hdrState)
-	return m, err
+func (t *file) readChanging() (c changing, err error) {
+	err = t.readAt(c[:], hdrState)
+	return c, err
 }
 
-func (m *moment) word(off int) uint64 { return binary.LittleEndian.Uint64(m[off-hdrState:]) }
+func (c *changing) word(off int) uint64 { return binary.LittleEndian.Uint64(c[off-hdrState:]) }

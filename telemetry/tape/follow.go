@@ -26,12 +26,10 @@ var (
 
 // FollowOptions says how a tape is followed. The zero value is a good one.
 type FollowOptions struct {
-	// FromNow leaves out what was written before. Else the follower begins with the oldest record that is still there.
-	FromNow bool
-	// Tick is how late the record of an operation may come while many are written; 20 ms if 0. While there are few, less
-	// than a 16th of the ring from one look to the next, it doubles, up to 16 ticks: an idle job costs nothing, and what
-	// comes now and then is read in one go. Records of acts, the tape's end and the writer's death come at once, unless
-	// the tape can't be written; see Follow.
+	// Tick is how late the record of an operation may come while many are written; 20 ms if 0. While there are few,
+	// less than a 16th of the ring from one look to the next, it doubles, up to 16 ticks: an idle job costs nothing,
+	// and what comes now and then is read in one go. Records of acts, the tape's end and the writer's death come at
+	// once, unless the tape can't be written; see Follow.
 	Tick time.Duration
 }
 
@@ -41,8 +39,8 @@ const (
 	manyRecords  = 16 // one part in so many of the op ring is many records between two looks
 )
 
-// Follower reads a tape while it is written, in the same process or another. Next and Read are for one goroutine; the other methods
-// may be called from any. Who made it closes it.
+// Follower reads a tape while it is written, in the same process or another. Next and Read are for one goroutine; the
+// other methods may be called from any. Whoever made it closes it.
 type Follower struct {
 	*file
 	ctx    context.Context
@@ -58,16 +56,18 @@ type Follower struct {
 	died    atomic.Bool
 
 	missedLife, missedOp atomic.Uint64
-	syncs                syncs
+	dealt                progress
 	stopped              atomic.Bool
 	reading              sync.Mutex // held by Read; Close waits for it
 }
 
-// Follow begins to follow the tape at path, until ctx ends or Close. It needs the right to write the file, for a word there that
-// tells the writer that somebody sleeps; without, it still follows, by ticks alone. Errors are those of Open.
+// Follow begins to follow the tape at path with the oldest record that is still there, until ctx ends or Close. It
+// needs the right to write the file, for a word there that tells the writer that somebody sleeps; without, it still
+// follows, by ticks alone. Errors are those of Open.
 func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, error) {
 	if opts.Tick < 0 {
-		return nil, fmt.Errorf("tape.FollowOptions.Tick is %v: allowed are positive durations, or 0 for %v", opts.Tick, defaultTick)
+		return nil, fmt.Errorf("tape.FollowOptions.Tick is %v: allowed are positive durations, or 0 for %v", opts.Tick,
+			defaultTick)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -84,9 +84,8 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 		f.tick = defaultTick
 	}
 	f.pause = f.tick
-	f.cursor, err = newCursor(t, opts.FromNow)
+	f.cursor, err = newCursor(t)
 	if err == nil {
-		f.cursor.sparing = true
 		f.bell, err = t.watchBell()
 	}
 	if err != nil {
@@ -105,16 +104,17 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 	return f, nil
 }
 
-// Next waits for the next event. After the last one it returns ErrClosed or ErrDied; when ctx, or Follow's, ends, its error.
+// Next waits for the next event. After the last one it returns ErrClosed or ErrDied; when ctx, or Follow's, ends, its
+// error.
 func (f *Follower) Next(ctx context.Context) (Event, error) {
 	var ev [1]Event
 	_, err := f.Read(ctx, ev[:])
 	return ev[0], err
 }
 
-// Read waits until there is an event and fills events with as many as there are now, but at least one; n says how many. It is
-// the quick way: it allocates for the texts of acts and for nothing else, and reads a file a batch at a time. It ends as Next
-// does.
+// Read waits until there is an event and fills events with as many as there are now, but at least one; n says how
+// many. It is the quick way: it allocates for the texts of acts and for nothing else, and reads a file a batch at a
+// time. It ends as Next does.
 func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) {
 	if len(events) == 0 {
 		return 0, nil
@@ -122,16 +122,16 @@ func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) 
 	f.reading.Lock()
 	defer f.reading.Unlock()
 	for {
-		f.syncs.reached(f.cursor)
 		if f.stopped.Load() {
-			return 0, ErrStopped // Close has ended the Syncs
+			return 0, ErrStopped
 		}
+		f.dealt.until(f.cursor)
 		n, err := f.fill(events)
 		if n > 0 || err != nil {
 			return n, err
 		}
 		if f.end != nil {
-			f.syncs.end()
+			f.dealt.end()
 			return 0, f.end
 		}
 		if err := errors.Join(ctx.Err(), f.ctx.Err()); err != nil {
@@ -153,24 +153,19 @@ func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) 
 
 func (f *Follower) fill(events []Event) (n int, err error) {
 	for n < len(events) {
-		ok, err := f.cursor.next(&events[n])
-		if err != nil || !ok {
-			f.count()
-			if n > 0 {
-				return n, nil // an error comes back with the next call
-			}
-			return 0, err
+		var ok bool
+		if ok, err = f.cursor.next(&events[n]); err != nil || !ok {
+			break
 		}
 		n++
 	}
-	f.count()
-	return n, nil
-}
-
-func (f *Follower) count() {
 	m := f.cursor.missed()
 	f.missedLife.Store(m.Life)
 	f.missedOp.Store(m.Op)
+	if n > 0 {
+		err = nil // it comes back with the next call
+	}
+	return n, err
 }
 
 // ending says whether and how the tape has ended. Either is followed by one more look at the rings.
@@ -188,12 +183,13 @@ func (f *Follower) ending() error {
 	}
 }
 
-// sleep waits until the writer rings, or for a tick, and looks what is new then. It sleeps although operations may have gone on since the
-// cursor looked last: who runs after a busy writer's every record reads a few at a time, and pays for each look.
+// sleep waits until the writer rings, or for a tick, and looks what is new then. It sleeps although operations may
+// have gone on since the cursor looked last: a reader that runs after a busy writer's every record reads a few at a
+// time, and pays for each look.
 func (f *Follower) sleep(ctx context.Context) error {
 	if uint32(f.cursor.now.word(hdrWaiting)) == 0 {
-		// Announce it first and look again then; the writer writes first and looks for who waits then. So one of the two sees
-		// the other. A file that can't be written is followed by ticks.
+		// Announce it first and look again then; the writer writes first and looks whether anybody waits then. So one
+		// of the two sees the other. A file that can't be written is followed by ticks.
 		_, _ = f.f.WriteAt([]byte{1, 0, 0, 0}, hdrWaiting)
 		state, lifeHead := f.cursor.now.word(hdrState), f.cursor.life.head
 		if err := f.cursor.refresh(); err != nil {
@@ -225,30 +221,35 @@ func (f *Follower) sleep(ctx context.Context) error {
 // kick ends this follower's sleep, or the next one.
 func (f *Follower) kick() { f.bell.ring() }
 
-// Path is the file's name, as it was given to Follow.
-func (f *Follower) Path() string { return f.path }
-
-// Header is what the tape says of its process now.
-func (f *Follower) Header() Header { return f.header() }
-
-// Liveness looks the process up that writes the tape.
-func (f *Follower) Liveness() process.Liveness { return f.process.Liveness() }
-
-// Slots returns the live communicators, each as one consistent moment. What can't be read is left out; AppendSlots says why.
-func (f *Follower) Slots() []Slot {
-	slots, _ := f.appendSlots(nil)
-	return slots
-}
-
-// AppendSlots appends the live communicators to slots. Corrupt ones are left out, and in the error.
-func (f *Follower) AppendSlots(slots []Slot) ([]Slot, error) { return f.appendSlots(slots) }
-
-// AppendTallies appends what the tape's writer counted. Corrupt tallies are left out, and in the error, a *FormatError each.
-func (f *Follower) AppendTallies(tallies []Tally) ([]Tally, error) { return f.appendTallies(tallies) }
-
 // Missed counts the records that were gone or torn when the follower came to them.
 func (f *Follower) Missed() Missed {
 	return Missed{Life: f.missedLife.Load(), Op: f.missedOp.Load()}
+}
+
+// Sync waits until the goroutine that calls Read, or Next, has come back for more than what was on the tape when Sync
+// was called, or has been told that there is no more. When ctx ends first it returns its error. That goroutine itself
+// must not call it.
+func (f *Follower) Sync(ctx context.Context) error {
+	op, err := f.readWord(hdrOpHead)
+	if err != nil {
+		return err
+	}
+	life, err := f.readWord(hdrLifeHead) // behind the other; see cursor
+	if err != nil {
+		return err
+	}
+	f.kick()
+	for {
+		moved := f.dealt.reached(op, life)
+		if moved == nil {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // Close ends the following. A Next or Read that waits returns ErrStopped, and Close waits for it.
@@ -257,7 +258,7 @@ func (f *Follower) Close() error {
 		return nil
 	}
 	f.kick()
-	f.syncs.end()
+	f.dealt.end()
 	f.reading.Lock()
 	defer f.reading.Unlock()
 	if f.unwatch != nil {
@@ -266,4 +267,52 @@ func (f *Follower) Close() error {
 	f.bell.close()
 	f.alarm.Stop()
 	return f.f.Close()
+}
+
+// progress is how many records of both rings have been read and dealt with.
+type progress struct {
+	mu       sync.Mutex
+	op, life uint64
+	ended    bool          // nothing more is read
+	moved    chan struct{} // closed with the next change; nil: nobody waits for one
+}
+
+// until says that all that c delivered has been dealt with.
+func (p *progress) until(c *cursor) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.op, p.life = c.op.next, c.life.next
+	if c.held {
+		p.life-- // the last one is still to be delivered
+	}
+	p.tell()
+}
+
+// end says that nothing more is read.
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	p.tell()
+}
+
+func (p *progress) tell() {
+	if p.moved != nil {
+		close(p.moved)
+		p.moved = nil
+	}
+}
+
+// reached is nil if so many records of both rings have been dealt with, or nothing more is read; else a channel that
+// is closed when it is worth while to ask again.
+func (p *progress) reached(op, life uint64) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || p.op >= op && p.life >= life {
+		return nil
+	}
+	if p.moved == nil {
+		p.moved = make(chan struct{})
+	}
+	return p.moved
 }

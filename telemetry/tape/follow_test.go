@@ -105,7 +105,8 @@ func TestFollowWakesBeforeOverrun(t *testing.T) {
 	}
 }
 
-// A follower that sleeps waits in Go: in a system call it would keep a processor from the ranks of its process for a while, each time anew.
+// A follower that sleeps waits in Go: in a system call it would keep a processor from the ranks of its process for a
+// while, each time anew.
 func TestFollowerSleepsInGo(t *testing.T) {
 	w := newTape(t, Config{})
 	f := follow(t, w.Path(), FollowOptions{Tick: neverTick})
@@ -134,7 +135,8 @@ func TestFollowerSleepsInGo(t *testing.T) {
 	}
 }
 
-// A follower looks while a writer has rung and not yet looked who waits: what it sees then must not let it sleep unannounced.
+// A follower looks while a writer has rung and not yet looked whether somebody waits: what it sees then must not
+// let it sleep unannounced.
 func TestFollowLooksWhileRinging(t *testing.T) {
 	w := newTape(t, Config{})
 	f := follow(t, w.Path(), FollowOptions{Tick: neverTick})
@@ -187,18 +189,6 @@ func TestFollowFindsCommunicator(t *testing.T) {
 			t.Errorf("operation of %+v, missed %+v", ev.Comm, f.Missed())
 		}
 		return
-	}
-}
-
-func TestFollowFromNow(t *testing.T) {
-	w := newTape(t, Config{})
-	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world"})
-	c.End(c.Start(0, allReduce, 0), 0)
-	f := follow(t, w.Path(), FollowOptions{FromNow: true})
-	c.End(c.Start(0, allReduce, 0), 0)
-	ev, err := f.Next(t.Context())
-	if err != nil || ev.Op.Seq != 2 || ev.Comm.Name != "world" {
-		t.Errorf("the first event is %+v, %v", ev, err)
 	}
 }
 
@@ -286,7 +276,8 @@ func TestCloseWhenCutShort(t *testing.T) {
 	endBellWatch(t, path, f)
 }
 
-// endBellWatch wakes who was left waiting for the bell of a file that was cut short: of one that is whole again, it can be.
+// endBellWatch wakes what was left waiting for the bell of a file that was cut short: of one that is whole again, it
+// can be.
 func endBellWatch(t *testing.T, path string, f *Follower) {
 	t.Helper()
 	if err := os.Truncate(path, headerSize); err != nil {
@@ -349,8 +340,8 @@ func TestCutShortUnderReaders(t *testing.T) {
 	}
 }
 
-// Many communicators write to one tape, and several followers see each of them do what it did, in its order: nothing torn, nothing
-// twice, nothing lost that isn't counted. The slots that are read meanwhile are each of one moment.
+// Many communicators write to one tape, and several followers see each of them do what it did, in its order: nothing
+// torn, nothing twice, nothing lost that isn't counted. The slots that are read meanwhile are each of one moment.
 func TestConsistency(t *testing.T) {
 	const writers, followers, rounds = 8, 3, 3000
 	w := newTape(t, Config{OpRecords: 1 << 16, LifeRecords: 1 << 13})
@@ -429,7 +420,8 @@ func checkEvent(t *testing.T, ev *Event, next map[lifecycle.CommID]uint64, misse
 	}
 	at := next[ev.Comm.ID] // operations that started
 	if ev.IsLife {
-		if text := fmt.Sprintf("comm%d %d", ev.Comm.Rank, ev.Life.Seq); ev.Life.Text != text || int(ev.Life.Peer) != ev.Comm.Rank {
+		text := fmt.Sprintf("comm%d %d", ev.Comm.Rank, ev.Life.Seq)
+		if ev.Life.Text != text || int(ev.Life.Peer) != ev.Comm.Rank {
 			t.Fatalf("act of %s: %+v", text, ev.Life)
 		}
 		// It was written while operation Seq+1 was in flight.
@@ -497,7 +489,8 @@ func TestHoleInRing(t *testing.T) {
 	}
 }
 
-// An idle follower sleeps: in a second it looks seven times. How often its thread slept is what a busy machine doesn't change.
+// An idle follower sleeps: in a second it looks seven times. How often its thread slept is what a busy machine doesn't
+// change.
 func TestIdleFollowerCosts(t *testing.T) {
 	w := newTape(t, Config{})
 	f := follow(t, w.Path(), FollowOptions{})

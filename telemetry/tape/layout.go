@@ -2,68 +2,70 @@ package tape
 
 import "math/bits"
 
-// The format's version. A reader refuses any other: what is added without a new version goes into reserved bytes, new tail fields
-// and new record kinds, all of which a reader passes over.
-const formatVersion = 2
+// The format's version. A reader refuses any other. What is added without a new version goes into bytes that are
+// reserved, new fields of tails and new kinds of records: readers pass over those that they don't know.
+const formatVersion = 3
 
-// magic are the file's first eight bytes.
+// magic is a tape's first eight bytes.
 const magic = "CARILLON"
 
-// Sizes of the parts, in bytes.
+// Sizes of the parts in bytes, and in words of 8 bytes.
 const (
 	headerSize = 4096
 	slotSize   = 512
 	tallySize  = 512
 	recordSize = 64
+	pageSize   = 512
 
 	wordSize    = 8
 	slotWords   = slotSize / wordSize
 	tallyWords  = tallySize / wordSize
 	recordWords = recordSize / wordSize
+	pageWords   = pageSize / wordSize
+
+	recordsPerPage = 32 // of the op ring
 )
 
 // Offsets in the header. Everything up to hdrCheck is written once, before the file has its name.
 const (
-	hdrMagic          = 0   // 8 bytes
-	hdrVersion        = 8   // u32
-	hdrHeaderSize     = 12  // u32
-	hdrFileSize       = 16  // u64
-	hdrSlotOffset     = 24  // u64
-	hdrSlotCount      = 32  // u32
-	hdrSlotSize       = 36  // u32
-	hdrLifeOffset     = 40  // u64
-	hdrLifeCount      = 48  // u32, a power of two
-	hdrRecordSize     = 52  // u32
-	hdrOpOffset       = 56  // u64
-	hdrOpCount        = 64  // u32, a power of two
-	hdrPID            = 68  // u32
-	hdrStartTicks     = 72  // u64: field 22 of /proc/PID/stat, which tells two users of a pid apart
-	hdrPIDSpace       = 80  // u64: inode of the pid namespace; 0 if unknown
-	hdrCreatedMono    = 88  // i64, ns
-	hdrCreatedWall    = 96  // i64, ns since 1970
-	hdrBootID         = 104 // text; the kernel's boot id, or what the user calls the host
-	hdrHost           = 144 // text
-	hdrJob            = 208 // text
-	hdrProgram        = 272 // text
-	hdrProgVersion    = 336 // text
-	hdrKernelBoot     = 376 // 16 bytes: the kernel's boot id; zero if unknown
-	hdrOrdinaryOffset = 392 // u64
-	hdrTallyOffset    = 400 // u64
-	hdrTallyCount     = 408 // u32
-	hdrTallySize      = 412 // u32
-	hdrCheck          = 416 // u64: check of the words before it
+	hdrMagic       = 0   // 8 bytes
+	hdrVersion     = 8   // u32
+	hdrSlots       = 12  // u32
+	hdrTallies     = 16  // u32
+	hdrLifeRecords = 20  // u32, a power of two
+	hdrOpRecords   = 24  // u32, a power of two
+	hdrPID         = 28  // u32
+	hdrFileSize    = 32  // u64
+	hdrStartTicks  = 40  // u64: field 22 of /proc/PID/stat, which tells two users of a pid apart
+	hdrPIDSpace    = 48  // u64: inode of the pid namespace; 0 if unknown
+	hdrKernelBoot  = 56  // 16 bytes: the kernel's boot id; zero if unknown
+	hdrCreatedMono = 72  // i64, ns
+	hdrCreatedWall = 80  // i64, ns since 1970
+	hdrRank        = 88  // i32: of the process in the job; -1 if unknown
+	hdrJobSize     = 92  // i32: ranks of the job; 0 if unknown
+	hdrSlowAfter   = 96  // i64: an operation is slow from so many ns on; 0 if unknown
+	hdrStallAfter  = 104 // i64: and stalled; 0 if unknown
+	hdrBootID      = 112 // text; the kernel's boot id, or what the user calls the host
+	hdrHost        = 152 // text
+	hdrJob         = 216 // text
+	hdrProgram     = 280 // text
+	hdrProgVersion = 344 // text
+	hdrCheck       = 384 // u64: check of the words before it
 
-	hdrState        = 512  // u64: stateLive or stateClosed
-	hdrBell         = 576  // u32: counts the writer's rings; followers wait on it with futex(2)
-	hdrWaiting      = 584  // u32: set by a follower that is about to wait, cleared by the writer that wakes it
-	hdrOpHead       = 640  // u64: records ever reserved in the op ring
-	hdrLifeHead     = 704  // u64: records ever reserved in the life ring
-	hdrOverflow     = 768  // u64: communicators that found the table full
-	hdrClock        = 832  // latch of two words: CLOCK_MONOTONIC and the time of day, ns, read together
-	hdrExported     = 896  // i64, CLOCK_MONOTONIC: until when the process has exported its spans; 0: it doesn't say
-	hdrDelivered    = 904  // i64, CLOCK_MONOTONIC: until when the spans of what had ended were taken; 0: it doesn't say
-	hdrOrdinaryHead = 960  // u64: pages ever begun on the ordinary ring
-	hdrTallies      = 1024 // u64: tallies ever begun
+	hdrState        = 512 // u64: stateLive or stateClosed
+	hdrBell         = 576 // u32: goes up when the writer wakes followers, which wait on it with futex(2)
+	hdrWaiting      = 584 // u32: set by a follower that is about to wait, cleared by the writer that wakes it
+	hdrOpHead       = 640 // u64: records ever reserved in the op ring
+	hdrLifeHead     = 704 // u64: records ever reserved in the life ring
+	hdrOrdinaryHead = 768 // u64: pages of the ordinary ring ever looked at by writers that were to begin one
+	hdrTallyHead    = 832 // u64: tallies ever begun
+	hdrOverflow     = 840 // u64: communicators that found the table full
+	hdrClock        = 848 // latch of two words: CLOCK_MONOTONIC and the time of day of one moment, ns
+	hdrExported     = 896 // i64, CLOCK_MONOTONIC: see Header.Exported
+	hdrDelivered    = 904 // i64, CLOCK_MONOTONIC: see Header.Delivered
+	hdrTerminated   = 912 // i64, CLOCK_MONOTONIC: see Header.Terminated
+	hdrSeen         = 920 // i64, CLOCK_MONOTONIC: see Header.Seen
+	hdrChangingEnd  = 928
 )
 
 // Lengths of the header's texts, a NUL at the end included.
@@ -81,58 +83,33 @@ const (
 	stateClosed = 2
 )
 
-// Offsets in a slot. Both parts are latches (see latch).
+// Offsets in a slot of its two latches, and of the counters between them, which are one line of the cache.
 const (
-	slotInfoLatch = 0  // control word of the info part
-	slotOpLatch   = 8  // control word of the operation part
-	slotRepeat    = 16 // what has happened since the operation part was published; words as below
-	slotOp        = 64 // two copies of slotOpWords
-	slotInfo      = 192
-	// 448 to 511 are reserved.
+	slotOp       = 0   // a latch of the operation that runs, or ran last
+	slotLaunched = 128 // u64: launched of one like that in the latch, alone in flight, that came after it
+	slotNumber   = 136 // u64: its number
+	slotStart    = 144 // i64: its start
+	slotEnded    = 152 // u64: how many were launched when one ended and none was in flight any more
+	slotLastEnd  = 160 // i64: when one ended last
+	slotBegun    = 168 // u64: number of the last collective that began
+	slotDone     = 176 // u64: number of the last collective that ended well
+	slotInfo     = 192 // a latch of what the communicator is
 )
 
-// Words of one copy of a slot's operation part.
+// Words of a slot's operation.
 const (
 	opLaunched  = 0
 	opNumber    = 1
-	opKinds     = 2 // see packKinds; stage and code are 0
+	opKinds     = 2 // see packKinds; the phase from bit 32 on, the number of operations in flight from bit 40 on
 	opRanks     = 3 // peer i32, wait i32
 	opBytes     = 4
 	opStart     = 5
-	opLastEnd   = 6
-	opWaitSince = 7
+	opWaitSince = 6
 
-	slotOpWords = 8
+	opWords = 7
 )
 
-// Words of a slot's repeat part. They are stored one by one, which their order makes safe; see CommWriter.repeat.
-const (
-	repLaunched = 0 // as opLaunched; it counts if it is more
-	repNumber   = 1
-	repStart    = 2
-	repEnded    = 3 // how many were launched when the last ended and none was in flight any more; it counts unless more are launched now
-	repLastEnd  = 4
-
-	slotRepeatWords = 5
-)
-
-// Words of a tally. The first, up to its check, are written once, before hdrTallies counts it.
-const (
-	tallyName         = 0  // text of 56 bytes
-	tallyEngine       = 7  // text of 16 bytes
-	tallyKind         = 9  // call, class of sizes u8
-	tallyCheck        = 10 // check of the words before it
-	tallyOrdinary     = 16 // operations that never had to wait, and were not slow
-	tallyOrdinaryTime = 17 // what they took, ns
-	tallyBytes        = 18 // of all
-	tallyBandwidth    = 19 // sum of their bus bandwidths, MB/s, f64
-	tallyDurations    = 20 // DurationBuckets words; those of short operations lie beside what each changes
-	tallyOtherTime    = 34 // what the others took, ns
-	tallySampled      = 35 // ordinary ones that are on the op ring
-	tallyBandwidths   = 40 // BandwidthBuckets words
-)
-
-// Words of one copy of a slot's info part.
+// Words of a slot's info.
 const (
 	infoID     = 0 // 16 bytes
 	infoParent = 2 // 16 bytes
@@ -142,25 +119,37 @@ const (
 	infoEngine = 7 // text of 16 bytes
 	infoName   = 9 // text of 56 bytes
 
-	slotInfoWords = 16
-	engineSize    = 16
-	nameSize      = 56
+	infoWords  = 16
+	engineSize = 16
+	nameSize   = 56
 )
 
-// MaxName is how many bytes of a communicator's name the tape keeps.
-const MaxName = nameSize - 1
+// Words of a tally. Those up to the check are written once, before hdrTallyHead counts the tally.
+const (
+	tallyName         = 0  // text of 56 bytes
+	tallyEngine       = 7  // text of 16 bytes
+	tallyKind         = 9  // call, class of sizes u8
+	tallyCheck        = 10 // check of the words before it
+	tallyOrdinary     = 16 // operations that never had to wait and were not slow
+	tallyOrdinaryTime = 17 // what they took, ns
+	tallyBytes        = 18 // of all
+	tallyBandwidth    = 19 // sum of their bus bandwidths, MB/s, f64
+	tallyDurations    = 20 // DurationBuckets words; those of short operations lie beside what each changes
+	tallyOtherTime    = 34 // what the others took, ns
+	tallySampled      = 35 // ordinary ones that are on the op ring
+	tallyBandwidths   = 40 // BandwidthBuckets words
+)
 
 // Kinds of a record, in its marker.
 const (
 	kindOp       = 1 // one moment of an operation; op ring
-	kindLife     = 2 // one moment of an act; life ring, as all that follow
-	kindComm     = 3 // what a communicator is; only word 3, the state and the tail count
+	kindLife     = 2 // one moment of an act; life ring, as all up to kindContinue
+	kindComm     = 3 // what a communicator is; of its kinds, only the state counts
 	kindCommEnd  = 4 // a communicator gave its slot back
 	kindContinue = 5 // 56 more bytes of the tail of the record before
+	kindCaller   = 6 // the span in which the operation was called whose start is the next record; op ring
 	kindTallied  = 7 // the end of an operation that a tally counts; op ring
-	kindOrdinary = 8 // that of one that it counts as ordinary, and that is sampled; op ring
-	kindPage     = 9 // a page; ordinary ring
-	kindCaller   = 6 // the caller's span of the operation whose start is the record behind it; op ring
+	kindOrdinary = 8 // the end of one that a tally counts as ordinary; on a page, or the op ring if it is sampled
 )
 
 // Words of a record. The first is its marker, see marker; the second the time.
@@ -170,7 +159,7 @@ const (
 
 	// Op records.
 	recOpSeq   = 2
-	recOpKinds = 3 // see packKinds
+	recOpKinds = 3 // see packKinds; phase, stage u8 and code u16 from bits 32, 40 and 48 on
 	recOpRanks = 4 // peer i32, wait i32
 	recOpBytes = 5
 	recOpStart = 6
@@ -184,42 +173,21 @@ const (
 
 	// Life records.
 	recLifeOpHead = 2 // hdrOpHead before it was reserved: where it stands among the operations
-	recLifeKinds  = 3 // act, call, stage, phase, state u8; from bit 48 code u16
+	recLifeKinds  = 3 // act, call, stage, phase, state u8; from bit 48 on code u16
 	recLifePeer   = 4 // peer i32; length of the tail in bytes u32
 	recLifeSeq    = 5
 	recLifeStart  = 6
 	recLifeComm   = 7 // number u32, slot i32
 )
 
-// Words of a page of the ordinary ring. The first are a record, whose check is over all of it; an operation in full is at pageFirst. Behind it are
-// items until the first word that is zero.
+// A repeat is a word on a page: from the start before it to its start in ns in the upper half, what it took in ns in
+// the lower, and the bit that tells it from a marker, as no kind of a record has it.
 const (
-	pageSize  = 512
-	pageWords = pageSize / wordSize
-
-	pageComm  = 1 // number u32, slot i32
-	pageFirst = 2
-	pageItems = 8
-
-	// An item in full has a word that says so before these.
-	longItem   = 1 << 63
-	longKinds  = 0 // call, data type, reduction, algorithm u8; peer i32
-	longNumber = 1
-	longBytes  = 2
-	longStart  = 3
-	longEnd    = 4
-	longWords  = 6
-
-	// A short item has the time from the start before it in the upper half, and what it took in the lower; all else is as before it,
-	// and the number is the next.
-	maxShort = 1 << 31
-	lapShift = 31 // of the bit that lapBit gives
-
-	recordsPerPage = 32 // on the op ring
-	maxPages       = 1 << 15
+	repeatBit = 1 << 31
+	maxRepeat = repeatBit - 1
 )
 
-// Fields of a tail: u8 tag, u16 length, the bytes. A reader passes over tags that it does not know.
+// Fields of a tail: u8 tag, u16 length, the bytes.
 const (
 	tailText   = 1
 	tailSite   = 2 // line u32, goroutine u64, time i64 (ns since 1970, 0: none), length of func u16, func, file
@@ -233,6 +201,7 @@ const (
 	tailEngine = 10
 	tailShape  = 11 // rank, size, nodes i32
 	tailShared = 12 // empty: that it is there says it
+	tailRoot   = 13 // u32: number of the communicator that it descends from
 
 	tailPerRecord = recordSize - wordSize
 	maxContinue   = 36
@@ -243,48 +212,51 @@ const (
 const (
 	maxText = 1024
 	maxSite = 160 // of each of the function's and the file's name
+	maxName = nameSize - 1
 )
 
-// fold is a check over words, quick rather than strong. It is what makes a record or a slot prove that it is whole, however it was
-// torn: by a reader that copied it while it changed, by two writers a lap apart, or by a process that was killed while it wrote.
-func fold(seed uint64, w ...uint64) uint32 {
+// A marker is the first word of a record, or of a copy in a latch, and is stored last. Its upper half is a number:
+// the low half of a record's index in the ring's whole history, or the version of a copy. Bits 24 to 31 are the kind,
+// 0 in a latch, and the others a check over the words behind the marker, quick rather than strong. A marker that fits
+// says that these words are whole, and are the ones with that number, however they may have been torn: by a reader
+// that copied them while they changed, by two writers a lap apart, or by a process that was killed while it wrote.
+func marker(number uint64, kind uint8, words []uint64) uint64 {
+	return number<<32 | uint64(kind)<<24 | check(uint64(uint32(number)), words)>>8
+}
+
+// check is a check of 32 bits over words.
+func check(seed uint64, words []uint64) uint64 {
 	h := seed
-	for i, x := range w {
-		h ^= bits.RotateLeft64(x, 9*(i+1))
+	for _, w := range words {
+		h = bits.RotateLeft64(h, 9) ^ w
 	}
 	return mix(h)
 }
 
-func mix(h uint64) uint32 {
+func mix(h uint64) uint64 {
 	h ^= h >> 32
 	h *= 0x9E3779B97F4A7C15 // odd, and its bits look like noise: 2^64 divided by the golden ratio
-	return uint32(h >> 32)
+	return h >> 32
 }
 
-// fold7 and fold8 are fold, unrolled: they are on the way of each operation.
-func fold7(seed, a, b, c, d, e, f, g uint64) uint32 {
-	return mix(seed ^ bits.RotateLeft64(a, 9) ^ bits.RotateLeft64(b, 18) ^ bits.RotateLeft64(c, 27) ^ bits.RotateLeft64(d, 36) ^
-		bits.RotateLeft64(e, 45) ^ bits.RotateLeft64(f, 54) ^ bits.RotateLeft64(g, 63))
+// store writes 7 words, and their marker behind them. It is marker, unrolled, and takes the words in registers: it is
+// on the way of each operation, and what is first put together in memory costs twice as much.
+func store(to *[recordWords]uint64, number uint64, kind uint8, a, b, c, d, e, f, g uint64) {
+	to[1], to[2], to[3], to[4], to[5], to[6], to[7] = a, b, c, d, e, f, g
+	h := bits.RotateLeft64(uint64(uint32(number)), 9) ^ a
+	h = bits.RotateLeft64(h, 9) ^ b
+	h = bits.RotateLeft64(h, 9) ^ c
+	h = bits.RotateLeft64(h, 9) ^ d
+	h = bits.RotateLeft64(h, 9) ^ e
+	h = bits.RotateLeft64(h, 9) ^ f
+	h = bits.RotateLeft64(h, 9) ^ g
+	storeRelease(&to[0], number<<32|uint64(kind)<<24|mix(h)>>8)
 }
 
-func fold8(seed, a, b, c, d, e, f, g, h uint64) uint32 {
-	return mix(seed ^ bits.RotateLeft64(a, 9) ^ bits.RotateLeft64(b, 18) ^ bits.RotateLeft64(c, 27) ^ bits.RotateLeft64(d, 36) ^
-		bits.RotateLeft64(e, 45) ^ bits.RotateLeft64(f, 54) ^ bits.RotateLeft64(g, 63) ^ bits.RotateLeft64(h, 72))
-}
+// kindOf is the kind of a record with this marker.
+func kindOf(marker uint64) uint8 { return uint8(marker >> 24) }
 
-// foldRecord is the check over a record's words behind the marker.
-func foldRecord(index uint64, r *[recordWords]uint64) uint32 {
-	return fold7(uint64(uint32(index)), r[1], r[2], r[3], r[4], r[5], r[6], r[7])
-}
-
-// marker is a record's first word, stored last: the low half of its index in the ring's whole history, its kind, and the upper 24
-// bits of its check. A marker that fits says that the record is whole and is the one that was looked for.
-func marker(index uint64, kind uint8, check uint32) uint64 {
-	return index<<32 | uint64(kind)<<24 | uint64(check>>8)
-}
-
-// packKinds puts what stays the same of an operation's small fields into one word. The phase has the bits from 32 on; in a record,
-// stage and code those from 40 and 48 on, and in a slot, the number of operations in flight those from 40 on.
+// packKinds puts the small fields of an operation that don't change while it runs into one word.
 func packKinds(sig *Signature, algorithm uint8) uint64 {
 	return uint64(sig.Call) | uint64(sig.DataType)<<8 | uint64(sig.Reduction)<<16 | uint64(algorithm)<<24
 }
@@ -306,6 +278,4 @@ func (g geometry) lifeOffset() int64     { return g.tallyOffset() + int64(g.tall
 func (g geometry) opOffset() int64       { return g.lifeOffset() + int64(g.life)*recordSize }
 func (g geometry) ordinaryOffset() int64 { return g.opOffset() + int64(g.op)*recordSize }
 func (g geometry) size() int64           { return g.ordinaryOffset() + int64(g.pages())*pageSize }
-
-// pages is how many pages of ordinary operations there are. The rings are powers of two, and so is this.
-func (g geometry) pages() int { return min(g.op/recordsPerPage, maxPages) }
+func (g geometry) pages() int            { return g.op / recordsPerPage }

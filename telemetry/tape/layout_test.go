@@ -13,56 +13,45 @@ import (
 // The layout once more, as a C compiler would lay it out.
 type (
 	cHeader struct {
-		magic                       [8]byte
-		version, headerSize         uint32
-		fileSize                    uint64
-		slotOffset                  uint64
-		slotCount, slotSize         uint32
-		lifeOffset                  uint64
-		lifeCount, recordSize       uint32
-		opOffset                    uint64
-		opCount, pid                uint32
-		startTicks, pidSpace        uint64
-		createdMono, createdWall    int64
-		bootID                      [40]byte
-		host, job, program          [64]byte
-		progVersion                 [40]byte
-		kernelBoot                  [16]byte
-		ordinaryOffset, tallyOffset uint64
-		tallyCount, tallySize       uint32
-		check                       uint64
-		_                           [88]byte
-		state                       uint64
-		_                           [56]byte
-		bell, _                     uint32
-		waiting, _                  uint32
-		_                           [48]byte
-		opHead                      uint64
-		_                           [56]byte
-		lifeHead                    uint64
-		_                           [56]byte
-		overflow                    uint64
-		_                           [56]byte
-		clockControl                uint64
-		clock                       [2]struct{ mono, wall int64 }
-		_                           [24]byte
-		exported                    int64
-		delivered                   int64
-		_                           [48]byte
-		ordinaryHead                uint64
-		_                           [56]byte
-		tallies                     uint64
-		_                           [headerSize - 1024 - 8]byte
+		magic                          [8]byte
+		version, slots, tallies        uint32
+		lifeRecords, opRecords, pid    uint32
+		fileSize, startTicks, pidSpace uint64
+		kernelBoot                     [16]byte
+		createdMono, createdWall       int64
+		rank, jobSize                  int32
+		slowAfter, stallAfter          int64
+		bootID                         [40]byte
+		host, job, program             [64]byte
+		progVersion                    [40]byte
+		check                          uint64
+		_                              [120]byte
+		state                          uint64
+		_                              [56]byte
+		bell, _, waiting, _            uint32
+		_                              [48]byte
+		opHead                         uint64
+		_                              [56]byte
+		lifeHead                       uint64
+		_                              [56]byte
+		ordinaryHead                   uint64
+		_                              [56]byte
+		tallyHead, overflow            uint64
+		clock                          [2]struct{ marker, mono, wall uint64 }
+		exported, delivered            int64
+		terminated, seen               int64
+		_                              [headerSize - 928]byte
 	}
 	cOp struct {
-		launched, number                            uint64
+		marker, launched, number                    uint64
 		call, dataType, reduction, algorithm, phase uint8
 		inFlight                                    [3]uint8
 		peer, wait                                  int32
 		bytes                                       uint64
-		start, lastEnd, waitSince                   int64
+		start, waitSince                            int64
 	}
 	cInfo struct {
+		marker     uint64
 		id, parent [16]byte
 		number     uint32
 		state      uint8
@@ -72,12 +61,6 @@ type (
 		root       uint32
 		engine     [16]byte
 		name       [56]byte
-	}
-	cRepeat struct {
-		launched, number uint64
-		start            int64
-		ended            uint64
-		lastEnd          int64
 	}
 	cTally struct {
 		name                          [56]byte
@@ -95,12 +78,16 @@ type (
 		_                             [96]byte
 	}
 	cSlot struct {
-		infoControl, opControl uint64
-		repeat                 cRepeat
-		_                      [8]byte
-		op                     [2]cOp
-		info                   [2]cInfo
-		_                      [64]byte
+		op          [2]cOp
+		launched    uint64
+		number      uint64
+		start       int64
+		ended       uint64
+		lastEnd     int64
+		begun, done uint64
+		_           [8]byte
+		info        [2]cInfo
+		_           [48]byte
 	}
 	cOpRecord struct {
 		marker                                             uint64
@@ -113,6 +100,17 @@ type (
 		start                                              int64
 		number                                             uint32
 		slot                                               int32
+	}
+	cCaller struct {
+		marker uint64
+		time   int64
+		trace  [16]byte
+		span   [8]byte
+		flags  uint8
+		_      [7]byte
+		seq    uint64
+		number uint32
+		slot   int32
 	}
 	cLifeRecord struct {
 		marker                               uint64
@@ -136,7 +134,7 @@ func TestOffsets(t *testing.T) {
 	var info cInfo
 	var or cOpRecord
 	var lr cLifeRecord
-	var re cRepeat
+	var ca cCaller
 	var ta cTally
 	for _, tt := range []struct {
 		name      string
@@ -145,63 +143,58 @@ func TestOffsets(t *testing.T) {
 		{"header", unsafe.Sizeof(h), headerSize},
 		{"slot", unsafe.Sizeof(s), slotSize},
 		{"tally", unsafe.Sizeof(ta), tallySize},
-		{"repeat", unsafe.Sizeof(re), slotRepeatWords * wordSize},
+		{"caller", unsafe.Sizeof(ca), recordSize},
 		{"op record", unsafe.Sizeof(or), recordSize},
 		{"life record", unsafe.Sizeof(lr), recordSize},
-		{"op", unsafe.Sizeof(op), slotOpWords * wordSize},
-		{"info", unsafe.Sizeof(info), slotInfoWords * wordSize},
+		{"op", unsafe.Sizeof(op), (1 + opWords) * wordSize},
+		{"info", unsafe.Sizeof(info), (1 + infoWords) * wordSize},
 
 		{"hdrMagic", unsafe.Offsetof(h.magic), hdrMagic},
 		{"hdrVersion", unsafe.Offsetof(h.version), hdrVersion},
-		{"hdrHeaderSize", unsafe.Offsetof(h.headerSize), hdrHeaderSize},
-		{"hdrFileSize", unsafe.Offsetof(h.fileSize), hdrFileSize},
-		{"hdrSlotOffset", unsafe.Offsetof(h.slotOffset), hdrSlotOffset},
-		{"hdrSlotCount", unsafe.Offsetof(h.slotCount), hdrSlotCount},
-		{"hdrSlotSize", unsafe.Offsetof(h.slotSize), hdrSlotSize},
-		{"hdrLifeOffset", unsafe.Offsetof(h.lifeOffset), hdrLifeOffset},
-		{"hdrLifeCount", unsafe.Offsetof(h.lifeCount), hdrLifeCount},
-		{"hdrRecordSize", unsafe.Offsetof(h.recordSize), hdrRecordSize},
-		{"hdrOpOffset", unsafe.Offsetof(h.opOffset), hdrOpOffset},
-		{"hdrOpCount", unsafe.Offsetof(h.opCount), hdrOpCount},
+		{"hdrSlots", unsafe.Offsetof(h.slots), hdrSlots},
+		{"hdrTallies", unsafe.Offsetof(h.tallies), hdrTallies},
+		{"hdrLifeRecords", unsafe.Offsetof(h.lifeRecords), hdrLifeRecords},
+		{"hdrOpRecords", unsafe.Offsetof(h.opRecords), hdrOpRecords},
 		{"hdrPID", unsafe.Offsetof(h.pid), hdrPID},
+		{"hdrFileSize", unsafe.Offsetof(h.fileSize), hdrFileSize},
 		{"hdrStartTicks", unsafe.Offsetof(h.startTicks), hdrStartTicks},
 		{"hdrPIDSpace", unsafe.Offsetof(h.pidSpace), hdrPIDSpace},
+		{"hdrKernelBoot", unsafe.Offsetof(h.kernelBoot), hdrKernelBoot},
 		{"hdrCreatedMono", unsafe.Offsetof(h.createdMono), hdrCreatedMono},
 		{"hdrCreatedWall", unsafe.Offsetof(h.createdWall), hdrCreatedWall},
+		{"hdrRank", unsafe.Offsetof(h.rank), hdrRank},
+		{"hdrJobSize", unsafe.Offsetof(h.jobSize), hdrJobSize},
+		{"hdrSlowAfter", unsafe.Offsetof(h.slowAfter), hdrSlowAfter},
+		{"hdrStallAfter", unsafe.Offsetof(h.stallAfter), hdrStallAfter},
 		{"hdrBootID", unsafe.Offsetof(h.bootID), hdrBootID},
 		{"hdrHost", unsafe.Offsetof(h.host), hdrHost},
 		{"hdrJob", unsafe.Offsetof(h.job), hdrJob},
 		{"hdrProgram", unsafe.Offsetof(h.program), hdrProgram},
 		{"hdrProgVersion", unsafe.Offsetof(h.progVersion), hdrProgVersion},
-		{"hdrKernelBoot", unsafe.Offsetof(h.kernelBoot), hdrKernelBoot},
-		{"hdrOrdinaryOffset", unsafe.Offsetof(h.ordinaryOffset), hdrOrdinaryOffset},
-		{"hdrTallyOffset", unsafe.Offsetof(h.tallyOffset), hdrTallyOffset},
-		{"hdrTallyCount", unsafe.Offsetof(h.tallyCount), hdrTallyCount},
-		{"hdrTallySize", unsafe.Offsetof(h.tallySize), hdrTallySize},
 		{"hdrCheck", unsafe.Offsetof(h.check), hdrCheck},
 		{"hdrState", unsafe.Offsetof(h.state), hdrState},
 		{"hdrBell", unsafe.Offsetof(h.bell), hdrBell},
 		{"hdrWaiting", unsafe.Offsetof(h.waiting), hdrWaiting},
 		{"hdrOpHead", unsafe.Offsetof(h.opHead), hdrOpHead},
 		{"hdrLifeHead", unsafe.Offsetof(h.lifeHead), hdrLifeHead},
+		{"hdrOrdinaryHead", unsafe.Offsetof(h.ordinaryHead), hdrOrdinaryHead},
+		{"hdrTallyHead", unsafe.Offsetof(h.tallyHead), hdrTallyHead},
 		{"hdrOverflow", unsafe.Offsetof(h.overflow), hdrOverflow},
-		{"hdrClock", unsafe.Offsetof(h.clockControl), hdrClock},
+		{"hdrClock", unsafe.Offsetof(h.clock), hdrClock},
 		{"hdrExported", unsafe.Offsetof(h.exported), hdrExported},
 		{"hdrDelivered", unsafe.Offsetof(h.delivered), hdrDelivered},
-		{"hdrOrdinaryHead", unsafe.Offsetof(h.ordinaryHead), hdrOrdinaryHead},
-		{"hdrTallies", unsafe.Offsetof(h.tallies), hdrTallies},
+		{"hdrTerminated", unsafe.Offsetof(h.terminated), hdrTerminated},
+		{"hdrSeen", unsafe.Offsetof(h.seen), hdrSeen},
 
-		{"slotInfoLatch", unsafe.Offsetof(s.infoControl), slotInfoLatch},
-		{"slotOpLatch", unsafe.Offsetof(s.opControl), slotOpLatch},
-		{"slotRepeat", unsafe.Offsetof(s.repeat), slotRepeat},
 		{"slotOp", unsafe.Offsetof(s.op), slotOp},
+		{"slotLaunched", unsafe.Offsetof(s.launched), slotLaunched},
+		{"slotNumber", unsafe.Offsetof(s.number), slotNumber},
+		{"slotStart", unsafe.Offsetof(s.start), slotStart},
+		{"slotEnded", unsafe.Offsetof(s.ended), slotEnded},
+		{"slotLastEnd", unsafe.Offsetof(s.lastEnd), slotLastEnd},
+		{"slotBegun", unsafe.Offsetof(s.begun), slotBegun},
+		{"slotDone", unsafe.Offsetof(s.done), slotDone},
 		{"slotInfo", unsafe.Offsetof(s.info), slotInfo},
-
-		{"repLaunched", unsafe.Offsetof(re.launched), repLaunched * wordSize},
-		{"repNumber", unsafe.Offsetof(re.number), repNumber * wordSize},
-		{"repStart", unsafe.Offsetof(re.start), repStart * wordSize},
-		{"repEnded", unsafe.Offsetof(re.ended), repEnded * wordSize},
-		{"repLastEnd", unsafe.Offsetof(re.lastEnd), repLastEnd * wordSize},
 
 		{"tallyName", unsafe.Offsetof(ta.name), tallyName * wordSize},
 		{"tallyEngine", unsafe.Offsetof(ta.engine), tallyEngine * wordSize},
@@ -216,22 +209,21 @@ func TestOffsets(t *testing.T) {
 		{"tallyOtherTime", unsafe.Offsetof(ta.otherTime), tallyOtherTime * wordSize},
 		{"tallyBandwidths", unsafe.Offsetof(ta.bandwidths), tallyBandwidths * wordSize},
 
-		{"opLaunched", unsafe.Offsetof(op.launched), opLaunched * wordSize},
-		{"opNumber", unsafe.Offsetof(op.number), opNumber * wordSize},
-		{"opKinds", unsafe.Offsetof(op.call), opKinds * wordSize},
-		{"opRanks", unsafe.Offsetof(op.peer), opRanks * wordSize},
-		{"opBytes", unsafe.Offsetof(op.bytes), opBytes * wordSize},
-		{"opStart", unsafe.Offsetof(op.start), opStart * wordSize},
-		{"opLastEnd", unsafe.Offsetof(op.lastEnd), opLastEnd * wordSize},
-		{"opWaitSince", unsafe.Offsetof(op.waitSince), opWaitSince * wordSize},
+		{"opLaunched", unsafe.Offsetof(op.launched), (1 + opLaunched) * wordSize},
+		{"opNumber", unsafe.Offsetof(op.number), (1 + opNumber) * wordSize},
+		{"opKinds", unsafe.Offsetof(op.call), (1 + opKinds) * wordSize},
+		{"opRanks", unsafe.Offsetof(op.peer), (1 + opRanks) * wordSize},
+		{"opBytes", unsafe.Offsetof(op.bytes), (1 + opBytes) * wordSize},
+		{"opStart", unsafe.Offsetof(op.start), (1 + opStart) * wordSize},
+		{"opWaitSince", unsafe.Offsetof(op.waitSince), (1 + opWaitSince) * wordSize},
 
-		{"infoID", unsafe.Offsetof(info.id), infoID * wordSize},
-		{"infoParent", unsafe.Offsetof(info.parent), infoParent * wordSize},
-		{"infoNumber", unsafe.Offsetof(info.number), infoNumber * wordSize},
-		{"infoRank", unsafe.Offsetof(info.rank), infoRank * wordSize},
-		{"infoNodes", unsafe.Offsetof(info.nodes), infoNodes * wordSize},
-		{"infoEngine", unsafe.Offsetof(info.engine), infoEngine * wordSize},
-		{"infoName", unsafe.Offsetof(info.name), infoName * wordSize},
+		{"infoID", unsafe.Offsetof(info.id), (1 + infoID) * wordSize},
+		{"infoParent", unsafe.Offsetof(info.parent), (1 + infoParent) * wordSize},
+		{"infoNumber", unsafe.Offsetof(info.number), (1 + infoNumber) * wordSize},
+		{"infoRank", unsafe.Offsetof(info.rank), (1 + infoRank) * wordSize},
+		{"infoNodes", unsafe.Offsetof(info.nodes), (1 + infoNodes) * wordSize},
+		{"infoEngine", unsafe.Offsetof(info.engine), (1 + infoEngine) * wordSize},
+		{"infoName", unsafe.Offsetof(info.name), (1 + infoName) * wordSize},
 
 		{"recMarker", unsafe.Offsetof(or.marker), recMarker * wordSize},
 		{"recTime", unsafe.Offsetof(or.time), recTime * wordSize},
@@ -241,6 +233,12 @@ func TestOffsets(t *testing.T) {
 		{"recOpBytes", unsafe.Offsetof(or.bytes), recOpBytes * wordSize},
 		{"recOpStart", unsafe.Offsetof(or.start), recOpStart * wordSize},
 		{"recOpComm", unsafe.Offsetof(or.number), recOpComm * wordSize},
+
+		{"recCallerTrace", unsafe.Offsetof(ca.trace), recCallerTrace * wordSize},
+		{"recCallerSpan", unsafe.Offsetof(ca.span), recCallerSpan * wordSize},
+		{"recCallerFlags", unsafe.Offsetof(ca.flags), recCallerFlags * wordSize},
+		{"recCallerSeq", unsafe.Offsetof(ca.seq), recCallerSeq * wordSize},
+		{"caller's recOpComm", unsafe.Offsetof(ca.number), recOpComm * wordSize},
 
 		{"recLifeOpHead", unsafe.Offsetof(lr.opHead), recLifeOpHead * wordSize},
 		{"recLifeKinds", unsafe.Offsetof(lr.act), recLifeKinds * wordSize},
@@ -257,10 +255,16 @@ func TestOffsets(t *testing.T) {
 
 // What the writer wrote, read through the compiler's layout and not through the package's own decoder.
 func TestBytesOnFile(t *testing.T) {
-	w := newTape(t, Config{Job: "job", Host: "host", BootID: "boot", Program: "prog", Version: "v1", Slots: 2, Tallies: 2, OpRecords: 128, LifeRecords: 128, SampleEvery: -1})
+	w := newTape(t, Config{
+		Job: "job", Host: "host", BootID: "boot", Program: "prog", Version: "v1", Rank: 3, JobSize: 9,
+		Slots: 2, Tallies: 2, OpRecords: 128, LifeRecords: 128, SampleEvery: -1, Slow: 4, Stall: 5,
+	})
+	w.Terminated(6)
+	w.Saw(7)
 	first := w.Comm(CommInfo{ID: lifecycle.CommID{9}})
 	c := w.Comm(CommInfo{
-		ID: lifecycle.CommID{0: 1, 15: 2}, Parent: lifecycle.CommID{0: 3, 15: 4}, Name: "rails", Rank: 5, Size: 6, Nodes: 7, Engine: "host",
+		ID: lifecycle.CommID{0: 1, 15: 2}, Parent: lifecycle.CommID{0: 3, 15: 4}, Name: "rails", Rank: 5, Size: 6,
+		Nodes: 7, Engine: "host",
 	})
 	c.From(first)
 	c.State(lifecycle.StateFinalizing)
@@ -286,30 +290,41 @@ func TestBytesOnFile(t *testing.T) {
 	}
 	check("header",
 		fields{
-			"magic": string(h.magic[:]), "version": h.version, "sizes": []uint32{h.headerSize, h.slotSize, h.tallySize, h.recordSize},
-			"counts":  []uint32{h.slotCount, h.tallyCount, h.lifeCount, h.opCount},
-			"offsets": []uint64{h.slotOffset, h.tallyOffset, h.lifeOffset, h.opOffset, h.ordinaryOffset, h.fileSize},
-			"pid":     int(h.pid), "texts": []string{text(h.bootID[:]), text(h.host[:]), text(h.job[:]), text(h.program[:]), text(h.progVersion[:])},
-			"state": h.state, "heads": []uint64{h.opHead, h.lifeHead},
+			"magic": string(h.magic[:]), "version": h.version, "size": h.fileSize,
+			"counts": []uint32{h.slots, h.tallies, h.lifeRecords, h.opRecords}, "pid": int(h.pid),
+			"texts": []string{text(h.bootID[:]), text(h.host[:]), text(h.job[:]), text(h.program[:]), text(h.progVersion[:])},
+			"job":   []int32{h.rank, h.jobSize}, "limits": []int64{h.slowAfter, h.stallAfter},
+			"state": h.state, "heads": []uint64{h.opHead, h.lifeHead}, "times": []int64{h.terminated, h.seen},
 		},
 		fields{
-			"magic": "CARILLON", "version": uint32(2), "sizes": []uint32{4096, 512, 512, 64},
-			"counts": []uint32{2, 2, 128, 128}, "offsets": []uint64{4096, 5120, 6144, 14336, 22528, 24576},
-			"pid": os.Getpid(), "texts": []string{"boot", "host", "job", "prog", "v1"},
-			// Two descriptions of two and three records, then an act of one and its tail's.
-			"state": uint64(stateLive), "heads": []uint64{3, 2 + 3 + 2},
+			"magic": "CARILLON", "version": uint32(3), "size": uint64(24576),
+			"counts": []uint32{2, 2, 128, 128}, "pid": os.Getpid(),
+			"texts": []string{"boot", "host", "job", "prog", "v1"}, "job": []int32{3, 9}, "limits": []int64{4, 5},
+			// Three descriptions of two, three and three records, then an act of one and its tail's.
+			"state": uint64(stateLive), "heads": []uint64{3, 2 + 3 + 3 + 2}, "times": []int64{6, 7},
 		})
 
-	s := (*cSlot)(unsafe.Pointer(&b[h.slotOffset+slotSize]))
-	op, info := s.op[s.opControl>>32&1], s.info[s.infoControl>>32&1]
+	const slotsAt, lifeAt, opsAt = 4096, 6144, 14336
+	s := (*cSlot)(unsafe.Pointer(&b[slotsAt+slotSize]))
+	op, info := s.op[0], s.info[0]
+	if s.op[1].marker>>32 > op.marker>>32 {
+		op = s.op[1]
+	}
+	if s.info[1].marker>>32 > info.marker>>32 {
+		info = s.info[1]
+	}
 	check("operation",
 		fields{
-			"seqs": []uint64{op.launched, op.number}, "in flight": op.inFlight, "kinds": []uint8{op.call, op.dataType, op.reduction, op.algorithm, op.phase},
-			"ranks": []int32{op.peer, op.wait}, "bytes": op.bytes, "started": op.start > 0, "waits": op.waitSince >= op.start, "ended": op.lastEnd,
+			"seqs": []uint64{op.launched, op.number}, "in flight": op.inFlight,
+			"kinds": []uint8{op.call, op.dataType, op.reduction, op.algorithm, op.phase},
+			"ranks": []int32{op.peer, op.wait}, "bytes": op.bytes, "started": op.start > 0, "waits": op.waitSince >= op.start,
+			"collectives": []uint64{s.begun, s.done}, "ended": s.lastEnd,
 		},
 		fields{
-			"seqs": []uint64{seq, 77}, "in flight": [3]uint8{1}, "kinds": []uint8{uint8(lifecycle.CallReduce), 11, 12, 15, uint8(PhaseTransfer)},
-			"ranks": []int32{13, 2}, "bytes": uint64(14), "started": true, "waits": true, "ended": int64(0),
+			"seqs": []uint64{seq, 77}, "in flight": [3]uint8{1},
+			"kinds": []uint8{uint8(lifecycle.CallReduce), 11, 12, 15, uint8(PhaseTransfer)},
+			"ranks": []int32{13, 2}, "bytes": uint64(14), "started": true, "waits": true, "collectives": []uint64{77, 0},
+			"ended": int64(0),
 		})
 	check("info",
 		fields{
@@ -317,15 +332,18 @@ func TestBytesOnFile(t *testing.T) {
 			"shape": []int32{info.rank, info.size, info.nodes}, "texts": []string{text(info.engine[:]), text(info.name[:])},
 		},
 		fields{
-			"id": [16]byte{0: 1, 15: 2}, "parent": [16]byte{0: 3, 15: 4}, "number": uint32(2), "root": uint32(1), "state": uint8(lifecycle.StateFinalizing),
+			"id": [16]byte{0: 1, 15: 2}, "parent": [16]byte{0: 3, 15: 4}, "number": uint32(2), "root": uint32(1),
+			"state": uint8(lifecycle.StateFinalizing),
 			"shape": []int32{5, 6, 7}, "texts": []string{"host", "rails"},
 		})
 
-	or := (*cOpRecord)(unsafe.Pointer(&b[h.opOffset+2*recordSize]))
+	or := (*cOpRecord)(unsafe.Pointer(&b[opsAt+2*recordSize]))
 	check("op record",
 		fields{
-			"marker": or.marker >> 24, "seq": or.seq, "kinds": []uint8{or.call, or.dataType, or.reduction, or.algorithm, or.phase, or.stage},
-			"ranks": []int32{or.peer, or.wait}, "bytes": or.bytes, "same start": or.start == op.start, "number": or.number, "slot": or.slot,
+			"marker": or.marker >> 24, "seq": or.seq,
+			"kinds": []uint8{or.call, or.dataType, or.reduction, or.algorithm, or.phase, or.stage},
+			"ranks": []int32{or.peer, or.wait}, "bytes": or.bytes, "same start": or.start == op.start, "number": or.number,
+			"slot": or.slot,
 		},
 		fields{
 			"marker": uint64(2<<8 | kindOp), "seq": uint64(77),
@@ -333,33 +351,35 @@ func TestBytesOnFile(t *testing.T) {
 			"ranks": []int32{13, 2}, "bytes": uint64(14), "same start": true, "number": uint32(2), "slot": int32(1),
 		})
 
-	lr := (*cLifeRecord)(unsafe.Pointer(&b[h.lifeOffset+5*recordSize]))
-	more := b[h.lifeOffset+6*recordSize:]
+	lr := (*cLifeRecord)(unsafe.Pointer(&b[lifeAt+8*recordSize]))
+	more := b[lifeAt+9*recordSize:]
 	check("life record",
 		fields{
-			"marker": lr.marker >> 24, "time": lr.time, "op head": lr.opHead, "kinds": []uint8{lr.act, lr.call, lr.stage, lr.phase, lr.state, lr.zero},
-			"code": lr.code, "peer": lr.peer, "seq": lr.seq, "start": lr.start, "number": lr.number, "slot": lr.slot, "tail": string(more[8 : 8+lr.tail]),
+			"marker": lr.marker >> 24, "time": lr.time, "op head": lr.opHead,
+			"kinds": []uint8{lr.act, lr.call, lr.stage, lr.phase, lr.state, lr.zero},
+			"code":  lr.code, "peer": lr.peer, "seq": lr.seq, "start": lr.start, "number": lr.number, "slot": lr.slot,
+			"tail": string(more[8 : 8+lr.tail]),
 			"next": more[3],
 		},
 		fields{
-			"marker": uint64(5<<8 | kindLife), "time": int64(21), "op head": uint64(3),
-			"kinds": []uint8{uint8(ActSplit), uint8(lifecycle.CallSplit), uint8(StageEnd), uint8(PhaseConnect), uint8(lifecycle.StateFailed), 0},
-			"code":  uint16(lifecycle.CodeMismatch), "peer": int32(24), "seq": uint64(22), "start": int64(23), "number": uint32(1), "slot": int32(0),
+			"marker": uint64(8<<8 | kindLife), "time": int64(21), "op head": uint64(3),
+			"kinds": []uint8{uint8(ActSplit), uint8(lifecycle.CallSplit), uint8(StageEnd), uint8(PhaseConnect),
+				uint8(lifecycle.StateFailed), 0},
+			"code": uint16(lifecycle.CodeMismatch), "peer": int32(24), "seq": uint64(22), "start": int64(23),
+			"number": uint32(1), "slot": int32(0),
 			"tail": "\x01\x02\x00ab\x0c\x00\x00", "next": uint8(kindContinue),
 		})
 }
 
-// fold and its unrolled forms must be one function.
-func TestFold(t *testing.T) {
-	w := []uint64{3, 1 << 63, 4, 1, 5, 9, 2, 6}
-	if got, want := fold7(8, w[0], w[1], w[2], w[3], w[4], w[5], w[6]), fold(8, w[:7]...); got != want {
-		t.Errorf("fold7 is %#x, fold is %#x", got, want)
-	}
-	if got, want := fold8(8, w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]), fold(8, w...); got != want {
-		t.Errorf("fold8 is %#x, fold is %#x", got, want)
+// store is marker, unrolled: both must be one function.
+func TestCheck(t *testing.T) {
+	var r [recordWords]uint64
+	store(&r, 1<<32|8, 5, 3, 1<<63, 4, 1, 5, 9, 2)
+	if want := marker(8, 5, r[1:]); r[0] != want || r[2] != 1<<63 || r[7] != 2 {
+		t.Errorf("store writes %#x, and marker is %#x", r, want)
 	}
 	// A writer in another language can be held against this number.
-	if got, want := fold(1, 2, 3), uint32(0x30d05734); got != want {
-		t.Errorf("fold(1, 2, 3) is %#x, want %#x", got, want)
+	if got, want := check(1, []uint64{2, 3}), uint64(0x9f735053); got != want {
+		t.Errorf("check(1, 2, 3) is %#x, want %#x", got, want)
 	}
 }

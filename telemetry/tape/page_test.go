@@ -15,7 +15,7 @@ func ordinaryTape(t testing.TB, opRecords int) *Writer {
 	return newTape(t, Config{OpRecords: opRecords, SampleEvery: -1})
 }
 
-// What is on a page is what was written: operations like the one before, of other sizes, kinds, peers and numbers, short and long ones.
+// What is on a page is what was written: operations like the one before, of other sizes, kinds, peers and numbers.
 func TestPageRoundTrip(t *testing.T) {
 	w := ordinaryTape(t, 1024)
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4, Engine: "host"})
@@ -33,7 +33,8 @@ func TestPageRoundTrip(t *testing.T) {
 			}
 			c.End(c.Start(number, sig, uint8(200+i)), 0)
 			want = append(want, OpRecord{
-				Stage: StageEnd, Seq: number, Signature: sig, Algorithm: uint8(200 + i), Wait: -1, Tallied: true, Ordinary: true,
+				Stage: StageEnd, Seq: number, Signature: sig, Algorithm: uint8(200 + i), Wait: -1, Tallied: true,
+				Ordinary: true,
 			})
 		}
 	}
@@ -55,33 +56,55 @@ func TestPageRoundTrip(t *testing.T) {
 	}
 }
 
-// Times that don't fit into a short item are there in full.
+// Times that don't fit into a word are there in a record.
 func TestPageLongTimes(t *testing.T) {
 	w := ordinaryTape(t, 128)
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})
-	at := Now()
+	c.End(c.Start(0, allReduce, 1), 0)
+	p := pending{
+		number: 1, start: Now(), kinds: packKinds(&allReduce, 1), bytes: allReduce.Bytes, peer: allReduce.Peer,
+	}
 	type span struct{ Start, Took int64 }
-	var want []span
-	for i, next := range []span{{1, 5}, {1, 6}, {maxShort, 7}, {maxShort + 1, 8}, {10, maxShort - 1}, {maxShort - 1, maxShort}, {3 * maxShort, 0}} {
-		at += next.Start
-		c.putOrdinary(c.op.kindOf(&allReduce, 1), uint64(i+1), at, at+next.Took)
-		want = append(want, span{at, next.Took})
+	var want, got []span
+	for _, next := range []span{
+		{1, 5}, {0, 6}, {1<<32 - 1, 7}, {1 << 32, 8}, {10, maxRepeat}, {1, maxRepeat + 1}, {3 << 32, 0},
+	} {
+		p.number++
+		p.start += next.Start
+		if !c.putOrdinary(&p, p.start+next.Took) {
+			t.Fatal("no page")
+		}
+		want = append(want, span{p.start, next.Took})
 	}
-	items, err := openTape(t, w.Path()).readPages()
-	if err != nil {
-		t.Fatal(err)
+	records, _, err := openTape(t, w.Path()).ordinary()
+	must(t, err)
+	got = make([]span, len(records))
+	for _, r := range records {
+		got[r[recOpSeq]-1] = span{int64(r[recOpStart]), int64(r[recTime] - r[recOpStart])}
 	}
-	got := make([]span, len(want))
-	for _, o := range items.items {
-		got[o.number-1] = span{o.start, o.end - o.start}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got[1:]); diff != "" {
 		t.Errorf("times (-want +got):\n%s", diff)
+	}
+	if used, want := c.op.pageUsed, uint32(4*recordWords+4); used != want {
+		t.Errorf("they have %d words of the page, want %d", used, want)
 	}
 }
 
-// A communicator that rested while others went round the ring begins a page, and what is lost is counted.
-func TestPageOvertaken(t *testing.T) {
+// numbersOf is the operations of each communicator, by its name, as a reader of history finds them.
+func numbersOf(t *testing.T, r *Reader) (numbers map[string][]uint64, read int) {
+	t.Helper()
+	numbers = map[string][]uint64{}
+	for _, ev := range all(t, r) {
+		if !ev.IsLife {
+			numbers[ev.Comm.Name] = append(numbers[ev.Comm.Name], ev.Op.Seq)
+			read++
+		}
+	}
+	return numbers, read
+}
+
+// A communicator that rests keeps its page while others go round the ring; what they overwrite is counted.
+func TestPageKept(t *testing.T) {
 	w := ordinaryTape(t, 128) // 4 pages
 	rests := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "rests", Size: 2})
 	busy := w.Comm(CommInfo{ID: lifecycle.CommID{2}, Name: "busy", Size: 2})
@@ -89,7 +112,7 @@ func TestPageOvertaken(t *testing.T) {
 	written := 0
 	for laps := range 3 {
 		one(rests)
-		for range 57 * (laps + 2) {
+		for range 64 * (laps + 2) {
 			one(busy)
 			written++
 		}
@@ -97,16 +120,9 @@ func TestPageOvertaken(t *testing.T) {
 	one(rests)
 	written += 4
 	r := openTape(t, w.Path())
-	seen := map[string][]uint64{}
-	read := 0
-	for _, ev := range all(t, r) {
-		if !ev.IsLife {
-			seen[ev.Comm.Name] = append(seen[ev.Comm.Name], ev.Op.Seq)
-			read++
-		}
-	}
-	if n := len(seen["rests"]); n == 0 || seen["rests"][n-1] != 4 {
-		t.Errorf("of the one that rests there are %v", seen["rests"])
+	seen, read := numbersOf(t, r)
+	if diff := cmp.Diff([]uint64{1, 2, 3, 4}, seen["rests"]); diff != "" {
+		t.Errorf("of the one that rests (-want +got):\n%s", diff)
 	}
 	for i, seq := range seen["busy"] {
 		if first := seen["busy"][0]; seq != first+uint64(i) {
@@ -118,37 +134,39 @@ func TestPageOvertaken(t *testing.T) {
 	}
 }
 
-// A writer that stores a lap too late, on a page that is another's by now, makes no operation of it.
-func TestPageStoredTooLate(t *testing.T) {
+// A communicator for which there is no page is on the op ring, until another one leaves its page.
+func TestPageNone(t *testing.T) {
 	w := ordinaryTape(t, 128) // 4 pages
-	late := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "late", Size: 2})
-	busy := w.Comm(CommInfo{ID: lifecycle.CommID{2}, Name: "busy", Size: 2})
-	late.End(late.Start(0, allReduce, 1), 0)
-	index := func(c *CommWriter) uint64 { return c.page.words[recMarker] >> 32 }
-	held, used, heldIndex := late.page, late.op.pageUsed, index(late)
-	for late.page.words != busy.page.words || busy.op.pageUsed <= used {
-		busy.End(busy.Start(0, allReduce, 1), 0)
-	}
-	const before, took = 12345, 678
-	held.words[used] = before<<32 | held.lap | took
-	items, err := openTape(t, w.Path()).readPages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range items.items {
-		if o.end-o.start == took {
-			t.Errorf("operation %d of %+v is read", o.number, items.kinds[o.kind])
+	var comms []*CommWriter
+	for i, name := range []string{"a", "b", "c", "d", "e"} {
+		c := w.Comm(CommInfo{ID: lifecycle.CommID{byte(i + 1)}, Name: name, Size: 2})
+		for range 3 {
+			c.End(c.Start(0, allReduce, 1), 0)
 		}
+		comms = append(comms, c)
 	}
-	busy.turnPage(busy.op.kindOf(&allReduce, 1), 1, Now(), Now())
-	if busy.page.lap != lapBit(index(busy), 4) || held.lap == lapBit(heldIndex+4, 4) {
-		t.Errorf("pages %d and %d have the laps %x and %x", heldIndex, index(busy), held.lap, busy.page.lap)
+	onRing := func() uint64 { return *w.opRing.head }
+	if n := onRing(); n != 3 {
+		t.Errorf("%d operations are on the op ring, want 3", n)
+	}
+	comms[1].Close()
+	for range 3 {
+		comms[4].End(comms[4].Start(0, allReduce, 1), 0)
+	}
+	if n := onRing(); n != 3 {
+		t.Errorf("%d operations are on the op ring, and there was a page", n)
+	}
+	r := openTape(t, w.Path())
+	first := []uint64{1, 2, 3}
+	want := map[string][]uint64{"a": first, "c": first, "d": first, "e": {1, 2, 3, 4, 5, 6}}
+	if seen, _ := numbersOf(t, r); !cmp.Equal(seen, want) || r.Missed().Op != 3 {
+		t.Errorf("read %v, want %v; missed %d, want those of the page that was overwritten", seen, want, r.Missed().Op)
 	}
 }
 
-// Who reads history while pages are begun anew under it reads no operation that wasn't.
+// A reader of history while pages are begun anew under it reads no operation that wasn't.
 func TestPageWhileWriting(t *testing.T) {
-	w := ordinaryTape(t, 256) // 8 pages
+	w := ordinaryTape(t, 256)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -178,7 +196,9 @@ func TestPageWhileWriting(t *testing.T) {
 				continue
 			}
 			n, before := ev.Generation, last[ev.Generation]
-			if op := ev.Op; op.Signature.Bytes != uint64(n)<<20 || op.Algorithm != uint8(n) || op.Seq <= before.Seq || op.Start < before.Time {
+			op := ev.Op
+			if op.Signature.Bytes != uint64(n)<<20 || op.Algorithm != uint8(n) || op.Seq <= before.Seq ||
+				op.Start < before.Time {
 				t.Fatalf("communicator %d: %+v behind %+v", n, op, before)
 			}
 			last[n] = ev.Op
@@ -189,7 +209,7 @@ func TestPageWhileWriting(t *testing.T) {
 	}
 }
 
-// Who reads history of a tape on which nothing is lost misses nothing, but for an operation that is being written.
+// A reader of history of a tape on which nothing is lost misses nothing, but for an operation that is being written.
 func TestPageMissesNothing(t *testing.T) {
 	for name, every := range map[string]int{"ordinary": -1, "sampled": 1} {
 		w := newTape(t, Config{SampleEvery: every})

@@ -24,7 +24,8 @@ import (
 // childVariable makes the test binary play another process instead of running tests; its value says which.
 const childVariable = "CARILLONTEST_TAPE_CHILD"
 
-// children are the programs that the test binary can play. Their arguments come in the environment's TAPE_…; they talk on stdin and stdout.
+// children are the programs that the test binary can play. Their arguments come in the environment's TAPE_…; they talk
+// on stdin and stdout.
 var children = map[string]func(dir string) error{
 	"writer": writerChild,
 	"full":   func(dir string) error { return createOn(dir, "size=1m") },
@@ -149,7 +150,8 @@ func TestKilledWriter(t *testing.T) {
 		t.Errorf("it is %v, %+v", l, r.Header())
 	}
 	slots := r.Slots()
-	if len(slots) != 1 || slots[0].Launched != 1 || slots[0].Completed != 0 || slots[0].Wait != 3 || slots[0].State != lifecycle.StateReady {
+	if len(slots) != 1 || slots[0].Launched != 1 || slots[0].Completed != 0 || slots[0].Wait != 3 ||
+		slots[0].State != lifecycle.StateReady {
 		t.Errorf("its last moment: %+v", slots)
 	}
 	if n := len(all(t, r)); n != 3 {
@@ -261,8 +263,8 @@ func TestFollowMillion(t *testing.T) {
 	if seen+missed.Op != busyRecords {
 		t.Errorf("saw %d and missed %d of %d", seen, missed.Op, busyRecords)
 	}
-	// How many are missed is the machine's affair, which may give the follower no core for longer than the ring lasts. That they are
-	// counted is ours.
+	// How many are missed is the machine's affair, which may give the follower no core for longer than the ring lasts.
+	// That they are counted is ours.
 	if seen < readBatch {
 		t.Errorf("saw only %d", seen)
 	}
@@ -311,7 +313,8 @@ func TestCreateWithoutRoom(t *testing.T) {
 				GidMappings: idMap(os.Getgid()),
 			})
 			line := c.line(t)
-			if !strings.Contains(line, tt.says) || !strings.Contains(line, tt.err.Error()) || !strings.Contains(line, DirVariable) {
+			if !strings.Contains(line, tt.says) || !strings.Contains(line, tt.err.Error()) ||
+				!strings.Contains(line, DirVariable) {
 				t.Errorf("it says %q, which lacks %q, %q or the cure", line, tt.says, tt.err)
 			}
 			if !strings.Contains(line, "[0 files left]") {

@@ -42,7 +42,7 @@ const (
 	StagePhase        // it went into another phase
 	StageWait         // what it waits for changed (operations only)
 	StageEnd          // it ended; Code says how
-	StageMisuse       // a call that was refused; Code says why, First where the first such call was (acts and operations; always on the life ring)
+	StageMisuse       // a call that was refused, always on the life ring; Code says why, First where the first was
 	numStages
 )
 
@@ -113,7 +113,7 @@ type LifeRecord struct {
 	Act    Act
 	Call   lifecycle.Call // the user's call that is the cause; for misuse of a collective Act is ActNone
 	Stage  Stage
-	Seq    uint64 // which act of this kind on this communicator: 0 for init, finalize, destroy, abort; split and group count
+	Seq    uint64 // which act of this kind on this communicator; 0 for init, finalize, destroy, abort
 	Start  int64  // when the act began (monotonic ns), in StagePhase and StageEnd
 	Phase  Phase
 	Code   lifecycle.Code
@@ -127,7 +127,9 @@ type LifeRecord struct {
 	Child lifecycle.CommID // ActSplit: the communicator that it made; zero if none
 	Ops   uint32           // ActGroup: number of operations in the group
 
-	Shared bool // calls on the communicator had come from other goroutines (of a C program: threads) than the one that made it
+	// Shared says that calls on the communicator had come from other goroutines (of a C program: threads) than the one
+	// that made it.
+	Shared bool
 }
 
 // OpRecord is one moment of an operation.
@@ -154,16 +156,19 @@ type Slot struct {
 	CommInfo
 	Index      int
 	Generation uint32 // of the table's slot
-	Root       uint32 // Generation of the communicator that this rank made it from in the end; its own if from none
+	Root       uint32 // Generation of the communicator that this one descends from by splits; its own if from none
 	State      lifecycle.State
 
 	Launched, Completed uint64 // operations, of this rank; one is in flight if they differ
-	Seq                 uint64 // of the oldest in flight, or of the last; as OpRecord.Seq
-	Op                  Signature
-	Algorithm           uint8
-	OpStart             int64 // monotonic ns; of the operation in flight, or the last one
-	LastEnd             int64 // monotonic ns at which the last operation ended; 0 if none
-	Phase               Phase
-	Wait                int32 // rank; -1 if none
-	WaitSince           int64
+	// Begun and Done are the numbers of the last collective (lifecycle.Call.IsCollective) that this rank began, and of
+	// the last that ended well: how many there were.
+	Begun, Done uint64
+	Seq         uint64 // of the oldest in flight, or of the last; as OpRecord.Seq
+	Op          Signature
+	Algorithm   uint8
+	OpStart     int64 // monotonic ns; of the operation in flight, or the last one
+	LastEnd     int64 // monotonic ns at which the last operation ended; 0 if none
+	Phase       Phase
+	Wait        int32 // rank; -1 if none
+	WaitSince   int64
 }

@@ -2,7 +2,7 @@
 
 package tape
 
-// storeRelease stores v behind all that was stored before, for who reads it from the file. On this architecture every store is in order,
-// and so is what the compiler makes of them; sync/atomic has sequentially consistent stores alone, each of which waits until those before it
-// have come to the cache.
+// storeRelease stores v behind all that was stored before, for readers of the file. On this architecture every
+// store is in order, and so is what the compiler makes of them; sync/atomic has sequentially consistent stores alone,
+// each of which waits until those before it have come to the cache.
 func storeRelease(p *uint64, v uint64) { *p = v }

@@ -2,7 +2,8 @@ package tape
 
 import "encoding/binary"
 
-// ringReader walks over a ring's records, each of which proves by its marker that it is whole and is the one that was looked for.
+// ringReader walks over a ring's records, each of which proves by its marker that it is whole and is the one that was
+// looked for.
 type ringReader struct {
 	t      *file
 	off    int64        // of the ring in the file
@@ -23,42 +24,42 @@ type ringReader struct {
 // readBatch is how many records are read at a time.
 const readBatch = 256
 
-// patience is how long a reader waits for a record that was reserved and not written: its writer may have been preempted. A thread
-// that was killed in between leaves such a record for ever.
+// patience is how long a reader waits for a record that was reserved and not written: its writer may have been
+// preempted. A thread that was killed in between leaves such a record for ever.
 const patience = int64(1e9)
 
-// fate is what became of a record.
-type fate uint8
+// found is what looking for a record came to.
+type found uint8
 
 const (
-	whole     fate = iota
-	unwritten      // reserved, and not written yet, or just being written
-	gone           // overwritten
+	nothing found = iota // it is not there: not reserved, or not written yet
+	skipped              // it was overwritten, or given up; look for the next one
+	record               // it is there
 )
 
 func newRingReader(t *file, off int64, size int) ringReader {
 	return ringReader{t: t, off: off, size: uint64(size), buf: make([]byte, readBatch*recordSize)}
 }
 
-// look reads a record into r and says what became of it. Its index is below head.
-func (g *ringReader) look(index uint64, r *[recordWords]uint64) (fate, error) {
+// look reads the record with an index below head into r.
+func (g *ringReader) look(index uint64, r *[recordWords]uint64) (found, error) {
 	for fresh := false; ; fresh = true {
 		if fresh || index < g.from || index >= g.to {
 			if err := g.fill(index); err != nil {
-				return unwritten, err
+				return nothing, err
 			}
 			fresh = true
 		}
-		getWords(r[:], g.buf[(index-g.from)*recordSize:])
+		getWords(r[:], g.buf[(index-g.from)*recordSize:][:recordSize])
 		m := r[recMarker]
 		ahead := int32(uint32(m>>32) - uint32(index))
 		switch {
-		case m != 0 && m == marker(index, uint8(m>>24), foldRecord(index, r)):
-			return whole, nil
+		case m != 0 && m == marker(index, kindOf(m), r[1:]):
+			return record, nil
 		case m != 0 && ahead > 0:
-			return gone, nil
+			return skipped, nil
 		case fresh || g.final:
-			return unwritten, nil
+			return nothing, nil
 		}
 	}
 }
@@ -75,15 +76,6 @@ func (g *ringReader) fill(index uint64) error {
 	return nil
 }
 
-// found is what looking for the next record came to.
-type found uint8
-
-const (
-	nothing found = iota // there is none now
-	skipped              // the reader went over some that can't be read; look again
-	record               // it is there
-)
-
 // peek reads the next record into r, without going over it.
 func (g *ringReader) peek(r *[recordWords]uint64) (found, error) {
 	if g.next == g.head {
@@ -97,10 +89,10 @@ func (g *ringReader) peek(r *[recordWords]uint64) (found, error) {
 	switch {
 	case err != nil:
 		return nothing, err
-	case f == whole:
+	case f == record:
 		g.stuckSince = 0
 		return record, nil
-	case f == gone:
+	case f == skipped:
 		// The writer is a lap ahead, so head is old.
 		if err := g.behind(); err != nil {
 			return nothing, err
@@ -126,13 +118,9 @@ func (g *ringReader) giveUp() bool {
 	return now-g.stuckSince > patience
 }
 
-// refresh reads how far the writer is.
-func (g *ringReader) refresh() error {
-	off := int64(hdrOpHead)
-	if g.off == g.t.geo.lifeOffset() {
-		off = hdrLifeHead
-	}
-	head, err := g.t.readWord(off)
+// refresh reads how far the writer is from its word in the header.
+func (g *ringReader) refresh(headAt int64) error {
+	head, err := g.t.readWord(headAt)
 	if err != nil {
 		return err
 	}
@@ -143,8 +131,8 @@ func (g *ringReader) refresh() error {
 	return nil
 }
 
-// catchUp goes over what was overwritten, and over a bit more if the writer is at it now: to read right in front of it would mean to
-// be overtaken at once.
+// catchUp goes over what was overwritten, and over a bit more if the writer is at it now: to read right in front of
+// it would mean to be overtaken at once.
 func (g *ringReader) catchUp() {
 	oldest := g.head - min(g.head, g.size)
 	if !g.final {
@@ -159,12 +147,12 @@ func (g *ringReader) skip(n uint64) {
 	g.stuckSince = 0
 }
 
-// tail reads the tail of the life record r, which is the next, into b, and goes over them all. ok is false if it is not
-// there.
-func (g *ringReader) tail(r *[recordWords]uint64, b []byte) (tail []byte, ok bool, err error) {
+// tail reads the tail of the life record r, which is the next, into b, and goes over them all. ok is false if it is
+// not there.
+func (g *ringReader) tail(r *[recordWords]uint64, b *[maxTail]byte) (tail []byte, ok bool, err error) {
 	size := uint64(uint32(high32(r[recLifePeer])))
 	more := (size + tailPerRecord - 1) / tailPerRecord
-	if size > uint64(len(b)) || more >= g.head-g.next {
+	if size > maxTail || more >= g.head-g.next {
 		g.skip(1) // corrupt
 		return nil, false, nil
 	}
@@ -174,14 +162,12 @@ func (g *ringReader) tail(r *[recordWords]uint64, b []byte) (tail []byte, ok boo
 		if err != nil {
 			return nil, false, err
 		}
-		if f != whole || uint8(c[recMarker]>>24) != kindContinue {
+		if f != record || kindOf(c[recMarker]) != kindContinue {
 			g.skip(1 + more)
 			return nil, false, nil
 		}
 		for j, w := range c[1:] {
-			if at := int(i)*tailPerRecord + j*wordSize; at < len(b) {
-				binary.LittleEndian.PutUint64(b[at:], w)
-			}
+			binary.LittleEndian.PutUint64(b[int(i)*tailPerRecord+j*wordSize:], w)
 		}
 	}
 	g.next += 1 + more

@@ -12,10 +12,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// Sweep removes the tapes in a job's folder that no reader will ask for any more: those of processes that are dead or closed
-// them, once nothing was written to them for keep, and beginnings of tapes that were never finished. It touches no tape of a
-// process that is alive or that can't be seen from here, and no other file but those that the process itself left beside its tape, under the
-// tape's name: where it could be reached. It returns what it removed.
+// Sweep removes the tapes in a job's folder that no reader will ask for any more: those of processes that are dead or
+// closed them, once nothing was written to them for keep, and beginnings of tapes that were never finished. It
+// touches no tape of a process that is alive or that can't be seen from here, and no other file but those that the
+// process itself left beside its tape, under the tape's name: where it could be reached. It returns what it removed.
 func Sweep(dir string, keep time.Duration) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -40,7 +40,8 @@ func Sweep(dir string, keep time.Duration) (removed []string, err error) {
 	return removed, errors.Join(errs...)
 }
 
-// beside are the endings of the files that a process leaves beside its tape when it is killed: RAS's and the health endpoint's addresses.
+// beside are the endings of the files that a process leaves beside its tape when it is killed: RAS's and the health
+// endpoint's addresses.
 var beside = []string{".ras", ".health"}
 
 // ended says whether a file is a tape on which nothing will be written any more.
@@ -57,9 +58,9 @@ func ended(path string) bool {
 	return r.Header().Closed || r.Liveness() == process.Dead
 }
 
-// SweepJobs does what Sweep does in the folders of all jobs in dir but the keep that were written to last, and removes the folders that
-// are empty then. So a directory of tapes doesn't grow for ever. Folders without a tape, and links, are not touched. It returns the folders
-// that are gone.
+// SweepJobs does what Sweep does in the folders of all jobs in dir but the keep that were written to last, and
+// removes the folders that are empty then. So a directory of tapes doesn't grow for ever. Folders without a tape, and
+// links, are not touched. It returns the folders that are gone.
 func SweepJobs(dir string, keep int) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -93,7 +94,8 @@ func SweepJobs(dir string, keep int) (removed []string, err error) {
 	return removed, errors.Join(errs...)
 }
 
-// lastWritten is when the last tape in a job's folder was made or written to, as far as the file system tells; zero if there is no tape.
+// lastWritten is when the last tape in a job's folder was made or written to, as far as the file system tells; zero
+// if there is no tape.
 func lastWritten(dir string) (last time.Time) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -38,7 +38,8 @@ func TestSweepJobsKeepsTheLastAndTheLiving(t *testing.T) {
 	jobTape(t, dir, "newest", 1, true)
 	notes := filepath.Join(dir, "mixed", "notes.txt")
 	foreign := filepath.Join(dir, "photos", "x.jpg")
-	if err := errors.Join(os.WriteFile(notes, nil, 0o600), os.Mkdir(filepath.Dir(foreign), 0o700), os.WriteFile(foreign, nil, 0o600),
+	if err := errors.Join(os.WriteFile(notes, nil, 0o600), os.Mkdir(filepath.Dir(foreign), 0o700),
+		os.WriteFile(foreign, nil, 0o600),
 		os.Symlink(filepath.Join(dir, "newest"), filepath.Join(dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,8 @@ func TestSweepJobsKeepsTheLastAndTheLiving(t *testing.T) {
 	}
 }
 
-// TestSweepTakesWhatLiesBesideATape: what a killed process left beside its tape doesn't keep the folder of its job for ever.
+// TestSweepTakesWhatLiesBesideATape: what a killed process left beside its tape doesn't keep the folder of its job for
+// ever.
 func TestSweepTakesWhatLiesBesideATape(t *testing.T) {
 	dir := t.TempDir()
 	jobTape(t, dir, "killed", 2, true)

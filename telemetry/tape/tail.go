@@ -11,7 +11,8 @@ import (
 // siteFixed is the length of a site's numbers, before its two texts.
 const siteFixed = 4 + 8 + 8 + 2
 
-// appendTail writes what does not fit into a life record's own 64 bytes, and is there at all. It never grows beyond maxTail.
+// appendTail writes what does not fit into a life record's own 64 bytes, and is there at all. It never grows beyond
+// maxTail.
 func appendTail(b []byte, r *LifeRecord) []byte {
 	le := binary.LittleEndian
 	if text := cut(r.Text, maxText); text != "" {
@@ -37,14 +38,21 @@ func appendTail(b []byte, r *LifeRecord) []byte {
 	return b
 }
 
+// description is what the tape tells of a communicator: the number of its root, too.
+type description struct {
+	CommInfo
+	root uint32
+}
+
 // appendInfo writes what a communicator is.
-func appendInfo(b []byte, info *CommInfo) []byte {
+func appendInfo(b []byte, info *CommInfo, root uint32) []byte {
 	le := binary.LittleEndian
+	b = le.AppendUint32(appendField(b, tailRoot, 4), root)
 	b = append(appendField(b, tailID, len(info.ID)), info.ID[:]...)
 	if !info.Parent.IsZero() {
 		b = append(appendField(b, tailParent, len(info.Parent)), info.Parent[:]...)
 	}
-	if name := cut(info.Name, MaxName); name != "" {
+	if name := cut(info.Name, maxName); name != "" {
 		b = append(appendField(b, tailName, len(name)), name...)
 	}
 	if engine := cut(info.Engine, engineSize-1); engine != "" {
@@ -81,7 +89,7 @@ func appendSite(b []byte, tag uint8, s *lifecycle.Site) []byte {
 
 // readTail reads the fields of a tail into r and info. It reports false if they make no sense: a length that points
 // beyond the tail, or a field that is too short. Fields it does not know it passes over.
-func readTail(tail []byte, r *LifeRecord, info *CommInfo) bool {
+func readTail(tail []byte, r *LifeRecord, info *description) bool {
 	all := wire.NewReader(tail)
 	for all.Len() > 0 {
 		tag, size := all.Byte(), all.Uint16()
@@ -113,6 +121,8 @@ func readTail(tail []byte, r *LifeRecord, info *CommInfo) bool {
 			info.Engine = string(f.Rest())
 		case tailShape:
 			info.Rank, info.Size, info.Nodes = int(int32(f.Uint32())), int(int32(f.Uint32())), int(int32(f.Uint32()))
+		case tailRoot:
+			info.root = f.Uint32()
 		}
 		if f.Err() != nil {
 			return false
@@ -129,22 +139,4 @@ func readSite(f *wire.Reader, s *lifecycle.Site) {
 	}
 	s.Func = string(f.Take(int(f.Uint16())))
 	s.File = string(f.Rest())
-}
-
-// getWords fills words from bytes; what is missing at the end is zero.
-func getWords(words []uint64, b []byte) {
-	for i := range words {
-		switch {
-		case len(b) >= wordSize:
-			words[i] = binary.LittleEndian.Uint64(b)
-			b = b[wordSize:]
-		case len(b) > 0:
-			var last [wordSize]byte
-			copy(last[:], b)
-			words[i] = binary.LittleEndian.Uint64(last[:])
-			b = nil
-		default:
-			return
-		}
-	}
 }

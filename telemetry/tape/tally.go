@@ -4,16 +4,19 @@ import (
 	"errors"
 	"math"
 	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// Tally counts the operations of one kind that ended well: those of communicators of one name and engine, with one call and one class
-// of sizes. What it counts never goes down, and outlives the communicators: the next of the same name on the same tape goes on with it. A
-// process with several ranks of a communicator has a tally for each, which have the same names.
+// Tally counts the operations of one kind that ended well: those of communicators of one name and engine, with one
+// call and one class of sizes. What it counts never goes down, and outlives the communicators: the next of the same
+// name on the same tape goes on with it. A process with several ranks of a communicator has a tally for each, which
+// have the same names.
 //
-// Each counter is exact; those of an operation that ends while the tally is read may be in some and not yet in others.
+// Each counter is exact; those of an operation that ends while the tally is read may be in some and not yet in
+// others.
 type Tally struct {
 	Index        int // in the tape; a tally keeps it
 	Name, Engine string
@@ -21,14 +24,16 @@ type Tally struct {
 	SizeClass    uint8 // see SizeClass
 
 	Bytes uint64 // of the operations' buffers
-	// Ordinary are those that never had to wait and were not slow, OrdinaryTime is what they took; Time is what all took.
+	// Ordinary are those that never had to wait and were not slow, OrdinaryTime is what they took; Time is what all
+	// took.
 	Ordinary           uint64
 	OrdinaryTime, Time time.Duration
 	sampled            uint64 // of the ordinary: those that are on the op ring
-	// Durations are how many took up to DurationBound(i), and longer than the bound before. The last are longer than all bounds.
+	// Durations are how many took up to DurationBound(i), and longer than the bound before. The last are longer than
+	// all bounds.
 	Durations [DurationBuckets]uint64
-	// Bandwidth is the sum of all bus bandwidths in bytes per second, and Bandwidths how many had one of up to BandwidthBound(i).
-	// Operations without one (see Signature.BusFactor) are in neither.
+	// Bandwidth is the sum of all bus bandwidths in bytes per second, and Bandwidths how many had one of up to
+	// BandwidthBound(i). Operations without one (see Signature.BusFactor) are in neither.
 	Bandwidth  float64
 	Bandwidths [BandwidthBuckets]uint64
 }
@@ -48,12 +53,12 @@ const (
 	SizeClasses      = 33
 )
 
-// DurationBound is the upper bound of the first buckets of durations: 1 µs, and 4 times as much from one to the next. i is less than
-// DurationBuckets-1.
+// DurationBound is the upper bound of the first buckets of durations: 1 µs, and 4 times as much from one to the next.
+// i is less than DurationBuckets-1.
 func DurationBound(i int) time.Duration { return time.Microsecond << (2 * i) }
 
-// BandwidthBound is the upper bound of the first buckets of bus bandwidths, in bytes per second: 1 MB/s, and 4 times as much from one to
-// the next. i is less than BandwidthBuckets-1.
+// BandwidthBound is the upper bound of the first buckets of bus bandwidths, in bytes per second: 1 MB/s, and 4 times
+// as much from one to the next. i is less than BandwidthBuckets-1.
 func BandwidthBound(i int) float64 { return float64(uint64(1e6) << (2 * i)) }
 
 // SizeClass is the class of an operation's size: the least c with bytes <= 4^c.
@@ -78,8 +83,8 @@ func durationBucket(d int64) int {
 	return min((bits.Len64(us-1)+1)/2, DurationBuckets-1)
 }
 
-// bandwidthBucket is the least i with mbs <= 4^i, in MB/s, by the exponent of its representation: of a power of two, the number before
-// it has an exponent that is one less.
+// bandwidthBucket is the least i with mbs <= 4^i, in MB/s, by the exponent of its representation: of a power of two,
+// the number before it has an exponent that is one less.
 func bandwidthBucket(mbs float64) int {
 	exponent := int((math.Float64bits(mbs)-1)>>52) - 1023
 	return min(max((exponent+2)>>1, 0), BandwidthBuckets-1)
@@ -98,99 +103,107 @@ type heldTally struct {
 	words *[tallyWords]uint64 // nil: there was no room for one
 }
 
-// counting is the tally of the kind of operation that a communicator made last: most do the same again.
+// counting is the tally of the operation that a communicator ended last: most are like the one before.
 type counting struct {
 	words *[tallyWords]uint64 // nil: none
-	kind  uint64              // as opKind.id
-	cross float64             // bytes that cross a rank's link, times 1000: what it is divided by, in ns, gives MB/s
+	kinds uint64              // as pending's, as the next two
+	bytes uint64
+	peer  int32
+	paged bool    // the last record on the communicator's page is of one such as this
+	cross float64 // bytes that cross a rank's link, times 1000: what it is divided by, in ns, gives MB/s
 }
 
-// add counts an operation. Who has the communicator's turn is the only writer; each word is stored by itself.
-func (t *counting) add(bytes uint64, d int64, ordinary bool) {
-	w := t.words
-	if ordinary {
-		w[tallyOrdinary]++
-		w[tallyOrdinaryTime] += uint64(d)
-	} else {
-		w[tallyOtherTime] += uint64(d)
+// countInTally counts an operation that ended, if there is a tally for it, and says what kind of record its end has.
+// The goroutine that has the communicator's turn is the only writer of the tally; each word is stored by itself.
+func (c *CommWriter) countInTally(p *pending, took int64, code lifecycle.Code) (kind uint8) {
+	if code != lifecycle.CodeOK || took < 0 {
+		return kindOp
 	}
-	w[tallyBytes] += bytes
-	w[tallyDurations+durationBucket(d)]++
-	if t.cross > 0 && d > 0 {
-		mbs := t.cross / float64(d)
+	t := &c.tally
+	if t.kinds != p.kinds || t.bytes != p.bytes || t.peer != p.peer {
+		c.countAs(p)
+	}
+	w := t.words
+	if w == nil {
+		return kindOp
+	}
+	if !p.told && took < c.w.slow {
+		kind = kindOrdinary
+		w[tallyOrdinary]++
+		w[tallyOrdinaryTime] += uint64(took)
+	} else {
+		kind = kindTallied
+		w[tallyOtherTime] += uint64(took)
+	}
+	w[tallyBytes] += t.bytes
+	w[tallyDurations+durationBucket(took)]++
+	if t.cross > 0 && took > 0 {
+		mbs := t.cross / float64(took)
 		w[tallyBandwidth] = math.Float64bits(math.Float64frombits(w[tallyBandwidth]) + mbs)
 		w[tallyBandwidths+bandwidthBucket(mbs)]++
 	}
+	return kind
 }
 
-// countAs makes c.last the tally of operations such as p; none if there is no room for it.
+// countAs makes c.tally the one for operations such as p, without words if there is no room for it.
 func (c *CommWriter) countAs(p *pending) {
-	call := lifecycle.Call(p.kinds)
-	t := &c.last
-	*t = counting{kind: p.id}
-	if !call.IsOperation() || c.closed {
+	c.tally = counting{kinds: p.kinds, bytes: p.bytes, peer: p.peer}
+	if !p.call().IsOperation() || c.closed {
 		return
 	}
-	sig := Signature{Call: call, Peer: p.peer}
-	t.cross = sig.BusFactor(c.info.Rank, c.info.Size) * float64(p.bytes) * 1e3
-	key := tallyKey{c.info.Name, c.info.Engine, call, SizeClass(p.bytes)}
+	sig := Signature{Call: p.call(), Peer: p.peer}
+	c.tally.cross = sig.BusFactor(c.info.Rank, c.info.Size) * float64(p.bytes) * 1e3
+	key := tallyKey{c.info.Name, c.info.Engine, p.call(), SizeClass(p.bytes)}
 	for i := range c.tallies {
-		if h := &c.tallies[i]; h.key.call == call && h.key.class == key.class {
-			t.words = h.words
+		if h := &c.tallies[i]; h.key.call == key.call && h.key.class == key.class {
+			c.tally.words = h.words
 			return
 		}
 	}
-	h := c.w.takeTally(key)
+	h := heldTally{key, c.w.takeTally(key)}
 	c.tallies = append(c.tallies, h) // also that there is none
-	t.words = h.words
+	c.tally.words = h.words
 }
 
 // giveTallies gives the communicator's tallies back, which go on counting for the next one with its name.
 func (c *CommWriter) giveTallies() {
-	c.last = counting{}
-	c.w.giveTallies(c.tallies)
-	c.tallies = nil
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	for _, h := range c.tallies {
+		if h.words != nil {
+			c.w.idle[h.key] = append(c.w.idle[h.key], h.words)
+		}
+	}
+	c.tally, c.tallies = counting{}, nil
 }
 
-// takeTally finds a tally for key that nobody writes, or begins a new one. If there is no room it has no words.
-func (w *Writer) takeTally(key tallyKey) heldTally {
+// takeTally finds a tally for key that nobody writes, or begins a new one. It is nil if there is no room.
+func (w *Writer) takeTally(key tallyKey) *[tallyWords]uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if idle := w.idle[key]; len(idle) > 0 {
 		w.idle[key] = idle[:len(idle)-1]
 		return idle[len(idle)-1]
 	}
-	used := *w.talliesUsed
-	if used >= uint64(len(w.tallies)/tallyWords) {
-		return heldTally{key: key}
+	used := w.word(hdrTallyHead)
+	if *used >= uint64(len(w.tallies)/tallyWords) {
+		return nil
 	}
-	h := heldTally{key, (*[tallyWords]uint64)(w.tallies[used*tallyWords:])}
+	words := (*[tallyWords]uint64)(w.tallies[*used*tallyWords:])
 	var b [tallyCheck * wordSize]byte
 	putText(b[tallyName*wordSize:], key.name, nameSize)
 	putText(b[tallyEngine*wordSize:], key.engine, engineSize)
 	b[tallyKind*wordSize], b[tallyKind*wordSize+1] = uint8(key.call), key.class
-	getWords(h.words[:tallyCheck], b[:])
-	h.words[tallyCheck] = uint64(fold(used, h.words[:tallyCheck]...))
-	storeRelease(w.talliesUsed, used+1)
-	return h
+	getWords(words[:tallyCheck], b[:])
+	words[tallyCheck] = check(*used, words[:tallyCheck])
+	atomic.StoreUint64(used, *used+1)
+	return words
 }
 
-func (w *Writer) giveTallies(held []heldTally) {
-	if len(held) == 0 {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, h := range held {
-		if h.words != nil {
-			w.idle[h.key] = append(w.idle[h.key], h)
-		}
-	}
-}
-
-// appendTallies appends what is counted. A tally that is corrupt is left out and is in the error.
-func (t *file) appendTallies(tallies []Tally) ([]Tally, error) {
-	used, err := t.readWord(hdrTallies)
+// AppendTallies appends what the tape's writer counted. Corrupt tallies are left out, and in the error, a
+// *FormatError each.
+func (t *file) AppendTallies(tallies []Tally) ([]Tally, error) {
+	used, err := t.readWord(hdrTallyHead)
 	if err != nil {
 		return tallies, err
 	}
@@ -210,7 +223,7 @@ func (t *file) appendTallies(tallies []Tally) ([]Tally, error) {
 			return tallies, errors.Join(append(errs, err)...)
 		}
 		for i := range n {
-			tally, ok := t.readTally(from+i, b[i*tallySize:][:tallySize])
+			tally, ok := t.decodeTally(from+i, b[i*tallySize:][:tallySize])
 			if !ok {
 				errs = append(errs, t.malformed("has a corrupt tally %d: its check doesn't fit", from+i))
 				continue
@@ -224,21 +237,17 @@ func (t *file) appendTallies(tallies []Tally) ([]Tally, error) {
 // tallyBatch is how many tallies are read at a time.
 const tallyBatch = 16
 
-// readTally decodes a tally. What it counts is written once, before it is there.
-func (t *file) readTally(index int, b []byte) (tally Tally, ok bool) {
+// decodeTally reads a tally; ok is false if the check of what it counts doesn't fit.
+func (t *file) decodeTally(index int, b []byte) (tally Tally, ok bool) {
 	var w [tallyWords]uint64
 	getWords(w[:], b)
-	if w[tallyCheck] != uint64(fold(uint64(index), w[:tallyCheck]...)) {
+	if w[tallyCheck] != check(uint64(index), w[:tallyCheck]) {
 		return Tally{}, false
 	}
-	for len(t.tallyTexts) <= index {
-		t.tallyTexts = append(t.tallyTexts, slotTexts{})
-	}
-	texts := &t.tallyTexts[index]
-	texts.name = wordsText(w[tallyName:tallyEngine], texts.name)
-	texts.engine = wordsText(w[tallyEngine:tallyKind], texts.engine)
+	texts := textsOf(&t.tallyTexts, index)
 	tally = Tally{
-		Index: index, Name: texts.name, Engine: texts.engine, Call: lifecycle.Call(uint8(w[tallyKind])), SizeClass: uint8(w[tallyKind] >> 8),
+		Index: index, Name: texts.name.read(w[tallyName:tallyEngine]), Engine: texts.engine.read(w[tallyEngine:tallyKind]),
+		Call: lifecycle.Call(uint8(w[tallyKind])), SizeClass: uint8(w[tallyKind] >> 8),
 		Bytes: w[tallyBytes], Ordinary: w[tallyOrdinary], OrdinaryTime: time.Duration(w[tallyOrdinaryTime]),
 		sampled:   w[tallySampled],
 		Time:      time.Duration(w[tallyOrdinaryTime] + w[tallyOtherTime]),

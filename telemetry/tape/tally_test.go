@@ -55,14 +55,17 @@ func TestBuckets(t *testing.T) {
 			t.Errorf("%v is in bucket %d, want %d", bw, got, want)
 		}
 	}
-	for bytes, want := range map[uint64]uint8{0: 0, 1: 0, 2: 1, 4: 1, 5: 2, 1 << 10: 5, 1<<10 + 1: 6, 1 << 62: 31, 1<<62 + 1: 32, math.MaxUint64: 32} {
+	for bytes, want := range map[uint64]uint8{
+		0: 0, 1: 0, 2: 1, 4: 1, 5: 2, 1 << 10: 5, 1<<10 + 1: 6, 1 << 62: 31, 1<<62 + 1: 32, math.MaxUint64: 32,
+	} {
 		if got := SizeClass(bytes); got != want {
 			t.Errorf("%d bytes are of class %d, want %d", bytes, got, want)
 		}
 	}
 }
 
-// All that end well are counted, whichever ring has them, those that had to wait or were slow apart; and followers see no more than that is new to them.
+// All that end well are counted, whichever ring has them, those that had to wait or were slow apart; and followers see
+// no more than that is new to them.
 func TestTallies(t *testing.T) {
 	w := newTape(t, Config{Job: "job", Host: "host", SampleEvery: 8, Slow: time.Hour})
 	f := follow(t, w.Path(), FollowOptions{})
@@ -87,7 +90,7 @@ func TestTallies(t *testing.T) {
 	c.End(failed, lifecycle.CodeTimeout)
 	act := c.Start(0, Signature{Call: lifecycle.CallSplit, Bytes: 8}, 1) // what a split does on the wire
 	c.End(act, 0)
-	c.slow = 0 // all that follow
+	w.slow = 0 // all that follow
 	slow := c.Start(0, sig, 1)
 	passes(c)
 	c.End(slow, 0)
@@ -110,7 +113,8 @@ func TestTallies(t *testing.T) {
 	for _, seq := range sampled {
 		want = append(want, end{seq, true, true})
 	}
-	want = append(want, end{waited, true, false}, end{failed, false, false}, end{act, false, false}, end{slow, true, false})
+	want = append(want, end{waited, true, false}, end{failed, false, false}, end{act, false, false},
+		end{slow, true, false})
 	if diff := cmp.Diff(want, ends); diff != "" {
 		t.Errorf("ends that a follower sees (-want +got):\n%s", diff)
 	}
@@ -128,7 +132,8 @@ func TestTallies(t *testing.T) {
 		bandwidths += n
 	}
 	if got.Count() != quick+2 || bandwidths != quick+2 || got.Ordinary != quick || got.Bytes != (quick+2)*1000 {
-		t.Errorf("counted %d, %d bandwidths, %d ordinary of %d bytes: %+v", got.Count(), bandwidths, got.Ordinary, got.Bytes, got)
+		t.Errorf("counted %d, %d bandwidths, %d ordinary of %d bytes: %+v", got.Count(), bandwidths, got.Ordinary,
+			got.Bytes, got)
 	}
 	if got.OrdinaryTime <= 0 || got.Time <= got.OrdinaryTime || got.Bandwidth <= 0 {
 		t.Errorf("times %v and %v, bandwidth %v", got.OrdinaryTime, got.Time, got.Bandwidth)
@@ -143,18 +148,20 @@ func TestTallies(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := (*cHeader)(unsafe.Pointer(&b[0]))
-	raw := (*cTally)(unsafe.Pointer(&b[h.tallyOffset]))
-	if h.tallies != 1 || string(getText(raw.name[:])) != "rails" || raw.call != uint8(lifecycle.CallAllReduce) || raw.sizeClass != 5 ||
+	raw := (*cTally)(unsafe.Pointer(&b[headerSize+defaultSlots*slotSize]))
+	if h.tallyHead != 1 || string(getText(raw.name[:])) != "rails" || raw.call != uint8(lifecycle.CallAllReduce) ||
+		raw.sizeClass != 5 ||
 		raw.ordinary != quick || raw.durations != got.Durations || raw.bandwidth*1e6 != got.Bandwidth {
-		t.Errorf("%d tallies on the file, the first is %+v", h.tallies, raw)
+		t.Errorf("%d tallies on the file, the first is %+v", h.tallyHead, raw)
 	}
-	const perPage = 57
-	if want := uint64(quick-len(sampled))/perPage + 1; h.ordinaryHead < want || h.ordinaryHead > want+2 { // numbers that are sampled make them longer
+	const perPage = pageWords - recordWords + 1 // and those behind a sampled one are longer
+	if want := uint64(quick-len(sampled))/perPage + 1; h.ordinaryHead < want || h.ordinaryHead > want+2 {
 		t.Errorf("%d pages of ordinary operations, want %d", h.ordinaryHead, want)
 	}
 }
 
-// A tally outlives its communicator: the next of its name goes on with it. One with another name does not, nor one that is live at the same time.
+// A tally outlives its communicator: the next of its name goes on with it. One with another name does not, nor one that
+// is live at the same time.
 func TestTalliesStay(t *testing.T) {
 	w := newTape(t, Config{SampleEvery: -1})
 	make1 := func(name string) *CommWriter {
@@ -218,7 +225,8 @@ func TestTalliesFull(t *testing.T) {
 		}
 	}
 	if counted != 3*rounds || tallied != counted || untallied != (kinds-3)*rounds {
-		t.Errorf("%d are counted, records say %d are and %d are not; want %d and %d", counted, tallied, untallied, 3*rounds, (kinds-3)*rounds)
+		t.Errorf("%d are counted, records say %d are and %d are not; want %d and %d", counted, tallied, untallied,
+			3*rounds, (kinds-3)*rounds)
 	}
 }
 
@@ -332,12 +340,13 @@ func TestTallyTorn(t *testing.T) {
 	binary.LittleEndian.PutUint64(b[headerSize+2*slotSize+tallySampled*wordSize:], 1<<40)
 	must(t, os.WriteFile(path, b, 0o600))
 	r := openTape(t, path)
-	if n := len(all(t, r)); r.Missed().Op > uint64(n)*2 {
+	if n := len(all(t, r)); r.Missed().Op > 1000 {
 		t.Errorf("missed %d, and read %d", r.Missed().Op, n)
 	}
 }
 
-// passes lets some time pass in the operation in flight: counters may tick every 10 ns only, and one that took no time has no bandwidth.
+// passes lets some time pass in the operation in flight: counters may tick every 10 ns only, and one that took no time
+// has no bandwidth.
 func passes(c *CommWriter) {
 	for Now() == c.Began() {
 	}

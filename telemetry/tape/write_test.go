@@ -16,7 +16,8 @@ import (
 func TestRoundTrip(t *testing.T) {
 	w := newTape(t, Config{})
 	info := CommInfo{
-		ID: lifecycle.CommID{1, 2}, Parent: lifecycle.CommID{3}, Name: "tensor-parallel", Rank: 3, Size: 8, Nodes: 2, Engine: "host",
+		ID: lifecycle.CommID{1, 2}, Parent: lifecycle.CommID{3}, Name: "tensor-parallel", Rank: 3, Size: 8, Nodes: 2,
+		Engine: "host",
 	}
 	c := w.Comm(info)
 	c.State(lifecycle.StateReady)
@@ -62,12 +63,12 @@ func TestRoundTrip(t *testing.T) {
 	}
 	op := func(stage Stage, phase Phase, wait int32, code lifecycle.Code) Event {
 		return Event{
-			Comm: info, Generation: 1,
+			Comm: info, Generation: 1, Root: 1,
 			Op: OpRecord{Stage: stage, Seq: 1, Signature: sig, Algorithm: 3, Phase: phase, Wait: wait, Code: code},
 		}
 	}
 	want := []Event{
-		{Comm: info, Generation: 1, IsLife: true, Life: life},
+		{Comm: info, Generation: 1, Root: 1, IsLife: true, Life: life},
 		op(StageStart, PhaseNone, -1, 0),
 		op(StagePhase, PhaseTransfer, -1, 0),
 		op(StageWait, PhaseTransfer, 6, 0),
@@ -115,7 +116,7 @@ func TestSlot(t *testing.T) {
 	one := Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1}
 	two := Signature{Call: lifecycle.CallSend, Peer: 1, Bytes: 2}
 	c.Start(41, one, 1)
-	want.Launched, want.Seq, want.Op, want.Algorithm = 1, 41, one, 1
+	want.Launched, want.Begun, want.Seq, want.Op, want.Algorithm = 1, 41, 41, one, 1
 	if s := check("started"); s.OpStart < before || s.OpStart > Now() {
 		t.Errorf("it started at %d, which is not between %d and now", s.OpStart, before)
 	}
@@ -133,7 +134,8 @@ func TestSlot(t *testing.T) {
 	check("second ended first: the first still runs")
 
 	c.End(1, 0)
-	want.Completed, want.Seq, want.Op, want.Algorithm, want.Phase, want.Wait = 2, 2, two, 2, PhaseNone, -1
+	want.Completed, want.Done, want.Seq, want.Op, want.Algorithm = 2, 41, 2, two, 2
+	want.Phase, want.Wait = PhaseNone, -1
 	if s := check("both ended"); s.LastEnd < s.OpStart || s.WaitSince != 0 {
 		t.Errorf("the last end is %d, the start %d, waiting since %d", s.LastEnd, s.OpStart, s.WaitSince)
 	}
@@ -221,13 +223,15 @@ func TestTableFull(t *testing.T) {
 			got = s
 		}
 	}
-	want := Slot{CommInfo: CommInfo{ID: lifecycle.CommID{9}, Name: "next"}, Generation: 4, Root: 4, State: lifecycle.StateReady, Wait: -1}
+	want := Slot{CommInfo: CommInfo{ID: lifecycle.CommID{9}, Name: "next"}, Generation: 4, Root: 4,
+		State: lifecycle.StateReady, Wait: -1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("slot 0 (-want +got):\n%s", diff)
 	}
 }
 
-// What is in flight is in the slot or in the ring: a start that no slot can show is told, though nothing was waited for.
+// What is in flight is in the slot or in the ring: a start that no slot can show is told, though nothing was waited
+// for.
 func TestStartWithoutSlot(t *testing.T) {
 	w := newTape(t, Config{Slots: 1})
 	shown := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "shown"})
@@ -306,7 +310,8 @@ func TestTexts(t *testing.T) {
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Parent: lifecycle.CommID{2}, Name: "n" + long, Engine: "e" + long})
 	site := lifecycle.Site{Func: "f" + long, File: long + "/f.go", Line: 1, Goroutine: 1, Time: time.Unix(1, 0)}
 	c.Life(LifeRecord{
-		Act: ActLeak, Stage: StageEnd, Text: "t" + long, Site: site, First: site, Caller: SpanContext{Flags: 1}, Child: lifecycle.CommID{3}, Ops: 1,
+		Act: ActLeak, Stage: StageEnd, Text: "t" + long, Site: site, First: site, Caller: SpanContext{Flags: 1},
+		Child: lifecycle.CommID{3}, Ops: 1,
 		Shared: true, // the last field: it is there if everything before it fits
 	})
 	c.Life(LifeRecord{Act: ActAbort, Stage: StageEnd, Text: "before\x00behind"})
@@ -325,9 +330,9 @@ func TestTexts(t *testing.T) {
 		{"Text", ev.Life.Text, "t" + strings.Repeat("ä", (maxText-1)/2)},
 		{"Site.Func", ev.Life.Site.Func, "f" + strings.Repeat("ä", (maxSite-1)/2)},
 		{"First.File", ev.Life.First.File, strings.Repeat("ä", (maxSite-5)/2) + "/f.go"},
-		{"Name", ev.Comm.Name, "n" + strings.Repeat("ä", (MaxName-1)/2)},
+		{"Name", ev.Comm.Name, "n" + strings.Repeat("ä", (maxName-1)/2)},
 		{"Engine", ev.Comm.Engine, "e" + strings.Repeat("ä", 7)},
-		{"the slot's name", r.Slots()[0].Name, "n" + strings.Repeat("ä", (MaxName-1)/2)},
+		{"the slot's name", r.Slots()[0].Name, "n" + strings.Repeat("ä", (maxName-1)/2)},
 		{"Text with a NUL", events[1].Life.Text, "before"},
 	} {
 		if tt.got != tt.want {
@@ -355,19 +360,25 @@ func TestOff(t *testing.T) {
 	c.Close()
 }
 
-// The tape says what was exported, each of the two apart.
+// The tape says what was exported and delivered, when the process was told to end, and when it was seen last.
 func TestExported(t *testing.T) {
 	var off *Writer
 	off.Exported(1)
 	off.Delivered(1)
+	off.Terminated(1)
+	off.Saw(1)
 	w := newTape(t, Config{})
 	r := openTape(t, w.Path())
 	for _, at := range []int64{0, 7, Now()} {
 		if at != 0 {
 			w.Exported(at)
 			w.Delivered(at / 2)
+			w.Terminated(at / 3)
+			w.Saw(at / 4)
 		}
-		if got := r.Header(); got.Exported != at || got.Delivered != at/2 || got.Closed || got.Overflow != 0 {
+		got := r.Header()
+		if got.Exported != at || got.Delivered != at/2 || got.Terminated != at/3 || got.Seen != at/4 || got.Closed ||
+			got.Overflow != 0 {
 			t.Errorf("%+v; exported until %d", got, at)
 		}
 	}
@@ -419,7 +430,8 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Now is the kernel's CLOCK_MONOTONIC, not merely something like it: other processes and other languages write the same clock.
+// Now is the kernel's CLOCK_MONOTONIC, not merely something like it: other processes and other languages write the same
+// clock.
 func TestNow(t *testing.T) {
 	for range 1000 {
 		before := monotonic()
@@ -459,7 +471,7 @@ func TestOperationsLine(t *testing.T) {
 		return *(*[unsafe.Sizeof(*o) / wordSize]uint64)(unsafe.Pointer(o))
 	}
 	c.End(c.Start(0, allReduce, 1), 0)
-	before, last, page := words(), c.last, c.page
+	before, tally := words(), c.tally
 	c.End(c.Start(0, allReduce, 1), 0)
 	after := words()
 	if o.completed != 2 || after[0] == before[0] {
@@ -468,8 +480,8 @@ func TestOperationsLine(t *testing.T) {
 	if diff := cmp.Diff(before[line/wordSize:], after[line/wordSize:]); diff != "" {
 		t.Errorf("more than the first line has changed (-before +after):\n%s", diff)
 	}
-	if c.last != last || c.page != page {
-		t.Errorf("more has changed: from %+v, %+v to %+v, %+v", last, page, c.last, c.page)
+	if c.tally != tally {
+		t.Errorf("more has changed: from %+v to %+v", tally, c.tally)
 	}
 }
 
@@ -482,7 +494,7 @@ func TestBegan(t *testing.T) {
 	before := Now()
 	first := c.Start(0, allReduce, 1)
 	second := c.Start(0, allReduce, 1)
-	if at := c.Began(); at < before || at > Now() || at < c.several.at(first).start {
+	if at := c.Began(); at < before || at > Now() || at < c.op.at(0).start {
 		t.Errorf("began at %d, behind %d", at, before)
 	}
 	c.End(second, 0)

@@ -5,23 +5,29 @@ import (
 	"math"
 	"math/bits"
 	"os"
+	"time"
 
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Forge lays a tape out by the format's description alone, with whatever times, process and format its test wants: those of another
-// machine, of yesterday, of a program that is gone. It is a writer for tests of readers, and shares no code with the real one.
+// Forge lays a tape out by the format's description alone, with whatever times, process and format its test wants:
+// those of another machine, of yesterday, of a program that is gone. It is a writer for tests of readers, and shares no
+// code with the real one.
 type Forge struct {
-	Format                              uint32 // 2 if 0
+	Format                              uint32 // 3 if 0
 	PID                                 int
+	Rank, JobSize                       int
+	SlowAfter, StallAfter               time.Duration
 	BootID, Host, Job, Program, Version string
 	KernelBoot                          [16]byte
 	CreatedMono, CreatedWall            int64 // one moment on both clocks, ns
 	LatchMono, LatchWall                int64 // a later one; none if LatchMono is 0
 	Exported                            int64 // until when it has exported its spans
 	Delivered                           int64 // and those of what had ended
+	Terminated, Seen                    int64
 	Closed                              bool
-	Slots                               []tape.Slot // Index is the place in the table; of each, what a Reader gives is given
+	Roots                               map[uint32]uint32 // of communicators that have another one, by their numbers
+	Slots                               []tape.Slot       // as a Reader gives them; Index is the place in the table
 	// Tallies are in their order, Index means nothing; at most MaxTallies.
 	Tallies  []tape.Tally
 	life, op [][8]uint64
@@ -39,20 +45,21 @@ const (
 	slotBytes      = 512
 	recordBytes    = 64
 	tallyBytes     = 512
+	pageBytes      = 512
 	tallyOffset    = headerBytes + forgedSlots*slotBytes
 	lifeOffset     = tallyOffset + MaxTallies*tallyBytes
 	opOffset       = lifeOffset + forgedLife*recordBytes
 	ordinaryOffset = opOffset + forgedOp*recordBytes
-	forgedLength   = ordinaryOffset + forgedOp/32*512
+	forgedLength   = ordinaryOffset + forgedOp/32*pageBytes
 )
 
-func checkOf(seed uint64, words ...uint64) uint32 {
+func checkOf(seed uint64, words ...uint64) uint64 {
 	h := seed
-	for i, w := range words {
-		h ^= bits.RotateLeft64(w, 9*(i+1))
+	for _, w := range words {
+		h = bits.RotateLeft64(h, 9) ^ w
 	}
 	h ^= h >> 32
-	return uint32(h * 0x9E3779B97F4A7C15 >> 32)
+	return h * 0x9E3779B97F4A7C15 >> 32
 }
 
 func two(a, b int32) uint64 { return uint64(uint32(a)) | uint64(uint32(b))<<32 }
@@ -71,6 +78,11 @@ func (f *Forge) Comm(at int64, number uint32, info tape.CommInfo) {
 		shape = binary.LittleEndian.AppendUint32(shape, uint32(n))
 	}
 	tail = field(tail, 11, shape)
+	root := number
+	if other := f.Roots[number]; other != 0 {
+		root = other
+	}
+	tail = field(tail, 13, binary.LittleEndian.AppendUint32(nil, root))
 	f.putLife(3, at, 0, -1, 0, 0, number, tail)
 }
 
@@ -88,13 +100,17 @@ func (f *Forge) Life(number uint32, r tape.LifeRecord) {
 	if !r.Child.IsZero() {
 		tail = field(tail, 5, r.Child[:])
 	}
-	kinds := uint64(r.Act) | uint64(r.Call)<<8 | uint64(r.Stage)<<16 | uint64(r.Phase)<<24 | uint64(r.State)<<32 | uint64(r.Code)<<48
+	kinds := uint64(r.Act) | uint64(r.Call)<<8 | uint64(r.Stage)<<16 | uint64(r.Phase)<<24 | uint64(r.State)<<32 |
+		uint64(r.Code)<<48
 	f.putLife(2, r.Time, kinds, r.Peer, r.Seq, r.Start, number, tail)
 }
 
-func (f *Forge) putLife(kind uint64, at int64, kinds uint64, peer int32, seq uint64, start int64, number uint32, tail []byte) {
+func (f *Forge) putLife(
+	kind uint64, at int64, kinds uint64, peer int32, seq uint64, start int64, number uint32, tail []byte,
+) {
 	f.life = append(f.life, [8]uint64{
-		kind, uint64(at), uint64(len(f.op)), kinds, two(peer, int32(len(tail))), seq, uint64(start), two(int32(number), int32(number)-1),
+		kind, uint64(at), uint64(len(f.op)), kinds, two(peer, int32(len(tail))), seq, uint64(start),
+		two(int32(number), int32(number)-1),
 	})
 	for len(tail) > 0 {
 		more := [8]uint64{5}
@@ -135,7 +151,7 @@ func (f *Forge) Bytes() []byte {
 	}{{lifeOffset, forgedLife, f.life}, {opOffset, forgedOp, f.op}} {
 		for index, r := range ring.records {
 			check := checkOf(uint64(uint32(index)), r[1:]...)
-			r[0] = uint64(index)<<32 | r[0]<<24 | uint64(check>>8)
+			r[0] = uint64(index)<<32 | r[0]<<24 | check>>8
 			to := b[ring.at+index%ring.size*recordBytes:]
 			for i, w := range r {
 				le.PutUint64(to[8*i:], w)
@@ -148,55 +164,68 @@ func (f *Forge) Bytes() []byte {
 func (f *Forge) header(b []byte) {
 	le := binary.LittleEndian
 	copy(b, "CARILLON")
-	le.PutUint32(b[8:], max(f.Format, 2))
-	le.PutUint32(b[12:], headerBytes)
-	le.PutUint64(b[16:], forgedLength)
-	le.PutUint64(b[24:], headerBytes)
-	le.PutUint32(b[32:], forgedSlots)
-	le.PutUint32(b[36:], slotBytes)
-	le.PutUint64(b[40:], lifeOffset)
-	le.PutUint32(b[48:], forgedLife)
-	le.PutUint32(b[52:], recordBytes)
-	le.PutUint64(b[56:], opOffset)
-	le.PutUint32(b[64:], forgedOp)
-	le.PutUint32(b[68:], uint32(f.PID))
-	le.PutUint64(b[88:], uint64(f.CreatedMono))
-	le.PutUint64(b[96:], uint64(f.CreatedWall))
-	copy(b[104:143], f.BootID)
-	copy(b[144:207], f.Host)
-	copy(b[208:271], f.Job)
-	copy(b[272:335], f.Program)
-	copy(b[336:375], f.Version)
-	copy(b[376:392], f.KernelBoot[:])
-	le.PutUint64(b[392:], ordinaryOffset)
-	le.PutUint64(b[400:], tallyOffset)
-	le.PutUint32(b[408:], MaxTallies)
-	le.PutUint32(b[412:], tallyBytes)
-	var words []uint64
-	for at := 0; at < 416; at += 8 {
-		words = append(words, le.Uint64(b[at:]))
+	le.PutUint32(b[8:], f.format())
+	le.PutUint32(b[12:], forgedSlots)
+	le.PutUint32(b[16:], MaxTallies)
+	le.PutUint32(b[20:], forgedLife)
+	le.PutUint32(b[24:], forgedOp)
+	le.PutUint32(b[28:], uint32(f.PID))
+	le.PutUint64(b[32:], forgedLength)
+	copy(b[56:72], f.KernelBoot[:])
+	le.PutUint64(b[72:], uint64(f.CreatedMono))
+	le.PutUint64(b[80:], uint64(f.CreatedWall))
+	rank := f.Rank
+	if f.JobSize == 0 {
+		rank = -1
 	}
-	le.PutUint64(b[416:], uint64(checkOf(uint64(max(f.Format, 2)), words...)))
+	le.PutUint64(b[88:], two(int32(rank), int32(f.JobSize)))
+	le.PutUint64(b[96:], uint64(f.SlowAfter))
+	le.PutUint64(b[104:], uint64(f.StallAfter))
+	copy(b[112:151], f.BootID)
+	copy(b[152:215], f.Host)
+	copy(b[216:279], f.Job)
+	copy(b[280:343], f.Program)
+	copy(b[344:383], f.Version)
+	le.PutUint64(b[384:], checkOf(uint64(f.format()), wordsOf(b[:384])...))
 	le.PutUint64(b[512:], 1)
 	if f.Closed {
 		le.PutUint64(b[512:], 2)
 	}
 	le.PutUint64(b[640:], uint64(len(f.op)))
 	le.PutUint64(b[704:], uint64(len(f.life)))
+	le.PutUint64(b[832:], uint64(len(f.Tallies)))
+	if f.LatchMono != 0 {
+		latch(b[848:], uint64(f.LatchMono), uint64(f.LatchWall))
+	}
 	le.PutUint64(b[896:], uint64(f.Exported))
 	le.PutUint64(b[904:], uint64(f.Delivered))
-	le.PutUint64(b[1024:], uint64(len(f.Tallies)))
-	if f.LatchMono != 0 {
-		latch(b[832:], b[840:], []uint64{uint64(f.LatchMono), uint64(f.LatchWall)})
+	le.PutUint64(b[912:], uint64(f.Terminated))
+	le.PutUint64(b[920:], uint64(f.Seen))
+}
+
+func (f *Forge) format() uint32 {
+	if f.Format == 0 {
+		return 3
 	}
+	return f.Format
+}
+
+func wordsOf(b []byte) []uint64 {
+	words := make([]uint64, len(b)/8)
+	for i := range words {
+		words[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return words
 }
 
 // latch publishes version 1 of words: the second copy.
-func latch(control, copies []byte, words []uint64) {
+func latch(b []byte, words ...uint64) {
+	le := binary.LittleEndian
+	b = b[8*(1+len(words)):]
+	le.PutUint64(b, 1<<32|checkOf(1, words...)>>8)
 	for i, w := range words {
-		binary.LittleEndian.PutUint64(copies[8*(len(words)+i):], w)
+		le.PutUint64(b[8*(1+i):], w)
 	}
-	binary.LittleEndian.PutUint64(control, 1<<32|uint64(checkOf(1, words...)))
 }
 
 func (f *Forge) slot(b []byte, s *tape.Slot) {
@@ -210,16 +239,16 @@ func (f *Forge) slot(b []byte, s *tape.Slot) {
 	le.PutUint64(info[48:], two(int32(s.Nodes), int32(s.Root)))
 	copy(info[56:71], s.Engine)
 	copy(info[72:127], s.Name)
-	words := make([]uint64, 16)
-	for i := range words {
-		words[i] = le.Uint64(info[8*i:])
-	}
-	latch(b[0:], b[192:], words)
+	latch(b[192:], wordsOf(info[:])...)
 	kinds := uint64(s.Op.Call) | uint64(s.Op.DataType)<<8 | uint64(s.Op.Reduction)<<16 | uint64(s.Algorithm)<<24 |
 		uint64(s.Phase)<<32 | (s.Launched-s.Completed)<<40
-	latch(b[8:], b[64:], []uint64{
-		s.Launched, s.Seq, kinds, two(s.Op.Peer, s.Wait), s.Op.Bytes, uint64(s.OpStart), uint64(s.LastEnd), uint64(s.WaitSince),
-	})
+	latch(b, s.Launched, s.Seq, kinds, two(s.Op.Peer, s.Wait), s.Op.Bytes, uint64(s.OpStart), uint64(s.WaitSince))
+	if s.Launched == s.Completed {
+		le.PutUint64(b[152:], s.Launched)
+	}
+	le.PutUint64(b[160:], uint64(s.LastEnd))
+	le.PutUint64(b[168:], s.Begun)
+	le.PutUint64(b[176:], s.Done)
 }
 
 func tally(b []byte, index int, t *tape.Tally) {
@@ -227,11 +256,7 @@ func tally(b []byte, index int, t *tape.Tally) {
 	copy(b[0:55], t.Name)
 	copy(b[56:71], t.Engine)
 	b[72], b[73] = uint8(t.Call), t.SizeClass
-	var words [10]uint64
-	for i := range words {
-		words[i] = le.Uint64(b[8*i:])
-	}
-	le.PutUint64(b[80:], uint64(checkOf(uint64(index), words[:]...)))
+	le.PutUint64(b[80:], checkOf(uint64(index), wordsOf(b[:80])...))
 	le.PutUint64(b[128:], t.Ordinary)
 	le.PutUint64(b[136:], uint64(t.OrdinaryTime))
 	le.PutUint64(b[144:], t.Bytes)

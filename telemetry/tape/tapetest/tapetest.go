@@ -1,14 +1,16 @@
-// Package tapetest holds any writer of tapes, in any language, against the format: the writer plays a script, and what lies on the
-// file afterwards is compared with it.
+// Package tapetest holds any writer of tapes, in any language, against the format: the writer plays a script, and what
+// lies on the file afterwards is compared with it.
 //
 // A script is text, a line a step, so that a writer in C reads it with scanf:
 //
-//	comm N ID PARENT NAME RANK SIZE NODES ENGINE     communicator N (a small number) begins; ids are 32 hexadecimal digits
+//	comm N ID PARENT NAME RANK SIZE NODES ENGINE     communicator N (a small number) begins; ids are 32 hexadecimal
+//	                                                 digits
 //	describe N NAME NODES ENGINE                     more became known about it
 //	from N PARENT                                    the same rank made it from communicator number PARENT
 //	state N STATE                                    its slot shows the state (a number, as all that follow)
 //	life N ACT CALL STAGE SEQ PHASE CODE STATE PEER TEXT
-//	shared N …                                       as life; its communicator was called from several goroutines or threads
+//	shared N …                                       as life; its communicator was called from several goroutines or
+//	                                                 threads
 //	start N CALL DTYPE REDUCTION PEER BYTES ALGORITHM
 //	phase N PHASE
 //	wait N RANK
@@ -33,8 +35,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Player lets the writer under test play a script onto a new tape of 4 slots and rings of 256 records, and returns the tape's
-// path. A script that ends in crash must be played by a process that is gone when Player returns.
+// Player lets the writer under test play a script onto a new tape of 4 slots and rings of 256 records, and returns the
+// tape's path. A script that ends in crash must be played by a process that is gone when Player returns.
 type Player func(t *testing.T, script io.Reader) (path string)
 
 // Run runs the suite.
@@ -134,12 +136,13 @@ func testRecords(t *testing.T, play Player) {
 		"wait 1 -1",
 		"end 1 1 301",
 	)
-	info := tape.CommInfo{ID: commID(t, idA), Parent: commID(t, idB), Name: "world", Rank: 3, Size: 8, Nodes: 2, Engine: "host"}
+	info := tape.CommInfo{ID: commID(t, idA), Parent: commID(t, idB), Name: "world", Rank: 3, Size: 8, Nodes: 2,
+		Engine: "host"}
 	life := func(l tape.LifeRecord) tape.Event {
-		return tape.Event{Comm: info, Generation: 1, IsLife: true, Life: l}
+		return tape.Event{Comm: info, Generation: 1, Root: 1, IsLife: true, Life: l}
 	}
 	op := func(stage tape.Stage, phase tape.Phase, wait int32, code lifecycle.Code) tape.Event {
-		return tape.Event{Comm: info, Generation: 1, Op: tape.OpRecord{
+		return tape.Event{Comm: info, Generation: 1, Root: 1, Op: tape.OpRecord{
 			Stage: stage, Seq: 1, Algorithm: 2, Phase: phase, Wait: wait, Code: code,
 			Signature: tape.Signature{Call: 16, DataType: 7, Reduction: 4, Peer: -1, Bytes: 1 << 40},
 		}}
@@ -147,7 +150,8 @@ func testRecords(t *testing.T, play Player) {
 	want := []tape.Event{
 		life(tape.LifeRecord{Act: tape.ActInit, Call: 1, Stage: tape.StageStart, State: 1, Peer: -1, Text: "beginning"}),
 		life(tape.LifeRecord{
-			Act: tape.ActSplit, Call: 5, Stage: tape.StageMisuse, Seq: 3, Phase: tape.PhaseConnect, Code: lifecycle.CodeDestroyed, State: 2, Peer: 4,
+			Act: tape.ActSplit, Call: 5, Stage: tape.StageMisuse, Seq: 3, Phase: tape.PhaseConnect,
+			Code: lifecycle.CodeDestroyed, State: 2, Peer: 4,
 			Text: long, Shared: true,
 		}),
 		op(tape.StageStart, tape.PhaseNone, -1, 0),
@@ -190,22 +194,28 @@ func testSlots(t *testing.T, play Player) {
 	}
 	got := slots[0]
 	if got.LastEnd <= 0 || got.OpStart < got.LastEnd || got.WaitSince < got.OpStart {
-		t.Errorf("times: the last one ended at %d, this one started at %d and waits since %d", got.LastEnd, got.OpStart, got.WaitSince)
+		t.Errorf("times: the last one ended at %d, this one started at %d and waits since %d", got.LastEnd, got.OpStart,
+			got.WaitSince)
 	}
 	got.LastEnd, got.OpStart, got.WaitSince = 0, 0, 0
 	want := tape.Slot{
-		CommInfo: tape.CommInfo{ID: commID(t, idB), Parent: commID(t, idA), Name: "renamed", Rank: 1, Size: 2, Nodes: 1, Engine: "host"},
-		Index:    1, Generation: 2, Root: 1, State: 2, Launched: 3, Completed: 1, Seq: 2,
+		CommInfo: tape.CommInfo{ID: commID(t, idB), Parent: commID(t, idA), Name: "renamed", Rank: 1, Size: 2, Nodes: 1,
+			Engine: "host"},
+		Index: 1, Generation: 2, Root: 1, State: 2, Launched: 3, Completed: 1, Seq: 2, Begun: 1, Done: 1,
 		Op:        tape.Signature{Call: 24, DataType: 1, Peer: 0, Bytes: 9},
 		Algorithm: 3, Phase: tape.PhaseAgree, Wait: 0,
 	}
 	compare(t, "the slot", got, want)
+	for _, ev := range events(t, r) {
+		compare(t, "the root", ev.Root, uint32(1))
+	}
 }
 
 func testTableFull(t *testing.T, play Player) {
 	var lines []string
 	for n := 1; n <= 6; n++ {
-		lines = append(lines, fmt.Sprintf("comm %d %032x %s c%d 0 1 1 host", n, n, none, n), fmt.Sprintf("start %d 16 7 0 -1 8 1", n))
+		lines = append(lines, fmt.Sprintf("comm %d %032x %s c%d 0 1 1 host", n, n, none, n),
+			fmt.Sprintf("start %d 16 7 0 -1 8 1", n))
 		if n <= 4 { // what no slot shows is in the rings at once
 			lines = append(lines, fmt.Sprintf("end %d 1 0", n))
 		}
@@ -224,14 +234,16 @@ func testTableFull(t *testing.T, play Player) {
 	for _, ev := range events(t, r) {
 		seen[ev.Comm.Name] = ev.Slot
 	}
-	compare(t, "the rings' communicators and their slots", seen, map[string]int{"c1": 0, "c2": 1, "c3": 2, "c4": 3, "c5": -1, "c6": -1})
+	compare(t, "the rings' communicators and their slots", seen,
+		map[string]int{"c1": 0, "c2": 1, "c3": 2, "c4": 3, "c5": -1, "c6": -1})
 }
 
 func testOverwritten(t *testing.T, play Player) {
 	const n = 1000
 	lines := []string{"comm 1 " + idA + " " + none + " world 0 1 1 host"}
 	for seq := 1; seq <= n; seq++ {
-		lines = append(lines, "start 1 16 7 0 -1 8 1", fmt.Sprintf("end 1 %d 0", seq), fmt.Sprintf("life 1 2 5 1 %d 0 0 2 -1 act", seq))
+		lines = append(lines, "start 1 16 7 0 -1 8 1", fmt.Sprintf("end 1 %d 0", seq),
+			fmt.Sprintf("life 1 2 5 1 %d 0 0 2 -1 act", seq))
 	}
 	r := record(t, play, lines...)
 	var ops, lives, last uint64
@@ -249,7 +261,7 @@ func testOverwritten(t *testing.T, play Player) {
 		}
 		last = ev.Life.Seq
 	}
-	if m := r.Missed(); ops < 256 || ops == n || m.Op != n-ops { // 8 pages have 57 at most
+	if m := r.Missed(); ops < 256-32 || ops == n || m.Op != n-ops {
 		t.Errorf("%d operations of %d, missed %d", ops, n, m.Op)
 	}
 	if lives != 128 || last != n {
@@ -268,18 +280,22 @@ func testCrash(t *testing.T, play Player) {
 	if n := len(events(t, r)); n != 2 {
 		t.Errorf("%d events of 2", n)
 	}
-	f, err := tape.Follow(t.Context(), r.Path(), tape.FollowOptions{FromNow: true})
+	f, err := tape.Follow(t.Context(), r.Path(), tape.FollowOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	if _, err := f.Next(t.Context()); !errors.Is(err, tape.ErrDied) {
+	for err == nil {
+		_, err = f.Next(t.Context())
+	}
+	if !errors.Is(err, tape.ErrDied) {
 		t.Errorf("a follower says %v", err)
 	}
 }
 
 func testFollow(t *testing.T, play Player) {
-	r := record(t, play, "comm 1 "+idA+" "+none+" world 0 4 1 host", "start 1 16 7 0 -1 8 1", "phase 1 5", "life 1 8 11 4 0 0 0 7 -1 end", "end 1 1 0")
+	r := record(t, play, "comm 1 "+idA+" "+none+" world 0 4 1 host", "start 1 16 7 0 -1 8 1", "phase 1 5",
+		"life 1 8 11 4 0 0 0 7 -1 end", "end 1 1 0")
 	f, err := tape.Follow(t.Context(), r.Path(), tape.FollowOptions{})
 	if err != nil {
 		t.Fatal(err)

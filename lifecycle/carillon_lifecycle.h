@@ -2,13 +2,13 @@
 
 /**
  * @file
- * The rules of a communicator's life, for C and C++: the tables of Go's package lifecycle, number for number. table.md shows
- * them to people.
+ * The rules of a communicator's life, for C and C++: the tables of Go's package lifecycle, number for number.
+ * table.md shows them to people.
  *
- * A call is what a user does to a communicator; an event is what the runtime makes happen. carillon_lifecycle_next() says
- * what a call leads to, and carillon_lifecycle_after() what an event leads to. Both are pure: the caller keeps the state, and
- * orders concurrent changes of it. On a non-blocking communicator, answer CARILLON_CODE_INITIALIZING as
- * CARILLON_CODE_IN_PROGRESS.
+ * A call is what a user does to a communicator; an event is what the runtime makes happen. carillon_lifecycle_next()
+ * says what a call leads to, and carillon_lifecycle_after() what an event leads to. Both are pure: the caller keeps
+ * the state, and orders concurrent changes of it. On a non-blocking communicator, answer CARILLON_CODE_INITIALIZING
+ * as CARILLON_CODE_IN_PROGRESS.
  *
  * Numbers and names are stable. Everything here is constant or inline; nothing is to be linked, and of the standard
  * headers only <stdint.h> is needed.
@@ -261,10 +261,11 @@ static const struct {
 /**
  * What state a communicator in state is in after call.
  *
- * For a legal call, *next is the new state, which may be the old one, and the answer is CARILLON_CODE_OK. Otherwise *next is
- * state, and the answer is the code of the mistake; a state or call that does not exist is CARILLON_CODE_INVALID_ARGUMENT.
+ * For a legal call, *next is the new state, which may be the old one, and the answer is CARILLON_CODE_OK. Otherwise
+ * *next is state, and the answer is the mistake's code, CARILLON_CODE_INVALID_ARGUMENT for an unknown state or call.
  */
-static inline carillon_code_t carillon_lifecycle_next(carillon_state_t state, carillon_call_t call, carillon_state_t *next) {
+static inline carillon_code_t carillon_lifecycle_next(carillon_state_t state, carillon_call_t call,
+                                                      carillon_state_t *next) {
   *next = state;
   if (state >= CARILLON_NUM_STATES || call >= CARILLON_NUM_CALLS) {
     return CARILLON_CODE_INVALID_ARGUMENT;

@@ -55,7 +55,6 @@ const (
 	ncclInProgress      = 7
 )
 
-// fact is what is known of a code.
 type fact struct {
 	code Code
 	name string
@@ -80,15 +79,36 @@ var codes = []fact{
 	{CodeUnfinished, "unfinished", ncclInvalidUsage, "it was destroyed with operations in flight", ""},
 
 	{CodeRankDead, "rank_dead", ncclRemoteError, "the process of %s has ended", "find the reason in that rank's output"},
-	{CodeNotJoined, "not_joined", ncclRemoteError, "%s has not arrived", "see whether that rank was started, with the same unique id and size"},
-	{CodeMismatch, "mismatch", ncclInvalidUsage, "the call of %s does not match", "make the same calls in the same order on all ranks"},
-	{CodeAbandoned, "abandoned", ncclRemoteError, "%s gave up the operation", "its context ended first: find what kept the others, or give it more time"},
-	{CodePeerAborted, "peer_aborted", ncclRemoteError, "%s aborted or destroyed the communicator", "find the reason in that rank's output"},
-	{CodeUnreachable, "unreachable", ncclRemoteError, "the connection to %s broke", "see whether that rank's host is up and can be reached from here"},
-	{CodeAuth, "auth", ncclRemoteError, "%s does not have this job's secret", "start all ranks of a job with the same unique id"},
+	{
+		CodeNotJoined, "not_joined", ncclRemoteError, "%s has not arrived",
+		"see whether that rank was started, with the same unique id and size",
+	},
+	{
+		CodeMismatch, "mismatch", ncclInvalidUsage, "the call of %s does not match",
+		"make the same calls in the same order on all ranks",
+	},
+	{
+		CodeAbandoned, "abandoned", ncclRemoteError, "%s gave up the operation",
+		"its context ended first: find what kept the others, or give it more time",
+	},
+	{
+		CodePeerAborted, "peer_aborted", ncclRemoteError, "%s aborted or destroyed the communicator",
+		"find the reason in that rank's output",
+	},
+	{
+		CodeUnreachable, "unreachable", ncclRemoteError, "the connection to %s broke",
+		"see whether that rank's host is up and can be reached from here",
+	},
+	{
+		CodeAuth, "auth", ncclRemoteError, "%s does not have this job's secret",
+		"start all ranks of a job with the same unique id",
+	},
 
 	{CodeSystem, "system", ncclSystemError, "system error", ""},
-	{CodeTimeout, "timeout", ncclRemoteError, "the context ended first", "find what that rank is doing, or give the context more time"},
+	{
+		CodeTimeout, "timeout", ncclRemoteError, "the context ended first",
+		"find what that rank is doing, or give the context more time",
+	},
 	{CodeInternal, "internal", ncclInternalError, "internal error", ""},
 }
 

@@ -9,8 +9,7 @@ import (
 // CommID names a communicator; it is the same on all its ranks. It is no secret.
 type CommID [16]byte
 
-// RootCommID names the communicator that id's ranks make. It depends on id's random part alone: not on the secret, nor
-// on the address.
+// RootCommID names the communicator that id's ranks make. It depends on id's random part alone.
 func RootCommID(id UniqueID) CommID {
 	return hashID("carillon communicator: root", id[uidRandom:uidSecret])
 }
@@ -58,10 +57,12 @@ func (id *CommID) UnmarshalText(text []byte) error {
 func ParseCommID(text string) (CommID, error) {
 	var id CommID
 	if len(text) != hex.EncodedLen(len(id)) {
-		return CommID{}, invalid("a communicator's id is %d hexadecimal digits; %.100q has %d bytes", hex.EncodedLen(len(id)), text, len(text))
+		return CommID{}, invalid("a communicator's id is %d hexadecimal digits; %.100q has %d bytes", hex.EncodedLen(len(id)),
+			text, len(text))
 	}
 	if _, err := hex.Decode(id[:], []byte(text)); err != nil {
-		return CommID{}, invalid("a communicator's id is %d hexadecimal digits; %q has others in it", hex.EncodedLen(len(id)), text)
+		return CommID{}, invalid("a communicator's id is %d hexadecimal digits; %q has others in it",
+			hex.EncodedLen(len(id)), text)
 	}
 	return id, nil
 }

@@ -1,8 +1,8 @@
 // Package lifecycle says what a communicator is and what it may do, and nothing about how.
 //
 // A communicator has a life, and the life has rules. The rules are two tables of data: (state, call) gives the next
-// state or the code of an error, and (state, event) gives the next state. A call is what a user does; an event is
-// what the runtime makes happen. Everything that asks "is this legal?" asks these tables; table.md shows them to people, and
+// state or the code of an error, and (state, event) gives the next state. A call is what a user does; an event is what
+// the runtime makes happen. Everything that asks "is this legal?" asks these tables; table.md shows them to people, and
 // carillon_lifecycle.h gives them to C.
 //
 //	        InitRank …         EventInitDone        Finalize          EventFinalizeDone
@@ -24,8 +24,8 @@
 // Abort was called and has not come to its end (EventAbortDone): operations in flight are being cancelled, and every
 // call is answered with CodeAborted.
 //
-// A [Life] is one communicator's walk through the tables, safe for any number of goroutines: of all concurrent calls that
-// would end it, exactly one wins, and the others are told where and when that one was made. A [Registry] holds the
+// A [Life] is one communicator's walk through the tables, safe for any number of goroutines: of all concurrent calls
+// that would end it, exactly one wins, and the others are told where and when that one was made. A [Registry] holds the
 // lives of a runtime and gives each a [Handle], which is recognised as stale after its place was given to another.
 //
 // Errors are of three kinds: [UsageError] is the caller's fault, [PeerError] another rank's, [SystemError] the

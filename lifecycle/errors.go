@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// sentinel is an error that is nothing but its code.
 type sentinel Code
 
 func (s sentinel) Error() string   { return "carillon: " + Code(s).String() }
@@ -89,7 +88,7 @@ func (e *UsageError) Error() string {
 	b.WriteString(e.Code.fact().says)
 	bare := e.Code == CodeInvalidArgument || e.Code == CodeInvalidUsage // these say nothing without the detail
 	if !bare {
-		b.WriteString(e.First.doer())
+		b.WriteString(e.First.madeBy())
 	}
 	if e.Cause != nil {
 		b.WriteString(" (" + e.Cause.Error() + ")")
@@ -98,8 +97,8 @@ func (e *UsageError) Error() string {
 	case e.Detail == "":
 	case bare:
 		b.WriteString(": " + e.Detail)
-		if doer := e.First.doer(); doer != "" {
-			b.WriteString("; the first was made" + doer)
+		if madeBy := e.First.madeBy(); madeBy != "" {
+			b.WriteString("; the first was made" + madeBy)
 		}
 	default:
 		b.WriteString("; " + e.Detail)
@@ -171,7 +170,8 @@ func (e *PeerError) Is(target error) bool { return target == sentinel(e.Code) }
 // Unwrap is e.Err.
 func (e *PeerError) Unwrap() error { return e.Err }
 
-// SystemError is a fault of the machine (a socket, a file, memory), the end of the caller's context, or a bug of Carillon.
+// SystemError is a fault of the machine (a socket, a file, memory), the end of the caller's context, or a bug of
+// Carillon.
 type SystemError struct {
 	Code Code   // CodeSystem, CodeTimeout or CodeInternal
 	Op   string // what was being done: "connect to rank 3 at 10.0.0.3:4000"

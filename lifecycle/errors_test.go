@@ -12,9 +12,11 @@ import (
 var sentinels = map[Code]error{
 	CodeInProgress: ErrInProgress, CodeInvalidArgument: ErrInvalidArgument, CodeInvalidUsage: ErrInvalidUsage,
 	CodeInitializing: ErrInitializing, CodeFinalized: ErrFinalized, CodeDestroyed: ErrDestroyed, CodeAborted: ErrAborted,
-	CodeFailed: ErrFailed, CodeRevoked: ErrRevoked, CodeLeaked: ErrLeaked, CodeUnfinished: ErrUnfinished, CodeRankDead: ErrRankDead,
-	CodeNotJoined: ErrNotJoined, CodeMismatch: ErrMismatch, CodeAbandoned: ErrAbandoned, CodePeerAborted: ErrPeerAborted,
-	CodeUnreachable: ErrUnreachable, CodeAuth: ErrAuth, CodeSystem: ErrSystem, CodeTimeout: ErrTimeout, CodeInternal: ErrInternal,
+	CodeFailed: ErrFailed, CodeRevoked: ErrRevoked, CodeLeaked: ErrLeaked, CodeUnfinished: ErrUnfinished,
+	CodeRankDead: ErrRankDead, CodeNotJoined: ErrNotJoined, CodeMismatch: ErrMismatch, CodeAbandoned: ErrAbandoned,
+	CodePeerAborted: ErrPeerAborted, CodeUnreachable: ErrUnreachable, CodeAuth: ErrAuth, CodeSystem: ErrSystem,
+	CodeTimeout:  ErrTimeout,
+	CodeInternal: ErrInternal,
 }
 
 func TestEveryCodeHasItsSentinel(t *testing.T) {
@@ -22,7 +24,10 @@ func TestEveryCodeHasItsSentinel(t *testing.T) {
 		if sentinels[code] == nil {
 			t.Errorf("%v has no sentinel", code)
 		}
-		for _, err := range []error{&UsageError{Code: code}, &PeerError{Code: code}, &SystemError{Code: code}, sentinels[code]} {
+		for _, err := range []error{
+			&UsageError{Code: code}, &PeerError{Code: code}, &SystemError{Code: code},
+			sentinels[code],
+		} {
 			wrapped := fmt.Errorf("training step 3: %w", err)
 			if got := CodeOf(wrapped); got != code {
 				t.Errorf("CodeOf(%T of %v) = %v", err, code, got)
@@ -84,7 +89,10 @@ func TestErrorTexts(t *testing.T) {
 		want string
 	}{
 		{
-			&UsageError{Call: CallDestroy, Code: CodeDestroyed, State: StateDestroyed, Comm: comm, Name: "dp", Rank: 2, Site: tidy, First: train, Detail: "do it once"},
+			&UsageError{
+				Call: CallDestroy, Code: CodeDestroyed, State: StateDestroyed, Comm: comm, Name: "dp", Rank: 2,
+				Site: tidy, First: train, Detail: "do it once",
+			},
 			`destroy on communicator "dp" (9f86d081884c7d65, rank 2) at main.tidy (train.go:80), goroutine 1: it was already destroyed by main.train (train.go:42), goroutine 7, at 2026-03-01 12:00:01.500; do it once`,
 		},
 		{
@@ -97,7 +105,10 @@ func TestErrorTexts(t *testing.T) {
 		},
 		{&UsageError{Code: CodeInvalidUsage}, `invalid usage`},
 		{
-			&UsageError{Call: CallGroupEnd, Code: CodeInvalidUsage, First: Site{Func: "main.train", File: "/src/train.go", Line: 7}, Detail: "it has ended"},
+			&UsageError{Call: CallGroupEnd, Code: CodeInvalidUsage, First: Site{
+				Func: "main.train", File: "/src/train.go",
+				Line: 7,
+			}, Detail: "it has ended"},
 			`group_end: invalid usage: it has ended; the first was made by main.train (train.go:7)`,
 		},
 		{
@@ -109,17 +120,26 @@ func TestErrorTexts(t *testing.T) {
 			`barrier: it was already aborted by main.stop (stop.go:3)`,
 		},
 		{
-			&PeerError{Code: CodeRankDead, Rank: 3, Comm: comm, Name: "dp", Self: 1, Seq: 17, Call: CallAllReduce, Since: moment, Detail: "pid 4711 was killed by signal 9"},
+			&PeerError{
+				Code: CodeRankDead, Rank: 3, Comm: comm, Name: "dp", Self: 1, Seq: 17, Call: CallAllReduce, Since: moment,
+				Detail: "pid 4711 was killed by signal 9",
+			},
 			`all_reduce (operation 17) on communicator "dp" (9f86d081884c7d65, rank 1): the process of rank 3 has ended: pid 4711 was killed by signal 9, waited for since 2026-03-01 12:00:01.500; find the reason in that rank's output`,
 		},
-		{&PeerError{Code: CodeUnreachable, Rank: -1, Err: io.EOF}, `the connection to a peer broke (EOF); see whether that rank's host is up and can be reached from here`},
+		{
+			&PeerError{Code: CodeUnreachable, Rank: -1, Err: io.EOF},
+			`the connection to a peer broke (EOF); see whether that rank's host is up and can be reached from here`,
+		},
 		{
 			&PeerError{Code: CodeTimeout, Rank: 2, Call: CallBarrier, Err: context.DeadlineExceeded},
 			`barrier: waiting for rank 2: the context ended first (context deadline exceeded); find what that rank is doing, or give the context more time`,
 		},
 		{&SystemError{Code: CodeSystem, Op: "create tape /tmp/x", Err: io.ErrShortWrite}, `create tape /tmp/x: short write`},
 		{&SystemError{Code: CodeSystem}, `system error`},
-		{&SystemError{Code: CodeTimeout, Op: "wait for rank 3", Err: context.Canceled}, `wait for rank 3: the context ended first: context canceled`},
+		{
+			&SystemError{Code: CodeTimeout, Op: "wait for rank 3", Err: context.Canceled},
+			`wait for rank 3: the context ended first: context canceled`,
+		},
 		{&SystemError{Code: CodeInternal, Op: "plan"}, `plan: internal error; this is a bug in Carillon, please report it`},
 		{ErrDestroyed, `carillon: destroyed`},
 	} {

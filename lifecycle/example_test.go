@@ -11,11 +11,15 @@ import (
 // A communicator that is destroyed twice: the second Destroy is told where the first one was, and changes nothing.
 func ExampleLife() {
 	registry := lifecycle.NewRegistry()
-	life := registry.Open(lifecycle.Info{ID: lifecycle.CommID{0x9f, 0x86}, Name: "dp", Rank: 2, Size: 8, Call: lifecycle.CallInitRank})
+	life := registry.Open(lifecycle.Info{
+		ID: lifecycle.CommID{0x9f, 0x86}, Name: "dp", Rank: 2, Size: 8,
+		Call: lifecycle.CallInitRank,
+	})
 	life.Signal(lifecycle.EventInitDone, nil)
 	fmt.Println(life.State(), life.Check(lifecycle.CallAllReduce))
 
-	first := lifecycle.Site{Func: "main.train", File: "train.go", Line: 42, Goroutine: 7, Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	first := lifecycle.Site{Func: "main.train", File: "train.go", Line: 42, Goroutine: 7, Time: time.Date(2026, 3, 1, 12,
+		0, 0, 0, time.UTC)}
 	if _, err := life.Do(lifecycle.CallDestroy, first); err == nil {
 		// Only the one that gets here waits for the operations in flight and frees the resources.
 		life.Signal(lifecycle.EventDestroyDone, nil)

@@ -35,13 +35,12 @@ type atomicState struct{ v atomic.Uint32 }
 func (s *atomicState) load() State   { return State(s.v.Load()) }
 func (s *atomicState) store(v State) { s.v.Store(uint32(v)) }
 
-// act is a call that changed the state.
 type act struct {
 	call Call
 	site Site
 }
 
-// Handle is the life's place in its registry, with the generation that tells it from earlier and later ones in that place.
+// Handle is the life's place in its registry, with the generation that tells it from others in that place.
 func (l *Life) Handle() Handle {
 	if l == nil {
 		return Handle{}
@@ -66,8 +65,8 @@ func (l *Life) Place(rank, size int) {
 	l.info.Rank, l.info.Size = rank, size
 }
 
-// Identify gives the communicator its id, where Open could only give it a preliminary one: a child of Grow learns it from
-// another rank while it initializes.
+// Identify gives the communicator its id, where Open could only give it a preliminary one: a child of Grow learns it
+// from another rank while it initializes.
 func (l *Life) Identify(id CommID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,8 +81,7 @@ func (l *Life) State() State {
 	return l.state.load()
 }
 
-// Cause is the error that the first failing Signal gave; nil if the communicator never failed. It stays after Revoke,
-// Destroy and Abort.
+// Cause is the error that the first failing Signal gave; nil if the communicator never failed. It stays until the end.
 func (l *Life) Cause() error {
 	if l == nil {
 		return nil
@@ -94,8 +92,8 @@ func (l *Life) Cause() error {
 }
 
 // Check answers whether call is legal now: nil, or a *UsageError. It changes nothing, so it is the guard of the calls
-// that don't change the state, such as operations. For a legal call it is one atomic load and a table look-up: no lock,
-// no allocation.
+// that don't change the state, such as operations. For a legal call it is one atomic load and a table look-up, without
+// a lock.
 func (l *Life) Check(call Call) error {
 	if _, code := Next(l.State(), call); code == CodeOK {
 		return nil
@@ -145,8 +143,8 @@ func (l *Life) Signal(event Event, cause error) (State, bool) {
 	return to, true
 }
 
-// First is where the call was made that took effect: call is one of Revoke, Finalize, Destroy and Abort. It is false if
-// none did.
+// First is where the call was made that took effect: call is one of Revoke, Finalize, Destroy and Abort. False: none
+// did.
 func (l *Life) First(call Call) (Site, bool) {
 	if l == nil {
 		return Site{}, false
@@ -156,7 +154,7 @@ func (l *Life) First(call Call) (Site, bool) {
 	return l.first(call)
 }
 
-// first is First for who holds l.mu.
+// first is First with l.mu held.
 func (l *Life) first(call Call) (Site, bool) {
 	for _, a := range l.acts {
 		if a.call == call {
@@ -223,7 +221,6 @@ func (l *Life) refusal(call Call, state State, code Code, site Site) error {
 	return e
 }
 
-// absent is the error of a call on a communicator that does not exist.
 func absent(call Call, site Site) error {
 	return &UsageError{Call: call, Code: CodeInvalidArgument, Site: site, Detail: advice(CodeInvalidArgument, call)}
 }

@@ -13,7 +13,7 @@ type Handle struct{ Slot, Generation uint32 }
 func (h Handle) String() string { return fmt.Sprintf("%d.%d", h.Slot, h.Generation) }
 
 // rest is how many retired slots lie idle before the one idle longest is used again: so many communicators can come and
-// go before a stale handle is no longer told who ended its communicator. A slot at rest keeps its Life, some 500 bytes.
+// go before a stale handle is no longer told which call ended its communicator. A slot at rest keeps its Life.
 const rest = 256
 
 // Registry holds the lives of one runtime. All methods may be called from any goroutine; none blocks for long.
@@ -57,8 +57,8 @@ func (r *Registry) Open(info Info) *Life {
 }
 
 // Lookup finds the life that h names. For a stale handle the error is a *UsageError as a call on the dead communicator
-// would get; it names the communicator and who ended it unless that is long ago. For a handle that this registry never
-// gave out, it is a *UsageError with CodeInvalidArgument.
+// would get; it names the communicator and the call that ended it, unless that is long ago. For a handle that this
+// registry never gave out, it is a *UsageError with CodeInvalidArgument.
 func (r *Registry) Lookup(h Handle) (*Life, error) {
 	r.mu.RLock()
 	var s slot

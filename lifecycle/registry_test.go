@@ -75,7 +75,8 @@ func TestStaleHandle(t *testing.T) {
 		if c.life.Retire() {
 			t.Error("a life retired twice")
 		}
-		if err := c.life.Check(CallAllReduce); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "main.train (train.go:42)") {
+		if err := c.life.Check(CallAllReduce); !errors.Is(err, c.want) || !strings.Contains(err.Error(),
+			"main.train (train.go:42)") {
 			t.Errorf("a call on a retired life: %v", err)
 		}
 	}
@@ -101,7 +102,8 @@ func TestStaleHandle(t *testing.T) {
 	if found, err := registry.Lookup(destroyed.Handle()); found != nil || !errors.Is(err, ErrDestroyed) {
 		t.Errorf("a handle from long ago finds %v, %v", found, err)
 	}
-	if err := destroyed.Check(CallDestroy); !errors.Is(err, ErrDestroyed) || !strings.Contains(err.Error(), "main.train (train.go:42)") {
+	if err := destroyed.Check(CallDestroy); !errors.Is(err, ErrDestroyed) || !strings.Contains(err.Error(),
+		"main.train (train.go:42)") {
 		t.Errorf("a call on a life whose slot was reused: %v", err)
 	}
 }
@@ -120,7 +122,14 @@ func TestForeignHandle(t *testing.T) {
 	registry := NewRegistry()
 	life := ready(registry)
 	h := life.Handle()
-	for _, foreign := range []Handle{{}, {Slot: h.Slot}, {h.Slot, h.Generation + 1}, {h.Slot + 1, 1}, {^uint32(0), 1}, {^uint32(0), ^uint32(0)}} {
+	for _, foreign := range []Handle{
+		{},
+		{Slot: h.Slot},
+		{h.Slot, h.Generation + 1},
+		{h.Slot + 1, 1},
+		{^uint32(0), 1},
+		{^uint32(0), ^uint32(0)},
+	} {
 		if found, err := registry.Lookup(foreign); found != nil || !errors.Is(err, ErrInvalidArgument) {
 			t.Errorf("Lookup(%v) = %v, %v; want an invalid argument", foreign, found, err)
 		}

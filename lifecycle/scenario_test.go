@@ -2,66 +2,30 @@ package lifecycle
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/datadriven"
 )
 
-// TestScenarios plays the transcripts in testdata: a command a line, its recorded output indented below it. The clock is
-// at 12:00:00 and goes on by a second with each command. The commands:
+// TestScenarios plays the files in testdata. The clock is at 12:00:00 and goes on by a second with each command. The
+// commands:
 //
-//	open COMM [rank R of N] [nonblocking]   begins a life; it is initializing
-//	CALL COMM [at FUNC FILE:LINE]           makes a call (an operation is checked, any other call is done)
-//	event EVENT COMM [CODE rank R]          signals an event, caused by a PeerError of that code
+//	open COMM [rank=R of=N] [nonblocking]   begins a life; it is initializing
+//	CALL COMM [at=(FUNC, FILE, LINE)]       makes a call (an operation is checked, any other call is done)
+//	event EVENT COMM [cause=CODE rank=R]    signals an event, caused by a PeerError of that code
 //	retire COMM                             gives its slot back
 //	lookup COMM                             looks for its handle
 //	live                                    lists what has not retired
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			script, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			recorded(t, file, play(t, string(script)))
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := scenario{NewRegistry(), map[string]*Life{}, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			defer func() { s.clock = s.clock.Add(time.Second) }()
+			return s.run(t, d)
 		})
-	}
-}
-
-const indent = "    "
-
-// play runs the commands of a transcript, and returns it with their present outputs.
-func play(t *testing.T, transcript string) string {
-	s := scenario{
-		registry: NewRegistry(),
-		lives:    map[string]*Life{},
-		clock:    time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
-	}
-	var out strings.Builder
-	for line := range strings.Lines(transcript) {
-		if strings.HasPrefix(line, indent) {
-			continue
-		}
-		out.WriteString(line)
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		answer, err := s.run(line)
-		if err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		out.WriteString(indent + answer + "\n")
-		s.clock = s.clock.Add(time.Second)
-	}
-	return out.String()
+	})
 }
 
 type scenario struct {
@@ -70,138 +34,104 @@ type scenario struct {
 	clock    time.Time
 }
 
-// run does one command and returns its output; an error is a mistake in the transcript.
-func (s *scenario) run(line string) (string, error) {
-	words := strings.Fields(line)
-	switch verb := words[0]; verb {
+func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
+	switch d.Cmd {
 	case "live":
-		return s.live(), nil
+		return s.live()
 	case "open":
-		return s.open(words[1], words[2:])
+		return s.open(t, d)
 	case "event":
-		life, err := s.life(words, 2)
+		return s.event(t, d)
+	case "retire":
+		life := s.life(t, d, 0)
+		return map[bool]string{true: "its slot is free", false: "no: " + life.State().String()}[life.Retire()]
+	case "lookup":
+		life := s.life(t, d, 0)
+		found, err := s.registry.Lookup(life.Handle())
 		if err != nil {
-			return "", err
+			return err.Error()
 		}
-		return s.event(life, words[1], words[3:])
-	case "retire", "lookup":
-		life, err := s.life(words, 1)
-		if err != nil {
-			return "", err
+		if found != life {
+			t.Error("found another life")
 		}
-		if verb == "retire" {
-			return map[bool]string{true: "its slot is free", false: "no: " + life.State().String()}[life.Retire()], nil
-		}
-		if found, err := s.registry.Lookup(life.Handle()); err != nil {
-			return err.Error(), nil
-		} else if found != life {
-			return "", fmt.Errorf("found another life")
-		}
-		return "found: " + life.State().String(), nil
+		return "found: " + life.State().String()
 	default:
-		life, err := s.life(words, 1)
-		if err != nil {
-			return "", err
-		}
-		return s.call(life, verb, words[2:])
+		return s.call(t, d)
 	}
 }
 
-func (s *scenario) life(words []string, i int) (*Life, error) {
-	if len(words) <= i {
-		return nil, fmt.Errorf("which communicator?")
+// life finds the one that an argument names; nil for "nil".
+func (s *scenario) life(t *testing.T, d *datadriven.TestData, arg int) *Life {
+	name := word(t, d, arg)
+	life := s.lives[name]
+	if life == nil && name != "nil" {
+		d.Fatalf(t, "%s was not opened", name)
 	}
-	if words[i] == "nil" {
-		return nil, nil
-	}
-	life := s.lives[words[i]]
-	if life == nil {
-		return nil, fmt.Errorf("%s was not opened", words[i])
-	}
-	return life, nil
+	return life
 }
 
-func (s *scenario) open(name string, options []string) (string, error) {
-	info := Info{Name: name, Size: 1, Call: CallInitRank}
+func word(t *testing.T, d *datadriven.TestData, arg int) string {
+	if len(d.CmdArgs) <= arg {
+		d.Fatalf(t, "%s what?", d.Cmd)
+	}
+	return d.CmdArgs[arg].Key
+}
+
+func (s *scenario) open(t *testing.T, d *datadriven.TestData) string {
+	name := word(t, d, 0)
+	info := Info{Name: name, Size: 1, Call: CallInitRank, NonBlocking: d.HasArg("nonblocking")}
 	copy(info.ID[:], name)
-	for i, option := range options {
-		var err error
-		switch option {
-		case "nonblocking":
-			info.NonBlocking = true
-		case "rank":
-			info.Rank, err = strconv.Atoi(options[i+1])
-		case "of":
-			info.Size, err = strconv.Atoi(options[i+1])
-		}
-		if err != nil {
-			return "", err
-		}
-	}
+	d.MaybeScanArgs(t, "rank", &info.Rank)
+	d.MaybeScanArgs(t, "of", &info.Size)
 	life := s.registry.Open(info)
 	s.lives[name] = life
-	return fmt.Sprintf("%v, handle %v", life.State(), life.Handle()), nil
+	return fmt.Sprintf("%v, handle %v", life.State(), life.Handle())
 }
 
-func (s *scenario) call(life *Life, verb string, words []string) (string, error) {
-	call := CallNone
-	for _, c := range Calls() {
-		if c.String() == verb {
-			call = c
-		}
-	}
-	if call == CallNone {
-		return "", fmt.Errorf("there is no call or command %q", verb)
-	}
+func (s *scenario) call(t *testing.T, d *datadriven.TestData) string {
+	call, life := named(t, d, Calls(), d.Cmd), s.life(t, d, 0)
 	site := Site{Time: s.clock}
-	if len(words) == 3 && words[0] == "at" {
-		file, number, _ := strings.Cut(words[2], ":")
-		line, err := strconv.Atoi(number)
-		if err != nil {
-			return "", err
-		}
-		site = Site{Func: words[1], File: file, Line: line, Goroutine: 1, Time: s.clock}
+	if d.MaybeScanArgs(t, "at", &site.Func, &site.File, &site.Line) {
+		site.Goroutine = 1
 	}
 	if call.IsOperation() {
 		if err := life.Check(call); err != nil {
-			return err.Error(), nil
+			return err.Error()
 		}
-		return "ok", nil
+		return "ok"
 	}
 	state, err := life.Do(call, site)
 	if err != nil {
-		return err.Error(), nil
+		return err.Error()
 	}
-	return state.String(), nil
+	return state.String()
 }
 
-func (s *scenario) event(life *Life, name string, words []string) (string, error) {
-	event := EventNone
-	for _, e := range Events() {
-		if e.String() == name {
-			event = e
-		}
-	}
-	if event == EventNone {
-		return "", fmt.Errorf("there is no event %q", name)
-	}
+func (s *scenario) event(t *testing.T, d *datadriven.TestData) string {
+	event, life := named(t, d, Events(), word(t, d, 0)), s.life(t, d, 1)
 	var cause error
-	if len(words) == 3 {
-		rank, err := strconv.Atoi(words[2])
-		if err != nil {
-			return "", err
-		}
-		for _, code := range Codes() {
-			if code.String() == words[0] {
-				cause = &PeerError{Code: code, Rank: rank}
-			}
-		}
+	var code string
+	if d.MaybeScanArgs(t, "cause", &code) {
+		peer := &PeerError{Code: named(t, d, Codes(), code)}
+		d.ScanArgs(t, "rank", &peer.Rank)
+		cause = peer
 	}
 	state, changed := life.Signal(event, cause)
 	if !changed {
-		return fmt.Sprintf("%v, as before", state), nil
+		return fmt.Sprintf("%v, as before", state)
 	}
-	return state.String(), nil
+	return state.String()
+}
+
+// named finds the value that has a name.
+func named[T fmt.Stringer](t *testing.T, d *datadriven.TestData, all []T, name string) T {
+	for _, v := range all {
+		if v.String() == name {
+			return v
+		}
+	}
+	d.Fatalf(t, "%q is none of %v", name, all)
+	panic("unreachable")
 }
 
 func (s *scenario) live() string {

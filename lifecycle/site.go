@@ -20,8 +20,8 @@ type Site struct {
 	Time      time.Time
 }
 
-// Caller is the Site of the function that calls Caller (skip 0), of that one's caller (skip 1), and so on. It takes about a
-// microsecond and allocates: it is for the few calls that change a communicator's life, not for each operation.
+// Caller is the Site of the function that calls Caller (skip 0), of that one's caller (skip 1), and so on. It takes
+// about a microsecond and allocates: it is for the few calls that change a communicator's life, not for each operation.
 func Caller(skip int) Site {
 	site := Site{Goroutine: goroutine(), Time: time.Now()}
 	var pc [1]uintptr
@@ -85,9 +85,9 @@ func (s Site) String() string {
 	return text
 }
 
-// doer says whose deed something was: " by main.train (train.go:12), goroutine 7, at 2026-03-01 12:00:00.000", less
+// madeBy says which call did something: " by main.train (train.go:12), goroutine 7, at 2026-03-01 12:00:00.000", less
 // what is unknown.
-func (s Site) doer() string {
+func (s Site) madeBy() string {
 	var text string
 	if s.known() {
 		text = " by " + s.String()

@@ -43,7 +43,10 @@ func TestCaller(t *testing.T) {
 }
 
 func TestSiteString(t *testing.T) {
-	full := Site{Func: "main.train", File: "/home/ada/job/train.go", Line: 12, Goroutine: 7, Time: time.Date(2026, 3, 1, 9, 5, 7, 250e6, time.UTC)}
+	full := Site{
+		Func: "main.train", File: "/home/ada/job/train.go", Line: 12, Goroutine: 7,
+		Time: time.Date(2026, 3, 1, 9, 5, 7, 250e6, time.UTC),
+	}
 	for _, c := range []struct {
 		site Site
 		want string

@@ -24,12 +24,13 @@ const (
 // names of the numbered things; index is the number.
 var (
 	stateNames = [numStates]string{
-		"none", "initializing", "ready", "finalizing", "finalized", "destroying", "destroyed", "aborting", "aborted", "failed", "revoked",
+		"none", "initializing", "ready", "finalizing", "finalized", "destroying", "destroyed", "aborting", "aborted",
+		"failed", "revoked",
 	}
 	callNames = [numCalls]string{
-		"none", "init_rank", "init_rank_config", "init_rank_scalable", "init_all", "split", "shrink", "grow", "revoke", "finalize",
-		"destroy", "abort", "async_error", "wait", "group_start", "group_end", "all_reduce", "broadcast", "reduce", "all_gather",
-		"reduce_scatter", "all_to_all", "gather", "scatter", "send", "recv", "send_recv", "barrier",
+		"none", "init_rank", "init_rank_config", "init_rank_scalable", "init_all", "split", "shrink", "grow", "revoke",
+		"finalize", "destroy", "abort", "async_error", "wait", "group_start", "group_end", "all_reduce", "broadcast",
+		"reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "send", "recv", "send_recv", "barrier",
 	}
 	eventNames = [numEvents]string{
 		"none", "init_done", "init_failed", "finalize_done", "destroy_done", "abort_done", "async_failure",
@@ -61,7 +62,8 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-// Live reports whether the communicator exists and its user has not given it up: from Initializing until Destroy or Abort.
+// Live reports whether the communicator exists and its user has not given it up: from Initializing until Destroy or
+// Abort.
 func (s State) Live() bool {
 	switch s {
 	case StateInitializing, StateReady, StateFinalizing, StateFinalized, StateFailed, StateRevoked:

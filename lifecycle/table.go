@@ -35,10 +35,10 @@ const (
 // calls is what becomes of a communicator that is in a state (column) when its user makes a call (row).
 //
 // Destroy and Abort go through a state of their own, in which the runtime waits for operations or cancels them, so that
-// a Destroy that hangs is seen to hang, and can still be aborted. To everyone else the communicator is gone from the
-// moment of the call.
+// a Destroy that hangs is seen to hang, and can still be aborted. To all else the communicator is gone.
 //
-// After a failure the way on is Shrink (without the dead ranks) or Revoke; Split and Grow would need the ranks that failed.
+// After a failure the way on is Shrink (without the dead ranks) or Revoke; Split and Grow would need the ranks that
+// failed.
 var calls = [numCalls][numStates]cell{
 	//                     none  initi ready fing  fized destg dead  abtg  aborted fail revoked
 	CallInitRank:         {goIn, used, used, used, used, used, used, used, used, used, used},
@@ -54,7 +54,7 @@ var calls = [numCalls][numStates]cell{
 	CallAbort:            {null, goAg, goAg, goAg, goAg, goAg, dead, gone, gone, goAg, goAg},
 	CallAsyncError:       {null, stay, stay, stay, stay, dead, dead, gone, gone, stay, stay},
 	CallWait:             {null, stay, stay, stay, stay, dead, dead, gone, gone, stay, stay},
-	CallGroupStart:       {stay, stay, stay, late, late, dead, dead, gone, gone, fail, rvkd}, // a group of Inits starts with no communicator
+	CallGroupStart:       {stay, stay, stay, late, late, dead, dead, gone, gone, fail, rvkd}, // null: of Inits
 	CallGroupEnd:         {stay, stay, stay, late, late, dead, dead, gone, gone, fail, rvkd},
 	CallAllReduce:        {null, soon, stay, late, late, dead, dead, gone, gone, fail, rvkd},
 	CallBroadcast:        {null, soon, stay, late, late, dead, dead, gone, gone, fail, rvkd},

@@ -1,14 +1,14 @@
 package lifecycle
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write the recorded outputs anew: table.md and testdata/*.txt")
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
+)
 
 // wantNext is design in prose, written apart from the table: what call c does to a communicator in state s.
 func wantNext(s State, c Call) (State, Code) {
@@ -16,7 +16,7 @@ func wantNext(s State, c Call) (State, Code) {
 	isGroup := c == CallGroupStart || c == CallGroupEnd
 	asks := c == CallAsyncError || c == CallWait
 
-	// A communicator is initialized once, and before that there is nothing to call anything on, but groups may hold Inits.
+	// A communicator is initialized once. Before that there is nothing to call anything on, but groups may hold Inits.
 	if isInit {
 		if s == StateNone {
 			return StateInitializing, CodeOK
@@ -158,8 +158,20 @@ func TestOutsideOfTheTables(t *testing.T) {
 }
 
 // TestTableDocument keeps table.md, which people and other languages read, equal to the tables, which programs follow.
+// Datadriven's -rewrite writes it anew.
 func TestTableDocument(t *testing.T) {
-	recorded(t, "table.md", tableDocument())
+	datadriven.RunTestFromString(t, "table.md\n----\n", func(t *testing.T, d *datadriven.TestData) string {
+		if d.Rewrite {
+			if err := os.WriteFile(d.Cmd, []byte(tableDocument()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		recorded, err := os.ReadFile(d.Cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cmp.Diff(strings.Split(string(recorded), "\n"), strings.Split(tableDocument(), "\n"))
+	})
 }
 
 func tableDocument() string {
@@ -214,35 +226,4 @@ func header(b *strings.Builder, corner string) {
 		fmt.Fprintf(b, " %v |", s)
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(States())) + "\n")
-}
-
-// recorded compares got with the file, or writes it there under -rewrite.
-func recorded(t *testing.T, file, got string) {
-	t.Helper()
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantLines, gotLines := strings.Split(string(want), "\n"), strings.Split(got, "\n")
-	for i := range max(len(wantLines), len(gotLines)) {
-		var w, g string
-		if i < len(wantLines) {
-			w = wantLines[i]
-		}
-		if i < len(gotLines) {
-			g = gotLines[i]
-		}
-		if w != g {
-			t.Fatalf("%s:%d is not current\n recorded: %s\n      now: %s\nIf the new one is right: go test ./lifecycle -rewrite", file, i+1, w, g)
-		}
-	}
-	if len(wantLines) != len(gotLines) {
-		t.Fatalf("%s has %d lines recorded and %d now", file, len(wantLines), len(gotLines))
-	}
 }

@@ -12,7 +12,10 @@ import (
 )
 
 func TestUniqueID(t *testing.T) {
-	for _, addr := range []string{"", "127.0.0.1:4000", "[::1]:65535", "[fe80::1%eth0]:1", "node-0.cluster.local:29500", strings.Repeat("h", MaxAddress-5) + ":4000"} {
+	for _, addr := range []string{
+		"", "127.0.0.1:4000", "[::1]:65535", "[fe80::1%eth0]:1", "node-0.cluster.local:29500",
+		strings.Repeat("h", MaxAddress-5) + ":4000",
+	} {
 		id, err := NewUniqueID(addr)
 		if err != nil {
 			t.Fatalf("NewUniqueID(%q): %v", addr, err)
@@ -199,7 +202,10 @@ func TestUniqueIDKeepsItsSecret(t *testing.T) {
 func FuzzParseUniqueID(f *testing.F) {
 	id, _ := UniqueIDFromSecret([]byte("fuzz"), "node0:4000")
 	local, _ := UniqueIDFromSecret([]byte("fuzz"), "")
-	for _, text := range []string{"", "carillon1.", "carillon1...@", id.String(), id.Redacted(), local.String(), strings.ToUpper(id.String()), id.String() + "0"} {
+	for _, text := range []string{
+		"", "carillon1.", "carillon1...@", id.String(), id.Redacted(), local.String(),
+		strings.ToUpper(id.String()), id.String() + "0",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -20,7 +20,6 @@ const (
 	darkest = 16 // of a pixel in the file
 )
 
-// sample is one handwritten digit.
 type sample struct {
 	pixels [pixels]float32 // from 0 to 1, row by row
 	digit  int

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// patience is how long a rank waits for the others to make a smaller world. Ranks that work together see a death within
-	// milliseconds of each other, so who does not come has died, or saw other deaths.
+	// patience is how long a rank waits for the others to make a smaller world. Ranks that work together see a death
+	// within milliseconds of each other, so a rank that does not come has died, or saw other deaths.
 	patience = 5 * time.Second
 	// attempts bounds how often in a row ranks try that without a step forward.
 	attempts = 10
@@ -23,9 +23,9 @@ const (
 
 // survivors are the ranks that are left of the first world.
 //
-// Every smaller world is made from the first one, never from the one before. So it doesn't matter that the ranks learn of a
-// death in different places, one while the smaller world is made, another when that has already taken a step: all come
-// back to the first world, count its shrinks alike, and meet at the next.
+// Every smaller world is made from the first one, never from the one before. So it doesn't matter that the ranks learn
+// of a death in different places, one while the smaller world is made, another when that has already taken a step: all
+// come back to the first world, count its shrinks alike, and meet at the next.
 type survivors struct {
 	first *ccl.Comm
 	lost  []int // the ranks of first that are dead, ascending
@@ -59,8 +59,8 @@ func (j *job) outlive(ctx context.Context, first *ccl.Comm) error {
 	}
 }
 
-// shrink makes a world of the ranks that live. When one dies meanwhile, or has seen a death that others have not, it tries
-// again. Cause is why it is needed, and the error when nobody died.
+// shrink makes a world of the ranks that live. When one dies meanwhile, or has seen a death that others have not, it
+// tries again. Cause is why it is needed, and the error when nobody died.
 func (s *survivors) shrink(ctx context.Context, cause error) (*ccl.Comm, error) {
 	for ; s.left > 0; s.left-- {
 		if err := s.look(ctx); err != nil {
@@ -83,7 +83,7 @@ func (s *survivors) shrink(ctx context.Context, cause error) (*ccl.Comm, error) 
 	return nil, fmt.Errorf("gave up after %d attempts to go on: %w", attempts, cause)
 }
 
-// look asks who is dead. The failure that leads here may come before the death shows that is behind it.
+// look asks which ranks are dead. The failure that leads here may come before the death shows that is behind it.
 func (s *survivors) look(ctx context.Context) error {
 	tick := time.NewTicker(notice / 100)
 	defer tick.Stop()
@@ -92,7 +92,7 @@ func (s *survivors) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.bury(lost)
+		s.markDead(lost)
 		if len(s.lost) > 0 || time.Since(began) > notice {
 			return nil
 		}
@@ -113,7 +113,7 @@ func (s *survivors) learn(ctx context.Context, world *ccl.Comm) {
 	for i, rank := range lost {
 		lost[i] = living[rank]
 	}
-	s.bury(lost)
+	s.markDead(lost)
 }
 
 // living are the ranks of the first world that are not known to be dead: by rank of the world that was made last.
@@ -127,13 +127,13 @@ func (s *survivors) living() []int {
 	return living
 }
 
-func (s *survivors) bury(ranks []int) {
+func (s *survivors) markDead(ranks []int) {
 	s.lost = append(s.lost, ranks...)
 	slices.Sort(s.lost)
 	s.lost = slices.Compact(s.lost)
 }
 
-// tell says who died since the last time, and where the others go on.
+// tell says which ranks died since the last time, and where the others go on.
 func (s *survivors) tell(world *ccl.Comm, t *trainer) {
 	news := slices.DeleteFunc(slices.Clone(s.lost), func(rank int) bool { return slices.Contains(s.told, rank) })
 	s.told = slices.Clone(s.lost)

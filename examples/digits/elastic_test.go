@@ -66,7 +66,8 @@ func TestAllCatchUpWithTheFurthest(t *testing.T) {
 				if r.steps != tc.steps[tc.furthest] || r.epoch != tc.epochs[tc.furthest] {
 					t.Errorf("rank %d goes on in epoch %d from step %d", rank, r.epoch, r.steps)
 				}
-				if !slices.Equal(r.model.params, want) || r.velocity[0] != float32(tc.furthest) || r.velocity[numParams-1] != float32(-tc.furthest) {
+				if !slices.Equal(r.model.params, want) || r.velocity[0] != float32(tc.furthest) ||
+					r.velocity[numParams-1] != float32(-tc.furthest) {
 					t.Errorf("rank %d has not the weights and velocities of rank %d", rank, tc.furthest)
 				}
 				if kept := r.seen != 0; kept != (tc.epochs[rank] == tc.epochs[tc.furthest]) {

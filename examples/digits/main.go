@@ -1,5 +1,4 @@
-// Command digits trains a classifier of handwritten digits on any number of processes: data-parallel, with one
-// all-reduce a step.
+// Command digits trains a classifier of handwritten digits on any number of processes: one all-reduce a step.
 //
 //	carillon run -n 4 -- digits
 //
@@ -8,8 +7,8 @@
 // digits, model.go is the model, train.go the training, which knows no more of communication than "sum these numbers
 // over all ranks", and this file is where Carillon comes in.
 //
-// With -elastic the job outlives its ranks: when some die, the others make a smaller world, agree on the step to go on from,
-// and finish. elastic.go has all of that.
+// With -elastic the job outlives its ranks: when some die, the others make a smaller world, agree on the step to go on
+// from, and finish. elastic.go has all of that.
 //
 //	carillon run -n 4 --min-ranks 1 -- digits -elastic
 package main
@@ -126,8 +125,8 @@ type job struct {
 	began   time.Time
 }
 
-// work trains to the end with the ranks of world, from where the furthest of them is, and destroys world. It calls ready
-// when all ranks know where that is.
+// work trains to the end with the ranks of world, from where the furthest of them is, and destroys world. It calls
+// ready when all ranks know where that is.
 func (j *job) work(ctx context.Context, world *ccl.Comm, ready func()) (err error) {
 	nodes, rails, err := split(ctx, world)
 	if err != nil {
@@ -272,7 +271,6 @@ func checkReplicas(ctx context.Context, comm *ccl.Comm, m *model) error {
 	return nil
 }
 
-// save writes the weights to a file.
 func save(path string, m *model) error {
 	buf, err := binary.Append(nil, binary.LittleEndian, m.params)
 	if err != nil {

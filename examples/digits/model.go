@@ -77,7 +77,6 @@ func (m *model) forward(s *sample, a *activations) {
 	}
 }
 
-// guess returns the most probable digit.
 func (a *activations) guess() int {
 	best := 0
 	for i, p := range a.probs {

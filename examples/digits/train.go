@@ -54,8 +54,8 @@ type progress struct {
 	accuracy float64 // on the held-out fifth, from 0 to 1
 }
 
-// run trains until all epochs are done, and calls report after each. When it returns an error it can be called again: it
-// goes on after the last step that was completed.
+// run trains until all epochs are done, and calls report after each. When it returns an error it can be called again:
+// it goes on after the last step that was completed.
 func (t *trainer) run(ctx context.Context, report func(progress)) error {
 	for t.epoch < t.epochs {
 		loss, err := t.finishEpoch(ctx)
@@ -73,8 +73,7 @@ func (t *trainer) run(ctx context.Context, report func(progress)) error {
 	return nil
 }
 
-// finishEpoch goes through the training samples that the epoch has left, in an order that is the epoch's own and the same
-// on all ranks.
+// finishEpoch goes through the training samples that the epoch has left, in an order of its own, the same on all ranks.
 func (t *trainer) finishEpoch(ctx context.Context) (meanLoss float64, err error) {
 	order := rand.New(rand.NewPCG(t.seed, uint64(t.epoch)+1)).Perm(len(t.train))
 	perEpoch := (len(order) + t.batch - 1) / t.batch

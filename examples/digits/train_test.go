@@ -219,7 +219,8 @@ func TestTrainingEndsWithTheReducersError(t *testing.T) {
 	}
 }
 
-// A reducer that fails now and then, and a run that is called again after each failure, learn what one that never fails does.
+// A reducer that fails now and then, and a run that is called again after each failure, learn what one that never fails
+// does.
 func TestTrainingGoesOnAfterTheLastStep(t *testing.T) {
 	s := defaults
 	s.epochs = 3

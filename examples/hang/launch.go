@@ -22,7 +22,7 @@ func launched() bool {
 }
 
 // launch starts this program once for each rank, with the variables that a launcher sets, and waits for their end.
-// carillon run does it better: it says whose each line is, who died, and ends the others.
+// carillon run does it better: it says whose each line is, which rank died, and ends the others.
 func launch(ctx context.Context, ranks int) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -45,8 +45,7 @@ func launch(ctx context.Context, ranks int) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no rank outlives this process
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		cmd.WaitDelay = 10 * time.Second
-		cmd.Env = append(os.Environ(),
-			"RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(ranks),
+		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(ranks),
 			"LOCAL_RANK="+strconv.Itoa(rank), "LOCAL_WORLD_SIZE="+strconv.Itoa(ranks),
 			"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port,
 			"CARILLON_JOB=hang-"+strconv.Itoa(os.Getpid()), "CARILLON_JOB_SECRET="+hex.EncodeToString(secret))

@@ -25,7 +25,6 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
-// settings are the command line.
 type settings struct {
 	lasts   time.Duration // the hang
 	missing int           // the rank that doesn't make the call
@@ -77,7 +76,6 @@ func parseFlags(args []string) (s settings, err error) {
 	return s, nil
 }
 
-// run is one rank.
 func run(ctx context.Context, s settings) (err error) {
 	if err := exportToLocalJaeger(ctx); err != nil {
 		return err
@@ -93,7 +91,8 @@ func run(ctx context.Context, s settings) (err error) {
 	}
 	defer world.Close()
 	if s.missing >= world.Size() || world.Size() < 2 {
-		return fmt.Errorf("-missing is %d, and the world has %d ranks; allowed is one of at least two", s.missing, world.Size())
+		return fmt.Errorf("-missing is %d, and the world has %d ranks; allowed is one of at least two", s.missing,
+			world.Size())
 	}
 
 	pids := make([]int64, world.Size())
@@ -113,7 +112,6 @@ func run(ctx context.Context, s settings) (err error) {
 	return world.Destroy(ctx)
 }
 
-// rank is one of the job's processes.
 type rank struct {
 	settings
 	world *ccl.Comm

@@ -105,7 +105,8 @@ func TestBadFlags(t *testing.T) {
 		"-n 1":        "hang: -n is 1, allowed is from 2 to 64\n",
 		"-missing -1": "hang: -missing is -1, allowed is a rank, from 0\n",
 		"-missing 4":  "hang: -missing is 4, and the world has 4 ranks; allowed is one of at least two\n",
-		"now":         fmt.Sprintf("hang: don't know what to do with %q; there are only flags (see -help)\n", []string{"now"}),
+		"now": fmt.Sprintf("hang: don't know what to do with %q; there are only flags (see -help)\n",
+			[]string{"now"}),
 	} {
 		out, err := program(t, strings.Fields(flags)...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {

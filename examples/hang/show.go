@@ -20,7 +20,10 @@ const collector = "localhost:4318"
 
 // exportToLocalJaeger has spans sent to the collector on this host, if one answers and nobody said otherwise.
 func exportToLocalJaeger(ctx context.Context) error {
-	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
+	for _, name := range []string{
+		"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+	} {
 		if os.Getenv(name) != "" {
 			return nil
 		}
@@ -34,7 +37,6 @@ func exportToLocalJaeger(ctx context.Context) error {
 	return os.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://"+collector+"/v1/traces")
 }
 
-// exported tells whether spans leave the process.
 func exported() bool {
 	if e := os.Getenv("OTEL_TRACES_EXPORTER"); e != "" {
 		return e == "otlp"
@@ -46,25 +48,29 @@ func exported() bool {
 func (r *rank) show(health string, missing int64) {
 	job, tapes := whereabouts()
 	var b strings.Builder
-	fmt.Fprintf(&b, "job %s: for %v, rank %d of %d will not make the call that the others are in. Meanwhile, in another terminal:\n",
+	fmt.Fprintf(&b,
+		"job %s: for %v, rank %d of %d will not make the call that the others are in. Meanwhile, in another terminal:\n",
 		job, r.lasts, r.missing, r.world.Size())
 	command := func(what, line string) { fmt.Fprintf(&b, "\n  %s:\n    %s\n", what, line) }
 	if health == "" {
 		b.WriteString("\n  There is no health page and no metrics, as CARILLON_HEALTH_ADDR says.\n")
 	} else {
 		health = strings.TrimSuffix(health, "/")
-		command("who holds the job up, live (q ends it; without --for it lasts as long as the job)", carillonCommand()+" watch --for 20s "+tapes)
+		command("who holds the job up, live (q ends it; without --for it lasts as long as the job)",
+			carillonCommand()+" watch --for 20s "+tapes)
 		command("what rank 0 is in, since when, and for whom it waits", "curl -s "+health+"/api/v1/comms")
 		command("its health", "curl -s '"+health+"/healthz?verbose'")
 		command("its metrics: what is in flight, and what stalls (CARILLON_STALL_THRESHOLD says from when on)",
 			"curl -s "+health+"/metrics | grep -E '^ccl_(operations_in_flight|operation_oldest|stalled|stall_age)'")
-		b.WriteString("\n  In Prometheus, with the alerts that fire: run one with dashboards/prometheus.yml, which finds the ranks of a job that is started by\n" +
+		b.WriteString("\n  In Prometheus, with the alerts that fire: run one with dashboards/prometheus.yml, which finds " +
+			"the ranks of a job that is started by\n" +
 			"  carillon run -n 4 --sd-file /run/carillon/hang.json -- bin/hang (dashboards/README.md has more).\n")
 	}
 	if exported() {
 		command("in Jaeger: who stalls, and why, as each rank tells it", r.jaegerCommand(job))
-		command("the same on Jaeger's page, if it has one (what make jaeger starts has none)", r.jaeger+"/search?lookback=1h&service=carillon&operation=ccl.stall&tags="+
-			url.QueryEscape(jobTag(job)))
+		command("the same on Jaeger's page, if it has one (what make jaeger starts has none)",
+			r.jaeger+"/search?lookback=1h&service=carillon&operation=ccl.stall&tags="+
+				url.QueryEscape(jobTag(job)))
 	} else {
 		command("no spans leave the process; start a Jaeger, and then this program again", "make jaeger")
 	}
@@ -99,8 +105,8 @@ func whereabouts() (job, tapes string) {
 	return w.Job, filepath.Join(tape.DefaultDir(), w.Job)
 }
 
-// carillonCommand is how to call carillon from where this program was started: by name, beside this program, or with go run from
-// the repository.
+// carillonCommand is how to call carillon from where this program was started: by name, beside this program, or by go
+// run.
 func carillonCommand() string {
 	if _, err := exec.LookPath("carillon"); err == nil {
 		return "carillon"

@@ -1,10 +1,11 @@
-// Command lifecycle makes the classic mistakes with communicators on purpose, one after another, and shows what becomes of each: the error
-// that the program gets, and the span that tells of it to whoever looks at the traces.
+// Command lifecycle makes the classic mistakes with communicators on purpose, one after another, and shows what becomes
+// of each: the error that the program gets, and the span that tells of it to whoever looks at the traces.
 //
 //	go run ./examples/lifecycle
 //
-// None of them crashes or hangs. mistakes.go has the mistakes, a few lines each; this file makes them, and show.go prints what came of them.
-// Each gets a node of its own, with two ranks in this process, and is told of when the node has stopped: then its spans are all there.
+// None of them crashes or hangs. mistakes.go has the mistakes, a few lines each; this file makes them, and show.go
+// prints what came of them. Each gets a node of its own, with two ranks in this process, and is told of when the node
+// has stopped: then its spans are all there.
 package main
 
 import (
@@ -49,7 +50,6 @@ func run(ctx context.Context, p *printer) error {
 	return p.err
 }
 
-// mistake is one row of the table in mistakes.go.
 type mistake struct {
 	title string
 	why   string                                  // it matters
@@ -65,7 +65,6 @@ type job struct {
 	world []*ccl.Comm // by rank
 }
 
-// outcome is what a mistake led to.
 type outcome struct {
 	err    error
 	log    string       // what the runtime logged
@@ -75,7 +74,8 @@ type outcome struct {
 // commit makes the mistake, on a node of its own.
 func (m mistake) commit(ctx context.Context, tapes string) (o outcome, err error) {
 	var log bytes.Buffer
-	n, err := node.Start(ctx, node.WithTapeDir(tapes), node.WithHealth(""), node.WithLog(logTo(&log)), node.WithSignals(false))
+	n, err := node.Start(ctx, node.WithTapeDir(tapes), node.WithHealth(""), node.WithLog(logTo(&log)),
+		node.WithSignals(false))
 	if err != nil {
 		return o, err
 	}
@@ -104,10 +104,13 @@ func (m mistake) makeOn(ctx context.Context, n *node.Node) (answer, err error) {
 
 // logTo logs without times, for a log that is read at once.
 func logTo(out *bytes.Buffer) *slog.Logger {
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{
+		Level: slog.LevelWarn,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
 }

@@ -3,19 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/cockroachdb/datadriven"
 	"go.uber.org/goleak"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the golden file anew")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -47,21 +43,11 @@ func TestOutput(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var out bytes.Buffer
-	if err := run(ctx, &printer{out: &out, mask: mask}); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join("testdata", "output.txt")
-	if *rewrite {
-		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
+	datadriven.RunTest(t, "testdata/output.txt", func(t *testing.T, _ *datadriven.TestData) string {
+		var out bytes.Buffer
+		if err := run(ctx, &printer{out: &out, mask: mask}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (write it with -rewrite)", err)
-	}
-	if diff := cmp.Diff(string(want), out.String()); diff != "" {
-		t.Errorf("%s (-want +got; write it anew with -rewrite):\n%s", path, diff)
-	}
+		return out.String()
+	})
 }

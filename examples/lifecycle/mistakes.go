@@ -44,11 +44,13 @@ var mistakes = []mistake{
 	},
 	{
 		title: "Destroyed by several at once", make: raced, span: semconv.SpanDestroy,
-		why: "Exactly one wins; all others learn who. Note ccl.comm.shared_goroutines on the span.",
+		why: "Exactly one wins; all others learn which. Note ccl.comm.shared_goroutines on the span.",
 	},
 	{
-		title: "Split while a group job is unfinished", make: splitInProgress, span: semconv.SpanSplit, opts: []ccl.Option{ccl.NonBlocking()},
-		why: "NCCL completed the job at the wrong time here, and crashed later, elsewhere. The answer is: not yet. It is no error.",
+		title: "Split while a group job is unfinished", make: splitInProgress, span: semconv.SpanSplit,
+		opts: []ccl.Option{ccl.NonBlocking()},
+		why: "NCCL completed the job at the wrong time here, and crashed later, elsewhere. The answer is: not yet. It " +
+			"is no error.",
 	},
 	{
 		title: "GroupEnd twice", make: endedTwice, span: semconv.SpanGroup,
@@ -176,7 +178,8 @@ func failsHalfWay(ctx context.Context, j *job) error {
 	return j.Runtime().Group(ctx, func(g *ccl.Group) error {
 		for rank, c := range j.world {
 			weights := make([]float32, 4+rank) // the ranks disagree about its length
-			if err := errors.Join(ccl.Barrier(g, c), ccl.AllReduce(g, c, weights, weights, ccl.Sum), ccl.Barrier(g, c)); err != nil {
+			if err := errors.Join(ccl.Barrier(g, c), ccl.AllReduce(g, c, weights, weights, ccl.Sum),
+				ccl.Barrier(g, c)); err != nil {
 				return err
 			}
 		}
@@ -226,8 +229,8 @@ func (j *job) untilItWaits(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// collectUntil runs the garbage collector, which finds what nobody holds, until there is a failed span of that name. In a program that
-// works, it runs by itself.
+// collectUntil runs the garbage collector, which finds what nobody holds, until there is a failed span of that name. In
+// a program that works, it runs by itself.
 func (j *job) collectUntil(ctx context.Context, name string) error {
 	for len(failures(j.Telemetry().Traces(), name)) == 0 && ctx.Err() == nil {
 		runtime.GC()

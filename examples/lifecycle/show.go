@@ -21,7 +21,6 @@ const (
 	indent = 10
 )
 
-// printer prints what mistakes led to.
 type printer struct {
 	out  io.Writer
 	mask func(string) string // hides what differs from run to run; nil hides nothing
@@ -87,7 +86,8 @@ var telling = []attribute.Key{
 	semconv.FirstFunction, semconv.FirstFile, semconv.FirstLine, semconv.FirstGoroutine, semconv.FirstTime,
 }
 
-// failures are the spans of a name that tell of a call that failed, or was refused or postponed: rank 0's first, and the earlier ones first.
+// failures are the spans of a name that tell of a call that failed, or was refused or postponed: rank 0's and the
+// earlier ones first.
 func failures(store *trace.Store, name string) []trace.Span {
 	var found []trace.Span
 	for _, t := range store.Acts(0) {
@@ -152,7 +152,6 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-// wrap breaks a text into lines at blanks.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := ""

@@ -1,5 +1,4 @@
-// Package wire puts small binary messages together and takes them apart: of processes that talk to each other, and of
-// files.
+// Package wire encodes and decodes small binary messages, between processes and in files.
 //
 // A message is written with the append functions of encoding/binary and those here. It is read with a [Reader], which
 // never reads beyond the end and never allocates for what a message only claims to have. Its first failure sticks, so

@@ -50,7 +50,10 @@ func read(b []byte) (fields, error) {
 
 func TestReaderReadsWhatWasAppended(t *testing.T) {
 	got, err := read(message())
-	want := fields{7, 0x1234, 0x12345678, math.MaxUint64, 300, -5, 9, "text", "\x01\x02", "\x03\x04\x05", true, false, [2]byte{1, 2}}
+	want := fields{
+		7, 0x1234, 0x12345678, math.MaxUint64, 300, -5, 9, "text", "\x01\x02", "\x03\x04\x05", true, false,
+		[2]byte{1, 2},
+	}
 	if err != nil || got != want {
 		t.Errorf("read %+v, %v; want %+v", got, err, want)
 	}

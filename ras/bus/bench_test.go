@@ -25,7 +25,10 @@ func BenchmarkPublish(b *testing.B) {
 				for range subscribers {
 					defer events.Attach(bus.SubscriptionConfig{}).Close()
 				}
-				ev := bus.Event{Type: semconv.EventGPUXid, Key: key, Severity: bus.Warning, Text: "Xid 79", Data: map[string]int{"xid": 79}}
+				ev := bus.Event{
+					Type: semconv.EventGPUXid, Key: key, Severity: bus.Warning, Text: "Xid 79",
+					Data: map[string]int{"xid": 79},
+				}
 				b.ReportAllocs()
 				for b.Loop() {
 					if err := events.Publish(ev); err != nil {

@@ -15,8 +15,8 @@ import (
 // ErrClosed says that the Bus, or the subscription, is closed.
 var ErrClosed = errors.New("bus: closed")
 
-// Bus takes events from those who find something and hands them to those who want to know. Its methods may be called
-// from any goroutine.
+// Bus takes events from those who find something and hands them to subscribers. Its methods may be called from any
+// goroutine.
 type Bus struct {
 	cfg   Config
 	epoch string
@@ -34,7 +34,7 @@ type Bus struct {
 	open map[string]*Event // by Key: what was published last of the conditions that are open; maxKeys at most
 }
 
-// New makes a Bus. Who made it closes it.
+// New makes a Bus. The caller closes it.
 func New(cfg Config) (*Bus, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (b *Bus) Publish(ev Event) error {
 	if ev.Time.IsZero() {
 		ev.Time = now
 	}
-	ev.Time = ev.Time.Round(0) // without the monotonic clock, as who decodes it has it
+	ev.Time = ev.Time.Round(0) // without the monotonic clock, as after decoding
 	if ev.Source == "" {
 		ev.Source = b.cfg.Source
 	}
@@ -149,7 +149,7 @@ func (b *Bus) Close() {
 // Done is closed when the Bus is.
 func (b *Bus) Done() <-chan struct{} { return b.done }
 
-// Attach begins a subscription. Who attached closes it. On a Bus that is closed it yields what After asks for, then
+// Attach begins a subscription. The caller closes it. On a Bus that is closed it yields what After asks for, then
 // ErrClosed.
 func (b *Bus) Attach(cfg SubscriptionConfig) *Subscription {
 	s := &Subscription{bus: b, cfg: cfg, ready: make(chan struct{}, 1)}
@@ -199,14 +199,15 @@ func (b *Bus) resume(s *Subscription, after string) {
 	}
 }
 
-// Open are the conditions that are open, as they were last published, oldest first: who missed events knows by it what holds.
+// Open are the conditions that are open, as they were last published, oldest first: what holds, for a subscriber that
+// missed events.
 func (b *Bus) Open() []*Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.SortedFunc(maps.Values(b.open), func(x, y *Event) int { return cmp.Compare(x.seq, y.seq) })
 }
 
-// Totals counts what became of the events that were offered, and who listens.
+// Totals counts what became of the events that were offered, and how many listen.
 type Totals struct {
 	Published   uint64 // since the Bus was made
 	Folded      uint64 // counted as a repetition
@@ -220,10 +221,12 @@ func (b *Bus) Totals() Totals {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	g := b.gate
-	return Totals{Published: b.seq, Folded: g.folded, Suppressed: g.suppressed, Untracked: g.untracked, Subscribers: len(b.subs)}
+	return Totals{
+		Published: b.seq, Folded: g.folded, Suppressed: g.suppressed, Untracked: g.untracked,
+		Subscribers: len(b.subs),
+	}
 }
 
-// detach forgets a subscription.
 func (b *Bus) detach(s *Subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

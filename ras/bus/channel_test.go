@@ -10,7 +10,9 @@ import (
 )
 
 func TestChannelConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, filter bus.Filter, queue int, r *bustest.Receiver) bus.Sink {
+	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, filter bus.Filter, queue int,
+		r *bustest.Receiver,
+	) bus.Sink {
 		sink, err := bus.NewChannel(bus.ChannelConfig{Bus: b, Filter: filter, Queue: queue})
 		if err != nil {
 			t.Fatal(err)

@@ -19,6 +19,6 @@
 // which carry them out of the process, are packages of their own beside this one; all follow [Sink], and package
 // bustest checks that they do.
 //
-// To end without losing the last events, close the Bus, wait for each Sink's Run, and end their context when that takes
-// too long.
+// To end without losing the last events, close the Bus, wait for each Sink's Run, and end their context if it takes too
+// long.
 package bus

@@ -83,7 +83,7 @@ func ParseStage(name string) (Stage, error) {
 type Event struct {
 	// ID is unique for the Source and grows with time; resuming begins behind it. The Bus sets it.
 	ID string
-	// Source is who tells it, a URI reference; Config.Source if empty.
+	// Source is the process that tells it, a URI reference; Config.Source if empty.
 	Source string
 	// Type is one of semconv's Event types. Required.
 	Type string
@@ -108,16 +108,15 @@ type Event struct {
 	Rank string
 	// Text is the news in one sentence; Description has more of it, as long as need be.
 	Text, Description string
-	// Unresolved says, on the event that closes a condition, that its cause is not known to be gone: those whom it concerned are, such as
-	// when a job ends because of it.
+	// Unresolved says, on the event that closes a condition, that its cause is not known to be gone: those whom it
+	// concerned are, such as when a job ends because of it.
 	Unresolved bool
 	// Data is anything that json.Marshal takes. On a published event it is a json.RawMessage, or nil.
 	Data any
 
 	// Repeats counts the events like this one that were folded since the last that was published. The Bus sets it.
 	Repeats uint64
-	// Suppressed counts, on the event that closes a condition, the symptoms that were held back for it. The Bus sets
-	// it.
+	// Suppressed counts, on the event that closes a condition, the symptoms that were held back for it. The Bus sets it.
 	Suppressed uint64
 
 	seq  uint64   // of those that the Bus published
@@ -137,16 +136,20 @@ func (e *Event) prepare() error {
 		return errors.New("bus: an event without a Type can't be published: set one of semconv's Event types")
 	}
 	if strings.ContainsFunc(e.Type, unicode.IsControl) || !utf8.ValidString(e.Type) || len(e.Type) > maxName {
-		return fmt.Errorf("bus: %q is no Type: allowed are up to %d characters, none of them a control character", clip(e.Type, 64), maxName)
+		return fmt.Errorf("bus: %q is no Type: allowed are up to %d characters, none of them a control character",
+			clip(e.Type, 64), maxName)
 	}
 	if _, err := url.Parse(e.Source); err != nil || len(e.Source) > maxName {
-		return fmt.Errorf("bus: %q is no Source of an event of the type %s: allowed is a URI reference", clip(e.Source, 64), e.Type)
+		return fmt.Errorf("bus: %q is no Source of an event of the type %s: allowed is a URI reference",
+			clip(e.Source, 64), e.Type)
 	}
 	if e.Stage != Once && e.Key == "" {
-		return fmt.Errorf("bus: an event of the type %s at the stage %v needs a Key, by which its condition is known", e.Type, e.Stage)
+		return fmt.Errorf("bus: an event of the type %s at the stage %v needs a Key, by which its condition is known",
+			e.Type, e.Stage)
 	}
 	if e.Unresolved && e.Stage != Closed {
-		return fmt.Errorf("bus: an event of the type %s is unresolved at the stage %v: allowed is %v", e.Type, e.Stage, Closed)
+		return fmt.Errorf("bus: an event of the type %s is unresolved at the stage %v: allowed is %v", e.Type,
+			e.Stage, Closed)
 	}
 	if e.Stage > Closed || e.Severity > Critical {
 		return fmt.Errorf("bus: an event of the type %s has %v and %v, which don't exist", e.Type, e.Stage, e.Severity)
@@ -157,7 +160,8 @@ func (e *Event) prepare() error {
 			return fmt.Errorf("bus: the data of an event of the type %s: %w", e.Type, err)
 		}
 		if len(data) > MaxData {
-			return fmt.Errorf("bus: the data of an event of the type %s is %d bytes of JSON: allowed are %d", e.Type, len(data), MaxData)
+			return fmt.Errorf("bus: the data of an event of the type %s is %d bytes of JSON: allowed are %d", e.Type,
+				len(data), MaxData)
 		}
 		e.Data = json.RawMessage(data)
 	}
@@ -171,8 +175,9 @@ func (e *Event) prepare() error {
 
 // like tells whether two events say the same, at whatever time.
 func (e *Event) like(o *Event) bool {
-	return e.Type == o.Type && e.Stage == o.Stage && e.Severity == o.Severity && e.Subject == o.Subject && e.Cause == o.Cause &&
-		e.Unresolved == o.Unresolved && e.Reason == o.Reason && e.Rank == o.Rank && e.Text == o.Text && e.Description == o.Description && string(e.JSON()) == string(o.JSON())
+	return e.Type == o.Type && e.Stage == o.Stage && e.Severity == o.Severity && e.Subject == o.Subject &&
+		e.Cause == o.Cause && e.Unresolved == o.Unresolved && e.Reason == o.Reason && e.Rank == o.Rank &&
+		e.Text == o.Text && e.Description == o.Description && string(e.JSON()) == string(o.JSON())
 }
 
 // clip makes s valid UTF-8 of at most n bytes.

@@ -45,17 +45,20 @@ func TestPublishCompletes(t *testing.T) {
 	b := newBus(t, bus.Config{Source: "/jobs/train/ranks/0", Job: "train"})
 	s := b.Attach(bus.SubscriptionConfig{})
 	err := b.Publish(bus.Event{
-		Type: semconv.EventRankDead, ID: "mine", Job: "other", Repeats: 7, Text: strings.Repeat("ü", bus.MaxText), Subject: "a\xffb",
+		Type: semconv.EventRankDead, ID: "mine", Job: "other", Repeats: 7, Text: strings.Repeat("ü",
+			bus.MaxText), Subject: "a\xffb",
 		Data: map[string]int{"pid": 7},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ev := next(t, s)
-	if ev.ID == "mine" || ev.ID == "" || ev.Job != "train" || ev.Source != "/jobs/train/ranks/0" || ev.Repeats != 0 || ev.Time.IsZero() {
+	if ev.ID == "mine" || ev.ID == "" || ev.Job != "train" || ev.Source != "/jobs/train/ranks/0" || ev.Repeats != 0 ||
+		ev.Time.IsZero() {
 		t.Errorf("%+v", ev)
 	}
-	if len(ev.Text) > bus.MaxText || len(ev.Text) < bus.MaxText-1 || !utf8.ValidString(ev.Text) || ev.Subject != "a\uFFFDb" {
+	if len(ev.Text) > bus.MaxText || len(ev.Text) < bus.MaxText-1 || !utf8.ValidString(ev.Text) ||
+		ev.Subject != "a\uFFFDb" {
 		t.Errorf("text of %d bytes, subject %q", len(ev.Text), ev.Subject)
 	}
 	if string(ev.JSON()) != `{"pid":7}` {
@@ -70,8 +73,9 @@ func TestRoundTrip(t *testing.T) {
 	for _, ev := range []bus.Event{
 		{Type: semconv.EventRankDead},
 		{
-			Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "k", Cause: "none", Severity: bus.Critical, Reason: "not_entered",
-			Rank: "3", Subject: "rank 3", Text: "a \"line\"\nand <one> more", Description: "…", Time: time.Unix(9, 8).UTC(),
+			Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "k", Cause: "none", Severity: bus.Critical,
+			Reason: "not_entered", Rank: "3", Subject: "rank 3", Text: "a \"line\"\nand <one> more", Description: "…",
+			Time: time.Unix(9, 8).UTC(),
 			Data: []any{1, "x", nil},
 		},
 	} {
@@ -116,7 +120,8 @@ func TestUnmarshalRefuses(t *testing.T) {
 
 // FuzzUnmarshal: whatever comes is refused without a panic, or is an event that can be written and read again.
 func FuzzUnmarshal(f *testing.F) {
-	f.Add([]byte(`{"specversion":"1.0","id":"1","source":"/","type":"x","time":"2024-01-01T00:00:00Z","severity":"warning","data":{"a":1}}`))
+	f.Add([]byte(
+		`{"specversion":"1.0","id":"1","source":"/","type":"x","time":"2024-01-01T00:00:00Z","severity":"warning","data":{"a":1}}`))
 	f.Add([]byte(`{"specversion":"0.3","id":"1","source":"/","type":"x","data_base64":"////"}`))
 	f.Add([]byte(`{"specversion":1e9,"id":null,"repeats":18446744073709551616}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -131,7 +136,8 @@ func FuzzUnmarshal(f *testing.F) {
 		if err := again.UnmarshalJSON(encoded); err != nil {
 			t.Fatalf("%q became %q: %v", in, encoded, err)
 		}
-		if diff := cmp.Diff(ev.Type+ev.Key+ev.Text+ev.Severity.String(), again.Type+again.Key+again.Text+again.Severity.String()); diff != "" {
+		if diff := cmp.Diff(ev.Type+ev.Key+ev.Text+ev.Severity.String(),
+			again.Type+again.Key+again.Text+again.Severity.String()); diff != "" {
 			t.Fatalf("%q: %s", in, diff)
 		}
 	})
@@ -140,7 +146,10 @@ func FuzzUnmarshal(f *testing.F) {
 // FuzzResume: whatever a subscriber says that it has seen, it gets all that is remembered, and a notice if it isn't
 // told where it is.
 func FuzzResume(f *testing.F) {
-	for _, id := range []string{"0", "", "0123456789abcdef-0", "0123456789abcdef-18446744073709551615", "-", "0123456789abcdef-+1", "0123456789abcdef-01"} {
+	for _, id := range []string{
+		"0", "", "0123456789abcdef-0", "0123456789abcdef-18446744073709551615", "-",
+		"0123456789abcdef-+1", "0123456789abcdef-01",
+	} {
 		f.Add(id)
 	}
 	f.Fuzz(func(t *testing.T, id string) {

@@ -18,8 +18,9 @@ func Example() {
 	events := b.Subscribe(context.Background(), bus.Filter{Least: bus.Warning})
 	for _, ev := range []bus.Event{
 		{
-			Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "dead/3", Severity: bus.Critical, Rank: "3", Reason: "rank_dead",
-			Text: "rank 3 was killed by signal 9",
+			Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "dead/3", Severity: bus.Critical, Rank: "3",
+			Reason: "rank_dead",
+			Text:   "rank 3 was killed by signal 9",
 		},
 		{
 			Type: semconv.EventCommFailed, Stage: bus.Opened, Key: "comm/world", Cause: "dead/3", Severity: bus.Critical,

@@ -13,7 +13,7 @@ const (
 	maxChain = 32               // causes of causes
 )
 
-// gate decides which events are published. It is a pure machine: who owns it tells it the time.
+// gate decides which events are published. It is a pure machine: its owner tells it the time.
 type gate struct {
 	window, linger time.Duration
 	conditions     map[string]*condition
@@ -22,7 +22,6 @@ type gate struct {
 	folded, suppressed, untracked uint64
 }
 
-// condition is what is known of one key.
 type condition struct {
 	open    bool      // as its publishers have it
 	shown   bool      // open, as subscribers have it
@@ -95,7 +94,7 @@ func (g *gate) hold(c *condition, ev *Event) bool {
 	switch {
 	case ev.Stage == Closed && c.held != nil:
 		c.held, c.release = nil, time.Time{}
-		return !c.shown // who never heard of it needn't hear of its end
+		return !c.shown // its end is no news where its beginning was not told
 	case cause == nil:
 		if c.held != nil && !c.shown && ev.Stage == Changed { // to its subscribers it opens now
 			ev.Type, ev.Stage = c.held.Type, c.held.Stage
@@ -125,8 +124,7 @@ func (g *gate) suppress(cause *condition) {
 	g.suppressed++
 }
 
-// cause finds the open condition that explains an event; nil if there is none, or if it is itself held back because of
-// this one.
+// cause finds the open condition that explains an event; nil if there is none, or this one explains it.
 func (g *gate) cause(ev *Event) *condition {
 	if ev.Cause == "" || ev.Cause == ev.Key {
 		return nil
@@ -154,14 +152,13 @@ func (g *gate) closed(now time.Time, key string) {
 	}
 }
 
-// fold counts an event that repeats the last one of its key. One that says something new is kept until the window is
-// over.
+// fold counts an event that repeats the last one of its key. One with news is kept until the window is over.
 func (c *condition) fold(now time.Time, window time.Duration, ev *Event) bool {
 	if c.last == nil || c.last.Type != ev.Type || c.last.Stage != ev.Stage {
 		return false
 	}
 	same := ev.like(c.last)
-	lasting := same && ev.Stage != Once                                             // to open what is open is no news, however late
+	lasting := same && ev.Stage != Once
 	if !lasting && !now.Before(c.at.Add(window)) || ev.Severity > c.last.Severity { // what gets worse doesn't wait
 		return false
 	}

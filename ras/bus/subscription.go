@@ -128,8 +128,8 @@ func (s *Subscription) Close() {
 	s.signal()
 }
 
-// Notice tells whether the event is the Bus's own to one subscriber: of events that it missed, or of a gap. Its ID is
-// no place to resume from.
+// Notice tells whether the event is the Bus's own to one subscriber: of events that it missed, or of a gap. It can't be
+// resumed from.
 func (e *Event) Notice() bool { return e.Type == semconv.EventMissed || e.Type == semconv.EventGap }
 
 func (b *Bus) notice(kind, id, text string, data any) *Event {

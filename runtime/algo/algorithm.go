@@ -13,7 +13,7 @@ type Algorithm uint8
 // The algorithms. Auto lets the tuning table choose.
 const (
 	Auto              Algorithm = iota
-	Ring                        // each rank talks to its two neighbours; for a rooted call, a chain that ends or starts at the root
+	Ring                        // each rank has two neighbours; of a rooted call, a chain from or to the root
 	RecursiveDoubling           // partners at distance 1, 2, 4 …
 	Tree                        // binomial
 	Direct                      // every rank with every other at once; through shared memory this is one copy each way
@@ -43,8 +43,7 @@ func ParseAlgorithm(s string) (Algorithm, error) {
 	return Auto, fmt.Errorf("algorithm %q is none of %s", s, strings.Join(all[:], ", "))
 }
 
-// For lists the algorithms that there are for a call, the best all-round one first; nil for a call that is no
-// collective.
+// For lists the algorithms that there are for a call, the best all-round one first; nil without a collective.
 func For(call lifecycle.Call) []Algorithm {
 	switch call {
 	case lifecycle.CallAllReduce:

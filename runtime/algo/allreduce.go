@@ -21,7 +21,8 @@ func (b *builder) allReduce(a Algorithm) {
 
 // ringAllReduce is a reduce-scatter and an all-gather around the ring (Patarasuk and Yuan, "Bandwidth optimal
 // all-reduce algorithms for clusters of workstations", 2009). With n ranks and N elements a rank sends 2(n-1) messages,
-// one after the other, and 2N(n-1)/n elements in all, the least that is possible. Chunk c is summed in the order of ranks c, c+1, … c-1.
+// one after the other, and 2N(n-1)/n elements in all, the least that is possible. Chunk c is summed in the order of
+// ranks c, c+1, … c-1.
 func (b *builder) ringAllReduce() {
 	n, next, prev := b.Size, b.rank(1), b.rank(-1)
 	made := make([]int, n) // by chunk: the step that wrote it last
@@ -47,9 +48,9 @@ func (b *builder) ringAllReduce() {
 // recursiveDoubling exchanges partial results with partners at distance 1, 2, 4 … (Thakur, Rabenseifner and Gropp,
 // "Optimization of Collective Communication Operations in MPICH", 2005). With n = 2^k ranks and N elements a rank sends
 // k messages of N. Otherwise, with n = 2^k + m, the even ones of the first 2m ranks hand their data to their neighbour
-// first and get the result last: they send 1 message of N, that neighbour k+1. Neighbours in rank order are summed first.
+// first and get the result last: they send 1 message of N, that neighbour k+1. Neighbours are summed first.
 //
-// Partners exchange at the same time, so what is being sent can't be overwritten by what is received: two slots of scratch take turns.
+// Partners exchange at the same time, so what is being sent can't be overwritten by what is received: slots take turns.
 func (b *builder) recursiveDoubling() {
 	whole := b.in(0, b.Count)
 	pairs := b.Size - 1<<(bits.Len(uint(b.Size))-1) // m
@@ -118,8 +119,7 @@ func (b *builder) treeAllReduce() {
 	}
 }
 
-// oneShotBytes is the largest all-reduce that Direct does in one shot. Above, the n-fold arithmetic costs more than the
-// second exchange.
+// oneShotBytes is the largest all-reduce that Direct does in one shot. Above, arithmetic costs more than messages.
 const oneShotBytes = 16 << 10
 
 // oneShotAllReduce sends everything to everyone, and each rank sums all by itself, in rank order: one exchange, N(n-1)

@@ -3,9 +3,9 @@ package algo
 // allGather gives every rank all ranks' In. With blocks of N elements, every rank sends N(n-1) elements in all.
 //
 //   - Ring: n-1 messages one after the other (streaming), to one neighbour only;
-//   - RecursiveDoubling: ceil(log2 n) exchanges of 1, 2, 4 … blocks, for any n, as by Bruck et al., "Efficient algorithms for
-//     all-to-all communications", 1997; blocks go to their place at once, so there is no rotation at the end, but
-//     a message that wraps around the end of the buffer goes in two pieces;
+//   - RecursiveDoubling: ceil(log2 n) exchanges of 1, 2, 4 … blocks, for any n, as by Bruck et al., "Efficient
+//     algorithms for all-to-all communications", 1997; blocks go to their place at once, so there is no rotation at
+//     the end, but a message that wraps around the end of the buffer goes in two pieces;
 //   - Direct: to all others at once, one step.
 func (b *builder) allGather(a Algorithm) {
 	own := b.in(0, b.Count)
@@ -55,7 +55,8 @@ func (b *builder) blocks(first, n int) []Span {
 // reduceScatter gives rank r the sum of all ranks' block r. With blocks of N elements every rank sends N(n-1) elements.
 //
 //   - Ring: n-1 messages one after the other (streaming). Block r is summed in the order of ranks r+1, r+2, … r;
-//   - Direct: every rank sends each other one its block, at once: one step. Block r is summed in the order of ranks r, r+1, … r-1.
+//   - Direct: every rank sends each other one its block, at once: one step. Block r is summed in the order of ranks r,
+//     r+1, … r-1.
 func (b *builder) reduceScatter(a Algorithm) {
 	out := b.out(0, b.Count)
 	if a == Direct {
@@ -87,8 +88,8 @@ func (b *builder) reduceScatter(a Algorithm) {
 	b.recvReduceLeft(prev, out, b.inBlock(b.Rank), None)
 }
 
-// allToAll swaps block p of rank r with block r of rank p, all at once. With blocks of N elements every rank sends N(n-1) elements
-// in n-1 messages.
+// allToAll swaps block p of rank r with block r of rank p, all at once. With blocks of N elements every rank sends
+// N(n-1) elements in n-1 messages.
 func (b *builder) allToAll() {
 	b.copy(b.outBlock(b.Rank), b.inBlock(b.Rank), None)
 	for d := 1; d < b.Size; d++ {

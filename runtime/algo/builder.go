@@ -72,8 +72,7 @@ func (b *builder) tmp(n int) Span {
 func (b *builder) inBlock(i int) Span  { return b.in(i*b.Count, b.Count) }
 func (b *builder) outBlock(i int) Span { return b.out(i*b.Count, b.Count) }
 
-// chunkAlign is the number of elements that large chunks are a multiple of, so that they start on a cache line if the
-// buffer does.
+// chunkAlign is the number of elements that large chunks are a multiple of, so that they start on cache lines.
 const chunkAlign = 64
 
 // chunk is part i of Count elements in Size parts that are as equal as alignment allows.

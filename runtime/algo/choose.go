@@ -18,9 +18,7 @@ type Rule struct {
 }
 
 func (u *Rule) matches(r *Request) bool {
-	return u.Call == r.Call &&
-		(!u.OneHost || r.OneHost()) &&
-		(u.MaxSize == 0 || r.Size <= u.MaxSize) &&
+	return u.Call == r.Call && (!u.OneHost || r.OneHost()) && (u.MaxSize == 0 || r.Size <= u.MaxSize) &&
 		(u.MaxBytes == 0 || r.Bytes() <= u.MaxBytes)
 }
 
@@ -33,8 +31,8 @@ type Tuning struct {
 	Override map[lifecycle.Call]Algorithm
 }
 
-// DefaultTuning follows from the algorithms' message and byte counts. BenchmarkAllReduceBy of package host compares them on
-// the machine at hand.
+// DefaultTuning follows from the algorithms' message and byte counts. BenchmarkAllReduceBy of package host compares
+// them on the machine at hand.
 func DefaultTuning() Tuning {
 	const kib, mib = 1 << 10, 1 << 20
 	return Tuning{Rules: []Rule{

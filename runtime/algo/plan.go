@@ -23,7 +23,7 @@ type StepKind uint8
 const (
 	StepSend       StepKind = iota // send Src to Peer
 	StepRecv                       // receive from Peer into Dst
-	StepRecvReduce                 // Dst = Src op (what arrives from Peer); the incoming value is the left operand if IncomingFirst
+	StepRecvReduce                 // Dst = Src op (what arrives from Peer); IncomingFirst: the other way round
 	StepCopy                       // Dst = Src
 	StepReduce                     // Dst = Src op Src2
 )
@@ -43,7 +43,8 @@ type Range struct{ From, To int }
 //   - Wait is a barrier: the step starts when all steps of the range have ended.
 //
 // A send has finished an element when its memory may be overwritten. After and Wait name earlier steps of the same
-// list, or none. A copy of memory onto itself, which happens in place, is left out. All spans of a step have the same length, which is never 0.
+// list, or none. A copy of memory onto itself, which happens in place, is left out. All spans of a step have the same
+// length, which is never 0.
 type Step struct {
 	Kind          StepKind
 	Peer          int // StepSend, StepRecv, StepRecvReduce

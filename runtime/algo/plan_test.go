@@ -1,23 +1,18 @@
 package algo_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/cockroachdb/datadriven"
 	"pgregory.net/rapid"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/algo/algotest"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the golden plans")
 
 func collectives() []lifecycle.Call {
 	var calls []lifecycle.Call
@@ -156,40 +151,29 @@ func TestChunksOfLargeCounts(t *testing.T) {
 	}
 }
 
-func TestGoldenPlans(t *testing.T) {
-	for _, g := range []struct {
-		file string
-		req  algo.Request
-		a    algo.Algorithm
-	}{
-		{"allreduce-ring-3", algo.Request{Call: lifecycle.CallAllReduce, Rank: 1, Size: 3, Count: 9, ElemSize: 4}, algo.Ring},
-		{"allreduce-doubling-5", algo.Request{Call: lifecycle.CallAllReduce, Rank: 1, Size: 5, Count: 9, ElemSize: 4}, algo.RecursiveDoubling},
-		{"allreduce-oneshot-3", algo.Request{Call: lifecycle.CallAllReduce, Rank: 2, Size: 3, Count: 9, ElemSize: 4}, algo.Direct},
-		{"allreduce-direct-3", algo.Request{Call: lifecycle.CallAllReduce, Rank: 1, Size: 3, Count: 9, ElemSize: 1 << 20}, algo.Direct},
-		{"broadcast-tree-8", algo.Request{Call: lifecycle.CallBroadcast, Rank: 4, Size: 8, Count: 2, ElemSize: 4}, algo.Tree},
-		{"allgather-doubling-6", algo.Request{Call: lifecycle.CallAllGather, Rank: 4, Size: 6, Count: 10, ElemSize: 4}, algo.RecursiveDoubling},
-		{"reducescatter-ring-4", algo.Request{Call: lifecycle.CallReduceScatter, Rank: 0, Size: 4, Count: 5, ElemSize: 4}, algo.Ring},
-	} {
-		t.Run(g.file, func(t *testing.T) {
-			p, err := algo.Make(g.req, g.a)
-			if err != nil {
-				t.Fatal(err)
+// TestPlans shows the plans of single ranks, in testdata: CALL ALGORITHM rank=R size=N count=ELEMENTS element=BYTES.
+func TestPlans(t *testing.T) {
+	datadriven.RunTest(t, "testdata/plans.txt", func(t *testing.T, d *datadriven.TestData) string {
+		var r algo.Request
+		for _, c := range collectives() {
+			if c.String() == d.Cmd {
+				r.Call = c
 			}
-			file := filepath.Join("testdata", g.file+".txt")
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(p.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(p.String(), "\n")); diff != "" {
-				t.Errorf("the plan is not that of %s (-file +plan); if it should be, run with -rewrite:\n%s", file, diff)
-			}
-		})
-	}
+		}
+		a, err := algo.ParseAlgorithm(d.CmdArgs[0].Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.ScanArgs(t, "rank", &r.Rank)
+		d.ScanArgs(t, "size", &r.Size)
+		d.ScanArgs(t, "count", &r.Count)
+		d.ScanArgs(t, "element", &r.ElemSize)
+		p, err := algo.Make(r, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.String()
+	})
 }
 
 func TestMakeRefuses(t *testing.T) {

@@ -3,7 +3,8 @@ package algo
 // broadcast gets Count elements from the root's In to every rank's Out. All three send N(n-1) elements over all ranks.
 //
 //   - Tree: binomial, ceil(log2 n) messages one after the other, as in MPICH (Thakur et al., 2005);
-//   - Ring: a chain from the root on, n-1 long, streaming: every rank sends N once, so for large N it takes the time of one message;
+//   - Ring: a chain from the root on, n-1 long, streaming: every rank sends N once, so for large N it takes the time
+//     of one message;
 //   - Direct: the root sends to all.
 func (b *builder) broadcast(a Algorithm) {
 	v, got := b.relative(), None
@@ -22,7 +23,7 @@ func (b *builder) broadcast(a Algorithm) {
 	}
 }
 
-// reduceTo combines all ranks' In into the root's Out. All three send N(n-1) elements over all ranks, N by each but the root.
+// reduceTo combines all ranks' In into the root's Out. All three send N elements by each rank but the root.
 //
 //   - Tree: binomial, ceil(log2 n) messages one after the other;
 //   - Ring: a chain from the root's successor to the root, n-1 long, streaming;
@@ -86,8 +87,8 @@ func (b *builder) family(a Algorithm, v int) (up int, down []int) {
 // gather collects every rank's In in the root's Out.
 //
 //   - Direct: all send to the root at once; N(n-1) elements over all ranks;
-//   - Tree: binomial, where inner ranks pass their subtree's blocks on as they come. The root receives from ceil(log2 n)
-//     ranks only; every block travels as many times as its rank has bits set.
+//   - Tree: binomial, where inner ranks pass their subtree's blocks on as they come. The root receives from ceil(log2
+//     n) ranks only; every block travels as many times as its rank has bits set.
 func (b *builder) gather(a Algorithm) {
 	v := b.relative()
 	own := b.in(0, b.Count)

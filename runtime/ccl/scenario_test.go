@@ -1,126 +1,349 @@
 package ccl_test
 
 import (
-	"flag"
+	"context"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata as they are now")
-
-// TestScenarios plays the transcripts in testdata: a command a line, its recorded output indented below it. All ranks
-// do a command at the same time, each on a goroutine of its own that stays the same, and the next command begins when
-// all are done. What they answer stands in one line for all ranks that answer the same. "@2" or "@0,1" before a command
-// leaves it to these ranks. The commands:
+// TestScenarios plays the files in testdata. All ranks do a command at the same time, each on a goroutine of its own
+// that stays the same, and the next command begins when all are done. Ranks that answer the same share a line. The
+// commands:
 //
-//	job ranks=N [nodes=M]                    begins: one process of N ranks, or N processes on M nodes, with TCP between the nodes
+//	job ranks=N [nodes=M]                    begins: one process of N ranks, or N processes on M nodes with TCP between
 //	init COMM [nonblocking]                  InitRank
 //	split COMM color=E [key=E] as=NAME       Split; E is a number, none, or a term such as rank%2, rank/2, -rank
-//	shrink COMM exclude=R,… [abort] as=NAME  Shrink
+//	shrink COMM exclude=(R,…) [abort] as=NAME
 //	allreduce|allgather|barrier COMM         makes an operation and shows the result
 //	allreduce COMM as=OP                     starts it in the background; "result OP" waits for it
-//	group { OPERATION COMM; … }              makes operations in a group; OPERATION may be split, too
-//	destroy|finalize|abort|revoke|close|wait|async-error|state|topology COMM
+//	group                                    makes the operations and splits of the input's lines in a group
+//	abort|revoke COMM [why=(TEXT)]
+//	destroy|finalize|close|wait|async-error|state|topology COMM
 //	live                                     how many communicators there are
 //
-// Options of all: goroutine=other makes the call from a new goroutine, at=destructor from a function of that name, and
-// patience=D bounds the call's context, which else is long enough for everything.
+// Options of all: on=(R,…) leaves it to these ranks, goroutine=other makes the call from a new goroutine, at=destructor
+// from a function of that name, and patience=D bounds the call's context.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			script, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(script))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got == string(script) {
-				return
-			}
-			want, have := strings.Split(string(script), "\n"), strings.Split(got, "\n")
-			for i := range max(len(want), len(have)) {
-				if line(want, i) != line(have, i) {
-					t.Fatalf("%s:%d differs; if that is right, run go test -run TestScenarios -rewrite\nrecorded: %s\nnow:      %s",
-						file, i+1, line(want, i), line(have, i))
-				}
-			}
-		})
-	}
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		p := &player{ids: map[string]ccl.UniqueID{}}
+		datadriven.RunTest(t, path, p.do)
+	})
 }
 
-func line(lines []string, i int) string {
-	if i < len(lines) {
-		return lines[i]
-	}
-	return "(the end)"
+// player is the job of a scenario.
+type player struct {
+	members []*member
+	ids     map[string]ccl.UniqueID // of the root communicators
 }
 
-const indent = "    "
+// member is one rank of the job.
+type member struct {
+	t        *testing.T
+	rank, of int
+	rt       *ccl.Runtime
+	comms    map[string]*ccl.Comm // nil for a rank that got none
+	works    map[string]*ccl.Work
+	todo     chan func() // for the rank's goroutine
+}
 
-// play runs the commands of a transcript, and returns it with their present outputs.
-func play(t *testing.T, transcript string) string {
-	p := &player{t: t}
-	defer p.stop()
-	var out strings.Builder
-	for line := range strings.Lines(transcript) {
-		if strings.HasPrefix(line, indent) {
+// do makes the ranks do a command and returns their answers, those that are the same in one line.
+func (p *player) do(t *testing.T, d *datadriven.TestData) string {
+	if d.Cmd == "job" {
+		p.begin(t, d)
+		return "ok"
+	}
+	var on []int
+	var goroutine string
+	d.MaybeScanArgs(t, "on", &on)
+	d.MaybeScanArgs(t, "goroutine", &goroutine)
+	answers := make([]string, len(p.members))
+	var wg sync.WaitGroup
+	for r, m := range p.members {
+		if on != nil && !slices.Contains(on, r) {
 			continue
 		}
-		out.WriteString(line)
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
+		c := p.call(t, d, m)
+		wg.Add(1)
+		do := func() {
+			defer wg.Done()
+			answers[r] = m.do(c)
 		}
-		answers, err := p.do(line)
-		if err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		for _, answer := range answers {
-			out.WriteString(indent + answer + "\n")
+		if goroutine == "other" {
+			go do()
+		} else {
+			m.todo <- do
 		}
 	}
-	return out.String()
+	wg.Wait()
+	return merged(answers)
 }
 
-// merged are the answers of the ranks, those that are the same in one line. A rank that was not asked has none.
-func merged(answers []string) []string {
+// merged has a line for each answer, and the ranks before it where not all give the same. A rank that was not asked has
+// the answer "".
+func merged(answers []string) string {
 	var lines []string
-	ranks := map[string][]string{}
-	asked := 0
 	for r, a := range answers {
-		if a == "" {
+		if a == "" || slices.Index(answers, a) < r {
 			continue
 		}
-		asked++
-		if ranks[a] == nil {
-			lines = append(lines, a)
+		var ranks []string
+		for other, b := range answers {
+			if a == b {
+				ranks = append(ranks, strconv.Itoa(other))
+			}
 		}
-		ranks[a] = append(ranks[a], fmt.Sprint(r))
-	}
-	if len(lines) == 1 && asked == len(answers) {
-		return lines
-	}
-	for i, a := range lines {
-		who := "rank "
-		if len(ranks[a]) > 1 {
-			who = "ranks "
+		switch len(ranks) {
+		case len(answers):
+			return a
+		case 1:
+			lines = append(lines, fmt.Sprintf("rank %d: %s", r, a))
+		default:
+			lines = append(lines, fmt.Sprintf("ranks %s: %s", strings.Join(ranks, ", "), a))
 		}
-		lines[i] = who + strings.Join(ranks[a], ", ") + ": " + a
 	}
-	return lines
+	return strings.Join(lines, "\n")
+}
+
+func (p *player) begin(t *testing.T, d *datadriven.TestData) {
+	var n, nodes int
+	d.ScanArgs(t, "ranks", &n)
+	var shared *ccl.Runtime
+	if !d.MaybeScanArgs(t, "nodes", &nodes) {
+		shared = newRuntime(t, ccl.Config{})
+	}
+	for r := range n {
+		m := &member{t: t, rank: r, of: n, rt: shared, todo: make(chan func())}
+		m.comms, m.works = map[string]*ccl.Comm{}, map[string]*ccl.Work{}
+		if shared == nil {
+			node := fabric.Config{HostID: fmt.Sprintf("node %d", r*nodes/n), SocketIfname: "lo"}
+			m.rt = newRuntime(t, ccl.Config{Fabric: node})
+		}
+		p.members = append(p.members, m)
+		go func() {
+			for do := range m.todo {
+				do()
+			}
+		}()
+		t.Cleanup(func() { close(m.todo) })
+	}
+}
+
+// call is a command as one rank makes it.
+type call struct {
+	verb, name, as                    string
+	id                                ccl.UniqueID // for init
+	comm                              *ccl.Comm
+	color, key                        int
+	exclude                           []int
+	why                               error
+	nonblocking, aborting, destructor bool
+	patience                          time.Duration // a scenario that hangs ends with it
+	inner                             []call        // of a group
+}
+
+// call reads a command for a rank.
+func (p *player) call(t *testing.T, d *datadriven.TestData, m *member) call {
+	c := call{verb: d.Cmd, patience: 20 * time.Second}
+	c.nonblocking, c.aborting, c.destructor = d.HasArg("nonblocking"), d.HasArg("abort"), d.HasArg("at")
+	d.MaybeScanArgs(t, "as", &c.as)
+	d.MaybeScanArgs(t, "exclude", &c.exclude)
+	d.MaybeScanArgs(t, "patience", &c.patience)
+	c.color, c.key = m.term(t, d, "color"), m.term(t, d, "key")
+	var why string
+	if d.MaybeScanArgs(t, "why", &why) {
+		c.why = errors.New(why)
+	}
+	for line := range strings.Lines(d.Input) {
+		inner := datadriven.TestData{Pos: d.Pos}
+		var err error
+		if inner.Cmd, inner.CmdArgs, err = datadriven.ParseLine(line); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		c.inner = append(c.inner, p.call(t, &inner, m))
+	}
+	if c.verb == "live" || c.verb == "group" {
+		return c
+	}
+	if len(d.CmdArgs) == 0 {
+		d.Fatalf(t, "%s needs a name, and a job before it", c.verb)
+	}
+	c.name = d.CmdArgs[0].Key
+	var known bool
+	switch c.verb {
+	case "init":
+		if c.id, known = p.ids[c.name]; !known {
+			var err error
+			if c.id, err = m.rt.NewUniqueID(); err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			p.ids[c.name] = c.id
+		}
+	case "result":
+		if m.works[c.name] == nil {
+			d.Fatalf(t, "rank %d has not started %s", m.rank, c.name)
+		}
+	default:
+		if c.comm, known = m.comms[c.name]; !known {
+			d.Fatalf(t, "rank %d has no communicator %s", m.rank, c.name)
+		}
+	}
+	return c
+}
+
+// term reads a number that may depend on the rank.
+func (m *member) term(t *testing.T, d *datadriven.TestData, key string) int {
+	s := "0"
+	d.MaybeScanArgs(t, key, &s)
+	switch s {
+	case "none":
+		return ccl.NoColor
+	case "-rank":
+		return -m.rank
+	}
+	op, depends := strings.CutPrefix(s, "rank")
+	n, err := strconv.Atoi(strings.TrimLeft(op, "%/"))
+	switch {
+	case err != nil:
+		d.Fatalf(t, "%q is no term", s)
+	case depends && op[0] == '%':
+		return m.rank % n
+	case depends:
+		return m.rank / n
+	}
+	return n
+}
+
+// do makes one call, and returns what came of it.
+func (m *member) do(c call) string {
+	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
+	defer cancel()
+	answer, err := m.call(ctx, c)
+	switch {
+	case err == nil:
+		return mask(answer)
+	case errors.Is(err, ccl.ErrInProgress) && err.Error() == ccl.ErrInProgress.Error():
+		return "in progress"
+	default:
+		return mask(err.Error())
+	}
+}
+
+// call makes a call. An operation's result says which ranks took part: the sum of 10 to the rank in the job, or the
+// list of those ranks.
+func (m *member) call(ctx context.Context, c call) (string, error) {
+	one, sum := []int64{1}, make([]int64, 1)
+	for range m.rank {
+		one[0] *= 10
+	}
+	switch c.verb {
+	case "live":
+		return fmt.Sprint(m.rt.Live()), nil
+	case "group":
+		return "ok", m.rt.Group(ctx, func(g *ccl.Group) error {
+			for _, inner := range c.inner {
+				if _, err := m.call(g, inner); err != nil && !errors.Is(err, ccl.ErrInProgress) {
+					return err
+				}
+			}
+			return nil
+		})
+	case "init":
+		opts := []ccl.Option{ccl.WithName(c.name)}
+		if c.nonblocking {
+			opts = append(opts, ccl.NonBlocking())
+		}
+		comm, err := m.rt.InitRank(ctx, c.id, m.of, m.rank, opts...)
+		if m.comms[c.name] = comm; err == nil && (comm.Rank() != m.rank || comm.Size() != m.of) {
+			return comm.String(), nil
+		}
+		return "ok", err
+	case "split":
+		child, err := c.comm.Split(ctx, c.color, c.key, ccl.WithName(c.as))
+		return m.keep(c.as, child, err)
+	case "shrink":
+		child, err := m.shrink(ctx, c)
+		return m.keep(c.as, child, err)
+	case "allreduce":
+		if c.as != "" {
+			m.works[c.as] = ccl.IAllReduce(context.WithoutCancel(ctx), c.comm, one, sum, ccl.Sum)
+			return "started", nil
+		}
+		err := ccl.AllReduce(ctx, c.comm, one, sum, ccl.Sum)
+		return fmt.Sprintf("sum %d", sum[0]), err
+	case "allgather":
+		all := make([]int64, max(c.comm.Size(), 1))
+		err := ccl.AllGather(ctx, c.comm, []int64{int64(m.rank)}, all)
+		return fmt.Sprintf("of %v", all), err
+	case "barrier":
+		return "ok", ccl.Barrier(ctx, c.comm)
+	case "result":
+		return "ok", m.works[c.name].Wait(ctx)
+	case "destroy":
+		if c.destructor {
+			return "ok", m.destructor(ctx, c.comm)
+		}
+		return "ok", m.destroy(ctx, c.comm)
+	case "finalize":
+		return "ok", m.finalize(ctx, c.comm)
+	case "abort":
+		return "ok", m.abort(c.comm, c.why)
+	case "revoke":
+		return "ok", m.revoke(c.comm, c.why)
+	case "close":
+		return "ok", m.close(c.comm)
+	case "wait":
+		return "ok", c.comm.Wait(ctx)
+	case "async-error":
+		return "ok", c.comm.AsyncError()
+	case "state":
+		return c.comm.State().String(), nil
+	case "topology":
+		return strings.Join(strings.Fields(strings.Join(c.comm.Topology().Transport, " ")), " "), nil
+	default:
+		m.t.Errorf("there is no command %q", c.verb)
+		return "", nil
+	}
+}
+
+// keep remembers a communicator, if there is one.
+func (m *member) keep(name string, comm *ccl.Comm, err error) (string, error) {
+	m.comms[name] = comm
+	switch {
+	case err != nil:
+		return "", err
+	case comm == nil:
+		return "none", nil
+	}
+	return fmt.Sprintf("rank %d of %d", comm.Rank(), comm.Size()), nil
+}
+
+// Where a scenario's calls are made: errors name these functions.
+
+func (m *member) destroy(ctx context.Context, comm *ccl.Comm) error    { return comm.Destroy(ctx) }
+func (m *member) destructor(ctx context.Context, comm *ccl.Comm) error { return comm.Destroy(ctx) }
+func (m *member) finalize(ctx context.Context, comm *ccl.Comm) error   { return comm.Finalize(ctx) }
+func (m *member) close(comm *ccl.Comm) error                           { return comm.Close() }
+func (m *member) revoke(comm *ccl.Comm, why error) error               { return comm.Revoke(why) }
+func (m *member) abort(comm *ccl.Comm, why error) error                { return comm.Abort(why) }
+
+func (m *member) shrink(ctx context.Context, c call) (*ccl.Comm, error) {
+	mode := ccl.ShrinkDefault
+	if c.aborting {
+		mode = ccl.ShrinkAbort
+	}
+	return c.comm.Shrink(ctx, c.exclude, mode, ccl.WithName(c.as))
 }
 
 // What differs from run to run, and what is shown instead.
@@ -138,11 +361,12 @@ var masks = []struct {
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
 	{regexp.MustCompile(`ccl_test\.\(\*member\)\.`), ""},
 	{regexp.MustCompile(` on communicator "(\w+)" \(ID, rank -?\d+\)`), " on $1"}, // the line says which rank
+	{regexp.MustCompile(`\n`), "; "},
 }
 
 func mask(s string) string {
 	for _, m := range masks {
 		s = m.pattern.ReplaceAllString(s, m.shown)
 	}
-	return strings.ReplaceAll(s, "\n", "; ")
+	return s
 }

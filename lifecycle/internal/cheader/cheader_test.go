@@ -18,7 +18,8 @@ const (
 	current = source + "/carillon_lifecycle.h"
 )
 
-// compilers are those that the header is held against: C's must be there, the others are tried where they are installed.
+// compilers are those that the header is held against: C's must be there, the others are tried where they are
+// installed.
 var compilers = []struct {
 	command string
 	flags   []string
@@ -36,7 +37,10 @@ func installed(t *testing.T) map[string][]string {
 	found := map[string][]string{}
 	for _, c := range compilers {
 		if _, err := exec.LookPath(c.command); err == nil {
-			found[c.command] = append([]string{"-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror", "-I" + source}, c.flags...)
+			found[c.command] = append([]string{
+				"-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror",
+				"-I" + source,
+			}, c.flags...)
 		} else if c.must {
 			t.Fatalf("the tests need %s: %v", c.command, err)
 		}

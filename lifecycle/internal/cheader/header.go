@@ -14,13 +14,13 @@ const top = `/* Code generated from package lifecycle by go generate; DO NOT EDI
 
 /**
  * @file
- * The rules of a communicator's life, for C and C++: the tables of Go's package lifecycle, number for number. table.md shows
- * them to people.
+ * The rules of a communicator's life, for C and C++: the tables of Go's package lifecycle, number for number.
+ * table.md shows them to people.
  *
- * A call is what a user does to a communicator; an event is what the runtime makes happen. carillon_lifecycle_next() says
- * what a call leads to, and carillon_lifecycle_after() what an event leads to. Both are pure: the caller keeps the state, and
- * orders concurrent changes of it. On a non-blocking communicator, answer CARILLON_CODE_INITIALIZING as
- * CARILLON_CODE_IN_PROGRESS.
+ * A call is what a user does to a communicator; an event is what the runtime makes happen. carillon_lifecycle_next()
+ * says what a call leads to, and carillon_lifecycle_after() what an event leads to. Both are pure: the caller keeps
+ * the state, and orders concurrent changes of it. On a non-blocking communicator, answer CARILLON_CODE_INITIALIZING
+ * as CARILLON_CODE_IN_PROGRESS.
  *
  * Numbers and names are stable. Everything here is constant or inline; nothing is to be linked, and of the standard
  * headers only <stdint.h> is needed.
@@ -35,10 +35,11 @@ const bottom = `
 /**
  * What state a communicator in state is in after call.
  *
- * For a legal call, *next is the new state, which may be the old one, and the answer is CARILLON_CODE_OK. Otherwise *next is
- * state, and the answer is the code of the mistake; a state or call that does not exist is CARILLON_CODE_INVALID_ARGUMENT.
+ * For a legal call, *next is the new state, which may be the old one, and the answer is CARILLON_CODE_OK. Otherwise
+ * *next is state, and the answer is the mistake's code, CARILLON_CODE_INVALID_ARGUMENT for an unknown state or call.
  */
-static inline carillon_code_t carillon_lifecycle_next(carillon_state_t state, carillon_call_t call, carillon_state_t *next) {
+static inline carillon_code_t carillon_lifecycle_next(carillon_state_t state, carillon_call_t call,
+                                                      carillon_state_t *next) {
   *next = state;
   if (state >= CARILLON_NUM_STATES || call >= CARILLON_NUM_CALLS) {
     return CARILLON_CODE_INVALID_ARGUMENT;
@@ -101,7 +102,6 @@ static inline int carillon_code_nccl(carillon_code_t code) {
 #endif /* CARILLON_LIFECYCLE_H */
 `
 
-// header is the text of the C header.
 func header(n notes) string {
 	var (
 		b      strings.Builder
@@ -117,7 +117,8 @@ func header(n notes) string {
 	enum(&b, n, "Event", "uint8_t", "Something that the runtime makes happen to a communicator.", events)
 	enum(&b, n, "Code", "uint16_t", "The stable number of an error.", codes)
 
-	b.WriteString("\n/** How many there are. States, calls and events are numbered from 0 without gaps; codes have gaps. */\nenum {\n")
+	b.WriteString("\n/** How many there are. States, calls and events are numbered from 0 without gaps; codes have " +
+		"gaps. */\nenum {\n")
 	for _, count := range []struct {
 		of string
 		n  int
@@ -126,14 +127,17 @@ func header(n notes) string {
 	}
 	b.WriteString("};\n")
 
-	fmt.Fprintf(&b, "\n/** The cell of a table that is legal and changes no state. A number below is the state to go to, one above the code of the error. */\n"+
+	fmt.Fprintf(&b, "\n/** The cell of a table that is legal and changes no state. A number below is the state to go "+
+		"to, one above the code of the error. */\n"+
 		"enum { CARILLON_LIFECYCLE_STAY = %d };\n", stay)
-	table(&b, "What becomes of a communicator that is in a state (column) when its user makes a call (row).", "call", calls,
+	table(&b, "What becomes of a communicator that is in a state (column) when its user makes a call (row).",
+		"call", calls,
 		func(s lifecycle.State, c lifecycle.Call) int {
 			to, code := lifecycle.Next(s, c)
 			return cell(s, to, code)
 		})
-	table(&b, "What becomes of a communicator that is in a state (column) when something happens (row). No event is an error.", "event", events,
+	table(&b, "What becomes of a communicator that is in a state (column) when something happens (row). No event is "+
+		"an error.", "event", events,
 		func(s lifecycle.State, e lifecycle.Event) int {
 			return cell(s, lifecycle.After(s, e), lifecycle.CodeOK)
 		})
@@ -143,7 +147,8 @@ func header(n notes) string {
 	names(&b, "event", events)
 
 	b.WriteString("\n/** What is known of the codes, in order of their numbers. */\n" +
-		"static const struct {\n  carillon_code_t code;\n  uint8_t nccl; /**< the ncclResult_t */\n  const char *name;\n} carillon_codes[CARILLON_NUM_CODES] = {\n")
+		"static const struct {\n  carillon_code_t code;\n  uint8_t nccl; /**< the ncclResult_t */\n  const char *name;\n} " +
+		"carillon_codes[CARILLON_NUM_CODES] = {\n")
 	for _, c := range codes {
 		fmt.Fprintf(&b, "  {%d, %d, %q},\n", c, c.NCCL(), c)
 	}
@@ -196,7 +201,8 @@ func table[T number](b *strings.Builder, says, kind string, rows []T, answer fun
 	for _, row := range rows {
 		width = max(width, len(row.String()))
 	}
-	fmt.Fprintf(b, "\n/** %s */\nstatic const uint16_t carillon_lifecycle_%ss[CARILLON_NUM_%sS][CARILLON_NUM_STATES] = {\n", says, kind, strings.ToUpper(kind))
+	fmt.Fprintf(b, "\n/** %s */\nstatic const uint16_t carillon_lifecycle_%ss[CARILLON_NUM_%sS][CARILLON_NUM_STATES]"+
+		" = {\n", says, kind, strings.ToUpper(kind))
 	fmt.Fprintf(b, "  /* %-*s ", width, "state")
 	for _, s := range lifecycle.States() {
 		fmt.Fprintf(b, "%5d", s)
@@ -216,7 +222,8 @@ func table[T number](b *strings.Builder, says, kind string, rows []T, answer fun
 }
 
 func names[T number](b *strings.Builder, kind string, all []T) {
-	fmt.Fprintf(b, "\n/** The %ss' stable names; index is the number. */\nstatic const char *const carillon_%s_names[CARILLON_NUM_%sS] = {\n",
+	fmt.Fprintf(b, "\n/** The %ss' stable names; index is the number. */\nstatic const char *const "+
+		"carillon_%s_names[CARILLON_NUM_%sS] = {\n",
 		kind, kind, strings.ToUpper(kind))
 	for _, v := range all {
 		fmt.Fprintf(b, "  %q,\n", v)

@@ -15,7 +15,8 @@ type notes map[string]string
 func readNotes(dir string) (notes, error) {
 	all := notes{}
 	for _, name := range []string{"state.go", "code.go"} {
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}

@@ -18,10 +18,8 @@ const (
 	tellEnd     = 15 * time.Minute // how long Alertmanagers are told that an alert has ended
 )
 
-// eventID is the annotation that names the event by which an alert is as it is.
 const eventID = "event_id"
 
-// alert is one as the API has it.
 type alert struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
@@ -95,7 +93,7 @@ func (t *table) hold(a *tracked) {
 	}
 }
 
-// catchUp sets right what missed events left wrong, by what is open now. It returns how many alerts there was no room for.
+// catchUp sets right what missed events left wrong, by what is open now. It returns how many had no room.
 func (t *table) catchUp(now time.Time, open []*bus.Event) (full int) {
 	holds := map[string]bool{}
 	for _, ev := range open {
@@ -145,8 +143,7 @@ func (t *table) reopen(a *tracked) {
 	})
 }
 
-// due returns the alerts to send now, in the order in which they opened. Their next time is set as if they were
-// accepted.
+// due returns the alerts to send now, in the order in which they opened. They count as accepted.
 func (t *table) due(now time.Time) []*tracked {
 	for _, a := range t.open {
 		if !a.expire.IsZero() && !now.Before(a.expire) {
@@ -171,7 +168,6 @@ func (t *table) due(now time.Time) []*tracked {
 	return out
 }
 
-// accepted forgets those that have ended.
 func (t *table) accepted(sent []*tracked) {
 	told := map[*tracked]bool{}
 	for _, a := range sent {

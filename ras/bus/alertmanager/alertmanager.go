@@ -53,8 +53,8 @@ func (*Sink) Name() string { return "alertmanager" }
 // alert is forgotten before that, as at the end of Run.
 func (s *Sink) Stats() bus.Stats { return s.counts.Stats(s.sub.Dropped() + s.full.Load()) }
 
-// Run implements bus.Sink. When the Bus is closed it tries once to send what is left; alerts that are open then stay so
-// until their endsAt.
+// Run implements bus.Sink. When the Bus is closed it tries once to send what is left; open alerts stay until their
+// endsAt.
 func (s *Sink) Run(ctx context.Context) error {
 	defer func() {
 		s.sub.Close()
@@ -137,7 +137,6 @@ func (s *Sink) catchUp() {
 	s.full.Add(uint64(s.table.catchUp(time.Now(), open)))
 }
 
-// send tells all Alertmanagers of what is due.
 func (s *Sink) send(ctx context.Context, now time.Time) error {
 	due := s.table.due(now)
 	for len(due) > 0 {
@@ -157,7 +156,8 @@ func (s *Sink) send(ctx context.Context, now time.Time) error {
 		}
 		if err != nil {
 			if !s.failing {
-				s.cfg.Logger.Warn("alerts can't be sent; they will be tried again", semconv.LabelSink, s.Name(), semconv.LogError, err)
+				s.cfg.Logger.Warn("alerts can't be sent; they will be tried again", semconv.LabelSink, s.Name(),
+					semconv.LogError, err)
 			}
 			s.failing = true
 			s.table.refused(batch, time.Now().Add(s.cfg.Retry))
@@ -175,7 +175,6 @@ func (s *Sink) send(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// post sends to all Alertmanagers at once.
 func (s *Sink) post(ctx context.Context, body []byte) error {
 	header := s.cfg.Header.Clone()
 	if header == nil {

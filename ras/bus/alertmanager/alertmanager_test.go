@@ -22,7 +22,9 @@ import (
 )
 
 func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{States: true, New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int, r *bustest.Receiver) bus.Sink {
+	bustest.Run(t, bustest.Subject{States: true, New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int,
+		r *bustest.Receiver,
+	) bus.Sink {
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 			body, _ := io.ReadAll(req.Body)
 			r.Take(body)
@@ -129,7 +131,8 @@ func publish(t *testing.T, b *bus.Bus, ev bus.Event) {
 // TestLife follows one alert: opened, sent again, changed to another severity, resolved.
 func TestLife(t *testing.T) {
 	cfg := alertmanager.Config{
-		URLs: []string{"http://am1", "http://am2/prefix/"}, Labels: map[string]string{"cluster": "c1"}, Runbooks: "https://docs/runbooks.md",
+		URLs: []string{"http://am1", "http://am2/prefix/"}, Labels: map[string]string{"cluster": "c1"},
+		Runbooks: "https://docs/runbooks.md",
 	}
 	play(t, cfg, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
 		began := time.Now()
@@ -145,13 +148,15 @@ func TestLife(t *testing.T) {
 		}
 		got := posts[0].alerts[0]
 		for name, want := range map[string]string{
-			"alertname": "CarillonVerdict", "severity": "warning", "reason": "not_entered", "rank": "3", "job": "train", "cluster": "c1",
+			"alertname": "CarillonVerdict", "severity": "warning", "reason": "not_entered", "rank": "3", "job": "train",
+			"cluster": "c1",
 		} {
 			if got.Labels[name] != want {
 				t.Errorf("label %s is %q, want %q", name, got.Labels[name], want)
 			}
 		}
-		if got.Annotations["summary"] != "rank 3 has not entered" || got.Annotations["description"] != "its last call was 8 s ago" ||
+		if got.Annotations["summary"] != "rank 3 has not entered" ||
+			got.Annotations["description"] != "its last call was 8 s ago" ||
 			got.Annotations["runbook_url"] != "https://docs/runbooks.md#carillonverdict" {
 			t.Errorf("annotations: %v", got.Annotations)
 		}
@@ -247,11 +252,16 @@ func TestReopens(t *testing.T) {
 	})
 }
 
-// TestUnresolved: what a job ends with is an alert for long enough that Alertmanager tells somebody, even if nobody is left to send it
-// again; what has been one for longer than that ends at once.
+// TestUnresolved: what a job ends with is an alert for long enough that Alertmanager tells somebody, even if nobody is
+// left to send it again; what has been one for longer than that ends at once.
 func TestUnresolved(t *testing.T) {
-	for lasted, rest := range map[time.Duration]time.Duration{10 * time.Millisecond: 5*time.Minute - 10*time.Millisecond, time.Hour: 0} {
-		play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
+	for lasted, rest := range map[time.Duration]time.Duration{
+		10 * time.Millisecond: 5*time.Minute - 10*time.Millisecond,
+		time.Hour:             0,
+	} {
+		play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(t *testing.T, b *bus.Bus, a *am,
+			s *alertmanager.Sink,
+		) {
 			publish(t, b, opened("v1", bus.Critical))
 			synctest.Wait()
 			time.Sleep(lasted) // virtual
@@ -274,8 +284,8 @@ func TestUnresolved(t *testing.T) {
 	}
 }
 
-// TestMissed has the sink miss the end of one condition and the beginning of another, behind a crowd of others: what it sends afterwards is
-// what holds.
+// TestMissed has the sink miss the end of one condition and the beginning of another, behind a crowd of others: what it
+// sends afterwards is what holds.
 func TestMissed(t *testing.T) {
 	cfg := alertmanager.Config{URLs: []string{"http://am"}, Queue: 2}
 	play(t, cfg, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
@@ -289,7 +299,10 @@ func TestMissed(t *testing.T) {
 		begins.Reason = "mismatch"
 		events := []bus.Event{ended, begins}
 		for i := range 3 {
-			events = append(events, bus.Event{Type: semconv.EventGPUXid, Severity: bus.Warning, Rank: strconv.Itoa(i), Text: "an Xid"})
+			events = append(events, bus.Event{
+				Type: semconv.EventGPUXid, Severity: bus.Warning, Rank: strconv.Itoa(i),
+				Text: "an Xid",
+			})
 		}
 		hold := make(chan struct{}) // the sink is busy until all are there
 		a.mu.Lock()
@@ -308,7 +321,10 @@ func TestMissed(t *testing.T) {
 				firing[got.Labels["reason"]+got.Labels["severity"]] = got.EndsAt.After(time.Now())
 			}
 		}
-		want := map[string]bool{"not_enteredcritical": false, "not_enteredwarning": true, "mismatchcritical": true, "warning": true}
+		want := map[string]bool{
+			"not_enteredcritical": false, "not_enteredwarning": true, "mismatchcritical": true,
+			"warning": true,
+		}
 		if !maps.Equal(firing, want) {
 			t.Errorf("firing: %v, want %v", firing, want)
 		}
@@ -327,7 +343,8 @@ func TestOnceAndTwins(t *testing.T) {
 		a.take()
 		time.Sleep(5 * time.Minute) // virtual
 		posts := a.take()
-		if len(posts) != 1 || posts[0].alerts[0].Labels["alertname"] != "CarillonGpuXid" || posts[0].alerts[0].EndsAt.After(posts[0].at) {
+		if len(posts) != 1 || posts[0].alerts[0].Labels["alertname"] != "CarillonGpuXid" ||
+			posts[0].alerts[0].EndsAt.After(posts[0].at) {
 			t.Fatalf("%+v, want its end", posts)
 		}
 		publish(t, b, opened("v1", bus.Critical))
@@ -362,7 +379,10 @@ func TestName(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	_, err := alertmanager.New(alertmanager.Config{URLs: []string{"am:9093/secret"}, Labels: map[string]string{"0-bad": ""}, Retry: -1})
+	_, err := alertmanager.New(alertmanager.Config{
+		URLs:   []string{"am:9093/secret"},
+		Labels: map[string]string{"0-bad": ""}, Retry: -1,
+	})
 	for _, want := range []string{"Bus", "URLs[0]", "0-bad", "Retry"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v doesn't name %s", err, want)

@@ -41,9 +41,9 @@ type Config struct {
 	Queue int
 	// Resend is how often open alerts are sent again. 0 means DefaultResend.
 	Resend time.Duration
-	// Hold is how long an event that has no duration is an alert, and the least time for a condition that was closed unresolved: a crash
-	// ends the job, and with it what there was to say, within less than the group_wait after which Alertmanager notifies anybody. 0 means
-	// DefaultHold.
+	// Hold is how long an event that has no duration is an alert, and the least time for a condition that was closed
+	// unresolved: a crash ends the job, and with it what there was to say, within less than the group_wait after which
+	// Alertmanager notifies anybody. 0 means DefaultHold.
 	Hold time.Duration
 	// Timeout bounds one attempt. 0 means DefaultTimeout.
 	Timeout time.Duration
@@ -95,7 +95,8 @@ func (c Config) Validate() error {
 	}
 	for name := range c.Labels {
 		if !labelName(name) {
-			errs = append(errs, fmt.Errorf("alertmanager.Config.Labels has %q: allowed are letters, digits and _, no digit first", name))
+			errs = append(errs,
+				fmt.Errorf("alertmanager.Config.Labels has %q: allowed are letters, digits and _, no digit first", name))
 		}
 	}
 	for _, d := range []struct {

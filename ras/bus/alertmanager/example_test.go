@@ -37,8 +37,9 @@ func Example() {
 		log.Fatal(err)
 	}
 	err = b.Publish(bus.Event{
-		Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "dead/3", Severity: bus.Critical, Rank: "3", Reason: "rank_dead",
-		Text: "rank 3 was killed by signal 9",
+		Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "dead/3", Severity: bus.Critical, Rank: "3",
+		Reason: "rank_dead",
+		Text:   "rank 3 was killed by signal 9",
 	})
 	if err != nil {
 		log.Fatal(err)

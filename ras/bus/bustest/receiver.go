@@ -26,8 +26,7 @@ func NewReceiver() *Receiver {
 	return &Receiver{got: make(chan Got), released: make(chan struct{})}
 }
 
-// Take finds the suite's events in what came and hands them to the test. It blocks until the test has taken them, or is
-// over.
+// Take finds the suite's events in what came and hands them to the test. It blocks until the test has them, or is over.
 func (r *Receiver) Take(raw []byte) {
 	for _, match := range known.FindAllSubmatch(raw, -1) {
 		event, _ := strconv.Atoi(string(match[1]))

@@ -11,16 +11,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// patience is how long anything may take that takes next to nothing.
 const patience = 20 * time.Second
 
 // Subject is a sink under test.
 type Subject struct {
-	// New makes the sink and its receiver, which hands everything to r and lives as long as t. queue is for the sink's
-	// Config.
+	// New makes the sink and its receiver, which hands everything to r and lives as long as t. queue is for its Config.
 	New func(t *testing.T, b *bus.Bus, filter bus.Filter, queue int, r *Receiver) bus.Sink
-	// States is true for a sink that tells what is, not what happened: of missed events it tells what holds of them, and not that they
-	// were missed.
+	// States is true for a sink that tells what is, not what happened: of missed events it tells what holds of them, and
+	// not that they were missed.
 	States bool
 	// Waits is true for a sink that can't interrupt its receiver: its Run ends once the receiver has taken what it was
 	// given.
@@ -36,7 +34,6 @@ func Run(t *testing.T, s Subject) {
 	t.Run("drains when the bus is closed", s.drains)
 }
 
-// trial is one sink with its bus.
 type trial struct {
 	t      *testing.T
 	bus    *bus.Bus
@@ -69,7 +66,8 @@ func (tr *trial) run() {
 func (tr *trial) publish(number int, severity bus.Severity) {
 	tr.t.Helper()
 	err := tr.bus.Publish(bus.Event{
-		Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: fmt.Sprintf("key %d", number), Severity: severity, Reason: "not_entered",
+		Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: fmt.Sprintf("key %d",
+			number), Severity: severity, Reason: "not_entered",
 		Rank: fmt.Sprint(number), Text: fmt.Sprintf("event number %d", number),
 	})
 	if err != nil {
@@ -140,7 +138,10 @@ func (s Subject) filter(t *testing.T) {
 	tr.run()
 	tr.publish(1, bus.Info)
 	tr.publish(2, bus.Warning)
-	if err := tr.bus.Publish(bus.Event{Type: semconv.EventRankDead, Severity: bus.Critical, Text: "event number 3"}); err != nil {
+	if err := tr.bus.Publish(bus.Event{
+		Type: semconv.EventRankDead, Severity: bus.Critical,
+		Text: "event number 3",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	tr.publish(4, bus.Critical)
@@ -178,7 +179,8 @@ func (s Subject) overflow(t *testing.T) {
 		got++
 	}
 	if missed+got != events {
-		t.Errorf("%d events came and the receiver was told of %d that it missed; together they should be %d", got, missed, events)
+		t.Errorf("%d events came and the receiver was told of %d that it missed; together they should be %d", got,
+			missed, events)
 	}
 	tr.bus.Close()
 	tr.ended()

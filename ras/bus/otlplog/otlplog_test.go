@@ -26,7 +26,9 @@ func (l logger) Emit(_ context.Context, r log.Record)              { l.emit(r) }
 func (logger) Enabled(context.Context, log.EnabledParameters) bool { return true }
 
 func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{Waits: true, New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int, r *bustest.Receiver) bus.Sink {
+	bustest.Run(t, bustest.Subject{Waits: true, New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int,
+		r *bustest.Receiver,
+	) bus.Sink {
 		to := logger{emit: func(rec log.Record) { r.Take([]byte(rec.Body().AsString())) }}
 		sink, err := otlplog.New(otlplog.Config{Bus: b, Logger: to, Filter: f, Queue: queue})
 		if err != nil {
@@ -44,8 +46,8 @@ func TestRecord(t *testing.T) {
 	}
 	s := b.Attach(bus.SubscriptionConfig{})
 	err = b.Publish(bus.Event{
-		Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "v1", Cause: "none", Severity: bus.Critical, Reason: "not_entered", Rank: "3",
-		Subject: "rank 3", Text: "why", Time: at, Data: map[string]int{"seq": 41},
+		Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "v1", Cause: "none", Severity: bus.Critical,
+		Reason: "not_entered", Rank: "3", Subject: "rank 3", Text: "why", Time: at, Data: map[string]int{"seq": 41},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,14 +63,15 @@ func TestRecord(t *testing.T) {
 		return true
 	})
 	want := map[attribute.Key]string{
-		semconv.EventID: ev.ID, semconv.EventSource: "/jobs/train", semconv.EventType: semconv.EventVerdictOpened, semconv.EventStage: "opened",
-		semconv.EventSubject: "rank 3", semconv.EventKey: "v1", semconv.EventCause: "none", semconv.Job: "train",
-		semconv.EventReason: "not_entered", semconv.EventRank: "3", semconv.EventData: `{"seq":41}`,
+		semconv.EventID: ev.ID, semconv.EventSource: "/jobs/train", semconv.EventType: semconv.EventVerdictOpened,
+		semconv.EventStage: "opened", semconv.EventSubject: "rank 3", semconv.EventKey: "v1", semconv.EventCause: "none",
+		semconv.Job: "train", semconv.EventReason: "not_entered", semconv.EventRank: "3", semconv.EventData: `{"seq":41}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("attributes (-want +got):\n%s", diff)
 	}
-	if r.EventName() != semconv.EventVerdictOpened || r.Severity() != log.SeverityError || r.SeverityText() != "critical" ||
+	if r.EventName() != semconv.EventVerdictOpened || r.Severity() != log.SeverityError ||
+		r.SeverityText() != "critical" ||
 		r.Body().AsString() != "why" || !r.Timestamp().Equal(at) || !r.ObservedTimestamp().Equal(now) {
 		t.Errorf("record: %v %v %v %v", r.EventName(), r.Severity(), r.Body(), r.Timestamp())
 	}

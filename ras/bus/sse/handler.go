@@ -59,7 +59,7 @@ func (h *Handler) Clients() int {
 	return len(h.clients)
 }
 
-// Begun is closed once Run lets clients in: who runs it in another goroutine waits for it before it tells anybody the address.
+// Begun is closed once Run lets clients in: wait for it before the address is made known.
 func (h *Handler) Begun() <-chan struct{} { return h.begun }
 
 // Run implements bus.Sink: it lets clients in until ctx ends, and waits until they are gone. They go at once. When the
@@ -148,7 +148,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// client is one client's connection.
 type client struct {
 	h   *Handler
 	ctx context.Context //nolint:containedctx // of the request and of Run; the client lives as long

@@ -165,7 +165,9 @@ func (s *stream) event() (id string, ev bus.Event) {
 }
 
 func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int, r *bustest.Receiver) bus.Sink {
+	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int,
+		r *bustest.Receiver,
+	) bus.Sink {
 		h, err := sse.New(sse.Config{Bus: b, Filter: f, Queue: queue})
 		if err != nil {
 			t.Fatal(err)
@@ -278,7 +280,10 @@ func TestQuery(t *testing.T) {
 	if _, ev := s.event(); ev.Text != "this one" {
 		t.Errorf("got %+v", ev)
 	}
-	for _, query := range []string{"?severity=loud", "?last_event_id=" + strings.Repeat("1", 200), "?type=" + strings.Repeat("a,", 40)} {
+	for _, query := range []string{
+		"?severity=loud", "?last_event_id=" + strings.Repeat("1", 200),
+		"?type=" + strings.Repeat("a,", 40),
+	} {
 		if s := open(t, client, query, ""); s.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %s", query, s.Status)
 		}
@@ -349,14 +354,20 @@ func TestRefusals(t *testing.T) {
 	if w.Code != http.StatusInternalServerError {
 		t.Errorf("a writer without deadlines: %d", w.Code)
 	}
-	if _, err := sse.New(sse.Config{Heartbeat: -1}); err == nil || !strings.Contains(err.Error(), "Bus") || !strings.Contains(err.Error(), "Heartbeat") {
+	if _, err := sse.New(sse.Config{Heartbeat: -1}); err == nil || !strings.Contains(err.Error(), "Bus") ||
+		!strings.Contains(err.Error(), "Heartbeat") {
 		t.Errorf("Validate: %v", err)
 	}
 }
 
 // FuzzRequest sends any ids and queries; whatever they are, the answer is a stream or an error in words.
 func FuzzRequest(f *testing.F) {
-	for _, seed := range [][2]string{{"0", ""}, {"0123456789abcdef-3", "type=verdict."}, {"\x00-\n", "severity=%zz"}, {"", "last_event_id=0&type=,,"}} {
+	for _, seed := range [][2]string{
+		{"0", ""},
+		{"0123456789abcdef-3", "type=verdict."},
+		{"\x00-\n", "severity=%zz"},
+		{"", "last_event_id=0&type=,,"},
+	} {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, id, query string) {
@@ -383,7 +394,8 @@ func FuzzRequest(f *testing.F) {
 			t.Errorf("answered %d", w.Code)
 		}
 		for line := range strings.Lines(w.Body.String()) {
-			if w.Code == http.StatusOK && line != "\n" && !strings.HasPrefix(line, "id: ") && !strings.HasPrefix(line, "event: ") &&
+			if w.Code == http.StatusOK && line != "\n" && !strings.HasPrefix(line, "id: ") && !strings.HasPrefix(line,
+				"event: ") &&
 				!strings.HasPrefix(line, "data: {") && !strings.HasPrefix(line, "retry: ") {
 				t.Errorf("a line of the stream is %q", line)
 			}

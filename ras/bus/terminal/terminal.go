@@ -75,8 +75,7 @@ func (*Sink) Name() string { return "terminal" }
 // Stats implements bus.Sink.
 func (s *Sink) Stats() bus.Stats { return s.counts.Stats(s.sub.Dropped()) }
 
-// Run implements bus.Sink. A write that blocks, as on a terminal that was stopped with Ctrl-S, holds it until it is
-// done, and nobody else.
+// Run implements bus.Sink. A write that blocks, as on a terminal stopped with Ctrl-S, holds it alone.
 func (s *Sink) Run(ctx context.Context) error {
 	defer s.sub.Close()
 	return bus.Each(ctx, s.sub, func(ev *bus.Event) error {

@@ -20,7 +20,9 @@ func (w writer) Write(p []byte) (int, error) {
 }
 
 func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{Waits: true, New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int, r *bustest.Receiver) bus.Sink {
+	bustest.Run(t, bustest.Subject{Waits: true, New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int,
+		r *bustest.Receiver,
+	) bus.Sink {
 		sink, err := terminal.New(terminal.Config{Bus: b, Out: writer(r.Take), Filter: f, Queue: queue})
 		if err != nil {
 			t.Fatal(err)
@@ -36,12 +38,16 @@ func TestLine(t *testing.T) {
 		want string
 	}{
 		{
-			bus.Event{Type: semconv.EventVerdictOpened, Severity: bus.Critical, Subject: "rank 3", Reason: "not_entered", Text: "rank 3 has not entered all_reduce #41"},
+			bus.Event{
+				Type: semconv.EventVerdictOpened, Severity: bus.Critical, Subject: "rank 3", Reason: "not_entered",
+				Text: "rank 3 has not entered all_reduce #41",
+			},
 			"06:12:03 CRITICAL verdict.opened: rank 3 has not entered all_reduce #41 (reason not_entered)\n",
 		},
 		{
 			bus.Event{
-				Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Severity: bus.Critical, Text: "rank 3 had not entered", Repeats: 2, Suppressed: 12,
+				Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Severity: bus.Critical, Text: "rank 3 had not entered",
+				Repeats: 2, Suppressed: 12,
 			},
 			"06:12:03 over     verdict.withdrawn: rank 3 had not entered (2 more like it, 12 symptoms were held back)\n",
 		},

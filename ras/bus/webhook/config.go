@@ -58,7 +58,8 @@ type Config struct {
 	MinBackoff, MaxBackoff time.Duration
 	// TLS is how the receiver is verified and the client identifies itself; nil means the system's roots.
 	TLS *tls.Config
-	// Logger hears when an event was refused twice or is given up, and when one is accepted again. nil means slog.Default().
+	// Logger hears when an event was refused twice or is given up, and when one is accepted again. nil means
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -107,7 +108,8 @@ func (c Config) Validate() error {
 	}
 	for i, secret := range c.Secrets {
 		if len(secret) < minSecret {
-			errs = append(errs, fmt.Errorf("webhook.Config.Secrets[%d] has %d bytes: allowed are %d or more", i, len(secret), minSecret))
+			errs = append(errs, fmt.Errorf("webhook.Config.Secrets[%d] has %d bytes: allowed are %d or more", i, len(secret),
+				minSecret))
 		}
 	}
 	for _, d := range []struct {
@@ -119,7 +121,8 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.MinBackoff > c.MaxBackoff {
-		errs = append(errs, fmt.Errorf("webhook.Config.MinBackoff is %v, more than MaxBackoff, %v", c.MinBackoff, c.MaxBackoff))
+		errs = append(errs, fmt.Errorf("webhook.Config.MinBackoff is %v, more than MaxBackoff, %v", c.MinBackoff,
+			c.MaxBackoff))
 	}
 	return errors.Join(errs...)
 }

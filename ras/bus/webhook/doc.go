@@ -3,12 +3,12 @@
 //
 // Requests are signed as Standard Webhooks has it (https://www.standardwebhooks.com): webhook-id, webhook-timestamp,
 // and webhook-signature, the HMAC-SHA256 of "id.timestamp.body". Receivers in many languages verify it with a library;
-// [Verify] does in Go. In binary mode the envelope travels in headers, of which only the id is signed: who needs more
-// takes the structured mode, which is the default.
+// [Verify] does in Go. In binary mode the envelope travels in headers, of which only the id is signed: a receiver that
+// needs more takes the structured mode, which is the default.
 //
 // Events go one after another, in their order. An event that is not accepted is sent again, after a time that grows
 // exponentially, with jitter, or that the receiver asks for with Retry-After; after GiveUp it is given up, and the next
-// one tried, but not before the time is over that the receiver asked for, an hour at most. An answer that another attempt
-// won't change (4xx but 408, 425 and 429, redirects to other hosts) gives up at once. Meanwhile events wait in a bounded
-// queue. A receiver sees an event at least once, and tells repetitions by webhook-id.
+// one tried, but not before the time is over that the receiver asked for, an hour at most. An answer that another
+// attempt won't change (4xx but 408, 425 and 429, redirects to other hosts) gives up at once. Meanwhile events wait in
+// a bounded queue. A receiver sees an event at least once, and tells repetitions by webhook-id.
 package webhook

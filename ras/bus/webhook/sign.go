@@ -25,7 +25,7 @@ const Tolerance = 5 * time.Minute
 // maxSignatures bounds the signatures of one request that Verify looks at.
 const maxSignatures = 16
 
-// ErrSignature says that a request doesn't come from who knows the secret, or not from just now.
+// ErrSignature says that a request was not signed with the secret, or not just now.
 var ErrSignature = errors.New("webhook: the signature is not valid")
 
 func sign(header http.Header, id string, now time.Time, body []byte, secrets [][]byte) {

@@ -125,7 +125,7 @@ func (s *Sink) deliver(ctx context.Context, ev *bus.Event) error {
 		if !push.Temporary(err) {
 			return struct{}{}, backoff.Permanent(err)
 		}
-		if attempts > 1 && !s.warned && ctx.Err() == nil { // one failure may be a hiccup; whoever relies on the receiver must know of more
+		if attempts > 1 && !s.warned && ctx.Err() == nil { // one failure may be chance
 			s.warned = true
 			s.cfg.Logger.Warn("a webhook doesn't take an event; it is tried again", semconv.LabelSink, s.cfg.Name,
 				"event", ev.ID, semconv.LogError, err)
@@ -139,7 +139,8 @@ func (s *Sink) deliver(ctx context.Context, ev *bus.Event) error {
 	}
 	policy := backoff.NewExponentialBackOff()
 	policy.InitialInterval, policy.MaxInterval, policy.Multiplier = s.cfg.MinBackoff, s.cfg.MaxBackoff, 2
-	if _, err := backoff.Retry(ctx, attempt, backoff.WithBackOff(policy), backoff.WithMaxElapsedTime(s.cfg.GiveUp)); err != nil {
+	if _, err := backoff.Retry(ctx, attempt, backoff.WithBackOff(policy),
+		backoff.WithMaxElapsedTime(s.cfg.GiveUp)); err != nil {
 		return last
 	}
 	return nil

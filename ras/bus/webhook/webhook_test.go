@@ -28,7 +28,9 @@ var secret = []byte("a secret of the right size")
 func TestConforms(t *testing.T) {
 	for name, mode := range map[string]webhook.Mode{"structured": webhook.Structured, "binary": webhook.Binary} {
 		t.Run(name, func(t *testing.T) {
-			bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int, r *bustest.Receiver) bus.Sink {
+			bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int,
+				r *bustest.Receiver,
+			) bus.Sink {
 				server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 					body, _ := io.ReadAll(req.Body)
 					r.Take(append(body, strings.ReplaceAll(req.Header.Get("Ce-Text"), "%20", " ")...))
@@ -69,7 +71,9 @@ func status(code int, header ...string) *http.Response {
 }
 
 // deliver sends one event in virtual time, and returns when it was tried and what became of it.
-func deliver(t *testing.T, cfg webhook.Config, answer func(n int, req *http.Request) (*http.Response, error)) ([]time.Duration, bus.Stats, string) {
+func deliver(t *testing.T, cfg webhook.Config, answer func(n int, req *http.Request) (*http.Response,
+	error),
+) ([]time.Duration, bus.Stats, string) {
 	t.Helper()
 	var asked []time.Duration
 	var stats bus.Stats
@@ -170,7 +174,8 @@ func TestGivesUp(t *testing.T) {
 		if len(asked) < c.min || len(asked) > c.max || asked[len(asked)-1] > c.within {
 			t.Errorf("%s: tried at %v, want %d to %d times within %v", c.name, asked, c.min, c.max, c.within)
 		}
-		if strings.Count(logged, c.logged) != c.lines || strings.Contains(logged, "token-in-the-path") || strings.Count(logged, "\n") != c.lines {
+		if strings.Count(logged, c.logged) != c.lines || strings.Contains(logged, "token-in-the-path") ||
+			strings.Count(logged, "\n") != c.lines {
 			t.Errorf("%s: logged %q, want %d lines with %q and without the address", c.name, logged, c.lines, c.logged)
 		}
 	}
@@ -182,7 +187,8 @@ func TestRetryAfter(t *testing.T) {
 		case 1:
 			return status(http.StatusTooManyRequests, "Retry-After", "17"), nil
 		case 2:
-			return status(http.StatusServiceUnavailable, "Retry-After", time.Now().Add(40*time.Second).UTC().Format(http.TimeFormat)), nil
+			return status(http.StatusServiceUnavailable, "Retry-After",
+				time.Now().Add(40*time.Second).UTC().Format(http.TimeFormat)), nil
 		}
 		return status(http.StatusOK), nil
 	})
@@ -220,7 +226,8 @@ func TestLeavesAloneForAsLongAsAsked(t *testing.T) {
 		if err := sink.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if len(r.asked) != 3 || r.asked[1] != 10*time.Minute || r.asked[2] != 10*time.Minute || sink.Stats() != (bus.Stats{Pushed: 2, Failed: 1}) {
+		if len(r.asked) != 3 || r.asked[1] != 10*time.Minute || r.asked[2] != 10*time.Minute ||
+			sink.Stats() != (bus.Stats{Pushed: 2, Failed: 1}) {
 			t.Errorf("asked at %v, %+v; want at 0 and, for the two that follow, at 10 min", r.asked, sink.Stats())
 		}
 	})
@@ -260,17 +267,18 @@ func TestEndsWhileLeftAlone(t *testing.T) {
 // TestSignsAnew: a signature that has grown old while the receiver was away is refused, so every attempt has its own.
 func TestSignsAnew(t *testing.T) {
 	var errs []error
-	_, stats, _ := deliver(t, webhook.Config{Secrets: [][]byte{secret}, GiveUp: time.Hour}, func(n int, req *http.Request) (*http.Response, error) {
-		body, err := io.ReadAll(req.Body)
-		if err != nil {
-			return nil, err
-		}
-		errs = append(errs, webhook.Verify(req.Header, body, time.Now(), secret))
-		if n == 1 {
-			return status(http.StatusServiceUnavailable, "Retry-After", "900"), nil
-		}
-		return status(http.StatusOK), nil
-	})
+	_, stats, _ := deliver(t, webhook.Config{Secrets: [][]byte{secret}, GiveUp: time.Hour},
+		func(n int, req *http.Request) (*http.Response, error) {
+			body, err := io.ReadAll(req.Body)
+			if err != nil {
+				return nil, err
+			}
+			errs = append(errs, webhook.Verify(req.Header, body, time.Now(), secret))
+			if n == 1 {
+				return status(http.StatusServiceUnavailable, "Retry-After", "900"), nil
+			}
+			return status(http.StatusOK), nil
+		})
 	if stats.Pushed != 1 || len(errs) != 2 || errors.Join(errs...) != nil {
 		t.Errorf("%+v, %v", stats, errs)
 	}
@@ -279,22 +287,23 @@ func TestSignsAnew(t *testing.T) {
 // TestSameHost follows a redirect to the same host, with body and signature.
 func TestSameHost(t *testing.T) {
 	var bodies []string
-	_, stats, _ := deliver(t, webhook.Config{Secrets: [][]byte{secret}}, func(n int, req *http.Request) (*http.Response, error) {
-		body, err := io.ReadAll(req.Body)
-		if err != nil {
-			return nil, err
-		}
-		bodies = append(bodies, string(body))
-		if err := webhook.Verify(req.Header, body, time.Now(), secret); err != nil {
-			t.Error(err)
-		}
-		if n == 1 {
-			r := status(http.StatusPermanentRedirect, "Location", "/new")
-			r.Request = req
-			return r, nil
-		}
-		return status(http.StatusOK), nil
-	})
+	_, stats, _ := deliver(t, webhook.Config{Secrets: [][]byte{secret}},
+		func(n int, req *http.Request) (*http.Response, error) {
+			body, err := io.ReadAll(req.Body)
+			if err != nil {
+				return nil, err
+			}
+			bodies = append(bodies, string(body))
+			if err := webhook.Verify(req.Header, body, time.Now(), secret); err != nil {
+				t.Error(err)
+			}
+			if n == 1 {
+				r := status(http.StatusPermanentRedirect, "Location", "/new")
+				r.Request = req
+				return r, nil
+			}
+			return status(http.StatusOK), nil
+		})
 	if stats.Pushed != 1 || len(bodies) != 2 || bodies[0] != bodies[1] {
 		t.Errorf("%+v, %q", stats, bodies)
 	}
@@ -322,7 +331,10 @@ func TestLayout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ev := bus.Event{Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "v", Subject: "Rang 3: 100 % \"stehen\"\r\nX: ü", Data: map[string]int{"seq": 41}}
+		ev := bus.Event{
+			Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "v",
+			Subject: "Rang 3: 100 % \"stehen\"\r\nX: ü", Data: map[string]int{"seq": 41},
+		}
 		if err := b.Publish(ev); err != nil {
 			t.Fatal(err)
 		}
@@ -353,8 +365,9 @@ func TestLayout(t *testing.T) {
 			continue
 		}
 		for name, want := range map[string]string{
-			"Ce-Specversion": "1.0", "Ce-Type": ev.Type, "Ce-Source": "/train", "Ce-Stage": "opened", "Content-Type": "application/json",
-			"Ce-Subject": "Rang%203:%20100%20%25%20%22stehen%22%0D%0AX:%20%C3%BC",
+			"Ce-Specversion": "1.0", "Ce-Type": ev.Type, "Ce-Source": "/train", "Ce-Stage": "opened",
+			"Content-Type": "application/json",
+			"Ce-Subject":   "Rang%203:%20100%20%25%20%22stehen%22%0D%0AX:%20%C3%BC",
 		} {
 			if got := header.Get(name); got != want {
 				t.Errorf("%s is %q, want %q", name, got, want)
@@ -377,7 +390,10 @@ func TestUnknownCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sink, err := webhook.New(webhook.Config{Bus: b, URL: server.URL, GiveUp: time.Millisecond * 200, Logger: slog.New(slog.DiscardHandler)})
+	sink, err := webhook.New(webhook.Config{
+		Bus: b, URL: server.URL, GiveUp: time.Millisecond * 200,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +449,10 @@ func TestVerify(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	_, err := webhook.New(webhook.Config{URL: "ftp://x/hidden", Secrets: [][]byte{[]byte("short")}, Mode: 7, MinBackoff: time.Minute, MaxBackoff: time.Second})
+	_, err := webhook.New(webhook.Config{
+		URL: "ftp://x/hidden", Secrets: [][]byte{[]byte("short")}, Mode: 7,
+		MinBackoff: time.Minute, MaxBackoff: time.Second,
+	})
 	for _, want := range []string{"Bus", "URL", "Secrets[0]", "Mode", "MinBackoff"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v doesn't name %s", err, want)
@@ -464,14 +483,15 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(308, "-1", "//evil\x00", []byte("x"))
 	f.Add(307, "", "https://hooks.example/again", []byte("x"))
 	f.Fuzz(func(t *testing.T, code int, after, location string, body []byte) {
-		_, stats, _ := deliver(t, webhook.Config{GiveUp: 20 * time.Second}, func(n int, req *http.Request) (*http.Response, error) {
-			r := status(code, "Retry-After", after)
-			if location != "" {
-				r.Header.Set("Location", location)
-			}
-			r.Body, r.Request = io.NopCloser(bytes.NewReader(body)), req
-			return r, nil
-		})
+		_, stats, _ := deliver(t, webhook.Config{GiveUp: 20 * time.Second},
+			func(n int, req *http.Request) (*http.Response, error) {
+				r := status(code, "Retry-After", after)
+				if location != "" {
+					r.Header.Set("Location", location)
+				}
+				r.Body, r.Request = io.NopCloser(bytes.NewReader(body)), req
+				return r, nil
+			})
 		if stats.Pushed+stats.Failed != 1 || (stats.Pushed == 1) != (code/100 == 2) {
 			t.Errorf("%d %q %q: %+v", code, after, location, stats)
 		}

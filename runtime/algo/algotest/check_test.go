@@ -41,9 +41,15 @@ func TestCheckFinds(t *testing.T) {
 			}
 		}, "which expects 6"},
 		{"a message too many", allReduce(algo.Ring), func(p []*algo.Plan) {
-			p[2].Steps = append(p[2].Steps, algo.Step{Kind: algo.StepSend, Peer: 0, Src: algo.Span{Buf: algo.In, Len: 1}, After: algo.None})
+			p[2].Steps = append(p[2].Steps, algo.Step{
+				Kind: algo.StepSend, Peer: 0, Src: algo.Span{Buf: algo.In, Len: 1},
+				After: algo.None,
+			})
 		}, "expects nothing more"},
-		{"a message too few", allReduce(algo.Ring), func(p []*algo.Plan) { p[2].Steps = p[2].Steps[:len(p[2].Steps)-1] }, "expects nothing more"},
+		{
+			"a message too few", allReduce(algo.Ring), func(p []*algo.Plan) { p[2].Steps = p[2].Steps[:len(p[2].Steps)-1] },
+			"expects nothing more",
+		},
 		{"a receive that waits for its own send, all around", allReduce(algo.RecursiveDoubling), func(p []*algo.Plan) {
 			for _, q := range p[1:] {
 				for i := range q.Steps {
@@ -65,11 +71,23 @@ func TestCheckFinds(t *testing.T) {
 				p[0].Steps[i].After = algo.None
 			}
 		}, "before step"},
-		{"a step that follows a later one", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[1].After = 2 }, "After is no earlier step"},
-		{"a wait for itself", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[1].Wait = algo.Range{From: 1, To: 2} }, "Wait is no range"},
+		{
+			"a step that follows a later one", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[1].After = 2 },
+			"After is no earlier step",
+		},
+		{
+			"a wait for itself", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[1].Wait = algo.Range{From: 1, To: 2} },
+			"Wait is no range",
+		},
 		{"a write to In", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[1].Dst.Buf = algo.In }, "it writes In"},
-		{"a span outside of its buffer", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[0].Src.Off = 5 }, "outside of buffer"},
-		{"spans of different lengths", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[1].Dst.Len-- }, "different lengths"},
+		{
+			"a span outside of its buffer", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[0].Src.Off = 5 },
+			"outside of buffer",
+		},
+		{
+			"spans of different lengths", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[1].Dst.Len-- },
+			"different lengths",
+		},
 		{"a message to itself", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[0].Peer = 0 }, "its peer is none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

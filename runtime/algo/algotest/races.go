@@ -15,8 +15,8 @@ const (
 	behind              // the later one starts when the earlier one has ended
 )
 
-// Races looks for two steps of rank r's plan that touch the same memory, at least one of them writing, in an order that the plan
-// leaves open. It says so for any timing, not only for one that was tried.
+// Races looks for two steps of rank r's plan that touch the same memory, at least one of them writing, in an order that
+// the plan leaves open. It says so for any timing, not only for one that was tried.
 func Races(c Case, r int, p *algo.Plan) error {
 	before := orders(p)
 	for j := range p.Steps {
@@ -76,7 +76,7 @@ func orders(p *algo.Plan) [][]order {
 		if s.Kind != algo.StepSend {
 			last = lastRecv
 		}
-		if talks(s) {
+		if hasPeer(s) {
 			if i, ok := last[s.Peer]; ok {
 				edge(i, behind)
 			}

@@ -26,7 +26,6 @@ func (c Case) String() string {
 		c.Request.Size, c.Request.Root, c.Request.Count, c.Request.ElemSize, place, c.Seed)
 }
 
-// rank is one rank's interpreter.
 type rank struct {
 	plan *algo.Plan
 	bufs [3][]Value // by algo.Buffer
@@ -50,8 +49,8 @@ func Run(c Case) ([]*algo.Plan, error) {
 	return plans, Check(c, plans)
 }
 
-// Check checks the form of all ranks' plans and proves them free of races; then it interprets them, and checks what is in every rank's
-// Out at the end.
+// Check checks the form of all ranks' plans and proves them free of races; then it interprets them, and checks what is
+// in every rank's Out at the end.
 func Check(c Case, plans []*algo.Plan) error {
 	ranks := make([]*rank, len(plans))
 	for r, p := range plans {
@@ -105,7 +104,7 @@ func (k *rank) checkForm(size, self int) error {
 		if w := Writes(s); len(w) > 0 && w[0].Buf == algo.In {
 			return bad("it writes In")
 		}
-		if talks(s) && (s.Peer < 0 || s.Peer >= size || s.Peer == self) {
+		if hasPeer(s) && (s.Peer < 0 || s.Peer >= size || s.Peer == self) {
 			return bad("its peer is none")
 		}
 		if s.After != algo.None && (s.After < 0 || s.After >= i || k.plan.Steps[s.After].Len() != s.Len()) {
@@ -118,7 +117,7 @@ func (k *rank) checkForm(size, self int) error {
 	return nil
 }
 
-func talks(s *algo.Step) bool {
+func hasPeer(s *algo.Step) bool {
 	return s.Kind == algo.StepSend || s.Kind == algo.StepRecv || s.Kind == algo.StepRecvReduce
 }
 
@@ -206,7 +205,7 @@ func possible(ranks []*rank) (moves []move, left int, err error) {
 				continue
 			}
 			left++
-			if !talks(s) && k.room(i) > 0 {
+			if !hasPeer(s) && k.room(i) > 0 {
 				moves = append(moves, move{r, r, algo.None, i})
 			}
 		}
@@ -219,7 +218,8 @@ func possible(ranks []*rank) (moves []move, left int, err error) {
 				return nil, 0, fmt.Errorf("rank %d sends step %d to rank %d, which expects nothing more", r, send, peer)
 			}
 			if a, b := k.plan.Steps[send].Len(), ranks[peer].plan.Steps[recv].Len(); a != b {
-				return nil, 0, fmt.Errorf("rank %d sends %d elements (step %d) to rank %d, which expects %d (step %d)", r, a, send, peer, b, recv)
+				return nil, 0, fmt.Errorf("rank %d sends %d elements (step %d) to rank %d, which expects %d (step %d)", r, a, send,
+					peer, b, recv)
 			}
 			if k.room(send) > 0 && ranks[peer].room(recv) > 0 {
 				moves = append(moves, move{r, peer, send, recv})

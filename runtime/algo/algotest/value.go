@@ -3,7 +3,7 @@ package algotest
 // Value is an element that remembers how it was made.
 type Value struct {
 	Sum  uint64 // of the originals in it: what a reduction must give in any order
-	Expr uint64 // a hash of the expression, with its order and brackets: equal on two ranks only if the bits of a float would be
+	Expr uint64 // a hash of the expression, with its order and brackets: equal only if a float's bits would be
 }
 
 // Original is element i of rank r's In.

@@ -61,8 +61,7 @@ func (c *Client) Close() {
 // Host is the receiver's host, which an error may tell.
 func (c *Client) Host() string { return c.url.Host }
 
-// stay follows a redirect only to the same host, the same way, with the same method. Signatures and credentials go
-// nowhere else.
+// stay follows a redirect only to the same host, the same way, with the same method. Credentials go nowhere else.
 func stay(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	if len(via) > 3 || req.Method != first.Method || req.URL.Host != first.URL.Host || req.URL.Scheme != first.URL.Scheme {
@@ -101,8 +100,7 @@ func Temporary(err error) bool {
 	return status.Status >= 500
 }
 
-// Post sends a body. The error is a *StatusError unless no answer came; it doesn't tell more of the address than the
-// host.
+// Post sends a body. The error is a *StatusError unless no answer came; of the address it tells the host alone.
 func (c *Client) Post(ctx context.Context, header http.Header, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
 	if err != nil {
@@ -133,8 +131,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// RetryAfter reads the header of that name, seconds or a date; 0 if it says nothing. At most an hour, for the sender's
-// own sake.
+// RetryAfter reads the header of that name, seconds or a date; 0 if it says nothing. At most an hour.
 func RetryAfter(value string, now time.Time) time.Duration {
 	const most = time.Hour
 	value = strings.TrimSpace(value)

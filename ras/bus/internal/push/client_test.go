@@ -14,7 +14,8 @@ func TestRetryAfter(t *testing.T) {
 	for in, want := range map[string]time.Duration{
 		"": 0, "17": 17 * time.Second, " 17 ": 17 * time.Second, "-1": 0, "1.5": 0, "soon": 0,
 		"3601": time.Hour, "18446744073709551615": time.Hour, "99999999999999999999": 0,
-		"Tue, 04 Mar 2025 05:06:47 GMT": 40 * time.Second, "Tue, 04 Mar 2025 05:00:00 GMT": 0, "Tue, 04 Mar 2125 05:00:00 GMT": time.Hour,
+		"Tue, 04 Mar 2025 05:06:47 GMT": 40 * time.Second, "Tue, 04 Mar 2025 05:00:00 GMT": 0,
+		"Tue, 04 Mar 2125 05:00:00 GMT": time.Hour,
 	} {
 		if got := push.RetryAfter(in, now); got != want {
 			t.Errorf("%q: %v, want %v", in, got, want)
@@ -35,7 +36,10 @@ func TestCheckURL(t *testing.T) {
 
 // FuzzRetryAfter: whatever a receiver asks for, it is neither in the past nor for longer than an hour.
 func FuzzRetryAfter(f *testing.F) {
-	for _, seed := range []string{"", "17", "-9223372036854775808", "Mon, 01 Jan 0001 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"} {
+	for _, seed := range []string{
+		"", "17", "-9223372036854775808", "Mon, 01 Jan 0001 00:00:00 GMT",
+		"Fri, 31 Dec 9999 23:59:59 GMT",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {

@@ -11,6 +11,7 @@ RANKS  ?= 4
 NODES  ?= 2
 FUZZTIME ?= 30s
 STRESS ?= 10m
+TRIALS ?= 100
 SOAK   ?= 1h
 
 # What make bench measures beside all-reduce, and for how long each; BENCH=. BENCHTIME=1s measures everything.
@@ -22,7 +23,7 @@ LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench-once e2e jaeger lint bench sim fuzz stress soak generate current clean
+.PHONY: help build demo test bench-once e2e jaeger lint bench sim corpus fuzz stress soak generate current clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +94,10 @@ bench: build ## Run the benchmarks, those that BENCH= says for BENCHTIME= each, 
 
 sim: build ## Let faults happen to simulated jobs of 64 to 4,096 ranks; takes some minutes.
 	@$(BIN)/carillon sim
+
+corpus: build ## Score what is said of jobs in which things go wrong: TRIALS (100) simulated ones of each kind, and 80 real ones.
+	@$(BIN)/carillon corpus --trials $(TRIALS) --ranks 64
+	@$(BIN)/carillon corpus --processes 80 --ranks 8
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s).
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \

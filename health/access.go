@@ -45,10 +45,9 @@ type access struct {
 	clientCerts bool
 }
 
-// required tells whether who asks must prove who it is.
 func (a *access) required() bool { return len(a.tokens) > 0 || a.clientCerts }
 
-// refusal says why the one who asks may not. It repeats nothing of what came.
+// refusal says why a client may not ask. It repeats nothing of what came.
 func (a *access) refusal(r *http.Request) string {
 	var ways []string
 	if len(a.tokens) > 0 {
@@ -67,11 +66,12 @@ func (a *access) refusal(r *http.Request) string {
 	case len(a.tokens) == 0:
 		return "no tokens are taken here; send " + want
 	default:
-		return "the token is none of those of this process (its CARILLON_HEALTH_TOKEN, and the lines of its CARILLON_HEALTH_TOKEN_FILE)"
+		return "the token is none of those of this process (its CARILLON_HEALTH_TOKEN, and the lines of its " +
+			"CARILLON_HEALTH_TOKEN_FILE)"
 	}
 }
 
-// identify tells who asks, and whether it may.
+// identify tells which client asks, and whether it may.
 func (a *access) identify(r *http.Request) (identity, bool) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		hash := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
@@ -100,18 +100,22 @@ func (a *Access) read(addr string) (*access, error) {
 	result := &access{clientCerts: a.ClientCAFile != ""}
 	for i, token := range a.Tokens {
 		if len(token) < MinToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return nil, fmt.Errorf("health: token %d is malformed (CARILLON_HEALTH_TOKEN, then the lines of CARILLON_HEALTH_TOKEN_FILE): want at least %d visible ASCII characters, without blanks", i+1, MinToken)
+			return nil, fmt.Errorf("health: token %d is malformed (CARILLON_HEALTH_TOKEN, then the lines of "+
+				"CARILLON_HEALTH_TOKEN_FILE): want at least %d visible ASCII characters, without blanks", i+1, MinToken)
 		}
 		result.tokens = append(result.tokens, sha256.Sum256([]byte(token)))
 	}
 	switch {
 	case (a.CertFile == "") != (a.KeyFile == ""):
-		return nil, errors.New("health: a TLS certificate and its key are set together (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY)")
+		return nil, errors.New("health: a TLS certificate and its key are set together (CARILLON_HEALTH_TLS_CERT, " +
+			"CARILLON_HEALTH_TLS_KEY)")
 	case a.ClientCAFile != "" && a.CertFile == "":
-		return nil, errors.New("health: client certificates (CARILLON_HEALTH_TLS_CLIENT_CA) need TLS: set a certificate and its key (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY)")
+		return nil, errors.New("health: client certificates (CARILLON_HEALTH_TLS_CLIENT_CA) need TLS: set a certificate " +
+			"and its key (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY)")
 	case !result.required() && !loopbackHost(host):
 		return nil, fmt.Errorf("health: address %q would be open to anybody: set a token (CARILLON_HEALTH_TOKEN or "+
-			"CARILLON_HEALTH_TOKEN_FILE; openssl rand -hex 32 makes one) or demand client certificates (CARILLON_HEALTH_TLS_CERT, "+
+			"CARILLON_HEALTH_TOKEN_FILE; openssl rand -hex 32 makes one) or demand client certificates "+
+			"(CARILLON_HEALTH_TLS_CERT, "+
 			"CARILLON_HEALTH_TLS_KEY and CARILLON_HEALTH_TLS_CLIENT_CA), or stay on 127.0.0.1 (CARILLON_HEALTH_ADDR)", addr)
 	}
 	if a.CertFile == "" {
@@ -128,7 +132,7 @@ func (a *Access) read(addr string) (*access, error) {
 	}
 	text, err := os.ReadFile(a.ClientCAFile)
 	if err != nil {
-		return nil, fmt.Errorf("health: the certificates of who signs clients' (CARILLON_HEALTH_TLS_CLIENT_CA): %w", err)
+		return nil, fmt.Errorf("health: the certificates of clients' authorities (CARILLON_HEALTH_TLS_CLIENT_CA): %w", err)
 	}
 	result.tls.ClientCAs = x509.NewCertPool()
 	if !result.tls.ClientCAs.AppendCertsFromPEM(text) {
@@ -179,8 +183,7 @@ func (c *certificate) last(err error) (*tls.Certificate, error) {
 	return c.loaded, nil
 }
 
-// loopbackHost tells whether a host, with or without a port, is this host's loopback by its name alone. No name is
-// looked up.
+// loopbackHost tells whether a host, with or without a port, is this host's loopback by its name alone.
 func loopbackHost(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

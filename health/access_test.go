@@ -36,17 +36,21 @@ func TestBeyondLoopbackSomethingMustBeProved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, cfg := range map[string]Config{
-		"CARILLON_HEALTH_TOKEN":                {Addr: "0.0.0.0:0"},
-		"CARILLON_HEALTH_TLS_CLIENT":           {Addr: ":0"},
-		"would be open":                        {Addr: "[::]:0", Access: Access{CertFile: certFile, KeyFile: keyFile}}, // TLS alone proves nothing
-		"token 2 is malformed":                 {Access: Access{Tokens: []string{tokenA, "short"}}},
-		"token 1 is malformed":                 {Access: Access{Tokens: []string{"0123456789 abcdef"}}},
-		"its key are set together":             {Access: Access{CertFile: certFile}},
-		"TLS_CLIENT_CA) need TLS:":             {Access: Access{ClientCAFile: caFile}},
-		"CARILLON_HEALTH_TLS_KEY): open":       {Access: Access{CertFile: junk + "x", KeyFile: keyFile}},
-		"CARILLON_HEALTH_TLS_KEY): tls: fa":    {Access: Access{CertFile: junk, KeyFile: keyFile}},
-		"has no certificate in PEM":            {Access: Access{CertFile: certFile, KeyFile: keyFile, ClientCAFile: junk}},
-		"CARILLON_HEALTH_TLS_CLIENT_CA): open": {Access: Access{CertFile: certFile, KeyFile: keyFile, ClientCAFile: junk + "x"}},
+		"CARILLON_HEALTH_TOKEN":      {Addr: "0.0.0.0:0"},
+		"CARILLON_HEALTH_TLS_CLIENT": {Addr: ":0"},
+		// TLS alone proves nothing
+		"would be open":                     {Addr: "[::]:0", Access: Access{CertFile: certFile, KeyFile: keyFile}},
+		"token 2 is malformed":              {Access: Access{Tokens: []string{tokenA, "short"}}},
+		"token 1 is malformed":              {Access: Access{Tokens: []string{"0123456789 abcdef"}}},
+		"its key are set together":          {Access: Access{CertFile: certFile}},
+		"TLS_CLIENT_CA) need TLS:":          {Access: Access{ClientCAFile: caFile}},
+		"CARILLON_HEALTH_TLS_KEY): open":    {Access: Access{CertFile: junk + "x", KeyFile: keyFile}},
+		"CARILLON_HEALTH_TLS_KEY): tls: fa": {Access: Access{CertFile: junk, KeyFile: keyFile}},
+		"has no certificate in PEM":         {Access: Access{CertFile: certFile, KeyFile: keyFile, ClientCAFile: junk}},
+		"CARILLON_HEALTH_TLS_CLIENT_CA): open": {Access: Access{
+			CertFile: certFile, KeyFile: keyFile,
+			ClientCAFile: junk + "x",
+		}},
 	} {
 		cfg.Registry = &Registry{}
 		s, err := Listen(t.Context(), cfg)
@@ -65,7 +69,8 @@ func TestBeyondLoopbackSomethingMustBeProved(t *testing.T) {
 // TestToken: who has none gets a bare yes or no of two probes, and nothing else, whatever it asks for.
 func TestToken(t *testing.T) {
 	r := &Registry{}
-	if err := r.Register("secret", Live|Ready, 0, func(context.Context) error { return errors.New("disk /mnt/secret is full") }); err != nil {
+	if err := r.Register("secret", Live|Ready, 0,
+		func(context.Context) error { return errors.New("disk /mnt/secret is full") }); err != nil {
 		t.Fatal(err)
 	}
 	p := &Publisher{}
@@ -88,7 +93,10 @@ func TestToken(t *testing.T) {
 		{"/api/v1/ras", tokenA, 401, "the Authorization has no bearer token; send a token"},
 		{"/api/v1/ras", "Bearer", 401, "the Authorization has no bearer token; send a token"},
 		{"/api/v1/ras", "Basic " + tokenA, 401, "the Authorization has no bearer token; send a token"},
-		{"/api/v1/ras", "Bearer " + tokenA[1:], 401, "the token is none of those of this process (its CARILLON_HEALTH_TOKEN, "},
+		{
+			"/api/v1/ras", "Bearer " + tokenA[1:], 401,
+			"the token is none of those of this process (its CARILLON_HEALTH_TOKEN, ",
+		},
 		{"/api/v1/ras", "Bearer " + tokenA + " ", 200, `"schema": 1`}, // blanks at the end of a header are none of it
 		{"/api/v1/ras", "Bearer " + tokenA, 429, "asked too often"},
 		{"/api/v1/ras", "bearer " + tokenB, 200, `"schema": 1`}, // another client at the same address
@@ -100,7 +108,8 @@ func TestToken(t *testing.T) {
 			lines = nil
 		}
 		resp, body := send(t, s, strings.Replace(request(tc.path, lines...), "localhost", "node7.example", 1))
-		if resp.StatusCode != tc.status || !strings.HasPrefix(body, tc.body) && !strings.Contains(body, tc.body) || tc.status == 401 && (strings.Contains(body, "secret") || strings.Contains(body, tokenA[1:])) {
+		if resp.StatusCode != tc.status || !strings.HasPrefix(body, tc.body) && !strings.Contains(body, tc.body) ||
+			tc.status == 401 && (strings.Contains(body, "secret") || strings.Contains(body, tokenA[1:])) {
 			t.Errorf("%s with %q: %d %q, want %d %q", tc.path, tc.authorization, resp.StatusCode, body, tc.status, tc.body)
 		}
 		if len(tc.body) <= len("not ok") && body != tc.body {
@@ -124,7 +133,11 @@ func TestRefusal(t *testing.T) {
 		{access{tokens: token, clientCerts: true}, "", "send a token (Authorization: Bearer TOKEN), or a client certificate"},
 		{access{clientCerts: true}, "", "send a client certificate"},
 		{access{clientCerts: true}, "Bearer " + tokenA, "no tokens are taken here; send a client certificate"},
-		{access{tokens: token, clientCerts: true}, "Bearer ", "the Authorization has no bearer token; send a token (Authorization: Bearer TOKEN), or a client certificate"},
+		{
+			access{tokens: token, clientCerts: true},
+			"Bearer ",
+			"the Authorization has no bearer token; send a token (Authorization: Bearer TOKEN), or a client certificate",
+		},
 	} {
 		r := &http.Request{Header: http.Header{}}
 		if tc.authorization != "" {
@@ -136,8 +149,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestClientCertificates: one that the authority signed opens everything; none, or another's, does not. The server's own
-// is replaced while it runs.
+// TestClientCertificates: one that the authority signed opens everything; none, or another's, does not. The server's
+// own is replaced while it runs.
 func TestClientCertificates(t *testing.T) {
 	dir := t.TempDir()
 	ca, caKey, caFile := authority(t, dir, "ca")
@@ -151,7 +164,10 @@ func TestClientCertificates(t *testing.T) {
 	roots.AddCert(ca)
 	ask := func(path string, certs ...tls.Certificate) (int, *big.Int, error) {
 		client := &http.Client{Transport: &http.Transport{
-			DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "localhost", Certificates: certs, MinVersion: tls.VersionTLS12},
+			DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+				RootCAs: roots, ServerName: "localhost", Certificates: certs,
+				MinVersion: tls.VersionTLS12,
+			},
 		}}
 		resp, err := client.Get("https://" + strings.Replace(s.Addr(), "[::]", "127.0.0.1", 1) + path)
 		if err != nil {
@@ -212,7 +228,8 @@ func TestClientCertificates(t *testing.T) {
 		t.Errorf("while it is replaced: certificate %v, %v", serial, err)
 	}
 	// Plain HTTP is answered with what is wrong, and nobody waits for a handshake that doesn't come.
-	if resp, body := send(t, s, request("/livez")); resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, "HTTPS") {
+	if resp, body := send(t, s, request("/livez")); resp.StatusCode != http.StatusBadRequest ||
+		!strings.Contains(body, "HTTPS") {
 		t.Errorf("plain: %d %q", resp.StatusCode, body)
 	}
 }
@@ -221,7 +238,8 @@ func TestClientCertificates(t *testing.T) {
 func authority(t *testing.T, dir, name string) (*x509.Certificate, *ecdsa.PrivateKey, string) {
 	t.Helper()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
 	}
 	key := newKey(t)
 	cert := sign(t, dir, name, template, template, key, key)
@@ -229,10 +247,13 @@ func authority(t *testing.T, dir, name string) (*x509.Certificate, *ecdsa.Privat
 }
 
 // issue makes a certificate and its key, as files.
-func issue(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey, serial int64) (certFile, keyFile string) {
+func issue(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey, serial int64) (certFile,
+	keyFile string,
+) {
 	t.Helper()
 	sign(t, dir, name, &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, ca, newKey(t), caKey)
 	return filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")
@@ -247,7 +268,9 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-func sign(t *testing.T, dir, name string, template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) *x509.Certificate {
+func sign(t *testing.T, dir, name string, template, parent *x509.Certificate, key,
+	parentKey *ecdsa.PrivateKey,
+) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
 	if err != nil {
@@ -257,7 +280,10 @@ func sign(t *testing.T, dir, name string, template, parent *x509.Certificate, ke
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + ".key": {Type: "PRIVATE KEY", Bytes: keyDER}} {
+	for file, block := range map[string]*pem.Block{
+		name + ".pem": {Type: "CERTIFICATE", Bytes: der},
+		name + ".key": {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
 		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// AddressSuffix ends the name of the file beside a process's tape that says where its endpoint is. It stands in the
-// place of the tape's own.
+// AddressSuffix ends the name of the file beside a process's tape that says where its endpoint is. It replaces the
+// tape's.
 const AddressSuffix = ".health"
 
 // maxAddress bounds such a file.

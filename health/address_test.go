@@ -36,7 +36,8 @@ func TestBadAddress(t *testing.T) {
 	tape := filepath.Join(t.TempDir(), "a-1.tape")
 	path := filepath.Join(filepath.Dir(tape), "a-1"+AddressSuffix)
 	for _, text := range []string{
-		"", "127.0.0.1:80", "file:///etc/passwd", "http://", "http://user:secret@host/", "http://a\nb", "ftp://h", "http://[::1", strings.Repeat("h", maxAddress+1),
+		"", "127.0.0.1:80", "file:///etc/passwd", "http://", "http://user:secret@host/", "http://a\nb", "ftp://h",
+		"http://[::1", strings.Repeat("h", maxAddress+1),
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// client is whom a query is counted for. Clients are the same if all of it is.
+// client is the client that a query is counted for. Clients are the same if all of it is.
 type client struct {
 	addr     netip.Addr // of an IPv6 client its network of 64 bits, of which it can have any address
 	identity identity
 }
 
-// identity is how a client has proved who it is: with which token or certificate. The zero identity is nobody.
+// identity is how a client has proved its identity: with which token or certificate. The zero identity is nobody.
 type identity [16]byte
 
-// clientOf is who asks: the address that the connection comes from, or what a trusted proxy says.
+// clientOf is the client's address: the one that the connection comes from, or what a trusted proxy says.
 func clientOf(r *http.Request, trusted []netip.Prefix) client {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // not an address in tests only; then all are one
 	return client{addr: network(forwarded(peer.Addr(), r.Header["X-Forwarded-For"], trusted))}
@@ -24,9 +24,9 @@ func clientOf(r *http.Request, trusted []netip.Prefix) client {
 // maxForwards bounds the proxies that a request comes through.
 const maxForwards = 32
 
-// forwarded is the client's address. Each proxy appends to X-Forwarded-For whom it got the request from, so the list is
-// read from its end, for as long as the one who wrote an entry is trusted. What can't be read wasn't written by a proxy:
-// the client is the last one that is known then.
+// forwarded is the client's address. Each proxy appends to X-Forwarded-For the address it got the request from, so the
+// list is read from its end, for as long as the one who wrote an entry is trusted. What can't be read wasn't written by
+// a proxy: the client is the last one that is known then.
 func forwarded(peer netip.Addr, fields []string, trusted []netip.Prefix) netip.Addr {
 	client := peer.Unmap().WithZone("")
 	for i, hops := len(fields)-1, 0; i >= 0; i-- {

@@ -37,8 +37,7 @@ type Op struct {
 	WaitingFor *float64 `json:"wait_seconds,omitempty"`
 }
 
-// CommOf is what a slot of the tape's in-flight table says, seen at the tape's time now. It
-// keeps nothing of the slot.
+// CommOf is what a slot of the tape's in-flight table says, seen at the tape's time now. It keeps nothing of the slot.
 func CommOf(s *tape.Slot, now int64) Comm {
 	c := Comm{
 		ID: s.ID, Name: s.Name, Rank: s.Rank, Size: s.Size, Nodes: s.Nodes, Engine: s.Engine,

@@ -89,7 +89,7 @@ type Condition struct {
 	NotReady bool   `json:"not_ready,omitempty"`
 }
 
-// Silent tells whether the condition is shown only to who asks for all.
+// Silent tells whether the condition is shown only where all are asked for.
 func (c Condition) Silent() bool { return c.Cause != "" }
 
 // String is "gpu_lost (GPU 3): it doesn't answer", without line ends.
@@ -126,11 +126,12 @@ type Warnable struct {
 	Declaration
 }
 
-// Declare makes a code known. It fails when the declaration is malformed, the code is taken, or it would be its own cause.
+// Declare makes a code known. It fails when it is malformed, the code is taken, or it would be its own cause.
 func (c *Conditions) Declare(d Declaration) (*Warnable, error) {
 	switch {
 	case !validName(d.Code):
-		return nil, fmt.Errorf("health: condition %q: a code has lower-case letters, digits, '-' and '_' only, from 1 to 63 of them", d.Code)
+		return nil, fmt.Errorf("health: condition %q: a code has lower-case letters, digits, '-' and '_' only, from 1 to "+
+			"63 of them", d.Code)
 	case d.Severity < Info || d.Severity > Critical:
 		return nil, fmt.Errorf("health: condition %q: its severity is Info, Warning or Critical, not %d", d.Code, d.Severity)
 	case d.NotReadyFrom > Critical:
@@ -180,7 +181,8 @@ func (w *Warnable) Set(f Finding) {
 	if w == nil {
 		return
 	}
-	f.Subject, f.Text, f.Advice = clip(f.Subject, maxConditionTitle), clip(f.Text, maxConditionText), clip(f.Advice, maxConditionText)
+	f.Subject, f.Text = clip(f.Subject, maxConditionTitle), clip(f.Text, maxConditionText)
+	f.Advice = clip(f.Advice, maxConditionText)
 	if f.Severity < Info || f.Severity > Critical {
 		f.Severity = w.Severity
 	}
@@ -197,7 +199,8 @@ func (w *Warnable) Set(f Finding) {
 		return
 	}
 	condition := &Condition{
-		Code: w.Code, Subject: f.Subject, Severity: f.Severity, Title: w.Title, Text: f.Text, Advice: f.Advice, Since: time.Now(),
+		Code: w.Code, Subject: f.Subject, Severity: f.Severity, Title: w.Title, Text: f.Text, Advice: f.Advice,
+		Since:     time.Now(),
 		DependsOn: w.DependsOn, NotReady: w.NotReadyFrom != 0 && f.Severity >= w.NotReadyFrom,
 	}
 	if old != nil {

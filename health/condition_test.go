@@ -49,7 +49,10 @@ func expectConditions(t *testing.T, c *health.Conditions, want ...string) {
 func TestASymptomIsSilentWhileItsCauseIsShown(t *testing.T) {
 	c := &health.Conditions{}
 	slow := declare(t, c, health.Declaration{Code: "slow", Severity: health.Warning, DependsOn: []string{"throttled"}})
-	throttled := declare(t, c, health.Declaration{Code: "throttled", Severity: health.Warning, DependsOn: []string{"lost", "never_declared"}})
+	throttled := declare(t, c, health.Declaration{
+		Code: "throttled", Severity: health.Warning,
+		DependsOn: []string{"lost", "never_declared"},
+	})
 	lost := declare(t, c, health.Declaration{Code: "lost", Severity: health.Critical})
 
 	throttled.Set(health.Finding{Subject: "GPU 0", Text: "hot"})
@@ -140,7 +143,8 @@ func TestConditionsAreBounded(t *testing.T) {
 		w.Set(health.Finding{Subject: fmt.Sprint(i), Text: strings.Repeat("ä", 1<<20)})
 	}
 	all := c.List()
-	if len(all) != health.MaxConditions || c.Dropped() != 5 || len(all[0].Text) > 4<<10 || !strings.HasSuffix(all[0].Text, "ä…") {
+	if len(all) != health.MaxConditions || c.Dropped() != 5 || len(all[0].Text) > 4<<10 ||
+		!strings.HasSuffix(all[0].Text, "ä…") {
 		t.Errorf("%d are open, %d dropped, the text has %d bytes", len(all), c.Dropped(), len(all[0].Text))
 	}
 	var nobody *health.Warnable

@@ -15,9 +15,9 @@ const (
 	maxStreams     = maxConnections - 256
 )
 
-// connections bounds how many are open, without ever turning a new one away: where there are too many, the one goes that
-// has waited longest to ask something, or else the one that has taken longest to be answered. So a probe is let in however
-// many others hold on to theirs.
+// connections bounds how many are open, without ever turning a new one away: where there are too many, the one goes
+// that has waited longest to ask something, or else the one that has taken longest to be answered. So a probe is let in
+// however many others hold on to theirs.
 type connections struct {
 	max, maxStreams int
 	cut             func() // counts a connection that had to go
@@ -40,7 +40,6 @@ type connection struct {
 
 type connectionKey struct{}
 
-// context is http.Server's ConnContext.
 func (cs *connections) context(ctx context.Context, conn net.Conn) context.Context {
 	c := &connection{of: cs, conn: conn}
 	cs.mu.Lock()
@@ -74,7 +73,6 @@ func (cs *connections) oldest() *connection {
 	return nil
 }
 
-// state is http.Server's ConnState.
 func (cs *connections) state(conn net.Conn, state http.ConnState) {
 	if state != http.StateClosed && state != http.StateHijacked {
 		return
@@ -87,7 +85,6 @@ func (cs *connections) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// count is how many are open.
 func (cs *connections) count() int {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

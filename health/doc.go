@@ -11,23 +11,23 @@
 // /livez says whether this process should be restarted. Only checks of the kind Live decide, and such a check must be
 // about the process itself, and about what a restart of it alone would mend. What another rank did, a network, a GPU, a
 // stalled or failed communicator, a full disk, an exporter that lags: none of them belongs there, or a kubelet kills
-// healthy ranks, one after another, because one of them is ill. Therefore no Condition can make a process not live, at
-// any severity.
+// healthy ranks, one after another, because one of them is ill. Therefore no Condition can make a process not live.
 //
-// /readyz says whether it can do its work now. Checks of the kind Ready decide, and conditions from the severity on that
-// their Declaration names. /healthz asks for both.
+// /readyz says whether it can do its work now. Checks of the kind Ready decide, and conditions from the severity on
+// that their Declaration names. /healthz asks for both.
 //
-// A condition is silent while one that it depends on is open: it is a symptom then, and is listed with its cause, but not
-// shown beside it. Silent or not, it makes the process as unready as it does.
+// A condition is silent while one that it depends on is open: it is a symptom then, and is listed with its cause, but
+// not shown beside it. Silent or not, it makes the process as unready as it does.
 //
 // # What asking costs
 //
-// Little, however often and however rudely it is done. A check that is still running is not started again. The documents
-// under /api/v1 are those of the last published Snapshot, encoded at most once: no query reads a tape, asks another
-// process or takes a lock that a communicator takes. Who asks for the same document more often than once in
-// Config.MinPollInterval is refused with 429, a Retry-After and a Link to the stream of events; an answer that nothing has
-// changed, 304, is an answer, so that asking with If-None-Match isn't a way around. A client is an address (of IPv6 its
-// network of 64 bits), behind a trusted proxy the address that the proxy names, together with its token or certificate.
+// Little, however often and however rudely it is done. A check that is still running is not started again. The
+// documents under /api/v1 are those of the last published Snapshot, encoded at most once: no query reads a tape, asks
+// another process or takes a lock that a communicator takes. A client that asks for the same document more often than
+// once in Config.MinPollInterval is refused with 429, a Retry-After and a Link to the stream of events; an answer that
+// nothing has changed, 304, is an answer, so that asking with If-None-Match isn't a way around. A client is an address
+// (of IPv6 its network of 64 bits), behind a trusted proxy the address that the proxy names, together with its token or
+// certificate.
 //
 // Requests are bounded in size and time, and connections in number: where there are too many, the ones that have asked
 // nothing for the longest time are cut, so that a probe gets in always. A handler that panics is answered 500.

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// guard stands before everything: it turns away what has no business here, and keeps what goes wrong behind it from the
-// process.
+// guard stands before everything: it turns away what doesn't belong here, and contains panics.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connectionKey{}).(*connection); ok {
@@ -36,7 +35,8 @@ func (s *Server) contain(w *answer, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p) // net/http's own way to cut an answer off, without a word
 	}
-	s.cfg.Logger.Error("the health endpoint's handler panicked", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+	s.cfg.Logger.Error("the health endpoint's handler panicked", "path", r.URL.Path, "panic", p, "stack",
+		string(debug.Stack()))
 	if w.status != 0 {
 		s.metrics.answered(r.Pattern, w.status)
 		panic(http.ErrAbortHandler)
@@ -51,8 +51,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		respond(w, http.StatusMethodNotAllowed, "only GET and HEAD are answered here\n")
 		return false
 	}
-	// A web page can rebind its own name to this address, and ask; and it can ask blindly, and use up the answers of who
-	// may read them.
+	// A web page can rebind its own name to this address, and ask; and it can ask blindly, and use up others' answers.
 	if s.loopback && !loopbackHost(r.Host) {
 		respond(w, http.StatusMisdirectedRequest, "this endpoint answers on loopback only; ask for 127.0.0.1 or localhost\n")
 		return false
@@ -118,7 +117,6 @@ func (s *Server) streaming(next http.Handler) http.Handler {
 	})
 }
 
-// answer notes the status that is written.
 type answer struct {
 	http.ResponseWriter
 	status int // 0: nothing was written

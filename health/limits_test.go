@@ -80,7 +80,8 @@ func send(t testing.TB, s *Server, request string) (*http.Response, string) {
 
 // request is a GET with more header lines.
 func request(path string, lines ...string) string {
-	return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + strings.Join(append(lines, "", ""), "\r\n")
+	return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" +
+		strings.Join(append(lines, "", ""), "\r\n")
 }
 
 // TestBadRequests sends what no client of ours would, and asks as usual afterwards.
@@ -91,26 +92,46 @@ func TestBadRequests(t *testing.T) {
 		status  int
 		header  string
 	}{
-		"no HTTP":                   {"\x16\x03\x01 hello\r\n\r\n", 400, ""},
-		"zeros":                     {strings.Repeat("\x00", 4096) + "\r\n\r\n", 400, ""},
-		"no such version":           {"GET / HTTP/9.9\r\n\r\n", 505, ""},
-		"no host":                   {"GET / HTTP/1.1\r\n\r\n", 400, ""},
-		"another host":              {"GET /livez HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", 421, ""},
-		"a host like ours":          {"GET /livez HTTP/1.1\r\nHost: localhost.evil.example\r\nConnection: close\r\n\r\n", 421, ""},
-		"two hosts":                 {"GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400, ""},
-		"another site's page":       {request("/api", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"), 403, ""},
-		"a large header":            {request("/livez", "X: "+strings.Repeat("x", 64<<10)), 431, ""},
-		"many headers":              {request("/livez", strings.Repeat("X: y\r\n", 10_000)+"Z: z"), 431, ""},
-		"a long path":               {request("/" + strings.Repeat("x", 64<<10)), 431, ""},
-		"POST":                      {"POST /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 405, "Allow: GET, HEAD"},
-		"DELETE":                    {"DELETE / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 405, "Allow: GET, HEAD"},
-		"CONNECT":                   {"CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 405, "Allow: GET, HEAD"},
-		"made up":                   {"BREW /pot HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 405, "Allow: GET, HEAD"},
-		"a large body":              {"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n", 413, "Connection: close"},
-		"an endless body":           {"GET /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n20000\r\n" + strings.Repeat("x", 0x20000), 413, "Connection: close"},
-		"a small body":              {request("/livez", "Content-Length: 5") + "hello", 200, ""},
-		"two lengths":               {request("/livez", "Content-Length: 5", "Content-Length: 6") + "hello", 400, ""},
-		"length and chunks":         {request("/livez", "Content-Length: 5", "Transfer-Encoding: chunked") + "0\r\n\r\n", 200, ""},
+		"no HTTP":         {"\x16\x03\x01 hello\r\n\r\n", 400, ""},
+		"zeros":           {strings.Repeat("\x00", 4096) + "\r\n\r\n", 400, ""},
+		"no such version": {"GET / HTTP/9.9\r\n\r\n", 505, ""},
+		"no host":         {"GET / HTTP/1.1\r\n\r\n", 400, ""},
+		"another host":    {"GET /livez HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", 421, ""},
+		"a host like ours": {
+			"GET /livez HTTP/1.1\r\nHost: localhost.evil.example\r\nConnection: close\r\n\r\n", 421,
+			"",
+		},
+		"two hosts":           {"GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400, ""},
+		"another site's page": {request("/api", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"), 403, ""},
+		"a large header":      {request("/livez", "X: "+strings.Repeat("x", 64<<10)), 431, ""},
+		"many headers":        {request("/livez", strings.Repeat("X: y\r\n", 10_000)+"Z: z"), 431, ""},
+		"a long path":         {request("/" + strings.Repeat("x", 64<<10)), 431, ""},
+		"POST": {
+			"POST /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 405,
+			"Allow: GET, HEAD",
+		},
+		"DELETE": {
+			"DELETE / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 405,
+			"Allow: GET, HEAD",
+		},
+		"CONNECT": {
+			"CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 405,
+			"Allow: GET, HEAD",
+		},
+		"made up": {
+			"BREW /pot HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 405,
+			"Allow: GET, HEAD",
+		},
+		"a large body": {
+			"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n", 413,
+			"Connection: close",
+		},
+		"an endless body": {"GET /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n20000\r\n" +
+			strings.Repeat("x", 0x20000), 413, "Connection: close"},
+		"a small body": {request("/livez", "Content-Length: 5") + "hello", 200, ""},
+		"two lengths":  {request("/livez", "Content-Length: 5", "Content-Length: 6") + "hello", 400, ""},
+		"length and chunks": {request("/livez", "Content-Length: 5", "Transfer-Encoding: chunked") +
+			"0\r\n\r\n", 200, ""},
 		"a path out of here":        {request("/livez/../../etc/passwd"), 307, ""},
 		"an escape that is none":    {request("/%zz"), 400, ""},
 		"a query that isn't one":    {request("/livez?%zz&;=&exclude=%ff"), 200, ""},
@@ -120,19 +141,22 @@ func TestBadRequests(t *testing.T) {
 		if resp.StatusCode != tc.status {
 			t.Errorf("%s: %d %.80q, want %d", name, resp.StatusCode, body, tc.status)
 		}
-		if key, value, ok := strings.Cut(tc.header, ": "); ok && resp.Header.Get(key) != value && (key != "Connection" || !resp.Close) { // ReadResponse takes Connection out
+		if key, value, ok := strings.Cut(tc.header, ": "); ok && resp.Header.Get(key) != value &&
+			(key != "Connection" || !resp.Close) {
+			// ReadResponse takes Connection out
 			t.Errorf("%s: %s is %q, want %q", name, key, resp.Header.Get(key), value)
 		}
 	}
 	for _, host := range []string{"localhost:1", "LOCALHOST", "127.0.0.7", "[::1]:80"} {
-		if resp, body := send(t, s, "GET /livez HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n"); resp.StatusCode != 200 {
+		if resp, body := send(t, s,
+			"GET /livez HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n"); resp.StatusCode != 200 {
 			t.Errorf("host %s: %d %q", host, resp.StatusCode, body)
 		}
 	}
 }
 
-// TestProbesGetInWhileOthersHoldOn: more connections than there may be, of which none asks anything, or none ends asking,
-// or none reads its answer.
+// TestProbesGetInWhileOthersHoldOn: more connections than there may be, of which none asks anything, or none ends
+// asking, or none reads its answer.
 func TestProbesGetInWhileOthersHoldOn(t *testing.T) {
 	big := strings.Repeat("x", 32<<20) // more than the kernel buffers
 	entered := make(chan struct{}, 64)
@@ -145,10 +169,11 @@ func TestProbesGetInWhileOthersHoldOn(t *testing.T) {
 		"no reader":  {request("/big"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := listen(t, Config{Routes: []Route{{Path: "/big", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				entered <- struct{}{}
-				_, _ = io.WriteString(w, big)
-			})}}})
+			s := listen(t,
+				Config{Routes: []Route{{Path: "/big", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					entered <- struct{}{}
+					_, _ = io.WriteString(w, big)
+				})}}})
 			s.connections.mu.Lock()
 			s.connections.max = 16
 			s.connections.mu.Unlock()
@@ -213,7 +238,8 @@ func TestConnectionsAreCounted(t *testing.T) {
 		cs.state(c.conn, http.StateClosed)
 	}
 	if cs.count() != 0 || cs.waiting.Len() != 0 || cs.serving.Len() != 0 || cs.streams != 0 {
-		t.Errorf("left: %d open, %d waiting, %d serving, %d streams", cs.count(), cs.waiting.Len(), cs.serving.Len(), cs.streams)
+		t.Errorf("left: %d open, %d waiting, %d serving, %d streams", cs.count(), cs.waiting.Len(), cs.serving.Len(),
+			cs.streams)
 	}
 }
 
@@ -237,7 +263,8 @@ func TestPanicsAreContained(t *testing.T) {
 			})},
 		},
 	})
-	if resp, body := send(t, s, request("/early")); resp.StatusCode != http.StatusInternalServerError || strings.Contains(body, "oh") {
+	if resp, body := send(t, s, request("/early")); resp.StatusCode != http.StatusInternalServerError ||
+		strings.Contains(body, "oh") {
 		t.Errorf("%d %q", resp.StatusCode, body)
 	}
 	conn := dial(t, s)
@@ -263,7 +290,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// TestStreams: a stream outlives the times that other requests have, and the server's end ends it, even in the middle of a write.
+// TestStreams: a stream outlives the times that other requests have, and the server's end ends it, even in the middle
+// of a write.
 func TestStreams(t *testing.T) {
 	deadline := make(chan error, 1)
 	ended := make(chan error, 2)
@@ -295,7 +323,8 @@ func TestStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if resp, _ := send(t, s, request(EventsPath)); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+	if resp, _ := send(t, s, request(EventsPath)); resp.StatusCode != http.StatusServiceUnavailable ||
+		resp.Header.Get("Retry-After") == "" {
 		t.Errorf("a third: %d %v", resp.StatusCode, resp.Header)
 	}
 	s.stopStreams() // as Stop does first
@@ -337,7 +366,8 @@ func TestWhoTakesTooLongIsCutOff(t *testing.T) {
 		t.Errorf("the stream says %q", body)
 	}
 	for name, text := range map[string]string{
-		"silent": "", "half a header": "GET / HTTP/1.1\r\nHost: localhost\r\nX-a: ", "half a body": request("/livez", "Content-Length: 10") + "half",
+		"silent": "", "half a header": "GET / HTTP/1.1\r\nHost: localhost\r\nX-a: ", "half a body": request("/livez",
+			"Content-Length: 10") + "half",
 		"keep-alive": "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
 	} {
 		conn := dial(t, s)
@@ -370,7 +400,10 @@ func TestServerMetrics(t *testing.T) {
 	}
 	w.Set(Finding{Text: "90 degrees"})
 	s := listen(t, Config{Publisher: p, Conditions: c})
-	for _, path := range []string{"/livez", "/readyz/process", "/readyz/nobody", "/api/v1/ras", "/api/v1/ras", "/", "/made/up", "/made/up/too"} {
+	for _, path := range []string{
+		"/livez", "/readyz/process", "/readyz/nobody", "/api/v1/ras", "/api/v1/ras", "/",
+		"/made/up", "/made/up/too",
+	} {
 		send(t, s, request(path))
 	}
 	registry := prometheus.NewPedanticRegistry()
@@ -400,14 +433,18 @@ ccl_ras_queries_refused_total 1
 		semconv.MetricHealthConditions, semconv.MetricHealthRequests, semconv.MetricRASQueriesRefused); err != nil {
 		t.Error(err)
 	}
-	if n, err := testutil.GatherAndCount(registry, semconv.MetricHealthConnections, semconv.MetricHealthConnectionsCut); n != 2 || err != nil {
+	if n, err := testutil.GatherAndCount(registry, semconv.MetricHealthConnections,
+		semconv.MetricHealthConnectionsCut); n != 2 || err != nil {
 		t.Errorf("%d series, %v", n, err)
 	}
 }
 
 // FuzzProbeQuery: whatever is asked for, the answer is one, and no client writes its lines.
 func FuzzProbeQuery(f *testing.F) {
-	for _, q := range []string{"verbose", "exclude=world&verbose", "exclude=a%0a[%2b]b+ok", "format=json&exclude=%ff", ";;&&==%", "exclude"} {
+	for _, q := range []string{
+		"verbose", "exclude=world&verbose", "exclude=a%0a[%2b]b+ok", "format=json&exclude=%ff",
+		";;&&==%", "exclude",
+	} {
 		f.Add(q)
 	}
 	r := &Registry{}
@@ -478,7 +515,8 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) WriteHeader(status int)      { d.status = status }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// BenchmarkServed is a query over a connection that stays, as it arrives a thousand times a second: refused, but for one.
+// BenchmarkServed is a query over a connection that stays, as it arrives a thousand times a second: refused, but for
+// one.
 func BenchmarkServed(b *testing.B) {
 	p := &Publisher{}
 	p.Publish(sample())

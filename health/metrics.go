@@ -6,7 +6,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// metrics are the server's own.
 type metrics struct {
 	requests *prometheus.CounterVec
 	refused  prometheus.Counter
@@ -16,7 +15,8 @@ type metrics struct {
 func newMetrics() *metrics {
 	return &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: semconv.MetricHealthRequests, Help: "Requests to the health endpoint that were answered, by path and status code.",
+			Name: semconv.MetricHealthRequests, Help: "Requests to the health endpoint that were answered, by path and " +
+				"status code.",
 		}, []string{semconv.LabelPath, semconv.LabelStatus}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: semconv.MetricRASQueriesRefused, Help: "Queries that were answered with 429 because they came too often.",
@@ -40,7 +40,8 @@ func (m *metrics) answered(pattern string, status int) {
 
 // conditionsDesc describes the gauge that is read from Conditions when somebody scrapes.
 var conditionsDesc = prometheus.NewDesc(
-	semconv.MetricHealthConditions, "Conditions that are open and not silent, by severity.", []string{semconv.LabelSeverity}, nil,
+	semconv.MetricHealthConditions, "Conditions that are open and not silent, by severity.",
+	[]string{semconv.LabelSeverity}, nil,
 )
 
 // Describe implements prometheus.Collector.
@@ -71,7 +72,6 @@ func (s *Server) collectors() []prometheus.Collector {
 	return []prometheus.Collector{s.metrics.requests, s.metrics.refused, s.metrics.cut, s.connectionCount}
 }
 
-// newConnectionCount is the gauge of open connections.
 func newConnectionCount(cs *connections) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: semconv.MetricHealthConnections, Help: "Open connections to the health endpoint.",

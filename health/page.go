@@ -77,7 +77,6 @@ func (x *page) accepts(route Route) error {
 	return nil
 }
 
-// view is what the page shows.
 type view struct {
 	Title, Status string
 	Failed        []Result
@@ -112,7 +111,6 @@ func (x *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body.Bytes()) // the client went away; there is nobody to tell
 }
 
-// look gathers what there is to see.
 func (x *page) look(v *view, results []Result) {
 	for _, result := range results {
 		if result.Err != nil {
@@ -168,5 +166,4 @@ func firstRows[T any](all []T, matters func(*T) bool) []T {
 	return slices.Clip(rows)
 }
 
-// ago is a duration as a person reads it.
 func ago(d time.Duration) string { return words.Round(max(d, 0)).String() }

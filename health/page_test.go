@@ -14,13 +14,19 @@ import (
 func TestPage(t *testing.T) {
 	const evil = `<script>alert(1)</script>`
 	r := &Registry{}
-	for name, err := range map[string]error{"disk": errors.New("full " + evil), "process": nil, "gpu": Well("no GPU " + evil)} {
+	for name, err := range map[string]error{
+		"disk": errors.New("full " + evil), "process": nil,
+		"gpu": Well("no GPU " + evil),
+	} {
 		if e := r.Register(name, Ready, 0, func(context.Context) error { return err }); e != nil {
 			t.Fatal(e)
 		}
 	}
 	c := &Conditions{}
-	for _, d := range []Declaration{{Code: "gpu_lost", Severity: Critical}, {Code: "gpu_hot", Severity: Warning, DependsOn: []string{"gpu_lost"}}} {
+	for _, d := range []Declaration{{Code: "gpu_lost", Severity: Critical}, {
+		Code: "gpu_hot", Severity: Warning,
+		DependsOn: []string{"gpu_lost"},
+	}} {
 		w, err := c.Declare(d)
 		if err != nil {
 			t.Fatal(err)
@@ -41,19 +47,23 @@ func TestPage(t *testing.T) {
 		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
 	}
 	for _, want := range []string{
-		`<span class="badge critical">critical</span>`, "<title>critical: Carillon &amp; &lt;script&gt;", "rank_dead", "rank 0 was killed by signal 9",
-		"of gpu_lost&lt;script&gt;", "drain the node", "and what follows from that: gpu_hot (GPU 3): of gpu_hot", "<code>disk</code>: full &lt;script&gt;",
-		"The others are well (2)", "<code>gpu</code>: no GPU &lt;script&gt;", "300 of 302 known are alive", "<td>301</td><td class=\"stopped\">stopped</td>", "The first 200", "all_reduce 3, 16 MiB",
+		`<span class="badge critical">critical</span>`, "<title>critical: Carillon &amp; &lt;script&gt;", "rank_dead",
+		"rank 0 was killed by signal 9", "of gpu_lost&lt;script&gt;", "drain the node",
+		"and what follows from that: gpu_hot (GPU 3): of gpu_hot", "<code>disk</code>: full &lt;script&gt;",
+		"The others are well (2)", "<code>gpu</code>: no GPU &lt;script&gt;", "300 of 302 known are alive",
+		"<td>301</td><td class=\"stopped\">stopped</td>", "The first 200", "all_reduce 3, 16 MiB",
 		`href="/api/v1/verdicts"`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	if strings.Contains(body, evil) || strings.Contains(body, "http://") || strings.Contains(body, "https://") || strings.Count(body, "<td>node") > 0 {
+	if strings.Contains(body, evil) || strings.Contains(body, "http://") || strings.Contains(body, "https://") ||
+		strings.Count(body, "<td>node") > 0 {
 		t.Errorf("the page has what isn't its own:\n%s", body)
 	}
-	if rows := strings.Count(body, `<td class="alive">`) + strings.Count(body, `<td class="dead">`) + strings.Count(body, `<td class="stopped">`); rows != maxRows {
+	if rows := strings.Count(body, `<td class="alive">`) + strings.Count(body, `<td class="dead">`) + strings.Count(body,
+		`<td class="stopped">`); rows != maxRows {
 		t.Errorf("%d rows of ranks", rows)
 	}
 	policy := resp.Header.Get("Content-Security-Policy")
@@ -95,10 +105,12 @@ func TestJSONOnRequest(t *testing.T) {
 	}
 	s := listen(t, Config{Registry: r, Conditions: &Conditions{}})
 	const (
-		gpu  = `{"name":"gpu","status":"ok","text":"no GPU; none"}`
-		bad  = `{"status":"failed","checks":[{"name":"disk","status":"failed","error":"full; very"},` + gpu + `,{"name":"tape","status":"ok"}]}`
-		good = `{"status":"ok","checks":[{"name":"disk","status":"excluded"},` + gpu + `,{"name":"tape","status":"ok"}],"warnings":["no check named \"x\" was excluded"]}`
-		one  = `{"status":"ok","checks":[{"name":"tape","status":"ok"}]}`
+		gpu = `{"name":"gpu","status":"ok","text":"no GPU; none"}`
+		bad = `{"status":"failed","checks":[{"name":"disk","status":"failed","error":"full; very"},` + gpu +
+			`,{"name":"tape","status":"ok"}]}`
+		good = `{"status":"ok","checks":[{"name":"disk","status":"excluded"},` + gpu +
+			`,{"name":"tape","status":"ok"}],"warnings":["no check named \"x\" was excluded"]}`
+		one = `{"status":"ok","checks":[{"name":"tape","status":"ok"}]}`
 	)
 	for i, tc := range []struct {
 		path, accept string
@@ -157,7 +169,8 @@ func TestManyReadersAndOnePublisher(t *testing.T) {
 		go func() {
 			for range 200 {
 				w := asked(t, routes, "/api/v1/ras", "10.0.0.1:1")
-				if body := w.Body.String(); w.Code != 200 || !strings.HasSuffix(body, "}\n") || fmt.Sprint(len(body)) != w.Header().Get("Content-Length") {
+				if body := w.Body.String(); w.Code != 200 || !strings.HasSuffix(body, "}\n") ||
+					fmt.Sprint(len(body)) != w.Header().Get("Content-Length") {
 					errs <- fmt.Errorf("%d %v %q", w.Code, w.Header(), body)
 					return
 				}

@@ -38,7 +38,7 @@ func (p *probe) run(ctx context.Context, leaveOut func(name string) bool) []Resu
 type report struct {
 	Status     string      `json:"status"` // "ok" or "failed"
 	Checks     []checkJSON `json:"checks"`
-	Conditions []Condition `json:"conditions,omitempty"` // what is open, if readiness was asked for; not all of it fails the probe
+	Conditions []Condition `json:"conditions,omitempty"` // open ones, if readiness was asked for
 	Warnings   []string    `json:"warnings,omitempty"`   // about the request
 }
 
@@ -128,7 +128,7 @@ func (p *probe) one(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// yesOrNo answers who may know no more.
+// yesOrNo answers clients that may know no more.
 func (p *probe) yesOrNo(w http.ResponseWriter, r *http.Request) {
 	if newReport(p.run(r.Context(), nil)).code() != http.StatusOK {
 		respond(w, http.StatusServiceUnavailable, "not ok")
@@ -158,7 +158,6 @@ func (r *report) text(probe string) string {
 	return body.String()
 }
 
-// lines writes the checks that have one of the statuses.
 func (r *report) lines(w *bytes.Buffer, statuses ...string) {
 	for _, c := range r.Checks {
 		switch {

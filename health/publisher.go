@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Publisher keeps the last snapshot for all who ask. Who takes snapshots and who reads them know nothing of each other,
+// Publisher keeps the last snapshot for all clients. Who takes snapshots and who reads them know nothing of each other,
 // and no number of readers holds the publisher up. The zero Publisher has published nothing.
 type Publisher struct {
 	current atomic.Pointer[edition]

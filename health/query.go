@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// EventsPath is where the stream of events belongs: who asks too often is sent there.
+// EventsPath is where the stream of events belongs: a client that asks too often is sent there.
 const EventsPath = "/api/v1/events"
 
 // DefaultMinPollInterval is how long a client waits between two queries of a document.
 const DefaultMinPollInterval = 5 * time.Second
 
-// query answers for one document.
 type query struct {
 	part      part
 	publisher *Publisher
@@ -32,8 +31,8 @@ var (
 	noSniff  = []string{"nosniff"}
 )
 
-// ServeHTTP answers from what was published, and refuses who asks too often, whatever the answer would be: a 304 is an
-// answer, too. Only the answers count, so that who asks all the time gets one each interval.
+// ServeHTTP answers from what was published, and refuses a client that asks too often, whatever the answer would be: a
+// 304 is an answer, too. Only the answers count, so that a client that asks all the time gets one each interval.
 func (q *query) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	if q.link != nil {
@@ -84,11 +83,9 @@ func matches(fields []string, etag string) bool {
 	return false
 }
 
-// maxPollClients bounds what is remembered of who has asked. Where more ask within one interval, those who asked first
-// are forgotten first.
+// maxPollClients bounds how many clients are remembered. Beyond it the first ones are forgotten.
 const maxPollClients = 4096
 
-// pollLimiter knows who was answered within the last interval.
 type pollLimiter struct {
 	interval time.Duration // 0: nobody is refused
 
@@ -98,7 +95,7 @@ type pollLimiter struct {
 	head     int       // of order, where it begins
 }
 
-// pollKey is a client and what it asks for: who reads three documents together isn't refused the second.
+// pollKey is a client and what it asks for: one that reads three documents together isn't refused the second.
 type pollKey struct {
 	client client
 	part   part
@@ -132,7 +129,7 @@ func (l *pollLimiter) ask(key pollKey, now time.Time) time.Duration {
 	return 0
 }
 
-// forget drops who was answered first. l.mu is held.
+// forget drops the client that was answered first. l.mu is held.
 func (l *pollLimiter) forget() {
 	delete(l.answered, l.order[l.head])
 	l.head++

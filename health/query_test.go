@@ -21,10 +21,16 @@ func sample() *Snapshot {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return &Snapshot{
 		Time: at, Job: "train", Rank: 1, Size: 2, Host: "h1", PID: 4711,
-		Ranks: []Rank{{Rank: 0, State: "dead", Since: at, Host: "h1", PID: 4710, Text: "killed by signal 9"}, {Rank: 1, State: "alive"}},
-		Comms: []Comm{{Name: "world", Rank: 1, Size: 2, State: "ready", Launched: 3, Completed: 2, InFlight: &Op{Call: "all_reduce", Seq: 3}}},
+		Ranks: []Rank{
+			{Rank: 0, State: "dead", Since: at, Host: "h1", PID: 4710, Text: "killed by signal 9"},
+			{Rank: 1, State: "alive"},
+		},
+		Comms: []Comm{{
+			Name: "world", Rank: 1, Size: 2, State: "ready", Launched: 3, Completed: 2,
+			InFlight: &Op{Call: "all_reduce", Seq: 3},
+		}},
 		Verdicts: []Verdict{{ID: "0123", Since: at, Verdict: verdict.Verdict{
-			Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 0, Comm: 0}}, Text: "rank 0 was killed by signal 9",
+			Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 0, Comm: 0}}, Text: verdict.Sentence("rank 0 was killed by signal 9"),
 		}}},
 		Conditions: []Condition{{Code: "rank_dead", Severity: Critical, Text: "rank 0 was killed", Since: at}},
 	}
@@ -58,7 +64,8 @@ func asked(t testing.TB, routes []Route, path, from string, header ...string) *h
 func TestDocuments(t *testing.T) {
 	p := &Publisher{}
 	routes := queryRoutes(Config{Publisher: p})
-	if w := asked(t, routes, "/api/v1/ras", "10.0.0.1:1"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
+	if w := asked(t, routes, "/api/v1/ras", "10.0.0.1:1"); w.Code != http.StatusServiceUnavailable ||
+		w.Header().Get("Retry-After") != "1" {
 		t.Errorf("before the first snapshot: %d %v", w.Code, w.Header())
 	}
 	p.Publish(sample())
@@ -90,7 +97,10 @@ func TestDocuments(t *testing.T) {
 		if diff := cmp.Diff(wanted, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
-		for name, value := range map[string]string{"Content-Type": "application/json", "Content-Length": fmt.Sprint(w.Body.Len()), "Cache-Control": "no-cache"} {
+		for name, value := range map[string]string{
+			"Content-Type":   "application/json",
+			"Content-Length": fmt.Sprint(w.Body.Len()), "Cache-Control": "no-cache",
+		} {
 			if got := w.Header().Get(name); got != value {
 				t.Errorf("%s: %s is %q, want %q", path, name, got, value)
 			}
@@ -111,13 +121,16 @@ func TestStatusGoesByTheVerdict(t *testing.T) {
 		verdicts []verdict.Verdict
 		want     string
 	}{
-		"none":                    {nil, "ok"},
-		"a death":                 {[]verdict.Verdict{{Reason: verdict.RankDead, Confidence: verdict.Certain}}, "critical"},
-		"a likely death":          {[]verdict.Verdict{{Reason: verdict.RankDead, Confidence: verdict.Likely}}, "critical"},
-		"a possible one":          {[]verdict.Verdict{{Reason: verdict.RankDead, Confidence: verdict.Possible}}, "warning"},
-		"a straggler":             {[]verdict.Verdict{{Reason: verdict.Straggler, Confidence: verdict.Likely}}, "warning"},
-		"unknown":                 {[]verdict.Verdict{{Reason: verdict.Unknown, Confidence: verdict.Certain}}, "warning"},
-		"a straggler and a death": {[]verdict.Verdict{{Reason: verdict.Straggler, Confidence: verdict.Likely}, {Reason: verdict.RankDead, Confidence: verdict.Certain}}, "critical"},
+		"none":           {nil, "ok"},
+		"a death":        {[]verdict.Verdict{{Reason: verdict.RankDead, Confidence: verdict.Certain}}, "critical"},
+		"a likely death": {[]verdict.Verdict{{Reason: verdict.RankDead, Confidence: verdict.Likely}}, "critical"},
+		"a possible one": {[]verdict.Verdict{{Reason: verdict.RankDead, Confidence: verdict.Possible}}, "warning"},
+		"a straggler":    {[]verdict.Verdict{{Reason: verdict.Straggler, Confidence: verdict.Likely}}, "warning"},
+		"unknown":        {[]verdict.Verdict{{Reason: verdict.Unknown, Confidence: verdict.Certain}}, "warning"},
+		"a straggler and a death": {[]verdict.Verdict{
+			{Reason: verdict.Straggler, Confidence: verdict.Likely},
+			{Reason: verdict.RankDead, Confidence: verdict.Certain},
+		}, "critical"},
 	} {
 		s := &Snapshot{}
 		for _, v := range c.verdicts {
@@ -132,7 +145,8 @@ func TestStatusGoesByTheVerdict(t *testing.T) {
 	}
 }
 
-// TestETag: a snapshot that says the same isn't sent again, whenever it was taken; an answer without a body is one, too.
+// TestETag: a snapshot that says the same isn't sent again, whenever it was taken; an answer without a body is one,
+// too.
 func TestETag(t *testing.T) {
 	p := &Publisher{}
 	routes := queryRoutes(Config{Publisher: p, MinPollInterval: -1})
@@ -145,7 +159,8 @@ func TestETag(t *testing.T) {
 			t.Errorf("If-None-Match: %s: %d, %d bytes, %v", header, w.Code, w.Body.Len(), w.Header())
 		}
 	}
-	if w := asked(t, routes, path, from, "If-None-Match", `"x", W/"`, "If-None-Match", tag); w.Code != http.StatusNotModified {
+	if w := asked(t, routes, path, from, "If-None-Match", `"x", W/"`, "If-None-Match",
+		tag); w.Code != http.StatusNotModified {
 		t.Errorf("in a second field: %d", w.Code)
 	}
 	later := sample()
@@ -174,7 +189,10 @@ func TestWhoAsksTooOftenIsRefused(t *testing.T) {
 		p := &Publisher{}
 		p.Publish(sample())
 		events := Route{Path: EventsPath, Handler: http.NotFoundHandler()}
-		routes := queryRoutes(Config{Publisher: p, Routes: []Route{events}, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}})
+		routes := queryRoutes(Config{
+			Publisher: p, Routes: []Route{events},
+			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")},
+		})
 		const path = "/api/v1/ras"
 		began := time.Now()
 		for i, step := range []struct {
@@ -206,7 +224,8 @@ func TestWhoAsksTooOftenIsRefused(t *testing.T) {
 			time.Sleep(step.after - time.Since(began)) // of the bubble's clock
 			w := asked(t, routes, step.path, step.from, step.header...)
 			if w.Code != step.status || w.Header().Get("Retry-After") != step.retry {
-				t.Errorf("step %d: %d, Retry-After %q; want %d, %q", i, w.Code, w.Header().Get("Retry-After"), step.status, step.retry)
+				t.Errorf("step %d: %d, Retry-After %q; want %d, %q", i, w.Code, w.Header().Get("Retry-After"), step.status,
+					step.retry)
 			}
 			if got, want := w.Header().Get("Link"), `</api/v1/events>; rel="monitor"; type="text/event-stream"`; got != want {
 				t.Errorf("step %d: Link %q, want %q", i, got, want)

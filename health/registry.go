@@ -12,12 +12,12 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// Check tells whether something is well: nil, or what is wrong in a few words; or Well. It gets a context that ends when
-// its time is up, and may be called from any goroutine, but never twice at a time.
+// Check tells whether something is well: nil, or what is wrong in a few words; or Well. It gets a context that ends
+// when its time is up, and may be called from any goroutine, but never twice at a time.
 type Check func(ctx context.Context) error
 
-// Well is what a Check returns that found nothing wrong and has something to say of it: Well("no GPU"). Wrapped in another
-// error, or joined with one, it is what is wrong.
+// Well is what a Check returns that found nothing wrong and has something to say of it: Well("no GPU"). Wrapped in
+// another error, or joined with one, it is what is wrong.
 type Well string
 
 // Error is the text.
@@ -41,7 +41,6 @@ type Registry struct {
 	checks []*entry // by name
 }
 
-// entry is one check, with the run that is going on, if any.
 type entry struct {
 	name    string
 	kind    Kind
@@ -64,7 +63,8 @@ type run struct {
 func (r *Registry) Register(name string, kind Kind, timeout time.Duration, check Check) error {
 	switch {
 	case !validName(name):
-		return fmt.Errorf("health: check %q: a name has lower-case letters, digits, '-' and '_' only, from 1 to 63 of them", name)
+		return fmt.Errorf("health: check %q: a name has lower-case letters, digits, '-' and '_' only, from 1 to 63 of them",
+			name)
 	case kind == 0 || kind > Live|Ready:
 		return fmt.Errorf("health: check %q: its kind is Live, Ready or both, not %d", name, kind)
 	case check == nil:
@@ -94,7 +94,8 @@ func (r *Registry) Unregister(name string) {
 }
 
 func (r *Registry) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(r.checks, name, func(e *entry, name string) int { return strings.Compare(e.name, name) })
+	return slices.BinarySearchFunc(r.checks, name,
+		func(e *entry, name string) int { return strings.Compare(e.name, name) })
 }
 
 // Result is a check's answer.
@@ -142,8 +143,7 @@ func (e *entry) start() *run {
 	return e.running
 }
 
-// execute runs the check. The goroutine ends with the check: one that doesn't heed its context keeps one goroutine, and
-// never gets a second.
+// execute runs the check. The goroutine ends with the check: one that ignores its context keeps one goroutine.
 func (e *entry) execute(r *run) {
 	ctx, cancel := context.WithTimeout(context.Background(), e.timeout)
 	defer cancel()

@@ -65,10 +65,12 @@ func TestRunChoosesAndOrders(t *testing.T) {
 		t.Errorf("live checks are %q", got)
 	}
 	got := r.Run(t.Context(), health.Ready, nil)
-	if names(got) != "a b" || !errors.Is(got[0].Err, broken) || got[1].Err == nil || !strings.Contains(got[1].Err.Error(), "panicked: oh") {
+	if names(got) != "a b" || !errors.Is(got[0].Err, broken) || got[1].Err == nil || !strings.Contains(got[1].Err.Error(),
+		"panicked: oh") {
 		t.Errorf("ready checks answer %v", got)
 	}
-	if got := names(r.Run(t.Context(), health.Live|health.Ready, func(name string) bool { return name == "a" })); got != "b c" {
+	if got := names(r.Run(t.Context(), health.Live|health.Ready,
+		func(name string) bool { return name == "a" })); got != "b c" {
 		t.Errorf("without a: %q", got)
 	}
 }
@@ -77,7 +79,8 @@ func TestRunChoosesAndOrders(t *testing.T) {
 func TestWell(t *testing.T) {
 	var r health.Registry
 	for name, err := range map[string]error{
-		"gpu": health.Well("no GPU"), "joined": errors.Join(errors.New("lost"), health.Well("no GPU")), "long": health.Well(strings.Repeat("x", 1<<20)),
+		"gpu": health.Well("no GPU"), "joined": errors.Join(errors.New("lost"),
+			health.Well("no GPU")), "long": health.Well(strings.Repeat("x", 1<<20)),
 	} {
 		if err := r.Register(name, health.Ready, 0, func(context.Context) error { return err }); err != nil {
 			t.Fatal(err)

@@ -21,10 +21,12 @@ const (
 	maxBodyBytes   = 64 << 10
 )
 
-// times are how long a client may take.
 type times struct{ header, request, answer, idle time.Duration }
 
-var defaultTimes = times{header: 5 * time.Second, request: 10 * time.Second, answer: 30 * time.Second, idle: 60 * time.Second}
+var defaultTimes = times{
+	header: 5 * time.Second, request: 10 * time.Second, answer: 30 * time.Second,
+	idle: 60 * time.Second,
+}
 
 // Route is something that a Server shows beside the probes.
 type Route struct {
@@ -32,9 +34,9 @@ type Route struct {
 	Title   string // a few words, for the index
 	Handler http.Handler
 
-	// Stream is for an answer that lasts, such as EventsPath's: the server's time for an answer doesn't bound it. The handler
-	// sets a deadline before each of its writes, with http.ResponseController, and returns when the request's context ends,
-	// as it does when the server stops.
+	// Stream is for an answer that lasts, such as EventsPath's: the server's time for an answer doesn't bound it. The
+	// handler sets a deadline before each of its writes, with http.ResponseController, and returns when the request's
+	// context ends, as it does when the server stops.
 	Stream bool
 }
 
@@ -59,11 +61,12 @@ type Config struct {
 	// Publisher has the snapshot that /api/v1/ras, ranks, comms and verdicts answer with; nil leaves them out.
 	Publisher *Publisher
 
-	// MinPollInterval is how long a client waits between two queries of one of those; who asks earlier is refused with 429.
+	// MinPollInterval is how long a client waits between two queries of one of those; an earlier one is refused with 429.
 	// 0 means DefaultMinPollInterval; less than 0 refuses nobody.
 	MinPollInterval time.Duration
 
-	// TrustedProxies are the addresses whose X-Forwarded-For is believed: behind a proxy, the client is who the proxy says.
+	// TrustedProxies are the addresses whose X-Forwarded-For is believed: behind a proxy, the client is the one that the
+	// proxy names.
 	TrustedProxies []netip.Prefix
 
 	// Title heads the index; "" means "Carillon".
@@ -79,7 +82,7 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	access   *access
-	loopback bool // who asks is on this host
+	loopback bool // it listens on loopback alone
 	listener net.Listener
 	http     http.Server
 	served   chan error // Serve's answer
@@ -210,7 +213,6 @@ func (s *Server) newHandler() (http.Handler, error) {
 	return s.guard(mux), nil
 }
 
-// queryRoutes are the documents of what was published.
 func (s *Server) queryRoutes() []Route {
 	if s.cfg.Publisher == nil {
 		return nil
@@ -233,7 +235,6 @@ func (s *Server) queryRoutes() []Route {
 	return routes
 }
 
-// client is whom a query is counted for.
 func (s *Server) client(r *http.Request) client {
 	c := clientOf(r, s.cfg.TrustedProxies)
 	c.identity, _ = s.access.identify(r)

@@ -112,7 +112,10 @@ func TestProbes(t *testing.T) {
 		{"/healthz", broken, 503, "[+]tape ok\n[-]world failed: rank 3 died; [+]forged ok\nhealthz check failed\n"},
 		{"/readyz?exclude=world", broken, 200, "ok"},
 		{"/readyz?verbose&exclude=world", broken, 200, "[+]tape ok\n[+]world excluded: ok\nreadyz check passed\n"},
-		{"/readyz?verbose&exclude=wrold", nil, 200, "[+]tape ok\n[+]world ok\nwarn: no check named \"wrold\" was excluded\nreadyz check passed\n"},
+		{
+			"/readyz?verbose&exclude=wrold", nil, 200,
+			"[+]tape ok\n[+]world ok\nwarn: no check named \"wrold\" was excluded\nreadyz check passed\n",
+		},
 		{"/readyz/world", broken, 503, "[-]world failed: rank 3 died; [+]forged ok\n"},
 		{"/livez/world", broken, 404, "no check named \"world\"; /livez?verbose lists them\n"},
 		{"/nowhere", nil, 404, "404 page not found\n"},
@@ -131,13 +134,20 @@ func TestProbes(t *testing.T) {
 func TestIndexAndRoutes(t *testing.T) {
 	var world verdict
 	s := serve(t, &world, health.Route{
-		Path: "/api/v1/echo", Title: "a <b>", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }),
+		Path: "/api/v1/echo", Title: "a <b>", Handler: http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request,
+		) {
+			fmt.Fprint(w, "hello")
+		}),
 	})
 	status, page := get(t, s, "/")
 	if status != http.StatusOK {
 		t.Errorf("status %d", status)
 	}
-	for _, want := range []string{"<h1>digits, rank 0 <span class=\"badge ok\">ok</span></h1>", `href="/livez"`, `href="/readyz"`, `href="/api/v1/echo"`, "a &lt;b&gt;"} {
+	for _, want := range []string{
+		"<h1>digits, rank 0 <span class=\"badge ok\">ok</span></h1>", `href="/livez"`,
+		`href="/readyz"`, `href="/api/v1/echo"`, "a &lt;b&gt;",
+	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the index lacks %q:\n%s", want, page)
 		}
@@ -166,8 +176,14 @@ func TestListenRefuses(t *testing.T) {
 		"port 0 takes any":               {Registry: &health.Registry{}, Addr: taken.Addr().String()},
 		"no handler":                     {Registry: &health.Registry{}, Routes: []health.Route{{Path: "/x"}}},
 		"starts with /":                  {Registry: &health.Registry{}, Routes: []health.Route{{Path: "x", Handler: noop}}},
-		`"/a" is taken`:                  {Registry: &health.Registry{}, Routes: []health.Route{{Path: "/a", Handler: noop}, {Path: "/a", Handler: noop}}},
-		`"/livez/x" is taken`:            {Registry: &health.Registry{}, Routes: []health.Route{{Path: "/livez/x", Handler: noop}}},
+		`"/a" is taken`: {Registry: &health.Registry{}, Routes: []health.Route{
+			{Path: "/a", Handler: noop},
+			{Path: "/a", Handler: noop},
+		}},
+		`"/livez/x" is taken`: {
+			Registry: &health.Registry{},
+			Routes:   []health.Route{{Path: "/livez/x", Handler: noop}},
+		},
 	} {
 		s, err := health.Listen(t.Context(), cfg)
 		if err == nil {
@@ -253,8 +269,9 @@ func TestCommOf(t *testing.T) {
 	slots := []tape.Slot{
 		{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 1, Size: 4, Nodes: 2, Engine: "host"},
-			State:    lifecycle.StateReady, Launched: 8, Completed: 7, Wait: 3, WaitSince: 97 * second, OpStart: 90 * second, Phase: tape.PhaseTransfer,
-			Op: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 4096},
+			State:    lifecycle.StateReady, Launched: 8, Completed: 7, Wait: 3, WaitSince: 97 * second, OpStart: 90 * second,
+			Phase: tape.PhaseTransfer,
+			Op:    tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 4096},
 		},
 		{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{2}, Parent: lifecycle.CommID{1}, Name: "rails", Size: 2},

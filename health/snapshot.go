@@ -26,8 +26,8 @@ type Snapshot struct {
 	Ranks []Rank `json:"ranks"`
 	// Comms are the communicators of the process that tells it.
 	Comms []Comm `json:"comms"`
-	// Unwatched says why nobody looks for what holds the job up, as far as this process knows: then it is no good sign that
-	// there is no verdict. Empty: it is looked for.
+	// Unwatched says why nobody looks for what holds the job up, as far as this process knows: then it is no good sign
+	// that there is no verdict. Empty: it is looked for.
 	Unwatched string `json:"unwatched,omitempty"`
 	// Verdicts are those that are open.
 	Verdicts []Verdict `json:"verdicts"`

@@ -1,7 +1,6 @@
 package kernels
 
-// avx2 has the kernels that use AVX2 and F16C. Their n is a multiple of 32. What is missing has no fitting
-// instruction.
+// avx2 has the kernels that use AVX2 and F16C. Their n is a multiple of 32. What is missing has no fitting instruction.
 var avx2 = [numDataTypes][Min + 1]kernel{
 	Int8:     {Sum: sumInt8AVX2, Max: maxInt8AVX2, Min: minInt8AVX2},
 	Uint8:    {Sum: sumInt8AVX2, Max: maxUint8AVX2, Min: minUint8AVX2},

@@ -14,10 +14,22 @@ type small struct {
 
 func smallFormats() map[DataType]small {
 	return map[DataType]small{
-		Float16:    {newFormat(5, 10, true), func(b uint32) float32 { return F16(b).Float32() }, func(f float32) uint32 { return uint32(ToF16(f)) }},
-		BFloat16:   {newFormat(8, 7, true), func(b uint32) float32 { return BF16(b).Float32() }, func(f float32) uint32 { return uint32(ToBF16(f)) }},
-		Float8E4M3: {newFormat(4, 3, false), func(b uint32) float32 { return E4M3(b).Float32() }, func(f float32) uint32 { return uint32(ToE4M3(f)) }},
-		Float8E5M2: {newFormat(5, 2, true), func(b uint32) float32 { return E5M2(b).Float32() }, func(f float32) uint32 { return uint32(ToE5M2(f)) }},
+		Float16: {
+			newFormat(5, 10, true), func(b uint32) float32 { return F16(b).Float32() },
+			func(f float32) uint32 { return uint32(ToF16(f)) },
+		},
+		BFloat16: {
+			newFormat(8, 7, true), func(b uint32) float32 { return BF16(b).Float32() },
+			func(f float32) uint32 { return uint32(ToBF16(f)) },
+		},
+		Float8E4M3: {
+			newFormat(4, 3, false), func(b uint32) float32 { return E4M3(b).Float32() },
+			func(f float32) uint32 { return uint32(ToE4M3(f)) },
+		},
+		Float8E5M2: {
+			newFormat(5, 2, true), func(b uint32) float32 { return E5M2(b).Float32() },
+			func(f float32) uint32 { return uint32(ToE5M2(f)) },
+		},
 	}
 }
 

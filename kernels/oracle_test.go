@@ -95,7 +95,8 @@ func special(dt DataType) []uint64 {
 		return []uint64{
 			0, 1, 1<<52 - 1, 1 << 52, 0x3ff0000000000000, 0x400921fb54442d18, 0x7fefffffffffffff, 0x7ff0000000000000,
 			1 << 63, 1<<63 | 1, 0x800fffffffffffff, 0xbff0000000000000, 0xffefffffffffffff, 0xfff0000000000000,
-			0x7ff0000000000001, 0x7ff4123456789abc, 0x7ff8000000000000, 0x7fffffffffffffff, 0xfff0000000000001, 0xfff8000000054321,
+			0x7ff0000000000001, 0x7ff4123456789abc, 0x7ff8000000000000, 0x7fffffffffffffff, 0xfff0000000000001,
+			0xfff8000000054321,
 		}
 	default:
 		n := dt.Size() * 8
@@ -107,14 +108,20 @@ func special(dt DataType) []uint64 {
 			return all
 		}
 		top := uint64(1) << (n - 1)
-		return []uint64{0, 1, 2, 3, 100, top - 1, top, top + 1, top - 1 + top, 0x123456789abcdef & (top - 1), top / 3, top/2 + 7}
+		return []uint64{
+			0, 1, 2, 3, 100, top - 1, top, top + 1, top - 1 + top, 0x123456789abcdef & (top - 1),
+			top / 3, top/2 + 7,
+		}
 	}
 }
 
 // ofFormat lists both signs of: zero, the ends of the subnormal and normal numbers, infinity, NaNs quiet and not.
 func ofFormat(mantissa int, inf uint64) (patterns []uint64) {
 	one := uint64(1) << mantissa
-	for _, magnitude := range []uint64{0, 1, 2, one - 1, one, one + 1, inf - 2, inf - 1, inf, inf + 1, inf + one/2, inf + one/2 + 1, inf + one - 1} {
+	for _, magnitude := range []uint64{
+		0, 1, 2, one - 1, one, one + 1, inf - 2, inf - 1, inf, inf + 1, inf + one/2,
+		inf + one/2 + 1, inf + one - 1,
+	} {
 		patterns = append(patterns, magnitude, magnitude|0x8000)
 	}
 	return patterns

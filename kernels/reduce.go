@@ -26,8 +26,7 @@ func ReducerFor(level SIMD, dt DataType, op Reduction) Reducer {
 // Reduce sets dst[i] to a[i] op b[i], as [ReducerOf](dt, op) does. dt and op must be valid.
 func Reduce(dst, a, b []byte, dt DataType, op Reduction) { ReducerOf(dt, op)(dst, a, b) }
 
-// reference has the plain Go loops of the four reductions that are loops of their own. It is laid out by the linker
-// and never written.
+// reference has the plain Go loops of the four reductions that are loops of their own. It is never written.
 var reference = [numDataTypes][Min + 1]Reducer{
 	Int8:       {Sum: sumInteger[int8], Prod: prodInteger[int8], Max: maxInteger[int8], Min: minInteger[int8]},
 	Uint8:      {Sum: sumInteger[uint8], Prod: prodInteger[uint8], Max: maxInteger[uint8], Min: minInteger[uint8]},

@@ -259,7 +259,10 @@ func TestAvgAndPreMulSumReduceLikeSum(t *testing.T) {
 }
 
 func TestReducerOfWhatIsNotValid(t *testing.T) {
-	for _, bad := range []Reducer{ReducerOf(numDataTypes, Sum), ReducerOf(255, Sum), ReducerOf(Int8, numReductions), ReducerOf(Int8, 255)} {
+	for _, bad := range []Reducer{
+		ReducerOf(numDataTypes, Sum), ReducerOf(255, Sum), ReducerOf(Int8, numReductions),
+		ReducerOf(Int8, 255),
+	} {
 		if bad != nil {
 			t.Error("there is a reducer for what is not valid")
 		}

@@ -13,10 +13,9 @@ func Divide(buf []byte, dt DataType, n int) { divideWith(ActiveSIMD(), buf, dt, 
 // Scale sets dst[i] to src[i] times factor: the first step of PreMulSum. src is at least as long as dst, and may be
 // exactly dst.
 //
-// Floats multiply in float64 for Float64; for all others the factor is rounded to float32, multiplied there, and
-// the product rounded once on the way back. For integers the factor is first made an integer of the same type:
-// truncated towards zero, values out of range become the nearest end of the range and a NaN becomes 0. The product
-// wraps around.
+// Floats multiply in float64 for Float64; for all others the factor is rounded to float32, multiplied there, and the
+// product rounded once on the way back. For integers the factor is first made an integer of the same type: truncated
+// towards zero, values out of range become the nearest end of the range and a NaN becomes 0. The product wraps around.
 func Scale(dst, src []byte, dt DataType, factor float64) {
 	scaleWith(ActiveSIMD(), dst, src, dt, factor)
 }

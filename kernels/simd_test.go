@@ -21,7 +21,8 @@ func reduceAt(t *testing.T, reduce Reducer, a, b []byte, offDst, offA, offB int)
 	_, x := place(a, offA)
 	_, y := place(b, offB)
 	reduce(dst, x, y)
-	if outside := append(around[:offDst:offDst], around[offDst+n:]...); bytes.Count(outside, []byte{0xa5}) != len(outside) {
+	if outside := append(around[:offDst:offDst], around[offDst+n:]...); bytes.Count(outside,
+		[]byte{0xa5}) != len(outside) {
 		t.Fatalf("%d bytes at offset %d: wrote outside: %x", n, offDst, outside)
 	}
 	return dst

@@ -36,8 +36,7 @@ func lookUp(dst, a, b []byte, t *table) {
 	}
 }
 
-// lookUpEach sets dst[i] to what f makes of src[i]. For more than some elements it pays to ask f once for each of
-// the 256 numbers.
+// lookUpEach sets dst[i] to what f makes of src[i]. For many elements it asks f once for each of the 256 numbers.
 func lookUpEach[T E4M3 | E5M2 | int8 | uint8](dst, src []byte, f func(T) T) {
 	d, s := view[T](dst), view[T](src[:len(dst)])
 	if len(d) < 512 {

@@ -21,7 +21,6 @@ func setupFlags(cmd *cobra.Command, s *bench.Setup, sizes *string) {
 	cmd.Flags().IntVar(&s.Max, "max", 20_000, "iterations of one size, at most")
 }
 
-// newBench returns the bench command.
 func newBench(stdout, stderr *os.File) *cobra.Command {
 	var plan bench.Plan
 	var sizes string

@@ -11,14 +11,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// newComms returns the comms command.
 func newComms() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "comms [DIR]",
 		Short: "Show what the communicators of a job did, from its tapes",
-		Long: `Show what the communicators of a job did: one line each, with the acts of its life, and the trace id of each act. The
-tapes of the job's processes are read below DIR, dead processes' too. Without DIR it is where tapes go by default.`,
+		Long: `Show what the communicators of a job did: one line each, with the acts of its life, and the trace id of each
+act. The tapes of the job's processes are read below DIR, dead processes' too. Without DIR it is where tapes go by
+default.`,
 		Example: `  carillon run -n 4 --tape-dir /tmp/tapes -- ./digits; carillon comms /tmp/tapes
   carillon comms --json /tmp/tapes | jq '.communicators[].name'`,
 		Args: cobra.MaximumNArgs(1),

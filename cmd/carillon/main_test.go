@@ -86,12 +86,20 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"postmortem", "--window", "0s", "."}, usageCode, "--window is 0s"},
 		{[]string{"postmortem", "--all", "."}, usageCode, "are about --export"},
 		{[]string{"postmortem", "--rank", "-1", "."}, usageCode, "--rank is -1"},
-		{[]string{"postmortem", "--export", "--endpoint", "nowhere:1", "."}, usageCode, `--endpoint is "nowhere:1", want a URL`},
+		{
+			[]string{"postmortem", "--export", "--endpoint", "nowhere:1", "."},
+			usageCode,
+			`--endpoint is "nowhere:1", want a URL`,
+		},
 		{[]string{"postmortem", "--export", "--endpoint", "", "."}, usageCode, `--endpoint is "", want a URL`},
 		{[]string{"sim", "--ranks", "63"}, usageCode, "63 ranks: allowed are multiples of 8, from 64"},
 		{[]string{"sim", "--faults", "kill,flood"}, usageCode, `--faults: "flood" is no fault: allowed are [kill stop`},
 		{[]string{"sim", "--duration", "1s"}, usageCode, "a duration of 1s"},
-		{[]string{"watch", "--url", "127.0.0.1:1", "--for", "50ms"}, view.CodeUnknown, "nobody answered within 50ms: http://127.0.0.1:1"},
+		{
+			[]string{"watch", "--url", "127.0.0.1:1", "--for", "50ms"},
+			view.CodeUnknown,
+			"nobody answered within 50ms: http://127.0.0.1:1",
+		},
 		{[]string{"fly"}, usageCode, `"fly"`},
 	} {
 		_, stderr, code := carillon(t, c.args...)
@@ -118,7 +126,8 @@ func TestEveryCommandHelps(t *testing.T) {
 		if cmd.Hidden || cmd.Name() == "help" || cmd.Name() == "completion" {
 			continue
 		}
-		if cmd.Short == "" || cmd.Long == "" && len(cmd.Commands()) == 0 && cmd.Flags().HasFlags() && cmd.Name() != "version" || cmd.Example == "" {
+		if cmd.Short == "" || cmd.Long == "" && len(cmd.Commands()) == 0 && cmd.Flags().HasFlags() &&
+			cmd.Name() != "version" || cmd.Example == "" {
 			t.Errorf("%s: its help lacks a summary, a description or an example", cmd.Name())
 		}
 	}

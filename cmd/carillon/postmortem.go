@@ -16,46 +16,51 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
+	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/runtime/algo"
-	"github.com/carillon-rt/carillon/telemetry/postmortem"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// autopsy is what the flags of carillon postmortem say.
-type autopsy struct {
+// postmortemFlags is what the flags of carillon postmortem say.
+type postmortemFlags struct {
 	postmortem.Options
 	asJSON, export bool
+	at             string
 	color          string
 	endpoint       string
 	timeout        time.Duration
 	sending        postmortem.ExportOptions
 }
 
-// newPostmortem returns the postmortem command.
 func newPostmortem() *cobra.Command {
-	var a autopsy
+	var a postmortemFlags
 	cmd := &cobra.Command{
 		Use:   "postmortem [DIR|FILE]…",
 		Short: "Tell what a job did and why it stopped, from its tapes",
-		Long: `Tell what a job did and why it stopped, from the tapes of its processes, dead or alive: who died, which ranks were in
-what call since when, who waited for whom and where that ends, whom the others waited for again and again while all was well, and what
-held the job up for a while; then each communicator's ranks side by side, how many operations of which size there were and how long
-they took, and the last events of all ranks in their order. Without DIR it looks where tapes go by default, and takes the job that
-wrote last.
+		Long: `Tell what a job did and why it stopped, from the tapes of its processes, dead or alive.
 
-Tapes of several hosts are copied into one folder, at any depth. Their clocks are put in order by what the ranks did together, and
-how sure that is is said. Tapes that were cut short, of other versions, or missing are said too, and the rest is used.
+First comes how it ended, and what was wrong: the same findings, in the same words, that a running job tells. The job is
+judged as it was just before the first trouble (a rank that died or failed, a signal to the launcher), then right after
+it, then at the end; --at judges it at any other time that the tapes cover. Then come each communicator's ranks side by
+side, how many operations of which size there were and how long they took, and the last events of all ranks in their
+order. Without DIR it looks where tapes go by default, and takes the job that wrote last.
 
-With --export, the spans that dead processes had not sent go to the collector of the OTEL_* variables, or of --endpoint: those of
-what they were in, and those of the last --window before their end, but for what a tape says was taken by the process's own collector.
-They have the ids that the process would have given them. A collector shows twice what it gets twice, so that --all, which sends every
-span that the tapes can tell of, is for one that has none.
+Tapes of several hosts are copied into one folder, at any depth. Their clocks are put in order by what the ranks did
+together, and how sure that is is said. Tapes that were cut short, of other versions, or missing are said too, and the
+rest is used. A launcher.log beside them is what carillon run noted: how the processes ended, and why it ended them.
 
-The exit code is 0 if there is a report, whatever it says; 1 if spans could not be sent; 2 for a wrong call, or no tapes.`,
+With --export, the spans that dead processes had not sent go to the collector of the OTEL_* variables, or of --endpoint:
+those of what they were in, and those of the last --window before their end, but for what a tape says was taken by the
+process's own collector. They have the ids that the process would have given them. A collector shows twice what it gets
+twice, so that --all, which sends every span that the tapes can tell of, is for one that has none.
+
+The exit code is 0 if there is a report, whatever it says; 1 if spans could not be sent; 2 for a wrong call, or no
+tapes.`,
 		Example: `  carillon postmortem                                   # the tapes of this user's last job
   carillon postmortem --job train-1a2b --last 200 /var/tapes
   scp -r host-b:/dev/shm/carillon-1000/train-1a2b all/  # the same for each host; then
   carillon postmortem --since 10s --rank 2 all/
+  carillon postmortem --at 10:42:07.5 all/              # a time as the report shows them
   carillon postmortem --json all/ | jq '.findings[0]'
   carillon postmortem --export --endpoint http://localhost:4318 all/`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,24 +80,27 @@ The exit code is 0 if there is a report, whatever it says; 1 if spans could not 
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&a.Job, "job", "", "the job, if there are tapes of several")
-	f.IntVar(&a.Run, "run", 0, "which run of a job that was started several times under one name, from 1 (default: the last)")
+	f.IntVar(&a.Run, "run", 0,
+		"which run of a job that was started several times under one name, from 1 (default: the last)")
+	f.StringVar(&a.at, "at", "", "judge the job at this time: as the report shows times, or as RFC 3339 has them")
 	f.IntVar(&a.Last, "last", 40, "how many events to show; 0 for all")
 	f.DurationVar(&a.Since, "since", 0, "only events of this long before the last one")
-	f.StringVar(&a.Comm, "comm", "", "only events and operations of the communicator with this name, or whose id begins so")
+	f.StringVar(&a.Comm, "comm", "",
+		"only events and operations of the communicator with this name, or whose id begins so")
 	f.IntSliceVar(&a.Ranks, "rank", nil, "only events and operations of these ranks of the job")
 	f.BoolVar(&a.asJSON, "json", false, "as a JSON object")
 	f.StringVar(&a.color, "color", string(term.ColorAuto), "colours: auto, always or never (NO_COLOR is honoured)")
 	f.BoolVar(&a.export, "export", false, "send the spans that dead processes did not")
 	f.StringVar(&a.endpoint, "endpoint", "", "where --export sends them (sets OTEL_EXPORTER_OTLP_ENDPOINT)")
-	f.DurationVar(&a.sending.Window, "window", 5*time.Second, "how long before its end a process's spans count as not sent, at most")
+	f.DurationVar(&a.sending.Window, "window", 5*time.Second,
+		"how long before its end a process's spans count as not sent, at most")
 	f.BoolVar(&a.sending.All, "all", false, "let --export send all spans, not only those")
 	f.DurationVar(&a.timeout, "timeout", time.Minute, "how long --export may take")
 	_ = cmd.RegisterFlagCompletionFunc("job", completeJobs)
-	_ = cmd.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "color", "auto", "always", "never")
 	return cmd
 }
 
-// completeJobs completes a job's name.
 func completeJobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		args = []string{tape.DefaultDir()}
@@ -111,7 +119,7 @@ func completeJobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.Sh
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *autopsy) run(cmd *cobra.Command, paths []string) error {
+func (a *postmortemFlags) run(cmd *cobra.Command, paths []string) error {
 	if err := term.ColorMode(a.color).Validate(); err != nil {
 		return err
 	}
@@ -121,6 +129,9 @@ func (a *autopsy) run(cmd *cobra.Command, paths []string) error {
 	if a.Last < 0 {
 		return fmt.Errorf("--last is %d, allowed is 0 or more", a.Last)
 	}
+	if err := a.parseAt(); err != nil {
+		return err
+	}
 	if a.Since < 0 {
 		return fmt.Errorf("--since is %v, allowed is 0 or more", a.Since)
 	}
@@ -129,7 +140,8 @@ func (a *autopsy) run(cmd *cobra.Command, paths []string) error {
 	}
 	if cmd.Flags().Changed("endpoint") {
 		if to, err := url.Parse(a.endpoint); err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
-			return fmt.Errorf("--endpoint is %q, want a URL with http or https and a host, such as http://localhost:4318", a.endpoint)
+			return fmt.Errorf("--endpoint is %q, want a URL with http or https and a host, such as http://localhost:4318",
+				a.endpoint)
 		}
 	}
 	for _, rank := range a.Ranks {
@@ -145,7 +157,8 @@ func (a *autopsy) run(cmd *cobra.Command, paths []string) error {
 	}
 	out := cmd.OutOrStdout()
 	if !a.asJSON {
-		err = report.Write(out, postmortem.TextOptions{Width: term.Width(out), Color: term.Colored(term.ColorMode(a.color), os.Environ(), out)})
+		err = report.Write(out, postmortem.TextOptions{Width: term.Width(out), Color: term.Colored(term.ColorMode(a.color),
+			os.Environ(), out)})
 	} else {
 		enc := json.NewEncoder(out)
 		enc.SetIndent("", "  ")
@@ -157,8 +170,21 @@ func (a *autopsy) run(cmd *cobra.Command, paths []string) error {
 	return a.send(cmd, report)
 }
 
-// send exports spans and says how many.
-func (a *autopsy) send(cmd *cobra.Command, report *postmortem.Report) error {
+// parseAt takes --at: a time of day, or a time.
+func (a *postmortemFlags) parseAt() (err error) {
+	if a.at == "" {
+		return nil
+	}
+	if a.At, err = time.Parse(time.TimeOnly, a.at); err != nil {
+		a.At, err = time.Parse(time.RFC3339, a.at)
+	}
+	if err != nil {
+		return fmt.Errorf("--at is %q, want a time such as 10:42:07.5 (UTC) or 2026-01-31T10:42:07.5Z", a.at)
+	}
+	return nil
+}
+
+func (a *postmortemFlags) send(cmd *cobra.Command, report *postmortem.Report) error {
 	if err := a.chooseExporter(); err != nil {
 		return err
 	}
@@ -168,9 +194,11 @@ func (a *autopsy) send(cmd *cobra.Command, report *postmortem.Report) error {
 	defer stop()
 	sent, err := report.Export(ctx, a.sending)
 	note := cmd.ErrOrStderr()
-	fmt.Fprintf(note, "carillon: sent %s of %s", counted(int(sent.Spans), "span", "spans"), counted(sent.Processes, "process", "processes"))
+	fmt.Fprintf(note, "carillon: sent %s of %s", counted(int(sent.Spans), "span", "spans"),
+		counted(sent.Processes, "process", "processes"))
 	if sent.Skipped > 0 {
-		fmt.Fprintf(note, "; %s none to send, as they were sent or still will be", counted(sent.Skipped, "other has", "others have"))
+		fmt.Fprintf(note, "; %s none to send, as they were sent or still will be", counted(sent.Skipped, "other has",
+			"others have"))
 	}
 	if sent.Failed > 0 {
 		fmt.Fprintf(note, "; %s could not be sent", counted(int(sent.Failed), "span", "spans"))
@@ -188,10 +216,11 @@ func (a *autopsy) send(cmd *cobra.Command, report *postmortem.Report) error {
 // notSentCode is the exit code when spans could not be sent.
 const notSentCode = 1
 
-// chooseExporter sets the variables that choose the exporter to what the flags say. Who asks for an export without any gets the default of
-// OpenTelemetry's specification: OTLP, to a collector on this host.
-func (a *autopsy) chooseExporter() error {
-	const kind, endpoint, traces = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+// chooseExporter sets the variables that choose the exporter to what the flags say. Without any, spans go where
+// OpenTelemetry's specification has its default: by OTLP to a collector on this host.
+func (a *postmortemFlags) chooseExporter() error {
+	const kind, endpoint, traces = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	set := map[string]string{}
 	if a.endpoint != "" {
 		set[kind], set[endpoint], set[traces] = "otlp", a.endpoint, ""

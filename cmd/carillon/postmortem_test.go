@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/telemetry/postmortem"
+	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
@@ -23,7 +23,10 @@ func deadTape(t *testing.T) (dir string) {
 	f := &tapetest.Forge{PID: 7, Host: "far", Job: "train", KernelBoot: [16]byte{1}, CreatedMono: 1, CreatedWall: 1e18}
 	f.Comm(1, 1, info)
 	f.Op(1, tape.OpRecord{Time: 2e9, Stage: tape.StageStart, Start: 2e9, Seq: 1, Signature: sig, Wait: -1})
-	f.Slots = []tape.Slot{{CommInfo: info, Generation: 1, Root: 1, Launched: 1, Seq: 1, Op: sig, OpStart: 2e9, Wait: 1, WaitSince: 2e9}}
+	f.Slots = []tape.Slot{{
+		CommInfo: info, Generation: 1, Root: 1, Launched: 1, Seq: 1, Op: sig, OpStart: 2e9, Wait: 1,
+		WaitSince: 2e9,
+	}}
 	if err := f.WriteFile(dir + "/far-7.tape"); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +36,8 @@ func deadTape(t *testing.T) (dir string) {
 func TestPostmortem(t *testing.T) {
 	dir := deadTape(t)
 	stdout, stderr, code := carillon(t, "postmortem", dir)
-	if code != 0 || !strings.Contains(stdout, "Rank 1 of world left no tape") || !strings.Contains(stdout, "barrier 1 began") {
+	if code != 0 || !strings.Contains(stdout, "There is no tape of rank 1 of world") || !strings.Contains(stdout,
+		"barrier 1 began") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	stdout, _, code = carillon(t, "postmortem", "--json", "--comm", "other", dir)
@@ -46,21 +50,27 @@ func TestPostmortem(t *testing.T) {
 	}
 }
 
-// Where no folder and no job is named, it is the job that wrote last, and that there are others is said; of a folder that is named one must choose.
+// Where no folder and no job is named, it is the job that wrote last, and that there are others is said; of a folder
+// that is named one must choose.
 func TestPostmortemOfTheLastJob(t *testing.T) {
 	dir := t.TempDir()
 	for i, job := range []string{"first", "last", "second"} {
-		f := &tapetest.Forge{PID: 7 + i, Host: "far", Job: job, KernelBoot: [16]byte{1}, CreatedMono: 1, CreatedWall: 1e18 + int64(i%2)*1e9}
+		f := &tapetest.Forge{
+			PID: 7 + i, Host: "far", Job: job, KernelBoot: [16]byte{1}, CreatedMono: 1,
+			CreatedWall: 1e18 + int64(i%2)*1e9,
+		}
 		if err := f.WriteFile(fmt.Sprintf("%s/far-%d.tape", dir, i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Setenv(tape.DirVariable, dir)
 	stdout, stderr, code := carillon(t, "postmortem")
-	if code != 0 || !strings.HasPrefix(stdout, "job last: ") || !strings.Contains(stdout, "the job that wrote last; there are tapes of 2 other jobs (--job chooses)") {
+	if code != 0 || !strings.HasPrefix(stdout, "job last: ") || !strings.Contains(stdout,
+		"the job that wrote last; there are tapes of 2 other jobs (--job chooses)") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	if _, stderr, code := carillon(t, "postmortem", dir); code != usageCode || !strings.Contains(stderr, "choose one with --job") {
+	if _, stderr, code := carillon(t, "postmortem", dir); code != usageCode || !strings.Contains(stderr,
+		"choose one with --job") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -73,7 +83,10 @@ func TestPostmortemExport(t *testing.T) {
 		w.WriteHeader(answer)
 	}))
 	defer srv.Close()
-	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_SDK_DISABLED"} {
+	for _, name := range []string{
+		"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_SDK_DISABLED",
+	} {
 		t.Setenv(name, "") // and as it was, after the test
 	}
 	dir := deadTape(t)
@@ -82,11 +95,13 @@ func TestPostmortemExport(t *testing.T) {
 		t.Errorf("exit code %d, %d requests: %s", code, requests, stderr)
 	}
 	answer = http.StatusBadRequest
-	if _, stderr, code = carillon(t, "postmortem", "--export", "--endpoint", srv.URL, dir); code != notSentCode || !strings.Contains(stderr, "1 span could not be sent") {
+	if _, stderr, code = carillon(t, "postmortem", "--export", "--endpoint", srv.URL, dir); code != notSentCode ||
+		!strings.Contains(stderr, "1 span could not be sent") {
 		t.Errorf("a collector that refuses: exit code %d: %s", code, stderr)
 	}
 	t.Setenv("OTEL_TRACES_EXPORTER", "none")
-	if _, stderr, code = carillon(t, "postmortem", "--export", dir); code != usageCode || !strings.Contains(stderr, "OTEL_TRACES_EXPORTER is none") {
+	if _, stderr, code = carillon(t, "postmortem", "--export", dir); code != usageCode || !strings.Contains(stderr,
+		"OTEL_TRACES_EXPORTER is none") {
 		t.Errorf("no exporter: exit code %d: %s", code, stderr)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/build"
 )
 
-// newRoot returns the command with all its subcommands.
 func newRoot(stdout, stderr *os.File) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "carillon",
@@ -30,7 +29,13 @@ since when, and why.`,
 		newBench(stdout, stderr),
 		newBenchWorker(stdout),
 		newSim(stderr),
+		newCorpus(),
 		newVersion(),
 	)
 	return root
+}
+
+// complete makes values the completions of a flag that the command has.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // The exit codes of shells for a program that can't be run.
@@ -22,7 +24,6 @@ const (
 	codeNotFound  = 127
 )
 
-// newRun returns the run command.
 func newRun(stdout, stderr *os.File) *cobra.Command {
 	cfg := job.Config{
 		Env:    os.Environ(),
@@ -48,16 +49,16 @@ When a rank fails, the others have --linger to say what they saw and to end by t
 after --grace SIGKILL. The exit code is that of the rank that failed first, or 128 and the signal's number; 2 is for a
 wrong call, 126 and 127 for a program that can't be run or found. What a rank started ends with the rank.
 
-A program that can do without some of its ranks is started with --min-ranks: as long as that many of this machine's ranks
-live, or have ended well, a failure ends nothing. The exit code is 0 when the others end well; it is said who was lost.
-When too few are left, it is as above, and the exit code that of the rank that was one too many.
+A program that can do without some of its ranks is started with --min-ranks: as long as that many of this machine's
+ranks live, or have ended well, a failure ends nothing. The exit code is 0 when the others end well; it is said which
+ranks were lost. When too few are left, it is as above, and the exit code that of the rank that was one too many.
 
 With --sd-file, Prometheus finds the ranks: each gets a port for its health endpoint, and the file names them with the
 labels job, rank and host, as file_sd_configs reads it. It is there as long as the job.
 
-Tapes stay when the job has ended, for carillon postmortem. In the directory where they go by default, which is in memory, it keeps
-those of the last 20 jobs; CARILLON_TAPE_KEEP says another number, or off, and then it counts for --tape-dir and
-CARILLON_TAPE_DIR too. Tapes of processes that live are never removed.
+Tapes stay when the job has ended, for carillon postmortem. In the directory where they go by default, which is in
+memory, it keeps those of the last 20 jobs; CARILLON_TAPE_KEEP says another number, or off, and then it counts for
+--tape-dir and CARILLON_TAPE_DIR too. Tapes of processes that live are never removed.
 
 On several machines, start it once on each, with the same --nnodes, --master-addr, --master-port and
 CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
@@ -81,7 +82,10 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 			cfg.Program = args
 			for flag, n := range map[string]int{"--nodes": cfg.Nodes, "--nnodes": cfg.Hosts} {
 				if n == 0 { // in a job.Config it stands for 1; whoever types it means something else
-					return fmt.Errorf("run: %w (see carillon run --help)", &job.ConfigError{Field: flag, Value: "0", Allowed: "1 or more"})
+					return fmt.Errorf("run: %w (see carillon run --help)", &job.ConfigError{
+						Field: flag, Value: "0",
+						Allowed: "1 or more",
+					})
 				}
 			}
 			cfg.Color = term.ColorMode(color)
@@ -107,13 +111,17 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 	f.StringVar(&cfg.Name, "job", os.Getenv("CARILLON_JOB"), "the job's name (default: made from the program's)")
 	f.StringVar(&cfg.TapeDir, "tape-dir", "", "where the ranks put their tapes (sets CARILLON_TAPE_DIR)")
 	f.StringVar(&cfg.TeeDir, "tee", "", "a folder that gets a log per rank, rank-0.log and so on")
-	f.StringVar(&cfg.TargetsFile, "sd-file", "", "write where Prometheus finds the ranks of this machine, for its file_sd_configs (sets CARILLON_HEALTH_ADDR)")
-	f.IntVar(&cfg.MinRanks, "min-ranks", 0, "go on when ranks fail, as long as so many of this machine's are left (default: all)")
+	f.StringVar(&cfg.TargetsFile, "sd-file", "",
+		"write where Prometheus finds the ranks of this machine, for its file_sd_configs (sets CARILLON_HEALTH_ADDR)")
+	f.IntVar(&cfg.MinRanks, "min-ranks", 0,
+		"go on when ranks fail, as long as so many of this machine's are left (default: all)")
 	f.DurationVar(&cfg.Linger, "linger", 3*time.Second, "when a rank failed: how long the others may end by themselves")
 	f.DurationVar(&cfg.Grace, "grace", 10*time.Second, "how long between SIGTERM and SIGKILL")
 	f.BoolVar(&stdin, "stdin", false, "let rank 0 read the standard input (others read nothing)")
-	f.StringVar(&color, "color", string(term.ColorAuto), "colour the ranks' prefixes: auto, always or never (NO_COLOR is honoured)")
-	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "say more: each rank's process id, and how it ended when all went well")
+	f.StringVar(&color, "color", string(term.ColorAuto),
+		"colour the ranks' prefixes: auto, always or never (NO_COLOR is honoured)")
+	f.BoolVarP(&cfg.Verbose, "verbose", "v", false,
+		"say more: each rank's process id, and how it ended when all went well")
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "say nothing but failures")
 	return cmd
 }
@@ -122,6 +130,7 @@ func run(cmd *cobra.Command, cfg job.Config) error {
 	if err := sweepTapes(cmd, &cfg); err != nil {
 		return err
 	}
+	cfg.TapesAt = cmp.Or(cfg.TapeDir, tape.DefaultDir())
 	result, err := job.Run(cmd.Context(), cfg)
 	var wrong *job.ConfigError
 	switch {

@@ -12,31 +12,31 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/simulate"
-	"github.com/carillon-rt/carillon/ras/jobsim"
+	"github.com/carillon-rt/carillon/ras/jobsim/meshed"
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 )
 
 // simulationGC trades memory for time: most of what a simulation allocates lives for as long as a packet.
 const simulationGC = 400
 
-// newSim returns the sim command.
 func newSim(stderr *os.File) *cobra.Command {
-	plans := simulate.Plans{Plan: jobsim.Plan{}}
+	plans := simulate.Plans{Plan: meshed.Plan{}}
 	var most int
 	var faults string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Let faults happen to simulated jobs, and show how soon RAS tells which rank is at fault",
-		Long: `Simulate jobs with RAS, from 64 ranks up to 4096, in virtual time: real membership and real agents of each process, on
-a simulated network, and ranks that pass through collectives. Processes are killed and stopped, a machine is cut off, a
-rank sleeps, packets are lost and late. The table shows how soon it was told who is at fault, that nothing else was told,
-and what it costs each process. It takes some minutes, most of them for 4096 ranks; up to 1024, half a minute.
+		Long: `Simulate jobs with RAS, from 64 ranks up to 4096, in virtual time: real membership and real agents of each
+process, on a simulated network, and ranks that pass through collectives. Processes are killed and stopped, a machine
+is cut off, a rank sleeps, packets are lost and late. The table shows how soon it was told which rank is at fault,
+that nothing else was told, and what it costs each process. It takes some minutes, most of them for 4096 ranks; up to
+1024, half a minute.
 
-All of it follows from the seed and repeats to the nanosecond, but what the analysis computes, which this machine's clock
-measures. Two exceptions: with a few seeds of small jobs, of up to ten processes, two timers of the membership library are
-due at one instant; and on a busy machine the Go runtime may interrupt what computes, the larger the job the likelier.
-Which of two then is first may change times and bytes; reasons and culprits stay.
+All of it follows from the seed and repeats to the nanosecond, but what the analysis computes, which this machine's
+clock measures. Two exceptions: with a few seeds of small jobs, of up to ten processes, two timers of the membership
+library are due at one instant; and on a busy machine the Go runtime may interrupt what computes, the larger the job
+the likelier. Which of two then is first may change times and bytes; reasons and culprits stay.
 
 The exit code is 1 if something was told that is wrong, or not told.`,
 		Example: `  carillon sim
@@ -50,7 +50,7 @@ The exit code is 1 if something was told that is wrong, or not told.`,
 			}
 			plans.Progress = stderr
 			var err error
-			if plans.Faults, err = jobsim.ParseFaults(faults); err != nil {
+			if plans.Faults, err = meshed.ParseFaults(faults); err != nil {
 				return fmt.Errorf("--faults: %w", err)
 			}
 			if err := plans.Validate(); err != nil {
@@ -62,18 +62,21 @@ The exit code is 1 if something was told that is wrong, or not told.`,
 			return nil
 		},
 	}
-	names := make([]string, 0, len(jobsim.Faults()))
-	for _, f := range jobsim.Faults() {
+	names := make([]string, 0, len(meshed.Faults()))
+	for _, f := range meshed.Faults() {
 		names = append(names, string(f))
 	}
-	cmd.Flags().IntVar(&most, "ranks", 4096, "ranks of the job; if it isn't given, 64, 256, 1024 and 4096 one after the other")
+	cmd.Flags().IntVar(&most, "ranks", 4096,
+		"ranks of the job; if it isn't given, 64, 256, 1024 and 4096 one after the other")
 	cmd.Flags().Lookup("ranks").DefValue = "0" // says nothing: the text tells what happens without it
 	cmd.Flags().IntVar(&plans.Each, "ranks-per-member", 8, "ranks of a process")
 	cmd.Flags().Uint64Var(&plans.Seed, "seed", 1, "what happens follows from it")
-	cmd.Flags().DurationVar(&plans.Duration, "duration", 150*time.Second, "virtual time of each job: 30s without faults, then 20s for each")
-	cmd.Flags().StringVar(&faults, "faults", strings.Join(names, ","), "what happens, in an order that follows from the seed")
+	cmd.Flags().DurationVar(&plans.Duration, "duration", 150*time.Second,
+		"virtual time of each job: 30s without faults, then 20s for each")
+	cmd.Flags().StringVar(&faults, "faults", strings.Join(names, ","),
+		"what happens, in an order that follows from the seed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object a line instead of a table")
-	_ = cmd.RegisterFlagCompletionFunc("faults", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	complete(cmd, "faults", names...)
 	return cmd
 }
 

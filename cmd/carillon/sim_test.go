@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-rt/carillon/ras/jobsim"
+	"github.com/carillon-rt/carillon/ras/jobsim/meshed"
 )
 
 // runSim runs carillon sim in a process of its own.
@@ -27,14 +27,18 @@ func runSim(t *testing.T, args ...string) (stdout, stderr string) {
 
 func TestSim(t *testing.T) {
 	stdout, stderr := runSim(t, "--ranks", "64", "--faults", "kill,stop,sleep", "--duration", "90s", "--json")
-	var r jobsim.Result
+	var r meshed.Result
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatalf("%v: %s", err, stdout)
 	}
-	if r.Ranks != 64 || r.Members != 8 || r.Seed != 1 || len(r.Faults) != 3 || len(r.False)+len(r.Missed) > 0 || r.Bytes <= 0 {
+	if r.Ranks != 64 || r.Members != 8 || r.Seed != 1 || len(r.Faults) != 3 || len(r.False)+len(r.Missed) > 0 ||
+		r.Bytes <= 0 {
 		t.Errorf("%+v", r)
 	}
-	want := map[jobsim.Fault]string{jobsim.FaultKill: "rank_dead", jobsim.FaultStop: "rank_stopped", jobsim.FaultSleep: "not_entered"}
+	want := map[meshed.Fault]string{
+		meshed.FaultKill: "rank_dead", meshed.FaultStop: "rank_stopped",
+		meshed.FaultSleep: "not_entered",
+	}
 	for _, o := range r.Faults {
 		if o.Reason != want[o.Fault] || o.Verdict <= 0 {
 			t.Errorf("%s was told as %q after %v, want %s", o.Fault, o.Reason, o.Verdict, want[o.Fault])
@@ -45,7 +49,8 @@ func TestSim(t *testing.T) {
 	}
 	table, _ := runSim(t, "--ranks", "64", "--faults", "sleep", "--duration", "50s")
 	lines := strings.Split(table, "\n")
-	if len(lines) < 3 || !strings.Contains(lines[0], "members know") || !strings.HasPrefix(strings.TrimSpace(lines[2]), "64 ") {
+	if len(lines) < 3 || !strings.Contains(lines[0], "members know") ||
+		!strings.HasPrefix(strings.TrimSpace(lines[2]), "64 ") {
 		t.Errorf("the table is:\n%s", table)
 	}
 }

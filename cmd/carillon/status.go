@@ -20,23 +20,23 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus/terminal"
 )
 
-// newStatus returns the status command.
 func newStatus() *cobra.Command {
 	var t target
 	var asJSON bool
 	var color string
 	cmd := &cobra.Command{
 		Use:   "status [JOB]",
-		Short: "Say whether a running job is healthy, and who holds it up if not",
-		Long: `Say whether a running job is healthy: first the open verdicts, each with the evidence that it rests on; then its ranks by state,
-the communicators that are not idle, and what else is wrong.
+		Short: "Say whether a running job is healthy, and which rank holds it up if not",
+		Long: `Say whether a running job is healthy: first the open verdicts, each with the evidence that it rests on; then
+its ranks by state, the communicators that are not idle, and what else is wrong.
 
 ` + targetHelp + `
 
-A process answers a client once in 5 seconds. Who asks more often waits; carillon watch is told by itself.
+A process answers a client once in 5 seconds. Asking more often waits; carillon watch is told by itself.
 
-The exit code is 0 if the job is healthy, 1 if there are warnings, 2 if something is critical, as most verdicts are, and 3 if that
-isn't known: there is no such job, nobody answers, nobody looks (CARILLON_RAS=off), or the call was wrong.`,
+The exit code is 0 if the job is healthy, 1 if there are warnings, 2 if something is critical, as most verdicts are,
+and 3 if that isn't known: there is no such job, nobody answers, nobody looks (CARILLON_RAS=off), or the call was
+wrong.`,
 		Example: `  carillon status                                # the job that started last on this host
   carillon status train-1a2b
   carillon status --json | jq -r '.verdicts[].text'
@@ -71,11 +71,11 @@ isn't known: there is no such job, nobody answers, nobody looks (CARILLON_RAS=of
 	t.flags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
 	cmd.Flags().StringVar(&color, "color", string(term.ColorAuto), "colours: auto, always or never (NO_COLOR is honoured)")
-	_ = cmd.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "color", "auto", "always", "never")
 	return cmd
 }
 
-// report asks all whom the flags and arguments name, and puts their answers together. The error says why nothing is known.
+// report asks all endpoints, and puts their answers together. The error says why nothing is known.
 func (t *target) report(ctx context.Context, args []string) (*view.Report, error) {
 	client, err := t.client()
 	if err != nil {
@@ -88,7 +88,8 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 	}
 	if job != nil {
 		if targets = watch.Targets(job); len(targets) == 0 {
-			return nil, fmt.Errorf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR); carillon postmortem %s tells what its tapes know",
+			return nil, fmt.Errorf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR); carillon postmortem "+
+				"%s tells what its tapes know",
 				terminal.Shown(job.Name), terminal.Shown(job.Dir))
 		}
 	}
@@ -116,7 +117,9 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 }
 
 // ask asks all. When all of them refuse, because they were asked a moment ago, it asks again once they answer.
-func ask(ctx context.Context, client *endpoint.Client, targets []endpoint.Target) (snapshots []*endpoint.Snapshot, problems []string, err error) {
+func ask(ctx context.Context, client *endpoint.Client, targets []endpoint.Target) (snapshots []*endpoint.Snapshot,
+	problems []string, err error,
+) {
 	for first := true; ; first = false {
 		snapshots, errs := client.All(ctx, targets)
 		if len(answered(snapshots)) > 0 {
@@ -145,28 +148,31 @@ func answered(snapshots []*endpoint.Snapshot) []*endpoint.Snapshot {
 	return slices.DeleteFunc(slices.Clone(snapshots), func(s *endpoint.Snapshot) bool { return s == nil })
 }
 
-// mostOthers is how many endpoints of other hosts are asked: each tells of the whole job, so that all of a large one would be too much.
-// All of them are asked at a time.
+// mostOthers is how many endpoints of other hosts are asked: each tells of the whole job, so that all of a large one
+// would be too much. All of them are asked at a time.
 const mostOthers = 64
 
-// askOthers asks those on other hosts, of which those on this one know: not all need be within reach. What keeps them from it is
-// said once.
-func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (answers []*endpoint.Snapshot, problems []string) {
+// askOthers asks those on other hosts, of which those on this one know: not all need be within reach. Why is said once.
+func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (answers []*endpoint.Snapshot,
+	problems []string,
+) {
 	if more := len(others) - mostOthers; more > 0 {
 		others = others[:mostOthers]
-		problems = append(problems, fmt.Sprintf("%d more endpoints on other hosts were not asked: name those that matter with --url", more))
+		problems = append(problems,
+			fmt.Sprintf("%d more endpoints on other hosts were not asked: name those that matter with --url", more))
 	}
 	snapshots, errs := client.All(ctx, others)
 	answers = answered(snapshots)
 	if missing := len(others) - len(answers); missing > 0 {
 		first := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-		problems = append(problems, fmt.Sprintf("%d of the %d endpoints on other hosts didn't tell of themselves: %s", missing, len(others),
+		problems = append(problems, fmt.Sprintf("%d of the %d endpoints on other hosts didn't tell of themselves: %s",
+			missing, len(others),
 			describe(others[first], errs[first])))
 	}
 	return answers, problems
 }
 
-// describe says who didn't answer, and why.
+// describe says which endpoints didn't answer, and why.
 func describe(to endpoint.Target, err error) string {
 	var refused *endpoint.RefusedError
 	if errors.As(err, &refused) {
@@ -183,7 +189,8 @@ func unseen(r *view.Report, job *find.Job) []string {
 		here[job.Processes[i].Host] = true
 	}
 	for i := range r.Ranks {
-		if h := r.Ranks[i].Host; h != "" && !here[h] && !slices.Contains(hosts, h) && !slices.Contains(r.Told, r.Ranks[i].Rank) {
+		if h := r.Ranks[i].Host; h != "" && !here[h] && !slices.Contains(hosts, h) &&
+			!slices.Contains(r.Told, r.Ranks[i].Rank) {
 			hosts = append(hosts, h)
 		}
 	}

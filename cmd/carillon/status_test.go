@@ -12,7 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/health"
 )
 
-// rankAt is a health endpoint that tells of a rank on a host, and of what else is in ranks when it is asked. It wants a token.
+// rankAt is a health endpoint that tells of a rank on a host, and of what else is in ranks when it is asked. It wants a
+// token.
 func rankAt(t *testing.T, rank int, host string, ranks *[]health.Rank) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,8 +31,8 @@ func rankAt(t *testing.T, rank int, host string, ranks *[]health.Rank) *httptest
 	return s
 }
 
-// TestStatusAsksOtherHosts: one endpoint is named, and the others that it knows are asked with the same token; who can't be
-// reached is said.
+// TestStatusAsksOtherHosts: one endpoint is named, and the others that it knows are asked with the same token; who
+// can't be reached is said.
 func TestStatusAsksOtherHosts(t *testing.T) {
 	t.Setenv("CARILLON_HEALTH_TOKEN", "0123456789abcdef")
 	var ranks []health.Rank
@@ -42,7 +43,10 @@ func TestStatusAsksOtherHosts(t *testing.T) {
 	if code != 1 || errs != "" {
 		t.Errorf("exit code %d, want 1 for a warning; it says %q", code, errs)
 	}
-	for _, want := range []string{"it is hot on host a", "it is hot on host b", "1 of the 2 endpoints on other hosts didn't tell of themselves: " + ranks[2].URL} {
+	for _, want := range []string{
+		"it is hot on host a", "it is hot on host b",
+		"1 of the 2 endpoints on other hosts didn't tell of themselves: " + ranks[2].URL,
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it lacks %q:\n%s", want, out)
 		}
@@ -58,7 +62,10 @@ func TestStatusAsksSomeOfMany(t *testing.T) {
 		rankAt(t, 1+rank, "b", &ranks).Close()
 	}
 	out, _, _ := carillon(t, "status", "--url", first.URL, "--color", "never")
-	for _, want := range []string{"36 more endpoints on other hosts were not asked", "64 of the 64 endpoints on other hosts didn't tell of themselves"} {
+	for _, want := range []string{
+		"36 more endpoints on other hosts were not asked",
+		"64 of the 64 endpoints on other hosts didn't tell of themselves",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it lacks %q:\n%s", want, out)
 		}

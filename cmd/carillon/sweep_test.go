@@ -12,7 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// oldJobs leaves the tapes of n jobs, job-0 the oldest, and returns the names of those that are left after a run with these arguments.
+// oldJobs leaves the tapes of n jobs, job-0 the oldest, and returns the names of those that are left after a run with
+// these arguments.
 func oldJobs(t *testing.T, n int, keep, variable string, args ...string) (left []string, stderr string, code int) {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// target is what the flags of carillon watch and status say of whom to ask, and how.
+// target is what the flags of carillon watch and status say of the endpoints to ask, and how.
 type target struct {
 	urls              []string
 	token, tokenFile  string
@@ -24,11 +24,12 @@ type target struct {
 }
 
 // targetHelp is what both commands say of it.
-const targetHelp = `JOB is a job's name, or the folder of its tapes; without it, it is the job of this host that started last. The processes' tapes
-say where their health endpoints are. A job of other hosts is found with --url, which names the endpoint of any of its processes; all
-know the same verdicts, but each tells only of its own communicators and conditions. Those of other hosts, some of them in a large
-job, are asked, too, where their endpoints listen beyond loopback (CARILLON_HEALTH_ADDR). They get the token
-over TLS; in the clear only if --url names an endpoint that gets it so.
+const targetHelp = `JOB is a job's name, or the folder of its tapes; without it, it is the job of this host that
+started last. The processes' tapes say where their health endpoints are. A job of other hosts is found with --url,
+which names the endpoint of any of its processes; all know the same verdicts, but each tells only of its own
+communicators and conditions. Those of other hosts, some of them in a large job, are asked, too, where their endpoints
+listen beyond loopback (CARILLON_HEALTH_ADDR). They get the token over TLS; in the clear only if --url names an
+endpoint that gets it so.
 
 Endpoints that want a token get that of --token-file, CARILLON_HEALTH_TOKEN or CARILLON_HEALTH_TOKEN_FILE.`
 
@@ -36,9 +37,11 @@ func (t *target) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringSliceVar(&t.urls, "url", nil, "ask these health endpoints, http://host:port, in place of a job of this host")
-	f.StringVar(&t.token, "token", "", "the token that they want (others of this host can see it here: rather use --token-file)")
+	f.StringVar(&t.token, "token", "",
+		"the token that they want (others of this host can see it here: rather use --token-file)")
 	f.StringVar(&t.tokenFile, "token-file", "", "a file whose first line is the token")
-	f.StringVar(&t.cacert, "cacert", "", "a PEM file of who signed their certificates (default: who the system trusts)")
+	f.StringVar(&t.cacert, "cacert", "",
+		"a PEM file of the authorities that signed their certificates (default: the system's)")
 	f.StringVar(&t.cert, "cert", "", "a PEM file with a client certificate")
 	f.StringVar(&t.key, "key", "", "a PEM file with its key")
 	f.DurationVar(&t.timeout, "timeout", endpoint.DefaultTimeout, "how long one may take to answer")
@@ -64,7 +67,6 @@ func completeRunning(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	return find.Names(tape.DefaultDir()), cobra.ShellCompDirectiveDefault // or a folder
 }
 
-// client makes the client that the flags describe.
 func (t *target) client() (*endpoint.Client, error) {
 	if t.timeout <= 0 {
 		return nil, fmt.Errorf("--timeout is %v, allowed is more than 0", t.timeout)

@@ -9,7 +9,6 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/build"
 )
 
-// newVersion returns the version command.
 func newVersion() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{

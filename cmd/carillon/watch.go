@@ -19,8 +19,8 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// looker is what the flags of carillon watch say.
-type looker struct {
+// watchFlags is what the flags of carillon watch say.
+type watchFlags struct {
 	target
 	follow, lines  bool
 	least          string
@@ -29,23 +29,23 @@ type looker struct {
 	stdout, stderr *os.File
 }
 
-// newWatch returns the watch command.
 func newWatch(stdout, stderr *os.File) *cobra.Command {
-	l := looker{stdout: stdout, stderr: stderr}
+	l := watchFlags{stdout: stdout, stderr: stderr}
 	cmd := &cobra.Command{
 		Use:   "watch [JOB]",
 		Short: "Look on while a job runs: verdicts, ranks, communicators, events",
-		Long: `Look on while a job runs. On a terminal it is a screen with the open verdicts, the ranks by state, the communicators that are not
-idle, what else is wrong, and what happened last; q or ^C ends it. Elsewhere, or with --lines, it is a line for each event, beginning
-with those that the job's processes remember.
+		Long: `Look on while a job runs. On a terminal it is a screen with the open verdicts, the ranks by state, the
+communicators that are not idle, what else is wrong, and what happened last; q or ^C ends it. Elsewhere, or with
+--lines, it is a line for each event, beginning with those that the job's processes remember.
 
 ` + targetHelp + `
 
-It listens to the events of one process, and goes on with another when that one ends or stops. Processes are asked rarely: the job
-doesn't notice. What a process told before it could not be asked any more stays, marked as stale, with its age.
+It listens to the events of one process, and goes on with another when that one ends or stops. Processes are asked
+rarely: the job doesn't notice. What a process told before it could not be asked any more stays, marked as stale, with
+its age.
 
-It ends when the job has ended, unless --follow says to wait for the next one. The exit code is 0; 3 if there is no such job, nobody
-ever answered, or the call was wrong.`,
+It ends when the job has ended, unless --follow says to wait for the next one. The exit code is 0; 3 if there is no
+such job, nobody ever answered, or the call was wrong.`,
 		Example: `  carillon watch                               # the job that started last on this host
   carillon watch train-1a2b
   carillon watch --severity warning | tee -a train.events
@@ -55,17 +55,20 @@ ever answered, or the call was wrong.`,
 	}
 	l.flags(cmd)
 	f := cmd.Flags()
-	f.BoolVarP(&l.follow, "follow", "f", false, "when the job has ended, wait for the next one (of this name, if one is given)")
+	f.BoolVarP(&l.follow, "follow", "f", false,
+		"when the job has ended, wait for the next one (of this name, if one is given)")
 	f.BoolVar(&l.lines, "lines", false, "a line for each event, on a terminal, too")
-	f.StringVar(&l.least, "severity", bus.Info.String(), "the least severity of the events that are shown: info, warning or critical")
+	f.StringVar(&l.least, "severity", bus.Info.String(),
+		"the least severity of the events that are shown: info, warning or critical")
 	f.DurationVar(&l.lasts, "for", 0, "end after this long (default: with the job)")
-	f.StringVar(&l.color, "color", string(term.ColorAuto), "colours of the screen: auto, always or never (NO_COLOR is honoured)")
-	_ = cmd.RegisterFlagCompletionFunc("severity", cobra.FixedCompletions([]string{"info", "warning", "critical"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
+	f.StringVar(&l.color, "color", string(term.ColorAuto),
+		"colours of the screen: auto, always or never (NO_COLOR is honoured)")
+	complete(cmd, "severity", "info", "warning", "critical")
+	complete(cmd, "color", "auto", "always", "never")
 	return cmd
 }
 
-func (l *looker) run(ctx context.Context, args []string) error {
+func (l *watchFlags) run(ctx context.Context, args []string) error {
 	if err := term.ColorMode(l.color).Validate(); err != nil {
 		return err
 	}
@@ -122,7 +125,6 @@ func (l *looker) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// addresses lists where the targets are.
 func addresses(targets []endpoint.Target) string {
 	list := make([]string, len(targets))
 	for i := range targets {
@@ -132,7 +134,7 @@ func addresses(targets []endpoint.Target) string {
 }
 
 // display is a screen, or lines. end gives the terminal back; it may be called twice.
-func (l *looker) display() (d watch.Display, end func(), err error) {
+func (l *watchFlags) display() (d watch.Display, end func(), err error) {
 	if l.lines || !term.IsTerminal(l.stdout) || os.Getenv("TERM") == "dumb" {
 		return watch.NewLines(l.stdout, l.stderr), func() {}, nil
 	}
@@ -147,7 +149,9 @@ func (l *looker) display() (d watch.Display, end func(), err error) {
 const nextEach = time.Second
 
 // next waits for the next job; nil if there is none before ctx ends, or the user quits.
-func (l *looker) next(ctx context.Context, args []string, display watch.Display, why string) (*find.Job, []endpoint.Target) {
+func (l *watchFlags) next(ctx context.Context, args []string, display watch.Display, why string) (*find.Job,
+	[]endpoint.Target,
+) {
 	if why != "" {
 		why += "; "
 	}

@@ -19,9 +19,11 @@ const (
 
 // The metrics' descriptions. Counters are the driver's own, except for Xids, which the Monitor counts.
 var (
-	devicesDesc = prometheus.NewDesc(semconv.MetricGPUDevices, "GPUs that the process watches, by state; all 0 where there is none.",
+	devicesDesc = prometheus.NewDesc(semconv.MetricGPUDevices,
+		"GPUs that the process watches, by state; all 0 where there is none.",
 		[]string{semconv.LabelState}, nil)
-	xidDesc = prometheus.NewDesc(semconv.MetricGPUXidErrors, "Xid errors that the driver reported since the process began to watch.",
+	xidDesc = prometheus.NewDesc(semconv.MetricGPUXidErrors,
+		"Xid errors that the driver reported since the process began to watch.",
 		[]string{semconv.LabelGPU, semconv.LabelXid}, nil)
 	eccDesc = prometheus.NewDesc(semconv.MetricGPUECCErrors, "Memory errors since the driver was loaded.",
 		[]string{semconv.LabelGPU, semconv.LabelType}, nil)
@@ -44,8 +46,8 @@ func (m *Monitor) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It is bounded as Read is. A GPU that doesn't tell a value has no series of it,
-// so a value is never an old one of a GPU that is lost.
+// Collect implements prometheus.Collector. It is bounded as Read is. A GPU that doesn't tell a value has no series of
+// it, so a value is never an old one of a GPU that is lost.
 func (m *Monitor) Collect(ch chan<- prometheus.Metric) {
 	s := m.Read(context.Background())
 	hung := slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Code == CodeHung })

@@ -29,7 +29,8 @@ func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil
 
 // Codes of conditions.
 const (
-	CodeXid        = "gpu_xid"         // the driver reported an Xid error; of a process's fault it is forgotten after Remembered
+	// CodeXid: the driver reported an Xid error; one that a process caused is forgotten after Remembered.
+	CodeXid        = "gpu_xid"
 	CodeECC        = "gpu_ecc"         // uncorrected memory errors since the Monitor began
 	CodeCorrected  = "gpu_ecc_fixed"   // corrected memory errors; forgotten after Remembered
 	CodeRemap      = "gpu_row_remap"   // memory rows wait to be replaced, or can't be
@@ -121,5 +122,6 @@ func (s *conditions) list() []Condition {
 }
 
 func compare(a, b *Condition) int {
-	return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Xid, b.Xid))
+	return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Code, b.Code),
+		cmp.Compare(a.Xid, b.Xid))
 }

@@ -16,7 +16,10 @@ func TestGPUEventsAreConditions(t *testing.T) {
 		t.Fatal(err)
 	}
 	xid := func(eventType string, number uint64, severity gpu.Severity) gpu.Event {
-		return gpu.Event{Type: eventType, Condition: gpu.Condition{Code: gpu.CodeXid, GPU: "3", Xid: number, Severity: severity, Text: "an Xid"}}
+		return gpu.Event{Type: eventType, Condition: gpu.Condition{
+			Code: gpu.CodeXid, GPU: "3", Xid: number,
+			Severity: severity, Text: "an Xid",
+		}}
 	}
 	expect := func(want ...string) {
 		t.Helper()
@@ -30,8 +33,12 @@ func TestGPUEventsAreConditions(t *testing.T) {
 	}
 	take(xid(semconv.EventGPUXid, 31, gpu.Warning))
 	take(xid(semconv.EventGPUXid, 79, gpu.Fatal))
-	take(gpu.Event{Type: semconv.EventGPULost, Condition: gpu.Condition{Code: gpu.CodeHung, Severity: gpu.Warning, Text: "no answer"}})
-	expect("critical gpu_xid (GPU 3, Xid 79): an Xid", "warning gpu_nvml_hung: no answer", "warning gpu_xid (GPU 3, Xid 31): an Xid")
+	take(gpu.Event{Type: semconv.EventGPULost, Condition: gpu.Condition{
+		Code: gpu.CodeHung, Severity: gpu.Warning,
+		Text: "no answer",
+	}})
+	expect("critical gpu_xid (GPU 3, Xid 79): an Xid", "warning gpu_nvml_hung: no answer",
+		"warning gpu_xid (GPU 3, Xid 31): an Xid")
 	take(xid(semconv.EventGPURecovered, 31, gpu.Warning))
 	expect("critical gpu_xid (GPU 3, Xid 79): an Xid", "warning gpu_nvml_hung: no answer")
 	if _, err := gpu.Declare(&conditions); err == nil {

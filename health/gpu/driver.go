@@ -21,13 +21,12 @@ type driver interface {
 	devices(v visibility) ([]device, error)
 	// newEvents makes an empty set of events.
 	newEvents() (events, error)
-	// turn waits until this Monitor may use events, and what it returns ends that. It must be held for all calls about them.
+	// turn waits until this Monitor may use events, and what it returns ends that. Hold it for all calls about them.
 	turn() (end func())
 	// close undoes open.
 	close()
 }
 
-// device is one GPU, or one MIG device.
 type device interface {
 	// identity asks nothing of the driver.
 	identity() identity
@@ -35,7 +34,6 @@ type device interface {
 	read() (reading, error)
 }
 
-// identity names a GPU.
 type identity struct {
 	label    string // NVML's index of the GPU, and the GPU instance for a MIG device
 	uuid     string
@@ -55,7 +53,6 @@ type events interface {
 	free()
 }
 
-// event is what a driver announces.
 type event struct {
 	kind     eventKind
 	xid      uint64

@@ -112,7 +112,10 @@ type fakeDevice struct {
 
 func fakeGPU(label string) *fakeDevice {
 	return &fakeDevice{id: identity{label: label, uuid: "GPU-" + label, name: "a GPU"}, tells: reading{
-		Memory: &Memory{Used: 1 << 30, Total: 80 << 30}, ECC: &ECC{Corrected: 2}, NVLink: &NVLink{Up: []int{0, 1}, Errors: 5}, throttle: true,
+		Memory: &Memory{Used: 1 << 30, Total: 80 << 30}, ECC: &ECC{Corrected: 2}, NVLink: &NVLink{
+			Up:     []int{0, 1},
+			Errors: 5,
+		}, throttle: true,
 	}}
 }
 

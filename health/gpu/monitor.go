@@ -99,8 +99,9 @@ func newMonitor(cfg Config, d driver) *Monitor {
 // Start begins to watch. It waits for nothing and never fails: a machine without a driver is well.
 func (m *Monitor) Start() { m.started.Do(func() { go m.run() }) }
 
-// Stop ends the watch and gives NVML back, which takes up to a quarter of a second for each Monitor of the process, or as long as NVML
-// hangs. Then it returns when ctx ends, with an error, and one goroutine stays behind in NVML. A second Stop does nothing but wait.
+// Stop ends the watch and gives NVML back, which takes up to a quarter of a second for each Monitor of the process, or
+// as long as NVML hangs. Then it returns when ctx ends, with an error, and one goroutine stays behind in NVML. A second
+// Stop does nothing but wait.
 func (m *Monitor) Stop(ctx context.Context) error {
 	m.started.Do(func() { close(m.done) })
 	m.stopped.Do(func() { close(m.stop) })
@@ -112,7 +113,6 @@ func (m *Monitor) Stop(ctx context.Context) error {
 	}
 }
 
-// run looks for a driver until there is one, then watches.
 func (m *Monitor) run() {
 	defer close(m.done)
 	if !m.visible.all && len(m.visible.devices) == 0 {
@@ -193,7 +193,6 @@ func (m *Monitor) say(status string) {
 	}
 }
 
-// end closes the driver, once nobody reads.
 func (m *Monitor) end() {
 	m.mu.Lock()
 	m.gpus = nil // no reading begins any more
@@ -219,7 +218,8 @@ func (m *Monitor) guard(what string, limit time.Duration, call func()) {
 		m.calls++
 		m.raise(semconv.EventGPULost, 0, Condition{
 			Code: CodeHung, Severity: Warning, Text: fmt.Sprintf("NVML does not answer: %s takes longer than %v", what, limit),
-			Advice: "look for Xids in the kernel's log (dmesg | grep NVRM): a GPU may have fallen off the bus; a driver update may be under way",
+			Advice: "look for Xids in the kernel's log (dmesg | grep NVRM): a GPU may have fallen off the bus; a driver " +
+				"update may be under way",
 		})
 	})
 	call()

@@ -92,10 +92,12 @@ func TestAnXidIsToldAtOnce(t *testing.T) {
 		if waited := time.Since(began); waited != 0 {
 			t.Errorf("it took %v", waited)
 		}
-		expect(t, "told", told.take(), "gpu.xid gpu_xid 1", "gpu.xid gpu_xid 0", "gpu.ecc gpu_ecc 0", "gpu.ecc gpu_ecc_fixed 1")
+		expect(t, "told", told.take(), "gpu.xid gpu_xid 1", "gpu.xid gpu_xid 0", "gpu.ecc gpu_ecc 0",
+			"gpu.ecc gpu_ecc_fixed 1")
 		all := m.Conditions()
 		expect(t, "conditions", codes(all), "gpu_ecc 0", "gpu_xid 0", "gpu_ecc_fixed 1", "gpu_xid 1")
-		if c := all[3]; c.Xid != 31 || c.Count != 2 || c.Severity != Warning || !strings.Contains(c.Text, "GPU 1: the driver reported Xid 31 (GPU memory page fault)") {
+		if c := all[3]; c.Xid != 31 || c.Count != 2 || c.Severity != Warning ||
+			!strings.Contains(c.Text, "GPU 1: the driver reported Xid 31 (GPU memory page fault)") {
 			t.Errorf("%+v", c)
 		}
 		if all[1].Severity != Fatal {

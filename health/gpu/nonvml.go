@@ -10,7 +10,8 @@ type noDriver struct{}
 func newDriver() driver { return noDriver{} }
 
 func (noDriver) open() error {
-	return fmt.Errorf("%w can be looked for: this program was built without cgo (CGO_ENABLED=1), which NVML needs", errNoDriver)
+	return fmt.Errorf("%w can be looked for: this program was built without cgo (CGO_ENABLED=1), which NVML needs",
+		errNoDriver)
 }
 
 func (noDriver) devices(visibility) ([]device, error) { return nil, errNoDriver }

@@ -96,7 +96,6 @@ func (d *nvmlDriver) find(entry string, all []device) device {
 	return nil
 }
 
-// instance is a MIG device.
 func (d *nvmlDriver) instance(h nvml.Device, all []device) device {
 	parent, ret := h.GetDeviceHandleFromMigDeviceHandle()
 	if ret != nvml.SUCCESS {
@@ -131,7 +130,6 @@ func (d *nvmlDriver) device(h nvml.Device, label string, mig nvml.Device) *nvmlD
 	return dev
 }
 
-// nvmlDevice is one GPU.
 type nvmlDevice struct {
 	handle nvml.Device
 	memory nvml.Device // the MIG device, else handle
@@ -191,9 +189,9 @@ func (d *nvmlDevice) read() (reading, error) {
 	return r, nil
 }
 
-// linkErrors are the counters of a link.
 var linkErrors = []nvml.NvLinkErrorCounter{
-	nvml.NVLINK_ERROR_DL_REPLAY, nvml.NVLINK_ERROR_DL_RECOVERY, nvml.NVLINK_ERROR_DL_CRC_FLIT, nvml.NVLINK_ERROR_DL_CRC_DATA,
+	nvml.NVLINK_ERROR_DL_REPLAY, nvml.NVLINK_ERROR_DL_RECOVERY, nvml.NVLINK_ERROR_DL_CRC_FLIT,
+	nvml.NVLINK_ERROR_DL_CRC_DATA,
 }
 
 // readLinks is nil for a GPU without NVLinks.
@@ -224,8 +222,8 @@ func (d *nvmlDevice) readLinks(a *asked) *NVLink {
 	return n
 }
 
-// inEvents lets one Monitor of the process at a time call NVML about events. Another call would not sleep while the first waits for an event:
-// it spins on a lock of the library, and takes a core from the job (seen with driver 580).
+// inEvents lets one Monitor of the process at a time call NVML about events. Another call would not sleep while the
+// first waits for an event: it spins on a lock of the library, and takes a core from the job (seen with driver 580).
 var inEvents sync.Mutex
 
 func (d *nvmlDriver) turn() (end func()) {
@@ -233,7 +231,6 @@ func (d *nvmlDriver) turn() (end func()) {
 	return inEvents.Unlock
 }
 
-// nvmlEvents is an event set of NVML.
 type nvmlEvents struct{ set nvml.EventSet }
 
 func (d *nvmlDriver) newEvents() (events, error) {
@@ -244,8 +241,8 @@ func (d *nvmlDriver) newEvents() (events, error) {
 	return &nvmlEvents{set}, nil
 }
 
-// wanted are the events of which a Monitor makes something. Changes of clocks and of performance states are none: they
-// come with every kernel.
+// wanted are the events of which a Monitor makes something. Changes of clocks and performance states come with every
+// kernel.
 const wanted = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError | nvml.EventTypeSingleBitEccError
 
 func (s *nvmlEvents) add(dev device) error {
@@ -290,7 +287,7 @@ func (s *nvmlEvents) wait(timeout time.Duration) (event, error) {
 	return e, nil
 }
 
-// errSpins is what a wait ends with that took a core instead of sleeping. Until the next try, which may be minutes, no Xid is seen.
+// errSpins is what a wait ends with that took a core instead of sleeping. Until the next try no Xid is seen.
 var errSpins = errors.New("the wait for NVML's events spins: another library in this process waits for them, too")
 
 // threadTime is the processor time that this thread has used.

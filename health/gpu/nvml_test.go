@@ -28,7 +28,8 @@ func dgx() *dgxa100.Server {
 			return 3 - 2*uint64(kind), nvml.SUCCESS // 3 corrected, 1 uncorrected
 		}
 		d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) {
-			return nvml.ClocksThrottleReasonGpuIdle | nvml.ClocksThrottleReasonHwThermalSlowdown | nvml.ClocksThrottleReasonSwPowerCap, nvml.SUCCESS
+			return nvml.ClocksThrottleReasonGpuIdle | nvml.ClocksThrottleReasonHwThermalSlowdown |
+				nvml.ClocksThrottleReasonSwPowerCap, nvml.SUCCESS
 		}
 		d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 40, nvml.SUCCESS }
 		d.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 1, 1, true, false, nvml.SUCCESS }
@@ -62,7 +63,8 @@ func labels(devices []device) string {
 
 func TestNVMLDevicesAndVisibility(t *testing.T) {
 	for value, want := range map[string]string{
-		"all": "0 1 2 3 4 5 6 7", "2,0": "2 0", "GPU-000000a3": "3", "GPU-000000a3-0000,1": "3 1", "9,1": "", "1,9,2": "1", "MIG-x": "", "": "",
+		"all": "0 1 2 3 4 5 6 7", "2,0": "2 0", "GPU-000000a3": "3", "GPU-000000a3-0000,1": "3 1", "9,1": "", "1,9,2": "1",
+		"MIG-x": "", "": "",
 	} {
 		d := &nvmlDriver{lib: dgx()}
 		got, err := d.devices(parseVisible(value, value != "all"))
@@ -102,7 +104,8 @@ func TestNVMLReading(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Memory.Used != 2<<20 || r.Memory.Total != 40<<30 || *r.ECC != (ECC{Corrected: 3, Uncorrected: 1}) || *r.Temperature != 40 || !r.Rows.Pending {
+	if r.Memory.Used != 2<<20 || r.Memory.Total != 40<<30 || *r.ECC != (ECC{Corrected: 3, Uncorrected: 1}) ||
+		*r.Temperature != 40 || !r.Rows.Pending {
 		t.Errorf("%+v %+v %+v %+v", r, r.Memory, r.ECC, r.Rows)
 	}
 	if want := []string{ReasonPowerCap, ReasonHWThermal}; !slices.Equal(r.Throttled, want) {
@@ -111,7 +114,10 @@ func TestNVMLReading(t *testing.T) {
 	if want := []int{0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11}; !slices.Equal(r.NVLink.Up, want) || r.NVLink.Errors != 3*(66-3) {
 		t.Errorf("links: %+v, want %v up and %d errors", r.NVLink, want, 3*(66-3))
 	}
-	for ret, want := range map[nvml.Return]error{nvml.ERROR_GPU_IS_LOST: errLost, nvml.ERROR_RESET_REQUIRED: errReset, nvml.ERROR_UNKNOWN: nil} {
+	for ret, want := range map[nvml.Return]error{
+		nvml.ERROR_GPU_IS_LOST: errLost, nvml.ERROR_RESET_REQUIRED: errReset,
+		nvml.ERROR_UNKNOWN: nil,
+	} {
 		mocked := server.Devices[2].(*dgxa100.Device)
 		mocked.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, ret }
 		if r, err := all[2].read(); !errors.Is(err, want) || r.Memory != nil || (r.ECC == nil) != (want != nil) {
@@ -120,8 +126,8 @@ func TestNVMLReading(t *testing.T) {
 	}
 }
 
-// TestNVMLOldLibrary checks that a function that the library may not have is looked up, and that what isn't supported is
-// left out.
+// TestNVMLOldLibrary checks that a function that the library may not have is looked up, and that what isn't supported
+// is left out.
 func TestNVMLOldLibrary(t *testing.T) {
 	server := dgx()
 	server.LookupSymbolFunc = func(string) error { return errors.New("undefined symbol") }
@@ -197,7 +203,10 @@ func TestNVMLEvents(t *testing.T) {
 		ret        nvml.Return
 		registered uint64
 	}{
-		{all, nvml.SUCCESS, nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError | nvml.EventTypeSingleBitEccError},
+		{
+			all, nvml.SUCCESS,
+			nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError | nvml.EventTypeSingleBitEccError,
+		},
 		{nvml.EventTypeXidCriticalError | nvml.EventTypeClock, nvml.SUCCESS, nvml.EventTypeXidCriticalError},
 		{nvml.EventTypeClock | nvml.EventTypePState, nvml.SUCCESS, 0},
 		{0, nvml.ERROR_NOT_SUPPORTED, 0},
@@ -206,7 +215,10 @@ func TestNVMLEvents(t *testing.T) {
 		mocked.GetSupportedEventTypesFunc = func() (uint64, nvml.Return) { return c.supported, c.ret }
 		mocked.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.SUCCESS }
 	}
-	server.Devices[4].(*dgxa100.Device).GetSupportedEventTypesFunc = func() (uint64, nvml.Return) { return 0, nvml.ERROR_GPU_IS_LOST }
+	server.Devices[4].(*dgxa100.Device).GetSupportedEventTypesFunc = func() (uint64, nvml.Return) {
+		return 0,
+			nvml.ERROR_GPU_IS_LOST
+	}
 	d := &nvmlDriver{lib: server}
 	devices, err := d.devices(visibility{all: true})
 	if err != nil {
@@ -231,11 +243,18 @@ func TestNVMLEvents(t *testing.T) {
 	if err := s.add(devices[4]); !errors.Is(err, errLost) {
 		t.Errorf("a lost GPU: %v", err)
 	}
-	data = nvml.EventData{Device: server.Devices[1], EventType: nvml.EventTypeXidCriticalError, EventData: 31, GpuInstanceId: wholeGPU}
-	if e, err := s.wait(500 * time.Millisecond); err != nil || e.kind != eventXid || e.xid != 31 || !s.about(e, devices[1]) || s.about(e, devices[0]) {
+	data = nvml.EventData{
+		Device: server.Devices[1], EventType: nvml.EventTypeXidCriticalError, EventData: 31,
+		GpuInstanceId: wholeGPU,
+	}
+	if e, err := s.wait(500 * time.Millisecond); err != nil || e.kind != eventXid || e.xid != 31 ||
+		!s.about(e, devices[1]) || s.about(e, devices[0]) {
 		t.Errorf("%+v, %v", e, err)
 	}
-	for kind, want := range map[uint64]eventKind{nvml.EventTypeDoubleBitEccError: eventUncorrected, nvml.EventTypeSingleBitEccError: eventCorrected} {
+	for kind, want := range map[uint64]eventKind{
+		nvml.EventTypeDoubleBitEccError: eventUncorrected,
+		nvml.EventTypeSingleBitEccError: eventCorrected,
+	} {
 		data.EventType = kind
 		if e, err := s.wait(500 * time.Millisecond); err != nil || e.kind != want {
 			t.Errorf("%+v, %v", e, err)
@@ -292,7 +311,8 @@ func TestNVMLWaitsOneAtATime(t *testing.T) {
 		}
 	}
 	const timeout = 20 * time.Millisecond
-	sleeps, spins := &nvmlEvents{&mock.EventSet{WaitFunc: wait(timeout / 4)}}, &nvmlEvents{&mock.EventSet{WaitFunc: wait(timeout)}}
+	sleeps, spins := &nvmlEvents{&mock.EventSet{WaitFunc: wait(timeout / 4)}},
+		&nvmlEvents{&mock.EventSet{WaitFunc: wait(timeout)}}
 	in := func(s *nvmlEvents) error {
 		defer new(nvmlDriver).turn()()
 		_, err := s.wait(timeout)

@@ -29,8 +29,9 @@ type Snapshot struct {
 	Conditions []Condition `json:"conditions"`
 }
 
-// Read asks the GPUs how they are, unless somebody did within MaxAge and nothing happened since, and returns all that is known. Those who ask at the
-// same time share one reading. It waits until ctx ends, and at most for Deadline; then it returns what was known before.
+// Read asks the GPUs how they are, unless somebody did within MaxAge and nothing happened since, and returns all that
+// is known. Those who ask at the same time share one reading. It waits until ctx ends, and at most for Deadline; then
+// it returns what was known before.
 func (m *Monitor) Read(ctx context.Context) Snapshot {
 	m.mu.Lock()
 	done, began := m.reading, m.readBegan
@@ -141,9 +142,11 @@ func (m *Monitor) judgeMemory(g *gpuState, before, r *reading) {
 	switch k := (key{CodeRemap, g.id.label, 0}); {
 	case r.Rows == nil:
 	case r.Rows.Failed:
-		m.raise(semconv.EventGPUECC, 0, g.condition(CodeRemap, Fatal, "bad memory could not be replaced by spare memory", "have the GPU replaced"))
+		m.raise(semconv.EventGPUECC, 0, g.condition(CodeRemap, Fatal, "bad memory could not be replaced by spare memory",
+			"have the GPU replaced"))
 	case r.Rows.Pending:
-		m.raise(semconv.EventGPUECC, 0, g.condition(CodeRemap, Warning, "bad memory is to be replaced by spare memory", "reset the GPU when the job has ended"))
+		m.raise(semconv.EventGPUECC, 0, g.condition(CodeRemap, Warning, "bad memory is to be replaced by spare memory",
+			"reset the GPU when the job has ended"))
 	default:
 		m.clear(k)
 	}
@@ -162,13 +165,15 @@ func (m *Monitor) judgeLinks(g *gpuState, before, r *reading) {
 		}
 	}
 	if len(down) > 0 {
-		m.raise(semconv.EventGPUNVLink, 0, g.condition(CodeNVLinkDown, Fatal, "NVLinks that were up are down: "+strings.Join(down, ", "), adviseLink))
+		m.raise(semconv.EventGPUNVLink, 0, g.condition(CodeNVLinkDown, Fatal,
+			"NVLinks that were up are down: "+strings.Join(down, ", "), adviseLink))
 	} else {
 		m.clear(key{CodeNVLinkDown, g.id.label, 0})
 	}
 	if before.NVLink != nil && r.NVLink.Errors > before.NVLink.Errors {
 		m.raise(semconv.EventGPUNVLink, Remembered, g.condition(CodeNVLink, Warning,
-			fmt.Sprintf("its NVLinks made %d errors; transfers are repeated and slow", r.NVLink.Errors-before.NVLink.Errors), adviseLink))
+			fmt.Sprintf("its NVLinks made %d errors; transfers are repeated and slow",
+				r.NVLink.Errors-before.NVLink.Errors), adviseLink))
 	}
 }
 
@@ -187,5 +192,6 @@ func (m *Monitor) judgeClocks(g *gpuState, r *reading) {
 		text += fmt.Sprintf(", at %d °C", *r.Temperature)
 	}
 	m.raise(semconv.EventGPUThrottled, 0, g.condition(CodeThrottled, Warning, text,
-		"look at cooling and power supply (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER): every collective waits for the slowest GPU"))
+		"look at cooling and power supply (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER): every collective waits for "+
+			"the slowest GPU"))
 }

@@ -11,8 +11,8 @@ type visibility struct {
 	devices []string // indices, UUIDs, or beginnings of UUIDs
 }
 
-// parseVisible reads CUDA_VISIBLE_DEVICES as CUDA does: the first entry that names no GPU ends the list, and so does one
-// that comes twice.
+// parseVisible reads CUDA_VISIBLE_DEVICES as CUDA does: the first entry that names no GPU, or comes twice, ends the
+// list.
 func parseVisible(value string, set bool) visibility {
 	if !set {
 		return visibility{all: true}

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// watch waits for events until the Monitor is stopped. A set that fails, as it does when one of its GPUs is lost, is made
-// anew from the GPUs that still answer.
+// watch waits for events until the Monitor is stopped. A set that fails, as it does when one of its GPUs is lost, is
+// made anew from the GPUs that still answer.
 func (m *Monitor) watch() {
 	m.read() // what is wrong already, and what counters begin with
 	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
@@ -128,7 +128,8 @@ func (m *Monitor) xid(g *gpuState, x Xid) {
 	if x.Scope == ScopeGPU {
 		severity, memory = Fatal, 0
 	}
-	c := g.condition(CodeXid, severity, fmt.Sprintf("the driver reported %s, which puts %s out of service", x, x.Scope), x.Advice)
+	c := g.condition(CodeXid, severity, fmt.Sprintf("the driver reported %s, which puts %s out of service", x,
+		x.Scope), x.Advice)
 	c.Xid = x.Number
 	m.raise(semconv.EventGPUXid, memory, c)
 }
@@ -142,5 +143,6 @@ func (g *gpuState) condition(code string, severity Severity, text, advice string
 }
 
 func (g *gpuState) uncorrected() Condition {
-	return g.condition(CodeECC, Fatal, "its memory had errors that could not be corrected; results since then can't be trusted", adviseReset)
+	return g.condition(CodeECC, Fatal,
+		"its memory had errors that could not be corrected; results since then can't be trusted", adviseReset)
 }

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -14,30 +12,29 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
-	"github.com/carillon-rt/carillon/telemetry/stall"
-	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/model"
 )
 
-// Config describes an Agent. Self, Slots and Now are required.
+// Config describes an Agent. Self and Note are required.
 type Config struct {
 	// Self is this process, as its mesh knows it.
 	Self mesh.Member
-	// Slots appends the process's in-flight table to a buffer.
-	Slots func([]tape.Slot) []tape.Slot
-	// Now is the tape's clock: CLOCK_MONOTONIC in nanoseconds.
-	Now func() int64
+	// Note is what this process says of itself now. It must not wait for the data path.
+	Note func() verdict.Note
 
+	// Stuck lists communicators in which something takes too long here; nil knows of none.
+	Stuck func() []lifecycle.CommID
+	// HeldUp tells whether operations here wait for one rank again and again; nil says no.
+	HeldUp func() bool
 	// Local is what is known of another process of this host that can't speak; nil knows nothing. FromTapes reads it
 	// from where the job's tapes lie.
 	Local func(mesh.Member) (verdict.Note, bool)
-	// Busy says what the process does outside of Carillon, for its note; nil says nothing.
-	Busy func() string
 
 	// Event takes what there is to tell. It must not block. outward says that this process is the one to tell it to
 	// receivers outside of the job; a process's own endpoint shows all.
 	Event func(ev bus.Event, outward bool)
-	// Open takes the open verdicts whenever one opened, changed or was withdrawn. It must not block, and must not modify
-	// them. nil is not interested.
+	// Open takes the open verdicts whenever one opened, changed or was withdrawn. It must not block, and must not
+	// modify them. nil is not interested.
 	Open func([]verdict.Verdict)
 
 	// Timing is how fast it acts; zero fields take the defaults.
@@ -46,57 +43,25 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Timing is how fast an Agent acts.
-type Timing struct {
-	// Gather is how long after the first news a coordinator asks: news rarely comes alone. Default 50ms.
-	Gather time.Duration
-	// Ask is how long notes may take to come. Default 2s.
-	Ask time.Duration
-	// Again and AgainMost are when a coordinator asks again while something is open: the first time, and in the end.
-	// Defaults 1s and 5s.
-	Again, AgainMost time.Duration
-	// Look is how often the process looks whether it waits for one rank again and again. Default 10s.
-	Look time.Duration
-}
-
-func (t Timing) complete() Timing {
-	t.Gather = cmp.Or(t.Gather, 50*time.Millisecond)
-	t.Ask = cmp.Or(t.Ask, 2*time.Second)
-	t.Again = cmp.Or(t.Again, time.Second)
-	t.AgainMost = max(cmp.Or(t.AgainMost, 5*time.Second), t.Again)
-	t.Look = cmp.Or(t.Look, 10*time.Second)
-	return t
-}
-
-// Agent is RAS in one process. Observe and ObserveStall are for whoever reads the tape, one call at a time; the other
-// methods may be called from any goroutine.
+// Agent is RAS in one process: a Machine, and what connects it to the mesh, the tape and the bus. Its methods may be
+// called from any goroutine.
 type Agent struct {
 	cfg  Config
-	wake chan struct{} // something may be wrong, here or elsewhere; holds one
+	wake chan struct{} // something is in the queue; holds one
 
 	mu      sync.Mutex
-	book    *notebook
-	trouble bool               // there is news here that the coordinator has not been told
-	asked   bool               // somebody asks this process to coordinate a look
-	about   []lifecycle.CommID // in which those who ask for a look wait
+	queue   []Input
 	topic   []lifecycle.CommID // what this process was asked about last
-	leader  string             // the coordinator, as of the last step
-	noted   int64              // when the coordinator was last given a note, by the tape's clock
-	notes   uint64             // how often it was
-	hush    func()             // ends the attempt to tell the coordinator; nil if there is none
-	remote  []verdict.Verdict  // what a coordinator says is open
-	past    []string           // and the IDs of those that it withdrew unresolved
-	from    string             // who that is
-	turn    uint64             // and for the how manieth time
-	fresh   bool               // remote has not been taken over
-	open    []verdict.Verdict  // as far as this process knows
-	since   map[string]time.Time
-	reached map[verdict.Reason]uint64 // verdicts that this process reached
-	rounds  uint64                    // questions to all, so far
-	failed  int64                     // when a communicator failed here last, by the tape's clock; 0: none did
-	settled int64                     // when the last look that found something, or was over, began, by the tape's clock
-	changed chan struct{}             // closed and replaced when settled changes
+	open    []Open
+	reached map[verdict.Reason]uint64
+	rounds  uint64
+	failed  time.Time     // when a communicator failed here last; zero: none did
+	settled time.Time     // when the last look began that is over
+	changed chan struct{} // closed and replaced when settled changes
 }
+
+// maxQueue bounds the inputs that wait for Run.
+const maxQueue = 1 << 12
 
 // New makes an Agent.
 func New(cfg Config) (*Agent, error) {
@@ -104,8 +69,8 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Self.Name == "" {
 		errs = append(errs, errors.New("agent.Config.Self has no name; mesh.Self makes one"))
 	}
-	if cfg.Slots == nil || cfg.Now == nil {
-		errs = append(errs, errors.New("agent.Config.Slots and Now are required"))
+	if cfg.Note == nil {
+		errs = append(errs, errors.New("agent.Config.Note is required"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -117,68 +82,41 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Event == nil {
 		cfg.Event = func(bus.Event, bool) {}
 	}
-	return &Agent{
-		cfg: cfg, wake: make(chan struct{}, 1), book: newNotebook(), since: map[string]time.Time{},
-		reached: map[verdict.Reason]uint64{}, changed: make(chan struct{}),
-	}, nil
+	if cfg.Stuck == nil {
+		cfg.Stuck = func() []lifecycle.CommID { return nil }
+	}
+	return &Agent{cfg: cfg, wake: make(chan struct{}, 1), reached: map[verdict.Reason]uint64{}, changed: make(chan struct{})}, nil
 }
 
-// Observe takes the tape's next event, of which it keeps nothing that is the caller's.
-func (a *Agent) Observe(ev *tape.Event) {
-	if !ev.IsLife && ev.Op.Stage != tape.StageWait { // most are not for the notebook
+// put gives Run an input. Inputs that say the same again are one.
+func (a *Agent) put(in Input) {
+	a.mu.Lock()
+	if n := len(a.queue); n > 0 && in == Input(Trouble{}) && a.queue[n-1] == in || n >= maxQueue {
+		a.mu.Unlock()
 		return
 	}
-	a.mu.Lock()
-	failed := a.book.observe(ev)
-	if failed {
-		a.failed = ev.Life.Time
-	}
+	a.queue = append(a.queue, in)
 	a.mu.Unlock()
-	if failed {
-		a.commFailed(ev)
-		a.troubled()
-	}
-}
-
-// ObserveStall takes what stalls, and what does no longer.
-func (a *Agent) ObserveStall(r *stall.Report) {
-	a.mu.Lock()
-	news := a.book.report(r)
-	a.mu.Unlock()
-	if news {
-		a.troubled()
-	}
-}
-
-// troubled has the coordinator look at the job.
-func (a *Agent) troubled() {
-	a.mu.Lock()
-	a.trouble = true
-	a.mu.Unlock()
-	a.rouse()
-}
-
-func (a *Agent) rouse() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Note is what this process says of itself now.
-func (a *Agent) Note() verdict.Note {
-	self := &a.cfg.Self
-	n := verdict.Note{Member: self.Name, Host: self.Host, PID: self.PID, Rank: self.Rank, JobSize: self.JobSize}
-	table := a.cfg.Slots(nil)
+// Trouble tells that something stalls here, or does so no longer: the job is looked at.
+func (a *Agent) Trouble() { a.put(Trouble{}) }
+
+// Failed takes the step of the tape with which a communicator failed here.
+func (a *Agent) Failed(s *model.Step) {
 	a.mu.Lock()
-	now := a.cfg.Now()
-	n.Slots, n.Closed = a.book.slots(table, now), a.book.closedLately(now)
+	a.failed = time.Now()
 	a.mu.Unlock()
-	if a.cfg.Busy != nil {
-		n.Where = a.cfg.Busy()
-	}
-	return n
+	a.commFailed(s.Event)
+	a.put(Trouble{})
 }
+
+// Ending tells that the process was told to end: from now on it opens no verdict.
+func (a *Agent) Ending() { a.put(Ending{}) }
 
 // Open is a verdict that is open, and since when this process has known it.
 type Open struct {
@@ -186,15 +124,11 @@ type Open struct {
 	Since time.Time
 }
 
-// Open lists the open verdicts, as far as this process knows. What it has is not to be modified.
+// Open lists the open verdicts, as far as this process knows, as they read now. What it has is not to be modified.
 func (a *Agent) Open() []Open {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	list := make([]Open, 0, len(a.open))
-	for _, v := range a.open {
-		list = append(list, Open{v, a.since[v.ID()]})
-	}
-	return list
+	return slices.Clone(a.open)
 }
 
 // Stats is what an Agent has counted since it was made.
@@ -218,66 +152,26 @@ func (a *Agent) Stats() Stats {
 func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 	m, err := decode(question)
 	if err != nil {
-		a.cfg.Logger.Debug("a question that is none", "from", from, "error", err)
+		a.cfg.Logger.Debug("a question that can't be read", "from", from, "error", err)
 		return nil
 	}
 	switch m.Kind {
 	case askNotes:
-		return a.answer(from, m.About)
-	case askLook:
+		about := among(m.About)
 		a.mu.Lock()
-		a.asked = true
-		a.about = among(append(a.about, m.About...))
+		a.topic = about
 		a.mu.Unlock()
-		a.rouse()
+		a.put(AskedForNote{from})
+		n := a.cfg.Note()
+		return encodeNote(&n, about)
+	case askLook:
+		a.put(AskedToLook{m.About})
 	case tellOpen:
-		a.told(m)
+		a.put(Heard{m.From, m.Turn, m.verdicts(), m.Unresolved})
 	default: // of a later version
 		return nil
 	}
 	return []byte("ok")
-}
-
-// answer gives who asks this process's note. If that is the coordinator, it knows with it of the trouble here.
-func (a *Agent) answer(from string, about []lifecycle.CommID) []byte {
-	a.mu.Lock()
-	a.topic = among(about)
-	if from == a.leader {
-		a.trouble = false
-		a.notes++
-		a.noted = a.cfg.Now()
-		if a.hush != nil {
-			a.hush()
-		}
-	}
-	a.mu.Unlock()
-	n := a.Note()
-	return encodeNote(&n, about)
-}
-
-// maxAbout is how many communicators a question is about at most.
-const maxAbout = 64
-
-// among are some of the communicators, each once.
-func among(comms []lifecycle.CommID) []lifecycle.CommID {
-	slices.SortFunc(comms, func(a, b lifecycle.CommID) int { return bytes.Compare(a[:], b[:]) })
-	comms = slices.Compact(comms)
-	return comms[:min(len(comms), maxAbout)]
-}
-
-// told takes what the coordinator says is open.
-func (a *Agent) told(m *message) {
-	if m.From == a.cfg.Self.Name {
-		return
-	}
-	a.mu.Lock()
-	if m.From == a.from && m.Turn <= a.turn {
-		a.mu.Unlock()
-		return
-	}
-	a.from, a.turn, a.remote, a.past, a.fresh = m.From, m.Turn, m.Open, m.Unresolved, true
-	a.mu.Unlock()
-	a.rouse()
 }
 
 // LocalNote is mesh.Config.LocalNote.
@@ -298,38 +192,260 @@ func (a *Agent) LocalNote(of mesh.Member) []byte {
 // Member is mesh.Config.OnEvent.
 func (a *Agent) Member(e mesh.Event) {
 	a.memberEvent(e)
-	switch e.Kind {
-	case mesh.Died, mesh.Halted, mesh.Resumed, mesh.Lost, mesh.Departed:
-		a.mu.Lock()
-		a.asked = true // all see it: no need to tell the coordinator
-		if a.hush != nil && e.Member.Name == a.leader && e.Kind != mesh.Resumed {
-			a.hush() // it won't answer
+	a.put(memberChanged{})
+}
+
+// memberChanged has Run take the membership anew.
+type memberChanged struct{}
+
+func (memberChanged) input() {}
+
+// shell is what one Run works with.
+type shell struct {
+	*Agent
+	mesh    *mesh.Mesh // nil: the process is alone
+	machine *Machine
+	timer   *time.Timer
+	stop    context.CancelFunc
+	busy    sync.WaitGroup
+}
+
+// farewell is how long a coordinator that leaves waits for the others to leave, too.
+const farewell = time.Second
+
+// Run coordinates with the other agents until ctx ends. m is the process's mesh, with Handle, LocalNote and Member in
+// its Config, or nil if the process is the whole job. It blocks, and is called once.
+func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
+	s := &shell{Agent: a, mesh: m, machine: NewMachine(a.cfg.Self, a.cfg.Timing), timer: time.NewTimer(time.Hour), stop: func() {}}
+	defer s.timer.Stop()
+	defer s.busy.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	look := time.NewTicker(a.cfg.Timing.Look)
+	defer look.Stop()
+	s.step(ctx, Membership{s.members()})
+	for {
+		select {
+		case <-ctx.Done():
+			s.end()
+			return
+		case <-look.C:
+			if a.cfg.HeldUp != nil && a.cfg.HeldUp() {
+				s.step(ctx, Trouble{})
+			}
+		case <-a.wake:
+			for _, in := range s.take() {
+				s.step(ctx, in)
+			}
+		case <-s.timer.C:
+			s.step(ctx, Tick{})
 		}
-		a.mu.Unlock()
-		a.rouse()
-	case mesh.Joined, mesh.Suspected:
 	}
 }
 
-// Settle prepares the end of the process, for as long as ctx allows. Who ends at once takes along what it knows: so it waits until the job
-// has been looked at since a communicator failed here last, or the reason is known; and if verdicts are open, until the coordinator, if that
-// is this process, has looked once more whether they still hold.
+func (a *Agent) take() []Input {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	queue := a.queue
+	a.queue = nil
+	return queue
+}
+
+// members are all that are known; this process alone if it has no mesh.
+func (s *shell) members() []mesh.Status {
+	if s.mesh == nil {
+		return []mesh.Status{{Member: s.cfg.Self}}
+	}
+	return s.mesh.Members()
+}
+
+// step gives the machine an input, and does what it says.
+func (s *shell) step(ctx context.Context, in Input) {
+	now := time.Now()
+	switch in.(type) {
+	case memberChanged:
+		in = Membership{s.members()}
+	case Notes: // what became of the members until now
+		s.effects(ctx, s.machine.Step(now, Membership{s.members()}))
+	}
+	s.effects(ctx, s.machine.Step(now, in))
+}
+
+func (s *shell) effects(ctx context.Context, effects []Effect) {
+	for _, e := range effects {
+		switch e := e.(type) {
+		case AskNotes:
+			s.beside(func() Input { return Notes{e.Round, s.gather(ctx, e)} })
+		case TellTrouble:
+			ctx, cancel := context.WithTimeout(ctx, s.cfg.Timing.Ask)
+			s.stop = cancel
+			s.beside(func() Input {
+				defer cancel()
+				return Told{s.tell(ctx, e.To)}
+			})
+		case StopTelling:
+			s.stop()
+		case Broadcast:
+			s.broadcast(ctx, &e)
+		case Tell:
+			s.cfg.Event(verdictEvent(&e.Change, e.Since, time.Now()), e.Outward)
+			if e.Outward && e.Change.Kind == verdict.Opened {
+				s.mu.Lock()
+				s.reached[e.Change.Verdict.Reason]++
+				s.mu.Unlock()
+			}
+		case Publish:
+			s.publish(e.Open)
+		case Settled:
+			s.settle(e.Began)
+		case Wake:
+			s.timer.Reset(time.Until(e.At))
+		}
+	}
+}
+
+// beside does something that takes time, and gives the machine its result.
+func (s *shell) beside(f func() Input) {
+	s.busy.Go(func() {
+		in := f()
+		s.put(in)
+	})
+}
+
+func (s *shell) publish(open []verdict.Verdict) {
+	list := make([]Open, 0, len(open))
+	for _, v := range open {
+		list = append(list, Open{v, s.machine.Since(v.ID)})
+	}
+	s.mu.Lock()
+	s.open = list
+	s.mu.Unlock()
+	if s.cfg.Open != nil {
+		s.cfg.Open(open)
+	}
+}
+
+// settle notes that a look that began at the given time is over.
+func (s *shell) settle(began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settled = began
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// gather asks for notes.
+func (s *shell) gather(ctx context.Context, ask AskNotes) []verdict.Note {
+	s.mu.Lock()
+	s.rounds++
+	s.mu.Unlock()
+	if s.mesh == nil {
+		return []verdict.Note{s.cfg.Note()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timing.Ask)
+	defer cancel()
+	question := message{Kind: askNotes, About: among(append(ask.About, s.cfg.Stuck()...))}
+	q, err := s.mesh.Ask(ctx, question.encode(), ask.Of...)
+	if err != nil {
+		s.cfg.Logger.Debug("nobody can be asked", "error", err)
+		return []verdict.Note{s.cfg.Note()}
+	}
+	var notes []verdict.Note
+	for ans := range q.Answers() {
+		n, err := decodeNote(ans.From, ans.Body)
+		if err != nil {
+			s.cfg.Logger.Debug("an answer that is no note", "from", ans.From, "by", ans.By, "error", err)
+			continue
+		}
+		notes = append(notes, n)
+	}
+	return notes
+}
+
+// tell asks the coordinator to look, and reports whether it will.
+func (s *shell) tell(ctx context.Context, leader string) bool {
+	if s.mesh == nil {
+		return true
+	}
+	q, err := s.mesh.Ask(ctx, (&message{Kind: askLook, About: s.cfg.Stuck()}).encode(), leader)
+	if err != nil {
+		return false
+	}
+	for ans := range q.Answers() {
+		if ans.By == leader {
+			return true
+		}
+	}
+	return errors.Is(ctx.Err(), context.Canceled) // it asked this process meanwhile
+}
+
+// broadcast tells all what is open. It doesn't wait for them.
+func (s *shell) broadcast(ctx context.Context, b *Broadcast) {
+	if s.mesh == nil {
+		return
+	}
+	body := encodeOpen(s.cfg.Self.Name, b.Turn, b.Open, b.Unresolved)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timing.Ask)
+	q, err := s.mesh.Ask(ctx, body)
+	if err != nil {
+		cancel()
+		return
+	}
+	s.busy.Go(func() {
+		defer cancel()
+		for range q.Answers() { // until all know
+			continue
+		}
+	})
+}
+
+// end lets the machine leave. When all are told to end at once nobody is the last: so a coordinator that has told
+// something waits a moment for the others. Of those that stay the next one coordinates.
+func (s *shell) end() {
+	if len(s.machine.Open()) == 0 {
+		return
+	}
+	if s.machine.Leader() == s.cfg.Self.Name {
+		deadline := time.NewTimer(farewell)
+		defer deadline.Stop()
+		for late := false; s.others() && !late; {
+			select {
+			case <-s.wake: // a process left, perhaps
+			case <-deadline.C:
+				late = true
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.step(ctx, Membership{s.members()})
+	s.step(ctx, Leave{Note: s.cfg.Note(), Alone: !s.others()})
+}
+
+// others tells whether there are processes that may go on: those that have neither left nor died. One that is out of
+// reach isn't among them: it has not heard what is open here, and may never be heard of again.
+func (s *shell) others() bool {
+	return slices.ContainsFunc(s.members(), func(o mesh.Status) bool {
+		return o.Member.Name != s.cfg.Self.Name && o.State != mesh.Left && o.State != mesh.Dead && o.State != mesh.Unreachable
+	})
+}
+
+// Settle prepares the end of the process, for as long as ctx allows. A process that ends at once takes along what it
+// knows: so it waits until the job has been looked at since a communicator failed here last, or the reason is known;
+// and if verdicts are open, until the job has been looked at once more.
 func (a *Agent) Settle(ctx context.Context) {
-	began := a.cfg.Now()
+	began := time.Now()
 	a.mu.Lock()
 	open := len(a.open) > 0
-	if open {
-		a.asked = true
-	}
 	a.mu.Unlock()
 	if open {
-		a.rouse()
+		a.put(AskedToLook{})
 	}
 	for {
 		a.mu.Lock()
-		done := a.failed == 0 || a.settled > a.failed || len(a.open) > 0
-		if open && a.leader == a.cfg.Self.Name {
-			done = a.settled >= began
+		done := a.failed.IsZero() || a.settled.After(a.failed) || len(a.open) > 0
+		if open {
+			done = !a.settled.Before(began)
 		}
 		changed := a.changed
 		a.mu.Unlock()
@@ -342,47 +458,4 @@ func (a *Agent) Settle(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// settle notes that a look that began at the given time is over.
-func (a *Agent) settle(began int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.settled = began
-	close(a.changed)
-	a.changed = make(chan struct{})
-}
-
-// doubt is how long a coordinator that doesn't answer keeps its office: packets get lost, and two that coordinate tell
-// everything twice.
-const doubt = 5 * time.Second
-
-// coordinator is the member that finds the verdicts: of those that answer, that with the lowest rank.
-func coordinator(members []mesh.Status, now time.Time) string {
-	best := -1
-	for i := range members {
-		s := &members[i]
-		answers := s.State == mesh.Alive || s.State == mesh.Suspect && now.Sub(s.Since) < doubt
-		if answers && (best < 0 || before(&s.Member, &members[best].Member)) {
-			best = i
-		}
-	}
-	if best < 0 {
-		return ""
-	}
-	return members[best].Member.Name
-}
-
-// before orders candidates: ranks come before processes without one.
-func before(a, b *mesh.Member) bool {
-	if (a.Rank < 0) != (b.Rank < 0) {
-		return a.Rank >= 0
-	}
-	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name)) < 0
-}
-
-// sortedByName is for notes: what is asked of many comes in any order.
-func sortedByName(notes []verdict.Note) []verdict.Note {
-	slices.SortFunc(notes, func(x, y verdict.Note) int { return cmp.Compare(x.Member, y.Member) })
-	return notes
 }

@@ -19,14 +19,13 @@ import (
 // VerdictKey is the bus.Event.Key of a verdict's events.
 func VerdictKey(id string) string { return "verdict/" + id }
 
-// maxEventRanks is how many culprits, and how many who wait, are in the data of an event, and twice as many as there is
-// evidence. A bus refuses data that are too long, and thousands of ranks wait for one. The coordinator's own snapshot has
-// all of it.
+// maxEventRanks is how many culprits, and how many waiting ranks, are in the data of an event, and twice as many as there is
+// evidence. A bus refuses data that are too long, and thousands of ranks wait for one. The coordinator's own snapshot
+// has all of it.
 const maxEventRanks = 128
 
 // verdictData is the data of a verdict's event.
 type verdictData struct {
-	ID string `json:"id"`
 	verdict.Verdict
 	// How many there are, of whom the first are listed.
 	CulpritsTotal int `json:"culprits_total"`
@@ -36,15 +35,7 @@ type verdictData struct {
 // dataOf is a verdict as an event has it, with as much of it as a bus takes.
 func dataOf(v *verdict.Verdict) json.RawMessage {
 	for n := maxEventRanks; ; n /= 2 {
-		d := verdictData{ID: v.ID(), Verdict: *v, CulpritsTotal: len(v.Culprits), VictimsTotal: len(v.Victims)}
-		if len(v.Culprits) > n {
-			d.Whole = d.ID
-		}
-		d.Culprits, d.Victims = v.Culprits[:min(len(v.Culprits), n)], v.Victims[:min(len(v.Victims), n)]
-		d.Text, d.Evidence = shorten(v.Text), slices.Clone(v.Evidence[:min(len(v.Evidence), n/2)])
-		for i := range d.Evidence {
-			d.Evidence[i] = shorten(d.Evidence[i])
-		}
+		d := verdictData{Verdict: v.Shorten(maxToldText, n, n, n/2), CulpritsTotal: len(v.Culprits), VictimsTotal: len(v.Victims)}
 		b, err := json.Marshal(d)
 		if err != nil {
 			panic(fmt.Sprintf("agent: %T can't be encoded: %v", d, err)) // its types all can
@@ -58,10 +49,10 @@ func dataOf(v *verdict.Verdict) json.RawMessage {
 // verdictEvent tells of a verdict that opened, changed or is withdrawn, and has been open since the given time.
 func verdictEvent(c *verdict.Change, since, now time.Time) bus.Event {
 	v := &c.Verdict
-	id := v.ID()
+	id := v.ID
 	ev := bus.Event{
-		Time: now, Key: VerdictKey(id), Severity: severityOf(v), Reason: v.Reason.String(), Text: v.Text,
-		Description: strings.Join(v.Evidence, "\n"), Data: dataOf(v),
+		Time: now, Key: VerdictKey(id), Severity: severityOf(v), Reason: v.Reason.String(), Text: v.Text.String(),
+		Description: evidence(v), Data: dataOf(v),
 	}
 	switch c.Kind {
 	case verdict.Opened:
@@ -89,8 +80,16 @@ func verdictEvent(c *verdict.Change, since, now time.Time) bus.Event {
 	return ev
 }
 
-// closing is the end of the sentence of a verdict that is withdrawn, which would read as if it still held: whether it healed, or those
-// who waited gave up.
+func evidence(v *verdict.Verdict) string {
+	lines := make([]string, len(v.Evidence))
+	for i := range v.Evidence {
+		lines[i] = v.Evidence[i].String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// closing is the end of the sentence of a verdict that is withdrawn, which would read as if it still held: whether it
+// healed, or those that waited gave up.
 func closing(unresolved bool, after time.Duration) string {
 	if unresolved {
 		return fmt.Sprintf(" (given up after %v)", verdict.Age(after))
@@ -117,8 +116,8 @@ type memberData struct {
 	Since  time.Time `json:"since,omitzero"`
 }
 
-// memberEvent tells what happened to a process. It is for information: if it matters to the job, a verdict follows. Nobody
-// is told of a suspicion, nor that it came to nothing.
+// memberEvent tells what happened to a process. It is for information: if it matters to the job, a verdict follows.
+// Nobody is told of a suspicion, nor that it came to nothing.
 func (a *Agent) memberEvent(e mesh.Event) {
 	types := map[mesh.Kind]string{
 		mesh.Joined: semconv.EventRankJoined, mesh.Departed: semconv.EventRankLeft, mesh.Died: semconv.EventRankDead,
@@ -148,8 +147,8 @@ type commData struct {
 	Peer *int32 `json:"peer,omitempty"` // the rank of the communicator that is at fault
 }
 
-// commFailed tells that a communicator failed here. It is for information, as what happens to members is, and a symptom where the cause is
-// known already.
+// commFailed tells that a communicator failed here. It is for information, as what happens to members is, and a symptom
+// where the cause is known already.
 func (a *Agent) commFailed(ev *tape.Event) {
 	r := &ev.Life
 	data := commData{Comm: ev.Comm.ID.String(), Name: ev.Comm.Name, Rank: ev.Comm.Rank, Code: r.Code.String()}
@@ -181,13 +180,13 @@ func (a *Agent) causeOf(ev *tape.Event) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.open {
-		v := &a.open[i]
+		v := &a.open[i].Verdict
 		if v.Reason == verdict.Straggler || v.Reason == verdict.Unknown { // nothing fails because of one that is slow, or for want of answers
 			continue
 		}
 		waits := slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return w.Comm == ev.Comm.ID })
 		if waits || v.Comm == ev.Comm.ID || told && v.Reason == reason && v.Comm.IsZero() {
-			return VerdictKey(v.ID())
+			return VerdictKey(v.ID)
 		}
 	}
 	return ""

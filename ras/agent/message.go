@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -33,14 +34,15 @@ type message struct {
 	Version int  `json:"v"`
 	Kind    kind `json:"kind"`
 
-	// Of tellOpen: who says so, for the how manieth time, and what.
-	From string            `json:"from,omitempty"`
-	Turn uint64            `json:"turn,omitempty"`
-	Open []verdict.Verdict `json:"open,omitempty"`
+	// Of tellOpen: the member that says so, its turn, and what is open.
+	From string           `json:"from,omitempty"`
+	Turn uint64           `json:"turn,omitempty"`
+	Open []verdict.Packed `json:"open,omitempty"`
 	// Unresolved are the IDs of verdicts that were withdrawn lately and are not known to be healed.
 	Unresolved []string `json:"unresolved,omitempty"`
 
-	// About are the communicators in which somebody waits, of askNotes and askLook: a note that must be cut keeps them. Some are enough.
+	// About are the communicators in which somebody waits, of askNotes and askLook: a note that must be cut keeps them.
+	// Some are enough.
 	About []lifecycle.CommID `json:"about,omitempty"`
 
 	// Nonce makes each askLook a question of its own.
@@ -50,8 +52,7 @@ type message struct {
 func (m *message) encode() []byte {
 	m.Version = messageVersion
 	if m.Kind == askLook {
-		// The mesh gives who asks what was asked a moment ago the same answer: of a look that has begun meanwhile, and
-		// that came too early for this trouble.
+		// The mesh answers the same question once for all that ask it within a moment: a second one would not be heard.
 		m.Nonce = leastNonce + rand.Uint64N(9*leastNonce)
 	}
 	b, err := json.Marshal(m)
@@ -70,11 +71,20 @@ func decode(b []byte) (*message, error) {
 		return nil, fmt.Errorf("version %d, and not %d", m.Version, messageVersion)
 	}
 	for i := range m.Open {
-		if n := len(m.Open[i].Whole); n > maxID {
+		if n := len(m.Open[i].ID); n > maxID {
 			return nil, fmt.Errorf("a verdict whose ID has %d bytes", n)
 		}
 	}
 	return &m, nil
+}
+
+// verdicts are those that the message says are open.
+func (m *message) verdicts() []verdict.Verdict {
+	open := make([]verdict.Verdict, 0, len(m.Open))
+	for _, p := range m.Open {
+		open = append(open, p.Unpack())
+	}
+	return open
 }
 
 // Bounds of a verdict that is told to all. The coordinator's own snapshot has all of it.
@@ -82,48 +92,27 @@ const (
 	maxToldWaits    = 16
 	maxToldEvidence = 8
 	maxToldCulprits = 64
-	maxToldComms    = 16
 	maxToldText     = 1024
-	maxID           = 64 // far more than an ID has; who is told of one says it again, with mostPast others
+	maxID           = 64 // far more than an ID has
 )
 
-// encodeOpen is the news of open verdicts, and of those that were given up, shortened until it fits into a question.
+// encodeOpen is the news of open verdicts, and of those that were given up, shortened until it fits into a question. Of
+// a verdict that is too long there remains at least its ID: without it the others would take its cause for gone.
 func encodeOpen(from string, turn uint64, open []verdict.Verdict, unresolved []string) []byte {
 	m := message{Kind: tellOpen, From: from, Turn: turn, Unresolved: unresolved}
 	for _, v := range open {
-		if len(v.Culprits) > maxToldCulprits {
-			v.Whole = v.ID()
-		}
-		v.Text = shorten(v.Text)
-		v.Victims = v.Victims[:min(len(v.Victims), maxToldWaits)]
-		v.Evidence = slices.Clone(v.Evidence[:min(len(v.Evidence), maxToldEvidence)])
-		for i := range v.Evidence {
-			v.Evidence[i] = shorten(v.Evidence[i])
-		}
-		v.Culprits = v.Culprits[:min(len(v.Culprits), maxToldCulprits)]
-		v.Comms = v.Comms[:min(len(v.Comms), maxToldComms)]
-		m.Open = append(m.Open, v)
+		m.Open = append(m.Open, v.Shorten(maxToldText, maxToldCulprits, maxToldWaits, maxToldEvidence).Pack())
 	}
 	b := m.encode()
 	for len(b) > mesh.MaxQuestion && len(m.Open) > 0 {
 		if len(m.Open) == 1 {
-			m.Open[0] = essence(m.Open[0])
+			m.Open[0] = m.Open[0].Unpack().Shorten(maxToldText, 1, 1, 0).Pack()
 			return m.encode()
 		}
 		m.Open = m.Open[:len(m.Open)/2] // the first ones are those for which most wait longest
 		b = m.encode()
 	}
 	return b
-}
-
-// essence is what a verdict that is too long says at least, under its ID: without it the others would take its cause for
-// gone. Its texts are cut so that they fit even if JSON writes each byte as six.
-func essence(v verdict.Verdict) verdict.Verdict {
-	v.Whole = v.ID()
-	v.Culprits = v.Culprits[:min(len(v.Culprits), 1)]
-	v.Victims = v.Victims[:min(len(v.Victims), 1)]
-	v.Evidence, v.Comms = nil, nil
-	return v
 }
 
 // shorten cuts a text that is too long to be told.
@@ -134,8 +123,18 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxToldText], "") + " …"
 }
 
-// encodeNote is a note, without the slots that say least where it would not fit into an answer. Those that the question is about say most:
-// who is at fault may be idle there.
+// maxAbout is how many communicators a question is about at most.
+const maxAbout = 64
+
+// among are some of the communicators, each once.
+func among(comms []lifecycle.CommID) []lifecycle.CommID {
+	slices.SortFunc(comms, func(a, b lifecycle.CommID) int { return bytes.Compare(a[:], b[:]) })
+	comms = slices.Compact(comms)
+	return comms[:min(len(comms), maxAbout)]
+}
+
+// encodeNote is a note, without the slots that say least where it would not fit into an answer. Those that the question
+// is about say most: the rank at fault may be idle there.
 func encodeNote(n *verdict.Note, about []lifecycle.CommID) []byte {
 	for {
 		b, err := json.Marshal(n)
@@ -156,7 +155,8 @@ func encodeNote(n *verdict.Note, about []lifecycle.CommID) []byte {
 	}
 }
 
-// essential is at most half of the slots: those of the communicators in question first, then those with something in flight, open or failed.
+// essential is at most half of the slots: those of the communicators in question first, then those with something in
+// flight, open or failed.
 func essential(slots []verdict.Slot, about []lifecycle.CommID) []verdict.Slot {
 	slots = slices.Clone(slots)
 	worth := func(s *verdict.Slot) int {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,15 +12,14 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/process"
-	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 func newTestAgent(t testing.TB) *Agent {
 	t.Helper()
 	a, err := New(Config{
-		Self:  mesh.Member{Name: "host-1", Host: "host", ID: process.ID{PID: 1}, Rank: 0, JobSize: 2},
-		Slots: func(buf []tape.Slot) []tape.Slot { return buf }, Now: func() int64 { return 1 },
+		Self: mesh.Member{Name: "host-1", Host: "host", ID: process.ID{PID: 1}, Rank: 0, JobSize: 2},
+		Note: func() verdict.Note { return verdict.Note{Member: "host-1"} },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +43,7 @@ func FuzzHandle(f *testing.F) {
 		if (answer != nil) != known {
 			t.Errorf("%q is answered with %q; it is a message: %v", b, answer, known)
 		}
-		if !known && (a.asked || a.fresh || a.trouble) {
+		if !known && len(a.queue) > 0 {
 			t.Errorf("%q has an effect", b)
 		}
 	})
@@ -105,26 +103,11 @@ func TestNoteThatIsTooLongKeepsWhatMatters(t *testing.T) {
 	}
 }
 
-// A question for notes is about what those who asked for a look wait for, what this process waits for, and what is open.
-func TestQuestionsAreAboutWhereSomebodyWaits(t *testing.T) {
-	a := newTestAgent(t)
-	l := newLoop(a, nil)
-	a.Handle(t.Context(), "host-2", (&message{Kind: askLook, About: []lifecycle.CommID{{2}, {1}}}).encode())
-	a.ObserveStall(stallReport(stall.Stalled)) // in communicator 1
-	l.apply([]verdict.Verdict{{Reason: verdict.NotEntered, Comm: lifecycle.CommID{3}}}, nobody, nil)
-	if got, want := l.question().About, []lifecycle.CommID{{1}, {2}, {3}}; !slices.Equal(got, want) {
-		t.Errorf("about %v, want %v", got, want)
-	}
-	if got, want := l.question().About, []lifecycle.CommID{{1}, {3}}; !slices.Equal(got, want) {
-		t.Errorf("the next time about %v, want %v", got, want)
-	}
-}
-
 // What is told to all fits into a question, and a verdict told in part is the same one.
 func TestVerdictsToldInPartKeepTheirID(t *testing.T) {
 	var open []verdict.Verdict
 	for i := range 40 {
-		v := verdict.Verdict{Reason: verdict.NotEntered, Text: strings.Repeat("é", 5000), Evidence: []string{strings.Repeat("e", 5000)}}
+		v := verdict.Verdict{Reason: verdict.NotEntered, ID: fmt.Sprint("id ", i), Text: verdict.Sentence(strings.Repeat("é", 5000)), Evidence: []verdict.Text{verdict.Sentence(strings.Repeat("e", 5000))}}
 		for r := range 500 {
 			v.Culprits = append(v.Culprits, verdict.Rank{Job: 1000*i + r, Comm: r, Member: fmt.Sprintf("host-%d", r), Host: "host"})
 			v.Victims = append(v.Victims, verdict.Wait{Rank: verdict.Rank{Job: r}, Call: "all_reduce"})
@@ -140,14 +123,15 @@ func TestVerdictsToldInPartKeepTheirID(t *testing.T) {
 		t.Fatalf("%d verdicts of %q, turn %d, %v; want some", len(m.Open), m.From, m.Turn, err)
 	}
 	for i := range m.Open {
-		if got, want := m.Open[i].ID(), open[i].ID(); got != want {
-			t.Errorf("verdict %d is told as %s, and is %s", i, got, want)
+		v := m.verdicts()[i]
+		if v.ID != open[i].ID {
+			t.Errorf("verdict %d is told as %s, and is %s", i, v.ID, open[i].ID)
 		}
-		if !strings.HasSuffix(m.Open[i].Text, " …") || strings.ContainsRune(m.Open[i].Text, '\uFFFD') {
-			t.Errorf("a text is cut to %q", m.Open[i].Text)
+		if text := v.Text.String(); !strings.HasSuffix(text, " …") || strings.ContainsRune(text, '\uFFFD') {
+			t.Errorf("a text is cut to %q", text)
 		}
 	}
-	if len(open[0].Evidence[0]) != 5000 || open[0].Whole != "" {
+	if len(open[0].Evidence[0].String()) != 5000 || len(open[0].Culprits) != 500 {
 		t.Error("the coordinator's own verdict was shortened with it")
 	}
 }
@@ -155,27 +139,27 @@ func TestVerdictsToldInPartKeepTheirID(t *testing.T) {
 // TestLongVerdictIsTold: hosts have long names, and texts may hold anything.
 func TestLongVerdictIsTold(t *testing.T) {
 	for name, char := range map[string]string{"plain": "h", "control characters": "\x01"} {
-		v := verdict.Verdict{Reason: verdict.RankUnreachable, Name: strings.Repeat(char, 255), Text: strings.Repeat(char, 5000)}
+		v := verdict.Verdict{ID: "0123", Reason: verdict.RankUnreachable, Name: strings.Repeat(char, 255), Text: verdict.Sentence(strings.Repeat(char, 5000))}
 		for r := range 64 {
 			host := strings.Repeat(char, 64)
 			rank := verdict.Rank{Job: r, Comm: r, Member: fmt.Sprintf("%s-%d", host, 1<<20+r), Host: host, PID: 1<<20 + r}
 			v.Culprits = append(v.Culprits, rank)
 			v.Victims = append(v.Victims, verdict.Wait{Rank: rank, Name: v.Name, Call: "all_reduce", Seq: 1 << 40})
-			v.Evidence = append(v.Evidence, strings.Repeat(char, 5000))
+			v.Evidence = append(v.Evidence, verdict.Sentence(strings.Repeat(char, 5000)))
 		}
 		b := encodeOpen("host-1", 7, []verdict.Verdict{v, v}, nil)
 		m, err := decode(b)
 		if err != nil || len(b) > mesh.MaxQuestion {
 			t.Fatalf("%s: %d bytes, %v; want at most %d", name, len(b), err, mesh.MaxQuestion)
 		}
-		if len(m.Open) != 1 || m.Open[0].ID() != v.ID() || len(m.Open[0].Culprits) == 0 {
+		if len(m.Open) != 1 || m.Open[0].ID != v.ID || len(m.Open[0].Culprits) == 0 {
 			t.Errorf("%s: told are %d verdicts; want the first, with a culprit and its ID", name, len(m.Open))
 		}
 	}
 }
 
-// TestEachLookIsAskedForAnew: the mesh answers the same question once for all who ask it within a moment, so that of two
-// that are the same, the second would not be heard.
+// TestEachLookIsAskedForAnew: the mesh answers the same question once for all who ask it within a moment, so that of
+// two that are the same, the second would not be heard.
 func TestEachLookIsAskedForAnew(t *testing.T) {
 	first, second := (&message{Kind: askLook}).encode(), (&message{Kind: askLook}).encode()
 	if string(first) == string(second) || len(first) != len(second) {
@@ -188,34 +172,15 @@ func TestEachLookIsAskedForAnew(t *testing.T) {
 	}
 }
 
-func TestOnlyTheLatestWordOfACoordinatorCounts(t *testing.T) {
-	a := newTestAgent(t)
-	dead := []verdict.Verdict{{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}}
-	for _, c := range []struct {
-		from string
-		turn uint64
-		open []verdict.Verdict
-		want int
-	}{
-		{"host-2", 2, dead, 1}, {"host-2", 1, nil, 1}, {"host-2", 2, nil, 1}, {"host-3", 1, nil, 0}, {"host-1", 9, dead, 0},
-	} {
-		if got := a.Handle(t.Context(), c.from, encodeOpen(c.from, c.turn, c.open, nil)); !bytes.Equal(got, []byte("ok")) {
-			t.Errorf("%s's word is answered with %q", c.from, got)
-		}
-		if len(a.remote) != c.want {
-			t.Errorf("after turn %d of %s, %d verdicts are open, want %d", c.turn, c.from, len(a.remote), c.want)
-		}
-	}
-}
-
-// TestLongIDs: a verdict whose ID is longer than one can be is not taken: who takes over tells all of the IDs of many, in one question.
+// TestLongIDs: a verdict whose ID is longer than one can be is not taken: a process that takes over tells the IDs of
+// many in one question.
 func TestLongIDs(t *testing.T) {
 	for n, want := range map[int]int{maxID: 1, maxID + 1: 0} {
 		a := newTestAgent(t)
-		v := verdict.Verdict{Reason: verdict.RankDead, Whole: strings.Repeat("x", n)}
+		v := verdict.Verdict{Reason: verdict.RankDead, ID: strings.Repeat("x", n)}
 		a.Handle(t.Context(), "host-2", encodeOpen("host-2", 1, []verdict.Verdict{v}, nil))
-		if len(a.remote) != want {
-			t.Errorf("of an ID of %d bytes %d verdicts are taken, want %d", n, len(a.remote), want)
+		if len(a.queue) != want {
+			t.Errorf("of an ID of %d bytes %d words are taken, want %d", n, len(a.queue), want)
 		}
 	}
 	var past []string
@@ -229,7 +194,7 @@ func TestLongIDs(t *testing.T) {
 
 // A verdict's event is what a receiver makes of it without this package.
 func TestVerdictEventCanBeRead(t *testing.T) {
-	v := verdict.Verdict{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 3, Comm: -1}, {Job: 4, Comm: -1}}, Text: "rank 3 ended"}
+	v := verdict.Verdict{ID: "0123", Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 3, Comm: -1}, {Job: 4, Comm: -1}}, Text: verdict.Sentence("rank 3 ended")}
 	ev := verdictEvent(&verdict.Change{Kind: verdict.Opened, Verdict: v}, time.Time{}, time.Time{})
 	b, err := json.Marshal(ev.Data)
 	if err != nil {
@@ -239,10 +204,10 @@ func TestVerdictEventCanBeRead(t *testing.T) {
 		ID     string `json:"id"`
 		Reason string `json:"reason"`
 	}
-	if err := json.Unmarshal(b, &got); err != nil || got.ID != v.ID() || got.Reason != "rank_dead" {
+	if err := json.Unmarshal(b, &got); err != nil || got.ID != v.ID || got.Reason != "rank_dead" {
 		t.Errorf("%s is read as %+v (%v)", b, got, err)
 	}
-	if ev.Subject != "rank 3 and 1 more" || ev.Rank != "3" || ev.Key != VerdictKey(v.ID()) {
+	if ev.Subject != "rank 3 and 1 more" || ev.Rank != "3" || ev.Key != VerdictKey(v.ID) {
 		t.Errorf("the event is about %q, rank %q, key %q", ev.Subject, ev.Rank, ev.Key)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 	"github.com/carillon-rt/carillon/ras/verdict"
-	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -39,8 +39,8 @@ func pair(t *testing.T, coordinator func(*message) []byte) (follower *Agent) {
 		t.Fatal(err)
 	}
 	if follower, err = New(Config{
-		Self: j.Ranks[1].Process.Member(), Now: func() int64 { return time.Now().UnixNano() },
-		Slots: func(buf []tape.Slot) []tape.Slot { return buf },
+		Self: j.Ranks[1].Process.Member(), Note: func() verdict.Note { return verdict.Note{Member: j.Ranks[1].Name()} },
+		Stuck: func() []lifecycle.CommID { return []lifecycle.CommID{{1}} },
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -60,9 +60,9 @@ func pair(t *testing.T, coordinator func(*message) []byte) (follower *Agent) {
 	return follower
 }
 
-// TestWhoIsOutOfReachIsNotWaitedFor: a job that ends while a host is out of reach withdraws what it told of it: of those
-// who can be reached nobody is left to do so, and who can't be has heard nothing of it.
-func TestWhoIsOutOfReachIsNotWaitedFor(t *testing.T) {
+// TestHostOutOfReachIsNotWaitedFor: a job that ends while a host is out of reach withdraws what it told of it: of the
+// processes that can be reached none is left to do so, and those of the host have heard nothing of it.
+func TestHostOutOfReachIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a *Agent
 		j, err := sim.StartJob(t.Context(), sim.JobConfig{
@@ -84,8 +84,11 @@ func TestWhoIsOutOfReachIsNotWaitedFor(t *testing.T) {
 		}
 		var told []string
 		if a, err = New(Config{
-			Self: j.Ranks[0].Process.Member(), Now: func() int64 { return time.Now().UnixNano() },
-			Slots: func(buf []tape.Slot) []tape.Slot { return buf },
+			Self: j.Ranks[0].Process.Member(), Note: func() verdict.Note { // it is in a communicator with the other one
+				return verdict.Note{Member: j.Ranks[0].Name(), Slots: []verdict.Slot{{
+					Comm: lifecycle.CommID{1}, Size: 2, Job: -1, Wait: -1, State: lifecycle.StateReady,
+				}}}
+			},
 			Event: func(ev bus.Event, outward bool) {
 				if ev.Reason == verdict.RankUnreachable.String() {
 					told = append(told, fmt.Sprintf("%v %v", ev.Stage, outward))
@@ -115,13 +118,6 @@ func TestWhoIsOutOfReachIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-func stallReport(stage stall.Stage) *stall.Report {
-	return &stall.Report{
-		Stage: stage, Count: 1, Comm: tape.CommInfo{ID: lifecycle.CommID{1}, Size: 2}, Generation: 1, Seq: 7,
-		Op: tape.Signature{Call: lifecycle.CallAllReduce},
-	}
-}
-
 // A coordinator that doesn't answer is told again; one that does, once.
 func TestTroubleIsToldUntilItIsHeard(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -141,39 +137,43 @@ func TestTroubleIsToldUntilItIsHeard(t *testing.T) {
 					return []byte("ok")
 				})
 				time.Sleep(time.Second)
-				a.ObserveStall(stallReport(stall.Stalled))
+				a.Trouble()
 				time.Sleep(2 * time.Minute)
 				if n := heard.Load(); n != c.want {
 					t.Errorf("the coordinator heard %d times, want %d", n, c.want)
-				}
-				a.ObserveStall(stallReport(stall.Slow))
-				time.Sleep(time.Minute)
-				if n := heard.Load(); n != c.want {
-					t.Errorf("what is slow made it hear %d times, want %d", n, c.want)
 				}
 			})
 		})
 	}
 }
 
-func failure(now int64) *tape.Event {
-	return &tape.Event{
+// failure is the step of the tape with which a communicator failed, because rank 1 died.
+func failure() *model.Step {
+	return &model.Step{Failed: true, Event: &tape.Event{
 		IsLife: true, Generation: 1, Comm: tape.CommInfo{ID: lifecycle.CommID{1}, Size: 2},
-		Life: tape.LifeRecord{Time: now, Stage: tape.StageEnd, Code: lifecycle.CodeRankDead, Peer: 1},
-	}
+		Life: tape.LifeRecord{Stage: tape.StageEnd, Code: lifecycle.CodeRankDead, Peer: 1},
+	}}
+}
+
+// failed is a note of a process whose communicator failed because rank 1 died.
+func failed() verdict.Note {
+	return verdict.Note{Member: "a-1", Rank: 0, Slots: []verdict.Slot{{
+		Comm: lifecycle.CommID{1}, Size: 2, Job: 0, Wait: -1, State: lifecycle.StateFailed, Seq: 1, Begun: 1, Failed: true,
+		Op:      tape.Signature{Call: lifecycle.CallBarrier, Peer: -1},
+		Failure: &verdict.Failure{Code: lifecycle.CodeRankDead, Call: lifecycle.CallBarrier, Seq: 1, Peer: 1, Wait: 1, Text: "rank 1 died"},
+	}}}
 }
 
 // Settle waits for a look that began after the failure, in a process that is alone and in one that follows.
 func TestSettleWaitsForALook(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			now := func() int64 { return time.Now().UnixNano() }
-			a, err := New(Config{Self: mesh.Member{Name: "a-1"}, Now: now, Slots: func(b []tape.Slot) []tape.Slot { return b }})
+			a, err := New(Config{Self: mesh.Member{Name: "a-1"}, Note: failed})
 			if err != nil {
 				t.Fatal(err)
 			}
 			settled(t, a, 0)
-			a.Observe(failure(now()))
+			a.Failed(failure())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			began := time.Now()
 			a.Settle(ctx)
@@ -202,7 +202,7 @@ func TestSettleWaitsForALook(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := pair(t, func(*message) []byte { return []byte("ok") })
 			time.Sleep(time.Second)
-			a.Observe(failure(time.Now().UnixNano()))
+			a.Failed(failure())
 			word := func(turn uint64) { a.Handle(t.Context(), "host1-1", encodeOpen("host1-1", turn, nil, nil)) }
 			word(1) // of a look that was before
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -233,8 +233,8 @@ func settled(t *testing.T, a *Agent, within time.Duration) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for name, c := range map[string]Config{
-		"no name": {Now: func() int64 { return 0 }, Slots: func(b []tape.Slot) []tape.Slot { return b }},
-		"no tape": {Self: mesh.Member{Name: "a-1"}},
+		"no name": {Note: failed},
+		"no note": {Self: mesh.Member{Name: "a-1"}},
 	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("%s: taken", name)

@@ -5,12 +5,36 @@ import (
 
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
+// NoteOf is what a process's tape tells of it at the time now of the tape's clock. resumed is when the process ran
+// again after its last pause, 0 if it never paused. The whole tape is read: a follower gets a sample of what is
+// ordinary, and a rank's habits are known from all.
+func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, resumed, now int64) verdict.Note {
+	p := model.New(limits)
+	for ev, err := range r.Events() {
+		if err != nil {
+			break // what could be read tells most
+		}
+		p.Apply(&ev)
+	}
+	if resumed > 0 {
+		p.Resumed(resumed)
+	}
+	slots, _ := r.AppendSlots(nil)     // what is corrupt is left out
+	tallies, _ := r.AppendTallies(nil) // likewise
+	p.Look(slots, tallies)
+	p.Forget(slots)
+	n := verdict.Note{Member: m.Name, Host: m.Host, PID: m.PID, Rank: m.Rank, JobSize: m.JobSize}
+	n.Fold(p, now)
+	return n
+}
+
 // FromTapes reads what is known of another process of this host from its tape, which lies in dir beside this process's
 // own. It is for Config.Local. now is the tapes' clock.
-func FromTapes(dir string, now func() int64) func(mesh.Member) (verdict.Note, bool) {
+func FromTapes(dir string, limits model.Limits, now func() int64) func(mesh.Member) (verdict.Note, bool) {
 	return func(m mesh.Member) (verdict.Note, bool) {
 		if filepath.Base(m.Name) != m.Name { // a name of another member is no path
 			return verdict.Note{}, false
@@ -20,15 +44,6 @@ func FromTapes(dir string, now func() int64) func(mesh.Member) (verdict.Note, bo
 			return verdict.Note{}, false
 		}
 		defer func() { _ = r.Close() }() // it was only read
-		book := newNotebook()
-		for ev, err := range r.Events() {
-			if err != nil {
-				break // what could be read tells most
-			}
-			book.observe(&ev)
-		}
-		return verdict.Note{
-			Member: m.Name, Host: m.Host, PID: m.PID, Rank: m.Rank, JobSize: m.JobSize, Slots: book.slots(r.Slots(), now()),
-		}, true
+		return NoteOf(m, r, limits, 0, now()), true
 	}
 }

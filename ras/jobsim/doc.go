@@ -1,29 +1,12 @@
-// Package jobsim is a job under RAS in one process and in virtual time: thousands of ranks that pass through collectives,
-// a real mesh and a real agent for each process, a simulated network, and faults.
+// Package jobsim simulates what the ranks of a job do: programs of calls, communicators that behave as the runtime's
+// do, and what can go wrong with both. It has a clock of its own and no goroutines, so that a job of a thousand ranks
+// runs through hours of training in seconds, and does the same each time.
 //
-//	Run ── Script ──▶ Job ─┬─ Model     ranks, communicators, who is in which collective
-//	(from the seed)        ├─ mesh/sim  machines, network: real meshes on them
-//	                       └─ a process: stall.Watch on its table ─▶ agent.Agent ─▶ Told
+//	Program ──▶ Thread ──▶ call ──▶ meeting: all have come? agree? somebody dead, gone, late?
+//	                                   │
+//	faults: stop, kill, cut, freeze ───┤
+//	                                   ▼
+//	                   Process: tape.Event … tape.Slot …       what its tape would tell
 //
-// # The model
-//
-// A rank belongs to four communicators: the world, a tensor-parallel group of the ranks of its process, a pipeline of four
-// processes, and a data-parallel group of the processes at the same place of their pipelines. Each step, it computes and
-// calls a collective, four times, in the same order as all others. A collective ends when all its ranks have come, and
-// some milliseconds have passed. How long a rank computes is drawn from the seed. Nothing else is modelled: no bytes, no
-// algorithms, and no engine that finds a death or a mismatch by itself, so that a fault is a hang, as it is with NCCL.
-//
-// What a process's agent sees is what it sees in a real one: its in-flight table, the tape's events, and stalls.
-//
-// # What is deterministic
-//
-// A Result follows from its Plan, on one thread (see package mesh/sim): the model, the script of the faults, the network,
-// and memberlist with all that it leaves to chance. Two runs agree in all of it but Analysis, to the nanosecond and the
-// byte, whatever ran before them in the program. In jobs of up to ten members, two of memberlist's timers are due at one
-// instant after a death, in no order: with a few seeds, times differ in some runs, by some hundred milliseconds; reasons and
-// culprits don't. On a busy machine a run of any job may differ likewise, the larger the likelier: the runtime interrupts
-// goroutines.
-//
-// Virtual time stands still while somebody computes: it measures waiting, not processors. Result.Analysis is what the
-// coordinator's part of it costs, by the machine's own clock.
+// The truth about what went wrong is with the caller, who made it so.
 package jobsim

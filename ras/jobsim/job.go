@@ -1,282 +1,294 @@
 package jobsim
 
 import (
-	"context"
-	"encoding/json"
+	"encoding/binary"
 	"fmt"
-	"slices"
-	"sync"
+	"math/rand/v2"
 	"time"
 
-	"github.com/carillon-rt/carillon/ras/agent"
-	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/mesh"
-	"github.com/carillon-rt/carillon/ras/mesh/sim"
-	"github.com/carillon-rt/carillon/ras/verdict"
-	"github.com/carillon-rt/carillon/telemetry/process"
-	"github.com/carillon-rt/carillon/telemetry/semconv"
-	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Config is a job to simulate.
+// Config is how a job is laid out, and how its network and programs behave.
 type Config struct {
-	Seed     uint64
-	Shape    Shape
-	Machines int         // the members are spread over them evenly, and must be a multiple of them
-	Link     sim.Link    // between machines
-	Tuning   mesh.Tuning // of the meshes; the zero value is mesh.OneMachine
-	Timing   agent.Timing
-	Stall    time.Duration // the age from which an operation stalls; default stall.DefaultFloor
+	Seed      uint64
+	Processes int
+	Hosts     int           // the processes are spread over them evenly, in order; default 1
+	Latency   time.Duration // of a collective once all have come; default 100µs
+	OnError   Reaction      // what a program does when a call returns an error
+	Keepalive time.Duration // after how long without a sign of life another host is given up; default 10s
+	Start     int64         // the clock at the beginning; default one hour
+	// Blind tells that the runtime notices nothing by itself, as NCCL: what a rank waits for in vain, it waits for for
+	// ever.
+	Blind bool
 }
 
-// Job is a running job. Its methods must be called within one bubble of synctest.
+// Reaction is what a program does when a call returns an error.
+type Reaction uint8
+
+// The reactions.
+const (
+	Exit  Reaction = iota // it exits with 1, as with log.Fatal
+	Close                 // it ends its communicators, and its process in order, with an exit code of 1
+	Stay                  // the thread that made the call does nothing more
+)
+
+// Job is a simulated job.
 type Job struct {
-	*sim.Job
-	Model  *Model
-	Agents []*agent.Agent // by member
+	clock
+	Config
+	Processes []*Process
+	Ranks     []*Rank // by rank
 
-	config  Config
-	stop    context.CancelFunc
-	end     []context.CancelFunc // by member: of its agent
-	running sync.WaitGroup
+	rand    *rand.Rand
+	comms   int             // so far
+	cut     map[string]bool // hosts that are cut off from all others
+	world   *comm
+	joining map[*Rank]func() // ranks that wait in the init of the world
 
-	mu     sync.Mutex
-	told   []Told
-	opened map[string]*spread
+	held []*meeting // to which all have come, and which the network holds up
 }
 
-// Told is what an agent told receivers outside of the job of a verdict, and when.
-type Told struct {
-	At      time.Time
-	By      int // the member
-	Stage   bus.Stage
-	Key     string
-	Verdict verdict.Verdict
+// State is how a process is.
+type State uint8
+
+// The states.
+const (
+	Running State = iota
+	Stopped
+	Dead     // it ended without saying so
+	Departed // it ended in order
+)
+
+// Process is one process of the job.
+type Process struct {
+	job   *Job
+	Index int
+	Host  string
+	State State
+	Since int64  // when it came into its state
+	How   string // how it ended
+	Ranks []*Rank
+
+	// Observe takes what the process writes onto its tape, if it isn't nil.
+	Observe func(*tape.Event)
+	// Changed hears that State has changed, if it isn't nil.
+	Changed func()
+
+	generations uint32
+	pending     []func() // what it would do, if it were not stopped
+	leaving     int      // ranks that leave together
 }
 
-// String is "opened rank_dead of host1-1 ranks [0 1] by member 3".
-func (t *Told) String() string {
-	return fmt.Sprintf("%v by member %d: %v %s", t.Stage, t.By, t.Verdict.Reason, t.Verdict.Text)
+// Rank is one rank of the job.
+type Rank struct {
+	Job     int
+	Process *Process
+	parts   map[string]*Part // by the communicator's name
+	order   []*Part
+	root    uint32
+	threads []*thread
 }
 
-// spread is when the first and the last member came to know a verdict.
-type spread struct{ first, last time.Time }
+// Part is a rank's part in a communicator.
+type Part struct {
+	rank   *Rank
+	comm   *comm
+	slot   tape.Slot
+	queue  []*operation // the first one runs
+	sent   map[int]uint64
+	recvd  map[int]uint64
+	groups uint64
+	splits int
+	fault  *Fault // why it failed
+	ended  bool   // destroyed or aborted
+}
 
-// lookTime is how often a process looks for stalls: a quarter of the age at which something is slow, as a node does.
-const lookTime = stall.DefaultSlow / 4
+// comm is a communicator.
+type comm struct {
+	info     tape.CommInfo
+	parts    []*Part // by rank; nil if it is not there yet
+	open     map[meetingKey]*meeting
+	notice   *Fault                // what the first rank that failed told the others
+	colors   map[int]map[int]Split // by a split's number: what each rank asked for
+	children map[[2]int]*comm      // by a split's number and color
+	gone     map[int]*Fault        // ranks that are dead, or have ended the communicator, as far as the others know
+}
 
-// clock is CLOCK_MONOTONIC of all processes.
-func clock() int64 { return time.Now().UnixNano() }
+// Fault is the error of a call.
+type Fault struct {
+	Code lifecycle.Code
+	Peer int
+	Text string
+}
 
-// Start starts a job, and returns when its members know each other. The caller closes it, also if it fails: it is never
-// nil.
-func Start(ctx context.Context, c Config) (*Job, error) {
-	if c.Stall == 0 {
-		c.Stall = stall.DefaultFloor
+// Error is the text.
+func (f *Fault) Error() string { return f.Text }
+
+// New makes a job of which each process has ranks ranks, and no communicators.
+func New(c Config, ranks int) *Job {
+	if c.Hosts == 0 {
+		c.Hosts = 1
 	}
-	j := &Job{Job: &sim.Job{}, config: c, stop: func() {}, opened: map[string]*spread{}}
-	if c.Machines < 1 || c.Shape.Members%c.Machines != 0 || c.Shape.Members < 1 || c.Shape.Ranks < 1 {
-		return j, fmt.Errorf("jobsim: %d members of %d ranks on %d machines, want as many on each", c.Shape.Members, c.Shape.Ranks, c.Machines)
+	if c.Latency == 0 {
+		c.Latency = 100 * time.Microsecond
 	}
-	j.Model = NewModel(c.Seed, c.Shape, clock)
-	j.Agents = make([]*agent.Agent, c.Shape.Members)
-	j.end = make([]context.CancelFunc, c.Shape.Members)
-	var failed error
-	of := func(r *sim.Rank) *agent.Agent { // members start one after the other, and each is asked for the first time by Start
-		i := r.Process.Member().Rank
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		if j.Agents[i] == nil {
-			j.Agents[i], failed = j.newAgent(r, i)
+	if c.Keepalive == 0 {
+		c.Keepalive = 10 * time.Second
+	}
+	if c.Start == 0 {
+		c.Start = int64(time.Hour)
+	}
+	j := &Job{Config: c, rand: rand.New(rand.NewPCG(c.Seed, 7)), cut: map[string]bool{}}
+	j.now = c.Start
+	each := (c.Processes + c.Hosts - 1) / c.Hosts
+	for i := range c.Processes {
+		p := &Process{job: j, Index: i, Host: fmt.Sprintf("host%d", i/each), Since: j.now}
+		for range ranks {
+			r := &Rank{Job: len(j.Ranks), Process: p, parts: map[string]*Part{}}
+			p.Ranks = append(p.Ranks, r)
+			j.Ranks = append(j.Ranks, r)
 		}
-		return j.Agents[i]
+		j.Processes = append(j.Processes, p)
 	}
-	var err error
-	j.Job, err = sim.StartJob(ctx, sim.JobConfig{
-		Seed: c.Seed, Link: c.Link, Machines: c.Machines, Each: c.Shape.Members / c.Machines, Tuning: c.Tuning,
-		Handler: func(r *sim.Rank, from string, question []byte) []byte {
-			r.Process.Gate()
-			return of(r).Handle(ctx, from, question)
-		},
-		LocalNote: func(r *sim.Rank, m mesh.Member) []byte { r.Process.Gate(); return of(r).LocalNote(m) },
-		OnEvent:   func(r *sim.Rank, e mesh.Event) { r.Process.Gate(); of(r).Member(e) },
-	})
-	if err != nil {
-		return j, err
-	}
-	if failed != nil {
-		return j, failed
-	}
-	ctx, j.stop = context.WithCancel(ctx)
-	for i, r := range j.Ranks {
-		time.Sleep(lookTime / time.Duration(len(j.Ranks))) // processes don't look all at one moment
-		one, end := context.WithCancel(ctx)
-		a := of(r)
-		j.end[i] = end
-		j.running.Go(func() { a.Run(one, r.Mesh) })
-		j.running.Go(func() { j.watch(one, i, r.Process, a) })
-	}
-	j.Model.Restart() // while they joined, time went by
-	return j, nil
+	return j
 }
 
-func (j *Job) newAgent(r *sim.Rank, i int) (*agent.Agent, error) {
-	return agent.New(agent.Config{
-		Self: r.Process.Member(), Now: clock, Timing: j.config.Timing,
-		Slots: func(buf []tape.Slot) []tape.Slot { r.Process.Gate(); return j.Model.Slots(i, buf) },
-		Local: func(m mesh.Member) (verdict.Note, bool) {
-			n := verdict.Note{Member: m.Name, Host: m.Host, PID: m.PID, Rank: m.Rank, JobSize: m.JobSize}
-			now := clock()
-			for _, s := range j.Model.Slots(m.Rank, nil) {
-				n.Slots = append(n.Slots, verdict.SlotOf(&s, now))
-			}
-			return n, true
-		},
-		Event: func(ev bus.Event, outward bool) { r.Process.Gate(); j.hear(r, i, &ev, outward) },
-	})
-}
-
-// watch is what a process does beside: it reads its tape, and looks for stalls.
-func (j *Job) watch(ctx context.Context, i int, p *sim.Process, a *agent.Agent) {
-	w, err := stall.New(stall.Config{Floor: j.config.Stall, Slow: min(stall.DefaultSlow, j.config.Stall)})
-	if err != nil {
-		panic(err) // the default with another floor
-	}
-	timer := time.NewTimer(lookTime / time.Duration(2*len(j.Ranks))) // not when the agent has something to do, either
-	defer timer.Stop()
-	var slots []tape.Slot
-	var reports []stall.Report
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		p.Gate()
-		j.Model.Events(i, func(ev *tape.Event) { w.Observe(ev); a.Observe(ev) })
-		slots = j.Model.Slots(i, slots[:0])
-		reports = w.Check(slots, clock(), reports[:0])
-		for k := range reports {
-			a.ObserveStall(&reports[k])
-		}
-		timer.Reset(lookTime)
+// newComm makes a communicator, of which no rank has its part yet.
+func (j *Job) newComm(name string, parent lifecycle.CommID, size int) *comm {
+	j.comms++
+	var id lifecycle.CommID
+	binary.BigEndian.PutUint64(id[:], uint64(j.comms))
+	copy(id[8:], name)
+	return &comm{
+		info:  tape.CommInfo{ID: id, Parent: parent, Name: name, Size: size, Nodes: j.Hosts, Engine: "host"},
+		parts: make([]*Part, size), open: map[meetingKey]*meeting{}, gone: map[int]*Fault{},
 	}
 }
 
-// hear notes what an agent tells.
-func (j *Job) hear(r *sim.Rank, i int, ev *bus.Event, outward bool) {
-	switch ev.Type {
-	case semconv.EventVerdictOpened, semconv.EventVerdictChanged, semconv.EventVerdictWithdrawn:
-	default:
-		return
+// join gives a rank its part in a communicator.
+func (r *Rank) join(c *comm, rank int, state lifecycle.State) *Part {
+	r.Process.generations++
+	g := r.Process.generations
+	if c.info.Parent.IsZero() || r.root == 0 {
+		r.root = g
 	}
-	if r.Process.Ended() {
-		return
+	p := &Part{rank: r, comm: c, sent: map[int]uint64{}, recvd: map[int]uint64{}}
+	p.slot = tape.Slot{
+		CommInfo: c.info, Index: int(g - 1), Generation: g, Root: r.root, State: state, Wait: -1, Op: tape.Signature{Peer: -1},
 	}
-	now := time.Now()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if ev.Stage == bus.Opened {
-		s := j.opened[ev.Key]
-		if s == nil {
-			s = &spread{first: now}
-			j.opened[ev.Key] = s
-		}
-		s.last = now
-	}
-	if !outward {
-		return
-	}
-	t := Told{At: now, By: i, Stage: ev.Stage, Key: ev.Key}
-	if b, err := json.Marshal(ev.Data); err == nil {
-		if err := json.Unmarshal(b, &t.Verdict); err != nil {
-			t.Verdict.Text = fmt.Sprintf("can't be read: %v", err) // a receiver could not read it either; the reason is none
-		}
-	}
-	j.told = append(j.told, t)
+	p.slot.Rank = rank
+	c.parts[rank] = p
+	r.parts[c.info.Name] = p
+	r.order = append(r.order, p)
+	return p
 }
 
-// Told is what receivers outside of the job were told so far, in order.
-func (j *Job) Told() []Told {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.Clone(j.told)
-}
+// Part is the rank's part in the communicator of that name; nil if it has none.
+func (r *Rank) Part(name string) *Part { return r.parts[name] }
 
-// Known is when the first and the last member came to know a verdict.
-func (j *Job) Known(key string) (first, last time.Time) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if s := j.opened[key]; s != nil {
-		return s.first, s.last
+// World makes the communicator of all ranks, ready on all of them.
+func (j *Job) World() {
+	members := make([]int, len(j.Ranks))
+	for i := range members {
+		members[i] = i
 	}
-	return time.Time{}, time.Time{}
+	j.Comm("world", "", members)
 }
 
-// AllHold tells whether all members that run, but those that except is true of, know of exactly the open verdicts with
-// these keys.
-func (j *Job) AllHold(except func(member int) bool, keys ...string) bool {
-	want := slices.Sorted(slices.Values(keys))
-	for i, a := range j.Agents {
-		if j.Ranks[i].Process.Ended() || except != nil && except(i) {
-			continue
-		}
-		var have []string
-		for _, o := range a.Open() {
-			have = append(have, agent.VerdictKey(o.ID()))
-		}
-		slices.Sort(have)
-		if !slices.Equal(have, want) {
-			return false
+// Comm makes a communicator of the given ranks of the job, ready on all of them, as a split of the one called parent
+// makes it, or an init if parent is empty.
+func (j *Job) Comm(name, parent string, ranks []int) {
+	var id lifecycle.CommID
+	if parent != "" {
+		id = j.Ranks[ranks[0]].parts[parent].comm.info.ID
+	}
+	c := j.newComm(name, id, len(ranks))
+	for i, r := range ranks {
+		p := j.Ranks[r].join(c, i, lifecycle.StateReady)
+		if parent == "" {
+			p.begin(tape.ActInit, lifecycle.CallInitRank, 0)
+			p.end(tape.ActInit, lifecycle.CallInitRank, 0, j.now, nil)
 		}
 	}
-	return true
 }
 
-// Machine is that of a member.
-func (j *Job) Machine(member int) int { return member / (len(j.Ranks) / j.config.Machines) }
-
-// Kill kills a member's process, and Stop stops it until Continue.
-func (j *Job) Kill(member int, exit process.Exit) {
-	j.Model.Kill(member)
-	j.Ranks[member].Process.Kill(exit)
-	j.end[member]()
-}
-
-// Stop stops a member's process, as SIGSTOP does.
-func (j *Job) Stop(member int) {
-	j.Model.Stop(member)
-	j.Ranks[member].Process.Stop()
-}
-
-// Continue lets it run again.
-func (j *Job) Continue(member int) {
-	j.Ranks[member].Process.Continue()
-	j.Model.Continue(member)
-}
-
-// Cut parts a machine from all others, for RAS and for the job's data; apart false joins it again.
-func (j *Job) Cut(machine int, apart bool) {
-	for i := range j.Machines {
-		if i != machine {
-			j.Network.Cut(j.Machines[machine], j.Machines[i], apart)
-		}
-	}
-	j.Model.Part(func(member int) int {
-		if apart && j.Machine(member) == machine {
-			return 1
-		}
-		return 0
-	})
-}
-
-// Close ends the job, and waits in virtual time until all of it has ended.
-func (j *Job) Close() error {
+// Reset lets all threads end, and takes all communicators off the tables, as programs do that begin anew.
+func (j *Job) Reset() {
 	for _, r := range j.Ranks {
-		r.Process.Continue()
+		for _, t := range r.threads {
+			t.ended = true
+		}
+		r.threads = nil
+		for _, part := range r.order {
+			if !part.ended {
+				part.fault = nil
+				part.Abort("the job begins anew")
+			}
+		}
+		r.parts, r.order, r.root = map[string]*Part{}, nil, 0
 	}
-	j.stop()
-	j.running.Wait()
-	return j.Job.Close()
+	j.held = nil
+}
+
+// Rank is the part's number in the communicator.
+func (part *Part) Rank() int { return part.slot.Rank }
+
+// Slots appends the in-flight table of the process to buf.
+func (p *Process) Slots(buf []tape.Slot) []tape.Slot {
+	for _, r := range p.Ranks {
+		for _, part := range r.order {
+			if part.ended {
+				continue
+			}
+			s := part.slot
+			if len(part.queue) > 0 && part.queue[0].started {
+				s.Wait = part.queue[0].waitsFor()
+				s.WaitSince = 0
+				if s.Wait >= 0 {
+					s.WaitSince = part.queue[0].waitSince
+				}
+			}
+			buf = append(buf, s)
+		}
+	}
+	return buf
+}
+
+// write puts an event onto the process's tape.
+func (part *Part) write(ev tape.Event) {
+	if o := part.rank.Process.Observe; o != nil {
+		ev.Comm, ev.Generation, ev.Root, ev.Slot = part.slot.CommInfo, part.slot.Generation, part.slot.Root, part.slot.Index
+		o(&ev)
+	}
+}
+
+func (part *Part) life(r tape.LifeRecord) {
+	r.Time = part.rank.Process.job.now
+	part.write(tape.Event{IsLife: true, Life: r})
+}
+
+// begin writes the start of an act.
+func (part *Part) begin(act tape.Act, call lifecycle.Call, seq uint64) {
+	now := part.rank.Process.job.now
+	part.life(tape.LifeRecord{
+		Act: act, Call: call, Stage: tape.StageStart, Seq: seq, Start: now, State: part.slot.State, Peer: -1,
+		Site: lifecycle.Site{Func: "main.train", File: "train.go", Line: 40 + int(act)},
+	})
+}
+
+// end writes the end of an act that began at start.
+func (part *Part) end(act tape.Act, call lifecycle.Call, seq uint64, start int64, fault *Fault) {
+	r := tape.LifeRecord{Act: act, Call: call, Stage: tape.StageEnd, Seq: seq, Start: start, State: part.slot.State, Peer: -1}
+	if fault != nil {
+		r.Code, r.Peer, r.Text = fault.Code, int32(fault.Peer), fault.Text
+	}
+	r.Site = lifecycle.Site{Func: "main.train", File: "train.go", Line: 40 + int(act)}
+	part.life(r)
+}
+
+// String is what such a program does: "exit".
+func (r Reaction) String() string {
+	return [...]string{Exit: "exit", Close: "close their communicators and exit", Stay: "do nothing more"}[r]
 }

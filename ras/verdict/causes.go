@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -9,252 +8,64 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // maxEvidence is how many ranks' waits a verdict tells one by one.
 const maxEvidence = 8
 
-// fates are the verdicts on processes that can't go on, whether somebody waits for them already or not. Where all
-// processes of a host are out of reach, that is the host's fate, and one verdict; and where those of one host see no other, that
-// is one, too: they are cut off, or all others are. Who ended or is stopped has one of its own: others of its host that follow
-// are further causes, and take nothing back.
-func (w *walk) fates() []Verdict {
+// absentees are the verdicts on living ranks that have not come. Those that are missing at one meeting for one reason
+// are one verdict.
+func (w *walk) absentees() []Verdict {
 	type group struct {
-		fate Fate
-		of   string // a member, or the host, where the whole host is concerned
+		key    meetingKey
+		reason Reason
+		why    ending
 	}
-	processes, lost := map[string]int{}, map[string]int{} // by host
-	for _, n := range w.g.notes {
-		processes[n.Host]++
-		if n.Fate == Unreachable {
-			lost[n.Host]++
-		}
-	}
-	alone := w.alone()
-	var order []group
-	found := map[group][]*Note{}
-	for i := range w.g.notes {
-		n := &w.g.notes[i]
-		if n.Fate == Alive {
+	// A rank may be missing at several meetings: it counts where it has been waited for longest.
+	first := map[*actor]*leaf{}
+	var order []*actor
+	for _, l := range w.leaves {
+		if l.why == notAlive {
 			continue
 		}
-		key := group{n.Fate, n.Member}
-		if n.Fate == Unreachable && n.Host != "" && processes[n.Host] > 1 && processes[n.Host] == lost[n.Host] {
-			key.of = "host " + n.Host
+		old := first[l.actor]
+		if old == nil {
+			order = append(order, l.actor)
 		}
-		if n.Fate == Unreachable && alone {
-			key.of = "all other hosts"
-		}
-		if found[key] == nil {
-			order = append(order, key)
-		}
-		found[key] = append(found[key], n)
-	}
-	verdicts := make([]Verdict, 0, len(order))
-	for _, key := range order {
-		verdicts = append(verdicts, w.fate(key.fate, found[key]))
-	}
-	return verdicts
-}
-
-// fate is the verdict on processes that share one.
-func (w *walk) fate(fate Fate, notes []*Note) Verdict {
-	v := Verdict{Reason: fate.reason(), Confidence: Certain}
-	var ends []*node
-	guessed := false
-	for _, n := range notes {
-		v.Age = max(v.Age, Age(n.FateAge))
-		actors := 0
-		for _, a := range w.g.actors {
-			if a.note != n {
-				continue
-			}
-			actors++
-			if end := w.actors[a]; end != nil {
-				ends = append(ends, end)
-				guessed = guessed || slices.ContainsFunc(end.in, func(in *node) bool { return in.meeting.guessed })
-			}
-		}
-		if actors > 1 { // a process with several ranks: its slots tell which
-			for _, a := range w.g.actors {
-				if a.note == n {
-					v.Culprits = append(v.Culprits, rankOf(a, a.slots[0].Comm))
-				}
-			}
-			continue
-		}
-		v.Culprits = append(v.Culprits, Rank{Job: n.Rank, Comm: -1, Member: n.Member, Host: n.Host, PID: n.PID})
-	}
-	if fate == Dead || fate == Unreachable {
-		v.Comms = commsOf(notes)
-	}
-	v.Victims = w.waitsFor(ends, func(a *actor) bool { return slices.Contains(notes, a.note) })
-	v.locate()
-	if guessed {
-		v.Confidence = Likely
-	}
-	who, all := ranksText(v.Culprits), ""
-	if hosts := hostsOf(notes); len(notes) > 1 && len(hosts) > 1 {
-		all = fmt.Sprintf(", all of %d other hosts,", len(hosts))
-	} else if len(notes) > 1 {
-		all = fmt.Sprintf(", all of host %s,", notes[0].Host)
-	}
-	verb := map[Fate]string{Dead: "ended", Stopped: "stopped", Unreachable: "stopped answering"}[fate]
-	v.Text = fmt.Sprintf("%s%s %s %s ago", who, all, verb, v.Age)
-	if fate == Dead && v.Age == 0 {
-		v.Text = fmt.Sprintf("%s%s has ended", who, all)
-	}
-	var why []string
-	for _, n := range notes {
-		if n.Cause != "" && !slices.Contains(why, n.Cause) {
-			why = append(why, n.Cause)
+		if old == nil || cmp.Or(cmp.Compare(l.at.until, old.at.until), cmp.Compare(l.at.age, old.at.age)) > 0 {
+			first[l.actor] = l
 		}
 	}
-	if len(why) > 0 {
-		v.Text += ": " + strings.Join(why, "; ")
-	}
-	v.Text += waiting(v.Victims)
-	if fate == Unreachable {
-		aside, seen := w.side()
-		v.Text += aside
-		v.Evidence = append(v.Evidence, seen)
-	}
-	for _, n := range notes {
-		v.Evidence = append(v.Evidence, lastWords(n)...)
-	}
-	return v
-}
-
-// alone tells whether those who run are on one host, and others, of other hosts, are out of reach: it may be this one that is cut off.
-func (w *walk) alone() bool {
-	var here, there []*Note
-	for i := range w.g.notes {
-		switch n := &w.g.notes[i]; n.Fate {
-		case Unreachable:
-			there = append(there, n)
-		case Alive, Stopped:
-			here = append(here, n)
-		case Dead:
+	together := map[group][]*leaf{}
+	var groups []group
+	for _, a := range order {
+		l := first[a]
+		key := group{l.at.key, l.reason(), l.why}
+		if together[key] == nil {
+			groups = append(groups, key)
 		}
+		together[key] = append(together[key], l)
 	}
-	own, others := hostsOf(here), hostsOf(there)
-	return len(own) == 1 && own[0] != "" && !slices.Contains(others, own[0]) && !slices.Contains(others, "")
-}
-
-// hostsOf are the hosts of processes, each once, in order.
-func hostsOf(notes []*Note) []string {
-	hosts := make([]string, 0, len(notes))
-	for _, n := range notes {
-		hosts = append(hosts, n.Host)
-	}
-	slices.Sort(hosts)
-	return slices.Compact(hosts)
-}
-
-// side says from where it is seen that others are out of reach: who is cut off can't know it, and says the same of the rest.
-// Where no more than half of the processes are left, that belongs to the sentence.
-func (w *walk) side() (aside, seen string) {
-	var hosts []string
-	here, all := 0, 0
-	for i := range w.g.notes {
-		n := &w.g.notes[i]
-		if n.Fate == Dead {
-			continue
-		}
-		all++
-		if n.Fate == Unreachable {
-			continue
-		}
-		here++
-		if n.Host != "" && !slices.Contains(hosts, n.Host) {
-			hosts = append(hosts, n.Host)
-		}
-	}
-	slices.Sort(hosts)
-	from := "here"
-	if len(hosts) > 0 {
-		from = hosts[0]
-	}
-	if more := len(hosts) - 1; more > 0 {
-		from += fmt.Sprintf(" and %d more", more)
-	}
-	seen = fmt.Sprintf("seen from %s, with %d of %d processes: if the network is parted, the others say the same of these", from, here, all)
-	if 2*here <= all {
-		aside = fmt.Sprintf("; only %d of %d processes answer: those of %s may be the ones that are cut off", here, all, from)
-	}
-	return aside, seen
-}
-
-// maxComms is how many communicators of its culprits a verdict has: more than any job has one process in.
-const maxComms = 64
-
-// commsOf are the communicators that processes are in.
-func commsOf(notes []*Note) []lifecycle.CommID {
-	var comms []lifecycle.CommID
-	for _, n := range notes {
-		for i := range n.Slots {
-			comms = append(comms, n.Slots[i].Comm)
-		}
-	}
-	slices.SortFunc(comms, func(a, b lifecycle.CommID) int { return bytes.Compare(a[:], b[:]) })
-	comms = slices.Compact(comms)
-	return comms[:min(len(comms), maxComms)]
-}
-
-// lastWords is what a process was in, by its tape.
-func lastWords(n *Note) []string {
-	var words []string
-	for i := range n.Slots {
-		s := &n.Slots[i]
-		if s.InFlight > 0 {
-			words = append(words, fmt.Sprintf("%s was in %s", rankName(n, s), callText(s.Op.Call.String(), s.Seq, s)))
-		}
-		for _, act := range s.Acts {
-			words = append(words, fmt.Sprintf("%s was in %s of %s", rankName(n, s), act.Act, commText(s)))
-		}
-	}
-	if len(n.Slots) == 0 {
-		words = append(words, fmt.Sprintf("nothing is known of what %s was in: nobody could read its tape", n.Member))
-	}
-	return words
-}
-
-// roots are the verdicts on where the walk ended without coming back.
-func (w *walk) roots() []Verdict {
 	var verdicts []Verdict
-	together := map[string][]*node{} // ranks that have not come to the same meeting have one verdict
-	var order []string
-	for _, n := range w.seen {
-		switch {
-		case n.meeting != nil:
-			if v, ok := w.meetingVerdict(n); ok {
-				verdicts = append(verdicts, v)
-			}
-		case n.actor.note.Fate == Alive && (len(n.actor.in) == 0 || n.astray):
-			where := w.whereMissed(n)
-			key := fmt.Sprint(w.g.reasonOf(n.actor, where.meeting), where.meeting.key)
-			if together[key] == nil {
-				order = append(order, key)
-			}
-			together[key] = append(together[key], n)
+	for _, key := range groups {
+		if v, odd := w.oddCall(together[key][0].at, together[key]); odd {
+			verdicts = append(verdicts, v)
+			continue
 		}
-	}
-	for _, key := range order {
-		verdicts = append(verdicts, w.absentees(together[key]))
+		verdicts = append(verdicts, w.absent(together[key]))
 	}
 	return verdicts
 }
 
-// whereMissed is the meeting that has waited longest for an actor.
-func (w *walk) whereMissed(n *node) *node {
-	return slices.MaxFunc(n.in, func(a, b *node) int { return cmp.Compare(a.meeting.age, b.meeting.age) })
-}
-
-// reasonOf is why an actor that is alive, and in no meeting, holds one up.
-func (g *graph) reasonOf(a *actor, m *meeting) Reason {
+// reason is why a rank that is alive, and in no meeting, holds one up.
+func (l *leaf) reason() Reason {
+	m := l.at
 	switch {
-	case slices.ContainsFunc(a.slots, func(s *Slot) bool { return blockedByGroup(s, m.age) }):
+	case l.why == leftComm:
+		return NotEntered
+	case slices.ContainsFunc(l.actor.slots, func(s *Slot) bool { return blockedByGroup(s, m) }):
 		return UnfinishedGroup
 	case m.key.kind == joining, m.slot.Op.Call == lifecycle.CallSplit, m.slot.Op.Call == lifecycle.CallShrink,
 		m.slot.Op.Call == lifecycle.CallGrow:
@@ -265,153 +76,393 @@ func (g *graph) reasonOf(a *actor, m *meeting) Reason {
 }
 
 // blockedByGroup tells whether a communicator has had a group job open for about as long as others wait.
-func blockedByGroup(s *Slot, waited time.Duration) bool {
+func blockedByGroup(s *Slot, m *meeting) bool {
 	group := s.open(tape.ActGroup)
-	return group != nil && group.Age >= waited/2 && s.InFlight == 0
+	return group != nil && group.Age >= m.age/2 && s.InFlight == 0
 }
 
-// absentees is the verdict on ranks that have not come to a meeting.
-func (w *walk) absentees(nodes []*node) Verdict {
-	m := w.whereMissed(nodes[0]).meeting
-	v := Verdict{Reason: w.g.reasonOf(nodes[0].actor, m), Confidence: Certain}
+// absent is the verdict on ranks that have not come to a meeting.
+func (w *walk) absent(leaves []*leaf) Verdict {
+	m := leaves[0].at
+	v := Verdict{Reason: leaves[0].reason(), Confidence: Certain}
 	culprits := map[*actor]bool{}
-	for _, n := range nodes {
-		culprits[n.actor] = true
-		v.Culprits = append(v.Culprits, rankOf(n.actor, m.key.comm))
+	var ends []*meeting
+	for _, l := range leaves {
+		culprits[l.actor] = true
+		v.Culprits = append(v.Culprits, rankOf(l.actor, m.key.comm))
+	}
+	for _, l := range w.leaves {
+		if culprits[l.actor] {
+			ends = append(ends, l.at)
+		}
 	}
 	slices.SortFunc(v.Culprits, byRank)
-	v.Victims = w.waitsFor(nodes, func(a *actor) bool { return culprits[a] })
+	v.Victims = victims(ends, func(a *actor) bool { return culprits[a] })
 	v.at(m)
-	who, have := ranksText(v.Culprits), "have"
+	v.key(nil)
+	have := "have"
 	if len(v.Culprits) == 1 {
 		have = "has"
 	}
-	switch v.Reason {
-	case UnfinishedGroup:
-		group := openGroup(nodes[0].actor, m.age)
+	who := culpritsText(v.Culprits)
+	switch {
+	case leaves[0].why == leftComm:
+		left := leaves[0].left
+		v.Text = say("%s %s %s %s ago%s, and so never %s %s", who, leftVerb(left.Act), commText(m.slot), Age(left.Age), siteText(left.Site),
+			comes(len(v.Culprits)), m.text())
+		if left.Text != "" {
+			v.Evidence = append(v.Evidence, say("the cause that the program gave: %s", left.Text))
+		}
+	case v.Reason == UnfinishedGroup:
+		group := openGroup(leaves[0].actor, m)
 		v.Age = Age(group.Age)
-		v.Text = fmt.Sprintf("%s %s a group job that nobody completes, since %s: call Wait or AsyncError; until then it does not come to %s",
+		v.Text = say("%s %s a group job that nobody completes, since %s: call Wait or AsyncError; until then it does not come to %s",
 			who, have, Age(group.Age), m.text())
-	case NotJoined:
-		v.Text = fmt.Sprintf("%s %s not joined %s", who, have, m.text())
+	case v.Reason == NotJoined:
+		v.Text = say("%s %s not joined %s", who, have, m.text())
+	case m.key.kind == broken:
+		v.Text = say("%s made %s fail on others: %s", who, commText(m.slot), m.slot.Failure.Text)
 	default:
-		v.Text = fmt.Sprintf("%s %s not %s", who, have, m.entered(v.Culprits[0]))
+		v.Text = say("%s %s not %s", who, have, m.entered(v.Culprits[0]))
 	}
-	if len(nodes) == 1 && v.Reason != UnfinishedGroup {
-		v.Text += lastCall(nodes[0].actor)
+	if m.until > 0 && leaves[0].why == idle && m.key.kind != broken {
+		v.Text.add(" when it was given up, %s ago", Age(m.until))
 	}
-	v.Text += waiting(v.Victims)
+	if len(leaves) == 1 && leaves[0].why == idle && v.Reason != UnfinishedGroup && m.key.kind != broken {
+		v.Text.add("%s", lastCall(leaves[0].actor))
+	}
+	v.Text.add("%s", waiting(v.Victims))
 	if m.guessed {
 		v.Confidence = Likely
 	}
-	for _, n := range nodes {
-		a := n.actor
-		if n.astray {
+	for _, l := range leaves {
+		r := rankOf(l.actor, m.key.comm)
+		if l.astray {
 			v.Confidence = min(v.Confidence, Possible)
-			v.Evidence = append(v.Evidence, fmt.Sprintf("%s makes other calls all the time, and not this one", rankOf(a, m.key.comm)))
+			v.Evidence = append(v.Evidence, say("%s makes other calls all the time, and not this one", r))
 		}
-		if a.note.Where != "" {
-			v.Evidence = append(v.Evidence, fmt.Sprintf("%s is outside of Carillon: %s", rankOf(a, m.key.comm), a.note.Where))
+		if l.actor.note.Where != "" {
+			v.Evidence = append(v.Evidence, say("%s is outside of Carillon: %s", r, l.actor.note.Where))
 		}
 	}
-	if here, size := len(m.present), m.slot.Size; v.Reason == NotEntered && here < size-here {
-		v.Evidence = append(v.Evidence, fmt.Sprintf("only %d of %d ranks are in the call: it may be one call too many", here, size))
+	if here, size := len(m.present), m.slot.Size; v.Reason == NotEntered && m.key.kind == collective && here < size-here {
+		v.Evidence = append(v.Evidence, say("only %d of %d ranks are in the call: it may be one call too many", here, size))
 		v.Confidence = min(v.Confidence, Likely)
 	}
-	v.Evidence = append(v.Evidence, attendance(m)...)
+	if m.key.kind != broken {
+		v.Evidence = append(v.Evidence, attendance(m))
+	}
 	return v
 }
 
-func openGroup(a *actor, waited time.Duration) *OpenAct {
+func comes(n int) string {
+	if n == 1 {
+		return "comes to"
+	}
+	return "come to"
+}
+
+// leftVerb is how a rank ended a communicator.
+func leftVerb(act tape.Act) string {
+	switch act {
+	case tape.ActAbort:
+		return "aborted"
+	case tape.ActFinalize:
+		return "finalized"
+	default:
+		return "destroyed"
+	}
+}
+
+func siteText(site string) string {
+	if site == "" {
+		return ""
+	}
+	return " (at " + site + ")"
+}
+
+func openGroup(a *actor, m *meeting) *OpenAct {
 	for _, s := range a.slots {
-		if blockedByGroup(s, waited) {
+		if blockedByGroup(s, m) {
 			return s.open(tape.ActGroup)
 		}
 	}
 	return nil
 }
 
-// meetingVerdict is the verdict on a meeting that waits for nobody that is known; false if there is none to give.
-func (w *walk) meetingVerdict(n *node) (Verdict, bool) {
-	m := n.meeting
+// entered is what a rank has not done that isn't in the meeting, as the end of "has not …".
+func (m *meeting) entered(r Rank) Text {
+	if m.key.kind != message {
+		return say("entered %s", m.text())
+	}
+	other := rankOf(m.present[0].actor, m.key.comm)
+	if r.Comm == m.key.from {
+		return say("sent message %d to %s on %s", m.key.seq, other, commText(m.slot))
+	}
+	return say("called for message %d of %s on %s", m.key.seq, other, commText(m.slot))
+}
+
+// oddCall is the verdict on a call that only few ranks make: what their programs did until now speaks against it, or
+// more ranks have ended the communicator in order than are in the call.
+func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
+	if m.key.kind == joining || m.key.kind == broken || m.key.kind == exchange {
+		return Verdict{}, false
+	}
+	odd := !slices.ContainsFunc(m.present, func(p *place) bool {
+		o := w.g.odd(p.actor)
+		return o == nil || o.Did.Comm != m.key.comm || o.Did.Seq != p.slot.Seq
+	})
+	for _, l := range missing {
+		if l.actor.wouldCall(m.key.comm, agreed(m.slot.Op)) {
+			odd = false
+		}
+	}
+	deserted := w.g.deserted(m)
+	if !odd && !deserted {
+		return Verdict{}, false
+	}
+	v := Verdict{Reason: Mismatch, Confidence: Likely}
+	for _, p := range m.present {
+		v.Culprits = append(v.Culprits, rankOf(p.actor, m.key.comm))
+		if o := w.g.odd(p.actor); o != nil {
+			v.Evidence = append(v.Evidence, o.text(rankOf(p.actor, m.key.comm)))
+		}
+	}
+	slices.SortFunc(v.Culprits, byRank)
+	v.Victims = victims([]*meeting{m}, nobody)
+	v.at(m)
+	v.key(m)
+	v.Text = say("%s made a call that no other rank makes: %s, for %s", culpritsText(v.Culprits), m.text(), Age(m.age-m.until))
+	if deserted {
+		v.Text.add("; most others have ended the communicator")
+	}
+	v.Text.add("%s", waiting(v.Victims))
+	v.Evidence = append(v.Evidence, attendance(m))
+	return v, true
+}
+
+// deserted tells whether more ranks have ended the communicator in order than are in the meeting.
+func (g *graph) deserted(m *meeting) bool {
+	left := 0
+	for r := range m.slot.Size {
+		p := g.seats[seat{m.key.comm, r}]
+		if p != nil && p.slot.Left != nil && p.slot.Left.Act != tape.ActAbort && p.slot.Failure == nil {
+			left++
+		}
+	}
+	return left > len(m.present)
+}
+
+// verdictOn is the verdict on a meeting that waits for no rank that is known; false if there is none to give.
+func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	switch {
 	case m.differ:
-		return w.mismatch(n), true
-	case len(m.absent) > 0 && m.key.kind == joining:
-		return w.neverSeen(n), true
+		return w.mismatch(m), true
+	case m.engine != nil && m.engine.Code == lifecycle.CodeMismatch && len(m.missing) == 0:
+		return w.toldMismatch(m), true
+	case len(m.absent) > 0 && m.engine != nil && w.g.troubleBefore(m):
+		return Verdict{}, false
+	case len(m.absent) > 0 && (m.key.kind == joining || m.engine != nil && len(m.missing) == 0):
+		return w.neverSeen(m), true
+	case len(m.absent) > 0 && m.engine != nil: // others are known to have been missing
+		return Verdict{}, false
 	case len(m.absent) > 0:
-		return w.unknown(n, fmt.Sprintf("of %s nothing is known", absentText(m))), true
-	case len(m.missing) == 0 && m.key.kind != exchange && m.stalled:
-		return w.stuck(n)
+		return w.unknown(m, fmt.Sprintf("of %s of %s nothing is known", absentText(m.absent), commText(m.slot))), true
+	case len(m.missing) == 0 && m.key.kind != exchange && m.trouble:
+		return w.stuck(m)
 	default:
 		return Verdict{}, false
 	}
 }
 
-// neverSeen is the verdict on ranks of a communicator that begins, whom no process has as its own.
-func (w *walk) neverSeen(n *node) Verdict {
-	m := n.meeting
+// troubleBefore tells whether something else had gone wrong shortly before a meeting failed, which may be why: programs
+// exit when a call fails, and take along what is known of them.
+func (g *graph) troubleBefore(m *meeting) bool {
+	shortly := func(age time.Duration) bool { return age > m.until && age-m.until < pastTime }
+	return slices.ContainsFunc(g.notes, func(n Note) bool {
+		return (n.Fate == Dead || n.Fate == Departed) && shortly(n.FateAge) || slices.ContainsFunc(n.Slots, func(s Slot) bool {
+			return s.Failure != nil && s.Comm != m.key.comm && shortly(s.Failure.Age) && !intended(s.Failure.Code)
+		})
+	})
+}
+
+func absentText(ranks []int) string {
+	return plural(len(ranks), "rank") + " " + words.Numbers(ranks)
+}
+
+// neverSeen is the verdict on ranks of a communicator that no process has as its own: they never came, or the engine
+// says what became of them.
+func (w *walk) neverSeen(m *meeting) Verdict {
 	v := Verdict{Reason: NotJoined, Confidence: Likely}
+	whole := m.slot.Parent.IsZero() && slices.ContainsFunc(w.g.notes, func(n Note) bool { return n.JobSize == m.slot.Size })
 	for _, r := range m.absent {
-		v.Culprits = append(v.Culprits, Rank{Job: -1, Comm: r})
-	}
-	v.Victims = w.waitsFor([]*node{n}, func(*actor) bool { return false })
-	v.at(m)
-	v.Text = fmt.Sprintf("%s never arrived at %s", ranksText(v.Culprits), m.text()) + waiting(v.Victims)
-	v.Evidence = append(attendance(m), "no process that answers has these ranks")
-	return v
-}
-
-func (w *walk) unknown(n *node, why string) Verdict {
-	m := n.meeting
-	v := Verdict{Reason: Unknown, Confidence: Possible}
-	v.Victims = w.waitsFor([]*node{n}, func(*actor) bool { return false })
-	v.at(m)
-	v.Text = m.text() + " does not end, and why is not known: " + why
-	v.Evidence = attendance(m)
-	return v
-}
-
-// mismatch is the verdict on ranks that made different calls.
-func (w *walk) mismatch(n *node) Verdict {
-	m := n.meeting
-	calls := map[tape.Signature][]*place{}
-	var order []tape.Signature
-	for _, p := range m.present {
-		sig := agreed(p.slot.Op)
-		if calls[sig] == nil {
-			order = append(order, sig)
+		rank := Rank{Job: -1, Comm: r, comm: commText(m.slot)}
+		if whole {
+			rank.Job = r
 		}
-		calls[sig] = append(calls[sig], p)
+		v.Culprits = append(v.Culprits, rank)
 	}
-	slices.SortStableFunc(order, func(a, b tape.Signature) int { return cmp.Compare(len(calls[b]), len(calls[a])) }) // the majority first
-	v := Verdict{Reason: Mismatch, Confidence: Certain}
-	culprits := map[*actor]bool{}
-	most := calls[order[0]]
-	decided := len(most) > len(calls[order[1]])
-	var says []string
-	for i, sig := range order {
-		var ranks []Rank
-		for _, p := range calls[sig] {
-			r := rankOf(p.actor, m.key.comm)
-			ranks = append(ranks, r)
-			if decided && i > 0 {
-				culprits[p.actor] = true
-				v.Culprits = append(v.Culprits, r)
+	v.Victims = victims([]*meeting{m}, nobody)
+	v.at(m)
+	switch {
+	case m.engine == nil:
+		v.Text = say("%s never arrived at %s", ranksText(v.Culprits), m.text())
+	case m.engine.Code == lifecycle.CodeRankDead:
+		v.Reason, v.Text = RankDead, say("%s died, as the others saw: %s", ranksText(v.Culprits), m.engine.Text)
+	case m.engine.Code == lifecycle.CodeUnreachable:
+		v.Reason, v.Text = RankUnreachable, say("%s stopped answering, as the others saw: %s", ranksText(v.Culprits), m.engine.Text)
+	default:
+		v.Reason, v.Text = NotEntered, say("%s had not entered %s: %s", ranksText(v.Culprits), m.text(), m.engine.Text)
+	}
+	v.key(nil)
+	v.Text.add("%s", waiting(v.Victims))
+	v.Evidence = append(v.Evidence, attendance(m), say("no process that answers has these ranks"))
+	return v
+}
+
+func (w *walk) unknown(m *meeting, why string) Verdict {
+	v := Verdict{Reason: Unknown, Confidence: Possible}
+	v.Victims = victims([]*meeting{m}, nobody)
+	v.at(m)
+	v.key(m)
+	v.Text = say("%s does not end, and why is not known: %s", m.text(), why)
+	v.Evidence = []Text{attendance(m)}
+	return v
+}
+
+// wouldCall tells whether a rank that is in no call was about to make this one, as its program has always done.
+func (a *actor) wouldCall(comm lifecycle.CommID, sig tape.Signature) bool {
+	return a.habit != nil && a.habit.Next != nil && a.habit.Next.Comm == comm && agreed(a.habit.Next.Op) == sig
+}
+
+// side is what some ranks of a meeting call, in a mismatch.
+type side struct {
+	sig    tape.Signature
+	places []*place
+	votes  int // ranks that call it, or would
+	odd    int // ranks whose histories speak against what they did
+}
+
+// mismatch is the verdict on ranks that made different calls. At fault are those whose call is not the one that their
+// own programs have always made here; else the minority, counting the ranks that have not come with what they were
+// about to call. Who called first says nothing.
+func (w *walk) mismatch(m *meeting) Verdict {
+	sides := w.g.sides(m)
+	for _, a := range w.g.actors {
+		for _, s := range sides {
+			if a.wouldCall(m.key.comm, s.sig) && !slices.ContainsFunc(m.present, func(p *place) bool { return p.actor == a }) {
+				s.votes++
 			}
 		}
-		says = append(says, fmt.Sprintf("%s: %s", ranksText(ranks), difference(&order[0], &sig)))
+	}
+	if len(sides) > 1 && sides[0].votes == sides[1].votes { // what did the ranks of like communicators call?
+		for _, s := range sides {
+			s.votes += w.g.calledAt(m, s.sig)
+		}
+	}
+	slices.SortStableFunc(sides, func(a, b *side) int { return cmp.Compare(b.votes, a.votes) })
+	wrong := wrongSides(sides)
+	v := Verdict{Reason: Mismatch, Confidence: Certain}
+	culprits := map[*actor]bool{}
+	for _, s := range wrong {
+		for _, p := range s.places {
+			culprits[p.actor] = true
+			v.Culprits = append(v.Culprits, rankOf(p.actor, m.key.comm))
+		}
 	}
 	slices.SortFunc(v.Culprits, byRank)
-	v.Victims = w.waitsFor([]*node{n}, func(a *actor) bool { return culprits[a] })
+	v.Victims = victims([]*meeting{m}, func(a *actor) bool { return culprits[a] })
 	v.at(m)
-	v.Text = fmt.Sprintf("the ranks made different calls as number %d on %s: %s", m.key.seq, commText(m.slot), strings.Join(says, "; "))
+	v.key(m)
+	var says []string
+	for _, s := range sides {
+		says = append(says, fmt.Sprintf("%s: %s", s.ranks(m), difference(&sides[0].sig, &s.sig)))
+	}
+	if len(wrong) > 0 && len(wrong) < len(sides) {
+		v.Text = say("%s made another call than the others as number %d on %s: %s", culpritsText(v.Culprits), m.key.seq, commText(m.slot), strings.Join(says, "; "))
+	} else {
+		v.Confidence = Likely
+		v.Text = say("the ranks made different calls as number %d on %s, and which is wrong is not known: %s", m.key.seq, commText(m.slot), strings.Join(says, "; "))
+	}
+	for _, p := range m.present {
+		if h := w.g.odd(p.actor); h != nil && len(v.Evidence) < maxEvidence {
+			v.Evidence = append(v.Evidence, h.text(rankOf(p.actor, m.key.comm)))
+		}
+	}
+	return v
+}
+
+func (g *graph) sides(m *meeting) []*side {
+	var sides []*side
+	for _, p := range m.present {
+		sig := agreed(p.slot.Op)
+		i := slices.IndexFunc(sides, func(s *side) bool { return s.sig == sig })
+		if i < 0 {
+			i = len(sides)
+			sides = append(sides, &side{sig: sig})
+		}
+		s := sides[i]
+		s.places = append(s.places, p)
+		s.votes++
+		if g.odd(p.actor) != nil {
+			s.odd++
+		}
+	}
+	return sides
+}
+
+// wrongSides are the sides at fault; all of them where two ranks differ and nothing tells them apart, none where that
+// is so of more.
+func wrongSides(sides []*side) []*side {
+	odd := slices.DeleteFunc(slices.Clone(sides), func(s *side) bool { return s.odd < len(s.places) })
+	switch {
+	case len(odd) > 0 && len(odd) < len(sides):
+		return odd
+	case sides[0].votes > sides[1].votes:
+		return sides[1:]
+	case len(sides) == 2 && len(sides[0].places) == 1 && len(sides[1].places) == 1:
+		return sides
+	default:
+		return nil
+	}
+}
+
+// ranks names the ranks of a side.
+func (s *side) ranks(m *meeting) string {
+	ranks := make([]Rank, 0, len(s.places))
+	for _, p := range s.places {
+		ranks = append(ranks, rankOf(p.actor, m.key.comm))
+	}
+	if len(ranks) == 1 {
+		return ranks[0].in()
+	}
+	return ranksText(ranks)
+}
+
+// toldMismatch is the verdict on a mismatch that the engine saw, and of which the notes show no more than one side.
+func (w *walk) toldMismatch(m *meeting) Verdict {
+	v := Verdict{Reason: Mismatch, Confidence: Likely}
+	if m.engine.Peer >= 0 {
+		r := Rank{Job: -1, Comm: m.engine.Peer, comm: commText(m.slot)}
+		if p := w.g.seats[seat{m.key.comm, m.engine.Peer}]; p != nil {
+			r = rankOf(p.actor, m.key.comm)
+		}
+		v.Culprits = []Rank{r}
+	}
+	v.Victims = victims([]*meeting{m}, func(a *actor) bool {
+		return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == a.note.Member && r.Job == a.job })
+	})
+	v.at(m)
+	v.key(m)
+	v.Text = say("the ranks made different calls as number %d on %s: %s", m.key.seq, commText(m.slot), m.engine.Text)
 	return v
 }
 
 // stuck is the verdict on a meeting to which all have come.
-func (w *walk) stuck(n *node) (Verdict, bool) {
-	m := n.meeting
+func (w *walk) stuck(m *meeting) (Verdict, bool) {
+	if m.engine != nil {
+		return w.broke(m)
+	}
 	var worst *place
 	for _, p := range m.present {
 		switch {
@@ -423,22 +474,21 @@ func (w *walk) stuck(n *node) (Verdict, bool) {
 			worst = p
 		}
 	}
+	if worst == nil {
+		return Verdict{}, false
+	}
 	peer := w.g.seats[seat{m.key.comm, worst.slot.Wait}]
 	if peer == nil {
 		return Verdict{}, false
 	}
-	v := Verdict{Reason: Transport, Confidence: Likely}
 	from, to := rankOf(peer.actor, m.key.comm), rankOf(worst.actor, m.key.comm)
-	v.Culprits = []Rank{from, to}
-	slices.SortFunc(v.Culprits, byRank)
-	v.Victims = w.waitsFor([]*node{n}, func(*actor) bool { return false })
-	v.at(m)
+	v := m.transport(from, to)
 	v.Age = Age(worst.slot.WaitAge)
-	v.Text = fmt.Sprintf("all ranks are in %s, and nothing has come from %s to %s for %s, by %s",
-		m.text(), from, to, Age(worst.slot.WaitAge), path(from, to))
+	v.Text = say("all ranks are in %s, and nothing has come from %s to %s for %s, by %s",
+		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), route(from, to))
+	v.Text.add("%s", waiting(v.Victims))
 	for _, p := range m.present[:min(len(m.present), maxEvidence)] {
-		v.Evidence = append(v.Evidence, fmt.Sprintf("%s has waited for rank %d of the communicator for %s",
-			rankOf(p.actor, m.key.comm), p.slot.Wait, Age(p.slot.WaitAge)))
+		v.Evidence = append(v.Evidence, say("%s has waited for %s for %s", rankOf(p.actor, m.key.comm), m.rank(p.slot.Wait), Age(p.slot.WaitAge)))
 	}
 	if peer.slot.Wait == worst.slot.Rank || !slices.ContainsFunc(m.present, func(p *place) bool { return p.slot == peer.slot }) {
 		v.Confidence = Certain
@@ -446,8 +496,37 @@ func (w *walk) stuck(n *node) (Verdict, bool) {
 	return v, true
 }
 
-// path is how bytes go from one rank to another.
-func path(from, to Rank) string {
+// transport is the verdict on bytes that don't move between two ranks.
+func (m *meeting) transport(from, to Rank) Verdict {
+	v := Verdict{Reason: Transport, Confidence: Likely, Culprits: []Rank{from, to}}
+	slices.SortFunc(v.Culprits, byRank)
+	v.Victims = victims([]*meeting{m}, nobody)
+	v.at(m)
+	v.key(nil)
+	return v
+}
+
+// broke is the verdict on a meeting that failed although all had come: the engine's own word.
+func (w *walk) broke(m *meeting) (Verdict, bool) {
+	f := m.engine
+	if p := w.g.seats[seat{m.key.comm, f.Peer}]; f.Code == lifecycle.CodeUnreachable && p != nil {
+		at := m.present[slices.IndexFunc(m.present, func(p *place) bool { return p.slot.Failure == f })]
+		from, to := rankOf(p.actor, m.key.comm), rankOf(at.actor, m.key.comm)
+		v := m.transport(from, to)
+		v.Text = say("the connection between %s and %s broke in %s, by %s: both were there", from.in(), to.in(), m.text(), route(from, to))
+		v.Text.add("%s", waiting(v.Victims))
+		return v, true
+	}
+	if intended(f.Code) || f.Code == lifecycle.CodeAbandoned || f.Code == lifecycle.CodePeerAborted {
+		return Verdict{}, false
+	}
+	v := w.unknown(m, f.Text)
+	v.Text = say("%s failed: %s", m.text(), f.Text)
+	return v, true
+}
+
+// route is how bytes go from one rank to another.
+func route(from, to Rank) string {
 	switch {
 	case from.Host == "" || to.Host == "":
 		return "a way that is not known"
@@ -458,8 +537,8 @@ func path(from, to Rank) string {
 	}
 }
 
-// unfinished are the verdicts on calls that wait for a group job of their own rank that nobody completes.
-func (g *graph) unfinished() []Verdict {
+// unfinishedGroups are the verdicts on calls that wait for a group job of their own rank that nobody completes.
+func (g *graph) unfinishedGroups() []Verdict {
 	var verdicts []Verdict
 	for _, a := range g.actors {
 		for _, s := range a.slots {
@@ -472,13 +551,15 @@ func (g *graph) unfinished() []Verdict {
 			}
 			act := s.Acts[i]
 			r := rankOf(a, s.Comm)
-			wait := Wait{Rank: r, Comm: s.Comm, Name: s.Name, Call: act.Act.String(), Age: Age(act.Age)}
-			verdicts = append(verdicts, Verdict{
+			v := Verdict{
 				Reason: UnfinishedGroup, Confidence: Certain, Culprits: []Rank{r}, Comm: s.Comm, Name: s.Name, Call: act.Act.String(),
-				Seq: act.Seq, Age: Age(group.Age), Victims: []Wait{wait},
-				Text: fmt.Sprintf("%s of %s on %s waits for a group job that nobody completes, since %s: call Wait or AsyncError",
-					act.Act, commText(s), r, Age(group.Age)),
-			})
+				Seq: act.Seq, Age: Age(group.Age),
+				Victims: []Wait{{Rank: r, Comm: s.Comm, Name: s.Name, Call: act.Act.String(), Age: Age(act.Age)}},
+				Text: say("%s of %s on %s waits for a group job that nobody completes, since %s: call Wait or AsyncError",
+					act.Act.String(), commText(s), culpritsText([]Rank{r}), Age(group.Age)),
+			}
+			v.key(nil)
+			verdicts = append(verdicts, v)
 		}
 	}
 	return verdicts

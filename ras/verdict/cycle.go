@@ -1,110 +1,221 @@
 package verdict
 
 import (
-	"fmt"
+	"cmp"
+	"math"
 	"slices"
 	"strings"
-
-	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// cycles are the verdicts on ranks that wait for themselves.
-func (w *walk) cycles() []Verdict {
-	var verdicts []Verdict
-	for _, knot := range w.knots {
-		verdicts = append(verdicts, w.cycle(knot))
-	}
-	return verdicts
-}
-
-func (w *walk) cycle(knot []*node) Verdict {
+// cycle is the verdict on meetings that wait for each other. At fault are the ranks whose call is not the one that
+// their own programs have always made there; else those that are alone where others are many; else all that the cycle
+// goes through.
+func (w *walk) cycle(knot []*meeting) Verdict {
 	ring := fromLowest(shortest(knot))
 	v := Verdict{Reason: Deadlock, Confidence: Certain}
-	culprits := map[*actor]bool{}
-	var steps []string
+	first := ring[0].to
 	exchanges := true
-	first := ring[0].meeting
-	for i := 0; i < len(ring); i += 2 { // meeting, actor, meeting, actor …: each actor is in the meeting that follows
-		m, a := ring[(i+2)%len(ring)].meeting, ring[i+1].actor
-		culprits[a] = true
-		r := rankOf(a, m.key.comm)
-		v.Culprits = append(v.Culprits, r)
-		exchanges = exchanges && m.key.kind == exchange
-		if m.age > first.age {
-			first = m
+	var steps []Text
+	for i, e := range ring { // e leads to the meeting that the next edge leaves
+		next := ring[(i+1)%len(ring)]
+		exchanges = exchanges && e.to.key.kind == exchange
+		if e.to.age > first.age {
+			first = e.to
 		}
-		steps = append(steps, fmt.Sprintf("%s is in %s, which needs %s", r, m.text(), rankOf(ring[(i+3)%len(ring)].actor, m.key.comm)))
+		steps = append(steps, say("%s is in %s, which needs %s",
+			rankOf(e.via, e.to.key.comm), e.to.text(), rankOf(next.via, e.to.key.comm)))
 	}
-	v.Victims = w.waitsFor(knot, func(a *actor) bool { return culprits[a] })
+	var wrong []Rank
+	deviants, known := w.g.deviants(ring)
+	for _, a := range deviants {
+		wrong = append(wrong, rankOf(a, first.key.comm))
+	}
+	if known || len(wrong) <= 2 { // of more ranks that may be wrong, most are not
+		v.Culprits = wrong
+	} else {
+		deviants = nil
+	}
+	v.Victims = victims(knot, func(a *actor) bool { return slices.Contains(deviants, a) })
 	v.at(first)
-	v.Evidence = steps
-	switch {
-	case exchanges && len(v.Culprits) == 2:
-		v.Reason = Transport
-		v.Text = fmt.Sprintf("%s and %s exchange messages, and nothing has come either way for %s, by %s",
-			v.Culprits[0], v.Culprits[1], Age(first.age), path(v.Culprits[0], v.Culprits[1]))
-	default:
-		v.Text = "a cycle: " + strings.Join(steps, "; ")
+	if v.key(nil); v.Culprits == nil {
+		v.key(first)
 	}
-	for _, n := range knot {
-		if n.meeting != nil && n.meeting.guessed {
+	v.Evidence = steps
+	for _, e := range ring {
+		if h := w.g.odd(e.via); h != nil {
+			v.Evidence = append(v.Evidence, h.text(rankOf(e.via, e.to.key.comm)))
+		}
+		if e.to.guessed {
 			v.Confidence = Likely
 		}
 	}
+	if exchanges && len(ring) == 2 {
+		v.Reason = Transport
+		v.Culprits = []Rank{rankOf(ring[0].via, first.key.comm), rankOf(ring[1].via, first.key.comm)}
+		v.key(nil)
+		v.Text = say("%s and %s exchange messages, and nothing has come either way for %s, by %s",
+			v.Culprits[0], v.Culprits[1], Age(first.age), route(v.Culprits[0], v.Culprits[1]))
+		return v
+	}
+	words := make([]string, len(steps))
+	for i := range steps {
+		words[i] = steps[i].String() // no age is in them
+	}
+	switch {
+	case !known:
+		v.Text = say("%s wait for each other: a cycle: %s", ranksText(wrong), strings.Join(words, "; "))
+	case len(wrong) > 1:
+		v.Text = say("%s made their calls in another order than the others: a cycle: %s", culpritsText(wrong), strings.Join(words, "; "))
+	default:
+		v.Text = say("%s made its calls in another order than the others: a cycle: %s", culpritsText(wrong), strings.Join(words, "; "))
+	}
+	v.Text.add("%s", waiting(v.Victims))
 	return v
 }
 
+// deviants are the ranks of a cycle that are at fault, in the cycle's order, if that is known; else all of them.
+func (g *graph) deviants(ring []edge) (some []*actor, known bool) {
+	pick := func(is func(i int) bool) []*actor {
+		var some []*actor
+		for i, e := range ring {
+			if is(i) && !slices.Contains(some, e.via) {
+				some = append(some, e.via)
+			}
+		}
+		return some
+	}
+	all := pick(func(int) bool { return true })
+	prev := func(i int) *meeting { return ring[(i+len(ring)-1)%len(ring)].to }
+	for _, is := range []func(i int) bool{
+		func(i int) bool { return g.odd(ring[i].via) != nil },
+		func(i int) bool { return g.outOfStep(ring[i].via, false) },
+		func(i int) bool { return g.outOfStep(ring[i].via, true) },
+		func(i int) bool { return differs(prev(i).missing, ring[i].to) },
+		func(i int) bool { return newPair(ring, i) },
+		// Of those that could be in either meeting, most are in the one that it has not come to.
+		func(i int) bool { return outvoted(prev(i), ring[i].to) },
+		func(i int) bool { return onlyOne(ring, i) },
+		// It has gone on to a collective to which most of the ranks have not come.
+		func(i int) bool {
+			m := ring[i].to
+			return m.key.kind == collective && prev(i).key.kind != collective && 2*len(m.present) < m.slot.Size
+		},
+	} {
+		if picked := pick(is); len(picked) > 0 && len(picked) < len(all) {
+			return picked, true
+		}
+	}
+	return all, false
+}
+
+// onlyOne tells whether an edge leads to the only message of three or more that its rank sends, or the only one that
+// its rank receives.
+func onlyOne(ring []edge, i int) bool {
+	if len(ring) < 3 || slices.ContainsFunc(ring, func(e edge) bool { return e.to.key.kind != message }) {
+		return false
+	}
+	sends := func(e edge) bool {
+		return slices.ContainsFunc(e.via.in, func(p *place) bool { return p.meeting == e.to && p.slot.Rank == e.to.key.from })
+	}
+	same := 0
+	for _, e := range ring {
+		if sends(e) == sends(ring[i]) {
+			same++
+		}
+	}
+	return same == 1
+}
+
+// outvoted tells whether, of the ranks that are in the communicators of two collectives, fewer have come to the second
+// one than to the first. On a message nobody else has a vote.
+func outvoted(first, second *meeting) bool {
+	if first.key.kind != collective || second.key.kind != collective {
+		return false
+	}
+	votes := func(m, other *meeting) (n int) {
+		for _, p := range m.present {
+			if slices.ContainsFunc(p.actor.slots, func(s *Slot) bool { return s.Comm == other.key.comm }) {
+				n++
+			}
+		}
+		return n
+	}
+	return first.key.comm != second.key.comm && votes(first, second) > votes(second, first)
+}
+
+// newPair tells whether an edge leads to the first message between two ranks, where all others of the cycle are long
+// used to theirs.
+func newPair(ring []edge, i int) bool {
+	message := func(e edge, from, to uint64) bool {
+		return e.to.key.kind == message && e.to.key.seq >= from && e.to.key.seq < to
+	}
+	return message(ring[i], 1, 2) &&
+		slices.ContainsFunc(ring, func(e edge) bool { return message(e, often, math.MaxUint64) }) &&
+		!slices.ContainsFunc(ring, func(e edge) bool { return message(e, 2, often) })
+}
+
+// often is how many messages two ranks exchange that are used to it.
+const often = 3
+
+// differs tells whether, of several ranks that could be in a meeting, a single one is.
+func differs(actors []*actor, m *meeting) bool {
+	could, are := 0, 0
+	for _, a := range actors {
+		if slices.ContainsFunc(a.slots, func(s *Slot) bool { return s.Comm == m.key.comm }) {
+			could++
+		}
+		if slices.ContainsFunc(a.in, func(p *place) bool { return p.meeting == m }) {
+			are++
+		}
+	}
+	return m.key.kind == collective && could > 1 && are == 1
+}
+
 // fromLowest lets a cycle begin with its lowest rank.
-func fromLowest(ring []*node) []*node {
+func fromLowest(ring []edge) []edge {
 	at := 0
-	for i := 1; i < len(ring); i += 2 {
-		best := rankOf(ring[at+1].actor, lifecycle.CommID{})
-		if byRank(rankOf(ring[i].actor, lifecycle.CommID{}), best) < 0 {
-			at = i - 1
+	for i := range ring {
+		if cmp.Or(cmp.Compare(ring[i].via.job, ring[at].via.job), cmp.Compare(ring[i].via.note.Member, ring[at].via.note.Member)) < 0 {
+			at = i
 		}
 	}
 	return append(slices.Clone(ring[at:]), ring[:at]...)
 }
 
-// shortest is the shortest cycle in a knot, as meeting, actor, meeting, actor …: each waits for the next, the last for
-// the first.
-func shortest(knot []*node) []*node {
-	inside := map[*node]bool{}
-	for _, n := range knot {
-		inside[n] = true
+// tries bounds the search: of a knot of thousands any short cycle will do.
+const tries = 64
+
+// shortest is the shortest cycle in a knot, as the edges that lead around it.
+func shortest(knot []*meeting) []edge {
+	inside := map[*meeting]bool{}
+	for _, m := range knot {
+		inside[m] = true
 	}
-	var best []*node
-	tries := 0
-	for _, start := range knot {
-		if start.meeting == nil {
-			continue
-		}
-		if tries++; tries > 64 { // of a knot of thousands any short cycle will do
-			break
-		}
-		from := map[*node]*node{}
-		queue := []*node{start}
-		var last *node
-		for len(queue) > 0 && last == nil {
-			n := queue[0]
+	var best []edge
+	for _, start := range knot[:min(len(knot), tries)] {
+		from := map[*meeting]edge{} // the edge that led here first, with where it came from
+		come := map[*meeting]*meeting{}
+		queue := []*meeting{start}
+		var ring []edge
+		for len(queue) > 0 && ring == nil {
+			m := queue[0]
 			queue = queue[1:]
-			for _, to := range n.out {
-				if to == start {
-					last = n
+			for _, e := range m.edges {
+				if e.to == start {
+					ring = []edge{e}
+					for at := m; at != start; at = come[at] {
+						ring = append(ring, from[at])
+					}
+					slices.Reverse(ring)
 					break
 				}
-				if inside[to] && from[to] == nil {
-					from[to] = n
-					queue = append(queue, to)
+				if inside[e.to] && come[e.to] == nil {
+					come[e.to], from[e.to] = m, e
+					queue = append(queue, e.to)
 				}
 			}
 		}
-		var ring []*node
-		for n := last; n != nil; n = from[n] {
-			ring = append(ring, n)
-		}
-		slices.Reverse(ring)
-		if len(ring) > 0 && (best == nil || len(ring) < len(best)) {
+		if ring != nil && (best == nil || len(ring) < len(best)) {
 			best = ring
 		}
 	}

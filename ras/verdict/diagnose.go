@@ -3,33 +3,41 @@ package verdict
 import (
 	"cmp"
 	"slices"
+	"time"
 
-	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// Diagnose says what holds the job up: a verdict for each cause, that which most wait for longest first, none if all is
+// Diagnose says what holds the job up: a verdict for each cause, that for which most wait longest first, none if all is
 // well. It needs a note of each process of the job, or of as many as can be had: what is missing is in the verdicts. It
 // keeps nothing of notes and changes nothing in them; the same notes, in whatever order, give the same verdicts.
-func Diagnose(notes []Note) []Verdict {
+//
+// soon tells that ranks which others wait for have moved a moment ago: a look in a moment may find what this one can't.
+func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	notes = slices.Clone(notes)
 	slices.SortFunc(notes, func(a, b Note) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Member, b.Member)) })
 	g := newGraph(notes)
-	w := newWalk(g)
+	w := &walk{g: g}
 	w.run()
 
-	var all []Verdict
-	all = append(all, w.fates()...)
-	all = append(all, w.failures()...)
-	all = append(all, w.roots()...)
-	all = append(all, w.cycles()...)
-	all = append(all, g.unfinished()...)
+	all := w.processes()
+	for _, m := range w.seen {
+		if v, ok := w.verdictOn(m); ok {
+			all = append(all, v)
+		}
+	}
+	all = append(all, w.absentees()...)
+	for _, knot := range w.knots {
+		all = append(all, w.cycle(knot))
+	}
+	all = append(all, g.unfinishedGroups()...)
 	if len(all) == 0 {
 		all = g.stragglers()
 	}
 	slices.SortStableFunc(all, func(a, b Verdict) int {
-		return cmp.Or(cmp.Compare(waited(&b), waited(&a)), cmp.Compare(len(b.Victims), len(a.Victims)), cmp.Compare(a.ID(), b.ID()))
+		return cmp.Or(cmp.Compare(waited(&b), waited(&a)), cmp.Compare(len(b.Victims), len(a.Victims)), cmp.Compare(a.ID, b.ID))
 	})
-	return unique(all)
+	return unique(all), w.moving
 }
 
 // waited is for how long somebody has waited because of a verdict.
@@ -44,166 +52,254 @@ func waited(v *Verdict) Age {
 func unique(all []Verdict) []Verdict {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(all, func(v Verdict) bool {
-		id := v.ID()
-		again := seen[id]
-		seen[id] = true
+		again := seen[v.ID]
+		seen[v.ID] = true
 		return again
 	})
 }
 
-// node is an actor or a meeting in the walk.
-type node struct {
-	actor   *actor
-	meeting *meeting
-
-	out, in []*node
-	astray  bool // an actor that makes other calls for ever, and never the one that is waited for
-
-	index, low int // of Tarjan's algorithm; index 0: not seen
-	onStack    bool
+// edge is why a meeting waits: for another meeting, in which a rank that it needs is.
+type edge struct {
+	via *actor
+	to  *meeting
 }
 
-// walk follows the graph from everything that is stalled to where it ends.
+// leaf is where the walk ends: a rank that is waited for, and waits for nobody.
+type leaf struct {
+	actor  *actor
+	why    ending
+	at     *meeting // the meeting that waits for it
+	left   *Left    // of leftComm
+	astray bool     // it makes other calls all the time, and not this one
+}
+
+// ending is why a rank waits for nobody.
+type ending uint8
+
+const (
+	idle     ending = iota // it is alive, and in no call
+	leftComm               // it has ended the communicator
+	notAlive               // its process ended, stopped or is out of reach
+)
+
+// walk follows the graph from all that is in trouble to where it ends.
 type walk struct {
-	g        *graph
-	actors   map[*actor]*node
-	meetings map[*meeting]*node
-	seen     []*node // in the order in which they were found
-	stack    []*node
-	knots    [][]*node // strongly connected, more than one: who waits for itself
-}
-
-func newWalk(g *graph) *walk {
-	return &walk{g: g, actors: map[*actor]*node{}, meetings: map[*meeting]*node{}}
+	g      *graph
+	seen   []*meeting // in the order in which they were found
+	leaves []*leaf
+	stack  []*meeting
+	knots  [][]*meeting // strongly connected, more than one: they wait for each other
+	moving bool         // somewhere it ended at a rank that moved a moment ago
 }
 
 func (w *walk) run() {
 	for _, m := range w.g.order {
-		if m.stalled {
-			if n := w.meeting(m); n.index == 0 {
-				w.connect(n)
-			}
+		if m.trouble && m.index == 0 {
+			w.connect(m)
 		}
 	}
 }
 
-func (w *walk) meeting(m *meeting) *node {
-	n := w.meetings[m]
-	if n == nil {
-		n = &node{meeting: m}
-		w.meetings[m] = n
-	}
-	return n
-}
+// A chain is followed only through ranks that have been where they are for a while, as notes are not all of the same
+// moment: half as long as the one that waits for them, or settled. A rank that is in no call, and moved less long ago
+// than that, is moving: it may still come. After patience it is lost all the same: it makes other calls for ever, and
+// never this one.
+const (
+	settled  = time.Second
+	patience = 2 * time.Minute
+)
 
-func (w *walk) actor(a *actor) *node {
-	n := w.actors[a]
-	if n == nil {
-		n = &node{actor: a}
-		w.actors[a] = n
-	}
-	return n
-}
-
-// follow finds what a node waits for.
-func (w *walk) follow(n *node) {
-	add := func(to *node) {
-		n.out = append(n.out, to)
-		to.in = append(to.in, n)
-	}
-	if n.meeting != nil {
-		for _, a := range n.meeting.missing {
-			to := w.actor(a)
-			if a.busy(n.meeting.age) {
-				if n.meeting.age < patience { // it may still come
-					continue
-				}
-				to.astray = true
-			}
-			add(to)
+// follow finds what a meeting waits for.
+func (w *walk) follow(m *meeting) {
+	for _, a := range m.missing {
+		if !m.lost() || m.points(a) {
+			w.explain(m, a)
 		}
+	}
+}
+
+// explain finds why a rank has not come to a meeting.
+func (w *walk) explain(m *meeting, a *actor) {
+	waited := m.age - m.until
+	left := m.leftBy(a)
+	gone := a.gone() && (a.note.FateAge >= m.until || m.points(a))
+	if a.gone() && !gone && !a.note.traced() {
+		return // it may have come and given up, too, before it ended
+	}
+	followed, moving := false, false
+	in := a.in
+	if a.note.Fate == Stopped {
+		in = nil // what it waited for may have come since
+	}
+	if gone { // whatever failed in the process may have ended it
+		in = nil
+		for _, other := range w.g.actors {
+			if other.note == a.note {
+				in = append(in, other.in...)
+			}
+		}
+	}
+	for _, p := range in {
+		to := p.meeting
+		switch {
+		case to == m, to.key.comm == m.key.comm && to.key.kind == broken:
+			continue
+		case gone: // only what had failed can be why it went
+			if p.until == 0 {
+				continue
+			}
+		case left != nil:
+			if p.until == 0 || p.until < left.Age {
+				continue
+			}
+		case p.since < m.until: // what began after this one had failed is no reason for it
+			continue
+		}
+		if p.until > 0 && !gone && left == nil && a.over(p.slot) {
+			continue
+		}
+		if p.until == 0 && m.until == 0 && p.since < min(waited/2, settled) {
+			moving = true
+			continue
+		}
+		followed = true
+		m.edges = append(m.edges, edge{p.actor, to})
+		to.before = append(to.before, m)
+	}
+	leaf := &leaf{actor: a, at: m, left: left}
+	switch {
+	case a.note.Fate == Stopped:
+		leaf.why = notAlive
+	case followed:
 		return
-	}
-	if n.actor.note.Fate == Alive && !n.astray {
-		for _, m := range n.actor.in {
-			add(w.meeting(m))
+	case gone:
+		leaf.why = notAlive
+		if left != nil && (left.Age > a.note.FateAge+settled || w.g.failedFirst(a.note)) {
+			leaf.why = leftComm
 		}
+	case left != nil:
+		leaf.why = leftComm
+	case moving || m.until == 0 && a.quiet >= 0 && a.quiet < waited/2:
+		if waited < patience {
+			w.moving = true
+			return
+		}
+		leaf.astray = true
+	}
+	m.leaves = append(m.leaves, leaf)
+	w.leaves = append(w.leaves, leaf)
+}
+
+// gone tells whether an actor's process is not there any more, or out of reach.
+func (a *actor) gone() bool {
+	return a.note.Fate == Dead || a.note.Fate == Departed || a.note.Fate == Unreachable
+}
+
+// leftBy is how a rank that a meeting waits for has ended the communicator; nil if it has not, or the meeting had
+// failed before.
+func (m *meeting) leftBy(a *actor) *Left {
+	for _, s := range a.slots {
+		if s.Comm == m.key.comm && s.Left != nil && s.Left.Age >= m.until {
+			return s.Left
+		}
+	}
+	return nil
+}
+
+// points tells whether the engine says that this rank is the cause, because it is gone.
+func (m *meeting) points(a *actor) bool {
+	return m.lost() && slices.ContainsFunc(a.slots, func(s *Slot) bool {
+		return s.Comm == m.key.comm && s.Rank == m.engine.Peer
+	})
+}
+
+// lost tells whether a meeting failed because a rank was gone, as the engine says: whether others would have come to it
+// doesn't matter then.
+func (m *meeting) lost() bool {
+	if m.engine == nil {
+		return false
+	}
+	switch m.engine.Code {
+	case lifecycle.CodeRankDead, lifecycle.CodeUnreachable, lifecycle.CodePeerAborted:
+		return true
+	default:
+		return false
 	}
 }
 
-// connect is Tarjan's algorithm for strongly connected components, without recursion: chains are as long as a job is wide.
-func (w *walk) connect(root *node) {
+// connect is Tarjan's algorithm for strongly connected components, without recursion: chains are as long as a job is
+// wide.
+func (w *walk) connect(root *meeting) {
 	type frame struct {
-		n    *node
+		m    *meeting
 		next int
 	}
 	var frames []frame
-	enter := func(n *node) {
-		w.seen = append(w.seen, n)
-		n.index, n.low = len(w.seen), len(w.seen)
-		w.stack = append(w.stack, n)
-		n.onStack = true
-		w.follow(n)
-		frames = append(frames, frame{n: n})
+	enter := func(m *meeting) {
+		w.seen = append(w.seen, m)
+		m.index, m.low = len(w.seen), len(w.seen)
+		w.stack = append(w.stack, m)
+		m.onStack = true
+		w.follow(m)
+		frames = append(frames, frame{m: m})
 	}
 	enter(root)
 	for len(frames) > 0 {
 		f := &frames[len(frames)-1]
-		if f.next < len(f.n.out) {
-			to := f.n.out[f.next]
+		if f.next < len(f.m.edges) {
+			to := f.m.edges[f.next].to
 			f.next++
 			switch {
 			case to.index == 0:
 				enter(to)
 			case to.onStack:
-				f.n.low = min(f.n.low, to.index)
+				f.m.low = min(f.m.low, to.index)
 			}
 			continue
 		}
-		n := f.n
+		m := f.m
 		frames = frames[:len(frames)-1]
 		if len(frames) > 0 {
-			parent := frames[len(frames)-1].n
-			parent.low = min(parent.low, n.low)
+			parent := frames[len(frames)-1].m
+			parent.low = min(parent.low, m.low)
 		}
-		if n.low == n.index {
-			w.cut(n)
+		if m.low == m.index {
+			w.cut(m)
 		}
 	}
 }
 
 // cut takes a component off the stack.
-func (w *walk) cut(n *node) {
-	i := slices.Index(w.stack, n)
+func (w *walk) cut(m *meeting) {
+	i := slices.Index(w.stack, m)
 	knot := slices.Clone(w.stack[i:])
 	w.stack = w.stack[:i]
 	for _, k := range knot {
 		k.onStack = false
 	}
-	if len(knot) > 1 {
+	if len(knot) > 1 && !slices.ContainsFunc(knot, (*meeting).lost) {
 		w.knots = append(w.knots, knot)
 	}
 }
 
-// waitsFor lists who waits for any of the ends, directly or not, longest first, and without the ranks of which except tells.
-func (w *walk) waitsFor(ends []*node, except func(*actor) bool) []Wait {
-	reached := map[*node]bool{}
+// victims lists the ranks that wait for any of the meetings, directly or not, longest first, but for those of which
+// except tells.
+func victims(ends []*meeting, except func(*actor) bool) []Wait {
+	reached := map[*meeting]bool{}
 	queue := slices.Clone(ends)
-	for _, n := range queue {
-		reached[n] = true
+	for _, m := range queue {
+		reached[m] = true
 	}
 	var waits []Wait
 	for len(queue) > 0 {
-		n := queue[0]
+		m := queue[0]
 		queue = queue[1:]
-		if n.meeting != nil {
-			for _, p := range n.meeting.present {
-				if !except(p.actor) {
-					waits = append(waits, waitOf(n.meeting, p))
-				}
+		for _, p := range m.present {
+			if !except(p.actor) {
+				waits = append(waits, waitOf(p))
 			}
 		}
-		for _, before := range n.in {
+		for _, before := range m.before {
 			if !reached[before] {
 				reached[before] = true
 				queue = append(queue, before)
@@ -211,14 +307,15 @@ func (w *walk) waitsFor(ends []*node, except func(*actor) bool) []Wait {
 		}
 	}
 	slices.SortFunc(waits, longest)
-	return waits
+	return slices.CompactFunc(waits, func(a, b Wait) bool { return a == b })
 }
 
+func nobody(*actor) bool { return false }
+
 // waitOf is one rank's part in a meeting.
-func waitOf(m *meeting, p *place) Wait {
-	age := p.slot.Age
-	if m.key.kind == joining {
-		age = p.slot.open(tape.ActInit).Age
+func waitOf(p *place) Wait {
+	m := p.meeting
+	return Wait{
+		Rank: rankOf(p.actor, m.key.comm), Comm: m.key.comm, Name: p.slot.Name, Call: m.call(p.slot), Seq: m.key.seq, Age: Age(p.since),
 	}
-	return Wait{Rank: rankOf(p.actor, m.key.comm), Comm: m.key.comm, Name: p.slot.Name, Call: m.call(p.slot), Seq: m.key.seq, Age: Age(age)}
 }

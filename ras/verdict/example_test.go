@@ -14,7 +14,7 @@ func Example() {
 	var notes []verdict.Note
 	for rank := range 4 {
 		slot := verdict.Slot{
-			Comm: lifecycle.CommID{1}, Name: "world", Rank: rank, Size: 4, Wait: -1,
+			Comm: lifecycle.CommID{1}, Name: "world", Rank: rank, Size: 4, Job: -1, Wait: -1,
 			Seq: 7, InFlight: 1, Op: tape.Signature{Call: lifecycle.CallBarrier}, Age: 6 * time.Second, Stalled: true,
 		}
 		if rank == 2 {
@@ -22,11 +22,12 @@ func Example() {
 		}
 		notes = append(notes, verdict.Note{Member: fmt.Sprint("process", rank), Rank: rank, Slots: []verdict.Slot{slot}})
 	}
-	for _, v := range verdict.Diagnose(notes) {
+	verdicts, _ := verdict.Diagnose(notes)
+	for _, v := range verdicts {
 		fmt.Println(v.Reason, v.Confidence)
 		fmt.Println(v.Text)
 	}
 	// Output:
 	// not_entered certain
-	// rank 2 has not entered barrier 7 on "world"; its last, barrier 6 on "world", ended 7s earlier; ranks 0, 1 and 3 wait
+	// rank 2 has not entered barrier 7 on "world"; its last, barrier 6 on "world", ended 7s ago; ranks 0, 1 and 3 wait
 }

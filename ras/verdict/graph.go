@@ -9,34 +9,42 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// graph is who waits for whom.
+// graph is what all notes together say: which ranks there are, and which meetings they are in.
 type graph struct {
 	notes    []Note
 	actors   []*actor
 	seats    map[seat]*place
 	meetings map[meetingKey]*meeting
-	order    []*meeting // as they were found: a graph has no map's order
-	lost     []*actor   // processes that can't speak and of whose slots nothing is known
+	order    []*meeting // as they were found: a graph must not have a map's order
 	byJob    map[int]*actor
+	hidden   []*actor // processes that don't speak and of whose slots nothing is known
 }
 
 // actor is one rank with all the communicators that it is in.
 type actor struct {
 	note  *Note
+	job   int // rank in the job; -1 if it isn't known
 	slots []*Slot
-	in    []*meeting // those that it is in and waits for
+	habit *Habit   // nil if its history tells nothing
+	track *track   // of progress.go; nil until it is needed
+	in    []*place // in the meetings that it is in, or was in when they failed
+	// quiet is how long ago it did something last, as far as its process has run since; -1 if that isn't known.
 	quiet time.Duration
 }
 
-// seat is a rank of a communicator, place who sits there.
+// seat is a rank of a communicator, place an actor's part in one, or in a meeting.
 type (
 	seat struct {
 		comm lifecycle.CommID
 		rank int
 	}
 	place struct {
-		actor *actor
-		slot  *Slot
+		actor   *actor
+		slot    *Slot
+		meeting *meeting
+		// since is how long ago the actor came to the meeting, until how long ago it was given up; 0 if it goes on.
+		since, until time.Duration
+		stalled      bool
 	}
 )
 
@@ -48,30 +56,40 @@ const (
 	message                       // two ranks, the n-th message from one to the other
 	exchange                      // messages that progress together: one rank, and the one that it waits for
 	joining                       // all ranks of a communicator that begins
+	broken                        // a communicator that failed while the rank was in no operation: it points to the rank at fault
 )
 
 type meetingKey struct {
 	comm     lifecycle.CommID
 	kind     meetingKind
 	seq      uint64
-	from, to int // of a message; from is the rank of an exchange
+	from, to int // of a message; from is the rank of an exchange, or of a broken communicator
 }
 
 // meeting is a call that several ranks make together.
 type meeting struct {
 	key     meetingKey
-	slot    *Slot // of one who is there: what the communicator is
+	slot    *Slot // of a rank that is there: what the communicator is
 	present []*place
-	age     time.Duration // of the one who has waited longest
-	stalled bool
-	missing []*actor // who has not come, or has come and can't go on; each once
-	awaited map[*actor]bool
-	absent  []int // ranks of the communicator of which nothing is known
-	guessed bool  // missing has actors of whom it isn't sure that they are the absent ones
-	differ  bool  // those present make different calls
+	age     time.Duration // of the rank that came first
+	until   time.Duration // how long ago the first rank gave it up; 0 if all go on
+	trouble bool          // it takes too long, or failed
+	differ  bool          // those present make different calls
+	engine  *Failure      // what the engine says of why it failed; nil if it goes on
+
+	missing []*actor // those that have not come, or can't go on; each once
+	absent  []int    // ranks of the communicator of which nothing is known
+	guessed bool     // it isn't sure that missing are the absent ones
+
+	edges  []edge
+	leaves []*leaf
+	before []*meeting // those that wait for this one
+
+	index, low int // of Tarjan's algorithm; index 0: not seen
+	onStack    bool
 }
 
-// newGraph finds who is in which meeting, and whom the meetings wait for.
+// newGraph finds the meetings and whom they wait for.
 func newGraph(notes []Note) *graph {
 	g := &graph{notes: notes, seats: map[seat]*place{}, meetings: map[meetingKey]*meeting{}, byJob: map[int]*actor{}}
 	for i := range notes {
@@ -83,7 +101,9 @@ func newGraph(notes []Note) *graph {
 		}
 	}
 	for _, m := range g.order {
-		g.lookForMissing(m)
+		if g.lookForMissing(m); len(m.absent) > 0 {
+			g.guess(m)
+		}
 	}
 	return g
 }
@@ -91,6 +111,7 @@ func newGraph(notes []Note) *graph {
 // addNote makes the actors of one process.
 func (g *graph) addNote(n *Note) {
 	byRoot := map[uint32]*actor{}
+	var own []*actor
 	for i := range n.Slots {
 		s := &n.Slots[i]
 		if !s.sane() {
@@ -98,87 +119,184 @@ func (g *graph) addNote(n *Note) {
 		}
 		a := byRoot[s.Root]
 		if a == nil {
-			a = &actor{note: n, quiet: -1}
+			a = &actor{note: n, job: -1, quiet: -1}
 			byRoot[s.Root] = a
-			g.actors = append(g.actors, a)
+			own = append(own, a)
 		}
 		a.slots = append(a.slots, s)
-		if quiet := s.Age; s.Op.Call != lifecycle.CallNone && (a.quiet < 0 || quiet < a.quiet) {
-			a.quiet = quiet
+		if s.Job >= 0 {
+			a.job = s.Job
+		}
+		if s.Op.Call != lifecycle.CallNone {
+			a.did(s.Age)
+		}
+		if s.Left != nil {
+			a.did(s.Left.Age)
 		}
 		if s.Rank >= 0 {
-			g.seats[seat{s.Comm, s.Rank}] = &place{a, s}
+			if old := g.seats[seat{s.Comm, s.Rank}]; old == nil || old.slot.Left != nil {
+				g.seats[seat{s.Comm, s.Rank}] = &place{actor: a, slot: s}
+			}
 		}
 	}
-	if n.Rank < 0 && len(n.Slots) > 0 {
-		return
-	}
-	var only *actor
-	switch len(byRoot) {
-	case 0:
-		only = &actor{note: n, quiet: -1}
-		g.actors = append(g.actors, only)
+	if len(own) == 0 {
+		own = append(own, &actor{note: n, job: -1, quiet: -1})
 		if n.Fate != Alive {
-			g.lost = append(g.lost, only)
+			g.hidden = append(g.hidden, own[0])
 		}
-	case 1:
-		only = g.actors[len(g.actors)-1]
-	default: // a process with several ranks
-		return
 	}
-	if n.Rank >= 0 {
-		g.byJob[n.Rank] = only
+	if len(own) == 1 && own[0].job < 0 {
+		own[0].job = n.Rank
+	}
+	for i := range n.Habits {
+		if a := byRoot[n.Habits[i].Root]; a != nil {
+			a.habit = &n.Habits[i]
+		}
+	}
+	for _, a := range own {
+		if n.Awake > 0 && a.quiet > n.Awake {
+			a.quiet = n.Awake
+		}
+		if a.job >= 0 {
+			g.byJob[a.job] = a
+		}
+	}
+	g.actors = append(g.actors, own...)
+}
+
+// did notes that the actor did something so long ago.
+func (a *actor) did(age time.Duration) {
+	if a.quiet < 0 || age < a.quiet {
+		a.quiet = age
 	}
 }
 
-// attend puts an actor into the meeting that its slot says it is in.
+// attend puts an actor into the meetings that its slot says it is in, or was in when the communicator failed.
 func (g *graph) attend(a *actor, s *Slot) {
-	if key, in := attends(s); !in {
+	if key, in := attends(s); in {
+		p := &place{actor: a, slot: s, since: s.Age, stalled: s.Stalled}
+		switch {
+		case key.kind == joining:
+			init := s.open(tape.ActInit)
+			p.since, p.stalled = init.Age, init.Stalled
+		case s.InFlight == 0:
+			p.since, p.until = s.Age+s.Took, max(s.Age, 1)
+		}
+		g.enter(key, p)
 		return
-	} else if init := s.open(tape.ActInit); key.kind == joining {
-		g.enter(key, a, s, init.Age, init.Stalled)
-	} else {
-		g.enter(key, a, s, s.Age, s.Stalled)
+	}
+	if f := s.Failure; f != nil && f.Peer >= 0 && f.Peer != s.Rank && !a.over(s) {
+		g.enter(meetingKey{comm: s.Comm, kind: broken, from: s.Rank}, &place{actor: a, slot: s, since: f.Age, until: max(f.Age, 1)})
 	}
 }
 
-// attends is the meeting that a slot says its rank is in; false if in none.
+// attends is the meeting that a slot says its rank is in, or was in when the communicator failed; false if in none.
 func attends(s *Slot) (meetingKey, bool) {
 	key := meetingKey{comm: s.Comm, seq: s.Seq}
+	inFlight := s.InFlight > 0
 	switch {
-	case s.Parent.IsZero() && s.Rank >= 0 && s.open(tape.ActInit) != nil:
+	case s.Rank >= 0 && s.open(tape.ActInit) != nil:
 		return meetingKey{comm: s.Comm, kind: joining}, true
-	case s.InFlight == 0 || s.Failure != nil:
+	case inFlight && s.Left == nil:
+	case s.Failure != nil && s.Failed && intended(s.Failure.Code):
 		return meetingKey{}, false
-	case s.Op.Call == lifecycle.CallSend:
+	case s.Failure == nil || !s.Failed:
+		return meetingKey{}, false
+	}
+	switch s.Op.Call {
+	case lifecycle.CallSend:
 		key.kind, key.from, key.to = message, s.Rank, int(s.Op.Peer)
-	case s.Op.Call == lifecycle.CallRecv:
+	case lifecycle.CallRecv:
 		key.kind, key.from, key.to = message, int(s.Op.Peer), s.Rank
-	case s.Op.Call == lifecycle.CallSendRecv, s.Op.Call == lifecycle.CallGroupEnd:
-		key.kind, key.from = exchange, s.Rank
+	case lifecycle.CallSendRecv, lifecycle.CallGroupEnd:
+		key.kind, key.from, key.seq = exchange, s.Rank, 0
 	default:
 		key.kind = collective
 	}
 	return key, true
 }
 
-func (g *graph) enter(key meetingKey, a *actor, s *Slot, age time.Duration, stalled bool) {
+// intended tells whether a communicator that ends with that code does what its program asked for.
+func intended(code lifecycle.Code) bool {
+	return code == lifecycle.CodeRevoked || code == lifecycle.CodeAborted || code == lifecycle.CodeDestroyed || code == lifecycle.CodeUnfinished
+}
+
+// What became of a communicator that failed is past when the program has gone on without it for goneOnTime; until then
+// operations may only not have noticed yet. The failure of one that was ended is past after pastTime.
+const (
+	goneOnTime = 2 * time.Second
+	pastTime   = 30 * time.Second
+)
+
+// over tells whether a communicator that failed is of no interest to this rank any more: the rank has worked since in
+// one that was made from it, or instead of it.
+func (a *actor) over(s *Slot) bool {
+	if s.Failure == nil || !s.idle() || a.note.Fate == Dead {
+		return false
+	}
+	if s.Left != nil && s.Left.Age > pastTime {
+		return true
+	}
+	if s.Failure.Age < goneOnTime {
+		return false
+	}
+	lost := s.Failure.Code == lifecycle.CodeRankDead || s.Failure.Code == lifecycle.CodeUnreachable
+	return slices.ContainsFunc(a.slots, func(t *Slot) bool {
+		worked := t.Root == s.Root && t.fine() && t.Seq > 0 && t.Age < s.Failure.Age
+		if !worked {
+			return false
+		}
+		if t.Parent == s.Comm || s.Left != nil && t.Parent.IsZero() && t.Age < s.Left.Age {
+			return true
+		}
+		// What failed together with the one that was left behind may have no child of its own.
+		return lost && slices.ContainsFunc(a.slots, func(f *Slot) bool {
+			return f != s && f.Failure != nil && f.Comm == t.Parent && f.Failure.Code == s.Failure.Code && t.Age < f.Failure.Age
+		})
+	})
+}
+
+func (g *graph) enter(key meetingKey, p *place) {
 	m := g.meetings[key]
 	if m == nil {
-		m = &meeting{key: key, slot: s}
+		m = &meeting{key: key, slot: p.slot}
 		g.meetings[key] = m
 		g.order = append(g.order, m)
 	}
-	m.present = append(m.present, &place{a, s})
-	m.age, m.stalled = max(m.age, age), m.stalled || stalled
-	if key.kind == collective && !sameCall(&m.slot.Op, &s.Op) {
-		m.differ = true
+	p.meeting = m
+	m.present = append(m.present, p)
+	p.actor.in = append(p.actor.in, p)
+	m.age = max(m.age, p.since)
+	if p.until > 0 {
+		m.until = max(m.until, p.until)
+		m.trouble = m.trouble || !p.actor.over(p.slot)
+		if m.engine == nil || sharper(p.slot.Failure, m.engine) {
+			m.engine = p.slot.Failure
+		}
 	}
-	a.in = append(a.in, m)
+	m.trouble = m.trouble || p.stalled && p.until == 0
+	if key.kind == collective && agreed(m.slot.Op) != agreed(p.slot.Op) {
+		m.differ, m.trouble = true, true // it can't end well
+	}
 }
 
-// sameCall tells whether ranks that make these calls together agree.
-func sameCall(a, b *tape.Signature) bool { return agreed(*a) == agreed(*b) }
+// sharper tells whether a failure says more about the cause than another one of the same meeting: the first one, unless
+// it only says that somebody gave up.
+func sharper(a, b *Failure) bool {
+	rank := func(f *Failure) int {
+		switch f.Code {
+		case lifecycle.CodeMismatch:
+			return 0
+		case lifecycle.CodeRankDead, lifecycle.CodeUnreachable:
+			return 1
+		case lifecycle.CodePeerAborted:
+			return 2
+		default:
+			return 3
+		}
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Age, a.Age)) < 0
+}
 
 // agreed is the part of a call that is the same on all ranks.
 func agreed(sig tape.Signature) tape.Signature {
@@ -194,6 +312,9 @@ func agreed(sig tape.Signature) tape.Signature {
 
 // lookForMissing finds whom a meeting waits for.
 func (g *graph) lookForMissing(m *meeting) {
+	if m.engine != nil && m.key.kind != broken && !m.differ && g.pointed(m) {
+		return
+	}
 	switch m.key.kind {
 	case collective, joining:
 		if m.differ {
@@ -207,14 +328,53 @@ func (g *graph) lookForMissing(m *meeting) {
 		g.expect(m, m.key.to)
 	case exchange:
 		for _, p := range m.present {
-			if p.slot.Wait >= 0 {
-				g.expect(m, p.slot.Wait)
+			wait := p.slot.Wait
+			if p.until > 0 && p.slot.Failure != nil {
+				wait = p.slot.Failure.Wait
+				if wait < 0 {
+					wait = p.slot.Failure.Peer
+				}
+			}
+			if wait >= 0 && wait != p.slot.Rank {
+				g.expect(m, wait)
 			}
 		}
+	case broken:
+		g.expect(m, m.slot.Failure.Peer)
 	}
-	if len(m.absent) > 0 {
-		g.guess(m)
+}
+
+// pointed finds the rank that the engine knows to be the cause of a failure, and tells whether it does: one that died
+// or is out of reach; or one that ended the communicator before it came, or at once.
+func (g *graph) pointed(m *meeting) bool {
+	f := m.engine
+	if f.Peer < 0 {
+		return false
 	}
+	switch f.Code {
+	case lifecycle.CodeRankDead:
+	case lifecycle.CodeUnreachable:
+		if p := g.seats[seat{m.key.comm, f.Peer}]; p != nil && (!p.actor.gone() || p.actor.note.FateAge < f.Age) {
+			return true // it was there: the network was not
+		}
+	case lifecycle.CodePeerAborted:
+		if p := g.seats[seat{m.key.comm, f.Peer}]; p == nil || p.slot.Begun >= m.key.seq && m.stalledBefore() {
+			return false // it came too, and gave up what stalled
+		}
+	default:
+		return false
+	}
+	if p := g.seats[seat{m.key.comm, f.Peer}]; p != nil {
+		m.wait(p.actor)
+	} else {
+		m.absent = append(m.absent, f.Peer)
+	}
+	return true
+}
+
+// stalledBefore tells whether a meeting that failed had stalled by then.
+func (m *meeting) stalledBefore() bool {
+	return slices.ContainsFunc(m.present, func(p *place) bool { return p.stalled })
 }
 
 // expect notes that a meeting waits for a rank, if it does.
@@ -224,71 +384,57 @@ func (g *graph) expect(m *meeting, rank int) {
 		m.absent = append(m.absent, rank)
 		return
 	}
-	if p.actor.note.Fate != Alive {
-		if !passed(m, p.slot) {
-			m.wait(p.actor)
-		}
+	if m.key.kind == broken || m.key.kind == exchange {
+		m.wait(p.actor)
 		return
 	}
-	key, in := attends(p.slot)
-	here := in && key == m.key
-	if m.key.kind == exchange {
-		if !here {
-			m.wait(p.actor)
-		}
+	if passed(m, p.slot) {
 		return
 	}
-	if !here && !passed(m, p.slot) {
+	here := slices.ContainsFunc(m.present, func(q *place) bool { return q.actor == p.actor && q.slot == p.slot })
+	if !here || p.actor.note.Fate != Alive && p.slot.Failure == nil {
 		m.wait(p.actor)
 	}
 }
 
 func (m *meeting) wait(a *actor) {
-	if m.awaited[a] {
-		return
+	if !slices.Contains(m.missing, a) {
+		m.missing = append(m.missing, a)
 	}
-	if m.awaited == nil {
-		m.awaited = map[*actor]bool{}
-	}
-	m.awaited[a] = true
-	m.missing = append(m.missing, a)
 }
 
 // passed tells whether the rank of a slot has the meeting behind it.
 func passed(m *meeting, s *Slot) bool {
 	switch m.key.kind {
 	case joining:
-		return s.open(tape.ActInit) == nil
+		return s.open(tape.ActInit) == nil && s.State != lifecycle.StateInitializing
 	case collective:
-		switch s.Op.Call {
-		case lifecycle.CallSend, lifecycle.CallRecv, lifecycle.CallSendRecv, lifecycle.CallGroupEnd:
-			// Numbered otherwise: only a rank that waits for it tells.
-			return !slices.ContainsFunc(m.present, func(p *place) bool { return p.slot.Wait == s.Rank })
-		default:
-			return s.Seq > m.key.seq || s.Seq == m.key.seq && s.InFlight == 0
-		}
+		return s.Begun > m.key.seq || s.Done >= m.key.seq
 	case message:
 		sends := s.Rank == m.key.from
 		own := sends && s.Op.Call == lifecycle.CallSend && int(s.Op.Peer) == m.key.to ||
 			!sends && s.Op.Call == lifecycle.CallRecv && int(s.Op.Peer) == m.key.from
-		return own && (s.Seq > m.key.seq || s.Seq == m.key.seq && s.InFlight == 0)
+		return own && (s.Seq > m.key.seq || s.Seq == m.key.seq && s.InFlight == 0 && !s.Failed)
 	default:
 		return false
 	}
 }
 
-// guess looks for the processes behind ranks that nobody has spoken for: in a communicator of the whole job a rank is
-// the job's; else they may be those that can't speak.
+// guess looks for the processes behind ranks of which there is no slot: in a communicator of the whole job a rank is
+// the job's; in one that was made from another by a shrink, ranks keep their order; else they may be those that can't
+// speak.
 func (g *graph) guess(m *meeting) {
 	whole := m.slot.Parent.IsZero() && slices.ContainsFunc(g.notes, func(n Note) bool { return n.JobSize == m.slot.Size })
 	var still []int
 	for _, r := range m.absent {
 		a := g.byJob[r]
-		switch {
-		case whole && a != nil:
+		if !whole {
+			a = g.between(m, r)
+		}
+		if a != nil {
 			m.wait(a)
 			m.guessed = m.guessed || m.key.kind != joining
-		default:
+		} else {
 			still = append(still, r)
 		}
 	}
@@ -296,46 +442,143 @@ func (g *graph) guess(m *meeting) {
 	if len(m.absent) == 0 {
 		return
 	}
-	before := len(m.missing)
-	for _, a := range g.lost {
+	candidates := g.hidden
+	if late := g.notYet(m); len(late) == len(m.absent) {
+		candidates = late
+	}
+	for _, a := range candidates {
 		m.wait(a)
 	}
-	if len(m.missing) > before {
+	if len(candidates) > 0 {
 		m.absent, m.guessed = nil, true
 	}
 }
 
+// notYet are the ranks of the parent that have no part yet in the communicator of a meeting, and don't run or are still
+// in a call that makes communicators of the parent.
+func (g *graph) notYet(m *meeting) []*actor {
+	var late []*actor
+	for _, a := range g.actors {
+		in := false
+		for _, s := range a.slots {
+			if s.Comm == m.key.comm {
+				in = false
+				break
+			}
+			in = in || s.Comm == m.slot.Parent && (a.note.Fate != Alive || s.open(tape.ActSplit) != nil || s.open(tape.ActGrow) != nil)
+		}
+		if in {
+			late = append(late, a)
+		}
+	}
+	return late
+}
+
+// between is the only rank of the parent that can be rank r of a communicator that begins, by the ranks that have come:
+// a shrink keeps their order. It is nil if there is none, or more than one.
+func (g *graph) between(m *meeting, r int) (found *actor) {
+	parent := m.slot.Parent
+	if parent.IsZero() || m.key.kind != joining {
+		return nil
+	}
+	low, high := -1, maxSize
+	for _, p := range m.present {
+		for _, s := range p.actor.slots {
+			switch {
+			case s.Comm != parent:
+			case p.slot.Rank < r:
+				low = max(low, s.Rank)
+			case p.slot.Rank > r:
+				high = min(high, s.Rank)
+			}
+		}
+	}
+	for key, p := range g.seats {
+		if key.comm != parent || key.rank <= low || key.rank >= high || p.actor.note.Fate == Dead {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = p.actor
+	}
+	return found
+}
+
+// odd is what the actor did out of order; nil if that isn't known. What ranks did together is out of order for one of
+// them only if it is in order for most others: a barrier at the end of an epoch is for none. A call that has not ended
+// may be this rank's alone.
+func (g *graph) odd(a *actor) *Odd {
+	if a.habit == nil {
+		return nil
+	}
+	for i := range a.habit.Odd {
+		odd := &a.habit.Odd[i]
+		usual, not := 0, 0
+		for _, o := range g.actors {
+			switch m := o.marked(&odd.Did); {
+			case m == nil || o == a:
+			case m.Usual:
+				usual++
+			default:
+				not++
+			}
+		}
+		if usual > not || not == 0 && a.isIn(&odd.Did) {
+			return odd
+		}
+	}
+	return nil
+}
+
+// isIn tells whether the actor is in the call, or was when the communicator failed.
+func (a *actor) isIn(call *Usual) bool {
+	return slices.ContainsFunc(a.slots, func(s *Slot) bool {
+		return s.Comm == call.Comm && s.Seq == call.Seq && s.Op == call.Op && (s.InFlight > 0 || s.Failed)
+	})
+}
+
+// marked is the actor's part in a call of another one; nil if it has none, or it was too long ago.
+func (a *actor) marked(call *Usual) *Mark {
+	if a.habit == nil {
+		return nil
+	}
+	for i := range a.habit.Trail {
+		m := &a.habit.Trail[i]
+		if m.Seq != call.Seq || m.Slot >= len(a.note.Slots) || a.note.Slots[m.Slot].Comm != call.Comm {
+			continue
+		}
+		s := &a.note.Slots[m.Slot]
+		switch countOf(call.Op.Call) {
+		case countCollective:
+			if m.Call == countCollective {
+				return m
+			}
+		case countSend:
+			if m.Call == countReceive && s.Rank == int(call.Op.Peer) {
+				return m
+			}
+		case countReceive:
+			if m.Call == countSend && s.Rank == int(call.Op.Peer) {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
 // rankOf is an actor as the verdict names it, seen from a communicator.
 func rankOf(a *actor, comm lifecycle.CommID) Rank {
-	r := Rank{Job: a.note.Rank, Comm: -1, Member: a.note.Member, Host: a.note.Host, PID: a.note.PID}
+	r := Rank{Job: a.job, Comm: -1, Member: a.note.Member, Host: a.note.Host, PID: a.note.PID}
 	for _, s := range a.slots {
 		if s.Comm == comm {
-			r.Comm = s.Rank
+			r.Comm, r.comm = s.Rank, commText(s)
 		}
 	}
-	if len(a.slots) > 0 && manyRanks(a.note) { // the process's rank in the job says nothing then
-		r.Job = -1
-		if r.Comm < 0 {
-			r.Comm = a.slots[0].Rank
-		}
+	if r.Job < 0 && r.Comm < 0 && len(a.slots) > 0 {
+		r.Comm, r.comm = a.slots[0].Rank, commText(a.slots[0])
 	}
 	return r
-}
-
-// manyRanks tells whether a process has several ranks.
-func manyRanks(n *Note) bool {
-	return slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.Root != n.Slots[0].Root })
-}
-
-// patience is how long a rank that moves, and doesn't come, is waited for: one that is needed elsewhere for a minute is
-// late; one that makes other calls for ever and never this one is lost.
-const patience = 2 * time.Minute
-
-// busy tells whether an actor did something a short while ago, in comparison with how long others wait for it, and is
-// in nothing that stalls.
-func (a *actor) busy(waited time.Duration) bool {
-	return a.note.Fate == Alive && a.quiet >= 0 && a.quiet < waited/2 &&
-		!slices.ContainsFunc(a.in, func(m *meeting) bool { return m.stalled })
 }
 
 // longest orders waits by age, the longest first.

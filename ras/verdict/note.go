@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"slices"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -24,48 +25,104 @@ type Note struct {
 	FateAge time.Duration `json:"fate_age,omitempty"`
 	Cause   string        `json:"cause,omitempty"`
 
+	// Stale tells that the process has ended since, or doesn't answer, and that this is what it said before; nobody
+	// could read its tape.
+	Stale bool `json:"stale,omitempty"`
+
+	// Awake is for how long the process has run without a pause, such as a SIGSTOP; 0 if it isn't known. What it was to
+	// do, or waited for, before that says little.
+	Awake time.Duration `json:"awake,omitempty"`
 	// Where is what the process does outside of Carillon, as far as that is known.
 	Where string `json:"where,omitempty"`
-
-	// Slots are the process's ranks in communicators. Those of a process that can't speak come from its tape, and are
-	// missing if nobody can read that.
+	// Habits are what the histories of its ranks tell, of those that take part in something that takes too long, or
+	// failed.
+	Habits []Habit `json:"habits,omitempty"`
+	// Slots are the process's ranks in communicators, also in those that it ended lately. Those of a process that can't
+	// speak come from its tape, and are missing if nobody can read that.
 	Slots []Slot `json:"slots,omitempty"`
-	// Closed are the communicators that the process ended lately, in order and without a failure.
-	Closed []lifecycle.CommID `json:"closed,omitempty"`
 }
 
-// Slot is one rank of one communicator: its slot of the in-flight table, with ages instead of times.
+// Habit is what a rank's program has done until now tells of its last calls.
+type Habit struct {
+	Root uint32 `json:"root,omitempty"` // of the rank's slots
+	// Next is the call that has always come after the rank's last ones; nil if that isn't known, or the rank is in a
+	// call.
+	Next *Usual `json:"next,omitempty"`
+	// Trail is the rank's last calls, in the order in which they began.
+	Trail Trail `json:"trail,omitempty"`
+	// Odd are recent calls of the rank that were not those which had always come there, the last one first.
+	Odd []Odd `json:"odd,omitempty"`
+}
+
+// Odd is a call, and the one that has always come there.
+type Odd struct {
+	Did     Usual `json:"did"`
+	Instead Usual `json:"instead"`
+}
+
+// Usual is a call of a program.
+type Usual struct {
+	Comm  lifecycle.CommID `json:"comm"`
+	Name  string           `json:"comm_name,omitempty"`
+	Op    tape.Signature   `json:"op"`
+	Seq   uint64           `json:"seq,omitempty"`   // of one that was made
+	Times int              `json:"times,omitempty"` // how often it came there
+}
+
+// Slot is one rank of one communicator at one moment, with ages instead of times.
 type Slot struct {
 	Comm   lifecycle.CommID `json:"comm"`
 	Parent lifecycle.CommID `json:"parent,omitzero"`
 	Name   string           `json:"name,omitempty"`
 	Rank   int              `json:"rank"` // in the communicator; -1 if it isn't known yet
 	Size   int              `json:"size"`
-	// Root tells the process's ranks apart: slots of one process with one Root are one rank's.
+	// Root tells the process's ranks apart: slots of one process with one Root are one rank's. Job is that rank's
+	// number in the job; -1 if it is only known of the process.
 	Root  uint32          `json:"root,omitempty"`
+	Job   int             `json:"job_rank"`
 	State lifecycle.State `json:"state,omitempty"`
 
-	// InFlight is how many operations were launched and have not ended. Seq and Op are those of the oldest of them, and if
-	// there is none, of the last that ended.
+	// InFlight is how many operations were launched and have not ended. Seq and Op are those of the oldest of them, and
+	// if there is none, of the last that ended. Failed says that the last one ended with an error.
 	InFlight uint64         `json:"in_flight,omitempty"`
 	Seq      uint64         `json:"seq,omitempty"`
 	Op       tape.Signature `json:"op,omitzero"`
 	Phase    tape.Phase     `json:"phase,omitempty"`
-	// Age is since when the oldest operation is in flight, or how long ago the last one ended. Stalled says that it is in
-	// flight for longer than this process is used to.
+	Failed   bool           `json:"failed,omitempty"`
+	// Age is since when that operation is in flight, or how long ago it ended; Took is how long one that ended took.
+	// Stalled says that it is in flight for longer than this process is used to.
 	Age     time.Duration `json:"age,omitempty"`
+	Took    time.Duration `json:"took,omitempty"`
 	Stalled bool          `json:"stalled,omitempty"`
 	// Wait is the rank of the communicator that the operation waits for, -1 if none, and WaitAge since when.
 	Wait    int           `json:"wait"`
 	WaitAge time.Duration `json:"wait_age,omitempty"`
+	// Begun and Done are the numbers of the last collective that this rank began, and that ended well.
+	Begun uint64 `json:"begun,omitempty"`
+	Done  uint64 `json:"done,omitempty"`
+
+	// Messages are how many messages with other ranks this rank began, Groups how many groups of messages. Lane tells
+	// communicators apart whose calls have no order among each other, because different goroutines make them.
+	Messages []Messages `json:"messages,omitempty"`
+	Groups   uint64     `json:"groups,omitempty"`
+	Lane     int        `json:"lane,omitempty"`
 
 	// Acts are the acts of the communicator's life that have begun and not ended.
 	Acts []OpenAct `json:"acts,omitempty"`
 	// Failure is why the communicator failed, if it did.
 	Failure *Failure `json:"failure,omitempty"`
+	// Left is how this rank ended the communicator, if it did.
+	Left *Left `json:"left,omitempty"`
 	// Waited is how long this rank's operations waited for others within the last Window.
 	Waited []Waited      `json:"waited,omitempty"`
 	Window time.Duration `json:"window,omitempty"`
+}
+
+// Messages are how many messages with another rank of the communicator were begun.
+type Messages struct {
+	Peer     int    `json:"peer"`
+	Sent     uint64 `json:"sent,omitempty"`
+	Received uint64 `json:"received,omitempty"`
 }
 
 // OpenAct is an act that has begun and not ended.
@@ -84,8 +141,17 @@ type Failure struct {
 	Call lifecycle.Call `json:"call,omitempty"`
 	Seq  uint64         `json:"seq,omitempty"`
 	Peer int            `json:"peer"` // the rank at fault; -1 if it isn't known
+	Wait int            `json:"wait"` // the rank that the operation waited for; -1 if none
 	Text string         `json:"text,omitempty"`
 	Age  time.Duration  `json:"age"`
+}
+
+// Left is how a rank ended a communicator, or finalized it.
+type Left struct {
+	Act  tape.Act      `json:"act"` // finalize, destroy or abort
+	Age  time.Duration `json:"age"`
+	Site string        `json:"site,omitempty"` // where it was called, as "file:line"
+	Text string        `json:"text,omitempty"` // the cause that the program gave
 }
 
 // Waited is how long operations waited for one rank.
@@ -93,29 +159,6 @@ type Waited struct {
 	Rank int           `json:"rank"`
 	Time time.Duration `json:"time"`
 	Ops  int           `json:"ops"`
-}
-
-// SlotOf is a slot of the in-flight table as a note has it. now is the time of the slot's own clock.
-func SlotOf(s *tape.Slot, now int64) Slot {
-	since := func(t int64) time.Duration {
-		if t <= 0 || t > now {
-			return 0
-		}
-		return time.Duration(now - t)
-	}
-	out := Slot{
-		Comm: s.ID, Parent: s.Parent, Name: s.Name, Rank: s.Rank, Size: s.Size, Root: s.Root, State: s.State,
-		InFlight: s.Launched - s.Completed, Seq: s.Seq, Op: s.Op, Phase: s.Phase, Wait: -1,
-	}
-	if out.InFlight == 0 {
-		out.Age = since(s.LastEnd)
-		return out
-	}
-	out.Age = since(s.OpStart)
-	if s.Wait >= 0 {
-		out.Wait, out.WaitAge = int(s.Wait), since(s.WaitSince)
-	}
-	return out
 }
 
 // maxSize is more ranks than a communicator has.
@@ -134,4 +177,44 @@ func (s *Slot) open(act tape.Act) *OpenAct {
 		}
 	}
 	return nil
+}
+
+// fine tells whether the rank can make calls on the communicator.
+func (s *Slot) fine() bool {
+	return s.Failure == nil && s.Left == nil && s.State == lifecycle.StateReady
+}
+
+// idle tells whether nothing is going on in the communicator.
+func (s *Slot) idle() bool { return s.InFlight == 0 && len(s.Acts) == 0 }
+
+// After is the note as it would read d later, if nothing had happened since.
+func (n Note) After(d time.Duration) Note {
+	later := func(age *time.Duration) {
+		if *age > 0 {
+			*age += d
+		}
+	}
+	later(&n.FateAge)
+	later(&n.Awake)
+	n.Slots = slices.Clone(n.Slots)
+	for i := range n.Slots {
+		s := &n.Slots[i]
+		s.Age += d
+		later(&s.WaitAge)
+		s.Acts = slices.Clone(s.Acts)
+		for k := range s.Acts {
+			s.Acts[k].Age += d
+		}
+		if s.Failure != nil {
+			f := *s.Failure
+			f.Age += d
+			s.Failure = &f
+		}
+		if s.Left != nil {
+			l := *s.Left
+			l.Age += d
+			s.Left = &l
+		}
+	}
+	return n
 }

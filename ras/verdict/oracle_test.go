@@ -133,7 +133,7 @@ func (tr *trial) run() (notes []verdict.Note, blocked bool) {
 				continue
 			}
 			slot := verdict.Slot{
-				Comm: lifecycle.CommID{byte(c + 1)}, Name: fmt.Sprint("c", c), Rank: i, Size: len(members), Root: 1, Wait: -1,
+				Comm: lifecycle.CommID{byte(c + 1)}, Name: fmt.Sprint("c", c), Rank: i, Size: len(members), Root: 1, Job: -1, Wait: -1,
 				Seq: uint64(done[r][c]), Age: end - time.Duration(ranks[r].since)*tick,
 			}
 			if done[r][c] > 0 {
@@ -169,12 +169,12 @@ func TestOracle(t *testing.T) {
 		shuffle := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "shuffle"), 0))
 		shuffle.Shuffle(len(notes), func(i, j int) { notes[i], notes[j] = notes[j], notes[i] })
 		before, _ := json.Marshal(notes)
-		verdicts := verdict.Diagnose(notes)
+		verdicts, _ := verdict.Diagnose(notes)
 		if after, _ := json.Marshal(notes); string(after) != string(before) {
 			t.Fatal("Diagnose changed its notes")
 		}
 		shuffle.Shuffle(len(notes), func(i, j int) { notes[i], notes[j] = notes[j], notes[i] })
-		if again := verdict.Diagnose(notes); !reflect.DeepEqual(verdicts, again) {
+		if again, _ := verdict.Diagnose(notes); !reflect.DeepEqual(verdicts, again) {
 			t.Fatalf("the order of notes matters:\n%v\n%v", verdicts, again)
 		}
 
@@ -231,8 +231,9 @@ func FuzzDiagnose(f *testing.F) {
 		if err := json.Unmarshal(text, &notes); err != nil {
 			t.Skip()
 		}
-		for _, v := range verdict.Diagnose(notes) {
-			if v.Text == "" || v.Reason == verdict.ReasonNone || v.ID() == "" {
+		verdicts, _ := verdict.Diagnose(notes)
+		for _, v := range verdicts {
+			if v.Text.String() == "" || v.Reason == verdict.ReasonNone || v.ID == "" {
 				t.Errorf("an empty verdict: %+v", v)
 			}
 		}
@@ -248,7 +249,7 @@ func BenchmarkDiagnose(b *testing.B) {
 		for level, size := range []int{8, 64, ranks} {
 			s := verdict.Slot{
 				Comm: lifecycle.CommID{byte(level), byte(r / size), byte(r / size >> 8)}, Name: fmt.Sprint("level", level),
-				Rank: r % size, Size: size, Root: 1, Wait: -1, Seq: 7, Op: tape.Signature{Call: lifecycle.CallAllReduce}, Age: 12 * time.Second,
+				Rank: r % size, Size: size, Root: 1, Job: -1, Wait: -1, Seq: 7, Op: tape.Signature{Call: lifecycle.CallAllReduce}, Age: 12 * time.Second,
 			}
 			if level == 2 && r != 1234 {
 				s.Seq, s.InFlight, s.Age, s.Stalled = 8, 1, 6*time.Second, true
@@ -258,7 +259,7 @@ func BenchmarkDiagnose(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if v := verdict.Diagnose(notes); len(v) != 1 || v[0].Culprits[0].Job != 1234 {
+		if v, _ := verdict.Diagnose(notes); len(v) != 1 || v[0].Culprits[0].Job != 1234 {
 			b.Fatalf("%v", v)
 		}
 	}

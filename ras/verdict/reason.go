@@ -119,9 +119,11 @@ const (
 	Stopped
 	// Unreachable: it doesn't answer over the network.
 	Unreachable
+	// Departed: it ended in order.
+	Departed
 )
 
-var fateNames = [...]string{"alive", "dead", "stopped", "unreachable"}
+var fateNames = [...]string{"alive", "dead", "stopped", "unreachable", "left"}
 
 // String is the fate's name: "alive".
 func (f Fate) String() string {
@@ -148,7 +150,7 @@ func (f *Fate) UnmarshalText(text []byte) error {
 // reason is that of a process with this fate.
 func (f Fate) reason() Reason {
 	switch f {
-	case Dead:
+	case Dead, Departed:
 		return RankDead
 	case Stopped:
 		return RankStopped

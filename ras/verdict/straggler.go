@@ -5,16 +5,26 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/model"
 )
 
 // What makes a straggler: the others wait for it for a fifth of their time, in eight operations or more and over ten
-// seconds or more (one long wait is most of the time of a job that has just begun), and it waits for others, whichever,
-// for less than half as long: who is late because somebody else is holds nobody up.
+// seconds or more (one long wait is most of the time of a job that has just begun), three times as much as for most
+// ranks (stages of a pipeline always wait for each other), and it waits for others, whichever, for less than half as
+// long: a rank that is late because another one is holds nobody up.
 const (
 	stragglerShare  = 0.2
 	stragglerOps    = 8
 	stragglerWindow = 10 * time.Second
+	stragglerTimes  = 3
 )
+
+// HeldUp tells whether a rank's operations waited for another one for so long, and in so many operations, within a
+// window of time, that the job is worth a look.
+func HeldUp(waited time.Duration, ops int, window time.Duration) bool {
+	return window >= stragglerWindow && ops >= stragglerOps && waited.Seconds() >= stragglerShare*window.Seconds()
+}
 
 // stragglers are the ranks that hold up a job that moves, by how long others waited for them: each where they did so
 // for longest.
@@ -26,6 +36,7 @@ func (g *graph) stragglers() []Verdict {
 	}
 	held := map[seat]*sum{}
 	waits := map[*actor]time.Duration{} // of each rank itself
+	most := map[*actor]time.Duration{}  // that others waited for each
 	var order []seat
 	for _, a := range g.actors {
 		for _, s := range a.slots {
@@ -36,7 +47,7 @@ func (g *graph) stragglers() []Verdict {
 					order = append(order, key)
 				}
 				h := held[key]
-				h.by, h.time, h.ops = append(h.by, &place{a, s}), h.time+w.Time, max(h.ops, w.Ops)
+				h.by, h.time, h.ops = append(h.by, &place{actor: a, slot: s}), h.time+w.Time, max(h.ops, w.Ops)
 				waits[a] += w.Time
 			}
 		}
@@ -45,34 +56,56 @@ func (g *graph) stragglers() []Verdict {
 		return held[key].time / time.Duration(max(held[key].by[0].slot.Size-1, 1))
 	}
 	slices.SortStableFunc(order, func(a, b seat) int { return cmp.Compare(mean(b), mean(a)) })
+	for _, key := range order {
+		if p := g.seats[key]; p != nil {
+			most[p.actor] = max(most[p.actor], mean(key))
+		}
+	}
+	usual := make([]time.Duration, 0, len(g.actors))
+	for _, a := range g.actors {
+		usual = append(usual, most[a])
+	}
+	slices.Sort(usual)
 	told := map[*actor]bool{}
 	var verdicts []Verdict
 	for _, key := range order {
 		h, mean := held[key], mean(key)
 		slot := h.by[0].slot
 		p := g.seats[key]
-		if p == nil || told[p.actor] || slot.Window < stragglerWindow || slot.Size < 2 || h.ops < stragglerOps {
-			continue
-		}
-		share := mean.Seconds() / slot.Window.Seconds()
-		if share < stragglerShare || waits[p.actor] > mean/2 {
+		if p == nil || told[p.actor] || slot.Size < 2 || !HeldUp(mean, h.ops, slot.Window) || waits[p.actor] > mean/2 ||
+			mean < stragglerTimes*usual[(len(usual)-1)/2] {
 			continue
 		}
 		told[p.actor] = true
 		r := rankOf(p.actor, key.comm)
 		v := Verdict{
 			Reason: Straggler, Confidence: Likely, Culprits: []Rank{r}, Comm: key.comm, Name: slot.Name, Age: Age(slot.Window),
-			Text: fmt.Sprintf("%s holds up %s: the others wait for it %.0f %% of the time, %s an operation",
-				r, commText(slot), 100*share, Age(mean/time.Duration(h.ops))),
+			Text: say("%s holds up %s: the others wait for it %s of the time, %s an operation",
+				culpritsText([]Rank{r}), commText(slot), fmt.Sprintf("%.0f %%", 100*mean.Seconds()/slot.Window.Seconds()),
+				Age(mean/time.Duration(h.ops)).String()),
 		}
+		v.key(nil)
 		for _, by := range h.by {
 			v.Victims = append(v.Victims, Wait{Rank: rankOf(by.actor, key.comm), Comm: key.comm, Name: by.slot.Name, Call: "operations"})
 		}
 		slices.SortFunc(v.Victims, longest)
 		if p.actor.note.Where != "" {
-			v.Evidence = []string{fmt.Sprintf("%s is outside of Carillon: %s", r, p.actor.note.Where)}
+			v.Evidence = []Text{say("%s is outside of Carillon: %s", r, p.actor.note.Where)}
 		}
 		verdicts = append(verdicts, v)
 	}
 	return verdicts
+}
+
+// AnyHeldUp tells whether operations of the process wait for one rank again and again.
+func AnyHeldUp(p *model.Process, now int64) bool {
+	for c := range p.Comms() {
+		waits, over := c.Waits(now)
+		for _, w := range waits {
+			if HeldUp(time.Duration(w.Time), w.Ops, time.Duration(over)) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,12 +13,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
+const abort = tape.ActAbort
+
 // at says where a verdict shows.
 func (v *Verdict) at(m *meeting) {
 	v.Comm, v.Name, v.Call, v.Seq, v.Age = m.key.comm, m.slot.Name, m.call(m.slot), m.key.seq, Age(m.age)
 }
 
-// locate says where a verdict shows by who has waited longest.
+// locate says where a verdict shows by the rank that has waited longest.
 func (v *Verdict) locate() {
 	if len(v.Victims) > 0 {
 		first := v.Victims[0]
@@ -27,49 +30,52 @@ func (v *Verdict) locate() {
 
 // call is the name of the call that a meeting is.
 func (m *meeting) call(s *Slot) string {
-	if m.key.kind == joining {
+	switch m.key.kind {
+	case joining:
 		return tape.ActInit.String()
+	case broken:
+		return s.Failure.Call.String()
+	default:
+		return s.Op.Call.String()
 	}
-	return s.Op.Call.String()
 }
 
 // text is a meeting as a sentence has it: `all_reduce 41 on "world"`.
-func (m *meeting) text() string {
+func (m *meeting) text() Text {
 	switch m.key.kind {
 	case joining:
-		return "the init of " + commText(m.slot)
+		return say("the init of %s", commText(m.slot))
 	case message:
-		return fmt.Sprintf("message %d from rank %d to rank %d on %s", m.key.seq, m.key.from, m.key.to, commText(m.slot))
+		return say("message %d from %s to %s on %s", m.key.seq, m.rank(m.key.from), m.rank(m.key.to), commText(m.slot))
 	case exchange:
-		return "the exchange of messages on " + commText(m.slot)
+		return say("%s on %s", m.slot.Op.Call, commText(m.slot))
+	case broken:
+		return say("%s", commText(m.slot))
 	default:
 		return callText(m.slot.Op.Call.String(), m.key.seq, m.slot)
 	}
 }
 
-// entered is what a rank has not done that isn't in the meeting, as the end of "has not …".
-func (m *meeting) entered(r Rank) string {
-	if m.key.kind != message {
-		return "entered " + m.text()
+// rank names a rank of the meeting's communicator, by its rank in the job where that is known.
+func (m *meeting) rank(comm int) string {
+	for _, p := range m.present {
+		if p.slot.Rank == comm {
+			return rankOf(p.actor, m.key.comm).String()
+		}
 	}
-	other := rankOf(m.present[0].actor, m.key.comm)
-	if r.Comm == m.key.from {
-		return fmt.Sprintf("sent message %d to %s on %s", m.key.seq, other, commText(m.slot))
+	for _, a := range m.missing {
+		if r := rankOf(a, m.key.comm); r.Comm == comm {
+			return r.String()
+		}
 	}
-	return fmt.Sprintf("called for message %d of %s on %s", m.key.seq, other, commText(m.slot))
+	return fmt.Sprintf("rank %d of %s", comm, commText(m.slot))
 }
 
-// absentText names the ranks of a communicator of which nothing is known.
-func absentText(m *meeting) string {
-	rank := "ranks"
-	if len(m.absent) == 1 {
-		rank = "rank"
+func callText(call string, seq uint64, s *Slot) Text {
+	if seq == 0 {
+		return say("%s on %s", call, commText(s))
 	}
-	return fmt.Sprintf("%s %s of %s", rank, words.Numbers(m.absent), commText(m.slot))
-}
-
-func callText(call string, seq uint64, s *Slot) string {
-	return fmt.Sprintf("%s %d on %s", call, seq, commText(s))
+	return say("%s %d on %s", call, seq, commText(s))
 }
 
 // commText is a communicator as a sentence has it: `"world"`, or its id if it has no name.
@@ -80,19 +86,46 @@ func commText(s *Slot) string {
 	return strconv.Quote(s.Name)
 }
 
-// rankName is the rank of a process that can't speak.
-func rankName(n *Note, s *Slot) string {
-	if n.Rank >= 0 && !manyRanks(n) {
+// ownRank names the rank of a slot of a process that can't speak.
+func ownRank(n *Note, s *Slot) string {
+	switch {
+	case s.Job >= 0:
+		return "rank " + strconv.Itoa(s.Job)
+	case n.Rank >= 0:
 		return "rank " + strconv.Itoa(n.Rank)
+	default:
+		return fmt.Sprintf("rank %d of %s", s.Rank, commText(s))
 	}
-	return "rank " + strconv.Itoa(s.Rank) + " of " + commText(s)
+}
+
+// culpritsText names ranks: one with its host and process, more of them as a list.
+func culpritsText(ranks []Rank) string {
+	if len(ranks) != 1 {
+		return ranksText(ranks)
+	}
+	r := ranks[0]
+	text := r.String()
+	switch {
+	case r.Host != "" && r.PID > 0 && (r.Job >= 0 || r.Comm >= 0):
+		text += fmt.Sprintf(" (%s, pid %d)", plain(r.Host), r.PID)
+	case r.Host != "" && (r.Job >= 0 || r.Comm >= 0):
+		text += fmt.Sprintf(" (%s)", plain(r.Host))
+	}
+	return text
 }
 
 // waiting is the end of a sentence that says who waits.
 func waiting(victims []Wait) string {
-	ranks := ranksOf(victims)
+	ranks := make([]Rank, 0, len(victims))
+	for _, w := range victims {
+		r := w.Rank
+		if r.Job >= 0 {
+			r.Comm, r.comm = -1, ""
+		}
+		ranks = append(ranks, r)
+	}
 	slices.SortFunc(ranks, byRank)
-	ranks = slices.CompactFunc(ranks, func(a, b Rank) bool { return a.Job == b.Job && a.Member == b.Member && a.Comm == b.Comm })
+	ranks = slices.CompactFunc(ranks, func(a, b Rank) bool { return byRank(a, b) == 0 })
 	switch {
 	case len(ranks) == 0:
 		return ""
@@ -101,35 +134,30 @@ func waiting(victims []Wait) string {
 	case slices.ContainsFunc(ranks, func(r Rank) bool { return r.Job < 0 }):
 		return fmt.Sprintf("; %d ranks wait", len(ranks))
 	default:
-		jobs := make([]int, len(ranks))
-		for i, r := range ranks {
-			jobs[i] = r.Job
-		}
-		slices.Sort(jobs)
-		if jobs = slices.Compact(jobs); len(jobs) == 1 {
-			return fmt.Sprintf("; rank %d waits", jobs[0])
-		}
-		return fmt.Sprintf("; ranks %s wait", words.Numbers(jobs))
+		return fmt.Sprintf("; %s wait", ranksText(ranks))
 	}
 }
 
 // lastCall is what an actor did last, as the end of a sentence.
-func lastCall(a *actor) string {
+func lastCall(a *actor) Text {
 	var last *Slot
 	for _, s := range a.slots {
-		if s.Op.Call != lifecycle.CallNone && (last == nil || s.Age < last.Age) {
+		if s.Op.Call != lifecycle.CallNone && s.InFlight == 0 && (last == nil || s.Age < last.Age) {
 			last = s
 		}
 	}
 	if last == nil {
-		return ", nor any before it"
+		return say(", nor any before it")
 	}
-	return fmt.Sprintf("; its last, %s, ended %s earlier", callText(last.Op.Call.String(), last.Seq, last), Age(last.Age))
+	return say("; its last, %s, ended %s ago", callText(last.Op.Call.String(), last.Seq, last), Age(last.Age))
 }
 
 // attendance tells how many are in a meeting.
-func attendance(m *meeting) []string {
-	return []string{fmt.Sprintf("%d of %d ranks are in %s, the first for %s", len(m.present), m.slot.Size, m.text(), Age(m.age))}
+func attendance(m *meeting) Text {
+	if m.until > 0 {
+		return say("%d of %d ranks were in %s", len(m.present), m.slot.Size, m.text())
+	}
+	return say("%d of %d ranks are in %s, the first for %s", len(m.present), m.slot.Size, m.text(), Age(m.age))
 }
 
 // difference is a call, told by what sets it apart from another.
@@ -154,4 +182,62 @@ func difference(usual, sig *tape.Signature) string {
 		parts = append(parts, fmt.Sprintf("%d bytes", sig.Bytes))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// text says what a rank did, and what its program has always done there.
+func (o *Odd) text(r Rank) Text {
+	return say("%s made %s where %s came %d times before", r, o.Did.text(), o.Instead.text(), o.Instead.Times)
+}
+
+func (u *Usual) text() Text {
+	name := strconv.Quote(u.Name)
+	if u.Name == "" {
+		name = u.Comm.Short()
+	}
+	what := u.Op.Call.String()
+	switch u.Op.Call {
+	case lifecycle.CallSend:
+		what = fmt.Sprintf("a send to %d", u.Op.Peer)
+	case lifecycle.CallRecv:
+		what = fmt.Sprintf("a receive from %d", u.Op.Peer)
+	case lifecycle.CallBarrier:
+	default:
+		what += fmt.Sprintf(" of %d bytes", u.Op.Bytes)
+	}
+	return say("%s on %s", what, name)
+}
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return one
+	}
+	return one + "s"
+}
+
+// ranksText lists ranks as a person would: "rank 3", "ranks 0 to 2 and 5".
+func ranksText(ranks []Rank) string {
+	if len(ranks) == 0 {
+		return "no rank"
+	}
+	var numbers []int
+	for _, r := range ranks {
+		if r.Job >= 0 {
+			numbers = append(numbers, r.Job)
+		}
+	}
+	var all []string
+	if len(numbers) > 0 {
+		all = append(all, words.Ranks(numbers))
+	}
+	for _, r := range ranks {
+		if r.Job < 0 {
+			all = append(all, r.String())
+		}
+	}
+	return words.List(all)
+}
+
+// byRank orders ranks as people count them.
+func byRank(a, b Rank) int {
+	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Comm, b.Comm), cmp.Compare(a.Member, b.Member))
 }

@@ -24,7 +24,8 @@ func (k ChangeKind) String() string { return changeNames[k] }
 type Change struct {
 	Kind    ChangeKind
 	Verdict Verdict // as it is now; a withdrawn one as it was last
-	// Unresolved says of a withdrawn one that its cause is not known to be gone; see Verdict.Healed. Who calls Update sets it.
+	// Unresolved says of a withdrawn one that its cause is not known to be gone; see Verdict.Healed. The caller of
+	// Update sets it.
 	Unresolved bool
 }
 
@@ -33,12 +34,46 @@ type Tracker struct {
 	open []Verdict
 }
 
-// Update takes what Diagnose says now, and returns what changed since the last time: what opened and changed first, in
-// the order of verdicts, then what is withdrawn.
+// Continue gives verdicts that go on from open ones the IDs of these: with the same reason they name some of the same
+// culprits, or show at the same call.
+func (t *Tracker) Continue(verdicts []Verdict) []Verdict {
+	taken := map[string]bool{}
+	for i := range verdicts {
+		taken[verdicts[i].ID] = true
+	}
+	for i := range verdicts {
+		v := &verdicts[i]
+		if t.find(v.ID) >= 0 {
+			continue
+		}
+		at := slices.IndexFunc(t.open, func(o Verdict) bool { return !taken[o.ID] && v.continues(&o) })
+		if at >= 0 {
+			v.ID = t.open[at].ID
+			taken[v.ID] = true
+		}
+	}
+	return verdicts
+}
+
+// continues tells whether a verdict is what became of an older one.
+func (v *Verdict) continues(old *Verdict) bool {
+	if v.Reason != old.Reason {
+		return false
+	}
+	if !v.Comm.IsZero() && v.Comm == old.Comm && v.Seq == old.Seq && v.Call == old.Call {
+		return true
+	}
+	return slices.ContainsFunc(v.Culprits, func(r Rank) bool {
+		return r.Member != "" && slices.ContainsFunc(old.Culprits, func(o Rank) bool { return o.Member == r.Member && o.Job == r.Job })
+	})
+}
+
+// Update takes what holds now, and returns what changed since the last time: what opened and changed first, in the
+// order of verdicts, then what is withdrawn.
 func (t *Tracker) Update(verdicts []Verdict) []Change {
 	var changes []Change
 	for _, v := range verdicts {
-		i := t.find(v.ID())
+		i := t.find(v.ID)
 		switch {
 		case i < 0:
 			changes = append(changes, Change{Kind: Opened, Verdict: v})
@@ -47,8 +82,7 @@ func (t *Tracker) Update(verdicts []Verdict) []Change {
 		}
 	}
 	for _, old := range t.open {
-		id := old.ID()
-		if !slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.ID() == id }) {
+		if !slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.ID == old.ID }) {
 			changes = append(changes, Change{Kind: Withdrawn, Verdict: old})
 		}
 	}
@@ -60,10 +94,11 @@ func (t *Tracker) Update(verdicts []Verdict) []Change {
 func (t *Tracker) Open() []Verdict { return slices.Clone(t.open) }
 
 func (t *Tracker) find(id string) int {
-	return slices.IndexFunc(t.open, func(v Verdict) bool { return v.ID() == id })
+	return slices.IndexFunc(t.open, func(v Verdict) bool { return v.ID == id })
 }
 
 // news tells whether a verdict says something new, apart from that time has passed.
 func news(old, now *Verdict) bool {
-	return old.Confidence != now.Confidence || len(old.Victims) != len(now.Victims) || len(old.Culprits) < len(now.Culprits) || old.Comm != now.Comm || old.Seq != now.Seq
+	return old.Confidence != now.Confidence || len(old.Victims) != len(now.Victims) || len(old.Culprits) != len(now.Culprits) ||
+		old.Comm != now.Comm || old.Seq != now.Seq
 }

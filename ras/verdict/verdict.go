@@ -1,29 +1,25 @@
 package verdict
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Verdict is one cause, with all who wait because of it.
 type Verdict struct {
+	// ID names the cause: verdicts of different moments with one ID are the same one.
+	ID         string     `json:"id"`
 	Reason     Reason     `json:"reason"`
 	Confidence Confidence `json:"confidence"`
 	// Culprits are the ranks at fault, in order; of a deadlock those in the cycle, in its order; empty where nobody is
 	// known to be.
 	Culprits []Rank `json:"culprits,omitempty"`
-	// Whole is the ID of the verdict of which this one goes on with only some of the culprits, or with more of them; empty if
-	// it has the same.
-	Whole string `json:"whole,omitempty"`
-	// Comms are the communicators that processes which ended, or are out of reach, were in, as far as that is known, the first 64.
-	Comms []lifecycle.CommID `json:"culprit_comms,omitempty"`
 	// Comm and Call are where it shows: the call that has waited longest. The zero Comm means that nobody waits yet.
 	Comm lifecycle.CommID `json:"comm,omitzero"`
 	Name string           `json:"comm_name,omitempty"`
@@ -32,8 +28,8 @@ type Verdict struct {
 	// Age is since when, as far as that is known.
 	Age Age `json:"age_seconds"`
 	// Text is a sentence for a person. Evidence is what it rests on, a sentence each.
-	Text     string   `json:"text"`
-	Evidence []string `json:"evidence,omitempty"`
+	Text     Text   `json:"text"`
+	Evidence []Text `json:"evidence,omitempty"`
 	// Victims are those who wait, longest first.
 	Victims []Wait `json:"victims,omitempty"`
 }
@@ -45,6 +41,8 @@ type Rank struct {
 	Member string `json:"member,omitempty"`
 	Host   string `json:"host,omitempty"`
 	PID    int    `json:"pid,omitempty"`
+
+	comm string // the communicator that Comm is a rank of, as a sentence has it
 }
 
 // String is "rank 3", with the place that is known best.
@@ -52,11 +50,21 @@ func (r Rank) String() string {
 	switch {
 	case r.Job >= 0:
 		return "rank " + strconv.Itoa(r.Job)
+	case r.Comm >= 0 && r.comm != "":
+		return fmt.Sprintf("rank %d of %s", r.Comm, r.comm)
 	case r.Comm >= 0:
-		return "rank " + strconv.Itoa(r.Comm) + " of the communicator"
+		return fmt.Sprintf("rank %d of the communicator", r.Comm)
 	default:
 		return "process " + r.Member
 	}
+}
+
+// in is String, with the rank of the communicator where that is another number.
+func (r Rank) in() string {
+	if r.Job >= 0 && r.Comm >= 0 && r.Comm != r.Job && r.comm != "" {
+		return fmt.Sprintf("rank %d (%d on %s)", r.Job, r.Comm, r.comm)
+	}
+	return r.String()
 }
 
 // Wait is one rank's part in a call that doesn't end.
@@ -69,14 +77,8 @@ type Wait struct {
 	Age  Age              `json:"age_seconds"`
 }
 
-// ID names the cause: verdicts of different moments with one ID are the same one. It depends on the reason, on whose
-// fault it is, and, where it is nobody's, on where it shows.
-func (v *Verdict) ID() string {
-	if v.Whole != "" {
-		return v.Whole
-	}
-	h := sha256.New()
-	fmt.Fprintln(h, v.Reason)
+// key gives the verdict its ID: by the reason and the culprits, and by the meeting at, unless that is nil.
+func (v *Verdict) key(at *meeting) {
 	names := make([]string, 0, len(v.Culprits))
 	for _, c := range v.Culprits {
 		name := c.Member + "/" + strconv.Itoa(c.Job)
@@ -86,14 +88,16 @@ func (v *Verdict) ID() string {
 		names = append(names, name)
 	}
 	slices.Sort(names) // a cycle may be found at any of its ranks
-	fmt.Fprintln(h, names)
-	switch v.Reason {
-	case RankDead, RankStopped, RankUnreachable, Straggler: // whatever waits for it, now and later
-	default:
-		if len(names) == 0 || v.Reason == Mismatch {
-			fmt.Fprintln(h, v.Comm, v.Seq)
-		}
+	if at != nil {
+		v.ID = hash(v.Reason, at.key.comm, at.key.seq)
+		return
 	}
+	v.ID = hash(v.Reason, names)
+}
+
+func hash(parts ...any) string {
+	h := sha256.New()
+	fmt.Fprintln(h, parts...)
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
@@ -103,42 +107,20 @@ func (v *Verdict) Urgent() bool {
 	return v.Reason != Straggler && v.Reason != Unknown && v.Confidence != Possible
 }
 
+// After is the verdict as it reads d later, if it still holds.
+func (v Verdict) After(d time.Duration) Verdict {
+	v.Age += Age(d)
+	v.Text = v.Text.After(d)
+	v.Evidence = slices.Clone(v.Evidence)
+	for i := range v.Evidence {
+		v.Evidence[i] = v.Evidence[i].After(d)
+	}
+	v.Victims = slices.Clone(v.Victims)
+	for i := range v.Victims {
+		v.Victims[i].Age += Age(d)
+	}
+	return v
+}
+
 // String is the reason and the sentence.
-func (v *Verdict) String() string { return v.Reason.String() + ": " + v.Text }
-
-// ranksText lists ranks as a person would: "rank 3", "ranks 0 to 2 and 5".
-func ranksText(ranks []Rank) string {
-	if len(ranks) == 0 {
-		return "no rank"
-	}
-	if len(ranks) == 1 {
-		return ranks[0].String()
-	}
-	var numbers []int
-	job := !slices.ContainsFunc(ranks, func(r Rank) bool { return r.Job < 0 })
-	for _, r := range ranks {
-		switch {
-		case job:
-			numbers = append(numbers, r.Job)
-		case r.Comm >= 0:
-			numbers = append(numbers, r.Comm)
-		}
-	}
-	if len(numbers) == len(ranks) {
-		text := "ranks " + words.Numbers(numbers)
-		if !job {
-			text += " of the communicator"
-		}
-		return text
-	}
-	all := make([]string, len(ranks))
-	for i, r := range ranks {
-		all[i] = r.String()
-	}
-	return words.List(all)
-}
-
-// byRank orders ranks as people count them.
-func byRank(a, b Rank) int {
-	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Comm, b.Comm), cmp.Compare(a.Member, b.Member))
-}
+func (v *Verdict) String() string { return v.Reason.String() + ": " + v.Text.String() }

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
-	"github.com/carillon-rt/carillon/telemetry/stall"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -163,7 +163,7 @@ func Default() Config {
 	return Config{
 		World: launch.World{Size: 1, LocalSize: 1, Launcher: launch.None},
 		Tape:  true, Health: "127.0.0.1:0", MinPollInterval: health.DefaultMinPollInterval, RAS: RAS{On: true},
-		SlowThreshold: stall.DefaultSlow, StallThreshold: stall.DefaultFloor, Keepalive: 10 * time.Second,
+		SlowThreshold: model.DefaultSlow, StallThreshold: model.DefaultFloor, Keepalive: 10 * time.Second,
 		Signals: true, SIMD: kernels.DetectSIMD(), LogLevel: Level(slog.LevelWarn),
 	}
 }
@@ -241,8 +241,8 @@ func (c *Config) problems() []problem {
 	}{
 		{"SlowThreshold", c.SlowThreshold}, {"StallThreshold", c.StallThreshold}, {"MinPollInterval", c.MinPollInterval},
 	} {
-		if d.value != 0 && (d.value < stall.MinThreshold || d.value > stall.MaxThreshold) {
-			bad(d.field, d.value, "want a duration from %v to %v, or off (in Go, 0)", stall.MinThreshold, stall.MaxThreshold)
+		if d.value != 0 && (d.value < model.MinLimit || d.value > model.MaxLimit) {
+			bad(d.field, d.value, "want a duration from %v to %v, or off (in Go, 0)", model.MinLimit, model.MaxLimit)
 		}
 	}
 	if c.Keepalive < minKeepalive {

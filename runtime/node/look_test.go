@@ -2,8 +2,10 @@ package node
 
 import (
 	"testing"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -25,14 +27,11 @@ func BenchmarkLook(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			watch, err := stall.New(stall.Config{Slow: stall.MaxThreshold, Floor: stall.MaxThreshold})
-			if err != nil {
-				b.Fatal(err)
-			}
-			t := &Telemetry{follower: f, stalls: &stalls{watch: watch}}
+			p := model.New(model.Limits{Slow: model.MaxLimit, Floor: model.MaxLimit})
+			t := &Telemetry{tape: w, follower: f, process: p, stalls: &stalls{watch: stall.New(p)}}
 			b.ReportAllocs()
 			for b.Loop() {
-				t.look()
+				t.look(time.Hour)
 			}
 			if len(t.stalls.slots) != live {
 				b.Errorf("%d communicators were looked at", len(t.stalls.slots))

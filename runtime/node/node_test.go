@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -225,8 +226,8 @@ func TestStartObeysItsContext(t *testing.T) {
 // counter is an observer of a user.
 type counter struct{ life int }
 
-func (c *counter) Observe(ev *tape.Event) {
-	if ev.IsLife {
+func (c *counter) Observe(s *model.Step) {
+	if s.IsLife {
 		c.life++
 	}
 }

@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -14,22 +13,38 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the page of variables anew")
-
-// TestVariablesPage: README.md has a row for each variable, with what its field's comment says.
+// TestVariablesPage: README.md has a row for each variable, with what its field's comment says. Datadriven's -rewrite
+// writes the rows anew.
 func TestVariablesPage(t *testing.T) {
-	const page, begin, end = "README.md", "<!-- The tables are made from the fields' tags and comments: go generate. -->\n", "<!-- That is all. -->\n"
-	was, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, _, begun := strings.Cut(string(was), begin)
-	_, after, ended := strings.Cut(string(was), end)
+	datadriven.RunTestFromString(t, "README.md\n----\n", func(t *testing.T, d *datadriven.TestData) string {
+		recorded, err := os.ReadFile(d.Cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		current := current(t, string(recorded))
+		if d.Rewrite {
+			if err := os.WriteFile(d.Cmd, []byte(current), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return ""
+		}
+		return cmp.Diff(strings.Split(string(recorded), "\n"), strings.Split(current, "\n"))
+	})
+}
+
+// current is the page with the tables as they should be.
+func current(t *testing.T, page string) string {
+	t.Helper()
+	const begin = "<!-- The tables are made from the fields' tags and comments: go generate. -->\n"
+	const end = "<!-- That is all. -->\n"
+	before, _, begun := strings.Cut(page, begin)
+	_, after, ended := strings.Cut(page, end)
 	if !begun || !ended {
-		t.Fatalf("%s has no place for the tables", page)
+		t.Fatal("the page has no place for the tables")
 	}
 	var b strings.Builder
 	b.WriteString(before + begin)
@@ -42,15 +57,7 @@ func TestVariablesPage(t *testing.T) {
 	} {
 		fmt.Fprintf(&b, "\n## %s\n\n| variable | meaning |\n|---|---|\n%s", s.title, rows(t, s.file, s.name))
 	}
-	b.WriteString(end + after)
-	if *rewrite {
-		if err := os.WriteFile(page, []byte(b.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if diff := cmp.Diff(b.String(), string(was)); diff != "" && !*rewrite {
-		t.Errorf("%s is not current (go generate writes it anew):\n%s", page, diff)
-	}
+	return b.String() + end + after
 }
 
 // rows are those of a struct's tagged fields.

@@ -39,11 +39,14 @@ const (
 type JobRAS struct {
 	settings *settings
 	self     mesh.Member
-	tape     *tape.Reader // the process's own, for its in-flight table
+	tape     *tape.Reader // the process's own
 	agent    *agent.Agent
 	config   mesh.Config // zero if the process is the whole job
 	mesh     atomic.Pointer[mesh.Mesh]
 	busy     *busy
+	seen     atomic.Pointer[seen] // at the last look for what takes too long
+
+	reading sync.Mutex // held while the tape is read
 
 	local   *bus.Bus // all that this process knows
 	outward *bus.Bus // what this process is to tell others
@@ -78,6 +81,7 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	if r.tape, err = tape.Open(w.Path()); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
+	r.seen.Store(&seen{})
 	if err := r.open(conditions); err != nil {
 		return nil, errors.Join(err, r.tape.Close())
 	}
@@ -91,13 +95,10 @@ func (r *JobRAS) open(conditions *health.Conditions) (err error) {
 		return fmt.Errorf("RAS: %w", err)
 	}
 	r.agent, err = agent.New(agent.Config{
-		Self: r.self, Now: tape.Now, Logger: s.Log, Busy: r.busy.String,
-		Local: agent.FromTapes(filepath.Dir(r.tape.Path()), tape.Now),
-		Slots: func(buf []tape.Slot) []tape.Slot {
-			slots, _ := r.tape.AppendSlots(buf) // what is corrupt is left out
-			return slots
-		},
-		Event: r.event, Open: r.opened,
+		Self: r.self, Logger: s.Log, Note: r.note, Stuck: func() []lifecycle.CommID { return r.seen.Load().stuck },
+		HeldUp: func() bool { return r.seen.Load().heldUp },
+		Local:  agent.FromTapes(filepath.Dir(r.tape.Path()), s.limits(), tape.Now),
+		Event:  r.event, Open: r.opened,
 	})
 	if err != nil {
 		return err
@@ -241,6 +242,37 @@ func (r *JobRAS) farewell(ctx context.Context) {
 	})
 }
 
+// seen is what a look for what takes too long has seen.
+type seen struct {
+	stuck   []lifecycle.CommID // communicators in which something takes too long
+	heldUp  bool               // operations wait for one rank again and again
+	resumed int64              // when the process ran again after its last pause; 0: it never paused
+}
+
+// looked takes what a look has seen; news says that something has begun to take too long, or does no longer.
+func (r *JobRAS) looked(s *seen, news bool) {
+	r.seen.Store(s)
+	if news {
+		r.agent.Trouble()
+	}
+}
+
+// ending tells that the process was told to end.
+func (r *JobRAS) ending() {
+	if r != nil {
+		r.agent.Ending()
+	}
+}
+
+// note is what this process says of itself now.
+func (r *JobRAS) note() verdict.Note {
+	r.reading.Lock()
+	defer r.reading.Unlock()
+	n := agent.NoteOf(r.self, r.tape, r.settings.limits(), r.seen.Load().resumed, tape.Now())
+	n.Where = r.busy.String()
+	return n
+}
+
 // event takes what the agent has to tell.
 func (r *JobRAS) event(ev bus.Event, outward bool) {
 	to := []*bus.Bus{r.local}
@@ -259,8 +291,8 @@ func (r *JobRAS) opened(open []verdict.Verdict) {
 	before := r.shown
 	r.shown = make(map[string]bool, len(open))
 	for i := range open {
-		id := open[i].ID()
-		r.stall.Set(health.Finding{Subject: id, Text: open[i].Text, Severity: health.SeverityOf(&open[i])})
+		id := open[i].ID
+		r.stall.Set(health.Finding{Subject: id, Text: open[i].Text.String(), Severity: health.SeverityOf(&open[i])})
 		r.shown[id] = true
 		delete(before, id)
 	}
@@ -304,7 +336,7 @@ func (r *JobRAS) Verdicts() []health.Verdict {
 	open := r.agent.Open()
 	verdicts := make([]health.Verdict, 0, len(open))
 	for _, o := range open {
-		verdicts = append(verdicts, health.Verdict{ID: o.ID(), Since: o.Since, Verdict: o.Verdict})
+		verdicts = append(verdicts, health.Verdict{ID: o.ID, Since: o.Since, Verdict: o.Verdict})
 	}
 	return verdicts
 }
@@ -318,7 +350,7 @@ func (r *JobRAS) Finding(comm lifecycle.CommID, seq uint64) (trace.Finding, bool
 		if !concerns(&o.Verdict, comm, seq) {
 			continue
 		}
-		f := trace.Finding{Rank: -1, Reason: o.Reason.String(), Text: o.Text}
+		f := trace.Finding{Rank: -1, Reason: o.Reason.String(), Text: o.Text.String()}
 		if len(o.Culprits) > 0 && o.Comm == comm {
 			f.Rank = o.Culprits[0].Comm
 		}

@@ -47,6 +47,7 @@ func (n *Node) awaitTermination() (end func()) {
 func (n *Node) terminate() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
+	n.ras.ending()
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
@@ -72,7 +73,8 @@ func (t *Telemetry) terminate(ctx context.Context, logs *logsink.Sink) {
 		t.log.Warn("SIGTERM: the tape was not read to its end", "error", unread)
 	}
 	t.observing.Lock()
-	t.trace.Interrupt("SIGTERM comes", t.follower.Slots())
+	t.process.Look(t.follower.Slots(), nil)
+	t.trace.Interrupt("SIGTERM comes")
 	t.observing.Unlock()
 	var flushing sync.WaitGroup
 	defer flushing.Wait()

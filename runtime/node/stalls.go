@@ -5,6 +5,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -18,11 +21,21 @@ type StallObserver interface {
 // Bounds of the time between two looks at the in-flight table.
 const (
 	minLook = 5 * time.Millisecond
-	// lookShare bounds what looking costs: one part in so many of a processor, however many communicators there are.
+	maxLook = time.Second // unless it is to be looked less often
+	// lookShare bounds what looking costs: one part in so many of a processor, as far as maxLook allows.
 	lookShare = 100
 	// slowestSync bounds how long a report waits for the reader of the tape.
 	slowestSync = 100 * time.Millisecond
 )
+
+// A process that does not look for longer than so many intervals, and leastPause, did not run.
+const (
+	pauseLooks = 4
+	leastPause = time.Second
+)
+
+// heldUpInterval is how often it is looked for ranks that hold the others up.
+const heldUpInterval = 5 * time.Second
 
 // stalls looks for what is slow or stalled: one ticker, and one look at the in-flight table for all communicators.
 type stalls struct {
@@ -31,28 +44,35 @@ type stalls struct {
 	every     time.Duration
 	slots     []tape.Slot
 	tallies   []tape.Tally
-	reports   []stall.Report
+	last      int64 // the last look, on the tape's clock
+	heldAt    int64 // when it was last looked for ranks that hold the others up
+	seen      seen
 	stop      chan struct{}
 	done      chan struct{}
 }
 
 // newStalls makes what tells those of the observers that are StallObservers; nil if nothing is looked for.
-func newStalls(cfg *settings, observers []Observer) (*stalls, error) {
+func newStalls(cfg *settings, process *model.Process, observers []Observer) *stalls {
 	if cfg.StallThreshold == 0 {
-		return nil, nil //nolint:nilnil // nil is switched off
+		return nil
 	}
-	slow := cfg.slow()
-	w, err := stall.New(stall.Config{Slow: slow, Floor: cfg.StallThreshold})
-	if err != nil {
-		return nil, err
+	s := &stalls{
+		watch: stall.New(process), every: max(cfg.slow()/4, minLook), stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	s := &stalls{watch: w, every: max(slow/4, minLook), stop: make(chan struct{}), done: make(chan struct{})}
 	for _, o := range observers {
 		if o, ok := o.(StallObserver); ok {
 			s.observers = append(s.observers, o)
 		}
 	}
-	return s, nil
+	return s
+}
+
+// limits say what is slow and what stalls.
+func (c *Config) limits() model.Limits {
+	if c.StallThreshold == 0 {
+		return model.Limits{}
+	}
+	return model.Limits{Slow: c.slow(), Floor: c.StallThreshold}
 }
 
 // slow is the age at which something is announced as slow: with what stalls, where nothing is to be slow before.
@@ -77,6 +97,7 @@ func (t *Telemetry) lookForStalls() {
 	defer close(s.done)
 	timer := time.NewTimer(s.every)
 	defer timer.Stop()
+	interval := s.every
 	for {
 		select {
 		case <-s.stop:
@@ -84,33 +105,73 @@ func (t *Telemetry) lookForStalls() {
 		case <-timer.C:
 		}
 		start := time.Now()
-		t.look()
-		timer.Reset(max(s.every, lookShare*time.Since(start)))
+		t.look(interval)
+		interval = max(s.every, min(lookShare*time.Since(start), maxLook))
+		timer.Reset(interval)
 	}
 }
 
-// look looks once.
-func (t *Telemetry) look() {
-	s := t.stalls
-	t.tape.Saw(tape.Now())
+// look looks once, an interval after it did last.
+func (t *Telemetry) look(interval time.Duration) {
+	s, now := t.stalls, tape.Now()
+	t.tape.Saw(now)
 	s.slots, _ = t.follower.AppendSlots(s.slots[:0]) // what can't be read is left out
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
 	t.observing.Lock()
 	defer t.observing.Unlock()
-	s.watch.Learn(s.tallies)
-	if s.reports = s.watch.Check(s.slots, tape.Now(), s.reports[:0]); len(s.reports) == 0 {
-		return
+	if s.last > 0 && now-s.last > int64(max(pauseLooks*interval, leastPause)) {
+		t.process.Resumed(now)
+		t.tape.Resumed(s.last, now)
+		s.seen.resumed = now
 	}
-	// The caller of what is slow is on the ring alone, and may not have been read yet.
-	t.observing.Unlock()
-	t.sync(context.Background(), slowestSync)
-	t.readHeader()
-	t.observing.Lock()
-	for i := range s.reports {
+	s.last = now
+	t.process.Look(s.slots, s.tallies)
+	reports := s.watch.Check(now)
+	if len(reports) > 0 {
+		// The caller of what is slow is on the ring alone, and may not have been read yet.
+		t.observing.Unlock()
+		t.sync(context.Background(), slowestSync)
+		t.readHeader()
+		t.observing.Lock()
+	}
+	news := false
+	for i := range reports {
+		r := &reports[i]
 		for _, o := range s.observers {
-			o.ObserveStall(&s.reports[i])
+			o.ObserveStall(r)
+		}
+		news = news || r.Count > 0 && r.Stage == stall.Cleared || r.Count == 1 && r.Stage == stall.Stalled
+	}
+	if t.ras != nil {
+		t.ras.looked(s.sum(t.process, now), news)
+	}
+}
+
+// sum sums up what the look has seen.
+func (s *stalls) sum(p *model.Process, now int64) *seen {
+	s.seen.stuck = stuck(p, now)
+	if now-s.heldAt >= int64(heldUpInterval) {
+		s.heldAt, s.seen.heldUp = now, verdict.AnyHeldUp(p, now)
+	}
+	sum := s.seen
+	return &sum
+}
+
+// stuck are the communicators in which something takes too long.
+func stuck(p *model.Process, now int64) (stuck []lifecycle.CommID) {
+	for _, c := range p.Late(now) {
+		stalled := false
+		if o := c.InFlight(); o != nil {
+			stalled = p.Stalled(o, now)
+		}
+		for _, a := range c.Acts {
+			stalled = stalled || p.ActStalled(a, now)
+		}
+		if stalled {
+			stuck = append(stuck, c.ID)
 		}
 	}
+	return stuck
 }
 
 // end stops looking, and waits until it has.

@@ -24,6 +24,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -32,7 +33,7 @@ import (
 // stallLog is an observer that passes on what it is told of stalls.
 type stallLog chan stall.Report
 
-func (stallLog) Observe(*tape.Event)            {}
+func (stallLog) Observe(*model.Step)            {}
 func (l stallLog) ObserveStall(r *stall.Report) { l <- *r }
 
 // TestHangIsSeenWhileItLasts writes an operation onto a node's tape that doesn't end, looks at all that shows it, and

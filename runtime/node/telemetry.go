@@ -14,16 +14,17 @@ import (
 
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/telemetry/metric"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// Observer takes the events of the tape, one after another, never two at a time. It must not keep the event, and should
+// Observer takes the steps of the process, one after another, never two at a time. It must not keep the step, and should
 // be quick: the tape's rings overwrite what is read too late. Of operations that ended well, never had to wait and were
 // not slow it is given a sample, 1 in tape.DefaultSampleEvery, or all where each is logged; the metrics have the others
 // from the tape's tallies.
 type Observer interface {
-	Observe(ev *tape.Event)
+	Observe(s *model.Step)
 }
 
 // Telemetry is what reads the process's own tape: one follower that feeds spans, metrics and the other observers.
@@ -31,13 +32,16 @@ type Telemetry struct {
 	tape      *tape.Writer // nil: nothing to read
 	trace     *trace.Projector
 	registry  *prometheus.Registry
-	process   trace.Config // what is read, for all exporters
+	exported  trace.Config // what is read, for all exporters
 	push      *metric.Push // nil: metrics are only pulled
 	follower  *tape.Follower
 	header    atomic.Pointer[tape.Header]  // as it was when events were read last
 	counted   atomic.Pointer[[]tape.Tally] // the last tallies, when the follower is closed
-	observing sync.Mutex                   // held while observers are called
+	observing sync.Mutex                   // held while observers are called, or the process is read
+	process   *model.Process               // what it does
+	step      model.Step                   // the last one
 	observers []Observer
+	ras       *JobRAS // nil: there is none
 	stalls    *stalls // nil: nothing looks for any
 	log       *slog.Logger
 	started   bool // before anything else may run at the same time
@@ -70,13 +74,15 @@ func newTelemetry(s *settings, w *tape.Writer, r *JobRAS, extra []Observer) (*Te
 // observeWith makes the observers.
 func (t *Telemetry) observeWith(s *settings, r *JobRAS, extra []Observer) (err error) {
 	header := t.readHeader()
-	t.process = trace.Config{
+	t.process, t.ras = model.New(s.limits()), r
+	t.exported = trace.Config{
+		Process: t.process,
 		Version: version(), Job: s.World.Job, Host: header.Host, PID: header.PID, Rank: s.World.Rank,
 		Wall: func(mono int64) time.Time { return t.header.Load().Wall(mono) },
 		Now:  tape.Now, Delivered: t.tape.Delivered, Logger: s.Log, Slow: s.kept(), Finding: r.Finding,
 		AlgorithmName: func(a uint8) string { return algo.Algorithm(a).String() },
 	}
-	if t.trace, err = trace.New(context.Background(), t.process); err != nil {
+	if t.trace, err = trace.New(context.Background(), t.exported); err != nil {
 		return err
 	}
 	metrics, err := metric.NewCollector(metric.Config{
@@ -89,7 +95,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS, extra []Observer) (err e
 	if err != nil {
 		return err
 	}
-	lines, err := newEventLog(s, t.trace, t.process)
+	lines, err := newEventLog(s, t.trace, t.exported)
 	if err != nil {
 		return err
 	}
@@ -97,13 +103,10 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS, extra []Observer) (err e
 	t.observers = []Observer{t.trace, metrics, lines} // the others ask which span the trace made of the event
 	if r != nil {
 		t.registry.MustRegister(newRASMetrics(r))
-		t.observers = append(t.observers, r.agent)
 	}
 	t.observers = append(t.observers, extra...)
-	if t.stalls, err = newStalls(s, t.observers); t.stalls != nil {
-		t.observers = append(t.observers, t.stalls.watch)
-	}
-	return err
+	t.stalls = newStalls(s, t.process, t.observers)
+	return nil
 }
 
 // Registry is where the process's metrics are registered; /metrics serves it. Add your own.
@@ -172,7 +175,7 @@ func (t *Telemetry) start() {
 func (t *Telemetry) startPush() {
 	var err error
 	t.push, err = metric.NewPush(context.Background(), metric.PushConfig{
-		Gatherer: t.registry, Resource: trace.Resource(context.Background(), t.process), Logger: t.log,
+		Gatherer: t.registry, Resource: trace.Resource(context.Background(), t.exported), Logger: t.log,
 	})
 	if err != nil {
 		t.log.Warn("metrics are not sent", "error", err)
@@ -202,8 +205,12 @@ func (t *Telemetry) observe(events []tape.Event) {
 	t.observing.Lock()
 	defer t.observing.Unlock()
 	for i := range events {
+		t.step = t.process.Apply(&events[i])
 		for _, o := range t.observers {
-			o.Observe(&events[i])
+			o.Observe(&t.step)
+		}
+		if t.step.Failed && t.ras != nil {
+			t.ras.agent.Failed(&t.step)
 		}
 	}
 }

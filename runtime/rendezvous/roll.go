@@ -65,7 +65,6 @@ func (m Member) Where() string {
 // String returns the member as a person would look for it: "rank 3 (node7:4711)".
 func (m Member) String() string { return fmt.Sprintf("rank %d (%s)", m.Rank, m.Where()) }
 
-// story tells a member's coming and going.
 func (m Member) story() string {
 	var b strings.Builder
 	b.WriteString(m.String())
@@ -146,8 +145,7 @@ func (r *Roll) Err(self int, since time.Time, cause error) error {
 	return &MissingError{Roll: *r, Self: self, Since: since, Waited: time.Since(since), Cause: cause}
 }
 
-// conflict finds the first contradiction among the members: ranks out of range first, because they make sense of the
-// others.
+// conflict finds the first contradiction among the members: ranks out of range first, which explain the others.
 func (r *Roll) conflict() (Conflict, []Member) {
 	outside := r.members(func(m Member) bool { return m.Rank < 0 || m.Rank >= m.Size })
 	if len(outside) > 0 {

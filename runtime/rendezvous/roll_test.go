@@ -14,7 +14,10 @@ import (
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 func member(rank, size int, host string) rendezvous.Member {
-	return rendezvous.Member{Rank: rank, Size: size, Host: host, PID: 100 + rank, Arrived: noon.Add(time.Duration(rank) * time.Second)}
+	return rendezvous.Member{
+		Rank: rank, Size: size, Host: host, PID: 100 + rank,
+		Arrived: noon.Add(time.Duration(rank) * time.Second),
+	}
 }
 
 func gone(m rendezvous.Member, how rendezvous.Departure, detail string) rendezvous.Member {
@@ -51,7 +54,10 @@ func TestStories(t *testing.T) {
 		},
 		{
 			"one gave up, because another is missing",
-			[]rendezvous.Member{gone(member(0, size, "a"), rendezvous.GaveUp, "its context expired after 5s"), member(1, size, "a"), member(3, size, "b")},
+			[]rendezvous.Member{
+				gone(member(0, size, "a"), rendezvous.GaveUp, "its context expired after 5s"),
+				member(1, size, "a"), member(3, size, "b"),
+			},
 			nil,
 			"rank 1 of 4 waited 30s; not arrived: 2; left: rank 0 (a:100) arrived at 12:00:00.000, left at 12:01:00.000: it gave up " +
 				"(its context expired after 5s); arrived: 1 (a:101) and 3 (b:103)",
@@ -59,7 +65,10 @@ func TestStories(t *testing.T) {
 		},
 		{
 			"one gave up before this one came",
-			[]rendezvous.Member{gone(member(0, size, "a"), rendezvous.GaveUp, ""), member(1, size, "a"), member(2, size, "a"), member(3, size, "b")},
+			[]rendezvous.Member{
+				gone(member(0, size, "a"), rendezvous.GaveUp, ""), member(1, size, "a"), member(2, size, "a"),
+				member(3, size, "b"),
+			},
 			nil,
 			"rank 1 of 4 waited 30s; left: rank 0 (a:100) arrived at 12:00:00.000, left at 12:01:00.000: it gave up; " +
 				"arrived: 1 (a:101), 2 (a:102) and 3 (b:103)",
@@ -67,7 +76,10 @@ func TestStories(t *testing.T) {
 		},
 		{
 			"a network broke",
-			[]rendezvous.Member{member(0, size, "a"), member(1, size, "a"), member(2, size, "a"), gone(member(3, size, "b"), rendezvous.Lost, "no route to host")},
+			[]rendezvous.Member{
+				member(0, size, "a"), member(1, size, "a"), member(2, size, "a"),
+				gone(member(3, size, "b"), rendezvous.Lost, "no route to host"),
+			},
 			nil,
 			"rank 1 of 4 waited 30s; left: rank 3 (b:103) arrived at 12:00:03.000, left at 12:01:00.000: its connection broke (no route to host); " +
 				"arrived: 0 (a:100), 1 (a:101) and 2 (a:102)",
@@ -98,7 +110,8 @@ func TestStories(t *testing.T) {
 			"nobody was reached",
 			nil,
 			&rendezvous.UnreachableError{
-				Address: "a:4000", Self: 1, Attempts: 7, Since: noon, Context: context.Canceled, Last: errors.New("connection refused"),
+				Address: "a:4000", Self: 1, Attempts: 7, Since: noon, Context: context.Canceled,
+				Last: errors.New("connection refused"),
 			},
 			"rank 1 of 4 waited 30s: the rendezvous of rank 0 at a:4000 was not reached in 7 attempts (context canceled); " +
 				"the last one: connection refused; see whether that rank runs and its address is right",
@@ -119,7 +132,8 @@ func TestStories(t *testing.T) {
 				t.Errorf("it says\n%s\nand not\n%s", got, test.says)
 			}
 			var peer *lifecycle.PeerError
-			if !errors.As(err, &peer) || peer.Code != test.code || peer.Rank != test.rank || peer.Self != 1 || lifecycle.CodeOf(err) != test.code {
+			if !errors.As(err, &peer) || peer.Code != test.code || peer.Rank != test.rank || peer.Self != 1 ||
+				lifecycle.CodeOf(err) != test.code {
 				t.Errorf("it blames %+v", peer)
 			}
 			if test.cause != nil && !errors.Is(err, test.cause) {

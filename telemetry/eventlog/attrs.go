@@ -7,12 +7,13 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// subject tells whose line it is, as far as that is known.
-func subject(attrs []slog.Attr, c *tape.CommInfo) []slog.Attr {
+// commAttrs tell whose line it is, as far as that is known.
+func commAttrs(attrs []slog.Attr, c *tape.CommInfo) []slog.Attr {
 	if c.Name != "" {
 		attrs = append(attrs, slog.String(semconv.LogComm, c.Name))
 	}
@@ -29,7 +30,8 @@ func subject(attrs []slog.Attr, c *tape.CommInfo) []slog.Attr {
 }
 
 // lifeAttrs tells of an act.
-func lifeAttrs(attrs []slog.Attr, r *tape.LifeRecord) []slog.Attr {
+func lifeAttrs(attrs []slog.Attr, s *model.Step) []slog.Attr {
+	r := &s.Life
 	ended, refused := r.Stage == tape.StageEnd, r.Stage == tape.StageMisuse
 	switch r.Act {
 	case tape.ActSplit, tape.ActShrink, tape.ActGrow, tape.ActGroup:
@@ -49,8 +51,8 @@ func lifeAttrs(attrs []slog.Attr, r *tape.LifeRecord) []slog.Attr {
 	if !r.Child.IsZero() {
 		attrs = append(attrs, slog.String(semconv.LogChild, r.Child.String()))
 	}
-	if ended && r.Start > 0 && r.Start <= r.Time {
-		attrs = append(attrs, slog.Duration(semconv.LogTook, words.Round(time.Duration(r.Time-r.Start))))
+	if ended && s.Act != nil {
+		attrs = append(attrs, slog.Duration(semconv.LogTook, words.Round(time.Duration(s.Act.End-s.Act.Start))))
 	}
 	if (ended || refused) && r.State != lifecycle.StateNone {
 		attrs = append(attrs, slog.String(semconv.LogCommState, r.State.String()))

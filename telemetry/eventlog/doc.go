@@ -1,10 +1,11 @@
-// Package eventlog is the tape as log lines: one for each act in a communicator's life, each refused call, each failure, and, where that is
-// asked for, each operation.
+// Package eventlog is the tape as log lines: one for each act in a communicator's life, each refused call, each
+// failure, and, where that is asked for, each operation.
 //
-//	tape ── follower ── Log.Observe(event) ── slog.Handler
+//	tape ── follower ── model ── Log.Observe(step) ── slog.Handler
 //
-// Nothing on the data path logs what the tape tells: the lines are computed by a reader, as spans and metrics are, and carry the event's
-// own time. Each is logged in a context that holds the event's span, so that a handler can add the trace id, and a line leads to its trace.
+// Nothing on the data path logs what the tape tells: the lines are computed by a reader, as spans and metrics are, and
+// carry the event's own time. Each is logged in a context that holds the event's span, so that a handler can add the
+// trace id, and a line leads to its trace.
 //
 //	level  what
 //	WARN   failed acts and operations, failed communicators, refused calls, leaks, stalls

@@ -10,20 +10,26 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // Config says what a Log writes, and where. Zero fields take the defaults that they name.
 type Config struct {
-	// Handler takes the lines. It is called from the goroutine that follows the tape, which it must not hold up. Required.
+	// Handler takes the lines. It is called from the goroutine that follows the tape, which it must not hold up.
+	// Required.
 	Handler slog.Handler
 
-	// Wall turns a time of the tape (CLOCK_MONOTONIC, nanoseconds) into a time of day, as tape.Header.Wall does. Required.
+	// Wall turns a time of the tape (CLOCK_MONOTONIC, nanoseconds) into a time of day, as tape.Header.Wall does.
+	// Required.
 	Wall func(mono int64) time.Time
 
-	// SpanOf is the span that tells of an event, as trace.Projector.SpanOf has it; nil leaves the lines without one.
-	SpanOf func(ev *tape.Event) oteltrace.SpanContext
+	// SpanOf and SpanOfStall are the spans that tell of a step and of a stall, as trace.Projector has them; nil leaves
+	// the lines without one.
+	SpanOf      func(s *model.Step) oteltrace.SpanContext
+	SpanOfStall func(r *stall.Report) oteltrace.SpanContext
 
 	// Operations logs operations that ended well too. There may be a million a second.
 	Operations bool
@@ -31,16 +37,17 @@ type Config struct {
 	// AlgorithmName names the algorithms of tape.OpRecord; nil, or "" for one, leaves them out.
 	AlgorithmName func(uint8) string
 
-	// Version is Carillon's. It is logged, once, when a communicator is initialized whose rank 0 is here, as NCCL does it.
+	// Version is Carillon's. It is logged, once, when a communicator is initialized whose rank 0 is here, as NCCL does
+	// it.
 	Version string
 	// VersionLevel is the level of that line. The zero value is INFO.
 	VersionLevel slog.Level
 }
 
-// Log logs the events of one tape. It belongs to the goroutine that follows the tape.
+// Log logs what one process does. It belongs to the model's owner.
 type Log struct {
-	cfg     Config
-	greeted bool // the version was logged
+	cfg           Config
+	versionLogged bool
 }
 
 // New makes a Log.
@@ -54,32 +61,34 @@ func New(cfg Config) (*Log, error) {
 	return &Log{cfg: cfg}, nil
 }
 
-// Observe takes the tape's next event. It reads ev only during the call. What isn't logged costs some nanoseconds.
-func (l *Log) Observe(ev *tape.Event) {
-	if !ev.IsLife {
-		if r := &ev.Op; r.Stage == tape.StageEnd && (l.cfg.Operations || r.Code != lifecycle.CodeOK) && r.Signature.Call.IsOperation() {
-			l.operation(ev)
+// Observe takes the next step of the model. It reads s only during the call. What isn't logged costs some nanoseconds.
+func (l *Log) Observe(s *model.Step) {
+	if !s.IsLife {
+		r := &s.Event.Op
+		if r.Stage == tape.StageEnd && (l.cfg.Operations || r.Code != lifecycle.CodeOK) && r.Signature.Call.IsOperation() {
+			l.operation(s)
 		}
 		return
 	}
-	switch r := &ev.Life; r.Stage {
+	switch r := &s.Life; r.Stage {
 	case tape.StageStart:
-		l.greet(ev)
-		l.act(ev, slog.LevelDebug, semconv.ActSpan(r.Act)+semconv.StartedSuffix)
+		l.logVersion(s)
+		l.act(s, slog.LevelDebug, semconv.ActSpan(r.Act)+semconv.StartedSuffix)
 	case tape.StagePhase:
-		l.act(ev, slog.LevelDebug, semconv.ActSpan(r.Act)+semconv.PhaseSeparator+semconv.PhaseName(r.Phase)+semconv.StartedSuffix)
+		phase := semconv.PhaseSeparator + semconv.PhaseName(r.Phase) + semconv.StartedSuffix
+		l.act(s, slog.LevelDebug, semconv.ActSpan(r.Act)+phase)
 	case tape.StageEnd:
 		if r.Act == tape.ActNone {
-			l.act(ev, slog.LevelWarn, semconv.SpanFailure)
+			l.act(s, slog.LevelWarn, semconv.SpanFailure)
 		} else {
-			l.act(ev, levelOf(r.Code), semconv.ActSpan(r.Act))
+			l.act(s, levelOf(r.Code), semconv.ActSpan(r.Act))
 		}
 	case tape.StageMisuse:
 		name := semconv.ActSpan(r.Act)
 		if r.Act == tape.ActNone {
 			name = semconv.CallSpan(r.Call)
 		}
-		l.act(ev, levelOf(r.Code), name)
+		l.act(s, levelOf(r.Code), name)
 	case tape.StageNone, tape.StageWait: // nothing that happened
 	}
 }
@@ -96,51 +105,50 @@ func levelOf(code lifecycle.Code) slog.Level {
 	}
 }
 
-// greet says which version runs.
-func (l *Log) greet(ev *tape.Event) {
-	if l.greeted || ev.Life.Act != tape.ActInit || ev.Comm.Rank != 0 {
+// logVersion says which version runs.
+func (l *Log) logVersion(s *model.Step) {
+	if l.versionLogged || s.Life.Act != tape.ActInit || s.Info().Rank != 0 {
 		return
 	}
-	l.greeted = true
-	l.emit(context.Background(), l.cfg.VersionLevel, ev.Life.Time, semconv.LogMessageVersion,
+	l.versionLogged = true
+	l.emit(context.Background(), l.cfg.VersionLevel, s.Life.Time, semconv.LogMessageVersion,
 		slog.String(semconv.LogVersion, l.cfg.Version), slog.String(semconv.LogGoVersion, runtime.Version()))
 }
 
 // act logs a moment of an act, or a refused call.
-func (l *Log) act(ev *tape.Event, level slog.Level, name string) {
+func (l *Log) act(s *model.Step, level slog.Level, name string) {
 	ctx := context.Background()
 	if !l.cfg.Handler.Enabled(ctx, level) {
 		return
 	}
-	r := &ev.Life
 	var buf [24]slog.Attr
-	attrs := subject(buf[:0], &ev.Comm)
-	attrs = lifeAttrs(attrs, r)
-	attrs = append(attrs, slog.String(semconv.LogSubsystem, subsystem(r)))
-	l.emit(l.inSpan(ctx, ev), level, r.Time, name, attrs...)
+	attrs := commAttrs(buf[:0], s.Info())
+	attrs = lifeAttrs(attrs, s)
+	attrs = append(attrs, slog.String(semconv.LogSubsystem, subsystem(&s.Life)))
+	l.emit(l.inSpan(ctx, s), level, s.Life.Time, name, attrs...)
 }
 
 // operation logs an operation that ended.
-func (l *Log) operation(ev *tape.Event) {
+func (l *Log) operation(s *model.Step) {
 	ctx := context.Background()
-	r := &ev.Op
+	r := &s.Event.Op
 	level := levelOf(r.Code)
 	if !l.cfg.Handler.Enabled(ctx, level) {
 		return
 	}
 	var buf [24]slog.Attr
-	attrs := subject(buf[:0], &ev.Comm)
+	attrs := commAttrs(buf[:0], s.Info())
 	attrs = l.opAttrs(attrs, r)
 	attrs = append(attrs, slog.String(semconv.LogSubsystem, semconv.SubsystemColl))
-	l.emit(l.inSpan(ctx, ev), level, r.Time, semconv.CallSpan(r.Signature.Call), attrs...)
+	l.emit(l.inSpan(ctx, s), level, r.Time, semconv.CallSpan(r.Signature.Call), attrs...)
 }
 
-// inSpan is ctx within the event's span.
-func (l *Log) inSpan(ctx context.Context, ev *tape.Event) context.Context {
+// inSpan is ctx within the step's span.
+func (l *Log) inSpan(ctx context.Context, s *model.Step) context.Context {
 	if l.cfg.SpanOf == nil {
 		return ctx
 	}
-	return oteltrace.ContextWithSpanContext(ctx, l.cfg.SpanOf(ev))
+	return oteltrace.ContextWithSpanContext(ctx, l.cfg.SpanOf(s))
 }
 
 func (l *Log) emit(ctx context.Context, level slog.Level, at int64, message string, attrs ...slog.Attr) {

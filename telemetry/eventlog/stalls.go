@@ -4,7 +4,8 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/carillon-rt/carillon/lifecycle"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
@@ -21,20 +22,15 @@ func (l *Log) ObserveStall(r *stall.Report) {
 	if !l.cfg.Handler.Enabled(ctx, level) {
 		return
 	}
-	// The event that will end it has the same span.
-	ev := tape.Event{Comm: r.Comm, Generation: r.Generation}
-	if r.Act == tape.ActNone {
-		ev.Op = tape.OpRecord{Seq: r.Seq, Start: r.Start, Signature: r.Op, Code: lifecycle.CodeTimeout}
-	} else {
-		ev.IsLife, ev.Life = true, tape.LifeRecord{Act: r.Act, Seq: r.ActSeq}
+	if l.cfg.SpanOfStall != nil {
+		ctx = oteltrace.ContextWithSpanContext(ctx, l.cfg.SpanOfStall(r))
 	}
 	var buf [24]slog.Attr
-	attrs := subject(buf[:0], &r.Comm)
+	attrs := append(commAttrs(buf[:0], &r.Comm), slog.String(semconv.LogCall, r.Kind()))
 	if r.Act == tape.ActNone {
-		attrs = append(attrs, slog.String(semconv.LogCall, r.Kind()), slog.Uint64(semconv.LogSeq, r.Seq))
-		attrs = signature(attrs, &r.Op)
+		attrs = signature(append(attrs, slog.Uint64(semconv.LogSeq, r.Seq)), &r.Op)
 	} else {
-		attrs = append(attrs, slog.String(semconv.LogCall, r.Kind()), slog.Uint64(semconv.LogSeq, r.ActSeq))
+		attrs = append(attrs, slog.Uint64(semconv.LogSeq, r.ActSeq))
 	}
 	if r.Phase != tape.PhaseNone {
 		attrs = append(attrs, slog.String(semconv.LogPhase, semconv.PhaseName(r.Phase)))
@@ -54,5 +50,5 @@ func (l *Log) ObserveStall(r *stall.Report) {
 	if r.Stage != stall.Stalled { // which is what the name says
 		message += " (" + r.Stage.String() + ")"
 	}
-	l.emit(l.inSpan(ctx, &ev), level, r.Now, message, attrs...)
+	l.emit(ctx, level, r.Now, message, attrs...)
 }

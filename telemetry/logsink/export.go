@@ -17,10 +17,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// exporterVariable names the exporter of logs.
 const exporterVariable = "OTEL_LOGS_EXPORTER"
 
-// What the batch processor is set up by where its variables say nothing else: OpenTelemetry's defaults, and the most that it takes.
+// What the batch processor is set up by where its variables say nothing else: OpenTelemetry's defaults, and the most
+// that it takes.
 const (
 	defaultRoom    = 2048
 	defaultBatch   = 512
@@ -31,13 +31,13 @@ const (
 	maxMilliseconds = 1 << 31
 )
 
-// export is the way to the collector.
 type export struct {
 	gate     *gate
 	provider *sdklog.LoggerProvider
 }
 
-// newExport makes the way to the collector that the environment asks for; nil if it asks for none. Log hears of the collector's troubles.
+// newExport makes the way to the collector that the environment asks for; nil if it asks for none. Log hears of
+// failures.
 func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*export, error) {
 	named, wanted := exportWanted(os.Environ())
 	if !wanted || strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true") {
@@ -45,13 +45,14 @@ func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*export, err
 	}
 	exporter, err := newExporter(ctx, os.Getenv(exporterVariable))
 	if err != nil {
-		return nil, fmt.Errorf("exporter of logs: %w (%s=%q takes otlp, console or none; OTEL_EXPORTER_OTLP_PROTOCOL=%q takes http/protobuf or grpc)",
+		return nil, fmt.Errorf("exporter of logs: %w (%s=%q takes otlp, console or none; OTEL_EXPORTER_OTLP_PROTOCOL=%q "+
+			"takes http/protobuf or grpc)",
 			err, exporterVariable, os.Getenv(exporterVariable), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
 	}
 	if autoexport.IsNoneLogExporter(exporter) {
 		return nil, nil //nolint:nilnil // as above
 	}
-	// Who names an endpoint for spans may have a collector that takes nothing but spans, as Jaeger does. That is worth no warning.
+	// An endpoint for spans may be a collector that takes nothing else, as Jaeger is. That is worth no warning.
 	failure := slog.LevelInfo
 	if named {
 		failure = slog.LevelWarn
@@ -66,7 +67,7 @@ func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*export, err
 	return e, nil
 }
 
-// batchOptions set all that OpenTelemetry reads from the environment itself, without a word where it can't be used. Room is the queue's.
+// batchOptions set all that OpenTelemetry reads from the environment itself, without a word where it can't be used.
 func batchOptions(log *slog.Logger) (room int, opts []sdklog.BatchProcessorOption) {
 	milliseconds := func(name string, usual int) time.Duration {
 		return time.Duration(otlp.Number(log, name, "milliseconds", usual, maxMilliseconds)) * time.Millisecond
@@ -74,13 +75,13 @@ func batchOptions(log *slog.Logger) (room int, opts []sdklog.BatchProcessorOptio
 	room = otlp.Number(log, "OTEL_BLRP_MAX_QUEUE_SIZE", "records", defaultRoom, maxRoom)
 	return room, []sdklog.BatchProcessorOption{
 		sdklog.WithMaxQueueSize(room),
-		sdklog.WithExportMaxBatchSize(min(room, otlp.Number(log, "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE", "records", defaultBatch, maxRoom))),
+		sdklog.WithExportMaxBatchSize(min(room, otlp.Number(log, "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE", "records", defaultBatch,
+			maxRoom))),
 		sdklog.WithExportInterval(milliseconds("OTEL_BLRP_SCHEDULE_DELAY", defaultDelay)),
 		sdklog.WithExportTimeout(milliseconds("OTEL_BLRP_EXPORT_TIMEOUT", defaultTimeout)),
 	}
 }
 
-// newExporter makes the exporter of that name; OpenTelemetry's default is OTLP.
 func newExporter(ctx context.Context, name string) (sdklog.Exporter, error) {
 	if name == "" || name == "otlp" {
 		return otlp.NewLogExporter(ctx)
@@ -88,7 +89,6 @@ func newExporter(ctx context.Context, name string) (sdklog.Exporter, error) {
 	return autoexport.NewLogExporter(ctx)
 }
 
-// handler takes what is logged.
 func (e *export) handler(version string) slog.Handler {
 	return renamed{otelslog.NewHandler(semconv.ScopeName,
 		otelslog.WithLoggerProvider(e.provider), otelslog.WithVersion(version), otelslog.WithSchemaURL(semconv.SchemaURL))}

@@ -63,8 +63,14 @@ func newCollector(t *testing.T, answer func(w http.ResponseWriter, r *http.Reque
 func TestCollectorGetsRecordsWithTraceIDs(t *testing.T) {
 	c := newCollector(t, nil)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
-	s, out := newSink(t, logsink.Config{Level: slog.LevelError, Release: "v1", Attrs: []slog.Attr{slog.Int(semconv.LogRank, 3)}})
-	sc := oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: oteltrace.TraceID{1}, SpanID: oteltrace.SpanID{2}, TraceFlags: 1})
+	s, out := newSink(t, logsink.Config{
+		Level: slog.LevelError, Release: "v1",
+		Attrs: []slog.Attr{slog.Int(semconv.LogRank, 3)},
+	})
+	sc := oteltrace.NewSpanContext(oteltrace.SpanContextConfig{
+		TraceID: oteltrace.TraceID{1}, SpanID: oteltrace.SpanID{2},
+		TraceFlags: 1,
+	})
 	ctx := oteltrace.ContextWithSpanContext(t.Context(), sc)
 	slog.New(s.Events()).InfoContext(ctx, "ccl.comm.init", semconv.LogComm, "world", semconv.LogCommRank, 2)
 	s.Logger().Debug("not for a collector")
@@ -80,18 +86,21 @@ func TestCollectorGetsRecordsWithTraceIDs(t *testing.T) {
 		t.Fatalf("%d records came: %v", len(c.records), c.records)
 	}
 	r := c.records[0]
-	if r.GetBody().GetStringValue() != "ccl.comm.init" || oteltrace.TraceID(r.GetTraceId()) != sc.TraceID() || oteltrace.SpanID(r.GetSpanId()) != sc.SpanID() {
+	if r.GetBody().GetStringValue() != "ccl.comm.init" || oteltrace.TraceID(r.GetTraceId()) != sc.TraceID() ||
+		oteltrace.SpanID(r.GetSpanId()) != sc.SpanID() {
 		t.Errorf("got %v", r)
 	}
 	got := map[string]*commonpb.AnyValue{}
 	for _, kv := range r.GetAttributes() {
 		got[kv.GetKey()] = kv.GetValue()
 	}
-	if len(got) != 3 || got[string(semconv.CommName)].GetStringValue() != "world" || got[string(semconv.Rank)].GetIntValue() != 2 ||
+	if len(got) != 3 || got[string(semconv.CommName)].GetStringValue() != "world" ||
+		got[string(semconv.Rank)].GetIntValue() != 2 ||
 		got[string(semconv.ProcessRank)].GetIntValue() != 3 {
 		t.Errorf("attributes %v", got)
 	}
-	if v := c.records[1]; v.GetSeverityNumber() != logspb.SeverityNumber_SEVERITY_NUMBER_INFO || v.GetSeverityText() != "INFO" {
+	if v := c.records[1]; v.GetSeverityNumber() != logspb.SeverityNumber_SEVERITY_NUMBER_INFO ||
+		v.GetSeverityText() != "INFO" {
 		t.Errorf("the version has severity %v %q", v.GetSeverityNumber(), v.GetSeverityText())
 	}
 	if stats := s.Stats(); stats != (logsink.Stats{}) {
@@ -136,7 +145,10 @@ func TestExporterThatDoesNotExist(t *testing.T) {
 
 // A collector that takes nothing is told of once, is counted, and is warned of only if it was named for logs.
 func TestCollectorThatRefuses(t *testing.T) {
-	for variable, level := range map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "INFO", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "WARN"} {
+	for variable, level := range map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT":      "INFO",
+		"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "WARN",
+	} {
 		t.Run(variable, func(t *testing.T) {
 			c := newCollector(t, func(w http.ResponseWriter, _ *http.Request) bool {
 				w.WriteHeader(http.StatusNotFound)

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// expand replaces %h by the host's name, %p by the process's number and %% by %, as NCCL does with NCCL_DEBUG_FILE; what else follows a % is
-// left as it is. In the host's name / and % become -.
+// expand replaces %h by the host's name, %p by the process's number and %% by %, as NCCL does with NCCL_DEBUG_FILE;
+// what else follows a % is left as it is. In the host's name / and % become -.
 func expand(path, host string, pid int) string {
 	host = strings.Map(func(r rune) rune {
 		if r == '/' || r == '%' {
@@ -22,7 +22,7 @@ func expand(path, host string, pid int) string {
 	return strings.NewReplacer("%%", "%", "%h", host, "%p", strconv.Itoa(pid)).Replace(path)
 }
 
-// open opens a file for lines. What is in it is lost, as with NCCL; ranks that share one don't write over each other's lines.
+// open opens a file for lines. What is in it is lost, as with NCCL; ranks that share one append.
 func open(path string) (*os.File, error) {
 	// Not blocking: a pipe that nobody reads is an error, and doesn't hold the program up.
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND|syscall.O_NONBLOCK, 0o644)

@@ -72,7 +72,8 @@ func TestFileThatIsFull(t *testing.T) {
 	if got := s.Stats().Local; got != 4 {
 		t.Errorf("%d lines counted as lost, want 4", got)
 	}
-	if text := out.String(); strings.Count(text, "NCCL_DEBUG_FILE can't be written") != 1 || !strings.Contains(text, "no space left") {
+	if text := out.String(); strings.Count(text, "NCCL_DEBUG_FILE can't be written") != 1 ||
+		!strings.Contains(text, "no space left") {
 		t.Errorf("standard error has: %s", text)
 	}
 }
@@ -81,7 +82,10 @@ func TestFileThatIsFull(t *testing.T) {
 func TestBadBatchVariables(t *testing.T) {
 	c := newCollector(t, nil)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
-	for _, name := range []string{"OTEL_BLRP_MAX_QUEUE_SIZE", "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE", "OTEL_BLRP_SCHEDULE_DELAY", "OTEL_BLRP_EXPORT_TIMEOUT"} {
+	for _, name := range []string{
+		"OTEL_BLRP_MAX_QUEUE_SIZE", "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE",
+		"OTEL_BLRP_SCHEDULE_DELAY", "OTEL_BLRP_EXPORT_TIMEOUT",
+	} {
 		for _, value := range []string{"-1", "many", "99999999999"} {
 			t.Run(name+"="+value, func(t *testing.T) {
 				t.Setenv(name, value)
@@ -90,7 +94,8 @@ func TestBadBatchVariables(t *testing.T) {
 				if err := s.Close(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if text := out.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "variable="+name) || !strings.Contains(text, "value="+value) {
+				if text := out.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "variable="+name) ||
+					!strings.Contains(text, "value="+value) {
 					t.Errorf("standard error has: %s", text)
 				}
 			})

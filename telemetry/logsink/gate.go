@@ -8,8 +8,8 @@ import (
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 )
 
-// gate stands before and behind OpenTelemetry's batch processor, which drops the oldest records when its queue is full and doesn't say how
-// many. The gate lets in no more than fit and counts those that it turns away.
+// gate stands before and behind OpenTelemetry's batch processor, which drops the oldest records when its queue is full
+// and doesn't say how many. The gate lets in no more than fit and counts those that it turns away.
 type gate struct {
 	batch    *sdklog.BatchProcessor
 	exporter sdklog.Exporter
@@ -30,7 +30,9 @@ var (
 	_ sdklog.Exporter  = (*gateExporter)(nil)
 )
 
-func newGate(exporter sdklog.Exporter, room int, log *slog.Logger, failure slog.Level, batch ...sdklog.BatchProcessorOption) *gate {
+func newGate(exporter sdklog.Exporter, room int, log *slog.Logger, failure slog.Level,
+	batch ...sdklog.BatchProcessorOption,
+) *gate {
 	g := &gate{exporter: exporter, log: log, failure: failure, room: int64(room)}
 	g.abandoned, g.abandon = context.WithCancel(context.Background())
 	g.batch = sdklog.NewBatchProcessor((*gateExporter)(g), batch...)
@@ -81,7 +83,8 @@ func (e *gateExporter) Export(ctx context.Context, records []sdklog.Record) erro
 	case err != nil:
 		e.dropped.Add(uint64(len(records)))
 		if !e.failing.Swap(true) {
-			e.log.Log(ctx, e.failure, "log records can't be exported (OTEL_LOGS_EXPORTER=none exports none)", "error", err, "records", len(records))
+			e.log.Log(ctx, e.failure, "log records can't be exported (OTEL_LOGS_EXPORTER=none exports none)", "error", err,
+				"records", len(records))
 		}
 	case e.failing.Swap(false):
 		e.log.Info("log records are exported again", "dropped_until_now", e.dropped.Load())

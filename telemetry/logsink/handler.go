@@ -68,7 +68,8 @@ type ids struct{ slog.Handler }
 func (h ids) Handle(ctx context.Context, r slog.Record) error {
 	if sc := oteltrace.SpanContextFromContext(ctx); sc.IsValid() {
 		r = r.Clone()
-		r.AddAttrs(slog.String(semconv.LogTraceID, sc.TraceID().String()), slog.String(semconv.LogSpanID, sc.SpanID().String()))
+		r.AddAttrs(slog.String(semconv.LogTraceID, sc.TraceID().String()),
+			slog.String(semconv.LogSpanID, sc.SpanID().String()))
 	}
 	return h.Handler.Handle(ctx, r)
 }

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// LevelVersion is the level of the one line that says which version runs. It is a sort of INFO that NCCL_DEBUG=VERSION and WARN let through.
+// LevelVersion is the level of the one line that says which version runs. It is a sort of INFO that NCCL_DEBUG=VERSION
+// and WARN let through.
 const LevelVersion = slog.LevelInfo + 1
 
 // LevelOff is above every level that anything logs with.
@@ -31,8 +32,8 @@ func ParseLevel(s string) (slog.Level, error) {
 	}
 }
 
-// ParseNCCLDebug reads the value of NCCL_DEBUG: VERSION, WARN, INFO, ABORT or TRACE, in any case. Each includes those before it. All of them
-// show the version, and VERSION nothing else.
+// ParseNCCLDebug reads the value of NCCL_DEBUG: VERSION, WARN, INFO, ABORT or TRACE, in any case. Each includes those
+// before it. All of them show the version, and VERSION nothing else.
 func ParseNCCLDebug(s string) (slog.Level, error) {
 	switch strings.ToUpper(s) {
 	case "VERSION":

@@ -7,13 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// queueSize is how many records wait at most.
 const queueSize = 1024
 
-// queue hands records to a handler in a goroutine of its own, so that who logs never waits. It drops them when it is full.
+// queue hands records to a handler in a goroutine of its own, so that a caller never waits. A full one drops them.
 type queue struct {
 	records chan queued
-	flushes chan chan struct{} // of who waits until what is queued is written
+	flushes chan chan struct{} // each is closed when what was queued is written
 	dropped atomic.Uint64
 	done    chan struct{} // closed when the goroutine has ended
 
@@ -33,7 +32,6 @@ func newQueue() *queue {
 	return q
 }
 
-// run writes until the queue is closed and empty.
 func (q *queue) run() {
 	defer close(q.done)
 	for {
@@ -92,7 +90,6 @@ func (q *queue) close(ctx context.Context) error {
 	}
 }
 
-// queuing is a handler that queues for another.
 type queuing struct {
 	slog.Handler
 	q *queue

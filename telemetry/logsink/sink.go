@@ -30,7 +30,8 @@ type Config struct {
 
 	// Handler takes the lines in place of a file or standard error; it decides about levels then.
 	Handler slog.Handler
-	// File is where lines go; standard error if it is empty, or can't be opened, which is logged. %h is the host, %p the process, %% a %.
+	// File is where lines go; standard error if it is empty, or can't be opened, which is logged. %h is the host, %p the
+	// process, %% a %.
 	File string
 	// Format is how lines look in File or on standard error. The zero value is Text.
 	Format Format
@@ -49,7 +50,7 @@ type Config struct {
 	Release string
 }
 
-// Sink is where log lines go. Its methods may be called from any goroutine. Who made it closes it.
+// Sink is where log lines go. Its methods may be called from any goroutine. The caller of New closes it.
 type Sink struct {
 	cfg    Config
 	direct slog.Handler
@@ -61,12 +62,12 @@ type Sink struct {
 	file   *file // nil if there is none
 }
 
-// Stats counts the records that were lost: those for the local handler because its queue was full or the file took none, and those for the
-// collector because its queue was full or it didn't take them.
+// Stats counts the records that were lost: those for the local handler because its queue was full or the file took
+// none, and those for the collector because its queue was full or it didn't take them.
 type Stats struct{ Local, Export uint64 }
 
-// New opens a Sink. What can't be had (a file, an exporter) is no error but a warning that names the variable: a job doesn't fail for want of
-// a place for its logs.
+// New opens a Sink. What can't be had (a file, an exporter) is no error but a warning that names the variable: a job
+// doesn't fail for want of a place for its logs.
 func New(ctx context.Context, cfg Config) *Sink {
 	s := &Sink{cfg: cfg, queue: newQueue()}
 	handler, unopened := s.open()
@@ -85,7 +86,10 @@ func New(ctx context.Context, cfg Config) *Sink {
 		alone.Warn("log records are not exported", semconv.LogError, err)
 	}
 	if s.export != nil {
-		s.remote = &filter{next: s.export.handler(cfg.Release), least: min(cfg.Level, slog.LevelInfo), subsystems: cfg.Subsystems}
+		s.remote = &filter{
+			next: s.export.handler(cfg.Release), least: min(cfg.Level, slog.LevelInfo),
+			subsystems: cfg.Subsystems,
+		}
 		s.direct = slog.NewMultiHandler(s.direct, s.remote)
 		s.events = slog.NewMultiHandler(s.events, s.remote)
 	}
@@ -113,12 +117,12 @@ func (s *Sink) open() (slog.Handler, error) {
 		return console, err
 	}
 	s.file = &file{File: f, tell: func(err error) {
-		slog.New(console.WithAttrs(cfg.Attrs)).Warn("log lines are lost: NCCL_DEBUG_FILE can't be written", semconv.LogError, err)
+		slog.New(console.WithAttrs(cfg.Attrs)).Warn("log lines are lost: NCCL_DEBUG_FILE can't be written",
+			semconv.LogError, err)
 	}}
 	return s.handler(s.file), nil
 }
 
-// handler writes as the configuration says.
 func (s *Sink) handler(out io.Writer) slog.Handler {
 	opts := &slog.HandlerOptions{Level: slog.Level(-1 << 30), ReplaceAttr: levelNames}
 	if s.cfg.Format == JSON {
@@ -130,7 +134,7 @@ func (s *Sink) handler(out io.Writer) slog.Handler {
 // Logger logs before it returns.
 func (s *Sink) Logger() *slog.Logger { return slog.New(s.direct) }
 
-// Local logs here, and not to a collector: for who sends records of its own there.
+// Local logs here, and not to a collector: for a caller that sends records of its own there.
 func (s *Sink) Local() *slog.Logger { return slog.New(s.local.WithAttrs(s.cfg.Attrs)) }
 
 // Collector is for records that are no log lines; nil if nothing is exported.
@@ -138,7 +142,8 @@ func (s *Sink) Collector() log.Logger {
 	if s.export == nil {
 		return nil
 	}
-	return s.export.provider.Logger(semconv.ScopeName, log.WithInstrumentationVersion(s.cfg.Release), log.WithSchemaURL(semconv.SchemaURL))
+	return s.export.provider.Logger(semconv.ScopeName, log.WithInstrumentationVersion(s.cfg.Release),
+		log.WithSchemaURL(semconv.SchemaURL))
 }
 
 // Events never blocks: it queues what is logged, and drops it when too much waits.
@@ -152,7 +157,7 @@ func (s *Sink) Wants(level slog.Level, subsystem string) bool {
 	return s.direct.Enabled(context.Background(), level)
 }
 
-// VersionLevel is the level for the line that says which version runs: it is shown where the user of NCCL_DEBUG expects it.
+// VersionLevel is the level for the line that says which version runs: shown as NCCL_DEBUG says.
 func (s *Sink) VersionLevel() slog.Level {
 	if s.cfg.Version {
 		return LevelVersion
@@ -186,8 +191,9 @@ func (s *Sink) Flush(ctx context.Context) error {
 	return errors.Join(err, <-exported)
 }
 
-// Close writes and exports what is queued, for two seconds at most and not longer than ctx, and closes the file. Logger goes on to work if it
-// writes to standard error or to the program's handler. What a collector doesn't take is a warning and no error.
+// Close writes and exports what is queued, for two seconds at most and not longer than ctx, and closes the file. Logger
+// goes on to work if it writes to standard error or to the program's handler. What a collector doesn't take is a
+// warning and no error.
 func (s *Sink) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()

@@ -160,7 +160,8 @@ func TestFormats(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &line); err != nil {
 		t.Fatalf("%v in %s", err, out.String())
 	}
-	if line["level"] != "WARN" || line["rank"] != 3.0 || line["trace_id"] != sc.TraceID().String() || line["span_id"] != sc.SpanID().String() {
+	if line["level"] != "WARN" || line["rank"] != 3.0 || line["trace_id"] != sc.TraceID().String() ||
+		line["span_id"] != sc.SpanID().String() {
 		t.Errorf("JSON: %v", line)
 	}
 }
@@ -168,7 +169,8 @@ func TestFormats(t *testing.T) {
 func TestTheProgramsOwnHandler(t *testing.T) {
 	var mine bytes.Buffer
 	handler := slog.NewTextHandler(&mine, &slog.HandlerOptions{Level: slog.LevelInfo})
-	s, out := newSink(t, logsink.Config{Level: logsink.LevelOff, Handler: handler, File: filepath.Join(t.TempDir(), "not made")})
+	s, out := newSink(t, logsink.Config{Level: logsink.LevelOff, Handler: handler, File: filepath.Join(t.TempDir(),
+		"not made")})
 	everything(s.Logger().With("more", 1))
 	if got, want := said(mine.String()), "born version plain trouble broken"; got != want {
 		t.Errorf("said %q, want %q", got, want)
@@ -194,7 +196,8 @@ func TestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := said(string(b)), "born version plain trouble broken"; got != want || strings.Contains(string(b), "old") {
+	if got, want := said(string(b)), "born version plain trouble broken"; got != want ||
+		strings.Contains(string(b), "old") {
 		t.Errorf("the file has %q, want %q:\n%s", got, want, b)
 	}
 	if out.String() != "" {

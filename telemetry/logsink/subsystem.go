@@ -13,8 +13,9 @@ type Subsystems uint32
 
 // names are NCCL's subsystems in the order of their bits. The first bit says that the set was chosen.
 var names = [...]string{
-	"", semconv.SubsystemInit, semconv.SubsystemColl, "P2P", "SHM", semconv.SubsystemNet, semconv.SubsystemGraph, "TUNING", semconv.SubsystemEnv,
-	"ALLOC", "ALLOC_HOST", "CALL", "PROXY", "NVLS", semconv.SubsystemBootstrap, "REG", "PROFILE", semconv.SubsystemRAS, semconv.SubsystemDestroy,
+	"", semconv.SubsystemInit, semconv.SubsystemColl, "P2P", "SHM", semconv.SubsystemNet, semconv.SubsystemGraph, "TUNING",
+	semconv.SubsystemEnv, "ALLOC", "ALLOC_HOST", "CALL", "PROXY", "NVLS", semconv.SubsystemBootstrap, "REG", "PROFILE",
+	semconv.SubsystemRAS, semconv.SubsystemDestroy,
 }
 
 const (
@@ -23,15 +24,15 @@ const (
 	AllSubsystems Subsystems = 1<<len(names) - 1
 )
 
-// DefaultSubsystems are those of which lines below WARN are shown when nothing is chosen: INIT, BOOTSTRAP and ENV as in NCCL; DESTROY, which
-// NCCL had in INIT for most of its life; and RAS, which is silent unless something is wrong.
+// DefaultSubsystems are those of which lines below WARN are shown when nothing is chosen: INIT, BOOTSTRAP and ENV as in
+// NCCL; DESTROY, which NCCL had in INIT for most of its life; and RAS, which is silent unless something is wrong.
 func DefaultSubsystems() Subsystems {
 	s, _ := ParseSubsystems("INIT,BOOTSTRAP,ENV,DESTROY,RAS")
 	return s
 }
 
-// ParseSubsystems reads the value of NCCL_DEBUG_SUBSYS: names separated by commas, in any case, or ALL; with a ^ before the first, all but
-// those. The names are NCCL's; some of them have nothing to say here.
+// ParseSubsystems reads the value of NCCL_DEBUG_SUBSYS: names separated by commas, in any case, or ALL; with a ^ before
+// the first, all but those. The names are NCCL's; some of them have nothing to say here.
 func ParseSubsystems(s string) (Subsystems, error) {
 	list, inverted := strings.CutPrefix(s, "^")
 	set := chosen
@@ -44,7 +45,8 @@ func ParseSubsystems(s string) (Subsystems, error) {
 		case i > 0:
 			set |= 1 << i
 		default:
-			return 0, fmt.Errorf("%q is no subsystem: want some of %s or ALL, separated by commas, with a ^ before the first for all but those",
+			return 0, fmt.Errorf("%q is no subsystem: want some of %s or ALL, separated by commas, with a ^ before the first "+
+				"for all but those",
 				name, strings.Join(names[1:], ", "))
 		}
 	}

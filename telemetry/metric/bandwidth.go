@@ -17,8 +17,8 @@ func BusBandwidth(sig *tape.Signature, rank, size int, d time.Duration) float64 
 }
 
 // sizeBuckets are the upper bounds of the size label, in bytes. They part what is bound by latency from what is bound
-// by bandwidth; a finer label would multiply every histogram. All are powers of 4, so that a class of sizes of the tape's
-// tallies falls into one.
+// by bandwidth; a finer label would multiply every histogram. All are powers of 4, so that a class of sizes of the
+// tape's tallies falls into one.
 var sizeBuckets = [...]struct {
 	limit uint64
 	label string

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -21,10 +22,12 @@ type Places struct{ Communicators, Tallies int }
 
 // Config says where a Collector reads. Zero fields take the defaults that they name.
 type Config struct {
-	// Slots reads the in-flight table. It is called at every scrape, from any goroutine, and must be safe for that. Required.
+	// Slots reads the in-flight table. It is called at every scrape, from any goroutine, and must be safe for that.
+	// Required.
 	Slots func() []tape.Slot
 
-	// Tallies reads what the tape's writer has counted, with the same demands; nil if what Observe is given is all there is.
+	// Tallies reads what the tape's writer has counted, with the same demands; nil if what Observe is given is all
+	// there is.
 	Tallies func() []tape.Tally
 
 	// Now reads the tape's clock (CLOCK_MONOTONIC, nanoseconds). Required.
@@ -33,15 +36,16 @@ type Config struct {
 	// Missed counts the tape's records that were overwritten before the follower read them; nil leaves the metric out.
 	Missed func() tape.Missed
 
-	// Places is how many communicators and tallies the tape has room for; 0 leaves the metric of those that are free out.
+	// Places is how many communicators and tallies the tape has room for; 0 leaves the metric of those that are free
+	// out.
 	Places Places
 
 	// Spans counts what became of spans; nil leaves the metric out. It is trace.Projector.Stats in other words, so that
 	// this package need not know that one.
 	Spans func() SpanStats
 
-	// Span is the span that was made of the event that Observe is given, invalid if none was: trace.Projector.Emitted, when the Projector
-	// observes each event first. Durations get it as their exemplar. nil is no exemplars.
+	// Span is the span that was made of the step that Observe is given, invalid if none was: trace.Projector.Emitted,
+	// when the Projector observes each step first. Durations get it as their exemplar. nil is no exemplars.
 	Span func() oteltrace.SpanContext
 
 	// Logs counts the log records that were lost; nil leaves the metric out. It is logsink.Sink.Stats in other words.
@@ -57,18 +61,19 @@ type Config struct {
 // SpanStats counts what became of the spans that were to be exported.
 type SpanStats struct{ Exported, Dropped, Failed uint64 }
 
-// LogStats counts the log records that were lost: on their way to the terminal, file or handler, and to the collector of logs.
+// LogStats counts the log records that were lost: on their way to the terminal, file or handler, and to the collector
+// of logs.
 type LogStats struct{ Local, Export uint64 }
 
 // Collector is a prometheus.Collector for the communicators of one process. Collect may be called by any goroutine;
-// Observe belongs to the one that follows the tape.
+// Observe belongs to the model's owner.
 type Collector struct {
-	cfg     Config
-	names   *names
-	table   tableDescs
-	counted *counted
-	moves   *moves
-	stalled *stalled
+	cfg        Config
+	names      *names
+	table      tableDescs
+	acts       *acts
+	operations *operations
+	stalled    *stalled
 
 	missed, free, spans, logs *prometheus.Desc
 	build                     prometheus.Metric
@@ -93,12 +98,12 @@ func NewCollector(cfg Config) (*Collector, error) {
 	}
 	names := newNames(cfg.MaxNames)
 	return &Collector{
-		cfg:     cfg,
-		names:   names,
-		table:   newTableDescs(),
-		counted: newCounted(names, cfg.Span),
-		moves:   newMoves(names, cfg.Span),
-		stalled: newStalled(names, cfg.Now),
+		cfg:        cfg,
+		names:      names,
+		table:      newTableDescs(),
+		acts:       newActs(names, cfg.Span),
+		operations: newOperations(names, cfg.Span),
+		stalled:    newStalled(names, cfg.Now),
 		missed: prometheus.NewDesc(semconv.MetricTapeMissed,
 			"Tape records that were overwritten before they were read, by ring.", []string{semconv.LabelRing}, nil),
 		free: prometheus.NewDesc(semconv.MetricTapeFree,
@@ -116,13 +121,13 @@ func NewCollector(cfg Config) (*Collector, error) {
 	}, nil
 }
 
-// Observe takes the tape's next event. It reads ev only during the call, and allocates only for a kind of operation or
-// communicator name that is new.
-func (c *Collector) Observe(ev *tape.Event) {
-	if ev.IsLife {
-		c.counted.life(&ev.Comm, &ev.Life)
+// Observe takes the next step of the model. It reads s only during the call, and allocates only for a kind of operation
+// or communicator name that is new.
+func (c *Collector) Observe(s *model.Step) {
+	if s.IsLife {
+		c.acts.count(s)
 	} else {
-		c.moves.observe(ev)
+		c.operations.observe(s.Info(), s.Generation, &s.Event.Op)
 	}
 }
 
@@ -132,8 +137,8 @@ func (c *Collector) ObserveStall(r *stall.Report) { c.stalled.observe(r) }
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.table.describe(ch)
-	c.counted.describe(ch)
-	c.moves.describe(ch)
+	c.acts.describe(ch)
+	c.operations.describe(ch)
 	c.stalled.describe(ch)
 	if c.cfg.Missed != nil {
 		ch <- c.missed
@@ -154,12 +159,12 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	slots := c.cfg.Slots()
 	c.table.collect(ch, summarize(slots, c.names, c.cfg.Now()))
-	c.counted.collect(ch)
+	c.acts.collect(ch)
 	var tallies []tape.Tally
 	if c.cfg.Tallies != nil {
 		tallies = c.cfg.Tallies()
 	}
-	c.moves.collect(ch, tallies)
+	c.operations.collect(ch, tallies)
 	c.stalled.collect(ch)
 	if c.cfg.Missed != nil {
 		m := c.cfg.Missed()

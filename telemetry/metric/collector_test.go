@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/metric"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -26,6 +27,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const second = int64(time.Second)
+
+// observe has a model of its own for each event: what the metrics count, they count by themselves.
+func observe(c *metric.Collector, ev *tape.Event) {
+	step := model.New(model.Limits{}).Apply(ev)
+	c.Observe(&step)
+}
 
 // spanOf is the span of the event that is being observed.
 var spanOf oteltrace.SpanContext
@@ -140,14 +147,14 @@ func op(comm string, call lifecycle.Call, bytes uint64, d time.Duration, code li
 func TestOperations(t *testing.T) {
 	c, reg := newCollector(t, nil, 0)
 	for range 3 {
-		c.Observe(op("world", lifecycle.CallAllReduce, 1<<20, time.Millisecond, lifecycle.CodeOK))
+		observe(c, op("world", lifecycle.CallAllReduce, 1<<20, time.Millisecond, lifecycle.CodeOK))
 	}
-	c.Observe(op("world", lifecycle.CallAllReduce, 1<<20, time.Second, lifecycle.CodeRankDead))
-	c.Observe(op("", lifecycle.CallBarrier, 0, time.Microsecond, lifecycle.CodeOK))
-	c.Observe(op("world", lifecycle.CallSplit, 8, time.Millisecond, lifecycle.CodeOK)) // a split tells the ranks of each other
+	observe(c, op("world", lifecycle.CallAllReduce, 1<<20, time.Second, lifecycle.CodeRankDead))
+	observe(c, op("", lifecycle.CallBarrier, 0, time.Microsecond, lifecycle.CodeOK))
+	observe(c, op("world", lifecycle.CallSplit, 8, time.Millisecond, lifecycle.CodeOK)) // a split tells the ranks of each other
 	started := op("world", lifecycle.CallAllReduce, 8, 0, lifecycle.CodeOK)
 	started.Op.Stage = tape.StageStart
-	c.Observe(started)
+	observe(c, started)
 
 	compare(t, reg, `
 # HELP ccl_operation_bytes_total Bytes of the buffers of operations that ended well, by kind.
@@ -205,7 +212,7 @@ ccl_lifecycle_errors_total{call="leak",error_type="leaked"} 0
 		{Act: tape.ActSplit, Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Code: lifecycle.CodeInProgress},
 		{Act: tape.ActLeak, Call: lifecycle.CallInitRank, Stage: tape.StageEnd, Code: lifecycle.CodeLeaked},
 	} {
-		c.Observe(&tape.Event{IsLife: true, Life: r})
+		observe(c, &tape.Event{Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true, Life: r})
 	}
 	compare(t, reg, `
 # HELP ccl_lifecycle_errors_total Failed acts, failed communicators and refused calls, by call and error type.
@@ -230,11 +237,11 @@ func TestExemplars(t *testing.T) {
 	span := func(n byte) oteltrace.SpanContext {
 		return oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: oteltrace.TraceID{n}, SpanID: oteltrace.SpanID{n}})
 	}
-	c.Observe(op("world", lifecycle.CallAllReduce, 8, time.Microsecond, lifecycle.CodeOK))
+	observe(c, op("world", lifecycle.CallAllReduce, 8, time.Microsecond, lifecycle.CodeOK))
 	spanOf = span(1)
-	c.Observe(op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
+	observe(c, op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
 	spanOf = span(2)
-	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Peer: -1, Time: 3 * second, Start: second}})
+	observe(c, &tape.Event{Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true, Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Peer: -1, Time: 3 * second, Start: second}})
 
 	got := map[string]string{}
 	all := gather(t, reg)
@@ -260,7 +267,7 @@ func TestExemplars(t *testing.T) {
 func TestPeerErrors(t *testing.T) {
 	c, reg := newCollector(t, nil, 0)
 	failed := func(peer int32, code lifecycle.Code) {
-		c.Observe(&tape.Event{
+		observe(c, &tape.Event{
 			IsLife: true, Comm: tape.CommInfo{Name: "world"},
 			Life: tape.LifeRecord{Call: lifecycle.CallAllReduce, Stage: tape.StageEnd, Code: code, Peer: peer},
 		})
@@ -316,10 +323,10 @@ ccl_tape_records_missed_total{ring="op"} 20
 // TestLint asks Prometheus's own linter about every metric there is.
 func TestLint(t *testing.T) {
 	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)}, 0)
-	c.Observe(op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
-	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 2, Start: 1, Peer: -1}})
-	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Call: lifecycle.CallFinalize, Stage: tape.StageEnd, Code: lifecycle.CodeRankDead}})
-	c.Observe(&tape.Event{IsLife: true, Life: tape.LifeRecord{Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Code: lifecycle.CodeInProgress}})
+	observe(c, op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
+	observe(c, &tape.Event{Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true, Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 2, Start: 1, Peer: -1}})
+	observe(c, &tape.Event{Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true, Life: tape.LifeRecord{Call: lifecycle.CallFinalize, Stage: tape.StageEnd, Code: lifecycle.CodeRankDead}})
+	observe(c, &tape.Event{Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true, Life: tape.LifeRecord{Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Code: lifecycle.CodeInProgress}})
 	c.ObserveStall(&stall.Report{Stage: stall.Stalled, Count: 1, Op: tape.Signature{Call: lifecycle.CallAllReduce}, Wait: -1})
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil {
@@ -348,7 +355,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 	c, reg := newCollector(t, slots, 8)
 	for i := range 10_000 {
-		c.Observe(op(fmt.Sprintf("group-%d", i), lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
+		observe(c, op(fmt.Sprintf("group-%d", i), lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
 		c.ObserveStall(&stall.Report{
 			Stage: stall.Stalled, Count: 1, Comm: tape.CommInfo{Name: fmt.Sprintf("group-%d", i)}, Generation: uint32(i),
 			Op: tape.Signature{Call: lifecycle.CallAllReduce}, Wait: int32(i),
@@ -376,7 +383,7 @@ func TestNamesThatPrometheusRefuses(t *testing.T) {
 	bad := "bad\xff\xfe name"
 	long := strings.Repeat("é", 500)
 	c, reg := newCollector(t, []tape.Slot{slot(bad, 1), slot(long, 1), slot("new\nline", 1)}, 0)
-	c.Observe(op(bad, lifecycle.CallSend, 8, time.Millisecond, lifecycle.CodeOK))
+	observe(c, op(bad, lifecycle.CallSend, 8, time.Millisecond, lifecycle.CodeOK))
 	for _, m := range gather(t, reg)[semconv.MetricInFlight] {
 		if v := m.GetLabel()[0].GetValue(); len(v) > 128 || strings.Contains(v, "\xff") {
 			t.Errorf("label value %q", v)
@@ -397,7 +404,7 @@ func TestScrapeWhileObserving(t *testing.T) {
 		})
 	}
 	for i := range 5000 {
-		c.Observe(op(fmt.Sprintf("c%d", i%10), lifecycle.CallAllReduce, uint64(i)<<10, time.Microsecond, lifecycle.CodeOK))
+		observe(c, op(fmt.Sprintf("c%d", i%10), lifecycle.CallAllReduce, uint64(i)<<10, time.Microsecond, lifecycle.CodeOK))
 	}
 	scrapers.Wait()
 }
@@ -405,8 +412,9 @@ func TestScrapeWhileObserving(t *testing.T) {
 func TestObserveDoesNotAllocate(t *testing.T) {
 	c, _ := newCollector(t, nil, 0)
 	ev := op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK)
-	c.Observe(ev)
-	if n := testing.AllocsPerRun(1000, func() { c.Observe(ev) }); n != 0 {
+	step := model.New(model.Limits{}).Apply(ev)
+	c.Observe(&step)
+	if n := testing.AllocsPerRun(1000, func() { c.Observe(&step) }); n != 0 {
 		t.Errorf("%v allocations an operation", n)
 	}
 }
@@ -455,8 +463,9 @@ func TestBusBandwidth(t *testing.T) {
 func BenchmarkObserve(b *testing.B) {
 	c, _ := newCollector(b, nil, 0)
 	ev := op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK)
+	step := model.New(model.Limits{}).Apply(ev)
 	b.ReportAllocs()
 	for b.Loop() {
-		c.Observe(ev)
+		c.Observe(&step)
 	}
 }

@@ -39,8 +39,8 @@ type PushConfig struct {
 // NewPush begins to send, if the environment asks for it; it returns nil if not, for metrics are there to be pulled.
 //
 // It is asked by OTEL_METRICS_EXPORTER (otlp or console; none and prometheus, which /metrics is, send nothing) or by
-// any OTEL_EXPORTER_OTLP_METRICS_ variable. OTEL_EXPORTER_OTLP_ENDPOINT alone doesn't: most who set it have a receiver
-// of traces in mind, which has no use for metrics. OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT, both in
+// any OTEL_EXPORTER_OTLP_METRICS_ variable. OTEL_EXPORTER_OTLP_ENDPOINT alone doesn't: it mostly names a receiver
+// of traces, which has no use for metrics. OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT, both in
 // milliseconds, are obeyed.
 //
 // Nothing queues up: a receiver that is slow or away gets the next values when it can. Close ends it. The error names
@@ -66,7 +66,8 @@ func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
 	return &Push{sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(cfg.Resource))}, nil
 }
 
-// milliseconds is the time that a variable sets; usual, which is OpenTelemetry's, if it sets none or one that can't be used.
+// milliseconds is the time that a variable sets; usual, which is OpenTelemetry's, if it sets none or one that can't be
+// used.
 func milliseconds(log *slog.Logger, name string, usual time.Duration) time.Duration {
 	return time.Duration(otlp.Number(log, name, "milliseconds", int(usual.Milliseconds()), 1<<31)) * time.Millisecond
 }

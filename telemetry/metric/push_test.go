@@ -109,7 +109,7 @@ func TestPushSendsWhatIsServed(t *testing.T) {
 	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)}, 0)
 	defer func() { spanOf = oteltrace.SpanContext{} }()
 	spanOf = oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: oteltrace.TraceID{1}, SpanID: oteltrace.SpanID{2}})
-	c.Observe(op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
+	observe(c, op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
 	p := newPush(t, reg, io.Discard)
 	if err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func BenchmarkScrape(b *testing.B) {
 			comm.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, 0)
 		}
 		for call := lifecycle.CallAllReduce; call <= lifecycle.CallBarrier; call++ {
-			c.Observe(op(name, call, uint64(8)<<(g%30), time.Millisecond, lifecycle.CodeOK))
+			observe(c, op(name, call, uint64(8)<<(g%30), time.Millisecond, lifecycle.CodeOK))
 		}
 	}
 	h := promhttp.HandlerFor(reg, promhttp.HandlerOpts{EnableOpenMetrics: true})

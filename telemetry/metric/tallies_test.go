@@ -43,9 +43,9 @@ func TestTallies(t *testing.T) {
 	spanOf = oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: oteltrace.TraceID{1}, SpanID: oteltrace.SpanID{2}})
 	sampled := op("world", lifecycle.CallAllReduce, 1000, time.Millisecond, lifecycle.CodeOK)
 	sampled.Op.Tallied = true
-	c.Observe(sampled)
+	observe(c, sampled)
 	spanOf = oteltrace.SpanContext{}
-	c.Observe(op("world", lifecycle.CallAllReduce, 1000, 10*time.Millisecond, lifecycle.CodeOK))
+	observe(c, op("world", lifecycle.CallAllReduce, 1000, 10*time.Millisecond, lifecycle.CodeOK))
 
 	compare(t, reg, `
 # HELP ccl_operation_bytes_total Bytes of the buffers of operations that ended well, by kind.

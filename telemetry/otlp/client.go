@@ -6,7 +6,6 @@ import (
 	"net/http"
 )
 
-// client is the HTTP client of an exporter; nil leaves the SDK its own.
 func (s signal) client() *http.Client {
 	if s.certified() {
 		return nil
@@ -32,5 +31,6 @@ func (r receipts) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil // no type is no page
 	}
 	_ = resp.Body.Close() // it isn't read
-	return nil, fmt.Errorf("the answer is %s with a web page (%s): this is no collector of OTLP; see %s", resp.Status, kind, r.variable)
+	return nil, fmt.Errorf("the answer is %s with a web page (%s): this is no collector of OTLP; see %s", resp.Status,
+		kind, r.variable)
 }

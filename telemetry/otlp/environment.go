@@ -20,7 +20,6 @@ const (
 	protocolGRPC = "grpc"
 )
 
-// signal is one of those that OTLP sends, and what its exporter is made from.
 type signal struct {
 	name      string // as it stands in variables
 	getenv    func(string) string
@@ -47,7 +46,7 @@ func (s signal) protocol() (string, error) {
 	}
 }
 
-// plain tells whether there is no TLS although the endpoint doesn't say so: it is this host's, and nothing speaks of TLS.
+// plain tells whether there is no TLS although the endpoint doesn't say so: it is this host's.
 func (s signal) plain() bool {
 	_, endpoint := s.variable("ENDPOINT")
 	_, insecure := s.variable("INSECURE")
@@ -74,9 +73,9 @@ func (s signal) timeout() time.Duration {
 	return DefaultTimeout
 }
 
-// Number is what a variable of the environment sets, a whole number from 1 to most; usual if it sets nothing. Log is warned of one that can't
-// be used, with its value, what is allowed and what is taken instead. OpenTelemetry passes over such a one, or prints a line of its own that
-// leads nowhere.
+// Number is what a variable of the environment sets, a whole number from 1 to most; usual if it sets nothing. Log is
+// warned of one that can't be used, with its value, what is allowed and what is taken instead. OpenTelemetry passes
+// over such a one, or prints a line of its own that leads nowhere.
 func Number(log *slog.Logger, name, unit string, usual, most int) int {
 	text := os.Getenv(name)
 	if text == "" {
@@ -85,7 +84,8 @@ func Number(log *slog.Logger, name, unit string, usual, most int) int {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 1 || n > most {
 		log.Warn("a variable of the environment can't be used",
-			"variable", name, "value", text, "allowed", fmt.Sprintf("%s, a whole number from 1 to %d", unit, most), "instead", usual)
+			"variable", name, "value", text, "allowed", fmt.Sprintf("%s, a whole number from 1 to %d", unit,
+				most), "instead", usual)
 		return usual
 	}
 	return n

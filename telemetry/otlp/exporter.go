@@ -16,7 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// NewSpanExporter makes an exporter of spans. It connects to nobody yet. The error names the variable that can't be used.
+// NewSpanExporter makes an exporter of spans. It connects to nobody yet. The error names the wrong variable.
 func NewSpanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	return spans(ctx, fromEnv("TRACES"))
 }

@@ -56,7 +56,10 @@ var paths = map[string]string{"TRACES": "/v1/traces", "METRICS": "/v1/metrics", 
 func environ(t *testing.T, s *signal, vars map[string]string) {
 	t.Helper()
 	s.getenv = func(name string) string { return vars[strings.ReplaceAll(name, s.name, "SIGNAL")] }
-	for _, what := range []string{"ENDPOINT", "INSECURE", "CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY", "TIMEOUT", "PROTOCOL", "HEADERS", "COMPRESSION"} {
+	for _, what := range []string{
+		"ENDPOINT", "INSECURE", "CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY", "TIMEOUT",
+		"PROTOCOL", "HEADERS", "COMPRESSION",
+	} {
 		for _, part := range []string{"", s.name + "_"} { // the SDK reads them itself
 			name := "OTEL_EXPORTER_OTLP_" + part + what
 			t.Setenv(name, s.getenv(name))
@@ -123,7 +126,8 @@ func TestProtocolsAreNamed(t *testing.T) {
 	for name := range paths {
 		s := signal{name: name, transport: &wire{}}
 		environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"})
-		if err := sent(t.Context(), s); err == nil || !strings.Contains(err.Error(), `OTEL_EXPORTER_OTLP_PROTOCOL is "smoke"`) {
+		if err := sent(t.Context(), s); err == nil || !strings.Contains(err.Error(),
+			`OTEL_EXPORTER_OTLP_PROTOCOL is "smoke"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -12,10 +12,10 @@ import (
 
 // Exit is how a process ended, as far as the kernel tells those who are not its parent.
 type Exit struct {
-	Known  bool
-	Code   int            // what it exited with; 0 if a signal ended it
-	Signal syscall.Signal // what ended it; 0 if it exited
-	Core   bool           // the kernel wrote a core file
+	Known  bool           `json:"known"`
+	Code   int            `json:"code,omitempty"`   // what it exited with; 0 if a signal ended it
+	Signal syscall.Signal `json:"signal,omitempty"` // what ended it; 0 if it exited
+	Core   bool           `json:"core,omitempty"`   // the kernel wrote a core file
 }
 
 // String is "exit status 3", "killed", or "not known how".
@@ -27,6 +27,18 @@ func (e Exit) String() string {
 		return e.Signal.String()
 	default:
 		return fmt.Sprintf("exit status %d", e.Code)
+	}
+}
+
+// How is a sentence: "it exited with 1", "it was ended by SIGKILL".
+func (e Exit) How() string {
+	switch {
+	case !e.Known:
+		return "its process ended"
+	case e.Signal != 0:
+		return "it was ended by " + unix.SignalName(e.Signal)
+	default:
+		return fmt.Sprintf("it exited with %d", e.Code)
 	}
 }
 

@@ -57,17 +57,18 @@ const (
 	SplitChildID = attribute.Key("ccl.split.child.id")
 	// GroupOps is the number of operations in a group. Stable.
 	GroupOps = attribute.Key("ccl.group.ops")
-	// Postponed says why a call was put off: it changed nothing, and is to be made again when the communicator's unfinished call is complete.
-	// Absent on calls that were made. It is no error. Stable.
+	// Postponed says why a call was put off: it changed nothing, and is to be made again when the communicator's
+	// unfinished call is complete. Absent on calls that were made. It is no error. Stable.
 	Postponed = attribute.Key("ccl.call.postponed")
-	// SharedGoroutines is true when calls on the communicator had come from other goroutines (of a C program: threads) than the one that
-	// made it; absent otherwise. Development.
+	// SharedGoroutines is true when calls on the communicator had come from other goroutines (of a C program: threads)
+	// than the one that made it; absent otherwise. Development.
 	SharedGoroutines = attribute.Key("ccl.comm.shared_goroutines")
 	// PeerRank is the rank at fault. Stable.
 	PeerRank = attribute.Key("ccl.peer.rank")
 	// Phase is the phase that an act was in when it ended badly or was seen last. Development.
 	Phase = attribute.Key("ccl.phase")
-	// ErrorType is the stable name of the error's code ("destroyed", "rank_dead", …); absent when there was no error. Stable.
+	// ErrorType is the stable name of the error's code ("destroyed", "rank_dead", …); absent when there was no error.
+	// Stable.
 	ErrorType = otelconv.ErrorTypeKey
 )
 
@@ -123,7 +124,8 @@ const (
 const (
 	// OpSlow is true on an operation that took longer than the slow threshold; absent otherwise. Stable.
 	OpSlow = attribute.Key("ccl.op.slow")
-	// StallNumber tells a stall's reports apart: 1 is the first. On an operation that has ended it is how many there were. Stable.
+	// StallNumber tells a stall's reports apart: 1 is the first. On an operation that has ended it is how many there were.
+	// Stable.
 	StallNumber = attribute.Key("ccl.stall.number")
 	// StallAge is how long it had taken at the time of the report. Stable.
 	StallAge = attribute.Key("ccl.stall.age")
@@ -135,11 +137,12 @@ const (
 	StallReason = attribute.Key("ccl.stall.reason")
 	// WaitDuration is how long it has waited for WaitRank. Stable.
 	WaitDuration = attribute.Key("ccl.wait.duration")
-	// VerdictRank is the rank that was found to be the cause, in this communicator; absent until one was found. Development.
+	// VerdictRank is the rank that was found to be the cause, in this communicator; absent until one was found.
+	// Development.
 	VerdictRank = attribute.Key("ccl.verdict.rank")
 	// VerdictReason is the stable name of the cause. Development.
 	VerdictReason = attribute.Key("ccl.verdict.reason")
-	// VerdictChain is who waits for whom, from this rank to the cause. Development.
+	// VerdictChain is which rank waits for which, from this rank to the cause. Development.
 	VerdictChain = attribute.Key("ccl.verdict.chain")
 )
 

@@ -51,7 +51,7 @@ const (
 const (
 	// EventID is the event's id. Development.
 	EventID = otelconv.CloudEventsEventIDKey
-	// EventSource is who published it. Development.
+	// EventSource is the process that published it. Development.
 	EventSource = otelconv.CloudEventsEventSourceKey
 	// EventType is its type. Development.
 	EventType = otelconv.CloudEventsEventTypeKey

@@ -2,8 +2,8 @@ package semconv
 
 import "go.opentelemetry.io/otel/attribute"
 
-// The keys of log lines: short, because people read them. Exported log records have the attributes of LogAttribute in their place, which
-// are the spans'.
+// The keys of log lines: short, because people read them. Exported log records have the attributes of LogAttribute in
+// their place, which are the spans'.
 const (
 	LogRank        = "rank"       // the process's rank in the job. Stable.
 	LogSubsystem   = "subsys"     // one of the Subsystem values. Stable.
@@ -51,7 +51,7 @@ const (
 const (
 	SubsystemInit      = "INIT"      // communicators' births: init, split, shrink, grow. Stable.
 	SubsystemBootstrap = "BOOTSTRAP" // how ranks find each other. Stable.
-	SubsystemGraph     = "GRAPH"     // who is where. Stable.
+	SubsystemGraph     = "GRAPH"     // which rank is where. Stable.
 	SubsystemNet       = "NET"       // connections. Stable.
 	SubsystemColl      = "COLL"      // operations and groups. Stable.
 	SubsystemDestroy   = "DESTROY"   // communicators' ends: finalize, revoke, abort, destroy, leak. Stable.

@@ -30,21 +30,21 @@ const (
 	// MetricLifecycleErrors counts failed acts, failed communicators and refused calls, by call and error type
 	// (counter). A double destroy is call "destroy" with error type "destroyed". Stable.
 	MetricLifecycleErrors = "ccl_lifecycle_errors_total"
-	// MetricPostponed counts calls that a non-blocking communicator put off because one before them was unfinished, by call (counter). They are
-	// no errors: ErrInProgress is an answer. Stable.
+	// MetricPostponed counts calls that a non-blocking communicator put off because one before them was unfinished, by
+	// call (counter). They are no errors: ErrInProgress is an answer. Stable.
 	MetricPostponed = "ccl_lifecycle_postponed_total"
-	// MetricPeerErrors counts acts and communicators that failed by another rank's fault, by communicator name, that rank and error type
-	// (counter). Stable.
+	// MetricPeerErrors counts acts and communicators that failed by another rank's fault, by communicator name, that rank
+	// and error type (counter). Stable.
 	MetricPeerErrors = "ccl_peer_errors_total"
 )
 
 // Metrics of what takes too long, while it does.
 const (
-	// MetricStalled is the number of operations and acts that are stalled, by communicator name and kind; 0 when they have gone on
-	// (gauge). Stable.
+	// MetricStalled is the number of operations and acts that are stalled, by communicator name and kind; 0 when they have
+	// gone on (gauge). Stable.
 	MetricStalled = "ccl_stalled_operations"
-	// MetricStallAge is how long the oldest of them has taken until now, in seconds, by communicator name, kind and the rank that it
-	// waits for; absent while nothing is stalled (gauge). Stable.
+	// MetricStallAge is how long the oldest of them has taken until now, in seconds, by communicator name, kind and the
+	// rank that it waits for; absent while nothing is stalled (gauge). Stable.
 	MetricStallAge = "ccl_stall_age_seconds"
 	// MetricStalls counts operations and acts that stalled, each once, by kind (counter). Stable.
 	MetricStalls = "ccl_stalls_total"
@@ -54,14 +54,15 @@ const (
 const (
 	// MetricTapeMissed counts tape records that were overwritten before they were read (counter). Stable.
 	MetricTapeMissed = "ccl_tape_records_missed_total"
-	// MetricTapeFree is how many places of the tape are free, by part: communicators (slots of the in-flight table) and tallies (kinds of
-	// operations of communicators of one name). Without one, a communicator is in the rings alone, or its operations are read one by
-	// one (gauge). Stable.
+	// MetricTapeFree is how many places of the tape are free, by part: communicators (slots of the in-flight table) and
+	// tallies (kinds of operations of communicators of one name). Without one, a communicator is in the rings alone, or
+	// its operations are read one by one (gauge). Stable.
 	MetricTapeFree = "ccl_tape_places_free"
-	// MetricSpans counts spans by what became of them: exported, dropped (queue full), failed (exporter) (counter). Stable.
+	// MetricSpans counts spans by what became of them: exported, dropped (queue full), failed (exporter) (counter).
+	// Stable.
 	MetricSpans = "ccl_spans_total"
-	// MetricLogDropped counts log records that were lost, because a queue was full or the receiver didn't take them, by sink: local or otlp
-	// (counter). Stable.
+	// MetricLogDropped counts log records that were lost, because a queue was full or the receiver didn't take them, by
+	// sink: local or otlp (counter). Stable.
 	MetricLogDropped = "ccl_log_records_dropped_total"
 	// MetricBuildInfo is 1; its labels say what is running (gauge). Stable.
 	MetricBuildInfo = "ccl_build_info"

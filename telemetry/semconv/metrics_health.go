@@ -15,6 +15,6 @@ const (
 // Labels of these metrics.
 const (
 	LabelSeverity = "severity" // of a condition: "info", "warning" or "critical". Stable.
-	LabelPath     = "path"     // of the health endpoint: "/readyz", "/readyz/{check}"; "other" for what isn't there. Stable.
+	LabelPath     = "path"     // "/readyz", "/readyz/{check}"; "other" for what isn't there. Stable.
 	LabelStatus   = "code"     // an HTTP status: "200". Stable.
 )

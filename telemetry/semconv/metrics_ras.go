@@ -13,9 +13,9 @@ const (
 	// MetricRASEvents counts events by sink and what became of them: "pushed", "dropped" (queue full) or "failed"
 	// (counter). Stable.
 	MetricRASEvents = "ccl_ras_events_total"
-	// MetricRASPacketsRefused counts what came to the mesh's port and was not taken, by reason (counter): "stranger" (not of
-	// this job: garbage, another key, cut short), "replay", "oversized", "crowded" (too many streams at once), "malformed",
-	// "limited" (questions that came too fast). Stable.
+	// MetricRASPacketsRefused counts what came to the mesh's port and was not taken, by reason (counter): "stranger" (not
+	// of this job: garbage, another key, cut short), "replay", "oversized", "crowded" (too many streams at once),
+	// "malformed", "limited" (questions that came too fast). Stable.
 	MetricRASPacketsRefused = "ccl_ras_packets_refused_total"
 	// MetricRASQueriesRefused counts queries that were answered with 429 because they came too often (counter). Stable.
 	MetricRASQueriesRefused = "ccl_ras_queries_refused_total"

@@ -94,7 +94,8 @@ func PhaseName(phase tape.Phase) string {
 // Collective tells whether all ranks of the communicator make the call together.
 func Collective(call lifecycle.Call) bool {
 	switch call {
-	case lifecycle.CallAllReduce, lifecycle.CallBroadcast, lifecycle.CallReduce, lifecycle.CallAllGather, lifecycle.CallReduceScatter,
+	case lifecycle.CallAllReduce, lifecycle.CallBroadcast, lifecycle.CallReduce, lifecycle.CallAllGather,
+		lifecycle.CallReduceScatter,
 		lifecycle.CallAllToAll, lifecycle.CallGather, lifecycle.CallScatter, lifecycle.CallBarrier:
 		return true
 	default:

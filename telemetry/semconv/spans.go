@@ -33,9 +33,10 @@ const (
 // SpanOpPrefix comes before an operation's name: "ccl.all_reduce". Stable.
 const SpanOpPrefix = "ccl."
 
-// StartedSuffix comes behind a span's name: "ccl.comm.init (started)" is a moment's span (1 ns) that is exported when the act starts,
-// or when an operation becomes slow, so that one that hangs can be seen before it ends. Stable.
+// StartedSuffix comes behind a span's name: "ccl.comm.init (started)" is a moment's span (1 ns) that is exported when
+// the act starts, or when an operation becomes slow, so that one that hangs can be seen before it ends. Stable.
 const StartedSuffix = " (started)"
 
-// PhaseSeparator stands between an act's span name and the name of one of its phases: "ccl.comm.init.rendezvous". Stable.
+// PhaseSeparator stands between an act's span name and the name of one of its phases: "ccl.comm.init.rendezvous".
+// Stable.
 const PhaseSeparator = "."

@@ -5,23 +5,22 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 func Example() {
-	w, err := stall.New(stall.Config{Slow: time.Second, Floor: 5 * time.Second})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	process := model.New(model.Limits{Slow: time.Second, Floor: 5 * time.Second})
+	watch := stall.New(process)
 	// What the in-flight table says: an all-reduce began at 0 s and waits for rank 3.
 	slots := []tape.Slot{{
-		CommInfo: tape.CommInfo{Name: "world", Rank: 0, Size: 4}, Generation: 1, Launched: 7, Completed: 6, Seq: 7,
+		CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 0, Size: 4}, Generation: 1, Launched: 7, Completed: 6, Seq: 7,
 		Op: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 4096}, OpStart: 0, Phase: tape.PhaseTransfer, Wait: 3,
 	}}
 	for second := range int64(12) {
-		for _, r := range w.Check(slots, second*int64(time.Second), nil) {
+		process.Look(slots, nil)
+		for _, r := range watch.Check(second * int64(time.Second)) {
 			fmt.Println(r.String())
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -32,7 +33,8 @@ func (s Stage) String() string {
 	}
 }
 
-// Report tells of one operation or act that takes, or took, too long on one rank. Times are the tape's: CLOCK_MONOTONIC, nanoseconds.
+// Report tells of one operation or act that takes, or took, too long on one rank, as it was at the time Now. Times are
+// the tape's: CLOCK_MONOTONIC, nanoseconds.
 type Report struct {
 	Stage      Stage
 	Comm       tape.CommInfo
@@ -45,6 +47,9 @@ type Report struct {
 
 	Phase     tape.Phase
 	Algorithm uint8 // as tape.OpRecord.Algorithm
+	// InFlight is the model's own, for what becomes known of the operation later. It belongs to the model's owner, and
+	// is nil for an act that runs none.
+	InFlight *model.Op
 
 	Start, Now int64 // when it began, and the moment of which the report tells
 	Wait       int32 // the rank that it waits for; -1 if none
@@ -52,7 +57,7 @@ type Report struct {
 
 	Threshold time.Duration // the age at which this stage begins; in a Cleared, at which it would have stalled
 	Normal    time.Duration // what its like normally takes here; 0 if not known yet
-	Count     int           // how often it was Stalled until now, this report included: 1 in the first, 0 if it was only slow
+	Count     int           // how often it was Stalled until now, with this report; 0 if it was only slow
 }
 
 // Age is how long it had taken at the moment of the report.
@@ -66,7 +71,8 @@ func (r *Report) Kind() string {
 	return r.Op.Call.String()
 }
 
-// String is the report in one sentence: "all_reduce 7 of world rank 1 of 4 stalled: 5.2s in transfer, waiting for rank 3".
+// String is the report in one sentence: "all_reduce 7 of world rank 1 of 4 stalled: 5.2s in transfer, waiting for rank
+// 3".
 func (r *Report) String() string {
 	what := r.Kind()
 	if r.Act == tape.ActNone {
@@ -76,7 +82,8 @@ func (r *Report) String() string {
 	if name == "" {
 		name = r.Comm.ID.Short()
 	}
-	text := fmt.Sprintf("%s of %s rank %d of %d %s: %s", what, name, r.Comm.Rank, r.Comm.Size, r.Stage, words.Round(r.Age()))
+	text := fmt.Sprintf("%s of %s rank %d of %d %s: %s",
+		what, name, r.Comm.Rank, r.Comm.Size, r.Stage, words.Round(r.Age()))
 	if r.Phase != tape.PhaseNone {
 		text += " in " + r.Phase.String()
 	}

@@ -1,302 +1,158 @@
 package stall
 
 import (
-	"math"
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
-	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// rendezvousPatience is how many times longer than anything else an act may find the other ranks: a job's ranks come when the
-// scheduler starts them.
-const rendezvousPatience = 6
+// maxInterval bounds the time between two reports of one stall, which begins with the threshold and doubles.
+const maxInterval = time.Minute
 
-// maxActs bounds the acts that are known to be open: far more than communicators have, unless the ends of many were missed.
-const maxActs = 16 << 10
-
-// Watch finds what takes too long. It belongs to one owner at a time. Its memory is bounded: by the live communicators of the table that
-// it is shown, and by 16,384 open acts.
+// Watch finds what takes too long in a model. It belongs to the model's owner.
 type Watch struct {
-	cfg   Config
-	norms norms
-	seen  []seen // by tape.Tally.Index
-
-	acts map[actKey]*openAct
-	ops  map[uint32]*trouble // by generation: the operation of that communicator that takes long
-	late map[uint32]*actWait // during Check, by generation: whom late acts wait for
-	tick uint64              // counts the calls of Check
+	process *model.Process
+	told    map[subject]*trouble
+	tick    uint64 // counts the calls of Check
+	reports []Report
 }
 
-// actKey is one rank's part in one act.
-type actKey struct {
-	comm uint32 // tape.Event.Generation
-	act  tape.Act
-	seq  uint64
+// subject is what a report is about: an operation, or else an act.
+type subject struct {
+	op  *model.Op
+	act *model.Act
 }
 
-// openAct is an act that has started and not ended.
-type openAct struct {
-	comm  tape.CommInfo
-	slot  int // as tape.Event.Slot
-	start int64
-	phase tape.Phase
-	t     trouble
-}
-
-// trouble is what was told of something that takes long. The zero value is: nothing.
+// trouble is what was told of something that takes long.
 type trouble struct {
-	last Report // the last one; its Stage is 0 if there was none
+	last Report // the last one
 	next int64  // when it is to be told again
 	tick uint64 // the Check that saw it last
 }
 
-// actWait is what the in-flight table says of a communicator with a late act.
-type actWait struct {
-	slot  tape.Slot
-	found bool
+// New makes a Watch of a process. What is slow and what stalls is as the process's Limits say.
+func New(process *model.Process) *Watch {
+	return &Watch{process: process, told: make(map[subject]*trouble)}
 }
 
-// New makes a Watch. The error names what is wrong with cfg.
-func New(cfg Config) (*Watch, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	return &Watch{
-		cfg: cfg.complete(), acts: make(map[actKey]*openAct), ops: make(map[uint32]*trouble), late: make(map[uint32]*actWait),
-	}, nil
-}
-
-// seen is what a tally had counted when it was looked at.
-type seen struct {
-	count uint64
-	took  time.Duration
-}
-
-// Observe takes the tape's next event, of which it keeps no more than the communicator's description. It does not allocate for operations.
-func (w *Watch) Observe(ev *tape.Event) {
-	if ev.IsLife {
-		w.observeLife(ev)
-		return
-	}
-	r := &ev.Op
-	if r.Stage == tape.StageEnd && r.Code == lifecycle.CodeOK && r.Start > 0 && r.Time > r.Start && !r.Ordinary { // Learn takes those
-		w.norms.op(r.Signature.Call, r.Signature.Bytes).learn(r.Time - r.Start)
-	}
-}
-
-// Learn takes what the tape has counted, of operations that never had to wait, since it was called last. Of those of one kind it learns their
-// mean, as often as there were any and often enough to forget what was before.
-func (w *Watch) Learn(tallies []tape.Tally) {
-	for i := range tallies {
-		t := &tallies[i]
-		for len(w.seen) <= t.Index {
-			w.seen = append(w.seen, seen{})
-		}
-		before := &w.seen[t.Index]
-		count, took := t.Ordinary-before.count, t.OrdinaryTime-before.took
-		*before = seen{t.Ordinary, t.OrdinaryTime}
-		if count == 0 || took <= 0 {
-			continue
-		}
-		normal, mean := w.norms.class(t.Call, t.SizeClass), int64(took)/int64(min(count, math.MaxInt64))
-		for range min(count, enough) {
-			normal.learn(max(mean, 1))
-		}
-	}
-}
-
-// enough is how many samples bring a median from a minute to some microseconds.
-const enough = 128
-
-func (w *Watch) observeLife(ev *tape.Event) {
-	r := &ev.Life
-	if r.Act == tape.ActNone || r.Act == tape.ActLeak {
-		return
-	}
-	key := actKey{ev.Generation, r.Act, r.Seq}
-	switch r.Stage {
-	case tape.StageStart, tape.StagePhase:
-		act := w.acts[key]
-		if act == nil {
-			if len(w.acts) >= maxActs {
-				return
-			}
-			act = &openAct{start: startOf(r)}
-			w.acts[key] = act
-		}
-		act.comm, act.slot, act.phase = ev.Comm, ev.Slot, r.Phase
-	case tape.StageEnd:
-		if r.Code == lifecycle.CodeOK && startOf(r) < r.Time {
-			w.norms.act(r.Act).learn(r.Time - startOf(r))
-		}
-		if act := w.acts[key]; act != nil && act.t.last.Stage == 0 {
-			delete(w.acts, key)
-		} else if act != nil { // Check says that it is cleared
-			act.t.next = ended
-		}
-	default:
-	}
-}
-
-// ended is the time at which an act that has ended is to be told of next: never.
-const ended = -1
-
-func startOf(r *tape.LifeRecord) int64 {
-	if r.Start > 0 && r.Start < r.Time {
-		return r.Start
-	}
-	return r.Time
-}
-
-// Check looks at all live communicators, as they are at the time now of the tape's clock, and appends to buf what there is to tell. It does
-// not allocate while nothing is slow. It reads slots during the call only.
-func (w *Watch) Check(slots []tape.Slot, now int64, buf []Report) []Report {
+// Check looks at what the process does at the time now of the tape's clock, and returns what there is to tell, which is
+// valid until the next call. What it tells of is marked in the model. It does not allocate while nothing is slow. The
+// model was shown the in-flight table just before.
+func (w *Watch) Check(now int64) []Report {
 	w.tick++
-	w.findLate(now)
-	for i := range slots {
-		s := &slots[i]
-		if len(w.late) > 0 {
-			if l := w.late[s.Generation]; l != nil {
-				l.slot, l.found = *s, true
-			}
+	w.reports = w.reports[:0]
+	late := w.process.Late(now)
+	w.each(late, func(_ *model.Comm, s subject) {
+		if t := w.told[s]; t != nil {
+			t.tick = w.tick
 		}
-		if s.Launched != s.Completed && s.Op.Call.IsOperation() && now-s.OpStart >= int64(w.cfg.Slow) {
-			buf = w.checkOp(s, now, buf)
+	})
+	w.clear(now)
+	w.each(late, func(c *model.Comm, s subject) {
+		if s.op != nil {
+			w.checkOp(c, s.op, now)
+		} else {
+			w.checkAct(c, s.act, now)
 		}
-	}
-	buf = w.clearOps(now, buf)
-	return w.checkActs(now, buf)
+	})
+	return w.reports
 }
 
-// checkOp tells of an operation in flight that is older than the slow threshold.
-func (w *Watch) checkOp(s *tape.Slot, now int64, buf []Report) []Report {
-	t := w.ops[s.Generation]
-	if t != nil && (t.last.Start != s.OpStart || t.last.Seq != s.Seq || t.last.Op != s.Op) {
-		buf = t.clear(now, buf) // the communicator is at another one
-		delete(w.ops, s.Generation)
-		t = nil
+// each calls f for the operation in flight of each communicator, and for its open acts. What an act does on the wire is
+// no operation of the user's.
+func (w *Watch) each(late []*model.Comm, f func(*model.Comm, subject)) {
+	for _, c := range late {
+		if o := c.InFlight(); o != nil && o.Signature.Call.IsOperation() {
+			f(c, subject{op: o})
+		}
+		for _, a := range c.Acts {
+			f(c, subject{act: a})
+		}
 	}
-	normal := w.norms.op(s.Op.Call, s.Op.Bytes).duration()
-	slow, stalled := w.thresholds(normal, s.Phase)
-	age := time.Duration(now - s.OpStart)
+}
+
+// clear tells of what was slow or stalled and does not go on.
+func (w *Watch) clear(now int64) {
+	if len(w.told) == 0 {
+		return
+	}
+	first := len(w.reports)
+	maps.DeleteFunc(w.told, func(_ subject, t *trouble) bool {
+		over := t.tick != w.tick
+		if over {
+			t.last.Stage, t.last.Now = Cleared, now
+			w.reports = append(w.reports, t.last)
+		}
+		return over
+	})
+	slices.SortFunc(w.reports[first:], func(a, b Report) int {
+		return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Start, b.Start))
+	})
+}
+
+func (w *Watch) checkOp(c *model.Comm, o *model.Op, now int64) {
+	slow, stalled := w.process.Thresholds(o)
+	r := Report{
+		Comm: c.CommInfo, Generation: c.Generation, Start: o.Start, Now: now, Phase: o.Phase,
+		Normal: time.Duration(w.process.Normal(o.Signature.Call, o.Signature.Bytes)),
+	}
+	r.runs(o)
+	o.Slow, o.Stalls = w.tell(subject{op: o}, &r, slow, stalled)
+}
+
+func (w *Watch) checkAct(c *model.Comm, a *model.Act, now int64) {
+	o := c.InFlight()
+	if a.Kind == tape.ActGroup && o != nil && o.Signature.Call.IsOperation() && w.told[subject{act: a}] == nil {
+		return // the operation that the group makes now tells more
+	}
+	slow, stalled := w.process.ActThresholds(a.Kind)
+	r := Report{
+		Comm: c.CommInfo, Generation: c.Generation, Act: a.Kind, ActSeq: a.Seq, Start: a.Start, Now: now,
+		Phase: a.Phase, Wait: -1, Normal: time.Duration(w.process.NormalAct(a.Kind)),
+	}
+	if o != nil {
+		r.runs(o)
+	}
+	a.Slow, a.Stalls = w.tell(subject{act: a}, &r, slow, stalled)
+}
+
+// runs adds the operation that is in flight.
+func (r *Report) runs(o *model.Op) {
+	r.InFlight, r.Op, r.Seq, r.Algorithm, r.Wait, r.WaitSince = o, o.Signature, o.Seq, o.Algorithm, o.Wait, o.WaitSince
+	r.Phase = cmp.Or(r.Phase, o.Phase)
+}
+
+// tell reports what was not said yet: that it is slow, that it stalls, or that it still does. It returns what is to be
+// marked.
+func (w *Watch) tell(s subject, r *Report, slow, stalled int64) (told bool, stalls int) {
+	age := w.process.Age(r.Start, r.Now) // a pause of the process doesn't count
+	t := w.told[s]
 	if t == nil {
 		if age < slow {
-			return buf
+			return false, 0
 		}
-		t = &trouble{}
-		w.ops[s.Generation] = t
+		t = &trouble{tick: w.tick}
+		w.told[s] = t
+		r.Stage, r.Threshold = Slow, time.Duration(slow)
+		w.reports = append(w.reports, *r)
+	} else {
+		r.Stage, r.Count = t.last.Stage, t.last.Count
 	}
-	t.tick = w.tick
-	return w.tell(t, Report{
-		Comm: s.CommInfo, Generation: s.Generation, Op: s.Op, Seq: s.Seq, Phase: s.Phase, Algorithm: s.Algorithm,
-		Start: s.OpStart, Now: now, Wait: s.Wait, WaitSince: s.WaitSince, Normal: normal,
-	}, slow, stalled, buf)
-}
-
-// thresholds are the ages at which something with that normal duration is slow and stalls.
-func (w *Watch) thresholds(normal time.Duration, phase tape.Phase) (slow, stalled time.Duration) {
-	slow = max(w.cfg.Slow, 2*normal)
-	stalled = max(w.cfg.Floor, time.Duration(min(w.cfg.Factor*float64(normal), float64(MaxThreshold))), slow)
-	if phase == tape.PhaseRendezvous {
-		stalled = max(stalled, rendezvousPatience*w.cfg.Floor)
+	r.Threshold = time.Duration(stalled)
+	if age >= stalled && r.Now >= t.next {
+		r.Stage = Stalled
+		r.Count++
+		interval := min(r.Threshold, maxInterval)
+		for i := 1; i < r.Count && interval < maxInterval; i++ {
+			interval = min(2*interval, maxInterval)
+		}
+		t.next = r.Now + int64(interval)
+		w.reports = append(w.reports, *r)
 	}
-	return slow, stalled
-}
-
-// tell appends what r has to say that was not said yet: that it is slow, that it stalls, or that it still does.
-func (w *Watch) tell(t *trouble, r Report, slow, stalled time.Duration, buf []Report) []Report {
-	r.Stage, r.Count = t.last.Stage, t.last.Count
-	if r.Stage == 0 {
-		r.Stage, r.Threshold = Slow, slow
-		buf = append(buf, r)
-	}
-	r.Threshold = stalled
-	if r.Age() < stalled || r.Now < t.next {
-		t.last = r
-		return buf
-	}
-	r.Stage = Stalled
-	r.Count++
-	interval := min(stalled, w.cfg.MaxInterval)
-	for range min(r.Count-1, 62) {
-		if interval *= 2; interval >= w.cfg.MaxInterval {
-			interval = w.cfg.MaxInterval
-			break
-		}
-	}
-	t.next = r.Now + int64(interval)
-	t.last = r
-	return append(buf, r)
-}
-
-// clear appends that it has ended.
-func (t *trouble) clear(now int64, buf []Report) []Report {
-	r := t.last
-	r.Stage, r.Now = Cleared, max(now, r.Now)
-	return append(buf, r)
-}
-
-// clearOps tells of the operations that are not in flight any more.
-func (w *Watch) clearOps(now int64, buf []Report) []Report {
-	for comm, t := range w.ops {
-		if t.tick != w.tick {
-			buf = t.clear(now, buf)
-			delete(w.ops, comm)
-		}
-	}
-	return buf
-}
-
-// findLate notes the communicators with acts that are slow, so that their slots can be looked at.
-func (w *Watch) findLate(now int64) {
-	clear(w.late)
-	for key, act := range w.acts {
-		if now-act.start >= int64(w.cfg.Slow) && w.late[key.comm] == nil {
-			w.late[key.comm] = &actWait{}
-		}
-	}
-}
-
-// checkActs tells of the acts that take long, and of those that did and have ended.
-func (w *Watch) checkActs(now int64, buf []Report) []Report {
-	for key, act := range w.acts {
-		t := &act.t
-		if t.next == ended {
-			buf = t.clear(now, buf)
-			delete(w.acts, key)
-			continue
-		}
-		l := w.late[key.comm]
-		if l == nil || now-act.start < int64(w.cfg.Slow) {
-			continue
-		}
-		if !l.found && act.slot >= 0 { // the communicator is gone; that the act ended was overwritten before it was read
-			if t.last.Stage != 0 {
-				buf = t.clear(now, buf)
-			}
-			delete(w.acts, key)
-			continue
-		}
-		busy := l.found && l.slot.Launched != l.slot.Completed
-		if key.act == tape.ActGroup && busy && l.slot.Op.Call.IsOperation() && t.last.Stage == 0 {
-			continue // the operation that the group makes now tells more
-		}
-		normal := w.norms.act(key.act).duration()
-		slow, stalled := w.thresholds(normal, act.phase)
-		if t.last.Stage == 0 && time.Duration(now-act.start) < slow {
-			continue
-		}
-		r := Report{
-			Comm: act.comm, Generation: key.comm, Act: key.act, ActSeq: key.seq, Phase: act.phase, Start: act.start, Now: now, Wait: -1, Normal: normal,
-		}
-		if busy {
-			r.Op, r.Seq, r.Algorithm, r.Wait, r.WaitSince = l.slot.Op, l.slot.Seq, l.slot.Algorithm, l.slot.Wait, l.slot.WaitSince
-			if r.Phase == tape.PhaseNone {
-				r.Phase = l.slot.Phase
-			}
-		}
-		buf = w.tell(t, r, slow, stalled, buf)
-	}
-	return buf
+	t.last = *r
+	return true, r.Count
 }

@@ -3,13 +3,13 @@ package stall_test
 import (
 	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -21,19 +21,23 @@ var (
 	allReduce = tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1024}
 )
 
-// failer is what testing and rapid have in common.
-type failer interface {
-	Helper()
-	Fatal(args ...any)
+// watch is a Watch with its process.
+type watch struct {
+	*stall.Watch
+	process *model.Process
 }
 
-func newWatch(tb failer, cfg stall.Config) *stall.Watch {
-	tb.Helper()
-	w, err := stall.New(cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return w
+func newWatch(limits model.Limits) *watch {
+	p := model.New(limits)
+	return &watch{stall.New(p), p}
+}
+
+func (w *watch) observe(ev *tape.Event) { w.process.Apply(ev) }
+
+// check shows the model the in-flight table, and asks.
+func (w *watch) check(now int64, slots ...tape.Slot) []stall.Report {
+	w.process.Look(slots, nil)
+	return w.Check(now)
 }
 
 // busy is a communicator with an operation in flight.
@@ -44,8 +48,9 @@ func busy(generation uint32, seq uint64, start int64) tape.Slot {
 	}
 }
 
+// idle is one whose last operation, of whenever that was, has ended.
 func idle(generation uint32, seq uint64) tape.Slot {
-	s := busy(generation, seq, 0)
+	s := busy(generation, seq, math.MaxInt64)
 	s.Completed = s.Launched
 	return s
 }
@@ -70,14 +75,14 @@ func expect(t *testing.T, when string, got []stall.Report, want ...string) {
 
 // TestOperation follows one operation that hangs for minutes and goes on.
 func TestOperation(t *testing.T) {
-	w := newWatch(t, stall.Config{})
+	w := newWatch(model.Limits{})
 	slot := busy(1, 7, 1000*ms)
 	line := func(stage, age string) string {
 		return "all_reduce 7 of world rank 1 of 4 " + stage + ": " + age + " in transfer, waiting for rank 3"
 	}
 	var at []int64
 	for now := 1000 * ms; now <= 200_000*ms; now += 250 * ms {
-		for _, r := range w.Check([]tape.Slot{slot}, now, nil) {
+		for _, r := range w.check(now, slot) {
 			at = append(at, r.Age().Milliseconds())
 			switch {
 			case len(at) == 1:
@@ -93,20 +98,20 @@ func TestOperation(t *testing.T) {
 	if diff := cmp.Diff([]int64{1000, 5000, 10_000, 20_000, 40_000, 80_000, 140_000}, at); diff != "" {
 		t.Errorf("ages of the reports in milliseconds (-want +got):\n%s", diff)
 	}
-	cleared := w.Check([]tape.Slot{idle(1, 7)}, 200_250*ms, nil)
+	cleared := w.check(200_250*ms, idle(1, 7))
 	expect(t, "it ended", cleared, line("cleared", "3m19s"))
 	if cleared[0].Count != 6 {
 		t.Errorf("it was told %d times, says the end; it was 6", cleared[0].Count)
 	}
-	expect(t, "afterwards", w.Check([]tape.Slot{idle(1, 7)}, 201_000*ms, nil))
+	expect(t, "afterwards", w.check(201_000*ms, idle(1, 7)))
 }
 
 // TestSlowOnly never stalls.
 func TestSlowOnly(t *testing.T) {
-	w := newWatch(t, stall.Config{})
-	expect(t, "at 1 s", w.Check([]tape.Slot{busy(1, 1, 0)}, 1000*ms, nil),
+	w := newWatch(model.Limits{})
+	expect(t, "at 1 s", w.check(1000*ms, busy(1, 1, 0)),
 		"all_reduce 1 of world rank 1 of 4 slow: 1s in transfer, waiting for rank 3")
-	got := w.Check([]tape.Slot{busy(1, 2, 1500*ms)}, 2000*ms, nil)
+	got := w.check(2000*ms, busy(1, 2, 1500*ms))
 	expect(t, "the next is in flight", got, "all_reduce 1 of world rank 1 of 4 cleared: 2s in transfer, waiting for rank 3")
 	if got[0].Count != 0 {
 		t.Errorf("Count is %d: it never stalled", got[0].Count)
@@ -115,13 +120,14 @@ func TestSlowOnly(t *testing.T) {
 
 // TestFromOneToTheNext has two hanging operations of one communicator, of which no Check saw the time between.
 func TestFromOneToTheNext(t *testing.T) {
-	w := newWatch(t, stall.Config{})
-	w.Check([]tape.Slot{busy(1, 1, 0)}, 6000*ms, nil)
-	expect(t, "the next hangs too", w.Check([]tape.Slot{busy(1, 2, 6500*ms)}, 12_000*ms, nil),
+	w := newWatch(model.Limits{})
+	w.check(6000*ms, busy(1, 1, 0))
+	expect(t, "the next hangs too", w.check(12_000*ms, busy(1, 2, 6500*ms)),
 		"all_reduce 1 of world rank 1 of 4 cleared: 12s in transfer, waiting for rank 3",
 		"all_reduce 2 of world rank 1 of 4 slow: 5.5s in transfer, waiting for rank 3",
 		"all_reduce 2 of world rank 1 of 4 stalled: 5.5s in transfer, waiting for rank 3")
-	expect(t, "the communicator is gone", w.Check(nil, 13_000*ms, nil),
+	expect(t, "the communicator is gone from one table", w.check(12_500*ms))
+	expect(t, "and from the next", w.check(13_000*ms),
 		"all_reduce 2 of world rank 1 of 4 cleared: 6.5s in transfer, waiting for rank 3")
 }
 
@@ -135,22 +141,22 @@ func ended(sig tape.Signature, d time.Duration) *tape.Event {
 // TestNormal has operations that take long by nature: thresholds follow, for their size and kind alone.
 func TestNormal(t *testing.T) {
 	large := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1 << 30}
-	w := newWatch(t, stall.Config{})
+	w := newWatch(model.Limits{})
 	for range 50 {
-		w.Observe(ended(large, 2*time.Second))
+		w.observe(ended(large, 2*time.Second))
 	}
-	w.Observe(ended(large, time.Hour)) // one that hung teaches nothing
+	w.observe(ended(large, time.Hour)) // one that hung teaches nothing
 	failed := ended(large, time.Hour)
 	failed.Op.Code = lifecycle.CodeTimeout
 	for range 50 {
-		w.Observe(failed)
+		w.observe(failed)
 	}
 	slot := busy(1, 1, 0)
 	slot.Op = large
 	var ages []int64
 	var normal time.Duration
 	for now := int64(0); now < 30_000*ms; now += 100 * ms {
-		for _, r := range w.Check([]tape.Slot{slot}, now, nil) {
+		for _, r := range w.check(now, slot) {
 			ages, normal = append(ages, r.Age().Milliseconds()), r.Normal
 		}
 	}
@@ -161,27 +167,28 @@ func TestNormal(t *testing.T) {
 		t.Errorf("it normally takes %v, says the report; it is 2.25 s", normal)
 	}
 	other := busy(2, 1, 0)
-	expect(t, "a smaller one", w.Check([]tape.Slot{slot, other}, 5000*ms, nil)[:2],
+	expect(t, "a smaller one", w.check(5000*ms, slot, other)[:2],
 		"all_reduce 1 of world rank 1 of 4 slow: 5s in transfer, waiting for rank 3",
 		"all_reduce 1 of world rank 1 of 4 stalled: 5s in transfer, waiting for rank 3")
 }
 
 // TestLearn has operations that take long by nature and never have to wait: the tape counts them, and few are seen.
 func TestLearn(t *testing.T) {
-	w := newWatch(t, stall.Config{})
+	w := newWatch(model.Limits{})
 	large := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1 << 30}
 	tally := tape.Tally{Index: 1, Call: large.Call, SizeClass: tape.SizeClass(large.Bytes)}
+	generation := uint32(0)
 	normal := func() time.Duration {
-		slot := busy(1, 1, 0)
+		generation++
+		slot := busy(generation, 1, 0)
 		slot.Op = large
-		reports := w.Check([]tape.Slot{slot}, 3600_000*ms, nil)
-		w.Check(nil, 3600_000*ms, nil)
-		return reports[0].Normal
+		reports := w.check(3600_000*ms, slot)
+		return reports[len(reports)-1].Normal
 	}
 	learn := func(n uint64, each time.Duration) {
 		tally.Ordinary += n
 		tally.OrdinaryTime += time.Duration(n) * each
-		w.Learn([]tape.Tally{{}, tally})
+		w.process.Look(nil, []tape.Tally{{}, tally})
 	}
 	learn(3, 2*time.Second)
 	if got := normal(); got != 0 {
@@ -199,7 +206,7 @@ func TestLearn(t *testing.T) {
 	sampled := ended(large, time.Hour)
 	sampled.Op.Tallied, sampled.Op.Ordinary = true, true
 	for range 50 {
-		w.Observe(sampled) // which is counted
+		w.observe(sampled) // which is counted
 	}
 	if got := normal(); got != 2250*time.Millisecond {
 		t.Errorf("what was counted and is seen, too, is learnt twice: it normally takes %v", got)
@@ -218,83 +225,101 @@ func act(stage tape.Stage, a tape.Act, seq uint64, phase tape.Phase, start, now 
 
 // TestActs has acts that hang, with their phases and the rank that their operations wait for.
 func TestActs(t *testing.T) {
-	w := newWatch(t, stall.Config{})
-	w.Observe(act(tape.StageStart, tape.ActSplit, 2, 0, 0, 0))
-	w.Observe(act(tape.StagePhase, tape.ActSplit, 2, tape.PhaseConnect, 0, ms))
+	w := newWatch(model.Limits{})
+	w.observe(act(tape.StageStart, tape.ActSplit, 2, 0, 0, 0))
+	w.observe(act(tape.StagePhase, tape.ActSplit, 2, tape.PhaseConnect, 0, ms))
 	slot := busy(1, 9, ms)
 	slot.Op.Call = lifecycle.CallSplit // what the split does on the wire
-	expect(t, "young", w.Check([]tape.Slot{slot}, 999*ms, nil))
-	expect(t, "slow", w.Check([]tape.Slot{slot}, 1000*ms, nil), "split of world rank 1 of 4 slow: 1s in connect, waiting for rank 3")
-	got := w.Check([]tape.Slot{slot}, 5000*ms, nil)
+	expect(t, "young", w.check(999*ms, slot))
+	expect(t, "slow", w.check(1000*ms, slot), "split of world rank 1 of 4 slow: 1s in connect, waiting for rank 3")
+	got := w.check(5000*ms, slot)
 	expect(t, "stalled", got, "split of world rank 1 of 4 stalled: 5s in connect, waiting for rank 3")
 	if got[0].ActSeq != 2 || got[0].Act != tape.ActSplit {
 		t.Errorf("the report is of act %v %d", got[0].Act, got[0].ActSeq)
 	}
-	w.Observe(act(tape.StageEnd, tape.ActSplit, 2, 0, 0, 6000*ms))
-	expect(t, "ended", w.Check([]tape.Slot{idle(1, 9)}, 6250*ms, nil), "split of world rank 1 of 4 cleared: 6.25s in connect, waiting for rank 3")
-	expect(t, "afterwards", w.Check([]tape.Slot{idle(1, 9)}, 60_000*ms, nil))
+	w.observe(act(tape.StageEnd, tape.ActSplit, 2, 0, 0, 6000*ms))
+	expect(t, "ended", w.check(6250*ms, idle(1, 9)), "split of world rank 1 of 4 cleared: 6.25s in connect, waiting for rank 3")
+	expect(t, "afterwards", w.check(60_000*ms, idle(1, 9)))
 }
 
-// TestRendezvousIsPatient: ranks of a job come when they are started.
-func TestRendezvousIsPatient(t *testing.T) {
-	w := newWatch(t, stall.Config{})
-	w.Observe(act(tape.StageStart, tape.ActInit, 0, tape.PhaseRendezvous, 0, 0))
-	var ages []int64
-	for now := int64(0); now <= 40_000*ms; now += 250 * ms {
-		for _, r := range w.Check([]tape.Slot{idle(1, 1)}, now, nil) {
-			ages = append(ages, r.Age().Milliseconds())
+// TestActsStallAtTheThreshold: an init, a split or a grow that waits for a late rank is told as an operation is.
+func TestActsStallAtTheThreshold(t *testing.T) {
+	for _, a := range []tape.Act{tape.ActInit, tape.ActSplit, tape.ActShrink, tape.ActGrow, tape.ActDestroy} {
+		w := newWatch(model.Limits{Slow: 500 * time.Millisecond, Floor: 2 * time.Second})
+		w.observe(act(tape.StageStart, a, 0, 0, 0, 0))
+		w.observe(act(tape.StagePhase, a, 0, tape.PhaseRendezvous, 0, 0))
+		var ages []int64
+		for now := int64(0); now <= 20_000*ms; now += 250 * ms {
+			for _, r := range w.check(now, idle(1, 1)) {
+				ages = append(ages, r.Age().Milliseconds())
+				if r.Act != a || r.Phase != tape.PhaseRendezvous {
+					t.Errorf("%v: the report is of %v in %v", a, r.Act, r.Phase)
+				}
+			}
+		}
+		if diff := cmp.Diff([]int64{500, 2000, 4000, 8000, 16_000}, ages); diff != "" {
+			t.Errorf("%v: ages of the reports in milliseconds (-want +got):\n%s", a, diff)
 		}
 	}
-	if diff := cmp.Diff([]int64{1000, 30_000}, ages); diff != "" {
-		t.Errorf("ages of the reports in milliseconds (-want +got):\n%s", diff)
+}
+
+// TestPause stops the process for a minute, while an operation stalls and another goes on: neither is told at once, as
+// both begin to count anew, and the first isn't cleared.
+func TestPause(t *testing.T) {
+	w := newWatch(model.Limits{})
+	hung, going := busy(1, 1, 0), busy(2, 1, 5000*ms)
+	expect(t, "before", w.check(5500*ms, hung, going),
+		"all_reduce 1 of world rank 1 of 4 slow: 5.5s in transfer, waiting for rank 3",
+		"all_reduce 1 of world rank 1 of 4 stalled: 5.5s in transfer, waiting for rank 3")
+	w.process.Resumed(65_000 * ms)
+	expect(t, "it goes on", w.check(65_500*ms, hung, going))
+	expect(t, "slow", w.check(66_000*ms, hung, going), "all_reduce 1 of world rank 1 of 4 slow: 1m1s in transfer, waiting for rank 3")
+	expect(t, "stalled", w.check(70_000*ms, hung, going),
+		"all_reduce 1 of world rank 1 of 4 stalled: 1m10s in transfer, waiting for rank 3",
+		"all_reduce 1 of world rank 1 of 4 stalled: 1m5s in transfer, waiting for rank 3")
+}
+
+// TestMarks has the model know what was told.
+func TestMarks(t *testing.T) {
+	w := newWatch(model.Limits{})
+	w.observe(act(tape.StageStart, tape.ActSplit, 1, 0, 0, 0))
+	step := w.process.Apply(act(tape.StagePhase, tape.ActSplit, 1, tape.PhaseConnect, 0, ms))
+	w.check(5000*ms, busy(1, 1, 0))
+	reports := w.check(10_000*ms, busy(1, 1, 0))
+	if !step.Act.Slow || step.Act.Stalls != 2 {
+		t.Errorf("the act is marked %v, %d", step.Act.Slow, step.Act.Stalls)
+	}
+	for _, r := range reports {
+		if r.InFlight == nil || !r.InFlight.Slow || r.InFlight.Stalls != 2 {
+			t.Errorf("%s: the operation is marked %+v", r.String(), r.InFlight)
+		}
 	}
 }
 
 // TestGroupBehindItsOperation tells of the operation, which says more.
 func TestGroupBehindItsOperation(t *testing.T) {
-	w := newWatch(t, stall.Config{})
-	w.Observe(act(tape.StageStart, tape.ActGroup, 1, 0, 0, 0))
-	expect(t, "a collective in it hangs", w.Check([]tape.Slot{busy(1, 3, 0)}, 1000*ms, nil),
+	w := newWatch(model.Limits{})
+	w.observe(act(tape.StageStart, tape.ActGroup, 1, 0, 0, 0))
+	expect(t, "a collective in it hangs", w.check(1000*ms, busy(1, 3, 0)),
 		"all_reduce 3 of world rank 1 of 4 slow: 1s in transfer, waiting for rank 3")
 	pairs := busy(1, 3, 0)
 	pairs.Op.Call = lifecycle.CallGroupEnd // sends and receives that progress together
-	expect(t, "sends and receives in it hang", w.Check([]tape.Slot{pairs}, 1250*ms, nil),
+	expect(t, "sends and receives in it hang", w.check(1250*ms, pairs),
 		"all_reduce 3 of world rank 1 of 4 cleared: 1.25s in transfer, waiting for rank 3",
 		"group of world rank 1 of 4 slow: 1.25s in transfer, waiting for rank 3")
 }
 
 // TestForgottenAct has an act whose end was overwritten before it was read: it is over when its communicator is gone.
 func TestForgottenAct(t *testing.T) {
-	w := newWatch(t, stall.Config{})
-	w.Observe(act(tape.StageStart, tape.ActFinalize, 0, 0, 0, 0))
-	w.Check([]tape.Slot{idle(1, 1)}, 2000*ms, nil)
-	expect(t, "gone", w.Check(nil, 3000*ms, nil), "finalize of world rank 1 of 4 cleared: 3s")
-	expect(t, "afterwards", w.Check(nil, 60_000*ms, nil))
+	w := newWatch(model.Limits{})
+	w.observe(act(tape.StageStart, tape.ActFinalize, 0, 0, 0, 0))
+	w.check(2000*ms, idle(1, 1))
+	expect(t, "gone from one table", w.check(2500*ms))
+	expect(t, "gone", w.check(3000*ms), "finalize of world rank 1 of 4 cleared: 3s")
+	expect(t, "afterwards", w.check(60_000*ms))
 
 	off := act(tape.StageStart, tape.ActInit, 0, 0, 0, 0)
 	off.Slot = -1 // the table was full
-	w.Observe(off)
-	expect(t, "not in the table", w.Check(nil, 5000*ms, nil), "init of world rank 1 of 4 slow: 5s", "init of world rank 1 of 4 stalled: 5s")
-}
-
-func TestConfig(t *testing.T) {
-	for name, c := range map[string]struct {
-		cfg  stall.Config
-		want string // "" is allowed
-	}{
-		"defaults":             {stall.Config{}, ""},
-		"floor below slow":     {stall.Config{Floor: 100 * time.Millisecond}, ""},
-		"slow above floor":     {stall.Config{Slow: 6 * time.Second}, "Slow"},
-		"negative":             {stall.Config{Floor: -1}, "Floor"},
-		"too little":           {stall.Config{Slow: time.Microsecond}, "Slow"},
-		"too much":             {stall.Config{Floor: 48 * time.Hour}, "48h"},
-		"factor below one":     {stall.Config{Factor: 0.5}, "0.5"},
-		"factor not a number":  {stall.Config{Factor: math.NaN()}, "Factor"},
-		"interval of the past": {stall.Config{MaxInterval: -time.Second}, "MaxInterval"},
-	} {
-		_, err := stall.New(c.cfg)
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
-	}
+	w.observe(off)
+	expect(t, "not in the table", w.check(5000*ms), "init of world rank 1 of 4 slow: 5s", "init of world rank 1 of 4 stalled: 5s")
 }

@@ -133,12 +133,16 @@ func checkDir(fd int, path string, forbidden uint32, problem string) error {
 		return &CreateError{path, "can't be examined", elsewhere, err}
 	}
 	if uid := uint32(os.Geteuid()); st.Uid != uid {
-		return &CreateError{path, fmt.Sprintf("belongs to user %d, and this process runs as user %d", st.Uid, uid),
-			elsewhere, nil}
+		return &CreateError{
+			path, fmt.Sprintf("belongs to user %d, and this process runs as user %d", st.Uid, uid),
+			elsewhere, nil,
+		}
 	}
 	if st.Mode&forbidden != 0 {
-		return &CreateError{path, fmt.Sprintf("%s (mode %04o)", problem, st.Mode&0o7777), "chmod 700 it, or " + elsewhere,
-			nil}
+		return &CreateError{
+			path, fmt.Sprintf("%s (mode %04o)", problem, st.Mode&0o7777), "chmod 700 it, or " + elsewhere,
+			nil,
+		}
 	}
 	return nil
 }

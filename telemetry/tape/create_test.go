@@ -28,26 +28,36 @@ func TestCreateRefuses(t *testing.T) {
 		{name: "sizes", cfg: Config{Slots: -1, LifeRecords: 1 << 21, OpRecords: 1 << 25}, says: []string{
 			"Slots is -1", "1 to 16384", "LifeRecords is 2097152", "OpRecords is 33554432",
 		}},
-		{name: "dir is a file", cfg: Config{}, says: []string{"dir can't be created", DirVariable},
+		{
+			name: "dir is a file", cfg: Config{}, says: []string{"dir can't be created", DirVariable},
 			prepare: func(t *testing.T, dir string) {
 				must(t, os.WriteFile(dir, nil, 0o600))
-			}},
-		{name: "dir for everybody", says: []string{"is writable by others (mode 0777)", "chmod 700", DirVariable},
+			},
+		},
+		{
+			name: "dir for everybody", says: []string{"is writable by others (mode 0777)", "chmod 700", DirVariable},
 			prepare: func(t *testing.T, dir string) {
 				must(t, os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777))
-			}},
-		{name: "job for all to read", cfg: Config{Job: "j"}, says: []string{"dir/j is not private (mode 0755)"},
+			},
+		},
+		{
+			name: "job for all to read", cfg: Config{Job: "j"}, says: []string{"dir/j is not private (mode 0755)"},
 			prepare: func(t *testing.T, dir string) {
 				must(t, os.Mkdir(dir, 0o700), os.Mkdir(dir+"/j", 0o755), os.Chmod(dir+"/j", 0o755))
-			}},
-		{name: "job is a link", cfg: Config{Job: "j"}, says: []string{"dir/j is not a directory"},
+			},
+		},
+		{
+			name: "job is a link", cfg: Config{Job: "j"}, says: []string{"dir/j is not a directory"},
 			prepare: func(t *testing.T, dir string) {
 				must(t, os.Mkdir(dir, 0o700), os.Symlink(t.TempDir(), dir+"/j"))
-			}},
-		{name: "job is a file", cfg: Config{Job: "j"}, says: []string{"dir/j is not a directory"},
+			},
+		},
+		{
+			name: "job is a file", cfg: Config{Job: "j"}, says: []string{"dir/j is not a directory"},
 			prepare: func(t *testing.T, dir string) {
 				must(t, os.Mkdir(dir, 0o700), os.WriteFile(dir+"/j", nil, 0o600))
-			}},
+			},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "dir")

@@ -73,6 +73,7 @@
 //	     0: it doesn't say
 //	912  terminated i64: when the process was told to end from outside, by SIGTERM; 0: never
 //	920  seen i64: when the process's own telemetry looked at the table last; 0: never
+//	928  paused i64, resumed i64: when the process stood still last, and went on; 0: never
 //
 // # Markers and latches
 //

@@ -59,6 +59,9 @@ type Header struct {
 	// Seen is when the process's own telemetry looked at its communicators last: it ran until then at least, so a
 	// process that doesn't run any more shows by it. 0: it never looked.
 	Seen int64
+	// Paused and Resumed are when the process stopped for the last time and when it went on, as its telemetry noticed
+	// afterwards: a SIGSTOP, or a machine that stood still. 0: it never did.
+	Paused, Resumed int64
 
 	mono, wall  int64 // one moment on both clocks
 	createdMono int64 // Created on the tape's clock
@@ -233,6 +236,7 @@ func (t *file) Header() Header {
 	h.Delivered = int64(b.word(hdrDelivered))
 	h.Terminated = int64(b.word(hdrTerminated))
 	h.Seen = int64(b.word(hdrSeen))
+	h.Paused, h.Resumed = int64(b.word(hdrPaused)), int64(b.word(hdrResumed))
 	var latch [2 * (1 + 2)]uint64
 	getWords(latch[:], b[hdrClock-hdrState:])
 	// While a pair is being refreshed, that of the beginning serves as well.

@@ -172,8 +172,10 @@ func FuzzOpRecords(f *testing.F) {
 		head := binary.LittleEndian.Uint64(b[hdrOpHead:])
 		for i, kind := range []uint8{first, second} {
 			index := head + uint64(i)
-			r := [recordWords]uint64{recTime: 1, 2: kinds, recOpKinds: kinds, 4: next, 5: next, 6: next,
-				recOpComm: comm + uint64(i)*next}
+			r := [recordWords]uint64{
+				recTime: 1, 2: kinds, recOpKinds: kinds, 4: next, 5: next, 6: next,
+				recOpComm: comm + uint64(i)*next,
+			}
 			putRecord(t, b[sampleOps:], index, kind, &r)
 		}
 		binary.LittleEndian.PutUint64(b[hdrOpHead:], head+2)
@@ -219,8 +221,10 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"empty", func([]byte) []byte { return nil }, "has 0 bytes"},
 		{"garbage", func(b []byte) []byte { copy(b, "GARBAGE!"); return b }, `begins with "GARBAGE!"`},
-		{"newer", func(b []byte) []byte { b[hdrVersion] = 9; foldAgain(b); return b },
-			"has format 9; this program reads format 3"},
+		{
+			"newer", func(b []byte) []byte { b[hdrVersion] = 9; foldAgain(b); return b },
+			"has format 9; this program reads format 3",
+		},
 		{"a bit", func(b []byte) []byte { b[hdrHost] ^= 1; return b }, "corrupt header"},
 		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "was cut short: it has 24575 bytes of 24576"},
 		{"slots", func(b []byte) []byte {
@@ -233,8 +237,10 @@ func TestOpenRefuses(t *testing.T) {
 			foldAgain(b)
 			return b
 		}, "claims 100 op records, which is not a power of two"},
-		{"size", func(b []byte) []byte { b[hdrFileSize] ^= 1; foldAgain(b); return b },
-			"claims a size of 24577 bytes; its parts have 24576"},
+		{
+			"size", func(b []byte) []byte { b[hdrFileSize] ^= 1; foldAgain(b); return b },
+			"claims a size of 24577 bytes; its parts have 24576",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := readAll(t, t.TempDir(), tt.change(append([]byte(nil), good...)))

@@ -65,7 +65,9 @@ const (
 	hdrDelivered    = 904 // i64, CLOCK_MONOTONIC: see Header.Delivered
 	hdrTerminated   = 912 // i64, CLOCK_MONOTONIC: see Header.Terminated
 	hdrSeen         = 920 // i64, CLOCK_MONOTONIC: see Header.Seen
-	hdrChangingEnd  = 928
+	hdrPaused       = 928 // i64, CLOCK_MONOTONIC: see Header.Paused
+	hdrResumed      = 936 // i64, CLOCK_MONOTONIC: see Header.Resumed
+	hdrChangingEnd  = 944
 )
 
 // Lengths of the header's texts, a NUL at the end included.

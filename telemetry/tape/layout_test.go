@@ -40,7 +40,8 @@ type (
 		clock                          [2]struct{ marker, mono, wall uint64 }
 		exported, delivered            int64
 		terminated, seen               int64
-		_                              [headerSize - 928]byte
+		paused, resumed                int64
+		_                              [headerSize - 944]byte
 	}
 	cOp struct {
 		marker, launched, number                    uint64
@@ -102,15 +103,15 @@ type (
 		slot                                               int32
 	}
 	cCaller struct {
-		marker uint64
-		time   int64
+		_      uint64
+		_      int64
 		trace  [16]byte
 		span   [8]byte
 		flags  uint8
 		_      [7]byte
 		seq    uint64
 		number uint32
-		slot   int32
+		_      int32
 	}
 	cLifeRecord struct {
 		marker                               uint64
@@ -185,6 +186,8 @@ func TestOffsets(t *testing.T) {
 		{"hdrDelivered", unsafe.Offsetof(h.delivered), hdrDelivered},
 		{"hdrTerminated", unsafe.Offsetof(h.terminated), hdrTerminated},
 		{"hdrSeen", unsafe.Offsetof(h.seen), hdrSeen},
+		{"hdrPaused", unsafe.Offsetof(h.paused), hdrPaused},
+		{"hdrResumed", unsafe.Offsetof(h.resumed), hdrResumed},
 
 		{"slotOp", unsafe.Offsetof(s.op), slotOp},
 		{"slotLaunched", unsafe.Offsetof(s.launched), slotLaunched},
@@ -363,8 +366,10 @@ func TestBytesOnFile(t *testing.T) {
 		},
 		fields{
 			"marker": uint64(8<<8 | kindLife), "time": int64(21), "op head": uint64(3),
-			"kinds": []uint8{uint8(ActSplit), uint8(lifecycle.CallSplit), uint8(StageEnd), uint8(PhaseConnect),
-				uint8(lifecycle.StateFailed), 0},
+			"kinds": []uint8{
+				uint8(ActSplit), uint8(lifecycle.CallSplit), uint8(StageEnd), uint8(PhaseConnect),
+				uint8(lifecycle.StateFailed), 0,
+			},
 			"code": uint16(lifecycle.CodeMismatch), "peer": int32(24), "seq": uint64(22), "start": int64(23),
 			"number": uint32(1), "slot": int32(0),
 			"tail": "\x01\x02\x00ab\x0c\x00\x00", "next": uint8(kindContinue),

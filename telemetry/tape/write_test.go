@@ -223,8 +223,10 @@ func TestTableFull(t *testing.T) {
 			got = s
 		}
 	}
-	want := Slot{CommInfo: CommInfo{ID: lifecycle.CommID{9}, Name: "next"}, Generation: 4, Root: 4,
-		State: lifecycle.StateReady, Wait: -1}
+	want := Slot{
+		CommInfo: CommInfo{ID: lifecycle.CommID{9}, Name: "next"}, Generation: 4, Root: 4,
+		State: lifecycle.StateReady, Wait: -1,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("slot 0 (-want +got):\n%s", diff)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // commAttributes tells whose span it is, as far as that is known.
-func commAttributes(c *subject) []attribute.KeyValue {
+func commAttributes(c *member) []attribute.KeyValue {
 	attrs := make([]attribute.KeyValue, 0, 16)
 	attrs = append(attrs, semconv.CommID.String(c.ID.String()))
 	if c.Name != "" {

@@ -4,18 +4,20 @@ import (
 	"testing"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-func benchProjector(b *testing.B) *trace.Projector {
+func benchProjector(b *testing.B) *fed {
 	b.Setenv("OTEL_TRACES_EXPORTER", "none")
-	p, err := trace.New(b.Context(), trace.Config{Wall: wall})
+	process := model.New(model.Limits{})
+	p, err := trace.New(b.Context(), trace.Config{Process: process, Wall: wall})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = p.Close(b.Context()) })
-	return p
+	return &fed{p, process}
 }
 
 // BenchmarkOperation is what following costs for an operation that ends well, with the default sampling.
@@ -29,7 +31,7 @@ func BenchmarkOperation(b *testing.B) {
 		ev.Op.Seq++
 		ev.Op.Time += 2000
 		ev.Op.Start = ev.Op.Time - 1000
-		p.Observe(&ev)
+		p.observe(&ev)
 	}
 }
 
@@ -41,8 +43,8 @@ func BenchmarkAct(b *testing.B) {
 	for b.Loop() {
 		ev.Life.Seq++
 		ev.Life.Stage, ev.Life.Time = tape.StageStart, ev.Life.Time+1000
-		p.Observe(&ev)
+		p.observe(&ev)
 		ev.Life.Stage, ev.Life.Time, ev.Life.Start = tape.StageEnd, ev.Life.Time+1000, ev.Life.Time
-		p.Observe(&ev)
+		p.observe(&ev)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// deliveries finds out until when the spans of all that ended have been taken. Spans leave the queue in the order in which they came: so it is
-// enough to know how many had come when an event had become spans, and how many have left. Two such marks will do, however long the queue is:
-// one that will be reached, and the latest.
+// deliveries finds out until when the spans of all that ended have been taken. Spans leave the queue in the order in
+// which they came: so it is enough to know how many had come when an event had become spans, and how many have left.
+// Two such marks will do, however long the queue is: one that will be reached, and the latest.
 type deliveries struct {
 	tell func(until int64) // nil: nobody wants to know
 	now  func() int64
@@ -22,10 +22,12 @@ type mark struct {
 	until int64
 }
 
-// lateRecord is how long a record may still come after records of later times: its writer may lose the processor before it writes it.
+// lateRecord is how long a record may still come after records of later times: its writer may lose the processor before
+// it writes it.
 const lateRecord = 50 * time.Millisecond
 
-// queued takes note that what happened until a time, on the tape's clock, has become spans, the last of which is the spans-th.
+// queued takes note that what happened until a time, on the tape's clock, has become spans, the last of which is the
+// spans-th.
 func (d *deliveries) queued(spans uint64, until int64) {
 	if d.tell == nil {
 		return

@@ -1,8 +1,8 @@
 // Package trace turns a tape into OpenTelemetry spans.
 //
-// One trace holds one collective act (an init, a split, a destroy …) or one operation, with a span from every rank. The ranks never
-// talk about tracing: each computes the same trace id from what the act is, so their spans meet in one trace, even when
-// rank 0, whose span is the root, is the rank that died.
+// One trace holds one collective act (an init, a split, a destroy …) or one operation, with a span from every rank. The
+// ranks never talk about tracing: each computes the same trace id from what the act is, so their spans meet in one
+// trace, even when rank 0, whose span is the root, is the rank that died.
 //
 //	trace id = hash(communicator, act, number)
 //
@@ -14,24 +14,26 @@
 //	rank 1     └ ccl.comm.init                remote parent: rank 0's span, by its computed id
 //	               ├ …
 //
-// A hang is in Jaeger while it hangs: an operation that becomes slow announces itself as an act does, and what stalls has a span from its
-// beginning until now, with status Error, again and again. Its own span comes when it ends, with its true start.
+// A hang is in Jaeger while it hangs: an operation that becomes slow announces itself as an act does, and what stalls
+// has a span from its beginning until now, with status Error, again and again. Its own span comes when it ends, with
+// its true start.
 //
 //	rank 1     ccl.all_reduce                  comes when it ends; until then its children are there without it
 //	           ├ ccl.all_reduce (started)
 //	           ├ ccl.stall                     5 s: waiting for rank 3
 //	           └ ccl.stall                     10 s
 //
-// Of operations that end well and in time a sample has a span. Which ones is a mix of the communicator's id and the operation's number, as
-// the trace id is, so that all ranks choose alike; it is not taken from the trace id, whose hash would be most of what an operation costs a reader.
+// Of operations that end well and in time a sample has a span. Which ones is a mix of the communicator's id and the
+// operation's number, as the trace id is, so that all ranks choose alike; it is not taken from the trace id, whose hash
+// would be most of what an operation costs a reader.
 //
-// Lives are connected by links, not by nesting: a life lasts days. A split links to its parent's birth, a destroy to its
-// own, and every act to the caller's span if the caller's context had one. A refused call is a span with status Error
-// beside the act that made it a mistake. A call that a non-blocking communicator postponed is a span without an error beside the act that
-// it must wait for.
+// Lives are connected by links, not by nesting: a life lasts days. A split links to its parent's init, a destroy to
+// its own, and every act to the caller's span if the caller's context had one. A refused call is a span with status
+// Error beside the act that made it a mistake. A call that a non-blocking communicator postponed is a span without an
+// error beside the act that it must wait for.
 //
 // A Projector is fed events by whoever follows the tape. Behind it a pipeline keeps the last traces in a bounded Store
-// and, if the OTEL_* variables ask for it, exports them; a collector that is slow or away costs drops that are counted, never
-// the job's time. Errors are exported at once, other spans in batches. A variable that can't be used is named in a warning, and fails
-// nothing. The package touches no global state of OpenTelemetry.
+// and, if the OTEL_* variables ask for it, exports them; a collector that is slow or away costs drops that are counted,
+// never the job's time. Errors are exported at once, other spans in batches. A variable that can't be used is named in
+// a warning, and fails nothing. The package touches no global state of OpenTelemetry.
 package trace

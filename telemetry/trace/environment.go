@@ -13,8 +13,9 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// A wrong OTEL_* variable never fails the job that it is set for: it is named in a warning with its value, with what is allowed and with what
-// is done instead. A destination that can't be meant is no destination, so that spans don't go to OpenTelemetry's default one.
+// A wrong OTEL_* variable never fails the job that it is set for: it is named in a warning with its value, with what is
+// allowed and with what is done instead. A destination that can't be meant is no destination, so that spans don't go to
+// OpenTelemetry's default one.
 
 // maxQueue bounds OTEL_BSP_MAX_QUEUE_SIZE and OTEL_BSP_MAX_EXPORT_BATCH_SIZE: room is reserved for all of them.
 const maxQueue = 1 << 20

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
@@ -51,7 +52,7 @@ func TestBadEnvironment(t *testing.T) {
 			if n := strings.Count(logged.String(), "level=WARN"); n != 1 {
 				t.Errorf("%d warnings, want one:\n%s", n, logged.String())
 			}
-			p.Interrupt("nothing comes", nil) // it works
+			p.Interrupt("nothing comes") // it works
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			p.closed = true
@@ -60,7 +61,7 @@ func TestBadEnvironment(t *testing.T) {
 	}
 	noExport(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318")
-	if _, err := trace.New(t.Context(), trace.Config{Wall: wall, MustExport: true}); err == nil || !strings.Contains(err.Error(), `ENDPOINT="localhost:4318"`) {
+	if _, err := trace.New(t.Context(), trace.Config{Process: model.New(model.Limits{}), Wall: wall, MustExport: true}); err == nil || !strings.Contains(err.Error(), `ENDPOINT="localhost:4318"`) {
 		t.Errorf("MustExport: %v, want an error that names the variable", err)
 	}
 	if _, err := trace.New(t.Context(), trace.Config{}); err == nil {

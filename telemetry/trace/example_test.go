@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -13,8 +14,9 @@ import (
 // A follower's events go into a Projector; what came out is in its Store, and at the collector if OTEL_* variables name one.
 func ExampleProjector() {
 	ctx := context.Background()
+	process := model.New(model.Limits{})
 	p, err := trace.New(ctx, trace.Config{
-		Service: "train", Rank: 1,
+		Service: "train", Rank: 1, Process: process,
 		Wall: func(mono int64) time.Time { return time.Unix(1_700_000_000, mono) }, // a follower's Header().Wall
 	})
 	if err != nil {
@@ -22,10 +24,14 @@ func ExampleProjector() {
 		return
 	}
 	world := tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 1, Size: 4}
-	record := tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageStart, Time: 1000, Peer: -1}
-	p.Observe(&tape.Event{Comm: world, Generation: 1, IsLife: true, Life: record})
-	record.Stage, record.Start, record.Time = tape.StageEnd, 1000, 3000
-	p.Observe(&tape.Event{Comm: world, Generation: 1, IsLife: true, Life: record})
+	observe := func(stage tape.Stage, time int64) {
+		step := process.Apply(&tape.Event{Comm: world, Generation: 1, IsLife: true, Life: tape.LifeRecord{
+			Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: stage, Time: time, Start: 1000, Peer: -1,
+		}})
+		p.Observe(&step)
+	}
+	observe(tape.StageStart, 1000)
+	observe(tape.StageEnd, 3000)
 
 	for _, span := range p.Store().Acts(1)[0].Spans {
 		fmt.Println(span.Name, span.End.Sub(span.Start))

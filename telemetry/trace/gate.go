@@ -20,9 +20,9 @@ type Stats struct {
 	Failed   uint64 // queued, but the exporter gave an error, or the deadline of Close passed
 }
 
-// gate stands before and behind OpenTelemetry's batch processor, which drops spans when its queue is full but doesn't say
-// so. The gate lets in no more spans than fit, so that the processor never drops one, and counts those that it turns away.
-// The last quarter of the room is for acts and errors: ordinary operations find the queue full first.
+// gate stands before and behind OpenTelemetry's batch processor, which drops spans when its queue is full but doesn't
+// say so. The gate lets in no more spans than fit, so that the processor never drops one, and counts those that it
+// turns away. The last quarter of the room is for acts and errors: ordinary operations find the queue full first.
 type gate struct {
 	batch    sdktrace.SpanProcessor
 	exporter sdktrace.SpanExporter
@@ -68,7 +68,7 @@ const flushMarks = 8
 // urgentPause is the least time between two exports that don't wait for a batch to fill.
 const urgentPause = 200 * time.Millisecond
 
-// hurry exports errors at once: who looks at a hang should not wait for a batch.
+// hurry exports errors at once: a hang should be seen before a batch is full.
 func (g *gate) hurry() {
 	defer close(g.flushed)
 	pause := time.NewTimer(0)

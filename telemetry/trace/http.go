@@ -44,8 +44,9 @@ type linkJSON struct {
 	Kind    string `json:"kind,omitempty"`
 }
 
-// ServeHTTP answers with the last traces as JSON, the newest first. The query may ask for one trace (trace=<32 hex digits>), for those of one
-// communicator (comm=<32 hex digits>) or for operations that ended well (ops=1), and may lower the number of traces (limit=20).
+// ServeHTTP answers with the last traces as JSON, the newest first. The query may ask for one trace (trace=<32 hex
+// digits>), for those of one communicator (comm=<32 hex digits>) or for operations that ended well (ops=1), and may
+// lower the number of traces (limit=20).
 func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	traces, status, problem := s.query(r)
 	if problem != "" {

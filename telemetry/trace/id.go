@@ -58,7 +58,8 @@ func SpanID(trace oteltrace.TraceID, rank int) oteltrace.SpanID {
 	return spanID(tagSpan, trace, rank, 0)
 }
 
-// traceID hashes what an act is. The input stays within one SHA-256 block, so that it can be computed for every operation.
+// traceID hashes what an act is. The input stays within one SHA-256 block, so that it can be computed for every
+// operation.
 func traceID(tag string, comm lifecycle.CommID, kind byte, seq uint64) oteltrace.TraceID {
 	var buf [48]byte
 	b := append(buf[:0], tag...)

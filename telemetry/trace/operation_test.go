@@ -46,8 +46,8 @@ func TestSamplingOfSendRecvs(t *testing.T) {
 		r := tape.OpRecord{
 			Time: i*ms + 10, Start: i * ms, Stage: tape.StageEnd, Seq: uint64(i), Wait: -1, Signature: tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1},
 		}
-		p.op(world, r)
-		if spanned := p.SpanOf(&tape.Event{Comm: world, Generation: uint32(world.ID[0]), Op: r}).IsSampled(); spanned != p.Emitted().IsValid() {
+		step := p.op(world, r)
+		if spanned := p.SpanOf(&step).IsSampled(); spanned != p.Emitted().IsValid() {
 			t.Fatalf("send-receive %d: its log line says that its span is kept: %v", i, spanned)
 		}
 	}

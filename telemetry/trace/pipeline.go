@@ -21,8 +21,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// exportDelay is how long a span waits for others to be exported with, unless OTEL_BSP_SCHEDULE_DELAY says otherwise. It is shorter than
-// OpenTelemetry's 5 s: who looks at a hang should not wait for its announcement.
+// exportDelay is how long a span waits for others to be exported with, unless OTEL_BSP_SCHEDULE_DELAY says otherwise.
+// It is shorter than OpenTelemetry's 5 s: a hang should be announced soon.
 const exportDelay = time.Second
 
 // pipeline is what spans go through once they are made: the store, and the exporter if there is one.
@@ -65,7 +65,8 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	return p, nil
 }
 
-// limited tells whether the environment limits what a span may hold. OpenTelemetry's own limits are far above what ours hold.
+// limited tells whether the environment limits what a span may hold. OpenTelemetry's own limits are far above what ours
+// hold.
 func limited(environ []string) bool {
 	return slices.ContainsFunc(environ, func(kv string) bool {
 		name, value, _ := strings.Cut(kv, "=")
@@ -73,7 +74,8 @@ func limited(environ []string) bool {
 	})
 }
 
-// shutdown ends the pipeline. A ctx that has ended already keeps the provider from ending anything; the gate ends all the same.
+// shutdown ends the pipeline. A ctx that has ended already keeps the provider from ending anything; the gate ends all
+// the same.
 func (p *pipeline) shutdown(ctx context.Context) error {
 	err := p.provider.Shutdown(ctx)
 	if p.gate != nil {
@@ -89,8 +91,9 @@ func (p *pipeline) stats() Stats {
 	return p.gate.stats()
 }
 
-// exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none, or none that can be used. Unlike OpenTelemetry, which sends to
-// a collector on this host when nothing is set, nothing set means that nothing leaves the process.
+// exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none, or none that can be used.
+// Unlike OpenTelemetry, which sends to a collector on this host when nothing is set, nothing set means that nothing
+// leaves the process.
 func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExporter, error) {
 	if !exportWanted(os.Environ()) {
 		return nil, nil
@@ -138,14 +141,15 @@ func sdkDisabled() bool {
 	return strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
 }
 
-// Resource describes the process that cfg speaks of, as its spans do: who sends metrics or logs of it takes the same. OTEL_* variables win.
+// Resource describes the process that cfg speaks of, as its spans do; its metrics and logs take the same.
+// OTEL_* variables win.
 func Resource(ctx context.Context, cfg Config) *resource.Resource {
 	cfg.setDefaults()
 	return newResource(ctx, &cfg)
 }
 
-// newResource describes the process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over what cfg says; a malformed one is
-// logged, and what can be used of it is used.
+// newResource describes the process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over what cfg says; a malformed
+// one is logged, and what can be used of it is used.
 func newResource(ctx context.Context, cfg *Config) *resource.Resource {
 	instance := strconv.Itoa(cfg.Rank)
 	if cfg.Rank < 0 {

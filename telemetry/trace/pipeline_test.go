@@ -21,6 +21,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -176,7 +177,8 @@ const consoleEnv = "CARILLONTEST_CONSOLE"
 
 // console is that program.
 func console() int {
-	p, err := trace.New(context.Background(), trace.Config{Rank: 1, Wall: wall})
+	process := model.New(model.Limits{})
+	p, err := trace.New(context.Background(), trace.Config{Process: process, Rank: 1, Wall: wall})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -185,7 +187,8 @@ func console() int {
 		{Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageStart, Time: ms},
 		{Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageEnd, Time: 2 * ms, Start: ms},
 	} {
-		p.Observe(&tape.Event{Comm: world, IsLife: true, Life: r})
+		step := process.Apply(&tape.Event{Comm: world, IsLife: true, Life: r})
+		p.Observe(&step)
 	}
 	if err := p.Close(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)

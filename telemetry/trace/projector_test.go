@@ -2,7 +2,6 @@ package trace_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -18,11 +18,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
 func TestMain(m *testing.M) {
 	if os.Getenv(consoleEnv) != "" {
@@ -47,9 +47,22 @@ func noExport(t *testing.T) {
 	}
 }
 
+// fed is a Projector with its model.
+type fed struct {
+	*trace.Projector
+	model *model.Process
+}
+
+// observe takes an event, as the model's owner does.
+func (f *fed) observe(ev *tape.Event) model.Step {
+	s := f.model.Apply(ev)
+	f.Observe(&s)
+	return s
+}
+
 // projector is a Projector with what came out of it.
 type projector struct {
-	*trace.Projector
+	fed
 	t        *testing.T
 	exporter *tracetest.InMemoryExporter
 	closed   bool
@@ -61,7 +74,7 @@ func newProjector(t *testing.T, adjust func(*trace.Config)) *projector {
 	exporter := tracetest.NewInMemoryExporter()
 	cfg := trace.Config{
 		Service: "digits", Job: "job1", Host: "h1", PID: 42, Rank: 1, Version: "v1",
-		Wall: wall, AlgorithmName: func(a uint8) string { return fmt.Sprintf("algorithm%d", a) },
+		Process: model.New(model.Limits{}), Wall: wall, AlgorithmName: func(a uint8) string { return fmt.Sprintf("algorithm%d", a) },
 		Processors: []sdktrace.SpanProcessor{sdktrace.NewSimpleSpanProcessor(keep{exporter})},
 	}
 	if adjust != nil {
@@ -71,7 +84,7 @@ func newProjector(t *testing.T, adjust func(*trace.Config)) *projector {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pr := &projector{Projector: p, t: t, exporter: exporter}
+	pr := &projector{fed: fed{p, cfg.Process}, t: t, exporter: exporter}
 	t.Cleanup(pr.close)
 	return pr
 }
@@ -92,11 +105,21 @@ func (p *projector) close() {
 }
 
 func (p *projector) life(comm tape.CommInfo, r tape.LifeRecord) {
-	p.Observe(&tape.Event{Comm: comm, Slot: 3, Generation: uint32(comm.ID[0]), IsLife: true, Life: r})
+	p.observe(&tape.Event{Comm: comm, Slot: 3, Generation: uint32(comm.ID[0]), IsLife: true, Life: r})
 }
 
-func (p *projector) op(comm tape.CommInfo, r tape.OpRecord) {
-	p.Observe(&tape.Event{Comm: comm, Slot: 3, Generation: uint32(comm.ID[0]), Op: r})
+func (p *projector) op(comm tape.CommInfo, r tape.OpRecord) model.Step {
+	return p.observe(&tape.Event{Comm: comm, Slot: 3, Generation: uint32(comm.ID[0]), Op: r})
+}
+
+// stall takes a report, whose operation is marked, as stall.Watch does.
+func (p *projector) stall(r *stall.Report) {
+	if c := p.model.Comm(r.Generation); c != nil && r.Act == tape.ActNone && r.Stage != stall.Cleared {
+		if r.InFlight = c.InFlight(); r.InFlight != nil {
+			r.InFlight.Slow, r.InFlight.Stalls = true, r.Count
+		}
+	}
+	p.ObserveStall(r)
 }
 
 // spans closes the projector and returns what it made.
@@ -105,22 +128,11 @@ func (p *projector) spans() tracetest.SpanStubs {
 	return p.exporter.GetSpans()
 }
 
-// golden compares text with testdata/name.
-func golden(t *testing.T, name, text string) {
+// recorded compares text with what testdata/name holds.
+func recorded(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (write it with -rewrite)", err)
-	}
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("%s (-want +got; write it anew with -rewrite):\n%s", path, diff)
-	}
+	datadriven.RunTest(t, path, func(*testing.T, *datadriven.TestData) string { return text })
 }
 
 // describe tells of spans as a person would, a few lines for each: place and time, problem, attributes, links.
@@ -207,11 +219,12 @@ func TestLifeOfACommunicator(t *testing.T) {
 	p.act(rails, tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, State: lifecycle.StateDestroyed, Site: site(40)}, 40*ms, 41*ms)
 	p.act(ready, tape.LifeRecord{Act: tape.ActFinalize, Call: lifecycle.CallFinalize, State: lifecycle.StateFinalized, Site: site(50)}, 50*ms, 51*ms)
 	p.act(ready, tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, State: lifecycle.StateDestroyed, Site: site(60)}, 60*ms, 61*ms)
-	golden(t, "life.txt", describe(p.spans()))
+	recorded(t, "life.txt", describe(p.spans()))
 }
 
-// TestSplitAsItHappens has the child's init begin before its rank is known, and end before the parent's split does; one child never gets a
-// rank. The other rank of the process, whose child has not got its number either, makes none of the same spans.
+// TestSplitAsItHappens has the child's init begin before its rank is known, and end before the parent's split does; one
+// child never gets a rank. The other rank of the process, whose child has not got its number either, makes none of the
+// same spans.
 func TestSplitAsItHappens(t *testing.T) {
 	var spans tracetest.SpanStubs
 	for pid := 1; pid <= 2; pid++ {
@@ -238,7 +251,8 @@ func TestSplitAsItHappens(t *testing.T) {
 			p.life(child, init)
 			split.Stage, split.Time, split.Child = tape.StageEnd, 19*ms, child.ID
 			p.life(parent, split)
-			p.act(child, tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy}, 20*ms, 21*ms) // links to its own init
+			// It links to its own init.
+			p.act(child, tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy}, 20*ms, 21*ms)
 		}
 		spans = append(spans, p.spans()...)
 	}
@@ -250,7 +264,7 @@ func TestSplitAsItHappens(t *testing.T) {
 		}
 		seen[id] = s.Name
 	}
-	golden(t, "split.txt", describe(spans))
+	recorded(t, "split.txt", describe(spans))
 }
 
 func TestMistakesAndFailures(t *testing.T) {
@@ -273,7 +287,7 @@ func TestMistakesAndFailures(t *testing.T) {
 	})
 	// A rank dies in an all-reduce: the operation fails, and the communicator with it.
 	for i, rank := range []int32{3, -1, 1} {
-		p.op(rails, tape.OpRecord{Time: int64(41+i) * ms, Stage: tape.StageWait, Seq: 7, Wait: rank, Signature: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}})
+		p.op(rails, tape.OpRecord{Time: int64(41+i) * ms, Start: 40 * ms, Stage: tape.StageWait, Seq: 7, Wait: rank, Signature: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}})
 	}
 	p.op(rails, tape.OpRecord{
 		Time: 45 * ms, Stage: tape.StageEnd, Seq: 7, Start: 40 * ms, Wait: -1, Phase: tape.PhaseTransfer, Algorithm: 2, Code: lifecycle.CodeRankDead,
@@ -295,7 +309,7 @@ func TestMistakesAndFailures(t *testing.T) {
 		Act: tape.ActLeak, Call: lifecycle.CallInitRank, Stage: tape.StageMisuse, Time: 70 * ms, Code: lifecycle.CodeLeaked, State: lifecycle.StateFailed,
 		Peer: -1, Text: "late was never destroyed", Site: site(50),
 	})
-	golden(t, "mistakes.txt", describe(p.spans()))
+	recorded(t, "mistakes.txt", describe(p.spans()))
 }
 
 func TestWhatDidNotEnd(t *testing.T) {
@@ -312,7 +326,7 @@ func TestWhatDidNotEnd(t *testing.T) {
 		Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 2, Stage: tape.StageEnd, Time: 32 * ms, Start: 20 * ms, Peer: -1, Code: lifecycle.CodeAborted,
 		State: lifecycle.StateAborted, Text: "aborted",
 	})
-	golden(t, "unfinished.txt", describe(p.spans()))
+	recorded(t, "unfinished.txt", describe(p.spans()))
 }
 
 // TestStartThatWasMissed has the life ring overwritten between the reader and the start of an act.
@@ -331,7 +345,8 @@ func TestStartThatWasMissed(t *testing.T) {
 	}
 }
 
-// TestRanksShareATrace projects four ranks, each in a process of its own, and puts their spans together as a collector does.
+// TestRanksShareATrace projects four ranks, each in a process of its own, and puts their spans together as a collector
+// does.
 func TestRanksShareATrace(t *testing.T) {
 	const size = 4
 	var all tracetest.SpanStubs
@@ -383,7 +398,7 @@ func TestIdsNeverChange(t *testing.T) {
 		trace.SpanID(init, 0).String(),
 		trace.SpanID(init, 3).String(),
 	}
-	golden(t, "ids.txt", strings.Join(got, "\n")+"\n")
+	recorded(t, "ids.txt", strings.Join(got, "\n")+"\n")
 	slices.Sort(got)
 	if len(slices.Compact(got)) != 7 {
 		t.Error("two ids are the same")
@@ -416,15 +431,17 @@ func TestSamplingSwitchedOff(t *testing.T) {
 	}
 	p.op(world, tape.OpRecord{Time: 5999, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallSplit}})
 	p.op(world, tape.OpRecord{Time: 6000, Stage: tape.StageEnd, Seq: 5001, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
-	p.op(tape.CommInfo{}, tape.OpRecord{Time: 6001, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallBarrier}}) // the tape knows not whose
+	// The tape does not know the communicator of this one.
+	p.op(tape.CommInfo{}, tape.OpRecord{Time: 6001, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
 	spans := p.spans()
 	if len(spans) != 1 || spans[0].Status.Description != "timeout" {
 		t.Errorf("want the failed operation alone, got:\n%s", describe(spans))
 	}
 }
 
-// TestPostponed has calls come while a group job is unfinished, and after it has ended without anybody having looked. They stand in the
-// group's trace, and are no errors. Of a communicator whose acts the tape doesn't tell, such a call stands alone.
+// TestPostponed has calls come while a group job is unfinished, and after it has ended without anybody having looked.
+// They stand in the group's trace, and are no errors. Of a communicator whose acts the tape doesn't tell, such a call
+// stands alone.
 func TestPostponed(t *testing.T) {
 	p := newProjector(t, nil)
 	group := tape.LifeRecord{Act: tape.ActGroup, Call: lifecycle.CallGroupEnd, Seq: 4, Stage: tape.StageStart, Time: 10 * ms, Peer: -1, Site: site(10)}
@@ -440,7 +457,7 @@ func TestPostponed(t *testing.T) {
 	postponed.Act, postponed.Call, postponed.Time, postponed.Text = tape.ActNone, lifecycle.CallAllReduce, 21*ms, ""
 	p.life(world, postponed)
 	p.life(rails, postponed)
-	golden(t, "postponed.txt", describe(p.spans()))
+	recorded(t, "postponed.txt", describe(p.spans()))
 }
 
 func TestResource(t *testing.T) {

@@ -3,6 +3,7 @@ package trace
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -11,6 +12,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -39,16 +41,8 @@ func problemOf(code lifecycle.Code, text string) *problem {
 	return &problem{errorType: code.String(), text: text}
 }
 
-// unfinished is the problem of an act that the tape doesn't end.
-func unfinished(act *openAct, why string) *problem {
-	text := "unfinished: " + why + " before the " + semconv.ActName(act.start.Act) + " does"
-	if act.phase.kind != tape.PhaseNone {
-		text += ", in phase " + semconv.PhaseName(act.phase.kind)
-	}
-	return &problem{errorType: semconv.ErrorUnfinished, text: text}
-}
-
-// moment is the length of a span that tells of a moment. Without any, Jaeger warns beside the span that its duration is negative.
+// moment is the length of a span that tells of a moment. Without any, Jaeger warns beside the span that its duration is
+// negative.
 const moment = time.Nanosecond
 
 // emit makes the span and ends it: everything of it is known, its times are explicit.
@@ -69,9 +63,12 @@ func (p *Projector) emit(s *span) {
 	p.emitted = s.id
 }
 
-// leftOut tells whether no span is made of the last event, as the process made it itself. It is the event's time that counts: what a span
-// shows may have ended long before, as the phases of an act that hangs. What never ended is not left out here.
-func (p *Projector) leftOut() bool { return !p.ending && (p.last < p.cfg.From || p.sent(p.last)) }
+// leftOut tells whether no span is made of the last event, as the process made it itself. It is the event's time that
+// counts: what a span shows may have ended long before, as the phases of an act that hangs. What never ended is not
+// left out here.
+func (p *Projector) leftOut() bool {
+	return !p.ending && (p.last < p.cfg.From || p.cfg.Sent != 0 && p.last <= p.cfg.Sent)
+}
 
 // endAfter is the time of day of the span's end. That may be set between two readings of it, and while the span
 // lasted: the span's length is the tape's.
@@ -92,115 +89,125 @@ func (s *span) kept(start time.Time) Span {
 }
 
 // emitStarted announces an act: a moment's span below the one that will come when the act ends.
-func (p *Projector) emitStarted(act *openAct, r *tape.LifeRecord) {
-	id := p.part(&act.who, act.trace(), tagStarted)
-	if act.who.Rank >= 0 {
-		id = rankSpan(id.trace, act.who.Rank).child(tagStarted, act.who.Rank, 0)
+func (p *Projector) emitStarted(m *member, a *model.Act, r *tape.LifeRecord) {
+	id := p.part(m, actTrace(m, a), tagStarted)
+	if m.Rank >= 0 {
+		id = rankSpan(id.trace, m.Rank).child(tagStarted, m.Rank, 0)
 	}
-	attrs := append(commAttributes(&act.who), callAttributes(r)...)
+	attrs := append(commAttributes(m), callAttributes(r)...)
 	p.emit(&span{
 		id:    id,
-		name:  semconv.ActSpan(r.Act) + semconv.StartedSuffix,
-		start: act.start.Time, end: act.start.Time,
+		name:  semconv.ActSpan(a.Kind) + semconv.StartedSuffix,
+		start: a.Start, end: a.Start,
 		attrs: append(attrs, siteAttributes(r.Site)...),
 	})
 }
 
 // part is the identity of a rank's own span in a trace. One that has no rank yet is told apart by its process.
-func (p *Projector) part(who *subject, trace oteltrace.TraceID, tag string) identity {
-	if who.Rank >= 0 {
-		return rankSpan(trace, who.Rank)
+func (p *Projector) part(m *member, trace oteltrace.TraceID, tag string) identity {
+	if m.Rank >= 0 {
+		return rankSpan(trace, m.Rank)
 	}
 	return identity{
-		trace: trace, span: spanID(tag, trace, who.Rank, p.salt+uint64(who.local)),
+		trace: trace, span: spanID(tag, trace, m.Rank, p.salt+uint64(m.generation)),
 		parent: SpanID(trace, 0), remote: true,
 	}
 }
 
-// emitPhases makes the spans of the phases that have ended.
-func (p *Projector) emitPhases(act *openAct) {
-	own := p.part(&act.who, act.trace(), tagSpan)
-	for _, ph := range act.phases {
-		n := uint64(ph.kind)
-		if act.who.Rank < 0 {
-			n += p.salt + uint64(act.who.local)<<8
-		}
-		p.emit(&span{
-			id:    own.child(tagPhase, act.who.Rank, n),
-			name:  semconv.ActSpan(act.start.Act) + semconv.PhaseSeparator + semconv.PhaseName(ph.kind),
-			start: ph.start, end: ph.end,
-			attrs:   commAttributes(&act.who),
-			problem: ph.problem,
-		})
+// emitPhases makes the spans of the phases that are over and were not told of, and, of an act that is given up at the
+// time now, of the one that it is in. The last one has the problem.
+func (p *Projector) emitPhases(m *member, a *model.Act, now int64, problem *problem) {
+	own := p.part(m, actTrace(m, a), tagSpan)
+	phases := slices.Clip(a.Phases[a.Told:])
+	a.Told = len(a.Phases)
+	if problem != nil && a.Phase != tape.PhaseNone {
+		phases = append(phases, model.Phase{Phase: a.Phase, Start: a.PhaseStart, End: now})
 	}
-	act.phases = act.phases[:0]
+	for i, ph := range phases {
+		n := uint64(ph.Phase)
+		if m.Rank < 0 {
+			n += p.salt + uint64(m.generation)<<8
+		}
+		s := span{
+			id:    own.child(tagPhase, m.Rank, n),
+			name:  semconv.ActSpan(a.Kind) + semconv.PhaseSeparator + semconv.PhaseName(ph.Phase),
+			start: ph.Start, end: ph.End,
+			attrs: commAttributes(m),
+		}
+		if i == len(phases)-1 {
+			s.problem = problem
+		}
+		p.emit(&s)
+	}
 }
 
 // emitAct is one rank's part in an act that has ended.
-func (p *Projector) emitAct(act *openAct, r *tape.LifeRecord, problem *problem) {
-	attrs := append(commAttributes(&act.who), callAttributes(r)...)
+func (p *Projector) emitAct(m *member, a *model.Act, r *tape.LifeRecord, problem *problem) {
+	attrs := append(commAttributes(m), callAttributes(r)...)
 	if r.State != lifecycle.StateNone {
 		attrs = append(attrs, semconv.CommState.String(r.State.String()))
 	}
 	if !r.Child.IsZero() {
 		attrs = append(attrs, semconv.SplitChildID.String(r.Child.String()))
 	}
-	if problem != nil && act.phase.kind != tape.PhaseNone {
-		attrs = append(attrs, semconv.Phase.String(semconv.PhaseName(act.phase.kind)))
+	phase := a.Phase
+	if n := len(a.Phases); n > 0 && a.End > 0 {
+		phase = a.Phases[n-1].Phase // in which it ended
+	}
+	if problem != nil && phase != tape.PhaseNone {
+		attrs = append(attrs, semconv.Phase.String(semconv.PhaseName(phase)))
 	}
 	site := r.Site
 	if site.IsZero() {
-		site = act.start.Site
-	}
-	caller := r.Caller
-	if caller == (tape.SpanContext{}) {
-		caller = act.start.Caller
+		site = a.First.Site
 	}
 	p.emit(&span{
-		id:    p.part(&act.who, act.trace(), tagSpan),
-		name:  semconv.ActSpan(r.Act),
-		start: act.start.Time, end: r.Time,
+		id:    p.part(m, actTrace(m, a), tagSpan),
+		name:  semconv.ActSpan(a.Kind),
+		start: a.Start, end: r.Time,
 		attrs:   append(attrs, siteAttributes(site)...),
-		links:   append(p.actLinks(act, r), callerLinks(caller)...),
+		links:   append(p.actLinks(m, r), callerLinks(cmp.Or(r.Caller, a.First.Caller))...),
 		problem: problem,
 	})
 }
 
-// actLinks connects an act to the lives that it belongs to. In another communicator the rank had or has another number, which the tape
-// doesn't tell: such links lead to rank 0's span.
-func (p *Projector) actLinks(act *openAct, r *tape.LifeRecord) []oteltrace.Link {
+// actLinks connects an act to the lives that it belongs to. In another communicator the rank had or has another number,
+// which the tape doesn't tell: such links lead to rank 0's span.
+func (p *Projector) actLinks(m *member, r *tape.LifeRecord) []oteltrace.Link {
 	var links []oteltrace.Link
 	switch {
 	case r.Act != tape.ActInit:
-		links = append(links, p.births.of(act.who.ID).link(act.who.Rank))
-	case !act.who.Parent.IsZero():
-		links = append(links, link(p.births.of(act.who.Parent).span(0), semconv.LinkParent))
+		links = append(links, p.origins.of(m.ID).link(m.Rank))
+	case !m.Parent.IsZero():
+		links = append(links, link(p.origins.of(m.Parent).span(0), semconv.LinkParent))
 	}
-	if !r.Child.IsZero() && p.births.hasInit(r.Child) {
-		links = append(links, link(p.births.of(r.Child).span(0), semconv.LinkChild))
+	if !r.Child.IsZero() && p.origins.hasInit(r.Child) {
+		links = append(links, link(p.origins.of(r.Child).span(0), semconv.LinkChild))
 	}
 	return links
 }
 
-// emitMisuse is a refused call. It stands in the trace of the act that made it a mistake, below this rank's part in it, or, where
-// there is no such act, in a trace of its own. A postponed call stands in the trace of the act that it must wait for, and is no error. The ranks that leak a communicator meet in one trace.
-func (p *Projector) emitMisuse(who *subject, r *tape.LifeRecord) {
-	links := []oteltrace.Link{p.births.of(who.ID).link(who.Rank)}
-	if first, why := p.before(who, r); r.Act != tape.ActLeak && first.IsValid() {
-		links = append(links, link(p.part(who, first, tagSpan), why))
+// emitMisuse is a refused call. It stands in the trace of the act that made it a mistake, below this rank's part in it,
+// or, where there is no such act, in a trace of its own. A postponed call stands in the trace of the act that it must
+// wait for, and is no error. The ranks that leak a communicator meet in one trace.
+func (p *Projector) emitMisuse(m *member, s *model.Step) {
+	r := &s.Life
+	links := []oteltrace.Link{p.origins.of(m.ID).link(m.Rank)}
+	if first, why := before(m, s); r.Act != tape.ActLeak && first.IsValid() {
+		links = append(links, link(p.part(m, first, tagSpan), why))
 	}
 	name := semconv.ActSpan(r.Act)
 	if r.Act == tape.ActNone {
 		name = semconv.CallSpan(r.Call)
 	}
-	attrs := append(commAttributes(who), callAttributes(r)...)
+	attrs := append(commAttributes(m), callAttributes(r)...)
 	attrs = append(attrs, semconv.CommState.String(r.State.String()))
 	if r.Code == lifecycle.CodeInProgress {
 		attrs = append(attrs, semconv.Postponed.String(cmp.Or(r.Text, r.Code.String())))
 	}
 	attrs = append(attrs, siteAttributes(r.Site)...)
 	p.emit(&span{
-		id:    p.misuse(who, r),
+		id:    p.misuse(m, s),
 		name:  name,
 		start: r.Time, end: r.Time,
 		attrs:   append(attrs, firstAttributes(r.First)...),
@@ -209,16 +216,19 @@ func (p *Projector) emitMisuse(who *subject, r *tape.LifeRecord) {
 	})
 }
 
-// before is the trace of the act that a call was refused for, if it is known, and what that act is to the call: the first one, which rules it
-// out, or the unfinished one, behind which it must wait.
-func (p *Projector) before(who *subject, r *tape.LifeRecord) (trace oteltrace.TraceID, kind string) {
-	if r.Code == lifecycle.CodeInProgress {
-		return p.latest[who.local], semconv.LinkBehind
+// before is the trace of the act that a call was refused for, if it is known, and what that act is to the call: the
+// first one, which rules it out, or the unfinished one, behind which it must wait.
+func before(m *member, s *model.Step) (trace oteltrace.TraceID, kind string) {
+	if code := s.Life.Code; code != lifecycle.CodeInProgress {
+		if first := firstAct(code); first != tape.ActNone {
+			trace = ActTraceID(m.ID, first, 0)
+		}
+		return trace, semconv.LinkFirst
 	}
-	if first := firstAct(r.Code); first != tape.ActNone {
-		trace = ActTraceID(who.ID, first, 0)
+	if s.Comm.Latest != nil {
+		trace = actTrace(m, s.Comm.Latest)
 	}
-	return trace, semconv.LinkFirst
+	return trace, semconv.LinkBehind
 }
 
 // firstAct is the act after which a call is refused with that code: ActNone if the code doesn't tell of one.
@@ -237,17 +247,17 @@ func firstAct(code lifecycle.Code) tape.Act {
 	}
 }
 
-// emitFailure says that a communicator failed, and in full why. Where the failed call is a collective it stands in that operation's trace;
-// the ranks that notice a failure in another way meet in a trace of their own.
-func (p *Projector) emitFailure(who *subject, r *tape.LifeRecord) {
-	attrs := append(commAttributes(who), callAttributes(r)...)
+// emitFailure says that a communicator failed, and in full why. Where the failed call is a collective it stands in that
+// operation's trace; the ranks that notice a failure in another way meet in a trace of their own.
+func (p *Projector) emitFailure(m *member, r *tape.LifeRecord) {
+	attrs := append(commAttributes(m), callAttributes(r)...)
 	attrs = append(attrs, semconv.CommState.String(r.State.String()))
 	p.emit(&span{
-		id:    p.failure(who, r),
+		id:    p.failure(m, r),
 		name:  semconv.SpanFailure,
-		start: startOf(r), end: r.Time,
+		start: cmp.Or(min(r.Start, r.Time), r.Time), end: r.Time,
 		attrs:   append(attrs, siteAttributes(r.Site)...),
-		links:   append([]oteltrace.Link{p.births.of(who.ID).link(who.Rank)}, callerLinks(r.Caller)...),
+		links:   append([]oteltrace.Link{p.origins.of(m.ID).link(m.Rank)}, callerLinks(r.Caller)...),
 		problem: problemOf(r.Code, r.Text),
 	})
 }

@@ -18,34 +18,25 @@ type Finding struct {
 	Rank   int    // the rank that is the cause, in the communicator of the operation; -1 if none is
 	Reason string // a stable name of the cause; "" if none was found
 	Text   string // a sentence for people, in place of the one that this rank alone can say; "" leaves that
-	Chain  string // who waits for whom, from this rank to the cause; "" if nobody
+	Chain  string // "1 → 3 → 2": each rank waits for the next, from this one to the cause; "" if none does
 }
 
 // ObserveStall takes what is slow or stalled, and what is not any more: an operation that is slow announces itself, as
 // an act does when it starts, and whatever stalls has a span for each report, from its beginning until then. What was
-// on the tape when the report was made should have been observed, as the caller of an operation is there alone. It
-// belongs to Observe's goroutine, or to who keeps the two apart.
+// on the tape when the report was made should have been observed, as the caller of an operation is there alone.
 func (p *Projector) ObserveStall(r *stall.Report) {
 	if p.pipe == nil || r.Comm.ID.IsZero() {
 		return
 	}
-	who := subject{r.Comm, r.Generation}
+	m := member{r.Comm, r.Generation}
 	p.last = max(p.last, r.Now)
-	switch key := keyOfOp(who.local, &r.Op, r.Seq); {
-	case r.Act != tape.ActNone:
-	case r.Stage == stall.Cleared:
-		delete(p.told, key) // as the record of its end did, unless that was missed
-	default:
-		bound(p.told)
-		p.told[key] = r.Count
-	}
 	switch {
 	case r.Stage == stall.Stalled:
-		p.emitStall(&who, r)
+		p.emitStall(&m, r)
 	case r.Act != tape.ActNone: // it has announced itself
 	case r.Stage == stall.Slow:
 		p.store.opened(stallTrace(r))
-		p.emitSlow(&who, r)
+		p.emitSlow(&m, r)
 	case r.Stage == stall.Cleared:
 		p.store.closed(stallTrace(r))
 	}
@@ -60,29 +51,29 @@ func stallTrace(r *stall.Report) oteltrace.TraceID {
 }
 
 // emitSlow announces an operation: a moment's span below the one that will come when it ends.
-func (p *Projector) emitSlow(who *subject, r *stall.Report) {
-	attrs := append(commAttributes(who), p.cfg.opAttributes(&r.Op, r.Seq, r.Algorithm)...)
+func (p *Projector) emitSlow(m *member, r *stall.Report) {
+	attrs := append(commAttributes(m), p.cfg.opAttributes(&r.Op, r.Seq, r.Algorithm)...)
 	attrs = append(attrs, waitAttributes(r.Phase, r.Wait)...)
 	p.emit(&span{
-		id:    p.part(who, stallTrace(r), tagSpan).child(tagStarted, who.Rank, 0),
+		id:    p.part(m, stallTrace(r), tagSpan).child(tagStarted, m.Rank, 0),
 		name:  semconv.CallSpan(r.Op.Call) + semconv.StartedSuffix,
 		start: r.Start, end: r.Start,
 		attrs: append(attrs, semconv.OpSlow.Bool(true)),
-		links: append(p.births.origin(who).links(who.Rank), callerLinks(p.called[keyOfOp(who.local, &r.Op, r.Seq)])...),
+		links: append(p.origins.lineage(m).links(m.Rank), stallCaller(r)...),
 	})
 }
 
 // emitStall is one report of a stall, below this rank's part in what stalls.
-func (p *Projector) emitStall(who *subject, r *stall.Report) {
-	own := p.part(who, stallTrace(r), tagSpan)
+func (p *Projector) emitStall(m *member, r *stall.Report) {
+	own := p.part(m, stallTrace(r), tagSpan)
 	n := uint64(r.Count)
-	if who.Rank < 0 {
-		n += p.salt + uint64(who.local)<<32
+	if m.Rank < 0 {
+		n += p.salt + uint64(m.generation)<<32
 	}
 	reason := stallReason(r)
-	attrs := append(commAttributes(who), p.stalledAttributes(r)...)
+	attrs := append(commAttributes(m), p.stalledAttributes(r)...)
 	if p.cfg.Finding != nil {
-		if f, ok := p.cfg.Finding(who.ID, r.Seq); ok {
+		if f, ok := p.cfg.Finding(m.ID, r.Seq); ok {
 			attrs = append(attrs, findingAttributes(&f)...)
 			if f.Text != "" {
 				reason = f.Text
@@ -90,13 +81,21 @@ func (p *Projector) emitStall(who *subject, r *stall.Report) {
 		}
 	}
 	p.emit(&span{
-		id:    own.child(tagStall, who.Rank, n),
+		id:    own.child(tagStall, m.Rank, n),
 		name:  semconv.SpanStall,
 		start: r.Start, end: r.Now,
 		attrs:   append(attrs, semconv.StallReason.String(reason)),
-		links:   append(p.births.origin(who).links(who.Rank), callerLinks(p.called[keyOfOp(who.local, &r.Op, r.Seq)])...),
+		links:   append(p.origins.lineage(m).links(m.Rank), stallCaller(r)...),
 		problem: &problem{errorType: semconv.ErrorStalled, text: reason},
 	})
+}
+
+// stallCaller links to the caller of the operation in flight.
+func stallCaller(r *stall.Report) []oteltrace.Link {
+	if r.InFlight == nil {
+		return nil
+	}
+	return callerLinks(r.InFlight.Caller)
 }
 
 // stallReason is what this rank alone can say of why.

@@ -30,31 +30,31 @@ var reduce = tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1
 func TestHangWhileItHangs(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = -1 })
 	comm := uint32(world.ID[0])
-	p.Observe(&tape.Event{Comm: world, Generation: comm, Op: tape.OpRecord{
+	p.observe(&tape.Event{Comm: world, Generation: comm, Op: tape.OpRecord{
 		Stage: tape.StageStart, Time: ms, Seq: 7, Signature: reduce, Wait: -1,
 		Caller: tape.SpanContext{TraceID: [16]byte{0xca, 0x11}, SpanID: [8]byte{0xe1}, Flags: 1},
 	}})
 	p.op(world, tape.OpRecord{Stage: tape.StageWait, Time: 2 * ms, Seq: 7, Signature: reduce, Wait: 3})
-	p.ObserveStall(hung(stall.Slow, 0, 1001*ms))
+	p.stall(hung(stall.Slow, 0, 1001*ms))
 	if got, ok := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7)); !ok || got.Open != 1 {
 		t.Errorf("while it hangs the store has %+v, %v: want one that is open", got, ok)
 	}
-	p.ObserveStall(hung(stall.Stalled, 1, 5001*ms))
-	p.ObserveStall(hung(stall.Stalled, 2, 10_001*ms))
+	p.stall(hung(stall.Stalled, 1, 5001*ms))
+	p.stall(hung(stall.Stalled, 2, 10_001*ms))
 	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 11_900 * ms, Start: ms, Seq: 7, Signature: reduce, Algorithm: 2, Wait: -1})
-	p.ObserveStall(hung(stall.Cleared, 2, 12_000*ms))
+	p.stall(hung(stall.Cleared, 2, 12_000*ms))
 	if got, _ := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7)); got.Open != 0 || len(got.Spans) != 4 {
 		t.Errorf("afterwards the store has %d spans, %d open", len(got.Spans), got.Open)
 	}
 	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 11_901 * ms, Start: 11_900 * ms, Seq: 8, Signature: reduce, Wait: -1})
-	golden(t, "hang.txt", describe(p.spans()))
+	recorded(t, "hang.txt", describe(p.spans()))
 }
 
 // TestStallSpans have ids of their own, and the operation's own span as their parent.
 func TestStallSpans(t *testing.T) {
 	p := newProjector(t, nil)
 	for n := range 5 {
-		p.ObserveStall(hung(stall.Stalled, n+1, int64(n+5)*1000*ms))
+		p.stall(hung(stall.Stalled, n+1, int64(n+5)*1000*ms))
 	}
 	op := trace.OpTraceID(world.ID, 1, reduce, 7)
 	seen := map[oteltrace.SpanID]bool{}
@@ -83,11 +83,11 @@ func TestStalledActs(t *testing.T) {
 	} {
 		r.Generation, r.Start, r.Now, r.Count = generation, ms, 6001*ms, 1
 		r.Stage = stall.Slow
-		p.ObserveStall(&r)
+		p.stall(&r)
 		r.Stage = stall.Stalled
-		p.ObserveStall(&r)
+		p.stall(&r)
 		r.Stage = stall.Cleared
-		p.ObserveStall(&r)
+		p.stall(&r)
 	}
 	got := map[string]int{}
 	ids := map[oteltrace.SpanID]bool{}
@@ -116,10 +116,10 @@ func TestFinding(t *testing.T) {
 			return trace.Finding{Rank: 2, Reason: "not_called", Text: "rank 2 never called all_reduce 7", Chain: "1 → 3 → 2"}, comm == world.ID && seq == 7
 		}
 	})
-	p.ObserveStall(hung(stall.Stalled, 1, 6000*ms))
+	p.stall(hung(stall.Stalled, 1, 6000*ms))
 	other := hung(stall.Stalled, 1, 6000*ms)
 	other.Seq = 8
-	p.ObserveStall(other)
+	p.stall(other)
 	spans := p.spans()
 	if got := spans[0].Status.Description; got != "rank 2 never called all_reduce 7" {
 		t.Errorf("status is %q", got)
@@ -135,7 +135,8 @@ func TestFinding(t *testing.T) {
 	}
 }
 
-// TestSlowOperationsAreKept though they are not sampled and nobody announced them: a tape that is read afterwards tells them too.
+// TestSlowOperationsAreKept though they are not sampled and nobody announced them: a tape that is read afterwards tells
+// them too.
 func TestSlowOperationsAreKept(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery, c.Slow = -1, 100*time.Millisecond })
 	for seq, d := range []int64{99, 100, 5000} {
@@ -155,7 +156,7 @@ func TestSlowOperationsAreKept(t *testing.T) {
 // TestSlowOnesAreNotOrdinary: they don't give way to operations that are kept as samples only.
 func TestSlowOnesAreNotOrdinary(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.StoreTraces, c.SampleEvery = 8, 1 })
-	p.ObserveStall(hung(stall.Slow, 0, 1001*ms))
+	p.stall(hung(stall.Slow, 0, 1001*ms))
 	for seq := range uint64(100) {
 		p.op(world, tape.OpRecord{Stage: tape.StageEnd, Start: ms, Time: 2 * ms, Seq: 100 + seq, Signature: reduce, Wait: -1})
 	}
@@ -174,7 +175,7 @@ func TestClockThatJumps(t *testing.T) {
 		}
 	})
 	p.act(world, tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallInitRank}, ms, 9*ms)
-	p.ObserveStall(hung(stall.Stalled, 1, 6001*ms))
+	p.stall(hung(stall.Stalled, 1, 6001*ms))
 	want := map[string]time.Duration{"ccl.comm.init (started)": 1, "ccl.comm.init": 8 * time.Millisecond, "ccl.stall": 6 * time.Second}
 	for _, s := range p.spans() {
 		if got := s.EndTime.Sub(s.StartTime); got != want[s.Name] {
@@ -223,16 +224,18 @@ func TestSendRecvsAreApart(t *testing.T) {
 	for i := int64(1); i <= 3; i++ {
 		start := i * 20_000 * ms
 		for n, stage := range []stall.Stage{stall.Slow, stall.Stalled, stall.Stalled, stall.Cleared} {
-			p.ObserveStall(&stall.Report{
+			p.stall(&stall.Report{
 				Stage: stage, Comm: world, Generation: uint32(world.ID[0]), Op: both, Seq: uint64(i), Wait: 2, Start: start, Now: start + 10_000*ms, Count: n,
 			})
 		}
 		end := tape.OpRecord{Stage: tape.StageEnd, Time: start + 11_000*ms, Start: start, Seq: uint64(i), Signature: both, Wait: -1, Code: lifecycle.CodeRankDead}
-		located = append(located, p.SpanOf(&tape.Event{Comm: world, Generation: uint32(world.ID[0]), Op: end}))
 		if i < 3 {
-			p.op(world, end)
+			step := p.op(world, end)
+			located = append(located, p.SpanOf(&step))
 		} else { // the tape of a process that is gone ends in it
-			p.Unfinished(&tape.Slot{CommInfo: world, Generation: uint32(world.ID[0]), Launched: 9, Completed: 8, Seq: uint64(i), Op: both, OpStart: start, Wait: 2})
+			p.model.Look([]tape.Slot{{CommInfo: world, Generation: uint32(world.ID[0]), Launched: 9, Completed: 8, Seq: uint64(i), Op: both, OpStart: start, Wait: 2}}, nil)
+			located = append(located, p.SpanOfStall(&stall.Report{Comm: world, Op: both, Seq: uint64(i), Start: start}))
+			p.Unfinished()
 		}
 	}
 	spans := p.spans()

@@ -23,8 +23,8 @@ const (
 	MaxTraceSpans = 256
 )
 
-// Store keeps the spans of the last traces in memory, so that a process can show them without a collector. Operations that
-// ended well are kept apart from all else, so that many of them never push out an act or an error. It is an
+// Store keeps the spans of the last traces in memory, so that a process can show them without a collector. Operations
+// that ended well are kept apart from all else, so that many of them never push out an act or an error. It is an
 // sdktrace.SpanProcessor, safe for concurrent use, and its methods hold a lock for microseconds only.
 type Store struct {
 	mu   sync.Mutex
@@ -35,7 +35,8 @@ type Store struct {
 
 var _ sdktrace.SpanProcessor = (*Store)(nil)
 
-// NewStore makes a Store for the last n traces with acts or errors and the last n with operations that ended well; n < 1 means DefaultStoreTraces.
+// NewStore makes a Store for the last n traces with acts or errors and the last n with operations that ended well; n <
+// 1 means DefaultStoreTraces.
 func NewStore(n int) *Store {
 	if n < 1 {
 		n = DefaultStoreTraces

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -249,7 +250,7 @@ func TestKeptAsSent(t *testing.T) {
 	keepAll := func(c *trace.Config) { sampleAll(c); c.Processors = nil }
 	heard, unheard := newProjector(t, sampleAll), newProjector(t, keepAll)
 	t.Setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "100")
-	limited, err := trace.New(t.Context(), trace.Config{Wall: wall})
+	limited, err := trace.New(t.Context(), trace.Config{Process: model.New(model.Limits{}), Wall: wall})
 	if err != nil {
 		t.Fatal(err)
 	}

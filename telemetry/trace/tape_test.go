@@ -35,7 +35,7 @@ func TestRealTape(t *testing.T) {
 		for {
 			n, err := follower.Read(context.Background(), events)
 			for i := range events[:n] {
-				live.Observe(&events[i])
+				live.observe(&events[i])
 			}
 			if err != nil {
 				followed <- err
@@ -64,7 +64,7 @@ func TestRealTape(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dead.Observe(&ev)
+		dead.observe(&ev)
 	}
 
 	got := outline(live)

@@ -21,10 +21,10 @@ func TestUnfinishedOperation(t *testing.T) {
 		CommInfo: world, Generation: 1, Launched: 7, Completed: 6, Seq: 7, Op: sig, OpStart: 4 * ms, Phase: tape.PhaseTransfer,
 		Wait: 2, WaitSince: 5 * ms,
 	}
-	p.Unfinished(&slot)
 	idle := slot
-	idle.Completed = 7
-	p.Unfinished(&idle)
+	idle.Generation, idle.Completed = 2, 7
+	p.model.Look([]tape.Slot{slot, idle}, nil)
+	p.Unfinished()
 	spans := p.spans()
 	if len(spans) != 1 {
 		t.Fatalf("%d spans, want 1", len(spans))

@@ -9,6 +9,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -41,10 +42,11 @@ func TestInterrupt(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.Now = func() int64 { return 9 * ms } })
 	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: ms})
 	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Time: 2 * ms, Start: ms})
-	p.Interrupt("SIGTERM comes", []tape.Slot{{
-		CommInfo: world, Seq: 3, Launched: 3, Completed: 2, OpStart: 4 * ms, Wait: 2,
+	p.model.Look([]tape.Slot{{
+		CommInfo: world, Generation: uint32(world.ID[0]), Seq: 3, Launched: 3, Completed: 2, OpStart: 4 * ms, Wait: 2,
 		Op: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1},
-	}})
+	}}, nil)
+	p.Interrupt("SIGTERM comes")
 	want := map[string]string{
 		"ccl.comm.init":  "unfinished: SIGTERM comes before the init does, in phase rendezvous",
 		"ccl.all_reduce": "unfinished: SIGTERM comes before the all_reduce does, waiting for rank 2",
@@ -81,16 +83,17 @@ func BenchmarkExporterThatBlocks(b *testing.B) {
 		Stage: tape.StageEnd, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1024},
 	}}
 	type side struct {
-		p     *trace.Projector
+		fed
 		spent time.Duration
 	}
 	b.Setenv("OTEL_TRACES_EXPORTER", "none")
 	build := func(processors ...sdktrace.SpanProcessor) *side {
-		p, err := trace.New(b.Context(), trace.Config{Wall: wall, Processors: processors})
+		process := model.New(model.Limits{})
+		p, err := trace.New(b.Context(), trace.Config{Process: process, Wall: wall, Processors: processors})
 		if err != nil {
 			b.Fatal(err)
 		}
-		return &side{p: p}
+		return &side{fed: fed{p, process}}
 	}
 	stuck := forever{make(chan struct{}, 1), make(chan struct{})}
 	blocked, none := build(trace.NewGate(stuck, slog.New(slog.DiscardHandler))), build()
@@ -101,7 +104,7 @@ func BenchmarkExporterThatBlocks(b *testing.B) {
 				ev.Op.Seq++
 				ev.Op.Time += 2000
 				ev.Op.Start = ev.Op.Time - 1000
-				s.p.Observe(&ev)
+				s.observe(&ev)
 			}
 			s.spent += time.Since(start)
 		}
@@ -113,7 +116,7 @@ func BenchmarkExporterThatBlocks(b *testing.B) {
 	<-stuck.entered
 	close(stuck.release)
 	for _, s := range []*side{blocked, none} {
-		if err := s.p.Close(context.Background()); err != nil {
+		if err := s.Close(context.Background()); err != nil {
 			b.Error(err)
 		}
 	}

@@ -65,7 +65,8 @@ type alert struct {
 // active are the alerts that fire.
 func (s *server) active() []alert {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.addr+"/api/v2/alerts?active=true", nil)
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet,
+		"http://"+s.addr+"/api/v2/alerts?active=true", nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -102,14 +103,18 @@ func (s *server) await(what string, is func([]alert) bool) {
 func fires(severity, summary string) func([]alert) bool {
 	return func(alerts []alert) bool {
 		return len(alerts) == 1 && alerts[0].Labels["severity"] == severity && alerts[0].Annotations["summary"] == summary &&
-			alerts[0].Labels["alertname"] == "CarillonVerdict" && alerts[0].Labels["rank"] == "3" && alerts[0].Labels["job"] == "train"
+			alerts[0].Labels["alertname"] == "CarillonVerdict" && alerts[0].Labels["rank"] == "3" &&
+			alerts[0].Labels["job"] == "train"
 	}
 }
 
 func silent(alerts []alert) bool { return len(alerts) == 0 }
 
-// begin runs a sink until the test ends, and returns what publishes the events of one verdict, and what ends the sink before that.
-func begin(t *testing.T, am *server, resend time.Duration) (publish func(string, bus.Stage, bus.Severity, string), end func() bus.Stats) {
+// begin runs a sink until the test ends, and returns what publishes the events of one verdict, and what ends the sink
+// before that.
+func begin(t *testing.T, am *server, resend time.Duration) (publish func(string, bus.Stage, bus.Severity, string),
+	end func() bus.Stats,
+) {
 	t.Helper()
 	b, err := bus.New(bus.Config{Job: "train"})
 	if err != nil {

@@ -58,7 +58,8 @@ func newAlertmanager(t *testing.T, to *receiver) *alertmanager {
 	if err := os.WriteFile(file, fmt.Appendf(nil, config, to.port), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run := e2e.Start(t, nil, program, "--config.file="+file, "--storage.path="+dir, fmt.Sprintf("--web.listen-address=:%d", am.port),
+	run := e2e.Start(t, nil, program, "--config.file="+file, "--storage.path="+dir,
+		fmt.Sprintf("--web.listen-address=:%d", am.port),
 		"--cluster.listen-address=")
 	run.Await(`Listening on`)
 	return am

@@ -6,8 +6,9 @@
 //	                        webhook receiver, Alertmanager
 //
 // Two network and UTS namespaces are two hosts: each has its own name, address, host id and folder of tapes, and its
-// own carillon run. The receiver verifies signatures; Alertmanager is a real one. Each fault must give one verdict, with
-// the right reason and the right rank, at both, nothing else at warning or above, and must be withdrawn when it is over.
+// own carillon run. The receiver verifies signatures; Alertmanager is a real one. Each fault must give one verdict,
+// with the right reason and the right rank, at both, nothing else at warning or above, and be withdrawn when it is
+// over.
 //
 // The tests run in a network namespace of their own: nothing of it is seen outside, and nothing of it stays. They need
 // root, iproute2, nftables and Alertmanager.

@@ -108,18 +108,20 @@ func order(t *testing.T, l *lab) {
 	repeat(t, repetitions, func(i int) time.Duration {
 		rank := i % ranks
 		j := l.start(t, n, fmt.Sprintf("order-%d", i), "order")
-		took := j.hurt(expected{reason: verdict.Deadlock, ranks: []int{rank}, part: true}, func() time.Time { return j.errs(rank) })
+		took := j.hurt(expected{reason: verdict.Deadlock, ranks: []int{rank}, part: true},
+			func() time.Time { return j.errs(rank) })
 		j.end()
 		j.gone()
 		return took
 	})
 }
 
-// cable pulls the cable of a host, and plugs it in again. The other side tells of this one, too, as soon as its cable is
-// back, for the receivers are here: neither can know who is out of whose reach.
+// cable pulls the cable of a host, and plugs it in again. The other side tells of this one, too, as soon as its cable
+// is back, for the receivers are here: neither can know who is out of whose reach.
 func cable(t *testing.T, l *lab, number int) {
 	n := newNetwork(t)
-	j := l.start(t, n, fmt.Sprintf("cable-%d", number), "", "CARILLON_KEEPALIVE=10m") // or the kernel gives up: most of the time nothing passes
+	// or the kernel gives up: most of the time nothing passes
+	j := l.start(t, n, fmt.Sprintf("cable-%d", number), "", "CARILLON_KEEPALIVE=10m")
 	there := expected{reason: verdict.RankUnreachable, ranks: []int{0, 1}}
 	j.also = there.fits
 	repeat(t, repetitions/cables, func(int) time.Duration {

@@ -284,7 +284,10 @@ func (j *job) refused() []map[string]float64 {
 	for rank := range ranks {
 		host := j.net.hosts[rank/perHost]
 		url := j.run(rank).Await(fmt.Sprintf(`^\[%d\] ready \d+ (http\S+)`, rank))[1]
-		client := http.Client{Transport: &http.Transport{DialContext: host.dial, DisableKeepAlives: true}, Timeout: 10 * time.Second}
+		client := http.Client{
+			Transport: &http.Transport{DialContext: host.dial, DisableKeepAlives: true},
+			Timeout:   10 * time.Second,
+		}
 		answer, err := client.Get(strings.TrimSuffix(url, "/") + "/metrics")
 		if err != nil {
 			j.t.Fatal(err)
@@ -345,7 +348,8 @@ func (j *job) descriptors() (open [ranks]int) {
 	return open
 }
 
-// freed waits until no rank has more open than before; one may be a look into /proc, or a connection between two meshes.
+// freed waits until no rank has more open than before; one may be a look into /proc, or a connection between two
+// meshes.
 func (j *job) freed(before [ranks]int) {
 	j.t.Helper()
 	const few = 4

@@ -34,12 +34,16 @@ func (l *lab) start(t *testing.T, n *network, name, fault string, env ...string)
 	n.jobs++
 	for i, h := range n.hosts {
 		env := append([]string{
-			"CARILLON_JOB_SECRET=known to this job alone", "CARILLON_HOSTID=" + h.name, "CARILLON_RAS_WEBHOOK_SECRET=" + webhookSecret,
-			"CARILLON_RAS_WEBHOOKS=" + n.contact(l.receiver.port) + "/events", "CARILLON_RAS_ALERTMANAGERS=" + n.contact(l.alerts.port),
+			"CARILLON_JOB_SECRET=known to this job alone", "CARILLON_HOSTID=" + h.name, "CARILLON_RAS_WEBHOOK_SECRET=" +
+				webhookSecret,
+			"CARILLON_RAS_WEBHOOKS=" + n.contact(l.receiver.port) + "/events", "CARILLON_RAS_ALERTMANAGERS=" +
+				n.contact(l.alerts.port),
 			"CARILLON_STALL_THRESHOLD=1s", "CARILLON_SLOW_THRESHOLD=500ms",
 		}, env...)
-		run := h.enter("carillon", "run", "-n", strconv.Itoa(perHost), "--nnodes", strconv.Itoa(len(n.hosts)), "--node-rank", strconv.Itoa(i),
-			"--master-addr", n.hosts[0].addr, "--master-port", strconv.Itoa(20000+n.jobs), "--job", name, "--tape-dir", h.tapes, "--",
+		run := h.enter("carillon", "run", "-n", strconv.Itoa(perHost), "--nnodes", strconv.Itoa(len(n.hosts)), "--node-rank",
+			strconv.Itoa(i),
+			"--master-addr", n.hosts[0].addr, "--master-port", strconv.Itoa(20000+n.jobs), "--job", name, "--tape-dir",
+			h.tapes, "--",
 			"trainer", "-fault", fault)
 		j.runs[i] = e2e.Start(t, env, run[0], run[1:]...)
 	}
@@ -84,7 +88,8 @@ func (j *job) errs(rank int) time.Time {
 }
 
 func (j *job) faults(rank int) [][]string {
-	return regexp.MustCompile(fmt.Sprintf(`(?m)^\[%d\] fault (\d+)$`, rank)).FindAllStringSubmatch(j.run(rank).Output(), -1)
+	return regexp.MustCompile(fmt.Sprintf(`(?m)^\[%d\] fault (\d+)$`, rank)).FindAllStringSubmatch(j.run(rank).Output(),
+		-1)
 }
 
 // end ends the job.

@@ -41,7 +41,8 @@ func newNetwork(t *testing.T) *network {
 	n.ip("link", "set", n.bridge(), "up")
 	for i, letter := range []string{"a", "b"} {
 		h := &host{
-			name: fmt.Sprintf("host%d%s", n.number, letter), addr: n.addr(i + 1), port: fmt.Sprintf("port%d%s", n.number, letter),
+			name: fmt.Sprintf("host%d%s", n.number, letter), addr: n.addr(i + 1), port: fmt.Sprintf("port%d%s",
+				n.number, letter),
 			tapes: filepath.Join(t.TempDir(), letter),
 		}
 		n.hosts[i] = h
@@ -120,7 +121,8 @@ func (n *network) loseNothing() {
 // hold starts the process that keeps the namespaces, and waits until they have their name.
 func (h *host) hold(t *testing.T) {
 	t.Helper()
-	h.holder = exec.Command("sh", "-c", `echo "$0" >/proc/sys/kernel/hostname && echo named && exec sleep infinity`, h.name)
+	h.holder = exec.Command("sh", "-c", `echo "$0" >/proc/sys/kernel/hostname && echo named && exec sleep infinity`,
+		h.name)
 	h.holder.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS, Pdeathsig: syscall.SIGKILL,
 	}

@@ -64,7 +64,8 @@ func newReceiver(t *testing.T) *receiver {
 		t.Fatal(err)
 	}
 	r := &receiver{
-		port: l.Addr().(*net.TCPAddr).Port, events: map[string][]told{}, alerts: map[string][]alert{}, seen: map[string]bool{},
+		port: l.Addr().(*net.TCPAddr).Port, events: map[string][]told{}, alerts: map[string][]alert{},
+		seen: map[string]bool{},
 		more: make(chan struct{}),
 	}
 	mux := http.NewServeMux()

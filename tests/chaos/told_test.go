@@ -26,7 +26,8 @@ func (e *expected) String() string { return fmt.Sprintf("%s of ranks %v", e.reas
 func (e *expected) fits(ev *told) bool {
 	got := ev.culprits()
 	if e.part {
-		return ev.Reason == e.reason.String() && !slices.ContainsFunc(e.ranks, func(r int) bool { return !slices.Contains(got, r) })
+		return ev.Reason == e.reason.String() && !slices.ContainsFunc(e.ranks,
+			func(r int) bool { return !slices.Contains(got, r) })
 	}
 	return ev.Reason == e.reason.String() && slices.Equal(got, e.ranks)
 }
@@ -87,8 +88,8 @@ func (j *job) over() {
 	j.nothingElse()
 }
 
-// gone waits until the webhook's receiver has been told that the job has ended with what was wrong. Whoever is on call is told of that as
-// if it went on, for a while.
+// gone waits until the webhook's receiver has been told that the job has ended with what was wrong. Whoever is on call
+// is told of that as if it went on, for a while.
 func (j *job) gone() {
 	j.t.Helper()
 	j.await("gone", func(events []told, _ []alert) bool { return closed(events, true) })

@@ -143,7 +143,8 @@ func TestEveryLifecycleActIsASpan(t *testing.T) {
 	traces := map[string]map[string]string{} // communicator and act → rank → trace
 	for rank := range 4 {
 		for _, s := range spansOf(t, logs, rank) {
-			if strings.Contains(s.Name, "(") || !strings.HasPrefix(s.Name, "ccl.comm.") || s.Parent.SpanID == "" && s.attribute("ccl.rank") != "0" {
+			if strings.Contains(s.Name, "(") || !strings.HasPrefix(s.Name, "ccl.comm.") || s.Parent.SpanID == "" &&
+				s.attribute("ccl.rank") != "0" {
 				continue
 			}
 			if s.Status.Code == "Error" {
@@ -233,7 +234,8 @@ func TestTapesTellWhatHappened(t *testing.T) {
 		t.Fatal(err)
 	}
 	if report.Tapes != 4 || len(report.Communicators) != 5 {
-		t.Fatalf("%d tapes, %d communicators; want 4 and 5 (the world, two rails, two nodes)", report.Tapes, len(report.Communicators))
+		t.Fatalf("%d tapes, %d communicators; want 4 and 5 (the world, two rails, two nodes)", report.Tapes,
+			len(report.Communicators))
 	}
 	for _, c := range report.Communicators {
 		size := 2
@@ -261,7 +263,10 @@ func TestHealthWhileItTrains(t *testing.T) {
 	j := job(t, 2, []string{"CARILLON_RAS_MIN_POLL_INTERVAL=off"}, nil, "-epochs", "1000000")
 	url := strings.TrimSuffix(j.Await(`health of rank 0: (http://\S+)`)[1], "/")
 	j.Await(`^\[0\] epoch +2 of`)
-	for path, says := range map[string]string{"/livez": "ok", "/readyz": "ok", "/metrics": "ccl_", "/api/v1/comms": "rails"} {
+	for path, says := range map[string]string{
+		"/livez": "ok", "/readyz": "ok", "/metrics": "ccl_",
+		"/api/v1/comms": "rails",
+	} {
 		awaitAnswer(t, url+path, says)
 	}
 	j.Signal(syscall.SIGTERM)
@@ -295,7 +300,10 @@ func awaitAnswer(t *testing.T, url, says string) {
 }
 
 func TestBadEnvironmentIsNamed(t *testing.T) {
-	j := e2e.Start(t, []string{"RANK=7", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=0", "CARILLON_TAPE=maybe"}, "digits")
+	j := e2e.Start(t, []string{
+		"RANK=7", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=0",
+		"CARILLON_TAPE=maybe",
+	}, "digits")
 	if code := j.ExitCode(); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}

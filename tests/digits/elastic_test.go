@@ -59,11 +59,13 @@ func TestElasticJobOutlivesItsRanks(t *testing.T) {
 	}
 }
 
-// checkStory looks for every death, once in the words of the ranks and once in those of the launcher, and for the survivors' epochs.
+// checkStory looks for every death, once in the words of the ranks and once in those of the launcher, and for the
+// survivors' epochs.
 func checkStory(t *testing.T, output string, ranks int, dead map[int]bool) {
 	t.Helper()
 	said := map[string]int{}
-	for _, m := range regexp.MustCompile(`(?m)^\[\d+\] ranks? ([\d, and]+) died in epoch \d+;`).FindAllStringSubmatch(output, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\[\d+\] ranks? ([\d, and]+) died in epoch \d+;`).FindAllStringSubmatch(
+		output, -1) {
 		for _, rank := range regexp.MustCompile(`\d+`).FindAllString(m[1], -1) {
 			said[rank]++
 		}
@@ -91,7 +93,8 @@ func checkStory(t *testing.T, output string, ranks int, dead map[int]bool) {
 	}
 }
 
-// A job that may go on without some ranks, and ranks that can't: all that the flag of the launcher changes is who ends them.
+// A job that may go on without some ranks, and ranks that can't: all that the flag of the launcher changes is who ends
+// them.
 func TestLauncherAloneMakesNoJobElastic(t *testing.T) {
 	j := job(t, 3, nil, []string{"-v", "--min-ranks", "1"}, "-epochs", "1000000")
 	pid := j.AwaitPID(`^carillon: rank 2: pid (\d+)`)

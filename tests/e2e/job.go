@@ -125,9 +125,6 @@ func (j *Job) AwaitPID(expr string) int {
 	return pid
 }
 
-// PID is the process id of the command itself.
-func (j *Job) PID() int { return j.cmd.Process.Pid }
-
 // Signal sends the command a signal.
 func (j *Job) Signal(sig syscall.Signal) {
 	j.t.Helper()
@@ -136,8 +133,8 @@ func (j *Job) Signal(sig syscall.Signal) {
 	}
 }
 
-// ExitCode waits for the end of the command and of its output, and returns its exit code; 128 and the signal's number
-// if a signal ended it.
+// ExitCode waits for the end of the command and of its output, and returns its exit code; 128 plus the signal that
+// ended it.
 func (j *Job) ExitCode() int {
 	j.t.Helper()
 	<-j.exited

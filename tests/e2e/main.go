@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Main builds Carillon's command and examples, and programs of the tests' own module if it is given any, puts them first
-// in the PATH, and runs the tests of a package. It returns the exit code of TestMain.
+// Main builds Carillon's command and examples, and programs of the tests' own module if it is given any, puts them
+// first in the PATH, and runs the tests of a package. It returns the exit code of TestMain.
 func Main(m *testing.M, programs ...string) int {
 	bin, err := os.MkdirTemp("", "carillon-e2e-")
 	if err != nil {

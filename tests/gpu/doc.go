@@ -1,5 +1,4 @@
-// Package gpu has the tests that need NVIDIA GPUs: a driver, and nvcc for the program that is to fail. They are built
-// with the tag gpu:
+// Package gpu has the tests that need NVIDIA GPUs: a driver, and nvcc. They are built with the tag gpu:
 //
 //	go test -tags gpu -v ./gpu
 package gpu

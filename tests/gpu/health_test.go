@@ -54,7 +54,8 @@ func TestGPUsTellHowTheyAre(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%s", text)
-		if g.Lost || g.Name == "" || !strings.HasPrefix(g.UUID, "GPU-") || g.Memory == nil || g.Memory.Total < 1<<30 || g.Memory.Used > g.Memory.Total {
+		if g.Lost || g.Name == "" || !strings.HasPrefix(g.UUID, "GPU-") || g.Memory == nil || g.Memory.Total < 1<<30 ||
+			g.Memory.Used > g.Memory.Total {
 			t.Errorf("GPU %s tells too little, or nonsense", g.Label)
 		}
 	}
@@ -72,7 +73,10 @@ func TestGPUsTellHowTheyAre(t *testing.T) {
 		seen[f.GetName()] = true
 		t.Logf("%s", f)
 	}
-	for _, name := range []string{semconv.MetricGPUDevices, semconv.MetricGPUMemoryUsed, semconv.MetricGPUMemoryTotal, semconv.MetricGPUThrottled} {
+	for _, name := range []string{
+		semconv.MetricGPUDevices, semconv.MetricGPUMemoryUsed, semconv.MetricGPUMemoryTotal,
+		semconv.MetricGPUThrottled,
+	} {
 		if !seen[name] {
 			t.Errorf("no %s", name)
 		}
@@ -130,7 +134,8 @@ func processorTime(t *testing.T) time.Duration {
 // TestAnXidArrives lets another process write where there is no memory, and waits for the driver to say so.
 func TestAnXidArrives(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "fault")
-	if out, err := exec.CommandContext(t.Context(), "nvcc", "-o", program, filepath.Join("testdata", "fault.cu")).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "nvcc", "-o", program,
+		filepath.Join("testdata", "fault.cu")).CombinedOutput(); err != nil {
 		t.Fatalf("nvcc, which comes with CUDA, must be on the PATH: %v\n%s", err, out)
 	}
 	m, events := watch(t)

@@ -1,2 +1,2 @@
-// Package grow has communicators of real processes grow: members of a job take in a process that was started later, by hand.
+// Package grow has communicators of real processes grow: a job takes in a process that was started later.
 package grow

@@ -15,7 +15,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// Variables that make the test's binary a process of a job: a member from the start, or one that joins later, with the id in joinVariable.
+// Variables that make the test's binary a process of a job: a member from the start, or one that joins later, with the
+// id in joinVariable.
 const (
 	memberVariable = "CARILLONTEST_GROW_MEMBER"
 	joinVariable   = "CARILLONTEST_GROW_JOIN"
@@ -28,7 +29,10 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	for variable, run := range map[string]func(context.Context, *node.Node, string) error{memberVariable: member, joinVariable: newcomer} {
+	for variable, run := range map[string]func(context.Context, *node.Node, string) error{
+		memberVariable: member,
+		joinVariable:   newcomer,
+	} {
 		if value := os.Getenv(variable); value != "" {
 			os.Exit(exitCode(asRank(run, value)))
 		}

@@ -21,9 +21,9 @@ func TestCommandsOfTheExample(t *testing.T) {
 
 	// By the text above each: what its output must match.
 	shows := []struct{ above, output string }{
-		{"who holds the job up", `CRITICAL verdict\.opened: rank 2 has not entered all_reduce`},
+		{"who holds the job up", `CRITICAL verdict\.opened: rank 2 \([^)]*\) has not entered all_reduce`},
 		{"what rank 0 is in", `(?s)"call": "all_reduce".*"wait_rank": [1-3]`},
-		{"its health", `\[-\]job_stalled failed: .*rank 2 has not entered`},
+		{"its health", `\[-\]job_stalled failed: .*rank 2 \([^)]*\) has not entered`},
 		{"its metrics", `(?m)^ccl_stall_age_seconds\{.*wait_rank="[1-3]".*\} [\d.]+$`},
 		{"in Jaeger", `waiting for rank 2`},
 		{"the same on Jaeger's page", `<html`}, // this Jaeger has no page to show, but it answers

@@ -18,16 +18,18 @@ func TestHang(t *testing.T) {
 	j := Start(t)
 	const job = "hang"
 	began := time.Now()
-	run, pids := startRole(t, "late", job, "(?:is late|makes the call)$", append(j.Env("http/protobuf"), soon...), "--tape-dir", t.TempDir())
+	run, pids := startRole(t, "late", job, "(?:is late|makes the call)$", append(j.Env("http/protobuf"), soon...),
+		"--tape-dir", t.TempDir())
 
 	// While it hangs: each rank that is in the call has announced it, and says again and again that it waits.
 	started := byRankBut(t, one(t, await(j, job, "ccl.all_reduce (started)", 3)), "ccl.all_reduce (started)")
-	found := j.Await(Query{Operation: "ccl.stall", Tags: map[string]string{"ccl.job": job, "error": "true"}}, func(traces []Trace) error {
-		if got := spans(traces, "ccl.stall"); got < 3*2 {
-			return fmt.Errorf("%d spans ccl.stall, want two from each of three ranks", got)
-		}
-		return nil
-	})
+	found := j.Await(Query{Operation: "ccl.stall", Tags: map[string]string{"ccl.job": job, "error": "true"}},
+		func(traces []Trace) error {
+			if got := spans(traces, "ccl.stall"); got < 3*2 {
+				return fmt.Errorf("%d spans ccl.stall, want two from each of three ranks", got)
+			}
+			return nil
+		})
 	tr := one(t, found)
 	if tr.TraceID != started[0].TraceID {
 		t.Errorf("the stall is in trace %s, its operation in %s", tr.TraceID, started[0].TraceID)
@@ -80,20 +82,21 @@ func TestHang(t *testing.T) {
 // awaitOps waits for the all-reduce's spans of n ranks beside the missing one, which was quick and may have one or not.
 func awaitOps(j *Jaeger, job string, n int) []Trace {
 	j.t.Helper()
-	return j.Await(Query{Operation: "ccl.all_reduce", Tags: map[string]string{"ccl.job": job}}, func(traces []Trace) error {
-		got := 0
-		for i := range traces {
-			for _, s := range traces[i].Named("ccl.all_reduce") {
-				if s.Tags["ccl.rank"] != strconv.Itoa(missing) {
-					got++
+	return j.Await(Query{Operation: "ccl.all_reduce", Tags: map[string]string{"ccl.job": job}},
+		func(traces []Trace) error {
+			got := 0
+			for i := range traces {
+				for _, s := range traces[i].Named("ccl.all_reduce") {
+					if s.Tags["ccl.rank"] != strconv.Itoa(missing) {
+						got++
+					}
 				}
 			}
-		}
-		if got != n {
-			return fmt.Errorf("%d spans of ranks that waited, want %d", got, n)
-		}
-		return nil
-	})
+			if got != n {
+				return fmt.Errorf("%d spans of ranks that waited, want %d", got, n)
+			}
+			return nil
+		})
 }
 
 // byRankBut is byRank for all ranks of four but the missing one, which may have such a span, too.
@@ -123,9 +126,11 @@ func checkStall(t *testing.T, s, started *Span, began time.Time) {
 	case started == nil:
 		t.Errorf("a stall of rank %s, which has announced nothing", s.Tags["ccl.rank"])
 	case s.Parent() != started.Parent() || s.StartTime != started.StartTime:
-		t.Errorf("rank %s: the stall of %s since %v; announced was %s at %v", s.Tags["ccl.rank"], s.Parent(), s.Start(), started.Parent(), started.Start())
+		t.Errorf("rank %s: the stall of %s since %v; announced was %s at %v", s.Tags["ccl.rank"], s.Parent(), s.Start(),
+			started.Parent(), started.Start())
 	case s.Duration < 500_000 || s.Start().Before(began):
-		t.Errorf("rank %s: the stall lasts %d µs from %v; the threshold is 500 ms, the job began at %v", s.Tags["ccl.rank"], s.Duration, s.Start(), began)
+		t.Errorf("rank %s: the stall lasts %d µs from %v; the threshold is 500 ms, the job began at %v", s.Tags["ccl.rank"],
+			s.Duration, s.Start(), began)
 	case s.Tags["otel.status_code"] != "ERROR" || s.Tags["otel.status_description"] == "" || s.Tags["error.type"] == "":
 		t.Errorf("rank %s: the stall doesn't say what is wrong: %v", s.Tags["ccl.rank"], s.Tags)
 	}

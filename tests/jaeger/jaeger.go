@@ -43,8 +43,7 @@ func Start(t *testing.T) *Jaeger {
 	}
 	j := &Jaeger{t: t, query: freeAddress(t), otlpHTTP: freeAddress(t), otlpGRPC: freeAddress(t)}
 	admin := freeAddress(t)
-	e2e.Start(t, []string{"SPAN_STORAGE_TYPE=memory"}, program,
-		"--memory.max-traces="+maxTraces,
+	e2e.Start(t, []string{"SPAN_STORAGE_TYPE=memory"}, program, "--memory.max-traces="+maxTraces,
 		"--admin.http.host-port="+admin,
 		"--query.http-server.host-port="+j.query,
 		"--query.grpc-server.host-port="+freeAddress(t),
@@ -74,7 +73,7 @@ func build() (string, error) {
 }
 
 // freeAddress is an address on loopback whose port is kept for the test: the socket is bound but doesn't listen, so
-// that the kernel gives the port to nobody who asks for any, and Jaeger, which asks for this one, gets it.
+// that the kernel gives the port to no process that asks for any, and Jaeger, which asks for this one, gets it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -108,9 +107,7 @@ func (j *Jaeger) Env(protocol string) []string {
 	if endpoint == "" {
 		j.t.Fatalf("no way to send spans over %q", protocol)
 	}
-	return append(env,
-		"OTEL_EXPORTER_OTLP_ENDPOINT=http://"+endpoint,
-		"OTEL_EXPORTER_OTLP_PROTOCOL="+protocol,
+	return append(env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL="+protocol,
 		"OTEL_TRACES_EXPORTER=otlp",
 		"OTEL_METRICS_EXPORTER=none", // Jaeger takes traces only
 		"OTEL_LOGS_EXPORTER=none")

@@ -66,7 +66,8 @@ func one(t *testing.T, traces []Trace) *Trace {
 
 // of is the traces of one communicator's acts: those of its name.
 func of(traces []Trace, comm string) []Trace {
-	return slices.DeleteFunc(slices.Clone(traces), func(tr Trace) bool { return tr.Spans[0].Tags["ccl.comm.name"] != comm })
+	return slices.DeleteFunc(slices.Clone(traces),
+		func(tr Trace) bool { return tr.Spans[0].Tags["ccl.comm.name"] != comm })
 }
 
 // checkAct checks what every act of all ranks looks like: rank 0's span is the root and the others' parent, and each

@@ -35,12 +35,15 @@ func TestKilledRank(t *testing.T) {
 		t.Fatalf("the dead rank's operation is in trace %s, the others' in %s", after.TraceID, seen.TraceID)
 	}
 	last := byRankBut(t, after, "ccl.all_reduce")[killed]
-	if last.Tags["error.type"] != "unfinished" || !strings.Contains(last.Tags["otel.status_description"], "waiting for rank") ||
-		last.Process["service.instance.id"] != strconv.Itoa(killed) || last.Process["process.pid"] != strconv.Itoa(pids[killed]) {
+	if last.Tags["error.type"] != "unfinished" || !strings.Contains(last.Tags["otel.status_description"],
+		"waiting for rank") ||
+		last.Process["service.instance.id"] != strconv.Itoa(killed) ||
+		last.Process["process.pid"] != strconv.Itoa(pids[killed]) {
 		t.Errorf("the last act of the dead rank is %v of %v", last.Tags, last.Process)
 	}
 	if last.Start().Before(began) || last.End().After(ended) {
-		t.Errorf("it was in it from %v to %v; the job began at %v, and was dead at %v", last.Start(), last.End(), began, ended)
+		t.Errorf("it was in it from %v to %v; the job began at %v, and was dead at %v", last.Start(), last.End(),
+			began, ended)
 	}
 	// What it did before arrives, too: it was killed before its spans were sent.
 	checkAct(t, one(t, await(j, job, "ccl.comm.init", 4)), "ccl.comm.init", job, 4)
@@ -50,12 +53,14 @@ func TestKilledRank(t *testing.T) {
 	awaitOps(j, job, 3)
 }
 
-// TestKilledRankThatHadSent: what Jaeger had taken before a rank was killed is not sent again, and what the rank was in is.
+// TestKilledRankThatHadSent: what Jaeger had taken before a rank was killed is not sent again, and what the rank was in
+// is.
 func TestKilledRankThatHadSent(t *testing.T) {
 	j := Start(t)
 	const job, killed = "sent", 1
 	tapes := t.TempDir()
-	env := append(j.Env("http/protobuf"), "CARILLON_TAPE_DIR="+tapes, "CARILLON_SLOW_THRESHOLD=1ms", "CARILLON_STALL_THRESHOLD=1h")
+	env := append(j.Env("http/protobuf"), "CARILLON_TAPE_DIR="+tapes, "CARILLON_SLOW_THRESHOLD=1ms",
+		"CARILLON_STALL_THRESHOLD=1h")
 	run, pids := startRole(t, "late", job, "(?:is late|makes the call)$", env, "--linger", "1m")
 	inTheCall(j, run, killed)
 	await(j, job, "ccl.comm.init", 4)

@@ -16,12 +16,13 @@ func TestDoubleDestroy(t *testing.T) {
 	checkDoubleDestroy(t, one(t, await(j, "twice", "ccl.comm.destroy", 2*4)))
 
 	// What a person asks for who looks for errors.
-	found := j.Await(Query{Tags: map[string]string{"error": "true", "error.type": "destroyed"}}, func(traces []Trace) error {
-		if len(traces) != 1 {
-			return fmt.Errorf("%d traces with such an error", len(traces))
-		}
-		return nil
-	})
+	found := j.Await(Query{Tags: map[string]string{"error": "true", "error.type": "destroyed"}},
+		func(traces []Trace) error {
+			if len(traces) != 1 {
+				return fmt.Errorf("%d traces with such an error", len(traces))
+			}
+			return nil
+		})
 	checkNoWarnings(t, found)
 }
 

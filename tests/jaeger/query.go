@@ -58,20 +58,6 @@ func (j *Jaeger) Await(q Query, enough func([]Trace) error) []Trace {
 	return traces
 }
 
-// Trace asks for one trace, which must be there.
-func (j *Jaeger) Trace(id string) Trace {
-	j.t.Helper()
-	var answer struct{ Data []Trace }
-	if err := get(j.t.Context(), "http://"+j.query+"/api/traces/"+id, &answer); err != nil {
-		j.t.Fatal(err)
-	}
-	if len(answer.Data) != 1 {
-		j.t.Fatalf("Jaeger has %d traces %s", len(answer.Data), id)
-	}
-	answer.Data[0].tidy()
-	return answer.Data[0]
-}
-
 // poll asks until the answer is nil. When patience ends, the test fails with the last answer.
 func (j *Jaeger) poll(what string, ask func(ctx context.Context) error) {
 	j.t.Helper()
@@ -170,7 +156,6 @@ func texts(tags []tag) map[string]string {
 	return m
 }
 
-// tidy sorts the spans and fills what the JSON has elsewhere.
 func (t *Trace) tidy() {
 	slices.SortStableFunc(t.Spans, func(a, b *Span) int {
 		return cmp.Or(cmp.Compare(a.StartTime, b.StartTime), cmp.Compare(b.Duration, a.Duration))

@@ -8,7 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// AllReduce sums size ones of each rank, and checks the sum. It blocks as ccl.AllReduce does; its error is that one's, or says what is wrong.
+// AllReduce sums size ones of each rank, and checks the sum. It blocks as ccl.AllReduce does; its error is that one's,
+// or of the sum.
 func AllReduce(ctx context.Context, comm *ccl.Comm, size int) error {
 	data := make([]float32, size)
 	for i := range data {

@@ -15,14 +15,15 @@ import (
 // answersVariable has the answers of the unrelated server, as JSON.
 const answersVariable = "POLLING_TEST_ANSWERS"
 
-// shape is what the unrelated server answers to a path: so many bytes, in one of Every answers; the others are refusals.
+// shape is what the unrelated server answers to a path: so many bytes, in one of Every answers; the others are
+// refusals.
 type shape struct {
 	Bytes int
 	Every int // 1: all
 }
 
-// runBystander is a server that has nothing to do with Carillon: net/http with fixed answers. There are as many of them as
-// there are ranks, so that the load wakes as many processes. It is killed in the end.
+// runBystander is a server that has nothing to do with Carillon: net/http with fixed answers. There are as many of them
+// as there are ranks, so that the load wakes as many processes. It is killed in the end.
 func runBystander(ctx context.Context) error {
 	shapes := map[string]shape{}
 	if err := json.Unmarshal([]byte(os.Getenv(answersVariable)), &shapes); err != nil {

@@ -21,7 +21,8 @@ const (
 	pause       = 100 * time.Millisecond // between a client's queries: 1,000 a second together
 	interval    = 5 * time.Second        // CARILLON_RAS_MIN_POLL_INTERVAL's default
 	patience    = 20 * time.Second       // for one answer
-	scrapeEvery = 100                    // of a client's queries, the one that is a scrape: more than one a second at each rank
+	// Of a client's queries, the one that is a scrape: more than one a second at each rank.
+	scrapeEvery = 100
 )
 
 // documents are limited to one query in an interval; probes are not, and metrics are to so many at a time.
@@ -47,10 +48,12 @@ type client struct {
 func newClient(number int) *client {
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(number+1))}
 	transport := &http.Transport{
-		DialContext: (&net.Dialer{LocalAddr: from, Timeout: patience}).DialContext, DisableCompression: true, MaxIdleConnsPerHost: 1,
+		DialContext: (&net.Dialer{LocalAddr: from, Timeout: patience}).DialContext, DisableCompression: true,
+		MaxIdleConnsPerHost: 1,
 	}
 	return &client{
-		number: number, http: &http.Client{Transport: transport, Timeout: patience}, answered: map[string]span{}, etags: map[string]string{},
+		number: number, http: &http.Client{Transport: transport, Timeout: patience}, answered: map[string]span{},
+		etags: map[string]string{},
 	}
 }
 
@@ -116,8 +119,8 @@ func (c *client) ask(ctx context.Context, base, path string) (status int, err er
 	return answer.StatusCode, err
 }
 
-// checkDocument holds an answer against the limit: a query whose answer came within an interval of the last one that was
-// let in must have been refused, and one that was sent an interval later must not.
+// checkDocument holds an answer against the limit: a query whose answer came within an interval of the last one that
+// was let in must have been refused, and one that was sent an interval later must not.
 func (c *client) checkDocument(url string, answer *http.Response, body []byte, s span) error {
 	last, before := c.answered[url]
 	surplus := before && s.got.Sub(last.sent) < interval

@@ -48,10 +48,12 @@ func TestPolling(t *testing.T) {
 				beside, others = append(beside, rate), others+count
 			}
 		}
-		t.Logf("pair %d: %.0f rounds/s while the ranks are asked, %.0f beside the unrelated servers: %.3f", i+1, asked[i], beside[i], asked[i]/beside[i])
+		t.Logf("pair %d: %.0f rounds/s while the ranks are asked, %.0f beside the unrelated servers: %.3f", i+1, asked[i],
+			beside[i], asked[i]/beside[i])
 	}
 	seconds := float64(*pairs) * window.Seconds()
-	t.Logf("%d clients, %d pairs of %v: %.0f queries/s to the ranks, %.0f to the unrelated servers", clientCount, *pairs, *window,
+	t.Logf("%d clients, %d pairs of %v: %.0f queries/s to the ranks, %.0f to the unrelated servers", clientCount,
+		*pairs, *window,
 		float64(queries)/seconds, float64(others)/seconds)
 	t.Logf("the ranks answered: %v", l)
 	t.Logf("rounds/s: %.0f asked, %.0f unrelated, %.0f in quiet (medians); asked/unrelated %s; unrelated/unrelated %s",
@@ -100,7 +102,8 @@ func startJob(t *testing.T) *job {
 	t.Helper()
 	program := self(t)
 	j := &job{t: t, tapes: t.TempDir(), targets: make([]string, ranks)}
-	j.run = e2e.Start(t, []string{roleVariable + "=" + roleRank}, "carillon", "run", "-n", strconv.Itoa(ranks), "--job", jobName,
+	j.run = e2e.Start(t, []string{roleVariable + "=" + roleRank}, "carillon", "run", "-n", strconv.Itoa(ranks),
+		"--job", jobName,
 		"--tape-dir", j.tapes, "--", program)
 	for rank := range ranks {
 		m := j.run.Await(fmt.Sprintf(`^\[%d\] at work (\d+) (\S+)$`, rank))

@@ -47,8 +47,8 @@ func runRank(ctx context.Context) (err error) {
 	}
 }
 
-// round makes a communicator of all ranks in reverse order, uses it, and destroys it. Whether to stop is part of what is
-// reduced, so that all ranks stop after the same round.
+// round makes a communicator of all ranks in reverse order, uses it, and destroys it. Whether to stop is part of what
+// is reduced, so that all ranks stop after the same round.
 func round(ctx context.Context, world *ccl.Comm, number int, stop bool) (bool, error) {
 	size, rank := world.Size(), world.Rank()
 	comm, err := world.Split(ctx, 0, size-rank, ccl.WithName("round"))

@@ -69,7 +69,8 @@ func TestEveryExpressionNamesWhatIsExported(t *testing.T) {
 		}
 		level, rest, _ := strings.Cut(r.Record, ":")
 		if !strings.HasPrefix(rest, "ccl_") || !sameLabels(level, labels) {
-			t.Errorf("%s: %s is not labels:metric:operation; its labels are %v", r.file, r.Record, slices.Sorted(maps.Keys(labels)))
+			t.Errorf("%s: %s is not labels:metric:operation; its labels are %v", r.file, r.Record,
+				slices.Sorted(maps.Keys(labels)))
 		}
 		n.add(r.Record, slices.Collect(maps.Keys(labels))...)
 	}

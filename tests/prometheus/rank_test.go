@@ -39,12 +39,14 @@ func startJob(t *testing.T, role string) (run *e2e.Job, targets string) {
 	}
 	targets = t.TempDir()
 	env := []string{roleVariable + "=" + role, "CARILLON_SLOW_THRESHOLD=100ms", "CARILLON_STALL_THRESHOLD=500ms"}
-	run = e2e.Start(t, env, "carillon", "run", "-n", "2", "--job", role, "--tape-dir", t.TempDir(), "--sd-file", targets+"/job.json", "--", program)
+	run = e2e.Start(t, env, "carillon", "run", "-n", "2", "--job", role, "--tape-dir", t.TempDir(), "--sd-file",
+		targets+"/job.json", "--", program)
 	for rank := range 2 {
 		run.Await(fmt.Sprintf(`^\[%d\] at work$`, rank))
 	}
 	for _, tgt := range readTargets(t, targets+"/job.json") {
-		for deadline := time.Now().Add(time.Minute); !strings.Contains(get(t, tgt.Targets[0], "text/plain"), `kind="all_reduce",size=`); {
+		for deadline := time.Now().Add(time.Minute); !strings.Contains(get(t, tgt.Targets[0], "text/plain"),
+			`kind="all_reduce",size=`); {
 			if time.Now().After(deadline) {
 				t.Fatalf("rank %s has no all-reduce in its metrics", tgt.Labels["rank"])
 			}

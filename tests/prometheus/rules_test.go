@@ -142,7 +142,8 @@ func TestEveryAlertIsComplete(t *testing.T) {
 		if s := r.Labels["severity"]; s != "critical" && s != "warning" && s != "info" {
 			t.Errorf("%s: severity %q", r.Alert, s)
 		}
-		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || !strings.Contains(r.Annotations["summary"], "$labels.job") {
+		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || !strings.Contains(r.Annotations["summary"],
+			"$labels.job") {
 			t.Errorf("%s: it must say in a summary which job, and have a description", r.Alert)
 		}
 		if !strings.HasSuffix(r.Annotations["runbook_url"], "/dashboards/runbooks.md#"+strings.ToLower(r.Alert)) {

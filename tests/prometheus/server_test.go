@@ -41,7 +41,10 @@ func startServer(t *testing.T, targets string) *server {
 		rules = append(rules, abs)
 	}
 	config, err := yaml.Marshal(map[string]any{
-		"global":     map[string]any{"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+		"global": map[string]any{
+			"scrape_interval": interval, "scrape_timeout": interval,
+			"evaluation_interval": interval,
+		},
 		"rule_files": rules,
 		"scrape_configs": []any{map[string]any{
 			"job_name":        "carillon",
@@ -63,7 +66,8 @@ func startServer(t *testing.T, targets string) *server {
 	addr := l.Addr().String()
 	l.Close() //nolint:errcheck // it has served its purpose
 	s := &server{t: t, url: "http://" + addr}
-	s.run = e2e.Start(t, nil, prometheus, "--config.file="+file, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+addr,
+	s.run = e2e.Start(t, nil, prometheus, "--config.file="+file, "--storage.tsdb.path="+dir+"/data",
+		"--web.listen-address="+addr,
 		"--enable-feature=exemplar-storage")
 	s.run.Await(`Server is ready to receive web requests`)
 	return s
@@ -142,10 +146,15 @@ func TestStallMakesTheAlertFire(t *testing.T) {
 	}
 
 	job.Signal(syscall.SIGUSR1)
-	s.await("the stall fires", func(alerts []alert) bool { _, ok := firing(alerts, "CarillonOperationStalled"); return ok })
+	s.await("the stall fires", func(alerts []alert) bool {
+		_,
+			ok := firing(alerts, "CarillonOperationStalled")
+		return ok
+	})
 	a, _ := firing(s.alerts(), "CarillonOperationStalled")
 	for label, want := range map[string]string{
-		"job": "steps", "rank": "0", "comm": "world", "kind": "all_reduce", "wait_rank": fmt.Sprint(pausing), "severity": "critical",
+		"job": "steps", "rank": "0", "comm": "world", "kind": "all_reduce", "wait_rank": fmt.Sprint(pausing),
+		"severity": "critical",
 	} {
 		if a.Labels[label] != want {
 			t.Errorf("the alert has %s=%q, want %q: %v", label, a.Labels[label], want, a.Labels)
@@ -156,7 +165,8 @@ func TestStallMakesTheAlertFire(t *testing.T) {
 	}
 
 	job.Signal(syscall.SIGUSR2)
-	s.await("the stall clears", func(alerts []alert) bool { _, ok := firing(alerts, "CarillonOperationStalled"); return !ok })
+	s.await("the stall clears",
+		func(alerts []alert) bool { _, ok := firing(alerts, "CarillonOperationStalled"); return !ok })
 
 	s.exemplars(targets)
 	job.Signal(syscall.SIGTERM)
@@ -189,7 +199,8 @@ func (s *server) exemplars(targets string) {
 		Exemplars    []struct{ Labels map[string]string }
 	}
 	now := time.Now()
-	s.ask(fmt.Sprintf("/api/v1/query_exemplars?query=%s&start=%d&end=%d", url.QueryEscape("ccl_lifecycle_duration_seconds_bucket"),
+	s.ask(fmt.Sprintf("/api/v1/query_exemplars?query=%s&start=%d&end=%d",
+		url.QueryEscape("ccl_lifecycle_duration_seconds_bucket"),
 		now.Add(-time.Minute).Unix(), now.Add(time.Minute).Unix()), &data)
 	for _, series := range data {
 		for _, tgt := range readTargets(s.t, targets+"/job.json") {

@@ -1,3 +1,3 @@
-// Package run tests carillon run as a user meets it: processes that are killed, a launcher that is, signals, exit
-// codes and closed pipes.
+// Package run tests carillon run as a user meets it: processes and a launcher that are killed, signals, exit codes,
+// closed pipes.
 package run

@@ -67,14 +67,17 @@ func TestOthersMayEndByThemselves(t *testing.T) {
 }
 
 func TestJobGoesOnWithoutSomeRanks(t *testing.T) {
-	j, pids := start(t, 4, `trap 'kill $!; exit 0' USR1; sleep infinity & echo ready $$; wait`, "--min-ranks", "2", "--linger", "0s")
+	j, pids := start(t, 4, `trap 'kill $!; exit 0' USR1; sleep infinity & echo ready $$; wait`, "--min-ranks", "2",
+		"--linger", "0s")
 	for _, rank := range []int{0, 3} {
 		e2e.Kill(t, pids[rank], syscall.SIGKILL)
-		j.Await(fmt.Sprintf(`^carillon: rank %d \(pid %d\) was killed by SIGKILL after .*; the job goes on with rank`, rank, pids[rank]))
+		j.Await(fmt.Sprintf(`^carillon: rank %d \(pid %d\) was killed by SIGKILL after .*; the job goes on with rank`, rank,
+			pids[rank]))
 	}
 	j.Signal(syscall.SIGUSR1)
 	check(t, j, 0, "the job goes on with ranks 1 and 2\n", "carillon: ranks 1 and 2 ended well after ",
-		fmt.Sprintf("; rank 0 (pid %d) was lost: killed by SIGKILL after ", pids[0]), fmt.Sprintf("; rank 3 (pid %d) was lost", pids[3]))
+		fmt.Sprintf("; rank 0 (pid %d) was lost: killed by SIGKILL after ",
+			pids[0]), fmt.Sprintf("; rank 3 (pid %d) was lost", pids[3]))
 }
 
 func TestTooFewRanksEndTheJob(t *testing.T) {
@@ -142,11 +145,13 @@ func TestClosedPipeEndsTheJob(t *testing.T) {
 
 func TestLogPerRank(t *testing.T) {
 	dir := t.TempDir()
-	j := e2e.Start(t, nil, "carillon", "run", "-q", "-n", "2", "--tee", dir, "--", "sh", "-c", `echo rank $RANK; echo oops >&2`)
+	j := e2e.Start(t, nil, "carillon", "run", "-q", "-n", "2", "--tee", dir, "--", "sh", "-c",
+		`echo rank $RANK; echo oops >&2`)
 	check(t, j, 0)
 	for rank := range 2 {
 		text, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("rank-%d.log", rank)))
-		if err != nil || !strings.Contains(string(text), fmt.Sprintf("rank %d\n", rank)) || !strings.Contains(string(text), "oops\n") {
+		if err != nil || !strings.Contains(string(text), fmt.Sprintf("rank %d\n", rank)) || !strings.Contains(string(text),
+			"oops\n") {
 			t.Errorf("log of rank %d: %q, %v", rank, text, err)
 		}
 	}
@@ -154,7 +159,8 @@ func TestLogPerRank(t *testing.T) {
 
 func TestManyRanksAndMuchOutput(t *testing.T) {
 	const ranks, lines = 24, 2000
-	j := e2e.Start(t, nil, "carillon", "run", "-q", "-n", fmt.Sprint(ranks), "--", "seq", "-f", "line %g", fmt.Sprint(lines))
+	j := e2e.Start(t, nil, "carillon", "run", "-q", "-n", fmt.Sprint(ranks), "--", "seq", "-f", "line %g",
+		fmt.Sprint(lines))
 	check(t, j, 0)
 	next := make([]int, ranks)
 	for line := range strings.Lines(j.Output()) {

@@ -108,7 +108,8 @@ func (l *listeners) event(rank int, ev *bus.Event) {
 	case ev.Type == semconv.EventRankJoined:
 	case ev.Type == semconv.EventRankLeft && l.ending.Load():
 	default:
-		l.report("rank %d tells, at %s: %s: %s", rank, ev.Time.Format("15:04:05.000"), strings.TrimPrefix(ev.Type, semconv.EventPrefix), ev.Text)
+		l.report("rank %d tells, at %s: %s: %s", rank, ev.Time.Format("15:04:05.000"),
+			strings.TrimPrefix(ev.Type, semconv.EventPrefix), ev.Text)
 	}
 }
 

@@ -66,8 +66,8 @@ func runRank(ctx context.Context) (err error) {
 	}
 }
 
-// step computes, and reduces over both communicators, and now and then over one that is there for that alone. Whether to
-// stop is part of what is reduced, so that all ranks stop after the same step.
+// step computes, and reduces over both communicators, and now and then over one that is there for that alone. Whether
+// to stop is part of what is reduced, so that all ranks stop after the same step.
 func step(ctx context.Context, world, second *ccl.Comm, number int, stop bool) (bool, error) {
 	compute()
 	for _, size := range sizes {

@@ -73,7 +73,8 @@ func start(t *testing.T, lasts time.Duration) *soak {
 	s.job = e2e.StartFor(t, startTime+lasts+aftermath+endTime, []string{
 		roleVariable + "=" + roleRank, reportVariable + "=" + (s.tick / 4).String(),
 		"CARILLON_RAS_MIN_POLL_INTERVAL=off", "CARILLON_HEALTH_TOKEN=", "CARILLON_HEALTH_ADDR=",
-	}, "carillon", "run", "-n", strconv.Itoa(*ranks), "--nodes", strconv.Itoa(min(*ranks, 2)), "--job", "soak", "--tape-dir", t.TempDir(),
+	}, "carillon", "run", "-n", strconv.Itoa(*ranks), "--nodes", strconv.Itoa(min(*ranks,
+		2)), "--job", "soak", "--tape-dir", t.TempDir(),
 		"--", os.Args[0])
 	for rank := range *ranks {
 		m := s.job.Await(fmt.Sprintf(`^\[%d\] ready (\d+) (http://\S+?)/?$`, rank))
@@ -115,7 +116,10 @@ func (s *soak) watch(lasts time.Duration) error {
 
 // wrong gathers what is told within a while, since what was told first is rarely all.
 func (s *soak) wrong(first string) error {
-	errs := []error{fmt.Errorf("after %v, with a load average of %s", time.Since(s.began).Round(time.Millisecond), load()), errors.New(first)}
+	errs := []error{
+		fmt.Errorf("after %v, with a load average of %s", time.Since(s.began).Round(time.Millisecond), load()),
+		errors.New(first),
+	}
 	more := time.NewTimer(aftermath)
 	defer more.Stop()
 	for {
@@ -128,10 +132,12 @@ func (s *soak) wrong(first string) error {
 	}
 }
 
-// look says how it goes. The error says that a rank has made no step since it was looked at last, or that one isn't there.
+// look says how it goes. The error says that a rank has made no step since it was looked at last, or that one isn't
+// there.
 func (s *soak) look() error {
 	done := s.done()
-	line := fmt.Sprintf("soak: %v: %d steps, load average %s, longest pause %v", time.Since(s.began).Round(time.Second), done[0].steps, load(), longest(done))
+	line := fmt.Sprintf("soak: %v: %d steps, load average %s, longest pause %v", time.Since(s.began).Round(time.Second),
+		done[0].steps, load(), longest(done))
 	for rank, d := range done {
 		if d.steps <= s.steps[rank] {
 			return fmt.Errorf("rank %d has made %d steps, and none for %v", rank, d.steps, s.tick)
@@ -149,8 +155,8 @@ func (s *soak) look() error {
 	return nil
 }
 
-// members asks a rank for the members that it knows. The error says that there are not as many as there should be, or one
-// is neither alive nor suspected.
+// members asks a rank for the members that it knows. The error says that there are not as many as there should be, or
+// one is neither alive nor suspected.
 func (s *soak) members() (suspects int, err error) {
 	resp, err := http.Get(s.urls[0] + "/api/v1/ranks")
 	if err != nil {
@@ -196,14 +202,17 @@ func (s *soak) end() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	// With that many of one priority, and ranks beside them, none gets more; some more may be a matter of how it is counted.
+	// With that many of one priority, and ranks beside them, none gets more; some more may be a matter of how it is
+	// counted.
 	if most := 1.1 / float64(*perCore); share > most {
-		s.t.Errorf("each busy process got %.2f of a core, want at most %.2f: the cores were not as busy as they should be", share, most)
+		s.t.Errorf("each busy process got %.2f of a core, want at most %.2f: the cores were not as busy as they should be",
+			share, most)
 	}
 	done := s.done()
 	fmt.Printf("soak: nothing was told in %v: %d ranks, as many members, %d steps; beside %d busy processes on %d cores, each with %.2f of one, "+
 		"load average %s; longest pause of a rank %v; suspects seen at %v intervals: %d; streams resumed: %d\n",
-		took.Round(time.Second), *ranks, done[0].steps, *perCore*runtime.NumCPU(), runtime.NumCPU(), share, average, longest(done),
+		took.Round(time.Second), *ranks, done[0].steps, *perCore*runtime.NumCPU(), runtime.NumCPU(), share, average,
+		longest(done),
 		s.tick, s.suspect, s.heard.resumed.Load())
 }
 

@@ -74,7 +74,10 @@ func rank() (err error) {
 func start(t *testing.T) (job *e2e.Job, tapes string, pid int) {
 	t.Helper()
 	tapes = t.TempDir()
-	job = e2e.Start(t, []string{roleVariable + "=1", "CARILLON_STALL_THRESHOLD=500ms", "CARILLON_SLOW_THRESHOLD=off", "CARILLON_HEALTH_TOKEN=", "CARILLON_HEALTH_ADDR="},
+	job = e2e.Start(t, []string{
+		roleVariable + "=1", "CARILLON_STALL_THRESHOLD=500ms", "CARILLON_SLOW_THRESHOLD=off",
+		"CARILLON_HEALTH_TOKEN=", "CARILLON_HEALTH_ADDR=",
+	},
 		"carillon", "run", "-n", "4", "--tape-dir", tapes, "--job", "held-up", "--", os.Args[0])
 	for _, r := range []int{0, 1, 3} {
 		job.AwaitPID(fmt.Sprintf(`^\[%d\] ready (\d+)$`, r))
@@ -85,10 +88,12 @@ func start(t *testing.T) (job *e2e.Job, tapes string, pid int) {
 func TestWatchAndStatus(t *testing.T) {
 	job, tapes, pid := start(t)
 	watch := e2e.Start(t, []string{"CARILLON_TAPE_DIR=" + tapes}, "carillon", "watch", "held-up")
-	watch.Await(`^\d\d:\d\d:\d\d CRITICAL verdict\.opened: rank 2 has not entered all_reduce 2 on "world".* \(reason not_entered\)$`)
+	watch.Await(
+		`^\d\d:\d\d:\d\d CRITICAL verdict\.opened: rank 2 \([^)]*\) has not entered all_reduce 2 on "world".* \(reason not_entered\)$`)
 
-	if code, text := status(t, tapes); code != 2 || !regexp.MustCompile(`(?s)^job held-up: CRITICAL, 1 verdict is open\n.*CRITICAL not_entered.*rank 2 has not entered.*`+
-		`not begun by rank 2`).MatchString(text) {
+	if code, text := status(t, tapes); code != 2 ||
+		!regexp.MustCompile(`(?s)^job held-up: CRITICAL, 1 verdict is open\n.*CRITICAL not_entered.*rank 2 \([^)]*\) has not entered.*`+
+			`not begun by rank 2`).MatchString(text) {
 		t.Errorf("while it is held up: exit code %d, want 2\n%s", code, text)
 	}
 	e2e.Kill(t, pid, syscall.SIGUSR1)

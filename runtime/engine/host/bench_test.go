@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// repeat has every rank make op times times, one after the other. The operations are made before, so that what is measured or counted is
-// the engine alone.
+// repeat has every rank make op times times, one after the other. The operations are made before, so that what is
+// measured or counted is the engine alone.
 func (c *cluster) repeat(times int, op func(rank int) host.Op) {
 	first := c.seq + 1
 	c.seq += uint64(times)
@@ -118,7 +118,8 @@ func TestNoAllocations(t *testing.T) {
 					runtime.ReadMemStats(&after)
 					// Starting the goroutines and the test's own bookkeeping takes some, whatever the number of operations.
 					if n := after.Mallocs - before.Mallocs; n >= times {
-						t.Errorf("%s, %d ranks, %d bytes by %v: %d operations allocate %d times, want none", name, ranks, bytes, a, times, n)
+						t.Errorf("%s, %d ranks, %d bytes by %v: %d operations allocate %d times, want none", name, ranks, bytes,
+							a, times, n)
 					}
 				}
 			}

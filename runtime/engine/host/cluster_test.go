@@ -42,7 +42,8 @@ func newCluster(tb testing.TB, size int, how fabric.Config, change func(rank int
 
 // newClusterOf is newCluster with what the engines take for their links.
 func newClusterOf(
-	tb testing.TB, size int, how fabric.Config, change func(rank int, c *host.Config), wrap func(rank int, l *fabric.Links) host.Links,
+	tb testing.TB, size int, how fabric.Config, change func(rank int, c *host.Config), wrap func(rank int,
+		l *fabric.Links) host.Links,
 ) *cluster {
 	tb.Helper()
 	f, err := fabric.New(how)

@@ -38,7 +38,8 @@ type shape struct {
 }
 
 func (s shape) String() string {
-	return fmt.Sprintf("%v by %v, %d ranks, root %d, %d elements, in place %v", s.call, s.algorithm, s.size, s.root, s.count, s.inPlace)
+	return fmt.Sprintf("%v by %v, %d ranks, root %d, %d elements, in place %v", s.call, s.algorithm, s.size, s.root,
+		s.count, s.inPlace)
 }
 
 // value is element i of a rank's send buffer.
@@ -294,7 +295,8 @@ func TestOneRank(t *testing.T) {
 	send, recv := []float32{1, 2, 4}, make([]float32, 3)
 	c.run(func(int) host.Op {
 		return host.Op{
-			Call: lifecycle.CallAllReduce, Count: 3, DataType: kernels.Float32, Reduction: kernels.PreMulSum, Scale: 0.25, Peer: -1,
+			Call: lifecycle.CallAllReduce, Count: 3, DataType: kernels.Float32, Reduction: kernels.PreMulSum,
+			Scale: 0.25, Peer: -1,
 			Send: kernels.Bytes(send), Recv: kernels.Bytes(recv),
 		}
 	})

@@ -12,13 +12,13 @@ import (
 // What a rank knows is a digest: two headers at most, and who made which. If there are more than two, the ranks of the
 // others are left out: that the ranks disagree is known all the same.
 
-// opinion is a header and the set of ranks that are known to have it.
-type opinion struct {
+// variant is a header and the set of ranks that are known to have it.
+type variant struct {
 	head  header
 	ranks []uint64 // bit set
 }
 
-func (o *opinion) empty() bool {
+func (o *variant) empty() bool {
 	for _, w := range o.ranks {
 		if w != 0 {
 			return false
@@ -29,7 +29,7 @@ func (o *opinion) empty() bool {
 
 // digests is the memory of the agreement, and its progress.
 type digests struct {
-	opinions [2]opinion
+	variants [2]variant
 	out, in  []byte
 	to, from *link
 	got      int // bytes of in
@@ -46,8 +46,8 @@ func newDigests(size int) *digests {
 	words := (size + 63) / 64
 	n := digestHead + 2*(headerSize+8*words)
 	d := &digests{out: make([]byte, n), in: make([]byte, n)}
-	for i := range d.opinions {
-		d.opinions[i].ranks = make([]uint64, words)
+	for i := range d.variants {
+		d.variants[i].ranks = make([]uint64, words)
 	}
 	return d
 }
@@ -89,18 +89,18 @@ func (e *Engine) agree(h header, p *Plan) error {
 		}
 		d.merge()
 	}
-	if d.opinions[1].empty() {
+	if d.variants[1].empty() {
 		return nil
 	}
 	return e.mismatch(d.claims(e.rank))
 }
 
 func (d *digests) begin(h header, rank int) {
-	for i := range d.opinions {
-		clear(d.opinions[i].ranks)
+	for i := range d.variants {
+		clear(d.variants[i].ranks)
 	}
-	d.opinions[0].head = h
-	d.opinions[0].ranks[rank/64] |= 1 << (rank % 64)
+	d.variants[0].head = h
+	d.variants[0].ranks[rank/64] |= 1 << (rank % 64)
 }
 
 // move sends and receives what can be. foreign is set when the peer does something else than a collective.
@@ -137,8 +137,8 @@ func (d *digests) move(e *Engine) (moved bool, err error) {
 func (d *digests) encode() {
 	binary.LittleEndian.PutUint64(d.out, magic|uint64(kindDigest)<<16)
 	b := d.out[digestHead:]
-	for i := range d.opinions {
-		o := &d.opinions[i]
+	for i := range d.variants {
+		o := &d.variants[i]
 		o.head.put(b)
 		b = b[headerSize:]
 		for _, w := range o.ranks {
@@ -151,12 +151,12 @@ func (d *digests) encode() {
 // merge adds what came in to what is known.
 func (d *digests) merge() {
 	b := d.in[digestHead:]
-	for range d.opinions {
+	for range d.variants {
 		h := getHeader(b)
-		ranks := b[headerSize : headerSize+8*len(d.opinions[0].ranks)]
+		ranks := b[headerSize : headerSize+8*len(d.variants[0].ranks)]
 		b = b[headerSize+len(ranks):]
-		for i := range d.opinions {
-			o := &d.opinions[i]
+		for i := range d.variants {
+			o := &d.variants[i]
 			if o.empty() {
 				o.head = h
 			}
@@ -170,11 +170,11 @@ func (d *digests) merge() {
 	}
 }
 
-// claims are the opinions, this rank's first.
+// claims are the variants, this rank's first.
 func (d *digests) claims(rank int) []claim {
 	var c []claim
-	for i := range d.opinions {
-		o := &d.opinions[i]
+	for i := range d.variants {
+		o := &d.variants[i]
 		next := claim{head: o.head}
 		for w, word := range o.ranks {
 			for ; word != 0; word &= word - 1 {

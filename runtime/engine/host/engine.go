@@ -33,8 +33,8 @@ type Config struct {
 
 	// Algorithm is used for every call that has it, instead of what the tuning says. All ranks must have the same.
 	Algorithm algo.Algorithm
-	// Tuning chooses the algorithm where neither Config nor Op does; nil is algo.DefaultTuning. All ranks must have the
-	// same.
+	// Tuning chooses the algorithm where neither Config nor Op does; nil is algo.DefaultTuning. It is the same on all
+	// ranks.
 	Tuning *algo.Tuning
 }
 

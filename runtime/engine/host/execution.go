@@ -54,8 +54,8 @@ func (e *Engine) collective(op *Op, p *Plan, h header) error {
 	return err
 }
 
-// sendHeaders makes all other ranks active, with the header as what each gets first, and right behind it the first message if
-// that is small. The nearest rank is first.
+// sendHeaders makes all other ranks active, with the header as what each gets first, and right behind it the first
+// message if that is small. The nearest rank is first.
 func (x *execution) sendHeaders() {
 	e := x.e
 	x.unmet = e.size - 1
@@ -180,8 +180,7 @@ func (x *execution) send(l *link) (moved bool, err error) {
 	}
 }
 
-// stage finds what goes out to a peer next: more of the message that was begun, or a new one; false if there is nothing
-// now.
+// stage finds what goes out to a peer next: the rest of a message, or a new one; false if there is nothing now.
 func (x *execution) stage(l *link) bool {
 	if l.step == none {
 		list := x.p.sends[l.rank]

@@ -25,8 +25,7 @@ func (e *Engine) halt(err error, n transport.Notice) *stop {
 // left the communicator. It does not wait for the operation to return.
 func (e *Engine) Interrupt(err error) { e.quit(lifecycle.CodePeerAborted, err) }
 
-// Abandon is Interrupt for an operation that this rank gave up before its turn came: the other ranks learn that it was
-// abandoned.
+// Abandon is Interrupt for an operation that this rank gave up before its turn came: the other ranks learn of it.
 func (e *Engine) Abandon(err error) { e.quit(lifecycle.CodeAbandoned, err) }
 
 func (e *Engine) quit(code lifecycle.Code, err error) {

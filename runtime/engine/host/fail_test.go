@@ -84,7 +84,8 @@ func TestContextEnds(t *testing.T) {
 						}
 					}
 					late := peerError(t, size-1, err)
-					if late.Code != lifecycle.CodeAbandoned || late.Rank != 0 || !strings.Contains(late.Detail, "its context ended while it waited for rank") {
+					if late.Code != lifecycle.CodeAbandoned || late.Rank != 0 || !strings.Contains(late.Detail,
+						"its context ended while it waited for rank") {
 						t.Errorf("the rank that was late has %v", late)
 					}
 				})
@@ -103,7 +104,10 @@ func TestPeerDies(t *testing.T) {
 				errs := c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 					if rank == dead {
 						// Of all ranks, only rank 0 sees it die: the others must hear it from there.
-						c.links[0].Waiter().PeerLost(dead, &lifecycle.PeerError{Code: lifecycle.CodeRankDead, Rank: dead, Detail: "its process ended"})
+						c.links[0].Waiter().PeerLost(dead, &lifecycle.PeerError{
+							Code: lifecycle.CodeRankDead, Rank: dead,
+							Detail: "its process ended",
+						})
 						return nil
 					}
 					o := op(rank)
@@ -114,7 +118,8 @@ func TestPeerDies(t *testing.T) {
 						continue
 					}
 					p := peerError(t, r, err)
-					if p.Code != lifecycle.CodeRankDead || p.Rank != dead || p.Self != r || p.Name != "test" || !strings.Contains(p.Detail, "its process ended") {
+					if p.Code != lifecycle.CodeRankDead || p.Rank != dead || p.Self != r || p.Name != "test" ||
+						!strings.Contains(p.Detail, "its process ended") {
 						t.Errorf("rank %d has %v", r, p)
 					}
 				}
@@ -130,7 +135,10 @@ func TestPeerLeavesEarly(t *testing.T) {
 			for range 20 {
 				c := newCluster(t, 4, how, nil)
 				for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
-					op := host.Op{Call: lifecycle.CallBroadcast, Count: 300_000, DataType: kernels.Uint8, Peer: 0, Algorithm: algo.Ring}
+					op := host.Op{
+						Call: lifecycle.CallBroadcast, Count: 300_000, DataType: kernels.Uint8, Peer: 0,
+						Algorithm: algo.Ring,
+					}
 					op.Send, op.Recv = make([]byte, op.Count), make([]byte, op.Count)
 					err := run(ctx, e, seq, &op)
 					e.Close()
@@ -163,7 +171,8 @@ func TestInterrupt(t *testing.T) {
 				if !errors.Is(errs[0], cause) {
 					t.Errorf("the interrupted rank has %v, want the cause", errs[0])
 				}
-				if p := peerError(t, 1, errs[1]); p.Code != lifecycle.CodePeerAborted || p.Rank != 0 || !strings.Contains(p.Detail, cause.Error()) {
+				if p := peerError(t, 1, errs[1]); p.Code != lifecycle.CodePeerAborted || p.Rank != 0 || !strings.Contains(p.Detail,
+					cause.Error()) {
 					t.Errorf("rank 1 has %v", p)
 				}
 				// It is its last word.
@@ -191,7 +200,8 @@ func TestExplain(t *testing.T) {
 	p := peerError(t, 0, e.Explain(&transport.NoticeError{Peer: 1, Notice: transport.Notice{
 		Code: lifecycle.CodeRankDead, Culprit: 2, Detail: "its process ended",
 	}}))
-	if p.Code != lifecycle.CodeRankDead || p.Rank != 2 || p.Self != 0 || p.Name != "test" || p.Detail != "its process ended" {
+	if p.Code != lifecycle.CodeRankDead || p.Rank != 2 || p.Self != 0 || p.Name != "test" ||
+		p.Detail != "its process ended" {
 		t.Errorf("a notice is explained as %#v", p)
 	}
 	if err := e.Explain(nil); err != nil {
@@ -209,7 +219,8 @@ func TestRefused(t *testing.T) {
 	op := func(call lifecycle.Call, peer int, send, recv []byte) host.Op {
 		return host.Op{Call: call, DataType: kernels.Uint8, Peer: peer, Send: send, Recv: recv}
 	}
-	unknown, scaled, premul := op(lifecycle.CallAllReduce, -1, three, three), op(lifecycle.CallAllReduce, -1, three, three),
+	unknown, scaled, premul := op(lifecycle.CallAllReduce, -1, three, three), op(lifecycle.CallAllReduce, -1,
+		three, three),
 		op(lifecycle.CallAllReduce, -1, three, three)
 	unknown.Reduction, scaled.Scaled, premul.Reduction = 77, true, kernels.PreMulSum
 	for _, bad := range []struct {
@@ -238,8 +249,10 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	for _, good := range []host.Op{
-		op(lifecycle.CallAllGather, -1, six[:3], six), op(lifecycle.CallGather, 1, three, six), op(lifecycle.CallScatter, 1, six, three),
-		op(lifecycle.CallBroadcast, 1, nil, three), op(lifecycle.CallBarrier, -1, nil, nil), op(lifecycle.CallRecv, 1, nil, three),
+		op(lifecycle.CallAllGather, -1, six[:3], six), op(lifecycle.CallGather, 1, three, six), op(lifecycle.CallScatter, 1,
+			six, three),
+		op(lifecycle.CallBroadcast, 1, nil, three), op(lifecycle.CallBarrier, -1, nil, nil), op(lifecycle.CallRecv, 1,
+			nil, three),
 	} {
 		if err := e.Check(&good); err != nil {
 			t.Errorf("%v is refused: %v", good.Call, err)
@@ -252,7 +265,8 @@ func TestRefused(t *testing.T) {
 		{host.Op{Call: lifecycle.CallAllToAll, Algorithm: algo.Tree, Peer: -1}, "no algorithm tree for all_to_all"},
 		{host.Op{Call: lifecycle.CallDestroy, Peer: -1}, "destroy is no collective"},
 	} {
-		if _, err := e.Plan(&bad.op); !errors.Is(err, lifecycle.ErrInvalidArgument) || !strings.Contains(err.Error(), bad.want) {
+		if _, err := e.Plan(&bad.op); !errors.Is(err, lifecycle.ErrInvalidArgument) || !strings.Contains(err.Error(),
+			bad.want) {
 			t.Errorf("%v is answered by %v, want %q", bad.op.Call, err, bad.want)
 		}
 	}

@@ -71,8 +71,7 @@ func groupCall(ops []Op) lifecycle.Call {
 	return lifecycle.CallGroupEnd
 }
 
-// toSelf pairs the sends of this rank to itself with its receives from itself, and copies. Nothing is copied if one
-// does not fit.
+// toSelf pairs the sends of this rank to itself with its receives from itself, and copies. It copies all or none.
 func (e *Engine) toSelf(ops []Op) error {
 	for _, move := range [...]bool{false, true} {
 		s, r := 0, 0
@@ -277,8 +276,7 @@ func (g *group) satisfied(l *link) bool {
 	return l.pair.acked == len(l.pair.sends) && l.pair.ended == len(l.pair.recvs)
 }
 
-// consume uses the next piece of a window, data or a header, and returns how much that was, 0 if the window has too
-// little.
+// consume uses the next piece of a window, data or a header, and returns how much that was, 0 if there is too little.
 func (g *group) consume(l *link, window []byte) (int, error) {
 	if l.pair.inside {
 		return g.data(&l.pair, window), nil

@@ -10,8 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/algo"
 )
 
-// header is what a rank tells another about the call that it makes. Ranks that make the same collective call have equal
-// headers.
+// header is what a rank tells another about the call that it makes. The same collective call has equal headers.
 type header struct {
 	what  uint64 // magic, kind, call, data type, reduction, algorithm: see makeHeader
 	seq   uint64 // number of the collective on the communicator, or of the message between the two ranks in this direction

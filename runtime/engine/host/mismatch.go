@@ -17,12 +17,11 @@ import (
 // headers are merged on the way: see digest.go.
 const maxHeaders = 16
 
-// gatherTime is how long a rank that has seen a mismatch waits for what the remaining ranks say, so that the error
-// names all of them.
+// gatherTime is how long a rank that has seen a mismatch waits for the remaining ranks, so that the error names all.
 const gatherTime = 200 * time.Millisecond
 
-// gatherHeaders waits for the headers of the ranks that have not been heard yet, and returns the error. Ranks that are lost,
-// or don't call within gatherTime, are left out.
+// gatherHeaders waits for the headers of the ranks that have not been heard yet, and returns the error. Ranks that are
+// lost, or don't call within gatherTime, are left out.
 func (x *execution) gatherHeaders() error {
 	e := x.e
 	ctx, cancel := context.WithTimeout(e.w.ctx, gatherTime)

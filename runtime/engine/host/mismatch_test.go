@@ -15,7 +15,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// mustMismatch checks that every rank has a mismatch error with the culprit and the text, and that its buffer is as it was.
+// mustMismatch checks that every rank has a mismatch error with the culprit and the text, and that its buffer is as it
+// was.
 func mustMismatch(t *testing.T, errs []error, culprit int, want string) {
 	t.Helper()
 	for r, err := range errs {
@@ -43,7 +44,10 @@ func TestMismatchNamesFieldAndRanks(t *testing.T) {
 		want   string // %s: the ranks that say the one, and the one that says the other
 	}{
 		{"call", func(o *host.Op) { o.Call, o.Peer = lifecycle.CallBroadcast, 0 }, "call: %s all_reduce, %s broadcast"},
-		{"barrier", func(o *host.Op) { o.Call, o.Algorithm = lifecycle.CallBarrier, algo.Auto }, "call: %s all_reduce, %s barrier"},
+		{
+			"barrier", func(o *host.Op) { o.Call, o.Algorithm = lifecycle.CallBarrier, algo.Auto },
+			"call: %s all_reduce, %s barrier",
+		},
 		{"count", func(o *host.Op) { o.Count = 3 }, "count: %s 4, %s 3"},
 		{"data type", func(o *host.Op) { o.DataType = kernels.Int32 }, "data type: %s float32, %s int32"},
 		{"reduction", func(o *host.Op) { o.Reduction = kernels.Max }, "reduction: %s premul_sum, %s max"},
@@ -120,7 +124,7 @@ func TestMismatchOfNumber(t *testing.T) {
 	mustMismatch(t, errs, 2, "number of the operation: ranks 0 and 1 say 8, rank 2 says 7")
 }
 
-// Three opinions.
+// Three variants.
 func TestMismatchOfMany(t *testing.T) {
 	for _, size := range []int{5, 17} {
 		cl := newCluster(t, size, transports()["inproc"], nil)
@@ -130,7 +134,8 @@ func TestMismatchOfMany(t *testing.T) {
 				n = rank
 			}
 			return run(ctx, e, seq, &host.Op{
-				Call: lifecycle.CallAllReduce, Count: n, DataType: kernels.Int8, Peer: -1, Send: make([]byte, n), Recv: make([]byte, n),
+				Call: lifecycle.CallAllReduce, Count: n, DataType: kernels.Int8, Peer: -1, Send: make([]byte,
+					n), Recv: make([]byte, n),
 			})
 		})
 		mustMismatch(t, errs, -1, "count: ")
@@ -161,7 +166,10 @@ func TestCollectiveAfterUnmetReceive(t *testing.T) {
 	cl := newCluster(t, 2, transports()["inproc"], nil)
 	pair := func(rank int, calls ...lifecycle.Call) (ops []host.Op) {
 		for _, c := range calls {
-			ops = append(ops, host.Op{Call: c, Count: 1, DataType: kernels.Int8, Peer: 1 - rank, Send: []byte{1}, Recv: []byte{0}})
+			ops = append(ops, host.Op{
+				Call: c, Count: 1, DataType: kernels.Int8, Peer: 1 - rank, Send: []byte{1},
+				Recv: []byte{0},
+			})
 		}
 		return ops
 	}

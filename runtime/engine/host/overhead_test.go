@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// mirror is a connection to a peer that says what this rank says, at once: in a symmetric operation, a perfect peer. What is
-// measured over it is the engine alone.
+// mirror is a connection to a peer that says what this rank says, at once: in a symmetric operation, a perfect peer.
+// What is measured over it is the engine alone.
 type mirror struct {
 	held  []byte
 	start int

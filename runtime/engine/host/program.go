@@ -79,7 +79,6 @@ func (e *Engine) Plan(op *Op) (*Plan, error) {
 	return p, nil
 }
 
-// compile plans op.
 func (e *Engine) compile(op *Op) (*Plan, error) {
 	es := op.DataType.Size()
 	req := algo.Request{

@@ -25,15 +25,13 @@ func (e *Engine) suffices(peer, n int) bool {
 	return len(l.kept) >= n || err == nil && more
 }
 
-// inFlight says whether a peer that is lost may have sent more than has arrived. The doorbell rings when that has
-// ended.
+// inFlight says whether a peer that is lost may have sent more than has arrived. The doorbell rings at its end.
 func (l *link) inFlight() bool {
 	c, ok := l.conn.(interface{ InFlight() bool })
 	return ok && c.InFlight()
 }
 
-// keep moves what the connection shows to kept, until that is n bytes. The error is the connection's: nothing more will
-// come.
+// keep moves what the connection shows to kept, until that is n bytes. The error is the connection's.
 func (l *link) keep(n int) error {
 	for len(l.kept) < n {
 		window, err := l.conn.Peek()

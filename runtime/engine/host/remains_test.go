@@ -57,18 +57,24 @@ func (c *mortalConn) InFlight() bool {
 	return ok && f.InFlight()
 }
 
-// bury has the ranks below before learn that rank dead has died, as a fabric tells them.
-func (c *cluster) bury(dead, before int) {
+// markDead has the ranks below before learn that rank dead has died, as a fabric tells them.
+func (c *cluster) markDead(dead, before int) {
 	for r := range before {
 		if r != dead {
-			c.links[r].Waiter().PeerLost(dead, &lifecycle.PeerError{Code: lifecycle.CodeRankDead, Rank: dead, Detail: "its process ended"})
+			c.links[r].Waiter().PeerLost(dead, &lifecycle.PeerError{
+				Code: lifecycle.CodeRankDead, Rank: dead,
+				Detail: "its process ended",
+			})
 		}
 	}
 }
 
 // gather is rank's part in a gather of so many bytes a rank, each of which says whose it is, to rank 0.
 func gather(rank, size, count int) host.Op {
-	op := host.Op{Call: lifecycle.CallGather, Count: count, DataType: kernels.Uint8, Peer: 0, Send: bytes.Repeat([]byte{byte(rank + 1)}, count)}
+	op := host.Op{
+		Call: lifecycle.CallGather, Count: count, DataType: kernels.Uint8, Peer: 0,
+		Send: bytes.Repeat([]byte{byte(rank + 1)}, count),
+	}
 	if rank == 0 {
 		op.Recv = make([]byte, size*count)
 	}
@@ -78,8 +84,8 @@ func gather(rank, size, count int) host.Op {
 // promptly is the patience of a test in which nobody comes who would end a wait.
 const promptly = 15 * time.Second
 
-// One rank is late, and another dies when it has sent a part of what is wanted of it: what is there of it gives no hope, and
-// the death is told at once.
+// One rank is late, and another dies when it has sent a part of what is wanted of it: what is there of it gives no
+// hope, and the death is told at once.
 func TestPeerDiesWithAPartSent(t *testing.T) {
 	const size, dead, late = 4, 2, 3
 	ops := map[string]func(rank int) host.Op{
@@ -107,7 +113,7 @@ func TestPeerDiesWithAPartSent(t *testing.T) {
 							awaitWait(c.engines[r], late)
 						}
 						mortals[dead].die()
-						c.bury(dead, late)
+						c.markDead(dead, late)
 						return nil
 					}
 					ctx, cancel := context.WithTimeout(ctx, promptly)
@@ -127,7 +133,8 @@ func TestPeerDiesWithAPartSent(t *testing.T) {
 	}
 }
 
-// Among many ranks, those whose agreement waits for the late one learn it from those who have business with the dead one.
+// Among many ranks, those whose agreement waits for the late one learn it from those who have business with the dead
+// one.
 func TestPeerDiesInALateAgreement(t *testing.T) {
 	const size, late = 17, 16
 	for _, a := range algo.For(lifecycle.CallAllReduce) {
@@ -140,7 +147,7 @@ func TestPeerDiesInALateAgreement(t *testing.T) {
 						for r := range late {
 							awaitWait(c.engines[r], -1)
 						}
-						c.bury(dead, late)
+						c.markDead(dead, late)
 						return nil
 					}
 					ctx, cancel := context.WithTimeout(ctx, promptly)
@@ -160,8 +167,8 @@ func TestPeerDiesInALateAgreement(t *testing.T) {
 	}
 }
 
-// One that dies when it has sent all that is wanted of it is missed by nobody, however late another one is: its bytes are used, wherever
-// they lie.
+// One that dies when it has sent all that is wanted of it is missed by nobody, however late another one is: its bytes
+// are used, wherever they lie.
 func TestPeerDiesWithAllSent(t *testing.T) {
 	const size, dead, late = 4, 2, 3
 	for name, how := range transports() {
@@ -187,7 +194,7 @@ func TestPeerDiesWithAllSent(t *testing.T) {
 							}
 							runtime.Gosched()
 						}
-						c.bury(dead, 1)
+						c.markDead(dead, 1)
 						got = o.Recv
 					case late:
 						awaitWait(c.engines[0], late) // it has looked what there is
@@ -229,7 +236,7 @@ func TestPeerDiesBetweenSends(t *testing.T) {
 				}
 				<-sent
 				awaitWait(c.engines[0], late)
-				c.bury(dead, 1)
+				c.markDead(dead, 1)
 				return nil
 			})
 			if p := peerError(t, 0, errs[0]); errs[dead] != nil || p.Code != lifecycle.CodeRankDead || p.Rank != dead {

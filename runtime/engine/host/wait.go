@@ -65,7 +65,7 @@ func (e *Engine) proceed() {
 	}
 }
 
-// report puts on the tape for whom the operation waits, and in which phase, if that is new.
+// report puts on the tape for which rank the operation waits, and in which phase, if that is new.
 func (e *Engine) report() {
 	b := e.w.op
 	if b == nil {
@@ -90,9 +90,9 @@ func (e *Engine) report() {
 	}
 }
 
-// lostPeers returns the error of an operation to which the loss of a peer matters: one that gave up (a notice) takes the
-// others along, whoever dies does if more is wanted of it than it has sent. A peer that has left in good order is not
-// even lost: it was faster.
+// lostPeers returns the error of an operation to which the loss of a peer matters: one that gave up (a notice) takes
+// the others along, whoever dies does if more is wanted of it than it has sent. A peer that has left in good order is
+// not even lost: it was faster.
 func (e *Engine) lostPeers(b blocked) error {
 	for r := range e.all {
 		err := e.links.Lost(r)

@@ -169,7 +169,6 @@ func readSecret(path string) (string, error) {
 	return strings.TrimSpace(string(content)), err
 }
 
-// check looks at the world as a whole.
 func (e *environment) check(w *World) {
 	if len(e.problems) > 0 {
 		return // what follows from them says nothing new

@@ -116,19 +116,31 @@ func TestFromEnv(t *testing.T) {
 		{"a lone world size of one", "WORLD_SIZE=1", World{Size: 1, LocalSize: 1, Launcher: None}},
 		{
 			"torchrun", torchrunEnv,
-			World{Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Address: "node-a:29500", Job: "torchrun-7f3c", Launcher: Torchrun},
+			World{
+				Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Address: "node-a:29500", Job: "torchrun-7f3c",
+				Launcher: Torchrun,
+			},
 		},
 		{
 			"torchrun, whose agent has the port", torchrunEnv + "\nTORCHELASTIC_USE_AGENT_STORE=True",
-			World{Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Address: "node-a:23406", Job: "torchrun-7f3c", Launcher: Torchrun},
+			World{
+				Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Address: "node-a:23406", Job: "torchrun-7f3c",
+				Launcher: Torchrun,
+			},
 		},
 		{
 			"torchrun, restarted", torchrunEnv + "\nTORCHELASTIC_RESTART_COUNT=2",
-			World{Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Address: "node-a:29500", Job: "torchrun-7f3c-restart-2", Launcher: Torchrun},
+			World{
+				Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Address: "node-a:29500", Job: "torchrun-7f3c-restart-2",
+				Launcher: Torchrun,
+			},
 		},
 		{
 			"carillon run", carillonRunEnv,
-			World{Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2, Address: "127.0.0.1:41373", Job: "digits-9f86", Secret: secret, Launcher: PyTorch},
+			World{
+				Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2, Address: "127.0.0.1:41373", Job: "digits-9f86", Secret: secret,
+				Launcher: PyTorch,
+			},
 		},
 		{
 			"init_method env:// without local ranks", "RANK=0\nWORLD_SIZE=2\nMASTER_ADDR=::1\nMASTER_PORT=29500",
@@ -154,7 +166,10 @@ func TestFromEnv(t *testing.T) {
 		},
 		{
 			"srun", srunEnv,
-			World{Rank: 5, Size: 7, LocalRank: 2, LocalSize: 3, Address: "gnode20:12969", Job: "slurm-200505.2", Launcher: Slurm},
+			World{
+				Rank: 5, Size: 7, LocalRank: 2, LocalSize: 3, Address: "gnode20:12969", Job: "slurm-200505.2",
+				Launcher: Slurm,
+			},
 		},
 		{
 			"srun with a master", srunEnv + "\nMASTER_ADDR=gnode25\nMASTER_PORT=7000\nWORLD_SIZE=7",
@@ -167,7 +182,10 @@ func TestFromEnv(t *testing.T) {
 		{"a batch script is no rank", sbatchEnv, World{Size: 1, LocalSize: 1, Launcher: None}},
 		{
 			"torchrun inside of srun", srunEnv + torchrunEnv,
-			World{Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Address: "node-a:29500", Job: "torchrun-7f3c", Launcher: Torchrun},
+			World{
+				Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Address: "node-a:29500", Job: "torchrun-7f3c",
+				Launcher: Torchrun,
+			},
 		},
 		{
 			"mpirun inside of a batch script", sbatchEnv + mpirunEnv,
@@ -187,7 +205,10 @@ func TestFromEnv(t *testing.T) {
 		},
 		{
 			"CARILLON_ over one thing", torchrunEnv + "\nCARILLON_ADDRESS=10.0.0.1:4000",
-			World{Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Address: "10.0.0.1:4000", Job: "torchrun-7f3c", Launcher: Torchrun},
+			World{
+				Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Address: "10.0.0.1:4000", Job: "torchrun-7f3c",
+				Launcher: Torchrun,
+			},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -238,9 +259,18 @@ func TestProblemsAreAllNamed(t *testing.T) {
 				`MASTER_ADDR is not set: it must be the host of rank 0, a name or an address (or set CARILLON_ADDRESS=host:port)`,
 			},
 		},
-		{"a size without a rank", "WORLD_SIZE=4", []string{`RANK is not set: WORLD_SIZE is "4", so it must be this process's rank`}},
-		{"a rank too many", "RANK=4\nWORLD_SIZE=4\nMASTER_ADDR=h\nMASTER_PORT=1", []string{`RANK="4": it must be a whole number from 0 to 3`}},
-		{"half of CARILLON_", "CARILLON_RANK=1", []string{`CARILLON_WORLD_SIZE is not set: CARILLON_RANK is "1", and one without the other says nothing`}},
+		{
+			"a size without a rank", "WORLD_SIZE=4",
+			[]string{`RANK is not set: WORLD_SIZE is "4", so it must be this process's rank`},
+		},
+		{
+			"a rank too many", "RANK=4\nWORLD_SIZE=4\nMASTER_ADDR=h\nMASTER_PORT=1",
+			[]string{`RANK="4": it must be a whole number from 0 to 3`},
+		},
+		{
+			"half of CARILLON_", "CARILLON_RANK=1",
+			[]string{`CARILLON_WORLD_SIZE is not set: CARILLON_RANK is "1", and one without the other says nothing`},
+		},
 		{
 			"an address without a port", "CARILLON_RANK=0\nCARILLON_WORLD_SIZE=2\nCARILLON_ADDRESS=localhost",
 			[]string{`CARILLON_ADDRESS="localhost": invalid argument: the world's address "localhost" is not host:port`},
@@ -259,7 +289,10 @@ func TestProblemsAreAllNamed(t *testing.T) {
 		{"tasks by node", srunEnv + "\nSLURM_STEP_TASKS_PER_NODE=3(xtwo)", []string{
 			`SLURM_STEP_TASKS_PER_NODE="3(xtwo)": it must be numbers of tasks such as 4(x2),3`,
 		}},
-		{"a local rank beyond its host", torchrunEnv + "\nLOCAL_RANK=4", []string{`LOCAL_RANK="4": this host has 4 ranks, so it must be from 0 to 3`}},
+		{
+			"a local rank beyond its host", torchrunEnv + "\nLOCAL_RANK=4",
+			[]string{`LOCAL_RANK="4": this host has 4 ranks, so it must be from 0 to 3`},
+		},
 		{
 			"mpirun from a host that runs no rank",
 			mpirunEnv + "\nOMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=0\nOMPI_MCA_orte_local_daemon_uri=1138032640.1;tcp://192.0.2.3:40001",
@@ -282,7 +315,8 @@ func TestProblemsAreAllNamed(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			var variable *VariableError
-			if !errors.As(err, &variable) || !errors.Is(err, lifecycle.ErrInvalidArgument) || lifecycle.CodeOf(err) != lifecycle.CodeInvalidArgument {
+			if !errors.As(err, &variable) || !errors.Is(err, lifecycle.ErrInvalidArgument) ||
+				lifecycle.CodeOf(err) != lifecycle.CodeInvalidArgument {
 				t.Errorf("not a VariableError with its code: %#v", err)
 			}
 			if strings.Contains(err.Error(), "hush") {
@@ -310,14 +344,16 @@ func TestSecretFromFile(t *testing.T) {
 	if diff := cmp.Diff(byValue, byFile); diff != "" {
 		t.Errorf("by value and by file differ:\n%s", diff)
 	}
-	if _, err := FromEnv(env(base + "\nCARILLON_JOB_SECRET_FILE=" + path + ".gone")); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := FromEnv(env(base + "\nCARILLON_JOB_SECRET_FILE=" + path + ".gone")); err == nil ||
+		!strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	large := filepath.Join(t.TempDir(), "large")
 	if err := os.WriteFile(large, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FromEnv(env(base + "\nCARILLON_JOB_SECRET_FILE=" + large)); err == nil || !strings.Contains(err.Error(), "16 to 4096 bytes") {
+	if _, err := FromEnv(env(base + "\nCARILLON_JOB_SECRET_FILE=" + large)); err == nil || !strings.Contains(err.Error(),
+		"16 to 4096 bytes") {
 		t.Errorf("a file that is no secret: %v", err)
 	}
 }

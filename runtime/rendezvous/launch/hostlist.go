@@ -32,8 +32,7 @@ func FirstHost(list string) (string, error) {
 	}
 }
 
-// nextHost reads the element of the list up to a comma outside of brackets, and returns the first name that it stands
-// for.
+// nextHost reads the element of the list up to a comma outside of brackets, and returns its first name.
 func nextHost(list string) (first, rest string, more bool, err error) {
 	var name strings.Builder
 	for i := 0; i < len(list); i++ {

@@ -47,7 +47,10 @@ func TestFirstHost(t *testing.T) {
 }
 
 func FuzzFirstHost(f *testing.F) {
-	for _, seed := range []string{"n1", "n[01-03,7]", "login,n[1-4]", "rack[2-3]node[007-010]", "n[", "n]", "n[1-", ",", "[1]", "n[3-1]", "(null)"} {
+	for _, seed := range []string{
+		"n1", "n[01-03,7]", "login,n[1-4]", "rack[2-3]node[007-010]", "n[", "n]", "n[1-", ",",
+		"[1]", "n[3-1]", "(null)",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, list string) {

@@ -117,9 +117,8 @@ func (e *environment) mpirunHost(w *World) string {
 		return ""
 	}
 	if local := e.get("OMPI_MCA_orte_local_daemon_uri"); w.Rank == 0 && local != "" && local != uri {
-		e.problem("OMPI_MCA_orte_local_daemon_uri", local,
-			"rank 0 is not on mpirun's host, where the others look for it; "+
-				"say where it is with mpirun -x CARILLON_ADDRESS=host:port")
+		e.problem("OMPI_MCA_orte_local_daemon_uri", local, "rank 0 is not on mpirun's host, where the others look for it; "+
+			"say where it is with mpirun -x CARILLON_ADDRESS=host:port")
 	}
 	return host
 }

@@ -74,7 +74,6 @@ func (w World) ListenAddress() string {
 	return net.JoinHostPort("", port)
 }
 
-// loopback tells whether the ranks meet on loopback.
 func (w World) loopback() bool {
 	host, _, err := net.SplitHostPort(w.Address)
 	if err != nil {

@@ -19,7 +19,7 @@ const patience = 2 * time.Minute
 // the first of its size ranks, at the address where that process holds meetings, as the ranks told each other when they
 // met; at is empty when all of them are of this Point. holds says that this rank is the first.
 //
-// One that failed does not end by itself: a rank that has not come may do so later, and is told who left.
+// One that failed does not end by itself: a rank that has not come may do so later, and is told which ranks left.
 func (p *Point) Again(seed []byte, at string, holds bool, size int) (rendezvous.Rendezvous, error) {
 	id, err := lifecycle.UniqueIDFromSecret(seed, at)
 	if err != nil {

@@ -15,7 +15,7 @@ type Introduction struct {
 	Card    []byte // how it is connected
 }
 
-// Introduce tells all ranks who this one is, and returns who they are, by rank.
+// Introduce tells all ranks this one's identity, and returns theirs, by rank.
 func Introduce(
 	ctx context.Context, at rendezvous.Rendezvous, rank, size int, mine *Introduction,
 ) ([]Introduction, error) {

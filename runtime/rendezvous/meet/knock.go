@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// knockTime is how long a process is given to let a connection in. The kernel does it for a process that is stopped
+	// probeTime is how long a process is given to let a connection in. The kernel does it for a process that is stopped
 	// or busy.
-	knockTime = 2 * time.Second
-	// knockers bounds how many processes are asked at once.
-	knockers = 64
+	probeTime = 2 * time.Second
+	// maxProbes bounds how many processes are asked at once.
+	maxProbes = 64
 )
 
 // Knock asks processes whether they are there, with a connection to where they hold meetings: it marks those in gone
@@ -24,7 +24,7 @@ const (
 // where a host does not answer, bounded by ctx. An error means that it can't be told of all.
 func Knock(ctx context.Context, addresses []string, gone []bool) error {
 	var wg sync.WaitGroup
-	room := make(chan struct{}, knockers)
+	room := make(chan struct{}, maxProbes)
 	errs := make([]error, len(addresses))
 	for i, address := range addresses {
 		if address == "" || gone[i] {
@@ -42,7 +42,7 @@ func Knock(ctx context.Context, addresses []string, gone []bool) error {
 
 // silent tells whether nobody answers at an address. An error means that it can't be told.
 func silent(ctx context.Context, address string) (bool, error) {
-	dialer := net.Dialer{Timeout: knockTime}
+	dialer := net.Dialer{Timeout: probeTime}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	var timeout net.Error
 	if deadline, bounded := ctx.Deadline(); err != nil && bounded && !time.Now().Before(deadline) {

@@ -22,7 +22,8 @@ func deaf(t *testing.T) string {
 		return fd
 	}
 	listener := socket()
-	if err := errors.Join(unix.Bind(listener, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(listener, 0)); err != nil {
+	if err := errors.Join(unix.Bind(listener, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+		unix.Listen(listener, 0)); err != nil {
 		t.Fatal(err)
 	}
 	name, err := unix.Getsockname(listener)

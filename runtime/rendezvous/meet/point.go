@@ -132,7 +132,7 @@ func (p *Point) Close() error {
 	return errors.Join(errs...)
 }
 
-// maxPast is how many meetings that failed are remembered, to tell a rank that comes late who was there and left.
+// maxPast is how many meetings that failed are remembered, to tell a rank that comes late which were there and left.
 const maxPast = 64
 
 // remember keeps a meeting that failed, and forgets the one that failed longest ago when there are too many.

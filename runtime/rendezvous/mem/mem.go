@@ -1,5 +1,4 @@
-// Package mem is the rendezvous of ranks that live in one process, as goroutines: a shared table, and nothing on the
-// wire.
+// Package mem is the rendezvous of ranks that live in one process, as goroutines: a shared table.
 package mem
 
 import (

@@ -46,7 +46,6 @@ func Run(t *testing.T, open func(t *testing.T, size int) Site) {
 	}
 }
 
-// answer is what one Exchange returned.
 type answer struct {
 	rank     int
 	payloads [][]byte

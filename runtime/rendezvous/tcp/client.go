@@ -126,7 +126,6 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// wait is one call of Exchange.
 type wait struct {
 	client *Client
 	since  time.Time

@@ -76,7 +76,7 @@ func (a *attempts) run(ctx context.Context) (net.Conn, error) {
 		if fatal := a.judge(ctx, err); fatal != nil {
 			return nil, fatal
 		}
-		// Thousands of ranks start together; they need not knock together each time.
+		// Thousands of ranks start together; they need not connect at the same moments.
 		again := time.NewTimer(pause/2 + rand.N(pause))
 		for waiting := true; waiting; {
 			select {
@@ -93,7 +93,6 @@ func (a *attempts) run(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// try connects once and goes through the handshake.
 func (a *attempts) try(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()

@@ -22,7 +22,7 @@
 //
 //	client → server  join     stream, rank (signed), size (signed), pid, host, key, payload
 //	client → server  leave    rank (signed), key, reason: the rank's context ended
-//	client → server  ask      stream, key: who is there?
+//	client → server  ask      stream, key: which ranks have come?
 //	client → server  bye      this rank is done with the unique id
 //	server → client  result   stream, size, payload of rank 0, 1, …            ends the stream
 //	server → client  failed   stream, roll                                     ends the stream

@@ -36,7 +36,8 @@ func Example() {
 			meet := tcp.Dial(id, tcp.Config{})
 			defer meet.Close()
 			var err error
-			if cards[rank], err = meet.Exchange(ctx, "cards", rank, size, fmt.Appendf(nil, "card of rank %d", rank)); err != nil {
+			if cards[rank], err = meet.Exchange(ctx, "cards", rank, size, fmt.Appendf(nil, "card of rank %d",
+				rank)); err != nil {
 				fmt.Println(err)
 			}
 		})

@@ -84,7 +84,6 @@ func truncated(err error) error {
 	return err
 }
 
-// A join is a client's request to take part in an exchange.
 type join struct {
 	stream     uint64
 	rank, size int

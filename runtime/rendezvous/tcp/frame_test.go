@@ -18,7 +18,10 @@ func sampleRoll() *rendezvous.Roll {
 	return &rendezvous.Roll{Size: 4, Members: []rendezvous.Member{
 		{Rank: 0, Size: 4, Host: "a", PID: 12, Arrived: noon.Add(-3 * time.Second)},
 		{Rank: 1, Size: 4, Host: "a", PID: 13, Left: noon.Add(-time.Second), How: rendezvous.Closed},
-		{Rank: 2, Size: 8, Host: "b", PID: 1, Arrived: noon.Add(-2 * time.Second), Left: noon, How: rendezvous.GaveUp, Detail: "its context expired"},
+		{
+			Rank: 2, Size: 8, Host: "b", PID: 1, Arrived: noon.Add(-2 * time.Second), Left: noon, How: rendezvous.GaveUp,
+			Detail: "its context expired",
+		},
 		{Rank: -7, Size: 4, Host: "", PID: 0, Arrived: noon},
 	}}
 }
@@ -48,7 +51,8 @@ func TestReadFrame(t *testing.T) {
 			t.Errorf("cut after %d bytes: %v", cut, err)
 		}
 	}
-	if _, _, err := readFrame(bytes.NewReader([]byte("\xff\x00\x00\x42\x01")), requestLimit); !errors.Is(err, errMalformed) {
+	if _, _, err := readFrame(bytes.NewReader([]byte("\xff\x00\x00\x42\x01")), requestLimit); !errors.Is(err,
+		errMalformed) {
 		t.Errorf("a body over the limit: %v", err)
 	}
 }

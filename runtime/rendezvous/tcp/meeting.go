@@ -20,8 +20,7 @@ type meeting struct {
 	encoded   encoded
 }
 
-// encoded is the last outcome as bytes: all ranks of an exchange get the same outcome in one go, and one encoding of
-// it.
+// encoded is the last outcome as bytes: all ranks of an exchange get the same one.
 type encoded struct {
 	payloads *[]byte // first of the payloads; identifies a result
 	roll     *rendezvous.Roll
@@ -53,7 +52,6 @@ func (m *meeting) join(p *peer, j join) {
 	})
 }
 
-// leave takes a rank that gave up out of an exchange.
 func (m *meeting) leave(p *peer, l leave) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

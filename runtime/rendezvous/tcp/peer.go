@@ -17,7 +17,6 @@ const (
 	sendTime  = 60 * time.Second // for one frame to leave, which may be large and one of thousands
 )
 
-// peer is a rank's connection at the server, after the handshake.
 type peer struct {
 	server  *Server
 	meeting *meeting
@@ -41,7 +40,6 @@ func (p *peer) listen() (rendezvous.Departure, string) {
 	}
 }
 
-// request does one request.
 func (p *peer) request(k kind, body []byte) error {
 	switch k {
 	case kindJoin:

@@ -35,8 +35,8 @@ type Server struct {
 }
 
 // Listen opens a server with a door of its own at addr, host:port; see door.Listen. Of config it uses Log: for who is
-// waited for, after 5, 10, 20 … seconds, and for strangers that were refused. The caller owns the server and closes it.
-// An address that is taken or is not of this host is a *[lifecycle.SystemError].
+// waited for, after 5, 10, 20 … seconds, and for strangers that were refused. The caller owns the server and closes
+// it. An address that is taken or is not of this host is a *[lifecycle.SystemError].
 func Listen(ctx context.Context, addr string, config Config) (*Server, error) {
 	config = config.withDefaults()
 	d, err := door.Listen(ctx, addr, config.Log)
@@ -142,7 +142,6 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// enter takes a rank's connection, unless the server is closed.
 func (s *Server) enter(m *meeting, conn net.Conn) {
 	_ = door.KeepWatch(conn, silence) // without it the loss of a host is noticed later, no more
 	p := &peer{server: s, meeting: m, conn: conn}
@@ -157,7 +156,6 @@ func (s *Server) enter(m *meeting, conn net.Conn) {
 	s.work.Go(func() { s.serve(p) })
 }
 
-// serve is the life of a rank's connection.
 func (s *Server) serve(p *peer) {
 	defer p.conn.Close() //nolint:errcheck // it is over, one way or the other
 	how, detail := p.listen()

@@ -42,7 +42,6 @@ func (s *session) open(j *join) <-chan reply {
 	return replies
 }
 
-// close forgets a stream.
 func (s *session) close(stream uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +52,6 @@ func (s *session) ask(a *ask) { s.send(a.encode(), leaveTime) }
 
 func (s *session) leave(l *leave) { s.send(l.encode(), leaveTime) }
 
-// send writes a frame within the given time. A failure ends the session, which every exchange on it sees.
 func (s *session) send(frame []byte, within time.Duration) {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -63,8 +61,7 @@ func (s *session) send(frame []byte, within time.Duration) {
 	}
 }
 
-// bye tells the server that this rank is done and waits, briefly, for it to hang up: hanging up first could destroy the
-// bye.
+// bye tells the server that this rank is done and waits, briefly, for it to hang up: else the bye could be lost.
 func (s *session) bye() {
 	s.send(finishFrame(beginFrame(kindBye)), leaveTime)
 	timer := time.NewTimer(leaveTime)

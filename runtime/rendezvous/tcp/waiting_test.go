@@ -53,7 +53,8 @@ func TestWaitingLines(t *testing.T) {
 		if line := serverBook.all()[0]; !strings.Contains(line, says) || !strings.Contains(line, "other_exchanges=1") {
 			t.Errorf("the server's line does not say %s: %s", says, line)
 		}
-		if line := rankBook.all()[0]; !strings.Contains(line, "rank=0 address=192.0.2.1:4000") || !strings.Contains(line, "size=3 missing=") {
+		if line := rankBook.all()[0]; !strings.Contains(line, "rank=0 address=192.0.2.1:4000") ||
+			!strings.Contains(line, "size=3 missing=") {
 			t.Errorf("the rank's line: %s", line)
 		}
 		// A short wait after a long one starts over.
@@ -86,7 +87,8 @@ func TestUnreachableLines(t *testing.T) {
 		wantMissing(t, err)
 		wantText(t, err, "192.0.2.1:4000 was not reached in", "nobody listens", "waited 30s")
 		lines := book.all()
-		if len(lines) != 3 || !strings.HasPrefix(lines[0], "5s ") || !strings.HasPrefix(lines[2], "20s ") || !strings.Contains(lines[2], "nobody listens") {
+		if len(lines) != 3 || !strings.HasPrefix(lines[0], "5s ") || !strings.HasPrefix(lines[2], "20s ") ||
+			!strings.Contains(lines[2], "nobody listens") {
 			t.Errorf("the log: %q", lines)
 		}
 		if err := c.Close(); err != nil {

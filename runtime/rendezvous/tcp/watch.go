@@ -58,8 +58,7 @@ func (w *watch) pause(d time.Duration) bool {
 	}
 }
 
-// reportWaiting writes a line while ranks wait for others, one for the whole server: about the exchange that waits
-// longest.
+// reportWaiting writes a line while ranks wait for others, one for the whole server: about the longest wait.
 func (s *Server) reportWaiting() {
 	for {
 		select {

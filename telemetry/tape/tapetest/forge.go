@@ -25,6 +25,7 @@ type Forge struct {
 	Exported                            int64 // until when it has exported its spans
 	Delivered                           int64 // and those of what had ended
 	Terminated, Seen                    int64
+	Paused, Resumed                     int64
 	Closed                              bool
 	Roots                               map[uint32]uint32 // of communicators that have another one, by their numbers
 	Slots                               []tape.Slot       // as a Reader gives them; Index is the place in the table
@@ -36,18 +37,18 @@ type Forge struct {
 // MaxTallies is how many tallies a forged tape has room for.
 const MaxTallies = 32
 
-// The sizes of a forged tape.
+// The sizes of a forged tape. Its tallies are at TallyOffset, each of TallyBytes.
 const (
-	forgedSlots    = 16
+	forgedSlots    = 64
 	forgedLife     = 1024
-	forgedOp       = 1024
+	forgedOp       = 8192
 	headerBytes    = 4096
 	slotBytes      = 512
 	recordBytes    = 64
-	tallyBytes     = 512
+	TallyBytes     = 512
+	TallyOffset    = headerBytes + forgedSlots*slotBytes
+	lifeOffset     = TallyOffset + MaxTallies*TallyBytes
 	pageBytes      = 512
-	tallyOffset    = headerBytes + forgedSlots*slotBytes
-	lifeOffset     = tallyOffset + MaxTallies*tallyBytes
 	opOffset       = lifeOffset + forgedLife*recordBytes
 	ordinaryOffset = opOffset + forgedOp*recordBytes
 	forgedLength   = ordinaryOffset + forgedOp/32*pageBytes
@@ -97,6 +98,13 @@ func (f *Forge) Life(number uint32, r tape.LifeRecord) {
 	if r.Text != "" {
 		tail = field(tail, 1, []byte(r.Text))
 	}
+	if r.Site.File != "" {
+		var site []byte
+		site = binary.LittleEndian.AppendUint32(site, uint32(r.Site.Line))
+		site = append(site, make([]byte, 16)...) // no goroutine, no time
+		site = binary.LittleEndian.AppendUint16(site, uint16(len(r.Site.Func)))
+		tail = field(tail, 2, append(append(site, r.Site.Func...), r.Site.File...))
+	}
 	if !r.Child.IsZero() {
 		tail = field(tail, 5, r.Child[:])
 	}
@@ -143,7 +151,7 @@ func (f *Forge) Bytes() []byte {
 		f.slot(b[headerBytes+f.Slots[i].Index*slotBytes:], &f.Slots[i])
 	}
 	for i := range f.Tallies {
-		tally(b[tallyOffset+i*tallyBytes:][:tallyBytes], i, &f.Tallies[i])
+		tally(b[TallyOffset+i*TallyBytes:][:TallyBytes], i, &f.Tallies[i])
 	}
 	for _, ring := range []struct {
 		at, size int
@@ -201,6 +209,8 @@ func (f *Forge) header(b []byte) {
 	le.PutUint64(b[904:], uint64(f.Delivered))
 	le.PutUint64(b[912:], uint64(f.Terminated))
 	le.PutUint64(b[920:], uint64(f.Seen))
+	le.PutUint64(b[928:], uint64(f.Paused))
+	le.PutUint64(b[936:], uint64(f.Resumed))
 }
 
 func (f *Forge) format() uint32 {

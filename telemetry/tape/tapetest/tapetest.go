@@ -136,8 +136,10 @@ func testRecords(t *testing.T, play Player) {
 		"wait 1 -1",
 		"end 1 1 301",
 	)
-	info := tape.CommInfo{ID: commID(t, idA), Parent: commID(t, idB), Name: "world", Rank: 3, Size: 8, Nodes: 2,
-		Engine: "host"}
+	info := tape.CommInfo{
+		ID: commID(t, idA), Parent: commID(t, idB), Name: "world", Rank: 3, Size: 8, Nodes: 2,
+		Engine: "host",
+	}
 	life := func(l tape.LifeRecord) tape.Event {
 		return tape.Event{Comm: info, Generation: 1, Root: 1, IsLife: true, Life: l}
 	}
@@ -199,8 +201,10 @@ func testSlots(t *testing.T, play Player) {
 	}
 	got.LastEnd, got.OpStart, got.WaitSince = 0, 0, 0
 	want := tape.Slot{
-		CommInfo: tape.CommInfo{ID: commID(t, idB), Parent: commID(t, idA), Name: "renamed", Rank: 1, Size: 2, Nodes: 1,
-			Engine: "host"},
+		CommInfo: tape.CommInfo{
+			ID: commID(t, idB), Parent: commID(t, idA), Name: "renamed", Rank: 1, Size: 2, Nodes: 1,
+			Engine: "host",
+		},
 		Index: 1, Generation: 2, Root: 1, State: 2, Launched: 3, Completed: 1, Seq: 2, Begun: 1, Done: 1,
 		Op:        tape.Signature{Call: 24, DataType: 1, Peer: 0, Bytes: 9},
 		Algorithm: 3, Phase: tape.PhaseAgree, Wait: 0,

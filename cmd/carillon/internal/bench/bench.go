@@ -21,8 +21,7 @@ type Plan struct {
 	Progress  io.Writer // a line for each measurement, as it goes; nil is none
 }
 
-// Run makes all measurements of a plan, in the order in which they are shown. skipped says why there is no comparison,
-// if there is none.
+// Run makes all measurements of a plan, in the order in which they are shown. skipped says why there is no comparison.
 func Run(ctx context.Context, p Plan) (results []Result, skipped string, err error) {
 	var mpi *openMPI
 	if p.Compare && len(p.Processes) > 0 {
@@ -39,7 +38,8 @@ func Run(ctx context.Context, p Plan) (results []Result, skipped string, err err
 		}
 		results = append(results, r)
 		if p.Progress != nil {
-			fmt.Fprintf(p.Progress, "%-8s %d %s, %s: %s\n", r.Side, r.Ranks, r.Mode, humanize.IBytes(uint64(r.Bytes)), formatLatency(r.Latency))
+			fmt.Fprintf(p.Progress, "%-8s %d %s, %s: %s\n", r.Side, r.Ranks, r.Mode, humanize.IBytes(uint64(r.Bytes)),
+				formatLatency(r.Latency))
 		}
 		return nil
 	}
@@ -65,7 +65,7 @@ func Run(ctx context.Context, p Plan) (results []Result, skipped string, err err
 	return results, skipped, nil
 }
 
-// Write prints results as a table: a line for each size, with Open MPI's figures and the ratio where they were measured.
+// Write prints results as a table: a line for each size, with Open MPI's figures and the ratio if measured.
 func Write(w io.Writer, results []Result) error {
 	type key struct {
 		mode         string
@@ -87,9 +87,11 @@ func Write(w io.Writer, results []Result) error {
 		if r.Side != "carillon" {
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t", r.Mode, r.Ranks, humanize.IBytes(uint64(r.Bytes)), formatLatency(r.Latency), r.BusBandwidth()/1e9, r.Allocs)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t", r.Mode, r.Ranks, humanize.IBytes(uint64(r.Bytes)),
+			formatLatency(r.Latency), r.BusBandwidth()/1e9, r.Allocs)
 		if m, ok := mpi[key{r.Mode, r.Ranks, r.Bytes}]; ok {
-			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t", formatLatency(m.Latency), m.BusBandwidth()/1e9, float64(m.Latency)/float64(r.Latency))
+			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t", formatLatency(m.Latency), m.BusBandwidth()/1e9,
+				float64(m.Latency)/float64(r.Latency))
 		} else if len(mpi) > 0 {
 			fmt.Fprint(t, "\t\t\t")
 		}

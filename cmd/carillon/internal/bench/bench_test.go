@@ -22,7 +22,8 @@ func TestParseSizes(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "x", "0", "-8", "6", "8:", "64:8", "9G", "99999999999999999999", "8,,8"} {
-		if got, err := ParseSizes(text); err == nil || !strings.Contains(err.Error(), "size") && !strings.Contains(err.Error(), "range") {
+		if got, err := ParseSizes(text); err == nil || !strings.Contains(err.Error(), "size") &&
+			!strings.Contains(err.Error(), "range") {
 			t.Errorf("%q: %v, %v; want an error that says what is allowed", text, got, err)
 		}
 	}

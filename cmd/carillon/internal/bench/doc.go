@@ -5,6 +5,6 @@
 // iterations of each rank, and of those the largest over the ranks. Bus bandwidth is as nccl-tests define it for
 // all-reduce: 2(n−1)/n · bytes / latency, which is comparable over numbers of ranks.
 //
-// The iterations of a size are bounded in count and in time. The two sides of a comparison are measured in turn, size by
-// size, so that what else the machine does hits both.
+// The iterations of a size are bounded in count and in time. The two sides of a comparison are measured in turn, size
+// by size, so that what else the machine does hits both.
 package bench

@@ -44,8 +44,7 @@ func (s Setup) iterations(once time.Duration) int {
 	return min(max(int(s.Budget/max(once, time.Nanosecond)), s.Min), s.Max)
 }
 
-// measure times all-reduces of one size on one rank, and agrees with the other ranks on the number of iterations and on
-// the result.
+// measure times all-reduces of one size on one rank, and agrees with the other ranks on iterations and result.
 func measure(ctx context.Context, comm *ccl.Comm, s Setup, bytes int) (Result, error) {
 	send, recv := make([]float32, bytes/4), make([]float32, bytes/4)
 	for i := range send {
@@ -96,7 +95,6 @@ func measure(ctx context.Context, comm *ccl.Comm, s Setup, bytes int) (Result, e
 	}, nil
 }
 
-// largest is the largest of the ranks' values.
 func largest(ctx context.Context, comm *ccl.Comm, v float64) (float64, error) {
 	buf := []float64{v}
 	err := ccl.AllReduce(ctx, comm, buf, buf, ccl.Max)

@@ -91,14 +91,14 @@ func processes(ctx context.Context, self string, s Setup, ranks, size int) (Resu
 // WorkerArgs are the arguments with which this program is a Worker.
 func WorkerArgs(s Setup, size int) []string {
 	return []string{
-		"bench-worker", "--sizes", strconv.Itoa(size), "--budget", s.Budget.String(), "--min", strconv.Itoa(s.Min), "--max", strconv.Itoa(s.Max),
+		"bench-worker", "--sizes", strconv.Itoa(size), "--budget", s.Budget.String(), "--min", strconv.Itoa(s.Min),
+		"--max", strconv.Itoa(s.Max),
 	}
 }
 
 //go:embed openmpi/allreduce.c
 var mpiSource []byte
 
-// openMPI is the same measurement with Open MPI.
 type openMPI struct {
 	program string // compiled
 }
@@ -135,7 +135,8 @@ func (m *openMPI) measure(ctx context.Context, s Setup, ranks, size int) (Result
 		return Result{}, fmt.Errorf("result of Open MPI: %w: %s", err, text)
 	}
 	return Result{
-		Side: "openmpi", Mode: "processes", Ranks: ranks, Bytes: size, Iters: iters, Latency: time.Duration(seconds * 1e9), Allocs: -1,
+		Side: "openmpi", Mode: "processes", Ranks: ranks, Bytes: size, Iters: iters, Latency: time.Duration(seconds * 1e9),
+		Allocs: -1,
 	}, nil
 }
 

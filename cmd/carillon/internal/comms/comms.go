@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
-	"github.com/carillon-rt/carillon/telemetry/postmortem"
+	"github.com/carillon-rt/carillon/ras/postmortem"
 )
 
 // Report is all communicators that the tapes below a folder tell of.
@@ -40,7 +40,8 @@ func (r *Report) Write(w io.Writer) error {
 	fmt.Fprintln(t, "COMMUNICATOR\tID\tRANKS\tNODES\tOPERATIONS\tWHAT HAPPENED\tNOW")
 	for i := range r.Comms {
 		c := &r.Comms[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.Name, c.ID.Short(), members(c), c.Nodes, c.Operations, story(c), state(c))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.Name, c.ID.Short(), members(c), c.Nodes, c.Operations,
+			actList(c), state(c))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -81,8 +82,7 @@ func members(c *postmortem.Comm) string {
 	return fmt.Sprintf("%d of %d", len(c.Ranks), c.Size)
 }
 
-// story is the acts in their order.
-func story(c *postmortem.Comm) string {
+func actList(c *postmortem.Comm) string {
 	var parts []string
 	for _, a := range c.Acts {
 		part := name(&a)

@@ -63,7 +63,8 @@ func TestReportOfALife(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(report.Comms) != 2 || report.Tapes != 1 || len(report.Broken) != 1 {
-		t.Fatalf("%d communicators on %d tapes, %d broken; want 2, 1 and 1", len(report.Comms), report.Tapes, len(report.Broken))
+		t.Fatalf("%d communicators on %d tapes, %d broken; want 2, 1 and 1", len(report.Comms), report.Tapes,
+			len(report.Broken))
 	}
 	world, half := report.Comms[0], report.Comms[1]
 	if world.Name != "world" || half.Name != "half" || half.Parent != world.ID || half.Operations != 5 {
@@ -95,7 +96,8 @@ func TestReportOfADeath(t *testing.T) {
 			c := w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "dp", Rank: rank, Size: 3})
 			c.Life(tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, State: lifecycle.StateReady})
 			c.Life(tape.LifeRecord{
-				Call: lifecycle.CallAllReduce, Stage: tape.StageEnd, Code: lifecycle.CodeRankDead, State: lifecycle.StateFailed, Peer: 7,
+				Call: lifecycle.CallAllReduce, Stage: tape.StageEnd, Code: lifecycle.CodeRankDead,
+				State: lifecycle.StateFailed, Peer: 7,
 				Text: fmt.Sprintf("seen by %d", rank),
 			})
 		}
@@ -109,7 +111,8 @@ func TestReportOfADeath(t *testing.T) {
 	if err := report.Write(&out); err != nil {
 		t.Fatal(err)
 	}
-	if s := out.String(); !strings.Contains(s, "rank_dead in operation of dp, on ranks 0 to 2: seen by 0") || strings.Contains(s, "seen by 1") {
+	if s := out.String(); !strings.Contains(s, "rank_dead in operation of dp, on ranks 0 to 2: seen by 0") ||
+		strings.Contains(s, "seen by 1") {
 		t.Errorf("the report is\n%s", s)
 	}
 }

@@ -5,11 +5,10 @@ import (
 	"sync"
 )
 
-// atOnce is how many endpoints are asked at a time. Who doesn't answer takes its whole time.
+// atOnce is how many endpoints are asked at a time. One that doesn't answer takes its whole time.
 const atOnce = 64
 
-// All asks all targets for snapshots, several at a time. What belongs to targets[i] is at i: a snapshot, or why there is
-// none.
+// All asks all targets for snapshots, several at a time. What belongs to targets[i] is at i: a snapshot, or an error.
 func (c *Client) All(ctx context.Context, targets []Target) ([]*Snapshot, []error) {
 	snapshots, errs := make([]*Snapshot, len(targets)), make([]error, len(targets))
 	next := make(chan int)

@@ -23,11 +23,11 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus/terminal"
 )
 
-// Config says how a Client proves who it is, and whom it trusts.
+// Config says how a Client proves its identity, and which servers it trusts.
 type Config struct {
 	Token string // sent as a bearer token; empty for none
 
-	CACert    string // a PEM file of who signs servers' certificates; empty: who the system trusts
+	CACert    string // a PEM file of the authorities that sign servers' certificates; empty: the system's
 	Cert, Key string // the client's own certificate, PEM files
 
 	// Timeout is how long a snapshot, and the beginning of a stream, may take. Silence is how long a stream may be silent,
@@ -85,8 +85,9 @@ func New(cfg Config) (*Client, error) {
 		t.TLSClientConfig.Certificates = []tls.Certificate{pair}
 	}
 	return &Client{cfg: cfg, http: &http.Client{
-		Transport:     t,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a token is for who was named
+		Transport: t,
+		// a token goes to the endpoint that was named alone
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
@@ -105,7 +106,8 @@ func ParseURL(text string) (Target, error) {
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" ||
+		strings.Trim(u.Path, "/") != "" {
 		return Target{}, fmt.Errorf("--url is %.200q, allowed is http://host:port or https://host:port", text)
 	}
 	return Target{URL: u.Scheme + "://" + u.Host, Trusted: true}, nil
@@ -126,14 +128,15 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("was asked too often, by whomever on this host; it answers again in %v", e.After)
 }
 
-// Snapshot asks for one. An endpoint answers once in its least interval between queries (5 s, if nobody set another), and
-// else with a *RefusedError.
+// Snapshot asks for one. An endpoint answers once in its least interval between queries (5 s, if nobody set another),
+// and else with a *RefusedError.
 func (c *Client) Snapshot(ctx context.Context, to Target) (*Snapshot, error) {
 	asked, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	resp, err := c.get(asked, to, "/api/v1/ras", nil)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return nil, fmt.Errorf("%s didn't answer within %v: its process may be stopped, or its host can't be reached", to.URL, c.cfg.Timeout)
+		return nil, fmt.Errorf("%s didn't answer within %v: its process may be stopped, or its host can't be reached", to.URL,
+			c.cfg.Timeout)
 	}
 	if err != nil {
 		return nil, err
@@ -149,10 +152,12 @@ func (c *Client) Snapshot(ctx context.Context, to Target) (*Snapshot, error) {
 // All is the id behind which a stream begins with all that is remembered.
 const All = "0"
 
-// Stream calls each for the events behind the one with an id, until ctx ends, each returns an error, which it returns, or
-// the endpoint ends the stream: io.EOF. opened is called when the endpoint has let it in. Notices of the bus, of events
-// that are missing, have no ID.
-func (c *Client) Stream(ctx context.Context, to Target, after string, opened func(), each func(*bus.Event) error) error {
+// Stream calls each for the events behind the one with an id, until ctx ends, each returns an error, which it returns,
+// or the endpoint ends the stream: io.EOF. opened is called when the endpoint has let it in. Notices of the bus, of
+// events that are missing, have no ID.
+func (c *Client) Stream(ctx context.Context, to Target, after string, opened func(),
+	each func(*bus.Event) error,
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(c.cfg.Timeout, func() { cancel(fmt.Errorf("%s is silent", to.URL)) })
@@ -232,7 +237,8 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 		if req.Header.Get("Authorization") != "" {
 			what = "wants another token"
 		}
-		return nil, fmt.Errorf("%s %s (--token-file, CARILLON_HEALTH_TOKEN) or a client certificate (--cert, --key): %s", to.URL, what, said)
+		return nil, fmt.Errorf("%s %s (--token-file, CARILLON_HEALTH_TOKEN) or a client certificate (--cert, --key): %s",
+			to.URL, what, said)
 	case http.StatusNotFound:
 		return nil, fmt.Errorf("%s has no %s: it is no Carillon process, or RAS is off there (CARILLON_RAS)", to.URL, path)
 	default:

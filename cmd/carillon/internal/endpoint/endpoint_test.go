@@ -89,11 +89,13 @@ func TestToken(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		_, _ = io.WriteString(w, `{"schema":1,"time":"2025-03-04T06:12:03Z","job":"train","ranks":[{"rank":3,"state":"alive"}]}`)
+		_, _ = io.WriteString(w,
+			`{"schema":1,"time":"2025-03-04T06:12:03Z","job":"train","ranks":[{"rank":3,"state":"alive"}]}`)
 	}))
 	defer s.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := newClient(t, Config{Token: "0123456789abcdef", CACert: ca})
@@ -101,28 +103,33 @@ func TestToken(t *testing.T) {
 	if err != nil || got.Job != "train" || got.Ranks[0].Rank != 3 || got.Time.IsZero() {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := c.Snapshot(t.Context(), Target{URL: s.URL}); err == nil || !strings.Contains(err.Error(), "wants a token") {
+	if _, err := c.Snapshot(t.Context(), Target{URL: s.URL}); err == nil || !strings.Contains(err.Error(),
+		"wants a token") {
 		t.Errorf("who isn't trusted: %v, want a refusal for want of a token", err)
 	}
 	wrong := newClient(t, Config{Token: "fedcba9876543210", CACert: ca})
-	if _, err := wrong.Snapshot(t.Context(), Target{URL: s.URL, Trusted: true}); err == nil || !strings.Contains(err.Error(), "wants another token") {
+	if _, err := wrong.Snapshot(t.Context(), Target{URL: s.URL, Trusted: true}); err == nil ||
+		!strings.Contains(err.Error(), "wants another token") {
 		t.Errorf("the wrong token: %v, want a refusal of it", err)
 	}
-	if _, err := newClient(t, Config{}).Snapshot(t.Context(), Target{URL: s.URL}); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, err := newClient(t, Config{}).Snapshot(t.Context(), Target{URL: s.URL}); err == nil ||
+		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a server that nobody vouches for: %v, want an error about its certificate", err)
 	}
 }
 
 func TestBadConfig(t *testing.T) {
 	for want, cfg := range map[string]Config{
-		"no such file": {CACert: "/no/such.pem"}, "no certificate in PEM": {CACert: "endpoint.go"}, "given together": {Cert: "x"}, "--cert, --key": {Cert: "x", Key: "y"},
+		"no such file": {CACert: "/no/such.pem"}, "no certificate in PEM": {CACert: "endpoint.go"},
+		"given together": {Cert: "x"}, "--cert, --key": {Cert: "x", Key: "y"},
 	} {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", cfg, err, want)
 		}
 	}
 	for text, want := range map[string]string{
-		"node7:9400": "http://node7:9400", "https://[::1]:1/": "https://[::1]:1", "ftp://x": "", "http://": "", "http://u:p@h": "", "http://h/api": "", "http://h/?q": "",
+		"node7:9400": "http://node7:9400", "https://[::1]:1/": "https://[::1]:1", "ftp://x": "", "http://": "",
+		"http://u:p@h": "", "http://h/api": "", "http://h/?q": "",
 	} {
 		if got, err := ParseURL(text); got.URL != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v; want %q", text, got.URL, err, want)
@@ -132,7 +139,7 @@ func TestBadConfig(t *testing.T) {
 
 func TestStream(t *testing.T) {
 	const event = `{"specversion":"1.0","id":"a-1","source":"/x","type":"dev.carillon.rank.dead","text":"gone"}`
-	c := newClient(t, Config{Silence: 100 * time.Millisecond})
+	c := newClient(t, Config{Silence: time.Minute})
 	stream := func(to Target) (events []string, err error) {
 		err = c.Stream(t.Context(), to, All, func() {}, func(ev *bus.Event) error {
 			events = append(events, ev.ID+" "+ev.Text)
@@ -140,15 +147,17 @@ func TestStream(t *testing.T) {
 		})
 		return events, err
 	}
-	got, err := stream(answering(t, 200, "Content-Type: text/event-stream", "retry: 1\n\nid: a-1\ndata: "+event+"\n\n: heartbeat\n\n"))
+	got, err := stream(answering(t, 200, "Content-Type: text/event-stream",
+		"retry: 1\n\nid: a-1\ndata: "+event+"\n\n: heartbeat\n\n"))
 	if !errors.Is(err, io.EOF) || len(got) != 1 || got[0] != "a-1 gone" {
 		t.Errorf("%q, %v; want the event, and io.EOF", got, err)
 	}
 	for want, to := range map[string]Target{
 		"in place of events": answering(t, 200, "Content-Type: text/html", "<html>"),
 		"no event":           answering(t, 200, "Content-Type: text/event-stream", "data: {}\n\n"),
-		"too long":           answering(t, 200, "Content-Type: text/event-stream", "data: "+strings.Repeat("x", maxEvent+1)+"\n\n"),
-		"wants a token":      answering(t, 403, "X: y", ""),
+		"too long": answering(t, 200, "Content-Type: text/event-stream",
+			"data: "+strings.Repeat("x", maxEvent+1)+"\n\n"),
+		"wants a token": answering(t, 403, "X: y", ""),
 	} {
 		if _, err := stream(to); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -160,6 +169,7 @@ func TestStream(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer mute.Close()
+	c = newClient(t, Config{Silence: 100 * time.Millisecond})
 	if _, err := stream(Target{URL: mute.URL}); err == nil || !strings.Contains(err.Error(), "is silent") {
 		t.Errorf("a stream without heartbeats: %v, want an error", err)
 	}

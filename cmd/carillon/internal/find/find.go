@@ -1,4 +1,4 @@
-// Package find finds running jobs by the tapes that their processes write on this host, and by those where their health
+// Package find finds running jobs by the tapes that their processes write on this host, and where their health
 // endpoints are.
 package find
 
@@ -50,7 +50,7 @@ const (
 	Ended         // it closed its tape
 )
 
-// Running tells whether any of the job's processes runs, or may do so on another host, from which this one sees its tape.
+// Running tells whether any of the job's processes runs, or may do so on another host that shares the folder.
 func (j *Job) Running() bool { return j.count(Running) > 0 }
 
 func (j *Job) count(s State) (n int) {
@@ -76,9 +76,9 @@ type NotFoundError struct{ Problem string }
 // Error says what there is instead.
 func (e *NotFoundError) Error() string { return e.Problem }
 
-// Find finds a job that runs. What is the folder of its tapes, a folder of such folders, of whose jobs that which started
-// last is taken, or a job's name; empty is the folder in which tapes lie by default. The error is a *NotFoundError if
-// there is none.
+// Find finds a job that runs. What is the folder of its tapes, a folder of such folders, of whose jobs that which
+// started last is taken, or a job's name; empty is the folder in which tapes lie by default. The error is a
+// *NotFoundError.
 func Find(what string) (*Job, error) {
 	dir := tape.DefaultDir()
 	switch info, err := os.Stat(what); {
@@ -108,14 +108,16 @@ func Find(what string) (*Job, error) {
 			return job, nil
 		}
 	}
-	return nil, &NotFoundError{fmt.Sprintf("no job runs whose tapes are in %s (CARILLON_TAPE_DIR, or an argument, says where else to look)", terminal.Shown(dir))}
+	return nil, &NotFoundError{fmt.Sprintf("no job runs whose tapes are in %s (CARILLON_TAPE_DIR, or an argument, says "+
+		"where else to look)", terminal.Shown(dir))}
 }
 
 func running(j *Job) error {
 	if j.Running() {
 		return nil
 	}
-	return &NotFoundError{fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did", terminal.Shown(j.Name), j.End(), terminal.Shown(j.Dir))}
+	return &NotFoundError{fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did",
+		terminal.Shown(j.Name), j.End(), terminal.Shown(j.Dir))}
 }
 
 // Names are those of the jobs in a folder that run, the last started first.

@@ -39,15 +39,19 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, want := range map[string]string{
-		"": "newer", "older": "older", dir: "newer", filepath.Dir(older.Path()): "older", filepath.Dir(newer.Path()) + "/": "newer",
+		"": "newer", "older": "older", dir: "newer", filepath.Dir(older.Path()): "older", filepath.Dir(newer.Path()) +
+			"/": "newer",
 	} {
 		if job, err := Find(what); err != nil || job.Name != want || !job.Running() || job.Processes[0].PID != os.Getpid() {
 			t.Errorf("%q finds %+v, %v; want %s", what, job, err, want)
 		}
 	}
 	for what, want := range map[string]string{
-		"ended": "has ended: its processes ended in order; carillon postmortem", "none\x1b": "there is no job none\\u001b in " + dir + "; there run: newer, older",
-		"/no/such": "there is no folder /no/such", "http://h:1/": "http://h:1/ is a URL, not a job or a folder: say --url http://h:1/", t.TempDir(): "no job runs whose tapes are in",
+		"ended":       "has ended: its processes ended in order; carillon postmortem",
+		"none\x1b":    "there is no job none\\u001b in " + dir + "; there run: newer, older",
+		"/no/such":    "there is no folder /no/such",
+		"http://h:1/": "http://h:1/ is a URL, not a job or a folder: say --url http://h:1/",
+		t.TempDir():   "no job runs whose tapes are in",
 	} {
 		_, err := Find(what)
 		var missing *NotFoundError

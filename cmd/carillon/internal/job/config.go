@@ -45,7 +45,12 @@ type Config struct {
 	// are made when they are not there.
 	TapeDir, TeeDir string
 
-	// TargetsFile, if set, is written while the job runs: where Prometheus finds the ranks of this host, as its file_sd_config reads it.
+	// TapesAt is where the ranks' tapes are, whoever chose it: the launcher notes there how they ended, and why it ended
+	// the job. Empty notes nothing.
+	TapesAt string
+
+	// TargetsFile, if set, is written while the job runs: where Prometheus finds the ranks of this host, as its
+	// file_sd_config reads it.
 	TargetsFile string
 
 	// Linger is how long the other ranks may take to end by themselves after one failed; Grace how long between asking
@@ -117,9 +122,11 @@ func (c *Config) Validate() error {
 	case strings.ContainsAny(c.MasterAddr, " \t\n/"):
 		return wrong("--master-addr", c.MasterAddr, "a host name or an address, without a port")
 	case c.Name != "" && !nameRule.MatchString(c.Name):
-		return wrong("--job", c.Name, "up to 63 letters, digits, dots, dashes and underscores, not starting with a dot or dash")
+		return wrong("--job", c.Name,
+			"up to 63 letters, digits, dots, dashes and underscores, not starting with a dot or dash")
 	case c.Secret != "" && len(c.Secret) < minSecret:
-		return wrong("CARILLON_JOB_SECRET", "…", fmt.Sprintf("a text of at least %d bytes (openssl rand -hex 32 makes one)", minSecret))
+		return wrong("CARILLON_JOB_SECRET", "…", fmt.Sprintf("a text of at least %d bytes (openssl rand -hex 32 makes one)",
+			minSecret))
 	case c.Linger < 0:
 		return wrong("--linger", c.Linger, "0 or more")
 	case c.MinRanks < 0 || c.MinRanks > c.Ranks:
@@ -145,10 +152,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// worldSize is how many ranks the job has on all hosts.
 func (c *Config) worldSize() int { return max(c.Hosts, 1) * c.Ranks }
 
-// firstRank is the lowest rank of this host.
 func (c *Config) firstRank() int { return c.Host * c.Ranks }
 
 // place is where a rank of this host stands among the simulated nodes.
@@ -156,8 +161,7 @@ type place struct {
 	node, local, size int // the node, the place on it, and how many ranks the node has
 }
 
-// placeOf returns the place of the i-th rank of this host. The first nodes have one rank more when it doesn't come
-// out even.
+// placeOf returns the place of the i-th rank of this host. The first nodes have one rank more if need be.
 func (c *Config) placeOf(i int) place {
 	nodes := max(c.Nodes, 1)
 	small, larger := c.Ranks/nodes, c.Ranks%nodes
@@ -170,7 +174,8 @@ func (c *Config) placeOf(i int) place {
 
 // others are variables of another job that this launcher itself may be part of, or of another launcher. A rank that saw
 // them would take them for its own.
-var others = regexp.MustCompile(`^(CARILLON_(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|ADDRESS|JOB_SECRET_FILE)|TORCHELASTIC_\w+)=`)
+var others = regexp.MustCompile(
+	`^(CARILLON_(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|ADDRESS|JOB_SECRET_FILE)|TORCHELASTIC_\w+)=`)
 
 // environment returns what the i-th rank of this host runs with: Env, and over it the variables of the job.
 func (c *Config) environment(i int, hostname string) []string {
@@ -205,7 +210,6 @@ func (c *Config) hostID(i int, hostname string) string {
 	return hostname
 }
 
-// logPath is where the i-th rank's log goes, "" when there is none.
 func (c *Config) logPath(i int) string {
 	if c.TeeDir == "" {
 		return ""

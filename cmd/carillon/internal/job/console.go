@@ -30,8 +30,8 @@ const (
 // ansiColors are those that can be read on dark and on light ground.
 var ansiColors = [...]int{36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91}
 
-// newConsole returns a console for ranks first to first+n-1. failed is called once, from the goroutine that writes,
-// when w takes no more.
+// newConsole returns a console for ranks first to first+n-1. failed is called once, by the writing goroutine, when w
+// takes no more.
 func newConsole(w io.Writer, first, n int, color bool, failed func(error)) *console {
 	c := &console{w: w, open: nobody, failed: failed}
 	width := len(fmt.Sprintf("[%d]", first+n-1))
@@ -76,7 +76,6 @@ func (c *console) write(rank int, text []byte) {
 	c.flush()
 }
 
-// finish ends a rank's line, if it left one unfinished.
 func (c *console) finish(rank int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,12 +6,12 @@
 //	Run ── reserve a port, start every rank in a process group of its own
 //	 │
 //	 ├─ readers   a rank's output, line by line → console ("[2] …") and a log per rank
-//	 ├─ watch     who died, in batches: a cause is always in the first batch
+//	 ├─ watch     deaths in batches: a cause is always in the first batch
 //	 └─ the loop  deaths, signals and timers → linger → SIGTERM → SIGKILL
 //	            │
 //	          Result     which rank failed first and how, and what became of the others
 //
-// With Config.MinRanks, failures that leave enough ranks are remarked upon and remembered; only the one that leaves too few
+// With Config.MinRanks, failures that leave enough ranks are said and remembered; only the one that leaves too few
 // begins the end.
 //
 // Ranks never outlive the job. When one fails, the others are given a moment to say what they saw of it and to end by

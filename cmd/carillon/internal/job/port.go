@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a TCP port that is kept free for the job, on all addresses of this host, as rank 0 listens on all of them unless
-// it knows that all ranks are here. It is bound but doesn't listen: the kernel gives it to nobody who asks for any port, while a rank that asks for this one gets it, as both allow the
-// address to be reused (Go and nearly everybody who listens does).
+// port is a TCP port that is kept free for the job, on all addresses of this host, as rank 0 listens on all of them
+// unless it knows that all ranks are here. It is bound but doesn't listen: the kernel gives it to no process that asks
+// for any port, while a rank that asks for this one gets it, as both allow the address to be reused (Go does, and
+// nearly every other server).
 type port struct {
 	fd, number int
 }

@@ -32,7 +32,6 @@ type rank struct {
 	sent  []unix.Signal // what the supervisor sent it to make it end
 }
 
-// streams is where a rank's output goes.
 type streams struct {
 	stdout, stderr *console
 	log            *logFile

@@ -61,8 +61,8 @@ func (r *reader) run() {
 	}
 }
 
-// endOfLines returns how much of b is finished lines. A carriage return at the very end may be half of a line's end,
-// so it is not counted.
+// endOfLines returns how much of b is finished lines. A carriage return at the very end may be half an end and is not
+// counted.
 func endOfLines(b []byte) int {
 	newline := bytes.LastIndexByte(b, '\n')
 	if len(b) == 0 {

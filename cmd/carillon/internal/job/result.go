@@ -64,8 +64,8 @@ type Result struct {
 	// Outcomes has every rank that was started, by rank.
 	Outcomes []Outcome
 
-	// First is the rank whose failure ended the job: the one that failed first, or, with Config.MinRanks, the first of those
-	// that left too few. It is nil when the ranks that the job went on with ended well.
+	// First is the rank whose failure ended the job: the one that failed first, or, with Config.MinRanks, the first of
+	// those that left too few. It is nil when the ranks that the job went on with ended well.
 	First *Outcome
 
 	// Lost are the ranks that failed and that the job went on without, in that order.
@@ -78,8 +78,8 @@ type Result struct {
 	OutputLost error
 }
 
-// ExitCode is what the launcher exits with: 0, or the code of the rank whose failure ended the job, 128 and the number of the
-// signal if it was killed. Of a job that was ended because its output was lost it is 141, as if SIGPIPE had done it.
+// ExitCode is what the launcher exits with: 0, or the code of the rank whose failure ended the job, 128 and the number
+// of the signal if it was killed. Of a job that was ended because its output was lost it is 141, as by SIGPIPE.
 func (r *Result) ExitCode() int {
 	switch {
 	case r.OutputLost != nil && (r.First == nil || r.First.Asked != 0):
@@ -91,7 +91,7 @@ func (r *Result) ExitCode() int {
 	}
 }
 
-// String tells in one sentence who failed first and how, and what became of the others.
+// String tells in one sentence which rank failed first and how, and what became of the others.
 func (r *Result) String() string {
 	if r.First == nil {
 		return r.well()
@@ -122,7 +122,7 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// well says who ended well, and who was lost.
+// well says which ranks ended well, and which were lost.
 func (r *Result) well() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s ended well after %s", words.Ranks(r.survivors()), words.Round(r.Took))
@@ -132,7 +132,6 @@ func (r *Result) well() string {
 	return b.String()
 }
 
-// survivors are the ranks that were not lost.
 func (r *Result) survivors() []int {
 	return slices.DeleteFunc(r.ranks(), func(rank int) bool {
 		return slices.ContainsFunc(r.Lost, func(o *Outcome) bool { return o.Rank == rank })

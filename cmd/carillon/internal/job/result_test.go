@@ -27,7 +27,10 @@ func TestResultTellsWhoFailedAndHow(t *testing.T) {
 		{outcomes: []Outcome{ok}, first: -1, code: 0, text: "rank 0 ended well after 5s"},
 		{outcomes: []Outcome{ok, ok, ok, ok}, first: -1, code: 0, text: "ranks 0 to 3 ended well after 5s"},
 		{outcomes: []Outcome{ok, ok}, first: -1, lost: unix.EPIPE, code: 141, text: "ranks 0 and 1 ended well after 5s"},
-		{outcomes: []Outcome{ended}, first: 0, lost: unix.EPIPE, code: 141, text: "rank 0 (pid 0) was ended by the launcher's SIGTERM after 0s"},
+		{
+			outcomes: []Outcome{ended}, first: 0, lost: unix.EPIPE, code: 141,
+			text: "rank 0 (pid 0) was ended by the launcher's SIGTERM after 0s",
+		},
 		{outcomes: []Outcome{one}, first: 0, lost: unix.EPIPE, code: 1, text: "rank 0 (pid 0) exited with 1 after 3s"},
 		{outcomes: []Outcome{one}, first: 0, code: 1, text: "rank 0 (pid 0) exited with 1 after 3s"},
 		{
@@ -48,7 +51,10 @@ func TestResultTellsWhoFailedAndHow(t *testing.T) {
 			outcomes: []Outcome{killed, one}, first: 1, gone: []int{0}, code: 1,
 			text: "rank 1 (pid 0) exited with 1 after 3s; rank 0 was killed by SIGKILL",
 		},
-		{outcomes: []Outcome{ended, ended}, first: 0, code: 143, text: "ranks 0 and 1 were ended by the launcher's SIGTERM after 5s"},
+		{
+			outcomes: []Outcome{ended, ended}, first: 0, code: 143,
+			text: "ranks 0 and 1 were ended by the launcher's SIGTERM after 5s",
+		},
 	} {
 		r := Result{Took: 5 * time.Second, OutputLost: c.lost}
 		for i, o := range c.outcomes {

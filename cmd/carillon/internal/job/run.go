@@ -81,7 +81,10 @@ func (c *Config) makeFolders() error {
 			return err
 		}
 		if err := os.MkdirAll(abs, 0o700); err != nil {
-			return &ConfigError{Field: folder.flag, Value: *folder.dir, Allowed: fmt.Sprintf("a folder that is there or can be made (%v)", err)}
+			return &ConfigError{
+				Field: folder.flag, Value: *folder.dir,
+				Allowed: fmt.Sprintf("a folder that is there or can be made (%v)", err),
+			}
 		}
 		*folder.dir = abs
 	}

@@ -62,7 +62,10 @@ func TestSecondHostGoesOnCounting(t *testing.T) {
 	j := begin(t, "env", Config{Ranks: 2, Hosts: 3, Host: 2, MasterAddr: "10.0.0.1", MasterPort: 29500, Secret: secret})
 	j.end()
 	lines := j.rest()
-	for _, want := range []string{"[4] RANK=4", "[5] RANK=5", "[5] WORLD_SIZE=6", "[5] LOCAL_RANK=1", "[4] LOCAL_WORLD_SIZE=2", "[4] MASTER_ADDR=10.0.0.1"} {
+	for _, want := range []string{
+		"[4] RANK=4", "[5] RANK=5", "[5] WORLD_SIZE=6", "[5] LOCAL_RANK=1",
+		"[4] LOCAL_WORLD_SIZE=2", "[4] MASTER_ADDR=10.0.0.1",
+	} {
 		if !slices.Contains(lines, want) {
 			t.Errorf("no line %q in %q", want, lines)
 		}
@@ -71,7 +74,10 @@ func TestSecondHostGoesOnCounting(t *testing.T) {
 
 func TestJobNameIsTheSameOnAllHosts(t *testing.T) {
 	name := func(host int, secret string) string {
-		c := Config{Program: []string{"/some path/my.prog"}, MasterAddr: "10.0.0.1", MasterPort: 1, Host: host, Secret: secret}
+		c := Config{
+			Program: []string{"/some path/my.prog"}, MasterAddr: "10.0.0.1", MasterPort: 1, Host: host,
+			Secret: secret,
+		}
 		if _, err := c.complete(); err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +104,8 @@ func TestKilledRankIsNamedAndTheOthersEndByThemselves(t *testing.T) {
 	if r.ExitCode() != 128+9 || r.First.Rank != 2 || r.First.PID != pids[2] {
 		t.Errorf("exit code %d, first %+v", r.ExitCode(), r.First)
 	}
-	want := fmt.Sprintf("carillon: rank 2 (pid %d) was killed by SIGKILL after %s; ranks 0, 1 and 3 exited with 1\n", pids[2], words.Round(r.First.After))
+	want := fmt.Sprintf("carillon: rank 2 (pid %d) was killed by SIGKILL after %s; ranks 0, 1 and 3 exited with 1\n",
+		pids[2], words.Round(r.First.After))
 	if !strings.HasSuffix(j.stderr.String(), want) {
 		t.Errorf("stderr %q, want its end %q", j.stderr, want)
 	}
@@ -125,7 +132,8 @@ func TestJobGoesOnWithEnoughRanks(t *testing.T) {
 		t.Errorf("exit code %d, first %+v, lost %v", r.ExitCode(), r.First, lost)
 	}
 	for _, want := range []string{
-		fmt.Sprintf("carillon: rank 0 (pid %d) was killed by SIGKILL after ", pids[0]), "ranks 1 and 3 ended well", "was lost: killed by SIGKILL",
+		fmt.Sprintf("carillon: rank 0 (pid %d) was killed by SIGKILL after ",
+			pids[0]), "ranks 1 and 3 ended well", "was lost: killed by SIGKILL",
 	} {
 		if !strings.Contains(j.stderr.String(), want) {
 			t.Errorf("%q says not %q", j.stderr, want)
@@ -190,7 +198,8 @@ func TestSecondInterruptKills(t *testing.T) {
 	j.signals <- syscall.SIGINT
 	j.signals <- syscall.SIGINT
 	r := j.end()
-	if r.ExitCode() != 128+9 || !strings.HasPrefix(r.String(), "ranks 0 and 1 were ended by the launcher's SIGKILL after ") {
+	if r.ExitCode() != 128+9 || !strings.HasPrefix(r.String(),
+		"ranks 0 and 1 were ended by the launcher's SIGKILL after ") {
 		t.Errorf("exit code %d: %s", r.ExitCode(), r)
 	}
 }
@@ -337,7 +346,8 @@ func TestVerboseNamesEveryRank(t *testing.T) {
 	r := j.end()
 	a, b := r.Outcomes[0].PID, r.Outcomes[1].PID
 	for _, want := range []string{
-		"carillon: job j: ranks 0 and 1 on 2 simulated nodes up in ", fmt.Sprintf("(pid %d and %d), meeting at 127.0.0.1:1\n", a, b),
+		"carillon: job j: ranks 0 and 1 on 2 simulated nodes up in ", fmt.Sprintf("(pid %d and %d), meeting at 127.0.0.1:1\n",
+			a, b),
 		fmt.Sprintf("carillon: rank 1: pid %d, node 1, local rank 0 of 1\n", b),
 		"carillon: ranks 0 and 1 ended well after ",
 	} {

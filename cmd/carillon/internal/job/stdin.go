@@ -56,8 +56,7 @@ func (p *pump) run() {
 	}
 }
 
-// stop ends the pump and waits for its end. The ranks have ended, so that no write waits for a reader. A nil pump is
-// none.
+// stop ends the pump and waits for its end. The ranks have ended: no write waits for a reader. A nil pump is none.
 func (p *pump) stop() {
 	if p == nil {
 		return

@@ -4,15 +4,16 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// phase is how far the end of the job has come.
 type phase int
 
 const (
@@ -62,7 +63,8 @@ func (s *supervisor) startAll(path, hostname string) (err error) {
 	s.began = time.Now()
 	for i := range s.cfg.Ranks {
 		to := streams{stdout: s.stdout, stderr: s.stderr}
-		if to.log, err = openLog(s.cfg.logPath(i), func(err error) { s.stderr.say("%v; its log ends here", err) }); err != nil {
+		if to.log, err = openLog(s.cfg.logPath(i),
+			func(err error) { s.stderr.say("%v; its log ends here", err) }); err != nil {
 			return err
 		}
 		stdin, opened, err := s.openInput(i)
@@ -93,14 +95,13 @@ func (s *supervisor) openInput(i int) (f *os.File, opened bool, err error) {
 	if !term.IsTerminal(in) {
 		return in, false, nil
 	}
-	// A rank leads a process group of its own, and the kernel stops whom from the background reads a terminal.
+	// A rank leads a process group of its own, and the kernel stops a background process that reads a terminal.
 	if s.input, f, err = startPump(in); err != nil {
 		return nil, false, err
 	}
 	return f, true, nil
 }
 
-// loop runs until all ranks have ended.
 func (s *supervisor) loop(ctx context.Context) {
 	deaths := watch(s.ranks)
 	done := ctx.Done()
@@ -115,12 +116,12 @@ func (s *supervisor) loop(ctx context.Context) {
 		case sig := <-s.cfg.Signals:
 			s.told(sig)
 		case s.outputLost = <-s.lost:
-			s.askToEnd(unix.SIGTERM)
+			s.end("its output could not be shown", unix.SIGTERM)
 		case <-s.timer.C:
 			s.nextPhase()
 		case <-done:
 			done = nil
-			s.askToEnd(unix.SIGTERM)
+			s.end("SIGTERM", unix.SIGTERM)
 		}
 	}
 	s.settle()
@@ -128,7 +129,7 @@ func (s *supervisor) loop(ctx context.Context) {
 	s.input.stop()
 }
 
-// settle waits for what the ranks left behind, and still listens to who can't wait.
+// settle waits for what the ranks left behind, and still passes signals on.
 func (s *supervisor) settle() {
 	for _, r := range s.ranks {
 		for waiting := true; waiting; {
@@ -142,11 +143,11 @@ func (s *supervisor) settle() {
 	}
 }
 
-// died takes in a batch of deaths.
 func (s *supervisor) died(batch []death) {
 	for i := range batch {
 		d := &batch[i]
 		d.rank.ended = d
+		s.note(process.Entry{Rank: d.rank.number, PID: d.rank.pid, Exit: d.exit})
 		s.living--
 		go d.rank.settle(s.cfg.Grace)
 	}
@@ -156,6 +157,13 @@ func (s *supervisor) died(batch []death) {
 	if s.first != nil && s.phase == running && s.living > 0 {
 		s.phase = lingering
 		s.timer.Reset(s.cfg.Linger)
+	}
+}
+
+// note writes an entry into the job's ledger, beside the tapes. A job without tapes has none; a full disk stops no job.
+func (s *supervisor) note(e process.Entry) {
+	if s.cfg.TapesAt != "" {
+		_ = process.AppendEntry(filepath.Join(s.cfg.TapesAt, s.cfg.Name), e)
 	}
 }
 
@@ -178,7 +186,8 @@ func (s *supervisor) goOn(batch []death) bool {
 	s.gone = append(s.gone, failed...)
 	for _, d := range failed {
 		o := s.outcome(d.rank)
-		s.stderr.say("rank %d (pid %d)%s%s after %s; the job goes on with %s", o.Rank, o.PID, o.verb(false), o.how(), words.Round(o.After),
+		s.stderr.say("rank %d (pid %d)%s%s after %s; the job goes on with %s", o.Rank, o.PID, o.verb(false), o.how(),
+			words.Round(o.After),
 			words.Ranks(left))
 	}
 	return true
@@ -223,8 +232,9 @@ func (s *supervisor) told(sig os.Signal) {
 			s.kill()
 			return
 		}
-		s.remark("%s: told the ranks, they have %s to end (once more kills them)", unix.SignalName(num), words.Round(s.cfg.Grace))
-		s.askToEnd(num)
+		s.remark("%s: told the ranks, they have %s to end (once more kills them)", unix.SignalName(num),
+			words.Round(s.cfg.Grace))
+		s.end(unix.SignalName(num), num)
 	case unix.SIGPIPE:
 		// The console sees the error of the write itself.
 	default:
@@ -240,19 +250,20 @@ func (s *supervisor) told(sig os.Signal) {
 func (s *supervisor) nextPhase() {
 	switch s.phase {
 	case lingering:
-		s.askToEnd(unix.SIGTERM)
+		s.end(process.EndedByFailure, unix.SIGTERM)
 	case ending:
 		s.kill()
 	case running, killing:
 	}
 }
 
-// askToEnd sends all living ranks a signal, and gives them the grace.
-func (s *supervisor) askToEnd(sig unix.Signal) {
+// end asks all living ranks to end, with a signal, and gives them the grace. why is for the ledger.
+func (s *supervisor) end(why string, sig unix.Signal) {
 	if s.phase >= ending {
 		return
 	}
 	s.phase = ending
+	s.note(process.Entry{Ended: why})
 	for _, r := range s.ranks {
 		if r.ended == nil {
 			r.end(sig)
@@ -272,7 +283,6 @@ func (s *supervisor) kill() {
 	}
 }
 
-// result tells how it went. All ranks have ended.
 func (s *supervisor) result() *Result {
 	res := &Result{Took: time.Since(s.began), OutputLost: s.outputLost}
 	for _, r := range s.ranks {
@@ -287,7 +297,6 @@ func (s *supervisor) result() *Result {
 	return res
 }
 
-// outcome tells how a rank ended.
 func (s *supervisor) outcome(r *rank) Outcome {
 	return Outcome{
 		Rank: r.number, PID: r.pid,
@@ -296,7 +305,6 @@ func (s *supervisor) outcome(r *rank) Outcome {
 	}
 }
 
-// sayUp tells who is up.
 func (s *supervisor) sayUp() {
 	took, c := time.Since(s.began), s.cfg
 	pids := make([]int, len(s.ranks))
@@ -346,7 +354,6 @@ func (s *supervisor) numbers() []int {
 	return n
 }
 
-// remark says what is no failure, unless it should be quiet.
 func (s *supervisor) remark(format string, args ...any) {
 	if !s.cfg.Quiet {
 		s.stderr.say(format, args...)

@@ -61,7 +61,10 @@ func (t *targets) write(cfg *Config, hostname string) error {
 	for i := range groups {
 		groups[i] = targetGroup{
 			Targets: []string{t.healthAddr(i)},
-			Labels:  map[string]string{"job": cfg.Name, "rank": strconv.Itoa(cfg.firstRank() + i), "host": cfg.hostID(i, hostname)},
+			Labels: map[string]string{
+				"job": cfg.Name, "rank": strconv.Itoa(cfg.firstRank() + i),
+				"host": cfg.hostID(i, hostname),
+			},
 		}
 	}
 	text, err := json.MarshalIndent(groups, "", "  ")
@@ -69,7 +72,10 @@ func (t *targets) write(cfg *Config, hostname string) error {
 		return err
 	}
 	if err := replaceFile(t.file, append(text, '\n')); err != nil {
-		return &ConfigError{Field: "--sd-file", Value: cfg.TargetsFile, Allowed: fmt.Sprintf("a file that can be written, in a folder that is there (%v)", err)}
+		return &ConfigError{
+			Field: "--sd-file", Value: cfg.TargetsFile,
+			Allowed: fmt.Sprintf("a file that can be written, in a folder that is there (%v)", err),
+		}
 	}
 	return nil
 }
@@ -99,7 +105,6 @@ func (t *targets) remove() {
 	}
 }
 
-// release gives the ports back.
 func (t *targets) release() {
 	if t == nil {
 		return

@@ -44,7 +44,10 @@ func TestPrometheusFindsTheRanks(t *testing.T) {
 	var want []targetGroup
 	for _, rank := range []string{"0", "1", "2"} {
 		want = append(want, targetGroup{
-			Targets: []string{addrs[rank]}, Labels: map[string]string{"job": "my-job", "rank": rank, "host": host + "-node-" + rank},
+			Targets: []string{addrs[rank]}, Labels: map[string]string{
+				"job": "my-job", "rank": rank,
+				"host": host + "-node-" + rank,
+			},
 		})
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -62,7 +65,10 @@ func TestPrometheusFindsTheRanks(t *testing.T) {
 
 func TestTargetsFileThatCanNotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "missing", "targets.json")
-	_, err := Run(t.Context(), Config{Program: []string{"true"}, Ranks: 1, Stdout: os.Stdout, Stderr: os.Stderr, TargetsFile: file})
+	_, err := Run(t.Context(), Config{
+		Program: []string{"true"}, Ranks: 1, Stdout: os.Stdout, Stderr: os.Stderr,
+		TargetsFile: file,
+	})
 	var wrong *ConfigError
 	if !errors.As(err, &wrong) || wrong.Field != "--sd-file" || wrong.Value != file {
 		t.Errorf("%v, want a *ConfigError about --sd-file %s", err, file)

@@ -10,16 +10,16 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// death is a rank's end as the kernel tells it. The process is not reaped yet: its id, and that of its group, still
-// mean it and nobody else.
+// death is a rank's end as the kernel tells it. The process is not reaped yet: its id, and its group's, are not used
+// again.
 type death struct {
 	rank *rank
 	exit process.Exit
 	at   time.Time
 }
 
-// lastBreath bounds how long to wait for a rank that is ending already. Closing files and memory takes milliseconds.
-const lastBreath = time.Second
+// exitTime bounds how long to wait for a rank that is ending already. Closing files and memory takes milliseconds.
+const exitTime = time.Second
 
 // watch reports the deaths of ranks in batches until all are dead, and then closes the channel. When a rank's death was
 // caused by another's, the other is in the same batch or in an earlier one, however busy the machine is: all who were
@@ -52,7 +52,7 @@ func collectExiting(ranks []*rank) (dead []death, living []*rank) {
 			living = append(living, r)
 		}
 	}
-	deadline := time.Now().Add(lastBreath)
+	deadline := time.Now().Add(exitTime)
 	for len(ending) > 0 && time.Now().Before(deadline) {
 		var some []death
 		some, ending = collect(ending, time.Until(deadline))

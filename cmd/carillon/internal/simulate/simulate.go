@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
-	"github.com/carillon-rt/carillon/ras/jobsim"
+	"github.com/carillon-rt/carillon/ras/jobsim/meshed"
 )
 
 // Sizes are the numbers of ranks up to most, from 64 on, by which it can be seen how costs grow.
@@ -22,7 +22,7 @@ func Sizes(most int) []int {
 
 // Plans is a run: jobs that differ in their size alone.
 type Plans struct {
-	jobsim.Plan
+	meshed.Plan
 	Sizes    []int
 	Progress io.Writer // a line for each thing that happens; nil is none
 }
@@ -39,7 +39,7 @@ func (p Plans) Validate() error {
 }
 
 // Run simulates all of them. It must be called in a bubble of synctest.
-func Run(ctx context.Context, p Plans) (results []jobsim.Result, err error) {
+func Run(ctx context.Context, p Plans) (results []meshed.Result, err error) {
 	for _, n := range p.Sizes {
 		one := p.Plan
 		one.Ranks = n
@@ -47,7 +47,7 @@ func Run(ctx context.Context, p Plans) (results []jobsim.Result, err error) {
 		if p.Progress != nil {
 			progress = func(line string) { fmt.Fprintf(p.Progress, "%5d ranks: %s\n", n, line) }
 		}
-		r, err := jobsim.Run(ctx, one, progress)
+		r, err := meshed.Run(ctx, one, progress)
 		if err != nil {
 			return results, fmt.Errorf("%d ranks: %w", n, err)
 		}
@@ -57,7 +57,7 @@ func Run(ctx context.Context, p Plans) (results []jobsim.Result, err error) {
 }
 
 // Wrong tells whether something was told that is wrong, or not told.
-func Wrong(results []jobsim.Result) bool {
+func Wrong(results []meshed.Result) bool {
 	for _, r := range results {
 		if len(r.False)+len(r.Missed) > 0 {
 			return true
@@ -67,20 +67,22 @@ func Wrong(results []jobsim.Result) bool {
 }
 
 // Write prints what a person wants to know: a line for each size, and below it what was wrong.
-func Write(w io.Writer, results []jobsim.Result) error {
+func Write(w io.Writer, results []meshed.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\t\tkill\tmembers know\tstop\tmembers know\tcut\tsleep\tall\tanalysis\twrong\tquiet, a member\t\t\t")
-	fmt.Fprintln(t, "ranks\tmembers\ttold\tfirst – last\ttold\tfirst – last\ttold\ttold\tknow\tcomputes\ttold\tB/s\tpackets/s\tgrowth\t")
+	fmt.Fprintln(t, "ranks\tmembers\ttold\tfirst – last\ttold\tfirst – "+
+		"last\ttold\ttold\tknow\tcomputes\ttold\tB/s\tpackets/s\tgrowth\t")
 	for i := range results {
 		r := &results[i]
-		kill, stop := worst(r, jobsim.FaultKill), worst(r, jobsim.FaultStop)
-		cut, sleep := worst(r, jobsim.FaultPartition), worst(r, jobsim.FaultSleep)
+		kill, stop := worst(r, meshed.FaultKill), worst(r, meshed.FaultStop)
+		cut, sleep := worst(r, meshed.FaultPartition), worst(r, meshed.FaultSleep)
 		growth := "1"
 		if i > 0 && results[0].Bytes > 0 {
 			growth = fmt.Sprintf("%.2f", r.Bytes/results[0].Bytes)
 		}
 		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.0f\t%.1f\t%s\t\n", r.Ranks, r.Members,
-			show(kill.Verdict), span(&kill), show(stop.Verdict), span(&stop), show(cut.Verdict), show(sleep.Verdict), show(sleep.Known),
+			show(kill.Verdict), span(&kill), show(stop.Verdict), span(&stop), show(cut.Verdict), show(sleep.Verdict),
+			show(sleep.Known),
 			show(r.Analysis), len(r.False)+len(r.Missed), r.Bytes, r.Packets, growth)
 	}
 	if err := t.Flush(); err != nil {
@@ -101,10 +103,10 @@ func Write(w io.Writer, results []jobsim.Result) error {
 		fmt.Fprintf(w, "\nseed %d\n", results[0].Seed)
 	}
 	_, err := fmt.Fprint(w, `
-kill, stop    a process ends, or is stopped and runs again; cut: a machine is cut off and comes back; sleep: a rank sleeps. While
-              packets are lost or late for a while, nothing is to be told
-told          when the verdict was told outside of the job, after the fault; of a rank that sleeps, after the others had waited
-              for it for the stall threshold (5 s); the longest of all such faults
+kill, stop    a process ends, or is stopped and runs again; cut: a machine is cut off and comes back; sleep: a rank
+              sleeps. While packets are lost or late for a while, nothing is to be told
+told          when the verdict was told outside of the job, after the fault; of a rank that sleeps, after the others
+              had waited for it for the stall threshold (5 s); the longest of all such faults
 members know  when the first and the last process learnt of it; all know: when the last one knew the verdict
 analysis      what the coordinator computes for a verdict, by this machine's clock: virtual time stands still meanwhile
 wrong         verdicts of another reason or of others than the culprits, told twice, not told, or not withdrawn
@@ -113,8 +115,7 @@ quiet         what a member sends while the job goes well; growth: its bytes as 
 	return err
 }
 
-// worst is the longest of each time of a fault.
-func worst(r *jobsim.Result, f jobsim.Fault) (w jobsim.Outcome) {
+func worst(r *meshed.Result, f meshed.Fault) (w meshed.Outcome) {
 	for _, o := range r.Faults {
 		if o.Fault != f {
 			continue
@@ -132,7 +133,7 @@ func show(d time.Duration) string {
 	return words.Round(d).String()
 }
 
-func span(o *jobsim.Outcome) string {
+func span(o *meshed.Outcome) string {
 	if o.MembersLast == 0 {
 		return "–"
 	}

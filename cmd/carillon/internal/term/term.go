@@ -38,7 +38,8 @@ func Colored(mode ColorMode, environ []string, w any) bool {
 	case ColorAuto:
 	}
 	for _, kv := range environ {
-		if name, value, _ := strings.Cut(kv, "="); (name == "NO_COLOR" && value != "") || (name == "TERM" && value == "dumb") {
+		if name, value, _ := strings.Cut(kv, "="); (name == "NO_COLOR" && value != "") ||
+			(name == "TERM" && value == "dumb") {
 			return false
 		}
 	}

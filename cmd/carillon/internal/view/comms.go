@@ -35,7 +35,7 @@ type Op struct {
 	Call     string  `json:"call"`
 	Seq      uint64  `json:"seq"`
 	Bytes    uint64  `json:"bytes"`
-	Age      float64 `json:"age_seconds"` // of who is in it longest
+	Age      float64 `json:"age_seconds"` // of the rank that is in it longest
 	Ranks    []int   `json:"ranks"`
 	WaitsFor []int   `json:"waits_for,omitempty"`
 }
@@ -53,11 +53,15 @@ type gathering struct {
 }
 
 func newGathering() *gathering {
-	return &gathering{map[lifecycle.CommID]*Comm{}, map[lifecycle.CommID]map[int]uint64{}, map[lifecycle.CommID]map[int]int{}}
+	return &gathering{
+		map[lifecycle.CommID]*Comm{},
+		map[lifecycle.CommID]map[int]uint64{},
+		map[lifecycle.CommID]map[int]int{},
+	}
 }
 
-// add takes the part of a rank of the job, -1 if that isn't known; later says for how many seconds what it tells has gone on since,
-// and stale that nobody knows whether it has.
+// add takes the part of a rank of the job, -1 if that isn't known; later says for how many seconds what it tells has
+// gone on since, and stale that nobody knows whether it has.
 func (g *gathering) add(part *health.Comm, jobRank int, later float64, stale bool) {
 	c := g.comms[part.ID]
 	if c == nil {
@@ -125,13 +129,14 @@ func (g *gathering) list() []Comm {
 	}
 	slices.SortFunc(list, func(a, b Comm) int {
 		return cmp.Or(
-			order(a.Idle(), b.Idle()), cmp.Compare(b.age(), a.age()), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID.String(), b.ID.String()),
+			order(a.Idle(), b.Idle()), cmp.Compare(b.age(), a.age()), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID.String(),
+				b.ID.String()),
 		)
 	})
 	return list
 }
 
-// otherNumbers are the ranks in the job of a communicator's ranks; nil if they have the same numbers, or one isn't known.
+// otherNumbers are the ranks in the job of a communicator's ranks; nil if they are the same, or one isn't known.
 func otherNumbers(known []int, job map[int]int) []int {
 	numbers, other := make([]int, len(known)), false
 	for i, rank := range known {
@@ -164,7 +169,7 @@ func order(a, b bool) int {
 	return -1
 }
 
-// collective tells whether all ranks make the call, so that who hasn't is behind.
+// collective tells whether all ranks make the call, so that a rank that hasn't is behind.
 func collective(call string) bool {
 	switch call {
 	case lifecycle.CallSend.String(), lifecycle.CallRecv.String(), lifecycle.CallSendRecv.String():

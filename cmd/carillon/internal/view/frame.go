@@ -76,10 +76,8 @@ func (f *Frame) footer() line {
 	return l
 }
 
-// leastEvents is how many rows are kept for events.
 func (f *Frame) leastEvents(rows int) int { return min(len(f.Events), rows/5) + 1 }
 
-// events are the last ones, below their heading.
 func (f *Frame) events(rows int) []line {
 	if rows < 2 || len(f.Events) == 0 {
 		return nil

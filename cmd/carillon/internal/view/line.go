@@ -10,7 +10,6 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// style is how a piece of text looks.
 type style uint8
 
 const (
@@ -22,7 +21,10 @@ const (
 	green
 )
 
-var escapes = [...]string{plain: "", bold: "\x1b[1m", dim: "\x1b[2m", red: "\x1b[1;31m", yellow: "\x1b[33m", green: "\x1b[32m"}
+var escapes = [...]string{
+	plain: "", bold: "\x1b[1m", dim: "\x1b[2m", red: "\x1b[1;31m", yellow: "\x1b[33m",
+	green: "\x1b[32m",
+}
 
 const reset = "\x1b[0m"
 
@@ -32,7 +34,6 @@ type piece struct {
 	text  string
 }
 
-// line is a line of a terminal.
 type line []piece
 
 // say appends text from anywhere.
@@ -63,8 +64,8 @@ func (l line) render(width int, colored bool) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// wrap breaks text into lines of at most width columns, in at most most lines if that isn't 0, each after indent. A word that is
-// wider is cut.
+// wrap breaks text into lines of at most width columns, in at most most lines if that isn't 0, each after indent. A
+// word that is wider is cut.
 func wrap(s style, indent, text string, width, most int) []line {
 	text = shown(text)
 	room := max(width-runewidth.StringWidth(indent), 8)
@@ -110,5 +111,4 @@ func wrap(s style, indent, text string, width, most int) []line {
 // seconds is a duration as reports have it.
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// ageText is a duration that a person reads.
 func ageText(d time.Duration) string { return words.Round(max(d, 0)).String() }

@@ -15,7 +15,7 @@ import (
 // Report is what is known of a job at a moment.
 type Report struct {
 	Schema int       `json:"schema"`
-	Status string    `json:"status"` // "ok", "warning", "critical", or "unknown" while nobody has answered, or nobody looks
+	Status string    `json:"status"` // "ok", "warning", "critical"; "unknown" without an answer or RAS
 	Time   time.Time `json:"time"`
 	Heard  time.Time `json:"heard,omitzero"` // when any process told anything last
 	Job    string    `json:"job"`

@@ -12,7 +12,6 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// section is a part of what is shown: a heading, and what is below it.
 type section struct {
 	head line
 	rows []line
@@ -35,7 +34,6 @@ func count(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// headline says how the job does, and if nobody has told anything for long, that it is what was known then.
 func (r *Report) headline() line {
 	l := r.condition()
 	if quiet := r.Quiet(); quiet > 0 {
@@ -66,7 +64,7 @@ func (r *Report) condition() line {
 	return l
 }
 
-// severityOf is how a verdict looks: one of which not enough is known, or by which the job is only slow, isn't as urgent.
+// severityOf is how a verdict looks: one that isn't sure, or by which the job is only slow, isn't as urgent.
 func severityOf(v *health.Verdict) (style, string) {
 	if health.SeverityOf(&v.Verdict) == health.Critical {
 		return red, "CRITICAL"
@@ -88,13 +86,13 @@ func (r *Report) verdictSection(lim limits) section {
 		color, severity := severityOf(v)
 		s.rows = append(s.rows, line{}.say(plain, "  ").say(color, "%s %s", severity, v.Reason).
 			say(plain, " (%s), since %s, %s", v.Confidence, v.Since.Local().Format(timeOfDay), ageText(r.Time.Sub(v.Since))))
-		s.rows = append(s.rows, wrap(bold, "    ", v.Text, lim.width, lim.text)...)
+		s.rows = append(s.rows, wrap(bold, "    ", v.Text.String(), lim.width, lim.text)...)
 		for n, e := range v.Evidence {
 			if lim.evidence > 0 && n == lim.evidence {
 				s.rows = append(s.rows, line{}.say(dim, "    … %d more", len(v.Evidence)-n))
 				break
 			}
-			rows := wrap(plain, "      ", e, lim.width, lim.text)
+			rows := wrap(plain, "      ", e.String(), lim.width, lim.text)
 			rows[0][0] = piece{dim, "    - "}
 			s.rows = append(s.rows, rows...)
 		}
@@ -109,7 +107,7 @@ var stateStyles = []struct {
 }{{"dead", red}, {"stopped", red}, {"unreachable", red}, {"suspect", yellow}, {stateAlive, plain}, {"left", dim}}
 
 func (r *Report) rankSection(lim limits) section {
-	s := section{head: line{}.say(bold, "RANKS").say(plain, "  %s", r.census())}
+	s := section{head: line{}.say(bold, "RANKS").say(plain, "  %s", r.rankCount())}
 	for _, st := range stateStyles {
 		s.rows = append(s.rows, r.ranksIn(st.state, st.style, lim)...)
 	}
@@ -138,8 +136,8 @@ func (r *Report) rankSection(lim limits) section {
 	return s
 }
 
-// census says how many there are, and where.
-func (r *Report) census() string {
+// rankCount says how many there are, and where.
+func (r *Report) rankCount() string {
 	hosts, ranks := map[string]bool{}, map[int]bool{}
 	for i := range r.Ranks {
 		ranks[r.Ranks[i].Rank] = true
@@ -210,7 +208,8 @@ func (r *Report) commSection(lim limits) section {
 	s := section{head: line{}.say(bold, "COMMUNICATORS").say(plain, "  %d, %d of them not idle", len(r.Comms), busy)}
 	for i := range r.Comms[:busy] { // they come first
 		c := &r.Comms[i]
-		head := line{}.say(plain, "  ").say(bold, "%s", c.Name).say(dim, "  %s", c.ID.Short()).say(plain, "  %s", count(c.Size, "rank", "ranks"))
+		head := line{}.say(plain, "  ").say(bold, "%s", c.Name).say(dim, "  %s", c.ID.Short()).say(plain, "  %s",
+			count(c.Size, "rank", "ranks"))
 		if len(c.Known) < c.Size {
 			head = head.say(dim, ", %d of them seen from here", len(c.Known))
 		}
@@ -299,7 +298,6 @@ func (r *Report) problemSection(lim limits) (s section, ok bool) {
 	return s, len(s.rows) > 0
 }
 
-// sections are all of them.
 func (r *Report) sections(lim limits) []section {
 	all := []section{r.verdictSection(lim), r.rankSection(lim), r.commSection(lim)}
 	if s, ok := r.conditionSection(lim); ok {
@@ -328,5 +326,6 @@ func (r *Report) Text(width int, colored bool) string {
 
 // Summary is how the job does, on one line.
 func (r *Report) Summary() string {
-	return line{{plain, "job "}}.say(plain, "%s", r.headline().render(0, false)).say(plain, ", %s", count(r.Size, "rank", "ranks")).render(0, false)
+	return line{{plain, "job "}}.say(plain, "%s", r.headline().render(0, false)).say(plain, ", %s",
+		count(r.Size, "rank", "ranks")).render(0, false)
 }

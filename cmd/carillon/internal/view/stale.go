@@ -87,7 +87,6 @@ func StaleText(all []Stale) string {
 	return text
 }
 
-// ageRange is "42s", or "20s to 42s".
 func ageRange(least, most time.Duration) string {
 	if from, to := ageText(least), ageText(most); from != to {
 		return from + " to " + to
@@ -103,5 +102,4 @@ func (r *Report) Quiet() time.Duration {
 	return r.Time.Sub(r.Heard)
 }
 
-// byRank orders them as people count.
 func byRank(a, b Stale) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Host, b.Host)) }

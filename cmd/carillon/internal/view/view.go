@@ -42,14 +42,14 @@ type View struct {
 // begin makes a zero View ready.
 func (v *View) begin() {
 	if v.told == nil {
-		v.verdicts, v.ranks, v.touched, v.told = map[string]health.Verdict{}, map[rankKey]health.Rank{}, map[string]time.Time{}, map[rankKey]part{}
+		v.verdicts, v.ranks, v.touched, v.told = map[string]health.Verdict{}, map[rankKey]health.Rank{},
+			map[string]time.Time{}, map[rankKey]part{}
 	}
 }
 
 // Job says the job's name, for the time until somebody else does.
 func (v *View) Job(name string) { v.job = name }
 
-// part is what one process tells of itself.
 type part struct {
 	at         time.Time
 	rank       int
@@ -123,8 +123,7 @@ func gone(state string) bool { return state == "dead" || state == "left" }
 
 func (v *View) recent(key string) bool { _, ok := v.touched[key]; return ok }
 
-// Event takes an event that tells of a verdict or of a rank, and returns whether it changed anything. Ranks are known by
-// snapshots first.
+// Event takes an event that tells of a verdict or of a rank, and returns whether it changed anything.
 func (v *View) Event(now time.Time, ev *bus.Event) bool {
 	v.begin()
 	v.heard = now
@@ -168,7 +167,8 @@ const stateAlive = "alive"
 
 // states are those that events of ranks tell of.
 var states = map[string]string{
-	semconv.EventRankJoined: stateAlive, semconv.EventRankLeft: "left", semconv.EventRankDead: "dead", semconv.EventRankStopped: "stopped",
+	semconv.EventRankJoined: stateAlive, semconv.EventRankLeft: "left", semconv.EventRankDead: "dead",
+	semconv.EventRankStopped: "stopped",
 	semconv.EventRankResumed: stateAlive, semconv.EventRankUnreachable: "unreachable",
 }
 
@@ -202,9 +202,6 @@ func (v *View) Sound(of *endpoint.Snapshot) bool {
 	r, ok := v.ranks[rankKey{of.Rank, of.PID, of.Host}]
 	return !ok || r.State == stateAlive || r.State == "suspect"
 }
-
-// Open is how many verdicts are open.
-func (v *View) Open() int { return len(v.verdicts) }
 
 // Report is what is known at a moment.
 func (v *View) Report(now time.Time) *Report {
@@ -250,7 +247,7 @@ func (v *View) Report(now time.Time) *Report {
 	return r
 }
 
-// rankOf is the rank in the job of a process of this host; -1 if it isn't known, or if there is such a process on several hosts.
+// rankOf is the rank in the job of a process of this host; -1 if it isn't known, or not the only such one.
 func (v *View) rankOf(pid int) int {
 	rank := -1
 	for key := range v.ranks {
@@ -294,7 +291,8 @@ func together(all []told) []Condition {
 			continue
 		}
 		i := slices.IndexFunc(list, func(c Condition) bool {
-			return c.Code == t.condition.Code && c.Subject == t.condition.Subject && c.Text == t.condition.Text && c.Silent() == t.condition.Silent()
+			return c.Code == t.condition.Code && c.Subject == t.condition.Subject && c.Text == t.condition.Text &&
+				c.Silent() == t.condition.Silent()
 		})
 		if i < 0 {
 			list = append(list, Condition{Condition: t.condition, Ranks: []int{t.rank}, StaleAge: t.stale})
@@ -310,7 +308,8 @@ func together(all []told) []Condition {
 			}
 			return -1
 		}
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Code, b.Code), strings.Compare(a.Subject, b.Subject))
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Code, b.Code),
+			strings.Compare(a.Subject, b.Subject))
 	})
 	return list
 }

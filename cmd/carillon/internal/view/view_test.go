@@ -2,7 +2,6 @@ package view
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 	"github.com/mattn/go-runewidth"
 
@@ -20,8 +20,6 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the screens in testdata")
 
 func TestMain(m *testing.M) {
 	time.Local = time.UTC // screens have times of day
@@ -42,22 +40,11 @@ func snapshot(t *testing.T, name string) *endpoint.Snapshot {
 	return s
 }
 
-// golden compares with a file, or writes it.
-func golden(t *testing.T, name, got string) {
+// recorded compares text with what testdata/name holds.
+func recorded(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-rewrite accepts it):\n%s", path, diff)
-	}
+	datadriven.RunTest(t, path, func(*testing.T, *datadriven.TestData) string { return text })
 }
 
 // hang is a job that hangs, as rank 0 tells it, 10 s later.
@@ -86,7 +73,7 @@ func hugeJob(t *testing.T) (*View, time.Time) {
 	}
 	second := s.Verdicts[0]
 	second.ID, second.Since = "0", s.Time.Add(-time.Minute)
-	second.Text = "rank 7 (node-a, 1007) has died: killed by signal 9; 4095 ranks wait"
+	second.Text = verdict.Sentence("rank 7 (node-a, 1007) has died: killed by signal 9; 4095 ranks wait")
 	s.Verdicts = append(s.Verdicts, second)
 	s.Conditions = append(s.Conditions,
 		health.Condition{Code: "gpu_throttled", Subject: "GPU 3", Severity: health.Warning, Text: "GPU 3 is throttled: it is too hot", Advice: "look at its fans", Since: s.Time},
@@ -118,12 +105,13 @@ func TestScreens(t *testing.T) {
 					t.Errorf("%s: a line has %d columns of %d: %s", name, w, size.columns, l)
 				}
 			}
-			golden(t, fmt.Sprintf("%s-%dx%d.txt", name, size.columns, size.rows), strings.Join(lines, "\n")+"\n")
+			recorded(t, fmt.Sprintf("%s-%dx%d.txt", name, size.columns, size.rows), strings.Join(lines, "\n")+"\n")
 		}
 	}
 }
 
-// TestOverIsNoAlarm: a verdict that is withdrawn doesn't look like one that opens, and one that was given up not like one that healed.
+// TestOverIsNoAlarm: a verdict that is withdrawn doesn't look like one that opens, and one that was given up not like one
+// that healed.
 func TestOverIsNoAlarm(t *testing.T) {
 	for want, unresolved := range map[string]bool{"over     verdict.withdrawn rank 2": false, "given up verdict.withdrawn rank 2": true} {
 		f := Frame{Report: &Report{Status: statusOK}, Columns: 80, Rows: 12, Colored: true, Events: []*bus.Event{
@@ -158,10 +146,10 @@ func TestTinyScreens(t *testing.T) {
 
 func TestTexts(t *testing.T) {
 	v, now := hang(t)
-	golden(t, "hang-status.txt", v.Report(now).Text(80, false))
+	recorded(t, "hang-status.txt", v.Report(now).Text(80, false))
 	v, now = hugeJob(t)
-	golden(t, "huge-status.txt", v.Report(now).Text(0, true))
-	golden(t, "nothing.txt", strings.Join((&Frame{Note: "waiting for a process that answers", Columns: 60, Rows: 6}).Lines(), "\n"))
+	recorded(t, "huge-status.txt", v.Report(now).Text(0, true))
+	recorded(t, "nothing.txt", strings.Join((&Frame{Note: "waiting for a process that answers", Columns: 60, Rows: 6}).Lines(), "\n"))
 }
 
 // TestHostileTexts: nothing of what a process says is obeyed, whatever field it says it in.
@@ -170,7 +158,7 @@ func TestHostileTexts(t *testing.T) {
 	s := snapshot(t, "hang.json")
 	s.Job = evil
 	s.Ranks[1].State, s.Ranks[2].Text, s.Ranks[2].State, s.Ranks[2].Member, s.Ranks[2].Host = evil, evil, "dead", evil, evil
-	s.Verdicts[0].Text, s.Verdicts[0].Evidence = evil, []string{evil, ""}
+	s.Verdicts[0].Text, s.Verdicts[0].Evidence = verdict.Sentence(evil), []verdict.Text{verdict.Sentence(evil), {}}
 	s.Comms[0].Name, s.Comms[0].State, s.Comms[0].InFlight.Call = evil, evil, evil
 	s.Conditions = []health.Condition{{Code: evil, Subject: evil, Severity: health.Critical, Text: evil, Advice: evil, Since: s.Time}}
 	var v View
@@ -224,7 +212,7 @@ func TestUnwatched(t *testing.T) {
 	}
 }
 
-// TestJobRanks: the ranks of a smaller communicator have other numbers there, and who looks for one of them is told so.
+// TestJobRanks: the ranks of a smaller communicator have other numbers there, and the job's numbers are shown as well.
 func TestJobRanks(t *testing.T) {
 	s := snapshot(t, "hang.json")
 	s.Rank = 2
@@ -290,8 +278,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestStale: what a process told before it could not be asked any more is shown with its age, and so are communicators and
-// conditions that only such processes tell of.
+// TestStale: what a process told before it could not be asked any more is shown with its age, and so are communicators
+// and conditions that only such processes tell of.
 func TestStale(t *testing.T) {
 	first := snapshot(t, "hang.json")
 	second := snapshot(t, "hang.json")

@@ -1,12 +1,11 @@
-// Package watch follows a running job: its events as they happen, and how its ranks and communicators do, until it has
-// ended.
+// Package watch follows a running job: its events as they happen, and its ranks and communicators, until it has ended.
 //
-//	tapes of this host ───────── every second: who runs, where, and what its communicators are in
+//	tapes of this host ───────── every second: which processes run, where, and what its communicators are in
 //	/api/v1/events of one rank ─ at once: all ranks know the same verdicts; when this one ends, another is listened to
 //	/api/v1/ras ──────────────── the ranks in turn, each at most every ten seconds
 //	        │
 //	      Watcher ── a screen, or a line for each event
 //
-// It asks little, so that it is never refused, and holds nobody up; nor does who is out of reach hold it up. What a process
-// told before it could not be asked any more stays, with its age.
+// It asks little, so that it is never refused, and holds nobody up; nor does a process out of reach hold it up. What a
+// process told before it could not be asked any more stays, with its age.
 package watch

@@ -8,9 +8,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// history tells what is news. Every process tells the same verdicts and what happens to the same ranks, each with ids of
-// its own; who begins to listen to another one is told all that this one remembers, much of it for the second time. So
-// it counts how often the like of an event came: what the new one tells beyond what the others told is news.
+// history tells what is news. Every process tells the same verdicts and what happens to the same ranks, each with ids
+// of its own; a listener that goes on with another one is told all that this one remembers, much of it for the second
+// time. So it counts how often the like of an event came: what the new one tells beyond what the others told is news.
 type history struct {
 	seen  map[what]int // by all that were listened to
 	now   map[what]int // by the one that is
@@ -40,10 +40,11 @@ func (h *history) begin(at time.Time) {
 // news tells whether the event wasn't told before.
 func (h *history) news(ev *bus.Event) bool {
 	if ev.Notice() {
-		return h.moved.IsZero() // of events that are missing, for who doesn't know them from elsewhere
+		return h.moved.IsZero() // of events that are missing, unless they are known from elsewhere
 	}
 	switch {
-	case strings.HasPrefix(ev.Type, semconv.EventPrefix+"verdict."), strings.HasPrefix(ev.Type, semconv.EventPrefix+"rank."):
+	case strings.HasPrefix(ev.Type, semconv.EventPrefix+"verdict."), strings.HasPrefix(ev.Type,
+		semconv.EventPrefix+"rank."):
 	default:
 		return true // what a process tells of itself alone
 	}

@@ -24,7 +24,7 @@ func NewLines(out, notes io.Writer) *Lines { return &Lines{out: out, notes: note
 
 // Event implements Display.
 func (l *Lines) Event(ev *bus.Event) {
-	_, _ = io.WriteString(l.out, terminal.Line(ev)) // who reads no longer ends this process with SIGPIPE
+	_, _ = io.WriteString(l.out, terminal.Line(ev)) // a reader that went away ends this process with SIGPIPE
 }
 
 // State implements Display.
@@ -42,7 +42,7 @@ func (l *Lines) State(r *view.Report, note string) {
 	}
 }
 
-// staleness says once of whom what is known grows old, and once when it doesn't any more.
+// staleness says once whose state is out of date, and once when it isn't any more.
 func (l *Lines) staleness(r *view.Report) {
 	is := map[int]bool{}
 	var news []view.Stale

@@ -9,14 +9,14 @@ import (
 	"github.com/carillon-rt/carillon/health"
 )
 
-// maxOthers is how many endpoints of other hosts a Watcher asks beside those that it was given: they are asked one after
-// the other, and each may be out of reach from here.
+// maxOthers is how many endpoints of other hosts a Watcher asks beside those that it was given: they are asked one
+// after the other, and each may be out of reach from here.
 const maxOthers = 16
 
-// Others are the endpoints of ranks that run, of which the snapshots tell and of whom none is; snapshots[i] is targets[i]'s,
-// nil if it has none. job, which may be nil, is whose processes are known already. What a target tells is believed as far
-// as it is trusted: those who may see the token name the others who may, but over a network that could read it only where theirs
-// is one, too.
+// Others are the endpoints of ranks that run, which the snapshots name but of which none is; snapshots[i] is
+// targets[i]'s, nil if it has none. job, which may be nil, is whose processes are known already. What a target tells is
+// believed as far as it is trusted: those who may see the token name the others who may, but over a network that could
+// read it only where theirs is one, too.
 func Others(job *find.Job, targets []endpoint.Target, snapshots []*endpoint.Snapshot) []endpoint.Target {
 	type process struct {
 		host string
@@ -55,7 +55,7 @@ func Others(job *find.Job, targets []endpoint.Target, snapshots []*endpoint.Snap
 	return others
 }
 
-// exposure is who could read what is sent to a URL: 0 only who is meant, 1 also this host, 2 also the network.
+// exposure is how far what is sent to a URL can be read: 0 by the receiver alone, 1 on this host, 2 on the network.
 func exposure(url string) int {
 	switch {
 	case strings.HasPrefix(url, "https://"):

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/health"
 )
 
-// TestOthers: those that run elsewhere are asked, once, by the word of who is trusted; a token that went over TLS isn't sent
-// without.
+// TestOthers: those that run elsewhere are asked, once, by the word of who is trusted; a token that went over TLS isn't
+// sent without.
 func TestOthers(t *testing.T) {
 	at := func(host string, pid int, state, url string) health.Rank {
 		return health.Rank{Rank: pid, State: state, Host: host, PID: pid, URL: url}
@@ -65,7 +65,8 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestWatchAsksOthers: a rank of which only the address is known is asked, and one that can't be reached isn't asked again.
+// TestWatchAsksOthers: a rank of which only the address is known is asked, and one that can't be reached isn't asked
+// again.
 func TestWatchAsksOthers(t *testing.T) {
 	a, b, c := newRank(t, 0), newRank(t, 1), newRank(t, 2)
 	c.die()

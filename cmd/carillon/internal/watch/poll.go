@@ -10,11 +10,11 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 )
 
-// askAtOnce is how many endpoints are asked at a time: more than there are others, so that those that were given are asked
-// although all of the others are out of reach.
+// askAtOnce is how many endpoints are asked at a time: more than there are others, so that those that were given are
+// asked although all of the others are out of reach.
 const askAtOnce = 2 * maxOthers
 
-// poller asks the ranks in turn, each with a time of its own to answer: who is out of reach holds up nobody else.
+// poller asks the ranks in turn, each with a time of its own to answer: one out of reach holds up no other.
 type poller struct {
 	client  *endpoint.Client
 	answers chan answer
@@ -41,7 +41,7 @@ func newPoller(client *endpoint.Client) *poller {
 	}
 }
 
-// reach says whom there is to ask.
+// reach says which targets there are to ask.
 func (p *poller) reach(targets []endpoint.Target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,8 +62,8 @@ func (p *poller) wake() {
 	}
 }
 
-// next is who was asked longest ago, and has answered, if it is time to ask anybody; who was never asked is asked at once.
-// Otherwise it is how long to wait. Of whom it is, done is to be told.
+// next is the target that was asked longest ago, and has answered, if it is time to ask; a new one is asked at once.
+// Otherwise it is how long to wait. The caller tells done of its end.
 func (p *poller) next(now time.Time) (to endpoint.Target, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +101,7 @@ func (p *poller) again(to endpoint.Target, after time.Duration) {
 	p.asked[to] = p.asked[to].Add(after - pollEach)
 }
 
-// run asks until ctx ends, and waits for whom it has asked.
+// run asks until ctx ends, and waits for what it has asked.
 func (p *poller) run(ctx context.Context) {
 	var asking sync.WaitGroup
 	defer asking.Wait()

@@ -50,7 +50,10 @@ type Screen struct {
 
 // NewScreen takes over the terminal out, and in, if that is one: keys are read from there.
 func NewScreen(out, in *os.File, colored bool) (*Screen, error) {
-	s := &Screen{out: out, colored: colored, winch: make(chan os.Signal, 1), redraw: make(chan struct{}, 1), quit: make(chan struct{})}
+	s := &Screen{
+		out: out, colored: colored, winch: make(chan os.Signal, 1), redraw: make(chan struct{}, 1),
+		quit: make(chan struct{}),
+	}
 	if in != nil && term.IsTerminal(int(in.Fd())) {
 		var err error
 		if s.wake[0], s.wake[1], err = os.Pipe(); err != nil {
@@ -134,7 +137,7 @@ func (s *Screen) resizes() {
 	}
 }
 
-// keys reads keys until one ends it, which are q, ^C and ^D, or the screen is closed. The terminal makes no signals of them meanwhile.
+// keys reads keys until one ends it, which are q, ^C and ^D, or the screen is closed. They make no signals.
 func (s *Screen) keys() {
 	fds := []unix.PollFd{{Fd: int32(s.in.Fd()), Events: unix.POLLIN}, {Fd: int32(s.wake[0].Fd()), Events: unix.POLLIN}}
 	for {

@@ -72,7 +72,8 @@ func TestScreen(t *testing.T) {
 		}
 		report := &view.Report{Job: "train", Size: 2, Status: "critical", Time: time.Now()}
 		s.State(report, "")
-		if frame := read(t, user, "q ends"); !strings.HasPrefix(frame, enterScreen+beginFrame+"train: CRITICAL") || strings.Count(frame, "\r\n") != 9 {
+		if frame := read(t, user, "q ends"); !strings.HasPrefix(frame, enterScreen+beginFrame+"train: CRITICAL") ||
+			strings.Count(frame, "\r\n") != 9 {
 			t.Errorf("the first frame is %q", frame)
 		}
 		s.State(report, "") // nothing is new, and nothing is written

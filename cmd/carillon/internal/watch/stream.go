@@ -19,8 +19,8 @@ const (
 	backoffMost  = 3 * time.Second
 )
 
-// stream listens to the events of one rank. When its stream breaks, it goes on where it was; when it can't be reached, or isn't
-// sound, with another one, from the beginning of what that remembers.
+// stream listens to the events of one rank. When its stream breaks, it goes on where it was; when it can't be reached,
+// or isn't sound, with another one, from the beginning of what that remembers.
 type stream struct {
 	client *endpoint.Client
 	heard  chan heard
@@ -45,7 +45,7 @@ func newStream(client *endpoint.Client) *stream {
 	return &stream{client: client, heard: make(chan heard, 256), more: make(chan struct{}, 1)}
 }
 
-// reach says whom there is to listen to.
+// reach says which targets there are to listen to.
 func (s *stream) reach(targets []endpoint.Target) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *stream) reach(targets []endpoint.Target) {
 	s.wake()
 }
 
-// avoid says whom not to listen to, if there is another one: a stopped process says nothing.
+// avoid names targets not to listen to, if there is another one: a stopped process says nothing.
 func (s *stream) avoid(urls []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *stream) avoid(urls []string) {
 	}
 }
 
-// sound tells whether there is anybody to listen to who isn't to be avoided. s.mu is held.
+// sound tells whether there is a process to listen to that isn't to be avoided. s.mu is held.
 func (s *stream) sound() bool {
 	return slices.ContainsFunc(s.targets, func(t endpoint.Target) bool { return !slices.Contains(s.unsound, t.URL) })
 }
@@ -92,7 +92,7 @@ func (s *stream) listening() bool {
 	return s.open
 }
 
-// heardFrom is who lets it listen at the moment; the zero Target if nobody does.
+// heardFrom is the target that it listens to at the moment; the zero Target if there is none.
 func (s *stream) heardFrom() endpoint.Target {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,17 +102,18 @@ func (s *stream) heardFrom() endpoint.Target {
 	return s.to
 }
 
-func (s *stream) troubled(why string) {
+func (s *stream) setProblem(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.why = why
 }
 
-// choose is whom to listen to next: the one that was listened to, or, if it failed, the one behind it.
+// choose is the target to listen to next: the one that was listened to, or, if it failed, the one behind it.
 func (s *stream) choose(failed bool) (endpoint.Target, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	candidates := slices.DeleteFunc(slices.Clone(s.targets), func(t endpoint.Target) bool { return slices.Contains(s.unsound, t.URL) })
+	candidates := slices.DeleteFunc(slices.Clone(s.targets),
+		func(t endpoint.Target) bool { return slices.Contains(s.unsound, t.URL) })
 	if len(candidates) == 0 {
 		candidates = s.targets
 	}
@@ -135,7 +136,7 @@ func (s *stream) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		to, ok := s.choose(failures > 0)
 		if !ok {
-			s.troubled("no process of the job has a health endpoint that can be asked")
+			s.setProblem("no process of the job has a health endpoint that can be asked")
 			s.pause(ctx, time.Hour)
 			continue
 		}
@@ -153,11 +154,11 @@ func (s *stream) run(ctx context.Context) {
 		if opened && time.Since(began) > backoffMost { // it was no flapping
 			backoff, failures = backoffFirst, 0
 		}
-		failures++ // who ends its stream ends itself, mostly
+		failures++ // mostly, a process that ends its stream is ending
 		if errors.Is(err, io.EOF) {
 			err = fmt.Errorf("%s ended its stream of events", to.URL)
 		}
-		s.troubled(err.Error())
+		s.setProblem(err.Error())
 		if failures >= s.reachable() { // all were tried
 			s.pause(ctx, backoff)
 			backoff = min(2*backoff, backoffMost)
@@ -165,7 +166,6 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// reachable is how many there are to listen to.
 func (s *stream) reachable() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

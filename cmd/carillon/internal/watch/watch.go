@@ -25,7 +25,7 @@ const (
 	pollAny  = 2 * time.Second  // of any; more often, if not all had their turn in pollAll
 	pollAll  = time.Minute
 	lostFor  = 10 * time.Second // without an answer or a stream: then what can't be seen otherwise counts as ended
-	awayFor  = 5 * time.Minute  // who never could be reached on another host isn't asked: often a firewall keeps all of them apart
+	awayFor  = 5 * time.Minute  // how long another host's process that couldn't be reached isn't asked
 )
 
 // Config says what is watched, and how it is shown.
@@ -44,8 +44,8 @@ type Config struct {
 type Display interface {
 	// Event shows an event.
 	Event(ev *bus.Event)
-	// State shows the job, as often as it is looked at; nil if nothing is known yet. note says how the watching goes, if it
-	// doesn't go well.
+	// State shows the job, as often as it is looked at; nil if nothing is known yet. note says what is wrong with the
+	// watching.
 	State(r *view.Report, note string)
 	// Redraw has a value when State is to be called again at once; Quit when the user has seen enough. Either may be nil.
 	Redraw() <-chan struct{}
@@ -77,7 +77,7 @@ type Watcher struct {
 	heard    time.Time                     // the last answer; zero: none
 	listened time.Time                     // when a stream was open last; it says nothing while all is well
 	began    time.Time
-	mute     map[endpoint.Target]bool // those that didn't answer when they were asked last
+	silent   map[endpoint.Target]bool // those that didn't answer when they were asked last
 	note     string
 	problem  string
 }
@@ -115,12 +115,12 @@ func Run(ctx context.Context, cfg Config) End {
 func newWatcher(cfg Config) *Watcher {
 	return &Watcher{
 		cfg: cfg, job: cfg.Job, stream: newStream(cfg.Client), poller: newPoller(cfg.Client),
-		last: map[endpoint.Target]*endpoint.Snapshot{}, away: map[endpoint.Target]time.Time{}, mute: map[endpoint.Target]bool{},
-		began: time.Now(),
+		last: map[endpoint.Target]*endpoint.Snapshot{}, away: map[endpoint.Target]time.Time{},
+		silent: map[endpoint.Target]bool{},
+		began:  time.Now(),
 	}
 }
 
-// drain takes what the stream has heard.
 func (w *Watcher) drain() {
 	for {
 		select {
@@ -160,7 +160,7 @@ func (w *Watcher) loop(ctx context.Context) End {
 	}
 }
 
-// look sees who runs, and tells whether the job has ended.
+// look sees which processes run, and tells whether the job has ended.
 func (w *Watcher) look() (End, bool) {
 	if w.job == nil {
 		w.reach(w.cfg.Targets)
@@ -188,7 +188,7 @@ func (w *Watcher) look() (End, bool) {
 	return End{}, false
 }
 
-// reach says whom there is to listen to and to ask: targets, and a few of the others that they know.
+// reach says which targets there are to listen to and to ask: these, and a few of the others that they know.
 func (w *Watcher) reach(targets []endpoint.Target) {
 	w.own = targets
 	snapshots := make([]*endpoint.Snapshot, len(targets))
@@ -196,12 +196,13 @@ func (w *Watcher) reach(targets []endpoint.Target) {
 		snapshots[i] = w.last[t]
 	}
 	others := Others(w.job, targets, snapshots)
-	others = slices.DeleteFunc(others[:min(len(others), maxOthers)], func(t endpoint.Target) bool { return time.Since(w.away[t]) < awayFor })
+	others = slices.DeleteFunc(others[:min(len(others), maxOthers)],
+		func(t endpoint.Target) bool { return time.Since(w.away[t]) < awayFor })
 	asked := slices.Concat(targets, others)
 	w.stream.reach(targets)
 	w.poller.reach(asked)
 	maps.DeleteFunc(w.last, func(t endpoint.Target, _ *endpoint.Snapshot) bool { return !slices.Contains(asked, t) })
-	maps.DeleteFunc(w.mute, func(t endpoint.Target, _ bool) bool { return !slices.Contains(asked, t) })
+	maps.DeleteFunc(w.silent, func(t endpoint.Target, _ bool) bool { return !slices.Contains(asked, t) })
 	maps.DeleteFunc(w.away, func(_ endpoint.Target, at time.Time) bool { return time.Since(at) >= awayFor })
 }
 
@@ -240,7 +241,6 @@ func Tapes(job *find.Job) []view.Local {
 	return local
 }
 
-// event takes what the stream heard.
 func (w *Watcher) event(h heard) {
 	if h.moved { // nobody has answered yet
 		w.once.begin(time.Now())
@@ -266,14 +266,14 @@ func (w *Watcher) answer(a answer) {
 	case a.err == nil:
 		w.heard = time.Now()
 		w.last[a.from] = a.snapshot
-		delete(w.mute, a.from)
+		delete(w.silent, a.from)
 		w.problem = ""
 	case errors.As(a.err, &refused): // it answers
 		w.heard = time.Now()
 		w.poller.again(a.from, refused.After)
 		return
 	default:
-		w.mute[a.from] = true
+		w.silent[a.from] = true
 		if told := w.last[a.from]; told != nil { // it is shown as it was, and marked
 			w.view.Unanswered(told)
 		}
@@ -289,8 +289,8 @@ func (w *Watcher) answer(a answer) {
 	w.avoid()
 }
 
-// avoid has the stream not listen to those that don't run as far as the others know, or that didn't answer when they were
-// asked: the next one is not tried for as long as it takes to give up, again.
+// avoid has the stream not listen to those that don't run as far as the others know, or that didn't answer when they
+// were asked: the next one is not tried for as long as it takes to give up, again.
 func (w *Watcher) avoid() {
 	var unsound []string
 	for target, s := range w.last {
@@ -299,8 +299,8 @@ func (w *Watcher) avoid() {
 		}
 	}
 	heard := w.stream.heardFrom()
-	for target := range w.mute {
-		if target != heard && !slices.Contains(unsound, target.URL) { // who is slow to answer may be heard well
+	for target := range w.silent {
+		if target != heard && !slices.Contains(unsound, target.URL) { // events may arrive from one that is slow to answer
 			unsound = append(unsound, target.URL)
 		}
 	}
@@ -308,7 +308,6 @@ func (w *Watcher) avoid() {
 	w.stream.avoid(unsound)
 }
 
-// show has the display show what is known.
 func (w *Watcher) show() {
 	w.note = w.stream.trouble()
 	if w.heard.IsZero() {

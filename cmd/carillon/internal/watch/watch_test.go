@@ -48,7 +48,10 @@ func newRank(t *testing.T, number int) *rank {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rank{t: t, bus: b, snapshot: map[string]any{"schema": 1, "job": "train", "rank": number, "size": 2, "pid": 100 + number, "host": "a"}}
+	r := &rank{t: t, bus: b, snapshot: map[string]any{
+		"schema": 1, "job": "train", "rank": number, "size": 2,
+		"pid": 100 + number, "host": "a",
+	}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v1/ras", func(w http.ResponseWriter, _ *http.Request) {
 		r.mu.Lock()
@@ -85,7 +88,8 @@ func (r *rank) tell(id string, stage bus.Stage) {
 	r.t.Helper()
 	kind := map[bus.Stage]string{bus.Opened: semconv.EventVerdictOpened, bus.Closed: semconv.EventVerdictWithdrawn}[stage]
 	if err := r.bus.Publish(bus.Event{
-		Type: kind, Stage: stage, Severity: bus.Critical, Key: "verdict/" + id, Subject: "rank 1", Text: "verdict " + id, Data: map[string]any{"id": id, "text": id},
+		Type: kind, Stage: stage, Severity: bus.Critical, Key: "verdict/" + id, Subject: "rank 1", Text: "verdict " +
+			id, Data: map[string]any{"id": id, "text": id},
 	}); err != nil {
 		r.t.Error(err)
 	}
@@ -201,8 +205,8 @@ func TestResumes(t *testing.T) {
 	}
 }
 
-// TestQuietJobIsNotLost: a job in which nothing happens, of one process, which is asked rarely, has not ended while that
-// process lets it listen.
+// TestQuietJobIsNotLost: a job in which nothing happens, of one process, which is asked rarely, has not ended while
+// that process lets it listen.
 func TestQuietJobIsNotLost(t *testing.T) {
 	a := newRank(t, 0)
 	client, err := endpoint.New(endpoint.Config{})

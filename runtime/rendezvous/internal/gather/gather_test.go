@@ -27,9 +27,10 @@ func newDesk(size int) *desk {
 func (d *desk) join(owner any, key string, rank, size int) (name string) {
 	d.now = d.now.Add(time.Second)
 	name = fmt.Sprintf("%s/%d by %v", key, rank, owner)
-	d.Join(d.now, owner, key, rendezvous.Member{Rank: rank, Size: size, Host: fmt.Sprint(owner), PID: 1}, []byte{byte(rank)}, func(o Outcome) {
-		d.outcomes[name] = append(d.outcomes[name], o)
-	})
+	d.Join(d.now, owner, key, rendezvous.Member{Rank: rank, Size: size, Host: fmt.Sprint(owner), PID: 1},
+		[]byte{byte(rank)}, func(o Outcome) {
+			d.outcomes[name] = append(d.outcomes[name], o)
+		})
 	return name
 }
 
@@ -78,7 +79,8 @@ func TestARankHasOneOwnerForAllKeys(t *testing.T) {
 		t.Fatalf("%+v", out)
 	}
 	out := d.outcome(t, d.join("x", "two", 0, 1))
-	if out.Failed == nil || len(out.Failed.Present()) != 2 || out.Failed.Members[0].Host != "a" || out.Failed.Members[1].Host != "x" {
+	if out.Failed == nil || len(out.Failed.Present()) != 2 || out.Failed.Members[0].Host != "a" ||
+		out.Failed.Members[1].Host != "x" {
 		t.Errorf("another owner of rank 0: %+v", out)
 	}
 }
@@ -134,7 +136,8 @@ func TestEveryJoinEndsOnce(t *testing.T) {
 			case 0:
 				g.Leave(now, owner, key, owner, "had enough")
 			case 1:
-				g.Depart(now, owner, rapid.SampledFrom([]rendezvous.Departure{rendezvous.Died, rendezvous.Closed}).Draw(t, "how"), "")
+				g.Depart(now, owner, rapid.SampledFrom([]rendezvous.Departure{rendezvous.Died, rendezvous.Closed}).Draw(t,
+					"how"), "")
 			default:
 				rank := owner
 				if rapid.IntRange(0, 7).Draw(t, "wrong rank") == 0 {

@@ -1,0 +1,260 @@
+package trials
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/jobsim"
+	"github.com/carillon-rt/carillon/ras/jobsim/corpus"
+	"github.com/carillon-rt/carillon/ras/postmortem"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+)
+
+// Times of a trial with real processes.
+const (
+	pollTime     = 20 * time.Millisecond
+	diagnosed    = 40 * time.Second / scale // how long a job goes on after its fault
+	longest      = 2 * time.Minute
+	betweenKills = 7 * time.Millisecond
+	grace        = 3 * time.Second
+)
+
+// Play plays a trial with real processes. folder is empty, and its own.
+func Play(ctx context.Context, seed uint64, most int, kind *corpus.Kind, folder string) (*corpus.Result, error) {
+	t := corpus.Draw(seed, most, kind)
+	p := &play{trial: t, folder: folder, tapes: filepath.Join(folder, "tapes"), began: time.Now()}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{Handler: http.HandlerFunc(p.take), ReadHeaderTimeout: time.Second}
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close() //nolint:errcheck // nobody talks to it any more
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close() //nolint:errcheck // it has nothing
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	l := &t.Layout
+	signals := make(chan os.Signal, 1)
+	cfg := job.Config{
+		Program: []string{
+			program, "corpus", Command, folder, strconv.FormatUint(seed, 10), strconv.Itoa(most), kind.Name,
+		},
+		Ranks: l.Processes(), Nodes: l.Hosts, Name: "corpus", TapeDir: p.tapes, TapesAt: p.tapes,
+		Linger: longest, Grace: grace, Stdout: null, Stderr: null, Quiet: true, Signals: signals,
+		Env: append(os.Environ(),
+			"CARILLON_STALL_THRESHOLD="+(corpus.Threshold/scale).String(),
+			"CARILLON_SLOW_THRESHOLD="+(time.Second/scale).String(),
+			"CARILLON_RAS_WEBHOOKS=http://"+listener.Addr().String()+"/", "OTEL_SDK_DISABLED=true"),
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := job.Run(ctx, cfg)
+		done <- err
+	}()
+	ended, err := p.watch(done)
+	if err != nil {
+		return nil, err
+	}
+	return p.end(signals, done, ended)
+}
+
+// play is a trial that is played.
+type play struct {
+	trial  *corpus.Trial
+	folder string
+	tapes  string
+	began  time.Time // when all processes had begun
+
+	processes int // that have begun, the first ones
+	mu        sync.Mutex
+	told      []corpus.Told
+	struck    [2]bool
+}
+
+// take takes an event that the job tells.
+func (p *play) take(_ http.ResponseWriter, r *http.Request) {
+	var ev bus.Event
+	if err := json.NewDecoder(r.Body).Decode(&ev); err != nil || ev.Type != semconv.EventVerdictOpened {
+		return
+	}
+	var v verdict.Verdict
+	if data, ok := ev.Data.(json.RawMessage); !ok || json.Unmarshal(data, &v) != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = append(p.told, corpus.Told{At: ev.Time.UnixNano(), Verdict: v})
+}
+
+// pids are the processes that have begun, by index.
+func (p *play) pid(process int) int {
+	text, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("pid-%d", process)))
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(string(text))
+	return pid
+}
+
+// watch lets the job run until it comes to its end, and tells whether it ended by itself.
+func (p *play) watch(done <-chan error) (ended bool, err error) {
+	tick := time.NewTicker(pollTime)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			p.faults()
+			return true, err
+		case <-tick.C:
+		}
+		if !p.complete() {
+			continue
+		}
+		p.faults()
+		p.strike()
+		if p.trial.Over(time.Since(p.began)*scale, time.Now().UnixNano(), scale) {
+			return false, nil
+		}
+	}
+}
+
+// complete tells whether all processes have begun; the trial's time begins then.
+func (p *play) complete() bool {
+	for i := p.processes; i < p.trial.Layout.Processes(); i++ {
+		if p.pid(i) == 0 {
+			return false
+		}
+		p.processes++
+		p.began = time.Now()
+	}
+	return true
+}
+
+// faults learns which faults have begun.
+func (p *play) faults() {
+	for i := range p.trial.Faults {
+		f := &p.trial.Faults[i]
+		for process := range p.trial.Layout.Processes() {
+			text, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("fault-%d-%d", i, process)))
+			if since, _ := strconv.ParseInt(string(text), 10, 64); err == nil && (f.Since == 0 || since < f.Since) {
+				f.Since = since
+			}
+		}
+	}
+}
+
+// strike lets happen what is due from outside.
+func (p *play) strike() {
+	for i := range p.trial.Faults {
+		f := &p.trial.Faults[i]
+		if f.Kind.Strike == nil || p.struck[i] || time.Since(p.began)*scale < f.Delay() {
+			continue
+		}
+		if pid := p.pid(f.Rank / p.trial.Layout.PerProcess); pid > 0 {
+			p.struck[i] = true
+			if syscall.Kill(pid, 0) == nil {
+				f.Since = time.Now().UnixNano()
+				f.Kind.Strike(p, f)
+			}
+		}
+	}
+}
+
+func (p *play) signal(process int, sig syscall.Signal) {
+	if pid := p.pid(process); pid > 0 {
+		_ = syscall.Kill(pid, sig) // it may have ended
+	}
+}
+
+// Stop implements corpus.Outside.
+func (p *play) Stop(rank int, stopped bool) {
+	sig := syscall.SIGCONT
+	if stopped {
+		sig = syscall.SIGSTOP
+	}
+	p.signal(rank/p.trial.Layout.PerProcess, sig)
+}
+
+// Kill implements corpus.Outside.
+func (p *play) Kill(rank int) { p.signal(rank/p.trial.Layout.PerProcess, syscall.SIGKILL) }
+
+// Freeze implements corpus.Outside.
+func (p *play) Freeze(rank int, stopped bool) {
+	l := &p.trial.Layout
+	perHost := l.Ranks() / l.Hosts
+	for r := rank / perHost * perHost; r < (rank/perHost+1)*perHost; r += l.PerProcess {
+		p.Stop(r, stopped)
+	}
+}
+
+// Cut implements corpus.Outside. No trial with real processes asks for it.
+func (p *play) Cut(int) {}
+
+// After implements corpus.Outside.
+func (p *play) After(d time.Duration, f func()) { time.AfterFunc(d/scale, f) }
+
+// end brings the job to its end, and reads its tapes.
+func (p *play) end(signals chan<- os.Signal, done <-chan error, ended bool) (*corpus.Result, error) {
+	res := &corpus.Result{
+		Trial: p.trial, Began: p.began.UnixNano(), Over: time.Now().UnixNano(), Scale: scale,
+		Gone: ended && p.trial.Errors == jobsim.Exit,
+	}
+	p.mu.Lock()
+	res.Live = append(res.Live, p.told...)
+	p.mu.Unlock()
+	processes := p.trial.Layout.Processes()
+	kill := func(between time.Duration) {
+		for i := range processes {
+			p.signal(i, syscall.SIGKILL)
+			time.Sleep(between)
+		}
+	}
+	var err error
+	if !ended {
+		switch p.trial.End {
+		case corpus.LeftAlone:
+			err = p.read(res)
+			kill(0)
+		case corpus.Cancelled:
+			signals <- syscall.SIGTERM
+		case corpus.KilledAtOnce:
+			kill(0)
+		case corpus.KilledInTurn:
+			kill(betweenKills)
+		}
+		err = errors.Join(err, <-done)
+	}
+	if ended || p.trial.End != corpus.LeftAlone {
+		err = errors.Join(err, p.read(res))
+	}
+	return res, err
+}
+
+// read reads the tapes.
+func (p *play) read(res *corpus.Result) error {
+	report, err := postmortem.Read([]string{p.tapes}, postmortem.Options{Last: 1, Run: -1})
+	if err != nil {
+		return err
+	}
+	res.After, res.Ended = append(report.Findings, report.Held...), report.Ended
+	return nil
+}

@@ -1,0 +1,305 @@
+package trials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/jobsim"
+	"github.com/carillon-rt/carillon/ras/jobsim/corpus"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// scale is how many times faster than in virtual time all goes on.
+const scale = 5
+
+// Command is the hidden command that is one process of a trial.
+const Command = "process"
+
+// Process is one process of a trial, with the arguments of Command: the folder that it shares with the driver, and what
+// the trial is drawn from. It returns if it can't be that.
+func Process(args []string) error {
+	if len(args) != 4 {
+		return fmt.Errorf("want a folder, a seed, a number of ranks and a kind")
+	}
+	seed, err := strconv.ParseUint(args[1], 10, 64)
+	most, alsoErr := strconv.Atoi(args[2])
+	kind := corpus.KindOf(args[3])
+	if err := errors.Join(err, alsoErr); err != nil || kind == nil {
+		return fmt.Errorf("no such trial: %q", args[1:])
+	}
+	folder, trial := args[0], corpus.Draw(seed, most, kind)
+	n, err := node.Start(context.Background(), node.FromEnv())
+	if err != nil {
+		return err
+	}
+	index, err := strconv.Atoi(os.Getenv("RANK"))
+	if err != nil {
+		return err
+	}
+	w := &worker{trial: trial, folder: folder, node: n, index: index}
+	w.announce()
+	w.ranks.Add(trial.Layout.PerProcess)
+	for i := range trial.Layout.PerProcess {
+		go w.run(index*trial.Layout.PerProcess + i)
+	}
+	select {}
+}
+
+// worker is one process of a trial.
+type worker struct {
+	trial   *corpus.Trial
+	folder  string
+	node    *node.Node
+	index   int
+	ranks   sync.WaitGroup // that have not ended their programs
+	leaving atomic.Int32
+	noting  sync.Mutex // held while the trial's faults are looked at
+	noted   [2]bool    // the faults that have begun
+}
+
+// announce tells the driver the process's id, and the other processes the id of the communicator of all ranks.
+func (w *worker) announce() {
+	w.write(fmt.Sprintf("pid-%d", w.index), strconv.Itoa(os.Getpid()))
+	if w.index != 0 || w.trial.Layout.PerProcess == 1 {
+		return
+	}
+	id, err := w.node.Runtime().NewUniqueID()
+	if err == nil {
+		w.write("id", id.String())
+	}
+}
+
+// write puts a file into the folder, all at once.
+func (w *worker) write(name, text string) {
+	temporary := filepath.Join(w.folder, fmt.Sprintf(".%s.%d", name, w.index))
+	if err := errors.Join(os.WriteFile(temporary, []byte(text), 0o600), os.Rename(temporary, filepath.Join(w.folder, name))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
+	}
+}
+
+// now is the time of faults.
+func now() int64 { return time.Now().UnixNano() }
+
+// rank is one rank, with what its threads share.
+type rank struct {
+	*worker
+	number int
+	mu     sync.Mutex
+	comms  map[string]*ccl.Comm
+	gates  map[*jobsim.Gate]chan struct{}
+}
+
+func (w *worker) run(number int) {
+	r := &rank{worker: w, number: number, comms: map[string]*ccl.Comm{}, gates: map[*jobsim.Gate]chan struct{}{}}
+	for _, program := range w.trial.Program(number, now) {
+		go func() {
+			t := &thread{rank: r}
+			for i := w.next(program); i != nil; i = w.next(program) {
+				if err := t.do(i); err != nil {
+					w.failed(err)
+				}
+			}
+		}()
+	}
+}
+
+// next is a program's next instruction. Programs of one process share its faults.
+func (w *worker) next(program jobsim.Program) jobsim.Instruction {
+	w.noting.Lock()
+	defer w.noting.Unlock()
+	return program()
+}
+
+// failed does what the program does about an error.
+func (w *worker) failed(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	switch w.trial.Errors {
+	case jobsim.Exit:
+		os.Exit(1)
+	case jobsim.Close:
+		w.leave(1)
+	case jobsim.Stay:
+		select {}
+	}
+}
+
+// leave ends the process in order.
+func (w *worker) leave(code int) {
+	if !w.leaving.CompareAndSwap(0, 1) {
+		select {} // another rank does
+	}
+	_ = w.node.Stop(context.Background()) // it ends either way
+	os.Exit(code)
+}
+
+// begin does what lets a fault begin, and tells the driver.
+func (w *worker) begin(do func()) {
+	w.noting.Lock()
+	defer w.noting.Unlock()
+	do()
+	for i := range w.trial.Faults {
+		if since := w.trial.Faults[i].Since; since > 0 && !w.noted[i] {
+			w.noted[i] = true
+			w.write(fmt.Sprintf("fault-%d-%d", i, w.index), strconv.FormatInt(since, 10))
+		}
+	}
+}
+
+// thread is one goroutine of a rank's program.
+type thread struct {
+	*rank
+	works []*ccl.Work
+}
+
+func (t *thread) comm(name string) *ccl.Comm {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.comms[name]
+}
+
+func (t *thread) keep(name string, c *ccl.Comm) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.comms[name] = c
+}
+
+// gate is a gate's channel: what was opened and not passed yet.
+func (t *thread) gate(g *jobsim.Gate) chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.gates[g] == nil {
+		t.gates[g] = make(chan struct{}, 1<<10)
+	}
+	return t.gates[g]
+}
+
+// do does one instruction.
+func (t *thread) do(i jobsim.Instruction) error {
+	ctx := context.Background()
+	switch i := i.(type) {
+	case jobsim.Compute:
+		time.Sleep(i.For / scale)
+	case jobsim.Hang:
+		select {}
+	case jobsim.Do:
+		t.begin(i.F)
+	case jobsim.Open:
+		t.gate(i.Gate) <- struct{}{}
+	case jobsim.Pass:
+		<-t.gate(i.Gate)
+	case jobsim.Init:
+		c, err := t.world(ctx)
+		t.keep("world", c)
+		return err
+	case jobsim.Split:
+		c, err := t.comm(i.Comm).Split(ctx, i.Color, t.number, ccl.WithName(i.Name))
+		t.keep(i.Name, c)
+		return err
+	case jobsim.Call:
+		if i.Timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, i.Timeout/scale)
+			defer cancel()
+		}
+		if i.Async {
+			data := make([]float32, i.Sig.Bytes/4)
+			t.works = append(t.works, ccl.IAllReduce(context.Background(), t.comm(i.Comm), data, data, ccl.Sum))
+			return nil
+		}
+		return call(ctx, t.comm(i.Comm), i.Sig)
+	case jobsim.Group:
+		return t.node.Runtime().Group(ctx, func(g *ccl.Group) error {
+			var errs []error
+			for _, sig := range i.Sigs {
+				errs = append(errs, call(g, t.comm(i.Comm), sig))
+			}
+			return errors.Join(errs...)
+		})
+	case jobsim.Wait:
+		var errs []error
+		for _, w := range t.works {
+			errs = append(errs, w.Wait(ctx))
+		}
+		t.works = nil
+		return errors.Join(errs...)
+	case jobsim.Destroy:
+		return t.comm(i.Comm).Destroy(ctx)
+	case jobsim.Abort:
+		return t.comm(i.Comm).Abort(errors.New(i.Cause))
+	case jobsim.Die:
+		code := 0
+		_, _ = fmt.Sscanf(i.How, "it exited with %d", &code)
+		os.Exit(code)
+	case jobsim.Leave:
+		if i.Together {
+			t.ranks.Done()
+			t.ranks.Wait()
+		}
+		t.leave(0)
+	default:
+		return fmt.Errorf("%T can't be done", i)
+	}
+	return nil
+}
+
+// world makes the communicator of all ranks.
+func (t *thread) world(ctx context.Context) (*ccl.Comm, error) {
+	rt, l := t.node.Runtime(), &t.trial.Layout
+	if l.PerProcess == 1 {
+		return rt.World(ctx)
+	}
+	text, err := os.ReadFile(filepath.Join(t.folder, "id"))
+	for errors.Is(err, os.ErrNotExist) {
+		time.Sleep(time.Millisecond) // the other process writes it as soon as it can
+		text, err = os.ReadFile(filepath.Join(t.folder, "id"))
+	}
+	var id ccl.UniqueID
+	if err := errors.Join(err, id.UnmarshalText(text)); err != nil {
+		return nil, err
+	}
+	return rt.InitRank(ctx, id, l.Ranks(), t.number, ccl.WithName("world"))
+}
+
+// call makes an operation. The corpus's types are told apart by their sizes' types alone: 9 is the one that all use.
+func call(ctx context.Context, c *ccl.Comm, sig tape.Signature) error {
+	if sig.DataType != 9 {
+		return typed[int32](ctx, c, sig)
+	}
+	return typed[float32](ctx, c, sig)
+}
+
+func typed[T kernels.Element](ctx context.Context, c *ccl.Comm, sig tape.Signature) error {
+	data := make([]T, sig.Bytes/4)
+	op := ccl.Sum + ccl.Reduction(sig.Reduction)
+	switch sig.Call {
+	case lifecycle.CallAllReduce:
+		return ccl.AllReduce(ctx, c, data, data, op)
+	case lifecycle.CallReduce:
+		return ccl.Reduce(ctx, c, data, data, op, int(sig.Peer))
+	case lifecycle.CallAllGather:
+		return ccl.AllGather(ctx, c, data, make([]T, len(data)*c.Size()))
+	case lifecycle.CallAllToAll:
+		data = data[:len(data)/c.Size()*c.Size()]
+		return ccl.AllToAll(ctx, c, data, make([]T, len(data)))
+	case lifecycle.CallBarrier:
+		return ccl.Barrier(ctx, c)
+	case lifecycle.CallSend:
+		return ccl.Send(ctx, c, data, int(sig.Peer))
+	case lifecycle.CallRecv:
+		return ccl.Recv(ctx, c, data, int(sig.Peer))
+	default:
+		return fmt.Errorf("%v can't be called", sig.Call)
+	}
+}

@@ -1,0 +1,319 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/verdict"
+)
+
+// notes judges the job by the notes that came.
+func (m *Machine) notes(in Notes, now time.Time, out *effects) {
+	if !m.looking || in.Round != m.round {
+		return
+	}
+	m.looking = false
+	if m.leader != m.self.Name {
+		return
+	}
+	all, unsure := m.assemble(in.Notes, now)
+	verdicts, soon := verdict.Diagnose(all)
+	verdicts = m.tracker.Continue(verdicts)
+	verdicts, more := m.discreet(verdicts, now)
+	unsure = m.doubts(unsure || more, now)
+	absent := m.absent()
+	healed := func(v *verdict.Verdict) bool { return v.Healed(append(absent, all...), now.Sub(m.held[v.ID])) }
+	if unsure {
+		verdicts = slices.DeleteFunc(verdicts, vague)
+	}
+	m.holds(verdicts, m.began)
+	verdicts = m.keep(verdicts, unsure, healed, now)
+	to := toAll
+	if !m.leads {
+		to = toAllAgain
+	}
+	m.leads, m.ceded = true, false
+	m.apply(verdicts, to, healed, now, out)
+	m.bury(all)
+	m.turn++
+	past := make([]string, len(m.past))
+	for i, p := range m.past {
+		past[i] = p.id
+	}
+	out.add(Broadcast{m.turn, m.tracker.Open(), past})
+	out.add(Settled{m.began})
+	m.looked = now
+	m.again(len(verdicts) > 0 || unsure || stalled(all), soon, now)
+}
+
+// vague tells whether a verdict rests on that nothing is known of somebody: it is not for a look in which not all have
+// answered.
+func vague(v verdict.Verdict) bool {
+	return v.Reason == verdict.Unknown || v.Reason != verdict.NotJoined && v.Reason != verdict.Mismatch &&
+		slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Member == "" })
+}
+
+// again plans the next look: soon after ranks moved, then again and again while something is open, unsure or stalled.
+func (m *Machine) again(needed, soon bool, now time.Time) {
+	switch {
+	case soon:
+		m.backoff = soonTime
+	case needed:
+		m.backoff = min(max(2*m.backoff, m.timing.Again), m.timing.AgainMost)
+	default:
+		m.backoff = 0
+		if m.due.IsZero() {
+			return
+		}
+	}
+	if at := now.Add(m.backoff); m.backoff > 0 && (m.due.IsZero() || at.Before(m.due)) {
+		m.due = at
+	}
+}
+
+// assemble puts together what is judged: the notes that came, with what the membership knows of each process, and notes
+// of those that can't speak. unsure says that it isn't known yet what became of some, or what they do: in a moment it
+// may be.
+func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.Note, unsure bool) {
+	said := make(map[string]*verdict.Note, len(notes))
+	for i := range notes {
+		said[notes[i].Member] = &notes[i]
+	}
+	waiting := map[string]bool{} // hosts of processes that are out of reach for a moment: a host is lost as one
+	for name, r := range m.members {
+		r.observe(r.status, now) // time has passed
+		_, spoke := said[name]
+		switch {
+		case spoke && (r.phase == speaking || r.phase == silent):
+			r.on(answered, now)
+		case !spoke && r.phase == speaking:
+			r.on(unanswered, now)
+		}
+		if r.phase == silent && now.Sub(r.since) < silentTime || r.phase == doubted {
+			unsure = true
+			waiting[r.status.Member.Host] = true
+		}
+	}
+	for name, r := range m.members {
+		f, known := r.fate()
+		if !known || f == verdict.Unreachable && waiting[r.status.Member.Host] {
+			continue
+		}
+		s := &r.status
+		n := verdict.Note{Member: name}
+		switch own, spoke := said[name]; {
+		case spoke:
+			n = *own
+			r.note, r.at = own, now
+		case f == verdict.Alive:
+			continue
+		case r.note != nil:
+			n = r.note.After(now.Sub(r.at))
+			n.Stale = true
+		}
+		n.Host, n.PID, n.Rank, n.JobSize = s.Member.Host, s.Member.PID, s.Member.Rank, s.Member.JobSize
+		n.Fate, n.FateAge, n.Cause = f, 0, ""
+		if f != verdict.Alive {
+			n.FateAge, n.Cause = max(now.Sub(s.Since), 0), CauseText(s)
+		}
+		all = append(all, n)
+	}
+	return all, unsure
+}
+
+// doubts tells whether a look is unsure, which it may be for unsureTime at a stretch.
+func (m *Machine) doubts(unsure bool, now time.Time) bool {
+	switch {
+	case !unsure:
+		m.unsure = time.Time{}
+	case m.unsure.IsZero() || now.Sub(m.looked) > silentTime: // nobody knows what was in between
+		m.unsure = now
+	case now.Sub(m.unsure) >= unsureTime:
+		return false
+	}
+	return unsure
+}
+
+// discreet leaves out what is not to be said: that bytes don't move between ranks while the network heals, that a
+// process ended in order which others may follow, that a rank which waits because of an open verdict has ended, and
+// anything new when this process was told to end. unsure says that some of it may be said later.
+func (m *Machine) discreet(verdicts []verdict.Verdict, now time.Time) (all []verdict.Verdict, unsure bool) {
+	open := m.tracker.Open()
+	for _, v := range open {
+		if v.Reason == verdict.RankUnreachable {
+			m.heals = now.Add(2*time.Duration(v.Age) + healing)
+		}
+	}
+	return slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool {
+		known := slices.ContainsFunc(open, func(o verdict.Verdict) bool { return o.ID == v.ID })
+		switch {
+		case v.Reason == verdict.Transport && now.Before(m.heals):
+			unsure = true
+			return true
+		case known:
+			return false
+		case m.departing(&v, now):
+			unsure = true
+			return true
+		case m.ending:
+			return true
+		case v.Reason == verdict.RankDead && slices.ContainsFunc(open, func(o verdict.Verdict) bool { return victimOf(&v, &o) }):
+			unsure = true
+			return true
+		}
+		return false
+	}), unsure
+}
+
+// departing tells whether a verdict is on processes that ended in order a moment ago: others may end with them.
+func (m *Machine) departing(v *verdict.Verdict, now time.Time) bool {
+	return slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool {
+		r := m.members[c.Member]
+		return r != nil && r.phase == left && now.Sub(r.status.Since) < departTime
+	})
+}
+
+// victimOf tells whether all culprits of a verdict wait because of another one: a hung job is often ended one process
+// after the other.
+func victimOf(v, o *verdict.Verdict) bool {
+	return o.Urgent() && o.Reason != verdict.RankDead && len(v.Culprits) > 0 &&
+		!slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool {
+			return !slices.ContainsFunc(o.Victims, func(w verdict.Wait) bool { return w.Rank.Member == r.Member })
+		})
+}
+
+// keep adds the open verdicts that can't be judged now and are not known to be healed: not all have answered, some of
+// those whom it concerns don't run, or a straggler is on the border. A verdict whose culprits another one blames now is
+// over.
+func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, healed func(*verdict.Verdict) bool, now time.Time) []verdict.Verdict {
+	for _, o := range m.tracker.Open() {
+		if slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool { return v.ID == o.ID || blames(&v, o.Culprits) }) {
+			continue
+		}
+		if o.Reason == verdict.Straggler && now.Sub(m.held[o.ID]) < lingerTime {
+			verdicts = append(verdicts, o)
+		} else if (unsure || m.inTheDark(&o)) && !healed(&o) {
+			verdicts = slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { // it is known why
+				return v.Reason == verdict.Unknown && v.Comm == o.Comm && v.Seq == o.Seq
+			})
+			verdicts = append(verdicts, o.After(now.Sub(m.looked)))
+		}
+	}
+	return verdicts
+}
+
+// inTheDark tells whether some of the processes that a verdict is about don't run, so that nobody can say whether it
+// still holds.
+func (m *Machine) inTheDark(v *verdict.Verdict) bool {
+	dark := func(name string) bool {
+		r := m.members[name]
+		return r != nil && (r.phase == stopped || r.phase == silent || r.phase == doubted)
+	}
+	return slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return dark(r.Member) }) ||
+		slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return dark(w.Rank.Member) })
+}
+
+// blames tells whether all of some are among a verdict's culprits.
+func blames(v *verdict.Verdict, some []verdict.Rank) bool {
+	return len(some) > 0 && !slices.ContainsFunc(some, func(r verdict.Rank) bool {
+		return !slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool { return c.Member == r.Member && c.Job == r.Job })
+	})
+}
+
+// stalled tells whether something takes too long, whoever's fault it is.
+func stalled(notes []verdict.Note) bool {
+	return slices.ContainsFunc(notes, func(n verdict.Note) bool {
+		return n.Fate == verdict.Alive && slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool {
+			return s.Stalled && s.InFlight > 0 || slices.ContainsFunc(s.Acts, func(a verdict.OpenAct) bool { return a.Stalled })
+		})
+	})
+}
+
+// bury forgets the processes that are gone, or out of reach, and that no verdict is about any more although their notes
+// were judged. One that left no trace may be why others fail later, whatever they say.
+func (m *Machine) bury(judged []verdict.Note) {
+	for _, n := range judged {
+		if n.Fate == verdict.Dead && len(n.Slots) > 0 || n.Fate == verdict.Unreachable {
+			m.missed(n.Member)
+		}
+	}
+}
+
+// missed forgets a process that is gone, or out of reach, unless a verdict is about it.
+func (m *Machine) missed(name string) {
+	r := m.members[name]
+	if r == nil || slices.ContainsFunc(m.tracker.Open(), func(v verdict.Verdict) bool {
+		return slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool { return c.Member == name }) ||
+			slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return w.Rank.Member == name })
+	}) {
+		return
+	}
+	r.on(unmissed, r.since)
+}
+
+// audience is who, outside of this process, is told of changes.
+type audience uint8
+
+const (
+	toNobody      audience = iota
+	ofWithdrawals          // receivers outside of the job, of what is withdrawn
+	toAll                  // they, of all changes
+	toAllAgain             // they, and once more of what was open: they may have heard of it, or not, and not from this process
+)
+
+// holds remembers that verdicts were known to hold at a time.
+func (m *Machine) holds(verdicts []verdict.Verdict, at time.Time) {
+	for i := range verdicts {
+		if old := m.held[verdicts[i].ID]; old.Before(at) {
+			m.held[verdicts[i].ID] = at
+		}
+	}
+}
+
+// apply makes verdicts the open ones, and tells what changed. healed says of one that is not among them any more
+// whether its cause is gone.
+func (m *Machine) apply(verdicts []verdict.Verdict, to audience, healed func(*verdict.Verdict) bool, now time.Time, out *effects) {
+	was := map[string]bool{}
+	for _, v := range m.tracker.Open() {
+		was[v.ID] = true
+	}
+	changes := m.tracker.Update(verdicts)
+	m.past = slices.DeleteFunc(m.past, func(p withdrawn) bool { return now.Sub(p.at) >= pastTime })
+	if len(changes) > 0 {
+		out.add(Publish{m.tracker.Open()})
+	}
+	for _, c := range changes {
+		id := c.Verdict.ID
+		since := m.since[id]
+		delete(was, id)
+		switch c.Kind {
+		case verdict.Opened:
+			m.since[id], since = now, now
+			m.past = slices.DeleteFunc(m.past, func(p withdrawn) bool { return p.id == id })
+		case verdict.Withdrawn:
+			if c.Unresolved = !healed(&c.Verdict); c.Unresolved {
+				m.past = append(m.past[max(0, len(m.past)+1-mostPast):], withdrawn{id, now})
+			}
+			delete(m.since, id)
+			delete(m.held, id)
+			for _, r := range c.Verdict.Culprits {
+				m.missed(r.Member)
+			}
+		case verdict.Changed:
+		}
+		if to == toAllAgain && c.Kind == verdict.Withdrawn {
+			// A process that takes over ends what the last coordinator told. Its own receivers end only what they know
+			// of.
+			out.add(Tell{verdict.Change{Kind: verdict.Changed, Verdict: c.Verdict}, since, true})
+		}
+		out.add(Tell{c, since, to >= toAll || to == ofWithdrawals && c.Kind == verdict.Withdrawn})
+	}
+	if to != toAllAgain {
+		return
+	}
+	for _, v := range m.tracker.Open() {
+		if was[v.ID] {
+			out.add(Tell{verdict.Change{Kind: verdict.Changed, Verdict: v}, m.since[v.ID], true})
+		}
+	}
+}

@@ -1,0 +1,339 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/process"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// TestMachine plays the transcripts in testdata (datadriven: go test . -rewrite writes their answers anew): what
+// happens to the machine of a process, and what it does then. The processes are p0, p1 and so on, one rank each, two on
+// a host; one communicator, world, has all.
+//
+//	job ranks=N self=R           a machine begins, in the process of that rank
+//	step                         the input has lines: TIME INPUT…; prints what the machine does with each
+//	    members [RANKS=alive|suspect|stopped|unreachable|dead|left]… [forgotten=RANKS]
+//	                             the membership as it is now: what isn't said is as before, since TIME if it is another state
+//	    notes [RANKS=in|idle|done|failed|gave-up]…
+//	                             the answers to the last question: of ranks that are in all_reduce 8 of world, in no call since 7, have 8
+//	                             behind them, whose world failed because of rank 0's death, or who gave it up
+//	    trouble | look | asked by=R | told yes|no | tick | ending | leave [alone] [RANKS=…]
+//	    heard from=R turn=N [open=REASON:RANK]… [unresolved=REASON:RANK]…
+//	phases                       prints the table of transitions
+//	phase [of=R]                 prints the phase of each process
+func TestMachine(t *testing.T) {
+	datadriven.Walk(t, "testdata/machine", func(t *testing.T, path string) {
+		var p play
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			p.t, p.d = t, d
+			switch d.Cmd {
+			case "job":
+				p.begin()
+				return ""
+			case "step":
+				return p.steps()
+			case "phase":
+				return p.phases()
+			case "phases":
+				return table()
+			default:
+				d.Fatalf(t, "there is no command %q", d.Cmd)
+				return ""
+			}
+		})
+	})
+}
+
+type play struct {
+	t       *testing.T
+	d       *datadriven.TestData
+	members []mesh.Status
+	machine *Machine
+	names   map[string]string // of verdicts, by ID
+}
+
+var dawn = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+
+func (p *play) begin() {
+	var ranks, self int
+	p.d.ScanArgs(p.t, "ranks", &ranks)
+	p.d.ScanArgs(p.t, "self", &self)
+	p.members, p.names = nil, map[string]string{}
+	for r := range ranks {
+		p.members = append(p.members, mesh.Status{Since: dawn, Member: mesh.Member{
+			Name: fmt.Sprint("p", r), Host: fmt.Sprint("h", r/2), ID: process.ID{PID: 100 + r}, Rank: r, JobSize: ranks,
+		}})
+	}
+	p.machine = NewMachine(p.members[self].Member, Timing{})
+}
+
+// ranks reads "0-2,5".
+func (p *play) ranks(text string) (ranks []int) {
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, found := strings.Cut(part, "-")
+		if !found {
+			to = from
+		}
+		a, err := strconv.Atoi(from)
+		b, err2 := strconv.Atoi(to)
+		if err != nil || err2 != nil {
+			p.d.Fatalf(p.t, "%q is no list of ranks", text)
+		}
+		for r := a; r <= b; r++ {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+func (p *play) steps() string {
+	var out strings.Builder
+	for line := range strings.Lines(p.d.Input) {
+		words := strings.Fields(line)
+		at, err := time.ParseDuration(words[0])
+		if err != nil {
+			p.d.Fatalf(p.t, "%v", err)
+		}
+		now := dawn.Add(at)
+		effects := p.machine.Step(now, p.input(now, words[1], words[2:]))
+		fmt.Fprintf(&out, "> %s\n", strings.Join(words, " "))
+		for _, e := range effects {
+			fmt.Fprintf(&out, "  %s\n", p.text(e))
+		}
+	}
+	return out.String()
+}
+
+func (p *play) input(now time.Time, what string, args []string) Input {
+	switch what {
+	case "members":
+		return p.membership(now, args)
+	case "notes":
+		return Notes{Round: p.machine.round, Notes: p.notes(args)}
+	case "trouble":
+		return Trouble{}
+	case "look":
+		return AskedToLook{}
+	case "asked":
+		return AskedForNote{By: "p" + strings.TrimPrefix(args[0], "by=")}
+	case "told":
+		return Told{Heard: args[0] == "yes"}
+	case "tick":
+		return Tick{}
+	case "ending":
+		return Ending{}
+	case "leave":
+		own := verdict.Note{Member: p.machine.self.Name}
+		if notes := p.notes(slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "alone" })); len(notes) > 0 {
+			own = notes[0]
+		}
+		return Leave{Note: own, Alone: slices.Contains(args, "alone")}
+	case "heard":
+		return p.heard(args)
+	}
+	p.d.Fatalf(p.t, "there is no input %q", what)
+	return nil
+}
+
+func (p *play) membership(now time.Time, args []string) Input {
+	states := map[string]mesh.Status{
+		"alive": {State: mesh.Alive, Cause: mesh.CauseAnswers}, "suspect": {State: mesh.Suspect, Cause: mesh.CauseSilence},
+		"stopped": {State: mesh.Stopped, Cause: mesh.CauseSignal}, "unreachable": {State: mesh.Unreachable, Cause: mesh.CauseSilence},
+		"dead": {State: mesh.Dead, Cause: mesh.CauseExit}, "left": {State: mesh.Left, Cause: mesh.CauseTold},
+	}
+	for _, a := range args {
+		key, value, _ := strings.Cut(a, "=")
+		if key == "forgotten" {
+			p.members = slices.DeleteFunc(p.members, func(s mesh.Status) bool { return slices.Contains(p.ranks(value), s.Member.Rank) })
+			continue
+		}
+		for _, r := range p.ranks(key) {
+			i := slices.IndexFunc(p.members, func(s mesh.Status) bool { return s.Member.Rank == r })
+			if s := states[value]; p.members[i].State != s.State {
+				s.Member, s.Since = p.members[i].Member, now
+				p.members[i] = s
+			}
+		}
+	}
+	return Membership{slices.Clone(p.members)}
+}
+
+func (p *play) notes(args []string) []verdict.Note {
+	var notes []verdict.Note
+	for _, a := range args {
+		ranks, is, _ := strings.Cut(a, "=")
+		for _, r := range p.ranks(ranks) {
+			s := verdict.Slot{
+				Comm: lifecycle.CommID{1}, Name: "world", Rank: r, Size: p.machine.self.JobSize, Root: 1, Job: r, State: lifecycle.StateReady, Wait: -1,
+				Op: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, Seq: 8, Begun: 8, Done: 7,
+			}
+			switch is {
+			case "in":
+				s.InFlight, s.Age, s.Stalled = 1, 6*time.Second, true
+			case "idle":
+				s.Seq, s.Begun, s.Age = 7, 7, 7*time.Second
+			case "done":
+				s.Done, s.Age = 8, time.Millisecond
+			case "gave-up":
+				s.State, s.Failed, s.Age, s.Took = lifecycle.StateFailed, true, 100*time.Millisecond, 6*time.Second
+				s.Failure = &verdict.Failure{Code: lifecycle.CodeRevoked, Call: s.Op.Call, Seq: 8, Peer: -1, Wait: -1, Age: s.Age, Text: "revoked"}
+			case "failed":
+				s.State, s.Failed, s.Age, s.Took = lifecycle.StateFailed, true, 100*time.Millisecond, time.Second
+				s.Failure = &verdict.Failure{Code: lifecycle.CodeRankDead, Call: s.Op.Call, Seq: 8, Peer: 0, Wait: 0, Age: s.Age, Text: "rank 0 died"}
+			}
+			notes = append(notes, verdict.Note{Member: fmt.Sprint("p", r), Rank: r, Slots: []verdict.Slot{s}})
+		}
+	}
+	return notes
+}
+
+// heard makes what a coordinator says.
+func (p *play) heard(args []string) Input {
+	var in Heard
+	for _, a := range args {
+		switch key, value, _ := strings.Cut(a, "="); key {
+		case "from":
+			in.From = "p" + value
+		case "turn":
+			in.Turn, _ = strconv.ParseUint(value, 10, 64)
+		case "open":
+			reason, of, _ := strings.Cut(value, ":")
+			r := p.ranks(of)[0]
+			v := verdict.Verdict{ID: value, Text: verdict.Sentence("rank " + of), Culprits: []verdict.Rank{{Job: r, Comm: -1, Member: "p" + of}}}
+			if err := v.Reason.UnmarshalText([]byte(reason)); err != nil {
+				p.d.Fatalf(p.t, "%v", err)
+			}
+			in.Open = append(in.Open, v)
+		case "unresolved":
+			in.Unresolved = append(in.Unresolved, value)
+		}
+	}
+	return in
+}
+
+// text is an effect in words.
+func (p *play) text(e Effect) string {
+	since := func(t time.Time) string { return t.Sub(dawn).String() }
+	list := func(open []verdict.Verdict) string {
+		if len(open) == 0 {
+			return "nothing"
+		}
+		all := make([]string, 0, len(open))
+		for i := range open {
+			all = append(all, p.name(&open[i]))
+		}
+		return strings.Join(all, ", ")
+	}
+	switch e := e.(type) {
+	case AskNotes:
+		return "ask for notes: " + strings.Join(e.Of, " ")
+	case TellTrouble:
+		return "tell " + e.To + " of trouble"
+	case StopTelling:
+		return "stop telling"
+	case Broadcast:
+		text := fmt.Sprintf("broadcast, turn %d: %s", e.Turn, list(e.Open))
+		for _, id := range e.Unresolved {
+			text += "; unresolved: " + p.names[id]
+		}
+		return text
+	case Tell:
+		text := "tell "
+		if e.Outward {
+			text = "tell outward "
+		}
+		if text += e.Change.Kind.String() + ": " + p.name(&e.Change.Verdict); e.Change.Unresolved {
+			text += ", unresolved"
+		}
+		return text
+	case Publish:
+		return "publish: " + list(e.Open)
+	case Settled:
+		return "settled what began before " + since(e.Began)
+	case Wake:
+		return "wake at " + since(e.At)
+	}
+	return fmt.Sprintf("%T", e)
+}
+
+func (p *play) name(v *verdict.Verdict) string {
+	ranks := make([]string, 0, len(v.Culprits))
+	for _, c := range v.Culprits {
+		ranks = append(ranks, strconv.Itoa(c.Job))
+	}
+	name := fmt.Sprintf("%s [%s]", v.Reason, strings.Join(ranks, " "))
+	p.names[v.ID] = name
+	return name
+}
+
+func (p *play) phases() string {
+	var out strings.Builder
+	for _, s := range p.members {
+		if m := p.machine.members[s.Member.Name]; m != nil {
+			fmt.Fprintf(&out, "%s %s\n", s.Member.Name, m.phase)
+		}
+	}
+	return out.String()
+}
+
+// table lets each happening happen to a process of each phase.
+func table() string {
+	var out strings.Builder
+	for from := range numPhases {
+		fmt.Fprintf(&out, "%s:", from)
+		for h := range numHappenings {
+			m := member{phase: from, since: dawn}
+			m.on(h, dawn.Add(time.Second))
+			switch {
+			case m.phase == from && m.since.Equal(dawn):
+			case m.phase != from && m.since.Equal(dawn.Add(time.Second)):
+				fmt.Fprintf(&out, " %s→%s", h, m.phase)
+			default:
+				fmt.Fprintf(&out, " %s→%s SINCE %v", h, m.phase, m.since)
+			}
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// TestPhases holds what must be so for all phases, whatever the table says: a process that runs again is looked at
+// anew, however it was taken for gone; one that ended in order did, whatever was thought before; and a note is given
+// only by a process that runs.
+func TestPhases(t *testing.T) {
+	after := func(from phase, h happening) phase {
+		m := member{phase: from}
+		m.on(h, dawn)
+		return m.phase
+	}
+	for from := range numPhases {
+		if got := after(from, runs); got != speaking && got != silent {
+			t.Errorf("%s, and runs: %s", from, got)
+		}
+		if got := after(from, departed); got != left {
+			t.Errorf("%s, and left: %s", from, got)
+		}
+		if got := after(from, died); got != dead && got != buried {
+			t.Errorf("%s, and died: %s", from, got)
+		}
+		if got := after(from, unmissed); got != from && got != buried {
+			t.Errorf("%s, and is not missed: %s", from, got)
+		}
+		for h := range numHappenings {
+			if got := after(from, h); got >= numPhases {
+				t.Errorf("%s, %s: no phase", from, h)
+			}
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+)
+
+// member is what the machine knows of one process: one record, whose changes are the transitions below.
+type member struct {
+	status mesh.Status // as the membership has it
+	phase  phase
+	since  time.Time     // of the phase
+	note   *verdict.Note // the last that it gave
+	at     time.Time     // when
+}
+
+// phase is what a process counts as when the job is judged.
+type phase uint8
+
+const (
+	speaking phase = iota // it gives notes, as far as is known
+	silent                // it runs, as far as is known, and did not give one in the last look
+	stopped               // it doesn't run
+	doubted               // it is out of reach, for too short a time to say so: packets get lost
+	away                  // it is out of reach
+	dead                  // it ended without saying so
+	left                  // it ended in order
+	buried                // it is gone, or out of reach, and nobody misses it: it was told, and the job has gone on
+	numPhases
+)
+
+var phaseNames = [numPhases]string{"speaking", "silent", "stopped", "doubted", "away", "dead", "left", "buried"}
+
+func (p phase) String() string { return phaseNames[p] }
+
+// happening is what changes a phase.
+type happening uint8
+
+const (
+	answered   happening = iota // it gave a note
+	unanswered                  // it was to give one in a look, and did not
+	runs                        // the membership says that it runs
+	halted                      // … that it is stopped
+	lost                        // … that it is out of reach
+	longLost                    // … and has been for patience
+	died                        // … that it ended
+	departed                    // … that it ended in order
+	unmissed                    // no verdict is about it any more, and none can be
+	numHappenings
+)
+
+var happeningNames = [numHappenings]string{
+	"answered", "unanswered", "runs", "halted", "lost", "longLost", "died", "departed", "unmissed",
+}
+
+func (h happening) String() string { return happeningNames[h] }
+
+// stay is a transition to the same phase.
+const stay = numPhases
+
+// transitions are what each happening makes of each phase. A process that is buried stays so, whatever else is found
+// out about its end, until it runs again.
+var transitions = [numPhases][numHappenings]phase{
+	//         answered  unanswered runs      halted   lost     longLost died  departed unmissed
+	speaking: {stay, silent, stay, stopped, doubted, away, dead, left, stay},
+	silent:   {speaking, stay, stay, stopped, doubted, away, dead, left, stay},
+	stopped:  {stay, stay, speaking, stay, doubted, away, dead, left, stay},
+	doubted:  {speaking, stay, speaking, stopped, stay, away, dead, left, stay},
+	away:     {speaking, stay, speaking, stopped, stay, stay, dead, left, buried},
+	dead:     {stay, stay, speaking, stopped, away, away, stay, left, buried},
+	left:     {stay, stay, speaking, stay, stay, stay, dead, stay, stay},
+	buried:   {stay, stay, speaking, stopped, stay, stay, stay, left, stay},
+}
+
+// on lets something happen to the process.
+func (m *member) on(h happening, now time.Time) {
+	if next := transitions[m.phase][h]; next != stay {
+		m.phase, m.since = next, now
+	}
+}
+
+// patience is how long a process must be out of reach before that is what became of it.
+const patience = 2 * time.Second
+
+// observe takes what the membership says now. A process that was out of reach, came back and is lost anew since it was
+// looked at last was running in between.
+func (m *member) observe(s mesh.Status, now time.Time) {
+	if m.phase == buried && s.State == mesh.Unreachable && m.status.State == mesh.Unreachable && !s.Since.Equal(m.status.Since) {
+		m.on(runs, now)
+	}
+	m.status = s
+	switch s.State {
+	case mesh.Alive, mesh.Suspect:
+		if m.phase != silent && m.phase != speaking {
+			m.on(runs, now)
+		}
+	case mesh.Stopped:
+		m.on(halted, now)
+	case mesh.Unreachable:
+		if now.Sub(s.Since) < patience {
+			m.on(lost, now)
+		} else {
+			m.on(longLost, now)
+		}
+	case mesh.Dead:
+		m.on(died, now)
+	case mesh.Left:
+		m.on(departed, now)
+	}
+}
+
+// fate is what the phase is in a note; false where there is none to be judged by.
+func (m *member) fate() (f verdict.Fate, known bool) {
+	switch m.phase {
+	case speaking:
+		return verdict.Alive, true
+	case stopped:
+		return verdict.Stopped, true
+	case away:
+		return verdict.Unreachable, true
+	case dead:
+		return verdict.Dead, true
+	case left:
+		return verdict.Departed, true
+	default:
+		return 0, false
+	}
+}
+
+// CauseText says how a process came to its state.
+func CauseText(s *mesh.Status) string {
+	switch s.Cause {
+	case mesh.CauseExit:
+		return s.Exit.How()
+	case mesh.CauseTold:
+		return "" // it left in order
+	case mesh.CauseSignal:
+		return "stopped by a signal"
+	case mesh.CauseTraced:
+		return "held by a debugger"
+	case mesh.CauseFrozen:
+		return "its cgroup is frozen"
+	case mesh.CauseSilence:
+		return "it doesn't answer"
+	case mesh.CauseRefused:
+		return "its host answers, and nobody listens there"
+	default:
+		return s.Cause.String()
+	}
+}

@@ -1,0 +1,212 @@
+package corpus
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/jobsim"
+)
+
+// Threshold is the age at which something stalls in the trials.
+const Threshold = 5 * time.Second
+
+// Trial is one job with what is done wrong in it, and with what is right to say about that.
+type Trial struct {
+	Seed    uint64
+	Layout  Layout
+	Faults  []Fault       // none in a healthy job, or one, or two
+	Steps   int           // that it is to train
+	Timeout time.Duration // of the context of each call; 0: none
+	End     End
+	EndAt   time.Duration // when a job without a fault that shows comes to its End
+	Errors  jobsim.Reaction
+}
+
+// End is how a trial ends, once it had time to be diagnosed.
+type End uint8
+
+// The ends.
+const (
+	LeftAlone    End = iota // it goes on, or hangs; its tapes are looked at
+	Cancelled               // SIGTERM to its launcher
+	KilledAtOnce            // SIGKILL to all processes
+	KilledInTurn            // SIGKILL to one after the other, some milliseconds apart
+	numEnds
+)
+
+var endNames = [numEnds]string{"left alone", "cancelled", "killed at once", "killed in turn"}
+
+// String is the end's name.
+func (e End) String() string { return endNames[e] }
+
+// Fault is one thing that is done wrong.
+type Fault struct {
+	Kind *Kind
+	Rank int // the rank that does it
+	Step int // in which step of its program
+	At   int // and at which instruction, of those where it can be
+	For  time.Duration
+	Peer int // another rank of its communicator, where the kind needs one
+
+	// Since is when it began; filled in by playing. The zero value: not yet.
+	Since int64
+}
+
+// String tells the fault: "skip by rank 3 in step 7".
+func (f *Fault) String() string {
+	if f.Kind.Healthy {
+		return f.Kind.Name
+	}
+	return fmt.Sprintf("%s by rank %d in step %d", f.Kind.Name, f.Rank, f.Step)
+}
+
+// String tells the trial: what is done wrong, in which job, and how that ends.
+func (t *Trial) String() string {
+	var faults []string
+	for i := range t.Faults {
+		faults = append(faults, t.Faults[i].String())
+	}
+	return fmt.Sprintf("seed %d: %s; %s; %s", t.Seed, strings.Join(faults, ", "), t.Layout.String(), t.End)
+}
+
+// Draw draws a trial of at most so many ranks with a fault of that kind.
+func Draw(seed uint64, most int, kind *Kind) *Trial {
+	r := rand.New(rand.NewPCG(seed, 12))
+	for {
+		t := &Trial{
+			Seed: seed, Layout: drawLayout(r, most), Steps: 4 + r.IntN(12), End: End(r.IntN(int(numEnds))),
+			EndAt: time.Duration(r.IntN(int(20 * time.Second))), Errors: jobsim.Reaction(r.IntN(3)),
+		}
+		draw := func(kind *Kind) bool {
+			f := Fault{
+				Kind: kind, Rank: r.IntN(t.Layout.Ranks()), Step: r.IntN(t.Steps), At: r.IntN(1 << 20), Peer: r.IntN(1 << 20),
+				For: time.Duration(8+r.IntN(30)) * time.Second,
+			}
+			if kind.Fits != nil && !kind.Fits(t, &f) {
+				return false
+			}
+			t.Faults = append(t.Faults, f)
+			return true
+		}
+		if kind.Two {
+			single := slices.DeleteFunc(slices.Clone(Kinds), func(k *Kind) bool { return k.Two || k.Healthy || k.Optional || k.Edit == nil })
+			first, second := single[r.IntN(len(single))], single[r.IntN(len(single))]
+			if draw(first) && draw(second) && t.Faults[0].Rank != t.Faults[1].Rank {
+				return t
+			}
+		} else if draw(kind) {
+			return t
+		}
+	}
+}
+
+// calls are the places of a list at which operations are made.
+func calls(is []jobsim.Instruction, ok func(jobsim.Instruction) bool) []int {
+	var at []int
+	for i, in := range is {
+		if ok(in) {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+func isCall(i jobsim.Instruction) bool {
+	switch i.(type) {
+	case jobsim.Call, jobsim.Group:
+		return true
+	}
+	return false
+}
+
+func insert(is []jobsim.Instruction, at int, more ...jobsim.Instruction) []jobsim.Instruction {
+	return slices.Insert(slices.Clone(is), at, more...)
+}
+
+// Program makes the threads of a rank. now is the time that a fault notes when it begins.
+func (t *Trial) Program(rank int, now func() int64) []jobsim.Program {
+	l := &t.Layout
+	own := func(step int, is []jobsim.Instruction, side bool) []jobsim.Instruction {
+		for i := range t.Faults {
+			f := &t.Faults[i]
+			if f.Kind.Edit == nil || f.Step != step && (!f.Kind.Always || step < f.Step) || f.Rank != rank && !f.Kind.All {
+				continue
+			}
+			begin := jobsim.Do{F: func() {
+				if f.Since == 0 {
+					f.Since = now()
+				}
+			}}
+			if edited, ok := f.Kind.Edit(l, f, is, begin, side); ok {
+				is = edited
+			}
+		}
+		if t.Timeout > 0 {
+			is = slices.Clone(is)
+			for i := range is {
+				if c, ok := is[i].(jobsim.Call); ok {
+					c.Timeout = t.Timeout
+					is[i] = c
+				}
+			}
+		}
+		return is
+	}
+	ready, summed := &jobsim.Gate{}, &jobsim.Gate{}
+	main := sequence(func(part int) []jobsim.Instruction {
+		switch step := part - 1; {
+		case part == 0:
+			return own(setupStep, l.setup(rank), false)
+		case step < t.Steps:
+			is, side := l.step(rank, step)
+			is = own(step, is, false)
+			if len(side) > 0 {
+				is = insert(is, 0, jobsim.Open{Gate: ready})
+				is = append(is, jobsim.Pass{Gate: summed})
+			}
+			return is
+		case step == t.Steps:
+			is := own(teardownStep, l.teardown(rank), false)
+			return append(is, jobsim.Leave{How: "it exited with 0", Together: true})
+		}
+		return nil
+	})
+	threads := []jobsim.Program{main}
+	if l.Style == Goroutines && l.DP > 1 {
+		threads = append(threads, sequence(func(step int) []jobsim.Instruction {
+			if step >= t.Steps {
+				return nil
+			}
+			_, side := l.step(rank, step)
+			side = own(step, side, true)
+			return append(insert(side, 0, jobsim.Pass{Gate: ready}), jobsim.Open{Gate: summed})
+		}))
+	}
+	return threads
+}
+
+// The steps before the first and after the last.
+const (
+	setupStep    = -1
+	teardownStep = -2
+)
+
+// sequence is a program of parts, until one has nothing.
+func sequence(part func(n int) []jobsim.Instruction) jobsim.Program {
+	var now []jobsim.Instruction
+	n := 0
+	return func() jobsim.Instruction {
+		for len(now) == 0 {
+			if now = part(n); len(now) == 0 {
+				return nil
+			}
+			n++
+		}
+		next := now[0]
+		now = now[1:]
+		return next
+	}
+}

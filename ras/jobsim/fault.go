@@ -1,0 +1,200 @@
+package jobsim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Do does something in the process, when it runs; never if it has ended.
+func (p *Process) Do(f func()) { p.run(f) }
+
+func (p *Process) run(f func()) {
+	switch p.State {
+	case Running:
+		f()
+	case Stopped:
+		p.pending = append(p.pending, f)
+	case Dead, Departed:
+	}
+}
+
+// Stop stops the process, as SIGSTOP does.
+func (p *Process) Stop() {
+	if p.State == Running {
+		p.become(Stopped, "")
+	}
+}
+
+// become changes the state.
+func (p *Process) become(s State, how string) {
+	p.State, p.Since, p.How = s, p.job.now, how
+	if p.Changed != nil {
+		p.Changed()
+	}
+}
+
+// Continue lets a stopped process run again.
+func (p *Process) Continue() {
+	if p.State != Stopped {
+		return
+	}
+	p.become(Running, "")
+	pending := p.pending
+	p.pending = nil
+	for _, f := range pending {
+		p.run(f)
+	}
+}
+
+// Freeze stops all processes of a host, or lets them run again.
+func (j *Job) Freeze(host string, frozen bool) {
+	for _, p := range j.Processes {
+		if p.Host == host && frozen {
+			p.Stop()
+		} else if p.Host == host {
+			p.Continue()
+		}
+	}
+}
+
+// Kill ends the process without a word. how says how, as its parent sees it: "killed by SIGKILL".
+func (p *Process) Kill(how string) {
+	if p.State == Dead || p.State == Departed {
+		return
+	}
+	p.become(Dead, how)
+	for _, r := range p.Ranks {
+		for _, part := range r.order {
+			if part.ended {
+				continue
+			}
+			p.job.After(deathTime, func() {
+				rank := part.slot.Rank
+				part.comm.lose(rank, &Fault{Code: lifecycle.CodeRankDead, Peer: rank, Text: fmt.Sprintf("rank %d of %s died", rank, part.comm.info.Name)})
+			})
+		}
+	}
+}
+
+// Exit ends the process in order: its communicators that are left are aborted.
+func (p *Process) Exit(how string) {
+	if p.State == Dead || p.State == Departed {
+		return
+	}
+	for _, r := range p.Ranks {
+		for _, part := range slices.Backward(r.order) {
+			part.Abort("the runtime was closed")
+		}
+	}
+	p.become(Departed, how)
+}
+
+// Reach tells whether the network is whole between two processes.
+func (j *Job) Reach(a, b *Process) bool {
+	return a.Host == b.Host || !j.cut[a.Host] && !j.cut[b.Host]
+}
+
+// Cut parts a host from all others, or joins it again. What waits for the other side for Config.Keepalive fails.
+func (j *Job) Cut(host string, apart bool) {
+	j.cut[host] = apart
+	if !apart {
+		held := j.held
+		j.held = nil
+		for _, m := range held {
+			j.After(j.Latency, m.complete)
+		}
+		return
+	}
+	j.After(j.Keepalive, func() {
+		if !j.cut[host] || j.Blind {
+			return
+		}
+		for _, r := range j.Ranks {
+			for _, part := range r.order {
+				j.giveUp(part)
+			}
+		}
+	})
+}
+
+// giveUp fails what the part waits for from beyond a cut.
+func (j *Job) giveUp(part *Part) {
+	if len(part.queue) == 0 || !part.queue[0].started || j.now-part.queue[0].start < int64(j.Keepalive)/2 {
+		return
+	}
+	o := part.queue[0]
+	for _, other := range part.comm.parts {
+		if other != nil && !j.Reach(part.rank.Process, other.rank.Process) && o.needs(other.slot.Rank) {
+			part.rank.Process.run(func() {
+				o.fail(&Fault{Code: lifecycle.CodeUnreachable, Peer: other.slot.Rank, Text: fmt.Sprintf("rank %d stopped answering", other.slot.Rank)})
+			})
+			return
+		}
+	}
+}
+
+// Destroy ends the communicator on this rank when the operations before have ended; done is called then.
+func (part *Part) Destroy(done func()) {
+	if part.ended {
+		done()
+		return
+	}
+	start := part.rank.Process.job.now
+	part.begin(tape.ActDestroy, lifecycle.CallDestroy, 0)
+	part.drained(func() {
+		part.over(lifecycle.StateDestroyed)
+		part.end(tape.ActDestroy, lifecycle.CallDestroy, 0, start, nil)
+		done()
+	})
+}
+
+// drained calls f when no operation is left.
+func (part *Part) drained(f func()) {
+	if len(part.queue) == 0 {
+		f()
+		return
+	}
+	last := part.queue[len(part.queue)-1]
+	done := last.done
+	last.done = func(fault *Fault) {
+		if done != nil {
+			done(fault)
+		}
+		part.drained(f)
+	}
+}
+
+// over takes the communicator off the rank; the others learn it when they need the rank.
+func (part *Part) over(state lifecycle.State) {
+	part.ended, part.slot.State = true, state
+	rank, j := part.slot.Rank, part.rank.Process.job
+	f := &Fault{Code: lifecycle.CodePeerAborted, Peer: rank, Text: fmt.Sprintf("rank %d ended %s", rank, part.comm.info.Name)}
+	j.After(noticeTime, func() { part.comm.lose(rank, f) })
+}
+
+// Abort ends the communicator on this rank at once.
+func (part *Part) Abort(cause string) {
+	if part.ended {
+		return
+	}
+	start := part.rank.Process.job.now
+	part.begin(tape.ActAbort, lifecycle.CallAbort, 0)
+	f := &Fault{Code: lifecycle.CodeAborted, Peer: -1, Text: cause}
+	if part.fault == nil {
+		part.notify(f)
+	}
+	part.over(lifecycle.StateAborted)
+	for _, o := range slices.Clone(part.queue) {
+		if o.started && !o.ended {
+			for _, m := range o.meetings {
+				m.came = slices.DeleteFunc(m.came, func(c *operation) bool { return c == o })
+			}
+			o.record(nil, f.Code)
+		}
+		part.pop(o, f)
+	}
+	part.end(tape.ActAbort, lifecycle.CallAbort, 0, start, nil)
+}

@@ -1,0 +1,258 @@
+package meshed
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/jobsim"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Shape is how a job is laid out, and how fast it goes.
+type Shape struct {
+	Members int           // processes
+	Ranks   int           // in each process
+	Step    time.Duration // what a step takes, about; default 1s
+	Jitter  float64       // by how much of its time a rank computes longer or shorter: 0 to 1; default 0.1
+}
+
+// stages is how many processes a pipeline has.
+const stages = 4
+
+// transfer is how long a collective takes once all have come.
+const transfer = 5 * time.Millisecond
+
+// commNames are the communicators of a rank, in the order in which a step uses them.
+var commNames = [...]string{"tensor", "pipeline", "data", world}
+
+const world = "world"
+
+// signatures are the calls on them.
+var signatures = [len(commNames)]tape.Signature{
+	{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1 << 20},
+	{Call: lifecycle.CallBroadcast, Peer: 0, Bytes: 1 << 18},
+	{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1 << 24},
+	{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8},
+}
+
+// Model is the ranks of a job, in the bubble's time. Each of its methods first does what happened until now.
+type Model struct {
+	mu      sync.Mutex
+	shape   Shape
+	now     func() int64
+	rand    *rand.Rand
+	job     *jobsim.Job
+	habits  []habit // by rank
+	members []*member
+}
+
+// habit is what a rank does otherwise than the others.
+type habit struct {
+	asleep bool
+	awake  *jobsim.Gate
+	extra  time.Duration // it computes for so much longer before each call
+	swap   bool          // it makes the last two calls of the step in the other order
+	odd    bool          // it makes another call of the world than the others
+}
+
+// member is what the model keeps of a process.
+type member struct {
+	events []tape.Event
+	dead   bool
+}
+
+// NewModel makes a job that begins now. now is its clock.
+func NewModel(seed uint64, s Shape, machines int, now func() int64) *Model {
+	if s.Step == 0 {
+		s.Step = time.Second
+	}
+	if s.Jitter == 0 {
+		s.Jitter = 0.1
+	}
+	m := &Model{shape: s, now: now, rand: rand.New(rand.NewPCG(seed, 1))}
+	m.job = jobsim.New(jobsim.Config{
+		Seed: seed, Processes: s.Members, Hosts: machines, Latency: transfer, OnError: jobsim.Stay, Blind: true, Start: now(),
+	}, s.Ranks)
+	m.habits = make([]habit, len(m.job.Ranks))
+	for i := range m.habits {
+		m.habits[i].awake = &jobsim.Gate{}
+	}
+	for _, p := range m.job.Processes {
+		own := &member{}
+		p.Observe = func(ev *tape.Event) { own.events = append(own.events, *ev) }
+		m.members = append(m.members, own)
+	}
+	m.start()
+	return m
+}
+
+// start makes the communicators of the living ranks, and lets each begin with a step: the world, a tensor-parallel
+// group of the ranks of each process, pipelines of four processes, and data-parallel groups of the processes at the
+// same place of their pipelines.
+func (m *Model) start() {
+	m.job.Reset()
+	var all []int
+	groups := map[[3]int][]int{}
+	place := 0 // of a process among the living
+	for i, p := range m.job.Processes {
+		if m.members[i].dead {
+			continue
+		}
+		for local, r := range p.Ranks {
+			all = append(all, r.Job)
+			for kind, key := range [][3]int{{0, place, 0}, {1, place / stages, local}, {2, place % stages, local}} {
+				key[0] = kind
+				groups[key] = append(groups[key], r.Job)
+			}
+			m.habits[r.Job] = habit{awake: &jobsim.Gate{}}
+		}
+		place++
+	}
+	m.job.Comm(world, "", all)
+	for kind := range 3 {
+		for a := range place {
+			for b := range max(m.shape.Ranks, 1) {
+				if ranks := groups[[3]int{kind, a, b}]; len(ranks) > 0 {
+					m.job.Comm(commNames[kind], world, ranks)
+				}
+			}
+		}
+	}
+	for _, r := range all {
+		m.job.Ranks[r].Run(m.program(r), nil)
+	}
+}
+
+// program is what a rank does, for ever: it computes, and makes its next call.
+func (m *Model) program(rank int) jobsim.Program {
+	h, call, computed := &m.habits[rank], 0, false
+	return func() jobsim.Instruction {
+		if !computed {
+			computed = true
+			mean := float64(m.shape.Step) / float64(len(commNames))
+			return jobsim.Compute{For: time.Duration(mean*(1+m.shape.Jitter*(2*m.rand.Float64()-1))) + h.extra}
+		}
+		if h.asleep {
+			return jobsim.Pass{Gate: h.awake}
+		}
+		at := call
+		if h.swap && call >= len(commNames)-2 {
+			at = 2*len(commNames) - 3 - call
+		}
+		sig := signatures[at]
+		if h.odd && commNames[at] == world {
+			sig.Bytes *= 2
+		}
+		call, computed = (call+1)%len(commNames), false
+		return jobsim.Call{Comm: commNames[at], Sig: sig}
+	}
+}
+
+// do does what happened until now, and then f.
+func (m *Model) do(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.job.Run(m.now())
+	f()
+}
+
+// Slots appends a member's in-flight table, as it is now, and as it was last if the process is stopped or dead.
+func (m *Model) Slots(member int, buf []tape.Slot) []tape.Slot {
+	m.do(func() { buf = m.job.Processes[member].Slots(buf) })
+	return buf
+}
+
+// Events gives what a member wrote onto its tape since the last time.
+func (m *Model) Events(member int, observe func(*tape.Event)) {
+	var events []tape.Event
+	m.do(func() { events, m.members[member].events = m.members[member].events, nil })
+	for i := range events {
+		observe(&events[i])
+	}
+}
+
+// Oldest is when the operation began that has been in flight for longest on a rank that runs; 0 if there is none.
+func (m *Model) Oldest() (oldest int64) {
+	m.do(func() {
+		for _, p := range m.job.Processes {
+			if p.State != jobsim.Running {
+				continue
+			}
+			for _, s := range p.Slots(nil) {
+				if s.Launched != s.Completed && (oldest == 0 || s.OpStart < oldest) {
+					oldest = s.OpStart
+				}
+			}
+		}
+	})
+	return oldest
+}
+
+// Steps is how many steps of the current start the slowest of the living ranks has made.
+func (m *Model) Steps() (steps uint64) {
+	m.do(func() {
+		first := true
+		for i, p := range m.job.Processes {
+			for _, s := range p.Slots(nil) {
+				if s.Name == world && !m.members[i].dead && (first || s.Done < steps) {
+					steps, first = s.Done, false
+				}
+			}
+		}
+	})
+	return steps
+}
+
+// Size is how many ranks the job has, with the dead ones.
+func (m *Model) Size() int { return len(m.job.Ranks) }
+
+// WorldRank is a rank's number in the current world.
+func (m *Model) WorldRank(rank int) (number int) {
+	m.do(func() { number = m.job.Ranks[rank].Part(world).Rank() })
+	return number
+}
+
+// Kill ends a member's ranks for good.
+func (m *Model) Kill(member int) {
+	m.do(func() {
+		m.members[member].dead = true
+		m.job.Processes[member].Kill("killed")
+	})
+}
+
+// Stop freezes a member's ranks, Continue lets them run again: they see what ended meanwhile.
+func (m *Model) Stop(member int) { m.do(m.job.Processes[member].Stop) }
+
+// Continue lets a member's ranks run again.
+func (m *Model) Continue(member int) { m.do(m.job.Processes[member].Continue) }
+
+// Sleep keeps a rank from its next call until Wake.
+func (m *Model) Sleep(id int) { m.do(func() { m.habits[id].asleep = true }) }
+
+// Wake lets a rank that sleeps go on.
+func (m *Model) Wake(id int) {
+	m.do(func() {
+		m.habits[id].asleep = false
+		m.job.Open(m.habits[id].awake)
+	})
+}
+
+// Slow makes a rank compute for so much longer than the others before each call.
+func (m *Model) Slow(id int, by time.Duration) { m.do(func() { m.habits[id].extra = by }) }
+
+// Odd lets a rank make another call of the world than the others: an all-reduce of twice the size.
+func (m *Model) Odd(id int) { m.do(func() { m.habits[id].odd = true }) }
+
+// Swap lets a rank call the world's all-reduce before the data-parallel one, as no other does.
+func (m *Model) Swap(id int) { m.do(func() { m.habits[id].swap = true }) }
+
+// Cut parts a machine from all others, or joins it again.
+func (m *Model) Cut(machine int, apart bool) {
+	m.do(func() { m.job.Cut(fmt.Sprintf("host%d", machine), apart) })
+}
+
+// Restart ends all communicators and lets the living ranks begin anew.
+func (m *Model) Restart() { m.do(m.start) }

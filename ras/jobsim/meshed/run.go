@@ -1,0 +1,350 @@
+package meshed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/mesh/sim"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/process"
+)
+
+// Result is what a simulated job showed. Times are virtual, but Analysis.
+type Result struct {
+	Seed     uint64 `json:"seed"`
+	Ranks    int    `json:"ranks"`
+	Members  int    `json:"members"`
+	Machines int    `json:"machines"`
+	// Bytes and Packets are what each member sent a second, on average, while the job went well.
+	Bytes   float64 `json:"bytes_per_member_second"`
+	Packets float64 `json:"packets_per_member_second"`
+	// Faults are what happened and what was told.
+	Faults []Outcome `json:"faults"`
+	// False counts what was told outside of the job and is wrong: another reason, other culprits, or the same twice.
+	False []string `json:"false,omitempty"`
+	// Missed counts what should have been told, or withdrawn, and was not.
+	Missed []string `json:"missed,omitempty"`
+	// Analysis is what it takes to decode the notes of all members and to find the verdict, by the machine's own clock,
+	// the longest of a few; 0 if no rank slept.
+	Analysis time.Duration `json:"analysis_ns,omitempty"`
+	// Virtual is how long all of that took.
+	Virtual time.Duration `json:"virtual_ns"`
+}
+
+// Outcome is what one fault led to. Of what there is none, the time is 0.
+type Outcome struct {
+	Fault  Fault  `json:"fault"`
+	Victim int    `json:"victim"`
+	Reason string `json:"reason,omitempty"`
+	Text   string `json:"text,omitempty"`
+	// MembersFirst and MembersLast are when the first and the last member learnt that a process was killed or stopped.
+	MembersFirst time.Duration `json:"members_first_ns,omitempty"`
+	MembersLast  time.Duration `json:"members_last_ns,omitempty"`
+	// Verdict is when the verdict was told outside of the job, after the fault; of a rank that sleeps, after the first
+	// of the ranks that wait for it had waited for the stall threshold. Known is when the last member knew it.
+	Verdict time.Duration `json:"verdict_ns,omitempty"`
+	Known   time.Duration `json:"known_ns,omitempty"`
+	// Withdrawn is how long after the end of the fault nothing was open anywhere.
+	Withdrawn time.Duration `json:"withdrawn_ns,omitempty"`
+}
+
+// runner is one run.
+type runner struct {
+	*Job
+	plan   *Plan
+	result Result
+	except []*sim.Rank // who is dead
+	link   sim.Link
+}
+
+// Run simulates a job. It must be called in a bubble of synctest; progress, which may be nil, hears what it does.
+func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err error) {
+	if err := p.Validate(); err != nil {
+		return Result{}, err
+	}
+	if progress == nil {
+		progress = func(string) {}
+	}
+	members, machines := p.members()
+	link := sim.Link{Delay: 100 * time.Microsecond, Jitter: 200 * time.Microsecond, Local: 20 * time.Microsecond}
+	progress(fmt.Sprintf("%d ranks in %d processes on %d machines: they get to know each other", p.Ranks, members, machines))
+	j, err := Start(ctx, Config{
+		Seed: p.Seed, Shape: Shape{Members: members, Ranks: p.Each}, Machines: machines, Link: link, Tuning: mesh.LAN(),
+	})
+	defer func() {
+		if e := j.Close(); err == nil {
+			err = e
+		}
+	}()
+	if err != nil {
+		return Result{}, err
+	}
+	r := &runner{Job: j, plan: &p, link: link, result: Result{Seed: p.Seed, Ranks: p.Ranks, Members: members, Machines: machines}}
+	time.Sleep(10*time.Second + time.Duration(members)*50*time.Millisecond) // the last of the news of the joining
+	began := time.Now()
+	progress("all is well")
+	r.quiet()
+	script := p.Script()
+	for i, s := range script {
+		if ctx.Err() != nil {
+			return r.result, context.Cause(ctx)
+		}
+		o := r.step(s)
+		progress(fmt.Sprintf("%d of %d: %s", i+1, len(script), o.line(s)))
+		r.result.Faults = append(r.result.Faults, o)
+		time.Sleep(3 * time.Second)
+	}
+	r.result.Virtual = time.Since(began)
+	return r.result, nil
+}
+
+// line is what a person wants to read of an outcome at once.
+func (o *Outcome) line(s Step) string {
+	switch {
+	case s.Fault == FaultLoss || s.Fault == FaultDelay:
+		return s.String() + ": nothing is to be told"
+	case o.Reason == "":
+		return s.String() + ": not told"
+	}
+	return fmt.Sprintf("%s: %s after %v, withdrawn after %v", s, o.Reason, words.Round(o.Verdict), words.Round(o.Withdrawn))
+}
+
+// quiet measures what members send while nothing happens, and holds that nothing is told.
+func (r *runner) quiet() {
+	packets, bytes := r.Network.Traffic()
+	time.Sleep(quietTime)
+	p, b := r.Network.Traffic()
+	per := float64(len(r.Ranks)) * quietTime.Seconds()
+	r.result.Packets, r.result.Bytes = float64(p-packets)/per, float64(b-bytes)/per
+	r.judge(time.Time{}, func(*Told) bool { return false })
+}
+
+// judge notes what was told from a time on and is not right, or is opened more than once.
+func (r *runner) judge(from time.Time, right func(*Told) bool) {
+	seen := map[string]bool{}
+	for _, t := range r.Told() {
+		if t.Stage != bus.Opened || t.At.Before(from) {
+			continue
+		}
+		if seen[t.Key] || !right(&t) {
+			r.result.False = append(r.result.False, t.String())
+		}
+		seen[t.Key] = true
+	}
+}
+
+// miss notes what did not come.
+func (r *runner) miss(s Step, what string) {
+	r.result.Missed = append(r.result.Missed, fmt.Sprintf("%v: %s", s, what))
+}
+
+// step lets one fault happen, and heals it.
+func (r *runner) step(s Step) (o Outcome) {
+	o = Outcome{Fault: s.Fault, Victim: s.Victim}
+	from := time.Now()
+	right := func(*Told) bool { return false }
+	switch s.Fault {
+	case FaultKill, FaultStop:
+		right = r.process(s, &o)
+	case FaultSleep:
+		right = r.sleep(s, &o)
+	case FaultPartition:
+		right = r.partition(s, &o)
+	case FaultLoss, FaultDelay:
+		link := r.link
+		if s.Fault == FaultLoss {
+			link.Loss = 0.1
+		} else {
+			link.Delay, link.Jitter = 20*time.Millisecond, 20*time.Millisecond
+		}
+		r.Network.SetLink(link)
+		time.Sleep(faultTime)
+		r.Network.SetLink(r.link)
+	}
+	if o.Reason != "" {
+		healed := time.Now()
+		if !sim.Until(time.Minute, func() bool { return r.AllHold(nil) }) {
+			r.miss(s, "not withdrawn everywhere within a minute")
+		}
+		o.Withdrawn = time.Since(healed)
+	}
+	r.judge(from, right)
+	r.closed(s, from)
+	return o
+}
+
+// closed notes what was opened from a time on and is not closed.
+func (r *runner) closed(s Step, from time.Time) {
+	open := map[string]string{}
+	for _, t := range r.Told() {
+		switch {
+		case t.At.Before(from):
+		case t.Stage == bus.Opened:
+			open[t.Key] = t.String()
+		case t.Stage == bus.Closed:
+			delete(open, t.Key)
+		}
+	}
+	for _, text := range open {
+		r.miss(s, "told and not withdrawn outside: "+text)
+	}
+}
+
+// process kills or stops a member.
+func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
+	victim := r.Ranks[s.Victim]
+	kind, reason := mesh.Died, verdict.RankDead
+	switch {
+	case s.Fault == FaultStop && r.alone(s.Victim): // nobody is left on its machine who sees why it is silent
+		kind, reason = mesh.Lost, verdict.RankUnreachable
+	case s.Fault == FaultStop:
+		kind, reason = mesh.Halted, verdict.RankStopped
+	}
+	right = func(t *Told) bool {
+		return t.Verdict.Reason == reason && r.only(&t.Verdict, func(c *verdict.Rank) bool { return c.Member == victim.Name() })
+	}
+	from := time.Now()
+	if s.Fault == FaultKill {
+		r.Kill(s.Victim, process.Exit{})
+		r.except = append(r.except, victim)
+	} else {
+		r.Stop(s.Victim)
+	}
+	is := func(i int) bool { return i == s.Victim }
+	r.await(s, o, from, from, is, right)
+	var err error
+	if o.MembersFirst, o.MembersLast, err = r.WaitTold(time.Minute, from, kind, victim.Name(), append(slices.Clone(r.except), victim)...); err != nil {
+		r.miss(s, err.Error())
+	}
+	time.Sleep(model.DefaultFloor + time.Second) // until the others stall
+	if s.Fault == FaultKill {
+		r.Model.Restart()
+	} else {
+		r.Continue(s.Victim)
+	}
+	return right
+}
+
+// alone tells whether no other process of a member's machine runs.
+func (r *runner) alone(member int) bool {
+	for i, other := range r.Ranks {
+		if i != member && r.Machine(i) == r.Machine(member) && !other.Process.Ended() {
+			return false
+		}
+	}
+	return true
+}
+
+// sleep lets a rank sleep.
+func (r *runner) sleep(s Step, o *Outcome) (right func(*Told) bool) {
+	member := r.Ranks[s.Victim/r.plan.Each].Name()
+	right = func(t *Told) bool {
+		return t.Verdict.Reason == verdict.NotEntered && r.only(&t.Verdict, func(c *verdict.Rank) bool {
+			return c.Member == member && (t.Verdict.Name != world || c.Job >= 0 || r.Model.WorldRank(s.Victim) == c.Comm)
+		})
+	}
+	from := time.Now()
+	r.Model.Sleep(s.Victim)
+	if !sim.Until(faultTime, func() bool { return len(r.opened(from)) > 0 }) {
+		r.miss(s, "no verdict")
+	}
+	due := time.Unix(0, r.Model.Oldest()).Add(model.DefaultFloor)
+	r.await(s, o, from, due, nil, right)
+	for range 3 {
+		r.result.Analysis = max(r.result.Analysis, r.analyse())
+	}
+	time.Sleep(3 * time.Second)
+	r.Model.Wake(s.Victim)
+	return right
+}
+
+// partition cuts a machine off.
+func (r *runner) partition(s Step, o *Outcome) (right func(*Told) bool) {
+	there := func(i int) bool { return r.Machine(i) == s.Victim }
+	host := ""
+	for i, rank := range r.Ranks {
+		if there(i) {
+			host = rank.Process.Member().Host
+		}
+	}
+	right = func(t *Told) bool { // each side finds the other one out of reach
+		return t.Verdict.Reason == verdict.RankUnreachable &&
+			r.only(&t.Verdict, func(c *verdict.Rank) bool { return (c.Host == host) != there(t.By) })
+	}
+	from := time.Now()
+	r.Cut(s.Victim, true)
+	here := func(t *Told) bool { return !there(t.By) && right(t) }
+	r.await(s, o, from, from, there, here)
+	time.Sleep(3 * time.Second)
+	r.Cut(s.Victim, false)
+	return right
+}
+
+// only tells whether a verdict has culprits, and all are as is says.
+func (r *runner) only(v *verdict.Verdict, is func(*verdict.Rank) bool) bool {
+	return len(v.Culprits) > 0 && !slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool { return !is(&c) })
+}
+
+func (r *runner) opened(from time.Time) (told []Told) {
+	for _, t := range r.Told() {
+		if t.Stage == bus.Opened && !t.At.Before(from) {
+			told = append(told, t)
+		}
+	}
+	return told
+}
+
+// await waits for the verdict that is right, and until all members but those excepted know it.
+func (r *runner) await(s Step, o *Outcome, from, due time.Time, except func(int) bool, right func(*Told) bool) {
+	find := func() int { return slices.IndexFunc(r.opened(from), func(t Told) bool { return right(&t) }) }
+	if !sim.Until(time.Minute, func() bool { return find() >= 0 }) {
+		r.miss(s, "no verdict within a minute")
+		return
+	}
+	t := r.opened(from)[find()]
+	o.Reason, o.Text, o.Verdict = t.Verdict.Reason.String(), t.Verdict.Text.String(), t.At.Sub(due)
+	if !sim.Until(time.Minute, func() bool { return r.AllHold(except, t.Key) }) {
+		r.miss(s, "not all members know the verdict within a minute")
+	}
+	_, last := r.Known(t.Key)
+	o.Known = last.Sub(due)
+}
+
+// analyse measures what the coordinator computes for a verdict.
+func (r *runner) analyse() time.Duration {
+	var answers [][]byte
+	for i := range r.Agents {
+		if r.Ranks[i].Process.Ended() {
+			continue
+		}
+		n := r.note(i, r.Ranks[i].Process.Member())
+		if b, err := json.Marshal(&n); err == nil {
+			answers = append(answers, b)
+		}
+	}
+	began := monotonic()
+	notes := make([]verdict.Note, len(answers))
+	for i, b := range answers {
+		if err := json.Unmarshal(b, &notes[i]); err != nil {
+			r.result.Missed = append(r.result.Missed, "a note can't be read: "+err.Error())
+		}
+	}
+	verdict.Diagnose(notes)
+	return monotonic() - began
+}
+
+// monotonic is the machine's own clock, which goes on while a bubble computes.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // it never fails with this clock
+	return time.Duration(ts.Nano())
+}

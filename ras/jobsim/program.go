@@ -1,0 +1,289 @@
+package jobsim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Instruction is one thing that a thread of a rank's program does.
+type Instruction interface{ do(t *thread) }
+
+// Program is a thread's instructions, one after the other; nil when it ends.
+type Program func() Instruction
+
+// These are the instructions.
+type (
+	// Compute spends time outside of the runtime.
+	Compute struct{ For time.Duration }
+	// Hang does nothing any more.
+	Hang struct{}
+	// Call makes an operation. With Async, the thread goes on at once, and waits for it in Wait.
+	Call struct {
+		Comm    string
+		Sig     tape.Signature
+		Timeout time.Duration // of its context; 0 for none
+		Async   bool
+	}
+	// Group makes sends and receives that progress together.
+	Group struct {
+		Comm string
+		Sigs []tape.Signature
+	}
+	// Wait waits for all operations that the thread began.
+	Wait struct{}
+	// Init makes the communicator of all ranks; the last one to come makes it ready.
+	Init struct{}
+	// Split makes a communicator of the ranks that give the same color, and calls it Name.
+	Split struct {
+		Comm, Name string
+		Color      int
+	}
+	// Destroy ends a communicator in order.
+	Destroy struct{ Comm string }
+	// Abort ends a communicator at once.
+	Abort struct{ Comm, Cause string }
+	// Leave ends the process in order.
+	Leave struct {
+		How      string
+		Together bool // when all ranks of the process do
+	}
+	// Die ends the process without a word.
+	Die struct{ How string }
+	// Do does something else, at once.
+	Do struct{ F func() }
+)
+
+// thread is one goroutine of a rank's program.
+type thread struct {
+	rank    *Rank
+	program Program
+	pending int  // operations that it began, and that go on
+	waits   bool // for those
+	ended   bool
+	then    func() // what is done when the program has ended
+}
+
+// Run lets a rank run a program, in a thread of its own. When the last of the rank's threads has ended, then is called,
+// if it isn't nil.
+func (r *Rank) Run(program Program, then func()) {
+	t := &thread{rank: r, program: program, then: then}
+	r.threads = append(r.threads, t)
+	r.Process.job.After(0, t.next)
+}
+
+// next goes on with the next instruction.
+func (t *thread) next() {
+	t.rank.Process.run(func() {
+		if t.ended {
+			return
+		}
+		if i := t.program(); i != nil {
+			i.do(t)
+			return
+		}
+		t.ended = true
+		if t.then != nil && !slices.ContainsFunc(t.rank.threads, func(o *thread) bool { return !o.ended }) {
+			t.then()
+		}
+	})
+}
+
+// soon goes on in a moment, so that a program without a wait doesn't run for ever.
+func (t *thread) soon() { t.rank.Process.job.After(time.Microsecond, t.next) }
+
+// closeTime is how long a process that ends in order after an error waits until the error was explained.
+const closeTime = 300 * time.Millisecond
+
+// returned takes the error of a call.
+func (t *thread) returned(f *Fault) {
+	if f == nil {
+		t.soon()
+		return
+	}
+	p := t.rank.Process
+	t.ended = true
+	switch p.job.OnError {
+	case Exit:
+		p.job.After(2*time.Millisecond, func() { p.run(func() { p.Kill("it exited with 1") }) })
+	case Close:
+		p.job.After(closeTime, func() { p.run(func() { p.Exit("it exited with 1") }) })
+	case Stay:
+	}
+}
+
+func (i Compute) do(t *thread) { t.rank.Process.job.After(i.For, t.next) }
+func (Hang) do(*thread)        {}
+func (i Do) do(t *thread)      { i.F(); t.soon() }
+
+func (i Leave) do(t *thread) {
+	p := t.rank.Process
+	if p.leaving++; !i.Together || p.leaving == len(p.Ranks) {
+		p.Exit(i.How)
+	}
+}
+func (i Die) do(t *thread) { t.rank.Process.Kill(i.How) }
+
+func (i Call) do(t *thread) {
+	part := t.rank.parts[i.Comm]
+	if part == nil {
+		panic(fmt.Sprintf("jobsim: rank %d has no communicator %q", t.rank.Job, i.Comm))
+	}
+	o := &operation{sig: i.Sig, timeout: i.Timeout, done: t.returned}
+	if i.Async {
+		t.pending++
+		o.done = func(f *Fault) {
+			t.pending--
+			if f != nil && !t.ended {
+				t.returned(f)
+			} else if t.waits && t.pending == 0 {
+				t.waits = false
+				t.soon()
+			}
+		}
+	}
+	part.launch(o)
+	if i.Async && !t.ended {
+		t.soon()
+	}
+}
+
+func (i Group) do(t *thread) {
+	sum := tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1}
+	for _, sig := range i.Sigs {
+		sum.DataType = sig.DataType
+		sum.Bytes += sig.Bytes
+	}
+	t.rank.parts[i.Comm].launch(&operation{sig: sum, group: i.Sigs, done: t.returned})
+}
+
+func (Wait) do(t *thread) {
+	if t.pending == 0 {
+		t.soon()
+		return
+	}
+	t.waits = true
+}
+
+func (i Destroy) do(t *thread) { t.rank.parts[i.Comm].Destroy(t.soon) }
+
+func (i Abort) do(t *thread) {
+	t.rank.parts[i.Comm].Abort(i.Cause)
+	t.soon()
+}
+
+func (Init) do(t *thread) {
+	j := t.rank.Process.job
+	if j.world == nil {
+		j.world = j.newComm("world", lifecycle.CommID{}, len(j.Ranks))
+		j.joining = map[*Rank]func(){}
+	}
+	part := t.rank.join(j.world, t.rank.Job, lifecycle.StateInitializing)
+	start := j.now
+	part.begin(tape.ActInit, lifecycle.CallInitRank, 0)
+	part.life(tape.LifeRecord{
+		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Start: start,
+		State: lifecycle.StateInitializing, Peer: -1,
+	})
+	j.joining[t.rank] = func() {
+		part.slot.State = lifecycle.StateReady
+		part.end(tape.ActInit, lifecycle.CallInitRank, 0, start, nil)
+		t.soon()
+	}
+	if len(j.joining) < len(j.Ranks) {
+		return
+	}
+	for _, r := range j.Ranks {
+		ready := j.joining[r]
+		j.After(j.Latency, func() { r.Process.run(ready) })
+	}
+}
+
+func (i Split) do(t *thread) {
+	parent := t.rank.parts[i.Comm]
+	start := t.rank.Process.job.now
+	number := parent.splits
+	parent.splits++
+	parent.begin(tape.ActSplit, lifecycle.CallSplit, uint64(number))
+	if parent.comm.colors == nil {
+		parent.comm.colors = map[int]map[int]Split{}
+	}
+	if parent.comm.colors[number] == nil {
+		parent.comm.colors[number] = map[int]Split{}
+	}
+	parent.comm.colors[number][parent.slot.Rank] = i
+	o := &operation{sig: tape.Signature{Call: lifecycle.CallSplit, Peer: -1, Bytes: 16}}
+	o.done = func(f *Fault) {
+		if f == nil {
+			parent.comm.child(t.rank, number)
+		}
+		parent.end(tape.ActSplit, lifecycle.CallSplit, uint64(number), start, f)
+		t.returned(f)
+	}
+	parent.launch(o)
+}
+
+// child gives a rank its part in the communicator that a split made.
+func (c *comm) child(r *Rank, number int) {
+	own := r.parts[c.info.Name].slot.Rank
+	split := c.colors[number][own]
+	var members []int
+	for rank, other := range c.colors[number] {
+		if other.Color == split.Color {
+			members = append(members, rank)
+		}
+	}
+	slices.SortFunc(members, func(a, b int) int { return cmp.Compare(a, b) })
+	key := [2]int{number, split.Color}
+	if c.children == nil {
+		c.children = map[[2]int]*comm{}
+	}
+	child := c.children[key]
+	if child == nil {
+		child = r.Process.job.newComm(split.Name, c.info.ID, len(members))
+		c.children[key] = child
+	}
+	r.join(child, slices.Index(members, own), lifecycle.StateReady)
+}
+
+// Gate lets threads of a rank wait for each other: Open lets one Pass go on, whichever comes first.
+type Gate struct {
+	opened, passed int
+	waiting        []*thread
+}
+
+// Open opens a gate once.
+type Open struct{ Gate *Gate }
+
+// Pass waits until a gate was opened once more than it was passed.
+type Pass struct{ Gate *Gate }
+
+func (i Open) do(t *thread) {
+	t.rank.Process.job.Open(i.Gate)
+	t.soon()
+}
+
+// Open opens a gate once.
+func (j *Job) Open(g *Gate) {
+	g.opened++
+	if len(g.waiting) > 0 {
+		next := g.waiting[0]
+		g.waiting = g.waiting[1:]
+		g.passed++
+		next.soon()
+	}
+}
+
+func (i Pass) do(t *thread) {
+	g := i.Gate
+	if g.passed < g.opened {
+		g.passed++
+		t.soon()
+		return
+	}
+	g.waiting = append(g.waiting, t)
+}

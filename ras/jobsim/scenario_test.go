@@ -1,0 +1,380 @@
+package jobsim_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/agent"
+	"github.com/carillon-rt/carillon/ras/jobsim"
+	"github.com/carillon-rt/carillon/ras/jobsim/corpus"
+	"github.com/carillon-rt/carillon/ras/postmortem"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// TestScenarios plays the scenarios in testdata (datadriven: go test . -rewrite writes their answers anew). A scenario
+// says what the ranks of a job did, and asks what is to be said of it: by the judge, who has notes of all processes; by
+// the agents of the job, in virtual time; and from the tapes of all processes, if all were killed now. The three must
+// say the same, but where the scenario says why they can't.
+//
+//	job ranks=N [hosts=N] [per-process=N] [on-error=exit|close|stay] [blind] [latency=D]
+//	    begins: the communicator "world" is there, ready on all ranks, unless the input says "no world"
+//	comm name=NAME ranks=LIST [parent=NAME]
+//	    a communicator of these ranks of the job
+//	run [until=TIME]
+//	    the input has lines: TIME RANKS DO…; each rank does what its lines say, one after the other, none before its TIME:
+//	      CALL COMM [bytes=N] [type=T] [op=R] [peer=N] [timeout=D] [async] [times=N] [every=D]; send_recv is with one peer
+//	      init | split COMM NAME color=N | destroy COMM | abort COMM CAUSE… | wait | sleep D | hang
+//	      leave | exit CODE
+//	      stop | continue | kill | term    (of the ranks' processes, at that time, whatever they do)
+//	    or TIME freeze|thaw|cut|join HOST, or TIME cancel: the launcher is told to end the job
+//	diagnose [at=TIME] [differ]
+//	    lets the time go on until then, and prints the verdicts; if the doors may differ, what each of them says
+//	after
+//	    prints how the job ended, and what was wrong, as its tapes say after its end
+//	told
+//	    prints what receivers outside of the job were told since the last time
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := &scenario{t: t}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s.t = t
+			switch d.Cmd {
+			case "job":
+				return s.job(d)
+			case "comm":
+				return s.comm(d)
+			case "run":
+				return s.run(d)
+			case "diagnose":
+				return s.diagnose(d)
+			case "told":
+				return s.toldSince()
+			case "after":
+				return s.after(d)
+			default:
+				d.Fatalf(t, "%s: there is no command %q", filepath.Base(path), d.Cmd)
+				return ""
+			}
+		})
+	})
+}
+
+type scenario struct {
+	t       *testing.T
+	job_    *jobsim.Job
+	live    *corpus.Live
+	began   int64
+	queues  map[int][]step // by rank
+	told    []string
+	threads map[int]bool
+}
+
+// step is something that a rank does, not before a time.
+type step struct {
+	at int64
+	do jobsim.Instruction
+}
+
+func (s *scenario) job(d *datadriven.TestData) string {
+	var c jobsim.Config
+	ranks, each := 0, 1
+	onError := "stay"
+	d.ScanArgs(s.t, "ranks", &ranks)
+	d.MaybeScanArgs(s.t, "per-process", &each)
+	d.MaybeScanArgs(s.t, "hosts", &c.Hosts)
+	d.MaybeScanArgs(s.t, "on-error", &onError)
+	c.Blind = d.HasArg("blind")
+	c.Processes = ranks / each
+	c.OnError = map[string]jobsim.Reaction{"exit": jobsim.Exit, "close": jobsim.Close, "stay": jobsim.Stay}[onError]
+	s.job_ = jobsim.New(c, each)
+	s.began = s.job_.Now()
+	s.live = corpus.NewLive(s.job_, model.Limits{})
+	s.live.Tapes = corpus.NewTapes(s.job_, model.DefaultSlow, model.DefaultFloor)
+	s.queues, s.threads, s.told = map[int][]step{}, map[int]bool{}, nil
+	s.live.Told = func(at int64, t *agent.Tell) {
+		s.told = append(s.told, fmt.Sprintf("%v %s %s", time.Duration(at-s.began).Round(10*time.Millisecond), t.Change.Kind, masked(&t.Change.Verdict)))
+	}
+	if strings.TrimSpace(d.Input) != "no world" {
+		s.job_.World()
+	}
+	return ""
+}
+
+func (s *scenario) comm(d *datadriven.TestData) string {
+	var name, parent, ranks string
+	d.ScanArgs(s.t, "name", &name)
+	d.ScanArgs(s.t, "ranks", &ranks)
+	d.MaybeScanArgs(s.t, "parent", &parent)
+	s.job_.Comm(name, parent, s.list(d, ranks))
+	return ""
+}
+
+// list reads "0-3,5".
+func (s *scenario) list(d *datadriven.TestData, text string) (ranks []int) {
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, found := strings.Cut(part, "-")
+		a, err := strconv.Atoi(from)
+		b := a
+		if found && err == nil {
+			b, err = strconv.Atoi(to)
+		}
+		if err != nil {
+			d.Fatalf(s.t, "%q is no list of ranks", text)
+		}
+		for r := a; r <= b; r++ {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+func (s *scenario) duration(d *datadriven.TestData, text string) time.Duration {
+	v, err := time.ParseDuration(text)
+	if err != nil {
+		d.Fatalf(s.t, "%v", err)
+	}
+	return v
+}
+
+func (s *scenario) run(d *datadriven.TestData) string {
+	for line := range strings.Lines(d.Input) {
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		at := s.duration(d, words[0])
+		switch words[1] {
+		case "cancel":
+			s.later(at, s.live.Ending)
+			continue
+		case "freeze", "thaw", "cut", "join":
+			s.later(at, func() {
+				switch words[1] {
+				case "freeze", "thaw":
+					s.job_.Freeze(words[2], words[1] == "freeze")
+				default:
+					s.job_.Cut(words[2], words[1] == "cut")
+					s.live.Cut()
+				}
+			})
+			continue
+		}
+		for _, r := range s.list(d, words[1]) {
+			p := s.job_.Ranks[r].Process
+			switch words[2] {
+			case "stop":
+				s.later(at, p.Stop)
+			case "continue":
+				s.later(at, p.Continue)
+			case "kill":
+				s.later(at, func() { p.Kill("SIGKILL") })
+			case "term":
+				s.later(at, func() { p.Kill("SIGTERM") })
+			default:
+				s.enqueue(d, r, at, words[2:])
+			}
+		}
+	}
+	return s.until(d, "until")
+}
+
+func (s *scenario) later(at time.Duration, f func()) {
+	s.job_.After(time.Duration(s.began+int64(at)-s.job_.Now()), f)
+}
+
+func (s *scenario) until(d *datadriven.TestData, arg string) string {
+	var at string
+	if d.MaybeScanArgs(s.t, arg, &at) {
+		s.job_.Run(s.began + int64(s.duration(d, at)))
+	}
+	return ""
+}
+
+// enqueue gives a rank something to do.
+func (s *scenario) enqueue(d *datadriven.TestData, rank int, at time.Duration, words []string) {
+	times, every := 1, time.Duration(0)
+	args := map[string]string{}
+	for _, w := range words[1:] {
+		if key, value, found := strings.Cut(w, "="); found {
+			args[key] = value
+		}
+	}
+	if v, ok := args["times"]; ok {
+		times, _ = strconv.Atoi(v)
+	}
+	if v, ok := args["every"]; ok {
+		every = s.duration(d, v)
+	}
+	for i := range times {
+		s.queues[rank] = append(s.queues[rank], step{s.began + int64(at) + int64(i)*int64(every), s.instruction(d, words, args)})
+	}
+	if s.threads[rank] {
+		return
+	}
+	s.threads[rank] = true
+	s.job_.Ranks[rank].Run(func() jobsim.Instruction {
+		if len(s.queues[rank]) == 0 {
+			return jobsim.Compute{For: 10 * time.Millisecond}
+		}
+		next := s.queues[rank][0]
+		if now := s.job_.Now(); next.at > now {
+			return jobsim.Compute{For: time.Duration(next.at - now)}
+		}
+		s.queues[rank] = s.queues[rank][1:]
+		return next.do
+	}, nil)
+}
+
+func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[string]string) jobsim.Instruction {
+	number := func(key string, or int) int {
+		if v, ok := args[key]; ok {
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				d.Fatalf(s.t, "%s=%q is no number", key, v)
+			}
+			return n
+		}
+		return or
+	}
+	switch words[0] {
+	case "init":
+		return jobsim.Init{}
+	case "split":
+		return jobsim.Split{Comm: words[1], Name: words[2], Color: number("color", 0)}
+	case "destroy":
+		return jobsim.Destroy{Comm: words[1]}
+	case "abort":
+		return jobsim.Abort{Comm: words[1], Cause: strings.Join(words[2:], " ")}
+	case "wait":
+		return jobsim.Wait{}
+	case "sleep":
+		return jobsim.Compute{For: s.duration(d, words[1])}
+	case "hang":
+		return jobsim.Hang{}
+	case "leave":
+		return jobsim.Leave{How: "it exited with 0"}
+	case "exit":
+		return jobsim.Die{How: "it exited with " + words[1]}
+	}
+	call := slices.IndexFunc(lifecycle.Calls(), func(c lifecycle.Call) bool { return c.String() == words[0] })
+	if call < 0 || len(words) < 2 {
+		d.Fatalf(s.t, "there is no call %q", words[0])
+	}
+	sig := tape.Signature{
+		Call: lifecycle.Calls()[call], DataType: uint8(kernels.Float32), Peer: int32(number("peer", -1)), Bytes: uint64(number("bytes", 4096)),
+	}
+	if name, ok := args["type"]; ok {
+		t, err := kernels.ParseDataType(name)
+		if err != nil {
+			d.Fatalf(s.t, "%v", err)
+		}
+		sig.DataType = uint8(t)
+	}
+	if name, ok := args["op"]; ok {
+		r, err := kernels.ParseReduction(name)
+		if err != nil {
+			d.Fatalf(s.t, "%v", err)
+		}
+		sig.Reduction = uint8(r)
+	}
+	if sig.Call == lifecycle.CallSendRecv {
+		send, receive := sig, sig
+		send.Call, receive.Call = lifecycle.CallSend, lifecycle.CallRecv
+		return jobsim.Group{Comm: words[1], Sigs: []tape.Signature{send, receive}}
+	}
+	c := jobsim.Call{Comm: words[1], Sig: sig, Async: slices.Contains(words, "async")}
+	if v, ok := args["timeout"]; ok {
+		c.Timeout = s.duration(d, v)
+	}
+	return c
+}
+
+// diagnose asks at all doors.
+func (s *scenario) diagnose(d *datadriven.TestData) string {
+	s.until(d, "at")
+	judge, _ := verdict.Diagnose(s.live.Notes())
+	found, err := s.live.Tapes.Findings(s.t.TempDir())
+	if err != nil {
+		d.Fatalf(s.t, "%v", err)
+	}
+	dead := make([]verdict.Verdict, len(found))
+	for i := range found {
+		dead[i] = found[i].Verdict
+	}
+	doors := []struct{ name, says string }{{"notes", listed(judge)}, {"agents", listed(s.live.Open())}, {"tapes", listed(dead)}}
+	if doors[0].says == doors[1].says && doors[0].says == doors[2].says {
+		return doors[0].says
+	}
+	var out strings.Builder
+	for _, door := range doors {
+		fmt.Fprintf(&out, "[%s]\n%s", door.name, door.says)
+	}
+	if !d.HasArg("differ") {
+		s.t.Errorf("%s: the doors differ:\n%s", d.Pos, out.String())
+	}
+	return out.String()
+}
+
+func (s *scenario) after(d *datadriven.TestData) string {
+	dir := s.t.TempDir()
+	if err := s.live.Tapes.Write(dir); err != nil {
+		d.Fatalf(s.t, "%v", err)
+	}
+	r, err := postmortem.Read([]string{dir}, postmortem.Options{Last: 1})
+	if err != nil {
+		d.Fatalf(s.t, "%v", err)
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s: %s\n", r.Ended.How, r.Ended.Text)
+	for i := range r.Findings {
+		out.WriteString(listed([]verdict.Verdict{r.Findings[i].Verdict}))
+	}
+	for i := range r.Held {
+		out.WriteString("held up: " + listed([]verdict.Verdict{r.Held[i].Verdict}))
+	}
+	return out.String()
+}
+
+func (s *scenario) toldSince() string {
+	told := s.told
+	s.told = nil
+	if len(told) == 0 {
+		return "nothing\n"
+	}
+	return strings.Join(told, "\n") + "\n"
+}
+
+func listed(verdicts []verdict.Verdict) string {
+	if len(verdicts) == 0 {
+		return "no verdict\n"
+	}
+	var out strings.Builder
+	for i := range verdicts {
+		v := &verdicts[i]
+		fmt.Fprintf(&out, "%s\n", masked(v))
+		for _, e := range v.Evidence {
+			fmt.Fprintf(&out, "  - %s\n", e.Ageless())
+		}
+	}
+	return out.String()
+}
+
+// masked is a verdict in a line, with … for ages.
+func masked(v *verdict.Verdict) string {
+	ranks := make([]string, 0, len(v.Culprits))
+	for _, c := range v.Culprits {
+		ranks = append(ranks, strconv.Itoa(c.Job))
+	}
+	return fmt.Sprintf("%s (%s) [%s] %s", v.Reason, v.Confidence, strings.Join(ranks, " "), v.Text.Ageless())
+}

@@ -1,0 +1,293 @@
+package postmortem
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// clock is one CLOCK_MONOTONIC: that of one boot of one machine. All tapes of that boot share it.
+type clock struct {
+	key    string
+	host   string
+	procs  []*process
+	wall   int64 // what the time of day is ahead of the clock, by the first tape
+	offset int64 // what makes its times those of the reference's time of day
+	lo, hi int64 // bounds of the clock's zero against the reference's
+	by     ClockSource
+	latest int64 // the last time on it
+}
+
+// unbounded stands for no bound; sums of a few don't overflow.
+const unbounded = math.MaxInt64 / 8
+
+// Tolerances of clocks.
+const (
+	// drift is how far the clocks of two machines may run apart in a second, in nanoseconds: quartz is good to 50 parts
+	// in a million and NTP steers by more only after a fault.
+	drift = 100_000
+	// shift is how much a time of day may go ahead of its monotonic clock before it counts as a jump.
+	shift = 100 * time.Millisecond
+	// lie is how far a host's time of day may be off by what the ranks did before it is said.
+	lie = 10 * time.Millisecond
+	// sharedPerMember is how many of the last acts that a member shared with other ranks are compared.
+	sharedPerMember = 4096
+	// comparisons bounds the work for many hosts: then fewer acts are compared.
+	comparisons = 64 << 20
+)
+
+// sharedKey names something that several ranks of a communicator did together.
+type sharedKey struct {
+	comm lifecycle.CommID
+	kind sharedKind
+	a, b int32 // of a message: the ranks
+	seq  uint64
+}
+
+type sharedKind uint8
+
+const (
+	sharedOp sharedKind = iota
+	sharedMessage
+	sharedAct
+)
+
+// sharedMoment is one rank's part: nobody's end is before its start, and its end is not before anybody's start. A part
+// that says nothing is 0.
+type sharedMoment struct {
+	key        sharedKey // comm is filled in when they are compared
+	start, end int64
+}
+
+// meets tells whether an act lets every rank go on only when all have come.
+func meets(a tape.Act) bool { return a == tape.ActInit || a == tape.ActSplit }
+
+// share keeps what an operation's end says about the order of things on different ranks. Only one that ended well says
+// anything.
+func (m *member) share(r *tape.OpRecord) {
+	if r.Code != lifecycle.CodeOK || r.Start <= 0 || r.Start > r.Time || m.Size < 2 {
+		return
+	}
+	rank := int32(m.Rank)
+	moment := sharedMoment{key: sharedKey{kind: sharedOp, seq: r.Seq}, start: r.Start, end: r.Time}
+	switch r.Signature.Call {
+	case lifecycle.CallAllReduce, lifecycle.CallAllGather, lifecycle.CallReduceScatter, lifecycle.CallAllToAll, lifecycle.CallBarrier,
+		lifecycle.CallSplit:
+	case lifecycle.CallBroadcast, lifecycle.CallScatter: // from the root to the others
+		if rank == r.Signature.Peer {
+			moment.end = 0
+		} else {
+			moment.start = 0
+		}
+	case lifecycle.CallReduce, lifecycle.CallGather: // from the others to the root
+		if rank == r.Signature.Peer {
+			moment.start = 0
+		} else {
+			moment.end = 0
+		}
+	case lifecycle.CallSend:
+		moment.key.kind, moment.key.a, moment.key.b, moment.end = sharedMessage, rank, r.Signature.Peer, 0
+	case lifecycle.CallRecv:
+		moment.key.kind, moment.key.a, moment.key.b, moment.start = sharedMessage, r.Signature.Peer, rank, 0
+	default:
+		return
+	}
+	m.shared.add(moment)
+}
+
+// clocks puts the processes onto their clocks, and those onto one.
+func clocks(procs []*process) (all []*clock, problems []Problem) {
+	byKey := make(map[string]*clock)
+	for _, p := range procs {
+		key := string(p.header.KernelBoot[:])
+		switch {
+		case p.header.KernelBoot != [16]byte{}:
+		case p.header.BootID != "":
+			key = "boot " + p.header.BootID
+		default:
+			key = "host " + p.header.Host
+		}
+		c := byKey[key]
+		if c == nil {
+			c = &clock{key: key, host: clean(p.header.Host), wall: wallOffset(p), by: ClockReference}
+			byKey[key] = c
+			all = append(all, c)
+		}
+		p.clock = c
+		c.procs = append(c.procs, p)
+		c.latest = max(c.latest, p.last)
+		problems = append(problems, wallProblems(c, p)...)
+	}
+	if len(all) == 0 {
+		return nil, problems
+	}
+	bounds := compare(all)
+	for i, c := range all {
+		if bounds[i][i] < 0 {
+			problems = append(problems, Problem{Text: fmt.Sprintf(
+				"the tapes of %s contradict each other: an operation ended %v before another rank began it", c.host, span(-bounds[i][i]))})
+			bounds[i][i] = 0
+		}
+	}
+	return all, append(problems, settle(all, bounds)...)
+}
+
+func wallOffset(p *process) int64 { return p.header.Wall(0).UnixNano() }
+
+// wallProblems says where the time of day can't be trusted, which the order of events never depends on within a
+// machine.
+func wallProblems(c *clock, p *process) []Problem {
+	if s := p.header.WallShift(); s.Abs() > shift {
+		return []Problem{{Path: p.path, Text: fmt.Sprintf("says that the time of day on %s was set while it was written: by %+v",
+			c.host, s.Round(time.Millisecond))}}
+	}
+	if d := time.Duration(wallOffset(p) - c.wall); d.Abs() > shift {
+		return []Problem{{Path: p.path, Text: fmt.Sprintf("has another time of day than %s, of the same machine: %+v",
+			c.procs[0].path, d.Round(time.Millisecond))}}
+	}
+	return nil
+}
+
+// extent is what one clock has of a shared act: its latest start and its earliest end.
+type extent struct {
+	clock      int
+	start, end int64 // 0: none
+}
+
+// compare bounds every clock's zero against every other's, by what their ranks did together: bounds[a][b] is the most
+// that a's can be ahead of b's.
+func compare(all []*clock) [][]int64 {
+	bounds := make([][]int64, len(all))
+	for i := range bounds {
+		bounds[i] = make([]int64, len(all))
+		for j := range bounds[i] {
+			bounds[i][j] = unbounded
+		}
+		bounds[i][i] = 0
+	}
+	acts := make(map[sharedKey][]extent)
+	most := max(comparisons/(len(all)*len(all)), 256)
+	for i, c := range all {
+		for _, p := range c.procs {
+			for _, m := range p.members {
+				skip := len(m.shared.items) - most
+				for s := range m.shared.all {
+					if skip--; skip >= 0 {
+						continue
+					}
+					key := s.key
+					key.comm = m.ID
+					acts[key] = widen(acts[key], i, s)
+				}
+			}
+		}
+	}
+	for _, extents := range acts {
+		for _, a := range extents {
+			for _, b := range extents {
+				if a.start == 0 || b.end == 0 {
+					continue
+				}
+				// What is long ago says less about the clocks of now.
+				age := max(all[b.clock].latest-b.end, 0) / int64(time.Second)
+				bound := b.end - a.start + age*drift
+				if a.clock == b.clock {
+					bound = min(b.end-a.start, 0)
+				}
+				bounds[a.clock][b.clock] = min(bounds[a.clock][b.clock], bound)
+			}
+		}
+	}
+	return bounds
+}
+
+func widen(extents []extent, clock int, s *sharedMoment) []extent {
+	i := slices.IndexFunc(extents, func(e extent) bool { return e.clock == clock })
+	if i < 0 {
+		return append(extents, extent{clock, s.start, s.end})
+	}
+	e := &extents[i]
+	e.start = max(e.start, s.start)
+	if s.end != 0 && (e.end == 0 || s.end < e.end) {
+		e.end = s.end
+	}
+	return extents
+}
+
+// settle gives every clock its place against the first. The bounds are those of a system of differences: what follows
+// from several of them is a shortest path, and a negative cycle is a contradiction. The middles of the intervals obey
+// all bounds together.
+func settle(all []*clock, bounds [][]int64) (problems []Problem) {
+	for k := range all {
+		for i := range all {
+			if bounds[i][k] >= unbounded {
+				continue
+			}
+			for j := range all {
+				if sum := bounds[i][k] + bounds[k][j]; bounds[k][j] < unbounded && sum < bounds[i][j] {
+					bounds[i][j] = max(sum, -unbounded) // a negative cycle would go on for ever
+				}
+			}
+		}
+	}
+	ref := all[0]
+	ref.offset = ref.wall
+	for i, c := range all[1:] {
+		i++
+		byWall := c.wall - ref.wall
+		c.lo, c.hi = -bounds[0][i], bounds[i][0]
+		zero := byWall
+		switch {
+		case bounds[i][i] < 0 || bounds[0][0] < 0 || c.lo > c.hi:
+			c.by, c.lo, c.hi = ClockWall, -unbounded, unbounded
+			problems = append(problems, Problem{Text: fmt.Sprintf(
+				"what the ranks on %s and %s did together contradicts itself, as when a machine was suspended; they are put in order by their times of day",
+				ref.host, c.host)})
+		case c.lo <= -unbounded && c.hi >= unbounded:
+			c.by = ClockWall
+		case c.lo <= -unbounded || c.hi >= unbounded:
+			c.by = ClockWallWithin
+			zero = min(max(byWall, c.lo), c.hi)
+		default:
+			c.by = ClockShared
+			zero = c.lo + (c.hi-c.lo)/2
+		}
+		c.offset = ref.wall + zero
+		if c.by != ClockWall {
+			problems = append(problems, lies(ref, c, byWall)...)
+		}
+	}
+	return problems
+}
+
+// lies says when two hosts' times of day can't both be right.
+func lies(ref, c *clock, byWall int64) []Problem {
+	var off int64 // c's time of day ahead of ref's
+	switch {
+	case byWall > c.hi:
+		off = byWall - c.hi
+	case byWall < c.lo:
+		off = byWall - c.lo
+	}
+	if time.Duration(off).Abs() <= lie {
+		return nil
+	}
+	way := "ahead of"
+	if off < 0 {
+		way = "behind"
+	}
+	return []Problem{{Text: fmt.Sprintf("the time of day on %s is at least %v %s that on %s; times here are %s's",
+		c.host, span(max(off, -off)), way, ref.host, ref.host)}}
+}
+
+// at is a time of the process's tape, on the one clock.
+func (p *process) at(mono int64) time.Time {
+	return time.Unix(0, mono+p.clock.offset).UTC()
+}
+
+// mono is a time of the one clock on the process's own.
+func (p *process) mono(at time.Time) int64 { return at.UnixNano() - p.clock.offset }

@@ -1,0 +1,215 @@
+package postmortem
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// kind is what operations have in common that are counted together.
+type kind struct {
+	name, engine string
+	call         lifecycle.Call
+	class        uint8
+}
+
+func kindOf(t *tape.Tally) kind { return kind{t.Name, t.Engine, t.Call, t.SizeClass} }
+
+// done is what was done of a kind, over all tapes.
+type done struct {
+	kind
+	sum   tape.Tally
+	parts []*part // in the order of their processes
+}
+
+// part is what one rank did of it. A process that is several ranks has a tally for each, and nobody knows whose which
+// is.
+type part struct {
+	proc *process
+	sum  tape.Tally
+}
+
+// maxCount is the most that a counter may have counted: an operation every 100 ns for five months. More is no count.
+const maxCount = 1 << 47
+
+// count takes the tape's tallies that have counted something, and says what is wrong with them.
+func (p *process) count(r *tape.Reader, cut bool) (problems []string) {
+	tallies, err := r.AppendTallies(nil)
+	if err != nil && !cut { // of one that was cut short it is said already
+		problems = append(problems, "has counts that can't be read: "+why(firstOf(err)))
+	}
+	full := len(tallies) == p.header.Tallies
+	if full {
+		problems = append(problems, fmt.Sprintf("counts no more than %s of operations: of others, if there were any, nothing is counted",
+			count(len(tallies), "kind")))
+	}
+	wrong := 0
+	for i := range tallies {
+		switch t := &tallies[i]; {
+		case !sensible(t):
+			wrong++
+		case t.Count() > 0:
+			p.tallies = append(p.tallies, *t)
+		}
+	}
+	if wrong > 0 {
+		problems = append(problems, "counts what can't be: "+count(wrong, "kind")+" of operations "+plural(wrong, "is", "are")+" left out")
+	}
+	p.unsure = p.unsure || cut || err != nil || full || wrong > 0
+	return problems
+}
+
+// sensible tells whether a tally can be what a program counted. What it counts has no check, so a tape that is damaged
+// may say anything.
+func sensible(t *tape.Tally) bool {
+	most := max(slices.Max(t.Durations[:]), slices.Max(t.Bandwidths[:]), t.Ordinary)
+	return most <= maxCount && t.Time >= 0 && t.OrdinaryTime >= 0 && t.Bandwidth >= 0 && t.Bandwidth <= math.MaxFloat64/maxCount
+}
+
+// countAll puts the tallies of all tapes together, those that took most time first.
+func countAll(procs []*process) []*done {
+	byKind := make(map[kind]*done)
+	var all []*done
+	for _, p := range procs {
+		for i := range p.tallies {
+			t := &p.tallies[i]
+			d := byKind[kindOf(t)]
+			if d == nil {
+				d = &done{kind: kindOf(t)}
+				byKind[d.kind] = d
+				all = append(all, d)
+			}
+			d.add(p, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b *done) int {
+		return cmp.Or(cmp.Compare(b.sum.Time, a.sum.Time), cmp.Compare(a.name, b.name), cmp.Compare(a.engine, b.engine),
+			cmp.Compare(a.call, b.call), cmp.Compare(a.class, b.class))
+	})
+	return all
+}
+
+// add adds a tally of the process, which comes after those of the processes before it.
+func (d *done) add(p *process, t *tape.Tally) {
+	model.AddTally(&d.sum, t)
+	if n := len(d.parts); n > 0 && d.parts[n-1].proc == p && !p.many {
+		model.AddTally(&d.parts[n-1].sum, t)
+		return
+	}
+	d.parts = append(d.parts, &part{p, *t})
+}
+
+// shown are the kinds that the filters leave.
+func shown(all []*done, opts *Options) []Done {
+	list := make([]Done, 0, len(all))
+	for _, d := range all {
+		left := done{kind: d.kind}
+		for _, p := range d.parts {
+			if p.proc.asked(d.name, opts) {
+				model.AddTally(&left.sum, &p.sum)
+				left.parts = append(left.parts, p)
+			}
+		}
+		if len(left.parts) > 0 {
+			list = append(list, left.report())
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Done) int { return cmp.Compare(b.Time, a.Time) }) // some may have lost more than others
+	return list
+}
+
+// asked tells whether the options ask for what the process did on communicators of that name. Of one that is several
+// ranks, nobody knows what was done by those that are asked for.
+func (p *process) asked(name string, opts *Options) bool {
+	if len(opts.Ranks) > 0 && !slices.Contains(opts.Ranks, p.rank) {
+		return false
+	}
+	return opts.Comm == "" || opts.Comm == name ||
+		slices.ContainsFunc(p.members, func(m *member) bool { return m.Name == name && opts.wants(m) })
+}
+
+// inseparable says of which processes the counts are left out because they are several ranks, not all of which are
+// asked for.
+func inseparable(procs []*process, opts *Options) (problems []Problem) {
+	for _, p := range procs {
+		if len(opts.Ranks) > 0 && p.many && len(p.tallies) > 0 {
+			problems = append(problems, Problem{
+				Path: p.path, Text: "is of several ranks, and doesn't tell which of them did how much: its counts are left out",
+			})
+		}
+	}
+	return problems
+}
+
+func (d *done) report() Done {
+	t := &d.sum
+	r := Done{
+		Comm: d.name, Engine: d.engine, Call: d.call.String(), UpTo: classBound(d.class), Operations: t.Count(), Bytes: t.Bytes, Time: t.Time,
+		Mean: t.Time / time.Duration(t.Count()), Median: quantile(t, 0.5), P99: quantile(t, 0.99),
+	}
+	if d.call == lifecycle.CallBarrier {
+		r.UpTo = 0
+	}
+	for i, n := range t.Durations {
+		if n > 0 {
+			r.Durations = append(r.Durations, DurationCount{durationBound(i), n})
+		}
+	}
+	var measured uint64
+	for i, n := range t.Bandwidths {
+		if n > 0 {
+			r.Bandwidths = append(r.Bandwidths, BandwidthCount{bandwidthBound(i), n})
+		}
+		measured += n
+	}
+	if measured > 0 {
+		r.Bandwidth = t.Bandwidth / float64(measured)
+	}
+	for _, p := range d.parts {
+		r.Ranks = append(r.Ranks, DoneBy{
+			Rank: p.proc.rank, Process: p.proc.index, Operations: p.sum.Count(), Bytes: p.sum.Bytes, Time: p.sum.Time,
+		})
+	}
+	return r
+}
+
+// quantile is a bound of what the part q of the operations took at most; -1 if they took longer than all bounds.
+func quantile(t *tape.Tally, q float64) time.Duration {
+	rank := uint64(math.Ceil(q * float64(t.Count())))
+	var seen uint64
+	for i, n := range t.Durations {
+		if seen += n; seen >= rank {
+			return durationBound(i)
+		}
+	}
+	return -1
+}
+
+// durationBound is a bucket's upper bound; -1 of the last, which has none.
+func durationBound(i int) time.Duration {
+	if i >= tape.DurationBuckets-1 {
+		return -1
+	}
+	return tape.DurationBound(i)
+}
+
+func bandwidthBound(i int) float64 {
+	if i >= tape.BandwidthBuckets-1 {
+		return -1
+	}
+	return tape.BandwidthBound(i)
+}
+
+// classBound is the largest size of a class.
+func classBound(class uint8) uint64 {
+	if class >= tape.SizeClasses-1 {
+		return math.MaxUint64
+	}
+	return 1 << (2 * class)
+}

@@ -1,0 +1,127 @@
+package postmortem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/trace"
+)
+
+// ExportOptions say which spans are sent, and how. The zero value is a good one.
+type ExportOptions struct {
+	// Window is how long before its last record a process's spans are taken for not exported, at most: it exports in
+	// batches, a second apart, and a collector may have been slow. 5 s if 0. What the tape says was taken by the
+	// collector is left out all the same.
+	Window time.Duration
+	// All sends all spans that the tapes can tell of, those of processes that ended in order too.
+	All bool
+	// Service is the resource's service name; as trace.Config has it.
+	Service string
+	// Algorithm names algorithms, as in Options.
+	Algorithm func(uint8) string
+	// Logger hears why spans can't be sent; slog.Default() if nil.
+	Logger *slog.Logger
+}
+
+// exportWindow is the default of ExportOptions.Window.
+const exportWindow = 5 * time.Second
+
+// Exported is what became of the spans.
+type Exported struct {
+	Processes int    `json:"processes"` // of which spans were sent
+	Skipped   int    `json:"skipped"`   // that exported themselves, or do so still
+	Spans     uint64 `json:"spans"`     // taken by the backend
+	Failed    uint64 `json:"failed"`    // not taken
+}
+
+// Export sends the spans that dead processes could not send themselves to where the OTEL_* variables say, with the ids
+// and the resource that the processes gave theirs. Acts and operations that were going on at the end are spans with the
+// error "unfinished", until others noticed the end. Living processes speak for themselves and are left out, and so is
+// what a dead one has sent before it died, by its tape's word. It reads the tapes again, blocks until all is sent or
+// ctx ends, and sends from one process at a time. The error is that of the exporter's configuration, or of a tape that
+// can't be read any more; spans that were not taken are counted.
+func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, error) {
+	var total Exported
+	var errs []error
+	for _, p := range r.procs {
+		state := p.state()
+		if state == StateAlive || state == StateClosed && !opts.All {
+			total.Skipped++
+			continue
+		}
+		stats, err := export(ctx, p, p.gone(r.End), &opts)
+		total.Spans += stats.Exported
+		total.Failed += stats.Failed + stats.Dropped
+		if err != nil {
+			errs = append(errs, fmt.Errorf("postmortem: spans of %s: %w", clean(p.path), err))
+			if ctx.Err() != nil {
+				break
+			}
+			continue
+		}
+		if (p.header.Exported != 0 || p.header.Delivered != 0) && stats == (trace.Stats{}) {
+			total.Skipped++
+			continue
+		}
+		total.Processes++
+	}
+	return total, errors.Join(errs...)
+}
+
+// export sends the spans of one process, which was gone at a time of its tape's clock.
+func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (trace.Stats, error) {
+	t, _, err := tape.OpenCut(p.path)
+	if err != nil {
+		return trace.Stats{}, err
+	}
+	defer t.Close() //nolint:errcheck // only read from
+	h := t.Header()
+	window := opts.Window
+	if window == 0 {
+		window = exportWindow
+	}
+	cfg := trace.Config{
+		Process: model.New(p.limits()), Service: opts.Service, Version: h.Version, Job: h.Job, Host: h.Host, PID: h.PID, Rank: p.rank, Wall: h.Wall,
+		Now: func() int64 { return gone }, AlgorithmName: opts.Algorithm, Logger: opts.Logger, StoreTraces: 1, MustExport: true,
+	}
+	if !opts.All {
+		cfg.From, cfg.Sent = max(p.recorded-int64(window), h.Delivered+1), h.Exported
+	}
+	projector, err := trace.New(ctx, cfg)
+	if err != nil {
+		return trace.Stats{}, err
+	}
+	if err := replay(ctx, p, t, cfg.Process, projector); err != nil {
+		return projector.Stats(), errors.Join(err, projector.Close(ctx))
+	}
+	err = projector.Close(ctx)
+	return projector.Stats(), err
+}
+
+// flushEvery is after how many events what they made is sent: fewer than the queue for export has room for.
+const flushEvery = 512
+
+// replay feeds the projector the tape, and then what was going on at its end.
+func replay(ctx context.Context, p *process, t *tape.Reader, m *model.Process, projector *trace.Projector) error {
+	n := 0
+	for ev, err := range t.Events() {
+		if err != nil {
+			return err
+		}
+		step := m.Apply(&ev)
+		projector.Observe(&step)
+		if n++; n%flushEvery == 0 {
+			if err := projector.Flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	m.Look(p.slots, nil)
+	projector.Unfinished()
+	return nil
+}

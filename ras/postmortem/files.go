@@ -1,0 +1,66 @@
+package postmortem
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	osprocess "github.com/carillon-rt/carillon/telemetry/process"
+)
+
+// find lists the tapes in folders, at any depth, and the files that are named themselves, with the launchers' ledgers
+// beside them. What looks like a tape and isn't one that can be read is in problems. The error is that of a path which
+// isn't there at all.
+func find(paths []string) (files, ledgers []string, problems []Problem, err error) {
+	for _, root := range paths {
+		info, err := os.Stat(root)
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("postmortem: %w", err)
+		}
+		if !info.IsDir() {
+			files = append(files, filepath.Clean(root))
+			ledgers = append(ledgers, filepath.Join(filepath.Dir(root), osprocess.Ledger)) // if it is there
+			continue
+		}
+		// The slash lets a link to a folder count as the folder; links below it are not followed.
+		err = filepath.WalkDir(root+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				problems = append(problems, Problem{Path: path, Text: "can't be looked into: " + cause(err).Error()})
+				if d != nil && d.IsDir() {
+					return fs.SkipDir
+				}
+			case d.IsDir():
+			case strings.HasPrefix(d.Name(), ".") && filepath.Ext(path) == ".new":
+				problems = append(problems, Problem{Path: path, Text: "was never finished: its process ended while it made its tape"})
+			case d.Name() == osprocess.Ledger:
+				ledgers = append(ledgers, path)
+			case filepath.Ext(path) != ".tape":
+			case d.Type()&fs.ModeSymlink != 0:
+				problems = append(problems, Problem{Path: path, Text: "is a link, which a tape never is, and was not followed"})
+			default: // Open says what is wrong with what is no file
+				files = append(files, path)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("postmortem: %w", err)
+		}
+	}
+	slices.Sort(files)
+	slices.Sort(ledgers)
+	return slices.Compact(files), slices.Compact(ledgers), problems, nil
+}
+
+// cause is what lies beneath an error that tells the path too.
+func cause(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}

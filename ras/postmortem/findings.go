@@ -1,0 +1,262 @@
+package postmortem
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	osprocess "github.com/carillon-rt/carillon/telemetry/process"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Finding is a verdict on the job at a moment. Its JSON is the verdict's, as a running job tells it, with the time of
+// the moment.
+type Finding struct {
+	verdict.Verdict
+	// At is the moment at which the job was judged; ages are as of then.
+	At time.Time `json:"at"`
+}
+
+// MaxHeld is how many times at which the job was held up a Report has.
+const MaxHeld = 16
+
+// find judges the job at each of the moments in turn, until one of them says for certain what was wrong. If none does, it
+// is the first that says anything.
+func (j *job) find(moments []moment) (found []Finding, at moment, problems []Problem) {
+	var slow, unknown []Finding
+	for _, m := range moments {
+		verdicts, errs := j.judge(m.at)
+		problems = append(problems, errs...)
+		var here []Finding
+		known, certain := false, false
+		for _, v := range verdicts {
+			if v.Reason == verdict.Straggler {
+				slow = append(slow[:0], Finding{v, m.at})
+				continue
+			}
+			here = append(here, Finding{v, m.at})
+			known = known || v.Reason != verdict.Unknown
+			certain = certain || v.Reason != verdict.Unknown && v.Confidence == verdict.Certain
+		}
+		switch {
+		case certain:
+			return here, m, problems
+		case known && found == nil:
+			found, at = here, m
+		case !known && here != nil:
+			unknown = here
+		}
+		if found == nil {
+			at = m
+		}
+	}
+	if found == nil {
+		found = append(unknown, slow...)
+	}
+	return found, at, problems
+}
+
+// judge says what held the job up at a time.
+func (j *job) judge(at time.Time) ([]verdict.Verdict, []Problem) {
+	var problems []Problem
+	notes := make([]verdict.Note, 0, len(j.procs))
+	for _, p := range j.procs {
+		if p.header.Created.After(at) && p.at(p.first).After(at) {
+			continue
+		}
+		n, err := j.note(p, at)
+		if err != nil {
+			problems = append(problems, Problem{Path: p.path, Text: "could not be read again: " + cause(err).Error()})
+		}
+		notes = append(notes, n)
+	}
+	verdicts, _ := verdict.Diagnose(notes)
+	return verdicts, problems
+}
+
+// quietTime is how long a process must have given no sign of life, while others of its machine did, to count as
+// stopped.
+const quietTime = 3 * time.Second
+
+// pauseTime is how long a process that went on later must have stood still until then to count as stopped.
+const pauseTime = 500 * time.Millisecond
+
+// note is what the process would have said of itself at a time.
+func (j *job) note(p *process, at time.Time) (verdict.Note, error) {
+	now := p.mono(at)
+	n := verdict.Note{
+		Member: fmt.Sprintf("%s-%d", clean(p.header.Host), p.header.PID), Host: clean(p.header.Host), PID: p.header.PID,
+		Rank: p.rank, JobSize: j.size,
+	}
+	switch end := p.end.at; {
+	case end > 0 && end <= now && p.state() == StateClosed:
+		n.Fate, n.FateAge = verdict.Departed, time.Duration(now-end)
+		if p.end.exit.Failed() {
+			n.Cause = p.end.how
+		}
+	case end > 0 && end <= now:
+		n.Fate, n.FateAge, n.Cause = verdict.Dead, time.Duration(now-end), p.end.how
+	case p.header.Paused < now && now < p.header.Resumed && now-p.header.Paused > int64(pauseTime):
+		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Paused), "it gave no sign of life until it went on"
+	case now-p.seen() > int64(quietTime) && j.otherSeen(p, now):
+		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.seen()), "it gave no sign of life since"
+	}
+	m, err := p.modelAt(now)
+	if at := p.header.Resumed; at > 0 && at <= now {
+		m.Resumed(at)
+	}
+	n.Fold(m, now)
+	return n, err
+}
+
+// seen is when the process gave a sign of life last: its telemetry looked at the table, or it began.
+func (p *process) seen() int64 { return max(p.header.Seen, p.mono(p.header.Created)) }
+
+// otherSeen tells whether another process, whose clock is comparable, gave a sign of life shortly before a time, or
+// after it.
+func (j *job) otherSeen(p *process, now int64) bool {
+	return slices.ContainsFunc(j.procs, func(o *process) bool {
+		near := o.clock == p.clock || o.clock.close() && p.clock.close()
+		return o != p && near && now-p.mono(o.at(o.header.Seen)) < int64(quietTime)/2
+	})
+}
+
+// close tells whether the clock is known well enough to say that a process was silent while others were not.
+func (c *clock) close() bool {
+	return c.by == ClockReference || c.by == ClockShared && c.hi-c.lo < int64(quietTime)/2
+}
+
+// modelAt is the process's model at a time of its own clock.
+func (p *process) modelAt(now int64) (*model.Process, error) {
+	if now >= p.last {
+		return p.model, nil
+	}
+	m := model.New(p.limits())
+	r, _, err := tape.OpenCut(p.path)
+	if err != nil {
+		return m, err
+	}
+	defer r.Close() //nolint:errcheck // only read from
+	for ev, err := range r.Events() {
+		if err != nil {
+			break // said when it was read first
+		}
+		m.Until(&ev, now)
+	}
+	m.LookBack(p.slots, now)
+	return m, nil
+}
+
+// Ending is how the job came to its end.
+type Ending struct {
+	// How is "running", "completed", "failed", "ended" (from outside) or "killed" (all processes ended without a word).
+	How  string    `json:"how"`
+	Time time.Time `json:"time,omitzero"`
+	Text string    `json:"text"`
+}
+
+// ending says how the job came to its end.
+func (j *job) ending(found []Finding, at moment) Ending {
+	running, closed := 0, 0
+	for _, p := range j.procs {
+		switch p.state() {
+		case StateAlive:
+			running++
+		case StateClosed:
+			closed++
+		case StateDied, StateUnknown:
+		}
+	}
+	told := slices.IndexFunc(j.procs, func(p *process) bool { return p.end.told > 0 })
+	failed := slices.ContainsFunc(found, func(f Finding) bool { return f.Reason != verdict.Straggler && f.Reason != verdict.Unknown })
+	switch {
+	case running > 0:
+		return Ending{How: "running", Text: fmt.Sprintf("%s of %d %s.", processes(running), len(j.procs), plural(running, "runs", "run"))}
+	case told >= 0 && at.ended:
+		p := j.procs[told]
+		e := Ending{How: "ended", Time: p.at(p.end.told), Text: fmt.Sprintf("The job was ended from outside by %s at %s", p.end.by, clockTime(p.at(p.end.told)))}
+		if failed {
+			e.Text += ", while it hung."
+		} else {
+			e.Text += ", while all was well."
+		}
+		return e
+	case closed == len(j.procs) && !failed:
+		return Ending{How: "completed", Text: "All processes ended in order."}
+	case failed:
+		return Ending{How: "failed", Time: at.at, Text: "This is how it was " + at.title + "."}
+	default:
+		return Ending{How: "killed", Text: fmt.Sprintf("%s ended without closing %s: killed, or exited without stopping Carillon. No other rank noticed before it ended too.",
+			capital(processes(len(j.procs)-closed)), plural(len(j.procs)-closed, "its tape", "their tapes"))}
+	}
+}
+
+// mistakes are the calls that were refused, by what was wrong, and how many communicators leaked.
+func (j *job) mistakes() []Said {
+	type key struct {
+		code lifecycle.Code
+		call lifecycle.Call
+	}
+	var order []key
+	found := make(map[key]*Said)
+	for _, c := range j.comms {
+		for _, s := range c.sayings() {
+			if !s.misuse {
+				continue
+			}
+			k := key{s.code, s.call}
+			if s.code == lifecycle.CodeLeaked {
+				k.call = lifecycle.CallNone
+			}
+			if said := found[k]; said != nil {
+				said.Times += len(s.by)
+				said.Ranks = append(said.Ranks, jobRanks(s.by)...)
+				continue
+			}
+			said := s.Said
+			said.Ranks, said.Times = jobRanks(s.by), len(s.by)
+			found[k] = &said
+			order = append(order, k)
+		}
+	}
+	list := make([]Said, 0, len(order))
+	for _, k := range order {
+		s := found[k]
+		slices.Sort(s.Ranks)
+		s.Ranks = slices.Compact(s.Ranks)
+		list = append(list, *s)
+	}
+	return list
+}
+
+func jobRanks(members []*member) []int {
+	ranks := make([]int, 0, len(members))
+	for _, m := range members {
+		ranks = append(ranks, m.jobRank())
+	}
+	return ranks
+}
+
+// state says what became of the process, of one whose tape is not closed.
+func (p *process) state() ProcessState {
+	switch {
+	case p.header.Closed:
+		return StateClosed
+	case p.alive == osprocess.Alive:
+		return StateAlive
+	case p.alive == osprocess.Dead || p.end.how != "":
+		return StateDied
+	default:
+		return StateUnknown
+	}
+}
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
+}

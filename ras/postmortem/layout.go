@@ -1,0 +1,106 @@
+package postmortem
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Colours of a terminal.
+const (
+	red    = "\x1b[31m"
+	yellow = "\x1b[33m"
+	bold   = "\x1b[1m"
+	plain  = "\x1b[0m"
+)
+
+// text lays a report out.
+type text struct {
+	w     *bufio.Writer // keeps its error until Flush
+	width int
+	wide  bool // rows may be wider than that
+	color bool
+}
+
+// paint writes what f writes in a colour.
+func (t *text) paint(color string, f func()) {
+	if t.color && color != "" {
+		t.w.WriteString(color)
+		defer t.w.WriteString(plain)
+	}
+	f()
+}
+
+func (t *text) heading(s string) {
+	t.w.WriteByte('\n')
+	t.paint(bold, func() { t.w.WriteString(cutTo(s, t.limit())) })
+	t.w.WriteString("\n\n")
+}
+
+// paragraph writes words, as many to a line as fit; further lines begin under the first word.
+func (t *text) paragraph(indent, words string) {
+	next := strings.Repeat(" ", utf8.RuneCountInString(indent))
+	line, used := indent, 0
+	for word := range strings.FieldsSeq(words) {
+		if used > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > t.width {
+			t.w.WriteString(line + "\n")
+			line, used = next, 0
+		}
+		if used > 0 {
+			line += " "
+		}
+		line += word
+		used++
+	}
+	t.w.WriteString(line + "\n")
+}
+
+// limit is how long a line may be; 0 has no limit.
+func (t *text) limit() int {
+	if t.wide {
+		return 0
+	}
+	return t.width
+}
+
+// table writes rows of cells below the first, which has their names; not too many of them, and no column in which there
+// is nothing.
+func (t *text) table(rows [][]string) { t.rows(rows, maxRows) }
+
+func (t *text) rows(rows [][]string, most int) {
+	left := len(rows) - 1 - most
+	if left > 0 {
+		rows = rows[:1+most]
+	}
+	widths := make([]int, len(rows[0]))
+	used := make([]bool, len(rows[0]))
+	for r, row := range rows {
+		for i := range row {
+			row[i] = clean(row[i])
+			used[i] = used[i] || r > 0 && row[i] != ""
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		line.WriteString(" ")
+		for i, cell := range row {
+			if used[i] {
+				fmt.Fprintf(&line, " %-*s ", widths[i], cell)
+			}
+		}
+		t.w.WriteString(cutTo(strings.TrimRight(line.String(), " "), t.limit()) + "\n")
+	}
+	if left > 0 {
+		t.paragraph("  ", fmt.Sprintf("… and %d more (all are in --json).", left))
+	}
+}
+
+// cutTo shortens a line to so many columns, if limit isn't 0.
+func cutTo(s string, limit int) string {
+	if limit == 0 || utf8.RuneCountInString(s) <= limit {
+		return s
+	}
+	return string([]rune(s)[:limit-1]) + "…"
+}

@@ -1,0 +1,352 @@
+package postmortem
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	osprocess "github.com/carillon-rt/carillon/telemetry/process"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// process is one tape, read.
+type process struct {
+	path     string
+	header   tape.Header
+	alive    osprocess.Liveness
+	model    *model.Process
+	slots    []tape.Slot
+	members  []*member // in the order in which the process made them
+	first    int64     // time of the first record and of the last thing that is known, on the tape's own clock
+	last     int64
+	recorded int64 // time of the last record
+	live     int64 // of one that is alive: when it was looked at
+	end      ending
+	missed   uint64
+	tallies  []tape.Tally // that have counted something
+	unsure   bool         // its tallies, or its communicators, may not all be here
+	long     []long       // calls that stalled and ended
+	problems []Problem
+
+	clock *clock
+	index int  // in Report.Processes
+	rank  int  // in the job; -1 if the tape doesn't tell
+	many  bool // it has several ranks of one communicator: a job within one process
+}
+
+// member is one rank of a communicator, as its process's tape has it.
+type member struct {
+	*model.Comm
+	proc     *process
+	over     []*model.Act // acts that have ended
+	errors   []mistake
+	count    uint64 // operations that ended
+	lastEnd  int64
+	last     int64 // time of its last record
+	shared   recent[sharedMoment]
+	timeline recent[entry]
+}
+
+type actKey struct {
+	act tape.Act
+	seq uint64
+}
+
+// mistake is a refused call, or a failure.
+type mistake struct {
+	tape.LifeRecord
+}
+
+// long is a call that took too long, and ended.
+type long struct {
+	stalled, end int64 // since when it took too long
+}
+
+// maxLong bounds the calls of a process that are remembered because they took too long: the last ones.
+const maxLong = 256
+
+// load reads the tapes, several at a time.
+func load(files []string, opts *Options) (procs []*process, problems []Problem) {
+	type result struct {
+		proc *process
+		err  error
+	}
+	results := make([]result, len(files))
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range min(runtime.GOMAXPROCS(0), len(files)) {
+		wg.Go(func() {
+			for i := range next {
+				results[i].proc, results[i].err = read(files[i], opts)
+			}
+		})
+	}
+	for i := range files {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	for i, r := range results {
+		if r.err != nil {
+			problems = append(problems, Problem{Path: files[i], Text: "was not read: it " + why(r.err)})
+			continue
+		}
+		procs = append(procs, r.proc)
+		problems = append(problems, r.proc.problems...)
+	}
+	return procs, problems
+}
+
+// why is what is wrong with a tape, without the path.
+func why(err error) string {
+	var format *tape.FormatError
+	if errors.As(err, &format) {
+		return format.Problem
+	}
+	return "can't be opened: " + cause(err).Error()
+}
+
+// read reads one tape.
+func read(path string, opts *Options) (*process, error) {
+	r, cut, err := tape.OpenCut(path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close() //nolint:errcheck // only read from
+	p := &process{path: path, header: r.Header(), alive: r.Liveness(), rank: -1}
+	problem := func(text string) { p.problems = append(p.problems, Problem{Path: path, Text: text}) }
+	if cut > 0 {
+		problem("was cut short: what is behind byte " + number(uint64(cut)) + " is missing")
+	}
+	p.slots, err = r.AppendSlots(nil) // before the records: of a living process, what they tell is newer
+	if err != nil {
+		problem("has a part that can't be read: " + why(firstOf(err)))
+	}
+	if p.state() == StateAlive {
+		p.live = tape.Now() // the same clock, as it is on this machine
+	}
+	p.model = model.New(p.limits())
+	members := make(map[uint32]*member)
+	of := func(c *model.Comm) *member {
+		m := members[c.Generation]
+		if m == nil {
+			m = &member{Comm: c, proc: p}
+			m.shared.limit, m.timeline.limit = sharedPerMember, opts.Last
+			members[c.Generation] = m
+		}
+		return m
+	}
+	for ev, err := range r.Events() {
+		if err != nil {
+			problem("could not be read to its end: " + why(err))
+			break
+		}
+		p.saw(eventTime(&ev))
+		if r := &ev.Op; !ev.IsLife && r.Start <= r.Time {
+			p.saw(r.Start) // of which there may be no record of its own
+		}
+		if step := p.model.Apply(&ev); step.Comm != nil {
+			of(step.Comm).observe(&step, opts)
+		}
+	}
+	p.model.Look(p.slots, nil)
+	for i := range p.slots {
+		s := &p.slots[i]
+		for _, at := range []int64{s.OpStart, s.LastEnd, s.WaitSince} {
+			p.saw(at)
+		}
+		if c := p.model.Comm(s.Generation); c != nil {
+			m := of(c)
+			m.count, m.lastEnd = max(m.count, s.Completed), max(m.lastEnd, s.LastEnd)
+			m.last = max(m.last, s.OpStart, s.LastEnd)
+		}
+	}
+	p.recorded = p.last
+	p.saw(p.header.Seen)
+	p.members = slices.SortedFunc(maps.Values(members), func(a, b *member) int { return cmp.Compare(a.Generation, b.Generation) })
+	missed := r.Missed()
+	p.missed = missed.Life + missed.Op
+	p.unsure = missed.Life > 0
+	for _, text := range p.count(r, cut > 0) {
+		problem(text)
+	}
+	p.place()
+	p.countMembers()
+	return p, nil
+}
+
+// limits are those by which the process told what stalls.
+func (p *process) limits() model.Limits {
+	l := model.Limits{Slow: p.header.SlowAfter, Floor: p.header.StallAfter}
+	if l.Validate() != nil { // a tape may say anything
+		return model.Limits{}
+	}
+	return l
+}
+
+// countMembers counts the operations of communicators whose records were overwritten, as the tallies and the numbers of
+// collectives tell.
+func (p *process) countMembers() {
+	named := make(map[string]int)
+	for _, m := range p.members {
+		named[m.Name]++
+	}
+	well := make(map[string]uint64)
+	for i := range p.tallies {
+		well[p.tallies[i].Name] += p.tallies[i].Count()
+	}
+	for _, m := range p.members {
+		m.count = max(m.count, m.Done)
+		if named[m.Name] == 1 { // else they share the tallies
+			m.count = max(m.count, well[m.Name])
+		}
+	}
+}
+
+// firstOf is the first of joined errors.
+func firstOf(err error) error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) && len(joined.Unwrap()) > 0 {
+		return joined.Unwrap()[0]
+	}
+	return err
+}
+
+func eventTime(ev *tape.Event) int64 {
+	if ev.IsLife {
+		return ev.Life.Time
+	}
+	return ev.Op.Time
+}
+
+// saw notes that something was written at that time.
+func (p *process) saw(at int64) {
+	if at <= 0 {
+		return
+	}
+	if p.first == 0 || at < p.first {
+		p.first = at
+	}
+	p.last = max(p.last, at)
+}
+
+// place finds out which rank of the job the process is: its header says it, or else the first communicator that nothing
+// was split from.
+func (p *process) place() {
+	ranks := 0
+	for _, r := range p.model.Ranks() {
+		if r.Number < 0 {
+			continue
+		}
+		if ranks++; ranks == 1 || r.Size == p.header.JobSize {
+			p.rank = r.Number
+		}
+	}
+	ids := make(map[lifecycle.CommID]int)
+	for _, m := range p.members {
+		if rank, ok := ids[m.ID]; ok && rank != m.Rank && m.Rank >= 0 {
+			p.many = true
+		}
+		ids[m.ID] = m.Rank
+	}
+	switch {
+	case p.many:
+		p.rank = -1
+	case p.header.JobSize > 0 && p.header.Rank >= 0:
+		p.rank = p.header.Rank
+	}
+}
+
+// observe takes the member's next step.
+func (m *member) observe(s *model.Step, opts *Options) {
+	m.last = max(m.last, eventTime(s.Event))
+	if s.IsLife {
+		m.observeLife(s)
+	} else if s.Op != nil && s.Event.Op.Stage == tape.StageEnd {
+		m.count++
+		m.lastEnd = max(m.lastEnd, s.Op.End)
+		m.share(&s.Event.Op)
+		_, stalled := m.proc.model.Thresholds(s.Op)
+		m.proc.took(s.Op.Start, stalled, s.Op.End)
+	}
+	if opts.wants(m) {
+		m.timeline.add(newEntry(m, s.Event))
+	}
+}
+
+// took notes a call that has ended, if it took so long that it stalled.
+func (p *process) took(start, stalled, end int64) {
+	if end-start >= stalled {
+		p.long = append(p.long[max(0, len(p.long)+1-maxLong):], long{start + stalled, end})
+	}
+}
+
+func (m *member) observeLife(s *model.Step) {
+	r := &s.Life
+	if r.Code != lifecycle.CodeOK && r.Code != lifecycle.CodeInProgress {
+		m.errors = append(m.errors, mistake{*r})
+	}
+	if a := s.Act; a != nil && a.End > 0 {
+		m.over = append(m.over, a)
+		_, stalled := m.proc.model.ActThresholds(a.Kind)
+		m.proc.took(a.Start, stalled, a.End)
+		if a.Code == lifecycle.CodeOK && meets(a.Kind) && m.Rank >= 0 {
+			key := sharedKey{kind: sharedAct, a: int32(a.Kind), seq: a.Seq}
+			m.shared.add(sharedMoment{key: key, start: a.Start, end: a.End})
+		}
+	}
+}
+
+// name is the communicator's name, for people.
+func (m *member) name() string { return commName(m.CommInfo) }
+
+func commName(info tape.CommInfo) string {
+	if info.Name == "" {
+		return info.ID.Short()
+	}
+	return clean(info.Name)
+}
+
+// recent keeps the last of what is added to it; all if limit is 0.
+type recent[T any] struct {
+	limit int
+	next  int // where the next goes, once it is full
+	items []T
+}
+
+func (r *recent[T]) add(item T) {
+	if r.limit == 0 || len(r.items) < r.limit {
+		r.items = append(r.items, item)
+		return
+	}
+	r.items[r.next] = item
+	r.next = (r.next + 1) % r.limit
+}
+
+// all yields what is kept, in the order in which it was added.
+func (r *recent[T]) all(yield func(*T) bool) {
+	for i := range r.items {
+		if !yield(&r.items[(r.next+i)%len(r.items)]) {
+			return
+		}
+	}
+}
+
+// clean takes from a text what a terminal would obey: tapes may come from anywhere.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case r < ' ', r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0xfffd:
+			return '?'
+		}
+		return r
+	}, s)
+}

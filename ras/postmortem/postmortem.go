@@ -1,0 +1,294 @@
+package postmortem
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options say what is read of the tapes, and what of it is shown. The zero value takes all of it.
+//
+// Comm and Ranks bound the events and what was done; Last and Since the events alone, as what ranks count has no times.
+// What was wrong is found out from all of it.
+type Options struct {
+	// Job chooses the job; it may be empty if there are tapes of one job only. AllJobs takes whatever there is for one
+	// job.
+	Job     string
+	AllJobs bool
+	// Latest takes the job that wrote last, where Job is empty and there are tapes of several.
+	Latest bool
+	// Run chooses among the runs of a job under one name, from 1; 0 is the last, and a negative one takes them all
+	// together.
+	Run int
+
+	// Last bounds the events that are shown; 0 shows all that the other filters leave.
+	Last int
+	// Since leaves out the events that are longer ago than this, before the last one of all; 0 leaves out none.
+	Since time.Duration
+	// Comm leaves out the events and the operations of other communicators: a name, or the beginning of an id of at
+	// least 4 digits. Empty leaves out none.
+	Comm string
+	// At is the time at which the job is judged, on the clock of the first host; zero: before the first trouble, after
+	// it, or in the end, whichever tells first what was wrong. It must be within what the tapes cover. One of the year
+	// 0 is a time of the job's day, in UTC.
+	At time.Time
+	// Ranks leaves out the events and the operations of other ranks of the job; empty leaves out none.
+	Ranks []int
+
+	// Algorithm names the algorithms of operations, which the runtime defines and a reader doesn't know; nil leaves
+	// them out.
+	Algorithm func(uint8) string
+}
+
+// Validate names the field that can't be used.
+func (o *Options) Validate() error {
+	switch {
+	case o.Last < 0:
+		return fmt.Errorf("postmortem: Options.Last is %d, allowed is 0 or more", o.Last)
+	case o.Since < 0:
+		return fmt.Errorf("postmortem: Options.Since is %v, allowed is 0 or more", o.Since)
+	}
+	for _, r := range o.Ranks {
+		if r < 0 {
+			return fmt.Errorf("postmortem: Options.Ranks has %d, allowed is 0 or more", r)
+		}
+	}
+	return nil
+}
+
+// minIDDigits is how much of a communicator's id names it.
+const minIDDigits = 4
+
+// wants tells whether events of the member are to be shown, as far as its tape knows.
+func (o *Options) wants(m *member) bool {
+	if o.Comm == "" || m.Name == o.Comm {
+		return true
+	}
+	return len(o.Comm) >= minIDDigits && strings.HasPrefix(m.ID.String(), strings.ToLower(o.Comm))
+}
+
+// noTapesError is an os.ErrNotExist: the folders are there, but no tape in them.
+type noTapesError struct{ in string }
+
+func (e noTapesError) Error() string { return "postmortem: no tapes (files named *.tape) in " + e.in }
+
+func (noTapesError) Is(target error) bool { return target == os.ErrNotExist }
+
+// Read reads all tapes below the folders, and the files that are named, and makes the report of one job. Tapes that
+// can't be read are Report.Problems. The error is that of a path that isn't there, of no tapes at all (os.ErrNotExist),
+// of wrong Options, or a *JobsError. It blocks while it reads, some 20 ms of a core for a tape of default size that is
+// full, and writes nothing.
+func Read(paths []string, opts Options) (*Report, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	files, ledgers, problems, err := find(paths)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, noTapesError{clean(strings.Join(paths, ", ")) + also(problems)}
+	}
+	procs, unread := load(files, &opts)
+	problems = append(problems, unread...)
+	if len(procs) == 0 {
+		return nil, fmt.Errorf("postmortem: %s, and none is a tape that can be read:%s", count(len(files), "file"), also(problems))
+	}
+	procs, copies := once(procs)
+	problems = append(problems, copies...)
+
+	r := &Report{Problems: append([]Problem{}, problems...)}
+	var byName map[string][]*process
+	r.Jobs, byName = jobs(procs)
+	switch {
+	case opts.AllJobs:
+	case opts.Job == "" && opts.Latest:
+		procs = byName[r.Jobs[0].Name]
+		r.latest = len(r.Jobs) > 1
+	case opts.Job != "" && byName[opts.Job] == nil, opts.Job == "" && len(r.Jobs) > 1:
+		return nil, &JobsError{Asked: opts.Job, Jobs: r.Jobs}
+	case opts.Job != "":
+		procs = byName[opts.Job]
+	}
+	r.Job = procs[0].header.Job
+	if procs, err = r.choose(procs, opts.Run); err != nil {
+		return nil, err
+	}
+	r.Problems = append(r.Problems, endings(procs, ledgers)...)
+	return r, r.make(procs, &opts)
+}
+
+// also lists problems below an error.
+func also(problems []Problem) string {
+	const most = 8
+	var b strings.Builder
+	for i, p := range problems {
+		if i == most {
+			fmt.Fprintf(&b, "\n  and %d more", len(problems)-most)
+			break
+		}
+		b.WriteString("\n  " + p.String())
+	}
+	return b.String()
+}
+
+// choose picks one run of the job.
+func (r *Report) choose(procs []*process, run int) ([]*process, error) {
+	if run < 0 {
+		return procs, nil
+	}
+	all := runs(procs)
+	if run > len(all) {
+		return nil, fmt.Errorf("postmortem: there is no run %d of the job; there %s %d", run, plural(len(all), "is", "are"), len(all))
+	}
+	if run == 0 {
+		run = len(all)
+	}
+	r.OtherRuns = len(all) - 1
+	return all[run-1], nil
+}
+
+// make makes the report of the processes.
+func (r *Report) make(procs []*process, opts *Options) error {
+	slices.SortStableFunc(procs, func(a, b *process) int {
+		return cmp.Or(cmp.Compare(uint(a.rank), uint(b.rank)), a.header.Created.Compare(b.header.Created), cmp.Compare(a.path, b.path))
+	})
+	r.procs = procs
+	cs, problems := clocks(procs)
+	r.Problems = append(r.Problems, problems...)
+	var end time.Time
+	for i, p := range procs {
+		p.index = i
+		r.Missed += p.missed
+		if p.first == 0 {
+			continue
+		}
+		if begin := p.at(p.first); r.Begin.IsZero() || begin.Before(r.Begin) {
+			r.Begin = begin
+		}
+		if last := p.at(p.last); end.IsZero() || last.After(end) {
+			end = last
+		}
+	}
+	r.End = end
+	for _, c := range cs {
+		r.Clocks = append(r.Clocks, c.report(cs[0]))
+	}
+	j := newJob(procs, end)
+	j.notice()
+	j.killed()
+	if err := r.judge(j, opts); err != nil {
+		return err
+	}
+	for _, p := range procs {
+		r.Processes = append(r.Processes, j.process(p, cs))
+	}
+	r.Comms = j.reportComms()
+	r.Done, r.timed = shown(countAll(procs), opts), opts.Since > 0
+	r.Events = timeline(procs, end, opts)
+	r.Problems = append(r.Problems, unmatched(procs, opts)...)
+	r.Problems = append(r.Problems, inseparable(procs, opts)...)
+	r.Problems = append(r.Problems, j.problems...)
+	return nil
+}
+
+// judge fills in what was wrong, and when.
+func (r *Report) judge(j *job, opts *Options) error {
+	moments, at := j.moments(), opts.At
+	if !at.IsZero() {
+		if at.Year() == 0 {
+			at = onDayOf(r.Begin.UTC(), at)
+		}
+		if at.Before(r.Begin) || at.After(j.latest()) {
+			return fmt.Errorf("postmortem: the tapes don't cover %s, but %s to %s", at.UTC().Format(time.RFC3339Nano),
+				r.Begin.UTC().Format(time.RFC3339Nano), j.latest().UTC().Format(time.RFC3339Nano))
+		}
+		r.at = at.UTC()
+		moments = []moment{{at: at, title: "at " + clockTime(at.UTC())}}
+	}
+	found, when, problems := j.find(moments)
+	r.Findings = append([]Finding{}, found...) // in JSON a list, also an empty one
+	r.Ended = j.ending(found, when)
+	r.Mistakes = j.mistakes()
+	r.Problems = append(r.Problems, problems...)
+	if !opts.At.IsZero() {
+		return nil
+	}
+	for _, m := range j.heldMoments() {
+		held, _, problems := j.find([]moment{m})
+		for _, f := range held {
+			known := func(o Finding) bool { return o.ID == f.ID }
+			if f.Urgent() && !slices.ContainsFunc(r.Findings, known) && !slices.ContainsFunc(r.Held, known) {
+				r.Held = append(r.Held, f)
+			}
+		}
+		r.Problems = append(r.Problems, problems...)
+	}
+	return nil
+}
+
+// onDayOf is the first time of that hour, minute and so on at or after begin.
+func onDayOf(begin, clock time.Time) time.Time {
+	at := time.Date(begin.Year(), begin.Month(), begin.Day(), clock.Hour(), clock.Minute(), clock.Second(), clock.Nanosecond(), time.UTC)
+	if at.Before(begin) {
+		return at.AddDate(0, 0, 1)
+	}
+	return at
+}
+
+// maxNamed is how many communicators are named where one is asked for that isn't there.
+const maxNamed = 8
+
+// unmatched says what the filters ask for and no tape has.
+func unmatched(procs []*process, opts *Options) (problems []Problem) {
+	ranks := make(map[int]bool)
+	named := make(map[string]bool)
+	var names []string
+	found := opts.Comm == ""
+	for _, p := range procs {
+		ranks[p.rank] = true
+		for _, m := range p.members {
+			ranks[m.jobRank()] = true
+			found = found || opts.wants(m)
+			if name := m.name(); opts.Comm != "" && !named[name] {
+				named[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	if !found {
+		more := len(names) - maxNamed
+		if more > 0 {
+			names = append(names[:maxNamed], fmt.Sprintf("%d more", more))
+		}
+		text := "there is none"
+		if len(names) > 0 {
+			text = "there are: " + strings.Join(names, ", ")
+		}
+		problems = append(problems, Problem{Text: fmt.Sprintf("No communicator is called %q or has an id that begins so; %s.", opts.Comm, text)})
+	}
+	for _, rank := range opts.Ranks {
+		if !ranks[rank] {
+			problems = append(problems, Problem{Text: fmt.Sprintf("There is no tape of rank %d.", rank)})
+		}
+	}
+	return problems
+}
+
+func (c *clock) report(ref *clock) Clock {
+	k := Clock{
+		Host: c.host, Processes: len(c.procs), Source: c.by,
+		Offset: time.Duration((c.wall - ref.wall) - (c.offset - ref.wall)), Uncertainty: -1,
+	}
+	switch c.by {
+	case ClockReference:
+		k.Uncertainty = 0
+	case ClockShared:
+		k.Uncertainty = time.Duration((c.hi - c.lo + 1) / 2)
+	case ClockWall, ClockWallWithin:
+	}
+	return k
+}

@@ -1,0 +1,454 @@
+package postmortem
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
+)
+
+// TextOptions say how Write writes.
+type TextOptions struct {
+	// Width is how many columns there are; 0 is 120, and tables may be wider.
+	Width int
+	// Color uses a terminal's colours.
+	Color bool
+}
+
+// What is shown of long lists; the JSON has all.
+const (
+	maxFindings = 20
+	maxProblems = 20
+	maxRows     = 256
+	maxKinds    = 20
+	textWidth   = 120
+	minWidth    = 40
+)
+
+// Write writes the report for a person: the answer first, then each communicator's ranks side by side, then the events.
+// Whatever the tapes hold, it writes no control characters but line feeds and, if they are asked for, colours. The
+// error is w's.
+func (r *Report) Write(w io.Writer, opts TextOptions) error {
+	out := bufio.NewWriter(w)
+	t := &text{w: out, color: opts.Color, width: opts.Width}
+	if opts.Width == 0 {
+		t.width, t.wide = textWidth, true
+	}
+	t.width = max(t.width, minWidth)
+	r.writeHead(t)
+	r.writeFindings(t)
+	r.writeProcesses(t)
+	var quiet []*Comm
+	for i := range r.Comms {
+		if c := &r.Comms[i]; c.quiet() && len(r.Comms) > 1 {
+			quiet = append(quiet, c)
+		} else {
+			r.writeComm(t, c)
+		}
+	}
+	r.writeQuiet(t, quiet)
+	r.writeDone(t)
+	r.writeClocks(t)
+	r.writeEvents(t)
+	r.writeNotes(t)
+	return out.Flush()
+}
+
+func (r *Report) writeHead(t *text) {
+	states := make(map[ProcessState]int)
+	hosts := make(map[string]bool)
+	for i := range r.Processes {
+		states[r.Processes[i].State]++
+		hosts[r.Processes[i].Host] = true
+	}
+	var parts []string
+	for _, s := range []ProcessState{StateDied, StateAlive, StateClosed, StateUnknown} {
+		if n := states[s]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, stateText(s)))
+		}
+	}
+	t.paragraph("", fmt.Sprintf("job %s: %s on %s: %s", clean(r.Job), count(len(r.Processes), "tape"), count(len(hosts), "host"), strings.Join(parts, ", ")))
+	if !r.Begin.IsZero() {
+		t.paragraph("", fmt.Sprintf("written from %s to %s UTC, %s", r.Begin.Format("2006-01-02 15:04:05.000"), r.End.Format("15:04:05.000"), span(int64(r.End.Sub(r.Begin)))))
+	}
+}
+
+func stateText(s ProcessState) string {
+	if s == StateUnknown {
+		return "not closed"
+	}
+	return string(s)
+}
+
+func (r *Report) writeFindings(t *text) {
+	t.heading("WHAT HAPPENED")
+	gap := r.gap()
+	switch {
+	case !r.at.IsZero() && len(r.Findings) == 0:
+		t.paragraph("  ", fmt.Sprintf("At %s, nothing held the job up for longer than its thresholds.", clockTime(r.at)))
+	case !r.at.IsZero():
+		t.paragraph("  ", fmt.Sprintf("This is how it was at %s.", clockTime(r.at)))
+	case r.Ended.How == "completed" || r.Ended.How == "running":
+		if len(r.Findings) == 0 {
+			t.paragraph("  ", r.well(gap == ""))
+		}
+	default:
+		t.paragraph("  ", clean(r.Ended.Text))
+	}
+	for i := range r.Findings {
+		if i == maxFindings {
+			t.paragraph("  ", fmt.Sprintf("… and %d more (all are in --json).", len(r.Findings)-i))
+			break
+		}
+		r.Findings[i].write(t, "")
+	}
+	for i := range r.Held[:min(len(r.Held), maxHeldShown)] {
+		h := &r.Held[i]
+		h.write(t, "The job was held up at "+clockTime(h.At)+": ")
+	}
+	if more := len(r.Held) - maxHeldShown; more > 0 {
+		t.paragraph("  ", fmt.Sprintf("… and %s more (all are in --json).", count(more, "time")))
+	}
+	for i := range r.Mistakes[:min(len(r.Mistakes), maxMistakes)] {
+		t.paint(yellow, func() { t.paragraph("  ", r.Mistakes[i].mistake()) })
+	}
+	if more := len(r.Mistakes) - maxMistakes; more > 0 {
+		t.paragraph("  ", fmt.Sprintf("… and %s more (all are in --json).", count(more, "mistake")))
+	}
+	if gap != "" {
+		t.paint(yellow, func() { t.paragraph("  ", gap) })
+	}
+}
+
+// What is shown of what was wrong at other times.
+const (
+	maxHeldShown = 3
+	maxMistakes  = 6
+)
+
+// write writes the verdict, with what it rests on.
+func (f *Finding) write(t *text, before string) {
+	color := yellow
+	if f.Urgent() && before == "" {
+		color = red
+	}
+	t.paint(color, func() {
+		t.paragraph("  ", before+fmt.Sprintf("%s (%s): %s.", f.Reason, f.Confidence, clean(f.Text.String())))
+	})
+	for _, e := range f.Evidence {
+		t.paragraph("    - ", clean(e.String()))
+	}
+}
+
+// mistake says what was called wrongly, and how often.
+func (s *Said) mistake() string {
+	text := capital(words.Ranks(s.Ranks)) + ": " + s.Text
+	if s.Site != "" {
+		text += " (at " + s.Site + ")"
+	}
+	if s.Times > 1 {
+		text += fmt.Sprintf("; %d such calls in all", s.Times)
+	}
+	return clean(text) + "."
+}
+
+// gap says whose tapes are missing, of the communicator that misses most: what is said of the others may not be the
+// whole. "" if none is.
+func (r *Report) gap() string {
+	var worst *Comm
+	for i := range r.Comms {
+		if c := &r.Comms[i]; c.NumAbsent > 0 && (worst == nil || c.NumAbsent > worst.NumAbsent) {
+			worst = c
+		}
+	}
+	if worst == nil {
+		return ""
+	}
+	return fmt.Sprintf("There is no tape of %s of %s: what is missing may matter.", worst.absentText(), clean(cmp.Or(worst.Name, worst.ID.Short())))
+}
+
+// absentText names the ranks that left no tape.
+func (c *Comm) absentText() string {
+	who := words.Ranks(c.Absent)
+	if more := c.NumAbsent - len(c.Absent); more > 0 {
+		who += " and " + number(uint64(more)) + " more"
+	}
+	return who
+}
+
+// well says how things stand where nothing went wrong, as far as the tapes tell; whole says that none is missing.
+func (r *Report) well(whole bool) string {
+	alive, calls := 0, 0
+	for i := range r.Processes {
+		if r.Processes[i].State == StateAlive {
+			alive++
+		}
+		calls += len(r.Processes[i].Doing)
+	}
+	text := "Nothing went wrong"
+	switch {
+	case len(r.Held) > 0 && alive > 0:
+		text = "Nothing is wrong now"
+	case len(r.Held) > 0:
+		text = "Nothing was wrong in the end"
+	}
+	if !whole {
+		text = "In the tapes that are there n" + strings.TrimPrefix(text, "N")
+	}
+	switch {
+	case len(r.Held) > 0 && alive > 0 && calls > 0:
+		return fmt.Sprintf("%s; ranks are in %s.", text, count(calls, "call"))
+	case len(r.Held) > 0 && alive > 0:
+		return text + "; no rank is in a call."
+	case alive == 0:
+		return text + ": all that began ended, and no rank said otherwise."
+	case calls == 0:
+		return text + " so far; no rank is in a call."
+	}
+	return fmt.Sprintf("%s so far; ranks are in %s.", text, count(calls, "call"))
+}
+
+func rankText(rank int) string {
+	if rank < 0 {
+		return "-"
+	}
+	return strconv.Itoa(rank)
+}
+
+func (r *Report) writeProcesses(t *text) {
+	t.heading("PROCESSES")
+	rows := [][]string{{"RANK", "HOST", "PID", "STATE", "LAST WROTE", "IN"}}
+	for i := range r.Processes {
+		p := &r.Processes[i]
+		in := "-"
+		if len(p.Doing) > 0 {
+			d := &p.Doing[0]
+			in = d.title()
+			if len(p.Doing) > 1 {
+				in += fmt.Sprintf(" and %d more", len(p.Doing)-1)
+			}
+		}
+		rank := rankText(p.Rank)
+		if len(p.Ranks) > 0 {
+			rank = words.Numbers(p.Ranks)
+		}
+		rows = append(rows, []string{rank, p.Host, strconv.Itoa(p.PID), stateText(p.State), clockTime(p.Last), in})
+	}
+	t.table(rows)
+}
+
+func (d *Doing) title() string {
+	name := d.Comm
+	if name == "" {
+		name = d.CommID.Short()
+	}
+	return numbered(d.Call, d.Seq) + " of " + name
+}
+
+func (r *Report) writeComm(t *text, c *Comm) {
+	name := c.Name
+	if name == "" {
+		name = c.ID.Short()
+	}
+	head := fmt.Sprintf("COMMUNICATOR %s (%s): %s", clean(name), c.ID.Short(), count(c.Size, "rank"))
+	if c.Nodes > 1 {
+		head += fmt.Sprintf(" on %d nodes", c.Nodes)
+	}
+	t.heading(head)
+	rows := [][]string{{"RANK", "IN JOB", "STATE", "OPERATIONS", "COLLECTIVE", "IN", "FOR", "PHASE", "WAITS FOR"}}
+	for i := range c.Ranks {
+		k := &c.Ranks[i]
+		state := k.State
+		if k.Dead {
+			state = "dead, was " + state
+		}
+		row := []string{rankText(k.Rank), "", state, number(k.Operations), number(k.Begun), "-", "", "", ""}
+		if rank := r.Processes[k.Process].Rank; rank != k.Rank && rank >= 0 {
+			row[1] = strconv.Itoa(rank)
+		}
+		if d := k.Doing; d != nil {
+			row[5], row[6], row[7] = numbered(d.Call, d.Seq), span(int64(d.For)), d.Phase
+			if d.least {
+				row[6] = "≥ " + row[6]
+			}
+			if d.What != "" {
+				row[5] += " (" + d.What + ")"
+			}
+			if d.Wait >= 0 {
+				row[8] = "rank " + strconv.Itoa(d.Wait)
+			}
+		}
+		rows = append(rows, row)
+	}
+	t.table(rows)
+	if c.NumAbsent > 0 {
+		t.paragraph("  ", fmt.Sprintf("No tape of %s.", c.absentText()))
+	}
+}
+
+// quiet tells whether all ranks of the communicator are there, in one state and in no call, so that a line says it all.
+func (c *Comm) quiet() bool {
+	for i := range c.Ranks {
+		k := &c.Ranks[i]
+		if k.Dead || k.Doing != nil || k.State != c.Ranks[0].State || k.Begun != c.Ranks[0].Begun {
+			return false
+		}
+	}
+	return c.NumAbsent == 0
+}
+
+func (r *Report) writeQuiet(t *text, comms []*Comm) {
+	if len(comms) == 0 {
+		return
+	}
+	t.heading("COMMUNICATORS IN NO CALL")
+	rows := [][]string{{"COMMUNICATOR", "ID", "RANKS", "STATE", "OPERATIONS"}}
+	for _, c := range comms {
+		rows = append(rows, []string{cmp.Or(c.Name, "-"), c.ID.Short(), strconv.Itoa(c.Size), c.Ranks[0].State, number(c.Operations)})
+	}
+	t.table(rows)
+}
+
+func (r *Report) writeDone(t *text) {
+	if len(r.Done) == 0 {
+		return
+	}
+	t.heading("OPERATIONS THAT ENDED WELL")
+	engines := make(map[string]bool)
+	for i := range r.Done {
+		engines[r.Done[i].Engine] = true
+	}
+	rows := [][]string{{"COMMUNICATOR", "ENGINE", "CALL", "SIZE", "OPERATIONS", "MEAN", "MEDIAN", "99 %", "LEAST TIME", "MOST TIME", "BUS BANDWIDTH", "BYTES IN ALL"}}
+	for i := range r.Done {
+		d := &r.Done[i]
+		row := []string{cmp.Or(d.Comm, "-"), "", d.Call, sizeText(d.UpTo), d.each(), span(int64(d.Mean)), atMost(d.Median), atMost(d.P99), "", "", "", ""}
+		if len(engines) > 1 {
+			row[1] = cmp.Or(d.Engine, "-")
+		}
+		if least, most := d.extremes(); span(int64(least.Time)) != span(int64(most.Time)) {
+			row[8], row[9] = least.text(), most.text()
+		}
+		if d.Bandwidth > 0 {
+			row[10] = rateText(d.Bandwidth)
+		}
+		if d.Bytes > 0 {
+			row[11] = bytesText(d.Bytes)
+		}
+		rows = append(rows, row)
+	}
+	t.rows(rows, maxKinds)
+	if r.timed {
+		t.paragraph("  ", "These are of the whole run: what ranks count has no times.")
+	}
+}
+
+// each is how many operations a rank did.
+func (d *Done) each() string {
+	least, most := d.Ranks[0].Operations, d.Ranks[0].Operations
+	for _, by := range d.Ranks {
+		least, most = min(least, by.Operations), max(most, by.Operations)
+	}
+	return between(number(least), number(most))
+}
+
+// extremes are the ranks that spent the least and the most time, the first of several.
+func (d *Done) extremes() (least, most *DoneBy) {
+	least, most = &d.Ranks[0], &d.Ranks[0]
+	for i := range d.Ranks {
+		switch by := &d.Ranks[i]; {
+		case by.Time < least.Time:
+			least = by
+		case by.Time > most.Time:
+			most = by
+		}
+	}
+	return least, most
+}
+
+func (b *DoneBy) text() string {
+	if b.Rank < 0 {
+		return span(int64(b.Time))
+	}
+	return fmt.Sprintf("%s, rank %d", span(int64(b.Time)), b.Rank)
+}
+
+func (r *Report) writeClocks(t *text) {
+	if len(r.Clocks) < 2 {
+		return
+	}
+	t.heading("CLOCKS")
+	rows := [][]string{{"HOST", "TAPES", "TIME OF DAY IS OFF BY", "GIVE OR TAKE", "KNOWN FROM"}}
+	for _, c := range r.Clocks {
+		give, offset := "?", span(int64(c.Offset))
+		if c.Uncertainty >= 0 {
+			give = span(int64(c.Uncertainty))
+		}
+		if c.Source == ClockWall {
+			offset = "?"
+		}
+		rows = append(rows, []string{c.Host, strconv.Itoa(c.Processes), offset, give, string(c.Source)})
+	}
+	t.table(rows)
+}
+
+func (r *Report) writeEvents(t *text) {
+	if len(r.Events) == 0 {
+		return
+	}
+	if len(r.Events) == 1 {
+		t.heading("THE LAST EVENT")
+	} else {
+		t.heading(fmt.Sprintf("THE LAST %s EVENTS", number(uint64(len(r.Events)))))
+	}
+	rows := [][]string{{"TIME", "RANK", "COMMUNICATOR", "WHAT"}}
+	var day time.Time
+	for i := range r.Events {
+		e := &r.Events[i]
+		at := clockTime(e.Time)
+		if d := e.Time.Truncate(24 * time.Hour); i > 0 && !d.Equal(day) {
+			at = e.Time.Format("2006-01-02 ") + at
+		}
+		day = e.Time.Truncate(24 * time.Hour)
+		rank, comm := rankText(e.JobRank), cmp.Or(e.Comm, "-")
+		if e.JobRank != e.Rank && e.Rank >= 0 {
+			comm += fmt.Sprintf(" (%d)", e.Rank)
+		}
+		if e.JobRank < 0 {
+			rank = "pid " + strconv.Itoa(r.Processes[e.Process].PID)
+		}
+		rows = append(rows, []string{at, rank, comm, e.Text})
+	}
+	t.rows(rows, len(rows))
+}
+
+func (r *Report) writeNotes(t *text) {
+	var notes []string
+	if r.latest {
+		notes = append(notes, fmt.Sprintf("This is the job that wrote last; there are tapes of %s (--job chooses).", count(len(r.Jobs)-1, "other job")))
+	}
+	if r.OtherRuns > 0 {
+		notes = append(notes, fmt.Sprintf("This is one of %d runs of the job (--run chooses).", r.OtherRuns+1))
+	}
+	if r.Missed > 0 {
+		notes = append(notes, count(int(r.Missed&(1<<62-1)), "older record")+" had been overwritten, or cut off; a tape keeps the latest.")
+	}
+	for i, p := range r.Problems {
+		if i == maxProblems {
+			notes = append(notes, fmt.Sprintf("… and %d more (all are in --json).", len(r.Problems)-i))
+			break
+		}
+		notes = append(notes, p.String())
+	}
+	if len(notes) == 0 {
+		return
+	}
+	t.heading("NOTES")
+	for _, n := range notes {
+		t.paragraph("  ", n)
+	}
+}

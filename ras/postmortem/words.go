@@ -1,0 +1,174 @@
+package postmortem
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// name is what the call is called: "all_reduce", "init".
+func (d *doing) name() string {
+	if d.act != tape.ActNone {
+		return d.act.String()
+	}
+	return d.call.String()
+}
+
+// numbered puts a number behind a name; acts that happen once have 0.
+func numbered(name string, seq uint64) string {
+	if seq == 0 {
+		return name
+	}
+	return name + " " + strconv.FormatUint(seq, 10)
+}
+
+// describe says what an operation moves: "4 MiB float32 sum"; nothing for an act.
+func describe(sig tape.Signature, a tape.Act) string {
+	if a != tape.ActNone || !sig.Call.IsOperation() || sig.Call == lifecycle.CallBarrier {
+		return ""
+	}
+	parts := []string{bytesText(sig.Bytes), kernels.DataType(sig.DataType).String()}
+	switch sig.Call {
+	case lifecycle.CallAllReduce, lifecycle.CallReduce, lifecycle.CallReduceScatter:
+		parts = append(parts, kernels.Reduction(sig.Reduction).String())
+	default:
+	}
+	text := strings.Join(parts, " ")
+	switch sig.Call {
+	case lifecycle.CallBroadcast, lifecycle.CallReduce, lifecycle.CallGather, lifecycle.CallScatter:
+		text += fmt.Sprintf(", root %d", sig.Peer)
+	case lifecycle.CallSend:
+		text += fmt.Sprintf(" to rank %d", sig.Peer)
+	case lifecycle.CallRecv:
+		text += fmt.Sprintf(" from rank %d", sig.Peer)
+	default:
+	}
+	return text
+}
+
+// bytesText is a size: "4.0 MiB".
+func bytesText(n uint64) string { return humanize.IBytes(n) }
+
+// span is a duration of so many nanoseconds.
+func span(ns int64) string { return words.Round(time.Duration(ns)).String() }
+
+// atMost is a bound of a histogram's bucket.
+func atMost(d time.Duration) string {
+	if d < 0 {
+		return "> " + span(int64(durationBound(tape.DurationBuckets-2)))
+	}
+	return "≤ " + span(int64(d))
+}
+
+// sizeText is a class of sizes by its bound; nothing for what has no size.
+func sizeText(upTo uint64) string {
+	switch upTo {
+	case 0:
+		return ""
+	case math.MaxUint64:
+		return "more than " + bytesText(classBound(tape.SizeClasses-2))
+	}
+	return "up to " + bytesText(upTo)
+}
+
+// between is a range; one of both if they read the same.
+func between(least, most string) string {
+	if least == most {
+		return least
+	}
+	return least + " to " + most
+}
+
+// rateText is a rate with three digits and a decimal unit, as bandwidths have it.
+func rateText(bytesPerSecond float64) string {
+	v, units := bytesPerSecond/1e3, []string{"kB/s", "MB/s", "GB/s", "TB/s", "PB/s"}
+	for v >= 999.5 && len(units) > 1 {
+		v, units = v/1e3, units[1:]
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64) + " " + units[0]
+}
+
+// number is a number with its thousands apart.
+func number(n uint64) string { return humanize.Comma(int64(min(n, math.MaxInt64))) }
+
+// count is "1 tape" or "3 tapes".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return number(uint64(max(n, 0))) + " " + what + "s"
+}
+
+// processes is "1 process" or "3 processes".
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return number(uint64(max(n, 0))) + " processes"
+}
+
+// clockTime is a time of day as events and sentences have it.
+func clockTime(t time.Time) string { return t.Format("15:04:05.000000") }
+
+// phaseText is a phase for people; empty for none.
+func phaseText(p tape.Phase) string {
+	if p == tape.PhaseNone {
+		return ""
+	}
+	return semconv.PhaseName(p)
+}
+
+// label names a member by its rank in the job if that is known, else by the one in its communicator.
+func (m *member) label() string {
+	if rank := m.knownRank(); rank >= 0 {
+		return "rank " + strconv.Itoa(rank)
+	}
+	return fmt.Sprintf("rank %d of %s", m.Rank, m.name())
+}
+
+// name is the process for a sentence: "rank 2 (host-a, pid 4711)".
+func (p *process) name() string {
+	if p.rank < 0 {
+		return p.where()
+	}
+	return fmt.Sprintf("rank %d (%s)", p.rank, p.where())
+}
+
+// where is the process's machine and number: "host-a, pid 4711".
+func (p *process) where() string {
+	return fmt.Sprintf("%s, pid %d", clean(p.header.Host), p.header.PID)
+}
+
+// knownRank is the member's rank in the job; -1 if that isn't known.
+func (m *member) knownRank() int {
+	if m.proc.rank >= 0 {
+		return m.proc.rank
+	}
+	return m.Of.Number
+}
+
+// jobRank is the member's rank in the job, as far as it is known; in its communicator otherwise.
+func (m *member) jobRank() int {
+	if rank := m.knownRank(); rank >= 0 {
+		return rank
+	}
+	return m.Rank
+}
+
+// capital begins a sentence.
+func capital(s string) string {
+	if s == "" || s[0] < 'a' || s[0] > 'z' {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

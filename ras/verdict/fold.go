@@ -1,0 +1,147 @@
+package verdict
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
+)
+
+// Fold fills in what a process's model says of its communicators at the time now of the tape's clock. The note has its
+// member and rank already.
+func (n *Note) Fold(p *model.Process, now int64) {
+	n.Awake = time.Duration(p.Awake(now))
+	lanes, index := map[uint32]int{}, map[uint32]int{}
+	add := func(c *model.Comm) {
+		index[c.Generation] = len(n.Slots)
+		n.Slots = append(n.Slots, slotOf(p, c, n.JobSize, now))
+	}
+	for c := range p.Comms() {
+		add(c)
+	}
+	for _, c := range p.Ended() {
+		add(c)
+	}
+	n.Habits = habits(p, lanes, index)
+	for generation, i := range index {
+		n.Slots[i].Lane = lanes[generation]
+	}
+}
+
+// slotOf is one communicator as a note has it.
+func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
+	s := Slot{
+		Comm: c.ID, Parent: c.Parent, Name: c.Name, Rank: c.Rank, Size: c.Size, Root: c.Of.Root, Job: -1, State: c.State,
+		Wait: -1, Begun: c.Begun, Done: c.Done, Groups: c.Groups,
+	}
+	if c.Of.Number >= 0 && c.Of.Size >= jobSize {
+		s.Job = c.Of.Number
+	}
+	if o := c.InFlight(); o != nil {
+		s.InFlight, s.Seq, s.Op, s.Phase = 1, o.Seq, o.Signature, o.Phase
+		if c.Slot != nil {
+			s.InFlight = max(s.InFlight, c.Slot.Launched-c.Slot.Completed)
+		}
+		s.Age, s.Stalled = age(o.Start, now), p.Stalled(o, now)
+		if o.Wait >= 0 {
+			s.Wait, s.WaitAge = int(o.Wait), age(o.WaitSince, now)
+		}
+	} else if o := &c.Last; o.End > 0 {
+		s.Seq, s.Op, s.Age, s.Took = o.Seq, o.Signature, age(o.End, now), age(o.Start, o.End)
+		if s.Failed = o.Code != lifecycle.CodeOK; s.Failed {
+			s.Stalled, s.Wait = p.Stalled(o, now), int(o.Wait)
+		}
+	}
+	for _, a := range c.Acts {
+		s.Acts = append(s.Acts, OpenAct{
+			Act: a.Kind, Seq: a.Seq, Phase: a.Phase, Age: age(a.Start, now), Stalled: p.ActStalled(a, now), Site: siteOf(a),
+		})
+	}
+	if f := c.Failure; f != nil {
+		s.Failure = &Failure{
+			Code: f.Code, Call: f.Call, Seq: f.Seq, Peer: int(f.Peer), Wait: int(f.Wait), Text: f.Text, Age: age(f.Time, now),
+		}
+	}
+	if a := c.End; a != nil {
+		s.Left = &Left{Act: a.Kind, Age: age(a.End, now), Site: siteOf(a), Text: a.Text}
+	}
+	for _, peer := range slices.Sorted(maps.Keys(c.Messages)) {
+		m := c.Messages[peer]
+		s.Messages = append(s.Messages, Messages{Peer: int(peer), Sent: m.Sent, Received: m.Received})
+	}
+	waits, over := c.Waits(now)
+	for _, w := range waits {
+		s.Waited = append(s.Waited, Waited{Rank: int(w.Rank), Time: time.Duration(w.Time), Ops: w.Ops})
+	}
+	s.Window = time.Duration(over)
+	return s
+}
+
+func age(since, now int64) time.Duration {
+	if since <= 0 || since > now {
+		return 0
+	}
+	return time.Duration(now - since)
+}
+
+func siteOf(a *model.Act) string {
+	if a.First.Site.File == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", path.Base(a.First.Site.File), a.First.Site.Line)
+}
+
+// habits are what the histories of the process's ranks tell. lanes gets the lane of each communicator, by its
+// generation; index is its slot.
+func habits(p *model.Process, lanes, index map[uint32]int) []Habit {
+	var all []Habit
+	for _, r := range p.Ranks() {
+		h := Habit{Root: r.Root}
+		var inFlight []model.Call
+		for c := range p.Comms() {
+			if c.Of != r {
+				continue
+			}
+			for _, o := range c.Ops {
+				inFlight = append(inFlight, model.Call{Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start})
+			}
+		}
+		habit := r.History.Habit(inFlight...)
+		for lane, members := range habit.Lanes {
+			for _, generation := range members {
+				lanes[generation] = lane
+			}
+		}
+		for _, o := range habit.Odd {
+			did, instead := usualOf(p, o.Did, 0), usualOf(p, o.Usual, o.Times)
+			if did != nil && instead != nil {
+				did.Seq = o.Did.Seq
+				h.Odd = append(h.Odd, Odd{*did, *instead})
+			}
+		}
+		if habit.Next != nil && len(inFlight) == 0 {
+			h.Next = usualOf(p, habit.Next.Usual, habit.Next.Times)
+		}
+		for _, c := range habit.Trail {
+			if i, known := index[c.Generation]; known {
+				h.Trail = append(h.Trail, mark(i, &c))
+			}
+		}
+		if h.Odd != nil || h.Next != nil || h.Trail != nil {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+func usualOf(p *model.Process, c model.Call, times int) *Usual {
+	comm := p.Known(c.Generation)
+	if comm == nil {
+		return nil
+	}
+	return &Usual{Comm: comm.ID, Name: comm.Name, Op: c.Signature, Times: times}
+}

@@ -1,0 +1,302 @@
+package verdict_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// What ranks of a job did is in the scenarios of ras/jobsim, which are played through notes, agents and tapes. Here are
+// notes that no simulated job writes: of processes that don't answer, of engines that do otherwise, and of moments in
+// between.
+
+// job is the notes of a job, by rank, all of whose ranks are in world and at rest.
+type job []verdict.Note
+
+const world = "world"
+
+func newJob(ranks int) job {
+	j := make(job, ranks)
+	for r := range j {
+		host := fmt.Sprintf("node%d", 2*r/ranks)
+		j[r] = verdict.Note{Member: fmt.Sprintf("%s-%d", host, 1000+r), Host: host, PID: 1000 + r, Rank: r, JobSize: ranks}
+	}
+	return j.comm(world, seq(ranks)...)
+}
+
+func seq(n int) []int {
+	ranks := make([]int, n)
+	for r := range ranks {
+		ranks[r] = r
+	}
+	return ranks
+}
+
+// comm adds a communicator of these ranks.
+func (j job) comm(name string, ranks ...int) job {
+	for i, r := range ranks {
+		s := verdict.Slot{Name: name, Rank: i, Size: len(ranks), Root: 1, Job: r, State: lifecycle.StateReady, Wait: -1}
+		copy(s.Comm[:], name)
+		if name != world {
+			copy(s.Parent[:], world)
+		}
+		j[r].Slots = append(j[r].Slots, s)
+	}
+	return j
+}
+
+// slot is a rank's in a communicator, or nobody's if it has none.
+func (j job) slot(r int, comm string) *verdict.Slot {
+	i := slices.IndexFunc(j[r].Slots, func(s verdict.Slot) bool { return s.Name == comm })
+	if i < 0 {
+		return &verdict.Slot{}
+	}
+	return &j[r].Slots[i]
+}
+
+func signature(call lifecycle.Call) tape.Signature {
+	s := tape.Signature{Call: call, Peer: -1}
+	if call == lifecycle.CallAllReduce {
+		s.DataType, s.Bytes = uint8(kernels.Float32), 4096
+	}
+	return s
+}
+
+// in puts ranks into a call that has stalled; they wait for a rank of the communicator, if it isn't -1.
+func (j job) in(comm string, n uint64, call lifecycle.Call, age time.Duration, wait int, waited time.Duration, ranks ...int) job {
+	for _, r := range ranks {
+		s := j.slot(r, comm)
+		s.InFlight, s.Seq, s.Op, s.Age, s.Stalled, s.Wait, s.WaitAge = 1, n, signature(call), age, true, wait, waited
+		s.Begun, s.Done = n, n-1
+	}
+	return j
+}
+
+// did makes it the last call of ranks, which ended so long ago.
+func (j job) did(comm string, n uint64, call lifecycle.Call, ago time.Duration, ranks ...int) job {
+	for _, r := range ranks {
+		s := j.slot(r, comm)
+		s.InFlight, s.Seq, s.Op, s.Age, s.Stalled, s.Wait, s.WaitAge = 0, n, signature(call), ago, false, -1, 0
+		s.Begun, s.Done = n, n
+	}
+	return j
+}
+
+// with changes notes.
+func (j job) with(change func(n *verdict.Note, s *verdict.Slot), ranks ...int) job {
+	for _, r := range ranks {
+		change(&j[r], j.slot(r, world))
+	}
+	return j
+}
+
+// without is the job as it looks when some give no note.
+func (j job) without(ranks ...int) job {
+	return slices.DeleteFunc(slices.Clone(j), func(n verdict.Note) bool { return slices.Contains(ranks, n.Rank) })
+}
+
+func act(kind tape.Act, age time.Duration, stalled bool) func(*verdict.Note, *verdict.Slot) {
+	return func(_ *verdict.Note, s *verdict.Slot) {
+		s.Acts = append(s.Acts, verdict.OpenAct{Act: kind, Age: age, Stalled: stalled})
+		if kind == tape.ActInit {
+			s.State = lifecycle.StateInitializing
+		}
+	}
+}
+
+func fate(f verdict.Fate, age time.Duration, cause string) func(*verdict.Note, *verdict.Slot) {
+	return func(n *verdict.Note, _ *verdict.Slot) { n.Fate, n.FateAge, n.Cause = f, age, cause }
+}
+
+func silent(n *verdict.Note, _ *verdict.Slot) { n.Slots = nil }
+
+func gaveUp(n *verdict.Note, s *verdict.Slot) {
+	s.InFlight, s.Failed, s.State, s.Age, s.Took = 0, true, lifecycle.StateFailed, time.Millisecond, s.Age
+	s.Failure = &verdict.Failure{Code: lifecycle.CodeRevoked, Call: s.Op.Call, Seq: s.Seq, Peer: -1, Wait: -1, Age: s.Age}
+}
+
+func waited(rank int, sum time.Duration, ops int, window time.Duration) func(*verdict.Note, *verdict.Slot) {
+	return func(_ *verdict.Note, s *verdict.Slot) {
+		s.Waited, s.Window = append(s.Waited, verdict.Waited{Rank: rank, Time: sum, Ops: ops}), window
+	}
+}
+
+const (
+	allReduce = lifecycle.CallAllReduce
+	s6        = 6 * time.Second
+)
+
+func TestNotes(t *testing.T) {
+	hang := func() job {
+		return newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).did(world, 40, allReduce, s6, 2)
+	}
+	for _, c := range []struct {
+		name string
+		job  job
+		want []string // beginnings of "reason (confidence) text"
+	}{
+		{
+			"one gave no note, and is not known dead: no guess", newJob(8).comm("half", 0, 1, 2, 3).in("half", 12, allReduce, s6, 3, s6, 0, 1, 2).without(3),
+			[]string{`unknown (possible) all_reduce 12 on "half" does not end, and why is not known: of rank 3 of "half" nothing is known`},
+		},
+		{
+			"of one at the first init nothing is known", newJob(4).with(silent, 2, 3).with(act(tape.ActInit, 12*time.Second, true), 0, 1).without(3),
+			[]string{
+				`not_joined (certain) rank 2 (node1, pid 1002) has not joined the init of "world", nor any before it; ranks 0 and 1 wait`,
+				`not_joined (likely) rank 3 never arrived at the init of "world"; ranks 0 and 1 wait`,
+			},
+		},
+		{
+			"a dead one left no tape", newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).with(silent, 2).with(fate(verdict.Dead, 3*time.Millisecond, "it was ended by SIGKILL"), 2),
+			[]string{`rank_dead (likely) rank 2 (node1, pid 1002) ended 3ms ago: it was ended by SIGKILL; ranks 0, 1 and 3 wait`},
+		},
+		{
+			"what a rank does meanwhile is evidence", hang().with(func(n *verdict.Note, _ *verdict.Slot) { n.Where = "reading a file" }, 2),
+			[]string{`not_entered (certain) rank 2 (node1, pid 1002) has not entered all_reduce 41 on "world"; its last, all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`},
+		},
+		{
+			"bytes come: slow, and nobody's fault", newJob(4).in(world, 8, allReduce, 30*time.Second, 1, 20*time.Millisecond, 0, 1, 2, 3), nil,
+		},
+		{
+			"from one rank to the next nothing comes",
+			newJob(4).in(world, 8, allReduce, 9*time.Second, 3, 7*time.Second, 0).in(world, 8, allReduce, 9*time.Second, 0, 6900*time.Millisecond, 1).
+				in(world, 8, allReduce, 9*time.Second, 1, 8900*time.Millisecond, 2).in(world, 8, allReduce, 9*time.Second, 2, 8*time.Second, 3),
+			[]string{`transport (likely) all ranks are in all_reduce 8 on "world", and nothing has come from rank 1 to rank 2 for 8.9s, by TCP from host node0 to host node1`},
+		},
+		{
+			"two exchange messages, and neither hears of the other",
+			newJob(2).in(world, 3, lifecycle.CallSendRecv, s6, 1, s6, 0).in(world, 3, lifecycle.CallSendRecv, s6, 0, s6, 1),
+			[]string{`transport (certain) rank 0 and rank 1 exchange messages, and nothing has come either way for 6s, by TCP from host node0 to host node1`},
+		},
+		{
+			"one has ended the call, the others end it in a moment", newJob(2).did(world, 9, allReduce, time.Millisecond, 0).in(world, 9, allReduce, s6, 0, time.Millisecond, 1), nil,
+		},
+		{
+			"it makes other calls for ever, and never this one",
+			newJob(4).comm("pair", 2, 3).in(world, 9, lifecycle.CallBarrier, 3*time.Minute, 2, 3*time.Minute, 0, 1).did(world, 8, lifecycle.CallBarrier, 3*time.Minute, 2, 3).
+				did("pair", 977, allReduce, time.Millisecond, 2, 3),
+			[]string{`not_entered (possible) ranks 2 and 3 have not entered barrier 9 on "world"; ranks 0 and 1 wait`},
+		},
+		{
+			"a group job that nobody completes is in the way of a split",
+			newJob(4).in(world, 12, lifecycle.CallSplit, s6, 2, s6, 0, 1, 3).did(world, 11, allReduce, 9*time.Second, 2).with(act(tape.ActGroup, 9*time.Second, false), 2),
+			[]string{`unfinished_group (certain) rank 2 (node1, pid 1002) has a group job that nobody completes, since 9s: call Wait or AsyncError; until then it does not come to split 12 on "world"; ranks 0, 1 and 3 wait`},
+		},
+		{
+			"and of its own finalize",
+			newJob(2).with(act(tape.ActGroup, 9*time.Second, false), 1).with(act(tape.ActFinalize, s6, true), 1),
+			[]string{`unfinished_group (certain) finalize of "world" on rank 1 (node1, pid 1001) waits for a group job that nobody completes, since 9s: call Wait or AsyncError`},
+		},
+		{
+			"all wait for each other now and then",
+			newJob(3).with(waited(1, 2500*time.Millisecond, 50, 10*time.Second), 0).with(waited(2, 2500*time.Millisecond, 50, 10*time.Second), 1).
+				with(waited(0, 2500*time.Millisecond, 50, 10*time.Second), 2), nil,
+		},
+		{"one long wait of a job that has just begun", newJob(3).with(waited(1, time.Second, 30, 1200*time.Millisecond), 0, 2), nil},
+		{
+			"one rank is waited for in each step", newJob(4).with(waited(2, 3*time.Second, 50, 10*time.Second), 0, 1, 3),
+			[]string{`straggler (likely) rank 2 (node1, pid 1002) holds up "world": the others wait for it 30 % of the time, 60ms an operation`},
+		},
+		{
+			"two of two with a mismatch, as the engine found it",
+			newJob(2).in(world, 7, allReduce, s6, 1, s6, 0).in(world, 7, lifecycle.CallBarrier, s6, 0, s6, 1),
+			[]string{`mismatch (likely) the ranks made different calls as number 7 on "world", and which is wrong is not known: rank 0: all_reduce of float32, 4096 bytes; rank 1: barrier`},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			verdicts, _ := verdict.Diagnose(c.job)
+			var got []string
+			for i := range verdicts {
+				got = append(got, fmt.Sprintf("%s (%s) %s", verdicts[i].Reason, verdicts[i].Confidence, verdicts[i].Text))
+			}
+			if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
+			}
+			for _, v := range verdicts {
+				if c.job[2%len(c.job)].Where != "" && !slices.ContainsFunc(v.Evidence, func(e verdict.Text) bool { return strings.Contains(e.String(), "reading a file") }) {
+					t.Errorf("what it does meanwhile is not in %v", v.Evidence)
+				}
+			}
+		})
+	}
+}
+
+// TestHealed: of a verdict that holds no longer, whether its cause is gone, or only those that waited.
+func TestHealed(t *testing.T) {
+	hang := func() job {
+		return newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).did(world, 40, allReduce, s6, 2)
+	}
+	stopped := func() job { return hang().with(fate(verdict.Stopped, 5*time.Second, ""), 2) }
+	died := func() job { return hang().with(fate(verdict.Dead, 5*time.Second, ""), 2) }
+	away := func() job { return hang().with(fate(verdict.Unreachable, 5*time.Second, ""), 2) }
+	alive := fate(verdict.Alive, 0, "")
+	for _, c := range []struct {
+		name          string
+		before, after job
+		want          bool
+	}{
+		{"they have what they waited for", hang(), hang().did(world, 41, allReduce, time.Millisecond, 0, 1, 2, 3), true},
+		{"some have, the others are gone", hang(), hang().did(world, 41, allReduce, time.Millisecond, 0, 1).without(2, 3), true},
+		{"they gave up", hang(), hang().with(gaveUp, 0, 1, 3), false},
+		{"they are gone", hang(), hang().without(0, 1, 3), false},
+		{
+			"others go on, whom it never concerned", newJob(6).comm("left", 0, 1, 2).comm("right", 3, 4, 5).in("left", 41, allReduce, s6, 2, s6, 0, 1),
+			newJob(6).comm("right", 3, 4, 5).did("right", 950, allReduce, time.Millisecond, 3, 4, 5).without(0, 1), false,
+		},
+		{"it runs again", stopped(), stopped().with(alive, 2), true},
+		{"it ran to its end", stopped(), stopped().with(fate(verdict.Departed, 0, ""), 2), true},
+		{"it is dead", stopped(), stopped().with(fate(verdict.Dead, 0, ""), 2).with(gaveUp, 0, 1, 3), false},
+		{"it answers again", away(), away().with(alive, 2), true},
+		{"it doesn't, and those that waited gave up", away(), away().with(gaveUp, 0, 1, 3), false},
+		{"the others go on without the dead", died(), died().with(gaveUp, 0, 1, 3).comm("smaller", 0, 1, 3).did("smaller", 1, allReduce, time.Millisecond, 0, 1, 3), true},
+		{"the others end because of the dead", died(), died().with(gaveUp, 0, 1, 3), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			verdicts, _ := verdict.Diagnose(c.before)
+			if len(verdicts) != 1 {
+				t.Fatalf("%d verdicts: %v", len(verdicts), verdicts)
+			}
+			if got := verdicts[0].Healed(c.after, time.Second); got != c.want {
+				t.Errorf("%v: healed %v, want %v", &verdicts[0], got, c.want)
+			}
+		})
+	}
+}
+
+// TestTracker: a verdict goes on while its cause does, whatever less or more is known of it, and is news when it says
+// something else.
+func TestTracker(t *testing.T) {
+	var tracker verdict.Tracker
+	update := func(j job) string {
+		verdicts, _ := verdict.Diagnose(j)
+		var kinds []string
+		for _, c := range tracker.Update(tracker.Continue(verdicts)) {
+			kinds = append(kinds, c.Kind.String()+" "+c.Verdict.Reason.String())
+		}
+		return strings.Join(kinds, ", ")
+	}
+	away := fate(verdict.Unreachable, 4*time.Second, "it doesn't answer")
+	hang := func() job { return newJob(6).in(world, 7, allReduce, s6, 4, s6, 0, 1, 2, 3) }
+	for _, c := range []struct {
+		name string
+		job  job
+		want string
+	}{
+		{"a host is out of reach", hang().with(away, 4).in(world, 7, allReduce, s6, 4, s6, 5), "opened rank_unreachable"},
+		{"with both of its processes", hang().with(away, 4, 5), "changed rank_unreachable"},
+		{"one of them is back", hang().with(away, 5).in(world, 7, allReduce, s6, 5, s6, 4), "changed rank_unreachable"},
+		{"time goes by", hang().with(fate(verdict.Unreachable, time.Minute, ""), 5).in(world, 7, allReduce, s6, 5, s6, 4), ""},
+		{"it died", hang().with(fate(verdict.Dead, time.Second, ""), 5).in(world, 7, allReduce, s6, 5, s6, 4), "opened rank_dead, withdrawn rank_unreachable"},
+	} {
+		if got := update(c.job); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,324 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// processes are the verdicts on processes that ended, stopped or are out of reach. Those that are dead or out of reach
+// matter also while nobody waits for them, as long as somebody may; see missed. What is out of reach at one time is one
+// verdict: one network has one trouble. A process that ended because a communicator had failed before is a victim like
+// others.
+func (w *walk) processes() []Verdict {
+	ends := map[*Note][]*meeting{}
+	for _, l := range w.leaves {
+		if l.why == notAlive {
+			ends[l.actor.note] = append(ends[l.actor.note], l.at)
+		}
+	}
+	var verdicts []Verdict
+	var away, departed []*Note
+	for i := range w.g.notes {
+		n := &w.g.notes[i]
+		waitedFor := len(ends[n]) > 0
+		switch n.Fate {
+		case Alive:
+		case Unreachable:
+			if waitedFor || w.g.missed(n) {
+				away = append(away, n)
+			}
+		case Dead:
+			if !w.g.follows(n) && (waitedFor || w.g.missed(n) && !w.g.failedFirst(n)) {
+				if some := w.g.together(n); len(some) > 1 {
+					verdicts = append(verdicts, w.traceless(some, ends)) // unique leaves one of them
+				} else {
+					verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
+				}
+			}
+		case Stopped:
+			verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
+		case Departed:
+			if waitedFor {
+				departed = append(departed, n)
+			}
+		}
+	}
+	for _, n := range departed {
+		if v, odd := w.oddCall(ends[n][0], nil); odd {
+			verdicts = append(verdicts, v)
+		} else {
+			verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
+		}
+	}
+	if len(away) > 0 {
+		verdicts = append(verdicts, w.processVerdict(away, ends))
+	}
+	return verdicts
+}
+
+// failedFirst tells whether a communicator of the process had failed before the process ended.
+func (g *graph) failedFirst(n *Note) bool {
+	return slices.ContainsFunc(n.Slots, func(s Slot) bool {
+		return s.Failure != nil && !intended(s.Failure.Code) // whatever its age, which another process told
+	})
+}
+
+// follows tells whether a process that ended without a trace, as its host is gone with its tape, may have ended because
+// something else had gone wrong shortly before: programs exit when a call fails.
+func (g *graph) follows(n *Note) bool {
+	if n.traced() {
+		return false
+	}
+	shortly := func(age time.Duration) bool { return age > n.FateAge && age-n.FateAge < pastTime }
+	for _, o := range g.notes {
+		if (o.Fate == Dead || o.Fate == Departed) && shortly(o.FateAge) {
+			return true
+		}
+		for _, s := range o.Slots {
+			// It points to another rank, or else this process was the first.
+			if f := s.Failure; f != nil && shortly(f.Age) && !intended(f.Code) && g.seats[seat{s.Comm, f.Peer}] != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// traced tells whether it is known what a process did in the end.
+func (n *Note) traced() bool { return len(n.Slots) > 0 && !n.Stale }
+
+// together are processes of one host that ended without a trace at about the same time: which of them was first, and
+// why, nobody can say.
+func (g *graph) together(n *Note) (some []*Note) {
+	if n.traced() || n.Host == "" {
+		return nil
+	}
+	for i := range g.notes {
+		o := &g.notes[i]
+		if o.Fate == Dead && o.Host == n.Host && !o.traced() && (o.FateAge-n.FateAge).Abs() < settled {
+			some = append(some, o)
+		}
+	}
+	return some
+}
+
+// traceless is the verdict on processes of one host that ended together without a trace.
+func (w *walk) traceless(some []*Note, ends map[*Note][]*meeting) Verdict {
+	v := w.processVerdict(some, ends)
+	v.ID = hash("together", some[0].Host)
+	v.Reason, v.Confidence = Unknown, Possible
+	v.Text = say("%s of host %s ended together %s ago, and which was first is not known: nobody is left there to read their tapes",
+		ranksText(v.Culprits), some[0].Host, v.Age)
+	v.Text.add("%s", waiting(v.Victims))
+	v.Culprits, v.Evidence = nil, nil
+	return v
+}
+
+// missed tells whether a process that is gone leaves a gap: a living rank is in a communicator with it, and has not
+// gone on without that one. Of which communicators a process was in that left no tape, or whose host is lost with it,
+// nothing is known: it may be in any that has a seat which nobody has.
+func (g *graph) missed(n *Note) bool {
+	known := map[lifecycle.CommID]bool{}
+	for i := range n.Slots {
+		known[n.Slots[i].Comm] = n.Slots[i].Left == nil
+	}
+	living := false
+	taken := map[lifecycle.CommID]int{}
+	for _, a := range g.actors {
+		if a.gone() {
+			continue
+		}
+		living = true
+		for _, s := range a.slots {
+			taken[s.Comm]++
+		}
+	}
+	if !living { // all are gone: that is not for those who are left to forgive
+		return true
+	}
+	for _, a := range g.actors {
+		if a.gone() {
+			continue
+		}
+		for _, s := range a.slots {
+			if s.Left != nil || a.over(s) {
+				continue
+			}
+			if known[s.Comm] || len(n.Slots) == 0 && taken[s.Comm] < s.Size {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// processVerdict is the verdict on processes with one fate.
+func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict {
+	fate := notes[0].Fate
+	v := Verdict{Reason: fate.reason(), Confidence: Certain}
+	var at []*meeting
+	guessed := false
+	for _, n := range notes {
+		v.Age = max(v.Age, Age(n.FateAge))
+		for _, m := range ends[n] {
+			at = append(at, m)
+			guessed = guessed || m.guessed
+		}
+		for _, a := range w.g.actors {
+			if a.note == n {
+				v.Culprits = append(v.Culprits, Rank{Job: a.job, Comm: -1, Member: n.Member, Host: n.Host, PID: n.PID})
+			}
+		}
+	}
+	slices.SortFunc(v.Culprits, byRank)
+	v.Victims = victims(at, func(a *actor) bool { return slices.Contains(notes, a.note) })
+	v.locate()
+	if guessed {
+		v.Confidence = Likely
+	}
+	v.key(nil)
+	v.Text = processText(notes, v.Culprits, v.Age)
+	v.Text.add("%s", waiting(v.Victims))
+	if fate == Unreachable {
+		aside, seen := w.g.side()
+		v.Text.add("%s", aside)
+		v.Evidence = append(v.Evidence, seen)
+	}
+	for _, n := range notes {
+		v.Evidence = append(v.Evidence, lastWords(n)...)
+	}
+	return v
+}
+
+// processText says what became of processes, and how that is known.
+func processText(notes []*Note, ranks []Rank, age Age) Text {
+	fate := notes[0].Fate
+	verb := map[Fate]string{Dead: "ended", Departed: "left the job", Stopped: "stopped", Unreachable: "stopped answering"}[fate]
+	t := say("%s", culpritsText(ranks))
+	if hosts := hostsOf(notes); len(notes) > 1 {
+		t.add(" of %s %s", plural(len(hosts), "host"), strings.Join(hosts, ", "))
+	}
+	if fate == Dead && age == 0 {
+		t.add(" has ended")
+	} else {
+		t.add(" %s %s ago", verb, age)
+	}
+	var why []string
+	for _, n := range notes {
+		if n.Cause != "" && !slices.Contains(why, n.Cause) {
+			why = append(why, n.Cause)
+		}
+	}
+	if len(why) > 0 {
+		t.add(": %s", strings.Join(why, "; "))
+	}
+	return t
+}
+
+// hostsOf are the hosts of processes, each once, in order.
+func hostsOf(notes []*Note) []string {
+	hosts := make([]string, 0, len(notes))
+	for _, n := range notes {
+		hosts = append(hosts, n.Host)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// side says from where it is seen that others are out of reach: a process that is cut off can't know it, and says the
+// same of the rest. Where no more than half of the processes are left, that belongs to the sentence.
+func (g *graph) side() (aside, seen Text) {
+	var here []*Note
+	all := 0
+	for i := range g.notes {
+		switch n := &g.notes[i]; n.Fate {
+		case Dead, Departed:
+		case Unreachable:
+			all++
+		default:
+			all++
+			here = append(here, n)
+		}
+	}
+	hosts := hostsOf(here)
+	from := "here"
+	if len(hosts) > 0 && hosts[0] != "" {
+		from = hosts[0]
+	}
+	if more := len(hosts) - 1; more > 0 {
+		from += fmt.Sprintf(" and %d more", more)
+	}
+	seen = say("seen from %s, with %d of %d processes: if the network is parted, the others say the same of these", from, len(here), all)
+	if 2*len(here) <= all {
+		aside = say("; only %d of %d processes answer: those of %s may be the ones that are cut off", len(here), all, from)
+	}
+	return aside, seen
+}
+
+// lastWords is what a process was in, by its tape.
+func lastWords(n *Note) []Text {
+	var words []Text
+	known := false
+	for i := range n.Slots {
+		s := &n.Slots[i]
+		known = true
+		if s.InFlight > 0 {
+			words = append(words, say("%s was in %s", ownRank(n, s), callText(s.Op.Call.String(), s.Seq, s)))
+		}
+		for _, act := range s.Acts {
+			words = append(words, say("%s was in the %s of %s", ownRank(n, s), act.Act.String(), commText(s)))
+		}
+	}
+	if !known && n.Fate != Departed {
+		words = append(words, say("what %s was in is not known: nobody could read its tape", n.Member))
+	}
+	return words
+}
+
+// Healed tells, of a verdict that holds no longer, whether its cause is gone: a process that did not run runs again,
+// those that waited have what they waited for, or the job goes on without the dead. Otherwise only those that waited
+// are gone: they gave up, or the job has ended. notes are those by which it holds no longer, and held is how long ago
+// it was last known to hold.
+func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
+	switch v.Reason {
+	case RankStopped, RankUnreachable, RankDead:
+		away := func(r Rank) bool {
+			return r.Member == "" || slices.ContainsFunc(notes, func(n Note) bool {
+				return n.Member == r.Member && n.Fate != Alive && n.Fate != Departed
+			})
+		}
+		if v.Reason != RankDead && !slices.ContainsFunc(v.Culprits, away) {
+			return true
+		}
+		return v.Reason != RankStopped && slices.ContainsFunc(notes, func(n Note) bool { // nobody misses them, and somebody works
+			return n.Fate == Alive && !v.blames(n.Member) &&
+				slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.fine() && s.Seq > 0 && s.Age < held })
+		})
+	default:
+	}
+	return slices.ContainsFunc(notes, func(n Note) bool {
+		return n.Fate == Alive && slices.ContainsFunc(v.Victims, func(w Wait) bool { return w.Rank.Member == n.Member && n.through(&w) })
+	})
+}
+
+// blames tells whether a process is among the culprits.
+func (v *Verdict) blames(member string) bool {
+	return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == member })
+}
+
+// through tells whether a rank has what it waited for.
+func (n *Note) through(w *Wait) bool {
+	return slices.ContainsFunc(n.Slots, func(s Slot) bool {
+		if s.Comm != w.Comm || s.Failure != nil || w.Rank.Comm >= 0 && s.Rank != w.Rank.Comm {
+			return false
+		}
+		if slices.ContainsFunc(s.Acts, func(a OpenAct) bool { return a.Act.String() == w.Call }) {
+			return false
+		}
+		return s.Left != nil && s.Left.Act != abort || s.InFlight == 0 || s.Seq > w.Seq || s.Op.Call.String() != w.Call
+	})
+}

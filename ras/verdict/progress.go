@@ -1,0 +1,328 @@
+package verdict
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"maps"
+	"strings"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Ranks that run the same program make the same calls in the same order; one is further than the other, and was where
+// that one is now. So what a rank has counted of its calls (collectives and messages, by communicator) must be what
+// another rank of its kind has counted, or had counted a while ago, or will have. A rank for which that isn't so,
+// compared with most ranks of its kind, made its calls in another order.
+
+// Trail is calls of a rank, one after the other. Its JSON is a text, as it is long and not for people.
+type Trail []Mark
+
+// Mark is one call of a Trail.
+type Mark struct {
+	Slot int    // of the communicator, among the note's slots
+	Call uint8  // what is counted: a collective, a send, a receive, or a group of those
+	Peer int32  // of a message
+	Seq  uint64 // its number
+	Hash uint16 // of what the ranks of a collective must agree on
+	// Usual tells that it is the call that has always come there, as far as that is known.
+	Usual bool
+}
+
+// What is counted.
+const (
+	countCollective uint8 = iota
+	countSend
+	countReceive
+	countGroup
+	numCounts
+)
+
+func countOf(call lifecycle.Call) uint8 {
+	switch call {
+	case lifecycle.CallSend:
+		return countSend
+	case lifecycle.CallRecv:
+		return countReceive
+	case lifecycle.CallSendRecv, lifecycle.CallGroupEnd:
+		return countGroup
+	default:
+		return countCollective
+	}
+}
+
+func mark(slot int, c *model.Call) Mark {
+	m := Mark{Slot: slot, Call: countOf(c.Signature.Call), Seq: c.Seq, Hash: hashOf(c.Signature), Usual: c.Usual}
+	if m.Call == countSend || m.Call == countReceive {
+		m.Peer = c.Signature.Peer
+	}
+	return m
+}
+
+// usualBit is that of Mark.Usual, in the byte of Mark.Call.
+const usualBit = 0x80
+
+func hashOf(sig tape.Signature) uint16 {
+	sig = agreed(sig)
+	h := fnv.New32a()
+	var b [16]byte
+	b[0], b[1], b[2] = byte(sig.Call), sig.DataType, sig.Reduction
+	binary.LittleEndian.PutUint32(b[4:], uint32(sig.Peer))
+	binary.LittleEndian.PutUint64(b[8:], sig.Bytes)
+	h.Write(b[:])
+	return uint16(h.Sum32())
+}
+
+// maxTrail bounds a Trail that another process tells.
+const maxTrail = 1024
+
+// MarshalText packs the calls.
+func (t Trail) MarshalText() ([]byte, error) {
+	var b []byte
+	for _, m := range t {
+		b = binary.AppendUvarint(b, uint64(m.Slot))
+		call := m.Call
+		if m.Usual {
+			call |= usualBit
+		}
+		b = append(b, call)
+		b = binary.AppendVarint(b, int64(m.Peer))
+		b = binary.AppendUvarint(b, m.Seq)
+		b = binary.LittleEndian.AppendUint16(b, m.Hash)
+	}
+	return base64.RawStdEncoding.AppendEncode(nil, b), nil
+}
+
+var errTrail = errors.New("verdict: a trail of calls that can't be read")
+
+// UnmarshalText unpacks what MarshalText packed.
+func (t *Trail) UnmarshalText(text []byte) error {
+	b, err := base64.RawStdEncoding.AppendDecode(nil, text)
+	if err != nil {
+		return err
+	}
+	*t = nil
+	for len(b) > 0 {
+		var m Mark
+		slot, n := binary.Uvarint(b)
+		if n <= 0 || slot > maxSize || n >= len(b) || b[n]&^usualBit >= numCounts || len(*t) >= maxTrail {
+			return errTrail
+		}
+		m.Slot, m.Call, m.Usual = int(slot), b[n]&^usualBit, b[n]&usualBit != 0
+		b = b[n+1:]
+		peer, n := binary.Varint(b)
+		if n <= 0 || peer < -1 || peer > maxSize {
+			return errTrail
+		}
+		m.Peer = int32(peer)
+		b = b[n:]
+		if m.Seq, n = binary.Uvarint(b); n <= 0 || len(b) < n+2 {
+			return errTrail
+		}
+		m.Hash = binary.LittleEndian.Uint16(b[n:])
+		*t = append(*t, m)
+		b = b[n+2:]
+	}
+	return nil
+}
+
+// progress is what a rank has counted, by what it counts.
+type progress map[tally]uint64
+
+// tally is what is counted: the calls of one kind on a communicator, messages by how far away the other rank is.
+type tally struct {
+	role string // of the communicator
+	call uint8
+	away int
+}
+
+// role is what the communicator's name says that it is for: the names of different groups differ by a number.
+func role(s *Slot) string { return strings.Trim(s.Name, "0123456789-_./ ") }
+
+// track is how far a rank is in its program.
+type track struct {
+	lane map[string]int // of a role
+	now  progress
+	past []progress // before each of the last calls, the last one first
+}
+
+func trackOf(a *actor) *track {
+	t := &track{lane: map[string]int{}, now: progress{}}
+	set := func(s *Slot, call uint8, away int, n uint64) {
+		if n > 0 {
+			t.now[tally{role(s), call, away}] += n
+		}
+	}
+	for _, s := range a.slots {
+		if s.Size < 2 || s.Left != nil {
+			continue
+		}
+		t.lane[role(s)] = s.Lane
+		set(s, countCollective, 0, s.Begun)
+		set(s, countGroup, 0, s.Groups)
+		for _, m := range s.Messages {
+			set(s, countSend, m.Peer-s.Rank, m.Sent)
+			set(s, countReceive, m.Peer-s.Rank, m.Received)
+		}
+	}
+	if a.habit == nil {
+		return t
+	}
+	before := t.now
+	for i := len(a.habit.Trail) - 1; i >= 0; i-- {
+		m := &a.habit.Trail[i]
+		if m.Slot >= len(a.note.Slots) {
+			continue
+		}
+		s := &a.note.Slots[m.Slot]
+		key := tally{role: role(s), call: m.Call}
+		if m.Call == countSend || m.Call == countReceive {
+			key.away = int(m.Peer) - s.Rank
+		}
+		if before[key] == 0 {
+			break
+		}
+		before = maps.Clone(before)
+		before[key]--
+		t.past = append(t.past, before)
+	}
+	return t
+}
+
+// alike tells whether two ranks count the same things, but for one at most.
+func (t *track) alike(o *track) bool {
+	differ := 0
+	for key := range t.now {
+		if _, has := o.now[key]; !has {
+			differ++
+		}
+	}
+	for key := range o.now {
+		if _, has := t.now[key]; !has {
+			differ++
+		}
+	}
+	return differ <= 1
+}
+
+// common tells what both ranks count that all ranks of a program count alike, whatever messages they send.
+func (t *track) common(o *track) func(tally) bool {
+	return func(key tally) bool {
+		if key.call != countCollective {
+			return false
+		}
+		_, here := t.lane[key.role]
+		_, there := o.lane[key.role]
+		return here && there
+	}
+}
+
+func anything(tally) bool { return true }
+
+// behind compares what two ranks have counted in one lane, of what counts: whether some is less here, and some more.
+func (t *track) behind(p, o progress, lane int, counts func(tally) bool) (less, more bool) {
+	look := func(key tally) {
+		if t.lane[key.role] == lane && counts(key) {
+			less, more = less || p[key] < o[key], more || p[key] > o[key]
+		}
+	}
+	for key := range p {
+		look(key)
+	}
+	for key := range o {
+		look(key)
+	}
+	return less, more
+}
+
+// inStep tells whether one of two ranks is where the other one is, or was, in every lane. It isn't known where that
+// would be longer ago than is remembered.
+func (t *track) inStep(o *track, counts func(tally) bool) (in, known bool) {
+	lanes := map[int]bool{}
+	for _, lane := range t.lane {
+		lanes[lane] = true
+	}
+	in, known = true, true
+	for lane := range lanes {
+		less, more := t.behind(t.now, o.now, lane, counts)
+		if less && more {
+			return false, true
+		}
+		was, sure := true, true
+		switch {
+		case less:
+			was, sure = t.was(o.past, t.now, lane, counts)
+		case more:
+			was, sure = t.was(t.past, o.now, lane, counts)
+		}
+		if sure && !was {
+			return false, true
+		}
+		known = known && sure
+	}
+	return in, known
+}
+
+// was tells whether one of the states, the last one first, was that of now.
+func (t *track) was(past []progress, now progress, lane int, counts func(tally) bool) (was, known bool) {
+	for _, p := range past {
+		less, more := t.behind(now, p, lane, counts)
+		switch {
+		case !less && !more:
+			return true, true
+		case more: // the other one was behind already
+			return false, true
+		}
+	}
+	return false, false
+}
+
+// outOfStep tells whether a rank made its calls in another order than most ranks that run the same program; with all,
+// than most ranks, as far as their collectives tell.
+func (g *graph) outOfStep(a *actor, all bool) bool {
+	for _, o := range g.actors {
+		if o.track == nil {
+			o.track = trackOf(o)
+		}
+	}
+	in, out := 0, 0
+	for _, o := range g.actors {
+		counts := anything
+		if all {
+			counts = a.track.common(o.track)
+		}
+		if o == a || !all && !a.track.alike(o.track) {
+			continue
+		}
+		switch same, known := a.track.inStep(o.track, counts); {
+		case !known:
+		case same:
+			in++
+		default:
+			out++
+		}
+	}
+	return out > in
+}
+
+// calledAt is how many ranks of like communicators made, under that number, a call with this signature.
+func (g *graph) calledAt(m *meeting, sig tape.Signature) (n int) {
+	want := hashOf(sig)
+	for _, a := range g.actors {
+		if a.habit == nil {
+			continue
+		}
+		for _, c := range a.habit.Trail {
+			if c.Slot >= len(a.note.Slots) || c.Call != countCollective || c.Seq != m.key.seq || c.Hash != want {
+				continue
+			}
+			if s := &a.note.Slots[c.Slot]; s.Comm != m.key.comm && s.Name != "" && role(s) == role(m.slot) {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,144 @@
+package metric
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// acts counts acts and errors. It belongs to the model's owner, the metrics themselves are safe for concurrent use.
+type acts struct {
+	names *names
+	span  func() oteltrace.SpanContext // of the step at hand; nil: there are no spans
+
+	durations *prometheus.HistogramVec
+	errors    *prometheus.CounterVec
+	postponed *prometheus.CounterVec
+	peers     *prometheus.CounterVec
+
+	fault map[faultKey]prometheus.Counter
+}
+
+// faultKey is what the faults of other ranks are counted by.
+type faultKey struct {
+	name string
+	peer int32
+	code lifecycle.Code
+}
+
+// maxFaults bounds the series with a peer of their own: the rank at fault has been found by then.
+const maxFaults = 64
+
+func newActs(names *names, span func() oteltrace.SpanContext) *acts {
+	a := &acts{
+		names: names,
+		span:  span,
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    semconv.MetricActDuration,
+			Help:    "Time that acts in communicators' lives took, by act.",
+			Buckets: prometheus.ExponentialBuckets(1e-4, 4, 11), // 100 µs to 105 s
+		}, []string{semconv.LabelAct}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: semconv.MetricLifecycleErrors,
+			Help: "Failed acts, failed communicators and refused calls, by call and error type.",
+		}, []string{semconv.LabelCall, semconv.LabelErrorType}),
+		postponed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: semconv.MetricPostponed,
+			Help: "Calls that a non-blocking communicator put off because one before them was unfinished, by call. No errors.",
+		}, []string{semconv.LabelCall}),
+		peers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: semconv.MetricPeerErrors,
+			Help: "Acts and communicators that failed by another rank's fault, by communicator name, that rank and error type.",
+		}, []string{semconv.LabelComm, semconv.LabelPeer, semconv.LabelErrorType}),
+		fault: make(map[faultKey]prometheus.Counter),
+	}
+	// A series that appears with its first error shows no increase; the mistakes that alerts look for start at 0.
+	a.errors.WithLabelValues(lifecycle.CallDestroy.String(), lifecycle.CodeDestroyed.String())
+	a.errors.WithLabelValues(semconv.ActName(tape.ActLeak), lifecycle.CodeLeaked.String())
+	return a
+}
+
+func (a *acts) vectors() []prometheus.Collector {
+	return []prometheus.Collector{a.durations, a.errors, a.postponed, a.peers}
+}
+
+func (a *acts) describe(ch chan<- *prometheus.Desc) {
+	for _, v := range a.vectors() {
+		v.Describe(ch)
+	}
+}
+
+func (a *acts) collect(ch chan<- prometheus.Metric) {
+	for _, v := range a.vectors() {
+		v.Collect(ch)
+	}
+}
+
+// observe adds a duration to a histogram, with the trace as its exemplar if there is a span.
+func (a *acts) observe(to prometheus.Observer, d time.Duration) {
+	if a.span != nil {
+		if sc := a.span(); sc.IsValid() {
+			to.(prometheus.ExemplarObserver).ObserveWithExemplar(d.Seconds(), exemplarOf(sc))
+			return
+		}
+	}
+	to.Observe(d.Seconds())
+}
+
+// exemplarOf is the exemplar that leads to a span.
+func exemplarOf(sc oteltrace.SpanContext) prometheus.Labels {
+	return prometheus.Labels{exemplarTrace: sc.TraceID().String(), exemplarSpan: sc.SpanID().String()}
+}
+
+// The labels of exemplars by which Grafana and OpenTelemetry's bridge find a trace.
+const (
+	exemplarTrace = "trace_id"
+	exemplarSpan  = "span_id"
+)
+
+// peer counts a fault of another rank.
+func (a *acts) peer(comm *tape.CommInfo, r *tape.LifeRecord) {
+	key := faultKey{a.names.label(comm.Name), r.Peer, r.Code}
+	fault := a.fault[key]
+	if fault == nil {
+		peer := semconv.LabelValueOther
+		if len(a.fault) < maxFaults {
+			peer = strconv.Itoa(int(r.Peer))
+		}
+		fault = a.peers.WithLabelValues(key.name, peer, r.Code.String())
+		if peer != semconv.LabelValueOther {
+			a.fault[key] = fault
+		}
+	}
+	fault.Inc()
+}
+
+// count counts an act that ended, a failure, or a call that was refused.
+func (a *acts) count(s *model.Step) {
+	r := &s.Life
+	if r.Stage != tape.StageEnd && r.Stage != tape.StageMisuse {
+		return
+	}
+	if s.Act != nil {
+		a.observe(a.durations.WithLabelValues(semconv.ActName(r.Act)), time.Duration(s.Act.End-s.Act.Start))
+	}
+	if r.Stage == tape.StageEnd && r.Peer >= 0 && r.Code != lifecycle.CodeOK {
+		a.peer(s.Info(), r)
+	}
+	switch {
+	case r.Code == lifecycle.CodeOK:
+	case r.Code == lifecycle.CodeInProgress:
+		a.postponed.WithLabelValues(r.Call.String()).Inc()
+	case r.Act == tape.ActLeak: // whichever call made the communicator, the mistake is the leak
+		a.errors.WithLabelValues(semconv.ActName(tape.ActLeak), r.Code.String()).Inc()
+	default:
+		a.errors.WithLabelValues(r.Call.String(), r.Code.String()).Inc()
+	}
+}

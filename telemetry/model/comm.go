@@ -1,0 +1,434 @@
+package model
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Comm is one rank of a communicator.
+type Comm struct {
+	tape.CommInfo
+	Generation uint32 // as tape.Slot's
+	Of         *Rank  // whose it is
+	State      lifecycle.State
+	Slot       *tape.Slot // what the table said at the last Look; nil if there was none
+
+	Acts   []*Act // begun and not ended, oldest first
+	Latest *Act   // the one that began last, ended or not; nil if there was none
+	Ops    []*Op  // known to be in flight, oldest first
+
+	Begun, Done uint64             // numbers of the last collective that this rank began, and that ended well
+	Messages    map[int32]Messages // by the other rank; of maxPeers at most
+	Groups      uint64             // sends and receives that progress together, begun
+	Last        Op                 // the operation that ended last; its End is 0 if there was none
+	Failure     *Failure
+	End         *Act // how this rank ended the communicator, or finalized it; nil while it has not
+
+	root    uint32 // as tape.Slot.Root
+	cut     []*Act // those that were open when this rank ended the communicator
+	changed bool   // operations became known since the last look
+	seen    uint64 // the last look at which it was in the table, or was not yet to be there
+
+	wait      int32 // the rank that the running operation waits for; -1 for none
+	waitSince int64
+	windows   [2]window // of waits: the current one, and the one before
+}
+
+// Act is one rank's part in an act of a communicator's life.
+type Act struct {
+	Comm  *Comm
+	Kind  tape.Act
+	Seq   uint64
+	First tape.LifeRecord // the first record of it that was read
+	Start int64
+
+	Phase      tape.Phase // the one that it is in
+	PhaseStart int64
+	Phases     []Phase // those that are over
+	Told       int     // how many of Phases a reader has told of
+
+	End  int64 // 0 while it goes on
+	Code lifecycle.Code
+	Peer int32
+	Text string
+
+	Stalls int  // how often it was reported as stalled
+	Slow   bool // it was reported as slow
+
+	slotless bool // its communicator found no free slot
+}
+
+// Phase is a part of an act.
+type Phase struct {
+	Phase      tape.Phase
+	Start, End int64
+}
+
+// Op is one operation.
+type Op struct {
+	Seq       uint64
+	Signature tape.Signature
+	Algorithm uint8
+	Start     int64
+	Phase     tape.Phase
+	Caller    tape.SpanContext
+
+	Wait      int32 // the rank that it waits for, or waited for when it ended; -1 for none
+	WaitSince int64
+	Longest   Wait // the longest of its waits that are over
+
+	End  int64 // 0 while it is in flight
+	Code lifecycle.Code
+
+	Stalls int  // how often it was reported as stalled
+	Slow   bool // it was reported as slow
+	past   bool // the table doesn't show it any more: the record of its end comes, or was missed
+	unread bool // it is known from the table alone: there may be no record of its end
+}
+
+// Wait is how long something waited for a rank.
+type Wait struct {
+	Rank int32 // -1: for none
+	Time int64
+	Ops  int
+}
+
+// Messages are how many messages with another rank were begun.
+type Messages struct{ Sent, Received uint64 }
+
+// maxPeers bounds the ranks of a communicator with which messages are counted.
+const maxPeers = 64
+
+// count notes the number of a message, or of a group of them.
+func (c *Comm) count(sig *tape.Signature, seq uint64) {
+	if sig.Call == lifecycle.CallSendRecv {
+		c.Groups = max(c.Groups, seq)
+		return
+	}
+	m, known := c.Messages[sig.Peer]
+	if !known && len(c.Messages) >= maxPeers {
+		return
+	}
+	switch sig.Call {
+	case lifecycle.CallSend:
+		m.Sent = max(m.Sent, seq)
+	case lifecycle.CallRecv:
+		m.Received = max(m.Received, seq)
+	default:
+		return
+	}
+	if c.Messages == nil {
+		c.Messages = make(map[int32]Messages)
+	}
+	c.Messages[sig.Peer] = m
+}
+
+// Failure is why a communicator failed.
+type Failure struct {
+	Time int64
+	Code lifecycle.Code
+	Call lifecycle.Call
+	Seq  uint64
+	Peer int32 // the rank at fault, as far as this rank knows; -1 for none
+	// Wait is the rank that the operation waited for when it failed; -1 for none.
+	Wait int32
+	Text string
+}
+
+// startOf is when an act began, by a record that may know it.
+func startOf(r *tape.LifeRecord) int64 {
+	if r.Start > 0 && r.Start < r.Time {
+		return r.Start
+	}
+	return r.Time
+}
+
+func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
+	c := s.Comm
+	if r.State != lifecycle.StateNone {
+		c.State = r.State
+	}
+	switch {
+	case r.Stage == tape.StageMisuse:
+	case r.Act == tape.ActNone && r.Code != lifecycle.CodeOK:
+		s.Failed = c.fail(r)
+	case r.Act == tape.ActNone || r.Act == tape.ActLeak:
+	case r.Stage == tape.StageEnd:
+		s.Act, s.Began = p.endAct(c, r)
+		if r.Code == lifecycle.CodeOK && s.Act.Start < r.Time {
+			p.normal.act(r.Act).learn(r.Time - s.Act.Start)
+		}
+		switch r.Act {
+		case tape.ActDestroy, tape.ActAbort:
+			c.End = s.Act
+			p.end(c)
+		case tape.ActFinalize:
+			c.End = s.Act
+		case tape.ActInit:
+			if r.Code != lifecycle.CodeOK {
+				s.Failed = c.fail(r)
+			}
+		default:
+		}
+	case r.Stage == tape.StageStart:
+		s.Act, s.Began = p.beginAct(c, r, s.Slot), true
+	case r.Stage == tape.StagePhase:
+		if s.Act = c.act(r.Act, r.Seq); s.Act == nil { // its start was overwritten before it was read
+			s.Act, s.Began = p.beginAct(c, r, s.Slot), true
+		}
+		s.Act.enter(r.Phase, r.Time)
+	}
+}
+
+// fail notes why the communicator failed, unless it has failed before.
+func (c *Comm) fail(r *tape.LifeRecord) bool {
+	if c.Failure != nil {
+		return false
+	}
+	c.Failure = &Failure{Time: r.Time, Code: r.Code, Call: r.Call, Seq: r.Seq, Peer: r.Peer, Wait: -1, Text: r.Text}
+	if c.Last.End > 0 && c.Last.Code != lifecycle.CodeOK && c.Last.Signature.Call == r.Call {
+		c.Failure.Wait = c.Last.Wait
+	}
+	return true
+}
+
+// act finds an open act; nil if it isn't known.
+func (c *Comm) act(kind tape.Act, seq uint64) *Act {
+	for _, acts := range [2][]*Act{c.Acts, c.cut} {
+		for _, a := range acts {
+			if a.Kind == kind && a.Seq == seq {
+				return a
+			}
+		}
+	}
+	return nil
+}
+
+// beginAct opens an act. One that was open under its number is dropped, or the oldest, if there are too many.
+func (p *Process) beginAct(c *Comm, r *tape.LifeRecord, slot int) *Act {
+	a := &Act{Comm: c, Kind: r.Act, Seq: r.Seq, First: *r, Start: startOf(r), Peer: -1, slotless: slot < 0}
+	before := c.act(r.Act, r.Seq)
+	if before == nil && len(c.Acts) >= maxActs {
+		before = c.Acts[0]
+	}
+	if before != nil {
+		c.remove(before)
+		p.dropped = append(p.dropped, before)
+	}
+	c.Acts, c.Latest = append(c.Acts, a), a
+	p.oldest = min(p.oldest, a.Start)
+	return a
+}
+
+func (c *Comm) remove(a *Act) {
+	is := func(o *Act) bool { return o == a }
+	c.Acts, c.cut = slices.DeleteFunc(c.Acts, is), slices.DeleteFunc(c.cut, is)
+}
+
+func (a *Act) enter(phase tape.Phase, now int64) {
+	if a.Phase != tape.PhaseNone {
+		a.Phases = append(a.Phases, Phase{a.Phase, a.PhaseStart, now})
+	}
+	a.Phase, a.PhaseStart = phase, now
+}
+
+// endAct closes an act, also one of which only the end was read: then it began with it.
+func (p *Process) endAct(c *Comm, r *tape.LifeRecord) (a *Act, began bool) {
+	if a = c.act(r.Act, r.Seq); a == nil {
+		a, began = &Act{Comm: c, Kind: r.Act, Seq: r.Seq, First: *r, Start: startOf(r)}, true
+		c.Latest = a
+	}
+	a.enter(tape.PhaseNone, r.Time)
+	a.End, a.Code, a.Peer, a.Text = r.Time, r.Code, r.Peer, r.Text
+	c.remove(a)
+	if r.Act == tape.ActGroup && r.Code == lifecycle.CodeOK {
+		// Groups of a communicator are made one after another: those with lower numbers that began before this one are
+		// over too. (Groups with and without collectives are numbered apart, so that the number alone doesn't tell.)
+		c.Acts = slices.DeleteFunc(c.Acts, func(o *Act) bool {
+			over := o.Kind == tape.ActGroup && o.Seq < r.Seq && o.Start < a.Start
+			if over {
+				p.dropped = append(p.dropped, o)
+			}
+			return over
+		})
+	}
+	return a, began
+}
+
+// collective tells whether the call is one that all ranks make together under one number.
+func collective(call lifecycle.Call) bool {
+	switch call {
+	case lifecycle.CallSend, lifecycle.CallRecv, lifecycle.CallSendRecv:
+		return false
+	case lifecycle.CallSplit, lifecycle.CallShrink, lifecycle.CallGrow:
+		return true
+	default:
+		return call.IsOperation()
+	}
+}
+
+func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
+	c := s.Comm
+	if collective(r.Signature.Call) {
+		c.Begun = max(c.Begun, r.Seq)
+	}
+	c.count(&r.Signature, r.Seq)
+	i := slices.IndexFunc(c.Ops, func(o *Op) bool { return o.is(r) })
+	switch r.Stage {
+	case tape.StageStart, tape.StagePhase, tape.StageWait:
+		if i < 0 {
+			o := newOp(r)
+			s.Op = &o
+			c.beginOp(s.Op)
+			p.oldest = min(p.oldest, o.Start)
+		} else {
+			s.Op = c.Ops[i]
+		}
+		c.changed, s.Op.unread = true, false
+		s.Op.follow(r)
+		if r.Stage == tape.StageWait {
+			c.waitFor(r.Wait, r.Time)
+		}
+	case tape.StageEnd:
+		if i >= 0 {
+			s.Op = c.Ops[i]
+			c.Ops = slices.Delete(c.Ops, i, i+1)
+		} else {
+			p.scratch = newOp(r)
+			s.Op = &p.scratch
+		}
+		c.endOp(s.Op, r)
+		c.Of.History.add(c, s.Op)
+		// Ordinary operations are learnt from the tallies.
+		if took := r.Time - r.Start; r.Code == lifecycle.CodeOK && r.Start > 0 && took > 0 && !r.Ordinary {
+			p.normal.op(r.Signature.Call, r.Signature.Bytes).learn(took)
+		}
+	default:
+	}
+}
+
+// is tells whether a record is about the operation.
+func (o *Op) is(r *tape.OpRecord) bool {
+	sig := &o.Signature
+	return o.Seq == r.Seq && sig.Call == r.Signature.Call && sig.Peer == r.Signature.Peer &&
+		(r.Start == 0 || o.Start == r.Start)
+}
+
+func newOp(r *tape.OpRecord) Op {
+	return Op{
+		Seq: r.Seq, Signature: r.Signature, Algorithm: r.Algorithm, Start: cmp.Or(r.Start, r.Time),
+		Wait: -1, Longest: Wait{Rank: -1},
+	}
+}
+
+// beginOp adds an operation, in the order in which they began: a start may be told only when the operation comes to
+// wait. If there are too many, one that is past is forgotten, or the one that began last: the oldest is what hangs.
+func (c *Comm) beginOp(o *Op) {
+	i, _ := slices.BinarySearchFunc(c.Ops, o.Start, func(o *Op, start int64) int { return cmp.Compare(o.Start, start) })
+	c.Ops = slices.Insert(c.Ops, i, o)
+	if len(c.Ops) <= maxOps {
+		return
+	}
+	i = slices.IndexFunc(c.Ops, func(o *Op) bool { return o.past })
+	if i < 0 {
+		i = maxOps
+	}
+	c.Ops = slices.Delete(c.Ops, i, i+1)
+}
+
+// follow takes a record of an operation in flight.
+func (o *Op) follow(r *tape.OpRecord) {
+	if r.Caller != (tape.SpanContext{}) {
+		o.Caller = r.Caller
+	}
+	switch r.Stage {
+	case tape.StagePhase:
+		o.Phase = r.Phase
+	case tape.StageWait:
+		o.waitEnds(r.Time)
+		o.Phase, o.Wait, o.WaitSince = r.Phase, r.Wait, r.Time
+	default:
+	}
+}
+
+// waitEnds measures the wait that ends now.
+func (o *Op) waitEnds(now int64) {
+	if took := now - o.WaitSince; o.Wait >= 0 && o.WaitSince > 0 && took > o.Longest.Time {
+		o.Longest = Wait{Rank: o.Wait, Time: took, Ops: 1}
+	}
+}
+
+func (c *Comm) endOp(o *Op, r *tape.OpRecord) {
+	o.waitEnds(r.Time)
+	o.Signature, o.Algorithm, o.End, o.Code, o.Phase = r.Signature, r.Algorithm, r.Time, r.Code, r.Phase
+	if r.Code == lifecycle.CodeOK && collective(r.Signature.Call) {
+		c.Done = max(c.Done, r.Seq)
+	}
+	if o.End >= c.Last.End {
+		c.Last = *o
+	}
+	if f := c.Failure; f != nil && f.Wait < 0 && f.Seq == o.Seq && o.Code != lifecycle.CodeOK {
+		f.Wait = o.Wait
+	}
+}
+
+// look takes the communicator's slot.
+func (p *Process) look(c *Comm, s *tape.Slot) {
+	if c.Slot == nil {
+		c.Slot = new(tape.Slot)
+	}
+	*c.Slot = *s
+	if s.State != lifecycle.StateNone {
+		c.State = s.State
+	}
+	c.changed = false
+	inFlight := s.Launched != s.Completed
+	c.Begun, c.Done = max(c.Begun, s.Begun), max(c.Done, s.Done)
+	c.count(&s.Op, s.Seq)
+	var current, unused *Op
+	c.Ops = slices.DeleteFunc(c.Ops, func(o *Op) bool {
+		o.past = o.Start < s.OpStart || !inFlight && o.Start <= s.OpStart
+		if o.Start == s.OpStart && o.Seq == s.Seq && o.Signature.Call == s.Op.Call {
+			current = o
+		}
+		if !o.past || !o.unread || o.Slow || o.Stalls > 0 {
+			return false
+		}
+		unused = o // nobody was told of it
+		return true
+	})
+	switch last := &c.Last; {
+	case inFlight && current == nil && last.End > 0 && last.Start == s.OpStart && last.Seq == s.Seq:
+		// It has ended since the table was read.
+	case inFlight && current == nil:
+		p.oldest = min(p.oldest, s.OpStart)
+		if unused == nil {
+			unused = new(Op)
+		}
+		*unused = Op{
+			Seq: s.Seq, Signature: s.Op, Algorithm: s.Algorithm, Start: s.OpStart, Phase: s.Phase, Wait: s.Wait,
+			WaitSince: s.WaitSince, Longest: Wait{Rank: -1}, unread: true,
+		}
+		c.beginOp(unused)
+	case inFlight:
+		current.Phase, current.Wait, current.WaitSince = s.Phase, s.Wait, s.WaitSince
+	case s.LastEnd > c.Last.End: // an ordinary operation, of which there is no record here
+		c.Last = Op{
+			Seq: s.Seq, Signature: s.Op, Algorithm: s.Algorithm, Start: s.OpStart, End: s.LastEnd,
+			Wait: -1, Longest: Wait{Rank: -1},
+		}
+	}
+}
+
+// InFlight is the oldest operation in flight; nil for none.
+func (c *Comm) InFlight() *Op {
+	for _, o := range c.Ops {
+		if !o.past {
+			return o
+		}
+	}
+	return nil
+}

@@ -1,0 +1,264 @@
+package model
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Bounds of what is compared.
+const (
+	maxHistory = 1024 // calls of a rank that are remembered
+	recent     = 128  // calls of a lane among which odd ones are looked for
+	maxOdd     = 4    // odd calls that are told, the last ones
+	maxTrail   = 64   // calls of a trail
+)
+
+// History is the last operations of a rank, on all its communicators. Training makes the same calls in the same order,
+// step after step; so it tells which rank's call is out of order when ranks disagree.
+//
+// Calls on communicators that were ever in flight at one time come from different goroutines or run in the background,
+// and their order means nothing: each such lane is compared by itself.
+type History struct {
+	calls []call
+	next  int // where the next goes, once it is full
+}
+
+// call is an operation without what differs from step to step.
+type call struct {
+	kind
+	seq        uint64
+	start, end int64 // end is 0 while it is in flight
+	usual      bool
+}
+
+func (c call) call() Call { return Call{c.generation, c.sig, c.seq, c.start, c.usual} }
+
+type kind struct {
+	generation uint32
+	sig        tape.Signature
+}
+
+func (h *History) add(c *Comm, o *Op) {
+	if !o.Signature.Call.IsOperation() {
+		return // what an act does, as a split
+	}
+	next := call{kind{c.Generation, o.Signature}, o.Seq, o.Start, o.End, false}
+	if len(h.calls) < maxHistory {
+		h.calls = append(h.calls, next)
+		return
+	}
+	h.calls[h.next] = next
+	h.next = (h.next + 1) % maxHistory
+}
+
+// Call is a call of a history.
+type Call struct {
+	Generation uint32 // of the communicator
+	Signature  tape.Signature
+	Seq        uint64
+	Start      int64
+	Usual      bool // it is the call that has always come there
+}
+
+// Odd is a call that is not the one which has always come at this point of the program.
+type Odd struct {
+	Did   Call
+	Usual Call // its Start means nothing
+	Times int  // how often that one came
+}
+
+// Habit is what a history tells of the last calls.
+type Habit struct {
+	Odd  []Odd // odd calls among the recent ones and those that are in flight, the last one first
+	Next *Odd  // the call that has always come after the last ones, as Usual; nil if that isn't known
+	// Trail is the last calls, in the order in which they began, with those in flight.
+	Trail []Call
+	// Lanes are the communicators of each lane, by their generations.
+	Lanes [][]uint32
+}
+
+// Habit compares the calls, and those that are in flight, with what came before each.
+func (h *History) Habit(inFlight ...Call) (habit Habit) {
+	calls := slices.Clone(h.calls)
+	for _, c := range inFlight {
+		calls = append(calls, call{kind{c.Generation, c.Signature}, c.Seq, c.Start, 0, false})
+	}
+	slices.SortStableFunc(calls, func(a, b call) int { return cmp.Compare(a.start, b.start) })
+	all, members := lanes(calls)
+	var trail []call
+	for _, lane := range all {
+		odd, next := newLane(lane).odd()
+		trail = append(trail, lane[max(len(lane)-maxTrail, 0):]...)
+		habit.Odd = append(habit.Odd, odd...)
+		if lane[len(lane)-1].start == calls[len(calls)-1].start {
+			habit.Next = next
+		}
+	}
+	habit.Lanes = members
+	slices.SortStableFunc(trail, func(a, b call) int { return cmp.Compare(a.start, b.start) })
+	for _, c := range trail[max(len(trail)-maxTrail, 0):] {
+		habit.Trail = append(habit.Trail, c.call())
+	}
+	slices.SortStableFunc(habit.Odd, func(a, b Odd) int { return cmp.Compare(b.Did.Start, a.Did.Start) })
+	habit.Odd = habit.Odd[:min(len(habit.Odd), maxOdd)]
+	return habit
+}
+
+// lanes divides calls, which are in the order in which they began, into those that never overlapped.
+func lanes(calls []call) (all [][]call, members [][]uint32) {
+	type pair struct{ a, b uint32 }
+	overlap := map[pair]bool{}
+	var open []call
+	for _, c := range calls {
+		open = slices.DeleteFunc(open, func(o call) bool { return o.end > 0 && o.end <= c.start })
+		for _, o := range open {
+			if o.generation != c.generation {
+				overlap[pair{o.generation, c.generation}], overlap[pair{c.generation, o.generation}] = true, true
+			}
+		}
+		open = append(open, c)
+	}
+	of := map[uint32]int{}
+	for _, c := range calls {
+		lane, known := of[c.generation]
+		if !known {
+			lane = slices.IndexFunc(members, func(m []uint32) bool {
+				return !slices.ContainsFunc(m, func(g uint32) bool { return overlap[pair{g, c.generation}] })
+			})
+			if lane < 0 {
+				lane = len(members)
+				members, all = append(members, nil), append(all, nil)
+			}
+			members[lane] = append(members[lane], c.generation)
+			of[c.generation] = lane
+		}
+		all[lane] = append(all[lane], c)
+	}
+	return all, members
+}
+
+// lane is calls that were made one after the other.
+type lane struct {
+	calls []call
+	ids   []int // equal for calls of one kind
+	count []int // of each kind
+}
+
+func newLane(calls []call) *lane {
+	l := &lane{calls: calls, ids: make([]int, len(calls))}
+	kinds := make(map[kind]int)
+	for i, c := range calls {
+		id, known := kinds[c.kind]
+		if !known {
+			id = len(kinds)
+			kinds[c.kind] = id
+			l.count = append(l.count, 0)
+		}
+		l.ids[i] = id
+		l.count[id]++
+	}
+	return l
+}
+
+// odd finds the odd calls, the last one first, and the call that is to come; nil if that isn't known. Calls that come
+// rarely, such as a barrier after each epoch, may keep the steps from being equal: they are left out of them, the
+// rarest first, until steps are found.
+func (l *lane) odd() (odd []Odd, next *Odd) {
+	levels := slices.Sorted(slices.Values(l.count))
+	rare := 0 // calls that are left out
+	for len(levels) > 0 && mostly*rare <= len(l.calls) {
+		least := levels[0]
+		if odd, next, found := l.compare(least); found {
+			return odd, next
+		}
+		for len(levels) > 0 && levels[0] == least {
+			rare += least
+			levels = levels[1:]
+		}
+	}
+	return nil, nil
+}
+
+// mostly is how many times as many calls as those that are left out there must be.
+const mostly = 12
+
+// compare compares the recent calls with what came before each, as far as it is of kinds that came least times or more.
+// found tells that there were steps to compare with.
+func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
+	kinds := 0
+	for _, n := range l.count {
+		if n >= least {
+			kinds++
+		}
+	}
+	frequent := make([]int, 0, len(l.calls)) // the frequent calls before the one at hand, as indices
+	same := make([]int, len(l.calls)+1)      // by lag: how many of these are those that came lag calls earlier
+	known := make([]bool, len(l.count))      // the kinds that have come before
+	for i := 0; i <= len(l.calls); i++ {
+		lag, times := 0, 0
+		if i >= len(l.calls)-recent {
+			lag, times = l.period(frequent, same, kinds)
+		}
+		if times > 0 {
+			found = true
+			expected := l.calls[frequent[len(frequent)-lag]]
+			o := Odd{Usual: expected.call(), Times: times}
+			switch {
+			case i == len(l.calls):
+				next = &o
+			case l.calls[i].kind == expected.kind:
+				l.calls[i].usual = true
+			case l.count[l.ids[i]] < least && known[l.ids[i]]: // it comes now and then
+			case known[l.ids[i]] || times >= usual:
+				o.Did = l.calls[i].call()
+				odd = append(odd, o)
+			}
+		}
+		if i == len(l.calls) {
+			break
+		}
+		known[l.ids[i]] = true
+		if l.count[l.ids[i]] < least {
+			continue
+		}
+		n := len(frequent)
+		frequent = append(frequent, i)
+		for lag := 1; lag <= n; lag++ {
+			if l.ids[i] == l.ids[frequent[n-lag]] {
+				same[lag]++
+			} else {
+				same[lag] = 0
+			}
+		}
+	}
+	slices.Reverse(odd)
+	return odd[:min(len(odd), maxOdd)], next, found
+}
+
+// How often a row of calls must have come to be a period; to be that also when a call follows which has never come
+// before, as the first step of a program may begin with rows; and if it is a single call.
+const (
+	often      = 3
+	usual      = 5
+	monotonous = 32
+)
+
+// period is the length of the shortest row of frequent calls that has come often in a row until now, makes up most of
+// the calls, and has all kinds of them: a step of the training. The next call is the one that came so long ago. times
+// is how often the row came; 0 if there is none.
+func (l *lane) period(frequent, same []int, kinds int) (lag, times int) {
+	n := len(frequent)
+	seen := make([]bool, len(l.count))
+	for lag := 1; often*lag <= n; lag++ {
+		if id := l.ids[frequent[n-lag]]; !seen[id] {
+			seen[id] = true
+			kinds--
+		}
+		if kinds == 0 && same[lag] >= (often-1)*lag && 2*(lag+same[lag]) >= n && (lag > 1 || n >= monotonous) {
+			return lag, 1 + same[lag]/lag
+		}
+	}
+	return 0, 0
+}

@@ -1,0 +1,173 @@
+package model
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Defaults of Limits.
+const (
+	DefaultSlow   = time.Second
+	DefaultFloor  = 5 * time.Second
+	DefaultFactor = 8
+)
+
+// Bounds of Limits: below, a busy machine's scheduler is what is reported; above, nobody is left to read it.
+const (
+	MinLimit = time.Millisecond
+	MaxLimit = 24 * time.Hour
+)
+
+// Limits say when an operation or an act is slow, and when it stalls. Zero fields take the defaults that they name.
+type Limits struct {
+	// Slow is the age at which something is slow. What normally takes longer is slow at twice its normal time. At most
+	// Floor. 0 means DefaultSlow, or Floor where that is less.
+	Slow time.Duration
+	// Floor is the least age at which something stalls. 0 means DefaultFloor.
+	Floor time.Duration
+	// Factor is how many times its normal duration something must take to stall, where that is more than Floor. At
+	// least 1; 0 means DefaultFactor.
+	Factor float64
+}
+
+// complete fills in the defaults.
+func (l Limits) complete() Limits {
+	if l.Floor == 0 {
+		l.Floor = DefaultFloor
+	}
+	if l.Slow == 0 {
+		l.Slow = min(DefaultSlow, l.Floor)
+	}
+	if l.Factor == 0 {
+		l.Factor = DefaultFactor
+	}
+	return l
+}
+
+// Validate names every field that has a value that is not allowed.
+func (l Limits) Validate() error {
+	l = l.complete()
+	var errs []error
+	for _, field := range []struct {
+		name  string
+		value time.Duration
+	}{{"Slow", l.Slow}, {"Floor", l.Floor}} {
+		if field.value < MinLimit || field.value > MaxLimit {
+			errs = append(errs, fmt.Errorf("model.Limits.%s is %v: allowed are %v to %v",
+				field.name, field.value, MinLimit, MaxLimit))
+		}
+	}
+	if l.Slow > l.Floor {
+		errs = append(errs, fmt.Errorf("model.Limits.Slow is %v, more than Floor, %v: something is slow before it stalls",
+			l.Slow, l.Floor))
+	}
+	if !(l.Factor >= 1 && l.Factor <= 1e6) { // written so that it refuses NaN too
+		errs = append(errs, fmt.Errorf("model.Limits.Factor is %v: allowed are 1 to 1e6", l.Factor))
+	}
+	return errors.Join(errs...)
+}
+
+// thresholds are the ages at which something with that normal duration is slow, and stalls.
+func (l *Limits) thresholds(normal int64) (slow, stalled int64) {
+	slow = max(int64(l.Slow), 2*normal)
+	return slow, max(int64(l.Floor), int64(min(l.Factor*float64(normal), float64(MaxLimit))), slow)
+}
+
+// Thresholds are the ages at which an operation is slow, and stalls, in nanoseconds.
+func (p *Process) Thresholds(o *Op) (slow, stalled int64) {
+	return p.limits.thresholds(p.Normal(o.Signature.Call, o.Signature.Bytes))
+}
+
+// ActThresholds are those of an act.
+func (p *Process) ActThresholds(act tape.Act) (slow, stalled int64) {
+	return p.limits.thresholds(p.NormalAct(act))
+}
+
+// Age is how long something that began at start has lasted at the time now, as far as the process has run since.
+func (p *Process) Age(start, now int64) int64 { return max(now-max(start, p.resumed), 0) }
+
+// Resumed tells that the process did not run until now, because it was stopped or its machine was: what it was in, or
+// waited for, begins to count anew.
+func (p *Process) Resumed(now int64) { p.resumed = now }
+
+// Awake is for how long the process has run without a pause; 0 if it never paused.
+func (p *Process) Awake(now int64) int64 {
+	if p.resumed == 0 {
+		return 0
+	}
+	return max(now-p.resumed, 1)
+}
+
+// Stalled tells whether an operation that is in flight at the time now, or ended, takes or took too long.
+func (p *Process) Stalled(o *Op, now int64) bool {
+	if o.Stalls > 0 {
+		return true
+	}
+	_, stalled := p.Thresholds(o)
+	if o.End > 0 {
+		return o.End-o.Start >= stalled
+	}
+	return p.Age(o.Start, now) >= stalled
+}
+
+// ActStalled tells whether an open act takes too long at the time now.
+func (p *Process) ActStalled(a *Act, now int64) bool {
+	_, stalled := p.ActThresholds(a.Kind)
+	return a.Stalls > 0 || p.Age(a.Start, now) >= stalled
+}
+
+// Late lists the live communicators with something that has gone on for at least Limits.Slow, or was told to be slow or
+// to stall and goes on, by generation. It costs nothing while nothing can be so old. The list is valid until the next
+// call.
+func (p *Process) Late(now int64) []*Comm {
+	if len(p.late) == 0 && p.Age(p.oldest, now) < int64(p.limits.Slow) {
+		return nil
+	}
+	p.late, p.oldest = p.late[:0], math.MaxInt64
+	for _, c := range p.comms {
+		late := false
+		if o := c.InFlight(); o != nil {
+			p.oldest = min(p.oldest, o.Start)
+			late = o.Slow || o.Stalls > 0 || p.Age(o.Start, now) >= int64(p.limits.Slow)
+		}
+		for _, a := range c.Acts {
+			p.oldest = min(p.oldest, a.Start)
+			late = late || a.Slow || a.Stalls > 0 || p.Age(a.Start, now) >= int64(p.limits.Slow)
+		}
+		if late {
+			p.late = append(p.late, c)
+		}
+	}
+	slices.SortFunc(p.late, func(a, b *Comm) int { return cmp.Compare(a.Generation, b.Generation) })
+	return p.late
+}
+
+// Mark notes what has come to take too long at the time now, and tells whether that is news: also that something which
+// did is over. It is for a process that no stall.Watch looks at.
+func (p *Process) Mark(now int64) (news bool) {
+	stalled := 0
+	mark := func(is bool, stalls *int) {
+		if is {
+			stalled++
+			news = news || *stalls == 0
+			*stalls = max(*stalls, 1)
+		}
+	}
+	for _, c := range p.Late(now) {
+		if o := c.InFlight(); o != nil {
+			mark(p.Stalled(o, now), &o.Stalls)
+		}
+		for _, a := range c.Acts {
+			mark(p.ActStalled(a, now), &a.Stalls)
+		}
+	}
+	news = news || stalled < p.stalled
+	p.stalled = stalled
+	return news
+}

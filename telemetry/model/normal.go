@@ -1,0 +1,94 @@
+package model
+
+import (
+	"math"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// normal is what something takes: a running median, which moves an eighth towards each sample. One that stalled and
+// went on hardly teaches anything; a hundred bring it from a minute down to some microseconds.
+type normal struct {
+	median  int64 // nanoseconds
+	samples uint8 // up to minSamples
+}
+
+const (
+	minSamples = 4   // below, the median doesn't count
+	enough     = 128 // samples that bring a median from a minute to some microseconds
+)
+
+func (n *normal) learn(d int64) {
+	if n.samples < minSamples {
+		n.samples++
+	}
+	switch step := max(n.median/8, 1); {
+	case n.median == 0:
+		n.median = d
+	case d > n.median:
+		n.median = min(n.median+step, d)
+	default:
+		n.median = max(n.median-step, d)
+	}
+}
+
+// duration is 0 while too little is known.
+func (n *normal) duration() int64 {
+	if n.samples < minSamples {
+		return 0
+	}
+	return n.median
+}
+
+// Kinds that are told apart. A tape of a newer writer may know more; those share the last place.
+const (
+	numCalls = 64
+	numActs  = 32
+	numSizes = tape.SizeClasses
+)
+
+// normals are the normal durations of a process, of operations by call and size, and of acts. Their size is fixed.
+type normals struct {
+	ops  [numCalls][numSizes]normal
+	acts [numActs]normal
+	seen []counted // by tape.Tally.Index
+}
+
+// counted is what a tally had counted when it was looked at last.
+type counted struct {
+	count uint64
+	took  time.Duration
+}
+
+func (n *normals) op(call lifecycle.Call, bytes uint64) *normal {
+	return n.class(call, tape.SizeClass(bytes))
+}
+
+func (n *normals) class(call lifecycle.Call, size uint8) *normal {
+	return &n.ops[min(call, numCalls-1)][min(size, numSizes-1)]
+}
+
+func (n *normals) act(act tape.Act) *normal { return &n.acts[min(act, numActs-1)] }
+
+// learnTallies takes what was counted since the last time, of operations that never had to wait. Of those of one kind
+// it learns their mean, as often as there were any and often enough to forget what was before.
+func (n *normals) learnTallies(tallies []tape.Tally) {
+	for i := range tallies {
+		t := &tallies[i]
+		for len(n.seen) <= t.Index {
+			n.seen = append(n.seen, counted{})
+		}
+		before := &n.seen[t.Index]
+		count, took := t.Ordinary-before.count, t.OrdinaryTime-before.took
+		*before = counted{t.Ordinary, t.OrdinaryTime}
+		if count == 0 || took <= 0 {
+			continue
+		}
+		kind, mean := n.class(t.Call, t.SizeClass), int64(took)/int64(min(count, math.MaxInt64))
+		for range min(count, enough) {
+			kind.learn(max(mean, 1))
+		}
+	}
+}

@@ -1,0 +1,357 @@
+package model
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Bounds of what a Process remembers. They are far above what a program needs, unless the ends of many things were
+// overwritten before they were read.
+const (
+	maxComms = 16 << 10 // communicators
+	maxActs  = 1 << 10  // open acts of a communicator
+	maxOps   = 64       // operations of a communicator of which something is known beside what its slot says
+	maxEnded = 64       // communicators that this process ended last
+)
+
+// Process is what one process did and does. The zero value is not ready; see New.
+type Process struct {
+	comms   map[uint32]*Comm // by generation
+	ended   []*Comm          // those that the process ended last, oldest first
+	normal  normals
+	ranks   []*Rank          // in the order in which they came
+	roots   map[uint32]*Rank // by the communicator that others of the rank descend from
+	limits  Limits
+	resumed int64           // when the process ran again after its last pause; 0: it never paused
+	later   map[uint32]bool // of Until: communicators that came later
+	stalled int             // how much took too long when it was looked at last
+	looks   uint64
+	oldest  int64   // nothing that goes on began before
+	late    []*Comm // what Late found last
+	dropped []*Act  // open acts that were forgotten since the last step
+
+	scratch Op // of an operation of which only the end is known
+}
+
+// New makes the model of a process of which nothing is known yet. The limits must be valid.
+func New(limits Limits) *Process {
+	return &Process{
+		comms: make(map[uint32]*Comm), roots: make(map[uint32]*Rank), limits: limits.complete(), oldest: math.MaxInt64,
+	}
+}
+
+// Step is one event, with what it is about. It is valid until the next call of Apply.
+type Step struct {
+	*tape.Event
+	// Comm is nil for an event of a communicator that is not described on the tape any more, or where there is no room
+	// for it.
+	Comm *Comm
+	// Act is the act that began, goes on or has ended with a record of an act. It is nil for other records.
+	Act *Act
+	// Op is the operation that a record of an operation is about.
+	Op *Op
+	// Began tells that this event is the first that is known of Act.
+	Began bool
+	// Failed tells that the communicator failed with this event, for the first time.
+	Failed bool
+	// Dropped are open acts that were forgotten since the last step, because their ends were missed.
+	Dropped []*Act
+}
+
+// Info describes the communicator, as far as it is known.
+func (s *Step) Info() *tape.CommInfo {
+	if s.Comm != nil {
+		return &s.Comm.CommInfo
+	}
+	return &s.Event.Comm
+}
+
+// Apply takes the tape's next event. It allocates nothing for an operation that never waited.
+func (p *Process) Apply(ev *tape.Event) Step {
+	s := Step{Event: ev}
+	if s.Comm = p.comm(ev.Generation, ev.Root, &ev.Comm); s.Comm == nil {
+		return s
+	}
+	if ev.IsLife {
+		p.applyLife(&s, &ev.Life)
+	} else {
+		p.applyOp(&s, &ev.Op)
+	}
+	if len(p.dropped) > 0 {
+		s.Dropped, p.dropped = p.dropped, nil
+	}
+	return s
+}
+
+// comm is the communicator of that generation, also one that ended lately, made if there is none; nil if it isn't
+// described, or there is no room.
+func (p *Process) comm(generation, root uint32, info *tape.CommInfo) *Comm {
+	c := p.Known(generation)
+	if c == nil {
+		if info.ID.IsZero() || len(p.comms) >= maxComms {
+			return nil
+		}
+		c = &Comm{CommInfo: *info, Generation: generation, root: cmp.Or(root, generation), wait: -1, seen: p.looks}
+		c.Of = p.rankOf(c)
+		p.comms[generation] = c
+	}
+	if !info.ID.IsZero() {
+		c.CommInfo = *info // a child of a split learns its rank late
+	}
+	if r := c.Of; c.root == generation && c.Parent.IsZero() && c.Rank >= 0 && c.Size > r.Size {
+		r.Number, r.Size = c.Rank, c.Size
+	}
+	return c
+}
+
+// Rank is one rank of the job, of which a process may have several.
+type Rank struct {
+	Root         uint32 // its first communicator
+	Number, Size int    // its number in the largest communicator that was made from no other, and how many that one has; -1 if there is none
+	History      History
+}
+
+// Bounds of what is remembered of ranks.
+const (
+	maxRanks = 1 << 10
+	maxRoots = 1 << 12
+)
+
+// rankOf is the rank whose communicator a new one is. Programs make several that descend from none: they belong to the
+// one rank that the process has; where it has several, as a communicator shows of which it has two parts, to the one
+// with the same number.
+func (p *Process) rankOf(c *Comm) *Rank {
+	if r := p.roots[c.root]; r != nil {
+		return r
+	}
+	var found *Rank
+	others := map[*Rank]bool{} // that have another part of it
+	for _, o := range p.comms {
+		if o.ID == c.ID {
+			others[o.Of] = true
+		}
+	}
+	for _, r := range p.ranks {
+		if !others[r] && (len(p.ranks) == 1 || c.Parent.IsZero() && r.Number == c.Rank && r.Size == c.Size) {
+			found = r
+		}
+	}
+	if found == nil {
+		found = &Rank{Root: c.root, Number: -1}
+		if len(p.ranks) < maxRanks {
+			p.ranks = append(p.ranks, found)
+		}
+	}
+	if len(p.roots) >= maxRoots {
+		live := map[uint32]bool{}
+		for _, o := range p.comms {
+			live[o.root] = true
+		}
+		maps.DeleteFunc(p.roots, func(root uint32, _ *Rank) bool { return !live[root] })
+	}
+	if len(p.roots) < maxRoots {
+		p.roots[c.root] = found
+	}
+	return found
+}
+
+// Comm is the live communicator of that generation; nil if there is none.
+func (p *Process) Comm(generation uint32) *Comm { return p.comms[generation] }
+
+// Comms yields the live communicators, in the order in which they were made.
+func (p *Process) Comms() iter.Seq[*Comm] {
+	return func(yield func(*Comm) bool) {
+		for _, generation := range slices.Sorted(maps.Keys(p.comms)) {
+			if !yield(p.comms[generation]) {
+				return
+			}
+		}
+	}
+}
+
+// Ended lists the communicators that the process ended last, the oldest first.
+func (p *Process) Ended() []*Comm { return p.ended }
+
+// OpenActs lists the acts that have begun and not ended, those of communicators that ended lately too, in the order in
+// which they began.
+func (p *Process) OpenActs() []*Act {
+	var all []*Act
+	for _, c := range p.comms {
+		all = append(all, c.Acts...)
+	}
+	for _, c := range p.ended {
+		all = append(all, c.cut...)
+	}
+	slices.SortFunc(all, func(a, b *Act) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Comm.Generation, b.Comm.Generation),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Seq, b.Seq))
+	})
+	return all
+}
+
+// end takes a communicator off the live ones.
+func (p *Process) end(c *Comm) {
+	if p.comms[c.Generation] != c {
+		return // it had ended before
+	}
+	delete(p.comms, c.Generation)
+	c.cut, c.Acts, c.Ops = c.Acts, nil, nil
+	if len(p.ended) >= maxEnded {
+		p.dropped = append(p.dropped, p.ended[0].cut...)
+		p.ended = slices.Delete(p.ended, 0, 1)
+	}
+	p.ended = append(p.ended, c)
+}
+
+// Look takes the in-flight table, as it was at one moment, and the tallies. Events from before that moment may be
+// applied later, and some from after it may have been applied. A communicator that is missing in two tables, one after
+// the other, has ended, even if its end was missed.
+func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
+	p.looks++
+	seen := 0
+	for i := range slots {
+		s := &slots[i]
+		c := p.comms[s.Generation]
+		if c == nil || c.changed || c.Slot == nil || *c.Slot != *s {
+			if c = p.comm(s.Generation, s.Root, &s.CommInfo); c == nil || p.comms[s.Generation] != c {
+				continue // no room, or it has ended since the table was read
+			}
+			p.look(c, s)
+		}
+		c.seen = p.looks
+		seen++
+	}
+	if seen < len(p.comms) {
+		p.forget(func(c *Comm) bool { return c.seen+1 < p.looks })
+	}
+	p.normal.learnTallies(tallies)
+}
+
+// Forget drops the communicators that are not in the in-flight table, at once: for a table that is as old as the last
+// event. Those without a slot, for want of room in the table, stay for as long as they have an open act.
+func (p *Process) Forget(slots []tape.Slot) {
+	live := make(map[uint32]bool, len(slots))
+	for i := range slots {
+		live[slots[i].Generation] = true
+	}
+	p.forget(func(c *Comm) bool { return !live[c.Generation] })
+}
+
+func (p *Process) forget(gone func(*Comm) bool) {
+	maps.DeleteFunc(p.comms, func(_ uint32, c *Comm) bool {
+		if !gone(c) || slices.ContainsFunc(c.Acts, func(a *Act) bool { return a.slotless }) {
+			return false
+		}
+		p.dropped = append(p.dropped, c.Acts...)
+		return true
+	})
+}
+
+// Normal is what an operation of that kind and size normally takes in this process, in nanoseconds; 0 while too little
+// is known.
+func (p *Process) Normal(call lifecycle.Call, bytes uint64) int64 {
+	return p.normal.op(call, bytes).duration()
+}
+
+// NormalAct is what an act normally takes.
+func (p *Process) NormalAct(act tape.Act) int64 { return p.normal.act(act).duration() }
+
+// Known is the communicator of that generation, live or ended lately; nil if there is none.
+func (p *Process) Known(generation uint32) *Comm {
+	if c := p.comms[generation]; c != nil {
+		return c
+	}
+	for _, c := range p.ended {
+		if c.Generation == generation {
+			return c
+		}
+	}
+	return nil
+}
+
+// Ranks lists the ranks of the process, in the order in which they came.
+func (p *Process) Ranks() []*Rank { return p.ranks }
+
+// Until applies an event as far as it tells of the time until t: of an operation or an act that began before and ended
+// later, that it was going on. It takes the place of Apply for the model of a moment of the past.
+func (p *Process) Until(ev *tape.Event, t int64) {
+	at, start := ev.Op.Time, ev.Op.Start
+	if ev.IsLife {
+		at, start = ev.Life.Time, ev.Life.Start
+	}
+	if at <= t {
+		p.Apply(ev)
+		return
+	}
+	if start <= 0 || start > t {
+		p.untold(ev)
+		return
+	}
+	began := *ev
+	if ev.IsLife {
+		if ev.Life.Act == tape.ActNone || ev.Life.Act == tape.ActLeak || ev.Life.Stage == tape.StageMisuse {
+			return
+		}
+		if c := p.comms[ev.Generation]; c != nil && c.act(ev.Life.Act, ev.Life.Seq) != nil {
+			return
+		}
+		r := &began.Life
+		r.Stage, r.Time, r.Code, r.Phase = tape.StageStart, start, lifecycle.CodeOK, tape.PhaseNone
+		r.State = lifecycle.StateNone
+	} else {
+		known := func(o *Op) bool { return o.is(&ev.Op) }
+		if c := p.comms[ev.Generation]; c != nil && slices.ContainsFunc(c.Ops, known) {
+			return
+		}
+		r := &began.Op
+		r.Stage, r.Time, r.Code, r.Phase, r.Wait = tape.StageStart, start, lifecycle.CodeOK, tape.PhaseNone, -1
+	}
+	p.Apply(&began)
+}
+
+// untold takes the first that is known of a communicator, of which the time until then knows nothing: if it is a later
+// collective than the first, the communicator was there, and that was its next one.
+func (p *Process) untold(ev *tape.Event) {
+	g := ev.Generation
+	if p.comms[g] != nil || p.later[g] {
+		return
+	}
+	if o := &ev.Op; !ev.IsLife && o.Seq > 1 && collective(o.Signature.Call) {
+		if c := p.comm(g, ev.Root, &ev.Comm); c != nil {
+			c.State, c.Begun, c.Done = lifecycle.StateReady, o.Seq-1, o.Seq-1
+		}
+		return
+	}
+	if p.later == nil {
+		p.later = make(map[uint32]bool)
+	}
+	if len(p.later) < maxComms {
+		p.later[g] = true
+	}
+}
+
+// LookBack takes what the in-flight table of a later moment tells of the time until t: the operations that were going
+// on then, and still are, and the communicators that have made none.
+func (p *Process) LookBack(slots []tape.Slot, t int64) {
+	for i := range slots {
+		s := slots[i]
+		if idle := s.Launched == s.Completed; idle && s.Launched > 0 || s.OpStart > t {
+			continue
+		}
+		if s.WaitSince > t {
+			s.Wait, s.WaitSince = -1, 0
+		}
+		if c := p.comms[s.Generation]; c != nil {
+			s.State = c.State
+		}
+		if c := p.comm(s.Generation, s.Root, &s.CommInfo); c != nil {
+			p.look(c, &s)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package process
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ledger is the name of the file in which a launcher notes, beside the tapes of a job, how its processes ended and why it
+// ended them.
+const Ledger = "launcher.log"
+
+// EndedByFailure is Entry.Ended of a job that the launcher ends because one of its ranks failed.
+const EndedByFailure = "failed"
+
+// Entry is a line of a Ledger: how a process ended, or why the launcher ends the job.
+type Entry struct {
+	Time time.Time `json:"time"`
+	// Mono is Time on CLOCK_MONOTONIC in nanoseconds, of the boot that Boot names.
+	Mono int64  `json:"mono"`
+	Boot string `json:"boot"`
+
+	// Rank and PID are those of the process, Exit is how it ended. PID is 0 in an entry about the job.
+	Rank int  `json:"rank"`
+	PID  int  `json:"pid,omitempty"`
+	Exit Exit `json:"exit,omitzero"`
+
+	// Ended is why the launcher ends the job: the name of a signal that the launcher got, EndedByFailure, or a text. It is
+	// empty in an entry about a process.
+	Ended string `json:"ended,omitempty"`
+}
+
+// AppendEntry notes an entry in the Ledger of a folder that exists. One without a time is of now.
+func AppendEntry(dir string, e Entry) error {
+	if e.Time.IsZero() {
+		e.Time, e.Mono, e.Boot = time.Now(), monotonic(), Self().BootID.String()
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, Ledger), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+func monotonic() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // it fails for no clock that Linux has
+	return ts.Nano()
+}
+
+// Bounds of a Ledger that is read.
+const (
+	maxEntries = 1 << 16
+	maxLine    = 4096
+)
+
+// ReadLedger reads the Ledger at path, as far as it can be read. A file that isn't there has no entries.
+func ReadLedger(path string) ([]Entry, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read from
+	var entries []Entry
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() && len(entries) < maxEntries {
+		var e Entry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return entries, fmt.Errorf("%s: line %d: %w", path, len(entries)+1, err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, lines.Err()
+}

@@ -189,9 +189,25 @@ func (j *job) ending(found []Finding, at moment) Ending {
 	case failed:
 		return Ending{How: "failed", Time: at.at, Text: "This is how it was " + at.title + "."}
 	default:
-		return Ending{How: "killed", Text: fmt.Sprintf("%s ended without closing %s: killed, or exited without stopping Carillon. No other rank noticed before it ended too.",
-			capital(processes(len(j.procs)-closed)), plural(len(j.procs)-closed, "its tape", "their tapes"))}
+		return j.unnoticed(len(j.procs) - closed)
 	}
+}
+
+// unnoticed is the ending of a job in which so many processes ended without a word, and no other rank said so.
+func (j *job) unnoticed(n int) Ending {
+	known := slices.IndexFunc(j.procs, func(p *process) bool { return p.state() != StateClosed && p.end.how != "" })
+	if known < 0 {
+		return Ending{How: "killed", Text: fmt.Sprintf(
+			"%s ended without closing %s: killed, or exited without stopping Carillon. No other rank noticed before it ended too.",
+			capital(processes(n)), plural(n, "its tape", "their tapes"))}
+	}
+	p := j.procs[known]
+	e := Ending{How: "killed", Time: p.at(p.end.at), Text: fmt.Sprintf("%s ended at %s: %s. No other rank waited for it.",
+		capital(p.name()), clockTime(p.at(p.end.at)), p.end.how)}
+	if n > 1 {
+		e.Text += fmt.Sprintf(" %s more ended without closing %s.", capital(processes(n-1)), plural(n-1, "its tape", "their tapes"))
+	}
+	return e
 }
 
 // mistakes are the calls that were refused, by what was wrong, and how many communicators leaked.

@@ -85,7 +85,9 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Stuck == nil {
 		cfg.Stuck = func() []lifecycle.CommID { return nil }
 	}
-	return &Agent{cfg: cfg, wake: make(chan struct{}, 1), reached: map[verdict.Reason]uint64{}, changed: make(chan struct{})}, nil
+	return &Agent{
+		cfg: cfg, wake: make(chan struct{}, 1), reached: map[verdict.Reason]uint64{}, changed: make(chan struct{}),
+	}, nil
 }
 
 // put gives Run an input. Inputs that say the same again are one.
@@ -216,7 +218,9 @@ const farewell = time.Second
 // Run coordinates with the other agents until ctx ends. m is the process's mesh, with Handle, LocalNote and Member in
 // its Config, or nil if the process is the whole job. It blocks, and is called once.
 func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
-	s := &shell{Agent: a, mesh: m, machine: NewMachine(a.cfg.Self, a.cfg.Timing), timer: time.NewTimer(time.Hour), stop: func() {}}
+	s := &shell{
+		Agent: a, mesh: m, machine: NewMachine(a.cfg.Self, a.cfg.Timing), timer: time.NewTimer(time.Hour), stop: func() {},
+	}
 	defer s.timer.Stop()
 	defer s.busy.Wait()
 	ctx, cancel := context.WithCancel(ctx)

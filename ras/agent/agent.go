@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -53,6 +54,7 @@ type Agent struct {
 	queue   []Input
 	topic   []lifecycle.CommID // what this process was asked about last
 	open    []Open
+	at      time.Time // of which the ages of open are
 	reached map[verdict.Reason]uint64
 	rounds  uint64
 	failed  time.Time     // when a communicator failed here last; zero: none did
@@ -85,13 +87,25 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Stuck == nil {
 		cfg.Stuck = func() []lifecycle.CommID { return nil }
 	}
-	return &Agent{cfg: cfg, wake: make(chan struct{}, 1), reached: map[verdict.Reason]uint64{}, changed: make(chan struct{})}, nil
+	return &Agent{
+		cfg: cfg, wake: make(chan struct{}, 1), reached: map[verdict.Reason]uint64{}, changed: make(chan struct{}),
+	}, nil
 }
 
-// put gives Run an input. Inputs that say the same again are one.
+// put gives Run an input. Inputs that say the same again are one, and when too many wait only those that the machine
+// waits for itself are taken.
 func (a *Agent) put(in Input) {
 	a.mu.Lock()
-	if n := len(a.queue); n > 0 && in == Input(Trouble{}) && a.queue[n-1] == in || n >= maxQueue {
+	drop := len(a.queue) >= maxQueue
+	switch in.(type) {
+	case Trouble, memberChanged:
+		drop = drop || slices.ContainsFunc(a.queue, func(waiting Input) bool {
+			return reflect.TypeOf(waiting) == reflect.TypeOf(in)
+		})
+	case Notes, Told, Ending:
+		drop = false
+	}
+	if drop {
 		a.mu.Unlock()
 		return
 	}
@@ -128,7 +142,11 @@ type Open struct {
 func (a *Agent) Open() []Open {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Clone(a.open)
+	open, since := slices.Clone(a.open), time.Since(a.at)
+	for i := range open {
+		open[i].Verdict = open[i].After(since)
+	}
+	return open
 }
 
 // Stats is what an Agent has counted since it was made.
@@ -216,7 +234,9 @@ const farewell = time.Second
 // Run coordinates with the other agents until ctx ends. m is the process's mesh, with Handle, LocalNote and Member in
 // its Config, or nil if the process is the whole job. It blocks, and is called once.
 func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
-	s := &shell{Agent: a, mesh: m, machine: NewMachine(a.cfg.Self, a.cfg.Timing), timer: time.NewTimer(time.Hour), stop: func() {}}
+	s := &shell{
+		Agent: a, mesh: m, machine: NewMachine(a.cfg.Self, a.cfg.Timing), timer: time.NewTimer(time.Hour), stop: func() {},
+	}
 	defer s.timer.Stop()
 	defer s.busy.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -318,7 +338,7 @@ func (s *shell) publish(open []verdict.Verdict) {
 		list = append(list, Open{v, s.machine.Since(v.ID)})
 	}
 	s.mu.Lock()
-	s.open = list
+	s.open, s.at = list, time.Now()
 	s.mu.Unlock()
 	if s.cfg.Open != nil {
 		s.cfg.Open(open)

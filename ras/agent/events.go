@@ -19,15 +19,14 @@ import (
 // VerdictKey is the bus.Event.Key of a verdict's events.
 func VerdictKey(id string) string { return "verdict/" + id }
 
-// maxEventRanks is how many culprits, and how many waiting ranks, are in the data of an event, and twice as many as there is
-// evidence. A bus refuses data that are too long, and thousands of ranks wait for one. The coordinator's own snapshot
-// has all of it.
+// maxEventRanks bounds the culprits and the waiting ranks in an event's data, and half of it the evidence: a bus
+// refuses data that are too long, and thousands of ranks may wait for one. The coordinator's own snapshot has all.
 const maxEventRanks = 128
 
 // verdictData is the data of a verdict's event.
 type verdictData struct {
 	verdict.Verdict
-	// How many there are, of whom the first are listed.
+	// How many there are; the first of them are listed.
 	CulpritsTotal int `json:"culprits_total"`
 	VictimsTotal  int `json:"victims_total"`
 }
@@ -35,7 +34,7 @@ type verdictData struct {
 // dataOf is a verdict as an event has it, with as much of it as a bus takes.
 func dataOf(v *verdict.Verdict) json.RawMessage {
 	for n := maxEventRanks; ; n /= 2 {
-		d := verdictData{Verdict: v.Shorten(maxToldText, n, n, n/2), CulpritsTotal: len(v.Culprits), VictimsTotal: len(v.Victims)}
+		d := verdictData{v.Shorten(maxToldText, n, n, n/2), len(v.Culprits), len(v.Victims)}
 		b, err := json.Marshal(d)
 		if err != nil {
 			panic(fmt.Sprintf("agent: %T can't be encoded: %v", d, err)) // its types all can
@@ -121,13 +120,17 @@ type memberData struct {
 func (a *Agent) memberEvent(e mesh.Event) {
 	types := map[mesh.Kind]string{
 		mesh.Joined: semconv.EventRankJoined, mesh.Departed: semconv.EventRankLeft, mesh.Died: semconv.EventRankDead,
-		mesh.Halted: semconv.EventRankStopped, mesh.Resumed: semconv.EventRankResumed, mesh.Lost: semconv.EventRankUnreachable,
+		mesh.Halted: semconv.EventRankStopped, mesh.Resumed: semconv.EventRankResumed,
+		mesh.Lost: semconv.EventRankUnreachable,
 	}
 	t := types[e.Kind]
 	if t == "" || e.Passing {
 		return
 	}
-	data := memberData{Member: e.Member.Name, Host: e.Member.Host, PID: e.Member.PID, State: e.Kind.String(), Cause: e.Cause.String(), Since: e.Since}
+	data := memberData{
+		Member: e.Member.Name, Host: e.Member.Host, PID: e.Member.PID, State: e.Kind.String(),
+		Cause: e.Cause.String(), Since: e.Since,
+	}
 	if e.Exit.Known {
 		data.Exit = e.Exit.String()
 	}
@@ -162,8 +165,8 @@ func (a *Agent) commFailed(ev *tape.Event) {
 	}
 	self := &a.cfg.Self
 	out := bus.Event{
-		Type: semconv.EventCommFailed, Subject: "comm " + ev.Comm.Name, Reason: r.Code.String(), Data: data, Cause: a.causeOf(ev),
-		Text: fmt.Sprintf("communicator %s of %s failed: %s", ev.Comm.Name, self, text),
+		Type: semconv.EventCommFailed, Subject: "comm " + ev.Comm.Name, Reason: r.Code.String(), Data: data,
+		Cause: a.causeOf(ev), Text: fmt.Sprintf("communicator %s of %s failed: %s", ev.Comm.Name, self, text),
 	}
 	if self.Rank >= 0 {
 		out.Rank = strconv.Itoa(self.Rank)
@@ -174,14 +177,15 @@ func (a *Agent) commFailed(ev *tape.Event) {
 // causeOf is the key of the open verdict that explains why a communicator failed; empty if none does.
 func (a *Agent) causeOf(ev *tape.Event) string {
 	reasons := map[lifecycle.Code]verdict.Reason{
-		lifecycle.CodeRankDead: verdict.RankDead, lifecycle.CodeUnreachable: verdict.RankUnreachable, lifecycle.CodeMismatch: verdict.Mismatch,
+		lifecycle.CodeRankDead: verdict.RankDead, lifecycle.CodeUnreachable: verdict.RankUnreachable,
+		lifecycle.CodeMismatch: verdict.Mismatch,
 	}
 	reason, told := reasons[ev.Life.Code]
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.open {
 		v := &a.open[i].Verdict
-		if v.Reason == verdict.Straggler || v.Reason == verdict.Unknown { // nothing fails because of one that is slow, or for want of answers
+		if v.Reason == verdict.Straggler || v.Reason == verdict.Unknown { // no communicator fails for these
 			continue
 		}
 		waits := slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return w.Comm == ev.Comm.ID })

@@ -19,11 +19,17 @@ import (
 // names, and whatever its texts hold; it has the verdict's id, and says how many there are.
 func TestVerdictOfThousandsIsTold(t *testing.T) {
 	for name, char := range map[string]string{"plain": "h", "control characters": "\x01"} {
-		v := verdict.Verdict{Reason: verdict.Mismatch, ID: "0123456789abcdef", Text: verdict.Sentence(strings.Repeat(char, 5000))}
+		v := verdict.Verdict{
+			Reason: verdict.Mismatch, ID: "0123456789abcdef",
+			Text: verdict.Sentence(strings.Repeat(char, 5000)),
+		}
 		for r := range 4096 {
 			host := strings.Repeat("h", 64)
 			rank := verdict.Rank{Job: r, Comm: r, Member: fmt.Sprintf("%s-%d", host, 1<<20+r), Host: host, PID: 1<<20 + r}
-			v.Victims = append(v.Victims, verdict.Wait{Rank: rank, Name: strings.Repeat(char, 255), Call: "all_reduce", Seq: 1 << 40})
+			v.Victims = append(v.Victims, verdict.Wait{
+				Rank: rank, Name: strings.Repeat(char, 255), Call: "all_reduce",
+				Seq: 1 << 40,
+			})
 			v.Evidence = append(v.Evidence, verdict.Sentence(strings.Repeat(char, 5000)))
 			if r%2 == 0 {
 				v.Culprits = append(v.Culprits, rank)
@@ -36,7 +42,8 @@ func TestVerdictOfThousandsIsTold(t *testing.T) {
 		defer b.Close()
 		events := b.Attach(bus.SubscriptionConfig{})
 		defer events.Close()
-		if err := b.Publish(verdictEvent(&verdict.Change{Kind: verdict.Opened, Verdict: v}, time.Time{}, time.Time{})); err != nil {
+		if err := b.Publish(verdictEvent(&verdict.Change{Kind: verdict.Opened, Verdict: v}, time.Time{},
+			time.Time{})); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		ev, err := events.Next(t.Context())
@@ -48,10 +55,12 @@ func TestVerdictOfThousandsIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.ID != v.ID || got.CulpritsTotal != 2048 || got.VictimsTotal != 4096 {
-			t.Errorf("%s: told is verdict %s, %d culprits, %d wait; want %s, 2048, 4096", name, got.ID, got.CulpritsTotal, got.VictimsTotal, v.ID)
+			t.Errorf("%s: told is verdict %s, %d culprits, %d wait; want %s, 2048, 4096", name, got.ID, got.CulpritsTotal,
+				got.VictimsTotal, v.ID)
 		}
 		if len(got.Culprits) == 0 || len(got.Victims) == 0 || got.Victims[0].Rank != v.Victims[0].Rank {
-			t.Errorf("%s: %d culprits and %d who wait are listed, want the first of them", name, len(got.Culprits), len(got.Victims))
+			t.Errorf("%s: %d culprits and %d who wait are listed, want the first of them", name, len(got.Culprits),
+				len(got.Victims))
 		}
 	}
 }
@@ -63,7 +72,10 @@ func TestCause(t *testing.T) {
 	a.cfg.Event = func(ev bus.Event, _ bool) { told = ev }
 	mine, other := lifecycle.CommID{1}, lifecycle.CommID{2}
 	fails := func(code lifecycle.Code) string {
-		a.commFailed(&tape.Event{IsLife: true, Comm: tape.CommInfo{ID: mine, Name: "world"}, Life: tape.LifeRecord{Code: code, Peer: -1}})
+		a.commFailed(&tape.Event{
+			IsLife: true, Comm: tape.CommInfo{ID: mine, Name: "world"},
+			Life: tape.LifeRecord{Code: code, Peer: -1},
+		})
 		return told.Cause
 	}
 	for name, tc := range map[string]struct {
@@ -71,13 +83,19 @@ func TestCause(t *testing.T) {
 		code    lifecycle.Code
 		symptom bool
 	}{
-		"its own":            {verdict.Verdict{Reason: verdict.NotEntered, Comm: mine}, lifecycle.CodeAbandoned, true},
-		"another's":          {verdict.Verdict{Reason: verdict.NotEntered, Comm: other}, lifecycle.CodeAbandoned, false},
-		"one that it is in":  {verdict.Verdict{Reason: verdict.NotEntered, Comm: other, Victims: []verdict.Wait{{Comm: mine}}}, lifecycle.CodeAbandoned, true},
+		"its own":   {verdict.Verdict{Reason: verdict.NotEntered, Comm: mine}, lifecycle.CodeAbandoned, true},
+		"another's": {verdict.Verdict{Reason: verdict.NotEntered, Comm: other}, lifecycle.CodeAbandoned, false},
+		"one that it is in": {verdict.Verdict{
+			Reason: verdict.NotEntered, Comm: other,
+			Victims: []verdict.Wait{{Comm: mine}},
+		}, lifecycle.CodeAbandoned, true},
 		"that it is slow":    {verdict.Verdict{Reason: verdict.Straggler, Comm: mine}, lifecycle.CodeSystem, false},
 		"a death":            {verdict.Verdict{Reason: verdict.RankDead}, lifecycle.CodeRankDead, true},
 		"a death, elsewhere": {verdict.Verdict{Reason: verdict.RankDead}, lifecycle.CodeSystem, false},
-		"a death for which others wait elsewhere": {verdict.Verdict{Reason: verdict.RankDead, Comm: other}, lifecycle.CodeRankDead, false},
+		"a death for which others wait elsewhere": {
+			verdict.Verdict{Reason: verdict.RankDead, Comm: other},
+			lifecycle.CodeRankDead, false,
+		},
 	} {
 		tc.open.ID = "0123456789abcdef"
 		a.open = []Open{{Verdict: tc.open}}

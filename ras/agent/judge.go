@@ -157,7 +157,8 @@ func (m *Machine) discreet(verdicts []verdict.Verdict, now time.Time) (all []ver
 			return true
 		case m.ending:
 			return true
-		case v.Reason == verdict.RankDead && slices.ContainsFunc(open, func(o verdict.Verdict) bool { return victimOf(&v, &o) }):
+		case v.Reason == verdict.RankDead &&
+			slices.ContainsFunc(open, func(o verdict.Verdict) bool { return victimOf(&v, &o) }):
 			unsure = true
 			return true
 		}
@@ -185,7 +186,9 @@ func victimOf(v, o *verdict.Verdict) bool {
 // keep adds the open verdicts that can't be judged now and are not known to be healed: not all have answered, some of
 // those whom it concerns don't run, or a straggler is on the border. A verdict whose culprits another one blames now is
 // over.
-func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, healed func(*verdict.Verdict) bool, now time.Time) []verdict.Verdict {
+func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, healed func(*verdict.Verdict) bool,
+	now time.Time,
+) []verdict.Verdict {
 	for _, o := range m.tracker.Open() {
 		if slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool { return v.ID == o.ID || blames(&v, o.Culprits) }) {
 			continue
@@ -220,7 +223,7 @@ func blames(v *verdict.Verdict, some []verdict.Rank) bool {
 	})
 }
 
-// stalled tells whether something takes too long, whoever's fault it is.
+// stalled tells whether something takes too long, at whichever rank the fault lies.
 func stalled(notes []verdict.Note) bool {
 	return slices.ContainsFunc(notes, func(n verdict.Note) bool {
 		return n.Fate == verdict.Alive && slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool {
@@ -251,14 +254,14 @@ func (m *Machine) missed(name string) {
 	r.on(unmissed, r.since)
 }
 
-// audience is who, outside of this process, is told of changes.
+// audience says which changes receivers outside of this process are told of.
 type audience uint8
 
 const (
 	toNobody      audience = iota
 	ofWithdrawals          // receivers outside of the job, of what is withdrawn
-	toAll                  // they, of all changes
-	toAllAgain             // they, and once more of what was open: they may have heard of it, or not, and not from this process
+	toAll                  // receivers outside of the job, of all changes
+	toAllAgain             // toAll, and again of what was open: another process told of it, if any
 )
 
 // holds remembers that verdicts were known to hold at a time.
@@ -272,7 +275,9 @@ func (m *Machine) holds(verdicts []verdict.Verdict, at time.Time) {
 
 // apply makes verdicts the open ones, and tells what changed. healed says of one that is not among them any more
 // whether its cause is gone.
-func (m *Machine) apply(verdicts []verdict.Verdict, to audience, healed func(*verdict.Verdict) bool, now time.Time, out *effects) {
+func (m *Machine) apply(verdicts []verdict.Verdict, to audience, healed func(*verdict.Verdict) bool,
+	now time.Time, out *effects,
+) {
 	was := map[string]bool{}
 	for _, v := range m.tracker.Open() {
 		was[v.ID] = true

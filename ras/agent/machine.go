@@ -450,7 +450,8 @@ func (m *Machine) absent() []verdict.Note {
 	}
 	for _, v := range m.tracker.Open() {
 		for _, r := range v.Culprits {
-			if r.Member != "" && m.members[r.Member] == nil && (v.Reason == verdict.RankUnreachable || v.Reason == verdict.RankStopped) {
+			if r.Member != "" && m.members[r.Member] == nil &&
+				(v.Reason == verdict.RankUnreachable || v.Reason == verdict.RankStopped) {
 				notes = append(notes, verdict.Note{Member: r.Member, Fate: verdict.Unreachable})
 			}
 		}

@@ -24,10 +24,10 @@ import (
 //	job ranks=N self=R           a machine begins, in the process of that rank
 //	step                         the input has lines: TIME INPUT…; prints what the machine does with each
 //	    members [RANKS=alive|suspect|stopped|unreachable|dead|left]… [forgotten=RANKS]
-//	                             the membership as it is now: what isn't said is as before, since TIME if it is another state
+//	                             the membership as it is now: what isn't said is as before, a new state since TIME
 //	    notes [RANKS=in|idle|done|failed|gave-up]…
-//	                             the answers to the last question: of ranks that are in all_reduce 8 of world, in no call since 7, have 8
-//	                             behind them, whose world failed because of rank 0's death, or who gave it up
+//	                             the answers to the last question: of ranks that are in all_reduce 8 of world, in no
+//	                             call since 7, have ended 8, whose world failed by rank 0's death, or was revoked
 //	    trouble | look | asked by=R | told yes|no | tick | ending | leave [alone] [RANKS=…]
 //	    heard from=R turn=N [open=REASON:RANK]… [unresolved=REASON:RANK]…
 //	phases                       prints the table of transitions
@@ -135,7 +135,9 @@ func (p *play) input(now time.Time, what string, args []string) Input {
 		return Ending{}
 	case "leave":
 		own := verdict.Note{Member: p.machine.self.Name}
-		if notes := p.notes(slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "alone" })); len(notes) > 0 {
+		if notes := p.notes(slices.DeleteFunc(slices.Clone(args), func(a string) bool {
+			return a == "alone"
+		})); len(notes) > 0 {
 			own = notes[0]
 		}
 		return Leave{Note: own, Alone: slices.Contains(args, "alone")}
@@ -149,13 +151,16 @@ func (p *play) input(now time.Time, what string, args []string) Input {
 func (p *play) membership(now time.Time, args []string) Input {
 	states := map[string]mesh.Status{
 		"alive": {State: mesh.Alive, Cause: mesh.CauseAnswers}, "suspect": {State: mesh.Suspect, Cause: mesh.CauseSilence},
-		"stopped": {State: mesh.Stopped, Cause: mesh.CauseSignal}, "unreachable": {State: mesh.Unreachable, Cause: mesh.CauseSilence},
-		"dead": {State: mesh.Dead, Cause: mesh.CauseExit}, "left": {State: mesh.Left, Cause: mesh.CauseTold},
+		"stopped":     {State: mesh.Stopped, Cause: mesh.CauseSignal},
+		"unreachable": {State: mesh.Unreachable, Cause: mesh.CauseSilence},
+		"dead":        {State: mesh.Dead, Cause: mesh.CauseExit}, "left": {State: mesh.Left, Cause: mesh.CauseTold},
 	}
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")
 		if key == "forgotten" {
-			p.members = slices.DeleteFunc(p.members, func(s mesh.Status) bool { return slices.Contains(p.ranks(value), s.Member.Rank) })
+			p.members = slices.DeleteFunc(p.members, func(s mesh.Status) bool {
+				return slices.Contains(p.ranks(value), s.Member.Rank)
+			})
 			continue
 		}
 		for _, r := range p.ranks(key) {
@@ -175,7 +180,8 @@ func (p *play) notes(args []string) []verdict.Note {
 		ranks, is, _ := strings.Cut(a, "=")
 		for _, r := range p.ranks(ranks) {
 			s := verdict.Slot{
-				Comm: lifecycle.CommID{1}, Name: "world", Rank: r, Size: p.machine.self.JobSize, Root: 1, Job: r, State: lifecycle.StateReady, Wait: -1,
+				Comm: lifecycle.CommID{1}, Name: "world", Rank: r, Size: p.machine.self.JobSize, Root: 1, Job: r,
+				State: lifecycle.StateReady, Wait: -1,
 				Op: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, Seq: 8, Begun: 8, Done: 7,
 			}
 			switch is {
@@ -187,10 +193,16 @@ func (p *play) notes(args []string) []verdict.Note {
 				s.Done, s.Age = 8, time.Millisecond
 			case "gave-up":
 				s.State, s.Failed, s.Age, s.Took = lifecycle.StateFailed, true, 100*time.Millisecond, 6*time.Second
-				s.Failure = &verdict.Failure{Code: lifecycle.CodeRevoked, Call: s.Op.Call, Seq: 8, Peer: -1, Wait: -1, Age: s.Age, Text: "revoked"}
+				s.Failure = &verdict.Failure{
+					Code: lifecycle.CodeRevoked, Call: s.Op.Call, Seq: 8, Peer: -1, Wait: -1,
+					Age: s.Age, Text: "revoked",
+				}
 			case "failed":
 				s.State, s.Failed, s.Age, s.Took = lifecycle.StateFailed, true, 100*time.Millisecond, time.Second
-				s.Failure = &verdict.Failure{Code: lifecycle.CodeRankDead, Call: s.Op.Call, Seq: 8, Peer: 0, Wait: 0, Age: s.Age, Text: "rank 0 died"}
+				s.Failure = &verdict.Failure{
+					Code: lifecycle.CodeRankDead, Call: s.Op.Call, Seq: 8, Peer: 0, Wait: 0,
+					Age: s.Age, Text: "rank 0 died",
+				}
 			}
 			notes = append(notes, verdict.Note{Member: fmt.Sprint("p", r), Rank: r, Slots: []verdict.Slot{s}})
 		}
@@ -210,7 +222,10 @@ func (p *play) heard(args []string) Input {
 		case "open":
 			reason, of, _ := strings.Cut(value, ":")
 			r := p.ranks(of)[0]
-			v := verdict.Verdict{ID: value, Text: verdict.Sentence("rank " + of), Culprits: []verdict.Rank{{Job: r, Comm: -1, Member: "p" + of}}}
+			v := verdict.Verdict{
+				ID: value, Text: verdict.Sentence("rank " + of),
+				Culprits: []verdict.Rank{{Job: r, Comm: -1, Member: "p" + of}},
+			}
 			if err := v.Reason.UnmarshalText([]byte(reason)); err != nil {
 				p.d.Fatalf(p.t, "%v", err)
 			}

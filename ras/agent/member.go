@@ -87,7 +87,8 @@ const patience = 2 * time.Second
 // observe takes what the membership says now. A process that was out of reach, came back and is lost anew since it was
 // looked at last was running in between.
 func (m *member) observe(s mesh.Status, now time.Time) {
-	if m.phase == buried && s.State == mesh.Unreachable && m.status.State == mesh.Unreachable && !s.Since.Equal(m.status.Since) {
+	if m.phase == buried && s.State == mesh.Unreachable && m.status.State == mesh.Unreachable &&
+		!s.Since.Equal(m.status.Since) {
 		m.on(runs, now)
 	}
 	m.status = s

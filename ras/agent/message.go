@@ -144,6 +144,9 @@ func encodeNote(n *verdict.Note, about []lifecycle.CommID) []byte {
 		switch {
 		case len(b) <= mesh.MaxAnswer:
 			return b
+		case len(n.Habits) > 0:
+			n.Habits = nil // their trails name places in Slots, which are cut next
+			continue
 		case len(n.Slots) == 0:
 			n.Where, n.Cause = shorten(n.Where), shorten(n.Cause)
 			if b, err = json.Marshal(n); err != nil || len(b) > mesh.MaxAnswer {

@@ -31,7 +31,8 @@ func newTestAgent(t testing.TB) *Agent {
 func FuzzHandle(f *testing.F) {
 	f.Add((&message{Kind: askNotes}).encode())
 	f.Add((&message{Kind: askLook}).encode())
-	f.Add(encodeOpen("host-2", 3, []verdict.Verdict{{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}}, []string{"past"}))
+	f.Add(encodeOpen("host-2", 3, []verdict.Verdict{{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}},
+		[]string{"past"}))
 	f.Add([]byte(`{"v":2,"kind":"look"}`))
 	f.Add([]byte(`{"v":1,"kind":"open","open":[{"reason":"hunger"}]}`))
 	f.Add([]byte("\x00{"))
@@ -51,7 +52,10 @@ func FuzzHandle(f *testing.F) {
 
 // A note that comes in can be diagnosed, whatever it says.
 func FuzzDecodeNote(f *testing.F) {
-	n := verdict.Note{Member: "host-2", Slots: []verdict.Slot{{Rank: 1, Size: 4, Seq: 7, InFlight: 1, Stalled: true, Wait: 3, Op: tape.Signature{Call: lifecycle.CallAllReduce}}}}
+	n := verdict.Note{Member: "host-2", Slots: []verdict.Slot{{
+		Rank: 1, Size: 4, Seq: 7, InFlight: 1, Stalled: true,
+		Wait: 3, Op: tape.Signature{Call: lifecycle.CallAllReduce},
+	}}}
 	f.Add(encodeNote(&n, nil))
 	f.Add([]byte(`{"member":"host-2","slots":[{"rank":-5,"size":99999999,"in_flight":18446744073709551615,"stalled":true}]}`))
 	f.Add([]byte(`{"member":"host-3"}`))
@@ -70,7 +74,10 @@ func FuzzDecodeNote(f *testing.F) {
 func TestNoteThatIsTooLongKeepsWhatMatters(t *testing.T) {
 	n := verdict.Note{Member: "host-1", Where: "main.train"}
 	for i := range 2000 {
-		s := verdict.Slot{Comm: lifecycle.CommID{byte(i), byte(i >> 8), 1}, Name: strings.Repeat("n", 30), Rank: 3, Size: 8, Wait: -1}
+		s := verdict.Slot{
+			Comm: lifecycle.CommID{byte(i), byte(i >> 8), 1}, Name: strings.Repeat("n", 30),
+			Rank: 3, Size: 8, Wait: -1,
+		}
 		if i%100 == 0 {
 			s.InFlight, s.Seq, s.Stalled = 1, uint64(i), true
 		}
@@ -107,9 +114,13 @@ func TestNoteThatIsTooLongKeepsWhatMatters(t *testing.T) {
 func TestVerdictsToldInPartKeepTheirID(t *testing.T) {
 	var open []verdict.Verdict
 	for i := range 40 {
-		v := verdict.Verdict{Reason: verdict.NotEntered, ID: fmt.Sprint("id ", i), Text: verdict.Sentence(strings.Repeat("é", 5000)), Evidence: []verdict.Text{verdict.Sentence(strings.Repeat("e", 5000))}}
+		v := verdict.Verdict{Reason: verdict.NotEntered, ID: fmt.Sprint("id ", i), Text: verdict.Sentence(strings.Repeat("é",
+			5000)), Evidence: []verdict.Text{verdict.Sentence(strings.Repeat("e", 5000))}}
 		for r := range 500 {
-			v.Culprits = append(v.Culprits, verdict.Rank{Job: 1000*i + r, Comm: r, Member: fmt.Sprintf("host-%d", r), Host: "host"})
+			v.Culprits = append(v.Culprits, verdict.Rank{
+				Job: 1000*i + r, Comm: r, Member: fmt.Sprintf("host-%d", r),
+				Host: "host",
+			})
 			v.Victims = append(v.Victims, verdict.Wait{Rank: verdict.Rank{Job: r}, Call: "all_reduce"})
 		}
 		open = append(open, v)
@@ -139,7 +150,10 @@ func TestVerdictsToldInPartKeepTheirID(t *testing.T) {
 // TestLongVerdictIsTold: hosts have long names, and texts may hold anything.
 func TestLongVerdictIsTold(t *testing.T) {
 	for name, char := range map[string]string{"plain": "h", "control characters": "\x01"} {
-		v := verdict.Verdict{ID: "0123", Reason: verdict.RankUnreachable, Name: strings.Repeat(char, 255), Text: verdict.Sentence(strings.Repeat(char, 5000))}
+		v := verdict.Verdict{
+			ID: "0123", Reason: verdict.RankUnreachable, Name: strings.Repeat(char, 255),
+			Text: verdict.Sentence(strings.Repeat(char, 5000)),
+		}
 		for r := range 64 {
 			host := strings.Repeat(char, 64)
 			rank := verdict.Rank{Job: r, Comm: r, Member: fmt.Sprintf("%s-%d", host, 1<<20+r), Host: host, PID: 1<<20 + r}
@@ -194,7 +208,10 @@ func TestLongIDs(t *testing.T) {
 
 // A verdict's event is what a receiver makes of it without this package.
 func TestVerdictEventCanBeRead(t *testing.T) {
-	v := verdict.Verdict{ID: "0123", Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 3, Comm: -1}, {Job: 4, Comm: -1}}, Text: verdict.Sentence("rank 3 ended")}
+	v := verdict.Verdict{ID: "0123", Reason: verdict.RankDead, Culprits: []verdict.Rank{
+		{Job: 3, Comm: -1},
+		{Job: 4, Comm: -1},
+	}, Text: verdict.Sentence("rank 3 ended")}
 	ev := verdictEvent(&verdict.Change{Kind: verdict.Opened, Verdict: v}, time.Time{}, time.Time{})
 	b, err := json.Marshal(ev.Data)
 	if err != nil {

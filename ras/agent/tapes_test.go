@@ -69,7 +69,10 @@ func TestDeadProcessIsSpokenForFromItsTape(t *testing.T) {
 	}
 	name := filepath.Base(files[0])
 	local := FromTapes(filepath.Join(dir, "job"), model.Limits{}, tape.Now)
-	n, ok := local(mesh.Member{Name: name[:len(name)-len(".tape")], Host: "host", ID: process.ID{PID: cmd.Process.Pid}, Rank: 1, JobSize: 4})
+	n, ok := local(mesh.Member{
+		Name: name[:len(name)-len(".tape")], Host: "host", ID: process.ID{PID: cmd.Process.Pid},
+		Rank: 1, JobSize: 4,
+	})
 	if !ok || n.Rank != 1 || n.PID != cmd.Process.Pid || len(n.Slots) != 1 {
 		t.Fatalf("the note is %+v (%v)", n, ok)
 	}

@@ -73,7 +73,10 @@ func (p *Process) Kill(how string) {
 			}
 			p.job.After(deathTime, func() {
 				rank := part.slot.Rank
-				part.comm.lose(rank, &Fault{Code: lifecycle.CodeRankDead, Peer: rank, Text: fmt.Sprintf("rank %d of %s died", rank, part.comm.info.Name)})
+				part.comm.lose(rank, &Fault{
+					Code: lifecycle.CodeRankDead, Peer: rank,
+					Text: fmt.Sprintf("rank %d of %s died", rank, part.comm.info.Name),
+				})
 			})
 		}
 	}
@@ -129,7 +132,10 @@ func (j *Job) giveUp(part *Part) {
 	for _, other := range part.comm.parts {
 		if other != nil && !j.Reach(part.rank.Process, other.rank.Process) && o.needs(other.slot.Rank) {
 			part.rank.Process.run(func() {
-				o.fail(&Fault{Code: lifecycle.CodeUnreachable, Peer: other.slot.Rank, Text: fmt.Sprintf("rank %d stopped answering", other.slot.Rank)})
+				o.fail(&Fault{
+					Code: lifecycle.CodeUnreachable, Peer: other.slot.Rank,
+					Text: fmt.Sprintf("rank %d stopped answering", other.slot.Rank),
+				})
 			})
 			return
 		}
@@ -171,7 +177,8 @@ func (part *Part) drained(f func()) {
 func (part *Part) over(state lifecycle.State) {
 	part.ended, part.slot.State = true, state
 	rank, j := part.slot.Rank, part.rank.Process.job
-	f := &Fault{Code: lifecycle.CodePeerAborted, Peer: rank, Text: fmt.Sprintf("rank %d ended %s", rank, part.comm.info.Name)}
+	text := fmt.Sprintf("rank %d ended %s", rank, part.comm.info.Name)
+	f := &Fault{Code: lifecycle.CodePeerAborted, Peer: rank, Text: text}
 	j.After(noticeTime, func() { part.comm.lose(rank, f) })
 }
 

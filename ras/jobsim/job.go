@@ -176,7 +176,8 @@ func (r *Rank) join(c *comm, rank int, state lifecycle.State) *Part {
 	}
 	p := &Part{rank: r, comm: c, sent: map[int]uint64{}, recvd: map[int]uint64{}}
 	p.slot = tape.Slot{
-		CommInfo: c.info, Index: int(g - 1), Generation: g, Root: r.root, State: state, Wait: -1, Op: tape.Signature{Peer: -1},
+		CommInfo: c.info, Index: int(g - 1), Generation: g, Root: r.root, State: state, Wait: -1,
+		Op: tape.Signature{Peer: -1},
 	}
 	p.slot.Rank = rank
 	c.parts[rank] = p
@@ -280,7 +281,10 @@ func (part *Part) begin(act tape.Act, call lifecycle.Call, seq uint64) {
 
 // end writes the end of an act that began at start.
 func (part *Part) end(act tape.Act, call lifecycle.Call, seq uint64, start int64, fault *Fault) {
-	r := tape.LifeRecord{Act: act, Call: call, Stage: tape.StageEnd, Seq: seq, Start: start, State: part.slot.State, Peer: -1}
+	r := tape.LifeRecord{
+		Act: act, Call: call, Stage: tape.StageEnd, Seq: seq, Start: start,
+		State: part.slot.State, Peer: -1,
+	}
 	if fault != nil {
 		r.Code, r.Peer, r.Text = fault.Code, int32(fault.Peer), fault.Text
 	}

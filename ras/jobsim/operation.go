@@ -106,7 +106,8 @@ func (o *operation) begin() {
 				if !o.ended {
 					peer := int(o.waitsFor())
 					o.fail(&Fault{
-						Code: lifecycle.CodeTimeout, Peer: peer, Text: fmt.Sprintf("%s %d on %s: its context ended while it waited for rank %d",
+						Code: lifecycle.CodeTimeout, Peer: peer,
+						Text: fmt.Sprintf("%s %d on %s: its context ended while it waited for rank %d",
 							o.sig.Call, o.seq, part.comm.info.Name, peer),
 					})
 				}
@@ -225,7 +226,8 @@ func (m *meeting) mismatch() {
 				peer = sides[agreed(o.sig)][0].part.slot.Rank
 			}
 			if !o.ended {
-				o.fail(&Fault{Code: lifecycle.CodeMismatch, Peer: peer, Text: fmt.Sprintf("the call of rank %d does not match", peer)})
+				text := fmt.Sprintf("the call of rank %d does not match", peer)
+				o.fail(&Fault{Code: lifecycle.CodeMismatch, Peer: peer, Text: text})
 			}
 		})
 	}
@@ -368,7 +370,8 @@ func (part *Part) fail(call lifecycle.Call, seq uint64, f *Fault) {
 	part.slot.State = lifecycle.StateFailed
 	if f.Code != lifecycle.CodeAborted {
 		part.life(tape.LifeRecord{
-			Call: call, Stage: tape.StageEnd, Seq: seq, Code: f.Code, State: lifecycle.StateFailed, Peer: int32(f.Peer), Text: f.Text,
+			Call: call, Stage: tape.StageEnd, Seq: seq, Code: f.Code, State: lifecycle.StateFailed, Peer: int32(f.Peer),
+			Text: f.Text,
 		})
 	}
 	part.notify(f)

@@ -32,8 +32,8 @@ import (
 //	comm name=NAME ranks=LIST [parent=NAME]
 //	    a communicator of these ranks of the job
 //	run [until=TIME]
-//	    the input has lines: TIME RANKS DO…; each rank does what its lines say, one after the other, none before its TIME:
-//	      CALL COMM [bytes=N] [type=T] [op=R] [peer=N] [timeout=D] [async] [times=N] [every=D]; send_recv is with one peer
+//	    the input has lines: TIME RANKS DO…; each rank does its lines in turn, none before its TIME:
+//	      CALL COMM [bytes=N] [type=T] [op=R] [peer=N] [timeout=D] [async] [times=N] [every=D]
 //	      init | split COMM NAME color=N | destroy COMM | abort COMM CAUSE… | wait | sleep D | hang
 //	      leave | exit CODE
 //	      stop | continue | kill | term    (of the ranks' processes, at that time, whatever they do)
@@ -103,7 +103,8 @@ func (s *scenario) job(d *datadriven.TestData) string {
 	s.live.Tapes = corpus.NewTapes(s.job_, model.DefaultSlow, model.DefaultFloor)
 	s.queues, s.threads, s.told = map[int][]step{}, map[int]bool{}, nil
 	s.live.Told = func(at int64, t *agent.Tell) {
-		s.told = append(s.told, fmt.Sprintf("%v %s %s", time.Duration(at-s.began).Round(10*time.Millisecond), t.Change.Kind, masked(&t.Change.Verdict)))
+		s.told = append(s.told, fmt.Sprintf("%v %s %s", time.Duration(at-s.began).Round(10*time.Millisecond),
+			t.Change.Kind, masked(&t.Change.Verdict)))
 	}
 	if strings.TrimSpace(d.Input) != "no world" {
 		s.job_.World()
@@ -217,7 +218,10 @@ func (s *scenario) enqueue(d *datadriven.TestData, rank int, at time.Duration, w
 		every = s.duration(d, v)
 	}
 	for i := range times {
-		s.queues[rank] = append(s.queues[rank], step{s.began + int64(at) + int64(i)*int64(every), s.instruction(d, words, args)})
+		s.queues[rank] = append(s.queues[rank], step{
+			s.began + int64(at) + int64(i)*int64(every),
+			s.instruction(d, words, args),
+		})
 	}
 	if s.threads[rank] {
 		return
@@ -272,7 +276,8 @@ func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[
 		d.Fatalf(s.t, "there is no call %q", words[0])
 	}
 	sig := tape.Signature{
-		Call: lifecycle.Calls()[call], DataType: uint8(kernels.Float32), Peer: int32(number("peer", -1)), Bytes: uint64(number("bytes", 4096)),
+		Call: lifecycle.Calls()[call], DataType: uint8(kernels.Float32), Peer: int32(number("peer", -1)),
+		Bytes: uint64(number("bytes", 4096)),
 	}
 	if name, ok := args["type"]; ok {
 		t, err := kernels.ParseDataType(name)
@@ -312,7 +317,11 @@ func (s *scenario) diagnose(d *datadriven.TestData) string {
 	for i := range found {
 		dead[i] = found[i].Verdict
 	}
-	doors := []struct{ name, says string }{{"notes", listed(judge)}, {"agents", listed(s.live.Open())}, {"tapes", listed(dead)}}
+	doors := []struct{ name, says string }{
+		{"notes", listed(judge)},
+		{"agents", listed(s.live.Open())},
+		{"tapes", listed(dead)},
+	}
 	if doors[0].says == doors[1].says && doors[0].says == doors[2].says {
 		return doors[0].says
 	}

@@ -84,7 +84,8 @@ func TestSameQuestionsAreAnsweredOnce(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if calls != kinds || most > handlers || answered.Load() != askers {
-		t.Errorf("%d were answered by %d calls, %d at a time; want %d by %d, at most %d", answered.Load(), calls, most, askers, kinds, handlers)
+		t.Errorf("%d were answered by %d calls, %d at a time; want %d by %d, at most %d", answered.Load(),
+			calls, most, askers, kinds, handlers)
 	}
 }
 

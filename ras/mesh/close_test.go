@@ -34,7 +34,8 @@ func deaf(t *testing.T) netip.AddrPort {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Close(fd) })
-	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)); err != nil {
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+		syscall.Listen(fd, 0)); err != nil {
 		t.Fatal(err)
 	}
 	at, err := syscall.Getsockname(fd)

@@ -82,7 +82,8 @@ func TestKeysDiffer(t *testing.T) {
 // memberlist logs through slog, at debug, and the secret is not in it.
 func TestLogging(t *testing.T) {
 	var out bytes.Buffer
-	logTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))).Printf("[ERR] memberlist: %d", 1)
+	logTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))).Printf("[ERR] memberlist: %d",
+		1)
 	if got := out.String(); !strings.Contains(got, "level=DEBUG") || !strings.Contains(got, `msg="[ERR] memberlist: 1"`) {
 		t.Errorf("logged %q", got)
 	}
@@ -100,7 +101,10 @@ func TestNames(t *testing.T) {
 		Joined.String() + Lost.String() + Kind(9).String():               "joinedunreachablekind(9)",
 		CauseTold.String() + CauseReplaced.String() + Cause(99).String(): "toldreplacedcause(99)",
 		sampleMember.String(): "rank 3 (node-a-4711)",
-		(Event{Kind: Died, Member: sampleMember, Cause: CauseExit, By: "x-1", Exit: process.Exit{Known: true, Signal: 9}}).String(): "rank 3 (node-a-4711) dead: exit, killed, seen by x-1",
+		(Event{
+			Kind: Died, Member: sampleMember, Cause: CauseExit, By: "x-1",
+			Exit: process.Exit{Known: true, Signal: 9},
+		}).String(): "rank 3 (node-a-4711) dead: exit, killed, seen by x-1",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

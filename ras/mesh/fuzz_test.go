@@ -27,7 +27,10 @@ var (
 	sampleQuestion = question{
 		id: [16]byte{1, 2}, asker: "node-a-1", reply: netip.MustParseAddrPort("10.0.0.1:7946"), replyTo: "node-b-2",
 		left: 1500 * time.Millisecond, direct: true, body: []byte("where are you?"),
-		units: []unit{{member: instance{"node-a-3", 9}, absent: []instance{{"node-a-4", 10}}}, {member: instance{"node-b-5", 11}}},
+		units: []unit{
+			{member: instance{"node-a-3", 9}, absent: []instance{{"node-a-4", 10}}},
+			{member: instance{"node-b-5", 11}},
+		},
 	}
 	sampleReplies = []reply{
 		{from: "node-a-3", by: "node-a-3", body: []byte("here")},
@@ -57,7 +60,10 @@ func TestEveryMessageIsReadAsItWasWrittenAndNotWhenCutShort(t *testing.T) {
 			name, id, err := decodeName(b)
 			return instance{name, id}, err
 		}},
-		{"question", appendQuestion(nil, &sampleQuestion), sampleQuestion, func(b []byte) (any, error) { return decodeQuestion(b) }},
+		{
+			"question", appendQuestion(nil, &sampleQuestion),
+			sampleQuestion, func(b []byte) (any, error) { return decodeQuestion(b) },
+		},
 		{"replies", appendReplies(nil, sampleID, sampleReplies), sampleReplies, func(b []byte) (any, error) {
 			id, replies, err := decodeReplies(b)
 			if err == nil && id != sampleID {

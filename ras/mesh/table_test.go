@@ -68,7 +68,11 @@ func TestTable(t *testing.T) {
 		state State
 	}{
 		{"silence", []step{join(o), silent, silent, lost, lost}, "joined suspect unreachable", Unreachable},
-		{"a suspicion that came to nothing, twice", []step{join(o), silent, answers, silent, join(o)}, "joined suspect passing resumed suspect passing resumed", Alive},
+		{
+			"a suspicion that came to nothing, twice",
+			[]step{join(o), silent, answers, silent, join(o)},
+			"joined suspect passing resumed suspect passing resumed", Alive,
+		},
 		{
 			"out of reach, known to run, and then it answers; later a suspicion",
 			[]step{join(o), silent, lost, observe(Alive, CauseRuns, 5), answers, silent, answers},
@@ -77,10 +81,17 @@ func TestTable(t *testing.T) {
 		{"it answers again", []step{join(o), silent, lost, answers, answers}, "joined suspect unreachable resumed", Alive},
 		{
 			"seen dead, once, and for good",
-			[]step{join(o), observe(Dead, CauseExit, 5), observe(Dead, CauseExit, 6), observe(Alive, CauseRuns, 7), join(o), answers, silent, lost},
+			[]step{
+				join(o), observe(Dead, CauseExit, 5), observe(Dead, CauseExit, 6), observe(Alive, CauseRuns, 7),
+				join(o), answers, silent, lost,
+			},
 			"joined dead", Dead,
 		},
-		{"left, then its process ends", []step{join(o), observe(Left, CauseTold, 0), observe(Dead, CauseExit, 5)}, "joined left", Left},
+		{
+			"left, then its process ends",
+			[]step{join(o), observe(Left, CauseTold, 0), observe(Dead, CauseExit, 5)},
+			"joined left", Left,
+		},
 		{
 			"stopped, does not answer, runs again",
 			[]step{join(o), observe(Stopped, CauseSignal, 5), silent, lost, answers, observe(Alive, CauseRuns, 6)},
@@ -88,11 +99,27 @@ func TestTable(t *testing.T) {
 		},
 		{"old news", []step{join(o), observe(Alive, CauseRuns, 9), observe(Stopped, CauseSignal, 5)}, "joined", Alive},
 		{"silent and known to run", []step{join(o), silent, observe(Alive, CauseRuns, 5), lost}, "joined suspect", Suspect},
-		{"given up, then known to run", []step{join(o), silent, lost, observe(Alive, CauseRuns, 5)}, "joined suspect unreachable suspect", Suspect},
-		{"its port refuses, and then it answers", []step{join(o), silent, observe(Dead, CauseRefused, 0), answers}, "joined suspect dead resumed", Alive},
-		{"its port refuses, and then it is seen dead", []step{join(o), observe(Dead, CauseRefused, 0), observe(Dead, CauseExit, 5), answers}, "joined dead", Dead},
+		{
+			"given up, then known to run",
+			[]step{join(o), silent, lost, observe(Alive, CauseRuns, 5)},
+			"joined suspect unreachable suspect", Suspect,
+		},
+		{
+			"its port refuses, and then it answers",
+			[]step{join(o), silent, observe(Dead, CauseRefused, 0), answers},
+			"joined suspect dead resumed", Alive,
+		},
+		{"its port refuses, and then it is seen dead", []step{
+			join(o), observe(Dead, CauseRefused, 0),
+			observe(Dead, CauseExit, 5), answers,
+		}, "joined dead", Dead},
 		{"dead before it was known", []step{observe(Dead, CauseExit, 5), join(o)}, "", Alive},
-		{"another mesh of the same process", []step{join(o), join(next), observe(Dead, CauseExit, 5)}, "joined left joined", Alive},
+		{
+			"another mesh of the same process",
+			[]step{join(o), join(next), observe(Dead, CauseExit, 5)},
+			"joined left joined",
+			Alive,
+		},
 	} {
 		table := newTable(self)
 		table.join(self, then)
@@ -256,7 +283,8 @@ func TestForget(t *testing.T) {
 			t.Errorf("%v is back: %v", m, events)
 		}
 	}
-	if events := table.join(lost, now); len(events) != 1 || events[0].Kind != Joined || table.entries[lost.Name].State != Alive {
+	if events := table.join(lost, now); len(events) != 1 || events[0].Kind != Joined ||
+		table.entries[lost.Name].State != Alive {
 		t.Errorf("who was out of reach, and answers, is not a member again: %v", events)
 	}
 	table.silent(lost.Name, now)
@@ -306,6 +334,7 @@ func TestForgetThousands(t *testing.T) {
 		t.Errorf("%d members are known in the end, want %d", n, 1+maxAway)
 	}
 	if last := memberAt("b", each*rounds); table.entries[last.Name] == nil || len(table.final) > maxFinal {
-		t.Errorf("the last one is known as %v; of %d the end is remembered, want at most %d", table.entries[last.Name], len(table.final), maxFinal)
+		t.Errorf("the last one is known as %v; of %d the end is remembered, want at most %d", table.entries[last.Name],
+			len(table.final), maxFinal)
 	}
 }

@@ -215,7 +215,10 @@ func TestStreamsAreBound(t *testing.T) {
 		return said{wire.writes, dialer}
 	}
 	hear := func(records ...[]byte) (string, error) {
-		acceptor := &stream{Conn: &sink{Reader: bytes.NewReader(bytes.Join(records, nil))}, seal: s, count: &count, inbound: true}
+		acceptor := &stream{
+			Conn: &sink{Reader: bytes.NewReader(bytes.Join(records, nil))}, seal: s, count: &count,
+			inbound: true,
+		}
 		if _, err := acceptor.Write([]byte("x")); err == nil {
 			t.Error("a stream spoke before it had heard")
 		}
@@ -237,7 +240,8 @@ func TestStreamsAreBound(t *testing.T) {
 		"no beginning":   func(a, _ [][]byte) [][]byte { return [][]byte{append(slices.Clone(s.tag[:]), a[1]...)} },
 		"cut off":        func(a, _ [][]byte) [][]byte { return [][]byte{a[0], a[1][:len(a[1])-1]} },
 	} {
-		if text, err := hear(order(say().records, say().records)...); err == nil || !strings.HasPrefix("firstsecond"+string(long), text) {
+		if text, err := hear(order(say().records, say().records)...); err == nil ||
+			!strings.HasPrefix("firstsecond"+string(long), text) {
 			t.Errorf("%s: %.20q, %v", name, text, err)
 		}
 	}
@@ -336,7 +340,10 @@ func TestMalformedMessages(t *testing.T) {
 		t.Error("a node without metadata was let in")
 	}
 	liar := memberAt("b", 1)
-	if err := d.NotifyAlive(&memberlist.Node{Name: "c-9", Addr: net.IP{127, 0, 0, 1}, Meta: appendMeta(nil, &liar)}); err == nil {
+	if err := d.NotifyAlive(&memberlist.Node{
+		Name: "c-9", Addr: net.IP{127, 0, 0, 1},
+		Meta: appendMeta(nil, &liar),
+	}); err == nil {
 		t.Error("a node that calls itself otherwise was let in")
 	}
 	if got, want := a.Stats().Malformed, uint64(len(messages)+3); got != want {

@@ -49,12 +49,18 @@ func BenchmarkReadTallies64(b *testing.B) {
 	const ranks, names, classes = 64, 31, tape.SizeClasses - 1
 	dir := b.TempDir()
 	for rank := range ranks {
-		w, err := tape.Create(tape.Config{Dir: dir, Job: "various", Host: fmt.Sprintf("host-%d", rank), LifeRecords: 1024, OpRecords: 1024})
+		w, err := tape.Create(tape.Config{
+			Dir: dir, Job: "various", Host: fmt.Sprintf("host-%d", rank), LifeRecords: 1024,
+			OpRecords: 1024,
+		})
 		if err != nil {
 			b.Fatal(err)
 		}
 		for n := range names {
-			c := w.Comm(tape.CommInfo{ID: lifecycle.CommID{byte(n + 1)}, Name: fmt.Sprintf("group-%d", n), Rank: rank, Size: ranks, Nodes: ranks})
+			c := w.Comm(tape.CommInfo{
+				ID: lifecycle.CommID{byte(n + 1)}, Name: fmt.Sprintf("group-%d", n), Rank: rank,
+				Size: ranks, Nodes: ranks,
+			})
 			c.State(lifecycle.StateReady)
 			for class := range classes {
 				seq := c.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1 << (2 * class)}, 1)

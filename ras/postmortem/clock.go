@@ -75,8 +75,8 @@ func (m *member) share(r *tape.OpRecord) {
 	rank := int32(m.Rank)
 	moment := sharedMoment{key: sharedKey{kind: sharedOp, seq: r.Seq}, start: r.Start, end: r.Time}
 	switch r.Signature.Call {
-	case lifecycle.CallAllReduce, lifecycle.CallAllGather, lifecycle.CallReduceScatter, lifecycle.CallAllToAll, lifecycle.CallBarrier,
-		lifecycle.CallSplit:
+	case lifecycle.CallAllReduce, lifecycle.CallAllGather, lifecycle.CallReduceScatter, lifecycle.CallAllToAll,
+		lifecycle.CallBarrier, lifecycle.CallSplit:
 	case lifecycle.CallBroadcast, lifecycle.CallScatter: // from the root to the others
 		if rank == r.Signature.Peer {
 			moment.end = 0
@@ -129,7 +129,8 @@ func clocks(procs []*process) (all []*clock, problems []Problem) {
 	for i, c := range all {
 		if bounds[i][i] < 0 {
 			problems = append(problems, Problem{Text: fmt.Sprintf(
-				"the tapes of %s contradict each other: an operation ended %v before another rank began it", c.host, span(-bounds[i][i]))})
+				"the tapes of %s contradict each other: an operation ended %v before another rank began it", c.host,
+				span(-bounds[i][i]))})
 			bounds[i][i] = 0
 		}
 	}
@@ -142,8 +143,11 @@ func wallOffset(p *process) int64 { return p.header.Wall(0).UnixNano() }
 // machine.
 func wallProblems(c *clock, p *process) []Problem {
 	if s := p.header.WallShift(); s.Abs() > shift {
-		return []Problem{{Path: p.path, Text: fmt.Sprintf("says that the time of day on %s was set while it was written: by %+v",
-			c.host, s.Round(time.Millisecond))}}
+		return []Problem{{
+			Path: p.path,
+			Text: fmt.Sprintf("says that the time of day on %s was set while it was written: by %+v",
+				c.host, s.Round(time.Millisecond)),
+		}}
 	}
 	if d := time.Duration(wallOffset(p) - c.wall); d.Abs() > shift {
 		return []Problem{{Path: p.path, Text: fmt.Sprintf("has another time of day than %s, of the same machine: %+v",
@@ -245,8 +249,8 @@ func settle(all []*clock, bounds [][]int64) (problems []Problem) {
 		case bounds[i][i] < 0 || bounds[0][0] < 0 || c.lo > c.hi:
 			c.by, c.lo, c.hi = ClockWall, -unbounded, unbounded
 			problems = append(problems, Problem{Text: fmt.Sprintf(
-				"what the ranks on %s and %s did together contradicts itself, as when a machine was suspended; they are put in order by their times of day",
-				ref.host, c.host)})
+				"what the ranks on %s and %s did together contradicts itself, as when a machine was suspended; they are put "+
+					"in order by their times of day", ref.host, c.host)})
 		case c.lo <= -unbounded && c.hi >= unbounded:
 			c.by = ClockWall
 		case c.lo <= -unbounded || c.hi >= unbounded:

@@ -25,7 +25,10 @@ func TestOffsets(t *testing.T) {
 			members[i] = &member{proc: p, Comm: &model.Comm{CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Rank: i, Size: n}}}
 			p.members = []*member{members[i]}
 			// The time of day may be anything, too.
-			all[i] = &clock{host: string(rune('a' + i)), procs: []*process{p}, wall: rapid.Int64Range(-1e15, 1e15).Draw(t, "wall")}
+			all[i] = &clock{
+				host: string(rune('a' + i)), procs: []*process{p},
+				wall: rapid.Int64Range(-1e15, 1e15).Draw(t, "wall"),
+			}
 			p.clock = all[i]
 		}
 		latest := int64(0)

@@ -106,7 +106,8 @@ func (m *member) doing() *doing {
 	var d *doing
 	if o := m.InFlight(); o != nil {
 		d = &doing{
-			m: m, call: o.Signature.Call, seq: o.Seq, sig: o.Signature, phase: o.Phase, start: o.Start, wait: o.Wait, waitSince: o.WaitSince,
+			m: m, call: o.Signature.Call, seq: o.Seq, sig: o.Signature, phase: o.Phase, start: o.Start, wait: o.Wait,
+			waitSince: o.WaitSince,
 		}
 	}
 	if len(m.Acts) == 0 || d != nil && d.call.IsOperation() {
@@ -197,7 +198,10 @@ func (j *job) process(p *process, cs []*clock) Process {
 func (j *job) reportComms() []Comm {
 	list := make([]Comm, 0, len(j.comms))
 	for _, c := range j.comms {
-		r := Comm{ID: c.info.ID, Parent: c.info.Parent, Name: c.info.Name, Size: c.info.Size, Nodes: c.info.Nodes, Made: c.made}
+		r := Comm{
+			ID: c.info.ID, Parent: c.info.Parent, Name: c.info.Name, Size: c.info.Size, Nodes: c.info.Nodes,
+			Made: c.made,
+		}
 		for _, m := range c.members {
 			r.Operations = max(r.Operations, m.count)
 			r.Ranks = append(r.Ranks, j.rank(m))
@@ -349,7 +353,9 @@ func (c *comm) sayings() []*saying {
 
 func flatten(m map[actKey][]*saying) func(func(*saying) bool) {
 	return func(yield func(*saying) bool) {
-		keys := slices.SortedFunc(maps.Keys(m), func(a, b actKey) int { return cmp.Or(cmp.Compare(a.act, b.act), cmp.Compare(a.seq, b.seq)) })
+		keys := slices.SortedFunc(maps.Keys(m), func(a, b actKey) int {
+			return cmp.Or(cmp.Compare(a.act, b.act), cmp.Compare(a.seq, b.seq))
+		})
 		for _, k := range keys {
 			for _, s := range m[k] {
 				if !yield(s) {

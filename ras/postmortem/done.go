@@ -46,8 +46,9 @@ func (p *process) count(r *tape.Reader, cut bool) (problems []string) {
 	}
 	full := len(tallies) == p.header.Tallies
 	if full {
-		problems = append(problems, fmt.Sprintf("counts no more than %s of operations: of others, if there were any, nothing is counted",
-			count(len(tallies), "kind")))
+		problems = append(problems,
+			fmt.Sprintf("counts no more than %s of operations: of others, if there were any, nothing is counted",
+				count(len(tallies), "kind")))
 	}
 	wrong := 0
 	for i := range tallies {
@@ -59,7 +60,8 @@ func (p *process) count(r *tape.Reader, cut bool) (problems []string) {
 		}
 	}
 	if wrong > 0 {
-		problems = append(problems, "counts what can't be: "+count(wrong, "kind")+" of operations "+plural(wrong, "is", "are")+" left out")
+		problems = append(problems, "counts what can't be: "+count(wrong, "kind")+" of operations "+
+			plural(wrong, "is", "are")+" left out")
 	}
 	p.unsure = p.unsure || cut || err != nil || full || wrong > 0
 	return problems
@@ -69,7 +71,8 @@ func (p *process) count(r *tape.Reader, cut bool) (problems []string) {
 // may say anything.
 func sensible(t *tape.Tally) bool {
 	most := max(slices.Max(t.Durations[:]), slices.Max(t.Bandwidths[:]), t.Ordinary)
-	return most <= maxCount && t.Time >= 0 && t.OrdinaryTime >= 0 && t.Bandwidth >= 0 && t.Bandwidth <= math.MaxFloat64/maxCount
+	return most <= maxCount && t.Time >= 0 && t.OrdinaryTime >= 0 && t.Bandwidth >= 0 &&
+		t.Bandwidth <= math.MaxFloat64/maxCount
 }
 
 // countAll puts the tallies of all tapes together, those that took most time first.
@@ -120,7 +123,7 @@ func shown(all []*done, opts *Options) []Done {
 			list = append(list, left.report())
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Done) int { return cmp.Compare(b.Time, a.Time) }) // some may have lost more than others
+	slices.SortStableFunc(list, func(a, b Done) int { return cmp.Compare(b.Time, a.Time) })
 	return list
 }
 
@@ -150,7 +153,8 @@ func inseparable(procs []*process, opts *Options) (problems []Problem) {
 func (d *done) report() Done {
 	t := &d.sum
 	r := Done{
-		Comm: d.name, Engine: d.engine, Call: d.call.String(), UpTo: classBound(d.class), Operations: t.Count(), Bytes: t.Bytes, Time: t.Time,
+		Comm: d.name, Engine: d.engine, Call: d.call.String(), UpTo: classBound(d.class), Operations: t.Count(),
+		Bytes: t.Bytes, Time: t.Time,
 		Mean: t.Time / time.Duration(t.Count()), Median: quantile(t, 0.5), P99: quantile(t, 0.99),
 	}
 	if d.call == lifecycle.CallBarrier {

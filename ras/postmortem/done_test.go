@@ -40,8 +40,12 @@ tally p1 world barrier 0 1 3us
 				{UpTo: 16384 * time.Microsecond, Operations: 2},
 				{UpTo: -1, Operations: 1},
 			},
-			Bandwidth:  (98*1e8 + 2*1e5 + 50*7e6 + 50) / 151,
-			Bandwidths: []postmortem.BandwidthCount{{UpTo: 1e6, Operations: 3}, {UpTo: 16e6, Operations: 50}, {UpTo: 256e6, Operations: 98}},
+			Bandwidth: (98*1e8 + 2*1e5 + 50*7e6 + 50) / 151,
+			Bandwidths: []postmortem.BandwidthCount{
+				{UpTo: 1e6, Operations: 3},
+				{UpTo: 16e6, Operations: 50},
+				{UpTo: 256e6, Operations: 98},
+			},
 			Ranks: []postmortem.DoneBy{
 				{Rank: 0, Process: 0, Operations: 100, Bytes: 100_000, Time: 20_980 * time.Microsecond},
 				{Rank: 1, Process: 1, Operations: 51, Bytes: 36_000, Time: 20*time.Second + 5*time.Millisecond},
@@ -75,7 +79,8 @@ tally p1 world barrier 0 1 3us
 
 // Of many kinds those are shown that took most time; a tape that has no room for more says so.
 func TestManyKinds(t *testing.T) {
-	r := readScript(t, "host here\nprocess p0 here closed\n1ms p0 comm world 0/2\n"+kinds("p0", tapetest.MaxTallies), postmortem.Options{})
+	r := readScript(t, "host here\nprocess p0 here closed\n1ms p0 comm world 0/2\n"+kinds("p0", tapetest.MaxTallies),
+		postmortem.Options{})
 	if len(r.Done) != tapetest.MaxTallies {
 		t.Fatalf("%d kinds", len(r.Done))
 	}
@@ -86,11 +91,13 @@ func TestManyKinds(t *testing.T) {
 	_, text, _ := strings.Cut(out.String(), "OPERATIONS THAT ENDED WELL\n\n")
 	table, notes, _ := strings.Cut(text, "NOTES")
 	lines := strings.Split(strings.TrimSpace(table), "\n")
-	if len(lines) != 22 || !strings.Contains(lines[1], "recv  up to 1.0 GiB  1           320µs") || lines[21] != "  … and 12 more (all are in --json)." {
+	if len(lines) != 22 || !strings.Contains(lines[1], "recv  up to 1.0 GiB  1           320µs") ||
+		lines[21] != "  … and 12 more (all are in --json)." {
 		t.Errorf("%d lines:\n%s", len(lines), table)
 	}
-	if want := "p0.tape counts no more than 32 kinds of operations: of others, if there were any, nothing is counted"; !strings.Contains(notes, want) {
-		t.Errorf("no %q in the notes:\n%s", want, notes)
+	full := "p0.tape counts no more than 32 kinds of operations: of others, if there were any, nothing is counted"
+	if !strings.Contains(notes, full) {
+		t.Errorf("no %q in the notes:\n%s", full, notes)
 	}
 }
 
@@ -100,9 +107,13 @@ func TestDoneByOneProcess(t *testing.T) {
 	f := &tapetest.Forge{PID: 1 << 30, Host: "h", Job: "j", CreatedMono: 1, CreatedWall: 1}
 	for rank := range 2 {
 		info := tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: rank, Size: 2}
-		f.Slots = append(f.Slots, tape.Slot{CommInfo: info, Index: rank, Generation: uint32(rank + 1), Root: uint32(rank + 1), Wait: -1})
+		f.Slots = append(f.Slots, tape.Slot{
+			CommInfo: info, Index: rank, Generation: uint32(rank + 1), Root: uint32(rank + 1),
+			Wait: -1,
+		})
 		f.Tallies = append(f.Tallies, tape.Tally{
-			Name: "world", Call: lifecycle.CallBarrier, Time: time.Duration(rank+1) * time.Second, Durations: [tape.DurationBuckets]uint64{10},
+			Name: "world", Call: lifecycle.CallBarrier, Time: time.Duration(rank+1) * time.Second,
+			Durations: [tape.DurationBuckets]uint64{10},
 		})
 	}
 	if err := f.WriteFile(filepath.Join(dir, "a.tape")); err != nil {
@@ -112,7 +123,10 @@ func TestDoneByOneProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []postmortem.DoneBy{{Rank: -1, Operations: 10, Time: time.Second}, {Rank: -1, Operations: 10, Time: 2 * time.Second}}
+	want := []postmortem.DoneBy{
+		{Rank: -1, Operations: 10, Time: time.Second},
+		{Rank: -1, Operations: 10, Time: 2 * time.Second},
+	}
 	if diff := cmp.Diff(want, r.Done[0].Ranks); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -142,8 +156,8 @@ func TestCountsOutOfBounds(t *testing.T) {
 	}
 	f := &tapetest.Forge{PID: 1 << 30, Host: "h", Job: "j", CreatedMono: 1, CreatedWall: 1}
 	good := tape.Tally{
-		Name: "world", Call: lifecycle.CallAllReduce, SizeClass: 255, Bytes: math.MaxUint64, Time: math.MaxInt64, Durations: most(1 << 47), Bandwidth: 1e290,
-		Bandwidths: [tape.BandwidthBuckets]uint64{1},
+		Name: "world", Call: lifecycle.CallAllReduce, SizeClass: 255, Bytes: math.MaxUint64, Time: math.MaxInt64,
+		Durations: most(1 << 47), Bandwidth: 1e290, Bandwidths: [tape.BandwidthBuckets]uint64{1},
 	}
 	for _, change := range []func(*tape.Tally){
 		func(*tape.Tally) {},
@@ -175,7 +189,8 @@ func TestCountsOutOfBounds(t *testing.T) {
 		t.Fatalf("%+v", r.Done)
 	}
 	d := &r.Done[0]
-	if d.Operations != 2*tape.DurationBuckets<<47 || d.Bytes != math.MaxUint64 || d.Time != math.MaxInt64 || d.UpTo != math.MaxUint64 || d.P99 != -1 {
+	if d.Operations != 2*tape.DurationBuckets<<47 || d.Bytes != math.MaxUint64 || d.Time != math.MaxInt64 ||
+		d.UpTo != math.MaxUint64 || d.P99 != -1 {
 		t.Errorf("%+v", d)
 	}
 	var out strings.Builder

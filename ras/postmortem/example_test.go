@@ -26,7 +26,8 @@ func ExampleRead() {
 	world.Wait(1)
 	world.End(seq, lifecycle.CodeTimeout)
 	world.Life(tape.LifeRecord{
-		Call: lifecycle.CallAllReduce, Stage: tape.StageEnd, Seq: 7, Peer: 1, Code: lifecycle.CodeTimeout, Text: "nobody came in 30 s",
+		Call: lifecycle.CallAllReduce, Stage: tape.StageEnd, Seq: 7, Peer: 1, Code: lifecycle.CodeTimeout,
+		Text: "nobody came in 30 s",
 	})
 	if err := w.Close(); err != nil {
 		log.Fatal(err)

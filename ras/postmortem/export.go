@@ -86,8 +86,9 @@ func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (t
 		window = exportWindow
 	}
 	cfg := trace.Config{
-		Process: model.New(p.limits()), Service: opts.Service, Version: h.Version, Job: h.Job, Host: h.Host, PID: h.PID, Rank: p.rank, Wall: h.Wall,
-		Now: func() int64 { return gone }, AlgorithmName: opts.Algorithm, Logger: opts.Logger, StoreTraces: 1, MustExport: true,
+		Process: model.New(p.limits()), Service: opts.Service, Version: h.Version, Job: h.Job, Host: h.Host,
+		PID: h.PID, Rank: p.rank, Wall: h.Wall, Now: func() int64 { return gone },
+		AlgorithmName: opts.Algorithm, Logger: opts.Logger, StoreTraces: 1, MustExport: true,
 	}
 	if !opts.All {
 		cfg.From, cfg.Sent = max(p.recorded-int64(window), h.Delivered+1), h.Exported

@@ -101,7 +101,8 @@ func TestExport(t *testing.T) {
 				t.Fatal(err)
 			}
 			sent, err := report.Export(t.Context(), c.opts)
-			if err != nil || sent.Processes != c.processes || sent.Skipped != 2-c.processes || sent.Spans == 0 || sent.Failed != 0 {
+			if err != nil || sent.Processes != c.processes || sent.Skipped != 2-c.processes || sent.Spans == 0 ||
+				sent.Failed != 0 {
 				t.Errorf("%+v, %v", sent, err)
 			}
 			for what, want := range map[string]struct {
@@ -156,7 +157,8 @@ func TestExportLeavesOutWhatWasSent(t *testing.T) {
 				t.Fatal(err)
 			}
 			sent, err := report.Export(t.Context(), postmortem.ExportOptions{})
-			if err != nil || sent.Processes != c.processes || sent.Skipped != 2-c.processes || sent.Failed != 0 || (sent.Spans > 0) != (c.processes > 0) {
+			if err != nil || sent.Processes != c.processes || sent.Skipped != 2-c.processes || sent.Failed != 0 ||
+				(sent.Spans > 0) != (c.processes > 0) {
 				t.Errorf("%+v, %v", sent, err)
 			}
 			if got := col.has(split[:]); got != c.split {
@@ -188,7 +190,8 @@ func TestExportThatIsRefused(t *testing.T) {
 		t.Errorf("%+v, %v; want the spans counted as not sent", sent, err)
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier pigeon")
-	if _, err := report.Export(t.Context(), postmortem.ExportOptions{}); err == nil || !strings.Contains(err.Error(), "carrier pigeon") {
+	if _, err := report.Export(t.Context(), postmortem.ExportOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "carrier pigeon") {
 		t.Errorf("%v, want an error that names the value", err)
 	}
 }

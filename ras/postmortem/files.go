@@ -36,7 +36,8 @@ func find(paths []string) (files, ledgers []string, problems []Problem, err erro
 				}
 			case d.IsDir():
 			case strings.HasPrefix(d.Name(), ".") && filepath.Ext(path) == ".new":
-				problems = append(problems, Problem{Path: path, Text: "was never finished: its process ended while it made its tape"})
+				problems = append(problems,
+					Problem{Path: path, Text: "was never finished: its process ended while it made its tape"})
 			case d.Name() == osprocess.Ledger:
 				ledgers = append(ledgers, path)
 			case filepath.Ext(path) != ".tape":

@@ -23,8 +23,8 @@ type Finding struct {
 // MaxHeld is how many times at which the job was held up a Report has.
 const MaxHeld = 16
 
-// find judges the job at each of the moments in turn, until one of them says for certain what was wrong. If none does, it
-// is the first that says anything.
+// find judges the job at each moment in turn, until one says for certain what was wrong. If none does, the first that
+// says anything counts.
 func (j *job) find(moments []moment) (found []Finding, at moment, problems []Problem) {
 	var slow, unknown []Finding
 	for _, m := range moments {
@@ -100,7 +100,8 @@ func (j *job) note(p *process, at time.Time) (verdict.Note, error) {
 	case end > 0 && end <= now:
 		n.Fate, n.FateAge, n.Cause = verdict.Dead, time.Duration(now-end), p.end.how
 	case p.header.Paused < now && now < p.header.Resumed && now-p.header.Paused > int64(pauseTime):
-		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Paused), "it gave no sign of life until it went on"
+		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Paused),
+			"it gave no sign of life until it went on"
 	case now-p.seen() > int64(quietTime) && j.otherSeen(p, now):
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.seen()), "it gave no sign of life since"
 	}
@@ -171,13 +172,17 @@ func (j *job) ending(found []Finding, at moment) Ending {
 		}
 	}
 	told := slices.IndexFunc(j.procs, func(p *process) bool { return p.end.told > 0 })
-	failed := slices.ContainsFunc(found, func(f Finding) bool { return f.Reason != verdict.Straggler && f.Reason != verdict.Unknown })
+	failed := slices.ContainsFunc(found, func(f Finding) bool {
+		return f.Reason != verdict.Straggler && f.Reason != verdict.Unknown
+	})
 	switch {
 	case running > 0:
-		return Ending{How: "running", Text: fmt.Sprintf("%s of %d %s.", processes(running), len(j.procs), plural(running, "runs", "run"))}
+		return Ending{How: "running", Text: fmt.Sprintf("%s of %d %s.", processes(running), len(j.procs),
+			plural(running, "runs", "run"))}
 	case told >= 0 && at.ended:
 		p := j.procs[told]
-		e := Ending{How: "ended", Time: p.at(p.end.told), Text: fmt.Sprintf("The job was ended from outside by %s at %s", p.end.by, clockTime(p.at(p.end.told)))}
+		e := Ending{How: "ended", Time: p.at(p.end.told), Text: fmt.Sprintf("The job was ended from outside by %s at %s",
+			p.end.by, clockTime(p.at(p.end.told)))}
 		if failed {
 			e.Text += ", while it hung."
 		} else {

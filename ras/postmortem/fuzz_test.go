@@ -20,10 +20,13 @@ import (
 // numbers out of all bounds, or a file that is none.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte{}, uint8(0))
-	f.Add([]byte("\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18"), uint8(1))
-	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00\x80"), uint8(2))
+	f.Add([]byte("\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18"),
+		uint8(1))
+	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00\x80"),
+		uint8(2))
 	// Rank 1 has counted as many as rank 0, in less time.
-	f.Add(numbers(1, 2, uint64(lifecycle.CallAllReduce), 0, 1000, 0, 0, uint64(time.Second), 0, 0, 0, 0, 0, 0, 1000), uint8(1))
+	f.Add(numbers(1, 2, uint64(lifecycle.CallAllReduce), 0, 1000, 0, 0, uint64(time.Second), 0, 0, 0, 0, 0, 0, 1000),
+		uint8(1))
 	f.Add(bytes.Repeat(numbers(256), 300), uint8(1))            // many of everything
 	f.Add(bytes.Repeat(numbers(math.MaxUint64), 300), uint8(1)) // and more than can be
 	f.Add(scribbled([]byte{9, 9, 9, 9, 9, 9, 9}, 0).Bytes()[:9000], uint8(3))
@@ -88,8 +91,8 @@ func scribbled(data []byte, seed uint8) *tapetest.Forge {
 	var tallies []tape.Tally
 	for range 3 {
 		t := tape.Tally{
-			Name: name, Call: lifecycle.Call(next()), SizeClass: uint8(next()), Bytes: next(), Ordinary: next(), OrdinaryTime: time.Duration(next()),
-			Time: time.Duration(next()), Bandwidth: math.Float64frombits(next()),
+			Name: name, Call: lifecycle.Call(next()), SizeClass: uint8(next()), Bytes: next(), Ordinary: next(),
+			OrdinaryTime: time.Duration(next()), Time: time.Duration(next()), Bandwidth: math.Float64frombits(next()),
 		}
 		for i := range t.Durations {
 			t.Durations[i] = next()
@@ -100,22 +103,27 @@ func scribbled(data []byte, seed uint8) *tapetest.Forge {
 		tallies = append(tallies, t)
 	}
 	f := &tapetest.Forge{
-		PID: int(int32(next())), Host: "h", Job: "j", BootID: "b", KernelBoot: [16]byte{seed}, CreatedMono: 1, CreatedWall: int64(next()),
-		LatchMono: int64(next()), LatchWall: int64(next()), Tallies: tallies,
+		PID: int(int32(next())), Host: "h", Job: "j", BootID: "b", KernelBoot: [16]byte{seed}, CreatedMono: 1,
+		CreatedWall: int64(next()), LatchMono: int64(next()), LatchWall: int64(next()), Tallies: tallies,
 	}
 	f.Comm(1, 1, info)
 	f.Slots = []tape.Slot{{
-		CommInfo: info, Generation: 1, Root: 1, State: lifecycle.State(next()), Launched: next(), Completed: next() | 1, Seq: next(),
+		CommInfo: info, Generation: 1, Root: 1, State: lifecycle.State(next()), Launched: next(), Completed: next() | 1,
+		Seq:     next(),
 		Op:      tape.Signature{Call: lifecycle.Call(next()), DataType: uint8(next()), Peer: int32(next()), Bytes: next()},
-		OpStart: int64(next()), Wait: int32(next()), WaitSince: int64(next()), LastEnd: int64(next()), Phase: tape.Phase(next()),
+		OpStart: int64(next()), Wait: int32(next()), WaitSince: int64(next()), LastEnd: int64(next()),
+		Phase: tape.Phase(next()),
 	}}
 	for range 6 {
 		f.Op(1, tape.OpRecord{
-			Time: int64(next()), Start: int64(next()), Seq: next(), Stage: tape.Stage(next() % 6), Wait: int32(next()), Phase: tape.Phase(next()),
-			Signature: tape.Signature{Call: lifecycle.Call(next()), Peer: int32(next()), Bytes: next()}, Code: lifecycle.Code(next()),
+			Time: int64(next()), Start: int64(next()), Seq: next(), Stage: tape.Stage(next() % 6), Wait: int32(next()),
+			Phase:     tape.Phase(next()),
+			Signature: tape.Signature{Call: lifecycle.Call(next()), Peer: int32(next()), Bytes: next()},
+			Code:      lifecycle.Code(next()),
 		})
 		f.Life(1, tape.LifeRecord{
-			Time: int64(next()), Start: int64(next()), Seq: next(), Stage: tape.Stage(next() % 6), Act: tape.Act(next()), Call: lifecycle.Call(next()),
+			Time: int64(next()), Start: int64(next()), Seq: next(), Stage: tape.Stage(next() % 6), Act: tape.Act(next()),
+			Call: lifecycle.Call(next()),
 			Peer: int32(next()), Code: lifecycle.Code(next()), State: lifecycle.State(next()), Text: "\x00\xff\x1b]0;x\a",
 		})
 	}

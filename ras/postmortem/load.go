@@ -169,7 +169,9 @@ func read(path string, opts *Options) (*process, error) {
 	}
 	p.recorded = p.last
 	p.saw(p.header.Seen)
-	p.members = slices.SortedFunc(maps.Values(members), func(a, b *member) int { return cmp.Compare(a.Generation, b.Generation) })
+	p.members = slices.SortedFunc(maps.Values(members), func(a, b *member) int {
+		return cmp.Compare(a.Generation, b.Generation)
+	})
 	missed := r.Missed()
 	p.missed = missed.Life + missed.Op
 	p.unsure = missed.Life > 0
@@ -344,7 +346,8 @@ func clean(s string) string {
 		switch {
 		case r == '\n' || r == '\t':
 			return ' '
-		case r < ' ', r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0xfffd:
+		case r < ' ', r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029, r >= 0x202a && r <= 0x202e,
+			r >= 0x2066 && r <= 0x2069, r == 0xfffd:
 			return '?'
 		}
 		return r

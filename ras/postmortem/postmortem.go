@@ -95,7 +95,8 @@ func Read(paths []string, opts Options) (*Report, error) {
 	procs, unread := load(files, &opts)
 	problems = append(problems, unread...)
 	if len(procs) == 0 {
-		return nil, fmt.Errorf("postmortem: %s, and none is a tape that can be read:%s", count(len(files), "file"), also(problems))
+		return nil, fmt.Errorf("postmortem: %s, and none is a tape that can be read:%s", count(len(files), "file"),
+			also(problems))
 	}
 	procs, copies := once(procs)
 	problems = append(problems, copies...)
@@ -142,7 +143,8 @@ func (r *Report) choose(procs []*process, run int) ([]*process, error) {
 	}
 	all := runs(procs)
 	if run > len(all) {
-		return nil, fmt.Errorf("postmortem: there is no run %d of the job; there %s %d", run, plural(len(all), "is", "are"), len(all))
+		return nil, fmt.Errorf("postmortem: there is no run %d of the job; there %s %d",
+			run, plural(len(all), "is", "are"), len(all))
 	}
 	if run == 0 {
 		run = len(all)
@@ -154,7 +156,8 @@ func (r *Report) choose(procs []*process, run int) ([]*process, error) {
 // make makes the report of the processes.
 func (r *Report) make(procs []*process, opts *Options) error {
 	slices.SortStableFunc(procs, func(a, b *process) int {
-		return cmp.Or(cmp.Compare(uint(a.rank), uint(b.rank)), a.header.Created.Compare(b.header.Created), cmp.Compare(a.path, b.path))
+		return cmp.Or(cmp.Compare(uint(a.rank), uint(b.rank)), a.header.Created.Compare(b.header.Created),
+			cmp.Compare(a.path, b.path))
 	})
 	r.procs = procs
 	cs, problems := clocks(procs)
@@ -232,7 +235,8 @@ func (r *Report) judge(j *job, opts *Options) error {
 
 // onDayOf is the first time of that hour, minute and so on at or after begin.
 func onDayOf(begin, clock time.Time) time.Time {
-	at := time.Date(begin.Year(), begin.Month(), begin.Day(), clock.Hour(), clock.Minute(), clock.Second(), clock.Nanosecond(), time.UTC)
+	at := time.Date(begin.Year(), begin.Month(), begin.Day(), clock.Hour(), clock.Minute(), clock.Second(),
+		clock.Nanosecond(), time.UTC)
 	if at.Before(begin) {
 		return at.AddDate(0, 0, 1)
 	}
@@ -268,7 +272,8 @@ func unmatched(procs []*process, opts *Options) (problems []Problem) {
 		if len(names) > 0 {
 			text = "there are: " + strings.Join(names, ", ")
 		}
-		problems = append(problems, Problem{Text: fmt.Sprintf("No communicator is called %q or has an id that begins so; %s.", opts.Comm, text)})
+		text = fmt.Sprintf("No communicator is called %q or has an id that begins so; %s.", opts.Comm, text)
+		problems = append(problems, Problem{Text: text})
 	}
 	for _, rank := range opts.Ranks {
 		if !ranks[rank] {

@@ -40,7 +40,8 @@ func TestLiving(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 	var out strings.Builder
-	if err := report.Write(&out, postmortem.TextOptions{}); err != nil || !strings.Contains(out.String(), "so far; ranks are in 1 call.") {
+	if err := report.Write(&out, postmortem.TextOptions{}); err != nil ||
+		!strings.Contains(out.String(), "so far; ranks are in 1 call.") {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	doing := report.Processes[0].Doing[0]
@@ -57,7 +58,8 @@ func TestOldestWithoutTable(t *testing.T) {
 	f.Comm(2, 1, tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 0, Size: 2})
 	sig := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}
 	for _, r := range []tape.OpRecord{
-		{Time: 20, Start: 20, Stage: tape.StageStart, Seq: 2, Wait: -1, Signature: sig}, // called within a span, and so told at once
+		// Called within a span, and so told at once.
+		{Time: 20, Start: 20, Stage: tape.StageStart, Seq: 2, Wait: -1, Signature: sig},
 		{Time: 10, Start: 10, Stage: tape.StageStart, Seq: 1, Wait: -1, Signature: sig},
 		{Time: 30, Start: 10, Stage: tape.StageWait, Seq: 1, Wait: 1, Signature: sig},
 	} {
@@ -84,9 +86,13 @@ func TestEndedLongAgo(t *testing.T) {
 		info := tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: rank, Size: 2}
 		f := &tapetest.Forge{PID: 1<<30 + rank, Host: "h", Job: "j", CreatedMono: 1, CreatedWall: 1}
 		f.Comm(2, 1, info)
-		f.Life(1, tape.LifeRecord{Time: 9, Start: 5, Act: tape.ActInit, Stage: tape.StageEnd, State: lifecycle.StateReady, Peer: -1})
+		f.Life(1, tape.LifeRecord{
+			Time: 9, Start: 5, Act: tape.ActInit, Stage: tape.StageEnd, State: lifecycle.StateReady,
+			Peer: -1,
+		})
 		slot := tape.Slot{
-			CommInfo: info, Generation: 1, Root: 1, State: lifecycle.StateReady, Launched: 5, Completed: 5, Seq: 5, Begun: 5, Done: 5, Op: sig, OpStart: 20, LastEnd: 30, Wait: -1,
+			CommInfo: info, Generation: 1, Root: 1, State: lifecycle.StateReady, Launched: 5, Completed: 5, Seq: 5,
+			Begun: 5, Done: 5, Op: sig, OpStart: 20, LastEnd: 30, Wait: -1,
 		}
 		if rank == 0 {
 			slot.Completed, slot.Done, slot.LastEnd, slot.Wait, slot.WaitSince = 4, 4, 19, 1, 21
@@ -200,8 +206,10 @@ process p1 here seen 10s
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"job":"train"`, `"ended":{"how":"failed"`, `"findings":[{"id":"`, `"reason":"not_entered"`, `"confidence":"`, `"at":"2026-`, `"processes":[{"rank":0,`, `"state":"died"`,
-		`"doing":[{"comm":"world"`, `"call":"barrier","seq":1`, `"wait_rank":1`, `"since":"2026-11-20T12:00:00.002Z"`, `"trace_id":"`,
+		`"job":"train"`, `"ended":{"how":"failed"`, `"findings":[{"id":"`, `"reason":"not_entered"`, `"confidence":"`,
+		`"at":"2026-`, `"processes":[{"rank":0,`, `"state":"died"`,
+		`"doing":[{"comm":"world"`, `"call":"barrier","seq":1`, `"wait_rank":1`, `"since":"2026-11-20T12:00:00.002Z"`,
+		`"trace_id":"`,
 		`"communicators":[{"id":"`, `"ranks":[{"rank":0,`, `"clocks":[{"host":"here"`, `"source":"reference"`,
 		`"events":[{"time":"2026-11-20T12:00:00.002Z"`, `"text":"barrier 1 began"`, `"problems":`,
 	} {
@@ -232,7 +240,8 @@ func TestRunsOfOneJob(t *testing.T) {
 			t.Errorf("run %d: %+v, other runs %d", c.run, report.Processes, report.OtherRuns)
 		}
 	}
-	if report, err := postmortem.Read([]string{s.dir}, postmortem.Options{Run: -1}); err != nil || len(report.Processes) != 2 {
+	if report, err := postmortem.Read([]string{s.dir}, postmortem.Options{Run: -1}); err != nil ||
+		len(report.Processes) != 2 {
 		t.Errorf("all runs: %v", err)
 	}
 	if _, err := postmortem.Read([]string{s.dir}, postmortem.Options{Run: 3}); err == nil {
@@ -279,7 +288,8 @@ func TestNarrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	var plain, colored strings.Builder
-	if err := errors.Join(report.Write(&plain, postmortem.TextOptions{Width: 60}), report.Write(&colored, postmortem.TextOptions{Width: 60, Color: true})); err != nil {
+	if err := errors.Join(report.Write(&plain, postmortem.TextOptions{Width: 60}),
+		report.Write(&colored, postmortem.TextOptions{Width: 60, Color: true})); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(plain.String()) {

@@ -67,12 +67,12 @@ const (
 	StateClosed  ProcessState = "closed"  // it closed its tape: the program ended in order
 	StateDied    ProcessState = "died"    // it ended without
 	StateAlive   ProcessState = "alive"   // it runs
-	StateUnknown ProcessState = "unknown" // it didn't close its tape, and is (or was) on another machine or in another container
+	StateUnknown ProcessState = "unknown" // it didn't close its tape, and was on another machine or in another container
 )
 
 // Process is one process, by its tape.
 type Process struct {
-	Rank    int          `json:"rank"`            // in the job; -1 if the tape doesn't tell, or of a process that is several ranks
+	Rank    int          `json:"rank"`            // in the job; -1 if not known, or if the process is several ranks
 	Ranks   []int        `json:"ranks,omitempty"` // of a process that is several ranks, as far as they are known
 	Host    string       `json:"host"`
 	PID     int          `json:"pid"`
@@ -97,7 +97,7 @@ type Doing struct {
 	What      string           `json:"what"` // size, type, reduction and root, for people
 	Phase     string           `json:"phase,omitempty"`
 	Since     time.Time        `json:"since"`
-	For       time.Duration    `json:"for_ns"`    // until now if its process is alive, else until others noticed its end, or else the last of any tape: at least
+	For       time.Duration    `json:"for_ns"`    // at least; until now, the end that others saw, or the last of any tape
 	Wait      int              `json:"wait_rank"` // of the communicator; -1 if it doesn't wait for one
 	WaitSince time.Time        `json:"wait_since,omitzero"`
 	TraceID   string           `json:"trace_id"`
@@ -191,7 +191,7 @@ type BandwidthCount struct {
 
 // DoneBy is one rank's part.
 type DoneBy struct {
-	Rank       int           `json:"rank"` // in the job; -1 if the tape doesn't tell, or of a process that is several ranks
+	Rank       int           `json:"rank"` // in the job; -1 if not known, or if the process is several ranks
 	Process    int           `json:"process"`
 	Operations uint64        `json:"operations"`
 	Bytes      uint64        `json:"bytes"`

@@ -23,8 +23,9 @@ import (
 // stage is where a script plays: machines with clocks, processes on them, and a folder that gets their tapes. The
 // script's language, a line a step; TIME is since noon, COMM, PROC and HOST are names that the script chooses:
 //
-//	host HOST [clock DUR] [wall DUR]              a machine: what its monotonic clock is ahead of the script's, and its time of day.
-//	                                              Processes on the one named here are known dead; of others that can't be told
+//	host HOST [clock DUR] [wall DUR]              a machine: what its monotonic clock is ahead of the script's, and its
+//	                                              time of day. Only of processes on the one named here is it known
+//	                                              that they are dead
 //	process PROC HOST [closed] [seen DUR] [told DUR] [exported DUR] [delivered DUR] [job JOB] [format N] [cut BYTES]
 //	        [damage header|slots|tally|count] [twice]
 //	TIME PROC comm COMM RANK/SIZE [PARENT]        the process gets its part of a communicator
@@ -213,7 +214,10 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 	now := p.mono(at)
 	if w[0] == "comm" {
 		rank, size, _ := strings.Cut(w[2], "/")
-		info := tape.CommInfo{ID: commID(w[1]), Name: w[1], Rank: int(integer(rank)), Size: int(natural(size)), Nodes: len(s.hosts), Engine: "host"}
+		info := tape.CommInfo{
+			ID: commID(w[1]), Name: w[1], Rank: int(integer(rank)), Size: int(natural(size)),
+			Nodes: len(s.hosts), Engine: "host",
+		}
 		if len(w) > 3 {
 			info.Parent = commID(w[3])
 		}
@@ -221,14 +225,18 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 		p.comms[w[1]] = number
 		p.Comm(now, number, info)
 		p.Slots = append(p.Slots, tape.Slot{
-			CommInfo: info, Index: int(number - 1), Generation: number, Root: number, State: lifecycle.StateReady, Wait: -1, Op: tape.Signature{Peer: -1},
+			CommInfo: info, Index: int(number - 1), Generation: number, Root: number, State: lifecycle.StateReady,
+			Wait: -1, Op: tape.Signature{Peer: -1},
 		})
 		return
 	}
 	slot := p.slot(w[1])
 	switch w[0] {
 	case "act":
-		r := tape.LifeRecord{Time: now, Act: act(w[2]), Call: callOfAct(w[2]), Seq: natural(w[3]), Peer: -1, State: slot.State}
+		r := tape.LifeRecord{
+			Time: now, Act: act(w[2]), Call: callOfAct(w[2]), Seq: natural(w[3]), Peer: -1,
+			State: slot.State,
+		}
 		switch w[4] {
 		case "start":
 			r.Stage = tape.StageStart
@@ -250,8 +258,8 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 		})
 	case "refused":
 		p.Life(slot.Generation, tape.LifeRecord{
-			Time: now, Act: act(w[2]), Call: callOfAct(w[2]), Stage: tape.StageMisuse, Code: code(w[3]), Peer: -1, State: slot.State,
-			Text: strings.Join(w[4:], " "),
+			Time: now, Act: act(w[2]), Call: callOfAct(w[2]), Stage: tape.StageMisuse, Code: code(w[3]), Peer: -1,
+			State: slot.State, Text: strings.Join(w[4:], " "),
 		})
 	default:
 		panic("no step " + w[0])

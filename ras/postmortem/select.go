@@ -25,7 +25,8 @@ func (e *JobsError) Error() string {
 		fmt.Fprintf(&b, "there is no tape of a job %q; there are:", e.Asked)
 	}
 	for _, j := range e.Jobs {
-		fmt.Fprintf(&b, "\n  --job %-24s %s, last written %s", shellName(j.Name), count(j.Tapes, "tape"), j.Last.Format("2006-01-02 15:04:05Z"))
+		fmt.Fprintf(&b, "\n  --job %-24s %s, last written %s", shellName(j.Name), count(j.Tapes, "tape"),
+			j.Last.Format("2006-01-02 15:04:05Z"))
 		if j.Alive > 0 {
 			fmt.Fprintf(&b, ", %d alive", j.Alive)
 		}

@@ -72,9 +72,11 @@ func (r *Report) writeHead(t *text) {
 			parts = append(parts, fmt.Sprintf("%d %s", n, stateText(s)))
 		}
 	}
-	t.paragraph("", fmt.Sprintf("job %s: %s on %s: %s", clean(r.Job), count(len(r.Processes), "tape"), count(len(hosts), "host"), strings.Join(parts, ", ")))
+	t.paragraph("", fmt.Sprintf("job %s: %s on %s: %s", clean(r.Job), count(len(r.Processes), "tape"),
+		count(len(hosts), "host"), strings.Join(parts, ", ")))
 	if !r.Begin.IsZero() {
-		t.paragraph("", fmt.Sprintf("written from %s to %s UTC, %s", r.Begin.Format("2006-01-02 15:04:05.000"), r.End.Format("15:04:05.000"), span(int64(r.End.Sub(r.Begin)))))
+		t.paragraph("", fmt.Sprintf("written from %s to %s UTC, %s", r.Begin.Format("2006-01-02 15:04:05.000"),
+			r.End.Format("15:04:05.000"), span(int64(r.End.Sub(r.Begin)))))
 	}
 }
 
@@ -169,7 +171,8 @@ func (r *Report) gap() string {
 	if worst == nil {
 		return ""
 	}
-	return fmt.Sprintf("There is no tape of %s of %s: what is missing may matter.", worst.absentText(), clean(cmp.Or(worst.Name, worst.ID.Short())))
+	return fmt.Sprintf("There is no tape of %s of %s: what is missing may matter.", worst.absentText(),
+		clean(cmp.Or(worst.Name, worst.ID.Short())))
 }
 
 // absentText names the ranks that left no tape.
@@ -309,7 +312,10 @@ func (r *Report) writeQuiet(t *text, comms []*Comm) {
 	t.heading("COMMUNICATORS IN NO CALL")
 	rows := [][]string{{"COMMUNICATOR", "ID", "RANKS", "STATE", "OPERATIONS"}}
 	for _, c := range comms {
-		rows = append(rows, []string{cmp.Or(c.Name, "-"), c.ID.Short(), strconv.Itoa(c.Size), c.Ranks[0].State, number(c.Operations)})
+		rows = append(rows, []string{
+			cmp.Or(c.Name, "-"), c.ID.Short(), strconv.Itoa(c.Size), c.Ranks[0].State,
+			number(c.Operations),
+		})
 	}
 	t.table(rows)
 }
@@ -323,10 +329,16 @@ func (r *Report) writeDone(t *text) {
 	for i := range r.Done {
 		engines[r.Done[i].Engine] = true
 	}
-	rows := [][]string{{"COMMUNICATOR", "ENGINE", "CALL", "SIZE", "OPERATIONS", "MEAN", "MEDIAN", "99 %", "LEAST TIME", "MOST TIME", "BUS BANDWIDTH", "BYTES IN ALL"}}
+	rows := [][]string{{
+		"COMMUNICATOR", "ENGINE", "CALL", "SIZE", "OPERATIONS", "MEAN", "MEDIAN", "99 %",
+		"LEAST TIME", "MOST TIME", "BUS BANDWIDTH", "BYTES IN ALL",
+	}}
 	for i := range r.Done {
 		d := &r.Done[i]
-		row := []string{cmp.Or(d.Comm, "-"), "", d.Call, sizeText(d.UpTo), d.each(), span(int64(d.Mean)), atMost(d.Median), atMost(d.P99), "", "", "", ""}
+		row := []string{
+			cmp.Or(d.Comm, "-"), "", d.Call, sizeText(d.UpTo), d.each(), span(int64(d.Mean)), atMost(d.Median),
+			atMost(d.P99), "", "", "", "",
+		}
 		if len(engines) > 1 {
 			row[1] = cmp.Or(d.Engine, "-")
 		}
@@ -429,13 +441,15 @@ func (r *Report) writeEvents(t *text) {
 func (r *Report) writeNotes(t *text) {
 	var notes []string
 	if r.latest {
-		notes = append(notes, fmt.Sprintf("This is the job that wrote last; there are tapes of %s (--job chooses).", count(len(r.Jobs)-1, "other job")))
+		notes = append(notes, fmt.Sprintf("This is the job that wrote last; there are tapes of %s (--job chooses).",
+			count(len(r.Jobs)-1, "other job")))
 	}
 	if r.OtherRuns > 0 {
 		notes = append(notes, fmt.Sprintf("This is one of %d runs of the job (--run chooses).", r.OtherRuns+1))
 	}
 	if r.Missed > 0 {
-		notes = append(notes, count(int(r.Missed&(1<<62-1)), "older record")+" had been overwritten, or cut off; a tape keeps the latest.")
+		notes = append(notes, count(int(r.Missed&(1<<62-1)), "older record")+
+			" had been overwritten, or cut off; a tape keeps the latest.")
 	}
 	for i, p := range r.Problems {
 		if i == maxProblems {

@@ -33,7 +33,8 @@ func newEntry(m *member, ev *tape.Event) entry {
 	e := entry{m: m, rank: int32(ev.Comm.Rank)}
 	if ev.IsLife {
 		r := &ev.Life
-		e.time, e.start, e.seq, e.act, e.call, e.stage, e.phase, e.code = r.Time, r.Start, r.Seq, r.Act, r.Call, r.Stage, r.Phase, r.Code
+		e.time, e.start, e.seq, e.act, e.call, e.stage, e.phase, e.code = r.Time, r.Start, r.Seq, r.Act, r.Call,
+			r.Stage, r.Phase, r.Code
 		e.peer, e.wait, e.ops = r.Peer, -1, r.Ops
 		if r.Code != lifecycle.CodeOK {
 			e.text = r.Text
@@ -42,8 +43,10 @@ func newEntry(m *member, ev *tape.Event) entry {
 		return e
 	}
 	r := &ev.Op
-	e.time, e.start, e.seq, e.call, e.stage, e.phase, e.code = r.Time, r.Start, r.Seq, r.Signature.Call, r.Stage, r.Phase, r.Code
-	e.peer, e.wait, e.bytes, e.dtype, e.red = r.Signature.Peer, r.Wait, r.Signature.Bytes, r.Signature.DataType, r.Signature.Reduction
+	e.time, e.start, e.seq, e.call, e.stage, e.phase, e.code = r.Time, r.Start, r.Seq, r.Signature.Call,
+		r.Stage, r.Phase, r.Code
+	e.peer, e.wait, e.bytes, e.dtype, e.red = r.Signature.Peer, r.Wait, r.Signature.Bytes, r.Signature.DataType,
+		r.Signature.Reduction
 	return e
 }
 
@@ -68,7 +71,9 @@ func timeline(procs []*process, end time.Time, opts *Options) []Event {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.m.proc.index, b.m.proc.index)) })
+	slices.SortStableFunc(all, func(a, b placed) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.m.proc.index, b.m.proc.index))
+	})
 	if opts.Last > 0 && len(all) > opts.Last {
 		all = all[len(all)-opts.Last:]
 	}
@@ -81,7 +86,8 @@ func timeline(procs []*process, end time.Time, opts *Options) []Event {
 
 func (e *entry) event(at time.Time) Event {
 	r := Event{
-		Time: at, Rank: int(e.rank), JobRank: e.m.knownRank(), Process: e.m.proc.index, Comm: e.m.Name, Call: e.call.String(), Seq: e.seq, Stage: e.stage.String(),
+		Time: at, Rank: int(e.rank), JobRank: e.m.knownRank(), Process: e.m.proc.index, Comm: e.m.Name, Call: e.call.String(),
+		Seq: e.seq, Stage: e.stage.String(),
 	}
 	if e.act != tape.ActNone {
 		r.Call = e.act.String()
@@ -100,7 +106,8 @@ func (e *entry) sentence(call string) string {
 	if e.start > 0 && e.start <= e.time {
 		took = " after " + span(e.time-e.start)
 	}
-	what := describe(tape.Signature{Call: e.call, DataType: e.dtype, Reduction: e.red, Peer: e.peer, Bytes: e.bytes}, e.act)
+	what := describe(tape.Signature{Call: e.call, DataType: e.dtype, Reduction: e.red, Peer: e.peer, Bytes: e.bytes},
+		e.act)
 	if e.ops > 0 {
 		what = count(int(e.ops), "operation")
 	}

@@ -108,16 +108,16 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	switch {
 	case leaves[0].why == leftComm:
 		left := leaves[0].left
-		v.Text = say("%s %s %s %s ago%s, and so never %s %s", who, leftVerb(left.Act), commText(m.slot), Age(left.Age), siteText(left.Site),
-			comes(len(v.Culprits)), m.text())
+		v.Text = say("%s %s %s %s ago%s, and so never %s %s", who, leftVerb(left.Act), commText(m.slot), Age(left.Age),
+			siteText(left.Site), comes(len(v.Culprits)), m.text())
 		if left.Text != "" {
 			v.Evidence = append(v.Evidence, say("the cause that the program gave: %s", left.Text))
 		}
 	case v.Reason == UnfinishedGroup:
 		group := openGroup(leaves[0].actor, m)
 		v.Age = Age(group.Age)
-		v.Text = say("%s %s a group job that nobody completes, since %s: call Wait or AsyncError; until then it does not come to %s",
-			who, have, Age(group.Age), m.text())
+		v.Text = say("%s %s a group job that nobody completes, since %s: call Wait or AsyncError; "+
+			"until then it does not come to %s", who, have, Age(group.Age), m.text())
 	case v.Reason == NotJoined:
 		v.Text = say("%s %s not joined %s", who, have, m.text())
 	case m.key.kind == broken:
@@ -232,7 +232,8 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 	v.Victims = victims([]*meeting{m}, nobody)
 	v.at(m)
 	v.key(m)
-	v.Text = say("%s made a call that no other rank makes: %s, for %s", culpritsText(v.Culprits), m.text(), Age(m.age-m.until))
+	v.Text = say("%s made a call that no other rank makes: %s, for %s", culpritsText(v.Culprits), m.text(),
+		Age(m.age-m.until))
 	if deserted {
 		v.Text.add("; most others have ended the communicator")
 	}
@@ -280,9 +281,10 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 func (g *graph) troubleBefore(m *meeting) bool {
 	shortly := func(age time.Duration) bool { return age > m.until && age-m.until < pastTime }
 	return slices.ContainsFunc(g.notes, func(n Note) bool {
-		return (n.Fate == Dead || n.Fate == Departed) && shortly(n.FateAge) || slices.ContainsFunc(n.Slots, func(s Slot) bool {
-			return s.Failure != nil && s.Comm != m.key.comm && shortly(s.Failure.Age) && !intended(s.Failure.Code)
-		})
+		return (n.Fate == Dead || n.Fate == Departed) && shortly(n.FateAge) ||
+			slices.ContainsFunc(n.Slots, func(s Slot) bool {
+				return s.Failure != nil && s.Comm != m.key.comm && shortly(s.Failure.Age) && !intended(s.Failure.Code)
+			})
 	})
 }
 
@@ -294,7 +296,8 @@ func absentText(ranks []int) string {
 // says what became of them.
 func (w *walk) neverSeen(m *meeting) Verdict {
 	v := Verdict{Reason: NotJoined, Confidence: Likely}
-	whole := m.slot.Parent.IsZero() && slices.ContainsFunc(w.g.notes, func(n Note) bool { return n.JobSize == m.slot.Size })
+	whole := m.slot.Parent.IsZero() &&
+		slices.ContainsFunc(w.g.notes, func(n Note) bool { return n.JobSize == m.slot.Size })
 	for _, r := range m.absent {
 		rank := Rank{Job: -1, Comm: r, comm: commText(m.slot)}
 		if whole {
@@ -310,7 +313,8 @@ func (w *walk) neverSeen(m *meeting) Verdict {
 	case m.engine.Code == lifecycle.CodeRankDead:
 		v.Reason, v.Text = RankDead, say("%s died, as the others saw: %s", ranksText(v.Culprits), m.engine.Text)
 	case m.engine.Code == lifecycle.CodeUnreachable:
-		v.Reason, v.Text = RankUnreachable, say("%s stopped answering, as the others saw: %s", ranksText(v.Culprits), m.engine.Text)
+		v.Reason, v.Text = RankUnreachable, say("%s stopped answering, as the others saw: %s", ranksText(v.Culprits),
+			m.engine.Text)
 	default:
 		v.Reason, v.Text = NotEntered, say("%s had not entered %s: %s", ranksText(v.Culprits), m.text(), m.engine.Text)
 	}
@@ -379,10 +383,12 @@ func (w *walk) mismatch(m *meeting) Verdict {
 		says = append(says, fmt.Sprintf("%s: %s", s.ranks(m), difference(&sides[0].sig, &s.sig)))
 	}
 	if len(wrong) > 0 && len(wrong) < len(sides) {
-		v.Text = say("%s made another call than the others as number %d on %s: %s", culpritsText(v.Culprits), m.key.seq, commText(m.slot), strings.Join(says, "; "))
+		v.Text = say("%s made another call than the others as number %d on %s: %s", culpritsText(v.Culprits),
+			m.key.seq, commText(m.slot), strings.Join(says, "; "))
 	} else {
 		v.Confidence = Likely
-		v.Text = say("the ranks made different calls as number %d on %s, and which is wrong is not known: %s", m.key.seq, commText(m.slot), strings.Join(says, "; "))
+		v.Text = say("the ranks made different calls as number %d on %s, and which is wrong is not known: %s",
+			m.key.seq, commText(m.slot), strings.Join(says, "; "))
 	}
 	for _, p := range m.present {
 		if h := w.g.odd(p.actor); h != nil && len(v.Evidence) < maxEvidence {
@@ -488,9 +494,11 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), route(from, to))
 	v.Text.add("%s", waiting(v.Victims))
 	for _, p := range m.present[:min(len(m.present), maxEvidence)] {
-		v.Evidence = append(v.Evidence, say("%s has waited for %s for %s", rankOf(p.actor, m.key.comm), m.rank(p.slot.Wait), Age(p.slot.WaitAge)))
+		v.Evidence = append(v.Evidence, say("%s has waited for %s for %s",
+			rankOf(p.actor, m.key.comm), m.rank(p.slot.Wait), Age(p.slot.WaitAge)))
 	}
-	if peer.slot.Wait == worst.slot.Rank || !slices.ContainsFunc(m.present, func(p *place) bool { return p.slot == peer.slot }) {
+	if peer.slot.Wait == worst.slot.Rank ||
+		!slices.ContainsFunc(m.present, func(p *place) bool { return p.slot == peer.slot }) {
 		v.Confidence = Certain
 	}
 	return v, true
@@ -513,7 +521,8 @@ func (w *walk) broke(m *meeting) (Verdict, bool) {
 		at := m.present[slices.IndexFunc(m.present, func(p *place) bool { return p.slot.Failure == f })]
 		from, to := rankOf(p.actor, m.key.comm), rankOf(at.actor, m.key.comm)
 		v := m.transport(from, to)
-		v.Text = say("the connection between %s and %s broke in %s, by %s: both were there", from.in(), to.in(), m.text(), route(from, to))
+		v.Text = say("the connection between %s and %s broke in %s, by %s: both were there", from.in(), to.in(),
+			m.text(), route(from, to))
 		v.Text.add("%s", waiting(v.Victims))
 		return v, true
 	}
@@ -552,8 +561,8 @@ func (g *graph) unfinishedGroups() []Verdict {
 			act := s.Acts[i]
 			r := rankOf(a, s.Comm)
 			v := Verdict{
-				Reason: UnfinishedGroup, Confidence: Certain, Culprits: []Rank{r}, Comm: s.Comm, Name: s.Name, Call: act.Act.String(),
-				Seq: act.Seq, Age: Age(group.Age),
+				Reason: UnfinishedGroup, Confidence: Certain, Culprits: []Rank{r}, Comm: s.Comm, Name: s.Name,
+				Call: act.Act.String(), Seq: act.Seq, Age: Age(group.Age),
 				Victims: []Wait{{Rank: r, Comm: s.Comm, Name: s.Name, Call: act.Act.String(), Age: Age(act.Age)}},
 				Text: say("%s of %s on %s waits for a group job that nobody completes, since %s: call Wait or AsyncError",
 					act.Act.String(), commText(s), culpritsText([]Rank{r}), Age(group.Age)),

@@ -65,9 +65,11 @@ func (w *walk) cycle(knot []*meeting) Verdict {
 	case !known:
 		v.Text = say("%s wait for each other: a cycle: %s", ranksText(wrong), strings.Join(words, "; "))
 	case len(wrong) > 1:
-		v.Text = say("%s made their calls in another order than the others: a cycle: %s", culpritsText(wrong), strings.Join(words, "; "))
+		v.Text = say("%s made their calls in another order than the others: a cycle: %s", culpritsText(wrong),
+			strings.Join(words, "; "))
 	default:
-		v.Text = say("%s made its calls in another order than the others: a cycle: %s", culpritsText(wrong), strings.Join(words, "; "))
+		v.Text = say("%s made its calls in another order than the others: a cycle: %s", culpritsText(wrong),
+			strings.Join(words, "; "))
 	}
 	v.Text.add("%s", waiting(v.Victims))
 	return v
@@ -175,7 +177,8 @@ func differs(actors []*actor, m *meeting) bool {
 func fromLowest(ring []edge) []edge {
 	at := 0
 	for i := range ring {
-		if cmp.Or(cmp.Compare(ring[i].via.job, ring[at].via.job), cmp.Compare(ring[i].via.note.Member, ring[at].via.note.Member)) < 0 {
+		if cmp.Or(cmp.Compare(ring[i].via.job, ring[at].via.job),
+			cmp.Compare(ring[i].via.note.Member, ring[at].via.note.Member)) < 0 {
 			at = i
 		}
 	}

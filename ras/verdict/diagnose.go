@@ -15,7 +15,9 @@ import (
 // soon tells that ranks which others wait for have moved a moment ago: a look in a moment may find what this one can't.
 func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	notes = slices.Clone(notes)
-	slices.SortFunc(notes, func(a, b Note) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Member, b.Member)) })
+	slices.SortFunc(notes, func(a, b Note) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Member, b.Member))
+	})
 	g := newGraph(notes)
 	w := &walk{g: g}
 	w.run()
@@ -35,7 +37,8 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 		all = g.stragglers()
 	}
 	slices.SortStableFunc(all, func(a, b Verdict) int {
-		return cmp.Or(cmp.Compare(waited(&b), waited(&a)), cmp.Compare(len(b.Victims), len(a.Victims)), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(waited(&b), waited(&a)), cmp.Compare(len(b.Victims), len(a.Victims)),
+			cmp.Compare(a.ID, b.ID))
 	})
 	return unique(all), w.moving
 }
@@ -316,6 +319,7 @@ func nobody(*actor) bool { return false }
 func waitOf(p *place) Wait {
 	m := p.meeting
 	return Wait{
-		Rank: rankOf(p.actor, m.key.comm), Comm: m.key.comm, Name: p.slot.Name, Call: m.call(p.slot), Seq: m.key.seq, Age: Age(p.since),
+		Rank: rankOf(p.actor, m.key.comm), Comm: m.key.comm, Name: p.slot.Name, Call: m.call(p.slot), Seq: m.key.seq,
+		Age: Age(p.since),
 	}
 }

@@ -107,7 +107,8 @@ func habits(p *model.Process, lanes, index map[uint32]int) []Habit {
 				continue
 			}
 			for _, o := range c.Ops {
-				inFlight = append(inFlight, model.Call{Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start})
+				inFlight = append(inFlight,
+					model.Call{Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start})
 			}
 		}
 		habit := r.History.Habit(inFlight...)

@@ -56,7 +56,7 @@ const (
 	message                       // two ranks, the n-th message from one to the other
 	exchange                      // messages that progress together: one rank, and the one that it waits for
 	joining                       // all ranks of a communicator that begins
-	broken                        // a communicator that failed while the rank was in no operation: it points to the rank at fault
+	broken                        // a communicator that failed while the rank was in no operation
 )
 
 type meetingKey struct {
@@ -186,7 +186,8 @@ func (g *graph) attend(a *actor, s *Slot) {
 		return
 	}
 	if f := s.Failure; f != nil && f.Peer >= 0 && f.Peer != s.Rank && !a.over(s) {
-		g.enter(meetingKey{comm: s.Comm, kind: broken, from: s.Rank}, &place{actor: a, slot: s, since: f.Age, until: max(f.Age, 1)})
+		g.enter(meetingKey{comm: s.Comm, kind: broken, from: s.Rank},
+			&place{actor: a, slot: s, since: f.Age, until: max(f.Age, 1)})
 	}
 }
 
@@ -218,7 +219,8 @@ func attends(s *Slot) (meetingKey, bool) {
 
 // intended tells whether a communicator that ends with that code does what its program asked for.
 func intended(code lifecycle.Code) bool {
-	return code == lifecycle.CodeRevoked || code == lifecycle.CodeAborted || code == lifecycle.CodeDestroyed || code == lifecycle.CodeUnfinished
+	return code == lifecycle.CodeRevoked || code == lifecycle.CodeAborted || code == lifecycle.CodeDestroyed ||
+		code == lifecycle.CodeUnfinished
 }
 
 // What became of a communicator that failed is past when the program has gone on without it for goneOnTime; until then
@@ -465,7 +467,8 @@ func (g *graph) notYet(m *meeting) []*actor {
 				in = false
 				break
 			}
-			in = in || s.Comm == m.slot.Parent && (a.note.Fate != Alive || s.open(tape.ActSplit) != nil || s.open(tape.ActGrow) != nil)
+			in = in || s.Comm == m.slot.Parent &&
+				(a.note.Fate != Alive || s.open(tape.ActSplit) != nil || s.open(tape.ActGrow) != nil)
 		}
 		if in {
 			late = append(late, a)

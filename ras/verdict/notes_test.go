@@ -70,7 +70,9 @@ func signature(call lifecycle.Call) tape.Signature {
 }
 
 // in puts ranks into a call that has stalled; they wait for a rank of the communicator, if it isn't -1.
-func (j job) in(comm string, n uint64, call lifecycle.Call, age time.Duration, wait int, waited time.Duration, ranks ...int) job {
+func (j job) in(comm string, n uint64, call lifecycle.Call, age time.Duration, wait int, waited time.Duration,
+	ranks ...int,
+) job {
 	for _, r := range ranks {
 		s := j.slot(r, comm)
 		s.InFlight, s.Seq, s.Op, s.Age, s.Stalled, s.Wait, s.WaitAge = 1, n, signature(call), age, true, wait, waited
@@ -143,31 +145,39 @@ func TestNotes(t *testing.T) {
 		want []string // beginnings of "reason (confidence) text"
 	}{
 		{
-			"one gave no note, and is not known dead: no guess", newJob(8).comm("half", 0, 1, 2, 3).in("half", 12, allReduce, s6, 3, s6, 0, 1, 2).without(3),
+			"one gave no note, and is not known dead: no guess", newJob(8).comm("half", 0, 1, 2, 3).in("half",
+				12, allReduce, s6, 3, s6, 0, 1, 2).without(3),
 			[]string{`unknown (possible) all_reduce 12 on "half" does not end, and why is not known: of rank 3 of "half" nothing is known`},
 		},
 		{
-			"of one at the first init nothing is known", newJob(4).with(silent, 2, 3).with(act(tape.ActInit, 12*time.Second, true), 0, 1).without(3),
+			"of one at the first init nothing is known",
+			newJob(4).with(silent, 2, 3).with(act(tape.ActInit, 12*time.Second, true), 0, 1).without(3),
 			[]string{
 				`not_joined (certain) rank 2 (node1, pid 1002) has not joined the init of "world", nor any before it; ranks 0 and 1 wait`,
 				`not_joined (likely) rank 3 never arrived at the init of "world"; ranks 0 and 1 wait`,
 			},
 		},
 		{
-			"a dead one left no tape", newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).with(silent, 2).with(fate(verdict.Dead, 3*time.Millisecond, "it was ended by SIGKILL"), 2),
+			"a dead one left no tape", newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).with(silent,
+				2).with(fate(verdict.Dead, 3*time.Millisecond, "it was ended by SIGKILL"), 2),
 			[]string{`rank_dead (likely) rank 2 (node1, pid 1002) ended 3ms ago: it was ended by SIGKILL; ranks 0, 1 and 3 wait`},
 		},
 		{
-			"what a rank does meanwhile is evidence", hang().with(func(n *verdict.Note, _ *verdict.Slot) { n.Where = "reading a file" }, 2),
+			"what a rank does meanwhile is evidence", hang().with(func(n *verdict.Note, _ *verdict.Slot) {
+				n.Where = "reading a file"
+			}, 2),
 			[]string{`not_entered (certain) rank 2 (node1, pid 1002) has not entered all_reduce 41 on "world"; its last, all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`},
 		},
 		{
-			"bytes come: slow, and nobody's fault", newJob(4).in(world, 8, allReduce, 30*time.Second, 1, 20*time.Millisecond, 0, 1, 2, 3), nil,
+			"bytes come: slow, and nobody's fault", newJob(4).in(world, 8, allReduce, 30*time.Second, 1, 20*time.Millisecond,
+				0, 1, 2, 3), nil,
 		},
 		{
 			"from one rank to the next nothing comes",
-			newJob(4).in(world, 8, allReduce, 9*time.Second, 3, 7*time.Second, 0).in(world, 8, allReduce, 9*time.Second, 0, 6900*time.Millisecond, 1).
-				in(world, 8, allReduce, 9*time.Second, 1, 8900*time.Millisecond, 2).in(world, 8, allReduce, 9*time.Second, 2, 8*time.Second, 3),
+			newJob(4).in(world, 8, allReduce, 9*time.Second, 3, 7*time.Second, 0).in(world, 8, allReduce, 9*time.Second,
+				0, 6900*time.Millisecond, 1).
+				in(world, 8, allReduce, 9*time.Second, 1, 8900*time.Millisecond, 2).in(world, 8, allReduce, 9*time.Second,
+				2, 8*time.Second, 3),
 			[]string{`transport (likely) all ranks are in all_reduce 8 on "world", and nothing has come from rank 1 to rank 2 for 8.9s, by TCP from host node0 to host node1`},
 		},
 		{
@@ -176,17 +186,20 @@ func TestNotes(t *testing.T) {
 			[]string{`transport (certain) rank 0 and rank 1 exchange messages, and nothing has come either way for 6s, by TCP from host node0 to host node1`},
 		},
 		{
-			"one has ended the call, the others end it in a moment", newJob(2).did(world, 9, allReduce, time.Millisecond, 0).in(world, 9, allReduce, s6, 0, time.Millisecond, 1), nil,
+			"one has ended the call, the others end it in a moment", newJob(2).did(world, 9, allReduce, time.Millisecond,
+				0).in(world, 9, allReduce, s6, 0, time.Millisecond, 1), nil,
 		},
 		{
 			"it makes other calls for ever, and never this one",
-			newJob(4).comm("pair", 2, 3).in(world, 9, lifecycle.CallBarrier, 3*time.Minute, 2, 3*time.Minute, 0, 1).did(world, 8, lifecycle.CallBarrier, 3*time.Minute, 2, 3).
+			newJob(4).comm("pair", 2, 3).in(world, 9, lifecycle.CallBarrier, 3*time.Minute, 2, 3*time.Minute,
+				0, 1).did(world, 8, lifecycle.CallBarrier, 3*time.Minute, 2, 3).
 				did("pair", 977, allReduce, time.Millisecond, 2, 3),
 			[]string{`not_entered (possible) ranks 2 and 3 have not entered barrier 9 on "world"; ranks 0 and 1 wait`},
 		},
 		{
 			"a group job that nobody completes is in the way of a split",
-			newJob(4).in(world, 12, lifecycle.CallSplit, s6, 2, s6, 0, 1, 3).did(world, 11, allReduce, 9*time.Second, 2).with(act(tape.ActGroup, 9*time.Second, false), 2),
+			newJob(4).in(world, 12, lifecycle.CallSplit, s6, 2, s6, 0, 1, 3).did(world, 11, allReduce, 9*time.Second,
+				2).with(act(tape.ActGroup, 9*time.Second, false), 2),
 			[]string{`unfinished_group (certain) rank 2 (node1, pid 1002) has a group job that nobody completes, since 9s: call Wait or AsyncError; until then it does not come to split 12 on "world"; ranks 0, 1 and 3 wait`},
 		},
 		{
@@ -196,10 +209,12 @@ func TestNotes(t *testing.T) {
 		},
 		{
 			"all wait for each other now and then",
-			newJob(3).with(waited(1, 2500*time.Millisecond, 50, 10*time.Second), 0).with(waited(2, 2500*time.Millisecond, 50, 10*time.Second), 1).
+			newJob(3).with(waited(1, 2500*time.Millisecond, 50, 10*time.Second),
+				0).with(waited(2, 2500*time.Millisecond, 50, 10*time.Second), 1).
 				with(waited(0, 2500*time.Millisecond, 50, 10*time.Second), 2), nil,
 		},
-		{"one long wait of a job that has just begun", newJob(3).with(waited(1, time.Second, 30, 1200*time.Millisecond), 0, 2), nil},
+		{"one long wait of a job that has just begun", newJob(3).with(waited(1, time.Second, 30, 1200*time.Millisecond),
+			0, 2), nil},
 		{
 			"one rank is waited for in each step", newJob(4).with(waited(2, 3*time.Second, 50, 10*time.Second), 0, 1, 3),
 			[]string{`straggler (likely) rank 2 (node1, pid 1002) holds up "world": the others wait for it 30 % of the time, 60ms an operation`},
@@ -220,7 +235,9 @@ func TestNotes(t *testing.T) {
 				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
 			}
 			for _, v := range verdicts {
-				if c.job[2%len(c.job)].Where != "" && !slices.ContainsFunc(v.Evidence, func(e verdict.Text) bool { return strings.Contains(e.String(), "reading a file") }) {
+				if c.job[2%len(c.job)].Where != "" && !slices.ContainsFunc(v.Evidence, func(e verdict.Text) bool {
+					return strings.Contains(e.String(), "reading a file")
+				}) {
 					t.Errorf("what it does meanwhile is not in %v", v.Evidence)
 				}
 			}
@@ -243,11 +260,15 @@ func TestHealed(t *testing.T) {
 		want          bool
 	}{
 		{"they have what they waited for", hang(), hang().did(world, 41, allReduce, time.Millisecond, 0, 1, 2, 3), true},
-		{"some have, the others are gone", hang(), hang().did(world, 41, allReduce, time.Millisecond, 0, 1).without(2, 3), true},
+		{
+			"some have, the others are gone", hang(), hang().did(world, 41, allReduce, time.Millisecond, 0, 1).without(2, 3),
+			true,
+		},
 		{"they gave up", hang(), hang().with(gaveUp, 0, 1, 3), false},
 		{"they are gone", hang(), hang().without(0, 1, 3), false},
 		{
-			"others go on, whom it never concerned", newJob(6).comm("left", 0, 1, 2).comm("right", 3, 4, 5).in("left", 41, allReduce, s6, 2, s6, 0, 1),
+			"others go on, whom it never concerned", newJob(6).comm("left", 0, 1, 2).comm("right", 3, 4, 5).in("left",
+				41, allReduce, s6, 2, s6, 0, 1),
 			newJob(6).comm("right", 3, 4, 5).did("right", 950, allReduce, time.Millisecond, 3, 4, 5).without(0, 1), false,
 		},
 		{"it runs again", stopped(), stopped().with(alive, 2), true},
@@ -255,7 +276,8 @@ func TestHealed(t *testing.T) {
 		{"it is dead", stopped(), stopped().with(fate(verdict.Dead, 0, ""), 2).with(gaveUp, 0, 1, 3), false},
 		{"it answers again", away(), away().with(alive, 2), true},
 		{"it doesn't, and those that waited gave up", away(), away().with(gaveUp, 0, 1, 3), false},
-		{"the others go on without the dead", died(), died().with(gaveUp, 0, 1, 3).comm("smaller", 0, 1, 3).did("smaller", 1, allReduce, time.Millisecond, 0, 1, 3), true},
+		{"the others go on without the dead", died(), died().with(gaveUp, 0, 1, 3).comm("smaller", 0, 1, 3).did("smaller",
+			1, allReduce, time.Millisecond, 0, 1, 3), true},
 		{"the others end because of the dead", died(), died().with(gaveUp, 0, 1, 3), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -292,8 +314,14 @@ func TestTracker(t *testing.T) {
 		{"a host is out of reach", hang().with(away, 4).in(world, 7, allReduce, s6, 4, s6, 5), "opened rank_unreachable"},
 		{"with both of its processes", hang().with(away, 4, 5), "changed rank_unreachable"},
 		{"one of them is back", hang().with(away, 5).in(world, 7, allReduce, s6, 5, s6, 4), "changed rank_unreachable"},
-		{"time goes by", hang().with(fate(verdict.Unreachable, time.Minute, ""), 5).in(world, 7, allReduce, s6, 5, s6, 4), ""},
-		{"it died", hang().with(fate(verdict.Dead, time.Second, ""), 5).in(world, 7, allReduce, s6, 5, s6, 4), "opened rank_dead, withdrawn rank_unreachable"},
+		{
+			"time goes by", hang().with(fate(verdict.Unreachable, time.Minute, ""), 5).in(world, 7, allReduce, s6, 5, s6, 4),
+			"",
+		},
+		{
+			"it died", hang().with(fate(verdict.Dead, time.Second, ""), 5).in(world, 7, allReduce, s6, 5, s6, 4),
+			"opened rank_dead, withdrawn rank_unreachable",
+		},
 	} {
 		if got := update(c.job); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

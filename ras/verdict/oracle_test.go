@@ -133,8 +133,8 @@ func (tr *trial) run() (notes []verdict.Note, blocked bool) {
 				continue
 			}
 			slot := verdict.Slot{
-				Comm: lifecycle.CommID{byte(c + 1)}, Name: fmt.Sprint("c", c), Rank: i, Size: len(members), Root: 1, Job: -1, Wait: -1,
-				Seq: uint64(done[r][c]), Age: end - time.Duration(ranks[r].since)*tick,
+				Comm: lifecycle.CommID{byte(c + 1)}, Name: fmt.Sprint("c", c), Rank: i, Size: len(members), Root: 1,
+				Job: -1, Wait: -1, Seq: uint64(done[r][c]), Age: end - time.Duration(ranks[r].since)*tick,
 			}
 			if done[r][c] > 0 {
 				slot.Op = tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}
@@ -179,7 +179,8 @@ func TestOracle(t *testing.T) {
 		}
 
 		want := map[fault]verdict.Reason{
-			leaves: verdict.NotEntered, dies: verdict.RankDead, stops: verdict.RankStopped, differs: verdict.Mismatch, swaps: verdict.Deadlock,
+			leaves: verdict.NotEntered, dies: verdict.RankDead, stops: verdict.RankStopped, differs: verdict.Mismatch,
+			swaps: verdict.Deadlock,
 		}[tr.fault]
 		silent := tr.fault == sound || !blocked && tr.fault != dies && tr.fault != stops
 		if silent {
@@ -249,7 +250,8 @@ func BenchmarkDiagnose(b *testing.B) {
 		for level, size := range []int{8, 64, ranks} {
 			s := verdict.Slot{
 				Comm: lifecycle.CommID{byte(level), byte(r / size), byte(r / size >> 8)}, Name: fmt.Sprint("level", level),
-				Rank: r % size, Size: size, Root: 1, Job: -1, Wait: -1, Seq: 7, Op: tape.Signature{Call: lifecycle.CallAllReduce}, Age: 12 * time.Second,
+				Rank: r % size, Size: size, Root: 1, Job: -1, Wait: -1, Seq: 7, Op: tape.Signature{Call: lifecycle.CallAllReduce},
+				Age: 12 * time.Second,
 			}
 			if level == 2 && r != 1234 {
 				s.Seq, s.InFlight, s.Age, s.Stalled = 8, 1, 6*time.Second, true

@@ -111,8 +111,8 @@ func (w *walk) traceless(some []*Note, ends map[*Note][]*meeting) Verdict {
 	v := w.processVerdict(some, ends)
 	v.ID = hash("together", some[0].Host)
 	v.Reason, v.Confidence = Unknown, Possible
-	v.Text = say("%s of host %s ended together %s ago, and which was first is not known: nobody is left there to read their tapes",
-		ranksText(v.Culprits), some[0].Host, v.Age)
+	v.Text = say("%s of host %s ended together %s ago, and which was first is not known: nobody is "+
+		"left there to read their tapes", ranksText(v.Culprits), some[0].Host, v.Age)
 	v.Text.add("%s", waiting(v.Victims))
 	v.Culprits, v.Evidence = nil, nil
 	return v
@@ -197,7 +197,9 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 // processText says what became of processes, and how that is known.
 func processText(notes []*Note, ranks []Rank, age Age) Text {
 	fate := notes[0].Fate
-	verb := map[Fate]string{Dead: "ended", Departed: "left the job", Stopped: "stopped", Unreachable: "stopped answering"}[fate]
+	verb := map[Fate]string{
+		Dead: "ended", Departed: "left the job", Stopped: "stopped", Unreachable: "stopped answering",
+	}[fate]
 	t := say("%s", culpritsText(ranks))
 	if hosts := hostsOf(notes); len(notes) > 1 {
 		t.add(" of %s %s", plural(len(hosts), "host"), strings.Join(hosts, ", "))
@@ -252,7 +254,8 @@ func (g *graph) side() (aside, seen Text) {
 	if more := len(hosts) - 1; more > 0 {
 		from += fmt.Sprintf(" and %d more", more)
 	}
-	seen = say("seen from %s, with %d of %d processes: if the network is parted, the others say the same of these", from, len(here), all)
+	seen = say("seen from %s, with %d of %d processes: if the network is parted, the others say the same of these",
+		from, len(here), all)
 	if 2*len(here) <= all {
 		aside = say("; only %d of %d processes answer: those of %s may be the ones that are cut off", len(here), all, from)
 	}
@@ -294,14 +297,15 @@ func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
 		if v.Reason != RankDead && !slices.ContainsFunc(v.Culprits, away) {
 			return true
 		}
-		return v.Reason != RankStopped && slices.ContainsFunc(notes, func(n Note) bool { // nobody misses them, and somebody works
+		return v.Reason != RankStopped && slices.ContainsFunc(notes, func(n Note) bool { // others go on without them
 			return n.Fate == Alive && !v.blames(n.Member) &&
 				slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.fine() && s.Seq > 0 && s.Age < held })
 		})
 	default:
 	}
 	return slices.ContainsFunc(notes, func(n Note) bool {
-		return n.Fate == Alive && slices.ContainsFunc(v.Victims, func(w Wait) bool { return w.Rank.Member == n.Member && n.through(&w) })
+		return n.Fate == Alive &&
+			slices.ContainsFunc(v.Victims, func(w Wait) bool { return w.Rank.Member == n.Member && n.through(&w) })
 	})
 }
 

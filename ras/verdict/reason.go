@@ -34,8 +34,8 @@ const (
 )
 
 var reasonNames = [numReasons]string{
-	"none", "rank_dead", "rank_stopped", "rank_unreachable", "not_entered", "not_joined", "mismatch", "deadlock", "transport",
-	"straggler", "unfinished_group", "unknown",
+	"none", "rank_dead", "rank_stopped", "rank_unreachable", "not_entered", "not_joined", "mismatch", "deadlock",
+	"transport", "straggler", "unfinished_group", "unknown",
 }
 
 // Reasons lists all reasons that a verdict can have.

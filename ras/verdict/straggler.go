@@ -86,7 +86,8 @@ func (g *graph) stragglers() []Verdict {
 		}
 		v.key(nil)
 		for _, by := range h.by {
-			v.Victims = append(v.Victims, Wait{Rank: rankOf(by.actor, key.comm), Comm: key.comm, Name: by.slot.Name, Call: "operations"})
+			v.Victims = append(v.Victims,
+				Wait{Rank: rankOf(by.actor, key.comm), Comm: key.comm, Name: by.slot.Name, Call: "operations"})
 		}
 		slices.SortFunc(v.Victims, longest)
 		if p.actor.note.Where != "" {

@@ -64,7 +64,8 @@ func (v *Verdict) continues(old *Verdict) bool {
 		return true
 	}
 	return slices.ContainsFunc(v.Culprits, func(r Rank) bool {
-		return r.Member != "" && slices.ContainsFunc(old.Culprits, func(o Rank) bool { return o.Member == r.Member && o.Job == r.Job })
+		return r.Member != "" &&
+			slices.ContainsFunc(old.Culprits, func(o Rank) bool { return o.Member == r.Member && o.Job == r.Job })
 	})
 }
 
@@ -99,6 +100,6 @@ func (t *Tracker) find(id string) int {
 
 // news tells whether a verdict says something new, apart from that time has passed.
 func news(old, now *Verdict) bool {
-	return old.Confidence != now.Confidence || len(old.Victims) != len(now.Victims) || len(old.Culprits) != len(now.Culprits) ||
-		old.Comm != now.Comm || old.Seq != now.Seq
+	return old.Confidence != now.Confidence || len(old.Victims) != len(now.Victims) ||
+		len(old.Culprits) != len(now.Culprits) || old.Comm != now.Comm || old.Seq != now.Seq
 }

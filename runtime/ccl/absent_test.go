@@ -111,7 +111,10 @@ func TestGroupThatIsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, g := range map[string]*ccl.Group{"nil": nil, "zero": {}, "of a nil runtime": (*ccl.Runtime)(nil).GroupStart(t.Context())} {
+	for name, g := range map[string]*ccl.Group{
+		"nil": nil, "zero": {},
+		"of a nil runtime": (*ccl.Runtime)(nil).GroupStart(t.Context()),
+	} {
 		refusal(t, name+", GroupEnd", rt.GroupEnd(g), lifecycle.CodeInvalidUsage, "GroupStart")
 		refusal(t, name+", inner GroupEnd", rt.GroupEnd(rt.GroupStart(g)), lifecycle.CodeInvalidUsage, "GroupStart")
 		for call, err := range map[string]error{

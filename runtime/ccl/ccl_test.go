@@ -106,7 +106,8 @@ func allCollectives(ctx context.Context, c *ccl.Comm, count int) error {
 		}
 	}
 	recv := make([]int64, count)
-	if err := errors.Join(ccl.AllReduce(ctx, c, mine, recv, ccl.Sum), want("all-reduce", recv, sum), want("its input", mine, ramp(rank, count))); err != nil {
+	if err := errors.Join(ccl.AllReduce(ctx, c, mine, recv, ccl.Sum), want("all-reduce", recv, sum),
+		want("its input", mine, ramp(rank, count))); err != nil {
 		return err
 	}
 	recv = ramp(rank, count)
@@ -114,7 +115,8 @@ func allCollectives(ctx context.Context, c *ccl.Comm, count int) error {
 		return err
 	}
 	recv = make([]int64, count)
-	if err := errors.Join(ccl.Broadcast(ctx, c, mine, recv, root), want("broadcast", recv, ramp(root, count))); err != nil {
+	if err := errors.Join(ccl.Broadcast(ctx, c, mine, recv, root),
+		want("broadcast", recv, ramp(root, count))); err != nil {
 		return err
 	}
 	var rootRecv []int64
@@ -154,7 +156,8 @@ func allCollectives(ctx context.Context, c *ccl.Comm, count int) error {
 	for r := range n {
 		wantExchanged = append(wantExchanged, ramp(r, n*count)[rank*count:(rank+1)*count]...)
 	}
-	if err := errors.Join(ccl.AllToAll(ctx, c, ramp(rank, n*count), exchanged), want("all-to-all", exchanged, wantExchanged)); err != nil {
+	if err := errors.Join(ccl.AllToAll(ctx, c, ramp(rank, n*count), exchanged),
+		want("all-to-all", exchanged, wantExchanged)); err != nil {
 		return err
 	}
 	var atRoot []int64
@@ -174,7 +177,8 @@ func allCollectives(ctx context.Context, c *ccl.Comm, count int) error {
 		return err
 	}
 	next, prev := (rank+1)%n, (rank+n-1)%n
-	if err := errors.Join(ccl.SendRecv(ctx, c, mine, next, recv, prev), want("send and receive", recv, ramp(prev, count))); err != nil {
+	if err := errors.Join(ccl.SendRecv(ctx, c, mine, next, recv, prev),
+		want("send and receive", recv, ramp(prev, count))); err != nil {
 		return err
 	}
 	return ccl.Barrier(ctx, c)
@@ -196,7 +200,8 @@ func TestReductions(t *testing.T) {
 			{ccl.Avg, nil, []float32{2.5, -1.5}},
 			{ccl.PreMulSum, []ccl.OpOption{ccl.Scale(0.5)}, []float32{5, -3}},
 		} {
-			if err := errors.Join(ccl.AllReduce(ctx, c, in, out, tc.op, tc.opts...), want(tc.op.String(), out, tc.want)); err != nil {
+			if err := errors.Join(ccl.AllReduce(ctx, c, in, out, tc.op, tc.opts...),
+				want(tc.op.String(), out, tc.want)); err != nil {
 				return err
 			}
 		}
@@ -261,7 +266,8 @@ func TestSplit(t *testing.T) {
 		}
 		got := []int64{int64(c.Rank())}
 		sums := []int64{0 + 2 + 4, 1 + 3 + 5}
-		if err := errors.Join(ccl.AllReduce(ctx, rail, got, got, ccl.Sum), want("sum over the rail", got, sums[c.Rank()%2:][:1])); err != nil {
+		if err := errors.Join(ccl.AllReduce(ctx, rail, got, got, ccl.Sum),
+			want("sum over the rail", got, sums[c.Rank()%2:][:1])); err != nil {
 			return err
 		}
 		color := 7

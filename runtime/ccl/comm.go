@@ -53,8 +53,8 @@ type core struct {
 	together    uint64        // calls whose operations progress together so far; by the turn's holder
 
 	numbering sync.Mutex                // guards acts, together with the place in the line
-	acts      map[lifecycle.Call]uint64 // splits, shrinks, grows and groups with collectives so far; the ranks agree on them
-	pairs     uint64                    // groups without so far; each rank has its own
+	acts      map[lifecycle.Call]uint64 // splits, shrinks, grows, groups with collectives; the same on all ranks
+	pairs     uint64                    // groups without collectives; each rank has its own
 
 	maker  int64       // the goroutine that made it
 	shared atomic.Bool // calls came from another one, too

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestContacts has the ranks of three processes, one of which can be reached nowhere, tell each other where the others are; a split tells
-// nobody anew.
+// TestContacts has the ranks of three processes, one of which can be reached nowhere, tell each other where the others
+// are; a split tells nobody anew.
 func TestContacts(t *testing.T) {
 	contacts := []string{"a:1", "", "c:3"}
 	rts := make([]*Runtime, len(contacts))

@@ -9,8 +9,9 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// TestArgumentsOfACallThatComesTooEarly: on a communicator that is not ready yet, the guard refuses the call before its arguments are looked
-// at. An operation whose arguments nobody has checked must not come out, for the communicator may be ready when it is made.
+// TestArgumentsOfACallThatComesTooEarly: on a communicator that is not ready yet, the guard refuses the call before its
+// arguments are looked at. An operation whose arguments nobody has checked must not come out, for the communicator may
+// be ready when it is made.
 func TestArgumentsOfACallThatComesTooEarly(t *testing.T) {
 	rt := quiet(t)
 	defer func() {
@@ -27,10 +28,12 @@ func TestArgumentsOfACallThatComesTooEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := []host.Op{newOp(lifecycle.CallAllReduce, []int64{1}, make([]int64, 2), Sum, -1, nil)}
-	if err := c.admit(t.Context(), lifecycle.CallAllReduce, bad); err == nil || lifecycle.CodeOf(err) == lifecycle.CodeInvalidArgument {
+	if err := c.admit(t.Context(), lifecycle.CallAllReduce, bad); err == nil ||
+		lifecycle.CodeOf(err) == lifecycle.CodeInvalidArgument {
 		t.Errorf("a call with bad arguments is answered by %v, want that it comes too early", err)
 	}
-	if err := SendRecv(t.Context(), c, []int64{1}, 1, make([]int64, 1), 7); lifecycle.CodeOf(err) == lifecycle.CodeInvalidArgument || err == nil {
+	if err := SendRecv(t.Context(), c, []int64{1}, 1, make([]int64, 1),
+		7); lifecycle.CodeOf(err) == lifecycle.CodeInvalidArgument || err == nil {
 		t.Errorf("SendRecv: %v", err)
 	}
 	if err := c.Abort(nil); err != nil {

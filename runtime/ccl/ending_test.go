@@ -90,7 +90,8 @@ func TestAbortOvertakesDestroy(t *testing.T) {
 		}
 	}
 	if ends[tape.ActDestroy] != 2 || ends[tape.ActAbort] != 1 {
-		t.Errorf("the tape has %d ends of destroys and %d of aborts, want 2 and 1", ends[tape.ActDestroy], ends[tape.ActAbort])
+		t.Errorf("the tape has %d ends of destroys and %d of aborts, want 2 and 1", ends[tape.ActDestroy],
+			ends[tape.ActAbort])
 	}
 }
 
@@ -260,7 +261,8 @@ func TestSitesAreTheUsers(t *testing.T) {
 	_ = rt.Group(ctx, func(g *ccl.Group) error { return ccl.Barrier(g, c) })
 	n := 0
 	for _, r := range records() {
-		if r.Site.Func != "" && r.Site.Func != "ccl_test.TestSitesAreTheUsers" && r.Site.Func != "ccl_test.TestSitesAreTheUsers.func2" {
+		if r.Site.Func != "" && r.Site.Func != "ccl_test.TestSitesAreTheUsers" &&
+			r.Site.Func != "ccl_test.TestSitesAreTheUsers.func2" {
 			t.Errorf("%v of %v, %v: made by %s", r.Act, r.Call, r.Stage, r.Site)
 		}
 		if r.Stage == tape.StageMisuse {
@@ -324,7 +326,8 @@ func TestDestroyListsWhatIsInFlight(t *testing.T) {
 		if !errors.Is(err, ccl.ErrUnfinished) || !strings.Contains(err.Error(), want) {
 			t.Errorf("Destroy = %v, want that it lists %q", err, want)
 		}
-		if n := strings.Count(fmt.Sprint(err), "all_reduce"); n > 0 && (n != 9 || !strings.Contains(err.Error(), "and 4 more")) {
+		if n := strings.Count(fmt.Sprint(err), "all_reduce"); n > 0 &&
+			(n != 9 || !strings.Contains(err.Error(), "and 4 more")) {
 			t.Errorf("Destroy = %v, want 9 of the calls, and 4 more", err)
 		}
 		for _, c := range comms[1:] {

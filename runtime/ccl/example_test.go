@@ -40,7 +40,8 @@ func ExampleAllReduce() {
 	// Output: [[6 4] [6 4] [6 4] [6 4]]
 }
 
-// A group lets one goroutine work for several ranks, and makes sends and receives that need each other at the same time.
+// A group lets one goroutine work for several ranks, and makes sends and receives that need each other at the same
+// time.
 func ExampleRuntime_Group() {
 	rt, err := ccl.New(ccl.Config{})
 	if err != nil {

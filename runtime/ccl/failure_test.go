@@ -82,7 +82,8 @@ func TestContextEndsInsideAnOperation(t *testing.T) {
 			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 			defer cancel()
 			err := ccl.Barrier(ctx, c)
-			if !errors.Is(err, ccl.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 2") {
+			if !errors.Is(err, ccl.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) ||
+				!strings.Contains(err.Error(), "rank 2") {
 				return fmt.Errorf("%w, want a timeout that names rank 2", err)
 			}
 		case 1: // learns it
@@ -149,7 +150,8 @@ func TestDestroyWithOperationsInFlight(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err = comms[0].Destroy(ctx)
-	if lifecycle.CodeOf(err) != lifecycle.CodeUnfinished || !strings.Contains(err.Error(), "all_reduce") || !strings.Contains(err.Error(), "rank 1") {
+	if lifecycle.CodeOf(err) != lifecycle.CodeUnfinished || !strings.Contains(err.Error(), "all_reduce") ||
+		!strings.Contains(err.Error(), "rank 1") {
 		t.Errorf("Destroy = %v, want one that names the all_reduce and rank 1", err)
 	}
 	if err := w.Wait(t.Context()); err == nil {
@@ -207,7 +209,8 @@ func TestBadArguments(t *testing.T) {
 		})
 	}
 	// Nothing happened: the communicator still works.
-	each(t, comms, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(ccl.Barrier(ctx, c), c.Destroy(ctx)) })
+	each(t,
+		comms, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(ccl.Barrier(ctx, c), c.Destroy(ctx)) })
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -221,7 +224,8 @@ func TestMissingRankIsNamed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err = rt.InitRank(ctx, id, 3, 1)
-	if !errors.Is(err, ccl.ErrNotJoined) || !strings.Contains(err.Error(), "not arrived: 0, 2") && !strings.Contains(err.Error(), "0 and 2") {
+	if !errors.Is(err, ccl.ErrNotJoined) || !strings.Contains(err.Error(), "not arrived: 0, 2") &&
+		!strings.Contains(err.Error(), "0 and 2") {
 		t.Errorf("%v, want that ranks 0 and 2 have not arrived", err)
 	}
 	if n := rt.Live(); n != 0 {

@@ -17,7 +17,8 @@ func TestGaveUp(t *testing.T) {
 			Peer: 0, Notice: transport.Notice{Code: lifecycle.CodePeerAborted, Culprit: culprit, Detail: "it closed its end"},
 		}))
 		var peer *lifecycle.PeerError
-		if !errors.As(err, &peer) || peer.Code != lifecycle.CodePeerAborted || peer.Rank != want || peer.Self != 1 || peer.Name != "world" {
+		if !errors.As(err, &peer) || peer.Code != lifecycle.CodePeerAborted || peer.Rank != want || peer.Self != 1 ||
+			peer.Name != "world" {
 			t.Errorf("culprit %d: %v", culprit, err)
 		}
 	}

@@ -78,7 +78,8 @@ func TestGroupOfInits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	each(t, comms, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(ccl.Barrier(ctx, c), c.Destroy(ctx)) })
+	each(t,
+		comms, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(ccl.Barrier(ctx, c), c.Destroy(ctx)) })
 }
 
 func TestNonBlocking(t *testing.T) {
@@ -94,7 +95,8 @@ func TestNonBlocking(t *testing.T) {
 	if err := first.AsyncError(); !errors.Is(err, ccl.ErrInProgress) {
 		t.Fatalf("AsyncError while the other rank has not come: %v", err)
 	}
-	if err := ccl.Barrier(t.Context(), first); !errors.Is(err, ccl.ErrInProgress) && lifecycle.CodeOf(err) != lifecycle.CodeInitializing {
+	if err := ccl.Barrier(t.Context(), first); !errors.Is(err, ccl.ErrInProgress) &&
+		lifecycle.CodeOf(err) != lifecycle.CodeInitializing {
 		t.Fatalf("Barrier while the other rank has not come: %v", err)
 	}
 	second, err := rt.InitRank(t.Context(), id, 2, 1, ccl.NonBlocking())
@@ -147,7 +149,8 @@ func TestGroupOfSplits(t *testing.T) {
 	if children[0] != nil || children[2] != nil || children[1].Size() != 1 {
 		t.Errorf("the children are %v", children)
 	}
-	each(t, comms, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(ccl.Barrier(ctx, c), c.Destroy(ctx)) })
+	each(t,
+		comms, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(ccl.Barrier(ctx, c), c.Destroy(ctx)) })
 	if err := children[1].Close(); err != nil {
 		t.Error(err)
 	}
@@ -253,7 +256,8 @@ func TestNonBlockingSplitIsInProgressOnTheParent(t *testing.T) {
 	}
 	for call, err := range map[string]error{
 		"AsyncError": comms[0].AsyncError(), "another Split": second(comms[0].Split(t.Context(), 0, 0)),
-		"Finalize": comms[0].Finalize(t.Context()), "Destroy": comms[0].Destroy(t.Context()), "the child's AsyncError": first.AsyncError(),
+		"Finalize": comms[0].Finalize(t.Context()), "Destroy": comms[0].Destroy(t.Context()),
+		"the child's AsyncError": first.AsyncError(),
 	} {
 		if !errors.Is(err, ccl.ErrInProgress) {
 			t.Errorf("%s while the other rank has not split: %v, want ErrInProgress", call, err)
@@ -325,7 +329,8 @@ func TestGroupWithAnInnerOneLeftOpen(t *testing.T) {
 	func() {
 		work = ccl.IAllReduce(rt.GroupStart(t.Context()), comms[0], []int64{1}, make([]int64, 1), ccl.Sum)
 	}()
-	collectUntil(t, "end of the call of a group that nobody can end", func() bool { return !errors.Is(work.Err(), ccl.ErrInProgress) })
+	collectUntil(t,
+		"end of the call of a group that nobody can end", func() bool { return !errors.Is(work.Err(), ccl.ErrInProgress) })
 	each(t, comms, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
 }
 
@@ -344,7 +349,10 @@ func TestMakingInsideAGroupThatIsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, g := range map[string]*ccl.Group{"ended": ended, "foreign": foreign, "in a foreign one": rt.GroupStart(foreign)} {
+	for name, g := range map[string]*ccl.Group{
+		"ended": ended, "foreign": foreign,
+		"in a foreign one": rt.GroupStart(foreign),
+	} {
 		for call, err := range map[string]error{
 			"InitRank": second(rt.InitRank(g, id, 1, 0)), "World": second(rt.World(g)), "Split": second(comms[0].Split(g, 0, 0)),
 		} {

@@ -105,7 +105,8 @@ func TestNonBlockingGrowOnTape(t *testing.T) {
 		if all[2], err = rt.JoinGrow(t.Context(), id, 3, 2, ccl.WithName("b")); err != nil {
 			t.Fatal(err)
 		}
-		each(t, append(all, comms...), func(ctx context.Context, c *ccl.Comm) error { return errors.Join(c.Wait(ctx), c.Destroy(ctx)) })
+		each(t, append(all,
+			comms...), func(ctx context.Context, c *ccl.Comm) error { return errors.Join(c.Wait(ctx), c.Destroy(ctx)) })
 	}, func(ev *tape.Event) bool {
 		return ev.Life.Act == tape.ActGrow || ev.Life.Act == tape.ActInit && ev.Comm.Name == "b"
 	})

@@ -84,14 +84,18 @@ func TestLostNamesWhoseProcessHasEnded(t *testing.T) {
 	if err := comms[0].Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for c, want := range map[*ccl.Comm]lifecycle.Code{comms[0]: lifecycle.CodeDestroyed, nil: lifecycle.CodeInvalidArgument} {
+	for c, want := range map[*ccl.Comm]lifecycle.Code{
+		comms[0]: lifecycle.CodeDestroyed,
+		nil:      lifecycle.CodeInvalidArgument,
+	} {
 		if _, err := c.Lost(t.Context()); lifecycle.CodeOf(err) != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }
 
-// A second rank is gone when the first is to be excluded: the ranks that know only of one fail, and meet when they try again.
+// A second rank is gone when the first is to be excluded: the ranks that know only of one fail, and meet when they try
+// again.
 func TestShrinkAgainAfterASecondDeath(t *testing.T) {
 	rts, comms := members(t, 5)
 	for _, gone := range []int{1, 3} {

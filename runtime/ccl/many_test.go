@@ -114,7 +114,8 @@ func TestManyCommunicatorsAreOnlyMemory(t *testing.T) {
 	}
 	fdsNow, mappingsNow := kernelObjects(t)
 	if fdsNow > fds+n/10 || mappingsNow > mappings+n/2 { // the heap grows by mappings, too
-		t.Errorf("%d communicators of %d ranks took %d file descriptors and %d mappings", n, manyRanks, fdsNow-fds, mappingsNow-mappings)
+		t.Errorf("%d communicators of %d ranks took %d file descriptors and %d mappings", n, manyRanks, fdsNow-fds,
+			mappingsNow-mappings)
 	}
 	if more := runtime.NumGoroutine() - goroutines; more > n/10 {
 		t.Errorf("%d idle communicators keep %d goroutines", n*manyRanks, more)
@@ -192,7 +193,8 @@ func BenchmarkLifeOfMany(b *testing.B) {
 				rounds++
 			}
 			each := float64(rounds * n)
-			b.ReportMetric(float64((cpuTime(b)-used).Nanoseconds())/(2*each), "cpu-ns/comm") // what other programs do does not show in it
+			// What other programs do does not show in it.
+			b.ReportMetric(float64((cpuTime(b)-used).Nanoseconds())/(2*each), "cpu-ns/comm")
 			b.ReportMetric(float64(inits.Nanoseconds())/each, "init-ns/comm")
 			b.ReportMetric(float64(splits.Nanoseconds())/each, "split-ns/comm")
 			b.ReportMetric(float64(destroys.Nanoseconds())/(2*each), "destroy-ns/comm")

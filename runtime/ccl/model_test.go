@@ -45,16 +45,19 @@ func reachable(from lifecycle.State) map[lifecycle.State]bool {
 	return seen
 }
 
-// judge holds the answer to a call against the table. before and after are the states around it; expired says that its context ended.
+// judge holds the answer to a call against the table. before and after are the states around it; expired says that its
+// context ended.
 //
 //   - No error needs a state in which the call is legal.
 //   - A code of the table needs a state in which the table answers so.
 //   - ErrInProgress needs a non-blocking communicator.
-//   - The fault of a peer, and an expired context, need a state in which the call is legal, and make the communicator fail: it is not ready
-//     afterwards. A look at the communicator (AsyncError, Wait) may tell what made it fail before.
-//   - ErrRevoked may also answer a call that would be legal on a revoked communicator, but was in flight when it was revoked.
-//   - A call that makes a child may also fail with that alone: the parent is as it was. A Grow to which the ranks bring no id, or two, is an
-//     invalid argument on all of them.
+//   - The fault of a peer, and an expired context, need a state in which the call is legal, and make the communicator
+//     fail: it is not ready afterwards. A look at the communicator (AsyncError, Wait) may tell what made it fail
+//     before.
+//   - ErrRevoked may also answer a call that would be legal on a revoked communicator, but was in flight when it was
+//     revoked.
+//   - A call that makes a child may also fail with that alone: the parent is as it was. A Grow to which the ranks bring
+//     no id, or two, is an invalid argument on all of them.
 //   - ErrUnfinished is for a Destroy or Finalize whose context ended, and for the operations that it cut short.
 func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expired bool, err error) error {
 	code := lifecycle.CodeOf(err)
@@ -66,7 +69,8 @@ func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expi
 		_, answer := lifecycle.Next(s, call)
 		revoked = revoked || s == lifecycle.StateRevoked
 		legal = legal || answer == lifecycle.CodeOK
-		answered = answered || answer == code || answer == lifecycle.CodeInitializing && nonBlocking && code == lifecycle.CodeInProgress
+		answered = answered || answer == code || answer == lifecycle.CodeInitializing && nonBlocking &&
+			code == lifecycle.CodeInProgress
 	}
 	looks := call == lifecycle.CallAsyncError || call == lifecycle.CallWait
 	bears := call == lifecycle.CallSplit || call == lifecycle.CallShrink || call == lifecycle.CallGrow
@@ -77,7 +81,8 @@ func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expi
 	case answered:
 		return nil
 	case !legal:
-	case code == lifecycle.CodeInProgress && nonBlocking, code == lifecycle.CodeRevoked && revoked && before != lifecycle.StateRevoked:
+	case code == lifecycle.CodeInProgress && nonBlocking, code == lifecycle.CodeRevoked && revoked &&
+		before != lifecycle.StateRevoked:
 		return nil
 	case code == lifecycle.CodeUnfinished && (call == lifecycle.CallDestroy || call == lifecycle.CallFinalize) && expired:
 		return nil
@@ -85,7 +90,8 @@ func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expi
 		return nil
 	case code == lifecycle.CodeTimeout && expired && (looks || after != lifecycle.StateReady):
 		return nil
-	case code == lifecycle.CodeTimeout && errors.As(err, &system) && after != lifecycle.StateReady: // another call's context ended
+	// Another call's context ended.
+	case code == lifecycle.CodeTimeout && errors.As(err, &system) && after != lifecycle.StateReady:
 		return nil
 	case bears && (errors.As(err, &peer) || code == lifecycle.CodeTimeout && expired):
 		return nil
@@ -112,14 +118,20 @@ func TestJudgeRefuses(t *testing.T) {
 		err           error
 		allowed       bool
 	}{
-		"an operation":                      {barrier, ready, ready, nil, true},
-		"an operation on a dead one":        {barrier, destroyed, destroyed, nil, false},
-		"its refusal":                       {barrier, destroyed, destroyed, refused(lifecycle.CodeDestroyed), true},
-		"the refusal of a live one":         {barrier, ready, ready, refused(lifecycle.CodeDestroyed), false},
-		"one that was raced":                {barrier, ready, destroyed, refused(lifecycle.CodeDestroyed), true},
-		"a child's fault":                   {lifecycle.CallShrink, ready, ready, &ccl.PeerError{Code: lifecycle.CodeNotJoined}, true},
-		"a child of a dead one":             {lifecycle.CallShrink, destroyed, destroyed, nil, false},
-		"a bad argument that nobody made":   {lifecycle.CallShrink, ready, ready, refused(lifecycle.CodeInvalidArgument), false},
+		"an operation":               {barrier, ready, ready, nil, true},
+		"an operation on a dead one": {barrier, destroyed, destroyed, nil, false},
+		"its refusal":                {barrier, destroyed, destroyed, refused(lifecycle.CodeDestroyed), true},
+		"the refusal of a live one":  {barrier, ready, ready, refused(lifecycle.CodeDestroyed), false},
+		"one that was raced":         {barrier, ready, destroyed, refused(lifecycle.CodeDestroyed), true},
+		"a child's fault": {
+			lifecycle.CallShrink, ready, ready,
+			&ccl.PeerError{Code: lifecycle.CodeNotJoined}, true,
+		},
+		"a child of a dead one": {lifecycle.CallShrink, destroyed, destroyed, nil, false},
+		"a bad argument that nobody made": {
+			lifecycle.CallShrink, ready, ready, refused(lifecycle.CodeInvalidArgument),
+			false,
+		},
 		"a group on a dead one":             {lifecycle.CallGroupEnd, destroyed, destroyed, nil, false},
 		"an answer from the future":         {barrier, ready, failed, refused(lifecycle.CodeDestroyed), false},
 		"a second winner":                   {destroy, destroyed, destroyed, nil, false},

@@ -33,13 +33,14 @@ type life struct {
 	ranks       int
 	apart       bool // each rank has a runtime of its own
 	nonBlocking bool
-	patient     bool                     // a rank waits for what is in progress before it makes the next call
-	schedule    []lifecycle.Call         // operations, groups of them, and calls that make children, which all ranks make in this order
-	afterwards  lifecycle.Call           // what they make when the communicator has failed or was revoked
-	meddlers    map[int][]meddler        // by rank
-	tallies     []map[lifecycle.Call]int // by rank: how often each lifecycle call won
-	rts         []*ccl.Runtime
-	joiners     sync.WaitGroup // the processes that a Grow takes in
+	patient     bool // a rank waits for what is in progress before it makes the next call
+	// Operations, groups of them, and calls that make children, which all ranks make in this order.
+	schedule   []lifecycle.Call
+	afterwards lifecycle.Call           // what they make when the communicator has failed or was revoked
+	meddlers   map[int][]meddler        // by rank
+	tallies    []map[lifecycle.Call]int // by rank: how often each lifecycle call won
+	rts        []*ccl.Runtime
+	joiners    sync.WaitGroup // the processes that a Grow takes in
 }
 
 // meddler is a goroutine that makes calls at any time. Before each it lets others run for a while.
@@ -67,7 +68,8 @@ func drawLife(t *rapid.T) *life {
 		nonBlocking: rapid.Bool().Draw(t, "nonblocking"),
 		patient:     rapid.Bool().Draw(t, "patient"),
 		schedule: rapid.SliceOfN(rapid.SampledFrom([]lifecycle.Call{
-			lifecycle.CallAllReduce, lifecycle.CallBarrier, lifecycle.CallBroadcast, lifecycle.CallAllGather, lifecycle.CallReduce,
+			lifecycle.CallAllReduce, lifecycle.CallBarrier, lifecycle.CallBroadcast, lifecycle.CallAllGather,
+			lifecycle.CallReduce,
 			lifecycle.CallSendRecv, lifecycle.CallGroupEnd, lifecycle.CallSplit, lifecycle.CallShrink, lifecycle.CallGrow,
 		}), 1, 8).Draw(t, "schedule"),
 		afterwards: rapid.SampledFrom([]lifecycle.Call{
@@ -85,7 +87,8 @@ func drawLife(t *rapid.T) *life {
 		{lifecycle.CallSend, true},
 		{lifecycle.CallAllReduce, true},
 	}
-	grave := append(harmless, meddling{lifecycle.CallFinalize, false}, meddling{lifecycle.CallDestroy, false}, meddling{lifecycle.CallAbort, false},
+	grave := append(harmless, meddling{lifecycle.CallFinalize, false}, meddling{lifecycle.CallDestroy, false},
+		meddling{lifecycle.CallAbort, false},
 		meddling{lifecycle.CallRevoke, false}, meddling{lifecycle.CallShrink, false}, meddling{lifecycle.CallGrow, false},
 		meddling{lifecycle.CallGroupEnd, false})
 	for r := range l.ranks {
@@ -181,8 +184,8 @@ func inProgressIsFine(err error) error {
 // runtime is a rank's.
 func (l *life) runtime(rank int) *ccl.Runtime { return l.rts[rank%len(l.rts)] }
 
-// rank is one rank's part: a goroutine for the schedule, and the meddlers. It ends the communicator, so that others that
-// wait for it learn that.
+// rank is one rank's part: a goroutine for the schedule, and the meddlers. It ends the communicator, so that others
+// that wait for it learn that.
 func (l *life) rank(ctx context.Context, r int, c *ccl.Comm) error {
 	n := len(l.meddlers[r]) + 1
 	errs := make([]error, n)

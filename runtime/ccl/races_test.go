@@ -15,10 +15,12 @@ import (
 // repetitions of each race.
 const repetitions = 1000
 
-// race makes a communicator of two ranks, runs fns at the same moment, hands the communicator and their errors to judge,
-// and closes what is left; that as often as repetitions says. A race that hangs ends with its context, and fails.
+// race makes a communicator of two ranks, runs fns at the same moment, hands the communicator and their errors to
+// judge, and closes what is left; that as often as repetitions says. A race that hangs ends with its context, and
+// fails.
 func race(
-	t *testing.T, fns func(ctx context.Context, comms []*ccl.Comm) []func() error, judge func(comms []*ccl.Comm, errs []error) error,
+	t *testing.T, fns func(ctx context.Context, comms []*ccl.Comm) []func() error,
+	judge func(comms []*ccl.Comm, errs []error) error,
 ) {
 	t.Helper()
 	rt := newRuntime(t, ccl.Config{})

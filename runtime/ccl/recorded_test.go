@@ -72,7 +72,8 @@ func tell(events []tape.Event) []string {
 	lines := make([]string, len(events))
 	for i, ev := range events {
 		r := ev.Life
-		lines[i] = fmt.Sprintf("%s/%d %s %s seq=%d ops=%d %s", ev.Comm.Name, ev.Comm.Rank, r.Act, r.Stage, r.Seq, r.Ops, r.Code)
+		lines[i] = fmt.Sprintf("%s/%d %s %s seq=%d ops=%d %s", ev.Comm.Name, ev.Comm.Rank, r.Act, r.Stage,
+			r.Seq, r.Ops, r.Code)
 	}
 	return lines
 }
@@ -112,8 +113,10 @@ func TestNestedGroupsOnTape(t *testing.T) {
 	want := []string{
 		"a/0 group start seq=1 ops=2 ok", "a/0 group end seq=1 ops=2 ok",
 		"a/1 group start seq=1 ops=2 ok", "a/1 group end seq=1 ops=2 ok",
-		"b/0 group start seq=1 ops=1 ok", "b/0 group end seq=1 ops=1 ok", "b/0 group start seq=2 ops=1 ok", "b/0 group end seq=2 ops=1 ok",
-		"b/1 group start seq=1 ops=1 ok", "b/1 group end seq=1 ops=1 ok", "b/1 group start seq=2 ops=1 ok", "b/1 group end seq=2 ops=1 ok",
+		"b/0 group start seq=1 ops=1 ok", "b/0 group end seq=1 ops=1 ok", "b/0 group start seq=2 ops=1 ok",
+		"b/0 group end seq=2 ops=1 ok",
+		"b/1 group start seq=1 ops=1 ok", "b/1 group end seq=1 ops=1 ok", "b/1 group start seq=2 ops=1 ok",
+		"b/1 group end seq=2 ops=1 ok",
 	}
 	if diff := cmp.Diff(want, tell(events)); diff != "" {
 		t.Error(diff)
@@ -126,7 +129,8 @@ func TestFailedGroupOnTape(t *testing.T) {
 		a, b := initAll(t, rt, "a"), initAll(t, rt, "b")
 		err := rt.Group(t.Context(), func(g *ccl.Group) error {
 			for r := range 2 {
-				if err := errors.Join(ccl.Barrier(g, a[r]), ccl.Broadcast(g, a[r], []int8{1}, []int8{1}, r), ccl.Barrier(g, a[r]), ccl.Barrier(g, b[r])); err != nil {
+				if err := errors.Join(ccl.Barrier(g, a[r]), ccl.Broadcast(g, a[r], []int8{1}, []int8{1}, r), ccl.Barrier(g, a[r]),
+					ccl.Barrier(g, b[r])); err != nil {
 					return err
 				}
 			}
@@ -137,7 +141,10 @@ func TestFailedGroupOnTape(t *testing.T) {
 		}
 		each(t, append(a, b...), func(_ context.Context, c *ccl.Comm) error { return c.Close() })
 	}, func(ev *tape.Event) bool { return ofGroups(ev) && ev.Life.Stage == tape.StageEnd })
-	want := []string{"a/0 group end seq=1 ops=3 mismatch", "a/1 group end seq=1 ops=3 mismatch", "b/0 group end seq=1 ops=1 ok", "b/1 group end seq=1 ops=1 ok"}
+	want := []string{
+		"a/0 group end seq=1 ops=3 mismatch", "a/1 group end seq=1 ops=3 mismatch",
+		"b/0 group end seq=1 ops=1 ok", "b/1 group end seq=1 ops=1 ok",
+	}
 	if diff := cmp.Diff(want, tell(events)); diff != "" {
 		t.Fatal(diff)
 	}
@@ -195,7 +202,8 @@ func TestMisusedGroupsOnTape(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := rt.GroupEnd(g)
-		if lifecycle.CodeOf(err) != lifecycle.CodeInvalidUsage || !strings.Contains(err.Error(), "the first was made by ccl_test.TestMisusedGroupsOnTape") {
+		if lifecycle.CodeOf(err) != lifecycle.CodeInvalidUsage ||
+			!strings.Contains(err.Error(), "the first was made by ccl_test.TestMisusedGroupsOnTape") {
 			t.Errorf("a second GroupEnd: %v", err)
 		}
 		b := initAll(t, rt, "b")
@@ -204,11 +212,13 @@ func TestMisusedGroupsOnTape(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		collectUntil(t, "report of the open group", func() bool { return strings.Contains(log.String(), "group was never ended") })
+		collectUntil(t,
+			"report of the open group", func() bool { return strings.Contains(log.String(), "group was never ended") })
 		each(t, append(a, b...), func(_ context.Context, c *ccl.Comm) error { return c.Close() })
 	}, func(ev *tape.Event) bool { return ev.Life.Stage == tape.StageMisuse })
 	want := []string{
-		"a/0 group misuse seq=0 ops=0 invalid_usage", "a/1 group misuse seq=0 ops=0 invalid_usage", "b/1 group misuse seq=0 ops=0 invalid_usage",
+		"a/0 group misuse seq=0 ops=0 invalid_usage", "a/1 group misuse seq=0 ops=0 invalid_usage",
+		"b/1 group misuse seq=0 ops=0 invalid_usage",
 	}
 	if diff := cmp.Diff(want, tell(events)); diff != "" {
 		t.Fatal(diff)
@@ -222,7 +232,8 @@ func TestMisusedGroupsOnTape(t *testing.T) {
 			t.Errorf("%s rank %d: the site is %s", ev.Comm.Name, ev.Comm.Rank, r.Site)
 		}
 	}
-	if text := events[2].Life.Text; !strings.Contains(text, "never ended") || !strings.Contains(text, "1 of them, were not made") {
+	if text := events[2].Life.Text; !strings.Contains(text, "never ended") ||
+		!strings.Contains(text, "1 of them, were not made") {
 		t.Errorf("the open group: %q", text)
 	}
 }
@@ -317,7 +328,8 @@ func TestRefusedInitsOnTape(t *testing.T) {
 		}
 	}, func(ev *tape.Event) bool { return ev.Life.Stage == tape.StageMisuse })
 	want := []string{
-		"a/2 init misuse seq=0 ops=0 invalid_argument", "b/0 init misuse seq=0 ops=0 invalid_argument", "c/1 grow misuse seq=0 ops=0 invalid_argument",
+		"a/2 init misuse seq=0 ops=0 invalid_argument", "b/0 init misuse seq=0 ops=0 invalid_argument",
+		"c/1 grow misuse seq=0 ops=0 invalid_argument",
 		"d/0 init misuse seq=0 ops=0 invalid_argument", "e/-1 init misuse seq=0 ops=0 invalid_argument",
 	}
 	if diff := cmp.Diff(want, tell(events)); diff != "" {
@@ -365,7 +377,8 @@ func TestGroupWhoseInitsFailOnTape(t *testing.T) {
 	}
 }
 
-// On the parent's tape the ranks are the parent's, also where the error counts those of the communicator that was to be made.
+// On the parent's tape the ranks are the parent's, also where the error counts those of the communicator that was to be
+// made.
 func TestRanksOfAFailedShrinkOnTape(t *testing.T) {
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
 		comms, err := rt.InitAll(t.Context(), 4)
@@ -375,7 +388,8 @@ func TestRanksOfAFailedShrinkOnTape(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		var peer *ccl.PeerError
-		_, err = comms[3].Shrink(ctx, []int{0}, ccl.ShrinkAbort) // ranks 1, 2 and 3 become 0, 1 and 2, but only the last comes
+		// Ranks 1, 2 and 3 become 0, 1 and 2, but only the last comes.
+		_, err = comms[3].Shrink(ctx, []int{0}, ccl.ShrinkAbort)
 		if !errors.As(err, &peer) || peer.Rank != 0 {
 			t.Errorf("%v, want that rank 0 of the new communicator is missing", err)
 		}
@@ -445,7 +459,10 @@ func TestNumbersOfOperationsThatProgressTogether(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"barrier 1", "barrier 2", "failed in send_recv 4", "group_end 3", "recv 4", "send_recv 1", "send_recv 2", "send_recv 4"}
+	want := []string{
+		"barrier 1", "barrier 2", "failed in send_recv 4", "group_end 3", "recv 4", "send_recv 1",
+		"send_recv 2", "send_recv 4",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operations of rank 1 (-want +got):\n%s", diff)
 	}

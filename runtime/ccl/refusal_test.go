@@ -27,7 +27,8 @@ func TestAbortAfterARefusedCallTellsWhy(t *testing.T) {
 			through := make(chan struct{}) // rank 1 is through the barrier
 			each(t, together(t, 2), func(ctx context.Context, c *ccl.Comm) error {
 				if c.Rank() == 0 {
-					if err := ccl.AllReduce(ctx, c, []int64{1}, make([]int64, 2), ccl.Sum); !errors.Is(err, lifecycle.ErrInvalidArgument) {
+					if err := ccl.AllReduce(ctx, c, []int64{1}, make([]int64, 2), ccl.Sum); !errors.Is(err,
+						lifecycle.ErrInvalidArgument) {
 						return fmt.Errorf("the bad call: %w", err)
 					}
 					if tc.goesOn {
@@ -45,7 +46,8 @@ func TestAbortAfterARefusedCallTellsWhy(t *testing.T) {
 					through <- struct{}{}
 				}
 				err := sum(ctx, c)
-				if !errors.Is(err, ccl.ErrPeerAborted) || !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), tc.lies) {
+				if !errors.Is(err, ccl.ErrPeerAborted) || !strings.Contains(err.Error(), tc.says) ||
+					strings.Contains(err.Error(), tc.lies) {
 					return errors.Join(c.Close(), fmt.Errorf("the other rank: %w; want it to say %q", err, tc.says))
 				}
 				return c.Close()

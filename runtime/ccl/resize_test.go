@@ -41,7 +41,8 @@ func separate(t *testing.T, n int, opts ...ccl.Option) []*ccl.Comm {
 	for r := range comms {
 		wg.Go(func() {
 			var err error
-			if comms[r], err = rts[r].InitRank(t.Context(), id, n, r, opts...); err != nil && !errors.Is(err, ccl.ErrInProgress) {
+			if comms[r], err = rts[r].InitRank(t.Context(), id, n, r, opts...); err != nil &&
+				!errors.Is(err, ccl.ErrInProgress) {
 				t.Error(err)
 			}
 		})
@@ -217,7 +218,8 @@ func TestBadResizes(t *testing.T) {
 		}
 	}
 	each(t, comms, func(ctx context.Context, c *ccl.Comm) error {
-		if _, err := c.Grow(ctx, ccl.UniqueID{}, 4); err == nil || !strings.Contains(err.Error(), "no rank passes a unique id") {
+		if _, err := c.Grow(ctx, ccl.UniqueID{}, 4); err == nil ||
+			!strings.Contains(err.Error(), "no rank passes a unique id") {
 			return fmt.Errorf("Grow without an id: %w", err)
 		}
 		return errors.Join(sum(ctx, c), c.Destroy(ctx))
@@ -316,7 +318,8 @@ func TestLeaks(t *testing.T) {
 		_ = g
 	}
 	group()
-	collectUntil(t, "report of the open group", func() bool { return strings.Contains(log.String(), "group was never ended") })
+	collectUntil(t,
+		"report of the open group", func() bool { return strings.Contains(log.String(), "group was never ended") })
 	// kept has failed, and so is none; this one is well.
 	alive, err := rt.World(t.Context(), ccl.WithName("alive"))
 	if err != nil {
@@ -326,7 +329,8 @@ func TestLeaks(t *testing.T) {
 		t.Error(err)
 	}
 	s := log.String()
-	if n := strings.Count(s, "communicator leaked"); n != 2 || !strings.Contains(s, "comm=alive") || !strings.Contains(s, "the runtime stops") {
+	if n := strings.Count(s, "communicator leaked"); n != 2 || !strings.Contains(s, "comm=alive") ||
+		!strings.Contains(s, "the runtime stops") {
 		t.Errorf("the log does not tell of the leak at the end, or of more:\n%s", s)
 	}
 	runtime.KeepAlive(comms)
@@ -475,7 +479,8 @@ func TestUnfinishedGroupJob(t *testing.T) {
 	}
 	// Until somebody looks, the init is not complete, however long it has been done.
 	for call, err := range map[string]error{
-		"Split": second(comms[0].Split(t.Context(), 0, 0)), "Finalize": comms[0].Finalize(t.Context()), "Destroy": comms[0].Destroy(t.Context()),
+		"Split": second(comms[0].Split(t.Context(), 0, 0)), "Finalize": comms[0].Finalize(t.Context()),
+		"Destroy": comms[0].Destroy(t.Context()),
 	} {
 		if !errors.Is(err, ccl.ErrInProgress) {
 			t.Errorf("%s during init: %v, want ErrInProgress", call, err)

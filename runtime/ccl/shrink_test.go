@@ -11,7 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// A finalized communicator that failed meanwhile may be shrunk: its processes are there, whatever its operations came to.
+// A finalized communicator that failed meanwhile may be shrunk: its processes are there, whatever its operations came
+// to.
 func TestShrinkOfOneThatFailedWhileItFinalized(t *testing.T) {
 	comms := together(t, 3)
 	each(t, comms, func(ctx context.Context, c *ccl.Comm) error {
@@ -36,7 +37,8 @@ func TestShrinkOfOneThatFailedWhileItFinalized(t *testing.T) {
 	})
 }
 
-// A Finalize during which an operation failed does not say that all is well: the communicator has failed, and is not finalized.
+// A Finalize during which an operation failed does not say that all is well: the communicator has failed, and is not
+// finalized.
 func TestFinalizeSaysThatItFailed(t *testing.T) {
 	comms := together(t, 2)
 	c := comms[0]

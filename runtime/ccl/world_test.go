@@ -25,7 +25,10 @@ func worldOf(t *testing.T) (worlds [2]launch.World, taken net.Listener) {
 		t.Fatal(err)
 	}
 	for r := range worlds {
-		worlds[r] = launch.World{Rank: r, Size: 2, LocalRank: r, LocalSize: 2, Address: taken.Addr().String(), Job: "j", Secret: []byte("s")}
+		worlds[r] = launch.World{
+			Rank: r, Size: 2, LocalRank: r, LocalSize: 2, Address: taken.Addr().String(),
+			Job: "j", Secret: []byte("s"),
+		}
 	}
 	return worlds, taken
 }
@@ -115,7 +118,10 @@ func TestWorldThatWasNotBegunOnTape(t *testing.T) {
 			t.Fatal(err)
 		}
 		if rec := ev.Life; ev.IsLife && rec.Stage != tape.StageStart {
-			got = append(got, strings.Join([]string{ev.Comm.Name, rec.Act.String(), rec.Stage.String(), rec.Code.String(), rec.Text}, " "))
+			got = append(got, strings.Join([]string{
+				ev.Comm.Name, rec.Act.String(), rec.Stage.String(), rec.Code.String(),
+				rec.Text,
+			}, " "))
 			if !strings.Contains(rec.Site.String(), "world_test.go") {
 				t.Errorf("record %d: the site is %s", len(got), rec.Site)
 			}

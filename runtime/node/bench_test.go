@@ -27,7 +27,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// memDir is a folder in memory, where a tape is unless somebody wishes otherwise: on a disk, writing back what has changed costs both sides.
+// memDir is a folder in memory, where a tape is unless somebody wishes otherwise: on a disk, writing back what has
+// changed costs both sides.
 func memDir(b *testing.B) string {
 	b.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "carillon-bench-") //nolint:usetesting // TempDir may be on a disk
@@ -45,7 +46,10 @@ func memDir(b *testing.B) string {
 // quiet is a node without an endpoint that logs nothing.
 func quiet(b *testing.B, opts ...node.Option) *node.Node {
 	b.Helper()
-	opts = append([]node.Option{node.WithTapeDir(memDir(b)), node.WithHealth(""), node.WithLog(slog.New(slog.DiscardHandler))}, opts...)
+	opts = append([]node.Option{
+		node.WithTapeDir(memDir(b)), node.WithHealth(""),
+		node.WithLog(slog.New(slog.DiscardHandler)),
+	}, opts...)
 	n, err := node.Start(b.Context(), opts...)
 	if err != nil {
 		b.Fatal(err)
@@ -107,9 +111,9 @@ func (j *job) round(ctx context.Context, count int) (time.Duration, error) {
 //	readers-%    what of overhead-% is reading the tape
 //	collector-%  the same where spans go to a collector; receiving them is in it, as the receiver is here
 //
-// With the tape switched off, with a tape alone, and with all, jobs take turns of a few milliseconds, in any order, as a
-// machine is slower for a while and faster again; of the turns that communicators have, the median counts. Then come new
-// ones, as where their memory happens to lie makes a difference of some per cent, too.
+// With the tape switched off, with a tape alone, and with all, jobs take turns of a few milliseconds, in any order, as
+// a machine is slower for a while and faster again; of the turns that communicators have, the median counts. Then come
+// new ones, as where their memory happens to lie makes a difference of some per cent, too.
 //
 // The readers read when they are told to, and as much at a time as they do while few records are on the tape's ring, as
 // here. The processor time that they take is charged as if all processors that ranks use lost an equal part of it. What
@@ -197,7 +201,8 @@ func catchUp(b *testing.B, n *node.Node) time.Duration {
 	return cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID) - start
 }
 
-// readingCosts is what reading the node's tape costs an operation, as parts of the time that one takes, measured a few times.
+// readingCosts is what reading the node's tape costs an operation, as parts of the time that one takes, measured a few
+// times.
 func readingCosts(b *testing.B, n *node.Node, ranks, count int, took float64) (parts []float64) {
 	b.Helper()
 	const times, pause = 12, 16 * 20 * time.Millisecond // as tape.FollowOptions.Tick has it while few records come
@@ -218,8 +223,9 @@ func readingCosts(b *testing.B, n *node.Node, ranks, count int, took float64) (p
 	return parts
 }
 
-// BenchmarkLongJob is the same job without turns: all-reduces one after the other, with the tape switched off and with all telemetry. cpus is how
-// many processors it used: ranks that wait for each other use all that they can have, unless somebody keeps one from them.
+// BenchmarkLongJob is the same job without turns: all-reduces one after the other, with the tape switched off and with
+// all telemetry. cpus is how many processors it used: ranks that wait for each other use all that they can have, unless
+// somebody keeps one from them.
 func BenchmarkLongJob(b *testing.B) {
 	for name, tape := range map[string]bool{"off": false, "all": true} {
 		b.Run(name, func(b *testing.B) {
@@ -260,7 +266,8 @@ func standardError(of []float64) float64 {
 	return math.Sqrt(squares / float64(len(of)-1) / float64(len(of)))
 }
 
-// cpuTime is the processor time that has been used, by this process (unix.CLOCK_PROCESS_CPUTIME_ID) or this thread (…THREAD…).
+// cpuTime is the processor time that has been used, by this process (unix.CLOCK_PROCESS_CPUTIME_ID) or this thread
+// (…THREAD…).
 func cpuTime(b *testing.B, clock int32) time.Duration {
 	b.Helper()
 	var ts unix.Timespec
@@ -270,10 +277,11 @@ func cpuTime(b *testing.B, clock int32) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// BenchmarkFollowNode follows a tape of the default size at a million operations a second, with all that reads a node's tape: spans, metrics,
-// log lines and stalls. They are ordinary operations, of which the readers see a sample and the tape's writer counts all. An iteration is a
-// millisecond in which the writer writes what is due by the clock, for four communicators in turns, 10 ms' worth at most. missed is how many
-// records the readers came too late for, readers-cpu-% what they used of one processor.
+// BenchmarkFollowNode follows a tape of the default size at a million operations a second, with all that reads a node's
+// tape: spans, metrics, log lines and stalls. They are ordinary operations, of which the readers see a sample and the
+// tape's writer counts all. An iteration is a millisecond in which the writer writes what is due by the clock, for four
+// communicators in turns, 10 ms' worth at most. missed is how many records the readers came too late for, readers-cpu-%
+// what they used of one processor.
 func BenchmarkFollowNode(b *testing.B) {
 	const rate, most = 1_000_000, 10_000 // operations a second, and at a time
 	cfg := node.Default()
@@ -299,7 +307,8 @@ func BenchmarkFollowNode(b *testing.B) {
 	for b.Loop() {
 		<-tick.C
 		due := int(time.Since(began).Seconds() * rate)
-		if late := due - records - most; late > 0 { // others had the processor: a program that writes a million a second doesn't catch up
+		// Others had the processor: a program that writes a million a second doesn't catch up.
+		if late := due - records - most; late > 0 {
 			began = began.Add(time.Duration(late) * time.Second / rate)
 			due -= late
 		}

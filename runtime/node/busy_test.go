@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestBusy lets a process compute for an hour and then sleep: nobody asks before it has slept for a while, and what it does then is told.
+// TestBusy lets a process compute for an hour and then sleep: nobody asks before it has slept for a while, and what it
+// does then is told.
 func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -18,9 +18,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// BenchmarkEventStream is the time from when the agent has something to tell until a client has read it: 1,000 of them at a node's
-// own health endpoint, over TCP on loopback, in the process of the node. An event is told when all have the one before; of each client's
-// latencies, all count.
+// BenchmarkEventStream is the time from when the agent has something to tell until a client has read it: 1,000 of them
+// at a node's own health endpoint, over TCP on loopback, in the process of the node. An event is told when all have the
+// one before; of each client's latencies, all count.
 func BenchmarkEventStream(b *testing.B) {
 	const clients, events = 1000, 50 // an iteration is all of these events
 	n, err := Start(b.Context(), WithTapeDir(b.TempDir()), WithLog(slog.New(slog.DiscardHandler)))
@@ -40,7 +40,8 @@ func BenchmarkEventStream(b *testing.B) {
 	defer cancel()
 	latencies := make([][]time.Duration, clients)
 	for i := range clients {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.HealthURL(), "/")+health.EventsPath, nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.HealthURL(), "/")+health.EventsPath,
+			nil)
 		if err != nil {
 			b.Fatal(err)
 		}

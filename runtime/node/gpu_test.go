@@ -13,7 +13,8 @@ func TestGPUsAreWatched(t *testing.T) {
 	for value, watched := range map[string]bool{"": true, "on": true, "all": true, "off": false} {
 		n := start(t, environ(map[string]string{"CARILLON_GPU": value}))
 		url := strings.TrimSuffix(n.HealthURL(), "/")
-		if code, body := get(t, url+"/metrics"); code != http.StatusOK || strings.Contains(body, `ccl_gpu_devices{state="ok"}`) != watched {
+		if code, body := get(t, url+"/metrics"); code != http.StatusOK ||
+			strings.Contains(body, `ccl_gpu_devices{state="ok"}`) != watched {
 			t.Errorf("CARILLON_GPU=%q: ccl_gpu_devices is exported: %v", value, !watched)
 		}
 		want := http.StatusNotFound
@@ -33,7 +34,8 @@ func TestNoGPUIsSaid(t *testing.T) {
 	url := strings.TrimSuffix(n.HealthURL(), "/")
 	const status = "no GPU: CUDA_VISIBLE_DEVICES leaves none"
 	for path, want := range map[string]string{
-		"/readyz?verbose": "[+]gpu ok: " + status + "\n", "/readyz/gpu?format=json": `"text": "` + status + `"`, "/": "<code>gpu</code>: " + status,
+		"/readyz?verbose": "[+]gpu ok: " + status + "\n", "/readyz/gpu?format=json": `"text": "` + status + `"`,
+		"/": "<code>gpu</code>: " + status,
 	} {
 		var code int
 		var body string

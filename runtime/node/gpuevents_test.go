@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// TestGPUEvents: an Xid opens a condition of its own on both buses, and what recovers closes it; the second process of a host that watches
-// all its GPUs tells only whom it serves itself.
+// TestGPUEvents: an Xid opens a condition of its own on both buses, and what recovers closes it; the second process of
+// a host that watches all its GPUs tells only its own clients.
 func TestGPUEvents(t *testing.T) {
 	for local, outward := range []int{3, 0} {
 		var buses [2]*bus.Bus
@@ -26,7 +26,10 @@ func TestGPUEvents(t *testing.T) {
 		}
 		r := &JobRAS{settings: &settings{}, self: mesh.Member{Host: "a", Rank: local}, local: buses[0], outward: buses[1]}
 		r.settings.World = launch.World{LocalRank: local}
-		xid := gpu.Condition{Code: gpu.CodeXid, Severity: gpu.Fatal, GPU: "3", Xid: 79, Text: "the GPU has fallen off the bus", Count: 1}
+		xid := gpu.Condition{
+			Code: gpu.CodeXid, Severity: gpu.Fatal, GPU: "3", Xid: 79,
+			Text: "the GPU has fallen off the bus", Count: 1,
+		}
 		ecc := gpu.Condition{Code: gpu.CodeCorrected, GPU: "3", Text: "corrected", Count: 1}
 		r.gpuEvent(gpu.Event{Type: semconv.EventGPUXid, Condition: xid})
 		r.gpuEvent(gpu.Event{Type: semconv.EventGPUECC, Condition: ecc})

@@ -113,7 +113,8 @@ func TestModuleWithRoutesConditionsAndAJobView(t *testing.T) {
 	if code, body := get(t, url+"/api/v1/mine"); code != http.StatusNotFound {
 		t.Errorf("the route answers %d %q", code, body)
 	}
-	if code, body := get(t, url+"/metrics"); code != http.StatusOK || !strings.Contains(body, `ccl_health_conditions{severity="critical"} 1`) {
+	if code, body := get(t, url+"/metrics"); code != http.StatusOK ||
+		!strings.Contains(body, `ccl_health_conditions{severity="critical"} 1`) {
 		t.Errorf("the metrics lack the condition: %d", code)
 	}
 }

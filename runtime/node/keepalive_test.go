@@ -8,7 +8,10 @@ import (
 )
 
 func TestKeepalive(t *testing.T) {
-	for value, want := range map[string]time.Duration{"": 10 * time.Second, "2s": 2 * time.Second, "1m": time.Minute, "1s": -1, "off": -1, "-5s": -1} {
+	for value, want := range map[string]time.Duration{
+		"": 10 * time.Second, "2s": 2 * time.Second, "1m": time.Minute,
+		"1s": -1, "off": -1, "-5s": -1,
+	} {
 		cfg := node.Default()
 		env := func(name string) string {
 			if name == "CARILLON_KEEPALIVE" {

@@ -45,8 +45,8 @@ func (s *settings) logsOperations() bool { return s.sink.Wants(slog.LevelInfo, s
 // newEventLog makes the reader of the tape that logs. Spans says where it leads.
 func newEventLog(s *settings, spans *trace.Projector, process trace.Config) (*eventlog.Log, error) {
 	return eventlog.New(eventlog.Config{
-		Handler: s.sink.Events(), Wall: process.Wall, SpanOf: spans.SpanOf, SpanOfStall: spans.SpanOfStall, AlgorithmName: process.AlgorithmName,
-		Operations: s.logsOperations(),
-		Version:    process.Version, VersionLevel: s.sink.VersionLevel(),
+		Handler: s.sink.Events(), Wall: process.Wall, SpanOf: spans.SpanOf, SpanOfStall: spans.SpanOfStall,
+		AlgorithmName: process.AlgorithmName, Operations: s.logsOperations(),
+		Version: process.Version, VersionLevel: s.sink.VersionLevel(),
 	})
 }

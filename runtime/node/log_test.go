@@ -81,7 +81,8 @@ func live(t *testing.T, rt *ccl.Runtime) {
 // Every span but announcements and phases is a line, once, and the line leads to it.
 func TestOneLineForEachSpan(t *testing.T) {
 	var out safeBuffer
-	n, err := node.Start(t.Context(), node.WithTapeDir(t.TempDir()), node.WithLog(slog.New(slog.NewTextHandler(&out, nil))))
+	n, err := node.Start(t.Context(), node.WithTapeDir(t.TempDir()),
+		node.WithLog(slog.New(slog.NewTextHandler(&out, nil))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,8 @@ func TestOneLineForEachSpan(t *testing.T) {
 	spans := 0
 	for _, tr := range n.Telemetry().Traces().Acts(1000) {
 		for _, s := range tr.Spans {
-			if strings.HasSuffix(s.Name, semconv.StartedSuffix) || strings.HasPrefix(s.Name, semconv.SpanInit+semconv.PhaseSeparator) ||
+			if strings.HasSuffix(s.Name, semconv.StartedSuffix) ||
+				strings.HasPrefix(s.Name, semconv.SpanInit+semconv.PhaseSeparator) ||
 				strings.HasPrefix(s.Name, semconv.SpanSplit+semconv.PhaseSeparator) {
 				continue
 			}
@@ -145,7 +147,10 @@ func TestCollectorGetsWhatSpansTell(t *testing.T) {
 		for _, rl := range req.GetResourceLogs() {
 			for _, sl := range rl.GetScopeLogs() {
 				for _, r := range sl.GetLogRecords() {
-					records = append(records, record{r.GetBody().GetStringValue(), fmt.Sprintf("%x", r.GetTraceId()), fmt.Sprintf("%x", r.GetSpanId())})
+					records = append(records, record{
+						r.GetBody().GetStringValue(), fmt.Sprintf("%x", r.GetTraceId()),
+						fmt.Sprintf("%x", r.GetSpanId()),
+					})
 				}
 			}
 			resource := fmt.Sprint(rl.GetResource())

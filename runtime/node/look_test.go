@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// BenchmarkLook is one look for stalls: reading the in-flight table, and checking all that is in it. None is slow, all have an
-// operation in flight.
+// BenchmarkLook is one look for stalls: reading the in-flight table, and checking all that is in it. None is slow, all
+// have an operation in flight.
 func BenchmarkLook(b *testing.B) {
 	for name, live := range map[string]int{"communicators=1": 1, "communicators=10000": 10_000} {
 		b.Run(name, func(b *testing.B) {

@@ -168,7 +168,10 @@ func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("started")
 	}
-	for _, part := range []string{"CARILLON_TAPE", "perhaps", "CARILLON_ALGO", "magic", "CARILLON_LOG", "loud", "NCCL_SHM_DISABLE", "-3", "RANK", "5", "MASTER_PORT", "99999", "NCCL_COMM_BLOCKING", "CARILLON_SIMD", "mmx"} {
+	for _, part := range []string{
+		"CARILLON_TAPE", "perhaps", "CARILLON_ALGO", "magic", "CARILLON_LOG",
+		"loud", "NCCL_SHM_DISABLE", "-3", "RANK", "5", "MASTER_PORT", "99999", "NCCL_COMM_BLOCKING", "CARILLON_SIMD", "mmx",
+	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not name %q:\n%v", part, err)
 		}
@@ -240,7 +243,10 @@ func TestModuleWithObserversAndChecks(t *testing.T) {
 	app := fxtest.New(t, node.Module, fx.Supply(&cfg), fx.NopLogger,
 		fx.Provide(fx.Annotate(func() node.Observer { return mine }, fx.ResultTags(node.ObserverGroup))),
 		fx.Provide(fx.Annotate(func() node.Check {
-			return node.Check{Name: "data", Kind: health.Ready, Check: func(context.Context) error { return errors.New("the loader is behind") }}
+			return node.Check{
+				Name: "data", Kind: health.Ready,
+				Check: func(context.Context) error { return errors.New("the loader is behind") },
+			}
 		}, fx.ResultTags(node.CheckGroup))),
 		fx.Populate(&server),
 		fx.Invoke(func(rt *ccl.Runtime, lc fx.Lifecycle) {

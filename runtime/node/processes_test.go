@@ -41,14 +41,16 @@ func startProcesses(b *testing.B, size int, name, program string, env ...string)
 		b.Fatal(err)
 	}
 	env = append([]string{
-		programEnv + "=" + program, "CARILLON_WORLD_SIZE=" + strconv.Itoa(size), "CARILLON_LOCAL_WORLD_SIZE=" + strconv.Itoa(size),
+		programEnv + "=" + program, "CARILLON_WORLD_SIZE=" + strconv.Itoa(size), "CARILLON_LOCAL_WORLD_SIZE=" +
+			strconv.Itoa(size),
 		"CARILLON_ADDRESS=" + address, "CARILLON_JOB=" + name, "CARILLON_JOB_SECRET=0123456789abcdef0123456789abcdef",
 		"CARILLON_TAPE_DIR=" + memDir(b), "CARILLON_LOG=off",
 	}, env...)
 	job := make([]*process, size)
 	for rank := range job {
 		p := &process{b: b, cmd: exec.Command(os.Args[0])}
-		p.cmd.Env = append(append(os.Environ(), env...), fmt.Sprintf("CARILLON_RANK=%d", rank), fmt.Sprintf("CARILLON_LOCAL_RANK=%d", rank))
+		p.cmd.Env = append(append(os.Environ(), env...), fmt.Sprintf("CARILLON_RANK=%d", rank),
+			fmt.Sprintf("CARILLON_LOCAL_RANK=%d", rank))
 		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		out, err := p.cmd.StdoutPipe()
 		if err != nil {
@@ -158,8 +160,8 @@ func idle(context.Context, *ccl.Comm) error {
 // stepTime is what a step takes, beside its all-reduce.
 const stepTime = 50 * time.Millisecond
 
-// steps makes all-reduces until SIGTERM. After SIGUSR1 a rank says when it was due for one, in nanoseconds since 1970, and does not enter it
-// before SIGUSR2.
+// steps makes all-reduces until SIGTERM. After SIGUSR1 a rank says when it was due for one, in nanoseconds since 1970,
+// and does not enter it before SIGUSR2.
 func steps(ctx context.Context, world *ccl.Comm) error {
 	pause, resume := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(pause, syscall.SIGUSR1)

@@ -90,7 +90,8 @@ func TestStopWithACollectorThatNeverAnswers(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
 	t.Setenv("OTEL_METRICS_EXPORTER", "otlp")
 	var log safeBuffer // an exporter that gives up may say so later
-	n, err := node.Start(t.Context(), node.WithTapeDir(t.TempDir()), node.WithLog(slog.New(slog.NewTextHandler(&log, nil))))
+	n, err := node.Start(t.Context(), node.WithTapeDir(t.TempDir()),
+		node.WithLog(slog.New(slog.NewTextHandler(&log, nil))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,10 @@ func TestStopWithACollectorThatNeverAnswers(t *testing.T) {
 		t.Errorf("Stop took %v", took)
 	}
 	said := strings.Join(log.lines(), "\n")
-	for _, want := range []string{"spans were not all exported", "the last metrics were not sent", "log records were not all exported"} {
+	for _, want := range []string{
+		"spans were not all exported", "the last metrics were not sent",
+		"log records were not all exported",
+	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the log doesn't say that %s: %s", want, said)
 		}

@@ -29,8 +29,14 @@ func TestBadRAS(t *testing.T) {
 		"CARILLON_RAS_WEBHOOKS: want URLs":                               {"CARILLON_RAS_WEBHOOKS": "ftp://user:hidden@example.org"},
 		"CARILLON_RAS_ALERTMANAGERS: want URLs":                          {"CARILLON_RAS_ALERTMANAGERS": "localhost:9093"},
 		"no such file":                                                   {"CARILLON_RAS_WEBHOOK_SECRET_FILE": secrets},
-		"a secret has 5 bytes, want at least 16":                         {"CARILLON_RAS_WEBHOOKS": "http://localhost:1/", "CARILLON_RAS_WEBHOOK_SECRET": "short"},
-		`CARILLON_RAS_ADDR="nowhere": want host:po`:                      {"CARILLON_RAS_ADDR": "nowhere", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7"},
+		"a secret has 5 bytes, want at least 16": {
+			"CARILLON_RAS_WEBHOOKS":       "http://localhost:1/",
+			"CARILLON_RAS_WEBHOOK_SECRET": "short",
+		},
+		`CARILLON_RAS_ADDR="nowhere": want host:po`: {
+			"CARILLON_RAS_ADDR": "nowhere",
+			"RANK":              "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7",
+		},
 	} {
 		n, err := node.Start(t.Context(), environ(env), node.WithTapeDir(t.TempDir()), node.WithHealth(""))
 		if err == nil {
@@ -93,8 +99,8 @@ func stream(t *testing.T, url string) <-chan string {
 	return lines
 }
 
-// TestHangInOneProcess has three ranks in one process, one of which is late: whose fault it is, is pushed, streamed, shown and counted, and
-// taken back when it comes.
+// TestHangInOneProcess has three ranks in one process, one of which is late: whose fault it is, is pushed, streamed,
+// shown and counted, and taken back when it comes.
 func TestHangInOneProcess(t *testing.T) {
 	const secret = "0123456789abcdef"
 	url, pushed := receiver(t, secret)
@@ -115,13 +121,15 @@ func TestHangInOneProcess(t *testing.T) {
 	go reduce(comms[0])
 	go reduce(comms[1])
 	ev := <-pushed
-	if ev.Type != semconv.EventVerdictOpened || ev.Reason != "not_entered" || ev.Severity != bus.Critical || !strings.Contains(ev.Text, "rank 2") {
+	if ev.Type != semconv.EventVerdictOpened || ev.Reason != "not_entered" || ev.Severity != bus.Critical ||
+		!strings.Contains(ev.Text, "rank 2") {
 		t.Errorf("pushed %s %s %v: %s", ev.Type, ev.Reason, ev.Severity, ev.Text)
 	}
 	if name := <-streamed; name != semconv.EventVerdictOpened {
 		t.Errorf("streamed %q", name)
 	}
-	if code, body := get(t, n.HealthURL()+"/readyz?verbose"); code != http.StatusServiceUnavailable || !strings.Contains(body, "has not entered") {
+	if code, body := get(t, n.HealthURL()+"/readyz?verbose"); code != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "has not entered") {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
 	if code, body := get(t, n.HealthURL()+"/livez"); code != http.StatusOK {
@@ -162,7 +170,8 @@ func TestHangInOneProcess(t *testing.T) {
 	}
 }
 
-// TestLastWordsArePushed ends a process while it hangs: the verdict is withdrawn, and the receiver is told before Stop returns.
+// TestLastWordsArePushed ends a process while it hangs: the verdict is withdrawn, and the receiver is told before Stop
+// returns.
 func TestLastWordsArePushed(t *testing.T) {
 	const secret = "0123456789abcdef"
 	url, pushed := receiver(t, secret)

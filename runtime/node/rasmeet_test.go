@@ -53,12 +53,19 @@ func TestReachable(t *testing.T) {
 		bind, advertise netip.Addr
 		want            string
 	}{
-		"loopback":                          {"http://127.0.0.1:9400/", fabric, netip.Addr{}, ""},
-		"loopback, IPv6":                    {"http://[::1]:9400/", fabric, netip.Addr{}, ""},
-		"one address":                       {"http://10.0.0.8:9400/", fabric, netip.Addr{}, "http://10.0.0.8:9400"},
-		"one address, TLS":                  {"https://[2001:db8::1]:9400/", fabric, netip.Addr{}, "https://[2001:db8::1]:9400"},
-		"all":                               {"http://[::]:9400/", fabric, netip.Addr{}, "http://10.0.0.7:9400"},
-		"all, as the mesh":                  {"http://0.0.0.0:9400/", netip.IPv4Unspecified(), fabric, "http://10.0.0.7:9400"},
+		"loopback":       {"http://127.0.0.1:9400/", fabric, netip.Addr{}, ""},
+		"loopback, IPv6": {"http://[::1]:9400/", fabric, netip.Addr{}, ""},
+		"one address":    {"http://10.0.0.8:9400/", fabric, netip.Addr{}, "http://10.0.0.8:9400"},
+		"one address, TLS": {
+			"https://[2001:db8::1]:9400/", fabric,
+			netip.Addr{},
+			"https://[2001:db8::1]:9400",
+		},
+		"all": {"http://[::]:9400/", fabric, netip.Addr{}, "http://10.0.0.7:9400"},
+		"all, as the mesh": {
+			"http://0.0.0.0:9400/", netip.IPv4Unspecified(), fabric,
+			"http://10.0.0.7:9400",
+		},
 		"all, TLS":                          {"https://[::]:9400/", fabric, netip.Addr{}, "https://node-a:9400"},
 		"all, and the job is on this host":  {"http://[::]:9400/", netip.MustParseAddr("127.0.0.1"), netip.Addr{}, ""},
 		"all, and the mesh takes a default": {"https://[::]:9400/", netip.Addr{}, netip.Addr{}, ""},

@@ -25,7 +25,10 @@ func TestSeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, text := range map[string]string{"garbage.ras": "\x00\xff", "empty.ras": "", ".new.ras": "127.0.0.1:9", "x.tape": "127.0.0.1:9"} {
+	for name, text := range map[string]string{
+		"garbage.ras": "\x00\xff", "empty.ras": "", ".new.ras": "127.0.0.1:9",
+		"x.tape": "127.0.0.1:9",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +40,8 @@ func TestSeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:2")}
-	if diff := cmp.Diff(want, readSeeds(dir, own), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, readSeeds(dir, own),
+		cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Errorf("seeds (-want +got):\n%s", diff)
 	}
 	if _, err := os.Stat(filepath.Join(dir, ended+".ras")); !os.IsNotExist(err) {

@@ -111,14 +111,16 @@ func TestThresholds(t *testing.T) {
 		"CARILLON_SLOW_THRESHOLD": "soon", "CARILLON_STALL_THRESHOLD": "5", "CARILLON_SIGNALS": "maybe",
 	} {
 		_, err := node.Start(t.Context(), environ(map[string]string{name: value}))
-		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), value) || !strings.Contains(err.Error(), "off") {
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), value) ||
+			!strings.Contains(err.Error(), "off") {
 			t.Errorf("%s=%s: %v, want an error that names both and what is allowed", name, value, err)
 		}
 	}
 	cfg := node.Default()
 	cfg.SlowThreshold, cfg.StallThreshold = time.Nanosecond, -time.Second
 	_, err := node.Start(t.Context(), node.WithConfig(cfg))
-	if err == nil || !strings.Contains(err.Error(), "SlowThreshold is 1ns") || !strings.Contains(err.Error(), "StallThreshold is -1s") {
+	if err == nil || !strings.Contains(err.Error(), "SlowThreshold is 1ns") ||
+		!strings.Contains(err.Error(), "StallThreshold is -1s") {
 		t.Errorf("%v, want an error that names both fields", err)
 	}
 	for _, vars := range []map[string]string{
@@ -166,7 +168,8 @@ func terminated(t *testing.T, env ...string) (syscall.WaitStatus, time.Duration)
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), append([]string{
-		programEnv + "=1", "CARILLON_TAPE_DIR=" + t.TempDir(), "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=9",
+		programEnv + "=1", "CARILLON_TAPE_DIR=" + t.TempDir(), "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+		"MASTER_PORT=9",
 		"CARILLON_JOB_SECRET=0123456789abcdef0123456789abcdef", "OTEL_BSP_SCHEDULE_DELAY=3600000", "CARILLON_LOG=off",
 	}, env...)...)
 	out, err := cmd.StdoutPipe()
@@ -188,7 +191,8 @@ func terminated(t *testing.T, env ...string) (syscall.WaitStatus, time.Duration)
 	return cmd.ProcessState.Sys().(syscall.WaitStatus), time.Since(start)
 }
 
-// TestSIGTERM ends a program that doesn't handle it while an init goes on: what it did is exported, and it dies of the signal all the same.
+// TestSIGTERM ends a program that doesn't handle it while an init goes on: what it did is exported, and it dies of the
+// signal all the same.
 func TestSIGTERM(t *testing.T) {
 	sent := &spansSent{}
 	receiver := httptest.NewServer(sent)
@@ -200,7 +204,8 @@ func TestSIGTERM(t *testing.T) {
 		t.Errorf("its tape says that it was told to end at %d, and exported until %d", header.Terminated, header.Exported)
 	}
 	if header.Exported == 0 || header.Delivered == 0 || header.Delivered > header.Exported {
-		t.Errorf("its tape says that all spans were exported until %d, and those of what had ended until %d", header.Exported, header.Delivered)
+		t.Errorf("its tape says that all spans were exported until %d, and those of what had ended until %d",
+			header.Exported, header.Delivered)
 	}
 	if !status.Signaled() || status.Signal() != syscall.SIGTERM {
 		t.Errorf("it ended with %v, want SIGTERM", status)
@@ -260,7 +265,9 @@ func TestSIGTERMWithoutSignals(t *testing.T) {
 
 // TestSIGTERMWithARefusingCollector must not say that what it sent has come.
 func TestSIGTERMWithARefusingCollector(t *testing.T) {
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+	}))
 	defer receiver.Close()
 	dir := t.TempDir()
 	terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL, "CARILLON_TAPE_DIR="+dir)

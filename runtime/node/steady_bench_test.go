@@ -13,9 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkSteady is what RAS and the health endpoint cost each of the 8 processes of an idle job: two such jobs stand side by side for 20
-// seconds, one with both (on) and one with neither (off); tape, traces, metrics and what looks for stalls are in both. Shown are means:
-// percent of a processor, and MiB that are resident and in use of the heap, and how much more it is with RAS and health.
+// BenchmarkSteady is what RAS and the health endpoint cost each of the 8 processes of an idle job: two such jobs stand
+// side by side for 20 seconds, one with both (on) and one with neither (off); tape, traces, metrics and what looks for
+// stalls are in both. Shown are means: percent of a processor, and MiB that are resident and in use of the heap, and
+// how much more it is with RAS and health.
 func BenchmarkSteady(b *testing.B) {
 	const size, warm, idle = 8, 5 * time.Second, 20 * time.Second
 	jobs := [2][]*process{

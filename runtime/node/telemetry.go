@@ -19,9 +19,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// Observer takes the steps of the process, one after another, never two at a time. It must not keep the step, and should
-// be quick: the tape's rings overwrite what is read too late. Of operations that ended well, never had to wait and were
-// not slow it is given a sample, 1 in tape.DefaultSampleEvery, or all where each is logged; the metrics have the others
+// Observer takes the steps of the process, never two at a time. It must not keep the step, and should be quick: the
+// tape's rings overwrite what is read too late. It is given a sample, 1 in tape.DefaultSampleEvery, of the operations
+// that ended well, did not wait and were not slow, or all of them where each is logged; the metrics count the others
 // from the tape's tallies.
 type Observer interface {
 	Observe(s *model.Step)
@@ -147,7 +147,7 @@ func (t *Telemetry) readHeader() *tape.Header {
 	return &header
 }
 
-// closeFollower ends the reading of the tape. The counters keep their values, for those who ask after Stop.
+// closeFollower ends the reading of the tape. The counters keep their values, to be read after Stop.
 func (t *Telemetry) closeFollower() error {
 	last := t.tallies()
 	t.counted.Store(&last)

@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
-// TestProblemsNameTheirVariable: whoever sets a variable to what can't be obeyed is told its name, and not that of a field that only
-// programs know.
+// TestProblemsNameTheirVariable: an error about a variable's value names the variable, not the field of Config behind
+// it.
 func TestProblemsNameTheirVariable(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	two := map[string]string{"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7"}
@@ -80,8 +80,9 @@ func TestProblemsNameTheirVariable(t *testing.T) {
 // TestIgnoredIsSaid: a setting of RAS that comes to nothing is said once, with why, and nothing of its value.
 func TestIgnoredIsSaid(t *testing.T) {
 	all := map[string]string{
-		"CARILLON_RAS_WEBHOOKS": "http://user:hidden@127.0.0.1:1/", "CARILLON_RAS_ALERTMANAGERS": "http://user:hidden@127.0.0.1:1/",
-		"CARILLON_RAS_ADDR": "127.0.0.1:0", "CARILLON_RAS_SEEDS": "127.0.0.1:1",
+		"CARILLON_RAS_WEBHOOKS":      "http://user:hidden@127.0.0.1:1/",
+		"CARILLON_RAS_ALERTMANAGERS": "http://user:hidden@127.0.0.1:1/",
+		"CARILLON_RAS_ADDR":          "127.0.0.1:0", "CARILLON_RAS_SEEDS": "127.0.0.1:1",
 	}
 	const names = "CARILLON_RAS_WEBHOOKS, CARILLON_RAS_ALERTMANAGERS, CARILLON_RAS_ADDR, CARILLON_RAS_SEEDS"
 	for _, tc := range []struct {
@@ -91,8 +92,15 @@ func TestIgnoredIsSaid(t *testing.T) {
 		want   string // none if empty
 	}{
 		{"off", all, map[string]string{"CARILLON_RAS": "off"}, "ignored: " + names + ", since RAS is off (CARILLON_RAS)"},
-		{"without a tape", all, map[string]string{"CARILLON_TAPE": "off"}, "ignored: " + names + ", since there is no tape (CARILLON_TAPE)"},
-		{"alone", all, nil, "ignored: CARILLON_RAS_ADDR, CARILLON_RAS_SEEDS, since the job has one process, which has no others to meet"},
+		{
+			"without a tape", all,
+			map[string]string{"CARILLON_TAPE": "off"},
+			"ignored: " + names + ", since there is no tape (CARILLON_TAPE)",
+		},
+		{
+			"alone", all, nil,
+			"ignored: CARILLON_RAS_ADDR, CARILLON_RAS_SEEDS, since the job has one process, which has no others to meet",
+		},
 		{"alone, and obeyed", map[string]string{"CARILLON_RAS_WEBHOOKS": all["CARILLON_RAS_WEBHOOKS"]}, nil, ""},
 		{"off, and nothing else", nil, map[string]string{"CARILLON_RAS": "off"}, ""},
 		{"with others", all, map[string]string{
@@ -117,7 +125,8 @@ func TestIgnoredIsSaid(t *testing.T) {
 			if tc.want == "" && len(said) > 0 {
 				t.Errorf("logged %q, want nothing", said)
 			}
-			if tc.want != "" && (len(said) != 1 || !strings.Contains(said[0], "level=WARN") || !strings.Contains(said[0], tc.want)) {
+			if tc.want != "" && (len(said) != 1 || !strings.Contains(said[0], "level=WARN") ||
+				!strings.Contains(said[0], tc.want)) {
 				t.Errorf("logged %q, want a warning, once: %s", said, tc.want)
 			}
 		})
@@ -161,9 +170,11 @@ func TestVariables(t *testing.T) {
 // TestUnknownVariablesAreSaid: a misspelt variable is warned of, with the one that may be meant, and without its value.
 func TestUnknownVariablesAreSaid(t *testing.T) {
 	environ := []string{
-		"CARILLON_STAL_THRESHOLD=1s", "CARILLON_TAPE=off", "CARILLON_=x", "CARILLON_EMPTY=", "CARILLONX=1", "PATH=/bin", "CARILLON_RAS_WEBHOOK=http://user:hidden@x/",
+		"CARILLON_STAL_THRESHOLD=1s", "CARILLON_TAPE=off", "CARILLON_=x", "CARILLON_EMPTY=", "CARILLONX=1",
+		"PATH=/bin", "CARILLON_RAS_WEBHOOK=http://user:hidden@x/",
 		"CARILLON_WHATEVER_ELSE=1",
-		"CARILLON_SERVICE_HOST=10.0.0.1", "CARILLON_SERVICE_PORT_HTTP=80", "CARILLON_PORT=tcp://10.0.0.1:80", "CARILLON_UI_PORT_80_TCP_ADDR=10.0.0.1",
+		"CARILLON_SERVICE_HOST=10.0.0.1", "CARILLON_SERVICE_PORT_HTTP=80", "CARILLON_PORT=tcp://10.0.0.1:80",
+		"CARILLON_UI_PORT_80_TCP_ADDR=10.0.0.1",
 	}
 	want := []string{
 		"ignored: CARILLON_, which is none of Carillon's variables",
@@ -177,7 +188,8 @@ func TestUnknownVariablesAreSaid(t *testing.T) {
 	t.Setenv("CARILLON_STAL_THRESHOLD", "1s")
 	var log safeBuffer
 	start(t, node.FromEnv(), node.WithHealth(""), node.WithLog(slog.New(slog.NewTextHandler(&log, nil))))
-	if said := strings.Join(log.lines(), "\n"); strings.Count(said, want[2]) != 1 || !strings.Contains(said, "level=WARN") {
+	if said := strings.Join(log.lines(), "\n"); strings.Count(said, want[2]) != 1 ||
+		!strings.Contains(said, "level=WARN") {
 		t.Errorf("logged %s, want a warning, once: %s", said, want[2])
 	}
 }

@@ -18,9 +18,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// BenchmarkVerdict is how long after the stall threshold it is known, in a job of 64 processes on this machine, which one doesn't make its
-// call: from when that rank was due, plus the threshold, until a client of the event stream has read the verdict, at rank 0, which
-// coordinates, and at another one. The other ranks enter the call within a step of that, 50 ms. Shown are the median and the worst.
+// BenchmarkVerdict is how long after the stall threshold it is known, in a job of 64 processes on this machine, which
+// one doesn't make its call: from when that rank was due, plus the threshold, until a client of the event stream has
+// read the verdict, at rank 0, which coordinates, and at another one. The other ranks enter the call within a step of
+// that, 50 ms. Shown are the median and the worst.
 func BenchmarkVerdict(b *testing.B) {
 	const size, culprit, threshold, times = 64, 41, 2 * time.Second, 5
 	job := startProcesses(b, size, "verdict", "steps", "CARILLON_STALL_THRESHOLD="+threshold.String())
@@ -78,7 +79,8 @@ func follow(b *testing.B, p *process) <-chan told {
 		for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
 			text, ok := strings.CutPrefix(lines.Text(), "data: ")
 			ev := told{at: time.Now()}
-			if !ok || json.Unmarshal([]byte(text), &ev.Event) != nil || !strings.HasPrefix(ev.Type, semconv.EventPrefix+"verdict.") {
+			if !ok || json.Unmarshal([]byte(text), &ev.Event) != nil ||
+				!strings.HasPrefix(ev.Type, semconv.EventPrefix+"verdict.") {
 				continue
 			}
 			select {

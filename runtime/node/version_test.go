@@ -7,7 +7,10 @@ import (
 
 func TestVersion(t *testing.T) {
 	own := func(v string) *debug.BuildInfo { return &debug.BuildInfo{Main: debug.Module{Path: module, Version: v}} }
-	used := &debug.BuildInfo{Main: debug.Module{Path: "example.org/train", Version: "v7"}, Deps: []*debug.Module{{Path: "example.org/x"}, {Path: module, Version: "v1.2.3"}}}
+	used := &debug.BuildInfo{
+		Main: debug.Module{Path: "example.org/train", Version: "v7"},
+		Deps: []*debug.Module{{Path: "example.org/x"}, {Path: module, Version: "v1.2.3"}},
+	}
 	for _, c := range []struct {
 		stamped string
 		info    *debug.BuildInfo

@@ -19,15 +19,19 @@ func Example() {
 		return a
 	}
 	l, err := eventlog.New(eventlog.Config{
-		Handler: slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime}).WithAttrs([]slog.Attr{slog.Int("rank", 2)}),
-		Wall:    wall,
+		Handler: slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime}).
+			WithAttrs([]slog.Attr{slog.Int("rank", 2)}),
+		Wall: wall,
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	step := model.New(model.Limits{}).Apply(&tape.Event{
 		Comm: tape.CommInfo{ID: lifecycle.CommID{15: 1}, Name: "world", Rank: 2, Size: 4}, IsLife: true,
-		Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Start: 1_000_000, Time: 4_100_000, State: lifecycle.StateReady, Peer: -1},
+		Life: tape.LifeRecord{
+			Act: tape.ActInit, Stage: tape.StageEnd, Start: 1_000_000, Time: 4_100_000,
+			State: lifecycle.StateReady, Peer: -1,
+		},
 	})
 	l.Observe(&step)
 	// Output:

@@ -46,12 +46,15 @@ func newLog(t testing.TB, level slog.Level, edit func(*eventlog.Config)) (*fed, 
 	out := &lines{}
 	cfg := eventlog.Config{
 		Wall: wall,
-		Handler: slog.NewTextHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		}}),
+		Handler: slog.NewTextHandler(out, &slog.HandlerOptions{
+			Level: level,
+			ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			},
+		}),
 	}
 	if edit != nil {
 		edit(&cfg)
@@ -66,7 +69,8 @@ func newLog(t testing.TB, level slog.Level, edit func(*eventlog.Config)) (*fed, 
 func life(r tape.LifeRecord) tape.Event { return tape.Event{Comm: world, IsLife: true, Life: r} }
 
 func TestOneLineForEachEvent(t *testing.T) {
-	here, before := lifecycle.Site{Func: "main.f", File: "/src/main.go", Line: 42}, lifecycle.Site{Func: "main.g", File: "/src/main.go", Line: 40}
+	here, before := lifecycle.Site{Func: "main.f", File: "/src/main.go", Line: 42},
+		lifecycle.Site{Func: "main.g", File: "/src/main.go", Line: 40}
 	allReduce := tape.Signature{Call: lifecycle.CallAllReduce, DataType: uint8(kernels.Float32), Peer: -1, Bytes: 1024}
 	broadcast := tape.Signature{Call: lifecycle.CallBroadcast, DataType: uint8(kernels.Float32), Peer: 3, Bytes: 1024}
 	for _, tt := range []struct {
@@ -79,25 +83,32 @@ func TestOneLineForEachEvent(t *testing.T) {
 			`level=DEBUG msg="ccl.comm.init (started)" comm=world comm_rank=2 size=4 subsys=INIT`,
 		},
 		{
-			"it goes into a phase", life(tape.LifeRecord{Time: 1000, Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Peer: -1}),
+			"it goes into a phase", life(tape.LifeRecord{
+				Time: 1000, Act: tape.ActInit, Stage: tape.StagePhase,
+				Phase: tape.PhaseRendezvous, Peer: -1,
+			}),
 			`level=DEBUG msg="ccl.comm.init.rendezvous (started)" comm=world comm_rank=2 size=4 subsys=BOOTSTRAP`,
 		},
 		{
-			"it ends", life(tape.LifeRecord{Time: 3_123_456, Start: 1, Act: tape.ActInit, Stage: tape.StageEnd, State: lifecycle.StateReady, Peer: -1}),
+			"it ends", life(tape.LifeRecord{
+				Time: 3_123_456, Start: 1, Act: tape.ActInit, Stage: tape.StageEnd,
+				State: lifecycle.StateReady, Peer: -1,
+			}),
 			`level=INFO msg=ccl.comm.init comm=world comm_rank=2 size=4 took=3.12ms state=ready subsys=INIT`,
 		},
 		{
 			"it fails", life(tape.LifeRecord{
-				Time: 9e9, Start: 1e9, Act: tape.ActSplit, Seq: 7, Stage: tape.StageEnd, State: lifecycle.StateFailed, Code: lifecycle.CodeRankDead, Peer: 3,
-				Text: "rank 3 died", Site: here,
+				Time: 9e9, Start: 1e9, Act: tape.ActSplit, Seq: 7, Stage: tape.StageEnd, State: lifecycle.StateFailed,
+				Code: lifecycle.CodeRankDead, Peer: 3, Text: "rank 3 died", Site: here,
 			}),
 			`level=WARN msg=ccl.comm.split comm=world comm_rank=2 size=4 seq=7 took=8s state=failed error_type=rank_dead error="rank 3 died" peer=3 ` +
 				`at="main.f (main.go:42)" subsys=INIT`,
 		},
 		{
 			"a call is refused", life(tape.LifeRecord{
-				Time: 1, Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, State: lifecycle.StateDestroyed,
-				Code: lifecycle.CodeDestroyed, Peer: -1, Text: "destroyed twice", Site: here, First: before,
+				Time: 1, Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse,
+				State: lifecycle.StateDestroyed,
+				Code:  lifecycle.CodeDestroyed, Peer: -1, Text: "destroyed twice", Site: here, First: before,
 			}),
 			`level=WARN msg=ccl.comm.destroy comm=world comm_rank=2 size=4 state=destroyed error_type=destroyed error="destroyed twice" ` +
 				`at="main.f (main.go:42)" first="main.g (main.go:40)" subsys=DESTROY`,
@@ -111,30 +122,40 @@ func TestOneLineForEachEvent(t *testing.T) {
 		},
 		{
 			"the communicator fails", life(tape.LifeRecord{
-				Time: 2, Call: lifecycle.CallAllReduce, Seq: 9, Stage: tape.StageEnd, State: lifecycle.StateFailed, Code: lifecycle.CodeMismatch, Peer: 1,
-				Text: "ranks disagree",
+				Time: 2, Call: lifecycle.CallAllReduce, Seq: 9, Stage: tape.StageEnd, State: lifecycle.StateFailed,
+				Code: lifecycle.CodeMismatch, Peer: 1, Text: "ranks disagree",
 			}),
 			`level=WARN msg=ccl.comm.failure comm=world comm_rank=2 size=4 call=all_reduce seq=9 state=failed error_type=mismatch ` +
 				`error="ranks disagree" peer=1 subsys=COLL`,
 		},
 		{
-			"a group ends", life(tape.LifeRecord{Time: 5000, Start: 1000, Act: tape.ActGroup, Seq: 3, Ops: 8, Stage: tape.StageEnd, Peer: -1}),
+			"a group ends", life(tape.LifeRecord{
+				Time: 5000, Start: 1000, Act: tape.ActGroup, Seq: 3, Ops: 8,
+				Stage: tape.StageEnd, Peer: -1,
+			}),
 			`level=INFO msg=ccl.group comm=world comm_rank=2 size=4 seq=3 ops=8 took=4µs subsys=COLL`,
 		},
 		{
 			"an operation ends",
-			tape.Event{Comm: world, Op: tape.OpRecord{Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5, Signature: broadcast, Algorithm: 1}},
+			tape.Event{Comm: world, Op: tape.OpRecord{
+				Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5,
+				Signature: broadcast, Algorithm: 1,
+			}},
 			`level=INFO msg=ccl.broadcast comm=world comm_rank=2 size=4 seq=5 bytes=1024 dtype=float32 root=3 algorithm=ring took=4µs subsys=COLL`,
 		},
 		{
 			"an operation fails",
 			tape.Event{Comm: world, Op: tape.OpRecord{
-				Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5, Signature: allReduce, Code: lifecycle.CodeTimeout, Phase: tape.PhaseTransfer,
+				Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5, Signature: allReduce, Code: lifecycle.CodeTimeout,
+				Phase: tape.PhaseTransfer,
 			}},
 			`level=WARN msg=ccl.all_reduce comm=world comm_rank=2 size=4 seq=5 bytes=1024 dtype=float32 reduction=sum took=4µs error_type=timeout ` +
 				`phase=transfer subsys=COLL`,
 		},
-		{"an operation starts", tape.Event{Comm: world, Op: tape.OpRecord{Time: 5000, Stage: tape.StageStart, Seq: 5, Signature: allReduce}}, ""},
+		{"an operation starts", tape.Event{Comm: world, Op: tape.OpRecord{
+			Time: 5000, Stage: tape.StageStart,
+			Seq: 5, Signature: allReduce,
+		}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, out := newLog(t, slog.LevelDebug, func(c *eventlog.Config) {
@@ -151,7 +172,10 @@ func TestOneLineForEachEvent(t *testing.T) {
 
 func TestOperationsOnlyWhenAskedFor(t *testing.T) {
 	l, out := newLog(t, slog.LevelDebug, nil)
-	ev := tape.Event{Comm: world, Op: tape.OpRecord{Time: 2, Stage: tape.StageEnd, Signature: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}}}
+	ev := tape.Event{Comm: world, Op: tape.OpRecord{
+		Time: 2, Stage: tape.StageEnd,
+		Signature: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1},
+	}}
 	l.observe(&ev)
 	if got := out.taken(); got != "" {
 		t.Errorf("logged %s", got)
@@ -172,8 +196,8 @@ func TestStalls(t *testing.T) {
 		}
 	})
 	r := stall.Report{
-		Stage: stall.Stalled, Comm: world, Op: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}, Seq: 12, Phase: tape.PhaseAgree, Wait: 3,
-		Start: 1e9, Now: 6_200_000_000, Normal: 41234, Count: 1,
+		Stage: stall.Stalled, Comm: world, Op: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}, Seq: 12,
+		Phase: tape.PhaseAgree, Wait: 3, Start: 1e9, Now: 6_200_000_000, Normal: 41234, Count: 1,
 	}
 	l.ObserveStall(&r)
 	want := `level=WARN msg=ccl.stall comm=world comm_rank=2 size=4 call=barrier seq=12 phase=agree wait=3 age=5.2s report=1 normally=41.2µs subsys=RAS`
@@ -226,7 +250,8 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	if _, err := eventlog.New(eventlog.Config{Wall: wall}); err == nil || !strings.Contains(err.Error(), "Handler") {
 		t.Errorf("without a handler: %v", err)
 	}
-	if _, err := eventlog.New(eventlog.Config{Handler: slog.DiscardHandler}); err == nil || !strings.Contains(err.Error(), "Wall") {
+	if _, err := eventlog.New(eventlog.Config{Handler: slog.DiscardHandler}); err == nil ||
+		!strings.Contains(err.Error(), "Wall") {
 		t.Errorf("without a clock: %v", err)
 	}
 }
@@ -234,14 +259,25 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 // BenchmarkObserve is what an operation costs that isn't logged, one that is, and an act.
 func BenchmarkObserve(b *testing.B) {
 	op := tape.Event{Comm: world, Op: tape.OpRecord{
-		Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5, Signature: tape.Signature{Call: lifecycle.CallAllReduce, DataType: uint8(kernels.Float32), Peer: -1, Bytes: 1024},
+		Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5, Signature: tape.Signature{
+			Call:     lifecycle.CallAllReduce,
+			DataType: uint8(kernels.Float32), Peer: -1, Bytes: 1024,
+		},
 	}}
-	act := life(tape.LifeRecord{Time: 3_123_456, Start: 1, Act: tape.ActInit, Stage: tape.StageEnd, State: lifecycle.StateReady, Peer: -1})
+	act := life(tape.LifeRecord{
+		Time: 3_123_456, Start: 1, Act: tape.ActInit, Stage: tape.StageEnd,
+		State: lifecycle.StateReady, Peer: -1,
+	})
 	for _, bb := range []struct {
 		name  string
 		ev    *tape.Event
 		level slog.Level
-	}{{"event=operation/log=off", &op, slog.LevelWarn}, {"event=operation/log=on", &op, slog.LevelInfo}, {"event=act/log=off", &act, slog.LevelWarn}, {"event=act/log=on", &act, slog.LevelInfo}} {
+	}{
+		{"event=operation/log=off", &op, slog.LevelWarn},
+		{"event=operation/log=on", &op, slog.LevelInfo},
+		{"event=act/log=off", &act, slog.LevelWarn},
+		{"event=act/log=on", &act, slog.LevelInfo},
+	} {
 		b.Run(bb.name, func(b *testing.B) {
 			l, out := newLog(b, bb.level, func(c *eventlog.Config) { c.Operations = bb.level <= slog.LevelInfo })
 			step := l.process.Apply(bb.ev)

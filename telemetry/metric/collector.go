@@ -89,7 +89,8 @@ func NewCollector(cfg Config) (*Collector, error) {
 	case cfg.Now == nil:
 		return nil, errors.New("metric: Config.Now is nil; give it tape.Now")
 	case cfg.MaxNames < 0:
-		return nil, fmt.Errorf("metric: Config.MaxNames is %d; it is a number of names, 0 for %d", cfg.MaxNames, DefaultMaxNames)
+		return nil, fmt.Errorf("metric: Config.MaxNames is %d; it is a number of names, 0 for %d", cfg.MaxNames,
+			DefaultMaxNames)
 	case cfg.MaxNames == 0:
 		cfg.MaxNames = DefaultMaxNames
 	}
@@ -107,14 +108,14 @@ func NewCollector(cfg Config) (*Collector, error) {
 		missed: prometheus.NewDesc(semconv.MetricTapeMissed,
 			"Tape records that were overwritten before they were read, by ring.", []string{semconv.LabelRing}, nil),
 		free: prometheus.NewDesc(semconv.MetricTapeFree,
-			"Places of the tape that are free, by part. Without one, a new communicator is in the rings alone, or its operations are read one by one.",
-			[]string{semconv.LabelPart}, nil),
+			"Places of the tape that are free, by part. Without one, a new communicator is in the rings alone, or its "+
+				"operations are read one by one.", []string{semconv.LabelPart}, nil),
 		spans: prometheus.NewDesc(semconv.MetricSpans,
-			"Spans to be exported, by what became of them: exported, dropped because the queue was full, or failed in the exporter.",
-			[]string{semconv.LabelResult}, nil),
+			"Spans to be exported, by what became of them: exported, dropped because the queue was "+
+				"full, or failed in the exporter.", []string{semconv.LabelResult}, nil),
 		logs: prometheus.NewDesc(semconv.MetricLogDropped,
-			"Log records that were lost, because a queue was full or the receiver didn't take them, by where they were to go: local or otlp.",
-			[]string{semconv.LabelSink}, nil),
+			"Log records that were lost, because a queue was full or the receiver didn't take them, by where "+
+				"they were to go: local or otlp.", []string{semconv.LabelSink}, nil),
 		build: prometheus.MustNewConstMetric(prometheus.NewDesc(semconv.MetricBuildInfo,
 			"Always 1; the labels say what is running.", []string{semconv.LabelVersion, semconv.LabelGoVersion}, nil),
 			prometheus.GaugeValue, 1, cfg.Version, runtime.Version()),
@@ -172,7 +173,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.missed, prometheus.CounterValue, float64(m.Op), "op")
 	}
 	if p := c.cfg.Places; p.Communicators > 0 {
-		ch <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, float64(p.Communicators-len(slots)), "communicators")
+		ch <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, float64(p.Communicators-len(slots)),
+			"communicators")
 		ch <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, float64(p.Tallies-len(tallies)), "tallies")
 	}
 	if c.cfg.Spans != nil {

@@ -62,7 +62,8 @@ func newCollector(t testing.TB, slots []tape.Slot, maxNames int) (*metric.Collec
 // slot is a live communicator, idle after so many operations.
 func slot(name string, completed uint64) tape.Slot {
 	return tape.Slot{
-		CommInfo: tape.CommInfo{Name: name, Size: 2, Engine: "host"}, State: lifecycle.StateReady, Launched: completed, Completed: completed, Wait: -1,
+		CommInfo: tape.CommInfo{Name: name, Size: 2, Engine: "host"}, State: lifecycle.StateReady, Launched: completed,
+		Completed: completed, Wait: -1,
 	}
 }
 
@@ -151,7 +152,8 @@ func TestOperations(t *testing.T) {
 	}
 	observe(c, op("world", lifecycle.CallAllReduce, 1<<20, time.Second, lifecycle.CodeRankDead))
 	observe(c, op("", lifecycle.CallBarrier, 0, time.Microsecond, lifecycle.CodeOK))
-	observe(c, op("world", lifecycle.CallSplit, 8, time.Millisecond, lifecycle.CodeOK)) // a split tells the ranks of each other
+	// A split tells the ranks of each other.
+	observe(c, op("world", lifecycle.CallSplit, 8, time.Millisecond, lifecycle.CodeOK))
 	started := op("world", lifecycle.CallAllReduce, 8, 0, lifecycle.CodeOK)
 	started.Op.Stage = tape.StageStart
 	observe(c, started)
@@ -171,15 +173,17 @@ ccl_operations_total{error_type="rank_dead",kind="all_reduce"} 1
 	all := gather(t, reg)
 	got := map[string]string{}
 	for _, m := range all[semconv.MetricDuration] {
-		got["duration "+labels(m)] = fmt.Sprintf("%d, %.6f s", m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum())
+		got["duration "+labels(m)] = fmt.Sprintf("%d, %.6f s", m.GetHistogram().GetSampleCount(),
+			m.GetHistogram().GetSampleSum())
 	}
 	for _, m := range all[semconv.MetricBusBandwidth] {
-		got["bandwidth "+labels(m)] = fmt.Sprintf("%d, %.0f B/s", m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum())
+		got["bandwidth "+labels(m)] = fmt.Sprintf("%d, %.0f B/s", m.GetHistogram().GetSampleCount(),
+			m.GetHistogram().GetSampleSum())
 	}
 	want := map[string]string{
 		"duration comm=world engine=host kind=all_reduce size=le_1MiB":  "3, 0.003000 s",
 		"duration comm=unnamed engine=host kind=barrier size=le_1KiB":   "1, 0.000001 s",
-		"bandwidth comm=world engine=host kind=all_reduce size=le_1MiB": "3, 4718592000 B/s", // 3 times 1 MiB / 1 ms times 2·3/4
+		"bandwidth comm=world engine=host kind=all_reduce size=le_1MiB": "3, 4718592000 B/s",
 		"bandwidth comm=unnamed engine=host kind=barrier size=le_1KiB":  "0, 0 B/s",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -235,13 +239,19 @@ func TestExemplars(t *testing.T) {
 	c, reg := newCollector(t, nil, 0)
 	defer func() { spanOf = oteltrace.SpanContext{} }()
 	span := func(n byte) oteltrace.SpanContext {
-		return oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: oteltrace.TraceID{n}, SpanID: oteltrace.SpanID{n}})
+		return oteltrace.NewSpanContext(oteltrace.SpanContextConfig{
+			TraceID: oteltrace.TraceID{n},
+			SpanID:  oteltrace.SpanID{n},
+		})
 	}
 	observe(c, op("world", lifecycle.CallAllReduce, 8, time.Microsecond, lifecycle.CodeOK))
 	spanOf = span(1)
 	observe(c, op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
 	spanOf = span(2)
-	observe(c, &tape.Event{Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true, Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Peer: -1, Time: 3 * second, Start: second}})
+	observe(c, &tape.Event{
+		Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true,
+		Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Peer: -1, Time: 3 * second, Start: second},
+	})
 
 	got := map[string]string{}
 	all := gather(t, reg)
@@ -324,10 +334,22 @@ ccl_tape_records_missed_total{ring="op"} 20
 func TestLint(t *testing.T) {
 	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)}, 0)
 	observe(c, op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
-	observe(c, &tape.Event{Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true, Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 2, Start: 1, Peer: -1}})
-	observe(c, &tape.Event{Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true, Life: tape.LifeRecord{Call: lifecycle.CallFinalize, Stage: tape.StageEnd, Code: lifecycle.CodeRankDead}})
-	observe(c, &tape.Event{Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true, Life: tape.LifeRecord{Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Code: lifecycle.CodeInProgress}})
-	c.ObserveStall(&stall.Report{Stage: stall.Stalled, Count: 1, Op: tape.Signature{Call: lifecycle.CallAllReduce}, Wait: -1})
+	observe(c, &tape.Event{
+		Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true,
+		Life: tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 2, Start: 1, Peer: -1},
+	})
+	observe(c, &tape.Event{
+		Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true,
+		Life: tape.LifeRecord{Call: lifecycle.CallFinalize, Stage: tape.StageEnd, Code: lifecycle.CodeRankDead},
+	})
+	observe(c, &tape.Event{
+		Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true,
+		Life: tape.LifeRecord{Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Code: lifecycle.CodeInProgress},
+	})
+	c.ObserveStall(&stall.Report{
+		Stage: stall.Stalled, Count: 1, Op: tape.Signature{Call: lifecycle.CallAllReduce},
+		Wait: -1,
+	})
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil {
 		t.Fatal(err)
@@ -336,9 +358,12 @@ func TestLint(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	want := []string{
-		semconv.MetricCommunicators, semconv.MetricInFlight, semconv.MetricOldestAge, semconv.MetricLaunchedSeq, semconv.MetricCompletedSeq,
-		semconv.MetricOperations, semconv.MetricBytes, semconv.MetricDuration, semconv.MetricBusBandwidth, semconv.MetricActDuration,
-		semconv.MetricLifecycleErrors, semconv.MetricPostponed, semconv.MetricPeerErrors, semconv.MetricTapeMissed, semconv.MetricTapeFree, semconv.MetricSpans, semconv.MetricBuildInfo,
+		semconv.MetricCommunicators, semconv.MetricInFlight, semconv.MetricOldestAge, semconv.MetricLaunchedSeq,
+		semconv.MetricCompletedSeq,
+		semconv.MetricOperations, semconv.MetricBytes, semconv.MetricDuration, semconv.MetricBusBandwidth,
+		semconv.MetricActDuration,
+		semconv.MetricLifecycleErrors, semconv.MetricPostponed, semconv.MetricPeerErrors, semconv.MetricTapeMissed,
+		semconv.MetricTapeFree, semconv.MetricSpans, semconv.MetricBuildInfo,
 		semconv.MetricStalled, semconv.MetricStallAge, semconv.MetricStalls,
 	}
 	slices.Sort(want)
@@ -421,7 +446,12 @@ func TestObserveDoesNotAllocate(t *testing.T) {
 
 func TestBadConfig(t *testing.T) {
 	slots := func() []tape.Slot { return nil }
-	for _, cfg := range []metric.Config{{}, {Slots: slots}, {Now: func() int64 { return 0 }}, {Slots: slots, Now: func() int64 { return 0 }, MaxNames: -1}} {
+	for _, cfg := range []metric.Config{
+		{},
+		{Slots: slots},
+		{Now: func() int64 { return 0 }},
+		{Slots: slots, Now: func() int64 { return 0 }, MaxNames: -1},
+	} {
 		if _, err := metric.NewCollector(cfg); err == nil || !strings.Contains(err.Error(), "metric: Config.") {
 			t.Errorf("%+v: the error doesn't name the field: %v", cfg, err)
 		}

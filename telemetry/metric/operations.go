@@ -191,11 +191,13 @@ func (s *sum) durationMetric(desc *prometheus.Desc, timed uint64, since time.Tim
 		below += n
 		buckets[tape.DurationBound(i).Seconds()] = below
 	}
-	metric := prometheus.MustNewConstHistogramWithCreatedTimestamp(desc, timed, s.Time.Seconds(), buckets, since, labels...)
+	metric := prometheus.MustNewConstHistogramWithCreatedTimestamp(desc, timed, s.Time.Seconds(), buckets,
+		since, labels...)
 	var exemplars []prometheus.Exemplar
 	for _, e := range s.exemplars {
 		if e.span.IsValid() {
-			exemplars = append(exemplars, prometheus.Exemplar{Value: e.took.Seconds(), Labels: exemplarOf(e.span), Timestamp: e.at})
+			exemplars = append(exemplars,
+				prometheus.Exemplar{Value: e.took.Seconds(), Labels: exemplarOf(e.span), Timestamp: e.at})
 		}
 	}
 	if len(exemplars) == 0 {

@@ -105,7 +105,8 @@ func pushExporter(ctx context.Context) (sdkmetric.Exporter, error) {
 		return stdoutmetric.New()
 	case "otlp", "":
 	default:
-		return nil, fmt.Errorf("metric: OTEL_METRICS_EXPORTER is %q, allowed is otlp, console, prometheus (what /metrics is) or none", name)
+		return nil, fmt.Errorf("metric: OTEL_METRICS_EXPORTER is %q, "+
+			"allowed is otlp, console, prometheus (what /metrics is) or none", name)
 	}
 	exporter, err := otlp.NewMetricExporter(ctx)
 	if err != nil {
@@ -159,7 +160,8 @@ func mendExemplars(m *metricdata.ResourceMetrics) {
 
 // idOf decodes an id in hexadecimal digits; anything else it returns as it is.
 func idOf(text []byte) []byte {
-	if id, err := hex.DecodeString(string(text)); err == nil && (len(id) == len(oteltrace.TraceID{}) || len(id) == len(oteltrace.SpanID{})) {
+	if id, err := hex.DecodeString(string(text)); err == nil &&
+		(len(id) == len(oteltrace.TraceID{}) || len(id) == len(oteltrace.SpanID{})) {
 		return id
 	}
 	return text

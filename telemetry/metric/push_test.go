@@ -108,7 +108,10 @@ func TestPushSendsWhatIsServed(t *testing.T) {
 	pushEnv(t, map[string]string{"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": r.URL})
 	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)}, 0)
 	defer func() { spanOf = oteltrace.SpanContext{} }()
-	spanOf = oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: oteltrace.TraceID{1}, SpanID: oteltrace.SpanID{2}})
+	spanOf = oteltrace.NewSpanContext(oteltrace.SpanContextConfig{
+		TraceID: oteltrace.TraceID{1},
+		SpanID:  oteltrace.SpanID{2},
+	})
 	observe(c, op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
 	p := newPush(t, reg, io.Discard)
 	if err := p.Close(t.Context()); err != nil {
@@ -124,7 +127,8 @@ func TestPushSendsWhatIsServed(t *testing.T) {
 		t.Errorf("%v operations in flight are sent, want 1", v)
 	}
 	h := sent[semconv.MetricDuration].GetHistogram().GetDataPoints()[0]
-	if x := h.GetExemplars(); len(x) != 1 || oteltrace.TraceID(x[0].GetTraceId()) != spanOf.TraceID() || oteltrace.SpanID(x[0].GetSpanId()) != spanOf.SpanID() {
+	if x := h.GetExemplars(); len(x) != 1 || oteltrace.TraceID(x[0].GetTraceId()) != spanOf.TraceID() ||
+		oteltrace.SpanID(x[0].GetSpanId()) != spanOf.SpanID() {
 		t.Errorf("exemplars are %v", x)
 	}
 }
@@ -137,7 +141,10 @@ func TestPushGoesOn(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	pushEnv(t, map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": r.URL + "/v1/metrics", "OTEL_METRIC_EXPORT_INTERVAL": "5"})
+	pushEnv(t, map[string]string{
+		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": r.URL + "/v1/metrics",
+		"OTEL_METRIC_EXPORT_INTERVAL":         "5",
+	})
 	_, reg := newCollector(t, nil, 0)
 	var log bytes.Buffer
 	p := newPush(t, reg, &log)
@@ -161,7 +168,10 @@ func TestPushToNobodyEndsInTime(t *testing.T) {
 	}))
 	defer hung.Close()
 	defer close(done)
-	pushEnv(t, map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": hung.URL + "/v1/metrics", "OTEL_METRIC_EXPORT_INTERVAL": "1"})
+	pushEnv(t, map[string]string{
+		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": hung.URL + "/v1/metrics",
+		"OTEL_METRIC_EXPORT_INTERVAL":         "1",
+	})
 	_, reg := newCollector(t, nil, 0)
 	p := newPush(t, reg, io.Discard)
 	<-asked
@@ -196,12 +206,18 @@ func TestPushOnlyWhenAsked(t *testing.T) {
 
 func TestPushBadVariables(t *testing.T) {
 	for name, vars := range map[string]map[string]string{
-		"OTEL_METRICS_EXPORTER":               {"OTEL_METRICS_EXPORTER": "carrier-pigeon"},
-		"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "smoke"},
-		"OTEL_EXPORTER_OTLP_PROTOCOL":         {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"},
+		"OTEL_METRICS_EXPORTER": {"OTEL_METRICS_EXPORTER": "carrier-pigeon"},
+		"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": {
+			"OTEL_METRICS_EXPORTER":               "otlp",
+			"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "smoke",
+		},
+		"OTEL_EXPORTER_OTLP_PROTOCOL": {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"},
 	} {
 		pushEnv(t, vars)
-		_, err := metric.NewPush(t.Context(), metric.PushConfig{Gatherer: prometheus.NewRegistry(), Resource: resource.Empty()})
+		_, err := metric.NewPush(t.Context(), metric.PushConfig{
+			Gatherer: prometheus.NewRegistry(),
+			Resource: resource.Empty(),
+		})
 		if err == nil || !strings.Contains(err.Error(), name+" is ") || !strings.Contains(err.Error(), vars[name]) {
 			t.Errorf("%v: the error doesn't name the variable and its value: %v", vars, err)
 		}
@@ -219,7 +235,8 @@ func TestPushBadTimes(t *testing.T) {
 			if err := p.Close(t.Context()); err != nil {
 				t.Errorf("%s=%s: %v", name, value, err)
 			}
-			if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "variable="+name+" value="+value) {
+			if text := log.String(); strings.Count(text, "level=WARN") != 1 ||
+				!strings.Contains(text, "variable="+name+" value="+value) {
 				t.Errorf("%s=%s: logged is %s", name, value, text)
 			}
 		}

@@ -60,7 +60,10 @@ func BenchmarkScrape(b *testing.B) {
 	for g := range groups {
 		name := fmt.Sprintf("group-%d", g)
 		for rank := range ranks {
-			comm := w.Comm(tape.CommInfo{ID: lifecycle.CommID{byte(g), byte(g >> 8), 1}, Name: name, Rank: rank, Size: ranks, Engine: "host"})
+			comm := w.Comm(tape.CommInfo{
+				ID: lifecycle.CommID{byte(g), byte(g >> 8), 1}, Name: name, Rank: rank,
+				Size: ranks, Engine: "host",
+			})
 			comm.State(lifecycle.StateReady)
 			comm.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, 0)
 		}

@@ -112,6 +112,7 @@ func (s *stalled) collect(ch chan<- prometheus.Metric) {
 		if r.Wait >= 0 {
 			wait = strconv.Itoa(int(r.Wait))
 		}
-		ch <- prometheus.MustNewConstMetric(s.age, prometheus.GaugeValue, float64(max(now-r.Start, 0))/1e9, series.comm, series.kind, wait)
+		ch <- prometheus.MustNewConstMetric(s.age, prometheus.GaugeValue, float64(max(now-r.Start, 0))/1e9,
+			series.comm, series.kind, wait)
 	}
 }

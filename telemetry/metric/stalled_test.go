@@ -18,7 +18,10 @@ import (
 // TestStalled lets two all-reduces of communicators with one name and an init stall, and end.
 func TestStalled(t *testing.T) {
 	now := int64(10 * time.Second)
-	c, err := metric.NewCollector(metric.Config{Slots: func() []tape.Slot { return nil }, Now: func() int64 { return now }})
+	c, err := metric.NewCollector(metric.Config{
+		Slots: func() []tape.Slot { return nil },
+		Now:   func() int64 { return now },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,14 +29,15 @@ func TestStalled(t *testing.T) {
 	registry.MustRegister(c)
 	expect := func(when, want string) {
 		t.Helper()
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), semconv.MetricStalled, semconv.MetricStallAge); err != nil {
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), semconv.MetricStalled,
+			semconv.MetricStallAge); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
 	report := func(stage stall.Stage, count int, comm uint32, act tape.Act, start time.Duration, wait int32) {
 		c.ObserveStall(&stall.Report{
-			Stage: stage, Comm: tape.CommInfo{Name: "world"}, Generation: comm, Act: act, Count: count, Start: int64(start), Wait: wait,
-			Op: tape.Signature{Call: lifecycle.CallAllReduce},
+			Stage: stage, Comm: tape.CommInfo{Name: "world"}, Generation: comm, Act: act, Count: count, Start: int64(start),
+			Wait: wait, Op: tape.Signature{Call: lifecycle.CallAllReduce},
 		})
 	}
 	report(stall.Slow, 0, 1, tape.ActNone, 4*time.Second, 3)

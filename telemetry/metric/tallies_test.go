@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestTallies has operations that the tape's writer counted, of two ranks in one process and of another size, one of which a follower sees for
-// its span, and one that it counts.
+// TestTallies has operations that the tape's writer counted, of two ranks in one process and of another size, one of
+// which a follower sees for its span, and one that it counts.
 func TestTallies(t *testing.T) {
 	tally := func(index int, class uint8, bytes uint64) tape.Tally {
 		t := tape.Tally{
@@ -40,7 +40,10 @@ func TestTallies(t *testing.T) {
 	reg.MustRegister(c)
 
 	defer func() { spanOf = oteltrace.SpanContext{} }()
-	spanOf = oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: oteltrace.TraceID{1}, SpanID: oteltrace.SpanID{2}})
+	spanOf = oteltrace.NewSpanContext(oteltrace.SpanContextConfig{
+		TraceID: oteltrace.TraceID{1},
+		SpanID:  oteltrace.SpanID{2},
+	})
 	sampled := op("world", lifecycle.CallAllReduce, 1000, time.Millisecond, lifecycle.CodeOK)
 	sampled.Op.Tallied = true
 	observe(c, sampled)

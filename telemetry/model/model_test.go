@@ -212,7 +212,8 @@ func TestLook(t *testing.T) {
 	waiting := slot(1, 5, 100, true)
 	waiting.Wait, waiting.WaitSince = 2, 110*ms
 	p.Look([]tape.Slot{waiting, slot(2, 3, 90, false)}, nil)
-	p.expect(t, "at first", "1 ready: all_reduce 5 since 100 waits for 2 since 110; begun 0 done 0\n2 ready: begun 0 done 0\n")
+	p.expect(t, "at first",
+		"1 ready: all_reduce 5 since 100 waits for 2 since 110; begun 0 done 0\n2 ready: begun 0 done 0\n")
 	o := p.Comm(1).InFlight()
 	if s := p.op(105, tape.StageStart, 5, 100, -1); s.Op != o {
 		t.Error("the record of its start makes another operation of it")
@@ -285,12 +286,16 @@ func TestThresholds(t *testing.T) {
 		p.op(int64(seq)*2000+2000, tape.StageEnd, seq, int64(seq)*2000+1, -1)
 	}
 	p.op(100_000, tape.StageEnd, 10, 100_000-3600, -1)
-	if n := p.Normal(allReduce.Call, allReduce.Bytes); n < int64(1900*time.Millisecond) || n > int64(2300*time.Millisecond) {
+	if n := p.Normal(allReduce.Call, allReduce.Bytes); n < int64(1900*time.Millisecond) ||
+		n > int64(2300*time.Millisecond) {
 		t.Errorf("it normally takes %v, of 2 s", time.Duration(n))
 	}
 	check("another size", large, time.Second, 5*time.Second)
 
-	tally := tape.Tally{Call: allReduce.Call, SizeClass: tape.SizeClass(1 << 30), Ordinary: 100, OrdinaryTime: 400 * time.Second}
+	tally := tape.Tally{
+		Call: allReduce.Call, SizeClass: tape.SizeClass(1 << 30), Ordinary: 100,
+		OrdinaryTime: 400 * time.Second,
+	}
 	p.Look(nil, []tape.Tally{tally})
 	check("counted in a tally", large, 8*time.Second, 32*time.Second)
 	p.Look(nil, []tape.Tally{tally})
@@ -413,9 +418,15 @@ func TestHabit(t *testing.T) {
 // TestMomentOfThePast folds a tape as it was at each of its moments.
 func TestMomentOfThePast(t *testing.T) {
 	events := []tape.Event{
-		{IsLife: true, Life: tape.LifeRecord{Stage: tape.StageStart, Act: tape.ActSplit, Seq: 1, Time: 10 * ms, Start: 10 * ms}},
+		{IsLife: true, Life: tape.LifeRecord{
+			Stage: tape.StageStart, Act: tape.ActSplit, Seq: 1, Time: 10 * ms,
+			Start: 10 * ms,
+		}},
 		{Op: tape.OpRecord{Stage: tape.StageEnd, Seq: 1, Start: 20 * ms, Time: 30 * ms, Signature: allReduce}},
-		{IsLife: true, Life: tape.LifeRecord{Stage: tape.StageEnd, Act: tape.ActSplit, Seq: 1, Time: 40 * ms, Start: 10 * ms}},
+		{IsLife: true, Life: tape.LifeRecord{
+			Stage: tape.StageEnd, Act: tape.ActSplit, Seq: 1, Time: 40 * ms,
+			Start: 10 * ms,
+		}},
 		{IsLife: true, Life: tape.LifeRecord{Stage: tape.StageEnd, Act: tape.ActGrow, Seq: 1, Time: 60 * ms, Start: 50 * ms}},
 	}
 	for now, want := range map[int64]string{
@@ -444,7 +455,10 @@ func TestRanks(t *testing.T) {
 	child := world
 	child.ID, child.Parent, child.Rank, child.Size = lifecycle.CommID{2}, world.ID, 0, 2
 	p.act(10, tape.StageStart, tape.ActInit, 0, 0)
-	p.Apply(&tape.Event{Comm: child, Generation: 2, Root: 1, Op: tape.OpRecord{Stage: tape.StageEnd, Signature: allReduce}})
+	p.Apply(&tape.Event{
+		Comm: child, Generation: 2, Root: 1,
+		Op: tape.OpRecord{Stage: tape.StageEnd, Signature: allReduce},
+	})
 	n := 0
 	for _, r := range p.Ranks() {
 		if n++; r.Root != 1 || r.Number != 1 || r.Size != 4 {
@@ -462,7 +476,10 @@ func TestRanksOfCommunicatorsWithoutAParent(t *testing.T) {
 	p := newProcess(model.Limits{})
 	apply := func(generation uint32, id byte, rank, size int) *model.Rank {
 		info := tape.CommInfo{ID: lifecycle.CommID{id}, Name: "c", Rank: rank, Size: size}
-		return p.Apply(&tape.Event{Comm: info, Generation: generation, Op: tape.OpRecord{Stage: tape.StageEnd, Signature: allReduce}}).Comm.Of
+		return p.Apply(&tape.Event{
+			Comm: info, Generation: generation,
+			Op: tape.OpRecord{Stage: tape.StageEnd, Signature: allReduce},
+		}).Comm.Of
 	}
 	first := apply(1, 1, 2, 8)
 	if again := apply(2, 2, 0, 2); again != first || first.Number != 2 || first.Size != 8 {

@@ -113,7 +113,7 @@ func (p *Process) comm(generation, root uint32, info *tape.CommInfo) *Comm {
 // Rank is one rank of the job, of which a process may have several.
 type Rank struct {
 	Root         uint32 // its first communicator
-	Number, Size int    // its number in the largest communicator that was made from no other, and how many that one has; -1 if there is none
+	Number, Size int    // in the largest communicator that was made from no other; -1 if there is none
 	History      History
 }
 

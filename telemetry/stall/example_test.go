@@ -15,8 +15,10 @@ func Example() {
 	watch := stall.New(process)
 	// What the in-flight table says: an all-reduce began at 0 s and waits for rank 3.
 	slots := []tape.Slot{{
-		CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 0, Size: 4}, Generation: 1, Launched: 7, Completed: 6, Seq: 7,
-		Op: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 4096}, OpStart: 0, Phase: tape.PhaseTransfer, Wait: 3,
+		CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 0, Size: 4}, Generation: 1, Launched: 7,
+		Completed: 6, Seq: 7,
+		Op: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 4096}, OpStart: 0, Phase: tape.PhaseTransfer,
+		Wait: 3,
 	}}
 	for second := range int64(12) {
 		process.Look(slots, nil)

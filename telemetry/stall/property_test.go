@@ -11,9 +11,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestReportsOfAnyHistory lets communicators begin and end operations and acts at random and holds what is told against the rules: nothing
-// young is told of; Slow comes once and first; each Stalled counts one more, no sooner than the threshold and the one before by the threshold of that one;
-// what was told of is Cleared once, at the first Check after it ended, and never again; and at the end nothing is remembered.
+// TestReportsOfAnyHistory lets communicators begin and end operations and acts at random and holds what is told against
+// the rules: nothing young is told of; Slow comes once and first; each Stalled counts one more, no sooner than the
+// threshold and the one before by the threshold of that one; what was told of is Cleared once, at the first Check after
+// it ended, and never again; and at the end nothing is remembered.
 func TestReportsOfAnyHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := model.Limits{Slow: time.Second, Floor: 4 * time.Second}
@@ -49,7 +50,8 @@ func TestReportsOfAnyHistory(t *testing.T) {
 					t.Fatalf("told of something young: %v", r.String())
 				case r.Stage == stall.Slow && known:
 					t.Fatalf("slow, after %v: %v", last.Stage, r.String())
-				case r.Stage == stall.Stalled && (!known || last.Stage == stall.Cleared || r.Count != last.Count+1 || r.Age() < r.Threshold):
+				case r.Stage == stall.Stalled && (!known || last.Stage == stall.Cleared || r.Count != last.Count+1 ||
+					r.Age() < r.Threshold):
 					t.Fatalf("stalled %d (%v), after %v %d", r.Count, r.Age(), last.Stage, last.Count)
 				case r.Stage == stall.Stalled && last.Count > 0 && time.Duration(r.Now-last.Now) < last.Threshold:
 					t.Fatalf("told again after %v", time.Duration(r.Now-last.Now))

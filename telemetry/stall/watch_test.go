@@ -89,7 +89,8 @@ func TestOperation(t *testing.T) {
 				expect(t, "first", []stall.Report{r}, line("slow", "1s"))
 			case len(at) == 2:
 				expect(t, "second", []stall.Report{r}, line("stalled", "5s"))
-			case r.Count != len(at)-1 || r.Stage != stall.Stalled || r.Threshold != 5*time.Second || r.Generation != 1 || r.WaitSince != 1000*ms+1:
+			case r.Count != len(at)-1 || r.Stage != stall.Stalled || r.Threshold != 5*time.Second || r.Generation != 1 ||
+				r.WaitSince != 1000*ms+1:
 				t.Errorf("report %d is %+v", len(at), r)
 			}
 		}
@@ -112,7 +113,8 @@ func TestSlowOnly(t *testing.T) {
 	expect(t, "at 1 s", w.check(1000*ms, busy(1, 1, 0)),
 		"all_reduce 1 of world rank 1 of 4 slow: 1s in transfer, waiting for rank 3")
 	got := w.check(2000*ms, busy(1, 2, 1500*ms))
-	expect(t, "the next is in flight", got, "all_reduce 1 of world rank 1 of 4 cleared: 2s in transfer, waiting for rank 3")
+	expect(t, "the next is in flight", got,
+		"all_reduce 1 of world rank 1 of 4 cleared: 2s in transfer, waiting for rank 3")
 	if got[0].Count != 0 {
 		t.Errorf("Count is %d: it never stalled", got[0].Count)
 	}
@@ -238,7 +240,8 @@ func TestActs(t *testing.T) {
 		t.Errorf("the report is of act %v %d", got[0].Act, got[0].ActSeq)
 	}
 	w.observe(act(tape.StageEnd, tape.ActSplit, 2, 0, 0, 6000*ms))
-	expect(t, "ended", w.check(6250*ms, idle(1, 9)), "split of world rank 1 of 4 cleared: 6.25s in connect, waiting for rank 3")
+	expect(t, "ended", w.check(6250*ms, idle(1, 9)),
+		"split of world rank 1 of 4 cleared: 6.25s in connect, waiting for rank 3")
 	expect(t, "afterwards", w.check(60_000*ms, idle(1, 9)))
 }
 
@@ -273,7 +276,8 @@ func TestPause(t *testing.T) {
 		"all_reduce 1 of world rank 1 of 4 stalled: 5.5s in transfer, waiting for rank 3")
 	w.process.Resumed(65_000 * ms)
 	expect(t, "it goes on", w.check(65_500*ms, hung, going))
-	expect(t, "slow", w.check(66_000*ms, hung, going), "all_reduce 1 of world rank 1 of 4 slow: 1m1s in transfer, waiting for rank 3")
+	expect(t, "slow", w.check(66_000*ms, hung, going),
+		"all_reduce 1 of world rank 1 of 4 slow: 1m1s in transfer, waiting for rank 3")
 	expect(t, "stalled", w.check(70_000*ms, hung, going),
 		"all_reduce 1 of world rank 1 of 4 stalled: 1m10s in transfer, waiting for rank 3",
 		"all_reduce 1 of world rank 1 of 4 stalled: 1m5s in transfer, waiting for rank 3")
@@ -321,5 +325,6 @@ func TestForgottenAct(t *testing.T) {
 	off := act(tape.StageStart, tape.ActInit, 0, 0, 0, 0)
 	off.Slot = -1 // the table was full
 	w.observe(off)
-	expect(t, "not in the table", w.check(5000*ms), "init of world rank 1 of 4 slow: 5s", "init of world rank 1 of 4 stalled: 5s")
+	expect(t, "not in the table", w.check(5000*ms), "init of world rank 1 of 4 slow: 5s",
+		"init of world rank 1 of 4 stalled: 5s")
 }

@@ -80,7 +80,8 @@ func siteAttributes(s lifecycle.Site) []attribute.KeyValue {
 func firstAttributes(s lifecycle.Site) []attribute.KeyValue {
 	var attrs []attribute.KeyValue
 	if s.Func != "" || s.File != "" {
-		attrs = append(attrs, semconv.FirstFunction.String(s.Func), semconv.FirstFile.String(s.File), semconv.FirstLine.Int(s.Line))
+		attrs = append(attrs, semconv.FirstFunction.String(s.Func), semconv.FirstFile.String(s.File),
+			semconv.FirstLine.Int(s.Line))
 	}
 	if s.Goroutine != 0 {
 		attrs = append(attrs, semconv.FirstGoroutine.Int64(int64(s.Goroutine)))

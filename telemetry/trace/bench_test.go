@@ -24,7 +24,10 @@ func benchProjector(b *testing.B) *fed {
 func BenchmarkOperation(b *testing.B) {
 	p := benchProjector(b)
 	ev := tape.Event{Comm: world, Op: tape.OpRecord{
-		Stage: tape.StageEnd, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 1024},
+		Stage: tape.StageEnd, Wait: -1, Signature: tape.Signature{
+			Call: lifecycle.CallAllReduce, DataType: 7,
+			Peer: -1, Bytes: 1024,
+		},
 	}}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -38,7 +41,10 @@ func BenchmarkOperation(b *testing.B) {
 // BenchmarkAct is the start and end of a group job.
 func BenchmarkAct(b *testing.B) {
 	p := benchProjector(b)
-	ev := tape.Event{Comm: world, IsLife: true, Life: tape.LifeRecord{Act: tape.ActGroup, Call: lifecycle.CallGroupEnd, Peer: -1, Site: site(1)}}
+	ev := tape.Event{Comm: world, IsLife: true, Life: tape.LifeRecord{
+		Act: tape.ActGroup, Call: lifecycle.CallGroupEnd,
+		Peer: -1, Site: site(1),
+	}}
 	b.ReportAllocs()
 	for b.Loop() {
 		ev.Life.Seq++

@@ -56,7 +56,8 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
-// TestDeliveredOfAQueue: what is still in the queue is not said to be taken, and all is in the end, however much comes in between.
+// TestDeliveredOfAQueue: what is still in the queue is not said to be taken, and all is in the end, however much comes
+// in between.
 func TestDeliveredOfAQueue(t *testing.T) {
 	var told []int64
 	now := 100 * second
@@ -83,12 +84,14 @@ func TestDeliveredOfAQueue(t *testing.T) {
 
 // TestDeliveredWithoutAClock: what is told needs the time.
 func TestDeliveredWithoutAClock(t *testing.T) {
-	if _, err := trace.New(t.Context(), trace.Config{Wall: wall, Delivered: func(int64) {}}); err == nil || !strings.Contains(err.Error(), "Config.Now") {
+	if _, err := trace.New(t.Context(), trace.Config{Wall: wall, Delivered: func(int64) {}}); err == nil ||
+		!strings.Contains(err.Error(), "Config.Now") {
 		t.Errorf("New: %v", err)
 	}
 }
 
-// TestDroppedIsNotDelivered: once a span found the queue full, nothing is said to be taken, though all that was queued is.
+// TestDroppedIsNotDelivered: once a span found the queue full, nothing is said to be taken, though all that was queued
+// is.
 func TestDroppedIsNotDelivered(t *testing.T) {
 	c := newCollector(t)
 	var told []int64
@@ -125,8 +128,8 @@ func TestEndsAreNotLeftOut(t *testing.T) {
 	}
 }
 
-// TestLeftOutByTheTimeOfItsEvent: of an act whose rank wasn't known, a phase that ended long ago is not left out, as its process hasn't made
-// its span yet.
+// TestLeftOutByTheTimeOfItsEvent: of an act whose rank wasn't known, a phase that ended long ago is not left out, as
+// its process hasn't made its span yet.
 func TestLeftOutByTheTimeOfItsEvent(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.From = 10 * second })
 	child := world

@@ -51,7 +51,8 @@ func checkEnv(getenv func(string) string) []envProblem {
 		}
 	}
 	if getenv("OTEL_TRACES_SAMPLER") != "" {
-		bad("OTEL_TRACES_SAMPLER", "nothing: all ranks must choose the same operations", "sampled is by what an operation is, 1 in so many")
+		bad("OTEL_TRACES_SAMPLER", "nothing: all ranks must choose the same operations",
+			"sampled is by what an operation is, 1 in so many")
 	}
 	for _, part := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
 		oneOf(part+"PROTOCOL", notExported, "http/protobuf", "grpc")
@@ -88,7 +89,8 @@ func reportEnv(log *slog.Logger, problems []envProblem) error {
 			errs = append(errs, fmt.Errorf("%s=%q can't be used; it takes %s", p.name, p.value, p.allowed))
 			continue
 		}
-		log.Warn("a variable of the environment can't be used", "variable", p.name, "value", p.value, "allowed", p.allowed, "instead", p.instead)
+		log.Warn("a variable of the environment can't be used", "variable", p.name, "value", p.value, "allowed",
+			p.allowed, "instead", p.instead)
 	}
 	return errors.Join(errs...)
 }

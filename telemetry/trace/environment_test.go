@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// TestBadEnvironment sets one wrong variable after another: each is named with its value and what is allowed, and the job goes on, with
-// spans in its own store.
+// TestBadEnvironment sets one wrong variable after another: each is named with its value and what is allowed, and the
+// job goes on, with spans in its own store.
 func TestBadEnvironment(t *testing.T) {
 	for _, c := range []struct{ name, value, allowed string }{
 		{"OTEL_TRACES_EXPORTER", "jaeger-thrift", "otlp, console, none"},
@@ -61,7 +61,10 @@ func TestBadEnvironment(t *testing.T) {
 	}
 	noExport(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318")
-	if _, err := trace.New(t.Context(), trace.Config{Process: model.New(model.Limits{}), Wall: wall, MustExport: true}); err == nil || !strings.Contains(err.Error(), `ENDPOINT="localhost:4318"`) {
+	if _, err := trace.New(t.Context(), trace.Config{
+		Process: model.New(model.Limits{}), Wall: wall,
+		MustExport: true,
+	}); err == nil || !strings.Contains(err.Error(), `ENDPOINT="localhost:4318"`) {
 		t.Errorf("MustExport: %v, want an error that names the variable", err)
 	}
 	if _, err := trace.New(t.Context(), trace.Config{}); err == nil {
@@ -81,7 +84,8 @@ func TestHeadersAreSecret(t *testing.T) {
 	}
 }
 
-// TestBadReceivers refuse, answer garbage or aren't there: it is said once, with where the spans should have gone, and they are counted.
+// TestBadReceivers refuse, answer garbage or aren't there: it is said once, with where the spans should have gone, and
+// they are counted.
 func TestBadReceivers(t *testing.T) {
 	answer := func(status int, kind, body string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -120,7 +124,8 @@ func TestBadReceivers(t *testing.T) {
 			if got := p.Stats(); got != (trace.Stats{Failed: 2}) {
 				t.Errorf("Stats = %+v, want 2 failed", got)
 			}
-			if !strings.Contains(logged.String(), "OTEL_EXPORTER_OTLP_ENDPOINT="+url) || strings.Count(logged.String(), "WARN") != 1 {
+			if !strings.Contains(logged.String(), "OTEL_EXPORTER_OTLP_ENDPOINT="+url) ||
+				strings.Count(logged.String(), "WARN") != 1 {
 				t.Errorf("logged is:\n%s", logged.String())
 			}
 		})

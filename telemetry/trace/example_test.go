@@ -11,7 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// A follower's events go into a Projector; what came out is in its Store, and at the collector if OTEL_* variables name one.
+// A follower's events go into a Projector; what came out is in its Store, and at the collector if OTEL_* variables name
+// one.
 func ExampleProjector() {
 	ctx := context.Background()
 	process := model.New(model.Limits{})

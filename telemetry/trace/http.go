@@ -81,7 +81,8 @@ func (s *Store) query(r *http.Request) (traces []Trace, status int, problem stri
 		}
 		t, ok := s.Trace(id)
 		if !ok {
-			return nil, http.StatusNotFound, "no trace " + id.String() + " is kept here: it was never seen by this process, or too many came after it"
+			return nil, http.StatusNotFound, "no trace " + id.String() +
+				" is kept here: it was never seen by this process, or too many came after it"
 		}
 		return []Trace{t}, 0, ""
 	case q.Get("comm") != "":
@@ -99,7 +100,9 @@ func (s *Store) query(r *http.Request) (traces []Trace, status int, problem stri
 }
 
 func (t *Trace) json() traceJSON {
-	out := traceJSON{TraceID: t.ID.String(), Open: t.Open > 0, Truncated: t.Truncated, Spans: make([]spanJSON, len(t.Spans))}
+	out := traceJSON{
+		TraceID: t.ID.String(), Open: t.Open > 0, Truncated: t.Truncated, Spans: make([]spanJSON, len(t.Spans)),
+	}
 	for i := range t.Spans {
 		sp := &t.Spans[i]
 		out.Spans[i] = sp.json()

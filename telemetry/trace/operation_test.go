@@ -44,7 +44,8 @@ func TestSamplingOfSendRecvs(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = every })
 	for i := int64(1); i <= ops; i++ {
 		r := tape.OpRecord{
-			Time: i*ms + 10, Start: i * ms, Stage: tape.StageEnd, Seq: uint64(i), Wait: -1, Signature: tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1},
+			Time: i*ms + 10, Start: i * ms, Stage: tape.StageEnd, Seq: uint64(i), Wait: -1,
+			Signature: tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1},
 		}
 		step := p.op(world, r)
 		if spanned := p.SpanOf(&step).IsSampled(); spanned != p.Emitted().IsValid() {
@@ -61,8 +62,14 @@ func TestWaitOfAnotherOperation(t *testing.T) {
 	p := newProjector(t, nil)
 	send, recv := tape.Signature{Call: lifecycle.CallSend, Peer: 2}, tape.Signature{Call: lifecycle.CallRecv, Peer: 3}
 	p.op(world, tape.OpRecord{Stage: tape.StageWait, Time: 2 * ms, Start: ms, Seq: 1, Signature: send, Wait: 2})
-	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 3 * ms, Start: ms, Seq: 1, Signature: recv, Wait: -1, Code: lifecycle.CodeRankDead})
-	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 4 * ms, Start: ms, Seq: 1, Signature: send, Wait: -1, Code: lifecycle.CodeRankDead})
+	p.op(world, tape.OpRecord{
+		Stage: tape.StageEnd, Time: 3 * ms, Start: ms, Seq: 1, Signature: recv, Wait: -1,
+		Code: lifecycle.CodeRankDead,
+	})
+	p.op(world, tape.OpRecord{
+		Stage: tape.StageEnd, Time: 4 * ms, Start: ms, Seq: 1, Signature: send, Wait: -1,
+		Code: lifecycle.CodeRankDead,
+	})
 	var got []string
 	for _, s := range p.spans() {
 		got = append(got, s.Name+": "+s.Status.Description)

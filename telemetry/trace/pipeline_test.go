@@ -171,8 +171,8 @@ func TestGlobalStateIsLeftAlone(t *testing.T) {
 	}
 }
 
-// consoleEnv makes the test binary a program that writes spans to its standard output, which the console exporter holds on to when it
-// is linked in.
+// consoleEnv makes the test binary a program that writes spans to its standard output, which the console exporter holds
+// on to when it is linked in.
 const consoleEnv = "CARILLONTEST_CONSOLE"
 
 // console is that program.
@@ -238,17 +238,23 @@ func ended(t *testing.T, failed bool, ordinary bool) sdktrace.ReadOnlySpan {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = 1 })
 	switch {
 	case ordinary:
-		p.op(world, tape.OpRecord{Time: 1, Stage: tape.StageEnd, Seq: 1, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
+		p.op(world, tape.OpRecord{
+			Time: 1, Stage: tape.StageEnd, Seq: 1, Wait: -1,
+			Signature: tape.Signature{Call: lifecycle.CallBarrier},
+		})
 	case failed:
-		p.op(world, tape.OpRecord{Time: 1, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
+		p.op(world, tape.OpRecord{
+			Time: 1, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: lifecycle.CodeTimeout,
+			Signature: tape.Signature{Call: lifecycle.CallBarrier},
+		})
 	default:
 		p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 1})
 	}
 	return p.spans().Snapshots()[0]
 }
 
-// TestCollectorThatHangs fills the queue behind an exporter that never answers: nothing blocks, the drops are counted, acts and errors
-// have room when operations have none, and Close comes back at its deadline.
+// TestCollectorThatHangs fills the queue behind an exporter that never answers: nothing blocks, the drops are counted,
+// acts and errors have room when operations have none, and Close comes back at its deadline.
 func TestCollectorThatHangs(t *testing.T) {
 	op, act, failure := ended(t, false, true), ended(t, false, false), ended(t, true, false)
 	var logged bytes.Buffer

@@ -74,8 +74,9 @@ func newProjector(t *testing.T, adjust func(*trace.Config)) *projector {
 	exporter := tracetest.NewInMemoryExporter()
 	cfg := trace.Config{
 		Service: "digits", Job: "job1", Host: "h1", PID: 42, Rank: 1, Version: "v1",
-		Process: model.New(model.Limits{}), Wall: wall, AlgorithmName: func(a uint8) string { return fmt.Sprintf("algorithm%d", a) },
-		Processors: []sdktrace.SpanProcessor{sdktrace.NewSimpleSpanProcessor(keep{exporter})},
+		Process: model.New(model.Limits{}), Wall: wall,
+		AlgorithmName: func(a uint8) string { return fmt.Sprintf("algorithm%d", a) },
+		Processors:    []sdktrace.SpanProcessor{sdktrace.NewSimpleSpanProcessor(keep{exporter})},
 	}
 	if adjust != nil {
 		adjust(&cfg)
@@ -183,7 +184,10 @@ var (
 )
 
 func site(line int) lifecycle.Site {
-	return lifecycle.Site{Func: "main.train", File: "/src/train.go", Line: line, Goroutine: 7, Time: wall(int64(line) * ms)}
+	return lifecycle.Site{
+		Func: "main.train", File: "/src/train.go", Line: line, Goroutine: 7,
+		Time: wall(int64(line) * ms),
+	}
 }
 
 // act is the start and the end of an act that goes well.
@@ -214,11 +218,26 @@ func TestLifeOfACommunicator(t *testing.T) {
 	r.Stage, r.Time, r.Start, r.State = tape.StageEnd, 9*ms, 1*ms, lifecycle.StateReady
 	p.life(ready, r)
 
-	p.act(ready, tape.LifeRecord{Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 1, State: lifecycle.StateReady, Child: rails.ID, Site: site(20)}, 20*ms, 22*ms)
-	p.act(ready, tape.LifeRecord{Act: tape.ActGroup, Call: lifecycle.CallGroupEnd, Seq: 1, State: lifecycle.StateReady, Ops: 3, Site: site(30)}, 30*ms, 31*ms)
-	p.act(rails, tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, State: lifecycle.StateDestroyed, Site: site(40)}, 40*ms, 41*ms)
-	p.act(ready, tape.LifeRecord{Act: tape.ActFinalize, Call: lifecycle.CallFinalize, State: lifecycle.StateFinalized, Site: site(50)}, 50*ms, 51*ms)
-	p.act(ready, tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, State: lifecycle.StateDestroyed, Site: site(60)}, 60*ms, 61*ms)
+	p.act(ready, tape.LifeRecord{
+		Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 1, State: lifecycle.StateReady,
+		Child: rails.ID, Site: site(20),
+	}, 20*ms, 22*ms)
+	p.act(ready, tape.LifeRecord{
+		Act: tape.ActGroup, Call: lifecycle.CallGroupEnd, Seq: 1, State: lifecycle.StateReady,
+		Ops: 3, Site: site(30),
+	}, 30*ms, 31*ms)
+	p.act(rails, tape.LifeRecord{
+		Act: tape.ActDestroy, Call: lifecycle.CallDestroy, State: lifecycle.StateDestroyed,
+		Site: site(40),
+	}, 40*ms, 41*ms)
+	p.act(ready, tape.LifeRecord{
+		Act: tape.ActFinalize, Call: lifecycle.CallFinalize, State: lifecycle.StateFinalized,
+		Site: site(50),
+	}, 50*ms, 51*ms)
+	p.act(ready, tape.LifeRecord{
+		Act: tape.ActDestroy, Call: lifecycle.CallDestroy, State: lifecycle.StateDestroyed,
+		Site: site(60),
+	}, 60*ms, 61*ms)
 	recorded(t, "life.txt", describe(p.spans()))
 }
 
@@ -232,8 +251,14 @@ func TestSplitAsItHappens(t *testing.T) {
 		parent := world
 		parent.Rank = pid
 		child := tape.CommInfo{ID: lifecycle.CommID{7}, Parent: world.ID, Name: "rails", Rank: -1}
-		split := tape.LifeRecord{Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 1, Stage: tape.StageStart, Time: 10 * ms, Start: 10 * ms, Peer: -1}
-		init := tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallSplit, Stage: tape.StageStart, Time: 11 * ms, Start: 11 * ms, Peer: -1}
+		split := tape.LifeRecord{
+			Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 1, Stage: tape.StageStart,
+			Time: 10 * ms, Start: 10 * ms, Peer: -1,
+		}
+		init := tape.LifeRecord{
+			Act: tape.ActInit, Call: lifecycle.CallSplit, Stage: tape.StageStart, Time: 11 * ms,
+			Start: 11 * ms, Peer: -1,
+		}
 		p.life(parent, split)
 		p.life(child, init)
 		for i, phase := range []tape.Phase{tape.PhaseRendezvous, tape.PhaseTopology, tape.PhaseConnect} {
@@ -269,62 +294,87 @@ func TestSplitAsItHappens(t *testing.T) {
 
 func TestMistakesAndFailures(t *testing.T) {
 	p := newProjector(t, nil)
-	p.act(world, tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, State: lifecycle.StateDestroyed, Site: site(10)}, 10*ms, 11*ms)
+	p.act(world, tape.LifeRecord{
+		Act: tape.ActDestroy, Call: lifecycle.CallDestroy, State: lifecycle.StateDestroyed,
+		Site: site(10),
+	}, 10*ms, 11*ms)
 	// Destroyed a second time, then used, then split: all in the trace of the first destroy.
 	for i, r := range []tape.LifeRecord{
 		{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Text: "world was destroyed already"},
 		{Act: tape.ActNone, Call: lifecycle.CallAllReduce, Text: "all_reduce on world, which was destroyed"},
 		{Act: tape.ActNone, Call: lifecycle.CallAsyncError, Text: "async_error on world, which was destroyed"},
 	} {
-		r.Stage, r.Time, r.Code, r.State, r.Peer = tape.StageMisuse, int64(20+i)*ms, lifecycle.CodeDestroyed, lifecycle.StateDestroyed, -1
+		r.Stage, r.Time, r.Code, r.State, r.Peer = tape.StageMisuse, int64(20+i)*ms, lifecycle.CodeDestroyed,
+			lifecycle.StateDestroyed, -1
 		r.Site, r.First = site(20+i), site(10)
 		p.life(world, r)
 	}
 	// An argument that was refused: this rank's business alone.
 	p.life(rails, tape.LifeRecord{
-		Act: tape.ActNone, Call: lifecycle.CallBroadcast, Stage: tape.StageMisuse, Time: 30 * ms, Code: lifecycle.CodeInvalidArgument,
+		Act: tape.ActNone, Call: lifecycle.CallBroadcast, Stage: tape.StageMisuse, Time: 30 * ms,
+		Code:  lifecycle.CodeInvalidArgument,
 		State: lifecycle.StateReady, Peer: -1, Text: "root 9 is not from 0 to 1", Site: site(30),
 	})
 	// A rank dies in an all-reduce: the operation fails, and the communicator with it.
 	for i, rank := range []int32{3, -1, 1} {
-		p.op(rails, tape.OpRecord{Time: int64(41+i) * ms, Start: 40 * ms, Stage: tape.StageWait, Seq: 7, Wait: rank, Signature: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}})
+		p.op(rails, tape.OpRecord{
+			Time: int64(41+i) * ms, Start: 40 * ms, Stage: tape.StageWait, Seq: 7, Wait: rank,
+			Signature: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1},
+		})
 	}
 	p.op(rails, tape.OpRecord{
-		Time: 45 * ms, Stage: tape.StageEnd, Seq: 7, Start: 40 * ms, Wait: -1, Phase: tape.PhaseTransfer, Algorithm: 2, Code: lifecycle.CodeRankDead,
+		Time: 45 * ms, Stage: tape.StageEnd, Seq: 7, Start: 40 * ms, Wait: -1, Phase: tape.PhaseTransfer, Algorithm: 2,
+		Code:      lifecycle.CodeRankDead,
 		Signature: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Reduction: 0, Peer: -1, Bytes: 4096},
 	})
 	p.life(rails, tape.LifeRecord{
-		Act: tape.ActNone, Call: lifecycle.CallAllReduce, Stage: tape.StageEnd, Time: 46 * ms, Seq: 7, Code: lifecycle.CodeRankDead,
-		State: lifecycle.StateFailed, Peer: 1, Text: "all_reduce: rank 1 died",
+		Act: tape.ActNone, Call: lifecycle.CallAllReduce, Stage: tape.StageEnd, Time: 46 * ms, Seq: 7,
+		Code: lifecycle.CodeRankDead, State: lifecycle.StateFailed, Peer: 1, Text: "all_reduce: rank 1 died",
 	})
 	// An init that fails, in its first phase.
 	late := tape.CommInfo{ID: lifecycle.CommID{3}, Name: "late", Rank: 0, Size: 2}
-	p.life(late, tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageStart, Time: 50 * ms, Peer: -1})
-	p.life(late, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Time: 50 * ms, Start: 50 * ms, Peer: -1})
 	p.life(late, tape.LifeRecord{
-		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageEnd, Time: 59 * ms, Start: 50 * ms, Code: lifecycle.CodeNotJoined,
-		State: lifecycle.StateFailed, Peer: 1, Text: "rank 1 did not join",
+		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageStart,
+		Time: 50 * ms, Peer: -1,
 	})
 	p.life(late, tape.LifeRecord{
-		Act: tape.ActLeak, Call: lifecycle.CallInitRank, Stage: tape.StageMisuse, Time: 70 * ms, Code: lifecycle.CodeLeaked, State: lifecycle.StateFailed,
-		Peer: -1, Text: "late was never destroyed", Site: site(50),
+		Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous,
+		Time: 50 * ms, Start: 50 * ms, Peer: -1,
+	})
+	p.life(late, tape.LifeRecord{
+		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageEnd, Time: 59 * ms, Start: 50 * ms,
+		Code: lifecycle.CodeNotJoined, State: lifecycle.StateFailed, Peer: 1, Text: "rank 1 did not join",
+	})
+	p.life(late, tape.LifeRecord{
+		Act: tape.ActLeak, Call: lifecycle.CallInitRank, Stage: tape.StageMisuse, Time: 70 * ms, Code: lifecycle.CodeLeaked,
+		State: lifecycle.StateFailed, Peer: -1, Text: "late was never destroyed", Site: site(50),
 	})
 	recorded(t, "mistakes.txt", describe(p.spans()))
 }
 
 func TestWhatDidNotEnd(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.Now = func() int64 { return 100 * ms } })
-	p.life(world, tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageStart, Time: 10 * ms, Peer: -1, Site: site(10)})
-	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Time: 11 * ms, Start: 10 * ms, Peer: -1})
+	p.life(world, tape.LifeRecord{
+		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageStart,
+		Time: 10 * ms, Peer: -1, Site: site(10),
+	})
+	p.life(world, tape.LifeRecord{
+		Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous,
+		Time: 11 * ms, Start: 10 * ms, Peer: -1,
+	})
 	// A split that is aborted ends after the abort that ended it; another never ends.
-	split := tape.LifeRecord{Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 2, Stage: tape.StageStart, Time: 20 * ms, Peer: -1}
+	split := tape.LifeRecord{
+		Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 2, Stage: tape.StageStart,
+		Time: 20 * ms, Peer: -1,
+	}
 	p.life(rails, split)
 	split.Seq, split.Time = 3, 21*ms
 	p.life(rails, split)
-	p.act(rails, tape.LifeRecord{Act: tape.ActAbort, Call: lifecycle.CallAbort, State: lifecycle.StateAborted}, 30*ms, 31*ms)
+	p.act(rails, tape.LifeRecord{Act: tape.ActAbort, Call: lifecycle.CallAbort, State: lifecycle.StateAborted},
+		30*ms, 31*ms)
 	p.life(rails, tape.LifeRecord{
-		Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 2, Stage: tape.StageEnd, Time: 32 * ms, Start: 20 * ms, Peer: -1, Code: lifecycle.CodeAborted,
-		State: lifecycle.StateAborted, Text: "aborted",
+		Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 2, Stage: tape.StageEnd, Time: 32 * ms, Start: 20 * ms,
+		Peer: -1, Code: lifecycle.CodeAborted, State: lifecycle.StateAborted, Text: "aborted",
 	})
 	recorded(t, "unfinished.txt", describe(p.spans()))
 }
@@ -332,8 +382,14 @@ func TestWhatDidNotEnd(t *testing.T) {
 // TestStartThatWasMissed has the life ring overwritten between the reader and the start of an act.
 func TestStartThatWasMissed(t *testing.T) {
 	p := newProjector(t, nil)
-	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseConnect, Time: 15 * ms, Start: 10 * ms, Peer: -1})
-	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 20 * ms, Start: 10 * ms, Peer: -1, State: lifecycle.StateReady})
+	p.life(world, tape.LifeRecord{
+		Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseConnect, Time: 15 * ms,
+		Start: 10 * ms, Peer: -1,
+	})
+	p.life(world, tape.LifeRecord{
+		Act: tape.ActInit, Stage: tape.StageEnd, Time: 20 * ms, Start: 10 * ms,
+		Peer: -1, State: lifecycle.StateReady,
+	})
 	p.life(rails, tape.LifeRecord{Act: tape.ActDestroy, Stage: tape.StageEnd, Time: 40 * ms, Start: 30 * ms, Peer: -1})
 	var got []string
 	for _, s := range p.spans() {
@@ -353,7 +409,8 @@ func TestRanksShareATrace(t *testing.T) {
 	for rank := range size {
 		p := newProjector(t, nil)
 		comm := tape.CommInfo{ID: lifecycle.CommID{9}, Name: "world", Rank: rank, Size: size}
-		p.act(comm, tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallInitRank, State: lifecycle.StateReady}, int64(rank+1)*ms, 9*ms)
+		p.act(comm, tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallInitRank, State: lifecycle.StateReady},
+			int64(rank+1)*ms, 9*ms)
 		all = append(all, p.spans()...)
 	}
 	trace := all[0].SpanContext.TraceID()
@@ -427,12 +484,24 @@ func TestTracesOfOperations(t *testing.T) {
 func TestSamplingSwitchedOff(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = -1 })
 	for seq := uint64(1); seq <= 5000; seq++ {
-		p.op(world, tape.OpRecord{Time: int64(seq), Stage: tape.StageEnd, Seq: seq, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
+		p.op(world, tape.OpRecord{
+			Time: int64(seq), Stage: tape.StageEnd, Seq: seq, Wait: -1,
+			Signature: tape.Signature{Call: lifecycle.CallBarrier},
+		})
 	}
-	p.op(world, tape.OpRecord{Time: 5999, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallSplit}})
-	p.op(world, tape.OpRecord{Time: 6000, Stage: tape.StageEnd, Seq: 5001, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
+	p.op(world, tape.OpRecord{
+		Time: 5999, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: lifecycle.CodeTimeout,
+		Signature: tape.Signature{Call: lifecycle.CallSplit},
+	})
+	p.op(world, tape.OpRecord{
+		Time: 6000, Stage: tape.StageEnd, Seq: 5001, Wait: -1, Code: lifecycle.CodeTimeout,
+		Signature: tape.Signature{Call: lifecycle.CallBarrier},
+	})
 	// The tape does not know the communicator of this one.
-	p.op(tape.CommInfo{}, tape.OpRecord{Time: 6001, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
+	p.op(tape.CommInfo{}, tape.OpRecord{
+		Time: 6001, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: lifecycle.CodeTimeout,
+		Signature: tape.Signature{Call: lifecycle.CallBarrier},
+	})
 	spans := p.spans()
 	if len(spans) != 1 || spans[0].Status.Description != "timeout" {
 		t.Errorf("want the failed operation alone, got:\n%s", describe(spans))
@@ -444,15 +513,19 @@ func TestSamplingSwitchedOff(t *testing.T) {
 // stands alone.
 func TestPostponed(t *testing.T) {
 	p := newProjector(t, nil)
-	group := tape.LifeRecord{Act: tape.ActGroup, Call: lifecycle.CallGroupEnd, Seq: 4, Stage: tape.StageStart, Time: 10 * ms, Peer: -1, Site: site(10)}
+	group := tape.LifeRecord{
+		Act: tape.ActGroup, Call: lifecycle.CallGroupEnd, Seq: 4, Stage: tape.StageStart,
+		Time: 10 * ms, Peer: -1, Site: site(10),
+	}
 	p.life(world, group)
 	postponed := tape.LifeRecord{
-		Act: tape.ActSplit, Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Time: 11 * ms, Code: lifecycle.CodeInProgress, Peer: -1,
-		State: lifecycle.StateReady, Text: "a call on it is unfinished: wait for it first", Site: site(11),
+		Act: tape.ActSplit, Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Time: 11 * ms, Code: lifecycle.CodeInProgress,
+		Peer: -1, State: lifecycle.StateReady, Text: "a call on it is unfinished: wait for it first", Site: site(11),
 	}
 	p.life(world, postponed)
 	group.Stage, group.Time, group.Start, group.Ops, group.Shared = tape.StageEnd, 20*ms, 10*ms, 3, true
-	group.Code, group.State, group.Text = lifecycle.CodeMismatch, lifecycle.StateFailed, "1 of 3 calls took effect, and then: rank 2 made another"
+	group.Code, group.State, group.Text = lifecycle.CodeMismatch, lifecycle.StateFailed,
+		"1 of 3 calls took effect, and then: rank 2 made another"
 	p.life(world, group)
 	postponed.Act, postponed.Call, postponed.Time, postponed.Text = tape.ActNone, lifecycle.CallAllReduce, 21*ms, ""
 	p.life(world, postponed)
@@ -468,7 +541,8 @@ func TestResource(t *testing.T) {
 		got[string(kv.Key)] = kv.Value.String()
 	}
 	for key, want := range map[string]string{
-		"service.name": "digits", "service.instance.id": "1", "service.version": "v1", "host.name": "h1", "process.pid": "42", "ccl.job": "job1",
+		"service.name": "digits", "service.instance.id": "1", "service.version": "v1", "host.name": "h1", "process.pid": "42",
+		"ccl.job": "job1",
 	} {
 		if got[key] != want {
 			t.Errorf("%s = %q, want %q", key, got[key], want)

@@ -19,8 +19,10 @@ import (
 // hung is an all-reduce that waits for rank 3 from 1 ms on.
 func hung(stage stall.Stage, count int, now int64) *stall.Report {
 	return &stall.Report{
-		Stage: stage, Comm: world, Generation: uint32(world.ID[0]), Op: reduce, Seq: 7, Phase: tape.PhaseTransfer, Algorithm: 2,
-		Start: ms, Now: now, Wait: 3, WaitSince: 2 * ms, Threshold: 5 * time.Second, Normal: 3 * time.Millisecond, Count: count,
+		Stage: stage, Comm: world, Generation: uint32(world.ID[0]), Op: reduce, Seq: 7, Phase: tape.PhaseTransfer,
+		Algorithm: 2,
+		Start:     ms, Now: now, Wait: 3, WaitSince: 2 * ms, Threshold: 5 * time.Second, Normal: 3 * time.Millisecond,
+		Count: count,
 	}
 }
 
@@ -41,12 +43,18 @@ func TestHangWhileItHangs(t *testing.T) {
 	}
 	p.stall(hung(stall.Stalled, 1, 5001*ms))
 	p.stall(hung(stall.Stalled, 2, 10_001*ms))
-	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 11_900 * ms, Start: ms, Seq: 7, Signature: reduce, Algorithm: 2, Wait: -1})
+	p.op(world, tape.OpRecord{
+		Stage: tape.StageEnd, Time: 11_900 * ms, Start: ms, Seq: 7, Signature: reduce,
+		Algorithm: 2, Wait: -1,
+	})
 	p.stall(hung(stall.Cleared, 2, 12_000*ms))
 	if got, _ := p.Store().Trace(trace.OpTraceID(world.ID, 1, reduce, 7)); got.Open != 0 || len(got.Spans) != 4 {
 		t.Errorf("afterwards the store has %d spans, %d open", len(got.Spans), got.Open)
 	}
-	p.op(world, tape.OpRecord{Stage: tape.StageEnd, Time: 11_901 * ms, Start: 11_900 * ms, Seq: 8, Signature: reduce, Wait: -1})
+	p.op(world, tape.OpRecord{
+		Stage: tape.StageEnd, Time: 11_901 * ms, Start: 11_900 * ms, Seq: 8, Signature: reduce,
+		Wait: -1,
+	})
 	recorded(t, "hang.txt", describe(p.spans()))
 }
 
@@ -59,7 +67,8 @@ func TestStallSpans(t *testing.T) {
 	op := trace.OpTraceID(world.ID, 1, reduce, 7)
 	seen := map[oteltrace.SpanID]bool{}
 	for _, s := range p.spans() {
-		if s.SpanContext.TraceID() != op || s.Parent.SpanID() != trace.SpanID(op, 1) || s.Status.Code != codes.Error || s.Name != "ccl.stall" {
+		if s.SpanContext.TraceID() != op || s.Parent.SpanID() != trace.SpanID(op, 1) || s.Status.Code != codes.Error ||
+			s.Name != "ccl.stall" {
 			t.Errorf("%s in %v below %v is %v", s.Name, s.SpanContext.TraceID(), s.Parent.SpanID(), s.Status)
 		}
 		if seen[s.SpanContext.SpanID()] {
@@ -77,9 +86,18 @@ func TestStalledActs(t *testing.T) {
 	p := newProjector(t, nil)
 	for generation, r := range map[uint32]stall.Report{
 		1: {Comm: world, Act: tape.ActInit, Phase: tape.PhaseConnect, Wait: -1},
-		2: {Comm: world, Act: tape.ActSplit, ActSeq: 4, Op: tape.Signature{Call: lifecycle.CallSplit, Peer: -1}, Seq: 11, Wait: 2},
-		3: {Comm: tape.CommInfo{ID: lifecycle.CommID{9}, Rank: -1, Size: 2}, Act: tape.ActInit, Phase: tape.PhaseRendezvous, Wait: -1},
-		4: {Comm: tape.CommInfo{ID: lifecycle.CommID{9}, Rank: -1, Size: 2}, Act: tape.ActInit, Phase: tape.PhaseRendezvous, Wait: -1},
+		2: {
+			Comm: world, Act: tape.ActSplit, ActSeq: 4, Op: tape.Signature{Call: lifecycle.CallSplit, Peer: -1},
+			Seq: 11, Wait: 2,
+		},
+		3: {
+			Comm: tape.CommInfo{ID: lifecycle.CommID{9}, Rank: -1, Size: 2}, Act: tape.ActInit, Phase: tape.PhaseRendezvous,
+			Wait: -1,
+		},
+		4: {
+			Comm: tape.CommInfo{ID: lifecycle.CommID{9}, Rank: -1, Size: 2}, Act: tape.ActInit, Phase: tape.PhaseRendezvous,
+			Wait: -1,
+		},
 	} {
 		r.Generation, r.Start, r.Now, r.Count = generation, ms, 6001*ms, 1
 		r.Stage = stall.Slow
@@ -113,7 +131,8 @@ func TestStalledActs(t *testing.T) {
 func TestFinding(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) {
 		c.Finding = func(comm lifecycle.CommID, seq uint64) (trace.Finding, bool) {
-			return trace.Finding{Rank: 2, Reason: "not_called", Text: "rank 2 never called all_reduce 7", Chain: "1 → 3 → 2"}, comm == world.ID && seq == 7
+			return trace.Finding{Rank: 2, Reason: "not_called", Text: "rank 2 never called all_reduce 7", Chain: "1 → 3 → 2"},
+				comm == world.ID && seq == 7
 		}
 	})
 	p.stall(hung(stall.Stalled, 1, 6000*ms))
@@ -140,7 +159,10 @@ func TestFinding(t *testing.T) {
 func TestSlowOperationsAreKept(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery, c.Slow = -1, 100*time.Millisecond })
 	for seq, d := range []int64{99, 100, 5000} {
-		p.op(world, tape.OpRecord{Stage: tape.StageEnd, Start: 10 * ms, Time: (10 + d) * ms, Seq: uint64(seq), Signature: reduce, Wait: -1})
+		p.op(world, tape.OpRecord{
+			Stage: tape.StageEnd, Start: 10 * ms, Time: (10 + d) * ms, Seq: uint64(seq),
+			Signature: reduce, Wait: -1,
+		})
 	}
 	spans := p.spans()
 	if len(spans) != 2 {
@@ -176,7 +198,10 @@ func TestClockThatJumps(t *testing.T) {
 	})
 	p.act(world, tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallInitRank}, ms, 9*ms)
 	p.stall(hung(stall.Stalled, 1, 6001*ms))
-	want := map[string]time.Duration{"ccl.comm.init (started)": 1, "ccl.comm.init": 8 * time.Millisecond, "ccl.stall": 6 * time.Second}
+	want := map[string]time.Duration{
+		"ccl.comm.init (started)": 1, "ccl.comm.init": 8 * time.Millisecond,
+		"ccl.stall": 6 * time.Second,
+	}
 	for _, s := range p.spans() {
 		if got := s.EndTime.Sub(s.StartTime); got != want[s.Name] {
 			t.Errorf("%s lasts %v, want %v", s.Name, got, want[s.Name])
@@ -225,15 +250,22 @@ func TestSendRecvsAreApart(t *testing.T) {
 		start := i * 20_000 * ms
 		for n, stage := range []stall.Stage{stall.Slow, stall.Stalled, stall.Stalled, stall.Cleared} {
 			p.stall(&stall.Report{
-				Stage: stage, Comm: world, Generation: uint32(world.ID[0]), Op: both, Seq: uint64(i), Wait: 2, Start: start, Now: start + 10_000*ms, Count: n,
+				Stage: stage, Comm: world, Generation: uint32(world.ID[0]), Op: both, Seq: uint64(i), Wait: 2, Start: start,
+				Now: start + 10_000*ms, Count: n,
 			})
 		}
-		end := tape.OpRecord{Stage: tape.StageEnd, Time: start + 11_000*ms, Start: start, Seq: uint64(i), Signature: both, Wait: -1, Code: lifecycle.CodeRankDead}
+		end := tape.OpRecord{
+			Stage: tape.StageEnd, Time: start + 11_000*ms, Start: start, Seq: uint64(i), Signature: both,
+			Wait: -1, Code: lifecycle.CodeRankDead,
+		}
 		if i < 3 {
 			step := p.op(world, end)
 			located = append(located, p.SpanOf(&step))
 		} else { // the tape of a process that is gone ends in it
-			p.model.Look([]tape.Slot{{CommInfo: world, Generation: uint32(world.ID[0]), Launched: 9, Completed: 8, Seq: uint64(i), Op: both, OpStart: start, Wait: 2}}, nil)
+			p.model.Look([]tape.Slot{{
+				CommInfo: world, Generation: uint32(world.ID[0]), Launched: 9, Completed: 8,
+				Seq: uint64(i), Op: both, OpStart: start, Wait: 2,
+			}}, nil)
 			located = append(located, p.SpanOfStall(&stall.Report{Comm: world, Op: both, Seq: uint64(i), Start: start}))
 			p.Unfinished()
 		}
@@ -245,7 +277,8 @@ func TestSendRecvsAreApart(t *testing.T) {
 	traces := map[oteltrace.TraceID]bool{}
 	for i, at := range located {
 		op := spans[i*4+3]
-		if traces[op.SpanContext.TraceID()] || op.Parent.IsValid() || at.SpanID() != op.SpanContext.SpanID() || at.TraceID() != op.SpanContext.TraceID() {
+		if traces[op.SpanContext.TraceID()] || op.Parent.IsValid() || at.SpanID() != op.SpanContext.SpanID() ||
+			at.TraceID() != op.SpanContext.TraceID() {
 			t.Errorf("send-receive %d is %v below %v, in a trace of another: %v; its log line is in %v", i,
 				op.SpanContext, op.Parent.SpanID(), traces[op.SpanContext.TraceID()], at)
 		}

@@ -27,7 +27,10 @@ func TestStoreKeepsTheLast(t *testing.T) {
 		p.act(comm(n), tape.LifeRecord{Act: tape.ActInit}, int64(n), int64(n)+1)
 	}
 	for seq := uint64(1); seq <= 100; seq++ { // operations that ended well push out no act
-		p.op(comm(5), tape.OpRecord{Time: 1, Stage: tape.StageEnd, Seq: seq, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
+		p.op(comm(5), tape.OpRecord{
+			Time: 1, Stage: tape.StageEnd, Seq: seq, Wait: -1,
+			Signature: tape.Signature{Call: lifecycle.CallBarrier},
+		})
 	}
 	store := p.Store()
 	acts := store.Acts(0)
@@ -62,7 +65,8 @@ func TestStoreBoundsATrace(t *testing.T) {
 	p.act(comm(1), tape.LifeRecord{Act: tape.ActDestroy}, 1, 2)
 	for i := range 1000 {
 		p.life(comm(1), tape.LifeRecord{
-			Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Time: int64(10 + i), Code: lifecycle.CodeDestroyed, Peer: -1,
+			Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Time: int64(10 + i),
+			Code: lifecycle.CodeDestroyed, Peer: -1,
 		})
 	}
 	got, ok := p.Store().Trace(trace.ActTraceID(lifecycle.CommID{1}, tape.ActDestroy, 0))
@@ -77,7 +81,10 @@ func TestStoreJoinsRanksThatDisagree(t *testing.T) {
 	for rank, code := range []lifecycle.Code{lifecycle.CodeOK, lifecycle.CodeTimeout} {
 		c := comm(1)
 		c.Rank = rank
-		p.op(c, tape.OpRecord{Time: 1, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: code, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
+		p.op(c, tape.OpRecord{
+			Time: 1, Stage: tape.StageEnd, Seq: 1, Wait: -1, Code: code,
+			Signature: tape.Signature{Call: lifecycle.CallBarrier},
+		})
 	}
 	got, ok := p.Store().Trace(trace.OpTraceID(lifecycle.CommID{1}, 0, tape.Signature{Call: lifecycle.CallBarrier}, 1))
 	if !ok || len(got.Spans) != 2 || got.Spans[0].Failed() == got.Spans[1].Failed() {
@@ -114,7 +121,10 @@ func TestStoreIsReadWhileItGrows(t *testing.T) {
 		for rank := range 3 {
 			c := comm(n%8 + 1)
 			c.Rank = rank
-			p.op(c, tape.OpRecord{Time: 9, Stage: tape.StageEnd, Seq: uint64(n), Wait: -1, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
+			p.op(c, tape.OpRecord{
+				Time: 9, Stage: tape.StageEnd, Seq: uint64(n), Wait: -1,
+				Signature: tape.Signature{Call: lifecycle.CallBarrier},
+			})
 		}
 	}
 	close(stop)
@@ -152,10 +162,14 @@ func TestStoreOverHTTP(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = 1 })
 	p.act(comm(1), tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy}, 1*ms, 3*ms)
 	p.life(comm(1), tape.LifeRecord{
-		Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Time: 5 * ms, Code: lifecycle.CodeDestroyed, Peer: -1, Text: "twice",
+		Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Time: 5 * ms,
+		Code: lifecycle.CodeDestroyed, Peer: -1, Text: "twice",
 	})
 	p.life(comm(2), tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: 6 * ms, Peer: -1}) // still going on
-	p.op(comm(2), tape.OpRecord{Time: 1, Stage: tape.StageEnd, Seq: 1, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallBarrier}})
+	p.op(comm(2), tape.OpRecord{
+		Time: 1, Stage: tape.StageEnd, Seq: 1, Wait: -1,
+		Signature: tape.Signature{Call: lifecycle.CallBarrier},
+	})
 
 	get := func(query string) answer {
 		t.Helper()
@@ -187,13 +201,15 @@ func TestStoreOverHTTP(t *testing.T) {
 	if got := get("?ops=1"); len(got.Traces) != 1 || got.Traces[0].Name != "ccl.barrier" {
 		t.Errorf("operations are %+v", got)
 	}
-	if got := get("?comm=" + lifecycle.CommID{1}.String()); len(got.Traces) != 1 || got.Traces[0].TraceID != destroy.TraceID {
+	if got := get("?comm=" + lifecycle.CommID{1}.String()); len(got.Traces) != 1 ||
+		got.Traces[0].TraceID != destroy.TraceID {
 		t.Errorf("by communicator: %+v", got)
 	}
 	if got := get("?trace=" + init.TraceID); len(got.Traces) != 1 || got.Traces[0].TraceID != init.TraceID {
 		t.Errorf("by trace: %+v", got)
 	}
-	if got := get("?limit=1&comm=" + lifecycle.CommID{2}.String()); len(got.Traces) != 1 || got.Traces[0].TraceID != init.TraceID {
+	if got := get("?limit=1&comm=" + lifecycle.CommID{2}.String()); len(got.Traces) != 1 ||
+		got.Traces[0].TraceID != init.TraceID {
 		t.Errorf("by communicator, with a limit: %+v", got)
 	}
 	if got := get("?limit=1"); len(got.Traces) != 1 || got.Traces[0].TraceID != init.TraceID {
@@ -220,10 +236,13 @@ func TestStoreRefusesNonsense(t *testing.T) {
 	}
 }
 
-// TestKeptAsSent: the spans of operations that ended well are made when somebody looks at them, unless somebody else receives them. They are
-// the same.
+// TestKeptAsSent: the spans of operations that ended well are made when somebody looks at them, unless somebody else
+// receives them. They are the same.
 func TestKeptAsSent(t *testing.T) {
-	child := tape.CommInfo{ID: lifecycle.CommID{3}, Parent: lifecycle.CommID{2}, Name: "rails", Rank: 1, Size: 2, Nodes: 1, Engine: "host"}
+	child := tape.CommInfo{
+		ID: lifecycle.CommID{3}, Parent: lifecycle.CommID{2}, Name: "rails", Rank: 1,
+		Size: 2, Nodes: 1, Engine: "host",
+	}
 	tell := func(p *projector) (emitted []string, body string) {
 		p.act(comm(2), tape.LifeRecord{Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 4, Child: child.ID}, 1*ms, 2*ms)
 		reduce := tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64}
@@ -231,9 +250,18 @@ func TestKeptAsSent(t *testing.T) {
 		for _, r := range []tape.OpRecord{
 			{Stage: tape.StageStart, Time: 3 * ms, Seq: 1, Wait: -1, Caller: caller, Signature: reduce},
 			{Stage: tape.StageEnd, Time: 4 * ms, Start: 3 * ms, Seq: 1, Wait: -1, Algorithm: 2, Signature: reduce},
-			{Stage: tape.StageEnd, Time: 5 * ms, Start: 5 * ms, Seq: 1, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1}},
-			{Stage: tape.StageEnd, Time: 6 * ms, Seq: 1, Wait: -1, Signature: tape.Signature{Call: lifecycle.CallRecv, Peer: 0, Bytes: 8}},
-			{Stage: tape.StageEnd, Time: 7 * ms, Start: 6 * ms, Seq: 2, Wait: -1, Code: lifecycle.CodeTimeout, Signature: reduce},
+			{
+				Stage: tape.StageEnd, Time: 5 * ms, Start: 5 * ms, Seq: 1, Wait: -1,
+				Signature: tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1},
+			},
+			{Stage: tape.StageEnd, Time: 6 * ms, Seq: 1, Wait: -1, Signature: tape.Signature{
+				Call: lifecycle.CallRecv,
+				Peer: 0, Bytes: 8,
+			}},
+			{
+				Stage: tape.StageEnd, Time: 7 * ms, Start: 6 * ms, Seq: 2, Wait: -1, Code: lifecycle.CodeTimeout,
+				Signature: reduce,
+			},
 		} {
 			p.op(child, r)
 			emitted = append(emitted, p.Emitted().SpanID().String())
@@ -256,7 +284,8 @@ func TestKeptAsSent(t *testing.T) {
 	}
 	defer limited.Close(t.Context())
 	if !heard.Heard() || unheard.Heard() || !limited.Heard() {
-		t.Errorf("spans are made at once with a receiver: %v, without: %v, with limits: %v", heard.Heard(), unheard.Heard(), limited.Heard())
+		t.Errorf("spans are made at once with a receiver: %v, without: %v, with limits: %v", heard.Heard(),
+			unheard.Heard(), limited.Heard())
 	}
 	sentIDs, sent := tell(heard)
 	keptIDs, kept := tell(unheard)

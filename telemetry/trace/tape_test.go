@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// TestRealTape writes a life onto a real tape and projects it twice: live, as the process's own follower sees it, and afterwards from
-// the file, as a post-mortem does. Both give the same spans.
+// TestRealTape writes a life onto a real tape and projects it twice: live, as the process's own follower sees it, and
+// afterwards from the file, as a post-mortem does. Both give the same spans.
 func TestRealTape(t *testing.T) {
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "test"})
 	if err != nil {
@@ -99,7 +99,10 @@ func writeLife(w *tape.Writer) {
 	})
 	life(tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Start: start})
 	c.Describe(tape.CommInfo{ID: lifecycle.CommID{4}, Name: "world", Rank: 2, Size: 4, Nodes: 2, Engine: "host"})
-	life(tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageEnd, Start: start, State: lifecycle.StateReady})
+	life(tape.LifeRecord{
+		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageEnd, Start: start,
+		State: lifecycle.StateReady,
+	})
 
 	seq := c.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64}, 1)
 	c.Wait(3)
@@ -107,11 +110,17 @@ func writeLife(w *tape.Writer) {
 
 	first := lifecycle.Caller(0)
 	start = tape.Now()
-	life(tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageStart, Start: start, Site: first})
-	life(tape.LifeRecord{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageEnd, Start: start, State: lifecycle.StateDestroyed})
 	life(tape.LifeRecord{
-		Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed, State: lifecycle.StateDestroyed,
-		Text: "destroyed twice", Site: lifecycle.Caller(0), First: first,
+		Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageStart, Start: start,
+		Site: first,
+	})
+	life(tape.LifeRecord{
+		Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageEnd, Start: start,
+		State: lifecycle.StateDestroyed,
+	})
+	life(tape.LifeRecord{
+		Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed,
+		State: lifecycle.StateDestroyed, Text: "destroyed twice", Site: lifecycle.Caller(0), First: first,
 	})
 	c.Close()
 }

@@ -18,8 +18,8 @@ func TestUnfinishedOperation(t *testing.T) {
 	sig := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1024}
 	p.op(world, tape.OpRecord{Time: 4 * ms, Stage: tape.StageStart, Seq: 7, Signature: sig})
 	slot := tape.Slot{
-		CommInfo: world, Generation: 1, Launched: 7, Completed: 6, Seq: 7, Op: sig, OpStart: 4 * ms, Phase: tape.PhaseTransfer,
-		Wait: 2, WaitSince: 5 * ms,
+		CommInfo: world, Generation: 1, Launched: 7, Completed: 6, Seq: 7, Op: sig, OpStart: 4 * ms,
+		Phase: tape.PhaseTransfer, Wait: 2, WaitSince: 5 * ms,
 	}
 	idle := slot
 	idle.Generation, idle.Completed = 2, 7
@@ -31,7 +31,8 @@ func TestUnfinishedOperation(t *testing.T) {
 	}
 	s := spans[0]
 	id := trace.OpTraceID(world.ID, world.Rank, sig, 7)
-	if s.SpanContext.TraceID() != id || s.SpanContext.SpanID() != trace.SpanID(id, world.Rank) || s.Name != "ccl.all_reduce" {
+	if s.SpanContext.TraceID() != id || s.SpanContext.SpanID() != trace.SpanID(id, world.Rank) ||
+		s.Name != "ccl.all_reduce" {
 		t.Errorf("%s has the ids %s and %s", s.Name, s.SpanContext.TraceID(), s.SpanContext.SpanID())
 	}
 	if !s.StartTime.Equal(wall(4*ms)) || !s.EndTime.Equal(wall(5*ms)) {
@@ -51,7 +52,10 @@ func TestFromLeavesOutWhatEndedBefore(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.From = 3 * ms })
 	for i := range 4 {
 		at := int64(i) * 2 * ms
-		p.act(world, tape.LifeRecord{Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: uint64(i), State: lifecycle.StateReady}, at, at+ms)
+		p.act(world, tape.LifeRecord{
+			Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: uint64(i),
+			State: lifecycle.StateReady,
+		}, at, at+ms)
 	}
 	var got []string
 	for _, s := range p.spans() {

@@ -41,7 +41,10 @@ func TestErrorsAreExportedAtOnce(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.Now = func() int64 { return 9 * ms } })
 	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: ms})
-	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Time: 2 * ms, Start: ms})
+	p.life(world, tape.LifeRecord{
+		Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous,
+		Time: 2 * ms, Start: ms,
+	})
 	p.model.Look([]tape.Slot{{
 		CommInfo: world, Generation: uint32(world.ID[0]), Seq: 3, Launched: 3, Completed: 2, OpStart: 4 * ms, Wait: 2,
 		Op: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1},
@@ -75,12 +78,13 @@ func (f forever) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
 
 func (forever) Shutdown(context.Context) error { return nil }
 
-// BenchmarkExporterThatBlocks is what following costs for an operation of which each has a span, with an exporter that blocks all the
-// time and with none; they take turns, so that what else the machine does falls on all alike.
+// BenchmarkExporterThatBlocks is what following costs for an operation of which each has a span, with an exporter that
+// blocks all the time and with none; they take turns, so that what else the machine does falls on all alike.
 func BenchmarkExporterThatBlocks(b *testing.B) {
 	const round = 1000
 	ev := tape.Event{Comm: world, Op: tape.OpRecord{
-		Stage: tape.StageEnd, Wait: -1, Code: lifecycle.CodeTimeout, Signature: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1024},
+		Stage: tape.StageEnd, Wait: -1, Code: lifecycle.CodeTimeout,
+		Signature: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1024},
 	}}
 	type side struct {
 		fed

@@ -10,6 +10,13 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
+// instructions is what a rank does in a step.
+type instructions = []jobsim.Instruction
+
+// editor changes what the rank does in the fault's step; false if this list is not the one. begin notes when the fault
+// begins; side says that the list is of the goroutine for gradients.
+type editor = func(l *Layout, f *Fault, is instructions, begin jobsim.Do, side bool) (instructions, bool)
+
 // Kind is a kind of faults.
 type Kind struct {
 	Name    string
@@ -30,9 +37,7 @@ type Kind struct {
 	Always, All bool
 	// Fits tells whether a trial can have the fault, and may change both to that end; nil: any can.
 	Fits func(t *Trial, f *Fault) bool
-	// Edit changes what the rank does in the fault's step; false if this list is not the one. begin notes when the
-	// fault begins; side says that the list is of the goroutine for gradients.
-	Edit func(l *Layout, f *Fault, is []jobsim.Instruction, begin jobsim.Do, side bool) ([]jobsim.Instruction, bool)
+	Edit editor // what the rank does otherwise
 	// Strike is for faults that come from outside, at some moment of the training.
 	Strike func(o Outside, f *Fault)
 }
@@ -49,7 +54,8 @@ type Outside interface {
 // measured tells whether the time from the threshold until it is said tells something: others wait as soon as it
 // begins.
 func (k *Kind) measured() bool {
-	return k.Edit != nil && len(k.Reasons) == 1 && (k.Reasons[0] == verdict.NotEntered || k.Reasons[0] == verdict.NotJoined)
+	return k.Edit != nil && len(k.Reasons) == 1 &&
+		(k.Reasons[0] == verdict.NotEntered || k.Reasons[0] == verdict.NotJoined)
 }
 
 // KindOf is the kind of that name; nil if there is none.
@@ -70,8 +76,8 @@ func (f *Fault) place(is []jobsim.Instruction, ok func(jobsim.Instruction) bool)
 }
 
 // before inserts instructions before one of the calls of the main thread.
-func before(more func(f *Fault) []jobsim.Instruction) func(*Layout, *Fault, []jobsim.Instruction, jobsim.Do, bool) ([]jobsim.Instruction, bool) {
-	return func(_ *Layout, f *Fault, is []jobsim.Instruction, begin jobsim.Do, side bool) ([]jobsim.Instruction, bool) {
+func before(more func(f *Fault) []jobsim.Instruction) editor {
+	return func(_ *Layout, f *Fault, is instructions, begin jobsim.Do, side bool) (instructions, bool) {
 		at, ok := f.place(is, isCall)
 		if !ok || side {
 			return is, false
@@ -87,8 +93,8 @@ func late(f *Fault) []jobsim.Instruction {
 }
 
 // edit replaces one of the calls that are ok; nil drops it.
-func edit(ok func(jobsim.Instruction) bool, with func(l *Layout, f *Fault, i jobsim.Instruction) []jobsim.Instruction) func(*Layout, *Fault, []jobsim.Instruction, jobsim.Do, bool) ([]jobsim.Instruction, bool) {
-	return func(l *Layout, f *Fault, is []jobsim.Instruction, begin jobsim.Do, side bool) ([]jobsim.Instruction, bool) {
+func edit(ok func(jobsim.Instruction) bool, with func(*Layout, *Fault, jobsim.Instruction) instructions) editor {
+	return func(l *Layout, f *Fault, is instructions, begin jobsim.Do, side bool) (instructions, bool) {
 		at, found := f.place(is, ok)
 		if !found || side {
 			return is, false
@@ -154,8 +160,9 @@ var Kinds = []*Kind{
 	{Name: "lock", Reasons: notEntered, Edit: before(hang)},
 	{Name: "late", Reasons: notEntered, Edit: before(late)},
 	{
-		Name: "side goroutine hangs", Reasons: notEntered, Fits: func(t *Trial, _ *Fault) bool { return t.Layout.Style == Goroutines && t.Layout.DP > 1 },
-		Edit: func(_ *Layout, f *Fault, is []jobsim.Instruction, begin jobsim.Do, side bool) ([]jobsim.Instruction, bool) {
+		Name: "side goroutine hangs", Reasons: notEntered,
+		Fits: func(t *Trial, _ *Fault) bool { return t.Layout.Style == Goroutines && t.Layout.DP > 1 },
+		Edit: func(_ *Layout, f *Fault, is instructions, begin jobsim.Do, side bool) (instructions, bool) {
 			if at, ok := f.place(is, isCall); ok && side {
 				return insert(is, at, begin, jobsim.Hang{}), true
 			}
@@ -165,10 +172,13 @@ var Kinds = []*Kind{
 	{Name: "stop", Reasons: []verdict.Reason{verdict.RankStopped}, Process: true, Strike: func(o Outside, f *Fault) {
 		o.Stop(f.Rank, true)
 	}},
-	{Name: "stop for a while", Reasons: []verdict.Reason{verdict.RankStopped}, Process: true, Strike: func(o Outside, f *Fault) {
-		o.Stop(f.Rank, true)
-		o.After(f.For, func() { o.Stop(f.Rank, false) })
-	}},
+	{
+		Name: "stop for a while", Reasons: []verdict.Reason{verdict.RankStopped}, Process: true,
+		Strike: func(o Outside, f *Fault) {
+			o.Stop(f.Rank, true)
+			o.After(f.For, func() { o.Stop(f.Rank, false) })
+		},
+	},
 	{Name: "kill", Reasons: dead, Process: true, Strike: func(o Outside, f *Fault) { o.Kill(f.Rank) }},
 	{Name: "exit", Reasons: dead, Process: true, Edit: before(func(*Fault) []jobsim.Instruction {
 		return []jobsim.Instruction{jobsim.Die{How: "it exited with 1"}}
@@ -176,36 +186,60 @@ var Kinds = []*Kind{
 	{Name: "panic", Reasons: dead, Process: true, Edit: before(func(*Fault) []jobsim.Instruction {
 		return []jobsim.Instruction{jobsim.Die{How: "it exited with 2"}}
 	})},
-	{Name: "leave", Reasons: append(slices.Clone(dead), verdict.NotEntered), Process: true, Edit: before(func(*Fault) []jobsim.Instruction {
-		return []jobsim.Instruction{jobsim.Leave{How: "it exited with 0"}}
-	})},
-	{Name: "skip", Reasons: disorder, Optional: true, Fits: hasCollectives, Edit: edit(syncCollective, func(*Layout, *Fault, jobsim.Instruction) []jobsim.Instruction { return nil })},
-	{Name: "extra", Reasons: disorder, Optional: true, Fits: hasCollectives, Edit: edit(syncCollective, func(_ *Layout, _ *Fault, i jobsim.Instruction) []jobsim.Instruction {
-		return []jobsim.Instruction{i, i}
-	})},
-	{Name: "another call", Reasons: different, Fits: hasCollectives, Edit: edit(syncCollective, other(func(sig *tape.Signature) {
-		if sig.Call == lifecycle.CallAllGather {
-			sig.Call = lifecycle.CallBroadcast
-		}
-		sig.Call = lifecycle.CallAllGather
-	}))},
-	{Name: "count", Reasons: different, Fits: hasCollectives, Edit: edit(isReduce, other(func(sig *tape.Signature) { sig.Bytes += 8 }))},
-	{Name: "type", Reasons: different, Fits: hasCollectives, Edit: edit(isReduce, other(func(sig *tape.Signature) { sig.DataType-- }))},
+	{
+		Name: "leave", Reasons: append(slices.Clone(dead), verdict.NotEntered), Process: true,
+		Edit: before(func(*Fault) []jobsim.Instruction {
+			return []jobsim.Instruction{jobsim.Leave{How: "it exited with 0"}}
+		}),
+	},
+	{
+		Name: "skip", Reasons: disorder, Optional: true, Fits: hasCollectives,
+		Edit: edit(syncCollective, func(*Layout, *Fault, jobsim.Instruction) []jobsim.Instruction { return nil }),
+	},
+	{
+		Name: "extra", Reasons: disorder, Optional: true, Fits: hasCollectives,
+		Edit: edit(syncCollective, func(_ *Layout, _ *Fault, i jobsim.Instruction) []jobsim.Instruction {
+			return []jobsim.Instruction{i, i}
+		}),
+	},
+	{
+		Name: "another call", Reasons: different, Fits: hasCollectives,
+		Edit: edit(syncCollective, other(func(sig *tape.Signature) {
+			if sig.Call == lifecycle.CallAllGather {
+				sig.Call = lifecycle.CallBroadcast
+			}
+			sig.Call = lifecycle.CallAllGather
+		})),
+	},
+	{
+		Name: "count", Reasons: different, Fits: hasCollectives,
+		Edit: edit(isReduce, other(func(sig *tape.Signature) { sig.Bytes += 8 })),
+	},
+	{
+		Name: "type", Reasons: different, Fits: hasCollectives,
+		Edit: edit(isReduce, other(func(sig *tape.Signature) { sig.DataType-- })),
+	},
 	{Name: "root", Reasons: different, Fits: hasCollectives, Edit: edit(isReduce, other(func(sig *tape.Signature) {
 		sig.Call, sig.Peer = lifecycle.CallReduce, 0
 	}))},
-	{Name: "reduction", Reasons: different, Fits: hasCollectives, Edit: edit(isReduce, other(func(sig *tape.Signature) { sig.Reduction++ }))},
+	{
+		Name: "reduction", Reasons: different, Fits: hasCollectives,
+		Edit: edit(isReduce, other(func(sig *tape.Signature) { sig.Reduction++ })),
+	},
 	{Name: "order", Reasons: append(slices.Clone(disorder), verdict.Transport), Fits: func(t *Trial, _ *Fault) bool {
 		l := &t.Layout
 		return l.DP > 1 && l.Loss && l.Style == Blocking && l.Ranks() > l.DP
-	}, Edit: func(l *Layout, f *Fault, is []jobsim.Instruction, begin jobsim.Do, side bool) ([]jobsim.Instruction, bool) {
+	}, Edit: func(l *Layout, f *Fault, is instructions, begin jobsim.Do, side bool) (instructions, bool) {
 		loss := -1
 		for i, in := range is {
 			if c, ok := in.(jobsim.Call); ok && c.Comm == "world" && c.Sig.Call == lifecycle.CallAllReduce {
 				loss = i
 			}
 		}
-		at := calls(is[:max(loss, 0)], func(i jobsim.Instruction) bool { c, ok := i.(jobsim.Call); return ok && c.Comm == l.dp(f.Rank) })
+		at := calls(is[:max(loss, 0)], func(i jobsim.Instruction) bool {
+			c, ok := i.(jobsim.Call)
+			return ok && c.Comm == l.dp(f.Rank)
+		})
 		if loss < 0 || len(at) == 0 {
 			return is, false
 		}
@@ -215,7 +249,8 @@ var Kinds = []*Kind{
 		return insert(out, last, begin), true
 	}},
 	{
-		Name: "wrong peer", Reasons: disorder, Fits: func(t *Trial, f *Fault) bool { return hasPipeline(t, f) && t.Layout.PP > 2 },
+		Name: "wrong peer", Reasons: disorder,
+		Fits: func(t *Trial, f *Fault) bool { return hasPipeline(t, f) && t.Layout.PP > 2 },
 		Edit: edit(isMessage(lifecycle.CallSend), func(l *Layout, f *Fault, i jobsim.Instruction) []jobsim.Instruction {
 			c := i.(jobsim.Call)
 			own := l.stage(f.Rank)
@@ -232,33 +267,49 @@ var Kinds = []*Kind{
 		func(*Layout, *Fault, jobsim.Instruction) []jobsim.Instruction { return nil })},
 	{Name: "missing send", Reasons: disorder, Fits: hasPipeline, Edit: edit(isMessage(lifecycle.CallSend),
 		func(*Layout, *Fault, jobsim.Instruction) []jobsim.Instruction { return nil })},
-	{Name: "missing at start", Reasons: notJoined, Fits: atSetup, Edit: atInit(func(f *Fault) []jobsim.Instruction { return hang(f) })},
+	{
+		Name: "missing at start", Reasons: notJoined, Fits: atSetup,
+		Edit: atInit(func(f *Fault) []jobsim.Instruction { return hang(f) }),
+	},
 	{Name: "late at start", Reasons: notJoined, Fits: atSetup, Edit: atInit(late)},
-	{Name: "missing at a split", Reasons: notJoined, Fits: atSetup, Edit: atSplit(func(f *Fault) []jobsim.Instruction { return hang(f) })},
+	{
+		Name: "missing at a split", Reasons: notJoined, Fits: atSetup,
+		Edit: atSplit(func(f *Fault) []jobsim.Instruction { return hang(f) }),
+	},
 	{Name: "late at a split", Reasons: notJoined, Fits: atSetup, Edit: atSplit(late)},
-	{Name: "short epoch", Reasons: disorder, Edit: func(l *Layout, f *Fault, is []jobsim.Instruction, begin jobsim.Do, side bool) ([]jobsim.Instruction, bool) {
-		if side {
-			return []jobsim.Instruction{jobsim.Hang{}}, true
-		}
-		out := append([]jobsim.Instruction{begin}, l.teardown(f.Rank)...)
-		return append(out, jobsim.Leave{How: "it exited with 0"}), true
-	}},
-	{Name: "early destroy", Reasons: notEntered, Edit: ends(func(comm string) jobsim.Instruction { return jobsim.Destroy{Comm: comm} })},
+	{
+		Name: "short epoch", Reasons: disorder,
+		Edit: func(l *Layout, f *Fault, is instructions, begin jobsim.Do, side bool) (instructions, bool) {
+			if side {
+				return []jobsim.Instruction{jobsim.Hang{}}, true
+			}
+			out := append([]jobsim.Instruction{begin}, l.teardown(f.Rank)...)
+			return append(out, jobsim.Leave{How: "it exited with 0"}), true
+		},
+	},
+	{
+		Name: "early destroy", Reasons: notEntered,
+		Edit: ends(func(comm string) jobsim.Instruction { return jobsim.Destroy{Comm: comm} }),
+	},
 	{Name: "abort", Reasons: notEntered, Edit: ends(func(comm string) jobsim.Instruction {
 		return jobsim.Abort{Comm: comm, Cause: "loss is NaN"}
 	})},
-	{Name: "straggler", Reasons: []verdict.Reason{verdict.Straggler}, Always: true, Long: true, Fits: func(t *Trial, f *Fault) bool {
-		t.Steps, f.Step = 2000, 2
-		t.Layout.Compute, t.Layout.EpochSteps = 5*time.Millisecond, 1000
-		l := &t.Layout
-		return l.Style == Blocking && l.EP == 1 && l.PP == 1 && (l.TP > 1 || l.DP > 1)
-	}, Edit: before(func(*Fault) []jobsim.Instruction { return []jobsim.Instruction{jobsim.Compute{For: straggle}} })},
+	{
+		Name: "straggler", Reasons: []verdict.Reason{verdict.Straggler}, Always: true, Long: true,
+		Fits: func(t *Trial, f *Fault) bool {
+			t.Steps, f.Step = 2000, 2
+			t.Layout.Compute, t.Layout.EpochSteps = 5*time.Millisecond, 1000
+			l := &t.Layout
+			return l.Style == Blocking && l.EP == 1 && l.PP == 1 && (l.TP > 1 || l.DP > 1)
+		},
+		Edit: before(func(*Fault) []jobsim.Instruction { return []jobsim.Instruction{jobsim.Compute{For: straggle}} }),
+	},
 	{Name: "checkpoint", Healthy: true, Edit: before(func(*Fault) []jobsim.Instruction {
 		return []jobsim.Instruction{jobsim.Compute{For: Threshold * 3 / 5}}
 	})},
 	{Name: "evaluation", Healthy: true, All: true, Edit: func(
-		_ *Layout, f *Fault, is []jobsim.Instruction, begin jobsim.Do, side bool,
-	) ([]jobsim.Instruction, bool) {
+		_ *Layout, f *Fault, is instructions, begin jobsim.Do, side bool,
+	) (instructions, bool) {
 		if side {
 			return is, false
 		}
@@ -283,8 +334,8 @@ var Kinds = []*Kind{
 		},
 	},
 	{
-		Name: "cable", Reasons: []verdict.Reason{verdict.RankUnreachable, verdict.Transport}, Host: true, Sides: true, Unreal: true,
-		Fits: severalHosts, Strike: func(o Outside, f *Fault) { o.Cut(f.Rank) },
+		Name: "cable", Reasons: []verdict.Reason{verdict.RankUnreachable, verdict.Transport}, Host: true, Sides: true,
+		Unreal: true, Fits: severalHosts, Strike: func(o Outside, f *Fault) { o.Cut(f.Rank) },
 	},
 	{Name: "timeout", Reasons: notEntered, Edit: before(hang), Fits: func(t *Trial, _ *Fault) bool {
 		t.Timeout = Threshold * 3 / 5
@@ -306,14 +357,14 @@ func atSetup(_ *Trial, f *Fault) bool {
 	return true
 }
 
-func atInit(more func(*Fault) []jobsim.Instruction) func(*Layout, *Fault, []jobsim.Instruction, jobsim.Do, bool) ([]jobsim.Instruction, bool) {
-	return func(_ *Layout, f *Fault, is []jobsim.Instruction, begin jobsim.Do, _ bool) ([]jobsim.Instruction, bool) {
+func atInit(more func(*Fault) []jobsim.Instruction) editor {
+	return func(_ *Layout, f *Fault, is instructions, begin jobsim.Do, _ bool) (instructions, bool) {
 		return insert(is, 0, append([]jobsim.Instruction{begin}, more(f)...)...), true
 	}
 }
 
-func atSplit(more func(*Fault) []jobsim.Instruction) func(*Layout, *Fault, []jobsim.Instruction, jobsim.Do, bool) ([]jobsim.Instruction, bool) {
-	return func(_ *Layout, f *Fault, is []jobsim.Instruction, begin jobsim.Do, _ bool) ([]jobsim.Instruction, bool) {
+func atSplit(more func(*Fault) []jobsim.Instruction) editor {
+	return func(_ *Layout, f *Fault, is instructions, begin jobsim.Do, _ bool) (instructions, bool) {
 		at, ok := f.place(is, func(i jobsim.Instruction) bool { _, split := i.(jobsim.Split); return split })
 		if !ok {
 			return is, false
@@ -323,8 +374,8 @@ func atSplit(more func(*Fault) []jobsim.Instruction) func(*Layout, *Fault, []job
 }
 
 // ends lets the rank end the communicator of one of its calls right before it, and do nothing more.
-func ends(how func(comm string) jobsim.Instruction) func(*Layout, *Fault, []jobsim.Instruction, jobsim.Do, bool) ([]jobsim.Instruction, bool) {
-	return func(_ *Layout, f *Fault, is []jobsim.Instruction, begin jobsim.Do, side bool) ([]jobsim.Instruction, bool) {
+func ends(how func(comm string) jobsim.Instruction) editor {
+	return func(_ *Layout, f *Fault, is instructions, begin jobsim.Do, side bool) (instructions, bool) {
 		at, ok := f.place(is, isCall)
 		if !ok || side {
 			return is, false

@@ -54,7 +54,8 @@ func (l *Layout) String() string {
 	if l.EP > 1 {
 		ep = fmt.Sprintf(" ep%d", l.EP)
 	}
-	return fmt.Sprintf("tp%d dp%d pp%d%s, %d ranks in %d processes on %d hosts, %s", l.TP, l.DP, l.PP, ep, l.Ranks(), l.Processes(), l.Hosts, l.Style)
+	return fmt.Sprintf("tp%d dp%d pp%d%s, %d ranks in %d processes on %d hosts, %s", l.TP, l.DP, l.PP, ep,
+		l.Ranks(), l.Processes(), l.Hosts, l.Style)
 }
 
 // drawLayout draws a layout of at most so many ranks.
@@ -62,8 +63,8 @@ func drawLayout(r *rand.Rand, most int) Layout {
 	for {
 		l := Layout{
 			TP: 1 << r.IntN(4), DP: 1 << r.IntN(5), PP: 1 << r.IntN(4), EP: 1, PerProcess: 1 << r.IntN(4), Hosts: 1 << r.IntN(3),
-			Style: Style(r.IntN(int(numStyles))), Layers: 1 + r.IntN(3), Micro: 1 + r.IntN(4), EpochSteps: 3 + r.IntN(8), Loss: r.IntN(3) > 0,
-			Compute: time.Duration(5+r.IntN(60)) * time.Millisecond,
+			Style: Style(r.IntN(int(numStyles))), Layers: 1 + r.IntN(3), Micro: 1 + r.IntN(4), EpochSteps: 3 + r.IntN(8),
+			Loss: r.IntN(3) > 0, Compute: time.Duration(5+r.IntN(60)) * time.Millisecond,
 		}
 		if r.IntN(3) == 0 {
 			l.DP = 1 + r.IntN(6) // not only powers of two
@@ -132,7 +133,9 @@ func (l *Layout) step(rank, step int) (is, side []jobsim.Instruction) {
 				is = append(is, jobsim.Call{Comm: l.tp(rank), Sig: sum(1 << 20)})
 			}
 			if l.EP > 1 {
-				is = append(is, jobsim.Call{Comm: l.ep(rank), Sig: tape.Signature{Call: lifecycle.CallAllToAll, DataType: 9, Peer: -1, Bytes: 1 << 18}})
+				is = append(is, jobsim.Call{Comm: l.ep(rank), Sig: tape.Signature{
+					Call: lifecycle.CallAllToAll, DataType: 9, Peer: -1, Bytes: 1 << 18,
+				}})
 			}
 		}
 	}

@@ -62,8 +62,8 @@ func NewLive(j *jobsim.Job, limits model.Limits) *Live {
 	l := &Live{job: j, Told: func(int64, *agent.Tell) {}}
 	for i, p := range j.Processes {
 		m := mesh.Member{
-			Name: fmt.Sprintf("%s-%d", p.Host, firstPID+i), Host: p.Host, ID: process.ID{PID: firstPID + i}, Rank: p.Ranks[0].Job, JobSize: len(j.Ranks),
-			Addr: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i)),
+			Name: fmt.Sprintf("%s-%d", p.Host, firstPID+i), Host: p.Host, ID: process.ID{PID: firstPID + i},
+			Rank: p.Ranks[0].Job, JobSize: len(j.Ranks), Addr: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i)),
 		}
 		q := &peer{
 			live: l, process: p, member: m, model: model.New(limits), machine: agent.NewMachine(m, agent.Timing{}),
@@ -313,7 +313,10 @@ func (q *peer) tell(to string) {
 
 // note is what a process says of itself, or its tape does.
 func (l *Live) note(q *peer) verdict.Note {
-	n := verdict.Note{Member: q.member.Name, Host: q.member.Host, PID: q.member.PID, Rank: q.member.Rank, JobSize: q.member.JobSize}
+	n := verdict.Note{
+		Member: q.member.Name, Host: q.member.Host, PID: q.member.PID,
+		Rank: q.member.Rank, JobSize: q.member.JobSize,
+	}
 	q.slots = q.process.Slots(q.slots[:0])
 	q.model.Look(q.slots, nil)
 	n.Fold(q.model, l.job.Now())

@@ -71,9 +71,10 @@ func Play(t *Trial, dir string) (*Result, error) {
 		})
 	}
 	over := func() bool {
-		return t.Over(time.Duration(j.Now()-res.Began), j.Now(), 1) || !slices.ContainsFunc(j.Processes, func(p *jobsim.Process) bool {
-			return p.State == jobsim.Running || p.State == jobsim.Stopped
-		})
+		return t.Over(time.Duration(j.Now()-res.Began), j.Now(), 1) ||
+			!slices.ContainsFunc(j.Processes, func(p *jobsim.Process) bool {
+				return p.State == jobsim.Running || p.State == jobsim.Stopped
+			})
 	}
 	for !over() {
 		j.Run(j.Now() + int64(100*time.Millisecond))

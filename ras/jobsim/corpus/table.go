@@ -89,7 +89,8 @@ func (t *Table) Write(w io.Writer, bars Bars) (ok bool, err error) {
 	}
 	for i, when := range []string{"live", "after the end"} {
 		miss(share(sum.right[i], sum.trials) < bars.Right, "right %s in less than %.1f %%", when, 100*bars.Right)
-		miss(share(sum.innocent[i], sum.trials) > bars.Innocents, "innocents named %s in more than %.1f %%", when, 100*bars.Innocents)
+		miss(share(sum.innocent[i], sum.trials) > bars.Innocents, "innocents named %s in more than %.1f %%",
+			when, 100*bars.Innocents)
 		miss(healthy.innocent[i] > 0, "somebody named %s in a healthy job", when)
 	}
 	miss(sum.median() > bars.Delay, "the median delay is above %v", bars.Delay)
@@ -104,8 +105,8 @@ func (r *row) write(w io.Writer) {
 	if len(r.delays) > 0 {
 		delay = fmt.Sprintf("%.2f s", r.median().Seconds())
 	}
-	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", r.name, r.trials, percent(r.right[0], r.trials), percent(r.right[1], r.trials),
-		percent(r.innocent[0], r.trials), percent(r.innocent[1], r.trials), delay)
+	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", r.name, r.trials, percent(r.right[0], r.trials),
+		percent(r.right[1], r.trials), percent(r.innocent[0], r.trials), percent(r.innocent[1], r.trials), delay)
 }
 
 // median is the median of the delays; 0 if there are none.

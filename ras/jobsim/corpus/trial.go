@@ -92,7 +92,9 @@ func Draw(seed uint64, most int, kind *Kind) *Trial {
 			return true
 		}
 		if kind.Two {
-			single := slices.DeleteFunc(slices.Clone(Kinds), func(k *Kind) bool { return k.Two || k.Healthy || k.Optional || k.Edit == nil })
+			single := slices.DeleteFunc(slices.Clone(Kinds), func(k *Kind) bool {
+				return k.Two || k.Healthy || k.Optional || k.Edit == nil
+			})
 			first, second := single[r.IntN(len(single))], single[r.IntN(len(single))]
 			if draw(first) && draw(second) && t.Faults[0].Rank != t.Faults[1].Rank {
 				return t

@@ -79,14 +79,16 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 	}
 	j := &Job{Job: &sim.Job{}, config: c, stop: func() {}, opened: map[string]*spread{}}
 	if c.Machines < 1 || c.Shape.Members%c.Machines != 0 || c.Shape.Members < 1 || c.Shape.Ranks < 1 {
-		return j, fmt.Errorf("jobsim: %d members of %d ranks on %d machines, want as many on each", c.Shape.Members, c.Shape.Ranks, c.Machines)
+		return j, fmt.Errorf("jobsim: %d members of %d ranks on %d machines, want as many on each", c.Shape.Members,
+			c.Shape.Ranks, c.Machines)
 	}
 	j.Model = NewModel(c.Seed, c.Shape, c.Machines, clock)
 	j.Agents = make([]*agent.Agent, c.Shape.Members)
 	j.observers = make([]*observer, c.Shape.Members)
 	j.end = make([]context.CancelFunc, c.Shape.Members)
 	var failed error
-	of := func(r *sim.Rank) *agent.Agent { // members start one after the other, and each is asked for the first time by Start
+	// Members start one after the other, and each is asked for the first time by Start.
+	of := func(r *sim.Rank) *agent.Agent {
 		i := r.Process.Member().Rank
 		j.mu.Lock()
 		defer j.mu.Unlock()

@@ -173,8 +173,10 @@ func TestSleepingRankIsTheVerdict(t *testing.T) {
 		told := verdictOf(t, j, 10*time.Second, nil)
 		wants(t, j, &told.Verdict, verdict.NotEntered, 3)
 		delay := time.Duration(told.At.UnixNano()-j.Model.Oldest()) - 5*time.Second
-		if c := told.Verdict.Culprits; len(c) != 1 || told.Verdict.Name != "tensor" || c[0].Comm != victim%4 || c[0].Job != victim {
-			t.Errorf("the culprits are %v of %s, want rank %d, number %d of the tensor-parallel group", c, told.Verdict.Name, victim, victim%4)
+		if c := told.Verdict.Culprits; len(c) != 1 || told.Verdict.Name != "tensor" || c[0].Comm != victim%4 ||
+			c[0].Job != victim {
+			t.Errorf("the culprits are %v of %s, want rank %d, number %d of the tensor-parallel group", c, told.Verdict.Name,
+				victim, victim%4)
 		}
 		t.Logf("%v after the threshold: %v", delay, told.String())
 		if delay > time.Second {
@@ -207,7 +209,8 @@ func TestOppositeOrderIsADeadlock(t *testing.T) {
 		j.Model.Swap(victim)
 		told := verdictOf(t, j, 15*time.Second, nil)
 		v := &told.Verdict
-		if v.Reason != verdict.Deadlock || !slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Member == j.Ranks[victim/4].Name() }) {
+		if v.Reason != verdict.Deadlock ||
+			!slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Member == j.Ranks[victim/4].Name() }) {
 			t.Errorf("the verdict is %v of %v, want a deadlock with rank %d", v, v.Culprits, victim)
 		}
 		time.Sleep(20 * time.Second)
@@ -264,7 +267,10 @@ func TestCutOffFromManyIsOneVerdict(t *testing.T) {
 		from := time.Now()
 		j.Cut(machine, true)
 		time.Sleep(2 * time.Minute)
-		for side, told := range map[string][]meshed.Told{"many": by(opened(j, from), there, false), "one": by(opened(j, from), there, true)} {
+		for side, told := range map[string][]meshed.Told{
+			"many": by(opened(j, from), there, false),
+			"one":  by(opened(j, from), there, true),
+		} {
 			if len(told) != 1 {
 				t.Errorf("the side with %s of the machines told %d verdicts, want one: %v", side, len(told), told)
 			}
@@ -361,7 +367,10 @@ func TestNextCoordinatorGoesOn(t *testing.T) {
 		from := time.Now()
 		j.Kill(0, process.Exit{Known: true, Signal: 9})
 		dead := opened(j, from)
-		if !sim.Until(10*time.Second, func() bool { dead = opened(j, from); return len(dead) > 0 && j.AllHold(nil, asleep.Key, dead[0].Key) }) {
+		if !sim.Until(10*time.Second, func() bool {
+			dead = opened(j, from)
+			return len(dead) > 0 && j.AllHold(nil, asleep.Key, dead[0].Key)
+		}) {
 			t.Fatalf("not all know of both; told: %v", j.Told())
 		}
 		wants(t, j, &dead[0].Verdict, verdict.RankDead, 0)

@@ -62,7 +62,7 @@ type runner struct {
 	*Job
 	plan   *Plan
 	result Result
-	except []*sim.Rank // who is dead
+	except []*sim.Rank // the dead
 	link   sim.Link
 }
 
@@ -76,7 +76,8 @@ func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err
 	}
 	members, machines := p.members()
 	link := sim.Link{Delay: 100 * time.Microsecond, Jitter: 200 * time.Microsecond, Local: 20 * time.Microsecond}
-	progress(fmt.Sprintf("%d ranks in %d processes on %d machines: they get to know each other", p.Ranks, members, machines))
+	progress(fmt.Sprintf("%d ranks in %d processes on %d machines: they get to know each other", p.Ranks,
+		members, machines))
 	j, err := Start(ctx, Config{
 		Seed: p.Seed, Shape: Shape{Members: members, Ranks: p.Each}, Machines: machines, Link: link, Tuning: mesh.LAN(),
 	})
@@ -88,7 +89,8 @@ func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err
 	if err != nil {
 		return Result{}, err
 	}
-	r := &runner{Job: j, plan: &p, link: link, result: Result{Seed: p.Seed, Ranks: p.Ranks, Members: members, Machines: machines}}
+	r := &runner{Job: j, plan: &p, link: link}
+	r.result = Result{Seed: p.Seed, Ranks: p.Ranks, Members: members, Machines: machines}
 	time.Sleep(10*time.Second + time.Duration(members)*50*time.Millisecond) // the last of the news of the joining
 	began := time.Now()
 	progress("all is well")
@@ -115,7 +117,8 @@ func (o *Outcome) line(s Step) string {
 	case o.Reason == "":
 		return s.String() + ": not told"
 	}
-	return fmt.Sprintf("%s: %s after %v, withdrawn after %v", s, o.Reason, words.Round(o.Verdict), words.Round(o.Withdrawn))
+	return fmt.Sprintf("%s: %s after %v, withdrawn after %v", s, o.Reason, words.Round(o.Verdict),
+		words.Round(o.Withdrawn))
 }
 
 // quiet measures what members send while nothing happens, and holds that nothing is told.
@@ -204,13 +207,14 @@ func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
 	victim := r.Ranks[s.Victim]
 	kind, reason := mesh.Died, verdict.RankDead
 	switch {
-	case s.Fault == FaultStop && r.alone(s.Victim): // nobody is left on its machine who sees why it is silent
+	case s.Fault == FaultStop && r.alone(s.Victim): // nothing is left on its machine to see why it is silent
 		kind, reason = mesh.Lost, verdict.RankUnreachable
 	case s.Fault == FaultStop:
 		kind, reason = mesh.Halted, verdict.RankStopped
 	}
 	right = func(t *Told) bool {
-		return t.Verdict.Reason == reason && r.only(&t.Verdict, func(c *verdict.Rank) bool { return c.Member == victim.Name() })
+		return t.Verdict.Reason == reason &&
+			r.only(&t.Verdict, func(c *verdict.Rank) bool { return c.Member == victim.Name() })
 	}
 	from := time.Now()
 	if s.Fault == FaultKill {
@@ -222,7 +226,8 @@ func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
 	is := func(i int) bool { return i == s.Victim }
 	r.await(s, o, from, from, is, right)
 	var err error
-	if o.MembersFirst, o.MembersLast, err = r.WaitTold(time.Minute, from, kind, victim.Name(), append(slices.Clone(r.except), victim)...); err != nil {
+	if o.MembersFirst, o.MembersLast, err = r.WaitTold(time.Minute, from, kind, victim.Name(),
+		append(slices.Clone(r.except), victim)...); err != nil {
 		r.miss(s, err.Error())
 	}
 	time.Sleep(model.DefaultFloor + time.Second) // until the others stall

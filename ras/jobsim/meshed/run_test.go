@@ -108,7 +108,8 @@ func TestRunsWithOneSeedAgree(t *testing.T) {
 			}
 			results, told = append(results, r), append(told, lines)
 		}
-		t.Errorf("no two of %d runs with one seed agree; two of them (-first +second):\n%s", tries, cmp.Diff(results[0], results[1]))
+		t.Errorf("no two of %d runs with one seed agree; two of them (-first +second):\n%s", tries,
+			cmp.Diff(results[0], results[1]))
 	})
 }
 

@@ -79,7 +79,8 @@ func (p *Plan) Validate() error {
 		return fmt.Errorf("no faults: allowed are %v", Faults())
 	}
 	if members, machines := p.members(); members < 2*machines {
-		return fmt.Errorf("%d processes can't be spread evenly over machines with two or more on each: take a multiple of %d ranks", members, 8*p.Each)
+		return fmt.Errorf("%d processes can't be spread evenly over machines with two or more on "+
+			"each: take a multiple of %d ranks", members, 8*p.Each)
 	}
 	return nil
 }

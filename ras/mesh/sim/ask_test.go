@@ -13,7 +13,9 @@ import (
 )
 
 // ask asks all and sorts the answers by who gave them.
-func ask(t *testing.T, r *sim.Rank, limit time.Duration) (own, forOthers map[string]mesh.Answer, missing []mesh.Missing, took time.Duration) {
+func ask(t *testing.T, r *sim.Rank, limit time.Duration) (own, forOthers map[string]mesh.Answer, missing []mesh.Missing,
+	took time.Duration,
+) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

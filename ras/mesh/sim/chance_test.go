@@ -31,7 +31,8 @@ func TestSeedDecides(t *testing.T) {
 		}
 		first := measure(1)
 		again := measure(1)
-		for tries := 2; again != first && tries > 0; tries-- { // the runtime may have interrupted one of them: see the package
+		// The runtime may have interrupted one of them: see the package.
+		for tries := 2; again != first && tries > 0; tries-- {
 			first, again = again, measure(1)
 		}
 		if again != first {

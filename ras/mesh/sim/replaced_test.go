@@ -19,7 +19,8 @@ func TestReplacedMembersAreForgotten(t *testing.T) {
 		alone := j.Ranks[1]
 		alone.Process.Kill(process.Exit{Known: true, Code: 3})
 		const replaced = 5
-		const settled = 5 * time.Minute // what gossip missed, with so many dead among so few, comes with a comparison of states
+		// What gossip missed, with so many dead among so few, comes with a comparison of states.
+		const settled = 5 * time.Minute
 		old := j.Ranks[3]
 		gone := []*sim.Rank{alone} // or new: nobody notes down what they are told
 		for range replaced {

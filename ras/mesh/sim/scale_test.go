@@ -37,7 +37,8 @@ func TestScale(t *testing.T) {
 			t.Errorf("a stop was told after %v, want 5s", s.StoppedLast)
 		}
 		if s.Answered != *members-2 || s.ForOthers != 2 || s.Missing != 0 {
-			t.Errorf("%d answered, for %d others, %d missing; want all but two, and those two", s.Answered, s.ForOthers, s.Missing)
+			t.Errorf("%d answered, for %d others, %d missing; want all but two, and those two", s.Answered, s.ForOthers,
+				s.Missing)
 		}
 		if limit := 2500.0; s.Bytes > limit {
 			t.Errorf("idle, a member sends %.0f bytes a second, want at most %.0f", s.Bytes, limit)

@@ -84,7 +84,11 @@ func TestNoteThatIsTooLongKeepsWhatMatters(t *testing.T) {
 		n.Slots = append(n.Slots, s)
 	}
 	inQuestion := n.Slots[1234].Comm // where this rank is idle, and others wait for it
+	n.Habits = []verdict.Habit{{Root: 1, Trail: verdict.Trail{{Slot: 1, Seq: 1}}}}
 	b := encodeNote(&n, []lifecycle.CommID{{9}, inQuestion})
+	if got, err := decodeNote(n.Member, b); err != nil || got.Habits != nil {
+		t.Errorf("a trail names places among slots that were cut: %v, %v", got.Habits, err)
+	}
 	if len(b) == 0 || len(b) > mesh.MaxAnswer {
 		t.Fatalf("%d bytes, want 1 to %d", len(b), mesh.MaxAnswer)
 	}

@@ -9,10 +9,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// NoteOf is what a process's tape tells of it at the time now of the tape's clock. resumed is when the process ran
-// again after its last pause, 0 if it never paused. The whole tape is read: a follower gets a sample of what is
-// ordinary, and a rank's habits are known from all.
-func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, resumed, now int64) verdict.Note {
+// NoteOf is what a process's tape tells of it at the time now of the tape's clock. The whole tape is read: a follower
+// gets a sample of what is ordinary, and a rank's habits are known from all.
+func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdict.Note {
 	p := model.New(limits)
 	for ev, err := range r.Events() {
 		if err != nil {
@@ -20,7 +19,7 @@ func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, resumed, now int
 		}
 		p.Apply(&ev)
 	}
-	if resumed > 0 {
+	if resumed := r.Header().Resumed; resumed > 0 {
 		p.Resumed(resumed)
 	}
 	slots, _ := r.AppendSlots(nil)     // what is corrupt is left out
@@ -44,6 +43,6 @@ func FromTapes(dir string, limits model.Limits, now func() int64) func(mesh.Memb
 			return verdict.Note{}, false
 		}
 		defer func() { _ = r.Close() }() // it was only read
-		return NoteOf(m, r, limits, 0, now()), true
+		return NoteOf(m, r, limits, now()), true
 	}
 }

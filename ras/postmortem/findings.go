@@ -62,24 +62,28 @@ func (j *job) find(moments []moment) (found []Finding, at moment, problems []Pro
 // judge says what held the job up at a time.
 func (j *job) judge(at time.Time) ([]verdict.Verdict, []Problem) {
 	var problems []Problem
-	notes := make([]verdict.Note, 0, len(j.procs))
-	for _, p := range j.procs {
+	all, errs := make([]verdict.Note, len(j.procs)), make([]error, len(j.procs))
+	each(len(j.procs), func(i int) { all[i], errs[i] = j.note(j.procs[i], at) })
+	notes := make([]verdict.Note, 0, len(all))
+	for i, p := range j.procs {
 		if p.header.Created.After(at) && p.at(p.first).After(at) {
 			continue
 		}
-		n, err := j.note(p, at)
-		if err != nil {
-			problems = append(problems, Problem{Path: p.path, Text: "could not be read again: " + cause(err).Error()})
+		if errs[i] != nil && !p.unread {
+			p.unread = true
+			problems = append(problems, Problem{Path: p.path, Text: "could not be read again: " + cause(errs[i]).Error()})
 		}
-		notes = append(notes, n)
+		notes = append(notes, all[i])
 	}
 	verdicts, _ := verdict.Diagnose(notes)
 	return verdicts, problems
 }
 
-// quietTime is how long a process must have given no sign of life, while others of its machine did, to count as
-// stopped.
+// quietTime is how long a process must have given no sign of life at least, while others did, to count as stopped.
 const quietTime = 3 * time.Second
+
+// quiet is how long it is for this one: it looks four times in SlowAfter.
+func (p *process) quiet() int64 { return int64(max(quietTime, p.header.SlowAfter)) }
 
 // pauseTime is how long a process that went on later must have stood still until then to count as stopped.
 const pauseTime = 500 * time.Millisecond
@@ -102,10 +106,11 @@ func (j *job) note(p *process, at time.Time) (verdict.Note, error) {
 	case p.header.Paused < now && now < p.header.Resumed && now-p.header.Paused > int64(pauseTime):
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Paused),
 			"it gave no sign of life until it went on"
-	case now-p.seen() > int64(quietTime) && j.otherSeen(p, now):
-		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.seen()), "it gave no sign of life since"
+	case p.header.Seen > 0 && now-p.header.Seen > p.quiet() && j.otherSeen(p, now):
+		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Seen), "it gave no sign of life since"
 	}
 	m, err := p.modelAt(now)
+	m.Learn(p.tallies)
 	if at := p.header.Resumed; at > 0 && at <= now {
 		m.Resumed(at)
 	}
@@ -113,15 +118,12 @@ func (j *job) note(p *process, at time.Time) (verdict.Note, error) {
 	return n, err
 }
 
-// seen is when the process gave a sign of life last: its telemetry looked at the table, or it began.
-func (p *process) seen() int64 { return max(p.header.Seen, p.mono(p.header.Created)) }
-
 // otherSeen tells whether another process, whose clock is comparable, gave a sign of life shortly before a time, or
 // after it.
 func (j *job) otherSeen(p *process, now int64) bool {
 	return slices.ContainsFunc(j.procs, func(o *process) bool {
 		near := o.clock == p.clock || o.clock.close() && p.clock.close()
-		return o != p && near && now-p.mono(o.at(o.header.Seen)) < int64(quietTime)/2
+		return o != p && near && o.header.Seen > 0 && now-p.mono(o.at(o.header.Seen)) < p.quiet()/2
 	})
 }
 
@@ -153,7 +155,8 @@ func (p *process) modelAt(now int64) (*model.Process, error) {
 
 // Ending is how the job came to its end.
 type Ending struct {
-	// How is "running", "completed", "failed", "ended" (from outside) or "killed" (all processes ended without a word).
+	// How is "running", "completed", "failed", "ended" (from outside) or "killed" (processes
+	// ended without closing their tapes, and no other rank waited for them).
 	How  string    `json:"how"`
 	Time time.Time `json:"time,omitzero"`
 	Text string    `json:"text"`

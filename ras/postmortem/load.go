@@ -30,6 +30,7 @@ type process struct {
 	end      ending
 	missed   uint64
 	tallies  []tape.Tally // that have counted something
+	unread   bool         // it could not be read again, and that was told
 	unsure   bool         // its tallies, or its communicators, may not all be here
 	long     []long       // calls that stalled and ended
 	problems []Problem
@@ -78,20 +79,7 @@ func load(files []string, opts *Options) (procs []*process, problems []Problem) 
 		err  error
 	}
 	results := make([]result, len(files))
-	var wg sync.WaitGroup
-	next := make(chan int)
-	for range min(runtime.GOMAXPROCS(0), len(files)) {
-		wg.Go(func() {
-			for i := range next {
-				results[i].proc, results[i].err = read(files[i], opts)
-			}
-		})
-	}
-	for i := range files {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
+	each(len(files), func(i int) { results[i].proc, results[i].err = read(files[i], opts) })
 	for i, r := range results {
 		if r.err != nil {
 			problems = append(problems, Problem{Path: files[i], Text: "was not read: it " + why(r.err)})
@@ -101,6 +89,24 @@ func load(files []string, opts *Options) (procs []*process, problems []Problem) 
 		problems = append(problems, r.proc.problems...)
 	}
 	return procs, problems
+}
+
+// each calls f with all numbers below n, as many at a time as there are processors.
+func each(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range min(runtime.GOMAXPROCS(0), n) {
+		wg.Go(func() {
+			for i := range next {
+				f(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
 }
 
 // why is what is wrong with a tape, without the path.

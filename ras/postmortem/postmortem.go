@@ -79,8 +79,8 @@ func (noTapesError) Is(target error) bool { return target == os.ErrNotExist }
 
 // Read reads all tapes below the folders, and the files that are named, and makes the report of one job. Tapes that
 // can't be read are Report.Problems. The error is that of a path that isn't there, of no tapes at all (os.ErrNotExist),
-// of wrong Options, or a *JobsError. It blocks while it reads, some 20 ms of a core for a tape of default size that is
-// full, and writes nothing.
+// of wrong Options, or a *JobsError. It blocks while it reads: some 20 ms of a core for a tape of default size that is
+// full, and as much again for each moment at which the job is judged, MaxHeld and three at most. It writes nothing.
 func Read(paths []string, opts Options) (*Report, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

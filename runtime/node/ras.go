@@ -244,9 +244,8 @@ func (r *JobRAS) farewell(ctx context.Context) {
 
 // seen is what a look for what takes too long has seen.
 type seen struct {
-	stuck   []lifecycle.CommID // communicators in which something takes too long
-	heldUp  bool               // operations wait for one rank again and again
-	resumed int64              // when the process ran again after its last pause; 0: it never paused
+	stuck  []lifecycle.CommID // communicators in which something takes too long
+	heldUp bool               // operations wait for one rank again and again
 }
 
 // looked takes what a look has seen; news says that something has begun to take too long, or does no longer.
@@ -268,7 +267,7 @@ func (r *JobRAS) ending() {
 func (r *JobRAS) note() verdict.Note {
 	r.reading.Lock()
 	defer r.reading.Unlock()
-	n := agent.NoteOf(r.self, r.tape, r.settings.limits(), r.seen.Load().resumed, tape.Now())
+	n := agent.NoteOf(r.self, r.tape, r.settings.limits(), tape.Now())
 	n.Where = r.busy.String()
 	return n
 }

@@ -28,7 +28,8 @@ const (
 	slowestSync = 100 * time.Millisecond
 )
 
-// A process that does not look for longer than so many intervals, and leastPause, did not run.
+// A process that does not look for longer than so many intervals, leastPause, and half of what makes a stall, did not
+// run: after a shorter gap nothing stalls that had not nearly done so before.
 const (
 	pauseLooks = 4
 	leastPause = time.Second
@@ -42,6 +43,7 @@ type stalls struct {
 	watch     *stall.Watch
 	observers []StallObserver
 	every     time.Duration
+	pause     time.Duration // the least time without a look that is a pause
 	slots     []tape.Slot
 	tallies   []tape.Tally
 	last      int64 // the last look, on the tape's clock
@@ -57,7 +59,7 @@ func newStalls(cfg *settings, process *model.Process, observers []Observer) *sta
 		return nil
 	}
 	s := &stalls{
-		watch: stall.New(process), every: max(cfg.slow()/4, minLook), stop: make(chan struct{}), done: make(chan struct{}),
+		watch: stall.New(process), every: max(cfg.slow()/4, minLook), pause: max(leastPause, cfg.StallThreshold/2), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	for _, o := range observers {
 		if o, ok := o.(StallObserver); ok {
@@ -119,10 +121,9 @@ func (t *Telemetry) look(interval time.Duration) {
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
 	t.observing.Lock()
 	defer t.observing.Unlock()
-	if s.last > 0 && now-s.last > int64(max(pauseLooks*interval, leastPause)) {
+	if s.last > 0 && now-s.last > int64(max(pauseLooks*interval, s.pause)) {
 		t.process.Resumed(now)
 		t.tape.Resumed(s.last, now)
-		s.seen.resumed = now
 	}
 	s.last = now
 	t.process.Look(s.slots, s.tallies)

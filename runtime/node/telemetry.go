@@ -166,6 +166,7 @@ func (t *Telemetry) start() {
 		t.failed = t.follow()
 	}()
 	if t.stalls != nil {
+		t.tape.Saw(tape.Now())
 		go t.lookForStalls()
 	}
 }

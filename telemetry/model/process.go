@@ -230,7 +230,7 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 	if seen < len(p.comms) {
 		p.forget(func(c *Comm) bool { return c.seen+1 < p.looks })
 	}
-	p.normal.learnTallies(tallies)
+	p.Learn(tallies)
 }
 
 // Forget drops the communicators that are not in the in-flight table, at once: for a table that is as old as the last
@@ -252,6 +252,9 @@ func (p *Process) forget(gone func(*Comm) bool) {
 		return true
 	})
 }
+
+// Learn takes the tallies alone; see Look.
+func (p *Process) Learn(tallies []tape.Tally) { p.normal.learnTallies(tallies) }
 
 // Normal is what an operation of that kind and size normally takes in this process, in nanoseconds; 0 while too little
 // is known.

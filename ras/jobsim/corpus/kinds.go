@@ -120,6 +120,11 @@ func isReduce(i jobsim.Instruction) bool {
 	return ok && c.Sig.Call == lifecycle.CallAllReduce
 }
 
+func isBroadcast(i jobsim.Instruction) bool {
+	c, ok := i.(jobsim.Call)
+	return ok && c.Sig.Call == lifecycle.CallBroadcast
+}
+
 func isMessage(call lifecycle.Call) func(jobsim.Instruction) bool {
 	return func(i jobsim.Instruction) bool {
 		c, ok := i.(jobsim.Call)
@@ -219,9 +224,10 @@ var Kinds = []*Kind{
 		Name: "type", Reasons: different, Fits: hasCollectives,
 		Edit: edit(isReduce, other(func(sig *tape.Signature) { sig.DataType-- })),
 	},
-	{Name: "root", Reasons: different, Fits: hasCollectives, Edit: edit(isReduce, other(func(sig *tape.Signature) {
-		sig.Call, sig.Peer = lifecycle.CallReduce, 0
-	}))},
+	{Name: "root", Reasons: different, Fits: func(t *Trial, _ *Fault) bool {
+		t.Layout.Sync = true
+		return true
+	}, Edit: edit(isBroadcast, other(func(sig *tape.Signature) { sig.Peer = 1 }))},
 	{
 		Name: "reduction", Reasons: different, Fits: hasCollectives,
 		Edit: edit(isReduce, other(func(sig *tape.Signature) { sig.Reduction++ })),

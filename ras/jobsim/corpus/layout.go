@@ -40,6 +40,7 @@ type Layout struct {
 	Compute       time.Duration // of a layer
 	EpochSteps    int           // steps between two barriers
 	Loss          bool          // the loss is summed over all ranks after each step
+	Sync          bool          // each step begins with a broadcast of what rank 0 says
 }
 
 // Ranks is how many ranks the job has.
@@ -124,6 +125,10 @@ func (l *Layout) setup(rank int) []jobsim.Instruction {
 
 // step is what the main thread of a rank does in a step, side what its goroutine for gradients does beside it.
 func (l *Layout) step(rank, step int) (is, side []jobsim.Instruction) {
+	if l.Sync {
+		config := tape.Signature{Call: lifecycle.CallBroadcast, DataType: 9, Peer: 0, Bytes: 4096}
+		is = append(is, jobsim.Call{Comm: "world", Sig: config})
+	}
 	stage := l.stage(rank)
 	compute := jobsim.Compute{For: l.Compute}
 	layers := func() {

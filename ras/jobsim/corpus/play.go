@@ -192,7 +192,9 @@ func (r *Result) Scores() (live, after Score) {
 	if r.Gone && !live.Named {
 		live.Right = true
 	}
-	return live, r.score(said[:min(len(said), 1)])
+	after = r.score(said)                                 // of the whole report nobody innocent may be blamed
+	after.Right = r.score(said[:min(len(said), 1)]).Right // what comes first must be right
+	return live, after
 }
 
 func (r *Result) score(said []Told) Score {

@@ -32,7 +32,7 @@ func NewTapes(j *jobsim.Job, slow, stalled time.Duration) *Tapes {
 		f := &tapetest.Forge{
 			PID: pid, Rank: p.Ranks[0].Job, JobSize: len(j.Ranks), SlowAfter: slow, StallAfter: stalled, Host: p.Host,
 			BootID: p.Host, Job: "corpus", Program: "train", Version: "1",
-			CreatedMono: j.Now(), CreatedWall: base.UnixNano() + j.Now(), Roots: map[uint32]uint32{},
+			CreatedMono: j.Now(), CreatedWall: base.UnixNano() + j.Now(), Roots: map[uint32]uint32{}, Seen: j.Now(),
 		}
 		copy(f.KernelBoot[:], p.Host)
 		t.tapes, t.names = append(t.tapes, f), append(t.names, fmt.Sprintf("%s-%d", p.Host, pid))

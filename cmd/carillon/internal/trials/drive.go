@@ -11,8 +11,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
 	"github.com/carillon-rt/carillon/ras/bus"
@@ -26,7 +27,6 @@ import (
 // Times of a trial with real processes.
 const (
 	pollTime     = 20 * time.Millisecond
-	diagnosed    = 40 * time.Second / scale // how long a job goes on after its fault
 	longest      = 2 * time.Minute
 	betweenKills = 7 * time.Millisecond
 	grace        = 3 * time.Second
@@ -70,6 +70,7 @@ func Play(ctx context.Context, seed uint64, most int, kind *corpus.Kind, folder 
 		_, err := job.Run(ctx, cfg)
 		done <- err
 	}()
+	defer p.release()
 	ended, err := p.watch(done)
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ type play struct {
 	tapes  string
 	began  time.Time // when all processes had begun
 
-	processes int // that have begun, the first ones
+	processes []int // pidfds of those that have begun, the first ones
 	mu        sync.Mutex
 	told      []corpus.Told
 	struck    [2]bool
@@ -105,14 +106,28 @@ func (p *play) take(_ http.ResponseWriter, r *http.Request) {
 	p.told = append(p.told, corpus.Told{At: ev.Time.UnixNano(), Verdict: v})
 }
 
-// pids are the processes that have begun, by index.
-func (p *play) pid(process int) int {
+// find looks for a process that has begun, and holds on to it: its id may mean another process later.
+func (p *play) find(process int) bool {
 	text, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("pid-%d", process)))
 	if err != nil {
-		return 0
+		return false
 	}
 	pid, _ := strconv.Atoi(string(text))
-	return pid
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		fd = -1 // it has ended
+	}
+	p.processes = append(p.processes, fd)
+	return true
+}
+
+// release lets go of the processes.
+func (p *play) release() {
+	for _, fd := range p.processes {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
 }
 
 // watch lets the job run until it comes to its end, and tells whether it ended by itself.
@@ -139,11 +154,10 @@ func (p *play) watch(done <-chan error) (ended bool, err error) {
 
 // complete tells whether all processes have begun; the trial's time begins then.
 func (p *play) complete() bool {
-	for i := p.processes; i < p.trial.Layout.Processes(); i++ {
-		if p.pid(i) == 0 {
+	for len(p.processes) < p.trial.Layout.Processes() {
+		if !p.find(len(p.processes)) {
 			return false
 		}
-		p.processes++
 		p.began = time.Now()
 	}
 	return true
@@ -169,33 +183,31 @@ func (p *play) strike() {
 		if f.Kind.Strike == nil || p.struck[i] || time.Since(p.began)*scale < f.Delay() {
 			continue
 		}
-		if pid := p.pid(f.Rank / p.trial.Layout.PerProcess); pid > 0 {
-			p.struck[i] = true
-			if syscall.Kill(pid, 0) == nil {
-				f.Since = time.Now().UnixNano()
-				f.Kind.Strike(p, f)
-			}
+		p.struck[i] = true
+		if p.signal(f.Rank/p.trial.Layout.PerProcess, 0) {
+			f.Since = time.Now().UnixNano()
+			f.Kind.Strike(p, f)
 		}
 	}
 }
 
-func (p *play) signal(process int, sig syscall.Signal) {
-	if pid := p.pid(process); pid > 0 {
-		_ = syscall.Kill(pid, sig) // it may have ended
-	}
+// signal sends a process a signal, and tells whether it was there to get it.
+func (p *play) signal(process int, sig unix.Signal) bool {
+	fd := p.processes[process]
+	return fd >= 0 && unix.PidfdSendSignal(fd, sig, nil, 0) == nil
 }
 
 // Stop implements corpus.Outside.
 func (p *play) Stop(rank int, stopped bool) {
-	sig := syscall.SIGCONT
+	sig := unix.SIGCONT
 	if stopped {
-		sig = syscall.SIGSTOP
+		sig = unix.SIGSTOP
 	}
 	p.signal(rank/p.trial.Layout.PerProcess, sig)
 }
 
 // Kill implements corpus.Outside.
-func (p *play) Kill(rank int) { p.signal(rank/p.trial.Layout.PerProcess, syscall.SIGKILL) }
+func (p *play) Kill(rank int) { p.signal(rank/p.trial.Layout.PerProcess, unix.SIGKILL) }
 
 // Freeze implements corpus.Outside.
 func (p *play) Freeze(rank int, stopped bool) {
@@ -221,10 +233,9 @@ func (p *play) end(signals chan<- os.Signal, done <-chan error, ended bool) (*co
 	p.mu.Lock()
 	res.Live = append(res.Live, p.told...)
 	p.mu.Unlock()
-	processes := p.trial.Layout.Processes()
 	kill := func(between time.Duration) {
-		for i := range processes {
-			p.signal(i, syscall.SIGKILL)
+		for i := range p.processes {
+			p.signal(i, unix.SIGKILL)
 			time.Sleep(between)
 		}
 	}
@@ -235,7 +246,7 @@ func (p *play) end(signals chan<- os.Signal, done <-chan error, ended bool) (*co
 			err = p.read(res)
 			kill(0)
 		case corpus.Cancelled:
-			signals <- syscall.SIGTERM
+			signals <- unix.SIGTERM
 		case corpus.KilledAtOnce:
 			kill(0)
 		case corpus.KilledInTurn:

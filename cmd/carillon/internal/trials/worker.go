@@ -286,8 +286,8 @@ func typed[T kernels.Element](ctx context.Context, c *ccl.Comm, sig tape.Signatu
 	switch sig.Call {
 	case lifecycle.CallAllReduce:
 		return ccl.AllReduce(ctx, c, data, data, op)
-	case lifecycle.CallReduce:
-		return ccl.Reduce(ctx, c, data, data, op, int(sig.Peer))
+	case lifecycle.CallBroadcast:
+		return ccl.Broadcast(ctx, c, data, data, int(sig.Peer))
 	case lifecycle.CallAllGather:
 		return ccl.AllGather(ctx, c, data, make([]T, len(data)*c.Size()))
 	case lifecycle.CallAllToAll:

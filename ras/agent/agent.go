@@ -228,8 +228,8 @@ type shell struct {
 	busy    sync.WaitGroup
 }
 
-// farewell is how long a coordinator that leaves waits for the others to leave, too.
-const farewell = time.Second
+// leaveTime is how long a coordinator that leaves waits for the others to leave, too.
+const leaveTime = time.Second
 
 // Run coordinates with the other agents until ctx ends. m is the process's mesh, with Handle, LocalNote and Member in
 // its Config, or nil if the process is the whole job. It blocks, and is called once.
@@ -426,7 +426,7 @@ func (s *shell) end() {
 		return
 	}
 	if s.machine.Leader() == s.cfg.Self.Name {
-		deadline := time.NewTimer(farewell)
+		deadline := time.NewTimer(leaveTime)
 		defer deadline.Stop()
 		for late := false; s.others() && !late; {
 			select {

@@ -225,13 +225,13 @@ func (g *gathering) add(replies []reply) {
 	for i := range replies {
 		g.size += len(replies[i].body)
 	}
-	poke(g.some)
+	signal(g.some)
 	if g.want <= 0 || g.size >= flushBytes {
-		poke(g.full)
+		signal(g.full)
 	}
 }
 
-func poke(c chan struct{}) {
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -203,7 +203,7 @@ func (m *Mesh) announceRuns(f *fate) {
 	m.mu.Lock()
 	_, far := m.table.nearAndFar(0, directFar, m.rand)
 	m.mu.Unlock()
-	m.gossip.QueueBroadcast(rumor{f.name, b})
+	m.gossip.QueueBroadcast(namedBroadcast{f.name, b})
 	for _, to := range far {
 		m.send(&to, b)
 	}

@@ -224,7 +224,7 @@ func (j *job) mistakes() []Said {
 	var order []key
 	found := make(map[key]*Said)
 	for _, c := range j.comms {
-		for _, s := range c.sayings() {
+		for _, s := range c.allErrors() {
 			if !s.misuse {
 				continue
 			}

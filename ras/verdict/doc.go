@@ -2,10 +2,10 @@
 // themselves to a few sentences: no clock, no I/O, no memory.
 //
 //	Note     what one process says of itself, or what is known of it if it can't speak
-//	Diagnose notes → verdicts: one for each cause, with all who wait for it
+//	Diagnose notes → verdicts: one for each cause, with all ranks that wait for it
 //	Tracker  verdicts of one moment after another → what opened, what changed, what is withdrawn
 //
-// # The graph of who waits for whom
+// # The wait-for graph
 //
 // A meeting is one collective (a communicator and a number), one message between two ranks, or one communicator's init.
 // An actor is one rank with all the communicators that it is in. A meeting waits for the actors that have not come to

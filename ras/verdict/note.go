@@ -164,8 +164,8 @@ type Waited struct {
 // maxSize is more ranks than a communicator has.
 const maxSize = 1 << 20
 
-// sane tells whether a slot can be one of a communicator: notes come from other processes.
-func (s *Slot) sane() bool {
+// valid tells whether a slot can be one of a communicator: notes come from other processes.
+func (s *Slot) valid() bool {
 	return s.Size >= 0 && s.Size <= maxSize && s.Rank >= -1 && s.Rank < max(s.Size, 1)
 }
 
@@ -179,8 +179,8 @@ func (s *Slot) open(act tape.Act) *OpenAct {
 	return nil
 }
 
-// fine tells whether the rank can make calls on the communicator.
-func (s *Slot) fine() bool {
+// healthy tells whether the rank can make calls on the communicator.
+func (s *Slot) healthy() bool {
 	return s.Failure == nil && s.Left == nil && s.State == lifecycle.StateReady
 }
 

@@ -114,7 +114,7 @@ func culpritsText(ranks []Rank) string {
 	return text
 }
 
-// waiting is the end of a sentence that says who waits.
+// waiting is the end of a sentence that names the ranks that wait.
 func waiting(victims []Wait) string {
 	ranks := make([]Rank, 0, len(victims))
 	for _, w := range victims {

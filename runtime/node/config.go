@@ -112,8 +112,8 @@ type Config struct {
 	reading tape.FollowOptions // of the process's own tape; the zero value but in tests
 }
 
-// RAS says how a process takes part in finding out what holds its job up, and whom it tells beside the clients of the
-// health endpoint.
+// RAS says how a process takes part in finding out what holds its job up, and which receivers it tells beside the
+// clients of the health endpoint.
 type RAS struct {
 	// On makes the process take part; without a tape it never does. Default: on.
 	On bool `env:"CARILLON_RAS"`

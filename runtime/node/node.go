@@ -156,7 +156,7 @@ func (n *Node) close(ctx context.Context) error {
 	n.telemetry.sync(ctx, settleTimeout) // a failure that nobody has read yet is explained, too
 	errs = append(errs, n.ras.stop(ctx))
 	if n.withdraw != nil {
-		_ = n.withdraw() // whoever finds it later sees that the process has ended
+		_ = n.withdraw() // a reader that finds it later sees that the process has ended
 	}
 	if n.health != nil {
 		errs = append(errs, n.health.Stop(ctx))

@@ -56,7 +56,7 @@ type JobRAS struct {
 	stall *health.Warnable // the job stands still, or is slow
 	shown map[string]bool  // the verdicts that are conditions now
 
-	unmet   unmet
+	pending pendingContacts
 	unseed  func() error
 	run     context.Context // of what runs; nil before start
 	cancel  context.CancelFunc
@@ -212,19 +212,19 @@ func (r *JobRAS) stop(ctx context.Context) error {
 		settled, cancel := context.WithTimeout(ctx, settleTimeout)
 		r.agent.Settle(settled)
 		cancel()
-		r.farewell(ctx)
+		r.announceEnd(ctx)
 	}
 	return r.tape.Close()
 }
 
-// farewell says that this process ends, in order as far as RAS is concerned: it was told to. What there was to tell by
-// then is pushed.
-func (r *JobRAS) farewell(ctx context.Context) {
+// announceEnd tells the others that this process ends, in order as far as RAS is concerned: it was told to. What there
+// was to tell by then is pushed.
+func (r *JobRAS) announceEnd(ctx context.Context) {
 	if r == nil {
 		return
 	}
 	r.leaving.Do(func() {
-		_ = r.unseed() // whoever finds it later removes it
+		_ = r.unseed() // another process that finds it removes it
 		r.cancel()
 		r.running.Wait()
 		if m := r.mesh.Load(); m != nil {

@@ -28,6 +28,6 @@
 // as in a job that crashes. The person on call must hear of that one, too. One that can't be judged, because some of
 // the processes that it is about don't answer, stays open.
 //
-// A process that can't speak, because it is dead, stopped or has ended, is spoken for by another one of its host, from
-// its tape.
+// For a process that can't answer, because it is dead, stopped or has ended, another one of its host answers from its
+// tape.
 package agent

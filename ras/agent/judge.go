@@ -72,7 +72,7 @@ func (m *Machine) again(needed, soon bool, now time.Time) {
 }
 
 // assemble puts together what is judged: the notes that came, with what the membership knows of each process, and notes
-// of those that can't speak. unsure says that it isn't known yet what became of some, or what they do: in a moment it
+// of those that can't answer. unsure says that it isn't known yet what became of some, or what they do: in a moment it
 // may be.
 func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.Note, unsure bool) {
 	said := make(map[string]*verdict.Note, len(notes))
@@ -126,7 +126,7 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 	switch {
 	case !unsure:
 		m.unsure = time.Time{}
-	case m.unsure.IsZero() || now.Sub(m.looked) > silentTime: // nobody knows what was in between
+	case m.unsure.IsZero() || now.Sub(m.looked) > silentTime: // what was in between is not known
 		m.unsure = now
 	case now.Sub(m.unsure) >= unsureTime:
 		return false

@@ -18,7 +18,7 @@ type Machine struct {
 	self    mesh.Member
 	timing  Timing
 	members map[string]*member
-	leader  string // that coordinates; empty if nobody does
+	leader  string // the coordinator; empty if none is known
 
 	// Of looks, while this process coordinates.
 	leads   bool
@@ -28,7 +28,7 @@ type Machine struct {
 	began   time.Time // the look that goes on
 	looked  time.Time // when the last one ended
 	backoff time.Duration
-	about   []lifecycle.CommID // in which somebody waits, as others say
+	about   []lifecycle.CommID // in which a rank waits, as others say
 	unsure  time.Time          // since when looks have been unsure, without a pause; zero: the last one was sure
 	heals   time.Time          // until then connections may still wait, after an outage that is over
 
@@ -205,7 +205,7 @@ func (Publish) effect()     {}
 func (Settled) effect()     {}
 func (Wake) effect()        {}
 
-// NewMachine makes the machine of a process that knows of nobody else yet.
+// NewMachine makes the machine of a process that knows no other one yet.
 func NewMachine(self mesh.Member, timing Timing) *Machine {
 	m := &Machine{
 		self: self, timing: timing.complete(), members: map[string]*member{}, since: map[string]time.Time{},
@@ -267,7 +267,7 @@ func (m *Machine) news(now time.Time) {
 	}
 }
 
-// membership takes what the mesh knows. What changed is worth a look, but for a process that joins, or is merely late.
+// membership takes what the mesh knows. A change calls for a look, unless a process only joined or is late.
 func (m *Machine) membership(members []mesh.Status, now time.Time, out *effects) {
 	known := make(map[string]bool, len(members))
 	for i := range members {

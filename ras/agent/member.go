@@ -20,7 +20,7 @@ type member struct {
 type phase uint8
 
 const (
-	speaking    phase = iota // it gives notes, as far as is known
+	speaking    phase = iota // it answers, as far as is known
 	silent                   // it runs, as far as is known, and did not give one in the last look
 	stopped                  // it doesn't run
 	doubted                  // it is out of reach, for too short a time to say so: packets get lost

@@ -60,7 +60,7 @@ func (j *Job) Freeze(host string, frozen bool) {
 	}
 }
 
-// Kill ends the process without a word. how says how, as its parent sees it: "killed by SIGKILL".
+// Kill ends the process at once, without a message to others. how says how, as its parent sees it: "killed by SIGKILL".
 func (p *Process) Kill(how string) {
 	if p.State == Dead || p.State == Departed {
 		return

@@ -154,7 +154,7 @@ func (a *answerer) work(q *question, began time.Time) {
 	for {
 		replies, more := g.next(ctx)
 		for part := range chunks(replies) {
-			// The asker may be gone; then there is nobody to tell.
+			// The asker may be gone.
 			_ = a.m.stream(ctx, to, appendReplies(message(msgAnswers), q.id, part))
 		}
 		if !more {

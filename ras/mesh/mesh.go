@@ -387,7 +387,7 @@ func (m *Mesh) Close() error {
 	return err
 }
 
-// stop ends everything without a word.
+// stop ends everything, and tells nobody.
 func (m *Mesh) stop() error {
 	m.mu.Lock()
 	m.cancel()
@@ -435,7 +435,7 @@ func (m *Mesh) announceLeave() {
 			}
 		}
 		timer.Stop()
-		for name := range pending { // those that left meanwhile watch nobody
+		for name := range pending { // members that left meanwhile don't watch any more
 			if st, ok := m.Member(name); !ok || !st.State.running() {
 				delete(pending, name)
 			}

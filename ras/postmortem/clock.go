@@ -56,8 +56,8 @@ const (
 	sharedAct
 )
 
-// sharedMoment is one rank's part: nobody's end is before its start, and its end is not before anybody's start. A part
-// that says nothing is 0.
+// sharedMoment is one rank's part: no rank's end is before its start, and its end is not before any rank's start. A
+// part that says nothing is 0.
 type sharedMoment struct {
 	key        sharedKey // comm is filled in when they are compared
 	start, end int64

@@ -28,8 +28,7 @@ type done struct {
 	parts []*part // in the order of their processes
 }
 
-// part is what one rank did of it. A process that is several ranks has a tally for each, and nobody knows whose which
-// is.
+// part is what one rank did of it. A process that is several ranks has a tally for each; which is whose is not known.
 type part struct {
 	proc *process
 	sum  tape.Tally

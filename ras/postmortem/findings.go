@@ -153,7 +153,7 @@ func (p *process) modelAt(now int64) (*model.Process, error) {
 
 // Ending is how the job came to its end.
 type Ending struct {
-	// How is "running", "completed", "failed", "ended" (from outside) or "killed" (all processes ended without a word).
+	// How is "running", "completed", "failed", "ended" (from outside) or "killed" (no process closed its tape).
 	How  string    `json:"how"`
 	Time time.Time `json:"time,omitzero"`
 	Text string    `json:"text"`

@@ -202,7 +202,7 @@ func (m *meeting) entered(r Rank) Text {
 	return say("called for message %d of %s on %s", m.key.seq, other, commText(m.slot))
 }
 
-// oddCall is the verdict on a call that only few ranks make: what their programs did until now speaks against it, or
+// oddCall is the verdict on a call that only few ranks make: their programs never made it there before, or
 // more ranks have ended the communicator in order than are in the call.
 func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 	if m.key.kind == joining || m.key.kind == broken || m.key.kind == exchange {
@@ -344,7 +344,7 @@ type side struct {
 	sig    tape.Signature
 	places []*place
 	votes  int // ranks that call it, or would
-	odd    int // ranks whose histories speak against what they did
+	odd    int // ranks whose histories show that they were out of order
 }
 
 // mismatch is the verdict on ranks that made different calls. At fault are those whose call is not the one that their
@@ -514,7 +514,7 @@ func (m *meeting) transport(from, to Rank) Verdict {
 	return v
 }
 
-// broke is the verdict on a meeting that failed although all had come: the engine's own word.
+// broke is the verdict on a meeting that failed although all had come, as the engine says.
 func (w *walk) broke(m *meeting) (Verdict, bool) {
 	f := m.engine
 	if p := w.g.seats[seat{m.key.comm, f.Peer}]; f.Code == lifecycle.CodeUnreachable && p != nil {

@@ -43,7 +43,7 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	return unique(all), w.moving
 }
 
-// waited is for how long somebody has waited because of a verdict.
+// waited is the longest wait because of a verdict.
 func waited(v *Verdict) Age {
 	if len(v.Victims) == 0 {
 		return 0
@@ -67,7 +67,7 @@ type edge struct {
 	to  *meeting
 }
 
-// leaf is where the walk ends: a rank that is waited for, and waits for nobody.
+// leaf is where the walk ends: a rank that others wait for, and that waits for none.
 type leaf struct {
 	actor     *actor
 	why       ending
@@ -76,7 +76,7 @@ type leaf struct {
 	elsewhere bool     // it makes other calls all the time
 }
 
-// ending is why a rank waits for nobody.
+// ending is why a rank waits for no other.
 type ending uint8
 
 const (

@@ -1,7 +1,7 @@
 // Package verdict says what holds a job up and whose fault it is. It is a pure function from what all processes know of
 // themselves to a few sentences: no clock, no I/O, no memory.
 //
-//	Note     what one process says of itself, or what is known of it if it can't speak
+//	Note     what one process says of itself, or what is known of it if it can't answer
 //	Diagnose notes → verdicts: one for each cause, with all ranks that wait for it
 //	Tracker  verdicts of one moment after another → what opened, what changed, what is withdrawn
 //

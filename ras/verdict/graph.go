@@ -17,7 +17,7 @@ type graph struct {
 	meetings map[meetingKey]*meeting
 	order    []*meeting // as they were found: a graph must not have a map's order
 	byJob    map[int]*actor
-	hidden   []*actor // processes that don't speak and of whose slots nothing is known
+	hidden   []*actor // processes that don't answer, and whose slots are not known
 }
 
 // actor is one rank with all the communicators that it is in.
@@ -424,7 +424,7 @@ func passed(m *meeting, s *Slot) bool {
 
 // guess looks for the processes behind ranks of which there is no slot: in a communicator of the whole job a rank is
 // the job's; in one that was made from another by a shrink, ranks keep their order; else they may be those that can't
-// speak.
+// answer.
 func (g *graph) guess(m *meeting) {
 	whole := m.slot.Parent.IsZero() && slices.ContainsFunc(g.notes, func(n Note) bool { return n.JobSize == m.slot.Size })
 	var still []int

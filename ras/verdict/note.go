@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Note is what one process says of itself at one moment, or what is known of it if it can't speak. Its JSON is what
+// Note is what one process says of itself at one moment, or what is known of it if it can't answer. Its JSON is what
 // processes send each other: a few hundred bytes a rank.
 type Note struct {
 	// Member is the process's name, unique in the job.
@@ -38,7 +38,7 @@ type Note struct {
 	// failed.
 	Habits []Habit `json:"habits,omitempty"`
 	// Slots are the process's ranks in communicators, also in those that it ended lately. Those of a process that can't
-	// speak come from its tape, and are missing if nobody can read that.
+	// answer come from its tape, and are missing if nobody can read that.
 	Slots []Slot `json:"slots,omitempty"`
 }
 

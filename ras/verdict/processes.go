@@ -92,7 +92,7 @@ func (g *graph) mayFollow(n *Note) bool {
 func (n *Note) traced() bool { return len(n.Slots) > 0 && !n.Stale }
 
 // together are processes of one host that ended without a trace at about the same time: which of them was first, and
-// why, nobody can say.
+// why, is not known.
 func (g *graph) together(n *Note) (some []*Note) {
 	if n.traced() || n.Host == "" {
 		return nil

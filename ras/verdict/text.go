@@ -86,7 +86,7 @@ func commText(s *Slot) string {
 	return strconv.Quote(s.Name)
 }
 
-// ownRank names the rank of a slot of a process that can't speak.
+// ownRank names the rank of a slot of a process that can't answer.
 func ownRank(n *Note, s *Slot) string {
 	switch {
 	case s.Job >= 0:

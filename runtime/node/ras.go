@@ -169,7 +169,7 @@ func (r *JobRAS) makeSinks() error {
 	return errors.Join(errs...)
 }
 
-// start takes part. url is the process's health endpoint; empty if it has none. It waits for nobody.
+// start takes part. url is the process's health endpoint; empty if it has none. It waits for no other process.
 func (r *JobRAS) start(url string) {
 	if r == nil {
 		return
@@ -190,7 +190,7 @@ func (r *JobRAS) start(url string) {
 	if r.config.Self.Name != "" {
 		var err error
 		if m, err = mesh.Start(r.config); err != nil {
-			// A job doesn't fail for want of somebody to explain its failure.
+			// A job runs without RAS, too.
 			r.settings.Log.Warn("RAS sees this process alone (CARILLON_RAS_ADDR chooses another address)", "error", err)
 		}
 	}

@@ -99,7 +99,7 @@ func goneAtOnce(j *jobsim.Job) bool {
 	return last-first < int64(goneTime)
 }
 
-// outside is what befalls a simulated job.
+// outside is the Outside of a simulated job.
 type outside struct{ *Live }
 
 func (o outside) process(rank int) *jobsim.Process { return o.job.Ranks[rank].Process }

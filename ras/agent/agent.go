@@ -27,7 +27,7 @@ type Config struct {
 	Stuck func() []lifecycle.CommID
 	// HeldUp tells whether operations here wait for one rank again and again; nil says no.
 	HeldUp func() bool
-	// Local is what is known of another process of this host that can't speak; nil knows nothing. FromTapes reads it
+	// Local is what is known of another process of this host that can't answer; nil knows nothing. FromTapes reads it
 	// from where the job's tapes lie.
 	Local func(mesh.Member) (verdict.Note, bool)
 
@@ -202,7 +202,7 @@ func (a *Agent) LocalNote(of mesh.Member) []byte {
 		return nil
 	}
 	a.mu.Lock()
-	about := a.topic // of the question for which this process is asked to speak for the other
+	about := a.topic // of the question that this process is asked to answer for the other
 	a.mu.Unlock()
 	return encodeNote(&n, about)
 }
@@ -228,8 +228,8 @@ type shell struct {
 	busy    sync.WaitGroup
 }
 
-// farewell is how long a coordinator that leaves waits for the others to leave, too.
-const farewell = time.Second
+// leaveTime is how long a coordinator that leaves waits for the others to leave, too.
+const leaveTime = time.Second
 
 // Run coordinates with the other agents until ctx ends. m is the process's mesh, with Handle, LocalNote and Member in
 // its Config, or nil if the process is the whole job. It blocks, and is called once.
@@ -426,7 +426,7 @@ func (s *shell) end() {
 		return
 	}
 	if s.machine.Leader() == s.cfg.Self.Name {
-		deadline := time.NewTimer(farewell)
+		deadline := time.NewTimer(leaveTime)
 		defer deadline.Stop()
 		for late := false; s.others() && !late; {
 			select {

@@ -8,8 +8,8 @@
 //	                                               └──▶ Config.Event, Config.Open
 //
 // A Machine decides; an Agent connects it to the mesh, the tape and the bus. The machine has one record for each
-// member, whose phase (speaking, silent, stopped, away, dead, left, buried …) changes by one table of transitions; all
-// else that it does follows from the phases, the notes and what is open.
+// member, whose phase (speaking, silent, stopped, unreachable, dead, left, retired …) changes by one table of
+// transitions; all else that it does follows from the phases, the notes and what is open.
 //
 // The process with the lowest rank among those that answer coordinates. Nobody elects it: all see the same membership,
 // and where they don't, for a moment or because the network is parted, several coordinate. It asks when it is told that
@@ -24,10 +24,10 @@
 // of reach, from which hosts that is seen, and how many processes are left there. There is no key that both sides have,
 // and each withdraws its own.
 //
-// A verdict that holds no longer is withdrawn: because it healed, or unresolved, because those that waited gave up, as
-// a job that ends with its crash does. The person on call must hear of that one, too. One that can't be judged, because
-// some of those whom it concerns don't answer, stays open.
+// A verdict that holds no longer is withdrawn: because it healed, or unresolved, because the ranks that waited gave up,
+// as in a job that crashes. The person on call must hear of that one, too. One that can't be judged, because some of
+// the processes that it is about don't answer, stays open.
 //
-// A process that can't speak, because it is dead, stopped or has ended, is spoken for by another one of its host, from
-// its tape.
+// For a process that can't answer, because it is dead, stopped or has ended, another one of its host answers from its
+// tape.
 package agent

@@ -19,7 +19,7 @@ func (m *Machine) notes(in Notes, now time.Time, out *effects) {
 	all, unsure := m.assemble(in.Notes, now)
 	verdicts, soon := verdict.Diagnose(all)
 	verdicts = m.tracker.Continue(verdicts)
-	verdicts, more := m.discreet(verdicts, now)
+	verdicts, more := m.withhold(verdicts, now)
 	unsure = m.doubts(unsure || more, now)
 	absent := m.absent()
 	healed := func(v *verdict.Verdict) bool { return v.Healed(append(absent, all...), now.Sub(m.held[v.ID])) }
@@ -32,9 +32,9 @@ func (m *Machine) notes(in Notes, now time.Time, out *effects) {
 	if !m.leads {
 		to = toAllAgain
 	}
-	m.leads, m.ceded = true, false
+	m.leads, m.handedOver = true, false
 	m.apply(verdicts, to, healed, now, out)
-	m.bury(all)
+	m.retire(all)
 	m.turn++
 	past := make([]string, len(m.past))
 	for i, p := range m.past {
@@ -46,8 +46,8 @@ func (m *Machine) notes(in Notes, now time.Time, out *effects) {
 	m.again(len(verdicts) > 0 || unsure || stalled(all), soon, now)
 }
 
-// vague tells whether a verdict rests on that nothing is known of somebody: it is not for a look in which not all have
-// answered.
+// vague tells whether a verdict rests on ranks of which nothing is known: it has no place in a look in which not all
+// have answered.
 func vague(v verdict.Verdict) bool {
 	return v.Reason == verdict.Unknown || v.Reason != verdict.NotJoined && v.Reason != verdict.Mismatch &&
 		slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Member == "" })
@@ -72,7 +72,7 @@ func (m *Machine) again(needed, soon bool, now time.Time) {
 }
 
 // assemble puts together what is judged: the notes that came, with what the membership knows of each process, and notes
-// of those that can't speak. unsure says that it isn't known yet what became of some, or what they do: in a moment it
+// of those that can't answer. unsure says that it isn't known yet what became of some, or what they do: in a moment it
 // may be.
 func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.Note, unsure bool) {
 	said := make(map[string]*verdict.Note, len(notes))
@@ -126,7 +126,7 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 	switch {
 	case !unsure:
 		m.unsure = time.Time{}
-	case m.unsure.IsZero() || now.Sub(m.looked) > silentTime: // nobody knows what was in between
+	case m.unsure.IsZero() || now.Sub(m.looked) > silentTime: // what was in between is not known
 		m.unsure = now
 	case now.Sub(m.unsure) >= unsureTime:
 		return false
@@ -134,10 +134,10 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 	return unsure
 }
 
-// discreet leaves out what is not to be said: that bytes don't move between ranks while the network heals, that a
-// process ended in order which others may follow, that a rank which waits because of an open verdict has ended, and
-// anything new when this process was told to end. unsure says that some of it may be said later.
-func (m *Machine) discreet(verdicts []verdict.Verdict, now time.Time) (all []verdict.Verdict, unsure bool) {
+// withhold leaves out verdicts that must not be told yet: bytes that don't move while the network heals, a process that
+// ended in order, as others may follow, the end of a rank that an open verdict has waiting, and anything new once this
+// process was told to end. unsure says that some of them may be told later.
+func (m *Machine) withhold(verdicts []verdict.Verdict, now time.Time) (all []verdict.Verdict, unsure bool) {
 	open := m.tracker.Open()
 	for _, v := range open {
 		if v.Reason == verdict.RankUnreachable {
@@ -183,9 +183,9 @@ func victimOf(v, o *verdict.Verdict) bool {
 		})
 }
 
-// keep adds the open verdicts that can't be judged now and are not known to be healed: not all have answered, some of
-// those whom it concerns don't run, or a straggler is on the border. A verdict whose culprits another one blames now is
-// over.
+// keep adds the open verdicts that can't be judged now and are not known to be healed: not all have answered, some
+// processes that it is about don't run, or a straggler is close to the threshold. A verdict whose culprits another one
+// blames now is over.
 func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, healed func(*verdict.Verdict) bool,
 	now time.Time,
 ) []verdict.Verdict {
@@ -195,7 +195,7 @@ func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, healed func(*ver
 		}
 		if o.Reason == verdict.Straggler && now.Sub(m.held[o.ID]) < lingerTime {
 			verdicts = append(verdicts, o)
-		} else if (unsure || m.inTheDark(&o)) && !healed(&o) {
+		} else if (unsure || m.undecidable(&o)) && !healed(&o) {
 			verdicts = slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { // it is known why
 				return v.Reason == verdict.Unknown && v.Comm == o.Comm && v.Seq == o.Seq
 			})
@@ -205,15 +205,15 @@ func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, healed func(*ver
 	return verdicts
 }
 
-// inTheDark tells whether some of the processes that a verdict is about don't run, so that nobody can say whether it
-// still holds.
-func (m *Machine) inTheDark(v *verdict.Verdict) bool {
-	dark := func(name string) bool {
+// undecidable tells whether some of the processes that a verdict is about don't run or don't answer, so that it is not
+// known whether it still holds.
+func (m *Machine) undecidable(v *verdict.Verdict) bool {
+	mute := func(name string) bool {
 		r := m.members[name]
 		return r != nil && (r.phase == stopped || r.phase == silent || r.phase == doubted)
 	}
-	return slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return dark(r.Member) }) ||
-		slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return dark(w.Rank.Member) })
+	return slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return mute(r.Member) }) ||
+		slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return mute(w.Rank.Member) })
 }
 
 // blames tells whether all of some are among a verdict's culprits.
@@ -232,18 +232,18 @@ func stalled(notes []verdict.Note) bool {
 	})
 }
 
-// bury forgets the processes that are gone, or out of reach, and that no verdict is about any more although their notes
-// were judged. One that left no trace may be why others fail later, whatever they say.
-func (m *Machine) bury(judged []verdict.Note) {
+// retire releases the judged processes that are gone or out of reach, but for the dead that left no trace: others may
+// fail because of these later.
+func (m *Machine) retire(judged []verdict.Note) {
 	for _, n := range judged {
 		if n.Fate == verdict.Dead && len(n.Slots) > 0 || n.Fate == verdict.Unreachable {
-			m.missed(n.Member)
+			m.release(n.Member)
 		}
 	}
 }
 
-// missed forgets a process that is gone, or out of reach, unless a verdict is about it.
-func (m *Machine) missed(name string) {
+// release lets a process that is gone or out of reach be retired, unless an open verdict is about it.
+func (m *Machine) release(name string) {
 	r := m.members[name]
 	if r == nil || slices.ContainsFunc(m.tracker.Open(), func(v verdict.Verdict) bool {
 		return slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool { return c.Member == name }) ||
@@ -251,7 +251,7 @@ func (m *Machine) missed(name string) {
 	}) {
 		return
 	}
-	r.on(unmissed, r.since)
+	r.on(released, r.since)
 }
 
 // audience says which changes receivers outside of this process are told of.
@@ -302,13 +302,12 @@ func (m *Machine) apply(verdicts []verdict.Verdict, to audience, healed func(*ve
 			delete(m.since, id)
 			delete(m.held, id)
 			for _, r := range c.Verdict.Culprits {
-				m.missed(r.Member)
+				m.release(r.Member)
 			}
 		case verdict.Changed:
 		}
 		if to == toAllAgain && c.Kind == verdict.Withdrawn {
-			// A process that takes over ends what the last coordinator told. Its own receivers end only what they know
-			// of.
+			// A new coordinator ends what the last one told; its own receivers end only what they know of.
 			out.add(Tell{verdict.Change{Kind: verdict.Changed, Verdict: c.Verdict}, since, true})
 		}
 		out.add(Tell{c, since, to >= toAll || to == ofWithdrawals && c.Kind == verdict.Withdrawn})

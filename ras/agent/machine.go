@@ -18,7 +18,7 @@ type Machine struct {
 	self    mesh.Member
 	timing  Timing
 	members map[string]*member
-	leader  string // that coordinates; empty if nobody does
+	leader  string // the coordinator; empty if none is known
 
 	// Of looks, while this process coordinates.
 	leads   bool
@@ -28,7 +28,7 @@ type Machine struct {
 	began   time.Time // the look that goes on
 	looked  time.Time // when the last one ended
 	backoff time.Duration
-	about   []lifecycle.CommID // in which somebody waits, as others say
+	about   []lifecycle.CommID // in which a rank waits, as others say
 	unsure  time.Time          // since when looks have been unsure, without a pause; zero: the last one was sure
 	heals   time.Time          // until then connections may still wait, after an outage that is over
 
@@ -40,14 +40,14 @@ type Machine struct {
 	turn    uint64
 
 	// Of telling, while another process coordinates.
-	trouble bool
-	telling bool
-	tries   int
-	retry   time.Time // when to tell again; zero: not at all
-	heard   time.Time // when the coordinator was heard last
-	asked   time.Time // when it asked this process for its note last
-	turns   map[string]uint64
-	ceded   bool // this process coordinated before, and has not heard what the other one says
+	trouble    bool
+	telling    bool
+	tries      int
+	retry      time.Time // when to tell again; zero: not at all
+	heard      time.Time // when the coordinator was heard last
+	asked      time.Time // when it asked this process for its note last
+	turns      map[string]uint64
+	handedOver bool // this process coordinated before, and has not heard the new coordinator yet
 
 	ending bool // the process was told to end: what happens from now on is no news
 }
@@ -97,17 +97,16 @@ const (
 	// healing is how much longer than twice an outage connections may take to go on after it: TCP sends again after a
 	// pause that is as long as all before it, and the outage began before it was noticed.
 	healing = 10 * time.Second
-	// lingerTime is how long a straggler is kept that is on the border of being one.
+	// lingerTime is how long a verdict on a straggler stays open when it is close to the threshold.
 	lingerTime = 15 * time.Second
-	// pastTime is how long all are told which verdicts were withdrawn unresolved, the last mostPast of them: one word
-	// may be lost.
+	// pastTime is how long the last mostPast verdicts that were withdrawn unresolved are told again: a message may be
+	// lost.
 	pastTime = time.Minute
 	mostPast = 32
-	// doubt is how long a coordinator that doesn't answer keeps its office: packets get lost, and two that coordinate
-	// tell everything twice.
+	// doubt is how long a coordinator that doesn't answer stays coordinator: packets get lost, and two coordinators tell
+	// everything twice.
 	doubt = 5 * time.Second
-	// departTime is how long ago a process must have ended in order before that holds anybody up: others may end with
-	// it.
+	// departTime is how long ago a process must have ended in order to count as a cause: others may end with it.
 	departTime = 200 * time.Millisecond
 )
 
@@ -206,7 +205,7 @@ func (Publish) effect()     {}
 func (Settled) effect()     {}
 func (Wake) effect()        {}
 
-// NewMachine makes the machine of a process that knows of nobody else yet.
+// NewMachine makes the machine of a process that knows no other one yet.
 func NewMachine(self mesh.Member, timing Timing) *Machine {
 	m := &Machine{
 		self: self, timing: timing.complete(), members: map[string]*member{}, since: map[string]time.Time{},
@@ -268,7 +267,7 @@ func (m *Machine) news(now time.Time) {
 	}
 }
 
-// membership takes what the mesh knows. What changed is worth a look, but for a process that joins, or is merely late.
+// membership takes what the mesh knows. A change calls for a look, unless a process only joined or is late.
 func (m *Machine) membership(members []mesh.Status, now time.Time, out *effects) {
 	known := make(map[string]bool, len(members))
 	for i := range members {
@@ -319,8 +318,8 @@ func (m *Machine) lead(now time.Time) {
 	case leader != m.self.Name && m.leads:
 		// What this process told receivers outside of the job, and the other one doesn't say, is withdrawn when that is
 		// heard.
-		m.leads, m.heard, m.ceded = false, now, len(m.tracker.Open()) > 0
-		m.trouble = m.trouble || m.ceded
+		m.leads, m.heard, m.handedOver = false, now, len(m.tracker.Open()) > 0
+		m.trouble = m.trouble || m.handedOver
 	}
 }
 
@@ -348,7 +347,7 @@ func (m *Machine) act(now time.Time, out *effects) {
 		return
 	}
 	m.due = time.Time{}
-	if len(m.tracker.Open()) > 0 && now.Sub(m.heard) > silence*m.timing.AgainMost { // its last word was lost, perhaps
+	if len(m.tracker.Open()) > 0 && now.Sub(m.heard) > silence*m.timing.AgainMost { // its last message may be lost
 		m.trouble, m.heard = true, now
 	}
 	switch {
@@ -369,7 +368,7 @@ func (m *Machine) look(now time.Time, out *effects) {
 	m.looking, m.began, m.due = true, now, time.Time{}
 	of := make([]string, 0, len(m.members))
 	for name, r := range m.members {
-		if r.phase != buried {
+		if r.phase != retired {
 			of = append(of, name)
 		}
 	}
@@ -413,8 +412,8 @@ func (m *Machine) hear(in Heard, now time.Time, out *effects) {
 	}
 	m.heard = now
 	to := toNobody
-	if m.ceded {
-		m.ceded, to = false, ofWithdrawals
+	if m.handedOver {
+		m.handedOver, to = false, ofWithdrawals
 	}
 	m.holds(in.Open, now)
 	m.apply(in.Open, to, func(v *verdict.Verdict) bool { return !slices.Contains(in.Unresolved, v.ID) }, now, out)
@@ -442,7 +441,7 @@ func (m *Machine) leave(in Leave, now time.Time, out *effects) {
 func (m *Machine) absent() []verdict.Note {
 	var notes []verdict.Note
 	for name, r := range m.members {
-		if f, known := r.fate(); r.phase == doubted || r.phase == buried {
+		if f, known := r.fate(); r.phase == doubted || r.phase == retired {
 			notes = append(notes, verdict.Note{Member: name, Fate: verdict.Unreachable})
 		} else if known && f != verdict.Alive {
 			notes = append(notes, verdict.Note{Member: name, Fate: f})

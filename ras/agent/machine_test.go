@@ -339,10 +339,10 @@ func TestPhases(t *testing.T) {
 		if got := after(from, departed); got != left {
 			t.Errorf("%s, and left: %s", from, got)
 		}
-		if got := after(from, died); got != dead && got != buried {
+		if got := after(from, died); got != dead && got != retired {
 			t.Errorf("%s, and died: %s", from, got)
 		}
-		if got := after(from, unmissed); got != from && got != buried {
+		if got := after(from, released); got != from && got != retired {
 			t.Errorf("%s, and is not missed: %s", from, got)
 		}
 		for h := range numHappenings {

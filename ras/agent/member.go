@@ -20,18 +20,18 @@ type member struct {
 type phase uint8
 
 const (
-	speaking phase = iota // it gives notes, as far as is known
-	silent                // it runs, as far as is known, and did not give one in the last look
-	stopped               // it doesn't run
-	doubted               // it is out of reach, for too short a time to say so: packets get lost
-	away                  // it is out of reach
-	dead                  // it ended without saying so
-	left                  // it ended in order
-	buried                // it is gone, or out of reach, and nobody misses it: it was told, and the job has gone on
+	speaking    phase = iota // it answers, as far as is known
+	silent                   // it runs, as far as is known, and did not give one in the last look
+	stopped                  // it doesn't run
+	doubted                  // it is out of reach, for too short a time to say so: packets get lost
+	unreachable              // it is out of reach
+	dead                     // it ended without saying so
+	left                     // it ended in order
+	retired                  // it is gone or out of reach, a verdict has told it, and the job has gone on
 	numPhases
 )
 
-var phaseNames = [numPhases]string{"speaking", "silent", "stopped", "doubted", "away", "dead", "left", "buried"}
+var phaseNames = [numPhases]string{"speaking", "silent", "stopped", "doubted", "unreachable", "dead", "left", "retired"}
 
 func (p phase) String() string { return phaseNames[p] }
 
@@ -44,15 +44,15 @@ const (
 	runs                        // the membership says that it runs
 	halted                      // … that it is stopped
 	lost                        // … that it is out of reach
-	longLost                    // … and has been for patience
+	longLost                    // … and has been so for lostAfter
 	died                        // … that it ended
 	departed                    // … that it ended in order
-	unmissed                    // no verdict is about it any more, and none can be
+	released                    // no open verdict is about it
 	numHappenings
 )
 
 var happeningNames = [numHappenings]string{
-	"answered", "unanswered", "runs", "halted", "lost", "longLost", "died", "departed", "unmissed",
+	"answered", "unanswered", "runs", "halted", "lost", "longLost", "died", "departed", "released",
 }
 
 func (h happening) String() string { return happeningNames[h] }
@@ -60,18 +60,18 @@ func (h happening) String() string { return happeningNames[h] }
 // stay is a transition to the same phase.
 const stay = numPhases
 
-// transitions are what each happening makes of each phase. A process that is buried stays so, whatever else is found
+// transitions are what each happening makes of each phase. A process that is retired stays so, whatever else is found
 // out about its end, until it runs again.
 var transitions = [numPhases][numHappenings]phase{
-	//         answered  unanswered runs      halted   lost     longLost died  departed unmissed
-	speaking: {stay, silent, stay, stopped, doubted, away, dead, left, stay},
-	silent:   {speaking, stay, stay, stopped, doubted, away, dead, left, stay},
-	stopped:  {stay, stay, speaking, stay, doubted, away, dead, left, stay},
-	doubted:  {speaking, stay, speaking, stopped, stay, away, dead, left, stay},
-	away:     {speaking, stay, speaking, stopped, stay, stay, dead, left, buried},
-	dead:     {stay, stay, speaking, stopped, away, away, stay, left, buried},
-	left:     {stay, stay, speaking, stay, stay, stay, dead, stay, stay},
-	buried:   {stay, stay, speaking, stopped, stay, stay, stay, left, stay},
+	//         answered  unanswered runs      halted   lost     longLost died  departed released
+	speaking:    {stay, silent, stay, stopped, doubted, unreachable, dead, left, stay},
+	silent:      {speaking, stay, stay, stopped, doubted, unreachable, dead, left, stay},
+	stopped:     {stay, stay, speaking, stay, doubted, unreachable, dead, left, stay},
+	doubted:     {speaking, stay, speaking, stopped, stay, unreachable, dead, left, stay},
+	unreachable: {speaking, stay, speaking, stopped, stay, stay, dead, left, retired},
+	dead:        {stay, stay, speaking, stopped, unreachable, unreachable, stay, left, retired},
+	left:        {stay, stay, speaking, stay, stay, stay, dead, stay, stay},
+	retired:     {stay, stay, speaking, stopped, stay, stay, stay, left, stay},
 }
 
 // on lets something happen to the process.
@@ -81,13 +81,13 @@ func (m *member) on(h happening, now time.Time) {
 	}
 }
 
-// patience is how long a process must be out of reach before that is what became of it.
-const patience = 2 * time.Second
+// lostAfter is how long a process must be out of reach to count as unreachable.
+const lostAfter = 2 * time.Second
 
 // observe takes what the membership says now. A process that was out of reach, came back and is lost anew since it was
 // looked at last was running in between.
 func (m *member) observe(s mesh.Status, now time.Time) {
-	if m.phase == buried && s.State == mesh.Unreachable && m.status.State == mesh.Unreachable &&
+	if m.phase == retired && s.State == mesh.Unreachable && m.status.State == mesh.Unreachable &&
 		!s.Since.Equal(m.status.Since) {
 		m.on(runs, now)
 	}
@@ -100,7 +100,7 @@ func (m *member) observe(s mesh.Status, now time.Time) {
 	case mesh.Stopped:
 		m.on(halted, now)
 	case mesh.Unreachable:
-		if now.Sub(s.Since) < patience {
+		if now.Sub(s.Since) < lostAfter {
 			m.on(lost, now)
 		} else {
 			m.on(longLost, now)
@@ -119,7 +119,7 @@ func (m *member) fate() (f verdict.Fate, known bool) {
 		return verdict.Alive, true
 	case stopped:
 		return verdict.Stopped, true
-	case away:
+	case unreachable:
 		return verdict.Unreachable, true
 	case dead:
 		return verdict.Dead, true

@@ -41,7 +41,7 @@ type message struct {
 	// Unresolved are the IDs of verdicts that were withdrawn lately and are not known to be healed.
 	Unresolved []string `json:"unresolved,omitempty"`
 
-	// About are the communicators in which somebody waits, of askNotes and askLook: a note that must be cut keeps them.
+	// About are the communicators in which a rank waits, of askNotes and askLook: a note that must be cut keeps them.
 	// Some are enough.
 	About []lifecycle.CommID `json:"about,omitempty"`
 

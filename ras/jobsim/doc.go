@@ -8,5 +8,5 @@
 //	                                   ▼
 //	                   Process: tape.Event … tape.Slot …       what its tape would tell
 //
-// The truth about what went wrong is with the caller, who made it so.
+// What really went wrong is known to the caller, which made it so.
 package jobsim

@@ -24,12 +24,12 @@ func (p *Process) run(f func()) {
 // Stop stops the process, as SIGSTOP does.
 func (p *Process) Stop() {
 	if p.State == Running {
-		p.become(Stopped, "")
+		p.setState(Stopped, "")
 	}
 }
 
-// become changes the state.
-func (p *Process) become(s State, how string) {
+// setState changes the state.
+func (p *Process) setState(s State, how string) {
 	p.State, p.Since, p.How = s, p.job.now, how
 	if p.Changed != nil {
 		p.Changed()
@@ -41,7 +41,7 @@ func (p *Process) Continue() {
 	if p.State != Stopped {
 		return
 	}
-	p.become(Running, "")
+	p.setState(Running, "")
 	pending := p.pending
 	p.pending = nil
 	for _, f := range pending {
@@ -60,12 +60,12 @@ func (j *Job) Freeze(host string, frozen bool) {
 	}
 }
 
-// Kill ends the process without a word. how says how, as its parent sees it: "killed by SIGKILL".
+// Kill ends the process at once, without a message to others. how says how, as its parent sees it: "killed by SIGKILL".
 func (p *Process) Kill(how string) {
 	if p.State == Dead || p.State == Departed {
 		return
 	}
-	p.become(Dead, how)
+	p.setState(Dead, how)
 	for _, r := range p.Ranks {
 		for _, part := range r.order {
 			if part.ended {
@@ -92,7 +92,7 @@ func (p *Process) Exit(how string) {
 			part.Abort("the runtime was closed")
 		}
 	}
-	p.become(Departed, how)
+	p.setState(Departed, how)
 }
 
 // Reach tells whether the network is whole between two processes.
@@ -117,14 +117,14 @@ func (j *Job) Cut(host string, apart bool) {
 		}
 		for _, r := range j.Ranks {
 			for _, part := range r.order {
-				j.giveUp(part)
+				j.timeOut(part)
 			}
 		}
 	})
 }
 
-// giveUp fails what the part waits for from beyond a cut.
-func (j *Job) giveUp(part *Part) {
+// timeOut fails what the part waits for from beyond a cut.
+func (j *Job) timeOut(part *Part) {
 	if len(part.queue) == 0 || !part.queue[0].started || j.now-part.queue[0].start < int64(j.Keepalive)/2 {
 		return
 	}
@@ -150,15 +150,15 @@ func (part *Part) Destroy(done func()) {
 	}
 	start := part.rank.Process.job.now
 	part.begin(tape.ActDestroy, lifecycle.CallDestroy, 0)
-	part.drained(func() {
+	part.whenIdle(func() {
 		part.over(lifecycle.StateDestroyed)
 		part.end(tape.ActDestroy, lifecycle.CallDestroy, 0, start, nil)
 		done()
 	})
 }
 
-// drained calls f when no operation is left.
-func (part *Part) drained(f func()) {
+// whenIdle calls f when no operation is left.
+func (part *Part) whenIdle(f func()) {
 	if len(part.queue) == 0 {
 		f()
 		return
@@ -169,7 +169,7 @@ func (part *Part) drained(f func()) {
 		if done != nil {
 			done(fault)
 		}
-		part.drained(f)
+		part.whenIdle(f)
 	}
 }
 

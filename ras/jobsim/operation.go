@@ -11,7 +11,7 @@ import (
 
 // How long the runtime takes to notice things.
 const (
-	restTime   = 200 * time.Microsecond // that a rank spins before it tells for whom it waits
+	restTime   = 200 * time.Microsecond // that a rank spins before it tells for which rank it waits
 	hearOut    = 200 * time.Millisecond // to hear the other ranks after a mismatch
 	noticeTime = 100 * time.Microsecond // for a rank's notice to reach the others
 	deathTime  = 20 * time.Millisecond  // to learn that a process has ended
@@ -33,7 +33,7 @@ type meeting struct {
 	first  int  // all ranks before it have come to a collective
 	odd    bool // the calls differ
 	done   bool
-	lastAt int64 // when the last but one came, and who came last
+	lastAt int64 // when the last but one came, and which rank came last
 	last   int
 }
 
@@ -285,8 +285,8 @@ func (o *operation) record(m *meeting, code lifecycle.Code) {
 	o.part.write(tape.Event{Op: r})
 }
 
-// tellWaits writes the start of an operation that waited, and for whom it did: for the first that was missing, and in
-// the end for the last.
+// tellWaits writes the start of an operation that waited, and the ranks that it waited for: the first that was missing,
+// and in the end the last.
 func (o *operation) tellWaits(m *meeting, now int64, r *tape.OpRecord) {
 	start := *r
 	start.Stage, start.Time, start.Code, start.Tallied = tape.StageStart, o.start, lifecycle.CodeOK, false
@@ -406,7 +406,7 @@ func (part *Part) notify(f *Fault) {
 	}
 }
 
-// mismatched tells whether the operation hears the others out.
+// mismatched tells whether the operation is in a mismatch that is being settled.
 func (o *operation) mismatched() bool {
 	return slices.ContainsFunc(o.meetings, func(m *meeting) bool { return m.odd && !m.done })
 }

@@ -52,7 +52,7 @@ type (
 		How      string
 		Together bool // when all ranks of the process do
 	}
-	// Die ends the process without a word.
+	// Die ends the process at once, as a crash does.
 	Die struct{ How string }
 	// Do does something else, at once.
 	Do struct{ F func() }

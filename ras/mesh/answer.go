@@ -154,7 +154,7 @@ func (a *answerer) work(q *question, began time.Time) {
 	for {
 		replies, more := g.next(ctx)
 		for part := range chunks(replies) {
-			// The asker may be gone; then there is nobody to tell.
+			// The asker may be gone.
 			_ = a.m.stream(ctx, to, appendReplies(message(msgAnswers), q.id, part))
 		}
 		if !more {
@@ -225,13 +225,13 @@ func (g *gathering) add(replies []reply) {
 	for i := range replies {
 		g.size += len(replies[i].body)
 	}
-	poke(g.some)
+	signal(g.some)
 	if g.want <= 0 || g.size >= flushBytes {
-		poke(g.full)
+		signal(g.full)
 	}
 }
 
-func poke(c chan struct{}) {
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

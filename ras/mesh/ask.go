@@ -56,7 +56,7 @@ func (a *asker) answers(body []byte) error {
 	a.mu.Lock()
 	f := a.open[id]
 	a.mu.Unlock()
-	if f != nil { // else they are late, or nobody's
+	if f != nil { // else they are late, or no question's
 		f(replies)
 	}
 	return nil
@@ -174,7 +174,7 @@ type round struct {
 	q    *Inquiry
 	id   [16]byte
 	body []byte
-	done chan struct{} // closed when nobody is left to wait for
+	done chan struct{} // closed when no answer is missing
 	once sync.Once
 }
 
@@ -204,7 +204,7 @@ func (r *round) run(units []unit, deadline time.Time) {
 	for _, part := range split(others) {
 		asking.Go(func() {
 			if r.put(part, total*7/8, false) != nil {
-				r.each(part, deadline) // nobody is there to pass it on
+				r.each(part, deadline) // none is there to pass it on
 			}
 		})
 	}
@@ -238,7 +238,7 @@ func (r *round) put(part []unit, left time.Duration, direct bool) error {
 	return r.m.put(ctx, &part[0].member, r.question(part, left, direct))
 }
 
-// take takes answers, and ends the wait when there is nobody left to wait for.
+// take takes answers, and ends the wait when none is missing.
 func (r *round) take(replies []reply) {
 	for _, a := range replies {
 		if r.q.take(a) == 0 {
@@ -285,7 +285,7 @@ func (r *round) each(units []unit, deadline time.Time) {
 	asking.Wait()
 }
 
-// unanswered are the units of which somebody has not answered, without this member.
+// unanswered are the units in which a member has not answered, without this one.
 func (r *round) unanswered(units []unit) (left []unit) {
 	for i := range units {
 		u := &units[i]

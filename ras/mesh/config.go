@@ -33,7 +33,7 @@ type Config struct {
 	Tuning Tuning
 
 	// OnEvent is told what happens to members, in order, on one goroutine. It may block for a while: events queue up to
-	// eventQueue, then the oldest are dropped and counted. nil if nobody wants to know.
+	// eventQueue, then the oldest are dropped and counted. nil ignores all.
 	OnEvent func(Event)
 	// Handler answers questions. from is the name of the member that asked first, of all that asked the same at the
 	// same time. It must return within the context's time, and is called for at most handlers questions at a time. nil

@@ -7,7 +7,7 @@
 //	witness      processes of one host stand in a ring by rank, and each watches the next two that run: a pidfd tells a
 //	             death within milliseconds, /proc tells a stopped process from a busy one. What a witness saw is told to
 //	             its host at once and to the others by gossip.
-//	left         a process that ends on purpose says so first, to those who watch it, and waits until they know.
+//	left         a process that ends on purpose says so first, to its witnesses, and waits until they know.
 //	unreachable  is what remains: nobody answers, and nobody on its host saw it die or stop.
 //
 //	          host a                        host b

@@ -18,7 +18,7 @@ const (
 	Suspect
 	// Stopped: its process exists and does not run: SIGSTOP, a debugger, a frozen cgroup.
 	Stopped
-	// Unreachable: it does not answer, and nobody who could see its process does.
+	// Unreachable: it does not answer, and no member that could see its process does.
 	Unreachable
 	// Dead: its process ended without saying so.
 	Dead

@@ -24,8 +24,8 @@ const (
 	eventQueue = 1 << 16
 	// directHost and directFar bound how many are told of a fate at once: on the witness's host, and elsewhere.
 	directHost, directFar = 64, 16
-	// farewellTime is how long Close waits until those who watch this process know that it leaves.
-	farewellTime = 500 * time.Millisecond
+	// leaveTime is how long Close waits until the members that watch this process know that it leaves.
+	leaveTime = 500 * time.Millisecond
 )
 
 // Mesh is this process's place among the job's members. Its methods may be called from any goroutine.
@@ -48,11 +48,11 @@ type Mesh struct {
 	watcher *watcher
 	asker   *asker
 
-	farewell chan string // names of those who know that this one leaves
-	ctx      context.Context
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
-	closing  sync.Once
+	leaveKnown chan string // names of the members that know that this one leaves
+	ctx        context.Context
+	cancel     context.CancelFunc
+	running    sync.WaitGroup
+	closing    sync.Once
 }
 
 // Start makes this process a member, alone until Join. It listens before it returns. Close ends it.
@@ -78,7 +78,7 @@ func Start(c Config) (*Mesh, error) {
 
 	m := &Mesh{
 		config: c, self: c.Self, host: c.Host, rand: mathrand.New(c.Rand), told: make(chan struct{}, 1),
-		farewell: make(chan string, directHost),
+		leaveKnown: make(chan string, directHost),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	if err := m.open(); err != nil {
@@ -289,7 +289,7 @@ func (m *Mesh) hear(f *fate) (fresh bool) {
 		return events
 	})
 	if fresh {
-		m.gossip.QueueBroadcast(rumor{f.name, fateMessage(f)})
+		m.gossip.QueueBroadcast(namedBroadcast{f.name, fateMessage(f)})
 	}
 	return fresh
 }
@@ -313,18 +313,18 @@ func (m *Mesh) send(to *Member, b []byte) {
 	_ = m.list.SendToAddress(memberlist.Address{Addr: to.Addr.String(), Name: to.Name}, b)
 }
 
-// rumor is a fate that is passed on; a later one of the same member takes its place.
-type rumor struct {
+// namedBroadcast is a fate that is passed on; a later one of the same member takes its place.
+type namedBroadcast struct {
 	name string
 	b    []byte
 }
 
-var _ memberlist.NamedBroadcast = rumor{}
+var _ memberlist.NamedBroadcast = namedBroadcast{}
 
-func (r rumor) Name() string    { return r.name }
-func (r rumor) Message() []byte { return r.b }
-func (r rumor) Finished()       {}
-func (r rumor) Invalidates(o memberlist.Broadcast) bool {
+func (r namedBroadcast) Name() string    { return r.name }
+func (r namedBroadcast) Message() []byte { return r.b }
+func (r namedBroadcast) Finished()       {}
+func (r namedBroadcast) Invalidates(o memberlist.Broadcast) bool {
 	other, ok := o.(memberlist.NamedBroadcast)
 	return ok && other.Name() == r.name
 }
@@ -367,27 +367,27 @@ func (m *Mesh) named(kind byte, name string, id uint64) {
 		m.send(&st.Member, nameMessage(msgFarewell, m.self.Name, m.self.Instance))
 	case msgFarewell:
 		select {
-		case m.farewell <- name:
+		case m.leaveKnown <- name:
 		default:
 		}
 	}
 }
 
-// Close leaves: the others are told, those who watch this process first. It waits for its goroutines, and for running
-// calls of OnEvent and Handler, so neither may call it. The farewell takes half a second and two gossip intervals at
+// Close leaves: the others are told, the members that watch this process first. It waits for its goroutines, and for
+// running calls of OnEvent and Handler, so neither may call it. Leaving takes half a second and two gossip intervals at
 // most; members out of reach are not waited for. Goroutines of memberlist's own end within a few probe intervals.
 func (m *Mesh) Close() error {
 	var err error
 	m.closing.Do(func() {
-		m.goodbye()
-		// Leave waits until one member was told; the mesh has said goodbye already.
+		m.announceLeave()
+		// Leave waits until one member was told; the mesh has told them already.
 		_ = m.list.Leave(2 * m.config.Tuning.GossipInterval)
 		err = m.stop()
 	})
 	return err
 }
 
-// stop ends everything without a word.
+// stop ends everything, and tells nobody.
 func (m *Mesh) stop() error {
 	m.mu.Lock()
 	m.cancel()
@@ -400,15 +400,15 @@ func (m *Mesh) stop() error {
 	return nil
 }
 
-// goodbye tells the others that this member leaves, and waits until those who watch it know: else they would take its
-// end for its death.
-func (m *Mesh) goodbye() {
+// announceLeave tells the others that this member leaves, and waits until the members that watch it know: else they
+// would take its end for its death.
+func (m *Mesh) announceLeave() {
 	m.mu.Lock()
 	near, far := m.table.nearAndFar(directHost, directFar, m.rand)
 	watchers := m.table.watchers()
 	m.mu.Unlock()
 	left := fate{name: m.self.Name, instance: m.self.Instance, state: Left, cause: CauseTold, by: m.self.Name}
-	m.gossip.QueueBroadcast(rumor{left.name, fateMessage(&left)})
+	m.gossip.QueueBroadcast(namedBroadcast{left.name, fateMessage(&left)})
 	b := fateMessage(&left)
 	for _, to := range append(near, far...) {
 		m.send(&to, b)
@@ -425,17 +425,17 @@ func (m *Mesh) goodbye() {
 			}
 			m.send(&w, nameMessage(msgGoodbye, m.self.Name, m.self.Instance))
 		}
-		timer := time.NewTimer(farewellTime / tries)
+		timer := time.NewTimer(leaveTime / tries)
 		for waiting := true; waiting && len(pending) > 0; {
 			select {
-			case name := <-m.farewell:
+			case name := <-m.leaveKnown:
 				delete(pending, name)
 			case <-timer.C:
 				waiting = false
 			}
 		}
 		timer.Stop()
-		for name := range pending { // those that left meanwhile watch nobody
+		for name := range pending { // members that left meanwhile don't watch any more
 			if st, ok := m.Member(name); !ok || !st.State.running() {
 				delete(pending, name)
 			}

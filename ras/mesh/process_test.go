@@ -138,7 +138,7 @@ func startChild(t testing.TB, rank int, seed string) *child {
 			c.mu.Lock()
 			c.lines = append(c.lines, l)
 			c.mu.Unlock()
-			poke(c.news)
+			signal(c.news)
 		}
 	}()
 	go func() {

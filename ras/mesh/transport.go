@@ -41,7 +41,7 @@ type transport struct {
 	inbound   map[*inbound]bool // all that are open, to close them
 }
 
-// inbound is a stream that somebody else has opened.
+// inbound is a stream that another process has opened.
 type inbound struct {
 	stream
 	t *transport

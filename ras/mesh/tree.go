@@ -3,7 +3,7 @@ package mesh
 // fanOut is how many members one member asks.
 const fanOut = 16
 
-// unit is one member that is asked, and those of its host for whom it is asked because they can't answer.
+// unit is one member that is asked, and those of its host that it answers for because they can't.
 type unit struct {
 	member instance
 	absent []instance

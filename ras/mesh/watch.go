@@ -26,7 +26,7 @@ type watcher struct {
 	ring     []Member            // to be watched
 	watched  map[instance]func() // stops the watch of a process's end; nil if it can't be watched
 	stopping map[string]glance   // found stopped, and not yet for long enough
-	losing   map[string]loss     // to be given up, if nobody vouches for them
+	losing   map[string]loss     // to be given up, if no other member confirms them
 	silent   map[string]bool     // being examined, by a goroutine each
 	done     chan string         // of those goroutines
 	checked  time.Time           // when the ring was looked at last
@@ -203,7 +203,7 @@ func (m *Mesh) announceRuns(f *fate) {
 	m.mu.Lock()
 	_, far := m.table.nearAndFar(0, directFar, m.rand)
 	m.mu.Unlock()
-	m.gossip.QueueBroadcast(rumor{f.name, b})
+	m.gossip.QueueBroadcast(namedBroadcast{f.name, b})
 	for _, to := range far {
 		m.send(&to, b)
 	}

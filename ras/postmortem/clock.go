@@ -32,8 +32,8 @@ const (
 	drift = 100_000
 	// shift is how much a time of day may go ahead of its monotonic clock before it counts as a jump.
 	shift = 100 * time.Millisecond
-	// lie is how far a host's time of day may be off by what the ranks did before it is said.
-	lie = 10 * time.Millisecond
+	// wallTolerance is how far a host's time of day may be off by what the ranks did before it is said.
+	wallTolerance = 10 * time.Millisecond
 	// sharedPerMember is how many of the last acts that a member shared with other ranks are compared.
 	sharedPerMember = 4096
 	// comparisons bounds the work for many hosts: then fewer acts are compared.
@@ -56,8 +56,8 @@ const (
 	sharedAct
 )
 
-// sharedMoment is one rank's part: nobody's end is before its start, and its end is not before anybody's start. A part
-// that says nothing is 0.
+// sharedMoment is one rank's part: no rank's end is before its start, and its end is not before any rank's start. A
+// part that says nothing is 0.
 type sharedMoment struct {
 	key        sharedKey // comm is filled in when they are compared
 	start, end int64
@@ -262,14 +262,14 @@ func settle(all []*clock, bounds [][]int64) (problems []Problem) {
 		}
 		c.offset = ref.wall + zero
 		if c.by != ClockWall {
-			problems = append(problems, lies(ref, c, byWall)...)
+			problems = append(problems, wallConflict(ref, c, byWall)...)
 		}
 	}
 	return problems
 }
 
-// lies says when two hosts' times of day can't both be right.
-func lies(ref, c *clock, byWall int64) []Problem {
+// wallConflict says when two hosts' times of day can't both be right.
+func wallConflict(ref, c *clock, byWall int64) []Problem {
 	var off int64 // c's time of day ahead of ref's
 	switch {
 	case byWall > c.hi:
@@ -277,7 +277,7 @@ func lies(ref, c *clock, byWall int64) []Problem {
 	case byWall < c.lo:
 		off = byWall - c.lo
 	}
-	if time.Duration(off).Abs() <= lie {
+	if time.Duration(off).Abs() <= wallTolerance {
 		return nil
 	}
 	way := "ahead of"

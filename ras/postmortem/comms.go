@@ -291,8 +291,8 @@ func (c *comm) reportActs() []Act {
 	return list
 }
 
-// saying is an error as the ranks of a communicator met it, with what it is about.
-type saying struct {
+// commError is an error as the ranks of a communicator met it, with what it is about.
+type commError struct {
 	Said
 	code   lifecycle.Code
 	peer   int32
@@ -303,8 +303,8 @@ type saying struct {
 }
 
 // said puts the errors of the ranks together: those that blame the same rank for the same thing are one.
-func (c *comm) said() map[actKey][]*saying {
-	all := make(map[actKey][]*saying)
+func (c *comm) said() map[actKey][]*commError {
+	all := make(map[actKey][]*commError)
 	for _, m := range c.members {
 		for i := range m.errors {
 			e := &m.errors[i]
@@ -314,7 +314,7 @@ func (c *comm) said() map[actKey][]*saying {
 			}
 			at := m.proc.at(e.Time)
 			misuse := e.Stage == tape.StageMisuse
-			same := slices.IndexFunc(all[k], func(s *saying) bool {
+			same := slices.IndexFunc(all[k], func(s *commError) bool {
 				return s.code == e.Code && s.misuse == misuse && s.peer == e.Peer && (e.Peer >= 0 || s.Text == e.Text)
 			})
 			if same >= 0 {
@@ -325,7 +325,7 @@ func (c *comm) said() map[actKey][]*saying {
 				}
 				continue
 			}
-			all[k] = append(all[k], &saying{
+			all[k] = append(all[k], &commError{
 				Said: Said{
 					Code: e.Code.String(), Text: cmp.Or(e.Text, e.Code.String()), Ranks: []int{m.Rank}, Time: at,
 					Site: site(e.Site), First: site(e.First),
@@ -339,20 +339,20 @@ func (c *comm) said() map[actKey][]*saying {
 			slices.Sort(s.Ranks)
 			s.Ranks = slices.Compact(s.Ranks)
 		}
-		slices.SortStableFunc(list, func(a, b *saying) int { return a.Time.Compare(b.Time) })
+		slices.SortStableFunc(list, func(a, b *commError) int { return a.Time.Compare(b.Time) })
 	}
 	return all
 }
 
-// sayings are all errors of the communicator, the first one first.
-func (c *comm) sayings() []*saying {
-	return slices.SortedStableFunc(flatten(c.said()), func(a, b *saying) int {
+// allErrors are all errors of the communicator, the first one first.
+func (c *comm) allErrors() []*commError {
+	return slices.SortedStableFunc(flatten(c.said()), func(a, b *commError) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
 	})
 }
 
-func flatten(m map[actKey][]*saying) func(func(*saying) bool) {
-	return func(yield func(*saying) bool) {
+func flatten(m map[actKey][]*commError) func(func(*commError) bool) {
+	return func(yield func(*commError) bool) {
 		keys := slices.SortedFunc(maps.Keys(m), func(a, b actKey) int {
 			return cmp.Or(cmp.Compare(a.act, b.act), cmp.Compare(a.seq, b.seq))
 		})

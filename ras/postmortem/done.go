@@ -28,8 +28,7 @@ type done struct {
 	parts []*part // in the order of their processes
 }
 
-// part is what one rank did of it. A process that is several ranks has a tally for each, and nobody knows whose which
-// is.
+// part is what one rank did of it. A process that is several ranks has a tally for each; which is whose is not known.
 type part struct {
 	proc *process
 	sum  tape.Tally
@@ -53,7 +52,7 @@ func (p *process) count(r *tape.Reader, cut bool) (problems []string) {
 	wrong := 0
 	for i := range tallies {
 		switch t := &tallies[i]; {
-		case !sensible(t):
+		case !plausible(t):
 			wrong++
 		case t.Count() > 0:
 			p.tallies = append(p.tallies, *t)
@@ -67,9 +66,9 @@ func (p *process) count(r *tape.Reader, cut bool) (problems []string) {
 	return problems
 }
 
-// sensible tells whether a tally can be what a program counted. What it counts has no check, so a tape that is damaged
+// plausible tells whether a tally can be what a program counted. What it counts has no check, so a tape that is damaged
 // may say anything.
-func sensible(t *tape.Tally) bool {
+func plausible(t *tape.Tally) bool {
 	most := max(slices.Max(t.Durations[:]), slices.Max(t.Bandwidths[:]), t.Ordinary)
 	return most <= maxCount && t.Time >= 0 && t.OrdinaryTime >= 0 && t.Bandwidth >= 0 &&
 		t.Bandwidth <= math.MaxFloat64/maxCount
@@ -114,7 +113,7 @@ func shown(all []*done, opts *Options) []Done {
 	for _, d := range all {
 		left := done{kind: d.kind}
 		for _, p := range d.parts {
-			if p.proc.asked(d.name, opts) {
+			if p.proc.selected(d.name, opts) {
 				model.AddTally(&left.sum, &p.sum)
 				left.parts = append(left.parts, p)
 			}
@@ -127,9 +126,9 @@ func shown(all []*done, opts *Options) []Done {
 	return list
 }
 
-// asked tells whether the options ask for what the process did on communicators of that name. Of one that is several
+// selected tells whether the options ask for what the process did on communicators of that name. Of one that is several
 // ranks, nobody knows what was done by those that are asked for.
-func (p *process) asked(name string, opts *Options) bool {
+func (p *process) selected(name string, opts *Options) bool {
 	if len(opts.Ranks) > 0 && !slices.Contains(opts.Ranks, p.rank) {
 		return false
 	}
@@ -137,9 +136,9 @@ func (p *process) asked(name string, opts *Options) bool {
 		slices.ContainsFunc(p.members, func(m *member) bool { return m.Name == name && opts.wants(m) })
 }
 
-// inseparable says of which processes the counts are left out because they are several ranks, not all of which are
+// unattributed says of which processes the counts are left out because they are several ranks, not all of which are
 // asked for.
-func inseparable(procs []*process, opts *Options) (problems []Problem) {
+func unattributed(procs []*process, opts *Options) (problems []Problem) {
 	for _, p := range procs {
 		if len(opts.Ranks) > 0 && p.many && len(p.tallies) > 0 {
 			problems = append(problems, Problem{

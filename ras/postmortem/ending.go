@@ -15,7 +15,7 @@ import (
 
 // ending is how a process ended, as far as that is known, on its tape's own clock.
 type ending struct {
-	at   int64          // 0: it runs, or nobody knows when
+	at   int64          // 0: it runs, or that is not known
 	how  string         // "it was ended by SIGKILL"
 	exit osprocess.Exit // as its launcher saw it
 	// failed tells that the launcher ended the job because a rank had failed.

@@ -41,8 +41,8 @@ type Exported struct {
 
 // Export sends the spans that dead processes could not send themselves to where the OTEL_* variables say, with the ids
 // and the resource that the processes gave theirs. Acts and operations that were going on at the end are spans with the
-// error "unfinished", until others noticed the end. Living processes speak for themselves and are left out, and so is
-// what a dead one has sent before it died, by its tape's word. It reads the tapes again, blocks until all is sent or
+// error "unfinished", until others noticed the end. Living processes export for themselves and are left out, and so is
+// what a dead one sent before it died, as its tape says. It reads the tapes again, blocks until all is sent or
 // ctx ends, and sends from one process at a time. The error is that of the exporter's configuration, or of a tape that
 // can't be read any more; spans that were not taken are counted.
 func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, error) {

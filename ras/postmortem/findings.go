@@ -155,8 +155,8 @@ func (p *process) modelAt(now int64) (*model.Process, error) {
 
 // Ending is how the job came to its end.
 type Ending struct {
-	// How is "running", "completed", "failed", "ended" (from outside) or "killed" (processes
-	// ended without closing their tapes, and no other rank waited for them).
+	// How is "running", "completed", "failed", "ended" (from outside) or "killed": processes ended without closing their
+	// tapes, and no other rank waited for them.
 	How  string    `json:"how"`
 	Time time.Time `json:"time,omitzero"`
 	Text string    `json:"text"`
@@ -227,7 +227,7 @@ func (j *job) mistakes() []Said {
 	var order []key
 	found := make(map[key]*Said)
 	for _, c := range j.comms {
-		for _, s := range c.sayings() {
+		for _, s := range c.allErrors() {
 			if !s.misuse {
 				continue
 			}

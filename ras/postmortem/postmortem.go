@@ -193,7 +193,7 @@ func (r *Report) make(procs []*process, opts *Options) error {
 	r.Done, r.timed = shown(countAll(procs), opts), opts.Since > 0
 	r.Events = timeline(procs, end, opts)
 	r.Problems = append(r.Problems, unmatched(procs, opts)...)
-	r.Problems = append(r.Problems, inseparable(procs, opts)...)
+	r.Problems = append(r.Problems, unattributed(procs, opts)...)
 	r.Problems = append(r.Problems, j.problems...)
 	return nil
 }

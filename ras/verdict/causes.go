@@ -15,9 +15,9 @@ import (
 // maxEvidence is how many ranks' waits a verdict tells one by one.
 const maxEvidence = 8
 
-// absentees are the verdicts on living ranks that have not come. Those that are missing at one meeting for one reason
+// absentRanks are the verdicts on living ranks that have not come. Those that are missing at one meeting for one reason
 // are one verdict.
-func (w *walk) absentees() []Verdict {
+func (w *walk) absentRanks() []Verdict {
 	type group struct {
 		key    meetingKey
 		reason Reason
@@ -137,7 +137,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	}
 	for _, l := range leaves {
 		r := rankOf(l.actor, m.key.comm)
-		if l.astray {
+		if l.elsewhere {
 			v.Confidence = min(v.Confidence, Possible)
 			v.Evidence = append(v.Evidence, say("%s makes other calls all the time, and not this one", r))
 		}
@@ -202,7 +202,7 @@ func (m *meeting) entered(r Rank) Text {
 	return say("called for message %d of %s on %s", m.key.seq, other, commText(m.slot))
 }
 
-// oddCall is the verdict on a call that only few ranks make: what their programs did until now speaks against it, or
+// oddCall is the verdict on a call that only few ranks make: their programs never made it there before, or
 // more ranks have ended the communicator in order than are in the call.
 func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 	if m.key.kind == joining || m.key.kind == broken || m.key.kind == exchange {
@@ -217,8 +217,8 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 			odd = false
 		}
 	}
-	deserted := w.g.deserted(m)
-	if !odd && !deserted {
+	mostLeft := w.g.mostLeft(m)
+	if !odd && !mostLeft {
 		return Verdict{}, false
 	}
 	v := Verdict{Reason: Mismatch, Confidence: Likely}
@@ -234,7 +234,7 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 	v.key(m)
 	v.Text = say("%s made a call that no other rank makes: %s, for %s", culpritsText(v.Culprits), m.text(),
 		Age(m.age-m.until))
-	if deserted {
+	if mostLeft {
 		v.Text.add("; most others have ended the communicator")
 	}
 	v.Text.add("%s", waiting(v.Victims))
@@ -242,8 +242,8 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 	return v, true
 }
 
-// deserted tells whether more ranks have ended the communicator in order than are in the meeting.
-func (g *graph) deserted(m *meeting) bool {
+// mostLeft tells whether more ranks have ended the communicator in order than are in the meeting.
+func (g *graph) mostLeft(m *meeting) bool {
 	left := 0
 	for r := range m.slot.Size {
 		p := g.seats[seat{m.key.comm, r}]
@@ -260,7 +260,7 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	case m.differ:
 		return w.mismatch(m), true
 	case m.engine != nil && m.engine.Code == lifecycle.CodeMismatch && len(m.missing) == 0:
-		return w.toldMismatch(m), true
+		return w.reportedMismatch(m), true
 	case len(m.absent) > 0 && m.engine != nil && w.g.troubleBefore(m):
 		return Verdict{}, false
 	case len(m.absent) > 0 && (m.key.kind == joining || m.engine != nil && len(m.missing) == 0):
@@ -344,7 +344,7 @@ type side struct {
 	sig    tape.Signature
 	places []*place
 	votes  int // ranks that call it, or would
-	odd    int // ranks whose histories speak against what they did
+	odd    int // ranks whose histories show that they were out of order
 }
 
 // mismatch is the verdict on ranks that made different calls. At fault are those whose call is not the one that their
@@ -445,8 +445,8 @@ func (s *side) ranks(m *meeting) string {
 	return ranksText(ranks)
 }
 
-// toldMismatch is the verdict on a mismatch that the engine saw, and of which the notes show no more than one side.
-func (w *walk) toldMismatch(m *meeting) Verdict {
+// reportedMismatch is the verdict on a mismatch that the engine saw, and of which the notes show no more than one side.
+func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v := Verdict{Reason: Mismatch, Confidence: Likely}
 	if m.engine.Peer >= 0 {
 		r := Rank{Job: -1, Comm: m.engine.Peer, comm: commText(m.slot)}
@@ -474,7 +474,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		switch {
 		case p.slot.Wait < 0:
 			return Verdict{}, false // it is at work: slow, perhaps, but not stuck
-		case p.slot.WaitAge < m.age/2 && m.age < patience:
+		case p.slot.WaitAge < m.age/2 && m.age < lostTime:
 			return Verdict{}, false // bytes have come a short while ago
 		case worst == nil || p.slot.WaitAge > worst.slot.WaitAge:
 			worst = p
@@ -514,7 +514,7 @@ func (m *meeting) transport(from, to Rank) Verdict {
 	return v
 }
 
-// broke is the verdict on a meeting that failed although all had come: the engine's own word.
+// broke is the verdict on a meeting that failed although all had come, as the engine says.
 func (w *walk) broke(m *meeting) (Verdict, bool) {
 	f := m.engine
 	if p := w.g.seats[seat{m.key.comm, f.Peer}]; f.Code == lifecycle.CodeUnreachable && p != nil {

@@ -129,7 +129,7 @@ func onlyOne(ring []edge, i int) bool {
 }
 
 // outvoted tells whether, of the ranks that are in the communicators of two collectives, fewer have come to the second
-// one than to the first. On a message nobody else has a vote.
+// one than to the first. A message has no other ranks.
 func outvoted(first, second *meeting) bool {
 	if first.key.kind != collective || second.key.kind != collective {
 		return false

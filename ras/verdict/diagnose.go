@@ -28,7 +28,7 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 			all = append(all, v)
 		}
 	}
-	all = append(all, w.absentees()...)
+	all = append(all, w.absentRanks()...)
 	for _, knot := range w.knots {
 		all = append(all, w.cycle(knot))
 	}
@@ -43,7 +43,7 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	return unique(all), w.moving
 }
 
-// waited is for how long somebody has waited because of a verdict.
+// waited is the longest wait because of a verdict.
 func waited(v *Verdict) Age {
 	if len(v.Victims) == 0 {
 		return 0
@@ -67,16 +67,16 @@ type edge struct {
 	to  *meeting
 }
 
-// leaf is where the walk ends: a rank that is waited for, and waits for nobody.
+// leaf is where the walk ends: a rank that others wait for, and that waits for none.
 type leaf struct {
-	actor  *actor
-	why    ending
-	at     *meeting // the meeting that waits for it
-	left   *Left    // of leftComm
-	astray bool     // it makes other calls all the time, and not this one
+	actor     *actor
+	why       ending
+	at        *meeting // the meeting that waits for it
+	left      *Left    // of leftComm
+	elsewhere bool     // it makes other calls all the time
 }
 
-// ending is why a rank waits for nobody.
+// ending is why a rank waits for no other.
 type ending uint8
 
 const (
@@ -105,11 +105,11 @@ func (w *walk) run() {
 
 // A chain is followed only through ranks that have been where they are for a while, as notes are not all of the same
 // moment: half as long as the one that waits for them, or settled. A rank that is in no call, and moved less long ago
-// than that, is moving: it may still come. After patience it is lost all the same: it makes other calls for ever, and
+// than that, is moving: it may still come. After lostTime it is lost all the same: it makes other calls for ever, and
 // never this one.
 const (
 	settled  = time.Second
-	patience = 2 * time.Minute
+	lostTime = 2 * time.Minute
 )
 
 // follow finds what a meeting waits for.
@@ -183,11 +183,11 @@ func (w *walk) explain(m *meeting, a *actor) {
 	case left != nil:
 		leaf.why = leftComm
 	case moving || m.until == 0 && a.quiet >= 0 && a.quiet < waited/2:
-		if waited < patience {
+		if waited < lostTime {
 			w.moving = true
 			return
 		}
-		leaf.astray = true
+		leaf.elsewhere = true
 	}
 	m.leaves = append(m.leaves, leaf)
 	w.leaves = append(w.leaves, leaf)

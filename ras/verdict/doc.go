@@ -1,11 +1,11 @@
 // Package verdict says what holds a job up and whose fault it is. It is a pure function from what all processes know of
 // themselves to a few sentences: no clock, no I/O, no memory.
 //
-//	Note     what one process says of itself, or what is known of it if it can't speak
-//	Diagnose notes → verdicts: one for each cause, with all who wait for it
+//	Note     what one process says of itself, or what is known of it if it can't answer
+//	Diagnose notes → verdicts: one for each cause, with all ranks that wait for it
 //	Tracker  verdicts of one moment after another → what opened, what changed, what is withdrawn
 //
-// # The graph of who waits for whom
+// # The wait-for graph
 //
 // A meeting is one collective (a communicator and a number), one message between two ranks, or one communicator's init.
 // An actor is one rank with all the communicators that it is in. A meeting waits for the actors that have not come to

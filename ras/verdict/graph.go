@@ -17,7 +17,7 @@ type graph struct {
 	meetings map[meetingKey]*meeting
 	order    []*meeting // as they were found: a graph must not have a map's order
 	byJob    map[int]*actor
-	hidden   []*actor // processes that don't speak and of whose slots nothing is known
+	hidden   []*actor // processes that don't answer, and whose slots are not known
 }
 
 // actor is one rank with all the communicators that it is in.
@@ -89,7 +89,7 @@ type meeting struct {
 	onStack    bool
 }
 
-// newGraph finds the meetings and whom they wait for.
+// newGraph finds the meetings and the ranks that they wait for.
 func newGraph(notes []Note) *graph {
 	g := &graph{notes: notes, seats: map[seat]*place{}, meetings: map[meetingKey]*meeting{}, byJob: map[int]*actor{}}
 	for i := range notes {
@@ -114,7 +114,7 @@ func (g *graph) addNote(n *Note) {
 	var own []*actor
 	for i := range n.Slots {
 		s := &n.Slots[i]
-		if !s.sane() {
+		if !s.valid() {
 			continue
 		}
 		a := byRoot[s.Root]
@@ -244,7 +244,7 @@ func (a *actor) over(s *Slot) bool {
 	}
 	lost := s.Failure.Code == lifecycle.CodeRankDead || s.Failure.Code == lifecycle.CodeUnreachable
 	return slices.ContainsFunc(a.slots, func(t *Slot) bool {
-		worked := t.Root == s.Root && t.fine() && t.Seq > 0 && t.Age < s.Failure.Age
+		worked := t.Root == s.Root && t.healthy() && t.Seq > 0 && t.Age < s.Failure.Age
 		if !worked {
 			return false
 		}
@@ -272,7 +272,7 @@ func (g *graph) enter(key meetingKey, p *place) {
 	if p.until > 0 {
 		m.until = max(m.until, p.until)
 		m.trouble = m.trouble || !p.actor.over(p.slot)
-		if m.engine == nil || sharper(p.slot.Failure, m.engine) {
+		if m.engine == nil || moreSpecific(p.slot.Failure, m.engine) {
 			m.engine = p.slot.Failure
 		}
 	}
@@ -282,9 +282,9 @@ func (g *graph) enter(key meetingKey, p *place) {
 	}
 }
 
-// sharper tells whether a failure says more about the cause than another one of the same meeting: the first one, unless
-// it only says that somebody gave up.
-func sharper(a, b *Failure) bool {
+// moreSpecific tells whether a failure says more about the cause than another one of the same meeting: the first one,
+// unless it only says that somebody gave up.
+func moreSpecific(a, b *Failure) bool {
 	rank := func(f *Failure) int {
 		switch f.Code {
 		case lifecycle.CodeMismatch:
@@ -312,7 +312,7 @@ func agreed(sig tape.Signature) tape.Signature {
 	return sig
 }
 
-// lookForMissing finds whom a meeting waits for.
+// lookForMissing finds the ranks that a meeting waits for.
 func (g *graph) lookForMissing(m *meeting) {
 	if m.engine != nil && m.key.kind != broken && !m.differ && g.pointed(m) {
 		return
@@ -424,7 +424,7 @@ func passed(m *meeting, s *Slot) bool {
 
 // guess looks for the processes behind ranks of which there is no slot: in a communicator of the whole job a rank is
 // the job's; in one that was made from another by a shrink, ranks keep their order; else they may be those that can't
-// speak.
+// answer.
 func (g *graph) guess(m *meeting) {
 	whole := m.slot.Parent.IsZero() && slices.ContainsFunc(g.notes, func(n Note) bool { return n.JobSize == m.slot.Size })
 	var still []int

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Note is what one process says of itself at one moment, or what is known of it if it can't speak. Its JSON is what
+// Note is what one process says of itself at one moment, or what is known of it if it can't answer. Its JSON is what
 // processes send each other: a few hundred bytes a rank.
 type Note struct {
 	// Member is the process's name, unique in the job.
@@ -38,7 +38,7 @@ type Note struct {
 	// failed.
 	Habits []Habit `json:"habits,omitempty"`
 	// Slots are the process's ranks in communicators, also in those that it ended lately. Those of a process that can't
-	// speak come from its tape, and are missing if nobody can read that.
+	// answer come from its tape, and are missing if nobody can read that.
 	Slots []Slot `json:"slots,omitempty"`
 }
 
@@ -164,8 +164,8 @@ type Waited struct {
 // maxSize is more ranks than a communicator has.
 const maxSize = 1 << 20
 
-// sane tells whether a slot can be one of a communicator: notes come from other processes.
-func (s *Slot) sane() bool {
+// valid tells whether a slot can be one of a communicator: notes come from other processes.
+func (s *Slot) valid() bool {
 	return s.Size >= 0 && s.Size <= maxSize && s.Rank >= -1 && s.Rank < max(s.Size, 1)
 }
 
@@ -179,8 +179,8 @@ func (s *Slot) open(act tape.Act) *OpenAct {
 	return nil
 }
 
-// fine tells whether the rank can make calls on the communicator.
-func (s *Slot) fine() bool {
+// healthy tells whether the rank can make calls on the communicator.
+func (s *Slot) healthy() bool {
 	return s.Failure == nil && s.Left == nil && s.State == lifecycle.StateReady
 }
 

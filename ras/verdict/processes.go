@@ -32,9 +32,9 @@ func (w *walk) processes() []Verdict {
 				away = append(away, n)
 			}
 		case Dead:
-			if !w.g.follows(n) && (waitedFor || w.g.missed(n) && !w.g.failedFirst(n)) {
+			if !w.g.mayFollow(n) && (waitedFor || w.g.missed(n) && !w.g.failedFirst(n)) {
 				if some := w.g.together(n); len(some) > 1 {
-					verdicts = append(verdicts, w.traceless(some, ends)) // unique leaves one of them
+					verdicts = append(verdicts, w.diedTogether(some, ends)) // unique leaves one of them
 				} else {
 					verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
 				}
@@ -67,9 +67,9 @@ func (g *graph) failedFirst(n *Note) bool {
 	})
 }
 
-// follows tells whether a process that ended without a trace, as its host is gone with its tape, may have ended because
-// something else had gone wrong shortly before: programs exit when a call fails.
-func (g *graph) follows(n *Note) bool {
+// mayFollow tells whether a process that ended without a trace, as its host is gone with its tape, may have ended
+// because something else had gone wrong shortly before: programs exit when a call fails.
+func (g *graph) mayFollow(n *Note) bool {
 	if n.traced() {
 		return false
 	}
@@ -92,7 +92,7 @@ func (g *graph) follows(n *Note) bool {
 func (n *Note) traced() bool { return len(n.Slots) > 0 && !n.Stale }
 
 // together are processes of one host that ended without a trace at about the same time: which of them was first, and
-// why, nobody can say.
+// why, is not known.
 func (g *graph) together(n *Note) (some []*Note) {
 	if n.traced() || n.Host == "" {
 		return nil
@@ -106,8 +106,8 @@ func (g *graph) together(n *Note) (some []*Note) {
 	return some
 }
 
-// traceless is the verdict on processes of one host that ended together without a trace.
-func (w *walk) traceless(some []*Note, ends map[*Note][]*meeting) Verdict {
+// diedTogether is the verdict on processes of one host that ended together without a trace.
+func (w *walk) diedTogether(some []*Note, ends map[*Note][]*meeting) Verdict {
 	v := w.processVerdict(some, ends)
 	v.ID = hash("together", some[0].Host)
 	v.Reason, v.Confidence = Unknown, Possible
@@ -137,7 +137,7 @@ func (g *graph) missed(n *Note) bool {
 			taken[s.Comm]++
 		}
 	}
-	if !living { // all are gone: that is not for those who are left to forgive
+	if !living { // nobody is left that could go on without it
 		return true
 	}
 	for _, a := range g.actors {
@@ -189,7 +189,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 		v.Evidence = append(v.Evidence, seen)
 	}
 	for _, n := range notes {
-		v.Evidence = append(v.Evidence, lastWords(n)...)
+		v.Evidence = append(v.Evidence, lastCalls(n)...)
 	}
 	return v
 }
@@ -262,8 +262,8 @@ func (g *graph) side() (aside, seen Text) {
 	return aside, seen
 }
 
-// lastWords is what a process was in, by its tape.
-func lastWords(n *Note) []Text {
+// lastCalls is what a process was in, by its tape.
+func lastCalls(n *Note) []Text {
 	var words []Text
 	known := false
 	for i := range n.Slots {
@@ -299,7 +299,7 @@ func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
 		}
 		return v.Reason != RankStopped && slices.ContainsFunc(notes, func(n Note) bool { // others go on without them
 			return n.Fate == Alive && !v.blames(n.Member) &&
-				slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.fine() && s.Seq > 0 && s.Age < held })
+				slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.healthy() && s.Seq > 0 && s.Age < held })
 		})
 	default:
 	}

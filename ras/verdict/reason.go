@@ -76,7 +76,7 @@ type Confidence uint8
 const (
 	// Possible: what is known fits, and so does something else.
 	Possible Confidence = iota
-	// Likely: nothing that is known speaks against it, but something that would settle it is not known.
+	// Likely: nothing known contradicts it, but something that would settle it is not known.
 	Likely
 	// Certain: it follows from what the ranks concerned say of themselves.
 	Certain

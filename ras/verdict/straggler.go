@@ -12,7 +12,7 @@ import (
 // What makes a straggler: the others wait for it for a fifth of their time, in eight operations or more and over ten
 // seconds or more (one long wait is most of the time of a job that has just begun), three times as much as for most
 // ranks (stages of a pipeline always wait for each other), and it waits for others, whichever, for less than half as
-// long: a rank that is late because another one is holds nobody up.
+// long: a rank that is late because another one is doesn't count.
 const (
 	stragglerShare  = 0.2
 	stragglerOps    = 8

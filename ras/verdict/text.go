@@ -86,7 +86,7 @@ func commText(s *Slot) string {
 	return strconv.Quote(s.Name)
 }
 
-// ownRank names the rank of a slot of a process that can't speak.
+// ownRank names the rank of a slot of a process that can't answer.
 func ownRank(n *Note, s *Slot) string {
 	switch {
 	case s.Job >= 0:
@@ -114,7 +114,7 @@ func culpritsText(ranks []Rank) string {
 	return text
 }
 
-// waiting is the end of a sentence that says who waits.
+// waiting is the end of a sentence that names the ranks that wait.
 func waiting(victims []Wait) string {
 	ranks := make([]Rank, 0, len(victims))
 	for _, w := range victims {

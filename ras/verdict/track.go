@@ -9,9 +9,9 @@ type ChangeKind uint8
 const (
 	// Opened: it wasn't there before.
 	Opened ChangeKind = iota
-	// Changed: it says something else now: more who wait, another confidence.
+	// Changed: it says something else now: more ranks wait, another confidence.
 	Changed
-	// Withdrawn: its cause is gone, or nobody is left whom it concerns.
+	// Withdrawn: its cause is gone, or no rank is left that waits.
 	Withdrawn
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// Verdict is one cause, with all who wait because of it.
+// Verdict is one cause, with all ranks that wait because of it.
 type Verdict struct {
 	// ID names the cause: verdicts of different moments with one ID are the same one.
 	ID         string     `json:"id"`
@@ -30,7 +30,7 @@ type Verdict struct {
 	// Text is a sentence for a person. Evidence is what it rests on, a sentence each.
 	Text     Text   `json:"text"`
 	Evidence []Text `json:"evidence,omitempty"`
-	// Victims are those who wait, longest first.
+	// Victims are the ranks that wait, longest first.
 	Victims []Wait `json:"victims,omitempty"`
 }
 

@@ -55,7 +55,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	return c.derive(ctx, &derivation{
 		call: lifecycle.CallShrink, site: site, opts: opts, rank: -1,
 		giveUp: func(_ context.Context, _ lifecycle.Call, place *ticket, _ error) { c.turn.forgo(place) },
-		id: func(number uint64) CommID { // the ranks must agree on who is left
+		id: func(number uint64) CommID { // the ranks must agree on which are left
 			id := lifecycle.ChildCommID(c.id, number, shrinkColor)
 			for _, m := range members {
 				id = lifecycle.ChildCommID(id, number, m)

@@ -46,7 +46,7 @@ type Config struct {
 	// (`10.0.0.0/8`), with commas between them.
 	HealthProxies []netip.Prefix `env:"CARILLON_HEALTH_TRUSTED_PROXIES"`
 	// MinPollInterval is how long a client of the endpoint waits between two queries of one document under
-	// `/api/v1/ras`, `ranks`, `comms` or `verdicts`; an earlier one gets 429. `off`: nobody is refused. Default: 5s.
+	// `/api/v1/ras`, `ranks`, `comms` or `verdicts`; an earlier one gets 429. `off`: no limit. Default: 5s.
 	MinPollInterval time.Duration `env:"CARILLON_RAS_MIN_POLL_INTERVAL"`
 
 	// GPU is the choice of GPUs that are watched for Xids, memory errors and throttling: `on` for those of
@@ -112,8 +112,8 @@ type Config struct {
 	reading tape.FollowOptions // of the process's own tape; the zero value but in tests
 }
 
-// RAS says how a process takes part in finding out what holds its job up, and whom it tells beside the clients of the
-// health endpoint.
+// RAS says how a process takes part in finding out what holds its job up, and which receivers it tells beside the
+// clients of the health endpoint.
 type RAS struct {
 	// On makes the process take part; without a tape it never does. Default: on.
 	On bool `env:"CARILLON_RAS"`

@@ -229,7 +229,7 @@ var service = regexp.MustCompile(
 	`_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
 // unknown says which variables of an environment, "NAME=value" each, begin with prefix and are none of Carillon's, a
-// sentence each: a misspelt one would come to nothing without a word.
+// sentence each: a misspelt one would be ignored silently.
 func unknown(environ []string) []string {
 	names := known()
 	var said []string

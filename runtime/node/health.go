@@ -53,7 +53,7 @@ func newHealth(
 	}
 	interval := s.MinPollInterval
 	if interval == 0 {
-		interval = -1 // nobody is refused
+		interval = -1 // no limit
 	}
 	server, err := health.Listen(context.Background(), health.Config{
 		Addr: s.Health, Registry: registry, Routes: append(own, routes...), Logger: s.Log,

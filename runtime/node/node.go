@@ -149,14 +149,14 @@ func (n *Node) Stop(ctx context.Context) (err error) {
 	return err
 }
 
-// close ends the parts, in the order in which nobody loses the one that still needs it. Those that were never made, or
+// close ends the parts, each before those that it needs. Those that were never made, or
 // never started, are no exception.
 func (n *Node) close(ctx context.Context) error {
 	errs := []error{n.runtime.Close(ctx)}
-	n.telemetry.sync(ctx, settleTimeout) // a failure that nobody has read yet is explained, too
+	n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
 	errs = append(errs, n.ras.stop(ctx))
 	if n.withdraw != nil {
-		_ = n.withdraw() // whoever finds it later sees that the process has ended
+		_ = n.withdraw() // a reader that finds it later sees that the process has ended
 	}
 	if n.health != nil {
 		errs = append(errs, n.health.Stop(ctx))
@@ -171,7 +171,7 @@ func (n *Node) close(ctx context.Context) error {
 type settings struct {
 	Config
 	sink *logsink.Sink
-	told func() bool // was the process told to end? nil: nobody knows
+	told func() bool // was the process told to end? nil: not known
 }
 
 // settle opens the logs.

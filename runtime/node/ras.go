@@ -56,7 +56,7 @@ type JobRAS struct {
 	stall *health.Warnable // the job stands still, or is slow
 	shown map[string]bool  // the verdicts that are conditions now
 
-	unmet   unmet
+	pending pendingContacts
 	unseed  func() error
 	run     context.Context // of what runs; nil before start
 	cancel  context.CancelFunc
@@ -169,7 +169,7 @@ func (r *JobRAS) makeSinks() error {
 	return errors.Join(errs...)
 }
 
-// start takes part. url is the process's health endpoint; empty if it has none. It waits for nobody.
+// start takes part. url is the process's health endpoint; empty if it has none. It waits for no other process.
 func (r *JobRAS) start(url string) {
 	if r == nil {
 		return
@@ -190,7 +190,7 @@ func (r *JobRAS) start(url string) {
 	if r.config.Self.Name != "" {
 		var err error
 		if m, err = mesh.Start(r.config); err != nil {
-			// A job doesn't fail for want of somebody to explain its failure.
+			// A job runs without RAS, too.
 			r.settings.Log.Warn("RAS sees this process alone (CARILLON_RAS_ADDR chooses another address)", "error", err)
 		}
 	}
@@ -212,19 +212,19 @@ func (r *JobRAS) stop(ctx context.Context) error {
 		settled, cancel := context.WithTimeout(ctx, settleTimeout)
 		r.agent.Settle(settled)
 		cancel()
-		r.farewell(ctx)
+		r.announceEnd(ctx)
 	}
 	return r.tape.Close()
 }
 
-// farewell says that this process ends, in order as far as RAS is concerned: it was told to. What there was to tell by
-// then is pushed.
-func (r *JobRAS) farewell(ctx context.Context) {
+// announceEnd tells the others that this process ends, in order as far as RAS is concerned: it was told to. What there
+// was to tell by then is pushed.
+func (r *JobRAS) announceEnd(ctx context.Context) {
 	if r == nil {
 		return
 	}
 	r.leaving.Do(func() {
-		_ = r.unseed() // whoever finds it later removes it
+		_ = r.unseed() // another process that finds it removes it
 		r.cancel()
 		r.running.Wait()
 		if m := r.mesh.Load(); m != nil {

@@ -84,10 +84,10 @@ func (r *JobRAS) Met(contacts []string) {
 	if r == nil || r.mesh.Load() == nil {
 		return
 	}
-	r.unmet.add(contacts)
+	r.pending.add(contacts)
 	r.running.Go(func() {
 		known := r.known()
-		for addr, ok := r.unmet.next(); ok; addr, ok = r.unmet.next() {
+		for addr, ok := r.pending.next(); ok; addr, ok = r.pending.next() {
 			if known[addr] || r.run.Err() != nil {
 				continue
 			}
@@ -109,16 +109,16 @@ func (r *JobRAS) known() map[netip.AddrPort]bool {
 	return known
 }
 
-// unmet are contacts of processes that are to be met: each is noted down once, however many communicators name it.
+// pendingContacts are contacts of processes to join: each is noted down once, however many communicators name it.
 // They may be of several circles that know each other, so that each counts; and they are met in no order, so that not
 // all of a job come to the same one first. The zero value has none.
-type unmet struct {
+type pendingContacts struct {
 	mu    sync.Mutex
 	addrs map[netip.AddrPort]bool
 }
 
 // add notes contacts down. What is no address is left out.
-func (u *unmet) add(contacts []string) {
+func (u *pendingContacts) add(contacts []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.addrs == nil {
@@ -132,7 +132,7 @@ func (u *unmet) add(contacts []string) {
 }
 
 // next takes one of them; false if there is none.
-func (u *unmet) next() (netip.AddrPort, bool) {
+func (u *pendingContacts) next() (netip.AddrPort, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for addr := range u.addrs {

@@ -11,7 +11,7 @@ import (
 
 // TestUnmet has many communicators name the same contacts at once: each is met once, and again when it is named later.
 func TestUnmet(t *testing.T) {
-	var u unmet
+	var u pendingContacts
 	u.add([]string{"", "nonsense", "host:1"})
 	if addr, ok := u.next(); ok {
 		t.Errorf("what is no contact is to be met: %v", addr)

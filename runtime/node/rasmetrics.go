@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// rasMetrics are what RAS exports, read when somebody scrapes.
+// rasMetrics are what RAS exports, read at a scrape.
 type rasMetrics struct {
 	ras                                       *JobRAS
 	peers, verdicts, reached, events, refused *prometheus.Desc

@@ -32,7 +32,7 @@ func (n *Node) awaitTermination() (end func()) {
 		case <-signals:
 			n.terminate()
 			signal.Stop(signals)
-			// To itself once more: without a handler it ends the process, and says so to whoever waits for it. A program
+			// To itself once more: without a handler it ends the process, and says so to its parent. A program
 			// that has a handler of its own gets the signal twice.
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}
@@ -43,7 +43,7 @@ func (n *Node) awaitTermination() (end func()) {
 	}
 }
 
-// terminate exports what the process has done until now, and says farewell to the others.
+// terminate exports what the process has done until now, and tells the others that it ends.
 func (n *Node) terminate() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
@@ -51,7 +51,7 @@ func (n *Node) terminate() {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		n.ras.farewell(ctx)
+		n.ras.announceEnd(ctx)
 	}()
 	n.telemetry.terminate(ctx, n.settings.sink)
 	select {

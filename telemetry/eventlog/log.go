@@ -157,5 +157,5 @@ func (l *Log) emit(ctx context.Context, level slog.Level, at int64, message stri
 	}
 	r := slog.NewRecord(l.cfg.Wall(at), level, message, 0)
 	r.AddAttrs(attrs...)
-	_ = l.cfg.Handler.Handle(ctx, r) // there is nobody to tell that a line was lost, but the handler's own count
+	_ = l.cfg.Handler.Handle(ctx, r) // the handler counts what it loses
 }

@@ -397,7 +397,7 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 		if !o.past || !o.unread || o.Slow || o.Stalls > 0 {
 			return false
 		}
-		unused = o // nobody was told of it
+		unused = o // no reader was told of it
 		return true
 	})
 	switch last := &c.Last; {

@@ -18,7 +18,7 @@ const (
 	DefaultFactor = 8
 )
 
-// Bounds of Limits: below, a busy machine's scheduler is what is reported; above, nobody is left to read it.
+// Bounds of Limits: below, a busy machine's scheduler is what is reported; above, the report comes too late.
 const (
 	MinLimit = time.Millisecond
 	MaxLimit = 24 * time.Hour

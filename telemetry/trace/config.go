@@ -66,7 +66,7 @@ type Config struct {
 	StoreTraces int
 
 	// AlgorithmName names the algorithms of tape.OpRecord, which the runtime defines and a reader doesn't know; nil, or
-	// "" for one, leaves them out. It is called by whoever asks the Store, too, also after Close.
+	// "" for one, leaves them out. The Store calls it for its readers, too, also after Close.
 	AlgorithmName func(uint8) string
 
 	// MustExport makes it an error of New that a variable which names where spans go can't be used. Else that is a

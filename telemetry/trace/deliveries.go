@@ -9,7 +9,7 @@ import (
 // which they came: so it is enough to know how many had come when an event had become spans, and how many have left.
 // Two such marks will do, however long the queue is: one that will be reached, and the latest.
 type deliveries struct {
-	tell func(until int64) // nil: nobody wants to know
+	tell func(until int64) // nil tells nothing
 	now  func() int64
 
 	mu           sync.Mutex

@@ -32,7 +32,7 @@
 // Error beside the act that made it a mistake. A call that a non-blocking communicator postponed is a span without an
 // error beside the act that it must wait for.
 //
-// A Projector is fed events by whoever follows the tape. Behind it a pipeline keeps the last traces in a bounded Store
+// A Projector is fed events by a follower of the tape. Behind it a pipeline keeps the last traces in a bounded Store
 // and, if the OTEL_* variables ask for it, exports them; a collector that is slow or away costs drops that are counted,
 // never the job's time. Errors are exported at once, other spans in batches. A variable that can't be used is named in
 // a warning, and fails nothing. The package touches no global state of OpenTelemetry.

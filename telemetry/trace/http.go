@@ -60,7 +60,7 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(map[string]any{"traces": list}) // the client went away; there is nobody to tell
+	_ = enc.Encode(map[string]any{"traces": list}) // fails if the client went away
 }
 
 func (s *Store) query(r *http.Request) (traces []Trace, status int, problem string) {

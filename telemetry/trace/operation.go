@@ -91,7 +91,7 @@ func (e *endedOp) span() *span {
 	}
 }
 
-// keep gives the store a span of which nobody else hears. It is made when somebody asks for it: of a busy job thousands
+// keep gives a span to the store alone. It is made when a reader asks for it: of a busy job thousands
 // are kept for each one that is looked at.
 func (p *Projector) keep(e *endedOp) {
 	if p.leftOut() {

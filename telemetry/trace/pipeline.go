@@ -31,7 +31,7 @@ type pipeline struct {
 	tracer   oteltrace.Tracer
 	store    *Store
 	gate     *gate // nil: nothing is exported
-	heard    bool  // somebody but the store receives the spans, or they have OpenTelemetry's limits set
+	heard    bool  // an exporter receives the spans, or they have OpenTelemetry's limits set
 }
 
 // newPipeline builds the pipeline that cfg and the OTEL_* variables ask for.
@@ -119,7 +119,7 @@ func newExporter(ctx context.Context, name string) (sdktrace.SpanExporter, error
 	return autoexport.NewSpanExporter(ctx)
 }
 
-// exportWanted tells whether the environment speaks of an exporter of traces at all.
+// exportWanted tells whether the environment names an exporter of traces at all.
 func exportWanted(environ []string) bool {
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
@@ -141,7 +141,7 @@ func sdkDisabled() bool {
 	return strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
 }
 
-// Resource describes the process that cfg speaks of, as its spans do; its metrics and logs take the same.
+// Resource describes cfg's process, as its spans do; its metrics and logs take the same.
 // OTEL_* variables win.
 func Resource(ctx context.Context, cfg Config) *resource.Resource {
 	cfg.setDefaults()

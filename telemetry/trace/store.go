@@ -157,7 +157,7 @@ func (s *Store) OnEnd(span sdktrace.ReadOnlySpan) {
 	shelf.add(kept.TraceID, comm, func() Span { return kept })
 }
 
-// keepOperation keeps a span of an operation that ended well, which is made when somebody asks for it.
+// keepOperation keeps a span of an operation that ended well, which is made when a reader asks for it.
 func (s *Store) keepOperation(id oteltrace.TraceID, comm lifecycle.CommID, span func() Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,7 +50,7 @@ func (p *Projector) unfinishedOp(c *model.Comm, now int64, why string) {
 	p.emit(p.ended(memberOf(c), &o, slow, &problem{errorType: semconv.ErrorUnfinished, text: text}).span())
 }
 
-// Flush exports what is queued, until ctx ends. It is for whoever feeds events faster than they can be exported and
+// Flush exports what is queued, until ctx ends. It is for callers that feed events faster than they can be exported and
 // wants to lose none. The error is ctx's.
 func (p *Projector) Flush(ctx context.Context) error {
 	if p.pipe == nil {

@@ -42,7 +42,7 @@ type Kind struct {
 	Strike func(o Outside, f *Fault)
 }
 
-// Outside is what befalls the processes of a job from outside.
+// Outside does to a job what comes from outside of its programs.
 type Outside interface {
 	Stop(rank int, stopped bool)   // the rank's process, with a signal
 	Kill(rank int)                 // the rank's process

@@ -167,7 +167,7 @@ func (q *peer) take(of *peer, s mesh.Status) {
 	q.run(func() { q.step(agent.Membership{Members: q.members()}) })
 }
 
-// Cut lets the sides of a network that is parted, or whole again, learn it.
+// Cut tells the members that the network is parted, or joined again.
 func (l *Live) Cut() {
 	for _, q := range l.peers {
 		for _, o := range l.peers {

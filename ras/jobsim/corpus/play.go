@@ -81,7 +81,7 @@ func Play(t *Trial, dir string) (*Result, error) {
 	}
 	res.Over, res.Gone = j.Now(), goneAtOnce(j)
 	t.end(j, live)
-	return res, res.dissect(dir, live)
+	return res, res.readTapes(dir, live)
 }
 
 // goneTime is how soon after the first process of a job the others end, for none to be left that says why.
@@ -99,7 +99,7 @@ func goneAtOnce(j *jobsim.Job) bool {
 	return last-first < int64(goneTime)
 }
 
-// outside is what befalls a simulated job.
+// outside is the Outside of a simulated job.
 type outside struct{ *Live }
 
 func (o outside) process(rank int) *jobsim.Process { return o.job.Ranks[rank].Process }
@@ -161,8 +161,8 @@ func (t *Trial) end(j *jobsim.Job, live *Live) {
 	j.Run(j.Now() + int64(time.Second) + int64(len(j.Processes))*int64(betweenKills))
 }
 
-// dissect reads the tapes.
-func (r *Result) dissect(dir string, live *Live) error {
+// readTapes takes what the tapes say after the job's end.
+func (r *Result) readTapes(dir string, live *Live) error {
 	if err := live.Tapes.Write(dir); err != nil {
 		return err
 	}
@@ -291,7 +291,7 @@ func (r *Result) Write(w io.Writer) {
 
 func (r *Result) seconds(at int64) float64 { return float64(at-r.Began) / 1e9 }
 
-// String is "right", "wrong", "nothing was said", and with whom was named innocently.
+// String is "right", "wrong" or "nothing was said", with the innocents that were named.
 func (s Score) String() string {
 	text := "wrong"
 	switch {

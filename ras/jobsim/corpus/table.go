@@ -12,7 +12,7 @@ import (
 // Bars are what a Table must reach.
 type Bars struct {
 	Right     float64       // of all trials, named rightly, live and after the end: at least
-	Innocents float64       // of all trials, in which somebody innocent was named: at most
+	Innocents float64       // the largest share of trials in which an innocent rank is named
 	Delay     time.Duration // median time from the threshold until it was said live: at most
 }
 

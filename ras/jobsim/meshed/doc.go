@@ -1,7 +1,7 @@
 // Package meshed is a job under RAS in one process and in virtual time: thousands of ranks that pass through
 // collectives, a real mesh and a real agent for each process, a simulated network, and faults.
 //
-//	Run ── Script ──▶ Job ─┬─ Model     ranks, communicators, who is in which collective
+//	Run ── Script ──▶ Job ─┬─ Model     ranks, communicators, which rank is in which collective
 //	(from the seed)        ├─ mesh/sim  machines, network: real meshes on them
 //	                       └─ a process: stall.Watch on its table ─▶ agent.Agent ─▶ Told
 //

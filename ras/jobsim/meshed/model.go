@@ -206,9 +206,6 @@ func (m *Model) Steps() (steps uint64) {
 	return steps
 }
 
-// Size is how many ranks the job has, with the dead ones.
-func (m *Model) Size() int { return len(m.job.Ranks) }
-
 // WorldRank is a rank's number in the current world.
 func (m *Model) WorldRank(rank int) (number int) {
 	m.do(func() { number = m.job.Ranks[rank].Part(world).Rank() })

@@ -86,7 +86,7 @@ func (p *Process) Rand() mathrand.Source {
 // Member is the process as a member: for mesh.Config.Self.
 func (p *Process) Member() mesh.Member { return p.member }
 
-// Kill ends the process. Its mesh must be closed all the same; nobody hears what it says then.
+// Kill ends the process. Its mesh must be closed all the same; what it sends then is dropped.
 func (p *Process) Kill(exit process.Exit) {
 	p.mu.Lock()
 	if p.dead {

@@ -206,14 +206,15 @@ func (j *job) unnoticed(n int) Ending {
 	known := slices.IndexFunc(j.procs, func(p *process) bool { return p.state() != StateClosed && p.end.how != "" })
 	if known < 0 {
 		return Ending{How: "killed", Text: fmt.Sprintf(
-			"%s ended without closing %s: killed, or exited without stopping Carillon. No other rank noticed before it ended too.",
-			capital(processes(n)), plural(n, "its tape", "their tapes"))}
+			"%s ended without closing %s: killed, or exited without stopping Carillon. No other "+
+				"rank noticed before it ended too.", capital(processes(n)), plural(n, "its tape", "their tapes"))}
 	}
 	p := j.procs[known]
 	e := Ending{How: "killed", Time: p.at(p.end.at), Text: fmt.Sprintf("%s ended at %s: %s. No other rank waited for it.",
 		capital(p.name()), clockTime(p.at(p.end.at)), p.end.how)}
 	if n > 1 {
-		e.Text += fmt.Sprintf(" %s more ended without closing %s.", capital(processes(n-1)), plural(n-1, "its tape", "their tapes"))
+		e.Text += fmt.Sprintf(" %s more ended without closing %s.", capital(processes(n-1)),
+			plural(n-1, "its tape", "their tapes"))
 	}
 	return e
 }

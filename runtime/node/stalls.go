@@ -59,7 +59,8 @@ func newStalls(cfg *settings, process *model.Process, observers []Observer) *sta
 		return nil
 	}
 	s := &stalls{
-		watch: stall.New(process), every: max(cfg.slow()/4, minLook), pause: max(leastPause, cfg.StallThreshold/2), stop: make(chan struct{}), done: make(chan struct{}),
+		watch: stall.New(process), every: max(cfg.slow()/4, minLook), pause: max(leastPause, cfg.StallThreshold/2),
+		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	for _, o := range observers {
 		if o, ok := o.(StallObserver); ok {

@@ -33,8 +33,8 @@ func newCorpus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "corpus",
 		Short: "Do things wrong in training jobs, and score what Carillon says of them",
-		Long: `Play jobs built like training (tensor, data, pipeline and expert parallel; blocking, with goroutines, asynchronous, in
-groups), each with a fault of a kind, two or none at a random moment, and score what Carillon says: live, by the agents
+		Long: `Play jobs built like training (tensor, data, pipeline and expert parallel; blocking, with goroutines,
+asynchronous, in groups), each with a fault of a kind, two or none at a random moment, and score what Carillon says: live, by the agents
 of the job's processes, and after the job's end (left alone, cancelled, killed at once or in turn), by the post-mortem.
 What is right to say is known, as the fault was made.
 
@@ -70,7 +70,8 @@ most, and never in a healthy job, half a second at the median.`,
 	for _, k := range corpus.Kinds {
 		names = append(names, k.Name)
 	}
-	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	complete := cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc("kind", complete) // the flag is there
 	return cmd
 }
 
@@ -82,7 +83,8 @@ type trialOf struct {
 
 func (s *study) run(cmd *cobra.Command) error {
 	if s.trials < 1 || s.processes < 0 {
-		return fmt.Errorf("corpus: --trials is %d and --processes %d, allowed is 1 or more, and 0 or more", s.trials, s.processes)
+		return fmt.Errorf("corpus: --trials is %d and --processes %d, allowed is 1 or more, and 0 or more",
+			s.trials, s.processes)
 	}
 	if s.most < 2 || s.most > 1024 {
 		return fmt.Errorf("corpus: --ranks is %d, allowed is 2 to 1024", s.most)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ledger is the name of the file in which a launcher notes, beside the tapes of a job, how its processes ended and why it
-// ended them.
+// Ledger is the name of the file in which a launcher notes, beside the tapes of a job, how its processes ended and why
+// it ended them.
 const Ledger = "launcher.log"
 
 // EndedByFailure is Entry.Ended of a job that the launcher ends because one of its ranks failed.

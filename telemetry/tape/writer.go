@@ -146,8 +146,8 @@ func (w *Writer) Terminated(at int64) { w.tell(hdrTerminated, at) }
 // counts.
 func (w *Writer) Saw(at int64) { w.tell(hdrSeen, at) }
 
-// Resumed says on the tape that the process has run again since a time by Now, after it had not since paused. The latest
-// words count.
+// Resumed says on the tape that the process has run again since a time by Now, after it had not since paused. The
+// latest words count.
 func (w *Writer) Resumed(paused, since int64) {
 	w.tell(hdrPaused, paused)
 	w.tell(hdrResumed, since)

@@ -83,7 +83,11 @@ func (w *worker) announce() {
 // write puts a file into the folder, all at once.
 func (w *worker) write(name, text string) {
 	temporary := filepath.Join(w.folder, fmt.Sprintf(".%s.%d", name, w.index))
-	if err := errors.Join(os.WriteFile(temporary, []byte(text), 0o600), os.Rename(temporary, filepath.Join(w.folder, name))); err != nil {
+	err := os.WriteFile(temporary, []byte(text), 0o600)
+	if err == nil {
+		err = os.Rename(temporary, filepath.Join(w.folder, name))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(3)
 	}

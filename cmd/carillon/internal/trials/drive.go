@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -267,5 +268,17 @@ func (p *play) read(res *corpus.Result) error {
 		return err
 	}
 	res.After, res.Ended = append(report.Findings, report.Held...), report.Ended
+	if len(report.Findings)+len(report.Held) == 0 && report.Ended.How == "completed" {
+		p.missed()
+	}
 	return nil
+}
+
+// missed takes back the kills of processes that had ended in order: they came too late to do anything.
+func (p *play) missed() {
+	for i := range p.trial.Faults {
+		if f := &p.trial.Faults[i]; f.Kind.Strike != nil && slices.Contains(f.Kind.Reasons, verdict.RankDead) {
+			f.Since = 0
+		}
+	}
 }

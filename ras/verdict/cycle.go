@@ -10,8 +10,7 @@ import (
 // cycle is the verdict on meetings that wait for each other. At fault are the ranks whose call is not the one that
 // their own programs have always made there; else those that are alone where others are many; else all that the cycle
 // goes through.
-func (w *walk) cycle(knot []*meeting) Verdict {
-	ring := fromLowest(shortest(knot))
+func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	v := Verdict{Reason: Deadlock, Confidence: Certain}
 	first := ring[0].to
 	exchanges := true
@@ -188,7 +187,7 @@ func fromLowest(ring []edge) []edge {
 // tries bounds the search: of a knot of thousands any short cycle will do.
 const tries = 64
 
-// shortest is the shortest cycle in a knot, as the edges that lead around it.
+// shortest is the shortest cycle in a knot, as the edges that lead around it; nil if there is none.
 func shortest(knot []*meeting) []edge {
 	inside := map[*meeting]bool{}
 	for _, m := range knot {

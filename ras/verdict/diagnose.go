@@ -30,7 +30,9 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	}
 	all = append(all, w.absentRanks()...)
 	for _, knot := range w.knots {
-		all = append(all, w.cycle(knot))
+		if ring := shortest(knot); ring != nil {
+			all = append(all, w.cycle(knot, fromLowest(ring)))
+		}
 	}
 	all = append(all, g.unfinishedGroups()...)
 	if len(all) == 0 {
@@ -280,7 +282,8 @@ func (w *walk) cut(m *meeting) {
 	for _, k := range knot {
 		k.onStack = false
 	}
-	if len(knot) > 1 && !slices.ContainsFunc(knot, (*meeting).lost) {
+	knot = slices.DeleteFunc(knot, (*meeting).lost)
+	if len(knot) > 1 {
 		w.knots = append(w.knots, knot)
 	}
 }

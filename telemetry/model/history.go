@@ -211,7 +211,7 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 			case l.calls[i].kind == expected.kind:
 				l.calls[i].usual = true
 			case l.count[l.ids[i]] < least && known[l.ids[i]]: // it comes now and then
-			case known[l.ids[i]] || times >= usual:
+			case known[l.ids[i]] || lag > 1 && times >= usual:
 				o.Did = l.calls[i].call()
 				odd = append(odd, o)
 			}
@@ -238,7 +238,8 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 }
 
 // How often a row of calls must have come to be a period; to be that also when a call follows which has never come
-// before, as the first step of a program may begin with rows; and if it is a single call.
+// before, as the first step of a program may begin with rows; and if it is a single call. Such a call never comes too
+// early after a row of single ones: where a step ends isn't known then.
 const (
 	often      = 3
 	usual      = 5

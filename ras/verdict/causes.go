@@ -208,14 +208,12 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 	if m.key.kind == joining || m.key.kind == broken || m.key.kind == exchange {
 		return Verdict{}, false
 	}
-	odd := !slices.ContainsFunc(m.present, func(p *place) bool {
+	odd := len(missing) > 0 && !slices.ContainsFunc(m.present, func(p *place) bool {
 		o := w.g.odd(p.actor)
 		return o == nil || o.Did.Comm != m.key.comm || o.Did.Seq != p.slot.Seq
 	})
-	for _, l := range missing {
-		if l.actor.wouldCall(m.key.comm, agreed(m.slot.Op)) {
-			odd = false
-		}
+	for _, l := range missing { // one that has left says nothing of whether it would have come
+		odd = odd && l.why == idle && !l.actor.wouldCall(m.key.comm, agreed(m.slot.Op))
 	}
 	mostLeft := w.g.mostLeft(m)
 	if !odd && !mostLeft {

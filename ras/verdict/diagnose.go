@@ -117,7 +117,7 @@ const (
 // follow finds what a meeting waits for.
 func (w *walk) follow(m *meeting) {
 	for _, a := range m.missing {
-		if !m.lost() || m.points(a) {
+		if !m.lost() || w.g.points(m, a) {
 			w.explain(m, a)
 		}
 	}
@@ -127,16 +127,17 @@ func (w *walk) follow(m *meeting) {
 func (w *walk) explain(m *meeting, a *actor) {
 	waited := m.age - m.until
 	left := m.leftBy(a)
-	gone := a.gone() && (a.note.FateAge >= m.until || m.points(a))
+	points := w.g.points(m, a)
+	gone := a.gone() && (a.note.FateAge >= m.until || points) || points && m.engine.Code == lifecycle.CodeRankDead
 	if a.gone() && !gone && !a.note.traced() {
 		return // it may have come and given up, too, before it ended
 	}
 	followed, moving := false, false
 	in := a.in
-	if a.note.Fate == Stopped {
+	switch {
+	case a.note.Fate == Stopped:
 		in = nil // what it waited for may have come since
-	}
-	if gone { // whatever failed in the process may have ended it
+	case gone || left != nil: // whatever had failed in the process before may be why
 		in = nil
 		for _, other := range w.g.actors {
 			if other.note == a.note {
@@ -149,7 +150,9 @@ func (w *walk) explain(m *meeting, a *actor) {
 		switch {
 		case to == m, to.key.comm == m.key.comm && to.key.kind == broken:
 			continue
-		case gone: // only what had failed can be why it went
+		case p.actor != a && p.until <= m.until:
+			continue
+		case gone:
 			if p.until == 0 {
 				continue
 			}
@@ -159,8 +162,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 			}
 		case p.since < m.until: // what began after this one had failed is no reason for it
 			continue
-		}
-		if p.until > 0 && !gone && left == nil && a.over(p.slot) {
+		case p.until > 0 && a.wentOn(p.slot):
 			continue
 		}
 		if p.until == 0 && m.until == 0 && p.since < min(waited/2, settled) {
@@ -184,6 +186,8 @@ func (w *walk) explain(m *meeting, a *actor) {
 		}
 	case left != nil:
 		leaf.why = leftComm
+	case a.wasIn(m.until):
+		return
 	case moving || m.until == 0 && a.quiet >= 0 && a.quiet < waited/2:
 		if waited < lostTime {
 			w.moving = true
@@ -200,6 +204,13 @@ func (a *actor) gone() bool {
 	return a.note.Fate == Dead || a.note.Fate == Departed || a.note.Fate == Unreachable
 }
 
+// wasIn tells whether an actor was, so long ago, in a call that has ended since.
+func (a *actor) wasIn(ago time.Duration) bool {
+	return ago > 0 && slices.ContainsFunc(a.slots, func(s *Slot) bool {
+		return s.InFlight == 0 && s.Op.Call != lifecycle.CallNone && s.Age < ago && s.Age+s.Took > ago
+	})
+}
+
 // leftBy is how a rank that a meeting waits for has ended the communicator; nil if it has not, or the meeting had
 // failed before.
 func (m *meeting) leftBy(a *actor) *Left {
@@ -211,11 +222,16 @@ func (m *meeting) leftBy(a *actor) *Left {
 	return nil
 }
 
-// points tells whether the engine says that this rank is the cause, because it is gone.
-func (m *meeting) points(a *actor) bool {
-	return m.lost() && slices.ContainsFunc(a.slots, func(s *Slot) bool {
-		return s.Comm == m.key.comm && s.Rank == m.engine.Peer
-	})
+// points tells whether the engine says that this rank is the cause, because it is gone. Where no process has the rank
+// that the engine names, it may be one whose slots are not known.
+func (g *graph) points(m *meeting, a *actor) bool {
+	if !m.lost() {
+		return false
+	}
+	if p := g.seats[seat{m.key.comm, m.engine.Peer}]; p != nil {
+		return p.actor == a
+	}
+	return !slices.ContainsFunc(a.slots, func(s *Slot) bool { return s.Comm == m.key.comm })
 }
 
 // lost tells whether a meeting failed because a rank was gone, as the engine says: whether others would have come to it

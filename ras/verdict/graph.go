@@ -230,16 +230,17 @@ const (
 	pastTime   = 30 * time.Second
 )
 
-// over tells whether a communicator that failed is of no interest to this rank any more: the rank has worked since in
-// one that was made from it, or instead of it.
+// over tells whether a communicator that failed is of no interest to this rank any more.
 func (a *actor) over(s *Slot) bool {
 	if s.Failure == nil || !s.idle() || a.note.Fate == Dead {
 		return false
 	}
-	if s.Left != nil && s.Left.Age > pastTime {
-		return true
-	}
-	if s.Failure.Age < goneOnTime {
+	return s.Left != nil && s.Left.Age > pastTime || a.wentOn(s)
+}
+
+// wentOn tells whether a rank has worked, since a communicator failed, in one that was made from it, or instead of it.
+func (a *actor) wentOn(s *Slot) bool {
+	if s.Failure == nil || !s.idle() || s.Failure.Age < goneOnTime || a.note.Fate == Dead {
 		return false
 	}
 	lost := s.Failure.Code == lifecycle.CodeRankDead || s.Failure.Code == lifecycle.CodeUnreachable

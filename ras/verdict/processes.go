@@ -42,7 +42,7 @@ func (w *walk) processes() []Verdict {
 		case Stopped:
 			verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
 		case Departed:
-			if waitedFor {
+			if waitedFor && !w.g.mayFollow(n) {
 				departed = append(departed, n)
 			}
 		}

@@ -208,7 +208,7 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 	if m.key.kind == joining || m.key.kind == broken || m.key.kind == exchange {
 		return Verdict{}, false
 	}
-	odd := len(missing) > 0 && !slices.ContainsFunc(m.present, func(p *place) bool {
+	odd := len(missing) > 0 && len(m.absent) == 0 && !m.guessed && !slices.ContainsFunc(m.present, func(p *place) bool {
 		o := w.g.odd(p.actor)
 		return o == nil || o.Did.Comm != m.key.comm || o.Did.Seq != p.slot.Seq
 	})
@@ -223,7 +223,7 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 	for _, p := range m.present {
 		v.Culprits = append(v.Culprits, rankOf(p.actor, m.key.comm))
 		if o := w.g.odd(p.actor); o != nil {
-			v.Evidence = append(v.Evidence, o.text(rankOf(p.actor, m.key.comm)))
+			v.Evidence = append(v.Evidence, o.text(rankOf(p.actor, m.key.comm).String()))
 		}
 	}
 	slices.SortFunc(v.Culprits, byRank)
@@ -257,7 +257,7 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	switch {
 	case m.differ:
 		return w.mismatch(m), true
-	case m.engine != nil && m.engine.Code == lifecycle.CodeMismatch && len(m.missing) == 0:
+	case m.engine != nil && m.engine.Code == lifecycle.CodeMismatch:
 		return w.reportedMismatch(m), true
 	case len(m.absent) > 0 && m.engine != nil && w.g.troubleBefore(m):
 		return Verdict{}, false
@@ -294,14 +294,8 @@ func absentText(ranks []int) string {
 // says what became of them.
 func (w *walk) neverSeen(m *meeting) Verdict {
 	v := Verdict{Reason: NotJoined, Confidence: Likely}
-	whole := m.slot.Parent.IsZero() &&
-		slices.ContainsFunc(w.g.notes, func(n Note) bool { return n.JobSize == m.slot.Size })
 	for _, r := range m.absent {
-		rank := Rank{Job: -1, Comm: r, comm: commText(m.slot)}
-		if whole {
-			rank.Job = r
-		}
-		v.Culprits = append(v.Culprits, rank)
+		v.Culprits = append(v.Culprits, w.g.rankAt(m.slot, r))
 	}
 	v.Victims = victims([]*meeting{m}, nobody)
 	v.at(m)
@@ -390,7 +384,7 @@ func (w *walk) mismatch(m *meeting) Verdict {
 	}
 	for _, p := range m.present {
 		if h := w.g.odd(p.actor); h != nil && len(v.Evidence) < maxEvidence {
-			v.Evidence = append(v.Evidence, h.text(rankOf(p.actor, m.key.comm)))
+			v.Evidence = append(v.Evidence, h.text(rankOf(p.actor, m.key.comm).String()))
 		}
 	}
 	return v
@@ -443,22 +437,39 @@ func (s *side) ranks(m *meeting) string {
 	return ranksText(ranks)
 }
 
-// reportedMismatch is the verdict on a mismatch that the engine saw, and of which the notes show no more than one side.
+// reportedMismatch is the verdict on a mismatch that the engine saw, and of which the notes show no more than one side
+// in this meeting. At fault is the rank whose history shows it; else either one of two, or that of which the engine
+// tells.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v := Verdict{Reason: Mismatch, Confidence: Likely}
-	if m.engine.Peer >= 0 {
-		r := Rank{Job: -1, Comm: m.engine.Peer, comm: commText(m.slot)}
-		if p := w.g.seats[seat{m.key.comm, m.engine.Peer}]; p != nil {
-			r = rankOf(p.actor, m.key.comm)
+	v.at(m)
+	v.ID = hash(v.Reason, m.key.comm) // it fails but once
+	v.Text = say("%s met another call: %s", m.text(), m.engine.Text)
+	there := slices.Clone(m.present)
+	if p := w.g.seats[seat{m.key.comm, m.engine.Peer}]; p != nil {
+		there = append(there, p)
+		if p.slot.Failure != nil && p.slot.Failure.Code == lifecycle.CodeMismatch {
+			v.Text = say("%s met another call: %s was in %s", m.text(), rankOf(p.actor, m.key.comm).in(),
+				callText(p.slot.Op.Call.String(), p.slot.Seq, p.slot))
 		}
-		v.Culprits = []Rank{r}
+	}
+	for _, p := range there {
+		if o := w.g.odd(p.actor); o != nil {
+			v.Culprits = append(v.Culprits, rankOf(p.actor, m.key.comm))
+			v.Evidence = append(v.Evidence, o.text(rankOf(p.actor, m.key.comm).String()))
+		}
+	}
+	switch {
+	case len(v.Culprits) > 0 && len(v.Culprits) < len(there):
+	case m.slot.Size == 2:
+		v.Culprits = []Rank{w.g.rankAt(m.slot, 0), w.g.rankAt(m.slot, 1)}
+	case m.engine.Peer >= 0:
+		v.Culprits = []Rank{w.g.rankAt(m.slot, m.engine.Peer)}
 	}
 	v.Victims = victims([]*meeting{m}, func(a *actor) bool {
 		return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == a.note.Member && r.Job == a.job })
 	})
-	v.at(m)
-	v.key(m)
-	v.Text = say("the ranks made different calls as number %d on %s: %s", m.key.seq, commText(m.slot), m.engine.Text)
+	v.Text.add("%s", waiting(v.Victims))
 	return v
 }
 

@@ -13,16 +13,21 @@ import (
 func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	v := Verdict{Reason: Deadlock, Confidence: Certain}
 	first := ring[0].to
-	exchanges := true
+	exchanges, oneComm, kinds := true, true, map[meetingKind]bool{}
 	var steps []Text
 	for i, e := range ring { // e leads to the meeting that the next edge leaves
 		next := ring[(i+1)%len(ring)]
 		exchanges = exchanges && e.to.key.kind == exchange
+		oneComm = oneComm && e.to.key.comm == first.key.comm
+		kinds[e.to.key.kind] = true
 		if e.to.age > first.age {
 			first = e.to
 		}
 		steps = append(steps, say("%s is in %s, which needs %s",
 			rankOf(e.via, e.to.key.comm), e.to.text(), rankOf(next.via, e.to.key.comm)))
+	}
+	if oneComm && len(kinds) > 1 { // all ranks of a communicator must make its calls in one order
+		v.Reason = Mismatch
 	}
 	var wrong []Rank
 	deviants, known := w.g.deviants(ring)
@@ -42,7 +47,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	v.Evidence = steps
 	for _, e := range ring {
 		if h := w.g.odd(e.via); h != nil {
-			v.Evidence = append(v.Evidence, h.text(rankOf(e.via, e.to.key.comm)))
+			v.Evidence = append(v.Evidence, h.text(rankOf(e.via, e.to.key.comm).String()))
 		}
 		if e.to.guessed {
 			v.Confidence = Likely
@@ -60,15 +65,15 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	for i := range steps {
 		words[i] = steps[i].String() // no age is in them
 	}
-	switch {
+	cycle := strings.Join(words, "; ")
+	switch odd := w.g.odd; {
 	case !known:
-		v.Text = say("%s wait for each other: a cycle: %s", ranksText(wrong), strings.Join(words, "; "))
-	case len(wrong) > 1:
-		v.Text = say("%s made their calls in another order than the others: a cycle: %s", culpritsText(wrong),
-			strings.Join(words, "; "))
+		v.Text = say("%s wait for each other: a cycle: %s", ranksText(wrong), cycle)
+	case len(deviants) == 1 && odd(deviants[0]) != nil:
+		v.Text = odd(deviants[0]).text(culpritsText(wrong))
+		v.Text.add(": a cycle: %s", cycle)
 	default:
-		v.Text = say("%s made its calls in another order than the others: a cycle: %s", culpritsText(wrong),
-			strings.Join(words, "; "))
+		v.Text = say("%s made calls that don't fit those of the others: a cycle: %s", culpritsText(wrong), cycle)
 	}
 	v.Text.add("%s", waiting(v.Victims))
 	return v

@@ -315,14 +315,14 @@ func agreed(sig tape.Signature) tape.Signature {
 
 // lookForMissing finds the ranks that a meeting waits for.
 func (g *graph) lookForMissing(m *meeting) {
-	if m.engine != nil && m.key.kind != broken && !m.differ && g.pointed(m) {
+	if m.differ || m.engine != nil && m.engine.Code == lifecycle.CodeMismatch {
+		return // it failed whoever was to come
+	}
+	if m.engine != nil && m.key.kind != broken && g.pointed(m) {
 		return
 	}
 	switch m.key.kind {
 	case collective, joining:
-		if m.differ {
-			return
-		}
 		for r := range m.slot.Size {
 			g.expect(m, r)
 		}
@@ -423,11 +423,28 @@ func passed(m *meeting, s *Slot) bool {
 	}
 }
 
+// whole tells whether a communicator is of the whole job: its ranks are the job's.
+func (g *graph) whole(s *Slot) bool {
+	return s.Parent.IsZero() && slices.ContainsFunc(g.notes, func(n Note) bool { return n.JobSize == s.Size })
+}
+
+// rankAt is a rank of a communicator as the verdict names it, whether or not a process is known to have it.
+func (g *graph) rankAt(s *Slot, rank int) Rank {
+	if p := g.seats[seat{s.Comm, rank}]; p != nil {
+		return rankOf(p.actor, s.Comm)
+	}
+	r := Rank{Job: -1, Comm: rank, comm: commText(s)}
+	if g.whole(s) {
+		r.Job = rank
+	}
+	return r
+}
+
 // guess looks for the processes behind ranks of which there is no slot: in a communicator of the whole job a rank is
 // the job's; in one that was made from another by a shrink, ranks keep their order; else they may be those that can't
 // answer.
 func (g *graph) guess(m *meeting) {
-	whole := m.slot.Parent.IsZero() && slices.ContainsFunc(g.notes, func(n Note) bool { return n.JobSize == m.slot.Size })
+	whole := g.whole(m.slot)
 	var still []int
 	for _, r := range m.absent {
 		a := g.byJob[r]

@@ -185,7 +185,7 @@ func difference(usual, sig *tape.Signature) string {
 }
 
 // text says what a rank did, and what its program has always done there.
-func (o *Odd) text(r Rank) Text {
+func (o *Odd) text(r string) Text {
 	return say("%s made %s where %s came %d times before", r, o.Did.text(), o.Instead.text(), o.Instead.Times)
 }
 

@@ -526,21 +526,49 @@ func (m *meeting) transport(from, to Rank) Verdict {
 // broke is the verdict on a meeting that failed although all had come, as the engine says.
 func (w *walk) broke(m *meeting) (Verdict, bool) {
 	f := m.engine
-	if p := w.g.seats[seat{m.key.comm, f.Peer}]; f.Code == lifecycle.CodeUnreachable && p != nil {
-		at := m.present[slices.IndexFunc(m.present, func(p *place) bool { return p.slot.Failure == f })]
-		from, to := rankOf(p.actor, m.key.comm), rankOf(at.actor, m.key.comm)
-		v := m.transport(from, to)
-		v.Text = say("the connection between %s and %s broke in %s, by %s: both were there", from.in(), to.in(),
-			m.text(), route(from, to))
-		v.Text.add("%s", waiting(v.Victims))
-		return v, true
-	}
 	if intended(f.Code) || f.Code == lifecycle.CodeAbandoned || f.Code == lifecycle.CodePeerAborted {
 		return Verdict{}, false
 	}
 	v := w.unknown(m, f.Text)
 	v.Text = say("%s failed: %s", m.text(), f.Text)
 	return v, true
+}
+
+// cut tells whether a meeting failed because a connection broke, although both of its ranks were there.
+func (w *walk) cut(m *meeting) bool {
+	return m.engine != nil && m.engine.Code == lifecycle.CodeUnreachable && len(m.missing) == 0 && m.key.kind != broken &&
+		w.g.seats[seat{m.key.comm, m.engine.Peer}] != nil
+}
+
+// cuts is the verdict on connections that broke: one network has one trouble. The first one is told.
+func (w *walk) cuts(broke []*meeting) Verdict {
+	slices.SortStableFunc(broke, func(a, b *meeting) int { return cmp.Compare(b.until, a.until) })
+	var v Verdict
+	var ranks []Rank
+	for i, m := range broke {
+		at := m.present[slices.IndexFunc(m.present, func(p *place) bool { return p.slot.Failure == m.engine })]
+		from, to := w.g.rankAt(m.slot, m.engine.Peer), rankOf(at.actor, m.key.comm)
+		ranks = append(ranks, from, to)
+		more := ""
+		if i == 0 {
+			v = m.transport(from, to)
+			if n := len(broke) - 1; n > 0 {
+				more = fmt.Sprintf(", and %d more,", n)
+			}
+		}
+		text := say("the connection between %s and %s%s broke in %s, by %s: both were there", from.in(), to.in(), more,
+			m.text(), route(from, to))
+		if i == 0 {
+			v.Text = text
+		} else if i <= maxEvidence {
+			v.Evidence = append(v.Evidence, text)
+		}
+	}
+	slices.SortFunc(ranks, byRank)
+	v.Culprits = slices.CompactFunc(ranks, func(a, b Rank) bool { return a.Member == b.Member && a.Job == b.Job })
+	v.Victims = victims(broke, nobody)
+	v.Text.add("%s", waiting(v.Victims))
+	return v
 }
 
 // route is how bytes go from one rank to another.

@@ -23,10 +23,16 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	w.run()
 
 	all := w.processes()
+	var broke []*meeting
 	for _, m := range w.seen {
-		if v, ok := w.verdictOn(m); ok {
+		if w.cut(m) {
+			broke = append(broke, m)
+		} else if v, ok := w.verdictOn(m); ok {
 			all = append(all, v)
 		}
+	}
+	if len(broke) > 0 {
+		all = append(all, w.cuts(broke))
 	}
 	all = append(all, w.absentRanks()...)
 	for _, knot := range w.knots {
@@ -285,13 +291,13 @@ func (w *walk) connect(root *meeting) {
 			parent.low = min(parent.low, m.low)
 		}
 		if m.low == m.index {
-			w.cut(m)
+			w.pop(m)
 		}
 	}
 }
 
-// cut takes a component off the stack.
-func (w *walk) cut(m *meeting) {
+// pop takes a component off the stack.
+func (w *walk) pop(m *meeting) {
 	i := slices.Index(w.stack, m)
 	knot := slices.Clone(w.stack[i:])
 	w.stack = w.stack[:i]

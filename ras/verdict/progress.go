@@ -192,20 +192,19 @@ func trackOf(a *actor) *track {
 	return t
 }
 
-// alike tells whether two ranks count the same things, but for one at most.
-func (t *track) alike(o *track) bool {
-	differ := 0
+// apart is how many things only one of two ranks counts.
+func (t *track) apart(o *track) (n int) {
 	for key := range t.now {
 		if _, has := o.now[key]; !has {
-			differ++
+			n++
 		}
 	}
 	for key := range o.now {
 		if _, has := t.now[key]; !has {
-			differ++
+			n++
 		}
 	}
-	return differ <= 1
+	return n
 }
 
 // common tells what both ranks count that all ranks of a program count alike, whatever messages they send.
@@ -280,12 +279,19 @@ func (t *track) was(past []progress, now progress, lane int, counts func(tally) 
 	return false, false
 }
 
-// outOfStep tells whether a rank made its calls in another order than most ranks that run the same program; with all,
-// than most ranks, as far as their collectives tell.
+// outOfStep tells whether a rank made its calls in another order than most ranks that run the same program: those that
+// count the same things, or, if there are none, all but one of them; with all, than most ranks, as far as their
+// collectives tell.
 func (g *graph) outOfStep(a *actor, all bool) bool {
+	nearest := 1
 	for _, o := range g.actors {
 		if o.track == nil {
 			o.track = trackOf(o)
+		}
+	}
+	for _, o := range g.actors {
+		if o != a {
+			nearest = min(nearest, a.track.apart(o.track))
 		}
 	}
 	in, out := 0, 0
@@ -294,7 +300,7 @@ func (g *graph) outOfStep(a *actor, all bool) bool {
 		if all {
 			counts = a.track.common(o.track)
 		}
-		if o == a || !all && !a.track.alike(o.track) {
+		if o == a || !all && a.track.apart(o.track) > nearest {
 			continue
 		}
 		switch same, known := a.track.inStep(o.track, counts); {

@@ -200,7 +200,7 @@ func TestNotes(t *testing.T) {
 			"a group job that nobody completes is in the way of a split",
 			newJob(4).in(world, 12, lifecycle.CallSplit, s6, 2, s6, 0, 1, 3).did(world, 11, allReduce, 9*time.Second,
 				2).with(act(tape.ActGroup, 9*time.Second, false), 2),
-			[]string{`unfinished_group (certain) rank 2 (node1, pid 1002) has a group job that nobody completes, since 9s: call Wait or AsyncError; until then it does not come to split 12 on "world"; ranks 0, 1 and 3 wait`},
+			[]string{`unfinished_group (certain) rank 2 (node1, pid 1002) has a group job that nobody completes, since 9s: call Wait or AsyncError; until then it does not come to a split of "world"; ranks 0, 1 and 3 wait`},
 		},
 		{
 			"and of its own finalize",

@@ -71,7 +71,16 @@ func (m *meeting) rank(comm int) string {
 	return fmt.Sprintf("rank %d of %s", comm, commText(m.slot))
 }
 
+// callText is a call as a sentence has it. An act's number is that of its kind, as the process and its traces tell it;
+// that of the collective by which the ranks agree on it says nothing to anybody.
 func callText(call string, seq uint64, s *Slot) Text {
+	if !s.Op.Call.IsOperation() && call == s.Op.Call.String() {
+		i := slices.IndexFunc(s.Acts, func(a OpenAct) bool { return a.Act.String() == call && a.Seq > 0 })
+		if i < 0 {
+			return say("a %s of %s", call, commText(s))
+		}
+		return say("%s %d of %s", call, s.Acts[i].Seq, commText(s))
+	}
 	if seq == 0 {
 		return say("%s on %s", call, commText(s))
 	}

@@ -1,36 +1,20 @@
 package jobsim
 
 import (
-	"container/heap"
+	"slices"
 	"time"
 )
 
 // timer is what happens at a time.
 type timer struct {
-	at    int64
-	order uint64 // of those at one time
-	do    func()
-}
-
-type timers []*timer
-
-func (t timers) Len() int { return len(t) }
-func (t timers) Less(i, j int) bool {
-	return t[i].at < t[j].at || t[i].at == t[j].at && t[i].order < t[j].order
-}
-func (t timers) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
-func (t *timers) Push(x any)   { *t = append(*t, x.(*timer)) }
-func (t *timers) Pop() any {
-	last := (*t)[len(*t)-1]
-	*t = (*t)[:len(*t)-1]
-	return last
+	at int64
+	do func()
 }
 
 // clock is virtual time: CLOCK_MONOTONIC of all processes.
 type clock struct {
-	now   int64
-	due   timers
-	order uint64
+	now int64
+	due []timer // the next one last; of those at one time, the one that was set first
 }
 
 // Now is the time in nanoseconds.
@@ -38,24 +22,24 @@ func (c *clock) Now() int64 { return c.now }
 
 // After has f called d from now.
 func (c *clock) After(d time.Duration, f func()) {
-	c.order++
-	heap.Push(&c.due, &timer{c.now + int64(max(d, 0)), c.order, f})
+	at := c.now + int64(max(d, 0))
+	i, _ := slices.BinarySearchFunc(c.due, at, func(t timer, at int64) int {
+		if t.at > at {
+			return -1
+		}
+		return 1
+	})
+	c.due = slices.Insert(c.due, i, timer{at, f})
 }
 
 // Run lets the time go on until then.
 func (c *clock) Run(until int64) {
-	for len(c.due) > 0 && c.due[0].at <= until {
-		t := heap.Pop(&c.due).(*timer)
-		c.now = max(c.now, t.at)
-		t.do()
+	for n := len(c.due) - 1; n >= 0 && c.due[n].at <= until; n = len(c.due) - 1 {
+		next := c.due[n]
+		c.due[n] = timer{} // what it holds is not needed any more
+		c.due = c.due[:n]
+		c.now = max(c.now, next.at)
+		next.do()
 	}
 	c.now = max(c.now, until)
-}
-
-// Next is when something happens next; false if nothing does.
-func (c *clock) Next() (at int64, ok bool) {
-	if len(c.due) == 0 {
-		return 0, false
-	}
-	return c.due[0].at, true
 }

@@ -3,15 +3,15 @@ package jobsim
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // Do does something in the process, when it runs; never if it has ended.
-func (p *Process) Do(f func()) { p.run(f) }
-
-func (p *Process) run(f func()) {
+func (p *Process) Do(f func()) {
 	switch p.State {
 	case Running:
 		f()
@@ -24,12 +24,11 @@ func (p *Process) run(f func()) {
 // Stop stops the process, as SIGSTOP does.
 func (p *Process) Stop() {
 	if p.State == Running {
-		p.setState(Stopped, "")
+		p.setState(Stopped, process.Exit{})
 	}
 }
 
-// setState changes the state.
-func (p *Process) setState(s State, how string) {
+func (p *Process) setState(s State, how process.Exit) {
 	p.State, p.Since, p.How = s, p.job.now, how
 	if p.Changed != nil {
 		p.Changed()
@@ -41,11 +40,11 @@ func (p *Process) Continue() {
 	if p.State != Stopped {
 		return
 	}
-	p.setState(Running, "")
+	p.setState(Running, process.Exit{})
 	pending := p.pending
 	p.pending = nil
 	for _, f := range pending {
-		p.run(f)
+		p.Do(f)
 	}
 }
 
@@ -60,8 +59,8 @@ func (j *Job) Freeze(host string, frozen bool) {
 	}
 }
 
-// Kill ends the process at once, without a message to others. how says how, as its parent sees it: "killed by SIGKILL".
-func (p *Process) Kill(how string) {
+// Kill ends the process at once, without a message to others. how is what its parent sees.
+func (p *Process) Kill(how process.Exit) {
 	if p.State == Dead || p.State == Departed {
 		return
 	}
@@ -82,17 +81,17 @@ func (p *Process) Kill(how string) {
 	}
 }
 
-// Exit ends the process in order: its communicators that are left are aborted.
-func (p *Process) Exit(how string) {
+// leave ends the process in order, with an exit code: its communicators that are left are aborted.
+func (p *Process) leave(code int) {
 	if p.State == Dead || p.State == Departed {
 		return
 	}
 	for _, r := range p.Ranks {
 		for _, part := range slices.Backward(r.order) {
-			part.Abort("the runtime was closed")
+			part.abort("the runtime was closed")
 		}
 	}
-	p.setState(Departed, how)
+	p.setState(Departed, exited(code))
 }
 
 // Reach tells whether the network is whole between two processes.
@@ -100,7 +99,10 @@ func (j *Job) Reach(a, b *Process) bool {
 	return a.Host == b.Host || !j.cut[a.Host] && !j.cut[b.Host]
 }
 
-// Cut parts a host from all others, or joins it again. What waits for the other side for Config.Keepalive fails.
+// keepalive is after how long without a sign of life another host is given up.
+const keepalive = 10 * time.Second
+
+// Cut parts a host from all others, or joins it again. What waits for the other side for keepalive fails.
 func (j *Job) Cut(host string, apart bool) {
 	j.cut[host] = apart
 	if !apart {
@@ -111,7 +113,7 @@ func (j *Job) Cut(host string, apart bool) {
 		}
 		return
 	}
-	j.After(j.Keepalive, func() {
+	j.After(keepalive, func() {
 		if !j.cut[host] || j.Blind {
 			return
 		}
@@ -125,13 +127,13 @@ func (j *Job) Cut(host string, apart bool) {
 
 // timeOut fails what the part waits for from beyond a cut.
 func (j *Job) timeOut(part *Part) {
-	if len(part.queue) == 0 || !part.queue[0].started || j.now-part.queue[0].start < int64(j.Keepalive)/2 {
+	if len(part.queue) == 0 || !part.queue[0].started || j.now-part.queue[0].start < int64(keepalive)/2 {
 		return
 	}
 	o := part.queue[0]
 	for _, other := range part.comm.parts {
 		if other != nil && !j.Reach(part.rank.Process, other.rank.Process) && o.needs(other.slot.Rank) {
-			part.rank.Process.run(func() {
+			part.rank.Process.Do(func() {
 				o.fail(&Fault{
 					Code: lifecycle.CodeUnreachable, Peer: other.slot.Rank,
 					Text: fmt.Sprintf("rank %d stopped answering", other.slot.Rank),
@@ -142,8 +144,8 @@ func (j *Job) timeOut(part *Part) {
 	}
 }
 
-// Destroy ends the communicator on this rank when the operations before have ended; done is called then.
-func (part *Part) Destroy(done func()) {
+// destroy ends the communicator on this rank when the operations before have ended; done is called then.
+func (part *Part) destroy(done func()) {
 	if part.ended {
 		done()
 		return
@@ -182,8 +184,8 @@ func (part *Part) over(state lifecycle.State) {
 	j.After(noticeTime, func() { part.comm.lose(rank, f) })
 }
 
-// Abort ends the communicator on this rank at once.
-func (part *Part) Abort(cause string) {
+// abort ends the communicator on this rank at once.
+func (part *Part) abort(cause string) {
 	if part.ended {
 		return
 	}

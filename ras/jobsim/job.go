@@ -1,23 +1,22 @@
 package jobsim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // Config is how a job is laid out, and how its network and programs behave.
 type Config struct {
-	Seed      uint64
 	Processes int
 	Hosts     int           // the processes are spread over them evenly, in order; default 1
 	Latency   time.Duration // of a collective once all have come; default 100µs
 	OnError   Reaction      // what a program does when a call returns an error
-	Keepalive time.Duration // after how long without a sign of life another host is given up; default 10s
 	Start     int64         // the clock at the beginning; default one hour
 	// Blind tells that the runtime notices nothing by itself, as NCCL: what a rank waits for in vain, it waits for for
 	// ever.
@@ -34,6 +33,11 @@ const (
 	Stay                  // the thread that made the call does nothing more
 )
 
+// String is what such a program does: "exit".
+func (r Reaction) String() string {
+	return [...]string{Exit: "exit", Close: "close their communicators and exit", Stay: "do nothing more"}[r]
+}
+
 // Job is a simulated job.
 type Job struct {
 	clock
@@ -41,13 +45,11 @@ type Job struct {
 	Processes []*Process
 	Ranks     []*Rank // by rank
 
-	rand    *rand.Rand
 	comms   int             // so far
 	cut     map[string]bool // hosts that are cut off from all others
 	world   *comm
 	joining map[*Rank]func() // ranks that wait in the init of the world
-
-	held []*meeting // to which all have come, and which the network holds up
+	held    []*meeting       // to which all have come, and which the network holds up
 }
 
 // State is how a process is.
@@ -67,8 +69,8 @@ type Process struct {
 	Index int
 	Host  string
 	State State
-	Since int64  // when it came into its state
-	How   string // how it ended
+	Since int64 // when it came into its state
+	How   process.Exit
 	Ranks []*Rank
 
 	// Observe takes what the process writes onto its tape, if it isn't nil.
@@ -110,10 +112,10 @@ type comm struct {
 	info     tape.CommInfo
 	parts    []*Part // by rank; nil if it is not there yet
 	open     map[meetingKey]*meeting
-	notice   *Fault                // what the first rank that failed told the others
-	colors   map[int]map[int]Split // by a split's number: what each rank asked for
-	children map[[2]int]*comm      // by a split's number and color
-	gone     map[int]*Fault        // ranks that are dead, or have ended the communicator, as far as the others know
+	notice   *Fault           // what the first rank that failed told the others
+	splits   map[[2]int]Split // by a split's number and a rank: what the rank asked for
+	children map[[2]int]*comm // by a split's number and color
+	gone     map[int]*Fault   // ranks that are dead, or have ended the communicator, as far as the others know
 }
 
 // Fault is the error of a call.
@@ -128,20 +130,10 @@ func (f *Fault) Error() string { return f.Text }
 
 // New makes a job of which each process has ranks ranks, and no communicators.
 func New(c Config, ranks int) *Job {
-	if c.Hosts == 0 {
-		c.Hosts = 1
-	}
-	if c.Latency == 0 {
-		c.Latency = 100 * time.Microsecond
-	}
-	if c.Keepalive == 0 {
-		c.Keepalive = 10 * time.Second
-	}
-	if c.Start == 0 {
-		c.Start = int64(time.Hour)
-	}
-	j := &Job{Config: c, rand: rand.New(rand.NewPCG(c.Seed, 7)), cut: map[string]bool{}}
-	j.now = c.Start
+	c.Hosts = cmp.Or(c.Hosts, 1)
+	c.Latency = cmp.Or(c.Latency, 100*time.Microsecond)
+	j := &Job{Config: c, cut: map[string]bool{}, joining: map[*Rank]func(){}}
+	j.now = cmp.Or(c.Start, int64(time.Hour))
 	each := (c.Processes + c.Hosts - 1) / c.Hosts
 	for i := range c.Processes {
 		p := &Process{job: j, Index: i, Host: fmt.Sprintf("host%d", i/each), Since: j.now}
@@ -164,6 +156,7 @@ func (j *Job) newComm(name string, parent lifecycle.CommID, size int) *comm {
 	return &comm{
 		info:  tape.CommInfo{ID: id, Parent: parent, Name: name, Size: size, Nodes: j.Hosts, Engine: "host"},
 		parts: make([]*Part, size), open: map[meetingKey]*meeting{}, gone: map[int]*Fault{},
+		splits: map[[2]int]Split{}, children: map[[2]int]*comm{},
 	}
 }
 
@@ -225,7 +218,7 @@ func (j *Job) Reset() {
 		for _, part := range r.order {
 			if !part.ended {
 				part.fault = nil
-				part.Abort("the job begins anew")
+				part.abort("the job begins anew")
 			}
 		}
 		r.parts, r.order, r.root = map[string]*Part{}, nil, 0
@@ -273,26 +266,20 @@ func (part *Part) life(r tape.LifeRecord) {
 // begin writes the start of an act.
 func (part *Part) begin(act tape.Act, call lifecycle.Call, seq uint64) {
 	now := part.rank.Process.job.now
-	part.life(tape.LifeRecord{
-		Act: act, Call: call, Stage: tape.StageStart, Seq: seq, Start: now, State: part.slot.State, Peer: -1,
-		Site: lifecycle.Site{Func: "main.train", File: "train.go", Line: 40 + int(act)},
-	})
+	part.act(act, tape.LifeRecord{Call: call, Stage: tape.StageStart, Seq: seq, Start: now, Peer: -1})
 }
 
 // end writes the end of an act that began at start.
 func (part *Part) end(act tape.Act, call lifecycle.Call, seq uint64, start int64, fault *Fault) {
-	r := tape.LifeRecord{
-		Act: act, Call: call, Stage: tape.StageEnd, Seq: seq, Start: start,
-		State: part.slot.State, Peer: -1,
-	}
+	r := tape.LifeRecord{Call: call, Stage: tape.StageEnd, Seq: seq, Start: start, Peer: -1}
 	if fault != nil {
 		r.Code, r.Peer, r.Text = fault.Code, int32(fault.Peer), fault.Text
 	}
-	r.Site = lifecycle.Site{Func: "main.train", File: "train.go", Line: 40 + int(act)}
-	part.life(r)
+	part.act(act, r)
 }
 
-// String is what such a program does: "exit".
-func (r Reaction) String() string {
-	return [...]string{Exit: "exit", Close: "close their communicators and exit", Stay: "do nothing more"}[r]
+func (part *Part) act(act tape.Act, r tape.LifeRecord) {
+	r.Act, r.State = act, part.slot.State
+	r.Site = lifecycle.Site{Func: "main.train", File: "train.go", Line: 40 + int(act)}
+	part.life(r)
 }

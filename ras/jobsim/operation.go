@@ -84,15 +84,15 @@ func (o *operation) begin() {
 	case collective(o.sig.Call):
 		s.Begun++
 		o.seq = s.Begun
-	case o.sig.Call == lifecycle.CallSend:
-		part.sent[int(o.sig.Peer)]++
-		o.seq = part.sent[int(o.sig.Peer)]
-	case o.sig.Call == lifecycle.CallRecv:
-		part.recvd[int(o.sig.Peer)]++
-		o.seq = part.recvd[int(o.sig.Peer)]
-	default:
+		o.join(meetingKey{seq: o.seq}, len(part.comm.parts))
+	case o.group != nil:
 		part.groups++
 		o.seq = part.groups
+		for _, sig := range o.group {
+			o.message(sig)
+		}
+	default:
+		o.seq = o.message(o.sig)
 	}
 	s.Seq, s.Op, s.OpStart, s.Phase, s.Wait, s.WaitSince = o.seq, o.sig, j.now, tape.PhaseAgree, -1, 0
 	if n := part.comm.notice; n != nil {
@@ -102,7 +102,7 @@ func (o *operation) begin() {
 	o.meet()
 	if o.timeout > 0 {
 		j.After(o.timeout, func() {
-			part.rank.Process.run(func() {
+			part.rank.Process.Do(func() {
 				if !o.ended {
 					peer := int(o.waitsFor())
 					o.fail(&Fault{
@@ -116,40 +116,29 @@ func (o *operation) begin() {
 	}
 }
 
+// message numbers one of the operation's messages, and takes it for one of its meetings.
+func (o *operation) message(sig tape.Signature) (seq uint64) {
+	peer := int(sig.Peer)
+	key, count := meetingKey{message: true, from: o.part.slot.Rank, to: peer}, o.part.sent
+	if sig.Call == lifecycle.CallRecv {
+		key.from, key.to, count = key.to, key.from, o.part.recvd
+	}
+	count[peer]++
+	key.seq = count[peer]
+	o.join(key, 2)
+	return key.seq
+}
+
+func (o *operation) join(key meetingKey, size int) {
+	open := o.part.comm.open
+	if open[key] == nil {
+		open[key] = &meeting{comm: o.part.comm, key: key, size: size}
+	}
+	o.meetings = append(o.meetings, open[key])
+}
+
 // meet comes to the operation's meetings.
 func (o *operation) meet() {
-	rank, c := o.part.slot.Rank, o.part.comm
-	add := func(key meetingKey, size int) {
-		m := c.open[key]
-		if m == nil {
-			m = &meeting{comm: c, key: key, size: size}
-			c.open[key] = m
-		}
-		o.meetings = append(o.meetings, m)
-	}
-	message := func(sig tape.Signature, seq uint64) {
-		if sig.Call == lifecycle.CallSend {
-			add(meetingKey{message: true, from: rank, to: int(sig.Peer), seq: seq}, 2)
-		} else {
-			add(meetingKey{message: true, from: int(sig.Peer), to: rank, seq: seq}, 2)
-		}
-	}
-	switch {
-	case o.group != nil:
-		for _, sig := range o.group {
-			if sig.Call == lifecycle.CallSend {
-				o.part.sent[int(sig.Peer)]++
-				message(sig, o.part.sent[int(sig.Peer)])
-			} else {
-				o.part.recvd[int(sig.Peer)]++
-				message(sig, o.part.recvd[int(sig.Peer)])
-			}
-		}
-	case collective(o.sig.Call):
-		add(meetingKey{seq: o.seq}, len(c.parts))
-	default:
-		message(o.sig, o.seq)
-	}
 	o.waitSince = o.part.rank.Process.job.now + int64(restTime)
 	for _, m := range slices.Clone(o.meetings) {
 		m.arrive(o)
@@ -162,8 +151,8 @@ func (o *operation) meet() {
 			o.firstWait = o.waitsFor()
 		}
 	})
-	for rank := range c.gone {
-		if o.needs(rank) {
+	for rank := range o.part.comm.parts {
+		if o.part.comm.gone[rank] != nil && o.needs(rank) {
 			o.learn(rank)
 		}
 	}
@@ -215,7 +204,7 @@ func (m *meeting) mismatch() {
 		sides[agreed(o.sig)] = append(sides[agreed(o.sig)], o)
 	}
 	for _, o := range m.came {
-		o.part.rank.Process.run(func() {
+		o.part.rank.Process.Do(func() {
 			peer, least := -1, len(m.came)+1
 			for sig, side := range sides {
 				if sig != agreed(o.sig) && len(side) < least {
@@ -251,7 +240,7 @@ func (m *meeting) complete() {
 	m.done = true
 	delete(m.comm.open, m.key)
 	for _, o := range m.came {
-		o.part.rank.Process.run(func() { o.passed(m) })
+		o.part.rank.Process.Do(func() { o.passed(m) })
 	}
 }
 
@@ -397,7 +386,7 @@ func (part *Part) notify(f *Fault) {
 			continue
 		}
 		j.After(noticeTime, func() {
-			other.rank.Process.run(func() {
+			other.rank.Process.Do(func() {
 				if len(other.queue) > 0 && other.queue[0].started && !other.queue[0].mismatched() {
 					other.queue[0].fail(&n)
 				}
@@ -416,7 +405,7 @@ func (part *Part) pop(o *operation, f *Fault) {
 	part.queue = slices.DeleteFunc(part.queue, func(other *operation) bool { return other == o })
 	if len(part.queue) > 0 && !part.queue[0].started {
 		next := part.queue[0]
-		part.rank.Process.job.After(0, func() { part.rank.Process.run(next.begin) })
+		part.rank.Process.job.After(0, func() { part.rank.Process.Do(next.begin) })
 	}
 	if o.done != nil {
 		o.done(f)
@@ -428,7 +417,7 @@ func (o *operation) learn(rank int) {
 	f := o.part.comm.gone[rank]
 	j := o.part.rank.Process.job
 	j.After(noticeTime, func() {
-		o.part.rank.Process.run(func() {
+		o.part.rank.Process.Do(func() {
 			if !o.ended && o.needs(rank) {
 				o.fail(f)
 			}

@@ -1,12 +1,12 @@
 package jobsim
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -47,16 +47,23 @@ type (
 	Destroy struct{ Comm string }
 	// Abort ends a communicator at once.
 	Abort struct{ Comm, Cause string }
-	// Leave ends the process in order.
-	Leave struct {
-		How      string
-		Together bool // when all ranks of the process do
-	}
+	// Leave ends the process in order, with an exit code of 0.
+	Leave struct{ Together bool } // when all ranks of the process do
 	// Die ends the process at once, as a crash does.
-	Die struct{ How string }
+	Die struct{ Code int }
 	// Do does something else, at once.
 	Do struct{ F func() }
+	// Open opens a gate once.
+	Open struct{ Gate *Gate }
+	// Pass waits until a gate was opened once more than it was passed.
+	Pass struct{ Gate *Gate }
 )
+
+// Gate lets threads of a rank wait for each other: Open lets one Pass go on, whichever comes first.
+type Gate struct {
+	opened  int // and not passed
+	waiting []*thread
+}
 
 // thread is one goroutine of a rank's program.
 type thread struct {
@@ -65,30 +72,25 @@ type thread struct {
 	pending int  // operations that it began, and that go on
 	waits   bool // for those
 	ended   bool
-	then    func() // what is done when the program has ended
 }
 
-// Run lets a rank run a program, in a thread of its own. When the last of the rank's threads has ended, then is called,
-// if it isn't nil.
-func (r *Rank) Run(program Program, then func()) {
-	t := &thread{rank: r, program: program, then: then}
+// Run lets a rank run a program, in a thread of its own.
+func (r *Rank) Run(program Program) {
+	t := &thread{rank: r, program: program}
 	r.threads = append(r.threads, t)
 	r.Process.job.After(0, t.next)
 }
 
 // next goes on with the next instruction.
 func (t *thread) next() {
-	t.rank.Process.run(func() {
+	t.rank.Process.Do(func() {
 		if t.ended {
 			return
 		}
 		if i := t.program(); i != nil {
 			i.do(t)
-			return
-		}
-		t.ended = true
-		if t.then != nil && !slices.ContainsFunc(t.rank.threads, func(o *thread) bool { return !o.ended }) {
-			t.then()
+		} else {
+			t.ended = true
 		}
 	})
 }
@@ -109,9 +111,9 @@ func (t *thread) returned(f *Fault) {
 	t.ended = true
 	switch p.job.OnError {
 	case Exit:
-		p.job.After(2*time.Millisecond, func() { p.run(func() { p.Kill("it exited with 1") }) })
+		p.job.After(2*time.Millisecond, func() { p.Do(func() { p.Kill(exited(1)) }) })
 	case Close:
-		p.job.After(closeTime, func() { p.run(func() { p.Exit("it exited with 1") }) })
+		p.job.After(closeTime, func() { p.Do(func() { p.leave(1) }) })
 	case Stay:
 	}
 }
@@ -119,14 +121,39 @@ func (t *thread) returned(f *Fault) {
 func (i Compute) do(t *thread) { t.rank.Process.job.After(i.For, t.next) }
 func (Hang) do(*thread)        {}
 func (i Do) do(t *thread)      { i.F(); t.soon() }
+func (i Die) do(t *thread)     { t.rank.Process.Kill(exited(i.Code)) }
+func (i Destroy) do(t *thread) { t.rank.parts[i.Comm].destroy(t.soon) }
+func (i Abort) do(t *thread)   { t.rank.parts[i.Comm].abort(i.Cause); t.soon() }
+func (i Open) do(t *thread)    { i.Gate.Open(); t.soon() }
+
+func exited(code int) process.Exit { return process.Exit{Known: true, Code: code} }
 
 func (i Leave) do(t *thread) {
 	p := t.rank.Process
 	if p.leaving++; !i.Together || p.leaving == len(p.Ranks) {
-		p.Exit(i.How)
+		p.leave(0)
 	}
 }
-func (i Die) do(t *thread) { t.rank.Process.Kill(i.How) }
+
+// Open opens the gate once.
+func (g *Gate) Open() {
+	if len(g.waiting) == 0 {
+		g.opened++
+		return
+	}
+	next := g.waiting[0]
+	g.waiting = g.waiting[1:]
+	next.soon()
+}
+
+func (i Pass) do(t *thread) {
+	if i.Gate.opened == 0 {
+		i.Gate.waiting = append(i.Gate.waiting, t)
+		return
+	}
+	i.Gate.opened--
+	t.soon()
+}
 
 func (i Call) do(t *thread) {
 	part := t.rank.parts[i.Comm]
@@ -169,25 +196,16 @@ func (Wait) do(t *thread) {
 	t.waits = true
 }
 
-func (i Destroy) do(t *thread) { t.rank.parts[i.Comm].Destroy(t.soon) }
-
-func (i Abort) do(t *thread) {
-	t.rank.parts[i.Comm].Abort(i.Cause)
-	t.soon()
-}
-
 func (Init) do(t *thread) {
 	j := t.rank.Process.job
 	if j.world == nil {
 		j.world = j.newComm("world", lifecycle.CommID{}, len(j.Ranks))
-		j.joining = map[*Rank]func(){}
 	}
 	part := t.rank.join(j.world, t.rank.Job, lifecycle.StateInitializing)
 	start := j.now
 	part.begin(tape.ActInit, lifecycle.CallInitRank, 0)
-	part.life(tape.LifeRecord{
-		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Start: start,
-		State: lifecycle.StateInitializing, Peer: -1,
+	part.act(tape.ActInit, tape.LifeRecord{
+		Call: lifecycle.CallInitRank, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Start: start, Peer: -1,
 	})
 	j.joining[t.rank] = func() {
 		part.slot.State = lifecycle.StateReady
@@ -199,7 +217,7 @@ func (Init) do(t *thread) {
 	}
 	for _, r := range j.Ranks {
 		ready := j.joining[r]
-		j.After(j.Latency, func() { r.Process.run(ready) })
+		j.After(j.Latency, func() { r.Process.Do(ready) })
 	}
 }
 
@@ -209,13 +227,7 @@ func (i Split) do(t *thread) {
 	number := parent.splits
 	parent.splits++
 	parent.begin(tape.ActSplit, lifecycle.CallSplit, uint64(number))
-	if parent.comm.colors == nil {
-		parent.comm.colors = map[int]map[int]Split{}
-	}
-	if parent.comm.colors[number] == nil {
-		parent.comm.colors[number] = map[int]Split{}
-	}
-	parent.comm.colors[number][parent.slot.Rank] = i
+	parent.comm.splits[[2]int{number, parent.slot.Rank}] = i
 	o := &operation{sig: tape.Signature{Call: lifecycle.CallSplit, Peer: -1, Bytes: 16}}
 	o.done = func(f *Fault) {
 		if f == nil {
@@ -230,60 +242,16 @@ func (i Split) do(t *thread) {
 // child gives a rank its part in the communicator that a split made.
 func (c *comm) child(r *Rank, number int) {
 	own := r.parts[c.info.Name].slot.Rank
-	split := c.colors[number][own]
+	split := c.splits[[2]int{number, own}]
 	var members []int
-	for rank, other := range c.colors[number] {
-		if other.Color == split.Color {
+	for rank := range c.parts {
+		if other, ok := c.splits[[2]int{number, rank}]; ok && other.Color == split.Color {
 			members = append(members, rank)
 		}
 	}
-	slices.SortFunc(members, func(a, b int) int { return cmp.Compare(a, b) })
 	key := [2]int{number, split.Color}
-	if c.children == nil {
-		c.children = map[[2]int]*comm{}
+	if c.children[key] == nil {
+		c.children[key] = r.Process.job.newComm(split.Name, c.info.ID, len(members))
 	}
-	child := c.children[key]
-	if child == nil {
-		child = r.Process.job.newComm(split.Name, c.info.ID, len(members))
-		c.children[key] = child
-	}
-	r.join(child, slices.Index(members, own), lifecycle.StateReady)
-}
-
-// Gate lets threads of a rank wait for each other: Open lets one Pass go on, whichever comes first.
-type Gate struct {
-	opened, passed int
-	waiting        []*thread
-}
-
-// Open opens a gate once.
-type Open struct{ Gate *Gate }
-
-// Pass waits until a gate was opened once more than it was passed.
-type Pass struct{ Gate *Gate }
-
-func (i Open) do(t *thread) {
-	t.rank.Process.job.Open(i.Gate)
-	t.soon()
-}
-
-// Open opens a gate once.
-func (j *Job) Open(g *Gate) {
-	g.opened++
-	if len(g.waiting) > 0 {
-		next := g.waiting[0]
-		g.waiting = g.waiting[1:]
-		g.passed++
-		next.soon()
-	}
-}
-
-func (i Pass) do(t *thread) {
-	g := i.Gate
-	if g.passed < g.opened {
-		g.passed++
-		t.soon()
-		return
-	}
-	g.waiting = append(g.waiting, t)
+	r.join(c.children[key], slices.Index(members, own), lifecycle.StateReady)
 }

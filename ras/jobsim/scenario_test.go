@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/agent"
 	"github.com/carillon-rt/carillon/ras/jobsim"
 	"github.com/carillon-rt/carillon/ras/jobsim/corpus"
-	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/ras/verdict"
-	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -99,8 +99,7 @@ func (s *scenario) job(d *datadriven.TestData) string {
 	c.OnError = map[string]jobsim.Reaction{"exit": jobsim.Exit, "close": jobsim.Close, "stay": jobsim.Stay}[onError]
 	s.job_ = jobsim.New(c, each)
 	s.began = s.job_.Now()
-	s.live = corpus.NewLive(s.job_, model.Limits{})
-	s.live.Tapes = corpus.NewTapes(s.job_, model.DefaultSlow, model.DefaultFloor)
+	s.live = corpus.NewLive(s.job_)
 	s.queues, s.threads, s.told = map[int][]step{}, map[int]bool{}, nil
 	s.live.Told = func(at int64, t *agent.Tell) {
 		s.told = append(s.told, fmt.Sprintf("%v %s %s", time.Duration(at-s.began).Round(10*time.Millisecond),
@@ -165,8 +164,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 				case "freeze", "thaw":
 					s.job_.Freeze(words[2], words[1] == "freeze")
 				default:
-					s.job_.Cut(words[2], words[1] == "cut")
-					s.live.Cut()
+					s.live.Cut(words[2], words[1] == "cut")
 				}
 			})
 			continue
@@ -179,9 +177,9 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			case "continue":
 				s.later(at, p.Continue)
 			case "kill":
-				s.later(at, func() { p.Kill("SIGKILL") })
+				s.later(at, func() { p.Kill(process.Exit{Known: true, Signal: unix.SIGKILL}) })
 			case "term":
-				s.later(at, func() { p.Kill("SIGTERM") })
+				s.later(at, func() { p.Kill(process.Exit{Known: true, Signal: unix.SIGTERM}) })
 			default:
 				s.enqueue(d, r, at, words[2:])
 			}
@@ -237,7 +235,7 @@ func (s *scenario) enqueue(d *datadriven.TestData, rank int, at time.Duration, w
 		}
 		s.queues[rank] = s.queues[rank][1:]
 		return next.do
-	}, nil)
+	})
 }
 
 func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[string]string) jobsim.Instruction {
@@ -267,9 +265,13 @@ func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[
 	case "hang":
 		return jobsim.Hang{}
 	case "leave":
-		return jobsim.Leave{How: "it exited with 0"}
+		return jobsim.Leave{}
 	case "exit":
-		return jobsim.Die{How: "it exited with " + words[1]}
+		code, err := strconv.Atoi(words[1])
+		if err != nil {
+			d.Fatalf(s.t, "%v", err)
+		}
+		return jobsim.Die{Code: code}
 	}
 	call := slices.IndexFunc(lifecycle.Calls(), func(c lifecycle.Call) bool { return c.String() == words[0] })
 	if call < 0 || len(words) < 2 {
@@ -309,13 +311,13 @@ func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[
 func (s *scenario) diagnose(d *datadriven.TestData) string {
 	s.until(d, "at")
 	judge, _ := verdict.Diagnose(s.live.Notes())
-	found, err := s.live.Tapes.Findings(s.t.TempDir())
+	r, err := s.live.ReadNow(s.t.TempDir())
 	if err != nil {
 		d.Fatalf(s.t, "%v", err)
 	}
-	dead := make([]verdict.Verdict, len(found))
-	for i := range found {
-		dead[i] = found[i].Verdict
+	dead := make([]verdict.Verdict, len(r.Findings))
+	for i := range dead {
+		dead[i] = r.Findings[i].Verdict
 	}
 	doors := []struct{ name, says string }{
 		{"notes", listed(judge)},
@@ -336,11 +338,7 @@ func (s *scenario) diagnose(d *datadriven.TestData) string {
 }
 
 func (s *scenario) after(d *datadriven.TestData) string {
-	dir := s.t.TempDir()
-	if err := s.live.Tapes.Write(dir); err != nil {
-		d.Fatalf(s.t, "%v", err)
-	}
-	r, err := postmortem.Read([]string{dir}, postmortem.Options{Last: 1})
+	r, err := s.live.Read(s.t.TempDir())
 	if err != nil {
 		d.Fatalf(s.t, "%v", err)
 	}

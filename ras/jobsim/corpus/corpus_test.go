@@ -29,7 +29,7 @@ func TestCorpus(t *testing.T) {
 			}
 			live, after := res.Scores()
 			table.Add(k, live, after)
-			if testing.Verbose() && (!live.Right || !after.Right || live.Innocents != nil || after.Innocents != nil) {
+			if testing.Verbose() && (live.Wrong() || after.Wrong()) {
 				res.Write(os.Stdout)
 			}
 		}

@@ -3,8 +3,11 @@ package corpus
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"time"
 
+	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/jobsim"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -19,10 +22,9 @@ const (
 	Goroutines              // gradients are summed by a goroutine of its own
 	Async                   // gradients are summed in the background, and waited for at the end of the step
 	Groups                  // stages exchange messages in groups
-	numStyles
 )
 
-var styleNames = [numStyles]string{"blocking", "goroutines", "async", "groups"}
+var styleNames = [...]string{"blocking", "goroutines", "async", "groups"}
 
 // String is the style's name.
 func (s Style) String() string { return styleNames[s] }
@@ -64,7 +66,7 @@ func drawLayout(r *rand.Rand, most int) Layout {
 	for {
 		l := Layout{
 			TP: 1 << r.IntN(4), DP: 1 << r.IntN(5), PP: 1 << r.IntN(4), EP: 1, PerProcess: 1 << r.IntN(4), Hosts: 1 << r.IntN(3),
-			Style: Style(r.IntN(int(numStyles))), Layers: 1 + r.IntN(3), Micro: 1 + r.IntN(4), EpochSteps: 3 + r.IntN(8),
+			Style: Style(r.IntN(len(styleNames))), Layers: 1 + r.IntN(3), Micro: 1 + r.IntN(4), EpochSteps: 3 + r.IntN(8),
 			Loss: r.IntN(3) > 0, Compute: time.Duration(5+r.IntN(60)) * time.Millisecond,
 		}
 		if r.IntN(3) == 0 {
@@ -84,99 +86,90 @@ func drawLayout(r *rand.Rand, most int) Layout {
 	}
 }
 
-// The names of a rank's communicators.
-func (l *Layout) tp(rank int) string { return fmt.Sprintf("tp%d", rank/l.TP) }
-
-func (l *Layout) pp(rank int) string {
-	return fmt.Sprintf("pp%d", rank/(l.TP*l.PP)*l.TP+rank%l.TP)
+// group is a rank's tensor-parallel (tp), pipeline (pp), data-parallel (dp) or expert-parallel (ep) group: its number,
+// and how many ranks it has.
+func (l *Layout) group(kind string, rank int) (number, size int) {
+	replica := l.TP * l.PP
+	switch kind {
+	case "tp":
+		return rank / l.TP, l.TP
+	case "pp":
+		return rank/replica*l.TP + rank%l.TP, l.PP
+	case "dp":
+		return rank % replica, l.DP
+	default:
+		return rank % replica, l.EP
+	}
 }
-func (l *Layout) dp(rank int) string { return fmt.Sprintf("dp%d", rank%(l.TP*l.PP)) }
-func (l *Layout) ep(rank int) string { return fmt.Sprintf("ep%d", rank%(l.TP*l.PP)) }
+
+// comm is the name of a group's communicator.
+func (l *Layout) comm(kind string, rank int) string {
+	number, _ := l.group(kind, rank)
+	return kind + strconv.Itoa(number)
+}
 
 func (l *Layout) stage(rank int) int { return rank / l.TP % l.PP }
 
-// signatures of the program's calls.
-func sum(bytes uint64) tape.Signature {
-	return tape.Signature{Call: lifecycle.CallAllReduce, DataType: 9, Peer: -1, Bytes: bytes}
+// call is a call of the program, of values of type float32.
+func call(comm string, c lifecycle.Call, peer int, bytes uint64) jobsim.Call {
+	sig := tape.Signature{Call: c, DataType: uint8(kernels.Float32), Peer: int32(peer), Bytes: bytes}
+	return jobsim.Call{Comm: comm, Sig: sig}
 }
 
-func send(peer int, bytes uint64) tape.Signature {
-	return tape.Signature{Call: lifecycle.CallSend, DataType: 9, Peer: int32(peer), Bytes: bytes}
-}
-
-func recv(peer int, bytes uint64) tape.Signature {
-	return tape.Signature{Call: lifecycle.CallRecv, DataType: 9, Peer: int32(peer), Bytes: bytes}
-}
+var barrier = jobsim.Call{Comm: "world", Sig: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}}
 
 // setup is what a rank does before it trains.
-func (l *Layout) setup(rank int) []jobsim.Instruction {
-	is := []jobsim.Instruction{jobsim.Init{}}
-	split := func(name string, color int, want bool) {
-		if want {
-			is = append(is, jobsim.Split{Comm: "world", Name: name, Color: color})
+func (l *Layout) setup(rank int) instructions {
+	is := instructions{jobsim.Init{}}
+	for _, kind := range []string{"tp", "pp", "dp", "ep"} {
+		if number, size := l.group(kind, rank); size > 1 {
+			is = append(is, jobsim.Split{Comm: "world", Name: l.comm(kind, rank), Color: number})
 		}
 	}
-	split(l.tp(rank), rank/l.TP, l.TP > 1)
-	split(l.pp(rank), rank/(l.TP*l.PP)*l.TP+rank%l.TP, l.PP > 1)
-	split(l.dp(rank), rank%(l.TP*l.PP), l.DP > 1)
-	split(l.ep(rank), rank%(l.TP*l.PP), l.EP > 1)
 	return is
 }
 
+// teardown is what a rank does in the end.
+func (l *Layout) teardown(rank int) instructions {
+	is := instructions{barrier}
+	for _, i := range slices.Backward(l.setup(rank)) {
+		if s, ok := i.(jobsim.Split); ok {
+			is = append(is, jobsim.Destroy{Comm: s.Name})
+		}
+	}
+	return append(is, jobsim.Destroy{Comm: "world"})
+}
+
 // step is what the main thread of a rank does in a step, side what its goroutine for gradients does beside it.
-func (l *Layout) step(rank, step int) (is, side []jobsim.Instruction) {
+func (l *Layout) step(rank, step int) (is, side instructions) {
 	if l.Sync {
-		config := tape.Signature{Call: lifecycle.CallBroadcast, DataType: 9, Peer: 0, Bytes: 4096}
-		is = append(is, jobsim.Call{Comm: "world", Sig: config})
+		is = append(is, call("world", lifecycle.CallBroadcast, 0, 4096))
 	}
-	stage := l.stage(rank)
 	compute := jobsim.Compute{For: l.Compute}
-	layers := func() {
-		for range l.Layers {
-			is = append(is, compute)
-			if l.TP > 1 {
-				is = append(is, jobsim.Call{Comm: l.tp(rank), Sig: sum(1 << 20)})
+	for _, direction := range []int{1, -1} { // forward and backward
+		for range l.Micro {
+			is = append(is, l.message(rank, lifecycle.CallRecv, -direction)...)
+			for range l.Layers {
+				is = append(is, compute)
+				if l.TP > 1 {
+					is = append(is, call(l.comm("tp", rank), lifecycle.CallAllReduce, -1, 1<<20))
+				}
+				if l.EP > 1 {
+					is = append(is, call(l.comm("ep", rank), lifecycle.CallAllToAll, -1, 1<<18))
+				}
 			}
-			if l.EP > 1 {
-				is = append(is, jobsim.Call{Comm: l.ep(rank), Sig: tape.Signature{
-					Call: lifecycle.CallAllToAll, DataType: 9, Peer: -1, Bytes: 1 << 18,
-				}})
-			}
+			is = append(is, l.message(rank, lifecycle.CallSend, direction)...)
 		}
 	}
-	message := func(sig tape.Signature) {
-		if l.Style == Groups {
-			is = append(is, jobsim.Group{Comm: l.pp(rank), Sigs: []tape.Signature{sig}})
-		} else {
-			is = append(is, jobsim.Call{Comm: l.pp(rank), Sig: sig})
-		}
-	}
-	for range l.Micro { // forward
-		if stage > 0 {
-			message(recv(stage-1, 1<<19))
-		}
-		layers()
-		if stage < l.PP-1 {
-			message(send(stage+1, 1<<19))
-		}
-	}
-	for range l.Micro { // backward
-		if stage < l.PP-1 {
-			message(recv(stage+1, 1<<19))
-		}
-		layers()
-		if stage > 0 {
-			message(send(stage-1, 1<<19))
-		}
-	}
-	if l.DP > 1 {
-		for bucket := range 2 {
-			call := jobsim.Call{Comm: l.dp(rank), Sig: sum(uint64(1<<22) >> bucket), Async: l.Style == Async}
-			if l.Style == Goroutines {
-				side = append(side, jobsim.Compute{For: l.Compute * time.Duration(2*l.Layers*l.Micro)}, call)
-			} else {
-				is = append(is, call)
-			}
+	for bucket := range 2 {
+		sum := call(l.comm("dp", rank), lifecycle.CallAllReduce, -1, uint64(1<<22)>>bucket)
+		sum.Async = l.Style == Async
+		switch {
+		case l.DP == 1:
+		case l.Style == Goroutines:
+			side = append(side, jobsim.Compute{For: l.Compute * time.Duration(2*l.Layers*l.Micro)}, sum)
+		default:
+			is = append(is, sum)
 		}
 	}
 	if l.Style == Async {
@@ -184,25 +177,23 @@ func (l *Layout) step(rank, step int) (is, side []jobsim.Instruction) {
 	}
 	is = append(is, compute) // the optimizer
 	if l.Loss {
-		is = append(is, jobsim.Call{Comm: "world", Sig: sum(8)})
+		is = append(is, call("world", lifecycle.CallAllReduce, -1, 8))
 	}
 	if (step+1)%l.EpochSteps == 0 {
-		is = append(is, jobsim.Call{Comm: "world", Sig: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}})
+		is = append(is, barrier)
 	}
 	return is, side
 }
 
-// teardown is what a rank does in the end.
-func (l *Layout) teardown(rank int) []jobsim.Instruction {
-	is := []jobsim.Instruction{jobsim.Call{Comm: "world", Sig: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}}}
-	destroy := func(name string, want bool) {
-		if want {
-			is = append(is, jobsim.Destroy{Comm: name})
-		}
+// message is what a rank sends to the stage that is so far from its own, or receives from it; nothing if there is none.
+func (l *Layout) message(rank int, c lifecycle.Call, away int) instructions {
+	peer := l.stage(rank) + away
+	if peer < 0 || peer >= l.PP {
+		return nil
 	}
-	destroy(l.ep(rank), l.EP > 1)
-	destroy(l.dp(rank), l.DP > 1)
-	destroy(l.pp(rank), l.PP > 1)
-	destroy(l.tp(rank), l.TP > 1)
-	return append(is, jobsim.Destroy{Comm: "world"})
+	m := call(l.comm("pp", rank), c, peer, 1<<19)
+	if l.Style == Groups {
+		return instructions{jobsim.Group{Comm: m.Comm, Sigs: []tape.Signature{m.Sig}}}
+	}
+	return instructions{m}
 }

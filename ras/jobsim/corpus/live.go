@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
 // How long news of a process takes in the simulated membership.
@@ -23,33 +24,34 @@ const (
 	stopLag  = 600 * time.Millisecond
 	lostLag  = 6 * time.Second
 	joinLag  = 20 * time.Millisecond
+	silence  = 2 * time.Second // that one waits for an answer
 )
 
-// Live is the agents of a simulated job, in virtual time.
+// Live is the agents of a simulated job, in virtual time, and the tapes of its processes.
 type Live struct {
 	job   *jobsim.Job
 	peers []*peer
+	ended []process.Entry // the launcher's ledger
 	// Told hears what receivers outside of the job are told.
 	Told func(at int64, t *agent.Tell)
-	// Tapes record the job, if they aren't nil.
-	Tapes *Tapes
 }
 
 // firstPID is the process id of the job's first process.
 const firstPID = 1000
 
-// peer is one process with its agent.
+// peer is one process with its agent and its tape.
 type peer struct {
 	live    *Live
 	process *jobsim.Process
 	member  mesh.Member
 	model   *model.Process
 	machine *agent.Machine
-	seen    map[string]mesh.Status // what it knows of the others
-	wake    int                    // the last Wake
-	rounds  map[uint64]bool        // looks that wait for notes
+	seen    []mesh.Status // what it knows of all, by process
+	wake    int           // the last Wake
 	slots   []tape.Slot
 	gone    bool
+	tape    *tapetest.Forge
+	last    []tape.Slot // the in-flight table, if the process has ended
 }
 
 // base is the time of day at the clock's zero.
@@ -57,8 +59,8 @@ var base = time.Unix(1_700_000_000, 0).UTC()
 
 func (l *Live) now() time.Time { return base.Add(time.Duration(l.job.Now())) }
 
-// NewLive gives each process of a job a model and an agent. It must be called before the job runs.
-func NewLive(j *jobsim.Job, limits model.Limits) *Live {
+// NewLive gives each process of a job a model, an agent and a tape. It must be called before the job runs.
+func NewLive(j *jobsim.Job) *Live {
 	l := &Live{job: j, Told: func(int64, *agent.Tell) {}}
 	for i, p := range j.Processes {
 		m := mesh.Member{
@@ -66,47 +68,44 @@ func NewLive(j *jobsim.Job, limits model.Limits) *Live {
 			Rank: p.Ranks[0].Job, JobSize: len(j.Ranks), Addr: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i)),
 		}
 		q := &peer{
-			live: l, process: p, member: m, model: model.New(limits), machine: agent.NewMachine(m, agent.Timing{}),
-			seen: map[string]mesh.Status{}, rounds: map[uint64]bool{},
+			live: l, process: p, member: m, model: model.New(model.Limits{Floor: Threshold}),
+			machine: agent.NewMachine(m, agent.Timing{}),
 		}
+		q.tape = q.newTape()
 		p.Observe = func(ev *tape.Event) {
-			if l.Tapes != nil {
-				l.Tapes.observe(p, ev)
-			}
+			q.record(ev)
 			if s := q.model.Apply(ev); s.Failed {
 				q.step(agent.Trouble{})
 			}
 		}
+		p.Changed = func() { l.changed(q) }
 		l.peers = append(l.peers, q)
 	}
 	for _, q := range l.peers {
 		for _, o := range l.peers {
-			q.seen[o.member.Name] = mesh.Status{Member: o.member, Since: l.now()}
+			q.seen = append(q.seen, mesh.Status{Member: o.member, Since: l.now()})
 		}
-		q.process.Changed = func() { l.changed(q) }
-		j.After(joinLag, func() { q.step(agent.Membership{Members: q.members()}) })
+		j.After(joinLag, q.learned)
 		q.look()
 	}
 	return l
 }
 
-func (q *peer) members() []mesh.Status {
-	all := make([]mesh.Status, 0, len(q.live.peers))
-	for _, o := range q.live.peers {
-		all = append(all, q.seen[o.member.Name])
-	}
-	return all
+// learned takes the membership anew.
+func (q *peer) learned() { q.step(agent.Membership{Members: slices.Clone(q.seen)}) }
+
+func (l *Live) find(name string) *peer {
+	return l.peers[slices.IndexFunc(l.peers, func(o *peer) bool { return o.member.Name == name })]
 }
 
 // changed lets the others learn what became of a process.
 func (l *Live) changed(q *peer) {
-	if s := q.process.State; l.Tapes != nil && (s == jobsim.Dead || s == jobsim.Departed) {
-		l.Tapes.over(q.process)
-	}
 	lag := deathLag
 	switch q.process.State {
 	case jobsim.Departed:
-		q.step(agent.Leave{Note: l.note(q), Alone: !l.others(q)})
+		q.over()
+		alone := !slices.ContainsFunc(l.peers, func(o *peer) bool { return o != q && !o.gone })
+		q.step(agent.Leave{Note: q.note(), Alone: alone})
 		q.gone = true
 	case jobsim.Stopped:
 		lag = stopLag
@@ -119,6 +118,7 @@ func (l *Live) changed(q *peer) {
 			}
 		})
 	case jobsim.Dead:
+		q.over()
 		q.gone = true
 	}
 	since := q.process.Since
@@ -140,15 +140,11 @@ func (q *peer) status() mesh.Status {
 	case jobsim.Stopped:
 		s.State, s.Cause = mesh.Stopped, mesh.CauseSignal
 	case jobsim.Dead:
-		s.State, s.Cause, s.Exit = mesh.Dead, mesh.CauseExit, exitOf(q.process.How)
+		s.State, s.Cause, s.Exit = mesh.Dead, mesh.CauseExit, q.process.How
 	case jobsim.Departed:
 		s.State, s.Cause = mesh.Left, mesh.CauseTold
 	}
 	return s
-}
-
-func (l *Live) others(q *peer) bool {
-	return slices.ContainsFunc(l.peers, func(o *peer) bool { return o != q && !o.gone })
 }
 
 // learn takes what became of another process, if this one runs and can see it.
@@ -159,16 +155,17 @@ func (q *peer) learn(of *peer) {
 }
 
 func (q *peer) take(of *peer, s mesh.Status) {
-	old := q.seen[of.member.Name]
+	old := &q.seen[of.process.Index]
 	if old.State == s.State || old.State == mesh.Dead || old.State == mesh.Left {
 		return
 	}
-	q.seen[of.member.Name] = s
-	q.run(func() { q.step(agent.Membership{Members: q.members()}) })
+	*old = s
+	q.run(q.learned)
 }
 
-// Cut tells the members that the network is parted, or joined again.
-func (l *Live) Cut() {
+// Cut parts a host from all others, or joins it again; the members learn it in a while.
+func (l *Live) Cut(host string, apart bool) {
+	l.job.Cut(host, apart)
 	for _, q := range l.peers {
 		for _, o := range l.peers {
 			if q == o || q.process.Host == o.process.Host {
@@ -202,9 +199,7 @@ func (q *peer) look() {
 			return
 		}
 		q.run(func() {
-			if q.live.Tapes != nil {
-				q.live.Tapes.saw(q.process)
-			}
+			q.saw()
 			if q.stalls() {
 				q.step(agent.Trouble{})
 			}
@@ -215,8 +210,13 @@ func (q *peer) look() {
 
 // Ending tells all processes that they are to end, as a launcher does that was told to.
 func (l *Live) Ending() {
-	if l.Tapes != nil {
-		l.Tapes.told()
+	hosts := map[string]bool{}
+	for _, q := range l.peers {
+		q.tape.Terminated = l.job.Now()
+		if !hosts[q.process.Host] {
+			hosts[q.process.Host] = true
+			l.ended = append(l.ended, process.Entry{Time: l.now(), Mono: l.job.Now(), Boot: q.boot(), Ended: "SIGTERM"})
+		}
 	}
 	for _, q := range l.peers {
 		q.run(func() { q.step(agent.Ending{}) })
@@ -269,76 +269,67 @@ func (q *peer) step(in agent.Input) {
 // ask gathers the notes of all that answer, and those that neighbours have of the others.
 func (q *peer) ask(e *agent.AskNotes) {
 	l := q.live
-	round := e.Round
 	var notes []verdict.Note
 	wait := 4 * hop
 	for _, name := range e.Of {
-		i := slices.IndexFunc(l.peers, func(o *peer) bool { return o.member.Name == name })
-		o := l.peers[i]
+		o := l.find(name)
 		switch {
 		case !l.job.Reach(q.process, o.process):
-			wait = 2 * time.Second
+			wait = silence
 		case o.gone || o.process.State != jobsim.Running:
 			if !slices.ContainsFunc(l.peers, func(p *peer) bool {
-				return p != o && p.process.Host == o.process.Host && !p.gone && p.process.State == jobsim.Running
+				return p != o && p.process.Host == o.process.Host && p.runs()
 			}) {
 				continue
 			}
-			if !o.gone && q.seen[name].State == mesh.Alive { // it is asked itself, in vain
-				wait = 2 * time.Second
+			if !o.gone && q.seen[o.process.Index].State == mesh.Alive { // it is asked itself, in vain
+				wait = silence
 				continue
 			}
 		}
 		l.job.After(2*hop, func() {
-			notes = append(notes, l.note(o))
+			notes = append(notes, o.note())
 			o.run(func() { o.step(agent.AskedForNote{By: q.member.Name}) })
 		})
 	}
-	l.job.After(wait, func() { q.run(func() { q.step(agent.Notes{Round: round, Notes: notes}) }) })
+	l.job.After(wait, func() { q.run(func() { q.step(agent.Notes{Round: e.Round, Notes: notes}) }) })
 }
 
 func (q *peer) tell(to string) {
-	l := q.live
-	i := slices.IndexFunc(l.peers, func(o *peer) bool { return o.member.Name == to })
-	o := l.peers[i]
-	heard := l.job.Reach(q.process, o.process) && !o.gone && o.process.State == jobsim.Running
-	wait := 2 * hop
+	l, o := q.live, q.live.find(to)
+	heard := l.job.Reach(q.process, o.process) && o.runs()
+	wait := silence
 	if heard {
+		wait = 2 * hop
 		l.job.After(hop, func() { o.run(func() { o.step(agent.AskedToLook{}) }) })
-	} else {
-		wait = 2 * time.Second
 	}
 	l.job.After(wait, func() { q.run(func() { q.step(agent.Told{Heard: heard}) }) })
 }
 
+func (q *peer) runs() bool { return !q.gone && q.process.State == jobsim.Running }
+
 // note is what a process says of itself, or its tape does.
-func (l *Live) note(q *peer) verdict.Note {
+func (q *peer) note() verdict.Note {
 	n := verdict.Note{
 		Member: q.member.Name, Host: q.member.Host, PID: q.member.PID,
 		Rank: q.member.Rank, JobSize: q.member.JobSize,
 	}
 	q.slots = q.process.Slots(q.slots[:0])
 	q.model.Look(q.slots, nil)
-	n.Fold(q.model, l.job.Now())
+	n.Fold(q.model, q.live.job.Now())
 	return n
 }
 
 // Notes are what all processes say of themselves now, with what became of each.
 func (l *Live) Notes() []verdict.Note {
+	fates := [...]verdict.Fate{
+		jobsim.Running: verdict.Alive, jobsim.Stopped: verdict.Stopped, jobsim.Dead: verdict.Dead,
+		jobsim.Departed: verdict.Departed,
+	}
 	notes := make([]verdict.Note, 0, len(l.peers))
 	for _, q := range l.peers {
-		n := l.note(q)
-		s := q.status()
-		switch q.process.State {
-		case jobsim.Running:
-		case jobsim.Stopped:
-			n.Fate = verdict.Stopped
-		case jobsim.Dead:
-			n.Fate = verdict.Dead
-		case jobsim.Departed:
-			n.Fate = verdict.Departed
-		}
-		if n.Fate != verdict.Alive {
+		n, s := q.note(), q.status()
+		if n.Fate = fates[q.process.State]; n.Fate != verdict.Alive {
 			n.FateAge, n.Cause = time.Duration(l.job.Now()-q.process.Since), agent.CauseText(&s)
 		}
 		notes = append(notes, n)
@@ -349,7 +340,7 @@ func (l *Live) Notes() []verdict.Note {
 // Open are the verdicts that are open, as the process that coordinates has them.
 func (l *Live) Open() []verdict.Verdict {
 	for _, q := range l.peers {
-		if !q.gone && q.process.State == jobsim.Running && q.machine.Leader() == q.member.Name {
+		if q.runs() && q.machine.Leader() == q.member.Name {
 			return q.machine.Open()
 		}
 	}

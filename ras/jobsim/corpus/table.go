@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Bars are what a Table must reach.
+// Bars are what a Table must reach. Trials that are excused count for none of them.
 type Bars struct {
 	Right     float64       // of all trials, named rightly, live and after the end: at least
 	Innocents float64       // the largest share of trials in which an innocent rank is named
@@ -25,11 +25,11 @@ type Table struct {
 }
 
 type row struct {
-	name            string
-	healthy         bool
-	trials          int
-	right, innocent [2]int // live, after
-	delays          []time.Duration
+	name                     string
+	trials                   int
+	excused, right, innocent [2]int // live, after
+	healthy                  [2]int // innocents of healthy jobs, likewise
+	delays                   []time.Duration
 }
 
 // Add adds what was said about a trial of a kind.
@@ -37,76 +37,81 @@ func (t *Table) Add(k *Kind, live, after Score) {
 	i := slices.IndexFunc(t.rows, func(r *row) bool { return r.name == k.Name })
 	if i < 0 {
 		i = len(t.rows)
-		t.rows = append(t.rows, &row{name: k.Name, healthy: k.Healthy})
+		t.rows = append(t.rows, &row{name: k.Name})
 	}
-	t.rows[i].add(live, after)
-	if k.measured() && live.Right && live.Named {
-		t.rows[i].delays = append(t.rows[i].delays, live.Delay)
-	}
-}
-
-func (r *row) add(scores ...Score) {
+	r := t.rows[i]
 	r.trials++
-	for i := range scores {
-		if scores[i].Right {
-			r.right[i]++
+	for i, s := range []Score{live, after} {
+		count := func(is bool, n *[2]int) {
+			if is {
+				n[i]++
+			}
 		}
-		if len(scores[i].Innocents) > 0 {
-			r.innocent[i]++
-		}
+		count(s.Excused, &r.excused)
+		count(s.Right, &r.right)
+		count(len(s.Innocents) > 0, &r.innocent)
+		count(len(s.Innocents) > 0 && k.Healthy, &r.healthy)
+	}
+	if k.measured() && live.Right && live.Named {
+		r.delays = append(r.delays, live.Delay)
 	}
 }
 
 // Write writes the table, and tells whether it reaches the bars.
 func (t *Table) Write(w io.Writer, bars Bars) (ok bool, err error) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tab, "fault\ttrials\tright live\tafter\tinnocents live\tafter\tmedian delay\t")
-	rows := slices.Clone(t.rows)
-	slices.SortStableFunc(rows, func(a, b *row) int { return cmp.Compare(a.name, b.name) })
-	var sum, healthy row
-	sum.name = "all"
-	for _, r := range rows {
+	fmt.Fprintln(tab, "fault\ttrials\texcused live\tafter\tright live\tafter\tinnocents live\tafter\tmedian delay\t")
+	slices.SortStableFunc(t.rows, func(a, b *row) int { return cmp.Compare(a.name, b.name) })
+	all := row{name: "all"}
+	for _, r := range t.rows {
 		r.write(tab)
-		sum.trials += r.trials
+		all.trials += r.trials
 		for i := range r.right {
-			sum.right[i] += r.right[i]
-			sum.innocent[i] += r.innocent[i]
-			if r.healthy {
-				healthy.innocent[i] += r.innocent[i]
-			}
+			all.excused[i] += r.excused[i]
+			all.right[i] += r.right[i]
+			all.innocent[i] += r.innocent[i]
+			all.healthy[i] += r.healthy[i]
 		}
-		sum.delays = append(sum.delays, r.delays...)
+		all.delays = append(all.delays, r.delays...)
 	}
-	sum.write(tab)
+	all.write(tab)
 	if err := tab.Flush(); err != nil {
 		return false, err
 	}
-	var missed []string
+	ok = true
 	miss := func(below bool, format string, args ...any) {
 		if below {
-			missed = append(missed, fmt.Sprintf(format, args...))
+			ok = false
+			fmt.Fprintf(w, "below the bar: "+format+"\n", args...)
 		}
 	}
 	for i, when := range []string{"live", "after the end"} {
-		miss(share(sum.right[i], sum.trials) < bars.Right, "right %s in less than %.1f %%", when, 100*bars.Right)
-		miss(share(sum.innocent[i], sum.trials) > bars.Innocents, "innocents named %s in more than %.1f %%",
+		counted := float64(all.trials - all.excused[i])
+		miss(float64(all.right[i]) < bars.Right*counted, "right %s in less than %.1f %%", when, 100*bars.Right)
+		miss(float64(all.innocent[i]) > bars.Innocents*counted, "innocents named %s in more than %.1f %%",
 			when, 100*bars.Innocents)
-		miss(healthy.innocent[i] > 0, "somebody named %s in a healthy job", when)
+		miss(all.healthy[i] > 0, "somebody named %s in a healthy job", when)
 	}
-	miss(sum.median() > bars.Delay, "the median delay is above %v", bars.Delay)
-	for _, m := range missed {
-		fmt.Fprintln(w, "below the bar:", m)
-	}
-	return len(missed) == 0, nil
+	miss(all.median() > bars.Delay, "the median delay is above %v", bars.Delay)
+	return ok, nil
 }
 
 func (r *row) write(w io.Writer) {
+	fmt.Fprintf(w, "%s\t%d\t%d\t%d\t", r.name, r.trials, r.excused[0], r.excused[1])
+	for _, counts := range [][2]int{r.right, r.innocent} {
+		for i, n := range counts {
+			if counted := r.trials - r.excused[i]; counted > 0 {
+				fmt.Fprintf(w, "%.1f %%\t", 100*float64(n)/float64(counted))
+			} else {
+				fmt.Fprint(w, "-\t")
+			}
+		}
+	}
 	delay := "-"
 	if len(r.delays) > 0 {
 		delay = fmt.Sprintf("%.2f s", r.median().Seconds())
 	}
-	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", r.name, r.trials, percent(r.right[0], r.trials),
-		percent(r.right[1], r.trials), percent(r.innocent[0], r.trials), percent(r.innocent[1], r.trials), delay)
+	fmt.Fprintf(w, "%s\t\n", delay)
 }
 
 // median is the median of the delays; 0 if there are none.
@@ -117,12 +122,3 @@ func (r *row) median() time.Duration {
 	slices.Sort(r.delays)
 	return r.delays[len(r.delays)/2]
 }
-
-func share(n, of int) float64 {
-	if of == 0 {
-		return 0
-	}
-	return float64(n) / float64(of)
-}
-
-func percent(n, of int) string { return fmt.Sprintf("%.1f %%", 100*share(n, of)) }

@@ -34,10 +34,9 @@ const (
 	Cancelled               // SIGTERM to its launcher
 	KilledAtOnce            // SIGKILL to all processes
 	KilledInTurn            // SIGKILL to one after the other, some milliseconds apart
-	numEnds
 )
 
-var endNames = [numEnds]string{"left alone", "cancelled", "killed at once", "killed in turn"}
+var endNames = [...]string{"left alone", "cancelled", "killed at once", "killed in turn"}
 
 // String is the end's name.
 func (e End) String() string { return endNames[e] }
@@ -77,13 +76,16 @@ func Draw(seed uint64, most int, kind *Kind) *Trial {
 	r := rand.New(rand.NewPCG(seed, 12))
 	for {
 		t := &Trial{
-			Seed: seed, Layout: drawLayout(r, most), Steps: 4 + r.IntN(12), End: End(r.IntN(int(numEnds))),
+			Seed: seed, Layout: drawLayout(r, most), Steps: 4 + r.IntN(12), End: End(r.IntN(len(endNames))),
 			EndAt: time.Duration(r.IntN(int(20 * time.Second))), Errors: jobsim.Reaction(r.IntN(3)),
 		}
 		draw := func(kind *Kind) bool {
 			f := Fault{
 				Kind: kind, Rank: r.IntN(t.Layout.Ranks()), Step: r.IntN(t.Steps), At: r.IntN(1 << 20), Peer: r.IntN(1 << 20),
 				For: time.Duration(8+r.IntN(30)) * time.Second,
+			}
+			if kind.Strike != None {
+				t.Steps = endless // it trains until it is struck
 			}
 			if kind.Fits != nil && !kind.Fits(t, &f) {
 				return false
@@ -93,7 +95,7 @@ func Draw(seed uint64, most int, kind *Kind) *Trial {
 		}
 		if kind.Two {
 			single := slices.DeleteFunc(slices.Clone(Kinds), func(k *Kind) bool {
-				return k.Two || k.Healthy || k.Optional || k.Edit == nil
+				return k.Two || k.Healthy || k.Optional || k.Strike != None
 			})
 			first, second := single[r.IntN(len(single))], single[r.IntN(len(single))]
 			if draw(first) && draw(second) && t.Faults[0].Rank != t.Faults[1].Rank {
@@ -105,107 +107,84 @@ func Draw(seed uint64, most int, kind *Kind) *Trial {
 	}
 }
 
-// calls are the places of a list at which operations are made.
-func calls(is []jobsim.Instruction, ok func(jobsim.Instruction) bool) []int {
-	var at []int
-	for i, in := range is {
-		if ok(in) {
-			at = append(at, i)
-		}
-	}
-	return at
-}
-
-func isCall(i jobsim.Instruction) bool {
-	switch i.(type) {
-	case jobsim.Call, jobsim.Group:
-		return true
-	}
-	return false
-}
-
-func insert(is []jobsim.Instruction, at int, more ...jobsim.Instruction) []jobsim.Instruction {
-	return slices.Insert(slices.Clone(is), at, more...)
-}
+// The steps before the first and after the last, and more steps than a job comes to.
+const (
+	setupStep    = -1
+	teardownStep = -2
+	endless      = 1 << 30
+)
 
 // Program makes the threads of a rank. now is the time that a fault notes when it begins.
 func (t *Trial) Program(rank int, now func() int64) []jobsim.Program {
 	l := &t.Layout
-	own := func(step int, is []jobsim.Instruction, side bool) []jobsim.Instruction {
-		for i := range t.Faults {
-			f := &t.Faults[i]
-			if f.Kind.Edit == nil || f.Step != step && (!f.Kind.Always || step < f.Step) || f.Rank != rank && !f.Kind.All {
-				continue
-			}
-			begin := jobsim.Do{F: func() {
-				if f.Since == 0 {
-					f.Since = now()
-				}
-			}}
-			if edited, ok := f.Kind.Edit(l, f, is, begin, side); ok {
-				is = edited
-			}
-		}
-		if t.Timeout > 0 {
-			is = slices.Clone(is)
-			for i := range is {
-				if c, ok := is[i].(jobsim.Call); ok {
-					c.Timeout = t.Timeout
-					is[i] = c
-				}
-			}
-		}
-		return is
-	}
 	ready, summed := &jobsim.Gate{}, &jobsim.Gate{}
-	main := sequence(func(part int) []jobsim.Instruction {
+	threads := []jobsim.Program{sequence(func(part int) instructions {
 		switch step := part - 1; {
 		case part == 0:
-			return own(setupStep, l.setup(rank), false)
+			return t.edited(rank, setupStep, l.setup(rank), false, now)
 		case step < t.Steps:
 			is, side := l.step(rank, step)
-			is = own(step, is, false)
+			is = t.edited(rank, step, is, false, now)
 			if len(side) > 0 {
-				is = insert(is, 0, jobsim.Open{Gate: ready})
-				is = append(is, jobsim.Pass{Gate: summed})
+				is = slices.Concat(instructions{jobsim.Open{Gate: ready}}, is, instructions{jobsim.Pass{Gate: summed}})
 			}
 			return is
 		case step == t.Steps:
-			is := own(teardownStep, l.teardown(rank), false)
-			return append(is, jobsim.Leave{How: "it exited with 0", Together: true})
+			is := t.edited(rank, teardownStep, l.teardown(rank), false, now)
+			return append(is, jobsim.Leave{Together: true})
 		}
 		return nil
-	})
-	threads := []jobsim.Program{main}
+	})}
 	if l.Style == Goroutines && l.DP > 1 {
-		threads = append(threads, sequence(func(step int) []jobsim.Instruction {
+		threads = append(threads, sequence(func(step int) instructions {
 			if step >= t.Steps {
 				return nil
 			}
 			_, side := l.step(rank, step)
-			side = own(step, side, true)
-			return append(insert(side, 0, jobsim.Pass{Gate: ready}), jobsim.Open{Gate: summed})
+			side = t.edited(rank, step, side, true, now)
+			return slices.Concat(instructions{jobsim.Pass{Gate: ready}}, side, instructions{jobsim.Open{Gate: summed}})
 		}))
 	}
 	return threads
 }
 
-// The steps before the first and after the last.
-const (
-	setupStep    = -1
-	teardownStep = -2
-)
+// edited is what a rank does in a step, with its faults.
+func (t *Trial) edited(rank, step int, is instructions, side bool, now func() int64) instructions {
+	for i := range t.Faults {
+		f := &t.Faults[i]
+		edit := f.Kind.Edit
+		if side {
+			edit = f.Kind.Side
+		}
+		if edit == nil || f.Step != step && (!f.Kind.Always || step < f.Step) || f.Rank != rank && !f.Kind.All {
+			continue
+		}
+		is = edit(&t.Layout, f, is, jobsim.Do{F: func() {
+			if f.Since == 0 {
+				f.Since = now()
+			}
+		}})
+	}
+	for i := range is {
+		if c, ok := is[i].(jobsim.Call); ok {
+			c.Timeout = t.Timeout
+			is[i] = c
+		}
+	}
+	return is
+}
 
 // sequence is a program of parts, until one has nothing.
-func sequence(part func(n int) []jobsim.Instruction) jobsim.Program {
-	var now []jobsim.Instruction
+func sequence(part func(n int) instructions) jobsim.Program {
+	var now instructions
 	n := 0
 	return func() jobsim.Instruction {
-		for len(now) == 0 {
-			if now = part(n); len(now) == 0 {
-				return nil
-			}
+		if len(now) == 0 {
+			now = part(n)
 			n++
+		}
+		if len(now) == 0 {
+			return nil
 		}
 		next := now[0]
 		now = now[1:]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/jobsim"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -74,7 +75,7 @@ func NewModel(seed uint64, s Shape, machines int, now func() int64) *Model {
 	}
 	m := &Model{shape: s, now: now, rand: rand.New(rand.NewPCG(seed, 1))}
 	m.job = jobsim.New(jobsim.Config{
-		Seed: seed, Processes: s.Members, Hosts: machines, Latency: transfer, OnError: jobsim.Stay, Blind: true, Start: now(),
+		Processes: s.Members, Hosts: machines, Latency: transfer, OnError: jobsim.Stay, Blind: true, Start: now(),
 	}, s.Ranks)
 	m.habits = make([]habit, len(m.job.Ranks))
 	for i := range m.habits {
@@ -122,7 +123,7 @@ func (m *Model) start() {
 		}
 	}
 	for _, r := range all {
-		m.job.Ranks[r].Run(m.program(r), nil)
+		m.job.Ranks[r].Run(m.program(r))
 	}
 }
 
@@ -216,7 +217,7 @@ func (m *Model) WorldRank(rank int) (number int) {
 func (m *Model) Kill(member int) {
 	m.do(func() {
 		m.members[member].dead = true
-		m.job.Processes[member].Kill("killed")
+		m.job.Processes[member].Kill(process.Exit{})
 	})
 }
 
@@ -233,7 +234,7 @@ func (m *Model) Sleep(id int) { m.do(func() { m.habits[id].asleep = true }) }
 func (m *Model) Wake(id int) {
 	m.do(func() {
 		m.habits[id].asleep = false
-		m.job.Open(m.habits[id].awake)
+		m.habits[id].awake.Open()
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -27,10 +26,9 @@ import (
 
 // Times of a trial with real processes.
 const (
-	pollTime     = 20 * time.Millisecond
-	longest      = 2 * time.Minute
-	betweenKills = 7 * time.Millisecond
-	grace        = 3 * time.Second
+	pollTime = 20 * time.Millisecond
+	longest  = 2 * time.Minute
+	grace    = 3 * time.Second
 )
 
 // Play plays a trial with real processes. folder is empty, and its own.
@@ -107,21 +105,6 @@ func (p *play) take(_ http.ResponseWriter, r *http.Request) {
 	p.told = append(p.told, corpus.Told{At: ev.Time.UnixNano(), Verdict: v})
 }
 
-// find looks for a process that has begun, and holds on to it: its id may mean another process later.
-func (p *play) find(process int) bool {
-	text, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("pid-%d", process)))
-	if err != nil {
-		return false
-	}
-	pid, _ := strconv.Atoi(string(text))
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		fd = -1 // it has ended
-	}
-	p.processes = append(p.processes, fd)
-	return true
-}
-
 // release lets go of the processes.
 func (p *play) release() {
 	for _, fd := range p.processes {
@@ -153,12 +136,20 @@ func (p *play) watch(done <-chan error) (ended bool, err error) {
 	}
 }
 
-// complete tells whether all processes have begun; the trial's time begins then.
+// complete tells whether all processes have begun; the trial's time begins then. It holds on to each that has: its id
+// may mean another process later.
 func (p *play) complete() bool {
 	for len(p.processes) < p.trial.Layout.Processes() {
-		if !p.find(len(p.processes)) {
+		text, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("pid-%d", len(p.processes))))
+		if err != nil {
 			return false
 		}
+		pid, _ := strconv.Atoi(string(text))
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			fd = -1 // it has ended
+		}
+		p.processes = append(p.processes, fd)
 		p.began = time.Now()
 	}
 	return true
@@ -179,15 +170,26 @@ func (p *play) faults() {
 
 // strike lets happen what is due from outside.
 func (p *play) strike() {
+	l := &p.trial.Layout
 	for i := range p.trial.Faults {
 		f := &p.trial.Faults[i]
-		if f.Kind.Strike == nil || p.struck[i] || time.Since(p.began)*scale < f.Delay() {
+		if f.Kind.Strike == corpus.None || p.struck[i] || time.Since(p.began)*scale < f.Delay() {
 			continue
 		}
 		p.struck[i] = true
-		if p.signal(f.Rank/p.trial.Layout.PerProcess, 0) {
-			f.Since = time.Now().UnixNano()
-			f.Kind.Strike(p, f)
+		if !p.signal(f.Rank/l.PerProcess, 0) {
+			continue
+		}
+		f.Since = time.Now().UnixNano()
+		sig := unix.SIGSTOP
+		if f.Kind.Strike == corpus.Kills {
+			sig = unix.SIGKILL
+		}
+		for _, process := range f.Processes(l) {
+			p.signal(process, sig)
+			if f.Kind.Passes {
+				time.AfterFunc(f.For/scale, func() { p.signal(process, unix.SIGCONT) })
+			}
 		}
 	}
 }
@@ -197,33 +199,6 @@ func (p *play) signal(process int, sig unix.Signal) bool {
 	fd := p.processes[process]
 	return fd >= 0 && unix.PidfdSendSignal(fd, sig, nil, 0) == nil
 }
-
-// Stop implements corpus.Outside.
-func (p *play) Stop(rank int, stopped bool) {
-	sig := unix.SIGCONT
-	if stopped {
-		sig = unix.SIGSTOP
-	}
-	p.signal(rank/p.trial.Layout.PerProcess, sig)
-}
-
-// Kill implements corpus.Outside.
-func (p *play) Kill(rank int) { p.signal(rank/p.trial.Layout.PerProcess, unix.SIGKILL) }
-
-// Freeze implements corpus.Outside.
-func (p *play) Freeze(rank int, stopped bool) {
-	l := &p.trial.Layout
-	perHost := l.Ranks() / l.Hosts
-	for r := rank / perHost * perHost; r < (rank/perHost+1)*perHost; r += l.PerProcess {
-		p.Stop(r, stopped)
-	}
-}
-
-// Cut implements corpus.Outside. No trial with real processes asks for it.
-func (p *play) Cut(int) {}
-
-// After implements corpus.Outside.
-func (p *play) After(d time.Duration, f func()) { time.AfterFunc(d/scale, f) }
 
 // end brings the job to its end, and reads its tapes.
 func (p *play) end(signals chan<- os.Signal, done <-chan error, ended bool) (*corpus.Result, error) {
@@ -251,7 +226,7 @@ func (p *play) end(signals chan<- os.Signal, done <-chan error, ended bool) (*co
 		case corpus.KilledAtOnce:
 			kill(0)
 		case corpus.KilledInTurn:
-			kill(betweenKills)
+			kill(corpus.BetweenKills)
 		}
 		err = errors.Join(err, <-done)
 	}
@@ -264,21 +239,8 @@ func (p *play) end(signals chan<- os.Signal, done <-chan error, ended bool) (*co
 // read reads the tapes.
 func (p *play) read(res *corpus.Result) error {
 	report, err := postmortem.Read([]string{p.tapes}, postmortem.Options{Last: 1, Run: -1})
-	if err != nil {
-		return err
+	if err == nil {
+		res.Read(report)
 	}
-	res.After, res.Ended = append(report.Findings, report.Held...), report.Ended
-	if len(report.Findings)+len(report.Held) == 0 && report.Ended.How == "completed" {
-		p.missed()
-	}
-	return nil
-}
-
-// missed takes back the kills of processes that had ended in order: they came too late to do anything.
-func (p *play) missed() {
-	for i := range p.trial.Faults {
-		if f := &p.trial.Faults[i]; f.Kind.Strike != nil && slices.Contains(f.Kind.Reasons, verdict.RankDead) {
-			f.Since = 0
-		}
-	}
+	return err
 }

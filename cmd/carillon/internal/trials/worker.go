@@ -243,9 +243,7 @@ func (t *thread) do(i jobsim.Instruction) error {
 	case jobsim.Abort:
 		return t.comm(i.Comm).Abort(errors.New(i.Cause))
 	case jobsim.Die:
-		code := 0
-		_, _ = fmt.Sscanf(i.How, "it exited with %d", &code)
-		os.Exit(code)
+		os.Exit(i.Code)
 	case jobsim.Leave:
 		if i.Together {
 			t.ranks.Done()
@@ -276,12 +274,12 @@ func (t *thread) world(ctx context.Context) (*ccl.Comm, error) {
 	return rt.InitRank(ctx, id, l.Ranks(), t.number, ccl.WithName("world"))
 }
 
-// call makes an operation. The corpus's types are told apart by their sizes' types alone: 9 is the one that all use.
+// call makes an operation: of float32, as all are but those of a fault.
 func call(ctx context.Context, c *ccl.Comm, sig tape.Signature) error {
-	if sig.DataType != 9 {
-		return typed[int32](ctx, c, sig)
+	if sig.DataType == uint8(kernels.Float32) {
+		return typed[float32](ctx, c, sig)
 	}
-	return typed[float32](ctx, c, sig)
+	return typed[int32](ctx, c, sig)
 }
 
 func typed[T kernels.Element](ctx context.Context, c *ccl.Comm, sig tape.Signature) error {

@@ -104,12 +104,11 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 		switch own, spoke := said[name]; {
 		case spoke:
 			n = *own
-			r.note, r.at = own, now
+			r.answer(own, m.began, now)
 		case f == verdict.Alive:
 			continue
 		case r.note != nil:
-			n = r.note.After(now.Sub(r.at))
-			n.Stale = true
+			n = r.before(now)
 		}
 		n.Host, n.PID, n.Rank, n.JobSize = s.Member.Host, s.Member.PID, s.Member.Rank, s.Member.JobSize
 		n.Fate, n.FateAge, n.Cause = f, 0, ""

@@ -362,13 +362,13 @@ func (m *Machine) act(now time.Time, out *effects) {
 }
 
 // look asks all for their notes. The processes that ended in order are asked for what their tapes tell, as somebody may
-// wait for them.
+// wait for them, until that is final.
 func (m *Machine) look(now time.Time, out *effects) {
 	m.round++
 	m.looking, m.began, m.due = true, now, time.Time{}
 	of := make([]string, 0, len(m.members))
 	for name, r := range m.members {
-		if r.phase != retired {
+		if r.phase != retired && !r.final {
 			of = append(of, name)
 		}
 	}

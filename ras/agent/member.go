@@ -14,6 +14,7 @@ type member struct {
 	since  time.Time     // of the phase
 	note   *verdict.Note // the last that it gave
 	at     time.Time     // when
+	final  bool          // it is all that its tape tells after the process has left
 }
 
 // phase is what a process counts as when the job is judged.
@@ -77,8 +78,31 @@ var transitions = [numPhases][numHappenings]phase{
 // on lets something happen to the process.
 func (m *member) on(h happening, now time.Time) {
 	if next := transitions[m.phase][h]; next != stay {
-		m.phase, m.since = next, now
+		m.phase, m.since, m.final = next, now, false
 	}
+}
+
+const (
+	// finalTime is how long after a process has left its tape may still change.
+	finalTime = time.Second
+	// wholeSlots is how many slots surely fit into an answer: of longer notes others may be left out the next time.
+	wholeSlots = 64
+)
+
+// answer keeps a note that was asked for at the time asked.
+func (m *member) answer(n *verdict.Note, asked, now time.Time) {
+	m.note, m.at = n, now
+	m.final = m.phase == left && asked.Sub(m.since) >= finalTime && len(n.Slots) <= wholeSlots
+}
+
+// before is the last note, as it reads now. Of how long others were waited for lately it says nothing any more.
+func (m *member) before(now time.Time) verdict.Note {
+	n := m.note.After(now.Sub(m.at))
+	n.Stale = !m.final
+	for i := range n.Slots {
+		n.Slots[i].Waited = nil
+	}
+	return n
 }
 
 // lostAfter is how long a process must be out of reach to count as unreachable.

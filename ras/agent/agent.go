@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -60,6 +61,13 @@ type Agent struct {
 	failed  time.Time     // when a communicator failed here last; zero: none did
 	settled time.Time     // when the last look began that is over
 	changed chan struct{} // closed and replaced when settled changes
+
+	// Of Run alone.
+	mesh    *mesh.Mesh // nil: the process is alone
+	machine *Machine
+	timer   *time.Timer
+	stop    context.CancelFunc // of the attempt to tell the coordinator
+	busy    sync.WaitGroup
 }
 
 // maxQueue bounds the inputs that wait for Run.
@@ -67,15 +75,11 @@ const maxQueue = 1 << 12
 
 // New makes an Agent.
 func New(cfg Config) (*Agent, error) {
-	var errs []error
-	if cfg.Self.Name == "" {
-		errs = append(errs, errors.New("agent.Config.Self has no name; mesh.Self makes one"))
-	}
-	if cfg.Note == nil {
-		errs = append(errs, errors.New("agent.Config.Note is required"))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	switch {
+	case cfg.Self.Name == "":
+		return nil, errors.New("agent.Config.Self has no name; mesh.Self makes one")
+	case cfg.Note == nil:
+		return nil, errors.New("agent.Config.Note is required")
 	}
 	cfg.Timing = cfg.Timing.complete()
 	if cfg.Logger == nil {
@@ -84,11 +88,21 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Event == nil {
 		cfg.Event = func(bus.Event, bool) {}
 	}
+	if cfg.Open == nil {
+		cfg.Open = func([]verdict.Verdict) {}
+	}
 	if cfg.Stuck == nil {
 		cfg.Stuck = func() []lifecycle.CommID { return nil }
 	}
+	if cfg.HeldUp == nil {
+		cfg.HeldUp = func() bool { return false }
+	}
+	if cfg.Local == nil {
+		cfg.Local = func(mesh.Member) (n verdict.Note, known bool) { return n, false }
+	}
 	return &Agent{
 		cfg: cfg, wake: make(chan struct{}, 1), reached: map[verdict.Reason]uint64{}, changed: make(chan struct{}),
+		machine: NewMachine(cfg.Self, cfg.Timing), stop: func() {},
 	}, nil
 }
 
@@ -159,11 +173,7 @@ type Stats struct {
 func (a *Agent) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	reached := make(map[verdict.Reason]uint64, len(a.reached))
-	for r, n := range a.reached {
-		reached[r] = n
-	}
-	return Stats{Rounds: a.rounds, Reached: reached}
+	return Stats{Rounds: a.rounds, Reached: maps.Clone(a.reached)}
 }
 
 // Handle is mesh.Config.Handler.
@@ -194,9 +204,6 @@ func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 
 // LocalNote is mesh.Config.LocalNote.
 func (a *Agent) LocalNote(of mesh.Member) []byte {
-	if a.cfg.Local == nil {
-		return nil
-	}
 	n, ok := a.cfg.Local(of)
 	if !ok {
 		return nil
@@ -216,49 +223,35 @@ func (a *Agent) Member(e mesh.Event) {
 // memberChanged has Run take the membership anew.
 type memberChanged struct{}
 
-func (memberChanged) input() {}
-
-// shell is what one Run works with.
-type shell struct {
-	*Agent
-	mesh    *mesh.Mesh // nil: the process is alone
-	machine *Machine
-	timer   *time.Timer
-	stop    context.CancelFunc
-	busy    sync.WaitGroup
-}
-
 // leaveTime is how long a coordinator that leaves waits for the others to leave, too.
 const leaveTime = time.Second
 
 // Run coordinates with the other agents until ctx ends. m is the process's mesh, with Handle, LocalNote and Member in
 // its Config, or nil if the process is the whole job. It blocks, and is called once.
 func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
-	s := &shell{
-		Agent: a, mesh: m, machine: NewMachine(a.cfg.Self, a.cfg.Timing), timer: time.NewTimer(time.Hour), stop: func() {},
-	}
-	defer s.timer.Stop()
-	defer s.busy.Wait()
+	a.mesh, a.timer = m, time.NewTimer(time.Hour)
+	defer a.timer.Stop()
+	defer a.busy.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	look := time.NewTicker(a.cfg.Timing.Look)
 	defer look.Stop()
-	s.step(ctx, Membership{s.members()})
+	a.step(ctx, Membership{a.members()})
 	for {
 		select {
 		case <-ctx.Done():
-			s.end()
+			a.end()
 			return
 		case <-look.C:
-			if a.cfg.HeldUp != nil && a.cfg.HeldUp() {
-				s.step(ctx, Trouble{})
+			if a.cfg.HeldUp() {
+				a.step(ctx, Trouble{})
 			}
 		case <-a.wake:
-			for _, in := range s.take() {
-				s.step(ctx, in)
+			for _, in := range a.take() {
+				a.step(ctx, in)
 			}
-		case <-s.timer.C:
-			s.step(ctx, Tick{})
+		case <-a.timer.C:
+			a.step(ctx, Tick{})
 		}
 	}
 }
@@ -272,109 +265,102 @@ func (a *Agent) take() []Input {
 }
 
 // members are all that are known; this process alone if it has no mesh.
-func (s *shell) members() []mesh.Status {
-	if s.mesh == nil {
-		return []mesh.Status{{Member: s.cfg.Self}}
+func (a *Agent) members() []mesh.Status {
+	if a.mesh == nil {
+		return []mesh.Status{{Member: a.cfg.Self}}
 	}
-	return s.mesh.Members()
+	return a.mesh.Members()
 }
 
 // step gives the machine an input, and does what it says.
-func (s *shell) step(ctx context.Context, in Input) {
+func (a *Agent) step(ctx context.Context, in Input) {
 	now := time.Now()
 	switch in.(type) {
 	case memberChanged:
-		in = Membership{s.members()}
+		in = Membership{a.members()}
 	case Notes: // what became of the members until now
-		s.effects(ctx, s.machine.Step(now, Membership{s.members()}))
+		a.effects(ctx, a.machine.Step(now, Membership{a.members()}))
 	}
-	s.effects(ctx, s.machine.Step(now, in))
+	a.effects(ctx, a.machine.Step(now, in))
 }
 
-func (s *shell) effects(ctx context.Context, effects []Effect) {
+func (a *Agent) effects(ctx context.Context, effects []Effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case AskNotes:
-			s.beside(func() Input { return Notes{e.Round, s.gather(ctx, e)} })
+			a.beside(func() Input { return Notes{e.Round, a.gather(ctx, e)} })
 		case TellTrouble:
-			ctx, cancel := context.WithTimeout(ctx, s.cfg.Timing.Ask)
-			s.stop = cancel
-			s.beside(func() Input {
+			ctx, cancel := context.WithTimeout(ctx, a.cfg.Timing.Ask)
+			a.stop = cancel
+			a.beside(func() Input {
 				defer cancel()
-				return Told{s.tell(ctx, e.To)}
+				return Told{a.tell(ctx, e.To)}
 			})
 		case StopTelling:
-			s.stop()
+			a.stop()
 		case Broadcast:
-			s.broadcast(ctx, &e)
+			a.broadcast(ctx, &e)
 		case Tell:
-			s.cfg.Event(verdictEvent(&e.Change, e.Since, time.Now()), e.Outward)
+			a.cfg.Event(verdictEvent(&e.Change, e.Since, time.Now()), e.Outward)
 			if e.Outward && e.Change.Kind == verdict.Opened {
-				s.mu.Lock()
-				s.reached[e.Change.Verdict.Reason]++
-				s.mu.Unlock()
+				a.mu.Lock()
+				a.reached[e.Change.Verdict.Reason]++
+				a.mu.Unlock()
 			}
 		case Publish:
-			s.publish(e.Open)
+			a.publish(e.Open)
 		case Settled:
-			s.settle(e.Began)
+			a.settle(e.Began)
 		case Wake:
-			s.timer.Reset(time.Until(e.At))
+			a.timer.Reset(time.Until(e.At))
 		}
 	}
 }
 
 // beside does something that takes time, and gives the machine its result.
-func (s *shell) beside(f func() Input) {
-	s.busy.Go(func() {
-		in := f()
-		s.put(in)
-	})
-}
+func (a *Agent) beside(f func() Input) { a.busy.Go(func() { a.put(f()) }) }
 
-func (s *shell) publish(open []verdict.Verdict) {
+func (a *Agent) publish(open []verdict.Verdict) {
 	list := make([]Open, 0, len(open))
 	for _, v := range open {
-		list = append(list, Open{v, s.machine.Since(v.ID)})
+		list = append(list, Open{v, a.machine.Since(v.ID)})
 	}
-	s.mu.Lock()
-	s.open, s.at = list, time.Now()
-	s.mu.Unlock()
-	if s.cfg.Open != nil {
-		s.cfg.Open(open)
-	}
+	a.mu.Lock()
+	a.open, a.at = list, time.Now()
+	a.mu.Unlock()
+	a.cfg.Open(open)
 }
 
 // settle notes that a look that began at the given time is over.
-func (s *shell) settle(began time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.settled = began
-	close(s.changed)
-	s.changed = make(chan struct{})
+func (a *Agent) settle(began time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.settled = began
+	close(a.changed)
+	a.changed = make(chan struct{})
 }
 
 // gather asks for notes.
-func (s *shell) gather(ctx context.Context, ask AskNotes) []verdict.Note {
-	s.mu.Lock()
-	s.rounds++
-	s.mu.Unlock()
-	if s.mesh == nil {
-		return []verdict.Note{s.cfg.Note()}
+func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
+	a.mu.Lock()
+	a.rounds++
+	a.mu.Unlock()
+	if a.mesh == nil {
+		return []verdict.Note{a.cfg.Note()}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timing.Ask)
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timing.Ask)
 	defer cancel()
-	question := message{Kind: askNotes, About: among(append(ask.About, s.cfg.Stuck()...))}
-	q, err := s.mesh.Ask(ctx, question.encode(), ask.Of...)
+	question := message{Kind: askNotes, About: among(append(ask.About, a.cfg.Stuck()...))}
+	q, err := a.mesh.Ask(ctx, question.encode(), ask.Of...)
 	if err != nil {
-		s.cfg.Logger.Debug("nobody can be asked", "error", err)
-		return []verdict.Note{s.cfg.Note()}
+		a.cfg.Logger.Debug("nobody can be asked", "error", err)
+		return []verdict.Note{a.cfg.Note()}
 	}
 	var notes []verdict.Note
 	for ans := range q.Answers() {
 		n, err := decodeNote(ans.From, ans.Body)
 		if err != nil {
-			s.cfg.Logger.Debug("an answer that is no note", "from", ans.From, "by", ans.By, "error", err)
+			a.cfg.Logger.Debug("an answer that is no note", "from", ans.From, "by", ans.By, "error", err)
 			continue
 		}
 		notes = append(notes, n)
@@ -383,11 +369,11 @@ func (s *shell) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 }
 
 // tell asks the coordinator to look, and reports whether it will.
-func (s *shell) tell(ctx context.Context, leader string) bool {
-	if s.mesh == nil {
+func (a *Agent) tell(ctx context.Context, leader string) bool {
+	if a.mesh == nil {
 		return true
 	}
-	q, err := s.mesh.Ask(ctx, (&message{Kind: askLook, About: s.cfg.Stuck()}).encode(), leader)
+	q, err := a.mesh.Ask(ctx, (&message{Kind: askLook, About: a.cfg.Stuck()}).encode(), leader)
 	if err != nil {
 		return false
 	}
@@ -400,18 +386,17 @@ func (s *shell) tell(ctx context.Context, leader string) bool {
 }
 
 // broadcast tells all what is open. It doesn't wait for them.
-func (s *shell) broadcast(ctx context.Context, b *Broadcast) {
-	if s.mesh == nil {
+func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
+	if a.mesh == nil {
 		return
 	}
-	body := encodeOpen(s.cfg.Self.Name, b.Turn, b.Open, b.Unresolved)
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timing.Ask)
-	q, err := s.mesh.Ask(ctx, body)
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timing.Ask)
+	q, err := a.mesh.Ask(ctx, encodeOpen(a.cfg.Self.Name, b.Turn, b.Open, b.Unresolved))
 	if err != nil {
 		cancel()
 		return
 	}
-	s.busy.Go(func() {
+	a.busy.Go(func() {
 		defer cancel()
 		for range q.Answers() { // until all know
 			continue
@@ -421,16 +406,16 @@ func (s *shell) broadcast(ctx context.Context, b *Broadcast) {
 
 // end lets the machine leave. When all are told to end at once nobody is the last: so a coordinator that has told
 // something waits a moment for the others. Of those that stay the next one coordinates.
-func (s *shell) end() {
-	if len(s.machine.Open()) == 0 {
+func (a *Agent) end() {
+	if len(a.machine.Open()) == 0 {
 		return
 	}
-	if s.machine.Leader() == s.cfg.Self.Name {
+	if a.machine.Leader() == a.cfg.Self.Name {
 		deadline := time.NewTimer(leaveTime)
 		defer deadline.Stop()
-		for late := false; s.others() && !late; {
+		for late := false; a.others() && !late; {
 			select {
-			case <-s.wake: // a process left, perhaps
+			case <-a.wake: // a process left, perhaps
 			case <-deadline.C:
 				late = true
 			}
@@ -438,15 +423,15 @@ func (s *shell) end() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	s.step(ctx, Membership{s.members()})
-	s.step(ctx, Leave{Note: s.cfg.Note(), Alone: !s.others()})
+	a.step(ctx, Membership{a.members()})
+	a.step(ctx, Leave{Note: a.cfg.Note(), Alone: !a.others()})
 }
 
 // others tells whether there are processes that may go on: those that have neither left nor died. One that is out of
 // reach isn't among them: it has not heard what is open here, and may never be heard of again.
-func (s *shell) others() bool {
-	return slices.ContainsFunc(s.members(), func(o mesh.Status) bool {
-		return o.Member.Name != s.cfg.Self.Name && o.State != mesh.Left && o.State != mesh.Dead && o.State != mesh.Unreachable
+func (a *Agent) others() bool {
+	return slices.ContainsFunc(a.members(), func(o mesh.Status) bool {
+		return o.Member.Name != a.cfg.Self.Name && o.State != mesh.Left && o.State != mesh.Dead && o.State != mesh.Unreachable
 	})
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -48,10 +49,17 @@ func dataOf(v *verdict.Verdict) json.RawMessage {
 // verdictEvent tells of a verdict that opened, changed or is withdrawn, and has been open since the given time.
 func verdictEvent(c *verdict.Change, since, now time.Time) bus.Event {
 	v := &c.Verdict
-	id := v.ID
 	ev := bus.Event{
-		Time: now, Key: VerdictKey(id), Severity: severityOf(v), Reason: v.Reason.String(), Text: v.Text.String(),
-		Description: evidence(v), Data: dataOf(v),
+		Time: now, Key: VerdictKey(v.ID), Severity: bus.Warning, Reason: v.Reason.String(), Text: v.Text.String(),
+		Data: dataOf(v),
+	}
+	lines := make([]string, len(v.Evidence))
+	for i, e := range v.Evidence {
+		lines[i] = e.String()
+	}
+	ev.Description = strings.Join(lines, "\n")
+	if v.Urgent() {
+		ev.Severity = bus.Critical
 	}
 	switch c.Kind {
 	case verdict.Opened:
@@ -60,14 +68,15 @@ func verdictEvent(c *verdict.Change, since, now time.Time) bus.Event {
 		ev.Type, ev.Stage = semconv.EventVerdictChanged, bus.Changed
 	case verdict.Withdrawn:
 		ev.Type, ev.Stage, ev.Unresolved = semconv.EventVerdictWithdrawn, bus.Closed, c.Unresolved
-		ev.Text += closing(c.Unresolved, now.Sub(since))
+		over := "over" // or it would read as if it still held
+		if c.Unresolved {
+			over = "given up"
+		}
+		ev.Text += fmt.Sprintf(" (%s after %v)", over, verdict.Age(now.Sub(since)))
 	}
 	switch {
 	case len(v.Culprits) > 0:
-		ev.Subject = v.Culprits[0].String()
-		if v.Culprits[0].Job >= 0 {
-			ev.Rank = strconv.Itoa(v.Culprits[0].Job)
-		}
+		ev.Subject, ev.Rank = v.Culprits[0].String(), rankText(v.Culprits[0].Job)
 		if more := len(v.Culprits) - 1; more > 0 {
 			ev.Subject += fmt.Sprintf(" and %d more", more)
 		}
@@ -77,31 +86,6 @@ func verdictEvent(c *verdict.Change, since, now time.Time) bus.Event {
 		ev.Subject = "the job"
 	}
 	return ev
-}
-
-func evidence(v *verdict.Verdict) string {
-	lines := make([]string, len(v.Evidence))
-	for i := range v.Evidence {
-		lines[i] = v.Evidence[i].String()
-	}
-	return strings.Join(lines, "\n")
-}
-
-// closing is the end of the sentence of a verdict that is withdrawn, which would read as if it still held: whether it
-// healed, or those that waited gave up.
-func closing(unresolved bool, after time.Duration) string {
-	if unresolved {
-		return fmt.Sprintf(" (given up after %v)", verdict.Age(after))
-	}
-	return fmt.Sprintf(" (over after %v)", verdict.Age(after))
-}
-
-// severityOf is how urgent the events of a verdict are.
-func severityOf(v *verdict.Verdict) bus.Severity {
-	if v.Urgent() {
-		return bus.Critical
-	}
-	return bus.Warning
 }
 
 // memberData is the data of a member's event.
@@ -115,30 +99,35 @@ type memberData struct {
 	Since  time.Time `json:"since,omitzero"`
 }
 
+// memberEvents are the events of what happens to members. Nobody is told of a suspicion, nor that it came to nothing.
+var memberEvents = map[mesh.Kind]string{
+	mesh.Joined: semconv.EventRankJoined, mesh.Departed: semconv.EventRankLeft, mesh.Died: semconv.EventRankDead,
+	mesh.Halted: semconv.EventRankStopped, mesh.Resumed: semconv.EventRankResumed, mesh.Lost: semconv.EventRankUnreachable,
+}
+
 // memberEvent tells what happened to a process. It is for information: if it matters to the job, a verdict follows.
-// Nobody is told of a suspicion, nor that it came to nothing.
 func (a *Agent) memberEvent(e mesh.Event) {
-	types := map[mesh.Kind]string{
-		mesh.Joined: semconv.EventRankJoined, mesh.Departed: semconv.EventRankLeft, mesh.Died: semconv.EventRankDead,
-		mesh.Halted: semconv.EventRankStopped, mesh.Resumed: semconv.EventRankResumed,
-		mesh.Lost: semconv.EventRankUnreachable,
-	}
-	t := types[e.Kind]
-	if t == "" || e.Passing {
+	if memberEvents[e.Kind] == "" || e.Passing {
 		return
 	}
+	m := &e.Member
 	data := memberData{
-		Member: e.Member.Name, Host: e.Member.Host, PID: e.Member.PID, State: e.Kind.String(),
-		Cause: e.Cause.String(), Since: e.Since,
+		Member: m.Name, Host: m.Host, PID: m.PID, State: e.Kind.String(), Cause: e.Cause.String(), Since: e.Since,
 	}
 	if e.Exit.Known {
 		data.Exit = e.Exit.String()
 	}
-	ev := bus.Event{Type: t, Time: e.Since, Subject: e.Member.String(), Text: e.String(), Data: data}
-	if e.Member.Rank >= 0 {
-		ev.Rank = strconv.Itoa(e.Member.Rank)
+	a.cfg.Event(bus.Event{
+		Type: memberEvents[e.Kind], Time: e.Since, Subject: m.String(), Rank: rankText(m.Rank), Text: e.String(), Data: data,
+	}, false)
+}
+
+// rankText is the rank of the job that an event is about; empty if it isn't known.
+func rankText(rank int) string {
+	if rank < 0 {
+		return ""
 	}
-	a.cfg.Event(ev, false)
+	return strconv.Itoa(rank)
 }
 
 // commData is the data of a communicator's failure.
@@ -156,31 +145,21 @@ func (a *Agent) commFailed(ev *tape.Event) {
 	r := &ev.Life
 	data := commData{Comm: ev.Comm.ID.String(), Name: ev.Comm.Name, Rank: ev.Comm.Rank, Code: r.Code.String()}
 	if r.Peer >= 0 {
-		peer := r.Peer
-		data.Peer = &peer
+		data.Peer = new(r.Peer)
 	}
-	text := r.Text
-	if text == "" {
-		text = r.Code.String()
-	}
-	self := &a.cfg.Self
-	out := bus.Event{
-		Type: semconv.EventCommFailed, Subject: "comm " + ev.Comm.Name, Reason: r.Code.String(), Data: data,
-		Cause: a.causeOf(ev), Text: fmt.Sprintf("communicator %s of %s failed: %s", ev.Comm.Name, self, text),
-	}
-	if self.Rank >= 0 {
-		out.Rank = strconv.Itoa(self.Rank)
-	}
-	a.cfg.Event(out, false)
+	a.cfg.Event(bus.Event{
+		Type: semconv.EventCommFailed, Subject: "comm " + ev.Comm.Name, Rank: rankText(a.cfg.Self.Rank), Reason: data.Code,
+		Cause: a.causeOf(ev), Data: data,
+		Text: fmt.Sprintf("communicator %s of %s failed: %s", ev.Comm.Name, a.cfg.Self, cmp.Or(r.Text, data.Code)),
+	}, false)
 }
 
 // causeOf is the key of the open verdict that explains why a communicator failed; empty if none does.
 func (a *Agent) causeOf(ev *tape.Event) string {
-	reasons := map[lifecycle.Code]verdict.Reason{
+	reason, told := map[lifecycle.Code]verdict.Reason{
 		lifecycle.CodeRankDead: verdict.RankDead, lifecycle.CodeUnreachable: verdict.RankUnreachable,
 		lifecycle.CodeMismatch: verdict.Mismatch,
-	}
-	reason, told := reasons[ev.Life.Code]
+	}[ev.Life.Code]
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.open {

@@ -8,7 +8,7 @@ import (
 )
 
 // notes judges the job by the notes that came.
-func (m *Machine) notes(in Notes, now time.Time, out *effects) {
+func (m *Machine) notes(in Notes, now time.Time) {
 	if !m.looking || in.Round != m.round {
 		return
 	}
@@ -28,20 +28,21 @@ func (m *Machine) notes(in Notes, now time.Time, out *effects) {
 	}
 	m.holds(verdicts, m.began)
 	verdicts = m.keep(verdicts, unsure, healed, now)
-	to := toAll
-	if !m.leads {
-		to = toAllAgain
-	}
+	to := m.all()
 	m.leads, m.handedOver = true, false
-	m.apply(verdicts, to, healed, now, out)
-	m.retire(all)
+	m.apply(verdicts, to, healed, now)
+	for _, n := range all { // but for the dead that left no trace: others may fail because of these later
+		if n.Fate == verdict.Dead && len(n.Slots) > 0 || n.Fate == verdict.Unreachable {
+			m.release(n.Member)
+		}
+	}
 	m.turn++
 	past := make([]string, len(m.past))
 	for i, p := range m.past {
 		past[i] = p.id
 	}
-	out.add(Broadcast{m.turn, m.tracker.Open(), past})
-	out.add(Settled{m.began})
+	m.add(Broadcast{m.turn, m.tracker.Open(), past})
+	m.add(Settled{m.began})
 	m.looked = now
 	m.again(len(verdicts) > 0 || unsure || stalled(all), soon, now)
 }
@@ -145,23 +146,11 @@ func (m *Machine) withhold(verdicts []verdict.Verdict, now time.Time) (all []ver
 	}
 	return slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool {
 		known := slices.ContainsFunc(open, func(o verdict.Verdict) bool { return o.ID == v.ID })
-		switch {
-		case v.Reason == verdict.Transport && now.Before(m.heals):
-			unsure = true
-			return true
-		case known:
-			return false
-		case m.departing(&v, now):
-			unsure = true
-			return true
-		case m.ending:
-			return true
-		case v.Reason == verdict.RankDead &&
-			slices.ContainsFunc(open, func(o verdict.Verdict) bool { return victimOf(&v, &o) }):
-			unsure = true
-			return true
-		}
-		return false
+		victim := func(o verdict.Verdict) bool { return v.Reason == verdict.RankDead && victimOf(&v, &o) }
+		later := v.Reason == verdict.Transport && now.Before(m.heals) ||
+			!known && (m.departing(&v, now) || !m.ending && slices.ContainsFunc(open, victim))
+		unsure = unsure || later
+		return later || m.ending && !known
 	}), unsure
 }
 
@@ -207,12 +196,16 @@ func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, healed func(*ver
 // undecidable tells whether some of the processes that a verdict is about don't run or don't answer, so that it is not
 // known whether it still holds.
 func (m *Machine) undecidable(v *verdict.Verdict) bool {
-	mute := func(name string) bool {
+	return concerns(v, func(name string) bool {
 		r := m.members[name]
 		return r != nil && (r.phase == stopped || r.phase == silent || r.phase == doubted)
-	}
-	return slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return mute(r.Member) }) ||
-		slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return mute(w.Rank.Member) })
+	})
+}
+
+// concerns tells whether a verdict is about a process that is so, or has it waiting.
+func concerns(v *verdict.Verdict, is func(name string) bool) bool {
+	return slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return is(r.Member) }) ||
+		slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return is(w.Rank.Member) })
 }
 
 // blames tells whether all of some are among a verdict's culprits.
@@ -231,26 +224,14 @@ func stalled(notes []verdict.Note) bool {
 	})
 }
 
-// retire releases the judged processes that are gone or out of reach, but for the dead that left no trace: others may
-// fail because of these later.
-func (m *Machine) retire(judged []verdict.Note) {
-	for _, n := range judged {
-		if n.Fate == verdict.Dead && len(n.Slots) > 0 || n.Fate == verdict.Unreachable {
-			m.release(n.Member)
-		}
-	}
-}
-
 // release lets a process that is gone or out of reach be retired, unless an open verdict is about it.
 func (m *Machine) release(name string) {
 	r := m.members[name]
-	if r == nil || slices.ContainsFunc(m.tracker.Open(), func(v verdict.Verdict) bool {
-		return slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool { return c.Member == name }) ||
-			slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return w.Rank.Member == name })
+	if r != nil && !slices.ContainsFunc(m.tracker.Open(), func(v verdict.Verdict) bool {
+		return concerns(&v, func(other string) bool { return other == name })
 	}) {
-		return
+		r.on(released, r.since)
 	}
-	r.on(released, r.since)
 }
 
 // audience says which changes receivers outside of this process are told of.
@@ -262,6 +243,14 @@ const (
 	toAll                  // receivers outside of the job, of all changes
 	toAllAgain             // toAll, and again of what was open: another process told of it, if any
 )
+
+// all is toAll, and again what another process told before.
+func (m *Machine) all() audience {
+	if m.leads {
+		return toAll
+	}
+	return toAllAgain
+}
 
 // holds remembers that verdicts were known to hold at a time.
 func (m *Machine) holds(verdicts []verdict.Verdict, at time.Time) {
@@ -275,7 +264,7 @@ func (m *Machine) holds(verdicts []verdict.Verdict, at time.Time) {
 // apply makes verdicts the open ones, and tells what changed. healed says of one that is not among them any more
 // whether its cause is gone.
 func (m *Machine) apply(verdicts []verdict.Verdict, to audience, healed func(*verdict.Verdict) bool,
-	now time.Time, out *effects,
+	now time.Time,
 ) {
 	was := map[string]bool{}
 	for _, v := range m.tracker.Open() {
@@ -284,7 +273,7 @@ func (m *Machine) apply(verdicts []verdict.Verdict, to audience, healed func(*ve
 	changes := m.tracker.Update(verdicts)
 	m.past = slices.DeleteFunc(m.past, func(p withdrawn) bool { return now.Sub(p.at) >= pastTime })
 	if len(changes) > 0 {
-		out.add(Publish{m.tracker.Open()})
+		m.add(Publish{m.tracker.Open()})
 	}
 	for _, c := range changes {
 		id := c.Verdict.ID
@@ -307,16 +296,16 @@ func (m *Machine) apply(verdicts []verdict.Verdict, to audience, healed func(*ve
 		}
 		if to == toAllAgain && c.Kind == verdict.Withdrawn {
 			// A new coordinator ends what the last one told; its own receivers end only what they know of.
-			out.add(Tell{verdict.Change{Kind: verdict.Changed, Verdict: c.Verdict}, since, true})
+			m.add(Tell{verdict.Change{Kind: verdict.Changed, Verdict: c.Verdict}, since, true})
 		}
-		out.add(Tell{c, since, to >= toAll || to == ofWithdrawals && c.Kind == verdict.Withdrawn})
+		m.add(Tell{c, since, to >= toAll || to == ofWithdrawals && c.Kind == verdict.Withdrawn})
 	}
 	if to != toAllAgain {
 		return
 	}
 	for _, v := range m.tracker.Open() {
 		if was[v.ID] {
-			out.add(Tell{verdict.Change{Kind: verdict.Changed, Verdict: v}, m.since[v.ID], true})
+			m.add(Tell{verdict.Change{Kind: verdict.Changed, Verdict: v}, m.since[v.ID], true})
 		}
 	}
 }

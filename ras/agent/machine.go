@@ -50,6 +50,8 @@ type Machine struct {
 	handedOver bool // this process coordinated before, and has not heard the new coordinator yet
 
 	ending bool // the process was told to end: what happens from now on is no news
+
+	out []Effect // of the step that goes on
 }
 
 // withdrawn is a verdict that was withdrawn and is not known to be healed.
@@ -110,8 +112,8 @@ const (
 	departTime = 200 * time.Millisecond
 )
 
-// Input is something that happened.
-type Input interface{ input() }
+// Input is something that happened: one of the types below.
+type Input any
 
 // The inputs.
 type (
@@ -148,19 +150,8 @@ type (
 	}
 )
 
-func (Membership) input()   {}
-func (Trouble) input()      {}
-func (AskedToLook) input()  {}
-func (AskedForNote) input() {}
-func (Notes) input()        {}
-func (Told) input()         {}
-func (Heard) input()        {}
-func (Tick) input()         {}
-func (Ending) input()       {}
-func (Leave) input()        {}
-
-// Effect is something to do.
-type Effect interface{ effect() }
+// Effect is something to do: one of the types below.
+type Effect any
 
 // The effects.
 type (
@@ -196,15 +187,6 @@ type (
 	Wake struct{ At time.Time }
 )
 
-func (AskNotes) effect()    {}
-func (TellTrouble) effect() {}
-func (StopTelling) effect() {}
-func (Broadcast) effect()   {}
-func (Tell) effect()        {}
-func (Publish) effect()     {}
-func (Settled) effect()     {}
-func (Wake) effect()        {}
-
 // NewMachine makes the machine of a process that knows no other one yet.
 func NewMachine(self mesh.Member, timing Timing) *Machine {
 	m := &Machine{
@@ -217,10 +199,10 @@ func NewMachine(self mesh.Member, timing Timing) *Machine {
 
 // Step takes what happened, at the time now, and returns what there is to do, in order.
 func (m *Machine) Step(now time.Time, in Input) []Effect {
-	var out effects
+	m.out = nil
 	switch in := in.(type) {
 	case Membership:
-		m.membership(in.Members, now, &out)
+		m.membership(in.Members, now)
 	case Trouble:
 		m.trouble, m.tries = true, 0
 		m.news(now)
@@ -231,29 +213,27 @@ func (m *Machine) Step(now time.Time, in Input) []Effect {
 		if in.By == m.leader && in.By != m.self.Name { // it knows with the note of the trouble here
 			m.asked = now
 			m.trouble, m.retry = false, time.Time{}
-			m.stopTelling(&out)
+			m.stopTelling()
 		}
 	case Notes:
-		m.notes(in, now, &out)
+		m.notes(in, now)
 	case Told:
 		m.told(in.Heard, now)
 	case Heard:
-		m.hear(in, now, &out)
+		m.hear(in, now)
 	case Tick:
 	case Ending:
 		m.ending = true
 	case Leave:
-		m.leave(in, now, &out)
-		return out
+		m.leave(in, now)
+		return m.out
 	}
 	m.lead(now)
-	m.act(now, &out)
-	return out
+	m.act(now)
+	return m.out
 }
 
-type effects []Effect
-
-func (e *effects) add(f Effect) { *e = append(*e, f) }
+func (m *Machine) add(e Effect) { m.out = append(m.out, e) }
 
 // news has the coordinator look in a moment, if that is this process.
 func (m *Machine) news(now time.Time) {
@@ -268,7 +248,7 @@ func (m *Machine) news(now time.Time) {
 }
 
 // membership takes what the mesh knows. A change calls for a look, unless a process only joined or is late.
-func (m *Machine) membership(members []mesh.Status, now time.Time, out *effects) {
+func (m *Machine) membership(members []mesh.Status, now time.Time) {
 	known := make(map[string]bool, len(members))
 	for i := range members {
 		s := &members[i]
@@ -287,7 +267,7 @@ func (m *Machine) membership(members []mesh.Status, now time.Time, out *effects)
 			m.news(now)
 		}
 		if s.Member.Name == m.leader && r.phase != speaking {
-			m.stopTelling(out) // it won't answer
+			m.stopTelling() // it won't answer
 		}
 	}
 	maps.DeleteFunc(m.members, func(name string, _ *member) bool { return !known[name] && name != m.self.Name })
@@ -332,17 +312,17 @@ func before(a, b *mesh.Member) bool {
 }
 
 // act does what is due, and asks to be woken for what is to come.
-func (m *Machine) act(now time.Time, out *effects) {
+func (m *Machine) act(now time.Time) {
 	if m.leader == m.self.Name {
 		if m.trouble {
 			m.trouble, m.retry = false, time.Time{}
 			m.news(now)
 		}
 		if !m.looking && !m.due.IsZero() && !now.Before(m.due) {
-			m.look(now, out)
+			m.look(now)
 		}
 		if !m.looking && !m.due.IsZero() {
-			out.add(Wake{m.due})
+			m.add(Wake{m.due})
 		}
 		return
 	}
@@ -353,17 +333,17 @@ func (m *Machine) act(now time.Time, out *effects) {
 	switch {
 	case m.trouble && !m.telling && m.leader != "" && !now.Before(m.retry):
 		m.trouble, m.telling, m.retry = false, true, time.Time{}
-		out.add(TellTrouble{m.leader})
+		m.add(TellTrouble{m.leader})
 	case m.trouble && !m.telling && !m.retry.IsZero():
-		out.add(Wake{m.retry})
+		m.add(Wake{m.retry})
 	case len(m.tracker.Open()) > 0:
-		out.add(Wake{now.Add(m.timing.AgainMost)}) // is there still a coordinator?
+		m.add(Wake{now.Add(m.timing.AgainMost)}) // is there still a coordinator?
 	}
 }
 
 // look asks all for their notes. The processes that ended in order are asked for what their tapes tell, as somebody may
 // wait for them, until that is final.
-func (m *Machine) look(now time.Time, out *effects) {
+func (m *Machine) look(now time.Time) {
 	m.round++
 	m.looking, m.began, m.due = true, now, time.Time{}
 	of := make([]string, 0, len(m.members))
@@ -380,12 +360,12 @@ func (m *Machine) look(now time.Time, out *effects) {
 			about = append(about, v.Comm)
 		}
 	}
-	out.add(AskNotes{m.round, of, among(about)})
+	m.add(AskNotes{m.round, of, among(about)})
 }
 
-func (m *Machine) stopTelling(out *effects) {
+func (m *Machine) stopTelling() {
 	if m.telling {
-		out.add(StopTelling{})
+		m.add(StopTelling{})
 	}
 }
 
@@ -402,7 +382,7 @@ func (m *Machine) told(heard bool, now time.Time) {
 }
 
 // hear takes over what the coordinator says.
-func (m *Machine) hear(in Heard, now time.Time, out *effects) {
+func (m *Machine) hear(in Heard, now time.Time) {
 	if in.From == m.self.Name || in.Turn <= m.turns[in.From] {
 		return
 	}
@@ -416,24 +396,20 @@ func (m *Machine) hear(in Heard, now time.Time, out *effects) {
 		m.handedOver, to = false, ofWithdrawals
 	}
 	m.holds(in.Open, now)
-	m.apply(in.Open, to, func(v *verdict.Verdict) bool { return !slices.Contains(in.Unresolved, v.ID) }, now, out)
+	m.apply(in.Open, to, func(v *verdict.Verdict) bool { return !slices.Contains(in.Unresolved, v.ID) }, now)
 	if !m.asked.IsZero() { // else that was of a look without this process
-		out.add(Settled{m.asked})
+		m.add(Settled{m.asked})
 	}
 }
 
 // leave withdraws what is open when the last process of the job leaves: nobody waits any more, and nobody else will say
 // so. It is unresolved, unless this process has what it waited for, or a process that did not run ran to its end.
-func (m *Machine) leave(in Leave, now time.Time, out *effects) {
+func (m *Machine) leave(in Leave, now time.Time) {
 	if !in.Alone || len(m.tracker.Open()) == 0 {
 		return
 	}
-	to := toAll
-	if !m.leads {
-		to = toAllAgain
-	}
 	notes := append(m.absent(), in.Note)
-	m.apply(nil, to, func(v *verdict.Verdict) bool { return v.Healed(notes, 0) }, now, out)
+	m.apply(nil, m.all(), func(v *verdict.Verdict) bool { return v.Healed(notes, 0) }, now)
 }
 
 // absent are notes of the members that don't run, so that nobody takes them for healed. Those that the membership has

@@ -138,20 +138,11 @@ func (m *member) observe(s mesh.Status, now time.Time) {
 
 // fate is what the phase is in a note; false where there is none to be judged by.
 func (m *member) fate() (f verdict.Fate, known bool) {
-	switch m.phase {
-	case speaking:
-		return verdict.Alive, true
-	case stopped:
-		return verdict.Stopped, true
-	case unreachable:
-		return verdict.Unreachable, true
-	case dead:
-		return verdict.Dead, true
-	case left:
-		return verdict.Departed, true
-	default:
-		return 0, false
-	}
+	f, known = map[phase]verdict.Fate{
+		speaking: verdict.Alive, stopped: verdict.Stopped, unreachable: verdict.Unreachable, dead: verdict.Dead,
+		left: verdict.Departed,
+	}[m.phase]
+	return f, known
 }
 
 // CauseText says how a process came to its state.

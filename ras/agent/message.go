@@ -104,12 +104,11 @@ func encodeOpen(from string, turn uint64, open []verdict.Verdict, unresolved []s
 		m.Open = append(m.Open, v.Shorten(maxToldText, maxToldCulprits, maxToldWaits, maxToldEvidence).Pack())
 	}
 	b := m.encode()
-	for len(b) > mesh.MaxQuestion && len(m.Open) > 0 {
-		if len(m.Open) == 1 {
-			m.Open[0] = m.Open[0].Unpack().Shorten(maxToldText, 1, 1, 0).Pack()
-			return m.encode()
-		}
+	for ; len(b) > mesh.MaxQuestion && len(m.Open) > 1; b = m.encode() {
 		m.Open = m.Open[:len(m.Open)/2] // the first ones are those for which most wait longest
+	}
+	if len(b) > mesh.MaxQuestion && len(m.Open) > 0 {
+		m.Open[0] = m.Open[0].Unpack().Shorten(maxToldText, 1, 1, 0).Pack()
 		b = m.encode()
 	}
 	return b

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/process"
-	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -26,8 +26,6 @@ type Config struct {
 	Machines int         // the members are spread over them evenly, and must be a multiple of them
 	Link     sim.Link    // between machines
 	Tuning   mesh.Tuning // of the meshes; the zero value is mesh.OneMachine
-	Timing   agent.Timing
-	Stall    time.Duration // the age from which an operation stalls; default model.DefaultFloor
 }
 
 // Job is a running job. Its methods must be called within one bubble of synctest.
@@ -74,9 +72,6 @@ func clock() int64 { return time.Now().UnixNano() }
 // Start starts a job, and returns when its members know each other. The caller closes it, also if it fails: it is never
 // nil.
 func Start(ctx context.Context, c Config) (*Job, error) {
-	if c.Stall == 0 {
-		c.Stall = model.DefaultFloor
-	}
 	j := &Job{Job: &sim.Job{}, config: c, stop: func() {}, opened: map[string]*spread{}}
 	if c.Machines < 1 || c.Shape.Members%c.Machines != 0 || c.Shape.Members < 1 || c.Shape.Ranks < 1 {
 		return j, fmt.Errorf("jobsim: %d members of %d ranks on %d machines, want as many on each", c.Shape.Members,
@@ -134,18 +129,14 @@ type observer struct {
 }
 
 func (j *Job) newAgent(r *sim.Rank, i int) (*agent.Agent, error) {
-	j.observers[i] = &observer{model: model.New(j.limits())}
+	j.observers[i] = &observer{model: model.New(model.Limits{})}
 	return agent.New(agent.Config{
-		Self: r.Process.Member(), Timing: j.config.Timing,
+		Self:   r.Process.Member(),
 		Note:   func() verdict.Note { r.Process.Gate(); return j.note(i, r.Process.Member()) },
 		Local:  func(m mesh.Member) (verdict.Note, bool) { return j.note(m.Rank, m), true },
 		HeldUp: func() bool { return j.observers[i].heldUp() },
 		Event:  func(ev bus.Event, outward bool) { r.Process.Gate(); j.hear(r, i, &ev, outward) },
 	})
-}
-
-func (j *Job) limits() model.Limits {
-	return model.Limits{Floor: j.config.Stall, Slow: min(model.DefaultSlow, j.config.Stall)}
 }
 
 // read brings the model of a process up to now.
@@ -208,12 +199,7 @@ func (j *Job) watch(ctx context.Context, i int, p *sim.Process, a *agent.Agent) 
 
 // hear notes what an agent tells.
 func (j *Job) hear(r *sim.Rank, i int, ev *bus.Event, outward bool) {
-	switch ev.Type {
-	case semconv.EventVerdictOpened, semconv.EventVerdictChanged, semconv.EventVerdictWithdrawn:
-	default:
-		return
-	}
-	if r.Process.Ended() {
+	if !strings.HasPrefix(ev.Key, agent.VerdictKey("")) || r.Process.Ended() {
 		return
 	}
 	now := time.Now()
@@ -231,10 +217,8 @@ func (j *Job) hear(r *sim.Rank, i int, ev *bus.Event, outward bool) {
 		return
 	}
 	t := Told{At: now, By: i, Stage: ev.Stage, Key: ev.Key}
-	if b, err := json.Marshal(ev.Data); err == nil {
-		if err := json.Unmarshal(b, &t.Verdict); err != nil {
-			t.Verdict = verdict.Verdict{} // a receiver could not read it either; the reason is none
-		}
+	if data, ok := ev.Data.(json.RawMessage); !ok || json.Unmarshal(data, &t.Verdict) != nil {
+		t.Verdict = verdict.Verdict{} // a receiver could not read it either; the reason is none
 	}
 	j.told = append(j.told, t)
 }
@@ -279,23 +263,23 @@ func (j *Job) AllHold(except func(member int) bool, keys ...string) bool {
 // Machine is that of a member.
 func (j *Job) Machine(member int) int { return member / (len(j.Ranks) / j.config.Machines) }
 
-// Kill kills a member's process, and Stop stops it until Continue.
+// Kill ends a member's process for good.
 func (j *Job) Kill(member int, exit process.Exit) {
-	j.Model.Kill(member)
+	j.Model.do(func() { j.Model.job.Processes[member].Kill(exit) })
 	j.Ranks[member].Process.Kill(exit)
 	j.end[member]()
 }
 
 // Stop stops a member's process, as SIGSTOP does.
 func (j *Job) Stop(member int) {
-	j.Model.Stop(member)
+	j.Model.do(j.Model.job.Processes[member].Stop)
 	j.Ranks[member].Process.Stop()
 }
 
-// Continue lets it run again.
+// Continue lets it run again: its ranks see what ended meanwhile.
 func (j *Job) Continue(member int) {
 	j.Ranks[member].Process.Continue()
-	j.Model.Continue(member)
+	j.Model.do(j.Model.job.Processes[member].Continue)
 }
 
 // Cut parts a machine from all others, for RAS and for the job's data; apart false joins it again.
@@ -305,7 +289,7 @@ func (j *Job) Cut(machine int, apart bool) {
 			j.Network.Cut(j.Machines[machine], j.Machines[i], apart)
 		}
 	}
-	j.Model.Cut(machine, apart)
+	j.Model.do(func() { j.Model.job.Cut(fmt.Sprintf("host%d", machine), apart) })
 }
 
 // Close ends the job, and waits in virtual time until all of it has ended.

@@ -1,14 +1,14 @@
 package meshed
 
 import (
-	"fmt"
+	"cmp"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/jobsim"
-	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -41,13 +41,13 @@ var signatures = [len(commNames)]tape.Signature{
 
 // Model is the ranks of a job, in the bubble's time. Each of its methods first does what happened until now.
 type Model struct {
-	mu      sync.Mutex
-	shape   Shape
-	now     func() int64
-	rand    *rand.Rand
-	job     *jobsim.Job
-	habits  []habit // by rank
-	members []*member
+	mu     sync.Mutex
+	shape  Shape
+	now    func() int64
+	rand   *rand.Rand
+	job    *jobsim.Job
+	habits []habit        // by rank
+	events [][]tape.Event // by member: what it wrote onto its tape, and nobody has read yet
 }
 
 // habit is what a rank does otherwise than the others.
@@ -59,32 +59,16 @@ type habit struct {
 	odd    bool          // it makes another call of the world than the others
 }
 
-// member is what the model keeps of a process.
-type member struct {
-	events []tape.Event
-	dead   bool
-}
-
 // NewModel makes a job that begins now. now is its clock.
 func NewModel(seed uint64, s Shape, machines int, now func() int64) *Model {
-	if s.Step == 0 {
-		s.Step = time.Second
-	}
-	if s.Jitter == 0 {
-		s.Jitter = 0.1
-	}
+	s.Step, s.Jitter = cmp.Or(s.Step, time.Second), cmp.Or(s.Jitter, 0.1)
 	m := &Model{shape: s, now: now, rand: rand.New(rand.NewPCG(seed, 1))}
 	m.job = jobsim.New(jobsim.Config{
 		Processes: s.Members, Hosts: machines, Latency: transfer, OnError: jobsim.Stay, Blind: true, Start: now(),
 	}, s.Ranks)
-	m.habits = make([]habit, len(m.job.Ranks))
-	for i := range m.habits {
-		m.habits[i].awake = &jobsim.Gate{}
-	}
-	for _, p := range m.job.Processes {
-		own := &member{}
-		p.Observe = func(ev *tape.Event) { own.events = append(own.events, *ev) }
-		m.members = append(m.members, own)
+	m.habits, m.events = make([]habit, len(m.job.Ranks)), make([][]tape.Event, s.Members)
+	for i, p := range m.job.Processes {
+		p.Observe = func(ev *tape.Event) { m.events[i] = append(m.events[i], *ev) }
 	}
 	m.start()
 	return m
@@ -96,16 +80,15 @@ func NewModel(seed uint64, s Shape, machines int, now func() int64) *Model {
 func (m *Model) start() {
 	m.job.Reset()
 	var all []int
-	groups := map[[3]int][]int{}
-	place := 0 // of a process among the living
-	for i, p := range m.job.Processes {
-		if m.members[i].dead {
+	groups := map[[3]int][]int{} // by the kind, and two numbers of the group
+	place := 0                   // of a process among the living
+	for _, p := range m.job.Processes {
+		if p.State == jobsim.Dead {
 			continue
 		}
 		for local, r := range p.Ranks {
 			all = append(all, r.Job)
-			for kind, key := range [][3]int{{0, place, 0}, {1, place / stages, local}, {2, place % stages, local}} {
-				key[0] = kind
+			for _, key := range [][3]int{{0, place, 0}, {1, place / stages, local}, {2, place % stages, local}} {
 				groups[key] = append(groups[key], r.Job)
 			}
 			m.habits[r.Job] = habit{awake: &jobsim.Gate{}}
@@ -115,7 +98,7 @@ func (m *Model) start() {
 	m.job.Comm(world, "", all)
 	for kind := range 3 {
 		for a := range place {
-			for b := range max(m.shape.Ranks, 1) {
+			for b := range m.shape.Ranks {
 				if ranks := groups[[3]int{kind, a, b}]; len(ranks) > 0 {
 					m.job.Comm(commNames[kind], world, ranks)
 				}
@@ -169,7 +152,7 @@ func (m *Model) Slots(member int, buf []tape.Slot) []tape.Slot {
 // Events gives what a member wrote onto its tape since the last time.
 func (m *Model) Events(member int, observe func(*tape.Event)) {
 	var events []tape.Event
-	m.do(func() { events, m.members[member].events = m.members[member].events, nil })
+	m.do(func() { events, m.events[member] = m.events[member], nil })
 	for i := range events {
 		observe(&events[i])
 	}
@@ -195,11 +178,11 @@ func (m *Model) Oldest() (oldest int64) {
 // Steps is how many steps of the current start the slowest of the living ranks has made.
 func (m *Model) Steps() (steps uint64) {
 	m.do(func() {
-		first := true
-		for i, p := range m.job.Processes {
+		steps = math.MaxUint64
+		for _, p := range m.job.Processes {
 			for _, s := range p.Slots(nil) {
-				if s.Name == world && !m.members[i].dead && (first || s.Done < steps) {
-					steps, first = s.Done, false
+				if s.Name == world && p.State != jobsim.Dead {
+					steps = min(steps, s.Done)
 				}
 			}
 		}
@@ -212,20 +195,6 @@ func (m *Model) WorldRank(rank int) (number int) {
 	m.do(func() { number = m.job.Ranks[rank].Part(world).Rank() })
 	return number
 }
-
-// Kill ends a member's ranks for good.
-func (m *Model) Kill(member int) {
-	m.do(func() {
-		m.members[member].dead = true
-		m.job.Processes[member].Kill(process.Exit{})
-	})
-}
-
-// Stop freezes a member's ranks, Continue lets them run again: they see what ended meanwhile.
-func (m *Model) Stop(member int) { m.do(m.job.Processes[member].Stop) }
-
-// Continue lets a member's ranks run again.
-func (m *Model) Continue(member int) { m.do(m.job.Processes[member].Continue) }
 
 // Sleep keeps a rank from its next call until Wake.
 func (m *Model) Sleep(id int) { m.do(func() { m.habits[id].asleep = true }) }
@@ -246,11 +215,6 @@ func (m *Model) Odd(id int) { m.do(func() { m.habits[id].odd = true }) }
 
 // Swap lets a rank call the world's all-reduce before the data-parallel one, as no other does.
 func (m *Model) Swap(id int) { m.do(func() { m.habits[id].swap = true }) }
-
-// Cut parts a machine from all others, or joins it again.
-func (m *Model) Cut(machine int, apart bool) {
-	m.do(func() { m.job.Cut(fmt.Sprintf("host%d", machine), apart) })
-}
 
 // Restart ends all communicators and lets the living ranks begin anew.
 func (m *Model) Restart() { m.do(m.start) }

@@ -63,8 +63,10 @@ type runner struct {
 	plan   *Plan
 	result Result
 	except []*sim.Rank // the dead
-	link   sim.Link
 }
+
+// link is between machines.
+var link = sim.Link{Delay: 100 * time.Microsecond, Jitter: 200 * time.Microsecond, Local: 20 * time.Microsecond}
 
 // Run simulates a job. It must be called in a bubble of synctest; progress, which may be nil, hears what it does.
 func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err error) {
@@ -75,7 +77,6 @@ func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err
 		progress = func(string) {}
 	}
 	members, machines := p.members()
-	link := sim.Link{Delay: 100 * time.Microsecond, Jitter: 200 * time.Microsecond, Local: 20 * time.Microsecond}
 	progress(fmt.Sprintf("%d ranks in %d processes on %d machines: they get to know each other", p.Ranks,
 		members, machines))
 	j, err := Start(ctx, Config{
@@ -89,7 +90,7 @@ func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err
 	if err != nil {
 		return Result{}, err
 	}
-	r := &runner{Job: j, plan: &p, link: link}
+	r := &runner{Job: j, plan: &p}
 	r.result = Result{Seed: p.Seed, Ranks: p.Ranks, Members: members, Machines: machines}
 	time.Sleep(10*time.Second + time.Duration(members)*50*time.Millisecond) // the last of the news of the joining
 	began := time.Now()
@@ -134,10 +135,7 @@ func (r *runner) quiet() {
 // judge notes what was told from a time on and is not right, or is opened more than once.
 func (r *runner) judge(from time.Time, right func(*Told) bool) {
 	seen := map[string]bool{}
-	for _, t := range r.Told() {
-		if t.Stage != bus.Opened || t.At.Before(from) {
-			continue
-		}
+	for _, t := range r.opened(from) {
 		if seen[t.Key] || !right(&t) {
 			r.result.False = append(r.result.False, t.String())
 		}
@@ -163,15 +161,15 @@ func (r *runner) step(s Step) (o Outcome) {
 	case FaultPartition:
 		right = r.partition(s, &o)
 	case FaultLoss, FaultDelay:
-		link := r.link
+		worse := link
 		if s.Fault == FaultLoss {
-			link.Loss = 0.1
+			worse.Loss = 0.1
 		} else {
-			link.Delay, link.Jitter = 20*time.Millisecond, 20*time.Millisecond
+			worse.Delay, worse.Jitter = 20*time.Millisecond, 20*time.Millisecond
 		}
-		r.Network.SetLink(link)
+		r.Network.SetLink(worse)
 		time.Sleep(faultTime)
-		r.Network.SetLink(r.link)
+		r.Network.SetLink(link)
 	}
 	if o.Reason != "" {
 		healed := time.Now()
@@ -206,11 +204,11 @@ func (r *runner) closed(s Step, from time.Time) {
 func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
 	victim := r.Ranks[s.Victim]
 	kind, reason := mesh.Died, verdict.RankDead
-	switch {
-	case s.Fault == FaultStop && r.alone(s.Victim): // nothing is left on its machine to see why it is silent
-		kind, reason = mesh.Lost, verdict.RankUnreachable
-	case s.Fault == FaultStop:
+	if s.Fault == FaultStop {
 		kind, reason = mesh.Halted, verdict.RankStopped
+		if r.alone(s.Victim) { // nothing is left on its machine to see why it is silent
+			kind, reason = mesh.Lost, verdict.RankUnreachable
+		}
 	}
 	right = func(t *Told) bool {
 		return t.Verdict.Reason == reason &&
@@ -241,12 +239,10 @@ func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
 
 // alone tells whether no other process of a member's machine runs.
 func (r *runner) alone(member int) bool {
-	for i, other := range r.Ranks {
-		if i != member && r.Machine(i) == r.Machine(member) && !other.Process.Ended() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Ranks, func(o *sim.Rank) bool {
+		other := o.Process.Member().Rank
+		return other != member && r.Machine(other) == r.Machine(member) && !o.Process.Ended()
+	})
 }
 
 // sleep lets a rank sleep.
@@ -275,12 +271,7 @@ func (r *runner) sleep(s Step, o *Outcome) (right func(*Told) bool) {
 // partition cuts a machine off.
 func (r *runner) partition(s Step, o *Outcome) (right func(*Told) bool) {
 	there := func(i int) bool { return r.Machine(i) == s.Victim }
-	host := ""
-	for i, rank := range r.Ranks {
-		if there(i) {
-			host = rank.Process.Member().Host
-		}
-	}
+	host := r.Ranks[s.Victim*len(r.Ranks)/len(r.Machines)].Process.Member().Host
 	right = func(t *Told) bool { // each side finds the other one out of reach
 		return t.Verdict.Reason == verdict.RankUnreachable &&
 			r.only(&t.Verdict, func(c *verdict.Rank) bool { return (c.Host == host) != there(t.By) })

@@ -3,6 +3,7 @@ package meshed
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,18 +27,13 @@ func Faults() []Fault {
 }
 
 // ParseFaults reads a list such as "kill,stop".
-func ParseFaults(list string) ([]Fault, error) {
-	var faults []Fault
+func ParseFaults(list string) (faults []Fault, err error) {
 	for name := range strings.SplitSeq(list, ",") {
-		known := false
-		for _, f := range Faults() {
-			if string(f) == strings.TrimSpace(name) {
-				faults, known = append(faults, f), true
-			}
-		}
-		if !known {
+		f := Fault(strings.TrimSpace(name))
+		if !slices.Contains(Faults(), f) {
 			return nil, fmt.Errorf("%q is no fault: allowed are %v", name, Faults())
 		}
+		faults = append(faults, f)
 	}
 	return faults, nil
 }

@@ -133,11 +133,12 @@ func (s *study) draw() (all []trialOf, err error) {
 
 // play plays the trials: simulated ones side by side, real ones one after the other.
 func (s *study) play(ctx context.Context, cmd *cobra.Command, all []trialOf) (*corpus.Table, error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	var (
 		table  corpus.Table
 		mu     sync.Mutex
 		wait   sync.WaitGroup
-		failed error
 		played int
 	)
 	side := runtime.GOMAXPROCS(0)
@@ -150,32 +151,24 @@ func (s *study) play(ctx context.Context, cmd *cobra.Command, all []trialOf) (*c
 			for t := range next {
 				res, err := s.one(ctx, t)
 				mu.Lock()
-				played++
-				switch {
-				case err != nil && failed == nil:
-					failed = fmt.Errorf("%s, seed %d: %w", t.kind.Name, t.seed, err)
-				case err == nil:
+				if err != nil {
+					fail(fmt.Errorf("%s, seed %d: %w", t.kind.Name, t.seed, err))
+				} else {
 					s.score(cmd, &table, res, t.kind)
 				}
-				if played%max(len(all)/20, 1) == 0 {
+				if played++; played%max(len(all)/20, 1) == 0 {
 					fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %d of %d trials\n", played, len(all))
 				}
 				mu.Unlock()
 			}
 		})
 	}
-	for _, t := range all {
-		if ctx.Err() != nil {
-			break
-		}
-		next <- t
+	for i := 0; i < len(all) && ctx.Err() == nil; i++ {
+		next <- all[i]
 	}
 	close(next)
 	wait.Wait()
-	if failed == nil {
-		failed = context.Cause(ctx)
-	}
-	return &table, failed
+	return &table, context.Cause(ctx)
 }
 
 // one plays one trial.

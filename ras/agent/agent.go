@@ -310,7 +310,11 @@ func (a *Agent) effects(ctx context.Context, effects []Effect) {
 		case Publish:
 			a.publish(e.Open)
 		case Settled:
-			a.settle(e.Began)
+			a.mu.Lock()
+			a.settled = e.Began
+			close(a.changed)
+			a.changed = make(chan struct{})
+			a.mu.Unlock()
 		case Wake:
 			a.timer.Reset(time.Until(e.At))
 		}
@@ -329,15 +333,6 @@ func (a *Agent) publish(open []verdict.Verdict) {
 	a.open, a.at = list, time.Now()
 	a.mu.Unlock()
 	a.cfg.Open(open)
-}
-
-// settle notes that a look that began at the given time is over.
-func (a *Agent) settle(began time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.settled = began
-	close(a.changed)
-	a.changed = make(chan struct{})
 }
 
 // gather asks for notes.

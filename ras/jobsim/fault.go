@@ -21,6 +21,9 @@ func (p *Process) Do(f func()) {
 	}
 }
 
+// later is Do in a while.
+func (p *Process) later(d time.Duration, f func()) { p.job.After(d, func() { p.Do(f) }) }
+
 // Stop stops the process, as SIGSTOP does.
 func (p *Process) Stop() {
 	if p.State == Running {

@@ -101,16 +101,12 @@ func (o *operation) begin() {
 	}
 	o.meet()
 	if o.timeout > 0 {
-		j.After(o.timeout, func() {
-			part.rank.Process.Do(func() {
-				if !o.ended {
-					peer := int(o.waitsFor())
-					o.fail(&Fault{
-						Code: lifecycle.CodeTimeout, Peer: peer,
-						Text: fmt.Sprintf("%s %d on %s: its context ended while it waited for rank %d",
-							o.sig.Call, o.seq, part.comm.info.Name, peer),
-					})
-				}
+		part.rank.Process.later(o.timeout, func() {
+			peer := int(o.waitsFor())
+			o.fail(&Fault{
+				Code: lifecycle.CodeTimeout, Peer: peer,
+				Text: fmt.Sprintf("%s %d on %s: its context ended while it waited for rank %d",
+					o.sig.Call, o.seq, part.comm.info.Name, peer),
 			})
 		})
 	}
@@ -211,13 +207,11 @@ func (m *meeting) mismatch() {
 					peer, least = side[0].part.slot.Rank, len(side)
 				}
 			}
-			if own := len(sides[agreed(o.sig)]); own < least && own > 1 {
-				peer = sides[agreed(o.sig)][0].part.slot.Rank
+			if own := sides[agreed(o.sig)]; len(own) < least && len(own) > 1 {
+				peer = own[0].part.slot.Rank
 			}
-			if !o.ended {
-				text := fmt.Sprintf("the call of rank %d does not match", peer)
-				o.fail(&Fault{Code: lifecycle.CodeMismatch, Peer: peer, Text: text})
-			}
+			text := fmt.Sprintf("the call of rank %d does not match", peer)
+			o.fail(&Fault{Code: lifecycle.CodeMismatch, Peer: peer, Text: text})
 		})
 	}
 }
@@ -264,13 +258,11 @@ func (o *operation) record(m *meeting, code lifecycle.Code) {
 	o.ended = true
 	s.Completed, s.LastEnd, s.Phase, s.Wait = s.Launched, now, tape.PhaseNone, -1
 	r := tape.OpRecord{Time: now, Stage: tape.StageEnd, Seq: o.seq, Signature: o.sig, Wait: -1, Code: code, Start: o.start}
-	if now < o.waitSince+int64(time.Millisecond) && code == lifecycle.CodeOK {
-		r.Tallied, r.Ordinary = true, true
-		o.part.write(tape.Event{Op: r})
-		return
-	}
 	r.Tallied = code == lifecycle.CodeOK
-	o.tellWaits(m, now, &r)
+	r.Ordinary = r.Tallied && now < o.waitSince+int64(time.Millisecond)
+	if !r.Ordinary {
+		o.tellWaits(m, now, &r)
+	}
 	o.part.write(tape.Event{Op: r})
 }
 
@@ -385,12 +377,10 @@ func (part *Part) notify(f *Fault) {
 		if other == nil || other == part || !j.Reach(part.rank.Process, other.rank.Process) {
 			continue
 		}
-		j.After(noticeTime, func() {
-			other.rank.Process.Do(func() {
-				if len(other.queue) > 0 && other.queue[0].started && !other.queue[0].mismatched() {
-					other.queue[0].fail(&n)
-				}
-			})
+		other.rank.Process.later(noticeTime, func() {
+			if len(other.queue) > 0 && other.queue[0].started && !other.queue[0].mismatched() {
+				other.queue[0].fail(&n)
+			}
 		})
 	}
 }
@@ -404,8 +394,7 @@ func (o *operation) mismatched() bool {
 func (part *Part) pop(o *operation, f *Fault) {
 	part.queue = slices.DeleteFunc(part.queue, func(other *operation) bool { return other == o })
 	if len(part.queue) > 0 && !part.queue[0].started {
-		next := part.queue[0]
-		part.rank.Process.job.After(0, func() { part.rank.Process.Do(next.begin) })
+		part.rank.Process.later(0, part.queue[0].begin)
 	}
 	if o.done != nil {
 		o.done(f)
@@ -414,14 +403,11 @@ func (part *Part) pop(o *operation, f *Fault) {
 
 // learn fails an operation that needs a rank which is gone.
 func (o *operation) learn(rank int) {
-	f := o.part.comm.gone[rank]
-	j := o.part.rank.Process.job
-	j.After(noticeTime, func() {
-		o.part.rank.Process.Do(func() {
-			if !o.ended && o.needs(rank) {
-				o.fail(f)
-			}
-		})
+	p := o.part.rank.Process
+	p.later(noticeTime, func() {
+		if o.needs(rank) {
+			o.fail(o.part.comm.gone[rank])
+		}
 	})
 }
 

@@ -111,9 +111,9 @@ func (t *thread) returned(f *Fault) {
 	t.ended = true
 	switch p.job.OnError {
 	case Exit:
-		p.job.After(2*time.Millisecond, func() { p.Do(func() { p.Kill(exited(1)) }) })
+		p.later(2*time.Millisecond, func() { p.Kill(exited(1)) })
 	case Close:
-		p.job.After(closeTime, func() { p.Do(func() { p.leave(1) }) })
+		p.later(closeTime, func() { p.leave(1) })
 	case Stay:
 	}
 }
@@ -216,8 +216,7 @@ func (Init) do(t *thread) {
 		return
 	}
 	for _, r := range j.Ranks {
-		ready := j.joining[r]
-		j.After(j.Latency, func() { r.Process.Do(ready) })
+		r.Process.later(j.Latency, j.joining[r])
 	}
 }
 

@@ -215,25 +215,22 @@ func (p *play) end(signals chan<- os.Signal, done <-chan error, ended bool) (*co
 			time.Sleep(between)
 		}
 	}
-	var err error
-	if !ended {
-		switch p.trial.End {
-		case corpus.LeftAlone:
-			err = p.read(res)
-			kill(0)
-		case corpus.Cancelled:
-			signals <- unix.SIGTERM
-		case corpus.KilledAtOnce:
-			kill(0)
-		case corpus.KilledInTurn:
-			kill(corpus.BetweenKills)
-		}
-		err = errors.Join(err, <-done)
+	if ended {
+		return res, p.read(res)
 	}
-	if ended || p.trial.End != corpus.LeftAlone {
-		err = errors.Join(err, p.read(res))
+	switch p.trial.End {
+	case corpus.LeftAlone:
+		err := p.read(res)
+		kill(0)
+		return res, errors.Join(err, <-done)
+	case corpus.Cancelled:
+		signals <- unix.SIGTERM
+	case corpus.KilledAtOnce:
+		kill(0)
+	case corpus.KilledInTurn:
+		kill(corpus.BetweenKills)
 	}
-	return res, err
+	return res, errors.Join(<-done, p.read(res))
 }
 
 // read reads the tapes.

@@ -74,8 +74,7 @@ func (w *worker) announce() {
 	if w.index != 0 || w.trial.Layout.PerProcess == 1 {
 		return
 	}
-	id, err := w.node.Runtime().NewUniqueID()
-	if err == nil {
+	if id, err := w.node.Runtime().NewUniqueID(); err == nil {
 		w.write("id", id.String())
 	}
 }
@@ -173,10 +172,11 @@ func (t *thread) comm(name string) *ccl.Comm {
 	return t.comms[name]
 }
 
-func (t *thread) keep(name string, c *ccl.Comm) {
+func (t *thread) keep(name string, c *ccl.Comm, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.comms[name] = c
+	return err
 }
 
 // gate is a gate's channel: what was opened and not passed yet.
@@ -205,12 +205,10 @@ func (t *thread) do(i jobsim.Instruction) error {
 		<-t.gate(i.Gate)
 	case jobsim.Init:
 		c, err := t.world(ctx)
-		t.keep("world", c)
-		return err
+		return t.keep("world", c, err)
 	case jobsim.Split:
 		c, err := t.comm(i.Comm).Split(ctx, i.Color, t.number, ccl.WithName(i.Name))
-		t.keep(i.Name, c)
-		return err
+		return t.keep(i.Name, c, err)
 	case jobsim.Call:
 		if i.Timeout > 0 {
 			var cancel context.CancelFunc

@@ -11,7 +11,7 @@ var (
 	trials = flag.Int("trials", 2, "how many trials of each kind")
 	only   = flag.String("kind", "", "only trials of this kind")
 	seed   = flag.Uint64("seed", 1, "the first trial's seed")
-	most   = flag.Int("most", 32, "how many ranks a job has at most")
+	most   = flag.Int("most", 16, "how many ranks a job has at most")
 )
 
 // TestCorpus plays some trials of each kind, and holds what is said about them to the bars of a small sample.

@@ -1,5 +1,25 @@
-// Package tapetest holds any writer of tapes, in any language, against the format: the writer plays a script, and what
-// lies on the file afterwards is compared with it.
+package tapetest_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/process"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// player lets the writer under test play a script onto a new tape of 4 slots and rings of 256 records, and returns the
+// tape's path. A script that ends in crash must be played by a process that is gone when player returns.
+type player func(t *testing.T, script io.Reader) (path string)
+
+// runSuite holds any writer of tapes, in any language, against the format: the writer plays a script, and what lies on
+// the file afterwards is compared with it.
 //
 // A script is text, a line a step, so that a writer in C reads it with scanf:
 //
@@ -19,28 +39,7 @@
 //	crash                                            the script ends, and the writer doesn't close the tape
 //
 // TEXT is the rest of the line. A script that doesn't end in crash ends with the tape closed.
-package tapetest
-
-import (
-	"errors"
-	"fmt"
-	"io"
-	"path/filepath"
-	"reflect"
-	"strings"
-	"testing"
-
-	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/telemetry/process"
-	"github.com/carillon-rt/carillon/telemetry/tape"
-)
-
-// Player lets the writer under test play a script onto a new tape of 4 slots and rings of 256 records, and returns the
-// tape's path. A script that ends in crash must be played by a process that is gone when Player returns.
-type Player func(t *testing.T, script io.Reader) (path string)
-
-// Run runs the suite.
-func Run(t *testing.T, play Player) {
+func runSuite(t *testing.T, play player) {
 	t.Run("records", func(t *testing.T) { testRecords(t, play) })
 	t.Run("slots", func(t *testing.T) { testSlots(t, play) })
 	t.Run("table full", func(t *testing.T) { testTableFull(t, play) })
@@ -64,7 +63,7 @@ func commID(t *testing.T, text string) lifecycle.CommID {
 	return id
 }
 
-func record(t *testing.T, play Player, lines ...string) *tape.Reader {
+func record(t *testing.T, play player, lines ...string) *tape.Reader {
 	t.Helper()
 	r, err := tape.Open(play(t, strings.NewReader(strings.Join(lines, "\n")+"\n")))
 	if err != nil {
@@ -123,7 +122,7 @@ func withoutTimes(t *testing.T, events []tape.Event) []tape.Event {
 	return events
 }
 
-func testRecords(t *testing.T, play Player) {
+func testRecords(t *testing.T, play player) {
 	long := strings.Repeat("0123456789abcdef", 50) // in 15 continuation records
 	r := record(t, play,
 		"comm 1 "+idA+" "+idB+" world 3 8 2 host",
@@ -175,7 +174,7 @@ func testRecords(t *testing.T, play Player) {
 	}
 }
 
-func testSlots(t *testing.T, play Player) {
+func testSlots(t *testing.T, play player) {
 	r := record(t, play,
 		"comm 1 "+idA+" "+none+" first 0 2 0 none",
 		"comm 2 "+idB+" "+idA+" second 1 2 0 none",
@@ -215,7 +214,7 @@ func testSlots(t *testing.T, play Player) {
 	}
 }
 
-func testTableFull(t *testing.T, play Player) {
+func testTableFull(t *testing.T, play player) {
 	var lines []string
 	for n := 1; n <= 6; n++ {
 		lines = append(lines, fmt.Sprintf("comm %d %032x %s c%d 0 1 1 host", n, n, none, n),
@@ -242,7 +241,7 @@ func testTableFull(t *testing.T, play Player) {
 		map[string]int{"c1": 0, "c2": 1, "c3": 2, "c4": 3, "c5": -1, "c6": -1})
 }
 
-func testOverwritten(t *testing.T, play Player) {
+func testOverwritten(t *testing.T, play player) {
 	const n = 1000
 	lines := []string{"comm 1 " + idA + " " + none + " world 0 1 1 host"}
 	for seq := 1; seq <= n; seq++ {
@@ -273,7 +272,7 @@ func testOverwritten(t *testing.T, play Player) {
 	}
 }
 
-func testCrash(t *testing.T, play Player) {
+func testCrash(t *testing.T, play player) {
 	r := record(t, play, "comm 1 "+idA+" "+none+" world 0 4 1 host", "start 1 16 7 0 -1 8 1", "wait 1 3", "crash")
 	if r.Header().Closed || r.Liveness() != process.Dead {
 		t.Errorf("closed is %v, the process is %v", r.Header().Closed, r.Liveness())
@@ -297,7 +296,7 @@ func testCrash(t *testing.T, play Player) {
 	}
 }
 
-func testFollow(t *testing.T, play Player) {
+func testFollow(t *testing.T, play player) {
 	r := record(t, play, "comm 1 "+idA+" "+none+" world 0 4 1 host", "start 1 16 7 0 -1 8 1", "phase 1 5",
 		"life 1 8 11 4 0 0 0 7 -1 end", "end 1 1 0")
 	f, err := tape.Follow(t.Context(), r.Path(), tape.FollowOptions{})

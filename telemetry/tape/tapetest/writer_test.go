@@ -12,7 +12,6 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
-	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
 // dirVariable makes the test binary be the writer under test: another process, as any writer is.
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestGoWriter(t *testing.T) {
-	tapetest.Run(t, func(t *testing.T, script io.Reader) string {
+	runSuite(t, func(t *testing.T, script io.Reader) string {
 		exe, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)

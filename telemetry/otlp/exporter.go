@@ -40,67 +40,45 @@ func fromEnv(name string) signal {
 }
 
 func spans(ctx context.Context, s signal) (sdktrace.SpanExporter, error) {
-	protocol, err := s.protocol()
-	if err != nil {
+	switch protocol, err := s.protocol(); {
+	case err != nil:
 		return nil, err
+	case protocol == protocolGRPC:
+		return otlptracegrpc.New(ctx, options(s, otlptracegrpc.WithInsecure, nil)...)
+	default:
+		return otlptracehttp.New(ctx, options(s, otlptracehttp.WithInsecure, otlptracehttp.WithHTTPClient)...)
 	}
-	if protocol == protocolGRPC {
-		var opts []otlptracegrpc.Option
-		if s.plain() {
-			opts = append(opts, otlptracegrpc.WithInsecure())
-		}
-		return otlptracegrpc.New(ctx, opts...)
-	}
-	var opts []otlptracehttp.Option
-	if s.plain() {
-		opts = append(opts, otlptracehttp.WithInsecure())
-	}
-	if c := s.client(); c != nil {
-		opts = append(opts, otlptracehttp.WithHTTPClient(c))
-	}
-	return otlptracehttp.New(ctx, opts...)
 }
 
 func metrics(ctx context.Context, s signal) (sdkmetric.Exporter, error) {
-	protocol, err := s.protocol()
-	if err != nil {
+	switch protocol, err := s.protocol(); {
+	case err != nil:
 		return nil, err
+	case protocol == protocolGRPC:
+		return otlpmetricgrpc.New(ctx, options(s, otlpmetricgrpc.WithInsecure, nil)...)
+	default:
+		return otlpmetrichttp.New(ctx, options(s, otlpmetrichttp.WithInsecure, otlpmetrichttp.WithHTTPClient)...)
 	}
-	if protocol == protocolGRPC {
-		var opts []otlpmetricgrpc.Option
-		if s.plain() {
-			opts = append(opts, otlpmetricgrpc.WithInsecure())
-		}
-		return otlpmetricgrpc.New(ctx, opts...)
-	}
-	var opts []otlpmetrichttp.Option
-	if s.plain() {
-		opts = append(opts, otlpmetrichttp.WithInsecure())
-	}
-	if c := s.client(); c != nil {
-		opts = append(opts, otlpmetrichttp.WithHTTPClient(c))
-	}
-	return otlpmetrichttp.New(ctx, opts...)
 }
 
 func logs(ctx context.Context, s signal) (sdklog.Exporter, error) {
-	protocol, err := s.protocol()
-	if err != nil {
+	switch protocol, err := s.protocol(); {
+	case err != nil:
 		return nil, err
+	case protocol == protocolGRPC:
+		return otlploggrpc.New(ctx, options(s, otlploggrpc.WithInsecure, nil)...)
+	default:
+		return otlploghttp.New(ctx, options(s, otlploghttp.WithInsecure, otlploghttp.WithHTTPClient)...)
 	}
-	if protocol == protocolGRPC {
-		var opts []otlploggrpc.Option
-		if s.plain() {
-			opts = append(opts, otlploggrpc.WithInsecure())
-		}
-		return otlploggrpc.New(ctx, opts...)
-	}
-	var opts []otlploghttp.Option
+}
+
+// options mend one of the SDK's exporters; client is nil for gRPC.
+func options[O any](s signal, insecure func() O, client func(*http.Client) O) (opts []O) {
 	if s.plain() {
-		opts = append(opts, otlploghttp.WithInsecure())
+		opts = append(opts, insecure())
 	}
-	if c := s.client(); c != nil {
-		opts = append(opts, otlploghttp.WithHTTPClient(c))
+	if client != nil && !s.certified() {
+		opts = append(opts, client(s.client()))
 	}
-	return otlploghttp.New(ctx, opts...)
+	return opts
 }

@@ -137,8 +137,8 @@ func TestProtocolsAreNamed(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	s := signal{name: "TRACES"}
 	environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_SIGNAL_CLIENT_KEY": "/nonexistent.pem"})
-	if s.plain() || s.client() != nil {
-		t.Errorf("with a key: plain %v, client %v", s.plain(), s.client())
+	if own := options(s, func() string { return "insecure" }, func(*http.Client) string { return "client" }); own != nil {
+		t.Errorf("with a key the exporter is mended: %v", own)
 	}
 	environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "250", "OTEL_EXPORTER_OTLP_SIGNAL_TIMEOUT": "-1"})
 	if got := s.client().Timeout; got != DefaultTimeout {

@@ -19,8 +19,7 @@ import (
 
 const exporterVariable = "OTEL_LOGS_EXPORTER"
 
-// What the batch processor is set up by where its variables say nothing else: OpenTelemetry's defaults, and the most
-// that it takes.
+// OpenTelemetry's defaults of the batch processor, and the most that it takes.
 const (
 	defaultRoom    = 2048
 	defaultBatch   = 512
@@ -31,17 +30,12 @@ const (
 	maxMilliseconds = 1 << 31
 )
 
-type export struct {
-	gate     *gate
-	provider *sdklog.LoggerProvider
-}
-
 // newExport makes the way to the collector that the environment asks for; nil if it asks for none. Log hears of
 // failures.
-func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*export, error) {
+func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*gate, error) {
 	named, wanted := exportWanted(os.Environ())
 	if !wanted || strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true") {
-		return nil, nil //nolint:nilnil // a nil export is logs that stay in the process
+		return nil, nil //nolint:nilnil // a nil gate is logs that stay in the process
 	}
 	exporter, err := newExporter(ctx, os.Getenv(exporterVariable))
 	if err != nil {
@@ -52,34 +46,28 @@ func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*export, err
 	if autoexport.IsNoneLogExporter(exporter) {
 		return nil, nil //nolint:nilnil // as above
 	}
-	// An endpoint for spans may be a collector that takes nothing else, as Jaeger is. That is worth no warning.
-	failure := slog.LevelInfo
-	if named {
-		failure = slog.LevelWarn
-	}
-	room, batch := batchOptions(log)
-	e := &export{gate: newGate(exporter, room, log, failure, batch...)}
-	opts := []sdklog.LoggerProviderOption{sdklog.WithProcessor(e.gate)}
-	if cfg.Resource != nil {
-		opts = append(opts, sdklog.WithResource(cfg.Resource))
-	}
-	e.provider = sdklog.NewLoggerProvider(opts...)
-	return e, nil
-}
-
-// batchOptions set all that OpenTelemetry reads from the environment itself, without a word where it can't be used.
-func batchOptions(log *slog.Logger) (room int, opts []sdklog.BatchProcessorOption) {
+	// OpenTelemetry reads these itself, without a word where one can't be used.
 	milliseconds := func(name string, usual int) time.Duration {
 		return time.Duration(otlp.Number(log, name, "milliseconds", usual, maxMilliseconds)) * time.Millisecond
 	}
-	room = otlp.Number(log, "OTEL_BLRP_MAX_QUEUE_SIZE", "records", defaultRoom, maxRoom)
-	return room, []sdklog.BatchProcessorOption{
-		sdklog.WithMaxQueueSize(room),
-		sdklog.WithExportMaxBatchSize(min(room, otlp.Number(log, "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE", "records", defaultBatch,
-			maxRoom))),
-		sdklog.WithExportInterval(milliseconds("OTEL_BLRP_SCHEDULE_DELAY", defaultDelay)),
-		sdklog.WithExportTimeout(milliseconds("OTEL_BLRP_EXPORT_TIMEOUT", defaultTimeout)),
+	room := otlp.Number(log, "OTEL_BLRP_MAX_QUEUE_SIZE", "records", defaultRoom, maxRoom)
+	batch := otlp.Number(log, "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE", "records", defaultBatch, maxRoom)
+
+	g := &gate{log: log, room: int64(room), failure: slog.LevelWarn}
+	if !named { // an endpoint for spans may be a collector that takes nothing else, as Jaeger is
+		g.failure = slog.LevelInfo
 	}
+	g.abandoned, g.abandon = context.WithCancel(context.Background())
+	g.BatchProcessor = sdklog.NewBatchProcessor(&outlet{exporter, g},
+		sdklog.WithMaxQueueSize(room), sdklog.WithExportMaxBatchSize(min(room, batch)),
+		sdklog.WithExportInterval(milliseconds("OTEL_BLRP_SCHEDULE_DELAY", defaultDelay)),
+		sdklog.WithExportTimeout(milliseconds("OTEL_BLRP_EXPORT_TIMEOUT", defaultTimeout)))
+	opts := []sdklog.LoggerProviderOption{sdklog.WithProcessor(g)}
+	if cfg.Resource != nil {
+		opts = append(opts, sdklog.WithResource(cfg.Resource))
+	}
+	g.provider = sdklog.NewLoggerProvider(opts...)
+	return g, nil
 }
 
 func newExporter(ctx context.Context, name string) (sdklog.Exporter, error) {
@@ -89,15 +77,15 @@ func newExporter(ctx context.Context, name string) (sdklog.Exporter, error) {
 	return autoexport.NewLogExporter(ctx)
 }
 
-func (e *export) handler(version string) slog.Handler {
-	return renamed{otelslog.NewHandler(semconv.ScopeName,
-		otelslog.WithLoggerProvider(e.provider), otelslog.WithVersion(version), otelslog.WithSchemaURL(semconv.SchemaURL))}
+func (g *gate) handler(version string) slog.Handler {
+	return otelslog.NewHandler(semconv.ScopeName,
+		otelslog.WithLoggerProvider(g.provider), otelslog.WithVersion(version), otelslog.WithSchemaURL(semconv.SchemaURL))
 }
 
 // close exports what is queued, until ctx ends.
-func (e *export) close(ctx context.Context) error {
+func (g *gate) close(ctx context.Context) error {
 	// The provider may find ctx at its end before it comes to the gate, which would then go on to export.
-	return errors.Join(e.provider.Shutdown(ctx), e.gate.Shutdown(ctx))
+	return errors.Join(g.provider.Shutdown(ctx), g.Shutdown(ctx))
 }
 
 // exportWanted tells whether the environment names an exporter of logs, or an endpoint for all signals.

@@ -10,12 +10,15 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// filter lets records through by level and subsystem.
+// filter lets records through by level and subsystem. It adds the trace and span id of the context that a record is
+// logged in. A collector has those already: for it, attributes outside of groups get the names that spans have for
+// them, and there is no level but OpenTelemetry's.
 type filter struct {
 	next       slog.Handler
 	least      slog.Level
 	version    bool // LevelVersion passes, whatever least is
 	subsystems Subsystems
+	remote     bool // for a collector
 	hidden     bool // a bound attribute names a subsystem that isn't in the set
 	grouped    bool
 }
@@ -39,6 +42,13 @@ func (f *filter) Handle(ctx context.Context, r slog.Record) error {
 			return nil
 		}
 	}
+	if f.remote {
+		r = f.renamed(r)
+	} else if sc := oteltrace.SpanContextFromContext(ctx); sc.IsValid() {
+		r = r.Clone()
+		r.AddAttrs(slog.String(semconv.LogTraceID, sc.TraceID().String()),
+			slog.String(semconv.LogSpanID, sc.SpanID().String()))
+	}
 	return f.next.Handle(ctx, r)
 }
 
@@ -46,11 +56,35 @@ func (f *filter) hides(a slog.Attr) bool {
 	return a.Key == semconv.LogSubsystem && a.Value.Kind() == slog.KindString && !f.subsystems.Has(a.Value.String())
 }
 
+// renamed is r as a collector gets it.
+func (f *filter) renamed(r slog.Record) slog.Record {
+	s := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	if r.Level == LevelVersion {
+		s.Level = slog.LevelInfo
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		s.AddAttrs(f.rename(a))
+		return true
+	})
+	return s
+}
+
+func (f *filter) rename(a slog.Attr) slog.Attr {
+	if f.remote && !f.grouped {
+		a.Key = semconv.LogAttribute(a.Key)
+	}
+	return a
+}
+
 // WithAttrs implements slog.Handler.
 func (f *filter) WithAttrs(attrs []slog.Attr) slog.Handler {
 	g := *f
-	g.next = f.next.WithAttrs(attrs)
 	g.hidden = f.hidden || !f.grouped && slices.ContainsFunc(attrs, f.hides)
+	attrs = slices.Clone(attrs)
+	for i, a := range attrs {
+		attrs[i] = f.rename(a)
+	}
+	g.next = f.next.WithAttrs(attrs)
 	return &g
 }
 
@@ -60,55 +94,6 @@ func (f *filter) WithGroup(name string) slog.Handler {
 	g.next, g.grouped = f.next.WithGroup(name), true
 	return &g
 }
-
-// ids adds the trace and span id of the context that a record is logged in.
-type ids struct{ slog.Handler }
-
-// Handle implements slog.Handler.
-func (h ids) Handle(ctx context.Context, r slog.Record) error {
-	if sc := oteltrace.SpanContextFromContext(ctx); sc.IsValid() {
-		r = r.Clone()
-		r.AddAttrs(slog.String(semconv.LogTraceID, sc.TraceID().String()),
-			slog.String(semconv.LogSpanID, sc.SpanID().String()))
-	}
-	return h.Handler.Handle(ctx, r)
-}
-
-// WithAttrs implements slog.Handler.
-func (h ids) WithAttrs(attrs []slog.Attr) slog.Handler { return ids{h.Handler.WithAttrs(attrs)} }
-
-// WithGroup implements slog.Handler.
-func (h ids) WithGroup(name string) slog.Handler { return ids{h.Handler.WithGroup(name)} }
-
-// renamed gives attributes the names that spans have for them. Its records have no level but OpenTelemetry's.
-type renamed struct{ slog.Handler }
-
-// Handle implements slog.Handler.
-func (h renamed) Handle(ctx context.Context, r slog.Record) error {
-	level := r.Level
-	if level == LevelVersion {
-		level = slog.LevelInfo
-	}
-	s := slog.NewRecord(r.Time, level, r.Message, r.PC)
-	r.Attrs(func(a slog.Attr) bool {
-		a.Key = semconv.LogAttribute(a.Key)
-		s.AddAttrs(a)
-		return true
-	})
-	return h.Handler.Handle(ctx, s)
-}
-
-// WithAttrs implements slog.Handler.
-func (h renamed) WithAttrs(attrs []slog.Attr) slog.Handler {
-	attrs = slices.Clone(attrs)
-	for i := range attrs {
-		attrs[i].Key = semconv.LogAttribute(attrs[i].Key)
-	}
-	return renamed{h.Handler.WithAttrs(attrs)}
-}
-
-// WithGroup implements slog.Handler. What is in a group keeps its names.
-func (h renamed) WithGroup(name string) slog.Handler { return h.Handler.WithGroup(name) }
 
 // levelNames shows LevelVersion by its name.
 func levelNames(groups []string, a slog.Attr) slog.Attr {

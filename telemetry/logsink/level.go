@@ -1,7 +1,7 @@
 package logsink
 
 import (
-	"fmt"
+	"errors"
 	"log/slog"
 	"math"
 	"strings"
@@ -16,64 +16,38 @@ const LevelOff = slog.Level(math.MaxInt)
 
 // ParseLevel reads the value of CARILLON_LOG: debug, info, warn, error or off, in any case.
 func ParseLevel(s string) (slog.Level, error) {
-	switch strings.ToLower(s) {
-	case "debug":
-		return slog.LevelDebug, nil
-	case "info":
-		return slog.LevelInfo, nil
-	case "warn":
-		return slog.LevelWarn, nil
-	case "error":
-		return slog.LevelError, nil
-	case "off":
-		return LevelOff, nil
-	default:
-		return 0, fmt.Errorf("want debug, info, warn, error or off")
-	}
+	return oneOf(strings.ToLower(s), "want debug, info, warn, error or off", map[string]slog.Level{
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError, "off": LevelOff,
+	})
 }
 
 // ParseNCCLDebug reads the value of NCCL_DEBUG: VERSION, WARN, INFO, ABORT or TRACE, in any case. Each includes those
 // before it. All of them show the version, and VERSION nothing else.
 func ParseNCCLDebug(s string) (slog.Level, error) {
-	switch strings.ToUpper(s) {
-	case "VERSION":
-		return LevelOff, nil
-	case "WARN":
-		return slog.LevelWarn, nil
-	case "INFO", "ABORT":
-		return slog.LevelInfo, nil
-	case "TRACE":
-		return slog.LevelDebug, nil
-	default:
-		return 0, fmt.Errorf("want VERSION, WARN, INFO or TRACE")
-	}
+	return oneOf(strings.ToUpper(s), "want VERSION, WARN, INFO or TRACE", map[string]slog.Level{
+		"VERSION": LevelOff, "WARN": slog.LevelWarn, "INFO": slog.LevelInfo, "ABORT": slog.LevelInfo,
+		"TRACE": slog.LevelDebug,
+	})
 }
 
-// Format is how lines look.
-type Format uint8
+// Format is how lines look. The zero value is Text.
+type Format string
 
 // The formats.
 const (
-	Text Format = iota // key=value, for people
-	JSON               // an object a line, for machines
+	Text Format = "text" // key=value, for people
+	JSON Format = "json" // an object a line, for machines
 )
 
 // ParseFormat reads the value of CARILLON_LOG_FORMAT: text or json, in any case.
 func ParseFormat(s string) (Format, error) {
-	switch strings.ToLower(s) {
-	case "text":
-		return Text, nil
-	case "json":
-		return JSON, nil
-	default:
-		return Text, fmt.Errorf("want text or json")
-	}
+	return oneOf(strings.ToLower(s), "want text or json", map[string]Format{"text": Text, "json": JSON})
 }
 
-// String is "text" or "json".
-func (f Format) String() string {
-	if f == JSON {
-		return "json"
+func oneOf[T any](word, want string, values map[string]T) (T, error) {
+	value, ok := values[word]
+	if !ok {
+		return value, errors.New(want)
 	}
-	return "text"
+	return value, nil
 }

@@ -9,25 +9,19 @@ import (
 
 const queueSize = 1024
 
-// queue hands records to a handler in a goroutine of its own, so that a caller never waits. A full one drops them.
+// queue writes lines in a goroutine of its own, so that a caller never waits. A full one drops them.
 type queue struct {
-	records chan queued
-	flushes chan chan struct{} // each is closed when what was queued is written
+	lines   chan func() // each writes one
 	dropped atomic.Uint64
 	done    chan struct{} // closed when the goroutine has ended
 
-	mu     sync.RWMutex // held to read while a record is queued
-	closed bool
-}
-
-type queued struct {
-	ctx    context.Context //nolint:containedctx // it goes to the handler with the record, as slog has it
-	to     slog.Handler
-	record slog.Record
+	mu      sync.RWMutex // held to read while a line is queued
+	closed  bool
+	closing chan struct{}
 }
 
 func newQueue() *queue {
-	q := &queue{records: make(chan queued, queueSize), flushes: make(chan chan struct{}), done: make(chan struct{})}
+	q := &queue{lines: make(chan func(), queueSize), done: make(chan struct{}), closing: make(chan struct{})}
 	go q.run()
 	return q
 }
@@ -36,42 +30,26 @@ func (q *queue) run() {
 	defer close(q.done)
 	for {
 		select {
-		case e, ok := <-q.records:
-			if !ok {
-				return
+		case write := <-q.lines:
+			write()
+		case <-q.closing:
+			for range len(q.lines) {
+				(<-q.lines)()
 			}
-			e.write()
-		case flushed := <-q.flushes:
-			for range len(q.records) {
-				if e, ok := <-q.records; ok {
-					e.write()
-				}
-			}
-			close(flushed)
+			return
 		}
 	}
-}
-
-func (e *queued) write() {
-	_ = e.to.Handle(e.ctx, e.record) // a line that can't be written has no other place
 }
 
 // flush waits until what is in the queue is written, or ctx ends.
 func (q *queue) flush(ctx context.Context) error {
 	flushed := make(chan struct{})
 	select {
-	case q.flushes <- flushed:
+	case q.lines <- func() { close(flushed) }:
 	case <-q.done:
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
-	select {
-	case <-flushed:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return q.wait(ctx, flushed)
 }
 
 // close ends the queue, once what is in it is written, or ctx ends. What is logged later is dropped.
@@ -79,15 +57,20 @@ func (q *queue) close(ctx context.Context) error {
 	q.mu.Lock()
 	if !q.closed {
 		q.closed = true
-		close(q.records)
+		close(q.closing)
 	}
 	q.mu.Unlock()
+	return q.wait(ctx, nil)
+}
+
+func (q *queue) wait(ctx context.Context, flushed <-chan struct{}) error {
 	select {
+	case <-flushed:
 	case <-q.done:
-		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	return nil
 }
 
 type queuing struct {
@@ -97,11 +80,12 @@ type queuing struct {
 
 // Handle implements slog.Handler. It never blocks.
 func (h queuing) Handle(ctx context.Context, r slog.Record) error {
+	ctx, r = context.WithoutCancel(ctx), r.Clone()
 	h.q.mu.RLock()
 	defer h.q.mu.RUnlock()
 	if !h.q.closed {
 		select {
-		case h.q.records <- queued{context.WithoutCancel(ctx), h.Handler, r.Clone()}:
+		case h.q.lines <- func() { _ = h.Handler.Handle(ctx, r) }: // a line that can't be written has no other place
 			return nil
 		default:
 		}
@@ -111,9 +95,7 @@ func (h queuing) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (h queuing) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return queuing{h.Handler.WithAttrs(attrs), h.q}
-}
+func (h queuing) WithAttrs(attrs []slog.Attr) slog.Handler { return queuing{h.Handler.WithAttrs(attrs), h.q} }
 
 // WithGroup implements slog.Handler.
 func (h queuing) WithGroup(name string) slog.Handler { return queuing{h.Handler.WithGroup(name), h.q} }

@@ -1,7 +1,6 @@
 package logsink
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,9 +34,6 @@ type Config struct {
 	File string
 	// Format is how lines look in File or on standard error. The zero value is Text.
 	Format Format
-	// Host and PID are those of File. Default: this process's.
-	Host string
-	PID  int
 	// Stderr stands for standard error. Default: os.Stderr.
 	Stderr io.Writer
 
@@ -56,8 +52,7 @@ type Sink struct {
 	direct slog.Handler
 	events slog.Handler
 	local  *filter
-	remote *filter // nil: nothing is exported
-	export *export
+	export *gate // nil: nothing is exported
 	queue  *queue
 	file   *file // nil if there is none
 }
@@ -71,7 +66,7 @@ type Stats struct{ Local, Export uint64 }
 func New(ctx context.Context, cfg Config) *Sink {
 	s := &Sink{cfg: cfg, queue: newQueue()}
 	handler, unopened := s.open()
-	s.local = &filter{next: ids{handler}, least: cfg.Level, version: cfg.Version, subsystems: cfg.Subsystems}
+	s.local = &filter{next: handler, least: cfg.Level, version: cfg.Version, subsystems: cfg.Subsystems}
 	if cfg.Handler != nil {
 		s.local.least = slog.Level(-1 << 30) // its own
 	}
@@ -86,12 +81,12 @@ func New(ctx context.Context, cfg Config) *Sink {
 		alone.Warn("log records are not exported", semconv.LogError, err)
 	}
 	if s.export != nil {
-		s.remote = &filter{
-			next: s.export.handler(cfg.Release), least: min(cfg.Level, slog.LevelInfo),
-			subsystems: cfg.Subsystems,
+		remote := &filter{
+			next: s.export.handler(cfg.Release), least: min(cfg.Level, slog.LevelInfo), subsystems: cfg.Subsystems,
+			remote: true,
 		}
-		s.direct = slog.NewMultiHandler(s.direct, s.remote)
-		s.events = slog.NewMultiHandler(s.events, s.remote)
+		s.direct = slog.NewMultiHandler(s.direct, remote)
+		s.events = slog.NewMultiHandler(s.events, remote)
 	}
 	s.direct, s.events = s.direct.WithAttrs(cfg.Attrs), s.events.WithAttrs(cfg.Attrs)
 	return s
@@ -112,7 +107,7 @@ func (s *Sink) open() (slog.Handler, error) {
 		return console, nil
 	}
 	host, _ := os.Hostname()
-	f, err := open(expand(cfg.File, cmp.Or(cfg.Host, host), cmp.Or(cfg.PID, os.Getpid())))
+	f, err := open(expand(cfg.File, host, os.Getpid()))
 	if err != nil {
 		return console, err
 	}
@@ -172,7 +167,7 @@ func (s *Sink) Stats() Stats {
 		stats.Local += s.file.lost.Load()
 	}
 	if s.export != nil {
-		stats.Export = s.export.gate.dropped.Load()
+		stats.Export = s.export.dropped.Load()
 	}
 	return stats
 }
@@ -180,15 +175,12 @@ func (s *Sink) Stats() Stats {
 // Flush writes and exports what is queued, until ctx ends. Logging goes on.
 func (s *Sink) Flush(ctx context.Context) error {
 	exported := make(chan error, 1)
-	go func() {
-		if s.export == nil {
-			exported <- nil
-			return
-		}
-		exported <- s.export.gate.ForceFlush(ctx)
-	}()
-	err := s.queue.flush(ctx) // side by side: a terminal that hangs must not take the collector's time
-	return errors.Join(err, <-exported)
+	if s.export == nil {
+		exported <- nil
+	} else { // side by side: a terminal that hangs must not take the collector's time
+		go func() { exported <- s.export.ForceFlush(ctx) }()
+	}
+	return errors.Join(s.queue.flush(ctx), <-exported)
 }
 
 // Close writes and exports what is queued, for two seconds at most and not longer than ctx, and closes the file. Logger

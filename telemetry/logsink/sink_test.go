@@ -182,11 +182,16 @@ func TestTheProgramsOwnHandler(t *testing.T) {
 
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "log.h-st-1.42.100%.%x")
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, fmt.Sprintf("log.%s.%d.100%%.%%x", strings.NewReplacer("/", "-", "%", "-").Replace(host),
+		os.Getpid()))
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := logsink.Config{File: filepath.Join(dir, "log.%h.%p.100%%.%x"), Host: "h/st%1", PID: 42}
+	cfg := logsink.Config{File: filepath.Join(dir, "log.%h.%p.100%%.%x")}
 	s, out := newSink(t, cfg)
 	everything(s.Logger())
 	if err := s.Close(t.Context()); err != nil {
@@ -204,7 +209,7 @@ func TestFile(t *testing.T) {
 		t.Errorf("and on standard error %s", out.String())
 	}
 	// With VERSION alone no file is made.
-	cfg.PID, cfg.Level, cfg.Version = 43, logsink.LevelOff, true
+	cfg.File, cfg.Level, cfg.Version = filepath.Join(dir, "43"), logsink.LevelOff, true
 	s, out = newSink(t, cfg)
 	everything(s.Logger())
 	if got := said(out.String()); got != "version" {

@@ -66,29 +66,29 @@ func (l *Log) Observe(s *model.Step) {
 	if !s.IsLife {
 		r := &s.Event.Op
 		if r.Stage == tape.StageEnd && (l.cfg.Operations || r.Code != lifecycle.CodeOK) && r.Signature.Call.IsOperation() {
-			l.operation(s)
+			l.log(s, levelOf(r.Code), semconv.CallSpan(r.Signature.Call))
 		}
 		return
 	}
 	switch r := &s.Life; r.Stage {
 	case tape.StageStart:
 		l.logVersion(s)
-		l.act(s, slog.LevelDebug, semconv.ActSpan(r.Act)+semconv.StartedSuffix)
+		l.log(s, slog.LevelDebug, semconv.ActSpan(r.Act)+semconv.StartedSuffix)
 	case tape.StagePhase:
 		phase := semconv.PhaseSeparator + semconv.PhaseName(r.Phase) + semconv.StartedSuffix
-		l.act(s, slog.LevelDebug, semconv.ActSpan(r.Act)+phase)
+		l.log(s, slog.LevelDebug, semconv.ActSpan(r.Act)+phase)
 	case tape.StageEnd:
 		if r.Act == tape.ActNone {
-			l.act(s, slog.LevelWarn, semconv.SpanFailure)
+			l.log(s, slog.LevelWarn, semconv.SpanFailure)
 		} else {
-			l.act(s, levelOf(r.Code), semconv.ActSpan(r.Act))
+			l.log(s, levelOf(r.Code), semconv.ActSpan(r.Act))
 		}
 	case tape.StageMisuse:
 		name := semconv.ActSpan(r.Act)
 		if r.Act == tape.ActNone {
 			name = semconv.CallSpan(r.Call)
 		}
-		l.act(s, levelOf(r.Code), name)
+		l.log(s, levelOf(r.Code), name)
 	case tape.StageNone, tape.StageWait: // nothing that happened
 	}
 }
@@ -115,40 +115,25 @@ func (l *Log) logVersion(s *model.Step) {
 		slog.String(semconv.LogVersion, l.cfg.Version), slog.String(semconv.LogGoVersion, runtime.Version()))
 }
 
-// act logs a moment of an act, or a refused call.
-func (l *Log) act(s *model.Step, level slog.Level, name string) {
+// log logs a moment of an act, a refused call, or the end of an operation.
+func (l *Log) log(s *model.Step, level slog.Level, name string) {
 	ctx := context.Background()
 	if !l.cfg.Handler.Enabled(ctx, level) {
 		return
 	}
-	var buf [24]slog.Attr
-	attrs := commAttrs(buf[:0], s.Info())
-	attrs = lifeAttrs(attrs, s)
-	attrs = append(attrs, slog.String(semconv.LogSubsystem, subsystem(&s.Life)))
-	l.emit(l.inSpan(ctx, s), level, s.Life.Time, name, attrs...)
-}
-
-// operation logs an operation that ended.
-func (l *Log) operation(s *model.Step) {
-	ctx := context.Background()
-	r := &s.Event.Op
-	level := levelOf(r.Code)
-	if !l.cfg.Handler.Enabled(ctx, level) {
-		return
+	if l.cfg.SpanOf != nil {
+		ctx = oteltrace.ContextWithSpanContext(ctx, l.cfg.SpanOf(s))
 	}
 	var buf [24]slog.Attr
 	attrs := commAttrs(buf[:0], s.Info())
-	attrs = l.opAttrs(attrs, r)
-	attrs = append(attrs, slog.String(semconv.LogSubsystem, semconv.SubsystemColl))
-	l.emit(l.inSpan(ctx, s), level, r.Time, semconv.CallSpan(r.Signature.Call), attrs...)
-}
-
-// inSpan is ctx within the step's span.
-func (l *Log) inSpan(ctx context.Context, s *model.Step) context.Context {
-	if l.cfg.SpanOf == nil {
-		return ctx
+	at, from := s.Event.Op.Time, semconv.SubsystemColl
+	if s.IsLife {
+		at, from = s.Life.Time, subsystem(&s.Life)
+		attrs = lifeAttrs(attrs, s)
+	} else {
+		attrs = l.opAttrs(attrs, &s.Event.Op)
 	}
-	return oteltrace.ContextWithSpanContext(ctx, l.cfg.SpanOf(s))
+	l.emit(ctx, level, at, name, append(attrs, slog.String(semconv.LogSubsystem, from))...)
 }
 
 func (l *Log) emit(ctx context.Context, level slog.Level, at int64, message string, attrs ...slog.Attr) {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 )
@@ -31,8 +30,7 @@ func open(path string) (*os.File, error) {
 // file is a file for lines that says when it takes none, and counts those.
 type file struct {
 	*os.File
-	once sync.Once
-	tell func(error) // called once
+	tell func(error) // called for the first
 	lost atomic.Uint64
 }
 
@@ -40,8 +38,9 @@ type file struct {
 func (f *file) Write(line []byte) (int, error) {
 	n, err := f.File.Write(line)
 	if err != nil && !errors.Is(err, os.ErrClosed) { // what is logged after the end has no place, as is said of Close
-		f.lost.Add(1)
-		f.once.Do(func() { f.tell(err) })
+		if f.lost.Add(1) == 1 {
+			f.tell(err)
+		}
 	}
 	return n, err
 }

@@ -95,7 +95,9 @@ func (h queuing) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (h queuing) WithAttrs(attrs []slog.Attr) slog.Handler { return queuing{h.Handler.WithAttrs(attrs), h.q} }
+func (h queuing) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return queuing{h.Handler.WithAttrs(attrs), h.q}
+}
 
 // WithGroup implements slog.Handler.
 func (h queuing) WithGroup(name string) slog.Handler { return queuing{h.Handler.WithGroup(name), h.q} }

@@ -42,7 +42,7 @@ func (b *bellWatch) run() {
 	heard := uint32(0)
 	for !b.closing.Load() {
 		var word [4]byte
-		_, err := b.file.ReadAt(word[:], hdrBell)
+		_, err := b.file.ReadAt(word[:], bellAt)
 		if bell := binary.LittleEndian.Uint32(word[:]); err == nil && bell != heard {
 			heard = bell
 			b.ring()
@@ -67,7 +67,7 @@ func (b *bellWatch) ring() {
 	}
 }
 
-func (b *bellWatch) word() *uint32 { return (*uint32)(unsafe.Pointer(&b.page[hdrBell])) }
+func (b *bellWatch) word() *uint32 { return (*uint32)(unsafe.Pointer(&b.page[bellAt])) }
 
 // close ends the watch. It wakes other followers of the tape, too, which does them no harm. If the file was cut short
 // nobody can be woken any more: then the watch ends by itself when its wait does, and the goroutine is all that it

@@ -1,7 +1,6 @@
 package tape
 
 import (
-	"encoding/binary"
 	"runtime"
 	"sync"
 
@@ -20,13 +19,13 @@ type CommWriter struct {
 	index  int    // in the table; -1: none
 	comm   uint64 // both, as records have them
 
-	slot *[slotWords]uint64 // in the mapping; without a slot or after Close, memory that nobody reads, which saves asking
+	slot *slot // in the mapping; without a slot or after Close, memory that nobody reads, which saves asking
 
 	// For the goroutine that has the turn.
 	op      *operations
 	tally   counting
-	page    *[pageWords]uint64 // nil: none
-	pageAt  uint64             // its index
+	page    *page  // nil: none
+	pageAt  uint64 // its index
 	tallies []heldTally
 	seed    uint64 // of sampling
 
@@ -98,7 +97,7 @@ func (c *CommWriter) Life(r LifeRecord) {
 	var buf [maxTail]byte
 	tail := appendTail(buf[:0], &r)
 	c.w.refreshClock(r.Time) // first: a follower that the record wakes reads the clocks, too
-	c.w.putLife(kindLife, &[recordWords]uint64{
+	c.w.putLife(kindLife, &record{
 		recTime: uint64(r.Time),
 		recLifeKinds: uint64(r.Act) | uint64(r.Call)<<8 | uint64(r.Stage)<<16 | uint64(r.Phase)<<24 | uint64(r.State)<<32 |
 			uint64(r.Code)<<48,
@@ -123,7 +122,7 @@ func (c *CommWriter) Close() {
 	c.closed = true
 	c.showInfo(0)
 	c.writeInfo(kindCommEnd)
-	c.slot = new([slotWords]uint64)
+	c.slot = new(slot)
 	c.giveTallies()
 	c.givePage()
 	if c.index >= 0 {
@@ -133,20 +132,13 @@ func (c *CommWriter) Close() {
 
 // showInfo shows what the communicator is in the slot; number 0 frees it.
 func (c *CommWriter) showInfo(number uint32) {
-	var b [infoWords * wordSize]byte
-	le := binary.LittleEndian
-	copy(b[infoID*wordSize:], c.info.ID[:])
-	copy(b[infoParent*wordSize:], c.info.Parent[:])
-	le.PutUint64(b[infoNumber*wordSize:], uint64(number)|uint64(c.state)<<32)
-	le.PutUint64(b[infoRank*wordSize:], pack32(int32(c.info.Rank), int32(c.info.Size)))
-	le.PutUint64(b[infoNodes*wordSize:], pack32(int32(c.info.Nodes), int32(c.root)))
-	putText(b[infoEngine*wordSize:], c.info.Engine, engineSize)
-	putText(b[infoName*wordSize:], c.info.Name, nameSize)
-	var words [infoWords]uint64
-	getWords(words[:], b[:])
-	latch := c.slot[slotInfo/wordSize:]
-	version, _, _ := current(latch, infoWords)
-	publish(latch, version+1, words[:])
+	state := commState{
+		id: c.info.ID, parent: c.info.Parent, number: number, state: uint32(c.state), rank: int32(c.info.Rank),
+		size: int32(c.info.Size), nodes: int32(c.info.Nodes), root: c.root,
+	}
+	putText(state.engine[:], c.info.Engine)
+	putText(state.name[:], c.info.Name)
+	c.slot.info.publish(state)
 }
 
 // writeInfo puts what the communicator is onto the life ring, so that readers know whose the records of a
@@ -154,7 +146,7 @@ func (c *CommWriter) showInfo(number uint32) {
 func (c *CommWriter) writeInfo(kind uint8) {
 	var buf [maxTail]byte
 	tail := appendInfo(buf[:0], &c.info, c.root)
-	c.w.putLife(kind, &[recordWords]uint64{
+	c.w.putLife(kind, &record{
 		recTime:      uint64(Now()),
 		recLifeKinds: uint64(c.state) << 32,
 		recLifePeer:  pack32(-1, int32(len(tail))),

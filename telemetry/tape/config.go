@@ -77,6 +77,8 @@ const (
 	maxLifeRecords = 1 << 20
 	maxOpRecords   = 1 << 24
 	maxTallies     = 1 << 16
+	maxFileName    = 63 // of each part
+	maxBootID      = 39
 )
 
 // DefaultSampleEvery is the sampling of operations that end well: 1 in so many.
@@ -104,17 +106,17 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("tape.Config.%s is %s: %s", field, cut(fmt.Sprint(value), 100), allowed))
 		}
 	}
-	name := func(field, value string, size int) {
-		problem := badName(value, size-1)
+	name := func(field, value string) {
+		problem := badName(value)
 		check(problem == "", field, strconv.Quote(value), "it becomes part of a file's name and "+problem)
 	}
 	count := func(field string, value, most int) {
 		check(value >= 0 && value <= most, field, value, fmt.Sprintf("allowed are 1 to %d, or 0 for the default", most))
 	}
-	name("Job", c.Job, jobSize)
-	name("Host", c.Host, hostSize)
-	check(len(c.BootID) < bootIDSize, "BootID", strconv.Quote(c.BootID),
-		fmt.Sprintf("at most %d bytes are allowed", bootIDSize-1))
+	name("Job", c.Job)
+	name("Host", c.Host)
+	check(len(c.BootID) <= maxBootID, "BootID", strconv.Quote(c.BootID),
+		fmt.Sprintf("at most %d bytes are allowed", maxBootID))
 	check(!strings.ContainsRune(c.Dir, 0), "Dir", strconv.Quote(c.Dir), "it must not hold a NUL")
 	check(c.JobSize >= 0, "JobSize", c.JobSize, "allowed are positive numbers, or 0 if it is unknown")
 	check(c.JobSize == 0 || c.Rank >= -1 && c.Rank < c.JobSize, "Rank", c.Rank,
@@ -129,7 +131,7 @@ func (c Config) Validate() error {
 }
 
 // badName says what is wrong with a part of a file's name, or nothing.
-func badName(name string, most int) string {
+func badName(name string) string {
 	switch {
 	case strings.Contains(name, "/"):
 		return "must not hold a slash"
@@ -137,8 +139,8 @@ func badName(name string, most int) string {
 		return "must not begin with a dot"
 	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return "must not hold control characters"
-	case len(name) > most:
-		return fmt.Sprintf("must have at most %d bytes", most)
+	case len(name) > maxFileName:
+		return fmt.Sprintf("must have at most %d bytes", maxFileName)
 	}
 	return ""
 }
@@ -156,7 +158,7 @@ func (c Config) complete() (Config, error) {
 		if err != nil {
 			return c, fmt.Errorf("tape: the host's name is unknown (set Config.Host): %w", err)
 		}
-		c.Host = cut(host, hostSize-1)
+		c.Host = cut(host, maxFileName)
 	}
 	if c.BootID == "" {
 		c.BootID = process.Self().BootID.String()

@@ -1,7 +1,6 @@
 package tape
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -230,39 +229,23 @@ func setAside(dir int, dirPath, name string, me process.ID) (mine bool, err erro
 }
 
 func encodeHeader(cfg Config, me process.ID) []byte {
-	b := make([]byte, headerSize)
-	u32 := func(off, value int) { binary.LittleEndian.PutUint32(b[off:], uint32(value)) }
-	u64 := func(off int, value uint64) { binary.LittleEndian.PutUint64(b[off:], value) }
-	copy(b[hdrMagic:], magic)
-	u32(hdrVersion, formatVersion)
-	u32(hdrSlots, cfg.Slots)
-	u32(hdrTallies, cfg.Tallies)
-	u32(hdrLifeRecords, cfg.LifeRecords)
-	u32(hdrOpRecords, cfg.OpRecords)
-	u32(hdrPID, me.PID)
-	u64(hdrFileSize, uint64(cfg.geometry().size()))
-	u64(hdrStartTicks, me.StartTicks)
-	u64(hdrPIDSpace, me.PIDSpace)
-	copy(b[hdrKernelBoot:], me.BootID[:])
-	u64(hdrCreatedMono, uint64(Now()))
-	u64(hdrCreatedWall, uint64(time.Now().UnixNano()))
-	u32(hdrRank, cfg.Rank)
-	u32(hdrJobSize, cfg.JobSize)
-	u64(hdrSlowAfter, uint64(cfg.Slow))
-	u64(hdrStallAfter, uint64(cfg.Stall))
-	putText(b[hdrBootID:], cfg.BootID, bootIDSize)
-	putText(b[hdrHost:], cfg.Host, hostSize)
-	putText(b[hdrJob:], cfg.Job, jobSize)
-	putText(b[hdrProgram:], cfg.Program, programSize)
-	putText(b[hdrProgVersion:], cfg.Version, progVersionSize)
-	u64(hdrCheck, headerCheck(b))
-	u64(hdrState, stateLive)
-	return b
-}
-
-// headerCheck is the check over what is written once.
-func headerCheck(b []byte) uint64 {
-	var w [hdrCheck / wordSize]uint64
-	getWords(w[:], b)
-	return check(formatVersion, w[:])
+	headers := [1]header{{
+		static: static{
+			version: formatVersion, slots: uint32(cfg.Slots), tallies: uint32(cfg.Tallies),
+			lifeRecords: uint32(cfg.LifeRecords), opRecords: uint32(cfg.OpRecords), pid: uint32(me.PID),
+			fileSize: uint64(cfg.geometry().size()), startTicks: me.StartTicks, pidSpace: me.PIDSpace, kernelBoot: me.BootID,
+			createdMono: Now(), createdWall: time.Now().UnixNano(), rank: int32(cfg.Rank), jobSize: int32(cfg.JobSize),
+			slowAfter: int64(cfg.Slow), stallAfter: int64(cfg.Stall),
+		},
+		changing: changing{state: stateLive},
+	}}
+	h := &headers[0]
+	copy(h.magic[:], magic)
+	putText(h.bootID[:], cfg.BootID)
+	putText(h.host[:], cfg.Host)
+	putText(h.job[:], cfg.Job)
+	putText(h.program[:], cfg.Program)
+	putText(h.progVersion[:], cfg.Version)
+	h.check = check(formatVersion, wordsOf(&h.static))
+	return bytesOf(headers[:])
 }

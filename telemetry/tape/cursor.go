@@ -1,7 +1,7 @@
 package tape
 
 import (
-	"encoding/binary"
+	"cmp"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 )
@@ -76,16 +76,19 @@ func (c *cursor) learn() error {
 	}
 	scan := newRingReader(c.t, c.life.off, c.t.geo.life)
 	scan.head, scan.final = c.life.head, true
-	scan.behind = func() error { return scan.refresh(hdrLifeHead) }
+	scan.behind = func() error {
+		now, err := c.t.readChanging()
+		return cmp.Or(err, scan.advance(now.lifeHead))
+	}
 	for {
 		var ev Event
 		var info description
-		var r [recordWords]uint64
+		var r record
 		kind, f, err := c.read(&scan, &r, &ev.Life, &info)
 		if err != nil || f == nothing {
 			return err
 		}
-		if f == record && (kind == kindComm || kind == kindCommEnd) {
+		if f == whole && (kind == kindComm || kind == kindCommEnd) {
 			c.comms.add(uint32(r[recLifeComm]), info)
 		}
 	}
@@ -96,14 +99,11 @@ func (c *cursor) refresh() (err error) {
 	if c.now, err = c.t.readChanging(); err != nil {
 		return err
 	}
-	if c.now.word(hdrOpHead) == c.op.head && c.now.word(hdrLifeHead) == c.life.head {
+	if c.now.opHead == c.op.head && c.now.lifeHead == c.life.head {
 		return nil
 	}
-	// One after the other, because nothing is said about the order within one reading.
-	if err := c.op.refresh(hdrOpHead); err != nil { // first; see cursor
-		return err
-	}
-	return c.life.refresh(hdrLifeHead)
+	later, err := c.t.readChanging() // nothing is said about the order within one reading; see cursor
+	return cmp.Or(err, c.op.advance(c.now.opHead), c.life.advance(later.lifeHead))
 }
 
 func (c *cursor) missed() Missed { return Missed{Life: c.life.missed, Op: c.op.missed} }
@@ -132,7 +132,7 @@ func (c *cursor) next(ev *Event) (ok bool, err error) {
 			if f == skipped && err == nil {
 				continue
 			}
-			return f == record, err
+			return f == whole, err
 		}
 		switch {
 		case !c.held:
@@ -151,8 +151,8 @@ func (c *cursor) next(ev *Event) (ok bool, err error) {
 
 // readOp delivers the next op record.
 func (c *cursor) readOp(ev *Event) (found, error) {
-	var r [recordWords]uint64
-	if f, err := c.op.peek(&r); f != record || err != nil {
+	var r record
+	if f, err := c.op.peek(&r); f != whole || err != nil {
 		return f, err
 	}
 	index := c.op.next
@@ -171,11 +171,11 @@ func (c *cursor) readOp(ev *Event) (found, error) {
 	if c.callerAt == index && index != 0 && c.callerOf == r[recOpComm] && ev.Op.Stage == StageStart {
 		ev.Op.Caller = c.caller
 	}
-	return record, nil
+	return whole, nil
 }
 
 // operation decodes an op record.
-func (c *cursor) operation(r *[recordWords]uint64, ev *Event) error {
+func (c *cursor) operation(r *record, ev *Event) error {
 	if ev.IsLife {
 		ev.Life, ev.IsLife = LifeRecord{}, false
 	}
@@ -197,11 +197,9 @@ func (c *cursor) operation(r *[recordWords]uint64, ev *Event) error {
 }
 
 // holdCaller keeps the caller of the operation whose start comes next.
-func (c *cursor) holdCaller(r *[recordWords]uint64) {
-	le := binary.LittleEndian
-	le.PutUint64(c.caller.TraceID[:8], r[recCallerTrace])
-	le.PutUint64(c.caller.TraceID[8:], r[recCallerTrace+1])
-	le.PutUint64(c.caller.SpanID[:], r[recCallerSpan])
+func (c *cursor) holdCaller(r *record) {
+	copy(c.caller.TraceID[:], bytesOf(r[recCallerTrace:]))
+	copy(c.caller.SpanID[:], bytesOf(r[recCallerSpan:]))
 	c.caller.Flags = byte(r[recCallerFlags])
 	c.callerAt, c.callerOf = c.op.next, r[recOpComm]
 }
@@ -210,9 +208,9 @@ func (c *cursor) holdCaller(r *[recordWords]uint64) {
 func (c *cursor) readLife() (found, error) {
 	ev := Event{IsLife: true}
 	var info description
-	var r [recordWords]uint64
+	var r record
 	kind, f, err := c.read(&c.life, &r, &ev.Life, &info)
-	if f != record || err != nil {
+	if f != whole || err != nil {
 		return f, err
 	}
 	switch kind {
@@ -233,16 +231,16 @@ func (c *cursor) readLife() (found, error) {
 		ev.Life.Seq = r[recLifeSeq]
 		ev.Life.Start = int64(r[recLifeStart])
 		c.event, c.held, c.heldAt = ev, true, r[recLifeOpHead]
-		return record, c.whose(&c.event, r[recLifeComm])
+		return whole, c.whose(&c.event, r[recLifeComm])
 	}
-	return record, nil
+	return whole, nil
 }
 
 // read reads the next record of a life ring with its tail.
 func (c *cursor) read(
-	g *ringReader, r *[recordWords]uint64, life *LifeRecord, info *description,
+	g *ringReader, r *record, life *LifeRecord, info *description,
 ) (kind uint8, f found, err error) {
-	if f, err := g.peek(r); f != record || err != nil {
+	if f, err := g.peek(r); f != whole || err != nil {
 		return 0, f, err
 	}
 	kind = kindOf(r[recMarker])
@@ -258,7 +256,7 @@ func (c *cursor) read(
 		g.missed++
 		return kind, skipped, nil
 	}
-	return kind, record, nil
+	return kind, whole, nil
 }
 
 // whose fills in the communicator of a record.
@@ -274,6 +272,7 @@ type directory struct {
 	t     *file
 	known map[uint32]description
 	ended []uint32 // the last that ended, the oldest first
+	slot  [1]slot  // scratch
 
 	last     uint32 // the one that was asked for last, with its description; 0: none
 	lastInfo description
@@ -315,11 +314,10 @@ func (d *directory) find(number uint32, slot int) (description, error) {
 	info, ok := d.known[number]
 	if !ok {
 		if slot >= 0 && slot < d.t.geo.slots {
-			var b [slotSize]byte
-			if err := d.t.readAt(b[:], d.t.geo.slotOffset()+int64(slot)*slotSize); err != nil {
+			if err := d.t.readAt(bytesOf(d.slot[:]), d.t.geo.slotOffset()+int64(slot)*slotSize); err != nil {
 				return description{}, err
 			}
-			if s, whole := decodeSlot(slot, b[:], &texts{}); whole && s.Generation == number {
+			if s, whole := decodeSlot(slot, &d.slot[0], &texts{}); whole && s.Generation == number {
 				info = description{s.CommInfo, s.Root}
 			}
 		}

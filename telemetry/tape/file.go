@@ -1,7 +1,6 @@
 package tape
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -88,9 +87,9 @@ type file struct {
 	process process.ID
 
 	mu           sync.Mutex // guards what follows
-	table, again []byte     // scratch for reading the in-flight table
+	table, again []slot     // scratch for reading the in-flight table
 	texts        []texts    // by slot
-	counts       []byte     // scratch for reading tallies
+	counts       []tally    // scratch for reading tallies
 	tallyTexts   []texts    // by tally
 }
 
@@ -137,12 +136,6 @@ func (t *file) readAt(b []byte, off int64) error {
 	return nil
 }
 
-func (t *file) readWord(off int64) (uint64, error) {
-	var b [wordSize]byte
-	err := t.readAt(b[:], off)
-	return binary.LittleEndian.Uint64(b[:]), err
-}
-
 // readStatic reads and checks the part of the header that never changes. After it, every offset that geo gives is
 // inside the file.
 func (t *file) readStatic() error {
@@ -156,31 +149,29 @@ func (t *file) readStatic() error {
 	if st.Size() < headerSize {
 		return t.malformed("has %d bytes: less than the header of a tape, which has %d", st.Size(), headerSize)
 	}
-	b := make([]byte, headerSize)
-	if err := t.readAt(b, 0); err != nil {
+	var headers [1]header
+	if err := t.readAt(bytesOf(headers[:]), 0); err != nil {
 		return err
 	}
-	if string(b[hdrMagic:][:len(magic)]) != magic {
-		return t.malformed("is no tape: it begins with %q, not %q", b[hdrMagic:][:len(magic)], magic)
+	h := &headers[0]
+	if string(h.magic[:]) != magic {
+		return t.malformed("is no tape: it begins with %q, not %q", h.magic, magic)
 	}
-	u32 := func(off int) int { return int(binary.LittleEndian.Uint32(b[off:])) }
-	u64 := func(off int) uint64 { return binary.LittleEndian.Uint64(b[off:]) }
-	if v := u32(hdrVersion); v != formatVersion {
-		return t.malformed("has format %d; this program reads format %d", v, formatVersion)
+	if h.version != formatVersion {
+		return t.malformed("has format %d; this program reads format %d", h.version, formatVersion)
 	}
-	if u64(hdrCheck) != headerCheck(b) {
+	if h.check != check(formatVersion, wordsOf(&h.static)) {
 		return t.malformed("has a corrupt header: its check does not fit")
 	}
-	g := geometry{slots: u32(hdrSlots), tallies: u32(hdrTallies), life: u32(hdrLifeRecords), op: u32(hdrOpRecords)}
 	for _, part := range []struct {
 		name        string
-		got, lo, hi int
+		got, lo, hi uint32
 		power       bool
 	}{
-		{"slots", g.slots, 1, maxSlots, false},
-		{"tallies", g.tallies, 1, maxTallies, false},
-		{"life records", g.life, minRing, maxLifeRecords, true},
-		{"op records", g.op, minRing, maxOpRecords, true},
+		{"slots", h.slots, 1, maxSlots, false},
+		{"tallies", h.tallies, 1, maxTallies, false},
+		{"life records", h.lifeRecords, minRing, maxLifeRecords, true},
+		{"op records", h.opRecords, minRing, maxOpRecords, true},
 	} {
 		if part.got < part.lo || part.got > part.hi {
 			return t.malformed("claims %d %s; allowed are %d to %d", part.got, part.name, part.lo, part.hi)
@@ -189,36 +180,34 @@ func (t *file) readStatic() error {
 			return t.malformed("claims %d %s, which is not a power of two", part.got, part.name)
 		}
 	}
-	if size := u64(hdrFileSize); size != uint64(g.size()) {
-		return t.malformed("claims a size of %d bytes; its parts have %d", size, g.size())
+	t.geo = geometry{int(h.slots), int(h.tallies), int(h.lifeRecords), int(h.opRecords)}
+	size := t.geo.size()
+	if h.fileSize != uint64(size) {
+		return t.malformed("claims a size of %d bytes; its parts have %d", h.fileSize, size)
 	}
-	if st.Size() < g.size() {
+	if st.Size() < size {
 		t.cut = st.Size()
 	}
 	if t.cut > 0 && !t.partial {
-		return t.malformed("was cut short: it has %d bytes of %d", st.Size(), g.size())
+		return t.malformed("was cut short: it has %d bytes of %d", st.Size(), size)
 	}
-	text := func(off, size int) string { return string(getText(b[off:][:size])) }
-	t.geo = g
 	t.static = Header{
 		Format:  formatVersion,
-		PID:     int(int32(u32(hdrPID))),
-		BootID:  text(hdrBootID, bootIDSize),
-		Host:    text(hdrHost, hostSize),
-		Job:     text(hdrJob, jobSize),
-		Program: text(hdrProgram, programSize),
-		Version: text(hdrProgVersion, progVersionSize),
-		Created: time.Unix(0, int64(u64(hdrCreatedWall))),
-		Rank:    int(int32(u32(hdrRank))), JobSize: int(int32(u32(hdrJobSize))),
-		SlowAfter: time.Duration(u64(hdrSlowAfter)), StallAfter: time.Duration(u64(hdrStallAfter)),
-		Slots: g.slots, Tallies: g.tallies, LifeRecords: g.life, OpRecords: g.op,
-		KernelBoot:  process.BootID(b[hdrKernelBoot:]),
-		mono:        int64(u64(hdrCreatedMono)),
-		wall:        int64(u64(hdrCreatedWall)),
-		createdMono: int64(u64(hdrCreatedMono)),
+		PID:     int(int32(h.pid)),
+		BootID:  string(getText(h.bootID[:])),
+		Host:    string(getText(h.host[:])),
+		Job:     string(getText(h.job[:])),
+		Program: string(getText(h.program[:])),
+		Version: string(getText(h.progVersion[:])),
+		Created: time.Unix(0, h.createdWall),
+		Rank:    int(h.rank), JobSize: int(h.jobSize),
+		SlowAfter: time.Duration(h.slowAfter), StallAfter: time.Duration(h.stallAfter),
+		Slots: t.geo.slots, Tallies: t.geo.tallies, LifeRecords: t.geo.life, OpRecords: t.geo.op,
+		KernelBoot: h.kernelBoot,
+		mono:       h.createdMono, wall: h.createdWall, createdMono: h.createdMono,
 	}
 	t.process = process.ID{
-		PID: t.static.PID, StartTicks: u64(hdrStartTicks), PIDSpace: u64(hdrPIDSpace), BootID: t.static.KernelBoot,
+		PID: t.static.PID, StartTicks: h.startTicks, PIDSpace: h.pidSpace, BootID: h.kernelBoot,
 	}
 	return nil
 }
@@ -226,32 +215,25 @@ func (t *file) readStatic() error {
 // Header is what the tape says of its process now: of what changes, as far as it can be read.
 func (t *file) Header() Header {
 	h := t.static
-	b, err := t.readChanging()
+	c, err := t.readChanging()
 	if err != nil {
 		return h
 	}
-	h.Closed = b.word(hdrState) == stateClosed
-	h.Overflow = b.word(hdrOverflow)
-	h.Exported = int64(b.word(hdrExported))
-	h.Delivered = int64(b.word(hdrDelivered))
-	h.Terminated = int64(b.word(hdrTerminated))
-	h.Seen = int64(b.word(hdrSeen))
-	h.Paused, h.Resumed = int64(b.word(hdrPaused)), int64(b.word(hdrResumed))
-	var latch [2 * (1 + 2)]uint64
-	getWords(latch[:], b[hdrClock-hdrState:])
+	h.Closed = c.state == stateClosed
+	h.Overflow = c.overflow
+	h.Exported, h.Delivered = c.exported, c.delivered
+	h.Terminated, h.Seen = c.terminated, c.seen
+	h.Paused, h.Resumed = c.paused, c.resumed
 	// While a pair is being refreshed, that of the beginning serves as well.
-	if version, pair, ok := current(latch[:], 2); ok && version != 0 {
-		h.mono, h.wall = int64(pair[0]), int64(pair[1])
+	if version, pair, ok := c.clock.current(); ok && version != 0 {
+		h.mono, h.wall = pair.mono, pair.wall
 	}
 	return h
 }
 
-// changing is the part of the header that changes, read in one go.
-type changing [hdrChangingEnd - hdrState]byte
-
-func (t *file) readChanging() (c changing, err error) {
-	err = t.readAt(c[:], hdrState)
-	return c, err
+// readChanging reads the part of the header that changes, in one go.
+func (t *file) readChanging() (changing, error) {
+	var c [1]changing
+	err := t.readAt(bytesOf(c[:]), changingAt)
+	return c[0], err
 }
-
-func (c *changing) word(off int) uint64 { return binary.LittleEndian.Uint64(c[off-hdrState:]) }

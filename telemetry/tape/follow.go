@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,7 +171,7 @@ func (f *Follower) fill(events []Event) (n int, err error) {
 
 // ending says whether and how the tape has ended. Either is followed by one more look at the rings.
 func (f *Follower) ending() error {
-	closed := func() bool { return f.cursor.now.word(hdrState) == stateClosed }
+	closed := func() bool { return f.cursor.now.state == stateClosed }
 	switch {
 	case closed():
 		return ErrClosed
@@ -187,16 +188,16 @@ func (f *Follower) ending() error {
 // have gone on since the cursor looked last: a reader that runs after a busy writer's every record reads a few at a
 // time, and pays for each look.
 func (f *Follower) sleep(ctx context.Context) error {
-	if uint32(f.cursor.now.word(hdrWaiting)) == 0 {
+	if f.cursor.now.waiting == 0 {
 		// Announce it first and look again then; the writer writes first and looks whether anybody waits then. So one
 		// of the two sees the other. A file that can't be written is followed by ticks.
-		_, _ = f.f.WriteAt([]byte{1, 0, 0, 0}, hdrWaiting)
-		state, lifeHead := f.cursor.now.word(hdrState), f.cursor.life.head
+		_, _ = f.f.WriteAt([]byte{1, 0, 0, 0}, waitingAt)
+		state, lifeHead := f.cursor.now.state, f.cursor.life.head
 		if err := f.cursor.refresh(); err != nil {
 			return err
 		}
 		op := &f.cursor.op
-		if f.cursor.life.head != lifeHead || f.cursor.now.word(hdrState) != state || op.head-op.next >= op.size/4 {
+		if f.cursor.life.head != lifeHead || f.cursor.now.state != state || op.head-op.next >= op.size/4 {
 			return nil
 		}
 	}
@@ -230,17 +231,14 @@ func (f *Follower) Missed() Missed {
 // was called, or has been told that there is no more. When ctx ends first it returns its error. That goroutine itself
 // must not call it.
 func (f *Follower) Sync(ctx context.Context) error {
-	op, err := f.readWord(hdrOpHead)
-	if err != nil {
-		return err
-	}
-	life, err := f.readWord(hdrLifeHead) // behind the other; see cursor
-	if err != nil {
+	op, err := f.readChanging()
+	life, later := f.readChanging() // behind the other; see cursor
+	if err := cmp.Or(err, later); err != nil {
 		return err
 	}
 	f.kick()
 	for {
-		moved := f.dealt.reached(op, life)
+		moved := f.dealt.reached(op.opHead, life.lifeHead)
 		if moved == nil {
 			return nil
 		}

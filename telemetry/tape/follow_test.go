@@ -140,8 +140,8 @@ func TestFollowerSleepsInGo(t *testing.T) {
 func TestFollowLooksWhileRinging(t *testing.T) {
 	w := newTape(t, Config{})
 	f := follow(t, w.Path(), FollowOptions{Tick: neverTick})
-	atomic.StoreUint32(w.waiting, 1) // the follower has slept, and its tick woke it
-	atomic.AddUint32(w.bell, 1)
+	atomic.StoreUint32(&w.waiting, 1) // the follower has slept, and its tick woke it
+	atomic.AddUint32(&w.bell, 1)
 	if err := f.cursor.refresh(); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestFollowLooksWhileRinging(t *testing.T) {
 // waitAsleep waits until a follower has announced that it sleeps.
 func waitAsleep(t *testing.T, w *Writer) {
 	t.Helper()
-	for atomic.LoadUint32(w.waiting) == 0 {
+	for atomic.LoadUint32(&w.waiting) == 0 {
 		if t.Context().Err() != nil {
 			t.Fatal("no follower sleeps")
 		}

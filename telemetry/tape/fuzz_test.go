@@ -96,7 +96,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(hdrOrdinaryHead, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), true)
 	f.Add(sampleOrdinary+recordSize, []byte{255, 255, 255, 255, 255, 255, 255, 255}, len(good), false)
 	f.Add(hdrTallyHead, []byte{255, 255}, len(good), true)
-	f.Add(headerSize+2*slotSize+tallyKind*wordSize, []byte{255, 255}, len(good), true)
+	f.Add(headerSize+2*slotSize+tallyCall, []byte{255, 255}, len(good), true)
 	f.Add(hdrTallies, []byte{0, 0, 0, 128}, len(good), true)
 	f.Add(hdrLifeHead, []byte{0, 0, 0, 0, 0, 0, 0, 128}, len(good), true)
 	f.Add(headerSize, make([]byte, 2*slotSize), len(good), true)
@@ -117,7 +117,7 @@ func FuzzOpen(f *testing.F) {
 }
 
 // putRecord puts a record of which the check fits on a sample's ring.
-func putRecord(t *testing.T, ring []byte, index uint64, kind uint8, r *[recordWords]uint64) {
+func putRecord(t *testing.T, ring []byte, index uint64, kind uint8, r *record) {
 	t.Helper()
 	at := ring[index%128*recordSize:]
 	if before := binary.LittleEndian.Uint64(at); index < 128 && before != 0 || index >= 128 && before>>32 != index-128 {
@@ -143,14 +143,14 @@ func FuzzRecords(f *testing.F) {
 		b := append([]byte(nil), good...)
 		tail = tail[:min(len(tail), maxTail)]
 		head := binary.LittleEndian.Uint64(b[hdrLifeHead:])
-		put := func(index uint64, kind uint8, r *[recordWords]uint64) { putRecord(t, b[sampleLife:], index, kind, r) }
+		put := func(index uint64, kind uint8, r *record) { putRecord(t, b[sampleLife:], index, kind, r) }
 		put(head, kind,
-			&[recordWords]uint64{recLifeOpHead: opHead, recLifeKinds: kinds, recLifePeer: peer, recLifeComm: kinds})
+			&record{recLifeOpHead: opHead, recLifeKinds: kinds, recLifePeer: peer, recLifeComm: kinds})
 		more := uint64(0)
 		for ; len(tail) > 0; more++ {
-			var r [recordWords]uint64
+			var r record
 			n := min(len(tail), tailPerRecord)
-			getWords(r[1:], tail[:n])
+			copy(bytesOf(r[1:]), tail[:n])
 			tail = tail[n:]
 			put(head+1+more, kindContinue, &r)
 		}
@@ -172,7 +172,7 @@ func FuzzOpRecords(f *testing.F) {
 		head := binary.LittleEndian.Uint64(b[hdrOpHead:])
 		for i, kind := range []uint8{first, second} {
 			index := head + uint64(i)
-			r := [recordWords]uint64{
+			r := record{
 				recTime: 1, 2: kinds, recOpKinds: kinds, 4: next, 5: next, 6: next,
 				recOpComm: comm + uint64(i)*next,
 			}
@@ -193,7 +193,7 @@ func FuzzPages(f *testing.F) {
 	f.Add(uint8(kindOp), uint64(0), uint64(1)<<62, ^uint64(0), ^uint64(0)>>1, ^uint64(0))
 	f.Fuzz(func(t *testing.T, kind uint8, comm, kinds, at, first, second uint64) {
 		b := append([]byte(nil), good...)
-		r := [recordWords]uint64{recTime: at + first, recOpKinds: kinds, recOpStart: at, recOpComm: comm}
+		r := record{recTime: at + first, recOpKinds: kinds, recOpStart: at, recOpComm: comm}
 		r[recMarker] = marker(8, kind, r[1:]) // of the four pages, the first
 		for i, w := range append(r[:], first, second) {
 			binary.LittleEndian.PutUint64(b[sampleOrdinary+i*wordSize:], w)
@@ -265,7 +265,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestCorruptParts(t *testing.T) {
 	b := sample(t)
 	path := filepath.Join(t.TempDir(), "x.tape")
-	b[headerSize+slotInfo+infoName*wordSize] ^= 1                 // slot 0, the copy that is current after two updates
+	b[headerSize+slotInfo+infoName] ^= 1                          // slot 0, the copy that is current after two updates
 	binary.LittleEndian.PutUint64(b[sampleOps+5*recordSize:], 77) // an op record's marker
 	must(t, os.WriteFile(path, b, 0o600))
 	r := openTape(t, path)

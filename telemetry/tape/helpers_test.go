@@ -1,10 +1,10 @@
 package tape
 
 import (
-	"encoding/binary"
 	"os"
 	"strconv"
 	"testing"
+	"unsafe"
 )
 
 // newTape makes a tape that goes with the test. All operations are for followers, unless cfg says how many.
@@ -53,5 +53,30 @@ func all(t testing.TB, r *Reader) []Event {
 
 func pid() string { return strconv.Itoa(os.Getpid()) }
 
+// Where what tests change lies in its part.
+const (
+	hdrVersion      = int(unsafe.Offsetof(header{}.version))
+	hdrSlots        = int(unsafe.Offsetof(header{}.slots))
+	hdrTallies      = int(unsafe.Offsetof(header{}.tallies))
+	hdrOpRecords    = int(unsafe.Offsetof(header{}.opRecords))
+	hdrFileSize     = int(unsafe.Offsetof(header{}.fileSize))
+	hdrStartTicks   = int(unsafe.Offsetof(header{}.startTicks))
+	hdrCreatedMono  = int(unsafe.Offsetof(header{}.createdMono))
+	hdrCreatedWall  = int(unsafe.Offsetof(header{}.createdWall))
+	hdrHost         = int(unsafe.Offsetof(header{}.host))
+	hdrOpHead       = changingAt + int(unsafe.Offsetof(changing{}.opHead))
+	hdrLifeHead     = changingAt + int(unsafe.Offsetof(changing{}.lifeHead))
+	hdrOrdinaryHead = changingAt + int(unsafe.Offsetof(changing{}.ordinaryHead))
+	hdrTallyHead    = changingAt + int(unsafe.Offsetof(changing{}.tallyHead))
+	hdrClock        = changingAt + int(unsafe.Offsetof(changing{}.clock))
+	tallyCall       = int(unsafe.Offsetof(tally{}.call))
+	tallySampled    = int(unsafe.Offsetof(tally{}.sampled))
+	slotInfo        = int(unsafe.Offsetof(slot{}.info))
+	infoName        = wordSize + int(unsafe.Offsetof(commState{}.name)) // in the first copy
+)
+
 // foldAgain makes the header's check fit again after a test changed a byte.
-func foldAgain(b []byte) { binary.LittleEndian.PutUint64(b[hdrCheck:], headerCheck(b)) }
+func foldAgain(b []byte) {
+	h := (*header)(unsafe.Pointer(&b[0]))
+	h.check = check(formatVersion, wordsOf(&h.static))
+}

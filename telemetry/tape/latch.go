@@ -3,21 +3,26 @@ package tape
 // A latch is what changes as a whole: two copies of the same words, each behind its marker. The copy with the later
 // version is the current one. A writer, of which there is one at a time, fills in the other copy and stores its
 // marker last: so it never makes a reader wait, and wherever it stops, be it preempted or killed, one copy is whole.
-
-// publish makes words, with this version, the current copy of a latch. CommWriter.show does it for the operation.
-func publish(latch []uint64, version uint32, words []uint64) {
-	to := latch[int(version&1)*(len(words)+1):][:len(words)+1]
-	copy(to[1:], words)
-	storeRelease(&to[0], marker(uint64(version), 0, words))
+type latch[T any] [2]struct {
+	marker uint64
+	value  T // it has no padding
 }
 
-// current is the version and the words of the current copy of a latch of n words; ok is false if their check does not
-// fit. A latch that was never written is whole, and all zero.
-func current(latch []uint64, n int) (version uint32, words []uint64, ok bool) {
-	now := latch[:n+1]
-	if other := latch[n+1:][:n+1]; int32(uint32(other[0]>>32)-uint32(now[0]>>32)) > 0 {
+// publish makes value the next current copy. CommWriter.show does it for the operation.
+func (l *latch[T]) publish(value T) {
+	version, _, _ := l.current()
+	to := &l[(version+1)&1]
+	to.value = value
+	storeRelease(&to.marker, marker(uint64(version+1), 0, wordsOf(&value)))
+}
+
+// current is the version and the current copy; ok is false if its check does not fit. A latch that was never written
+// is whole, and all zero.
+func (l *latch[T]) current() (version uint32, value *T, ok bool) {
+	now := &l[0]
+	if other := &l[1]; int32(uint32(other.marker>>32)-uint32(now.marker>>32)) > 0 {
 		now = other
 	}
-	version, words = uint32(now[0]>>32), now[1:]
-	return version, words, now[0] == marker(uint64(version), 0, words)
+	version = uint32(now.marker >> 32)
+	return version, &now.value, now.marker == marker(uint64(version), 0, wordsOf(&now.value))
 }

@@ -1,6 +1,12 @@
 package tape
 
-import "math/bits"
+import (
+	"math/bits"
+	"unsafe"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/process"
+)
 
 // The format's version. A reader refuses any other. What is added without a new version goes into bytes that are
 // reserved, new fields of tails and new kinds of records: readers pass over those that they don't know.
@@ -18,84 +24,123 @@ const (
 	pageSize   = 512
 
 	wordSize    = 8
-	slotWords   = slotSize / wordSize
-	tallyWords  = tallySize / wordSize
 	recordWords = recordSize / wordSize
 	pageWords   = pageSize / wordSize
 
 	recordsPerPage = 32 // of the op ring
 )
 
-// Offsets in the header. Everything up to hdrCheck is written once, before the file has its name.
-const (
-	hdrMagic       = 0   // 8 bytes
-	hdrVersion     = 8   // u32
-	hdrSlots       = 12  // u32
-	hdrTallies     = 16  // u32
-	hdrLifeRecords = 20  // u32, a power of two
-	hdrOpRecords   = 24  // u32, a power of two
-	hdrPID         = 28  // u32
-	hdrFileSize    = 32  // u64
-	hdrStartTicks  = 40  // u64: field 22 of /proc/PID/stat, which tells two users of a pid apart
-	hdrPIDSpace    = 48  // u64: inode of the pid namespace; 0 if unknown
-	hdrKernelBoot  = 56  // 16 bytes: the kernel's boot id; zero if unknown
-	hdrCreatedMono = 72  // i64, ns
-	hdrCreatedWall = 80  // i64, ns since 1970
-	hdrRank        = 88  // i32: of the process in the job; -1 if unknown
-	hdrJobSize     = 92  // i32: ranks of the job; 0 if unknown
-	hdrSlowAfter   = 96  // i64: an operation is slow from so many ns on; 0 if unknown
-	hdrStallAfter  = 104 // i64: and stalled; 0 if unknown
-	hdrBootID      = 112 // text; the kernel's boot id, or what the user calls the host
-	hdrHost        = 152 // text
-	hdrJob         = 216 // text
-	hdrProgram     = 280 // text
-	hdrProgVersion = 344 // text
-	hdrCheck       = 384 // u64: check of the words before it
+// The parts as they lie on the file, whose byte order is that of all machines on which this runs. What their fields are
+// is said in the package's documentation.
+type (
+	header struct {
+		static
+		check    uint64 // of static, by formatVersion
+		_        [512 - 392]byte
+		changing changing
+		_        [headerSize - 944]byte
+	}
 
-	hdrState        = 512 // u64: stateLive or stateClosed
-	hdrBell         = 576 // u32: goes up when the writer wakes followers, which wait on it with futex(2)
-	hdrWaiting      = 584 // u32: set by a follower that is about to wait, cleared by the writer that wakes it
-	hdrOpHead       = 640 // u64: records ever reserved in the op ring
-	hdrLifeHead     = 704 // u64: records ever reserved in the life ring
-	hdrOrdinaryHead = 768 // u64: pages of the ordinary ring ever looked at by writers that were to begin one
-	hdrTallyHead    = 832 // u64: tallies ever begun
-	hdrOverflow     = 840 // u64: communicators that found the table full
-	hdrClock        = 848 // latch of two words: CLOCK_MONOTONIC and the time of day of one moment, ns
-	hdrExported     = 896 // i64, CLOCK_MONOTONIC: see Header.Exported
-	hdrDelivered    = 904 // i64, CLOCK_MONOTONIC: see Header.Delivered
-	hdrTerminated   = 912 // i64, CLOCK_MONOTONIC: see Header.Terminated
-	hdrSeen         = 920 // i64, CLOCK_MONOTONIC: see Header.Seen
-	hdrPaused       = 928 // i64, CLOCK_MONOTONIC: see Header.Paused
-	hdrResumed      = 936 // i64, CLOCK_MONOTONIC: see Header.Resumed
-	hdrChangingEnd  = 944
+	// static is written once, before the file has its name.
+	static struct {
+		magic                                           [8]byte
+		version, slots, tallies, lifeRecords, opRecords uint32 // the latter two are powers of two
+		pid                                             uint32
+		fileSize, startTicks, pidSpace                  uint64
+		kernelBoot                                      process.BootID
+		createdMono, createdWall                        int64
+		rank, jobSize                                   int32
+		slowAfter, stallAfter                           int64
+		bootID                                          [40]byte
+		host, job, program                              [64]byte
+		progVersion                                     [40]byte
+	}
+
+	// changing is at changingAt. What different writers store is on different lines of the cache.
+	changing struct {
+		state           uint64 // stateLive or stateClosed
+		_               [56]byte
+		bell, _         uint32
+		waiting, _      uint32
+		_               [48]byte
+		opHead          uint64
+		_               [56]byte
+		lifeHead        uint64
+		_               [56]byte
+		ordinaryHead    uint64
+		_               [56]byte
+		tallyHead       uint64
+		overflow        uint64
+		clock           latch[clockPair]
+		exported        int64
+		delivered       int64
+		terminated      int64
+		seen            int64
+		paused, resumed int64
+	}
+
+	clockPair struct{ mono, wall int64 }
+
+	// slot has its counters between its two latches, on one line of the cache.
+	slot struct {
+		op latch[[opWords]uint64]
+		counters
+		_    uint64
+		info latch[commState]
+		_    [48]byte
+	}
+
+	counters struct{ launched, number, start, ended, lastEnd, begun, done uint64 }
+
+	commState struct {
+		id, parent    lifecycle.CommID
+		number, state uint32
+		rank, size    int32
+		nodes         int32
+		root          uint32
+		engine        [engineSize]byte
+		name          [nameSize]byte
+	}
+
+	// tally counts durations and bandwidths beside what else an operation changes.
+	tally struct {
+		tallied
+		check        uint64 // of tallied, by the index
+		_            [40]byte
+		ordinary     uint64
+		ordinaryTime uint64
+		bytes        uint64
+		bandwidth    float64
+		durations    [DurationBuckets]uint64
+		otherTime    uint64
+		sampled      uint64
+		_            [32]byte
+		bandwidths   [BandwidthBuckets]uint64
+		_            [96]byte
+	}
+
+	// tallied is written once, before changing.tallyHead counts the tally.
+	tallied struct {
+		name            [nameSize]byte
+		engine          [engineSize]byte
+		call, sizeClass uint8
+		_               [6]byte
+	}
+
+	record [recordWords]uint64
+	page   [pageWords]uint64
 )
 
-// Lengths of the header's texts, a NUL at the end included.
 const (
-	bootIDSize      = 40
-	hostSize        = 64
-	jobSize         = 64
-	programSize     = 64
-	progVersionSize = 40
+	changingAt = 512
+	bellAt     = 576
+	waitingAt  = 584
 )
 
-// Values of hdrState.
+// Values of changing.state.
 const (
 	stateLive   = 1
 	stateClosed = 2
-)
-
-// Offsets in a slot of its two latches, and of the counters between them, which are one line of the cache.
-const (
-	slotOp       = 0   // a latch of the operation that runs, or ran last
-	slotLaunched = 128 // u64: launched of one like that in the latch, alone in flight, that came after it
-	slotNumber   = 136 // u64: its number
-	slotStart    = 144 // i64: its start
-	slotEnded    = 152 // u64: how many were launched when one ended and none was in flight any more
-	slotLastEnd  = 160 // i64: when one ended last
-	slotBegun    = 168 // u64: number of the last collective that began
-	slotDone     = 176 // u64: number of the last collective that ended well
-	slotInfo     = 192 // a latch of what the communicator is
 )
 
 // Words of a slot's operation.
@@ -111,36 +156,21 @@ const (
 	opWords = 7
 )
 
-// Words of a slot's info.
+// Lengths of the texts of slots and tallies, a NUL at the end included.
 const (
-	infoID     = 0 // 16 bytes
-	infoParent = 2 // 16 bytes
-	infoNumber = 4 // u32: the communicator's number in the process, from 1; 0: the slot is free. u8: state
-	infoRank   = 5 // rank i32, size i32
-	infoNodes  = 6 // nodes i32, root u32: the number of the communicator that it descends from
-	infoEngine = 7 // text of 16 bytes
-	infoName   = 9 // text of 56 bytes
-
-	infoWords  = 16
 	engineSize = 16
 	nameSize   = 56
 )
 
-// Words of a tally. Those up to the check are written once, before hdrTallyHead counts the tally.
-const (
-	tallyName         = 0  // text of 56 bytes
-	tallyEngine       = 7  // text of 16 bytes
-	tallyKind         = 9  // call, class of sizes u8
-	tallyCheck        = 10 // check of the words before it
-	tallyOrdinary     = 16 // operations that never had to wait and were not slow
-	tallyOrdinaryTime = 17 // what they took, ns
-	tallyBytes        = 18 // of all
-	tallyBandwidth    = 19 // sum of their bus bandwidths, MB/s, f64
-	tallyDurations    = 20 // DurationBuckets words; those of short operations lie beside what each changes
-	tallyOtherTime    = 34 // what the others took, ns
-	tallySampled      = 35 // ordinary ones that are on the op ring
-	tallyBandwidths   = 40 // BandwidthBuckets words
-)
+// bytesOf are parts of a tape as bytes.
+func bytesOf[T any](parts []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(parts))), len(parts)*int(unsafe.Sizeof(*new(T))))
+}
+
+// wordsOf are a part's words.
+func wordsOf[T any](part *T) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(part)), unsafe.Sizeof(*part)/wordSize)
+}
 
 // Kinds of a record, in its marker.
 const (
@@ -243,7 +273,7 @@ func mix(h uint64) uint64 {
 
 // store writes 7 words, and their marker behind them. It is marker, unrolled, and takes the words in registers: it is
 // on the way of each operation, and what is first put together in memory costs twice as much.
-func store(to *[recordWords]uint64, number uint64, kind uint8, a, b, c, d, e, f, g uint64) {
+func store(to *record, number uint64, kind uint8, a, b, c, d, e, f, g uint64) {
 	to[1], to[2], to[3], to[4], to[5], to[6], to[7] = a, b, c, d, e, f, g
 	h := bits.RotateLeft64(uint64(uint32(number)), 9) ^ a
 	h = bits.RotateLeft64(h, 9) ^ b

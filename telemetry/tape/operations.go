@@ -3,6 +3,7 @@ package tape
 import (
 	"encoding/binary"
 	"runtime"
+	"unsafe"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 )
@@ -70,12 +71,12 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig *Signatur
 		p.kinds, p.bytes, p.peer = kinds, sig.Bytes, sig.Peer
 	}
 	if sig.Call.IsCollective() {
-		c.count(slotBegun, number)
+		storeRelease(&c.slot.begun, number)
 	}
 	if repeats { // saves two lines of the cache, by turns
-		c.count(slotNumber, number)
-		c.count(slotStart, uint64(now))
-		c.count(slotLaunched, o.launched)
+		storeRelease(&c.slot.number, number)
+		storeRelease(&c.slot.start, uint64(now))
+		storeRelease(&c.slot.launched, o.launched)
 	} else {
 		c.show(o.oldest())
 	}
@@ -157,10 +158,10 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 		}
 	}
 	c.putEnd(p, now, phase, code)
-	if code == lifecycle.CodeOK && p.call().IsCollective() && p.number > c.slot[slotDone/wordSize] {
-		c.count(slotDone, p.number)
+	if code == lifecycle.CodeOK && p.call().IsCollective() && p.number > c.slot.done {
+		storeRelease(&c.slot.done, p.number)
 	}
-	c.count(slotLastEnd, uint64(now))
+	storeRelease(&c.slot.lastEnd, uint64(now))
 	if alone { // as the rest would do it
 		o.completed, o.n = launched, 0
 	} else {
@@ -173,7 +174,7 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 		}
 	}
 	if o.completed == o.launched {
-		c.count(slotEnded, o.launched)
+		storeRelease(&c.slot.ended, o.launched)
 	}
 	runtime.KeepAlive(c)
 }
@@ -246,14 +247,11 @@ func (c *CommWriter) show(p *pending) {
 	o := c.op
 	o.version++
 	o.plain = p == &o.list[0] && o.launched == o.completed+1 && o.phase == PhaseNone && o.wait < 0
-	to := (*[recordWords]uint64)(c.slot[slotOp/wordSize+(o.version&1)*recordWords:])
+	to := (*record)(unsafe.Pointer(&c.slot.op[o.version&1])) // as large as a record
 	kinds := p.kinds | uint64(o.phase)<<32 | min(o.launched-o.completed, maxInFlight)<<40
 	ranks := pack32(p.peer, o.wait)
 	store(to, uint64(o.version), 0, o.launched, p.number, kinds, ranks, p.bytes, uint64(p.start), uint64(o.waitSince))
 }
-
-// count stores one of the slot's counters.
-func (c *CommWriter) count(offset int, value uint64) { storeRelease(&c.slot[offset/wordSize], value) }
 
 // putEnd counts and writes an operation's end. One that is ordinary goes where followers don't look, unless it is
 // sampled, or there is no room.
@@ -263,7 +261,7 @@ func (c *CommWriter) putEnd(p *pending, now int64, phase Phase, code lifecycle.C
 		if !c.sampled(p) && c.putOrdinary(p, now) {
 			return
 		}
-		c.tally.words[tallySampled]++
+		c.tally.tally.sampled++
 	}
 	c.putOp(kind, p, now, StageEnd, phase, -1, code)
 }
@@ -307,7 +305,7 @@ func (c *CommWriter) putOp(
 
 // put writes a record of one moment of an operation.
 func (c *CommWriter) put(
-	to *[recordWords]uint64, index uint64, kind uint8, p *pending, at int64, stage Stage, phase Phase, wait int32,
+	to *record, index uint64, kind uint8, p *pending, at int64, stage Stage, phase Phase, wait int32,
 	code lifecycle.Code,
 ) {
 	kinds := p.kinds | uint64(phase)<<32 | uint64(stage)<<40 | uint64(code)<<48

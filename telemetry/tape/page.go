@@ -20,7 +20,7 @@ func (c *CommWriter) putOrdinary(p *pending, now int64) (ok bool) {
 		if o.pageUsed+recordWords > pageWords && !c.turnPage() {
 			return false
 		}
-		to := (*[recordWords]uint64)(c.page[o.pageUsed:])
+		to := (*record)(c.page[o.pageUsed:])
 		c.put(to, c.pageAt, kindOrdinary, p, now, StageEnd, PhaseNone, -1, 0)
 		o.pageUsed += recordWords
 		c.tally.paged = true
@@ -35,10 +35,10 @@ func (c *CommWriter) turnPage() (ok bool) {
 	c.givePage()
 	w := c.w
 	for range 8 {
-		index := atomic.AddUint64(w.word(hdrOrdinaryHead), 1) - 1
+		index := atomic.AddUint64(&w.changing.ordinaryHead, 1) - 1
 		place := index & uint64(len(w.written)-1)
 		if w.written[place].CompareAndSwap(false, true) {
-			c.page, c.pageAt, c.op.pageUsed = (*[pageWords]uint64)(w.ordinary[place*pageWords:]), index, 0
+			c.page, c.pageAt, c.op.pageUsed = &w.ordinary[place], index, 0
 			atomic.SwapUint64(&c.page[0], 0) // before all else is changed
 			clear(c.page[1:])
 			return true
@@ -60,44 +60,41 @@ const pageBatch = 64
 
 // ordinary reads the ordinary ring: what is on its pages as records, by their times, and how many are lost, as far as
 // the tallies tell.
-func (t *file) ordinary() (records [][recordWords]uint64, lost uint64, err error) {
+func (t *file) ordinary() (records []record, lost uint64, err error) {
 	written := uint64(0)
 	tallies, _ := t.AppendTallies(nil) // before the ring; corrupt ones are told to those that ask for tallies
 	for i := range tallies {
 		// Of a tally that is written while it is read, the later word may be the newer.
 		written += tallies[i].Ordinary - min(tallies[i].sampled, tallies[i].Ordinary)
 	}
-	head, err := t.readWord(hdrOrdinaryHead)
+	now, err := t.readChanging()
 	if err != nil {
 		return nil, 0, err
 	}
-	b, again := make([]byte, pageBatch*pageSize), make([]byte, pageBatch*pageSize)
-	for pages, from := t.geo.pages(), 0; from < pages && uint64(from) < head; from += pageBatch {
-		n := min(pageBatch, pages-from) * pageSize
+	read, again := make([]page, pageBatch), make([]page, pageBatch)
+	for all, from := t.geo.pages(), 0; from < all && uint64(from) < now.ordinaryHead; from += pageBatch {
+		n := min(pageBatch, all-from)
 		at := t.geo.ordinaryOffset() + int64(from)*pageSize
-		if err := cmp.Or(t.readAt(b[:n], at), t.readAt(again[:n], at)); err != nil {
+		if err := cmp.Or(t.readAt(bytesOf(read[:n]), at), t.readAt(bytesOf(again[:n]), at)); err != nil {
 			return nil, 0, err
 		}
-		for i := 0; i < n; i += pageSize {
-			var page, later [pageWords]uint64
-			getWords(page[:], b[i:][:pageSize])
-			getWords(later[:], again[i:][:pageSize])
+		for i := range n {
 			// One that begins the same in a later reading was not begun anew in between.
-			if page[0] == later[0] && page[0]>>32&uint64(pages-1) == uint64(from+i/pageSize) {
-				records = appendPage(records, &page)
+			if first := read[i][0]; first == again[i][0] && first>>32&uint64(all-1) == uint64(from+i) {
+				records = appendPage(records, &read[i])
 			}
 		}
 	}
-	slices.SortStableFunc(records, func(a, b [recordWords]uint64) int {
+	slices.SortStableFunc(records, func(a, b record) int {
 		return cmp.Or(cmp.Compare(int64(a[recTime]), int64(b[recTime])), cmp.Compare(a[recOpSeq], b[recOpSeq]))
 	})
-	read := uint64(len(records))
-	return records, max(written, read) - read, nil
+	n := uint64(len(records))
+	return records, max(written, n) - n, nil
 }
 
 // appendPage appends what is on a page, up to the first word that is neither a repeat nor begins a whole record.
-func appendPage(records [][recordWords]uint64, page *[pageWords]uint64) [][recordWords]uint64 {
-	var r [recordWords]uint64
+func appendPage(records []record, page *page) []record {
+	var r record
 	for at := 0; at < pageWords; {
 		switch w := page[at]; {
 		case w&repeatBit != 0 && at > 0:

@@ -1,7 +1,5 @@
 package tape
 
-import "encoding/binary"
-
 // ringReader walks over a ring's records, each of which proves by its marker that it is whole and is the one that was
 // looked for.
 type ringReader struct {
@@ -14,7 +12,7 @@ type ringReader struct {
 	missed uint64
 	final  bool // nothing is being written any more: what isn't whole never will be
 
-	buf      []byte
+	buf      []record
 	from, to uint64 // the records in buf
 
 	stuck      uint64 // index of the record that is waited for
@@ -34,15 +32,15 @@ type found uint8
 const (
 	nothing found = iota // it is not there: not reserved, or not written yet
 	skipped              // it was overwritten, or given up; look for the next one
-	record               // it is there
+	whole                // it is there
 )
 
 func newRingReader(t *file, off int64, size int) ringReader {
-	return ringReader{t: t, off: off, size: uint64(size), buf: make([]byte, readBatch*recordSize)}
+	return ringReader{t: t, off: off, size: uint64(size), buf: make([]record, readBatch)}
 }
 
 // look reads the record with an index below head into r.
-func (g *ringReader) look(index uint64, r *[recordWords]uint64) (found, error) {
+func (g *ringReader) look(index uint64, r *record) (found, error) {
 	for fresh := false; ; fresh = true {
 		if fresh || index < g.from || index >= g.to {
 			if err := g.fill(index); err != nil {
@@ -50,12 +48,12 @@ func (g *ringReader) look(index uint64, r *[recordWords]uint64) (found, error) {
 			}
 			fresh = true
 		}
-		getWords(r[:], g.buf[(index-g.from)*recordSize:][:recordSize])
+		*r = g.buf[index-g.from]
 		m := r[recMarker]
 		ahead := int32(uint32(m>>32) - uint32(index))
 		switch {
 		case m != 0 && m == marker(index, kindOf(m), r[1:]):
-			return record, nil
+			return whole, nil
 		case m != 0 && ahead > 0:
 			return skipped, nil
 		case fresh || g.final:
@@ -69,7 +67,7 @@ func (g *ringReader) fill(index uint64) error {
 	at := index & (g.size - 1)
 	n := min(readBatch, g.size-at, g.head-index)
 	g.from, g.to = index, index
-	if err := g.t.readAt(g.buf[:n*recordSize], g.off+int64(at)*recordSize); err != nil {
+	if err := g.t.readAt(bytesOf(g.buf[:n]), g.off+int64(at)*recordSize); err != nil {
 		return err
 	}
 	g.to = index + n
@@ -77,7 +75,7 @@ func (g *ringReader) fill(index uint64) error {
 }
 
 // peek reads the next record into r, without going over it.
-func (g *ringReader) peek(r *[recordWords]uint64) (found, error) {
+func (g *ringReader) peek(r *record) (found, error) {
 	if g.next == g.head {
 		return nothing, nil
 	}
@@ -89,9 +87,9 @@ func (g *ringReader) peek(r *[recordWords]uint64) (found, error) {
 	switch {
 	case err != nil:
 		return nothing, err
-	case f == record:
+	case f == whole:
 		g.stuckSince = 0
-		return record, nil
+		return whole, nil
 	case f == skipped:
 		// The writer is a lap ahead, so head is old.
 		if err := g.behind(); err != nil {
@@ -118,12 +116,8 @@ func (g *ringReader) giveUp() bool {
 	return now-g.stuckSince > patience
 }
 
-// refresh reads how far the writer is from its word in the header.
-func (g *ringReader) refresh(headAt int64) error {
-	head, err := g.t.readWord(headAt)
-	if err != nil {
-		return err
-	}
+// advance takes the head from the header.
+func (g *ringReader) advance(head uint64) error {
 	if head < g.head {
 		return g.t.malformed("went backwards: %d records were written, and now it says %d", g.head, head)
 	}
@@ -149,7 +143,7 @@ func (g *ringReader) skip(n uint64) {
 
 // tail reads the tail of the life record r, which is the next, into b, and goes over them all. ok is false if it is
 // not there.
-func (g *ringReader) tail(r *[recordWords]uint64, b *[maxTail]byte) (tail []byte, ok bool, err error) {
+func (g *ringReader) tail(r *record, b *[maxTail]byte) (tail []byte, ok bool, err error) {
 	size := uint64(uint32(high32(r[recLifePeer])))
 	more := (size + tailPerRecord - 1) / tailPerRecord
 	if size > maxTail || more >= g.head-g.next {
@@ -157,18 +151,16 @@ func (g *ringReader) tail(r *[recordWords]uint64, b *[maxTail]byte) (tail []byte
 		return nil, false, nil
 	}
 	for i := range more {
-		var c [recordWords]uint64
+		var c record
 		f, err := g.look(g.next+1+i, &c)
 		if err != nil {
 			return nil, false, err
 		}
-		if f != record || kindOf(c[recMarker]) != kindContinue {
+		if f != whole || kindOf(c[recMarker]) != kindContinue {
 			g.skip(1 + more)
 			return nil, false, nil
 		}
-		for j, w := range c[1:] {
-			binary.LittleEndian.PutUint64(b[int(i)*tailPerRecord+j*wordSize:], w)
-		}
+		copy(b[i*tailPerRecord:], bytesOf(c[1:]))
 	}
 	g.next += 1 + more
 	return b[:size], true, nil

@@ -1,7 +1,6 @@
 package tape
 
 import (
-	"encoding/binary"
 	"errors"
 	"runtime"
 
@@ -24,15 +23,14 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.table == nil {
-		t.table = make([]byte, slotBatch*slotSize)
-		t.again = make([]byte, slotBatch*slotSize)
+		t.table, t.again = make([]slot, slotBatch), make([]slot, slotBatch)
 	}
 	var errs []error
 	for from := 0; from < t.geo.slots; from += slotBatch {
 		n := min(slotBatch, t.geo.slots-from)
-		table, again := t.table[:n*slotSize], t.again[:n*slotSize]
+		table, again := t.table[:n], t.again[:n]
 		at := t.geo.slotOffset() + int64(from)*slotSize
-		if err := t.readAt(table, at); err != nil {
+		if err := t.readAt(bytesOf(table), at); err != nil {
 			return slots, err
 		}
 		if !anyUsed(table) {
@@ -40,15 +38,14 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 		}
 		// Each latch of a slot proves by itself that it is whole. That all is of one moment shows in that a second
 		// reading says the same.
-		if err := t.readAt(again, at); err != nil {
+		if err := t.readAt(bytesOf(again), at); err != nil {
 			return slots, err
 		}
 		for i := range n {
-			b := table[i*slotSize:][:slotSize]
-			if !anyUsed(b) {
+			if !anyUsed(table[i:][:1]) {
 				continue
 			}
-			s, live, err := t.readSlot(from+i, b, again[i*slotSize:][:slotSize])
+			s, live, err := t.readSlot(from+i, table[i:][:1], again[i:][:1])
 			if err != nil {
 				errs = append(errs, err)
 			} else if live {
@@ -61,9 +58,9 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 
 // anyUsed says whether any of these slots has ever had a communicator. The first version of a latch is in its second
 // copy.
-func anyUsed(slots []byte) bool {
-	for ; len(slots) > 0; slots = slots[slotSize:] {
-		if binary.LittleEndian.Uint64(slots[slotOp+recordSize:]) != 0 {
+func anyUsed(slots []slot) bool {
+	for i := range slots {
+		if slots[i].op[1].marker != 0 {
 			return true
 		}
 	}
@@ -75,11 +72,11 @@ func anyUsed(slots []byte) bool {
 const slotTries = 64
 
 // readSlot decodes a slot that was read twice.
-func (t *file) readSlot(index int, b, again []byte) (s Slot, live bool, err error) {
+func (t *file) readSlot(index int, now, again []slot) (s Slot, live bool, err error) {
 	texts := textsOf(&t.texts, index)
 	for try := 0; ; try++ {
-		s, whole := decodeSlot(index, b, texts)
-		next, nextWhole := decodeSlot(index, again, texts)
+		s, whole := decodeSlot(index, &now[0], texts)
+		next, nextWhole := decodeSlot(index, &again[0], texts)
 		if whole && (nextWhole && s == next || try >= slotTries) {
 			return s, s.Generation != 0, nil
 		}
@@ -87,45 +84,37 @@ func (t *file) readSlot(index int, b, again []byte) (s Slot, live bool, err erro
 			return Slot{}, false, t.malformed("has a corrupt slot %d: its checks don't fit", index)
 		}
 		runtime.Gosched()
-		b, again = again, b
-		if err := t.readAt(again, t.geo.slotOffset()+int64(index)*slotSize); err != nil {
+		now, again = again, now
+		if err := t.readAt(bytesOf(again), t.geo.slotOffset()+int64(index)*slotSize); err != nil {
 			return Slot{}, false, err
 		}
 	}
 }
 
 // decodeSlot reads a slot, of Generation 0 if it is free; whole is false if a check doesn't fit.
-func decodeSlot(index int, b []byte, texts *texts) (s Slot, whole bool) {
-	var w [slotWords]uint64
-	getWords(w[:], b)
-	_, info, infoOK := current(w[slotInfo/wordSize:], infoWords)
-	_, op, opOK := current(w[slotOp/wordSize:], opWords)
-	if s.Generation = uint32(info[infoNumber]); !infoOK || !opOK || s.Generation == 0 {
+func decodeSlot(index int, from *slot, texts *texts) (s Slot, whole bool) {
+	_, info, infoOK := from.info.current()
+	_, op, opOK := from.op.current()
+	if !infoOK || !opOK || info.number == 0 {
 		return Slot{}, infoOK && opOK
 	}
-	s.Index = index
-	s.State = lifecycle.State(info[infoNumber] >> 32)
-	s.ID = commID(info[infoID:])
-	s.Parent = commID(info[infoParent:])
-	s.Rank, s.Size = int(low32(info[infoRank])), int(high32(info[infoRank]))
-	s.Nodes, s.Root = int(low32(info[infoNodes])), uint32(info[infoNodes]>>32)
-	s.Engine = texts.engine.read(info[infoEngine:infoName])
-	s.Name = texts.name.read(info[infoName:])
-
 	kinds := op[opKinds]
-	s.Launched, s.Completed = op[opLaunched], op[opLaunched]-kinds>>40
-	s.Begun, s.Done = w[slotBegun/wordSize], w[slotDone/wordSize]
-	s.Seq = op[opNumber]
-	s.Op = unpackSignature(kinds, op[opRanks], op[opBytes])
-	s.Algorithm = uint8(kinds >> 24)
-	s.Phase, s.Wait, s.WaitSince = Phase(kinds>>32), high32(op[opRanks]), int64(op[opWaitSince])
-	s.OpStart = int64(op[opStart])
-	if launched := w[slotLaunched/wordSize]; launched > s.Launched {
-		s.Launched, s.Completed = launched, launched-1
-		s.Seq, s.OpStart = w[slotNumber/wordSize], int64(w[slotStart/wordSize])
+	s = Slot{
+		CommInfo: CommInfo{
+			ID: info.id, Parent: info.parent, Name: texts.name.read(info.name[:]), Engine: texts.engine.read(info.engine[:]),
+			Rank: int(info.rank), Size: int(info.size), Nodes: int(info.nodes),
+		},
+		Index: index, Generation: info.number, Root: info.root, State: lifecycle.State(info.state),
+		Launched: op[opLaunched], Completed: op[opLaunched] - kinds>>40, Begun: from.begun, Done: from.done,
+		Seq: op[opNumber], Op: unpackSignature(kinds, op[opRanks], op[opBytes]), Algorithm: uint8(kinds >> 24),
+		OpStart: int64(op[opStart]), LastEnd: int64(from.lastEnd),
+		Phase: Phase(kinds >> 32), Wait: high32(op[opRanks]), WaitSince: int64(op[opWaitSince]),
 	}
-	s.LastEnd = int64(w[slotLastEnd/wordSize])
-	if w[slotEnded/wordSize] >= s.Launched {
+	if from.launched > s.Launched {
+		s.Launched, s.Completed = from.launched, from.launched-1
+		s.Seq, s.OpStart = from.number, int64(from.start)
+	}
+	if from.ended >= s.Launched {
 		s.Completed, s.Phase, s.Wait, s.WaitSince = s.Launched, PhaseNone, -1, 0
 	}
 	return s, true
@@ -139,10 +128,4 @@ func unpackSignature(kinds, ranks, bytes uint64) Signature {
 		Peer:      low32(ranks),
 		Bytes:     bytes,
 	}
-}
-
-func commID(w []uint64) (id lifecycle.CommID) {
-	binary.LittleEndian.PutUint64(id[:], w[0])
-	binary.LittleEndian.PutUint64(id[8:], w[1])
-	return id
 }

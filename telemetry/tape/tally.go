@@ -70,18 +70,16 @@ func SizeClass(bytes uint64) uint8 {
 }
 
 // DurationBucket is the bucket of a duration, which isn't negative.
-func DurationBucket(d time.Duration) int { return durationBucket(int64(d)) }
-
-// BandwidthBucket is the bucket of a bus bandwidth in bytes per second, which is positive.
-func BandwidthBucket(bw float64) int { return bandwidthBucket(bw / 1e6) }
-
-func durationBucket(d int64) int {
+func DurationBucket(d time.Duration) int {
 	us := (uint64(d) + 999) / 1000
 	if us <= 1 {
 		return 0
 	}
 	return min((bits.Len64(us-1)+1)/2, DurationBuckets-1)
 }
+
+// BandwidthBucket is the bucket of a bus bandwidth in bytes per second, which is positive.
+func BandwidthBucket(bw float64) int { return bandwidthBucket(bw / 1e6) }
 
 // bandwidthBucket is the least i with mbs <= 4^i, in MB/s, by the exponent of its representation: of a power of two,
 // the number before it has an exponent that is one less.
@@ -100,13 +98,13 @@ type tallyKey struct {
 // heldTally is a tally that a communicator writes, and nobody else until it is given back.
 type heldTally struct {
 	key   tallyKey
-	words *[tallyWords]uint64 // nil: there was no room for one
+	tally *tally // nil: there was no room for one
 }
 
 // counting is the tally of the operation that a communicator ended last: most are like the one before.
 type counting struct {
-	words *[tallyWords]uint64 // nil: none
-	kinds uint64              // as pending's, as the next two
+	tally *tally // nil: none
+	kinds uint64 // as pending's, as the next two
 	bytes uint64
 	peer  int32
 	paged bool    // the last record on the communicator's page is of one such as this
@@ -123,29 +121,29 @@ func (c *CommWriter) countInTally(p *pending, took int64, code lifecycle.Code) (
 	if t.kinds != p.kinds || t.bytes != p.bytes || t.peer != p.peer {
 		c.countAs(p)
 	}
-	w := t.words
-	if w == nil {
+	to := t.tally
+	if to == nil {
 		return kindOp
 	}
 	if !p.told && took < c.w.slow {
 		kind = kindOrdinary
-		w[tallyOrdinary]++
-		w[tallyOrdinaryTime] += uint64(took)
+		to.ordinary++
+		to.ordinaryTime += uint64(took)
 	} else {
 		kind = kindTallied
-		w[tallyOtherTime] += uint64(took)
+		to.otherTime += uint64(took)
 	}
-	w[tallyBytes] += t.bytes
-	w[tallyDurations+durationBucket(took)]++
+	to.bytes += t.bytes
+	to.durations[DurationBucket(time.Duration(took))]++
 	if t.cross > 0 && took > 0 {
 		mbs := t.cross / float64(took)
-		w[tallyBandwidth] = math.Float64bits(math.Float64frombits(w[tallyBandwidth]) + mbs)
-		w[tallyBandwidths+bandwidthBucket(mbs)]++
+		to.bandwidth += mbs
+		to.bandwidths[bandwidthBucket(mbs)]++
 	}
 	return kind
 }
 
-// countAs makes c.tally the one for operations such as p, without words if there is no room for it.
+// countAs makes c.tally the one for operations such as p, without one if there is no room for it.
 func (c *CommWriter) countAs(p *pending) {
 	c.tally = counting{kinds: p.kinds, bytes: p.bytes, peer: p.peer}
 	if !p.call().IsOperation() || c.closed {
@@ -156,13 +154,13 @@ func (c *CommWriter) countAs(p *pending) {
 	key := tallyKey{c.info.Name, c.info.Engine, p.call(), SizeClass(p.bytes)}
 	for i := range c.tallies {
 		if h := &c.tallies[i]; h.key.call == key.call && h.key.class == key.class {
-			c.tally.words = h.words
+			c.tally.tally = h.tally
 			return
 		}
 	}
 	h := heldTally{key, c.w.takeTally(key)}
 	c.tallies = append(c.tallies, h) // also that there is none
-	c.tally.words = h.words
+	c.tally.tally = h.tally
 }
 
 // giveTallies gives the communicator's tallies back, which go on counting for the next one with its name.
@@ -170,65 +168,69 @@ func (c *CommWriter) giveTallies() {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	for _, h := range c.tallies {
-		if h.words != nil {
-			c.w.idle[h.key] = append(c.w.idle[h.key], h.words)
+		if h.tally != nil {
+			c.w.idle[h.key] = append(c.w.idle[h.key], h.tally)
 		}
 	}
 	c.tally, c.tallies = counting{}, nil
 }
 
 // takeTally finds a tally for key that nobody writes, or begins a new one. It is nil if there is no room.
-func (w *Writer) takeTally(key tallyKey) *[tallyWords]uint64 {
+func (w *Writer) takeTally(key tallyKey) *tally {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if idle := w.idle[key]; len(idle) > 0 {
 		w.idle[key] = idle[:len(idle)-1]
 		return idle[len(idle)-1]
 	}
-	used := w.word(hdrTallyHead)
-	if *used >= uint64(len(w.tallies)/tallyWords) {
+	used := w.changing.tallyHead
+	if used >= uint64(len(w.tallies)) {
 		return nil
 	}
-	words := (*[tallyWords]uint64)(w.tallies[*used*tallyWords:])
-	var b [tallyCheck * wordSize]byte
-	putText(b[tallyName*wordSize:], key.name, nameSize)
-	putText(b[tallyEngine*wordSize:], key.engine, engineSize)
-	b[tallyKind*wordSize], b[tallyKind*wordSize+1] = uint8(key.call), key.class
-	getWords(words[:tallyCheck], b[:])
-	words[tallyCheck] = check(*used, words[:tallyCheck])
-	atomic.StoreUint64(used, *used+1)
-	return words
+	next := &w.tallies[used]
+	next.call, next.sizeClass = uint8(key.call), key.class
+	putText(next.name[:], key.name)
+	putText(next.engine[:], key.engine)
+	next.check = check(used, wordsOf(&next.tallied))
+	atomic.StoreUint64(&w.changing.tallyHead, used+1)
+	return next
 }
 
 // AppendTallies appends what the tape's writer counted. Corrupt tallies are left out, and in the error, a
 // *FormatError each.
 func (t *file) AppendTallies(tallies []Tally) ([]Tally, error) {
-	used, err := t.readWord(hdrTallyHead)
+	now, err := t.readChanging()
 	if err != nil {
 		return tallies, err
 	}
-	if used > uint64(t.geo.tallies) {
-		return tallies, t.malformed("claims %d tallies, and has room for %d", used, t.geo.tallies)
+	if now.tallyHead > uint64(t.geo.tallies) {
+		return tallies, t.malformed("claims %d tallies, and has room for %d", now.tallyHead, t.geo.tallies)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.counts == nil {
-		t.counts = make([]byte, tallyBatch*tallySize)
+		t.counts = make([]tally, tallyBatch)
 	}
 	var errs []error
-	for from := 0; from < int(used); from += tallyBatch {
-		n := min(tallyBatch, int(used)-from)
-		b := t.counts[:n*tallySize]
-		if err := t.readAt(b, t.geo.tallyOffset()+int64(from)*tallySize); err != nil {
+	for from, used := 0, int(now.tallyHead); from < used; from += tallyBatch {
+		counts := t.counts[:min(tallyBatch, used-from)]
+		if err := t.readAt(bytesOf(counts), t.geo.tallyOffset()+int64(from)*tallySize); err != nil {
 			return tallies, errors.Join(append(errs, err)...)
 		}
-		for i := range n {
-			tally, ok := t.decodeTally(from+i, b[i*tallySize:][:tallySize])
-			if !ok {
-				errs = append(errs, t.malformed("has a corrupt tally %d: its check doesn't fit", from+i))
+		for i := range counts {
+			index, w := from+i, &counts[i]
+			if w.check != check(uint64(index), wordsOf(&w.tallied)) {
+				errs = append(errs, t.malformed("has a corrupt tally %d: its check doesn't fit", index))
 				continue
 			}
-			tallies = append(tallies, tally)
+			texts := textsOf(&t.tallyTexts, index)
+			tallies = append(tallies, Tally{
+				Index: index, Name: texts.name.read(w.name[:]), Engine: texts.engine.read(w.engine[:]),
+				Call: lifecycle.Call(w.call), SizeClass: w.sizeClass,
+				Bytes: w.bytes, Ordinary: w.ordinary, OrdinaryTime: time.Duration(w.ordinaryTime), sampled: w.sampled,
+				Time:      time.Duration(w.ordinaryTime + w.otherTime),
+				Durations: w.durations, Bandwidth: w.bandwidth * 1e6, Bandwidths: w.bandwidths,
+			})
 		}
 	}
 	return tallies, errors.Join(errs...)
@@ -236,24 +238,3 @@ func (t *file) AppendTallies(tallies []Tally) ([]Tally, error) {
 
 // tallyBatch is how many tallies are read at a time.
 const tallyBatch = 16
-
-// decodeTally reads a tally; ok is false if the check of what it counts doesn't fit.
-func (t *file) decodeTally(index int, b []byte) (tally Tally, ok bool) {
-	var w [tallyWords]uint64
-	getWords(w[:], b)
-	if w[tallyCheck] != check(uint64(index), w[:tallyCheck]) {
-		return Tally{}, false
-	}
-	texts := textsOf(&t.tallyTexts, index)
-	tally = Tally{
-		Index: index, Name: texts.name.read(w[tallyName:tallyEngine]), Engine: texts.engine.read(w[tallyEngine:tallyKind]),
-		Call: lifecycle.Call(uint8(w[tallyKind])), SizeClass: uint8(w[tallyKind] >> 8),
-		Bytes: w[tallyBytes], Ordinary: w[tallyOrdinary], OrdinaryTime: time.Duration(w[tallyOrdinaryTime]),
-		sampled:   w[tallySampled],
-		Time:      time.Duration(w[tallyOrdinaryTime] + w[tallyOtherTime]),
-		Bandwidth: math.Float64frombits(w[tallyBandwidth]) * 1e6,
-	}
-	copy(tally.Durations[:], w[tallyDurations:])
-	copy(tally.Bandwidths[:], w[tallyBandwidths:])
-	return tally, true
-}

@@ -337,7 +337,7 @@ func TestTallyCorrupt(t *testing.T) {
 func TestTallyTorn(t *testing.T) {
 	b := sample(t)
 	path := filepath.Join(t.TempDir(), "x.tape")
-	binary.LittleEndian.PutUint64(b[headerSize+2*slotSize+tallySampled*wordSize:], 1<<40)
+	binary.LittleEndian.PutUint64(b[headerSize+2*slotSize+tallySampled:], 1<<40)
 	must(t, os.WriteFile(path, b, 0o600))
 	r := openTape(t, path)
 	if n := len(all(t, r)); r.Missed().Op > 1000 {

@@ -2,7 +2,6 @@ package tape
 
 import (
 	"bytes"
-	"encoding/binary"
 	"unicode/utf8"
 )
 
@@ -34,26 +33,20 @@ func cutFront(s string, n int) string {
 	return s
 }
 
-// putText writes s into a field of size bytes, with at least one NUL behind it.
-func putText(b []byte, s string, size int) { copy(b[:size-1], cut(s, size-1)) }
+// putText writes s into a field, with at least one NUL behind it.
+func putText(b []byte, s string) { copy(b[:len(b)-1], cut(s, len(b)-1)) }
 
 // getText reads a text field: what is before the first NUL.
 func getText(b []byte) []byte {
-	if end := bytes.IndexByte(b, 0); end >= 0 {
-		return b[:end]
-	}
-	return b
+	before, _, _ := bytes.Cut(b, []byte{0})
+	return before
 }
 
 // text is a text that is read again and again, and makes no new string unless it has changed.
 type text string
 
-func (t *text) read(w []uint64) string {
-	var b [nameSize]byte
-	for i, x := range w {
-		binary.LittleEndian.PutUint64(b[i*wordSize:], x)
-	}
-	if now := getText(b[:len(w)*wordSize]); string(now) != string(*t) { // allocates nothing
+func (t *text) read(b []byte) string {
+	if now := getText(b); string(now) != string(*t) { // allocates nothing
 		*t = text(now)
 	}
 	return string(*t)
@@ -68,18 +61,4 @@ func textsOf(all *[]texts, i int) *texts {
 		*all = append(*all, texts{})
 	}
 	return &(*all)[i]
-}
-
-// getWords fills words from bytes; what is missing at the end is zero.
-func getWords(words []uint64, b []byte) {
-	n := min(len(words), len(b)/wordSize)
-	for i := range n {
-		words[i] = binary.LittleEndian.Uint64(b[i*wordSize:])
-	}
-	if n < len(words) {
-		var last [wordSize]byte
-		copy(last[:], b[n*wordSize:])
-		words[n] = binary.LittleEndian.Uint64(last[:])
-		clear(words[n+1:])
-	}
 }

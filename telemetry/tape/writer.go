@@ -19,9 +19,9 @@ type Writer struct {
 	*mapping
 
 	mu     sync.Mutex
-	free   []int                              // slots of the table, the longest unused first
-	idle   map[tallyKey][]*[tallyWords]uint64 // tallies that nobody writes
-	number uint32                             // of the last communicator
+	free   []int                 // slots of the table, the longest unused first
+	idle   map[tallyKey][]*tally // tallies that nobody writes
+	number uint32                // of the last communicator
 	closed bool
 
 	every uint64 // 1 in so many operations is sampled; 0: none
@@ -34,19 +34,19 @@ type Writer struct {
 // mapping is the file in memory. It is unmapped when nothing refers to it any more and not before, so that a
 // communicator that writes after Close does no harm.
 type mapping struct {
-	header, slots, tallies []uint64
-	lifeRing, opRing       ring
-	bell, waiting          *uint32
-
-	ordinary []uint64      // the ordinary ring
-	written  []atomic.Bool // its pages: a communicator is on it
+	*changing
+	slots            []slot
+	tallies          []tally
+	lifeRing, opRing ring
+	ordinary         []page        // the ordinary ring
+	written          []atomic.Bool // its pages: a communicator is on it
 }
 
 // ring is a ring of records in the mapping.
 type ring struct {
-	head  *uint64
-	words []uint64
-	mask  uint64
+	head    *uint64
+	records []record
+	mask    uint64
 }
 
 // Create makes the tape of this process: Dir/Job/Host-PID.tape, readable and writable by this user alone. It reserves
@@ -72,7 +72,7 @@ func Create(cfg Config) (*Writer, error) {
 		return nil, &CreateError{path, "can't be mapped into memory", elsewhere, err}
 	}
 	w := &Writer{
-		path: path, mapping: m, free: make([]int, cfg.Slots), idle: make(map[tallyKey][]*[tallyWords]uint64),
+		path: path, mapping: m, free: make([]int, cfg.Slots), idle: make(map[tallyKey][]*tally),
 		every: uint64(max(cfg.SampleEvery, 0)), slow: int64(cfg.Slow),
 	}
 	for i := range w.free {
@@ -88,23 +88,24 @@ func mapFile(f *os.File, g geometry) (*mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/wordSize)
-	part := func(from, to int64) []uint64 { return words[from/wordSize : to/wordSize] }
+	h := (*header)(unsafe.Pointer(unsafe.SliceData(mem)))
 	m := &mapping{
-		header: part(0, headerSize), slots: part(g.slotOffset(), g.tallyOffset()),
-		tallies: part(g.tallyOffset(), g.lifeOffset()),
+		changing: &h.changing,
+		slots:    part[slot](mem, g.slotOffset(), g.slots),
+		tallies:  part[tally](mem, g.tallyOffset(), g.tallies),
+		lifeRing: ring{&h.changing.lifeHead, part[record](mem, g.lifeOffset(), g.life), uint64(g.life - 1)},
+		opRing:   ring{&h.changing.opHead, part[record](mem, g.opOffset(), g.op), uint64(g.op - 1)},
+		ordinary: part[page](mem, g.ordinaryOffset(), g.pages()),
+		written:  make([]atomic.Bool, g.pages()),
 	}
-	m.lifeRing = ring{m.word(hdrLifeHead), part(g.lifeOffset(), g.opOffset()), uint64(g.life - 1)}
-	m.opRing = ring{m.word(hdrOpHead), part(g.opOffset(), g.ordinaryOffset()), uint64(g.op - 1)}
-	m.ordinary, m.written = part(g.ordinaryOffset(), g.size()), make([]atomic.Bool, g.pages())
-	m.bell = (*uint32)(unsafe.Pointer(m.word(hdrBell)))
-	m.waiting = (*uint32)(unsafe.Pointer(m.word(hdrWaiting)))
 	runtime.AddCleanup(m, func(mem []byte) { _ = unix.Munmap(mem) }, mem)
 	return m, nil
 }
 
-// word is a word of the header.
-func (m *mapping) word(offset int) *uint64 { return &m.header[offset/wordSize] }
+// part is n parts of the mapping, from an offset on.
+func part[T any](mem []byte, from int64, n int) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(&mem[from])), n)
+}
 
 // Path is the file's name; empty for a nil Writer.
 func (w *Writer) Path() string {
@@ -127,35 +128,47 @@ func (w *Writer) Close() error {
 	}
 	w.closed = true
 	w.refreshClock(Now())
-	atomic.StoreUint64(w.word(hdrState), stateClosed)
+	atomic.StoreUint64(&w.changing.state, stateClosed)
 	w.ringBell()
 	return nil
 }
 
 // Exported says on the tape what Header.Exported tells. The latest word counts.
-func (w *Writer) Exported(until int64) { w.tell(hdrExported, until) }
+func (w *Writer) Exported(until int64) {
+	if w != nil {
+		atomic.StoreInt64(&w.exported, until)
+	}
+}
 
 // Delivered says on the tape what Header.Delivered tells. The latest word counts.
-func (w *Writer) Delivered(until int64) { w.tell(hdrDelivered, until) }
+func (w *Writer) Delivered(until int64) {
+	if w != nil {
+		atomic.StoreInt64(&w.delivered, until)
+	}
+}
 
 // Terminated says on the tape that the process was told to end from outside, and when, by Now. The latest word
 // counts.
-func (w *Writer) Terminated(at int64) { w.tell(hdrTerminated, at) }
+func (w *Writer) Terminated(at int64) {
+	if w != nil {
+		atomic.StoreInt64(&w.terminated, at)
+	}
+}
 
 // Saw says on the tape what Header.Seen tells. It is a single store, for a caller that comes by often. The latest word
 // counts.
-func (w *Writer) Saw(at int64) { w.tell(hdrSeen, at) }
+func (w *Writer) Saw(at int64) {
+	if w != nil {
+		atomic.StoreInt64(&w.seen, at)
+	}
+}
 
 // Resumed says on the tape that the process has run again since a time by Now, after it had not since paused. The
 // latest words count.
 func (w *Writer) Resumed(paused, since int64) {
-	w.tell(hdrPaused, paused)
-	w.tell(hdrResumed, since)
-}
-
-func (w *Writer) tell(offset int, at int64) {
 	if w != nil {
-		atomic.StoreUint64(w.word(offset), uint64(at))
+		atomic.StoreInt64(&w.paused, paused)
+		atomic.StoreInt64(&w.resumed, since)
 	}
 }
 
@@ -165,7 +178,7 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 	if w == nil {
 		return nil
 	}
-	c := &CommWriter{w: w, index: -1, slot: new([slotWords]uint64), info: info, seed: sampleSeed(info.ID)}
+	c := &CommWriter{w: w, index: -1, slot: new(slot), info: info, seed: sampleSeed(info.ID)}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -176,9 +189,9 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 	if len(w.free) > 0 {
 		c.index = w.free[0]
 		w.free = w.free[1:]
-		c.slot = (*[slotWords]uint64)(w.slots[c.index*slotWords:])
+		c.slot = &w.slots[c.index]
 	} else {
-		atomic.AddUint64(w.word(hdrOverflow), 1)
+		atomic.AddUint64(&w.overflow, 1)
 	}
 	w.mu.Unlock()
 	c.comm = pack32(int32(c.number), int32(c.index))
@@ -187,8 +200,8 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 	defer c.mu.Unlock()
 	c.op = &operations{wait: -1, pageUsed: pageWords}
 	c.op.list = c.op.first[:]
-	c.op.version, _, _ = current(c.slot[slotOp/wordSize:], opWords)
-	clear(c.slot[slotLaunched/wordSize : slotInfo/wordSize])
+	c.op.version, _, _ = c.slot.op.current()
+	c.slot.counters = counters{}
 	c.show(&pending{}) // first, so that nobody sees the last owner's operation under the new one's name
 	c.showInfo(c.number)
 	c.writeInfo(kindComm)
@@ -206,9 +219,7 @@ func (w *Writer) release(index int) {
 func (g *ring) reserve(n uint64) (first uint64) { return atomic.AddUint64(g.head, n) - n }
 
 // at is the place of a record.
-func (g *ring) at(index uint64) *[recordWords]uint64 {
-	return (*[recordWords]uint64)(g.words[(index&g.mask)*recordWords:])
-}
+func (g *ring) at(index uint64) *record { return &g.records[index&g.mask] }
 
 // wakeAtQuarter wakes followers when n records of the op ring from first on complete a quarter of it: often enough
 // that they miss none, and seldom enough to cost nothing.
@@ -219,18 +230,18 @@ func (m *mapping) wakeAtQuarter(first, n uint64) {
 }
 
 // putLife writes a record of the life ring and its tail in one piece, and wakes followers.
-func (m *mapping) putLife(kind uint8, r *[recordWords]uint64, tail []byte) {
+func (m *mapping) putLife(kind uint8, r *record, tail []byte) {
 	more := uint64(len(tail)+tailPerRecord-1) / tailPerRecord
 	// Before the index is reserved: so no operation that comes after a later record of this ring can be below it; see
 	// cursor.
 	r[recLifeOpHead] = atomic.LoadUint64(m.opRing.head)
 	first := m.lifeRing.reserve(1 + more)
-	put := func(index uint64, kind uint8, r *[recordWords]uint64) {
+	put := func(index uint64, kind uint8, r *record) {
 		store(m.lifeRing.at(index), index, kind, r[1], r[2], r[3], r[4], r[5], r[6], r[7])
 	}
 	for i := range more {
-		var c [recordWords]uint64
-		getWords(c[1:], tail[i*tailPerRecord:])
+		var c record
+		copy(bytesOf(c[1:]), tail[i*tailPerRecord:])
 		put(first+1+i, kindContinue, &c)
 	}
 	put(first, kind, r)
@@ -240,16 +251,16 @@ func (m *mapping) putLife(kind uint8, r *[recordWords]uint64, tail []byte) {
 // ringBell wakes the followers that sleep. What they shall see was stored before; together with their order (waiting
 // first, then a last look) none sleeps over it.
 func (m *mapping) ringBell() {
-	atomic.AddUint32(m.bell, 1)
+	atomic.AddUint32(&m.bell, 1)
 	m.wakeWaiting()
 }
 
 // wakeWaiting is the other half of ringBell. A follower that was awake in between has seen the new bell, and takes it
 // that it is announced still: the bell goes up once more, so that it doesn't go to sleep on that.
 func (m *mapping) wakeWaiting() {
-	if atomic.LoadUint32(m.waiting) != 0 && atomic.SwapUint32(m.waiting, 0) != 0 {
-		atomic.AddUint32(m.bell, 1)
-		_ = futexWake(m.bell)
+	if atomic.LoadUint32(&m.waiting) != 0 && atomic.SwapUint32(&m.waiting, 0) != 0 {
+		atomic.AddUint32(&m.bell, 1)
+		_ = futexWake(&m.bell)
 	}
 }
 
@@ -296,12 +307,11 @@ const clockSet = int64(time.Millisecond)
 // pairClocks publishes one moment on both clocks, unless the published pair still tells it, as far as can be seen
 // from readings that are within so long. The caller holds w.clock.
 func (w *Writer) pairClocks(mono, wall, within int64) {
-	latch := w.header[hdrClock/wordSize:]
-	version, pair, ok := current(latch, 2)
+	version, pair, ok := w.changing.clock.current()
 	if ok && version != 0 {
-		if off := wall - mono - int64(pair[1]-pair[0]); -clockSet-within < off && off < clockSet+within {
+		if off := wall - mono - (pair.wall - pair.mono); -clockSet-within < off && off < clockSet+within {
 			return
 		}
 	}
-	publish(latch, version+1, []uint64{uint64(mono), uint64(wall)})
+	w.changing.clock.publish(clockPair{mono, wall})
 }

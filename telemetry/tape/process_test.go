@@ -286,10 +286,6 @@ func createOn(dir, options string) error {
 	if err == nil {
 		return errors.New("it was created")
 	}
-	var create *CreateError
-	if !errors.As(err, &create) {
-		return fmt.Errorf("not a CreateError: %w", err)
-	}
 	left, err2 := filepath.Glob(filepath.Join(dir, "*", "*"))
 	dots, _ := filepath.Glob(filepath.Join(dir, "*", ".*"))
 	fmt.Printf("%v [%d files left]\n", err, len(left)+len(dots))

@@ -51,8 +51,8 @@ type ring struct {
 
 // Create makes the tape of this process: Dir/Job/Host-PID.tape, readable and writable by this user alone. It reserves
 // the whole file, so that writing can't fail later. A second tape of one process gets a number in its name. What an
-// earlier process with the same name left is renamed to end in .old.tape. The error is a *CreateError, or one of
-// Config.Validate; then the program can go on with a nil Writer.
+// earlier process with the same name left is renamed to end in .old.tape. The error says what helps; a program that
+// gets it can go on with a nil Writer.
 func Create(cfg Config) (*Writer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func Create(cfg Config) (*Writer, error) {
 	_ = f.Close() // the mapping stays
 	if err != nil {
 		_ = os.Remove(path)
-		return nil, &CreateError{path, "can't be mapped into memory", elsewhere, err}
+		return nil, refused(path, "can't be mapped into memory", elsewhere, err)
 	}
 	w := &Writer{
 		path: path, mapping: m, free: make([]int, cfg.Slots), idle: make(map[tallyKey][]*tally),

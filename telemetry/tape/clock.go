@@ -2,6 +2,7 @@ package tape
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -20,26 +21,33 @@ func Now() int64 { return clock.now() }
 // clock is the clock of this process.
 var clock counterClock
 
-// epoch is one moment on both of the clocks that kernelNow connects. It never changes.
-var epoch, epochMono = startClock()
+// epoch, since which Go's monotonic clock counts, and when it was by the kernel's. Neither ever changes.
+var (
+	epoch     = time.Now()
+	epochMono = func() int64 {
+		since, mono, _ := readTogether(sinceEpoch, monotonic)
+		return mono - since
+	}()
+)
+
+func sinceEpoch() int64 { return int64(time.Since(epoch)) }
 
 // kernelNow is CLOCK_MONOTONIC as the kernel has it. Go's own monotonic clock is the same, counted from another zero;
-// reading it through time.Since costs half of what clock_gettime through x/sys does.
-func kernelNow() int64 { return epochMono + int64(time.Since(epoch)) }
+// reading it costs half of what clock_gettime through x/sys does.
+func kernelNow() int64 { return epochMono + sinceEpoch() }
 
-func startClock() (time.Time, int64) {
-	// The tightest of a few tries, so that being preempted between the two readings does not move the zero.
-	var at time.Time
-	var mono int64
-	tightest := time.Duration(1<<63 - 1)
+// readTogether reads two clocks at one moment, as well as it can: it takes the tightest of a few tries, so that being
+// preempted between the readings doesn't matter. within is the time from the first reading to the last.
+func readTogether(one, other func() int64) (a, b, within int64) {
+	within = math.MaxInt64
 	for range 8 {
-		before := time.Now()
-		m := monotonic()
-		if gap := time.Since(before); gap < tightest {
-			tightest, at, mono = gap, before, m-int64(gap)/2
+		before := one()
+		reading := other()
+		if gap := one() - before; gap < within {
+			a, b, within = before+gap/2, reading, gap
 		}
 	}
-	return at, mono
+	return a, b, within
 }
 
 func monotonic() int64 {

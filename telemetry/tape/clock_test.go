@@ -48,10 +48,10 @@ func TestNowIsTheKernelsClock(t *testing.T) {
 }
 
 // A reading of both clocks says how far apart its readings are.
-func TestBothClocks(t *testing.T) {
+func TestReadTogether(t *testing.T) {
 	for range 100 {
 		before, dayBefore := Now(), time.Now().UnixNano()
-		mono, wall, within := bothClocks()
+		mono, wall, within := readTogether(Now, wallNow)
 		after, dayAfter := Now(), time.Now().UnixNano()
 		if mono < before || mono > after || wall < dayBefore || wall > dayAfter || within < 0 || within > after-before {
 			t.Fatalf("%d of %d to %d, %d of %d to %d, within %d", mono, before, after, wall, dayBefore, dayAfter, within)

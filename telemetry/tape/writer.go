@@ -1,7 +1,6 @@
 package tape
 
 import (
-	"math"
 	"os"
 	"runtime"
 	"sync"
@@ -264,6 +263,8 @@ func (m *mapping) wakeWaiting() {
 	}
 }
 
+func wallNow() int64 { return time.Now().UnixNano() }
+
 // refreshEvery is how old the header's pair of clocks may become before a record of the life ring refreshes it: the
 // time of day is stepped by people and by NTP, CLOCK_MONOTONIC is not.
 const refreshEvery = int64(time.Second)
@@ -276,27 +277,8 @@ func (w *Writer) refreshClock(now int64) {
 		return
 	}
 	defer w.clock.Unlock()
-	w.pairClocks(bothClocks())
+	w.pairClocks(readTogether(Now, wallNow))
 	w.clockRefreshed.Store(now)
-}
-
-// bothClocks reads both clocks at one moment, as well as it can: within how long is the time from the first reading
-// to the last. If it is preempted between them it tries again.
-func bothClocks() (mono, wall, within int64) {
-	const tight, tries = int64(20 * time.Microsecond), 8
-	within = math.MaxInt64
-	for range tries {
-		before := Now()
-		w := time.Now().UnixNano()
-		after := Now()
-		if after-before < within {
-			mono, wall, within = before+(after-before)/2, w, after-before
-		}
-		if within <= tight {
-			break
-		}
-	}
-	return mono, wall, within
 }
 
 // clockSet is how far the time of day must be off for the header's pair to be replaced. Reading two clocks one after

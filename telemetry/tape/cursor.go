@@ -216,8 +216,6 @@ func (c *cursor) readLife() (found, error) {
 	switch kind {
 	case kindComm:
 		c.comms.add(uint32(r[recLifeComm]), info)
-	case kindCommEnd:
-		c.comms.end(uint32(r[recLifeComm]))
 	case kindLife:
 		kinds := r[recLifeKinds]
 		ev.Life.Time = int64(r[recTime])
@@ -267,63 +265,42 @@ func (c *cursor) whose(ev *Event, comm uint64) error {
 	return err
 }
 
-// directory knows the communicators of a tape by their numbers.
+// directory knows the communicators of a tape by their numbers: of those that it heard of last, as late records may
+// still speak of some that have ended, maxKnown at least.
 type directory struct {
-	t     *file
-	known map[uint32]description
-	ended []uint32 // the last that ended, the oldest first
-	slot  [1]slot  // scratch
-
-	last     uint32 // the one that was asked for last, with its description; 0: none
-	lastInfo description
+	t            *file
+	known, older map[uint32]description
+	slot         [1]slot // scratch
 }
 
-const (
-	// keepEnded is how many communicators are remembered after their end: late records may still speak of them.
-	keepEnded = 1024
-	// maxKnown bounds what a corrupt tape can make a reader remember.
-	maxKnown = 1 << 20
-)
+// maxKnown bounds what a long life, or a corrupt tape, can make a reader remember.
+const maxKnown = 1 << 14
 
 func (d *directory) add(number uint32, info description) {
 	if info.root == 0 {
 		info.root = number
 	}
 	if len(d.known) >= maxKnown {
-		clear(d.known)
+		d.known, d.older = make(map[uint32]description), d.known
 	}
 	d.known[number] = info
-	d.last = 0
-}
-
-func (d *directory) end(number uint32) {
-	if len(d.ended) == keepEnded {
-		delete(d.known, d.ended[0])
-		d.ended = append(d.ended[:0], d.ended[1:]...)
-		d.last = 0
-	}
-	d.ended = append(d.ended, number)
 }
 
 // find looks a communicator up, in the in-flight table if its description is not on the ring any more. Of one that is
 // unknown the info is zero.
 func (d *directory) find(number uint32, slot int) (description, error) {
-	if d.last == number && number != 0 {
-		return d.lastInfo, nil
+	if info, ok := d.known[number]; ok {
+		return info, nil
 	}
-	info, ok := d.known[number]
-	if !ok {
-		if slot >= 0 && slot < d.t.geo.slots {
-			if err := d.t.readAt(bytesOf(d.slot[:]), d.t.geo.slotOffset()+int64(slot)*slotSize); err != nil {
-				return description{}, err
-			}
-			if s, whole := decodeSlot(slot, &d.slot[0], &texts{}); whole && s.Generation == number {
-				info = description{s.CommInfo, s.Root}
-			}
+	info, ok := d.older[number]
+	if !ok && slot >= 0 && slot < d.t.geo.slots {
+		if err := d.t.readAt(bytesOf(d.slot[:]), d.t.geo.slotOffset()+int64(slot)*slotSize); err != nil {
+			return description{}, err
 		}
-		d.add(number, info)
-		info = d.known[number]
+		if s, whole := decodeSlot(slot, &d.slot[0], &texts{}); whole && s.Generation == number {
+			info = description{s.CommInfo, s.Root}
+		}
 	}
-	d.last, d.lastInfo = number, info
-	return info, nil
+	d.add(number, info)
+	return d.known[number], nil
 }

@@ -59,7 +59,7 @@ func (b *bellWatch) run() {
 	}
 }
 
-// ring tells the follower.
+// ring ends the follower's sleep, or the next one.
 func (b *bellWatch) ring() {
 	select {
 	case b.rang <- struct{}{}:

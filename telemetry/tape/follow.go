@@ -50,16 +50,19 @@ type Follower struct {
 	slept  uint64        // cursor.op.next when it slept last
 	cursor *cursor
 	bell   *bellWatch
-	alarm  *time.Timer
 	end    error // ErrClosed or ErrDied, once it is known
 
 	unwatch func() // ends the watch of the writer's end; nil if it can't be seen from here, is over, or is this process
 	died    atomic.Bool
 
-	missedLife, missedOp atomic.Uint64
-	dealt                progress
-	stopped              atomic.Bool
-	reading              sync.Mutex // held by Read; Close waits for it
+	stopped atomic.Bool
+	reading sync.Mutex // held by Read; Close waits for it
+
+	mu       sync.Mutex // guards what follows
+	missed   Missed
+	op, life uint64     // so many records of both rings have been read and dealt with
+	over     bool       // nothing more is read
+	moved    *sync.Cond // one of the last three changed
 }
 
 // Follow begins to follow the tape at path with the oldest record that is still there, until ctx ends or Close. It
@@ -80,11 +83,11 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{file: t, ctx: ctx, tick: opts.Tick, alarm: time.NewTimer(0)}
+	f := &Follower{file: t, ctx: ctx, tick: opts.Tick}
 	if f.tick == 0 {
 		f.tick = defaultTick
 	}
-	f.pause = f.tick
+	f.pause, f.moved = f.tick, sync.NewCond(&f.mu)
 	f.cursor, err = newCursor(t)
 	if err == nil {
 		f.bell, err = t.watchBell()
@@ -96,7 +99,7 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 	if id := t.process; id.Liveness() != process.Unknown && id != process.Self() {
 		f.unwatch, err = id.Watch(func(process.Exit) {
 			f.died.Store(true)
-			f.kick()
+			f.bell.ring()
 		})
 		if err != nil { // it had ended before
 			f.died.Store(true)
@@ -126,13 +129,13 @@ func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) 
 		if f.stopped.Load() {
 			return 0, ErrStopped
 		}
-		f.dealt.until(f.cursor)
+		f.dealt(false)
 		n, err := f.fill(events)
 		if n > 0 || err != nil {
 			return n, err
 		}
 		if f.end != nil {
-			f.dealt.end()
+			f.dealt(true)
 			return 0, f.end
 		}
 		if err := errors.Join(ctx.Err(), f.ctx.Err()); err != nil {
@@ -160,9 +163,9 @@ func (f *Follower) fill(events []Event) (n int, err error) {
 		}
 		n++
 	}
-	m := f.cursor.missed()
-	f.missedLife.Store(m.Life)
-	f.missedOp.Store(m.Op)
+	f.mu.Lock()
+	f.missed = f.cursor.missed()
+	f.mu.Unlock()
 	if n > 0 {
 		err = nil // it comes back with the next call
 	}
@@ -205,10 +208,9 @@ func (f *Follower) sleep(ctx context.Context) error {
 		f.pause = f.tick
 	}
 	f.slept = f.cursor.op.next
-	f.alarm.Reset(f.pause)
 	select {
 	case <-f.bell.rang:
-	case <-f.alarm.C:
+	case <-time.After(f.pause):
 	case <-ctx.Done():
 	case <-f.ctx.Done():
 	}
@@ -219,12 +221,11 @@ func (f *Follower) sleep(ctx context.Context) error {
 	return f.cursor.refresh()
 }
 
-// kick ends this follower's sleep, or the next one.
-func (f *Follower) kick() { f.bell.ring() }
-
 // Missed counts the records that were gone or torn when the follower came to them.
 func (f *Follower) Missed() Missed {
-	return Missed{Life: f.missedLife.Load(), Op: f.missedOp.Load()}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.missed
 }
 
 // Sync waits until the goroutine that calls Read, or Next, has come back for more than what was on the tape when Sync
@@ -236,18 +237,32 @@ func (f *Follower) Sync(ctx context.Context) error {
 	if err := cmp.Or(err, later); err != nil {
 		return err
 	}
-	f.kick()
-	for {
-		moved := f.dealt.reached(op.opHead, life.lifeHead)
-		if moved == nil {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
+	f.bell.ring()
+	defer context.AfterFunc(ctx, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.moved.Broadcast()
+	})()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for !f.over && (f.op < op.opHead || f.life < life.lifeHead) {
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		f.moved.Wait()
 	}
+	return nil
+}
+
+// dealt says that all that was read has been dealt with, and whether nothing more is read.
+func (f *Follower) dealt(over bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.op, f.life, f.over = f.cursor.op.next, f.cursor.life.next, f.over || over
+	if f.cursor.held {
+		f.life-- // the last one is still to be delivered
+	}
+	f.moved.Broadcast()
 }
 
 // Close ends the following. A Next or Read that waits returns ErrStopped, and Close waits for it.
@@ -255,62 +270,13 @@ func (f *Follower) Close() error {
 	if f.stopped.Swap(true) {
 		return nil
 	}
-	f.kick()
-	f.dealt.end()
+	f.bell.ring()
 	f.reading.Lock()
 	defer f.reading.Unlock()
+	f.dealt(true)
 	if f.unwatch != nil {
 		f.unwatch()
 	}
 	f.bell.close()
-	f.alarm.Stop()
 	return f.f.Close()
-}
-
-// progress is how many records of both rings have been read and dealt with.
-type progress struct {
-	mu       sync.Mutex
-	op, life uint64
-	ended    bool          // nothing more is read
-	moved    chan struct{} // closed with the next change; nil: nobody waits for one
-}
-
-// until says that all that c delivered has been dealt with.
-func (p *progress) until(c *cursor) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.op, p.life = c.op.next, c.life.next
-	if c.held {
-		p.life-- // the last one is still to be delivered
-	}
-	p.tell()
-}
-
-// end says that nothing more is read.
-func (p *progress) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended = true
-	p.tell()
-}
-
-func (p *progress) tell() {
-	if p.moved != nil {
-		close(p.moved)
-		p.moved = nil
-	}
-}
-
-// reached is nil if so many records of both rings have been dealt with, or nothing more is read; else a channel that
-// is closed when it is worth while to ask again.
-func (p *progress) reached(op, life uint64) <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended || p.op >= op && p.life >= life {
-		return nil
-	}
-	if p.moved == nil {
-		p.moved = make(chan struct{})
-	}
-	return p.moved
 }

@@ -41,11 +41,7 @@ func open(path string, partial bool) (*Reader, error) {
 // comes to the end.
 func (r *Reader) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		missed, err := r.events(func(ev *Event) bool { return yield(*ev, nil) })
-		r.mu.Lock()
-		r.missed = missed
-		r.mu.Unlock()
-		if err != nil {
+		if err := r.events(func(ev *Event) bool { return yield(*ev, nil) }); err != nil {
 			yield(Event{}, err)
 		}
 	}
@@ -54,23 +50,28 @@ func (r *Reader) Events() iter.Seq2[Event, error] {
 // events yields all records until yield says false. A cursor has those of the life ring and the op ring in order; the
 // ordinary ones come between them by their times. That keeps cause before effect: the time of an ordinary operation's
 // end was taken before the goroutine that wrote it went on to whatever it wrote next, and that has a later time.
-func (r *Reader) events(yield func(*Event) bool) (missed Missed, err error) {
+func (r *Reader) events(yield func(*Event) bool) error {
 	ordinary, lost, err := r.ordinary() // before the other rings, as what comes before those must be known
 	if err != nil {
-		return missed, err
+		return err
 	}
 	c, err := newCursor(r.file)
 	if err != nil {
-		return missed, err
+		return err
 	}
 	c.finish()
-	defer func() { missed = c.missed(); missed.Op += lost }()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.missed = c.missed()
+		r.missed.Op += lost
+	}()
 	end := c.op.head + c.life.head // so that a busy writer can't keep it here for ever
 	var ev, quiet Event
 	for has := false; ; {
 		if !has && (c.op.next+c.life.next < end || c.held) {
 			if has, err = c.next(&ev); err != nil {
-				return missed, err
+				return err
 			}
 		}
 		out := &ev
@@ -79,12 +80,12 @@ func (r *Reader) events(yield func(*Event) bool) (missed Missed, err error) {
 			err = c.operation(&ordinary[0], out)
 			ordinary = ordinary[1:]
 		} else if !has {
-			return missed, nil
+			return nil
 		} else {
 			has = false
 		}
 		if err != nil || !yield(out) {
-			return missed, err
+			return err
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -147,12 +148,8 @@ func badName(name string) string {
 
 // complete is c with its defaults.
 func (c Config) complete() (Config, error) {
-	if c.Dir == "" {
-		c.Dir = DefaultDir()
-	}
-	if c.Job == "" {
-		c.Job = "default"
-	}
+	c.Dir = cmp.Or(c.Dir, DefaultDir())
+	c.Job = cmp.Or(c.Job, "default")
 	if c.Host == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -160,38 +157,21 @@ func (c Config) complete() (Config, error) {
 		}
 		c.Host = cut(host, maxFileName)
 	}
-	if c.BootID == "" {
-		c.BootID = process.Self().BootID.String()
-	}
-	if c.Program == "" {
-		c.Program = filepath.Base(os.Args[0])
-	}
-	if c.Slots == 0 {
-		c.Slots = defaultSlots
-	}
+	c.BootID = cmp.Or(c.BootID, process.Self().BootID.String())
+	c.Program = cmp.Or(c.Program, filepath.Base(os.Args[0]))
 	if c.JobSize == 0 {
 		c.Rank = -1
 	}
-	if c.Tallies == 0 {
-		c.Tallies = defaultTallies
-	}
-	if c.SampleEvery == 0 {
-		c.SampleEvery = DefaultSampleEvery
-	}
-	if c.Slow == 0 {
-		c.Slow = defaultSlow
-	}
-	c.LifeRecords = ringSize(c.LifeRecords, defaultLifeRecords)
-	c.OpRecords = ringSize(c.OpRecords, defaultOpRecords)
+	c.Slots = cmp.Or(c.Slots, defaultSlots)
+	c.Tallies = cmp.Or(c.Tallies, defaultTallies)
+	c.SampleEvery = cmp.Or(c.SampleEvery, DefaultSampleEvery)
+	c.Slow = cmp.Or(c.Slow, defaultSlow)
+	c.LifeRecords = ringSize(cmp.Or(c.LifeRecords, defaultLifeRecords))
+	c.OpRecords = ringSize(cmp.Or(c.OpRecords, defaultOpRecords))
 	return c, nil
 }
 
-func ringSize(n, unset int) int {
-	if n == 0 {
-		return unset
-	}
-	return 1 << bits.Len(uint(max(n, minRing)-1))
-}
+func ringSize(n int) int { return 1 << bits.Len(uint(max(n, minRing)-1)) }
 
 func (c Config) geometry() geometry {
 	return geometry{slots: c.Slots, tallies: c.Tallies, life: c.LifeRecords, op: c.OpRecords}

@@ -2,16 +2,13 @@ package tape
 
 import (
 	"bytes"
+	"strings"
 	"unicode/utf8"
 )
 
 // cut is the beginning of s, at most n bytes, with no character cut in two and nothing behind a NUL.
 func cut(s string, n int) string {
-	for i := range min(len(s), n) {
-		if s[i] == 0 {
-			return s[:i]
-		}
-	}
+	s, _, _ = strings.Cut(s, "\x00")
 	if len(s) <= n {
 		return s
 	}

@@ -101,10 +101,10 @@ func (c *CommWriter) Life(r LifeRecord) {
 		recTime: uint64(r.Time),
 		recLifeKinds: uint64(r.Act) | uint64(r.Call)<<8 | uint64(r.Stage)<<16 | uint64(r.Phase)<<24 | uint64(r.State)<<32 |
 			uint64(r.Code)<<48,
-		recLifePeer:  pack32(r.Peer, int32(len(tail))),
-		recLifeSeq:   r.Seq,
-		recLifeStart: uint64(r.Start),
-		recLifeComm:  c.comm,
+		recLifePeer: pack32(r.Peer, int32(len(tail))),
+		recLifeSeq:  r.Seq,
+		recStart:    uint64(r.Start),
+		recComm:     c.comm,
 	}, tail)
 	runtime.KeepAlive(c) // and so the mapping
 }
@@ -150,6 +150,6 @@ func (c *CommWriter) writeInfo(kind uint8) {
 		recTime:      uint64(Now()),
 		recLifeKinds: uint64(c.state) << 32,
 		recLifePeer:  pack32(-1, int32(len(tail))),
-		recLifeComm:  c.comm,
+		recComm:      c.comm,
 	}, tail)
 }

@@ -50,7 +50,7 @@ type cursor struct {
 
 	caller   SpanContext // of the operation whose start is the record with index callerAt
 	callerAt uint64      // 0: none
-	callerOf uint64      // the record's word recOpComm
+	callerOf uint64      // the record's word recComm
 }
 
 // newCursor starts at the oldest records.
@@ -89,7 +89,7 @@ func (c *cursor) learn() error {
 			return err
 		}
 		if f == whole && (kind == kindComm || kind == kindCommEnd) {
-			c.comms.add(uint32(r[recLifeComm]), info)
+			c.comms.add(uint32(r[recComm]), info)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (c *cursor) readOp(ev *Event) (found, error) {
 	if err := c.operation(&r, ev); err != nil {
 		return nothing, err
 	}
-	if c.callerAt == index && index != 0 && c.callerOf == r[recOpComm] && ev.Op.Stage == StageStart {
+	if c.callerAt == index && index != 0 && c.callerOf == r[recComm] && ev.Op.Stage == StageStart {
 		ev.Op.Caller = c.caller
 	}
 	return whole, nil
@@ -179,21 +179,21 @@ func (c *cursor) operation(r *record, ev *Event) error {
 	if ev.IsLife {
 		ev.Life, ev.IsLife = LifeRecord{}, false
 	}
-	kinds, kind := r[recOpKinds], kindOf(r[recMarker])
+	kinds, kind := r[recKinds], kindOf(r[recMarker])
 	ev.Op = OpRecord{
 		Time:      int64(r[recTime]),
 		Stage:     Stage(kinds >> 40),
-		Seq:       r[recOpSeq],
-		Signature: unpackSignature(kinds, r[recOpRanks], r[recOpBytes]),
+		Seq:       r[recSeq],
+		Signature: unpackSignature(kinds, r[recRanks], r[recBytes]),
 		Algorithm: uint8(kinds >> 24),
 		Phase:     Phase(kinds >> 32),
-		Wait:      high32(r[recOpRanks]),
+		Wait:      high32(r[recRanks]),
 		Code:      lifecycle.Code(kinds >> 48),
-		Start:     int64(r[recOpStart]),
+		Start:     int64(r[recStart]),
 		Tallied:   kind == kindTallied || kind == kindOrdinary,
 		Ordinary:  kind == kindOrdinary,
 	}
-	return c.whose(ev, r[recOpComm])
+	return c.whose(ev, r[recComm])
 }
 
 // holdCaller keeps the caller of the operation whose start comes next.
@@ -201,7 +201,7 @@ func (c *cursor) holdCaller(r *record) {
 	copy(c.caller.TraceID[:], bytesOf(r[recCallerTrace:]))
 	copy(c.caller.SpanID[:], bytesOf(r[recCallerSpan:]))
 	c.caller.Flags = byte(r[recCallerFlags])
-	c.callerAt, c.callerOf = c.op.next, r[recOpComm]
+	c.callerAt, c.callerOf = c.op.next, r[recComm]
 }
 
 // readLife reads the next record of the life ring, and holds it if it is an event.
@@ -215,7 +215,7 @@ func (c *cursor) readLife() (found, error) {
 	}
 	switch kind {
 	case kindComm:
-		c.comms.add(uint32(r[recLifeComm]), info)
+		c.comms.add(uint32(r[recComm]), info)
 	case kindLife:
 		kinds := r[recLifeKinds]
 		ev.Life.Time = int64(r[recTime])
@@ -227,9 +227,9 @@ func (c *cursor) readLife() (found, error) {
 		ev.Life.Code = lifecycle.Code(kinds >> 48)
 		ev.Life.Peer = low32(r[recLifePeer])
 		ev.Life.Seq = r[recLifeSeq]
-		ev.Life.Start = int64(r[recLifeStart])
+		ev.Life.Start = int64(r[recStart])
 		c.event, c.held, c.heldAt = ev, true, r[recLifeOpHead]
-		return whole, c.whose(&c.event, r[recLifeComm])
+		return whole, c.whose(&c.event, r[recComm])
 	}
 	return whole, nil
 }

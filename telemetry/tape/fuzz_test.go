@@ -145,7 +145,7 @@ func FuzzRecords(f *testing.F) {
 		head := binary.LittleEndian.Uint64(b[hdrLifeHead:])
 		put := func(index uint64, kind uint8, r *record) { putRecord(t, b[sampleLife:], index, kind, r) }
 		put(head, kind,
-			&record{recLifeOpHead: opHead, recLifeKinds: kinds, recLifePeer: peer, recLifeComm: kinds})
+			&record{recLifeOpHead: opHead, recLifeKinds: kinds, recLifePeer: peer, recComm: kinds})
 		more := uint64(0)
 		for ; len(tail) > 0; more++ {
 			var r record
@@ -173,8 +173,8 @@ func FuzzOpRecords(f *testing.F) {
 		for i, kind := range []uint8{first, second} {
 			index := head + uint64(i)
 			r := record{
-				recTime: 1, 2: kinds, recOpKinds: kinds, 4: next, 5: next, 6: next,
-				recOpComm: comm + uint64(i)*next,
+				recTime: 1, 2: kinds, recKinds: kinds, 4: next, 5: next, 6: next,
+				recComm: comm + uint64(i)*next,
 			}
 			putRecord(t, b[sampleOps:], index, kind, &r)
 		}
@@ -193,7 +193,7 @@ func FuzzPages(f *testing.F) {
 	f.Add(uint8(kindOp), uint64(0), uint64(1)<<62, ^uint64(0), ^uint64(0)>>1, ^uint64(0))
 	f.Fuzz(func(t *testing.T, kind uint8, comm, kinds, at, first, second uint64) {
 		b := append([]byte(nil), good...)
-		r := record{recTime: at + first, recOpKinds: kinds, recOpStart: at, recOpComm: comm}
+		r := record{recTime: at + first, recKinds: kinds, recStart: at, recComm: comm}
 		r[recMarker] = marker(8, kind, r[1:]) // of the four pages, the first
 		for i, w := range append(r[:], first, second) {
 			binary.LittleEndian.PutUint64(b[sampleOrdinary+i*wordSize:], w)

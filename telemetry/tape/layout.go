@@ -83,11 +83,19 @@ type (
 
 	// slot has its counters between its two latches, on one line of the cache.
 	slot struct {
-		op latch[[opWords]uint64]
+		op latch[operation]
 		counters
 		_    uint64
 		info latch[commState]
 		_    [48]byte
+	}
+
+	operation struct {
+		launched, number uint64
+		kinds            uint64 // see packKinds; the phase from bit 32 on, the number in flight from bit 40 on
+		ranks            uint64 // peer i32, wait i32
+		bytes            uint64
+		start, waitSince uint64
 	}
 
 	counters struct{ launched, number, start, ended, lastEnd, begun, done uint64 }
@@ -143,19 +151,6 @@ const (
 	stateClosed = 2
 )
 
-// Words of a slot's operation.
-const (
-	opLaunched  = 0
-	opNumber    = 1
-	opKinds     = 2 // see packKinds; the phase from bit 32 on, the number of operations in flight from bit 40 on
-	opRanks     = 3 // peer i32, wait i32
-	opBytes     = 4
-	opStart     = 5
-	opWaitSince = 6
-
-	opWords = 7
-)
-
 // Lengths of the texts of slots and tallies, a NUL at the end included.
 const (
 	engineSize = 16
@@ -188,28 +183,24 @@ const (
 const (
 	recMarker = 0
 	recTime   = 1
+	recSeq    = 2
+	recKinds  = 3 // see packKinds; an operation's phase, stage u8 and code u16 from bits 32, 40 and 48 on
+	recRanks  = 4 // peer i32, wait i32
+	recBytes  = 5
+	recStart  = 6
+	recComm   = 7 // number u32, slot i32
 
-	// Op records.
-	recOpSeq   = 2
-	recOpKinds = 3 // see packKinds; phase, stage u8 and code u16 from bits 32, 40 and 48 on
-	recOpRanks = 4 // peer i32, wait i32
-	recOpBytes = 5
-	recOpStart = 6
-	recOpComm  = 7 // number u32, slot i32
+	// Life records; what isn't here is as above.
+	recLifeOpHead = 2 // changing.opHead before it was reserved: where it stands among the operations
+	recLifeKinds  = 3 // act, call, stage, phase, state u8; from bit 48 on code u16
+	recLifePeer   = 4 // peer i32; length of the tail in bytes u32
+	recLifeSeq    = 5
 
-	// Callers, which have the time and the last word as op records do.
+	// Callers; what isn't here is as above.
 	recCallerTrace = 2 // 16 bytes
 	recCallerSpan  = 4 // 8 bytes
 	recCallerFlags = 5 // u8
 	recCallerSeq   = 6 // of the operation
-
-	// Life records.
-	recLifeOpHead = 2 // hdrOpHead before it was reserved: where it stands among the operations
-	recLifeKinds  = 3 // act, call, stage, phase, state u8; from bit 48 on code u16
-	recLifePeer   = 4 // peer i32; length of the tail in bytes u32
-	recLifeSeq    = 5
-	recLifeStart  = 6
-	recLifeComm   = 7 // number u32, slot i32
 )
 
 // A repeat is a word on a page: from the start before it to its start in ns in the upper half, what it took in ns in

@@ -86,7 +86,7 @@ func (t *file) ordinary() (records []record, lost uint64, err error) {
 		}
 	}
 	slices.SortStableFunc(records, func(a, b record) int {
-		return cmp.Or(cmp.Compare(int64(a[recTime]), int64(b[recTime])), cmp.Compare(a[recOpSeq], b[recOpSeq]))
+		return cmp.Or(cmp.Compare(int64(a[recTime]), int64(b[recTime])), cmp.Compare(a[recSeq], b[recSeq]))
 	})
 	n := uint64(len(records))
 	return records, max(written, n) - n, nil
@@ -98,9 +98,9 @@ func appendPage(records []record, page *page) []record {
 	for at := 0; at < pageWords; {
 		switch w := page[at]; {
 		case w&repeatBit != 0 && at > 0:
-			r[recOpSeq]++
-			r[recOpStart] += w >> 32
-			r[recTime] = r[recOpStart] + w&maxRepeat
+			r[recSeq]++
+			r[recStart] += w >> 32
+			r[recTime] = r[recStart] + w&maxRepeat
 			at++
 		case w != 0 && at+recordWords <= pageWords &&
 			w == marker(page[0]>>32, kindOrdinary, page[at+1:][:recordWords-1]):

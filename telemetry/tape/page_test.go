@@ -80,7 +80,7 @@ func TestPageLongTimes(t *testing.T) {
 	must(t, err)
 	got = make([]span, len(records))
 	for _, r := range records {
-		got[r[recOpSeq]-1] = span{int64(r[recOpStart]), int64(r[recTime] - r[recOpStart])}
+		got[r[recSeq]-1] = span{int64(r[recStart]), int64(r[recTime] - r[recStart])}
 	}
 	if diff := cmp.Diff(want, got[1:]); diff != "" {
 		t.Errorf("times (-want +got):\n%s", diff)

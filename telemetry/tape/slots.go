@@ -98,17 +98,17 @@ func decodeSlot(index int, from *slot, texts *texts) (s Slot, whole bool) {
 	if !infoOK || !opOK || info.number == 0 {
 		return Slot{}, infoOK && opOK
 	}
-	kinds := op[opKinds]
+	kinds := op.kinds
 	s = Slot{
 		CommInfo: CommInfo{
 			ID: info.id, Parent: info.parent, Name: texts.name.read(info.name[:]), Engine: texts.engine.read(info.engine[:]),
 			Rank: int(info.rank), Size: int(info.size), Nodes: int(info.nodes),
 		},
 		Index: index, Generation: info.number, Root: info.root, State: lifecycle.State(info.state),
-		Launched: op[opLaunched], Completed: op[opLaunched] - kinds>>40, Begun: from.begun, Done: from.done,
-		Seq: op[opNumber], Op: unpackSignature(kinds, op[opRanks], op[opBytes]), Algorithm: uint8(kinds >> 24),
-		OpStart: int64(op[opStart]), LastEnd: int64(from.lastEnd),
-		Phase: Phase(kinds >> 32), Wait: high32(op[opRanks]), WaitSince: int64(op[opWaitSince]),
+		Launched: op.launched, Completed: op.launched - kinds>>40, Begun: from.begun, Done: from.done,
+		Seq: op.number, Op: unpackSignature(kinds, op.ranks, op.bytes), Algorithm: uint8(kinds >> 24),
+		OpStart: int64(op.start), LastEnd: int64(from.lastEnd),
+		Phase: Phase(kinds >> 32), Wait: high32(op.ranks), WaitSince: int64(op.waitSince),
 	}
 	if from.launched > s.Launched {
 		s.Launched, s.Completed = from.launched, from.launched-1

@@ -1,18 +1,18 @@
 package tapetest
 
 import (
+	"cmp"
 	"encoding/binary"
-	"math"
 	"math/bits"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // Forge lays a tape out by the format's description alone, with whatever times, process and format its test wants:
-// those of another machine, of yesterday, of a program that is gone. It is a writer for tests of readers, and shares no
-// code with the real one.
+// those of another machine, of yesterday, of a program that is gone. It shares no code with the real writer.
 type Forge struct {
 	Format                              uint32 // 3 if 0
 	PID                                 int
@@ -31,7 +31,13 @@ type Forge struct {
 	Slots                               []tape.Slot       // as a Reader gives them; Index is the place in the table
 	// Tallies are in their order, Index means nothing; at most MaxTallies.
 	Tallies  []tape.Tally
-	life, op [][8]uint64
+	life, op []forged
+}
+
+// forged is a record behind its marker.
+type forged struct {
+	kind uint64
+	body []byte
 }
 
 // MaxTallies is how many tallies a forged tape has room for.
@@ -63,161 +69,25 @@ func checkOf(seed uint64, words ...uint64) uint64 {
 	return h * 0x9E3779B97F4A7C15 >> 32
 }
 
-func two(a, b int32) uint64 { return uint64(uint32(a)) | uint64(uint32(b))<<32 }
-
-// Comm describes a communicator; number is its place among those of the process, from 1.
-func (f *Forge) Comm(at int64, number uint32, info tape.CommInfo) {
-	var tail []byte
-	tail = field(tail, 7, info.ID[:])
-	if !info.Parent.IsZero() {
-		tail = field(tail, 8, info.Parent[:])
-	}
-	tail = field(tail, 9, []byte(info.Name))
-	tail = field(tail, 10, []byte(info.Engine))
-	var shape []byte
-	for _, n := range []int{info.Rank, info.Size, info.Nodes} {
-		shape = binary.LittleEndian.AppendUint32(shape, uint32(n))
-	}
-	tail = field(tail, 11, shape)
-	root := number
-	if other := f.Roots[number]; other != 0 {
-		root = other
-	}
-	tail = field(tail, 13, binary.LittleEndian.AppendUint32(nil, root))
-	f.putLife(3, at, 0, -1, 0, 0, number, tail)
-}
-
-func field(b []byte, tag byte, value []byte) []byte {
-	b = binary.LittleEndian.AppendUint16(append(b, tag), uint16(len(value)))
-	return append(b, value...)
-}
-
-// Life adds a moment of an act of communicator number.
-func (f *Forge) Life(number uint32, r tape.LifeRecord) {
-	var tail []byte
-	if r.Text != "" {
-		tail = field(tail, 1, []byte(r.Text))
-	}
-	if r.Site.File != "" {
-		var site []byte
-		site = binary.LittleEndian.AppendUint32(site, uint32(r.Site.Line))
-		site = append(site, make([]byte, 16)...) // no goroutine, no time
-		site = binary.LittleEndian.AppendUint16(site, uint16(len(r.Site.Func)))
-		tail = field(tail, 2, append(append(site, r.Site.Func...), r.Site.File...))
-	}
-	if !r.Child.IsZero() {
-		tail = field(tail, 5, r.Child[:])
-	}
-	kinds := uint64(r.Act) | uint64(r.Call)<<8 | uint64(r.Stage)<<16 | uint64(r.Phase)<<24 | uint64(r.State)<<32 |
-		uint64(r.Code)<<48
-	f.putLife(2, r.Time, kinds, r.Peer, r.Seq, r.Start, number, tail)
-}
-
-func (f *Forge) putLife(
-	kind uint64, at int64, kinds uint64, peer int32, seq uint64, start int64, number uint32, tail []byte,
-) {
-	f.life = append(f.life, [8]uint64{
-		kind, uint64(at), uint64(len(f.op)), kinds, two(peer, int32(len(tail))), seq, uint64(start),
-		two(int32(number), int32(number)-1),
-	})
-	for len(tail) > 0 {
-		more := [8]uint64{5}
-		var b [56]byte
-		tail = tail[copy(b[:], tail):]
-		for i := range 7 {
-			more[1+i] = binary.LittleEndian.Uint64(b[8*i:])
+// lay lays values out one behind the other; a text is its bytes.
+func lay(values ...any) (b []byte) {
+	for _, v := range values {
+		if text, ok := v.(string); ok {
+			v = []byte(text)
 		}
-		f.life = append(f.life, more)
-	}
-}
-
-// Op adds a moment of an operation of communicator number.
-func (f *Forge) Op(number uint32, r tape.OpRecord) {
-	sig := r.Signature
-	f.op = append(f.op, [8]uint64{
-		1, uint64(r.Time), r.Seq,
-		uint64(sig.Call) | uint64(sig.DataType)<<8 | uint64(sig.Reduction)<<16 | uint64(r.Algorithm)<<24 |
-			uint64(r.Phase)<<32 | uint64(r.Stage)<<40 | uint64(r.Code)<<48,
-		two(sig.Peer, r.Wait), sig.Bytes, uint64(r.Start), two(int32(number), int32(number)-1),
-	})
-}
-
-// Bytes is the file.
-func (f *Forge) Bytes() []byte {
-	b := make([]byte, forgedLength)
-	le := binary.LittleEndian
-	f.header(b)
-	for i := range f.Slots {
-		f.slot(b[headerBytes+f.Slots[i].Index*slotBytes:], &f.Slots[i])
-	}
-	for i := range f.Tallies {
-		tally(b[TallyOffset+i*TallyBytes:][:TallyBytes], i, &f.Tallies[i])
-	}
-	for _, ring := range []struct {
-		at, size int
-		records  [][8]uint64
-	}{{lifeOffset, forgedLife, f.life}, {opOffset, forgedOp, f.op}} {
-		for index, r := range ring.records {
-			check := checkOf(uint64(uint32(index)), r[1:]...)
-			r[0] = uint64(index)<<32 | r[0]<<24 | check>>8
-			to := b[ring.at+index%ring.size*recordBytes:]
-			for i, w := range r {
-				le.PutUint64(to[8*i:], w)
-			}
+		var err error
+		if b, err = binary.Append(b, binary.LittleEndian, v); err != nil {
+			panic(err) // a value of no fixed size
 		}
 	}
 	return b
 }
 
-func (f *Forge) header(b []byte) {
-	le := binary.LittleEndian
-	copy(b, "CARILLON")
-	le.PutUint32(b[8:], f.format())
-	le.PutUint32(b[12:], forgedSlots)
-	le.PutUint32(b[16:], MaxTallies)
-	le.PutUint32(b[20:], forgedLife)
-	le.PutUint32(b[24:], forgedOp)
-	le.PutUint32(b[28:], uint32(f.PID))
-	le.PutUint64(b[32:], forgedLength)
-	copy(b[56:72], f.KernelBoot[:])
-	le.PutUint64(b[72:], uint64(f.CreatedMono))
-	le.PutUint64(b[80:], uint64(f.CreatedWall))
-	rank := f.Rank
-	if f.JobSize == 0 {
-		rank = -1
-	}
-	le.PutUint64(b[88:], two(int32(rank), int32(f.JobSize)))
-	le.PutUint64(b[96:], uint64(f.SlowAfter))
-	le.PutUint64(b[104:], uint64(f.StallAfter))
-	copy(b[112:151], f.BootID)
-	copy(b[152:215], f.Host)
-	copy(b[216:279], f.Job)
-	copy(b[280:343], f.Program)
-	copy(b[344:383], f.Version)
-	le.PutUint64(b[384:], checkOf(uint64(f.format()), wordsOf(b[:384])...))
-	le.PutUint64(b[512:], 1)
-	if f.Closed {
-		le.PutUint64(b[512:], 2)
-	}
-	le.PutUint64(b[640:], uint64(len(f.op)))
-	le.PutUint64(b[704:], uint64(len(f.life)))
-	le.PutUint64(b[832:], uint64(len(f.Tallies)))
-	if f.LatchMono != 0 {
-		latch(b[848:], uint64(f.LatchMono), uint64(f.LatchWall))
-	}
-	le.PutUint64(b[896:], uint64(f.Exported))
-	le.PutUint64(b[904:], uint64(f.Delivered))
-	le.PutUint64(b[912:], uint64(f.Terminated))
-	le.PutUint64(b[920:], uint64(f.Seen))
-	le.PutUint64(b[928:], uint64(f.Paused))
-	le.PutUint64(b[936:], uint64(f.Resumed))
-}
-
-func (f *Forge) format() uint32 {
-	if f.Format == 0 {
-		return 3
-	}
-	return f.Format
+// padded is a text in a field of that size.
+func padded(text string, size int) []byte {
+	b := make([]byte, size)
+	copy(b[:size-1], text)
+	return b
 }
 
 func wordsOf(b []byte) []uint64 {
@@ -228,56 +98,122 @@ func wordsOf(b []byte) []uint64 {
 	return words
 }
 
-// latch publishes version 1 of words: the second copy.
-func latch(b []byte, words ...uint64) {
-	le := binary.LittleEndian
-	b = b[8*(1+len(words)):]
-	le.PutUint64(b, 1<<32|checkOf(1, words...)>>8)
-	for i, w := range words {
-		le.PutUint64(b[8*(1+i):], w)
+func field(tag uint8, values ...any) []byte {
+	value := lay(values...)
+	return lay(tag, uint16(len(value)), value)
+}
+
+// Comm describes a communicator; number is its place among those of the process, from 1.
+func (f *Forge) Comm(at int64, number uint32, info tape.CommInfo) {
+	tail := field(7, info.ID)
+	if !info.Parent.IsZero() {
+		tail = append(tail, field(8, info.Parent)...)
 	}
+	f.putLife(3, at, []any{uint64(0)}, -1, 0, 0, number, slices.Concat(tail, field(9, info.Name), field(10, info.Engine),
+		field(11, int32(info.Rank), int32(info.Size), int32(info.Nodes)), field(13, cmp.Or(f.Roots[number], number))))
+}
+
+// Life adds a moment of an act of communicator number.
+func (f *Forge) Life(number uint32, r tape.LifeRecord) {
+	var tail []byte
+	if r.Text != "" {
+		tail = field(1, r.Text)
+	}
+	if s := r.Site; s.File != "" { // with no goroutine and no time
+		tail = append(tail, field(2, int32(s.Line), uint64(0), int64(0), uint16(len(s.Func)), s.Func, s.File)...)
+	}
+	if !r.Child.IsZero() {
+		tail = append(tail, field(5, r.Child)...)
+	}
+	f.putLife(2, r.Time, []any{r.Act, r.Call, r.Stage, r.Phase, uint8(r.State), uint8(0), r.Code}, r.Peer, r.Seq, r.Start,
+		number, tail)
+}
+
+func (f *Forge) putLife(
+	kind uint64, at int64, kinds []any, peer int32, seq uint64, start int64, number uint32, tail []byte,
+) {
+	f.life = append(f.life, forged{kind, lay(at, uint64(len(f.op)), lay(kinds...), peer, int32(len(tail)), seq, start,
+		number, int32(number)-1)})
+	for part := range slices.Chunk(tail, 56) {
+		f.life = append(f.life, forged{5, lay(part, make([]byte, 56-len(part)))})
+	}
+}
+
+// Op adds a moment of an operation of communicator number.
+func (f *Forge) Op(number uint32, r tape.OpRecord) {
+	sig := r.Signature
+	f.op = append(f.op, forged{1, lay(r.Time, r.Seq, sig.Call, sig.DataType, sig.Reduction, r.Algorithm, r.Phase, r.Stage,
+		r.Code, sig.Peer, r.Wait, sig.Bytes, r.Start, number, int32(number)-1)})
+}
+
+// Bytes is the file.
+func (f *Forge) Bytes() []byte {
+	b := make([]byte, forgedLength)
+	f.header(b)
+	for i := range f.Slots {
+		f.slot(b[headerBytes+f.Slots[i].Index*slotBytes:], &f.Slots[i])
+	}
+	for i := range f.Tallies {
+		tally(b[TallyOffset+i*TallyBytes:], i, &f.Tallies[i])
+	}
+	for _, ring := range []struct {
+		at, size int
+		records  []forged
+	}{{lifeOffset, forgedLife, f.life}, {opOffset, forgedOp, f.op}} {
+		for index, r := range ring.records {
+			marker := uint64(index)<<32 | r.kind<<24 | checkOf(uint64(index), wordsOf(r.body)...)>>8
+			copy(b[ring.at+index%ring.size*recordBytes:], lay(marker, r.body))
+		}
+	}
+	return b
+}
+
+func (f *Forge) header(b []byte) {
+	format, rank, state := cmp.Or(f.Format, 3), f.Rank, uint64(1)
+	if f.JobSize == 0 {
+		rank = -1
+	}
+	if f.Closed {
+		state = 2
+	}
+	once := lay("CARILLON", format, uint32(forgedSlots), uint32(MaxTallies), uint32(forgedLife), uint32(forgedOp),
+		uint32(f.PID), uint64(forgedLength), [16]byte{}, f.KernelBoot, f.CreatedMono, f.CreatedWall, int32(rank),
+		int32(f.JobSize), f.SlowAfter, f.StallAfter, padded(f.BootID, 40), padded(f.Host, 64), padded(f.Job, 64),
+		padded(f.Program, 64), padded(f.Version, 40))
+	copy(b, lay(once, checkOf(uint64(format), wordsOf(once)...)))
+	copy(b[512:], lay(state))
+	copy(b[640:], lay(uint64(len(f.op))))
+	copy(b[704:], lay(uint64(len(f.life))))
+	copy(b[832:], lay(uint64(len(f.Tallies))))
+	if f.LatchMono != 0 {
+		latch(b[848:], lay(f.LatchMono, f.LatchWall))
+	}
+	copy(b[896:], lay(f.Exported, f.Delivered, f.Terminated, f.Seen, f.Paused, f.Resumed))
+}
+
+// latch publishes version 1: the second copy.
+func latch(b, value []byte) {
+	copy(b[8+len(value):], lay(1<<32|checkOf(1, wordsOf(value)...)>>8, value))
 }
 
 func (f *Forge) slot(b []byte, s *tape.Slot) {
-	le := binary.LittleEndian
-	var info [128]byte
-	copy(info[0:], s.ID[:])
-	copy(info[16:], s.Parent[:])
-	le.PutUint32(info[32:], s.Generation)
-	info[36] = byte(s.State)
-	le.PutUint64(info[40:], two(int32(s.Rank), int32(s.Size)))
-	le.PutUint64(info[48:], two(int32(s.Nodes), int32(s.Root)))
-	copy(info[56:71], s.Engine)
-	copy(info[72:127], s.Name)
-	latch(b[192:], wordsOf(info[:])...)
 	kinds := uint64(s.Op.Call) | uint64(s.Op.DataType)<<8 | uint64(s.Op.Reduction)<<16 | uint64(s.Algorithm)<<24 |
 		uint64(s.Phase)<<32 | (s.Launched-s.Completed)<<40
-	latch(b, s.Launched, s.Seq, kinds, two(s.Op.Peer, s.Wait), s.Op.Bytes, uint64(s.OpStart), uint64(s.WaitSince))
+	latch(b, lay(s.Launched, s.Seq, kinds, s.Op.Peer, s.Wait, s.Op.Bytes, s.OpStart, s.WaitSince))
+	ended := uint64(0)
 	if s.Launched == s.Completed {
-		le.PutUint64(b[152:], s.Launched)
+		ended = s.Launched
 	}
-	le.PutUint64(b[160:], uint64(s.LastEnd))
-	le.PutUint64(b[168:], s.Begun)
-	le.PutUint64(b[176:], s.Done)
+	copy(b[152:], lay(ended, s.LastEnd, s.Begun, s.Done))
+	latch(b[192:], lay(s.ID, s.Parent, s.Generation, uint32(s.State), int32(s.Rank), int32(s.Size), int32(s.Nodes),
+		s.Root, padded(s.Engine, 16), padded(s.Name, 56)))
 }
 
 func tally(b []byte, index int, t *tape.Tally) {
-	le := binary.LittleEndian
-	copy(b[0:55], t.Name)
-	copy(b[56:71], t.Engine)
-	b[72], b[73] = uint8(t.Call), t.SizeClass
-	le.PutUint64(b[80:], checkOf(uint64(index), wordsOf(b[:80])...))
-	le.PutUint64(b[128:], t.Ordinary)
-	le.PutUint64(b[136:], uint64(t.OrdinaryTime))
-	le.PutUint64(b[144:], t.Bytes)
-	le.PutUint64(b[152:], math.Float64bits(t.Bandwidth/1e6))
-	for i, n := range t.Durations {
-		le.PutUint64(b[160+8*i:], n)
-	}
-	le.PutUint64(b[272:], uint64(t.Time-t.OrdinaryTime))
-	for i, n := range t.Bandwidths {
-		le.PutUint64(b[320+8*i:], n)
-	}
+	counted := lay(padded(t.Name, 56), padded(t.Engine, 16), uint8(t.Call), t.SizeClass, [6]byte{})
+	copy(b, lay(counted, checkOf(uint64(index), wordsOf(counted)...)))
+	copy(b[128:], lay(t.Ordinary, t.OrdinaryTime, t.Bytes, t.Bandwidth/1e6, t.Durations, t.Time-t.OrdinaryTime))
+	copy(b[320:], lay(t.Bandwidths))
 }
 
 // WriteFile writes the tape.

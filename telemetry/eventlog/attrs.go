@@ -12,21 +12,20 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// commAttrs tell whose line it is, as far as that is known.
-func commAttrs(attrs []slog.Attr, c *tape.CommInfo) []slog.Attr {
-	if c.Name != "" {
-		attrs = append(attrs, slog.String(semconv.LogComm, c.Name))
-	}
-	if c.Rank >= 0 {
-		attrs = append(attrs, slog.Int(semconv.LogCommRank, c.Rank))
-	}
-	if c.Size > 0 {
-		attrs = append(attrs, slog.Int(semconv.LogCommSize, c.Size))
-	}
-	if !c.ID.IsZero() {
-		attrs = append(attrs, slog.String(semconv.LogCommID, c.ID.String()))
+// some appends an attribute if it says something.
+func some(attrs []slog.Attr, says bool, a slog.Attr) []slog.Attr {
+	if says {
+		attrs = append(attrs, a)
 	}
 	return attrs
+}
+
+// commAttrs tell whose line it is, as far as that is known.
+func commAttrs(attrs []slog.Attr, c *tape.CommInfo) []slog.Attr {
+	attrs = some(attrs, c.Name != "", slog.String(semconv.LogComm, c.Name))
+	attrs = some(attrs, c.Rank >= 0, slog.Int(semconv.LogCommRank, c.Rank))
+	attrs = some(attrs, c.Size > 0, slog.Int(semconv.LogCommSize, c.Size))
+	return some(attrs, !c.ID.IsZero(), slog.String(semconv.LogCommID, c.ID.String()))
 }
 
 // lifeAttrs tells of an act.
@@ -35,69 +34,48 @@ func lifeAttrs(attrs []slog.Attr, s *model.Step) []slog.Attr {
 	ended, refused := r.Stage == tape.StageEnd, r.Stage == tape.StageMisuse
 	switch r.Act {
 	case tape.ActSplit, tape.ActShrink, tape.ActGrow, tape.ActGroup:
-		if !refused {
-			attrs = append(attrs, slog.Uint64(semconv.LogSeq, r.Seq))
-		}
+		attrs = some(attrs, !refused, slog.Uint64(semconv.LogSeq, r.Seq))
 	case tape.ActNone:
 		attrs = append(attrs, slog.String(semconv.LogCall, r.Call.String()))
-		if ended {
-			attrs = append(attrs, slog.Uint64(semconv.LogSeq, r.Seq))
-		}
+		attrs = some(attrs, ended, slog.Uint64(semconv.LogSeq, r.Seq))
 	default:
 	}
-	if r.Act == tape.ActGroup && ended {
-		attrs = append(attrs, slog.Uint64(semconv.LogOps, uint64(r.Ops)))
-	}
-	if !r.Child.IsZero() {
-		attrs = append(attrs, slog.String(semconv.LogChild, r.Child.String()))
-	}
+	attrs = some(attrs, r.Act == tape.ActGroup && ended, slog.Uint64(semconv.LogOps, uint64(r.Ops)))
+	attrs = some(attrs, !r.Child.IsZero(), slog.String(semconv.LogChild, r.Child.String()))
 	if ended && s.Act != nil {
 		attrs = append(attrs, slog.Duration(semconv.LogTook, words.Round(time.Duration(s.Act.End-s.Act.Start))))
 	}
-	if (ended || refused) && r.State != lifecycle.StateNone {
-		attrs = append(attrs, slog.String(semconv.LogCommState, r.State.String()))
-	}
+	attrs = some(attrs, (ended || refused) && r.State != lifecycle.StateNone,
+		slog.String(semconv.LogCommState, r.State.String()))
 	if r.Code == lifecycle.CodeOK {
 		return attrs
 	}
 	attrs = append(attrs, slog.String(semconv.LogErrorType, r.Code.String()))
-	if r.Text != "" {
-		attrs = append(attrs, slog.String(semconv.LogError, r.Text))
-	}
-	if r.Peer >= 0 {
-		attrs = append(attrs, slog.Int(semconv.LogPeer, int(r.Peer)))
-	}
-	attrs = site(attrs, semconv.LogSite, r.Site)
-	return site(attrs, semconv.LogFirst, r.First)
-}
-
-func site(attrs []slog.Attr, key string, s lifecycle.Site) []slog.Attr {
-	if s.IsZero() {
-		return attrs
-	}
-	return append(attrs, slog.String(key, s.String()))
+	attrs = some(attrs, r.Text != "", slog.String(semconv.LogError, r.Text))
+	attrs = some(attrs, r.Peer >= 0, slog.Int(semconv.LogPeer, int(r.Peer)))
+	attrs = some(attrs, !r.Site.IsZero(), slog.String(semconv.LogSite, r.Site.String()))
+	return some(attrs, !r.First.IsZero(), slog.String(semconv.LogFirst, r.First.String()))
 }
 
 // opAttrs tells of an operation that ended.
 func (l *Log) opAttrs(attrs []slog.Attr, r *tape.OpRecord) []slog.Attr {
-	sig := &r.Signature
 	attrs = append(attrs, slog.Uint64(semconv.LogSeq, r.Seq))
-	attrs = signature(attrs, sig)
+	attrs = signature(attrs, &r.Signature)
 	if l.cfg.AlgorithmName != nil {
-		if name := l.cfg.AlgorithmName(r.Algorithm); name != "" {
-			attrs = append(attrs, slog.String(semconv.LogAlgorithm, name))
-		}
+		name := l.cfg.AlgorithmName(r.Algorithm)
+		attrs = some(attrs, name != "", slog.String(semconv.LogAlgorithm, name))
 	}
-	if r.Start > 0 && r.Start <= r.Time {
-		attrs = append(attrs, slog.Duration(semconv.LogTook, words.Round(time.Duration(r.Time-r.Start))))
-	}
+	attrs = some(attrs, r.Start > 0 && r.Start <= r.Time,
+		slog.Duration(semconv.LogTook, words.Round(time.Duration(r.Time-r.Start))))
 	if r.Code != lifecycle.CodeOK {
 		attrs = append(attrs, slog.String(semconv.LogErrorType, r.Code.String()))
-		if r.Phase != tape.PhaseNone {
-			attrs = append(attrs, slog.String(semconv.LogPhase, semconv.PhaseName(r.Phase)))
-		}
+		attrs = phase(attrs, r.Phase)
 	}
 	return attrs
+}
+
+func phase(attrs []slog.Attr, p tape.Phase) []slog.Attr {
+	return some(attrs, p != tape.PhaseNone, slog.String(semconv.LogPhase, semconv.PhaseName(p)))
 }
 
 // signature tells what moves.

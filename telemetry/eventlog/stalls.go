@@ -32,19 +32,11 @@ func (l *Log) ObserveStall(r *stall.Report) {
 	} else {
 		attrs = append(attrs, slog.Uint64(semconv.LogSeq, r.ActSeq))
 	}
-	if r.Phase != tape.PhaseNone {
-		attrs = append(attrs, slog.String(semconv.LogPhase, semconv.PhaseName(r.Phase)))
-	}
-	if r.Wait >= 0 {
-		attrs = append(attrs, slog.Int(semconv.LogWait, int(r.Wait)))
-	}
+	attrs = phase(attrs, r.Phase)
+	attrs = some(attrs, r.Wait >= 0, slog.Int(semconv.LogWait, int(r.Wait)))
 	attrs = append(attrs, slog.Duration(semconv.LogAge, words.Round(r.Age())))
-	if r.Stage == stall.Stalled {
-		attrs = append(attrs, slog.Int(semconv.LogStallNumber, r.Count))
-	}
-	if r.Normal > 0 {
-		attrs = append(attrs, slog.Duration(semconv.LogNormal, words.Round(r.Normal)))
-	}
+	attrs = some(attrs, r.Stage == stall.Stalled, slog.Int(semconv.LogStallNumber, r.Count))
+	attrs = some(attrs, r.Normal > 0, slog.Duration(semconv.LogNormal, words.Round(r.Normal)))
 	attrs = append(attrs, slog.String(semconv.LogSubsystem, semconv.SubsystemRAS))
 	message := semconv.SpanStall
 	if r.Stage != stall.Stalled { // which is what the name says

@@ -235,7 +235,6 @@ const (
 const (
 	maxText = 1024
 	maxSite = 160 // of each of the function's and the file's name
-	maxName = nameSize - 1
 )
 
 // A marker is the first word of a record, or of a copy in a latch, and is stored last. Its upper half is a number:

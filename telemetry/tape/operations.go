@@ -12,20 +12,18 @@ import (
 // takes along what it writes, line by line of the cache, and that costs more than all instructions. So what an
 // operation writes that is like the one before, and the only one in flight, is the first line.
 type operations struct {
-	launched, completed uint64 // all up to completed have ended
-	pageNumber          uint64 // of the last operation on the communicator's page
-	pageStart           int64  // of that one
-	pageUsed            uint32 // words
-	n, head             uint8  // the last n that were launched are known: a queue in list, from head on
-	plain               bool   // the slot's latch shows list[0], alone in flight, and that it waits for nobody
-	first               [1]pending
+	launched, completed uint64              // all up to completed have ended
+	pageNumber          uint64              // of the last operation on the communicator's page
+	pageStart           int64               // of that one
+	pageUsed            uint32              // words
+	n, head             uint8               // the last n that were launched are known: a queue in list, from head on
+	plain               bool                // the slot's latch shows list[0], alone in flight, and that it waits for nobody
+	phase               Phase               // of the oldest in flight
+	list                [maxPending]pending // one that is alone in flight is the first
 
-	list      []pending // first, until there was more than one in flight; then maxPending
 	waitSince int64
 	version   uint32 // of the slot's latch
 	wait      int32  // the rank that the oldest in flight waits for; -1: none
-	phase     Phase  // of the oldest in flight
-	// Two lines in all, and so the allocator aligns it to one.
 }
 
 // pending is an operation that is in flight, or was a moment ago.
@@ -182,15 +180,7 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 // push launches an operation and makes room for it.
 func (c *CommWriter) push() *pending {
 	o := c.op
-	switch {
-	case o.n == 0:
-		o.launched, o.n = o.launched+1, 1
-		return &o.list[0]
-	case int(o.n) < len(o.list):
-	case o.n == 1:
-		o.list = make([]pending, maxPending)
-		o.list[0] = o.first[0]
-	default:
+	if o.n == maxPending {
 		if p := o.at(0); !p.ended {
 			c.tell(p) // before it is forgotten
 		}
@@ -202,7 +192,7 @@ func (c *CommWriter) push() *pending {
 }
 
 // at is the i-th of the operations that are known.
-func (o *operations) at(i uint8) *pending { return &o.list[int(o.head+i)&(len(o.list)-1)] }
+func (o *operations) at(i uint8) *pending { return &o.list[(o.head+i)%maxPending] }
 
 // pop forgets the oldest operation that is known.
 func (o *operations) pop() {

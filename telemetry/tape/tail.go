@@ -14,10 +14,7 @@ const siteFixed = 4 + 8 + 8 + 2
 // appendTail writes what does not fit into a life record's own 64 bytes, and is there at all. It never grows beyond
 // maxTail.
 func appendTail(b []byte, r *LifeRecord) []byte {
-	le := binary.LittleEndian
-	if text := cut(r.Text, maxText); text != "" {
-		b = append(appendField(b, tailText, len(text)), text...)
-	}
+	b = appendText(b, tailText, cut(r.Text, maxText))
 	b = appendSite(b, tailSite, &r.Site)
 	b = appendSite(b, tailFirst, &r.First)
 	if r.Caller != (SpanContext{}) {
@@ -30,7 +27,7 @@ func appendTail(b []byte, r *LifeRecord) []byte {
 		b = append(appendField(b, tailChild, len(r.Child)), r.Child[:]...)
 	}
 	if r.Ops != 0 {
-		b = le.AppendUint32(appendField(b, tailOps, 4), r.Ops)
+		b = binary.LittleEndian.AppendUint32(appendField(b, tailOps, 4), r.Ops)
 	}
 	if r.Shared {
 		b = appendField(b, tailShared, 0)
@@ -52,12 +49,8 @@ func appendInfo(b []byte, info *CommInfo, root uint32) []byte {
 	if !info.Parent.IsZero() {
 		b = append(appendField(b, tailParent, len(info.Parent)), info.Parent[:]...)
 	}
-	if name := cut(info.Name, maxName); name != "" {
-		b = append(appendField(b, tailName, len(name)), name...)
-	}
-	if engine := cut(info.Engine, engineSize-1); engine != "" {
-		b = append(appendField(b, tailEngine, len(engine)), engine...)
-	}
+	b = appendText(b, tailName, cut(info.Name, nameSize-1))
+	b = appendText(b, tailEngine, cut(info.Engine, engineSize-1))
 	b = appendField(b, tailShape, 12)
 	b = le.AppendUint32(b, uint32(info.Rank))
 	b = le.AppendUint32(b, uint32(info.Size))
@@ -66,6 +59,14 @@ func appendInfo(b []byte, info *CommInfo, root uint32) []byte {
 
 func appendField(b []byte, tag uint8, size int) []byte {
 	return binary.LittleEndian.AppendUint16(append(b, tag), uint16(size))
+}
+
+// appendText appends a text that is there at all.
+func appendText(b []byte, tag uint8, text string) []byte {
+	if text == "" {
+		return b
+	}
+	return append(appendField(b, tag, len(text)), text...)
 }
 
 func appendSite(b []byte, tag uint8, s *lifecycle.Site) []byte {

@@ -332,9 +332,9 @@ func TestTexts(t *testing.T) {
 		{"Text", ev.Life.Text, "t" + strings.Repeat("ä", (maxText-1)/2)},
 		{"Site.Func", ev.Life.Site.Func, "f" + strings.Repeat("ä", (maxSite-1)/2)},
 		{"First.File", ev.Life.First.File, strings.Repeat("ä", (maxSite-5)/2) + "/f.go"},
-		{"Name", ev.Comm.Name, "n" + strings.Repeat("ä", (maxName-1)/2)},
+		{"Name", ev.Comm.Name, "n" + strings.Repeat("ä", (nameSize-2)/2)},
 		{"Engine", ev.Comm.Engine, "e" + strings.Repeat("ä", 7)},
-		{"the slot's name", r.Slots()[0].Name, "n" + strings.Repeat("ä", (maxName-1)/2)},
+		{"the slot's name", r.Slots()[0].Name, "n" + strings.Repeat("ä", (nameSize-2)/2)},
 		{"Text with a NUL", events[1].Life.Text, "before"},
 	} {
 		if tt.got != tt.want {

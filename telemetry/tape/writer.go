@@ -198,7 +198,6 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.op = &operations{wait: -1, pageUsed: pageWords}
-	c.op.list = c.op.first[:]
 	c.op.version, _, _ = c.slot.op.current()
 	c.slot.counters = counters{}
 	c.show(&pending{}) // first, so that nobody sees the last owner's operation under the new one's name

@@ -12,55 +12,12 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// Sweep removes the tapes in a job's folder that no reader will ask for any more: those of processes that are dead or
-// closed them, once nothing was written to them for keep, and beginnings of tapes that were never finished. It
-// touches no tape of a process that is alive or that can't be seen from here, and no other file but those that the
-// process itself left beside its tape, under the tape's name: where it could be reached. It returns what it removed.
-func Sweep(dir string, keep time.Duration) (removed []string, err error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("tape: %w", err)
-	}
-	var errs []error
-	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
-		info, err := entry.Info()
-		if err != nil || time.Since(info.ModTime()) < keep || !ended(path) {
-			continue
-		}
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("tape: %w", err))
-			continue
-		}
-		removed = append(removed, path)
-		for _, suffix := range beside {
-			_ = os.Remove(strings.TrimSuffix(path, ".tape") + suffix) // a process that ended in order took it away itself
-		}
-	}
-	return removed, errors.Join(errs...)
-}
-
-// beside are the endings of the files that a process leaves beside its tape when it is killed: RAS's and the health
-// endpoint's addresses.
-var beside = []string{".ras", ".health"}
-
-// ended says whether a file is a tape on which nothing will be written any more.
-func ended(path string) bool {
-	unfinished := strings.HasPrefix(filepath.Base(path), ".") && filepath.Ext(path) == ".new"
-	if filepath.Ext(path) != ".tape" && !unfinished {
-		return false
-	}
-	r, err := Open(path)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = r.Close() }()
-	return r.Header().Closed || r.Liveness() == process.Dead
-}
-
-// SweepJobs does what Sweep does in the folders of all jobs in dir but the keep that were written to last, and
-// removes the folders that are empty then. So a directory of tapes doesn't grow for ever. Folders without a tape, and
-// links, are not touched. It returns the folders that are gone.
+// SweepJobs removes the tapes that no reader will ask for any more from the folders of all jobs in dir but the keep that
+// were written to last, and the folders that are empty then: so a directory of tapes doesn't grow for ever. Those are
+// the tapes of processes that are dead or closed them, and beginnings of tapes that were never finished. It touches no
+// tape of a process that is alive or that can't be seen from here; no folder without a tape, and no link; and no other
+// file but those that the process itself left beside its tape, under the tape's name: where it could be reached. It
+// returns the folders that are gone.
 func SweepJobs(dir string, keep int) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -84,14 +41,50 @@ func SweepJobs(dir string, keep int) (removed []string, err error) {
 	slices.SortFunc(jobs, func(a, b job) int { return b.wrote.Compare(a.wrote) })
 	var errs []error
 	for _, j := range jobs[min(max(keep, 0), len(jobs)):] {
-		if _, err := Sweep(j.path, 0); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, sweep(j.path))
 		if os.Remove(j.path) == nil { // fails for one that still holds something
 			removed = append(removed, j.path)
 		}
 	}
 	return removed, errors.Join(errs...)
+}
+
+// sweep is SweepJobs for the tapes in a job's folder.
+func sweep(dir string) error {
+	entries, err := os.ReadDir(dir)
+	errs := []error{err}
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if !ended(path) {
+			continue
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("tape: %w", err))
+			continue
+		}
+		for _, suffix := range beside {
+			_ = os.Remove(strings.TrimSuffix(path, ".tape") + suffix) // a process that ended in order took it away itself
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// beside are the endings of the files that a process leaves beside its tape when it is killed: RAS's and the health
+// endpoint's addresses.
+var beside = []string{".ras", ".health"}
+
+// ended says whether a file is a tape on which nothing will be written any more.
+func ended(path string) bool {
+	unfinished := strings.HasPrefix(filepath.Base(path), ".") && filepath.Ext(path) == ".new"
+	if filepath.Ext(path) != ".tape" && !unfinished {
+		return false
+	}
+	r, err := Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = r.Close() }()
+	return r.Header().Closed || r.Liveness() == process.Dead
 }
 
 // lastWritten is when the last tape in a job's folder was made or written to, as far as the file system tells; zero

@@ -320,7 +320,8 @@ func testFollow(t *testing.T, play player) {
 		}
 	}
 	compare(t, "the order of both rings", order, []string{"op start", "op phase", "act end", "op end"})
-	if removed, err := tape.Sweep(filepath.Dir(r.Path()), 0); err != nil || len(removed) != 1 {
-		t.Errorf("Sweep removed %v, %v", removed, err)
+	dir := filepath.Dir(filepath.Dir(r.Path()))
+	if removed, err := tape.SweepJobs(dir, 0); err != nil || len(removed) != 1 {
+		t.Errorf("SweepJobs removed %v, %v", removed, err)
 	}
 }

@@ -99,16 +99,7 @@ const (
 )
 
 // String is "alive", "dead" or "unknown".
-func (l Liveness) String() string {
-	switch l {
-	case Alive:
-		return "alive"
-	case Dead:
-		return "dead"
-	default:
-		return "unknown"
-	}
-}
+func (l Liveness) String() string { return [...]string{"unknown", "alive", "dead"}[l] }
 
 // Liveness looks the process up. A zombie is dead.
 func (id ID) Liveness() Liveness {

@@ -21,10 +21,9 @@ type FormatError struct {
 
 func (e *FormatError) Error() string { return fmt.Sprintf("tape: %s %s", e.Path, e.Problem) }
 
-// Header is what a tape says of the process that writes it, and of itself. Its times are on the tape's clock,
+// Header is what a tape says of the process that writes it. Its times are on the tape's clock,
 // CLOCK_MONOTONIC in nanoseconds, but for Created.
 type Header struct {
-	Format           uint32
 	PID              int
 	BootID           string
 	Host, Job        string
@@ -42,7 +41,7 @@ type Header struct {
 	// SlowAfter and StallAfter are how long an operation takes that the process calls slow and stalled; 0 if unknown.
 	SlowAfter, StallAfter time.Duration
 
-	Slots, Tallies, LifeRecords, OpRecords int
+	Slots, Tallies int // how many it has room for
 
 	Closed   bool   // the writer closed the tape cleanly
 	Overflow uint64 // communicators that found the in-flight table full
@@ -192,7 +191,6 @@ func (t *file) readStatic() error {
 		return t.malformed("was cut short: it has %d bytes of %d", st.Size(), size)
 	}
 	t.static = Header{
-		Format:  formatVersion,
 		PID:     int(int32(h.pid)),
 		BootID:  string(getText(h.bootID[:])),
 		Host:    string(getText(h.host[:])),
@@ -202,9 +200,8 @@ func (t *file) readStatic() error {
 		Created: time.Unix(0, h.createdWall),
 		Rank:    int(h.rank), JobSize: int(h.jobSize),
 		SlowAfter: time.Duration(h.slowAfter), StallAfter: time.Duration(h.stallAfter),
-		Slots: t.geo.slots, Tallies: t.geo.tallies, LifeRecords: t.geo.life, OpRecords: t.geo.op,
-		KernelBoot: h.kernelBoot,
-		mono:       h.createdMono, wall: h.createdWall, createdMono: h.createdMono,
+		KernelBoot: h.kernelBoot, Slots: t.geo.slots, Tallies: t.geo.tallies,
+		mono: h.createdMono, wall: h.createdWall, createdMono: h.createdMono,
 	}
 	t.process = process.ID{
 		PID: t.static.PID, StartTicks: h.startTicks, PIDSpace: h.pidSpace, BootID: h.kernelBoot,

@@ -66,19 +66,19 @@ func readEvents(t *testing.T, dir string, b []byte) (events []Event, err error) 
 	r.Header()
 	r.Liveness()
 	slots, _ := r.AppendSlots(nil)
-	if len(slots) > r.Header().Slots {
-		t.Errorf("%d slots of %d", len(slots), r.Header().Slots)
+	if len(slots) > r.geo.slots {
+		t.Errorf("%d slots of %d", len(slots), r.geo.slots)
 	}
 	tallies, _ := r.AppendTallies(nil)
-	if len(tallies) > r.Header().Tallies {
-		t.Errorf("%d tallies of %d", len(tallies), r.Header().Tallies)
+	if len(tallies) > r.geo.tallies {
+		t.Errorf("%d tallies of %d", len(tallies), r.geo.tallies)
 	}
 	for ev, err := range r.Events() {
 		if err == nil {
 			events = append(events, ev)
 		}
 	}
-	if most := r.Header().LifeRecords + r.Header().OpRecords + r.geo.pages()*pageWords; len(events) > most {
+	if most := r.geo.life + r.geo.op + r.geo.pages()*pageWords; len(events) > most {
 		t.Errorf("%d events of %d records", len(events), most)
 	}
 	return events, nil

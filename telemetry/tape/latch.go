@@ -1,8 +1,7 @@
 package tape
 
-// A latch is what changes as a whole: two copies of the same words, each behind its marker. The copy with the later
-// version is the current one. A writer, of which there is one at a time, fills in the other copy and stores its
-// marker last: so it never makes a reader wait, and wherever it stops, be it preempted or killed, one copy is whole.
+// latch is what changes as a whole. Its writer never makes a reader wait, and wherever it stops, be it preempted or
+// killed, one of the two copies is whole.
 type latch[T any] [2]struct {
 	marker uint64
 	value  T // it has no padding

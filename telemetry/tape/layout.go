@@ -203,10 +203,9 @@ const (
 	recCallerSeq   = 6 // of the operation
 )
 
-// A repeat is a word on a page: from the start before it to its start in ns in the upper half, what it took in ns in
-// the lower, and the bit that tells it from a marker, as no kind of a record has it.
+// The lower half of a repeat on a page.
 const (
-	repeatBit = 1 << 31
+	repeatBit = 1 << 31 // no kind of a record has it in its marker
 	maxRepeat = repeatBit - 1
 )
 
@@ -237,11 +236,9 @@ const (
 	maxSite = 160 // of each of the function's and the file's name
 )
 
-// A marker is the first word of a record, or of a copy in a latch, and is stored last. Its upper half is a number:
-// the low half of a record's index in the ring's whole history, or the version of a copy. Bits 24 to 31 are the kind,
-// 0 in a latch, and the others a check over the words behind the marker, quick rather than strong. A marker that fits
-// says that these words are whole, and are the ones with that number, however they may have been torn: by a reader
-// that copied them while they changed, by two writers a lap apart, or by a process that was killed while it wrote.
+// marker says that words are whole, and are the ones with that number, however they may have been torn: by a reader
+// that copied them while they changed, by two writers a lap apart, or by a process that was killed while it wrote. Its
+// check is quick rather than strong.
 func marker(number uint64, kind uint8, words []uint64) uint64 {
 	return number<<32 | uint64(kind)<<24 | check(uint64(uint32(number)), words)>>8
 }

@@ -133,42 +133,32 @@ func (w *Writer) Close() error {
 }
 
 // Exported says on the tape what Header.Exported tells. The latest word counts.
-func (w *Writer) Exported(until int64) {
-	if w != nil {
-		atomic.StoreInt64(&w.exported, until)
-	}
-}
+func (w *Writer) Exported(until int64) { atomic.StoreInt64(&w.head().exported, until) }
 
 // Delivered says on the tape what Header.Delivered tells. The latest word counts.
-func (w *Writer) Delivered(until int64) {
-	if w != nil {
-		atomic.StoreInt64(&w.delivered, until)
-	}
-}
+func (w *Writer) Delivered(until int64) { atomic.StoreInt64(&w.head().delivered, until) }
 
 // Terminated says on the tape that the process was told to end from outside, and when, by Now. The latest word
 // counts.
-func (w *Writer) Terminated(at int64) {
-	if w != nil {
-		atomic.StoreInt64(&w.terminated, at)
-	}
-}
+func (w *Writer) Terminated(at int64) { atomic.StoreInt64(&w.head().terminated, at) }
 
 // Saw says on the tape what Header.Seen tells. It is a single store, for a caller that comes by often. The latest word
 // counts.
-func (w *Writer) Saw(at int64) {
-	if w != nil {
-		atomic.StoreInt64(&w.seen, at)
-	}
-}
+func (w *Writer) Saw(at int64) { atomic.StoreInt64(&w.head().seen, at) }
 
 // Resumed says on the tape that the process has run again since a time by Now, after it had not since paused. The
 // latest words count.
 func (w *Writer) Resumed(paused, since int64) {
-	if w != nil {
-		atomic.StoreInt64(&w.paused, paused)
-		atomic.StoreInt64(&w.resumed, since)
+	atomic.StoreInt64(&w.head().paused, paused)
+	atomic.StoreInt64(&w.head().resumed, since)
+}
+
+// head is what changes in the header; of a tape that is switched off, memory that nobody reads.
+func (w *Writer) head() *changing {
+	if w == nil {
+		return new(changing)
 	}
+	return w.changing
 }
 
 // Comm takes a slot of the in-flight table for a communicator that begins its life. If the table is full, the

@@ -17,7 +17,7 @@ type operations struct {
 	pageStart           int64               // of that one
 	pageUsed            uint32              // words
 	n, head             uint8               // the last n that were launched are known: a queue in list, from head on
-	plain               bool                // the slot's latch shows list[0], alone in flight, and that it waits for nobody
+	plain               bool                // the slot's latch shows list[0], alone in flight, waiting for nobody
 	phase               Phase               // of the oldest in flight
 	list                [maxPending]pending // one that is alone in flight is the first
 

@@ -35,7 +35,7 @@ func (c *CommWriter) turnPage() (ok bool) {
 	c.givePage()
 	w := c.w
 	for range 8 {
-		index := atomic.AddUint64(&w.changing.ordinaryHead, 1) - 1
+		index := atomic.AddUint64(&w.ordinaryHead, 1) - 1
 		place := index & uint64(len(w.written)-1)
 		if w.written[place].CompareAndSwap(false, true) {
 			c.page, c.pageAt, c.op.pageUsed = &w.ordinary[place], index, 0

@@ -183,7 +183,7 @@ func (w *Writer) takeTally(key tallyKey) *tally {
 		w.idle[key] = idle[:len(idle)-1]
 		return idle[len(idle)-1]
 	}
-	used := w.changing.tallyHead
+	used := w.tallyHead
 	if used >= uint64(len(w.tallies)) {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (w *Writer) takeTally(key tallyKey) *tally {
 	putText(next.name[:], key.name)
 	putText(next.engine[:], key.engine)
 	next.check = check(used, wordsOf(&next.tallied))
-	atomic.StoreUint64(&w.changing.tallyHead, used+1)
+	atomic.StoreUint64(&w.tallyHead, used+1)
 	return next
 }
 

@@ -127,7 +127,7 @@ func (w *Writer) Close() error {
 	}
 	w.closed = true
 	w.refreshClock(Now())
-	atomic.StoreUint64(&w.changing.state, stateClosed)
+	atomic.StoreUint64(&w.state, stateClosed)
 	w.ringBell()
 	return nil
 }

@@ -64,22 +64,6 @@ func view[T Element](b []byte) []T {
 
 // operands views the three buffers of a reduction as elements, as many as dst has.
 func operands[T Element](dst, a, b []byte) (d, x, y []T) {
-	return view[T](dst), view[T](a[:len(dst)]), view[T](b[:len(dst)])
-}
-
-// each sets d[i] to f(x[i], y[i]). It is small enough to be inlined, and f with it, so that what is left is a loop
-// without calls and bounds checks.
-func each[T Element](d, x, y []T, f func(x, y T) T) {
-	x, y = x[:len(d)], y[:len(d)]
-	for i := range d {
-		d[i] = f(x[i], y[i])
-	}
-}
-
-// apply sets d[i] to f(x[i]), inlined like each.
-func apply[T Element](d, x []T, f func(x T) T) {
-	x = x[:len(d)]
-	for i := range d {
-		d[i] = f(x[i])
-	}
+	d = view[T](dst)
+	return d, view[T](a)[:len(d)], view[T](b)[:len(d)]
 }

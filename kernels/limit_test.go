@@ -7,32 +7,17 @@ import (
 
 func TestLimitSIMD(t *testing.T) {
 	t.Cleanup(func() { LimitSIMD(numSIMD - 1) })
-	if got := ActiveSIMD(); got != DetectSIMD() {
+	if got := activeSIMD(); got != DetectSIMD() {
 		t.Errorf("without a limit %v is used, want %v, all there is", got, DetectSIMD())
 	}
 	for s := range numSIMD {
 		want := min(s, DetectSIMD())
-		if got := LimitSIMD(s); got != want || ActiveSIMD() != want {
-			t.Errorf("limited to %v: %v, then %v, want %v", s, got, ActiveSIMD(), want)
+		if got := LimitSIMD(s); got != want || activeSIMD() != want {
+			t.Errorf("limited to %v: %v, then %v, want %v", s, got, activeSIMD(), want)
 		}
 	}
 	if got := LimitSIMD(200); got != DetectSIMD() {
 		t.Errorf("limited to what there is not: %v", got)
-	}
-}
-
-func TestLimitOnLesserMachines(t *testing.T) {
-	for best := range numSIMD {
-		var l limit
-		if got := l.of(best); got != best {
-			t.Errorf("no limit on a machine with %v: %v", best, got)
-		}
-		for s := range numSIMD {
-			l.set(s)
-			if got := l.of(best); got != min(best, s) {
-				t.Errorf("limited to %v on a machine with %v: %v", s, best, got)
-			}
-		}
 	}
 }
 

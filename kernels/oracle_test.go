@@ -199,7 +199,7 @@ func eachKernel(t *testing.T, f func(t *testing.T, dt DataType, op Reduction, ve
 					continue
 				}
 				t.Run(fmt.Sprintf("%v/%v/%v", level, dt, op), func(t *testing.T) {
-					f(t, dt, op, vector, ReducerFor(NoSIMD, dt, op))
+					f(t, dt, op, vector, reducerFor(NoSIMD, dt, op))
 				})
 			}
 		}

@@ -51,9 +51,9 @@ func TestAllWaysAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dt, op, a, b := buffers(t)
 		want, got := make([]byte, len(a)), make([]byte, len(a))
-		ReducerFor(NoSIMD, dt, op)(want, a, b)
+		reducerFor(NoSIMD, dt, op)(want, a, b)
 		for _, level := range levels() {
-			ReducerFor(level, dt, op)(got, a, b)
+			reducerFor(level, dt, op)(got, a, b)
 			if d := diff(dt, a, b, got, want); d != "" {
 				t.Fatalf("%v: %s", level, d)
 			}
@@ -122,10 +122,10 @@ func FuzzReduce(f *testing.F) {
 		n := len(data) / 2 / dt.Size() * dt.Size()
 		a, b := data[:n], data[n:2*n]
 		want := make([]byte, n)
-		ReducerFor(NoSIMD, dt, op)(want, a, b)
+		reducerFor(NoSIMD, dt, op)(want, a, b)
 		for _, level := range levels() {
 			got := make([]byte, n+int(off))[off:]
-			ReducerFor(level, dt, op)(got, a, b)
+			reducerFor(level, dt, op)(got, a, b)
 			if d := diff(dt, a, b, got, want); d != "" {
 				t.Fatalf("%v %v %v: %s", level, dt, op, d)
 			}

@@ -20,7 +20,7 @@ func check[T Element](t *testing.T, op Reduction, a, b, want T) {
 		for i := range x {
 			x[i], y[i] = a, b
 		}
-		ReducerFor(level, dt, op)(Bytes(d), Bytes(x), Bytes(y))
+		reducerFor(level, dt, op)(Bytes(d), Bytes(x), Bytes(y))
 		for i := range d {
 			if got := d[i : i+1]; string(Bytes(got)) != string(Bytes([]T{want})) {
 				t.Fatalf("%v %v, vectors %v: element %d: %x with %x gives %x, want %x (bytes in memory order)",
@@ -186,7 +186,7 @@ func TestFloat32SumAgainstOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for range 100_000 {
 		x, y := f32(r.Uint32()), f32(r.Uint32())
-		got, want := add32(x, y), float32(float64(x)+float64(y))
+		got, want := add(x, y), float32(float64(x)+float64(y))
 		if got != want && !(got != got && want != want) {
 			t.Fatalf("%v + %v = %v, want %v", x, y, got, want)
 		}
@@ -280,7 +280,7 @@ func TestShortOperandsStop(t *testing.T) {
 							t.Errorf("%v %v: lengths %v were accepted", level, dt, n)
 						}
 					}()
-					ReducerFor(level, dt, Sum)(make([]byte, n[0]), make([]byte, n[1]), make([]byte, n[2]))
+					reducerFor(level, dt, Sum)(make([]byte, n[0]), make([]byte, n[1]), make([]byte, n[2]))
 				}()
 			}
 		}

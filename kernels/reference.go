@@ -1,135 +1,132 @@
 package kernels
 
+import "sync"
+
 // The reference: every reduction of every data type in plain Go. It is what runs where there is no vector code,
-// and what vector code is compared with. A loop is one line around each where that is inlined, and written out where
-// conversions make it too big for that.
+// and what vector code is compared with.
 
 type integer interface {
 	int8 | uint8 | int32 | uint32 | int64 | uint64
 }
 
-func sumInteger[T integer](dst, a, b []byte) {
+// reference has the loops of the four reductions that are loops of their own. It is never written.
+var reference = [numDataTypes][Min + 1]Reducer{
+	Int8:       plain[int8](),
+	Uint8:      plain[uint8](),
+	Int32:      plain[int32](),
+	Uint32:     plain[uint32](),
+	Int64:      plain[int64](),
+	Uint64:     plain[uint64](),
+	Float16:    {Sum: sumFloat16, Prod: prodFloat16, Max: maxFloat16, Min: minFloat16},
+	Float32:    plain[float32](),
+	Float64:    plain[float64](),
+	BFloat16:   {Sum: sumBFloat16, Prod: prodBFloat16, Max: maxBFloat16, Min: minBFloat16},
+	Float8E4M3: eightBits(E4M3.Float32, ToE4M3),
+	Float8E5M2: eightBits(E5M2.Float32, ToE5M2),
+}
+
+// plain has the loops of a type that Go computes with.
+func plain[T number]() [Min + 1]Reducer {
+	return [...]Reducer{Sum: sums[T], Prod: products[T], Max: maxima[T], Min: minima[T]}
+}
+
+func sums[T number](dst, a, b []byte) {
 	d, x, y := operands[T](dst, a, b)
-	each(d, x, y, func(x, y T) T { return x + y })
+	for i := range d {
+		d[i] = add(x[i], y[i])
+	}
 }
 
-func prodInteger[T integer](dst, a, b []byte) {
+func products[T number](dst, a, b []byte) {
 	d, x, y := operands[T](dst, a, b)
-	each(d, x, y, func(x, y T) T { return x * y })
+	for i := range d {
+		d[i] = mul(x[i], y[i])
+	}
 }
 
-func maxInteger[T integer](dst, a, b []byte) {
+func maxima[T number](dst, a, b []byte) {
 	d, x, y := operands[T](dst, a, b)
-	each(d, x, y, func(x, y T) T { return max(x, y) })
+	for i := range d {
+		d[i] = greatest(x[i], y[i])
+	}
 }
 
-func minInteger[T integer](dst, a, b []byte) {
+func minima[T number](dst, a, b []byte) {
 	d, x, y := operands[T](dst, a, b)
-	each(d, x, y, func(x, y T) T { return min(x, y) })
-}
-
-func sumFloat32(dst, a, b []byte) {
-	d, x, y := operands[float32](dst, a, b)
-	each(d, x, y, add32)
-}
-
-func prodFloat32(dst, a, b []byte) {
-	d, x, y := operands[float32](dst, a, b)
-	each(d, x, y, mul32)
-}
-
-func maxFloat32(dst, a, b []byte) {
-	d, x, y := operands[float32](dst, a, b)
-	each(d, x, y, max32)
-}
-
-func minFloat32(dst, a, b []byte) {
-	d, x, y := operands[float32](dst, a, b)
-	each(d, x, y, min32)
-}
-
-func sumFloat64(dst, a, b []byte) {
-	d, x, y := operands[float64](dst, a, b)
-	each(d, x, y, add64)
-}
-
-func prodFloat64(dst, a, b []byte) {
-	d, x, y := operands[float64](dst, a, b)
-	each(d, x, y, mul64)
-}
-
-func maxFloat64(dst, a, b []byte) {
-	d, x, y := operands[float64](dst, a, b)
-	each(d, x, y, max64)
-}
-
-func minFloat64(dst, a, b []byte) {
-	d, x, y := operands[float64](dst, a, b)
-	each(d, x, y, min64)
+	for i := range d {
+		d[i] = least(x[i], y[i])
+	}
 }
 
 func sumFloat16(dst, a, b []byte) {
 	d, x, y := operands[F16](dst, a, b)
 	for i := range d {
-		d[i] = ToF16(add32(x[i].Float32(), y[i].Float32()))
+		d[i] = ToF16(add(x[i].Float32(), y[i].Float32()))
 	}
 }
 
 func prodFloat16(dst, a, b []byte) {
 	d, x, y := operands[F16](dst, a, b)
 	for i := range d {
-		d[i] = ToF16(mul32(x[i].Float32(), y[i].Float32()))
+		d[i] = ToF16(mul(x[i].Float32(), y[i].Float32()))
 	}
 }
 
 func maxFloat16(dst, a, b []byte) {
 	d, x, y := operands[F16](dst, a, b)
 	for i := range d {
-		d[i] = ToF16(max32(x[i].Float32(), y[i].Float32()))
+		d[i] = ToF16(greatest(x[i].Float32(), y[i].Float32()))
 	}
 }
 
 func minFloat16(dst, a, b []byte) {
 	d, x, y := operands[F16](dst, a, b)
 	for i := range d {
-		d[i] = ToF16(min32(x[i].Float32(), y[i].Float32()))
+		d[i] = ToF16(least(x[i].Float32(), y[i].Float32()))
 	}
 }
 
 func sumBFloat16(dst, a, b []byte) {
 	d, x, y := operands[BF16](dst, a, b)
 	for i := range d {
-		d[i] = ToBF16(add32(x[i].Float32(), y[i].Float32()))
+		d[i] = ToBF16(add(x[i].Float32(), y[i].Float32()))
 	}
 }
 
 func prodBFloat16(dst, a, b []byte) {
 	d, x, y := operands[BF16](dst, a, b)
 	for i := range d {
-		d[i] = ToBF16(mul32(x[i].Float32(), y[i].Float32()))
+		d[i] = ToBF16(mul(x[i].Float32(), y[i].Float32()))
 	}
 }
 
 func maxBFloat16(dst, a, b []byte) {
 	d, x, y := operands[BF16](dst, a, b)
 	for i := range d {
-		d[i] = ToBF16(max32(x[i].Float32(), y[i].Float32()))
+		d[i] = ToBF16(greatest(x[i].Float32(), y[i].Float32()))
 	}
 }
 
 func minBFloat16(dst, a, b []byte) {
 	d, x, y := operands[BF16](dst, a, b)
 	for i := range d {
-		d[i] = ToBF16(min32(x[i].Float32(), y[i].Float32()))
+		d[i] = ToBF16(least(x[i].Float32(), y[i].Float32()))
 	}
 }
 
-func sumE4M3(dst, a, b []byte)  { lookUp(dst, a, b, e4m3Sums()) }
-func prodE4M3(dst, a, b []byte) { lookUp(dst, a, b, e4m3Prods()) }
-func maxE4M3(dst, a, b []byte)  { lookUp(dst, a, b, e4m3Maxima()) }
-func minE4M3(dst, a, b []byte)  { lookUp(dst, a, b, e4m3Minima()) }
-
-func sumE5M2(dst, a, b []byte)  { lookUp(dst, a, b, e5m2Sums()) }
-func prodE5M2(dst, a, b []byte) { lookUp(dst, a, b, e5m2Prods()) }
-func maxE5M2(dst, a, b []byte)  { lookUp(dst, a, b, e5m2Maxima()) }
-func minE5M2(dst, a, b []byte)  { lookUp(dst, a, b, e5m2Minima()) }
+// eightBits are the reductions of 8-bit floats: those of the float32 they stand for, rounded.
+func eightBits[T E4M3 | E5M2](widen func(T) float32, round func(float32) T) [Min + 1]Reducer {
+	looked := func(combine func(x, y float32) float32) Reducer {
+		results := sync.OnceValue(func() *table {
+			t := new(table)
+			for i := range t {
+				t[i] = uint8(round(combine(widen(T(i>>8)), widen(T(i&0xff)))))
+			}
+			return t
+		})
+		return func(dst, a, b []byte) { lookUp(dst, a, b, results()) }
+	}
+	return [...]Reducer{
+		Sum: looked(add[float32]), Prod: looked(mul[float32]), Max: looked(greatest[float32]), Min: looked(least[float32]),
+	}
+}

@@ -8,7 +8,7 @@ import (
 // Divide divides every element of buf by n, in place: the last step of Avg, n being the number of ranks. Integers
 // truncate towards zero. Floats are divided by n in float64 for Float64 and in float32 for all others, which
 // round once on the way back. n ≤ 1 leaves buf as it is, as does a dt that is not valid.
-func Divide(buf []byte, dt DataType, n int) { divideWith(ActiveSIMD(), buf, dt, n) }
+func Divide(buf []byte, dt DataType, n int) { divideWith(activeSIMD(), buf, dt, n) }
 
 // Scale sets dst[i] to src[i] times factor: the first step of PreMulSum. src is at least as long as dst, and may be
 // exactly dst.
@@ -17,7 +17,7 @@ func Divide(buf []byte, dt DataType, n int) { divideWith(ActiveSIMD(), buf, dt, 
 // product rounded once on the way back. For integers the factor is first made an integer of the same type: truncated
 // towards zero, values out of range become the nearest end of the range and a NaN becomes 0. The product wraps around.
 func Scale(dst, src []byte, dt DataType, factor float64) {
-	scaleWith(ActiveSIMD(), dst, src, dt, factor)
+	scaleWith(activeSIMD(), dst, src, dt, factor)
 }
 
 // scaling says what happens to an element.
@@ -32,31 +32,41 @@ func divideWith(level SIMD, buf []byte, dt DataType, n int) {
 	if n <= 1 {
 		return
 	}
+	buf = buf[scaleVectors(level, divide, buf, buf, dt, float64(n)):]
 	switch dt {
 	case Int8:
-		lookUpEach(buf, buf, func(x int8) int8 { return int8(int(x) / n) })
+		lookUpEach(buf, buf, func(x int8) int8 { return quotient(x, n) })
 	case Uint8:
-		lookUpEach(buf, buf, func(x uint8) uint8 { return uint8(int(x) / n) })
+		lookUpEach(buf, buf, func(x uint8) uint8 { return quotient(x, n) })
 	case Int32:
-		divideSigned[int32](buf, n)
+		apply(view[int32](buf), view[int32](buf), func(x int32) int32 { return quotient(x, n) })
 	case Uint32:
-		divideUnsigned[uint32](buf, n)
+		apply(view[uint32](buf), view[uint32](buf), func(x uint32) uint32 { return quotient(x, n) })
 	case Int64:
-		divideSigned[int64](buf, n)
+		apply(view[int64](buf), view[int64](buf), func(x int64) int64 { return quotient(x, n) })
 	case Uint64:
-		divideUnsigned[uint64](buf, n)
+		apply(view[uint64](buf), view[uint64](buf), func(x uint64) uint64 { return quotient(x, n) })
 	case Float64:
-		done := scaleVectors(level, divide, buf, buf, dt, float64(n))
-		scaleFloat64(buf[done:], buf[done:], divide, float64(n))
-	case Float32, Float16, BFloat16, Float8E4M3, Float8E5M2:
-		done := scaleVectors(level, divide, buf, buf, dt, float64(n))
-		scaleFloat(buf[done:], buf[done:], dt, divide, float32(n))
-	case numDataTypes:
+		apply(view[float64](buf), view[float64](buf), func(x float64) float64 { return div(x, float64(n)) })
+	case Float32:
+		apply(view[float32](buf), view[float32](buf), func(x float32) float32 { return div(x, float32(n)) })
+	default:
+		applyWide(buf, buf, dt, func(x float32) float32 { return div(x, float32(n)) })
 	}
+}
+
+// quotient widens, because n, a number of ranks, need not fit the element.
+func quotient[T integer](x T, n int) T {
+	if x < 0 {
+		return T(int64(x) / int64(n))
+	}
+	return T(uint64(x) / uint64(n))
 }
 
 func scaleWith(level SIMD, dst, src []byte, dt DataType, factor float64) {
 	src = src[:len(dst)]
+	done := scaleVectors(level, multiply, dst, src, dt, factor)
+	dst, src = dst[done:], src[done:]
 	switch dt {
 	case Int8:
 		scaleInteger[int8](dst, src, factor)
@@ -71,62 +81,40 @@ func scaleWith(level SIMD, dst, src []byte, dt DataType, factor float64) {
 	case Uint64:
 		scaleInteger[uint64](dst, src, factor)
 	case Float64:
-		done := scaleVectors(level, multiply, dst, src, dt, factor)
-		scaleFloat64(dst[done:], src[done:], multiply, factor)
-	case Float32, Float16, BFloat16, Float8E4M3, Float8E5M2:
-		done := scaleVectors(level, multiply, dst, src, dt, factor)
-		scaleFloat(dst[done:], src[done:], dt, multiply, float32(factor))
-	case numDataTypes:
+		apply(view[float64](dst), view[float64](src), func(x float64) float64 { return mul(x, factor) })
+	case Float32:
+		apply(view[float32](dst), view[float32](src), func(x float32) float32 { return mul(x, float32(factor)) })
+	default:
+		applyWide(dst, src, dt, func(x float32) float32 { return mul(x, float32(factor)) })
 	}
-}
-
-// divideSigned widens to int64 because n, a number of ranks, need not fit the element.
-func divideSigned[T int32 | int64](buf []byte, n int) {
-	d := view[T](buf)
-	apply(d, d, func(x T) T { return T(int64(x) / int64(n)) })
-}
-
-func divideUnsigned[T uint32 | uint64](buf []byte, n int) {
-	d := view[T](buf)
-	apply(d, d, func(x T) T { return T(uint64(x) / uint64(n)) })
 }
 
 func scaleInteger[T integer](dst, src []byte, factor float64) {
 	f := integerFactor[T](factor)
-	apply(view[T](dst), view[T](src), func(x T) T { return x * f })
+	d, s := view[T](dst), view[T](src)
+	apply(d, s, func(x T) T { return x * f })
 }
 
-func scaleFloat64(dst, src []byte, how scaling, by float64) {
-	d, s := view[float64](dst), view[float64](src)
-	if how == divide {
-		apply(d, s, func(x float64) float64 { return div64(x, by) })
-	} else {
-		apply(d, s, func(x float64) float64 { return mul64(x, by) })
+// apply sets d[i] to f(s[i]). It is small enough to be inlined, and f with it, so that what is left is a loop without
+// calls and bounds checks.
+func apply[T Element](d, s []T, f func(x T) T) {
+	s = s[:len(d)]
+	for i := range d {
+		d[i] = f(s[i])
 	}
 }
 
-// scaleFloat scales all floats that are computed with in float32.
-func scaleFloat(dst, src []byte, dt DataType, how scaling, by float32) {
-	f := mul32
-	if how == divide {
-		f = div32
-	}
+// applyWide is apply for the floats that are computed with in float32.
+func applyWide(dst, src []byte, dt DataType, f func(x float32) float32) {
 	switch dt {
 	case Float16:
-		apply(view[F16](dst), view[F16](src), func(x F16) F16 { return ToF16(f(x.Float32(), by)) })
+		apply(view[F16](dst), view[F16](src), func(x F16) F16 { return ToF16(f(x.Float32())) })
 	case BFloat16:
-		apply(view[BF16](dst), view[BF16](src), func(x BF16) BF16 { return ToBF16(f(x.Float32(), by)) })
+		apply(view[BF16](dst), view[BF16](src), func(x BF16) BF16 { return ToBF16(f(x.Float32())) })
 	case Float8E4M3:
-		lookUpEach(dst, src, func(x E4M3) E4M3 { return ToE4M3(f(x.Float32(), by)) })
+		lookUpEach(dst, src, func(x E4M3) E4M3 { return ToE4M3(f(x.Float32())) })
 	case Float8E5M2:
-		lookUpEach(dst, src, func(x E5M2) E5M2 { return ToE5M2(f(x.Float32(), by)) })
-	default:
-		d, s := view[float32](dst), view[float32](src)
-		if how == divide {
-			apply(d, s, func(x float32) float32 { return div32(x, by) })
-		} else {
-			apply(d, s, func(x float32) float32 { return mul32(x, by) })
-		}
+		lookUpEach(dst, src, func(x E5M2) E5M2 { return ToE5M2(f(x.Float32())) })
 	}
 }
 

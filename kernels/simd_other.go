@@ -2,8 +2,6 @@
 
 package kernels
 
-func detect() SIMD { return NoSIMD }
-
 // vectorReducer returns nil: there is no vector code for this architecture.
 func vectorReducer(SIMD, DataType, Reduction) Reducer { return nil }
 

@@ -108,7 +108,7 @@ func TestReduceInPlace(t *testing.T) {
 		for dt := range numDataTypes {
 			for op := range numReductions {
 				r := rand.New(rand.NewPCG(3, uint64(dt)))
-				reduce := ReducerFor(level, dt, op)
+				reduce := reducerFor(level, dt, op)
 				for _, n := range []int{1, 63, 1000} {
 					a, b := random(r, dt, n), random(r, dt, n)
 					want := make([]byte, len(a))

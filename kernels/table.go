@@ -1,32 +1,9 @@
 package kernels
 
-import "sync"
-
 // table has the result of a reduction for each pair of 8-bit numbers, the first operand's bits above the second's.
 // Numbers of real data are of few magnitudes, so that the part of the table that they need is in the first-level
 // cache. The tables are made when they are first needed, 64 KiB each.
 type table [1 << 16]uint8
-
-var (
-	e4m3Sums   = sync.OnceValue(func() *table { return tabulate(E4M3.Float32, add32, ToE4M3) })
-	e4m3Prods  = sync.OnceValue(func() *table { return tabulate(E4M3.Float32, mul32, ToE4M3) })
-	e4m3Maxima = sync.OnceValue(func() *table { return tabulate(E4M3.Float32, max32, ToE4M3) })
-	e4m3Minima = sync.OnceValue(func() *table { return tabulate(E4M3.Float32, min32, ToE4M3) })
-
-	e5m2Sums   = sync.OnceValue(func() *table { return tabulate(E5M2.Float32, add32, ToE5M2) })
-	e5m2Prods  = sync.OnceValue(func() *table { return tabulate(E5M2.Float32, mul32, ToE5M2) })
-	e5m2Maxima = sync.OnceValue(func() *table { return tabulate(E5M2.Float32, max32, ToE5M2) })
-	e5m2Minima = sync.OnceValue(func() *table { return tabulate(E5M2.Float32, min32, ToE5M2) })
-)
-
-// tabulate says what a reduction of 8-bit floats is: that of the float32 they stand for, rounded.
-func tabulate[T E4M3 | E5M2](widen func(T) float32, combine func(x, y float32) float32, round func(float32) T) *table {
-	t := new(table)
-	for i := range t {
-		t[i] = uint8(round(combine(widen(T(i>>8)), widen(T(i&0xff)))))
-	}
-	return t
-}
 
 // lookUp sets dst[i] to t's entry for a[i] and b[i].
 func lookUp(dst, a, b []byte, t *table) {

@@ -1,9 +1,6 @@
 package kernels
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // DataType names the type of one element of a buffer. The values are
 // ncclDataType_t's, so that a number read from an NCCL trace means the same here.
@@ -26,7 +23,7 @@ const (
 	numDataTypes
 )
 
-// String returns the name that [ParseDataType] reads, such as "float32" or "float8_e4m3".
+// String returns its name, such as "float32" or "float8_e4m3".
 func (d DataType) String() string {
 	if !d.Valid() {
 		return fmt.Sprintf("DataType(%d)", uint8(d))
@@ -57,11 +54,6 @@ func (d DataType) Size() int {
 	return 0
 }
 
-// ParseDataType reads a name as [DataType.String] writes it, in any case.
-func ParseDataType(name string) (DataType, error) {
-	return parse[DataType]("data type", name, numDataTypes)
-}
-
 // Reduction names how elements are combined. The values are ncclRedOp_t's; PreMulSum, which NCCL makes at run
 // time, has the first number behind them.
 type Reduction uint8
@@ -77,7 +69,7 @@ const (
 	numReductions
 )
 
-// String returns the name that [ParseReduction] reads, such as "sum" or "premul_sum".
+// String returns its name, such as "sum" or "premul_sum".
 func (r Reduction) String() string {
 	if !r.Valid() {
 		return fmt.Sprintf("Reduction(%d)", uint8(r))
@@ -89,23 +81,3 @@ func (r Reduction) String() string {
 
 // Valid reports whether r is one of the reductions above.
 func (r Reduction) Valid() bool { return r < numReductions }
-
-// ParseReduction reads a name as [Reduction.String] writes it, in any case.
-func ParseReduction(name string) (Reduction, error) {
-	return parse[Reduction]("reduction", name, numReductions)
-}
-
-// parse finds the value below end that calls itself name. Its error lists all that do.
-func parse[T interface {
-	~uint8
-	fmt.Stringer
-}](what, name string, end T) (T, error) {
-	var names []string
-	for v := T(0); v < end; v++ {
-		if strings.EqualFold(name, v.String()) {
-			return v, nil
-		}
-		names = append(names, v.String())
-	}
-	return 0, fmt.Errorf("kernels: unknown %s %q (want one of %s)", what, name, strings.Join(names, ", "))
-}

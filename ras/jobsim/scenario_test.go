@@ -282,18 +282,10 @@ func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[
 		Bytes: uint64(number("bytes", 4096)),
 	}
 	if name, ok := args["type"]; ok {
-		t, err := kernels.ParseDataType(name)
-		if err != nil {
-			d.Fatalf(s.t, "%v", err)
-		}
-		sig.DataType = uint8(t)
+		sig.DataType = numberOf[kernels.DataType](d, s.t, name)
 	}
 	if name, ok := args["op"]; ok {
-		r, err := kernels.ParseReduction(name)
-		if err != nil {
-			d.Fatalf(s.t, "%v", err)
-		}
-		sig.Reduction = uint8(r)
+		sig.Reduction = numberOf[kernels.Reduction](d, s.t, name)
 	}
 	if sig.Call == lifecycle.CallSendRecv {
 		send, receive := sig, sig
@@ -384,4 +376,19 @@ func masked(v *verdict.Verdict) string {
 		ranks = append(ranks, strconv.Itoa(c.Job))
 	}
 	return fmt.Sprintf("%s (%s) [%s] %s", v.Reason, v.Confidence, strings.Join(ranks, " "), v.Text.Ageless())
+}
+
+// numberOf is the data type or reduction that has a name.
+func numberOf[T interface {
+	~uint8
+	String() string
+	Valid() bool
+}](d *datadriven.TestData, t *testing.T, name string) uint8 {
+	for v := T(0); v.Valid(); v++ {
+		if v.String() == name {
+			return uint8(v)
+		}
+	}
+	d.Fatalf(t, "there is no %T %q", T(0), name)
+	return 0
 }

@@ -16,17 +16,14 @@
 //	                         │  (from initializing, ready, finalizing)    │
 //	                         └── Abort, from any state above ──▶ aborting ──▶ aborted
 //
-// Destroy and Abort take time, so each has a state for that time, neither Live nor Gone. In destroying, Destroy was
-// called and has not come to its end (EventDestroyDone): operations in flight are awaited, within the bounds that the
-// caller set, and what the communicator holds is not freed yet. To its user it is destroyed from the moment of the
-// call: whatever is called on it is answered with CodeDestroyed, but for Abort, which is the way out of a Destroy that
-// hangs and leads to aborting. A failure meanwhile does not lead to failed: it is the Destroy's to report. In aborting,
-// Abort was called and has not come to its end (EventAbortDone): operations in flight are being cancelled, and every
-// call is answered with CodeAborted.
+// Destroy and Abort take time, so each has a state for that time, neither Live nor Gone. In destroying, operations in
+// flight are awaited; to its user the communicator is destroyed already, but for Abort, the way out of a Destroy that
+// hangs. A failure meanwhile does not lead to failed: it is the Destroy's to report. In aborting, operations in flight are
+// being cancelled, and no call is legal.
 //
 // A [Life] is one communicator's walk through the tables, safe for any number of goroutines: of all concurrent calls
 // that would end it, exactly one wins, and the others are told where and when that one was made. A [Registry] holds the
-// lives of a runtime and gives each a [Handle], which is recognised as stale after its place was given to another.
+// lives of a runtime and gives each a [Handle], which is recognised as stale when the life has ended.
 //
 // Errors are of three kinds: [UsageError] is the caller's fault, [PeerError] another rank's, [SystemError] the
 // machine's. Each has a stable [Code], matches the sentinel of that code (errors.Is(err, ErrDestroyed)), and says what

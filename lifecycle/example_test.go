@@ -26,7 +26,7 @@ func ExampleLife() {
 		life.Retire()
 	}
 
-	_, err := life.Do(lifecycle.CallDestroy, lifecycle.Caller(0))
+	_, err := life.Do(lifecycle.CallDestroy, lifecycle.Caller(""))
 	var usage *lifecycle.UsageError
 	fmt.Println(errors.Is(err, lifecycle.ErrDestroyed), errors.As(err, &usage))
 	fmt.Println(usage.First)

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -21,7 +22,8 @@ type Info struct {
 type Life struct {
 	registry *Registry
 	handle   Handle
-	state    atomicState
+	retired  bool          // under the registry's lock
+	state    atomic.Uint32 // a State, written only under mu
 
 	mu    sync.Mutex // orders all transitions
 	info  Info
@@ -29,21 +31,15 @@ type Life struct {
 	cause error
 }
 
-// atomicState is a State that is read at any time and written only under Life.mu.
-type atomicState struct{ v atomic.Uint32 }
-
-func (s *atomicState) load() State   { return State(s.v.Load()) }
-func (s *atomicState) store(v State) { s.v.Store(uint32(v)) }
-
 type act struct {
 	call Call
 	site Site
 }
 
-// Handle is the life's place in its registry, with the generation that tells it from others in that place.
+// Handle names the life in its registry.
 func (l *Life) Handle() Handle {
 	if l == nil {
-		return Handle{}
+		return 0
 	}
 	return l.handle
 }
@@ -78,7 +74,7 @@ func (l *Life) State() State {
 	if l == nil {
 		return StateNone
 	}
-	return l.state.load()
+	return State(l.state.Load())
 }
 
 // Cause is the error that the first failing Signal gave; nil if the communicator never failed. It stays until the end.
@@ -111,14 +107,14 @@ func (l *Life) Do(call Call, site Site) (State, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from := l.state.load()
+	from := State(l.state.Load())
 	to, code := Next(from, call)
 	if code != CodeOK {
 		return from, l.refusal(call, from, code, site)
 	}
 	if to != from {
 		l.acts = append(l.acts, act{call, site})
-		l.state.store(to)
+		l.state.Store(uint32(to))
 	}
 	return to, nil
 }
@@ -131,7 +127,7 @@ func (l *Life) Signal(event Event, cause error) (State, bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from := l.state.load()
+	from := State(l.state.Load())
 	to := After(from, event)
 	if to == from {
 		return from, false
@@ -139,42 +135,30 @@ func (l *Life) Signal(event Event, cause error) (State, bool) {
 	if to == StateFailed {
 		l.cause = cause
 	}
-	l.state.store(to)
+	l.state.Store(uint32(to))
 	return to, true
 }
 
-// First is where the call was made that took effect: call is one of Revoke, Finalize, Destroy and Abort. False: none
-// did.
-func (l *Life) First(call Call) (Site, bool) {
-	if l == nil {
-		return Site{}, false
+// first is where the call was made that took effect: call is one of Revoke, Finalize, Destroy and Abort. The caller holds
+// l.mu.
+func (l *Life) first(call Call) Site {
+	i := slices.IndexFunc(l.acts, func(a act) bool { return a.call == call })
+	if i < 0 {
+		return Site{}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.first(call)
+	return l.acts[i].site
 }
 
-// first is First with l.mu held.
-func (l *Life) first(call Call) (Site, bool) {
-	for _, a := range l.acts {
-		if a.call == call {
-			return a.site, true
-		}
-	}
-	return Site{}, false
-}
-
-// Retire gives the life's place in the registry back. It is called once the communicator's resources are freed, after
-// Destroy or Abort; a destroying one becomes destroyed by it, and an aborting one aborted. It reports whether it did
-// so: a live communicator is not retired, nor is one twice. The Life and its Handle go on to answer, with the first
-// call's site.
+// Retire makes the life's handle stale. It is called once the communicator's resources are freed, after Destroy or
+// Abort; a destroying one becomes destroyed by it, and an aborting one aborted. It reports whether it did so: a live
+// communicator is not retired, nor is one twice. The Life and its Handle go on to answer, with the first call's site.
 func (l *Life) Retire() bool {
 	if l == nil {
 		return false
 	}
 	l.Signal(EventDestroyDone, nil)
 	l.Signal(EventAbortDone, nil)
-	return l.State().Gone() && l.registry.release(l.handle)
+	return l.State().Gone() && l.registry.retire(l)
 }
 
 // refuse is the slow path of Check. It asks the table again, under the lock, so that the error's parts belong together;
@@ -185,7 +169,7 @@ func (l *Life) refuse(call Call) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	state := l.state.load()
+	state := State(l.state.Load())
 	_, code := Next(state, call)
 	if code == CodeOK {
 		return nil
@@ -193,11 +177,11 @@ func (l *Life) refuse(call Call) error {
 	return l.refusal(call, state, code, Site{})
 }
 
-// retired is the answer to a call with a handle of a retired life.
-func (l *Life) retired() error {
+// stale is the answer to a call with a handle of a retired life.
+func (l *Life) stale() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	state, code := l.state.load(), CodeDestroyed
+	state, code := State(l.state.Load()), CodeDestroyed
 	if state == StateAborted {
 		code = CodeAborted
 	}
@@ -214,7 +198,7 @@ func (l *Life) refusal(call Call, state State, code Code, site Site) error {
 		Comm: l.info.ID, Name: l.info.Name, Rank: l.info.Rank,
 		Site: site, Detail: advice(code, call),
 	}
-	e.First, _ = l.first(culprit(code))
+	e.First = l.first(culprit(code))
 	if code == CodeFailed {
 		e.Cause = l.cause
 	}

@@ -44,7 +44,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		return s.event(t, d)
 	case "retire":
 		life := s.life(t, d, 0)
-		return map[bool]string{true: "its slot is free", false: "no: " + life.State().String()}[life.Retire()]
+		return map[bool]string{true: "its handle is stale", false: "no: " + life.State().String()}[life.Retire()]
 	case "lookup":
 		life := s.life(t, d, 0)
 		found, err := s.registry.Lookup(life.Handle())
@@ -136,7 +136,7 @@ func named[T fmt.Stringer](t *testing.T, d *datadriven.TestData, all []T, name s
 
 func (s *scenario) live() string {
 	var all []string
-	for _, life := range s.registry.Live() {
+	for _, life := range live(s.registry) {
 		info := life.Info()
 		all = append(all, fmt.Sprintf("%s (rank %d of %d) %v", info.Name, info.Rank, info.Size, life.State()))
 	}

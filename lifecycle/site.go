@@ -20,31 +20,16 @@ type Site struct {
 	Time      time.Time
 }
 
-// Caller is the Site of the function that calls Caller (skip 0), of that one's caller (skip 1), and so on. It takes
-// about a microsecond and allocates: it is for the few calls that change a communicator's life, not for each operation.
-func Caller(skip int) Site {
-	site := Site{Goroutine: goroutine(), Time: time.Now()}
-	var pc [1]uintptr
-	if runtime.Callers(skip+2, pc[:]) == 0 { // 2: runtime.Callers and Caller
-		return site
-	}
-	frame, _ := runtime.CallersFrames(pc[:]).Next()
-	site.Func = path.Base(frame.Function)
-	site.File = frame.File
-	site.Line = frame.Line
-	return site
-}
-
-// CallerOutside is the Site of the innermost function on the stack that is not of package pkg, given by its full path:
-// of who called into the package, however deep. It costs as much as Caller.
-func CallerOutside(pkg string) Site {
+// Caller is the Site of the innermost function on the stack that is not of package outside, given by its full path: of
+// whoever called into the package, however deep; "" is no package. It takes about a microsecond and allocates: it is for
+// the few calls that change a communicator's life, not for each operation.
+func Caller(outside string) Site {
 	site := Site{Goroutine: goroutine(), Time: time.Now()}
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
 		frame, more := frames.Next()
-		name, inside := strings.CutPrefix(frame.Function, pkg)
-		if !inside || !strings.HasPrefix(name, ".") {
+		if outside == "" || !strings.HasPrefix(frame.Function, outside+".") {
 			if frame.Function != "" && !strings.HasPrefix(frame.Function, "runtime.") {
 				site.Func, site.File, site.Line = path.Base(frame.Function), frame.File, frame.Line
 			}

@@ -64,7 +64,7 @@ func BenchmarkNow(b *testing.B) {
 func BenchmarkLife(b *testing.B) {
 	c := newTape(b, Config{SampleEvery: DefaultSampleEvery}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
 	r := LifeRecord{
-		Act: ActSplit, Stage: StageEnd, Peer: -1, Site: lifecycle.Caller(0),
+		Act: ActSplit, Stage: StageEnd, Peer: -1, Site: lifecycle.Caller(""),
 		Caller: SpanContext{TraceID: [16]byte{1}},
 	}
 	cpuTime(b, func() { c.Life(r) })

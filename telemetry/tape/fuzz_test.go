@@ -35,7 +35,7 @@ func sample(t testing.TB) []byte {
 		}
 		c.Life(LifeRecord{
 			Act: ActSplit, Stage: StageMisuse, Text: strings.Repeat("text ", 60),
-			Site: lifecycle.Caller(0), First: lifecycle.Caller(0), Child: lifecycle.CommID{4}, Shared: true,
+			Site: lifecycle.Caller(""), First: lifecycle.Caller(""), Child: lifecycle.CommID{4}, Shared: true,
 		})
 		c.StartFrom(&SpanContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}}, 0, &allReduce, 1)
 	}

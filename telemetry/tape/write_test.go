@@ -412,7 +412,7 @@ func TestClose(t *testing.T) {
 func TestHotPathAllocatesNothing(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})
-	life := LifeRecord{Act: ActSplit, Text: "text", Site: lifecycle.Caller(0)}
+	life := LifeRecord{Act: ActSplit, Text: "text", Site: lifecycle.Caller("")}
 	for _, tt := range []struct {
 		what string
 		f    func()

@@ -94,7 +94,7 @@ func writeLife(w *tape.Writer) {
 	}
 	start := tape.Now()
 	life(tape.LifeRecord{
-		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageStart, Start: start, Site: lifecycle.Caller(0),
+		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageStart, Start: start, Site: lifecycle.Caller(""),
 		Caller: tape.SpanContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1},
 	})
 	life(tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Start: start})
@@ -108,7 +108,7 @@ func writeLife(w *tape.Writer) {
 	c.Wait(3)
 	c.End(seq, lifecycle.CodeTimeout)
 
-	first := lifecycle.Caller(0)
+	first := lifecycle.Caller("")
 	start = tape.Now()
 	life(tape.LifeRecord{
 		Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageStart, Start: start,
@@ -120,7 +120,7 @@ func writeLife(w *tape.Writer) {
 	})
 	life(tape.LifeRecord{
 		Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed,
-		State: lifecycle.StateDestroyed, Text: "destroyed twice", Site: lifecycle.Caller(0), First: first,
+		State: lifecycle.StateDestroyed, Text: "destroyed twice", Site: lifecycle.Caller(""), First: first,
 	})
 	c.Close()
 }

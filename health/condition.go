@@ -57,8 +57,8 @@ type Declaration struct {
 	// Title says in a few words what it is: "a GPU doesn't answer".
 	Title string
 
-	// DependsOn are the codes of which this one is a symptom. It is silent while one of them is open for the same subject,
-	// or where one of the two is about none in particular. They may be declared later, or never; a circle is refused.
+	// DependsOn are the codes, declared before, of which this one is a symptom. It is silent while one of them is open
+	// for the same subject, or where one of the two is about none in particular.
 	DependsOn []string
 
 	// NotReadyFrom is the least severity at which a condition makes the process not ready, silent or not; 0 is never. No
@@ -72,6 +72,10 @@ type Finding struct {
 	Text     string   // what is wrong, in a sentence
 	Advice   string   // what to do about it, if that is known
 	Severity Severity // 0 is the Declaration's
+
+	// TextAfter is for a sentence that has ages in it: how it reads that long after the finding. Text is the sentence
+	// without the ages then, by which a finding is known to say something new.
+	TextAfter func(time.Duration) string
 }
 
 // Condition is something that is wrong now.
@@ -89,6 +93,12 @@ type Condition struct {
 	NotReady bool   `json:"not_ready,omitempty"`
 }
 
+// finding is an open condition as it was found last.
+type finding struct {
+	Finding
+	since, found time.Time
+}
+
 // Silent tells whether the condition is shown only where all are asked for.
 func (c Condition) Silent() bool { return c.Cause != "" }
 
@@ -101,7 +111,7 @@ func (c Condition) String() string {
 	return oneLine(text + ": " + c.Text)
 }
 
-// Bounds of what is kept. Longer texts are cut; conditions beyond are only counted.
+// Bounds of what is kept. Longer texts are cut, and further conditions left out.
 const (
 	MaxConditions     = 1024
 	maxConditionText  = 4 << 10
@@ -113,34 +123,30 @@ const (
 type Conditions struct {
 	mu        sync.Mutex
 	warnables map[string]*Warnable
-	open      map[conditionKey]*Condition
-	dropped   uint64
+	open      map[conditionKey]*finding
 	changed   chan struct{} // nil: nobody waits
 }
 
 type conditionKey struct{ code, subject string }
 
-// Warnable is what a finder sets and clears the conditions of one code with. A nil Warnable does nothing.
+// Warnable is what a finder sets and clears the conditions of one code with.
 type Warnable struct {
 	of *Conditions
 	Declaration
+	causes []string // what it depends on, directly or not, the nearest first
 }
 
-// Declare makes a code known. It fails when it is malformed, the code is taken, or it would be its own cause.
+// Declare makes a code known. It fails when it is malformed, the code is taken, or it depends on one that is not
+// declared.
 func (c *Conditions) Declare(d Declaration) (*Warnable, error) {
+	if err := checkName("condition", d.Code); err != nil {
+		return nil, err
+	}
 	switch {
-	case !validName(d.Code):
-		return nil, fmt.Errorf("health: condition %q: a code has lower-case letters, digits, '-' and '_' only, from 1 to "+
-			"63 of them", d.Code)
 	case d.Severity < Info || d.Severity > Critical:
 		return nil, fmt.Errorf("health: condition %q: its severity is Info, Warning or Critical, not %d", d.Code, d.Severity)
 	case d.NotReadyFrom > Critical:
 		return nil, fmt.Errorf("health: condition %q: NotReadyFrom is a severity or 0, not %d", d.Code, d.NotReadyFrom)
-	}
-	for _, code := range d.DependsOn {
-		if !validName(code) {
-			return nil, fmt.Errorf("health: condition %q depends on %q, which is no code", d.Code, code)
-		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,38 +155,23 @@ func (c *Conditions) Declare(d Declaration) (*Warnable, error) {
 	}
 	d.Title = clip(d.Title, maxConditionTitle)
 	d.DependsOn = slices.Clone(d.DependsOn)
-	if circle := c.leadsTo(d.DependsOn, d.Code, map[string]bool{}); circle != "" {
-		return nil, fmt.Errorf("health: condition %q depends on itself, through %q", d.Code, circle)
+	w := &Warnable{of: c, Declaration: d, causes: d.DependsOn}
+	for _, code := range d.DependsOn {
+		cause := c.warnables[code]
+		if cause == nil {
+			return nil, fmt.Errorf("health: condition %q depends on %q, which is not declared", d.Code, code)
+		}
+		w.causes = slices.Concat(w.causes, cause.causes)
 	}
 	if c.warnables == nil {
-		c.warnables, c.open = map[string]*Warnable{}, map[conditionKey]*Condition{}
+		c.warnables, c.open = map[string]*Warnable{}, map[conditionKey]*finding{}
 	}
-	w := &Warnable{of: c, Declaration: d}
 	c.warnables[d.Code] = w
 	return w, nil
 }
 
-// leadsTo is the one of codes that is target or depends on it, at whatever distance; empty if none does.
-func (c *Conditions) leadsTo(codes []string, target string, seen map[string]bool) string {
-	for _, code := range codes {
-		if code == target {
-			return code
-		}
-		if w := c.warnables[code]; w != nil && !seen[code] {
-			seen[code] = true
-			if c.leadsTo(w.DependsOn, target, seen) != "" {
-				return code
-			}
-		}
-	}
-	return ""
-}
-
 // Set opens the condition of the finding's subject, or changes what is said of it; since when it is stays.
 func (w *Warnable) Set(f Finding) {
-	if w == nil {
-		return
-	}
 	f.Subject, f.Text = clip(f.Subject, maxConditionTitle), clip(f.Text, maxConditionText)
 	f.Advice = clip(f.Advice, maxConditionText)
 	if f.Severity < Info || f.Severity > Critical {
@@ -191,48 +182,28 @@ func (w *Warnable) Set(f Finding) {
 	defer c.mu.Unlock()
 	key := conditionKey{w.Code, f.Subject}
 	old := c.open[key]
-	switch {
-	case old == nil && len(c.open) >= MaxConditions:
-		c.dropped++
-		return
-	case old != nil && old.Text == f.Text && old.Advice == f.Advice && old.Severity == f.Severity:
+	if old == nil && len(c.open) >= MaxConditions {
 		return
 	}
-	condition := &Condition{
-		Code: w.Code, Subject: f.Subject, Severity: f.Severity, Title: w.Title, Text: f.Text, Advice: f.Advice,
-		Since:     time.Now(),
-		DependsOn: w.DependsOn, NotReady: w.NotReadyFrom != 0 && f.Severity >= w.NotReadyFrom,
-	}
+	now := time.Now()
+	c.open[key] = &finding{f, now, now}
 	if old != nil {
-		condition.Since = old.Since
+		c.open[key].since = old.since
+		if old.Text == f.Text && old.Advice == f.Advice && old.Severity == f.Severity {
+			return
+		}
 	}
-	c.open[key] = condition
 	c.signal()
 }
 
 // Clear closes the subject's condition, if it is open.
 func (w *Warnable) Clear(subject string) {
-	if w == nil {
-		return
-	}
-	w.clear(func(s string) bool { return s == clip(subject, maxConditionTitle) })
-}
-
-// ClearAll closes the conditions of all subjects.
-func (w *Warnable) ClearAll() {
-	if w == nil {
-		return
-	}
-	w.clear(func(string) bool { return true })
-}
-
-func (w *Warnable) clear(chosen func(subject string) bool) {
 	c := w.of
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := len(c.open)
-	maps.DeleteFunc(c.open, func(k conditionKey, _ *Condition) bool { return k.code == w.Code && chosen(k.subject) })
-	if len(c.open) != before {
+	key := conditionKey{w.Code, clip(subject, maxConditionTitle)}
+	if c.open[key] != nil {
+		delete(c.open, key)
 		c.signal()
 	}
 }
@@ -255,15 +226,8 @@ func (c *Conditions) Changed() <-chan struct{} {
 	return c.changed
 }
 
-// Dropped counts the findings that were lost because MaxConditions were open.
-func (c *Conditions) Dropped() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.dropped
-}
-
-// List has all that are open: those that are shown first, the most severe of them first, then the oldest. It is the
-// caller's. Nil Conditions have none.
+// List has all that are open, as they read now: those that are shown first, the most severe of them first, then the
+// oldest. It is the caller's. Nil Conditions have none.
 func (c *Conditions) List() []Condition {
 	if c == nil {
 		return nil
@@ -271,42 +235,38 @@ func (c *Conditions) List() []Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make([]Condition, 0, len(c.open))
-	subjects := make(map[string]map[string]bool) // by code
-	for key, condition := range c.open {
-		all = append(all, *condition)
-		if subjects[key.code] == nil {
-			subjects[key.code] = map[string]bool{}
+	for key, f := range c.open {
+		w := c.warnables[key.code]
+		condition := Condition{
+			Code: w.Code, Subject: f.Subject, Severity: f.Severity, Title: w.Title, Text: f.Text, Advice: f.Advice,
+			Since: f.since, DependsOn: w.DependsOn, Cause: c.cause(w, f.Subject),
+			NotReady: w.NotReadyFrom != 0 && f.Severity >= w.NotReadyFrom,
 		}
-		subjects[key.code][key.subject] = true
-	}
-	for i := range all {
-		all[i].Cause = c.cause(&all[i], subjects)
+		if f.TextAfter != nil {
+			condition.Text = clip(f.TextAfter(time.Since(f.found)), maxConditionText)
+		}
+		all = append(all, condition)
 	}
 	slices.SortFunc(all, func(a, b Condition) int {
-		return cmp.Or(
-			cmp.Compare(boolInt(a.Silent()), boolInt(b.Silent())), cmp.Compare(b.Severity, a.Severity), a.Since.Compare(b.Since),
-			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Subject, b.Subject),
-		)
+		if a.Silent() != b.Silent() {
+			return cmp.Compare(len(a.Cause), len(b.Cause))
+		}
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), a.Since.Compare(b.Since), cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Subject, b.Subject))
 	})
 	return all
 }
 
-// cause is the first code that the condition depends on, directly or not, and that is open for its subject.
-func (c *Conditions) cause(of *Condition, subjects map[string]map[string]bool) string {
-	queue, seen := slices.Clone(of.DependsOn), map[string]bool{}
-	for len(queue) > 0 {
-		code := queue[0]
-		queue = queue[1:]
-		if seen[code] {
-			continue
-		}
-		seen[code] = true
-		open := subjects[code]
-		if len(open) > 0 && (of.Subject == "" || open[""] || open[of.Subject]) {
+// cause is the first of a code's causes that is open for the subject. c.mu is held.
+func (c *Conditions) cause(w *Warnable, subject string) string {
+	for _, code := range w.causes {
+		if c.open[conditionKey{code, ""}] != nil || c.open[conditionKey{code, subject}] != nil {
 			return code
 		}
-		if w := c.warnables[code]; w != nil {
-			queue = append(queue, w.DependsOn...)
+		for key := range c.open {
+			if subject == "" && key.code == code {
+				return code
+			}
 		}
 	}
 	return ""
@@ -336,13 +296,6 @@ func (c *Conditions) checks() []Result {
 		}
 	}
 	return results
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // clip cuts text to at most n bytes of valid UTF-8.

@@ -61,10 +61,10 @@ type run struct {
 // Register adds a check under a name, which becomes part of a URL: lower-case letters, digits, '-' and '_'. A timeout
 // of 0 means DefaultCheckTimeout. It fails when the name is malformed or taken, or kind or check is zero.
 func (r *Registry) Register(name string, kind Kind, timeout time.Duration, check Check) error {
+	if err := checkName("check", name); err != nil {
+		return err
+	}
 	switch {
-	case !validName(name):
-		return fmt.Errorf("health: check %q: a name has lower-case letters, digits, '-' and '_' only, from 1 to 63 of them",
-			name)
 	case kind == 0 || kind > Live|Ready:
 		return fmt.Errorf("health: check %q: its kind is Live, Ready or both, not %d", name, kind)
 	case check == nil:
@@ -76,26 +76,13 @@ func (r *Registry) Register(name string, kind Kind, timeout time.Duration, check
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at, taken := r.find(name)
+	at, taken := slices.BinarySearchFunc(r.checks, name,
+		func(e *entry, name string) int { return strings.Compare(e.name, name) })
 	if taken {
 		return fmt.Errorf("health: there is a check %q already", name)
 	}
 	r.checks = slices.Insert(r.checks, at, &entry{name: name, kind: kind, timeout: timeout, check: check})
 	return nil
-}
-
-// Unregister takes a check out, if it is there. A run that is going on ends by itself.
-func (r *Registry) Unregister(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if at, ok := r.find(name); ok {
-		r.checks = slices.Delete(r.checks, at, at+1)
-	}
-}
-
-func (r *Registry) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(r.checks, name,
-		func(e *entry, name string) int { return strings.Compare(e.name, name) })
 }
 
 // Result is a check's answer.
@@ -175,14 +162,14 @@ func (e *entry) await(ctx context.Context, r *run) error {
 	}
 }
 
-func validName(name string) bool {
-	if name == "" || len(name) > 63 {
-		return false
+// checkName tells whether something can have a name, which becomes a part of a URL.
+func checkName(what, name string) error {
+	foreign := strings.ContainsFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_'
+	})
+	if name == "" || len(name) > 63 || foreign {
+		return fmt.Errorf("health: %s %q: a name has lower-case letters, digits, '-' and '_' only, from 1 to 63 of them",
+			what, name)
 	}
-	for _, c := range []byte(name) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return true
+	return nil
 }

@@ -290,8 +290,11 @@ func (r *JobRAS) opened(open []verdict.Verdict) {
 	before := r.shown
 	r.shown = make(map[string]bool, len(open))
 	for i := range open {
-		id := open[i].ID
-		r.stall.Set(health.Finding{Subject: id, Text: open[i].Text.String(), Severity: health.SeverityOf(&open[i])})
+		id, text := open[i].ID, open[i].Text
+		r.stall.Set(health.Finding{
+			Subject: id, Text: text.Ageless(), Severity: health.SeverityOf(&open[i]),
+			TextAfter: func(d time.Duration) string { return text.After(d).String() },
+		})
 		r.shown[id] = true
 		delete(before, id)
 	}

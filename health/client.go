@@ -3,6 +3,7 @@ package health
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -21,58 +22,34 @@ func clientOf(r *http.Request, trusted []netip.Prefix) client {
 	return client{addr: network(forwarded(peer.Addr(), r.Header["X-Forwarded-For"], trusted))}
 }
 
-// maxForwards bounds the proxies that a request comes through.
-const maxForwards = 32
-
 // forwarded is the client's address. Each proxy appends to X-Forwarded-For the address it got the request from, so the
 // list is read from its end, for as long as the one who wrote an entry is trusted. What can't be read wasn't written by
 // a proxy: the client is the last one that is known then.
 func forwarded(peer netip.Addr, fields []string, trusted []netip.Prefix) netip.Addr {
 	client := peer.Unmap().WithZone("")
-	for i, hops := len(fields)-1, 0; i >= 0; i-- {
-		for rest, more := fields[i], true; more; hops++ {
-			if hops == maxForwards || !within(client, trusted) {
-				return client
-			}
-			entry := rest
-			if comma := strings.LastIndexByte(rest, ','); comma >= 0 {
-				rest, entry = rest[:comma], rest[comma+1:]
-			} else {
-				more = false
-			}
-			addr, ok := parseForwarded(strings.TrimSpace(entry))
-			if !ok {
-				return client
-			}
-			client = addr
+	if len(fields) == 0 {
+		return client
+	}
+	entries := strings.Split(strings.Join(fields, ","), ",")
+	for _, entry := range slices.Backward(entries) {
+		isTrusted := slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(client) })
+		addr, ok := parseForwarded(strings.TrimSpace(entry))
+		if !isTrusted || !ok {
+			break
 		}
+		client = addr
 	}
 	return client
 }
 
 // parseForwarded reads an address as proxies write it: some with brackets, some with a port.
 func parseForwarded(entry string) (netip.Addr, bool) {
-	if len(entry) > 64 {
-		return netip.Addr{}, false
-	}
 	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]"))
 	if err != nil {
-		var withPort netip.AddrPort
-		if withPort, err = netip.ParseAddrPort(entry); err != nil {
-			return netip.Addr{}, false
-		}
-		addr = withPort.Addr()
+		withPort, portErr := netip.ParseAddrPort(entry)
+		addr, err = withPort.Addr(), portErr
 	}
-	return addr.Unmap().WithZone(""), true
-}
-
-func within(addr netip.Addr, prefixes []netip.Prefix) bool {
-	for _, p := range prefixes {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return addr.Unmap().WithZone(""), err == nil
 }
 
 // network is the address that a client can't change at will.
@@ -80,9 +57,5 @@ func network(addr netip.Addr) netip.Addr {
 	if !addr.Is6() {
 		return addr
 	}
-	p, err := addr.Prefix(64)
-	if err != nil {
-		return addr
-	}
-	return p.Addr()
+	return netip.PrefixFrom(addr.WithZone(""), 64).Masked().Addr()
 }

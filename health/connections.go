@@ -1,7 +1,7 @@
 package health
 
 import (
-	"container/list"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -24,19 +24,26 @@ type connections struct {
 
 	mu      sync.Mutex
 	open    map[net.Conn]*connection
-	waiting list.List // of *connection: those without a request, or whose request hasn't arrived in full; the oldest first
-	serving list.List // of *connection: those that are being answered; the oldest first
 	streams int
+	changes uint64 // of what connections do
 }
 
-// connection is one that is open. It is in one list, or streams, or was cut.
+// connection is one that is open, or was cut while it was answered.
 type connection struct {
-	of     *connections
-	conn   net.Conn
-	in     *list.List // nil: streams, or was cut
-	at     *list.Element
-	stream bool
+	of    *connections
+	conn  net.Conn
+	doing activity
+	since uint64 // number of the change that it has done it from
 }
+
+// activity is what a connection does, the one that is cut first before the others.
+type activity uint8
+
+const (
+	waiting   activity = iota // for a request, or the rest of one
+	serving                   // it is being answered
+	streaming                 // the same, for as long as it lasts; it is never cut
+)
 
 type connectionKey struct{}
 
@@ -48,10 +55,12 @@ func (cs *connections) context(ctx context.Context, conn net.Conn) context.Conte
 	}
 	var victim *connection
 	if len(cs.open) >= cs.max {
-		victim = cs.oldest()
+		if victim = cs.oldest(); victim != nil {
+			delete(cs.open, victim.conn)
+		}
 	}
 	cs.open[conn] = c
-	c.move(&cs.waiting)
+	c.begin(waiting)
 	cs.mu.Unlock()
 	if victim != nil {
 		cs.cut()
@@ -60,28 +69,22 @@ func (cs *connections) context(ctx context.Context, conn net.Conn) context.Conte
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// oldest takes out the connection that has to go; nil if all stream. cs.mu is held.
-func (cs *connections) oldest() *connection {
-	for _, l := range []*list.List{&cs.waiting, &cs.serving} {
-		if front := l.Front(); front != nil {
-			c := front.Value.(*connection)
-			c.move(nil)
-			delete(cs.open, c.conn)
-			return c
+// oldest is the connection that has to go; nil if all stream. cs.mu is held.
+func (cs *connections) oldest() (victim *connection) {
+	for _, c := range cs.open {
+		if c.doing != streaming && (victim == nil ||
+			cmp.Or(cmp.Compare(c.doing, victim.doing), cmp.Compare(c.since, victim.since)) < 0) {
+			victim = c
 		}
 	}
-	return nil
+	return victim
 }
 
 func (cs *connections) state(conn net.Conn, state http.ConnState) {
-	if state != http.StateClosed && state != http.StateHijacked {
-		return
-	}
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if c := cs.open[conn]; c != nil {
+	if state == http.StateClosed || state == http.StateHijacked {
+		cs.mu.Lock()
+		defer cs.mu.Unlock()
 		delete(cs.open, conn)
-		c.move(nil)
 	}
 }
 
@@ -91,50 +94,38 @@ func (cs *connections) count() int {
 	return len(cs.open)
 }
 
-// move puts the connection into a list, at its end. The lock is held.
-func (c *connection) move(to *list.List) {
-	if c.in != nil {
-		c.in.Remove(c.at)
-	}
-	c.in, c.at = to, nil
-	if to != nil {
-		c.at = to.PushBack(c)
-	}
-}
-
-// begin says that a request has arrived on it, and end that it was answered.
-func (c *connection) begin() {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	if c.in != nil {
-		c.move(&c.of.serving)
-	}
-}
-
-func (c *connection) end() {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	if c.stream {
-		c.stream = false
+// begin notes what the connection does from now on. The lock is held.
+func (c *connection) begin(doing activity) {
+	if c.doing == streaming {
 		c.of.streams--
-		if c.of.open[c.conn] == c {
-			c.move(&c.of.waiting)
-		}
-	} else if c.in != nil {
-		c.move(&c.of.waiting)
+	}
+	if doing == streaming {
+		c.of.streams++
+	}
+	c.of.changes++
+	c.doing, c.since = doing, c.of.changes
+}
+
+// serve says that a request has arrived on it; what it returns says that it was answered.
+func (c *connection) serve() (answered func()) {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.begin(serving)
+	return func() {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		c.begin(waiting)
 	}
 }
 
-// startStream says that it will be answered for as long as it lasts, until end; false if too many do.
-func (c *connection) startStream() bool {
+// stream says that it will be answered for as long as it lasts; false if too many do.
+func (c *connection) stream() bool {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	if c.of.streams >= c.of.maxStreams || c.in == nil {
+	if c.of.streams >= c.of.maxStreams {
 		return false
 	}
-	c.of.streams++
-	c.stream = true
-	c.move(nil)
+	c.begin(streaming)
 	return true
 }
 

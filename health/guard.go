@@ -14,8 +14,7 @@ import (
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connectionKey{}).(*connection); ok {
-			c.begin()
-			defer c.end()
+			defer c.serve()()
 		}
 		out := &answer{ResponseWriter: w}
 		defer func() {
@@ -82,9 +81,6 @@ func bodyFits(w http.ResponseWriter, r *http.Request) bool {
 	if r.ContentLength > maxBodyBytes {
 		return false
 	}
-	if r.ContentLength == 0 {
-		return true
-	}
 	_, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	return err == nil
 }
@@ -94,7 +90,7 @@ func bodyFits(w http.ResponseWriter, r *http.Request) bool {
 func (s *Server) streaming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connectionKey{}).(*connection)
-		if !ok || !c.startStream() {
+		if !ok || !c.stream() {
 			w.Header().Set("Retry-After", "10")
 			respond(w, http.StatusServiceUnavailable, "too many listen already\n")
 			return

@@ -213,33 +213,32 @@ func TestConnectionsAreCounted(t *testing.T) {
 		return c
 	}
 	stream1, stream2, other := enter(), enter(), enter()
+	ends := map[*connection]func(){}
 	for i, want := range []bool{true, true, false} {
-		opened[i].begin()
-		if got := opened[i].startStream(); got != want {
+		ends[opened[i]] = opened[i].serve()
+		if got := opened[i].stream(); got != want {
 			t.Errorf("stream %d: %v", i, got)
 		}
 	}
-	other.end()
+	ends[other]()
 	for range 6 {
 		enter()
 	}
 	if cs.count() != 4 || cs.open[stream1.conn] == nil || cs.open[stream2.conn] == nil || cs.open[other.conn] != nil {
 		t.Errorf("%d are open; streams stay, and who waits longest goes", cs.count())
 	}
-	stream1.end()
-	if cs.streams != 1 || stream1.in != &cs.waiting {
+	ends[stream1]()
+	if cs.streams != 1 || stream1.doing != waiting {
 		t.Errorf("%d streams after the end of one", cs.streams)
 	}
 	cs.state(stream2.conn, http.StateClosed) // before its handler knows
-	stream2.end()
-	other.begin() // it was cut
-	other.end()
+	ends[stream2]()
+	other.serve()() // it was cut
 	for _, c := range opened {
 		cs.state(c.conn, http.StateClosed)
 	}
-	if cs.count() != 0 || cs.waiting.Len() != 0 || cs.serving.Len() != 0 || cs.streams != 0 {
-		t.Errorf("left: %d open, %d waiting, %d serving, %d streams", cs.count(), cs.waiting.Len(), cs.serving.Len(),
-			cs.streams)
+	if cs.count() != 0 || cs.streams != 0 {
+		t.Errorf("left: %d open, %d streams", cs.count(), cs.streams)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // EventsPath is where the stream of events belongs: a client that asks too often is sent there.
@@ -83,16 +85,14 @@ func matches(fields []string, etag string) bool {
 	return false
 }
 
-// maxPollClients bounds how many clients are remembered. Beyond it the first ones are forgotten.
+// maxPollClients bounds how many clients are remembered. Where there are more, all begin anew.
 const maxPollClients = 4096
 
 type pollLimiter struct {
 	interval time.Duration // 0: nobody is refused
 
-	mu       sync.Mutex
-	answered map[pollKey]time.Time
-	order    []pollKey // by time; each is in answered
-	head     int       // of order, where it begins
+	mu      sync.Mutex
+	clients map[pollKey]*rate.Limiter
 }
 
 // pollKey is a client and what it asks for: one that reads three documents together isn't refused the second.
@@ -108,29 +108,18 @@ func (l *pollLimiter) ask(key pollKey, now time.Time) time.Duration {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.head < len(l.order) && now.Sub(l.answered[l.order[l.head]]) >= l.interval {
-		l.forget()
+	limiter := l.clients[key]
+	if limiter == nil {
+		if l.clients == nil || len(l.clients) >= maxPollClients {
+			l.clients = map[pollKey]*rate.Limiter{}
+		}
+		limiter = rate.NewLimiter(rate.Every(l.interval), 1)
+		l.clients[key] = limiter
 	}
-	if last, ok := l.answered[key]; ok {
-		return l.interval - now.Sub(last)
+	answer := limiter.ReserveN(now, 1)
+	wait := answer.DelayFrom(now)
+	if wait > 0 {
+		answer.CancelAt(now) // being refused doesn't begin a new interval
 	}
-	if len(l.answered) >= maxPollClients {
-		l.forget()
-	}
-	if l.head > 0 && len(l.order) == cap(l.order) {
-		l.order = l.order[:copy(l.order, l.order[l.head:])]
-		l.head = 0
-	}
-	if l.answered == nil {
-		l.answered = map[pollKey]time.Time{}
-	}
-	l.answered[key] = now
-	l.order = append(l.order, key)
-	return 0
-}
-
-// forget drops the client that was answered first. l.mu is held.
-func (l *pollLimiter) forget() {
-	delete(l.answered, l.order[l.head])
-	l.head++
+	return wait
 }

@@ -2,9 +2,12 @@ package gpu
 
 import (
 	"cmp"
-	"maps"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
 // Severity says how bad a condition is.
@@ -59,6 +62,33 @@ type Condition struct {
 	Count    uint64    `json:"count"` // how often it came
 }
 
+// rule is what the conditions of a code have in common. Severity and advice are for a condition that doesn't say itself.
+type rule struct {
+	code, title string
+	event       string // type of the event that it came
+	severity    Severity
+	passes      bool   // it has no end of its own: one that isn't fatal is forgotten after Remembered
+	symptomOf   string // a code that stands above it
+	advice      string
+}
+
+var rules = []rule{
+	{CodeUnreadable, "the NVIDIA driver can't be used", semconv.EventGPULost, Warning, false, "", adviseDriver},
+	{CodeHung, "NVML doesn't answer", semconv.EventGPULost, Warning, false, "", adviseKernelLog},
+	{CodeLost, "a GPU doesn't answer", semconv.EventGPULost, Fatal, false, "", adviseCycle},
+	{CodeXid, "the driver reported an error", semconv.EventGPUXid, Warning, true, "", ""},
+	{CodeECC, "memory errors that can't be corrected", semconv.EventGPUECC, Fatal, false, "", adviseReset},
+	{CodeCorrected, "memory errors that were corrected", semconv.EventGPUECC, Warning, true, CodeECC, adviseCorrected},
+	{CodeRemap, "bad memory rows", semconv.EventGPUECC, Warning, false, CodeLost, adviseLater},
+	{CodeNVLinkDown, "an NVLink is down", semconv.EventGPUNVLink, Fatal, false, CodeLost, adviseLink},
+	{CodeNVLink, "NVLinks make errors", semconv.EventGPUNVLink, Warning, true, CodeNVLinkDown, adviseLink},
+	{CodeThrottled, "a GPU is throttled", semconv.EventGPUThrottled, Warning, false, CodeLost, adviseCooling},
+}
+
+func (c *Condition) rule() *rule {
+	return &rules[slices.IndexFunc(rules, func(r rule) bool { return r.code == c.Code })]
+}
+
 // key is what a condition is one of.
 type key struct {
 	code, gpu string
@@ -67,61 +97,80 @@ type key struct {
 
 func (c *Condition) key() key { return key{c.Code, c.GPU, c.Xid} }
 
-// conditions are those that are open, with what closes by itself.
-type conditions struct {
-	open    map[key]*Condition
-	expires map[key]time.Time
-}
-
-// raise opens c or counts it again, and tells whether it is new or became worse. One with a memory closes by itself.
-func (s *conditions) raise(c Condition, now time.Time, memory time.Duration) bool {
-	if s.open == nil {
-		s.open, s.expires = map[key]*Condition{}, map[key]time.Time{}
-	}
-	k := c.key()
-	if memory > 0 {
-		s.expires[k] = now.Add(memory)
-	}
-	old := s.open[k]
-	c.Since, c.Last, c.Count = now, now, 1
+// raise opens a condition or counts it again, with what its code says; what is new or became worse is told.
+func (m *Monitor) raise(c Condition) {
+	r, old := c.rule(), m.open[c.key()]
+	c.Severity, c.Advice = cmp.Or(c.Severity, r.severity), cmp.Or(c.Advice, r.advice)
+	c.Since, c.Last, c.Count = time.Now(), time.Now(), 1
 	if old != nil {
 		c.Since, c.Count = old.Since, old.Count+1
 	}
-	s.open[k] = &c
-	return old == nil || c.Severity > old.Severity
-}
-
-// clear closes a condition and returns it; nil if it was not open.
-func (s *conditions) clear(k key) *Condition {
-	c := s.open[k]
-	delete(s.open, k)
-	delete(s.expires, k)
-	return c
-}
-
-// expire closes those that came last too long ago.
-func (s *conditions) expire(now time.Time) []*Condition {
-	var closed []*Condition
-	for k, at := range s.expires {
-		if !now.Before(at) {
-			closed = append(closed, s.clear(k))
-		}
+	m.open[c.key()] = &c
+	if old == nil || c.Severity > old.Severity {
+		m.queue = append(m.queue, Event{Type: r.event, Time: c.Last, Condition: c})
 	}
-	slices.SortFunc(closed, compare)
-	return closed
 }
 
-// list is a copy of those that are open, the worst first, then by GPU, code and Xid.
-func (s *conditions) list() []Condition {
-	all := make([]Condition, 0, len(s.open))
-	for c := range maps.Values(s.open) {
+// clear closes a condition, and tells it if it was open.
+func (m *Monitor) clear(k key) {
+	if c := m.open[k]; c != nil {
+		delete(m.open, k)
+		m.queue = append(m.queue, Event{Type: semconv.EventGPURecovered, Time: time.Now(), Condition: *c})
+	}
+}
+
+// list are the conditions that are open, the worst first, then by GPU, code and Xid. Those that came last too long ago
+// are closed.
+func (m *Monitor) list() []Condition {
+	all := make([]Condition, 0, len(m.open))
+	for _, c := range m.open {
 		all = append(all, *c)
 	}
-	slices.SortFunc(all, func(a, b Condition) int { return compare(&a, &b) })
-	return all
+	slices.SortFunc(all, func(a, b Condition) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Xid, b.Xid))
+	})
+	return slices.DeleteFunc(all, func(c Condition) bool {
+		over := c.rule().passes && c.Severity != Fatal && time.Since(c.Last) >= Remembered
+		if over {
+			m.clear(c.key())
+		}
+		return over
+	})
 }
 
-func compare(a, b *Condition) int {
-	return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Code, b.Code),
-		cmp.Compare(a.Xid, b.Xid))
+// Declare makes what a Monitor tells conditions of the process. The function that it returns takes its events. None
+// makes a process not ready: that is for a check, which reads the GPUs.
+func Declare(conditions *health.Conditions) (func(Event), error) {
+	warnables := map[string]*health.Warnable{}
+	for _, r := range rules {
+		d := health.Declaration{Code: r.code, Severity: health.Warning, Title: r.title}
+		if r.symptomOf != "" {
+			d.DependsOn = []string{r.symptomOf}
+		}
+		w, err := conditions.Declare(d)
+		if err != nil {
+			return nil, err
+		}
+		warnables[r.code] = w
+	}
+	return func(e Event) {
+		c := e.Condition
+		subject := ""
+		if c.GPU != "" {
+			subject = "GPU " + c.GPU
+		}
+		if c.Code == CodeXid { // several may be open
+			subject += fmt.Sprintf(", Xid %d", c.Xid)
+		}
+		if e.Type == semconv.EventGPURecovered {
+			warnables[c.Code].Clear(subject)
+			return
+		}
+		severity := health.Warning
+		if c.Severity == Fatal {
+			severity = health.Critical
+		}
+		warnables[c.Code].Set(health.Finding{Subject: subject, Text: c.Text, Advice: c.Advice, Severity: severity})
+	}, nil
 }

@@ -106,25 +106,19 @@ type Rows struct {
 	Failed  bool `json:"failed"`  // there was no spare one
 }
 
-// Reasons of throttling, as label values: after nvidia-smi's names.
-const (
-	ReasonPowerCap     = "sw_power_cap" // the power limit: normal under full load
-	ReasonHWSlowdown   = "hw_slowdown"
-	ReasonSyncBoost    = "sync_boost"
-	ReasonSWThermal    = "sw_thermal"
-	ReasonHWThermal    = "hw_thermal"
-	ReasonHWPowerBrake = "hw_power_brake"
-)
+// powerCap is the power limit: normal under full load.
+const powerCap = "sw_power_cap"
 
-// throttleReasons are all of them with their bits in NVML's mask. What idleness or a user asked for is none.
+// throttleReasons are the reasons of throttling with their bits in NVML's mask, as label values after nvidia-smi's names.
+// What idleness or a user asked for is none.
 var throttleReasons = []struct {
 	bit  uint64
 	name string
 }{
-	{0x04, ReasonPowerCap},
-	{0x08, ReasonHWSlowdown},
-	{0x10, ReasonSyncBoost},
-	{0x20, ReasonSWThermal},
-	{0x40, ReasonHWThermal},
-	{0x80, ReasonHWPowerBrake},
+	{0x04, powerCap},
+	{0x08, "hw_slowdown"},
+	{0x10, "sync_boost"},
+	{0x20, "sw_thermal"},
+	{0x40, "hw_thermal"},
+	{0x80, "hw_power_brake"},
 }

@@ -60,7 +60,7 @@ type Monitor struct {
 	mu        sync.Mutex
 	status    string
 	gpus      []*gpuState // empty while there is no driver
-	open      conditions
+	open      map[key]*Condition
 	calls     int           // of NVML that are overdue
 	reading   chan struct{} // the reading that is under way; nil if none is
 	readBegan time.Time
@@ -85,6 +85,7 @@ func New(cfg Config) *Monitor { return newMonitor(cfg, newDriver()) }
 func newMonitor(cfg Config, d driver) *Monitor {
 	m := &Monitor{
 		cfg: cfg, driver: d, visible: visibility{all: true}, log: cfg.Logger, status: "not started",
+		open: map[key]*Condition{},
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	if m.log == nil {
@@ -171,10 +172,7 @@ func (m *Monitor) begin() bool {
 		return false
 	case err != nil:
 		m.say("the NVIDIA driver can't be used: " + err.Error())
-		m.raise(semconv.EventGPULost, 0, Condition{
-			Code: CodeUnreadable, Severity: Warning, Text: m.status,
-			Advice: "look whether nvidia-smi works; after an update of the driver, reboot or reload it",
-		})
+		m.raise(Condition{Code: CodeUnreadable, Text: m.status})
 		return false
 	}
 	m.clear(key{code: CodeUnreadable})
@@ -216,10 +214,8 @@ func (m *Monitor) guard(what string, limit time.Duration, call func()) {
 		}
 		overdue = true
 		m.calls++
-		m.raise(semconv.EventGPULost, 0, Condition{
-			Code: CodeHung, Severity: Warning, Text: fmt.Sprintf("NVML does not answer: %s takes longer than %v", what, limit),
-			Advice: "look for Xids in the kernel's log (dmesg | grep NVRM): a GPU may have fallen off the bus; a driver " +
-				"update may be under way",
+		m.raise(Condition{
+			Code: CodeHung, Text: fmt.Sprintf("NVML does not answer: %s takes longer than %v", what, limit),
 		})
 	})
 	call()
@@ -233,29 +229,6 @@ func (m *Monitor) guard(what string, limit time.Duration, call func()) {
 	}
 	if m.calls--; m.calls == 0 {
 		m.clear(key{code: CodeHung})
-	}
-}
-
-// raise opens a condition or counts it again; what is new is told.
-func (m *Monitor) raise(eventType string, memory time.Duration, c Condition) {
-	now := time.Now()
-	if m.open.raise(c, now, memory) {
-		m.queue = append(m.queue, Event{Type: eventType, Time: now, Condition: *m.open.open[c.key()]})
-	}
-}
-
-// clear closes a condition, and tells it if it was open.
-func (m *Monitor) clear(k key) {
-	if c := m.open.clear(k); c != nil {
-		m.queue = append(m.queue, Event{Type: semconv.EventGPURecovered, Time: time.Now(), Condition: *c})
-	}
-}
-
-// expire closes what came last too long ago.
-func (m *Monitor) expire() {
-	now := time.Now()
-	for _, c := range m.open.expire(now) {
-		m.queue = append(m.queue, Event{Type: semconv.EventGPURecovered, Time: now, Condition: *c})
 	}
 }
 
@@ -279,18 +252,10 @@ func (m *Monitor) tell() {
 	}
 }
 
-// Status says in a few words what there is: "GPUs: 8", or "no GPU: no NVIDIA driver is loaded".
-func (m *Monitor) Status() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.status
-}
-
 // Conditions are those that are open now, the worst first. It asks nothing of the driver; Read does.
 func (m *Monitor) Conditions() []Condition {
 	defer m.tell()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.expire()
-	return m.open.list()
+	return m.list()
 }

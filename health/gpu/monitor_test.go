@@ -70,7 +70,7 @@ func TestNoGPUIsLeft(t *testing.T) {
 		m := newMonitor(Config{}, d)
 		m.Start()
 		synctest.Wait()
-		if s := m.Status(); !strings.HasPrefix(s, "no GPU: CUDA_VISIBLE_DEVICES") || d.opened.Load() != 0 {
+		if s := m.Snapshot().Status; !strings.HasPrefix(s, "no GPU: CUDA_VISIBLE_DEVICES") || d.opened.Load() != 0 {
 			t.Errorf("status %q, NVML was opened %d times", s, d.opened.Load())
 		}
 		if err := m.Stop(t.Context()); err != nil {

@@ -108,7 +108,7 @@ func TestNVMLReading(t *testing.T) {
 		*r.Temperature != 40 || !r.Rows.Pending {
 		t.Errorf("%+v %+v %+v %+v", r, r.Memory, r.ECC, r.Rows)
 	}
-	if want := []string{ReasonPowerCap, ReasonHWThermal}; !slices.Equal(r.Throttled, want) {
+	if want := []string{powerCap, "hw_thermal"}; !slices.Equal(r.Throttled, want) {
 		t.Errorf("throttled: %q, want %q", r.Throttled, want)
 	}
 	if want := []int{0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11}; !slices.Equal(r.NVLink.Up, want) || r.NVLink.Errors != 3*(66-3) {

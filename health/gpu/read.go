@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
 // GPU is what a GPU tells of itself. What it doesn't tell is nil.
@@ -58,11 +57,10 @@ func (m *Monitor) Snapshot() Snapshot {
 	defer m.mu.Unlock()
 	s := Snapshot{Status: m.status, Read: m.readAt, GPUs: make([]GPU, 0, len(m.gpus)), Conditions: conditions}
 	for _, g := range m.gpus {
-		one := GPU{Label: g.id.label, UUID: g.id.uuid, Name: g.id.name, Xids: map[uint64]uint64{}}
-		for xid, count := range g.xids {
-			one.Xids[xid] = count
+		one := GPU{
+			Label: g.id.label, UUID: g.id.uuid, Name: g.id.name, Xids: maps.Clone(g.xids),
+			Lost: m.open[key{CodeLost, g.id.label, 0}] != nil,
 		}
-		one.Lost = m.open.open[key{CodeLost, g.id.label, 0}] != nil
 		if g.last != nil {
 			one.reading = *g.last
 		}
@@ -113,12 +111,13 @@ func (m *Monitor) beginRead() chan struct{} {
 // judge keeps what a GPU told and opens and closes the conditions that follow from it.
 func (m *Monitor) judge(g *gpuState, r reading, err error) {
 	if err != nil {
-		text, advice := "it has fallen off the bus and doesn't answer any more", LookupXid(79).Advice
+		c := g.condition(CodeLost, "it has fallen off the bus and doesn't answer any more")
 		if errors.Is(err, errReset) {
-			text, advice = "it needs a reset and does nothing before", adviseReset
+			c = g.condition(CodeLost, "it needs a reset and does nothing before")
+			c.Advice = adviseReset
 		}
 		g.last = nil
-		m.raise(semconv.EventGPULost, 0, g.condition(CodeLost, Fatal, text, advice))
+		m.raise(c)
 		return
 	}
 	m.clear(key{CodeLost, g.id.label, 0})
@@ -137,18 +136,18 @@ func (m *Monitor) judge(g *gpuState, r reading, err error) {
 
 func (m *Monitor) judgeMemory(g *gpuState, before, r *reading) {
 	if r.ECC != nil && before.ECC != nil && r.ECC.Uncorrected > before.ECC.Uncorrected {
-		m.raise(semconv.EventGPUECC, 0, g.uncorrected())
+		m.raise(g.uncorrected())
 	}
-	switch k := (key{CodeRemap, g.id.label, 0}); {
+	switch {
 	case r.Rows == nil:
 	case r.Rows.Failed:
-		m.raise(semconv.EventGPUECC, 0, g.condition(CodeRemap, Fatal, "bad memory could not be replaced by spare memory",
-			"have the GPU replaced"))
+		c := g.condition(CodeRemap, "bad memory could not be replaced by spare memory")
+		c.Severity, c.Advice = Fatal, "have the GPU replaced"
+		m.raise(c)
 	case r.Rows.Pending:
-		m.raise(semconv.EventGPUECC, 0, g.condition(CodeRemap, Warning, "bad memory is to be replaced by spare memory",
-			"reset the GPU when the job has ended"))
+		m.raise(g.condition(CodeRemap, "bad memory is to be replaced by spare memory"))
 	default:
-		m.clear(k)
+		m.clear(key{CodeRemap, g.id.label, 0})
 	}
 }
 
@@ -165,15 +164,13 @@ func (m *Monitor) judgeLinks(g *gpuState, before, r *reading) {
 		}
 	}
 	if len(down) > 0 {
-		m.raise(semconv.EventGPUNVLink, 0, g.condition(CodeNVLinkDown, Fatal,
-			"NVLinks that were up are down: "+strings.Join(down, ", "), adviseLink))
+		m.raise(g.condition(CodeNVLinkDown, "NVLinks that were up are down: "+strings.Join(down, ", ")))
 	} else {
 		m.clear(key{CodeNVLinkDown, g.id.label, 0})
 	}
 	if before.NVLink != nil && r.NVLink.Errors > before.NVLink.Errors {
-		m.raise(semconv.EventGPUNVLink, Remembered, g.condition(CodeNVLink, Warning,
-			fmt.Sprintf("its NVLinks made %d errors; transfers are repeated and slow",
-				r.NVLink.Errors-before.NVLink.Errors), adviseLink))
+		m.raise(g.condition(CodeNVLink, fmt.Sprintf("its NVLinks made %d errors; transfers are repeated and slow",
+			r.NVLink.Errors-before.NVLink.Errors)))
 	}
 }
 
@@ -182,7 +179,7 @@ func (m *Monitor) judgeClocks(g *gpuState, r *reading) {
 	if !r.throttle {
 		return
 	}
-	reasons := slices.DeleteFunc(slices.Clone(r.Throttled), func(s string) bool { return s == ReasonPowerCap })
+	reasons := slices.DeleteFunc(slices.Clone(r.Throttled), func(s string) bool { return s == powerCap })
 	if len(reasons) == 0 {
 		m.clear(key{CodeThrottled, g.id.label, 0})
 		return
@@ -191,7 +188,5 @@ func (m *Monitor) judgeClocks(g *gpuState, r *reading) {
 	if r.Temperature != nil {
 		text += fmt.Sprintf(", at %d °C", *r.Temperature)
 	}
-	m.raise(semconv.EventGPUThrottled, 0, g.condition(CodeThrottled, Warning, text,
-		"look at cooling and power supply (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER): every collective waits for "+
-			"the slowest GPU"))
+	m.raise(g.condition(CodeThrottled, text))
 }

@@ -20,11 +20,11 @@ func TestWhatReadingsTell(t *testing.T) {
 			text   string // of the worst condition
 		}{
 			{"nothing new", func(*fakeDevice) {}, nil, ""},
-			{"at the power limit", func(g *fakeDevice) { g.tells.Throttled = []string{ReasonPowerCap} }, nil, ""},
+			{"at the power limit", func(g *fakeDevice) { g.tells.Throttled = []string{powerCap} }, nil, ""},
 			{
 				"hot", func(g *fakeDevice) {
 					celsius := uint32(91)
-					g.tells.Throttled, g.tells.Temperature = []string{ReasonPowerCap, ReasonHWThermal}, &celsius
+					g.tells.Throttled, g.tells.Temperature = []string{powerCap, "hw_thermal"}, &celsius
 				},
 				[]string{"gpu.throttled gpu_throttled 0"},
 				"GPU 0: it is throttled: hw_thermal, at 91 °C",
@@ -92,7 +92,7 @@ func TestMetrics(t *testing.T) {
 	lost := fakeGPU("2")
 	lost.err = errLost
 	hot := fakeGPU("0")
-	hot.tells.Throttled = []string{ReasonSWThermal}
+	hot.tells.Throttled = []string{"sw_thermal"}
 	watched(t, newFake(hot, silent, lost), func(t *testing.T, m *Monitor, _ *told) {
 		m.driver.(*fakeDriver).happen <- event{kind: eventXid, xid: 13, device: "GPU-0", instance: wholeGPU}
 		synctest.Wait()

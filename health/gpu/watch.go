@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
 // watch waits for events until the Monitor is stopped. A set that fails, as it does when one of its GPUs is lost, is
@@ -64,10 +62,7 @@ func (m *Monitor) await() error {
 		case err == nil:
 			m.happened(set, e)
 		case errors.Is(err, errTimeout):
-			m.mu.Lock()
-			m.expire()
-			m.mu.Unlock()
-			m.tell()
+			m.Conditions() // closes those that are over
 		default:
 			return err
 		}
@@ -83,7 +78,7 @@ func (m *Monitor) register() (events, int, error) {
 	m.mu.Lock()
 	var devices []device
 	for _, g := range m.gpus {
-		if m.open.open[key{CodeLost, g.id.label, 0}] == nil {
+		if m.open[key{CodeLost, g.id.label, 0}] == nil {
 			devices = append(devices, g.dev)
 		}
 	}
@@ -113,10 +108,9 @@ func (m *Monitor) happened(set events, e event) {
 		case eventXid:
 			m.xid(g, LookupXid(e.xid))
 		case eventUncorrected:
-			m.raise(semconv.EventGPUECC, 0, g.uncorrected())
+			m.raise(g.uncorrected())
 		case eventCorrected:
-			m.raise(semconv.EventGPUECC, Remembered, g.condition(CodeCorrected, Warning, "memory errors were corrected",
-				"none is lost; if it goes on, reset the GPU when the job has ended"))
+			m.raise(g.condition(CodeCorrected, "memory errors were corrected"))
 		}
 	}
 }
@@ -124,25 +118,19 @@ func (m *Monitor) happened(set events, e event) {
 // xid counts an Xid error and opens its condition: for good, if it is the GPU that doesn't work any more.
 func (m *Monitor) xid(g *gpuState, x Xid) {
 	g.xids[x.Number]++
-	severity, memory := Warning, Remembered
+	c := g.condition(CodeXid, fmt.Sprintf("the driver reported %s, which puts %s out of service", x, x.Scope))
+	c.Xid, c.Advice = x.Number, x.Advice
 	if x.Scope == ScopeGPU {
-		severity, memory = Fatal, 0
+		c.Severity = Fatal
 	}
-	c := g.condition(CodeXid, severity, fmt.Sprintf("the driver reported %s, which puts %s out of service", x,
-		x.Scope), x.Advice)
-	c.Xid = x.Number
-	m.raise(semconv.EventGPUXid, memory, c)
+	m.raise(c)
 }
 
 // condition is one of this GPU; text goes on after "GPU 3: ".
-func (g *gpuState) condition(code string, severity Severity, text, advice string) Condition {
-	return Condition{
-		Code: code, Severity: severity, GPU: g.id.label, UUID: g.id.uuid,
-		Text: fmt.Sprintf("GPU %s: %s", g.id.label, text), Advice: advice,
-	}
+func (g *gpuState) condition(code, text string) Condition {
+	return Condition{Code: code, GPU: g.id.label, UUID: g.id.uuid, Text: "GPU " + g.id.label + ": " + text}
 }
 
 func (g *gpuState) uncorrected() Condition {
-	return g.condition(CodeECC, Fatal,
-		"its memory had errors that could not be corrected; results since then can't be trusted", adviseReset)
+	return g.condition(CodeECC, "its memory had errors that could not be corrected; results since then can't be trusted")
 }

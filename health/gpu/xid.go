@@ -3,26 +3,14 @@ package gpu
 import "fmt"
 
 // Scope says what an Xid error puts out of service.
-type Scope uint8
+type Scope string
 
 // The scopes, the least first.
 const (
-	ScopeNone    Scope = iota // nothing stops working; a warning
-	ScopeProcess              // the process that used the GPU; the GPU is well
-	ScopeGPU                  // the GPU, until it is reset or replaced
+	ScopeNone    Scope = "nothing"     // nothing stops working; a warning
+	ScopeProcess Scope = "the process" // the process that used the GPU; the GPU is well
+	ScopeGPU     Scope = "the GPU"     // the GPU, until it is reset or replaced
 )
-
-// String is "nothing", "the process" or "the GPU".
-func (s Scope) String() string {
-	switch s {
-	case ScopeProcess:
-		return "the process"
-	case ScopeGPU:
-		return "the GPU"
-	default:
-		return "nothing"
-	}
-}
 
 // Xid is what is known of an Xid error: a message of NVIDIA's driver, by its number.
 type Xid struct {
@@ -35,68 +23,63 @@ type Xid struct {
 // String is "Xid 79 (GPU has fallen off the bus)".
 func (x Xid) String() string { return fmt.Sprintf("Xid %d (%s)", x.Number, x.Name) }
 
-// What to do, where it is the same for several.
+// What to do.
 const (
 	adviseProgram = "find the kernel at fault with compute-sanitizer; the GPU is well if other programs run on it"
 	adviseReset   = "drain the node and reset the GPU (nvidia-smi --gpu-reset) or reboot; if it comes again, test the " +
 		"GPU with dcgmi diag -r 3"
+	adviseCycle = "drain the node and power-cycle it; look at power, cooling and seating, and at the kernel's log for " +
+		"PCIe errors"
 	adviseEarlier = "look for the Xid before it: this one only follows"
 	adviseLink    = "look at nvidia-smi nvlink -e and at the fabric manager's log; reset both GPUs of the link; if it " +
 		"comes again, have it checked"
 	adviseReboot = "collect nvidia-bug-report.sh, then reboot the node; if it comes again, update the driver or have " +
 		"the GPU checked"
+	adviseSpare     = "reset the GPU when the job has ended: that puts the spare memory in use"
+	adviseRate      = "errors were corrected; reset the GPU when the job has ended, and have it checked if the rate stays"
+	adviseContained = "restart the job from its last checkpoint; reset the GPU when it can be spared"
+	adviseTimeout   = "restart the program; if it comes again, reset the GPU and update the driver"
+	adviseDriver    = "look whether nvidia-smi works; after an update of the driver, reboot or reload it"
+	adviseKernelLog = "look for Xids in the kernel's log (dmesg | grep NVRM): a GPU may have fallen off the bus; a driver " +
+		"update may be under way"
+	adviseCorrected = "none is lost; if it goes on, reset the GPU when the job has ended"
+	adviseLater     = "reset the GPU when the job has ended"
+	adviseCooling   = "look at cooling and power supply (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER): every collective " +
+		"waits for the slowest GPU"
 )
 
 // catalogue has the common ones of https://docs.nvidia.com/deploy/xid-errors.
 var catalogue = map[uint64]Xid{
-	8:  {Name: "GPU stopped processing", Scope: ScopeProcess, Advice: adviseProgram},
-	13: {Name: "graphics engine exception", Scope: ScopeProcess, Advice: adviseProgram},
-	31: {Name: "GPU memory page fault", Scope: ScopeProcess, Advice: adviseProgram},
-	32: {Name: "invalid or corrupted push buffer stream", Scope: ScopeProcess, Advice: adviseReboot},
-	38: {Name: "driver firmware error", Scope: ScopeGPU, Advice: adviseReboot},
-	43: {Name: "GPU stopped processing", Scope: ScopeProcess, Advice: adviseProgram},
-	45: {Name: "preemptive cleanup, due to previous errors", Scope: ScopeProcess, Advice: adviseEarlier},
-	48: {Name: "double bit ECC error", Scope: ScopeGPU, Advice: adviseReset},
-	61: {Name: "internal micro-controller breakpoint or warning", Scope: ScopeGPU, Advice: adviseReboot},
-	62: {Name: "internal micro-controller halt", Scope: ScopeGPU, Advice: adviseReboot},
-	63: {
-		Name: "ECC page retirement or row remapping recorded", Scope: ScopeNone,
-		Advice: "reset the GPU when the job has ended: that puts the spare memory in use",
-	},
-	64: {Name: "ECC page retirement or row remapping not recorded", Scope: ScopeGPU, Advice: adviseReset},
-	68: {Name: "video decoder exception", Scope: ScopeProcess, Advice: adviseProgram},
-	69: {Name: "graphics engine class error", Scope: ScopeProcess, Advice: adviseProgram},
-	74: {Name: "NVLink error", Scope: ScopeGPU, Advice: adviseLink},
-	79: {Name: "GPU has fallen off the bus", Scope: ScopeGPU, Advice: "drain the node and power-cycle it; look at " +
-		"power, cooling and seating, and at the kernel's log for PCIe errors"},
-	92: {
-		Name: "high single-bit ECC error rate", Scope: ScopeNone,
-		Advice: "errors were corrected; reset the GPU when the job has ended, and have it checked if the rate stays",
-	},
-	94: {
-		Name: "contained ECC error", Scope: ScopeProcess,
-		Advice: "restart the job from its last checkpoint; reset the GPU when it can be spared",
-	},
-	95: {Name: "uncontained ECC error", Scope: ScopeGPU, Advice: adviseReset},
-	109: {
-		Name: "context switch timeout", Scope: ScopeProcess,
-		Advice: "restart the program; if it comes again, reset the GPU and update the driver",
-	},
-	119: {Name: "GSP RPC timeout", Scope: ScopeGPU, Advice: adviseReboot},
-	120: {Name: "GSP error", Scope: ScopeGPU, Advice: adviseReboot},
-	140: {Name: "unrecovered ECC error", Scope: ScopeGPU, Advice: adviseReset},
-	143: {Name: "GPU initialization error", Scope: ScopeGPU, Advice: adviseReset},
+	8:   {8, "GPU stopped processing", ScopeProcess, adviseProgram},
+	13:  {13, "graphics engine exception", ScopeProcess, adviseProgram},
+	31:  {31, "GPU memory page fault", ScopeProcess, adviseProgram},
+	32:  {32, "invalid or corrupted push buffer stream", ScopeProcess, adviseReboot},
+	38:  {38, "driver firmware error", ScopeGPU, adviseReboot},
+	43:  {43, "GPU stopped processing", ScopeProcess, adviseProgram},
+	45:  {45, "preemptive cleanup, due to previous errors", ScopeProcess, adviseEarlier},
+	48:  {48, "double bit ECC error", ScopeGPU, adviseReset},
+	61:  {61, "internal micro-controller breakpoint or warning", ScopeGPU, adviseReboot},
+	62:  {62, "internal micro-controller halt", ScopeGPU, adviseReboot},
+	63:  {63, "ECC page retirement or row remapping recorded", ScopeNone, adviseSpare},
+	64:  {64, "ECC page retirement or row remapping not recorded", ScopeGPU, adviseReset},
+	68:  {68, "video decoder exception", ScopeProcess, adviseProgram},
+	69:  {69, "graphics engine class error", ScopeProcess, adviseProgram},
+	74:  {74, "NVLink error", ScopeGPU, adviseLink},
+	79:  {79, "GPU has fallen off the bus", ScopeGPU, adviseCycle},
+	92:  {92, "high single-bit ECC error rate", ScopeNone, adviseRate},
+	94:  {94, "contained ECC error", ScopeProcess, adviseContained},
+	95:  {95, "uncontained ECC error", ScopeGPU, adviseReset},
+	109: {109, "context switch timeout", ScopeProcess, adviseTimeout},
+	119: {119, "GSP RPC timeout", ScopeGPU, adviseReboot},
+	120: {120, "GSP error", ScopeGPU, adviseReboot},
+	140: {140, "unrecovered ECC error", ScopeGPU, adviseReset},
+	143: {143, "GPU initialization error", ScopeGPU, adviseReset},
 }
 
 // LookupXid is what is known of an Xid error. Of one that is not in the catalogue, nothing is claimed.
 func LookupXid(number uint64) Xid {
-	x, ok := catalogue[number]
-	if !ok {
-		x = Xid{
-			Name: "not in the catalogue", Scope: ScopeNone,
-			Advice: "look it up at https://docs.nvidia.com/deploy/xid-errors",
-		}
+	if x, ok := catalogue[number]; ok {
+		return x
 	}
-	x.Number = number
-	return x
+	return Xid{number, "not in the catalogue", ScopeNone, "look it up at https://docs.nvidia.com/deploy/xid-errors"}
 }

@@ -50,29 +50,19 @@ func main() {
 
 // parseFlags reads the command line. weights is the file to write them to, if any.
 func parseFlags(args []string) (s settings, weights string, err error) {
+	s.seed = 1
 	flags := flag.NewFlagSet("digits", flag.ContinueOnError)
 	flags.IntVar(&s.epochs, "epochs", 30, "how often to go through the training samples")
-	flags.IntVar(&s.batch, "batch", 64, "samples of one step, over all ranks")
-	rate := flags.Float64("rate", 0.05, "how far a step goes")
-	momentum := flags.Float64("momentum", 0.9, "how much of its speed a step keeps, below 1")
-	flags.Uint64Var(&s.seed, "seed", 1, "where chance begins")
 	flags.BoolVar(&s.elastic, "elastic", false, "go on with the other ranks when some die (see carillon run --min-ranks)")
 	flags.StringVar(&weights, "weights", "", "a file for the trained weights, as little-endian float32")
 	if err := flags.Parse(args); err != nil {
 		return s, "", err
 	}
-	s.rate, s.momentum = float32(*rate), float32(*momentum)
 	switch {
 	case flags.NArg() > 0:
 		return s, "", fmt.Errorf("don't know what to do with %q; there are only flags (see -help)", flags.Args())
 	case s.epochs < 1:
 		return s, "", fmt.Errorf("-epochs is %d, allowed is 1 or more", s.epochs)
-	case s.batch < 1:
-		return s, "", fmt.Errorf("-batch is %d, allowed is 1 or more", s.batch)
-	case !(*rate > 0 && *rate <= 10):
-		return s, "", fmt.Errorf("-rate is %g, allowed is above 0 and up to 10", *rate)
-	case !(*momentum >= 0 && *momentum < 1):
-		return s, "", fmt.Errorf("-momentum is %g, allowed is from 0 to below 1", *momentum)
 	}
 	return s, weights, nil
 }

@@ -8,14 +8,17 @@ import (
 // reducer replaces every number by its sum over all ranks. All ranks call it in the same order.
 type reducer func(ctx context.Context, numbers []float32) error
 
+const (
+	batchSize = 64   // samples of one step, over all ranks
+	rate      = 0.05 // how far a step goes
+	momentum  = 0.9  // how much of its speed a step keeps
+)
+
 // settings are what all ranks of a job must agree on.
 type settings struct {
-	epochs   int
-	batch    int     // samples of one step, over all ranks
-	rate     float32 // how far a step goes
-	momentum float32
-	seed     uint64
-	elastic  bool // outlive ranks
+	epochs  int
+	seed    uint64 // where chance begins
+	elastic bool   // outlive ranks
 }
 
 // trainer trains one rank's replica of the model. All replicas start alike and take the same steps, so they stay alike.
@@ -76,10 +79,10 @@ func (t *trainer) run(ctx context.Context, report func(progress)) error {
 // finishEpoch goes through the training samples that the epoch has left, in an order of its own, the same on all ranks.
 func (t *trainer) finishEpoch(ctx context.Context) (meanLoss float64, err error) {
 	order := rand.New(rand.NewPCG(t.seed, uint64(t.epoch)+1)).Perm(len(t.train))
-	perEpoch := (len(order) + t.batch - 1) / t.batch
+	perEpoch := (len(order) + batchSize - 1) / batchSize
 	for t.steps < (t.epoch+1)*perEpoch {
-		from := (t.steps - t.epoch*perEpoch) * t.batch
-		if err := t.step(ctx, order[from:min(from+t.batch, len(order))]); err != nil {
+		from := (t.steps - t.epoch*perEpoch) * batchSize
+		if err := t.step(ctx, order[from:min(from+batchSize, len(order))]); err != nil {
 			return 0, err
 		}
 	}
@@ -107,8 +110,8 @@ func (t *trainer) step(ctx context.Context, batch []int) error {
 		return err
 	}
 	for i, g := range t.grad {
-		t.velocity[i] = t.momentum*t.velocity[i] + g
-		t.model.params[i] -= t.rate * t.velocity[i]
+		t.velocity[i] = momentum*t.velocity[i] + g
+		t.model.params[i] -= rate * t.velocity[i]
 	}
 	t.steps++
 	t.loss += loss

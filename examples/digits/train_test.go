@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var defaults = settings{epochs: 30, batch: 64, rate: 0.05, momentum: 0.9, seed: 1}
+var defaults = settings{epochs: 30, seed: 1}
 
 // meeting sums the numbers of size goroutines, in the order of the ranks.
 type meeting struct {

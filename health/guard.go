@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"time"
 )
 
@@ -136,11 +135,3 @@ func (a *answer) Write(b []byte) (int, error) {
 
 // Unwrap lets http.ResponseController reach what it controls.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
-// statusText is the status as a label: "200"; what writes nothing is answered with 200.
-func statusText(status int) string {
-	if status == 0 {
-		status = http.StatusOK
-	}
-	return strconv.Itoa(status)
-}

@@ -1,6 +1,10 @@
 package health
 
 import (
+	"cmp"
+	"net/http"
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-rt/carillon/telemetry/semconv"
@@ -10,10 +14,11 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	refused  prometheus.Counter
 	cut      prometheus.Counter
+	all      []prometheus.Collector // these, and what is read when somebody scrapes
 }
 
-func newMetrics() *metrics {
-	return &metrics{
+func newMetrics(connections *connections, conditions *Conditions) *metrics {
+	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: semconv.MetricHealthRequests, Help: "Requests to the health endpoint that were answered, by path and " +
 				"status code.",
@@ -25,6 +30,23 @@ func newMetrics() *metrics {
 			Name: semconv.MetricHealthConnectionsCut, Help: "Connections to the health endpoint that were cut to let others in.",
 		}),
 	}
+	m.all = []prometheus.Collector{m.requests, m.refused, m.cut, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: semconv.MetricHealthConnections, Help: "Open connections to the health endpoint.",
+	}, func() float64 { return float64(connections.count()) })}
+	for severity := Info; severity <= Critical; severity++ {
+		m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: semconv.MetricHealthConditions, Help: "Conditions that are open and not silent, by severity.",
+			ConstLabels: prometheus.Labels{semconv.LabelSeverity: severity.String()},
+		}, func() (open float64) {
+			for _, c := range conditions.List() {
+				if !c.Silent() && c.Severity == severity {
+					open++
+				}
+			}
+			return open
+		}))
+	}
+	return m
 }
 
 // answered counts an answer. The pattern is that of the handler, so that no client makes up new series.
@@ -35,45 +57,19 @@ func (m *metrics) answered(pattern string, status int) {
 	case "/{$}":
 		pattern = "/"
 	}
-	m.requests.WithLabelValues(pattern, statusText(status)).Inc()
+	m.requests.WithLabelValues(pattern, strconv.Itoa(cmp.Or(status, http.StatusOK))).Inc()
 }
-
-// conditionsDesc describes the gauge that is read from Conditions when somebody scrapes.
-var conditionsDesc = prometheus.NewDesc(
-	semconv.MetricHealthConditions, "Conditions that are open and not silent, by severity.",
-	[]string{semconv.LabelSeverity}, nil,
-)
 
 // Describe implements prometheus.Collector.
 func (s *Server) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range s.collectors() {
+	for _, c := range s.metrics.all {
 		c.Describe(ch)
 	}
-	ch <- conditionsDesc
 }
 
 // Collect implements prometheus.Collector: the metrics of the endpoint, and how many conditions are open.
 func (s *Server) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range s.collectors() {
+	for _, c := range s.metrics.all {
 		c.Collect(ch)
 	}
-	var open [len(severityNames)]int
-	for _, c := range s.cfg.Conditions.List() {
-		if !c.Silent() {
-			open[c.Severity]++
-		}
-	}
-	for severity := Info; severity <= Critical; severity++ {
-		ch <- prometheus.MustNewConstMetric(conditionsDesc, prometheus.GaugeValue, float64(open[severity]), severity.String())
-	}
-}
-
-func (s *Server) collectors() []prometheus.Collector {
-	return []prometheus.Collector{s.metrics.requests, s.metrics.refused, s.metrics.cut, s.connectionCount}
-}
-
-func newConnectionCount(cs *connections) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: semconv.MetricHealthConnections, Help: "Open connections to the health endpoint.",
-	}, func() float64 { return float64(cs.count()) })
 }

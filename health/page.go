@@ -102,13 +102,9 @@ func (x *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusInternalServerError, fmt.Sprintf("the page can't be made: %v\n", err))
 		return
 	}
-	header := w.Header()
-	header.Set("Content-Type", "text/html; charset=utf-8")
-	header.Set("Content-Security-Policy", x.policy)
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Cache-Control", "no-store")
-	_, _ = w.Write(body.Bytes()) // the client went away; there is nobody to tell
+	w.Header().Set("Content-Security-Policy", x.policy)
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	write(w, http.StatusOK, typeHTML, body.Bytes())
 }
 
 func (x *page) look(v *view, results []Result) {

@@ -1,7 +1,6 @@
 package health
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -97,11 +96,21 @@ func (p *probe) all(w http.ResponseWriter, r *http.Request) {
 	}
 
 	_, verbose := query["verbose"]
+	report.answer(w, r, verbose, func() string { return report.text(p.name) })
+}
+
+// answer is the report as JSON if that is wanted; else text if something fails or it is asked for, and "ok" if not.
+func (r *report) answer(w http.ResponseWriter, request *http.Request, verbose bool, text func() string) {
 	switch {
-	case wantsJSON(r):
-		respondJSON(w, report.code(), report)
-	case verbose || report.code() != http.StatusOK:
-		respond(w, report.code(), report.text(p.name))
+	case wantsJSON(request):
+		body, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			respond(w, http.StatusInternalServerError, err.Error()+"\n")
+			return
+		}
+		write(w, r.code(), typeJSON, append(body, '\n'))
+	case verbose || r.code() != http.StatusOK:
+		respond(w, r.code(), text())
 	default:
 		respond(w, http.StatusOK, "ok")
 	}
@@ -116,32 +125,22 @@ func (p *probe) one(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	report := newReport(results) // of a check and a condition, if they have one name
-	switch {
-	case wantsJSON(r):
-		respondJSON(w, report.code(), report)
-	case report.code() != http.StatusOK:
-		var body bytes.Buffer
-		report.lines(&body, "failed")
-		respond(w, report.code(), body.String())
-	default:
-		respond(w, http.StatusOK, "ok")
-	}
+	report.answer(w, r, false, func() string { return report.lines("failed") })
 }
 
 // yesOrNo answers clients that may know no more.
 func (p *probe) yesOrNo(w http.ResponseWriter, r *http.Request) {
-	if newReport(p.run(r.Context(), nil)).code() != http.StatusOK {
-		respond(w, http.StatusServiceUnavailable, "not ok")
-		return
+	body, code := "ok", newReport(p.run(r.Context(), nil)).code()
+	if code != http.StatusOK {
+		body = "not ok"
 	}
-	respond(w, http.StatusOK, "ok")
+	respond(w, code, body)
 }
 
 // text is the report for a person, in Kubernetes' form.
 func (r *report) text(probe string) string {
-	var body bytes.Buffer
-	r.lines(&body, "ok", "failed")
-	r.lines(&body, "excluded")
+	var body strings.Builder
+	body.WriteString(r.lines("ok", "failed") + r.lines("excluded"))
 	for i := range r.Conditions {
 		if c := r.Conditions[i]; !c.Silent() && !c.NotReady { // those that do fail the probe are among the checks
 			fmt.Fprintf(&body, "%s: %s\n", c.Severity, c)
@@ -158,20 +157,22 @@ func (r *report) text(probe string) string {
 	return body.String()
 }
 
-func (r *report) lines(w *bytes.Buffer, statuses ...string) {
+func (r *report) lines(statuses ...string) string {
+	var w strings.Builder
 	for _, c := range r.Checks {
 		switch {
 		case !slices.Contains(statuses, c.Status):
 		case c.Status == "failed":
-			fmt.Fprintf(w, "[-]%s failed: %s\n", c.Name, c.Error)
+			fmt.Fprintf(&w, "[-]%s failed: %s\n", c.Name, c.Error)
 		case c.Status == "excluded":
-			fmt.Fprintf(w, "[+]%s excluded: ok\n", oneLine(c.Name))
+			fmt.Fprintf(&w, "[+]%s excluded: ok\n", oneLine(c.Name))
 		case c.Text != "":
-			fmt.Fprintf(w, "[+]%s ok: %s\n", c.Name, c.Text)
+			fmt.Fprintf(&w, "[+]%s ok: %s\n", c.Name, c.Text)
 		default:
-			fmt.Fprintf(w, "[+]%s ok\n", c.Name)
+			fmt.Fprintf(&w, "[+]%s ok\n", c.Name)
 		}
 	}
+	return w.String()
 }
 
 // oneLine keeps what others wrote from looking like lines of ours.
@@ -196,23 +197,13 @@ func wantsJSON(r *http.Request) bool {
 }
 
 func respond(w http.ResponseWriter, status int, body string) {
-	header := w.Header()
-	header.Set("Content-Type", "text/plain; charset=utf-8")
-	header["X-Content-Type-Options"] = noSniff
-	header.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte(body)) // the client went away; there is nobody to tell
+	write(w, status, typeText, []byte(body))
 }
 
-func respondJSON(w http.ResponseWriter, status int, body any) {
-	text, err := json.MarshalIndent(body, "", "  ")
-	if err != nil {
-		respond(w, http.StatusInternalServerError, err.Error()+"\n")
-		return
-	}
+func write(w http.ResponseWriter, status int, kind []string, body []byte) {
 	header := w.Header()
-	header["Content-Type"], header["X-Content-Type-Options"] = typeJSON, noSniff
+	header["Content-Type"], header["X-Content-Type-Options"] = kind, noSniff
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // the client went away; there is nobody to tell
+	_, _ = w.Write(body) // the client went away; there is nobody to tell
 }

@@ -62,18 +62,15 @@ func (s *Snapshot) fill() {
 	if s.Time.IsZero() {
 		s.Time = time.Now()
 	}
-	if s.Ranks == nil {
-		s.Ranks = []Rank{}
+	s.Ranks, s.Comms = listed(s.Ranks), listed(s.Comms)
+	s.Verdicts, s.Conditions = listed(s.Verdicts), listed(s.Conditions)
+}
+
+func listed[T any](list []T) []T {
+	if list == nil {
+		return []T{}
 	}
-	if s.Comms == nil {
-		s.Comms = []Comm{}
-	}
-	if s.Verdicts == nil {
-		s.Verdicts = []Verdict{}
-	}
-	if s.Conditions == nil {
-		s.Conditions = []Condition{}
-	}
+	return list
 }
 
 // edition is a published snapshot with its documents.

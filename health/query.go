@@ -29,6 +29,8 @@ type query struct {
 // Header values that are the same in all answers.
 var (
 	typeJSON = []string{"application/json"}
+	typeText = []string{"text/plain; charset=utf-8"}
+	typeHTML = []string{"text/html; charset=utf-8"}
 	noCache  = []string{"no-cache"} // keep it, and ask whether it is still true
 	noSniff  = []string{"nosniff"}
 )

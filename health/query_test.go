@@ -38,7 +38,7 @@ func sample() *Snapshot {
 
 // queryRoutes are the routes of a server that isn't there.
 func queryRoutes(cfg Config) []Route {
-	return (&Server{cfg: cfg, access: &access{}, metrics: newMetrics()}).queryRoutes()
+	return (&Server{cfg: cfg, access: &access{}, metrics: newMetrics(nil, nil)}).queryRoutes()
 }
 
 // asked sends a query to the handler of a path.

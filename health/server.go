@@ -11,8 +11,6 @@ import (
 	"net/netip"
 	"slices"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Limits of what a client may send. They and the times bound what somebody who is not a friend can hold.
@@ -88,11 +86,10 @@ type Server struct {
 	served   chan error // Serve's answer
 	bare     map[string]*probe
 
-	connections     connections
-	connectionCount prometheus.Collector
-	metrics         *metrics
-	stopping        context.Context //nolint:containedctx // ends streams
-	stopStreams     context.CancelFunc
+	connections connections
+	metrics     *metrics
+	stopping    context.Context //nolint:containedctx // ends streams
+	stopStreams context.CancelFunc
 }
 
 // Listen opens the endpoint and serves it in the background. The error names the address and what is wrong with it.
@@ -114,10 +111,10 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, access: access, loopback: loopbackHost(cfg.Addr), served: make(chan error, 1), metrics: newMetrics(),
+		cfg: cfg, access: access, loopback: loopbackHost(cfg.Addr), served: make(chan error, 1),
 	}
+	s.metrics = newMetrics(&s.connections, cfg.Conditions)
 	s.connections.max, s.connections.maxStreams, s.connections.cut = maxConnections, maxStreams, s.metrics.cut.Inc
-	s.connectionCount = newConnectionCount(&s.connections)
 	handler, err := s.newHandler()
 	if err != nil {
 		return nil, err

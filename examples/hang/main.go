@@ -1,14 +1,13 @@
 // Command hang hangs, so that you can look at a hang: several ranks are in an all-reduce, and one of them is not. Its
 // data loader doesn't deliver, so it waits for its next batch and never makes the call; the others wait for it.
 //
-//	go run ./examples/hang                     # starts four ranks by itself
-//	carillon run -n 4 -- bin/hang              # the same, started by a launcher
+//	bin/carillon run -n 4 -- bin/hang
 //
 // It prints the commands that show the hang while it lasts: in Jaeger, in the metrics, on the health page, and in the
 // post-mortem of the tapes. After a minute (-for says otherwise) the loader delivers, the rank makes its call, and all
 // is well; ^C ends it sooner.
 //
-// This file is a rank, which has nothing special in it; launch.go starts the ranks, and show.go has the commands.
+// This file is a rank, which has nothing special in it; show.go has the commands.
 package main
 
 import (
@@ -28,7 +27,6 @@ import (
 type settings struct {
 	lasts   time.Duration // the hang
 	missing int           // the rank that doesn't make the call
-	ranks   int           // how many to start where no launcher did
 	jaeger  string        // where its HTTP API is
 }
 
@@ -36,14 +34,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	s, err := parseFlags(os.Args[1:])
-	switch {
-	case errors.Is(err, flag.ErrHelp):
+	if errors.Is(err, flag.ErrHelp) {
 		os.Exit(2)
-	case err != nil:
-	case launched():
+	}
+	if err == nil {
 		err = run(ctx, s)
-	default:
-		err = launch(ctx, s.ranks)
 	}
 	if ctx.Err() != nil {
 		return // whoever interrupted it knows
@@ -58,7 +53,6 @@ func parseFlags(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("hang", flag.ContinueOnError)
 	flags.DurationVar(&s.lasts, "for", time.Minute, "how long to hang")
 	flags.IntVar(&s.missing, "missing", 2, "the rank that doesn't make the call")
-	flags.IntVar(&s.ranks, "n", 4, "how many ranks to start, where no launcher does")
 	flags.StringVar(&s.jaeger, "jaeger", "http://localhost:16686", "where Jaeger answers questions")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -68,8 +62,6 @@ func parseFlags(args []string) (s settings, err error) {
 		return s, fmt.Errorf("don't know what to do with %q; there are only flags (see -help)", flags.Args())
 	case s.lasts <= 0:
 		return s, fmt.Errorf("-for is %v, allowed is more than 0", s.lasts)
-	case s.ranks < 2 || s.ranks > 64:
-		return s, fmt.Errorf("-n is %d, allowed is from 2 to 64", s.ranks)
 	case s.missing < 0:
 		return s, fmt.Errorf("-missing is %d, allowed is a rank, from 0", s.missing)
 	}
@@ -90,9 +82,11 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	defer world.Close()
-	if s.missing >= world.Size() || world.Size() < 2 {
-		return fmt.Errorf("-missing is %d, and the world has %d ranks; allowed is one of at least two", s.missing,
-			world.Size())
+	if world.Size() < 2 {
+		return errors.New("there is one rank alone, which waits for nobody: carillon run -n 4 -- bin/hang starts four")
+	}
+	if s.missing >= world.Size() {
+		return fmt.Errorf("-missing is %d, and the world has %d ranks", s.missing, world.Size())
 	}
 
 	pids := make([]int64, world.Size())

@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,11 +18,22 @@ import (
 	"go.uber.org/goleak"
 )
 
-// roleVariable makes the test binary the program itself, which must end all that it starts.
-const roleVariable = "HANG_TEST_MAIN"
+// ranksVariable makes the test binary a launcher of so many ranks, and those the program itself, which must end all that
+// it starts.
+const ranksVariable = "HANG_TEST_RANKS"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(roleVariable) != "" {
+	ranks, err := strconv.Atoi(os.Getenv(ranksVariable))
+	if err == nil && os.Getenv("RANK") == "" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		if err := launch(ctx, ranks); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if err == nil {
 		main()
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -31,8 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is this program, with that command line. It may take a minute.
-func program(t *testing.T, args ...string) *exec.Cmd {
+// program is this program on so many ranks, with that command line. It may take a minute.
+func program(t *testing.T, ranks int, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
@@ -42,12 +55,12 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
-	cmd.Env = append(cmd.Env, roleVariable+"=1", "OTEL_TRACES_EXPORTER=none", "CARILLON_TAPE_DIR="+t.TempDir())
+	cmd.Env = append(cmd.Env, ranksVariable+"="+strconv.Itoa(ranks), "OTEL_TRACES_EXPORTER=none", "CARILLON_TAPE_DIR="+t.TempDir())
 	return cmd
 }
 
 func TestHangEnds(t *testing.T) {
-	out, err := program(t, "-for", "300ms", "-n", "3", "-missing", "1").CombinedOutput()
+	out, err := program(t, 3, "-for", "300ms", "-missing", "1").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -74,7 +87,7 @@ func TestHangEnds(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
-			cmd := program(t, "-for", "1h")
+			cmd := program(t, 4, "-for", "1h")
 			stdout, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -102,15 +115,18 @@ func TestInterrupt(t *testing.T) {
 func TestBadFlags(t *testing.T) {
 	for flags, want := range map[string]string{
 		"-for 0s":     "hang: -for is 0s, allowed is more than 0\n",
-		"-n 1":        "hang: -n is 1, allowed is from 2 to 64\n",
 		"-missing -1": "hang: -missing is -1, allowed is a rank, from 0\n",
-		"-missing 4":  "hang: -missing is 4, and the world has 4 ranks; allowed is one of at least two\n",
+		"-missing 4":  "hang: -missing is 4, and the world has 4 ranks\n",
 		"now": fmt.Sprintf("hang: don't know what to do with %q; there are only flags (see -help)\n",
 			[]string{"now"}),
 	} {
-		out, err := program(t, strings.Fields(flags)...).CombinedOutput()
+		out, err := program(t, 4, strings.Fields(flags)...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v, %s\nwant %s", flags, err, out, want)
 		}
+	}
+	const want = "hang: there is one rank alone, which waits for nobody: carillon run -n 4 -- bin/hang starts four\n"
+	if out, err := program(t, 1).CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+		t.Errorf("one rank: %v, %s\nwant %s", err, out, want)
 	}
 }

@@ -16,7 +16,7 @@ import (
 func TestCommandsOfTheExample(t *testing.T) {
 	j := Start(t)
 	env := append(append(j.Env("http/protobuf"), soon...), "CARILLON_TAPE_DIR="+t.TempDir())
-	hang := e2e.Start(t, env, "hang", "-for", "1h", "-jaeger", "http://"+j.query)
+	hang := e2e.Start(t, env, "carillon", "run", "-n", "4", "--", "hang", "-for", "1h", "-jaeger", "http://"+j.query)
 	hang.Await(`rank 3 is in the all-reduce`)
 
 	// By the text above each: what its output must match.
@@ -30,7 +30,7 @@ func TestCommandsOfTheExample(t *testing.T) {
 		{"all ranks side by side", `(?s)all_reduce.*rank 2`},
 	}
 	for _, show := range shows {
-		line := hang.Await(`^  ` + regexp.QuoteMeta(show.above) + `[^\n]*:\n    (.+)$`)[1]
+		line := hang.Await(`^\[0\]   ` + regexp.QuoteMeta(show.above) + `[^\n]*:\n\[0\]     (.+)$`)[1]
 		line = strings.Replace(line, "watch --for 20s", "watch --for 2s", 1) // nobody reads along
 		if strings.HasPrefix(line, "http") {
 			line = "curl -s '" + line + "'"
@@ -45,12 +45,12 @@ func TestCommandsOfTheExample(t *testing.T) {
 		})
 	}
 
-	kill := hang.Await(`^  rank 2 dies[^\n]*:\n    (.+)$`)[1]
+	kill := hang.Await(`^\[0\]   rank 2 dies[^\n]*:\n\[0\]     (.+)$`)[1]
 	if out, err := exec.CommandContext(t.Context(), "bash", "-c", kill).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", kill, err, out)
 	}
-	if code := hang.ExitCode(); code != 1 {
-		t.Errorf("exit code %d, want 1", code)
+	if code := hang.ExitCode(); code != 128+9 {
+		t.Errorf("exit code %d, want %d", code, 128+9)
 	}
 	for _, rank := range []int{0, 1, 3} {
 		if said := fmt.Sprintf("hang: rank %d", rank); !strings.Contains(hang.Output(), said) {

@@ -11,18 +11,9 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-
-	rendezvous "github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 )
 
-// launched tells whether this process is a rank already. A problem with what a launcher says is for node.Start to tell.
-func launched() bool {
-	w, err := rendezvous.FromEnv(os.Getenv)
-	return err != nil || w.Launcher != rendezvous.None
-}
-
 // launch starts this program once for each rank, with the variables that a launcher sets, and waits for their end.
-// carillon run does it better: it says whose each line is, which rank died, and ends the others.
 func launch(ctx context.Context, ranks int) error {
 	program, err := os.Executable()
 	if err != nil {

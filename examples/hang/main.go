@@ -69,9 +69,6 @@ func parseFlags(args []string) (s settings, err error) {
 }
 
 func run(ctx context.Context, s settings) (err error) {
-	if err := exportToLocalJaeger(ctx); err != nil {
-		return err
-	}
 	n, err := node.Start(ctx, node.FromEnv(), node.WithSignals(false)) // main handles SIGTERM: ctx ends, and Stop exports
 	if err != nil {
 		return err

@@ -1,42 +1,18 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	rendezvous "github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// collector is where a collector of this host takes spans, as OpenTelemetry's specification has it.
-const collector = "localhost:4318"
-
-// exportToLocalJaeger has spans sent to the collector on this host, if one answers and nobody said otherwise.
-func exportToLocalJaeger(ctx context.Context) error {
-	for _, name := range []string{
-		"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT",
-		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-	} {
-		if os.Getenv(name) != "" {
-			return nil
-		}
-	}
-	dialer := net.Dialer{Timeout: time.Second}
-	conn, err := dialer.DialContext(ctx, "tcp", collector)
-	if err != nil {
-		return nil //nolint:nilerr // nobody is there to be shown anything
-	}
-	conn.Close()
-	return os.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://"+collector+"/v1/traces")
-}
-
+// exported tells whether the process's spans are sent to a collector.
 func exported() bool {
 	if e := os.Getenv("OTEL_TRACES_EXPORTER"); e != "" {
 		return e == "otlp"
@@ -72,7 +48,8 @@ func (r *rank) show(health string, missing int64) {
 			r.jaeger+"/search?lookback=1h&service=carillon&operation=ccl.stall&tags="+
 				url.QueryEscape(jobTag(job)))
 	} else {
-		command("no spans leave the process; start a Jaeger, and then this program again", "make jaeger")
+		command("no spans leave the process; start a Jaeger, and then this program again, with "+
+			"OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318", "make jaeger")
 	}
 	command("all ranks side by side, from their tapes, now or when they are dead", carillonCommand()+" postmortem "+tapes)
 	command(fmt.Sprintf("rank %d dies, and the others say so at once", r.missing), fmt.Sprintf("kill -9 %d", missing))
@@ -105,17 +82,11 @@ func whereabouts() (job, tapes string) {
 	return w.Job, filepath.Join(tape.DefaultDir(), w.Job)
 }
 
-// carillonCommand is how to call carillon from where this program was started: by name, beside this program, or by go
-// run.
+// carillonCommand is how to call carillon: the one beside this program, or by name.
 func carillonCommand() string {
-	if _, err := exec.LookPath("carillon"); err == nil {
-		return "carillon"
+	beside := filepath.Join(filepath.Dir(os.Args[0]), "carillon")
+	if _, err := exec.LookPath(beside); err == nil {
+		return beside
 	}
-	if program, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(program), "carillon")
-		if _, err := exec.LookPath(beside); err == nil {
-			return beside
-		}
-	}
-	return "go run ./cmd/carillon"
+	return "carillon"
 }

@@ -43,7 +43,7 @@ func WriteBeside(name, suffix, line string) (remove func() error, err error) {
 // ReadAddress is the URL of the endpoint of the process that has a tape, without a slash at its end. An error that is
 // os.ErrNotExist means that it has none.
 func ReadAddress(tapePath string) (string, error) {
-	path := addressPath(tapePath)
+	path := strings.TrimSuffix(tapePath, filepath.Ext(tapePath)) + AddressSuffix
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "", err
@@ -60,8 +60,4 @@ func ReadAddress(tapePath string) (string, error) {
 		return "", fmt.Errorf("health: %s has %.100q, which is no URL of an endpoint", path, text)
 	}
 	return u.Scheme + "://" + u.Host, nil
-}
-
-func addressPath(tapePath string) string {
-	return strings.TrimSuffix(tapePath, filepath.Ext(tapePath)) + AddressSuffix
 }

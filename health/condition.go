@@ -36,11 +36,9 @@ func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil
 
 // UnmarshalText reads what MarshalText wrote.
 func (s *Severity) UnmarshalText(text []byte) error {
-	for i := Info; i <= Critical; i++ {
-		if severityNames[i] == string(text) {
-			*s = i
-			return nil
-		}
+	if i := slices.Index(severityNames[:], string(text)); i > 0 {
+		*s = Severity(i)
+		return nil
 	}
 	return fmt.Errorf("health: %.32q is no severity: allowed are info, warning, critical", text)
 }

@@ -147,15 +147,13 @@ func (e *entry) execute(r *run) {
 }
 
 func (e *entry) await(ctx context.Context, r *run) error {
-	timer := time.NewTimer(time.Until(r.since.Add(e.timeout)))
-	defer timer.Stop()
 	select {
 	case <-r.done:
 		if errors.Is(r.err, context.DeadlineExceeded) {
 			return fmt.Errorf("no answer within %s: %w", e.timeout, r.err)
 		}
 		return r.err
-	case <-timer.C:
+	case <-time.After(time.Until(r.since.Add(e.timeout))):
 		return fmt.Errorf("no answer for %s (it has %s)", words.Round(time.Since(r.since)), e.timeout)
 	case <-ctx.Done():
 		return context.Cause(ctx)

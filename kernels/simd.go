@@ -20,12 +20,7 @@ const (
 )
 
 // String returns the name that UnmarshalText reads: "off", "avx2" or "avx512".
-func (s SIMD) String() string {
-	if s >= numSIMD {
-		return fmt.Sprintf("SIMD(%d)", uint8(s))
-	}
-	return [numSIMD]string{NoSIMD: "off", AVX2: "avx2", AVX512: "avx512"}[s]
-}
+func (s SIMD) String() string { return nameOf("SIMD", simdNames[:], s) }
 
 // UnmarshalText reads "off", "avx2" or "avx512", in any case.
 func (s *SIMD) UnmarshalText(text []byte) error {

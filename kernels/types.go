@@ -24,15 +24,26 @@ const (
 )
 
 // String returns its name, such as "float32" or "float8_e4m3".
-func (d DataType) String() string {
-	if !d.Valid() {
-		return fmt.Sprintf("DataType(%d)", uint8(d))
-	}
-	return [numDataTypes]string{
+func (d DataType) String() string { return nameOf("DataType", dataTypeNames[:], d) }
+
+var (
+	dataTypeNames = [numDataTypes]string{
 		Int8: "int8", Uint8: "uint8", Int32: "int32", Uint32: "uint32", Int64: "int64", Uint64: "uint64",
 		Float16: "float16", Float32: "float32", Float64: "float64", BFloat16: "bfloat16",
 		Float8E4M3: "float8_e4m3", Float8E5M2: "float8_e5m2",
-	}[d]
+	}
+	reductionNames = [numReductions]string{
+		Sum: "sum", Prod: "prod", Max: "max", Min: "min", Avg: "avg", PreMulSum: "premul_sum",
+	}
+	simdNames = [numSIMD]string{NoSIMD: "off", AVX2: "avx2", AVX512: "avx512"}
+)
+
+// nameOf is the name of a value of a type; one that does not exist has its number for a name.
+func nameOf[T ~uint8](kind string, names []string, v T) string {
+	if int(v) >= len(names) {
+		return fmt.Sprintf("%s(%d)", kind, uint8(v))
+	}
+	return names[v]
 }
 
 // Valid reports whether d is one of the data types above.
@@ -70,14 +81,7 @@ const (
 )
 
 // String returns its name, such as "sum" or "premul_sum".
-func (r Reduction) String() string {
-	if !r.Valid() {
-		return fmt.Sprintf("Reduction(%d)", uint8(r))
-	}
-	return [numReductions]string{
-		Sum: "sum", Prod: "prod", Max: "max", Min: "min", Avg: "avg", PreMulSum: "premul_sum",
-	}[r]
-}
+func (r Reduction) String() string { return nameOf("Reduction", reductionNames[:], r) }
 
 // Valid reports whether r is one of the reductions above.
 func (r Reduction) Valid() bool { return r < numReductions }

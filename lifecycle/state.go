@@ -46,6 +46,14 @@ func Calls() []Call { return list(CallNone+1, numCalls) }
 // Events lists the events in order, without EventNone.
 func Events() []Event { return list(EventNone+1, numEvents) }
 
+// nameOf is the name of a number of a kind; one that does not exist has its number for a name.
+func nameOf[T ~uint8](kind string, names []string, v T) string {
+	if int(v) >= len(names) {
+		return kind + "(" + strconv.Itoa(int(v)) + ")"
+	}
+	return names[v]
+}
+
 func list[T ~uint8](from, to T) []T {
 	all := make([]T, 0, to-from)
 	for v := from; v < to; v++ {
@@ -55,12 +63,7 @@ func list[T ~uint8](from, to T) []T {
 }
 
 // String is the state's stable name: "ready".
-func (s State) String() string {
-	if s >= numStates {
-		return "state(" + strconv.Itoa(int(s)) + ")"
-	}
-	return stateNames[s]
-}
+func (s State) String() string { return nameOf("state", stateNames[:], s) }
 
 // Live reports whether the communicator exists and its user has not given it up: from Initializing until Destroy or
 // Abort.
@@ -113,12 +116,7 @@ const (
 )
 
 // String is the call's stable name: "all_reduce".
-func (c Call) String() string {
-	if c >= numCalls {
-		return "call(" + strconv.Itoa(int(c)) + ")"
-	}
-	return callNames[c]
-}
+func (c Call) String() string { return nameOf("call", callNames[:], c) }
 
 // IsOperation reports whether the call moves data or synchronises: a collective, or a point-to-point call.
 func (c Call) IsOperation() bool { return c >= CallAllReduce && c < numCalls }
@@ -147,9 +145,4 @@ const (
 )
 
 // String is the event's stable name: "init_done".
-func (e Event) String() string {
-	if e >= numEvents {
-		return "event(" + strconv.Itoa(int(e)) + ")"
-	}
-	return eventNames[e]
-}
+func (e Event) String() string { return nameOf("event", eventNames[:], e) }

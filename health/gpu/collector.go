@@ -19,23 +19,23 @@ const (
 
 // The metrics' descriptions. Counters are the driver's own, except for Xids, which the Monitor counts.
 var (
-	devicesDesc = prometheus.NewDesc(semconv.MetricGPUDevices,
-		"GPUs that the process watches, by state; all 0 where there is none.",
-		[]string{semconv.LabelState}, nil)
-	xidDesc = prometheus.NewDesc(semconv.MetricGPUXidErrors,
-		"Xid errors that the driver reported since the process began to watch.",
-		[]string{semconv.LabelGPU, semconv.LabelXid}, nil)
-	eccDesc = prometheus.NewDesc(semconv.MetricGPUECCErrors, "Memory errors since the driver was loaded.",
-		[]string{semconv.LabelGPU, semconv.LabelType}, nil)
-	nvlinkDesc = prometheus.NewDesc(semconv.MetricGPUNVLinkErrors, "Replays, recoveries and CRC errors of all NVLinks.",
-		[]string{semconv.LabelGPU}, nil)
-	throttledDesc = prometheus.NewDesc(semconv.MetricGPUThrottled, "1 while the GPU runs slower than it could, by reason.",
-		[]string{semconv.LabelGPU, semconv.LabelReason}, nil)
-	usedDesc = prometheus.NewDesc(semconv.MetricGPUMemoryUsed, "GPU memory in use, by whomever, in bytes.",
-		[]string{semconv.LabelGPU}, nil)
-	totalDesc = prometheus.NewDesc(semconv.MetricGPUMemoryTotal, "GPU memory that there is, in bytes.",
-		[]string{semconv.LabelGPU}, nil)
+	devicesDesc = describe(semconv.MetricGPUDevices, "GPUs that the process watches, by state; all 0 where there is none.",
+		semconv.LabelState)
+	xidDesc = describe(semconv.MetricGPUXidErrors, "Xid errors that the driver reported since the process began to watch.",
+		semconv.LabelGPU, semconv.LabelXid)
+	eccDesc = describe(semconv.MetricGPUECCErrors, "Memory errors since the driver was loaded.",
+		semconv.LabelGPU, semconv.LabelType)
+	nvlinkDesc = describe(semconv.MetricGPUNVLinkErrors, "Replays, recoveries and CRC errors of all NVLinks.",
+		semconv.LabelGPU)
+	throttledDesc = describe(semconv.MetricGPUThrottled, "1 while the GPU runs slower than it could, by reason.",
+		semconv.LabelGPU, semconv.LabelReason)
+	usedDesc  = describe(semconv.MetricGPUMemoryUsed, "GPU memory in use, by whomever, in bytes.", semconv.LabelGPU)
+	totalDesc = describe(semconv.MetricGPUMemoryTotal, "GPU memory that there is, in bytes.", semconv.LabelGPU)
 )
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
 
 var _ prometheus.Collector = (*Monitor)(nil)
 

@@ -137,10 +137,8 @@ func (m *Monitor) run() {
 
 // pause waits, and tells whether the Monitor goes on.
 func (m *Monitor) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-m.stop:
 		return false

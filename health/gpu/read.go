@@ -39,11 +39,9 @@ func (m *Monitor) Read(ctx context.Context) Snapshot {
 	}
 	m.mu.Unlock()
 	if done != nil {
-		timer := time.NewTimer(time.Until(began.Add(Deadline)))
-		defer timer.Stop()
 		select {
 		case <-done:
-		case <-timer.C:
+		case <-time.After(time.Until(began.Add(Deadline))):
 		case <-ctx.Done():
 		}
 	}

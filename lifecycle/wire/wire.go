@@ -76,36 +76,28 @@ func (r *Reader) Rest() []byte { return r.Take(len(r.rest)) }
 // Fill reads as many bytes as dst has into it.
 func (r *Reader) Fill(dst []byte) { copy(dst, r.Take(len(dst))) }
 
-// Byte reads one byte.
-func (r *Reader) Byte() byte {
-	var b [1]byte
-	r.Fill(b[:])
-	return b[0]
+// word is Take for an integer: zeros after a failure.
+func (r *Reader) word(n int) []byte {
+	if b := r.Take(n); b != nil {
+		return b
+	}
+	return make([]byte, 8)
 }
+
+// Byte reads one byte.
+func (r *Reader) Byte() byte { return r.word(1)[0] }
 
 // Bool reads what AppendBool wrote.
 func (r *Reader) Bool() bool { return r.Byte() == 1 }
 
 // Uint16 reads two bytes.
-func (r *Reader) Uint16() uint16 {
-	var b [2]byte
-	r.Fill(b[:])
-	return binary.LittleEndian.Uint16(b[:])
-}
+func (r *Reader) Uint16() uint16 { return binary.LittleEndian.Uint16(r.word(2)) }
 
 // Uint32 reads four bytes.
-func (r *Reader) Uint32() uint32 {
-	var b [4]byte
-	r.Fill(b[:])
-	return binary.LittleEndian.Uint32(b[:])
-}
+func (r *Reader) Uint32() uint32 { return binary.LittleEndian.Uint32(r.word(4)) }
 
 // Uint64 reads eight bytes.
-func (r *Reader) Uint64() uint64 {
-	var b [8]byte
-	r.Fill(b[:])
-	return binary.LittleEndian.Uint64(b[:])
-}
+func (r *Reader) Uint64() uint64 { return binary.LittleEndian.Uint64(r.word(8)) }
 
 // Uvarint reads a varint without a sign.
 func (r *Reader) Uvarint() uint64 {

@@ -13,7 +13,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"time"
 )
 
 // MinToken is the least length of a token, in bytes.
@@ -147,40 +146,22 @@ func (a *Access) read(addr string) (*access, error) {
 type certificate struct {
 	certFile, keyFile string
 
-	mu       sync.Mutex
-	loaded   *tls.Certificate
-	modified [2]time.Time
+	mu   sync.Mutex
+	last *tls.Certificate // that was good
 }
 
-// get reads the files when they have changed. While they are replaced, or broken, the last good certificate goes on.
+// get reads the files, for each connection. While they are replaced, or broken, the last good certificate goes on.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	loaded, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var modified [2]time.Time
-	for i, name := range []string{c.certFile, c.keyFile} {
-		info, err := os.Stat(name)
-		if err != nil {
-			return c.last(err)
-		}
-		modified[i] = info.ModTime()
+	if err == nil {
+		c.last = &loaded
 	}
-	if c.loaded != nil && modified == c.modified {
-		return c.loaded, nil
-	}
-	loaded, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-	if err != nil {
-		return c.last(err)
-	}
-	c.loaded, c.modified = &loaded, modified
-	return c.loaded, nil
-}
-
-// last is the certificate that was read last, or why there is none. c.mu is held.
-func (c *certificate) last(err error) (*tls.Certificate, error) {
-	if c.loaded == nil {
+	if c.last == nil {
 		return nil, fmt.Errorf("health: the TLS certificate (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY): %w", err)
 	}
-	return c.loaded, nil
+	return c.last, nil
 }
 
 // loopbackHost tells whether a host, with or without a port, is this host's loopback by its name alone.

@@ -57,7 +57,7 @@ func TestBeyondLoopbackSomethingMustBeProved(t *testing.T) {
 		if err == nil {
 			_ = s.Stop(context.Background())
 		}
-		if err == nil || !strings.Contains(strings.Replace(err.Error(), "stat", "open", 1), want) {
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, got %v", want, err)
 		}
 		if err != nil && strings.Contains(err.Error(), tokenA) {
@@ -214,10 +214,6 @@ func TestClientCertificates(t *testing.T) {
 		}
 	}
 	issue(t, dir, "server", ca, caKey, 2)
-	later := time.Now().Add(time.Hour)
-	if err := errors.Join(os.Chtimes(certFile, later, later), os.Chtimes(keyFile, later, later)); err != nil {
-		t.Fatal(err)
-	}
 	if _, serial, err := ask("/livez"); err != nil || serial.Int64() != 2 {
 		t.Errorf("after it was replaced: certificate %v, %v", serial, err)
 	}

@@ -11,17 +11,17 @@ import (
 
 // Comm is one rank's part in a communicator.
 type Comm struct {
-	ID        lifecycle.CommID  `json:"id"`
-	Parent    *lifecycle.CommID `json:"parent,omitempty"`
-	Name      string            `json:"name"`
-	Rank      int               `json:"rank"`
-	Size      int               `json:"size"`
-	Nodes     int               `json:"nodes,omitempty"`
-	Engine    string            `json:"engine,omitempty"`
-	State     string            `json:"state"`
-	Launched  uint64            `json:"launched"`
-	Completed uint64            `json:"completed"`
-	InFlight  *Op               `json:"in_flight,omitempty"`
+	ID        lifecycle.CommID `json:"id"`
+	Parent    lifecycle.CommID `json:"parent,omitzero"`
+	Name      string           `json:"name"`
+	Rank      int              `json:"rank"`
+	Size      int              `json:"size"`
+	Nodes     int              `json:"nodes,omitempty"`
+	Engine    string           `json:"engine,omitempty"`
+	State     string           `json:"state"`
+	Launched  uint64           `json:"launched"`
+	Completed uint64           `json:"completed"`
+	InFlight  *Op              `json:"in_flight,omitempty"`
 }
 
 // Op is an operation in flight.
@@ -40,12 +40,8 @@ type Op struct {
 // CommOf is what a slot of the tape's in-flight table says, seen at the tape's time now. It keeps nothing of the slot.
 func CommOf(s *tape.Slot, now int64) Comm {
 	c := Comm{
-		ID: s.ID, Name: s.Name, Rank: s.Rank, Size: s.Size, Nodes: s.Nodes, Engine: s.Engine,
+		ID: s.ID, Parent: s.Parent, Name: s.Name, Rank: s.Rank, Size: s.Size, Nodes: s.Nodes, Engine: s.Engine,
 		State: s.State.String(), Launched: s.Launched, Completed: s.Completed,
-	}
-	if !s.Parent.IsZero() {
-		parent := s.Parent
-		c.Parent = &parent
 	}
 	if s.Launched == s.Completed {
 		return c

@@ -30,7 +30,7 @@ type page struct {
 	template *template.Template
 	policy   string
 	entries  []indexEntry
-	probe    probe
+	probe    *probe
 }
 
 type indexEntry struct{ Path, Title string }
@@ -53,7 +53,7 @@ func newPage(s *Server) (*page, error) {
 		return nil, fmt.Errorf("health: the page: %w", err)
 	}
 	return &page{
-		server: s, template: t, probe: probe{kind: Live | Ready, registry: s.cfg.Registry, conditions: s.cfg.Conditions},
+		server: s, template: t,
 		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) +
 			"'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
 	}, nil

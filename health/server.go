@@ -176,25 +176,24 @@ func (s *Server) newHandler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.bare = map[string]*probe{}
+	probes := map[string]*probe{}
 	for _, p := range []struct {
-		probe
+		path  string
+		kind  Kind
 		title string
-		bare  bool
 	}{
-		{probe{name: "livez", kind: Live}, "can the process go on? (?verbose)", true},
-		{probe{name: "readyz", kind: Ready}, "can it do its work now? (?verbose)", true},
-		{probe{name: "healthz", kind: Live | Ready}, "both (?verbose)", false},
+		{"/livez", Live, "can the process go on? (?verbose)"},
+		{"/readyz", Ready, "can it do its work now? (?verbose)"},
+		{"/healthz", Live | Ready, "both (?verbose)"},
 	} {
-		probe := &p.probe
-		probe.registry, probe.conditions = s.cfg.Registry, s.cfg.Conditions
-		mux.HandleFunc("/"+probe.name, probe.all)
-		mux.HandleFunc("/"+probe.name+"/{check}", probe.one)
-		page.add("/"+probe.name, p.title)
-		if p.bare {
-			s.bare["/"+probe.name] = probe
-		}
+		probe := &probe{name: p.path[1:], kind: p.kind, registry: s.cfg.Registry, conditions: s.cfg.Conditions}
+		mux.HandleFunc(p.path, probe.all)
+		mux.HandleFunc(p.path+"/{check}", probe.one)
+		page.add(p.path, p.title)
+		probes[p.path] = probe
 	}
+	page.probe = probes["/healthz"]
+	s.bare = map[string]*probe{"/livez": probes["/livez"], "/readyz": probes["/readyz"]}
 	for _, route := range append(s.queryRoutes(), s.cfg.Routes...) {
 		if err := page.accepts(route); err != nil {
 			return nil, err

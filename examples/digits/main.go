@@ -119,14 +119,14 @@ type job struct {
 // ready when all ranks know where that is.
 func (j *job) work(ctx context.Context, world *ccl.Comm, ready func()) (err error) {
 	nodes, rails, err := split(ctx, world)
-	if err != nil {
-		return err
-	}
 	defer func() {
 		if err != nil { // other ranks may wait for this one
 			_ = errors.Join(nodes.Abort(err), rails.Abort(err))
 		}
 	}()
+	if err != nil {
+		return err
+	}
 	say := func(format string, args ...any) {
 		if world.Rank() == 0 {
 			fmt.Printf(format+"\n", args...)
@@ -208,36 +208,26 @@ func count(n int, thing string) string {
 }
 
 // split makes two communicators of the world, as programs for many GPUs do: one for the ranks of each node, and one
-// for each rail, which is the ranks that have the same place on their nodes.
+// for each rail, which is the ranks that have the same place on their nodes. One that was made is returned with an error,
+// too.
 func split(ctx context.Context, world *ccl.Comm) (nodes, rails *ccl.Comm, err error) {
-	defer func() {
-		if err != nil && rails != nil {
-			rails.Close() // err says more than what comes of this
-		}
-		if err != nil && nodes != nil {
-			nodes.Close()
-		}
-	}()
 	where := world.Topology()
 	mine := where.Node[world.Rank()]
 	place := slices.Index(where.Ranks[mine], world.Rank())
 
 	if err := ccl.Barrier(ctx, world); err != nil {
-		return nodes, rails, err
+		return nil, nil, err
 	}
 	if rails, err = world.Split(ctx, place, world.Rank(), ccl.WithName("rails")); err != nil {
-		return nodes, rails, err
+		return nil, nil, err
 	}
 	if err := ccl.Barrier(ctx, world); err != nil {
-		return nodes, rails, err
+		return nil, rails, err
 	}
 	if nodes, err = world.Split(ctx, mine, world.Rank(), ccl.WithName("nodes")); err != nil {
-		return nodes, rails, err
+		return nil, rails, err
 	}
-	if err := ccl.Barrier(ctx, world); err != nil {
-		return nodes, rails, err
-	}
-	return nodes, rails, nil
+	return nodes, rails, ccl.Barrier(ctx, world)
 }
 
 // checkReplicas compares the replicas of a communicator's ranks. They must be the same bit by bit: all of them added

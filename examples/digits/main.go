@@ -208,8 +208,8 @@ func count(n int, thing string) string {
 }
 
 // split makes two communicators of the world, as programs for many GPUs do: one for the ranks of each node, and one
-// for each rail, which is the ranks that have the same place on their nodes. One that was made is returned with an error,
-// too.
+// for each rail, which is the ranks that have the same place on their nodes. One that was made is returned with an
+// error, too.
 func split(ctx context.Context, world *ccl.Comm) (nodes, rails *ccl.Comm, err error) {
 	where := world.Topology()
 	mine := where.Node[world.Rank()]

@@ -18,8 +18,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// ranksVariable makes the test binary a launcher of so many ranks, and those the program itself, which must end all that
-// it starts.
+// ranksVariable makes the test binary a launcher of so many ranks, and those the program itself, which must end all
+// that it starts.
 const ranksVariable = "HANG_TEST_RANKS"
 
 func TestMain(m *testing.M) {

@@ -62,7 +62,7 @@ type Condition struct {
 	Count    uint64    `json:"count"` // how often it came
 }
 
-// rule is what the conditions of a code have in common. Severity and advice are for a condition that doesn't say itself.
+// rule is what the conditions of a code have in common. Severity and advice hold unless a condition has its own.
 type rule struct {
 	code, title string
 	event       string // type of the event that it came

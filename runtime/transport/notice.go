@@ -21,7 +21,7 @@ const noticeHead = 2 + 2 + 4 + 8
 type Notice struct {
 	Code    lifecycle.Code // CodePeerAborted, CodeAbandoned, CodeMismatch, CodeRankDead, or CodeInternal
 	Culprit int32          // the rank at fault, as far as the sender knows; -1 if none
-	Seq     uint64         // sequence number of the operation in which the sender was
+	Passed  uint64         // the number of the last collective that is done on the sender's side; 0 for none
 	Detail  string         // at most MaxDetail bytes, for people
 }
 
@@ -55,14 +55,14 @@ func PeerClosed(peer int) *NoticeError {
 func AppendNotice(b []byte, n Notice) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(n.Code))
 	b = binary.LittleEndian.AppendUint32(b, uint32(n.Culprit))
-	b = binary.LittleEndian.AppendUint64(b, n.Seq)
+	b = binary.LittleEndian.AppendUint64(b, n.Passed)
 	return wire.AppendBytes(b, cut(n.Detail, MaxDetail))
 }
 
 // DecodeNotice reads what AppendNotice wrote. It is safe on any input.
 func DecodeNotice(b []byte) (Notice, error) {
 	r := wire.NewReader(b)
-	n := Notice{Code: lifecycle.Code(r.Uint16()), Culprit: int32(r.Uint32()), Seq: r.Uint64()}
+	n := Notice{Code: lifecycle.Code(r.Uint16()), Culprit: int32(r.Uint32()), Passed: r.Uint64()}
 	n.Detail = r.Text(MaxDetail)
 	if err := r.Err(); err != nil {
 		return Notice{}, fmt.Errorf("notice: %w", err)

@@ -201,7 +201,7 @@ func TestNoticeThereAndBack(t *testing.T) {
 	}
 	for _, n := range []Notice{
 		{},
-		{Code: lifecycle.CodeMismatch, Culprit: -1, Seq: 1<<64 - 1, Detail: "count is 3 on rank 1"},
+		{Code: lifecycle.CodeMismatch, Culprit: -1, Passed: 1<<64 - 1, Detail: "count is 3 on rank 1"},
 		{Code: lifecycle.CodeInternal, Culprit: 1<<31 - 1, Detail: string(long) + "é"}, // é does not fit any more
 	} {
 		b := AppendNotice(nil, n)
@@ -223,7 +223,7 @@ func TestNoticeThereAndBack(t *testing.T) {
 
 func FuzzDecodeNotice(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(AppendNotice(nil, Notice{Code: lifecycle.CodeAbandoned, Culprit: 3, Seq: 9, Detail: "it took too long"}))
+	f.Add(AppendNotice(nil, Notice{Code: lifecycle.CodeAbandoned, Culprit: 3, Passed: 9, Detail: "it took too long"}))
 	f.Add([]byte{1, 0, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 'x'})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n, err := DecodeNotice(b)

@@ -66,6 +66,7 @@ type Engine struct {
 
 	clocks  time.Duration // what the tape's clock is ahead of transport's
 	now     current
+	passed  atomic.Uint64 // the number of the last collective that is done here
 	stopped atomic.Pointer[stop]
 }
 
@@ -133,12 +134,13 @@ func (e *Engine) Run(ctx context.Context, seq uint64, op *Op, p *Plan) error {
 		e.alone(op, p)
 		return nil
 	}
-	e.begin(ctx, op.Call, seq)
+	e.begin(ctx, op.Call, seq, seq)
 	h := makeHeader(kindCollective, op, seq, p.algorithm)
 	if err := e.collective(op, p, h); err != nil {
 		return e.fail(err)
 	}
 	e.end()
+	storeRelease(&e.passed, seq)
 	if op.Reduction == kernels.Avg && reduces(op.Call) {
 		kernels.Divide(op.Recv, op.DataType, e.size)
 	}
@@ -180,9 +182,9 @@ func copyBytes(dst, src []byte) {
 	kernels.Copy(dst, src)
 }
 
-// begin makes an operation the current one.
-func (e *Engine) begin(ctx context.Context, call lifecycle.Call, seq uint64) {
-	e.w = waiting{ctx: ctx}
+// begin makes an operation the current one. collective is its number if it is a collective, and else 0.
+func (e *Engine) begin(ctx context.Context, call lifecycle.Call, seq, collective uint64) {
+	e.w = waiting{ctx: ctx, collective: collective}
 	if at := e.tape.Began(); at != 0 { // it has read the clock just now
 		e.waiter.Began(time.Duration(at) - e.clocks)
 	}

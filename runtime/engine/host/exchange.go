@@ -41,6 +41,7 @@ func (e *Engine) Exchange(ctx context.Context, call lifecycle.Call, seq uint64, 
 	if err != nil {
 		return nil, err
 	}
+	storeRelease(&e.passed, seq)
 	all := make([][]byte, e.size)
 	for r := range all {
 		start, n := r*len(block), int(binary.LittleEndian.Uint64(lengths[8*r:]))
@@ -63,7 +64,7 @@ func (e *Engine) allGather(ctx context.Context, call lifecycle.Call, seq uint64,
 		e.alone(&op, p)
 		return op.Recv, nil
 	}
-	e.begin(ctx, call, seq)
+	e.begin(ctx, call, seq, seq)
 	said := op
 	said.Call = call
 	if err := e.collective(&op, p, makeHeader(kindCollective, &said, seq, p.algorithm)); err != nil {

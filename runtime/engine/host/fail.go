@@ -29,8 +29,9 @@ func (e *Engine) Interrupt(err error) { e.quit(lifecycle.CodePeerAborted, err) }
 func (e *Engine) Abandon(err error) { e.quit(lifecycle.CodeAbandoned, err) }
 
 func (e *Engine) quit(code lifecycle.Code, err error) {
-	_, seq, _, _ := e.Current()
-	s := e.halt(err, transport.Notice{Code: code, Culprit: int32(e.rank), Seq: seq, Detail: detailOf(err)})
+	s := e.halt(err, transport.Notice{
+		Code: code, Culprit: int32(e.rank), Passed: e.passed.Load(), Detail: detailOf(err),
+	})
 	e.links.Notify(s.notice)
 	e.waiter.Ring()
 }
@@ -50,8 +51,9 @@ func (e *Engine) fail(err error) error {
 
 // notice is what the others should know of err.
 func (e *Engine) notice(err error) transport.Notice {
-	_, seq, _, _ := e.Current()
-	n := transport.Notice{Code: lifecycle.CodeOf(err), Culprit: int32(e.rank), Seq: seq, Detail: detailOf(err)}
+	n := transport.Notice{
+		Code: lifecycle.CodeOf(err), Culprit: int32(e.rank), Passed: e.passed.Load(), Detail: detailOf(err),
+	}
 	var peer *lifecycle.PeerError
 	switch {
 	case n.Code == lifecycle.CodeTimeout:

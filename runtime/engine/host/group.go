@@ -49,7 +49,7 @@ func (e *Engine) RunGroup(ctx context.Context, seq uint64, ops []Op) error {
 	if err := e.toSelf(ops); err != nil {
 		return err
 	}
-	e.begin(ctx, groupCall(ops), seq)
+	e.begin(ctx, groupCall(ops), seq, 0)
 	e.g.begin(ops)
 	err := e.g.loop()
 	e.g.ops = nil

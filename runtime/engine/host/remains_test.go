@@ -3,6 +3,7 @@ package host_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -20,8 +21,9 @@ import (
 // mortal is the links of a rank that can die: then it sends nothing any more, also where there is room again.
 type mortal struct {
 	*fabric.Links
-	mu   sync.Mutex
-	dead bool
+	mu    sync.Mutex
+	dead  bool
+	spare int // bytes that it sends to each peer all the same
 }
 
 func (m *mortal) die() {
@@ -35,21 +37,32 @@ func (m *mortal) Conn(peer int) transport.Conn {
 	if c == nil {
 		return nil
 	}
-	return &mortalConn{c, m}
+	return &mortalConn{Conn: c, of: m, spare: m.spare}
+}
+
+// live undoes die.
+func (m *mortal) live() {
+	m.mu.Lock()
+	m.dead = false
+	m.mu.Unlock()
+	m.Waiter().Ring()
 }
 
 type mortalConn struct {
 	transport.Conn
-	of *mortal
+	of    *mortal
+	spare int
 }
 
 func (c *mortalConn) TrySend(p []byte) (int, error) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	if c.of.dead {
-		return 0, nil
+		p = p[:min(len(p), c.spare)]
 	}
-	return c.Conn.TrySend(p)
+	n, err := c.Conn.TrySend(p)
+	c.spare -= min(n, c.spare)
+	return n, err
 }
 
 func (c *mortalConn) InFlight() bool {
@@ -241,6 +254,53 @@ func TestPeerDiesBetweenSends(t *testing.T) {
 			})
 			if p := peerError(t, 0, errs[0]); errs[dead] != nil || p.Code != lifecycle.CodeRankDead || p.Rank != dead {
 				t.Errorf("rank 0 has %v, want that rank %d died; that one has %v", p, dead, errs[dead])
+			}
+		})
+	}
+}
+
+// A collective that is done on one rank is not cancelled elsewhere by what that rank does next, however late the others
+// are: rank 1 leaves while the root still waits for what rank 2 holds back.
+func TestCollectiveIsDoneAlthoughARankLeaves(t *testing.T) {
+	const size, leaves, late, count = 3, 1, 2, 100_000
+	for name, how := range transports() {
+		t.Run(name, func(t *testing.T) {
+			slow := &mortal{dead: true, spare: 40} // a header
+			c := newClusterOf(t, size, how, nil, func(rank int, l *fabric.Links) host.Links {
+				if rank != late {
+					return l
+				}
+				slow.Links = l
+				return slow
+			})
+			var got []byte
+			for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
+				ctx, cancel := context.WithTimeout(ctx, promptly)
+				defer cancel()
+				o := gather(rank, size, count)
+				switch rank {
+				case 0:
+					got = o.Recv
+				case leaves:
+					err := run(ctx, e, seq, &o)
+					awaitWait(c.engines[0], late)
+					e.Interrupt(errors.New("the user said so"))
+					for c.links[0].Lost(leaves) == nil {
+						runtime.Gosched()
+					}
+					slow.live()
+					return err
+				}
+				return run(ctx, e, seq, &o)
+			}) {
+				if err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			for r := range size {
+				if part := got[r*count:][:count]; !bytes.Equal(part, bytes.Repeat([]byte{byte(r + 1)}, count)) {
+					t.Errorf("what rank %d sent came as something else", r)
+				}
 			}
 		})
 	}

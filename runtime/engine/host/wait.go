@@ -18,11 +18,12 @@ type blocked interface {
 
 // waiting is how the running operation is blocked.
 type waiting struct {
-	ctx   context.Context
-	op    blocked
-	idles int       // passes without progress
-	since time.Time // when the first sleep since the last progress began; zero if there was none
-	phase tape.Phase
+	ctx        context.Context
+	collective uint64 // its number; 0 for messages
+	op         blocked
+	idles      int       // passes without progress
+	since      time.Time // when the first sleep since the last progress began; zero if there was none
+	phase      tape.Phase
 }
 
 // sleeper has the engine told when its Waiter is about to sleep. A wait that ends before that is part of every
@@ -90,9 +91,10 @@ func (e *Engine) report() {
 	}
 }
 
-// lostPeers returns the error of an operation to which the loss of a peer matters: one that gave up (a notice) takes
-// the others along, whoever dies does if more is wanted of it than it has sent. A peer that has left in good order is
-// not even lost: it was faster.
+// lostPeers returns the error of an operation to which the loss of a peer matters. One that gave up (a notice) takes
+// the others along, but not out of a collective that is done on its side: all have called that, and it can be done
+// here, too. One that died, or for which a collective is done, matters if more is wanted of it than it has sent. A peer
+// that has left in good order is not even lost: it was faster.
 func (e *Engine) lostPeers(b blocked) error {
 	for r := range e.all {
 		err := e.links.Lost(r)
@@ -100,7 +102,7 @@ func (e *Engine) lostPeers(b blocked) error {
 			continue
 		}
 		var notice *transport.NoticeError
-		if errors.As(err, &notice) {
+		if errors.As(err, &notice) && (e.w.collective == 0 || notice.Notice.Passed < e.w.collective) {
 			return e.lost(r, err)
 		}
 		if n := b.wants(r); n > 0 && !e.suffices(r, n) {

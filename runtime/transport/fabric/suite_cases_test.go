@@ -229,7 +229,7 @@ func aNotice() transport.Notice {
 	for i := range detail {
 		detail[i] = 'a' + byte(i%26)
 	}
-	return transport.Notice{Code: lifecycle.CodeAbandoned, Culprit: 1, Seq: 1<<40 + 7, Detail: string(detail)}
+	return transport.Notice{Code: lifecycle.CodeAbandoned, Culprit: 1, Passed: 1<<40 + 7, Detail: string(detail)}
 }
 
 func noticeToReceiver(ctx context.Context, l *fabric.Links) error {

@@ -21,5 +21,5 @@
 //
 // Plans hold without any buffering in between: a send may last until the peer has received every byte of it. And they
 // hold in place: where In and Out share memory (see [Plan]), every step that overwrites what another step still has to
-// read is ordered behind it by an edge. Package algotest checks both.
+// read is ordered behind it by an edge. The tests check both.
 package algo

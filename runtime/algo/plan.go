@@ -76,14 +76,3 @@ type Plan struct {
 	Tmp       int // elements of scratch
 	Steps     []Step
 }
-
-// Sent is how many elements the rank sends.
-func (p *Plan) Sent() int {
-	n := 0
-	for i := range p.Steps {
-		if p.Steps[i].Kind == StepSend {
-			n += p.Steps[i].Src.Len
-		}
-	}
-	return n
-}

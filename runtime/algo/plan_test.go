@@ -2,7 +2,6 @@ package algo_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
-	"github.com/carillon-rt/carillon/runtime/algo/algotest"
 )
 
 func collectives() []lifecycle.Call {
@@ -25,14 +23,18 @@ func collectives() []lifecycle.Call {
 }
 
 // check runs a case, and compares what is sent with what the algorithms' docs say.
-func check(c algotest.Case) error {
-	plans, err := algotest.Run(c)
+func check(c Case) error {
+	plans, err := Run(c)
 	if err != nil {
 		return fmt.Errorf("%v: %w", c, err)
 	}
 	total := 0
 	for _, p := range plans {
-		total += p.Sent()
+		for _, step := range p.Steps {
+			if step.Kind == algo.StepSend {
+				total += step.Src.Len
+			}
+		}
 	}
 	if want := sent(c); total != want {
 		return fmt.Errorf("%v: all ranks send %d elements, want %d", c, total, want)
@@ -41,7 +43,7 @@ func check(c algotest.Case) error {
 }
 
 // sent is how many elements all ranks together send.
-func sent(c algotest.Case) int {
+func sent(c Case) int {
 	n, count := c.Request.Size, c.Request.Count
 	if n == 1 {
 		return 0
@@ -91,7 +93,7 @@ func TestPlansAreRight(t *testing.T) {
 					// A huge element makes a small count a large message.
 					for _, shape := range [][2]int{{0, 8}, {1, 8}, {size - 1, 8}, {size + 1, 8}, {size + 2, 1 << 20}} {
 						for _, inPlace := range []bool{false, true} {
-							c := algotest.Case{
+							c := Case{
 								Request: algo.Request{
 									Call: call, Size: size, Root: (size * 2) / 3 % size,
 									Count: shape[0], ElemSize: shape[1],
@@ -113,7 +115,7 @@ func TestPlansAreRightForAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		call := rapid.SampledFrom(collectives()).Draw(t, "call")
 		size := rapid.IntRange(1, 17).Draw(t, "size")
-		c := algotest.Case{
+		c := Case{
 			Request: algo.Request{
 				Call: call, Size: size, Root: rapid.IntRange(0, size-1).Draw(t, "root"),
 				Count:    rapid.IntRange(0, 40).Draw(t, "count"),
@@ -132,7 +134,7 @@ func TestPlansAreRightForAnything(t *testing.T) {
 // Large counts have chunks that are aligned; they must still cover everything once.
 func TestChunksOfLargeCounts(t *testing.T) {
 	for _, a := range []algo.Algorithm{algo.Ring, algo.Direct} {
-		c := algotest.Case{
+		c := Case{
 			Request:   algo.Request{Call: lifecycle.CallAllReduce, Size: 3, Count: 1000, ElemSize: 1024},
 			Algorithm: a, InPlace: true, Seed: 7,
 		}
@@ -213,50 +215,17 @@ func TestChoose(t *testing.T) {
 		{algo.Request{Call: lifecycle.CallBarrier, Size: 4, ElemSize: 1}, algo.Direct},
 		{algo.Request{Call: lifecycle.CallSend, Size: 4, ElemSize: 1}, algo.Auto},
 	} {
-		if got := algo.Choose(c.req, algo.DefaultTuning()); got != c.want {
+		if got := algo.Choose(c.req, algo.Auto); got != c.want {
 			t.Errorf("Choose(%+v) is %v, want %v", c.req, got, c.want)
 		}
 	}
-	over, err := algo.ParseOverride(" all_reduce:tree, broadcast : auto")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tuning := algo.DefaultTuning()
-	tuning.Override = over
-	if got := algo.Choose(algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1 << 20, ElemSize: 8}, tuning); got != algo.Tree {
+	large := algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1 << 20, ElemSize: 8}
+	if got := algo.Choose(large, algo.Tree); got != algo.Tree {
 		t.Errorf("overridden, Choose gives %v, want %v", got, algo.Tree)
 	}
-}
-
-// Whatever the table says, there must be a plan for it.
-func TestEveryRuleHasAPlan(t *testing.T) {
-	for _, r := range algo.DefaultTuning().Rules {
-		if !slices.Contains(algo.For(r.Call), r.Algorithm) {
-			t.Errorf("rule %+v: there is no such algorithm for the call", r)
-		}
-	}
-}
-
-func TestParseOverride(t *testing.T) {
-	over, err := algo.ParseOverride("ring")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, call := range collectives() {
-		if want := slices.Contains(algo.For(call), algo.Ring); (over[call] == algo.Ring) != want {
-			t.Errorf("%v is overridden by %v", call, over[call])
-		}
-	}
-	for text, want := range map[string]string{
-		"rnig":                  `"rnig" is none of auto, ring, recursive_doubling, tree, direct`,
-		"all_reduce:":           `"" is none of`,
-		"allreduce:ring":        `"allreduce" is none of the collectives all_reduce, broadcast`,
-		"broadcast:ring,send:x": `"x" is none of`,
-		"all_to_all:ring":       "there is no algorithm ring for all_to_all, only [direct]",
-	} {
-		if _, err := algo.ParseOverride(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ParseOverride(%q) gives the error %v, want one with %s", text, err, want)
-		}
+	large.Call = lifecycle.CallAllToAll // which has no tree
+	if got := algo.Choose(large, algo.Tree); got != algo.Direct {
+		t.Errorf("overridden by what it hasn't, Choose gives %v, want %v", got, algo.Direct)
 	}
 }
 

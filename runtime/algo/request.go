@@ -34,8 +34,8 @@ func (r *Request) OneHost() bool {
 	return true
 }
 
-// rooted says whether one rank has a part of its own in the call.
-func rooted(call lifecycle.Call) bool {
+// Rooted says whether one rank has a part of its own in the call.
+func Rooted(call lifecycle.Call) bool {
 	return call == lifecycle.CallBroadcast || call == lifecycle.CallReduce ||
 		call == lifecycle.CallGather || call == lifecycle.CallScatter
 }
@@ -48,7 +48,7 @@ func (r *Request) validate() error {
 		return fmt.Errorf("size is %d, must be at least 1", r.Size)
 	case r.Rank < 0 || r.Rank >= r.Size:
 		return fmt.Errorf("rank is %d, must be 0 to %d", r.Rank, r.Size-1)
-	case rooted(r.Call) && (r.Root < 0 || r.Root >= r.Size):
+	case Rooted(r.Call) && (r.Root < 0 || r.Root >= r.Size):
 		return fmt.Errorf("root is %d, must be 0 to %d", r.Root, r.Size-1)
 	case r.Count < 0:
 		return fmt.Errorf("count is %d, must not be negative", r.Count)

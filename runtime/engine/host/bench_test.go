@@ -86,7 +86,7 @@ func benchAllReduce(b *testing.B, a algo.Algorithm) {
 
 func BenchmarkAllReduce(b *testing.B) { benchAllReduce(b, algo.Auto) }
 
-// It compares the algorithms, for the table of algo.DefaultTuning.
+// It compares the algorithms, for the rules of package algo.
 func BenchmarkAllReduceBy(b *testing.B) {
 	for _, a := range algo.For(lifecycle.CallAllReduce) {
 		b.Run(a.String(), func(b *testing.B) { benchAllReduce(b, a) })

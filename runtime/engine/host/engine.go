@@ -30,12 +30,8 @@ type Links interface {
 type Config struct {
 	Comm lifecycle.CommID // for errors
 	Name string           // for errors
-
 	// Algorithm is used for every call that has it, instead of what the tuning says. All ranks must have the same.
 	Algorithm algo.Algorithm
-	// Tuning chooses the algorithm where neither Config nor Op does; nil is algo.DefaultTuning. It is the same on all
-	// ranks.
-	Tuning *algo.Tuning
 }
 
 // Engine runs the operations of one rank of one communicator.
@@ -44,7 +40,6 @@ type Config struct {
 // may be called by any goroutine at any time.
 type Engine struct {
 	cfg        Config
-	tuning     algo.Tuning
 	links      Links
 	waiter     *transport.Waiter
 	tape       *tape.CommWriter
@@ -78,17 +73,6 @@ func New(links Links, tw *tape.CommWriter, cfg Config) *Engine {
 		rank: links.Rank(), size: links.Size(), plans: map[key]*Plan{},
 	}
 	e.clocks = time.Duration(tape.Now()) - transport.Clock()
-	e.tuning = algo.DefaultTuning()
-	if cfg.Tuning != nil {
-		e.tuning = *cfg.Tuning
-	}
-	if cfg.Algorithm != algo.Auto {
-		over := map[lifecycle.Call]algo.Algorithm{}
-		for c := lifecycle.CallAllReduce; c <= lifecycle.CallBarrier; c++ {
-			over[c] = cfg.Algorithm
-		}
-		e.tuning.Override = over
-	}
 	e.nodes = links.Topology().Node
 	e.waiter.OnRest(sleeper{e})
 	e.now.peer.Store(-1)

@@ -47,7 +47,7 @@ func makeHeader(k kind, op *Op, seq uint64, a algo.Algorithm) header {
 			h.scale = math.Float64bits(op.Scale)
 		}
 	}
-	if rooted(op.Call) {
+	if algo.Rooted(op.Call) {
 		h.root = uint64(op.Peer)
 	}
 	return h

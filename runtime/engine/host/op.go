@@ -33,12 +33,6 @@ func reduces(c lifecycle.Call) bool {
 	return c == lifecycle.CallAllReduce || c == lifecycle.CallReduce || c == lifecycle.CallReduceScatter
 }
 
-// rooted says whether one rank has a part of its own in the call.
-func rooted(c lifecycle.Call) bool {
-	return c == lifecycle.CallBroadcast || c == lifecycle.CallReduce ||
-		c == lifecycle.CallGather || c == lifecycle.CallScatter
-}
-
 func pointToPoint(c lifecycle.Call) bool {
 	return c == lifecycle.CallSend || c == lifecycle.CallRecv
 }
@@ -82,7 +76,7 @@ func (e *Engine) Check(op *Op) error {
 	send, recv := len(op.Send)/es, len(op.Recv)/es
 	inSend, inRecv := units(op.Call, e.size, op.Peer == e.rank)
 	part := "peer"
-	if rooted(op.Call) {
+	if algo.Rooted(op.Call) {
 		part = "root"
 	}
 	switch {
@@ -91,7 +85,7 @@ func (e *Engine) Check(op *Op) error {
 	case op.Scaled != (op.Reduction == kernels.PreMulSum):
 		return e.refuse(op.Call, "a Scale belongs to PreMulSum, and PreMulSum needs one: "+
 			"pass Scale(factor) with PreMulSum only; got reduction %s", op.Reduction)
-	case (rooted(op.Call) || pointToPoint(op.Call)) && (op.Peer < 0 || op.Peer >= e.size):
+	case (algo.Rooted(op.Call) || pointToPoint(op.Call)) && (op.Peer < 0 || op.Peer >= e.size):
 		return e.refuse(op.Call, "%s %d is not a rank of the communicator: ranks are 0 to %d", part, op.Peer, e.size-1)
 	case op.Call == lifecycle.CallAllToAll && send%e.size != 0:
 		return e.refuse(op.Call, "send has %d elements, which %d ranks can't share equally: "+

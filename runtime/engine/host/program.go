@@ -87,7 +87,7 @@ func (e *Engine) compile(op *Op) (*Plan, error) {
 	}
 	a := op.Algorithm
 	if a == algo.Auto {
-		a = algo.Choose(req, e.tuning)
+		a = algo.Choose(req, e.cfg.Algorithm)
 	}
 	plan, err := algo.Make(req, a)
 	if err != nil {

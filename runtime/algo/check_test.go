@@ -1,4 +1,4 @@
-package algotest_test
+package algo_test
 
 import (
 	"strings"
@@ -6,13 +6,12 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
-	"github.com/carillon-rt/carillon/runtime/algo/algotest"
 )
 
 // Each way of spoiling a good plan must be found out.
 func TestCheckFinds(t *testing.T) {
-	allReduce := func(a algo.Algorithm) algotest.Case {
-		return algotest.Case{
+	allReduce := func(a algo.Algorithm) Case {
+		return Case{
 			Request:   algo.Request{Call: lifecycle.CallAllReduce, Size: 3, Count: 6, ElemSize: 1 << 20},
 			Algorithm: a, InPlace: true, Seed: 1,
 		}
@@ -22,7 +21,7 @@ func TestCheckFinds(t *testing.T) {
 	broadcast.Request.Call = lifecycle.CallBroadcast
 	for _, c := range []struct {
 		name  string
-		c     algotest.Case
+		c     Case
 		spoil func(plans []*algo.Plan)
 		want  string
 	}{
@@ -91,12 +90,12 @@ func TestCheckFinds(t *testing.T) {
 		{"a message to itself", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[0].Peer = 0 }, "its peer is none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			plans, err := algotest.Run(c.c)
+			plans, err := Run(c.c)
 			if err != nil {
 				t.Fatalf("unspoiled: %v", err)
 			}
 			c.spoil(plans)
-			err = algotest.Check(c.c, plans)
+			err = Check(c.c, plans)
 			switch {
 			case c.want == "" && err != nil:
 				t.Errorf("a good plan is refused: %v", err)

@@ -1,4 +1,4 @@
-package algotest
+package algo_test
 
 // Value is an element that remembers how it was made.
 type Value struct {

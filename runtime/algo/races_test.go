@@ -1,4 +1,4 @@
-package algotest
+package algo_test
 
 import (
 	"fmt"

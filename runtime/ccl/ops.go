@@ -140,12 +140,7 @@ func newOp[T kernels.Element](call lifecycle.Call, send, recv []T, red Reduction
 		Send: kernels.Bytes(send), Recv: kernels.Bytes(recv),
 	}
 	for _, o := range opts {
-		if o.scaled {
-			op.Scale, op.Scaled = o.scale, true
-		}
-		if o.algorithm != 0 {
-			op.Algorithm = o.algorithm
-		}
+		op.Scale, op.Scaled = o.scale, true
 	}
 	return op
 }

@@ -1,9 +1,6 @@
 package ccl
 
-import (
-	"github.com/carillon-rt/carillon/kernels"
-	"github.com/carillon-rt/carillon/runtime/algo"
-)
+import "github.com/carillon-rt/carillon/kernels"
 
 // Reduction says how elements are combined.
 type Reduction = kernels.Reduction
@@ -44,15 +41,7 @@ func WithName(name string) Option { return func(o *options) { o.name = name } }
 func NonBlocking() Option { return func(o *options) { o.nonBlocking = true } }
 
 // OpOption is a setting of one operation.
-type OpOption struct {
-	scale     float64
-	scaled    bool
-	algorithm algo.Algorithm
-}
+type OpOption struct{ scale float64 }
 
 // Scale is the factor of PreMulSum. Ranks may have different ones.
-func Scale(factor float64) OpOption { return OpOption{scale: factor, scaled: true} }
-
-// WithAlgorithm chooses the algorithm of one operation; all ranks must choose the same. algo.Auto leaves it to the
-// tuning table.
-func WithAlgorithm(a algo.Algorithm) OpOption { return OpOption{algorithm: a} }
+func Scale(factor float64) OpOption { return OpOption{factor} }

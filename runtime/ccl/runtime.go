@@ -27,9 +27,6 @@ type Config struct {
 	// Algorithm is used for every operation that it can do, instead of what the tuning table says (CARILLON_ALGO).
 	// algo.Auto is none.
 	Algorithm algo.Algorithm
-	// RendezvousAddress is where NewUniqueID's server listens, "host:port"; port 0 picks one. The default is the
-	// fabric's port.
-	RendezvousAddress string
 	// Fabric says how ranks are connected.
 	Fabric fabric.Config
 	// Contact is where this process can be reached for something else than communicators; the ranks of other processes
@@ -84,22 +81,12 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	return &Runtime{
 		cfg: cfg, log: cfg.Log, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*core]struct{}{},
-		point: meet.New(meet.Config{Address: cfg.RendezvousAddress, Door: f.Door, Log: cfg.Log}), down: make(chan struct{}),
+		point: meet.New(meet.Config{Door: f.Door, Log: cfg.Log}), down: make(chan struct{}),
 	}, nil
 }
 
 // absent tells whether New did not make this.
 func (rt *Runtime) absent() bool { return rt == nil || rt.lives == nil }
-
-// Live is the number of communicators that are alive in this process.
-func (rt *Runtime) Live() int {
-	if rt.absent() {
-		return 0
-	}
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	return len(rt.comms)
-}
 
 // NewUniqueID makes the id of a new communicator, for the caller to carry to all its ranks. This process serves as the
 // meeting point of the ranks until its Runtime is closed. An id makes one communicator.

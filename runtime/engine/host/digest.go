@@ -35,17 +35,17 @@ type digests struct {
 	got      int // bytes of in
 	foreign  header
 
-	self, size int
-	round      int   // how far to is from this rank, and from is
-	plan       *Plan // what comes behind the agreement
+	e     *Engine
+	round int   // how far to is from this rank, and from is
+	plan  *Plan // what comes behind the agreement
 }
 
 const digestHead = 8 // a header's first word, with kindDigest
 
-func newDigests(size int) *digests {
-	words := (size + 63) / 64
+func newDigests(e *Engine) *digests {
+	words := (e.size + 63) / 64
 	n := digestHead + 2*(headerSize+8*words)
-	d := &digests{out: make([]byte, n), in: make([]byte, n)}
+	d := &digests{e: e, out: make([]byte, n), in: make([]byte, n)}
 	for i := range d.variants {
 		d.variants[i].ranks = make([]uint64, words)
 	}
@@ -55,11 +55,10 @@ func newDigests(size int) *digests {
 // agree returns nil when all ranks have the header h, which is that of p.
 func (e *Engine) agree(h header, p *Plan) error {
 	if e.digests == nil {
-		e.digests = newDigests(e.size)
+		e.digests = newDigests(e)
 	}
 	d := e.digests
-	d.begin(h, e.rank)
-	d.self, d.size, d.plan = e.rank, e.size, p
+	d.begin(h, p)
 	for _, l := range e.all {
 		if l != nil && len(l.pair.early) > 0 {
 			return e.mismatch([]claim{{h, []int{e.rank}}, {l.pair.early[0], []int{l.rank}}})
@@ -72,66 +71,58 @@ func (e *Engine) agree(h header, p *Plan) error {
 		d.from.reset()
 		d.to.reset()
 		d.to.rest = d.out
-		for d.got < len(d.in) || len(d.to.rest) > 0 {
-			moved, err := d.move(e)
-			switch {
-			case err != nil:
-				return err
-			case d.foreign != header{}:
-				return e.mismatch([]claim{{h, []int{e.rank}}, {d.foreign, []int{d.from.rank}}})
-			case moved:
-				e.proceed()
-			default:
-				if err := e.idle(d); err != nil {
-					return err
-				}
-			}
+		if err := e.drive(d); err != nil {
+			return err
+		}
+		if d.foreign != (header{}) {
+			return e.mismatch([]claim{{h, []int{e.rank}}, {d.foreign, []int{d.from.rank}}})
 		}
 		d.merge()
 	}
 	if d.variants[1].empty() {
 		return nil
 	}
-	return e.mismatch(d.claims(e.rank))
+	return e.mismatch(d.claims())
 }
 
-func (d *digests) begin(h header, rank int) {
+func (d *digests) begin(h header, p *Plan) {
+	d.plan = p
 	for i := range d.variants {
 		clear(d.variants[i].ranks)
 	}
 	d.variants[0].head = h
-	d.variants[0].ranks[rank/64] |= 1 << (rank % 64)
+	d.variants[0].ranks[d.e.rank/64] |= 1 << (d.e.rank % 64)
 }
 
-// move sends and receives what can be. foreign is set when the peer does something else than a collective.
-func (d *digests) move(e *Engine) (moved bool, err error) {
+// pass sends and receives what can be. foreign is set when the peer does something else than a collective.
+func (d *digests) pass() (moved, done bool, err error) {
 	if len(d.to.rest) > 0 {
 		n, err := d.to.flush()
 		if err != nil {
-			return false, e.lost(d.to.rank, err)
+			return false, false, d.e.lost(d.to.rank, err)
 		}
 		moved = n > 0
 	}
 	if d.got == len(d.in) {
-		return moved, nil
+		return moved, len(d.to.rest) == 0, nil
 	}
 	window, err := d.from.peek()
 	if len(window) == 0 {
 		if err != nil {
-			return false, e.lost(d.from.rank, err)
+			err = d.e.lost(d.from.rank, err)
 		}
-		return moved, nil
+		return moved, false, err
 	}
 	n := copy(d.in[d.got:], window)
 	if before := d.got; before < headerSize && before+n >= headerSize { // nothing that a peer sends is shorter
 		if h := getHeader(d.in); !h.valid() || h.kind() != kindDigest {
 			d.foreign = h
-			return moved, nil
+			return moved, true, nil
 		}
 	}
 	d.from.release(n)
 	d.got += n
-	return true, nil
+	return true, d.got == len(d.in) && len(d.to.rest) == 0, nil
 }
 
 func (d *digests) encode() {
@@ -171,7 +162,7 @@ func (d *digests) merge() {
 }
 
 // claims are the variants, this rank's first.
-func (d *digests) claims(rank int) []claim {
+func (d *digests) claims() []claim {
 	var c []claim
 	for i := range d.variants {
 		o := &d.variants[i]
@@ -200,9 +191,9 @@ func (d *digests) wants(rank int) int {
 		n = len(d.in) - d.got
 	}
 	takes := d.to.rank == rank && len(d.to.rest) > 0 || len(d.plan.sends[rank]) > 0
-	for k := 2 * d.round; k < d.size; k *= 2 {
-		takes = takes || (d.self+k)%d.size == rank
-		if (d.self+d.size-k)%d.size == rank {
+	for k := 2 * d.round; k < d.e.size; k *= 2 {
+		takes = takes || (d.e.rank+k)%d.e.size == rank
+		if (d.e.rank+d.e.size-k)%d.e.size == rank {
 			n += len(d.in)
 		}
 	}

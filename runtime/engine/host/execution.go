@@ -1,6 +1,8 @@
 package host
 
 import (
+	"slices"
+
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/runtime/algo"
 )
@@ -41,17 +43,15 @@ func (e *Engine) collective(op *Op, p *Plan, h header) error {
 	clear(x.done)
 	x.local = 0
 	x.active = x.active[:0]
-	var err error
+	defer func() { x.bufs = [3][]byte{} }()
 	if e.size <= maxHeaders {
 		x.sendHeaders()
-	} else if err = e.agree(h, p); err == nil {
+	} else if err := e.agree(h, p); err != nil {
+		return err
+	} else {
 		x.join()
 	}
-	if err == nil {
-		err = x.loop()
-	}
-	x.bufs = [3][]byte{}
-	return err
+	return x.told(e.drive(x))
 }
 
 // sendHeaders makes all other ranks active, with the header as what each gets first, and right behind it the first
@@ -97,41 +97,24 @@ func (x *execution) join() {
 	}
 }
 
-// loop passes over the active links and the local steps until all is done.
-func (x *execution) loop() error {
-	e := x.e
-	for {
-		moved := false
-		left := x.active[:0]
-		for _, l := range x.active {
-			m, err := x.advance(l)
-			if err != nil {
-				return x.told(err)
-			}
-			if x.odd {
-				return x.gatherHeaders()
-			}
-			moved = moved || m
-			if !x.finished(l) {
-				left = append(left, l)
-			}
+// pass moves what can be moved over the active links, and in local steps.
+func (x *execution) pass() (moved, done bool, err error) {
+	left := x.active[:0]
+	for _, l := range x.active {
+		m, err := x.advance(l)
+		if err != nil || x.odd {
+			return moved, x.odd, err
 		}
-		x.active = left
-		for x.local < len(x.p.local) && x.step(x.p.local[x.local]) {
-			moved = true
-		}
-		if len(x.active) == 0 && x.local == len(x.p.local) {
-			e.proceed()
-			return nil
-		}
-		if moved {
-			e.proceed()
-			continue
-		}
-		if err := e.idle(x); err != nil {
-			return x.told(err)
+		moved = moved || m
+		if !x.finished(l) {
+			left = append(left, l)
 		}
 	}
+	x.active = left
+	for x.local < len(x.p.local) && x.step(x.p.local[x.local]) {
+		moved = true
+	}
+	return moved, len(x.active) == 0 && x.local == len(x.p.local), nil
 }
 
 // advance moves what can be moved to and from one peer.
@@ -329,23 +312,18 @@ func (x *execution) agreed() bool { return x.open }
 
 // wants is how much must still come from a rank.
 func (x *execution) wants(rank int) int {
-	for _, l := range x.active {
-		if l.rank == rank {
-			return x.wanted(l)
-		}
+	l := x.e.all[rank]
+	if !slices.Contains(x.active, l) {
+		return 0
 	}
-	return 0
-}
-
-func (x *execution) wanted(l *link) int {
-	if len(l.rest) > 0 || l.step != none || l.sent < len(x.p.sends[l.rank]) {
+	if len(l.rest) > 0 || l.step != none || l.sent < len(x.p.sends[rank]) {
 		return endless
 	}
 	n := 0
 	if !l.met {
 		n = headerSize - l.got
 	}
-	for _, i := range x.p.recvs[l.rank][l.taken:] {
+	for _, i := range x.p.recvs[rank][l.taken:] {
 		s := &x.p.steps[i]
 		n += s.n + padding(s.n) - x.done[i]
 	}

@@ -142,8 +142,8 @@ func (e *Engine) explain(rank int, err error) *lifecycle.PeerError {
 }
 
 // expired is the error of an operation whose context has ended.
-func (e *Engine) expired(b blocked, cause error) error {
-	p := e.peerError(lifecycle.CodeTimeout, b.waitsFor(), "the operation was abandoned")
+func (e *Engine) expired(o operation, cause error) error {
+	p := e.peerError(lifecycle.CodeTimeout, o.waitsFor(), "the operation was abandoned")
 	p.Err, p.Since = cause, e.w.since
 	if p.Since.IsZero() {
 		p.Since = time.Now() // it had not waited long enough to look at the clock

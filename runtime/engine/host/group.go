@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -51,7 +52,7 @@ func (e *Engine) RunGroup(ctx context.Context, seq uint64, ops []Op) error {
 	}
 	e.begin(ctx, groupCall(ops), seq, 0)
 	e.g.begin(ops)
-	err := e.g.loop()
+	err := e.drive(&e.g)
 	e.g.ops = nil
 	if err != nil {
 		return e.fail(err)
@@ -134,34 +135,22 @@ func (p *pairLink) end() {
 	p.named, p.begun, p.acked, p.ended, p.in, p.inside = 0, 0, 0, 0, 0, false
 }
 
-func (g *group) loop() error {
-	e := g.e
-	for {
-		moved := false
-		left := g.active[:0]
-		for _, l := range g.active {
-			m, err := g.advance(l)
-			if err != nil {
-				return err
-			}
-			moved = moved || m
-			if g.finished(l) {
-				l.pair.end()
-			} else {
-				left = append(left, l)
-			}
+func (g *group) pass() (moved, done bool, err error) {
+	left := g.active[:0]
+	for _, l := range g.active {
+		m, err := g.advance(l)
+		if err != nil {
+			return false, false, err
 		}
-		g.active = left
-		if len(g.active) == 0 {
-			e.proceed()
-			return nil
-		}
-		if moved {
-			e.proceed()
-		} else if err := e.idle(g); err != nil {
-			return err
+		moved = moved || m
+		if g.finished(l) {
+			l.pair.end()
+		} else {
+			left = append(left, l)
 		}
 	}
+	g.active = left
+	return moved, len(g.active) == 0, nil
 }
 
 func (g *group) finished(l *link) bool {
@@ -362,16 +351,11 @@ func (g *group) waitsFor() int {
 
 // wants is how much must still come from a rank: headers of the receives for this rank's sends, and sends.
 func (g *group) wants(rank int) int {
-	for _, l := range g.active {
-		if l.rank == rank {
-			return g.wanted(l)
-		}
-	}
-	return 0
-}
-
-func (g *group) wanted(l *link) int {
+	l := g.e.all[rank]
 	p := &l.pair
+	if !slices.Contains(g.active, l) {
+		return 0
+	}
 	if len(l.rest) > 0 || len(p.data) > 0 || p.named < len(p.recvs) || p.begun < len(p.sends) {
 		return endless
 	}

@@ -9,18 +9,19 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// blocked is an operation in which nothing moves: a collective, an agreement, or a group of sends and receives.
-type blocked interface {
-	waitsFor() int      // the rank without which it can't go on, -1 if none
-	wants(rank int) int // bytes that it still wants from that rank; endless if that rank must take some
-	agreed() bool       // are the headers through?
+// operation is one in progress: a collective, an agreement, or a group of sends and receives.
+type operation interface {
+	pass() (moved, done bool, err error) // does what can be done now
+	waitsFor() int                       // the rank without which it can't go on, -1 if none
+	wants(rank int) int                  // bytes that it still wants from that rank; endless if that rank must take some
+	agreed() bool                        // are the headers through?
 }
 
 // waiting is how the running operation is blocked.
 type waiting struct {
 	ctx        context.Context
 	collective uint64 // its number; 0 for messages
-	op         blocked
+	op         operation
 	idles      int       // passes without progress
 	since      time.Time // when the first sleep since the last progress began; zero if there was none
 	phase      tape.Phase
@@ -33,21 +34,39 @@ type sleeper struct{ e *Engine }
 // Rest implements transport.Rester.
 func (s sleeper) Rest() { s.e.report() }
 
+// drive passes over an operation until it is done.
+func (e *Engine) drive(o operation) error {
+	for {
+		moved, done, err := o.pass()
+		switch {
+		case err != nil:
+			return err
+		case moved || done:
+			e.proceed()
+		default:
+			err = e.idle(o)
+		}
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
 // idle is called when nothing moved. It returns when it is worth while to look again, or with an error when the
 // operation can't succeed any more.
-func (e *Engine) idle(b blocked) error {
-	e.w.op = b
+func (e *Engine) idle(o operation) error {
+	e.w.op = o
 	e.w.idles++
 	if s := e.stopped.Load(); s != nil {
 		return s.err
 	}
 	if _, err := e.links.FirstLost(); err != nil {
-		if err := e.lostPeers(b); err != nil {
+		if err := e.lostPeers(o); err != nil {
 			return err
 		}
 	}
 	if err := e.waiter.Idle(e.w.ctx); err != nil {
-		return e.expired(b, err)
+		return e.expired(o, err)
 	}
 	return nil
 }
@@ -68,15 +87,15 @@ func (e *Engine) proceed() {
 
 // report puts on the tape for which rank the operation waits, and in which phase, if that is new.
 func (e *Engine) report() {
-	b := e.w.op
-	if b == nil {
+	o := e.w.op
+	if o == nil {
 		return
 	}
 	phase := tape.PhaseAgree
-	if b.agreed() {
+	if o.agreed() {
 		phase = tape.PhaseTransfer
 	}
-	peer := int32(b.waitsFor())
+	peer := int32(o.waitsFor())
 	first := e.w.since.IsZero()
 	if first {
 		e.w.since = time.Now()
@@ -95,7 +114,7 @@ func (e *Engine) report() {
 // the others along, but not out of a collective that is done on its side: all have called that, and it can be done
 // here, too. One that died, or for which a collective is done, matters if more is wanted of it than it has sent. A peer
 // that has left in good order is not even lost: it was faster.
-func (e *Engine) lostPeers(b blocked) error {
+func (e *Engine) lostPeers(o operation) error {
 	for r := range e.all {
 		err := e.links.Lost(r)
 		if err == nil {
@@ -105,7 +124,7 @@ func (e *Engine) lostPeers(b blocked) error {
 		if errors.As(err, &notice) && (e.w.collective == 0 || notice.Notice.Passed < e.w.collective) {
 			return e.lost(r, err)
 		}
-		if n := b.wants(r); n > 0 && !e.suffices(r, n) {
+		if n := o.wants(r); n > 0 && !e.suffices(r, n) {
 			return e.lost(r, err)
 		}
 	}

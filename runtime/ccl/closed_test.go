@@ -68,7 +68,7 @@ func TestShrinkThatCannotBeMade(t *testing.T) {
 	if _, err := comms[0].Shrink(ctx, []int{1}, ShrinkDefault); !errors.Is(err, ErrRuntimeClosed) {
 		t.Errorf("Shrink = %v, want that the runtime is closed", err)
 	}
-	if err := comms[0].turn.take(ctx, lifecycle.CallBarrier); err != nil {
+	if err := comms[0].turn.wait(ctx, comms[0].turn.line(lifecycle.CallBarrier)); err != nil {
 		t.Fatalf("nobody can make a call any more: %v", err)
 	}
 	comms[0].turn.leave()

@@ -73,7 +73,7 @@ type core struct {
 	cancel   context.CancelCauseFunc
 	whole    context.Context // ends with the communicator, and ctx with it
 	giveUp   context.CancelCauseFunc
-	meetings meetings // of its ranks when they meet anew, also after a Revoke
+	meetings atomic.Pointer[meetings] // of its ranks when they meet anew, also after a Revoke
 }
 
 // pairCounter counts the messages to and from one peer, by which the two sides know that they speak of the same one.
@@ -185,7 +185,7 @@ func (c *Comm) check(call lifecycle.Call) error {
 
 // refused records a call that was not allowed, and returns its error.
 func (c *core) refused(ctx context.Context, call lifecycle.Call, err error) error {
-	usage, ok := asUsage(err)
+	usage, ok := errors.AsType[*UsageError](err)
 	if !ok {
 		return err
 	}
@@ -202,7 +202,7 @@ func (c *core) fail(call lifecycle.Call, seq uint64, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, usage := asUsage(err); usage {
+	if _, usage := errors.AsType[*UsageError](err); usage {
 		return err
 	}
 	if state, changed := c.life.Signal(lifecycle.EventAsyncFailure, err); changed {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/wire"
@@ -30,8 +29,6 @@ type derivation struct {
 	id   func(number uint64) CommID // of the child; a preliminary one for Grow
 	// meet makes the child ready, with the other ranks.
 	meet func(ctx context.Context, d *deriving) error
-	// giveUp gives the place in the line of calls back, because of err.
-	giveUp func(ctx context.Context, call lifecycle.Call, place *ticket, err error)
 }
 
 // deriving is a derivation while it goes on.
@@ -48,7 +45,7 @@ func (c *Comm) derive(ctx context.Context, how *derivation) (*Comm, error) {
 	d := &deriving{act: c.begin(ctx, how.call, number, how.site), place: place}
 	child, err := c.child(d.act, how)
 	if err != nil {
-		how.giveUp(ctx, how.call, place, err)
+		c.giveBack(ctx, how.call, place, err)
 		d.act.end(err)
 		return nil, err
 	}
@@ -103,10 +100,12 @@ func (c *Comm) expect(ctx context.Context, child *core) {
 	}
 }
 
-// seat tells a child its place.
-func (c *core) seat(rank, size int) {
-	c.rank, c.size = rank, size
-	c.life.Place(rank, size)
+// seat tells the child its place: its ranks are members of the parent.
+func (d *deriving) seat(members []int) {
+	d.act.members = members
+	c := d.child
+	c.rank, c.size = slices.Index(members, d.act.c.rank), len(members)
+	c.life.Place(c.rank, c.size)
 }
 
 // Where other numbers of acts begin. Those of groups without a collective are none that the ranks agree on: one rank
@@ -157,12 +156,8 @@ func (c *core) everReady(ctx context.Context, call lifecycle.Call) error {
 func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte) ([][]byte, error) {
 	call := a.rec.Call
 	if a.rec.Seq > afterRevoke {
-		everyone := make([]int, c.size)
-		for r := range everyone {
-			everyone[r] = r
-		}
 		var payloads [][]byte
-		err := c.meetAgain(ctx, a, place, everyone, func(ctx context.Context, at rendezvous.Rendezvous) (err error) {
+		err := c.meetAgain(ctx, a, place, 0, c.size, func(ctx context.Context, at rendezvous.Rendezvous) (err error) {
 			defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
 			payloads, err = at.Exchange(ctx, a.rec.Act.String(), c.rank, c.size, mine)
 			return err
@@ -183,12 +178,12 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	return payloads, c.fail(call, number, err)
 }
 
-// giveBack gives a place in the line up without having used it, because of err: the other ranks would wait for this one
-// in vain, so the communicator fails.
+// giveBack gives a place in the line up without having used it, because of err. Ranks that would wait for this one in
+// vain over their connections learn it, as the communicator fails; those that meet see it there.
 func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket, err error) {
-	if c.life.State() == lifecycle.StateRevoked {
+	if call == lifecycle.CallShrink || c.life.State() == lifecycle.StateRevoked {
 		c.turn.forgo(place)
-		return // the others see it when they meet
+		return
 	}
 	if c.queue(ctx, call, place) != nil {
 		return // it has failed by that
@@ -200,12 +195,12 @@ func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket,
 	}
 }
 
-// meetAgain has members, ranks of this communicator in ascending order, this one among them, meet for act a, although
-// their connections broke, or were revoked: what the meeting is about follows from the communicator, the act and the
-// act's number. It uses up the place in the line, and is bounded by the communicator's life: one that is ended or
-// finalized does not wait for ranks that do not come.
+// meetAgain has size ranks of this communicator meet for act a, in the process of rank host, although their connections
+// broke, or were revoked: what the meeting is about follows from the communicator, the act and the act's number. It
+// uses up the place in the line, and is bounded by the communicator's life: one that is ended or finalized does not
+// wait for ranks that do not come.
 func (c *core) meetAgain(
-	ctx context.Context, a *act, place *ticket, members []int, fn func(context.Context, rendezvous.Rendezvous) error,
+	ctx context.Context, a *act, place *ticket, host, size int, fn func(context.Context, rendezvous.Rendezvous) error,
 ) error {
 	call := a.rec.Call
 	if err := c.turn.wait(ctx, place); err != nil {
@@ -217,11 +212,11 @@ func (c *core) meetAgain(
 	}
 	seed := slices.Concat([]byte("carillon reunion"), c.secret, c.id[:], []byte{byte(a.rec.Act)})
 	seed = binary.LittleEndian.AppendUint64(seed, a.rec.Seq)
-	at, err := c.rt.point.Again(seed, c.meets[members[0]], members[0] == c.rank, len(members))
+	at, err := c.rt.point.Again(seed, c.meets[host], host == c.rank, size)
 	if err != nil {
 		return err
 	}
-	held := c.meetings.context()
+	held := c.meetings.Load()
 	ctx, release := alsoEnds(ctx, held)
 	defer release()
 	err = fn(ctx, at)
@@ -230,8 +225,7 @@ func (c *core) meetAgain(
 	}
 	// A rank that comes to a meeting which is over, or is not held, has made no mistake: the ids follow from the calls
 	// that the ranks make.
-	var stale *rendezvous.StaleError
-	if errors.As(err, &stale) {
+	if stale, ok := errors.AsType[*rendezvous.StaleError](err); ok {
 		return &PeerError{
 			Code: lifecycle.CodeMismatch, Rank: -1, Comm: c.id, Name: c.name, Self: c.rank,
 			Detail: "the ranks that go on do not meet: " + stale.Detail,
@@ -240,32 +234,17 @@ func (c *core) meetAgain(
 	return err
 }
 
-// meetings bounds the meetings of a communicator's ranks. Between end and begin, none can be held.
+// meetings bounds the meetings of a communicator's ranks: those that are held, and those to come, until others take its
+// place.
 type meetings struct {
-	mu     sync.Mutex
-	ctx    context.Context // of those that are held
-	cancel context.CancelCauseFunc
+	context.Context
+	end context.CancelCauseFunc
 }
 
-// begin allows meetings. They end with whole.
-func (m *meetings) begin(whole context.Context) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ctx, m.cancel = context.WithCancelCause(whole)
-}
-
-// context is that of the meetings which are held now.
-func (m *meetings) context() context.Context {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.ctx
-}
-
-// end ends the meetings that are held, and those that are to come, because of err, which is not nil.
-func (m *meetings) end(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.cancel(err)
+// allowMeetings allows meetings. They end with the communicator.
+func (c *core) allowMeetings() {
+	ctx, end := context.WithCancelCause(c.whole)
+	c.meetings.Store(&meetings{ctx, end})
 }
 
 // Split divides the communicator: the ranks that pass the same color make up a new one, ordered by key, and by their
@@ -295,7 +274,7 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 		return nil, c.leaveOut(ctx, mine)
 	}
 	return c.derive(ctx, &derivation{
-		call: lifecycle.CallSplit, site: callSite(), opts: opts, rank: -1, giveUp: c.giveBack,
+		call: lifecycle.CallSplit, site: callSite(), opts: opts, rank: -1,
 		id:   func(number uint64) CommID { return lifecycle.ChildCommID(c.id, number, color) },
 		meet: func(ctx context.Context, d *deriving) error { return c.split(ctx, d, mine) },
 	})
@@ -347,8 +326,7 @@ func (c *core) split(ctx context.Context, d *deriving, mine wish) error {
 	for i, m := range members {
 		ranks[i] = meet.Introduction{Meets: c.meets[m], Card: wishes[m].card}
 	}
-	d.child.seat(slices.Index(members, c.rank), len(members))
-	d.act.members = members
+	d.seat(members)
 	return d.child.connect(ctx, d.init, port, ranks)
 }
 

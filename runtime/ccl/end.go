@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -143,7 +144,7 @@ func (c *core) end(ctx context.Context, how ending) (err error) {
 		stopped := c.stopped(how.call, lifecycle.CodeAborted, "the communicator was aborted", how.site, how.cause)
 		c.giveUp(stopped)
 		c.interrupt(stopped)
-		_ = c.turn.take(context.Background(), how.call) // what held it was interrupted
+		<-c.turn.line(how.call).granted // what held it was interrupted
 		a.because(how.cause)
 	}
 	c.release()
@@ -260,39 +261,34 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 	}
 	err := c.usage(call, lifecycle.CodeUnfinished, "operations were in flight when its context ended: %s", c.inFlight())
 	if call == lifecycle.CallFinalize {
-		c.meetings.end(err)
-		defer c.meetings.begin(c.whole) // it may fail now instead of being finalized, and can be shrunk then
+		c.meetings.Load().end(err)
+		defer c.allowMeetings() // it may fail now instead of being finalized, and can be shrunk then
 	} else {
 		c.giveUp(err)
 	}
 	c.interrupt(err)
-	_ = c.turn.take(context.Background(), call)
+	<-c.turn.line(call).granted
 	return err
 }
 
 // inFlight lists the calls that have not ended, and what the one that runs waits for: the others wait for it.
 func (c *core) inFlight() string {
-	const listed = 8
+	const listed = 9
 	calls := c.turn.calls()
 	if len(calls) == 0 {
 		return "the last one has ended meanwhile"
 	}
-	text := calls[0].String()
+	text := calls[0]
 	if call, seq, peer, ok := c.engine.Current(); ok {
 		text = fmt.Sprintf("%s number %d", call, seq)
 		if peer >= 0 {
 			text += fmt.Sprintf(", which waits for rank %d", peer)
 		}
 	}
-	for i, call := range calls[1:] {
-		switch {
-		case i == 0:
-			text += "; behind it: " + call.String()
-		case i < listed:
-			text += ", " + call.String()
-		}
+	if len(calls) > 1 {
+		text += "; behind it: " + strings.Join(calls[1:min(len(calls), listed)], ", ")
 	}
-	if more := len(calls) - 1 - listed; more > 0 {
+	if more := len(calls) - listed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

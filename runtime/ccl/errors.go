@@ -77,23 +77,15 @@ func nilComm(call lifecycle.Call) *UsageError {
 
 // plainly is what err says, less what the error that it becomes a part of says already.
 func plainly(err error) string {
-	if usage, ok := asUsage(err); ok && usage.Detail != "" {
+	if usage, ok := errors.AsType[*UsageError](err); ok && usage.Detail != "" {
 		return usage.Detail
 	}
 	return err.Error()
 }
 
-// asUsage finds the UsageError in err.
-func asUsage(err error) (*UsageError, bool) {
-	var u *UsageError
-	ok := errors.As(err, &u)
-	return u, ok
-}
-
 // culprit is the rank at fault in err, or -1.
 func culprit(err error) int32 {
-	var p *PeerError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*PeerError](err); ok {
 		return int32(p.Rank)
 	}
 	return -1

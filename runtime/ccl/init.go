@@ -222,7 +222,7 @@ func (m *making) ended(err error) error {
 		Act: actOf(i.Call), Call: i.Call, Stage: tape.StageMisuse, Code: lifecycle.CodeOf(err), State: lifecycle.StateNone,
 		Peer: -1, Site: i.Site, Caller: callerSpan(m.ctx),
 	}
-	if _, usage := asUsage(err); errors.Is(err, ErrRuntimeClosed) {
+	if _, usage := errors.AsType[*UsageError](err); errors.Is(err, ErrRuntimeClosed) {
 		rec.Code = lifecycle.CodeInvalidUsage
 	} else if !usage {
 		rec.Stage, rec.Start = tape.StageStart, tape.Now()
@@ -320,7 +320,7 @@ func (rt *Runtime) newComm(info lifecycle.Info, blocking bool) (*Comm, error) {
 	}
 	c.whole, c.giveUp = context.WithCancelCause(context.Background())
 	c.ctx, c.cancel = context.WithCancelCause(c.whole)
-	c.meetings.begin(c.whole)
+	c.allowMeetings()
 	if err := rt.adopt(c, info); err != nil {
 		c.giveUp(nil)
 		return nil, err
@@ -412,8 +412,8 @@ func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []m
 // gaveUp is the error of a connection on which a rank said that it gives up, as the fault of the rank that it names.
 // Other errors stay what they are. Once there is an engine, that explains them, and knows more.
 func (c *core) gaveUp(call lifecycle.Call, err error) error {
-	var notice *transport.NoticeError
-	if !errors.As(err, &notice) {
+	notice, ok := errors.AsType[*transport.NoticeError](err)
+	if !ok {
 		return err
 	}
 	rank := notice.Peer

@@ -23,7 +23,7 @@ func (c *Comm) Lost(ctx context.Context) ([]int, error) {
 	}
 	defer runtime.KeepAlive(c)
 	if err := c.life.Check(lifecycle.CallAsyncError); err != nil { // the table has no row for Lost: it is as legal
-		if usage, ok := asUsage(err); ok {
+		if usage, ok := errors.AsType[*UsageError](err); ok {
 			usage.Call = lifecycle.CallNone
 		}
 		return nil, c.refused(ctx, lifecycle.CallAsyncError, err)
@@ -33,9 +33,8 @@ func (c *Comm) Lost(ctx context.Context) ([]int, error) {
 	}
 	gone := make([]bool, c.size)
 	for r := range gone { // the connections learn of deaths from the kernel, or from another rank
-		var peer *PeerError
-		if r != c.rank && errors.As(c.engine.Explain(c.links.Lost(r)), &peer) && peer.Code == lifecycle.CodeRankDead &&
-			peer.Rank >= 0 {
+		peer, ok := errors.AsType[*PeerError](c.engine.Explain(c.links.Lost(r)))
+		if ok && peer.Code == lifecycle.CodeRankDead && peer.Rank >= 0 {
 			gone[peer.Rank] = true
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
@@ -54,7 +53,6 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	}
 	return c.derive(ctx, &derivation{
 		call: lifecycle.CallShrink, site: site, opts: opts, rank: -1,
-		giveUp: func(_ context.Context, _ lifecycle.Call, place *ticket, _ error) { c.turn.forgo(place) },
 		id: func(number uint64) CommID { // the ranks must agree on which are left
 			id := lifecycle.ChildCommID(c.id, number, shrinkColor)
 			for _, m := range members {
@@ -63,11 +61,11 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 			return id
 		},
 		meet: func(ctx context.Context, d *deriving) error {
-			return c.meetAgain(ctx, d.act, d.place, members, func(ctx context.Context, at rendezvous.Rendezvous) error {
-				d.child.seat(slices.Index(members, c.rank), len(members))
-				d.act.members = members
+			meet := func(ctx context.Context, at rendezvous.Rendezvous) error {
+				d.seat(members)
 				return d.child.meet(ctx, d.init, at, d.child.rank, d.child.size)
-			})
+			}
+			return c.meetAgain(ctx, d.act, d.place, members[0], len(members), meet)
 		},
 	})
 }
@@ -145,7 +143,7 @@ func (c *Comm) Grow(ctx context.Context, id UniqueID, nranks int, opts ...Option
 		return nil, err
 	}
 	return c.derive(ctx, &derivation{
-		call: lifecycle.CallGrow, site: callSite(), opts: opts, rank: c.rank, size: nranks, giveUp: c.giveBack,
+		call: lifecycle.CallGrow, site: callSite(), opts: opts, rank: c.rank, size: nranks,
 		// The child's id follows from the unique id, which only one rank has: until all have it, the child has one that
 		// follows from the parent, and so is the same on its ranks.
 		id:   func(number uint64) CommID { return lifecycle.ChildCommID(c.id, number, growColor) },

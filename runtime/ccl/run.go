@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -78,7 +79,7 @@ func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []host.Op) er
 
 // invalid records a call that was refused, or whose arguments were, and returns its error.
 func (c *core) invalid(ctx context.Context, err error) error {
-	usage, ok := asUsage(err)
+	usage, ok := errors.AsType[*UsageError](err)
 	if !ok {
 		return err
 	}

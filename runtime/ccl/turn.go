@@ -51,30 +51,16 @@ func (t *turn) line(call lifecycle.Call) *ticket {
 	return k
 }
 
-// take waits for the turn. When ctx ends first it leaves the line and returns ctx's error.
-func (t *turn) take(ctx context.Context, call lifecycle.Call) error {
-	if t.tryTake(call) {
-		return nil
-	}
-	return t.wait(ctx, t.line(call))
-}
-
 // wait waits until k's turn has come. When ctx ends first it leaves the line and returns ctx's error.
 func (t *turn) wait(ctx context.Context, k *ticket) error {
 	select {
 	case <-k.granted:
-		return nil
-	default:
-	}
-	select {
-	case <-k.granted:
-		return nil
 	case <-ctx.Done():
+		if t.stepOut(k) { // it was not granted in the meantime
+			return context.Cause(ctx)
+		}
 	}
-	if t.stepOut(k) {
-		return context.Cause(ctx)
-	}
-	return nil // it was granted in the meantime
+	return nil
 }
 
 // forgo gives a place up, whether its turn has come or not.
@@ -100,27 +86,25 @@ func (t *turn) stepOut(k *ticket) bool {
 func (t *turn) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.waiting) == 0 {
-		t.held = false
-		return
+	if t.held = len(t.waiting) > 0; t.held {
+		next := t.waiting[0]
+		t.waiting[0] = nil
+		t.waiting = t.waiting[1:]
+		t.holder = next.call
+		close(next.granted)
 	}
-	next := t.waiting[0]
-	t.waiting[0] = nil
-	t.waiting = t.waiting[1:]
-	t.holder = next.call
-	close(next.granted)
 }
 
-// calls are the one that has the turn and those in the line, in order.
-func (t *turn) calls() []lifecycle.Call {
+// calls names the one that has the turn and those in the line, in order.
+func (t *turn) calls() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.held {
 		return nil
 	}
-	all := []lifecycle.Call{t.holder}
+	all := []string{t.holder.String()}
 	for _, k := range t.waiting {
-		all = append(all, k.call)
+		all = append(all, k.call.String())
 	}
 	return all
 }

@@ -71,14 +71,10 @@ func (e *Engine) notice(err error) transport.Notice {
 
 // detailOf is what an error says in itself, without the communicator and operation, which the reader knows.
 func detailOf(err error) string {
-	var peer *lifecycle.PeerError
-	var usage *lifecycle.UsageError
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &peer) && peer.Detail != "":
+	if peer, ok := errors.AsType[*lifecycle.PeerError](err); ok && peer.Detail != "" {
 		return peer.Detail
-	case errors.As(err, &usage) && usage.Detail != "":
+	}
+	if usage, ok := errors.AsType[*lifecycle.UsageError](err); ok && usage.Detail != "" {
 		return usage.Detail
 	}
 	return err.Error()

@@ -120,8 +120,7 @@ func (e *Engine) lostPeers(o operation) error {
 		if err == nil {
 			continue
 		}
-		var notice *transport.NoticeError
-		if errors.As(err, &notice) && (e.w.collective == 0 || notice.Notice.Passed < e.w.collective) {
+		if notice, ok := errors.AsType[*transport.NoticeError](err); ok && (e.w.collective == 0 || notice.Notice.Passed < e.w.collective) {
 			return e.lost(r, err)
 		}
 		if n := o.wants(r); n > 0 && !e.suffices(r, n) {

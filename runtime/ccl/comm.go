@@ -147,8 +147,8 @@ func (c *Comm) AsyncError() error {
 		return err
 	}
 	if c.start.ended() && c.links != nil {
-		if _, err := c.links.FirstLost(); err != nil && c.life.State() == lifecycle.StateReady {
-			return c.fail(lifecycle.CallAsyncError, c.collectives.Load(), c.engine.Explain(err))
+		if peer, err := c.links.FirstLost(); err != nil && c.life.State() == lifecycle.StateReady {
+			return c.fail(lifecycle.CallAsyncError, c.collectives.Load(), c.engine.Explain(peer, err))
 		}
 	}
 	return c.life.Cause()

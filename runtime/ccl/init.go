@@ -416,12 +416,8 @@ func (c *core) gaveUp(call lifecycle.Call, err error) error {
 	if !ok {
 		return err
 	}
-	rank := notice.Peer
-	if notice.Notice.Culprit >= 0 {
-		rank = int(notice.Notice.Culprit)
-	}
 	return &PeerError{
-		Code: notice.Notice.Code, Rank: rank, Self: c.rank, Comm: c.id, Name: c.name, Call: call,
+		Code: notice.Notice.Code, Rank: notice.Culprit(), Self: c.rank, Comm: c.id, Name: c.name, Call: call,
 		Detail: notice.Notice.Detail,
 	}
 }

@@ -33,9 +33,8 @@ func (c *Comm) Lost(ctx context.Context) ([]int, error) {
 	}
 	gone := make([]bool, c.size)
 	for r := range gone { // the connections learn of deaths from the kernel, or from another rank
-		peer, ok := errors.AsType[*PeerError](c.engine.Explain(c.links.Lost(r)))
-		if ok && peer.Code == lifecycle.CodeRankDead && peer.Rank >= 0 {
-			gone[peer.Rank] = true
+		if p := c.engine.Explain(r, c.links.Lost(r)); p != nil && p.Code == lifecycle.CodeRankDead && p.Rank >= 0 {
+			gone[p.Rank] = true
 		}
 	}
 	gone[c.rank] = true // not to be asked

@@ -34,13 +34,21 @@ type NoticeError struct {
 // Error says what the peer told, for people.
 func (e *NoticeError) Error() string {
 	s := fmt.Sprintf("rank %d gave up (%v)", e.Peer, e.Notice.Code)
-	if e.Notice.Culprit >= 0 && int(e.Notice.Culprit) != e.Peer {
-		s += fmt.Sprintf(" because of rank %d", e.Notice.Culprit)
+	if culprit := e.Culprit(); culprit != e.Peer {
+		s += fmt.Sprintf(" because of rank %d", culprit)
 	}
 	if e.Notice.Detail != "" {
 		s += ": " + e.Notice.Detail
 	}
 	return s
+}
+
+// Culprit is the rank at fault: the peer itself, unless it names another one.
+func (e *NoticeError) Culprit() int {
+	if e.Notice.Culprit >= 0 {
+		return int(e.Notice.Culprit)
+	}
+	return e.Peer
 }
 
 // PeerClosed is the error of a connection whose peer closed its end in order, once everything that it had sent was

@@ -54,14 +54,14 @@ func (e *Engine) notice(err error) transport.Notice {
 	n := transport.Notice{
 		Code: lifecycle.CodeOf(err), Culprit: int32(e.rank), Passed: e.passed.Load(), Detail: detailOf(err),
 	}
-	var peer *lifecycle.PeerError
+	peer, ok := errors.AsType[*lifecycle.PeerError](err)
 	switch {
 	case n.Code == lifecycle.CodeTimeout:
 		n.Code = lifecycle.CodeAbandoned
-		if errors.As(err, &peer) && peer.Rank >= 0 {
+		if ok && peer.Rank >= 0 {
 			n.Detail = fmt.Sprintf("its context ended while it waited for rank %d", peer.Rank)
 		}
-	case errors.As(err, &peer):
+	case ok:
 		n.Culprit = int32(peer.Rank)
 	default:
 		n.Code = lifecycle.CodeInternal
@@ -98,42 +98,25 @@ func (e *Engine) lost(peer int, err error) error {
 	if first := e.links.Lost(peer); first != nil {
 		err = first
 	}
-	p := e.explain(peer, err)
+	p := e.Explain(peer, err)
 	p.Since = e.w.since
 	return p
 }
 
-// Explain turns the error of a connection, as Links' Lost and FirstLost return it, into the *lifecycle.PeerError of
-// this engine's communicator. It returns nil for nil, and an error that is none of a peer as it is.
-func (e *Engine) Explain(err error) error {
-	var notice *transport.NoticeError
-	var peer *lifecycle.PeerError
-	switch {
-	case errors.As(err, &notice):
-		return e.explain(notice.Peer, err)
-	case errors.As(err, &peer):
-		return e.explain(peer.Rank, err)
+// Explain turns the error of the connection to peer, as Links' Lost and FirstLost return it, into one of this engine's
+// communicator; nil into nil.
+func (e *Engine) Explain(peer int, err error) *lifecycle.PeerError {
+	if err == nil {
+		return nil
 	}
-	return err
-}
-
-func (e *Engine) explain(rank int, err error) *lifecycle.PeerError {
-	var notice *transport.NoticeError
-	var peer *lifecycle.PeerError
-	switch {
-	case errors.As(err, &notice):
-		n := &notice.Notice
-		if n.Culprit >= 0 {
-			rank = int(n.Culprit)
-		}
-		return e.peerError(n.Code, rank, n.Detail) // who passed it on does not matter
-	case errors.As(err, &peer):
-		p := e.peerError(peer.Code, peer.Rank, peer.Detail)
-		p.Err = peer.Err
-		return p
+	if n, ok := errors.AsType[*transport.NoticeError](err); ok { // who passed it on does not matter
+		return e.peerError(n.Notice.Code, n.Culprit(), n.Notice.Detail)
 	}
-	p := e.peerError(lifecycle.CodeUnreachable, rank, "")
+	p := e.peerError(lifecycle.CodeUnreachable, peer, "")
 	p.Err = err
+	if known, ok := errors.AsType[*lifecycle.PeerError](err); ok {
+		p.Code, p.Rank, p.Detail, p.Err = known.Code, known.Rank, known.Detail, known.Err
+	}
 	return p
 }
 

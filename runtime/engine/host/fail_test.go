@@ -197,18 +197,18 @@ func TestAbandon(t *testing.T) {
 func TestExplain(t *testing.T) {
 	c := newCluster(t, 3, transports()["inproc"], nil)
 	e := c.engines[0]
-	p := peerError(t, 0, e.Explain(&transport.NoticeError{Peer: 1, Notice: transport.Notice{
+	p := peerError(t, 0, e.Explain(1, &transport.NoticeError{Peer: 1, Notice: transport.Notice{
 		Code: lifecycle.CodeRankDead, Culprit: 2, Detail: "its process ended",
 	}}))
 	if p.Code != lifecycle.CodeRankDead || p.Rank != 2 || p.Self != 0 || p.Name != "test" ||
 		p.Detail != "its process ended" {
 		t.Errorf("a notice is explained as %#v", p)
 	}
-	if err := e.Explain(nil); err != nil {
-		t.Errorf("nil is explained as %v", err)
+	if p := e.Explain(1, nil); p != nil {
+		t.Errorf("nil is explained as %v", p)
 	}
-	if err := e.Explain(context.Canceled); !errors.Is(err, context.Canceled) {
-		t.Errorf("another error is explained as %v", err)
+	if p := e.Explain(1, context.Canceled); p.Rank != 1 || !errors.Is(p, context.Canceled) {
+		t.Errorf("another error is explained as %v", p)
 	}
 }
 

@@ -66,16 +66,17 @@ func (c *Comm) derive(ctx context.Context, how *derivation) (*Comm, error) {
 
 // child puts the communicator that act a makes of this one on the books.
 func (c *core) child(a *act, how *derivation) (*Comm, error) {
-	o := options{nonBlocking: !c.blocking, name: fmt.Sprintf("%s/%d", c.name, a.rec.Seq)}
+	o := options{
+		ID: how.id(a.rec.Seq), Parent: c.id, Name: fmt.Sprintf("%s/%d", c.name, a.rec.Seq), Rank: how.rank, Size: how.size,
+		NonBlocking: !c.blocking, Call: how.call, Site: how.site,
+	}
 	if a.rec.Seq > afterRevoke {
-		o.name = fmt.Sprintf("%s/after-revoke/%d", c.name, a.rec.Seq-afterRevoke)
+		o.Name = fmt.Sprintf("%s/after-revoke/%d", c.name, a.rec.Seq-afterRevoke)
 	}
 	for _, set := range how.opts {
 		set(&o)
 	}
-	return c.rt.newComm(lifecycle.Info{
-		ID: how.id(a.rec.Seq), Parent: c.id, Name: o.name, Rank: how.rank, Size: how.size, Call: how.call, Site: how.site,
-	}, c.rt.cfg.Blocking || !o.nonBlocking)
+	return c.rt.newComm(lifecycle.Info(o))
 }
 
 // childSecret is what authenticates the ranks of a child: nobody without the parent's can know it.

@@ -229,12 +229,9 @@ func (c *Comm) mayChange(ctx context.Context, call lifecycle.Call) error {
 // and, unless it is Split, in any group.
 func (c *core) outsideGroup(ctx context.Context, call lifecycle.Call) error {
 	g := groupOf(ctx)
-	if g == nil {
-		return nil
-	}
-	why := "it was made inside a group: end the group first, and then make this call with a context that is no group"
-	if call == lifecycle.CallSplit {
-		why = g.closedTo(c.rt)
+	why := g.closedTo(c.rt)
+	if g != nil && call != lifecycle.CallSplit {
+		why = "it was made inside a group: end the group first, and then make this call with a context that is no group"
 	}
 	if why == "" {
 		return nil

@@ -1,7 +1,6 @@
 package ccl
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +24,8 @@ import (
 // One that is given up without GroupEnd is reported, and its calls are not made. GroupStart makes it: calls in a zero
 // Group are refused.
 type Group struct {
-	context.Context
+	context.Context // of an inner group it leads to the outer one, which it keeps alive
 	*batch
-	outer *Group // the outermost, which it keeps alive; nil for that itself
 }
 
 // batch is a group without its handle.
@@ -43,7 +41,8 @@ type batch struct {
 
 // nest is what the groups in one another have in common. Its mutex guards them all.
 type nest struct {
-	work *Work
+	outermost *batch
+	work      *Work
 
 	mu       sync.Mutex
 	calls    []groupCall
@@ -96,18 +95,18 @@ func (rt *Runtime) GroupStart(ctx context.Context) *Group {
 	}
 	g := &Group{Context: ctx, batch: &batch{rt: rt, site: callSite()}}
 	if outer == nil {
-		g.nest = &nest{work: newWork()}
-	} else {
-		g.outer, g.within, g.nest = cmp.Or(outer.outer, outer), outer.batch, outer.nest
-		g.mu.Lock()
-		outer.open = append(outer.open, g.batch)
-		g.mu.Unlock()
+		g.nest = &nest{outermost: g.batch, work: newWork()}
+		runtime.AddCleanup(g, func(b *batch) { b.rt.reap(b.forgotten) }, g.batch)
+		return g
 	}
-	runtime.AddCleanup(g, func(b *batch) { b.rt.reap(b.forgotten) }, g.batch)
+	g.within, g.nest = outer.batch, outer.nest
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	outer.open = append(outer.open, g.batch)
 	return g
 }
 
-// forgotten reports a group that nobody can end any more.
+// forgotten reports an outermost group that nobody can end any more.
 func (b *batch) forgotten() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,10 +114,6 @@ func (b *batch) forgotten() {
 		return
 	}
 	b.end(lifecycle.Site{})
-	if b.within != nil {
-		b.rt.log.Warn("inner group was never ended: call GroupEnd, or use Runtime.Group", "started_by", b.site.String())
-		return
-	}
 	b.work.finish(groupError("the group was never ended: its calls were not made"))
 	order, calls := b.sorted()
 	for _, c := range order {
@@ -167,7 +162,7 @@ func (rt *Runtime) GroupEnd(g *Group) error {
 	if err := g.close(site); err != nil {
 		return g.refused(err)
 	}
-	if g.outer != nil {
+	if g.within != nil {
 		return nil
 	}
 	err := g.finish(site)
@@ -193,10 +188,9 @@ func (e *GroupError) Error() string {
 	parts := make([]string, len(e.Results))
 	for i, r := range e.Results {
 		parts[i] = fmt.Sprintf("on %s, %d of %d calls took effect", r.Comm, r.Done, r.Calls)
-		switch {
-		case errors.Is(r.Err, ErrInProgress):
+		if errors.Is(r.Err, ErrInProgress) {
 			parts[i] = fmt.Sprintf("on %s, %d calls are in progress", r.Comm, r.Calls)
-		case r.Err != nil:
+		} else if r.Err != nil {
 			parts[i] += ", and then: " + r.Err.Error()
 		}
 	}
@@ -217,13 +211,11 @@ func (e *GroupError) Unwrap() []error {
 // summary is the error of a whole group.
 func summary(results []GroupResult) error {
 	e := &GroupError{Results: results}
-	if len(e.Unwrap()) > 0 {
+	switch {
+	case len(e.Unwrap()) > 0:
 		return e
-	}
-	for _, r := range results {
-		if r.Err != nil {
-			return ErrInProgress
-		}
+	case slices.ContainsFunc(results, func(r GroupResult) bool { return r.Err != nil }):
+		return ErrInProgress
 	}
 	return nil
 }
@@ -287,7 +279,7 @@ func (g *Group) drop() {
 		return
 	}
 	g.end(g.site)
-	if g.outer == nil {
+	if g.within == nil {
 		g.work.finish(groupError("the group was given up: its function did not return well, or left an inner group open"))
 	}
 	g.calls = slices.DeleteFunc(g.calls, func(call groupCall) bool { return call.in.inside(g.batch) })
@@ -303,15 +295,18 @@ func (b *batch) inside(other *batch) bool {
 	return false
 }
 
-// closedTo says why calls of rt can't join the group; it is empty when they can.
+// closedTo says why calls of rt can't join the group; it is empty when they can, and where there is no group.
 func (g *Group) closedTo(rt *Runtime) string {
-	if g.absent() {
+	switch {
+	case g == nil:
+		return ""
+	case g.absent():
 		return "its context is a group that GroupStart did not make: it is nil or zero, or was started on a nil runtime"
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.rt != rt || g.outer != nil && g.outer.rt != rt:
+	case g.rt != rt || g.outermost.rt != rt:
 		return "its context is a group of another runtime: use a group of the runtime that the communicator belongs to"
 	case g.ended:
 		return "its context is a group that has ended: " +

@@ -176,37 +176,31 @@ type making struct {
 	rt   *Runtime
 	ctx  context.Context
 	info lifecycle.Info
-	opts options
 }
 
 // making begins one, in the goroutine of the caller.
 func (rt *Runtime) making(ctx context.Context, call lifecycle.Call, nranks, rank int, opts []Option) *making {
-	o := options{name: "comm"}
+	o := options{Call: call, Rank: rank, Size: nranks, Name: "comm", Site: callSite()}
 	for _, set := range opts {
 		set(&o)
 	}
-	return &making{rt: rt, ctx: ctx, opts: o, info: lifecycle.Info{
-		Call: call, Rank: rank, Size: nranks, Name: o.name, Site: callSite(),
-	}}
+	return &making{rt, ctx, lifecycle.Info(o)}
 }
 
 // refused records that the call was not allowed, for an argument, and returns the error.
 func (m *making) refused(format string, args ...any) error {
-	return m.ended(m.usage(lifecycle.CodeInvalidArgument, fmt.Sprintf(format, args...)))
+	return m.refusedBy(lifecycle.CodeInvalidArgument, fmt.Sprintf(format, args...))
 }
 
-func (m *making) usage(code lifecycle.Code, detail string) *UsageError {
-	return &UsageError{
-		Call: m.info.Call, Code: code, Comm: m.info.ID, Name: m.info.Name, Rank: m.info.Rank, Detail: detail,
-	}
+func (m *making) refusedBy(code lifecycle.Code, detail string) error {
+	i := &m.info
+	return m.ended(&UsageError{Call: i.Call, Code: code, Comm: i.ID, Name: i.Name, Rank: i.Rank, Detail: detail})
 }
 
 // outsideGroup refuses to make a communicator in a group that it can't join.
 func (m *making) outsideGroup() error {
-	if g := groupOf(m.ctx); g != nil {
-		if why := g.closedTo(m.rt); why != "" {
-			return m.ended(m.usage(lifecycle.CodeInvalidUsage, why))
-		}
+	if why := groupOf(m.ctx).closedTo(m.rt); why != "" {
+		return m.refusedBy(lifecycle.CodeInvalidUsage, why)
 	}
 	return nil
 }
@@ -249,7 +243,7 @@ func (m *making) make(id UniqueID, at rendezvous.Rendezvous) (*Comm, error) {
 
 // open makes a communicator that has not met the other ranks.
 func (m *making) open(id UniqueID) (*Comm, error) {
-	c, err := m.rt.newComm(m.info, m.rt.cfg.Blocking || !m.opts.nonBlocking)
+	c, err := m.rt.newComm(m.info)
 	if err != nil {
 		return nil, m.ended(err)
 	}
@@ -312,10 +306,10 @@ func (c *core) prepare(local bool, size int) (*fabric.Port, error) {
 }
 
 // newComm makes a communicator that isn't connected yet, and puts it on the books.
-func (rt *Runtime) newComm(info lifecycle.Info, blocking bool) (*Comm, error) {
-	info.NonBlocking = !blocking
+func (rt *Runtime) newComm(info lifecycle.Info) (*Comm, error) {
+	info.NonBlocking = info.NonBlocking && !rt.cfg.Blocking
 	c := &core{
-		rt: rt, blocking: blocking, start: newJob(), maker: int64(info.Site.Goroutine), acts: map[lifecycle.Call]uint64{},
+		rt: rt, blocking: !info.NonBlocking, start: newJob(), maker: int64(info.Site.Goroutine), acts: map[lifecycle.Call]uint64{},
 		id: info.ID, name: info.Name, rank: info.Rank, size: info.Size,
 	}
 	c.whole, c.giveUp = context.WithCancelCause(context.Background())

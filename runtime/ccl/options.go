@@ -1,6 +1,9 @@
 package ccl
 
-import "github.com/carillon-rt/carillon/kernels"
+import (
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+)
 
 // Reduction says how elements are combined.
 type Reduction = kernels.Reduction
@@ -25,20 +28,17 @@ const MaxRanks = 1 << 16
 // Option is a setting of one communicator.
 type Option func(*options)
 
-type options struct {
-	name        string
-	nonBlocking bool
-}
+type options lifecycle.Info // of which a caller chooses some fields
 
 // WithName gives the communicator a name for people: in errors, spans and as a metric label. Names are few: "dp", "tp",
 // not one for each step. The default is "world" for World, "comm" for InitRank and InitAll, and parent's name plus "/"
 // the number of the split for Split, and likewise for Shrink and Grow; after a Revoke splits count anew, and the
 // name is the parent's plus "/after-revoke/" and the number.
-func WithName(name string) Option { return func(o *options) { o.name = name } }
+func WithName(name string) Option { return func(o *options) { o.Name = name } }
 
 // NonBlocking makes a communicator whose Init, Split, Finalize and group ends return ErrInProgress at once; AsyncError
 // and Wait tell when they are done. A runtime that was configured as blocking (NCCL_COMM_BLOCKING=1) ignores it.
-func NonBlocking() Option { return func(o *options) { o.nonBlocking = true } }
+func NonBlocking() Option { return func(o *options) { o.NonBlocking = true } }
 
 // OpOption is a setting of one operation.
 type OpOption struct{ scale float64 }

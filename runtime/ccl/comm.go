@@ -35,7 +35,7 @@ type core struct {
 	tape     *tape.CommWriter
 	blocking bool
 	secret   []byte // authenticates the ranks to each other; children's are derived from it
-	start    *job   // the call that makes this communicator
+	start    *Work  // the call that makes this communicator
 
 	// Set before start is done, and constant then.
 	id         CommID

@@ -91,7 +91,7 @@ func childSecret(parent []byte, child CommID) []byte {
 // group, from the group's end, so that a group can make several. The job has no error: the child has its own, and a
 // parent that failed has it as its cause.
 func (c *Comm) expect(ctx context.Context, child *core) {
-	j := &job{Work: &Work{done: child.start.done}}
+	j := &Work{done: child.start.done}
 	switch g := groupOf(ctx); {
 	case c.blocking:
 	case g != nil:
@@ -291,7 +291,7 @@ func (c *Comm) leaveOut(ctx context.Context, mine wish) error {
 		return err
 	}
 	if g := groupOf(ctx); g != nil && c.blocking {
-		j := newJob()
+		j := newWork()
 		g.await(c, j)
 		c.workers.start(func() { j.finish(rest(ctx)) })
 		return nil

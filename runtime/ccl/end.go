@@ -211,7 +211,7 @@ func (c *Comm) mayChange(ctx context.Context, call lifecycle.Call) error {
 	if err := c.outsideGroup(ctx, call); err != nil {
 		return err
 	}
-	if !c.jobs.unfinished() {
+	if len(c.jobs.unfinished()) == 0 {
 		return nil
 	}
 	if c.blocking && c.life.State() != lifecycle.StateInitializing {
@@ -244,7 +244,7 @@ func (c *core) perform(ctx context.Context, rest func(context.Context) error) er
 	if c.blocking {
 		return rest(ctx)
 	}
-	j := newJob()
+	j := newWork()
 	c.jobs.add(j)
 	c.workers.start(func() { j.finish(rest(context.WithoutCancel(ctx))) })
 	return ErrInProgress

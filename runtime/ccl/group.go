@@ -60,7 +60,7 @@ type groupCall struct {
 // made is a communicator that is made while the group is being filled.
 type made struct {
 	c   *Comm // whose job it is: the new one, or the parent of a Split that makes none here
-	job *job
+	job *Work
 }
 
 type groupKey struct{}
@@ -342,14 +342,14 @@ func (n *nest) sorted() (order []*Comm, calls map[*Comm][]host.Op) {
 }
 
 // await makes the group's end wait for a call that makes a communicator.
-func (n *nest) await(c *Comm, j *job) {
+func (n *nest) await(c *Comm, j *Work) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.made = append(n.made, made{c, j})
 }
 
 // expect makes a communicator, of which a child is made, in progress from the group's end, until j has ended.
-func (n *nest) expect(parent *Comm, j *job) {
+func (n *nest) expect(parent *Comm, j *Work) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.expected = append(n.expected, made{parent, j})

@@ -44,7 +44,7 @@ func (g *Group) part(c *Comm, calls []host.Op, site lifecycle.Site) *part {
 	number, place := c.enterGroup(calls)
 	a := c.act(g.Context, lifecycle.CallGroupEnd, number, site)
 	a.rec.Ops = uint32(len(calls))
-	return &part{c: c, calls: calls, act: a.start(), place: place}
+	return &part{c: c, calls: calls, act: a.start(), place: place, job: newWork()}
 }
 
 // forgo says on the other communicators that their calls are not made, because of cause. They count as a group all the
@@ -65,28 +65,19 @@ func (g *Group) forgo(site lifecycle.Site, cause error) []GroupResult {
 // makeCalls makes the calls on communicators, and waits for those on blocking ones.
 func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
 	order, calls := g.sorted()
-	if len(order) == 0 {
-		return nil
-	}
-	ctx := g.Context
 	// Places first, then the calls: two groups over the same communicators can't cross.
-	group := g.rt.newGroupJob(len(order))
 	parts := make([]*part, len(order))
 	for i, c := range order {
 		parts[i] = g.part(c, calls[c], site)
-		parts[i].job = &job{Work: newWork(), group: group}
 		if !c.blocking {
 			c.jobs.add(parts[i].job)
 		}
 	}
 	for i, p := range parts {
-		switch {
-		case !p.c.blocking:
-			p.c.workers.start(func() { p.run(context.WithoutCancel(ctx)) })
-		case i == len(parts)-1:
-			p.run(ctx) // the last one here: the others have begun
-		default:
-			p.c.workers.start(func() { p.run(ctx) })
+		if p.c.blocking && i == len(parts)-1 {
+			p.run(g.Context) // the last one here: the others have begun
+		} else {
+			p.c.workers.start(func() { p.run(g.Context) })
 		}
 	}
 	results := make([]GroupResult, len(parts))
@@ -95,7 +86,6 @@ func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
 		if p.c.blocking {
 			<-p.job.done // obeys ctx
 			results[i].Done, results[i].Err = p.done, p.job.err
-			p.job.complete()
 		}
 	}
 	return results
@@ -107,7 +97,7 @@ type part struct {
 	calls []host.Op
 	act   *act
 	place *ticket
-	job   *job
+	job   *Work
 	done  int // calls that took effect; written before the job ends
 }
 
@@ -115,6 +105,9 @@ type part struct {
 // error.
 func (p *part) run(ctx context.Context) {
 	c := p.c
+	if !c.blocking {
+		ctx = context.WithoutCancel(ctx)
+	}
 	queued := c.queue(ctx, lifecycle.CallGroupEnd, p.place)
 	err := queued
 	if queued == nil {

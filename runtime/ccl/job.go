@@ -4,62 +4,25 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
-// job is a call on one communicator that may go on in the background: init, split, finalize, its part in a group.
-type job struct {
-	*Work
-	group *groupJob // that it is a part of; nil for none
-}
-
-func newJob() *job { return &job{Work: newWork()} }
-
-// complete is called once, when the communicator has taken note of the job's end.
-func (j *job) complete() {
-	if j.group != nil {
-		j.group.release()
-	}
-}
-
-// groupJob is a group whose calls are being made: an object of its own, which belongs to the runtime, and not to the
-// goroutine that made it. Each communicator in the group holds a reference, until its user has seen the end: in
-// GroupEnd for a blocking one, in AsyncError or Wait for a non-blocking one. Nothing else completes it.
-type groupJob struct {
-	rt   *Runtime
-	refs atomic.Int32
-}
-
-func (rt *Runtime) newGroupJob(comms int) *groupJob {
-	g := &groupJob{rt: rt}
-	g.refs.Store(int32(comms))
-	rt.groupJobs.Add(1)
-	return g
-}
-
-func (g *groupJob) release() {
-	if g.refs.Add(-1) == 0 {
-		g.rt.groupJobs.Add(-1)
-	}
-}
-
-// jobs are the unfinished jobs of a communicator, oldest first. A job leaves the list in poll only, which AsyncError
-// and Wait call: nothing else completes one.
+// jobs are the calls on a communicator that go on in the background and are not completed, oldest first: init, split,
+// finalize, its part in a group. A part belongs to the communicator, and not to the goroutine or the group that made
+// it. A job leaves the list in poll, which AsyncError and Wait call, and at the end of the group whose caller waited
+// for it: nothing else completes one.
 type jobs struct {
 	mu      sync.Mutex
-	list    []*job
+	list    []*Work
 	dropped bool // for good
 }
 
-// add puts a job on the list. On a communicator that is no more it is complete at once.
-func (s *jobs) add(j *job) {
+// add puts a job on the list, unless the communicator is no more.
+func (s *jobs) add(j *Work) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dropped {
-		j.complete()
-		return
+	if !s.dropped {
+		s.list = append(s.list, j)
 	}
-	s.list = append(s.list, j)
 }
 
 // poll completes what has ended, in order, up to the first error. done is false, and err ErrInProgress, when something
@@ -73,7 +36,6 @@ func (s *jobs) poll() (err error, done bool) { //nolint:revive // the error is t
 			return ErrInProgress, false
 		}
 		s.list = s.list[1:]
-		j.complete()
 		if j.err != nil {
 			return j.err, true
 		}
@@ -82,38 +44,29 @@ func (s *jobs) poll() (err error, done bool) { //nolint:revive // the error is t
 }
 
 // complete completes a job that has ended, if it is on the list.
-func (s *jobs) complete(j *job) {
+func (s *jobs) complete(j *Work) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.list, j); i >= 0 {
-		s.list = slices.Delete(s.list, i, i+1)
-		j.complete()
-	}
+	s.list = slices.DeleteFunc(s.list, func(other *Work) bool { return other == j })
 }
 
-// drop completes all jobs without a look, and those that come yet: their communicator is no more.
+// drop forgets all jobs, and those that come yet: their communicator is no more.
 func (s *jobs) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, j := range s.list {
-		j.complete()
-	}
 	s.list, s.dropped = nil, true
 }
 
-// unfinished tells whether a job is on the list.
-func (s *jobs) unfinished() bool {
+// unfinished are the jobs on the list.
+func (s *jobs) unfinished() []*Work {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.list) > 0
+	return slices.Clone(s.list)
 }
 
 // wait blocks until the jobs that are on the list now have ended, or ctx ends. It completes none.
 func (s *jobs) wait(ctx context.Context) error {
-	s.mu.Lock()
-	list := append([]*job(nil), s.list...)
-	s.mu.Unlock()
-	for _, j := range list {
+	for _, j := range s.unfinished() {
 		select {
 		case <-j.done:
 		case <-ctx.Done():

@@ -59,9 +59,8 @@ type Runtime struct {
 	closed bool
 	down   chan struct{} // closed when Close has done its work
 
-	reapers   sync.WaitGroup // goroutines that report what was leaked, and end it
-	groupJobs atomic.Int64   // that are not completed
-	troubled  atomic.Bool    // a communicator has failed, and none was made since
+	reapers  sync.WaitGroup // goroutines that report what was leaked, and end it
+	troubled atomic.Bool    // a communicator has failed, and none was made since
 
 	naming sync.Mutex // held while a World gets its number
 	worlds int        // calls of World that were begun, so far; by the holder of naming
@@ -148,10 +147,6 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		rt.log.Info("the runtime stops early: communicators were not destroyed", "communicators", usable)
 	}
 	rt.reapers.Wait()
-	if n := rt.groupJobs.Load(); n > 0 {
-		rt.log.Warn("group jobs were never completed: ask AsyncError of their communicators, or Wait for them",
-			"group_jobs", n)
-	}
 	err := rt.point.Close()
 	rt.fabric.Close()
 	return err

@@ -30,7 +30,7 @@ func TestWaitOutlastsWhatComesMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, first, next := comms[0], newJob(), newJob()
+	c, first, next := comms[0], newWork(), newWork()
 	c.jobs.add(first)
 	ctx := &watched{Context: t.Context(), waited: make(chan struct{})}
 	done := make(chan error, 1)

@@ -1,8 +1,9 @@
 package host
 
 import (
+	"bytes"
 	"encoding/binary"
-	"math/bits"
+	"slices"
 )
 
 // In a communicator of more than maxHeaders ranks the ranks agree by dissemination (Hensgen, Finkel and Manber, "Two
@@ -12,44 +13,39 @@ import (
 // What a rank knows is a digest: two headers at most, and who made which. If there are more than two, the ranks of the
 // others are left out: that the ranks disagree is known all the same.
 
-// variant is a header and the set of ranks that are known to have it.
-type variant struct {
-	head  header
-	ranks []uint64 // bit set
-}
-
-func (o *variant) empty() bool {
-	for _, w := range o.ranks {
-		if w != 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // digests is the memory of the agreement, and its progress.
 type digests struct {
-	variants [2]variant
-	out, in  []byte
+	e        *Engine
+	out, in  []byte // what this rank knows, and what comes, as they are sent
 	to, from *link
 	got      int // bytes of in
 	foreign  header
-
-	e     *Engine
-	round int   // how far to is from this rank, and from is
-	plan  *Plan // what comes behind the agreement
+	round    int   // how far to is from this rank, and from is
+	plan     *Plan // what comes behind the agreement
 }
 
-const digestHead = 8 // a header's first word, with kindDigest
+// A digest is a header's first word, with kindDigest, and its variants: each a header, and the bit set of the ranks that
+// are known to have it, in whole words.
+const (
+	digestHead = 8
+	variants   = 2
+)
 
 func newDigests(e *Engine) *digests {
-	words := (e.size + 63) / 64
-	n := digestHead + 2*(headerSize+8*words)
-	d := &digests{e: e, out: make([]byte, n), in: make([]byte, n)}
-	for i := range d.variants {
-		d.variants[i].ranks = make([]uint64, words)
-	}
-	return d
+	n := digestHead + variants*(headerSize+8*((e.size+63)/64))
+	return &digests{e: e, out: make([]byte, n), in: make([]byte, n)}
+}
+
+// variant is the i-th of a digest.
+func variant(digest []byte, i int) (head, ranks []byte) {
+	n := (len(digest) - digestHead) / variants
+	v := digest[digestHead+i*n:][:n]
+	return v[:headerSize], v[headerSize:]
+}
+
+// empty says whether no rank is in a set.
+func empty(ranks []byte) bool {
+	return !slices.ContainsFunc(ranks, func(b byte) bool { return b != 0 })
 }
 
 // agree returns nil when all ranks have the header h, which is that of p.
@@ -67,7 +63,6 @@ func (e *Engine) agree(h header, p *Plan) error {
 	for k := 1; k < e.size; k *= 2 {
 		d.round = k
 		d.to, d.from, d.got = e.all[(e.rank+k)%e.size], e.all[(e.rank+e.size-k)%e.size], 0
-		d.encode()
 		d.from.reset()
 		d.to.reset()
 		d.to.rest = d.out
@@ -79,7 +74,7 @@ func (e *Engine) agree(h header, p *Plan) error {
 		}
 		d.merge()
 	}
-	if d.variants[1].empty() {
+	if _, others := variant(d.out, 1); empty(others) {
 		return nil
 	}
 	return e.mismatch(d.claims())
@@ -87,11 +82,11 @@ func (e *Engine) agree(h header, p *Plan) error {
 
 func (d *digests) begin(h header, p *Plan) {
 	d.plan = p
-	for i := range d.variants {
-		clear(d.variants[i].ranks)
-	}
-	d.variants[0].head = h
-	d.variants[0].ranks[d.e.rank/64] |= 1 << (d.e.rank % 64)
+	clear(d.out)
+	binary.LittleEndian.PutUint64(d.out, magic|uint64(kindDigest)<<16)
+	head, ranks := variant(d.out, 0)
+	h.put(head)
+	ranks[d.e.rank/8] |= 1 << (d.e.rank % 8)
 }
 
 // pass sends and receives what can be. foreign is set when the peer does something else than a collective.
@@ -125,35 +120,18 @@ func (d *digests) pass() (moved, done bool, err error) {
 	return true, d.got == len(d.in) && len(d.to.rest) == 0, nil
 }
 
-func (d *digests) encode() {
-	binary.LittleEndian.PutUint64(d.out, magic|uint64(kindDigest)<<16)
-	b := d.out[digestHead:]
-	for i := range d.variants {
-		o := &d.variants[i]
-		o.head.put(b)
-		b = b[headerSize:]
-		for _, w := range o.ranks {
-			binary.LittleEndian.PutUint64(b, w)
-			b = b[8:]
-		}
-	}
-}
-
 // merge adds what came in to what is known.
 func (d *digests) merge() {
-	b := d.in[digestHead:]
-	for range d.variants {
-		h := getHeader(b)
-		ranks := b[headerSize : headerSize+8*len(d.variants[0].ranks)]
-		b = b[headerSize+len(ranks):]
-		for i := range d.variants {
-			o := &d.variants[i]
-			if o.empty() {
-				o.head = h
+	for i := range variants {
+		head, ranks := variant(d.in, i)
+		for j := range variants {
+			mine, known := variant(d.out, j)
+			if empty(known) {
+				copy(mine, head)
 			}
-			if o.head == h {
-				for w := range o.ranks {
-					o.ranks[w] |= binary.LittleEndian.Uint64(ranks[8*w:])
+			if bytes.Equal(mine, head) {
+				for k := range known {
+					known[k] |= ranks[k]
 				}
 				break
 			}
@@ -163,18 +141,17 @@ func (d *digests) merge() {
 
 // claims are the variants, this rank's first.
 func (d *digests) claims() []claim {
-	var c []claim
-	for i := range d.variants {
-		o := &d.variants[i]
-		next := claim{head: o.head}
-		for w, word := range o.ranks {
-			for ; word != 0; word &= word - 1 {
-				next.ranks = append(next.ranks, 64*w+bits.TrailingZeros64(word))
+	claims := make([]claim, variants)
+	for i := range claims {
+		head, ranks := variant(d.out, i)
+		claims[i].head = getHeader(head)
+		for r := range d.e.size {
+			if ranks[r/8]>>(r%8)&1 == 1 {
+				claims[i].ranks = append(claims[i].ranks, r)
 			}
 		}
-		c = append(c, next)
 	}
-	return c
+	return claims
 }
 
 func (d *digests) waitsFor() int {

@@ -18,6 +18,7 @@ type group struct {
 	e      *Engine
 	ops    []Op
 	active []*link
+	self   pairLink // what this rank sends to itself; only sends and recvs are used
 }
 
 // pairLink is how far a group has come with one peer.
@@ -47,7 +48,7 @@ func (e *Engine) RunGroup(ctx context.Context, seq uint64, ops []Op) error {
 	if s := e.stopped.Load(); s != nil {
 		return s.err
 	}
-	if err := e.toSelf(ops); err != nil {
+	if err := e.g.toSelf(ops); err != nil {
 		return err
 	}
 	e.begin(ctx, groupCall(ops), seq, 0)
@@ -73,38 +74,28 @@ func groupCall(ops []Op) lifecycle.Call {
 }
 
 // toSelf pairs the sends of this rank to itself with its receives from itself, and copies. It copies all or none.
-func (e *Engine) toSelf(ops []Op) error {
-	for _, move := range [...]bool{false, true} {
-		s, r := 0, 0
-		for {
-			s, r = e.nextSelf(ops, s, lifecycle.CallSend), e.nextSelf(ops, r, lifecycle.CallRecv)
-			if s == len(ops) && r == len(ops) {
-				break
-			}
-			if s == len(ops) || r == len(ops) {
-				return e.refuse(groupCall(ops), "rank %d sends to itself, or receives from itself, without the other: "+
-					"both must be in one group", e.rank)
-			}
-			from, to := &ops[s], &ops[r]
-			if from.Count != to.Count || from.DataType != to.DataType {
-				return e.refuse(groupCall(ops), "rank %d sends itself %d elements of %v, but receives %d of %v",
-					e.rank, from.Count, from.DataType, to.Count, to.DataType)
-			}
-			if n := from.Count * from.DataType.Size(); move {
-				copyBytes(to.Recv[:n], from.Send[:n])
-			}
-			s, r = s+1, r+1
+func (g *group) toSelf(ops []Op) error {
+	e, p := g.e, &g.self
+	p.sends, p.recvs = p.sends[:0], p.recvs[:0]
+	for i := range ops {
+		if ops[i].Peer == e.rank {
+			p.add(i, ops[i].Call)
 		}
 	}
-	return nil
-}
-
-// nextSelf is the first operation of a kind with the own rank, from i on.
-func (e *Engine) nextSelf(ops []Op, i int, call lifecycle.Call) int {
-	for i < len(ops) && (ops[i].Peer != e.rank || ops[i].Call != call) {
-		i++
+	if len(p.sends) != len(p.recvs) {
+		return e.refuse(groupCall(ops), "rank %d sends to itself, or receives from itself, without the other: "+
+			"both must be in one group", e.rank)
 	}
-	return i
+	for k := range p.sends {
+		if from, to := &ops[p.sends[k]], &ops[p.recvs[k]]; from.Count != to.Count || from.DataType != to.DataType {
+			return e.refuse(groupCall(ops), "rank %d sends itself %d elements of %v, but receives %d of %v",
+				e.rank, from.Count, from.DataType, to.Count, to.DataType)
+		}
+	}
+	for k := range p.sends {
+		copyBytes(ops[p.recvs[k]].Recv, ops[p.sends[k]].Send)
+	}
+	return nil
 }
 
 func (g *group) begin(ops []Op) {
@@ -114,16 +105,20 @@ func (g *group) begin(ops []Op) {
 			continue
 		}
 		l := g.e.all[ops[i].Peer]
-		p := &l.pair
-		if len(p.sends)+len(p.recvs) == 0 {
+		if len(l.pair.sends)+len(l.pair.recvs) == 0 {
 			l.reset()
 			g.active = append(g.active, l)
 		}
-		if ops[i].Call == lifecycle.CallSend {
-			p.sends = append(p.sends, i)
-		} else {
-			p.recvs = append(p.recvs, i)
-		}
+		l.pair.add(i, ops[i].Call)
+	}
+}
+
+// add adds operation i of the group, which is with this peer.
+func (p *pairLink) add(i int, call lifecycle.Call) {
+	if call == lifecycle.CallSend {
+		p.sends = append(p.sends, i)
+	} else {
+		p.recvs = append(p.recvs, i)
 	}
 }
 

@@ -146,7 +146,7 @@ func (e *Engine) alone(op *Op, p *Plan) {
 	in := e.input(op)
 	for i := range p.steps {
 		s := &p.steps[i]
-		copyBytes(op.Recv[s.dst.off:s.dst.off+s.n], in[s.src.off:s.src.off+s.n])
+		copyBytes(op.Recv[s.Dst.Off:s.Dst.Off+s.n], in[s.Src.Off:s.Src.Off+s.n])
 	}
 }
 

@@ -63,9 +63,9 @@ func (x *execution) sendHeaders() {
 		l := e.all[(e.rank+d)%e.size]
 		l.reset()
 		x.active = append(x.active, l)
-		if first := x.first(l.rank); first == none {
+		if first := x.first(l.rank); first == algo.None {
 			l.pack(&x.own, nil)
-		} else if s := &x.p.steps[first]; l.pack(&x.own, x.bufs[s.src.buf][s.src.off:s.src.off+s.n]) {
+		} else if s := &x.p.steps[first]; l.pack(&x.own, x.bufs[s.Src.Buf][s.Src.Off:s.Src.Off+s.n]) {
 			x.done[first] = s.n
 			l.sent = 1
 		}
@@ -79,11 +79,11 @@ func (x *execution) sendHeaders() {
 func (x *execution) first(rank int) int {
 	if len(x.p.sends[rank]) > 0 {
 		i := x.p.sends[rank][0]
-		if s := &x.p.steps[i]; s.after == none && s.wait.From == s.wait.To {
+		if s := &x.p.steps[i]; s.After == algo.None && s.Wait.From == s.Wait.To {
 			return i
 		}
 	}
-	return none
+	return algo.None
 }
 
 // join makes the ranks that the plan has to do with active. All have agreed before.
@@ -135,7 +135,7 @@ func (x *execution) advance(l *link) (moved bool, err error) {
 
 // finished says whether nothing more goes to or comes from a peer.
 func (x *execution) finished(l *link) bool {
-	return len(l.rest) == 0 && l.step == none && l.met &&
+	return len(l.rest) == 0 && l.step == algo.None && l.met &&
 		l.sent == len(x.p.sends[l.rank]) && l.taken == len(x.p.recvs[l.rank])
 }
 
@@ -147,9 +147,9 @@ func (x *execution) send(l *link) (moved bool, err error) {
 			if err != nil {
 				return false, err
 			}
-			if l.step != none {
+			if l.step != algo.None {
 				if x.done[l.step] += n; x.done[l.step] == x.p.steps[l.step].n {
-					l.step = none
+					l.step = algo.None
 				}
 			}
 			moved = moved || n > 0
@@ -165,7 +165,7 @@ func (x *execution) send(l *link) (moved bool, err error) {
 
 // stage finds what goes out to a peer next: the rest of a message, or a new one; false if there is nothing now.
 func (x *execution) stage(l *link) bool {
-	if l.step == none {
+	if l.step == algo.None {
 		list := x.p.sends[l.rank]
 		if l.sent == len(list) {
 			return false
@@ -175,12 +175,12 @@ func (x *execution) stage(l *link) bool {
 	}
 	s := &x.p.steps[l.step]
 	from, to := x.done[l.step], x.limit(s)
-	message := x.bufs[s.src.buf][s.src.off : s.src.off+s.n]
+	message := x.bufs[s.Src.Buf][s.Src.Off : s.Src.Off+s.n]
 	if to == s.n && padding(s.n) > 0 && s.n-from <= stageSize-wordSize {
 		// What needs padding goes out with it, in one piece.
 		l.rest = l.stage[:packMessage(l.stage[:], message[from:])]
 		x.done[l.step] = s.n
-		l.step = none
+		l.step = algo.None
 		return true
 	}
 	l.rest = message[from:max(from, wholeWords(to))]
@@ -192,13 +192,13 @@ func (x *execution) limit(s *step) int {
 	if s.opens && !x.open {
 		return 0
 	}
-	for i := s.wait.From; i < s.wait.To; i++ {
+	for i := s.Wait.From; i < s.Wait.To; i++ {
 		if x.done[i] < x.p.steps[i].n {
 			return 0
 		}
 	}
-	if s.after != none {
-		return x.done[s.after]
+	if s.After != algo.None {
+		return x.done[s.After]
 	}
 	return s.n
 }
@@ -251,12 +251,12 @@ func (x *execution) consume(i int, s *step, window []byte) int {
 	if n <= 0 {
 		return 0
 	}
-	dst, came := x.bufs[s.dst.buf][s.dst.off+from:][:n], window[:n]
-	if s.kind == algo.StepRecv {
+	dst, came := x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], window[:n]
+	if s.Kind == algo.StepRecv {
 		kernels.Copy(dst, came)
 	} else {
-		left, right := x.bufs[s.src.buf][s.src.off+from:][:n], came
-		if s.incomingFirst {
+		left, right := x.bufs[s.Src.Buf][s.Src.Off+from:][:n], came
+		if s.IncomingFirst {
 			left, right = right, left
 		}
 		x.reduce(dst, left, right)
@@ -276,11 +276,11 @@ func (x *execution) step(i int) bool {
 	if n <= 0 {
 		return false
 	}
-	dst, src := x.bufs[s.dst.buf][s.dst.off+from:][:n], x.bufs[s.src.buf][s.src.off+from:][:n]
-	if s.kind == algo.StepCopy {
+	dst, src := x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], x.bufs[s.Src.Buf][s.Src.Off+from:][:n]
+	if s.Kind == algo.StepCopy {
 		copyBytes(dst, src)
 	} else {
-		x.reduce(dst, src, x.bufs[s.src2.buf][s.src2.off+from:][:n])
+		x.reduce(dst, src, x.bufs[s.Src2.Buf][s.Src2.Off+from:][:n])
 	}
 	if x.done[i] = from + n; x.done[i] == s.n {
 		x.local++
@@ -316,7 +316,7 @@ func (x *execution) wants(rank int) int {
 	if !slices.Contains(x.active, l) {
 		return 0
 	}
-	if len(l.rest) > 0 || l.step != none || l.sent < len(x.p.sends[rank]) {
+	if len(l.rest) > 0 || l.step != algo.None || l.sent < len(x.p.sends[rank]) {
 		return endless
 	}
 	n := 0

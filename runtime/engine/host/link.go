@@ -1,6 +1,9 @@
 package host
 
-import "github.com/carillon-rt/carillon/runtime/transport"
+import (
+	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/transport"
+)
 
 // Messages on a stream start at multiples of a word, and all is sent and released in whole words: so no element
 // straddles the end of a transport's buffer.
@@ -20,7 +23,7 @@ type link struct {
 
 	// Outgoing. rest is what TrySend was given and has not taken; nothing else may be sent before it is gone.
 	rest  []byte
-	step  int // the step whose memory rest is; none when it is of stage
+	step  int // the step whose memory rest is; algo.None when it is of stage
 	sent  int // sends that were begun, of the operation's for this peer
 	stage [stageSize]byte
 
@@ -36,11 +39,8 @@ type link struct {
 	pair pairLink
 }
 
-// none is no step.
-const none = -1
-
 func (l *link) reset() {
-	l.rest, l.step, l.sent = nil, none, 0
+	l.rest, l.step, l.sent = nil, algo.None, 0
 	l.met, l.odd, l.taken, l.got = false, false, 0, 0
 }
 
@@ -53,7 +53,7 @@ func (l *link) pack(h *header, message []byte) bool {
 	if fits {
 		n += packMessage(l.stage[n:], message)
 	}
-	l.rest, l.step = l.stage[:n], none
+	l.rest, l.step = l.stage[:n], algo.None
 	return fits
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/runtime/algo"
 )
 
 // maxHeaders is the largest communicator in which each rank sends its header to every other one. In larger ones,
@@ -28,7 +29,7 @@ func (x *execution) gatherHeaders() error {
 	defer cancel()
 	silent := x.active[:0]
 	for _, l := range x.active {
-		if !l.met || len(l.rest) > 0 && l.step == none {
+		if !l.met || len(l.rest) > 0 && l.step == algo.None {
 			silent = append(silent, l)
 		}
 	}
@@ -76,7 +77,7 @@ func (x *execution) told(err error) error {
 
 // gatherHeader gets the header from, and what is left of ours to, one rank, and says whether that is done, or in vain.
 func (x *execution) gatherHeader(l *link) (moved, settled bool) {
-	if len(l.rest) > 0 && l.step == none {
+	if len(l.rest) > 0 && l.step == algo.None {
 		n, err := l.flush()
 		if err != nil {
 			l.rest = nil
@@ -90,7 +91,7 @@ func (x *execution) gatherHeader(l *link) (moved, settled bool) {
 		}
 		moved = moved || taken
 	}
-	return moved, l.met && (len(l.rest) == 0 || l.step != none)
+	return moved, l.met && (len(l.rest) == 0 || l.step != algo.None)
 }
 
 // claim is a header, and the ranks whose it is.

@@ -6,22 +6,11 @@ import (
 	"github.com/carillon-rt/carillon/runtime/algo"
 )
 
-// step is a step of a plan, in bytes.
+// step is a step of a plan, whose spans are in bytes.
 type step struct {
-	kind          algo.StepKind
-	incomingFirst bool
-	opens         bool // it writes to the user's memory: it must wait until the ranks agree
-	dst, src      place
-	src2          place
-	n             int // bytes
-	after         int // a step, or none
-	wait          algo.Range
-}
-
-// place is where a step's bytes start.
-type place struct {
-	buf algo.Buffer
-	off int
+	algo.Step
+	n     int  // its length
+	opens bool // it writes to the user's memory: it must wait until the ranks agree
 }
 
 // Plan is an algorithm's plan for one shape of operations, ready to run on one rank: in bytes, with the steps of each
@@ -100,13 +89,11 @@ func (e *Engine) compile(op *Op) (*Plan, error) {
 		recvs:     make([][]int, e.size),
 		tmp:       plan.Tmp * es,
 	}
-	at := func(s algo.Span) place { return place{s.Buf, s.Off * es} }
-	for i := range plan.Steps {
-		s := &plan.Steps[i]
-		p.steps[i] = step{
-			kind: s.Kind, incomingFirst: s.IncomingFirst, opens: s.Kind != algo.StepSend && s.Dst.Buf == algo.Out,
-			dst: at(s.Dst), src: at(s.Src), src2: at(s.Src2), n: s.Len() * es, after: s.After, wait: s.Wait,
+	for i, s := range plan.Steps {
+		for _, span := range []*algo.Span{&s.Dst, &s.Src, &s.Src2} {
+			span.Off, span.Len = span.Off*es, span.Len*es
 		}
+		p.steps[i] = step{Step: s, n: s.Len(), opens: s.Kind != algo.StepSend && s.Dst.Buf == algo.Out}
 		switch s.Kind {
 		case algo.StepSend:
 			p.sends[s.Peer] = append(p.sends[s.Peer], i)

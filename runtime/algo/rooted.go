@@ -99,7 +99,8 @@ func (b *builder) gather(a Algorithm) {
 		}
 		return
 	}
-	up := b.absolute(over(a, v))
+	up, _ := b.family(a, v)
+	up = b.absolute(up)
 	b.send(up, own, None)
 	for u := v + 1; u < v+under(a, v, b.Size); u++ {
 		block := b.tmp(b.Count)
@@ -119,7 +120,8 @@ func (b *builder) scatter(a Algorithm) {
 		}
 		return
 	}
-	up := b.absolute(over(a, v))
+	up, _ := b.family(a, v)
+	up = b.absolute(up)
 	b.recv(up, out, None)
 	for u := v + 1; u < v+under(a, v, b.Size); u++ {
 		block := b.tmp(b.Count)
@@ -128,14 +130,7 @@ func (b *builder) scatter(a Algorithm) {
 	}
 }
 
-// over, under and via are the binomial tree's parent, subtree and child on the way to u, or a star's.
-
-func over(a Algorithm, v int) int {
-	if a == Tree {
-		return parent(v)
-	}
-	return 0
-}
+// under and via are the binomial tree's subtree of v and its child on the way to u, or a star's.
 
 func under(a Algorithm, v, size int) int {
 	if a == Tree {

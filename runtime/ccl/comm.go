@@ -190,7 +190,7 @@ func (c *core) refused(ctx context.Context, call lifecycle.Call, err error) erro
 		return err
 	}
 	c.tape.Life(tape.LifeRecord{
-		Act: actOf(call), Call: call, Stage: tape.StageMisuse, Code: usage.Code, State: c.life.State(), Peer: -1,
+		Act: actOf[call], Call: call, Stage: tape.StageMisuse, Code: usage.Code, State: c.life.State(), Peer: -1,
 		Text: err.Error(), Site: callSite(), First: usage.First, Caller: callerSpan(ctx), Shared: c.shared.Load(),
 	})
 	return err

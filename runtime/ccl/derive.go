@@ -42,7 +42,7 @@ type deriving struct {
 // derive makes a child, once its call was found legal.
 func (c *Comm) derive(ctx context.Context, how *derivation) (*Comm, error) {
 	number, place := c.enter(how.call)
-	d := &deriving{act: c.begin(ctx, how.call, number, how.site), place: place}
+	d := &deriving{act: c.act(ctx, how.call, number, how.site).start(), place: place}
 	child, err := c.child(d.act, how)
 	if err != nil {
 		c.giveBack(ctx, how.call, place, err)
@@ -87,9 +87,8 @@ func childSecret(parent []byte, child CommID) []byte {
 	return m.Sum(nil)
 }
 
-// expect makes a non-blocking communicator in progress until child is filled in: from now on, or, for a call in a
-// group, from the group's end, so that a group can make several. The job has no error: the child has its own, and a
-// parent that failed has it as its cause.
+// expect makes a non-blocking communicator in progress until child is filled in: from now on, or from the end of the
+// group, so that a group can make several. The job has no error: the child has its own.
 func (c *Comm) expect(ctx context.Context, child *core) {
 	j := &Work{done: child.start.done}
 	switch g := groupOf(ctx); {
@@ -109,9 +108,8 @@ func (d *deriving) seat(members []int) {
 	c.life.Place(c.rank, c.size)
 }
 
-// Where other numbers of acts begin. Those of groups without a collective are none that the ranks agree on: one rank
-// may send and receive in a group, and others not. And of the splits before a revoke, one rank may have made one more
-// than another, which it interrupted by the revoke.
+// Where other numbers of acts begin. The ranks don't agree on those of groups without a collective: one may send and
+// receive in a group, and others not; nor on the splits before a revoke, which may have interrupted one.
 const (
 	ownGroups   = 1_000_000_000
 	afterRevoke = 1_000_000_000
@@ -284,7 +282,7 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 // leaveOut takes part in a Split that makes nothing of this rank.
 func (c *Comm) leaveOut(ctx context.Context, mine wish) error {
 	number, place := c.enter(lifecycle.CallSplit)
-	a := c.begin(ctx, lifecycle.CallSplit, number, callSite())
+	a := c.act(ctx, lifecycle.CallSplit, number, callSite()).start()
 	rest := func(ctx context.Context) error {
 		_, err := c.exchange(ctx, a, place, mine.encode())
 		a.end(err)

@@ -27,7 +27,7 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	if _, err := c.life.Do(lifecycle.CallFinalize, site); err != nil {
 		return c.refused(ctx, lifecycle.CallFinalize, err)
 	}
-	a, place := c.begin(ctx, lifecycle.CallFinalize, 0, site), c.turn.line(lifecycle.CallFinalize)
+	a, place := c.act(ctx, lifecycle.CallFinalize, 0, site).start(), c.turn.line(lifecycle.CallFinalize)
 	return c.perform(ctx, func(ctx context.Context) error {
 		err := c.drain(ctx, lifecycle.CallFinalize, place)
 		c.over = true
@@ -121,8 +121,7 @@ type ending struct {
 }
 
 // end ends the communicator, and frees what it holds. Whatever ends one does it here: its user, an init that failed,
-// the runtime that stops or finds it leaked. A call that was not allowed does nothing; it is recorded, unless it is
-// tolerant.
+// the runtime that stops or finds it leaked. A call that was not allowed does nothing.
 func (c *core) end(ctx context.Context, how ending) (err error) {
 	c.ending.Add(1)
 	defer c.retire()
@@ -179,7 +178,7 @@ func (c *core) revoke(cause error, site lifecycle.Site) error {
 	if _, err := c.life.Do(lifecycle.CallRevoke, site); err != nil {
 		return err
 	}
-	a := c.begin(context.Background(), lifecycle.CallRevoke, 0, site)
+	a := c.act(context.Background(), lifecycle.CallRevoke, 0, site).start()
 	c.interrupt(c.stopped(lifecycle.CallRevoke, lifecycle.CodeRevoked, "the communicator was revoked", site, cause))
 	a.because(cause)
 	a.end(nil)
@@ -200,9 +199,8 @@ func (c *core) stopped(
 	return err
 }
 
-// mayChange deals with what stands in the way of a call that changes a communicator: being inside a group, and
-// unfinished jobs. A blocking communicator waits for those, a non-blocking one answers ErrInProgress, and nothing
-// changes.
+// mayChange refuses a call that changes a communicator inside a group. For unfinished jobs a blocking communicator waits;
+// a non-blocking one answers ErrInProgress, and nothing changes.
 func (c *Comm) mayChange(ctx context.Context, call lifecycle.Call) error {
 	if c.absent() {
 		return nilComm(call)

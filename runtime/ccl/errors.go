@@ -52,10 +52,17 @@ var ErrRuntimeClosed = meet.ErrClosed
 
 // errNoRuntime is the error of a call on a Runtime that New did not make.
 func errNoRuntime(call lifecycle.Call) error {
-	return &UsageError{
-		Call: call, Code: lifecycle.CodeInvalidArgument, Rank: -1,
-		Detail: "there is no runtime: it is nil or zero; make one with New, and see whether that returned an error",
-	}
+	return noHandle(call, "there is no runtime: it is nil or zero; make one with New, and see whether that returned an error")
+}
+
+// nilComm is the error of a call on no communicator, such as the one that Split gives a rank with NoColor.
+func nilComm(call lifecycle.Call) error {
+	return noHandle(call,
+		"the communicator is nil: a rank that passed NoColor to Split has none, and does not make its calls")
+}
+
+func noHandle(call lifecycle.Call, detail string) error {
+	return &UsageError{Call: call, Code: lifecycle.CodeInvalidArgument, Rank: -1, Detail: detail}
 }
 
 // usage is the error of a call that can't be obeyed.
@@ -64,14 +71,6 @@ func (c *core) usage(call lifecycle.Call, code lifecycle.Code, format string, ar
 	return &UsageError{
 		Call: call, Code: code, State: c.life.State(), Comm: i.ID, Name: i.Name, Rank: i.Rank,
 		Detail: fmt.Sprintf(format, args...),
-	}
-}
-
-// nilComm is the error of a call on no communicator, such as the one that Split gives a rank with NoColor.
-func nilComm(call lifecycle.Call) *UsageError {
-	return &UsageError{
-		Call: call, Code: lifecycle.CodeInvalidArgument, Rank: -1,
-		Detail: "the communicator is nil: a rank that passed NoColor to Split has none, and does not make its calls",
 	}
 }
 

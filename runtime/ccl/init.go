@@ -213,7 +213,7 @@ func (m *making) ended(err error) error {
 	w := m.rt.cfg.Tape.Comm(tape.CommInfo{ID: i.ID, Name: i.Name, Rank: i.Rank, Size: i.Size, Engine: "host"})
 	defer w.Close()
 	rec := tape.LifeRecord{
-		Act: actOf(i.Call), Call: i.Call, Stage: tape.StageMisuse, Code: lifecycle.CodeOf(err), State: lifecycle.StateNone,
+		Act: actOf[i.Call], Call: i.Call, Stage: tape.StageMisuse, Code: lifecycle.CodeOf(err), State: lifecycle.StateNone,
 		Peer: -1, Site: i.Site, Caller: callerSpan(m.ctx),
 	}
 	if _, usage := errors.AsType[*UsageError](err); errors.Is(err, ErrRuntimeClosed) {

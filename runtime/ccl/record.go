@@ -22,7 +22,7 @@ type act struct {
 // act is the act that call is, which has not started. seq is its number among those of its kind on this communicator.
 func (c *core) act(ctx context.Context, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
 	return &act{c: c, rec: tape.LifeRecord{
-		Act: actOf(call), Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(), Peer: -1,
+		Act: actOf[call], Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(), Peer: -1,
 		Site: site, Caller: callerSpan(ctx),
 	}}
 }
@@ -32,11 +32,6 @@ func (c *core) initAct(ctx context.Context, call lifecycle.Call, site lifecycle.
 	a := c.act(ctx, call, 0, site)
 	a.rec.Act = tape.ActInit
 	return a
-}
-
-// begin is act, and start.
-func (c *core) begin(ctx context.Context, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
-	return c.act(ctx, call, seq, site).start()
 }
 
 // start writes the act's start.
@@ -82,10 +77,8 @@ func (a *act) conclude(code lifecycle.Code, peer int32, text string) {
 	a.c.tape.Life(rec)
 }
 
-// actOf is the act that a call is, or would have been; tape.ActNone for an operation.
-func actOf(call lifecycle.Call) tape.Act { return acts[call] }
-
-var acts = map[lifecycle.Call]tape.Act{
+// actOf has the act that a call is, or would have been; tape.ActNone for an operation.
+var actOf = map[lifecycle.Call]tape.Act{
 	lifecycle.CallInitRank: tape.ActInit, lifecycle.CallInitRankConfig: tape.ActInit,
 	lifecycle.CallInitRankScalable: tape.ActInit, lifecycle.CallInitAll: tape.ActInit,
 	lifecycle.CallSplit: tape.ActSplit, lifecycle.CallShrink: tape.ActShrink, lifecycle.CallGrow: tape.ActGrow,
@@ -132,9 +125,8 @@ func (l *lastCaller) of(ctx context.Context) *tape.SpanContext {
 	return l.look(ctx)
 }
 
-// sameContext says that two contexts are one: of one type, and at one place in memory, where no other of that type is
-// while either is held. That two are equal in the sense of the language can't be asked of all contexts, and costs a
-// call.
+// sameContext says that two contexts are one: of one type, and at one place in memory. Not all contexts can be compared
+// by the language, and that costs a call.
 func sameContext(a, b context.Context) bool {
 	type words [2]uintptr
 	return *(*words)(unsafe.Pointer(&a)) == *(*words)(unsafe.Pointer(&b))

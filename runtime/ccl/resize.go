@@ -93,6 +93,9 @@ func (c *core) without(exclude []int, mode ShrinkMode) ([]int, error) {
 	if mode != ShrinkDefault && mode != ShrinkAbort {
 		return nil, bad("mode is %d: it must be ShrinkDefault or ShrinkAbort", mode)
 	}
+	if len(exclude) == 0 {
+		return nil, bad("no rank is excluded: there is nothing to shrink")
+	}
 	gone := make([]bool, c.size)
 	for _, r := range exclude {
 		switch {
@@ -104,9 +107,6 @@ func (c *core) without(exclude []int, mode ShrinkMode) ([]int, error) {
 			return nil, bad("rank %d excludes itself: excluded ranks do not call Shrink", r)
 		}
 		gone[r] = true
-	}
-	if len(exclude) == 0 {
-		return nil, bad("no rank is excluded: there is nothing to shrink")
 	}
 	var members []int
 	for r := range gone {

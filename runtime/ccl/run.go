@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// call makes one operation, in the caller's goroutine.
+// call is run for one operation.
 func (c *Comm) call(ctx context.Context, op host.Op) error { return c.run(ctx, op.Call, []host.Op{op}) }
 
 // run makes one operation, or a send and a receive that progress together, in the caller's goroutine.
@@ -59,9 +59,8 @@ func (c *Comm) launch(ctx context.Context, op host.Op) *Work {
 	return w
 }
 
-// admit checks whether a call is legal, and its arguments, and completes its operations. The guard has the first word:
-// what is wrong with the arguments of a call that isn't legal doesn't matter, and what wasn't checked must not be made
-// when the communicator becomes ready a moment later.
+// admit checks whether a call is legal, then its arguments, and completes its operations. What wasn't checked must not be
+// made when the communicator becomes ready a moment later.
 func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []host.Op) error {
 	if c.absent() {
 		return nilComm(call)

@@ -40,37 +40,17 @@ func Rooted(call lifecycle.Call) bool {
 		call == lifecycle.CallGather || call == lifecycle.CallScatter
 }
 
-func (r *Request) validate() error {
-	switch {
-	case For(r.Call) == nil:
-		return fmt.Errorf("%v is no collective", r.Call)
-	case r.Size < 1:
-		return fmt.Errorf("size is %d, must be at least 1", r.Size)
-	case r.Rank < 0 || r.Rank >= r.Size:
-		return fmt.Errorf("rank is %d, must be 0 to %d", r.Rank, r.Size-1)
-	case Rooted(r.Call) && (r.Root < 0 || r.Root >= r.Size):
-		return fmt.Errorf("root is %d, must be 0 to %d", r.Root, r.Size-1)
-	case r.Count < 0:
-		return fmt.Errorf("count is %d, must not be negative", r.Count)
-	case r.ElemSize < 1:
-		return fmt.Errorf("element size is %d bytes, must be at least 1", r.ElemSize)
-	case r.Nodes != nil && len(r.Nodes) != r.Size:
-		return fmt.Errorf("nodes has %d entries for %d ranks", len(r.Nodes), r.Size)
-	}
-	return nil
-}
-
-// Make plans rank r.Rank's part of r with algorithm a. The error names what is wrong with r, or the algorithms that
-// there are for its call. Auto is no algorithm here: [Choose] first.
+// Make plans rank r.Rank's part of r with algorithm a. The error names the algorithms that there are for r's call, if
+// it is a collective. Auto is no algorithm here: [Choose] first. The engine that asks has checked r's numbers.
 //
 // The plan of a Barrier is empty: before an engine lets an operation touch a receive buffer it has heard from all
 // ranks that they make the same call, and for a barrier that is all there is to do.
 func Make(r Request, a Algorithm) (*Plan, error) {
-	if err := r.validate(); err != nil {
-		return nil, fmt.Errorf("plan: %w", err)
-	}
-	if !slices.Contains(For(r.Call), a) {
-		return nil, fmt.Errorf("plan: there is no algorithm %v for %v, only %v", a, r.Call, For(r.Call))
+	switch all := For(r.Call); {
+	case all == nil:
+		return nil, fmt.Errorf("plan: %v is no collective", r.Call)
+	case !slices.Contains(all, a):
+		return nil, fmt.Errorf("plan: there is no algorithm %v for %v, only %v", a, r.Call, all)
 	}
 	b := &builder{Request: r}
 	if r.Size == 1 {

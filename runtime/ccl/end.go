@@ -140,11 +140,10 @@ func (c *core) end(ctx context.Context, how ending) (err error) {
 		err = c.drain(ctx, how.call, c.turn.line(how.call))
 	} else {
 		done = lifecycle.EventAbortDone
-		stopped := c.stopped(how.call, lifecycle.CodeAborted, "the communicator was aborted", how.site, how.cause)
+		stopped := a.stopped(lifecycle.CodeAborted, "the communicator was aborted", how.cause)
 		c.giveUp(stopped)
 		c.interrupt(stopped)
 		<-c.turn.line(how.call).granted // what held it was interrupted
-		a.because(how.cause)
 	}
 	c.release()
 	if _, did := c.life.Signal(done, nil); !did && err == nil && !how.tolerant {
@@ -179,24 +178,9 @@ func (c *core) revoke(cause error, site lifecycle.Site) error {
 		return err
 	}
 	a := c.act(context.Background(), lifecycle.CallRevoke, 0, site).start()
-	c.interrupt(c.stopped(lifecycle.CallRevoke, lifecycle.CodeRevoked, "the communicator was revoked", site, cause))
-	a.because(cause)
+	c.interrupt(a.stopped(lifecycle.CodeRevoked, "the communicator was revoked", cause))
 	a.end(nil)
 	return nil
-}
-
-// stopped is the error of the operations that a call stops.
-func (c *core) stopped(
-	call lifecycle.Call, code lifecycle.Code, detail string, site lifecycle.Site, cause error,
-) *UsageError {
-	if cause != nil {
-		detail += ": " + cause.Error()
-	} else if refusal := c.refusal.Load(); refusal != nil {
-		detail += "; its last call was refused: " + *refusal
-	}
-	err := c.usage(call, code, "%s", detail)
-	err.First, err.Cause = site, cause
-	return err
 }
 
 // mayChange refuses a call that changes a communicator inside a group. For unfinished jobs a blocking communicator waits;

@@ -40,11 +40,17 @@ func (a *act) start() *act {
 	return a
 }
 
-// because keeps why it is made, for the text of its end.
-func (a *act) because(cause error) {
+// stopped is the error of the operations that the act stops because of cause, which may be nil.
+func (a *act) stopped(code lifecycle.Code, detail string, cause error) *UsageError {
 	if cause != nil {
-		a.rec.Text = cause.Error()
+		a.rec.Text = cause.Error() // of its end
+		detail += ": " + a.rec.Text
+	} else if refusal := a.c.refusal.Load(); refusal != nil {
+		detail += "; its last call was refused: " + *refusal
 	}
+	err := a.c.usage(a.rec.Call, code, "%s", detail)
+	err.First, err.Cause = a.rec.Site, cause
+	return err
 }
 
 // phase writes that the act goes into its next phase.

@@ -183,8 +183,8 @@ func (c *core) revoke(cause error, site lifecycle.Site) error {
 	return nil
 }
 
-// mayChange refuses a call that changes a communicator inside a group. For unfinished jobs a blocking communicator waits;
-// a non-blocking one answers ErrInProgress, and nothing changes.
+// mayChange refuses a call that changes a communicator inside a group. For unfinished jobs a blocking communicator
+// waits; a non-blocking one answers ErrInProgress, and nothing changes.
 func (c *Comm) mayChange(ctx context.Context, call lifecycle.Call) error {
 	if c.absent() {
 		return nilComm(call)

@@ -52,7 +52,8 @@ var ErrRuntimeClosed = meet.ErrClosed
 
 // errNoRuntime is the error of a call on a Runtime that New did not make.
 func errNoRuntime(call lifecycle.Call) error {
-	return noHandle(call, "there is no runtime: it is nil or zero; make one with New, and see whether that returned an error")
+	return noHandle(call,
+		"there is no runtime: it is nil or zero; make one with New, and see whether that returned an error")
 }
 
 // nilComm is the error of a call on no communicator, such as the one that Split gives a rank with NoColor.

@@ -309,7 +309,8 @@ func (c *core) prepare(local bool, size int) (*fabric.Port, error) {
 func (rt *Runtime) newComm(info lifecycle.Info) (*Comm, error) {
 	info.NonBlocking = info.NonBlocking && !rt.cfg.Blocking
 	c := &core{
-		rt: rt, blocking: !info.NonBlocking, start: newWork(), maker: int64(info.Site.Goroutine), acts: map[lifecycle.Call]uint64{},
+		rt: rt, blocking: !info.NonBlocking, start: newWork(),
+		maker: int64(info.Site.Goroutine), acts: map[lifecycle.Call]uint64{},
 		id: info.ID, name: info.Name, rank: info.Rank, size: info.Size,
 	}
 	c.whole, c.giveUp = context.WithCancelCause(context.Background())

@@ -59,8 +59,8 @@ func (c *Comm) launch(ctx context.Context, op host.Op) *Work {
 	return w
 }
 
-// admit checks whether a call is legal, then its arguments, and completes its operations. What wasn't checked must not be
-// made when the communicator becomes ready a moment later.
+// admit checks whether a call is legal, then its arguments, and completes its operations. What wasn't checked must not
+// be made when the communicator becomes ready a moment later.
 func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []host.Op) error {
 	if c.absent() {
 		return nilComm(call)

@@ -24,8 +24,8 @@ type digests struct {
 	plan     *Plan // what comes behind the agreement
 }
 
-// A digest is a header's first word, with kindDigest, and its variants: each a header, and the bit set of the ranks that
-// are known to have it, in whole words.
+// A digest is a header's first word, with kindDigest, and its variants: each a header, and the bit set of the ranks
+// that are known to have it, in whole words.
 const (
 	digestHead = 8
 	variants   = 2

@@ -59,8 +59,8 @@ func (x *execution) gatherHeaders() error {
 	return e.mismatch(claims)
 }
 
-// told is how a collective ends whose passes ended with err. A rank that another one told of a mismatch may have what it
-// needs to see it for itself, from its own side.
+// told is how a collective ends whose passes ended with err. A rank that another one told of a mismatch may have what
+// it needs to see it for itself, from its own side.
 func (x *execution) told(err error) error {
 	if !x.open && errors.Is(err, lifecycle.ErrMismatch) {
 		for _, l := range x.active {

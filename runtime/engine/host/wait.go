@@ -120,7 +120,8 @@ func (e *Engine) lostPeers(o operation) error {
 		if err == nil {
 			continue
 		}
-		if notice, ok := errors.AsType[*transport.NoticeError](err); ok && (e.w.collective == 0 || notice.Notice.Passed < e.w.collective) {
+		notice, ok := errors.AsType[*transport.NoticeError](err)
+		if ok && (e.w.collective == 0 || notice.Notice.Passed < e.w.collective) {
 			return e.lost(r, err)
 		}
 		if n := o.wants(r); n > 0 && !e.suffices(r, n) {

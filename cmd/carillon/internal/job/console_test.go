@@ -3,10 +3,10 @@ package job
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestConsoleKeepsLinesApart(t *testing.T) {
@@ -64,7 +64,7 @@ func TestConsoleFailsOnce(t *testing.T) {
 	}
 }
 
-func TestReaderShowsEverything(t *testing.T) {
+func TestOutputShowsEverything(t *testing.T) {
 	long := strings.Repeat("x", 3*longest+5)
 	for name, text := range map[string]string{
 		"nothing":               "",
@@ -76,14 +76,12 @@ func TestReaderShowsEverything(t *testing.T) {
 		"full of ends":          strings.Repeat("\n", 2*longest),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, w := pipe(t)
 			var out bytes.Buffer
-			read := startReader(r, 0, newConsole(&out, 0, 1, false, func(err error) { t.Error(err) }), nil)
-			if _, err := w.WriteString(text); err != nil {
+			o := newOutput(0, newConsole(&out, 0, 1, false, func(err error) { t.Error(err) }), nil)
+			if _, err := io.CopyBuffer(o, struct{ io.Reader }{strings.NewReader(text)}, make([]byte, 4095)); err != nil {
 				t.Fatal(err)
 			}
-			w.Close()
-			read.finish()
+			o.finish()
 			var want strings.Builder
 			for line := range strings.Lines(text) {
 				want.WriteString("[0] " + strings.TrimRight(line, "\r\n") + "\n")
@@ -92,20 +90,6 @@ func TestReaderShowsEverything(t *testing.T) {
 				t.Errorf("got %d bytes, want %d", out.Len(), want.Len())
 			}
 		})
-	}
-}
-
-func TestReaderDoesNotWaitForAStranger(t *testing.T) {
-	r, w := pipe(t) // w stays open, as by a process that left the rank's group
-	var out bytes.Buffer
-	read := startReader(r, 0, newConsole(&out, 0, 1, false, func(err error) { t.Error(err) }), nil)
-	if _, err := w.WriteString("last words"); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	read.finish()
-	if took := time.Since(began); took > 10*drain || out.String() != "[0] last words\n" {
-		t.Errorf("took %s, showed %q", took, out.String())
 	}
 }
 

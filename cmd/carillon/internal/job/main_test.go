@@ -79,6 +79,17 @@ var programs = map[string]func() int{
 	// parent leaves a child behind that holds its output open, and exits with 0.
 	"parent":         func() int { return leaveBehind("plain") },
 	"stubbornparent": func() int { return leaveBehind("stubborn") },
+	// stranger leaves a child behind that has left its group, and holds its standard error open.
+	"stranger": func() int {
+		cmd := exec.Command("sleep", "60")
+		cmd.Stderr, cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			return 1
+		}
+		fmt.Fprint(os.Stderr, "last words")
+		fmt.Println("stranger", cmd.Process.Pid)
+		return 0
+	},
 	// half prints half a line and waits for its end.
 	"half": func() int {
 		fmt.Print("half a line")

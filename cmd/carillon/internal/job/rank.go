@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rank is one rank of the job on this host: a process, the group that it leads, and what reads their output.
+// rank is one rank of the job on this host: a process, the group that it leads, and what takes their output.
 type rank struct {
 	number  int // in the world
 	index   int // on this host
@@ -21,7 +22,7 @@ type rank struct {
 	pidfd   int
 	started time.Time
 	log     *logFile
-	readers []*reader
+	outputs []*output
 	settled chan struct{} // closed when nothing of the rank is left
 
 	mu     sync.Mutex
@@ -32,65 +33,46 @@ type rank struct {
 	sent  []unix.Signal // what the supervisor sent it to make it end
 }
 
-type streams struct {
-	stdout, stderr *console
-	log            *logFile
-}
-
-// start starts a rank. It must be called on the goroutine of Run, which is bound to its thread: the kernel kills the
-// rank when the thread that started it ends.
-func start(cfg *Config, index int, path, hostname string, stdin *os.File, to streams) (_ *rank, err error) {
-	r := &rank{number: cfg.firstRank() + index, index: index, log: to.log, pidfd: -1, settled: make(chan struct{})}
+// start starts a rank, which reads stdin if that isn't nil. It must be called on the goroutine of Run, which is bound to
+// its thread: the kernel kills the rank when the thread that started it ends.
+func (s *supervisor) start(index int, path, hostname string, stdin *os.File) (err error) {
+	r := &rank{number: s.cfg.firstRank() + index, index: index, pidfd: -1, settled: make(chan struct{})}
 	defer func() {
 		if err != nil {
+			r.log.close()
 			err = fmt.Errorf("start rank %d: %w", r.number, err)
 		}
 	}()
-	outRead, outWrite, err := os.Pipe()
-	if err != nil {
-		return nil, err
+	logFailed := func(err error) { s.stderr.say("%v; its log ends here", err) }
+	if r.log, err = openLog(s.cfg.logPath(index), logFailed); err != nil {
+		return err
 	}
-	defer outWrite.Close()
-	errRead, errWrite, err := os.Pipe()
-	if err != nil {
-		outRead.Close()
-		return nil, err
-	}
-	defer errWrite.Close()
-
+	r.outputs = []*output{newOutput(index, s.stdout, r.log), newOutput(index, s.stderr, r.log)}
 	r.cmd = &exec.Cmd{
-		Path:   path,
-		Args:   cfg.Program,
-		Env:    cfg.environment(index, hostname),
-		Stdout: outWrite,
-		Stderr: errWrite,
-		SysProcAttr: &syscall.SysProcAttr{
-			Setpgid:   true,
-			Pdeathsig: syscall.SIGKILL,
-			PidFD:     &r.pidfd,
-		},
+		Path:        path,
+		Args:        s.cfg.Program,
+		Env:         s.cfg.environment(index, hostname),
+		Stdout:      r.outputs[0],
+		Stderr:      r.outputs[1],
+		WaitDelay:   drain,
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &r.pidfd},
 	}
 	if stdin != nil {
 		r.cmd.Stdin = stdin
 	}
 	r.started = time.Now()
 	if err := r.cmd.Start(); err != nil {
-		outRead.Close()
-		errRead.Close()
-		return nil, err
+		return err
 	}
 	r.pid = r.cmd.Process.Pid
-	if r.pidfd < 0 { // a kernel that can't give one at birth
-		if r.pidfd, err = unix.PidfdOpen(r.pid, 0); err != nil {
-			r.signal(unix.SIGKILL)
-			r.reap()
-			outRead.Close()
-			errRead.Close()
-			return nil, err
-		}
+	if r.pidfd < 0 {
+		r.signal(unix.SIGKILL)
+		r.reap()
+		return errors.New("the kernel gives no descriptor of a process, as Linux does from 5.4 on")
 	}
-	r.readers = []*reader{startReader(outRead, index, to.stdout, to.log), startReader(errRead, index, to.stderr, to.log)}
-	return r, nil
+	s.ranks = append(s.ranks, r)
+	s.living++
+	return nil
 }
 
 // signal sends a signal to the rank and to what it started. When nobody of them is left, nothing happens.
@@ -102,12 +84,16 @@ func (r *rank) signal(sig unix.Signal) {
 	}
 }
 
-// reap ends the kernel's memory of the dead rank.
+// reap ends the kernel's memory of the dead rank, once the last of its output is shown.
 func (r *rank) reap() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	_ = r.cmd.Wait() // how it ended is known from its pidfd
 	r.reaped = true
+	r.mu.Unlock()
+	_ = r.cmd.Wait() // how it ended is known from its pidfd
+	for _, o := range r.outputs {
+		o.finish()
+	}
+	r.log.close()
 }
 
 // end asks the rank, and what it started, to end. A stopped process is woken, or it would not hear it.
@@ -129,8 +115,7 @@ func (r *rank) asked() unix.Signal {
 	}
 }
 
-// settle, called once the rank is dead, ends what it started and left behind, shows the last of its output, and
-// reaps it. Its children get grace between SIGTERM and SIGKILL, or less when the supervisor kills the group.
+// settle, called once the rank is dead, ends what it started and left behind, and reaps it. Its children get grace between SIGTERM and SIGKILL, or less when the supervisor kills the group.
 func (r *rank) settle(grace time.Duration) {
 	defer close(r.settled)
 	if left := openGroup(r.pid); len(left) > 0 {
@@ -143,10 +128,6 @@ func (r *rank) settle(grace time.Duration) {
 		}
 		r.signal(unix.SIGKILL)
 	}
-	for _, reader := range r.readers {
-		reader.finish()
-	}
-	r.log.close()
 	r.reap()
 	unix.Close(r.pidfd)
 }

@@ -217,6 +217,18 @@ func TestChildrenEndWithTheirRank(t *testing.T) {
 	}
 }
 
+func TestOutputDoesNotWaitForAStranger(t *testing.T) {
+	began := time.Now()
+	j := begin(t, "stranger", Config{})
+	pid := number(t, j.await("[0] stranger ")[0])
+	defer func() { _ = unix.Kill(pid, unix.SIGKILL) }()
+	r := j.end()
+	if took := time.Since(began); r.ExitCode() != 0 || took > 30*time.Second ||
+		!strings.Contains(j.stderr.String(), "[0] last words\n") {
+		t.Errorf("%s, after %s; showed %q", r, took, j.stderr)
+	}
+}
+
 func TestInterruptReachesChildrenLeftBehind(t *testing.T) {
 	j := begin(t, "stubbornparent", Config{Grace: time.Hour})
 	child := number(t, j.await("[0] child ready ")[0])

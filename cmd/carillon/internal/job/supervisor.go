@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -38,7 +39,7 @@ type supervisor struct {
 
 	phase phase
 	timer *time.Timer
-	input *pump
+	typed *os.File // what rank 0 reads of a terminal, if it does
 }
 
 func newSupervisor(cfg *Config) *supervisor {
@@ -59,47 +60,37 @@ func newSupervisor(cfg *Config) *supervisor {
 }
 
 // startAll starts all ranks, or some and returns why not the next.
-func (s *supervisor) startAll(path, hostname string) (err error) {
+func (s *supervisor) startAll(path, hostname string) error {
+	stdin, release, err := s.openInput()
+	if err != nil {
+		return err
+	}
+	defer release()
 	s.began = time.Now()
 	for i := range s.cfg.Ranks {
-		to := streams{stdout: s.stdout, stderr: s.stderr}
-		if to.log, err = openLog(s.cfg.logPath(i),
-			func(err error) { s.stderr.say("%v; its log ends here", err) }); err != nil {
+		if err := s.start(i, path, hostname, stdin); err != nil {
 			return err
 		}
-		stdin, opened, err := s.openInput(i)
-		if err != nil {
-			to.log.close()
-			return err
-		}
-		r, err := start(s.cfg, i, path, hostname, stdin, to)
-		if opened {
-			stdin.Close()
-		}
-		if err != nil {
-			to.log.close()
-			return err
-		}
-		s.ranks = append(s.ranks, r)
-		s.living++
+		stdin = nil // it is rank 0's
 	}
 	return nil
 }
 
-// openInput returns what the i-th rank reads, nil for nothing, and whether it was opened for it alone.
-func (s *supervisor) openInput(i int) (f *os.File, opened bool, err error) {
-	in := s.cfg.Stdin
-	if i != 0 || in == nil {
-		return nil, false, nil
-	}
-	if !term.IsTerminal(in) {
-		return in, false, nil
+// openInput returns what rank 0 reads, nil for nothing; release lets it go once the rank has it.
+func (s *supervisor) openInput() (stdin *os.File, release func() error, err error) {
+	if !term.IsTerminal(s.cfg.Stdin) {
+		return s.cfg.Stdin, func() error { return nil }, nil
 	}
 	// A rank leads a process group of its own, and the kernel stops a background process that reads a terminal.
-	if s.input, f, err = startPump(in); err != nil {
-		return nil, false, err
+	stdin, s.typed, err = os.Pipe()
+	if err != nil {
+		return nil, nil, err
 	}
-	return f, true, nil
+	go func() { // what is typed after the job's end is read by nobody: this ends with it, or with the terminal
+		_, _ = io.Copy(s.typed, s.cfg.Stdin)
+		s.typed.Close()
+	}()
+	return stdin, stdin.Close, nil
 }
 
 func (s *supervisor) loop(ctx context.Context) {
@@ -126,7 +117,7 @@ func (s *supervisor) loop(ctx context.Context) {
 	}
 	s.settle()
 	s.timer.Stop()
-	s.input.stop()
+	s.typed.Close() // nil has nothing to close
 }
 
 // settle waits for what the ranks left behind, and still passes signals on.

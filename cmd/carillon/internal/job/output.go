@@ -1,0 +1,133 @@
+package job
+
+import (
+	"bytes"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// quiet is how long an unfinished line is held back in the hope of its end. A prompt or a progress bar without a
+	// newline shows after this time.
+	quiet = 100 * time.Millisecond
+
+	// longest is how much of one line is held back, in bytes. A longer line is shown in pieces.
+	longest = 64 << 10
+
+	// drain is how long to read on after a rank and all its group are gone. Only a process that left the group can
+	// still hold the pipe then.
+	drain = 500 * time.Millisecond
+)
+
+// output takes what one stream of one rank brings to the console and to the rank's log.
+type output struct {
+	rank int
+	to   *console
+	log  *logFile // nil: none
+
+	mu   sync.Mutex
+	held []byte      // not shown yet: an unfinished line
+	late *time.Timer // shows it
+}
+
+func newOutput(rank int, to *console, log *logFile) *output {
+	o := &output{rank: rank, to: to, log: log}
+	o.late = time.AfterFunc(quiet, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.show(len(o.held))
+	})
+	return o
+}
+
+// Write implements io.Writer. It never fails.
+func (o *output) Write(text []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = append(o.held, text...)
+	cut := endOfLines(o.held)
+	if cut == 0 && len(o.held) >= longest {
+		cut = len(o.held)
+	}
+	o.show(cut)
+	o.late.Reset(quiet)
+	return len(text), nil
+}
+
+// endOfLines returns how much of b is finished lines. A carriage return at the very end may be half an end and is not
+// counted.
+func endOfLines(b []byte) int {
+	newline := bytes.LastIndexByte(b, '\n')
+	if len(b) == 0 {
+		return 0
+	}
+	return 1 + max(newline, bytes.LastIndexByte(b[:len(b)-1], '\r'))
+}
+
+// show shows the first n bytes of what is held back. o.mu is held.
+func (o *output) show(n int) {
+	if n > 0 {
+		o.log.write(o.held[:n])
+		o.to.write(o.rank, o.held[:n])
+		o.held = append(o.held[:0], o.held[n:]...)
+	}
+}
+
+// finish shows the rest. Nothing is written any more.
+func (o *output) finish() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.late.Stop()
+	o.show(len(o.held))
+	o.to.finish(o.rank)
+}
+
+// logFile is a rank's log: all that it printed, without a prefix. A nil logFile takes everything and keeps nothing.
+type logFile struct {
+	mu     sync.Mutex
+	f      *os.File
+	failed func(error) // called once; the job goes on without the log
+}
+
+func openLog(path string, failed func(error)) (*logFile, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return &logFile{f: f, failed: failed}, nil
+}
+
+func (l *logFile) write(text []byte) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return
+	}
+	if _, err := l.f.Write(text); err != nil {
+		l.f.Close()
+		l.f = nil
+		l.failed(err)
+	}
+}
+
+func (l *logFile) close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return
+	}
+	if err := l.f.Close(); err != nil {
+		l.failed(err)
+	}
+	l.f = nil
+}

@@ -2,9 +2,7 @@
 
 MODULE  := github.com/carillon-rt/carillon
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-STAMP   := $(MODULE)/cmd/carillon/internal/build
-LDFLAGS := -X $(STAMP).version=$(VERSION) -X $(STAMP).commit=$(COMMIT) -X $(MODULE)/runtime/node.release=$(VERSION)
+LDFLAGS := -X $(MODULE)/runtime/node.release=$(VERSION)
 
 BIN    := $(CURDIR)/bin
 RANKS  ?= 4

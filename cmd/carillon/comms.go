@@ -1,13 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
+	"text/tabwriter"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/comms"
+	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -27,18 +31,131 @@ default.`,
 			if len(args) == 1 {
 				dir = args[0]
 			}
-			report, err := comms.Read(dir)
+			report, err := readComms(dir)
 			if err != nil {
 				return fmt.Errorf("comms: %s", strings.TrimPrefix(err.Error(), "postmortem: "))
 			}
-			if !asJSON {
-				return report.Write(cmd.OutOrStdout())
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), report)
 			}
-			out := json.NewEncoder(cmd.OutOrStdout())
-			out.SetIndent("", "  ")
-			return out.Encode(report)
+			return report.write(cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
 	return cmd
 }
+
+// commsReport is all communicators that the tapes below a folder tell of.
+type commsReport struct {
+	Dir    string            `json:"dir"`
+	Tapes  int               `json:"tapes"`
+	Comms  []postmortem.Comm `json:"communicators"`
+	Missed uint64            `json:"records_overwritten"` // gone from the rings before they were read
+	Broken []string          `json:"broken,omitempty"`    // what could not be read, and why
+}
+
+// readComms reads all tapes below dir.
+func readComms(dir string) (*commsReport, error) {
+	all, err := postmortem.Read([]string{dir}, postmortem.Options{AllJobs: true, Run: -1, Last: 1})
+	if err != nil {
+		return nil, err
+	}
+	r := &commsReport{Dir: dir, Tapes: len(all.Processes), Comms: all.Comms, Missed: all.Missed}
+	for _, p := range all.Problems {
+		r.Broken = append(r.Broken, p.String())
+	}
+	return r, nil
+}
+
+// write prints the report for a person.
+func (r *commsReport) write(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "COMMUNICATOR\tID\tRANKS\tNODES\tOPERATIONS\tWHAT HAPPENED\tNOW")
+	for i := range r.Comms {
+		c := &r.Comms[i]
+		ranks := strconv.Itoa(c.Size)
+		if len(c.Ranks) < c.Size { // the others left no tape
+			ranks = fmt.Sprintf("%d of %d", len(c.Ranks), c.Size)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.Name, c.ID.Short(), ranks, c.Nodes, c.Operations, actsOf(c),
+			statesOf(c))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	fmt.Fprintln(t, "TRACE ID\tACT\tCOMMUNICATOR\tRANKS\tSLOWEST")
+	for _, c := range r.Comms {
+		for _, a := range c.Acts {
+			if a.TraceID != "" {
+				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", a.TraceID, nameOf(&a), c.Name, a.Ranks, words.Round(a.Longest))
+			}
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, c := range r.Comms {
+		for _, a := range c.Acts {
+			for _, e := range a.Errors {
+				fmt.Fprintf(w, "\n%s in %s of %s, on %s: %s\n", e.Code, nameOf(&a), c.Name, words.Ranks(e.Ranks), e.Text)
+			}
+		}
+	}
+	if r.Missed > 0 {
+		fmt.Fprintf(w, "\nOlder records had been overwritten, or cut off (%d); the rings keep the latest.\n", r.Missed)
+	}
+	for _, b := range r.Broken {
+		fmt.Fprintf(w, "\n%s\n", b)
+	}
+	return nil
+}
+
+func actsOf(c *postmortem.Comm) string {
+	var parts []string
+	for _, a := range c.Acts {
+		part := nameOf(&a)
+		if len(a.Errors) > 0 {
+			part += fmt.Sprintf(" (%s)", english.Plural(len(a.Errors), "error", ""))
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func nameOf(a *postmortem.Act) string {
+	if a.Seq > 0 {
+		return fmt.Sprintf("%s %d", a.Act, a.Seq)
+	}
+	return a.Act
+}
+
+// statesOf is the state that the ranks are in, or how many are in which; dead ones are named.
+func statesOf(c *postmortem.Comm) string {
+	by := map[string][]int{}
+	var order []string
+	for _, r := range c.Ranks {
+		s := r.State
+		if r.Dead {
+			s = deadPrefix + s
+		}
+		if by[s] == nil {
+			order = append(order, s)
+		}
+		by[s] = append(by[s], r.Rank)
+	}
+	if len(order) == 1 {
+		return order[0]
+	}
+	for i, s := range order {
+		if strings.HasPrefix(s, deadPrefix) {
+			order[i] = words.Ranks(by[s]) + " " + s
+		} else {
+			order[i] = fmt.Sprintf("%d %s", len(by[s]), s)
+		}
+	}
+	return strings.Join(order, ", ")
+}
+
+// deadPrefix begins the state of a rank whose process ended without ending it.
+const deadPrefix = "dead, was "

@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/build"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 )
 
@@ -49,7 +48,7 @@ func carillon(t *testing.T, args ...string) (stdout, stderr string, code int) {
 
 func TestVersion(t *testing.T) {
 	stdout, _, code := carillon(t, "version", "--json")
-	var info build.Info
+	var info buildInfo
 	if err := json.Unmarshal([]byte(stdout), &info); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v: %s", code, err, stdout)
 	}

@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
@@ -26,7 +25,7 @@ type postmortemFlags struct {
 	postmortem.Options
 	asJSON, export bool
 	at             string
-	color          string
+	color          term.ColorMode
 	endpoint       string
 	timeout        time.Duration
 	sending        postmortem.ExportOptions
@@ -89,7 +88,7 @@ tapes.`,
 		"only events and operations of the communicator with this name, or whose id begins so")
 	f.IntSliceVar(&a.Ranks, "rank", nil, "only events and operations of these ranks of the job")
 	f.BoolVar(&a.asJSON, "json", false, "as a JSON object")
-	f.StringVar(&a.color, "color", string(term.ColorAuto), "colours: auto, always or never (NO_COLOR is honoured)")
+	colorFlag(cmd, &a.color, "colours")
 	f.BoolVar(&a.export, "export", false, "send the spans that dead processes did not")
 	f.StringVar(&a.endpoint, "endpoint", "", "where --export sends them (sets OTEL_EXPORTER_OTLP_ENDPOINT)")
 	f.DurationVar(&a.sending.Window, "window", 5*time.Second,
@@ -97,7 +96,6 @@ tapes.`,
 	f.BoolVar(&a.sending.All, "all", false, "let --export send all spans, not only those")
 	f.DurationVar(&a.timeout, "timeout", time.Minute, "how long --export may take")
 	_ = cmd.RegisterFlagCompletionFunc("job", completeJobs)
-	complete(cmd, "color", "auto", "always", "never")
 	return cmd
 }
 
@@ -120,9 +118,6 @@ func completeJobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.Sh
 }
 
 func (a *postmortemFlags) run(cmd *cobra.Command, paths []string) error {
-	if err := term.ColorMode(a.color).Validate(); err != nil {
-		return err
-	}
 	if a.sending.Window <= 0 {
 		return fmt.Errorf("--window is %v, allowed is more than 0", a.sending.Window)
 	}
@@ -156,13 +151,10 @@ func (a *postmortemFlags) run(cmd *cobra.Command, paths []string) error {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	if !a.asJSON {
-		err = report.Write(out, postmortem.TextOptions{Width: term.Width(out), Color: term.Colored(term.ColorMode(a.color),
-			os.Environ(), out)})
+	if a.asJSON {
+		err = writeJSON(out, report)
 	} else {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(report)
+		err = report.Write(out, postmortem.TextOptions{Width: term.Width(out), Color: a.color.On(out)})
 	}
 	if err != nil || !a.export {
 		return err
@@ -194,14 +186,14 @@ func (a *postmortemFlags) send(cmd *cobra.Command, report *postmortem.Report) er
 	defer stop()
 	sent, err := report.Export(ctx, a.sending)
 	note := cmd.ErrOrStderr()
-	fmt.Fprintf(note, "carillon: sent %s of %s", counted(int(sent.Spans), "span", "spans"),
-		counted(sent.Processes, "process", "processes"))
+	fmt.Fprintf(note, "carillon: sent %s of %s", english.Plural(int(sent.Spans), "span", ""),
+		english.Plural(sent.Processes, "process", ""))
 	if sent.Skipped > 0 {
-		fmt.Fprintf(note, "; %s none to send, as they were sent or still will be", counted(sent.Skipped, "other has",
-			"others have"))
+		fmt.Fprintf(note, "; %s none to send, as they were sent or still will be", english.Plural(sent.Skipped,
+			"other has", "others have"))
 	}
 	if sent.Failed > 0 {
-		fmt.Fprintf(note, "; %s could not be sent", counted(int(sent.Failed), "span", "spans"))
+		fmt.Fprintf(note, "; %s could not be sent", english.Plural(int(sent.Failed), "span", ""))
 	}
 	fmt.Fprintln(note)
 	if err != nil {
@@ -239,12 +231,4 @@ func (a *postmortemFlags) chooseExporter() error {
 		return errors.New("--export has nowhere to send spans: OTEL_SDK_DISABLED is true")
 	}
 	return nil
-}
-
-// counted is "1 span" or "3 spans".
-func counted(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + more
 }

@@ -8,13 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -31,7 +31,6 @@ func newRun(stdout, stderr *os.File) *cobra.Command {
 		Stderr: stderr,
 		Secret: os.Getenv("CARILLON_JOB_SECRET"),
 	}
-	var color string
 	var stdin bool
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- program [args]",
@@ -88,7 +87,6 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 					})
 				}
 			}
-			cfg.Color = term.ColorMode(color)
 			if stdin {
 				cfg.Stdin = os.Stdin
 			}
@@ -118,8 +116,7 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 	f.DurationVar(&cfg.Linger, "linger", 3*time.Second, "when a rank failed: how long the others may end by themselves")
 	f.DurationVar(&cfg.Grace, "grace", 10*time.Second, "how long between SIGTERM and SIGKILL")
 	f.BoolVar(&stdin, "stdin", false, "let rank 0 read the standard input (others read nothing)")
-	f.StringVar(&color, "color", string(term.ColorAuto),
-		"colour the ranks' prefixes: auto, always or never (NO_COLOR is honoured)")
+	colorFlag(cmd, &cfg.Color, "colour the ranks' prefixes")
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false,
 		"say more: each rank's process id, and how it ended when all went well")
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "say nothing but failures")
@@ -149,16 +146,10 @@ func run(cmd *cobra.Command, cfg job.Config) error {
 }
 
 // forwarded returns the signals that the launcher passes on. One that it was told to ignore, as nohup does with
-// SIGHUP, it lets be. SIGPIPE is among them so that a closed output ends the job in an orderly way.
+// SIGHUP, it lets be; but not SIGINT, which shells have every background job of a script ignore. SIGPIPE is among them so that a closed output ends the job in an orderly way.
 func forwarded() []os.Signal {
 	all := []os.Signal{
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE,
 	}
-	heard := all[:0]
-	for _, sig := range all {
-		if !signal.Ignored(sig) {
-			heard = append(heard, sig)
-		}
-	}
-	return heard
+	return slices.DeleteFunc(all, func(sig os.Signal) bool { return sig != syscall.SIGINT && signal.Ignored(sig) })
 }

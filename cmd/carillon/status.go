@@ -23,7 +23,7 @@ import (
 func newStatus() *cobra.Command {
 	var t target
 	var asJSON bool
-	var color string
+	var color term.ColorMode
 	cmd := &cobra.Command{
 		Use:   "status [JOB]",
 		Short: "Say whether a running job is healthy, and which rank holds it up if not",
@@ -43,9 +43,6 @@ wrong.`,
   carillon status --url https://node7:9400 --cacert ca.pem --token-file /run/secrets/carillon
   carillon status || alert "$(carillon status)"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := term.ColorMode(color).Validate(); err != nil {
-				return unknown(cmd, err)
-			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			report, err := t.report(ctx, args)
@@ -53,7 +50,7 @@ wrong.`,
 				return unknown(cmd, err)
 			}
 			out := cmd.OutOrStdout()
-			text := []byte(report.Text(term.Width(out), term.Colored(term.ColorMode(color), os.Environ(), out)))
+			text := []byte(report.Text(term.Width(out), color.On(out)))
 			if asJSON {
 				if text, err = report.JSON(); err != nil {
 					return unknown(cmd, err)
@@ -70,8 +67,7 @@ wrong.`,
 	}
 	t.flags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
-	cmd.Flags().StringVar(&color, "color", string(term.ColorAuto), "colours: auto, always or never (NO_COLOR is honoured)")
-	complete(cmd, "color", "auto", "always", "never")
+	colorFlag(cmd, &color, "colours")
 	return cmd
 }
 

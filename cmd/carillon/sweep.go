@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
@@ -42,7 +43,7 @@ func sweepTapes(cmd *cobra.Command, cfg *job.Config) error {
 	}
 	if len(removed) > 0 && cfg.Verbose {
 		fmt.Fprintf(cmd.ErrOrStderr(), "carillon: removed the tapes of %s (%s says how many are kept)\n",
-			counted(len(removed), "older job", "older jobs"), keepVariable)
+			english.Plural(len(removed), "older job", ""), keepVariable)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (t *target) flags(cmd *cobra.Command) {
 	f.DurationVar(&t.timeout, "timeout", endpoint.DefaultTimeout, "how long one may take to answer")
 	cmd.ValidArgsFunction = completeRunning
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return unknown(cmd, cobra.MaximumNArgs(1)(cmd, args)) }
-	cmd.SetFlagErrorFunc(unknown)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return unknown(cmd, flagError(err)) })
 }
 
 // unknown makes an error the exit code by which both commands say that they know nothing.

@@ -1,13 +1,41 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/build"
+	"github.com/carillon-rt/carillon/runtime/node"
 )
+
+// buildInfo says which Carillon this is.
+type buildInfo struct {
+	Version  string `json:"version"`  // a tag, or what git describe made of it; "devel" when nobody stamped it
+	Commit   string `json:"commit"`   // the full hash; "unknown" when the toolchain didn't record it
+	Go       string `json:"go"`       // the toolchain, such as "go1.26.8"
+	Platform string `json:"platform"` // such as "linux/amd64"
+}
+
+func readBuildInfo() buildInfo {
+	info := buildInfo{
+		Version: node.Version(), Commit: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	if recorded, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range recorded.Settings {
+			if s.Key == "vcs.revision" {
+				info.Commit = s.Value
+			}
+		}
+	}
+	return info
+}
+
+// String returns the buildInfo in one line.
+func (i buildInfo) String() string {
+	return fmt.Sprintf("carillon %s (commit %.12s, %s, %s)", i.Version, i.Commit, i.Go, i.Platform)
+}
 
 func newVersion() *cobra.Command {
 	var asJSON bool
@@ -18,14 +46,12 @@ func newVersion() *cobra.Command {
   carillon version --json | jq -r .commit`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			info := build.Read()
-			if !asJSON {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), info)
-				return err
+			info := readBuildInfo()
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), info)
 			}
-			out := json.NewEncoder(cmd.OutOrStdout())
-			out.SetIndent("", "  ")
-			return out.Encode(info)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), info)
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")

@@ -25,7 +25,7 @@ type watchFlags struct {
 	follow, lines  bool
 	least          string
 	lasts          time.Duration
-	color          string
+	color          term.ColorMode
 	stdout, stderr *os.File
 }
 
@@ -61,17 +61,12 @@ such job, nobody ever answered, or the call was wrong.`,
 	f.StringVar(&l.least, "severity", bus.Info.String(),
 		"the least severity of the events that are shown: info, warning or critical")
 	f.DurationVar(&l.lasts, "for", 0, "end after this long (default: with the job)")
-	f.StringVar(&l.color, "color", string(term.ColorAuto),
-		"colours of the screen: auto, always or never (NO_COLOR is honoured)")
+	colorFlag(cmd, &l.color, "colours of the screen")
 	complete(cmd, "severity", "info", "warning", "critical")
-	complete(cmd, "color", "auto", "always", "never")
 	return cmd
 }
 
 func (l *watchFlags) run(ctx context.Context, args []string) error {
-	if err := term.ColorMode(l.color).Validate(); err != nil {
-		return err
-	}
 	least, err := bus.ParseSeverity(l.least)
 	if err != nil {
 		return fmt.Errorf("--severity: %w", err)
@@ -138,7 +133,7 @@ func (l *watchFlags) display() (d watch.Display, end func(), err error) {
 	if l.lines || !term.IsTerminal(l.stdout) || os.Getenv("TERM") == "dumb" {
 		return watch.NewLines(l.stdout, l.stderr), func() {}, nil
 	}
-	screen, err := watch.NewScreen(l.stdout, os.Stdin, term.Colored(term.ColorMode(l.color), os.Environ(), l.stdout))
+	screen, err := watch.NewScreen(l.stdout, os.Stdin, l.color.On(l.stdout))
 	if err != nil {
 		return nil, nil, err
 	}

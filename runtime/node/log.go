@@ -14,9 +14,9 @@ import (
 func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	log := logsink.Config{
 		Level: slog.Level(cfg.LogLevel), Version: cfg.LogVersion, Subsystems: cfg.LogSubsystems, File: cfg.LogFile,
-		Format: cfg.LogFormat, Release: version(),
+		Format: cfg.LogFormat, Release: Version(),
 		Resource: trace.Resource(ctx, trace.Config{
-			Version: version(), Job: cfg.World.Job, Rank: cfg.World.Rank, Logger: slog.New(slog.DiscardHandler), // told later
+			Version: Version(), Job: cfg.World.Job, Rank: cfg.World.Rank, Logger: slog.New(slog.DiscardHandler), // told later
 		}),
 	}
 	if cfg.Log != nil {

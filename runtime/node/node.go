@@ -200,7 +200,7 @@ func newTape(s *settings) (*tape.Writer, error) {
 		return nil, nil //nolint:nilnil // a nil Writer is the tape switched off
 	}
 	cfg := tape.Config{
-		Dir: s.TapeDir, Job: s.World.Job, Rank: s.World.Rank, JobSize: s.World.Size, BootID: s.HostID, Version: version(),
+		Dir: s.TapeDir, Job: s.World.Job, Rank: s.World.Rank, JobSize: s.World.Size, BootID: s.HostID, Version: Version(),
 		Slow: s.kept(), Stall: s.StallThreshold,
 	}
 	if s.logsOperations() {

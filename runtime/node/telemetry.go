@@ -77,7 +77,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS, extra []Observer) (err e
 	t.process, t.ras = model.New(s.limits()), r
 	t.exported = trace.Config{
 		Process: t.process,
-		Version: version(), Job: s.World.Job, Host: header.Host, PID: header.PID, Rank: s.World.Rank,
+		Version: Version(), Job: s.World.Job, Host: header.Host, PID: header.PID, Rank: s.World.Rank,
 		Wall: func(mono int64) time.Time { return t.header.Load().Wall(mono) },
 		Now:  tape.Now, Delivered: t.tape.Delivered, Logger: s.Log, Slow: s.kept(), Finding: r.Finding,
 		AlgorithmName: func(a uint8) string { return algo.Algorithm(a).String() },
@@ -86,7 +86,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS, extra []Observer) (err e
 		return err
 	}
 	metrics, err := metric.NewCollector(metric.Config{
-		Slots: t.follower.Slots, Tallies: t.tallies, Now: tape.Now, Missed: t.follower.Missed, Version: version(),
+		Slots: t.follower.Slots, Tallies: t.tallies, Now: tape.Now, Missed: t.follower.Missed, Version: Version(),
 		Span:   t.trace.Emitted,
 		Places: metric.Places{Communicators: header.Slots, Tallies: header.Tallies},
 		Spans:  func() metric.SpanStats { return metric.SpanStats(t.trace.Stats()) },

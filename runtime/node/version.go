@@ -12,8 +12,8 @@ const module = "github.com/carillon-rt/carillon"
 // release is written by the linker (-X, see the Makefile) and by nothing else.
 var release string
 
-// version is Carillon's in this program, as far as the build knows it.
-func version() string {
+// Version is Carillon's in this program, as far as the build knows it: "v1.2.3", "devel", "unknown".
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}

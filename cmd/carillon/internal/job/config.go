@@ -133,8 +133,6 @@ func (c *Config) Validate() error {
 		return wrong("--min-ranks", c.MinRanks, fmt.Sprintf("1 to the number of ranks, %d, or 0 for all", c.Ranks))
 	case c.Grace < 0:
 		return wrong("--grace", c.Grace, "0 or more")
-	case c.Color != "" && c.Color.Validate() != nil:
-		return wrong("--color", c.Color, "auto, always or never")
 	}
 	if hosts == 1 {
 		return nil

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -21,28 +22,16 @@ func reservePort() (*port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find a free port: %w", os.NewSyscallError("socket", err))
 	}
-	p := &port{fd: fd}
-	if err := p.bind(); err != nil {
-		p.release()
+	err = unix.Bind(fd, &unix.SockaddrInet4{})
+	if err == nil { // only now: a socket that may share would be given a port that somebody has
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}
+	name, nameErr := unix.Getsockname(fd)
+	if err := cmp.Or(err, nameErr); err != nil {
+		unix.Close(fd)
 		return nil, fmt.Errorf("find a free port: %w", err)
 	}
-	return p, nil
-}
-
-func (p *port) bind() error {
-	if err := unix.Bind(p.fd, &unix.SockaddrInet4{}); err != nil {
-		return os.NewSyscallError("bind", err)
-	}
-	// Only now: a socket that may share would be given a port that somebody has.
-	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		return os.NewSyscallError("setsockopt", err)
-	}
-	name, err := unix.Getsockname(p.fd)
-	if err != nil {
-		return os.NewSyscallError("getsockname", err)
-	}
-	p.number = name.(*unix.SockaddrInet4).Port
-	return nil
+	return &port{fd: fd, number: name.(*unix.SockaddrInet4).Port}, nil
 }
 
 func (p *port) release() { unix.Close(p.fd) }

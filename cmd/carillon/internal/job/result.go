@@ -16,18 +16,10 @@ import (
 // Outcome is how one rank ended.
 type Outcome struct {
 	Rank, PID int
-	Code      int           // the exit code, when no signal ended it
-	Signal    unix.Signal   // the signal that killed it, or 0
-	Core      bool          // it left a core file
-	Asked     unix.Signal   // the signal by which the launcher made it end, or 0 when it ended by itself
-	After     time.Duration // since its start
+	process.Exit
+	Asked unix.Signal   // the signal by which the launcher made it end, or 0 when it ended by itself
+	After time.Duration // since its start
 }
-
-// Failed says whether the rank ended in any other way than with exit code 0.
-func (o Outcome) Failed() bool { return o.Signal != 0 || o.Code != 0 }
-
-// exitCode is what a shell would make of it.
-func (o Outcome) exitCode() int { return process.Exit{Signal: o.Signal, Code: o.Code}.ShellCode() }
 
 // how says it as the end of a sentence.
 func (o Outcome) how() string {
@@ -85,7 +77,7 @@ func (r *Result) ExitCode() int {
 	case r.OutputLost != nil && (r.First == nil || r.First.Asked != 0):
 		return 128 + int(unix.SIGPIPE)
 	case r.First != nil:
-		return r.First.exitCode()
+		return r.First.ShellCode()
 	default:
 		return 0
 	}
@@ -124,18 +116,15 @@ func (r *Result) String() string {
 
 // well says which ranks ended well, and which were lost.
 func (r *Result) well() string {
+	survivors := slices.DeleteFunc(r.ranks(), func(rank int) bool {
+		return slices.ContainsFunc(r.Lost, func(o *Outcome) bool { return o.Rank == rank })
+	})
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s ended well after %s", words.Ranks(r.survivors()), words.Round(r.Took))
+	fmt.Fprintf(&b, "%s ended well after %s", words.Ranks(survivors), words.Round(r.Took))
 	for _, o := range r.Lost {
 		fmt.Fprintf(&b, "; rank %d (pid %d) was lost: %s after %s", o.Rank, o.PID, o.how(), words.Round(o.After))
 	}
 	return b.String()
-}
-
-func (r *Result) survivors() []int {
-	return slices.DeleteFunc(r.ranks(), func(rank int) bool {
-		return slices.ContainsFunc(r.Lost, func(o *Outcome) bool { return o.Rank == rank })
-	})
 }
 
 func (r *Result) ranks() []int {

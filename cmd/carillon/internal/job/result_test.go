@@ -12,10 +12,12 @@ import (
 
 func TestResultTellsWhoFailedAndHow(t *testing.T) {
 	ok := Outcome{After: time.Second}
-	one := Outcome{Code: 1, After: 3 * time.Second}
-	killed := Outcome{Signal: unix.SIGKILL, PID: 123, After: 3200 * time.Millisecond}
-	crashed := Outcome{Signal: unix.SIGSEGV, Core: true, PID: 123, After: 150 * time.Second}
-	ended := Outcome{Signal: unix.SIGTERM, Asked: unix.SIGTERM}
+	one := Outcome{Exit: process.Exit{Code: 1}, After: 3 * time.Second}
+	killed := Outcome{Exit: process.Exit{Signal: unix.SIGKILL}, PID: 123, After: 3200 * time.Millisecond}
+	crashed := Outcome{
+		Exit: process.Exit{Signal: unix.SIGSEGV, Core: true}, PID: 123, After: 150 * time.Second,
+	}
+	ended := Outcome{Exit: process.Exit{Signal: unix.SIGTERM}, Asked: unix.SIGTERM}
 	for _, c := range []struct {
 		outcomes []Outcome
 		first    int
@@ -104,7 +106,6 @@ func TestValidateNamesTheField(t *testing.T) {
 		{good, func(c *Config) { c.Grace = -1 }, "--grace"},
 		{good, func(c *Config) { c.MinRanks = -1 }, "--min-ranks"},
 		{good, func(c *Config) { c.MinRanks = 5 }, "--min-ranks"},
-		{good, func(c *Config) { c.Color = "pink" }, "--color"},
 		{hosts, func(c *Config) { c.Host = 2 }, "--node-rank"},
 		{hosts, func(c *Config) { c.Nodes = 2 }, "--nodes"},
 		{hosts, func(c *Config) { c.MasterAddr = "" }, "--master-addr"},

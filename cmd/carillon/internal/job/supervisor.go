@@ -51,10 +51,10 @@ func newSupervisor(cfg *Config) *supervisor {
 		default:
 		}
 	}
-	s.stderr = newConsole(cfg.Stderr, cfg.firstRank(), cfg.Ranks, term.Colored(cfg.Color, cfg.Env, cfg.Stderr), failed)
+	s.stderr = newConsole(cfg.Stderr, cfg.firstRank(), cfg.Ranks, cfg.Color.On(cfg.Stderr), failed)
 	s.stdout = s.stderr
 	if !sameStream(cfg.Stdout, cfg.Stderr) {
-		s.stdout = newConsole(cfg.Stdout, cfg.firstRank(), cfg.Ranks, term.Colored(cfg.Color, cfg.Env, cfg.Stdout), failed)
+		s.stdout = newConsole(cfg.Stdout, cfg.firstRank(), cfg.Ranks, cfg.Color.On(cfg.Stdout), failed)
 	}
 	return s
 }
@@ -168,31 +168,27 @@ func (s *supervisor) goOn(batch []death) bool {
 	if len(left) < s.cfg.MinRanks {
 		return false
 	}
-	var failed []*death
 	for i := range batch {
-		if batch[i].exit.Failed() {
-			failed = append(failed, &batch[i])
+		d := &batch[i]
+		if !d.exit.Failed() {
+			continue
 		}
-	}
-	s.gone = append(s.gone, failed...)
-	for _, d := range failed {
+		s.gone = append(s.gone, d)
 		o := s.outcome(d.rank)
 		s.stderr.say("rank %d (pid %d)%s%s after %s; the job goes on with %s", o.Rank, o.PID, o.verb(false), o.how(),
-			words.Round(o.After),
-			words.Ranks(left))
+			words.Round(o.After), words.Ranks(left))
 	}
 	return true
 }
 
 // remaining are the ranks that live or have ended well.
-func (s *supervisor) remaining() []int {
-	var n []int
+func (s *supervisor) remaining() (numbers []int) {
 	for _, r := range s.ranks {
 		if r.ended == nil || !r.ended.exit.Failed() {
-			n = append(n, r.number)
+			numbers = append(numbers, r.number)
 		}
 	}
-	return n
+	return numbers
 }
 
 // cause returns the failure that came first: the one already known, or else one of the batch, nil if none failed. Of
@@ -213,11 +209,7 @@ func cause(known *death, batch []death) *death {
 
 // told does what a signal to the launcher asks for.
 func (s *supervisor) told(sig os.Signal) {
-	num, ok := sig.(unix.Signal)
-	if !ok {
-		return
-	}
-	switch num {
+	switch num := sig.(unix.Signal); num {
 	case unix.SIGINT, unix.SIGTERM:
 		if s.phase >= ending {
 			s.kill()
@@ -289,18 +281,14 @@ func (s *supervisor) result() *Result {
 }
 
 func (s *supervisor) outcome(r *rank) Outcome {
-	return Outcome{
-		Rank: r.number, PID: r.pid,
-		Code: r.ended.exit.Code, Signal: r.ended.exit.Signal, Core: r.ended.exit.Core,
-		Asked: r.asked(), After: r.ended.at.Sub(r.started),
-	}
+	return Outcome{Rank: r.number, PID: r.pid, Exit: r.ended.exit, Asked: r.asked(), After: r.ended.at.Sub(r.started)}
 }
 
 func (s *supervisor) sayUp() {
 	took, c := time.Since(s.began), s.cfg
-	pids := make([]int, len(s.ranks))
-	for i, r := range s.ranks {
-		pids[i] = r.pid
+	var ranks, pids []int
+	for _, r := range s.ranks {
+		ranks, pids = append(ranks, r.number), append(pids, r.pid)
 	}
 	where := ""
 	switch {
@@ -310,7 +298,7 @@ func (s *supervisor) sayUp() {
 		where = fmt.Sprintf(" on %d simulated nodes", c.Nodes)
 	}
 	s.remark("job %s: %s%s up in %s (pid %s), meeting at %s:%d",
-		c.Name, words.Ranks(s.numbers()), where, words.Round(took), words.Numbers(pids), c.MasterAddr, c.MasterPort)
+		c.Name, words.Ranks(ranks), where, words.Round(took), words.Numbers(pids), c.MasterAddr, c.MasterPort)
 	if !c.Verbose {
 		return
 	}
@@ -335,14 +323,6 @@ func (s *supervisor) sayDown(r *Result) {
 	case s.cfg.Verbose:
 		s.remark("%s", r)
 	}
-}
-
-func (s *supervisor) numbers() []int {
-	n := make([]int, len(s.ranks))
-	for i, r := range s.ranks {
-		n[i] = r.number
-	}
-	return n
 }
 
 func (s *supervisor) remark(format string, args ...any) {

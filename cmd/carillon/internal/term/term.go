@@ -4,67 +4,61 @@ package term
 import (
 	"fmt"
 	"os"
-	"strings"
 
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
-// ColorMode says when an output is coloured.
+// ColorMode says when an output is coloured. A *ColorMode is the value of a flag.
 type ColorMode string
 
-// The modes of colouring.
+// The modes of colouring. The zero ColorMode is ColorAuto.
 const (
 	ColorAuto   ColorMode = "auto" // on a terminal, unless NO_COLOR is set or TERM is dumb
 	ColorAlways ColorMode = "always"
 	ColorNever  ColorMode = "never"
 )
 
-// Validate names the modes if it is none of them.
-func (m ColorMode) Validate() error {
-	switch m {
+// ColorModes are all of them.
+func ColorModes() []string { return []string{string(ColorAuto), string(ColorAlways), string(ColorNever)} }
+
+// Set implements pflag.Value.
+func (m *ColorMode) Set(text string) error {
+	switch *m = ColorMode(text); *m {
 	case ColorAuto, ColorAlways, ColorNever:
 		return nil
 	}
-	return fmt.Errorf("--color is %q, allowed is auto, always or never", string(m))
+	return fmt.Errorf("allowed is auto, always or never")
 }
 
-// Colored says whether output on w is coloured in this mode, with an environment as os.Environ has it.
-func Colored(mode ColorMode, environ []string, w any) bool {
-	switch mode {
+// String implements pflag.Value.
+func (m *ColorMode) String() string { return string(*m) }
+
+// Type implements pflag.Value.
+func (*ColorMode) Type() string { return "string" }
+
+// On says whether output on w is coloured in this mode.
+func (m ColorMode) On(w any) bool {
+	switch m {
 	case ColorAlways:
 		return true
 	case ColorNever:
 		return false
-	case ColorAuto:
+	default:
+		return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(w)
 	}
-	for _, kv := range environ {
-		if name, value, _ := strings.Cut(kv, "="); (name == "NO_COLOR" && value != "") ||
-			(name == "TERM" && value == "dumb") {
-			return false
-		}
-	}
-	return IsTerminal(w)
 }
 
 // IsTerminal says whether w is a terminal.
 func IsTerminal(w any) bool {
 	f, ok := w.(*os.File)
-	if !ok || f == nil {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // Width is how many columns the terminal has; 0 for what is no terminal, or one that doesn't tell.
 func Width(w any) int {
-	f, ok := w.(*os.File)
-	if !ok || f == nil {
+	if !IsTerminal(w) {
 		return 0
 	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return 0
-	}
-	return int(size.Col)
+	columns, _, _ := term.GetSize(int(w.(*os.File).Fd()))
+	return columns
 }

@@ -51,25 +51,27 @@ func TestTerminal(t *testing.T) {
 		t.Error("a file has a width")
 	}
 	for _, c := range []struct {
-		mode    ColorMode
-		environ []string
-		w       any
-		want    bool
+		mode          ColorMode
+		noColor, term string
+		w             any
+		want          bool
 	}{
-		{ColorAuto, nil, tty, true},
-		{ColorAuto, nil, file, false},
-		{"", nil, tty, true},
-		{ColorAuto, []string{"NO_COLOR="}, tty, true},
-		{ColorAuto, []string{"NO_COLOR=1"}, tty, false},
-		{ColorAuto, []string{"TERM=dumb"}, tty, false},
-		{ColorAlways, []string{"NO_COLOR=1"}, file, true},
-		{ColorNever, nil, tty, false},
+		{ColorAuto, "", "", tty, true},
+		{ColorAuto, "", "", file, false},
+		{"", "", "", tty, true},
+		{ColorAuto, "1", "", tty, false},
+		{ColorAuto, "", "dumb", tty, false},
+		{ColorAlways, "1", "", file, true},
+		{ColorNever, "", "", tty, false},
 	} {
-		if got := Colored(c.mode, c.environ, c.w); got != c.want {
-			t.Errorf("%s with %q: %v", c.mode, c.environ, got)
+		t.Setenv("NO_COLOR", c.noColor)
+		t.Setenv("TERM", c.term)
+		if got := c.mode.On(c.w); got != c.want {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
-	if ColorMode("pink").Validate() == nil || ColorAuto.Validate() != nil {
-		t.Error("Validate takes the wrong modes")
+	var m ColorMode
+	if m.Set("pink") == nil || m.Set("auto") != nil {
+		t.Error("Set takes the wrong modes")
 	}
 }

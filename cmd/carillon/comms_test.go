@@ -1,4 +1,4 @@
-package comms_test
+package main
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/comms"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -58,7 +57,7 @@ func TestReportOfALife(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "test", "broken.tape"), []byte("not a tape"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	report, err := comms.Read(dir)
+	report, err := readComms(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +70,7 @@ func TestReportOfALife(t *testing.T) {
 		t.Errorf("the communicators are %+v and %+v", world, half)
 	}
 	var out strings.Builder
-	if err := report.Write(&out); err != nil {
+	if err := report.write(&out); err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range []string{
@@ -103,12 +102,12 @@ func TestReportOfADeath(t *testing.T) {
 		}
 		return w.Close()
 	})
-	report, err := comms.Read(dir)
+	report, err := readComms(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := report.Write(&out); err != nil {
+	if err := report.write(&out); err != nil {
 		t.Fatal(err)
 	}
 	if s := out.String(); !strings.Contains(s, "rank_dead in operation of dp, on ranks 0 to 2: seen by 0") ||
@@ -119,7 +118,7 @@ func TestReportOfADeath(t *testing.T) {
 
 func TestNoTapes(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := comms.Read(dir); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), dir) {
+	if _, err := readComms(dir); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("%v, want an error that names the folder", err)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -66,13 +65,7 @@ installed (mpirun and mpicc), the same sizes are measured with it in the same ca
 				return err
 			}
 			if asJSON {
-				enc := json.NewEncoder(stdout)
-				for _, r := range results {
-					if err := enc.Encode(r); err != nil {
-						return err
-					}
-				}
-				return nil
+				return writeJSONLines(stdout, results)
 			}
 			if skipped != "" {
 				fmt.Fprintln(stderr, "No comparison with Open MPI:", skipped)

@@ -69,3 +69,14 @@ func writeJSON(w io.Writer, v any) error {
 	out.SetIndent("", "  ")
 	return out.Encode(v)
 }
+
+// writeJSONLines writes each value as an object on a line of its own.
+func writeJSONLines[T any](w io.Writer, values []T) error {
+	out := json.NewEncoder(w)
+	for _, v := range values {
+		if err := out.Encode(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,17 +1,18 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/simulate"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/jobsim/meshed"
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 )
@@ -20,7 +21,7 @@ import (
 const simulationGC = 400
 
 func newSim(stderr *os.File) *cobra.Command {
-	plans := simulate.Plans{Plan: meshed.Plan{}}
+	var plan meshed.Plan
 	var most int
 	var faults string
 	var asJSON bool
@@ -44,21 +45,22 @@ The exit code is 1 if something was told that is wrong, or not told.`,
   carillon sim --ranks 64 --faults kill,stop --duration 10m --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			plans.Sizes = []int{most}
-			if !cmd.Flags().Changed("ranks") {
-				plans.Sizes = simulate.Sizes(most)
+			sizes := []int{most}
+			if !cmd.Flags().Changed("ranks") { // by which it can be seen how costs grow
+				sizes = []int{64, 256, 1024, most}
 			}
-			plans.Progress = stderr
 			var err error
-			if plans.Faults, err = meshed.ParseFaults(faults); err != nil {
+			if plan.Faults, err = meshed.ParseFaults(faults); err != nil {
 				return fmt.Errorf("--faults: %w", err)
 			}
-			if err := plans.Validate(); err != nil {
-				return fmt.Errorf("sim: %w", err)
+			for _, plan.Ranks = range sizes {
+				if err := plan.Validate(); err != nil {
+					return fmt.Errorf("sim: %w", err)
+				}
 			}
 			debug.SetGCPercent(simulationGC)
 			signal.Reset(os.Interrupt) // there is nothing to tidy up
-			sim.Main(func(out *os.File) bool { return simulated(cmd, plans, asJSON, out, stderr) })
+			sim.Main(func(out *os.File) bool { return simulated(cmd, plan, sizes, asJSON, out, stderr) })
 			return nil
 		},
 	}
@@ -69,9 +71,9 @@ The exit code is 1 if something was told that is wrong, or not told.`,
 	cmd.Flags().IntVar(&most, "ranks", 4096,
 		"ranks of the job; if it isn't given, 64, 256, 1024 and 4096 one after the other")
 	cmd.Flags().Lookup("ranks").DefValue = "0" // says nothing: the text tells what happens without it
-	cmd.Flags().IntVar(&plans.Each, "ranks-per-member", 8, "ranks of a process")
-	cmd.Flags().Uint64Var(&plans.Seed, "seed", 1, "what happens follows from it")
-	cmd.Flags().DurationVar(&plans.Duration, "duration", 150*time.Second,
+	cmd.Flags().IntVar(&plan.Each, "ranks-per-member", 8, "ranks of a process")
+	cmd.Flags().Uint64Var(&plan.Seed, "seed", 1, "what happens follows from it")
+	cmd.Flags().DurationVar(&plan.Duration, "duration", 150*time.Second,
 		"virtual time of each job: 30s without faults, then 20s for each")
 	cmd.Flags().StringVar(&faults, "faults", strings.Join(names, ","),
 		"what happens, in an order that follows from the seed")
@@ -80,22 +82,113 @@ The exit code is 1 if something was told that is wrong, or not told.`,
 	return cmd
 }
 
-// simulated runs the plans in virtual time, and tells whether nothing was wrong.
-func simulated(cmd *cobra.Command, plans simulate.Plans, asJSON bool, out, stderr *os.File) bool {
-	results, err := simulate.Run(cmd.Context(), plans)
-	if err == nil && asJSON {
-		enc := json.NewEncoder(out)
-		for i := range results {
-			if err = enc.Encode(&results[i]); err != nil {
-				break
-			}
+// simulated runs a plan with each number of ranks, in virtual time, and tells whether nothing was wrong.
+func simulated(cmd *cobra.Command, plan meshed.Plan, sizes []int, asJSON bool, out, stderr *os.File) bool {
+	var results []meshed.Result
+	var err error
+	for _, plan.Ranks = range sizes {
+		var r meshed.Result
+		r, err = meshed.Run(cmd.Context(), plan, func(line string) {
+			fmt.Fprintf(stderr, "%5d ranks: %s\n", plan.Ranks, line)
+		})
+		if err != nil {
+			err = fmt.Errorf("%d ranks: %w", plan.Ranks, err)
+			break
 		}
+		results = append(results, r)
+	}
+	if err == nil && asJSON {
+		err = writeJSONLines(out, results)
 	} else if err == nil {
-		err = simulate.Write(out, results)
+		err = writeSimulated(out, results)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "carillon: sim: %v\n", err)
 		return false
 	}
-	return !simulate.Wrong(results)
+	return !wrong(results)
+}
+
+// wrong tells whether something was told that is wrong, or not told.
+func wrong(results []meshed.Result) bool {
+	for _, r := range results {
+		if len(r.False)+len(r.Missed) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// writeSimulated prints what a person wants to know: a line for each size, and below it what was wrong.
+func writeSimulated(w io.Writer, results []meshed.Result) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\t\tkill\tmembers know\tstop\tmembers know\tcut\tsleep\tall\tanalysis\twrong\tquiet, a member\t\t\t")
+	fmt.Fprintln(t, "ranks\tmembers\ttold\tfirst – last\ttold\tfirst – "+
+		"last\ttold\ttold\tknow\tcomputes\ttold\tB/s\tpackets/s\tgrowth\t")
+	for i := range results {
+		r := &results[i]
+		kill, stop := worst(r, meshed.FaultKill), worst(r, meshed.FaultStop)
+		cut, sleep := worst(r, meshed.FaultPartition), worst(r, meshed.FaultSleep)
+		growth := "1"
+		if i > 0 && results[0].Bytes > 0 {
+			growth = fmt.Sprintf("%.2f", r.Bytes/results[0].Bytes)
+		}
+		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.0f\t%.1f\t%s\t\n", r.Ranks, r.Members,
+			took(kill.Verdict), span(&kill), took(stop.Verdict), span(&stop), took(cut.Verdict), took(sleep.Verdict),
+			took(sleep.Known),
+			took(r.Analysis), len(r.False)+len(r.Missed), r.Bytes, r.Packets, growth)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, r := range results {
+		for _, text := range r.False {
+			fmt.Fprintf(w, "\n%d ranks: wrong: %s", r.Ranks, text)
+		}
+		for _, text := range r.Missed {
+			fmt.Fprintf(w, "\n%d ranks: missed: %s", r.Ranks, text)
+		}
+	}
+	if wrong(results) {
+		fmt.Fprintln(w)
+	}
+	if len(results) > 0 {
+		fmt.Fprintf(w, "\nseed %d\n", results[0].Seed)
+	}
+	_, err := fmt.Fprint(w, `
+kill, stop    a process ends, or is stopped and runs again; cut: a machine is cut off and comes back; sleep: a rank
+              sleeps. While packets are lost or late for a while, nothing is to be told
+told          when the verdict was told outside of the job, after the fault; of a rank that sleeps, after the others
+              had waited for it for the stall threshold (5 s); the longest of all such faults
+members know  when the first and the last process learnt of it; all know: when the last one knew the verdict
+analysis      what the coordinator computes for a verdict, by this machine's clock: virtual time stands still meanwhile
+wrong         verdicts of another reason or of others than the culprits, told twice, not told, or not withdrawn
+quiet         what a member sends while the job goes well; growth: its bytes as a multiple of those of the first line
+`)
+	return err
+}
+
+func worst(r *meshed.Result, f meshed.Fault) (w meshed.Outcome) {
+	for _, o := range r.Faults {
+		if o.Fault != f {
+			continue
+		}
+		w.Verdict, w.Known = max(w.Verdict, o.Verdict), max(w.Known, o.Known)
+		w.MembersFirst, w.MembersLast = max(w.MembersFirst, o.MembersFirst), max(w.MembersLast, o.MembersLast)
+	}
+	return w
+}
+
+func took(d time.Duration) string {
+	if d == 0 {
+		return "–"
+	}
+	return words.Round(d).String()
+}
+
+func span(o *meshed.Outcome) string {
+	if o.MembersLast == 0 {
+		return "–"
+	}
+	return took(o.MembersFirst) + " – " + took(o.MembersLast)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
@@ -19,101 +18,52 @@ const (
 	backoffMost  = 3 * time.Second
 )
 
-// stream listens to the events of one rank. When its stream breaks, it goes on where it was; when it can't be reached,
-// or isn't sound, with another one, from the beginning of what that remembers.
+// stream is the listening to the events of one rank. When its stream breaks, it goes on where it was; when it can't be
+// reached, or isn't sound, with another one, from the beginning of what that remembers.
 type stream struct {
-	client *endpoint.Client
-	heard  chan heard
-
-	mu      sync.Mutex
-	targets []endpoint.Target
-	unsound []string
-	to      endpoint.Target
-	cancel  context.CancelFunc // of the stream to to; nil: there is none
-	open    bool               // it was let in there
-	why     string             // nobody is heard
-	more    chan struct{}      // a token: targets changed
+	targets  []endpoint.Target
+	unsound  []string // URLs not to listen to, if there is another one: a stopped process says nothing
+	to       endpoint.Target
+	after    string             // the id of the last event from there
+	cancel   context.CancelFunc // ends it; nil: nobody is listened to
+	open     bool               // it was let in there, whether there is anything to hear or not
+	began    time.Time
+	why      string // nobody is heard; empty if somebody is
+	failures int    // one after the other
+	backoff  time.Duration
+	retry    time.Time // nobody is listened to before
 }
 
-// heard is an event, or that another rank is listened to from now on.
+// heard is an event, or that the stream is open, or why it has ended.
 type heard struct {
-	moved bool
-	event *bus.Event
-}
-
-func newStream(client *endpoint.Client) *stream {
-	return &stream{client: client, heard: make(chan heard, 256), more: make(chan struct{}, 1)}
+	event  *bus.Event
+	opened bool
+	err    error
 }
 
 // reach says which targets there are to listen to.
 func (s *stream) reach(targets []endpoint.Target) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if slices.Equal(targets, s.targets) {
-		return
+	if !slices.Equal(targets, s.targets) {
+		s.targets, s.retry = targets, time.Time{}
 	}
-	s.targets = targets
-	s.wake()
 }
 
-// avoid names targets not to listen to, if there is another one: a stopped process says nothing.
+// avoid names those that are not sound.
 func (s *stream) avoid(urls []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.unsound = urls
-	if s.cancel != nil && slices.Contains(urls, s.to.URL) && s.sound() {
+	if s.cancel != nil && slices.Contains(urls, s.to.URL) && len(s.sound()) > 0 {
 		s.cancel()
 	}
 }
 
-// sound tells whether there is a process to listen to that isn't to be avoided. s.mu is held.
-func (s *stream) sound() bool {
-	return slices.ContainsFunc(s.targets, func(t endpoint.Target) bool { return !slices.Contains(s.unsound, t.URL) })
-}
-
-func (s *stream) wake() {
-	select {
-	case s.more <- struct{}{}:
-	default:
-	}
-}
-
-// trouble says why nobody is heard; empty if somebody is.
-func (s *stream) trouble() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.why
-}
-
-// listening tells whether somebody lets it listen at the moment, whether there is anything to hear or not.
-func (s *stream) listening() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open
-}
-
-// heardFrom is the target that it listens to at the moment; the zero Target if there is none.
-func (s *stream) heardFrom() endpoint.Target {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.open {
-		return endpoint.Target{}
-	}
-	return s.to
-}
-
-func (s *stream) setProblem(why string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.why = why
+func (s *stream) sound() []endpoint.Target {
+	return slices.DeleteFunc(slices.Clone(s.targets),
+		func(t endpoint.Target) bool { return slices.Contains(s.unsound, t.URL) })
 }
 
 // choose is the target to listen to next: the one that was listened to, or, if it failed, the one behind it.
 func (s *stream) choose(failed bool) (endpoint.Target, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	candidates := slices.DeleteFunc(slices.Clone(s.targets),
-		func(t endpoint.Target) bool { return slices.Contains(s.unsound, t.URL) })
+	candidates := s.sound()
 	if len(candidates) == 0 {
 		candidates = s.targets
 	}
@@ -130,93 +80,58 @@ func (s *stream) choose(failed bool) (endpoint.Target, bool) {
 	return candidates[at], true
 }
 
-// run listens until ctx ends.
-func (s *stream) run(ctx context.Context) {
-	after, backoff, failures := endpoint.All, backoffFirst, 0
-	for ctx.Err() == nil {
-		to, ok := s.choose(failures > 0)
-		if !ok {
-			s.setProblem("no process of the job has a health endpoint that can be asked")
-			s.pause(ctx, time.Hour)
-			continue
-		}
-		if to != s.to {
-			after = endpoint.All
-			if !s.tell(ctx, heard{moved: true}) {
-				return
-			}
-		}
-		began := time.Now()
-		opened, err := s.listen(ctx, to, &after)
-		if ctx.Err() != nil {
-			return
-		}
-		if opened && time.Since(began) > backoffMost { // it was no flapping
-			backoff, failures = backoffFirst, 0
-		}
-		failures++ // mostly, a process that ends its stream is ending
-		if errors.Is(err, io.EOF) {
-			err = fmt.Errorf("%s ended its stream of events", to.URL)
-		}
-		s.setProblem(err.Error())
-		if failures >= s.reachable() { // all were tried
-			s.pause(ctx, backoff)
-			backoff = min(2*backoff, backoffMost)
-		}
+// ended takes note that the stream has ended, and why.
+func (s *stream) ended(err error, now time.Time) {
+	if s.open && now.Sub(s.began) > backoffMost { // it was no flapping
+		s.failures = 0
+	}
+	s.cancel()
+	s.cancel, s.open = nil, false
+	s.failures++ // mostly, a process that ends its stream is ending
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%s ended its stream of events", s.to.URL)
+	}
+	s.why = err.Error()
+	switch tried := s.failures - len(s.targets); {
+	case tried == 0: // all were
+		s.backoff = backoffFirst
+		s.retry = now.Add(s.backoff)
+	case tried > 0:
+		s.backoff = min(2*s.backoff, backoffMost)
+		s.retry = now.Add(s.backoff)
 	}
 }
 
-func (s *stream) reachable() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.targets)
-}
-
-// pause waits, but no longer than until there is somebody else to listen to.
-func (s *stream) pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.more:
-	case <-ctx.Done():
+// listen goes on with listening, unless it does, or waits for somebody to listen to.
+func (w *Watcher) listen(ctx context.Context, now time.Time) {
+	s := &w.stream
+	if s.cancel != nil || now.Before(s.retry) {
+		return
 	}
-}
-
-// listen listens to one until its stream ends, and keeps the id of the last event in after.
-func (s *stream) listen(ctx context.Context, to endpoint.Target, after *string) (opened bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s.mu.Lock()
-	s.to, s.cancel = to, cancel
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		s.cancel, s.open = nil, false
-		s.mu.Unlock()
-	}()
-	err = s.client.Stream(ctx, to, *after, func() {
-		opened = true
-		s.mu.Lock()
-		s.open, s.why = true, ""
-		s.mu.Unlock()
-	}, func(ev *bus.Event) error {
-		if ev.ID != "" && !ev.Notice() {
-			*after = ev.ID
-		}
-		if !s.tell(ctx, heard{event: ev}) {
+	to, ok := s.choose(s.failures > 0)
+	if !ok {
+		s.why = "no process of the job has a health endpoint that can be asked"
+		return
+	}
+	if to != s.to {
+		s.to, s.after = to, endpoint.All
+		w.once.begin(now)
+	}
+	listening, cancel := context.WithCancel(ctx)
+	s.cancel, s.began = cancel, now
+	after := s.after
+	tell := func(h heard) error {
+		select {
+		case w.events <- h:
+			return nil
+		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		return nil
-	})
-	return opened, err
-}
-
-func (s *stream) tell(ctx context.Context, h heard) bool {
-	select {
-	case s.heard <- h:
-		return true
-	case <-ctx.Done():
-		return false
 	}
+	w.running.Go(func() {
+		err := w.cfg.Client.Stream(listening, to, after,
+			func() { _ = tell(heard{opened: true}) },
+			func(ev *bus.Event) error { return tell(heard{event: ev}) })
+		_ = tell(heard{err: err})
+	})
 }

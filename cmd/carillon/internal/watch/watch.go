@@ -1,11 +1,13 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
@@ -62,14 +64,18 @@ type End struct {
 	Heard bool
 }
 
-// Watcher watches one job.
+// Watcher watches one job. Its fields belong to the goroutine of Run.
 type Watcher struct {
 	cfg    Config
 	view   view.View
 	job    *find.Job
-	stream *stream
+	stream stream
 	poller *poller
 	once   history
+
+	running sync.WaitGroup // those who listen and ask
+	events  chan heard
+	answers chan answer
 
 	last     map[endpoint.Target]*endpoint.Snapshot
 	own      []endpoint.Target             // those that were given, or are on this host
@@ -78,7 +84,6 @@ type Watcher struct {
 	listened time.Time                     // when a stream was open last; it says nothing while all is well
 	began    time.Time
 	silent   map[endpoint.Target]bool // those that didn't answer when they were asked last
-	note     string
 	problem  string
 }
 
@@ -89,21 +94,9 @@ func Run(ctx context.Context, cfg Config) End {
 		w.view.Job(w.job.Name)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	w.look()
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		w.stream.run(ctx)
-	}()
-	polled := make(chan struct{})
-	go func() {
-		defer close(polled)
-		w.poller.run(ctx)
-	}()
 	end := w.loop(ctx)
 	cancel()
-	<-stopped
-	<-polled
+	w.running.Wait()
 	w.drain() // what came before the end is still told
 	if end.Job {
 		w.show()
@@ -114,18 +107,17 @@ func Run(ctx context.Context, cfg Config) End {
 
 func newWatcher(cfg Config) *Watcher {
 	return &Watcher{
-		cfg: cfg, job: cfg.Job, stream: newStream(cfg.Client), poller: newPoller(cfg.Client),
+		cfg: cfg, job: cfg.Job, poller: newPoller(), events: make(chan heard, 256), answers: make(chan answer),
 		last: map[endpoint.Target]*endpoint.Snapshot{}, away: map[endpoint.Target]time.Time{},
-		silent: map[endpoint.Target]bool{},
-		began:  time.Now(),
+		silent: map[endpoint.Target]bool{}, began: time.Now(),
 	}
 }
 
 func (w *Watcher) drain() {
 	for {
 		select {
-		case h := <-w.stream.heard:
-			w.event(h)
+		case h := <-w.events:
+			w.hear(h)
 		default:
 			return
 		}
@@ -135,27 +127,31 @@ func (w *Watcher) drain() {
 func (w *Watcher) loop(ctx context.Context) End {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	w.show()
+	w.look()
 	for {
+		now := time.Now()
+		w.listen(ctx, now)
+		wait := w.ask(ctx, now)
+		if retry := w.stream.retry.Sub(now); retry > 0 {
+			wait = min(wait, retry)
+		}
+		w.show()
 		select {
 		case <-ctx.Done():
 			return End{}
 		case <-w.cfg.Display.Quit():
 			return End{}
-		case h := <-w.stream.heard:
-			w.event(h)
+		case h := <-w.events:
+			w.hear(h)
 			w.drain() // many come at once at the beginning
-			w.show()
-		case a := <-w.poller.answers:
+		case a := <-w.answers:
 			w.answer(a)
-			w.show()
 		case <-ticker.C:
 			if end, over := w.look(); over {
 				return end
 			}
-			w.show()
 		case <-w.cfg.Display.Redraw():
-			w.show()
+		case <-time.After(wait):
 		}
 	}
 }
@@ -164,7 +160,7 @@ func (w *Watcher) loop(ctx context.Context) End {
 func (w *Watcher) look() (End, bool) {
 	if w.job == nil {
 		w.reach(w.cfg.Targets)
-		if w.stream.listening() {
+		if w.stream.open {
 			w.listened = time.Now()
 		}
 		for _, at := range []time.Time{w.began, w.heard, w.listened} {
@@ -241,26 +237,32 @@ func Tapes(job *find.Job) []view.Local {
 	return local
 }
 
-func (w *Watcher) event(h heard) {
-	if h.moved { // nobody has answered yet
-		w.once.begin(time.Now())
-		return
-	}
-	w.heard = time.Now()
-	if h.event == nil {
-		return
-	}
-	if !w.once.news(h.event) {
-		return
-	}
-	w.view.Event(w.heard, h.event)
-	if h.event.Severity >= w.cfg.Least {
-		w.cfg.Display.Event(h.event)
+// hear takes what the stream tells.
+func (w *Watcher) hear(h heard) {
+	ev := h.event
+	switch {
+	case h.opened:
+		w.stream.open, w.stream.why = true, ""
+	case h.err != nil:
+		w.stream.ended(h.err, time.Now())
+	default:
+		w.heard = time.Now()
+		if ev.ID != "" && !ev.Notice() {
+			w.stream.after = ev.ID
+		}
+		if !w.once.news(ev) {
+			return
+		}
+		w.view.Event(w.heard, ev)
+		if ev.Severity >= w.cfg.Least {
+			w.cfg.Display.Event(ev)
+		}
 	}
 }
 
-// answer takes what the poller was told.
+// answer takes what one who was asked has told.
 func (w *Watcher) answer(a answer) {
+	w.poller.done(a.from)
 	var refused *endpoint.RefusedError
 	switch {
 	case a.err == nil:
@@ -298,9 +300,9 @@ func (w *Watcher) avoid() {
 			unsound = append(unsound, target.URL)
 		}
 	}
-	heard := w.stream.heardFrom()
 	for target := range w.silent {
-		if target != heard && !slices.Contains(unsound, target.URL) { // events may arrive from one that is slow to answer
+		heard := w.stream.open && target == w.stream.to // events may arrive from one that is slow to answer
+		if !heard && !slices.Contains(unsound, target.URL) {
 			unsound = append(unsound, target.URL)
 		}
 	}
@@ -309,14 +311,9 @@ func (w *Watcher) avoid() {
 }
 
 func (w *Watcher) show() {
-	w.note = w.stream.trouble()
 	if w.heard.IsZero() {
-		note := "waiting for a process that answers"
-		if w.problem != "" {
-			note = w.problem
-		}
-		w.cfg.Display.State(nil, note)
+		w.cfg.Display.State(nil, cmp.Or(w.problem, "waiting for a process that answers"))
 		return
 	}
-	w.cfg.Display.State(w.view.Report(time.Now()), w.note)
+	w.cfg.Display.State(w.view.Report(time.Now()), w.stream.why)
 }

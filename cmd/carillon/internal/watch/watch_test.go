@@ -216,28 +216,26 @@ func TestQuietJobIsNotLost(t *testing.T) {
 	defer client.Close()
 	targets := []endpoint.Target{{URL: a.URL}}
 	long := time.Now().Add(-time.Hour)
-	w := newWatcher(Config{Client: client, Targets: targets})
+	w := newWatcher(Config{Client: client, Targets: targets, Display: newDisplay()})
 	w.began, w.heard = long, long
 	if _, over := w.look(); !over {
 		t.Error("a job of which nobody has answered for an hour goes on")
 	}
 	a.tell("1", bus.Opened) // by which it is known that the stream is open
 	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		w.stream.run(ctx)
-	}()
-	for h := range w.stream.heard {
-		if h.event != nil {
-			break
-		}
+	w.listen(ctx, time.Now())
+	for event := false; !event; {
+		h := <-w.events
+		w.hear(h)
+		event = h.event != nil
 	}
+	w.heard = long
 	if end, over := w.look(); over {
 		t.Errorf("the job has ended while it is listened to: %s", end.Text)
 	}
 	cancel()
-	<-stopped
+	w.running.Wait()
+	w.stream.open = false
 	if _, over := w.look(); over {
 		t.Error("the job has ended at once when the stream broke")
 	}
@@ -262,7 +260,7 @@ func TestQuit(t *testing.T) {
 
 // TestPoller: each rank is asked once at the beginning, and then one after the other, each at most every ten seconds.
 func TestPoller(t *testing.T) {
-	p := newPoller(nil)
+	p := newPoller()
 	targets := []endpoint.Target{{URL: "a"}, {URL: "b"}, {URL: "c"}}
 	p.reach(targets)
 	now := time.Now()
@@ -292,7 +290,7 @@ func TestPoller(t *testing.T) {
 
 // TestManyRanksHaveTheirTurn: of many ranks, none waits for its turn for much longer than a minute.
 func TestManyRanksHaveTheirTurn(t *testing.T) {
-	p := newPoller(nil)
+	p := newPoller()
 	var targets []endpoint.Target
 	for i := range 200 {
 		targets = append(targets, endpoint.Target{URL: fmt.Sprint(i)})
@@ -340,22 +338,18 @@ func TestUnreachableHoldUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	p := newPoller(client)
-	p.reach(targets)
+	w := newWatcher(Config{Client: client})
+	w.poller.reach(targets)
 	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		p.run(ctx)
-	}()
-	got := <-p.answers
+	w.ask(ctx, time.Now())
+	got := <-w.answers
 	if got.err != nil || got.from.URL != a.URL {
 		t.Errorf("the first answer is %+v, want that of %s", got, a.URL)
 	}
 	cancel()
-	<-stopped
+	w.running.Wait()
 	// No more than there is room for are asked at a time.
-	p = newPoller(nil)
+	p := newPoller()
 	for i := range 2 * askAtOnce {
 		targets = append(targets, endpoint.Target{URL: fmt.Sprint(i)})
 	}

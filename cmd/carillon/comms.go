@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -52,6 +53,8 @@ type commsReport struct {
 	Comms  []postmortem.Comm `json:"communicators"`
 	Missed uint64            `json:"records_overwritten"` // gone from the rings before they were read
 	Broken []string          `json:"broken,omitempty"`    // what could not be read, and why
+
+	processes []postmortem.Process
 }
 
 // readComms reads all tapes below dir.
@@ -60,7 +63,7 @@ func readComms(dir string) (*commsReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &commsReport{Dir: dir, Tapes: len(all.Processes), Comms: all.Comms, Missed: all.Missed}
+	r := &commsReport{Dir: dir, Tapes: len(all.Processes), Comms: all.Comms, Missed: all.Missed, processes: all.Processes}
 	for _, p := range all.Problems {
 		r.Broken = append(r.Broken, p.String())
 	}
@@ -78,7 +81,7 @@ func (r *commsReport) write(w io.Writer) error {
 			ranks = fmt.Sprintf("%d of %d", len(c.Ranks), c.Size)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.Name, c.ID.Short(), ranks, c.Nodes, c.Operations, actsOf(c),
-			statesOf(c))
+			r.statesOf(c))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -98,7 +101,7 @@ func (r *commsReport) write(w io.Writer) error {
 	for _, c := range r.Comms {
 		for _, a := range c.Acts {
 			for _, e := range a.Errors {
-				fmt.Fprintf(w, "\n%s in %s of %s, on %s: %s\n", e.Code, nameOf(&a), c.Name, words.Ranks(e.Ranks), e.Text)
+				fmt.Fprintf(w, "\n%s in %s of %s, on %s: %s\n", e.Code, nameOf(&a), c.Name, r.names(&c, e.Ranks), e.Text)
 			}
 		}
 	}
@@ -130,26 +133,35 @@ func nameOf(a *postmortem.Act) string {
 	return a.Act
 }
 
+// names names ranks of a communicator.
+func (r *commsReport) names(c *postmortem.Comm, ranks []int) string {
+	job := map[int]int{}
+	for _, k := range c.Ranks {
+		job[k.Rank] = r.processes[k.Process].Rank
+	}
+	return view.RankNames(ranks, c.Name, job)
+}
+
 // statesOf is the state that the ranks are in, or how many are in which; dead ones are named.
-func statesOf(c *postmortem.Comm) string {
+func (r *commsReport) statesOf(c *postmortem.Comm) string {
 	by := map[string][]int{}
 	var order []string
-	for _, r := range c.Ranks {
-		s := r.State
-		if r.Dead {
+	for _, k := range c.Ranks {
+		s := k.State
+		if k.Dead {
 			s = deadPrefix + s
 		}
 		if by[s] == nil {
 			order = append(order, s)
 		}
-		by[s] = append(by[s], r.Rank)
+		by[s] = append(by[s], k.Rank)
 	}
 	if len(order) == 1 {
 		return order[0]
 	}
 	for i, s := range order {
 		if strings.HasPrefix(s, deadPrefix) {
-			order[i] = words.Ranks(by[s]) + " " + s
+			order[i] = r.names(c, by[s]) + " " + s
 		} else {
 			order[i] = fmt.Sprintf("%d %s", len(by[s]), s)
 		}

@@ -110,7 +110,7 @@ func TestReportOfADeath(t *testing.T) {
 	if err := report.write(&out); err != nil {
 		t.Fatal(err)
 	}
-	if s := out.String(); !strings.Contains(s, "rank_dead in operation of dp, on ranks 0 to 2: seen by 0") ||
+	if s := out.String(); !strings.Contains(s, "rank_dead in operation of dp, on ranks 0 to 2 of dp: seen by 0") ||
 		strings.Contains(s, "seen by 1") {
 		t.Errorf("the report is\n%s", s)
 	}

@@ -2,10 +2,12 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Comm is a communicator, put together from those of its ranks that tell of it.
@@ -22,6 +24,10 @@ type Comm struct {
 	States   []State `json:"states"`           // which of them are in which state
 	Busy     []Op    `json:"busy,omitempty"`   // what they are in, the oldest first
 	Behind   []int   `json:"behind,omitempty"` // of those, which haven't begun the oldest collective
+
+	launched map[int]uint64 // by rank
+	job      map[int]int    // the ranks in the job, -1 where that isn't known
+	whole    bool           // it is the job's world: its ranks are the job's
 }
 
 // State is a state of a communicator's ranks.
@@ -47,45 +53,42 @@ func (c *Comm) Idle() bool {
 
 // gathering gathers communicators from their ranks.
 type gathering struct {
-	comms    map[lifecycle.CommID]*Comm
-	launched map[lifecycle.CommID]map[int]uint64
-	jobRanks map[lifecycle.CommID]map[int]int
-}
-
-func newGathering() *gathering {
-	return &gathering{
-		map[lifecycle.CommID]*Comm{},
-		map[lifecycle.CommID]map[int]uint64{},
-		map[lifecycle.CommID]map[int]int{},
-	}
+	size  int // of the job
+	comms map[lifecycle.CommID]*Comm
 }
 
 // add takes the part of a rank of the job, -1 if that isn't known; later says for how many seconds what it tells has
 // gone on since, and stale that nobody knows whether it has.
 func (g *gathering) add(part *health.Comm, jobRank int, later float64, stale bool) {
+	rank := part.Rank
+	if part.Size == 0 { // it is being made, and has no ranks yet
+		rank = jobRank
+	}
 	c := g.comms[part.ID]
 	if c == nil {
-		c = &Comm{ID: part.ID, Name: part.Name, Size: part.Size}
-		g.comms[part.ID], g.launched[part.ID], g.jobRanks[part.ID] = c, map[int]uint64{}, map[int]int{}
+		c = &Comm{ID: part.ID, Name: part.Name, launched: map[int]uint64{}, job: map[int]int{}}
+		g.comms[part.ID] = c
 	}
-	if slices.Contains(c.Known, part.Rank) {
+	if slices.Contains(c.Known, rank) {
 		return
 	}
-	c.Known = append(c.Known, part.Rank)
+	c.Size = max(c.Size, part.Size)
+	c.whole = c.whole || part.Parent == nil && part.Size == g.size
+	c.Known = append(c.Known, rank)
 	if stale {
-		c.Stale, c.StaleAge = append(c.Stale, part.Rank), max(c.StaleAge, later)
+		c.Stale, c.StaleAge = append(c.Stale, rank), max(c.StaleAge, later)
 	}
-	g.launched[part.ID][part.Rank], g.jobRanks[part.ID][part.Rank] = part.Launched, jobRank
+	c.launched[rank], c.job[rank] = part.Launched, jobRank
 	i := slices.IndexFunc(c.States, func(s State) bool { return s.State == part.State })
 	if i < 0 {
 		i = len(c.States)
 		c.States = append(c.States, State{State: part.State})
 	}
-	c.States[i].Ranks = append(c.States[i].Ranks, part.Rank)
-	if part.InFlight == nil {
+	c.States[i].Ranks = append(c.States[i].Ranks, rank)
+	in := part.InFlight
+	if in == nil {
 		return
 	}
-	in := part.InFlight
 	i = slices.IndexFunc(c.Busy, func(o Op) bool { return o.Call == in.Call && o.Seq == in.Seq })
 	if i < 0 {
 		i = len(c.Busy)
@@ -93,7 +96,7 @@ func (g *gathering) add(part *health.Comm, jobRank int, later float64, stale boo
 	}
 	o := &c.Busy[i]
 	o.Age = max(o.Age, in.Age+later)
-	o.Ranks = append(o.Ranks, part.Rank)
+	o.Ranks = append(o.Ranks, rank)
 	if in.WaitRank != nil && *in.WaitRank >= 0 && !slices.Contains(o.WaitsFor, int(*in.WaitRank)) {
 		o.WaitsFor = append(o.WaitsFor, int(*in.WaitRank))
 	}
@@ -102,52 +105,80 @@ func (g *gathering) add(part *health.Comm, jobRank int, later float64, stale boo
 // list is all of them: those that have something to tell first, by the age of what they are in.
 func (g *gathering) list() []Comm {
 	list := make([]Comm, 0, len(g.comms))
-	for id, c := range g.comms {
-		slices.Sort(c.Known)
-		slices.Sort(c.Stale)
-		c.JobRanks = otherNumbers(c.Known, g.jobRanks[id])
-		for i := range c.States {
-			slices.Sort(c.States[i].Ranks)
-		}
-		slices.SortFunc(c.States, func(a, b State) int {
-			return cmp.Or(cmp.Compare(len(b.Ranks), len(a.Ranks)), cmp.Compare(a.State, b.State))
-		})
-		slices.SortFunc(c.Busy, func(a, b Op) int { return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(a.Seq, b.Seq)) })
-		for i := range c.Busy {
-			slices.Sort(c.Busy[i].Ranks)
-			slices.Sort(c.Busy[i].WaitsFor)
-		}
-		if len(c.Busy) > 0 && collective(c.Busy[0].Call) {
-			for rank, launched := range g.launched[id] {
-				if launched < c.Busy[0].Seq {
-					c.Behind = append(c.Behind, rank)
-				}
-			}
-			slices.Sort(c.Behind)
-		}
+	for _, c := range g.comms {
+		c.finish()
 		list = append(list, *c)
 	}
 	slices.SortFunc(list, func(a, b Comm) int {
-		return cmp.Or(
-			order(a.Idle(), b.Idle()), cmp.Compare(b.age(), a.age()), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID.String(),
-				b.ID.String()),
-		)
+		return cmp.Or(order(a.Idle(), b.Idle()), cmp.Compare(b.age(), a.age()), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.ID.String(), b.ID.String()))
 	})
 	return list
 }
 
-// otherNumbers are the ranks in the job of a communicator's ranks; nil if they are the same, or one isn't known.
-func otherNumbers(known []int, job map[int]int) []int {
-	numbers, other := make([]int, len(known)), false
-	for i, rank := range known {
-		numbers[i] = job[rank]
-		if numbers[i] < 0 {
+// finish puts in order what was added, and finds what follows from all of it.
+func (c *Comm) finish() {
+	slices.Sort(c.Known)
+	slices.Sort(c.Stale)
+	for i := range c.States {
+		slices.Sort(c.States[i].Ranks)
+	}
+	slices.SortFunc(c.States, func(a, b State) int {
+		return cmp.Or(cmp.Compare(len(b.Ranks), len(a.Ranks)), cmp.Compare(a.State, b.State))
+	})
+	slices.SortFunc(c.Busy, func(a, b Op) int { return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(a.Seq, b.Seq)) })
+	for i := range c.Busy {
+		slices.Sort(c.Busy[i].Ranks)
+		slices.Sort(c.Busy[i].WaitsFor)
+		for _, rank := range c.Busy[i].WaitsFor {
+			if _, known := c.job[rank]; !known && c.whole {
+				c.job[rank] = rank
+			}
+		}
+	}
+	if len(c.Busy) > 0 && collective(c.Busy[0].Call) {
+		for _, rank := range c.Known {
+			if c.launched[rank] < c.Busy[0].Seq {
+				c.Behind = append(c.Behind, rank)
+			}
+		}
+	}
+	if numbers := jobRanks(c.Known, c.job); !slices.Equal(numbers, c.Known) {
+		c.JobRanks = numbers
+	}
+}
+
+// ranks names ranks of the communicator.
+func (c *Comm) ranks(of []int) string { return RankNames(of, c.Name, c.job) }
+
+// RankNames names ranks of a communicator by their ranks in the job, with the communicator's in brackets where they
+// differ: "ranks 4 and 6 (0 and 1 on tp)"; or "rank 1 of tp" where that of one isn't known, or -1.
+func RankNames(ranks []int, comm string, job map[int]int) string {
+	numbers := jobRanks(ranks, job)
+	switch {
+	case numbers == nil:
+		return words.Ranks(ranks) + " of " + comm
+	case slices.Equal(numbers, ranks):
+		return words.Ranks(ranks)
+	default:
+		return fmt.Sprintf("%s (%s on %s)", words.Ranks(numbers), words.Numbers(ranks), comm)
+	}
+}
+
+// jobRanks are the ranks in the job of a communicator's; nil if that of one isn't known. The number that several ranks
+// of one process have in common is none of theirs.
+func jobRanks(ranks []int, job map[int]int) []int {
+	times := map[int]int{}
+	for _, number := range job {
+		times[number]++
+	}
+	numbers := make([]int, len(ranks))
+	for i, rank := range ranks {
+		number, known := job[rank]
+		if !known || number < 0 || times[number] > 1 {
 			return nil
 		}
-		other = other || numbers[i] != rank
-	}
-	if !other {
-		return nil
+		numbers[i] = number
 	}
 	return numbers
 }
@@ -159,14 +190,16 @@ func (c *Comm) age() float64 {
 	return c.Busy[0].Age
 }
 
+// order puts what is true last.
 func order(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
 	case a:
 		return 1
+	default:
+		return -1
 	}
-	return -1
 }
 
 // collective tells whether all ranks make the call, so that a rank that hasn't is behind.

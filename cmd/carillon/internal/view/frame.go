@@ -3,6 +3,7 @@ package view
 import (
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/mattn/go-runewidth"
 
 	"github.com/carillon-rt/carillon/ras/bus"
@@ -129,7 +130,7 @@ func fit(sections []section, room int) {
 			sections[i].rows[keep[i]-1] = line{}.say(dim, "  … %d more lines", missing+1)
 		} else if missing > 0 {
 			sections[i].rows = nil
-			sections[i].head = sections[i].head.say(dim, "  … %s", count(missing, "line", "lines"))
+			sections[i].head = sections[i].head.say(dim, "  … %s", english.Plural(missing, "line", ""))
 		}
 	}
 }

@@ -3,10 +3,7 @@ package view
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus/terminal"
@@ -50,26 +47,21 @@ const (
 	CodeUnknown  = 3 // no such job, nobody answers, nobody looks, or a wrong call
 )
 
-// Code is the exit code that tells the report's status.
-func (r *Report) Code() int {
-	switch r.Status {
-	case statusOK:
-		return CodeOK
-	case statusWarning:
-		return CodeWarning
-	case statusCritical:
-		return CodeCritical
-	default:
-		return CodeUnknown
-	}
-}
-
 const (
 	statusOK       = "ok"
 	statusWarning  = "warning"
 	statusCritical = "critical"
 	statusUnknown  = "unknown"
 )
+
+// Code is the exit code that tells the report's status.
+func (r *Report) Code() int {
+	codes := map[string]int{statusOK: CodeOK, statusWarning: CodeWarning, statusCritical: CodeCritical}
+	if code, known := codes[r.Status]; known {
+		return code
+	}
+	return CodeUnknown
+}
 
 // status is the worst that is shown. A rank that doesn't run, where no verdict says so, is a warning: a job may go on
 // without it. Where nobody looks for what holds it up, it isn't known to be healthy.
@@ -117,16 +109,9 @@ func (r *Report) JSON() ([]byte, error) {
 	// encoding/json escapes what is below a blank. The rest of what a terminal obeys stands in strings alone, too, so that
 	// its escapes mean the same.
 	var b bytes.Buffer
-	for rest := text; len(rest) > 0; {
-		c, size := utf8.DecodeRune(rest)
-		if c > '~' && (unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c)) {
-			fmt.Fprintf(&b, `\u%04x`, c)
-		} else {
-			b.Write(rest[:size])
-		}
-		rest = rest[size:]
+	for line := range bytes.Lines(append(text, '\n')) {
+		b.WriteString(shown(string(bytes.TrimSuffix(line, []byte{'\n'}))) + "\n")
 	}
-	b.WriteByte('\n')
 	return b.Bytes(), nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -26,13 +27,6 @@ type limits struct {
 }
 
 const timeOfDay = "15:04:05"
-
-func count(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
-}
 
 func (r *Report) headline() line {
 	l := r.condition()
@@ -59,7 +53,7 @@ func (r *Report) condition() line {
 		l = l.say(plain, ": ").say(red, "CRITICAL")
 	}
 	if n := len(r.Verdicts); n > 0 {
-		l = l.say(plain, ", %s open", count(n, "verdict is", "verdicts are"))
+		l = l.say(plain, ", %s open", english.Plural(n, "verdict is", "verdicts are"))
 	}
 	return l
 }
@@ -100,33 +94,28 @@ func (r *Report) verdictSection(lim limits) section {
 	return s
 }
 
-// states in the order of interest, and how they look.
-var stateStyles = []struct {
+type stateStyle struct {
 	state string
 	style style
-}{{"dead", red}, {"stopped", red}, {"unreachable", red}, {"suspect", yellow}, {stateAlive, plain}, {"left", dim}}
+}
+
+// stateStyles are the states in the order of interest, and how they look.
+var stateStyles = []stateStyle{{"dead", red}, {"stopped", red}, {"unreachable", red}, {"suspect", yellow}, {stateAlive, plain}, {"left", dim}}
 
 func (r *Report) rankSection(lim limits) section {
 	s := section{head: line{}.say(bold, "RANKS").say(plain, "  %s", r.rankCount())}
 	for _, st := range stateStyles {
 		s.rows = append(s.rows, r.ranksIn(st.state, st.style, lim)...)
 	}
-	var others []string
+	var others []string // which a later version has
 	for i := range r.Ranks {
-		state := r.Ranks[i].State
-		if !slices.ContainsFunc(stateStyles, func(k struct {
-			state string
-			style style
-		},
-		) bool {
-			return k.state == state
-		}) && !slices.Contains(others, state) {
-			others = append(others, state)
-		}
+		others = append(others, r.Ranks[i].State)
 	}
 	slices.Sort(others)
-	for _, state := range others { // which a later version has
-		s.rows = append(s.rows, r.ranksIn(state, plain, lim)...)
+	for _, state := range slices.Compact(others) {
+		if !slices.ContainsFunc(stateStyles, func(k stateStyle) bool { return k.state == state }) {
+			s.rows = append(s.rows, r.ranksIn(state, plain, lim)...)
+		}
 	}
 	if len(r.Stale) > 0 {
 		rows := wrap(plain, "              ", StaleText(r.Stale), lim.width, lim.text)
@@ -153,7 +142,7 @@ func (r *Report) rankCount() string {
 		text = fmt.Sprintf("%d of %d are known", len(ranks), r.Size)
 	}
 	if len(hosts) > 0 {
-		text += " on " + count(len(hosts), "host", "hosts")
+		text += " on " + english.Plural(len(hosts), "host", "")
 	}
 	return text
 }
@@ -208,22 +197,26 @@ func (r *Report) commSection(lim limits) section {
 	s := section{head: line{}.say(bold, "COMMUNICATORS").say(plain, "  %d, %d of them not idle", len(r.Comms), busy)}
 	for i := range r.Comms[:busy] { // they come first
 		c := &r.Comms[i]
-		head := line{}.say(plain, "  ").say(bold, "%s", c.Name).say(dim, "  %s", c.ID.Short()).say(plain, "  %s",
-			count(c.Size, "rank", "ranks"))
+		head := line{}.say(plain, "  ").say(bold, "%s", c.Name).say(dim, "  %s", c.ID.Short())
+		if c.Size == 0 {
+			s.rows = append(s.rows, head.say(plain, "  ").say(yellow, "is being made by %s", words.Ranks(c.Known)))
+			continue
+		}
+		head = head.say(plain, "  %s", english.Plural(c.Size, "rank", ""))
 		if len(c.Known) < c.Size {
 			head = head.say(dim, ", %d of them seen from here", len(c.Known))
 		}
-		if len(c.JobRanks) > 0 { // what follows has the communicator's numbers, and all else the job's
+		if len(c.JobRanks) > 0 {
 			head = head.say(plain, ": the job's %s", words.Ranks(c.JobRanks))
 		}
 		if len(c.Stale) > 0 {
-			head = head.say(yellow, ", of %s as it was %s ago", words.Ranks(c.Stale), ageText(seconds(c.StaleAge)))
+			head = head.say(yellow, ", of %s as it was %s ago", c.ranks(c.Stale), ageText(seconds(c.StaleAge)))
 		}
 		for _, st := range c.States {
 			if st.State != lifecycle.StateReady.String() {
 				head = head.say(yellow, ", %s", st.State)
 				if len(st.Ranks) < len(c.Known) {
-					head = head.say(plain, " on %s", words.Ranks(st.Ranks))
+					head = head.say(plain, " on %s", c.ranks(st.Ranks))
 				}
 			}
 		}
@@ -247,13 +240,13 @@ func (c *Comm) told(n int) string {
 	if len(o.Ranks) == c.Size {
 		b.WriteString("all ranks")
 	} else {
-		b.WriteString(words.Ranks(o.Ranks))
+		b.WriteString(c.ranks(o.Ranks))
 	}
 	if len(o.WaitsFor) > 0 {
-		fmt.Fprintf(&b, "; waiting for %s", words.Ranks(o.WaitsFor))
+		fmt.Fprintf(&b, "; waiting for %s", c.ranks(o.WaitsFor))
 	}
 	if n == 0 && len(c.Behind) > 0 {
-		fmt.Fprintf(&b, "; not begun by %s", words.Ranks(c.Behind))
+		fmt.Fprintf(&b, "; not begun by %s", c.ranks(c.Behind))
 	}
 	return b.String()
 }
@@ -327,5 +320,5 @@ func (r *Report) Text(width int, colored bool) string {
 // Summary is how the job does, on one line.
 func (r *Report) Summary() string {
 	return line{{plain, "job "}}.say(plain, "%s", r.headline().render(0, false)).say(plain, ", %s",
-		count(r.Size, "rank", "ranks")).render(0, false)
+		english.Plural(r.Size, "rank", "")).render(0, false)
 }

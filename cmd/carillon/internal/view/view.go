@@ -14,11 +14,11 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
@@ -212,7 +212,7 @@ func (v *View) Report(now time.Time) *Report {
 	r.Ranks = slices.SortedFunc(maps.Values(v.ranks), func(a, b health.Rank) int {
 		return cmp.Or(cmp.Compare(a.Rank, b.Rank), a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID))
 	})
-	g := newGathering()
+	g := gathering{v.size, map[lifecycle.CommID]*Comm{}}
 	var conditions []told
 	for key, p := range v.told {
 		r.Told = append(r.Told, p.rank)
@@ -302,14 +302,8 @@ func together(all []told) []Condition {
 		list[i].StaleAge = min(list[i].StaleAge, t.stale)
 	}
 	slices.SortStableFunc(list, func(a, b Condition) int {
-		if a.Silent() != b.Silent() {
-			if a.Silent() {
-				return 1
-			}
-			return -1
-		}
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Code, b.Code),
-			strings.Compare(a.Subject, b.Subject))
+		return cmp.Or(order(a.Silent(), b.Silent()), cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Subject, b.Subject))
 	})
 	return list
 }

@@ -221,8 +221,27 @@ func TestJobRanks(t *testing.T) {
 	var v View
 	v.Merge(s.Time, s)
 	r := v.Report(s.Time)
-	if text := r.Text(0, false); !slices.Equal(r.Comms[0].JobRanks, []int{2}) || !strings.Contains(text, "3 ranks, 1 of them seen from here: the job's rank 2\n") {
+	if text := r.Text(0, false); !slices.Equal(r.Comms[0].JobRanks, []int{2}) || !strings.Contains(text, "3 ranks, 1 of them seen from here: the job's rank 2\n") || !strings.Contains(text, "rank 2 (1 on world); waiting for rank 2 of world\n") {
 		t.Errorf("%v:\n%s", r.Comms[0].JobRanks, text)
+	}
+	for _, told := range []int{0, 3} { // of the ranks 0, 1 and 2 of the communicator, which are the job's 0, 2 and 3
+		other := snapshot(t, "hang.json")
+		other.Rank, other.PID = told, 100+told
+		other.Comms = other.Comms[:1]
+		other.Comms[0].Rank, other.Comms[0].Size = map[int]int{0: 0, 3: 2}[told], 3
+		v.Merge(s.Time, other)
+	}
+	const want = "all ranks; waiting for rank 3 (2 on world)"
+	if text := v.Report(s.Time).Text(0, false); !strings.Contains(text, want) {
+		t.Errorf("it doesn't say %q:\n%s", want, text)
+	}
+	making := snapshot(t, "hang.json")
+	making.Rank, making.Comms = 3, making.Comms[:1]
+	making.Comms[0].Size, making.Comms[0].State = 0, "none"
+	var early View
+	early.Merge(s.Time, making)
+	if text := early.Report(s.Time).Text(0, false); !strings.Contains(text, "is being made by rank 3\n") {
+		t.Errorf("of a communicator without ranks:\n%s", text)
 	}
 	s.Rank = 1
 	var same View

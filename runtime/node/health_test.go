@@ -72,23 +72,13 @@ func TestBadHealthAccess(t *testing.T) {
 	}
 }
 
-// jobView is what is known of a job of two.
-type jobView struct{}
-
-func (jobView) Ranks() []health.Rank {
-	return []health.Rank{{Rank: 0, State: "alive"}, {Rank: 1, State: "dead", Text: "killed by signal 9"}}
-}
-
-func (jobView) Verdicts() []health.Verdict { return []health.Verdict{{ID: "0123"}} }
-
-// TestModuleWithRoutesConditionsAndAJobView: what others provide is shown, and what they find is published.
-func TestModuleWithRoutesConditionsAndAJobView(t *testing.T) {
+// TestModuleWithRoutesAndConditions: what others provide is shown, and what they find is published.
+func TestModuleWithRoutesAndConditions(t *testing.T) {
 	cfg := node.Default()
 	cfg.TapeDir, cfg.MinPollInterval = t.TempDir(), 0
 	var server *health.Server
 	var conditions *health.Conditions
 	app := fxtest.New(t, node.Module, fx.Supply(&cfg), fx.NopLogger, fx.Populate(&server, &conditions),
-		fx.Provide(func() node.JobView { return jobView{} }),
 		fx.Provide(fx.Annotate(func() health.Route {
 			return health.Route{Path: "/api/v1/mine", Stream: true, Handler: http.NotFoundHandler()}
 		}, fx.ResultTags(node.RouteGroup))),
@@ -105,7 +95,7 @@ func TestModuleWithRoutesConditionsAndAJobView(t *testing.T) {
 	for !strings.Contains(body, `"code": "rank_dead"`) && t.Context().Err() == nil {
 		_, body = get(t, url+"/api/v1/ras")
 	}
-	for _, want := range []string{`"state": "dead"`, `"id": "0123"`, `"status": "critical"`} {
+	for _, want := range []string{`"state": "alive"`, `"status": "critical"`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the snapshot lacks %s:\n%s", want, body)
 		}

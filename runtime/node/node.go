@@ -74,7 +74,7 @@ func (n *Node) open() (err error) {
 	if n.gpu, err = newGPU(s, n.telemetry, conditions, n.ras); err != nil {
 		return err
 	}
-	n.publishing = newPublishing(s, n.telemetry, conditions, n.ras, nil)
+	n.publishing = newPublishing(s, n.telemetry, conditions, n.ras)
 	if n.health, err = newHealth(s, n.telemetry, n.gpu, n.ras, conditions, n.publishing.publisher, nil, nil); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/carillon-rt/carillon/health"
@@ -12,30 +13,21 @@ import (
 // publishInterval is how old a snapshot becomes.
 const publishInterval = time.Second
 
-// JobView is what is known of the job beyond this process. Its methods are called from one goroutine, and don't wait.
-type JobView interface {
-	Ranks() []health.Rank
-	Verdicts() []health.Verdict
-}
-
 // publishing takes the snapshots that the health endpoint answers with, as long as there is an endpoint.
 type publishing struct {
 	settings   *settings
 	telemetry  *Telemetry
 	conditions *health.Conditions
 	publisher  *health.Publisher
-	view       JobView // nil: nothing is known beyond this process
+	ras        *JobRAS // nil: nothing is known beyond this process
 	host       string
-	end        func() // nil: it does not run
+	cancel     context.CancelFunc // nil: it does not run
+	running    sync.WaitGroup
 }
 
-// newPublishing makes it; without a view, RAS is the view.
-func newPublishing(s *settings, t *Telemetry, c *health.Conditions, r *JobRAS, view JobView) *publishing {
-	if view == nil && r != nil {
-		view = r
-	}
+func newPublishing(s *settings, t *Telemetry, c *health.Conditions, r *JobRAS) *publishing {
 	host, _ := os.Hostname() // left out if there is none
-	p := &publishing{settings: s, telemetry: t, conditions: c, publisher: &health.Publisher{}, view: view, host: host}
+	p := &publishing{settings: s, telemetry: t, conditions: c, publisher: &health.Publisher{}, ras: r, host: host}
 	if s.Health != "" {
 		p.publisher.Publish(p.take())
 	}
@@ -46,21 +38,15 @@ func (p *publishing) start() {
 	if p.settings.Health == "" {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.publisher.Run(ctx, p.conditions, publishInterval, p.take)
-	}()
-	p.end = func() {
-		cancel()
-		<-done
-	}
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(context.Background())
+	p.running.Go(func() { p.publisher.Run(ctx, p.conditions, publishInterval, p.take) })
 }
 
 func (p *publishing) stop() {
-	if p != nil && p.end != nil {
-		p.end()
+	if p != nil && p.cancel != nil {
+		p.cancel()
+		p.running.Wait()
 	}
 }
 
@@ -68,16 +54,14 @@ func (p *publishing) take() *health.Snapshot {
 	world := &p.settings.World
 	s := &health.Snapshot{
 		Time: time.Now(), Job: world.Job, Rank: world.Rank, Size: world.Size, Host: p.host, PID: os.Getpid(),
-		Conditions: p.conditions.List(),
+		Conditions: p.conditions.List(), Ranks: p.ras.Ranks(), Verdicts: p.ras.Verdicts(),
 	}
 	slots, now := p.telemetry.Slots(), tape.Now()
 	s.Comms = make([]health.Comm, len(slots))
 	for i := range slots {
 		s.Comms[i] = health.CommOf(&slots[i], now)
 	}
-	if p.view != nil {
-		s.Ranks, s.Verdicts = p.view.Ranks(), p.view.Verdicts()
-	} else {
+	if p.ras == nil {
 		s.Unwatched = p.settings.unwatched()
 		s.Ranks = []health.Rank{{Rank: world.Rank, State: "alive", Host: p.host, PID: s.PID}}
 	}

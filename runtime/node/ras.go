@@ -303,7 +303,7 @@ func (r *JobRAS) opened(open []verdict.Verdict) {
 	}
 }
 
-// Ranks implements JobView.
+// Ranks are the job's processes, as far as they are known.
 func (r *JobRAS) Ranks() []health.Rank {
 	if r == nil {
 		return nil
@@ -330,7 +330,7 @@ func (r *JobRAS) Ranks() []health.Rank {
 	return ranks
 }
 
-// Verdicts implements JobView.
+// Verdicts are those that are open.
 func (r *JobRAS) Verdicts() []health.Verdict {
 	if r == nil {
 		return nil

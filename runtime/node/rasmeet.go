@@ -113,31 +113,24 @@ func (r *JobRAS) known() map[netip.AddrPort]bool {
 // They may be of several circles that know each other, so that each counts; and they are met in no order, so that not
 // all of a job come to the same one first. The zero value has none.
 type pendingContacts struct {
-	mu    sync.Mutex
-	addrs map[netip.AddrPort]bool
+	addrs sync.Map // of netip.AddrPort
 }
 
 // add notes contacts down. What is no address is left out.
 func (u *pendingContacts) add(contacts []string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.addrs == nil {
-		u.addrs = map[netip.AddrPort]bool{}
-	}
 	for _, c := range contacts {
 		if addr, err := netip.ParseAddrPort(c); err == nil {
-			u.addrs[addr] = true
+			u.addrs.Store(addr, nil)
 		}
 	}
 }
 
 // next takes one of them; false if there is none.
-func (u *pendingContacts) next() (netip.AddrPort, bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for addr := range u.addrs {
-		delete(u.addrs, addr)
-		return addr, true
-	}
-	return netip.AddrPort{}, false
+func (u *pendingContacts) next() (addr netip.AddrPort, ok bool) {
+	u.addrs.Range(func(key, _ any) bool {
+		addr = key.(netip.AddrPort)
+		_, ok = u.addrs.LoadAndDelete(key)
+		return !ok
+	})
+	return addr, ok
 }

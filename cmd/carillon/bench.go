@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,14 +12,6 @@ import (
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/bench"
 )
-
-// setupFlags adds the flags that bench and its workers share.
-func setupFlags(cmd *cobra.Command, s *bench.Setup, sizes *string) {
-	cmd.Flags().StringVar(sizes, "sizes", "8:64M", `sizes in bytes: "8,64K", or a range "8:64M" (times 8 each)`)
-	cmd.Flags().DurationVar(&s.Budget, "budget", 500*time.Millisecond, "time for the iterations of one size")
-	cmd.Flags().IntVar(&s.Min, "min", 5, "iterations of one size, at least")
-	cmd.Flags().IntVar(&s.Max, "max", 20_000, "iterations of one size, at most")
-}
 
 func newBench(stdout, stderr *os.File) *cobra.Command {
 	var plan bench.Plan
@@ -73,7 +66,10 @@ installed (mpirun and mpicc), the same sizes are measured with it in the same ca
 			return bench.Write(stdout, results)
 		},
 	}
-	setupFlags(cmd, &plan.Setup, &sizes)
+	cmd.Flags().StringVar(&sizes, "sizes", "8:64M", `sizes in bytes: "8,64K", or a range "8:64M" (times 8 each)`)
+	cmd.Flags().DurationVar(&plan.Budget, "budget", 500*time.Millisecond, "time for the iterations of one size")
+	cmd.Flags().IntVar(&plan.Min, "min", 5, "iterations of one size, at least")
+	cmd.Flags().IntVar(&plan.Max, "max", 20_000, "iterations of one size, at most")
 	cmd.Flags().IntSliceVar(&plan.Processes, "processes", []int{2, 4}, "numbers of processes; 0 for none")
 	cmd.Flags().IntSliceVar(&plan.InProcess, "in-process", []int{2, 4}, "numbers of ranks in one process; 0 for none")
 	cmd.Flags().BoolVar(&plan.Compare, "mpi", true, "compare with Open MPI, where it is installed")
@@ -101,21 +97,17 @@ func several(flag string, ns []int) ([]int, error) {
 
 // newBenchWorker returns the hidden command that bench starts as the ranks of a job.
 func newBenchWorker(stdout *os.File) *cobra.Command {
-	var setup bench.Setup
-	var sizes string
-	cmd := &cobra.Command{
-		Use:    "bench-worker",
+	return &cobra.Command{
+		Use:    bench.WorkerCommand + " SETUP",
 		Short:  "One rank of bench",
 		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if setup.Sizes, err = bench.ParseSizes(sizes); err != nil {
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var setup bench.Setup
+			if err := json.Unmarshal([]byte(args[0]), &setup); err != nil {
 				return err
 			}
 			return bench.Worker(cmd.Context(), setup, stdout)
 		},
 	}
-	setupFlags(cmd, &setup, &sizes)
-	return cmd
 }

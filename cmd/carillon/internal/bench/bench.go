@@ -23,7 +23,7 @@ type Plan struct {
 
 // Run makes all measurements of a plan, in the order in which they are shown. skipped says why there is no comparison.
 func Run(ctx context.Context, p Plan) (results []Result, skipped string, err error) {
-	var mpi *openMPI
+	var mpi openMPI
 	if p.Compare && len(p.Processes) > 0 {
 		dir, err := os.MkdirTemp("", "carillon-bench-")
 		if err != nil {
@@ -48,7 +48,7 @@ func Run(ctx context.Context, p Plan) (results []Result, skipped string, err err
 			if err := add(processes(ctx, p.Self, p.Setup, n, size)); err != nil {
 				return results, skipped, err
 			}
-			if mpi != nil {
+			if mpi != "" {
 				if err := add(mpi.measure(ctx, p.Setup, n, size)); err != nil {
 					return results, skipped, err
 				}

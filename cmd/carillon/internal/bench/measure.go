@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
@@ -137,15 +138,13 @@ func ParseSizes(text string) ([]int, error) {
 }
 
 func parseSize(text string) (int, error) {
-	number, unit := strings.ToUpper(strings.TrimSuffix(strings.TrimSuffix(text, "iB"), "B")), 1
-	for suffix, u := range map[string]int{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30} {
-		if strings.HasSuffix(number, suffix) {
-			number, unit = strings.TrimSuffix(number, suffix), u
-		}
+	unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text), "B"), "I")
+	if strings.Trim(unit, "KMG") != unit {
+		unit += "iB" // all are powers of 1024
 	}
-	n, err := strconv.Atoi(number)
-	if err != nil || n < 1 || n > 1<<30 || n*unit%4 != 0 || n*unit > 1<<32 {
+	n, err := humanize.ParseBytes(unit)
+	if err != nil || n < 1 || n > 1<<32 || n%4 != 0 {
 		return 0, fmt.Errorf("size %q: want a multiple of 4 bytes up to 4G, such as 8, 64K or 64M", text)
 	}
-	return n * unit, nil
+	return int(n), nil
 }

@@ -73,9 +73,17 @@ func Worker(ctx context.Context, s Setup, out *os.File) error {
 	return nil
 }
 
-// processes measures ranks that are processes of this host: this program itself, as WorkerArgs, under its own launcher.
+// WorkerCommand is the command of this program that is a Worker. It takes a Setup, as JSON.
+const WorkerCommand = "bench-worker"
+
+// processes measures ranks that are processes of this host: this program itself, as Workers, under its own launcher.
 func processes(ctx context.Context, self string, s Setup, ranks, size int) (Result, error) {
-	args := append([]string{"run", "-n", strconv.Itoa(ranks), "--", self}, WorkerArgs(s, size)...)
+	s.Sizes = []int{size}
+	setup, err := json.Marshal(s)
+	if err != nil {
+		return Result{}, err
+	}
+	args := []string{"run", "-n", strconv.Itoa(ranks), "--", self, WorkerCommand, string(setup)}
 	lines, err := output(ctx, self, args)
 	if err != nil {
 		return Result{}, err
@@ -88,41 +96,32 @@ func processes(ctx context.Context, self string, s Setup, ranks, size int) (Resu
 	return r, nil
 }
 
-// WorkerArgs are the arguments with which this program is a Worker.
-func WorkerArgs(s Setup, size int) []string {
-	return []string{
-		"bench-worker", "--sizes", strconv.Itoa(size), "--budget", s.Budget.String(), "--min", strconv.Itoa(s.Min),
-		"--max", strconv.Itoa(s.Max),
-	}
-}
-
 //go:embed openmpi/allreduce.c
 var mpiSource []byte
 
-type openMPI struct {
-	program string // compiled
-}
+// openMPI is the path of the compiled program for Open MPI; empty: it can't be measured.
+type openMPI string
 
-// newOpenMPI compiles the program for Open MPI in dir. It returns nil and why when there is no Open MPI here.
-func newOpenMPI(ctx context.Context, dir string) (*openMPI, string) {
+// newOpenMPI compiles the program for Open MPI in dir. It says why when there is no Open MPI here.
+func newOpenMPI(ctx context.Context, dir string) (m openMPI, why string) {
 	for _, tool := range []string{"mpirun", "mpicc"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return nil, tool + " is not installed (Debian: openmpi-bin libopenmpi-dev)"
+			return "", tool + " is not installed (Debian: openmpi-bin libopenmpi-dev)"
 		}
 	}
 	source, program := filepath.Join(dir, "allreduce_mpi.c"), filepath.Join(dir, "allreduce_mpi")
 	if err := os.WriteFile(source, mpiSource, 0o600); err != nil {
-		return nil, err.Error()
+		return "", err.Error()
 	}
 	if _, err := output(ctx, "mpicc", []string{"-O2", "-o", program, source}); err != nil {
-		return nil, "the program for Open MPI does not compile: " + err.Error()
+		return "", "the program for Open MPI does not compile: " + err.Error()
 	}
-	return &openMPI{program: program}, ""
+	return openMPI(program), ""
 }
 
-func (m *openMPI) measure(ctx context.Context, s Setup, ranks, size int) (Result, error) {
+func (m openMPI) measure(ctx context.Context, s Setup, ranks, size int) (Result, error) {
 	args := []string{
-		"--allow-run-as-root", "--oversubscribe", "-n", strconv.Itoa(ranks), m.program,
+		"--allow-run-as-root", "--oversubscribe", "-n", strconv.Itoa(ranks), string(m),
 		strconv.Itoa(size), strconv.FormatFloat(s.Budget.Seconds(), 'f', -1, 64), strconv.Itoa(s.Min), strconv.Itoa(s.Max),
 	}
 	text, err := output(ctx, "mpirun", args)

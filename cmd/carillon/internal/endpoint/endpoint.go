@@ -2,6 +2,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tmaxmax/go-sse"
@@ -56,12 +58,7 @@ type Client struct {
 
 // New makes a Client. The error names the file that can't be read.
 func New(cfg Config) (*Client, error) {
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
-	if cfg.Silence == 0 {
-		cfg.Silence = DefaultSilence
-	}
+	cfg.Timeout, cfg.Silence = cmp.Or(cfg.Timeout, DefaultTimeout), cmp.Or(cfg.Silence, DefaultSilence)
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	if cfg.CACert != "" {
@@ -147,6 +144,25 @@ func (c *Client) Snapshot(ctx context.Context, to Target) (*Snapshot, error) {
 		return nil, fmt.Errorf("%s answered with what is no snapshot: %w", to.URL, err)
 	}
 	return s, nil
+}
+
+// atOnce is how many endpoints are asked at a time. One that doesn't answer takes its whole time.
+const atOnce = 64
+
+// All asks all targets for snapshots, several at a time. What belongs to targets[i] is at i: a snapshot, or an error.
+func (c *Client) All(ctx context.Context, targets []Target) ([]*Snapshot, []error) {
+	snapshots, errs := make([]*Snapshot, len(targets)), make([]error, len(targets))
+	room := make(chan struct{}, atOnce)
+	var asking sync.WaitGroup
+	for i, to := range targets {
+		room <- struct{}{}
+		asking.Go(func() {
+			snapshots[i], errs[i] = c.Snapshot(ctx, to)
+			<-room
+		})
+	}
+	asking.Wait()
+	return snapshots, errs
 }
 
 // All is the id behind which a stream begins with all that is remembered.

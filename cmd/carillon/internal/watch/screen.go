@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
@@ -43,7 +42,6 @@ type Screen struct {
 	winch  chan os.Signal
 	redraw chan struct{}
 	quit   chan struct{}
-	wake   [2]*os.File // a pipe that ends the reading of keys
 	ending sync.WaitGroup
 	closed sync.Once
 }
@@ -56,16 +54,11 @@ func NewScreen(out, in *os.File, colored bool) (*Screen, error) {
 	}
 	if in != nil && term.IsTerminal(int(in.Fd())) {
 		var err error
-		if s.wake[0], s.wake[1], err = os.Pipe(); err != nil {
-			return nil, err
-		}
 		if s.cooked, err = term.MakeRaw(int(in.Fd())); err != nil {
-			s.wake[0].Close()
-			s.wake[1].Close()
 			return nil, fmt.Errorf("read keys from the terminal: %w", err)
 		}
 		s.in = in
-		s.ending.Go(s.keys)
+		go s.keys()
 	}
 	signal.Notify(s.winch, syscall.SIGWINCH)
 	s.ending.Go(s.resizes)
@@ -78,12 +71,8 @@ func (s *Screen) Close() {
 	s.closed.Do(func() {
 		signal.Stop(s.winch)
 		close(s.winch)
-		if s.in != nil {
-			s.wake[1].Close()
-		}
 		s.ending.Wait()
 		if s.in != nil {
-			s.wake[0].Close()
 			_ = term.Restore(int(s.in.Fd()), s.cooked)
 		}
 		_, _ = s.out.WriteString(leaveScreen)
@@ -137,24 +126,14 @@ func (s *Screen) resizes() {
 	}
 }
 
-// keys reads keys until one ends it, which are q, ^C and ^D, or the screen is closed. They make no signals.
+// keys reads keys until one ends it, which are q, ^C and ^D. They make no signals. Nobody waits for its end: it sits in
+// its read until the next key, or until the terminal or the process ends.
 func (s *Screen) keys() {
-	fds := []unix.PollFd{{Fd: int32(s.in.Fd()), Events: unix.POLLIN}, {Fd: int32(s.wake[0].Fd()), Events: unix.POLLIN}}
+	defer close(s.quit)
+	var b [64]byte
 	for {
-		fds[0].Revents, fds[1].Revents = 0, 0
-		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
-			return
-		}
-		if fds[1].Revents != 0 {
-			return
-		}
-		if fds[0].Revents == 0 {
-			continue
-		}
-		var b [64]byte
-		n, err := unix.Read(int(s.in.Fd()), b[:])
-		if err != nil && err != unix.EINTR || err == nil && n == 0 || bytes.ContainsAny(b[:max(n, 0)], "qQ\x03\x04") {
-			close(s.quit)
+		n, err := s.in.Read(b[:])
+		if err != nil || bytes.ContainsAny(b[:n], "qQ\x03\x04") {
 			return
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/runtime/algo"
@@ -99,22 +100,9 @@ tapes.`,
 	return cmd
 }
 
+// completeJobs completes the name of a job whose tapes are in the first folder.
 func completeJobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		args = []string{tape.DefaultDir()}
-	}
-	report, err := postmortem.Read(args, postmortem.Options{Last: 1})
-	var several *postmortem.JobsError
-	var names []string
-	switch {
-	case errors.As(err, &several):
-		for _, j := range several.Jobs {
-			names = append(names, j.Name)
-		}
-	case err == nil:
-		names = append(names, report.Job)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return find.Names(append(args, tape.DefaultDir())[0], true), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (a *postmortemFlags) run(cmd *cobra.Command, paths []string) error {

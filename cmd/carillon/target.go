@@ -64,7 +64,7 @@ func completeRunning(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return find.Names(tape.DefaultDir()), cobra.ShellCompDirectiveDefault // or a folder
+	return find.Names(tape.DefaultDir(), false), cobra.ShellCompDirectiveDefault // or a folder
 }
 
 func (t *target) client() (*endpoint.Client, error) {

@@ -80,7 +80,8 @@ func (l *watchFlags) run(ctx context.Context, args []string) error {
 	}
 	defer client.Close()
 	job, targets, err := l.find(args)
-	if err != nil && (!l.follow || !find.IsNotFound(err)) {
+	var missing *find.NotFoundError
+	if err != nil && (!l.follow || !errors.As(err, &missing)) {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

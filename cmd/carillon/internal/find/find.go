@@ -3,9 +3,7 @@
 package find
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,12 +60,14 @@ func (j *Job) count(s State) (n int) {
 	return n
 }
 
-// End says how the job ended, in a few words.
-func (j *Job) End() string {
+// Ended says how the job ended, in a sentence.
+func (j *Job) Ended() string {
+	how := "its processes ended in order"
 	if died := j.count(Died); died > 0 {
-		return fmt.Sprintf("%d of its %d processes here died", died, len(j.Processes))
+		how = fmt.Sprintf("%d of its %d processes here died", died, len(j.Processes))
 	}
-	return "its processes ended in order"
+	return fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did", terminal.Shown(j.Name), how,
+		terminal.Shown(j.Dir))
 }
 
 // NotFoundError means that there is no such job, or that it doesn't run any more.
@@ -98,7 +98,7 @@ func Find(what string) (*Job, error) {
 			return job, running(job)
 		}
 		text := fmt.Sprintf("there is no job %s in %s", terminal.Shown(what), terminal.Shown(dir))
-		if names := Names(dir); len(names) > 0 {
+		if names := Names(dir, false); len(names) > 0 {
 			text += "; there run: " + terminal.Shown(strings.Join(names, ", "))
 		}
 		return nil, &NotFoundError{text}
@@ -116,15 +116,14 @@ func running(j *Job) error {
 	if j.Running() {
 		return nil
 	}
-	return &NotFoundError{fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did",
-		terminal.Shown(j.Name), j.End(), terminal.Shown(j.Dir))}
+	return &NotFoundError{j.Ended()}
 }
 
-// Names are those of the jobs in a folder that run, the last started first.
-func Names(dir string) []string {
+// Names are those of the jobs in a folder that run, or of all of them, the last started first.
+func Names(dir string, all bool) []string {
 	var names []string
 	for _, job := range jobs(dir) {
-		if job.Running() {
+		if all || job.Running() {
 			names = append(names, filepath.Base(job.Dir)) // which is what Find takes
 		}
 	}
@@ -150,9 +149,6 @@ func jobs(dir string) []*Job {
 	return all
 }
 
-// errNoTape means that a folder isn't that of a job.
-var errNoTape = errors.New("no tape is in it")
-
 // Read reads the folder of one job's tapes. Tapes that can't be read are left out.
 func Read(dir string) (*Job, error) {
 	entries, err := os.ReadDir(dir)
@@ -175,7 +171,7 @@ func Read(dir string) (*Job, error) {
 		job.Processes = append(job.Processes, p)
 	}
 	if len(job.Processes) == 0 {
-		return nil, fmt.Errorf("%s: %w", dir, errNoTape)
+		return nil, fmt.Errorf("%s: no tape is in it", dir)
 	}
 	return job, nil
 }
@@ -214,10 +210,4 @@ func own(path string) bool {
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()
-}
-
-// IsNotFound tells whether there is no such job, and why.
-func IsNotFound(err error) bool {
-	var missing *NotFoundError
-	return errors.As(err, &missing) || errors.Is(err, fs.ErrNotExist)
 }

@@ -15,11 +15,8 @@ import (
 
 // Config says what to run and how. The zero value of a field has the meaning given with it.
 type Config struct {
-	// Program is the program and its arguments. The program is looked for in PATH.
-	Program []string
-
-	// Ranks is how many ranks this machine runs.
-	Ranks int
+	Program []string // and its arguments; it is looked for in PATH
+	Ranks   int      // that this machine runs
 
 	// Nodes pretends that this machine is that many nodes: consecutive ranks are put into Nodes groups as equal as
 	// can be, and each group is told to be a host of its own. 0 and 1 pretend nothing.
@@ -41,40 +38,21 @@ type Config struct {
 	// travels in the environment, never on a command line.
 	Secret string
 
-	// TapeDir is where the ranks put their tapes; TeeDir, if set, gets a file per rank with all that it printed. Both
-	// are made when they are not there.
-	TapeDir, TeeDir string
+	TapeDir     string // where the ranks put their tapes, made if need be; empty: as Env says
+	TapesAt     string // where that is, whoever chose it: the launcher's notes go there; empty: nowhere
+	TeeDir      string // made if need be, for a file per rank with all that it printed; empty: none
+	TargetsFile string // where Prometheus' file_sd_config finds the ranks of this host, while the job runs; empty: none
 
-	// TapesAt is where the ranks' tapes are, whoever chose it: the launcher notes there how they ended, and why it ended
-	// the job. Empty notes nothing.
-	TapesAt string
+	Linger   time.Duration // how long the other ranks may take to end by themselves after one failed
+	Grace    time.Duration // between asking a rank to end (SIGTERM) and killing it (SIGKILL)
+	MinRanks int           // of this host that must live, or have ended well, for the job to go on; 0: all
 
-	// TargetsFile, if set, is written while the job runs: where Prometheus finds the ranks of this host, as its
-	// file_sd_config reads it.
-	TargetsFile string
+	Env            []string // that the ranks' own variables are added to
+	Stdin          *os.File // what rank 0 reads; nil, as for all other ranks, is /dev/null
+	Stdout, Stderr *os.File // get the ranks' output, and Stderr the launcher's remarks; neither is closed
 
-	// Linger is how long the other ranks may take to end by themselves after one failed; Grace how long between asking
-	// a rank to end (SIGTERM) and killing it (SIGKILL). 0 means at once.
-	Linger, Grace time.Duration
-
-	// MinRanks is how many of this host's ranks must live, or have ended well, for the job to go on when others fail.
-	// 0 is all of them.
-	MinRanks int
-
-	// Env is the environment that the ranks' own variables are added to.
-	Env []string
-
-	// Stdin is what rank 0 reads; nil, as for all other ranks, is /dev/null.
-	Stdin *os.File
-
-	// Stdout and Stderr get the ranks' output, and Stderr the launcher's own remarks. Neither is closed.
-	Stdout, Stderr *os.File
-
-	// Color says when to colour the ranks' prefixes.
-	Color term.ColorMode
-
-	// Verbose says more: each rank's process id, and a last line when all went well. Quiet says nothing but failures.
-	Verbose, Quiet bool
+	Color          term.ColorMode // of the ranks' prefixes
+	Verbose, Quiet bool           // more: each rank's process id, and a last line when all went well; only failures
 
 	// Signals brings what the launcher was told. nil brings nothing.
 	Signals <-chan os.Signal

@@ -19,7 +19,9 @@ const (
 )
 
 // ColorModes are all of them.
-func ColorModes() []string { return []string{string(ColorAuto), string(ColorAlways), string(ColorNever)} }
+func ColorModes() []string {
+	return []string{string(ColorAuto), string(ColorAlways), string(ColorNever)}
+}
 
 // Set implements pflag.Value.
 func (m *ColorMode) Set(text string) error {

@@ -1,9 +1,9 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
@@ -60,38 +60,22 @@ func (v *View) Unanswered(of *endpoint.Snapshot) {
 
 // StaleText says which ranks are stale, and how old what they told is: "rank 3 (unreachable) told 42s ago".
 func StaleText(all []Stale) string {
-	type group struct {
-		why   string
-		ranks []int
-		least time.Duration
-		most  time.Duration
-	}
-	var groups []group
-	for i := range all {
-		s := &all[i]
-		at := slices.IndexFunc(groups, func(g group) bool { return g.why == s.Why })
-		if at < 0 {
-			groups = append(groups, group{why: s.Why, least: seconds(s.Age), most: seconds(s.Age)})
-			at = len(groups) - 1
+	ranks, ages := map[string][]int{}, map[string][]float64{}
+	var order []string
+	for _, s := range all {
+		if ranks[s.Why] == nil {
+			order = append(order, s.Why)
 		}
-		g := &groups[at]
-		g.ranks, g.least, g.most = append(g.ranks, s.Rank), min(g.least, seconds(s.Age)), max(g.most, seconds(s.Age))
+		ranks[s.Why], ages[s.Why] = append(ranks[s.Why], s.Rank), append(ages[s.Why], s.Age)
 	}
-	text := ""
-	for i, g := range groups {
-		if i > 0 {
-			text += "; "
+	for i, why := range order {
+		age, most := ageText(seconds(slices.Min(ages[why]))), ageText(seconds(slices.Max(ages[why])))
+		if age != most {
+			age += " to " + most
 		}
-		text += fmt.Sprintf("%s (%s) told %s ago", words.Ranks(g.ranks), g.why, ageRange(g.least, g.most))
+		order[i] = fmt.Sprintf("%s (%s) told %s ago", words.Ranks(ranks[why]), why, age)
 	}
-	return text
-}
-
-func ageRange(least, most time.Duration) string {
-	if from, to := ageText(least), ageText(most); from != to {
-		return from + " to " + to
-	}
-	return ageText(most)
+	return strings.Join(order, "; ")
 }
 
 // Quiet is for how long nobody has told anything; 0 if that is not for long.
@@ -101,5 +85,3 @@ func (r *Report) Quiet() time.Duration {
 	}
 	return r.Time.Sub(r.Heard)
 }
-
-func byRank(a, b Stale) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Host, b.Host)) }

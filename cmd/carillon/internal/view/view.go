@@ -239,7 +239,9 @@ func (v *View) Report(now time.Time) *Report {
 		g.add(&v.local[i].Comm, v.rankOf(v.local[i].PID), 0, false)
 	}
 	slices.Sort(r.Told)
-	slices.SortFunc(r.Stale, byRank)
+	slices.SortFunc(r.Stale, func(a, b Stale) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Host, b.Host))
+	})
 	r.Unwatched = v.unwatched()
 	r.Conditions = together(conditions)
 	r.Comms = g.list()

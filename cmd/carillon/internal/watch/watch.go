@@ -176,8 +176,7 @@ func (w *Watcher) look() (End, bool) {
 		return End{Job: true, Text: fmt.Sprintf("job %s has ended, and its tapes are gone", terminal.Shown(w.job.Name))}, true
 	}
 	if !w.job.Running() {
-		return End{Job: true, Text: fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did",
-			terminal.Shown(w.job.Name), w.job.End(), terminal.Shown(w.job.Dir))}, true
+		return End{Job: true, Text: w.job.Ended()}, true
 	}
 	w.reach(Targets(w.job))
 	w.view.Tapes(Tapes(w.job))

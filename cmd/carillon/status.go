@@ -89,11 +89,26 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 				terminal.Shown(job.Name), terminal.Shown(job.Dir))
 		}
 	}
-	snapshots, problems, err := ask(ctx, client, targets)
-	if err != nil {
-		return nil, err
+	snapshots, errs := client.All(ctx, targets)
+	var refused *endpoint.RefusedError
+	if len(answered(snapshots)) == 0 && errors.As(errors.Join(errs...), &refused) { // they were asked a moment ago
+		select {
+		case <-time.After(refused.After):
+			snapshots, errs = client.All(ctx, targets)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 	answers := answered(snapshots)
+	if len(answers) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	var problems []string
+	for _, err := range errs {
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
 	if others := watch.Others(job, targets, snapshots); len(others) > 0 {
 		more, problem := askOthers(ctx, client, others)
 		answers, problems = append(answers, more...), append(problems, problem...)
@@ -110,34 +125,6 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 		report.Problems = append(report.Problems, unseen(report, job)...)
 	}
 	return report, nil
-}
-
-// ask asks all. When all of them refuse, because they were asked a moment ago, it asks again once they answer.
-func ask(ctx context.Context, client *endpoint.Client, targets []endpoint.Target) (snapshots []*endpoint.Snapshot,
-	problems []string, err error,
-) {
-	for first := true; ; first = false {
-		snapshots, errs := client.All(ctx, targets)
-		if len(answered(snapshots)) > 0 {
-			for i, err := range errs {
-				if err != nil {
-					problems = append(problems, describe(targets[i], err))
-				}
-			}
-			return snapshots, problems, nil
-		}
-		var refused *endpoint.RefusedError
-		if all := errors.Join(errs...); !first || !errors.As(all, &refused) {
-			return nil, nil, all
-		}
-		again := time.NewTimer(refused.After)
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
-			return nil, nil, context.Cause(ctx)
-		}
-	}
 }
 
 func answered(snapshots []*endpoint.Snapshot) []*endpoint.Snapshot {
@@ -161,20 +148,10 @@ func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.T
 	answers = answered(snapshots)
 	if missing := len(others) - len(answers); missing > 0 {
 		first := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-		problems = append(problems, fmt.Sprintf("%d of the %d endpoints on other hosts didn't tell of themselves: %s",
-			missing, len(others),
-			describe(others[first], errs[first])))
+		problems = append(problems, fmt.Sprintf("%d of the %d endpoints on other hosts didn't tell of themselves: %v",
+			missing, len(others), errs[first]))
 	}
 	return answers, problems
-}
-
-// describe says which endpoints didn't answer, and why.
-func describe(to endpoint.Target, err error) string {
-	var refused *endpoint.RefusedError
-	if errors.As(err, &refused) {
-		return to.URL + " " + err.Error()
-	}
-	return err.Error()
 }
 
 // unseen says of which ranks the communicators are not shown, because they are on other hosts, and have not told.
@@ -193,7 +170,7 @@ func unseen(r *view.Report, job *find.Job) []string {
 	if len(hosts) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("communicators and conditions of ranks on other hosts are told there, or by --url: %s", hosts[0])
+	text := "communicators and conditions of ranks on other hosts are told there, or by --url: " + hosts[0]
 	if len(hosts) > 1 {
 		text += fmt.Sprintf(" and %d more", len(hosts)-1)
 	}

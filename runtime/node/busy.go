@@ -72,12 +72,11 @@ func (b *busy) String() string {
 		return ""
 	}
 	share, since, what := first.share(now), b.since, "sleeps or waits for something"
-	computes := share > computing
-	if computes != b.computes {
-		since = first.at
-	}
-	if computes {
+	if share > computing {
 		what = "computes"
+	}
+	if share > computing != b.computes {
+		since = first.at
 	}
 	return fmt.Sprintf("it %s, for %s now (%.2f of a processor)", what, words.Round(now.at.Sub(since)), share)
 }

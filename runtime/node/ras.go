@@ -78,10 +78,18 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 		return nil, nil
 	}
 	r = &JobRAS{settings: s, unseed: func() error { return nil }, busy: newBusy(processorTime)}
+	r.seen.Store(&seen{})
+	if r.self, err = mesh.Self(s.World.Rank, s.World.Size); err != nil {
+		return nil, fmt.Errorf("RAS: %w", err)
+	}
+	if s.World.Size > 1 {
+		if r.config, err = s.meshConfig(r.self); err != nil {
+			return nil, fmt.Errorf("RAS: %w (CARILLON_RAS=off does without)", err)
+		}
+	}
 	if r.tape, err = tape.Open(w.Path()); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
-	r.seen.Store(&seen{})
 	if err := r.open(conditions); err != nil {
 		return nil, errors.Join(err, r.tape.Close())
 	}
@@ -91,9 +99,6 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 // open makes what the tape's reader is for.
 func (r *JobRAS) open(conditions *health.Conditions) (err error) {
 	s := r.settings
-	if r.self, err = mesh.Self(s.World.Rank, s.World.Size); err != nil {
-		return fmt.Errorf("RAS: %w", err)
-	}
 	r.agent, err = agent.New(agent.Config{
 		Self: r.self, Logger: s.Log, Note: r.note, Stuck: func() []lifecycle.CommID { return r.seen.Load().stuck },
 		HeldUp: func() bool { return r.seen.Load().heldUp },
@@ -104,9 +109,6 @@ func (r *JobRAS) open(conditions *health.Conditions) (err error) {
 		return err
 	}
 	if s.World.Size > 1 {
-		if r.config, err = s.meshConfig(); err != nil {
-			return fmt.Errorf("RAS: %w (CARILLON_RAS=off does without)", err)
-		}
 		r.config.Handler, r.config.LocalNote, r.config.OnEvent = r.agent.Handle, r.agent.LocalNote, r.agent.Member
 		if err := r.config.Validate(); err != nil {
 			return err
@@ -313,17 +315,16 @@ func (r *JobRAS) Ranks() []health.Rank {
 		members = m.Members()
 	}
 	ranks := make([]health.Rank, 0, len(members))
-	for i := range members {
-		s := &members[i]
+	for _, s := range members {
 		rank := health.Rank{
 			Rank: s.Member.Rank, State: s.State.String(), Since: s.Since, Member: s.Member.Name, Host: s.Member.Host,
 			PID: s.Member.PID, URL: s.Member.Health,
 		}
-		if s.State != mesh.Alive {
-			rank.Text = s.Cause.String()
-		}
-		if s.State == mesh.Dead && s.Exit.Known {
+		switch {
+		case s.State == mesh.Dead && s.Exit.Known:
 			rank.Text = s.Exit.String()
+		case s.State != mesh.Alive:
+			rank.Text = s.Cause.String()
 		}
 		ranks = append(ranks, rank)
 	}

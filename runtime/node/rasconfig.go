@@ -77,7 +77,7 @@ func (s *settings) unwatched() string {
 }
 
 // meshConfig is where and how this process meets the others of its job.
-func (s *settings) meshConfig() (mesh.Config, error) {
+func (s *settings) meshConfig(self mesh.Member) (mesh.Config, error) {
 	w, r := &s.World, &s.RAS
 	id, err := w.UniqueID(0)
 	if err != nil {
@@ -86,10 +86,7 @@ func (s *settings) meshConfig() (mesh.Config, error) {
 	// What authenticates the ranks of the job's world to each other authenticates their processes, and can't be computed
 	// from it.
 	secret := sha256.Sum256(append([]byte("carillon ras\n"), id.Secret()...))
-	c := mesh.Config{Secret: secret[:], Job: w.Job, Logger: s.Log, Tuning: mesh.OneMachine()}
-	if c.Self, err = mesh.Self(w.Rank, w.Size); err != nil {
-		return c, err
-	}
+	c := mesh.Config{Self: self, Secret: secret[:], Job: w.Job, Logger: s.Log, Tuning: mesh.OneMachine()}
 	oneHost := w.OneHost()
 	switch {
 	case r.Network == LAN, r.Network == AutoNetwork && !oneHost:
@@ -106,9 +103,8 @@ func (s *settings) meshConfig() (mesh.Config, error) {
 			c.Advertise, err = s.fabricAddress()
 		}
 	case !oneHost:
-		var addr netip.Addr
-		addr, err = s.fabricAddress()
-		c.Bind = netip.AddrPortFrom(addr, 0)
+		c.Advertise, err = s.fabricAddress()
+		c.Bind = netip.AddrPortFrom(c.Advertise, 0)
 	}
 	return c, err
 }

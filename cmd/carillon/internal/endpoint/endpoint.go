@@ -119,10 +119,13 @@ type Snapshot struct {
 }
 
 // RefusedError means that the endpoint was asked too often, and answers again after a while.
-type RefusedError struct{ After time.Duration }
+type RefusedError struct {
+	URL   string
+	After time.Duration
+}
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("was asked too often, by whomever on this host; it answers again in %v", e.After)
+	return fmt.Sprintf("%s was asked too often, by whomever on this host; it answers again in %v", e.URL, e.After)
 }
 
 // Snapshot asks for one. An endpoint answers once in its least interval between queries (5 s, if nobody set another),
@@ -247,7 +250,7 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 		if err != nil || seconds < 1 || seconds > 3600 {
 			seconds = 5
 		}
-		return nil, &RefusedError{time.Duration(seconds) * time.Second}
+		return nil, &RefusedError{to.URL, time.Duration(seconds) * time.Second}
 	case http.StatusUnauthorized, http.StatusForbidden:
 		what := "wants a token"
 		if req.Header.Get("Authorization") != "" {

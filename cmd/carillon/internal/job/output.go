@@ -85,9 +85,9 @@ func (o *output) finish() {
 
 // logFile is a rank's log: all that it printed, without a prefix. A nil logFile takes everything and keeps nothing.
 type logFile struct {
-	mu     sync.Mutex
 	f      *os.File
 	failed func(error) // called once; the job goes on without the log
+	ended  sync.Once
 }
 
 func openLog(path string, failed func(error)) (*logFile, error) {
@@ -105,29 +105,23 @@ func (l *logFile) write(text []byte) {
 	if l == nil {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.f == nil {
-		return
-	}
 	if _, err := l.f.Write(text); err != nil {
-		l.f.Close()
-		l.f = nil
-		l.failed(err)
+		l.end(err)
 	}
 }
 
 func (l *logFile) close() {
-	if l == nil {
-		return
+	if l != nil {
+		l.end(l.f.Close())
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.f == nil {
-		return
-	}
-	if err := l.f.Close(); err != nil {
-		l.failed(err)
-	}
-	l.f = nil
+}
+
+// end ends the log, with the first error if there was one.
+func (l *logFile) end(err error) {
+	l.ended.Do(func() {
+		l.f.Close()
+		if err != nil {
+			l.failed(err)
+		}
+	})
 }

@@ -33,8 +33,8 @@ type rank struct {
 	sent  []unix.Signal // what the supervisor sent it to make it end
 }
 
-// start starts a rank, which reads stdin if that isn't nil. It must be called on the goroutine of Run, which is bound to
-// its thread: the kernel kills the rank when the thread that started it ends.
+// start starts a rank, which reads stdin if that isn't nil. It must be called on the goroutine of Run, which is bound
+// to its thread: the kernel kills the rank when the thread that started it ends.
 func (s *supervisor) start(index int, path, hostname string, stdin *os.File) (err error) {
 	r := &rank{number: s.cfg.firstRank() + index, index: index, pidfd: -1, settled: make(chan struct{})}
 	defer func() {
@@ -115,7 +115,8 @@ func (r *rank) asked() unix.Signal {
 	}
 }
 
-// settle, called once the rank is dead, ends what it started and left behind, and reaps it. Its children get grace between SIGTERM and SIGKILL, or less when the supervisor kills the group.
+// settle, called once the rank is dead, ends what it started and left behind, and reaps it. Its children get grace
+// between SIGTERM and SIGKILL, or less when the supervisor kills the group.
 func (r *rank) settle(grace time.Duration) {
 	defer close(r.settled)
 	if left := openGroup(r.pid); len(left) > 0 {

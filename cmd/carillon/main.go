@@ -5,9 +5,17 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
+	"github.com/carillon-rt/carillon/runtime/node"
 )
 
 func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -36,3 +44,70 @@ const usageCode = 2
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+func newRoot(stdout, stderr *os.File) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "carillon",
+		Short: "Run jobs of communicating processes, and see through them",
+		Long: `Carillon runs the ranks of a job and shows what their communicators do: which rank is doing what,
+since when, and why.`,
+		Version:       node.Version(),
+		SilenceErrors: true, // execute shows them
+		SilenceUsage:  true, // an error names what to change; the usage would hide it
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.AddCommand(
+		newRun(stdout, stderr),
+		newComms(),
+		newWatch(stdout, stderr),
+		newStatus(),
+		newPostmortem(),
+		newBench(stdout, stderr),
+		newBenchWorker(stdout),
+		newSim(stderr),
+		newCorpus(),
+		newVersion(),
+	)
+	return root
+}
+
+// complete makes values the completions of a flag that the command has.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// colorFlag adds the flag that says when the output is coloured.
+func colorFlag(cmd *cobra.Command, mode *term.ColorMode, what string) {
+	*mode = term.ColorAuto
+	cmd.Flags().Var(mode, "color", what+": auto, always or never (NO_COLOR is honoured)")
+	complete(cmd, "color", term.ColorModes()...)
+}
+
+// flagError says which value a flag can't have, in the words of this command's other errors.
+func flagError(err error) error {
+	var wrong *pflag.InvalidValueError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("--%s is %q, %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
+	}
+	return err
+}
+
+// writeJSON writes a value as an indented object.
+func writeJSON(w io.Writer, v any) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(v)
+}
+
+// writeJSONLines writes each value as an object on a line of its own.
+func writeJSONLines[T any](w io.Writer, values []T) error {
+	out := json.NewEncoder(w)
+	for _, v := range values {
+		if err := out.Encode(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}

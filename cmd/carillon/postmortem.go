@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -106,17 +107,24 @@ func completeJobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.Sh
 }
 
 func (a *postmortemFlags) run(cmd *cobra.Command, paths []string) error {
-	if a.sending.Window <= 0 {
-		return fmt.Errorf("--window is %v, allowed is more than 0", a.sending.Window)
-	}
-	if a.Last < 0 {
-		return fmt.Errorf("--last is %d, allowed is 0 or more", a.Last)
+	leastRank := slices.Min(append(a.Ranks, 0))
+	for _, check := range []struct {
+		flag    string
+		value   any
+		ok      bool
+		allowed string
+	}{
+		{"--window", a.sending.Window, a.sending.Window > 0, "more than 0"},
+		{"--last", a.Last, a.Last >= 0, "0 or more"},
+		{"--since", a.Since, a.Since >= 0, "0 or more"},
+		{"--rank", leastRank, leastRank >= 0, "0 or more"},
+	} {
+		if !check.ok {
+			return fmt.Errorf("%s is %v, allowed is %s", check.flag, check.value, check.allowed)
+		}
 	}
 	if err := a.parseAt(); err != nil {
 		return err
-	}
-	if a.Since < 0 {
-		return fmt.Errorf("--since is %v, allowed is 0 or more", a.Since)
 	}
 	if !a.export && (a.endpoint != "" || a.sending.All) {
 		return errors.New("--endpoint and --all are about --export, which is not there")
@@ -125,11 +133,6 @@ func (a *postmortemFlags) run(cmd *cobra.Command, paths []string) error {
 		if to, err := url.Parse(a.endpoint); err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
 			return fmt.Errorf("--endpoint is %q, want a URL with http or https and a host, such as http://localhost:4318",
 				a.endpoint)
-		}
-	}
-	for _, rank := range a.Ranks {
-		if rank < 0 {
-			return fmt.Errorf("--rank is %d, allowed is 0 or more", rank)
 		}
 	}
 	a.Algorithm = func(n uint8) string { return algo.Algorithm(n).String() }

@@ -5,11 +5,15 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // meet makes the mesh known to the others, and the others to it.
@@ -23,6 +27,42 @@ func (r *JobRAS) meet(m *mesh.Mesh) {
 		r.unseed = remove
 	}
 	r.join(append(readSeeds(dir, self.Name), r.settings.RAS.Seeds...))
+}
+
+// seedSuffix ends the files beside the tapes by which the processes of one host find each other: each has an address.
+const seedSuffix = ".ras"
+
+// readSeeds lists where the others of this host listen. Files of processes that have ended are removed.
+func readSeeds(dir, own string) []netip.AddrPort {
+	host, _ := os.Hostname()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var seeds []netip.AddrPort
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), seedSuffix)
+		if !ok || name == own || strings.HasPrefix(name, ".") || !entry.Type().IsRegular() {
+			continue
+		}
+		path := filepath.Join(dir, entry.Name())
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		seed, err := netip.ParseAddrPort(strings.TrimSpace(string(text)))
+		if err != nil {
+			continue
+		}
+		if text, ok := strings.CutPrefix(name, host+"-"); ok {
+			if pid, err := strconv.Atoi(text); err == nil && !process.Running(pid) { // else no name that writeSeed gave
+				_ = os.Remove(path)
+				continue
+			}
+		}
+		seeds = append(seeds, seed)
+	}
+	return seeds
 }
 
 // join meets the processes that listen at seeds, in the background.

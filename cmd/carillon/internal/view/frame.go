@@ -85,19 +85,12 @@ func (f *Frame) events(rows int) []line {
 	}
 	lines := []line{line{}.say(bold, "EVENTS")}
 	for _, ev := range f.Events[max(0, len(f.Events)-(rows-1)):] {
-		look := plain
-		switch ev.Severity {
-		case bus.Critical:
-			look = red
-		case bus.Warning:
-			look = yellow
-		case bus.Info:
-		}
-		switch {
-		case ev.Stage == bus.Closed && ev.Unresolved:
-			look = yellow // those who waited are gone, and what they waited for may be as it was
-		case ev.Stage == bus.Closed:
-			look = plain // nobody has to act any more
+		look := map[bus.Severity]style{bus.Critical: red, bus.Warning: yellow}[ev.Severity]
+		if ev.Stage == bus.Closed {
+			look = plain       // nobody has to act any more
+			if ev.Unresolved { // those who waited are gone, and what they waited for may be as it was
+				look = yellow
+			}
 		}
 		lines = append(lines, line{{plain, "  "}, {look, strings.TrimSuffix(terminal.Line(ev), "\n")}})
 	}

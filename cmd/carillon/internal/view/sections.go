@@ -37,20 +37,18 @@ func (r *Report) headline() line {
 }
 
 func (r *Report) condition() line {
-	l := line{}.say(bold, "%s", r.Job)
-	switch r.Status {
-	case statusOK:
-		return l.say(plain, ": ").say(green, "healthy")
-	case statusWarning:
-		l = l.say(plain, ": ").say(yellow, "warning")
-	case statusUnknown:
-		if r.Unwatched != "" {
-			return l.say(plain, ": ").say(yellow, "not known, since %s", r.Unwatched)
-		}
-		return l.say(plain, ": ").say(dim, "nothing is known yet")
-	}
-	if r.Status == statusCritical {
-		l = l.say(plain, ": ").say(red, "CRITICAL")
+	l := line{}.say(bold, "%s", r.Job).say(plain, ": ")
+	switch {
+	case r.Status == statusOK:
+		return l.say(green, "healthy")
+	case r.Status == statusUnknown && r.Unwatched != "":
+		return l.say(yellow, "not known, since %s", r.Unwatched)
+	case r.Status == statusUnknown:
+		return l.say(dim, "nothing is known yet")
+	case r.Status == statusWarning:
+		l = l.say(yellow, "warning")
+	case r.Status == statusCritical:
+		l = l.say(red, "CRITICAL")
 	}
 	if n := len(r.Verdicts); n > 0 {
 		l = l.say(plain, ", %s open", english.Plural(n, "verdict is", "verdicts are"))
@@ -68,11 +66,13 @@ func severityOf(v *health.Verdict) (style, string) {
 
 func (r *Report) verdictSection(lim limits) section {
 	s := section{head: line{}.say(bold, "VERDICTS")}
-	if r.Unwatched != "" && len(r.Verdicts) == 0 {
+	switch {
+	case len(r.Verdicts) > 0:
+	case r.Unwatched != "":
 		s.head = s.head.say(plain, "  nobody looks for what holds the job up: %s", r.Unwatched)
-	} else if r.Status == statusUnknown {
+	case r.Status == statusUnknown:
 		s.head = s.head.say(plain, "  not known yet")
-	} else if len(r.Verdicts) == 0 {
+	default:
 		s.head = s.head.say(plain, "  none: nothing is known to hold the job up")
 	}
 	for i := range r.Verdicts {
@@ -251,20 +251,14 @@ func (c *Comm) told(n int) string {
 	return b.String()
 }
 
-func (r *Report) conditionSection(lim limits) (s section, ok bool) {
+func (r *Report) conditionSection(lim limits) section {
+	s := section{head: line{}.say(bold, "CONDITIONS")}
 	for i := range r.Conditions {
 		c := &r.Conditions[i]
 		if c.Silent() {
 			continue
 		}
-		look := plain
-		switch c.Severity {
-		case health.Critical:
-			look = red
-		case health.Warning:
-			look = yellow
-		case health.Info:
-		}
+		look := map[health.Severity]style{health.Critical: red, health.Warning: yellow}[c.Severity]
 		head := line{}.say(plain, "  ").say(look, "%s %s", strings.ToUpper(c.Severity.String()), c.Code)
 		if c.Subject != "" {
 			head = head.say(plain, " (%s)", c.Subject)
@@ -279,25 +273,23 @@ func (r *Report) conditionSection(lim limits) (s section, ok bool) {
 			s.rows = append(s.rows, wrap(dim, "    ", c.Advice, lim.width, lim.text)...)
 		}
 	}
-	s.head = line{}.say(bold, "CONDITIONS")
-	return s, len(s.rows) > 0
+	return s
 }
 
-func (r *Report) problemSection(lim limits) (s section, ok bool) {
+func (r *Report) problemSection(lim limits) section {
+	s := section{head: line{}.say(bold, "NOT KNOWN")}
 	for _, p := range r.Problems {
 		s.rows = append(s.rows, wrap(dim, "  ", p, lim.width, lim.text)...)
 	}
-	s.head = line{}.say(bold, "NOT KNOWN")
-	return s, len(s.rows) > 0
+	return s
 }
 
 func (r *Report) sections(lim limits) []section {
 	all := []section{r.verdictSection(lim), r.rankSection(lim), r.commSection(lim)}
-	if s, ok := r.conditionSection(lim); ok {
-		all = append(all, s)
-	}
-	if s, ok := r.problemSection(lim); ok {
-		all = append(all, s)
+	for _, s := range []section{r.conditionSection(lim), r.problemSection(lim)} {
+		if len(s.rows) > 0 {
+			all = append(all, s)
+		}
 	}
 	return all
 }

@@ -22,24 +22,22 @@ func (n *Node) awaitTermination() (end func()) {
 	if signal.Ignored(syscall.SIGTERM) {
 		return func() {}
 	}
-	signals, stop, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
-	signal.Notify(signals, syscall.SIGTERM)
-	go func() {
+	told, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	done := make(chan struct{})
+	unhandle := context.AfterFunc(told, func() {
 		defer close(done)
-		select {
-		case <-stop:
-			signal.Stop(signals)
-		case <-signals:
-			n.terminate()
-			signal.Stop(signals)
-			// To itself once more: without a handler it ends the process, and says so to its parent. A program
-			// that has a handler of its own gets the signal twice.
-			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
-		}
-	}()
+		n.terminate()
+		stop()
+		// To itself once more: without a handler it ends the process, and says so to its parent. A program that has a
+		// handler of its own gets the signal twice.
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+	})
 	return func() {
-		close(stop)
-		<-done
+		if unhandle() {
+			stop()
+		} else {
+			<-done
+		}
 	}
 }
 

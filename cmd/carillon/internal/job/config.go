@@ -57,7 +57,8 @@ type Config struct {
 	// Signals brings what the launcher was told. nil brings nothing.
 	Signals <-chan os.Signal
 
-	targets *targets // by TargetsFile; Run's
+	healthPorts []int // by TargetsFile
+	reserved    []*port
 }
 
 // ConfigError says which field can't be used, and what would be allowed. Field is the name of the command's flag.
@@ -172,7 +173,7 @@ func (c *Config) environment(i int, hostname string) []string {
 	if c.Nodes > 1 {
 		set("CARILLON_HOSTID", c.hostID(i, hostname))
 	}
-	if addr := c.targets.healthAddr(i); addr != "" {
+	if addr := c.healthAddr(i); addr != "" {
 		set("CARILLON_HEALTH_ADDR", addr)
 	}
 	return env

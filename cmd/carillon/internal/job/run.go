@@ -31,15 +31,10 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.makeFolders(); err != nil {
 		return nil, err
 	}
-	release, err := cfg.complete()
-	if err != nil {
+	defer cfg.release()
+	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	defer release()
-	if cfg.targets, err = newTargets(&cfg); err != nil {
-		return nil, err
-	}
-	defer cfg.targets.release()
 
 	// The kernel's promise to kill a rank when its parent dies is about the thread that started it.
 	runtime.LockOSThread()
@@ -49,10 +44,12 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.targets.write(&cfg, hostname); err != nil {
-		return nil, err
+	if cfg.TargetsFile != "" {
+		if err := cfg.writeTargets(hostname); err != nil {
+			return nil, err
+		}
+		defer os.Remove(cfg.TargetsFile) //nolint:errcheck // gone is gone
 	}
-	defer cfg.targets.remove()
 
 	s := newSupervisor(&cfg)
 	if err := s.startAll(path, hostname); err != nil {
@@ -91,30 +88,49 @@ func (c *Config) makeFolders() error {
 	return nil
 }
 
-// complete fills in what the ranks must be told and nobody said. What it returns gives the port back.
-func (c *Config) complete() (release func(), err error) {
-	release = func() {}
+// complete fills in what the ranks must be told and nobody said.
+func (c *Config) complete() (err error) {
 	if c.MasterAddr == "" {
 		c.MasterAddr = "127.0.0.1"
 	}
 	if c.MasterPort == 0 {
-		p, err := reservePort()
-		if err != nil {
-			return nil, err
+		if c.MasterPort, err = c.reserve(); err != nil {
+			return err
 		}
-		c.MasterPort, release = p.number, p.release
+	}
+	if c.TargetsFile != "" {
+		c.healthPorts = make([]int, c.Ranks)
+		for i := range c.healthPorts {
+			if c.healthPorts[i], err = c.reserve(); err != nil {
+				return err
+			}
+		}
 	}
 	if c.Secret == "" {
-		var random [32]byte
-		rand.Read(random[:]) // never fails
-		c.Secret = hex.EncodeToString(random[:])
+		c.Secret = rand.Text()
 	}
 	if c.Name == "" {
 		// The same on all hosts that were told the same secret, and telling nothing about it.
 		sum := sha256.Sum256(fmt.Appendf(nil, "carillon job name\n%s\n%s:%d", c.Secret, c.MasterAddr, c.MasterPort))
 		c.Name = stem(c.Program[0]) + "-" + hex.EncodeToString(sum[:4])
 	}
-	return release, nil
+	return nil
+}
+
+// reserve reserves a port, until release.
+func (c *Config) reserve() (int, error) {
+	p, err := reservePort()
+	if err != nil {
+		return 0, err
+	}
+	c.reserved = append(c.reserved, p)
+	return p.number, nil
+}
+
+func (c *Config) release() {
+	for _, p := range c.reserved {
+		p.release()
+	}
 }
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_]+`)

@@ -78,7 +78,7 @@ func TestJobNameIsTheSameOnAllHosts(t *testing.T) {
 			Program: []string{"/some path/my.prog"}, MasterAddr: "10.0.0.1", MasterPort: 1, Host: host,
 			Secret: secret,
 		}
-		if _, err := c.complete(); err != nil {
+		if err := c.complete(); err != nil {
 			t.Fatal(err)
 		}
 		return c.Name

@@ -33,7 +33,7 @@ const (
 
 // staleness says whether what a process told is stale.
 func (v *View) staleness(now time.Time, key rankKey, p *part) (Stale, bool) {
-	s := Stale{Rank: p.rank, Host: key.host, Age: now.Sub(p.at).Seconds()}
+	s := Stale{Rank: p.Rank, Host: key.host, Age: now.Sub(p.at).Seconds()}
 	switch state := v.ranks[key].State; {
 	case state == "unreachable" || state == "stopped":
 		s.Why = state
@@ -51,7 +51,7 @@ func (v *View) staleness(now time.Time, key rankKey, p *part) (Stale, bool) {
 
 // Unanswered takes note that the process that told a snapshot doesn't answer any more.
 func (v *View) Unanswered(of *endpoint.Snapshot) {
-	key := rankKey{of.Rank, of.PID, of.Host}
+	key := keyOf(of)
 	if p, ok := v.told[key]; ok {
 		p.unanswered = true
 		v.told[key] = p

@@ -33,17 +33,17 @@ type View struct {
 	size     int
 	verdicts map[string]health.Verdict
 	ranks    map[rankKey]health.Rank
-	touched  map[string]time.Time // by verdict and rank: when an event told of it last
-	told     map[rankKey]part     // what each process says of itself
-	local    []Local              // nil: nothing but the snapshots tells of communicators
-	heard    time.Time            // when anybody told anything last
+	touched  map[any]time.Time // by verdict's id and rankKey: when an event told of it last
+	told     map[rankKey]part  // what each process says of itself
+	local    []Local           // nil: nothing but the snapshots tells of communicators
+	heard    time.Time         // when anybody told anything last
 }
 
 // begin makes a zero View ready.
 func (v *View) begin() {
 	if v.told == nil {
 		v.verdicts, v.ranks, v.touched, v.told = map[string]health.Verdict{}, map[rankKey]health.Rank{},
-			map[string]time.Time{}, map[rankKey]part{}
+			map[any]time.Time{}, map[rankKey]part{}
 	}
 }
 
@@ -51,11 +51,8 @@ func (v *View) begin() {
 func (v *View) Job(name string) { v.job = name }
 
 type part struct {
+	*endpoint.Snapshot
 	at         time.Time
-	rank       int
-	comms      []health.Comm
-	conditions []health.Condition
-	unwatched  string
 	unanswered bool // it was asked since, in vain
 }
 
@@ -80,31 +77,31 @@ func (v *View) Merge(now time.Time, snapshots ...*endpoint.Snapshot) {
 	}
 	v.begin()
 	v.heard = now
-	maps.DeleteFunc(v.touched, func(_ string, at time.Time) bool { return now.Sub(at) > fresh })
+	maps.DeleteFunc(v.touched, func(_ any, at time.Time) bool { return now.Sub(at) > fresh })
 	verdicts, ranks := map[string]health.Verdict{}, map[rankKey]health.Rank{}
 	for _, s := range snapshots {
 		v.job, v.size = s.Job, s.Size
-		v.told[rankKey{s.Rank, s.PID, s.Host}] = part{now, s.Rank, s.Comms, s.Conditions, s.Unwatched, false}
+		v.told[keyOf(s)] = part{Snapshot: s, at: now}
 		for i := range s.Verdicts {
 			verdicts[s.Verdicts[i].ID] = s.Verdicts[i]
 		}
 		for _, r := range s.Ranks {
-			if key := keyOf(&r); ranks[key].State == "" || r.Since.After(ranks[key].Since) {
+			if key := (rankKey{r.Rank, r.PID, r.Host}); ranks[key].State == "" || r.Since.After(ranks[key].Since) {
 				ranks[key] = r
 			}
 		}
 	}
 	for id, known := range v.verdicts {
-		if v.recent("verdict/" + id) {
+		if v.recent(id) {
 			verdicts[id] = known
 		}
 	}
 	maps.DeleteFunc(verdicts, func(id string, _ health.Verdict) bool {
 		_, known := v.verdicts[id]
-		return !known && v.recent("verdict/"+id) // it is withdrawn
+		return !known && v.recent(id) // it is withdrawn
 	})
 	for key, known := range v.ranks {
-		if v.recent(key.String()) {
+		if v.recent(key) {
 			ranks[key] = known
 		}
 	}
@@ -112,55 +109,46 @@ func (v *View) Merge(now time.Time, snapshots ...*endpoint.Snapshot) {
 	maps.DeleteFunc(v.told, func(key rankKey, _ part) bool { return gone(v.ranks[key].State) })
 }
 
-func (k rankKey) String() string {
-	text, _ := json.Marshal([]any{k.rank, k.pid, k.host}) // numbers and a text can always be encoded
-	return string(text)
-}
-
-func keyOf(r *health.Rank) rankKey { return rankKey{r.Rank, r.PID, r.Host} }
+func keyOf(s *endpoint.Snapshot) rankKey { return rankKey{s.Rank, s.PID, s.Host} }
 
 func gone(state string) bool { return state == "dead" || state == "left" }
 
-func (v *View) recent(key string) bool { _, ok := v.touched[key]; return ok }
+func (v *View) recent(key any) bool { _, ok := v.touched[key]; return ok }
 
-// Event takes an event that tells of a verdict or of a rank, and returns whether it changed anything.
-func (v *View) Event(now time.Time, ev *bus.Event) bool {
+// Event takes an event that tells of a verdict or of a rank.
+func (v *View) Event(now time.Time, ev *bus.Event) {
 	v.begin()
 	v.heard = now
 	switch ev.Type {
 	case semconv.EventVerdictOpened, semconv.EventVerdictChanged, semconv.EventVerdictWithdrawn:
-		return v.verdictEvent(now, ev)
+		v.verdictEvent(now, ev)
+		return
 	}
 	state, ok := states[ev.Type]
 	var data struct {
-		Member string
-		Host   string
-		PID    int
-		Cause  string
-		Exit   string
+		Host        string
+		PID         int
+		Cause, Exit string
 	}
 	if !ok || json.Unmarshal(ev.JSON(), &data) != nil {
-		return false
+		return
 	}
 	for key, r := range v.ranks {
 		if key.pid != data.PID || key.host != data.Host {
 			continue
 		}
-		v.touched[key.String()] = now
-		if r.State == state {
-			return false
+		v.touched[key] = now
+		if r.State != state {
+			r.State, r.Since, r.Text = state, ev.Time, cmp.Or(data.Exit, data.Cause)
+			if state == stateAlive {
+				r.Text = ""
+			}
+			v.ranks[key] = r
 		}
-		r.State, r.Since, r.Text = state, ev.Time, cmp.Or(data.Exit, data.Cause)
-		if state == stateAlive {
-			r.Text = ""
-		}
-		v.ranks[key] = r
 		if gone(state) {
 			delete(v.told, key)
 		}
-		return true
 	}
-	return false
 }
 
 const stateAlive = "alive"
@@ -172,26 +160,25 @@ var states = map[string]string{
 	semconv.EventRankResumed: stateAlive, semconv.EventRankUnreachable: "unreachable",
 }
 
-func (v *View) verdictEvent(now time.Time, ev *bus.Event) bool {
+func (v *View) verdictEvent(now time.Time, ev *bus.Event) {
 	var data struct {
 		ID string `json:"id"`
 		verdict.Verdict
 	}
 	if json.Unmarshal(ev.JSON(), &data) != nil || data.ID == "" {
-		return false
+		return
 	}
-	v.touched["verdict/"+data.ID] = now
-	known, open := v.verdicts[data.ID]
+	v.touched[data.ID] = now
 	if ev.Stage == bus.Closed {
 		delete(v.verdicts, data.ID)
-		return open
+		return
 	}
+	known, open := v.verdicts[data.ID]
 	if !open {
 		known = health.Verdict{ID: data.ID, Since: ev.Time}
 	}
 	known.Verdict = data.Verdict
 	v.verdicts[data.ID] = known
-	return true
 }
 
 // Tapes says what the tapes of this host show of communicators.
@@ -199,7 +186,7 @@ func (v *View) Tapes(comms []Local) { v.local = comms }
 
 // Sound tells whether the process that a snapshot was asked of runs, as far as the others know.
 func (v *View) Sound(of *endpoint.Snapshot) bool {
-	r, ok := v.ranks[rankKey{of.Rank, of.PID, of.Host}]
+	r, ok := v.ranks[keyOf(of)]
 	return !ok || r.State == stateAlive || r.State == "suspect"
 }
 
@@ -215,24 +202,24 @@ func (v *View) Report(now time.Time) *Report {
 	g := gathering{v.size, map[lifecycle.CommID]*Comm{}}
 	var conditions []told
 	for key, p := range v.told {
-		r.Told = append(r.Told, p.rank)
+		r.Told = append(r.Told, p.Rank)
 		old, stale := v.staleness(now, key, &p)
 		age := 0.0
 		if stale {
 			age = old.Age
 		}
-		for _, c := range p.conditions {
-			conditions = append(conditions, told{p.rank, c, age})
+		for _, c := range p.Conditions {
+			conditions = append(conditions, told{p.Rank, c, age})
 		}
 		taped := v.local != nil && slices.ContainsFunc(v.local, func(l Local) bool { return l.PID == key.pid })
-		if stale && (!taped || len(p.conditions) > 0) {
+		if stale && (!taped || len(p.Conditions) > 0) {
 			r.Stale = append(r.Stale, old)
 		}
 		if taped {
 			continue // its tape is newer
 		}
-		for i := range p.comms {
-			g.add(&p.comms[i], p.rank, now.Sub(p.at).Seconds(), stale)
+		for i := range p.Comms {
+			g.add(&p.Comms[i], p.Rank, now.Sub(p.at).Seconds(), stale)
 		}
 	}
 	for i := range v.local {
@@ -266,10 +253,10 @@ func (v *View) rankOf(pid int) int {
 // unwatched is why nobody looks for what holds the job up; empty if one process does, since all of those know the same.
 func (v *View) unwatched() (why string) {
 	for _, p := range v.told {
-		if p.unwatched == "" {
+		if p.Unwatched == "" {
 			return ""
 		}
-		why = max(why, p.unwatched) // the same one whatever the order
+		why = max(why, p.Unwatched) // the same one whatever the order
 	}
 	return why
 }

@@ -63,7 +63,9 @@ func readComms(dir string) (*commsReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &commsReport{Dir: dir, Tapes: len(all.Processes), Comms: all.Comms, Missed: all.Missed, processes: all.Processes}
+	r := &commsReport{
+		Dir: dir, Tapes: len(all.Processes), Comms: all.Comms, Missed: all.Missed, processes: all.Processes,
+	}
 	for _, p := range all.Problems {
 		r.Broken = append(r.Broken, p.String())
 	}
@@ -101,7 +103,8 @@ func (r *commsReport) write(w io.Writer) error {
 	for _, c := range r.Comms {
 		for _, a := range c.Acts {
 			for _, e := range a.Errors {
-				fmt.Fprintf(w, "\n%s in %s of %s, on %s: %s\n", e.Code, nameOf(&a), c.Name, r.names(&c, e.Ranks), e.Text)
+				fmt.Fprintf(w, "\n%s in %s of %s, on %s: %s\n", e.Code, nameOf(&a), c.Name, r.names(&c, e.Ranks),
+					e.Text)
 			}
 		}
 	}

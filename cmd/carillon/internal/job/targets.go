@@ -15,8 +15,8 @@ type targetGroup struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// healthAddr is what the i-th rank is told to listen on; "" if it is told nothing. With TargetsFile each rank has a port
-// of its own, so that the file can be written before the first rank starts.
+// healthAddr is what the i-th rank is told to listen on; "" if it is told nothing. With TargetsFile each rank has a
+// port of its own, so that the file can be written before the first rank starts.
 func (c *Config) healthAddr(i int) string {
 	if c.TargetsFile == "" {
 		return ""

@@ -100,7 +100,9 @@ type stateStyle struct {
 }
 
 // stateStyles are the states in the order of interest, and how they look.
-var stateStyles = []stateStyle{{"dead", red}, {"stopped", red}, {"unreachable", red}, {"suspect", yellow}, {stateAlive, plain}, {"left", dim}}
+var stateStyles = []stateStyle{
+	{"dead", red}, {"stopped", red}, {"unreachable", red}, {"suspect", yellow}, {stateAlive, plain}, {"left", dim},
+}
 
 func (r *Report) rankSection(lim limits) section {
 	s := section{head: line{}.say(bold, "RANKS").say(plain, "  %s", r.rankCount())}

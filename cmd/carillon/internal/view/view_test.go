@@ -221,7 +221,9 @@ func TestJobRanks(t *testing.T) {
 	var v View
 	v.Merge(s.Time, s)
 	r := v.Report(s.Time)
-	if text := r.Text(0, false); !slices.Equal(r.Comms[0].JobRanks, []int{2}) || !strings.Contains(text, "3 ranks, 1 of them seen from here: the job's rank 2\n") || !strings.Contains(text, "rank 2 (1 on world); waiting for rank 2 of world\n") {
+	if text := r.Text(0, false); !slices.Equal(r.Comms[0].JobRanks, []int{2}) ||
+		!strings.Contains(text, "3 ranks, 1 of them seen from here: the job's rank 2\n") ||
+		!strings.Contains(text, "rank 2 (1 on world); waiting for rank 2 of world\n") {
 		t.Errorf("%v:\n%s", r.Comms[0].JobRanks, text)
 	}
 	for _, told := range []int{0, 3} { // of the ranks 0, 1 and 2 of the communicator, which are the job's 0, 2 and 3

@@ -49,7 +49,7 @@ func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 	if err := m.outsideGroup(); err != nil {
 		return nil, nil, err
 	}
-	at := rendezvous.Rendezvous(mem.New(1))
+	at := rendezvous.Rendezvous(mem.New(1).Rank())
 	if m.info.Size > 1 {
 		if m.info.Rank == 0 {
 			if err := rt.point.ServeWorld(id, rt.cfg.World.ListenAddress()); err != nil {
@@ -154,7 +154,7 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	for r := range n {
 		m := rt.making(ctx, lifecycle.CallInitAll, n, r, opts)
 		wg.Go(func() {
-			comms[r], errs[r] = m.make(id, at)
+			comms[r], errs[r] = m.make(id, at.Rank())
 			if err := errs[r]; err != nil && !errors.Is(err, ErrInProgress) {
 				once.Do(func() { first = err })
 				stop()
@@ -262,7 +262,7 @@ func (c *Comm) meetFirst(ctx context.Context, at rendezvous.Rendezvous) (*Comm, 
 func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank, size int) error {
 	defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
 	a.phase(tape.PhaseRendezvous)
-	local := meet.Local(at)
+	_, local := at.(*mem.Rendezvous)
 	port, err := c.prepare(local, size)
 	if err != nil {
 		return err

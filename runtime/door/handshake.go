@@ -3,11 +3,12 @@ package door
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
+	crand "crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"time"
 )
@@ -17,6 +18,9 @@ const (
 	version   = 2
 	nonceSize = 32
 	helloSize = len(magic) + 1 + 16 + 16 + nonceSize
+
+	firstPause = 10 * time.Millisecond // between two attempts to dial, doubling
+	lastPause  = time.Second
 )
 
 // Room names what a connection comes for.
@@ -30,6 +34,8 @@ type Hello struct {
 	Room   Room
 	About  About
 	Secret []byte
+	// Dial opens the connection itself; nil does so over the network. Tests have others.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // Why a handshake fails.
@@ -66,26 +72,49 @@ func proof(secret []byte, side string, hello, nonce []byte) []byte {
 	return m.Sum(nil)
 }
 
-// Dial opens a connection to a room behind the door at an address, host:port, within five seconds and as long as ctx
-// allows. Errors are the network's, the handshake's, or ctx's.
-func Dial(ctx context.Context, addr string, h Hello) (net.Conn, error) {
+// Dial opens a connection to a room behind the door at an address, host:port. It tries again and again, ever less
+// often, until ctx ends, an attempt meets ErrSecret or ErrVersion, which no other one can mend, or failed returns an
+// error; these are its errors. failed is told what each attempt met.
+func Dial(ctx context.Context, addr string, h Hello, failed func(error) error) (net.Conn, error) {
+	attempts := 0
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		conn, met := try(ctx, addr, h)
+		if met == nil {
+			return conn, nil
+		}
+		// An attempt that is cut short says little; the one before may have said more.
+		if attempts++; attempts == 1 || ctx.Err() == nil {
+			if err := failed(met); err != nil {
+				return nil, err
+			}
+		}
+		if errors.Is(met, ErrSecret) || errors.Is(met, ErrVersion) {
+			return nil, met
+		}
+		// Thousands of ranks start together; they need not connect at the same moments.
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// try is one attempt to dial.
+func try(ctx context.Context, addr string, h Hello) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
-	dialer := net.Dialer{KeepAlive: -1} // see KeepWatch
-	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	dial := h.Dial
+	if dial == nil {
+		dialer := net.Dialer{KeepAlive: -1} // see KeepWatch
+		dial = func(ctx context.Context, addr string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) }
+	}
+	conn, err := dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	if err := Greet(ctx, conn, h); err != nil {
-		return nil, err
-	}
-	return conn, nil
-}
-
-// Greet is Dial's part of the handshake on a connection that is open. When it fails it closes the connection.
-func Greet(ctx context.Context, conn net.Conn, h Hello) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // if it is closed, greet ends, too
-	err := greet(conn, h)
+	err = greet(conn, h)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -94,9 +123,9 @@ func Greet(ctx context.Context, conn net.Conn, h Hello) error {
 	}
 	if err != nil {
 		_ = conn.Close() // its error is not the reason
-		return fmt.Errorf("handshake: %w", err)
+		return nil, fmt.Errorf("handshake: %w", err)
 	}
-	return nil
+	return conn, nil
 }
 
 func greet(conn io.ReadWriter, h Hello) error {
@@ -124,7 +153,7 @@ func greet(conn io.ReadWriter, h Hello) error {
 
 func newNonce() []byte {
 	nonce := make([]byte, nonceSize)
-	_, _ = rand.Read(nonce) // never fails
+	_, _ = crand.Read(nonce) // never fails
 	return nonce
 }
 

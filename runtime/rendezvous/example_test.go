@@ -14,12 +14,13 @@ import (
 // Three ranks exchange their cards. (Here they are goroutines; package tcp does the same for processes.)
 func Example() {
 	const size = 3
-	meet := mem.New(size)
-	defer meet.Close()
+	meeting := mem.New(size)
 	cards := make([][][]byte, size)
 	var ranks sync.WaitGroup
 	for rank := range size {
 		ranks.Go(func() {
+			meet := meeting.Rank()
+			defer meet.Close()
 			card := fmt.Appendf(nil, "card of rank %d", rank)
 			var err error
 			if cards[rank], err = meet.Exchange(context.Background(), "cards", rank, size, card); err != nil {
@@ -35,7 +36,7 @@ func Example() {
 
 // A rank that waits in vain learns which ranks it waited for.
 func ExampleMissingError() {
-	meet := mem.New(4)
+	meet := mem.New(4).Rank()
 	defer meet.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // patience is over

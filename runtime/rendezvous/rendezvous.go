@@ -14,8 +14,8 @@ const (
 	MaxKey     = 256     // bytes of a key
 )
 
-// Rendezvous lets the ranks of a communicator exchange one small message each before they are connected. It serves one
-// unique id. It is safe for concurrent use; exchanges with different keys run side by side.
+// Rendezvous lets the ranks of a communicator exchange one small message each before they are connected. It is one
+// rank's side of one unique id. It is safe for concurrent use; its exchanges may take turns.
 type Rendezvous interface {
 	// Exchange contributes payload for rank and blocks until all size ranks have contributed under the same key. It
 	// returns all payloads, by rank; the caller owns them, and payload may be reused. Keys are used once.
@@ -26,8 +26,8 @@ type Rendezvous interface {
 	// *[StaleError].
 	Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error)
 
-	// Close says that this rank is done with the unique id: exchanges that still need it fail for everyone at once. It
-	// waits for what the Rendezvous started, and may be called twice.
+	// Close says that this rank is done with the unique id: exchanges that still need it fail for everyone at once, its
+	// own, too. It waits for what the Rendezvous started, and may be called twice.
 	Close() error
 }
 

@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,20 @@ type Member struct {
 	Left    time.Time // when it left; zero while it waits
 	How     Departure // how it left
 	Detail  string    // more about its leaving, in its own words; may be empty
+}
+
+// Here is a rank of this process, which arrives now.
+func Here(rank, size int) Member {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	return Member{Rank: rank, Size: size, Host: host, PID: os.Getpid(), Arrived: time.Now()}
+}
+
+// Leave records that the member left just now, how, and why in its own words.
+func (m *Member) Leave(how Departure, detail string) {
+	m.Left, m.How, m.Detail = time.Now(), how, detail
 }
 
 // Where returns host:pid, or the host alone when no process id is known.

@@ -1,7 +1,6 @@
 package meet
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -11,8 +10,12 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
 
-// patience is how long a rank asks for a rendezvous that its host does not hold yet, when its context has no deadline.
-const patience = 2 * time.Minute
+const (
+	// patience is how long a rank asks for a rendezvous that its host does not hold yet.
+	patience = 2 * time.Minute
+	// maxPast is how many of these meetings are remembered, to tell a rank that comes late which were there and left.
+	maxPast = 1024
+)
 
 // Again is the rendezvous of ranks that know each other, and whose connections broke or were revoked: nobody needs to
 // be told of it, as its id follows from seed, a secret text that says what it is about. It is held in the process of
@@ -28,97 +31,40 @@ func (p *Point) Again(seed []byte, at string, holds bool, size int) (rendezvous.
 	if at == "" {
 		return p.meetLocally(lifecycle.RootCommID(id), size), nil
 	}
-	r := &again{point: p}
 	if holds {
-		s, err := p.own()
+		d, err := p.own()
 		if err != nil {
 			return nil, err
 		}
-		if err := s.Serve(id); err != nil {
+		if err := p.server.Serve(d, id); err != nil {
 			return nil, fmt.Errorf("hold the rendezvous of the remaining ranks: %w", err)
 		}
-		r.forget = func() { s.Forget(id) }
+		p.mu.Lock()
+		p.remember(func() { p.server.Forget(id) })
+		p.mu.Unlock()
 	}
-	config := p.dialing()
-	config.UnknownTime = patience // the host comes when it, too, has found out
-	r.Rendezvous = tcp.Dial(id, config)
-	return r, nil
+	// The host comes when it, too, has found out.
+	return tcp.Dial(id, tcp.Config{Log: p.cfg.Log, UnknownTime: patience}), nil
 }
 
-// again is a rendezvous that is held in one of the ranks' processes.
-type again struct {
-	rendezvous.Rendezvous
-	point  *Point
-	forget func() // ends it, in the process that holds it; nil in others, and once it was handed on
-}
-
-// Exchange is the rendezvous's.
-func (r *again) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
-	payloads, err := r.Rendezvous.Exchange(ctx, key, rank, size, payload)
-	if err != nil && r.forget != nil {
-		r.point.remember(r.forget)
-		r.forget = nil
-	}
-	return payloads, err
-}
-
-// local is a rendezvous of ranks of one Point. It is there from its first guest to its last; one whose guests leave
-// before all have come has failed.
-type local struct {
-	*mem.Rendezvous
-	point    *Point
-	id       lifecycle.CommID
-	guests   int // still expected to close it
-	awaited  int // of these, that have not come
-	recorded bool
-}
-
-// Local tells whether all ranks that meet there are of one Point.
-func Local(at rendezvous.Rendezvous) bool {
-	switch at.(type) {
-	case *mem.Rendezvous, *local:
-		return true
-	default:
-		return false
-	}
-}
-
-// meetLocally returns the rendezvous of that id, which the first of its guests opens.
-func (p *Point) meetLocally(id lifecycle.CommID, size int) *local {
+// meetLocally returns the rendezvous of that id, which the first of its ranks opens.
+func (p *Point) meetLocally(id lifecycle.CommID, size int) *mem.Rendezvous {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.local[id]
 	if m == nil {
-		m = &local{Rendezvous: mem.New(size), point: p, id: id, guests: size, awaited: size}
+		m = mem.New(size)
 		p.local[id] = m
+		p.remember(func() { delete(p.local, id) })
 	}
-	m.awaited--
-	return m
+	return m.Rank()
 }
 
-// Close says that one guest has left.
-func (m *local) Close() error {
-	m.point.mu.Lock()
-	m.guests--
-	failed := m.awaited > 0 && !m.recorded
-	m.recorded = m.recorded || failed
-	if m.guests == 0 {
-		m.forget()
-	}
-	m.point.mu.Unlock()
-	if failed {
-		m.point.remember(func() {
-			m.point.mu.Lock()
-			defer m.point.mu.Unlock()
-			m.forget()
-		})
-	}
-	return nil
-}
-
-// forget takes the meeting out of the table. The caller holds the Point's mutex.
-func (m *local) forget() {
-	if m.point.local[m.id] == m {
-		delete(m.point.local, m.id)
+// remember keeps a meeting, and forgets the oldest when there are too many. The caller holds p.mu.
+func (p *Point) remember(forget func()) {
+	p.past = append(p.past, forget)
+	if len(p.past) > maxPast {
+		p.past[0]()
+		p.past = p.past[1:]
 	}
 }

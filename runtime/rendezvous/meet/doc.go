@@ -1,5 +1,5 @@
-// Package meet is where the ranks of a process meet others: it opens the process's rendezvous servers when they are
-// needed, and chooses the rendezvous for each way in which ranks can find each other.
+// Package meet is where the ranks of a process meet others: it holds the meetings that other processes come to, and
+// chooses the rendezvous for each way in which ranks can find each other.
 //
 //	with a unique id         the process that made it serves it               NewUniqueID, Dial
 //	with several             each serves a slice of the ranks                 NewUniqueID, Dial

@@ -2,11 +2,11 @@ package meet
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/wire"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
@@ -22,12 +22,10 @@ type tree struct {
 
 // Exchange implements rendezvous.Rendezvous.
 func (t *tree) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
-	slice := 0
-	first, n := t.bounds(slice, size)
-	for rank >= first+n && slice < len(t.ids)-1 {
-		slice++
-		first, n = t.bounds(slice, size)
-	}
+	k := len(t.ids)
+	slice := ((rank+1)*k - 1) / size // the last that begins at or before the rank
+	first := slice * size / k
+	n := (slice+1)*size/k - first
 	inSlice := func(err error) error {
 		return fmt.Errorf("among the ranks of unique id %d of %d: %w", slice, len(t.ids), err)
 	}
@@ -91,39 +89,25 @@ func topID(first lifecycle.UniqueID) (lifecycle.UniqueID, error) {
 	return lifecycle.UniqueIDFromSecret(append([]byte("carillon slices"), first.Secret()...), first.Address())
 }
 
-// bounds are the first rank of a slice, and how many it has.
-func (t *tree) bounds(slice, size int) (first, n int) {
-	k := len(t.ids)
-	first = slice * size / k
-	return first, (slice+1)*size/k - first
-}
-
-// exchangeLarge is Exchange for payloads of any length: they are cut into as many pieces as the longest of them needs.
+// exchangeLarge is Exchange for payloads of any length: in as many rounds as the longest of them needs. In each, a rank
+// sends a piece, and before it whether more follows.
 func exchangeLarge(
 	ctx context.Context, at rendezvous.Rendezvous, key string, rank, size int, payload []byte,
 ) ([][]byte, error) {
-	const piece = rendezvous.MaxPayload / 2
-	length := binary.LittleEndian.AppendUint32(nil, uint32(len(payload)))
-	lengths, err := at.Exchange(ctx, key+"/length", rank, size, length)
-	if err != nil {
-		return nil, err
-	}
-	longest := 0
-	for r, l := range lengths {
-		if len(l) != 4 {
-			return nil, fmt.Errorf("the length that rank %d sent has %d bytes, want 4", r, len(l))
-		}
-		longest = max(longest, int(binary.LittleEndian.Uint32(l)))
-	}
 	all := make([][]byte, size)
-	for i := 0; i*piece < longest; i++ {
-		part := payload[min(i*piece, len(payload)):min((i+1)*piece, len(payload))]
-		parts, err := at.Exchange(ctx, fmt.Sprintf("%s/%d", key, i), rank, size, part)
+	for round, more := 0, true; more; round++ {
+		n := min(len(payload), rendezvous.MaxPayload/2)
+		piece := append(wire.AppendBool(nil, n < len(payload)), payload[:n]...)
+		payload = payload[n:]
+		pieces, err := at.Exchange(ctx, fmt.Sprintf("%s/%d", key, round), rank, size, piece)
 		if err != nil {
 			return nil, err
 		}
-		for r, p := range parts {
-			all[r] = append(all[r], p...)
+		more = false
+		for r, p := range pieces {
+			in := wire.NewReader(p)
+			more = in.Bool() || more
+			all[r] = append(all[r], in.Rest()...)
 		}
 	}
 	return all, nil

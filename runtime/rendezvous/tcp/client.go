@@ -1,69 +1,47 @@
 package tcp
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-// leaveTime is how long an exchange that was given up waits for the roll from the server.
-const leaveTime = time.Second
+const (
+	// leaveTime is how long an exchange that was given up waits for the roll from the server.
+	leaveTime = time.Second
+	// joinTime is how long a card may take to leave this host.
+	joinTime = 10 * time.Second
+	// firstLine is when a rank that waits is first worth a line; each next one comes after twice the time, and maxLine
+	// after the last at the latest.
+	firstLine = 5 * time.Second
+	maxLine   = 5 * time.Minute
+)
 
-// Config is what a server and its clients may be told. Its zero value is right for most.
+// Config is what a client may be told. Its zero value is right for most.
 type Config struct {
-	// Log gets a line while this rank, or any rank of this server, waits: after 5, 10, 20 … seconds. Default:
-	// slog.Default.
+	// Log gets a line while this rank waits: after 5, 10, 20 … seconds. Default: slog.Default.
 	Log *slog.Logger
-
-	// Host and PID tell people where this rank runs. Default: this process's.
-	Host string
-	PID  int
 
 	// ServerRank is the rank in whose process the server runs, named when the server is not there. Default: 0.
 	ServerRank int
 
 	// UnknownTime is how long a server that does not know the unique id is given to learn of it before the id is taken
-	// for stale. A server may be asked between its Listen and its Serve, and the server of a job's last run may linger.
-	// Default: 5 s.
+	// for stale. A server may be asked before its Serve, and the server of a job's last run may linger. Default: 5 s.
 	UnknownTime time.Duration
 
-	// dial replaces the network in tests.
-	dial func(ctx context.Context, address string) (net.Conn, error)
-}
-
-func (c Config) withDefaults() Config {
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
-	if c.Host == "" {
-		if host, err := os.Hostname(); err == nil {
-			c.Host = host
-		} else {
-			c.Host = "unknown-host"
-		}
-	}
-	c.Host = c.Host[:min(len(c.Host), maxHost)]
-	if c.PID <= 0 {
-		c.PID = os.Getpid()
-	}
-	if c.UnknownTime <= 0 {
-		c.UnknownTime = 5 * time.Second
-	}
-	if c.dial == nil {
-		dialer := &net.Dialer{KeepAlive: -1} // see door.KeepWatch
-		c.dial = func(ctx context.Context, address string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "tcp", address)
-		}
-	}
-	return c
+	host string                                                      // in place of this one's, and
+	pid  int                                                         // of this process's, in tests
+	dial func(ctx context.Context, address string) (net.Conn, error) // in place of the network
 }
 
 // Client is one rank's side of the rendezvous of one unique id.
@@ -73,10 +51,9 @@ type Client struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
 
-	connecting chan struct{} // holds a token while somebody connects
-	mu         sync.Mutex
-	session    *session // nil until connected
-	lastLine   time.Time
+	turn    chan struct{} // holds a token while an exchange goes on, or Close; what follows belongs to its holder
+	session *session      // nil until connected
+	streams uint64        // exchanges so far
 }
 
 var _ rendezvous.Rendezvous = (*Client)(nil)
@@ -88,8 +65,15 @@ var errClosed = &lifecycle.UsageError{Code: lifecycle.CodeInvalidUsage, Detail: 
 // tries again, ever less often, until its context ends. Use one client per rank for all exchanges of an id, and close
 // it.
 func Dial(id lifecycle.UniqueID, config Config) *Client {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	return &Client{id: id, config: config.withDefaults(), ctx: ctx, cancel: cancel, connecting: make(chan struct{}, 1)}
+	if config.Log == nil {
+		config.Log = slog.Default()
+	}
+	if config.UnknownTime <= 0 {
+		config.UnknownTime = 5 * time.Second
+	}
+	c := &Client{id: id, config: config, turn: make(chan struct{}, 1)}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	return c
 }
 
 // Exchange implements [rendezvous.Rendezvous]. It returns within a second of ctx's end. Besides the interface's errors,
@@ -98,48 +82,138 @@ func (c *Client) Exchange(ctx context.Context, key string, rank, size int, paylo
 	if err := rendezvous.CheckArgs(key, size, payload); err != nil {
 		return nil, err
 	}
-	now := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
 	w := &wait{
-		client: c,
-		since:  now,
-		beat:   beat{since: now},
-		join:   join{rank: rank, size: size, pid: c.config.PID, host: c.config.Host, key: key, payload: payload},
+		client: c, next: firstLine,
+		join: request{kind: kindJoin, member: rendezvous.Here(rank, size), key: key, payload: payload},
 	}
-	s, err := c.connect(ctx, w)
-	if err != nil {
-		return nil, err
+	me := &w.join.member
+	if c.config.host != "" {
+		me.Host, me.PID = c.config.host, c.config.pid
 	}
-	return w.run(ctx, s)
+	me.Host = me.Host[:min(len(me.Host), maxHost)]
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil, w.err(w.roll(), context.Cause(ctx))
+	}
+	if closed := context.Cause(c.ctx); closed != nil {
+		return nil, closed
+	}
+	c.streams++
+	w.join.stream = c.streams
+	if c.session == nil {
+		conn, err := w.connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.session = newSession(conn)
+	}
+	return w.run(ctx, c.session)
 }
 
 // Close implements [rendezvous.Rendezvous]. It returns within a second, whatever the server does.
 func (c *Client) Close() error {
 	c.cancel(errClosed)
-	c.connecting <- struct{}{} // an attempt to connect gives up now; the next one finds the client closed
-	<-c.connecting
-	c.mu.Lock()
-	s := c.session
-	c.mu.Unlock()
-	if s != nil {
-		s.bye()
+	c.turn <- struct{}{} // an exchange that goes on gives up now
+	defer func() { <-c.turn }()
+	if c.session != nil {
+		c.session.bye()
 	}
 	return nil
 }
 
+// wait is an exchange that goes on.
 type wait struct {
 	client *Client
-	since  time.Time
-	join   join
+	join   request
 	known  *rendezvous.Roll // the last that was heard
-	beat   beat
+	next   time.Duration    // of waiting, until the next line
+
+	attempts int
+	last     error     // what the last attempt to connect met
+	unknown  time.Time // since when the server says that it does not know the id
+}
+
+func (w *wait) since() time.Time { return w.join.member.Arrived }
+
+// err is why the exchange ends, with what is known of the other ranks.
+func (w *wait) err(roll *rendezvous.Roll, cause error) error {
+	roll.Key = w.join.key
+	return roll.Err(w.join.member.Rank, w.since(), cause)
+}
+
+// untilLine is how long it is to the next line.
+func (w *wait) untilLine() time.Duration { return w.next - time.Since(w.since()) }
+
+// line writes a line about the wait, and sets the time of the next.
+func (w *wait) line(says string, attrs ...any) {
+	waited := time.Since(w.since())
+	for w.next <= waited {
+		w.next += min(w.next, maxLine)
+	}
+	me := &w.join.member
+	w.client.config.Log.Warn(says, append([]any{
+		"key", w.join.key, "comm_rank", me.Rank, "size", me.Size, "address", w.client.id.Address(),
+		"waited", words.Round(waited),
+	}, attrs...)...)
+}
+
+// connect connects with the server.
+func (w *wait) connect(ctx context.Context) (net.Conn, error) {
+	id := w.client.id
+	hello := door.Hello{Room: door.Room(lifecycle.RootCommID(id)), Secret: id.Secret(), Dial: w.client.config.dial}
+	conn, err := door.Dial(ctx, id.Address(), hello, w.failed)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return nil, w.err(&rendezvous.Roll{Size: w.join.member.Size}, &rendezvous.UnreachableError{
+			Address: id.Address(), Rank: w.client.config.ServerRank, Self: w.join.member.Rank,
+			Attempts: w.attempts, Since: w.since(), Context: cause, Last: w.last,
+		})
+	}
+	var code lifecycle.Code
+	switch {
+	case errors.Is(err, door.ErrSecret):
+		code = lifecycle.CodeAuth
+	case errors.Is(err, door.ErrVersion):
+		code = lifecycle.CodeMismatch
+	default:
+		return conn, err
+	}
+	return nil, &lifecycle.PeerError{
+		Code: code, Rank: w.client.config.ServerRank, Self: w.join.member.Rank, Comm: lifecycle.RootCommID(id),
+		Detail: "rendezvous at " + id.Address() + ": " + err.Error(),
+	}
+}
+
+// failed records a failed attempt to connect, and returns an error if it makes no sense to try again.
+func (w *wait) failed(err error) error {
+	w.attempts++
+	w.last = err
+	switch {
+	case !errors.Is(err, door.ErrUnknown):
+		w.unknown = time.Time{}
+	case w.unknown.IsZero():
+		w.unknown = time.Now()
+	case time.Since(w.unknown) >= w.client.config.UnknownTime:
+		return &rendezvous.StaleError{
+			Key: w.join.key, Self: w.join.member.Rank,
+			Detail: fmt.Sprintf("the unique id is not known at %s: it belongs to another job, or its server has "+
+				"ended or forgotten it; give all ranks of a job the same job name and secret", w.client.id.Address()),
+		}
+	}
+	if w.untilLine() <= 0 {
+		w.line("rank has not reached the rendezvous yet", "attempts", w.attempts, "last", err)
+	}
+	return nil
 }
 
 // run joins the exchange over a session and waits for its end.
 func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
-	replies := s.open(&w.join)
-	defer s.close(w.join.stream)
-
-	line := time.NewTimer(w.beat.wait())
+	s.send(&w.join, joinTime)
+	line := time.NewTimer(w.untilLine())
 	defer line.Stop()
 	var (
 		ended   error            // this rank's own reason to stop waiting
@@ -148,120 +222,132 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 	)
 	for {
 		select {
-		case r := <-replies:
-			if r.kind == kindRoll {
+		case r, more := <-s.replies:
+			switch {
+			case !more:
+				return nil, w.serverLost(s.err, ended)
+			case r.stream != w.join.stream: // of an exchange that was given up
+			case r.kind == kindRoll:
 				w.known = r.roll
-				w.known.Key = w.join.key
-				w.log()
-				continue
-			}
-			return w.end(r, ended)
-		case <-line.C:
-			line.Reset(w.beat.wait())
-			s.ask(&ask{stream: w.join.stream, key: w.join.key})
-		case <-done:
-			done, ended = nil, ctx.Err()
-			s.leave(&leave{rank: w.join.rank, key: w.join.key, reason: reason(ctx, w.since)})
-			timer := time.NewTimer(leaveTime)
-			defer timer.Stop()
-			expired = timer.C
-		case <-expired:
-			return nil, w.alone().Err(w.join.rank, w.since, ended)
-		case <-s.ended:
-			// An answer that came before the end counts.
-			select {
-			case r := <-replies:
-				if r.kind != kindRoll {
-					return w.end(r, ended)
-				}
+				w.line("rank waits at the rendezvous",
+					"arrived", len(r.roll.Present()), "missing", words.Numbers(r.roll.Missing()),
+					"present", rendezvous.FormatMembers(r.roll.Present()))
+				line.Reset(w.untilLine())
 			default:
+				return w.end(r, ended)
 			}
-			if w.client.ctx.Err() != nil {
-				return nil, w.alone().Err(w.join.rank, w.since, errors.Join(ended, context.Cause(w.client.ctx)))
+		case <-line.C:
+			s.send(&request{kind: kindAsk, stream: w.join.stream, key: w.join.key}, leaveTime)
+		case <-done:
+			if closed := context.Cause(w.client.ctx); closed != nil {
+				return nil, w.err(w.roll(), closed)
 			}
-			return nil, w.serverLost(s.err, ended)
+			done, ended = nil, ctx.Err()
+			why := "its context was canceled"
+			if errors.Is(ended, context.DeadlineExceeded) {
+				why = "its context expired"
+			}
+			why = fmt.Sprintf("%s after %v", why, words.Round(time.Since(w.since())))
+			s.send(&request{kind: kindLeave, member: w.join.member, key: w.join.key, reason: why}, leaveTime)
+			expired = time.After(leaveTime)
+		case <-expired:
+			return nil, w.err(w.roll(), ended)
 		}
 	}
-}
-
-// reason tells the other ranks why this one gives up.
-func reason(ctx context.Context, since time.Time) string {
-	after := " after " + words.Round(time.Since(since)).String()
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return "its context expired" + after
-	}
-	return "its context was canceled" + after
 }
 
 // end turns the server's last word into Exchange's.
 func (w *wait) end(r reply, ended error) ([][]byte, error) {
 	switch r.kind {
 	case kindResult:
-		if len(r.payloads) == w.join.size {
+		if len(r.payloads) == w.join.member.Size {
 			return r.payloads, nil
 		}
 		return nil, &lifecycle.SystemError{
 			Code: lifecycle.CodeInternal, Op: "rendezvous: a result of another size than asked for",
 		}
 	case kindFailed:
-		r.roll.Key = w.join.key
-		return nil, r.roll.Err(w.join.rank, w.since, ended)
+		return nil, w.err(r.roll, ended)
 	default:
-		return nil, errors.Join(&rendezvous.StaleError{Key: w.join.key, Self: w.join.rank, Detail: r.refused}, ended)
+		stale := &rendezvous.StaleError{Key: w.join.key, Self: w.join.member.Rank, Detail: r.refused}
+		return nil, errors.Join(stale, ended)
 	}
 }
 
-// alone is the roll when the server says nothing: what it said last, or this rank.
-func (w *wait) alone() *rendezvous.Roll {
+// roll is the roll when the server says nothing: what it said last, or this rank.
+func (w *wait) roll() *rendezvous.Roll {
 	if w.known != nil {
 		return w.known
 	}
-	return &rendezvous.Roll{Key: w.join.key, Size: w.join.size, Members: []rendezvous.Member{{
-		Rank: w.join.rank, Size: w.join.size, Host: w.join.host, PID: w.join.pid, Arrived: w.since,
-	}}}
+	return &rendezvous.Roll{Size: w.join.member.Size, Members: []rendezvous.Member{w.join.member}}
 }
 
 // serverLost is the end of the connection to the server: the death of the rank that runs it, most likely.
 func (w *wait) serverLost(why, ended error) error {
-	roll, server := w.alone(), w.client.config.ServerRank
+	roll, server, size := w.roll(), w.client.config.ServerRank, w.join.member.Size
 	how, detail := departure(why)
 	address := w.client.id.Address()
-	if server < 0 || server >= w.join.size || server == w.join.rank {
-		return roll.Err(w.join.rank, w.since, errors.Join(ended,
+	if server < 0 || server >= size || server == w.join.member.Rank {
+		return w.err(roll, errors.Join(ended,
 			&lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "rendezvous at " + address, Err: why}))
 	}
 	if detail == "" {
 		detail = "it served the rendezvous at " + address
 	}
-	i := 0
-	for i < len(roll.Members) && roll.Members[i].Rank != server {
-		i++
+	i := slices.IndexFunc(roll.Members, func(m rendezvous.Member) bool { return m.Rank == server })
+	if i < 0 {
+		i = len(roll.Members)
+		roll.Members = append(roll.Members, rendezvous.Member{Rank: server, Size: size, Host: address})
 	}
-	if i == len(roll.Members) {
-		roll.Members = append(roll.Members, rendezvous.Member{Rank: server, Size: w.join.size, Host: address})
-		roll.Sort()
-		for i = 0; roll.Members[i].Rank != server; i++ {
+	roll.Members[i].Leave(how, detail)
+	roll.Sort()
+	return w.err(roll, ended)
+}
+
+// session is a client's connection after the handshake: one goroutine reads from it, and the exchange that goes on
+// writes to it.
+type session struct {
+	conn    net.Conn
+	replies chan reply // closed when none comes any more
+	err     error      // why
+}
+
+func newSession(conn net.Conn) *session {
+	_ = door.KeepWatch(conn, silence) // without it the loss of the host is noticed later, no more
+	s := &session{conn: conn, replies: make(chan reply)}
+	go s.read() // ends with the connection; bye waits for it
+	return s
+}
+
+func (s *session) send(q *request, within time.Duration) {
+	_ = s.conn.SetWriteDeadline(time.Now().Add(within)) // fails on a closed connection, as will the write
+	if _, err := s.conn.Write(q.encode()); err != nil {
+		_ = s.conn.Close() // the reader sees the end
+	}
+}
+
+// bye tells the server that this rank is done and waits, briefly, for it to hang up: else the bye could be lost.
+func (s *session) bye() {
+	s.send(&request{kind: kindBye}, leaveTime)
+	_ = s.conn.SetReadDeadline(time.Now().Add(leaveTime)) // fails on a closed connection, which is as good
+	for range s.replies {
+	}
+}
+
+func (s *session) read() {
+	defer close(s.replies)
+	defer s.conn.Close() //nolint:errcheck // it is over
+	in := bufio.NewReaderSize(s.conn, 16<<10)
+	for {
+		k, body, err := readFrame(in, replyLimit)
+		var r reply
+		if err == nil {
+			r, err = decodeReply(k, body, time.Now())
 		}
+		if err != nil {
+			s.err = err
+			return
+		}
+		s.replies <- r
 	}
-	m := &roll.Members[i]
-	m.Left, m.How, m.Detail = time.Now(), how, detail
-	return roll.Err(w.join.rank, w.since, ended)
-}
-
-// log writes the waiting line, unless another exchange of this client has just written one.
-func (w *wait) log() {
-	if w.client.mayLog() {
-		w.client.config.Log.Warn("rank waits at the rendezvous",
-			append(waitingAttrs(w.known, w.since), "comm_rank", w.join.rank, "address", w.client.id.Address())...)
-	}
-}
-
-func (c *Client) mayLog() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.lastLine) < firstLine {
-		return false
-	}
-	c.lastLine = time.Now()
-	return true
 }

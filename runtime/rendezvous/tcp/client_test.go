@@ -12,10 +12,11 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/door"
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-// TestFirstToConnectGivesUp: of exchanges that start together one connects, and when it gives up another goes on.
-func TestFirstToConnectGivesUp(t *testing.T) {
+// TestExchangesTakeTurns: of exchanges that start together one connects, and when it gives up another goes on.
+func TestExchangesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
 		id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
@@ -28,21 +29,18 @@ func TestFirstToConnectGivesUp(t *testing.T) {
 		first := start(brief, c, "first", 0, 1)
 		synctest.Wait()
 		second := start(t.Context(), c, "second", 0, 1)
-		third := start(brief, c, "third", 0, 1)
 		if r := <-first; !errors.Is(r.err, context.DeadlineExceeded) {
 			t.Errorf("the first: %v", r.err)
 		}
-		if r := <-third; !errors.Is(r.err, context.DeadlineExceeded) {
-			t.Errorf("the third, which waited for the first: %v", r.err)
-		}
-		s := serve(network, Config{Log: quiet})
-		if err := s.Serve(id); err != nil {
+		s := open(network, quiet)
+		if err := s.serve(id); err != nil {
 			t.Fatal(err)
 		}
 		if r := <-second; r.err != nil {
 			t.Errorf("the second: %v", r.err)
 		}
-		_, _ = c.Close(), s.Close()
+		_ = c.Close()
+		s.Close()
 	})
 }
 
@@ -73,33 +71,28 @@ func TestCloseWhileConnecting(t *testing.T) {
 func TestPeerThatNeverReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
-		s := serve(network, Config{Log: quiet})
+		s := open(network, quiet)
 		id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Serve(id); err != nil {
+		if err := s.serve(id); err != nil {
 			t.Fatal(err)
 		}
-		conn, err := network.dial(t.Context(), "")
+		hello := door.Hello{Room: door.Room(lifecycle.RootCommID(id)), Secret: id.Secret(), Dial: network.dial}
+		conn, err := door.Dial(t.Context(), "", hello, func(err error) error { return err })
 		if err != nil {
 			t.Fatal(err)
 		}
-		hello := door.Hello{Room: door.Room(lifecycle.RootCommID(id)), Secret: id.Secret()}
-		if err := door.Greet(t.Context(), conn, hello); err != nil {
-			t.Fatal(err)
-		}
-		_, err = conn.Write((&join{stream: 1, rank: 0, size: 2, key: "cards"}).encode())
+		_, err = conn.Write((&request{kind: kindJoin, stream: 1, member: rendezvous.Member{Size: 2}, key: "cards"}).encode())
 		asked := 0
 		for ; err == nil && asked < 2*maxQueued; asked++ {
-			_, err = conn.Write((&ask{stream: 1, key: "cards"}).encode())
+			_, err = conn.Write((&request{kind: kindAsk, stream: 1, key: "cards"}).encode())
 		}
 		if err == nil {
 			t.Errorf("the server took %d questions without an answer being read", asked)
 		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		s.Close()
 	})
 }
 
@@ -107,12 +100,12 @@ func TestPeerThatNeverReads(t *testing.T) {
 func TestAcceptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, book := newPipes(), newLogbook()
-		s := serve(&exhausted{pipes: network, times: 20}, Config{Log: book.logger()})
+		s := open(&exhausted{pipes: network, times: 20}, book.logger())
 		id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Serve(id); err != nil {
+		if err := s.serve(id); err != nil {
 			t.Fatal(err)
 		}
 		c := Dial(id, Config{Log: quiet, dial: network.dial})
@@ -122,7 +115,8 @@ func TestAcceptFails(t *testing.T) {
 		if lines := book.all(); len(lines) != 1 || !strings.Contains(lines[0], "too many open files") {
 			t.Errorf("the log: %q", lines)
 		}
-		_, _ = c.Close(), s.Close()
+		_ = c.Close()
+		s.Close()
 	})
 }
 

@@ -1,10 +1,9 @@
 // Package tcp is the rendezvous of ranks in different processes, on one host or many. One process, usually rank 0's,
 // runs a [Server] at the address that the unique id carries; every rank, rank 0 too, dials it with [Dial].
 //
-// The server is embedded: there is nothing to install, and it costs nothing while nobody meets. One server serves any
-// number of unique ids at the same time, and forgets each after its last rank has left. It stands behind package door's
-// Door, which lets in those who prove that they know an id's secret, and holds off all others before a byte of what
-// they say is believed.
+// The server is embedded: there is nothing to install. It holds a mem.Meeting for each unique id, any number at the
+// same time, and forgets it after its last rank has left. Package door's Door lets in those who prove that they know an
+// id's secret, and holds off all others before a byte of what they say is believed.
 //
 // # Protocol
 //
@@ -16,7 +15,7 @@
 //	kind    uint8
 //	body    length-1 bytes
 //
-// A client joins any number of exchanges, each under a stream number of its own choice. Integers are unsigned varints
+// A client joins any number of exchanges, each under a stream number of its choice. Integers are unsigned varints
 // (signed ones zigzag), bytes and text are a length and that many bytes, times are milliseconds before the moment of
 // sending, so that clocks of different hosts need not agree.
 //

@@ -3,9 +3,11 @@ package tcp_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
 
@@ -13,18 +15,20 @@ import (
 // passes from rank 0 to the others. (Here all are in one process.)
 func Example() {
 	ctx := context.Background()
-	server, err := tcp.Listen(ctx, "127.0.0.1:0", tcp.Config{})
+	port, err := door.Listen(ctx, "127.0.0.1:0", slog.Default())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	defer port.Close()
+	server := tcp.NewServer()
 	defer server.Close()
-	id, err := lifecycle.NewUniqueID(server.Addr())
+	id, err := lifecycle.NewUniqueID(port.Addr())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	if err := server.Serve(id); err != nil {
+	if err := server.Serve(port, id); err != nil {
 		fmt.Println(err)
 		return
 	}

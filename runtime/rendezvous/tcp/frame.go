@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle/wire"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
 )
 
 // The kinds of frames. Their numbers are the protocol's.
@@ -70,91 +71,65 @@ func readFrame(r io.Reader, limit int) (kind, []byte, error) {
 		n := min(size-len(body), max(len(body), firstRead))
 		body = slices.Grow(body, n)[:len(body)+n]
 		if _, err := io.ReadFull(r, body[len(body)-n:]); err != nil {
-			return 0, nil, truncated(err)
+			return 0, nil, fmt.Errorf("in the middle of a frame: %w", err)
 		}
 	}
 	return k, body, nil
 }
 
-// truncated turns an end inside of a frame into what it is.
-func truncated(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
+// A request is what a client says: it joins an exchange, leaves it, asks which ranks have come, or is done.
+type request struct {
+	kind    kind
+	stream  uint64            // of join and ask
+	member  rendezvous.Member // its rank, for leave; for join also its size, process and host
+	key     string
+	payload []byte // of join
+	reason  string // of leave
+}
+
+func (q *request) encode() []byte {
+	b := beginFrame(q.kind)
+	switch q.kind {
+	case kindJoin:
+		b = binary.AppendUvarint(b, q.stream)
+		b = binary.AppendVarint(b, int64(q.member.Rank))
+		b = binary.AppendVarint(b, int64(q.member.Size))
+		b = binary.AppendUvarint(b, uint64(q.member.PID))
+		b = wire.AppendBytes(b, q.member.Host)
+		b = wire.AppendBytes(b, q.key)
+		b = wire.AppendBytes(b, q.payload)
+	case kindLeave:
+		b = binary.AppendVarint(b, int64(q.member.Rank))
+		b = wire.AppendBytes(b, q.key)
+		b = wire.AppendBytes(b, clip(q.reason))
+	case kindAsk:
+		b = binary.AppendUvarint(b, q.stream)
+		b = wire.AppendBytes(b, q.key)
+	default: // bye has no more to say
 	}
-	return err
-}
-
-type join struct {
-	stream     uint64
-	rank, size int
-	pid        int
-	host, key  string
-	payload    []byte
-}
-
-func (j *join) encode() []byte {
-	b := beginFrame(kindJoin)
-	b = binary.AppendUvarint(b, j.stream)
-	b = binary.AppendVarint(b, int64(j.rank))
-	b = binary.AppendVarint(b, int64(j.size))
-	b = binary.AppendUvarint(b, uint64(j.pid))
-	b = wire.AppendBytes(b, j.host)
-	b = wire.AppendBytes(b, j.key)
-	b = wire.AppendBytes(b, j.payload)
 	return finishFrame(b)
 }
 
-func decodeJoin(body []byte) (join, error) {
+func decodeRequest(k kind, body []byte) (request, error) {
 	r := wire.NewReader(body)
-	j := join{
-		stream:  r.Uvarint(),
-		rank:    r.Int(),
-		size:    r.Int(),
-		pid:     r.UpTo(math.MaxInt32),
-		host:    r.Text(maxHost),
-		key:     r.Text(rendezvous.MaxKey),
-		payload: r.Bytes(rendezvous.MaxPayload),
+	q := request{kind: k}
+	switch k {
+	case kindJoin:
+		q.stream = r.Uvarint()
+		q.member = rendezvous.Member{Rank: r.Int(), Size: r.Int(), PID: r.UpTo(math.MaxInt32), Host: r.Text(maxHost)}
+		q.key = r.Text(rendezvous.MaxKey)
+		q.payload = r.Bytes(rendezvous.MaxPayload)
+	case kindLeave:
+		q.member.Rank = r.Int()
+		q.key = r.Text(rendezvous.MaxKey)
+		q.reason = r.Text(maxText)
+	case kindAsk:
+		q.stream = r.Uvarint()
+		q.key = r.Text(rendezvous.MaxKey)
+	default:
+		return q, fmt.Errorf("%w: kind %d from a client", errMalformed, k)
 	}
-	return j, end(r)
-}
-
-// A leave says that a rank gave an exchange up, and why.
-type leave struct {
-	rank        int
-	key, reason string
-}
-
-func (l *leave) encode() []byte {
-	b := binary.AppendVarint(beginFrame(kindLeave), int64(l.rank))
-	b = wire.AppendBytes(b, l.key)
-	return finishFrame(wire.AppendBytes(b, clip(l.reason)))
-}
-
-func decodeLeave(body []byte) (leave, error) {
-	r := wire.NewReader(body)
-	l := leave{rank: r.Int(), key: r.Text(rendezvous.MaxKey), reason: r.Text(maxText)}
-	return l, end(r)
-}
-
-// An ask wants the roll of an exchange.
-type ask struct {
-	stream uint64
-	key    string
-}
-
-func (a *ask) encode() []byte {
-	return finishFrame(wire.AppendBytes(binary.AppendUvarint(beginFrame(kindAsk), a.stream), a.key))
-}
-
-func decodeAsk(body []byte) (ask, error) {
-	r := wire.NewReader(body)
-	a := ask{stream: r.Uvarint(), key: r.Text(rendezvous.MaxKey)}
-	return a, end(r)
-}
-
-// encodeRefused ends a stream with a reason.
-func encodeRefused(stream uint64, reason string) []byte {
-	return finishFrame(wire.AppendBytes(binary.AppendUvarint(beginFrame(kindRefused), stream), clip(reason)))
+	return q, end(r)
 }
 
 func clip(text string) string { return text[:min(len(text), maxText)] }
@@ -191,7 +166,22 @@ func encodeReply(k kind, stream uint64, shared []byte) (header []byte) {
 	return header
 }
 
-// encodePayloads is the shared part of a result.
+// encodeOutcome is the shared part of the answer to a join. It is encoded once.
+func encodeOutcome(o *mem.Outcome) (k kind, shared []byte) {
+	encode := func() []byte { return encodePayloads(o.Payloads) }
+	k = kindResult
+	switch {
+	case o.Failed != nil:
+		k, encode = kindFailed, func() []byte { return encodeRoll(o.Failed, time.Now()) }
+	case o.Refused != "":
+		k, encode = kindRefused, func() []byte { return wire.AppendBytes(nil, clip(o.Refused)) }
+	}
+	if o.Encoded == nil {
+		o.Encoded = encode()
+	}
+	return k, o.Encoded
+}
+
 func encodePayloads(payloads [][]byte) []byte {
 	total := binary.MaxVarintLen32
 	for _, p := range payloads {

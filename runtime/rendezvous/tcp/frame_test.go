@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -38,17 +39,21 @@ func TestRollSurvivesTheWire(t *testing.T) {
 }
 
 func TestReadFrame(t *testing.T) {
-	frame := encodeRefused(1, "no")
+	frame := (&request{kind: kindAsk, stream: 1, key: "no"}).encode()
 	k, body, err := readFrame(bytes.NewReader(frame), requestLimit)
-	if err != nil || k != kindRefused || !bytes.Equal(body, frame[headerSize:]) {
+	if err != nil || k != kindAsk || !bytes.Equal(body, frame[headerSize:]) {
 		t.Errorf("%d %q %v", k, body, err)
 	}
 	if _, _, err := readFrame(bytes.NewReader(nil), requestLimit); !errors.Is(err, io.EOF) {
 		t.Errorf("an end between frames is an end: %v", err)
 	}
 	for cut := 1; cut < len(frame); cut++ {
-		if _, _, err := readFrame(bytes.NewReader(frame[:cut]), requestLimit); !errors.Is(err, io.ErrUnexpectedEOF) {
+		_, _, err := readFrame(bytes.NewReader(frame[:cut]), requestLimit)
+		if !errors.Is(err, io.ErrUnexpectedEOF) && cut != headerSize || cut == headerSize && err == nil {
 			t.Errorf("cut after %d bytes: %v", cut, err)
+		}
+		if how, _ := departure(err); how != rendezvous.Died {
+			t.Errorf("an end after %d bytes of a frame counts as %v", cut, how)
 		}
 	}
 	if _, _, err := readFrame(bytes.NewReader([]byte("\xff\x00\x00\x42\x01")), requestLimit); !errors.Is(err,
@@ -79,15 +84,19 @@ func TestPromisedLength(t *testing.T) {
 // what decodes to the same.
 func FuzzDecode(f *testing.F) {
 	roll := encodeRoll(sampleRoll(), noon)
-	j := join{stream: 1, rank: 1, size: 2, pid: 7, host: "a", key: "cards", payload: []byte("card")}
+	member := rendezvous.Member{Rank: 1, Size: 2, PID: 7, Host: "a"}
+	shared := func(o *mem.Outcome) []byte {
+		k, b := encodeOutcome(o)
+		return append(encodeReply(k, 7, b), b...)
+	}
 	for _, frame := range [][]byte{
-		j.encode(),
-		(&leave{rank: 3, key: "cards", reason: "its context expired"}).encode(),
-		(&ask{stream: 4, key: "cards"}).encode(),
-		encodeRefused(5, "used up"),
-		append(encodeReply(kindFailed, 6, roll), roll...),
+		(&request{kind: kindJoin, stream: 1, member: member, key: "cards", payload: []byte("card")}).encode(),
+		(&request{kind: kindLeave, member: member, key: "cards", reason: "its context expired"}).encode(),
+		(&request{kind: kindAsk, stream: 4, key: "cards"}).encode(),
 		append(encodeReply(kindRoll, 6, roll), roll...),
-		append(encodeReply(kindResult, 7, encodePayloads([][]byte{{1}, nil})), encodePayloads([][]byte{{1}, nil})...),
+		shared(&mem.Outcome{Failed: sampleRoll()}),
+		shared(&mem.Outcome{Refused: "used up"}),
+		shared(&mem.Outcome{Payloads: [][]byte{{1}, nil}}),
 	} {
 		f.Add(frame[4], frame[headerSize:])
 	}
@@ -95,37 +104,19 @@ func FuzzDecode(f *testing.F) {
 	f.Add(byte(kindJoin), []byte{0x80})
 	f.Fuzz(func(t *testing.T, k byte, body []byte) {
 		switch kind(k) {
-		case kindJoin:
-			j, err := decodeJoin(body)
+		case kindJoin, kindLeave, kindAsk:
+			q, err := decodeRequest(kind(k), body)
 			if err != nil {
 				return
 			}
-			if len(j.payload) > rendezvous.MaxPayload || len(j.key) > rendezvous.MaxKey || len(j.host) > maxHost || j.pid < 0 {
-				t.Fatalf("beyond the limits: %+v", j)
+			if len(q.payload) > rendezvous.MaxPayload || len(q.key) > rendezvous.MaxKey ||
+				len(q.member.Host) > maxHost || q.member.PID < 0 || len(q.reason) > maxText {
+				t.Fatalf("beyond the limits: %+v", q)
 			}
-			b := j.encode()
-			if second, err := decodeJoin(b[headerSize:]); err != nil || !cmp.Equal(j, second, cmp.AllowUnexported(join{})) {
-				t.Fatalf("%+v encodes to %+v (%v)", j, second, err)
+			second, err := decodeRequest(kind(k), q.encode()[headerSize:])
+			if err != nil || !cmp.Equal(q, second, cmp.AllowUnexported(request{})) {
+				t.Fatalf("%+v encodes to %+v (%v)", q, second, err)
 			}
-		case kindLeave:
-			l, err := decodeLeave(body)
-			if err != nil {
-				return
-			}
-			b := l.encode()
-			if second, err := decodeLeave(b[headerSize:]); err != nil || second != l {
-				t.Fatalf("%+v encodes to %+v (%v)", l, second, err)
-			}
-		case kindAsk:
-			a, err := decodeAsk(body)
-			if err != nil {
-				return
-			}
-			b := a.encode()
-			if second, err := decodeAsk(b[headerSize:]); err != nil || second != a {
-				t.Fatalf("%+v encodes to %+v (%v)", a, second, err)
-			}
-			return
 		default:
 			r, err := decodeReply(kind(k), body, noon)
 			if err != nil || r.roll == nil {

@@ -8,15 +8,19 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
 )
 
 // result is what one Exchange returned.
@@ -24,6 +28,76 @@ type result struct {
 	payloads [][]byte
 	err      error
 }
+
+// rankEnv makes this program a rank that waits for others until it is killed: rank 2 of 4 of the unique id in it.
+const rankEnv = "CARILLONTEST_RANK_OF"
+
+func TestMain(m *testing.M) {
+	text := os.Getenv(rankEnv)
+	if text == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	id, err := lifecycle.ParseUniqueID(text)
+	if err == nil {
+		_, err = Dial(id, Config{host: "doomed", pid: os.Getpid()}).Exchange(context.Background(), "cards", 2, 4, nil)
+	}
+	fmt.Fprintln(os.Stderr, "this process was to be killed, and got:", err)
+	os.Exit(1)
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// house is a server with a door of its own.
+type house struct {
+	*Server
+	door *door.Door
+}
+
+// open opens a house at a listener of any kind.
+func open(l net.Listener, log *slog.Logger) house { return house{NewServer(), door.Open(l, log)} }
+
+// listen opens one on loopback that lives as long as the test.
+func listen(t testing.TB, log *slog.Logger) house {
+	t.Helper()
+	d, err := door.Listen(t.Context(), "127.0.0.1:0", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := house{NewServer(), d}
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h house) Close() {
+	_ = h.door.Close() // nothing is lost if it fails
+	h.Server.Close()
+}
+
+func (h house) serve(id lifecycle.UniqueID) error { return h.Serve(h.door, id) }
+
+// id makes a unique id that the house serves.
+func (h house) id(t testing.TB) lifecycle.UniqueID {
+	t.Helper()
+	id, err := lifecycle.NewUniqueID(h.door.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.serve(id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// meeting is that of a unique id; nil for one that is not known any more.
+func (h house) meeting(id lifecycle.UniqueID) *mem.Meeting {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.served[lifecycle.RootCommID(id)].Meeting
+}
+
+// waiting returns how many ranks wait in an exchange.
+func (h house) waiting(id lifecycle.UniqueID, key string) int { return waiting(h.meeting(id), key) }
 
 // start runs an Exchange of an empty card.
 func start(ctx context.Context, c *Client, key string, rank, size int) <-chan result {
@@ -33,13 +107,6 @@ func start(ctx context.Context, c *Client, key string, rank, size int) <-chan re
 		done <- result{payloads, err}
 	}()
 	return done
-}
-
-// serve runs a server on a listener of any kind.
-func serve(l net.Listener, config Config) *Server {
-	s := Serve(door.Open(l, config.Log), config)
-	s.owned = true
-	return s
 }
 
 // client dials and closes with the test.
@@ -92,23 +159,26 @@ func wantText(t testing.TB, err error, parts ...string) {
 }
 
 // wantPeer checks whom an error blames.
-func wantPeer(t testing.TB, err error, code lifecycle.Code, rank int) {
+func wantPeer(t testing.TB, err error, code lifecycle.Code, rank int) *lifecycle.PeerError {
 	t.Helper()
 	var peer *lifecycle.PeerError
-	switch {
-	case !errors.As(err, &peer):
-		t.Errorf("nobody is blamed: %v", err)
-	case peer.Code != code || peer.Rank != rank:
-		t.Errorf("%s of rank %d, not %s of rank %d: %v", peer.Code, peer.Rank, code, rank, err)
+	if !errors.As(err, &peer) {
+		t.Fatalf("nobody is blamed: %v", err)
 	}
+	if peer.Code != code || peer.Rank != rank || lifecycle.CodeOf(err) != code {
+		t.Errorf("%s of rank %d (code %s), not %s of rank %d: %v",
+			peer.Code, peer.Rank, lifecycle.CodeOf(err), code, rank, err)
+	}
+	return peer
 }
 
-func wantMissing(t testing.TB, err error) {
+func wantMissing(t testing.TB, err error) *rendezvous.MissingError {
 	t.Helper()
 	var missing *rendezvous.MissingError
 	if !errors.As(err, &missing) || !errors.Is(err, lifecycle.ErrNotJoined) {
-		t.Errorf("not a MissingError: %v", err)
+		t.Fatalf("not a MissingError: %v", err)
 	}
+	return missing
 }
 
 // forge returns an id of the same communicator and address with another secret.

@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
 )
 
 const (
@@ -17,9 +17,9 @@ const (
 	sendTime  = 60 * time.Second // for one frame to leave, which may be large and one of thousands
 )
 
+// peer is a rank's connection, at the server.
 type peer struct {
-	server  *Server
-	meeting *meeting
+	meeting *mem.Meeting
 	conn    net.Conn
 	out     outbox
 }
@@ -31,43 +31,31 @@ func (p *peer) listen() (rendezvous.Departure, string) {
 		if err == nil && k == kindBye {
 			return rendezvous.Closed, ""
 		}
+		var q request
 		if err == nil {
-			err = p.request(k, body)
+			q, err = decodeRequest(k, body)
+		}
+		if err == nil && k == kindJoin {
+			err = rendezvous.CheckArgs(q.key, q.member.Size, q.payload)
 		}
 		if err != nil {
 			return departure(err)
 		}
+		switch k {
+		case kindJoin:
+			p.meeting.Join(p, q.key, q.member, q.payload, func(o *mem.Outcome) {
+				k, shared := encodeOutcome(o)
+				p.out.send(encodeReply(k, q.stream, shared), shared)
+			})
+		case kindLeave:
+			p.meeting.Leave(p, q.key, q.member.Rank, q.reason)
+		default: // ask; of an exchange that is over the answer is on its way
+			if roll := p.meeting.Roll(q.key); roll != nil {
+				b := encodeRoll(roll, time.Now())
+				p.out.send(encodeReply(kindRoll, q.stream, b), b)
+			}
+		}
 	}
-}
-
-func (p *peer) request(k kind, body []byte) error {
-	switch k {
-	case kindJoin:
-		j, err := decodeJoin(body)
-		if err != nil {
-			return err
-		}
-		if err := rendezvous.CheckArgs(j.key, j.size, j.payload); err != nil {
-			return err
-		}
-		p.meeting.join(p, j)
-		p.server.watch.wake()
-	case kindLeave:
-		l, err := decodeLeave(body)
-		if err != nil {
-			return err
-		}
-		p.meeting.leave(p, l)
-	case kindAsk:
-		a, err := decodeAsk(body)
-		if err != nil {
-			return err
-		}
-		p.meeting.ask(p, a)
-	default:
-		return fmt.Errorf("%w: kind %d from a client", errMalformed, k)
-	}
-	return nil
 }
 
 // departure tells from the end of a connection what became of the process behind it. The kernel closes the connections
@@ -135,8 +123,10 @@ func (o *outbox) drain() {
 	for {
 		o.mu.Lock()
 		if len(o.queue) == 0 {
-			if o.ended {
-				closeWrite(o.conn)
+			if half, ok := o.conn.(interface{ CloseWrite() error }); o.ended && ok {
+				_ = half.CloseWrite() // broken is as good as closed
+			} else if o.ended {
+				_ = o.conn.Close()
 			}
 			o.running = false
 			o.mu.Unlock()
@@ -152,13 +142,4 @@ func (o *outbox) drain() {
 			_ = o.conn.Close() // a broken stream of frames is of no use; the reader sees the end
 		}
 	}
-}
-
-// closeWrite ends our half of a connection where it has halves.
-func closeWrite(conn net.Conn) {
-	if half, ok := conn.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // broken is as good as closed
-		return
-	}
-	_ = conn.Close() // likewise
 }

@@ -10,11 +10,11 @@ import (
 // crowd is many ranks in this process, each with a connection of its own.
 type crowd []*Client
 
-func newCrowd(tb testing.TB, s *Server, size int) crowd {
-	id := serveID(tb, s)
+func newCrowd(tb testing.TB, s house, size int) crowd {
+	id := s.id(tb)
 	c := make(crowd, size)
 	for rank := range c {
-		c[rank] = Dial(id, Config{Log: quiet, Host: fmt.Sprintf("host-%d", rank/8)})
+		c[rank] = Dial(id, Config{Log: quiet, host: fmt.Sprintf("host-%d", rank/8)})
 	}
 	return c
 }
@@ -62,7 +62,7 @@ func TestCrowd(t *testing.T) {
 	for rank := range size - 2 {
 		waits = append(waits, start(within(t), c[rank], "missing", rank, size))
 	}
-	await(t, "all but two wait", func() bool { return waiting(s, id, "missing") == size-2 })
+	await(t, "all but two wait", func() bool { return s.waiting(id, "missing") == size-2 })
 	_ = c[size-1].session.conn.Close() // dies
 	began := time.Now()
 	for _, w := range waits {

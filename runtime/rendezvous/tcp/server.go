@@ -1,15 +1,16 @@
 package tcp
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/door"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
 )
 
 const (
@@ -19,70 +20,49 @@ const (
 	silence = 20 * time.Second
 )
 
-// Server is where ranks meet: any number of unique ids behind one door. Its methods are safe for concurrent use.
+// Server is where ranks meet: any number of unique ids, each behind a door. Its methods are safe for concurrent use.
 type Server struct {
-	door  *door.Door
-	owned bool // the door is the server's
-	log   *slog.Logger
-	watch *watch
-	work  sync.WaitGroup
+	work sync.WaitGroup
 
 	mu        sync.Mutex
-	meetings  map[lifecycle.CommID]*meeting
+	served    map[lifecycle.CommID]served
 	forgotten []lifecycle.CommID // oldest first; their meetings are still there to say so
 	peers     map[*peer]struct{}
 	closed    bool
 }
 
-// Listen opens a server with a door of its own at addr, host:port; see door.Listen. Of config it uses Log: for who is
-// waited for, after 5, 10, 20 … seconds, and for strangers that were refused. The caller owns the server and closes
-// it. An address that is taken or is not of this host is a *[lifecycle.SystemError].
-func Listen(ctx context.Context, addr string, config Config) (*Server, error) {
-	config = config.withDefaults()
-	d, err := door.Listen(ctx, addr, config.Log)
-	if err != nil {
-		return nil, &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "open the rendezvous at " + addr, Err: err}
-	}
-	s := Serve(d, config)
-	s.owned = true
-	return s, nil
+// served is a unique id.
+type served struct {
+	*mem.Meeting
+	door *door.Door
 }
 
-// Serve is Listen behind a door that is there. The door stays the caller's, to be closed after the server.
-func Serve(d *door.Door, config Config) *Server {
-	s := &Server{
-		door: d, log: config.withDefaults().Log.With("address", d.Addr()), watch: newWatch(),
-		meetings: map[lifecycle.CommID]*meeting{}, peers: map[*peer]struct{}{},
-	}
-	s.work.Go(s.reportWaiting)
-	return s
+// NewServer returns a server, which the caller closes.
+func NewServer() *Server {
+	return &Server{served: map[lifecycle.CommID]served{}, peers: map[*peer]struct{}{}}
 }
 
-// Addr is where the server is reached, host:port. A host of 0.0.0.0 or :: stands for every address of this machine.
-func (s *Server) Addr() string { return s.door.Addr() }
-
-// Serve lets the ranks of an id meet. How many they are, they say themselves, and must agree on. An id is served once:
-// a second time, or after it was forgotten, is a *[lifecycle.UsageError].
-func (s *Server) Serve(id lifecycle.UniqueID) error {
+// Serve lets the ranks of an id meet behind a door, which stays the caller's. How many they are, they say themselves,
+// and must agree on. An id is served once: a second time, or after it was forgotten, is a *[lifecycle.UsageError].
+func (s *Server) Serve(d *door.Door, id lifecycle.UniqueID) error {
 	if err := id.Valid(); err != nil {
 		return err
 	}
 	comm := lifecycle.RootCommID(id)
+	refused := &lifecycle.UsageError{
+		Code: lifecycle.CodeInvalidUsage, Comm: comm, Detail: "the rendezvous server is closed",
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return &lifecycle.UsageError{
-			Code: lifecycle.CodeInvalidUsage, Comm: comm, Detail: "the rendezvous server is closed",
-		}
+		return refused
 	}
-	m := newMeeting(comm)
-	if !s.door.Add(door.Room(comm), id.Secret(), func(_ door.About, conn net.Conn) { s.enter(m, conn) }) {
-		return &lifecycle.UsageError{
-			Code: lifecycle.CodeInvalidUsage, Comm: comm,
-			Detail: "this unique id is served already, or was; make a new one for each communicator",
-		}
+	m := mem.New(0)
+	if !d.Add(door.Room(comm), id.Secret(), func(_ door.About, conn net.Conn) { s.enter(comm, m, conn) }) {
+		refused.Detail = "this unique id is served already, or was; make a new one for each communicator"
+		return refused
 	}
-	s.meetings[comm] = m
+	s.served[comm] = served{m, d}
 	return nil
 }
 
@@ -90,62 +70,51 @@ func (s *Server) Serve(id lifecycle.UniqueID) error {
 // still reaches them. An id is forgotten by itself when all its ranks have come and gone, so Forget is for one that is
 // given up.
 func (s *Server) Forget(id lifecycle.UniqueID) {
-	comm := lifecycle.RootCommID(id)
-	why := "the unique id was forgotten at " + time.Now().Format(time.TimeOnly) + " by the rank that serves it"
-	if m := s.lookup(comm); m != nil && m.forget(why) {
-		s.retire(comm)
-	}
+	s.forget(lifecycle.RootCommID(id),
+		"the unique id was forgotten at "+time.Now().Format(time.TimeOnly)+" by the rank that serves it")
 }
 
-// retire keeps a forgotten id among the last few, so that a rank that comes for it is told what happened.
-func (s *Server) retire(comm lifecycle.CommID) {
+// forget ends an id, and keeps it among the last few, so that a rank that comes for it is told what happened.
+func (s *Server) forget(comm lifecycle.CommID, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if m, ok := s.served[comm]; !ok || !m.Forget(why+makeNew) {
+		return
+	}
 	s.forgotten = append(s.forgotten, comm)
 	if len(s.forgotten) > keepForgotten {
-		s.door.Remove(door.Room(s.forgotten[0]))
-		delete(s.meetings, s.forgotten[0])
+		s.served[s.forgotten[0]].door.Remove(door.Room(s.forgotten[0]))
+		delete(s.served, s.forgotten[0])
 		s.forgotten = s.forgotten[1:]
 	}
 }
 
+// makeNew ends what is said of an id that is forgotten.
+const makeNew = "; make a new one for each communicator"
+
 // Close ends the server and all its ids: ranks that wait get a *rendezvous.StaleError. It returns when everything is
-// delivered or drained for five seconds, and nothing of the server is left.
-func (s *Server) Close() error {
+// delivered or drained for five seconds, and nothing of the server is left. It may be called twice.
+func (s *Server) Close() {
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		s.work.Wait()
-		return nil
-	}
 	s.closed = true
-	meetings, peers := s.meetings, s.peers
-	s.meetings, s.peers = map[lifecycle.CommID]*meeting{}, nil
+	ids, peers := s.served, slices.Collect(maps.Keys(s.peers))
+	s.served = nil
 	s.mu.Unlock()
 
-	var err error
-	if s.owned {
-		err = s.door.Close()
+	for comm, m := range ids {
+		m.door.Remove(door.Room(comm))
+		m.Forget("the rendezvous server was closed at " + time.Now().Format(time.TimeOnly) + makeNew)
 	}
-	s.watch.close()
-	for comm, m := range meetings {
-		s.door.Remove(door.Room(comm))
-		m.forget("the rendezvous server was closed at " + time.Now().Format(time.TimeOnly))
-	}
-	for p := range peers {
+	for _, p := range peers {
 		p.out.finish(drainTime)
 	}
 	s.work.Wait()
-	if err != nil {
-		return fmt.Errorf("close the rendezvous: %w", err)
-	}
-	return nil
 }
 
-func (s *Server) enter(m *meeting, conn net.Conn) {
+// enter takes in a rank, unless the server is closed.
+func (s *Server) enter(comm lifecycle.CommID, m *mem.Meeting, conn net.Conn) {
 	_ = door.KeepWatch(conn, silence) // without it the loss of a host is noticed later, no more
-	p := &peer{server: s, meeting: m, conn: conn}
-	p.out.conn = conn
+	p := &peer{meeting: m, conn: conn, out: outbox{conn: conn}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -153,25 +122,17 @@ func (s *Server) enter(m *meeting, conn net.Conn) {
 		return
 	}
 	s.peers[p] = struct{}{}
-	s.work.Go(func() { s.serve(p) })
-}
-
-func (s *Server) serve(p *peer) {
-	defer p.conn.Close() //nolint:errcheck // it is over, one way or the other
-	how, detail := p.listen()
-	if p.meeting.depart(p, how, detail) {
-		s.retire(p.meeting.comm)
-	}
-	p.out.finish(drainTime)
-	p.out.wait()
-
-	s.mu.Lock()
-	delete(s.peers, p)
-	s.mu.Unlock()
-}
-
-func (s *Server) lookup(comm lifecycle.CommID) *meeting {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.meetings[comm]
+	s.work.Go(func() {
+		defer conn.Close() //nolint:errcheck // it is over, one way or the other
+		how, detail := p.listen()
+		if m.Depart(p, how, detail) {
+			now := time.Now().Format(time.TimeOnly)
+			s.forget(comm, fmt.Sprintf("the unique id was used up at %s: all its ranks met and left", now))
+		}
+		p.out.finish(drainTime)
+		p.out.work.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.peers, p)
+	})
 }

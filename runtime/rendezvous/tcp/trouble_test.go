@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ import (
 // TestKilledRank kills a process that waits: the others are told at once.
 func TestKilledRank(t *testing.T) {
 	s := listen(t, quiet)
-	id := serveID(t, s)
+	id := s.id(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), rankEnv+"="+id.String())
 	if err := cmd.Start(); err != nil {
@@ -29,7 +30,7 @@ func TestKilledRank(t *testing.T) {
 	}
 	first := start(within(t), client(t, id, Config{}), "cards", 0, 4)
 	second := start(within(t), client(t, id, Config{}), "cards", 1, 4)
-	await(t, "three ranks wait", func() bool { return waiting(s, id, "cards") == 3 })
+	await(t, "three ranks wait", func() bool { return s.waiting(id, "cards") == 3 })
 	killed := time.Now()
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -58,8 +59,8 @@ func TestKilledRank(t *testing.T) {
 
 // TestRankDiesBetweenExchanges: who has left the id is missed by exchanges that it never joined.
 func TestRankDiesBetweenExchanges(t *testing.T) {
-	id := serveID(t, listen(t, quiet))
-	doomed, other := client(t, id, Config{Host: "b", PID: 7}), client(t, id, Config{})
+	id := listen(t, quiet).id(t)
+	doomed, other := client(t, id, Config{host: "b", pid: 7}), client(t, id, Config{})
 	one, two := start(within(t), doomed, "cards", 1, 2), start(within(t), other, "cards", 0, 2)
 	if a, b := <-one, <-two; a.err != nil || b.err != nil {
 		t.Fatal(a.err, b.err)
@@ -74,14 +75,14 @@ func TestRankDiesBetweenExchanges(t *testing.T) {
 // TestRankClosesEarly: a rank that says goodbye is told apart from one that dies.
 func TestRankClosesEarly(t *testing.T) {
 	s := listen(t, quiet)
-	id := serveID(t, s)
+	id := s.id(t)
 	leaver, other := client(t, id, Config{}), client(t, id, Config{})
 	one, two := start(within(t), leaver, "cards", 1, 2), start(within(t), other, "cards", 0, 2)
 	if a, b := <-one, <-two; a.err != nil || b.err != nil {
 		t.Fatal(a.err, b.err)
 	}
 	waits := start(within(t), other, "ready", 0, 2)
-	await(t, "rank 0 waits", func() bool { return waiting(s, id, "ready") == 1 })
+	await(t, "rank 0 waits", func() bool { return s.waiting(id, "ready") == 1 })
 	if err := leaver.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -93,19 +94,17 @@ func TestRankClosesEarly(t *testing.T) {
 
 func TestServerCloses(t *testing.T) {
 	s := listen(t, quiet)
-	id := serveID(t, s)
+	id := s.id(t)
 	done := start(within(t), client(t, id, Config{}), "cards", 1, 2)
-	await(t, "rank 1 waits", func() bool { return waiting(s, id, "cards") == 1 })
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	await(t, "rank 1 waits", func() bool { return s.waiting(id, "cards") == 1 })
+	s.Close()
 	var stale *rendezvous.StaleError
 	r := <-done
 	if !errors.As(r.err, &stale) {
 		t.Errorf("not a StaleError: %v", r.err)
 	}
 	wantText(t, r.err, "the rendezvous server was closed at")
-	if err := s.Serve(id); !errors.Is(err, lifecycle.ErrInvalidUsage) {
+	if err := s.serve(id); !errors.Is(err, lifecycle.ErrInvalidUsage) {
 		t.Errorf("a closed server serves: %v", err)
 	}
 }
@@ -113,10 +112,10 @@ func TestServerCloses(t *testing.T) {
 // TestServerDies: the death of the process that serves is that of rank 0.
 func TestServerDies(t *testing.T) {
 	s := listen(t, quiet)
-	id := serveID(t, s)
-	c := client(t, id, Config{Host: "b", PID: 7})
+	id := s.id(t)
+	c := client(t, id, Config{host: "b", pid: 7})
 	done := start(within(t), c, "cards", 1, 2)
-	await(t, "rank 1 waits", func() bool { return waiting(s, id, "cards") == 1 })
+	await(t, "rank 1 waits", func() bool { return s.waiting(id, "cards") == 1 })
 	s.mu.Lock()
 	for p := range s.peers {
 		_ = p.conn.Close()
@@ -134,7 +133,7 @@ func TestServerDies(t *testing.T) {
 func TestResultsOutliveTheServer(t *testing.T) {
 	const size = 32
 	s := listen(t, quiet)
-	id := serveID(t, s)
+	id := s.id(t)
 	var done []<-chan result
 	card := make([]byte, rendezvous.MaxPayload)
 	for rank := range size {
@@ -148,9 +147,7 @@ func TestResultsOutliveTheServer(t *testing.T) {
 	if r := <-done[0]; r.err != nil {
 		t.Fatal(r.err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s.Close()
 	for rank, one := range done[1:] {
 		if r := <-one; r.err != nil || len(r.payloads) != size || len(r.payloads[size-1]) != len(card) {
 			t.Errorf("rank %d: %v", rank+1, r.err)
@@ -220,23 +217,14 @@ func TestServerComesLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = first.Close()
-	s := serve(l, Config{Log: quiet})
+	s := open(l, quiet)
 	defer s.Close()
-	if err := s.Serve(id); err != nil {
+	if err := s.serve(id); err != nil {
 		t.Fatal(err)
 	}
 	if r := <-done; r.err != nil {
 		t.Error(r.err)
 	}
-}
-
-func TestAddressTaken(t *testing.T) {
-	s := listen(t, quiet)
-	_, err := Listen(t.Context(), s.Addr(), Config{Log: quiet})
-	if !errors.Is(err, lifecycle.ErrSystem) {
-		t.Errorf("not a SystemError: %v", err)
-	}
-	wantText(t, err, s.Addr(), "address already in use", "another program")
 }
 
 func TestStaleIDs(t *testing.T) {
@@ -251,7 +239,7 @@ func TestStaleIDs(t *testing.T) {
 		wantText(t, err, says)
 	}
 	t.Run("used up", func(t *testing.T) {
-		id := serveID(t, s)
+		id := s.id(t)
 		a, b := client(t, id, Config{}), client(t, id, Config{})
 		one, two := start(within(t), a, "cards", 0, 2), start(within(t), b, "cards", 1, 2)
 		if one, two := <-one, <-two; one.err != nil || two.err != nil {
@@ -259,37 +247,36 @@ func TestStaleIDs(t *testing.T) {
 		}
 		_, _ = a.Close(), b.Close()
 		await(t, "the id is forgotten", func() bool {
-			m := s.lookup(lifecycle.RootCommID(id))
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			return m.forgotten
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return slices.Contains(s.forgotten, lifecycle.RootCommID(id))
 		})
 		stale(t, id, "was used up at")
-		if err := s.Serve(id); !errors.Is(err, lifecycle.ErrInvalidUsage) {
+		if err := s.serve(id); !errors.Is(err, lifecycle.ErrInvalidUsage) {
 			t.Errorf("served again: %v", err)
 		}
 	})
 	t.Run("given up", func(t *testing.T) {
-		id := serveID(t, s)
+		id := s.id(t)
 		done := start(within(t), client(t, id, Config{}), "cards", 0, 2)
-		await(t, "rank 0 waits", func() bool { return waiting(s, id, "cards") == 1 })
+		await(t, "rank 0 waits", func() bool { return s.waiting(id, "cards") == 1 })
 		s.Forget(id)
 		r := <-done
 		wantText(t, r.err, "was forgotten at")
 		stale(t, id, "was forgotten at")
 	})
 	t.Run("unknown", func(t *testing.T) {
-		id, err := lifecycle.NewUniqueID(s.Addr())
+		id, err := lifecycle.NewUniqueID(s.door.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
 		stale(t, id, "is not known at")
 	})
 	t.Run("long forgotten", func(t *testing.T) {
-		id := serveID(t, s)
+		id := s.id(t)
 		s.Forget(id)
 		for range keepForgotten {
-			s.Forget(serveID(t, s))
+			s.Forget(s.id(t))
 		}
 		stale(t, id, "is not known at")
 		s.mu.Lock()
@@ -304,14 +291,14 @@ func TestStaleIDs(t *testing.T) {
 func TestForeignSecret(t *testing.T) {
 	book := newLogbook()
 	s := listen(t, book.logger())
-	id := serveID(t, s)
+	id := s.id(t)
 	first := start(within(t), client(t, id, Config{}), "cards", 0, 2)
-	await(t, "rank 0 waits", func() bool { return waiting(s, id, "cards") == 1 })
+	await(t, "rank 0 waits", func() bool { return s.waiting(id, "cards") == 1 })
 
 	_, err := client(t, forge(id), Config{}).Exchange(within(t), "cards", 1, 2, nil)
 	wantPeer(t, err, lifecycle.CodeAuth, 0)
 	wantText(t, err, id.Address(), "another job")
-	if n := waiting(s, id, "cards"); n != 1 {
+	if n := s.waiting(id, "cards"); n != 1 {
 		t.Errorf("%d ranks wait after the stranger", n)
 	}
 	second := start(within(t), client(t, id, Config{}), "cards", 1, 2)
@@ -383,7 +370,7 @@ func TestManyIDsSideBySide(t *testing.T) {
 	s := listen(t, quiet)
 	var done []<-chan result
 	for range ids {
-		id := serveID(t, s)
+		id := s.id(t)
 		for rank := range size {
 			done = append(done, start(within(t), client(t, id, Config{}), "cards", rank, size))
 		}

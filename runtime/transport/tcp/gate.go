@@ -20,12 +20,6 @@ import (
 // DefaultKeepalive is after how long a silent host counts as unreachable.
 const DefaultKeepalive = 10 * time.Second
 
-// Pauses between two attempts to reach a peer.
-const (
-	firstPause = 10 * time.Millisecond
-	lastPause  = time.Second
-)
-
 // Listener is where the connections of all communicators of a process come in: gates behind a door.
 type Listener struct {
 	door      *door.Door
@@ -219,32 +213,21 @@ func (g *Gate) dial(
 ) (conns [kinds]*net.TCPConn, err error) {
 	for k := range conns {
 		h := door.Hello{Room: gate, About: about(self, peer, kind(k)), Secret: g.secret}
-		if conns[k], err = dialUntil(ctx, addr, h); err != nil {
+		var last error
+		c, err := door.Dial(ctx, addr, h, func(met error) error {
+			last = met
+			return nil
+		})
+		if err != nil {
 			for _, c := range conns[:k] {
 				_ = c.Close()
 			}
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w; the last attempt: %w", ctx.Err(), last)
+			}
 			return conns, err
 		}
+		conns[k] = c.(*net.TCPConn)
 	}
 	return conns, nil
-}
-
-// dialUntil dials until it works, ctx ends, or it can't ever work.
-func dialUntil(ctx context.Context, addr string, h door.Hello) (*net.TCPConn, error) {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		c, err := door.Dial(ctx, addr, h)
-		if err == nil {
-			return c.(*net.TCPConn), nil
-		}
-		if errors.Is(err, door.ErrSecret) || errors.Is(err, door.ErrVersion) {
-			return nil, err
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, fmt.Errorf("%w; the last attempt: %w", ctx.Err(), err)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package gather
+package mem
 
 import (
 	"fmt"
@@ -11,31 +11,27 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-
 // desk joins ranks and keeps their outcomes.
 type desk struct {
-	*Gather
-	now      time.Time
-	outcomes map[string][]Outcome
+	*Meeting
+	outcomes map[string][]*Outcome
 }
 
 func newDesk(size int) *desk {
-	return &desk{Gather: New(size), now: noon, outcomes: map[string][]Outcome{}}
+	return &desk{Meeting: New(size), outcomes: map[string][]*Outcome{}}
 }
 
 func (d *desk) join(owner any, key string, rank, size int) (name string) {
-	d.now = d.now.Add(time.Second)
 	name = fmt.Sprintf("%s/%d by %v", key, rank, owner)
-	d.Join(d.now, owner, key, rendezvous.Member{Rank: rank, Size: size, Host: fmt.Sprint(owner), PID: 1},
-		[]byte{byte(rank)}, func(o Outcome) {
+	d.Join(owner, key, rendezvous.Member{Rank: rank, Size: size, Host: fmt.Sprint(owner), PID: 1},
+		[]byte{byte(rank)}, func(o *Outcome) {
 			d.outcomes[name] = append(d.outcomes[name], o)
 		})
 	return name
 }
 
 // outcome returns the only outcome that a rank got.
-func (d *desk) outcome(t *testing.T, name string) Outcome {
+func (d *desk) outcome(t *testing.T, name string) *Outcome {
 	t.Helper()
 	if len(d.outcomes[name]) != 1 {
 		t.Fatalf("%s has %d outcomes", name, len(d.outcomes[name]))
@@ -47,7 +43,7 @@ func TestARankThatLeftIsMissedByLaterExchanges(t *testing.T) {
 	d := newDesk(0)
 	d.join("a", "one", 0, 2)
 	d.join("b", "one", 1, 2)
-	d.Depart(d.now, "b", rendezvous.Died, "")
+	d.Depart("b", rendezvous.Died, "")
 	out := d.outcome(t, d.join("a", "two", 0, 2))
 	if out.Failed == nil {
 		t.Fatalf("%+v", out)
@@ -67,7 +63,7 @@ func TestAnIntruderDoesNotTakeTheSeat(t *testing.T) {
 			t.Errorf("%s: %+v", name, out)
 		}
 	}
-	d.Depart(d.now, "x", rendezvous.Died, "")
+	d.Depart("x", rendezvous.Died, "")
 	if d.seats[0].owner != "a" || d.seats[0].member.How != rendezvous.Waiting {
 		t.Errorf("rank 0's seat: %+v", d.seats[0])
 	}
@@ -88,9 +84,9 @@ func TestARankHasOneOwnerForAllKeys(t *testing.T) {
 func TestAStrangerCannotLeaveForARank(t *testing.T) {
 	d := newDesk(2)
 	name := d.join("a", "one", 0, 2)
-	d.Leave(d.now, "x", "one", 0, "")
-	d.Leave(d.now, "a", "two", 0, "")
-	d.Leave(d.now, "a", "one", 1, "")
+	d.Leave("x", "one", 0, "")
+	d.Leave("a", "two", 0, "")
+	d.Leave("a", "one", 1, "")
 	if len(d.outcomes[name]) != 0 {
 		t.Errorf("%+v", d.outcomes[name])
 	}
@@ -120,23 +116,21 @@ func TestTryingAgainAndAgainCostsLittle(t *testing.T) {
 func TestEveryJoinEndsOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const size = 3
-		g := New(rapid.SampledFrom([]int{0, size}).Draw(t, "declared"))
+		m := New(rapid.SampledFrom([]int{0, size}).Draw(t, "declared"))
 		type joined struct {
 			key      string
 			rank     int
-			outcomes []Outcome
+			outcomes []*Outcome
 		}
 		var all []*joined
 		keys, owners := rapid.SampledFrom([]string{"k", "l"}), rapid.IntRange(0, 3)
-		now := noon
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
-			now = now.Add(time.Second)
 			key, owner := keys.Draw(t, "key"), owners.Draw(t, "owner")
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0:
-				g.Leave(now, owner, key, owner, "had enough")
+				m.Leave(owner, key, owner, "had enough")
 			case 1:
-				g.Depart(now, owner, rapid.SampledFrom([]rendezvous.Departure{rendezvous.Died, rendezvous.Closed}).Draw(t,
+				m.Depart(owner, rapid.SampledFrom([]rendezvous.Departure{rendezvous.Died, rendezvous.Closed}).Draw(t,
 					"how"), "")
 			default:
 				rank := owner
@@ -149,12 +143,11 @@ func TestEveryJoinEndsOnce(t *testing.T) {
 				}
 				j := &joined{key: key, rank: rank}
 				all = append(all, j)
-				g.Join(now, owner, key, rendezvous.Member{Rank: rank, Size: says, Host: "h", PID: owner}, []byte{byte(rank)},
-					func(o Outcome) { j.outcomes = append(j.outcomes, o) })
+				m.Join(owner, key, rendezvous.Member{Rank: rank, Size: says, Host: "h", PID: owner}, []byte{byte(rank)},
+					func(o *Outcome) { j.outcomes = append(j.outcomes, o) })
 			}
 		}
-		g.Done()
-		g.Forget("the end")
+		m.Forget("the end")
 		won := map[string]map[int]bool{}
 		for _, j := range all {
 			if len(j.outcomes) != 1 {
@@ -163,7 +156,7 @@ func TestEveryJoinEndsOnce(t *testing.T) {
 			out := j.outcomes[0]
 			switch {
 			case out.Failed != nil:
-				err := out.Failed.Err(j.rank, noon, nil)
+				err := out.Failed.Err(j.rank, time.Now(), nil)
 				if err == nil || err.Error() == "" {
 					t.Fatal("a failure without a story")
 				}

@@ -1,5 +1,4 @@
-// Package rendezvoustest is what every rendezvous must do, as one suite of tests for all implementations.
-package rendezvoustest
+package tcp
 
 import (
 	"bytes"
@@ -13,64 +12,66 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
 )
 
-// Site is a rendezvous under test, where ranks of one unique id meet.
-type Site interface {
-	// Rank returns the rendezvous as one more rank uses it. The suite closes it.
-	Rank(t *testing.T) rendezvous.Rendezvous
-
-	// Waiting returns how many ranks wait in the exchange of a key.
-	Waiting(key string) int
+// site is a rendezvous under test, where ranks of one unique id meet.
+type site struct {
+	meeting *mem.Meeting
+	rank    func() rendezvous.Rendezvous // as one more rank uses it
 }
 
-// Run runs the suite. Open makes a fresh site for a number of ranks and arranges its end with t.Cleanup.
-func Run(t *testing.T, open func(t *testing.T, size int) Site) {
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, func(*testing.T, int) Site)
-	}{
-		{"AllRanksGetAllPayloads", testAll},
-		{"KeysRunSideBySide", testKeys},
-		{"PayloadsBelongToTheCaller", testOwnership},
-		{"AMissingRankIsNamed", testMissing},
-		{"ARankThatGivesUpIsNamed", testGivesUp},
-		{"AKeyIsUsedOnce", testKeyOnce},
-		{"TwoRanksWithOneNumber", testDuplicate},
-		{"RanksOfDifferentSizes", testSizes},
-		{"ARankOutOfRange", testRange},
-		{"ArgumentsBeyondTheLimits", testLimits},
-		{"CloseEndsTheWait", testClose},
+// opener makes a fresh site for a number of ranks, which ends with the test.
+type opener func(t *testing.T, size int) site
+
+// TestConformance is what every rendezvous must do.
+func TestConformance(t *testing.T) {
+	for name, open := range map[string]opener{
+		"mem": func(_ *testing.T, size int) site {
+			m := mem.New(size)
+			return site{m, func() rendezvous.Rendezvous { return m.Rank() }}
+		},
+		"tcp": func(t *testing.T, _ int) site {
+			s := listen(t, quiet)
+			id := s.id(t)
+			return site{s.meeting(id), func() rendezvous.Rendezvous {
+				return Dial(id, Config{Log: quiet})
+			}}
+		},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, open) })
+		for _, test := range []struct {
+			name string
+			run  func(*testing.T, opener)
+		}{
+			{"AllRanksGetAllPayloads", testAll},
+			{"OneKeyAfterTheOther", testKeys},
+			{"PayloadsBelongToTheCaller", testOwnership},
+			{"AMissingRankIsNamed", testMissing},
+			{"ARankThatGivesUpIsNamed", testGivesUp},
+			{"AKeyIsUsedOnce", testKeyOnce},
+			{"TwoRanksWithOneNumber", testDuplicate},
+			{"RanksOfDifferentSizes", testSizes},
+			{"ARankOutOfRange", testRange},
+			{"ArgumentsBeyondTheLimits", testLimits},
+			{"CloseEndsTheWait", testClose},
+		} {
+			t.Run(name+"/"+test.name, func(t *testing.T) { test.run(t, open) })
+		}
 	}
+}
+
+// waiting returns how many ranks wait in an exchange.
+func waiting(m *mem.Meeting, key string) int {
+	if roll := m.Roll(key); roll != nil {
+		return len(roll.Present())
+	}
+	return 0
 }
 
 type answer struct {
 	rank     int
 	payloads [][]byte
 	err      error
-}
-
-// long is a context that outlasts every wait of the suite that is meant to end by itself.
-func long(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// await returns when the condition holds, which nothing announces.
-func await(t *testing.T, holds func() bool) {
-	t.Helper()
-	limit := time.After(30 * time.Second)
-	for tick := time.Tick(time.Millisecond); !holds(); {
-		select {
-		case <-tick:
-		case <-limit:
-			t.Error("waited 30 seconds in vain")
-			return
-		}
-	}
 }
 
 // exchange runs one Exchange per rank at the same time and returns the answers in the order of ranks.
@@ -93,11 +94,11 @@ func exchange(
 
 func payload(key string, rank int) []byte { return fmt.Appendf(nil, "%s of rank %d", key, rank) }
 
-func ranksOf(t *testing.T, site Site, n int) []rendezvous.Rendezvous {
+func ranksOf(t *testing.T, s site, n int) []rendezvous.Rendezvous {
 	t.Helper()
 	at := make([]rendezvous.Rendezvous, n)
 	for i := range at {
-		at[i] = site.Rank(t)
+		at[i] = s.rank()
 		t.Cleanup(func() {
 			if err := at[i].Close(); err != nil {
 				t.Errorf("close: %v", err)
@@ -115,11 +116,11 @@ func upTo(n int) []int {
 	return ranks
 }
 
-func testAll(t *testing.T, open func(*testing.T, int) Site) {
+func testAll(t *testing.T, open opener) {
 	for _, size := range []int{1, 2, 3, 17} {
 		t.Run(fmt.Sprintf("%d", size), func(t *testing.T) {
 			at := ranksOf(t, open(t, size), size)
-			for _, a := range exchange(long(t), t, at, "cards", upTo(size), size) {
+			for _, a := range exchange(within(t), t, at, "cards", upTo(size), size) {
 				checkPayloads(t, a, "cards", size)
 			}
 		})
@@ -143,32 +144,27 @@ func checkPayloads(t *testing.T, a answer, key string, size int) {
 	}
 }
 
-func testKeys(t *testing.T, open func(*testing.T, int) Site) {
+func testKeys(t *testing.T, open opener) {
 	const size, keys = 3, 8
 	at := ranksOf(t, open(t, size), size)
-	ctx := long(t)
-	var all sync.WaitGroup
 	for k := range keys {
-		all.Go(func() {
-			key := fmt.Sprintf("key %d", k)
-			for _, a := range exchange(ctx, t, at, key, upTo(size), size) {
-				checkPayloads(t, a, key, size)
-			}
-		})
+		key := fmt.Sprintf("key %d", k)
+		for _, a := range exchange(within(t), t, at, key, upTo(size), size) {
+			checkPayloads(t, a, key, size)
+		}
 	}
-	all.Wait()
 }
 
-func testOwnership(t *testing.T, open func(*testing.T, int) Site) {
+func testOwnership(t *testing.T, open opener) {
 	at := ranksOf(t, open(t, 2), 2)
 	mine := []byte("before")
 	done := make(chan answer, 1)
 	go func() {
-		payloads, err := at[0].Exchange(long(t), "cards", 0, 2, mine)
+		payloads, err := at[0].Exchange(within(t), "cards", 0, 2, mine)
 		copy(mine, "after!")
 		done <- answer{0, payloads, err}
 	}()
-	other, err := at[1].Exchange(long(t), "cards", 1, 2, nil)
+	other, err := at[1].Exchange(within(t), "cards", 1, 2, nil)
 	first := <-done
 	if err != nil || first.err != nil {
 		t.Fatal(err, first.err)
@@ -185,17 +181,17 @@ func testOwnership(t *testing.T, open func(*testing.T, int) Site) {
 	}
 }
 
-func testMissing(t *testing.T, open func(*testing.T, int) Site) {
-	site := open(t, 4)
-	at := ranksOf(t, site, 3)
+func testMissing(t *testing.T, open opener) {
+	s := open(t, 4)
+	at := ranksOf(t, s, 3)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		await(t, func() bool { return site.Waiting("cards") == 3 })
+		await(t, "3 wait", func() bool { return waiting(s.meeting, "cards") == 3 })
 		cancel()
 	}()
 	for _, a := range exchange(ctx, t, at, "cards", []int{0, 1, 3}, 4) {
-		missing := wantMissing(t, a)
+		missing := wantMissing(t, a.err)
 		if got := missing.Missing(); len(got) != 1 || got[0] != 2 {
 			t.Errorf("rank %d: missing %v, not rank 2", a.rank, got)
 		}
@@ -212,30 +208,30 @@ func testMissing(t *testing.T, open func(*testing.T, int) Site) {
 	}
 }
 
-func testGivesUp(t *testing.T, open func(*testing.T, int) Site) {
-	site := open(t, 3)
-	at := ranksOf(t, site, 3)
-	waiting, cancel := context.WithCancel(t.Context())
+func testGivesUp(t *testing.T, open opener) {
+	s := open(t, 3)
+	at := ranksOf(t, s, 3)
+	brief, cancel := context.WithCancel(t.Context())
 	first := make(chan answer, 1)
 	go func() {
-		_, err := at[0].Exchange(waiting, "cards", 0, 3, nil)
+		_, err := at[0].Exchange(brief, "cards", 0, 3, nil)
 		first <- answer{rank: 0, err: err}
 	}()
 	second := make(chan answer, 1)
 	go func() {
-		_, err := at[1].Exchange(long(t), "cards", 1, 3, nil)
+		_, err := at[1].Exchange(within(t), "cards", 1, 3, nil)
 		second <- answer{rank: 1, err: err}
 	}()
-	await(t, func() bool { return site.Waiting("cards") == 2 })
+	await(t, "2 wait", func() bool { return waiting(s.meeting, "cards") == 2 })
 	cancel()
 
 	a := <-first
-	wantMissing(t, a)
+	wantMissing(t, a.err)
 	if !errors.Is(a.err, context.Canceled) {
 		t.Errorf("rank 0 does not say that its context was canceled: %v", a.err)
 	}
 	b := <-second // long before its own context ends
-	wantMissing(t, b)
+	wantMissing(t, b.err)
 	for _, want := range []string{"rank 0", "gave up", "not arrived: 2"} {
 		if !strings.Contains(b.err.Error(), want) {
 			t.Errorf("rank 1 is not told %q: %v", want, b.err)
@@ -243,29 +239,29 @@ func testGivesUp(t *testing.T, open func(*testing.T, int) Site) {
 	}
 	wantPeer(t, b.err, lifecycle.CodeNotJoined, 2) // the one that made rank 0 give up
 
-	_, err := at[2].Exchange(long(t), "cards", 2, 3, nil) // too late
-	wantMissing(t, answer{rank: 2, err: err})
+	_, err := at[2].Exchange(within(t), "cards", 2, 3, nil) // too late
+	wantMissing(t, err)
 	wantPeer(t, err, lifecycle.CodeAbandoned, 0)
 }
 
-func testKeyOnce(t *testing.T, open func(*testing.T, int) Site) {
+func testKeyOnce(t *testing.T, open opener) {
 	at := ranksOf(t, open(t, 2), 2)
-	for _, a := range exchange(long(t), t, at, "cards", upTo(2), 2) {
+	for _, a := range exchange(within(t), t, at, "cards", upTo(2), 2) {
 		checkPayloads(t, a, "cards", 2)
 	}
-	_, err := at[1].Exchange(long(t), "cards", 1, 2, nil)
+	_, err := at[1].Exchange(within(t), "cards", 1, 2, nil)
 	var stale *rendezvous.StaleError
 	if !errors.As(err, &stale) || !errors.Is(err, lifecycle.ErrInvalidArgument) {
 		t.Fatalf("a key that was used before: %v", err)
 	}
-	for _, a := range exchange(long(t), t, at, "more", upTo(2), 2) {
+	for _, a := range exchange(within(t), t, at, "more", upTo(2), 2) {
 		checkPayloads(t, a, "more", 2)
 	}
 }
 
-func testDuplicate(t *testing.T, open func(*testing.T, int) Site) {
+func testDuplicate(t *testing.T, open opener) {
 	at := ranksOf(t, open(t, 3), 3)
-	for _, a := range exchange(long(t), t, at, "cards", []int{0, 1, 1}, 3) {
+	for _, a := range exchange(within(t), t, at, "cards", []int{0, 1, 1}, 3) {
 		conflict := wantConflict(t, a, rendezvous.RankTaken)
 		c := conflict.Claims
 		if len(c) != 2 || c[0].Rank != 1 || c[1].Rank != 1 || c[0].PID == 0 {
@@ -277,9 +273,9 @@ func testDuplicate(t *testing.T, open func(*testing.T, int) Site) {
 	}
 }
 
-func testSizes(t *testing.T, open func(*testing.T, int) Site) {
+func testSizes(t *testing.T, open opener) {
 	at := ranksOf(t, open(t, 3), 3)
-	for _, a := range exchange(long(t), t, at, "cards", []int{0, 1, 2}, 3, 3, 4) {
+	for _, a := range exchange(within(t), t, at, "cards", []int{0, 1, 2}, 3, 3, 4) {
 		wantConflict(t, a, rendezvous.SizesDiffer)
 		if !strings.Contains(a.err.Error(), "4 say rank 2") {
 			t.Errorf("rank %d: %v", a.rank, a.err)
@@ -287,10 +283,10 @@ func testSizes(t *testing.T, open func(*testing.T, int) Site) {
 	}
 }
 
-func testRange(t *testing.T, open func(*testing.T, int) Site) {
+func testRange(t *testing.T, open opener) {
 	for _, bad := range []int{2, -1, 1 << 20} {
 		at := ranksOf(t, open(t, 2), 2)
-		for _, a := range exchange(long(t), t, at, "cards", []int{0, bad}, 2) {
+		for _, a := range exchange(within(t), t, at, "cards", []int{0, bad}, 2) {
 			wantConflict(t, a, rendezvous.RankOutOfRange)
 			if !strings.Contains(a.err.Error(), fmt.Sprintf("rank %d (", bad)) {
 				t.Errorf("rank %d: %v", a.rank, a.err)
@@ -299,7 +295,7 @@ func testRange(t *testing.T, open func(*testing.T, int) Site) {
 	}
 }
 
-func testLimits(t *testing.T, open func(*testing.T, int) Site) {
+func testLimits(t *testing.T, open opener) {
 	at := ranksOf(t, open(t, 1), 1)[0]
 	for _, test := range []struct {
 		name    string
@@ -314,7 +310,7 @@ func testLimits(t *testing.T, open func(*testing.T, int) Site) {
 		{"too many ranks", "cards", rendezvous.MaxRanks + 1, nil},
 		{"large payload", "cards", 1, make([]byte, rendezvous.MaxPayload+1)},
 	} {
-		_, err := at.Exchange(long(t), test.key, 0, test.size, test.payload)
+		_, err := at.Exchange(within(t), test.key, 0, test.size, test.payload)
 		var usage *lifecycle.UsageError
 		if !errors.As(err, &usage) || usage.Code != lifecycle.CodeInvalidArgument {
 			t.Errorf("%s: %v", test.name, err)
@@ -322,42 +318,33 @@ func testLimits(t *testing.T, open func(*testing.T, int) Site) {
 	}
 	largest := make([]byte, rendezvous.MaxPayload)
 	key := strings.Repeat("k", rendezvous.MaxKey)
-	got, err := at.Exchange(long(t), key, 0, 1, largest)
+	got, err := at.Exchange(within(t), key, 0, 1, largest)
 	if err != nil || len(got) != 1 || len(got[0]) != len(largest) {
 		t.Errorf("the largest allowed: %v", err)
 	}
 }
 
-func testClose(t *testing.T, open func(*testing.T, int) Site) {
-	site := open(t, 2)
-	at := ranksOf(t, site, 1)[0]
+func testClose(t *testing.T, open opener) {
+	s := open(t, 2)
+	at := ranksOf(t, s, 1)[0]
 	done := make(chan error, 1)
 	go func() {
-		_, err := at.Exchange(long(t), "cards", 0, 2, nil)
+		_, err := at.Exchange(within(t), "cards", 0, 2, nil)
 		done <- err
 	}()
-	await(t, func() bool { return site.Waiting("cards") == 1 })
+	await(t, "1 wait", func() bool { return waiting(s.meeting, "cards") == 1 })
 	if err := at.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err == nil {
 		t.Error("an exchange outlived the Close of its rendezvous")
 	}
-	if _, err := at.Exchange(long(t), "more", 0, 2, nil); err == nil {
+	if _, err := at.Exchange(within(t), "more", 0, 2, nil); err == nil {
 		t.Error("an exchange on a closed rendezvous")
 	}
 	if err := at.Close(); err != nil {
 		t.Errorf("the second Close: %v", err)
 	}
-}
-
-func wantMissing(t *testing.T, a answer) *rendezvous.MissingError {
-	t.Helper()
-	var missing *rendezvous.MissingError
-	if !errors.As(a.err, &missing) || !errors.Is(a.err, lifecycle.ErrNotJoined) {
-		t.Fatalf("rank %d: not a MissingError: %v", a.rank, a.err)
-	}
-	return missing
 }
 
 func wantConflict(t *testing.T, a answer, kind rendezvous.Conflict) *rendezvous.ConflictError {
@@ -370,17 +357,4 @@ func wantConflict(t *testing.T, a answer, kind rendezvous.Conflict) *rendezvous.
 		t.Errorf("rank %d: conflict %d, not %d: %v", a.rank, conflict.Kind, kind, a.err)
 	}
 	return conflict
-}
-
-func wantPeer(t *testing.T, err error, code lifecycle.Code, rank int) *lifecycle.PeerError {
-	t.Helper()
-	var peer *lifecycle.PeerError
-	if !errors.As(err, &peer) {
-		t.Fatalf("no PeerError in: %v", err)
-	}
-	if peer.Code != code || peer.Rank != rank || lifecycle.CodeOf(err) != code {
-		t.Errorf("%s of rank %d (code %s), not %s of rank %d: %v",
-			peer.Code, peer.Rank, lifecycle.CodeOf(err), code, rank, err)
-	}
-	return peer
 }

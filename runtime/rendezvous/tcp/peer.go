@@ -109,8 +109,6 @@ func (o *outbox) finish(within time.Duration) {
 	o.run()
 }
 
-func (o *outbox) wait() { o.work.Wait() }
-
 // run starts the goroutine that sends, if there is none. Called with the lock held.
 func (o *outbox) run() {
 	if !o.running {

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -106,29 +107,30 @@ func (e *environment) optional(low, high, unset int, names ...string) int {
 }
 
 // place reads rank and size. A size that is wrong does not make the rank wrong too.
-func (e *environment) place(w *World, rank, size []string) {
+func (e *environment) place(w *World, rank string, size ...string) {
 	before := len(e.problems)
 	w.Size = e.number(1, rendezvous.MaxRanks, 0, size...)
 	if len(e.problems) > before {
 		w.Size = rendezvous.MaxRanks // what may be allowed
 	}
-	w.Rank = e.number(0, w.Size-1, unknownRank, rank...)
+	w.Rank = e.number(0, w.Size-1, unknownRank, rank)
+}
+
+// local reads the place on this host, as far as it is set.
+func (e *environment) local(w *World, rank, size string) {
+	w.LocalRank = e.optional(0, w.Size-1, w.LocalRank, rank)
+	w.LocalSize = e.optional(1, w.Size, w.LocalSize, size)
 }
 
 // overrides applies Carillon's own variables over the launcher's.
 func (e *environment) overrides(w *World) {
 	if w.Launcher != Carillon && w.Launcher != None {
 		w.Size = e.optional(1, rendezvous.MaxRanks, w.Size, "CARILLON_WORLD_SIZE")
-		w.Rank = e.optional(0, max(w.Size-1, 0), w.Rank, "CARILLON_RANK")
+		w.Rank = e.optional(0, w.Size-1, w.Rank, "CARILLON_RANK")
 	}
-	w.LocalRank = e.optional(0, max(w.Size-1, 0), w.LocalRank, "CARILLON_LOCAL_RANK")
-	w.LocalSize = e.optional(1, max(w.Size, 1), w.LocalSize, "CARILLON_LOCAL_WORLD_SIZE")
-	if address := e.get("CARILLON_ADDRESS"); address != "" {
-		w.Address = address
-	}
-	if job := e.get("CARILLON_JOB"); job != "" {
-		w.Job = job
-	}
+	e.local(w, "CARILLON_LOCAL_RANK", "CARILLON_LOCAL_WORLD_SIZE")
+	w.Address = cmp.Or(e.get("CARILLON_ADDRESS"), w.Address)
+	w.Job = cmp.Or(e.get("CARILLON_JOB"), w.Job)
 	e.secret(w)
 }
 

@@ -179,6 +179,14 @@ func TestFromEnv(t *testing.T) {
 			"srun with a master's port", srunEnv + "\nMASTER_PORT=7000",
 			World{Rank: 5, Size: 7, LocalRank: 2, LocalSize: 3, Address: "gnode20:7000", Job: "slurm-200505.2", Launcher: Slurm},
 		},
+		{
+			"mpirun on two hosts with IPv6 alone", strings.ReplaceAll(mpirunEnv, "tcp://192.0.2.2:43663;", "") +
+				"\nOMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=3",
+			World{
+				Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2, Address: "[fd00::2]:23673", Job: "openmpi-1138032641",
+				Secret: []byte("f804fa9ddd06315a-2fc8ce4017d7f780"), Launcher: OpenMPI,
+			},
+		},
 		{"a batch script is no rank", sbatchEnv, World{Size: 1, LocalSize: 1, Launcher: None}},
 		{
 			"torchrun inside of srun", srunEnv + torchrunEnv,
@@ -284,7 +292,7 @@ func TestProblemsAreAllNamed(t *testing.T) {
 			[]string{`CARILLON_JOB_SECRET_FILE="/run/secret": CARILLON_JOB_SECRET is set too; set one of them`},
 		},
 		{"a list of nodes cut off", srunEnv + "\nSLURM_STEP_NODELIST=gnode[20,2", []string{
-			`SLURM_STEP_NODELIST="gnode[20,2": it must be a list of hosts such as n[01-03,7]: a bracket is not closed`,
+			`SLURM_STEP_NODELIST="gnode[20,2": it must be a list of hosts such as n[01-03,7]`,
 		}},
 		{"tasks by node", srunEnv + "\nSLURM_STEP_TASKS_PER_NODE=3(xtwo)", []string{
 			`SLURM_STEP_TASKS_PER_NODE="3(xtwo)": it must be numbers of tasks such as 4(x2),3`,

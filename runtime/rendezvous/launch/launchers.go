@@ -1,9 +1,9 @@
 package launch
 
 import (
-	"errors"
 	"hash/fnv"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -53,17 +53,16 @@ func (e *environment) launcher() World {
 // carillon is a launcher of the user's own; overrides reads its variables.
 func (e *environment) carillon() World {
 	w := World{Launcher: Carillon, LocalRank: unknownRank}
-	e.place(&w, []string{"CARILLON_RANK"}, []string{"CARILLON_WORLD_SIZE"})
+	e.place(&w, "CARILLON_RANK", "CARILLON_WORLD_SIZE")
 	e.master(&w, "")
 	return w
 }
 
 // torch is torchrun, or a launcher that sets the same variables for PyTorch's init_method env://.
 func (e *environment) torch() World {
-	w := World{Launcher: PyTorch}
-	e.place(&w, []string{"RANK"}, []string{"WORLD_SIZE"})
-	w.LocalRank = e.optional(0, max(w.Size-1, 0), unknownRank, "LOCAL_RANK")
-	w.LocalSize = e.optional(1, max(w.Size, 1), 0, "LOCAL_WORLD_SIZE")
+	w := World{Launcher: PyTorch, LocalRank: unknownRank}
+	e.place(&w, "RANK", "WORLD_SIZE")
+	e.local(&w, "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 	run := e.get("TORCHELASTIC_RUN_ID")
 	if run == "" {
 		e.master(&w, "")
@@ -86,10 +85,9 @@ func (e *environment) torch() World {
 }
 
 func (e *environment) openMPI() World {
-	w := World{Launcher: OpenMPI}
-	e.place(&w, []string{"OMPI_COMM_WORLD_RANK"}, []string{"OMPI_COMM_WORLD_SIZE"})
-	w.LocalRank = e.optional(0, max(w.Size-1, 0), unknownRank, "OMPI_COMM_WORLD_LOCAL_RANK")
-	w.LocalSize = e.optional(1, max(w.Size, 1), 0, "OMPI_COMM_WORLD_LOCAL_SIZE")
+	w := World{Launcher: OpenMPI, LocalRank: unknownRank}
+	e.place(&w, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+	e.local(&w, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
 	if _, job := e.first("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"); job != "" {
 		w.Job = "openmpi-" + job
 	}
@@ -111,50 +109,31 @@ func (e *environment) mpirunHost(w *World) string {
 	if uri == "" {
 		return ""
 	}
-	host, err := hostOfURI(uri)
-	if err != nil {
-		e.problem(name, uri, "%v; say where rank 0 is with mpirun -x CARILLON_ADDRESS=host:port", err)
+	host := mpirunIPv4.FindStringSubmatch(uri)
+	if host == nil {
+		host = mpirunIPv6.FindStringSubmatch(uri)
+	}
+	if host == nil {
+		e.problem(name, uri, "no address of mpirun is in it; say where rank 0 is with mpirun -x CARILLON_ADDRESS=host:port")
 		return ""
 	}
 	if local := e.get("OMPI_MCA_orte_local_daemon_uri"); w.Rank == 0 && local != "" && local != uri {
 		e.problem("OMPI_MCA_orte_local_daemon_uri", local, "rank 0 is not on mpirun's host, where the others look for it; "+
 			"say where it is with mpirun -x CARILLON_ADDRESS=host:port")
 	}
-	return host
+	return host[1]
 }
 
-// hostOfURI returns the first IPv4 address of Open MPI's "jobid.rank;tcp://a,b:port;tcp6://[c]:port", or else the first
-// other one.
-func hostOfURI(uri string) (string, error) {
-	fallback := ""
-	for _, part := range strings.Split(uri, ";")[1:] {
-		scheme, rest, ok := strings.Cut(part, "://")
-		colon := strings.LastIndexByte(rest, ':')
-		if !ok || colon < 0 {
-			continue
-		}
-		address, _, _ := strings.Cut(strings.Trim(rest[:colon], "[]"), ",")
-		address = strings.Trim(address, "[]")
-		if net.ParseIP(address) == nil {
-			continue
-		}
-		if scheme == "tcp" || scheme == "tcp4" {
-			return address, nil
-		}
-		if fallback == "" {
-			fallback = address
-		}
-	}
-	if fallback == "" {
-		return "", errors.New("no address of mpirun is in it")
-	}
-	return fallback, nil
-}
+// The first addresses in Open MPI's "jobid.rank;tcp://a,b:port;tcp6://[c]:port".
+var (
+	mpirunIPv4 = regexp.MustCompile(`;tcp4?://([0-9.]+)`)
+	mpirunIPv6 = regexp.MustCompile(`;tcp6?://\[*([0-9a-fA-F:]+)`)
+)
 
 func (e *environment) slurm() World {
 	w := World{Launcher: Slurm}
-	e.place(&w, []string{"SLURM_PROCID"}, []string{"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"})
-	w.LocalRank = e.optional(0, max(w.Size-1, 0), unknownRank, "SLURM_LOCALID")
+	e.place(&w, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")
+	w.LocalRank = e.optional(0, w.Size-1, unknownRank, "SLURM_LOCALID")
 	w.LocalSize = e.slurmLocalSize()
 	_, id := e.first("SLURM_JOB_ID", "SLURM_JOBID")
 	if id == "" {
@@ -175,13 +154,34 @@ func (e *environment) slurm() World {
 		e.problem(name, "", "Slurm sets it in every step; or set CARILLON_ADDRESS=host:port")
 		return w
 	}
-	host, err := FirstHost(list)
-	if err != nil {
-		e.problem(name, list, "it must be a list of hosts such as n[01-03,7]: %v", err)
+	host := firstHost(list)
+	if host == "" {
+		e.problem(name, list, "it must be a list of hosts such as n[01-03,7]")
 		return w
 	}
 	e.master(&w, host)
 	return w
+}
+
+// A list of hosts in Slurm's notation, where brackets hold numbers and ranges that each stand for one name.
+const (
+	slurmNumbers = `\[(\d+)(?:-\d+)?(?:,\d+(?:-\d+)?)*\]`
+	slurmHost    = `(?:[-.\w]|` + slurmNumbers + `)+`
+)
+
+var (
+	slurmHosts  = regexp.MustCompile(`^` + slurmHost + `(?:,` + slurmHost + `)*$`)
+	slurmFirst  = regexp.MustCompile(`^` + slurmHost)
+	slurmNumber = regexp.MustCompile(slurmNumbers)
+)
+
+// firstHost returns the first host of a list in Slurm's notation: "n[01-03,7],login" starts with n01. The whole list is
+// checked, so that one that was cut off is not taken for a whole one; of what is no such list it is empty.
+func firstHost(list string) string {
+	if !slurmHosts.MatchString(list) {
+		return ""
+	}
+	return slurmNumber.ReplaceAllString(slurmFirst.FindString(list), "$1")
 }
 
 // slurmLocalSize reads how many ranks this node has from "4(x2),3", tasks by node, and the node's number.

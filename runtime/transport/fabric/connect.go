@@ -67,10 +67,15 @@ func (l *Links) agree(ctx context.Context, ways []way) error {
 	kept := l.shms[:0]
 	for _, c := range l.shms {
 		peer := c.Peer()
-		opened, known := c.Agreed()
-		for ; !known; opened, known = c.Agreed() {
-			if _, err := l.FirstLost(); err != nil {
-				return err
+		var opened, known bool
+		for {
+			// The loss first: a peer that agreed, and gave up right after, is connected.
+			_, lost := l.FirstLost()
+			if opened, known = c.Agreed(); known {
+				break
+			}
+			if lost != nil {
+				return lost
 			}
 			if err := l.waiter.Idle(ctx); err != nil {
 				return &lifecycle.PeerError{

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -46,24 +47,23 @@ func (f ifname) admits(name string) bool {
 	return named != f.exclude
 }
 
-// choice is one address of this host, and how good it is to be reached by.
-type choice struct {
-	addr  netip.Addr
-	worse int
-}
-
-// listenAddress is the address of this host at which other hosts reach it best, as far as f admits it. IPv4 goes before
-// IPv6, interfaces of the network before bridges of containers, and those before loopback.
-func listenAddress(f ifname) (netip.Addr, error) {
+// Address is the address of this host at which the ranks of other hosts reach it best, as far as SocketIfname admits
+// it: where the fabric listens. IPv4 goes before IPv6, interfaces of the network before bridges of containers, and those
+// before loopback.
+func (f *Fabric) Address() (best netip.Addr, err error) {
+	names, err := parseIfname(f.config.SocketIfname)
+	if err != nil {
+		return best, err
+	}
 	interfaces, err := net.Interfaces()
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("list network interfaces: %w", err)
+		return best, fmt.Errorf("list network interfaces: %w", err)
 	}
-	var choices []choice
-	var names []string
+	least := math.MaxInt // how bad the best is
+	var there []string
 	for _, i := range interfaces {
-		names = append(names, i.Name)
-		if i.Flags&net.FlagUp == 0 || !f.admits(i.Name) {
+		there = append(there, i.Name)
+		if i.Flags&net.FlagUp == 0 || !names.admits(i.Name) {
 			continue
 		}
 		worse := 0
@@ -82,29 +82,18 @@ func listenAddress(f ifname) (netip.Addr, error) {
 			if err != nil || prefix.Addr().IsLinkLocalUnicast() {
 				continue // a link-local address means nothing without its zone
 			}
-			addr := prefix.Addr().Unmap()
-			if addr.Is4() {
-				choices = append(choices, choice{addr, worse})
-			} else {
-				choices = append(choices, choice{addr, worse + 1})
+			addr, worse := prefix.Addr().Unmap(), worse
+			if !addr.Is4() {
+				worse++
+			}
+			if worse < least {
+				best, least = addr, worse
 			}
 		}
 	}
-	if len(choices) == 0 {
-		return netip.Addr{}, fmt.Errorf(
-			"no network interface that is up, has an address and fits SocketIfname; there are: %s",
-			strings.Join(names, ", "))
+	if !best.IsValid() {
+		return best, fmt.Errorf("no network interface that is up, has an address and fits SocketIfname; there are: %s",
+			strings.Join(there, ", "))
 	}
-	slices.SortStableFunc(choices, func(a, b choice) int { return a.worse - b.worse })
-	return choices[0].addr, nil
-}
-
-// Address is the address of this host at which the ranks of other hosts reach it, as far as SocketIfname admits it:
-// where the fabric itself listens, and where a rendezvous server should.
-func (f *Fabric) Address() (netip.Addr, error) {
-	names, err := parseIfname(f.config.SocketIfname)
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	return listenAddress(names)
+	return best, nil
 }

@@ -27,9 +27,11 @@ type Fabric struct {
 	mu       sync.Mutex
 	closed   bool
 	listener *tcp.Listener // nil until the first Port
-	links    map[*Links]struct{}
-	ports    map[*Port]struct{}
+	open     map[closer]struct{}
 }
+
+// closer is a Port or Links.
+type closer interface{ Close() }
 
 // New makes a Fabric. It opens nothing yet.
 func New(config Config) (*Fabric, error) {
@@ -53,7 +55,7 @@ func New(config Config) (*Fabric, error) {
 	f := &Fabric{
 		config: config, host: host[:min(len(host), maxHostName)], self: self,
 		hub: newHub(), deaths: newDeaths(),
-		links: make(map[*Links]struct{}), ports: make(map[*Port]struct{}),
+		open: make(map[closer]struct{}),
 	}
 	_, _ = rand.Read(f.id[:]) // never fails
 	return f, nil
@@ -67,51 +69,43 @@ var errFabricClosed = errors.New("the fabric is closed")
 // ranks have the same. Nothing is kept of it when Connect turns out to need neither. The Port must be connected or
 // closed.
 func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int) (*Port, error) {
-	return f.prepare(id, secret, maxSize, maxSize == 1)
+	return f.prepare(id, secret, maxSize, false)
 }
 
 // PrepareLocal is Prepare for a communicator whose ranks are all of this Fabric: it makes no system call. A card of
 // another Fabric is refused. Where DisableP2P keeps the ranks apart all the same, it is Prepare.
 func (f *Fabric) PrepareLocal(id lifecycle.CommID, secret []byte, maxSize int) (*Port, error) {
-	return f.prepare(id, secret, maxSize, maxSize == 1 || !f.config.DisableP2P)
+	return f.prepare(id, secret, maxSize, !f.config.DisableP2P)
 }
 
 func (f *Fabric) prepare(id lifecycle.CommID, secret []byte, maxSize int, local bool) (*Port, error) {
 	if maxSize < 1 {
 		return nil, fmt.Errorf("maxSize is %d; at least 1 is allowed", maxSize)
 	}
-	p := &Port{f: f, id: id, maxSize: maxSize}
-	p.card = card{
+	p := &Port{f: f, id: id, maxSize: maxSize, card: card{
 		comm: id, fabric: f.id, hostID: f.config.HostID, host: f.host, process: f.self,
-	}
+	}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
 		return nil, errFabricClosed
 	}
-	if local {
-		f.keep(p)
-		return p, nil
-	}
-	if err := f.listen(); err != nil {
-		return nil, err
-	}
-	if !f.config.DisableSHM {
-		// A host that has no shared memory left still has TCP.
-		if inbox, err := shm.Create(id, maxSize); err == nil {
-			p.inbox, p.card.inbox = inbox, inbox.Location()
+	if !local && maxSize > 1 {
+		if err := f.listen(); err != nil {
+			return nil, err
 		}
+		if !f.config.DisableSHM {
+			// A host that has no shared memory left still has TCP.
+			if inbox, err := shm.Create(id, maxSize); err == nil {
+				p.inbox, p.card.inbox = inbox, inbox.Location()
+			}
+		}
+		p.gate = f.listener.Gate(id, secret)
+		p.card.tcp, p.card.gate = f.listener.Door().Addr(), p.gate.ID()
 	}
-	p.gate = f.listener.Gate(id, secret)
-	p.card.tcp, p.card.gate = f.listener.Door().Addr(), p.gate.ID()
-	f.keep(p)
-	return p, nil
-}
-
-// keep remembers p until it is settled. f.mu is held.
-func (f *Fabric) keep(p *Port) {
-	f.ports[p] = struct{}{}
+	f.open[p] = struct{}{} // until it is settled
 	f.hub.expect(p.id)
+	return p, nil
 }
 
 // Door is the port of this process at which ranks of other processes reach it, for others to use until Close. The first
@@ -148,14 +142,11 @@ func (f *Fabric) listen() error {
 func (f *Fabric) Close() {
 	f.mu.Lock()
 	f.closed = true
-	listener, links, ports := f.listener, f.links, f.ports
-	f.links, f.ports = nil, nil
+	listener, open := f.listener, f.open
+	f.open = nil
 	f.mu.Unlock()
-	for p := range ports {
-		p.Close()
-	}
-	for l := range links {
-		l.Close()
+	for c := range open {
+		c.Close()
 	}
 	if listener != nil {
 		listener.Close()
@@ -170,18 +161,12 @@ func (f *Fabric) register(l *Links) bool {
 	if f.closed {
 		return false
 	}
-	f.links[l] = struct{}{}
+	f.open[l] = struct{}{}
 	return true
 }
 
-func (f *Fabric) unregister(l *Links) {
+func (f *Fabric) unregister(c closer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.links, l)
-}
-
-func (f *Fabric) unregisterPort(p *Port) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.ports, p)
+	delete(f.open, c)
 }

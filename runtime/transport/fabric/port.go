@@ -38,7 +38,7 @@ func (p *Port) Close() {
 
 // settle says that the rank is connected, or will not be.
 func (p *Port) settle() {
-	p.f.unregisterPort(p)
+	p.f.unregister(p)
 	p.f.hub.settle(p.id)
 	if p.gate != nil {
 		p.gate.Close()

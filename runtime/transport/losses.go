@@ -11,7 +11,7 @@ type losses struct {
 
 func newLosses(size int) losses { return losses{causes: make([]atomic.Pointer[error], size)} }
 
-// PeerLost implements Doorbell.
+// PeerLost says that the connection to peer is of no use any more, and why. The first cause per peer is kept. It rings.
 func (w *Waiter) PeerLost(peer int, err error) {
 	if w.losses.causes[peer].CompareAndSwap(nil, &err) {
 		w.losses.first.CompareAndSwap(0, int32(peer)+1)

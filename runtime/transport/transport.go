@@ -6,7 +6,7 @@ import "errors"
 var ErrClosed = errors.New("connection is closed")
 
 // Conn is one rank's end of the connection to one peer: a reliable, ordered stream of bytes each way, with flow
-// control. It never blocks; a rank that can't go on waits on the Doorbell that the Conn was made with, which the Conn
+// control. It never blocks; a rank that can't go on waits on the Waiter that the Conn was made with, which the Conn
 // rings when bytes arrive, when room becomes free, and when the peer is lost.
 //
 // TrySend and the pair Peek and Release are independent of each other. Each of the two may be used by one goroutine
@@ -33,7 +33,7 @@ type Conn interface {
 	Release(n int)
 
 	// Notify tells the peer out of band, best effort and without blocking, that this rank gave up; the peer's
-	// Doorbell gets PeerLost with a *NoticeError. Nothing can be sent after it. Only the first Notify counts.
+	// Waiter gets PeerLost with a *NoticeError. Nothing can be sent after it. Only the first Notify counts.
 	Notify(n Notice)
 
 	// Close ends the connection. It waits until the peer is no longer reading from memory that this side had passed to
@@ -42,15 +42,4 @@ type Conn interface {
 
 	// Name is the transport's: "inproc", "shm", "tcp".
 	Name() string
-}
-
-// Doorbell wakes a rank that waits for its connections. One is shared by all connections of a rank in one
-// communicator. Its implementation is Waiter.
-type Doorbell interface {
-	// Ring wakes the waiter, now or at its next wait. It never blocks, makes no system call unless the waiter sleeps,
-	// and does not allocate.
-	Ring()
-	// PeerLost says that the connection to peer is of no use any more, and why. The first cause per peer is kept. It
-	// rings.
-	PeerLost(peer int, err error)
 }

@@ -72,7 +72,7 @@ func Clock() time.Duration { return time.Since(epoch) }
 
 var epoch = time.Now().Add(-time.Second)
 
-// Waiter is where one rank waits for its connections in one communicator. It is the Doorbell of all of them.
+// Waiter is where one rank waits for its connections in one communicator. All of them ring it.
 //
 // Idle and Active belong to the goroutine that drives the connections; the other methods may be called by any.
 //
@@ -252,13 +252,12 @@ func (w *Waiter) doze(ctx context.Context) error {
 	return nil
 }
 
-// Ring wakes the waiter, now or at its next Idle.
+// Ring wakes the waiter, now or at its next Idle. It never blocks, makes no system call unless the waiter sleeps, and
+// does not allocate.
 func (w *Waiter) Ring() {
-	if w.word.Load() == armed && w.word.CompareAndSwap(armed, awake) {
-		if w.wake == nil {
-			futexWake(w.word)
-			return
-		}
+	if w.wake == nil {
+		RingWord(w.word)
+	} else if w.word.Load() == armed && w.word.CompareAndSwap(armed, awake) {
 		select {
 		case w.wake <- struct{}{}:
 		default: // a wake-up is already there

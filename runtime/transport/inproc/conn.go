@@ -42,7 +42,7 @@ type Conn struct {
 
 	state atomic.Uint32
 	why   atomic.Pointer[transport.NoticeError]
-	bell  atomic.Pointer[transport.Doorbell]
+	bell  atomic.Pointer[transport.Waiter]
 	peer  *Conn
 	rank  int // this side's
 }
@@ -58,8 +58,8 @@ func Pair(a, b int) (*Conn, *Conn) {
 }
 
 // Attach names the doorbell of this side.
-func (c *Conn) Attach(bell transport.Doorbell) {
-	c.bell.Store(&bell)
+func (c *Conn) Attach(bell *transport.Waiter) {
+	c.bell.Store(bell)
 	if why := c.why.Load(); why != nil {
 		c.tell(why)
 	}
@@ -71,7 +71,7 @@ func (c *Conn) Name() string { return "inproc" }
 // ringPeer wakes the other side, if it is there already. If not, it looks at the connection when it comes.
 func (c *Conn) ringPeer() {
 	if bell := c.peer.bell.Load(); bell != nil {
-		(*bell).Ring()
+		bell.Ring()
 	}
 }
 
@@ -81,9 +81,9 @@ func (c *Conn) tell(why *transport.NoticeError) {
 	switch {
 	case bell == nil: // Attach will tell
 	case c.peer.state.Load()&gaveUp != 0:
-		(*bell).PeerLost(why.Peer, why)
+		bell.PeerLost(why.Peer, why)
 	default:
-		(*bell).Ring()
+		bell.Ring()
 	}
 }
 

@@ -42,14 +42,14 @@ type Conn struct {
 
 	state  atomic.Uint32
 	why    atomic.Pointer[error]
-	bell   transport.Doorbell
+	bell   *transport.Waiter
 	rank   int
 	peer   int
 	inbox  *Inbox   // keeps in mapped
 	theirs *mapping // keeps out mapped
 }
 
-func newConn(in *Inbox, theirs *mapping, self, peer int, bell transport.Doorbell) *Conn {
+func newConn(in *Inbox, theirs *mapping, self, peer int, bell *transport.Waiter) *Conn {
 	return &Conn{
 		out:      slotOf(theirs.mem, in.loc.Slots, self),
 		peerBell: word32(theirs.mem, headerBell),
@@ -171,7 +171,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Check looks whether the peer has sent a Notice, and tells the doorbell if so.
+// Check looks whether the peer has sent a Notice, and tells the Waiter if so.
 func (c *Conn) Check() { _ = c.check() }
 
 // check returns why the peer is gone, or nil.

@@ -137,7 +137,7 @@ func (in *Inbox) Refuse(peer int) {
 // Open connects the owner, rank self, with rank peer of the process pid, whose inbox is at loc. Losses are told to
 // bell. The connection may be used when Agreed says that the peer could open this inbox, too. On an error, the caller
 // calls Refuse.
-func (in *Inbox) Open(self, peer, pid int, loc Location, bell transport.Doorbell) (*Conn, error) {
+func (in *Inbox) Open(self, peer, pid int, loc Location, bell *transport.Waiter) (*Conn, error) {
 	if loc.Slots != in.loc.Slots {
 		return nil, fmt.Errorf("inbox of rank %d has %d slots, ours has %d", peer, loc.Slots, in.loc.Slots)
 	}

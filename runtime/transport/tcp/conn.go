@@ -35,7 +35,7 @@ type Conn struct {
 	why     atomic.Pointer[error]
 	data    *net.TCPConn
 	control *net.TCPConn
-	bell    transport.Doorbell
+	bell    *transport.Waiter
 	rank    int
 	peer    int
 	grace   time.Duration // within which the control connection must say why data ended
@@ -54,7 +54,7 @@ type sender struct {
 	done    chan struct{} // closed by Close; ends watch
 }
 
-func newConn(s *Listener, conns [kinds]*net.TCPConn, self, peer int, bell transport.Doorbell) (*Conn, error) {
+func newConn(s *Listener, conns [kinds]*net.TCPConn, self, peer int, bell *transport.Waiter) (*Conn, error) {
 	c := &Conn{data: conns[data], control: conns[control], bell: bell, rank: self, peer: peer, grace: s.keepalive}
 	raw, err := c.data.SyscallConn()
 	if err == nil {
@@ -170,7 +170,7 @@ func (c *Conn) lose(code lifecycle.Code, detail string, err error) {
 	c.end(&lifecycle.PeerError{Code: code, Rank: c.peer, Self: c.rank, Detail: detail, Err: err})
 }
 
-// end makes err the reason for which the peer is gone, unless there is one, and tells the doorbell.
+// end makes err the reason for which the peer is gone, unless there is one, and tells the Waiter.
 func (c *Conn) end(err error) {
 	if c.state.Load()&closed == 0 && c.why.CompareAndSwap(nil, &err) {
 		c.state.Or(gone)

@@ -183,7 +183,7 @@ func (g *Gate) wait(ctx context.Context, self, peer int) (conns [kinds]*net.TCPC
 // Connect connects rank self, whose gate this is, with rank peer, whose gate and address are given. Of two ranks, the
 // lower dials and the higher waits. It blocks until the connection stands or ctx ends. Losses are told to bell.
 func (g *Gate) Connect(
-	ctx context.Context, self, peer int, addr string, gate GateID, bell transport.Doorbell,
+	ctx context.Context, self, peer int, addr string, gate GateID, bell *transport.Waiter,
 ) (*Conn, error) {
 	var conns [kinds]*net.TCPConn
 	var err error

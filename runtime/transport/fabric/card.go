@@ -7,8 +7,8 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/wire"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
-	"github.com/carillon-rt/carillon/runtime/transport/tcp"
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
@@ -30,7 +30,7 @@ type card struct {
 	process process.ID
 	inbox   shm.Location // zero: shared memory is switched off
 	tcp     string       // address and port
-	gate    tcp.GateID   // which of the listener's gates is the rank's
+	gate    door.Room    // which of the listener's gates is the rank's
 }
 
 func (c *card) encode() []byte {

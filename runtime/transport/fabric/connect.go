@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -98,6 +99,10 @@ func (l *Links) agree(ctx context.Context, ways []way) error {
 	return nil
 }
 
+// lastWords is how long a peer that has ended may still turn out to be connected: it may have connected, closed in
+// order and ended while this rank had not yet read what the kernel had for it. All of that is on this host.
+const lastWords = time.Second
+
 // connectTCP connects all peers that are left, at the same time. A peer whose process has ended is not waited for,
 // where that can be seen from here.
 func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*card) error {
@@ -106,63 +111,43 @@ func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*ca
 	var wg sync.WaitGroup
 	var once sync.Once
 	var first error // the others only say that they were ended because of it
-	fail := func(err error) {
-		once.Do(func() { first = err })
-		stop(err)
-	}
 	for peer, w := range ways {
 		if w != viaTCP {
 			continue
 		}
-		unwatch := l.watchWhileConnecting(peer, &p.card, cards[peer], fail)
 		wg.Go(func() {
-			defer unwatch() // from here on the connection itself tells of a death
-			conn, err := p.gate.Connect(ctx, l.rank, peer, cards[peer].tcp, cards[peer].gate, l.waiter)
-			if err != nil {
-				fail(err)
-				return
+			if err := l.connectPeer(ctx, p, peer, cards[peer]); err != nil {
+				once.Do(func() { first = err })
+				stop(err)
 			}
-			l.conns[peer] = conn
 		})
 	}
 	wg.Wait()
 	return first
 }
 
-// lastWords is how long a peer that has ended may still turn out to be connected: it may have connected, closed in
-// order and ended while this rank had not yet read what the kernel had for it. All of that is on this host.
-const lastWords = time.Second
-
-// watchWhileConnecting has fail called when a peer is not connected, lastWords after the end of its process. It does so
-// for the processes that this rank can see, and not any more once cancel has returned.
-func (l *Links) watchWhileConnecting(peer int, mine, its *card, fail func(error)) (cancel func()) {
-	if its.hostID != mine.hostID || !its.process.Near(mine.process) {
-		return func() {}
-	}
+func (l *Links) connectPeer(ctx context.Context, p *Port, peer int, its *card) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	dead := l.dead(peer, its)
-	var mu sync.Mutex
-	settled := false // connected, or failed for another reason: fail isn't called any more
-	ended := func() {
-		time.AfterFunc(lastWords, func() {
-			mu.Lock()
-			defer mu.Unlock()
-			if !settled {
-				fail(dead)
-			}
-		})
-	}
-	unwatch, err := l.f.deaths.watch(its.process, ended)
-	if err != nil { // it has ended
-		ended()
-	}
-	return func() {
-		mu.Lock()
-		settled = true
-		mu.Unlock()
-		if err == nil {
-			unwatch()
+	if its.hostID == p.card.hostID && its.process.Near(p.card.process) {
+		ended := func() { time.AfterFunc(lastWords, func() { stop(dead) }) }
+		unwatch, err := l.f.deaths.watch(its.process, ended)
+		if err != nil { // it has ended
+			ended()
+		} else {
+			defer unwatch() // from here on the connection itself tells of a death
 		}
 	}
+	conn, err := p.gate.Connect(ctx, l.rank, peer, its.tcp, its.gate, l.waiter)
+	if err != nil && errors.Is(context.Cause(ctx), dead) {
+		return dead
+	}
+	if err != nil {
+		return err
+	}
+	l.conns[peer] = conn
+	return nil
 }
 
 // dead is the error of a peer whose process has ended.

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
-	"github.com/carillon-rt/carillon/runtime/transport/tcp"
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
@@ -29,7 +29,7 @@ func aCard() *card {
 	return &card{
 		comm: lifecycle.CommID{1}, fabric: [16]byte{2}, hostID: "boot", host: "node7",
 		process: process.ID{PID: 4711, StartTicks: 1 << 40, PIDSpace: 4026531836, BootID: process.BootID{5}},
-		inbox:   shm.Location{FD: 12, Slots: 8, Token: [16]byte{3}}, tcp: "[2001:db8::1]:49152", gate: tcp.GateID{4},
+		inbox:   shm.Location{FD: 12, Slots: 8, Token: [16]byte{3}}, tcp: "[2001:db8::1]:49152", gate: door.Room{4},
 	}
 }
 

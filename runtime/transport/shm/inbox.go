@@ -51,8 +51,6 @@ type Inbox struct {
 	loc Location
 	m   *mapping // nil until Map
 
-	alerts *atomic.Uint32
-
 	mu   sync.Mutex
 	fd   int // -1 once closed
 	used []slot
@@ -98,7 +96,6 @@ func (in *Inbox) Map() error {
 		return err
 	}
 	in.m = m
-	in.alerts = word32(m.mem, headerAlerts)
 	return nil
 }
 
@@ -106,7 +103,7 @@ func (in *Inbox) Map() error {
 func (in *Inbox) Bell() *atomic.Uint32 { return word32(in.m.mem, headerBell) }
 
 // Alerts counts the notices that arrived from peers.
-func (in *Inbox) Alerts() uint32 { return in.alerts.Load() }
+func (in *Inbox) Alerts() uint32 { return word32(in.m.mem, headerAlerts).Load() }
 
 // Seal closes the file, so that nobody can open the inbox any more; those who have it keep it.
 func (in *Inbox) Seal() {

@@ -67,7 +67,7 @@ func newConn(s *Listener, conns [kinds]*net.TCPConn, self, peer int, bell *trans
 	}
 	c.raw, c.full, c.done = raw, make(chan struct{}, 1), make(chan struct{})
 	c.write = c.tryWrite
-	c.makeRing()
+	c.ring, c.room = make([]byte, ringSize), make(chan struct{}, 1)
 	c.reading.Store(2)
 	s.wg.Go(c.readData)
 	s.wg.Go(c.readControl)

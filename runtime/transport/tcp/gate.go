@@ -65,13 +65,10 @@ func about(from, to int, k kind) (a door.About) {
 	return a
 }
 
-// GateID names a Gate to those who dial.
-type GateID = door.Room
-
 // Gate is where the peers of one rank of one communicator arrive.
 type Gate struct {
 	s      *Listener
-	id     GateID
+	id     door.Room
 	comm   lifecycle.CommID
 	secret []byte
 
@@ -96,7 +93,7 @@ func (s *Listener) Gate(id lifecycle.CommID, secret []byte) *Gate {
 }
 
 // ID is what peers must know to come to this gate.
-func (g *Gate) ID() GateID { return g.id }
+func (g *Gate) ID() door.Room { return g.id }
 
 // Close closes the gate and the connections that nobody took.
 func (g *Gate) Close() {
@@ -183,7 +180,7 @@ func (g *Gate) wait(ctx context.Context, self, peer int) (conns [kinds]*net.TCPC
 // Connect connects rank self, whose gate this is, with rank peer, whose gate and address are given. Of two ranks, the
 // lower dials and the higher waits. It blocks until the connection stands or ctx ends. Losses are told to bell.
 func (g *Gate) Connect(
-	ctx context.Context, self, peer int, addr string, gate GateID, bell *transport.Waiter,
+	ctx context.Context, self, peer int, addr string, gate door.Room, bell *transport.Waiter,
 ) (*Conn, error) {
 	var conns [kinds]*net.TCPConn
 	var err error
@@ -209,7 +206,7 @@ func (g *Gate) Connect(
 }
 
 func (g *Gate) dial(
-	ctx context.Context, self, peer int, addr string, gate GateID,
+	ctx context.Context, self, peer int, addr string, gate door.Room,
 ) (conns [kinds]*net.TCPConn, err error) {
 	for k := range conns {
 		h := door.Hello{Room: gate, About: about(self, peer, kind(k)), Secret: g.secret}

@@ -40,11 +40,6 @@ type receiver struct {
 	room   chan struct{} // holds one wake-up
 }
 
-func (r *receiver) makeRing() {
-	r.ring = make([]byte, ringSize)
-	r.room = make(chan struct{}, 1)
-}
-
 // Peek implements transport.Conn.
 func (c *Conn) Peek() ([]byte, error) {
 	// The state first: all data was there before it says ended.

@@ -198,7 +198,7 @@ func TestConnectNamesWhoIsMissing(t *testing.T) {
 	defer g.Close()
 	w := transport.NewWaiter(4, transport.Patience{})
 	for _, rank := range []int{1, 3} { // one waits for rank 2, one dials it
-		_, err := g.Connect(within(t, 50*time.Millisecond), rank, 2, "127.0.0.1:1", GateID{}, w)
+		_, err := g.Connect(within(t, 50*time.Millisecond), rank, 2, "127.0.0.1:1", door.Room{}, w)
 		var failed *lifecycle.PeerError
 		if !errors.As(err, &failed) || failed.Code != lifecycle.CodeNotJoined || failed.Rank != 2 || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("rank %d got %v", rank, err)

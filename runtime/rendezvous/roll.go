@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
@@ -26,20 +25,13 @@ const (
 
 // String says what happened, as the end of a sentence about the rank.
 func (d Departure) String() string {
-	switch d {
-	case Waiting:
-		return "it is waiting"
-	case Died:
-		return "its process ended"
-	case Lost:
-		return "its connection broke"
-	case GaveUp:
-		return "it gave up"
-	case Closed:
-		return "it closed its rendezvous"
-	default:
-		return "departure " + strconv.Itoa(int(d))
+	texts := [...]string{
+		"it is waiting", "its process ended", "its connection broke", "it gave up", "it closed its rendezvous",
 	}
+	if int(d) < len(texts) {
+		return texts[d]
+	}
+	return "departure " + strconv.Itoa(int(d))
 }
 
 // Member is a rank as it presented itself to a rendezvous.
@@ -81,19 +73,21 @@ func (m Member) Where() string {
 func (m Member) String() string { return fmt.Sprintf("rank %d (%s)", m.Rank, m.Where()) }
 
 func (m Member) story() string {
-	var b strings.Builder
-	b.WriteString(m.String())
+	says := m.String()
 	if !m.Arrived.IsZero() {
-		b.WriteString(" arrived at " + clock(m.Arrived) + ",")
+		says += " arrived at " + clock(m.Arrived)
 	}
-	if m.How != Waiting {
-		b.WriteString(" left at " + clock(m.Left) + ": " + m.How.String())
-		if m.Detail != "" {
-			b.WriteString(" (" + m.Detail + ")")
-		}
-		return b.String()
+	if m.How == Waiting {
+		return says
 	}
-	return strings.TrimSuffix(b.String(), ",")
+	if !m.Arrived.IsZero() {
+		says += ","
+	}
+	says += " left at " + clock(m.Left) + ": " + m.How.String()
+	if m.Detail != "" {
+		says += " (" + m.Detail + ")"
+	}
+	return says
 }
 
 func clock(t time.Time) string { return t.Format("15:04:05.000") }

@@ -80,16 +80,9 @@ func (e *environment) problem(name, value, format string, args ...any) {
 	e.problems = append(e.problems, &VariableError{Name: name, Value: value, Allowed: fmt.Sprintf(format, args...)})
 }
 
-// number reads a whole number from low to high, from the first variable that is set. Without any it is the fallback; a
-// fallback below low means that one must be set.
-func (e *environment) number(low, high, fallback int, names ...string) int {
+// number reads a whole number from low to high, from the first variable that is set, as one must be.
+func (e *environment) number(low, high int, names ...string) int {
 	name, value := e.first(names...)
-	if value == "" {
-		if fallback < low {
-			e.problem(name, "", "it must be a whole number from %d to %d", low, high)
-		}
-		return fallback
-	}
 	n, err := strconv.Atoi(value)
 	if err != nil || n < low || n > high {
 		e.problem(name, value, "it must be a whole number from %d to %d", low, high)
@@ -103,17 +96,17 @@ func (e *environment) optional(low, high, unset int, names ...string) int {
 	if !e.has(names...) {
 		return unset
 	}
-	return e.number(low, high, low, names...)
+	return e.number(low, high, names...)
 }
 
 // place reads rank and size. A size that is wrong does not make the rank wrong too.
 func (e *environment) place(w *World, rank string, size ...string) {
 	before := len(e.problems)
-	w.Size = e.number(1, rendezvous.MaxRanks, 0, size...)
+	w.Size = e.number(1, rendezvous.MaxRanks, size...)
 	if len(e.problems) > before {
 		w.Size = rendezvous.MaxRanks // what may be allowed
 	}
-	w.Rank = e.number(0, w.Size-1, unknownRank, rank)
+	w.Rank = e.number(0, w.Size-1, rank)
 }
 
 // local reads the place on this host, as far as it is set.

@@ -76,7 +76,7 @@ func (e *environment) torch() World {
 	}
 	taken, _ := strconv.ParseBool(e.get("TORCHELASTIC_USE_AGENT_STORE"))
 	if taken && e.has("MASTER_ADDR") && e.has("MASTER_PORT") {
-		port := e.number(1, 65535, 0, "MASTER_PORT")
+		port := e.number(1, 65535, "MASTER_PORT")
 		w.Address = net.JoinHostPort(e.get("MASTER_ADDR"), derivePort(w.Job+" "+strconv.Itoa(port)))
 		return w
 	}
@@ -190,7 +190,7 @@ func (e *environment) slurmLocalSize() int {
 	if list == "" || !e.has("SLURM_NODEID") {
 		return 0
 	}
-	node := e.number(0, rendezvous.MaxRanks, 0, "SLURM_NODEID")
+	node := e.number(0, rendezvous.MaxRanks, "SLURM_NODEID")
 	for item := range strings.SplitSeq(list, ",") {
 		count, times, repeated := strings.Cut(strings.TrimSuffix(item, ")"), "(x")
 		n, err := strconv.Atoi(count)
@@ -223,7 +223,7 @@ func (e *environment) master(w *World, host string) {
 	port := ""
 	switch {
 	case e.has("MASTER_PORT"):
-		port = strconv.Itoa(e.number(1, 65535, 0, "MASTER_PORT"))
+		port = strconv.Itoa(e.number(1, 65535, "MASTER_PORT"))
 	case w.Job != "":
 		port = derivePort(w.Job)
 	case w.Size > 1:

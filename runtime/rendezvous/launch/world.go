@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/wire"
 )
 
 // World is a process's place in its job. The tags name the variables that go before the launcher's.
@@ -54,8 +55,7 @@ func (w World) UniqueID(n int) (lifecycle.UniqueID, error) {
 	}
 	seed := []byte("carillon world")
 	for _, part := range [][]byte{[]byte(w.Job), w.Secret, []byte(port)} {
-		seed = binary.AppendUvarint(seed, uint64(len(part)))
-		seed = append(seed, part...)
+		seed = wire.AppendBytes(seed, part)
 	}
 	return lifecycle.UniqueIDFromSecret(binary.AppendVarint(seed, int64(n)), w.Address)
 }

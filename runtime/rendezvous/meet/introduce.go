@@ -33,35 +33,11 @@ func Introduce(
 }
 
 func (i *Introduction) encode() []byte {
-	return join([][]byte{[]byte(i.Meets), []byte(i.Contact), i.Card})
+	return wire.AppendBytes(wire.AppendBytes(wire.AppendBytes(nil, i.Meets), i.Contact), i.Card)
 }
 
 func (i *Introduction) decode(b []byte) error {
-	parts, err := split(b)
-	if err != nil {
-		return err
-	}
-	if len(parts) != 3 {
-		return fmt.Errorf("%d parts, want 3", len(parts))
-	}
-	i.Meets, i.Contact, i.Card = string(parts[0]), string(parts[1]), parts[2]
-	return nil
-}
-
-// join puts messages into one; split takes them apart again.
-func join(messages [][]byte) []byte {
-	var b []byte
-	for _, m := range messages {
-		b = wire.AppendBytes(b, m)
-	}
-	return b
-}
-
-func split(b []byte) ([][]byte, error) {
 	r := wire.NewReader(b)
-	var messages [][]byte
-	for r.Len() > 0 {
-		messages = append(messages, r.Bytes(len(b)))
-	}
-	return messages, r.Err()
+	i.Meets, i.Contact, i.Card = r.Text(len(b)), r.Text(len(b)), r.Bytes(len(b))
+	return r.End()
 }

@@ -112,3 +112,21 @@ func exchangeLarge(
 	}
 	return all, nil
 }
+
+// join puts messages into one; split takes them apart again.
+func join(messages [][]byte) []byte {
+	var b []byte
+	for _, m := range messages {
+		b = wire.AppendBytes(b, m)
+	}
+	return b
+}
+
+func split(b []byte) ([][]byte, error) {
+	r := wire.NewReader(b)
+	var messages [][]byte
+	for r.Len() > 0 {
+		messages = append(messages, r.Bytes(len(b)))
+	}
+	return messages, r.Err()
+}

@@ -93,18 +93,13 @@ type Waiter struct {
 	first    time.Duration // firstSleep
 	last     time.Duration // lastSleep
 	sleep    time.Duration // the one before
-	resting  []Rester
+	resting  []func()
 	losses   losses
 
 	// The word of a Waiter that parks a goroutine. Ringers read it all the time, so it lies off what Idle writes.
 	_   [128]byte
 	own atomic.Uint32
 	_   [128]byte
-}
-
-// Rester is a connection that wants to know when its rank is about to sleep: its last window is not read any more.
-type Rester interface {
-	Rest()
 }
 
 // NewWaiter makes a Waiter for a communicator of the given size that sleeps by parking its goroutine. All that ring
@@ -123,8 +118,9 @@ func NewSharedWaiter(size int, word *atomic.Uint32, p Patience) *Waiter {
 	return w
 }
 
-// OnRest has r.Rest called before each sleep. It must be called before the first Idle.
-func (w *Waiter) OnRest(r Rester) { w.resting = append(w.resting, r) }
+// OnRest has rest called before each sleep: a connection's last window is not read any more. It must be called before
+// the first Idle.
+func (w *Waiter) OnRest(rest func()) { w.resting = append(w.resting, rest) }
 
 // Active says that the last pass over the connections made progress.
 func (w *Waiter) Active() {
@@ -232,8 +228,8 @@ func (w *Waiter) doze(ctx context.Context) error {
 		w.word.Store(armed)
 		return nil
 	}
-	for _, r := range w.resting {
-		r.Rest()
+	for _, rest := range w.resting {
+		rest()
 	}
 	if w.wake != nil {
 		select {

@@ -124,23 +124,18 @@ func TestWaiterAllocatesNothing(t *testing.T) {
 	}
 }
 
-// rest counts how often it is told to.
-type rest struct{ times int }
-
-func (r *rest) Rest() { r.times++ }
-
 func TestWaiterTellsBeforeItSleeps(t *testing.T) {
 	w := NewWaiter(2, Patience{})
-	var r rest
-	w.OnRest(&r)
+	times := 0
+	w.OnRest(func() { times++ })
 	_ = w.Idle(t.Context())
-	if r.times != 0 {
+	if times != 0 {
 		t.Error("told before the caller looked once more")
 	}
 	w.Ring()
 	_ = w.Idle(t.Context())
-	if r.times != 1 {
-		t.Errorf("told %d times", r.times)
+	if times != 1 {
+		t.Errorf("told %d times", times)
 	}
 }
 

@@ -18,7 +18,7 @@ type Links interface {
 	Rank() int
 	Size() int
 	Conn(peer int) transport.Conn // nil for the own rank
-	Waiter() *transport.Waiter    // the Doorbell of all the Conns
+	Waiter() *transport.Waiter    // which all the Conns ring
 	Topology() transport.Topology
 	Lost(peer int) error
 	FirstLost() (peer int, err error)
@@ -74,7 +74,7 @@ func New(links Links, tw *tape.CommWriter, cfg Config) *Engine {
 	}
 	e.clocks = time.Duration(tape.Now()) - transport.Clock()
 	e.nodes = links.Topology().Node
-	e.waiter.OnRest(sleeper{e})
+	e.waiter.OnRest(e.report)
 	e.now.peer.Store(-1)
 	e.all = make([]*link, e.size)
 	for r := range e.all {

@@ -25,7 +25,7 @@ func (e *Engine) suffices(peer, n int) bool {
 	return len(l.kept) >= n || err == nil && more
 }
 
-// inFlight says whether a peer that is lost may have sent more than has arrived. The doorbell rings at its end.
+// inFlight says whether a peer that is lost may have sent more than has arrived. The Waiter rings at its end.
 func (l *link) inFlight() bool {
 	c, ok := l.conn.(interface{ InFlight() bool })
 	return ok && c.InFlight()

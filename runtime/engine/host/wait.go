@@ -27,13 +27,6 @@ type waiting struct {
 	phase      tape.Phase
 }
 
-// sleeper has the engine told when its Waiter is about to sleep. A wait that ends before that is part of every
-// operation; one that does not must be known to others before the rank falls asleep.
-type sleeper struct{ e *Engine }
-
-// Rest implements transport.Rester.
-func (s sleeper) Rest() { s.e.report() }
-
 // drive passes over an operation until it is done.
 func (e *Engine) drive(o operation) error {
 	for {
@@ -85,7 +78,8 @@ func (e *Engine) proceed() {
 	}
 }
 
-// report puts on the tape for which rank the operation waits, and in which phase, if that is new.
+// report puts on the tape for which rank the operation waits, and in which phase, if that is new. The Waiter calls it
+// before it sleeps: a wait that ends earlier is part of every operation.
 func (e *Engine) report() {
 	o := e.w.op
 	if o == nil {

@@ -35,7 +35,7 @@ func (l *Links) connectInproc(peer int) error {
 		return err
 	}
 	c.Attach(l.waiter)
-	l.waiter.OnRest(c)
+	l.waiter.OnRest(c.Rest)
 	l.conns[peer] = c
 	l.inprocs = append(l.inprocs, c)
 	return nil

@@ -117,7 +117,7 @@ func TestNoticeBeforeAttach(t *testing.T) {
 // A rank that has seen a window, did not take anything and sleeps does not hold up its peer's Close.
 func TestIdleEndsReading(t *testing.T) {
 	a, b, _, wb := both()
-	wb.OnRest(b)
+	wb.OnRest(b.Rest)
 	send(t, a, make([]byte, 1<<20))
 	peek(t, b)
 	if !a.out.reading.Load() {

@@ -59,7 +59,7 @@ func (c *Conn) Peek() ([]byte, error) {
 }
 
 // InFlight says whether a peer that is gone may have sent more than Peek has shown: kernels hold it until there is room
-// here. The doorbell rings when the last of it has arrived.
+// here. The Waiter rings when the last of it has arrived.
 func (c *Conn) InFlight() bool { return c.state.Load()&(closed|gone|ended) == gone }
 
 // Release implements transport.Conn.

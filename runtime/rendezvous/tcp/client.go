@@ -19,7 +19,7 @@ import (
 const (
 	// leaveTime is how long an exchange that was given up waits for the roll from the server.
 	leaveTime = time.Second
-	// joinTime is how long a card may take to leave this host.
+	// joinTime is how long a card, or a question, may take to leave this host.
 	joinTime = 10 * time.Second
 	// firstLine is when a rank that waits is first worth a line; each next one comes after twice the time, and maxLine
 	// after the last at the latest.
@@ -237,7 +237,7 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 				return w.end(r, ended)
 			}
 		case <-line.C:
-			s.send(&request{kind: kindAsk, stream: w.join.stream, key: w.join.key}, leaveTime)
+			s.send(&request{kind: kindAsk, stream: w.join.stream, key: w.join.key}, joinTime)
 		case <-done:
 			if closed := context.Cause(w.client.ctx); closed != nil {
 				return nil, w.err(w.roll(), closed)

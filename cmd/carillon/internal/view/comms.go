@@ -73,7 +73,7 @@ func (g *gathering) add(part *health.Comm, jobRank int, later float64, stale boo
 		return
 	}
 	c.Size = max(c.Size, part.Size)
-	c.whole = c.whole || part.Parent == nil && part.Size == g.size
+	c.whole = c.whole || part.Parent.IsZero() && part.Size == g.size
 	c.Known = append(c.Known, rank)
 	if stale {
 		c.Stale, c.StaleAge = append(c.Stale, rank), max(c.StaleAge, later)

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -23,7 +25,7 @@ type Bus struct {
 
 	mu      sync.Mutex
 	gate    *gate
-	history ring
+	history []*Event
 	seq     uint64 // of the newest event in history
 	subs    map[*Subscription]struct{}
 	timer   *time.Timer // runs tick
@@ -43,8 +45,8 @@ func New(cfg Config) (*Bus, error) {
 	_, _ = rand.Read(epoch[:]) // never fails
 	cfg = cfg.complete()
 	return &Bus{
-		cfg: cfg, epoch: hex.EncodeToString(epoch[:]), gate: newGate(cfg.Window, cfg.Linger),
-		history: ring{limit: cfg.History}, subs: map[*Subscription]struct{}{}, open: map[string]*Event{},
+		cfg: cfg, epoch: hex.EncodeToString(epoch[:]), gate: &gate{conditions: map[string]*condition{}},
+		subs: map[*Subscription]struct{}{}, open: map[string]*Event{},
 		done: make(chan struct{}),
 	}, nil
 }
@@ -80,8 +82,8 @@ func (b *Bus) Publish(ev Event) error {
 func (b *Bus) emit(ev *Event) {
 	out := *ev
 	b.seq++
-	out.ID, out.seq, out.wire = formatID(b.epoch, b.seq), b.seq, &wire{}
-	b.history.push(&out)
+	out.ID, out.seq, out.wire = formatID(b.epoch, b.seq), b.seq, sync.OnceValues(out.encode)
+	b.history, _ = enqueue(b.history, &out, b.cfg.History)
 	switch {
 	case out.Stage == Closed:
 		delete(b.open, out.Key)
@@ -158,7 +160,7 @@ func (b *Bus) Attach(cfg SubscriptionConfig) *Subscription {
 	if s.cfg.Queue <= 0 {
 		s.cfg.Queue = b.cfg.Queue
 	}
-	s.queue.limit = min(s.cfg.Queue, MaxQueue)
+	s.cfg.Queue = min(s.cfg.Queue, MaxQueue)
 	s.seen = formatID(b.epoch, b.seq)
 	if cfg.After != "" {
 		b.resume(s, cfg.After)
@@ -171,29 +173,45 @@ func (b *Bus) Attach(cfg SubscriptionConfig) *Subscription {
 	return s
 }
 
+// FromStart is the After of a subscription that wants all that is remembered.
+const FromStart = "0"
+
+// epochDigits is the length of an epoch: the random part of all ids of one Bus, by which those of an earlier process
+// are told apart.
+const epochDigits = 16
+
+func formatID(epoch string, seq uint64) string { return epoch + "-" + strconv.FormatUint(seq, 10) }
+
+// parseID takes an id apart. It comes from a subscriber, who may send anything.
+func parseID(id string) (epoch string, seq uint64, ok bool) {
+	epoch, number, _ := strings.Cut(id, "-")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	return epoch, seq, err == nil && len(epoch) == epochDigits
+}
+
 // resume fills a subscription with what came behind an id.
 func (b *Bus) resume(s *Subscription, after string) {
-	first := b.seq - uint64(b.history.len()) // the newest that is forgotten, or 0
+	first := b.seq - uint64(len(b.history)) // the newest that is forgotten, or 0
 	epoch, seq, ok := parseID(after)
+	if after == FromStart {
+		epoch, seq, ok = b.epoch, 0, true
+	}
+	why, missed := "", uint64(0)
 	switch {
-	case after == FromStart && first == 0:
-		seq = 0
-	case after == FromStart:
-		seq = first
-		s.backlog = append(s.backlog, b.gap(after, first, "forgotten"))
 	case !ok:
-		seq = first
-		s.backlog = append(s.backlog, b.gap(after, 0, "malformed"))
+		why = "malformed"
 	case epoch != b.epoch || seq > b.seq:
-		seq = first
-		s.backlog = append(s.backlog, b.gap(after, 0, "unknown"))
+		why = "unknown"
 	case seq < first:
-		s.backlog = append(s.backlog, b.gap(after, first-seq, "forgotten"))
+		why, missed = "forgotten", first-seq
+	}
+	if why != "" {
+		s.backlog = append(s.backlog, b.gap(after, missed, why))
 		seq = first
 	}
 	s.seen = formatID(b.epoch, seq)
-	for i := int(seq - first); i < b.history.len(); i++ {
-		if ev := b.history.at(i); s.cfg.Filter.Match(ev) {
+	for _, ev := range b.history[seq-first:] {
+		if s.cfg.Filter.Match(ev) {
 			s.backlog = append(s.backlog, ev)
 		}
 	}
@@ -207,41 +225,26 @@ func (b *Bus) Open() []*Event {
 	return slices.SortedFunc(maps.Values(b.open), func(x, y *Event) int { return cmp.Compare(x.seq, y.seq) })
 }
 
-// Totals counts what became of the events that were offered, and how many listen.
-type Totals struct {
-	Published   uint64 // since the Bus was made
-	Folded      uint64 // counted as a repetition
-	Suppressed  uint64 // held back as a symptom
-	Untracked   uint64 // published as they were, because too many conditions were open to know one more
-	Subscribers int
-}
-
-// Totals counts events and subscribers.
-func (b *Bus) Totals() Totals {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	g := b.gate
-	return Totals{
-		Published: b.seq, Folded: g.folded, Suppressed: g.suppressed, Untracked: g.untracked,
-		Subscribers: len(b.subs),
-	}
-}
-
 func (b *Bus) detach(s *Subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.subs, s)
 }
 
-// Subscribe yields the events from now on, on a channel that is closed when ctx ends or the Bus is closed. It is a
-// Channel whose Run has an owner: whoever reads until the channel is closed. A reader that stops reading ends ctx.
+// Subscribe yields the events from now on, on a channel that is closed when ctx ends or the Bus is closed and nothing is
+// queued. A reader that stops reading before that ends ctx.
 func (b *Bus) Subscribe(ctx context.Context, filter Filter) <-chan *Event {
 	s := b.Attach(SubscriptionConfig{Filter: filter})
 	c := make(chan *Event)
 	go func() {
 		defer close(c)
 		defer s.Close()
-		_ = forward(ctx, s, c, nil) // that ctx ended, the reader knows
+		for ev := range s.Events(ctx) {
+			select {
+			case c <- ev:
+			case <-ctx.Done():
+			}
+		}
 	}()
 	return c
 }

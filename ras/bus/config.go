@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -11,15 +12,17 @@ import (
 const (
 	DefaultHistory = 1024
 	DefaultQueue   = 256
-	DefaultWindow  = 10 * time.Second
-	DefaultLinger  = 2 * time.Second
 )
 
-// The largest values that a Config allows.
+// MaxQueue is the largest History and the largest Queue.
+const MaxQueue = 1 << 20
+
 const (
-	MaxHistory = 1 << 20
-	MaxQueue   = 1 << 20
-	MaxWindow  = time.Hour
+	// window is how long events like the one before them are folded.
+	window = 10 * time.Second
+	// linger is how long a symptom is still held back when its cause has closed: what the cause explained ends a moment
+	// later.
+	linger = 2 * time.Second
 )
 
 // Config describes a Bus. Zero fields take the defaults that they name.
@@ -33,29 +36,12 @@ type Config struct {
 	History int
 	// Queue is how many events wait for a subscriber that asks for no other number. 0 means DefaultQueue.
 	Queue int
-	// Window is how long events like the one before them are folded. 0 means DefaultWindow.
-	Window time.Duration
-	// Linger is how long a symptom is still held back when its cause has closed: what the cause explained ends a moment
-	// later. 0 means DefaultLinger.
-	Linger time.Duration
 }
 
 func (c Config) complete() Config {
-	if c.Source == "" {
-		c.Source = "carillon"
-	}
-	if c.History == 0 {
-		c.History = DefaultHistory
-	}
-	if c.Queue == 0 {
-		c.Queue = DefaultQueue
-	}
-	if c.Window == 0 {
-		c.Window = DefaultWindow
-	}
-	if c.Linger == 0 {
-		c.Linger = DefaultLinger
-	}
+	c.Source = cmp.Or(c.Source, "carillon")
+	c.History = cmp.Or(c.History, DefaultHistory)
+	c.Queue = cmp.Or(c.Queue, DefaultQueue)
 	return c
 }
 
@@ -66,19 +52,11 @@ func (c Config) Validate() error {
 	if _, err := url.Parse(c.Source); err != nil {
 		errs = append(errs, fmt.Errorf("bus.Config.Source is %q: allowed is a URI reference", c.Source))
 	}
-	if c.History < 1 || c.History > MaxHistory {
-		errs = append(errs, fmt.Errorf("bus.Config.History is %d: allowed are 1 to %d", c.History, MaxHistory))
+	if c.History < 1 || c.History > MaxQueue {
+		errs = append(errs, fmt.Errorf("bus.Config.History is %d: allowed are 1 to %d", c.History, MaxQueue))
 	}
 	if c.Queue < 1 || c.Queue > MaxQueue {
 		errs = append(errs, fmt.Errorf("bus.Config.Queue is %d: allowed are 1 to %d", c.Queue, MaxQueue))
-	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{{"Window", c.Window}, {"Linger", c.Linger}} {
-		if d.value < time.Millisecond || d.value > MaxWindow {
-			errs = append(errs, fmt.Errorf("bus.Config.%s is %v: allowed are 1ms to %v", d.name, d.value, MaxWindow))
-		}
 	}
 	return errors.Join(errs...)
 }

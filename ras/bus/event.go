@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -31,21 +32,12 @@ const (
 var severityNames = [...]string{"info", "warning", "critical"}
 
 // String is the severity's name: "warning".
-func (s Severity) String() string {
-	if int(s) < len(severityNames) {
-		return severityNames[s]
-	}
-	return fmt.Sprintf("severity(%d)", uint8(s))
-}
+func (s Severity) String() string { return nameIn(severityNames[:], uint8(s), "severity") }
 
 // ParseSeverity reads what String wrote.
 func ParseSeverity(name string) (Severity, error) {
-	for i, n := range severityNames {
-		if n == name {
-			return Severity(i), nil
-		}
-	}
-	return Info, fmt.Errorf("%q is no severity: allowed are %s", clip(name, 64), strings.Join(severityNames[:], ", "))
+	i, err := indexIn(severityNames[:], name, "severity")
+	return Severity(i), err
 }
 
 // Stage is what an event means for the condition that its Key names.
@@ -62,21 +54,25 @@ const (
 var stageNames = [...]string{"once", "opened", "changed", "closed"}
 
 // String is the stage's name: "opened".
-func (s Stage) String() string {
-	if int(s) < len(stageNames) {
-		return stageNames[s]
-	}
-	return fmt.Sprintf("stage(%d)", uint8(s))
+func (s Stage) String() string { return nameIn(stageNames[:], uint8(s), "stage") }
+
+func parseStage(name string) (Stage, error) {
+	i, err := indexIn(stageNames[:], name, "stage")
+	return Stage(i), err
 }
 
-// ParseStage reads what String wrote.
-func ParseStage(name string) (Stage, error) {
-	for i, n := range stageNames {
-		if n == name {
-			return Stage(i), nil
-		}
+func nameIn(names []string, i uint8, what string) string {
+	if int(i) < len(names) {
+		return names[i]
 	}
-	return Once, fmt.Errorf("%q is no stage: allowed are %s", clip(name, 64), strings.Join(stageNames[:], ", "))
+	return fmt.Sprintf("%s(%d)", what, i)
+}
+
+func indexIn(names []string, name, what string) (int, error) {
+	if i := slices.Index(names, name); i >= 0 {
+		return i, nil
+	}
+	return 0, fmt.Errorf("%q is no %s: allowed are %s", clip(name, 64), what, strings.Join(names, ", "))
 }
 
 // Event is something that RAS has to tell. Of a published event nothing may be modified: all subscribers share it.
@@ -119,9 +115,9 @@ type Event struct {
 	// Suppressed counts, on the event that closes a condition, the symptoms that were held back for it. The Bus sets it.
 	Suppressed uint64
 
-	seq  uint64   // of those that the Bus published
-	peak Severity // the highest of the condition; a subscriber that heard of it must hear of its end
-	wire *wire
+	seq  uint64                 // of those that the Bus published
+	peak Severity               // the highest of the condition; a subscriber that heard of it must hear of its end
+	wire func() ([]byte, error) // its JSON, encoded once for all subscribers
 }
 
 // JSON is the data of a published event; nil if it has none.

@@ -15,11 +15,8 @@ const (
 
 // gate decides which events are published. It is a pure machine: its owner tells it the time.
 type gate struct {
-	window, linger time.Duration
-	conditions     map[string]*condition
-	wake           time.Time // when advance is due; zero if never
-
-	folded, suppressed, untracked uint64
+	conditions map[string]*condition
+	wake       time.Time // when advance is due; zero if never
 }
 
 type condition struct {
@@ -38,15 +35,11 @@ type condition struct {
 	suppressed uint64    // symptoms that were held back for this condition
 }
 
-func newGate(window, linger time.Duration) *gate {
-	return &gate{window: window, linger: linger, conditions: map[string]*condition{}}
-}
-
 // offer takes an event and returns what to publish of it: itself or nothing.
 func (g *gate) offer(now time.Time, ev *Event) *Event {
 	if ev.Key == "" {
 		if cause := g.cause(ev); cause != nil {
-			g.suppress(cause)
+			cause.suppressed++
 			return nil
 		}
 		return ev
@@ -54,7 +47,6 @@ func (g *gate) offer(now time.Time, ev *Event) *Event {
 	c := g.conditions[ev.Key]
 	if c == nil {
 		if !g.room() {
-			g.untracked++
 			return ev
 		}
 		c = &condition{}
@@ -78,10 +70,9 @@ func (g *gate) offer(now time.Time, ev *Event) *Event {
 	if g.hold(c, ev) {
 		return nil
 	}
-	if c.fold(now, g.window, ev) {
-		g.folded++
+	if c.fold(now, ev) {
 		if c.pending != nil {
-			g.due(c.at.Add(g.window))
+			g.due(c.at.Add(window))
 		}
 		return nil
 	}
@@ -104,24 +95,19 @@ func (g *gate) hold(c *condition, ev *Event) bool {
 		}
 		return false
 	case ev.Stage == Once:
-		g.suppress(cause)
+		cause.suppressed++
 		return true
 	case ev.Stage == Closed:
 		return false
 	default:
 		if c.held == nil {
-			g.suppress(cause)
+			cause.suppressed++
 		} else if !c.shown {
 			ev.Type, ev.Stage = c.held.Type, c.held.Stage
 		}
 		c.held, c.release = ev, time.Time{}
 		return true
 	}
-}
-
-func (g *gate) suppress(cause *condition) {
-	cause.suppressed++
-	g.suppressed++
 }
 
 // cause finds the open condition that explains an event; nil if there is none, or this one explains it.
@@ -146,14 +132,14 @@ func (g *gate) cause(ev *Event) *condition {
 func (g *gate) closed(now time.Time, key string) {
 	for _, c := range g.conditions {
 		if c.held != nil && c.held.Cause == key {
-			c.release = now.Add(g.linger)
+			c.release = now.Add(linger)
 			g.due(c.release)
 		}
 	}
 }
 
 // fold counts an event that repeats the last one of its key. One with news is kept until the window is over.
-func (c *condition) fold(now time.Time, window time.Duration, ev *Event) bool {
+func (c *condition) fold(now time.Time, ev *Event) bool {
 	if c.last == nil || c.last.Type != ev.Type || c.last.Stage != ev.Stage {
 		return false
 	}
@@ -193,7 +179,7 @@ func (g *gate) advance(now time.Time) []*Event {
 	var out []*Event
 	for key, c := range g.conditions {
 		if c.pending != nil {
-			if end := c.at.Add(g.window); now.Before(end) {
+			if end := c.at.Add(window); now.Before(end) {
 				g.due(end)
 			} else {
 				ev := c.pending
@@ -253,7 +239,7 @@ func (g *gate) room() bool {
 func (g *gate) flush(now time.Time) []*Event {
 	for _, c := range g.conditions {
 		if c.pending != nil {
-			c.at = now.Add(-g.window)
+			c.at = now.Add(-window)
 		}
 	}
 	return g.advance(now)

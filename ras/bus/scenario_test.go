@@ -20,7 +20,6 @@ import (
 //	once|open|change|close KEY [cause=KEY] [warning|critical]   publishes, with the input as text; KEY is "-" for none
 //	wait TIME                                                   lets time go by
 //	end                                                         closes the bus
-//	totals                                                      prints its counts
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		synctest.Test(t, func(t *testing.T) {
@@ -40,12 +39,9 @@ func TestScenarios(t *testing.T) {
 }
 
 func command(t *testing.T, b *bus.Bus, d *datadriven.TestData) string {
-	switch d.Cmd {
-	case "end":
+	if d.Cmd == "end" {
 		b.Close()
 		return ""
-	case "totals":
-		return fmt.Sprintf("%+v\n", b.Totals())
 	}
 	if len(d.CmdArgs) == 0 {
 		d.Fatalf(t, "%s what?", d.Cmd)

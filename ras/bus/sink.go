@@ -33,7 +33,47 @@ func (c *Counts) Pushed(n int) { c.pushed.Add(uint64(n)) }
 // Failed counts n events that were given up.
 func (c *Counts) Failed(n int) { c.failed.Add(uint64(n)) }
 
+// Delivered counts an event that was accepted, or given up because of err.
+func (c *Counts) Delivered(ev *Event, err error) {
+	switch {
+	case ev.Notice():
+	case err != nil:
+		c.Failed(1)
+	default:
+		c.Pushed(1)
+	}
+}
+
 // Stats are the counts, beside what the sink knows to be dropped.
 func (c *Counts) Stats(dropped uint64) Stats {
 	return Stats{Pushed: c.pushed.Load(), Failed: c.failed.Load(), Dropped: dropped}
+}
+
+// one is a Sink that carries events one after the other.
+type one struct {
+	name    string
+	sub     *Subscription
+	deliver func(context.Context, *Event) error
+	counts  Counts
+}
+
+// NewSink makes a Sink that hands events to deliver, one after the other. It queues from now on, as cfg says, after all
+// that is remembered. An event on which deliver fails counts as given up, unless the context of Run has ended.
+func NewSink(b *Bus, name string, cfg SubscriptionConfig, deliver func(context.Context, *Event) error) Sink {
+	cfg.After = FromStart
+	return &one{name: name, sub: b.Attach(cfg), deliver: deliver}
+}
+
+func (s *one) Name() string { return s.name }
+
+func (s *one) Stats() Stats { return s.counts.Stats(s.sub.Dropped()) }
+
+func (s *one) Run(ctx context.Context) error {
+	defer s.sub.Close()
+	for ev := range s.sub.Events(ctx) {
+		if err := s.deliver(ctx, ev); err == nil || ctx.Err() == nil {
+			s.counts.Delivered(ev, err)
+		}
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"iter"
 	"strconv"
 	"sync"
 	"time"
@@ -27,7 +28,7 @@ type Subscription struct {
 
 	mu      sync.Mutex
 	backlog []*Event // what After asked for
-	queue   ring
+	queue   []*Event
 	missed  uint64 // dropped since the last notice
 	dropped uint64 // dropped at all
 	seen    string // the id of what Next returned last
@@ -37,7 +38,8 @@ type Subscription struct {
 // push queues an event, in the place of the oldest if there is no other.
 func (s *Subscription) push(ev *Event) {
 	s.mu.Lock()
-	if s.queue.push(ev) {
+	var dropped bool
+	if s.queue, dropped = enqueue(s.queue, ev, s.cfg.Queue); dropped {
 		s.missed++
 		s.dropped++
 	}
@@ -57,6 +59,32 @@ func (s *Subscription) end() {
 	s.ended = true
 	s.mu.Unlock()
 	s.signal()
+}
+
+// enqueue appends to a queue of at most limit events, and reports whether the oldest was dropped for it.
+func enqueue(queue []*Event, ev *Event, limit int) (_ []*Event, dropped bool) {
+	if dropped = len(queue) >= limit; dropped {
+		_, queue = dequeue(queue)
+	}
+	return append(queue, ev), dropped
+}
+
+func dequeue(queue []*Event) (*Event, []*Event) {
+	ev := queue[0]
+	queue[0] = nil // the array stays for a while
+	return ev, queue[1:]
+}
+
+// Events yields the events that Next returns, until ctx ends, or the Bus is closed and nothing is queued.
+func (s *Subscription) Events(ctx context.Context) iter.Seq[*Event] {
+	return func(yield func(*Event) bool) {
+		for {
+			ev, err := s.Next(ctx)
+			if err != nil || !yield(ev) {
+				return
+			}
+		}
+	}
 }
 
 // Next waits for an event. Events of the types semconv.EventMissed and semconv.EventGap are the Bus's own notices to
@@ -86,15 +114,13 @@ func (s *Subscription) take() (ev *Event, ended bool) {
 	defer s.mu.Unlock()
 	switch {
 	case len(s.backlog) > 0:
-		ev = s.backlog[0]
-		s.backlog[0] = nil
-		s.backlog = s.backlog[1:]
+		ev, s.backlog = dequeue(s.backlog)
 	case s.missed > 0:
 		ev = s.bus.missed(s.seen, s.missed)
 		s.missed = 0
 		return ev, false
-	case s.queue.len() > 0:
-		ev = s.queue.pop()
+	case len(s.queue) > 0:
+		ev, s.queue = dequeue(s.queue)
 	default:
 		return nil, s.ended
 	}
@@ -108,7 +134,7 @@ func (s *Subscription) take() (ev *Event, ended bool) {
 func (s *Subscription) Waiting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.backlog) > 0 || s.missed > 0 || s.queue.len() > 0
+	return len(s.backlog) > 0 || s.missed > 0 || len(s.queue) > 0
 }
 
 // Dropped counts the events that this subscriber missed.
@@ -122,8 +148,7 @@ func (s *Subscription) Dropped() uint64 {
 func (s *Subscription) Close() {
 	s.bus.detach(s)
 	s.mu.Lock()
-	s.ended, s.backlog, s.missed = true, nil, 0
-	s.queue = ring{}
+	s.ended, s.backlog, s.missed, s.queue = true, nil, 0, nil
 	s.mu.Unlock()
 	s.signal()
 }
@@ -135,7 +160,8 @@ func (e *Event) Notice() bool { return e.Type == semconv.EventMissed || e.Type =
 func (b *Bus) notice(kind, id, text string, data any) *Event {
 	ev := Event{Type: kind, Severity: Warning, Text: text, Data: data, Time: time.Now().Round(0), Source: b.cfg.Source}
 	_ = ev.prepare() // its data are numbers and words
-	ev.ID, ev.Job, ev.wire = id, b.cfg.Job, &wire{}
+	ev.ID, ev.Job = id, b.cfg.Job
+	ev.wire = sync.OnceValues(ev.encode)
 	return &ev
 }
 

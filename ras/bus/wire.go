@@ -4,33 +4,29 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"sync"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 )
 
-// wire is an event's JSON, encoded once for all subscribers.
-type wire struct {
-	once sync.Once
-	json []byte
-	err  error
+// The extension attributes of the envelope that are no text. CloudEvents allows lower-case letters and digits in names.
+const (
+	extSeverity   = "severity"
+	extStage      = "stage"
+	extUnresolved = "unresolved"
+)
+
+// texts are the extension attributes that are text, by name.
+func (e *Event) texts() map[string]*string {
+	return map[string]*string{
+		"key": &e.Key, "cause": &e.Cause, "job": &e.Job, "reason": &e.Reason, "rank": &e.Rank, "text": &e.Text,
+		"description": &e.Description,
+	}
 }
 
-// The extension attributes of the envelope. CloudEvents allows lower-case letters and digits in their names.
-const (
-	extSeverity    = "severity"
-	extStage       = "stage"
-	extKey         = "key"
-	extCause       = "cause"
-	extJob         = "job"
-	extReason      = "reason"
-	extRank        = "rank"
-	extText        = "text"
-	extDescription = "description"
-	extRepeats     = "repeats"
-	extSuppressed  = "suppressed"
-	extUnresolved  = "unresolved"
-)
+// numbers are the extension attributes that are numbers, by name.
+func (e *Event) numbers() map[string]*uint64 {
+	return map[string]*uint64{"repeats": &e.Repeats, "suppressed": &e.Suppressed}
+}
 
 // CloudEvent is the event in its envelope: id, source, type, time, subject and data are CloudEvents' own; the other
 // fields are extension attributes, strings all of them: severity, stage, key, cause, job, reason, rank, text,
@@ -46,20 +42,17 @@ func (e *Event) CloudEvent() cloudevents.Event {
 	}
 	ce.SetExtension(extSeverity, e.Severity.String())
 	ce.SetExtension(extStage, e.Stage.String())
-	for _, ext := range []struct{ name, value string }{
-		{extKey, e.Key},
-		{extCause, e.Cause},
-		{extJob, e.Job},
-		{extReason, e.Reason},
-		{extRank, e.Rank},
-		{extText, e.Text},
-		{extDescription, e.Description},
-		{extRepeats, count(e.Repeats)},
-		{extSuppressed, count(e.Suppressed)},
-		{extUnresolved, truth(e.Unresolved)},
-	} {
-		if ext.value != "" {
-			ce.SetExtension(ext.name, ext.value)
+	if e.Unresolved {
+		ce.SetExtension(extUnresolved, "true")
+	}
+	for name, text := range e.texts() {
+		if *text != "" {
+			ce.SetExtension(name, *text)
+		}
+	}
+	for name, n := range e.numbers() {
+		if *n != 0 {
+			ce.SetExtension(name, strconv.FormatUint(*n, 10))
 		}
 	}
 	if data := e.JSON(); data != nil {
@@ -69,28 +62,13 @@ func (e *Event) CloudEvent() cloudevents.Event {
 	return ce
 }
 
-func count(n uint64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatUint(n, 10)
-}
-
-func truth(is bool) string {
-	if !is {
-		return ""
-	}
-	return "true"
-}
-
 // MarshalJSON is the event as a CloudEvent in JSON (application/cloudevents+json). A published event is encoded once;
 // the bytes must not be modified.
 func (e *Event) MarshalJSON() ([]byte, error) {
 	if e.wire == nil {
 		return e.encode()
 	}
-	e.wire.once.Do(func() { e.wire.json, e.wire.err = e.encode() })
-	return e.wire.json, e.wire.err
+	return e.wire()
 }
 
 func (e *Event) encode() ([]byte, error) {
@@ -118,34 +96,21 @@ func (e *Event) UnmarshalJSON(b []byte) error {
 		}
 		out.Data = json.RawMessage(data)
 	}
+	texts, numbers := out.texts(), out.numbers()
 	for name, value := range ce.Extensions() {
 		s := fmt.Sprint(value)
 		var err error
-		switch name {
-		case extSeverity:
+		switch {
+		case texts[name] != nil:
+			*texts[name] = s
+		case numbers[name] != nil:
+			*numbers[name], err = strconv.ParseUint(s, 10, 64)
+		case name == extSeverity:
 			out.Severity, err = ParseSeverity(s)
-		case extStage:
-			out.Stage, err = ParseStage(s)
-		case extRepeats:
-			out.Repeats, err = strconv.ParseUint(s, 10, 64)
-		case extSuppressed:
-			out.Suppressed, err = strconv.ParseUint(s, 10, 64)
-		case extUnresolved:
+		case name == extStage:
+			out.Stage, err = parseStage(s)
+		case name == extUnresolved:
 			out.Unresolved, err = strconv.ParseBool(s)
-		case extKey:
-			out.Key = s
-		case extCause:
-			out.Cause = s
-		case extJob:
-			out.Job = s
-		case extReason:
-			out.Reason = s
-		case extRank:
-			out.Rank = s
-		case extText:
-			out.Text = s
-		case extDescription:
-			out.Description = s
 		}
 		if err != nil {
 			return fmt.Errorf("bus: %s of event %s: %w", name, clip(out.ID, 64), err)

@@ -134,9 +134,7 @@ func (r *JobRAS) makeSinks() error {
 	if r.outward, err = bus.New(cfg); err != nil {
 		return err
 	}
-	if r.stream, err = sse.New(sse.Config{Bus: r.local}); err != nil {
-		return err
-	}
+	r.stream = sse.New(sse.Config{Bus: r.local})
 	news := bus.Filter{Least: bus.Warning}
 	secrets := make([][]byte, 0, len(s.RAS.WebhookSecrets))
 	for _, secret := range s.RAS.WebhookSecrets {
@@ -164,10 +162,9 @@ func (r *JobRAS) makeSinks() error {
 		}))
 	}
 	if logger := s.sink.Collector(); logger != nil {
-		add(otlplog.New(otlplog.Config{Bus: r.outward, Logger: logger}))
+		add(otlplog.New(r.outward, bus.SubscriptionConfig{}, logger), nil)
 	}
-	lines := &lines{sub: r.outward.Attach(bus.SubscriptionConfig{Filter: news}), log: s.sink.Local()}
-	r.sinks = append(r.sinks, lines)
+	add(bus.NewSink(r.outward, "log", bus.SubscriptionConfig{Filter: news}, r.logEvent), nil)
 	return errors.Join(errs...)
 }
 
@@ -369,30 +366,13 @@ func concerns(v *verdict.Verdict, comm lifecycle.CommID, seq uint64) bool {
 	})
 }
 
-// lines is the sink into the log.
-type lines struct {
-	bus.Counts
-	sub *bus.Subscription
-	log *slog.Logger
-}
-
-// Name implements bus.Sink.
-func (*lines) Name() string { return "log" }
-
-// Stats implements bus.Sink.
-func (l *lines) Stats() bus.Stats { return l.Counts.Stats(l.sub.Dropped()) }
-
-// Run implements bus.Sink.
-func (l *lines) Run(ctx context.Context) error {
-	defer l.sub.Close()
-	return bus.Each(ctx, l.sub, func(ev *bus.Event) error {
-		level := slog.LevelWarn
-		if ev.Stage == bus.Changed {
-			level = slog.LevelInfo
-		}
-		l.log.Log(ctx, level, ev.Text, semconv.LogSubsystem, semconv.SubsystemRAS,
-			"reason", ev.Reason, "culprit", ev.Rank, "type", ev.Type)
-		l.Pushed(1)
-		return nil
-	})
+// logEvent is the sink into the log.
+func (r *JobRAS) logEvent(ctx context.Context, ev *bus.Event) error {
+	level := slog.LevelWarn
+	if ev.Stage == bus.Changed {
+		level = slog.LevelInfo
+	}
+	r.settings.sink.Local().Log(ctx, level, ev.Text, semconv.LogSubsystem, semconv.SubsystemRAS,
+		"reason", ev.Reason, "culprit", ev.Rank, "type", ev.Type)
+	return nil
 }

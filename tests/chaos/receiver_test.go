@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/webhook"
 )
 
 const webhookSecret = "what the tests and their jobs know"
@@ -87,7 +88,8 @@ func (r *receiver) event(w http.ResponseWriter, req *http.Request) {
 	ev := told{at: at}
 	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
 	if err == nil {
-		err = webhook.Verify(req.Header, body, at, []byte(webhookSecret))
+		verifier, _ := standardwebhooks.NewWebhookRaw([]byte(webhookSecret)) // never fails
+		err = verifier.Verify(body, req.Header)
 	}
 	if err == nil {
 		err = json.Unmarshal(body, &ev.Event)
@@ -97,7 +99,7 @@ func (r *receiver) event(w http.ResponseWriter, req *http.Request) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id := req.Header.Get(webhook.HeaderID)
+	id := req.Header.Get(standardwebhooks.HeaderWebhookID)
 	switch {
 	case err != nil:
 		r.bad = append(r.bad, err.Error())

@@ -1,10 +1,12 @@
 package alertmanager
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/prometheus/common/model"
 
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
@@ -16,34 +18,34 @@ const (
 	maxBatch    = 256              // alerts in one request
 	aheadResend = 4                // endsAt of an open alert, in Resends
 	tellEnd     = 15 * time.Minute // how long Alertmanagers are told that an alert has ended
+	// hold is how long an event that has no duration is an alert, and the least time for a condition that was closed
+	// unresolved: a crash ends the job, and with it what there was to say, within less than the group_wait after which
+	// Alertmanager notifies anybody.
+	hold = 5 * time.Minute
 )
 
 const eventID = "event_id"
 
-type alert struct {
-	Labels      map[string]string `json:"labels"`
-	Annotations map[string]string `json:"annotations"`
-	StartsAt    time.Time         `json:"startsAt"`
-	EndsAt      time.Time         `json:"endsAt"`
-}
-
-// tracked is an alert that Alertmanagers are to be told of.
+// tracked is an alert that Alertmanagers are to be told of. To them all conditions with the same labels are one alert.
 type tracked struct {
-	alert
-	key    string
-	order  uint64    // by which alerts are sent
-	ended  bool      // EndsAt is fixed
-	expire time.Time // when an alert that has no duration ends; zero of others
-	due    time.Time // when it is sent
-	events int       // that it tells of, and no Alertmanager has accepted
+	model.Alert
+	order  uint64               // by which alerts are sent
+	open   map[string]time.Time // its conditions, by key, and when one that has no duration ends; none: it has ended
+	due    time.Time            // when it is sent
+	forget time.Time            // of one that has ended: until when that is told
+	events int                  // that it tells of, and no Alertmanager has accepted
 }
 
 // table is the pure part: which alerts there are, and which are due.
 type table struct {
-	cfg   *Config
-	open  map[string]*tracked // by key
-	ended []*tracked
-	order uint64
+	cfg    *Config
+	alerts map[model.Fingerprint]*tracked // by labels
+	byKey  map[string]*tracked            // by the keys of open conditions
+	order  uint64
+}
+
+func newTable(cfg *Config) table {
+	return table{cfg: cfg, alerts: map[model.Fingerprint]*tracked{}, byKey: map[string]*tracked{}}
 }
 
 // apply takes an event, which counts as n. It returns false if there is no room for it.
@@ -52,187 +54,180 @@ func (t *table) apply(now time.Time, ev *bus.Event, n int) bool {
 	if key == "" {
 		key = "\x00" + ev.ID // no two are one
 	}
-	old := t.open[key]
+	old := t.byKey[key]
 	if ev.Stage == bus.Closed {
-		if old == nil {
-			return true // nobody heard of it
-		}
-		old.events += n
-		t.end(now, old, ev.Time)
-		if ev.Unresolved {
-			t.hold(old)
+		if old != nil { // else nobody heard of it
+			old.events += n
+			t.end(now, key, ev.Time, ev.Unresolved)
 		}
 		return true
 	}
 	labels := t.labels(ev)
-	if old != nil && !maps.Equal(old.Labels, labels) {
-		t.end(now, old, ev.Time)
-		old = nil
+	a := t.alerts[labels.Fingerprint()]
+	if old != nil && old != a {
+		t.end(now, key, ev.Time, false)
 	}
-	if old == nil {
-		if len(t.open)+len(t.ended) >= maxAlerts {
+	if a == nil {
+		if len(t.alerts) >= maxAlerts {
 			return false
 		}
+		a = &tracked{Alert: model.Alert{Labels: labels}, open: map[string]time.Time{}}
+		t.alerts[labels.Fingerprint()] = a
+	}
+	if len(a.open) == 0 {
 		t.order++
-		old = &tracked{key: key, order: t.order, alert: alert{Labels: labels, StartsAt: ev.Time}}
-		t.open[key] = old
-		t.reopen(old)
+		a.order, a.StartsAt = t.order, ev.Time
 	}
-	old.Annotations, old.due = t.annotations(ev), now
-	old.events += n
+	t.byKey[key], a.open[key] = a, time.Time{}
 	if ev.Stage == bus.Once {
-		old.expire = now.Add(t.cfg.Hold)
+		a.open[key] = now.Add(hold)
 	}
+	a.Annotations, a.due = t.annotations(ev), now
+	a.events += n
 	return true
 }
 
-// hold has an alert that ended be one for long enough that somebody is told.
-func (t *table) hold(a *tracked) {
-	if until := a.StartsAt.Add(t.cfg.Hold); a.EndsAt.Before(until) {
-		a.EndsAt = until
+// end ends a condition, and its alert if no other has the same labels. One that is held is an alert for long enough that
+// somebody is told.
+func (t *table) end(now time.Time, key string, at time.Time, held bool) {
+	a := t.byKey[key]
+	delete(t.byKey, key)
+	if delete(a.open, key); len(a.open) > 0 {
+		return
 	}
+	if at.After(now) {
+		at = now // or it would not have ended yet
+	}
+	earliest := a.StartsAt.Add(time.Millisecond) // Alertmanager refuses an end before the start
+	if held {
+		earliest = a.StartsAt.Add(hold)
+	}
+	if at.Before(earliest) {
+		at = earliest
+	}
+	a.EndsAt, a.due, a.forget = at, now, now.Add(tellEnd)
 }
 
 // catchUp sets right what missed events left wrong, by what is open now. It returns how many had no room.
 func (t *table) catchUp(now time.Time, open []*bus.Event) (full int) {
-	holds := map[string]bool{}
+	lasts := map[string]bool{}
 	for _, ev := range open {
-		holds[ev.Key] = true
-		if old := t.open[ev.Key]; old != nil && old.Annotations[eventID] == ev.ID {
+		lasts[ev.Key] = true
+		if a := t.byKey[ev.Key]; a != nil && string(a.Annotations[eventID]) == ev.ID {
 			continue
 		}
 		if !t.apply(now, ev, 0) { // it was counted as missed
 			full++
 		}
 	}
-	for key, a := range t.open {
-		if a.expire.IsZero() && !holds[key] {
-			t.end(now, a, now)
-			t.hold(a) // nobody knows how it ended
+	for key, a := range t.byKey {
+		if a.open[key].IsZero() && !lasts[key] {
+			t.end(now, key, now, true) // nobody knows how it ended
 		}
 	}
 	return full
 }
 
-func (t *table) end(now time.Time, a *tracked, at time.Time) {
-	delete(t.open, a.key)
-	if at.After(now) {
-		at = now // or it would not have ended yet
-	}
-	a.ended, a.EndsAt, a.due, a.expire = true, at, now, now.Add(tellEnd)
-	if !a.EndsAt.After(a.StartsAt) {
-		a.EndsAt = a.StartsAt.Add(time.Millisecond) // Alertmanager refuses an end before the start
-	}
-	for _, other := range t.open {
-		if maps.Equal(other.Labels, a.Labels) { // to Alertmanager they are one alert, which goes on
-			other.events += a.events
-			return
-		}
-	}
-	t.ended = append(t.ended, a)
-}
-
-// reopen forgets that an alert with the labels of a has ended. Told later than a's beginning, it would end a.
-func (t *table) reopen(a *tracked) {
-	t.ended = slices.DeleteFunc(t.ended, func(old *tracked) bool {
-		if !maps.Equal(old.Labels, a.Labels) {
-			return false
-		}
-		a.events += old.events
-		return true
-	})
-}
-
-// due returns the alerts to send now, in the order in which they opened. They count as accepted.
+// due returns the alerts to send now, in the order in which they opened.
 func (t *table) due(now time.Time) []*tracked {
-	for _, a := range t.open {
-		if !a.expire.IsZero() && !now.Before(a.expire) {
-			t.end(now, a, now)
+	for key, a := range t.byKey {
+		if over := a.open[key]; !over.IsZero() && !now.Before(over) {
+			t.end(now, key, now, false)
 		}
 	}
 	var out []*tracked
-	for _, a := range t.open {
-		if !now.Before(a.due) {
+	for _, a := range t.alerts {
+		if now.Before(a.due) {
+			continue
+		}
+		if len(a.open) > 0 {
 			a.due = now.Add(t.cfg.Resend)
 			a.EndsAt = now.Add(aheadResend * t.cfg.Resend)
-			out = append(out, a)
 		}
+		out = append(out, a)
 	}
-	t.ended = slices.DeleteFunc(t.ended, func(a *tracked) bool {
-		if !now.Before(a.due) {
-			out = append(out, a)
-		}
-		return !now.Before(a.expire)
-	})
-	slices.SortFunc(out, func(a, b *tracked) int { return int(int64(a.order) - int64(b.order)) })
+	slices.SortFunc(out, func(a, b *tracked) int { return cmp.Compare(a.order, b.order) })
 	return out
 }
 
-func (t *table) accepted(sent []*tracked) {
-	told := map[*tracked]bool{}
+// accepted returns of how many events the alerts told that Alertmanagers have accepted.
+func (t *table) accepted(sent []*tracked) (events int) {
 	for _, a := range sent {
-		told[a] = a.ended
+		events += a.events
 		a.events = 0
+		if len(a.open) == 0 {
+			delete(t.alerts, a.Labels.Fingerprint())
+		}
 	}
-	t.ended = slices.DeleteFunc(t.ended, func(a *tracked) bool { return told[a] })
+	return events
 }
 
-// refused sends them again at the time given.
-func (t *table) refused(sent []*tracked, again time.Time) {
+// refused has them sent again at the time given. It returns of how many events those tell that are given up.
+func (t *table) refused(sent []*tracked, again time.Time) (failed int) {
 	for _, a := range sent {
 		a.due = again
+		if len(a.open) == 0 && again.After(a.forget) {
+			failed += a.events
+			delete(t.alerts, a.Labels.Fingerprint())
+		}
+	}
+	return failed
+}
+
+// hurry has all sent now that no Alertmanager has accepted.
+func (t *table) hurry(now time.Time) {
+	for _, a := range t.alerts {
+		if len(a.open) == 0 || a.events > 0 {
+			a.due = now
+		}
 	}
 }
 
 // next is when due has something; zero if never.
-func (t *table) next() time.Time {
-	var next time.Time
-	earlier := func(at time.Time) {
-		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
+func (t *table) next() (next time.Time) {
+	for _, a := range t.alerts {
+		next = earlier(next, a.due)
+		for _, over := range a.open {
+			next = earlier(next, over)
 		}
-	}
-	for _, a := range t.open {
-		earlier(a.due)
-		earlier(a.expire)
-	}
-	for _, a := range t.ended {
-		earlier(a.due)
 	}
 	return next
 }
 
-func (t *table) labels(ev *bus.Event) map[string]string {
-	labels := map[string]string{}
-	maps.Copy(labels, t.cfg.Labels)
-	labels["alertname"] = Name(ev)
-	labels["severity"] = ev.Severity.String()
-	for _, l := range []struct{ name, value string }{{"job", ev.Job}, {"reason", ev.Reason}, {"rank", ev.Rank}} {
-		if l.value != "" {
-			labels[l.name] = l.value
-		}
+// earlier is the earlier of two times of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
+	return a
+}
+
+func (t *table) labels(ev *bus.Event) model.LabelSet {
+	labels := t.cfg.Labels.Merge(model.LabelSet{
+		"alertname": model.LabelValue(Name(ev)), "severity": model.LabelValue(ev.Severity.String()),
+	})
+	set(labels, "job", ev.Job)
+	set(labels, "reason", ev.Reason)
+	set(labels, "rank", ev.Rank)
 	return labels
 }
 
-func (t *table) annotations(ev *bus.Event) map[string]string {
-	annotations := map[string]string{eventID: ev.ID}
-	runbook := ""
+func (t *table) annotations(ev *bus.Event) model.LabelSet {
+	annotations := model.LabelSet{eventID: model.LabelValue(ev.ID)}
+	set(annotations, "summary", ev.Text)
+	set(annotations, "description", ev.Description)
+	set(annotations, "subject", ev.Subject)
+	set(annotations, "as_of", ev.Time.UTC().Format(time.RFC3339)) // the ages in the summary are of then
 	if t.cfg.Runbooks != "" {
-		runbook = t.cfg.Runbooks + "#" + strings.ToLower(Name(ev))
-	}
-	for _, a := range []struct{ name, value string }{
-		{"summary", ev.Text},
-		{"description", ev.Description},
-		{"subject", ev.Subject},
-		{"as_of", ev.Time.UTC().Format(time.RFC3339)}, // the ages in the summary are of then
-		{"runbook_url", runbook},
-	} {
-		if a.value != "" {
-			annotations[a.name] = a.value
-		}
+		set(annotations, "runbook_url", t.cfg.Runbooks+"#"+strings.ToLower(Name(ev)))
 	}
 	return annotations
+}
+
+func set(to model.LabelSet, name model.LabelName, value string) {
+	if value != "" {
+		to[name] = model.LabelValue(value)
+	}
 }
 
 // Name is the name of an event's alert, the same as the alerting rules have it: CarillonVerdict, CarillonDeadlock and

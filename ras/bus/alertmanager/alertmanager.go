@@ -1,20 +1,84 @@
 package alertmanager
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/common/model"
 
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/bus/internal/push"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
+
+// Defaults of a Config.
+const (
+	DefaultResend = time.Minute
+	DefaultRetry  = 5 * time.Second
+)
+
+// Config describes a Sink. Zero fields take the defaults that they name.
+type Config struct {
+	// Bus is where the events come from. Required.
+	Bus *bus.Bus
+	// URLs are the Alertmanagers, all of one cluster, without /api/v2/alerts. At least one. Only their hosts are ever
+	// logged.
+	URLs []string
+	// Labels are on every alert, for instance a cluster's name; those of the event win.
+	Labels model.LabelSet
+	// Runbooks is what runbook_url begins with; "#" and the alert's name in lower case follow. Empty: there is no
+	// runbook_url.
+	Runbooks string
+	// Filter chooses the events that are alerts. Without Least: bus.Warning, farewells are alerts, too.
+	Filter bus.Filter
+	// Queue is how many events wait; 0 means the Bus's.
+	Queue int
+	// Resend is how often open alerts are sent again. 0 means DefaultResend.
+	Resend time.Duration
+	// Retry is the time until the next attempt when one has failed. 0 means DefaultRetry.
+	Retry time.Duration
+	// Transport sends the requests. nil is one of the sink's own, which verifies receivers by the system's roots.
+	Transport http.RoundTripper
+	// Logger hears when alerts can't be sent, and when they can again. nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// Validate names every field that has a value that is not allowed. It repeats no URL.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Bus == nil {
+		errs = append(errs, errors.New("alertmanager.Config.Bus is nil: allowed is a Bus"))
+	}
+	if len(c.URLs) == 0 {
+		errs = append(errs, errors.New("alertmanager.Config.URLs is empty: allowed are one or more addresses"))
+	}
+	for i, address := range c.URLs {
+		if err := push.CheckURL(address); err != nil {
+			errs = append(errs, fmt.Errorf("alertmanager.Config.URLs[%d] is %w", i, err))
+		}
+	}
+	for name := range c.Labels {
+		if !name.IsValidLegacy() { // what Alertmanager takes, whatever its version
+			errs = append(errs,
+				fmt.Errorf("alertmanager.Config.Labels has %q: allowed are letters, digits and _, no digit first", name))
+		}
+	}
+	if c.Resend < 0 || c.Retry < 0 {
+		errs = append(errs, fmt.Errorf("alertmanager.Config.Resend is %v and Retry %v: allowed are 0 and more", c.Resend,
+			c.Retry))
+	}
+	return errors.Join(errs...)
+}
 
 // Sink keeps Alertmanagers informed. It is a bus.Sink.
 type Sink struct {
@@ -29,18 +93,16 @@ type Sink struct {
 }
 
 // New makes a Sink, which queues from now on and sends while Run runs.
-func New(cfg Config, opts ...Option) (*Sink, error) {
+func New(cfg Config) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	var o options
-	for _, opt := range opts {
-		opt(&o)
-	}
-	s := &Sink{cfg: cfg.complete()}
-	s.table = table{cfg: &s.cfg, open: map[string]*tracked{}}
+	cfg.Resend, cfg.Retry = cmp.Or(cfg.Resend, DefaultResend), cmp.Or(cfg.Retry, DefaultRetry)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	s := &Sink{cfg: cfg}
+	s.table = newTable(&s.cfg)
 	for _, address := range cfg.URLs {
-		s.clients = append(s.clients, push.New(endpoint(address), s.cfg.Timeout, cfg.TLS, o.transport))
+		s.clients = append(s.clients, push.New(strings.TrimRight(address, "/")+"/api/v2/alerts", cfg.Transport))
 	}
 	s.sub = cfg.Bus.Attach(bus.SubscriptionConfig{Filter: cfg.Filter, Queue: cfg.Queue, After: bus.FromStart})
 	return s, nil
@@ -61,71 +123,51 @@ func (s *Sink) Run(ctx context.Context) error {
 		for _, c := range s.clients {
 			c.Close()
 		}
-		for _, a := range s.table.open {
-			s.counts.Failed(a.events)
-		}
-		for _, a := range s.table.ended {
+		for _, a := range s.table.alerts {
 			s.counts.Failed(a.events)
 		}
 	}()
 	for {
-		closed, err := s.gather(ctx)
+		closed := s.gather(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil {
-			return err
-		}
 		now := time.Now()
 		if closed {
-			s.table.refused(s.table.ended, now) // what waits for another attempt has it now
-			for _, a := range s.table.open {
-				if a.events > 0 {
-					a.due = now
-				}
-			}
+			s.table.hurry(now)
 		}
-		if err := s.send(ctx, now); err != nil {
+		if err := s.send(ctx, now); err != nil || closed {
 			return err
-		}
-		if closed {
-			return nil
 		}
 	}
 }
 
-// gather waits until an alert is due, and takes all events that there are until then.
-func (s *Sink) gather(ctx context.Context) (closed bool, err error) {
+// gather waits until an alert is due, the Bus is closed or ctx ends, and takes all events that there are until then.
+func (s *Sink) gather(ctx context.Context) (closed bool) {
 	for {
+		next := s.table.next()
 		wait, cancel := ctx, context.CancelFunc(func() {})
-		if next := s.table.next(); !next.IsZero() {
+		if !next.IsZero() {
 			wait, cancel = context.WithDeadline(ctx, next)
 		}
 		ev, err := s.sub.Next(wait)
-		late := wait.Err() != nil
 		cancel()
-		switch {
-		case err == nil:
-			if ev.Notice() {
-				s.behind = true
-			} else if !s.table.apply(time.Now(), ev, 1) {
-				s.full.Add(1)
-			}
-			if s.sub.Waiting() {
-				continue // one request for all
-			}
-			if s.behind {
-				s.catchUp()
-			}
-			if next := s.table.next(); !next.IsZero() && !time.Now().Before(next) {
-				return false, nil
-			}
-		case errors.Is(err, bus.ErrClosed):
-			return true, nil
-		case late:
-			return false, nil
-		default:
-			return false, err
+		if err != nil {
+			return errors.Is(err, bus.ErrClosed)
+		}
+		if ev.Notice() {
+			s.behind = true
+		} else if !s.table.apply(time.Now(), ev, 1) {
+			s.full.Add(1)
+		}
+		if s.sub.Waiting() {
+			continue // one request for all
+		}
+		if s.behind {
+			s.catchUp()
+		}
+		if next := s.table.next(); !next.IsZero() && !time.Now().Before(next) {
+			return false
 		}
 	}
 }
@@ -142,9 +184,9 @@ func (s *Sink) send(ctx context.Context, now time.Time) error {
 	for len(due) > 0 {
 		batch := due[:min(len(due), maxBatch)]
 		due = due[len(batch):]
-		alerts := make([]alert, len(batch))
+		alerts := make([]model.Alert, len(batch))
 		for i, a := range batch {
-			alerts[i] = a.alert
+			alerts[i] = a.Alert
 		}
 		body, err := json.Marshal(alerts)
 		if err != nil {
@@ -160,31 +202,23 @@ func (s *Sink) send(ctx context.Context, now time.Time) error {
 					semconv.LogError, err)
 			}
 			s.failing = true
-			s.table.refused(batch, time.Now().Add(s.cfg.Retry))
+			s.counts.Failed(s.table.refused(batch, time.Now().Add(s.cfg.Retry)))
 			continue
 		}
 		if s.failing {
 			s.failing = false
 			s.cfg.Logger.Info("alerts are accepted again", semconv.LabelSink, s.Name())
 		}
-		for _, a := range batch {
-			s.counts.Pushed(a.events)
-		}
-		s.table.accepted(batch)
+		s.counts.Pushed(s.table.accepted(batch))
 	}
 	return nil
 }
 
 func (s *Sink) post(ctx context.Context, body []byte) error {
-	header := s.cfg.Header.Clone()
-	if header == nil {
-		header = http.Header{}
-	}
-	header.Set("Content-Type", "application/json")
 	errs := make([]error, len(s.clients))
 	var all sync.WaitGroup
 	for i, c := range s.clients {
-		all.Go(func() { errs[i] = c.Post(ctx, header, body) })
+		all.Go(func() { errs[i] = c.Post(ctx, http.Header{"Content-Type": {"application/json"}}, body) })
 	}
 	all.Wait()
 	return errors.Join(errs...)

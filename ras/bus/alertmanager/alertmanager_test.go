@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/bus/alertmanager"
 	"github.com/carillon-rt/carillon/ras/bus/bustest"
@@ -22,7 +24,7 @@ import (
 )
 
 func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{States: true, New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int,
+	bustest.Run(t, bustest.Subject{States: true, New: func(t *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig,
 		r *bustest.Receiver,
 	) bus.Sink {
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
@@ -30,7 +32,9 @@ func TestConforms(t *testing.T) {
 			r.Take(body)
 		}))
 		t.Cleanup(func() { r.Release(); server.Close() })
-		sink, err := alertmanager.New(alertmanager.Config{Bus: b, URLs: []string{server.URL}, Filter: f, Queue: queue})
+		sink, err := alertmanager.New(alertmanager.Config{
+			Bus: b, URLs: []string{server.URL}, Filter: cfg.Filter, Queue: cfg.Queue,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,8 +99,8 @@ func play(t *testing.T, cfg alertmanager.Config, f func(t *testing.T, b *bus.Bus
 			t.Fatal(err)
 		}
 		a := &am{status: http.StatusOK}
-		cfg.Bus, cfg.Logger = b, slog.New(slog.DiscardHandler)
-		s, err := alertmanager.New(cfg, alertmanager.WithTransport(a))
+		cfg.Bus, cfg.Transport, cfg.Logger = b, a, slog.New(slog.DiscardHandler)
+		s, err := alertmanager.New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +135,7 @@ func publish(t *testing.T, b *bus.Bus, ev bus.Event) {
 // TestLife follows one alert: opened, sent again, changed to another severity, resolved.
 func TestLife(t *testing.T) {
 	cfg := alertmanager.Config{
-		URLs: []string{"http://am1", "http://am2/prefix/"}, Labels: map[string]string{"cluster": "c1"},
+		URLs: []string{"http://am1", "http://am2/prefix/"}, Labels: model.LabelSet{"cluster": "c1"},
 		Runbooks: "https://docs/runbooks.md",
 	}
 	play(t, cfg, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
@@ -334,10 +338,10 @@ func TestMissed(t *testing.T) {
 	})
 }
 
-// TestOnceAndTwins: a moment is an alert for as long as Hold; of two conditions with the same labels the end of one
+// TestOnceAndTwins: a moment is an alert for five minutes; of two conditions with the same labels the end of one
 // ends no alert.
 func TestOnceAndTwins(t *testing.T) {
-	cfg := alertmanager.Config{URLs: []string{"http://am"}, Resend: time.Hour, Hold: 5 * time.Minute}
+	cfg := alertmanager.Config{URLs: []string{"http://am"}, Resend: time.Hour}
 	play(t, cfg, func(t *testing.T, b *bus.Bus, a *am, _ *alertmanager.Sink) {
 		publish(t, b, bus.Event{Type: semconv.EventGPUXid, Severity: bus.Warning, Text: "Xid 79"})
 		a.take()
@@ -381,7 +385,7 @@ func TestName(t *testing.T) {
 func TestValidate(t *testing.T) {
 	_, err := alertmanager.New(alertmanager.Config{
 		URLs:   []string{"am:9093/secret"},
-		Labels: map[string]string{"0-bad": ""}, Retry: -1,
+		Labels: model.LabelSet{"0-bad": ""}, Retry: -1,
 	})
 	for _, want := range []string{"Bus", "URLs[0]", "0-bad", "Retry"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -6,7 +6,7 @@
 //	changed  its annotations are; if labels change, the old alert is resolved, for its labels are what Alertmanager
 //	         knows it by
 //	closed   it is resolved, until each Alertmanager has heard of it, for a quarter of an hour at most
-//	once     it is an alert for as long as Hold
+//	once     it is an alert for five minutes
 //
 // All Alertmanagers of a cluster are told everything, as their documentation demands. Labels are alertname, job,
 // severity, reason and rank, and those of the Config; annotations are summary, description, runbook_url and event_id.

@@ -15,8 +15,8 @@ const patience = 20 * time.Second
 
 // Subject is a sink under test.
 type Subject struct {
-	// New makes the sink and its receiver, which hands everything to r and lives as long as t. queue is for its Config.
-	New func(t *testing.T, b *bus.Bus, filter bus.Filter, queue int, r *Receiver) bus.Sink
+	// New makes the sink and its receiver, which hands everything to r and lives as long as t. cfg is what it subscribes with.
+	New func(t *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig, r *Receiver) bus.Sink
 	// States is true for a sink that tells what is, not what happened: of missed events it tells what holds of them, and
 	// not that they were missed.
 	States bool
@@ -51,7 +51,7 @@ func (s Subject) begin(t *testing.T, filter bus.Filter, queue int) *trial {
 	}
 	tr := &trial{t: t, bus: b, r: NewReceiver(), done: make(chan error, 1)}
 	t.Cleanup(b.Close)
-	tr.sink = s.New(t, b, filter, queue, tr.r)
+	tr.sink = s.New(t, b, bus.SubscriptionConfig{Filter: filter, Queue: queue}, tr.r)
 	t.Cleanup(tr.r.Release) // first, so that the receiver can end
 	return tr
 }

@@ -20,10 +20,7 @@ func Example() {
 	if err != nil {
 		stdlog.Fatal(err)
 	}
-	sink, err := otlplog.New(otlplog.Config{Bus: b, Logger: to})
-	if err != nil {
-		stdlog.Fatal(err)
-	}
+	sink := otlplog.New(b, bus.SubscriptionConfig{}, to)
 	err = b.Publish(bus.Event{Type: semconv.EventRankDead, Severity: bus.Critical, Text: "rank 3 was killed by signal 9"})
 	if err != nil {
 		stdlog.Fatal(err)

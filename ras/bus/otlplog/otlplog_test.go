@@ -26,15 +26,10 @@ func (l logger) Emit(_ context.Context, r log.Record)              { l.emit(r) }
 func (logger) Enabled(context.Context, log.EnabledParameters) bool { return true }
 
 func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{Waits: true, New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int,
+	bustest.Run(t, bustest.Subject{Waits: true, New: func(_ *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig,
 		r *bustest.Receiver,
 	) bus.Sink {
-		to := logger{emit: func(rec log.Record) { r.Take([]byte(rec.Body().AsString())) }}
-		sink, err := otlplog.New(otlplog.Config{Bus: b, Logger: to, Filter: f, Queue: queue})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sink
+		return otlplog.New(b, cfg, logger{emit: func(rec log.Record) { r.Take([]byte(rec.Body().AsString())) }})
 	}})
 }
 

@@ -32,10 +32,7 @@ func fanout(b *testing.B, clients, silent int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	handler, err := sse.New(sse.Config{Bus: events})
-	if err != nil {
-		b.Fatal(err)
-	}
+	handler := sse.New(sse.Config{Bus: events})
 	ctx, cancel := context.WithCancel(b.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = handler.Run(ctx) })

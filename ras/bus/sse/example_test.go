@@ -20,10 +20,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	events, err := sse.New(sse.Config{Bus: b})
-	if err != nil {
-		log.Fatal(err)
-	}
+	events := sse.New(sse.Config{Bus: b})
 	var running sync.WaitGroup
 	running.Go(func() { _ = events.Run(context.Background()) })
 	<-events.Begun() // until then it takes no listeners

@@ -1,6 +1,7 @@
 package sse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +14,29 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// maxID is the longest id that is looked at.
-const maxID = 128
+const (
+	// heartbeat is the longest silence; a comment ends it, by which both sides see that the connection lives.
+	heartbeat = 15 * time.Second
+	// writeTimeout is how long a client may take no byte before it is dropped.
+	writeTimeout = 10 * time.Second
+	// retry is how long clients are told to wait before they connect again.
+	retry = 3 * time.Second
+	// maxID is the longest id that is looked at.
+	maxID = 128
+)
+
+// DefaultMaxClients is Config.MaxClients' default.
+const DefaultMaxClients = 4096
+
+// Config describes a Handler.
+type Config struct {
+	// Bus is where the events come from. Required.
+	Bus *bus.Bus
+	// Queue is how many events wait for one client; 0 means the Bus's.
+	Queue int
+	// MaxClients bounds the clients; those beyond are answered 503. 0 means DefaultMaxClients.
+	MaxClients int
+}
 
 // Handler answers GET with the stream of events. It is a bus.Sink: requests are answered with 503 but while it runs.
 type Handler struct {
@@ -22,7 +44,6 @@ type Handler struct {
 	counts  bus.Counts
 	dropped atomic.Uint64 // of clients that are gone
 	begun   chan struct{} // closed by Run
-	begin   sync.Once
 
 	mu      sync.Mutex
 	running context.Context //nolint:containedctx // of Run, whose end ends all requests
@@ -31,11 +52,9 @@ type Handler struct {
 }
 
 // New makes a Handler.
-func New(cfg Config) (*Handler, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	return &Handler{cfg: cfg.complete(), begun: make(chan struct{}), clients: map[*bus.Subscription]struct{}{}}, nil
+func New(cfg Config) *Handler {
+	cfg.MaxClients = cmp.Or(cfg.MaxClients, DefaultMaxClients)
+	return &Handler{cfg: cfg, begun: make(chan struct{}), clients: map[*bus.Subscription]struct{}{}}
 }
 
 // Name implements bus.Sink.
@@ -70,7 +89,7 @@ func (h *Handler) Run(ctx context.Context) error {
 	h.mu.Lock()
 	h.running = ctx
 	h.mu.Unlock()
-	h.begin.Do(func() { close(h.begun) })
+	close(h.begun)
 	select {
 	case <-ctx.Done():
 	case <-h.cfg.Bus.Done(): // each client goes when it has got what is queued
@@ -117,14 +136,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := http.NewResponseController(w)
-	if err := out.SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout)); err != nil {
+	if err := out.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		// Without deadlines a client that doesn't read would hold its goroutine for ever.
 		http.Error(w, "events can't be streamed here: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	s, running := h.enter(bus.SubscriptionConfig{Filter: asked, Queue: h.cfg.Queue, After: after})
 	if s == nil {
-		w.Header().Set("Retry-After", strconv.Itoa(int((h.cfg.Retry+time.Second-1)/time.Second)))
+		w.Header().Set("Retry-After", strconv.Itoa(int(retry/time.Second)))
 		http.Error(w, "no more listeners are taken now", http.StatusServiceUnavailable)
 		return
 	}
@@ -142,72 +161,45 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			<-interrupted // w is the server's again when this returns
 		}
 	}()
-	c := client{h: h, ctx: ctx, out: out, w: w}
-	if c.greet() == nil {
-		c.stream(s)
-	}
-}
-
-type client struct {
-	h   *Handler
-	ctx context.Context //nolint:containedctx // of the request and of Run; the client lives as long
-	w   http.ResponseWriter
-	out *http.ResponseController
-	buf []byte
-}
-
-func (c *client) greet() error {
-	header := c.w.Header()
+	header := w.Header()
 	header.Set("Content-Type", "text/event-stream; charset=utf-8")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // or nginx keeps events back
 	header.Set("X-Content-Type-Options", "nosniff")
-	c.w.WriteHeader(http.StatusOK)
-	return c.send(fmt.Appendf(c.buf[:0], "retry: %d\n\n", c.h.cfg.Retry.Milliseconds()))
+	w.WriteHeader(http.StatusOK)
+	h.stream(s, &client{ctx: ctx, out: out, w: w})
 }
 
-func (c *client) stream(s *bus.Subscription) {
-	for {
-		wait, cancel := context.WithTimeout(c.ctx, c.h.cfg.Heartbeat)
-		ev, err := s.Next(wait)
+type client struct {
+	ctx context.Context //nolint:containedctx // of the request and of Run; the client lives as long
+	w   http.ResponseWriter
+	out *http.ResponseController
+}
+
+// stream sends a client its events until it goes, is dropped, or nothing is queued on a Bus that is closed.
+func (h *Handler) stream(s *bus.Subscription, c *client) {
+	var frame []byte
+	for err := c.send(fmt.Appendf(nil, "retry: %d\n\n", retry.Milliseconds())); err == nil; {
+		wait, cancel := context.WithTimeout(c.ctx, heartbeat)
+		ev, none := s.Next(wait)
 		cancel()
 		switch {
-		case err == nil:
-			if c.event(ev) != nil {
-				return
+		case none == nil:
+			if frame, err = appendFrame(frame[:0], ev); err == nil {
+				err = c.send(frame)
 			}
-		case errors.Is(err, bus.ErrClosed) || c.ctx.Err() != nil:
+			h.counts.Delivered(ev, err)
+		case errors.Is(none, bus.ErrClosed) || c.ctx.Err() != nil:
 			return
 		default:
-			if c.send(append(c.buf[:0], ": heartbeat\n\n"...)) != nil {
-				return
-			}
+			err = c.send([]byte(": heartbeat\n\n"))
 		}
 	}
 }
 
-func (c *client) event(ev *bus.Event) error {
-	if !ev.Notice() && !c.h.cfg.Filter.Match(ev) {
-		return nil
-	}
-	frame, err := appendFrame(c.buf[:0], ev)
-	c.buf = frame[:0]
-	if err == nil {
-		err = c.send(frame)
-	}
-	switch {
-	case ev.Notice():
-	case err != nil:
-		c.h.counts.Failed(1)
-	default:
-		c.h.counts.Pushed(1)
-	}
-	return err
-}
-
 // send writes and flushes, for as long as the write timeout allows.
 func (c *client) send(frame []byte) error {
-	if err := c.out.SetWriteDeadline(time.Now().Add(c.h.cfg.WriteTimeout)); err != nil {
+	if err := c.out.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
 	if c.ctx.Err() != nil { // after the deadline is set, or the end of Run, which sets it too, could be missed

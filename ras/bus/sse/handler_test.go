@@ -84,10 +84,7 @@ func newBus(t *testing.T, cfg bus.Config) *bus.Bus {
 // start runs a handler until the test ends.
 func start(t *testing.T, cfg sse.Config) *sse.Handler {
 	t.Helper()
-	h, err := sse.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := sse.New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = h.Run(ctx) })
@@ -165,20 +162,19 @@ func (s *stream) event() (id string, ev bus.Event) {
 }
 
 func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int,
+	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig,
 		r *bustest.Receiver,
 	) bus.Sink {
-		h, err := sse.New(sse.Config{Bus: b, Filter: f, Queue: queue})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := sse.New(sse.Config{Bus: b, Queue: cfg.Queue})
+		url := fmt.Sprintf("http://carillon/?last_event_id=0&severity=%v&type=%s", cfg.Filter.Least,
+			strings.Join(cfg.Filter.Types, ","))
 		client := serve(t, h)
 		var reader sync.WaitGroup
 		t.Cleanup(func() { r.Release(); reader.Wait() })
 		ctx := t.Context()
 		reader.Go(func() {
 			for ctx.Err() == nil { // until the handler runs
-				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://carillon/?last_event_id=0", nil)
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 				if err != nil {
 					return
 				}
@@ -295,7 +291,7 @@ func TestQuery(t *testing.T) {
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t, bus.Config{})
-		h := start(t, sse.Config{Bus: b, Heartbeat: 15 * time.Second, WriteTimeout: 10 * time.Second})
+		h := start(t, sse.Config{Bus: b})
 		synctest.Wait()
 		client := serve(t, h)
 		reads := open(t, client, "", "")
@@ -330,11 +326,7 @@ func TestSilence(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	b := newBus(t, bus.Config{})
-	h, err := sse.New(sse.Config{Bus: b, MaxClients: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := serve(t, h)
+	client := serve(t, sse.New(sse.Config{Bus: b}))
 	if s := open(t, client, "", ""); s.StatusCode != http.StatusServiceUnavailable || s.Header.Get("Retry-After") != "3" {
 		t.Errorf("before Run: %s %v", s.Status, s.Header)
 	}
@@ -354,10 +346,6 @@ func TestRefusals(t *testing.T) {
 	if w.Code != http.StatusInternalServerError {
 		t.Errorf("a writer without deadlines: %d", w.Code)
 	}
-	if _, err := sse.New(sse.Config{Heartbeat: -1}); err == nil || !strings.Contains(err.Error(), "Bus") ||
-		!strings.Contains(err.Error(), "Heartbeat") {
-		t.Errorf("Validate: %v", err)
-	}
 }
 
 // FuzzRequest sends any ids and queries; whatever they are, the answer is a stream or an error in words.
@@ -375,10 +363,7 @@ func FuzzRequest(f *testing.F) {
 		for range 3 {
 			publish(t, b, "x")
 		}
-		h, err := sse.New(sse.Config{Bus: b})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := sse.New(sse.Config{Bus: b})
 		ctx, cancel := context.WithCancel(context.Background())
 		var ended sync.WaitGroup
 		ended.Go(func() { _ = h.Run(ctx) })

@@ -16,10 +16,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sink, err := terminal.New(terminal.Config{Bus: b, Out: os.Stdout})
-	if err != nil {
-		log.Fatal(err)
-	}
+	sink := terminal.New(b, bus.SubscriptionConfig{}, os.Stdout)
 	err = b.Publish(bus.Event{
 		Type: semconv.EventRankDead, Severity: bus.Critical, Subject: "rank 3", Text: "killed by signal 9",
 		Time: time.Date(2025, 3, 4, 6, 12, 3, 0, time.Local),

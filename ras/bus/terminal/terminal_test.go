@@ -1,8 +1,6 @@
 package terminal_test
 
 import (
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,14 +18,10 @@ func (w writer) Write(p []byte) (int, error) {
 }
 
 func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{Waits: true, New: func(t *testing.T, b *bus.Bus, f bus.Filter, queue int,
+	bustest.Run(t, bustest.Subject{Waits: true, New: func(_ *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig,
 		r *bustest.Receiver,
 	) bus.Sink {
-		sink, err := terminal.New(terminal.Config{Bus: b, Out: writer(r.Take), Filter: f, Queue: queue})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sink
+		return terminal.New(b, cfg, writer(r.Take))
 	}})
 }
 
@@ -61,40 +55,5 @@ func TestLine(t *testing.T) {
 		if got := terminal.Line(&c.ev); got != c.want {
 			t.Errorf("got\n%swant\n%s", got, c.want)
 		}
-	}
-}
-
-func TestColor(t *testing.T) {
-	for _, c := range []struct {
-		color terminal.Color
-		want  bool
-	}{{terminal.Always, true}, {terminal.Never, false}, {terminal.Auto, false}} { // a file is no terminal
-		out, err := os.CreateTemp(t.TempDir(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := bus.New(bus.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		sink, err := terminal.New(terminal.Config{Bus: b, Out: out, Color: c.color})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Publish(bus.Event{Type: semconv.EventRankDead, Severity: bus.Critical}); err != nil {
-			t.Fatal(err)
-		}
-		b.Close()
-		if err := sink.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		written, err := os.ReadFile(out.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Contains(string(written), "\x1b[1;31mCRITICAL"); got != c.want {
-			t.Errorf("mode %d wrote %q", c.color, written)
-		}
-		_ = out.Close()
 	}
 }

@@ -1,10 +1,9 @@
-// Package webhook posts events to a URL as CloudEvents 1.0 over HTTP, structured or binary
-// (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md).
+// Package webhook posts events to a URL as CloudEvents 1.0 over HTTP, in the structured mode: the body is the event with
+// its envelope (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md).
 //
 // Requests are signed as Standard Webhooks has it (https://www.standardwebhooks.com): webhook-id, webhook-timestamp,
-// and webhook-signature, the HMAC-SHA256 of "id.timestamp.body". Receivers in many languages verify it with a library;
-// [Verify] does in Go. In binary mode the envelope travels in headers, of which only the id is signed: a receiver that
-// needs more takes the structured mode, which is the default.
+// and webhook-signature, the HMAC-SHA256 of "id.timestamp.body" for each secret. Receivers in many languages verify it
+// with that project's libraries.
 //
 // Events go one after another, in their order. An event that is not accepted is sent again, after a time that grows
 // exponentially, with jitter, or that the receiver asks for with Retry-After; after GiveUp it is given up, and the next

@@ -8,7 +8,8 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/bus/webhook"
@@ -17,12 +18,16 @@ import (
 
 func Example() {
 	secret := []byte("known to both, and to nobody else")
+	verifier, err := standardwebhooks.NewWebhookRaw(secret)
+	if err != nil {
+		log.Fatal(err)
+	}
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 		if err != nil {
 			return
 		}
-		if err := webhook.Verify(r.Header, body, time.Now(), secret); err != nil {
+		if err := verifier.Verify(body, r.Header); err != nil {
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
 		}

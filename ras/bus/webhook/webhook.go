@@ -1,112 +1,144 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"github.com/cloudevents/sdk-go/v2/binding"
-	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/bus/internal/push"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
+// DefaultGiveUp is Config.GiveUp's default.
+const DefaultGiveUp = 5 * time.Minute
+
+const (
+	// minBackoff and maxBackoff bound the time between two attempts, which doubles.
+	minBackoff, maxBackoff = 500 * time.Millisecond, 30 * time.Second
+	// minSecret is the shortest secret, in bytes.
+	minSecret = 16
+)
+
+// Config describes a Sink. Zero fields take the defaults that they name.
+type Config struct {
+	// Bus is where the events come from. Required.
+	Bus *bus.Bus
+	// Name tells this webhook from others in metrics and logs. Default: "webhook".
+	Name string
+	// URL is the receiver. Required. Only its host is ever logged.
+	URL string
+	// Secrets sign requests, each of them, so that secrets can be replaced without losing an event. None: requests are
+	// not signed. They are never sent.
+	Secrets [][]byte
+	Filter  bus.Filter
+	// Queue is how many events wait; 0 means the Bus's.
+	Queue int
+	// GiveUp bounds all attempts for one event. 0 means DefaultGiveUp.
+	GiveUp time.Duration
+	// Transport sends the requests. nil is one of the sink's own, which verifies receivers by the system's roots.
+	Transport http.RoundTripper
+	// Logger hears when an event was refused twice or is given up, and when one is accepted again. nil means
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// Validate names every field that has a value that is not allowed. It repeats neither the URL nor a secret.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Bus == nil {
+		errs = append(errs, errors.New("webhook.Config.Bus is nil: allowed is a Bus"))
+	}
+	if err := push.CheckURL(c.URL); err != nil {
+		errs = append(errs, fmt.Errorf("webhook.Config.URL is %w", err))
+	}
+	for i, secret := range c.Secrets {
+		if len(secret) < minSecret {
+			errs = append(errs, fmt.Errorf("webhook.Config.Secrets[%d] has %d bytes: allowed are %d or more", i, len(secret),
+				minSecret))
+		}
+	}
+	if c.GiveUp < 0 {
+		errs = append(errs, fmt.Errorf("webhook.Config.GiveUp is %v: allowed are 0 and more", c.GiveUp))
+	}
+	return errors.Join(errs...)
+}
+
 // Sink posts events to one receiver. It is a bus.Sink.
 type Sink struct {
-	cfg    Config
-	client *push.Client
-	sub    *bus.Subscription
-	counts bus.Counts
-	failed uint64 // given up since one was accepted
-	warned bool   // that an event is tried again, since one was accepted
+	bus.Sink
+	cfg     Config
+	client  *push.Client
+	signers []*standardwebhooks.Webhook
+	failed  uint64 // given up since one was accepted
+	warned  bool   // that an event is tried again, since one was accepted
 
 	// aloneUntil is how long the receiver asked to be left alone, whichever event is next.
 	aloneUntil time.Time
 }
 
 // New makes a Sink, which queues from now on and sends while Run runs.
-func New(cfg Config, opts ...Option) (*Sink, error) {
+func New(cfg Config) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg = cfg.complete()
-	var o options
-	for _, opt := range opts {
-		opt(&o)
+	cfg.Name, cfg.GiveUp = cmp.Or(cfg.Name, "webhook"), cmp.Or(cfg.GiveUp, DefaultGiveUp)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default()).With(semconv.LabelSink, cfg.Name)
+	s := &Sink{cfg: cfg, client: push.New(cfg.URL, cfg.Transport)}
+	for _, secret := range cfg.Secrets {
+		signer, err := standardwebhooks.NewWebhookRaw(secret)
+		if err != nil {
+			return nil, fmt.Errorf("webhook: %w", err)
+		}
+		s.signers = append(s.signers, signer)
 	}
-	return &Sink{
-		cfg: cfg, client: push.New(cfg.URL, cfg.Timeout, cfg.TLS, o.transport),
-		sub: cfg.Bus.Attach(bus.SubscriptionConfig{Filter: cfg.Filter, Queue: cfg.Queue, After: bus.FromStart}),
-	}, nil
+	s.Sink = bus.NewSink(cfg.Bus, cfg.Name, bus.SubscriptionConfig{Filter: cfg.Filter, Queue: cfg.Queue}, s.deliver)
+	return s, nil
 }
-
-// Name implements bus.Sink.
-func (s *Sink) Name() string { return s.cfg.Name }
-
-// Stats implements bus.Sink.
-func (s *Sink) Stats() bus.Stats { return s.counts.Stats(s.sub.Dropped()) }
 
 // Run implements bus.Sink.
 func (s *Sink) Run(ctx context.Context) error {
 	defer s.client.Close()
-	defer s.sub.Close()
-	return bus.Each(ctx, s.sub, func(ev *bus.Event) error {
-		if !s.leaveAlone(ctx) {
-			return nil
-		}
-		err := s.deliver(ctx, ev)
-		if ctx.Err() == nil || err == nil {
-			s.account(ev, err)
-		}
-		return nil
-	})
+	return s.Sink.Run(ctx)
 }
 
-// leaveAlone waits until the receiver may be asked again: the event before, which it asked for more time than an event
-// has, is given up, and the next one is no reason to ask sooner. It reports whether ctx goes on.
-func (s *Sink) leaveAlone(ctx context.Context) bool {
-	t := time.NewTimer(time.Until(s.aloneUntil))
-	defer t.Stop()
+// deliver sends an event until it is accepted or given up, and logs the first of a row that is given up, and the end of
+// the row. The event before, for which the receiver asked for more time than an event has, is given up, and this one is
+// no reason to ask sooner.
+func (s *Sink) deliver(ctx context.Context, ev *bus.Event) error {
+	alone := time.NewTimer(time.Until(s.aloneUntil))
+	defer alone.Stop()
 	select {
-	case <-t.C:
-		return true
+	case <-alone.C:
 	case <-ctx.Done():
-		return false
+		return context.Cause(ctx)
 	}
-}
-
-// account counts an event, and logs the first of a row that is given up, and the end of the row.
-func (s *Sink) account(ev *bus.Event, err error) {
+	err := s.try(ctx, ev)
 	switch {
 	case err == nil && (s.failed > 0 || s.warned):
-		s.cfg.Logger.Info("a webhook takes events again", semconv.LabelSink, s.cfg.Name, "given_up", s.failed)
+		s.cfg.Logger.Info("a webhook takes events again", "given_up", s.failed)
 		s.failed, s.warned = 0, false
-	case err != nil && s.failed == 0:
-		s.cfg.Logger.Warn("an event is given up: the webhook doesn't take it", semconv.LabelSink, s.cfg.Name,
-			"event", ev.ID, semconv.LogError, err)
-	}
-	if err != nil {
+	case err != nil && ctx.Err() == nil:
+		if s.failed == 0 {
+			s.cfg.Logger.Warn("an event is given up: the webhook doesn't take it", "event", ev.ID, semconv.LogError, err)
+		}
 		s.failed++
 	}
-	switch {
-	case ev.Notice():
-	case err != nil:
-		s.counts.Failed(1)
-	default:
-		s.counts.Pushed(1)
-	}
+	return err
 }
 
-// deliver sends an event until it is accepted or given up.
-func (s *Sink) deliver(ctx context.Context, ev *bus.Event) error {
-	header, body, err := s.encode(ctx, ev)
+// try sends an event until it is accepted or there is no point in another attempt.
+func (s *Sink) try(ctx context.Context, ev *bus.Event) error {
+	body, err := ev.MarshalJSON()
 	if err != nil {
 		return err
 	}
@@ -114,80 +146,48 @@ func (s *Sink) deliver(ctx context.Context, ev *bus.Event) error {
 	defer cancel()
 	var last error
 	attempts := 0
-	attempt := func() (struct{}, error) {
+	attempt := func() (none struct{}, err error) {
 		attempts++
-		sign(header, ev.ID, time.Now(), body, s.cfg.Secrets) // anew: receivers refuse old signatures
-		err := s.client.Post(ctx, header, body)
-		if err == nil {
-			return struct{}{}, nil
-		}
-		last = err
-		if !push.Temporary(err) {
-			return struct{}{}, backoff.Permanent(err)
-		}
-		if attempts > 1 && !s.warned && ctx.Err() == nil { // one failure may be chance
-			s.warned = true
-			s.cfg.Logger.Warn("a webhook doesn't take an event; it is tried again", semconv.LabelSink, s.cfg.Name,
-				"event", ev.ID, semconv.LogError, err)
-		}
+		last = s.post(ctx, ev.ID, body)
 		var status *push.StatusError
-		if errors.As(err, &status) && status.RetryAfter > 0 {
-			s.aloneUntil = time.Now().Add(status.RetryAfter) // an hour at most
-			return struct{}{}, &backoff.RetryAfterError{Duration: status.RetryAfter}
+		switch {
+		case last == nil:
+			return none, nil
+		case !push.Temporary(last):
+			return none, backoff.Permanent(last)
+		case attempts > 1 && !s.warned && ctx.Err() == nil: // one failure may be chance
+			s.warned = true
+			s.cfg.Logger.Warn("a webhook doesn't take an event; it is tried again", "event", ev.ID, semconv.LogError, last)
 		}
-		return struct{}{}, err
+		if errors.As(last, &status) && status.RetryAfter > 0 {
+			s.aloneUntil = time.Now().Add(status.RetryAfter) // an hour at most
+			return none, &backoff.RetryAfterError{Duration: status.RetryAfter}
+		}
+		return none, last
 	}
 	policy := backoff.NewExponentialBackOff()
-	policy.InitialInterval, policy.MaxInterval, policy.Multiplier = s.cfg.MinBackoff, s.cfg.MaxBackoff, 2
-	if _, err := backoff.Retry(ctx, attempt, backoff.WithBackOff(policy),
-		backoff.WithMaxElapsedTime(s.cfg.GiveUp)); err != nil {
-		return last
-	}
-	return nil
+	policy.InitialInterval, policy.MaxInterval, policy.Multiplier = minBackoff, maxBackoff, 2
+	_, _ = backoff.Retry(ctx, attempt, backoff.WithBackOff(policy), backoff.WithMaxElapsedTime(s.cfg.GiveUp))
+	return last
 }
 
-// encode lays an event out as the CloudEvents SDK does.
-func (s *Sink) encode(ctx context.Context, ev *bus.Event) (http.Header, []byte, error) {
-	ctx = binding.WithForceStructured(ctx)
-	if s.cfg.Mode == Binary {
-		ctx = binding.WithForceBinary(ctx)
-	}
-	ce := ev.CloudEvent()
-	req := http.Request{Header: http.Header{}}
-	if err := cehttp.WriteRequest(ctx, binding.ToMessage(&ce), &req); err != nil {
-		return nil, nil, fmt.Errorf("event %s: %w", ev.ID, err)
-	}
-	var body []byte
-	if req.Body != nil {
-		var err error
-		if body, err = io.ReadAll(req.Body); err != nil {
-			return nil, nil, fmt.Errorf("event %s: %w", ev.ID, err)
+// post sends an event once. It is signed anew each time: receivers refuse old signatures.
+func (s *Sink) post(ctx context.Context, id string, body []byte) error {
+	now := time.Now()
+	header := http.Header{}
+	header.Set("Content-Type", "application/cloudevents+json")
+	header.Set(standardwebhooks.HeaderWebhookID, id)
+	header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+	var signatures []string
+	for _, signer := range s.signers {
+		signature, err := signer.Sign(id, now, body)
+		if err != nil {
+			return fmt.Errorf("sign event %s: %w", id, err)
 		}
+		signatures = append(signatures, signature)
 	}
-	for name, values := range req.Header {
-		if strings.HasPrefix(strings.ToLower(name), "ce-") {
-			for i := range values {
-				values[i] = escape(values[i])
-			}
-		}
+	if len(signatures) > 0 {
+		header.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
 	}
-	for name, values := range s.cfg.Header {
-		req.Header[name] = values
-	}
-	return req.Header, body, nil
-}
-
-// escape writes a value as CloudEvents has it in HTTP headers, which the SDK leaves to its user: percent-encoded but
-// for printable ASCII (section 3.1.3.2 of the binding).
-func escape(value string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for _, c := range []byte(value) {
-		if c > ' ' && c < 0x7f && c != '"' && c != '%' {
-			b.WriteByte(c)
-		} else {
-			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
-		}
-	}
-	return b.String()
+	return s.client.Post(ctx, header, body)
 }

@@ -44,10 +44,7 @@ func newRank(t *testing.T, number int) *rank {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := sse.New(sse.Config{Bus: b})
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := sse.New(sse.Config{Bus: b})
 	r := &rank{t: t, bus: b, snapshot: map[string]any{
 		"schema": 1, "job": "train", "rank": number, "size": 2,
 		"pid": 100 + number, "host": "a",

@@ -5,7 +5,6 @@ package push
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,14 +15,17 @@ import (
 	"time"
 )
 
-// maxAnswer is how much of an answer is read, so that the connection can be used again.
-const maxAnswer = 16 << 10
+const (
+	// maxAnswer is how much of an answer is read, so that the connection can be used again.
+	maxAnswer = 16 << 10
+	// timeout is how long a request and its answer may take.
+	timeout = 10 * time.Second
+)
 
 // Client sends to one receiver.
 type Client struct {
 	url  *url.URL
 	http http.Client
-	own  *http.Transport // nil if the transport was handed in
 }
 
 // CheckURL says what is wrong with a receiver's address, without repeating it.
@@ -35,31 +37,20 @@ func CheckURL(address string) error {
 	return nil
 }
 
-// New makes a client for an address that CheckURL has passed. A request and its answer take timeout at most. transport
-// is nil for one of the client's own, which uses tls.
-func New(address string, timeout time.Duration, tls *tls.Config, transport http.RoundTripper) *Client {
-	u, _ := url.Parse(address)
-	c := &Client{url: u}
+// New makes a client for an address that CheckURL has passed. transport is nil for one of the client's own.
+func New(address string, transport http.RoundTripper) *Client {
 	if transport == nil {
-		c.own = &http.Transport{ // not http.DefaultTransport, which the program may have replaced by something else
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: tls.Clone(), ForceAttemptHTTP2: true,
+		transport = &http.Transport{ // not http.DefaultTransport, which the program may have replaced by something else
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 			MaxIdleConnsPerHost: 1, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxAnswer,
 		}
-		transport = c.own
 	}
-	c.http = http.Client{Transport: transport, Timeout: timeout, CheckRedirect: stay}
-	return c
+	u, _ := url.Parse(address)
+	return &Client{u, http.Client{Transport: transport, Timeout: timeout, CheckRedirect: stay}}
 }
 
 // Close gives up idle connections.
-func (c *Client) Close() {
-	if c.own != nil {
-		c.own.CloseIdleConnections()
-	}
-}
-
-// Host is the receiver's host, which an error may tell.
-func (c *Client) Host() string { return c.url.Host }
+func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // stay follows a redirect only to the same host, the same way, with the same method. Credentials go nowhere else.
 func stay(req *http.Request, via []*http.Request) error {
@@ -104,14 +95,12 @@ func Temporary(err error) bool {
 func (c *Client) Post(ctx context.Context, header http.Header, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("a request to %s: %w", c.Host(), withoutURL(err))
+		return fmt.Errorf("a request to %s: %w", c.url.Host, withoutURL(err))
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	req.Header = header
 	answer, err := c.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("%s did not answer: %w", c.Host(), withoutURL(err))
+		return fmt.Errorf("%s did not answer: %w", c.url.Host, withoutURL(err))
 	}
 	defer answer.Body.Close()
 	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // only so that the connection can be used again
@@ -119,7 +108,7 @@ func (c *Client) Post(ctx context.Context, header http.Header, body []byte) erro
 		return nil
 	}
 	return &StatusError{
-		Host: c.Host(), Status: answer.StatusCode, RetryAfter: RetryAfter(answer.Header.Get("Retry-After"), time.Now()),
+		Host: c.url.Host, Status: answer.StatusCode, RetryAfter: RetryAfter(answer.Header.Get("Retry-After"), time.Now()),
 	}
 }
 

@@ -1,0 +1,38 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/bus/bustest"
+)
+
+func TestSinkConforms(t *testing.T) {
+	bustest.Run(t, bustest.Subject{Waits: true, New: func(_ *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig,
+		r *bustest.Receiver,
+	) bus.Sink {
+		return bus.NewSink(b, "function", cfg, func(_ context.Context, ev *bus.Event) error {
+			r.Take([]byte(ev.Text))
+			return nil
+		})
+	}})
+}
+
+// TestSinkCounts: an event that isn't accepted has failed, unless it was the end that kept it from being.
+func TestSinkCounts(t *testing.T) {
+	b := newBus(t, bus.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	sink := bus.NewSink(b, "fails", bus.SubscriptionConfig{}, func(_ context.Context, ev *bus.Event) error {
+		if ev.Text == "last" {
+			cancel()
+		}
+		return errors.New("no")
+	})
+	publish(t, b, "first")
+	publish(t, b, "last")
+	if err := sink.Run(ctx); err != nil || sink.Stats() != (bus.Stats{Failed: 1}) {
+		t.Errorf("%v, %+v", err, sink.Stats())
+	}
+}

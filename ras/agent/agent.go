@@ -346,13 +346,13 @@ func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timing.Ask)
 	defer cancel()
 	question := message{Kind: askNotes, About: among(append(ask.About, a.cfg.Stuck()...))}
-	q, err := a.mesh.Ask(ctx, question.encode(), ask.Of...)
+	answers, err := a.mesh.Ask(ctx, question.encode(), ask.Of...)
 	if err != nil {
 		a.cfg.Logger.Debug("nobody can be asked", "error", err)
 		return []verdict.Note{a.cfg.Note()}
 	}
 	var notes []verdict.Note
-	for ans := range q.Answers() {
+	for ans := range answers {
 		n, err := decodeNote(ans.From, ans.Body)
 		if err != nil {
 			a.cfg.Logger.Debug("an answer that is no note", "from", ans.From, "by", ans.By, "error", err)
@@ -368,11 +368,11 @@ func (a *Agent) tell(ctx context.Context, leader string) bool {
 	if a.mesh == nil {
 		return true
 	}
-	q, err := a.mesh.Ask(ctx, (&message{Kind: askLook, About: a.cfg.Stuck()}).encode(), leader)
+	answers, err := a.mesh.Ask(ctx, (&message{Kind: askLook, About: a.cfg.Stuck()}).encode(), leader)
 	if err != nil {
 		return false
 	}
-	for ans := range q.Answers() {
+	for ans := range answers {
 		if ans.By == leader {
 			return true
 		}
@@ -385,15 +385,16 @@ func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
 	if a.mesh == nil {
 		return
 	}
+	body := encodeOpen(a.cfg.Self.Name, b.Turn, b.Open, b.Unresolved)
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timing.Ask)
-	q, err := a.mesh.Ask(ctx, encodeOpen(a.cfg.Self.Name, b.Turn, b.Open, b.Unresolved))
+	answers, err := a.mesh.Ask(ctx, body)
 	if err != nil {
 		cancel()
 		return
 	}
 	a.busy.Go(func() {
 		defer cancel()
-		for range q.Answers() { // until all know
+		for range answers { // until all know
 			continue
 		}
 	})

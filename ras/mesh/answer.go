@@ -3,13 +3,11 @@ package mesh
 import (
 	"context"
 	"crypto/sha256"
-	"fmt"
-	"net/netip"
+	"iter"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/memberlist"
 	"golang.org/x/time/rate"
 )
 
@@ -25,21 +23,21 @@ const (
 	answerTTL = 100 * time.Millisecond
 	// flushTime is how long answers are gathered before they are passed on.
 	flushTime = 20 * time.Millisecond
-	// maxAskers and maxIDs bound what is remembered of askers and of questions.
-	maxAskers, maxIDs = 4096, 4096
+	// maxAskers bounds what is remembered of askers.
+	maxAskers = 4096
 )
 
-// answerer answers questions of others, and passes them on.
-type answerer struct {
+// asker asks and answers.
+type asker struct {
 	m       *Mesh
-	handler chan struct{} // room for calls of Handler
+	handler chan struct{} // room for calls of Handler and LocalNote
 	relay   chan struct{} // room for questions
 
 	mu     sync.Mutex
+	open   map[[16]byte]func([]reply) // what to do with the answers to each open question
 	all    *rate.Limiter
-	asker  map[string]*rate.Limiter
-	ids    map[questionKey]struct{} // seen, so that a replay does nothing
-	order  []questionKey
+	each   map[string]*rate.Limiter // by asker
+	seen   recent[questionKey]      // so that a replay does nothing
 	folded map[foldKey]*folded
 }
 
@@ -53,8 +51,8 @@ type questionKey struct {
 
 // foldKey is a question and the member that it is asked of.
 type foldKey struct {
-	sum  [sha256.Size]byte
-	name string
+	sum [sha256.Size]byte
+	of  instance
 }
 
 // folded is an answer that several wait for.
@@ -65,35 +63,72 @@ type folded struct {
 	at   time.Time // when it was there
 }
 
-func newAnswerer(m *Mesh) *answerer {
-	return &answerer{
+func newAsker(m *Mesh) *asker {
+	return &asker{
 		m: m, handler: make(chan struct{}, handlers), relay: make(chan struct{}, relays),
-		all: rate.NewLimiter(allRate, allBurst), asker: make(map[string]*rate.Limiter),
-		ids: make(map[questionKey]struct{}), folded: make(map[foldKey]*folded),
+		open: make(map[[16]byte]func([]reply)), all: rate.NewLimiter(allRate, allBurst),
+		each: make(map[string]*rate.Limiter), folded: make(map[foldKey]*folded),
 	}
 }
 
+// listen has f called with the answers to a question, until forget. f must not block.
+func (a *asker) listen(id [16]byte, f func([]reply)) (first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.open[id] != nil {
+		return false
+	}
+	a.open[id] = f
+	return true
+}
+
+func (a *asker) forget(id [16]byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.open, id)
+}
+
+// answers takes answers that came.
+func (a *asker) answers(body []byte) error {
+	id, replies, err := decodeReplies(body)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	f := a.open[id]
+	a.mu.Unlock()
+	if f != nil { // else they are late, or no question's
+		f(replies)
+	}
+	return nil
+}
+
 // question takes a question that came. It does not block.
-func (a *answerer) question(body []byte) error {
+func (a *asker) question(body []byte) error {
 	q, err := decodeQuestion(body)
 	if err != nil {
 		return err
 	}
-	a.m.count.questions.Add(1)
 	if q.units[0].member != a.m.self.instance() {
 		return errMessage
 	}
-	began := a.m.now()
-	switch a.admit(&q, began) {
-	case replyNothing:
-		return nil
-	case replyBusy:
-		a.m.count.limited.Add(1)
+	began := time.Now()
+	a.mu.Lock()
+	fresh := a.seen.add(questionKey{q.id, q.direct, len(q.units[0].absent)})
+	room := fresh && a.admit(q.asker, began)
+	a.mu.Unlock()
+	if !fresh {
+		a.m.count.folded.Add(1)
 		return nil
 	}
-	select {
-	case a.relay <- struct{}{}:
-	default:
+	if room {
+		select {
+		case a.relay <- struct{}{}:
+		default:
+			room = false
+		}
+	}
+	if !room {
 		a.m.count.limited.Add(1)
 		return nil
 	}
@@ -106,70 +141,78 @@ func (a *answerer) question(body []byte) error {
 	return nil
 }
 
-// admit says whether a question is to be answered: not if it came before, or too many have come.
-func (a *answerer) admit(q *question, now time.Time) uint8 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	key := questionKey{q.id, q.direct, len(q.units[0].absent)}
-	if _, seen := a.ids[key]; seen {
-		a.m.count.folded.Add(1)
-		return replyNothing
-	}
-	if len(a.order) >= maxIDs {
-		delete(a.ids, a.order[0])
-		a.order = a.order[1:]
-	}
-	a.ids[key] = struct{}{}
-	a.order = append(a.order, key)
-	if a.asker[q.asker] == nil {
-		if len(a.asker) >= maxAskers {
-			clear(a.asker)
+// admit says whether a member may ask one more question.
+func (a *asker) admit(name string, now time.Time) bool {
+	if a.each[name] == nil {
+		if len(a.each) >= maxAskers {
+			clear(a.each)
 		}
-		a.asker[q.asker] = rate.NewLimiter(askerRate, askerBurst)
+		a.each[name] = rate.NewLimiter(askerRate, askerBurst)
 	}
-	if !a.asker[q.asker].AllowN(now, 1) || !a.all.AllowN(now, 1) {
-		return replyBusy
-	}
-	return replyOK
+	return a.each[name].AllowN(now, 1) && a.all.AllowN(now, 1)
 }
 
 // work answers a question and passes it on, and sends the asker what comes.
-func (a *answerer) work(q *question, began time.Time) {
+func (a *asker) work(q *question, began time.Time) {
 	ctx, cancel := context.WithDeadline(a.m.ctx, began.Add(q.left))
 	defer cancel()
-	g := newGathering(len(q.units))
-	for _, u := range q.units {
-		g.want += len(u.absent)
+	want := 0
+	for i := range q.units {
+		want += q.units[i].size()
 	}
-	asker := a.m.asker
-	rest := q.units[1:]
-	if len(rest) > 0 && asker.listen(q.id, g.add) {
-		defer asker.forget(q.id)
+	arrived := make(chan []reply, want)
+	take := func(replies []reply) {
+		select {
+		case arrived <- replies:
+		default: // more than there are members
+		}
+	}
+	if rest := q.units[1:]; len(rest) > 0 && a.listen(q.id, take) {
+		defer a.forget(q.id)
 		a.pass(ctx, q, rest)
 	}
 	a.m.spawn(func() {
-		a.unit(ctx, q.asker, q.body, &q.units[0], func(r reply) { g.add([]reply{r}) })
+		a.unit(ctx, q.asker, q.body, &q.units[0], func(r reply) { take([]reply{r}) })
 	})
-	to := memberlist.Address{Addr: q.reply.String(), Name: q.replyTo}
-	for {
-		replies, more := g.next(ctx)
+	for want > 0 && ctx.Err() == nil {
+		replies := gather(ctx, arrived, want)
+		want -= len(replies)
 		for part := range chunks(replies) {
 			// The asker may be gone.
-			_ = a.m.stream(ctx, to, appendReplies(message(msgAnswers), q.id, part))
-		}
-		if !more {
-			return
+			_ = a.m.stream(ctx, q.reply, q.replyTo, appendReplies(message(msgAnswers), q.id, part))
 		}
 	}
 }
 
+// gather waits for answers, and a little for more, want at most.
+func gather(ctx context.Context, arrived <-chan []reply, want int) (replies []reply) {
+	var flush <-chan time.Time // from the first answer on
+	for size := 0; len(replies) < want && size < flushBytes; {
+		select {
+		case some := <-arrived:
+			replies = append(replies, some...)
+			for i := range some {
+				size += len(some[i].body)
+			}
+			if flush == nil {
+				flush = time.After(flushTime)
+			}
+		case <-flush:
+			return replies
+		case <-ctx.Done():
+			return replies
+		}
+	}
+	return replies
+}
+
 // pass asks those behind this member, in less time than it has.
-func (a *answerer) pass(ctx context.Context, q *question, rest []unit) {
+func (a *asker) pass(ctx context.Context, q *question, rest []unit) {
 	deadline, _ := ctx.Deadline()
 	for _, part := range split(rest) {
 		sub := *q
 		sub.units, sub.reply, sub.replyTo = part, a.m.self.Addr, a.m.self.Name
-		sub.left = deadline.Sub(a.m.now()) * 7 / 8
+		sub.left = time.Until(deadline) * 7 / 8
 		a.m.spawn(func() {
 			first, cancel := context.WithTimeout(ctx, sub.left/4)
 			defer cancel()
@@ -187,7 +230,7 @@ func (a *answerer) pass(ctx context.Context, q *question, rest []unit) {
 }
 
 // chunks cuts answers into messages of bounded size.
-func chunks(replies []reply) func(func([]reply) bool) {
+func chunks(replies []reply) iter.Seq[[]reply] {
 	return func(yield func([]reply) bool) {
 		for len(replies) > 0 {
 			n, size := 0, 0
@@ -203,94 +246,31 @@ func chunks(replies []reply) func(func([]reply) bool) {
 	}
 }
 
-// gathering is where the answers of a part of the tree come together.
-type gathering struct {
-	mu      sync.Mutex
-	replies []reply
-	size    int
-	want    int
-	some    chan struct{} // there are answers
-	full    chan struct{} // there are enough to pass on
-}
-
-func newGathering(want int) *gathering {
-	return &gathering{want: want, some: make(chan struct{}, 1), full: make(chan struct{}, 1)}
-}
-
-func (g *gathering) add(replies []reply) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.replies = append(g.replies, replies...)
-	g.want -= len(replies)
-	for i := range replies {
-		g.size += len(replies[i].body)
-	}
-	signal(g.some)
-	if g.want <= 0 || g.size >= flushBytes {
-		signal(g.full)
-	}
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// next waits for answers, and a little for more. more is false when all are there or the time is up.
-func (g *gathering) next(ctx context.Context) (replies []reply, more bool) {
-	select {
-	case <-g.some:
-		timer := time.NewTimer(flushTime)
-		select {
-		case <-g.full:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	case <-ctx.Done():
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	replies, g.replies, g.size = g.replies, nil, 0
-	return replies, g.want > 0 && ctx.Err() == nil
-}
-
-// unit answers for this member and for those of its host that can't, all at once. emit gets each answer, one at a time.
-func (a *answerer) unit(ctx context.Context, from string, body []byte, u *unit, emit func(reply)) {
+// unit answers for this member and for those of its host that can't, all at once. emit gets each answer; it may be called
+// by several goroutines.
+func (a *asker) unit(ctx context.Context, from string, body []byte, u *unit, emit func(reply)) {
 	var answering sync.WaitGroup
 	defer answering.Wait()
-	var mu sync.Mutex
-	give := func(r reply) {
-		mu.Lock()
-		defer mu.Unlock()
-		emit(r)
-	}
-	self := a.m.self.Name
 	for _, t := range u.absent {
-		st, ok := a.m.Member(t.name)
-		if !ok || st.Member.Instance != t.id || !st.Member.sameHost(&a.m.self) || a.m.config.LocalNote == nil {
-			give(reply{from: t.name, by: self, status: replyNothing})
-			continue
-		}
 		answering.Go(func() { // a note does not depend on the question
-			give(a.answer(ctx, t.name, nil, func() []byte { return a.m.config.LocalNote(st.Member) }))
+			emit(a.answer(ctx, t, nil, func() []byte {
+				st, ok := a.m.Member(t.name)
+				if !ok || st.Member.Instance != t.id || !st.Member.sameHost(&a.m.self) {
+					return nil
+				}
+				return a.m.config.LocalNote(st.Member)
+			}))
 		})
 	}
-	if a.m.config.Handler == nil {
-		give(reply{from: self, by: self, status: replyNothing})
-		return
-	}
-	give(a.answer(ctx, self, body, func() []byte { return a.m.config.Handler(ctx, from, body) }))
+	emit(a.answer(ctx, a.m.self.instance(), body, func() []byte { return a.m.config.Handler(ctx, from, body) }))
 }
 
 // answer calls f for an answer, unless one that was asked the same of the same is new or under way. It waits for room
 // until ctx ends.
-func (a *answerer) answer(ctx context.Context, name string, body []byte, f func() []byte) reply {
-	r := reply{from: name, by: a.m.self.Name}
-	key := foldKey{sha256.Sum256(body), name}
-	now := a.m.now()
+func (a *asker) answer(ctx context.Context, of instance, body []byte, f func() []byte) reply {
+	r := reply{from: of.name, by: a.m.self.Name}
+	key := foldKey{sha256.Sum256(body), of}
+	now := time.Now()
 	a.mu.Lock()
 	for k, old := range a.folded {
 		if !old.at.IsZero() && now.Sub(old.at) > answerTTL {
@@ -298,63 +278,45 @@ func (a *answerer) answer(ctx context.Context, name string, body []byte, f func(
 		}
 	}
 	fold := a.folded[key]
-	if fold != nil {
-		a.mu.Unlock()
-		a.m.count.folded.Add(1)
-		select {
-		case <-fold.done:
-		case <-ctx.Done():
-			r.status = replyBusy
-			return r
-		}
-		return r.with(fold)
+	first := fold == nil
+	if first {
+		fold = &folded{done: make(chan struct{})}
+		a.folded[key] = fold
 	}
-	fold = &folded{done: make(chan struct{})}
-	a.folded[key] = fold
 	a.mu.Unlock()
-	finished := a.m.spawn(func() {
-		select {
-		case a.handler <- struct{}{}:
-			fold.body = slices.Clone(f())
-			<-a.handler
-		case <-ctx.Done():
-			fold.busy = true
-		}
-		a.mu.Lock()
-		fold.at = a.m.now()
-		a.mu.Unlock()
-		close(fold.done)
-	})
-	if !finished {
+	if !first {
+		a.m.count.folded.Add(1)
+	} else if !a.m.spawn(func() { a.call(ctx, fold, f) }) {
 		r.status = replyBusy
 		return r
 	}
 	select {
 	case <-fold.done:
-		return r.with(fold)
 	case <-ctx.Done():
 		r.status = replyBusy
 		return r
 	}
-}
-
-// with is the reply with what was answered.
-func (r reply) with(f *folded) reply {
 	switch {
-	case f.busy:
+	case fold.busy:
 		r.status = replyBusy
-	case f.body == nil:
+	case fold.body == nil:
 		r.status = replyNothing
 	}
-	r.body = f.body[:min(len(f.body), MaxAnswer)]
+	r.body = fold.body[:min(len(fold.body), MaxAnswer)]
 	return r
 }
 
-// nodeAt is a node as memberlist's sending wants it.
-func nodeAt(to memberlist.Address) (*memberlist.Node, error) {
-	addr, err := netip.ParseAddrPort(to.Addr)
-	if err != nil {
-		return nil, fmt.Errorf("mesh: the address of %s: %w", to.Name, err)
+// call calls f when there is room.
+func (a *asker) call(ctx context.Context, fold *folded, f func() []byte) {
+	select {
+	case a.handler <- struct{}{}:
+		fold.body = slices.Clone(f())
+		<-a.handler
+	case <-ctx.Done():
+		fold.busy = true
 	}
-	return &memberlist.Node{Name: to.Name, Addr: addr.Addr().AsSlice(), Port: addr.Port()}, nil
+	a.mu.Lock()
+	fold.at = time.Now()
+	a.mu.Unlock()
+	close(fold.done)
 }

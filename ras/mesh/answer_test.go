@@ -32,7 +32,7 @@ func TestWhoAsksTooOftenIsNotAnswered(t *testing.T) {
 	const asked = 10_000
 	putTo(m, "greedy-1", func(i int) string { return fmt.Sprint(i) }, asked)
 	s := m.Stats()
-	if answered := s.Questions - s.Limited; answered < askerBurst/2 || answered > askerBurst+askerRate*10 {
+	if answered := asked - s.Limited; answered < askerBurst/2 || answered > askerBurst+askerRate*10 {
 		t.Errorf("%d of %d questions were taken, want about %d", answered, asked, askerBurst)
 	}
 	before := s.Limited
@@ -71,7 +71,7 @@ func TestSameQuestionsAreAnsweredOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			for a := range q.Answers() {
+			for a := range q {
 				if string(a.Body) == "here" {
 					answered.Add(1)
 				}
@@ -103,8 +103,8 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 		(&delegate{m}).NotifyMsg(appendQuestion(message(msgQuestion), &q))
 	}
 	eventually(t, "it was asked", func() bool { return calls.Load() > 0 })
-	if s := m.Stats(); s.Questions != 100 || s.Folded != 99 || calls.Load() != 1 {
-		t.Errorf("%d questions, %d folded, %d calls: want 100, 99 and 1", s.Questions, s.Folded, calls.Load())
+	if s := m.Stats(); s.Folded != 99 || calls.Load() != 1 {
+		t.Errorf("%d folded, %d calls: want 99 and 1", s.Folded, calls.Load())
 	}
 }
 
@@ -117,13 +117,12 @@ func TestAskSaysWhatIsWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for a := range q.Answers() {
+	began := time.Now()
+	for a := range q {
 		t.Errorf("answered: %+v", a)
 	}
-	got := fmt.Sprint(q.Missing())
-	want := fmt.Sprint([]Missing{{m.Self().Name, whyNothing}, {"nobody-1", whyUnknown}})
-	if got != want {
-		t.Errorf("missing %v, want %v", got, want)
+	if took := time.Since(began); took > DefaultAskTime/2 {
+		t.Errorf("it took %v, with nobody to wait for", took)
 	}
 }
 

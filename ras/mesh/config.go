@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net/netip"
+	"reflect"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -33,7 +34,7 @@ type Config struct {
 	Tuning Tuning
 
 	// OnEvent is told what happens to members, in order, on one goroutine. It may block for a while: events queue up to
-	// eventQueue, then the oldest are dropped and counted. nil ignores all.
+	// eventQueue, then the oldest are dropped. nil ignores all.
 	OnEvent func(Event)
 	// Handler answers questions. from is the name of the member that asked first, of all that asked the same at the
 	// same time. It must return within the context's time, and is called for at most handlers questions at a time. nil
@@ -151,36 +152,9 @@ func (c *Config) Validate() error {
 }
 
 func (t *Tuning) validate() error {
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"ProbeInterval", t.ProbeInterval},
-		{"ProbeTimeout", t.ProbeTimeout},
-		{"GossipInterval", t.GossipInterval},
-		{"PushPullInterval", t.PushPullInterval},
-		{"StreamTimeout", t.StreamTimeout},
-		{"CheckInterval", t.CheckInterval},
-		{"ConfirmStop", t.ConfirmStop},
-		{"WitnessTime", t.WitnessTime},
-		{"ReconnectInterval", t.ReconnectInterval},
-		{"GossipToTheDead", t.GossipToTheDead},
-	} {
-		if d.value < time.Millisecond || d.value > time.Hour {
-			return fmt.Errorf("mesh: Tuning.%s is %v, want 1ms to 1h", d.name, d.value)
-		}
-	}
-	for _, n := range []struct {
-		name  string
-		value int
-	}{
-		{"IndirectChecks", t.IndirectChecks},
-		{"SuspicionMult", t.SuspicionMult},
-		{"GossipNodes", t.GossipNodes},
-		{"RetransmitMult", t.RetransmitMult},
-	} {
-		if n.value < 1 || n.value > 100 {
-			return fmt.Errorf("mesh: Tuning.%s is %d, want 1 to 100", n.name, n.value)
+	for i, v := 0, reflect.ValueOf(*t); i < v.NumField(); i++ { // durations and numbers
+		if v.Field(i).Int() < 1 {
+			return fmt.Errorf("mesh: Tuning.%s is %v, want more", v.Type().Field(i).Name, v.Field(i))
 		}
 	}
 	if t.ProbeTimeout > t.ProbeInterval {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/hashicorp/memberlist"
 )
@@ -57,7 +58,7 @@ func (d *delegate) NotifyJoin(n *memberlist.Node) {
 	if err != nil || m.Name == d.m.self.Name {
 		return
 	}
-	d.m.change(func(t *table) []Event { return t.join(m, d.m.now()) })
+	d.m.change(func(t *table) []Event { return t.join(m, time.Now()) })
 }
 
 func (d *delegate) NotifyUpdate(n *memberlist.Node) { d.NotifyJoin(n) }
@@ -92,7 +93,7 @@ func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
 func (d *delegate) LocalState(bool) []byte {
 	d.m.mu.Lock()
 	defer d.m.mu.Unlock()
-	return appendFates(nil, d.m.table.fates(d.m.now()))
+	return appendFates(nil, d.m.table.fates(time.Now()))
 }
 
 func (d *delegate) MergeRemoteState(b []byte, _ bool) {

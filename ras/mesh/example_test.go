@@ -38,16 +38,13 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	q, err := m.Ask(context.Background(), []byte("where are you?"))
+	answers, err := m.Ask(context.Background(), []byte("where are you?"))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for a := range q.Answers() {
+	for a := range answers {
 		fmt.Printf("%s\n", a.Body)
-	}
-	for _, silent := range q.Missing() {
-		fmt.Println(silent.Name, silent.Why)
 	}
 	// Output: where are you?: in step 12
 }

@@ -193,7 +193,7 @@ func FuzzSeal(f *testing.F) {
 		if _, err := s.openPacket(b); err == nil {
 			t.Error("a packet of nobody's was let through")
 		}
-		in := &stream{Conn: &sink{Reader: bytes.NewReader(b)}, seal: s, count: &counters{}, inbound: true}
+		in := &stream{Conn: &sink{Reader: bytes.NewReader(b)}, seal: s, inbound: true}
 		if n, err := in.Read(make([]byte, 1)); err == nil {
 			t.Errorf("%d bytes of a stream of nobody's were let through", n)
 		}

@@ -69,6 +69,15 @@ func Start(c Config) (*Mesh, error) {
 	if c.Rand == nil {
 		c.Rand = runtimeRand{}
 	}
+	if c.OnEvent == nil {
+		c.OnEvent = func(Event) {}
+	}
+	if c.Handler == nil {
+		c.Handler = func(context.Context, string, []byte) []byte { return nil }
+	}
+	if c.LocalNote == nil {
+		c.LocalNote = func(Member) []byte { return nil }
+	}
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -110,7 +119,7 @@ func (m *Mesh) open() error {
 	addr, _ := netip.AddrFromSlice(ip)
 	m.self.Addr = netip.AddrPortFrom(addr.Unmap(), uint16(port))
 	m.table = newTable(m.self)
-	m.table.join(m.self, m.now())
+	m.table.join(m.self, time.Now())
 	m.members.Store(1)
 	m.gossip.RetransmitMult = m.config.Tuning.RetransmitMult
 	m.gossip.NumNodes = func() int { return int(m.members.Load()) }
@@ -124,8 +133,6 @@ func (m *Mesh) open() error {
 	}
 	return nil
 }
-
-func (m *Mesh) now() time.Time { return time.Now() }
 
 // runtimeRand is the source of math/rand/v2's functions.
 type runtimeRand struct{}
@@ -152,7 +159,7 @@ func (m *Mesh) Join(ctx context.Context, seeds ...netip.AddrPort) (int, error) {
 	}
 	const first, longest = 50 * time.Millisecond, 2 * time.Second
 	for wait := first; ; wait = min(2*wait, longest) {
-		n, err := m.contact(ctx, addrs)
+		n, err := await(ctx, m, func() (int, error) { return m.list.Join(addrs) })
 		if err == nil {
 			return n, nil
 		}
@@ -170,26 +177,26 @@ func (m *Mesh) Join(ctx context.Context, seeds ...netip.AddrPort) (int, error) {
 	}
 }
 
-// contact exchanges states with the members at addrs.
-func (m *Mesh) contact(ctx context.Context, addrs []string) (int, error) {
+// await runs f on a goroutine that Close waits for, and returns what f did, or before that when ctx or the mesh ends.
+func await[T any](ctx context.Context, m *Mesh, f func() (T, error)) (value T, err error) {
 	type result struct {
-		n   int
-		err error
+		value T
+		err   error
 	}
 	done := make(chan result, 1)
 	if !m.spawn(func() {
-		n, err := m.list.Join(addrs)
-		done <- result{n, err}
+		v, err := f()
+		done <- result{v, err}
 	}) {
-		return 0, ErrClosed
+		return value, ErrClosed
 	}
 	select {
 	case r := <-done:
-		return r.n, r.err
+		return r.value, r.err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return value, context.Cause(ctx)
 	case <-m.ctx.Done():
-		return 0, ErrClosed
+		return value, ErrClosed
 	}
 }
 
@@ -249,18 +256,12 @@ func (m *Mesh) change(f func(*table) []Event) {
 }
 
 func (m *Mesh) queue(events []Event) {
-	if len(events) == 0 || m.config.OnEvent == nil {
+	if len(events) == 0 {
 		return
 	}
 	m.events = append(m.events, events...)
-	if over := len(m.events) - eventQueue; over > 0 {
-		m.count.eventsDropped.Add(uint64(over))
-		m.events = m.events[over:]
-	}
-	select {
-	case m.told <- struct{}{}:
-	default:
-	}
+	m.events = m.events[max(0, len(m.events)-eventQueue):]
+	signal(m.told)
 }
 
 // tell gives events to OnEvent until the mesh is closed.
@@ -285,7 +286,7 @@ func (m *Mesh) tell() {
 // hear takes note of what a witness saw, and passes news on.
 func (m *Mesh) hear(f *fate) (fresh bool) {
 	m.change(func(t *table) (events []Event) {
-		events, fresh = t.observe(f, m.now())
+		events, fresh = t.observe(f, time.Now())
 		return events
 	})
 	if fresh {

@@ -42,7 +42,10 @@ var (
 type seal struct {
 	aead cipher.AEAD
 	tag  [tagSize]byte
-	seen nonces
+
+	mu sync.Mutex
+	// seen are nonces. What is older is stopped by what it says: by incarnations, instances, times and question ids.
+	seen recent[[nonceSize]byte]
 }
 
 func newSeal(secret []byte, job string) (*seal, error) {
@@ -78,27 +81,36 @@ func (s *seal) openPacket(b []byte) ([]byte, error) {
 
 func (s *seal) open(b, bound []byte, first bool) ([]byte, error) {
 	plain, err := s.aead.Open(nil, nil, b, bound)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, errStranger
-	case first && !s.seen.add([nonceSize]byte(b)):
-		return nil, errReplay
-	default:
-		return plain, nil
 	}
+	if first {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.seen.add([nonceSize]byte(b)) {
+			return nil, errReplay
+		}
+	}
+	return plain, nil
 }
 
 // stream is one end of a stream. Like any connection's, its Read and its Write are for one goroutine each.
 type stream struct {
 	net.Conn
 	seal    *seal
-	count   *counters
 	inbound bool
 	settled func(error) // told once whether the first record of an inbound stream is the job's
+	stop    func() bool // the transport's Shutdown doesn't close it any more
 
 	sent, got uint64 // records
 	first     [nonceSize]byte
 	rest      []byte // of the last record that came
+}
+
+// Close closes the connection.
+func (c *stream) Close() error {
+	c.stop()
+	return c.Conn.Close()
 }
 
 // bound is what the n-th record in a direction is bound to.
@@ -132,7 +144,6 @@ func (c *stream) Write(p []byte) (n int, err error) {
 			c.first = [nonceSize]byte(b[head:])
 		}
 		c.sent++
-		c.count.bytesOut.Add(uint64(len(b)))
 		if _, err = c.Conn.Write(b); err == nil {
 			n += len(part)
 		}
@@ -189,30 +200,5 @@ func (c *stream) record() ([]byte, error) {
 		c.first = [nonceSize]byte(b)
 	}
 	c.got++
-	c.count.bytesIn.Add(uint64(len(head)) + uint64(size))
 	return plain, nil
-}
-
-// nonces remembers the last ones: at least half of 2·nonceWindow. What is older is stopped by what it says: by
-// incarnations, instances, times and question ids.
-type nonces struct {
-	mu        sync.Mutex
-	now, last map[[nonceSize]byte]struct{}
-}
-
-const nonceWindow = 4096
-
-func (n *nonces) add(nonce [nonceSize]byte) (fresh bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	_, inNow := n.now[nonce]
-	_, inLast := n.last[nonce]
-	if inNow || inLast {
-		return false
-	}
-	if n.now == nil || len(n.now) >= nonceWindow {
-		n.last, n.now = n.now, make(map[[nonceSize]byte]struct{})
-	}
-	n.now[nonce] = struct{}{}
-	return true
 }

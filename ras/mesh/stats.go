@@ -7,28 +7,19 @@ import (
 
 // Stats is what a mesh has counted since it started.
 type Stats struct {
-	PacketsIn, PacketsOut uint64 // UDP
-	StreamsIn             uint64 // TCP, of the job
-	BytesIn, BytesOut     uint64 // payload of both
-
 	// Strangers counts packets and streams that were not of this job: garbage, another key, cut short. Replays counts
 	// those of this job that came again. Oversized and Crowded count streams that were turned away, for their size and
 	// for the number of others.
 	Strangers, Replays, Oversized, Crowded uint64
 	// Malformed counts messages of this job that could not be read.
 	Malformed uint64
-
-	// Questions counts the questions that came, Limited those among them that were dropped because their asker or all
-	// together asked too often, Folded the answers that another question's was taken for.
-	Questions, Limited, Folded uint64
-	// EventsDropped counts events that OnEvent was too slow for.
-	EventsDropped uint64
+	// Limited counts the questions that were dropped because their asker or all together asked too often, Folded the
+	// answers that another question's was taken for.
+	Limited, Folded uint64
 }
 
 type counters struct {
-	packetsIn, packetsOut, streamsIn, bytesIn, bytesOut atomic.Uint64
-	strangers, replays, oversized, crowded, malformed   atomic.Uint64
-	questions, limited, folded, eventsDropped           atomic.Uint64
+	strangers, replays, oversized, crowded, malformed, limited, folded atomic.Uint64
 }
 
 func (c *counters) refuse(err error) {
@@ -44,11 +35,7 @@ func (c *counters) refuse(err error) {
 
 func (c *counters) stats() Stats {
 	return Stats{
-		PacketsIn: c.packetsIn.Load(), PacketsOut: c.packetsOut.Load(), StreamsIn: c.streamsIn.Load(),
-		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(),
-		Strangers: c.strangers.Load(), Replays: c.replays.Load(),
-		Oversized: c.oversized.Load(), Crowded: c.crowded.Load(), Malformed: c.malformed.Load(),
-		Questions: c.questions.Load(), Limited: c.limited.Load(), Folded: c.folded.Load(),
-		EventsDropped: c.eventsDropped.Load(),
+		Strangers: c.strangers.Load(), Replays: c.replays.Load(), Oversized: c.oversized.Load(), Crowded: c.crowded.Load(),
+		Malformed: c.malformed.Load(), Limited: c.limited.Load(), Folded: c.folded.Load(),
 	}
 }

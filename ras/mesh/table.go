@@ -15,8 +15,7 @@ type table struct {
 	self    Member
 	entries map[string]*entry
 	// final remembers instances that are gone and are not, or no longer, in entries, so that no late message revives them.
-	final      map[instance]State
-	finalOrder []instance
+	final recent[instance]
 	// near counts the changes on this host, and joins how often a member was said to answer.
 	near  int
 	joins uint64
@@ -38,8 +37,6 @@ type entry struct {
 }
 
 const (
-	// maxFinal bounds how many gone instances are remembered beside those that are shown.
-	maxFinal = 4096
 	// forgetTime is how long a member that is gone or out of reach is shown although another one has its rank;
 	// forgetInterval is how often the table is searched for such. By then nobody passes on anything about it. One that
 	// is gone, and was stopped or cut off all that time, may still say that it lives, and is not believed, as final
@@ -51,28 +48,10 @@ const (
 	maxAway = 4096
 )
 
-func newTable(self Member) *table {
-	return &table{self: self, entries: make(map[string]*entry), final: make(map[instance]State)}
-}
-
-func (t *table) remember(m *Member, s State) {
-	key := m.instance()
-	if _, ok := t.final[key]; ok {
-		return
-	}
-	if len(t.finalOrder) >= maxFinal {
-		delete(t.final, t.finalOrder[0])
-		t.finalOrder = t.finalOrder[1:]
-	}
-	t.final[key] = s
-	t.finalOrder = append(t.finalOrder, key)
-}
+func newTable(self Member) *table { return &table{self: self, entries: make(map[string]*entry)} }
 
 // gone says whether that instance ended for good.
-func (t *table) gone(name string, id uint64) bool {
-	_, ok := t.final[instance{name, id}]
-	return ok
-}
+func (t *table) gone(name string, id uint64) bool { return t.final.has(instance{name, id}) }
 
 func (e *entry) become(s State, k Kind, since time.Time, c Cause, exit process.Exit, by string) []Event {
 	e.State, e.Since, e.Cause, e.Exit, e.By = s, since, c, exit, by
@@ -95,7 +74,7 @@ func (t *table) join(m Member, now time.Time) (events []Event) {
 	t.joins++
 	e := t.entries[m.Name]
 	if e != nil && e.Member.Instance != m.Instance {
-		t.remember(&e.Member, Left)
+		t.final.add(e.Member.instance())
 		if !e.State.gone() {
 			events = e.become(Left, Departed, now, CauseReplaced, process.Exit{}, "")
 		}
@@ -156,7 +135,7 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 	e := t.entries[f.name]
 	if e == nil || e.Member.Instance != f.instance {
 		if f.state.gone() && f.cause != CauseRefused && !t.gone(f.name, f.instance) {
-			t.remember(&Member{Name: f.name, Instance: f.instance}, f.state)
+			t.final.add(instance{f.name, f.instance})
 			return nil, true
 		}
 		return nil, false
@@ -172,7 +151,7 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 		if e.seen {
 			return nil, false
 		}
-		t.remember(&e.Member, f.state)
+		t.final.add(e.Member.instance())
 		e.seen = true
 		if e.State == Dead { // for the port's silence; now it is certain
 			e.Cause, e.Exit, e.By = f.cause, f.exit, f.by
@@ -241,7 +220,7 @@ func (t *table) forget(now time.Time) {
 
 func (t *table) drop(e *entry) {
 	if e.State.gone() {
-		t.remember(&e.Member, e.State)
+		t.final.add(e.Member.instance())
 	}
 	delete(t.entries, e.Member.Name)
 }

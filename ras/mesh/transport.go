@@ -37,21 +37,13 @@ type transport struct {
 	running sync.WaitGroup
 
 	mu        sync.Mutex
-	strangers []*inbound        // in the order in which they came
-	inbound   map[*inbound]bool // all that are open, to close them
-}
-
-// inbound is a stream that another process has opened.
-type inbound struct {
-	stream
-	t *transport
+	strangers []*stream // in the order in which they came
 }
 
 // listen opens the port. A port of 0 takes a free one.
 func listen(bind netip.AddrPort, advertise netip.Addr, s *seal, c *counters) (*transport, error) {
 	t := &transport{
 		seal: s, count: c, packets: make(chan *memberlist.Packet, 64), streams: make(chan net.Conn),
-		inbound: make(map[*inbound]bool),
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	// A free port of TCP may be taken for UDP.
@@ -94,8 +86,6 @@ func (t *transport) receive() {
 		if err != nil { // an ICMP error of something sent before
 			continue
 		}
-		t.count.packetsIn.Add(1)
-		t.count.bytesIn.Add(uint64(n))
 		b, err := t.seal.openPacket(buf[:n])
 		if err != nil {
 			t.count.refuse(err)
@@ -119,14 +109,12 @@ func (t *transport) accept() {
 			pause(t.ctx, 50*time.Millisecond)
 			continue
 		}
-		s := &inbound{stream{Conn: conn, seal: t.seal, count: t.count, inbound: true}, t}
-		s.settled = func(err error) { t.settle(s, err) }
+		s := t.stream(conn)
+		s.inbound, s.settled = true, func(err error) { t.settle(s, err) }
 		t.mu.Lock()
-		t.inbound[s] = true
 		if t.strangers = append(t.strangers, s); len(t.strangers) > maxStrangers {
 			t.count.crowded.Add(1)
-			_ = t.strangers[0].Conn.Close() // its reader finds out
-			delete(t.inbound, t.strangers[0])
+			_ = t.strangers[0].Close() // its reader finds out
 			t.strangers = t.strangers[1:]
 		}
 		t.mu.Unlock()
@@ -139,11 +127,9 @@ func (t *transport) accept() {
 }
 
 // settle takes note that the first record of a stream has come, or that it won't.
-func (t *transport) settle(s *inbound, err error) {
+func (t *transport) settle(s *stream, err error) {
 	if err != nil {
 		t.count.refuse(err)
-	} else {
-		t.count.streamsIn.Add(1)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,22 +138,9 @@ func (t *transport) settle(s *inbound, err error) {
 	}
 }
 
-func (s *inbound) Close() error {
-	s.t.mu.Lock()
-	delete(s.t.inbound, s)
-	s.t.mu.Unlock()
-	return s.Conn.Close()
-}
-
-// outbound is a stream that this process has opened.
-type outbound struct {
-	stream
-	stop func() bool // the transport's Shutdown doesn't close it any more
-}
-
-func (s *outbound) Close() error {
-	s.stop()
-	return s.Conn.Close()
+// stream is a connection as a stream of the job, which Shutdown closes.
+func (t *transport) stream(conn net.Conn) *stream {
+	return &stream{Conn: conn, seal: t.seal, stop: context.AfterFunc(t.ctx, func() { _ = conn.Close() })}
 }
 
 func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
@@ -179,10 +152,7 @@ func (t *transport) WriteTo(b []byte, addr string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("mesh: send: %w", err)
 	}
-	sealed := t.seal.packet(b)
-	t.count.packetsOut.Add(1)
-	t.count.bytesOut.Add(uint64(len(sealed)))
-	_, err = t.udp.WriteToUDPAddrPort(sealed, to)
+	_, err = t.udp.WriteToUDPAddrPort(t.seal.packet(b), to)
 	return time.Now(), err
 }
 
@@ -193,8 +163,7 @@ func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(t.ctx, func() { _ = conn.Close() })
-	return &outbound{stream{Conn: conn, seal: t.seal, count: t.count}, stop}, nil
+	return t.stream(conn), nil
 }
 
 func (t *transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
@@ -207,10 +176,5 @@ func (t *transport) Shutdown() error {
 	_ = t.tcp.Close()
 	_ = t.udp.Close()
 	t.running.Wait()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for s := range t.inbound {
-		_ = s.Conn.Close()
-	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (r recorder) WriteTo(b []byte, addr string) (time.Time, error) {
 func (r recorder) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
 	conn, err := r.transport.DialTimeout(addr, d)
 	if err == nil {
-		out := conn.(*outbound)
+		out := conn.(*stream)
 		out.Conn = recordedConn{out.Conn, r}
 	}
 	return conn, err
@@ -121,7 +121,7 @@ func TestStrangersAndReplays(t *testing.T) {
 	defer func() { _ = udp.Close() }()
 	before := a.Stats()
 	other := loopback(t, "c", func(c *Config) { c.Secret = bytes.Repeat([]byte{1}, SecretSize) })
-	if n, err := other.contact(t.Context(), []string{addr}); err == nil {
+	if n, err := other.list.Join([]string{addr}); err == nil {
 		t.Errorf("with another secret %d members were joined", n)
 	}
 	sent := uint64(1) // the stream with another secret
@@ -198,7 +198,6 @@ func TestStreamsAreBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := bytes.Repeat([]byte("0123456789"), maxRecord/4)
-	var count counters
 	// said is what a dialer sends, record by record, and dialer the dialer.
 	type said struct {
 		records [][]byte
@@ -206,7 +205,7 @@ func TestStreamsAreBound(t *testing.T) {
 	}
 	say := func() said {
 		wire := &sink{}
-		dialer := &stream{Conn: wire, seal: s, count: &count}
+		dialer := &stream{Conn: wire, seal: s}
 		for _, b := range [][]byte{[]byte("first"), []byte("second"), long} {
 			if n, err := dialer.Write(b); n != len(b) || err != nil {
 				t.Fatal(n, err)
@@ -216,8 +215,7 @@ func TestStreamsAreBound(t *testing.T) {
 	}
 	hear := func(records ...[]byte) (string, error) {
 		acceptor := &stream{
-			Conn: &sink{Reader: bytes.NewReader(bytes.Join(records, nil))}, seal: s, count: &count,
-			inbound: true,
+			Conn: &sink{Reader: bytes.NewReader(bytes.Join(records, nil))}, seal: s, inbound: true,
 		}
 		if _, err := acceptor.Write([]byte("x")); err == nil {
 			t.Error("a stream spoke before it had heard")
@@ -310,10 +308,10 @@ func TestHalfOpenConnectionsKeepNobodyOut(t *testing.T) {
 		t.Errorf("%d connections gave way, want at least %d", s.Crowded, maxStrangers)
 	}
 	a.transport.(*transport).mu.Lock()
-	n := len(a.transport.(*transport).inbound)
+	n := len(a.transport.(*transport).strangers)
 	a.transport.(*transport).mu.Unlock()
-	if n > maxStrangers+10 { // those of b
-		t.Errorf("%d connections are open, want at most %d and b's", n, maxStrangers)
+	if n > maxStrangers {
+		t.Errorf("%d connections of strangers are open, want at most %d", n, maxStrangers)
 	}
 }
 

@@ -80,13 +80,16 @@ func newWatcher(m *Mesh) *watcher {
 	return &watcher{
 		m: m, awake: make(chan struct{}, 1), watched: make(map[instance]func()), stopping: make(map[string]glance),
 		losing: make(map[string]loss), silent: make(map[string]bool), done: make(chan string, maxExamined),
-		checked: m.now(), rejoined: m.now(), forgot: m.now(),
+		checked: time.Now(), rejoined: time.Now(), forgot: time.Now(),
 	}
 }
 
-func (w *watcher) wake() {
+func (w *watcher) wake() { signal(w.awake) }
+
+// signal leaves a token in a channel that holds one.
+func signal(c chan<- struct{}) {
 	select {
-	case w.awake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -129,7 +132,7 @@ func (w *watcher) run() {
 			w.handle(n)
 		}
 		w.settle()
-		now := w.m.now()
+		now := time.Now()
 		if due := w.checked.Add(w.m.config.Tuning.CheckInterval); !now.Before(due) {
 			w.checked = due // a little late is not late again the next time
 			if now.Sub(due) >= w.m.config.Tuning.CheckInterval {
@@ -137,7 +140,7 @@ func (w *watcher) run() {
 			}
 			w.tick(now.Sub(due))
 		}
-		timer.Reset(max(w.next().Sub(w.m.now()), time.Millisecond))
+		timer.Reset(max(w.next().Sub(time.Now()), time.Millisecond))
 	}
 }
 
@@ -184,14 +187,14 @@ func (w *watcher) handle(n note) {
 		}
 		if here {
 			if w.look(&st) == Alive {
-				w.m.change(func(t *table) []Event { return t.silent(n.name, w.m.now()) })
+				w.m.change(func(t *table) []Event { return t.silent(n.name, time.Now()) })
 				w.m.announceRuns(w.fate(&st.Member, Alive, CauseRuns))
 			}
 			return
 		}
 		w.askWitnesses(&st.Member)
 		if l, ok := w.losing[n.name]; !ok || l.joined != n.joined {
-			w.losing[n.name] = loss{w.m.now().Add(w.m.config.Tuning.WitnessTime), n.joined}
+			w.losing[n.name] = loss{time.Now().Add(w.m.config.Tuning.WitnessTime), n.joined}
 		}
 	}
 }
@@ -223,7 +226,7 @@ func (w *watcher) dead(m *Member, exit process.Exit) {
 func (w *watcher) look(st *Status) State {
 	m := &st.Member
 	look, err := w.m.host.Look(m.ID)
-	now := w.m.now()
+	now := time.Now()
 	switch {
 	case errors.Is(err, process.ErrGone):
 		delete(w.stopping, m.Name)
@@ -256,7 +259,7 @@ func (w *watcher) look(st *Status) State {
 // settle looks again at what was found stopped, gives up members that nobody vouches for, and watches those that it
 // should.
 func (w *watcher) settle() {
-	now := w.m.now()
+	now := time.Now()
 	for _, name := range slices.Sorted(maps.Keys(w.stopping)) {
 		g := w.stopping[name]
 		if now.Before(g.again) {
@@ -327,7 +330,7 @@ func (w *watcher) tick(late time.Duration) {
 			w.look(&st)
 		}
 	}
-	now := w.m.now()
+	now := time.Now()
 	if now.Sub(w.forgot) >= forgetInterval {
 		w.forgot = now
 		w.m.change(func(t *table) []Event {
@@ -364,7 +367,7 @@ func (w *watcher) rejoin(ok func(Status) bool) {
 		}
 		// Somebody is there; a probe is only answered by the member that it names.
 		if err := w.m.ping(&to); err == nil {
-			w.m.change(func(t *table) []Event { return t.answers(to.Name, w.m.now()) })
+			w.m.change(func(t *table) []Event { return t.answers(to.Name, time.Now()) })
 		}
 	})
 }
@@ -412,9 +415,9 @@ func (w *watcher) probe(m *Member) {
 		if !ok || !st.State.running() || st.Member.Instance != m.Instance || w.m.ctx.Err() != nil {
 			return
 		}
-		began := w.m.now()
+		began := time.Now()
 		if err := w.m.ping(m); err == nil {
-			w.m.change(func(t *table) []Event { return t.answers(m.Name, w.m.now()) })
+			w.m.change(func(t *table) []Event { return t.answers(m.Name, time.Now()) })
 			return
 		}
 		w.m.change(func(t *table) []Event { return t.silent(m.Name, began) })

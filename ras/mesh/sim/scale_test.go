@@ -130,7 +130,7 @@ func (s *scale) ask(ctx context.Context, j *sim.Job) error {
 	if err != nil {
 		return fmt.Errorf("ask all: %w", err)
 	}
-	for a := range q.Answers() {
+	for a := range q {
 		if a.By == a.From {
 			s.Answered++
 		} else {
@@ -138,6 +138,6 @@ func (s *scale) ask(ctx context.Context, j *sim.Job) error {
 		}
 	}
 	_, after := j.Network.Traffic()
-	s.Missing, s.AskTime, s.AskBytes = len(q.Missing()), time.Since(began), after-before
+	s.Missing, s.AskTime, s.AskBytes = s.Members-s.Answered-s.ForOthers, time.Since(began), after-before
 	return nil
 }

@@ -13,12 +13,6 @@ import (
 // memberlist.
 type delegate struct{ m *Mesh }
 
-var (
-	_ memberlist.Delegate      = (*delegate)(nil)
-	_ memberlist.EventDelegate = (*delegate)(nil)
-	_ memberlist.AliveDelegate = (*delegate)(nil)
-)
-
 var errGoneForGood = errors.New("mesh: that process is gone")
 
 // memberOf is a node as a member.

@@ -12,18 +12,12 @@ type State uint8
 
 // The states. Left, and Dead as a witness saw it, are final.
 const (
-	// Alive: it answers.
-	Alive State = iota
-	// Suspect: it does not answer, and not for long enough to say more; or it is known to run and does not answer.
-	Suspect
-	// Stopped: its process exists and does not run: SIGSTOP, a debugger, a frozen cgroup.
-	Stopped
-	// Unreachable: it does not answer, and no member that could see its process does.
-	Unreachable
-	// Dead: its process ended without saying so.
-	Dead
-	// Left: it said that it leaves.
-	Left
+	Alive       State = iota // it answers
+	Suspect                  // it does not answer, and not for long enough to say more; or it runs and does not answer
+	Stopped                  // its process exists and does not run: SIGSTOP, a debugger, a frozen cgroup
+	Unreachable              // it does not answer, and no member that could see its process does
+	Dead                     // its process ended without saying so
+	Left                     // it said that it leaves
 )
 
 var stateNames = [...]string{"alive", "suspect", "stopped", "unreachable", "dead", "left"}
@@ -42,20 +36,13 @@ type Kind uint8
 
 // The kinds of events.
 const (
-	// Joined: it is a member now.
-	Joined Kind = iota
-	// Departed: it left in order.
-	Departed
-	// Died: its process ended without saying so.
-	Died
-	// Suspected: it does not answer. Resumed, Died, Halted or Lost follows.
-	Suspected
-	// Halted: its process is stopped.
-	Halted
-	// Resumed: it runs or answers again, after Suspected, Halted or Lost.
-	Resumed
-	// Lost: it is out of reach.
-	Lost
+	Joined    Kind = iota // it is a member now
+	Departed              // it left in order
+	Died                  // its process ended without saying so
+	Suspected             // it does not answer; Resumed, Died, Halted or Lost follows
+	Halted                // its process is stopped
+	Resumed               // it runs or answers again, after Suspected, Halted or Lost
+	Lost                  // it is out of reach
 )
 
 var kindNames = [...]string{"joined", "left", "dead", "suspect", "stopped", "resumed", "unreachable"}
@@ -68,27 +55,18 @@ type Cause uint8
 
 // The causes.
 const (
-	// CauseTold: the member said so itself, by joining or leaving.
-	CauseTold Cause = iota
-	// CauseExit: the kernel told a process of its host that it ended.
-	CauseExit
-	// CauseSignal: its threads are stopped by a signal.
-	CauseSignal
-	// CauseTraced: a debugger holds it.
-	CauseTraced
-	// CauseFrozen: its cgroup is frozen.
-	CauseFrozen
-	// CauseRuns: a process of its host sees it run.
-	CauseRuns
-	// CauseSilence: it did not answer.
-	CauseSilence
+	CauseTold    Cause = iota // the member said so itself, by joining or leaving
+	CauseExit                 // the kernel told a process of its host that it ended
+	CauseSignal               // its threads are stopped by a signal
+	CauseTraced               // a debugger holds it
+	CauseFrozen               // its cgroup is frozen
+	CauseRuns                 // a process of its host sees it run
+	CauseSilence              // it did not answer
 	// CauseRefused: its host answers and nobody listens at its port. A firewall that rejects looks the same, so a
 	// member that is dead for this cause alone may come back.
 	CauseRefused
-	// CauseAnswers: it answers again.
-	CauseAnswers
-	// CauseReplaced: another mesh of the same process took its place.
-	CauseReplaced
+	CauseAnswers  // it answers again
+	CauseReplaced // another mesh of the same process took its place
 	numCauses
 )
 

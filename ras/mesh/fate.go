@@ -79,10 +79,8 @@ func message(kind byte) []byte { return []byte{wireVersion, kind} }
 
 func fateMessage(f *fate) []byte { return appendFate(message(msgFate), f) }
 
-// nameMessage is a message about a member, whose body is: name text | instance u64.
-func nameMessage(kind byte, name string, instance uint64) []byte {
-	return binary.LittleEndian.AppendUint64(wire.AppendBytes(message(kind), name), instance)
-}
+// nameMessage is a message about a member.
+func nameMessage(kind byte, about instance) []byte { return about.append(message(kind)) }
 
 // decodeFate reads the body of a fate message.
 func decodeFate(body []byte) (fate, error) {
@@ -91,14 +89,14 @@ func decodeFate(body []byte) (fate, error) {
 	return f, r.Err()
 }
 
-// decodeName reads the body of a message that names a member.
-func decodeName(body []byte) (name string, instance uint64, err error) {
+// decodeName reads the body of a message about a member.
+func decodeName(body []byte) (instance, error) {
 	r := wire.NewReader(body)
-	name, instance = r.Text(maxName), r.Uint64()
-	if name == "" {
+	about := readInstance(r)
+	if about.name == "" {
 		r.Fail(errMessage)
 	}
-	return name, instance, r.Err()
+	return about, r.Err()
 }
 
 // maxFates bounds the fates in one state exchange.

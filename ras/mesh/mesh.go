@@ -157,6 +157,9 @@ func (m *Mesh) Join(ctx context.Context, seeds ...netip.AddrPort) (int, error) {
 	if len(addrs) == 0 {
 		return 0, nil
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(m.ctx, func() { cancel(ErrClosed) })()
 	const first, longest = 50 * time.Millisecond, 2 * time.Second
 	for wait := first; ; wait = min(2*wait, longest) {
 		n, err := await(ctx, m, func() (int, error) { return m.list.Join(addrs) })
@@ -164,15 +167,8 @@ func (m *Mesh) Join(ctx context.Context, seeds ...netip.AddrPort) (int, error) {
 			return n, nil
 		}
 		// Many that start at once shall not come back at once.
-		timer := time.NewTimer(wait/2 + time.Duration(m.rand.Int64N(int64(wait))))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause(ctx, wait/2+time.Duration(m.rand.Int64N(int64(wait)))); ctx.Err() != nil {
 			return 0, fmt.Errorf("mesh: join: %w; the last attempt: %w", context.Cause(ctx), err)
-		case <-m.ctx.Done():
-			timer.Stop()
-			return 0, ErrClosed
 		}
 	}
 }
@@ -290,22 +286,30 @@ func (m *Mesh) hear(f *fate) (fresh bool) {
 		return events
 	})
 	if fresh {
-		m.gossip.QueueBroadcast(namedBroadcast{f.name, fateMessage(f)})
+		m.spread(f, 0, 0)
 	}
 	return fresh
 }
 
 // announce is hear for what this process saw itself: it tells its host, and some members elsewhere, at once.
 func (m *Mesh) announce(f *fate) {
-	if !m.hear(f) {
+	if m.hear(f) {
+		m.spread(f, directHost, directFar)
+	}
+}
+
+// spread passes a fate on: by gossip, and at once to so many members of this host and of others.
+func (m *Mesh) spread(f *fate, near, far int) {
+	b := fateMessage(f)
+	m.gossip.QueueBroadcast(namedBroadcast{f.name, b})
+	if near+far == 0 {
 		return
 	}
-	b := fateMessage(f)
 	m.mu.Lock()
-	near, far := m.table.nearAndFar(directHost, directFar, m.rand)
+	members := m.table.some(near, far, m.rand)
 	m.mu.Unlock()
-	for _, to := range append(near, far...) {
-		m.send(&to, b)
+	for i := range members {
+		m.send(&members[i], b)
 	}
 }
 
@@ -340,11 +344,11 @@ func (m *Mesh) receive(kind byte, body []byte) error {
 		}
 		m.hear(&f)
 	case msgCheck, msgGoodbye, msgFarewell:
-		name, id, err := decodeName(body)
+		about, err := decodeName(body)
 		if err != nil {
 			return err
 		}
-		m.named(kind, name, id)
+		m.named(kind, about)
 	case msgQuestion:
 		return m.asker.question(body)
 	case msgAnswers:
@@ -355,20 +359,18 @@ func (m *Mesh) receive(kind byte, body []byte) error {
 	return nil
 }
 
-func (m *Mesh) named(kind byte, name string, id uint64) {
+func (m *Mesh) named(kind byte, about instance) {
 	switch kind {
 	case msgCheck:
-		m.watcher.put(note{kind: noteCheck, name: name})
+		m.watcher.put(note{kind: noteCheck, name: about.name})
 	case msgGoodbye:
-		st, ok := m.Member(name)
-		if !ok || st.Member.Instance != id {
-			return
+		if st, ok := m.Member(about.name); ok && st.Member.Instance == about.id {
+			m.hear(&fate{name: about.name, instance: about.id, state: Left, cause: CauseTold, by: about.name})
+			m.send(&st.Member, nameMessage(msgFarewell, m.self.instance()))
 		}
-		m.hear(&fate{name: name, instance: id, state: Left, cause: CauseTold, by: name})
-		m.send(&st.Member, nameMessage(msgFarewell, m.self.Name, m.self.Instance))
 	case msgFarewell:
 		select {
-		case m.leaveKnown <- name:
+		case m.leaveKnown <- about.name:
 		default:
 		}
 	}
@@ -405,26 +407,21 @@ func (m *Mesh) stop() error {
 // would take its end for its death.
 func (m *Mesh) announceLeave() {
 	m.mu.Lock()
-	near, far := m.table.nearAndFar(directHost, directFar, m.rand)
 	watchers := m.table.watchers()
 	m.mu.Unlock()
-	left := fate{name: m.self.Name, instance: m.self.Instance, state: Left, cause: CauseTold, by: m.self.Name}
-	m.gossip.QueueBroadcast(namedBroadcast{left.name, fateMessage(&left)})
-	b := fateMessage(&left)
-	for _, to := range append(near, far...) {
-		m.send(&to, b)
-	}
-	pending := make(map[string]Member)
-	for _, w := range watchers {
-		pending[w.Name] = w
+	m.spread(&fate{
+		name: m.self.Name, instance: m.self.Instance, state: Left, cause: CauseTold, by: m.self.Name,
+	}, directHost, directFar)
+	pending := make(map[string]bool)
+	for i := range watchers {
+		pending[watchers[i].Name] = true
 	}
 	const tries = 5
 	for range tries {
 		for _, w := range watchers {
-			if _, ok := pending[w.Name]; !ok {
-				continue
+			if pending[w.Name] {
+				m.send(&w, nameMessage(msgGoodbye, m.self.instance()))
 			}
-			m.send(&w, nameMessage(msgGoodbye, m.self.Name, m.self.Instance))
 		}
 		timer := time.NewTimer(leaveTime / tries)
 		for waiting := true; waiting && len(pending) > 0; {

@@ -304,28 +304,31 @@ func (t *table) watchers() []Member {
 	return before
 }
 
-// nearAndFar picks members to tell at once: those of this host, and members of others, on as many hosts as possible.
-// Which of them is left to chance, so that each witness picks others.
-func (t *table) nearAndFar(near, far int, chance *rand.Rand) (here, there []Member) {
+// some picks members to tell at once: so many of this host, and so many of others, on as many hosts as possible. Which of
+// them is left to chance, so that each witness picks others.
+func (t *table) some(near, far int, chance *rand.Rand) []Member {
 	names := slices.Sorted(maps.Keys(t.entries))
 	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	hosts := make(map[hostKey]bool)
-	var more []Member
+	var here, there, more []*Member
 	for _, name := range names {
 		e := t.entries[name]
-		m := e.Member
+		m := &e.Member
 		switch {
-		case m.Name == t.self.Name || !e.State.running():
+		case name == t.self.Name || !e.State.running():
 		case m.sameHost(&t.self):
-			if len(here) < near {
-				here = append(here, m)
-			}
-		case len(there) < far && !hosts[m.hostKey()]:
+			here = append(here, m)
+		case hosts[m.hostKey()]:
+			more = append(more, m)
+		default:
 			hosts[m.hostKey()] = true
 			there = append(there, m)
-		case len(more) < far:
-			more = append(more, m)
 		}
 	}
-	return here, append(there, more[:min(len(more), far-len(there))]...)
+	there = append(there, more...)
+	var picked []Member
+	for _, m := range append(here[:min(len(here), near)], there[:min(len(there), far)]...) {
+		picked = append(picked, *m)
+	}
+	return picked
 }

@@ -21,14 +21,13 @@ func memberAt(host string, rank int) Member {
 var then = time.Unix(1000, 0)
 
 // Whom a witness tells at once is left to the chance that it is given, and to nothing else.
-func TestNearAndFarFollowFromChance(t *testing.T) {
+func TestSomeFollowFromChance(t *testing.T) {
 	pick := func(seed uint64) (names []string) {
 		table := newTable(memberAt("a", 0))
 		for i := range 64 {
 			table.join(memberAt(string(rune('a'+i%8)), i), then)
 		}
-		near, far := table.nearAndFar(4, 8, rand.New(rand.NewPCG(seed, 0)))
-		for _, m := range append(near, far...) {
+		for _, m := range table.some(4, 8, rand.New(rand.NewPCG(seed, 0))) {
 			names = append(names, m.Name)
 		}
 		return names

@@ -173,7 +173,7 @@ func (w *watcher) handle(n note) {
 		}
 	case noteCheck:
 		if here && w.look(&st) == Alive {
-			w.m.announceRuns(w.fate(&st.Member, Alive, CauseRuns))
+			w.announceRuns(&st.Member)
 		}
 	case noteMissed:
 		if here {
@@ -188,7 +188,7 @@ func (w *watcher) handle(n note) {
 		if here {
 			if w.look(&st) == Alive {
 				w.m.change(func(t *table) []Event { return t.silent(n.name, time.Now()) })
-				w.m.announceRuns(w.fate(&st.Member, Alive, CauseRuns))
+				w.announceRuns(&st.Member)
 			}
 			return
 		}
@@ -199,17 +199,11 @@ func (w *watcher) handle(n note) {
 	}
 }
 
-// announceRuns tells that a silent process runs: by gossip, and some members at once.
-func (m *Mesh) announceRuns(f *fate) {
-	m.hear(f)
-	b := fateMessage(f)
-	m.mu.Lock()
-	_, far := m.table.nearAndFar(0, directFar, m.rand)
-	m.mu.Unlock()
-	m.gossip.QueueBroadcast(namedBroadcast{f.name, b})
-	for _, to := range far {
-		m.send(&to, b)
-	}
+// announceRuns tells that a silent process of this host runs, to some members elsewhere at once.
+func (w *watcher) announceRuns(m *Member) {
+	f := w.fate(m, Alive, CauseRuns)
+	w.m.hear(f)
+	w.m.spread(f, 0, directFar)
 }
 
 func (w *watcher) fate(m *Member, s State, c Cause) *fate {
@@ -385,7 +379,7 @@ func (w *watcher) askWitnesses(m *Member) (asked int) {
 	w.m.mu.Unlock()
 	w.m.rand.Shuffle(len(peers), func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
 	for i := range peers[:min(len(peers), 2)] {
-		w.m.send(&peers[i], nameMessage(msgCheck, m.Name, m.Instance))
+		w.m.send(&peers[i], nameMessage(msgCheck, m.instance()))
 		asked++
 	}
 	return asked

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"crypto/sha256"
 	"iter"
 	"slices"
 	"sync"
@@ -19,8 +18,6 @@ const (
 	allRate, allBurst     = 100, 200
 	// handlers is how many calls of Handler and LocalNote run at a time, and relays how many questions are worked on.
 	handlers, relays = 4, 64
-	// answerTTL is how long an answer is given again to members that ask the same.
-	answerTTL = 100 * time.Millisecond
 	// flushTime is how long answers are gathered before they are passed on.
 	flushTime = 20 * time.Millisecond
 	// maxAskers bounds what is remembered of askers.
@@ -33,12 +30,11 @@ type asker struct {
 	handler chan struct{} // room for calls of Handler and LocalNote
 	relay   chan struct{} // room for questions
 
-	mu     sync.Mutex
-	open   map[[16]byte]func([]reply) // what to do with the answers to each open question
-	all    *rate.Limiter
-	each   map[string]*rate.Limiter // by asker
-	seen   recent[questionKey]      // so that a replay does nothing
-	folded map[foldKey]*folded
+	mu   sync.Mutex
+	open map[[16]byte]func([]reply) // what to do with the answers to each open question
+	all  *rate.Limiter
+	each map[string]*rate.Limiter // by asker
+	seen recent[questionKey]      // so that a replay does nothing
 }
 
 // questionKey tells a question apart from its repetitions: a member that has passed on a question may be asked once
@@ -49,25 +45,11 @@ type questionKey struct {
 	absent int
 }
 
-// foldKey is a question and the member that it is asked of.
-type foldKey struct {
-	sum [sha256.Size]byte
-	of  instance
-}
-
-// folded is an answer that several wait for.
-type folded struct {
-	done chan struct{}
-	body []byte
-	busy bool      // there was no room to call for it
-	at   time.Time // when it was there
-}
-
 func newAsker(m *Mesh) *asker {
 	return &asker{
 		m: m, handler: make(chan struct{}, handlers), relay: make(chan struct{}, relays),
 		open: make(map[[16]byte]func([]reply)), all: rate.NewLimiter(allRate, allBurst),
-		each: make(map[string]*rate.Limiter), folded: make(map[foldKey]*folded),
+		each: make(map[string]*rate.Limiter),
 	}
 }
 
@@ -118,7 +100,6 @@ func (a *asker) question(body []byte) error {
 	room := fresh && a.admit(q.asker, began)
 	a.mu.Unlock()
 	if !fresh {
-		a.m.count.folded.Add(1)
 		return nil
 	}
 	if room {
@@ -252,8 +233,8 @@ func (a *asker) unit(ctx context.Context, from string, body []byte, u *unit, emi
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	for _, t := range u.absent {
-		answering.Go(func() { // a note does not depend on the question
-			emit(a.answer(ctx, t, nil, func() []byte {
+		answering.Go(func() {
+			emit(a.answer(ctx, t.name, func() []byte {
 				st, ok := a.m.Member(t.name)
 				if !ok || st.Member.Instance != t.id || !st.Member.sameHost(&a.m.self) {
 					return nil
@@ -262,61 +243,27 @@ func (a *asker) unit(ctx context.Context, from string, body []byte, u *unit, emi
 			}))
 		})
 	}
-	emit(a.answer(ctx, a.m.self.instance(), body, func() []byte { return a.m.config.Handler(ctx, from, body) }))
+	emit(a.answer(ctx, a.m.self.Name, func() []byte { return a.m.config.Handler(ctx, from, body) }))
 }
 
-// answer calls f for an answer, unless one that was asked the same of the same is new or under way. It waits for room
-// until ctx ends.
-func (a *asker) answer(ctx context.Context, of instance, body []byte, f func() []byte) reply {
-	r := reply{from: of.name, by: a.m.self.Name}
-	key := foldKey{sha256.Sum256(body), of}
-	now := time.Now()
-	a.mu.Lock()
-	for k, old := range a.folded {
-		if !old.at.IsZero() && now.Sub(old.at) > answerTTL {
-			delete(a.folded, k)
+// answer calls f for an answer. It waits for room until ctx ends.
+func (a *asker) answer(ctx context.Context, of string, f func() []byte) reply {
+	r := reply{from: of, by: a.m.self.Name, status: replyBusy}
+	body, err := await(ctx, a.m, func() ([]byte, error) {
+		select {
+		case a.handler <- struct{}{}:
+			defer func() { <-a.handler }()
+			return f(), nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
-	}
-	fold := a.folded[key]
-	first := fold == nil
-	if first {
-		fold = &folded{done: make(chan struct{})}
-		a.folded[key] = fold
-	}
-	a.mu.Unlock()
-	if !first {
-		a.m.count.folded.Add(1)
-	} else if !a.m.spawn(func() { a.call(ctx, fold, f) }) {
-		r.status = replyBusy
-		return r
-	}
-	select {
-	case <-fold.done:
-	case <-ctx.Done():
-		r.status = replyBusy
-		return r
-	}
+	})
 	switch {
-	case fold.busy:
-		r.status = replyBusy
-	case fold.body == nil:
+	case err != nil:
+	case body == nil:
 		r.status = replyNothing
+	default:
+		r.status, r.body = replyOK, slices.Clone(body[:min(len(body), MaxAnswer)])
 	}
-	r.body = fold.body[:min(len(fold.body), MaxAnswer)]
 	return r
-}
-
-// call calls f when there is room.
-func (a *asker) call(ctx context.Context, fold *folded, f func() []byte) {
-	select {
-	case a.handler <- struct{}{}:
-		fold.body = slices.Clone(f())
-		<-a.handler
-	case <-ctx.Done():
-		fold.busy = true
-	}
-	a.mu.Lock()
-	fold.at = time.Now()
-	a.mu.Unlock()
-	close(fold.done)
 }

@@ -40,8 +40,8 @@ func TestWhoAsksTooOftenIsNotAnswered(t *testing.T) {
 	eventually(t, "the modest one is answered", func() bool { return m.Stats().Limited == before && calls.Load() >= 4 })
 }
 
-// The same question from many is answered once, and at most so many handlers run at a time.
-func TestSameQuestionsAreAnsweredOnce(t *testing.T) {
+// However many ask, at most so many handlers run at a time.
+func TestHandlersAreBounded(t *testing.T) {
 	var mu sync.Mutex
 	running, most, calls := 0, 0, 0
 	gate := make(chan struct{})
@@ -61,12 +61,12 @@ func TestSameQuestionsAreAnsweredOnce(t *testing.T) {
 	})
 	release := sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(release) // before the mesh is closed, which waits for its handlers
-	const askers, kinds = 30, handlers + 2
+	const askers = 30
 	var asking sync.WaitGroup
 	var answered atomic.Int64
 	for i := range askers {
 		asking.Go(func() {
-			q, err := m.Ask(t.Context(), fmt.Append(nil, "question ", i%kinds))
+			q, err := m.Ask(t.Context(), fmt.Append(nil, "question ", i))
 			if err != nil {
 				t.Error(err)
 				return
@@ -78,14 +78,12 @@ func TestSameQuestionsAreAnsweredOnce(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all but one of each kind are folded", func() bool { return m.Stats().Folded >= askers-kinds })
+	eventually(t, "as many run as may", func() bool { mu.Lock(); defer mu.Unlock(); return running == handlers })
 	release()
 	asking.Wait()
-	mu.Lock()
-	defer mu.Unlock()
-	if calls != kinds || most > handlers || answered.Load() != askers {
-		t.Errorf("%d were answered by %d calls, %d at a time; want %d by %d, at most %d", answered.Load(),
-			calls, most, askers, kinds, handlers)
+	if calls != askers || most != handlers || answered.Load() != askers {
+		t.Errorf("%d were answered by %d calls, %d at a time; want %d by as many, %d at a time", answered.Load(), calls,
+			most, askers, handlers)
 	}
 }
 
@@ -103,8 +101,8 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 		(&delegate{m}).NotifyMsg(appendQuestion(message(msgQuestion), &q))
 	}
 	eventually(t, "it was asked", func() bool { return calls.Load() > 0 })
-	if s := m.Stats(); s.Folded != 99 || calls.Load() != 1 {
-		t.Errorf("%d folded, %d calls: want 99 and 1", s.Folded, calls.Load())
+	if err := m.Close(); err != nil || calls.Load() != 1 { // Close waits for those that run
+		t.Errorf("%v, %d calls: want 1", err, calls.Load())
 	}
 }
 

@@ -13,13 +13,12 @@ type Stats struct {
 	Strangers, Replays, Oversized, Crowded uint64
 	// Malformed counts messages of this job that could not be read.
 	Malformed uint64
-	// Limited counts the questions that were dropped because their asker or all together asked too often, Folded the
-	// answers that another question's was taken for.
-	Limited, Folded uint64
+	// Limited counts the questions that were dropped because their asker or all together asked too often.
+	Limited uint64
 }
 
 type counters struct {
-	strangers, replays, oversized, crowded, malformed, limited, folded atomic.Uint64
+	strangers, replays, oversized, crowded, malformed, limited atomic.Uint64
 }
 
 func (c *counters) refuse(err error) {
@@ -36,6 +35,6 @@ func (c *counters) refuse(err error) {
 func (c *counters) stats() Stats {
 	return Stats{
 		Strangers: c.strangers.Load(), Replays: c.replays.Load(), Oversized: c.oversized.Load(), Crowded: c.crowded.Load(),
-		Malformed: c.malformed.Load(), Limited: c.limited.Load(), Folded: c.folded.Load(),
+		Malformed: c.malformed.Load(), Limited: c.limited.Load(),
 	}
 }

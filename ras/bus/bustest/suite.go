@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,11 +14,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-const patience = 20 * time.Second
-
 // Subject is a sink under test.
 type Subject struct {
-	// New makes the sink and its receiver, which hands everything to r and lives as long as t. cfg is what it subscribes with.
+	// New makes the sink and its receiver, which hands everything to r and lives as long as t. cfg is what it subscribes
+	// with.
 	New func(t *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig, r *Receiver) bus.Sink
 	// States is true for a sink that tells what is, not what happened: of missed events it tells what holds of them, and
 	// not that they were missed.
@@ -34,6 +36,34 @@ func Run(t *testing.T, s Subject) {
 	t.Run("drains when the bus is closed", s.drains)
 }
 
+// got is what a receiver got: one of the suite's events, by its number, or how many it was told that it missed.
+type got struct{ event, missed int }
+
+var known = regexp.MustCompile(`event number (\d+)\b|(\d+) events were dropped here`)
+
+// Receiver takes what a sink sends, at the pace of the test.
+type Receiver struct {
+	got      chan got
+	released chan struct{}
+	once     sync.Once
+}
+
+// Take finds the suite's events in what came and hands them to the test. It blocks until the test has them, or is over.
+func (r *Receiver) Take(raw []byte) {
+	for _, match := range known.FindAllSubmatch(raw, -1) {
+		event, _ := strconv.Atoi(string(match[1]))
+		missed, _ := strconv.Atoi(string(match[2]))
+		select {
+		case r.got <- got{event, missed}:
+		case <-r.released:
+			return
+		}
+	}
+}
+
+// Release lets all calls of Take return, from now on.
+func (r *Receiver) Release() { r.once.Do(func() { close(r.released) }) }
+
 type trial struct {
 	t      *testing.T
 	bus    *bus.Bus
@@ -43,16 +73,16 @@ type trial struct {
 	done   chan error
 }
 
-func (s Subject) begin(t *testing.T, filter bus.Filter, queue int) *trial {
+func (s Subject) begin(t *testing.T, cfg bus.SubscriptionConfig) *trial {
 	t.Helper()
 	b, err := bus.New(bus.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := &trial{t: t, bus: b, r: NewReceiver(), done: make(chan error, 1)}
 	t.Cleanup(b.Close)
-	tr.sink = s.New(t, b, bus.SubscriptionConfig{Filter: filter, Queue: queue}, tr.r)
-	t.Cleanup(tr.r.Release) // first, so that the receiver can end
+	r := &Receiver{got: make(chan got), released: make(chan struct{})}
+	tr := &trial{t: t, bus: b, r: r, sink: s.New(t, b, cfg, r), done: make(chan error, 1)}
+	t.Cleanup(r.Release) // first, so that the receiver can end
 	return tr
 }
 
@@ -63,183 +93,140 @@ func (tr *trial) run() {
 	go func() { tr.done <- tr.sink.Run(ctx) }()
 }
 
-func (tr *trial) publish(number int, severity bus.Severity) {
+func (tr *trial) publish(number int, kind string, severity bus.Severity) {
 	tr.t.Helper()
-	err := tr.bus.Publish(bus.Event{
-		Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: fmt.Sprintf("key %d",
-			number), Severity: severity, Reason: "not_entered",
+	if err := tr.bus.Publish(bus.Event{
+		Type: kind, Stage: bus.Opened, Key: fmt.Sprintf("key %d", number), Severity: severity, Reason: "not_entered",
 		Rank: fmt.Sprint(number), Text: fmt.Sprintf("event number %d", number),
-	})
-	if err != nil {
+	}); err != nil {
 		tr.t.Fatal(err)
 	}
 }
 
-func (tr *trial) next() Got {
+// open publishes the verdicts from first to last.
+func (tr *trial) open(first, last int) {
 	tr.t.Helper()
-	select {
-	case got := <-tr.r.got:
-		return got
-	case <-time.After(patience):
-		tr.t.Fatal("nothing came")
-		return Got{}
+	for number := first; number <= last; number++ {
+		tr.publish(number, semconv.EventVerdictOpened, bus.Warning)
 	}
+}
+
+func within[T any](t *testing.T, c <-chan T, what string) (value T) {
+	t.Helper()
+	select {
+	case value = <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("not within 20 s: %s", what)
+	}
+	return value
 }
 
 func (tr *trial) want(numbers ...int) {
 	tr.t.Helper()
 	for _, number := range numbers {
-		if got := tr.next(); got.Event != number {
-			tr.t.Fatalf("got %+v, want event %d", got, number)
+		if next := within(tr.t, tr.r.got, "an event"); next.event != number {
+			tr.t.Fatalf("got %+v, want event %d", next, number)
 		}
 	}
 }
 
-func (tr *trial) ended() {
+// ended waits until Run has returned, and looks at what it counted.
+func (tr *trial) ended(want bus.Stats) {
 	tr.t.Helper()
-	select {
-	case err := <-tr.done:
-		if err != nil {
-			tr.t.Fatalf("Run: %v", err)
-		}
-	case <-time.After(patience):
-		tr.t.Fatal("Run didn't return")
+	if err := within(tr.t, tr.done, "Run returns"); err != nil {
+		tr.t.Fatalf("Run: %v", err)
 	}
-}
-
-func (tr *trial) stats(want bus.Stats) {
-	tr.t.Helper()
-	if got := tr.sink.Stats(); got != want {
-		tr.t.Fatalf("Stats are %+v, want %+v", got, want)
+	if stats := tr.sink.Stats(); stats != want {
+		tr.t.Fatalf("Stats are %+v, want %+v", stats, want)
 	}
 }
 
 func (s Subject) inOrder(t *testing.T) {
-	tr := s.begin(t, bus.Filter{}, 0)
-	tr.publish(1, bus.Info)
-	tr.publish(2, bus.Critical)
+	tr := s.begin(t, bus.SubscriptionConfig{})
+	tr.open(1, 2)
 	tr.run()
 	tr.want(1, 2)
-	tr.publish(3, bus.Warning)
+	tr.open(3, 3)
 	tr.want(3)
-	tr.publish(4, bus.Info)
-	tr.publish(5, bus.Info)
+	tr.open(4, 5)
 	tr.want(4, 5)
 	tr.bus.Close()
-	tr.ended()
-	tr.stats(bus.Stats{Pushed: 5})
+	tr.ended(bus.Stats{Pushed: 5})
 	if tr.sink.Name() == "" {
 		t.Error("the sink has no name")
 	}
 }
 
 func (s Subject) filter(t *testing.T) {
-	tr := s.begin(t, bus.Filter{Types: []string{"verdict."}, Least: bus.Warning}, 0)
+	tr := s.begin(t, bus.SubscriptionConfig{Filter: bus.Filter{Types: []string{"verdict."}, Least: bus.Warning}})
 	tr.run()
-	tr.publish(1, bus.Info)
-	tr.publish(2, bus.Warning)
-	if err := tr.bus.Publish(bus.Event{
-		Type: semconv.EventRankDead, Severity: bus.Critical,
-		Text: "event number 3",
-	}); err != nil {
-		t.Fatal(err)
-	}
-	tr.publish(4, bus.Critical)
+	tr.publish(1, semconv.EventVerdictOpened, bus.Info)
+	tr.publish(2, semconv.EventVerdictOpened, bus.Warning)
+	tr.publish(3, semconv.EventRankDead, bus.Critical)
+	tr.publish(4, semconv.EventVerdictOpened, bus.Critical)
 	tr.want(2, 4)
 	tr.bus.Close()
-	tr.ended()
-	tr.stats(bus.Stats{Pushed: 2})
+	tr.ended(bus.Stats{Pushed: 2})
 }
 
+// overflow wants each event or the news that it was missed, in order; of a sink that tells what is, all of them in
+// whatever order, as they all hold.
 func (s Subject) overflow(t *testing.T) {
 	const events, queue = 500, 4
-	tr := s.begin(t, bus.Filter{}, queue)
+	tr := s.begin(t, bus.SubscriptionConfig{Queue: queue})
 	tr.run()
-	tr.publish(1, bus.Info)
+	tr.open(1, 1)
 	tr.want(1)
-	tr.publish(2, bus.Info) // waits in the receiver from now on, or on its way there
-	for number := 3; number <= events; number++ {
-		tr.publish(number, bus.Info) // must not block
-	}
-	if s.States {
-		tr.catchesUp(events)
-		return
-	}
-	last, missed, got := 1, 0, 1
-	for last < events {
-		next := tr.next()
-		if next.Missed > 0 {
-			missed += next.Missed
+	tr.open(2, events) // must not block; the second waits in the receiver from now on, or on its way there
+	come, last, missed := map[int]bool{1: true}, 1, 0
+	for len(come)+missed < events {
+		next := within(t, tr.r.got, "an event")
+		switch {
+		case next.missed > 0:
+			missed += next.missed
 			continue
+		case come[next.event] || next.event < last && !s.States:
+			t.Fatalf("event %d came behind event %d", next.event, last)
 		}
-		if next.Event <= last {
-			t.Fatalf("event %d came behind event %d", next.Event, last)
-		}
-		last = next.Event
-		got++
-	}
-	if missed+got != events {
-		t.Errorf("%d events came and the receiver was told of %d that it missed; together they should be %d", got,
-			missed, events)
+		last = next.event
+		come[last] = true
 	}
 	tr.bus.Close()
-	tr.ended()
-	if missed = events - got; missed == 0 {
+	if s.States {
+		missed = int(tr.sink.Stats().Dropped)
+	}
+	if missed == 0 {
 		t.Error("nothing was dropped: the queue is not bounded")
 	}
-	tr.stats(bus.Stats{Pushed: uint64(got), Dropped: uint64(missed)})
-}
-
-// catchesUp wants all events from the second on to come, in whatever order: they all tell of what holds.
-func (tr *trial) catchesUp(events int) {
-	tr.t.Helper()
-	come := map[int]bool{1: true}
-	for len(come) < events {
-		got := tr.next()
-		if come[got.Event] {
-			tr.t.Fatalf("event %d came twice", got.Event)
-		}
-		come[got.Event] = true
-	}
-	tr.bus.Close()
-	tr.ended()
-	stats := tr.sink.Stats()
-	if stats.Dropped == 0 {
-		tr.t.Error("nothing was dropped: the queue is not bounded")
-	}
-	tr.stats(bus.Stats{Pushed: uint64(events) - stats.Dropped, Dropped: stats.Dropped})
+	tr.ended(bus.Stats{Pushed: uint64(events - missed), Dropped: uint64(missed)})
 }
 
 func (s Subject) ends(t *testing.T) {
-	tr := s.begin(t, bus.Filter{}, 0)
+	tr := s.begin(t, bus.SubscriptionConfig{})
 	tr.run()
-	tr.publish(1, bus.Info)
+	tr.open(1, 1)
 	tr.want(1)
-	for number := range 20 {
-		tr.publish(2+number, bus.Info)
-	}
+	tr.open(2, 20)
 	tr.want(2) // the next one is on its way
 	if s.Waits {
 		tr.r.Release()
 	}
 	tr.cancel()
-	tr.ended()
-	if err := tr.bus.Publish(bus.Event{Type: semconv.EventRankLeft}); err != nil {
-		t.Errorf("the bus suffers from a sink that has ended: %v", err)
+	if err := within(t, tr.done, "Run returns"); err != nil {
+		t.Fatalf("Run: %v", err)
 	}
+	tr.open(21, 21) // the bus goes on
 }
 
 func (s Subject) drains(t *testing.T) {
-	tr := s.begin(t, bus.Filter{}, 0)
-	tr.publish(1, bus.Info)
+	tr := s.begin(t, bus.SubscriptionConfig{})
+	tr.open(1, 1)
 	tr.run()
 	tr.want(1)
-	tr.publish(2, bus.Info)
-	tr.publish(3, bus.Info)
+	tr.open(2, 3)
 	tr.bus.Close()
 	tr.want(2, 3)
-	tr.ended()
-	tr.stats(bus.Stats{Pushed: 3})
+	tr.ended(bus.Stats{Pushed: 3})
 	if err := tr.bus.Publish(bus.Event{Type: semconv.EventRankLeft}); !errors.Is(err, bus.ErrClosed) {
 		t.Errorf("Publish on a closed bus: %v, want ErrClosed", err)
 	}

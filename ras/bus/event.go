@@ -128,26 +128,23 @@ func (e *Event) JSON() json.RawMessage {
 
 // prepare makes a publisher's event fit to be published: it checks it, cuts its text and encodes its data.
 func (e *Event) prepare() error {
-	if e.Type == "" {
+	_, notURI := url.Parse(e.Source)
+	switch {
+	case e.Type == "":
 		return errors.New("bus: an event without a Type can't be published: set one of semconv's Event types")
-	}
-	if strings.ContainsFunc(e.Type, unicode.IsControl) || !utf8.ValidString(e.Type) || len(e.Type) > maxName {
+	case strings.ContainsFunc(e.Type, unicode.IsControl) || !utf8.ValidString(e.Type) || len(e.Type) > maxName:
 		return fmt.Errorf("bus: %q is no Type: allowed are up to %d characters, none of them a control character",
 			clip(e.Type, 64), maxName)
-	}
-	if _, err := url.Parse(e.Source); err != nil || len(e.Source) > maxName {
+	case notURI != nil || len(e.Source) > maxName:
 		return fmt.Errorf("bus: %q is no Source of an event of the type %s: allowed is a URI reference",
 			clip(e.Source, 64), e.Type)
-	}
-	if e.Stage != Once && e.Key == "" {
+	case e.Stage != Once && e.Key == "":
 		return fmt.Errorf("bus: an event of the type %s at the stage %v needs a Key, by which its condition is known",
 			e.Type, e.Stage)
-	}
-	if e.Unresolved && e.Stage != Closed {
+	case e.Unresolved && e.Stage != Closed:
 		return fmt.Errorf("bus: an event of the type %s is unresolved at the stage %v: allowed is %v", e.Type,
 			e.Stage, Closed)
-	}
-	if e.Stage > Closed || e.Severity > Critical {
+	case e.Stage > Closed || e.Severity > Critical:
 		return fmt.Errorf("bus: an event of the type %s has %v and %v, which don't exist", e.Type, e.Stage, e.Severity)
 	}
 	if e.Data != nil {

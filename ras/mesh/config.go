@@ -36,8 +36,8 @@ type Config struct {
 	// OnEvent is told what happens to members, in order, on one goroutine. It may block for a while: events queue up to
 	// eventQueue, then the oldest are dropped. nil ignores all.
 	OnEvent func(Event)
-	// Handler answers questions. from is the name of the member that asks. It must return within the context's time, and is called for at most handlers questions at a time. nil
-	// answers nothing.
+	// Handler answers questions. from is the name of the member that asks. It must return within the context's time, and
+	// is called for at most handlers questions at a time. nil answers nothing.
 	Handler func(ctx context.Context, from string, question []byte) []byte
 	// LocalNote answers for a process of this host that can't answer for itself, from its tape; nil, or an answer of
 	// nil, if there is nothing to say.
@@ -84,16 +84,11 @@ type Tuning struct {
 	// StreamTimeout bounds one exchange on a stream: connect, send, receive.
 	StreamTimeout time.Duration
 	// CheckInterval is how often each member looks whether its two neighbours on its host are stopped. A stop is told
-	// after at most CheckInterval and ConfirmStop.
+	// after at most CheckInterval and a quarter of a second.
 	CheckInterval time.Duration
-	// ConfirmStop is how long a process must be found stopped without a turn on a CPU: a debugger that looks at system
-	// calls stops a process for moments.
-	ConfirmStop time.Duration
 	// WitnessTime is how long the members of a silent member's host have to say what became of it, before it is told
 	// unreachable.
 	WitnessTime time.Duration
-	// ReconnectInterval is how often one of the unreachable members is tried again.
-	ReconnectInterval time.Duration
 	// GossipToTheDead is for how long a silent member is still told the news, so that it can defend itself.
 	GossipToTheDead time.Duration
 }
@@ -103,8 +98,8 @@ func OneMachine() Tuning {
 	return Tuning{
 		ProbeInterval: time.Second, ProbeTimeout: 500 * time.Millisecond, IndirectChecks: 2, SuspicionMult: 6,
 		GossipInterval: 100 * time.Millisecond, GossipNodes: 3, RetransmitMult: 10, PushPullInterval: 30 * time.Second,
-		StreamTimeout: 3 * time.Second, CheckInterval: time.Second, ConfirmStop: 250 * time.Millisecond,
-		WitnessTime: 500 * time.Millisecond, ReconnectInterval: 5 * time.Second, GossipToTheDead: 30 * time.Second,
+		StreamTimeout: 3 * time.Second, CheckInterval: time.Second, WitnessTime: 500 * time.Millisecond,
+		GossipToTheDead: 30 * time.Second,
 	}
 }
 

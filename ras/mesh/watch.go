@@ -58,9 +58,8 @@ var stopCauses = [...]Cause{
 
 // glance is when a process was seen stopped first, and with how many turns.
 type glance struct {
-	at    time.Time
-	look  process.Look
-	again time.Time
+	at   time.Time
+	look process.Look
 }
 
 // loss is when a silent member is given up, unless it has answered since it was noted down.
@@ -70,8 +69,13 @@ type loss struct {
 }
 
 const (
-	maxInbox    = 4096
-	maxExamined = 8
+	// confirmStop is how long a process must be found stopped without a turn on a CPU: a debugger that looks at system
+	// calls stops a process for moments.
+	confirmStop = 250 * time.Millisecond
+	// reconnectInterval is how often one of the unreachable members is tried again.
+	reconnectInterval = 5 * time.Second
+	maxInbox          = 4096
+	maxExamined       = 8
 	// lateTick is after how many intervals without a tick this process must have been stopped itself.
 	lateTick = 5
 )
@@ -148,8 +152,8 @@ func (w *watcher) run() {
 func (w *watcher) next() time.Time {
 	next := w.checked.Add(w.m.config.Tuning.CheckInterval)
 	for _, g := range w.stopping {
-		if g.again.Before(next) {
-			next = g.again
+		if again := g.at.Add(confirmStop); again.Before(next) {
+			next = again
 		}
 	}
 	for _, l := range w.losing {
@@ -240,8 +244,8 @@ func (w *watcher) look(st *Status) State {
 	case st.State == Stopped:
 		delete(w.stopping, m.Name)
 	case !ok || g.look != look:
-		w.stopping[m.Name] = glance{now, look, now.Add(w.m.config.Tuning.ConfirmStop)}
-	case now.Sub(g.at) >= w.m.config.Tuning.ConfirmStop:
+		w.stopping[m.Name] = glance{now, look}
+	case now.Sub(g.at) >= confirmStop:
 		delete(w.stopping, m.Name)
 		f := w.fate(m, Stopped, stopCauses[look.State])
 		f.age = now.Sub(g.at)
@@ -255,16 +259,14 @@ func (w *watcher) look(st *Status) State {
 func (w *watcher) settle() {
 	now := time.Now()
 	for _, name := range slices.Sorted(maps.Keys(w.stopping)) {
-		g := w.stopping[name]
-		if now.Before(g.again) {
+		if now.Before(w.stopping[name].at.Add(confirmStop)) {
 			continue
 		}
-		st, ok := w.m.Member(name)
-		if !ok || st.State.gone() {
+		if st, ok := w.m.Member(name); ok && !st.State.gone() {
+			w.look(&st)
+		} else {
 			delete(w.stopping, name)
-			continue
 		}
-		w.look(&st)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.losing)) {
 		l := w.losing[name]
@@ -335,7 +337,7 @@ func (w *watcher) tick(late time.Duration) {
 	switch {
 	case late > lateTick*t.CheckInterval: // stopped itself: the others may have given it up
 		w.rejoin(func(st Status) bool { return st.State != Left })
-	case now.Sub(w.rejoined) >= t.ReconnectInterval:
+	case now.Sub(w.rejoined) >= reconnectInterval:
 		w.rejoined = now
 		w.rejoin(func(st Status) bool {
 			return st.State == Unreachable || st.State == Dead && st.Cause == CauseRefused || st.State == Suspect

@@ -167,18 +167,6 @@ func (r *Rank) Since(from time.Time) (told []Told) {
 	return told
 }
 
-// first is when, at from or after, the rank was first told of a kind of event of a member.
-func (r *Rank) first(from time.Time, kind mesh.Kind, name string) (at time.Time, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.told {
-		if e.Kind == kind && e.Member.Name == name && !e.At.Before(from) {
-			return e.At, true
-		}
-	}
-	return time.Time{}, false
-}
-
 // WaitTold waits until each rank but those excepted was told of a kind of event of a member, and returns how long after
 // from the first and the last of them was. It fails when limit, counted from from, has passed.
 func (j *Job) WaitTold(
@@ -190,7 +178,14 @@ func (j *Job) WaitTold(
 			continue
 		}
 		var at time.Time
-		if !Until(limit-time.Since(from), func() (ok bool) { at, ok = r.first(from, kind, name); return ok }) {
+		if !Until(limit-time.Since(from), func() bool {
+			told := r.Since(from)
+			i := slices.IndexFunc(told, func(e Told) bool { return e.Kind == kind && e.Member.Name == name })
+			if i >= 0 {
+				at = told[i].At
+			}
+			return i >= 0
+		}) {
 			return 0, 0, fmt.Errorf("sim: rank %d was not told within %v that %s is %v; it was told %v",
 				i, limit, name, kind, r.Since(from))
 		}

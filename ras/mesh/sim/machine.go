@@ -54,10 +54,7 @@ type Process struct {
 	stopped  chan struct{} // closed when it runs again; nil while it runs
 	watchers map[int]func(process.Exit)
 	nextID   int
-	exit     process.Exit
 }
-
-var _ mesh.Host = (*Process)(nil)
 
 // Start starts a process of that rank, -1 if it has none, in a job of size ranks.
 func (m *Machine) Start(rank, size int) *Process {
@@ -93,14 +90,11 @@ func (p *Process) Kill(exit process.Exit) {
 		p.mu.Unlock()
 		return
 	}
-	p.dead, p.exit = true, exit
+	p.dead = true
 	watchers := p.watchers
 	p.watchers = nil
-	if p.stopped != nil {
-		close(p.stopped)
-		p.stopped = nil
-	}
 	p.mu.Unlock()
+	p.Continue()
 	for _, id := range slices.Sorted(maps.Keys(watchers)) {
 		watchers[id](exit)
 	}
@@ -127,12 +121,7 @@ func (p *Process) Continue() {
 
 // Gate waits while the process is stopped. Whatever else runs in the process, beside its mesh, calls it before it does
 // something.
-func (p *Process) Gate() { p.gate() }
-
-// Ended tells whether the process was killed.
-func (p *Process) Ended() bool { return p.ended() }
-
-func (p *Process) gate() {
+func (p *Process) Gate() {
 	p.mu.Lock()
 	stopped := p.stopped
 	p.mu.Unlock()
@@ -141,30 +130,36 @@ func (p *Process) gate() {
 	}
 }
 
-func (p *Process) ended() bool {
+// Ended tells whether the process was killed.
+func (p *Process) Ended() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.dead
 }
 
-func (p *Process) other(pid int) *Process {
-	p.gate()
+// other is a process of the machine that has not ended, locked.
+func (p *Process) other(pid int) (*Process, error) {
+	p.Gate()
 	p.machine.mu.Lock()
 	defer p.machine.mu.Unlock()
-	return p.machine.processes[pid]
+	o := p.machine.processes[pid]
+	if o == nil {
+		return nil, process.ErrGone
+	}
+	if o.mu.Lock(); o.dead {
+		o.mu.Unlock()
+		return nil, process.ErrGone
+	}
+	return o, nil
 }
 
 // Watch is mesh.Host's.
 func (p *Process) Watch(id process.ID, ended func(process.Exit)) (stop func(), err error) {
-	o := p.other(id.PID)
-	if o == nil {
-		return nil, process.ErrGone
+	o, err := p.other(id.PID)
+	if err != nil {
+		return nil, err
 	}
-	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.dead {
-		return nil, process.ErrGone
-	}
 	watch := o.nextID
 	o.nextID++
 	o.watchers[watch] = ended
@@ -176,20 +171,16 @@ func (p *Process) Watch(id process.ID, ended func(process.Exit)) (stop func(), e
 }
 
 // Look is mesh.Host's.
-func (p *Process) Look(id process.ID) (process.Look, error) {
-	o := p.other(id.PID)
-	if o == nil {
-		return process.Look{}, process.ErrGone
+func (p *Process) Look(id process.ID) (look process.Look, err error) {
+	o, err := p.other(id.PID)
+	if err != nil {
+		return look, err
 	}
-	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.dead {
-		return process.Look{}, process.ErrGone
-	}
 	if o.stopped != nil {
-		return process.Look{State: process.Stopped}, nil
+		look.State = process.Stopped
 	}
-	return process.Look{}, nil
+	return look, nil
 }
 
 // Now is mesh.Host's.

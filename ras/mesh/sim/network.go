@@ -129,8 +129,6 @@ type port struct {
 	cancel  context.CancelFunc
 }
 
-var _ memberlist.Transport = (*port)(nil)
-
 const (
 	packetQueue = 4096 // what the kernel keeps for a process that does not read
 	memberPort  = 7946
@@ -168,9 +166,9 @@ func (t *port) find(addr string) (*port, error) {
 }
 
 func (t *port) WriteTo(b []byte, addr string) (time.Time, error) {
-	t.process.gate()
+	t.process.Gate()
 	to, err := t.find(addr)
-	if err != nil || to == nil || t.process.ended() {
+	if err != nil || to == nil || t.process.Ended() {
 		return time.Now(), err // UDP does not tell
 	}
 	delay, arrives := t.network.way(t.process, to.process, len(b), true)
@@ -179,7 +177,7 @@ func (t *port) WriteTo(b []byte, addr string) (time.Time, error) {
 	}
 	packet := &memberlist.Packet{Buf: append([]byte(nil), b...), From: net.UDPAddrFromAddrPort(t.addr)}
 	time.AfterFunc(delay, func() {
-		if to.process.ended() {
+		if to.process.Ended() {
 			return
 		}
 		packet.Timestamp = time.Now()
@@ -194,11 +192,11 @@ func (t *port) WriteTo(b []byte, addr string) (time.Time, error) {
 // DialTimeout connects: at once refused where nobody listens on a machine that is there, and after the timeout where
 // the machine is cut off. A stopped process's kernel accepts for it.
 func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
-	t.process.gate()
+	t.process.Gate()
 	began := time.Now()
 	fail := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	to, err := t.find(addr)
-	if err != nil || t.process.ended() || t.ctx.Err() != nil {
+	if err != nil || t.process.Ended() || t.ctx.Err() != nil {
 		return nil, fail(syscall.ENETUNREACH)
 	}
 	if to == nil {
@@ -214,12 +212,12 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	there := n.arrivals.next(2 * delay)
 	n.mu.Unlock()
 	t.wait(there)
-	if to.process.ended() {
+	if to.process.Ended() {
 		return nil, fail(syscall.ECONNREFUSED)
 	}
 	here, remote := net.Pipe()
 	go func() {
-		to.process.gate()
+		to.process.Gate()
 		s := to.stream(remote, t.process)
 		select {
 		case to.streams <- s:

@@ -43,9 +43,9 @@ func (s *stream) Close() error {
 }
 
 func (s *stream) Write(b []byte) (int, error) {
-	s.from.process.gate()
+	s.from.process.Gate()
 	delay, arrives := s.from.network.way(s.from.process, s.to, len(b), false)
-	if !arrives || s.from.process.ended() || s.to.ended() {
+	if !arrives || s.from.process.Ended() || s.to.Ended() {
 		_ = s.Close()
 		return 0, errReset
 	}

@@ -66,12 +66,12 @@ func (d *delegate) NotifyLeave(n *memberlist.Node) {
 	d.m.mu.Lock()
 	joined := d.m.table.joined(m.Name)
 	d.m.mu.Unlock()
-	d.m.watcher.put(note{kind: noteUnanswered, name: m.Name, joined: joined})
+	d.m.watcher.about(m.Name, func(st *Status, here bool) { d.m.watcher.unanswered(st, here, joined) })
 }
 
 // missed hears that a probe was not answered in time; memberlist asks whether to try TCP, which it should.
 func (d *delegate) missed(name string) bool {
-	d.m.watcher.put(note{kind: noteMissed, name: name})
+	d.m.watcher.about(name, d.m.watcher.missed)
 	return false
 }
 

@@ -1,16 +1,14 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -37,7 +35,6 @@ type Mesh struct {
 	transport memberlist.Transport
 	list      *memberlist.Memberlist
 	gossip    memberlist.TransmitLimitedQueue
-	members   atomic.Int64 // how many there are, for gossip
 	count     counters
 
 	mu     sync.Mutex // never held while memberlist is called, which calls back under locks of its own
@@ -57,11 +54,9 @@ type Mesh struct {
 
 // Start makes this process a member, alone until Join. It listens before it returns. Close ends it.
 func Start(c Config) (*Mesh, error) {
-	if c.Tuning == (Tuning{}) {
-		c.Tuning = OneMachine()
-	}
+	c.Tuning = cmp.Or(c.Tuning, OneMachine())
 	if !c.Bind.IsValid() {
-		c.Bind = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
+		c.Bind = netip.MustParseAddrPort("127.0.0.1:0")
 	}
 	if c.Host == nil {
 		c.Host = kernel{}
@@ -81,10 +76,7 @@ func Start(c Config) (*Mesh, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // it never fails
-	c.Self.Instance = binary.LittleEndian.Uint64(id[:])
-
+	c.Self.Instance = mathrand.Uint64()
 	m := &Mesh{
 		config: c, self: c.Self, host: c.Host, rand: mathrand.New(c.Rand), told: make(chan struct{}, 1),
 		leaveKnown: make(chan string, directHost),
@@ -94,9 +86,8 @@ func Start(c Config) (*Mesh, error) {
 		m.cancel()
 		return nil, err
 	}
-	m.running.Add(2)
-	go m.watcher.run()
-	go m.tell()
+	m.running.Go(m.watcher.run)
+	m.running.Go(m.tell)
 	return m, nil
 }
 
@@ -120,9 +111,12 @@ func (m *Mesh) open() error {
 	m.self.Addr = netip.AddrPortFrom(addr.Unmap(), uint16(port))
 	m.table = newTable(m.self)
 	m.table.join(m.self, time.Now())
-	m.members.Store(1)
 	m.gossip.RetransmitMult = m.config.Tuning.RetransmitMult
-	m.gossip.NumNodes = func() int { return int(m.members.Load()) }
+	m.gossip.NumNodes = func() int {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.table.entries)
+	}
 	m.watcher = newWatcher(m)
 	m.asker = newAsker(m)
 	config := m.config.memberlistConfig(&delegate{m})
@@ -236,7 +230,6 @@ func (m *Mesh) Member(name string) (Status, bool) {
 func (m *Mesh) change(f func(*table) []Event) {
 	m.mu.Lock()
 	events := f(m.table)
-	m.members.Store(int64(len(m.table.entries)))
 	m.queue(events)
 	near := m.table.near
 	for i := range events {
@@ -247,7 +240,7 @@ func (m *Mesh) change(f func(*table) []Event) {
 	changed := near != m.table.near
 	m.mu.Unlock()
 	if changed {
-		m.watcher.wake()
+		signal(m.watcher.awake)
 	}
 }
 
@@ -262,7 +255,6 @@ func (m *Mesh) queue(events []Event) {
 
 // tell gives events to OnEvent until the mesh is closed.
 func (m *Mesh) tell() {
-	defer m.running.Done()
 	for {
 		select {
 		case <-m.told:
@@ -359,10 +351,11 @@ func (m *Mesh) receive(kind byte, body []byte) error {
 	return nil
 }
 
+// named handles a message about a member.
 func (m *Mesh) named(kind byte, about instance) {
 	switch kind {
 	case msgCheck:
-		m.watcher.put(note{kind: noteCheck, name: about.name})
+		m.watcher.about(about.name, m.watcher.check)
 	case msgGoodbye:
 		if st, ok := m.Member(about.name); ok && st.Member.Instance == about.id {
 			m.hear(&fate{name: about.name, instance: about.id, state: Left, cause: CauseTold, by: about.name})

@@ -14,42 +14,24 @@ import (
 )
 
 // watcher is the witness: it watches the next members on its host, and finds out what became of silent ones.
-// All but its inbox belongs to its goroutine.
+// What mu doesn't guard belongs to its goroutine.
 type watcher struct {
 	m     *Mesh
 	awake chan struct{}
 
-	mu    sync.Mutex
-	inbox []note
+	mu     sync.Mutex
+	inbox  []func()
+	silent map[string]bool // members that are being examined, by a goroutine each
 
 	near     int                 // the table's count when the ring was read
 	ring     []Member            // to be watched
 	watched  map[instance]func() // stops the watch of a process's end; nil if it can't be watched
 	stopping map[string]glance   // found stopped, and not yet for long enough
 	losing   map[string]loss     // to be given up, if no other member confirms them
-	silent   map[string]bool     // being examined, by a goroutine each
-	done     chan string         // of those goroutines
 	checked  time.Time           // when the ring was looked at last
 	rejoined time.Time
 	forgot   time.Time // when the table was told to forget
 }
-
-// note is what others leave for the watcher, which must not be waited for.
-type note struct {
-	kind uint8
-	name string
-	id   uint64
-	exit process.Exit
-	// joined, of noteUnanswered, is the table's as it was when the member fell silent.
-	joined uint64
-}
-
-const (
-	noteEnded      = iota // a watched process ended
-	noteCheck             // another host asks what became of it
-	noteMissed            // a probe of ours was not answered
-	noteUnanswered        // memberlist gave it up
-)
 
 // stopCauses are why a process does not run.
 var stopCauses = [...]Cause{
@@ -83,7 +65,7 @@ const (
 func newWatcher(m *Mesh) *watcher {
 	return &watcher{
 		m: m, awake: make(chan struct{}, 1), watched: make(map[instance]func()), stopping: make(map[string]glance),
-		losing: make(map[string]loss), silent: make(map[string]bool), done: make(chan string, maxExamined),
+		losing: make(map[string]loss), silent: make(map[string]bool),
 		checked: time.Now(), rejoined: time.Now(), forgot: time.Now(),
 	}
 }
@@ -98,18 +80,28 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// put leaves a note. When there are too many, the new one is dropped: the ring is looked at anyway.
-func (w *watcher) put(n note) {
+// put has the watcher call f, and doesn't wait for it. When too many wait, f is dropped: the ring is looked at anyway.
+func (w *watcher) put(f func()) {
 	w.mu.Lock()
 	if len(w.inbox) < maxInbox {
-		w.inbox = append(w.inbox, n)
+		w.inbox = append(w.inbox, f)
 	}
 	w.mu.Unlock()
-	w.wake()
+	signal(w.awake)
+}
+
+// about is put for what is about another member, unless that is gone for good by then. here tells whether it is of this
+// host.
+func (w *watcher) about(name string, f func(st *Status, here bool)) {
+	w.put(func() {
+		st, ok := w.m.Member(name)
+		if ok && name != w.m.self.Name && (!st.State.gone() || st.Cause == CauseRefused) {
+			f(&st, st.Member.sameHost(&w.m.self))
+		}
+	})
 }
 
 func (w *watcher) run() {
-	defer w.m.running.Done()
 	defer func() {
 		for _, stop := range w.watched {
 			if stop != nil {
@@ -124,16 +116,14 @@ func (w *watcher) run() {
 		case <-w.m.ctx.Done():
 			return
 		case <-w.awake:
-		case name := <-w.done:
-			delete(w.silent, name)
 		case <-timer.C:
 		}
 		w.mu.Lock()
-		notes := w.inbox
+		inbox := w.inbox
 		w.inbox = nil
 		w.mu.Unlock()
-		for _, n := range notes {
-			w.handle(n)
+		for _, f := range inbox {
+			f()
 		}
 		w.settle()
 		now := time.Now()
@@ -164,41 +154,36 @@ func (w *watcher) next() time.Time {
 	return next
 }
 
-func (w *watcher) handle(n note) {
-	st, ok := w.m.Member(n.name)
-	if !ok || n.name == w.m.self.Name || st.State.gone() && st.Cause != CauseRefused {
-		return
+// check looks at a member of which another host asks what became of it.
+func (w *watcher) check(st *Status, here bool) {
+	if here && w.look(st) == Alive {
+		w.announceRuns(&st.Member)
 	}
-	here := st.Member.sameHost(&w.m.self)
-	switch n.kind {
-	case noteEnded:
-		if st.Member.Instance == n.id {
-			w.dead(&st.Member, n.exit)
-		}
-	case noteCheck:
-		if here && w.look(&st) == Alive {
+}
+
+// missed finds out why a probe of ours was not answered.
+func (w *watcher) missed(st *Status, here bool) {
+	if here {
+		w.look(st)
+	} else {
+		w.examine(st.Member)
+	}
+}
+
+// unanswered finds out about a member that memberlist gave up. joined is what the table's was when it fell silent.
+func (w *watcher) unanswered(st *Status, here bool, joined uint64) {
+	name := st.Member.Name
+	switch {
+	case !st.State.running():
+	case here:
+		if w.look(st) == Alive {
+			w.m.change(func(t *table) []Event { return t.silent(name, time.Now()) })
 			w.announceRuns(&st.Member)
 		}
-	case noteMissed:
-		if here {
-			w.look(&st)
-			return
-		}
-		w.examine(&st.Member)
-	case noteUnanswered:
-		if !st.State.running() {
-			return
-		}
-		if here {
-			if w.look(&st) == Alive {
-				w.m.change(func(t *table) []Event { return t.silent(n.name, time.Now()) })
-				w.announceRuns(&st.Member)
-			}
-			return
-		}
+	default:
 		w.askWitnesses(&st.Member)
-		if l, ok := w.losing[n.name]; !ok || l.joined != n.joined {
-			w.losing[n.name] = loss{time.Now().Add(w.m.config.Tuning.WitnessTime), n.joined}
+		if l, ok := w.losing[name]; !ok || l.joined != joined {
+			w.losing[name] = loss{time.Now().Add(w.m.config.Tuning.WitnessTime), joined}
 		}
 	}
 }
@@ -309,7 +294,11 @@ func (w *watcher) settle() {
 
 func (w *watcher) watch(m *Member, key instance) {
 	stop, err := w.m.host.Watch(m.ID, func(exit process.Exit) {
-		w.put(note{kind: noteEnded, name: key.name, id: key.id, exit: exit})
+		w.about(key.name, func(st *Status, _ bool) {
+			if st.Member.Instance == key.id {
+				w.dead(&st.Member, exit)
+			}
+		})
 	})
 	w.watched[key] = stop // nil if it has ended
 	if err != nil {
@@ -369,11 +358,10 @@ func (w *watcher) rejoin(ok func(Status) bool) {
 }
 
 // askWitnesses asks two members of a member's host what became of it.
-func (w *watcher) askWitnesses(m *Member) (asked int) {
+func (w *watcher) askWitnesses(m *Member) {
 	w.m.mu.Lock()
-	there := w.m.table.host(m.hostKey(), State.running)
 	var peers []Member
-	for _, p := range there {
+	for _, p := range w.m.table.host(m.hostKey(), State.running) {
 		if p.Name != m.Name {
 			peers = append(peers, *p)
 		}
@@ -382,25 +370,27 @@ func (w *watcher) askWitnesses(m *Member) (asked int) {
 	w.m.rand.Shuffle(len(peers), func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
 	for i := range peers[:min(len(peers), 2)] {
 		w.m.send(&peers[i], nameMessage(msgCheck, m.instance()))
-		asked++
 	}
-	return asked
 }
 
 // examine finds out, on a goroutine of its own, why a member on another host did not answer a probe.
-func (w *watcher) examine(m *Member) {
-	if w.silent[m.Name] || len(w.silent) >= maxExamined {
+func (w *watcher) examine(m Member) {
+	w.mu.Lock()
+	room := !w.silent[m.Name] && len(w.silent) < maxExamined
+	if room {
+		w.silent[m.Name] = true
+	}
+	w.mu.Unlock()
+	if !room {
 		return
 	}
-	w.askWitnesses(m)
-	name := m.Name
-	member := *m
-	if w.m.spawn(func() {
-		w.probe(&member)
-		w.done <- name // has room for all
-	}) {
-		w.silent[name] = true
-	}
+	w.askWitnesses(&m)
+	w.m.spawn(func() {
+		w.probe(&m)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.silent, m.Name)
+	})
 }
 
 // probe probes a member until it answers or its fate is known.

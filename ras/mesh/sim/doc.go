@@ -20,10 +20,8 @@
 //
 // It takes one thread, which Main sees to; a test calls runtime.GOMAXPROCS(1). What is due at one instant happens in no
 // order, in a bubble as on a machine: so no two members start at one instant, no two packets arrive at one, and
-// intervals are a few nanoseconds apart. There remain timers of memberlist's own: in jobs of up to ten members, a
-// suspicion ends at the instant of a probe, and either may come first. The runtime, too, interrupts a goroutine after
-// 10 ms of the machine's time, more often on a busy machine, and lets another one run first. (For the race detector it
-// puts them into an order of its own: nothing repeats exactly then.) Often that changes which of two packets carries a
-// piece of news, and leaves no trace, as chance begins anew every 10 ms. Else a time changes, and what follows from it:
-// the likelier the longer a run computes.
+// intervals are a few nanoseconds apart. Two things remain: in jobs of up to ten members, a suspicion of memberlist's
+// ends at the instant of a probe; and the runtime interrupts a goroutine after 10 ms of the machine's time, or as the
+// race detector wants it. Often that leaves no trace, as chance begins anew every 10 ms. Else a time changes, and what
+// follows from it.
 package sim

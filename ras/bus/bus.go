@@ -231,8 +231,8 @@ func (b *Bus) detach(s *Subscription) {
 	delete(b.subs, s)
 }
 
-// Subscribe yields the events from now on, on a channel that is closed when ctx ends or the Bus is closed and nothing is
-// queued. A reader that stops reading before that ends ctx.
+// Subscribe yields the events from now on, on a channel that is closed when ctx ends or the Bus is closed and nothing
+// is queued. A reader that stops reading before that ends ctx.
 func (b *Bus) Subscribe(ctx context.Context, filter Filter) <-chan *Event {
 	s := b.Attach(SubscriptionConfig{Filter: filter})
 	c := make(chan *Event)

@@ -87,8 +87,8 @@ func (t *table) apply(now time.Time, ev *bus.Event, n int) bool {
 	return true
 }
 
-// end ends a condition, and its alert if no other has the same labels. One that is held is an alert for long enough that
-// somebody is told.
+// end ends a condition, and its alert if no other has the same labels. One that is held is an alert for long enough
+// that somebody is told.
 func (t *table) end(now time.Time, key string, at time.Time, held bool) {
 	a := t.byKey[key]
 	delete(t.byKey, key)

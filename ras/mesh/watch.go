@@ -70,8 +70,6 @@ func newWatcher(m *Mesh) *watcher {
 	}
 }
 
-func (w *watcher) wake() { signal(w.awake) }
-
 // signal leaves a token in a channel that holds one.
 func signal(c chan<- struct{}) {
 	select {
@@ -134,7 +132,7 @@ func (w *watcher) run() {
 			}
 			w.tick(now.Sub(due))
 		}
-		timer.Reset(max(w.next().Sub(time.Now()), time.Millisecond))
+		timer.Reset(max(time.Until(w.next()), time.Millisecond))
 	}
 }
 

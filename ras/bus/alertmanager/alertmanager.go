@@ -68,7 +68,7 @@ func (c Config) Validate() error {
 		}
 	}
 	for name := range c.Labels {
-		if !name.IsValidLegacy() { // what Alertmanager takes, whatever its version
+		if !model.LegacyValidation.IsValidLabelName(string(name)) { // what Alertmanager takes, whatever its version
 			errs = append(errs,
 				fmt.Errorf("alertmanager.Config.Labels has %q: allowed are letters, digits and _, no digit first", name))
 		}

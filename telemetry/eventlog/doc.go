@@ -8,7 +8,7 @@
 // trace id, and a line leads to its trace.
 //
 //	level  what
-//	WARN   failed acts and operations, failed communicators, refused calls, leaks, stalls
-//	INFO   acts that ended; operations that ended, if Config.Operations; what is slow, and stalls that are over
+//	WARN   failed acts and operations, failed communicators, refused calls, leaks, stalls and their ends
+//	INFO   acts that ended; operations that ended, if Config.Operations; what is slow, and its end
 //	DEBUG  acts that started, their phases, and calls that were put off
 package eventlog

@@ -200,7 +200,18 @@ func TestStalls(t *testing.T) {
 		Phase: tape.PhaseAgree, Wait: 3, Start: 1e9, Now: 6_200_000_000, Normal: 41234, Count: 1,
 	}
 	l.ObserveStall(&r)
-	want := `level=WARN msg=ccl.stall comm=world comm_rank=2 size=4 call=barrier seq=12 phase=agree wait=3 age=5.2s report=1 normally=41.2µs subsys=RAS`
+	want := `level=WARN msg=ccl.stall comm=world comm_rank=2 size=4 call=barrier seq=12 phase=agree wait=3 age=5.2s normally=41.2µs subsys=RAS`
+	if got := out.taken(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	r.Count = 2
+	l.ObserveStall(&r)
+	if got := out.taken(); got != "" {
+		t.Errorf("the second report of a stall is logged: %s", got)
+	}
+	r.Stage, r.Now = stall.Cleared, 21e9
+	l.ObserveStall(&r)
+	want = `level=WARN msg="ccl.stall (cleared)" comm=world comm_rank=2 size=4 call=barrier seq=12 phase=agree wait=3 age=20s normally=41.2µs subsys=RAS`
 	if got := out.taken(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -210,8 +221,8 @@ func TestStalls(t *testing.T) {
 	if got := out.taken(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if asked != 2 {
-		t.Errorf("the span was asked for %d times, of two lines", asked)
+	if asked != 3 {
+		t.Errorf("the span was asked for %d times, of three lines", asked)
 	}
 }
 

@@ -12,14 +12,15 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// ObserveStall takes a report of something that takes, or took, too long. It reads r only during the call.
+// ObserveStall takes a report of something that takes, or took, too long. It reads r only during the call. What stalls
+// is logged when it begins to and when it has ended, at one level; the reports in between repeat the first.
 func (l *Log) ObserveStall(r *stall.Report) {
 	ctx := context.Background()
 	level := slog.LevelInfo
-	if r.Stage == stall.Stalled {
+	if r.Count > 0 {
 		level = slog.LevelWarn
 	}
-	if !l.cfg.Handler.Enabled(ctx, level) {
+	if r.Stage == stall.Stalled && r.Count > 1 || !l.cfg.Handler.Enabled(ctx, level) {
 		return
 	}
 	if l.cfg.SpanOfStall != nil {
@@ -35,7 +36,6 @@ func (l *Log) ObserveStall(r *stall.Report) {
 	attrs = phase(attrs, r.Phase)
 	attrs = some(attrs, r.Wait >= 0, slog.Int(semconv.LogWait, int(r.Wait)))
 	attrs = append(attrs, slog.Duration(semconv.LogAge, words.Round(r.Age())))
-	attrs = some(attrs, r.Stage == stall.Stalled, slog.Int(semconv.LogStallNumber, r.Count))
 	attrs = some(attrs, r.Normal > 0, slog.Duration(semconv.LogNormal, words.Round(r.Normal)))
 	attrs = append(attrs, slog.String(semconv.LogSubsystem, semconv.SubsystemRAS))
 	message := semconv.SpanStall

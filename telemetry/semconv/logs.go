@@ -5,40 +5,39 @@ import "go.opentelemetry.io/otel/attribute"
 // The keys of log lines: short, because people read them. Exported log records have the attributes of LogAttribute in
 // their place, which are the spans'.
 const (
-	LogRank        = "rank"       // the process's rank in the job. Stable.
-	LogSubsystem   = "subsys"     // one of the Subsystem values. Stable.
-	LogComm        = "comm"       // the communicator's name. Stable.
-	LogCommRank    = "comm_rank"  // the rank in it. Stable.
-	LogCommSize    = "size"       // its number of ranks. Stable.
-	LogCommID      = "id"         // its id. Stable.
-	LogCommState   = "state"      // its state afterwards. Stable.
-	LogChild       = "child"      // the id of the communicator that the act made. Stable.
-	LogCall        = "call"       // the user's call. Stable.
-	LogSeq         = "seq"        // which split, group or operation it was. Stable.
-	LogOps         = "ops"        // how many operations a group has. Stable.
-	LogTook        = "took"       // from its start to its end. Stable.
-	LogAge         = "age"        // from its start until now. Stable.
-	LogBytes       = "bytes"      // the size of an operation's buffer. Stable.
-	LogDataType    = "dtype"      // the type of one element. Stable.
-	LogReduction   = "reduction"  // how elements are combined. Stable.
-	LogRoot        = "root"       // the root of a rooted collective. Stable.
-	LogPeer        = "peer"       // the other rank of a send or receive, or the rank at fault. Stable.
-	LogAlgorithm   = "algorithm"  // the algorithm that ran. Stable.
-	LogPhase       = "phase"      // the phase that it is in, or was in when it failed. Stable.
-	LogWait        = "wait"       // the rank that it waits for. Stable.
-	LogErrorType   = "error_type" // the stable name of the error's code. Stable.
-	LogError       = "error"      // the error in words. Stable.
-	LogSite        = "at"         // where the call was made: function, file and line. Stable.
-	LogFirst       = "first"      // where the call was made that makes this one a mistake. Stable.
-	LogVersion     = "version"    // Carillon's version. Stable.
-	LogGoVersion   = "go"         // the Go release that built it. Stable.
-	LogTraceID     = "trace_id"   // the trace that the line belongs to. Stable.
-	LogSpanID      = "span_id"    // the span in it. Stable.
-	LogEnvName     = "name"       // an environment variable that was obeyed. Stable.
-	LogEnvValue    = "value"      // its value. Stable.
-	LogCommNodes   = "nodes"      // distinct hosts of the communicator. Stable.
-	LogStallNumber = "report"     // which report of this stall it is, from 1. Stable.
-	LogNormal      = "normally"   // what such an operation normally takes. Stable.
+	LogRank      = "rank"       // the process's rank in the job. Stable.
+	LogSubsystem = "subsys"     // one of the Subsystem values. Stable.
+	LogComm      = "comm"       // the communicator's name. Stable.
+	LogCommRank  = "comm_rank"  // the rank in it. Stable.
+	LogCommSize  = "size"       // its number of ranks. Stable.
+	LogCommID    = "id"         // its id. Stable.
+	LogCommState = "state"      // its state afterwards. Stable.
+	LogChild     = "child"      // the id of the communicator that the act made. Stable.
+	LogCall      = "call"       // the user's call. Stable.
+	LogSeq       = "seq"        // which split, group or operation it was. Stable.
+	LogOps       = "ops"        // how many operations a group has. Stable.
+	LogTook      = "took"       // from its start to its end. Stable.
+	LogAge       = "age"        // from its start until now. Stable.
+	LogBytes     = "bytes"      // the size of an operation's buffer. Stable.
+	LogDataType  = "dtype"      // the type of one element. Stable.
+	LogReduction = "reduction"  // how elements are combined. Stable.
+	LogRoot      = "root"       // the root of a rooted collective. Stable.
+	LogPeer      = "peer"       // the other rank of a send or receive, or the rank at fault. Stable.
+	LogAlgorithm = "algorithm"  // the algorithm that ran. Stable.
+	LogPhase     = "phase"      // the phase that it is in, or was in when it failed. Stable.
+	LogWait      = "wait"       // the rank that it waits for. Stable.
+	LogErrorType = "error_type" // the stable name of the error's code. Stable.
+	LogError     = "error"      // the error in words. Stable.
+	LogSite      = "at"         // where the call was made: function, file and line. Stable.
+	LogFirst     = "first"      // where the call was made that makes this one a mistake. Stable.
+	LogVersion   = "version"    // Carillon's version. Stable.
+	LogGoVersion = "go"         // the Go release that built it. Stable.
+	LogTraceID   = "trace_id"   // the trace that the line belongs to. Stable.
+	LogSpanID    = "span_id"    // the span in it. Stable.
+	LogEnvName   = "name"       // an environment variable that was obeyed. Stable.
+	LogEnvValue  = "value"      // its value. Stable.
+	LogCommNodes = "nodes"      // distinct hosts of the communicator. Stable.
+	LogNormal    = "normally"   // what such an operation normally takes. Stable.
 )
 
 // Messages of log lines that tell of no span.
@@ -124,8 +123,6 @@ func LogAttribute(key string) string {
 		return string(Phase)
 	case LogWait:
 		return string(WaitRank)
-	case LogStallNumber:
-		return string(StallNumber)
 	case LogErrorType:
 		return string(ErrorType)
 	case LogError:

@@ -129,7 +129,7 @@ func (c *connection) stream() bool {
 	return true
 }
 
-// hangUp closes a connection without a farewell, for which TLS could wait.
+// hangUp closes a connection without the close_notify of TLS, for which it could have to wait.
 func hangUp(conn net.Conn) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()

@@ -17,7 +17,7 @@ const (
 	EventVerdictWithdrawn = "dev.carillon.verdict.withdrawn"
 	// EventRankJoined says that a process of the job is known from now on. Stable.
 	EventRankJoined = "dev.carillon.rank.joined"
-	// EventRankLeft says that a process said farewell. Stable.
+	// EventRankLeft says that a process left the job in order. Stable.
 	EventRankLeft = "dev.carillon.rank.left"
 	// EventRankDead says that a process ended without saying so. Stable.
 	EventRankDead = "dev.carillon.rank.dead"

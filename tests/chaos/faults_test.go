@@ -79,7 +79,7 @@ func stopped(t *testing.T, l *lab) {
 
 // sleeps has a rank not make its calls for a while.
 func sleeps(t *testing.T, l *lab) {
-	j := l.start(t, newNetwork(t), "sleeps", "sleep")
+	j := l.start(t, newNetwork(t), "sleeps", faultSleep)
 	repeat(t, repetitions, func(i int) time.Duration {
 		rank := i % ranks
 		took := j.hurt(expected{reason: verdict.NotEntered, ranks: []int{rank}}, func() time.Time { return j.errs(rank) })
@@ -94,7 +94,7 @@ func mismatch(t *testing.T, l *lab) {
 	n := newNetwork(t)
 	repeat(t, repetitions, func(i int) time.Duration {
 		rank := i % ranks
-		j := l.start(t, n, fmt.Sprintf("mismatch-%d", i), "mismatch")
+		j := l.start(t, n, fmt.Sprintf("mismatch-%d", i), faultMismatch)
 		took := j.hurt(expected{reason: verdict.Mismatch, ranks: []int{rank}}, func() time.Time { return j.errs(rank) })
 		j.ended()
 		j.gone()
@@ -107,7 +107,7 @@ func order(t *testing.T, l *lab) {
 	n := newNetwork(t)
 	repeat(t, repetitions, func(i int) time.Duration {
 		rank := i % ranks
-		j := l.start(t, n, fmt.Sprintf("order-%d", i), "order")
+		j := l.start(t, n, fmt.Sprintf("order-%d", i), faultOrder)
 		took := j.hurt(expected{reason: verdict.Deadlock, ranks: []int{rank}, part: true},
 			func() time.Time { return j.errs(rank) })
 		j.end()

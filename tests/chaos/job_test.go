@@ -32,19 +32,22 @@ func (l *lab) start(t *testing.T, n *network, name, fault string, env ...string)
 	t.Helper()
 	j := &job{lab: l, t: t, name: name, net: n}
 	n.jobs++
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, h := range n.hosts {
 		env := append([]string{
 			"CARILLON_JOB_SECRET=known to this job alone", "CARILLON_HOSTID=" + h.name, "CARILLON_RAS_WEBHOOK_SECRET=" +
 				webhookSecret,
 			"CARILLON_RAS_WEBHOOKS=" + n.contact(l.receiver.port) + "/events", "CARILLON_RAS_ALERTMANAGERS=" +
 				n.contact(l.alerts.port),
-			"CARILLON_STALL_THRESHOLD=1s", "CARILLON_SLOW_THRESHOLD=500ms",
+			"CARILLON_STALL_THRESHOLD=1s", "CARILLON_SLOW_THRESHOLD=500ms", faultVariable + "=" + fault,
 		}, env...)
 		run := h.enter("carillon", "run", "-n", strconv.Itoa(perHost), "--nnodes", strconv.Itoa(len(n.hosts)), "--node-rank",
 			strconv.Itoa(i),
 			"--master-addr", n.hosts[0].addr, "--master-port", strconv.Itoa(20000+n.jobs), "--job", name, "--tape-dir",
-			h.tapes, "--",
-			"trainer", "-fault", fault)
+			h.tapes, "--", program)
 		j.runs[i] = e2e.Start(t, env, run[0], run[1:]...)
 	}
 	for rank := range j.pids {

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,13 +17,20 @@ import (
 const insideVariable = "CARILLONTEST_CHAOS_INSIDE"
 
 func TestMain(m *testing.M) {
+	if fault, isRank := os.LookupEnv(faultVariable); isRank {
+		if err := runRank(context.Background(), fault); err != nil {
+			fmt.Fprintln(os.Stderr, "rank:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv(insideVariable) != "" {
 		flag.Parse()
 		if err := flag.Set("test.parallel", "5"); err != nil { // jobs mostly wait, for thresholds and timeouts
 			fmt.Fprintln(os.Stderr, "chaos:", err)
 			os.Exit(1)
 		}
-		os.Exit(e2e.Main(m, "./trainer"))
+		os.Exit(e2e.Main(m))
 	}
 	os.Exit(inside())
 }

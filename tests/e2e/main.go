@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// Main builds Carillon's command and examples, and programs of the tests' own module if it is given any, puts them
-// first in the PATH, and runs the tests of a package. It returns the exit code of TestMain.
-func Main(m *testing.M, programs ...string) int {
+// Main builds Carillon's command and examples, puts them first in the PATH, and runs the tests of a package. It returns
+// the exit code of TestMain.
+func Main(m *testing.M) int {
 	bin, err := os.MkdirTemp("", "carillon-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
 	defer os.RemoveAll(bin)
-	if err := build(bin, programs); err != nil {
+	if err := build(bin); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
@@ -28,33 +28,16 @@ func Main(m *testing.M, programs ...string) int {
 	return m.Run()
 }
 
-// build builds the main module's programs into dir, and those of this one, which may be none.
-func build(dir string, programs []string) error {
-	root, err := moduleRoot()
+// build builds the programs of the main module, which the tests' module stands in, into dir.
+func build(dir string) error {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
-		return err
+		return fmt.Errorf("go env GOMOD: %w", err)
 	}
-	if err := goBuild(dir, root, "./cmd/...", "./examples/..."); err != nil || len(programs) == 0 {
-		return err
-	}
-	return goBuild(dir, ".", programs...)
-}
-
-// goBuild builds the programs that a folder's go command finds.
-func goBuild(dir, folder string, programs ...string) error {
-	cmd := exec.Command("go", append([]string{"build", "-o", dir + string(filepath.Separator)}, programs...)...)
-	cmd.Dir = folder
+	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/...", "./examples/...")
+	cmd.Dir = filepath.Dir(filepath.Dir(string(mod)))
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s in %s: %w\n%s", cmd, folder, err, out)
+		return fmt.Errorf("%s in %s: %w\n%s", cmd, cmd.Dir, err, out)
 	}
 	return nil
-}
-
-// moduleRoot returns the folder of the main module, which the tests' module stands in.
-func moduleRoot() (string, error) {
-	out, err := exec.Command("go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("go env GOMOD: %w", err)
-	}
-	return filepath.Dir(filepath.Dir(string(out))), nil
 }

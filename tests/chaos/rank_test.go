@@ -1,15 +1,8 @@
-// Command trainer is a rank of the jobs that package chaos hurts. It trains nothing: a step is a few all-reduces over
-// two communicators of all ranks, and a pause in which a real one would compute. SIGUSR1 makes it do the wrong thing
-// that -fault names, from its next step on; after SIGUSR2 a rank that sleeps goes on.
-//
-// It prints "ready" with its process id once it has made a step, and "fault" with the time in nanoseconds since 1970
-// when it does the wrong thing. Rank 0 prints now and then how many steps it has made.
-package main
+package chaos
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -21,29 +14,31 @@ import (
 	"github.com/carillon-rt/carillon/tests/ones"
 )
 
+// faultVariable makes the test binary a rank of a job, and names the wrong thing that it does when it is told to.
+const faultVariable = "CHAOS_TEST_FAULT"
+
 // The wrong things that a rank can do.
 const (
-	sleeps   = "sleep"    // it doesn't make its calls until SIGUSR2
-	mismatch = "mismatch" // it makes a call of another size
-	order    = "order"    // it uses the two communicators in opposite order
+	faultSleep    = "sleep"    // it doesn't make its calls until SIGUSR2
+	faultMismatch = "mismatch" // it makes a call of another size
+	faultOrder    = "order"    // it uses the two communicators in opposite order
 )
 
 // sizes of the all-reduces, in float32: one that travels as a whole, one that doesn't.
 var sizes = []int{256, 1 << 14}
 
-const reportEvery = 5 // steps
+const (
+	computes    = 50 * time.Millisecond // between two steps
+	reportEvery = 5                     // steps
+)
 
-func main() {
-	fault := flag.String("fault", "", "the wrong thing: sleep, mismatch or order")
-	pause := flag.Duration("pause", 50*time.Millisecond, "between two steps")
-	flag.Parse()
-	if err := run(context.Background(), *fault, *pause); err != nil {
-		fmt.Fprintln(os.Stderr, "trainer:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, fault string, pause time.Duration) (err error) {
+// runRank is a rank's main. It trains nothing: a step is a few all-reduces over two communicators of all ranks, and a
+// pause in which a real one would compute. SIGUSR1 makes it do the wrong thing from its next step on; after SIGUSR2 a
+// rank that sleeps goes on.
+//
+// It prints "ready" with its process id once it has made a step, and "fault" with the time in nanoseconds since 1970
+// when it does the wrong thing. Rank 0 prints now and then how many steps it has made.
+func runRank(ctx context.Context, fault string) (err error) {
 	t := trainer{fault: fault, begin: make(chan os.Signal, 1), end: make(chan os.Signal, 1)}
 	signal.Notify(t.begin, syscall.SIGUSR1)
 	signal.Notify(t.end, syscall.SIGUSR2)
@@ -60,7 +55,7 @@ func run(ctx context.Context, fault string, pause time.Duration) (err error) {
 		return err
 	}
 	defer t.second.Close() //nolint:errcheck // as above
-	compute := time.NewTicker(pause)
+	compute := time.NewTicker(computes)
 	defer compute.Stop()
 	for steps := 1; ; steps++ {
 		if err := t.step(ctx); err != nil {
@@ -90,11 +85,11 @@ func (t *trainer) step(ctx context.Context) error {
 	case <-t.begin:
 		fmt.Println("fault", time.Now().UnixNano())
 		switch t.fault {
-		case sleeps:
+		case faultSleep:
 			<-t.end
-		case mismatch:
+		case faultMismatch:
 			sizes = []int{sizes[0] / 2}
-		case order:
+		case faultOrder:
 			comms[0], comms[1] = comms[1], comms[0]
 		}
 	default:

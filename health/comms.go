@@ -5,7 +5,6 @@ import (
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -55,7 +54,7 @@ func CommOf(s *tape.Slot, now int64) Comm {
 		op.Peer = &peer
 	}
 	if s.Phase != tape.PhaseNone {
-		op.Phase = semconv.PhaseName(s.Phase)
+		op.Phase = s.Phase.String()
 	}
 	if s.Wait >= 0 {
 		rank, waiting := s.Wait, since(s.WaitSince, now)

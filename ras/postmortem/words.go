@@ -12,7 +12,6 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
-	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -125,7 +124,7 @@ func phaseText(p tape.Phase) string {
 	if p == tape.PhaseNone {
 		return ""
 	}
-	return semconv.PhaseName(p)
+	return p.String()
 }
 
 // label names a member by its rank in the job if that is known, else by the one in its communicator.

@@ -75,7 +75,7 @@ func (l *Log) opAttrs(attrs []slog.Attr, r *tape.OpRecord) []slog.Attr {
 }
 
 func phase(attrs []slog.Attr, p tape.Phase) []slog.Attr {
-	return some(attrs, p != tape.PhaseNone, slog.String(semconv.LogPhase, semconv.PhaseName(p)))
+	return some(attrs, p != tape.PhaseNone, slog.String(semconv.LogPhase, p.String()))
 }
 
 // signature tells what moves.

@@ -75,7 +75,7 @@ func (l *Log) Observe(s *model.Step) {
 		l.logVersion(s)
 		l.log(s, slog.LevelDebug, semconv.ActSpan(r.Act)+semconv.StartedSuffix)
 	case tape.StagePhase:
-		phase := semconv.PhaseSeparator + semconv.PhaseName(r.Phase) + semconv.StartedSuffix
+		phase := semconv.PhaseSeparator + r.Phase.String() + semconv.StartedSuffix
 		l.log(s, slog.LevelDebug, semconv.ActSpan(r.Act)+phase)
 	case tape.StageEnd:
 		if r.Act == tape.ActNone {

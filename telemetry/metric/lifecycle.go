@@ -61,7 +61,7 @@ func newActs(names *names, span func() oteltrace.SpanContext) *acts {
 	}
 	// A series that appears with its first error shows no increase; the mistakes that alerts look for start at 0.
 	a.errors.WithLabelValues(lifecycle.CallDestroy.String(), lifecycle.CodeDestroyed.String())
-	a.errors.WithLabelValues(semconv.ActName(tape.ActLeak), lifecycle.CodeLeaked.String())
+	a.errors.WithLabelValues(tape.ActLeak.String(), lifecycle.CodeLeaked.String())
 	return a
 }
 
@@ -127,7 +127,7 @@ func (a *acts) count(s *model.Step) {
 		return
 	}
 	if s.Act != nil {
-		a.observe(a.durations.WithLabelValues(semconv.ActName(r.Act)), time.Duration(s.Act.End-s.Act.Start))
+		a.observe(a.durations.WithLabelValues(r.Act.String()), time.Duration(s.Act.End-s.Act.Start))
 	}
 	if r.Stage == tape.StageEnd && r.Peer >= 0 && r.Code != lifecycle.CodeOK {
 		a.peer(s.Info(), r)
@@ -137,7 +137,7 @@ func (a *acts) count(s *model.Step) {
 	case r.Code == lifecycle.CodeInProgress:
 		a.postponed.WithLabelValues(r.Call.String()).Inc()
 	case r.Act == tape.ActLeak: // whichever call made the communicator, the mistake is the leak
-		a.errors.WithLabelValues(semconv.ActName(tape.ActLeak), r.Code.String()).Inc()
+		a.errors.WithLabelValues(tape.ActLeak.String(), r.Code.String()).Inc()
 	default:
 		a.errors.WithLabelValues(r.Call.String(), r.Code.String()).Inc()
 	}

@@ -258,21 +258,9 @@ func (p *Process) endAct(c *Comm, r *tape.LifeRecord) (a *Act, began bool) {
 	return a, began
 }
 
-// collective tells whether the call is one that all ranks make together under one number.
-func collective(call lifecycle.Call) bool {
-	switch call {
-	case lifecycle.CallSend, lifecycle.CallRecv, lifecycle.CallSendRecv:
-		return false
-	case lifecycle.CallSplit, lifecycle.CallShrink, lifecycle.CallGrow:
-		return true
-	default:
-		return call.IsOperation()
-	}
-}
-
 func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 	c := s.Comm
-	if collective(r.Signature.Call) {
+	if r.Signature.Call.IsCollective() {
 		c.Begun = max(c.Begun, r.Seq)
 	}
 	c.count(&r.Signature, r.Seq)
@@ -364,7 +352,7 @@ func (o *Op) waitEnds(now int64) {
 func (c *Comm) endOp(o *Op, r *tape.OpRecord) {
 	o.waitEnds(r.Time)
 	o.Signature, o.Algorithm, o.End, o.Code, o.Phase = r.Signature, r.Algorithm, r.Time, r.Code, r.Phase
-	if r.Code == lifecycle.CodeOK && collective(r.Signature.Call) {
+	if r.Code == lifecycle.CodeOK && r.Signature.Call.IsCollective() {
 		c.Done = max(c.Done, r.Seq)
 	}
 	if o.End >= c.Last.End {

@@ -325,7 +325,7 @@ func (p *Process) untold(ev *tape.Event) {
 	if p.comms[g] != nil || p.later[g] {
 		return
 	}
-	if o := &ev.Op; !ev.IsLife && o.Seq > 1 && collective(o.Signature.Call) {
+	if o := &ev.Op; !ev.IsLife && o.Seq > 1 && o.Signature.Call.IsCollective() {
 		if c := p.comm(g, ev.Root, &ev.Comm); c != nil {
 			c.State, c.Begun, c.Done = lifecycle.StateReady, o.Seq-1, o.Seq-1
 		}

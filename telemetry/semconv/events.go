@@ -7,70 +7,39 @@ import (
 
 // Types of the events that RAS pushes, as CloudEvents has them.
 const (
-	// EventPrefix begins every type. Stable.
-	EventPrefix = "dev.carillon."
-	// EventVerdictOpened says that a cause was found; its key stays until it is withdrawn. Stable.
-	EventVerdictOpened = "dev.carillon.verdict.opened"
-	// EventVerdictChanged says that more, or something else, is known of it. Stable.
-	EventVerdictChanged = "dev.carillon.verdict.changed"
-	// EventVerdictWithdrawn says that what it explained has ended. Stable.
-	EventVerdictWithdrawn = "dev.carillon.verdict.withdrawn"
-	// EventRankJoined says that a process of the job is known from now on. Stable.
-	EventRankJoined = "dev.carillon.rank.joined"
-	// EventRankLeft says that a process left the job in order. Stable.
-	EventRankLeft = "dev.carillon.rank.left"
-	// EventRankDead says that a process ended without saying so. Stable.
-	EventRankDead = "dev.carillon.rank.dead"
-	// EventRankStopped says that a process exists and doesn't run. Stable.
-	EventRankStopped = "dev.carillon.rank.stopped"
-	// EventRankUnreachable says that a process doesn't answer, and that nobody on its host does either. Stable.
-	EventRankUnreachable = "dev.carillon.rank.unreachable"
-	// EventRankResumed says that a process that was stopped or unreachable runs or answers again. Stable.
-	EventRankResumed = "dev.carillon.rank.resumed"
-	// EventCommFailed says that a communicator can't be used any more. Stable.
-	EventCommFailed = "dev.carillon.comm.failed"
-	// EventGPUXid says that the driver reported an Xid. Stable.
-	EventGPUXid = "dev.carillon.gpu.xid"
-	// EventGPUECC says that a GPU's memory had an error. Stable.
-	EventGPUECC = "dev.carillon.gpu.ecc"
-	// EventGPUNVLink says that an NVLink had errors or was lost. Stable.
-	EventGPUNVLink = "dev.carillon.gpu.nvlink"
-	// EventGPUThrottled says that a GPU runs slower than it could. Stable.
-	EventGPUThrottled = "dev.carillon.gpu.throttled"
-	// EventGPULost says that a GPU doesn't answer any more, or that the driver doesn't. Stable.
-	EventGPULost = "dev.carillon.gpu.lost"
-	// EventGPURecovered says that a GPU runs as it should again. Stable.
-	EventGPURecovered = "dev.carillon.gpu.recovered"
-	// EventMissed says to one subscriber how many events it was too slow for. Stable.
-	EventMissed = "dev.carillon.events.missed"
-	// EventGap says to one subscriber that what it asked to resume from is not remembered. Stable.
-	EventGap = "dev.carillon.events.gap"
+	EventPrefix           = "dev.carillon."                  // begins every type. Stable.
+	EventVerdictOpened    = "dev.carillon.verdict.opened"    // a cause was found. Stable.
+	EventVerdictChanged   = "dev.carillon.verdict.changed"   // more, or something else, is known of it. Stable.
+	EventVerdictWithdrawn = "dev.carillon.verdict.withdrawn" // what it explained has ended. Stable.
+	EventRankJoined       = "dev.carillon.rank.joined"       // a process is known from now on. Stable.
+	EventRankLeft         = "dev.carillon.rank.left"         // a process left the job in order. Stable.
+	EventRankDead         = "dev.carillon.rank.dead"         // a process ended without saying so. Stable.
+	EventRankStopped      = "dev.carillon.rank.stopped"      // a process exists and doesn't run. Stable.
+	EventRankUnreachable  = "dev.carillon.rank.unreachable"  // neither it nor another on its host answers. Stable.
+	EventRankResumed      = "dev.carillon.rank.resumed"      // it runs or answers again. Stable.
+	EventCommFailed       = "dev.carillon.comm.failed"       // a communicator can't be used any more. Stable.
+	EventGPUXid           = "dev.carillon.gpu.xid"           // the driver reported an Xid. Stable.
+	EventGPUECC           = "dev.carillon.gpu.ecc"           // a GPU's memory had an error. Stable.
+	EventGPUNVLink        = "dev.carillon.gpu.nvlink"        // an NVLink had errors or was lost. Stable.
+	EventGPUThrottled     = "dev.carillon.gpu.throttled"     // a GPU runs slower than it could. Stable.
+	EventGPULost          = "dev.carillon.gpu.lost"          // a GPU, or the driver, doesn't answer. Stable.
+	EventGPURecovered     = "dev.carillon.gpu.recovered"     // a GPU runs as it should again. Stable.
+	EventMissed           = "dev.carillon.events.missed"     // to one subscriber: how many it was too slow for. Stable.
+	EventGap              = "dev.carillon.events.gap"        // to one subscriber: it can't resume from there. Stable.
 )
 
 // Attributes of log records that tell of an event.
 const (
-	// EventID is the event's id. Development.
-	EventID = otelconv.CloudEventsEventIDKey
-	// EventSource is the process that published it. Development.
-	EventSource = otelconv.CloudEventsEventSourceKey
-	// EventType is its type. Development.
-	EventType = otelconv.CloudEventsEventTypeKey
-	// EventSubject is what it is about. Development.
-	EventSubject = otelconv.CloudEventsEventSubjectKey
-	// EventStage is "opened", "changed", "closed", or "once" for what has no duration. Stable.
-	EventStage = attribute.Key("ccl.event.stage")
-	// EventKey is what the events of one condition have in common. Stable.
-	EventKey = attribute.Key("ccl.event.key")
-	// EventCause is the key of the condition that explains it; absent if none is known. Stable.
-	EventCause = attribute.Key("ccl.event.cause")
-	// EventReason is the stable name of why ("not_entered"); absent if it has none. Stable.
-	EventReason = attribute.Key("ccl.event.reason")
-	// EventRank is the rank at fault, as a rank of the job; absent if none is. Stable.
-	EventRank = attribute.Key("ccl.event.rank")
-	// EventRepeats counts the events like it that were folded into it; absent if none was. Stable.
-	EventRepeats = attribute.Key("ccl.event.repeats")
-	// EventSuppressed counts the symptoms that were held back for it; absent if none was. Stable.
-	EventSuppressed = attribute.Key("ccl.event.suppressed")
-	// EventData is the event's data, JSON. Stable.
-	EventData = attribute.Key("ccl.event.data")
+	EventID         = otelconv.CloudEventsEventIDKey        // the event's id. Development.
+	EventSource     = otelconv.CloudEventsEventSourceKey    // the process that published it. Development.
+	EventType       = otelconv.CloudEventsEventTypeKey      // its type. Development.
+	EventSubject    = otelconv.CloudEventsEventSubjectKey   // what it is about. Development.
+	EventStage      = attribute.Key("ccl.event.stage")      // "opened", "changed", "closed", or "once". Stable.
+	EventKey        = attribute.Key("ccl.event.key")        // what the events of one condition have in common. Stable.
+	EventCause      = attribute.Key("ccl.event.cause")      // the key of what explains it; absent if unknown. Stable.
+	EventReason     = attribute.Key("ccl.event.reason")     // the name of why: "not_entered"; absent if none. Stable.
+	EventRank       = attribute.Key("ccl.event.rank")       // the job's rank at fault; absent if none is. Stable.
+	EventRepeats    = attribute.Key("ccl.event.repeats")    // how many were folded into it; absent if none. Stable.
+	EventSuppressed = attribute.Key("ccl.event.suppressed") // how many symptoms it held back; absent if none. Stable.
+	EventData       = attribute.Key("ccl.event.data")       // the event's data, JSON. Stable.
 )

@@ -36,7 +36,6 @@ const (
 	LogSpanID    = "span_id"    // the span in it. Stable.
 	LogEnvName   = "name"       // an environment variable that was obeyed. Stable.
 	LogEnvValue  = "value"      // its value. Stable.
-	LogCommNodes = "nodes"      // distinct hosts of the communicator. Stable.
 	LogNormal    = "normally"   // what such an operation normally takes. Stable.
 )
 
@@ -60,78 +59,48 @@ const (
 
 // Attributes of exported log records that no span has.
 const (
-	// ProcessRank is the rank, in the job, of the process that logged. Stable.
-	ProcessRank = attribute.Key("ccl.process.rank")
-	// Subsystem is one of the Subsystem values. Stable.
-	Subsystem = attribute.Key("ccl.subsystem")
-	// Duration is how long it took, in nanoseconds. Stable.
-	Duration = attribute.Key("ccl.duration_ns")
-	// Age is how long it has lasted, in nanoseconds. Stable.
-	Age = attribute.Key("ccl.age_ns")
-	// ErrorMessage is the error in words. Stable.
-	ErrorMessage = attribute.Key("error.message")
-	// CallSite is where the call was made: function, file and line. Stable.
-	CallSite = attribute.Key("ccl.call.site")
-	// FirstSite is where the call was made that makes this one a mistake. Stable.
-	FirstSite = attribute.Key("ccl.first.site")
+	ProcessRank  = attribute.Key("ccl.process.rank") // the rank, in the job, of the process that logged. Stable.
+	Subsystem    = attribute.Key("ccl.subsystem")    // one of the Subsystem values. Stable.
+	Duration     = attribute.Key("ccl.duration_ns")  // how long it took, in nanoseconds. Stable.
+	Age          = attribute.Key("ccl.age_ns")       // how long it has lasted, in nanoseconds. Stable.
+	ErrorMessage = attribute.Key("error.message")    // the error in words. Stable.
+	CallSite     = attribute.Key("ccl.call.site")    // where the call was made: function, file and line. Stable.
+	FirstSite    = attribute.Key("ccl.first.site")   // where the call was made that makes this one a mistake. Stable.
 )
+
+// logAttributes are the attributes that exported records have for keys of log lines.
+var logAttributes = map[string]attribute.Key{
+	LogRank:      ProcessRank,
+	LogSubsystem: Subsystem,
+	LogComm:      CommName,
+	LogCommRank:  Rank,
+	LogCommSize:  CommSize,
+	LogCommID:    CommID,
+	LogCommState: CommState,
+	LogChild:     SplitChildID,
+	LogCall:      Call,
+	LogSeq:       OpSeq,
+	LogOps:       GroupOps,
+	LogTook:      Duration,
+	LogAge:       Age,
+	LogBytes:     OpBytes,
+	LogDataType:  OpDataType,
+	LogReduction: OpReduction,
+	LogRoot:      OpRoot,
+	LogPeer:      PeerRank,
+	LogAlgorithm: OpAlgorithm,
+	LogPhase:     Phase,
+	LogWait:      WaitRank,
+	LogErrorType: ErrorType,
+	LogError:     ErrorMessage,
+	LogSite:      CallSite,
+	LogFirst:     FirstSite,
+}
 
 // LogAttribute is the attribute that an exported record has for a key of log lines; the key itself where there is none.
 func LogAttribute(key string) string {
-	switch key {
-	case LogRank:
-		return string(ProcessRank)
-	case LogSubsystem:
-		return string(Subsystem)
-	case LogComm:
-		return string(CommName)
-	case LogCommRank:
-		return string(Rank)
-	case LogCommSize:
-		return string(CommSize)
-	case LogCommNodes:
-		return string(CommNodes)
-	case LogCommID:
-		return string(CommID)
-	case LogCommState:
-		return string(CommState)
-	case LogChild:
-		return string(SplitChildID)
-	case LogCall:
-		return string(Call)
-	case LogSeq:
-		return string(OpSeq)
-	case LogOps:
-		return string(GroupOps)
-	case LogTook:
-		return string(Duration)
-	case LogAge:
-		return string(Age)
-	case LogBytes:
-		return string(OpBytes)
-	case LogDataType:
-		return string(OpDataType)
-	case LogReduction:
-		return string(OpReduction)
-	case LogRoot:
-		return string(OpRoot)
-	case LogPeer:
-		return string(PeerRank)
-	case LogAlgorithm:
-		return string(OpAlgorithm)
-	case LogPhase:
-		return string(Phase)
-	case LogWait:
-		return string(WaitRank)
-	case LogErrorType:
-		return string(ErrorType)
-	case LogError:
-		return string(ErrorMessage)
-	case LogSite:
-		return string(CallSite)
-	case LogFirst:
-		return string(FirstSite)
-	default:
-		return key
+	if a, known := logAttributes[key]; known {
+		return string(a)
 	}
+	return key
 }

@@ -1,71 +1,90 @@
 package semconv
 
-// Metrics of the in-flight table, read when they are scraped.
+// Metrics of the in-flight table, read when they are scraped; all but the first by communicator name.
 const (
-	// MetricCommunicators is the number of live communicators, by state (gauge). Stable.
-	MetricCommunicators = "ccl_communicators"
-	// MetricInFlight is the number of operations launched and not completed, by communicator name (gauge). Stable.
-	MetricInFlight = "ccl_operations_in_flight"
-	// MetricOldestAge is the age of the oldest operation in flight, in seconds, 0 if there is none, by communicator
-	// name (gauge). Stable.
-	MetricOldestAge = "ccl_operation_oldest_age_seconds"
-	// MetricLaunchedSeq is the highest sequence number launched, over the communicators of one name (gauge). Stable.
-	MetricLaunchedSeq = "ccl_operation_launched_seq"
-	// MetricCompletedSeq is the lowest sequence number completed, over the communicators of one name (gauge). Stable.
-	MetricCompletedSeq = "ccl_operation_completed_seq"
+	MetricCommunicators = "ccl_communicators"                // live ones, by state (gauge). Stable.
+	MetricInFlight      = "ccl_operations_in_flight"         // launched and not completed (gauge). Stable.
+	MetricOldestAge     = "ccl_operation_oldest_age_seconds" // of those in flight, 0 if there is none (gauge). Stable.
+	MetricLaunchedSeq   = "ccl_operation_launched_seq"       // the highest number launched (gauge). Stable.
+	MetricCompletedSeq  = "ccl_operation_completed_seq"      // the lowest number completed (gauge). Stable.
 )
 
-// Metrics of what happened, counted as it is read from the tape.
+// Metrics of operations that ended. The last three are of those that ended well.
 const (
-	// MetricOperations counts operations that ended, by kind and error type (counter). Stable.
-	MetricOperations = "ccl_operations_total"
-	// MetricBytes counts the bytes of the buffers of operations that ended well, by kind (counter). Stable.
-	MetricBytes = "ccl_operation_bytes_total"
-	// MetricDuration is how long operations took that ended well, in seconds (histogram). Stable.
-	MetricDuration = "ccl_operation_duration_seconds"
-	// MetricBusBandwidth is their bus bandwidth as nccl-tests defines it, in bytes per second (histogram). Stable.
-	MetricBusBandwidth = "ccl_operation_bus_bandwidth_bytes_per_second"
-	// MetricActDuration is how long acts in communicators' lives took, in seconds, by act (histogram). Stable.
-	MetricActDuration = "ccl_lifecycle_duration_seconds"
+	MetricOperations   = "ccl_operations_total"                         // by kind and error type (counter). Stable.
+	MetricBytes        = "ccl_operation_bytes_total"                    // of their buffers, by kind (counter). Stable.
+	MetricDuration     = "ccl_operation_duration_seconds"               // from launch to end (histogram). Stable.
+	MetricBusBandwidth = "ccl_operation_bus_bandwidth_bytes_per_second" // as nccl-tests defines it (histogram). Stable.
+)
+
+// Metrics of communicators' lives.
+const (
+	MetricActDuration = "ccl_lifecycle_duration_seconds" // how long acts took, by act (histogram). Stable.
 	// MetricLifecycleErrors counts failed acts, failed communicators and refused calls, by call and error type
 	// (counter). A double destroy is call "destroy" with error type "destroyed". Stable.
 	MetricLifecycleErrors = "ccl_lifecycle_errors_total"
 	// MetricPostponed counts calls that a non-blocking communicator put off because one before them was unfinished, by
 	// call (counter). They are no errors: ErrInProgress is an answer. Stable.
 	MetricPostponed = "ccl_lifecycle_postponed_total"
-	// MetricPeerErrors counts acts and communicators that failed by another rank's fault, by communicator name, that rank
-	// and error type (counter). Stable.
+	// MetricPeerErrors counts acts and communicators that failed by another rank's fault, by communicator name, that
+	// rank and error type (counter). Stable.
 	MetricPeerErrors = "ccl_peer_errors_total"
 )
 
-// Metrics of what takes too long, while it does.
+// Metrics of operations and acts that take too long.
 const (
-	// MetricStalled is the number of operations and acts that are stalled, by communicator name and kind; 0 when they have
-	// gone on (gauge). Stable.
-	MetricStalled = "ccl_stalled_operations"
-	// MetricStallAge is how long the oldest of them has taken until now, in seconds, by communicator name, kind and the
-	// rank that it waits for; absent while nothing is stalled (gauge). Stable.
+	MetricStalled = "ccl_stalled_operations" // those that do now, by communicator name and kind (gauge). Stable.
+	// MetricStallAge is how long the oldest of them has taken until now, by communicator name, kind and the rank that it
+	// waits for; absent while nothing is stalled (gauge). Stable.
 	MetricStallAge = "ccl_stall_age_seconds"
-	// MetricStalls counts operations and acts that stalled, each once, by kind (counter). Stable.
-	MetricStalls = "ccl_stalls_total"
+	MetricStalls   = "ccl_stalls_total" // each once, by kind (counter). Stable.
 )
 
 // Metrics of the telemetry itself.
 const (
-	// MetricTapeMissed counts tape records that were overwritten before they were read (counter). Stable.
-	MetricTapeMissed = "ccl_tape_records_missed_total"
-	// MetricTapeFree is how many places of the tape are free, by part: communicators (slots of the in-flight table) and
-	// tallies (kinds of operations of communicators of one name). Without one, a communicator is in the rings alone, or
-	// its operations are read one by one (gauge). Stable.
-	MetricTapeFree = "ccl_tape_places_free"
-	// MetricSpans counts spans by what became of them: exported, dropped (queue full), failed (exporter) (counter).
-	// Stable.
-	MetricSpans = "ccl_spans_total"
-	// MetricLogDropped counts log records that were lost, because a queue was full or the receiver didn't take them, by
-	// sink: local or otlp (counter). Stable.
-	MetricLogDropped = "ccl_log_records_dropped_total"
-	// MetricBuildInfo is 1; its labels say what is running (gauge). Stable.
-	MetricBuildInfo = "ccl_build_info"
+	MetricTapeMissed = "ccl_tape_records_missed_total" // overwritten before they were read, by ring (counter). Stable.
+	MetricTapeFree   = "ccl_tape_places_free"          // see LabelPart (gauge). Stable.
+	MetricSpans      = "ccl_spans_total"               // by result: exported, dropped or failed (counter). Stable.
+	MetricLogDropped = "ccl_log_records_dropped_total" // by sink: local or otlp (counter). Stable.
+	MetricBuildInfo  = "ccl_build_info"                // 1; its labels say what is running (gauge). Stable.
+)
+
+// Metrics of the health endpoint, and of what it shows.
+const (
+	MetricHealthConditions     = "ccl_health_conditions"            // open and not silent, by severity (gauge). Stable.
+	MetricHealthRequests       = "ccl_health_requests_total"        // by path and status code (counter). Stable.
+	MetricHealthConnections    = "ccl_health_connections"           // those that are open (gauge). Stable.
+	MetricHealthConnectionsCut = "ccl_health_connections_cut_total" // cut to let others in (counter). Stable.
+)
+
+// Metrics of RAS: what the processes of a job know of each other.
+const (
+	// MetricRASPeers is the number of the job's processes that this one knows, itself included, by state: "alive",
+	// "suspect", "dead", "stopped" or "left" (gauge). Stable.
+	MetricRASPeers = "ccl_ras_peers"
+	// MetricRASVerdicts is the number of open verdicts, by reason and culprit, which is a rank of the job or "" where
+	// no rank is at fault (gauge). Stable.
+	MetricRASVerdicts      = "ccl_ras_verdicts"
+	MetricRASVerdictsTotal = "ccl_ras_verdicts_total" // verdicts reached, by reason (counter). Stable.
+	MetricRASEvents        = "ccl_ras_events_total"   // by sink, and pushed, dropped or failed (counter). Stable.
+	// MetricRASPacketsRefused counts what the mesh's port didn't take, by reason (counter): "stranger" (not of this job:
+	// garbage, another key, cut short), "replay", "oversized", "crowded" (too many streams at once), "malformed",
+	// "limited" (questions that came too fast). Stable.
+	MetricRASPacketsRefused = "ccl_ras_packets_refused_total"
+	MetricRASQueriesRefused = "ccl_ras_queries_refused_total" // answered with 429 (counter). Stable.
+)
+
+// Metrics of the GPUs that a process uses, by its index.
+const (
+	// MetricGPUDevices is the number of GPUs that a process watches, by state: "ok", "lost" or "unread", if the driver
+	// doesn't answer; all are 0 where there is no GPU (gauge). Stable.
+	MetricGPUDevices      = "ccl_gpu_devices"
+	MetricGPUXidErrors    = "ccl_gpu_xid_errors_total"    // by GPU and number of the Xid (counter). Stable.
+	MetricGPUECCErrors    = "ccl_gpu_ecc_errors_total"    // by type (counter). Stable.
+	MetricGPUNVLinkErrors = "ccl_gpu_nvlink_errors_total" // replays, recoveries and CRC errors (counter). Stable.
+	MetricGPUThrottled    = "ccl_gpu_throttled"           // 1 while slower than it could be, by reason (gauge). Stable.
+	MetricGPUMemoryUsed   = "ccl_gpu_memory_used_bytes"   // in use, by whomever (gauge). Stable.
+	MetricGPUMemoryTotal  = "ccl_gpu_memory_total_bytes"  // that there is (gauge). Stable.
 )
 
 // Labels of metrics.
@@ -82,19 +101,26 @@ const (
 	LabelResult    = "result"     // what became of a span. Stable.
 	LabelWaitRank  = "wait_rank"  // the rank that is waited for, LabelValueNone if none. Stable.
 	LabelRing      = "ring"       // a ring of the tape: "life" or "op". Stable.
-	LabelPart      = "part"       // of the tape: "communicators" or "tallies". Stable.
+	LabelPart      = "part"       // of the tape: "communicators" (slots for them) or "tallies" (of operations). Stable.
 	LabelVersion   = "version"    // Carillon's version. Stable.
 	LabelGoVersion = "goversion"  // the Go release that built it. Stable.
+	LabelSeverity  = "severity"   // of a condition: "info", "warning" or "critical". Stable.
+	LabelPath      = "path"       // "/readyz", "/readyz/{check}"; LabelValueOther for what isn't there. Stable.
+	LabelStatus    = "code"       // an HTTP status: "200". Stable.
+	LabelReason    = "reason"     // a verdict's reason ("not_entered"), or a throttle's ("thermal"). Stable.
+	// LabelCulprit is the rank at fault, as a rank of the job; "" if none is. It isn't called "rank": that is the label
+	// of the target, the rank that tells. Stable.
+	LabelCulprit = "culprit"
+	LabelSink    = "sink" // where events are pushed to: "webhook". Stable.
+	LabelGPU     = "gpu"  // a GPU: its index on the host; "3:1" is GPU instance 1 of it. Stable.
+	LabelXid     = "xid"  // the number of an Xid error. Stable.
+	LabelType    = "type" // of ECC errors: "corrected" or "uncorrected". Stable.
 )
 
-// LabelValueOther is the communicator name under which all those beyond the cap are counted. Stable.
-const LabelValueOther = "other"
-
-// LabelValueUnnamed is the communicator name of those that have none. Stable.
-const LabelValueUnnamed = "unnamed"
-
-// LabelValueNone is the waited-for rank of what waits for none. Stable.
-const LabelValueNone = "none"
-
-// LabelValueUnknown is the value of a label that the tape doesn't tell. Stable.
-const LabelValueUnknown = "unknown"
+// Values of labels.
+const (
+	LabelValueOther   = "other"   // the names, or peers, beyond the cap, counted together. Stable.
+	LabelValueUnnamed = "unnamed" // the communicators without a name. Stable.
+	LabelValueNone    = "none"    // the rank waited for where there is none. Stable.
+	LabelValueUnknown = "unknown" // what the tape doesn't tell. Stable.
+)

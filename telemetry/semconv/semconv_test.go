@@ -20,8 +20,7 @@ func TestEveryNameSaysItsStability(t *testing.T) {
 	stability := regexp.MustCompile(`(Stable|Development)\.\n$`)
 	noName := map[string]bool{ // the schema, the scope, and the values of one attribute, which says its stability for them
 		"SchemaURL": true, "ScopeName": true, "LinkBirth": true, "LinkParent": true, "LinkChild": true, "LinkFirst": true,
-		"LinkCaller": true,
-		"LinkBehind": true,
+		"LinkCaller": true, "LinkBehind": true,
 	}
 	constants := constants(t)
 	if len(constants) < 70 {
@@ -101,43 +100,27 @@ func literal(e ast.Expr) string {
 	return ""
 }
 
-func TestNamesOfActsAndPhases(t *testing.T) {
-	acts := map[string]bool{}
-	for act := tape.ActInit; act <= tape.ActLeak; act++ {
-		name, span := semconv.ActName(act), semconv.ActSpan(act)
-		if name == semconv.ActName(tape.ActNone) || acts[name] {
-			t.Errorf("act %d has no name of its own: %q", act, name)
+func TestNamesOfActsAndCalls(t *testing.T) {
+	named := map[string]bool{}
+	for _, c := range constants(t) {
+		named[c.value] = strings.HasPrefix(c.name, "Span")
+	}
+	for act := tape.ActNone; act <= tape.ActLeak; act++ {
+		span := semconv.ActSpan(act)
+		if !named[span] {
+			t.Errorf("ActSpan(%s) = %q, which is no constant", act, span)
 		}
-		acts[name] = true
-		if want := "ccl.comm." + name; span != want && act != tape.ActGroup {
-			t.Errorf("ActSpan(%s) = %q, want %q", name, span, want)
+		if want := "ccl.comm." + act.String(); span != want && act != tape.ActGroup && act != tape.ActNone {
+			t.Errorf("ActSpan(%s) = %q, want %q", act, span, want)
 		}
 	}
-	phases := map[string]bool{}
-	for phase := tape.PhaseRendezvous; phase <= tape.PhaseFinish; phase++ {
-		name := semconv.PhaseName(phase)
-		if name == "unknown" || phases[name] {
-			t.Errorf("phase %d has no name of its own: %q", phase, name)
+	for _, call := range lifecycle.Calls() {
+		want := semconv.SpanUse
+		if call.IsOperation() {
+			want = "ccl." + call.String()
 		}
-		phases[name] = true
-	}
-}
-
-func TestCallsThatMoveData(t *testing.T) {
-	for call := lifecycle.CallAllReduce; call <= lifecycle.CallBarrier; call++ {
-		if semconv.Collective(call) == semconv.PointToPoint(call) {
-			t.Errorf("%s must be either a collective or point to point", call)
-		}
-		if got, want := semconv.CallSpan(call), "ccl."+call.String(); got != want {
+		if got := semconv.CallSpan(call); got != want {
 			t.Errorf("CallSpan(%s) = %q, want %q", call, got, want)
-		}
-	}
-	for call := lifecycle.CallInitRank; call < lifecycle.CallAllReduce; call++ {
-		if semconv.Collective(call) || semconv.PointToPoint(call) {
-			t.Errorf("%s moves no data", call)
-		}
-		if got := semconv.CallSpan(call); got != semconv.SpanUse {
-			t.Errorf("CallSpan(%s) = %q, want %q", call, got, semconv.SpanUse)
 		}
 	}
 }

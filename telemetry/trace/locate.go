@@ -5,7 +5,6 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
-	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -58,7 +57,7 @@ func (p *Projector) misuse(m *member, s *model.Step) identity {
 
 // failure is the place of a communicator's failure; see emitFailure.
 func (p *Projector) failure(m *member, r *tape.LifeRecord) identity {
-	if semconv.Collective(r.Call) {
+	if r.Call.IsCollective() && r.Call.IsOperation() { // not a split
 		trace := OpTraceID(m.ID, m.Rank, tape.Signature{Call: r.Call}, r.Seq)
 		return p.part(m, trace, tagSpan).child(tagFailure, m.Rank, 0)
 	}

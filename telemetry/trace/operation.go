@@ -116,7 +116,7 @@ func (p *Projector) opPart(m *member, trace oteltrace.TraceID, sig *tape.Signatu
 func waitAttributes(phase tape.Phase, wait int32) []attribute.KeyValue {
 	var attrs []attribute.KeyValue
 	if phase != tape.PhaseNone {
-		attrs = append(attrs, semconv.OpPhase.String(semconv.PhaseName(phase)))
+		attrs = append(attrs, semconv.OpPhase.String(phase.String()))
 	}
 	if wait >= 0 {
 		attrs = append(attrs, semconv.WaitRank.Int(int(wait)))

@@ -154,12 +154,12 @@ func (p *Projector) finish(m *member, a *model.Act, r *tape.LifeRecord, problem 
 func (p *Projector) abandon(a *model.Act, now int64, why string) {
 	m, r := memberOf(a.Comm), a.First
 	r.Stage, r.Time = tape.StageEnd, max(now, a.Start)
-	text := "unfinished: " + why + " before the " + semconv.ActName(a.Kind) + " does"
+	text := "unfinished: " + why + " before the " + a.Kind.String() + " does"
 	if why == "" {
-		text = "unfinished: the record of the end of the " + semconv.ActName(a.Kind) + " was missed"
+		text = "unfinished: the record of the end of the " + a.Kind.String() + " was missed"
 	}
 	if a.Phase != tape.PhaseNone {
-		text += ", in phase " + semconv.PhaseName(a.Phase)
+		text += ", in phase " + a.Phase.String()
 	}
 	p.finish(m, a, &r, &problem{errorType: semconv.ErrorUnfinished, text: text})
 }

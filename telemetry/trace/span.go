@@ -130,7 +130,7 @@ func (p *Projector) emitPhases(m *member, a *model.Act, now int64, problem *prob
 		}
 		s := span{
 			id:    own.child(tagPhase, m.Rank, n),
-			name:  semconv.ActSpan(a.Kind) + semconv.PhaseSeparator + semconv.PhaseName(ph.Phase),
+			name:  semconv.ActSpan(a.Kind) + semconv.PhaseSeparator + ph.Phase.String(),
 			start: ph.Start, end: ph.End,
 			attrs: commAttributes(m),
 		}
@@ -155,7 +155,7 @@ func (p *Projector) emitAct(m *member, a *model.Act, r *tape.LifeRecord, problem
 		phase = a.Phases[n-1].Phase // in which it ended
 	}
 	if problem != nil && phase != tape.PhaseNone {
-		attrs = append(attrs, semconv.Phase.String(semconv.PhaseName(phase)))
+		attrs = append(attrs, semconv.Phase.String(phase.String()))
 	}
 	site := r.Site
 	if site.IsZero() {

@@ -100,7 +100,7 @@ func stallCaller(r *stall.Report) []oteltrace.Link {
 
 // stallReason is what this rank alone can say of why.
 func stallReason(r *stall.Report) string {
-	text := semconv.ActName(r.Act)
+	text := r.Act.String()
 	if r.Act == tape.ActNone {
 		text = fmt.Sprintf("%s %d", r.Op.Call, r.Seq)
 	}
@@ -109,7 +109,7 @@ func stallReason(r *stall.Report) string {
 		text += fmt.Sprintf(" (it normally takes %v)", words.Round(r.Normal))
 	}
 	if r.Phase != tape.PhaseNone {
-		text += ", in phase " + semconv.PhaseName(r.Phase)
+		text += ", in phase " + r.Phase.String()
 	}
 	switch waited := waited(r); {
 	case r.Wait >= 0 && waited > 0:
@@ -133,7 +133,7 @@ func (p *Projector) stalledAttributes(r *stall.Report) []attribute.KeyValue {
 	if r.Act != tape.ActNone {
 		attrs = append(attrs, semconv.ActSeq.Int64(int64(r.ActSeq)))
 		if r.Phase != tape.PhaseNone {
-			attrs = append(attrs, semconv.Phase.String(semconv.PhaseName(r.Phase)))
+			attrs = append(attrs, semconv.Phase.String(r.Phase.String()))
 		}
 		attrs = append(attrs, waitAttributes(tape.PhaseNone, r.Wait)...)
 	} else {

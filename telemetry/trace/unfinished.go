@@ -39,7 +39,7 @@ func (p *Projector) unfinishedOp(c *model.Comm, now int64, why string) {
 	}
 	text := "unfinished: " + why + " before the " + in.Signature.Call.String() + " does"
 	if in.Phase != tape.PhaseNone {
-		text += ", in phase " + semconv.PhaseName(in.Phase)
+		text += ", in phase " + in.Phase.String()
 	}
 	if in.Wait >= 0 {
 		text += ", waiting for rank " + strconv.Itoa(int(in.Wait))

@@ -1,8 +1,8 @@
 package metric
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,9 +13,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
-
-// DefaultMaxNames is how many communicator names get series of their own.
-const DefaultMaxNames = 16
 
 // Places are how many communicators and tallies a tape has room for.
 type Places struct{ Communicators, Tallies int }
@@ -33,29 +30,27 @@ type Config struct {
 	// Now reads the tape's clock (CLOCK_MONOTONIC, nanoseconds). Required.
 	Now func() int64
 
-	// Missed counts the tape's records that were overwritten before the follower read them; nil leaves the metric out.
+	// Missed counts the tape's records that were overwritten before the follower read them. It, Spans and Logs may be
+	// nil, which leaves their metrics out.
 	Missed func() tape.Missed
 
-	// Places is how many communicators and tallies the tape has room for; 0 leaves the metric of those that are free
-	// out.
+	// Places is how many communicators and tallies the tape has room for; the zero value leaves the metric of those that
+	// are free out.
 	Places Places
 
-	// Spans counts what became of spans; nil leaves the metric out. It is trace.Projector.Stats in other words, so that
-	// this package need not know that one.
+	// Spans counts what became of spans. It is trace.Projector.Stats in other words, so that this package need not know
+	// that one.
 	Spans func() SpanStats
 
 	// Span is the span that was made of the step that Observe is given, invalid if none was: trace.Projector.Emitted,
 	// when the Projector observes each step first. Durations get it as their exemplar. nil is no exemplars.
 	Span func() oteltrace.SpanContext
 
-	// Logs counts the log records that were lost; nil leaves the metric out. It is logsink.Sink.Stats in other words.
+	// Logs counts the log records that were lost. It is logsink.Sink.Stats in other words.
 	Logs func() LogStats
 
 	// Version is Carillon's; "" becomes "unknown".
 	Version string
-
-	// MaxNames bounds the communicator names with series of their own; 0 means DefaultMaxNames.
-	MaxNames int
 }
 
 // SpanStats counts what became of the spans that were to be exported.
@@ -65,18 +60,68 @@ type SpanStats struct{ Exported, Dropped, Failed uint64 }
 // of logs.
 type LogStats struct{ Local, Export uint64 }
 
+// families are the metrics that are computed at a scrape, with their labels.
+var families = []struct {
+	name, help string
+	labels     []string
+}{
+	{semconv.MetricCommunicators, "Live communicators, by state.", []string{semconv.LabelState}},
+	{semconv.MetricInFlight, "Operations launched and not completed, by communicator name.", byName},
+	{semconv.MetricOldestAge, "Age of the oldest operation in flight, by communicator name; 0 if there is none.", byName},
+	{semconv.MetricLaunchedSeq, "Highest sequence number launched, over the communicators of one name.", byName},
+	{semconv.MetricCompletedSeq, "Lowest sequence number completed, over the communicators of one name.", byName},
+
+	{semconv.MetricOperations, "Operations that ended, by kind and error type; the error type is empty for those that " +
+		"ended well.", []string{semconv.LabelKind, semconv.LabelErrorType}},
+	{semconv.MetricBytes, "Bytes of the buffers of operations that ended well, by kind.", []string{semconv.LabelKind}},
+	{semconv.MetricDuration, "Time from launch to end of operations that ended well.", byOperation},
+	{semconv.MetricBusBandwidth, "Bus bandwidth of operations that ended well, as nccl-tests defines it.", byOperation},
+
+	{semconv.MetricStalled, "Operations and acts that are stalled now, by communicator name and kind.",
+		[]string{semconv.LabelComm, semconv.LabelKind}},
+	{semconv.MetricStallAge, "How long the oldest of those that are stalled has taken until now, and the rank that it " +
+		"waits for.", []string{semconv.LabelComm, semconv.LabelKind, semconv.LabelWaitRank}},
+
+	{semconv.MetricTapeMissed, "Tape records that were overwritten before they were read, by ring.",
+		[]string{semconv.LabelRing}},
+	{semconv.MetricTapeFree, "Places of the tape that are free, by part. Without one, a new communicator is in the rings " +
+		"alone, or its operations are read one by one.", []string{semconv.LabelPart}},
+	{semconv.MetricSpans, "Spans to be exported, by what became of them: exported, dropped because the queue was full, " +
+		"or failed in the exporter.", []string{semconv.LabelResult}},
+	{semconv.MetricLogDropped, "Log records that were lost, because a queue was full or the receiver didn't take them, " +
+		"by where they were to go: local or otlp.", []string{semconv.LabelSink}},
+	{semconv.MetricBuildInfo, "Always 1; the labels say what is running.",
+		[]string{semconv.LabelVersion, semconv.LabelGoVersion}},
+}
+
+var (
+	byName      = []string{semconv.LabelComm}
+	byOperation = []string{semconv.LabelKind, semconv.LabelSize, semconv.LabelEngine, semconv.LabelComm}
+)
+
+// scrape takes the metrics of one scrape. It knows the families by name.
+type scrape struct {
+	descs map[string]*prometheus.Desc
+	ch    chan<- prometheus.Metric
+}
+
+func (s scrape) gauge(name string, value float64, labels ...string) {
+	s.ch <- prometheus.MustNewConstMetric(s.descs[name], prometheus.GaugeValue, value, labels...)
+}
+
+func (s scrape) counter(name string, value uint64, labels ...string) {
+	s.ch <- prometheus.MustNewConstMetric(s.descs[name], prometheus.CounterValue, float64(value), labels...)
+}
+
 // Collector is a prometheus.Collector for the communicators of one process. Collect may be called by any goroutine;
 // Observe belongs to the model's owner.
 type Collector struct {
 	cfg        Config
+	descs      map[string]*prometheus.Desc // of families, by name
 	names      *names
-	table      tableDescs
 	acts       *acts
 	operations *operations
 	stalled    *stalled
-
-	missed, free, spans, logs *prometheus.Desc
-	build                     prometheus.Metric
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -88,38 +133,16 @@ func NewCollector(cfg Config) (*Collector, error) {
 		return nil, errors.New("metric: Config.Slots is nil; give it the Slots method of the tape's reader")
 	case cfg.Now == nil:
 		return nil, errors.New("metric: Config.Now is nil; give it tape.Now")
-	case cfg.MaxNames < 0:
-		return nil, fmt.Errorf("metric: Config.MaxNames is %d; it is a number of names, 0 for %d", cfg.MaxNames,
-			DefaultMaxNames)
-	case cfg.MaxNames == 0:
-		cfg.MaxNames = DefaultMaxNames
 	}
-	if cfg.Version == "" {
-		cfg.Version = semconv.LabelValueUnknown
+	names := &names{known: make(map[string]string)}
+	c := &Collector{
+		cfg: cfg, descs: make(map[string]*prometheus.Desc, len(families)), names: names,
+		acts: newActs(names, cfg.Span), operations: newOperations(names, cfg.Span), stalled: newStalled(names),
 	}
-	names := newNames(cfg.MaxNames)
-	return &Collector{
-		cfg:        cfg,
-		names:      names,
-		table:      newTableDescs(),
-		acts:       newActs(names, cfg.Span),
-		operations: newOperations(names, cfg.Span),
-		stalled:    newStalled(names, cfg.Now),
-		missed: prometheus.NewDesc(semconv.MetricTapeMissed,
-			"Tape records that were overwritten before they were read, by ring.", []string{semconv.LabelRing}, nil),
-		free: prometheus.NewDesc(semconv.MetricTapeFree,
-			"Places of the tape that are free, by part. Without one, a new communicator is in the rings alone, or its "+
-				"operations are read one by one.", []string{semconv.LabelPart}, nil),
-		spans: prometheus.NewDesc(semconv.MetricSpans,
-			"Spans to be exported, by what became of them: exported, dropped because the queue was "+
-				"full, or failed in the exporter.", []string{semconv.LabelResult}, nil),
-		logs: prometheus.NewDesc(semconv.MetricLogDropped,
-			"Log records that were lost, because a queue was full or the receiver didn't take them, by where "+
-				"they were to go: local or otlp.", []string{semconv.LabelSink}, nil),
-		build: prometheus.MustNewConstMetric(prometheus.NewDesc(semconv.MetricBuildInfo,
-			"Always 1; the labels say what is running.", []string{semconv.LabelVersion, semconv.LabelGoVersion}, nil),
-			prometheus.GaugeValue, 1, cfg.Version, runtime.Version()),
-	}, nil
+	for _, f := range families {
+		c.descs[f.name] = prometheus.NewDesc(f.name, f.help, f.labels, nil)
+	}
+	return c, nil
 }
 
 // Observe takes the next step of the model. It reads s only during the call, and allocates only for a kind of operation
@@ -135,58 +158,55 @@ func (c *Collector) Observe(s *model.Step) {
 // ObserveStall takes what is slow or stalled, and what is not any more.
 func (c *Collector) ObserveStall(r *stall.Report) { c.stalled.observe(r) }
 
+// counted are the metrics that count by themselves.
+func (c *Collector) counted() []prometheus.Collector {
+	return []prometheus.Collector{
+		c.acts.durations, c.acts.errors, c.acts.postponed, c.acts.peers, c.stalled.total,
+	}
+}
+
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	c.table.describe(ch)
-	c.acts.describe(ch)
-	c.operations.describe(ch)
-	c.stalled.describe(ch)
-	if c.cfg.Missed != nil {
-		ch <- c.missed
+	for _, desc := range c.descs {
+		ch <- desc
 	}
-	if c.cfg.Places.Communicators > 0 {
-		ch <- c.free
+	for _, m := range c.counted() {
+		m.Describe(ch)
 	}
-	if c.cfg.Spans != nil {
-		ch <- c.spans
-	}
-	if c.cfg.Logs != nil {
-		ch <- c.logs
-	}
-	ch <- c.build.Desc()
 }
 
 // Collect implements prometheus.Collector. It reads the in-flight table once.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	slots := c.cfg.Slots()
-	c.table.collect(ch, summarize(slots, c.names, c.cfg.Now()))
-	c.acts.collect(ch)
+	for _, m := range c.counted() {
+		m.Collect(ch)
+	}
+	to, now, slots := scrape{c.descs, ch}, c.cfg.Now(), c.cfg.Slots()
 	var tallies []tape.Tally
 	if c.cfg.Tallies != nil {
 		tallies = c.cfg.Tallies()
 	}
-	c.operations.collect(ch, tallies)
-	c.stalled.collect(ch)
+	collectTable(to, slots, c.names, now)
+	c.operations.collect(to, tallies)
+	c.stalled.collect(to, now)
 	if c.cfg.Missed != nil {
 		m := c.cfg.Missed()
-		ch <- prometheus.MustNewConstMetric(c.missed, prometheus.CounterValue, float64(m.Life), "life")
-		ch <- prometheus.MustNewConstMetric(c.missed, prometheus.CounterValue, float64(m.Op), "op")
+		to.counter(semconv.MetricTapeMissed, m.Life, "life")
+		to.counter(semconv.MetricTapeMissed, m.Op, "op")
 	}
-	if p := c.cfg.Places; p.Communicators > 0 {
-		ch <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, float64(p.Communicators-len(slots)),
-			"communicators")
-		ch <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, float64(p.Tallies-len(tallies)), "tallies")
+	if p := c.cfg.Places; p != (Places{}) {
+		to.gauge(semconv.MetricTapeFree, float64(p.Communicators-len(slots)), "communicators")
+		to.gauge(semconv.MetricTapeFree, float64(p.Tallies-len(tallies)), "tallies")
 	}
 	if c.cfg.Spans != nil {
 		s := c.cfg.Spans()
-		ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(s.Exported), "exported")
-		ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(s.Dropped), "dropped")
-		ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(s.Failed), "failed")
+		to.counter(semconv.MetricSpans, s.Exported, "exported")
+		to.counter(semconv.MetricSpans, s.Dropped, "dropped")
+		to.counter(semconv.MetricSpans, s.Failed, "failed")
 	}
 	if c.cfg.Logs != nil {
 		l := c.cfg.Logs()
-		ch <- prometheus.MustNewConstMetric(c.logs, prometheus.CounterValue, float64(l.Local), "local")
-		ch <- prometheus.MustNewConstMetric(c.logs, prometheus.CounterValue, float64(l.Export), "otlp")
+		to.counter(semconv.MetricLogDropped, l.Local, "local")
+		to.counter(semconv.MetricLogDropped, l.Export, "otlp")
 	}
-	ch <- c.build
+	to.gauge(semconv.MetricBuildInfo, 1, cmp.Or(c.cfg.Version, semconv.LabelValueUnknown), runtime.Version())
 }

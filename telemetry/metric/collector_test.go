@@ -37,17 +37,16 @@ func observe(c *metric.Collector, ev *tape.Event) {
 // spanOf is the span of the event that is being observed.
 var spanOf oteltrace.SpanContext
 
-func newCollector(t testing.TB, slots []tape.Slot, maxNames int) (*metric.Collector, *prometheus.Registry) {
+func newCollector(t testing.TB, slots []tape.Slot) (*metric.Collector, *prometheus.Registry) {
 	t.Helper()
 	c, err := metric.NewCollector(metric.Config{
-		Slots:    func() []tape.Slot { return slots },
-		Now:      func() int64 { return 100 * second },
-		Missed:   func() tape.Missed { return tape.Missed{Life: 1, Op: 20} },
-		Places:   metric.Places{Communicators: 16, Tallies: 4},
-		Span:     func() oteltrace.SpanContext { return spanOf },
-		Spans:    func() metric.SpanStats { return metric.SpanStats{Exported: 5, Dropped: 6, Failed: 7} },
-		Version:  "v1.2.3",
-		MaxNames: maxNames,
+		Slots:   func() []tape.Slot { return slots },
+		Now:     func() int64 { return 100 * second },
+		Missed:  func() tape.Missed { return tape.Missed{Life: 1, Op: 20} },
+		Places:  metric.Places{Communicators: 16, Tallies: 4},
+		Span:    func() oteltrace.SpanContext { return spanOf },
+		Spans:   func() metric.SpanStats { return metric.SpanStats{Exported: 5, Dropped: 6, Failed: 7} },
+		Version: "v1.2.3",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +86,7 @@ func TestInFlightTable(t *testing.T) {
 	failed.State = lifecycle.StateFailed
 	_, reg := newCollector(t, []tape.Slot{
 		slot("world", 10), busy("dp", 7, 90*second), busy("dp", 9, 60*second), failed, slot("", 1),
-	}, 0)
+	})
 	compare(t, reg, `
 # HELP ccl_operation_completed_seq Lowest sequence number completed, over the communicators of one name.
 # TYPE ccl_operation_completed_seq gauge
@@ -146,7 +145,7 @@ func op(comm string, call lifecycle.Call, bytes uint64, d time.Duration, code li
 }
 
 func TestOperations(t *testing.T) {
-	c, reg := newCollector(t, nil, 0)
+	c, reg := newCollector(t, nil)
 	for range 3 {
 		observe(c, op("world", lifecycle.CallAllReduce, 1<<20, time.Millisecond, lifecycle.CodeOK))
 	}
@@ -200,7 +199,7 @@ func labels(m *dto.Metric) string {
 }
 
 func TestLifecycle(t *testing.T) {
-	c, reg := newCollector(t, nil, 0)
+	c, reg := newCollector(t, nil)
 	compare(t, reg, `
 # HELP ccl_lifecycle_errors_total Failed acts, failed communicators and refused calls, by call and error type.
 # TYPE ccl_lifecycle_errors_total counter
@@ -236,7 +235,7 @@ ccl_lifecycle_postponed_total{call="split"} 1
 
 // TestExemplars has one operation among others that has a span, and an act.
 func TestExemplars(t *testing.T) {
-	c, reg := newCollector(t, nil, 0)
+	c, reg := newCollector(t, nil)
 	defer func() { spanOf = oteltrace.SpanContext{} }()
 	span := func(n byte) oteltrace.SpanContext {
 		return oteltrace.NewSpanContext(oteltrace.SpanContextConfig{
@@ -275,7 +274,7 @@ func TestExemplars(t *testing.T) {
 
 // TestPeerErrors has another rank die, then so many that they are counted together.
 func TestPeerErrors(t *testing.T) {
-	c, reg := newCollector(t, nil, 0)
+	c, reg := newCollector(t, nil)
 	failed := func(peer int32, code lifecycle.Code) {
 		observe(c, &tape.Event{
 			IsLife: true, Comm: tape.CommInfo{Name: "world"},
@@ -309,7 +308,7 @@ ccl_peer_errors_total{comm="world",error_type="unreachable",peer="1"} 1
 }
 
 func TestTelemetryOfTelemetry(t *testing.T) {
-	_, reg := newCollector(t, []tape.Slot{busy("world", 1, second)}, 0)
+	_, reg := newCollector(t, []tape.Slot{busy("world", 1, second)})
 	compare(t, reg, `
 # HELP ccl_spans_total Spans to be exported, by what became of them: exported, dropped because the queue was full, or failed in the exporter.
 # TYPE ccl_spans_total counter
@@ -332,7 +331,7 @@ ccl_tape_records_missed_total{ring="op"} 20
 
 // TestLint asks Prometheus's own linter about every metric there is.
 func TestLint(t *testing.T) {
-	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)}, 0)
+	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)})
 	observe(c, op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
 	observe(c, &tape.Event{
 		Comm: tape.CommInfo{ID: lifecycle.CommID{1}}, IsLife: true,
@@ -378,7 +377,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	for i := range 10_000 {
 		slots = append(slots, busy(fmt.Sprintf("group-%d", i), 1, second))
 	}
-	c, reg := newCollector(t, slots, 8)
+	c, reg := newCollector(t, slots)
 	for i := range 10_000 {
 		observe(c, op(fmt.Sprintf("group-%d", i), lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
 		c.ObserveStall(&stall.Report{
@@ -398,8 +397,8 @@ func TestSeriesAreBounded(t *testing.T) {
 			others = m.GetGauge().GetValue()
 		}
 	}
-	if others != 10_000-8 {
-		t.Errorf("%v communicators are counted as others, want all but 8", others)
+	if others != 10_000-16 {
+		t.Errorf("%v communicators are counted as others, want all but 16", others)
 	}
 }
 
@@ -407,7 +406,7 @@ func TestSeriesAreBounded(t *testing.T) {
 func TestNamesThatPrometheusRefuses(t *testing.T) {
 	bad := "bad\xff\xfe name"
 	long := strings.Repeat("é", 500)
-	c, reg := newCollector(t, []tape.Slot{slot(bad, 1), slot(long, 1), slot("new\nline", 1)}, 0)
+	c, reg := newCollector(t, []tape.Slot{slot(bad, 1), slot(long, 1), slot("new\nline", 1)})
 	observe(c, op(bad, lifecycle.CallSend, 8, time.Millisecond, lifecycle.CodeOK))
 	for _, m := range gather(t, reg)[semconv.MetricInFlight] {
 		if v := m.GetLabel()[0].GetValue(); len(v) > 128 || strings.Contains(v, "\xff") {
@@ -417,7 +416,7 @@ func TestNamesThatPrometheusRefuses(t *testing.T) {
 }
 
 func TestScrapeWhileObserving(t *testing.T) {
-	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)}, 4)
+	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)})
 	var scrapers sync.WaitGroup
 	for range 2 {
 		scrapers.Go(func() {
@@ -429,13 +428,13 @@ func TestScrapeWhileObserving(t *testing.T) {
 		})
 	}
 	for i := range 5000 {
-		observe(c, op(fmt.Sprintf("c%d", i%10), lifecycle.CallAllReduce, uint64(i)<<10, time.Microsecond, lifecycle.CodeOK))
+		observe(c, op(fmt.Sprintf("c%d", i%20), lifecycle.CallAllReduce, uint64(i)<<10, time.Microsecond, lifecycle.CodeOK))
 	}
 	scrapers.Wait()
 }
 
 func TestObserveDoesNotAllocate(t *testing.T) {
-	c, _ := newCollector(t, nil, 0)
+	c, _ := newCollector(t, nil)
 	ev := op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK)
 	step := model.New(model.Limits{}).Apply(ev)
 	c.Observe(&step)
@@ -450,7 +449,6 @@ func TestBadConfig(t *testing.T) {
 		{},
 		{Slots: slots},
 		{Now: func() int64 { return 0 }},
-		{Slots: slots, Now: func() int64 { return 0 }, MaxNames: -1},
 	} {
 		if _, err := metric.NewCollector(cfg); err == nil || !strings.Contains(err.Error(), "metric: Config.") {
 			t.Errorf("%+v: the error doesn't name the field: %v", cfg, err)
@@ -458,40 +456,9 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-func TestBusBandwidth(t *testing.T) {
-	const n, bytes = 4, 1000
-	for _, tc := range []struct {
-		call lifecycle.Call
-		peer int32
-		rank int
-		want float64 // for 1000 bytes in a second
-	}{
-		{lifecycle.CallAllReduce, -1, 0, 1500},
-		{lifecycle.CallAllGather, -1, 0, 750},
-		{lifecycle.CallReduceScatter, -1, 0, 750},
-		{lifecycle.CallAllToAll, -1, 0, 750},
-		{lifecycle.CallBroadcast, 0, 0, 1000},
-		{lifecycle.CallReduce, 0, 1, 1000},
-		{lifecycle.CallGather, 2, 2, 750},
-		{lifecycle.CallGather, 2, 0, 1000},
-		{lifecycle.CallScatter, 0, 0, 750},
-		{lifecycle.CallSend, 1, 0, 1000},
-		{lifecycle.CallBarrier, -1, 0, 0},
-	} {
-		sig := &tape.Signature{Call: tc.call, Peer: tc.peer, Bytes: bytes}
-		if got := metric.BusBandwidth(sig, tc.rank, n, time.Second); got != tc.want {
-			t.Errorf("%s, rank %d: %v, want %v", tc.call, tc.rank, got, tc.want)
-		}
-	}
-	sig := &tape.Signature{Call: lifecycle.CallAllReduce, Bytes: 8}
-	if metric.BusBandwidth(sig, 0, 1, time.Second) != 0 || metric.BusBandwidth(sig, 0, 2, 0) != 0 {
-		t.Error("one rank alone, or no time, has a bandwidth")
-	}
-}
-
 // BenchmarkObserve is what following costs for an operation.
 func BenchmarkObserve(b *testing.B) {
-	c, _ := newCollector(b, nil, 0)
+	c, _ := newCollector(b, nil)
 	ev := op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK)
 	step := model.New(model.Limits{}).Apply(ev)
 	b.ReportAllocs()

@@ -23,7 +23,7 @@ type acts struct {
 	postponed *prometheus.CounterVec
 	peers     *prometheus.CounterVec
 
-	fault map[faultKey]prometheus.Counter
+	faults map[faultKey]bool // those with a peer of their own
 }
 
 // faultKey is what the faults of other ranks are counted by.
@@ -57,28 +57,12 @@ func newActs(names *names, span func() oteltrace.SpanContext) *acts {
 			Name: semconv.MetricPeerErrors,
 			Help: "Acts and communicators that failed by another rank's fault, by communicator name, that rank and error type.",
 		}, []string{semconv.LabelComm, semconv.LabelPeer, semconv.LabelErrorType}),
-		fault: make(map[faultKey]prometheus.Counter),
+		faults: make(map[faultKey]bool),
 	}
 	// A series that appears with its first error shows no increase; the mistakes that alerts look for start at 0.
 	a.errors.WithLabelValues(lifecycle.CallDestroy.String(), lifecycle.CodeDestroyed.String())
 	a.errors.WithLabelValues(tape.ActLeak.String(), lifecycle.CodeLeaked.String())
 	return a
-}
-
-func (a *acts) vectors() []prometheus.Collector {
-	return []prometheus.Collector{a.durations, a.errors, a.postponed, a.peers}
-}
-
-func (a *acts) describe(ch chan<- *prometheus.Desc) {
-	for _, v := range a.vectors() {
-		v.Describe(ch)
-	}
-}
-
-func (a *acts) collect(ch chan<- prometheus.Metric) {
-	for _, v := range a.vectors() {
-		v.Collect(ch)
-	}
 }
 
 // observe adds a duration to a histogram, with the trace as its exemplar if there is a span.
@@ -105,19 +89,11 @@ const (
 
 // peer counts a fault of another rank.
 func (a *acts) peer(comm *tape.CommInfo, r *tape.LifeRecord) {
-	key := faultKey{a.names.label(comm.Name), r.Peer, r.Code}
-	fault := a.fault[key]
-	if fault == nil {
-		peer := semconv.LabelValueOther
-		if len(a.fault) < maxFaults {
-			peer = strconv.Itoa(int(r.Peer))
-		}
-		fault = a.peers.WithLabelValues(key.name, peer, r.Code.String())
-		if peer != semconv.LabelValueOther {
-			a.fault[key] = fault
-		}
+	key, peer := faultKey{a.names.label(comm.Name), r.Peer, r.Code}, semconv.LabelValueOther
+	if a.faults[key] || len(a.faults) < maxFaults {
+		a.faults[key], peer = true, strconv.Itoa(int(r.Peer))
 	}
-	fault.Inc()
+	a.peers.WithLabelValues(key.name, peer, r.Code.String()).Inc()
 }
 
 // count counts an act that ended, a failure, or a call that was refused.

@@ -7,19 +7,15 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// maxNameBytes bounds a label's value; a tape's names are shorter.
-const maxNameBytes = 128
+const (
+	maxNames     = 16  // communicator names that get series of their own
+	maxNameBytes = 128 // of a label's value; a tape's names are shorter
+)
 
-// names maps communicators' names to label values, of which there are at most limit besides the two that are always
-// there. Safe for concurrent use.
+// names maps communicators' names to label values. Safe for concurrent use.
 type names struct {
 	mu    sync.Mutex
-	limit int
 	known map[string]string
-}
-
-func newNames(limit int) *names {
-	return &names{limit: limit, known: make(map[string]string)}
 }
 
 // label is the value for a name: itself while there is room, semconv.LabelValueOther for the names that came too late.
@@ -32,7 +28,7 @@ func (n *names) label(name string) string {
 	if value, ok := n.known[name]; ok {
 		return value
 	}
-	if len(n.known) >= n.limit {
+	if len(n.known) >= maxNames {
 		return semconv.LabelValueOther
 	}
 	value := strings.ToValidUTF8(name, "\uFFFD") // Prometheus refuses anything else

@@ -22,8 +22,6 @@ type operations struct {
 	span  func() oteltrace.SpanContext // of the step at hand; nil: there are no spans
 	since time.Time                    // when counting began
 
-	count, bytes, duration, bandwidth *prometheus.Desc
-
 	mu     sync.Mutex // guards what follows
 	failed map[failedKey]uint64
 	sums   map[sumKey]*sum
@@ -66,24 +64,8 @@ type exemplar struct {
 }
 
 func newOperations(names *names, span func() oteltrace.SpanContext) *operations {
-	labels := []string{semconv.LabelKind, semconv.LabelSize, semconv.LabelEngine, semconv.LabelComm}
 	return &operations{
 		names: names, span: span, since: time.Now(), failed: make(map[failedKey]uint64), sums: make(map[sumKey]*sum),
-		count: prometheus.NewDesc(semconv.MetricOperations,
-			"Operations that ended, by kind and error type; the error type is empty for those that ended well.",
-			[]string{semconv.LabelKind, semconv.LabelErrorType}, nil),
-		bytes: prometheus.NewDesc(semconv.MetricBytes,
-			"Bytes of the buffers of operations that ended well, by kind.", []string{semconv.LabelKind}, nil),
-		duration: prometheus.NewDesc(semconv.MetricDuration,
-			"Time from launch to end of operations that ended well.", labels, nil),
-		bandwidth: prometheus.NewDesc(semconv.MetricBusBandwidth,
-			"Bus bandwidth of operations that ended well, as nccl-tests defines it.", labels, nil),
-	}
-}
-
-func (o *operations) describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{o.count, o.bytes, o.duration, o.bandwidth} {
-		ch <- d
 	}
 }
 
@@ -138,7 +120,10 @@ func (s *sum) add(sig *tape.Signature, comm *tape.CommInfo, d time.Duration) {
 	}
 	s.Time += d
 	s.Durations[tape.DurationBucket(d)]++
-	if bw := BusBandwidth(sig, comm.Rank, comm.Size, d); bw > 0 {
+	if d == 0 {
+		return
+	}
+	if bw := float64(sig.Bytes) * sig.BusFactor(comm.Rank, comm.Size) / d.Seconds(); bw > 0 {
 		s.Bandwidth += bw
 		s.Bandwidths[tape.BandwidthBucket(bw)]++
 	}
@@ -162,37 +147,43 @@ func (o *operations) total(tallies []tape.Tally) (all map[sumKey]*sum, failed ma
 	return all, maps.Clone(o.failed)
 }
 
-func (o *operations) collect(ch chan<- prometheus.Metric, tallies []tape.Tally) {
+func (o *operations) collect(to scrape, tallies []tape.Tally) {
 	all, failed := o.total(tallies)
-	counter := func(desc *prometheus.Desc, n uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(desc, prometheus.CounterValue, float64(n), o.since, labels...)
+	counter := func(name string, n uint64, labels ...string) {
+		to.ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(to.descs[name], prometheus.CounterValue, float64(n),
+			o.since, labels...)
+	}
+	histogram := func(name string, sum float64, counts []uint64, bound func(int) float64, labels []string) prometheus.Metric {
+		buckets, count := make(map[float64]uint64, len(counts)), uint64(0)
+		for i, n := range counts {
+			count += n
+			if i < len(counts)-1 { // the last has no bound
+				buckets[bound(i)] = count
+			}
+		}
+		return prometheus.MustNewConstHistogramWithCreatedTimestamp(to.descs[name], count, sum, buckets, o.since, labels...)
 	}
 	type byKind struct{ well, bytes uint64 }
 	kinds := make(map[lifecycle.Call]byKind)
 	for key, s := range all {
-		kind, timed := kinds[key.call], s.Count()
-		kinds[key.call] = byKind{kind.well + timed + s.untimed, kind.bytes + s.Bytes}
+		kind := kinds[key.call]
+		kinds[key.call] = byKind{kind.well + s.Count() + s.untimed, kind.bytes + s.Bytes}
 		labels := []string{key.call.String(), key.size, cmp.Or(key.engine, semconv.LabelValueUnknown), key.name}
-		ch <- s.durationMetric(o.duration, timed, o.since, labels)
-		ch <- s.bandwidthMetric(o.bandwidth, o.since, labels)
+		to.ch <- s.withExemplars(histogram(semconv.MetricDuration, s.Time.Seconds(), s.Durations[:],
+			func(i int) float64 { return tape.DurationBound(i).Seconds() }, labels))
+		to.ch <- histogram(semconv.MetricBusBandwidth, s.Bandwidth, s.Bandwidths[:], tape.BandwidthBound, labels)
 	}
 	for call, kind := range kinds {
-		counter(o.count, kind.well, call.String(), "")
-		counter(o.bytes, kind.bytes, call.String())
+		counter(semconv.MetricOperations, kind.well, call.String(), "")
+		counter(semconv.MetricBytes, kind.bytes, call.String())
 	}
 	for key, n := range failed {
-		counter(o.count, n, key.call.String(), key.code.String())
+		counter(semconv.MetricOperations, n, key.call.String(), key.code.String())
 	}
 }
 
-func (s *sum) durationMetric(desc *prometheus.Desc, timed uint64, since time.Time, labels []string) prometheus.Metric {
-	buckets, below := make(map[float64]uint64, len(s.Durations)), uint64(0)
-	for i, n := range s.Durations[:len(s.Durations)-1] {
-		below += n
-		buckets[tape.DurationBound(i).Seconds()] = below
-	}
-	metric := prometheus.MustNewConstHistogramWithCreatedTimestamp(desc, timed, s.Time.Seconds(), buckets,
-		since, labels...)
+// withExemplars adds the exemplars that there are to the histogram of durations.
+func (s *sum) withExemplars(durations prometheus.Metric) prometheus.Metric {
 	var exemplars []prometheus.Exemplar
 	for _, e := range s.exemplars {
 		if e.span.IsValid() {
@@ -201,17 +192,41 @@ func (s *sum) durationMetric(desc *prometheus.Desc, timed uint64, since time.Tim
 		}
 	}
 	if len(exemplars) == 0 {
-		return metric
+		return durations
 	}
-	return prometheus.MustNewMetricWithExemplars(metric, exemplars...)
+	return prometheus.MustNewMetricWithExemplars(durations, exemplars...)
 }
 
-func (s *sum) bandwidthMetric(desc *prometheus.Desc, since time.Time, labels []string) prometheus.Metric {
-	buckets, below := make(map[float64]uint64, len(s.Bandwidths)), uint64(0)
-	for i, n := range s.Bandwidths[:len(s.Bandwidths)-1] {
-		below += n
-		buckets[tape.BandwidthBound(i)] = below
+// sizeBuckets are the upper bounds of the size label, in bytes. They part what is bound by latency from what is bound
+// by bandwidth; a finer label would multiply every histogram. All are powers of 4, so that a class of sizes of the
+// tape's tallies falls into one.
+var sizeBuckets = [...]struct {
+	limit uint64
+	label string
+}{
+	{1 << 10, "le_1KiB"},
+	{64 << 10, "le_64KiB"},
+	{1 << 20, "le_1MiB"},
+	{16 << 20, "le_16MiB"},
+	{256 << 20, "le_256MiB"},
+}
+
+// sizeAbove is the size label beyond the last bucket.
+const sizeAbove = "gt_256MiB"
+
+func sizeLabel(bytes uint64) string {
+	for i := range sizeBuckets {
+		if bytes <= sizeBuckets[i].limit {
+			return sizeBuckets[i].label
+		}
 	}
-	count := below + s.Bandwidths[len(s.Bandwidths)-1]
-	return prometheus.MustNewConstHistogramWithCreatedTimestamp(desc, count, s.Bandwidth, buckets, since, labels...)
+	return sizeAbove
+}
+
+// classLabel is the size label of a class of sizes of the tape's tallies.
+func classLabel(class uint8) string {
+	if class >= tape.SizeClasses-1 {
+		return sizeAbove
+	}
+	return sizeLabel(1 << (2 * class))
 }

@@ -106,7 +106,7 @@ func newPush(t *testing.T, reg prometheus.Gatherer, log io.Writer) *metric.Push 
 func TestPushSendsWhatIsServed(t *testing.T) {
 	r := newReceiver(t, always(http.StatusOK))
 	pushEnv(t, map[string]string{"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": r.URL})
-	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)}, 0)
+	c, reg := newCollector(t, []tape.Slot{busy("world", 1, second)})
 	defer func() { spanOf = oteltrace.SpanContext{} }()
 	spanOf = oteltrace.NewSpanContext(oteltrace.SpanContextConfig{
 		TraceID: oteltrace.TraceID{1},
@@ -145,7 +145,7 @@ func TestPushGoesOn(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": r.URL + "/v1/metrics",
 		"OTEL_METRIC_EXPORT_INTERVAL":         "5",
 	})
-	_, reg := newCollector(t, nil, 0)
+	_, reg := newCollector(t, nil)
 	var log bytes.Buffer
 	p := newPush(t, reg, &log)
 	for range 6 {
@@ -172,7 +172,7 @@ func TestPushToNobodyEndsInTime(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": hung.URL + "/v1/metrics",
 		"OTEL_METRIC_EXPORT_INTERVAL":         "1",
 	})
-	_, reg := newCollector(t, nil, 0)
+	_, reg := newCollector(t, nil)
 	p := newPush(t, reg, io.Discard)
 	<-asked
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -185,7 +185,7 @@ func TestPushToNobodyEndsInTime(t *testing.T) {
 }
 
 func TestPushOnlyWhenAsked(t *testing.T) {
-	_, reg := newCollector(t, nil, 0)
+	_, reg := newCollector(t, nil)
 	for _, vars := range []map[string]string{
 		{},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},

@@ -3,6 +3,7 @@ package metric
 import (
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,10 +16,7 @@ import (
 // stalled knows what is stalled now. It is told by one goroutine and read by those that scrape.
 type stalled struct {
 	names *names
-	now   func() int64
 	total *prometheus.CounterVec
-
-	count, age *prometheus.Desc
 
 	mu      sync.Mutex // guards what follows
 	current map[stallKey]stall.Report
@@ -35,21 +33,13 @@ type stallKey struct {
 // stallSeries is what stalls are counted by.
 type stallSeries struct{ comm, kind string }
 
-func newStalled(names *names, now func() int64) *stalled {
-	labels := []string{semconv.LabelComm, semconv.LabelKind}
+func newStalled(names *names) *stalled {
 	s := &stalled{
-		names: names, now: now,
+		names: names, current: make(map[stallKey]stall.Report), series: make(map[stallSeries]struct{}),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: semconv.MetricStalls,
 			Help: "Operations and acts that stalled, each once, by kind.",
 		}, []string{semconv.LabelKind}),
-		count: prometheus.NewDesc(semconv.MetricStalled,
-			"Operations and acts that are stalled now, by communicator name and kind.", labels, nil),
-		age: prometheus.NewDesc(semconv.MetricStallAge,
-			"How long the oldest of those that are stalled has taken until now, and the rank that it waits for.",
-			append(labels, semconv.LabelWaitRank), nil),
-		current: make(map[stallKey]stall.Report),
-		series:  make(map[stallSeries]struct{}),
 	}
 	// A series that appears with its first stall shows no increase.
 	for _, call := range lifecycle.Calls() {
@@ -81,19 +71,9 @@ func (s *stalled) observe(r *stall.Report) {
 	s.series[stallSeries{s.names.label(r.Comm.Name), r.Kind()}] = struct{}{}
 }
 
-func (s *stalled) describe(ch chan<- *prometheus.Desc) {
-	s.total.Describe(ch)
-	ch <- s.count
-	ch <- s.age
-}
-
-func (s *stalled) collect(ch chan<- prometheus.Metric) {
-	s.total.Collect(ch)
+func (s *stalled) collect(to scrape, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.series) == 0 {
-		return
-	}
 	counts := make(map[stallSeries]int, len(s.series))
 	oldest := make(map[stallSeries]stall.Report)
 	for _, r := range s.current {
@@ -104,15 +84,14 @@ func (s *stalled) collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for series := range s.series {
-		ch <- prometheus.MustNewConstMetric(s.count, prometheus.GaugeValue, float64(counts[series]), series.comm, series.kind)
+		to.gauge(semconv.MetricStalled, float64(counts[series]), series.comm, series.kind)
 	}
-	now := s.now()
 	for series, r := range oldest {
 		wait := semconv.LabelValueNone
 		if r.Wait >= 0 {
 			wait = strconv.Itoa(int(r.Wait))
 		}
-		ch <- prometheus.MustNewConstMetric(s.age, prometheus.GaugeValue, float64(max(now-r.Start, 0))/1e9,
-			series.comm, series.kind, wait)
+		age := time.Duration(max(now-r.Start, 0))
+		to.gauge(semconv.MetricStallAge, age.Seconds(), series.comm, series.kind, wait)
 	}
 }

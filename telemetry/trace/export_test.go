@@ -39,9 +39,6 @@ func (c closeNotifier) Shutdown(ctx context.Context) error {
 	return c.SpanExporter.Shutdown(ctx)
 }
 
-// Heard tells whether a span of an operation that ended well is made at once.
-func (p *Projector) Heard() bool { return p.pipe.heard }
-
 // Deliveries are the marks of what was queued and taken.
 type Deliveries struct{ deliveries }
 

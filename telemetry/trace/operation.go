@@ -28,12 +28,7 @@ func (p *Projector) endOp(m *member, o *model.Op) {
 	if problem != nil && o.Wait >= 0 {
 		problem.text += ": was waiting for rank " + strconv.Itoa(int(o.Wait))
 	}
-	ended := p.ended(m, o, slow, problem)
-	if ended.ordinary() && !p.pipe.heard {
-		p.keep(ended)
-		return
-	}
-	p.emit(ended.span())
+	p.emit(p.opSpan(m, o, slow, problem))
 }
 
 // samples tells whether an operation that ended well and in time is one to keep.
@@ -48,58 +43,26 @@ func (p *Projector) samples(comm lifecycle.CommID, o *model.Op) bool {
 	return tape.Sampled(comm, seq, uint64(p.cfg.SampleEvery))
 }
 
-// endedOp is one rank's part in an operation that ended: all that its span tells, so that it can be made at any time.
-type endedOp struct {
-	cfg     *Config
-	id      identity
-	member  member
-	lineage lineage
-	op      model.Op
-	slow    bool
-	problem *problem
-}
-
-func (p *Projector) ended(m *member, o *model.Op, slow bool, problem *problem) *endedOp {
-	return &endedOp{
-		cfg: &p.cfg, id: p.opPart(m, OpTraceID(m.ID, m.Rank, o.Signature, o.Seq), &o.Signature),
-		member: *m, lineage: p.origins.lineage(m), op: *o, slow: slow, problem: problem,
-	}
-}
-
-// ordinary tells whether the operation ended well, and in time.
-func (e *endedOp) ordinary() bool { return e.problem == nil && !e.slow }
-
-func (e *endedOp) span() *span {
-	o := &e.op
-	attrs := append(commAttributes(&e.member), e.cfg.opAttributes(&o.Signature, o.Seq, o.Algorithm)...)
-	if !e.ordinary() {
+// opSpan is one rank's part in an operation that ended.
+func (p *Projector) opSpan(m *member, o *model.Op, slow bool, problem *problem) *span {
+	attrs := append(commAttributes(m), p.cfg.opAttributes(&o.Signature, o.Seq, o.Algorithm)...)
+	if slow || problem != nil {
 		attrs = append(attrs, waitAttributes(o.Phase, o.Wait)...)
 	}
-	if e.slow {
+	if slow {
 		attrs = append(attrs, semconv.OpSlow.Bool(true))
 	}
 	if o.Stalls > 0 {
 		attrs = append(attrs, semconv.StallNumber.Int(o.Stalls))
 	}
 	return &span{
-		id:    e.id,
+		id:    p.opPart(m, OpTraceID(m.ID, m.Rank, o.Signature, o.Seq), &o.Signature),
 		name:  semconv.CallSpan(o.Signature.Call),
 		start: o.Start, end: o.End,
 		attrs:   attrs,
-		links:   append(e.lineage.links(e.member.Rank), callerLinks(o.Caller)...),
-		problem: e.problem,
+		links:   append(p.origins.links(m), callerLinks(o.Caller)...),
+		problem: problem,
 	}
-}
-
-// keep gives a span to the store alone. It is made when a reader asks for it: of a busy job thousands
-// are kept for each one that is looked at.
-func (p *Projector) keep(e *endedOp) {
-	if p.leftOut() {
-		return
-	}
-	start := p.cfg.Wall(e.op.Start)
-	p.store.keepOperation(e.id.trace, e.member.ID, func() Span { return e.span().kept(start) })
-	p.emitted = e.id
 }
 
 // opPart is the identity of a rank's own span of an operation. One of operations that progress together is the rank's

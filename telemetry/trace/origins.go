@@ -52,43 +52,25 @@ func (o *origins) remember(comm lifecycle.CommID, trace oteltrace.TraceID) {
 	o.splits[comm] = trace
 }
 
-// of is what is known of how comm was made.
-func (o *origins) of(comm lifecycle.CommID) origin { return origin{comm, o.splits[comm]} }
-
-// origin is how a communicator was made.
-type origin struct {
-	comm  lifecycle.CommID
-	split oteltrace.TraceID // zero: by an init of its own
-}
-
-// span is the one that made the communicator, as one of its ranks links to it: the rank's own init, or the root of the
-// split, in which the rank had another number.
-func (o origin) span(rank int) identity {
-	if o.split.IsValid() {
-		return rankSpan(o.split, 0)
+// span is the one that made comm, as one of its ranks links to it: the rank's own init, or the root of the split, in
+// which the rank had another number.
+func (o *origins) span(comm lifecycle.CommID, rank int) identity {
+	if split := o.splits[comm]; split.IsValid() {
+		return rankSpan(split, 0)
 	}
-	return rankSpan(ActTraceID(o.comm, tape.ActInit, 0), rank)
+	return rankSpan(ActTraceID(comm, tape.ActInit, 0), rank)
 }
 
-// link leads a rank of the communicator to how it was made.
-func (o origin) link(rank int) oteltrace.Link { return link(o.span(max(rank, 0)), semconv.LinkBirth) }
+// birth leads a rank of a communicator to how that was made.
+func (o *origins) birth(m *member) oteltrace.Link {
+	return link(o.span(m.ID, max(m.Rank, 0)), semconv.LinkBirth)
+}
 
-// lineage is how a communicator was made, and the one that it came from.
-type lineage struct{ own, parent origin }
-
-func (o *origins) lineage(m *member) (l lineage) {
-	l.own = o.of(m.ID)
+// links connects an operation to how its communicator was made, and the one that this came from.
+func (o *origins) links(m *member) []oteltrace.Link {
+	links := []oteltrace.Link{o.birth(m)}
 	if !m.Parent.IsZero() {
-		l.parent = o.of(m.Parent)
-	}
-	return l
-}
-
-// links connects an operation of a rank to its communicator's lineage.
-func (l lineage) links(rank int) []oteltrace.Link {
-	links := []oteltrace.Link{l.own.link(rank)}
-	if !l.parent.comm.IsZero() {
-		links = append(links, link(l.parent.span(0), semconv.LinkParent))
+		links = append(links, link(o.span(m.Parent, 0), semconv.LinkParent))
 	}
 	return links
 }

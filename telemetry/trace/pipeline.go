@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +30,6 @@ type pipeline struct {
 	tracer   oteltrace.Tracer
 	store    *Store
 	gate     *gate // nil: nothing is exported
-	heard    bool  // an exporter receives the spans, or they have OpenTelemetry's limits set
 }
 
 // newPipeline builds the pipeline that cfg and the OTEL_* variables ask for.
@@ -58,20 +56,10 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	for _, sp := range cfg.Processors {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
-	p.heard = p.gate != nil || len(cfg.Processors) > 0 || limited(os.Environ())
 	p.provider = sdktrace.NewTracerProvider(opts...)
 	p.tracer = p.provider.Tracer(semconv.ScopeName,
 		oteltrace.WithInstrumentationVersion(cfg.Version), oteltrace.WithSchemaURL(semconv.SchemaURL))
 	return p, nil
-}
-
-// limited tells whether the environment limits what a span may hold. OpenTelemetry's own limits are far above what ours
-// hold.
-func limited(environ []string) bool {
-	return slices.ContainsFunc(environ, func(kv string) bool {
-		name, value, _ := strings.Cut(kv, "=")
-		return value != "" && strings.HasPrefix(name, "OTEL_") && strings.HasSuffix(name, "_LIMIT")
-	})
 }
 
 // shutdown ends the pipeline. A ctx that has ended already keeps the provider from ending anything; the gate ends all

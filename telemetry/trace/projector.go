@@ -3,6 +3,7 @@ package trace
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	oteltrace "go.opentelemetry.io/otel/trace"
 
@@ -175,8 +176,52 @@ func (p *Projector) Close(ctx context.Context) error {
 		return nil
 	}
 	p.ending = true
-	p.abandonAll("the tape ends")
+	p.abandonAll(tapeEnds)
 	return p.pipe.shutdown(ctx)
+}
+
+// tapeEnds is what comes before what is unfinished ends, where nothing else is known.
+const tapeEnds = "the tape ends"
+
+// Unfinished ends the acts that are open, and the operations in flight, as unfinished now, or at the time of the last
+// event without Config.Now: for the tape of a process that is gone, before Close, when the model was shown the
+// in-flight table. Their ids are those that their own spans would have had.
+func (p *Projector) Unfinished() {
+	p.ending = true
+	p.Interrupt(tapeEnds)
+}
+
+// Interrupt is Unfinished for a process that will be gone in a moment. why is what comes before they end ("SIGTERM
+// comes"). One that ends all the same has another span then, with the same ids. Flush sends them.
+func (p *Projector) Interrupt(why string) {
+	if p.pipe == nil {
+		return
+	}
+	now := p.now()
+	p.abandonAll(why)
+	for c := range p.cfg.Process.Comms() {
+		p.unfinishedOp(c, now, why)
+	}
+	p.sentTo = max(p.sentTo, now)
+}
+
+// Complete says whether every span that was made before the last Flush without an error has been exported: there is an
+// exporter, and none was dropped or refused.
+func (p *Projector) Complete() bool {
+	if p.pipe == nil || p.pipe.gate == nil {
+		return false
+	}
+	stats := p.pipe.stats()
+	return stats.Dropped == 0 && stats.Failed == 0
+}
+
+// Flush exports what is queued, until ctx ends. It is for callers that feed events faster than they can be exported and
+// wants to lose none. The error is ctx's.
+func (p *Projector) Flush(ctx context.Context) error {
+	if p.pipe == nil {
+		return nil
+	}
+	return p.pipe.provider.ForceFlush(ctx)
 }
 
 // abandonAll ends the open acts of which that wasn't said before.
@@ -189,6 +234,26 @@ func (p *Projector) abandonAll(why string) {
 	}
 }
 
+// unfinishedOp makes the span of the communicator's operation in flight, as far as it had come at now. why is what
+// comes before its end.
+func (p *Projector) unfinishedOp(c *model.Comm, now int64, why string) {
+	in := c.InFlight()
+	if in == nil || !in.Signature.Call.IsOperation() || p.said(in.Start) {
+		return
+	}
+	text := "unfinished: " + why + " before the " + in.Signature.Call.String() + " does"
+	if in.Phase != tape.PhaseNone {
+		text += ", in phase " + in.Phase.String()
+	}
+	if in.Wait >= 0 {
+		text += ", waiting for rank " + strconv.Itoa(int(in.Wait))
+	}
+	o := *in
+	o.End = max(now, o.Start, o.WaitSince)
+	slow := o.Slow || o.Stalls > 0 || o.End-o.Start >= int64(p.cfg.Slow)
+	p.emit(p.opSpan(memberOf(c), &o, slow, &problem{errorType: semconv.ErrorUnfinished, text: text}))
+}
+
 // said tells whether what began at that time, and didn't end, has a span that says so.
 func (p *Projector) said(start int64) bool { return p.sentTo != 0 && start <= p.sentTo }
 
@@ -198,19 +263,4 @@ func (p *Projector) now() int64 {
 		return p.cfg.Now()
 	}
 	return p.last
-}
-
-// Interrupt ends the acts that are open now, and the operations in flight, as unfinished: for a process that will be
-// gone in a moment, whose model was shown the in-flight table just before. why is what comes before they end ("SIGTERM
-// comes"). One that ends all the same has another span then, with the same ids. Flush sends them.
-func (p *Projector) Interrupt(why string) {
-	if p.pipe == nil {
-		return
-	}
-	now := p.now()
-	p.abandonAll(why)
-	for c := range p.cfg.Process.Comms() {
-		p.unfinishedOp(c, now, why)
-	}
-	p.sentTo = max(p.sentTo, now)
 }

@@ -8,7 +8,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -59,7 +58,8 @@ func (p *Projector) emit(s *span) {
 		sp.SetAttributes(semconv.ErrorType.String(s.problem.errorType))
 		sp.SetStatus(codes.Error, s.problem.text)
 	}
-	sp.End(oteltrace.WithTimestamp(s.endAfter(start)))
+	// The time of day may be set while the span lasts: its length is the tape's.
+	sp.End(oteltrace.WithTimestamp(start.Add(max(time.Duration(s.end-s.start), moment))))
 	p.emitted = s.id
 }
 
@@ -68,24 +68,6 @@ func (p *Projector) emit(s *span) {
 // left out here.
 func (p *Projector) leftOut() bool {
 	return !p.ending && (p.last < p.cfg.From || p.cfg.Sent != 0 && p.last <= p.cfg.Sent)
-}
-
-// endAfter is the time of day of the span's end. That may be set between two readings of it, and while the span
-// lasted: the span's length is the tape's.
-func (s *span) endAfter(start time.Time) time.Time {
-	return start.Add(max(time.Duration(s.end-s.start), moment))
-}
-
-// kept is the span as the store has it, of one without a problem.
-func (s *span) kept(start time.Time) Span {
-	links := make([]sdktrace.Link, len(s.links))
-	for i, l := range s.links {
-		links[i] = sdktrace.Link{SpanContext: l.SpanContext, Attributes: l.Attributes}
-	}
-	return Span{
-		Name: s.name, TraceID: s.id.trace, SpanID: s.id.span, Parent: s.id.parent,
-		Start: start, End: s.endAfter(start), Attributes: s.attrs, Links: links,
-	}
 }
 
 // emitStarted announces an act: a moment's span below the one that will come when the act ends.
@@ -177,12 +159,12 @@ func (p *Projector) actLinks(m *member, r *tape.LifeRecord) []oteltrace.Link {
 	var links []oteltrace.Link
 	switch {
 	case r.Act != tape.ActInit:
-		links = append(links, p.origins.of(m.ID).link(m.Rank))
+		links = append(links, p.origins.birth(m))
 	case !m.Parent.IsZero():
-		links = append(links, link(p.origins.of(m.Parent).span(0), semconv.LinkParent))
+		links = append(links, link(p.origins.span(m.Parent, 0), semconv.LinkParent))
 	}
 	if !r.Child.IsZero() && p.origins.hasInit(r.Child) {
-		links = append(links, link(p.origins.of(r.Child).span(0), semconv.LinkChild))
+		links = append(links, link(p.origins.span(r.Child, 0), semconv.LinkChild))
 	}
 	return links
 }
@@ -192,7 +174,7 @@ func (p *Projector) actLinks(m *member, r *tape.LifeRecord) []oteltrace.Link {
 // wait for, and is no error. The ranks that leak a communicator meet in one trace.
 func (p *Projector) emitMisuse(m *member, s *model.Step) {
 	r := &s.Life
-	links := []oteltrace.Link{p.origins.of(m.ID).link(m.Rank)}
+	links := []oteltrace.Link{p.origins.birth(m)}
 	if first, why := before(m, s); r.Act != tape.ActLeak && first.IsValid() {
 		links = append(links, link(p.part(m, first, tagSpan), why))
 	}
@@ -257,7 +239,7 @@ func (p *Projector) emitFailure(m *member, r *tape.LifeRecord) {
 		name:  semconv.SpanFailure,
 		start: cmp.Or(min(r.Start, r.Time), r.Time), end: r.Time,
 		attrs:   append(attrs, siteAttributes(r.Site)...),
-		links:   append([]oteltrace.Link{p.origins.of(m.ID).link(m.Rank)}, callerLinks(r.Caller)...),
+		links:   append([]oteltrace.Link{p.origins.birth(m)}, callerLinks(r.Caller)...),
 		problem: problemOf(r.Code, r.Text),
 	})
 }

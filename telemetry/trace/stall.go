@@ -59,7 +59,7 @@ func (p *Projector) emitSlow(m *member, r *stall.Report) {
 		name:  semconv.CallSpan(r.Op.Call) + semconv.StartedSuffix,
 		start: r.Start, end: r.Start,
 		attrs: append(attrs, semconv.OpSlow.Bool(true)),
-		links: append(p.origins.lineage(m).links(m.Rank), stallCaller(r)...),
+		links: append(p.origins.links(m), stallCaller(r)...),
 	})
 }
 
@@ -85,7 +85,7 @@ func (p *Projector) emitStall(m *member, r *stall.Report) {
 		name:  semconv.SpanStall,
 		start: r.Start, end: r.Now,
 		attrs:   append(attrs, semconv.StallReason.String(reason)),
-		links:   append(p.origins.lineage(m).links(m.Rank), stallCaller(r)...),
+		links:   append(p.origins.links(m), stallCaller(r)...),
 		problem: &problem{errorType: semconv.ErrorStalled, text: reason},
 	})
 }

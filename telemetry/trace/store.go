@@ -79,56 +79,34 @@ func (s *Span) Attribute(key attribute.Key) string {
 
 // shelf is a bounded list of traces, the oldest of which gives way.
 type shelf struct {
-	byID  map[oteltrace.TraceID]*shelved
+	byID  map[oteltrace.TraceID]*Trace
 	order []oteltrace.TraceID // a ring, once it is full
 	next  int                 // where the next trace goes in it
 	limit int
 }
 
-// shelved is a trace on a shelf: how its spans are made, which may cost something.
-type shelved struct {
-	comm      lifecycle.CommID // whose operation it is; zero on the shelf of acts, whose traces may be of several
-	spans     []func() Span
-	truncated int
-}
-
 func newShelf(limit int) shelf {
-	return shelf{byID: make(map[oteltrace.TraceID]*shelved), limit: limit}
+	return shelf{byID: make(map[oteltrace.TraceID]*Trace), limit: limit}
 }
 
-func (s *shelf) add(id oteltrace.TraceID, comm lifecycle.CommID, span func() Span) {
-	t := s.byID[id]
+func (s *shelf) add(span Span) {
+	t := s.byID[span.TraceID]
 	if t == nil {
-		t = &shelved{comm: comm}
-		s.byID[id] = t
+		t = &Trace{ID: span.TraceID}
+		s.byID[t.ID] = t
 		if len(s.order) < s.limit {
-			s.order = append(s.order, id)
+			s.order = append(s.order, t.ID)
 		} else {
 			delete(s.byID, s.order[s.next])
-			s.order[s.next] = id
+			s.order[s.next] = t.ID
 			s.next = (s.next + 1) % s.limit
 		}
 	}
-	if len(t.spans) >= MaxTraceSpans {
-		t.truncated++
+	if len(t.Spans) >= MaxTraceSpans {
+		t.Truncated++
 		return
 	}
-	t.spans = append(t.spans, span)
-}
-
-// newest lists the last n traces that are wanted, the newest first; n < 1 means all.
-func (s *shelf) newest(n int, wanted func(*shelved) bool) []oteltrace.TraceID {
-	var ids []oteltrace.TraceID
-	for i := range s.order {
-		if n > 0 && len(ids) == n {
-			break
-		}
-		id := s.order[(s.next-1-i+2*len(s.order))%len(s.order)]
-		if wanted(s.byID[id]) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
+	t.Spans = append(t.Spans, span)
 }
 
 // OnStart does nothing: spans are kept when they end.
@@ -147,21 +125,13 @@ func (s *Store) OnEnd(span sdktrace.ReadOnlySpan) {
 		Attributes: span.Attributes(),
 		Links:      span.Links(),
 	}
-	shelf, comm := &s.acts, lifecycle.CommID{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if ordinary(span) {
-		shelf = &s.ops
-		comm, _ = lifecycle.ParseCommID(kept.Attribute(semconv.CommID)) // a limit may have cut it
+		s.ops.add(kept)
+	} else {
+		s.acts.add(kept)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	shelf.add(kept.TraceID, comm, func() Span { return kept })
-}
-
-// keepOperation keeps a span of an operation that ended well, which is made when a reader asks for it.
-func (s *Store) keepOperation(id oteltrace.TraceID, comm lifecycle.CommID, span func() Span) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ops.add(id, comm, span)
 }
 
 // opened notes that an act of the trace has started on a rank of this process.
@@ -187,69 +157,45 @@ func (*Store) ForceFlush(context.Context) error { return nil }
 func (*Store) Shutdown(context.Context) error { return nil }
 
 // Trace returns the trace of that id, if it is kept.
-func (s *Store) Trace(id oteltrace.TraceID) (Trace, bool) {
-	t, found := s.recipe(id, &s.acts, &s.ops) // on both, if an operation failed on some of this process's ranks
-	return t.trace(), found
-}
-
-// Acts returns the last traces of acts and errors, the newest first, at most n of them; n < 1 means all.
-func (s *Store) Acts(n int) []Trace { return s.list(&s.acts, n, anyTrace) }
-
-// Operations returns the last traces of operations that ended well, the newest first, at most n of them; n < 1 means
-// all.
-func (s *Store) Operations(n int) []Trace { return s.list(&s.ops, n, anyTrace) }
-
-// ByComm returns the acts and operations of one communicator: acts before operations, the newest first.
-func (s *Store) ByComm(id lifecycle.CommID) []Trace {
-	text := id.String()
-	acts := slices.DeleteFunc(s.Acts(0), func(t Trace) bool {
-		return !slices.ContainsFunc(t.Spans, func(sp Span) bool { return sp.Attribute(semconv.CommID) == text })
-	})
-	return append(acts, s.list(&s.ops, 0, func(t *shelved) bool { return t.comm == id })...)
-}
-
-func anyTrace(*shelved) bool { return true }
-
-// list makes the last n traces that are wanted, the newest first.
-func (s *Store) list(shelf *shelf, n int, wanted func(*shelved) bool) []Trace {
-	s.mu.Lock()
-	ids := shelf.newest(n, wanted)
-	s.mu.Unlock()
-	list := make([]Trace, 0, len(ids))
-	for _, id := range ids {
-		if t, found := s.recipe(id, shelf); found { // else it has given way since
-			list = append(list, t.trace())
-		}
-	}
-	return list
-}
-
-// recipe is a trace of which the spans are still to be made.
-type recipe struct {
-	Trace
-	spans []func() Span
-}
-
-// recipe is what the shelves have of a trace.
-func (s *Store) recipe(id oteltrace.TraceID, shelves ...*shelf) (t recipe, found bool) {
+func (s *Store) Trace(id oteltrace.TraceID) (t Trace, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t = recipe{Trace: Trace{ID: id, Open: s.open[id]}}
-	for _, shelf := range shelves {
+	for _, shelf := range []*shelf{&s.acts, &s.ops} { // on both, if an operation failed on some of this process's ranks
 		if on := shelf.byID[id]; on != nil {
-			t.spans = append(t.spans, on.spans...) // the trace may still grow
-			t.Truncated += on.truncated
-			found = true
+			t.Spans, t.Truncated, found = append(t.Spans, on.Spans...), t.Truncated+on.Truncated, true
 		}
 	}
+	t.ID, t.Open = id, s.open[id]
 	return t, found
 }
 
-// trace makes the spans. The caller doesn't hold the store's lock.
-func (r *recipe) trace() Trace {
-	r.Spans = make([]Span, len(r.spans))
-	for i, span := range r.spans {
-		r.Spans[i] = span()
+// Acts returns the last traces of acts and errors, the newest first, at most n of them; n < 1 means all.
+func (s *Store) Acts(n int) []Trace { return s.list(&s.acts, n, lifecycle.CommID{}) }
+
+// Operations returns the last traces of operations that ended well, the newest first, at most n of them; n < 1 means
+// all.
+func (s *Store) Operations(n int) []Trace { return s.list(&s.ops, n, lifecycle.CommID{}) }
+
+// ByComm returns the acts and operations of one communicator: acts before operations, the newest first.
+func (s *Store) ByComm(id lifecycle.CommID) []Trace {
+	return append(s.list(&s.acts, 0, id), s.list(&s.ops, 0, id)...)
+}
+
+// list lists the last n traces with spans of a communicator, of any if it is zero, the newest first.
+func (s *Store) list(shelf *shelf, n int, comm lifecycle.CommID) []Trace {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, list := comm.String(), []Trace(nil)
+	of := func(sp Span) bool { return sp.Attribute(semconv.CommID) == id }
+	for i := range shelf.order {
+		if n > 0 && len(list) == n {
+			break
+		}
+		t := *shelf.byID[shelf.order[(shelf.next-1-i+2*len(shelf.order))%len(shelf.order)]]
+		if comm.IsZero() || slices.ContainsFunc(t.Spans, of) {
+			t.Spans, t.Open = slices.Clip(t.Spans), s.open[t.ID]
+			list = append(list, t)
+		}
 	}
-	return r.Trace
+	return list
 }

@@ -9,10 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -233,66 +230,5 @@ func TestStoreRefusesNonsense(t *testing.T) {
 		if status != want.status || !strings.Contains(body, want.text) {
 			t.Errorf("%s: %d %q, want %d and %q", query, status, body, want.status, want.text)
 		}
-	}
-}
-
-// TestKeptAsSent: the spans of operations that ended well are made when somebody looks at them, unless somebody else
-// receives them. They are the same.
-func TestKeptAsSent(t *testing.T) {
-	child := tape.CommInfo{
-		ID: lifecycle.CommID{3}, Parent: lifecycle.CommID{2}, Name: "rails", Rank: 1,
-		Size: 2, Nodes: 1, Engine: "host",
-	}
-	tell := func(p *projector) (emitted []string, body string) {
-		p.act(comm(2), tape.LifeRecord{Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 4, Child: child.ID}, 1*ms, 2*ms)
-		reduce := tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64}
-		caller := tape.SpanContext{TraceID: [16]byte{0xca}, SpanID: [8]byte{0xe1}, Flags: 1}
-		for _, r := range []tape.OpRecord{
-			{Stage: tape.StageStart, Time: 3 * ms, Seq: 1, Wait: -1, Caller: caller, Signature: reduce},
-			{Stage: tape.StageEnd, Time: 4 * ms, Start: 3 * ms, Seq: 1, Wait: -1, Algorithm: 2, Signature: reduce},
-			{
-				Stage: tape.StageEnd, Time: 5 * ms, Start: 5 * ms, Seq: 1, Wait: -1,
-				Signature: tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1},
-			},
-			{Stage: tape.StageEnd, Time: 6 * ms, Seq: 1, Wait: -1, Signature: tape.Signature{
-				Call: lifecycle.CallRecv,
-				Peer: 0, Bytes: 8,
-			}},
-			{
-				Stage: tape.StageEnd, Time: 7 * ms, Start: 6 * ms, Seq: 2, Wait: -1, Code: lifecycle.CodeTimeout,
-				Signature: reduce,
-			},
-		} {
-			p.op(child, r)
-			emitted = append(emitted, p.Emitted().SpanID().String())
-		}
-		// What is learnt later changes no span that was made before.
-		p.act(child, tape.LifeRecord{Act: tape.ActInit}, 7*ms, 8*ms)
-		status, body := ask(t, p.Store(), "/api/v1/traces?ops=1")
-		if status != http.StatusOK || strings.Count(body, `"duration_seconds"`) != 3 {
-			t.Errorf("%d %s", status, body)
-		}
-		return emitted, body
-	}
-	sampleAll := func(c *trace.Config) { c.SampleEvery = 1 }
-	keepAll := func(c *trace.Config) { sampleAll(c); c.Processors = nil }
-	heard, unheard := newProjector(t, sampleAll), newProjector(t, keepAll)
-	t.Setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "100")
-	limited, err := trace.New(t.Context(), trace.Config{Process: model.New(model.Limits{}), Wall: wall})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer limited.Close(t.Context())
-	if !heard.Heard() || unheard.Heard() || !limited.Heard() {
-		t.Errorf("spans are made at once with a receiver: %v, without: %v, with limits: %v", heard.Heard(),
-			unheard.Heard(), limited.Heard())
-	}
-	sentIDs, sent := tell(heard)
-	keptIDs, kept := tell(unheard)
-	if diff := cmp.Diff(sent, kept); diff != "" {
-		t.Errorf("-sent +kept:\n%s", diff)
-	}
-	if diff := cmp.Diff(sentIDs, keptIDs); diff != "" {
-		t.Errorf("emitted, -sent +kept:\n%s", diff)
 	}
 }

@@ -49,7 +49,7 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 		sdktrace.WithSpanProcessor(p.store),
 	}
 	if exporter != nil {
-		p.gate = newGate(exporter, cfg.Logger.With("to", destination(os.Getenv)), batchOptions(os.Getenv)...)
+		p.gate = newGate(exporter, cfg.Logger.With("to", destination()), batchOptions(cfg.Logger)...)
 		p.gate.deliveries.tell, p.gate.deliveries.now = cfg.Delivered, cfg.Now
 		opts = append(opts, sdktrace.WithSpanProcessor(p.gate))
 	}
@@ -86,25 +86,21 @@ func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExport
 	if !exportWanted(os.Environ()) {
 		return nil, nil
 	}
-	if err := reportEnv(log, checkEnv(os.Getenv)); err != nil {
+	if err := checkEnv(log); err != nil {
 		return nil, err
 	}
-	exporter, err := newExporter(ctx, os.Getenv("OTEL_TRACES_EXPORTER"))
+	newExporter := func(ctx context.Context) (sdktrace.SpanExporter, error) { return autoexport.NewSpanExporter(ctx) }
+	if name := os.Getenv("OTEL_TRACES_EXPORTER"); name == "" || name == "otlp" { // OpenTelemetry's default, too
+		newExporter = otlp.NewSpanExporter
+	}
+	exporter, err := newExporter(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("exporter of spans to %s: %w", destination(os.Getenv), err)
+		return nil, fmt.Errorf("exporter of spans to %s: %w", destination(), err)
 	}
 	if autoexport.IsNoneSpanExporter(exporter) {
 		return nil, nil
 	}
 	return exporter, nil
-}
-
-// newExporter makes the exporter of that name; OpenTelemetry's default is OTLP.
-func newExporter(ctx context.Context, name string) (sdktrace.SpanExporter, error) {
-	if name == "" || name == "otlp" {
-		return otlp.NewSpanExporter(ctx)
-	}
-	return autoexport.NewSpanExporter(ctx)
 }
 
 // exportWanted tells whether the environment names an exporter of traces at all.

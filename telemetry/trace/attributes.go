@@ -1,93 +1,98 @@
 package trace
 
 import (
+	"time"
+
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// commAttributes tells whose span it is, as far as that is known.
-func commAttributes(c *member) []attribute.KeyValue {
-	attrs := make([]attribute.KeyValue, 0, 16)
-	attrs = append(attrs, semconv.CommID.String(c.ID.String()))
-	if c.Name != "" {
-		attrs = append(attrs, semconv.CommName.String(c.Name))
+// attributes are those of a span to be.
+type attributes []attribute.KeyValue
+
+// when adds one if that is so.
+func (a *attributes) when(so bool, kv attribute.KeyValue) {
+	if so {
+		*a = append(*a, kv)
 	}
-	if !c.Parent.IsZero() {
-		attrs = append(attrs, semconv.CommParentID.String(c.Parent.String()))
-	}
-	if c.Size > 0 {
-		attrs = append(attrs, semconv.CommSize.Int(c.Size))
-	}
-	if c.Rank >= 0 {
-		attrs = append(attrs, semconv.Rank.Int(c.Rank))
-	}
-	if c.Nodes > 0 {
-		attrs = append(attrs, semconv.CommNodes.Int(c.Nodes))
-	}
-	if c.Engine != "" {
-		attrs = append(attrs, semconv.Engine.String(c.Engine))
-	}
-	return attrs
 }
 
-// callAttributes tells which call of the user's it was, and whose fault.
-func callAttributes(r *tape.LifeRecord) []attribute.KeyValue {
-	var attrs []attribute.KeyValue
-	if r.Call != lifecycle.CallNone {
-		attrs = append(attrs, semconv.Call.String(r.Call.String()))
-	}
+// attributesOf tell whose span it is, as far as that is known.
+func attributesOf(c *member) attributes {
+	a := make(attributes, 0, 24)
+	a = append(a, semconv.CommID.String(c.ID.String()))
+	a.when(c.Name != "", semconv.CommName.String(c.Name))
+	a.when(!c.Parent.IsZero(), semconv.CommParentID.String(c.Parent.String()))
+	a.when(c.Size > 0, semconv.CommSize.Int(c.Size))
+	a.when(c.Rank >= 0, semconv.Rank.Int(c.Rank))
+	a.when(c.Nodes > 0, semconv.CommNodes.Int(c.Nodes))
+	a.when(c.Engine != "", semconv.Engine.String(c.Engine))
+	return a
+}
+
+// call tells which call of the user's it was, and whose fault.
+func (a *attributes) call(r *tape.LifeRecord) {
+	a.when(r.Call != lifecycle.CallNone, semconv.Call.String(r.Call.String()))
 	switch r.Act {
 	case tape.ActSplit, tape.ActShrink, tape.ActGrow, tape.ActGroup:
-		if r.Stage != tape.StageMisuse { // a refused call is none of them
-			attrs = append(attrs, semconv.ActSeq.Int64(int64(r.Seq)))
-			if r.Act == tape.ActGroup {
-				attrs = append(attrs, semconv.GroupOps.Int64(int64(r.Ops)))
-			}
-		}
+		made := r.Stage != tape.StageMisuse // a refused call is none of them
+		a.when(made, semconv.ActSeq.Int64(int64(r.Seq)))
+		a.when(made && r.Act == tape.ActGroup, semconv.GroupOps.Int64(int64(r.Ops)))
 	case tape.ActNone:
-		if r.Stage == tape.StageEnd {
-			attrs = append(attrs, semconv.OpSeq.Int64(int64(r.Seq)))
-		}
+		a.when(r.Stage == tape.StageEnd, semconv.OpSeq.Int64(int64(r.Seq)))
 	default:
 	}
-	if r.Shared {
-		attrs = append(attrs, semconv.SharedGoroutines.Bool(true))
-	}
-	if r.Peer >= 0 && r.Code != lifecycle.CodeOK {
-		attrs = append(attrs, semconv.PeerRank.Int(int(r.Peer)))
-	}
-	return attrs
+	a.when(r.Shared, semconv.SharedGoroutines.Bool(true))
+	a.when(r.Peer >= 0 && r.Code != lifecycle.CodeOK, semconv.PeerRank.Int(int(r.Peer)))
 }
 
-func siteAttributes(s lifecycle.Site) []attribute.KeyValue {
+// site tells where the call was made.
+func (a *attributes) site(s lifecycle.Site) {
 	if s.Func == "" && s.File == "" {
-		return nil
+		return
 	}
-	attrs := []attribute.KeyValue{
-		semconv.CodeFunction.String(s.Func),
-		semconv.CodeFile.String(s.File),
-		semconv.CodeLine.Int(s.Line),
-	}
-	if s.Goroutine != 0 {
-		attrs = append(attrs, semconv.Goroutine.Int64(int64(s.Goroutine)))
-	}
-	return attrs
+	*a = append(*a, semconv.CodeFunction.String(s.Func), semconv.CodeFile.String(s.File), semconv.CodeLine.Int(s.Line))
+	a.when(s.Goroutine != 0, semconv.Goroutine.Int64(int64(s.Goroutine)))
 }
 
-func firstAttributes(s lifecycle.Site) []attribute.KeyValue {
-	var attrs []attribute.KeyValue
+// first tells where the call was made that makes this one a mistake.
+func (a *attributes) first(s lifecycle.Site) {
 	if s.Func != "" || s.File != "" {
-		attrs = append(attrs, semconv.FirstFunction.String(s.Func), semconv.FirstFile.String(s.File),
+		*a = append(*a, semconv.FirstFunction.String(s.Func), semconv.FirstFile.String(s.File),
 			semconv.FirstLine.Int(s.Line))
 	}
-	if s.Goroutine != 0 {
-		attrs = append(attrs, semconv.FirstGoroutine.Int64(int64(s.Goroutine)))
+	a.when(s.Goroutine != 0, semconv.FirstGoroutine.Int64(int64(s.Goroutine)))
+	a.when(!s.Time.IsZero(), semconv.FirstTime.String(s.Time.UTC().Format(time.RFC3339Nano)))
+}
+
+// op describes an operation.
+func (a *attributes) op(c *Config, sig *tape.Signature, seq uint64, algorithm uint8) {
+	*a = append(*a, semconv.OpSeq.Int64(int64(seq)), semconv.OpBytes.Int64(int64(sig.Bytes)))
+	a.when(sig.Call != lifecycle.CallBarrier, semconv.OpDataType.String(kernels.DataType(sig.DataType).String()))
+	switch sig.Call {
+	case lifecycle.CallAllReduce, lifecycle.CallReduce, lifecycle.CallReduceScatter:
+		*a = append(*a, semconv.OpReduction.String(kernels.Reduction(sig.Reduction).String()))
+	default:
 	}
-	if !s.Time.IsZero() {
-		attrs = append(attrs, semconv.FirstTime.String(firstTime(s.Time)))
+	switch sig.Call {
+	case lifecycle.CallSend, lifecycle.CallRecv:
+		a.when(sig.Peer >= 0, semconv.OpPeer.Int(int(sig.Peer)))
+	case lifecycle.CallBroadcast, lifecycle.CallReduce, lifecycle.CallGather, lifecycle.CallScatter:
+		a.when(sig.Peer >= 0, semconv.OpRoot.Int(int(sig.Peer)))
+	default:
 	}
-	return attrs
+	if c.AlgorithmName != nil {
+		name := c.AlgorithmName(algorithm)
+		a.when(name != "", semconv.OpAlgorithm.String(name))
+	}
+}
+
+// wait tells what an operation was at when it was seen last: its phase, and the rank that it waited for.
+func (a *attributes) wait(phase tape.Phase, wait int32) {
+	a.when(phase != tape.PhaseNone, semconv.OpPhase.String(phase.String()))
+	a.when(wait >= 0, semconv.WaitRank.Int(int(wait)))
 }

@@ -3,10 +3,8 @@ package trace
 import (
 	"strconv"
 
-	"go.opentelemetry.io/otel/attribute"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
-	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
@@ -45,16 +43,13 @@ func (p *Projector) samples(comm lifecycle.CommID, o *model.Op) bool {
 
 // opSpan is one rank's part in an operation that ended.
 func (p *Projector) opSpan(m *member, o *model.Op, slow bool, problem *problem) *span {
-	attrs := append(commAttributes(m), p.cfg.opAttributes(&o.Signature, o.Seq, o.Algorithm)...)
+	attrs := attributesOf(m)
+	attrs.op(&p.cfg, &o.Signature, o.Seq, o.Algorithm)
 	if slow || problem != nil {
-		attrs = append(attrs, waitAttributes(o.Phase, o.Wait)...)
+		attrs.wait(o.Phase, o.Wait)
 	}
-	if slow {
-		attrs = append(attrs, semconv.OpSlow.Bool(true))
-	}
-	if o.Stalls > 0 {
-		attrs = append(attrs, semconv.StallNumber.Int(o.Stalls))
-	}
+	attrs.when(slow, semconv.OpSlow.Bool(true))
+	attrs.when(o.Stalls > 0, semconv.StallNumber.Int(o.Stalls))
 	return &span{
 		id:    p.opPart(m, OpTraceID(m.ID, m.Rank, o.Signature, o.Seq), &o.Signature),
 		name:  semconv.CallSpan(o.Signature.Call),
@@ -73,47 +68,4 @@ func (p *Projector) opPart(m *member, trace oteltrace.TraceID, sig *tape.Signatu
 		id.parent, id.remote = oteltrace.SpanID{}, false
 	}
 	return id
-}
-
-// waitAttributes tell what an operation was at when it was seen last: its phase, and the rank that it waited for.
-func waitAttributes(phase tape.Phase, wait int32) []attribute.KeyValue {
-	var attrs []attribute.KeyValue
-	if phase != tape.PhaseNone {
-		attrs = append(attrs, semconv.OpPhase.String(phase.String()))
-	}
-	if wait >= 0 {
-		attrs = append(attrs, semconv.WaitRank.Int(int(wait)))
-	}
-	return attrs
-}
-
-// opAttributes describe an operation.
-func (c *Config) opAttributes(sig *tape.Signature, seq uint64, algorithm uint8) []attribute.KeyValue {
-	attrs := []attribute.KeyValue{
-		semconv.OpSeq.Int64(int64(seq)),
-		semconv.OpBytes.Int64(int64(sig.Bytes)),
-	}
-	if sig.Call != lifecycle.CallBarrier {
-		attrs = append(attrs, semconv.OpDataType.String(kernels.DataType(sig.DataType).String()))
-	}
-	switch sig.Call {
-	case lifecycle.CallAllReduce, lifecycle.CallReduce, lifecycle.CallReduceScatter:
-		attrs = append(attrs, semconv.OpReduction.String(kernels.Reduction(sig.Reduction).String()))
-	default:
-	}
-	if sig.Peer >= 0 {
-		switch sig.Call {
-		case lifecycle.CallSend, lifecycle.CallRecv:
-			attrs = append(attrs, semconv.OpPeer.Int(int(sig.Peer)))
-		case lifecycle.CallBroadcast, lifecycle.CallReduce, lifecycle.CallGather, lifecycle.CallScatter:
-			attrs = append(attrs, semconv.OpRoot.Int(int(sig.Peer)))
-		default:
-		}
-	}
-	if c.AlgorithmName != nil {
-		if name := c.AlgorithmName(algorithm); name != "" {
-			attrs = append(attrs, semconv.OpAlgorithm.String(name))
-		}
-	}
-	return attrs
 }

@@ -63,14 +63,14 @@ func (o *origins) span(comm lifecycle.CommID, rank int) identity {
 
 // birth leads a rank of a communicator to how that was made.
 func (o *origins) birth(m *member) oteltrace.Link {
-	return link(o.span(m.ID, max(m.Rank, 0)), semconv.LinkBirth)
+	return link(o.span(m.ID, max(m.Rank, 0)).context(), semconv.LinkBirth)
 }
 
 // links connects an operation to how its communicator was made, and the one that this came from.
 func (o *origins) links(m *member) []oteltrace.Link {
 	links := []oteltrace.Link{o.birth(m)}
 	if !m.Parent.IsZero() {
-		links = append(links, link(o.span(m.Parent, 0), semconv.LinkParent))
+		links = append(links, link(o.span(m.Parent, 0).context(), semconv.LinkParent))
 	}
 	return links
 }

@@ -21,7 +21,7 @@ type span struct {
 	id         identity
 	name       string
 	start, end int64
-	attrs      []attribute.KeyValue
+	attrs      attributes
 	links      []oteltrace.Link
 	problem    *problem
 }
@@ -76,12 +76,14 @@ func (p *Projector) emitStarted(m *member, a *model.Act, r *tape.LifeRecord) {
 	if m.Rank >= 0 {
 		id = rankSpan(id.trace, m.Rank).child(tagStarted, m.Rank, 0)
 	}
-	attrs := append(commAttributes(m), callAttributes(r)...)
+	attrs := attributesOf(m)
+	attrs.call(r)
+	attrs.site(r.Site)
 	p.emit(&span{
 		id:    id,
 		name:  semconv.ActSpan(a.Kind) + semconv.StartedSuffix,
 		start: a.Start, end: a.Start,
-		attrs: append(attrs, siteAttributes(r.Site)...),
+		attrs: attrs,
 	})
 }
 
@@ -114,7 +116,7 @@ func (p *Projector) emitPhases(m *member, a *model.Act, now int64, problem *prob
 			id:    own.child(tagPhase, m.Rank, n),
 			name:  semconv.ActSpan(a.Kind) + semconv.PhaseSeparator + ph.Phase.String(),
 			start: ph.Start, end: ph.End,
-			attrs: commAttributes(m),
+			attrs: attributesOf(m),
 		}
 		if i == len(phases)-1 {
 			s.problem = problem
@@ -125,29 +127,25 @@ func (p *Projector) emitPhases(m *member, a *model.Act, now int64, problem *prob
 
 // emitAct is one rank's part in an act that has ended.
 func (p *Projector) emitAct(m *member, a *model.Act, r *tape.LifeRecord, problem *problem) {
-	attrs := append(commAttributes(m), callAttributes(r)...)
-	if r.State != lifecycle.StateNone {
-		attrs = append(attrs, semconv.CommState.String(r.State.String()))
-	}
-	if !r.Child.IsZero() {
-		attrs = append(attrs, semconv.SplitChildID.String(r.Child.String()))
-	}
+	attrs := attributesOf(m)
+	attrs.call(r)
+	attrs.when(r.State != lifecycle.StateNone, semconv.CommState.String(r.State.String()))
+	attrs.when(!r.Child.IsZero(), semconv.SplitChildID.String(r.Child.String()))
 	phase := a.Phase
 	if n := len(a.Phases); n > 0 && a.End > 0 {
 		phase = a.Phases[n-1].Phase // in which it ended
 	}
-	if problem != nil && phase != tape.PhaseNone {
-		attrs = append(attrs, semconv.Phase.String(phase.String()))
-	}
-	site := r.Site
-	if site.IsZero() {
-		site = a.First.Site
+	attrs.when(problem != nil && phase != tape.PhaseNone, semconv.Phase.String(phase.String()))
+	if r.Site.IsZero() {
+		attrs.site(a.First.Site)
+	} else {
+		attrs.site(r.Site)
 	}
 	p.emit(&span{
 		id:    p.part(m, actTrace(m, a), tagSpan),
 		name:  semconv.ActSpan(a.Kind),
 		start: a.Start, end: r.Time,
-		attrs:   append(attrs, siteAttributes(site)...),
+		attrs:   attrs,
 		links:   append(p.actLinks(m, r), callerLinks(cmp.Or(r.Caller, a.First.Caller))...),
 		problem: problem,
 	})
@@ -161,10 +159,10 @@ func (p *Projector) actLinks(m *member, r *tape.LifeRecord) []oteltrace.Link {
 	case r.Act != tape.ActInit:
 		links = append(links, p.origins.birth(m))
 	case !m.Parent.IsZero():
-		links = append(links, link(p.origins.span(m.Parent, 0), semconv.LinkParent))
+		links = append(links, link(p.origins.span(m.Parent, 0).context(), semconv.LinkParent))
 	}
 	if !r.Child.IsZero() && p.origins.hasInit(r.Child) {
-		links = append(links, link(p.origins.span(r.Child, 0), semconv.LinkChild))
+		links = append(links, link(p.origins.span(r.Child, 0).context(), semconv.LinkChild))
 	}
 	return links
 }
@@ -176,23 +174,23 @@ func (p *Projector) emitMisuse(m *member, s *model.Step) {
 	r := &s.Life
 	links := []oteltrace.Link{p.origins.birth(m)}
 	if first, why := before(m, s); r.Act != tape.ActLeak && first.IsValid() {
-		links = append(links, link(p.part(m, first, tagSpan), why))
+		links = append(links, link(p.part(m, first, tagSpan).context(), why))
 	}
 	name := semconv.ActSpan(r.Act)
 	if r.Act == tape.ActNone {
 		name = semconv.CallSpan(r.Call)
 	}
-	attrs := append(commAttributes(m), callAttributes(r)...)
+	attrs := attributesOf(m)
+	attrs.call(r)
 	attrs = append(attrs, semconv.CommState.String(r.State.String()))
-	if r.Code == lifecycle.CodeInProgress {
-		attrs = append(attrs, semconv.Postponed.String(cmp.Or(r.Text, r.Code.String())))
-	}
-	attrs = append(attrs, siteAttributes(r.Site)...)
+	attrs.when(r.Code == lifecycle.CodeInProgress, semconv.Postponed.String(cmp.Or(r.Text, r.Code.String())))
+	attrs.site(r.Site)
+	attrs.first(r.First)
 	p.emit(&span{
 		id:    p.misuse(m, s),
 		name:  name,
 		start: r.Time, end: r.Time,
-		attrs:   append(attrs, firstAttributes(r.First)...),
+		attrs:   attrs,
 		links:   append(links, callerLinks(r.Caller)...),
 		problem: problemOf(r.Code, r.Text),
 	})
@@ -232,23 +230,22 @@ func firstAct(code lifecycle.Code) tape.Act {
 // emitFailure says that a communicator failed, and in full why. Where the failed call is a collective it stands in that
 // operation's trace; the ranks that notice a failure in another way meet in a trace of their own.
 func (p *Projector) emitFailure(m *member, r *tape.LifeRecord) {
-	attrs := append(commAttributes(m), callAttributes(r)...)
+	attrs := attributesOf(m)
+	attrs.call(r)
 	attrs = append(attrs, semconv.CommState.String(r.State.String()))
+	attrs.site(r.Site)
 	p.emit(&span{
 		id:    p.failure(m, r),
 		name:  semconv.SpanFailure,
 		start: cmp.Or(min(r.Start, r.Time), r.Time), end: r.Time,
-		attrs:   append(attrs, siteAttributes(r.Site)...),
+		attrs:   attrs,
 		links:   append([]oteltrace.Link{p.origins.birth(m)}, callerLinks(r.Caller)...),
 		problem: problemOf(r.Code, r.Text),
 	})
 }
 
-func link(to identity, kind string) oteltrace.Link {
-	return oteltrace.Link{
-		SpanContext: to.context(),
-		Attributes:  []attribute.KeyValue{semconv.LinkKind.String(kind)},
-	}
+func link(to oteltrace.SpanContext, kind string) oteltrace.Link {
+	return oteltrace.Link{SpanContext: to, Attributes: []attribute.KeyValue{semconv.LinkKind.String(kind)}}
 }
 
 // callerLinks links to the caller's own span, if there is one.
@@ -259,11 +256,5 @@ func callerLinks(c tape.SpanContext) []oteltrace.Link {
 	if !sc.IsValid() {
 		return nil
 	}
-	return []oteltrace.Link{{
-		SpanContext: sc,
-		Attributes:  []attribute.KeyValue{semconv.LinkKind.String(semconv.LinkCaller)},
-	}}
+	return []oteltrace.Link{link(sc, semconv.LinkCaller)}
 }
-
-// firstTime is a moment as FirstTime has it.
-func firstTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

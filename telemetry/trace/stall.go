@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
@@ -52,8 +51,9 @@ func stallTrace(r *stall.Report) oteltrace.TraceID {
 
 // emitSlow announces an operation: a moment's span below the one that will come when it ends.
 func (p *Projector) emitSlow(m *member, r *stall.Report) {
-	attrs := append(commAttributes(m), p.cfg.opAttributes(&r.Op, r.Seq, r.Algorithm)...)
-	attrs = append(attrs, waitAttributes(r.Phase, r.Wait)...)
+	attrs := attributesOf(m)
+	attrs.op(&p.cfg, &r.Op, r.Seq, r.Algorithm)
+	attrs.wait(r.Phase, r.Wait)
 	p.emit(&span{
 		id:    p.part(m, stallTrace(r), tagSpan).child(tagStarted, m.Rank, 0),
 		name:  semconv.CallSpan(r.Op.Call) + semconv.StartedSuffix,
@@ -71,10 +71,11 @@ func (p *Projector) emitStall(m *member, r *stall.Report) {
 		n += p.salt + uint64(m.generation)<<32
 	}
 	reason := stallReason(r)
-	attrs := append(commAttributes(m), p.stalledAttributes(r)...)
+	attrs := attributesOf(m)
+	attrs.stall(&p.cfg, r)
 	if p.cfg.Finding != nil {
 		if f, ok := p.cfg.Finding(m.ID, r.Seq); ok {
-			attrs = append(attrs, findingAttributes(&f)...)
+			attrs.finding(&f)
 			if f.Text != "" {
 				reason = f.Text
 			}
@@ -128,41 +129,25 @@ func waited(r *stall.Report) time.Duration {
 	return time.Duration(r.Now - r.WaitSince)
 }
 
-func (p *Projector) stalledAttributes(r *stall.Report) []attribute.KeyValue {
-	var attrs []attribute.KeyValue
+// stall describes what stalls, and the report of it.
+func (a *attributes) stall(c *Config, r *stall.Report) {
 	if r.Act != tape.ActNone {
-		attrs = append(attrs, semconv.ActSeq.Int64(int64(r.ActSeq)))
-		if r.Phase != tape.PhaseNone {
-			attrs = append(attrs, semconv.Phase.String(r.Phase.String()))
-		}
-		attrs = append(attrs, waitAttributes(tape.PhaseNone, r.Wait)...)
+		*a = append(*a, semconv.ActSeq.Int64(int64(r.ActSeq)))
+		a.when(r.Phase != tape.PhaseNone, semconv.Phase.String(r.Phase.String()))
+		a.wait(tape.PhaseNone, r.Wait)
 	} else {
-		attrs = append(attrs, p.cfg.opAttributes(&r.Op, r.Seq, r.Algorithm)...)
-		attrs = append(attrs, waitAttributes(r.Phase, r.Wait)...)
+		a.op(c, &r.Op, r.Seq, r.Algorithm)
+		a.wait(r.Phase, r.Wait)
 	}
-	if d := waited(r); d > 0 {
-		attrs = append(attrs, semconv.WaitDuration.Float64(d.Seconds()))
-	}
-	attrs = append(attrs,
-		semconv.StallNumber.Int(r.Count),
-		semconv.StallAge.Float64(r.Age().Seconds()),
+	waited := waited(r)
+	a.when(waited > 0, semconv.WaitDuration.Float64(waited.Seconds()))
+	*a = append(*a, semconv.StallNumber.Int(r.Count), semconv.StallAge.Float64(r.Age().Seconds()),
 		semconv.StallThreshold.Float64(r.Threshold.Seconds()))
-	if r.Normal > 0 {
-		attrs = append(attrs, semconv.StallNormal.Float64(r.Normal.Seconds()))
-	}
-	return attrs
+	a.when(r.Normal > 0, semconv.StallNormal.Float64(r.Normal.Seconds()))
 }
 
-func findingAttributes(f *Finding) []attribute.KeyValue {
-	var attrs []attribute.KeyValue
-	if f.Rank >= 0 {
-		attrs = append(attrs, semconv.VerdictRank.Int(f.Rank))
-	}
-	if f.Reason != "" {
-		attrs = append(attrs, semconv.VerdictReason.String(f.Reason))
-	}
-	if f.Chain != "" {
-		attrs = append(attrs, semconv.VerdictChain.String(f.Chain))
-	}
-	return attrs
+func (a *attributes) finding(f *Finding) {
+	a.when(f.Rank >= 0, semconv.VerdictRank.Int(f.Rank))
+	a.when(f.Reason != "", semconv.VerdictReason.String(f.Reason))
+	a.when(f.Chain != "", semconv.VerdictChain.String(f.Chain))
 }

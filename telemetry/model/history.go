@@ -21,36 +21,8 @@ const (
 // Calls on communicators that were ever in flight at one time come from different goroutines or run in the background,
 // and their order means nothing: each such lane is compared by itself.
 type History struct {
-	calls []call
+	calls []Call
 	next  int // where the next goes, once it is full
-}
-
-// call is an operation without what differs from step to step.
-type call struct {
-	kind
-	seq        uint64
-	start, end int64 // end is 0 while it is in flight
-	usual      bool
-}
-
-func (c call) call() Call { return Call{c.generation, c.sig, c.seq, c.start, c.usual} }
-
-type kind struct {
-	generation uint32
-	sig        tape.Signature
-}
-
-func (h *History) add(c *Comm, o *Op) {
-	if !o.Signature.Call.IsOperation() {
-		return // what an act does, as a split
-	}
-	next := call{kind{c.Generation, o.Signature}, o.Seq, o.Start, o.End, false}
-	if len(h.calls) < maxHistory {
-		h.calls = append(h.calls, next)
-		return
-	}
-	h.calls[h.next] = next
-	h.next = (h.next + 1) % maxHistory
 }
 
 // Call is a call of a history.
@@ -59,7 +31,29 @@ type Call struct {
 	Signature  tape.Signature
 	Seq        uint64
 	Start      int64
-	Usual      bool // it is the call that has always come there
+	Usual      bool  // it is the call that has always come there
+	end        int64 // 0 while it is in flight
+}
+
+// kind is what a call has in common with those like it in other steps.
+type kind struct {
+	generation uint32
+	sig        tape.Signature
+}
+
+func (c *Call) kind() kind { return kind{c.Generation, c.Signature} }
+
+func (h *History) add(c *Comm, o *Op) {
+	if !o.Signature.Call.IsOperation() {
+		return // what an act does, as a split
+	}
+	next := Call{Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start, end: o.End}
+	if len(h.calls) < maxHistory {
+		h.calls = append(h.calls, next)
+		return
+	}
+	h.calls[h.next] = next
+	h.next = (h.next + 1) % maxHistory
 }
 
 // Odd is a call that is not the one which has always come at this point of the program.
@@ -81,58 +75,53 @@ type Habit struct {
 
 // Habit compares the calls, and those that are in flight, with what came before each.
 func (h *History) Habit(inFlight ...Call) (habit Habit) {
-	calls := slices.Clone(h.calls)
-	for _, c := range inFlight {
-		calls = append(calls, call{kind{c.Generation, c.Signature}, c.Seq, c.Start, 0, false})
-	}
-	slices.SortStableFunc(calls, func(a, b call) int { return cmp.Compare(a.start, b.start) })
+	calls := append(slices.Clone(h.calls), inFlight...)
+	slices.SortStableFunc(calls, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
 	all, members := lanes(calls)
-	var trail []call
+	var trail []Call
 	for _, lane := range all {
 		odd, next := newLane(lane).odd()
 		trail = append(trail, lane[max(len(lane)-maxTrail, 0):]...)
 		habit.Odd = append(habit.Odd, odd...)
-		if lane[len(lane)-1].start == calls[len(calls)-1].start {
+		if lane[len(lane)-1].Start == calls[len(calls)-1].Start {
 			habit.Next = next
 		}
 	}
 	habit.Lanes = members
-	slices.SortStableFunc(trail, func(a, b call) int { return cmp.Compare(a.start, b.start) })
-	for _, c := range trail[max(len(trail)-maxTrail, 0):] {
-		habit.Trail = append(habit.Trail, c.call())
-	}
+	slices.SortStableFunc(trail, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
+	habit.Trail = trail[max(len(trail)-maxTrail, 0):]
 	slices.SortStableFunc(habit.Odd, func(a, b Odd) int { return cmp.Compare(b.Did.Start, a.Did.Start) })
 	habit.Odd = habit.Odd[:min(len(habit.Odd), maxOdd)]
 	return habit
 }
 
 // lanes divides calls, which are in the order in which they began, into those that never overlapped.
-func lanes(calls []call) (all [][]call, members [][]uint32) {
+func lanes(calls []Call) (all [][]Call, members [][]uint32) {
 	type pair struct{ a, b uint32 }
 	overlap := map[pair]bool{}
-	var open []call
+	var open []Call
 	for _, c := range calls {
-		open = slices.DeleteFunc(open, func(o call) bool { return o.end > 0 && o.end <= c.start })
+		open = slices.DeleteFunc(open, func(o Call) bool { return o.end > 0 && o.end <= c.Start })
 		for _, o := range open {
-			if o.generation != c.generation {
-				overlap[pair{o.generation, c.generation}], overlap[pair{c.generation, o.generation}] = true, true
+			if o.Generation != c.Generation {
+				overlap[pair{o.Generation, c.Generation}], overlap[pair{c.Generation, o.Generation}] = true, true
 			}
 		}
 		open = append(open, c)
 	}
 	of := map[uint32]int{}
 	for _, c := range calls {
-		lane, known := of[c.generation]
+		lane, known := of[c.Generation]
 		if !known {
 			lane = slices.IndexFunc(members, func(m []uint32) bool {
-				return !slices.ContainsFunc(m, func(g uint32) bool { return overlap[pair{g, c.generation}] })
+				return !slices.ContainsFunc(m, func(g uint32) bool { return overlap[pair{g, c.Generation}] })
 			})
 			if lane < 0 {
 				lane = len(members)
 				members, all = append(members, nil), append(all, nil)
 			}
-			members[lane] = append(members[lane], c.generation)
-			of[c.generation] = lane
+			members[lane] = append(members[lane], c.Generation)
+			of[c.Generation] = lane
 		}
 		all[lane] = append(all[lane], c)
 	}
@@ -141,19 +130,19 @@ func lanes(calls []call) (all [][]call, members [][]uint32) {
 
 // lane is calls that were made one after the other.
 type lane struct {
-	calls []call
+	calls []Call
 	ids   []int // equal for calls of one kind
 	count []int // of each kind
 }
 
-func newLane(calls []call) *lane {
+func newLane(calls []Call) *lane {
 	l := &lane{calls: calls, ids: make([]int, len(calls))}
 	kinds := make(map[kind]int)
 	for i, c := range calls {
-		id, known := kinds[c.kind]
+		id, known := kinds[c.kind()]
 		if !known {
 			id = len(kinds)
-			kinds[c.kind] = id
+			kinds[c.kind()] = id
 			l.count = append(l.count, 0)
 		}
 		l.ids[i] = id
@@ -204,15 +193,15 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 		if times > 0 {
 			found = true
 			expected := l.calls[frequent[len(frequent)-lag]]
-			o := Odd{Usual: expected.call(), Times: times}
+			o := Odd{Usual: expected, Times: times}
 			switch {
 			case i == len(l.calls):
 				next = &o
-			case l.calls[i].kind == expected.kind:
-				l.calls[i].usual = true
+			case l.calls[i].kind() == expected.kind():
+				l.calls[i].Usual = true
 			case l.count[l.ids[i]] < least && known[l.ids[i]]: // it comes now and then
 			case known[l.ids[i]] || lag > 1 && times >= usual:
-				o.Did = l.calls[i].call()
+				o.Did = l.calls[i]
 				odd = append(odd, o)
 			}
 		}

@@ -30,11 +30,12 @@ type pipeline struct {
 	tracer   oteltrace.Tracer
 	store    *Store
 	gate     *gate // nil: nothing is exported
+	disabled bool  // OTEL_SDK_DISABLED: no spans are made
 }
 
 // newPipeline builds the pipeline that cfg and the OTEL_* variables ask for.
 func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
-	p := &pipeline{store: NewStore(cfg.StoreTraces)}
+	p := &pipeline{store: NewStore(cfg.StoreTraces), disabled: sdkDisabled()}
 	exporter, err := exporterFromEnv(ctx, cfg.Logger)
 	switch {
 	case err != nil && cfg.MustExport:
@@ -83,7 +84,7 @@ func (p *pipeline) stats() Stats {
 // Unlike OpenTelemetry, which sends to a collector on this host when nothing is set, nothing set means that nothing
 // leaves the process.
 func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExporter, error) {
-	if !exportWanted(os.Environ()) {
+	if sdkDisabled() || !exportWanted(os.Environ()) {
 		return nil, nil
 	}
 	if err := checkEnv(log); err != nil {

@@ -16,7 +16,7 @@ import (
 // belong to the model's owner; Store, Stats and Flush may be used by any goroutine.
 type Projector struct {
 	cfg     Config
-	pipe    *pipeline // nil: OTEL_SDK_DISABLED
+	pipe    *pipeline
 	store   *Store
 	origins *origins
 	salt    uint64   // tells this process's spans apart where there is no rank
@@ -48,34 +48,26 @@ func New(ctx context.Context, cfg Config) (*Projector, error) {
 		return nil, errors.New("trace: Config.Process is nil; give it the model whose steps are observed")
 	}
 	cfg.setDefaults()
-	p := &Projector{cfg: cfg, origins: newOrigins(), salt: processSalt(cfg.Host, cfg.PID), sentTo: cfg.Sent}
-	if sdkDisabled() {
-		p.store = NewStore(1)
-		return p, nil
-	}
-	pipe, err := newPipeline(ctx, &p.cfg)
+	pipe, err := newPipeline(ctx, &cfg)
 	if err != nil {
 		return nil, err
 	}
-	p.pipe, p.store = pipe, pipe.store
-	return p, nil
+	return &Projector{
+		cfg: cfg, pipe: pipe, store: pipe.store, origins: newOrigins(), salt: processSalt(cfg.Host, cfg.PID),
+		sentTo: cfg.Sent,
+	}, nil
 }
 
 // Store holds the last traces. It stays readable after Close.
 func (p *Projector) Store() *Store { return p.store }
 
 // Stats counts the spans that were to be exported; all zero if none are.
-func (p *Projector) Stats() Stats {
-	if p.pipe == nil {
-		return Stats{}
-	}
-	return p.pipe.stats()
-}
+func (p *Projector) Stats() Stats { return p.pipe.stats() }
 
 // Observe takes the next step of Config.Process. It reads s only during the call, and never blocks on an exporter. No
 // span is made of what a communicator does that the tape doesn't describe any more.
 func (p *Projector) Observe(s *model.Step) {
-	if p.pipe == nil {
+	if p.pipe.disabled {
 		return
 	}
 	p.emitted = identity{}
@@ -172,9 +164,6 @@ func (p *Projector) Emitted() oteltrace.SpanContext { return p.emitted.context()
 // Close ends the acts that are still open, as unfinished, and exports what is queued until ctx ends. The error is
 // ctx's, if spans were left behind.
 func (p *Projector) Close(ctx context.Context) error {
-	if p.pipe == nil {
-		return nil
-	}
 	p.ending = true
 	p.abandonAll(tapeEnds)
 	return p.pipe.shutdown(ctx)
@@ -194,9 +183,6 @@ func (p *Projector) Unfinished() {
 // Interrupt is Unfinished for a process that will be gone in a moment. why is what comes before they end ("SIGTERM
 // comes"). One that ends all the same has another span then, with the same ids. Flush sends them.
 func (p *Projector) Interrupt(why string) {
-	if p.pipe == nil {
-		return
-	}
 	now := p.now()
 	p.abandonAll(why)
 	for c := range p.cfg.Process.Comms() {
@@ -208,7 +194,7 @@ func (p *Projector) Interrupt(why string) {
 // Complete says whether every span that was made before the last Flush without an error has been exported: there is an
 // exporter, and none was dropped or refused.
 func (p *Projector) Complete() bool {
-	if p.pipe == nil || p.pipe.gate == nil {
+	if p.pipe.gate == nil {
 		return false
 	}
 	stats := p.pipe.stats()
@@ -218,9 +204,6 @@ func (p *Projector) Complete() bool {
 // Flush exports what is queued, until ctx ends. It is for callers that feed events faster than they can be exported and
 // wants to lose none. The error is ctx's.
 func (p *Projector) Flush(ctx context.Context) error {
-	if p.pipe == nil {
-		return nil
-	}
 	return p.pipe.provider.ForceFlush(ctx)
 }
 

@@ -24,7 +24,7 @@ type Finding struct {
 // an act does when it starts, and whatever stalls has a span for each report, from its beginning until then. What was
 // on the tape when the report was made should have been observed, as the caller of an operation is there alone.
 func (p *Projector) ObserveStall(r *stall.Report) {
-	if p.pipe == nil || r.Comm.ID.IsZero() {
+	if p.pipe.disabled || r.Comm.ID.IsZero() {
 		return
 	}
 	m := member{r.Comm, r.Generation}

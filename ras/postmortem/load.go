@@ -192,7 +192,7 @@ func read(path string, opts *Options) (*process, error) {
 // limits are those by which the process told what stalls.
 func (p *process) limits() model.Limits {
 	l := model.Limits{Slow: p.header.SlowAfter, Floor: p.header.StallAfter}
-	if l.Validate() != nil { // a tape may say anything
+	if !l.Valid() { // a tape may say anything
 		return model.Limits{}
 	}
 	return l

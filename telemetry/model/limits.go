@@ -2,8 +2,6 @@ package model
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -13,9 +11,8 @@ import (
 
 // Defaults of Limits.
 const (
-	DefaultSlow   = time.Second
-	DefaultFloor  = 5 * time.Second
-	DefaultFactor = 8
+	DefaultSlow  = time.Second
+	DefaultFloor = 5 * time.Second
 )
 
 // Bounds of Limits: below, a busy machine's scheduler is what is reported; above, the report comes too late.
@@ -29,54 +26,32 @@ type Limits struct {
 	// Slow is the age at which something is slow. What normally takes longer is slow at twice its normal time. At most
 	// Floor. 0 means DefaultSlow, or Floor where that is less.
 	Slow time.Duration
-	// Floor is the least age at which something stalls. 0 means DefaultFloor.
+	// Floor is the least age at which something stalls: what normally takes long stalls at stallFactor times its normal
+	// time. 0 means DefaultFloor.
 	Floor time.Duration
-	// Factor is how many times its normal duration something must take to stall, where that is more than Floor. At
-	// least 1; 0 means DefaultFactor.
-	Factor float64
 }
+
+// stallFactor is how many times its normal duration something takes when it stalls.
+const stallFactor = 8
 
 // complete fills in the defaults.
 func (l Limits) complete() Limits {
-	if l.Floor == 0 {
-		l.Floor = DefaultFloor
-	}
-	if l.Slow == 0 {
-		l.Slow = min(DefaultSlow, l.Floor)
-	}
-	if l.Factor == 0 {
-		l.Factor = DefaultFactor
-	}
+	l.Floor = cmp.Or(l.Floor, DefaultFloor)
+	l.Slow = cmp.Or(l.Slow, min(DefaultSlow, l.Floor))
 	return l
 }
 
-// Validate names every field that has a value that is not allowed.
-func (l Limits) Validate() error {
+// Valid tells whether the limits are within their bounds, and nothing stalls before it is slow.
+func (l Limits) Valid() bool {
 	l = l.complete()
-	var errs []error
-	for _, field := range []struct {
-		name  string
-		value time.Duration
-	}{{"Slow", l.Slow}, {"Floor", l.Floor}} {
-		if field.value < MinLimit || field.value > MaxLimit {
-			errs = append(errs, fmt.Errorf("model.Limits.%s is %v: allowed are %v to %v",
-				field.name, field.value, MinLimit, MaxLimit))
-		}
-	}
-	if l.Slow > l.Floor {
-		errs = append(errs, fmt.Errorf("model.Limits.Slow is %v, more than Floor, %v: something is slow before it stalls",
-			l.Slow, l.Floor))
-	}
-	if !(l.Factor >= 1 && l.Factor <= 1e6) { // written so that it refuses NaN too
-		errs = append(errs, fmt.Errorf("model.Limits.Factor is %v: allowed are 1 to 1e6", l.Factor))
-	}
-	return errors.Join(errs...)
+	return l.Slow >= MinLimit && l.Slow <= l.Floor && l.Floor <= MaxLimit
 }
 
 // thresholds are the ages at which something with that normal duration is slow, and stalls.
 func (l *Limits) thresholds(normal int64) (slow, stalled int64) {
+	normal = min(normal, int64(MaxLimit)) // a tape may say anything
 	slow = max(int64(l.Slow), 2*normal)
-	return slow, max(int64(l.Floor), int64(min(l.Factor*float64(normal), float64(MaxLimit))), slow)
+	return slow, max(int64(l.Floor), min(stallFactor*normal, int64(MaxLimit)), slow)
 }
 
 // Thresholds are the ages at which an operation is slow, and stalls, in nanoseconds.

@@ -16,15 +16,9 @@ const maxInterval = time.Minute
 // Watch finds what takes too long in a model. It belongs to the model's owner.
 type Watch struct {
 	process *model.Process
-	told    map[subject]*trouble
-	tick    uint64 // counts the calls of Check
+	told    map[any]*trouble // by the operation or act, a *model.Op or *model.Act
+	tick    uint64           // counts the calls of Check
 	reports []Report
-}
-
-// subject is what a report is about: an operation, or else an act.
-type subject struct {
-	op  *model.Op
-	act *model.Act
 }
 
 // trouble is what was told of something that takes long.
@@ -36,52 +30,25 @@ type trouble struct {
 
 // New makes a Watch of a process. What is slow and what stalls is as the process's Limits say.
 func New(process *model.Process) *Watch {
-	return &Watch{process: process, told: make(map[subject]*trouble)}
+	return &Watch{process: process, told: make(map[any]*trouble)}
 }
 
-// Check looks at what the process does at the time now of the tape's clock, and returns what there is to tell, which is
-// valid until the next call. What it tells of is marked in the model. It does not allocate while nothing is slow. The
-// model was shown the in-flight table just before.
+// Check looks at what the process does at the time now of the tape's clock, and returns what there is to tell, first of
+// what is over; it is valid until the next call. What it tells of is marked in the model. It does not allocate while
+// nothing is slow. The model was shown the in-flight table just before.
 func (w *Watch) Check(now int64) []Report {
 	w.tick++
 	w.reports = w.reports[:0]
-	late := w.process.Late(now)
-	w.each(late, func(_ *model.Comm, s subject) {
-		if t := w.told[s]; t != nil {
-			t.tick = w.tick
-		}
-	})
-	w.clear(now)
-	w.each(late, func(c *model.Comm, s subject) {
-		if s.op != nil {
-			w.checkOp(c, s.op, now)
-		} else {
-			w.checkAct(c, s.act, now)
-		}
-	})
-	return w.reports
-}
-
-// each calls f for the operation in flight of each communicator, and for its open acts. What an act does on the wire is
-// no operation of the user's.
-func (w *Watch) each(late []*model.Comm, f func(*model.Comm, subject)) {
-	for _, c := range late {
+	for _, c := range w.process.Late(now) {
+		// What an act does on the wire is no operation of the user's.
 		if o := c.InFlight(); o != nil && o.Signature.Call.IsOperation() {
-			f(c, subject{op: o})
+			w.checkOp(c, o, now)
 		}
 		for _, a := range c.Acts {
-			f(c, subject{act: a})
+			w.checkAct(c, a, now)
 		}
 	}
-}
-
-// clear tells of what was slow or stalled and does not go on.
-func (w *Watch) clear(now int64) {
-	if len(w.told) == 0 {
-		return
-	}
-	first := len(w.reports)
-	maps.DeleteFunc(w.told, func(_ subject, t *trouble) bool {
+	maps.DeleteFunc(w.told, func(_ any, t *trouble) bool {
 		over := t.tick != w.tick
 		if over {
 			t.last.Stage, t.last.Now = Cleared, now
@@ -89,9 +56,13 @@ func (w *Watch) clear(now int64) {
 		}
 		return over
 	})
-	slices.SortFunc(w.reports[first:], func(a, b Report) int {
-		return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Start, b.Start))
+	slices.SortStableFunc(w.reports, func(a, b Report) int {
+		if a.Stage == Cleared && b.Stage == Cleared {
+			return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Start, b.Start))
+		}
+		return cmp.Compare(b.Stage/Cleared, a.Stage/Cleared)
 	})
+	return w.reports
 }
 
 func (w *Watch) checkOp(c *model.Comm, o *model.Op, now int64) {
@@ -101,12 +72,12 @@ func (w *Watch) checkOp(c *model.Comm, o *model.Op, now int64) {
 		Normal: time.Duration(w.process.Normal(o.Signature.Call, o.Signature.Bytes)),
 	}
 	r.runs(o)
-	o.Slow, o.Stalls = w.tell(subject{op: o}, &r, slow, stalled)
+	o.Slow, o.Stalls = w.tell(o, &r, slow, stalled)
 }
 
 func (w *Watch) checkAct(c *model.Comm, a *model.Act, now int64) {
 	o := c.InFlight()
-	if a.Kind == tape.ActGroup && o != nil && o.Signature.Call.IsOperation() && w.told[subject{act: a}] == nil {
+	if a.Kind == tape.ActGroup && o != nil && o.Signature.Call.IsOperation() && w.told[a] == nil {
 		return // the operation that the group makes now tells more
 	}
 	slow, stalled := w.process.ActThresholds(a.Kind)
@@ -117,7 +88,7 @@ func (w *Watch) checkAct(c *model.Comm, a *model.Act, now int64) {
 	if o != nil {
 		r.runs(o)
 	}
-	a.Slow, a.Stalls = w.tell(subject{act: a}, &r, slow, stalled)
+	a.Slow, a.Stalls = w.tell(a, &r, slow, stalled)
 }
 
 // runs adds the operation that is in flight.
@@ -128,15 +99,15 @@ func (r *Report) runs(o *model.Op) {
 
 // tell reports what was not said yet: that it is slow, that it stalls, or that it still does. It returns what is to be
 // marked.
-func (w *Watch) tell(s subject, r *Report, slow, stalled int64) (told bool, stalls int) {
+func (w *Watch) tell(of any, r *Report, slow, stalled int64) (told bool, stalls int) {
 	age := w.process.Age(r.Start, r.Now) // a pause of the process doesn't count
-	t := w.told[s]
+	t := w.told[of]
 	if t == nil {
 		if age < slow {
 			return false, 0
 		}
-		t = &trouble{tick: w.tick}
-		w.told[s] = t
+		t = &trouble{}
+		w.told[of] = t
 		r.Stage, r.Threshold = Slow, time.Duration(slow)
 		w.reports = append(w.reports, *r)
 	} else {
@@ -153,6 +124,6 @@ func (w *Watch) tell(s subject, r *Report, slow, stalled int64) (told bool, stal
 		t.next = r.Now + int64(interval)
 		w.reports = append(w.reports, *r)
 	}
-	t.last = *r
+	t.last, t.tick = *r, w.tick
 	return true, r.Count
 }

@@ -119,7 +119,7 @@ func (p *Process) Late(now int64) []*Comm {
 			p.late = append(p.late, c)
 		}
 	}
-	slices.SortFunc(p.late, func(a, b *Comm) int { return cmp.Compare(a.Generation, b.Generation) })
+	slices.SortFunc(p.late, byGeneration)
 	return p.late
 }
 

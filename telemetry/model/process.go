@@ -166,14 +166,10 @@ func (p *Process) Comm(generation uint32) *Comm { return p.comms[generation] }
 
 // Comms yields the live communicators, in the order in which they were made.
 func (p *Process) Comms() iter.Seq[*Comm] {
-	return func(yield func(*Comm) bool) {
-		for _, generation := range slices.Sorted(maps.Keys(p.comms)) {
-			if !yield(p.comms[generation]) {
-				return
-			}
-		}
-	}
+	return slices.Values(slices.SortedFunc(maps.Values(p.comms), byGeneration))
 }
+
+func byGeneration(a, b *Comm) int { return cmp.Compare(a.Generation, b.Generation) }
 
 // Ended lists the communicators that the process ended last, the oldest first.
 func (p *Process) Ended() []*Comm { return p.ended }

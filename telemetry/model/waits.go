@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -14,58 +15,42 @@ const (
 // window sums up waits from start on.
 type window struct {
 	start int64
-	waits map[int32]*Wait
+	waits map[int32]Wait // by rank
 }
 
 // waitFor notes that the running operation waits for another rank from now on, -1 for none.
 func (c *Comm) waitFor(rank int32, now int64) {
 	if c.wait >= 0 && now > c.waitSince {
-		w := c.window(now)
-		sum := w.waits[c.wait]
-		if sum == nil {
-			sum = &Wait{Rank: c.wait}
-			w.waits[c.wait] = sum
+		w := &c.windows[0]
+		if w.waits == nil || now-w.start >= waitWindow {
+			c.windows[1] = *w
+			*w = window{start: now, waits: make(map[int32]Wait)}
 		}
-		sum.Time += min(now-c.waitSince, longestWait)
-		sum.Ops++
+		w.add(Wait{Rank: c.wait, Time: min(now-c.waitSince, longestWait), Ops: 1})
 	}
 	c.wait, c.waitSince = rank, now
 }
 
-// window is the current one.
-func (c *Comm) window(now int64) *window {
-	w := &c.windows[0]
-	if w.waits == nil || now-w.start >= waitWindow {
-		c.windows[1] = *w
-		*w = window{start: now, waits: make(map[int32]*Wait)}
-	}
-	return w
+func (w *window) add(more Wait) {
+	sum := w.waits[more.Rank]
+	w.waits[more.Rank] = Wait{Rank: more.Rank, Time: sum.Time + more.Time, Ops: sum.Ops + more.Ops}
 }
 
 // Waits is how long operations of the communicator waited for each rank lately, in the order of ranks, and over how
 // long that was summed up: 20 to 40 seconds, less when the first wait is not as long ago. A single wait counts for a
 // second at most.
 func (c *Comm) Waits(now int64) (list []Wait, over int64) {
-	if c.windows[0].waits == nil {
+	last, before := &c.windows[0], &c.windows[1]
+	if last.waits == nil {
 		return nil, 0
 	}
-	from := c.windows[0].start
-	if c.windows[1].waits != nil && now-from < waitWindow {
-		from = c.windows[1].start
-	}
-	for i := range c.windows {
-		if c.windows[i].waits == nil || c.windows[i].start < from {
-			continue
-		}
-		for rank, w := range c.windows[i].waits {
-			byRank := func(l Wait, rank int32) int { return cmp.Compare(l.Rank, rank) }
-			at, found := slices.BinarySearchFunc(list, rank, byRank)
-			if !found {
-				list = slices.Insert(list, at, Wait{Rank: rank})
-			}
-			list[at].Time += w.Time
-			list[at].Ops += w.Ops
+	sum := window{last.start, maps.Clone(last.waits)}
+	if before.waits != nil && now-last.start < waitWindow {
+		sum.start = before.start
+		for _, w := range before.waits {
+			sum.add(w)
 		}
 	}
-	return list, now - from
+	byRank := func(a, b Wait) int { return cmp.Compare(a.Rank, b.Rank) }
+	return slices.SortedFunc(maps.Values(sum.waits), byRank), now - sum.start
 }

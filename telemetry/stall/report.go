@@ -21,16 +21,11 @@ const (
 
 // String is "slow", "stalled" or "cleared".
 func (s Stage) String() string {
-	switch s {
-	case Slow:
-		return "slow"
-	case Stalled:
-		return "stalled"
-	case Cleared:
-		return "cleared"
-	default:
+	names := [...]string{Slow: "slow", Stalled: "stalled", Cleared: "cleared"}
+	if s == 0 || int(s) >= len(names) {
 		return "unknown"
 	}
+	return names[s]
 }
 
 // Report tells of one operation or act that takes, or took, too long on one rank, as it was at the time Now. Times are

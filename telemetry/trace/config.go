@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"log/slog"
 	"os"
 	"time"
@@ -11,9 +12,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
-
-// DefaultSampleEvery is the sampling of operations that end well: 1 in so many.
-const DefaultSampleEvery = tape.DefaultSampleEvery
 
 // Config describes the process whose tape is projected, and what is made of it. Zero fields take the defaults that they
 // name.
@@ -49,7 +47,7 @@ type Config struct {
 	Now func() int64
 
 	// SampleEvery keeps 1 in so many operations that ended well, the same ones on all ranks; failed, slow and stalled
-	// ones are always kept. 0 means DefaultSampleEvery, a negative number keeps none. A follower shows no more of them
+	// ones are always kept. 0 means tape.DefaultSampleEvery, a negative number keeps none. A follower shows no more of them
 	// than tape.Config.SampleEvery says.
 	SampleEvery int
 
@@ -81,22 +79,12 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Service == "" {
-		c.Service = "carillon"
-	}
 	if c.Host == "" {
 		c.Host, _ = os.Hostname()
 	}
-	if c.PID == 0 {
-		c.PID = os.Getpid()
-	}
-	if c.SampleEvery == 0 {
-		c.SampleEvery = DefaultSampleEvery
-	}
-	if c.Slow == 0 {
-		c.Slow = model.DefaultSlow
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Service = cmp.Or(c.Service, "carillon")
+	c.PID = cmp.Or(c.PID, os.Getpid())
+	c.SampleEvery = cmp.Or(c.SampleEvery, tape.DefaultSampleEvery)
+	c.Slow = cmp.Or(c.Slow, model.DefaultSlow)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 }

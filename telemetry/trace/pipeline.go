@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/contrib/exporters/autoexport"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
@@ -140,18 +139,14 @@ func newResource(ctx context.Context, cfg *Config) *resource.Resource {
 	if cfg.Rank < 0 {
 		instance = cfg.Host + "-" + strconv.Itoa(cfg.PID)
 	}
-	attrs := []attribute.KeyValue{
+	attrs := attributes{
 		semconv.ServiceName.String(cfg.Service),
 		semconv.ServiceInstanceID.String(instance),
 		semconv.HostName.String(cfg.Host),
 		semconv.ProcessPID.Int(cfg.PID),
 	}
-	if cfg.Version != "" {
-		attrs = append(attrs, semconv.ServiceVersion.String(cfg.Version))
-	}
-	if cfg.Job != "" {
-		attrs = append(attrs, semconv.Job.String(cfg.Job))
-	}
+	attrs.when(cfg.Version != "", semconv.ServiceVersion.String(cfg.Version))
+	attrs.when(cfg.Job != "", semconv.Job.String(cfg.Job))
 	res, err := resource.New(ctx,
 		resource.WithTelemetrySDK(), resource.WithAttributes(attrs...), resource.WithFromEnv())
 	if err != nil && !errors.Is(err, resource.ErrSchemaURLConflict) {

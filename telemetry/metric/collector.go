@@ -84,8 +84,8 @@ var families = []struct {
 
 	{semconv.MetricTapeMissed, "Tape records that were overwritten before they were read, by ring.",
 		[]string{semconv.LabelRing}},
-	{semconv.MetricTapeFree, "Places of the tape that are free, by part. Without one, a new communicator is in the rings " +
-		"alone, or its operations are read one by one.", []string{semconv.LabelPart}},
+	{semconv.MetricTapeFree, "Places of the tape that are free, by part. Without one, a new communicator is in the " +
+		"rings alone, or its operations are read one by one.", []string{semconv.LabelPart}},
 	{semconv.MetricSpans, "Spans to be exported, by what became of them: exported, dropped because the queue was full, " +
 		"or failed in the exporter.", []string{semconv.LabelResult}},
 	{semconv.MetricLogDropped, "Log records that were lost, because a queue was full or the receiver didn't take them, " +

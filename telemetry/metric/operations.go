@@ -153,7 +153,9 @@ func (o *operations) collect(to scrape, tallies []tape.Tally) {
 		to.ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(to.descs[name], prometheus.CounterValue, float64(n),
 			o.since, labels...)
 	}
-	histogram := func(name string, sum float64, counts []uint64, bound func(int) float64, labels []string) prometheus.Metric {
+	histogram := func(
+		name string, sum float64, counts []uint64, bound func(int) float64, labels []string,
+	) prometheus.Metric {
 		buckets, count := make(map[float64]uint64, len(counts)), uint64(0)
 		for i, n := range counts {
 			count += n

@@ -47,8 +47,8 @@ type Config struct {
 	Now func() int64
 
 	// SampleEvery keeps 1 in so many operations that ended well, the same ones on all ranks; failed, slow and stalled
-	// ones are always kept. 0 means tape.DefaultSampleEvery, a negative number keeps none. A follower shows no more of them
-	// than tape.Config.SampleEvery says.
+	// ones are always kept. 0 means tape.DefaultSampleEvery, a negative number keeps none. A follower shows no more of
+	// them than tape.Config.SampleEvery says.
 	SampleEvery int
 
 	// Slow is the duration from which an operation is slow; those that ObserveStall was told of are besides. 0 means

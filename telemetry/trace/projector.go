@@ -202,10 +202,8 @@ func (p *Projector) Complete() bool {
 }
 
 // Flush exports what is queued, until ctx ends. It is for callers that feed events faster than they can be exported and
-// wants to lose none. The error is ctx's.
-func (p *Projector) Flush(ctx context.Context) error {
-	return p.pipe.provider.ForceFlush(ctx)
-}
+// want to lose none. The error is ctx's.
+func (p *Projector) Flush(ctx context.Context) error { return p.pipe.provider.ForceFlush(ctx) }
 
 // abandonAll ends the open acts of which that wasn't said before.
 func (p *Projector) abandonAll(why string) {

@@ -77,21 +77,27 @@ var families = []struct {
 	{semconv.MetricDuration, "Time from launch to end of operations that ended well.", byOperation},
 	{semconv.MetricBusBandwidth, "Bus bandwidth of operations that ended well, as nccl-tests defines it.", byOperation},
 
-	{semconv.MetricStalled, "Operations and acts that are stalled now, by communicator name and kind.",
-		[]string{semconv.LabelComm, semconv.LabelKind}},
+	{
+		semconv.MetricStalled, "Operations and acts that are stalled now, by communicator name and kind.",
+		[]string{semconv.LabelComm, semconv.LabelKind},
+	},
 	{semconv.MetricStallAge, "How long the oldest of those that are stalled has taken until now, and the rank that it " +
 		"waits for.", []string{semconv.LabelComm, semconv.LabelKind, semconv.LabelWaitRank}},
 
-	{semconv.MetricTapeMissed, "Tape records that were overwritten before they were read, by ring.",
-		[]string{semconv.LabelRing}},
+	{
+		semconv.MetricTapeMissed, "Tape records that were overwritten before they were read, by ring.",
+		[]string{semconv.LabelRing},
+	},
 	{semconv.MetricTapeFree, "Places of the tape that are free, by part. Without one, a new communicator is in the " +
 		"rings alone, or its operations are read one by one.", []string{semconv.LabelPart}},
 	{semconv.MetricSpans, "Spans to be exported, by what became of them: exported, dropped because the queue was full, " +
 		"or failed in the exporter.", []string{semconv.LabelResult}},
 	{semconv.MetricLogDropped, "Log records that were lost, because a queue was full or the receiver didn't take them, " +
 		"by where they were to go: local or otlp.", []string{semconv.LabelSink}},
-	{semconv.MetricBuildInfo, "Always 1; the labels say what is running.",
-		[]string{semconv.LabelVersion, semconv.LabelGoVersion}},
+	{
+		semconv.MetricBuildInfo, "Always 1; the labels say what is running.",
+		[]string{semconv.LabelVersion, semconv.LabelGoVersion},
+	},
 }
 
 var (

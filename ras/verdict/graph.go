@@ -277,7 +277,7 @@ func (g *graph) enter(key meetingKey, p *place) {
 			m.engine = p.slot.Failure
 		}
 	}
-	m.trouble = m.trouble || p.stalled && p.until == 0
+	m.trouble = m.trouble || p.stalled && p.until == 0 && p.actor.note.Fate != Dead // the dead wait for nobody
 	if key.kind == collective && agreed(m.slot.Op) != agreed(p.slot.Op) {
 		m.differ, m.trouble = true, true // it can't end well
 	}

@@ -94,12 +94,8 @@ func (g *graph) deviants(ring []edge) (some []*actor, known bool) {
 	prev := func(i int) *meeting { return ring[(i+len(ring)-1)%len(ring)].to }
 	for _, is := range []func(i int) bool{
 		func(i int) bool { return g.odd(ring[i].via) != nil },
-		func(i int) bool { return g.outOfStep(ring[i].via, false) },
-		func(i int) bool { return g.outOfStep(ring[i].via, true) },
-		func(i int) bool { return differs(prev(i).missing, ring[i].to) },
+		func(i int) bool { return g.outOfStep(ring[i].via) },
 		func(i int) bool { return newPair(ring, i) },
-		// Of those that could be in either meeting, most are in the one that it has not come to.
-		func(i int) bool { return outvoted(prev(i), ring[i].to) },
 		func(i int) bool { return onlyOne(ring, i) },
 		// It has gone on to a collective to which most of the ranks have not come.
 		func(i int) bool {
@@ -132,23 +128,6 @@ func onlyOne(ring []edge, i int) bool {
 	return same == 1
 }
 
-// outvoted tells whether, of the ranks that are in the communicators of two collectives, fewer have come to the second
-// one than to the first. A message has no other ranks.
-func outvoted(first, second *meeting) bool {
-	if first.key.kind != collective || second.key.kind != collective {
-		return false
-	}
-	votes := func(m, other *meeting) (n int) {
-		for _, p := range m.present {
-			if slices.ContainsFunc(p.actor.slots, func(s *Slot) bool { return s.Comm == other.key.comm }) {
-				n++
-			}
-		}
-		return n
-	}
-	return first.key.comm != second.key.comm && votes(first, second) > votes(second, first)
-}
-
 // newPair tells whether an edge leads to the first message between two ranks, where all others of the cycle are long
 // used to theirs.
 func newPair(ring []edge, i int) bool {
@@ -162,20 +141,6 @@ func newPair(ring []edge, i int) bool {
 
 // often is how many messages two ranks exchange that are used to it.
 const often = 3
-
-// differs tells whether, of several ranks that could be in a meeting, a single one is.
-func differs(actors []*actor, m *meeting) bool {
-	could, are := 0, 0
-	for _, a := range actors {
-		if slices.ContainsFunc(a.slots, func(s *Slot) bool { return s.Comm == m.key.comm }) {
-			could++
-		}
-		if slices.ContainsFunc(a.in, func(p *place) bool { return p.meeting == m }) {
-			are++
-		}
-	}
-	return m.key.kind == collective && could > 1 && are == 1
-}
 
 // fromLowest lets a cycle begin with its lowest rank.
 func fromLowest(ring []edge) []edge {

@@ -207,24 +207,10 @@ func (t *track) apart(o *track) (n int) {
 	return n
 }
 
-// common tells what both ranks count that all ranks of a program count alike, whatever messages they send.
-func (t *track) common(o *track) func(tally) bool {
-	return func(key tally) bool {
-		if key.call != countCollective {
-			return false
-		}
-		_, here := t.lane[key.role]
-		_, there := o.lane[key.role]
-		return here && there
-	}
-}
-
-func anything(tally) bool { return true }
-
-// behind compares what two ranks have counted in one lane, of what counts: whether some is less here, and some more.
-func (t *track) behind(p, o progress, lane int, counts func(tally) bool) (less, more bool) {
+// behind compares what two ranks have counted in one lane: whether some is less here, and some more.
+func (t *track) behind(p, o progress, lane int) (less, more bool) {
 	look := func(key tally) {
-		if t.lane[key.role] == lane && counts(key) {
+		if t.lane[key.role] == lane {
 			less, more = less || p[key] < o[key], more || p[key] > o[key]
 		}
 	}
@@ -239,23 +225,23 @@ func (t *track) behind(p, o progress, lane int, counts func(tally) bool) (less, 
 
 // inStep tells whether one of two ranks is where the other one is, or was, in every lane. It isn't known where that
 // would be longer ago than is remembered.
-func (t *track) inStep(o *track, counts func(tally) bool) (in, known bool) {
+func (t *track) inStep(o *track) (in, known bool) {
 	lanes := map[int]bool{}
 	for _, lane := range t.lane {
 		lanes[lane] = true
 	}
 	in, known = true, true
 	for lane := range lanes {
-		less, more := t.behind(t.now, o.now, lane, counts)
+		less, more := t.behind(t.now, o.now, lane)
 		if less && more {
 			return false, true
 		}
 		was, sure := true, true
 		switch {
 		case less:
-			was, sure = t.was(o.past, t.now, lane, counts)
+			was, sure = t.was(o.past, t.now, lane)
 		case more:
-			was, sure = t.was(t.past, o.now, lane, counts)
+			was, sure = t.was(t.past, o.now, lane)
 		}
 		if sure && !was {
 			return false, true
@@ -266,9 +252,9 @@ func (t *track) inStep(o *track, counts func(tally) bool) (in, known bool) {
 }
 
 // was tells whether one of the states, the last one first, was that of now.
-func (t *track) was(past []progress, now progress, lane int, counts func(tally) bool) (was, known bool) {
+func (t *track) was(past []progress, now progress, lane int) (was, known bool) {
 	for _, p := range past {
-		less, more := t.behind(now, p, lane, counts)
+		less, more := t.behind(now, p, lane)
 		switch {
 		case !less && !more:
 			return true, true
@@ -280,9 +266,8 @@ func (t *track) was(past []progress, now progress, lane int, counts func(tally) 
 }
 
 // outOfStep tells whether a rank made its calls in another order than most ranks that run the same program: those that
-// count the same things, or, if there are none, all but one of them; with all, than most ranks, as far as their
-// collectives tell.
-func (g *graph) outOfStep(a *actor, all bool) bool {
+// count the same things, or, if there are none, all but one of them.
+func (g *graph) outOfStep(a *actor) bool {
 	nearest := 1
 	for _, o := range g.actors {
 		if o.track == nil {
@@ -296,14 +281,10 @@ func (g *graph) outOfStep(a *actor, all bool) bool {
 	}
 	in, out := 0, 0
 	for _, o := range g.actors {
-		counts := anything
-		if all {
-			counts = a.track.common(o.track)
-		}
-		if o == a || !all && a.track.apart(o.track) > nearest {
+		if o == a || a.track.apart(o.track) > nearest {
 			continue
 		}
-		switch same, known := a.track.inStep(o.track, counts); {
+		switch same, known := a.track.inStep(o.track); {
 		case !known:
 		case same:
 			in++

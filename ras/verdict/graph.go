@@ -463,8 +463,10 @@ func (g *graph) guess(m *meeting) {
 		return
 	}
 	candidates := g.hidden
-	if late := g.notYet(m); len(late) == len(m.absent) {
-		candidates = late
+	if m.key.kind == joining {
+		if late := g.notYet(m); len(late) == len(m.absent) {
+			candidates = late
+		}
 	}
 	for _, a := range candidates {
 		m.wait(a)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -265,25 +266,10 @@ func (t *track) was(past []progress, now progress, lane int) (was, known bool) {
 	return false, false
 }
 
-// outOfStep tells whether a rank made its calls in another order than most ranks that run the same program: those that
-// count the same things, or, if there are none, all but one of them.
+// outOfStep tells whether a rank made its calls in another order than most ranks that run the same program.
 func (g *graph) outOfStep(a *actor) bool {
-	nearest := 1
-	for _, o := range g.actors {
-		if o.track == nil {
-			o.track = trackOf(o)
-		}
-	}
-	for _, o := range g.actors {
-		if o != a {
-			nearest = min(nearest, a.track.apart(o.track))
-		}
-	}
 	in, out := 0, 0
-	for _, o := range g.actors {
-		if o == a || a.track.apart(o.track) > nearest {
-			continue
-		}
+	for _, o := range g.alike(a) {
 		switch same, known := a.track.inStep(o.track); {
 		case !known:
 		case same:
@@ -293,6 +279,39 @@ func (g *graph) outOfStep(a *actor) bool {
 		}
 	}
 	return out > in
+}
+
+// alike are the ranks that run the same program as one of them: those with which it shares a part of the job in which
+// they make collectives (a stage of a pipeline, not the pipeline); if they are too few, those that count the same
+// things; or, if there are none, all but one of them.
+func (g *graph) alike(a *actor) (some []*actor) {
+	for _, o := range g.actors {
+		if o.track == nil {
+			o.track = trackOf(o)
+		}
+	}
+	nearest := 1
+	for _, o := range g.actors {
+		if o != a {
+			nearest = min(nearest, a.track.apart(o.track))
+			if g.share(a, o) && a.track.apart(o.track) <= 1 {
+				some = append(some, o)
+			}
+		}
+	}
+	if len(some) > 1 {
+		return some
+	}
+	return slices.DeleteFunc(slices.Clone(g.actors), func(o *actor) bool {
+		return o == a || a.track.apart(o.track) > nearest
+	})
+}
+
+// share tells whether two ranks make collectives together in a part of the job.
+func (g *graph) share(a, o *actor) bool {
+	return slices.ContainsFunc(a.slots, func(s *Slot) bool {
+		return s.Begun > 0 && !g.whole(s) && slices.ContainsFunc(o.slots, func(t *Slot) bool { return t.Comm == s.Comm })
+	})
 }
 
 // calledAt is how many ranks of like communicators made, under that number, a call with this signature.

@@ -186,6 +186,9 @@ func (r *Result) score(said []Told, first bool) (s Score) {
 		}
 	}
 	explained := make([]bool, len(faults))
+	for k, f := range faults { // of two, one may have had no time to show
+		explained[k] = len(faults) > 1 && (r.Over-f.Since)*max(r.Scale, 1) < int64(Threshold)
+	}
 	hits := make([]bool, len(said))
 	for i := range said {
 		v := &said[i].Verdict
@@ -224,7 +227,7 @@ func (r *Result) score(said []Told, first bool) (s Score) {
 	case len(faults) == 0 || optional && !s.Named:
 		s.Excused = !s.Named
 	default:
-		s.Right = !slices.Contains(explained, false) && (!first || hits[0])
+		s.Right = !slices.Contains(explained, false) && slices.Contains(hits, true) && (!first || hits[0])
 	}
 	return s
 }

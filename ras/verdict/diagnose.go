@@ -101,9 +101,16 @@ type walk struct {
 	stack  []*meeting
 	knots  [][]*meeting // strongly connected, more than one: they wait for each other
 	moving bool         // somewhere it ended at a rank that moved a moment ago
+	least  time.Duration
 }
 
 func (w *walk) run() {
+	for _, m := range w.g.order {
+		if m.until == 0 && slices.ContainsFunc(m.present, func(p *place) bool { return p.stalled }) &&
+			(w.least == 0 || m.age/2 < w.least) {
+			w.least = m.age / 2
+		}
+	}
 	for _, m := range w.g.order {
 		if m.trouble && m.index == 0 {
 			w.connect(m)
@@ -112,9 +119,9 @@ func (w *walk) run() {
 }
 
 // A chain is followed only through ranks that have been where they are for a while, as notes are not all of the same
-// moment: half as long as the one that waits for them, or settled. A rank that is in no call, and moved less long ago
-// than that, is moving: it may still come. After lostTime it is lost all the same: it makes other calls for ever, and
-// never this one.
+// moment: half as long as the one that waits for them, and as what stalls, or settled. A rank that is in no call, and
+// moved less long ago than that, is moving: it may still come. After lostTime it is lost all the same: it makes other
+// calls for ever, and never this one.
 const (
 	settled  = time.Second
 	lostTime = 2 * time.Minute
@@ -132,6 +139,7 @@ func (w *walk) follow(m *meeting) {
 // explain finds why a rank has not come to a meeting.
 func (w *walk) explain(m *meeting, a *actor) {
 	waited := m.age - m.until
+	still := min(max(waited/2, w.least), settled)
 	left := m.leftBy(a)
 	points := w.g.points(m, a)
 	gone := a.gone() && (a.note.FateAge >= m.until || points) || points && m.engine.Code == lifecycle.CodeRankDead
@@ -171,7 +179,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 		case p.until > 0 && a.wentOn(p.slot):
 			continue
 		}
-		if p.until == 0 && m.until == 0 && p.since < min(waited/2, settled) {
+		if p.until == 0 && m.until == 0 && p.since < still {
 			moving = true
 			continue
 		}
@@ -194,7 +202,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 		leaf.why = leftComm
 	case a.wasIn(m.until):
 		return
-	case moving || m.until == 0 && a.quiet >= 0 && a.quiet < waited/2:
+	case moving || m.until == 0 && a.quiet >= 0 && a.quiet < max(waited/2, still):
 		if waited < lostTime {
 			w.moving = true
 			return

@@ -93,8 +93,9 @@ func (g *graph) deviants(ring []edge) (some []*actor, known bool) {
 	all := pick(func(int) bool { return true })
 	prev := func(i int) *meeting { return ring[(i+len(ring)-1)%len(ring)].to }
 	for _, is := range []func(i int) bool{
+		func(i int) bool { return g.step(ring[i].via) == outOfStep },
 		func(i int) bool { return g.odd(ring[i].via) != nil },
-		func(i int) bool { return g.outOfStep(ring[i].via) },
+		func(i int) bool { return g.step(ring[i].via) != inStep },
 		func(i int) bool { return newPair(ring, i) },
 		func(i int) bool { return onlyOne(ring, i) },
 		// It has gone on to a collective to which most of the ranks have not come.

@@ -83,9 +83,22 @@ func (g *graph) mayFollow(n *Note) bool {
 			if f := s.Failure; f != nil && shortly(f.Age) && !intended(f.Code) && g.seats[seat{s.Comm, f.Peer}] != nil {
 				return true
 			}
+			if s.Left != nil && shortly(s.Left.Age) && g.seated(&s) < s.Size { // it may be one that this was ended for
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// seated is how many ranks of a slot's communicator are known.
+func (g *graph) seated(s *Slot) (n int) {
+	for r := range s.Size {
+		if g.seats[seat{s.Comm, r}] != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // traced tells whether it is known what a process did in the end.

@@ -266,8 +266,16 @@ func (t *track) was(past []progress, now progress, lane int) (was, known bool) {
 	return false, false
 }
 
-// outOfStep tells whether a rank made its calls in another order than most ranks that run the same program.
-func (g *graph) outOfStep(a *actor) bool {
+// step is how far a rank is in its program, compared with ranks that run the same one.
+type step uint8
+
+const (
+	notKnown  step = iota
+	inStep         // as most of them, two at least: it is where they are, or were
+	outOfStep      // it made its calls in another order than most of them
+)
+
+func (g *graph) step(a *actor) step {
 	in, out := 0, 0
 	for _, o := range g.alike(a) {
 		switch same, known := a.track.inStep(o.track); {
@@ -278,12 +286,19 @@ func (g *graph) outOfStep(a *actor) bool {
 			out++
 		}
 	}
-	return out > in
+	switch {
+	case out > in:
+		return outOfStep
+	case in > out && in > 1:
+		return inStep
+	default:
+		return notKnown
+	}
 }
 
-// alike are the ranks that run the same program as one of them: those with which it shares a part of the job in which
-// they make collectives (a stage of a pipeline, not the pipeline); if they are too few, those that count the same
-// things; or, if there are none, all but one of them.
+// alike are the ranks that run the same program as one of them: those with which it shares a part of the job (a stage of
+// a pipeline, not the pipeline); if they are too few, those that count the same things; or, if there are none, all but
+// one of them.
 func (g *graph) alike(a *actor) (some []*actor) {
 	for _, o := range g.actors {
 		if o.track == nil {
@@ -294,7 +309,7 @@ func (g *graph) alike(a *actor) (some []*actor) {
 	for _, o := range g.actors {
 		if o != a {
 			nearest = min(nearest, a.track.apart(o.track))
-			if g.share(a, o) && a.track.apart(o.track) <= 1 {
+			if g.share(a, o) {
 				some = append(some, o)
 			}
 		}
@@ -307,10 +322,11 @@ func (g *graph) alike(a *actor) (some []*actor) {
 	})
 }
 
-// share tells whether two ranks make collectives together in a part of the job.
+// share tells whether two ranks are in one part of the job that exchanges no messages.
 func (g *graph) share(a, o *actor) bool {
 	return slices.ContainsFunc(a.slots, func(s *Slot) bool {
-		return s.Begun > 0 && !g.whole(s) && slices.ContainsFunc(o.slots, func(t *Slot) bool { return t.Comm == s.Comm })
+		return s.Groups == 0 && len(s.Messages) == 0 && !g.whole(s) &&
+			slices.ContainsFunc(o.slots, func(t *Slot) bool { return t.Comm == s.Comm })
 	})
 }
 

@@ -224,7 +224,6 @@ func (c *core) visit() {
 	}
 }
 
-// callSite is where the user's call into this package was made.
 func callSite() lifecycle.Site { return lifecycle.Caller(packagePath) }
 
 const packagePath = "github.com/carillon-rt/carillon/runtime/ccl"

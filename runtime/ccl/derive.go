@@ -39,7 +39,6 @@ type deriving struct {
 	init  *act // of the child
 }
 
-// derive makes a child, once its call was found legal.
 func (c *Comm) derive(ctx context.Context, how *derivation) (*Comm, error) {
 	number, place := c.enter(how.call)
 	d := &deriving{act: c.act(ctx, how.call, number, how.site).start(), place: place}

@@ -50,13 +50,11 @@ var (
 // ErrRuntimeClosed is the error of a call on a Runtime after its Close.
 var ErrRuntimeClosed = meet.ErrClosed
 
-// errNoRuntime is the error of a call on a Runtime that New did not make.
 func errNoRuntime(call lifecycle.Call) error {
 	return noHandle(call,
 		"there is no runtime: it is nil or zero; make one with New, and see whether that returned an error")
 }
 
-// nilComm is the error of a call on no communicator, such as the one that Split gives a rank with NoColor.
 func nilComm(call lifecycle.Call) error {
 	return noHandle(call,
 		"the communicator is nil: a rank that passed NoColor to Split has none, and does not make its calls")
@@ -66,7 +64,6 @@ func noHandle(call lifecycle.Call, detail string) error {
 	return &UsageError{Call: call, Code: lifecycle.CodeInvalidArgument, Rank: -1, Detail: detail}
 }
 
-// usage is the error of a call that can't be obeyed.
 func (c *core) usage(call lifecycle.Call, code lifecycle.Code, format string, args ...any) *UsageError {
 	i := c.life.Info()
 	return &UsageError{
@@ -83,7 +80,6 @@ func plainly(err error) string {
 	return err.Error()
 }
 
-// culprit is the rank at fault in err, or -1.
 func culprit(err error) int32 {
 	if p, ok := errors.AsType[*PeerError](err); ok {
 		return int32(p.Rank)

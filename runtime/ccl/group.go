@@ -65,7 +65,6 @@ type made struct {
 
 type groupKey struct{}
 
-// absent tells whether GroupStart did not make this.
 func (g *Group) absent() bool { return g == nil || g.batch == nil }
 
 // Value makes a group known to the calls that have it as their context.
@@ -285,7 +284,6 @@ func (g *Group) drop() {
 	g.calls = slices.DeleteFunc(g.calls, func(call groupCall) bool { return call.in.inside(g.batch) })
 }
 
-// inside tells whether b is other, or a group in it.
 func (b *batch) inside(other *batch) bool {
 	for ; b != nil; b = b.within {
 		if b == other {
@@ -316,7 +314,6 @@ func (g *Group) closedTo(rt *Runtime) string {
 	}
 }
 
-// add puts calls, which were admitted, on the list.
 func (g *Group) add(c *Comm, ops []host.Op) error {
 	if why := g.closedTo(c.rt); why != "" {
 		return c.refused(g, ops[0].Call, c.usage(ops[0].Call, lifecycle.CodeInvalidUsage, "%s", why))

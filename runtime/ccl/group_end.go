@@ -22,7 +22,6 @@ func (g *Group) finish(site lifecycle.Site) error {
 	return summary(append(results, g.forgo(site, err)...))
 }
 
-// finishMaking waits for the blocking communicators that are being made.
 func (g *Group) finishMaking() []GroupResult {
 	results := make([]GroupResult, 0, len(g.made))
 	for _, m := range g.made {
@@ -62,7 +61,6 @@ func (g *Group) forgo(site lifecycle.Site, cause error) []GroupResult {
 	return results
 }
 
-// makeCalls makes the calls on communicators, and waits for those on blocking ones.
 func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
 	order, calls := g.sorted()
 	// Places first, then the calls: two groups over the same communicators can't cross.

@@ -178,7 +178,6 @@ type making struct {
 	info lifecycle.Info
 }
 
-// making begins one, in the goroutine of the caller.
 func (rt *Runtime) making(ctx context.Context, call lifecycle.Call, nranks, rank int, opts []Option) *making {
 	o := options{Call: call, Rank: rank, Size: nranks, Name: "comm", Site: callSite()}
 	for _, set := range opts {
@@ -197,7 +196,6 @@ func (m *making) refusedBy(code lifecycle.Code, detail string) error {
 	return m.ended(&UsageError{Call: i.Call, Code: code, Comm: i.ID, Name: i.Name, Rank: i.Rank, Detail: detail})
 }
 
-// outsideGroup refuses to make a communicator in a group that it can't join.
 func (m *making) outsideGroup() error {
 	if why := groupOf(m.ctx).closedTo(m.rt); why != "" {
 		return m.refusedBy(lifecycle.CodeInvalidUsage, why)
@@ -228,7 +226,6 @@ func (m *making) ended(err error) error {
 	return err
 }
 
-// make makes the communicator, with the ranks that come to a rendezvous.
 func (m *making) make(id UniqueID, at rendezvous.Rendezvous) (*Comm, error) {
 	m.info.ID = lifecycle.RootCommID(id)
 	if err := m.outsideGroup(); err != nil {
@@ -241,7 +238,6 @@ func (m *making) make(id UniqueID, at rendezvous.Rendezvous) (*Comm, error) {
 	return c.meetFirst(m.ctx, at)
 }
 
-// open makes a communicator that has not met the other ranks.
 func (m *making) open(id UniqueID) (*Comm, error) {
 	c, err := m.rt.newComm(m.info)
 	if err != nil {
@@ -258,7 +254,6 @@ func (c *Comm) meetFirst(ctx context.Context, at rendezvous.Rendezvous) (*Comm, 
 	return c.initialize(ctx, a, func(ctx context.Context) error { return c.meet(ctx, a, at, info.Rank, info.Size) })
 }
 
-// meet finds the other ranks at a rendezvous, and connects with them.
 func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank, size int) error {
 	defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
 	a.phase(tape.PhaseRendezvous)
@@ -381,7 +376,6 @@ func alsoEnds(ctx, other context.Context) (both context.Context, release func())
 	}
 }
 
-// connect connects the ranks once they know of each other.
 func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []meet.Introduction) error {
 	a.phase(tape.PhaseTopology)
 	meets, cards := make([]string, len(ranks)), make([][]byte, len(ranks))

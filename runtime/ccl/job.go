@@ -57,7 +57,6 @@ func (s *jobs) drop() {
 	s.list, s.dropped = nil, true
 }
 
-// unfinished are the jobs on the list.
 func (s *jobs) unfinished() []*Work {
 	s.mu.Lock()
 	defer s.mu.Unlock()

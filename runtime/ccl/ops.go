@@ -133,7 +133,6 @@ func Barrier(ctx context.Context, comm *Comm) error {
 	return comm.call(ctx, newOp[uint8](lifecycle.CallBarrier, nil, nil, Sum, -1, nil))
 }
 
-// newOp describes a call to the engine, which completes it.
 func newOp[T kernels.Element](call lifecycle.Call, send, recv []T, red Reduction, peer int, opts []OpOption) host.Op {
 	op := host.Op{
 		Call: call, DataType: kernels.TypeOf[T](), Reduction: red, Peer: peer,

@@ -34,7 +34,6 @@ func (c *core) initAct(ctx context.Context, call lifecycle.Call, site lifecycle.
 	return a
 }
 
-// start writes the act's start.
 func (a *act) start() *act {
 	a.c.tape.Life(a.rec)
 	return a
@@ -53,7 +52,6 @@ func (a *act) stopped(code lifecycle.Code, detail string, cause error) *UsageErr
 	return err
 }
 
-// phase writes that the act goes into its next phase.
 func (a *act) phase(p tape.Phase) {
 	rec := a.rec
 	rec.Stage, rec.Phase = tape.StagePhase, p

@@ -11,7 +11,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// call is run for one operation.
 func (c *Comm) call(ctx context.Context, op host.Op) error { return c.run(ctx, op.Call, []host.Op{op}) }
 
 // run makes one operation, or a send and a receive that progress together, in the caller's goroutine.
@@ -178,7 +177,6 @@ func (c *core) overtaken(call lifecycle.Call) error {
 	return c.life.Check(call)
 }
 
-// abandoned is the error of a call whose context ended before its turn came.
 func (c *core) abandoned(call lifecycle.Call, cause error) error {
 	return &SystemError{
 		Code: lifecycle.CodeTimeout,

@@ -84,7 +84,6 @@ func New(cfg Config) (*Runtime, error) {
 	}, nil
 }
 
-// absent tells whether New did not make this.
 func (rt *Runtime) absent() bool { return rt == nil || rt.lives == nil }
 
 // NewUniqueID makes the id of a new communicator, for the caller to carry to all its ranks. This process serves as the

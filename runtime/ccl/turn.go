@@ -26,7 +26,6 @@ type ticket struct {
 	granted chan struct{}
 }
 
-// tryTake takes the turn for a call if it is free.
 func (t *turn) tryTake(call lifecycle.Call) bool {
 	t.mu.Lock()
 	ok := !t.held
@@ -82,7 +81,6 @@ func (t *turn) stepOut(k *ticket) bool {
 	return true
 }
 
-// leave passes the turn on.
 func (t *turn) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,7 +23,6 @@ func (w *Work) finish(err error) {
 	close(w.done)
 }
 
-// ended tells whether it has.
 func (w *Work) ended() bool {
 	select {
 	case <-w.done:

@@ -10,7 +10,6 @@ type workers struct {
 	closed bool
 }
 
-// start runs fn in a goroutine of the communicator.
 func (w *workers) start(fn func()) {
 	w.mu.Lock()
 	if w.closed {
@@ -22,7 +21,6 @@ func (w *workers) start(fn func()) {
 	w.group.Go(fn)
 }
 
-// wait waits until all have ended.
 func (w *workers) wait() {
 	w.mu.Lock()
 	w.closed = true

@@ -188,7 +188,6 @@ func (d *Door) admit(conn net.Conn) (place *list.Element) {
 	}
 }
 
-// receive finds out what a connection comes for, and lets it enter.
 func (d *Door) receive(conn net.Conn, place *list.Element) {
 	_ = conn.SetDeadline(time.Now().Add(handshakeTime)) // fails on a closed connection, as will the next read
 	r, about, err := answer(conn, d.lookup)

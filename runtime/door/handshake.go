@@ -100,7 +100,6 @@ func Dial(ctx context.Context, addr string, h Hello, failed func(error) error) (
 	}
 }
 
-// try is one attempt to dial.
 func try(ctx context.Context, addr string, h Hello) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()

@@ -43,7 +43,6 @@ func variant(digest []byte, i int) (head, ranks []byte) {
 	return v[:headerSize], v[headerSize:]
 }
 
-// empty says whether no rank is in a set.
 func empty(ranks []byte) bool {
 	return !slices.ContainsFunc(ranks, func(b byte) bool { return b != 0 })
 }
@@ -120,7 +119,6 @@ func (d *digests) pass() (moved, done bool, err error) {
 	return true, d.got == len(d.in) && len(d.to.rest) == 0, nil
 }
 
-// merge adds what came in to what is known.
 func (d *digests) merge() {
 	for i := range variants {
 		head, ranks := variant(d.in, i)
@@ -139,7 +137,6 @@ func (d *digests) merge() {
 	}
 }
 
-// claims are the variants, this rank's first.
 func (d *digests) claims() []claim {
 	claims := make([]claim, variants)
 	for i := range claims {

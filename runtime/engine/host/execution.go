@@ -26,7 +26,6 @@ type execution struct {
 	local  int     // local steps that have ended
 }
 
-// collective carries out op on this rank.
 func (e *Engine) collective(op *Op, p *Plan, h header) error {
 	x := &e.x
 	e.scratch = grow(e.scratch, p.tmp)
@@ -233,7 +232,6 @@ func (x *execution) take(l *link) (moved bool, err error) {
 	return used > 0, nil
 }
 
-// meet looks at the header of a peer.
 func (x *execution) meet(l *link, h *header) {
 	l.met = true
 	x.unmet--

@@ -49,7 +49,6 @@ func (e *Engine) fail(err error) error {
 	return s.err
 }
 
-// notice is what the others should know of err.
 func (e *Engine) notice(err error) transport.Notice {
 	n := transport.Notice{
 		Code: lifecycle.CodeOf(err), Culprit: int32(e.rank), Passed: e.passed.Load(), Detail: detailOf(err),
@@ -120,7 +119,6 @@ func (e *Engine) Explain(peer int, err error) *lifecycle.PeerError {
 	return p
 }
 
-// expired is the error of an operation whose context has ended.
 func (e *Engine) expired(o operation, cause error) error {
 	p := e.peerError(lifecycle.CodeTimeout, o.waitsFor(), "the operation was abandoned")
 	p.Err, p.Since = cause, e.w.since

@@ -113,7 +113,6 @@ func (g *group) begin(ops []Op) {
 	}
 }
 
-// add adds operation i of the group, which is with this peer.
 func (p *pairLink) add(i int, call lifecycle.Call) {
 	if call == lifecycle.CallSend {
 		p.sends = append(p.sends, i)
@@ -272,7 +271,6 @@ func (g *group) consume(l *link, window []byte) (int, error) {
 	return n, g.met(l, &h)
 }
 
-// data takes data of the current receive.
 func (g *group) data(p *pairLink, window []byte) int {
 	op := &g.ops[p.recvs[p.ended]]
 	size := g.bytes(p.recvs[p.ended])

@@ -106,7 +106,6 @@ func messageFields() []field {
 	return []field{all[1], all[2], all[7]}
 }
 
-// differs is the first field in which two headers differ.
 func differs(a, b *header) field {
 	all := fields()
 	for _, f := range all {

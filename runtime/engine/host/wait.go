@@ -27,7 +27,6 @@ type waiting struct {
 	phase      tape.Phase
 }
 
-// drive passes over an operation until it is done.
 func (e *Engine) drive(o operation) error {
 	for {
 		moved, done, err := o.pass()

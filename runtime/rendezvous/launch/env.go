@@ -61,7 +61,6 @@ type environment struct {
 
 func (e *environment) get(name string) string { return strings.TrimSpace(e.getenv(name)) }
 
-// first returns the first of the variables that is set.
 func (e *environment) first(names ...string) (name, value string) {
 	for _, name := range names {
 		if value := e.get(name); value != "" {
@@ -115,7 +114,6 @@ func (e *environment) local(w *World, rank, size string) {
 	w.LocalSize = e.optional(1, w.Size, w.LocalSize, size)
 }
 
-// overrides applies Carillon's own variables over the launcher's.
 func (e *environment) overrides(w *World) {
 	if w.Launcher != Carillon && w.Launcher != None {
 		w.Size = e.optional(1, rendezvous.MaxRanks, w.Size, "CARILLON_WORLD_SIZE")

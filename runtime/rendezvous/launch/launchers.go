@@ -26,7 +26,6 @@ const (
 	unknownRank = -1
 )
 
-// launcher finds what started this process, and reads its variables.
 func (e *environment) launcher() World {
 	switch {
 	case e.has("CARILLON_RANK") && e.has("CARILLON_WORLD_SIZE"):
@@ -239,7 +238,6 @@ func (e *environment) master(w *World, host string) {
 	}
 }
 
-// derivePort returns the port of a job that has a name and no port.
 func derivePort(job string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(job)) // never fails

@@ -33,7 +33,6 @@ type World struct {
 	Launcher string // carillon, torchrun, pytorch, openmpi, slurm or none
 }
 
-// alone is the world without a launcher.
 func alone() World { return World{Size: 1, LocalSize: 1, Launcher: None} }
 
 // UniqueID returns the id of the job's n-th world communicator, counted from 0. All ranks derive the same id, without a

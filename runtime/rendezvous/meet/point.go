@@ -42,7 +42,6 @@ func New(cfg Config) *Point {
 	return &Point{cfg: cfg, server: tcp.NewServer(), local: map[lifecycle.CommID]*mem.Meeting{}}
 }
 
-// own returns the process's door.
 func (p *Point) own() (*door.Door, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -146,7 +146,6 @@ func (w *wait) err(roll *rendezvous.Roll, cause error) error {
 	return roll.Err(w.join.member.Rank, w.since(), cause)
 }
 
-// untilLine is how long it is to the next line.
 func (w *wait) untilLine() time.Duration { return w.next - time.Since(w.since()) }
 
 // line writes a line about the wait, and sets the time of the next.
@@ -162,7 +161,6 @@ func (w *wait) line(says string, attrs ...any) {
 	}, attrs...)...)
 }
 
-// connect connects with the server.
 func (w *wait) connect(ctx context.Context) (net.Conn, error) {
 	id := w.client.id
 	hello := door.Hello{Room: door.Room(lifecycle.RootCommID(id)), Secret: id.Secret(), Dial: w.client.config.dial}

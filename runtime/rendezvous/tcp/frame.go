@@ -270,7 +270,6 @@ func appendAgo(b []byte, t, now time.Time) []byte {
 	return binary.AppendUvarint(b, uint64(max(now.Sub(t).Milliseconds(), 0))+1)
 }
 
-// readAgo reads what appendAgo wrote.
 func readAgo(r *wire.Reader, now time.Time) time.Time {
 	v := r.Uvarint()
 	if v == 0 {

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// ifname is a parsed Config.SocketIfname.
 type ifname struct {
 	names   []string
 	exact   bool
@@ -36,7 +35,6 @@ func parseIfname(s string) (ifname, error) {
 	return f, nil
 }
 
-// admits says whether the interface may be used.
 func (f ifname) admits(name string) bool {
 	if len(f.names) == 0 {
 		return true

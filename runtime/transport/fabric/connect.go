@@ -150,7 +150,6 @@ func (l *Links) connectPeer(ctx context.Context, p *Port, peer int, its *card) e
 	return nil
 }
 
-// dead is the error of a peer whose process has ended.
 func (l *Links) dead(peer int, c *card) *lifecycle.PeerError {
 	return &lifecycle.PeerError{
 		Code: lifecycle.CodeRankDead, Rank: peer, Self: l.rank, Comm: l.id,

@@ -13,7 +13,6 @@ type deaths struct {
 	watched map[process.ID]watched // nil once closed
 }
 
-// watched is one process.
 type watched struct {
 	life context.Context // ends with it
 	stop func()          // ends the watch

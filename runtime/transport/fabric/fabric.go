@@ -61,7 +61,6 @@ func New(config Config) (*Fabric, error) {
 	return f, nil
 }
 
-// errFabricClosed is the answer after Close.
 var errFabricClosed = errors.New("the fabric is closed")
 
 // Prepare makes what one rank needs before it knows the others, in a communicator of at most maxSize ranks: an inbox in

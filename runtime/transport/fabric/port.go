@@ -102,7 +102,6 @@ func (p *Port) connect(ctx context.Context, rank int, encoded [][]byte) (*Links,
 	return l, nil
 }
 
-// read decodes and checks the cards.
 func (p *Port) read(rank int, encoded [][]byte) ([]*card, error) {
 	if len(encoded) < 1 || len(encoded) > p.maxSize {
 		return nil, fmt.Errorf("there are %d cards; 1 to %d are allowed, as Prepare said", len(encoded), p.maxSize)

@@ -122,7 +122,6 @@ func (c *Conn) start(p []byte) int {
 	return c.put(p)
 }
 
-// lend shows p to the peer.
 func (c *Conn) lend(p []byte) {
 	c.out.loan = p
 	c.loaned += uint64(len(p))
@@ -255,7 +254,6 @@ func (c *Conn) lose(why *transport.NoticeError) {
 	}
 }
 
-// refusal is the error of a connection in state s.
 func (c *Conn) refusal(s uint32) error {
 	if s&peerGone != 0 && s&closed == 0 {
 		return c.why.Load()

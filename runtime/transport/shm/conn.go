@@ -174,7 +174,6 @@ func (c *Conn) Close() error {
 // Check looks whether the peer has sent a Notice, and tells the Waiter if so.
 func (c *Conn) Check() { _ = c.check() }
 
-// check returns why the peer is gone, or nil.
 func (c *Conn) check() error {
 	if c.state.Load() != 0 {
 		return c.refusal()
@@ -203,7 +202,6 @@ func (c *Conn) Fail(err error) {
 	}
 }
 
-// lose ends the connection because of a failure.
 func (c *Conn) lose(err error) {
 	if c.end(err) {
 		c.bell.PeerLost(c.peer, err)
@@ -226,7 +224,6 @@ func (c *Conn) corrupt(what string, value uint64) error {
 	return c.refusal()
 }
 
-// refusal is the error of a connection that is not open.
 func (c *Conn) refusal() error {
 	if s := c.state.Load(); s&gone != 0 && s&closed == 0 {
 		return *c.why.Load()

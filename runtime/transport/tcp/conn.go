@@ -165,7 +165,6 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// lose ends the connection because of a failure.
 func (c *Conn) lose(code lifecycle.Code, detail string, err error) {
 	c.end(&lifecycle.PeerError{Code: code, Rank: c.peer, Self: c.rank, Detail: detail, Err: err})
 }
@@ -187,7 +186,6 @@ func (c *Conn) leave() {
 	}
 }
 
-// refusal is the error of a connection that is not open.
 func (c *Conn) refusal() error {
 	if s := c.state.Load(); s&gone != 0 && s&closed == 0 {
 		return *c.why.Load()

@@ -77,7 +77,6 @@ type Gate struct {
 	came   map[int]*arrival
 }
 
-// arrival is what has come from one peer.
 type arrival struct {
 	conns    [kinds]*net.TCPConn
 	to       int

@@ -299,7 +299,7 @@ func (c *Comm) leaveOut(ctx context.Context, mine wish) error {
 // split is the part of Split that talks to the other ranks.
 func (c *core) split(ctx context.Context, d *deriving, mine wish) error {
 	d.init.phase(tape.PhaseRendezvous)
-	port, err := d.child.prepare(c.links.Local(), c.size)
+	port, err := c.rt.fabric.Prepare(d.child.id, d.child.secret, c.size, c.links.Local())
 	if err != nil {
 		c.giveBack(ctx, lifecycle.CallSplit, d.place, err)
 		return err

@@ -34,7 +34,6 @@ type batch struct {
 	rt      *Runtime
 	within  *batch // the group that it is in; nil for the outermost
 	site    lifecycle.Site
-	open    []*batch // the groups in it that have not ended, in the order of their starts
 	ended   bool
 	endedBy lifecycle.Site
 }
@@ -45,6 +44,7 @@ type nest struct {
 	work      *Work
 
 	mu       sync.Mutex
+	open     []*batch // that have not ended, in the order of their starts
 	calls    []groupCall
 	made     []made
 	expected []made // for non-blocking parents
@@ -94,14 +94,14 @@ func (rt *Runtime) GroupStart(ctx context.Context) *Group {
 	}
 	g := &Group{Context: ctx, batch: &batch{rt: rt, site: callSite()}}
 	if outer == nil {
-		g.nest = &nest{outermost: g.batch, work: newWork()}
+		g.nest = &nest{outermost: g.batch, work: newWork(), open: []*batch{g.batch}}
 		runtime.AddCleanup(g, func(b *batch) { b.rt.reap(b.forgotten) }, g.batch)
 		return g
 	}
 	g.within, g.nest = outer.batch, outer.nest
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	outer.open = append(outer.open, g.batch)
+	g.open = append(g.open, g.batch)
 	return g
 }
 
@@ -227,18 +227,16 @@ func groupError(detail string) *UsageError {
 func (g *Group) close(site lifecycle.Site) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	inner := g.batch
-	for len(inner.open) > 0 {
-		inner = inner.open[len(inner.open)-1]
-	}
-	switch {
-	case g.ended:
+	if g.ended {
 		err := groupError("the group has ended already: there must be one GroupEnd for each GroupStart")
 		err.First = g.endedBy
 		return err
-	case inner != g.batch:
-		return groupError(fmt.Sprintf(
-			"the inner group that was started by %s has not ended: end inner groups first", inner.site))
+	}
+	for _, inner := range slices.Backward(g.open) {
+		if inner != g.batch && inner.inside(g.batch) {
+			return groupError(fmt.Sprintf(
+				"the inner group that was started by %s has not ended: end inner groups first", inner.site))
+		}
 	}
 	g.end(site)
 	return nil
@@ -246,13 +244,13 @@ func (g *Group) close(site lifecycle.Site) error {
 
 // end marks the group, and those in it, as ended. The caller holds the mutex.
 func (b *batch) end(by lifecycle.Site) {
-	for _, inner := range slices.Clone(b.open) {
-		inner.end(by)
-	}
-	b.ended, b.endedBy = true, by
-	if b.within != nil {
-		b.within.open = slices.DeleteFunc(b.within.open, func(other *batch) bool { return other == b })
-	}
+	b.open = slices.DeleteFunc(b.open, func(inner *batch) bool {
+		if !inner.inside(b) {
+			return false
+		}
+		inner.ended, inner.endedBy = true, by
+		return true
+	})
 }
 
 // refused records a GroupEnd that was not allowed, on the communicators of the group, and returns its error.

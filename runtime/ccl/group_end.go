@@ -111,7 +111,10 @@ func (p *part) run(ctx context.Context) {
 	if queued == nil {
 		err = p.make(ctx)
 	}
-	outcome := p.outcome(err)
+	var outcome error
+	if err != nil {
+		outcome = &GroupError{Results: []GroupResult{{Comm: c.String(), Calls: len(p.calls), Done: p.done, Err: err}}}
+	}
 	p.act.end(outcome) // with the turn, so that it is not behind the end of a Destroy on the tape
 	if queued == nil {
 		c.turn.leave()
@@ -120,14 +123,6 @@ func (p *part) run(ctx context.Context) {
 		err = outcome
 	}
 	p.job.finish(err)
-}
-
-// outcome is what err, which ended the part, says together with the number of calls that took effect.
-func (p *part) outcome(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &GroupError{Results: []GroupResult{{Comm: p.c.String(), Calls: len(p.calls), Done: p.done, Err: err}}}
 }
 
 func (p *part) make(ctx context.Context) error {

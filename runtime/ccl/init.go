@@ -258,7 +258,7 @@ func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank,
 	defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
 	a.phase(tape.PhaseRendezvous)
 	_, local := at.(*mem.Rendezvous)
-	port, err := c.prepare(local, size)
+	port, err := c.rt.fabric.Prepare(c.id, c.secret, size, local)
 	if err != nil {
 		return err
 	}
@@ -290,14 +290,6 @@ func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank,
 		c.rt.cfg.Met(contacts)
 	}
 	return nil
-}
-
-// prepare makes this rank reachable. local says that all ranks, size at most, are of this runtime.
-func (c *core) prepare(local bool, size int) (*fabric.Port, error) {
-	if local {
-		return c.rt.fabric.PrepareLocal(c.id, c.secret, size)
-	}
-	return c.rt.fabric.Prepare(c.id, c.secret, size)
 }
 
 // newComm makes a communicator that isn't connected yet, and puts it on the books.

@@ -58,7 +58,7 @@ func newClusterOf(
 	id := lifecycle.RootCommID(unique)
 	ports, cards := make([]*fabric.Port, size), make([][]byte, size)
 	for r := range ports {
-		if ports[r], err = f.Prepare(id, unique.Secret(), size); err != nil {
+		if ports[r], err = f.Prepare(id, unique.Secret(), size, false); err != nil {
 			tb.Fatal(err)
 		}
 		cards[r] = ports[r].Card()

@@ -16,7 +16,7 @@ func TestConnectWithADeadProcess(t *testing.T) {
 	for name, config := range processConfigs() {
 		t.Run(name, func(t *testing.T) {
 			f := newFabric(t, config)
-			port, err := f.Prepare(processComm(), secret(), 2)
+			port, err := f.Prepare(processComm(), secret(), 2, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestConnectWithADyingProcess(t *testing.T) {
 	for name, config := range processConfigs() {
 		t.Run(name, func(t *testing.T) {
 			f := newFabric(t, config)
-			port, err := f.Prepare(processComm(), secret(), 2)
+			port, err := f.Prepare(processComm(), secret(), 2, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestConnectWithADyingProcess(t *testing.T) {
 func TestConnectWithAProcessThatIsThrough(t *testing.T) {
 	config := fabric.Config{DisableSHM: true}
 	f := newFabric(t, config)
-	port, err := f.Prepare(processComm(), secret(), 2)
+	port, err := f.Prepare(processComm(), secret(), 2, false)
 	if err != nil {
 		t.Fatal(err)
 	}

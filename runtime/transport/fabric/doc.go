@@ -9,7 +9,7 @@
 // communicator prepares a [Port], hands the Port's card to all others, and connects with their cards; the result is its
 // [Links].
 //
-//	port, err := f.Prepare(id, secret, size)
+//	port, err := f.Prepare(id, secret, size, false)
 //	cards, err := allGather(port.Card())        // by rendezvous
 //	links, err := port.Connect(ctx, rank, cards)
 //	links.Conn(peer) … links.Waiter() …

@@ -23,7 +23,7 @@ func Example() {
 	ports := make([]*fabric.Port, 2)
 	cards := make([][]byte, 2)
 	for rank := range ports {
-		if ports[rank], err = f.Prepare(id, secret, len(ports)); err != nil {
+		if ports[rank], err = f.Prepare(id, secret, len(ports), false); err != nil {
 			log.Fatal(err)
 		}
 		cards[rank] = ports[rank].Card()

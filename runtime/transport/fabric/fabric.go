@@ -67,17 +67,10 @@ var errFabricClosed = errors.New("the fabric is closed")
 // shared memory and a gate at the TCP listener, as far as they are switched on. secret is the communicator's; all its
 // ranks have the same. Nothing is kept of it when Connect turns out to need neither. The Port must be connected or
 // closed.
-func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int) (*Port, error) {
-	return f.prepare(id, secret, maxSize, false)
-}
-
-// PrepareLocal is Prepare for a communicator whose ranks are all of this Fabric: it makes no system call. A card of
-// another Fabric is refused. Where DisableP2P keeps the ranks apart all the same, it is Prepare.
-func (f *Fabric) PrepareLocal(id lifecycle.CommID, secret []byte, maxSize int) (*Port, error) {
-	return f.prepare(id, secret, maxSize, !f.config.DisableP2P)
-}
-
-func (f *Fabric) prepare(id lifecycle.CommID, secret []byte, maxSize int, local bool) (*Port, error) {
+//
+// local says that all ranks are of this Fabric: then it makes no system call, and a card of another Fabric is refused,
+// unless DisableP2P keeps the ranks apart all the same.
+func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local bool) (*Port, error) {
 	if maxSize < 1 {
 		return nil, fmt.Errorf("maxSize is %d; at least 1 is allowed", maxSize)
 	}
@@ -89,7 +82,7 @@ func (f *Fabric) prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 	if f.closed {
 		return nil, errFabricClosed
 	}
-	if !local && maxSize > 1 {
+	if (!local || f.config.DisableP2P) && maxSize > 1 {
 		if err := f.listen(); err != nil {
 			return nil, err
 		}

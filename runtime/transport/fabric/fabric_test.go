@@ -60,7 +60,7 @@ func TestTopologyAndChoice(t *testing.T) {
 func prepare(t *testing.T, fabrics ...*fabric.Fabric) (ports []*fabric.Port, cards [][]byte) {
 	t.Helper()
 	for _, f := range fabrics {
-		p, err := f.Prepare(processComm(), secret(), len(fabrics))
+		p, err := f.Prepare(processComm(), secret(), len(fabrics), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestPortClosedInsteadOfConnected(t *testing.T) {
 
 func TestConnectRefuses(t *testing.T) {
 	f := newFabric(t, fabric.Config{})
-	other, err := f.Prepare(lifecycle.CommID{9}, secret(), 2)
+	other, err := f.Prepare(lifecycle.CommID{9}, secret(), 2, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,10 +204,10 @@ func TestConfigValidate(t *testing.T) {
 		}
 	}
 	f := newFabric(t, fabric.Config{SocketIfname: "nosuch"})
-	if _, err := f.Prepare(processComm(), secret(), 2); err == nil || !strings.Contains(err.Error(), "there are: ") {
+	if _, err := f.Prepare(processComm(), secret(), 2, false); err == nil || !strings.Contains(err.Error(), "there are: ") {
 		t.Errorf("got %v, want the names of the interfaces", err)
 	}
-	if _, err := f.Prepare(processComm(), secret(), 0); err == nil {
+	if _, err := f.Prepare(processComm(), secret(), 0, false); err == nil {
 		t.Error("a communicator of no rank was prepared")
 	}
 }
@@ -261,7 +261,7 @@ func TestFabricClose(t *testing.T) {
 		if _, err := links[0].Conn(1).Peek(); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("a connection outlives its fabric: %v", err)
 		}
-		if _, err := f.Prepare(processComm(), secret(), 2); err == nil {
+		if _, err := f.Prepare(processComm(), secret(), 2, false); err == nil {
 			t.Error("a closed fabric prepares communicators")
 		}
 	}

@@ -45,7 +45,7 @@ func (l *Links) Waiter() *transport.Waiter { return l.waiter }
 func (l *Links) Topology() transport.Topology { return l.topology }
 
 // Local tells whether all ranks are of this rank's Fabric, and reach each other without the help of the kernel: so will
-// any of them in another communicator, for which PrepareLocal is enough.
+// any of them in another communicator, which Prepare may be told.
 func (l *Links) Local() bool { return len(l.inprocs) == len(l.conns)-1 }
 
 // Lost returns why peer was lost: a *transport.NoticeError, or a *lifecycle.PeerError with CodeRankDead, which says how

@@ -27,7 +27,7 @@ func openFiles(t *testing.T) int {
 func prepareLocal(t *testing.T, f *fabric.Fabric, n int) (ports []*fabric.Port, cards [][]byte) {
 	t.Helper()
 	for range n {
-		p, err := f.PrepareLocal(processComm(), secret(), n)
+		p, err := f.Prepare(processComm(), secret(), n, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ func connect(tb testing.TB, fabrics ...*fabric.Fabric) []*fabric.Links {
 	ports := make([]*fabric.Port, len(fabrics))
 	cards := make([][]byte, len(fabrics))
 	for rank, f := range fabrics {
-		port, err := f.Prepare(id, secret(), len(fabrics))
+		port, err := f.Prepare(id, secret(), len(fabrics), false)
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -56,7 +56,7 @@ func child(text string) error {
 	defer f.Close()
 	ctx, stop := context.WithTimeout(context.Background(), 90*time.Second)
 	defer stop()
-	port, err := f.Prepare(processComm(), secret(), j.Size)
+	port, err := f.Prepare(processComm(), secret(), j.Size, false)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func start(tb testing.TB, j job) *offspring {
 func launch(tb testing.TB, config fabric.Config, program string, size int) (*fabric.Links, func() string) {
 	tb.Helper()
 	f := newFabric(tb, config)
-	port, err := f.Prepare(processComm(), secret(), size)
+	port, err := f.Prepare(processComm(), secret(), size, false)
 	if err != nil {
 		tb.Fatal(err)
 	}

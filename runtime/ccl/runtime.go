@@ -1,6 +1,7 @@
 package ccl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -68,19 +69,15 @@ type Runtime struct {
 
 // New makes a Runtime. Close ends it.
 func New(cfg Config) (*Runtime, error) {
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
-	if cfg.Fabric.Log == nil {
-		cfg.Fabric.Log = cfg.Log
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	cfg.Fabric.Log = cmp.Or(cfg.Fabric.Log, cfg.Log)
 	f, err := fabric.New(cfg.Fabric)
 	if err != nil {
 		return nil, fmt.Errorf("make the fabric: %w", err)
 	}
 	return &Runtime{
 		cfg: cfg, log: cfg.Log, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*core]struct{}{},
-		point: meet.New(meet.Config{Door: f.Door, Log: cfg.Log}), down: make(chan struct{}),
+		point: meet.New(f.Door, cfg.Log), down: make(chan struct{}),
 	}, nil
 }
 

@@ -144,62 +144,17 @@ func (e *UnreachableError) Unwrap() []error {
 	return errs
 }
 
-// Conflict is how the ranks of an exchange contradict each other.
-type Conflict uint8
-
-// The conflicts.
-const (
-	RankTaken      Conflict = iota + 1 // two processes claim one rank
-	SizesDiffer                        // the ranks disagree on how many they are
-	RankOutOfRange                     // a rank is not one of 0 to size-1
-)
-
 // ConflictError says that the ranks of an exchange contradict each other. Every rank of the exchange gets it, with the
 // same claims. It wraps a *[lifecycle.PeerError] with [lifecycle.CodeMismatch].
 type ConflictError struct {
 	Roll
 	Self   int
-	Kind   Conflict
 	Claims []Member // those that made the contradicting claims, by rank
+	Detail string   // what they contradict each other in, and what to do
 }
 
 // Error names the claims, and the members that made them.
-func (e *ConflictError) Error() string {
-	prefix := fmt.Sprintf("rendezvous %q: ", e.Key)
-	switch e.Kind {
-	case RankTaken:
-		return prefix + fmt.Sprintf("rank %d is claimed twice, by %s and by %s; give each process a rank of its own",
-			e.Claims[0].Rank, e.Claims[0].Where(), e.Claims[1].Where())
-	case SizesDiffer:
-		return prefix + e.sizes()
-	case RankOutOfRange:
-		return prefix + "out of range: " + formatMembers(e.Claims, func(m Member) string {
-			return fmt.Sprintf("%s of size %d", m, m.Size)
-		}) + "; ranks go from 0 to size-1"
-	default:
-		return prefix + "conflict"
-	}
-}
-
-// sizes groups the claims by what they say the size is.
-func (e *ConflictError) sizes() string {
-	bySize := map[int][]Member{}
-	var order []int
-	for _, m := range e.Claims {
-		if bySize[m.Size] == nil {
-			order = append(order, m.Size)
-		}
-		bySize[m.Size] = append(bySize[m.Size], m)
-	}
-	var parts []string
-	for _, size := range order {
-		parts = append(parts, fmt.Sprintf("%d say %s", size, formatMembers(bySize[size], Member.String)))
-	}
-	if bySize[e.Size] == nil {
-		parts = append(parts, fmt.Sprintf("%d says the id's maker", e.Size))
-	}
-	return "the ranks disagree on how many they are: " + strings.Join(parts, "; ") + "; give all the same size"
-}
+func (e *ConflictError) Error() string { return fmt.Sprintf("rendezvous %q: %s", e.Key, e.Detail) }
 
 // Unwrap returns the fault as a *lifecycle.PeerError that names a rank that contradicts Self.
 func (e *ConflictError) Unwrap() error {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
@@ -148,29 +149,52 @@ func (r *Roll) members(want func(Member) bool) []Member {
 // *[ConflictError] when the members contradict each other, a *[MissingError] otherwise. The cause is what ended self's
 // own wait, nil when it was ended by what the roll says.
 func (r *Roll) Err(self int, since time.Time, cause error) error {
-	if kind, claims := r.conflict(); kind != 0 {
-		return &ConflictError{Roll: *r, Self: self, Kind: kind, Claims: claims}
+	if claims, detail := r.conflict(); claims != nil {
+		return &ConflictError{Roll: *r, Self: self, Claims: claims, Detail: detail}
 	}
 	return &MissingError{Roll: *r, Self: self, Since: since, Waited: time.Since(since), Cause: cause}
 }
 
 // conflict finds the first contradiction among the members: ranks out of range first, which explain the others.
-func (r *Roll) conflict() (Conflict, []Member) {
+func (r *Roll) conflict() (claims []Member, detail string) {
 	outside := r.members(func(m Member) bool { return m.Rank < 0 || m.Rank >= m.Size })
 	if len(outside) > 0 {
-		return RankOutOfRange, outside
+		return outside, "out of range: " + formatMembers(outside, func(m Member) string {
+			return fmt.Sprintf("%s of size %d", m, m.Size)
+		}) + "; ranks go from 0 to size-1"
 	}
 	if slices.ContainsFunc(r.Members, func(m Member) bool { return m.Size != r.Size }) {
-		return SizesDiffer, r.Members
+		return r.Members, r.sizes()
 	}
 	holder := make(map[int]Member, len(r.Members))
 	for _, m := range r.Present() {
 		if first, taken := holder[m.Rank]; taken {
-			return RankTaken, []Member{first, m}
+			return []Member{first, m}, fmt.Sprintf("rank %d is claimed twice, by %s and by %s; give each process a rank "+
+				"of its own", m.Rank, first.Where(), m.Where())
 		}
 		holder[m.Rank] = m
 	}
-	return 0, nil
+	return nil, ""
+}
+
+// sizes groups the members by what they say the size is.
+func (r *Roll) sizes() string {
+	bySize := map[int][]Member{}
+	var order []int
+	for _, m := range r.Members {
+		if bySize[m.Size] == nil {
+			order = append(order, m.Size)
+		}
+		bySize[m.Size] = append(bySize[m.Size], m)
+	}
+	var parts []string
+	for _, size := range order {
+		parts = append(parts, fmt.Sprintf("%d say %s", size, formatMembers(bySize[size], Member.String)))
+	}
+	if bySize[r.Size] == nil {
+		parts = append(parts, fmt.Sprintf("%d says the id's maker", r.Size))
+	}
+	return "the ranks disagree on how many they are: " + strings.Join(parts, "; ") + "; give all the same size"
 }
 
 // FormatMembers writes where members are: "0 (a:12) and 1 (b:13)".

@@ -3,7 +3,7 @@ package transport
 import (
 	"encoding/binary"
 	"fmt"
-	"unicode/utf8"
+	"strings"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/wire"
@@ -64,7 +64,8 @@ func AppendNotice(b []byte, n Notice) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(n.Code))
 	b = binary.LittleEndian.AppendUint32(b, uint32(n.Culprit))
 	b = binary.LittleEndian.AppendUint64(b, n.Passed)
-	return wire.AppendBytes(b, cut(n.Detail, MaxDetail))
+	whole := n.Detail[:min(len(n.Detail), MaxDetail)]
+	return wire.AppendBytes(b, strings.ToValidUTF8(whole, "")) // without half a character at its end
 }
 
 // DecodeNotice reads what AppendNotice wrote. It is safe on any input.
@@ -76,15 +77,4 @@ func DecodeNotice(b []byte) (Notice, error) {
 		return Notice{}, fmt.Errorf("notice: %w", err)
 	}
 	return n, nil
-}
-
-// cut shortens s to at most n bytes without leaving half a character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }

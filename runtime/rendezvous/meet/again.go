@@ -44,7 +44,7 @@ func (p *Point) Again(seed []byte, at string, holds bool, size int) (rendezvous.
 		p.mu.Unlock()
 	}
 	// The host comes when it, too, has found out.
-	return tcp.Dial(id, tcp.Config{Log: p.cfg.Log, UnknownTime: patience}), nil
+	return tcp.Dial(id, tcp.Config{Log: p.log, UnknownTime: patience}), nil
 }
 
 // meetLocally returns the rendezvous of that id, which the first of its ranks opens.

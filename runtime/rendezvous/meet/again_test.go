@@ -25,7 +25,7 @@ func newPoint(t *testing.T) *Point {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := New(Config{Door: func() (*door.Door, error) { return d, nil }, Log: log})
+	p := New(func() (*door.Door, error) { return d, nil }, log)
 	t.Cleanup(func() {
 		if err := errors.Join(d.Close(), p.Close()); err != nil {
 			t.Error(err)

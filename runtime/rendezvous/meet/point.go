@@ -14,17 +14,10 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
 
-// Config is what a Point needs to know.
-type Config struct {
-	// Door is where the process listens already; it is asked for when a meeting is to be held first.
-	Door func() (*door.Door, error)
-	// Log gets a line while a rank waits for others.
-	Log *slog.Logger
-}
-
 // Point is a process's meeting point. It is safe for concurrent use. Close ends it.
 type Point struct {
-	cfg    Config
+	door   func() (*door.Door, error)
+	log    *slog.Logger
 	server *tcp.Server
 
 	mu     sync.Mutex
@@ -37,9 +30,10 @@ type Point struct {
 // ErrClosed is the error of a Point after its Close.
 var ErrClosed = errors.New("the runtime is closed: no communicator can be made any more")
 
-// New makes a Point. It opens nothing.
-func New(cfg Config) *Point {
-	return &Point{cfg: cfg, server: tcp.NewServer(), local: map[lifecycle.CommID]*mem.Meeting{}}
+// New makes a Point. It opens nothing: where the process listens already, door, is asked for when a meeting is to be
+// held first. log gets a line while a rank waits for others.
+func New(door func() (*door.Door, error), log *slog.Logger) *Point {
+	return &Point{door: door, log: log, server: tcp.NewServer(), local: map[lifecycle.CommID]*mem.Meeting{}}
 }
 
 func (p *Point) own() (*door.Door, error) {
@@ -48,7 +42,7 @@ func (p *Point) own() (*door.Door, error) {
 	if p.closed {
 		return nil, ErrClosed
 	}
-	return p.cfg.Door()
+	return p.door()
 }
 
 // Addr is where meetings can be held in this process, host:port.
@@ -86,7 +80,7 @@ func (p *Point) ServeWorld(id lifecycle.UniqueID, address string) error {
 		return ErrClosed
 	}
 	if p.world == nil {
-		d, err := door.Listen(context.Background(), address, p.cfg.Log)
+		d, err := door.Listen(context.Background(), address, p.log)
 		if err != nil {
 			err = &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "open the rendezvous at " + address, Err: err}
 			return fmt.Errorf("rank 0 serves the rendezvous of the job at %s: %w", id.Address(), err)
@@ -100,9 +94,9 @@ func (p *Point) ServeWorld(id lifecycle.UniqueID, address string) error {
 // share the work. It does not touch the network.
 func (p *Point) Dial(ids ...lifecycle.UniqueID) rendezvous.Rendezvous {
 	if len(ids) == 1 {
-		return tcp.Dial(ids[0], tcp.Config{Log: p.cfg.Log})
+		return tcp.Dial(ids[0], tcp.Config{Log: p.log})
 	}
-	return &tree{ids: ids, config: tcp.Config{Log: p.cfg.Log}}
+	return &tree{ids: ids, config: tcp.Config{Log: p.log}}
 }
 
 // Close ends all meetings that are held in this process.

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,12 +66,8 @@ var errClosed = &lifecycle.UsageError{Code: lifecycle.CodeInvalidUsage, Detail: 
 // tries again, ever less often, until its context ends. Use one client per rank for all exchanges of an id, and close
 // it.
 func Dial(id lifecycle.UniqueID, config Config) *Client {
-	if config.Log == nil {
-		config.Log = slog.Default()
-	}
-	if config.UnknownTime <= 0 {
-		config.UnknownTime = 5 * time.Second
-	}
+	config.Log = cmp.Or(config.Log, slog.Default())
+	config.UnknownTime = cmp.Or(config.UnknownTime, 5*time.Second)
 	c := &Client{id: id, config: config, turn: make(chan struct{}, 1)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c

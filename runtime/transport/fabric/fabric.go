@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -38,13 +39,9 @@ func New(config Config) (*Fabric, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if config.Log == nil {
-		config.Log = slog.Default()
-	}
+	config.Log = cmp.Or(config.Log, slog.Default())
 	self := process.Self()
-	if config.HostID == "" {
-		config.HostID = self.BootID.String()
-	}
+	config.HostID = cmp.Or(config.HostID, self.BootID.String())
 	if config.HostID == "" || self.StartTicks == 0 {
 		return nil, errors.New("tell this process from others: /proc does not say when it started, or the kernel did")
 	}

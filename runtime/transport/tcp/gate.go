@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -17,8 +18,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// DefaultKeepalive is after how long a silent host counts as unreachable.
-const DefaultKeepalive = 10 * time.Second
+const defaultKeepalive = 10 * time.Second
 
 // Listener is where the connections of all communicators of a process come in: gates behind a door.
 type Listener struct {
@@ -27,16 +27,14 @@ type Listener struct {
 	wg        sync.WaitGroup // what the connections run
 }
 
-// Listen opens a port of the system's choice on addr. keepalive 0 means DefaultKeepalive.
+// Listen opens a port of the system's choice on addr. keepalive is after how long a silent host
+// counts as unreachable; 0 means 10 s.
 func Listen(addr netip.Addr, keepalive time.Duration, log *slog.Logger) (*Listener, error) {
 	d, err := door.Listen(context.Background(), netip.AddrPortFrom(addr, 0).String(), log)
 	if err != nil {
 		return nil, fmt.Errorf("listen for peers: %w", err)
 	}
-	if keepalive == 0 {
-		keepalive = DefaultKeepalive
-	}
-	return &Listener{door: d, keepalive: keepalive}, nil
+	return &Listener{door: d, keepalive: cmp.Or(keepalive, defaultKeepalive)}, nil
 }
 
 // Door is the Listener's, for others to use until Close.

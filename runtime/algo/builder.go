@@ -116,9 +116,6 @@ func children(v, size int) []int {
 	return c
 }
 
-// subtree is the number of relative ranks in v's subtree, v included.
-func subtree(v, size int) int { return min(lowBit(v, size), size-v) }
-
 // lowBit is v's lowest bit; for the root, the first power of two that is not below size.
 func lowBit(v, size int) int {
 	if v == 0 {
@@ -126,6 +123,3 @@ func lowBit(v, size int) int {
 	}
 	return v & -v
 }
-
-// childTo is the child of v in whose subtree u is.
-func childTo(v, u int) int { return v + 1<<(bits.Len(uint(u-v))-1) }

@@ -15,11 +15,6 @@ type rule struct {
 	take     Algorithm
 }
 
-func (u *rule) matches(r *Request) bool {
-	return u.call == r.Call && (!u.oneHost || r.OneHost()) && (u.maxSize == 0 || r.Size <= u.maxSize) &&
-		(u.maxBytes == 0 || r.Bytes() <= u.maxBytes)
-}
-
 // rules are the tuning: the first that matches decides. They follow from the algorithms' message and byte counts;
 // BenchmarkAllReduceBy of package host compares them on the machine at hand.
 func rules() []rule {
@@ -56,7 +51,8 @@ func Choose(r Request, override Algorithm) Algorithm {
 		return override
 	}
 	for _, u := range rules() {
-		if u.matches(&r) {
+		if u.call == r.Call && (!u.oneHost || r.OneHost()) && (u.maxSize == 0 || r.Size <= u.maxSize) &&
+			(u.maxBytes == 0 || r.Bytes() <= u.maxBytes) {
 			return u.take
 		}
 	}

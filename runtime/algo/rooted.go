@@ -1,5 +1,7 @@
 package algo
 
+import "math/bits"
+
 // broadcast gets Count elements from the root's In to every rank's Out. All three send N(n-1) elements over all ranks.
 //
 //   - Tree: binomial, ceil(log2 n) messages one after the other, as in MPICH (Thakur et al., 2005);
@@ -130,18 +132,18 @@ func (b *builder) scatter(a Algorithm) {
 	}
 }
 
-// under and via are the binomial tree's subtree of v and its child on the way to u, or a star's.
-
+// under is the number of relative ranks in v's subtree, v included, in the binomial tree, or in a star.
 func under(a Algorithm, v, size int) int {
 	if a == Tree {
-		return subtree(v, size)
+		return min(lowBit(v, size), size-v)
 	}
 	return 1
 }
 
+// via is v's child on the way to u.
 func via(a Algorithm, v, u int) int {
 	if a == Tree {
-		return childTo(v, u)
+		return v + 1<<(bits.Len(uint(u-v))-1)
 	}
 	return u
 }

@@ -224,6 +224,6 @@ func (c *core) visit() {
 	}
 }
 
-func callSite() lifecycle.Site { return lifecycle.Caller(packagePath) }
-
-const packagePath = "github.com/carillon-rt/carillon/runtime/ccl"
+func callSite() lifecycle.Site {
+	return lifecycle.Caller("github.com/carillon-rt/carillon/runtime/ccl")
+}

@@ -51,7 +51,10 @@ func (c *Comm) derive(ctx context.Context, how *derivation) (*Comm, error) {
 	d.child, d.init = child.core, child.initAct(ctx, how.call, how.site)
 	if how.call != lifecycle.CallGrow { // which learns the id first
 		child.tape.From(c.tape)
-		child.secret = childSecret(c.secret, child.id)
+		secret := hmac.New(sha256.New, c.secret) // nobody without the parent's can know it
+		secret.Write([]byte("carillon child"))
+		secret.Write(child.id[:])
+		child.secret = secret.Sum(nil)
 		d.act.rec.Child = child.id
 		d.init.start()
 	}
@@ -76,14 +79,6 @@ func (c *core) child(a *act, how *derivation) (*Comm, error) {
 		set(&o)
 	}
 	return c.rt.newComm(lifecycle.Info(o))
-}
-
-// childSecret is what authenticates the ranks of a child: nobody without the parent's can know it.
-func childSecret(parent []byte, child CommID) []byte {
-	m := hmac.New(sha256.New, parent)
-	m.Write([]byte("carillon child"))
-	m.Write(child[:])
-	return m.Sum(nil)
 }
 
 // expect makes a non-blocking communicator in progress until child is filled in: from now on, or from the end of the
@@ -128,7 +123,7 @@ func (c *core) enter(call lifecycle.Call) (number uint64, place *ticket) {
 
 // enterGroup is enter for a group's part on the communicator.
 func (c *core) enterGroup(calls []host.Op) (number uint64, place *ticket) {
-	if slices.ContainsFunc(calls, func(op host.Op) bool { return !pointToPoint(op.Call) }) {
+	if slices.ContainsFunc(calls, func(op host.Op) bool { return op.Call.IsCollective() }) {
 		return c.enter(lifecycle.CallGroupEnd)
 	}
 	c.numbering.Lock()

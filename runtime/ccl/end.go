@@ -3,6 +3,7 @@ package ccl
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -77,7 +78,7 @@ func (c *Comm) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	if c.life.State() == lifecycle.StateInitializing || c.jobs.wait(ctx) != nil {
-		how.call, how.cause = lifecycle.CallAbort, errClosed
+		how.call, how.cause = lifecycle.CallAbort, errors.New("it was closed before it was ready")
 	}
 	return c.end(ctx, how)
 }
@@ -95,7 +96,7 @@ func With(
 	finished := false
 	defer func() {
 		if !finished {
-			_ = comm.Abort(fmt.Errorf("the function of its scope failed: %w", cmp.Or(err, errPanicked)))
+			_ = comm.Abort(fmt.Errorf("the function of its scope failed: %w", cmp.Or(err, errors.New("it panicked"))))
 		}
 	}()
 	if err = comm.Wait(ctx); err != nil {
@@ -305,7 +306,9 @@ func (c *core) retire() {
 	}
 	c.tape.Close()
 	c.life.Retire()
-	c.rt.forget(c)
+	c.rt.mu.Lock()
+	defer c.rt.mu.Unlock()
+	delete(c.rt.comms, c)
 }
 
 // leave ends a communicator that nobody will end any more: how says how that is known, and cause tells the other ranks.
@@ -327,7 +330,7 @@ func (c *core) leave(how string, cause error, excused bool) (usable bool) {
 			c.rt.log.Warn("communicator leaked", "comm", i.Name, "comm_id", i.ID.Short(), "comm_rank", i.Rank,
 				"made_by", i.Site.String(), "how", "and "+how)
 		}
-		cause = errLeaked
+		cause = errors.New("it was leaked")
 	}
 	_ = c.end(context.Background(), ending{call: lifecycle.CallAbort, cause: cause, tolerant: true})
 	return usable

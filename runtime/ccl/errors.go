@@ -39,14 +39,6 @@ var (
 	ErrTimeout     = lifecycle.ErrTimeout
 )
 
-// Why the runtime itself ends a communicator.
-var (
-	errClosed    = errors.New("it was closed before it was ready")
-	errLeaked    = errors.New("it was leaked")
-	errPanicked  = errors.New("it panicked")
-	errForgotten = errors.New("nobody holds it any more")
-)
-
 // ErrRuntimeClosed is the error of a call on a Runtime after its Close.
 var ErrRuntimeClosed = meet.ErrClosed
 

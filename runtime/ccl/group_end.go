@@ -128,7 +128,7 @@ func (p *part) run(ctx context.Context) {
 func (p *part) make(ctx context.Context) error {
 	for p.done < len(p.calls) {
 		rest, n := p.calls[p.done:], 0
-		for n < len(rest) && pointToPoint(rest[n].Call) {
+		for n < len(rest) && !rest[n].Call.IsCollective() {
 			n++
 		}
 		call := lifecycle.CallGroupEnd

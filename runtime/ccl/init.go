@@ -308,7 +308,14 @@ func (rt *Runtime) newComm(info lifecycle.Info) (*Comm, error) {
 		return nil, err
 	}
 	handle := &Comm{core: c}
-	rt.watch(handle)
+	runtime.AddCleanup(handle, func(c *core) { // nobody holds it any more
+		if c.life.State().Live() {
+			rt.reap(func() {
+				why := errors.New("nobody holds it any more")
+				c.leave(why.Error(), why, false)
+			})
+		}
+	}, c)
 	return handle, nil
 }
 

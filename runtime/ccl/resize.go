@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
@@ -96,21 +97,19 @@ func (c *core) without(exclude []int, mode ShrinkMode) ([]int, error) {
 	if len(exclude) == 0 {
 		return nil, bad("no rank is excluded: there is nothing to shrink")
 	}
-	gone := make([]bool, c.size)
-	for _, r := range exclude {
+	for i, r := range exclude {
 		switch {
 		case r < 0 || r >= c.size:
 			return nil, bad("excluded rank %d is not a rank of the communicator: ranks are 0 to %d", r, c.size-1)
-		case gone[r]:
+		case slices.Contains(exclude[:i], r):
 			return nil, bad("rank %d is excluded twice", r)
 		case r == c.rank:
 			return nil, bad("rank %d excludes itself: excluded ranks do not call Shrink", r)
 		}
-		gone[r] = true
 	}
 	var members []int
-	for r := range gone {
-		if !gone[r] {
+	for r := range c.size {
+		if !slices.Contains(exclude, r) {
 			members = append(members, r)
 		}
 	}

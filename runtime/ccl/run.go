@@ -105,7 +105,7 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []host.Op) 
 		return c.refused(ctx, call, c.life.Check(call))
 	}
 	op, plan := &ops[0], (*host.Plan)(nil)
-	collective := !pointToPoint(op.Call)
+	collective := op.Call.IsCollective()
 	if collective {
 		var err error
 		if plan, err = c.engine.Plan(op); err != nil {
@@ -136,7 +136,7 @@ func (c *core) number(call lifecycle.Call, ops []host.Op) (uint64, tape.Signatur
 		Call: call, DataType: uint8(op.DataType), Reduction: uint8(op.Reduction), Peer: int32(op.Peer),
 		Bytes: uint64(max(len(op.Send), len(op.Recv))),
 	}
-	if !pointToPoint(op.Call) {
+	if op.Call.IsCollective() {
 		return c.collectives.Add(1), sig
 	}
 	if c.messages == nil {
@@ -152,7 +152,7 @@ func (c *core) number(call lifecycle.Call, ops []host.Op) (uint64, tape.Signatur
 			number = m.received
 		}
 	}
-	if pointToPoint(call) {
+	if call == op.Call {
 		return number, sig
 	}
 	sig.Peer, sig.Bytes = -1, 0
@@ -162,10 +162,6 @@ func (c *core) number(call lifecycle.Call, ops []host.Op) (uint64, tape.Signatur
 	}
 	c.together++
 	return c.together, sig
-}
-
-func pointToPoint(call lifecycle.Call) bool {
-	return call == lifecycle.CallSend || call == lifecycle.CallRecv
 }
 
 // overtaken is why a call whose turn has come is illegal now: one before it in the line ended the communicator. It is

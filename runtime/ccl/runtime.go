@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -105,12 +104,6 @@ func (rt *Runtime) adopt(c *core, info lifecycle.Info) error {
 	return nil
 }
 
-func (rt *Runtime) forget(c *core) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	delete(rt.comms, c)
-}
-
 // Close ends the runtime, and aborts the communicators that are still alive. One that could still be used was leaked:
 // it is reported with the place where it was made; but not when an error, or the process's being told to end, is why
 // the runtime stops. After Close nothing of the runtime runs any more. A nil Runtime has nothing to end.
@@ -146,15 +139,6 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	err := rt.point.Close()
 	rt.fabric.Close()
 	return err
-}
-
-// watch makes the runtime notice when nobody holds a communicator any more.
-func (rt *Runtime) watch(c *Comm) {
-	runtime.AddCleanup(c, func(c *core) {
-		if c.life.State().Live() {
-			rt.reap(func() { c.leave(errForgotten.Error(), errForgotten, false) })
-		}
-	}, c.core)
 }
 
 // reap runs fn, which deals with what nobody holds any more, unless the runtime is closed: Close waits for it, and

@@ -26,8 +26,7 @@ type MissingError struct {
 func (e *MissingError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "rendezvous %q: rank %d of %d waited %s", e.Key, e.Self, e.Size, words.Round(e.Waited))
-	var unreachable *UnreachableError
-	if errors.As(e.Cause, &unreachable) {
+	if _, ok := errors.AsType[*UnreachableError](e.Cause); ok {
 		return b.String() + ": " + e.Cause.Error()
 	}
 	missing, gone := e.Missing(), e.Gone()
@@ -67,8 +66,7 @@ func (e *MissingError) Unwrap() []error {
 // peer picks the rank to blame. A death explains everything after it. A rank that gave up is blamed last: it did so
 // because others were missing, and those are named instead while there are any.
 func (e *MissingError) peer() *lifecycle.PeerError {
-	var unreachable *UnreachableError
-	if errors.As(e.Cause, &unreachable) {
+	if _, ok := errors.AsType[*UnreachableError](e.Cause); ok {
 		return nil // the UnreachableError carries it
 	}
 	for _, how := range []Departure{Died, Lost, Closed} {
@@ -95,17 +93,11 @@ func (e *MissingError) peer() *lifecycle.PeerError {
 }
 
 func (e *MissingError) blame(m Member) *lifecycle.PeerError {
-	code := lifecycle.CodeRankDead
-	switch m.How {
-	case Lost:
-		code = lifecycle.CodeUnreachable
-	case Closed:
-		code = lifecycle.CodePeerAborted
-	case GaveUp:
-		code = lifecycle.CodeAbandoned
-	case Waiting, Died:
+	codes := [...]lifecycle.Code{
+		Died: lifecycle.CodeRankDead, Lost: lifecycle.CodeUnreachable,
+		Closed: lifecycle.CodePeerAborted, GaveUp: lifecycle.CodeAbandoned,
 	}
-	return &lifecycle.PeerError{Code: code, Rank: m.Rank, Self: e.Self, Since: m.Left, Detail: m.story()}
+	return &lifecycle.PeerError{Code: codes[m.How], Rank: m.Rank, Self: e.Self, Since: m.Left, Detail: m.story()}
 }
 
 // UnreachableError says that the rendezvous itself was not reached before the context ended.

@@ -31,11 +31,6 @@ const (
 	variants   = 2
 )
 
-func newDigests(e *Engine) *digests {
-	n := digestHead + variants*(headerSize+8*((e.size+63)/64))
-	return &digests{e: e, out: make([]byte, n), in: make([]byte, n)}
-}
-
 // variant is the i-th of a digest.
 func variant(digest []byte, i int) (head, ranks []byte) {
 	n := (len(digest) - digestHead) / variants
@@ -50,7 +45,8 @@ func empty(ranks []byte) bool {
 // agree returns nil when all ranks have the header h, which is that of p.
 func (e *Engine) agree(h header, p *Plan) error {
 	if e.digests == nil {
-		e.digests = newDigests(e)
+		n := digestHead + variants*(headerSize+8*((e.size+63)/64))
+		e.digests = &digests{e: e, out: make([]byte, n), in: make([]byte, n)}
 	}
 	d := e.digests
 	d.begin(h, p)

@@ -149,8 +149,7 @@ func (g *group) pass() (moved, done bool, err error) {
 
 func (g *group) finished(l *link) bool {
 	p := &l.pair
-	return len(l.rest) == 0 && len(p.data) == 0 && p.named == len(p.recvs) && p.begun == len(p.sends) &&
-		p.acked == len(p.sends) && p.ended == len(p.recvs)
+	return len(l.rest) == 0 && len(p.data) == 0 && p.named == len(p.recvs) && p.begun == len(p.sends) && g.satisfied(l)
 }
 
 func (g *group) advance(l *link) (moved bool, err error) {

@@ -33,10 +33,6 @@ func reduces(c lifecycle.Call) bool {
 	return c == lifecycle.CallAllReduce || c == lifecycle.CallReduce || c == lifecycle.CallReduceScatter
 }
 
-func pointToPoint(c lifecycle.Call) bool {
-	return c == lifecycle.CallSend || c == lifecycle.CallRecv
-}
-
 // units is how many times Count elements a rank has in each buffer.
 func units(call lifecycle.Call, size int, isRoot bool) (send, recv int) {
 	root := 0
@@ -85,7 +81,7 @@ func (e *Engine) Check(op *Op) error {
 	case op.Scaled != (op.Reduction == kernels.PreMulSum):
 		return e.refuse(op.Call, "a Scale belongs to PreMulSum, and PreMulSum needs one: "+
 			"pass Scale(factor) with PreMulSum only; got reduction %s", op.Reduction)
-	case (algo.Rooted(op.Call) || pointToPoint(op.Call)) && (op.Peer < 0 || op.Peer >= e.size):
+	case (algo.Rooted(op.Call) || !op.Call.IsCollective()) && (op.Peer < 0 || op.Peer >= e.size):
 		return e.refuse(op.Call, "%s %d is not a rank of the communicator: ranks are 0 to %d", part, op.Peer, e.size-1)
 	case op.Call == lifecycle.CallAllToAll && send%e.size != 0:
 		return e.refuse(op.Call, "send has %d elements, which %d ranks can't share equally: "+

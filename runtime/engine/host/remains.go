@@ -20,15 +20,11 @@ func (e *Engine) suffices(peer, n int) bool {
 			return true
 		}
 	}
-	more := l.inFlight() // before the last look: what comes in between is seen by it
+	// Before the last look, which sees what comes in between. The Waiter rings when the last of it has arrived.
+	conn, ok := l.conn.(interface{ InFlight() bool })
+	more := ok && conn.InFlight()
 	err := l.keep(n)
 	return len(l.kept) >= n || err == nil && more
-}
-
-// inFlight says whether a peer that is lost may have sent more than has arrived. The Waiter rings at its end.
-func (l *link) inFlight() bool {
-	c, ok := l.conn.(interface{ InFlight() bool })
-	return ok && c.InFlight()
 }
 
 // keep moves what the connection shows to kept, until that is n bytes. The error is the connection's.

@@ -105,7 +105,13 @@ func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []
 	}
 	ex.waiting[rank.Rank] = waiter{index: len(ex.roll.Members) - 1, payload: payload, deliver: deliver}
 	if len(ex.waiting) == ex.roll.Size {
-		ex.complete()
+		payloads := make([][]byte, ex.roll.Size)
+		for rank, w := range ex.waiting {
+			payloads[rank] = w.payload
+		}
+		ex.done = true
+		ex.drain(&Outcome{Payloads: payloads})
+		ex.roll.Members = nil
 	}
 }
 
@@ -202,16 +208,6 @@ func (m *Meeting) Roll(key string) *rendezvous.Roll {
 		return nil
 	}
 	return ex.snapshot()
-}
-
-func (ex *exchange) complete() {
-	payloads := make([][]byte, ex.roll.Size)
-	for rank, w := range ex.waiting {
-		payloads[rank] = w.payload
-	}
-	ex.done = true
-	ex.drain(&Outcome{Payloads: payloads})
-	ex.roll.Members = nil
 }
 
 func (ex *exchange) fail() {

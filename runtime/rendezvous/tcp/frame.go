@@ -45,13 +45,8 @@ const (
 // errMalformed is what every decoder answers to bytes that are not of its message.
 var errMalformed = errors.New("malformed frame")
 
-// beginFrame begins a frame; the body is appended by the caller, and finishFrame writes the length.
+// beginFrame begins a frame; the caller appends the body, and then writes the length over the first four bytes.
 func beginFrame(k kind) []byte { return append(make([]byte, 4, 64), byte(k)) }
-
-func finishFrame(b []byte) []byte {
-	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
-	return b
-}
 
 // readFrame reads one frame whose body has at most limit bytes. It reserves no more than a mebibyte ahead of what it
 // has received, or as much as that.
@@ -107,7 +102,8 @@ func (q *request) encode() []byte {
 		b = wire.AppendBytes(b, q.key)
 	default: // bye has no more to say
 	}
-	return finishFrame(b)
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b
 }
 
 func decodeRequest(k kind, body []byte) (request, error) {
@@ -148,7 +144,10 @@ func decodeReply(k kind, body []byte, now time.Time) (reply, error) {
 	answer := reply{kind: k, stream: r.Uvarint()}
 	switch k {
 	case kindResult:
-		answer.payloads = readPayloads(r)
+		answer.payloads = make([][]byte, r.Count(rendezvous.MaxRanks))
+		for i := range answer.payloads {
+			answer.payloads[i] = r.Bytes(rendezvous.MaxPayload)
+		}
 	case kindFailed, kindRoll:
 		answer.roll = readRoll(r, now)
 	case kindRefused:
@@ -194,15 +193,6 @@ func encodePayloads(payloads [][]byte) []byte {
 	return b
 }
 
-// readPayloads returns slices of the body.
-func readPayloads(r *wire.Reader) [][]byte {
-	payloads := make([][]byte, r.Count(rendezvous.MaxRanks))
-	for i := range payloads {
-		payloads[i] = r.Bytes(rendezvous.MaxPayload)
-	}
-	return payloads
-}
-
 // encodeRoll is the shared part of a failed or roll frame. The key is not in it: the receiver knows its own.
 func encodeRoll(roll *rendezvous.Roll, now time.Time) []byte {
 	b := binary.AppendUvarint(nil, uint64(max(roll.Size, 0)))
@@ -228,7 +218,7 @@ func encodeRoll(roll *rendezvous.Roll, now time.Time) []byte {
 		b = append(b, byte(m.How))
 		if m.How != rendezvous.Waiting {
 			b = appendAgo(b, m.Left, now)
-			b = wire.AppendBytes(b, m.Detail[:min(len(m.Detail), maxText)])
+			b = wire.AppendBytes(b, clip(m.Detail))
 		}
 	}
 	return b

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 type ifname struct {
@@ -17,18 +18,10 @@ type ifname struct {
 
 func parseIfname(s string) (ifname, error) {
 	var f ifname
-	rest := s
-	if strings.HasPrefix(rest, "^") {
-		f.exclude, rest = true, rest[1:]
-	}
-	if strings.HasPrefix(rest, "=") {
-		f.exact, rest = true, rest[1:]
-	}
-	for name := range strings.SplitSeq(rest, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			f.names = append(f.names, name)
-		}
-	}
+	rest, exclude := strings.CutPrefix(s, "^")
+	rest, f.exact = strings.CutPrefix(rest, "=")
+	f.exclude = exclude
+	f.names = strings.FieldsFunc(rest, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if s != "" && len(f.names) == 0 {
 		return f, fmt.Errorf(`SocketIfname is %q; allowed are interface names such as "eth,ib", "=eth0" or "^docker,lo"`, s)
 	}

@@ -51,7 +51,7 @@ func New(config Config) (*Fabric, error) {
 	}
 	f := &Fabric{
 		config: config, host: host[:min(len(host), maxHostName)], self: self,
-		hub: newHub(), deaths: newDeaths(),
+		hub: &hub{comms: make(map[lifecycle.CommID]*meeting)}, deaths: newDeaths(),
 		open: make(map[closer]struct{}),
 	}
 	_, _ = rand.Read(f.id[:]) // never fails

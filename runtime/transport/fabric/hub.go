@@ -30,8 +30,6 @@ type half struct {
 	conn *inproc.Conn
 }
 
-func newHub() *hub { return &hub{comms: make(map[lifecycle.CommID]*meeting)} }
-
 // expect says that a rank of comm may come.
 func (h *hub) expect(comm lifecycle.CommID) {
 	h.mu.Lock()

@@ -67,7 +67,7 @@ func (l *Links) look() {
 	if l.inbox != nil && l.inbox.Alerts() != l.alerts.Load() {
 		alerts := l.inbox.Alerts()
 		for _, c := range l.shms {
-			c.Check()
+			_ = c.Check() // which tells the Waiter
 		}
 		l.alerts.Store(alerts)
 	}

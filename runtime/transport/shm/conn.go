@@ -49,19 +49,6 @@ type Conn struct {
 	theirs *mapping // keeps out mapped
 }
 
-func newConn(in *Inbox, theirs *mapping, self, peer int, bell *transport.Waiter) *Conn {
-	return &Conn{
-		out:      slotOf(theirs.mem, in.loc.Slots, self),
-		peerBell: word32(theirs.mem, headerBell),
-		in:       slotOf(in.m.mem, in.loc.Slots, peer),
-		bell:     bell,
-		rank:     self,
-		peer:     peer,
-		inbox:    in,
-		theirs:   theirs,
-	}
-}
-
 // Agreed says whether the peer could open this rank's inbox, or that it is not known yet.
 func (c *Conn) Agreed() (opened, known bool) {
 	v := c.out.verdict.Load()
@@ -77,7 +64,7 @@ func (c *Conn) Name() string { return "shm" }
 // TrySend implements transport.Conn.
 func (c *Conn) TrySend(p []byte) (int, error) {
 	if (c.state.Load() != 0 || c.in.status.Load() != 0) && len(p) > 0 {
-		return 0, c.check()
+		return 0, c.Check()
 	}
 	size := uint64(len(c.out.ring))
 	sent := 0
@@ -125,7 +112,7 @@ func (c *Conn) Peek() ([]byte, error) {
 
 // none is what Peek returns when nothing is there.
 func (c *Conn) none() ([]byte, error) {
-	err := c.check()
+	err := c.Check()
 	if err == nil {
 		return nil, nil
 	}
@@ -171,10 +158,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Check looks whether the peer has sent a Notice, and tells the Waiter if so.
-func (c *Conn) Check() { _ = c.check() }
-
-func (c *Conn) check() error {
+// Check looks whether the peer has sent a Notice, and tells the Waiter if so. It returns why the peer is gone, or nil.
+func (c *Conn) Check() error {
 	if c.state.Load() != 0 {
 		return c.refusal()
 	}
@@ -197,7 +182,7 @@ func (c *Conn) check() error {
 // Fail says that the peer is known to be gone, such as by the death of its process. A peer that had closed its end
 // before is not lost by that.
 func (c *Conn) Fail(err error) {
-	if c.check() == nil {
+	if c.Check() == nil {
 		c.lose(err)
 	}
 }

@@ -142,7 +142,16 @@ func (in *Inbox) Open(self, peer, pid int, loc Location, bell *transport.Waiter)
 	if err != nil {
 		return nil, fmt.Errorf("open inbox of rank %d: %w", peer, err)
 	}
-	c := newConn(in, m, self, peer, bell)
+	c := &Conn{
+		out:      slotOf(m.mem, in.loc.Slots, self),
+		peerBell: word32(m.mem, headerBell),
+		in:       slotOf(in.m.mem, in.loc.Slots, peer),
+		bell:     bell,
+		rank:     self,
+		peer:     peer,
+		inbox:    in,
+		theirs:   m,
+	}
 	in.mu.Lock()
 	in.used = append(in.used, c.in)
 	in.mu.Unlock()

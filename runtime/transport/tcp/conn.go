@@ -166,23 +166,14 @@ func (c *Conn) Close() error {
 }
 
 func (c *Conn) lose(code lifecycle.Code, detail string, err error) {
-	c.end(&lifecycle.PeerError{Code: code, Rank: c.peer, Self: c.rank, Detail: detail, Err: err})
+	c.end(&lifecycle.PeerError{Code: code, Rank: c.peer, Self: c.rank, Detail: detail, Err: err}, c.bell.PeerLost)
 }
 
-// end makes err the reason for which the peer is gone, unless there is one, and tells the Waiter.
-func (c *Conn) end(err error) {
+// end makes err the reason for which the peer is gone, unless there is one, and tells it.
+func (c *Conn) end(err error, tell func(peer int, err error)) {
 	if c.state.Load()&closed == 0 && c.why.CompareAndSwap(nil, &err) {
 		c.state.Or(gone)
-		c.bell.PeerLost(c.peer, err)
-	}
-}
-
-// leave is end for a peer that closed in order, which is no loss.
-func (c *Conn) leave() {
-	var err error = transport.PeerClosed(c.peer)
-	if c.why.CompareAndSwap(nil, &err) {
-		c.state.Or(gone)
-		c.bell.Ring()
+		tell(c.peer, err)
 	}
 }
 

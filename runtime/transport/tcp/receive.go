@@ -137,10 +137,10 @@ func (c *Conn) readControl() {
 		notice, err := readFrame(c.control)
 		switch {
 		case err == nil && notice != nil:
-			c.end(&transport.NoticeError{Peer: c.peer, Notice: *notice})
+			c.end(&transport.NoticeError{Peer: c.peer, Notice: *notice}, c.bell.PeerLost)
 			continue // until it closes
 		case err == nil:
-			c.leave()
+			c.end(transport.PeerClosed(c.peer), func(int, error) { c.bell.Ring() }) // which is no loss
 			_ = c.control.CloseWrite()
 		case c.state.Load()&(closed|gone) != 0:
 		case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):

@@ -157,8 +157,7 @@ func (b *builder) oneShotAllReduce() {
 func (b *builder) directAllReduce() {
 	sent := make([]int, b.Size)
 	for d := 1; d < b.Size; d++ {
-		// Rank r takes from r+1 first, so the one that r serves first is r-1.
-		p := b.rank(-d)
+		p := b.rank(-d) // rank r takes from r+1 first, so the one that r serves first is r-1
 		sent[p] = b.send(p, b.chunk(In, p), None)
 	}
 	acc, sum, made := b.chunk(In, b.Rank), b.chunk(Out, b.Rank), None

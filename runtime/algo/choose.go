@@ -15,8 +15,7 @@ type rule struct {
 	take     Algorithm
 }
 
-// rules are the tuning: the first that matches decides. They follow from the algorithms' message and byte counts;
-// BenchmarkAllReduceBy of package host compares them on the machine at hand.
+// rules are the tuning: the first that matches decides. BenchmarkAllReduceBy of package host compares the algorithms.
 func rules() []rule {
 	const kib, mib = 1 << 10, 1 << 20
 	return []rule{

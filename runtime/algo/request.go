@@ -43,8 +43,7 @@ func Rooted(call lifecycle.Call) bool {
 // Make plans rank r.Rank's part of r with algorithm a. The error names the algorithms that there are for r's call, if
 // it is a collective. Auto is no algorithm here: [Choose] first. The engine that asks has checked r's numbers.
 //
-// The plan of a Barrier is empty: before an engine lets an operation touch a receive buffer it has heard from all
-// ranks that they make the same call, and for a barrier that is all there is to do.
+// The plan of a Barrier is empty: an engine hears from all ranks that they make the same call in any case.
 func Make(r Request, a Algorithm) (*Plan, error) {
 	switch all := For(r.Call); {
 	case all == nil:

@@ -80,7 +80,7 @@ type core struct {
 type pairCounter struct{ sent, received uint64 }
 
 // absent tells whether there is no communicator: the handle is nil, as for a rank that passed NoColor to Split, or one
-// that nobody made. Calls on it are a UsageError, Close does nothing, and it has no rank, id and name.
+// that nobody made.
 func (c *Comm) absent() bool { return c == nil || c.core == nil }
 
 // info is what is known of the communicator. A child learns its place while it initializes, and one of Grow its id.
@@ -216,8 +216,7 @@ func (c *core) fail(call lifecycle.Call, seq uint64, err error) error {
 	return err
 }
 
-// visit notes whether a call comes from another goroutine than the one that made the communicator. That is allowed;
-// where a program fails, it is good to know.
+// visit notes whether a call comes from another goroutine than the one that made the communicator.
 func (c *core) visit() {
 	if !c.shared.Load() && goid.Get() != c.maker {
 		c.shared.Store(true)

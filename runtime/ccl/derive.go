@@ -132,8 +132,7 @@ func (c *core) enterGroup(calls []host.Op) (number uint64, place *ticket) {
 	return ownGroups + c.pairs, c.turn.line(lifecycle.CallGroupEnd)
 }
 
-// everReady refuses a call that needs the other ranks, although they have never met: the init failed. The communicator
-// is not initializing any more.
+// everReady refuses a call that needs the other ranks, although they have never met: the init failed.
 func (c *core) everReady(ctx context.Context, call lifecycle.Call) error {
 	if c.links != nil {
 		return nil
@@ -171,8 +170,8 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	return payloads, c.fail(call, number, err)
 }
 
-// giveBack gives a place in the line up without having used it, because of err. Ranks that would wait for this one in
-// vain over their connections learn it, as the communicator fails; those that meet see it there.
+// giveBack gives a place in the line up without having used it, because of err. Ranks that would wait for this one over
+// their connections learn it, as the communicator fails; those that meet see it there.
 func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket, err error) {
 	if call == lifecycle.CallShrink || c.life.State() == lifecycle.StateRevoked {
 		c.turn.forgo(place)
@@ -189,9 +188,7 @@ func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket,
 }
 
 // meetAgain has size ranks of this communicator meet for act a, in the process of rank host, although their connections
-// broke, or were revoked: what the meeting is about follows from the communicator, the act and the act's number. It
-// uses up the place in the line, and is bounded by the communicator's life: one that is ended or finalized does not
-// wait for ranks that do not come.
+// broke, or were revoked. It uses up the place in the line, and is bounded by the communicator's life.
 func (c *core) meetAgain(
 	ctx context.Context, a *act, place *ticket, host, size int, fn func(context.Context, rendezvous.Rendezvous) error,
 ) error {
@@ -227,8 +224,7 @@ func (c *core) meetAgain(
 	return err
 }
 
-// meetings bounds the meetings of a communicator's ranks: those that are held, and those to come, until others take its
-// place.
+// meetings bounds the meetings of a communicator's ranks that are held, and those to come.
 type meetings struct {
 	context.Context
 	end context.CancelCauseFunc

@@ -121,8 +121,8 @@ type ending struct {
 	silent   bool  // without records: those of its init say it all
 }
 
-// end ends the communicator, and frees what it holds. Whatever ends one does it here: its user, an init that failed,
-// the runtime that stops or finds it leaked. A call that was not allowed does nothing.
+// end ends the communicator, and frees what it holds; whatever ends one does it here. A call that was not allowed does
+// nothing.
 func (c *core) end(ctx context.Context, how ending) (err error) {
 	c.ending.Add(1)
 	defer c.retire()
@@ -298,8 +298,7 @@ func (c *core) release() {
 	c.jobs.drop()
 }
 
-// retire takes the communicator off the books once it is gone, and the last call that might end it has written its
-// records: an Abort may have overtaken a Destroy.
+// retire takes the communicator off the books once it is gone, and the last call that might end it has returned.
 func (c *core) retire() {
 	if c.ending.Add(-1) > 0 || !c.life.State().Gone() {
 		return
@@ -312,8 +311,7 @@ func (c *core) retire() {
 }
 
 // leave ends a communicator that nobody will end any more: how says how that is known, and cause tells the other ranks.
-// It says whether it could have been used: then it is a leak, and reported, unless that is excused. One that failed, or
-// is being made or ended, is none.
+// It says whether it could have been used: then it is a leak, and reported, unless that is excused.
 func (c *core) leave(how string, cause error, excused bool) (usable bool) {
 	if c.reported.Swap(true) {
 		return false // it is being reaped while the runtime stops

@@ -203,9 +203,8 @@ func (m *making) outsideGroup() error {
 	return nil
 }
 
-// ended records a call that ended before there was a communicator: refused, if err is a UsageError or the runtime is
-// closed, or failed. There is no tape of the communicator that the record could be on, so it has one of its own. It
-// returns err.
+// ended records a call that ended before there was a communicator, on a tape of its own, and returns err. The call was
+// refused, if err is a UsageError or the runtime is closed, or failed.
 func (m *making) ended(err error) error {
 	i := m.info
 	w := m.rt.cfg.Tape.Comm(tape.CommInfo{ID: i.ID, Name: i.Name, Rank: i.Rank, Size: i.Size, Engine: "host"})
@@ -398,7 +397,6 @@ func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []m
 }
 
 // gaveUp is the error of a connection on which a rank said that it gives up, as the fault of the rank that it names.
-// Other errors stay what they are. Once there is an engine, that explains them, and knows more.
 func (c *core) gaveUp(call lifecycle.Call, err error) error {
 	notice, ok := errors.AsType[*transport.NoticeError](err)
 	if !ok {

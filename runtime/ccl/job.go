@@ -7,9 +7,8 @@ import (
 )
 
 // jobs are the calls on a communicator that go on in the background and are not completed, oldest first: init, split,
-// finalize, its part in a group. A part belongs to the communicator, and not to the goroutine or the group that made
-// it. A job leaves the list in poll, which AsyncError and Wait call, and at the end of the group whose caller waited
-// for it: nothing else completes one.
+// finalize, its part in a group. A job leaves the list in poll, which AsyncError and Wait call, and at the end of the
+// group whose caller waited for it: nothing else completes one.
 type jobs struct {
 	mu      sync.Mutex
 	list    []*Work

@@ -8,15 +8,11 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
-// The collectives and point-to-point calls. In all of them n is comm.Size(), a buffer's length is in elements, the
-// caller owns the buffers and must not touch them until the call returns (for a call in a group: until the group ends).
-// They block until this rank's part is done, and return a UsageError (nothing happened), a PeerError (another rank is
-// at fault: the communicator has failed), or a SystemError. With a Group as its context a call is checked, joins the
-// group, and returns at once.
+// In all collectives and point-to-point calls n is comm.Size(), a buffer's length is in elements, and the caller owns
+// the buffers and must not touch them until the call returns (for a call in a group: until the group ends).
 //
-// A UsageError about an argument is this rank's alone: the call returns at once, nothing was sent, and the communicator
-// is as it was. The other ranks, whose arguments are right, wait: until this rank makes its call well, until it leaves
-// the communicator (by Abort, Destroy or its death), or until their own contexts end.
+// A UsageError about an argument is this rank's alone: nothing was sent, and the communicator is as it was. The other
+// ranks wait: until this rank makes its call well, until it leaves the communicator, or until their own contexts end.
 //
 // Source of their meaning: NCCL's collective and point-to-point API, and MPI's for Gather, Scatter and AllToAll.
 

@@ -111,11 +111,9 @@ func (c *Comm) started(ctx context.Context, number uint64, sig *tape.Signature, 
 	return c.tape.StartFrom(c.caller.of(ctx), number, sig, algorithm)
 }
 
-// lastCaller is the span in the context of the last operation. Most operations have the context of the one before, and
-// the search for a span goes through all that a context was made from.
+// lastCaller is the span in the context of the last operation, which most have in common with the one before.
 type lastCaller struct {
-	// ctx is nil, or of package context: those don't change, unless somebody changes a context of his own that one was
-	// made from; such a program may see the span of before.
+	// ctx is nil, or of package context, whose contexts don't change.
 	ctx   context.Context
 	span  *tape.SpanContext // nil: none; else found
 	found tape.SpanContext
@@ -129,8 +127,7 @@ func (l *lastCaller) of(ctx context.Context) *tape.SpanContext {
 	return l.look(ctx)
 }
 
-// sameContext says that two contexts are one: of one type, and at one place in memory. Not all contexts can be compared
-// by the language, and that costs a call.
+// sameContext says that two contexts are one: of one type, and at one place in memory. Not all can be compared with ==.
 func sameContext(a, b context.Context) bool {
 	type words [2]uintptr
 	return *(*words)(unsafe.Pointer(&a)) == *(*words)(unsafe.Pointer(&b))

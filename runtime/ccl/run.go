@@ -127,9 +127,8 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []host.Op) 
 	return c.fail(call, number, err)
 }
 
-// number gives a call its number, and says what it is on the tape. The ranks agree on how many collectives there were,
-// and two of them on how many messages went from one to the other; operations that progress together are counted by
-// each rank for itself.
+// number gives a call its number, and says what it is on the tape. The ranks agree on the numbers of collectives, and
+// two of them on those of their messages; operations that progress together are counted by each rank for itself.
 func (c *core) number(call lifecycle.Call, ops []host.Op) (uint64, tape.Signature) {
 	op := &ops[0]
 	sig := tape.Signature{
@@ -164,8 +163,8 @@ func (c *core) number(call lifecycle.Call, ops []host.Op) (uint64, tape.Signatur
 	return c.together, sig
 }
 
-// overtaken is why a call whose turn has come is illegal now: one before it in the line ended the communicator. It is
-// nil after a Finalize that failed, too, for a call that is legal on a failed communicator. The caller has the turn.
+// overtaken is why a call whose turn has come is illegal now, if one before it in the line ended the communicator. The
+// caller has the turn.
 func (c *core) overtaken(call lifecycle.Call) error {
 	if !c.over {
 		return nil

@@ -105,8 +105,8 @@ func (rt *Runtime) adopt(c *core, info lifecycle.Info) error {
 }
 
 // Close ends the runtime, and aborts the communicators that are still alive. One that could still be used was leaked:
-// it is reported with the place where it was made; but not when an error, or the process's being told to end, is why
-// the runtime stops. After Close nothing of the runtime runs any more. A nil Runtime has nothing to end.
+// it is reported with the place where it was made, unless an error, or the process's being told to end, is why the
+// runtime stops. After Close nothing of the runtime runs any more.
 func (rt *Runtime) Close(ctx context.Context) error {
 	if rt.absent() {
 		return nil
@@ -141,8 +141,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	return err
 }
 
-// reap runs fn, which deals with what nobody holds any more, unless the runtime is closed: Close waits for it, and
-// looks after what is left.
+// reap runs fn, which deals with what nobody holds any more, unless the runtime is closed. Close waits for it.
 func (rt *Runtime) reap(fn func()) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()

@@ -130,7 +130,7 @@ func (d *Door) accept() {
 			return
 		}
 		if err != nil {
-			// Most likely out of file descriptors. The ranks in the backlog wait; so does this loop, longer each time.
+			// Most likely out of file descriptors. This loop waits, longer each time.
 			d.refused("", fmt.Errorf("accept: %w", err))
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			if !d.sleep(pause) {
@@ -226,8 +226,7 @@ func (d *Door) refused(from string, why error) {
 }
 
 // KeepWatch has the kernel end a connection when the other host has not answered for that long, at least two seconds:
-// neither to probes while the connection is silent, nor to what was sent on it. Without it the kernel waits for a
-// quarter of an hour. A connection that is not TCP is left alone.
+// neither to probes while the connection is silent, nor to what was sent on it. What is not TCP is left alone.
 func KeepWatch(conn net.Conn, silence time.Duration) error {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

@@ -48,7 +48,7 @@ func (e *MissingError) Error() string {
 	return b.String()
 }
 
-// Is reports whether target is lifecycle.ErrNotJoined: whatever happened in detail, somebody did not join.
+// Is reports whether target is lifecycle.ErrNotJoined.
 func (e *MissingError) Is(target error) bool { return target == lifecycle.ErrNotJoined }
 
 // Unwrap returns the fault of the rank to look at first, a *lifecycle.PeerError, and the Cause.
@@ -64,7 +64,7 @@ func (e *MissingError) Unwrap() []error {
 }
 
 // peer picks the rank to blame. A death explains everything after it. A rank that gave up is blamed last: it did so
-// because others were missing, and those are named instead while there are any.
+// because others were missing.
 func (e *MissingError) peer() *lifecycle.PeerError {
 	if _, ok := errors.AsType[*UnreachableError](e.Cause); ok {
 		return nil // the UnreachableError carries it

@@ -31,9 +31,8 @@ type Rendezvous interface {
 	Close() error
 }
 
-// CheckArgs answers what can be known of an Exchange's arguments without asking anyone: an empty or long key, a payload
-// or a number of ranks beyond the limits. A rank outside of its size is left to the exchange, so that the other ranks
-// hear of it too. Implementations of Rendezvous call it first.
+// CheckArgs is how each Exchange begins: it refuses a key, a payload or a number of ranks beyond the limits. A rank
+// outside of its size is left to the exchange, so that the other ranks hear of it too.
 func CheckArgs(key string, size int, payload []byte) error {
 	var detail string
 	switch {

@@ -36,8 +36,7 @@ type Conn interface {
 	// Waiter gets PeerLost with a *NoticeError. Nothing can be sent after it. Only the first Notify counts.
 	Notify(n Notice)
 
-	// Close ends the connection. It waits until the peer is no longer reading from memory that this side had passed to
-	// TrySend, so that the caller may reuse it. Idempotent.
+	// Close ends the connection. It waits until the peer no longer reads memory that TrySend was given. Idempotent.
 	Close() error
 
 	// Name is the transport's: "inproc", "shm", "tcp".

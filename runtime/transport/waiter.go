@@ -33,12 +33,10 @@ type Patience struct {
 // PatienceFor is the patience that suits a rank when hostRanks ranks of its communicator share this host, of which
 // processRanks are in this process, and remote says whether it has peers that it reaches through the network.
 //
-// Where every rank can have a core to itself, a rank spins for several times what it takes to wake a sleeper. If it
-// spun for less, two ranks that once slept would never leave that state: each would fall asleep again while it wakes
-// the other. Where ranks outnumber cores, a spinning rank would keep the very core that its peer needs, so it yields at
-// once and soon sleeps. With remote peers, cores must be left for the goroutines that read from the network, and a
-// processor for Go's scheduler, which looks at the network when it has nothing else to run; otherwise a rank sleeps at
-// once.
+// Where every rank can have a core to itself, a rank spins for several times what it takes to wake a sleeper: if it
+// spun for less, two ranks that once slept would each fall asleep again while it wakes the other. Where ranks outnumber
+// cores, a spinning rank would keep the very core that its peer needs, so it yields at once and soon sleeps. With
+// remote peers, a core must be left for the goroutines that read from the network, or a rank sleeps at once.
 func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	switch {
 	case remote && (2*hostRanks >= runtime.NumCPU() || processRanks >= runtime.GOMAXPROCS(0)):
@@ -215,15 +213,14 @@ func (w *Waiter) waited() time.Duration {
 	return 0
 }
 
-// Began says when what is waited for next began, by Clock, 0 for not known. Who has read a clock just now saves the
-// Waiter its first look. It belongs to the goroutine that calls Idle.
+// Began says when what is waited for next began, by Clock, 0 for not known: it saves the Waiter its first look at the
+// clock. It belongs to the goroutine that calls Idle.
 func (w *Waiter) Began(at time.Duration) { w.began = at }
 
 // doze arms the word the first time, and sleeps the second.
 func (w *Waiter) doze(ctx context.Context) error {
 	if !w.armed {
-		// The caller must look once more after the word is armed: what was published before may have rung an awake
-		// word.
+		// The caller must look once more: what was published before may have rung an awake word.
 		w.armed = true
 		w.word.Store(armed)
 		return nil
@@ -268,6 +265,5 @@ func RingWord(word *atomic.Uint32) {
 	}
 }
 
-// yieldCPU offers the core to other processes. It keeps the scheduler's processor: it is back before that would be
-// missed.
+// yieldCPU offers the core to other processes. It keeps the scheduler's processor.
 func yieldCPU() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -10,8 +10,8 @@ import (
 // algorithms for barrier synchronization", 1988) before the plan starts: in round k each rank sends what it knows to
 // the rank 2^k further on. After ceil(log2 n) rounds everyone has heard from everyone, directly or not.
 //
-// What a rank knows is a digest: two headers at most, and who made which. If there are more than two, the ranks of the
-// others are left out: that the ranks disagree is known all the same.
+// What a rank knows is a digest: two headers at most, and who made which. More are left out: that the ranks disagree is
+// known all the same.
 
 // digests is the memory of the agreement, and its progress.
 type digests struct {

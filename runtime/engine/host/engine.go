@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Links is one rank's connections to all others of a communicator; *fabric.Links is one. Conn, Waiter, Rank, Size and
-// Topology are asked once. The others may be called from several goroutines, and Close more than once.
+// Links is one rank's connections to all others of a communicator, as *fabric.Links is. Lost, FirstLost, Notify and
+// Close may be called from several goroutines, and Close more than once.
 type Links interface {
 	Rank() int
 	Size() int
@@ -28,10 +28,9 @@ type Links interface {
 
 // Config is what an engine needs to know besides its links. The zero value is right.
 type Config struct {
-	Comm lifecycle.CommID // for errors
-	Name string           // for errors
-	// Algorithm is used for every call that has it, instead of what the tuning says. All ranks must have the same.
-	Algorithm algo.Algorithm
+	Comm      lifecycle.CommID // for errors
+	Name      string           // for errors
+	Algorithm algo.Algorithm   // for every call that has it, instead of the tuning's; the same on all ranks
 }
 
 // Engine runs the operations of one rank of one communicator.

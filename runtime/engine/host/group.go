@@ -12,8 +12,7 @@ import (
 // group is a set of sends and receives in progress, all at the same time. It is reused by the next one.
 //
 // Between two ranks the operations go in the order of their calls, in each direction. A rank first tells the peer all
-// its receives, then come its sends. So when the header of a send arrives, this rank knows of every receive that the
-// peer has called together with it, and two ranks that wait for each other can be told so.
+// its receives, then come its sends: so two ranks that wait for each other can be told so.
 type group struct {
 	e      *Engine
 	ops    []Op

@@ -21,8 +21,8 @@ const maxHeaders = 16
 // gatherTime is how long a rank that has seen a mismatch waits for the remaining ranks, so that the error names all.
 const gatherTime = 200 * time.Millisecond
 
-// gatherHeaders waits for the headers of the ranks that have not been heard yet, and returns the error. Ranks that are
-// lost, or don't call within gatherTime, are left out.
+// gatherHeaders waits for the headers of the other ranks, without those that are lost, or don't call within gatherTime,
+// and returns the error.
 func (x *execution) gatherHeaders() error {
 	e := x.e
 	ctx, cancel := context.WithTimeout(e.w.ctx, gatherTime)
@@ -59,8 +59,7 @@ func (x *execution) gatherHeaders() error {
 	return e.mismatch(claims)
 }
 
-// told is how a collective ends whose passes ended with err. A rank that another one told of a mismatch may have what
-// it needs to see it for itself, from its own side.
+// told is how a collective ends whose passes ended with err. A rank that was told of a mismatch may see it for itself.
 func (x *execution) told(err error) error {
 	if !x.open && errors.Is(err, lifecycle.ErrMismatch) {
 		for _, l := range x.active {

@@ -23,8 +23,7 @@ type Op struct {
 	// or without an error. They may be the same memory as algo.Plan says.
 	Send, Recv []byte
 
-	// Count is NCCL's, in elements: those of Send for AllReduce, Broadcast, Reduce, AllGather, Gather, Send and Recv;
-	// those of Recv for ReduceScatter and Scatter; per pair of ranks for AllToAll.
+	// Count is NCCL's, in elements; see algo.Request.
 	Count int
 }
 

@@ -45,9 +45,8 @@ type key struct {
 // maxPlans bounds the cache. A job that has more shapes than these in turn plans anew each time.
 const maxPlans = 256
 
-// Plan returns the plan of a collective, from the cache if it is there. Two operations in a row are mostly alike. The
-// error is a *lifecycle.UsageError: no algorithm can do it, or not the one that op asks for. It belongs to the
-// goroutine that calls Run.
+// Plan returns the plan of a collective, from the cache if it is there. The error is a *lifecycle.UsageError: no
+// algorithm can do it, or not the one that op asks for. It belongs to the goroutine that calls Run.
 func (e *Engine) Plan(op *Op) (*Plan, error) {
 	k := key{op.Call, op.DataType, op.Algorithm, op.Peer, op.Count}
 	if e.last != nil && e.lastKey == k {

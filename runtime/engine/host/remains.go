@@ -5,11 +5,9 @@ import "math"
 // endless is more than a rank that is gone can do: it would have to take something.
 const endless = math.MaxInt
 
-// suffices says whether what a lost peer has sent, or may have, is all of the n bytes that are still wanted of it. A
-// part of it is no use: a rank that waits for another one meanwhile would learn of the death only when that one comes.
-//
-// To see how much there is, it takes what lies there off the connection, at most n bytes: a window shows no more than
-// what is contiguous, and a network goes on only when there is room.
+// suffices says whether what a lost peer has sent, or may have, is all of the n bytes that are still wanted of it. To
+// see how much there is, it takes what lies there off the connection, at most n bytes: a window shows no more than what
+// is contiguous, and a network goes on only when there is room.
 func (e *Engine) suffices(peer, n int) bool {
 	if n == endless {
 		return false

@@ -104,9 +104,8 @@ func (e *Engine) report() {
 }
 
 // lostPeers returns the error of an operation to which the loss of a peer matters. One that gave up (a notice) takes
-// the others along, but not out of a collective that is done on its side: all have called that, and it can be done
-// here, too. One that died, or for which a collective is done, matters if more is wanted of it than it has sent. A peer
-// that has left in good order is not even lost: it was faster.
+// the others along, but not out of a collective that is done on its side: it can be done here, too. Any other matters
+// if more is wanted of it than it has sent.
 func (e *Engine) lostPeers(o operation) error {
 	for r := range e.all {
 		err := e.links.Lost(r)

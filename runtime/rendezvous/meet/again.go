@@ -11,10 +11,8 @@ import (
 )
 
 const (
-	// patience is how long a rank asks for a rendezvous that its host does not hold yet.
-	patience = 2 * time.Minute
-	// maxPast is how many of these meetings are remembered, to tell a rank that comes late which were there and left.
-	maxPast = 1024
+	patience = 2 * time.Minute // for the host of a rendezvous to hold it
+	maxPast  = 1024            // meetings that are remembered, to tell a rank that comes late which were there and left
 )
 
 // Again is the rendezvous of ranks that know each other, and whose connections broke or were revoked: nobody needs to

@@ -12,11 +12,8 @@ import (
 )
 
 const (
-	// probeTime is how long a process is given to let a connection in. The kernel does it for a process that is stopped
-	// or busy.
-	probeTime = 2 * time.Second
-	// maxProbes bounds how many processes are asked at once.
-	maxProbes = 64
+	probeTime = 2 * time.Second // for a process, or its kernel, to let a connection in
+	maxProbes = 64              // processes that are asked at once
 )
 
 // Knock asks processes whether they are there, with a connection to where they hold meetings: it marks those in gone

@@ -18,14 +18,10 @@ import (
 )
 
 const (
-	// leaveTime is how long an exchange that was given up waits for the roll from the server.
-	leaveTime = time.Second
-	// joinTime is how long a card, or a question, may take to leave this host.
-	joinTime = 10 * time.Second
-	// firstLine is when a rank that waits is first worth a line; each next one comes after twice the time, and maxLine
-	// after the last at the latest.
-	firstLine = 5 * time.Second
-	maxLine   = 5 * time.Minute
+	leaveTime = time.Second      // for the roll from the server, in an exchange that was given up
+	joinTime  = 10 * time.Second // for a card, or a question, to leave this host
+	firstLine = 5 * time.Second  // until a rank that waits is worth a line; the next ones come after twice the time
+	maxLine   = 5 * time.Minute  // between two lines
 )
 
 // Config is what a client may be told. Its zero value is right for most.
@@ -63,8 +59,7 @@ var _ rendezvous.Rendezvous = (*Client)(nil)
 var errClosed = &lifecycle.UsageError{Code: lifecycle.CodeInvalidUsage, Detail: "this rank closed its rendezvous"}
 
 // Dial returns the rendezvous of id, at id's address. It does not touch the network: the first Exchange connects, and
-// tries again, ever less often, until its context ends. Use one client per rank for all exchanges of an id, and close
-// it.
+// tries again, ever less often, until its context ends. Use one client per rank and id, and close it.
 func Dial(id lifecycle.UniqueID, config Config) *Client {
 	config.Log = cmp.Or(config.Log, slog.Default())
 	config.UnknownTime = cmp.Or(config.UnknownTime, 5*time.Second)

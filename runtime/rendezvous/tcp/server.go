@@ -14,10 +14,9 @@ import (
 )
 
 const (
-	drainTime     = 5 * time.Second // for answers to reach their ranks when the server closes
-	keepForgotten = 1024            // ids that are remembered as used, to tell a late rank so
-	// silence is how long the other host may not answer before a connection counts as broken.
-	silence = 20 * time.Second
+	drainTime     = 5 * time.Second  // for answers to reach their ranks when the server closes
+	keepForgotten = 1024             // ids that are remembered as used, to tell a late rank so
+	silence       = 20 * time.Second // of the other host, until a connection counts as broken
 )
 
 // Server is where ranks meet: any number of unique ids, each behind a door. Its methods are safe for concurrent use.
@@ -66,9 +65,8 @@ func (s *Server) Serve(d *door.Door, id lifecycle.UniqueID) error {
 	return nil
 }
 
-// Forget ends an id. Ranks that wait or still come for it get a *rendezvous.StaleError; what they were already given
-// still reaches them. An id is forgotten by itself when all its ranks have come and gone, so Forget is for one that is
-// given up.
+// Forget ends an id that is given up: ranks that wait or still come for it get a *rendezvous.StaleError. An id is
+// forgotten by itself when all its ranks have come and gone.
 func (s *Server) Forget(id lifecycle.UniqueID) {
 	s.forget(lifecycle.RootCommID(id),
 		"the unique id was forgotten at "+time.Now().Format(time.TimeOnly)+" by the rank that serves it")

@@ -29,8 +29,7 @@ type Config struct {
 	SocketIfname string
 
 	// Keepalive is after how long a TCP peer whose host does not answer any more (a cut cable, a lost power supply)
-	// counts as unreachable. It says nothing about processes that end: their kernel tells at once. 0 means 10 s; at
-	// least 2 s.
+	// counts as unreachable; of processes that end, their kernel tells at once. 0 means 10 s; at least 2 s.
 	Keepalive time.Duration
 
 	// Log is told of strangers at the port, once in 30 seconds at most. nil is slog.Default.

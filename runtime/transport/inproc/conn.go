@@ -8,8 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// How long Close waits for a reader that is in the middle of a piece, which takes microseconds. One that has not come
-// back by then has forgotten its window, or its machine is overloaded beyond use.
+// How long Close waits for a reader that is in the middle of a piece, which takes microseconds.
 const (
 	peerPatience = 250 * time.Millisecond // for the peer, which may read this side's memory
 	ownPatience  = 20 * time.Millisecond  // for this side, which may read the peer's
@@ -232,8 +231,7 @@ func (c *Conn) Revoke() {
 	}
 }
 
-// await waits until reading is false, at most for d, and says whether it is. It offers the processor instead of
-// sleeping: the reader is in the middle of a copy.
+// await waits until reading is false, at most for d, and says whether it is.
 func await(reading *atomic.Bool, d time.Duration) bool {
 	if !reading.Load() {
 		return true

@@ -51,9 +51,8 @@ const (
 	statusClosed                    // the peer closed its end
 )
 
-// ringSize is the size of each ring of an inbox with that many slots, a power of two. A large ring keeps a stream going
-// while one of the two does something else; it should still fit into the caches, with all others that are in use, so it
-// shrinks as ranks become more. Measured with BenchmarkStream of package fabric.
+// ringSize is the size of each ring of an inbox with that many slots, a power of two. All that are in use should fit
+// into the caches. Measured with BenchmarkStream of package fabric.
 func ringSize(slots int) uint64 {
 	switch {
 	case slots <= 4:

@@ -105,8 +105,7 @@ func (g *Gate) Close() {
 	}
 }
 
-// dismiss closes a connection, if there is one. Its peer is told goodbye, so that it does not take this process for
-// dead.
+// dismiss closes a connection, if there is one, with a goodbye: else the peer would take this process for dead.
 func dismiss(k kind, c *net.TCPConn) {
 	if c == nil {
 		return
@@ -127,8 +126,7 @@ func (g *Gate) from(peer int) *arrival {
 	return a
 }
 
-// enter takes a connection of a peer. One that the peer has given up, as it was not told in time that it was let in,
-// goes.
+// enter takes a connection of a peer, in place of one that the peer has given up.
 func (g *Gate) enter(about door.About, c net.Conn) {
 	conn := c.(*net.TCPConn)
 	from, to := int(binary.LittleEndian.Uint32(about[0:])), int(binary.LittleEndian.Uint32(about[4:]))

@@ -189,8 +189,7 @@ func readFrame(r io.Reader) (*transport.Notice, error) {
 	return &n, nil
 }
 
-// say writes a frame, whose first byte is its type, to a control connection. The kernel's buffer of a connection that
-// is nearly always silent has room for it; if not, the peer is beyond help.
+// say writes a frame, whose first byte is its type, to a control connection: the kernel's buffer has room for it.
 func say(control net.Conn, frame []byte) {
 	binary.LittleEndian.PutUint16(frame[1:], uint16(len(frame)-3))
 	_ = control.SetWriteDeadline(time.Now().Add(sayTime))

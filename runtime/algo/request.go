@@ -26,12 +26,7 @@ func (r *Request) Bytes() int { return r.Count * r.ElemSize }
 
 // OneHost says whether all ranks are on one host.
 func (r *Request) OneHost() bool {
-	for _, n := range r.Nodes {
-		if n != r.Nodes[0] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Nodes, func(node int) bool { return node != r.Nodes[0] })
 }
 
 // Rooted says whether one rank has a part of its own in the call.

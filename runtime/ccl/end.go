@@ -13,9 +13,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// closeGrace bounds how long Close and Runtime.Close wait for operations in flight.
-const closeGrace = 10 * time.Second
-
 // Finalize waits for the operations in flight, bounded by ctx; after it only Destroy and Abort are legal. Its error is
 // ErrFailed when one of them made the communicator fail: then it has failed, and is not finalized. A non-blocking
 // communicator returns ErrInProgress and finalizes in the background.
@@ -75,7 +72,7 @@ func (c *Comm) Close() error {
 	defer runtime.KeepAlive(c)
 	c.visit()
 	how := ending{call: lifecycle.CallDestroy, site: callSite(), tolerant: true}
-	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if c.life.State() == lifecycle.StateInitializing || c.jobs.wait(ctx) != nil {
 		how.call, how.cause = lifecycle.CallAbort, errors.New("it was closed before it was ready")

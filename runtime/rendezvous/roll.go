@@ -26,13 +26,9 @@ const (
 
 // String says what happened, as the end of a sentence about the rank.
 func (d Departure) String() string {
-	texts := [...]string{
+	return [...]string{
 		"it is waiting", "its process ended", "its connection broke", "it gave up", "it closed its rendezvous",
-	}
-	if int(d) < len(texts) {
-		return texts[d]
-	}
-	return "departure " + strconv.Itoa(int(d))
+	}[d]
 }
 
 // Member is a rank as it presented itself to a rendezvous.

@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport"
@@ -115,15 +114,6 @@ func (e *Engine) Explain(peer int, err error) *lifecycle.PeerError {
 	p.Err = err
 	if known, ok := errors.AsType[*lifecycle.PeerError](err); ok {
 		p.Code, p.Rank, p.Detail, p.Err = known.Code, known.Rank, known.Detail, known.Err
-	}
-	return p
-}
-
-func (e *Engine) expired(o operation, cause error) error {
-	p := e.peerError(lifecycle.CodeTimeout, o.waitsFor(), "the operation was abandoned")
-	p.Err, p.Since = cause, e.w.since
-	if p.Since.IsZero() {
-		p.Since = time.Now() // it had not waited long enough to look at the clock
 	}
 	return p
 }

@@ -56,9 +56,6 @@ func makeHeader(k kind, op *Op, seq uint64, a algo.Algorithm) header {
 func (h *header) valid() bool          { return uint16(h.what) == magic }
 func (h *header) kind() kind           { return kind(h.what >> 16) }
 func (h *header) call() lifecycle.Call { return lifecycle.Call(h.what >> 24) }
-func (h *header) dataType() uint8      { return uint8(h.what >> 32) }
-func (h *header) reduction() uint8     { return uint8(h.what >> 40) }
-func (h *header) algorithm() uint8     { return uint8(h.what >> 48) }
 
 func (h *header) put(b []byte) {
 	_ = b[headerSize-1]
@@ -90,12 +87,12 @@ type field struct {
 func fields() []field {
 	return []field{
 		{"call", (*header).callText},
-		{"data type", func(h *header) string { return kernels.DataType(h.dataType()).String() }},
+		{"data type", func(h *header) string { return kernels.DataType(h.what >> 32).String() }},
 		{"count", func(h *header) string { return fmt.Sprint(h.count) }},
 		{"root", func(h *header) string { return fmt.Sprint(h.root) }},
-		{"reduction", func(h *header) string { return kernels.Reduction(h.reduction()).String() }},
+		{"reduction", func(h *header) string { return kernels.Reduction(h.what >> 40).String() }},
 		{"scale", func(h *header) string { return fmt.Sprint(math.Float64frombits(h.scale)) }},
-		{"algorithm", func(h *header) string { return algo.Algorithm(h.algorithm()).String() }},
+		{"algorithm", func(h *header) string { return algo.Algorithm(h.what >> 48).String() }},
 		{"number of the operation", func(h *header) string { return fmt.Sprint(h.seq) }},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -58,7 +59,12 @@ func (e *Engine) idle(o operation) error {
 		}
 	}
 	if err := e.waiter.Idle(e.w.ctx); err != nil {
-		return e.expired(o, err)
+		p := e.peerError(lifecycle.CodeTimeout, o.waitsFor(), "the operation was abandoned")
+		p.Err, p.Since = err, e.w.since
+		if p.Since.IsZero() {
+			p.Since = time.Now() // it had not waited long enough to look at the clock
+		}
+		return p
 	}
 	return nil
 }

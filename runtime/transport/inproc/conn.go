@@ -91,7 +91,8 @@ func (c *Conn) TrySend(p []byte) (int, error) {
 	// The state first: what the peer released before it went counts.
 	s := c.state.Load()
 	if c.taken != c.loaned && s&closed == 0 {
-		n := c.collect()
+		n := int(c.out.loanHead.Load() - c.taken) // of the loan, what the peer has released since
+		c.taken += uint64(n)
 		if rest := p[n:]; n > 0 && len(rest) > 0 && c.taken == c.loaned && s == 0 {
 			return n + c.start(rest), nil // p has grown since it was lent
 		}
@@ -103,13 +104,6 @@ func (c *Conn) TrySend(p []byte) (int, error) {
 		return 0, c.refusal(s)
 	}
 	return c.start(p), nil
-}
-
-// collect returns how much of the loan the peer has released since the last time.
-func (c *Conn) collect() int {
-	n := c.out.loanHead.Load() - c.taken
-	c.taken += n
-	return int(n)
 }
 
 // start begins a message, or a part of one, by the way that suits its length, and returns how much of it is taken.

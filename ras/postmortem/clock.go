@@ -34,7 +34,7 @@ const (
 	shift = 100 * time.Millisecond
 	// wallTolerance is how far a host's time of day may be off by what the ranks did before it is said.
 	wallTolerance = 10 * time.Millisecond
-	// sharedPerMember is how many of the last acts that a member shared with other ranks are compared.
+	// sharedPerMember is how many of the last acts that a member shared with other ranks are compared at least.
 	sharedPerMember = 4096
 	// comparisons bounds the work for many hosts: then fewer acts are compared.
 	comparisons = 64 << 20
@@ -96,7 +96,7 @@ func (m *member) share(r *tape.OpRecord) {
 	default:
 		return
 	}
-	m.shared.add(moment)
+	m.shared = keep(m.shared, moment, sharedPerMember)
 }
 
 // clocks puts the processes onto their clocks, and those onto one.
@@ -178,14 +178,9 @@ func compare(all []*clock) [][]int64 {
 	for i, c := range all {
 		for _, p := range c.procs {
 			for _, m := range p.members {
-				skip := len(m.shared.items) - most
-				for s := range m.shared.all {
-					if skip--; skip >= 0 {
-						continue
-					}
-					key := s.key
-					key.comm = m.ID
-					acts[key] = widen(acts[key], i, s)
+				for _, s := range m.shared[max(0, len(m.shared)-most):] {
+					s.key.comm = m.ID
+					acts[s.key] = widen(acts[s.key], i, s)
 				}
 			}
 		}
@@ -209,7 +204,7 @@ func compare(all []*clock) [][]int64 {
 	return bounds
 }
 
-func widen(extents []extent, clock int, s *sharedMoment) []extent {
+func widen(extents []extent, clock int, s sharedMoment) []extent {
 	i := slices.IndexFunc(extents, func(e extent) bool { return e.clock == clock })
 	if i < 0 {
 		return append(extents, extent{clock, s.start, s.end})

@@ -43,7 +43,7 @@ func TestOffsets(t *testing.T) {
 			for i, m := range members {
 				end := last + rapid.Int64Range(0, 1e6).Draw(t, "took")
 				latest = max(latest, end)
-				m.shared.add(sharedMoment{
+				m.shared = append(m.shared, sharedMoment{
 					key: sharedKey{kind: sharedOp, seq: uint64(seq)}, start: starts[i] + zeros[i] + 1e16, end: end + zeros[i] + 1e16,
 				})
 				all[i].latest = end + zeros[i] + 1e16

@@ -3,9 +3,12 @@ package postmortem
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
@@ -19,19 +22,11 @@ type kind struct {
 	class        uint8
 }
 
-func kindOf(t *tape.Tally) kind { return kind{t.Name, t.Engine, t.Call, t.SizeClass} }
-
 // done is what was done of a kind, over all tapes.
 type done struct {
 	kind
 	sum   tape.Tally
-	parts []*part // in the order of their processes
-}
-
-// part is what one rank did of it. A process that is several ranks has a tally for each; which is whose is not known.
-type part struct {
-	proc *process
-	sum  tape.Tally
+	ranks []DoneBy // in the order of their processes
 }
 
 // maxCount is the most that a counter may have counted: an operation every 100 ns for five months. More is no count.
@@ -41,7 +36,7 @@ const maxCount = 1 << 47
 func (p *process) count(r *tape.Reader, cut bool) (problems []string) {
 	tallies, err := r.AppendTallies(nil)
 	if err != nil && !cut { // of one that was cut short it is said already
-		problems = append(problems, "has counts that can't be read: "+why(firstOf(err)))
+		problems = append(problems, "has counts that can't be read: "+why(err))
 	}
 	full := len(tallies) == p.header.Tallies
 	if full {
@@ -60,7 +55,7 @@ func (p *process) count(r *tape.Reader, cut bool) (problems []string) {
 	}
 	if wrong > 0 {
 		problems = append(problems, "counts what can't be: "+count(wrong, "kind")+" of operations "+
-			plural(wrong, "is", "are")+" left out")
+			english.PluralWord(wrong, "is", "are")+" left out")
 	}
 	p.unsure = p.unsure || cut || err != nil || full || wrong > 0
 	return problems
@@ -74,56 +69,44 @@ func plausible(t *tape.Tally) bool {
 		t.Bandwidth <= math.MaxFloat64/maxCount
 }
 
-// countAll puts the tallies of all tapes together, those that took most time first.
-func countAll(procs []*process) []*done {
+// allDone puts the tallies of all tapes together that the filters leave, the kinds that took most time first.
+func allDone(procs []*process, opts *Options) []Done {
 	byKind := make(map[kind]*done)
-	var all []*done
 	for _, p := range procs {
 		for i := range p.tallies {
 			t := &p.tallies[i]
-			d := byKind[kindOf(t)]
-			if d == nil {
-				d = &done{kind: kindOf(t)}
-				byKind[d.kind] = d
-				all = append(all, d)
+			if !p.selected(t.Name, opts) {
+				continue
 			}
-			d.add(p, t)
+			k := kind{t.Name, t.Engine, t.Call, t.SizeClass}
+			if byKind[k] == nil {
+				byKind[k] = &done{kind: k}
+			}
+			byKind[k].add(p, t)
 		}
 	}
-	slices.SortFunc(all, func(a, b *done) int {
+	all := slices.SortedFunc(maps.Values(byKind), func(a, b *done) int {
 		return cmp.Or(cmp.Compare(b.sum.Time, a.sum.Time), cmp.Compare(a.name, b.name), cmp.Compare(a.engine, b.engine),
 			cmp.Compare(a.call, b.call), cmp.Compare(a.class, b.class))
 	})
-	return all
-}
-
-// add adds a tally of the process, which comes after those of the processes before it.
-func (d *done) add(p *process, t *tape.Tally) {
-	model.AddTally(&d.sum, t)
-	if n := len(d.parts); n > 0 && d.parts[n-1].proc == p && !p.many {
-		model.AddTally(&d.parts[n-1].sum, t)
-		return
-	}
-	d.parts = append(d.parts, &part{p, *t})
-}
-
-// shown are the kinds that the filters leave.
-func shown(all []*done, opts *Options) []Done {
 	list := make([]Done, 0, len(all))
 	for _, d := range all {
-		left := done{kind: d.kind}
-		for _, p := range d.parts {
-			if p.proc.selected(d.name, opts) {
-				model.AddTally(&left.sum, &p.sum)
-				left.parts = append(left.parts, p)
-			}
-		}
-		if len(left.parts) > 0 {
-			list = append(list, left.report())
-		}
+		list = append(list, d.report())
 	}
-	slices.SortStableFunc(list, func(a, b Done) int { return cmp.Compare(b.Time, a.Time) })
 	return list
+}
+
+// add adds a tally of the process, which comes after those of the processes before it. A process that is several ranks
+// has a tally for each; which is whose is not known.
+func (d *done) add(p *process, t *tape.Tally) {
+	model.AddTally(&d.sum, t)
+	if n := len(d.ranks); n == 0 || d.ranks[n-1].Process != p.index || p.many {
+		d.ranks = append(d.ranks, DoneBy{Rank: p.rank, Process: p.index})
+	}
+	by := &d.ranks[len(d.ranks)-1]
+	by.Operations += t.Count()
+	by.Bytes += t.Bytes
+	by.Time += t.Time
 }
 
 // selected tells whether the options ask for what the process did on communicators of that name. Of one that is several
@@ -136,25 +119,12 @@ func (p *process) selected(name string, opts *Options) bool {
 		slices.ContainsFunc(p.members, func(m *member) bool { return m.Name == name && opts.wants(m) })
 }
 
-// unattributed says of which processes the counts are left out because they are several ranks, not all of which are
-// asked for.
-func unattributed(procs []*process, opts *Options) (problems []Problem) {
-	for _, p := range procs {
-		if len(opts.Ranks) > 0 && p.many && len(p.tallies) > 0 {
-			problems = append(problems, Problem{
-				Path: p.path, Text: "is of several ranks, and doesn't tell which of them did how much: its counts are left out",
-			})
-		}
-	}
-	return problems
-}
-
 func (d *done) report() Done {
 	t := &d.sum
 	r := Done{
 		Comm: d.name, Engine: d.engine, Call: d.call.String(), UpTo: classBound(d.class), Operations: t.Count(),
 		Bytes: t.Bytes, Time: t.Time,
-		Mean: t.Time / time.Duration(t.Count()), Median: quantile(t, 0.5), P99: quantile(t, 0.99),
+		Mean: t.Time / time.Duration(t.Count()), Median: quantile(t, 0.5), P99: quantile(t, 0.99), Ranks: d.ranks,
 	}
 	if d.call == lifecycle.CallBarrier {
 		r.UpTo = 0
@@ -173,11 +143,6 @@ func (d *done) report() Done {
 	}
 	if measured > 0 {
 		r.Bandwidth = t.Bandwidth / float64(measured)
-	}
-	for _, p := range d.parts {
-		r.Ranks = append(r.Ranks, DoneBy{
-			Rank: p.proc.rank, Process: p.proc.index, Operations: p.sum.Count(), Bytes: p.sum.Bytes, Time: p.sum.Time,
-		})
 	}
 	return r
 }

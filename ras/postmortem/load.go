@@ -45,13 +45,13 @@ type process struct {
 type member struct {
 	*model.Comm
 	proc     *process
-	over     []*model.Act // acts that have ended
-	errors   []mistake
-	count    uint64 // operations that ended
+	over     []*model.Act      // acts that have ended
+	errors   []tape.LifeRecord // refused calls, and failures
+	count    uint64            // operations that ended
 	lastEnd  int64
-	last     int64 // time of its last record
-	shared   recent[sharedMoment]
-	timeline recent[entry]
+	last     int64          // time of its last record
+	shared   []sharedMoment // as sharedPerMember has it
+	timeline []entry        // as Options.Last has it, or more
 }
 
 type actKey struct {
@@ -59,17 +59,12 @@ type actKey struct {
 	seq uint64
 }
 
-// mistake is a refused call, or a failure.
-type mistake struct {
-	tape.LifeRecord
-}
-
 // long is a call that took too long, and ended.
 type long struct {
 	stalled, end int64 // since when it took too long
 }
 
-// maxLong bounds the calls of a process that are remembered because they took too long: the last ones.
+// maxLong bounds the calls of a process that are kept because they took too long.
 const maxLong = 256
 
 // load reads the tapes, several at a time.
@@ -94,18 +89,14 @@ func load(files []string, opts *Options) (procs []*process, problems []Problem) 
 // each calls f with all numbers below n, as many at a time as there are processors.
 func each(n int, f func(i int)) {
 	var wg sync.WaitGroup
-	next := make(chan int)
-	for range min(runtime.GOMAXPROCS(0), n) {
+	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i := range n {
+		turns <- struct{}{}
 		wg.Go(func() {
-			for i := range next {
-				f(i)
-			}
+			f(i)
+			<-turns
 		})
 	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
 	wg.Wait()
 }
 
@@ -132,7 +123,7 @@ func read(path string, opts *Options) (*process, error) {
 	}
 	p.slots, err = r.AppendSlots(nil) // before the records: of a living process, what they tell is newer
 	if err != nil {
-		problem("has a part that can't be read: " + why(firstOf(err)))
+		problem("has a part that can't be read: " + why(err))
 	}
 	if p.state() == StateAlive {
 		p.live = tape.Now() // the same clock, as it is on this machine
@@ -143,7 +134,6 @@ func read(path string, opts *Options) (*process, error) {
 		m := members[c.Generation]
 		if m == nil {
 			m = &member{Comm: c, proc: p}
-			m.shared.limit, m.timeline.limit = sharedPerMember, opts.Last
 			members[c.Generation] = m
 		}
 		return m
@@ -217,15 +207,6 @@ func (p *process) countMembers() {
 	}
 }
 
-// firstOf is the first of joined errors.
-func firstOf(err error) error {
-	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) && len(joined.Unwrap()) > 0 {
-		return joined.Unwrap()[0]
-	}
-	return err
-}
-
 func eventTime(ev *tape.Event) int64 {
 	if ev.IsLife {
 		return ev.Life.Time
@@ -284,21 +265,21 @@ func (m *member) observe(s *model.Step, opts *Options) {
 		m.proc.took(s.Op.Start, stalled, s.Op.End)
 	}
 	if opts.wants(m) {
-		m.timeline.add(newEntry(m, s.Event))
+		m.timeline = keep(m.timeline, newEntry(m, s.Event), opts.Last)
 	}
 }
 
 // took notes a call that has ended, if it took so long that it stalled.
 func (p *process) took(start, stalled, end int64) {
 	if end-start >= stalled {
-		p.long = append(p.long[max(0, len(p.long)+1-maxLong):], long{start + stalled, end})
+		p.long = keep(p.long, long{start + stalled, end}, maxLong)
 	}
 }
 
 func (m *member) observeLife(s *model.Step) {
 	r := &s.Life
 	if r.Code != lifecycle.CodeOK && r.Code != lifecycle.CodeInProgress {
-		m.errors = append(m.errors, mistake{*r})
+		m.errors = append(m.errors, *r)
 	}
 	if a := s.Act; a != nil && a.End > 0 {
 		m.over = append(m.over, a)
@@ -306,7 +287,7 @@ func (m *member) observeLife(s *model.Step) {
 		m.proc.took(a.Start, stalled, a.End)
 		if a.Code == lifecycle.CodeOK && meets(a.Kind) && m.Rank >= 0 {
 			key := sharedKey{kind: sharedAct, a: int32(a.Kind), seq: a.Seq}
-			m.shared.add(sharedMoment{key: key, start: a.Start, end: a.End})
+			m.shared = keep(m.shared, sharedMoment{key: key, start: a.Start, end: a.End}, sharedPerMember)
 		}
 	}
 }
@@ -321,29 +302,12 @@ func commName(info tape.CommInfo) string {
 	return clean(info.Name)
 }
 
-// recent keeps the last of what is added to it; all if limit is 0.
-type recent[T any] struct {
-	limit int
-	next  int // where the next goes, once it is full
-	items []T
-}
-
-func (r *recent[T]) add(item T) {
-	if r.limit == 0 || len(r.items) < r.limit {
-		r.items = append(r.items, item)
-		return
+// keep adds an item to a list of which the last so many matter; all if that is 0. It holds no more than twice as many.
+func keep[T any](list []T, item T, last int) []T {
+	if last > 0 && len(list) == 2*last {
+		list = list[:copy(list, list[last:])]
 	}
-	r.items[r.next] = item
-	r.next = (r.next + 1) % r.limit
-}
-
-// all yields what is kept, in the order in which it was added.
-func (r *recent[T]) all(yield func(*T) bool) {
-	for i := range r.items {
-		if !yield(&r.items[(r.next+i)%len(r.items)]) {
-			return
-		}
-	}
+	return append(list, item)
 }
 
 // clean takes from a text what a terminal would obey: tapes may come from anywhere.

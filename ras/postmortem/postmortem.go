@@ -190,10 +190,16 @@ func (r *Report) make(procs []*process, opts *Options) error {
 		r.Processes = append(r.Processes, j.process(p, cs))
 	}
 	r.Comms = j.reportComms()
-	r.Done, r.timed = shown(countAll(procs), opts), opts.Since > 0
+	r.Done, r.timed = allDone(procs, opts), opts.Since > 0
 	r.Events = timeline(procs, end, opts)
 	r.Problems = append(r.Problems, unmatched(procs, opts)...)
-	r.Problems = append(r.Problems, unattributed(procs, opts)...)
+	for _, p := range procs {
+		if len(opts.Ranks) > 0 && p.many && len(p.tallies) > 0 {
+			r.Problems = append(r.Problems, Problem{
+				Path: p.path, Text: "is of several ranks, and doesn't tell which of them did how much: its counts are left out",
+			})
+		}
+	}
 	r.Problems = append(r.Problems, j.problems...)
 	return nil
 }

@@ -119,14 +119,6 @@ func processes(n int) string {
 // clockTime is a time of day as events and sentences have it.
 func clockTime(t time.Time) string { return t.Format("15:04:05.000000") }
 
-// phaseText is a phase for people; empty for none.
-func phaseText(p tape.Phase) string {
-	if p == tape.PhaseNone {
-		return ""
-	}
-	return p.String()
-}
-
 // label names a member by its rank in the job if that is known, else by the one in its communicator.
 func (m *member) label() string {
 	if rank := m.knownRank(); rank >= 0 {

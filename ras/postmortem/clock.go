@@ -290,3 +290,19 @@ func (p *process) at(mono int64) time.Time {
 
 // mono is a time of the one clock on the process's own.
 func (p *process) mono(at time.Time) int64 { return at.UnixNano() - p.clock.offset }
+
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// earlier is the earlier of two times; the zero time is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

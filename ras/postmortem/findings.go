@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/model"
@@ -180,8 +182,8 @@ func (j *job) ending(found []Finding, at moment) Ending {
 	})
 	switch {
 	case running > 0:
-		return Ending{How: "running", Text: fmt.Sprintf("%s of %d %s.", processes(running), len(j.procs),
-			plural(running, "runs", "run"))}
+		return Ending{How: "running", Text: fmt.Sprintf("%s of %d %s.", count(running, "process"), len(j.procs),
+			english.PluralWord(running, "runs", "run"))}
 	case told >= 0 && at.ended:
 		p := j.procs[told]
 		e := Ending{How: "ended", Time: p.at(p.end.told), Text: fmt.Sprintf("The job was ended from outside by %s at %s",
@@ -207,14 +209,14 @@ func (j *job) unnoticed(n int) Ending {
 	if known < 0 {
 		return Ending{How: "killed", Text: fmt.Sprintf(
 			"%s ended without closing %s: killed, or exited without stopping Carillon. No other "+
-				"rank noticed before it ended too.", capital(processes(n)), plural(n, "its tape", "their tapes"))}
+				"rank noticed before it ended too.", count(n, "process"), english.PluralWord(n, "its tape", "their tapes"))}
 	}
 	p := j.procs[known]
 	e := Ending{How: "killed", Time: p.at(p.end.at), Text: fmt.Sprintf("%s ended at %s: %s. No other rank waited for it.",
 		capital(p.name()), clockTime(p.at(p.end.at)), p.end.how)}
 	if n > 1 {
-		e.Text += fmt.Sprintf(" %s more ended without closing %s.", capital(processes(n-1)),
-			plural(n-1, "its tape", "their tapes"))
+		e.Text += fmt.Sprintf(" %s more ended without closing %s.", count(n-1, "process"),
+			english.PluralWord(n-1, "its tape", "their tapes"))
 	}
 	return e
 }
@@ -277,11 +279,4 @@ func (p *process) state() ProcessState {
 	default:
 		return StateUnknown
 	}
-}
-
-func plural(n int, one, more string) string {
-	if n == 1 {
-		return one
-	}
-	return more
 }

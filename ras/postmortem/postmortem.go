@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // Options say what is read of the tapes, and what of it is shown. The zero value takes all of it.
@@ -144,7 +146,7 @@ func (r *Report) choose(procs []*process, run int) ([]*process, error) {
 	all := runs(procs)
 	if run > len(all) {
 		return nil, fmt.Errorf("postmortem: there is no run %d of the job; there %s %d",
-			run, plural(len(all), "is", "are"), len(all))
+			run, english.PluralWord(len(all), "is", "are"), len(all))
 	}
 	if run == 0 {
 		run = len(all)

@@ -70,9 +70,7 @@ func jobs(procs []*process) (list []Job, byName map[string][]*process) {
 				j.Died++
 			case StateClosed, StateUnknown:
 			}
-			if last := p.wallTime(p.last).UTC(); last.After(j.Last) {
-				j.Last = last
-			}
+			j.Last = later(j.Last, p.wallTime(p.last).UTC())
 		}
 		list = append(list, j)
 	}
@@ -82,60 +80,25 @@ func jobs(procs []*process) (list []Job, byName map[string][]*process) {
 
 // runs tells apart what was started under one name one after another: processes of one run share communicators, or were
 // there at the same time. The first run comes first.
-func runs(procs []*process) [][]*process {
-	type group struct {
-		procs       []*process
-		begin, last time.Time
-	}
-	// What shares a communicator is one group.
-	owner := make(map[lifecycle.CommID]int)
-	parent := make([]int, len(procs))
-	root := func(i int) int {
-		for parent[i] != i {
-			parent[i] = parent[parent[i]]
-			i = parent[i]
-		}
-		return i
-	}
-	for i, p := range procs {
-		parent[i] = i
+func runs(procs []*process) (all [][]*process) {
+	ends := make(map[lifecycle.CommID]time.Time) // when the last process of a communicator wrote last
+	end := func(p *process) time.Time { return later(p.header.Created, p.wallTime(p.last)) }
+	for _, p := range procs {
 		for _, m := range p.members {
-			if first, ok := owner[m.ID]; ok {
-				parent[root(i)] = root(first)
-			} else {
-				owner[m.ID] = i
-			}
+			ends[m.ID] = later(ends[m.ID], end(p))
 		}
 	}
-	groups := make(map[int]*group)
-	var order []*group
-	for i, p := range procs {
-		begin, last := p.header.Created, p.wallTime(p.last)
-		g := groups[root(i)]
-		if g == nil {
-			g = &group{begin: begin, last: last}
-			groups[root(i)] = g
-			order = append(order, g)
-		}
-		g.procs = append(g.procs, p)
-		if begin.Before(g.begin) {
-			g.begin = begin
-		}
-		if last.After(g.last) {
-			g.last = last
-		}
-	}
-	slices.SortStableFunc(order, func(a, b *group) int { return a.begin.Compare(b.begin) })
-	var all [][]*process
+	procs = slices.Clone(procs)
+	slices.SortStableFunc(procs, func(a, b *process) int { return a.header.Created.Compare(b.header.Created) })
 	var until time.Time
-	for _, g := range order {
-		if len(all) > 0 && !g.begin.After(until) {
-			all[len(all)-1] = append(all[len(all)-1], g.procs...)
-		} else {
-			all = append(all, g.procs)
+	for i, p := range procs {
+		if i == 0 || p.header.Created.After(until) {
+			all = append(all, nil)
 		}
-		if g.last.After(until) {
-			until = g.last
+		all[len(all)-1] = append(all[len(all)-1], p)
+		until = later(until, end(p))
+		for _, m := range p.members {
+			until = later(until, ends[m.ID])
 		}
 	}
 	return all
@@ -164,13 +127,7 @@ func once(procs []*process) (kept []*process, problems []Problem) {
 
 // samePlace tells whether two tapes of one process are copies; a process may have several of its own.
 func samePlace(a, b *process) bool {
-	if len(a.members) != len(b.members) || a.last != b.last || a.first != b.first {
-		return false
-	}
-	for i, m := range a.members {
-		if n := b.members[i]; m.ID != n.ID || m.Rank != n.Rank || m.Generation != n.Generation {
-			return false
-		}
-	}
-	return true
+	return a.last == b.last && a.first == b.first && slices.EqualFunc(a.members, b.members, func(m, n *member) bool {
+		return m.ID == n.ID && m.Rank == n.Rank && m.Generation == n.Generation
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -102,18 +103,7 @@ func number(n uint64) string { return humanize.Comma(int64(min(n, math.MaxInt64)
 
 // count is "1 tape" or "3 tapes".
 func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return number(uint64(max(n, 0))) + " " + what + "s"
-}
-
-// processes is "1 process" or "3 processes".
-func processes(n int) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return number(uint64(max(n, 0))) + " processes"
+	return number(uint64(max(n, 0))) + " " + english.PluralWord(n, what, "")
 }
 
 // clockTime is a time of day as events and sentences have it.

@@ -3,7 +3,6 @@ package postmortem
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -18,48 +17,30 @@ type job struct {
 	procs    []*process
 	end      time.Time
 	comms    []*comm // in the order in which they were made
-	byID     map[lifecycle.CommID]*comm
-	calls    map[*member]*doing
-	size     int // ranks of the job; 0 if unknown
+	size     int     // ranks of the job; 0 if unknown
 	problems []Problem
 }
 
-// comm is a communicator over all tapes.
+// comm is a communicator over all tapes. Its name and size are those that the ranks know that know most.
 type comm struct {
-	info    tape.CommInfo // of the rank that knows most; its Rank means nothing
-	made    time.Time
-	members []*member         // by rank; a rank that has none yet comes first
-	byRank  map[int32]*member // the last that claimed the rank
-}
-
-// doing is a call that a member has begun and not ended.
-type doing struct {
-	m         *member
-	act       tape.Act // ActNone: an operation
-	call      lifecycle.Call
-	seq       uint64
-	sig       tape.Signature
-	phase     tape.Phase
-	start     int64
-	wait      int32
-	waitSince int64
+	Comm
+	members []*member       // by rank; a rank that has none yet comes first
+	byRank  map[int]*member // the last that claimed the rank
 }
 
 func newJob(procs []*process, end time.Time) *job {
-	j := &job{procs: procs, end: end, byID: make(map[lifecycle.CommID]*comm), calls: make(map[*member]*doing)}
+	j := &job{procs: procs, end: end}
+	byID := make(map[lifecycle.CommID]*comm)
 	for _, p := range procs {
 		j.size = max(j.size, p.header.JobSize)
 		for _, m := range p.members {
-			c := j.byID[m.ID]
+			c := byID[m.ID]
 			if c == nil {
-				c = &comm{info: m.CommInfo, byRank: make(map[int32]*member)}
-				j.byID[m.ID] = c
+				c = &comm{Comm: Comm{ID: m.ID, Parent: m.Parent}, byRank: make(map[int]*member)}
+				byID[m.ID] = c
 				j.comms = append(j.comms, c)
 			}
 			c.add(m)
-			if d := m.doing(); d != nil {
-				j.calls[m] = d
-			}
 		}
 	}
 	for _, c := range j.comms {
@@ -68,21 +49,18 @@ func newJob(procs []*process, end time.Time) *job {
 			j.claim(c, m)
 		}
 	}
-	slices.SortStableFunc(j.comms, func(a, b *comm) int { return a.made.Compare(b.made) })
+	slices.SortStableFunc(j.comms, func(a, b *comm) int { return a.Made.Compare(b.Made) })
 	return j
 }
 
 func (c *comm) add(m *member) {
 	c.members = append(c.members, m)
-	c.info.Size, c.info.Nodes = max(c.info.Size, m.Size), max(c.info.Nodes, m.Nodes)
-	c.info.Name = cmp.Or(c.info.Name, m.Name)
-	for a := range m.allActs {
-		if at := m.proc.at(a.Start); c.made.IsZero() || at.Before(c.made) {
-			c.made = at
-		}
+	c.Size, c.Nodes, c.Name = max(c.Size, m.Size), max(c.Nodes, m.Nodes), cmp.Or(c.Name, m.Name)
+	for _, a := range m.acts() {
+		c.Made = earlier(c.Made, m.proc.at(a.Start))
 	}
-	if at := m.proc.at(m.last); c.made.IsZero() && m.last > 0 {
-		c.made = at
+	if c.Made.IsZero() && m.last > 0 {
+		c.Made = m.proc.at(m.last)
 	}
 }
 
@@ -91,84 +69,54 @@ func (j *job) claim(c *comm, m *member) {
 	if m.Rank < 0 {
 		return
 	}
-	before := c.byRank[int32(m.Rank)]
+	before := c.byRank[m.Rank]
 	if before != nil && before.proc != m.proc {
 		j.problems = append(j.problems, Problem{Text: fmt.Sprintf("%s and %s both claim to be rank %d of %s",
 			before.proc.path, m.proc.path, m.Rank, m.name())})
 	}
 	if before == nil || !m.proc.at(m.last).Before(before.proc.at(before.last)) {
-		c.byRank[int32(m.Rank)] = m
+		c.byRank[m.Rank] = m
 	}
 }
 
-// doing is the call that the member is in; nil if it is in none.
-func (m *member) doing() *doing {
-	var d *doing
-	if o := m.InFlight(); o != nil {
-		d = &doing{
-			m: m, call: o.Signature.Call, seq: o.Seq, sig: o.Signature, phase: o.Phase, start: o.Start, wait: o.Wait,
-			waitSince: o.WaitSince,
+// acts are the acts that have ended, and those that are open.
+func (m *member) acts() []*model.Act { return slices.Concat(m.over, m.Acts) }
+
+// doing is the call that the member is in, in a job that ended at end; nil if it is in none.
+func (m *member) doing(end time.Time) *Doing {
+	p, o := m.proc, m.InFlight()
+	if o == nil && len(m.Acts) == 0 {
+		return nil
+	}
+	d := &Doing{Comm: m.Name, CommID: m.ID, Rank: m.Rank, Wait: -1, least: p.live == 0 && p.end.at == 0}
+	var start int64
+	var phase tape.Phase
+	if o != nil {
+		start, phase = o.Start, o.Phase
+		d.Call, d.Seq, d.What, d.Wait = o.Signature.Call.String(), o.Seq, describe(o.Signature), int(o.Wait)
+		d.TraceID = trace.OpTraceID(m.ID, m.Rank, o.Signature, o.Seq).String()
+		if o.Wait >= 0 && o.WaitSince > 0 {
+			d.WaitSince = p.at(o.WaitSince)
 		}
 	}
-	if len(m.Acts) == 0 || d != nil && d.call.IsOperation() {
-		return d
+	if n := len(m.Acts); n > 0 && (o == nil || !o.Signature.Call.IsOperation()) {
+		a := m.Acts[n-1]
+		start = a.Start
+		d.Call, d.Seq, d.TraceID = a.Kind.String(), a.Seq, trace.ActTraceID(m.ID, a.Kind, a.Seq).String()
+		if o == nil {
+			phase = a.Phase
+		}
 	}
-	open := m.Acts[len(m.Acts)-1]
-	if d == nil {
-		d = &doing{m: m, phase: open.Phase, wait: -1, sig: tape.Signature{Peer: -1}}
+	if phase != tape.PhaseNone {
+		d.Phase = phase.String()
 	}
-	d.act, d.call, d.seq, d.start = open.Kind, open.First.Call, open.Seq, open.Start
+	d.Since = p.at(start)
+	until := p.gone(end)
+	if p.live > 0 { // it goes on
+		until = p.live
+	}
+	d.For = max(p.at(until).Sub(d.Since), 0)
 	return d
-}
-
-// allActs yields the acts that have ended, and those that are open.
-func (m *member) allActs(yield func(*model.Act) bool) {
-	for _, a := range m.over {
-		if !yield(a) {
-			return
-		}
-	}
-	for _, a := range m.Acts {
-		if !yield(a) {
-			return
-		}
-	}
-}
-
-// gone tells whether the communicator has come to its end on this rank.
-func (m *member) gone() bool {
-	return m.State == lifecycle.StateDestroyed || m.State == lifecycle.StateAborted
-}
-
-// dead tells whether the process ended, by what can be known, without ending the communicator.
-func (m *member) dead() bool { return m.proc.state() == StateDied && !m.gone() }
-
-// traceID is the id of the trace in which the call is, or will be.
-func (d *doing) traceID() string {
-	if d.act != tape.ActNone {
-		return trace.ActTraceID(d.m.ID, d.act, d.seq).String()
-	}
-	return trace.OpTraceID(d.m.ID, d.m.Rank, d.sig, d.seq).String()
-}
-
-func (j *job) report(d *doing) Doing {
-	m := d.m
-	r := Doing{
-		Comm: m.Name, CommID: m.ID, Rank: m.Rank, Call: d.name(), Seq: d.seq, What: describe(d.sig, d.act),
-		Since: m.proc.at(d.start), Wait: int(d.wait), TraceID: d.traceID(),
-	}
-	until := m.proc.gone(j.end)
-	if m.proc.live > 0 { // it goes on
-		until = m.proc.live
-	}
-	r.For, r.least = max(m.proc.at(until).Sub(r.Since), 0), m.proc.live == 0 && m.proc.end.at == 0
-	if d.phase != tape.PhaseNone {
-		r.Phase = d.phase.String()
-	}
-	if d.wait >= 0 && d.waitSince > 0 {
-		r.WaitSince = m.proc.at(d.waitSince)
-	}
-	return r
 }
 
 func (j *job) process(p *process, cs []*clock) Process {
@@ -185,11 +133,10 @@ func (j *job) process(p *process, cs []*clock) Process {
 			r.Ranks = append(r.Ranks, rank.Number)
 		}
 	}
-	slices.Sort(r.Ranks)
-	r.Ranks = slices.Compact(r.Ranks)
+	r.Ranks = sorted(r.Ranks)
 	for _, m := range p.members {
-		if d := j.calls[m]; d != nil {
-			r.Doing = append(r.Doing, j.report(d))
+		if d := m.doing(j.end); d != nil {
+			r.Doing = append(r.Doing, *d)
 		}
 	}
 	return r
@@ -198,75 +145,68 @@ func (j *job) process(p *process, cs []*clock) Process {
 func (j *job) reportComms() []Comm {
 	list := make([]Comm, 0, len(j.comms))
 	for _, c := range j.comms {
-		r := Comm{
-			ID: c.info.ID, Parent: c.info.Parent, Name: c.info.Name, Size: c.info.Size, Nodes: c.info.Nodes,
-			Made: c.made,
-		}
 		for _, m := range c.members {
-			r.Operations = max(r.Operations, m.count)
-			r.Ranks = append(r.Ranks, j.rank(m))
+			c.Operations = max(c.Operations, m.count)
+			c.Ranks = append(c.Ranks, m.report(j.end))
 		}
-		r.Absent, r.NumAbsent = c.absent()
-		r.Acts = c.reportActs()
-		list = append(list, r)
+		c.Absent, c.NumAbsent = c.absent()
+		c.Acts = c.reportActs()
+		list = append(list, c.Comm)
 	}
 	return list
 }
 
-func (j *job) rank(m *member) Rank {
+func (m *member) report(end time.Time) Rank {
+	h := &m.proc.header
+	ended := m.State == lifecycle.StateDestroyed || m.State == lifecycle.StateAborted
 	r := Rank{
-		Rank: m.Rank, Process: m.proc.index, Host: m.proc.header.Host, PID: m.proc.header.PID, State: m.State.String(),
-		Dead: m.dead(), Operations: m.count, Begun: m.Begun, Ended: m.Done,
+		Rank: m.Rank, Process: m.proc.index, Host: h.Host, PID: h.PID, State: m.State.String(),
+		Dead: m.proc.state() == StateDied && !ended, Operations: m.count, Begun: m.Begun, Ended: m.Done, Doing: m.doing(end),
 	}
 	if m.lastEnd > 0 {
 		r.LastEnd = m.proc.at(m.lastEnd)
-	}
-	if d := j.calls[m]; d != nil {
-		report := j.report(d)
-		r.Doing = &report
 	}
 	return r
 }
 
 // absent are the ranks that left no tape. What a tape claims about the size may be anything, so the list is bounded.
 func (c *comm) absent() (ranks []int, total int) {
-	known := 0
+	total = c.Size
 	for rank := range c.byRank {
-		if int(rank) < c.info.Size {
-			known++
+		if rank < c.Size {
+			total--
 		}
 	}
-	total = max(c.info.Size-known, 0)
-	for rank := 0; rank < c.info.Size && len(ranks) < min(total, MaxAbsent); rank++ {
-		if c.byRank[int32(rank)] == nil {
+	for rank := 0; rank < c.Size && len(ranks) < min(total, MaxAbsent); rank++ {
+		if c.byRank[rank] == nil {
 			ranks = append(ranks, rank)
 		}
 	}
-	return ranks, total
+	return ranks, max(total, 0)
 }
 
 // reportActs puts the ranks' parts in each act together, and sorts the errors to them.
 func (c *comm) reportActs() []Act {
-	acts := make(map[actKey]*Act)
-	find := func(k actKey, at time.Time) *Act {
+	type key struct {
+		act tape.Act
+		seq uint64
+	}
+	acts := make(map[key]*Act)
+	find := func(k key, at time.Time) *Act {
 		a := acts[k]
 		if a == nil {
-			a = &Act{Act: k.act.String(), Seq: k.seq, Start: at}
-			if k.act == tape.ActNone {
-				a.Act = "operation"
-			} else {
-				a.TraceID = trace.ActTraceID(c.info.ID, k.act, k.seq).String()
+			a = &Act{Act: "operation", Seq: k.seq}
+			if k.act != tape.ActNone {
+				a.Act, a.TraceID = k.act.String(), trace.ActTraceID(c.ID, k.act, k.seq).String()
 			}
 			acts[k] = a
 		}
-		if at.Before(a.Start) {
-			a.Start = at
-		}
+		a.Start = earlier(a.Start, at)
 		return a
 	}
 	for _, m := range c.members {
-		for a := range m.allActs {
-			r := find(actKey{a.Kind, a.Seq}, m.proc.at(a.Start))
+		for _, a := range m.acts() {
+			r := find(key{a.Kind, a.Seq}, m.proc.at(a.Start))
 			r.Ranks++
 			if a.End == 0 {
 				r.Open++
@@ -275,11 +215,9 @@ func (c *comm) reportActs() []Act {
 			}
 		}
 	}
-	for k, said := range c.said() {
-		for _, s := range said {
-			a := find(k, s.Time)
-			a.Errors = append(a.Errors, s.Said)
-		}
+	for _, e := range c.errors() {
+		a := find(key{e.act, e.seq}, e.Time)
+		a.Errors = append(a.Errors, e.Said)
 	}
 	list := make([]Act, 0, len(acts))
 	for _, a := range acts {
@@ -291,80 +229,62 @@ func (c *comm) reportActs() []Act {
 	return list
 }
 
-// commError is an error as the ranks of a communicator met it, with what it is about.
+// commError is an error as the ranks of a communicator met it.
 type commError struct {
 	Said
-	code   lifecycle.Code
-	peer   int32
-	misuse bool
-	by     []*member
-	call   lifecycle.Call
-	seq    uint64
+	errorKey
+	by   []*member
+	call lifecycle.Call
 }
 
-// said puts the errors of the ranks together: those that blame the same rank for the same thing are one.
-func (c *comm) said() map[actKey][]*commError {
-	all := make(map[actKey][]*commError)
+// errorKey is what errors have in common that are one: they blame the same rank, or have the same text, for the same.
+type errorKey struct {
+	act    tape.Act
+	seq    uint64 // of the act
+	code   lifecycle.Code
+	misuse bool
+	peer   int32
+	text   string // if peer is none
+}
+
+// errors puts the errors of the ranks together, the first one first.
+func (c *comm) errors() []*commError {
+	byKey := make(map[errorKey]*commError)
+	var all []*commError
 	for _, m := range c.members {
 		for i := range m.errors {
-			e := &m.errors[i]
-			k := actKey{e.Act, e.Seq}
-			if e.Act == tape.ActNone {
-				k.seq = 0
+			r := &m.errors[i]
+			text := cmp.Or(r.Text, r.Code.String())
+			k := errorKey{act: r.Act, code: r.Code, misuse: r.Stage == tape.StageMisuse, peer: r.Peer}
+			if r.Act != tape.ActNone {
+				k.seq = r.Seq
 			}
-			at := m.proc.at(e.Time)
-			misuse := e.Stage == tape.StageMisuse
-			same := slices.IndexFunc(all[k], func(s *commError) bool {
-				return s.code == e.Code && s.misuse == misuse && s.peer == e.Peer && (e.Peer >= 0 || s.Text == e.Text)
-			})
-			if same >= 0 {
-				s := all[k][same]
-				s.Ranks, s.by = append(s.Ranks, m.Rank), append(s.by, m)
-				if at.Before(s.Time) {
-					s.Time = at
-				}
-				continue
+			if r.Peer < 0 {
+				k.text = text
 			}
-			all[k] = append(all[k], &commError{
-				Said: Said{
-					Code: e.Code.String(), Text: cmp.Or(e.Text, e.Code.String()), Ranks: []int{m.Rank}, Time: at,
-					Site: site(e.Site), First: site(e.First),
-				},
-				code: e.Code, peer: e.Peer, misuse: misuse, by: []*member{m}, call: e.Call, seq: e.Seq,
-			})
+			e := byKey[k]
+			if e == nil {
+				e = &commError{errorKey: k, call: r.Call, Said: Said{
+					Code: r.Code.String(), Text: text, Site: site(r.Site), First: site(r.First),
+				}}
+				byKey[k] = e
+				all = append(all, e)
+			}
+			e.Time = earlier(e.Time, m.proc.at(r.Time))
+			e.Ranks, e.by = append(e.Ranks, m.Rank), append(e.by, m)
 		}
 	}
-	for _, list := range all {
-		for _, s := range list {
-			slices.Sort(s.Ranks)
-			s.Ranks = slices.Compact(s.Ranks)
-		}
-		slices.SortStableFunc(list, func(a, b *commError) int { return a.Time.Compare(b.Time) })
+	for _, e := range all {
+		e.Ranks = sorted(e.Ranks)
 	}
+	slices.SortStableFunc(all, func(a, b *commError) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
+	})
 	return all
 }
 
-// allErrors are all errors of the communicator, the first one first.
-func (c *comm) allErrors() []*commError {
-	return slices.SortedStableFunc(flatten(c.said()), func(a, b *commError) int {
-		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
-	})
-}
-
-func flatten(m map[actKey][]*commError) func(func(*commError) bool) {
-	return func(yield func(*commError) bool) {
-		keys := slices.SortedFunc(maps.Keys(m), func(a, b actKey) int {
-			return cmp.Or(cmp.Compare(a.act, b.act), cmp.Compare(a.seq, b.seq))
-		})
-		for _, k := range keys {
-			for _, s := range m[k] {
-				if !yield(s) {
-					return
-				}
-			}
-		}
-	}
-}
+// sorted are the ranks in order, each once.
+func sorted(ranks []int) []int { return slices.Compact(slices.Sorted(slices.Values(ranks))) }
 
 func site(s lifecycle.Site) string {
 	if s.File == "" {

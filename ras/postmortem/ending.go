@@ -126,7 +126,7 @@ func (j *job) notice() {
 			if f == nil || f.Code != lifecycle.CodeRankDead {
 				continue
 			}
-			of := c.byRank[f.Peer]
+			of := c.byRank[int(f.Peer)]
 			if of == nil || of.proc == m.proc || of.proc.state() == StateClosed || of.proc.state() == StateAlive {
 				continue
 			}

@@ -227,44 +227,35 @@ func (j *job) mistakes() []Said {
 		code lifecycle.Code
 		call lifecycle.Call
 	}
-	var order []key
+	var all []*Said
 	found := make(map[key]*Said)
 	for _, c := range j.comms {
-		for _, s := range c.allErrors() {
-			if !s.misuse {
+		for _, e := range c.errors() {
+			if !e.misuse {
 				continue
 			}
-			k := key{s.code, s.call}
-			if s.code == lifecycle.CodeLeaked {
+			k := key{e.code, e.call}
+			if e.code == lifecycle.CodeLeaked {
 				k.call = lifecycle.CallNone
 			}
-			if said := found[k]; said != nil {
-				said.Times += len(s.by)
-				said.Ranks = append(said.Ranks, jobRanks(s.by)...)
-				continue
+			s := found[k]
+			if s == nil {
+				s = &Said{Code: e.Code, Text: e.Text, Time: e.Time, Site: e.Site, First: e.First}
+				found[k] = s
+				all = append(all, s)
 			}
-			said := s.Said
-			said.Ranks, said.Times = jobRanks(s.by), len(s.by)
-			found[k] = &said
-			order = append(order, k)
+			s.Times += len(e.by)
+			for _, m := range e.by {
+				s.Ranks = append(s.Ranks, m.jobRank())
+			}
 		}
 	}
-	list := make([]Said, 0, len(order))
-	for _, k := range order {
-		s := found[k]
-		slices.Sort(s.Ranks)
-		s.Ranks = slices.Compact(s.Ranks)
+	list := make([]Said, 0, len(all))
+	for _, s := range all {
+		s.Ranks = sorted(s.Ranks)
 		list = append(list, *s)
 	}
 	return list
-}
-
-func jobRanks(members []*member) []int {
-	ranks := make([]int, 0, len(members))
-	for _, m := range members {
-		ranks = append(ranks, m.jobRank())
-	}
-	return ranks
 }
 
 // state says what became of the process, of one whose tape is not closed.

@@ -3,6 +3,7 @@ package postmortem
 import (
 	"bufio"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -64,15 +65,18 @@ func (t *text) limit() int {
 	return t.width
 }
 
-// table writes rows of cells below the first, which has their names; not too many of them, and no column in which there
-// is nothing.
-func (t *text) table(rows [][]string) { t.rows(rows, maxRows) }
-
-func (t *text) rows(rows [][]string, most int) {
-	left := len(rows) - 1 - most
-	if left > 0 {
-		rows = rows[:1+most]
+// more says how many items of a list are not shown, if any.
+func (t *text) more(n int, what string) {
+	if n > 0 {
+		t.paragraph("  ", "… and "+strings.TrimSpace(strconv.Itoa(n)+" "+what)+" more (all are in --json).")
 	}
+}
+
+// table writes rows of cells below the first, which has their names; at most so many, and no column in which there is
+// nothing.
+func (t *text) table(rows [][]string, most int) {
+	left := len(rows) - 1 - most
+	rows = rows[:min(len(rows), 1+most)]
 	widths := make([]int, len(rows[0]))
 	used := make([]bool, len(rows[0]))
 	for r, row := range rows {
@@ -92,9 +96,7 @@ func (t *text) rows(rows [][]string, most int) {
 		}
 		t.w.WriteString(cutTo(strings.TrimRight(line.String(), " "), t.limit()) + "\n")
 	}
-	if left > 0 {
-		t.paragraph("  ", fmt.Sprintf("… and %d more (all are in --json).", left))
-	}
+	t.more(left, "")
 }
 
 // cutTo shortens a line to so many columns, if limit isn't 0.

@@ -54,11 +54,6 @@ type member struct {
 	timeline []entry        // as Options.Last has it, or more
 }
 
-type actKey struct {
-	act tape.Act
-	seq uint64
-}
-
 // long is a call that took too long, and ended.
 type long struct {
 	stalled, end int64 // since when it took too long
@@ -293,14 +288,9 @@ func (m *member) observeLife(s *model.Step) {
 }
 
 // name is the communicator's name, for people.
-func (m *member) name() string { return commName(m.CommInfo) }
+func (m *member) name() string { return commName(m.Name, m.ID) }
 
-func commName(info tape.CommInfo) string {
-	if info.Name == "" {
-		return info.ID.Short()
-	}
-	return clean(info.Name)
-}
+func commName(name string, id lifecycle.CommID) string { return clean(cmp.Or(name, id.Short())) }
 
 // keep adds an item to a list of which the last so many matter; all if that is 0. It holds no more than twice as many.
 func keep[T any](list []T, item T, last int) []T {

@@ -5,9 +5,12 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
@@ -22,12 +25,14 @@ type TextOptions struct {
 
 // What is shown of long lists; the JSON has all.
 const (
-	maxFindings = 20
-	maxProblems = 20
-	maxRows     = 256
-	maxKinds    = 20
-	textWidth   = 120
-	minWidth    = 40
+	maxFindings  = 20
+	maxHeldShown = 3
+	maxMistakes  = 6
+	maxProblems  = 20
+	maxRows      = 256
+	maxKinds     = 20
+	textWidth    = 120
+	minWidth     = 40
 )
 
 // Write writes the report for a person: the answer first, then each communicator's ranks side by side, then the events.
@@ -102,36 +107,22 @@ func (r *Report) writeFindings(t *text) {
 	default:
 		t.paragraph("  ", clean(r.Ended.Text))
 	}
-	for i := range r.Findings {
-		if i == maxFindings {
-			t.paragraph("  ", fmt.Sprintf("… and %d more (all are in --json).", len(r.Findings)-i))
-			break
-		}
+	for i := range r.Findings[:min(len(r.Findings), maxFindings)] {
 		r.Findings[i].write(t, "")
 	}
+	t.more(len(r.Findings)-maxFindings, "")
 	for i := range r.Held[:min(len(r.Held), maxHeldShown)] {
-		h := &r.Held[i]
-		h.write(t, "The job was held up at "+clockTime(h.At)+": ")
+		r.Held[i].write(t, "The job was held up at "+clockTime(r.Held[i].At)+": ")
 	}
-	if more := len(r.Held) - maxHeldShown; more > 0 {
-		t.paragraph("  ", fmt.Sprintf("… and %s more (all are in --json).", count(more, "time")))
-	}
+	t.more(len(r.Held)-maxHeldShown, english.PluralWord(len(r.Held)-maxHeldShown, "time", ""))
 	for i := range r.Mistakes[:min(len(r.Mistakes), maxMistakes)] {
 		t.paint(yellow, func() { t.paragraph("  ", r.Mistakes[i].mistake()) })
 	}
-	if more := len(r.Mistakes) - maxMistakes; more > 0 {
-		t.paragraph("  ", fmt.Sprintf("… and %s more (all are in --json).", count(more, "mistake")))
-	}
+	t.more(len(r.Mistakes)-maxMistakes, english.PluralWord(len(r.Mistakes)-maxMistakes, "mistake", ""))
 	if gap != "" {
 		t.paint(yellow, func() { t.paragraph("  ", gap) })
 	}
 }
-
-// What is shown of what was wrong at other times.
-const (
-	maxHeldShown = 3
-	maxMistakes  = 6
-)
 
 // write writes the verdict, with what it rests on.
 func (f *Finding) write(t *text, before string) {
@@ -172,7 +163,7 @@ func (r *Report) gap() string {
 		return ""
 	}
 	return fmt.Sprintf("There is no tape of %s of %s: what is missing may matter.", worst.absentText(),
-		clean(cmp.Or(worst.Name, worst.ID.Short())))
+		commName(worst.Name, worst.ID))
 }
 
 // absentText names the ranks that left no tape.
@@ -193,27 +184,27 @@ func (r *Report) well(whole bool) string {
 		}
 		calls += len(r.Processes[i].Doing)
 	}
+	held := len(r.Held) > 0
 	text := "Nothing went wrong"
 	switch {
-	case len(r.Held) > 0 && alive > 0:
+	case held && alive > 0:
 		text = "Nothing is wrong now"
-	case len(r.Held) > 0:
+	case held:
 		text = "Nothing was wrong in the end"
 	}
 	if !whole {
 		text = "In the tapes that are there n" + strings.TrimPrefix(text, "N")
 	}
-	switch {
-	case len(r.Held) > 0 && alive > 0 && calls > 0:
-		return fmt.Sprintf("%s; ranks are in %s.", text, count(calls, "call"))
-	case len(r.Held) > 0 && alive > 0:
-		return text + "; no rank is in a call."
-	case alive == 0:
+	if alive == 0 {
 		return text + ": all that began ended, and no rank said otherwise."
-	case calls == 0:
-		return text + " so far; no rank is in a call."
 	}
-	return fmt.Sprintf("%s so far; ranks are in %s.", text, count(calls, "call"))
+	if !held {
+		text += " so far"
+	}
+	if calls == 0 {
+		return text + "; no rank is in a call."
+	}
+	return fmt.Sprintf("%s; ranks are in %s.", text, count(calls, "call"))
 }
 
 func rankText(rank int) string {
@@ -231,7 +222,7 @@ func (r *Report) writeProcesses(t *text) {
 		in := "-"
 		if len(p.Doing) > 0 {
 			d := &p.Doing[0]
-			in = d.title()
+			in = numbered(d.Call, d.Seq) + " of " + commName(d.Comm, d.CommID)
 			if len(p.Doing) > 1 {
 				in += fmt.Sprintf(" and %d more", len(p.Doing)-1)
 			}
@@ -242,23 +233,11 @@ func (r *Report) writeProcesses(t *text) {
 		}
 		rows = append(rows, []string{rank, p.Host, strconv.Itoa(p.PID), stateText(p.State), clockTime(p.Last), in})
 	}
-	t.table(rows)
-}
-
-func (d *Doing) title() string {
-	name := d.Comm
-	if name == "" {
-		name = d.CommID.Short()
-	}
-	return numbered(d.Call, d.Seq) + " of " + name
+	t.table(rows, maxRows)
 }
 
 func (r *Report) writeComm(t *text, c *Comm) {
-	name := c.Name
-	if name == "" {
-		name = c.ID.Short()
-	}
-	head := fmt.Sprintf("COMMUNICATOR %s (%s): %s", clean(name), c.ID.Short(), count(c.Size, "rank"))
+	head := fmt.Sprintf("COMMUNICATOR %s (%s): %s", commName(c.Name, c.ID), c.ID.Short(), count(c.Size, "rank"))
 	if c.Nodes > 1 {
 		head += fmt.Sprintf(" on %d nodes", c.Nodes)
 	}
@@ -288,7 +267,7 @@ func (r *Report) writeComm(t *text, c *Comm) {
 		}
 		rows = append(rows, row)
 	}
-	t.table(rows)
+	t.table(rows, maxRows)
 	if c.NumAbsent > 0 {
 		t.paragraph("  ", fmt.Sprintf("No tape of %s.", c.absentText()))
 	}
@@ -317,7 +296,7 @@ func (r *Report) writeQuiet(t *text, comms []*Comm) {
 			number(c.Operations),
 		})
 	}
-	t.table(rows)
+	t.table(rows, maxRows)
 }
 
 func (r *Report) writeDone(t *text) {
@@ -342,7 +321,9 @@ func (r *Report) writeDone(t *text) {
 		if len(engines) > 1 {
 			row[1] = cmp.Or(d.Engine, "-")
 		}
-		if least, most := d.extremes(); span(int64(least.Time)) != span(int64(most.Time)) {
+		byTime := func(a, b DoneBy) int { return cmp.Compare(a.Time, b.Time) }
+		least, most := slices.MinFunc(d.Ranks, byTime), slices.MaxFunc(d.Ranks, byTime)
+		if span(int64(least.Time)) != span(int64(most.Time)) {
 			row[8], row[9] = least.text(), most.text()
 		}
 		if d.Bandwidth > 0 {
@@ -353,7 +334,7 @@ func (r *Report) writeDone(t *text) {
 		}
 		rows = append(rows, row)
 	}
-	t.rows(rows, maxKinds)
+	t.table(rows, maxKinds)
 	if r.timed {
 		t.paragraph("  ", "These are of the whole run: what ranks count has no times.")
 	}
@@ -361,28 +342,15 @@ func (r *Report) writeDone(t *text) {
 
 // each is how many operations a rank did.
 func (d *Done) each() string {
-	least, most := d.Ranks[0].Operations, d.Ranks[0].Operations
-	for _, by := range d.Ranks {
-		least, most = min(least, by.Operations), max(most, by.Operations)
+	byOperations := func(a, b DoneBy) int { return cmp.Compare(a.Operations, b.Operations) }
+	least, most := slices.MinFunc(d.Ranks, byOperations), slices.MaxFunc(d.Ranks, byOperations)
+	if least.Operations == most.Operations {
+		return number(least.Operations)
 	}
-	return between(number(least), number(most))
+	return number(least.Operations) + " to " + number(most.Operations)
 }
 
-// extremes are the ranks that spent the least and the most time, the first of several.
-func (d *Done) extremes() (least, most *DoneBy) {
-	least, most = &d.Ranks[0], &d.Ranks[0]
-	for i := range d.Ranks {
-		switch by := &d.Ranks[i]; {
-		case by.Time < least.Time:
-			least = by
-		case by.Time > most.Time:
-			most = by
-		}
-	}
-	return least, most
-}
-
-func (b *DoneBy) text() string {
+func (b DoneBy) text() string {
 	if b.Rank < 0 {
 		return span(int64(b.Time))
 	}
@@ -405,7 +373,7 @@ func (r *Report) writeClocks(t *text) {
 		}
 		rows = append(rows, []string{c.Host, strconv.Itoa(c.Processes), offset, give, string(c.Source)})
 	}
-	t.table(rows)
+	t.table(rows, maxRows)
 }
 
 func (r *Report) writeEvents(t *text) {
@@ -435,7 +403,7 @@ func (r *Report) writeEvents(t *text) {
 		}
 		rows = append(rows, []string{at, rank, comm, e.Text})
 	}
-	t.rows(rows, len(rows))
+	t.table(rows, len(rows))
 }
 
 func (r *Report) writeNotes(t *text) {
@@ -451,18 +419,15 @@ func (r *Report) writeNotes(t *text) {
 		notes = append(notes, count(int(r.Missed&(1<<62-1)), "older record")+
 			" had been overwritten, or cut off; a tape keeps the latest.")
 	}
-	for i, p := range r.Problems {
-		if i == maxProblems {
-			notes = append(notes, fmt.Sprintf("… and %d more (all are in --json).", len(r.Problems)-i))
-			break
-		}
-		notes = append(notes, p.String())
-	}
-	if len(notes) == 0 {
+	if len(notes)+len(r.Problems) == 0 {
 		return
 	}
 	t.heading("NOTES")
 	for _, n := range notes {
 		t.paragraph("  ", n)
 	}
+	for i := range r.Problems[:min(len(r.Problems), maxProblems)] {
+		t.paragraph("  ", r.Problems[i].String())
+	}
+	t.more(len(r.Problems)-maxProblems, "")
 }

@@ -88,9 +88,11 @@ func (e *entry) sentence(call string) string {
 	if e.Start > 0 && e.Start <= e.Time {
 		took = " after " + span(e.Time-e.Start)
 	}
-	what := describe(e.Signature, e.act)
+	what := ""
 	if e.ops > 0 {
 		what = count(int(e.ops), "operation")
+	} else if e.act == tape.ActNone {
+		what = describe(e.Signature)
 	}
 	if what != "" {
 		what = " (" + what + ")"

@@ -16,14 +16,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// name is what the call is called: "all_reduce", "init".
-func (d *doing) name() string {
-	if d.act != tape.ActNone {
-		return d.act.String()
-	}
-	return d.call.String()
-}
-
 // numbered puts a number behind a name; acts that happen once have 0.
 func numbered(name string, seq uint64) string {
 	if seq == 0 {
@@ -32,18 +24,17 @@ func numbered(name string, seq uint64) string {
 	return name + " " + strconv.FormatUint(seq, 10)
 }
 
-// describe says what an operation moves: "4 MiB float32 sum"; nothing for an act.
-func describe(sig tape.Signature, a tape.Act) string {
-	if a != tape.ActNone || !sig.Call.IsOperation() || sig.Call == lifecycle.CallBarrier {
+// describe says what an operation moves: "4 MiB float32 sum"; nothing of other calls.
+func describe(sig tape.Signature) string {
+	if !sig.Call.IsOperation() || sig.Call == lifecycle.CallBarrier {
 		return ""
 	}
-	parts := []string{bytesText(sig.Bytes), kernels.DataType(sig.DataType).String()}
+	text := bytesText(sig.Bytes) + " " + kernels.DataType(sig.DataType).String()
 	switch sig.Call {
 	case lifecycle.CallAllReduce, lifecycle.CallReduce, lifecycle.CallReduceScatter:
-		parts = append(parts, kernels.Reduction(sig.Reduction).String())
+		text += " " + kernels.Reduction(sig.Reduction).String()
 	default:
 	}
-	text := strings.Join(parts, " ")
 	switch sig.Call {
 	case lifecycle.CallBroadcast, lifecycle.CallReduce, lifecycle.CallGather, lifecycle.CallScatter:
 		text += fmt.Sprintf(", root %d", sig.Peer)
@@ -79,14 +70,6 @@ func sizeText(upTo uint64) string {
 		return "more than " + bytesText(classBound(tape.SizeClasses-2))
 	}
 	return "up to " + bytesText(upTo)
-}
-
-// between is a range; one of both if they read the same.
-func between(least, most string) string {
-	if least == most {
-		return least
-	}
-	return least + " to " + most
 }
 
 // rateText is a rate with three digits and a decimal unit, as bandwidths have it.

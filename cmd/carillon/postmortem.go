@@ -135,8 +135,7 @@ func (a *postmortemFlags) run(cmd *cobra.Command, paths []string) error {
 				a.endpoint)
 		}
 	}
-	a.Algorithm = func(n uint8) string { return algo.Algorithm(n).String() }
-	a.sending.Algorithm = a.Algorithm
+	a.sending.Algorithm = func(n uint8) string { return algo.Algorithm(n).String() }
 	report, err := postmortem.Read(paths, a.Options)
 	if err != nil {
 		return err

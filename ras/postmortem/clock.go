@@ -1,18 +1,17 @@
 package postmortem
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // clock is one CLOCK_MONOTONIC: that of one boot of one machine. All tapes of that boot share it.
 type clock struct {
-	key    string
 	host   string
 	procs  []*process
 	wall   int64 // what the time of day is ahead of the clock, by the first tape
@@ -100,9 +99,9 @@ func (m *member) share(r *tape.OpRecord) {
 }
 
 // clocks puts the processes onto their clocks, and those onto one.
-func clocks(procs []*process) (all []*clock, problems []Problem) {
+func (r *Report) clocks() (all []*clock) {
 	byKey := make(map[string]*clock)
-	for _, p := range procs {
+	for _, p := range r.procs {
 		key := string(p.header.KernelBoot[:])
 		switch {
 		case p.header.KernelBoot != [16]byte{}:
@@ -113,48 +112,34 @@ func clocks(procs []*process) (all []*clock, problems []Problem) {
 		}
 		c := byKey[key]
 		if c == nil {
-			c = &clock{key: key, host: clean(p.header.Host), wall: wallOffset(p), by: ClockReference}
+			c = &clock{host: clean(p.header.Host), wall: wallOffset(p), by: ClockReference}
 			byKey[key] = c
 			all = append(all, c)
 		}
 		p.clock = c
 		c.procs = append(c.procs, p)
 		c.latest = max(c.latest, p.last)
-		problems = append(problems, wallProblems(c, p)...)
-	}
-	if len(all) == 0 {
-		return nil, problems
+		if s := p.header.WallShift(); s.Abs() > shift {
+			r.problem(p.path, "says that the time of day on %s was set while it was written: by %+v", c.host,
+				s.Round(time.Millisecond))
+		} else if d := time.Duration(wallOffset(p) - c.wall); d.Abs() > shift {
+			r.problem(p.path, "has another time of day than %s, of the same machine: %+v", c.procs[0].path,
+				d.Round(time.Millisecond))
+		}
 	}
 	bounds := compare(all)
 	for i, c := range all {
 		if bounds[i][i] < 0 {
-			problems = append(problems, Problem{Text: fmt.Sprintf(
-				"the tapes of %s contradict each other: an operation ended %v before another rank began it", c.host,
-				span(-bounds[i][i]))})
+			r.problem("", "the tapes of %s contradict each other: an operation ended %v before another rank began it", c.host,
+				span(-bounds[i][i]))
 			bounds[i][i] = 0
 		}
 	}
-	return all, append(problems, settle(all, bounds)...)
+	r.settle(all, bounds)
+	return all
 }
 
 func wallOffset(p *process) int64 { return p.header.Wall(0).UnixNano() }
-
-// wallProblems says where the time of day can't be trusted, which the order of events never depends on within a
-// machine.
-func wallProblems(c *clock, p *process) []Problem {
-	if s := p.header.WallShift(); s.Abs() > shift {
-		return []Problem{{
-			Path: p.path,
-			Text: fmt.Sprintf("says that the time of day on %s was set while it was written: by %+v",
-				c.host, s.Round(time.Millisecond)),
-		}}
-	}
-	if d := time.Duration(wallOffset(p) - c.wall); d.Abs() > shift {
-		return []Problem{{Path: p.path, Text: fmt.Sprintf("has another time of day than %s, of the same machine: %+v",
-			c.procs[0].path, d.Round(time.Millisecond))}}
-	}
-	return nil
-}
 
 // extent is what one clock has of a shared act: its latest start and its earliest end.
 type extent struct {
@@ -220,7 +205,7 @@ func widen(extents []extent, clock int, s sharedMoment) []extent {
 // settle gives every clock its place against the first. The bounds are those of a system of differences: what follows
 // from several of them is a shortest path, and a negative cycle is a contradiction. The middles of the intervals obey
 // all bounds together.
-func settle(all []*clock, bounds [][]int64) (problems []Problem) {
+func (r *Report) settle(all []*clock, bounds [][]int64) {
 	for k := range all {
 		for i := range all {
 			if bounds[i][k] >= unbounded {
@@ -243,9 +228,8 @@ func settle(all []*clock, bounds [][]int64) (problems []Problem) {
 		switch {
 		case bounds[i][i] < 0 || bounds[0][0] < 0 || c.lo > c.hi:
 			c.by, c.lo, c.hi = ClockWall, -unbounded, unbounded
-			problems = append(problems, Problem{Text: fmt.Sprintf(
-				"what the ranks on %s and %s did together contradicts itself, as when a machine was suspended; they are put "+
-					"in order by their times of day", ref.host, c.host)})
+			r.problem("", "what the ranks on %s and %s did together contradicts itself, as when a machine was suspended; they "+
+				"are put in order by their times of day", ref.host, c.host)
 		case c.lo <= -unbounded && c.hi >= unbounded:
 			c.by = ClockWall
 		case c.lo <= -unbounded || c.hi >= unbounded:
@@ -257,30 +241,30 @@ func settle(all []*clock, bounds [][]int64) (problems []Problem) {
 		}
 		c.offset = ref.wall + zero
 		if c.by != ClockWall {
-			problems = append(problems, wallConflict(ref, c, byWall)...)
+			// What c's time of day is ahead of ref's at least, either way.
+			if off := time.Duration(byWall - min(max(byWall, c.lo), c.hi)); off > wallTolerance {
+				r.problem("", "the time of day on %s is at least %v ahead of that on %s; times here are %s's", c.host,
+					words.Round(off), ref.host, ref.host)
+			} else if off < -wallTolerance {
+				r.problem("", "the time of day on %s is at least %v behind that on %s; times here are %s's", c.host,
+					words.Round(-off), ref.host, ref.host)
+			}
 		}
 	}
-	return problems
 }
 
-// wallConflict says when two hosts' times of day can't both be right.
-func wallConflict(ref, c *clock, byWall int64) []Problem {
-	var off int64 // c's time of day ahead of ref's
-	switch {
-	case byWall > c.hi:
-		off = byWall - c.hi
-	case byWall < c.lo:
-		off = byWall - c.lo
+func (c *clock) report() Clock {
+	k := Clock{
+		Host: c.host, Processes: len(c.procs), Source: c.by, Offset: time.Duration(c.wall - c.offset), Uncertainty: -1,
 	}
-	if time.Duration(off).Abs() <= wallTolerance {
-		return nil
+	switch c.by {
+	case ClockReference:
+		k.Uncertainty = 0
+	case ClockShared:
+		k.Uncertainty = time.Duration((c.hi - c.lo + 1) / 2)
+	case ClockWall, ClockWallWithin:
 	}
-	way := "ahead of"
-	if off < 0 {
-		way = "behind"
-	}
-	return []Problem{{Text: fmt.Sprintf("the time of day on %s is at least %v %s that on %s; times here are %s's",
-		c.host, span(max(off, -off)), way, ref.host, ref.host)}}
+	return k
 }
 
 // at is a time of the process's tape, on the one clock.

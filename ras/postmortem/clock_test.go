@@ -52,7 +52,7 @@ func TestOffsets(t *testing.T) {
 		for i := range all {
 			all[i].offset = 0
 		}
-		settle(all, compare(all))
+		new(Report).settle(all, compare(all))
 		for i, c := range all[1:] {
 			truth := zeros[0] - zeros[i+1] // what must be added to its times to make them the first's
 			if c.by != ClockShared || truth < c.lo || truth > c.hi {
@@ -76,8 +76,9 @@ func TestOffsetsThroughOthers(t *testing.T) {
 		{-8, -21, 0},
 	}
 	all := []*clock{{host: "a"}, {host: "b"}, {host: "c"}}
-	if problems := settle(all, bounds); len(problems) > 0 {
-		t.Error(problems)
+	r := &Report{}
+	if r.settle(all, bounds); len(r.Problems) > 0 {
+		t.Error(r.Problems)
 	}
 	// c is 8 to 10 behind a's zero and 21 to 25 behind b's: b is 11 to 17 ahead of a.
 	b := all[1]

@@ -12,15 +12,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// job is the processes' communicators, put together.
-type job struct {
-	procs    []*process
-	end      time.Time
-	comms    []*comm // in the order in which they were made
-	size     int     // ranks of the job; 0 if unknown
-	problems []Problem
-}
-
 // comm is a communicator over all tapes. Its name and size are those that the ranks know that know most.
 type comm struct {
 	Comm
@@ -28,29 +19,29 @@ type comm struct {
 	byRank  map[int]*member // the last that claimed the rank
 }
 
-func newJob(procs []*process, end time.Time) *job {
-	j := &job{procs: procs, end: end}
+// join puts the processes' communicators together, and returns what of them can't be.
+func (r *Report) join() (problems []Problem) {
 	byID := make(map[lifecycle.CommID]*comm)
-	for _, p := range procs {
-		j.size = max(j.size, p.header.JobSize)
+	for _, p := range r.procs {
+		r.size = max(r.size, p.header.JobSize)
 		for _, m := range p.members {
 			c := byID[m.ID]
 			if c == nil {
 				c = &comm{Comm: Comm{ID: m.ID, Parent: m.Parent}, byRank: make(map[int]*member)}
 				byID[m.ID] = c
-				j.comms = append(j.comms, c)
+				r.comms = append(r.comms, c)
 			}
 			c.add(m)
 		}
 	}
-	for _, c := range j.comms {
+	for _, c := range r.comms {
 		slices.SortStableFunc(c.members, func(a, b *member) int { return cmp.Compare(a.Rank, b.Rank) })
 		for _, m := range c.members {
-			j.claim(c, m)
+			problems = append(problems, c.claim(m)...)
 		}
 	}
-	slices.SortStableFunc(j.comms, func(a, b *comm) int { return a.Made.Compare(b.Made) })
-	return j
+	slices.SortStableFunc(r.comms, func(a, b *comm) int { return a.Made.Compare(b.Made) })
+	return problems
 }
 
 func (c *comm) add(m *member) {
@@ -64,19 +55,20 @@ func (c *comm) add(m *member) {
 	}
 }
 
-// claim gives the member its rank.
-func (j *job) claim(c *comm, m *member) {
+// claim gives the member its rank, and says so if another process has it too.
+func (c *comm) claim(m *member) (problems []Problem) {
 	if m.Rank < 0 {
-		return
+		return nil
 	}
 	before := c.byRank[m.Rank]
 	if before != nil && before.proc != m.proc {
-		j.problems = append(j.problems, Problem{Text: fmt.Sprintf("%s and %s both claim to be rank %d of %s",
+		problems = append(problems, Problem{Text: fmt.Sprintf("%s and %s both claim to be rank %d of %s",
 			before.proc.path, m.proc.path, m.Rank, m.name())})
 	}
 	if before == nil || !m.proc.at(m.last).Before(before.proc.at(before.last)) {
 		c.byRank[m.Rank] = m
 	}
+	return problems
 }
 
 // acts are the acts that have ended, and those that are open.
@@ -119,35 +111,35 @@ func (m *member) doing(end time.Time) *Doing {
 	return d
 }
 
-func (j *job) process(p *process, cs []*clock) Process {
+func (r *Report) process(p *process, cs []*clock) Process {
 	h := &p.header
-	r := Process{
+	one := Process{
 		Rank: p.rank, Host: h.Host, PID: h.PID, State: p.state(), Program: h.Program, Version: h.Version, Tape: p.path,
 		Clock: slices.Index(cs, p.clock), Started: h.Created.UTC(), Last: h.Created.UTC(), Missed: p.missed,
 	}
 	if p.last > 0 {
-		r.Last = p.at(p.last)
+		one.Last = p.at(p.last)
 	}
 	for _, rank := range p.model.Ranks() {
 		if p.many && rank.Number >= 0 {
-			r.Ranks = append(r.Ranks, rank.Number)
+			one.Ranks = append(one.Ranks, rank.Number)
 		}
 	}
-	r.Ranks = sorted(r.Ranks)
+	one.Ranks = sorted(one.Ranks)
 	for _, m := range p.members {
-		if d := m.doing(j.end); d != nil {
-			r.Doing = append(r.Doing, *d)
+		if d := m.doing(r.End); d != nil {
+			one.Doing = append(one.Doing, *d)
 		}
 	}
-	return r
+	return one
 }
 
-func (j *job) reportComms() []Comm {
-	list := make([]Comm, 0, len(j.comms))
-	for _, c := range j.comms {
+func (r *Report) reportComms() []Comm {
+	list := make([]Comm, 0, len(r.comms))
+	for _, c := range r.comms {
 		for _, m := range c.members {
 			c.Operations = max(c.Operations, m.count)
-			c.Ranks = append(c.Ranks, m.report(j.end))
+			c.Ranks = append(c.Ranks, m.report(r.End))
 		}
 		c.Absent, c.NumAbsent = c.absent()
 		c.Acts = c.reportActs()

@@ -27,7 +27,7 @@ type ending struct {
 
 // endings finds out when and how each process ended: from its launcher's ledger, from others that noticed, or from its
 // own tape.
-func endings(procs []*process, ledgers []string) (problems []Problem) {
+func (r *Report) endings(procs []*process, ledgers []string) {
 	type key struct {
 		boot string
 		pid  int
@@ -48,7 +48,7 @@ func endings(procs []*process, ledgers []string) (problems []Problem) {
 	for _, path := range ledgers {
 		entries, err := osprocess.ReadLedger(path)
 		if err != nil {
-			problems = append(problems, Problem{Path: path, Text: "can't be read to its end: " + cause(err).Error()})
+			r.problem(path, "can't be read to its end: %v", cause(err))
 		}
 		for i := range entries {
 			e := &entries[i]
@@ -77,7 +77,6 @@ func endings(procs []*process, ledgers []string) (problems []Problem) {
 			p.end.told = 0
 		}
 	}
-	return problems
 }
 
 // sweepTime is how long it takes at most to kill all processes of a job.
@@ -86,10 +85,10 @@ const sweepTime = 5 * time.Second
 // killed finds out whether the job was killed from outside, without a word to a launcher: all processes ended within a
 // short time, several by such signals, the first of all among them, and no launcher ended them because of another's
 // failure. Others may have seen that and given up. Then all were told to end when the first was.
-func (j *job) killed() {
+func (r *Report) killed() {
 	var first, last time.Time
 	by, killed := "", 0
-	for _, p := range j.procs {
+	for _, p := range r.procs {
 		e := &p.end
 		if e.at == 0 || !e.exit.Known || e.failed || e.told > 0 {
 			return
@@ -105,22 +104,20 @@ func (j *job) killed() {
 		if first.IsZero() || at.Before(first) {
 			first, by = at, signal
 		}
-		if at.After(last) {
-			last = at
-		}
+		last = later(last, at)
 	}
 	if killed < 2 || by == "" || last.Sub(first) > sweepTime {
 		return
 	}
-	for _, p := range j.procs {
+	for _, p := range r.procs {
 		p.end.told, p.end.by = p.mono(first), by
 	}
 }
 
 // notice finds when others noticed that a process had died, where nothing better is known. A process that wrote
 // something later had not.
-func (j *job) notice() {
-	for _, c := range j.comms {
+func (r *Report) notice() {
+	for _, c := range r.comms {
 		for _, m := range c.members {
 			f := m.Failure
 			if f == nil || f.Code != lifecycle.CodeRankDead {
@@ -163,21 +160,16 @@ const settleTime = 100 * time.Millisecond
 
 // moments are when the job is to be judged, in the order of time: before the first trouble, which a hang may have led
 // to, after it, and now or in the end.
-func (j *job) moments() []moment {
+func (r *Report) moments() []moment {
 	var all []moment
-	type trouble struct {
-		at    time.Time
-		what  string
-		ended bool
-	}
-	var first *trouble
+	var first *moment
 	meet := func(at time.Time, what string, ended bool) {
 		if first == nil || at.Before(first.at) {
-			first = &trouble{at, what, ended}
+			first = &moment{at, what, ended}
 		}
 	}
 	alive := false
-	for _, p := range j.procs {
+	for _, p := range r.procs {
 		alive = alive || p.state() == StateAlive
 		if p.end.told > 0 {
 			meet(p.at(p.end.told), "the job was ended from outside ("+p.end.by+")", true)
@@ -192,27 +184,26 @@ func (j *job) moments() []moment {
 		}
 	}
 	if first != nil {
-		all = append(all, moment{first.at.Add(-time.Microsecond), "just before " + first.what, first.ended})
+		all = append(all, moment{first.at.Add(-time.Microsecond), "just before " + first.title, first.ended})
 		if first.ended {
 			return all // what happens to processes that are ended is no cause of anything
 		}
-		all = append(all, moment{first.at.Add(settleTime), "right after " + first.what, false})
+		all = append(all, moment{first.at.Add(settleTime), "right after " + first.title, false})
 	}
 	switch {
 	case alive:
-		all = append(all, moment{at: j.now(), title: "now"})
-	case first == nil && !j.end.IsZero():
-		all = append(all, moment{j.end, "at the end of the tapes", false})
+		all = append(all, moment{at: r.now(), title: "now"})
+	case first == nil && !r.End.IsZero():
+		all = append(all, moment{r.End, "at the end of the tapes", false})
 	}
 	return all
 }
 
 // now is when the living processes were looked at.
-func (j *job) now() time.Time {
-	var now time.Time
-	for _, p := range j.procs {
-		if p.live > 0 && p.at(p.live).After(now) {
-			now = p.at(p.live)
+func (r *Report) now() (now time.Time) {
+	for _, p := range r.procs {
+		if p.live > 0 {
+			now = later(now, p.at(p.live))
 		}
 	}
 	return now
@@ -220,10 +211,10 @@ func (j *job) now() time.Time {
 
 // heldMoments are moments at which calls had stalled that ended well later: halfway between the time when the first of
 // those that overlap had stalled, and its end. Later some of those that were late may have come.
-func (j *job) heldMoments() []moment {
+func (r *Report) heldMoments() []moment {
 	type span struct{ stalled, end time.Time }
 	var spans []span
-	for _, p := range j.procs {
+	for _, p := range r.procs {
 		for _, l := range p.long {
 			spans = append(spans, span{p.at(l.stalled), p.at(l.end)})
 		}
@@ -242,16 +233,13 @@ func (j *job) heldMoments() []moment {
 	return all[max(0, len(all)-MaxHeld):]
 }
 
-// latest is the last time of which the tapes tell.
-func (j *job) latest() time.Time {
-	latest := j.end
-	if now := j.now(); now.After(latest) {
-		latest = now
-	}
-	for _, p := range j.procs {
-		if p.end.at > 0 && p.at(p.end.at).After(latest) {
-			latest = p.at(p.end.at)
+// covered is the last time of which the tapes tell.
+func (r *Report) covered() time.Time {
+	last := later(r.End, r.now())
+	for _, p := range r.procs {
+		if p.end.at > 0 {
+			last = later(last, p.at(p.end.at))
 		}
 	}
-	return latest
+	return last
 }

@@ -1,10 +1,10 @@
 package postmortem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/carillon-rt/carillon/telemetry/model"
@@ -20,12 +20,8 @@ type ExportOptions struct {
 	Window time.Duration
 	// All sends all spans that the tapes can tell of, those of processes that ended in order too.
 	All bool
-	// Service is the resource's service name; as trace.Config has it.
-	Service string
-	// Algorithm names algorithms, as in Options.
+	// Algorithm names the algorithms of operations, which the runtime defines; nil leaves them out.
 	Algorithm func(uint8) string
-	// Logger hears why spans can't be sent; slog.Default() if nil.
-	Logger *slog.Logger
 }
 
 // exportWindow is the default of ExportOptions.Window.
@@ -81,17 +77,13 @@ func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (t
 	}
 	defer t.Close() //nolint:errcheck // only read from
 	h := t.Header()
-	window := opts.Window
-	if window == 0 {
-		window = exportWindow
-	}
 	cfg := trace.Config{
-		Process: model.New(p.limits()), Service: opts.Service, Version: h.Version, Job: h.Job, Host: h.Host,
+		Process: model.New(p.limits()), Version: h.Version, Job: h.Job, Host: h.Host,
 		PID: h.PID, Rank: p.rank, Wall: h.Wall, Now: func() int64 { return gone },
-		AlgorithmName: opts.Algorithm, Logger: opts.Logger, StoreTraces: 1, MustExport: true,
+		AlgorithmName: opts.Algorithm, StoreTraces: 1, MustExport: true,
 	}
 	if !opts.All {
-		cfg.From, cfg.Sent = max(p.recorded-int64(window), h.Delivered+1), h.Exported
+		cfg.From, cfg.Sent = max(p.recorded-int64(cmp.Or(opts.Window, exportWindow)), h.Delivered+1), h.Exported
 	}
 	projector, err := trace.New(ctx, cfg)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	osprocess "github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// find lists the tapes in folders, at any depth, and the files that are named themselves, with the launchers' ledgers
-// beside them. What looks like a tape and isn't one that can be read is in problems. The error is that of a path which
+// list lists the tapes in folders, at any depth, and the files that are named themselves, with the launchers' ledgers
+// beside them. What looks like a tape and isn't one that can be read is a Problem. The error is that of a path which
 // isn't there at all.
-func find(paths []string) (files, ledgers []string, problems []Problem, err error) {
+func (r *Report) list(paths []string) (files, ledgers []string, err error) {
 	for _, root := range paths {
 		info, err := os.Stat(root)
 		if err != nil {
-			return nil, nil, nil, fmt.Errorf("postmortem: %w", err)
+			return nil, nil, fmt.Errorf("postmortem: %w", err)
 		}
 		if !info.IsDir() {
 			files = append(files, filepath.Clean(root))
@@ -30,31 +30,30 @@ func find(paths []string) (files, ledgers []string, problems []Problem, err erro
 		err = filepath.WalkDir(root+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
-				problems = append(problems, Problem{Path: path, Text: "can't be looked into: " + cause(err).Error()})
+				r.problem(path, "can't be looked into: %v", cause(err))
 				if d != nil && d.IsDir() {
 					return fs.SkipDir
 				}
 			case d.IsDir():
 			case strings.HasPrefix(d.Name(), ".") && filepath.Ext(path) == ".new":
-				problems = append(problems,
-					Problem{Path: path, Text: "was never finished: its process ended while it made its tape"})
+				r.problem(path, "was never finished: its process ended while it made its tape")
 			case d.Name() == osprocess.Ledger:
 				ledgers = append(ledgers, path)
 			case filepath.Ext(path) != ".tape":
 			case d.Type()&fs.ModeSymlink != 0:
-				problems = append(problems, Problem{Path: path, Text: "is a link, which a tape never is, and was not followed"})
+				r.problem(path, "is a link, which a tape never is, and was not followed")
 			default: // Open says what is wrong with what is no file
 				files = append(files, path)
 			}
 			return nil
 		})
 		if err != nil {
-			return nil, nil, nil, fmt.Errorf("postmortem: %w", err)
+			return nil, nil, fmt.Errorf("postmortem: %w", err)
 		}
 	}
 	slices.Sort(files)
 	slices.Sort(ledgers)
-	return slices.Compact(files), slices.Compact(ledgers), problems, nil
+	return slices.Compact(files), slices.Compact(ledgers), nil
 }
 
 // cause is what lies beneath an error that tells the path too.

@@ -27,14 +27,12 @@ const MaxHeld = 16
 
 // find judges the job at each moment in turn, until one says for certain what was wrong. If none does, the first that
 // says anything counts.
-func (j *job) find(moments []moment) (found []Finding, at moment, problems []Problem) {
+func (r *Report) find(moments []moment) (found []Finding, at moment) {
 	var slow, unknown []Finding
 	for _, m := range moments {
-		verdicts, errs := j.judge(m.at)
-		problems = append(problems, errs...)
 		var here []Finding
 		known, certain := false, false
-		for _, v := range verdicts {
+		for _, v := range r.verdicts(m.at) {
 			if v.Reason == verdict.Straggler {
 				slow = append(slow[:0], Finding{v, m.at})
 				continue
@@ -45,7 +43,7 @@ func (j *job) find(moments []moment) (found []Finding, at moment, problems []Pro
 		}
 		switch {
 		case certain:
-			return here, m, problems
+			return here, m
 		case known && found == nil:
 			found, at = here, m
 		case !known && here != nil:
@@ -58,27 +56,26 @@ func (j *job) find(moments []moment) (found []Finding, at moment, problems []Pro
 	if found == nil {
 		found = append(unknown, slow...)
 	}
-	return found, at, problems
+	return found, at
 }
 
-// judge says what held the job up at a time.
-func (j *job) judge(at time.Time) ([]verdict.Verdict, []Problem) {
-	var problems []Problem
-	all, errs := make([]verdict.Note, len(j.procs)), make([]error, len(j.procs))
-	each(len(j.procs), func(i int) { all[i], errs[i] = j.note(j.procs[i], at) })
+// verdicts say what held the job up at a time.
+func (r *Report) verdicts(at time.Time) []verdict.Verdict {
+	all, errs := make([]verdict.Note, len(r.procs)), make([]error, len(r.procs))
+	each(len(r.procs), func(i int) { all[i], errs[i] = r.note(r.procs[i], at) })
 	notes := make([]verdict.Note, 0, len(all))
-	for i, p := range j.procs {
+	for i, p := range r.procs {
 		if p.header.Created.After(at) && p.at(p.first).After(at) {
 			continue
 		}
 		if errs[i] != nil && !p.unread {
 			p.unread = true
-			problems = append(problems, Problem{Path: p.path, Text: "could not be read again: " + cause(errs[i]).Error()})
+			r.problem(p.path, "could not be read again: %v", cause(errs[i]))
 		}
 		notes = append(notes, all[i])
 	}
 	verdicts, _ := verdict.Diagnose(notes)
-	return verdicts, problems
+	return verdicts
 }
 
 // quietTime is how long a process must have given no sign of life at least, while others did, to count as stopped.
@@ -91,11 +88,11 @@ func (p *process) quiet() int64 { return int64(max(quietTime, p.header.SlowAfter
 const pauseTime = 500 * time.Millisecond
 
 // note is what the process would have said of itself at a time.
-func (j *job) note(p *process, at time.Time) (verdict.Note, error) {
+func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	now := p.mono(at)
 	n := verdict.Note{
 		Member: fmt.Sprintf("%s-%d", clean(p.header.Host), p.header.PID), Host: clean(p.header.Host), PID: p.header.PID,
-		Rank: p.rank, JobSize: j.size,
+		Rank: p.rank, JobSize: r.size,
 	}
 	switch end := p.end.at; {
 	case end > 0 && end <= now && p.state() == StateClosed:
@@ -108,7 +105,7 @@ func (j *job) note(p *process, at time.Time) (verdict.Note, error) {
 	case p.header.Paused < now && now < p.header.Resumed && now-p.header.Paused > int64(pauseTime):
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Paused),
 			"it gave no sign of life until it went on"
-	case p.header.Seen > 0 && now-p.header.Seen > p.quiet() && j.otherSeen(p, now):
+	case p.header.Seen > 0 && now-p.header.Seen > p.quiet() && r.otherSeen(p, now):
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Seen), "it gave no sign of life since"
 	}
 	m, err := p.modelAt(now)
@@ -122,8 +119,8 @@ func (j *job) note(p *process, at time.Time) (verdict.Note, error) {
 
 // otherSeen tells whether another process, whose clock is comparable, gave a sign of life shortly before a time, or
 // after it.
-func (j *job) otherSeen(p *process, now int64) bool {
-	return slices.ContainsFunc(j.procs, func(o *process) bool {
+func (r *Report) otherSeen(p *process, now int64) bool {
+	return slices.ContainsFunc(r.procs, func(o *process) bool {
 		near := o.clock == p.clock || o.clock.close() && p.clock.close()
 		return o != p && near && o.header.Seen > 0 && now-p.mono(o.at(o.header.Seen)) < p.quiet()/2
 	})
@@ -165,9 +162,9 @@ type Ending struct {
 }
 
 // ending says how the job came to its end.
-func (j *job) ending(found []Finding, at moment) Ending {
+func (r *Report) ending(found []Finding, at moment) Ending {
 	running, closed := 0, 0
-	for _, p := range j.procs {
+	for _, p := range r.procs {
 		switch p.state() {
 		case StateAlive:
 			running++
@@ -176,16 +173,16 @@ func (j *job) ending(found []Finding, at moment) Ending {
 		case StateDied, StateUnknown:
 		}
 	}
-	told := slices.IndexFunc(j.procs, func(p *process) bool { return p.end.told > 0 })
+	told := slices.IndexFunc(r.procs, func(p *process) bool { return p.end.told > 0 })
 	failed := slices.ContainsFunc(found, func(f Finding) bool {
 		return f.Reason != verdict.Straggler && f.Reason != verdict.Unknown
 	})
 	switch {
 	case running > 0:
-		return Ending{How: "running", Text: fmt.Sprintf("%s of %d %s.", count(running, "process"), len(j.procs),
+		return Ending{How: "running", Text: fmt.Sprintf("%s of %d %s.", count(running, "process"), len(r.procs),
 			english.PluralWord(running, "runs", "run"))}
 	case told >= 0 && at.ended:
-		p := j.procs[told]
+		p := r.procs[told]
 		e := Ending{How: "ended", Time: p.at(p.end.told), Text: fmt.Sprintf("The job was ended from outside by %s at %s",
 			p.end.by, clockTime(p.at(p.end.told)))}
 		if failed {
@@ -194,24 +191,24 @@ func (j *job) ending(found []Finding, at moment) Ending {
 			e.Text += ", while all was well."
 		}
 		return e
-	case closed == len(j.procs) && !failed:
+	case closed == len(r.procs) && !failed:
 		return Ending{How: "completed", Text: "All processes ended in order."}
 	case failed:
 		return Ending{How: "failed", Time: at.at, Text: "This is how it was " + at.title + "."}
 	default:
-		return j.unnoticed(len(j.procs) - closed)
+		return r.unnoticed(len(r.procs) - closed)
 	}
 }
 
 // unnoticed is the ending of a job in which so many processes ended without a word, and no other rank said so.
-func (j *job) unnoticed(n int) Ending {
-	known := slices.IndexFunc(j.procs, func(p *process) bool { return p.state() != StateClosed && p.end.how != "" })
+func (r *Report) unnoticed(n int) Ending {
+	known := slices.IndexFunc(r.procs, func(p *process) bool { return p.state() != StateClosed && p.end.how != "" })
 	if known < 0 {
 		return Ending{How: "killed", Text: fmt.Sprintf(
 			"%s ended without closing %s: killed, or exited without stopping Carillon. No other "+
 				"rank noticed before it ended too.", count(n, "process"), english.PluralWord(n, "its tape", "their tapes"))}
 	}
-	p := j.procs[known]
+	p := r.procs[known]
 	e := Ending{How: "killed", Time: p.at(p.end.at), Text: fmt.Sprintf("%s ended at %s: %s. No other rank waited for it.",
 		capital(p.name()), clockTime(p.at(p.end.at)), p.end.how)}
 	if n > 1 {
@@ -222,14 +219,14 @@ func (j *job) unnoticed(n int) Ending {
 }
 
 // mistakes are the calls that were refused, by what was wrong, and how many communicators leaked.
-func (j *job) mistakes() []Said {
+func (r *Report) mistakes() []Said {
 	type key struct {
 		code lifecycle.Code
 		call lifecycle.Call
 	}
 	var all []*Said
 	found := make(map[key]*Said)
-	for _, c := range j.comms {
+	for _, c := range r.comms {
 		for _, e := range c.errors() {
 			if !e.misuse {
 				continue

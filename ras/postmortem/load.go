@@ -3,6 +3,7 @@ package postmortem
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"runtime"
 	"slices"
@@ -33,7 +34,7 @@ type process struct {
 	unread   bool         // it could not be read again, and that was told
 	unsure   bool         // its tallies, or its communicators, may not all be here
 	long     []long       // calls that stalled and ended
-	problems []Problem
+	problems []string
 
 	clock *clock
 	index int  // in Report.Processes
@@ -63,22 +64,26 @@ type long struct {
 const maxLong = 256
 
 // load reads the tapes, several at a time.
-func load(files []string, opts *Options) (procs []*process, problems []Problem) {
-	type result struct {
-		proc *process
-		err  error
-	}
-	results := make([]result, len(files))
-	each(len(files), func(i int) { results[i].proc, results[i].err = read(files[i], opts) })
-	for i, r := range results {
-		if r.err != nil {
-			problems = append(problems, Problem{Path: files[i], Text: "was not read: it " + why(r.err)})
+func (r *Report) load(files []string, opts *Options) (procs []*process) {
+	read := make([]*process, len(files))
+	errs := make([]error, len(files))
+	each(len(files), func(i int) { read[i], errs[i] = readTape(files[i], opts) })
+	for i, p := range read {
+		if errs[i] != nil {
+			r.problem(files[i], "was not read: it %s", why(errs[i]))
 			continue
 		}
-		procs = append(procs, r.proc)
-		problems = append(problems, r.proc.problems...)
+		procs = append(procs, p)
+		for _, text := range p.problems {
+			r.problem(p.path, "%s", text)
+		}
 	}
-	return procs, problems
+	return procs
+}
+
+// problem adds a Problem.
+func (r *Report) problem(path, format string, args ...any) {
+	r.Problems = append(r.Problems, Problem{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
 // each calls f with all numbers below n, as many at a time as there are processors.
@@ -104,15 +109,15 @@ func why(err error) string {
 	return "can't be opened: " + cause(err).Error()
 }
 
-// read reads one tape.
-func read(path string, opts *Options) (*process, error) {
+// readTape reads one tape.
+func readTape(path string, opts *Options) (*process, error) {
 	r, cut, err := tape.OpenCut(path)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close() //nolint:errcheck // only read from
 	p := &process{path: path, header: r.Header(), alive: r.Liveness(), rank: -1}
-	problem := func(text string) { p.problems = append(p.problems, Problem{Path: path, Text: text}) }
+	problem := func(text string) { p.problems = append(p.problems, text) }
 	if cut > 0 {
 		problem("was cut short: what is behind byte " + number(uint64(cut)) + " is missing")
 	}
@@ -166,9 +171,7 @@ func read(path string, opts *Options) (*process, error) {
 	missed := r.Missed()
 	p.missed = missed.Life + missed.Op
 	p.unsure = missed.Life > 0
-	for _, text := range p.count(r, cut > 0) {
-		problem(text)
-	}
+	p.problems = append(p.problems, p.count(r, cut > 0)...)
 	p.place()
 	p.countMembers()
 	return p, nil

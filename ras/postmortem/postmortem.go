@@ -39,14 +39,10 @@ type Options struct {
 	At time.Time
 	// Ranks leaves out the events and the operations of other ranks of the job; empty leaves out none.
 	Ranks []int
-
-	// Algorithm names the algorithms of operations, which the runtime defines and a reader doesn't know; nil leaves
-	// them out.
-	Algorithm func(uint8) string
 }
 
-// Validate names the field that can't be used.
-func (o *Options) Validate() error {
+// validate names the field that can't be used.
+func (o *Options) validate() error {
 	switch {
 	case o.Last < 0:
 		return fmt.Errorf("postmortem: Options.Last is %d, allowed is 0 or more", o.Last)
@@ -84,26 +80,23 @@ func (noTapesError) Is(target error) bool { return target == os.ErrNotExist }
 // of wrong Options, or a *JobsError. It blocks while it reads: some 20 ms of a core for a tape of default size that is
 // full, and as much again for each moment at which the job is judged, MaxHeld and three at most. It writes nothing.
 func Read(paths []string, opts Options) (*Report, error) {
-	if err := opts.Validate(); err != nil {
+	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	files, ledgers, problems, err := find(paths)
+	r := &Report{Problems: []Problem{}}
+	files, ledgers, err := r.list(paths)
 	if err != nil {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, noTapesError{clean(strings.Join(paths, ", ")) + also(problems)}
+		return nil, noTapesError{clean(strings.Join(paths, ", ")) + also(r.Problems)}
 	}
-	procs, unread := load(files, &opts)
-	problems = append(problems, unread...)
+	procs := r.load(files, &opts)
 	if len(procs) == 0 {
 		return nil, fmt.Errorf("postmortem: %s, and none is a tape that can be read:%s", count(len(files), "file"),
-			also(problems))
+			also(r.Problems))
 	}
-	procs, copies := once(procs)
-	problems = append(problems, copies...)
-
-	r := &Report{Problems: append([]Problem{}, problems...)}
+	procs = r.once(procs)
 	var byName map[string][]*process
 	r.Jobs, byName = jobs(procs)
 	switch {
@@ -120,7 +113,7 @@ func Read(paths []string, opts Options) (*Report, error) {
 	if procs, err = r.choose(procs, opts.Run); err != nil {
 		return nil, err
 	}
-	r.Problems = append(r.Problems, endings(procs, ledgers)...)
+	r.endings(procs, ledgers)
 	return r, r.make(procs, &opts)
 }
 
@@ -162,81 +155,68 @@ func (r *Report) make(procs []*process, opts *Options) error {
 			cmp.Compare(a.path, b.path))
 	})
 	r.procs = procs
-	cs, problems := clocks(procs)
-	r.Problems = append(r.Problems, problems...)
-	var end time.Time
+	cs := r.clocks()
 	for i, p := range procs {
 		p.index = i
 		r.Missed += p.missed
-		if p.first == 0 {
-			continue
-		}
-		if begin := p.at(p.first); r.Begin.IsZero() || begin.Before(r.Begin) {
-			r.Begin = begin
-		}
-		if last := p.at(p.last); end.IsZero() || last.After(end) {
-			end = last
+		if p.first != 0 {
+			r.Begin, r.End = earlier(r.Begin, p.at(p.first)), later(r.End, p.at(p.last))
 		}
 	}
-	r.End = end
 	for _, c := range cs {
-		r.Clocks = append(r.Clocks, c.report(cs[0]))
+		r.Clocks = append(r.Clocks, c.report())
 	}
-	j := newJob(procs, end)
-	j.notice()
-	j.killed()
-	if err := r.judge(j, opts); err != nil {
+	claims := r.join()
+	r.notice()
+	r.killed()
+	if err := r.judge(opts); err != nil {
 		return err
 	}
 	for _, p := range procs {
-		r.Processes = append(r.Processes, j.process(p, cs))
+		r.Processes = append(r.Processes, r.process(p, cs))
 	}
-	r.Comms = j.reportComms()
+	r.Comms = r.reportComms()
 	r.Done, r.timed = allDone(procs, opts), opts.Since > 0
-	r.Events = timeline(procs, end, opts)
-	r.Problems = append(r.Problems, unmatched(procs, opts)...)
+	r.Events = timeline(procs, r.End, opts)
+	r.unmatched(opts)
 	for _, p := range procs {
 		if len(opts.Ranks) > 0 && p.many && len(p.tallies) > 0 {
-			r.Problems = append(r.Problems, Problem{
-				Path: p.path, Text: "is of several ranks, and doesn't tell which of them did how much: its counts are left out",
-			})
+			r.problem(p.path, "is of several ranks, and doesn't tell which of them did how much: its counts are left out")
 		}
 	}
-	r.Problems = append(r.Problems, j.problems...)
+	r.Problems = append(r.Problems, claims...)
 	return nil
 }
 
 // judge fills in what was wrong, and when.
-func (r *Report) judge(j *job, opts *Options) error {
-	moments, at := j.moments(), opts.At
+func (r *Report) judge(opts *Options) error {
+	moments, at := r.moments(), opts.At
 	if !at.IsZero() {
 		if at.Year() == 0 {
 			at = onDayOf(r.Begin.UTC(), at)
 		}
-		if at.Before(r.Begin) || at.After(j.latest()) {
+		if at.Before(r.Begin) || at.After(r.covered()) {
 			return fmt.Errorf("postmortem: the tapes don't cover %s, but %s to %s", at.UTC().Format(time.RFC3339Nano),
-				r.Begin.UTC().Format(time.RFC3339Nano), j.latest().UTC().Format(time.RFC3339Nano))
+				r.Begin.UTC().Format(time.RFC3339Nano), r.covered().UTC().Format(time.RFC3339Nano))
 		}
 		r.at = at.UTC()
 		moments = []moment{{at: at, title: "at " + clockTime(at.UTC())}}
 	}
-	found, when, problems := j.find(moments)
+	found, when := r.find(moments)
 	r.Findings = append([]Finding{}, found...) // in JSON a list, also an empty one
-	r.Ended = j.ending(found, when)
-	r.Mistakes = j.mistakes()
-	r.Problems = append(r.Problems, problems...)
+	r.Ended = r.ending(found, when)
+	r.Mistakes = r.mistakes()
 	if !opts.At.IsZero() {
 		return nil
 	}
-	for _, m := range j.heldMoments() {
-		held, _, problems := j.find([]moment{m})
+	for _, m := range r.heldMoments() {
+		held, _ := r.find([]moment{m})
 		for _, f := range held {
 			known := func(o Finding) bool { return o.ID == f.ID }
 			if f.Urgent() && !slices.ContainsFunc(r.Findings, known) && !slices.ContainsFunc(r.Held, known) {
 				r.Held = append(r.Held, f)
 			}
 		}
-		r.Problems = append(r.Problems, problems...)
 	}
 	return nil
 }
@@ -255,53 +235,33 @@ func onDayOf(begin, clock time.Time) time.Time {
 const maxNamed = 8
 
 // unmatched says what the filters ask for and no tape has.
-func unmatched(procs []*process, opts *Options) (problems []Problem) {
+func (r *Report) unmatched(opts *Options) {
 	ranks := make(map[int]bool)
-	named := make(map[string]bool)
 	var names []string
 	found := opts.Comm == ""
-	for _, p := range procs {
+	for _, p := range r.procs {
 		ranks[p.rank] = true
 		for _, m := range p.members {
 			ranks[m.jobRank()] = true
 			found = found || opts.wants(m)
-			if name := m.name(); opts.Comm != "" && !named[name] {
-				named[name] = true
+			if name := m.name(); !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
 	}
 	if !found {
-		more := len(names) - maxNamed
-		if more > 0 {
+		if more := len(names) - maxNamed; more > 0 {
 			names = append(names[:maxNamed], fmt.Sprintf("%d more", more))
 		}
 		text := "there is none"
 		if len(names) > 0 {
 			text = "there are: " + strings.Join(names, ", ")
 		}
-		text = fmt.Sprintf("No communicator is called %q or has an id that begins so; %s.", opts.Comm, text)
-		problems = append(problems, Problem{Text: text})
+		r.problem("", "No communicator is called %q or has an id that begins so; %s.", opts.Comm, text)
 	}
 	for _, rank := range opts.Ranks {
 		if !ranks[rank] {
-			problems = append(problems, Problem{Text: fmt.Sprintf("There is no tape of rank %d.", rank)})
+			r.problem("", "There is no tape of rank %d.", rank)
 		}
 	}
-	return problems
-}
-
-func (c *clock) report(ref *clock) Clock {
-	k := Clock{
-		Host: c.host, Processes: len(c.procs), Source: c.by,
-		Offset: time.Duration((c.wall - ref.wall) - (c.offset - ref.wall)), Uncertainty: -1,
-	}
-	switch c.by {
-	case ClockReference:
-		k.Uncertainty = 0
-	case ClockShared:
-		k.Uncertainty = time.Duration((c.hi - c.lo + 1) / 2)
-	case ClockWall, ClockWallWithin:
-	}
-	return k
 }

@@ -105,7 +105,7 @@ func runs(procs []*process) (all [][]*process) {
 }
 
 // once drops tapes that are there twice, as after two copies of one folder.
-func once(procs []*process) (kept []*process, problems []Problem) {
+func (r *Report) once(procs []*process) (kept []*process) {
 	type key struct {
 		boot    [16]byte
 		host    string
@@ -116,13 +116,13 @@ func once(procs []*process) (kept []*process, problems []Problem) {
 	for _, p := range procs {
 		k := key{p.header.KernelBoot, p.header.Host, p.header.PID, p.header.Created}
 		if first := seen[k]; first != nil && samePlace(first, p) {
-			problems = append(problems, Problem{Path: p.path, Text: "is a copy of " + first.path + " and is left out"})
+			r.problem(p.path, "is a copy of %s and is left out", first.path)
 			continue
 		}
 		seen[k] = p
 		kept = append(kept, p)
 	}
-	return kept, problems
+	return kept
 }
 
 // samePlace tells whether two tapes of one process are copies; a process may have several of its own.

@@ -12,12 +12,11 @@ import (
 
 // clock is one CLOCK_MONOTONIC: that of one boot of one machine. All tapes of that boot share it.
 type clock struct {
-	host   string
+	Clock
 	procs  []*process
 	wall   int64 // what the time of day is ahead of the clock, by the first tape
 	offset int64 // what makes its times those of the reference's time of day
 	lo, hi int64 // bounds of the clock's zero against the reference's
-	by     ClockSource
 	latest int64 // the last time on it
 }
 
@@ -61,9 +60,6 @@ type sharedMoment struct {
 	key        sharedKey // comm is filled in when they are compared
 	start, end int64
 }
-
-// meets tells whether an act lets every rank go on only when all have come.
-func meets(a tape.Act) bool { return a == tape.ActInit || a == tape.ActSplit }
 
 // share keeps what an operation's end says about the order of things on different ranks. Only one that ended well says
 // anything.
@@ -110,19 +106,21 @@ func (r *Report) clocks() (all []*clock) {
 		default:
 			key = "host " + p.header.Host
 		}
+		wall := p.header.Wall(0).UnixNano()
 		c := byKey[key]
 		if c == nil {
-			c = &clock{host: clean(p.header.Host), wall: wallOffset(p), by: ClockReference}
+			c = &clock{Clock: Clock{Host: clean(p.header.Host), Source: ClockReference}, wall: wall}
 			byKey[key] = c
 			all = append(all, c)
 		}
 		p.clock = c
 		c.procs = append(c.procs, p)
+		c.Processes++
 		c.latest = max(c.latest, p.last)
 		if s := p.header.WallShift(); s.Abs() > shift {
-			r.problem(p.path, "says that the time of day on %s was set while it was written: by %+v", c.host,
+			r.problem(p.path, "says that the time of day on %s was set while it was written: by %+v", c.Host,
 				s.Round(time.Millisecond))
-		} else if d := time.Duration(wallOffset(p) - c.wall); d.Abs() > shift {
+		} else if d := time.Duration(wall - c.wall); d.Abs() > shift {
 			r.problem(p.path, "has another time of day than %s, of the same machine: %+v", c.procs[0].path,
 				d.Round(time.Millisecond))
 		}
@@ -130,7 +128,7 @@ func (r *Report) clocks() (all []*clock) {
 	bounds := compare(all)
 	for i, c := range all {
 		if bounds[i][i] < 0 {
-			r.problem("", "the tapes of %s contradict each other: an operation ended %v before another rank began it", c.host,
+			r.problem("", "the tapes of %s contradict each other: an operation ended %v before another rank began it", c.Host,
 				span(-bounds[i][i]))
 			bounds[i][i] = 0
 		}
@@ -138,8 +136,6 @@ func (r *Report) clocks() (all []*clock) {
 	r.settle(all, bounds)
 	return all
 }
-
-func wallOffset(p *process) int64 { return p.header.Wall(0).UnixNano() }
 
 // extent is what one clock has of a shared act: its latest start and its earliest end.
 type extent struct {
@@ -225,46 +221,35 @@ func (r *Report) settle(all []*clock, bounds [][]int64) {
 		byWall := c.wall - ref.wall
 		c.lo, c.hi = -bounds[0][i], bounds[i][0]
 		zero := byWall
+		c.Uncertainty = -1
 		switch {
 		case bounds[i][i] < 0 || bounds[0][0] < 0 || c.lo > c.hi:
-			c.by, c.lo, c.hi = ClockWall, -unbounded, unbounded
+			c.Source, c.lo, c.hi = ClockWall, -unbounded, unbounded
 			r.problem("", "what the ranks on %s and %s did together contradicts itself, as when a machine was suspended; they "+
-				"are put in order by their times of day", ref.host, c.host)
+				"are put in order by their times of day", ref.Host, c.Host)
 		case c.lo <= -unbounded && c.hi >= unbounded:
-			c.by = ClockWall
+			c.Source = ClockWall
 		case c.lo <= -unbounded || c.hi >= unbounded:
-			c.by = ClockWallWithin
+			c.Source = ClockWallWithin
 			zero = min(max(byWall, c.lo), c.hi)
 		default:
-			c.by = ClockShared
+			c.Source = ClockShared
 			zero = c.lo + (c.hi-c.lo)/2
+			c.Uncertainty = time.Duration((c.hi - c.lo + 1) / 2)
 		}
 		c.offset = ref.wall + zero
-		if c.by != ClockWall {
+		c.Offset = time.Duration(c.wall - c.offset)
+		if c.Source != ClockWall {
 			// What c's time of day is ahead of ref's at least, either way.
 			if off := time.Duration(byWall - min(max(byWall, c.lo), c.hi)); off > wallTolerance {
-				r.problem("", "the time of day on %s is at least %v ahead of that on %s; times here are %s's", c.host,
-					words.Round(off), ref.host, ref.host)
+				r.problem("", "the time of day on %s is at least %v ahead of that on %s; times here are %s's", c.Host,
+					words.Round(off), ref.Host, ref.Host)
 			} else if off < -wallTolerance {
-				r.problem("", "the time of day on %s is at least %v behind that on %s; times here are %s's", c.host,
-					words.Round(-off), ref.host, ref.host)
+				r.problem("", "the time of day on %s is at least %v behind that on %s; times here are %s's", c.Host,
+					words.Round(-off), ref.Host, ref.Host)
 			}
 		}
 	}
-}
-
-func (c *clock) report() Clock {
-	k := Clock{
-		Host: c.host, Processes: len(c.procs), Source: c.by, Offset: time.Duration(c.wall - c.offset), Uncertainty: -1,
-	}
-	switch c.by {
-	case ClockReference:
-		k.Uncertainty = 0
-	case ClockShared:
-		k.Uncertainty = time.Duration((c.hi - c.lo + 1) / 2)
-	case ClockWall, ClockWallWithin:
-	}
-	return k
 }
 
 // at is a time of the process's tape, on the one clock.

@@ -26,8 +26,8 @@ func TestOffsets(t *testing.T) {
 			p.members = []*member{members[i]}
 			// The time of day may be anything, too.
 			all[i] = &clock{
-				host: string(rune('a' + i)), procs: []*process{p},
-				wall: rapid.Int64Range(-1e15, 1e15).Draw(t, "wall"),
+				procs: []*process{p},
+				wall:  rapid.Int64Range(-1e15, 1e15).Draw(t, "wall"),
 			}
 			p.clock = all[i]
 		}
@@ -55,8 +55,8 @@ func TestOffsets(t *testing.T) {
 		new(Report).settle(all, compare(all))
 		for i, c := range all[1:] {
 			truth := zeros[0] - zeros[i+1] // what must be added to its times to make them the first's
-			if c.by != ClockShared || truth < c.lo || truth > c.hi {
-				t.Fatalf("host %d: %s, %d is not in [%d, %d]", i+1, c.by, truth, c.lo, c.hi)
+			if c.Source != ClockShared || truth < c.lo || truth > c.hi {
+				t.Fatalf("host %d: %s, %d is not in [%d, %d]", i+1, c.Source, truth, c.lo, c.hi)
 			}
 			if off := c.offset - all[0].offset - truth; max(off, -off) > (c.hi-c.lo+1)/2 {
 				t.Fatalf("host %d: off by %d, uncertain by %d", i+1, off, (c.hi-c.lo)/2)
@@ -75,14 +75,14 @@ func TestOffsetsThroughOthers(t *testing.T) {
 		{unbounded, 0, 25},
 		{-8, -21, 0},
 	}
-	all := []*clock{{host: "a"}, {host: "b"}, {host: "c"}}
+	all := []*clock{{}, {}, {}}
 	r := &Report{}
 	if r.settle(all, bounds); len(r.Problems) > 0 {
 		t.Error(r.Problems)
 	}
 	// c is 8 to 10 behind a's zero and 21 to 25 behind b's: b is 11 to 17 ahead of a.
 	b := all[1]
-	if b.by != ClockShared || b.lo != 11 || b.hi != 17 || b.offset != 14 {
-		t.Errorf("b: %s, %d to %d, offset %d", b.by, b.lo, b.hi, b.offset)
+	if b.Source != ClockShared || b.lo != 11 || b.hi != 17 || b.offset != 14 {
+		t.Errorf("b: %s, %d to %d, offset %d", b.Source, b.lo, b.hi, b.offset)
 	}
 }

@@ -128,7 +128,7 @@ func (r *Report) otherSeen(p *process, now int64) bool {
 
 // close tells whether the clock is known well enough to say that a process was silent while others were not.
 func (c *clock) close() bool {
-	return c.by == ClockReference || c.by == ClockShared && c.hi-c.lo < int64(quietTime)/2
+	return c.Source == ClockReference || c.Source == ClockShared && c.hi-c.lo < int64(quietTime)/2
 }
 
 // modelAt is the process's model at a time of its own clock.

@@ -20,7 +20,7 @@ const (
 type text struct {
 	w     *bufio.Writer // keeps its error until Flush
 	width int
-	wide  bool // rows may be wider than that
+	limit int // how long a row may be; 0 has no limit
 	color bool
 }
 
@@ -35,34 +35,22 @@ func (t *text) paint(color string, f func()) {
 
 func (t *text) heading(s string) {
 	t.w.WriteByte('\n')
-	t.paint(bold, func() { t.w.WriteString(cutTo(s, t.limit())) })
+	t.paint(bold, func() { t.w.WriteString(cutTo(s, t.limit)) })
 	t.w.WriteString("\n\n")
 }
 
 // paragraph writes words, as many to a line as fit; further lines begin under the first word.
 func (t *text) paragraph(indent, words string) {
-	next := strings.Repeat(" ", utf8.RuneCountInString(indent))
-	line, used := indent, 0
+	line, space := indent, ""
 	for word := range strings.FieldsSeq(words) {
-		if used > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > t.width {
+		if space != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > t.width {
 			t.w.WriteString(line + "\n")
-			line, used = next, 0
+			line, space = strings.Repeat(" ", utf8.RuneCountInString(indent)), ""
 		}
-		if used > 0 {
-			line += " "
-		}
-		line += word
-		used++
+		line += space + word
+		space = " "
 	}
 	t.w.WriteString(line + "\n")
-}
-
-// limit is how long a line may be; 0 has no limit.
-func (t *text) limit() int {
-	if t.wide {
-		return 0
-	}
-	return t.width
 }
 
 // more says how many items of a list are not shown, if any.
@@ -94,7 +82,7 @@ func (t *text) table(rows [][]string, most int) {
 				fmt.Fprintf(&line, " %-*s ", widths[i], cell)
 			}
 		}
-		t.w.WriteString(cutTo(strings.TrimRight(line.String(), " "), t.limit()) + "\n")
+		t.w.WriteString(cutTo(strings.TrimRight(line.String(), " "), t.limit) + "\n")
 	}
 	t.more(left, "")
 }

@@ -32,7 +32,6 @@ type process struct {
 	missed   uint64
 	tallies  []tape.Tally // that have counted something
 	unread   bool         // it could not be read again, and that was told
-	unsure   bool         // its tallies, or its communicators, may not all be here
 	long     []long       // calls that stalled and ended
 	problems []string
 
@@ -170,7 +169,6 @@ func readTape(path string, opts *Options) (*process, error) {
 	})
 	missed := r.Missed()
 	p.missed = missed.Life + missed.Op
-	p.unsure = missed.Life > 0
 	p.problems = append(p.problems, p.count(r, cut > 0)...)
 	p.place()
 	p.countMembers()
@@ -283,7 +281,8 @@ func (m *member) observeLife(s *model.Step) {
 		m.over = append(m.over, a)
 		_, stalled := m.proc.model.ActThresholds(a.Kind)
 		m.proc.took(a.Start, stalled, a.End)
-		if a.Code == lifecycle.CodeOK && meets(a.Kind) && m.Rank >= 0 {
+		meets := a.Kind == tape.ActInit || a.Kind == tape.ActSplit // no rank goes on before all have come
+		if meets && a.Code == lifecycle.CodeOK && m.Rank >= 0 {
 			key := sharedKey{kind: sharedAct, a: int32(a.Kind), seq: a.Seq}
 			m.shared = keep(m.shared, sharedMoment{key: key, start: a.Start, end: a.End}, sharedPerMember)
 		}

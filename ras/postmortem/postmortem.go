@@ -77,7 +77,7 @@ func (noTapesError) Is(target error) bool { return target == os.ErrNotExist }
 
 // Read reads all tapes below the folders, and the files that are named, and makes the report of one job. Tapes that
 // can't be read are Report.Problems. The error is that of a path that isn't there, of no tapes at all (os.ErrNotExist),
-// of wrong Options, or a *JobsError. It blocks while it reads: some 20 ms of a core for a tape of default size that is
+// of wrong Options, or of a job that must be chosen. It blocks while it reads: some 20 ms of a core for a tape of default size that is
 // full, and as much again for each moment at which the job is judged, MaxHeld and three at most. It writes nothing.
 func Read(paths []string, opts Options) (*Report, error) {
 	if err := opts.validate(); err != nil {
@@ -105,7 +105,7 @@ func Read(paths []string, opts Options) (*Report, error) {
 		procs = byName[r.Jobs[0].Name]
 		r.latest = len(r.Jobs) > 1
 	case opts.Job != "" && byName[opts.Job] == nil, opts.Job == "" && len(r.Jobs) > 1:
-		return nil, &JobsError{Asked: opts.Job, Jobs: r.Jobs}
+		return nil, jobsError(opts.Job, r.Jobs)
 	case opts.Job != "":
 		procs = byName[opts.Job]
 	}
@@ -164,7 +164,7 @@ func (r *Report) make(procs []*process, opts *Options) error {
 		}
 	}
 	for _, c := range cs {
-		r.Clocks = append(r.Clocks, c.report())
+		r.Clocks = append(r.Clocks, c.Clock)
 	}
 	claims := r.join()
 	r.notice()

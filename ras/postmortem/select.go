@@ -2,6 +2,7 @@ package postmortem
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,21 +11,15 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// JobsError means that there are tapes of several jobs, or none of the one that was asked for.
-type JobsError struct {
-	Asked string // what Options.Job said; empty: nothing
-	Jobs  []Job  // the last one first
-}
-
-// Error lists the jobs.
-func (e *JobsError) Error() string {
+// jobsError says that there are tapes of several jobs, or none of the one that was asked for, and lists the jobs.
+func jobsError(asked string, jobs []Job) error {
 	var b strings.Builder
-	if e.Asked == "" {
-		fmt.Fprintf(&b, "there are tapes of %d jobs; choose one with --job:", len(e.Jobs))
+	if asked == "" {
+		fmt.Fprintf(&b, "there are tapes of %d jobs; choose one with --job:", len(jobs))
 	} else {
-		fmt.Fprintf(&b, "there is no tape of a job %q; there are:", e.Asked)
+		fmt.Fprintf(&b, "there is no tape of a job %q; there are:", asked)
 	}
-	for _, j := range e.Jobs {
+	for _, j := range jobs {
 		fmt.Fprintf(&b, "\n  --job %-24s %s, last written %s", shellName(j.Name), count(j.Tapes, "tape"),
 			j.Last.Format("2006-01-02 15:04:05Z"))
 		if j.Alive > 0 {
@@ -34,7 +29,7 @@ func (e *JobsError) Error() string {
 			fmt.Fprintf(&b, ", %d died", j.Died)
 		}
 	}
-	return b.String()
+	return errors.New(b.String())
 }
 
 // shellName quotes a job's name where a shell needs it.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
@@ -40,11 +41,11 @@ const (
 // error is w's.
 func (r *Report) Write(w io.Writer, opts TextOptions) error {
 	out := bufio.NewWriter(w)
-	t := &text{w: out, color: opts.Color, width: opts.Width}
-	if opts.Width == 0 {
-		t.width, t.wide = textWidth, true
+	t := &text{w: out, color: opts.Color, width: textWidth}
+	if opts.Width != 0 {
+		t.width = max(opts.Width, minWidth)
+		t.limit = t.width
 	}
-	t.width = max(t.width, minWidth)
 	r.writeHead(t)
 	r.writeFindings(t)
 	r.writeProcesses(t)
@@ -330,7 +331,7 @@ func (r *Report) writeDone(t *text) {
 			row[10] = rateText(d.Bandwidth)
 		}
 		if d.Bytes > 0 {
-			row[11] = bytesText(d.Bytes)
+			row[11] = humanize.IBytes(d.Bytes)
 		}
 		rows = append(rows, row)
 	}

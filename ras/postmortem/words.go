@@ -29,7 +29,7 @@ func describe(sig tape.Signature) string {
 	if !sig.Call.IsOperation() || sig.Call == lifecycle.CallBarrier {
 		return ""
 	}
-	text := bytesText(sig.Bytes) + " " + kernels.DataType(sig.DataType).String()
+	text := humanize.IBytes(sig.Bytes) + " " + kernels.DataType(sig.DataType).String()
 	switch sig.Call {
 	case lifecycle.CallAllReduce, lifecycle.CallReduce, lifecycle.CallReduceScatter:
 		text += " " + kernels.Reduction(sig.Reduction).String()
@@ -46,9 +46,6 @@ func describe(sig tape.Signature) string {
 	}
 	return text
 }
-
-// bytesText is a size: "4.0 MiB".
-func bytesText(n uint64) string { return humanize.IBytes(n) }
 
 // span is a duration of so many nanoseconds.
 func span(ns int64) string { return words.Round(time.Duration(ns)).String() }
@@ -67,9 +64,9 @@ func sizeText(upTo uint64) string {
 	case 0:
 		return ""
 	case math.MaxUint64:
-		return "more than " + bytesText(classBound(tape.SizeClasses-2))
+		return "more than " + humanize.IBytes(classBound(tape.SizeClasses-2))
 	}
-	return "up to " + bytesText(upTo)
+	return "up to " + humanize.IBytes(upTo)
 }
 
 // rateText is a rate with three digits and a decimal unit, as bandwidths have it.
@@ -102,15 +99,11 @@ func (m *member) label() string {
 
 // name is the process for a sentence: "rank 2 (host-a, pid 4711)".
 func (p *process) name() string {
+	where := fmt.Sprintf("%s, pid %d", clean(p.header.Host), p.header.PID)
 	if p.rank < 0 {
-		return p.where()
+		return where
 	}
-	return fmt.Sprintf("rank %d (%s)", p.rank, p.where())
-}
-
-// where is the process's machine and number: "host-a, pid 4711".
-func (p *process) where() string {
-	return fmt.Sprintf("%s, pid %d", clean(p.header.Host), p.header.PID)
+	return fmt.Sprintf("rank %d (%s)", p.rank, where)
 }
 
 // knownRank is the member's rank in the job; -1 if that isn't known.

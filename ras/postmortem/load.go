@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
@@ -54,10 +56,8 @@ type member struct {
 	timeline []entry        // as Options.Last has it, or more
 }
 
-// long is a call that took too long, and ended.
-type long struct {
-	stalled, end int64 // since when it took too long
-}
+// long is a call that ended, since when it took too long, and when it ended.
+type long struct{ stalled, end int64 }
 
 // maxLong bounds the calls of a process that are kept because they took too long.
 const maxLong = 256
@@ -187,18 +187,17 @@ func (p *process) limits() model.Limits {
 // countMembers counts the operations of communicators whose records were overwritten, as the tallies and the numbers of
 // collectives tell.
 func (p *process) countMembers() {
-	named := make(map[string]int)
+	named := make(map[string][]*member)
 	for _, m := range p.members {
-		named[m.Name]++
+		m.count = max(m.count, m.Done)
+		named[m.Name] = append(named[m.Name], m)
 	}
 	well := make(map[string]uint64)
 	for i := range p.tallies {
-		well[p.tallies[i].Name] += p.tallies[i].Count()
-	}
-	for _, m := range p.members {
-		m.count = max(m.count, m.Done)
-		if named[m.Name] == 1 { // else they share the tallies
-			m.count = max(m.count, well[m.Name])
+		t := &p.tallies[i]
+		well[t.Name] += t.Count()
+		if of := named[t.Name]; len(of) == 1 { // else they share the tallies
+			of[0].count = max(of[0].count, well[t.Name])
 		}
 	}
 }
@@ -308,8 +307,7 @@ func clean(s string) string {
 		switch {
 		case r == '\n' || r == '\t':
 			return ' '
-		case r < ' ', r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029, r >= 0x202a && r <= 0x202e,
-			r >= 0x2066 && r <= 0x2069, r == 0xfffd:
+		case unicode.IsControl(r), unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp), r == utf8.RuneError:
 			return '?'
 		}
 		return r

@@ -43,29 +43,23 @@ type Options struct {
 
 // validate names the field that can't be used.
 func (o *Options) validate() error {
-	switch {
+	switch least := slices.Min(append([]int{0}, o.Ranks...)); {
 	case o.Last < 0:
 		return fmt.Errorf("postmortem: Options.Last is %d, allowed is 0 or more", o.Last)
 	case o.Since < 0:
 		return fmt.Errorf("postmortem: Options.Since is %v, allowed is 0 or more", o.Since)
-	}
-	for _, r := range o.Ranks {
-		if r < 0 {
-			return fmt.Errorf("postmortem: Options.Ranks has %d, allowed is 0 or more", r)
-		}
+	case least < 0:
+		return fmt.Errorf("postmortem: Options.Ranks has %d, allowed is 0 or more", least)
 	}
 	return nil
 }
-
-// minIDDigits is how much of a communicator's id names it.
-const minIDDigits = 4
 
 // wants tells whether events of the member are to be shown, as far as its tape knows.
 func (o *Options) wants(m *member) bool {
 	if o.Comm == "" || m.Name == o.Comm {
 		return true
 	}
-	return len(o.Comm) >= minIDDigits && strings.HasPrefix(m.ID.String(), strings.ToLower(o.Comm))
+	return len(o.Comm) >= 4 && strings.HasPrefix(m.ID.String(), strings.ToLower(o.Comm))
 }
 
 // noTapesError is an os.ErrNotExist: the folders are there, but no tape in them.
@@ -77,8 +71,8 @@ func (noTapesError) Is(target error) bool { return target == os.ErrNotExist }
 
 // Read reads all tapes below the folders, and the files that are named, and makes the report of one job. Tapes that
 // can't be read are Report.Problems. The error is that of a path that isn't there, of no tapes at all (os.ErrNotExist),
-// of wrong Options, or of a job that must be chosen. It blocks while it reads: some 20 ms of a core for a tape of default size that is
-// full, and as much again for each moment at which the job is judged, MaxHeld and three at most. It writes nothing.
+// of wrong Options, or of a job that must be chosen. It blocks while it reads: some 20 ms of a core for a tape of
+// default size that is full, and as much again for each moment at which the job is judged, MaxHeld and three at most.
 func Read(paths []string, opts Options) (*Report, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -231,9 +225,6 @@ func onDayOf(begin, clock time.Time) time.Time {
 	return at
 }
 
-// maxNamed is how many communicators are named where one is asked for that isn't there.
-const maxNamed = 8
-
 // unmatched says what the filters ask for and no tape has.
 func (r *Report) unmatched(opts *Options) {
 	ranks := make(map[int]bool)
@@ -250,8 +241,9 @@ func (r *Report) unmatched(opts *Options) {
 		}
 	}
 	if !found {
-		if more := len(names) - maxNamed; more > 0 {
-			names = append(names[:maxNamed], fmt.Sprintf("%d more", more))
+		const most = 8
+		if more := len(names) - most; more > 0 {
+			names = append(names[:most], fmt.Sprintf("%d more", more))
 		}
 		text := "there is none"
 		if len(names) > 0 {

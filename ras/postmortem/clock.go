@@ -72,17 +72,12 @@ func (m *member) share(r *tape.OpRecord) {
 	switch r.Signature.Call {
 	case lifecycle.CallAllReduce, lifecycle.CallAllGather, lifecycle.CallReduceScatter, lifecycle.CallAllToAll,
 		lifecycle.CallBarrier, lifecycle.CallSplit:
-	case lifecycle.CallBroadcast, lifecycle.CallScatter: // from the root to the others
-		if rank == r.Signature.Peer {
+	case lifecycle.CallBroadcast, lifecycle.CallScatter, lifecycle.CallReduce, lifecycle.CallGather:
+		fromRoot := r.Signature.Call == lifecycle.CallBroadcast || r.Signature.Call == lifecycle.CallScatter
+		if sends := fromRoot == (rank == r.Signature.Peer); sends {
 			moment.end = 0
 		} else {
 			moment.start = 0
-		}
-	case lifecycle.CallReduce, lifecycle.CallGather: // from the others to the root
-		if rank == r.Signature.Peer {
-			moment.start = 0
-		} else {
-			moment.end = 0
 		}
 	case lifecycle.CallSend:
 		moment.key.kind, moment.key.a, moment.key.b, moment.end = sharedMessage, rank, r.Signature.Peer, 0
@@ -148,10 +143,7 @@ type extent struct {
 func compare(all []*clock) [][]int64 {
 	bounds := make([][]int64, len(all))
 	for i := range bounds {
-		bounds[i] = make([]int64, len(all))
-		for j := range bounds[i] {
-			bounds[i][j] = unbounded
-		}
+		bounds[i] = slices.Repeat([]int64{unbounded}, len(all))
 		bounds[i][i] = 0
 	}
 	acts := make(map[sharedKey][]extent)

@@ -134,8 +134,12 @@ func (d *done) report() Done {
 	}
 	var measured uint64
 	for i, n := range t.Bandwidths {
+		bound := -1.0
+		if i < tape.BandwidthBuckets-1 {
+			bound = tape.BandwidthBound(i)
+		}
 		if n > 0 {
-			r.Bandwidths = append(r.Bandwidths, BandwidthCount{bandwidthBound(i), n})
+			r.Bandwidths = append(r.Bandwidths, BandwidthCount{bound, n})
 		}
 		measured += n
 	}
@@ -163,13 +167,6 @@ func durationBound(i int) time.Duration {
 		return -1
 	}
 	return tape.DurationBound(i)
-}
-
-func bandwidthBound(i int) float64 {
-	if i >= tape.BandwidthBuckets-1 {
-		return -1
-	}
-	return tape.BandwidthBound(i)
 }
 
 // classBound is the largest size of a class.

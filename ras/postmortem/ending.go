@@ -33,13 +33,11 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 		pid  int
 	}
 	byPID := make(map[key]*process)
-	boots := make(map[string][]*process)
 	for _, p := range procs {
 		k := key{p.header.KernelBoot.String(), p.header.PID}
 		if old := byPID[k]; old == nil || old.last < p.last { // pids are used again
 			byPID[k] = p
 		}
-		boots[k.boot] = append(boots[k.boot], p)
 		p.end.told, p.end.by = p.header.Terminated, "SIGTERM"
 		if p.header.Closed {
 			p.end.at = p.last
@@ -53,8 +51,9 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 		for i := range entries {
 			e := &entries[i]
 			if e.PID == 0 {
-				for _, p := range boots[e.Boot] {
+				for _, p := range procs {
 					switch {
+					case p.header.KernelBoot.String() != e.Boot:
 					case filepath.Dir(p.path) != filepath.Dir(path) || e.Mono <= p.first:
 					case e.Ended == osprocess.EndedByFailure:
 						p.end.failed = true
@@ -168,9 +167,7 @@ func (r *Report) moments() []moment {
 			first = &moment{at, what, ended}
 		}
 	}
-	alive := false
 	for _, p := range r.procs {
-		alive = alive || p.state() == StateAlive
 		if p.end.told > 0 {
 			meet(p.at(p.end.told), "the job was ended from outside ("+p.end.by+")", true)
 		}
@@ -190,16 +187,16 @@ func (r *Report) moments() []moment {
 		}
 		all = append(all, moment{first.at.Add(settleTime), "right after " + first.title, false})
 	}
-	switch {
-	case alive:
-		all = append(all, moment{at: r.now(), title: "now"})
+	switch now := r.now(); {
+	case !now.IsZero():
+		all = append(all, moment{at: now, title: "now"})
 	case first == nil && !r.End.IsZero():
 		all = append(all, moment{r.End, "at the end of the tapes", false})
 	}
 	return all
 }
 
-// now is when the living processes were looked at.
+// now is when the living processes were looked at; zero if there are none.
 func (r *Report) now() (now time.Time) {
 	for _, p := range r.procs {
 		if p.live > 0 {

@@ -89,10 +89,7 @@ func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (t
 	if err != nil {
 		return trace.Stats{}, err
 	}
-	if err := replay(ctx, p, t, cfg.Process, projector); err != nil {
-		return projector.Stats(), errors.Join(err, projector.Close(ctx))
-	}
-	err = projector.Close(ctx)
+	err = errors.Join(replay(ctx, p, t, cfg.Process, projector), projector.Close(ctx))
 	return projector.Stats(), err
 }
 

@@ -53,11 +53,16 @@ func (t *text) paragraph(indent, words string) {
 	t.w.WriteString(line + "\n")
 }
 
-// more says how many items of a list are not shown, if any.
-func (t *text) more(n int, what string) {
-	if n > 0 {
-		t.paragraph("  ", "… and "+strings.TrimSpace(strconv.Itoa(n)+" "+what)+" more (all are in --json).")
+// more says how many items of a list are not shown, if any; item is what one is called, or nothing.
+func (t *text) more(n int, item string) {
+	if n <= 0 {
+		return
 	}
+	what := strconv.Itoa(n)
+	if item != "" {
+		what = count(n, item)
+	}
+	t.paragraph("  ", "… and "+what+" more (all are in --json).")
 }
 
 // table writes rows of cells below the first, which has their names; at most so many, and no column in which there is

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/dustin/go-humanize/english"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
@@ -115,11 +114,11 @@ func (r *Report) writeFindings(t *text) {
 	for i := range r.Held[:min(len(r.Held), maxHeldShown)] {
 		r.Held[i].write(t, "The job was held up at "+clockTime(r.Held[i].At)+": ")
 	}
-	t.more(len(r.Held)-maxHeldShown, english.PluralWord(len(r.Held)-maxHeldShown, "time", ""))
+	t.more(len(r.Held)-maxHeldShown, "time")
 	for i := range r.Mistakes[:min(len(r.Mistakes), maxMistakes)] {
 		t.paint(yellow, func() { t.paragraph("  ", r.Mistakes[i].mistake()) })
 	}
-	t.more(len(r.Mistakes)-maxMistakes, english.PluralWord(len(r.Mistakes)-maxMistakes, "mistake", ""))
+	t.more(len(r.Mistakes)-maxMistakes, "mistake")
 	if gap != "" {
 		t.paint(yellow, func() { t.paragraph("  ", gap) })
 	}

@@ -53,7 +53,7 @@ func span(ns int64) string { return words.Round(time.Duration(ns)).String() }
 // atMost is a bound of a histogram's bucket.
 func atMost(d time.Duration) string {
 	if d < 0 {
-		return "> " + span(int64(durationBound(tape.DurationBuckets-2)))
+		return "> " + span(int64(tape.DurationBound(tape.DurationBuckets-2)))
 	}
 	return "≤ " + span(int64(d))
 }

@@ -32,7 +32,7 @@ const (
 	shift = 100 * time.Millisecond
 	// wallTolerance is how far a host's time of day may be off by what the ranks did before it is said.
 	wallTolerance = 10 * time.Millisecond
-	// sharedPerMember is how many of the last acts that a member shared with other ranks are compared at least.
+	// sharedPerMember is how many of the last acts that a member shared with other ranks are compared.
 	sharedPerMember = 4096
 	// comparisons bounds the work for many hosts: then fewer acts are compared.
 	comparisons = 64 << 20
@@ -86,7 +86,7 @@ func (m *member) share(r *tape.OpRecord) {
 	default:
 		return
 	}
-	m.shared = keep(m.shared, moment, sharedPerMember)
+	m.shared = append(lately(m.shared, sharedPerMember), moment)
 }
 
 // clocks puts the processes onto their clocks, and those onto one.
@@ -147,7 +147,7 @@ func compare(all []*clock) [][]int64 {
 		bounds[i][i] = 0
 	}
 	acts := make(map[sharedKey][]extent)
-	most := max(comparisons/(len(all)*len(all)), 256)
+	most := min(max(comparisons/(len(all)*len(all)), 256), sharedPerMember)
 	for i, c := range all {
 		for _, p := range c.procs {
 			for _, m := range p.members {

@@ -52,8 +52,8 @@ type member struct {
 	count    uint64            // operations that ended
 	lastEnd  int64
 	last     int64          // time of its last record
-	shared   []sharedMoment // as sharedPerMember has it
-	timeline []entry        // as Options.Last has it, or more
+	shared   []sharedMoment // the last sharedPerMember, or more
+	timeline []entry        // the last Options.Last, or more
 }
 
 // long is a call that ended, since when it took too long, and when it ended.
@@ -260,14 +260,14 @@ func (m *member) observe(s *model.Step, opts *Options) {
 		m.proc.took(s.Op.Start, stalled, s.Op.End)
 	}
 	if opts.wants(m) {
-		m.timeline = keep(m.timeline, newEntry(m, s.Event), opts.Last)
+		m.timeline = append(lately(m.timeline, opts.Last), newEntry(m, s.Event))
 	}
 }
 
 // took notes a call that has ended, if it took so long that it stalled.
 func (p *process) took(start, stalled, end int64) {
 	if end-start >= stalled {
-		p.long = keep(p.long, long{start + stalled, end}, maxLong)
+		p.long = append(lately(p.long, maxLong), long{start + stalled, end})
 	}
 }
 
@@ -283,7 +283,7 @@ func (m *member) observeLife(s *model.Step) {
 		meets := a.Kind == tape.ActInit || a.Kind == tape.ActSplit // no rank goes on before all have come
 		if meets && a.Code == lifecycle.CodeOK && m.Rank >= 0 {
 			key := sharedKey{kind: sharedAct, a: int32(a.Kind), seq: a.Seq}
-			m.shared = keep(m.shared, sharedMoment{key: key, start: a.Start, end: a.End}, sharedPerMember)
+			m.shared = append(lately(m.shared, sharedPerMember), sharedMoment{key: key, start: a.Start, end: a.End})
 		}
 	}
 }
@@ -293,12 +293,12 @@ func (m *member) name() string { return commName(m.Name, m.ID) }
 
 func commName(name string, id lifecycle.CommID) string { return clean(cmp.Or(name, id.Short())) }
 
-// keep adds an item to a list of which the last so many matter; all if that is 0. It holds no more than twice as many.
-func keep[T any](list []T, item T, last int) []T {
+// lately drops the older half of a list of which the last so many matter, once it holds twice as many; none if that is 0.
+func lately[T any](list []T, last int) []T {
 	if last > 0 && len(list) == 2*last {
-		list = list[:copy(list, list[last:])]
+		return list[:copy(list, list[last:])]
 	}
-	return append(list, item)
+	return list
 }
 
 // clean takes from a text what a terminal would obey: tapes may come from anywhere.

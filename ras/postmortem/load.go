@@ -293,7 +293,7 @@ func (m *member) name() string { return commName(m.Name, m.ID) }
 
 func commName(name string, id lifecycle.CommID) string { return clean(cmp.Or(name, id.Short())) }
 
-// lately drops the older half of a list of which the last so many matter, once it holds twice as many; none if that is 0.
+// lately drops the older half of a list of which the last so many matter, once it holds twice as many. 0 keeps all.
 func lately[T any](list []T, last int) []T {
 	if last > 0 && len(list) == 2*last {
 		return list[:copy(list, list[last:])]

@@ -68,8 +68,8 @@ func timeline(procs []*process, end time.Time, opts *Options) []Event {
 
 func (e *entry) event(at time.Time) Event {
 	r := Event{
-		Time: at, Rank: e.rank, JobRank: e.m.knownRank(), Process: e.m.proc.index, Comm: e.m.Name, Call: e.Signature.Call.String(),
-		Seq: e.Seq, Stage: e.Stage.String(),
+		Time: at, Rank: e.rank, JobRank: e.m.knownRank(), Process: e.m.proc.index, Comm: e.m.Name,
+		Call: e.Signature.Call.String(), Seq: e.Seq, Stage: e.Stage.String(),
 	}
 	if e.act != tape.ActNone {
 		r.Call = e.act.String()

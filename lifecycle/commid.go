@@ -46,11 +46,10 @@ func (id CommID) MarshalText() ([]byte, error) { return []byte(id.String()), nil
 // UnmarshalText is ParseCommID.
 func (id *CommID) UnmarshalText(text []byte) error {
 	parsed, err := ParseCommID(string(text))
-	if err != nil {
-		return err
+	if err == nil {
+		*id = parsed
 	}
-	*id = parsed
-	return nil
+	return err
 }
 
 // ParseCommID reads what String wrote: 32 hexadecimal digits. Its error is a *UsageError.

@@ -107,16 +107,12 @@ func (l *Life) Do(call Call, site Site) (State, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from := State(l.state.Load())
-	to, code := Next(from, call)
-	if code != CodeOK {
-		return from, l.refusal(call, from, code, site)
-	}
-	if to != from {
+	to, err := l.next(call, site)
+	if to != l.State() {
 		l.acts = append(l.acts, act{call, site})
 		l.state.Store(uint32(to))
 	}
-	return to, nil
+	return to, err
 }
 
 // Signal tells the communicator that event happened. It returns the state after it, and whether that is another one
@@ -127,7 +123,7 @@ func (l *Life) Signal(event Event, cause error) (State, bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from := State(l.state.Load())
+	from := l.State()
 	to := After(from, event)
 	if to == from {
 		return from, false
@@ -139,14 +135,12 @@ func (l *Life) Signal(event Event, cause error) (State, bool) {
 	return to, true
 }
 
-// first is where the call was made that took effect: call is one of Revoke, Finalize, Destroy and Abort. The caller holds
-// l.mu.
-func (l *Life) first(call Call) Site {
-	i := slices.IndexFunc(l.acts, func(a act) bool { return a.call == call })
-	if i < 0 {
-		return Site{}
+// first is where the call was made that took effect. The caller holds l.mu.
+func (l *Life) first(call Call) (site Site) {
+	if i := slices.IndexFunc(l.acts, func(a act) bool { return a.call == call }); i >= 0 {
+		site = l.acts[i].site
 	}
-	return l.acts[i].site
+	return site
 }
 
 // Retire makes the life's handle stale. It is called once the communicator's resources are freed, after Destroy or
@@ -169,36 +163,40 @@ func (l *Life) refuse(call Call) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	state := State(l.state.Load())
-	_, code := Next(state, call)
-	if code == CodeOK {
-		return nil
+	_, err := l.next(call, Site{})
+	return err
+}
+
+// next is where call leads, or why it is refused. The caller holds l.mu.
+func (l *Life) next(call Call, site Site) (State, error) {
+	from := l.State()
+	to, code := Next(from, call)
+	if code != CodeOK {
+		return from, l.refusal(call, code, site)
 	}
-	return l.refusal(call, state, code, Site{})
+	return to, nil
 }
 
 // stale is the answer to a call with a handle of a retired life.
 func (l *Life) stale() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	state, code := State(l.state.Load()), CodeDestroyed
-	if state == StateAborted {
+	code := CodeDestroyed
+	if l.State() == StateAborted {
 		code = CodeAborted
 	}
-	return l.refusal(CallNone, state, code, Site{})
+	return l.refusal(CallNone, code, Site{})
 }
 
-// refusal is the error of a call that is illegal in state, for the reason of code. The caller holds l.mu.
-func (l *Life) refusal(call Call, state State, code Code, site Site) error {
+// refusal is the error of a call that is illegal for the reason of code. The caller holds l.mu.
+func (l *Life) refusal(call Call, code Code, site Site) error {
 	if code == CodeInitializing && l.info.NonBlocking {
 		code = CodeInProgress
 	}
 	e := &UsageError{
-		Call: call, Code: code, State: state,
-		Comm: l.info.ID, Name: l.info.Name, Rank: l.info.Rank,
-		Site: site, Detail: advice(code, call),
+		Call: call, Code: code, State: l.State(), Comm: l.info.ID, Name: l.info.Name, Rank: l.info.Rank,
+		Site: site, First: l.first(remedies[code].by), Detail: advice(code, call),
 	}
-	e.First = l.first(culprit(code))
 	if code == CodeFailed {
 		e.Cause = l.cause
 	}
@@ -209,58 +207,44 @@ func absent(call Call, site Site) error {
 	return &UsageError{Call: call, Code: CodeInvalidArgument, Site: site, Detail: advice(CodeInvalidArgument, call)}
 }
 
-// culprit is the call that brought a communicator to where code is the answer.
-func culprit(code Code) Call {
-	switch code {
-	case CodeRevoked:
-		return CallRevoke
-	case CodeFinalized:
-		return CallFinalize
-	case CodeDestroyed:
-		return CallDestroy
-	case CodeAborted:
-		return CallAbort
-	default:
-		return CallNone
-	}
+// remedies say what to do instead of a call that code refuses.
+var remedies = map[Code]struct {
+	by          Call   // that brought the communicator to where code is the answer
+	then, again string // again: if that call is made once more
+}{
+	CodeInvalidArgument: {then: "there is no communicator: it is nil, or its Init failed"},
+	CodeInvalidUsage:    {then: "this communicator exists already; make another one with a new unique id"},
+	CodeInitializing:    {then: waitFirst},
+	CodeInProgress:      {then: waitFirst},
+	CodeFinalized: {
+		CallFinalize, "make this call before Finalize; only Destroy and Abort are left to do",
+		"finalize a communicator once, then Destroy it",
+	},
+	CodeDestroyed: {
+		CallDestroy, "make this call before Destroy, or on another communicator",
+		"destroy a communicator once, or use Close, which may be called any number of times",
+	},
+	CodeAborted: {CallAbort, "make a new communicator to go on", freedByAbort},
+	CodeFailed:  {then: "Destroy or Abort it, and go on with a new one of the ranks that are left"},
+	CodeRevoked: {CallRevoke, "Split or Shrink it to go on, or Destroy it", "revoke a communicator once"},
 }
+
+const (
+	waitFirst    = "wait for it first, with Wait or by asking AsyncError; only Abort may come earlier"
+	freedByAbort = "Abort has freed it, nothing is left to do; Close may be called any number of times"
+)
 
 // advice is what a person who made call and got code should do instead.
 func advice(code Code, call Call) string {
-	again := call != CallNone && call == culprit(code)
-	switch code {
-	case CodeInvalidArgument:
-		return "there is no communicator: it is nil, or its Init failed"
-	case CodeInvalidUsage:
-		return "this communicator exists already; make another one with a new unique id"
-	case CodeInitializing, CodeInProgress:
-		return "wait for it first, with Wait or by asking AsyncError; only Abort may come earlier"
-	case CodeFinalized:
-		if again {
-			return "finalize a communicator once, then Destroy it"
-		}
-		return "make this call before Finalize; only Destroy and Abort are left to do"
-	case CodeDestroyed:
-		if again {
-			return "destroy a communicator once, or use Close, which may be called any number of times"
-		}
-		if call == CallAbort {
-			return "Destroy has freed it, nothing is left to do"
-		}
-		return "make this call before Destroy, or on another communicator"
-	case CodeAborted:
-		if call == CallDestroy || again {
-			return "Abort has freed it, nothing is left to do; Close may be called any number of times"
-		}
-		return "make a new communicator to go on"
-	case CodeFailed:
-		return "Destroy or Abort it, and go on with a new one of the ranks that are left"
-	case CodeRevoked:
-		if again {
-			return "revoke a communicator once"
-		}
-		return "Split or Shrink it to go on, or Destroy it"
+	remedy := remedies[code]
+	switch {
+	case code == CodeDestroyed && call == CallAbort:
+		return "Destroy has freed it, nothing is left to do"
+	case code == CodeAborted && call == CallDestroy:
+		return freedByAbort
+	case call != CallNone && call == remedy.by:
+		return remedy.again
 	default:
-		return ""
+		return remedy.then
 	}
 }

@@ -68,12 +68,7 @@ func (s State) String() string { return nameOf("state", stateNames[:], s) }
 // Live reports whether the communicator exists and its user has not given it up: from Initializing until Destroy or
 // Abort.
 func (s State) Live() bool {
-	switch s {
-	case StateInitializing, StateReady, StateFinalizing, StateFinalized, StateFailed, StateRevoked:
-		return true
-	case StateNone, StateDestroying, StateDestroyed, StateAborting, StateAborted, numStates:
-	}
-	return false
+	return s >= StateInitializing && s <= StateFinalized || s == StateFailed || s == StateRevoked
 }
 
 // Gone reports whether nothing is left of the communicator: it is Destroyed or Aborted.

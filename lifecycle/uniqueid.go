@@ -122,21 +122,18 @@ func (id UniqueID) IsZero() bool { return id == UniqueID{} }
 //
 // It contains the secret: print it only to carry it to another rank. Of an invalid id it says only that.
 func (id UniqueID) String() string {
-	if id.Valid() != nil {
-		return "(invalid unique id)"
-	}
 	return id.text(fmt.Sprintf("%x.%x", id[uidSecret:uidAddrLen], id[uidChecksum:uidRandom]))
 }
 
 // Redacted is String without the secret and its checksum, for logs and errors.
 func (id UniqueID) Redacted() string {
-	if id.Valid() != nil {
-		return "(invalid unique id)"
-	}
 	return id.text("redacted")
 }
 
 func (id *UniqueID) text(secret string) string {
+	if id.Valid() != nil {
+		return "(invalid unique id)"
+	}
 	text := fmt.Sprintf("%s%x.%s", uidPrefix, id[uidRandom:uidSecret], secret)
 	if addr := id.Address(); addr != "" {
 		text += "@" + addr
@@ -152,20 +149,16 @@ func (id UniqueID) LogValue() slog.Value { return slog.StringValue(id.Redacted()
 
 // MarshalText is String, with an error for an invalid id. It contains the secret.
 func (id UniqueID) MarshalText() ([]byte, error) {
-	if err := id.Valid(); err != nil {
-		return nil, err
-	}
-	return []byte(id.String()), nil
+	return []byte(id.String()), id.Valid()
 }
 
 // UnmarshalText is ParseUniqueID.
 func (id *UniqueID) UnmarshalText(text []byte) error {
 	parsed, err := ParseUniqueID(string(text))
-	if err != nil {
-		return err
+	if err == nil {
+		*id = parsed
 	}
-	*id = parsed
-	return nil
+	return err
 }
 
 // ParseUniqueID reads what String wrote; white space around it is ignored. Its error is a *UsageError that never quotes

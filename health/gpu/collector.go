@@ -10,13 +10,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// States of GPUs, as values of the label "state" of ccl_gpu_devices.
-const (
-	StateOK     = "ok"     // it was read
-	StateLost   = "lost"   // it doesn't answer any more
-	StateUnread = "unread" // NVML has not told of it yet, or doesn't answer
-)
-
 // The metrics' descriptions. Counters are the driver's own, except for Xids, which the Monitor counts.
 var (
 	devicesDesc = describe(semconv.MetricGPUDevices, "GPUs that the process watches, by state; all 0 where there is none.",
@@ -51,7 +44,7 @@ func (m *Monitor) Describe(ch chan<- *prometheus.Desc) {
 func (m *Monitor) Collect(ch chan<- prometheus.Metric) {
 	s := m.Read(context.Background())
 	hung := slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Code == CodeHung })
-	states := map[string]float64{StateOK: 0, StateLost: 0, StateUnread: 0}
+	states := map[string]float64{"ok": 0, "lost": 0, "unread": 0}
 	gauge, counter := prometheus.GaugeValue, prometheus.CounterValue
 	send := func(d *prometheus.Desc, t prometheus.ValueType, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, t, value, labels...)
@@ -60,11 +53,11 @@ func (m *Monitor) Collect(ch chan<- prometheus.Metric) {
 		g := &s.GPUs[i]
 		switch {
 		case g.Lost:
-			states[StateLost]++
+			states["lost"]++
 		case hung || s.Read.IsZero():
-			states[StateUnread]++
+			states["unread"]++ // NVML has not told of it yet, or doesn't answer
 		default:
-			states[StateOK]++
+			states["ok"]++
 		}
 		for xid, count := range g.Xids {
 			send(xidDesc, counter, float64(count), g.Label, strconv.FormatUint(xid, 10))
@@ -76,7 +69,7 @@ func (m *Monitor) Collect(ch chan<- prometheus.Metric) {
 		if g.NVLink != nil {
 			send(nvlinkDesc, counter, float64(g.NVLink.Errors), g.Label)
 		}
-		if g.throttle {
+		if g.Throttled != nil {
 			for _, r := range throttleReasons {
 				value := 0.0
 				if slices.Contains(g.Throttled, r.name) {

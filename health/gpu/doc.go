@@ -5,7 +5,7 @@
 // is read when somebody looks: a scrape, a health check. A reading is kept for a second.
 //
 //	NVML event set ──► Monitor ──► Config.OnEvent       what happened, once
-//	NVML counters  ──►         ──► Monitor.Conditions   what is wrong now, since when, and what to do
+//	NVML counters  ──►         ──► Monitor.Snapshot     what is wrong now, since when, and what to do
 //	(when asked)               ──► prometheus.Collector
 //
 // NVML can hang: with a GPU that fell off the bus, or a driver that is being replaced. So nothing here waits for it

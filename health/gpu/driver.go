@@ -77,7 +77,6 @@ type reading struct {
 	ECC         *ECC     `json:"ecc,omitempty"`
 	NVLink      *NVLink  `json:"nvlink,omitempty"`
 	Throttled   []string `json:"throttled"` // reasons; empty if it is not, nil if it does not tell
-	throttle    bool     // Throttled was read
 	Temperature *uint32  `json:"celsius,omitempty"`
 	Rows        *Rows    `json:"row_remap,omitempty"`
 }

@@ -115,7 +115,7 @@ func fakeGPU(label string) *fakeDevice {
 		Memory: &Memory{Used: 1 << 30, Total: 80 << 30}, ECC: &ECC{Corrected: 2}, NVLink: &NVLink{
 			Up:     []int{0, 1},
 			Errors: 5,
-		}, throttle: true,
+		}, Throttled: []string{},
 	}}
 }
 

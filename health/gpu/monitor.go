@@ -163,17 +163,16 @@ func (m *Monitor) begin() bool {
 	defer m.tell()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch {
-	case errors.Is(err, errNoDriver):
-		m.say(err.Error())
-		m.clear(key{code: CodeUnreadable})
-		return false
-	case err != nil:
+	if err != nil && !errors.Is(err, errNoDriver) {
 		m.say("the NVIDIA driver can't be used: " + err.Error())
 		m.raise(Condition{Code: CodeUnreadable, Text: m.status})
 		return false
 	}
 	m.clear(key{code: CodeUnreadable})
+	if err != nil {
+		m.say(err.Error())
+		return false
+	}
 	for _, dev := range devices {
 		m.gpus = append(m.gpus, &gpuState{dev: dev, id: dev.identity(), xids: map[uint64]uint64{}})
 	}
@@ -222,10 +221,10 @@ func (m *Monitor) guard(what string, limit time.Duration, call func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	over = true
-	if !overdue {
-		return
+	if overdue {
+		m.calls--
 	}
-	if m.calls--; m.calls == 0 {
+	if m.calls == 0 {
 		m.clear(key{code: CodeHung})
 	}
 }
@@ -248,12 +247,4 @@ func (m *Monitor) tell() {
 			m.cfg.OnEvent(e)
 		}
 	}
-}
-
-// Conditions are those that are open now, the worst first. It asks nothing of the driver; Read does.
-func (m *Monitor) Conditions() []Condition {
-	defer m.tell()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.list()
 }

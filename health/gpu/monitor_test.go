@@ -54,11 +54,11 @@ func TestADriverThatFailsIsACondition(t *testing.T) {
 	d := newFake(fakeGPU("0"))
 	d.missing = errors.New("driver/library version mismatch")
 	watched(t, d, func(t *testing.T, m *Monitor, told *told) {
-		expect(t, "conditions", codes(m.Conditions()), "gpu_nvml ")
+		expect(t, "conditions", codes(m.Snapshot().Conditions), "gpu_nvml ")
 		d.set(func() { d.missing = nil })
 		time.Sleep(firstRetry)
 		synctest.Wait()
-		expect(t, "conditions", codes(m.Conditions()))
+		expect(t, "conditions", codes(m.Snapshot().Conditions))
 		expect(t, "told", told.take(), "gpu.lost gpu_nvml ", "gpu.recovered gpu_nvml ")
 	})
 }
@@ -94,7 +94,7 @@ func TestAnXidIsToldAtOnce(t *testing.T) {
 		}
 		expect(t, "told", told.take(), "gpu.xid gpu_xid 1", "gpu.xid gpu_xid 0", "gpu.ecc gpu_ecc 0",
 			"gpu.ecc gpu_ecc_fixed 1")
-		all := m.Conditions()
+		all := m.Snapshot().Conditions
 		expect(t, "conditions", codes(all), "gpu_ecc 0", "gpu_xid 0", "gpu_ecc_fixed 1", "gpu_xid 1")
 		if c := all[3]; c.Xid != 31 || c.Count != 2 || c.Severity != Warning ||
 			!strings.Contains(c.Text, "GPU 1: the driver reported Xid 31 (GPU memory page fault)") {
@@ -106,7 +106,7 @@ func TestAnXidIsToldAtOnce(t *testing.T) {
 		time.Sleep(Remembered + waitTime)
 		synctest.Wait()
 		expect(t, "told later", told.take(), "gpu.recovered gpu_ecc_fixed 1", "gpu.recovered gpu_xid 1")
-		expect(t, "conditions that stay", codes(m.Conditions()), "gpu_ecc 0", "gpu_xid 0")
+		expect(t, "conditions that stay", codes(m.Snapshot().Conditions), "gpu_ecc 0", "gpu_xid 0")
 	})
 }
 
@@ -201,7 +201,7 @@ func TestNVMLHangsWhereverItCan(t *testing.T) {
 				synctest.Wait()
 				d.set(func() { d.hang = hang })
 				time.Sleep(openDeadline + time.Second)
-				expect(t, "conditions", codes(m.Conditions()), "gpu_nvml_hung ")
+				expect(t, "conditions", codes(m.Snapshot().Conditions), "gpu_nvml_hung ")
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				if err := m.Stop(ctx); err == nil {
@@ -212,7 +212,7 @@ func TestNVMLHangsWhereverItCan(t *testing.T) {
 				if err := m.Stop(t.Context()); err != nil {
 					t.Error(err)
 				}
-				expect(t, "conditions", codes(m.Conditions()))
+				expect(t, "conditions", codes(m.Snapshot().Conditions))
 			})
 		})
 	}

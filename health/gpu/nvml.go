@@ -167,7 +167,7 @@ func (d *nvmlDevice) read() (reading, error) {
 	}
 	// The new name of it, nvmlDeviceGetCurrentClocksEventReasons, is not in all libraries; this one is.
 	if mask, ret := d.handle.GetCurrentClocksThrottleReasons(); a.ok(ret) {
-		r.throttle, r.Throttled = true, []string{}
+		r.Throttled = []string{}
 		for _, reason := range throttleReasons {
 			if mask&reason.bit != 0 {
 				r.Throttled = append(r.Throttled, reason.name)

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,14 +51,14 @@ func (m *Monitor) Read(ctx context.Context) Snapshot {
 
 // Snapshot is all that is known. It asks nothing of the driver and waits for nothing.
 func (m *Monitor) Snapshot() Snapshot {
-	conditions := m.Conditions()
+	defer m.tell()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := Snapshot{Status: m.status, Read: m.readAt, GPUs: make([]GPU, 0, len(m.gpus)), Conditions: conditions}
+	s := Snapshot{Status: m.status, Read: m.readAt, GPUs: make([]GPU, 0, len(m.gpus)), Conditions: m.list()}
 	for _, g := range m.gpus {
 		one := GPU{
 			Label: g.id.label, UUID: g.id.uuid, Name: g.id.name, Xids: maps.Clone(g.xids),
-			Lost: m.open[key{CodeLost, g.id.label, 0}] != nil,
+			Lost: m.open[g.key(CodeLost)] != nil,
 		}
 		if g.last != nil {
 			one.reading = *g.last
@@ -118,15 +119,10 @@ func (m *Monitor) judge(g *gpuState, r reading, err error) {
 		m.raise(c)
 		return
 	}
-	m.clear(key{CodeLost, g.id.label, 0})
-	before := g.last
+	m.clear(g.key(CodeLost))
+	g.first = cmp.Or(g.first, &r)
+	before := cmp.Or(g.last, g.first) // the first, too, if it was lost in between
 	g.last = &r
-	if g.first == nil {
-		g.first, before = &r, &r
-	}
-	if before == nil {
-		before = g.first // it was lost in between
-	}
 	m.judgeMemory(g, before, &r)
 	m.judgeLinks(g, before, &r)
 	m.judgeClocks(g, &r)
@@ -145,7 +141,7 @@ func (m *Monitor) judgeMemory(g *gpuState, before, r *reading) {
 	case r.Rows.Pending:
 		m.raise(g.condition(CodeRemap, "bad memory is to be replaced by spare memory"))
 	default:
-		m.clear(key{CodeRemap, g.id.label, 0})
+		m.clear(g.key(CodeRemap))
 	}
 }
 
@@ -164,7 +160,7 @@ func (m *Monitor) judgeLinks(g *gpuState, before, r *reading) {
 	if len(down) > 0 {
 		m.raise(g.condition(CodeNVLinkDown, "NVLinks that were up are down: "+strings.Join(down, ", ")))
 	} else {
-		m.clear(key{CodeNVLinkDown, g.id.label, 0})
+		m.clear(g.key(CodeNVLinkDown))
 	}
 	if before.NVLink != nil && r.NVLink.Errors > before.NVLink.Errors {
 		m.raise(g.condition(CodeNVLink, fmt.Sprintf("its NVLinks made %d errors; transfers are repeated and slow",
@@ -174,17 +170,14 @@ func (m *Monitor) judgeLinks(g *gpuState, before, r *reading) {
 
 // judgeClocks leaves the power limit alone: under full load a GPU is held by it as a rule.
 func (m *Monitor) judgeClocks(g *gpuState, r *reading) {
-	if !r.throttle {
-		return
-	}
 	reasons := slices.DeleteFunc(slices.Clone(r.Throttled), func(s string) bool { return s == powerCap })
-	if len(reasons) == 0 {
-		m.clear(key{CodeThrottled, g.id.label, 0})
-		return
+	if len(reasons) > 0 {
+		text := "it is throttled: " + strings.Join(reasons, ", ")
+		if r.Temperature != nil {
+			text += fmt.Sprintf(", at %d °C", *r.Temperature)
+		}
+		m.raise(g.condition(CodeThrottled, text))
+	} else if r.Throttled != nil {
+		m.clear(g.key(CodeThrottled))
 	}
-	text := "it is throttled: " + strings.Join(reasons, ", ")
-	if r.Temperature != nil {
-		text += fmt.Sprintf(", at %d °C", *r.Temperature)
-	}
-	m.raise(g.condition(CodeThrottled, text))
 }

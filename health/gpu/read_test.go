@@ -29,7 +29,7 @@ func TestWhatReadingsTell(t *testing.T) {
 				[]string{"gpu.throttled gpu_throttled 0"},
 				"GPU 0: it is throttled: hw_thermal, at 91 °C",
 			},
-			{"cool", func(g *fakeDevice) { g.tells.Throttled = nil }, []string{"gpu.recovered gpu_throttled 0"}, ""},
+			{"cool", func(g *fakeDevice) { g.tells.Throttled = []string{} }, []string{"gpu.recovered gpu_throttled 0"}, ""},
 			{
 				"link errors", func(g *fakeDevice) { g.tells.NVLink = &NVLink{Up: []int{0, 1}, Errors: 8} },
 				[]string{"gpu.nvlink gpu_nvlink 0"},

@@ -34,16 +34,11 @@ func (m *Monitor) await() error {
 	var set events
 	var err error
 	registered := 0
-	end := m.driver.turn()
-	m.guard("the registration of events", Deadline, func() { set, registered, err = m.register() })
-	end()
+	m.inTurn("the registration of events", Deadline, func() { set, registered, err = m.register() })
 	if err != nil {
 		return err
 	}
-	defer func() {
-		defer m.driver.turn()()
-		m.guard("the end of events", Deadline, set.free)
-	}()
+	defer m.inTurn("the end of events", Deadline, set.free)
 	if registered == 0 {
 		<-m.stop // nothing to wait for
 		return nil
@@ -55,18 +50,22 @@ func (m *Monitor) await() error {
 		default:
 		}
 		var e event
-		end := m.driver.turn()
-		m.guard("a wait for events", waitTime+Deadline, func() { e, err = set.wait(waitTime) })
-		end()
+		m.inTurn("a wait for events", waitTime+Deadline, func() { e, err = set.wait(waitTime) })
 		switch {
 		case err == nil:
 			m.happened(set, e)
 		case errors.Is(err, errTimeout):
-			m.Conditions() // closes those that are over
+			m.Snapshot() // closes the conditions that are over
 		default:
 			return err
 		}
 	}
+}
+
+// inTurn is guard for a call about events.
+func (m *Monitor) inTurn(what string, limit time.Duration, call func()) {
+	defer m.driver.turn()()
+	m.guard(what, limit, call)
 }
 
 // register makes a set with all GPUs that are not lost, and says how many it has.
@@ -78,7 +77,7 @@ func (m *Monitor) register() (events, int, error) {
 	m.mu.Lock()
 	var devices []device
 	for _, g := range m.gpus {
-		if m.open[key{CodeLost, g.id.label, 0}] == nil {
+		if m.open[g.key(CodeLost)] == nil {
 			devices = append(devices, g.dev)
 		}
 	}
@@ -125,6 +124,9 @@ func (m *Monitor) xid(g *gpuState, x Xid) {
 	}
 	m.raise(c)
 }
+
+// key is that of the GPU's condition of a code.
+func (g *gpuState) key(code string) key { return key{code, g.id.label, 0} }
 
 // condition is one of this GPU; text goes on after "GPU 3: ".
 func (g *gpuState) condition(code, text string) Condition {

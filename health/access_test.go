@@ -75,7 +75,10 @@ func TestToken(t *testing.T) {
 	}
 	p := &Publisher{}
 	p.Publish(sample())
-	s := listen(t, Config{Addr: "0.0.0.0:0", Access: Access{Tokens: []string{tokenA, tokenB}}, Registry: r, Publisher: p})
+	s := listen(t, Config{
+		Addr: "0.0.0.0:0", Access: Access{Tokens: []string{tokenA, tokenB}}, Registry: r, Publisher: p,
+		MinPollInterval: DefaultMinPollInterval,
+	})
 	for _, tc := range []struct {
 		path, authorization string
 		status              int

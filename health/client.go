@@ -1,7 +1,6 @@
 package health
 
 import (
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,12 +14,6 @@ type client struct {
 
 // identity is how a client has proved its identity: with which token or certificate. The zero identity is nobody.
 type identity [16]byte
-
-// clientOf is the client's address: the one that the connection comes from, or what a trusted proxy says.
-func clientOf(r *http.Request, trusted []netip.Prefix) client {
-	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // not an address in tests only; then all are one
-	return client{addr: network(forwarded(peer.Addr(), r.Header["X-Forwarded-For"], trusted))}
-}
 
 // forwarded is the client's address. Each proxy appends to X-Forwarded-For the address it got the request from, so the
 // list is read from its end, for as long as the one who wrote an entry is trusted. What can't be read wasn't written by

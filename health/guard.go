@@ -63,7 +63,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if _, ok := s.access.identify(r); !ok {
-		if bare := s.bare[r.URL.Path]; bare != nil {
+		if bare := s.probes[r.URL.Path]; bare != nil && bare.kind != Live|Ready {
 			r.Pattern = r.URL.Path
 			bare.yesOrNo(w, r)
 			return false

@@ -398,7 +398,7 @@ func TestServerMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Set(Finding{Text: "90 degrees"})
-	s := listen(t, Config{Publisher: p, Conditions: c})
+	s := listen(t, Config{Publisher: p, Conditions: c, MinPollInterval: time.Hour})
 	for _, path := range []string{
 		"/livez", "/readyz/process", "/readyz/nobody", "/api/v1/ras", "/api/v1/ras", "/",
 		"/made/up", "/made/up/too",
@@ -476,8 +476,8 @@ func BenchmarkRAS(b *testing.B) {
 		header   func(etag string) http.Header
 		status   int
 	}{
-		{"full", -1, func(string) http.Header { return http.Header{} }, http.StatusOK},
-		{"same", -1, func(etag string) http.Header { return http.Header{"If-None-Match": {etag}} }, http.StatusNotModified},
+		{"full", 0, func(string) http.Header { return http.Header{} }, http.StatusOK},
+		{"same", 0, func(etag string) http.Header { return http.Header{"If-None-Match": {etag}} }, http.StatusNotModified},
 		{"refused", time.Hour, func(string) http.Header { return http.Header{} }, http.StatusTooManyRequests},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
@@ -519,7 +519,7 @@ func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func BenchmarkServed(b *testing.B) {
 	p := &Publisher{}
 	p.Publish(sample())
-	s := listen(b, Config{Publisher: p})
+	s := listen(b, Config{Publisher: p, MinPollInterval: DefaultMinPollInterval})
 	conn, err := net.Dial("tcp", s.Addr())
 	if err != nil {
 		b.Fatal(err)

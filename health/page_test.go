@@ -143,7 +143,7 @@ func TestQueriesAllocateNothing(t *testing.T) {
 	p := &Publisher{}
 	p.Publish(sample())
 	for _, header := range []http.Header{{}, {"If-None-Match": {"*"}}} {
-		handler := queryRoutes(Config{Publisher: p, MinPollInterval: -1})[partAll].Handler
+		handler := queryRoutes(Config{Publisher: p})[partAll].Handler
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/ras", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -163,7 +163,7 @@ func TestQueriesAllocateNothing(t *testing.T) {
 func TestManyReadersAndOnePublisher(t *testing.T) {
 	p := &Publisher{}
 	p.Publish(sample())
-	routes := queryRoutes(Config{Publisher: p, MinPollInterval: -1})
+	routes := queryRoutes(Config{Publisher: p})
 	errs := make(chan error, 8)
 	for range cap(errs) {
 		go func() {

@@ -18,12 +18,10 @@ const EventsPath = "/api/v1/events"
 const DefaultMinPollInterval = 5 * time.Second
 
 type query struct {
-	part      part
-	publisher *Publisher
-	limiter   *pollLimiter
-	client    func(*http.Request) client
-	refused   func()
-	link      []string // to the stream of events; nil if there is none
+	part    part
+	server  *Server
+	limiter *pollLimiter
+	link    []string // to the stream of events; nil if there is none
 }
 
 // Header values that are the same in all answers.
@@ -42,14 +40,14 @@ func (q *query) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if q.link != nil {
 		header["Link"] = q.link
 	}
-	e := q.publisher.current.Load()
+	e := q.server.cfg.Publisher.current.Load()
 	if e == nil {
 		header.Set("Retry-After", "1")
 		respond(w, http.StatusServiceUnavailable, "nothing has been published yet\n")
 		return
 	}
-	if wait := q.limiter.ask(pollKey{q.client(r), q.part}, time.Now()); wait > 0 {
-		q.refused()
+	if wait := q.limiter.ask(pollKey{q.server.client(r), q.part}, time.Now()); wait > 0 {
+		q.server.metrics.refused.Inc()
 		header.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 		text := fmt.Sprintf("asked too often: once in %v is enough", q.limiter.interval)
 		if q.link != nil {

@@ -149,7 +149,7 @@ func TestStatusGoesByTheVerdict(t *testing.T) {
 // too.
 func TestETag(t *testing.T) {
 	p := &Publisher{}
-	routes := queryRoutes(Config{Publisher: p, MinPollInterval: -1})
+	routes := queryRoutes(Config{Publisher: p})
 	const path, from = "/api/v1/ras", "10.0.0.1:1"
 	p.Publish(sample())
 	tag := asked(t, routes, path, from).Header().Get("ETag")
@@ -190,7 +190,7 @@ func TestWhoAsksTooOftenIsRefused(t *testing.T) {
 		p.Publish(sample())
 		events := Route{Path: EventsPath, Handler: http.NotFoundHandler()}
 		routes := queryRoutes(Config{
-			Publisher: p, Routes: []Route{events},
+			Publisher: p, Routes: []Route{events}, MinPollInterval: DefaultMinPollInterval,
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")},
 		})
 		const path = "/api/v1/ras"

@@ -60,7 +60,7 @@ type Config struct {
 	Publisher *Publisher
 
 	// MinPollInterval is how long a client waits between two queries of one of those; an earlier one is refused with 429.
-	// 0 means DefaultMinPollInterval; less than 0 refuses nobody.
+	// 0 refuses nobody.
 	MinPollInterval time.Duration
 
 	// TrustedProxies are the addresses whose X-Forwarded-For is believed: behind a proxy, the client is the one that the
@@ -83,8 +83,8 @@ type Server struct {
 	loopback bool // it listens on loopback alone
 	listener net.Listener
 	http     http.Server
-	served   chan error // Serve's answer
-	bare     map[string]*probe
+	served   chan error        // Serve's answer
+	probes   map[string]*probe // by path
 
 	connections connections
 	metrics     *metrics
@@ -176,7 +176,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	probes := map[string]*probe{}
+	s.probes = map[string]*probe{}
 	for _, p := range []struct {
 		path  string
 		kind  Kind
@@ -190,10 +190,9 @@ func (s *Server) newHandler() (http.Handler, error) {
 		mux.HandleFunc(p.path, probe.all)
 		mux.HandleFunc(p.path+"/{check}", probe.one)
 		page.add(p.path, p.title)
-		probes[p.path] = probe
+		s.probes[p.path] = probe
 	}
-	page.probe = probes["/healthz"]
-	s.bare = map[string]*probe{"/livez": probes["/livez"], "/readyz": probes["/readyz"]}
+	page.probe = s.probes["/healthz"]
 	for _, route := range append(s.queryRoutes(), s.cfg.Routes...) {
 		if err := page.accepts(route); err != nil {
 			return nil, err
@@ -213,26 +212,21 @@ func (s *Server) queryRoutes() []Route {
 	if s.cfg.Publisher == nil {
 		return nil
 	}
-	interval := s.cfg.MinPollInterval
-	if interval == 0 {
-		interval = DefaultMinPollInterval
-	}
-	limiter := &pollLimiter{interval: interval}
+	limiter := &pollLimiter{interval: s.cfg.MinPollInterval}
 	var link []string
 	if slices.ContainsFunc(s.cfg.Routes, func(r Route) bool { return r.Path == EventsPath }) {
 		link = []string{"<" + EventsPath + `>; rel="monitor"; type="text/event-stream"`}
 	}
 	routes := make([]Route, partCount)
 	for p := range partCount {
-		routes[p] = Route{Path: parts[p].path, Title: parts[p].title, Handler: &query{
-			part: p, publisher: s.cfg.Publisher, limiter: limiter, link: link, refused: s.metrics.refused.Inc, client: s.client,
-		}}
+		routes[p] = Route{Path: parts[p].path, Title: parts[p].title, Handler: &query{p, s, limiter, link}}
 	}
 	return routes
 }
 
+// client is the one whose address the connection comes from, or a trusted proxy says.
 func (s *Server) client(r *http.Request) client {
-	c := clientOf(r, s.cfg.TrustedProxies)
-	c.identity, _ = s.access.identify(r)
-	return c
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // not an address in tests only; then all are one
+	identity, _ := s.access.identify(r)
+	return client{network(forwarded(peer.Addr(), r.Header["X-Forwarded-For"], s.cfg.TrustedProxies)), identity}
 }

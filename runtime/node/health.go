@@ -51,13 +51,9 @@ func newHealth(
 			Path: health.EventsPath, Title: "what happens, as it happens", Handler: r.stream, Stream: true,
 		})
 	}
-	interval := s.MinPollInterval
-	if interval == 0 {
-		interval = -1 // no limit
-	}
 	server, err := health.Listen(context.Background(), health.Config{
 		Addr: s.Health, Registry: registry, Routes: append(own, routes...), Logger: s.Log,
-		Conditions: conditions, Publisher: publisher, MinPollInterval: interval,
+		Conditions: conditions, Publisher: publisher, MinPollInterval: s.MinPollInterval,
 		Access: s.HealthAccess, TrustedProxies: s.HealthProxies,
 		Title: fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size),
 	})

@@ -11,9 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// busy says what the process does outside of Carillon, by the processor time that it uses: a rank that others wait for
-// computes, or sleeps. It is measured all the time, and not when somebody asks: the answer is what the process does
-// now, and not what it did on average since it began.
+// busy says what the process does outside of Carillon, by the processor time that it uses: it computes, or sleeps. It
+// is measured all the time, so that the answer is what the process does now.
 type busy struct {
 	used func() time.Duration // by the process so far
 

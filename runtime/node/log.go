@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/carillon-rt/carillon/telemetry/eventlog"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/trace"
@@ -41,12 +40,3 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 
 // logsOperations says that each operation gets a line, so that the tape's followers need them all.
 func (s *settings) logsOperations() bool { return s.sink.Wants(slog.LevelInfo, semconv.SubsystemColl) }
-
-// newEventLog makes the reader of the tape that logs. Spans says where it leads.
-func newEventLog(s *settings, spans *trace.Projector, process trace.Config) (*eventlog.Log, error) {
-	return eventlog.New(eventlog.Config{
-		Handler: s.sink.Events(), Wall: process.Wall, SpanOf: spans.SpanOf, SpanOfStall: spans.SpanOfStall,
-		AlgorithmName: process.AlgorithmName, Operations: s.logsOperations(),
-		Version: process.Version, VersionLevel: s.sink.VersionLevel(),
-	})
-}

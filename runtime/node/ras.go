@@ -74,7 +74,7 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	if text := s.ignored(); text != "" {
 		s.Log.Warn(text, semconv.LogSubsystem, semconv.SubsystemRAS)
 	}
-	if s.withoutRAS() {
+	if s.unwatched() != "" {
 		return nil, nil
 	}
 	r = &JobRAS{settings: s, unseed: func() error { return nil }, busy: newBusy(processorTime)}
@@ -216,8 +216,7 @@ func (r *JobRAS) stop(ctx context.Context) error {
 	return r.tape.Close()
 }
 
-// announceEnd tells the others that this process ends, in order as far as RAS is concerned: it was told to. What there
-// was to tell by then is pushed.
+// announceEnd tells the others that this process ends in order, and pushes what there was to tell by then.
 func (r *JobRAS) announceEnd(ctx context.Context) {
 	if r == nil {
 		return
@@ -346,8 +345,9 @@ func (r *JobRAS) Finding(comm lifecycle.CommID, seq uint64) (trace.Finding, bool
 	if r == nil {
 		return trace.Finding{}, false
 	}
+	here := func(w verdict.Wait) bool { return w.Comm == comm && w.Seq == seq }
 	for _, o := range r.agent.Open() {
-		if !concerns(&o.Verdict, comm, seq) {
+		if (o.Comm != comm || o.Seq != seq) && !slices.ContainsFunc(o.Victims, here) {
 			continue
 		}
 		f := trace.Finding{Rank: -1, Reason: o.Reason.String(), Text: o.Text.String()}
@@ -357,13 +357,6 @@ func (r *JobRAS) Finding(comm lifecycle.CommID, seq uint64) (trace.Finding, bool
 		return f, true
 	}
 	return trace.Finding{}, false
-}
-
-// concerns tells whether a rank in that operation waits because of the verdict's cause.
-func concerns(v *verdict.Verdict, comm lifecycle.CommID, seq uint64) bool {
-	return v.Comm == comm && v.Seq == seq || slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool {
-		return w.Comm == comm && w.Seq == seq
-	})
 }
 
 // logEvent is the sink into the log.

@@ -36,13 +36,18 @@ func parseNetworkName(text string) (Network, error) {
 
 // ignored says, in a line, which settings of RAS come to nothing and why; empty if none does.
 func (s *settings) ignored() string {
+	reason := s.unwatched()
+	unwatched := reason != ""
+	if !unwatched && s.World.Size == 1 {
+		reason = "the job has one process, which has no others to meet"
+	}
 	var names []string
 	for _, set := range []struct {
 		name string
 		here bool
 	}{
-		{"CARILLON_RAS_WEBHOOKS", len(s.RAS.Webhooks) > 0 && s.withoutRAS()},
-		{"CARILLON_RAS_ALERTMANAGERS", len(s.RAS.Alertmanagers) > 0 && s.withoutRAS()},
+		{"CARILLON_RAS_WEBHOOKS", len(s.RAS.Webhooks) > 0 && unwatched},
+		{"CARILLON_RAS_ALERTMANAGERS", len(s.RAS.Alertmanagers) > 0 && unwatched},
 		{"CARILLON_RAS_ADDR", s.RAS.Addr != ""},
 		{"CARILLON_RAS_SEEDS", len(s.RAS.Seeds) > 0},
 	} {
@@ -50,26 +55,22 @@ func (s *settings) ignored() string {
 			names = append(names, set.name)
 		}
 	}
-	switch {
-	case len(names) == 0:
+	if len(names) == 0 || reason == "" {
 		return ""
-	case s.withoutRAS():
-		return "ignored: " + strings.Join(names, ", ") + ", since " + s.unwatched()
-	case s.World.Size == 1:
-		return "ignored: " + strings.Join(names, ", ") + ", since the job has one process, which has no others to meet"
+	}
+	return "ignored: " + strings.Join(names, ", ") + ", since " + reason
+}
+
+// unwatched says why the process takes no part; empty if it does.
+func (s *settings) unwatched() string {
+	switch {
+	case !s.RAS.On:
+		return "RAS is off (CARILLON_RAS)"
+	case !s.Tape:
+		return "there is no tape (CARILLON_TAPE)"
 	default:
 		return ""
 	}
-}
-
-// withoutRAS tells whether the process takes no part; unwatched says why.
-func (s *settings) withoutRAS() bool { return !s.RAS.On || !s.Tape }
-
-func (s *settings) unwatched() string {
-	if !s.RAS.On {
-		return "RAS is off (CARILLON_RAS)"
-	}
-	return "there is no tape (CARILLON_TAPE)"
 }
 
 // meshConfig is where and how this process meets the others of its job.

@@ -12,42 +12,37 @@ import (
 )
 
 // rasMetrics are what RAS exports, read at a scrape.
-type rasMetrics struct {
-	ras                                       *JobRAS
-	peers, verdicts, reached, events, refused *prometheus.Desc
-}
+type rasMetrics struct{ *JobRAS }
 
-func newRASMetrics(r *JobRAS) *rasMetrics {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
-	}
-	return &rasMetrics{
-		ras: r,
-		peers: desc(semconv.MetricRASPeers,
-			"Processes of the job that this one knows, itself included, by state.", semconv.LabelState),
-		verdicts: desc(semconv.MetricRASVerdicts,
-			"Open verdicts, by reason and the rank at fault.", semconv.LabelReason, semconv.LabelCulprit),
-		reached: desc(semconv.MetricRASVerdictsTotal,
-			"Verdicts that this process reached for its job, by reason.", semconv.LabelReason),
-		events: desc(semconv.MetricRASEvents,
-			"Events by sink and what became of them.", semconv.LabelSink, semconv.LabelResult),
-		refused: desc(semconv.MetricRASPacketsRefused,
-			"Packets, streams and questions at the mesh's port that were not taken, by reason.", semconv.LabelReason),
-	}
+var (
+	peersDesc = rasDesc(semconv.MetricRASPeers,
+		"Processes of the job that this one knows, itself included, by state.", semconv.LabelState)
+	verdictsDesc = rasDesc(semconv.MetricRASVerdicts,
+		"Open verdicts, by reason and the rank at fault.", semconv.LabelReason, semconv.LabelCulprit)
+	reachedDesc = rasDesc(semconv.MetricRASVerdictsTotal,
+		"Verdicts that this process reached for its job, by reason.", semconv.LabelReason)
+	eventsDesc = rasDesc(semconv.MetricRASEvents,
+		"Events by sink and what became of them.", semconv.LabelSink, semconv.LabelResult)
+	refusedDesc = rasDesc(semconv.MetricRASPacketsRefused,
+		"Packets, streams and questions at the mesh's port that were not taken, by reason.", semconv.LabelReason)
+)
+
+func rasDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
 }
 
 // Describe implements prometheus.Collector.
-func (m *rasMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
+func (m rasMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
 
 // maxCulprits bounds the series of verdicts with a culprit of their own.
 const maxCulprits = 64
 
 // Collect implements prometheus.Collector.
-func (m *rasMetrics) Collect(ch chan<- prometheus.Metric) {
+func (m rasMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.members(ch)
 	type key struct{ reason, culprit string }
 	open := map[key]int{}
-	for _, o := range m.ras.agent.Open() {
+	for _, o := range m.agent.Open() {
 		k := key{reason: o.Reason.String()}
 		switch {
 		case len(open) >= maxCulprits:
@@ -61,25 +56,25 @@ func (m *rasMetrics) Collect(ch chan<- prometheus.Metric) {
 		open[key{reason: verdict.Unknown.String()}] = 0
 	}
 	for k, n := range open {
-		ch <- prometheus.MustNewConstMetric(m.verdicts, prometheus.GaugeValue, float64(n), k.reason, k.culprit)
+		ch <- prometheus.MustNewConstMetric(verdictsDesc, prometheus.GaugeValue, float64(n), k.reason, k.culprit)
 	}
-	reached := m.ras.agent.Stats().Reached
+	reached := m.agent.Stats().Reached
 	for _, reason := range verdict.Reasons() {
-		ch <- prometheus.MustNewConstMetric(m.reached, prometheus.CounterValue, float64(reached[reason]), reason.String())
+		ch <- prometheus.MustNewConstMetric(reachedDesc, prometheus.CounterValue, float64(reached[reason]), reason.String())
 	}
-	for _, sink := range append([]bus.Sink{m.ras.stream}, m.ras.sinks...) {
+	for _, sink := range append([]bus.Sink{m.stream}, m.sinks...) {
 		s := sink.Stats()
 		for result, n := range map[string]uint64{"pushed": s.Pushed, "dropped": s.Dropped, "failed": s.Failed} {
-			ch <- prometheus.MustNewConstMetric(m.events, prometheus.CounterValue, float64(n), sink.Name(), result)
+			ch <- prometheus.MustNewConstMetric(eventsDesc, prometheus.CounterValue, float64(n), sink.Name(), result)
 		}
 	}
 }
 
 // members collects what the mesh knows; a process without one knows itself.
-func (m *rasMetrics) members(ch chan<- prometheus.Metric) {
+func (m rasMetrics) members(ch chan<- prometheus.Metric) {
 	peers := map[mesh.State]int{}
 	var stats mesh.Stats
-	if member := m.ras.mesh.Load(); member != nil {
+	if member := m.mesh.Load(); member != nil {
 		for _, s := range member.Members() {
 			peers[s.State]++
 		}
@@ -88,12 +83,12 @@ func (m *rasMetrics) members(ch chan<- prometheus.Metric) {
 		peers[mesh.Alive] = 1
 	}
 	for state := mesh.Alive; state <= mesh.Left; state++ {
-		ch <- prometheus.MustNewConstMetric(m.peers, prometheus.GaugeValue, float64(peers[state]), state.String())
+		ch <- prometheus.MustNewConstMetric(peersDesc, prometheus.GaugeValue, float64(peers[state]), state.String())
 	}
 	for reason, n := range map[string]uint64{
 		"stranger": stats.Strangers, "replay": stats.Replays, "oversized": stats.Oversized, "crowded": stats.Crowded,
 		"malformed": stats.Malformed, "limited": stats.Limited,
 	} {
-		ch <- prometheus.MustNewConstMetric(m.refused, prometheus.CounterValue, float64(n), reason)
+		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), reason)
 	}
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -48,7 +49,7 @@ type stalls struct {
 	tallies   []tape.Tally
 	last      int64 // the last look, on the tape's clock
 	heldAt    int64 // when it was last looked for ranks that hold the others up
-	seen      seen
+	heldUp    bool  // that there were any
 	stop      chan struct{}
 	done      chan struct{}
 }
@@ -144,32 +145,21 @@ func (t *Telemetry) look(interval time.Duration) {
 		}
 		news = news || r.Count > 0 && r.Stage == stall.Cleared || r.Count == 1 && r.Stage == stall.Stalled
 	}
-	if t.ras != nil {
-		t.ras.looked(s.sum(t.process, now), news)
+	if t.ras == nil {
+		return
 	}
-}
-
-// sum sums up what the look has seen.
-func (s *stalls) sum(p *model.Process, now int64) *seen {
-	s.seen.stuck = stuck(p, now)
 	if now-s.heldAt >= int64(heldUpInterval) {
-		s.heldAt, s.seen.heldUp = now, verdict.AnyHeldUp(p, now)
+		s.heldAt, s.heldUp = now, verdict.AnyHeldUp(t.process, now)
 	}
-	sum := s.seen
-	return &sum
+	t.ras.looked(&seen{stuck(t.process, now), s.heldUp}, news)
 }
 
 // stuck are the communicators in which something takes too long.
 func stuck(p *model.Process, now int64) (stuck []lifecycle.CommID) {
 	for _, c := range p.Late(now) {
-		stalled := false
-		if o := c.InFlight(); o != nil {
-			stalled = p.Stalled(o, now)
-		}
-		for _, a := range c.Acts {
-			stalled = stalled || p.ActStalled(a, now)
-		}
-		if stalled {
+		o := c.InFlight()
+		if o != nil && p.Stalled(o, now) ||
+			slices.ContainsFunc(c.Acts, func(a *model.Act) bool { return p.ActStalled(a, now) }) {
 			stuck = append(stuck, c.ID)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/telemetry/eventlog"
 	"github.com/carillon-rt/carillon/telemetry/metric"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -95,14 +96,18 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS, extra []Observer) (err e
 	if err != nil {
 		return err
 	}
-	lines, err := newEventLog(s, t.trace, t.exported)
+	lines, err := eventlog.New(eventlog.Config{
+		Handler: s.sink.Events(), Wall: t.exported.Wall, SpanOf: t.trace.SpanOf, SpanOfStall: t.trace.SpanOfStall,
+		AlgorithmName: t.exported.AlgorithmName, Operations: s.logsOperations(),
+		Version: Version(), VersionLevel: s.sink.VersionLevel(),
+	})
 	if err != nil {
 		return err
 	}
 	t.registry.MustRegister(metrics)
 	t.observers = []Observer{t.trace, metrics, lines} // the others ask which span the trace made of the event
 	if r != nil {
-		t.registry.MustRegister(newRASMetrics(r))
+		t.registry.MustRegister(rasMetrics{r})
 	}
 	t.observers = append(t.observers, extra...)
 	t.stalls = newStalls(s, t.process, t.observers)
@@ -160,7 +165,13 @@ func (t *Telemetry) start() {
 		return
 	}
 	t.started = true
-	t.startPush()
+	var err error
+	t.push, err = metric.NewPush(context.Background(), metric.PushConfig{
+		Gatherer: t.registry, Resource: trace.Resource(context.Background(), t.exported), Logger: t.log,
+	})
+	if err != nil { // they are at /metrics still
+		t.log.Warn("metrics are not sent", "error", err)
+	}
 	go func() {
 		defer close(t.done)
 		t.failed = t.follow()
@@ -168,18 +179,6 @@ func (t *Telemetry) start() {
 	if t.stalls != nil {
 		t.tape.Saw(tape.Now())
 		go t.lookForStalls()
-	}
-}
-
-// startPush begins to send metrics, if the environment asks for it. A job that can't send them goes on: they are at
-// /metrics.
-func (t *Telemetry) startPush() {
-	var err error
-	t.push, err = metric.NewPush(context.Background(), metric.PushConfig{
-		Gatherer: t.registry, Resource: trace.Resource(context.Background(), t.exported), Logger: t.log,
-	})
-	if err != nil {
-		t.log.Warn("metrics are not sent", "error", err)
 	}
 }
 
@@ -263,8 +262,7 @@ func (t *Telemetry) stop(ctx context.Context) error {
 }
 
 // flush sends what is left, spans and metrics side by side: a receiver of one that is away must not take the other's
-// time. What can't be sent is a warning and no error, as it was while the job ran: a job that did its work doesn't fail
-// because a collector is slow.
+// time. What can't be sent is a warning: a job that did its work doesn't fail because a collector is slow.
 func (t *Telemetry) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()

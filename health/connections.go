@@ -108,14 +108,13 @@ func (c *connection) begin(doing activity) {
 
 // serve says that a request has arrived on it; what it returns says that it was answered.
 func (c *connection) serve() (answered func()) {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	c.begin(serving)
-	return func() {
+	begin := func(doing activity) {
 		c.of.mu.Lock()
 		defer c.of.mu.Unlock()
-		c.begin(waiting)
+		c.begin(doing)
 	}
+	begin(serving)
+	return func() { begin(waiting) }
 }
 
 // stream says that it will be answered for as long as it lasts; false if too many do.

@@ -11,24 +11,13 @@ import (
 )
 
 // Severity says how bad a condition is.
-type Severity uint8
+type Severity string
 
 // The severities.
 const (
-	Warning Severity = iota + 1 // work goes on, more slowly or with less to fall back on
-	Fatal                       // no work should be given to the GPU, or what it computes can't be trusted
+	Warning Severity = "warning" // work goes on, more slowly or with less to fall back on
+	Fatal   Severity = "fatal"   // no work should be given to the GPU, or what it computes can't be trusted
 )
-
-// String is "warning" or "fatal".
-func (s Severity) String() string {
-	if s == Fatal {
-		return "fatal"
-	}
-	return "warning"
-}
-
-// MarshalText is String, for JSON.
-func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Codes of conditions.
 const (
@@ -106,7 +95,7 @@ func (m *Monitor) raise(c Condition) {
 		c.Since, c.Count = old.Since, old.Count+1
 	}
 	m.open[c.key()] = &c
-	if old == nil || c.Severity > old.Severity {
+	if old == nil || c.Severity == Fatal && old.Severity != Fatal {
 		m.queue = append(m.queue, Event{Type: r.event, Time: c.Last, Condition: c})
 	}
 }
@@ -127,8 +116,8 @@ func (m *Monitor) list() []Condition {
 		all = append(all, *c)
 	}
 	slices.SortFunc(all, func(a, b Condition) int {
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Code, b.Code),
-			cmp.Compare(a.Xid, b.Xid))
+		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Xid, b.Xid)) // "fatal" before "warning"
 	})
 	return slices.DeleteFunc(all, func(c Condition) bool {
 		over := c.rule().passes && c.Severity != Fatal && time.Since(c.Last) >= Remembered

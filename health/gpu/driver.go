@@ -54,7 +54,7 @@ type events interface {
 }
 
 type event struct {
-	kind     eventKind
+	code     string // CodeXid, CodeECC or CodeCorrected; another one is of no interest
 	xid      uint64
 	instance uint32 // the GPU instance that it is about, wholeGPU for all
 	device   any    // the driver's
@@ -62,14 +62,6 @@ type event struct {
 
 // wholeGPU is the instance of an event that concerns all of a GPU.
 const wholeGPU = 0xFFFFFFFF
-
-type eventKind uint8
-
-const (
-	eventXid         eventKind = iota + 1
-	eventCorrected             // a single-bit ECC error
-	eventUncorrected           // a double-bit ECC error
-)
 
 // reading is what a GPU tells of itself. nil is what it doesn't tell.
 type reading struct {

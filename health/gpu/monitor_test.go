@@ -83,11 +83,11 @@ func TestAnXidIsToldAtOnce(t *testing.T) {
 	watched(t, newFake(fakeGPU("0"), fakeGPU("1")), func(t *testing.T, m *Monitor, told *told) {
 		d := m.driver.(*fakeDriver)
 		began := time.Now()
-		d.happen <- event{kind: eventXid, xid: 31, device: "GPU-1", instance: wholeGPU}
-		d.happen <- event{kind: eventXid, xid: 31, device: "GPU-1", instance: wholeGPU}
-		d.happen <- event{kind: eventXid, xid: 48, device: "GPU-0", instance: wholeGPU}
-		d.happen <- event{kind: eventUncorrected, device: "GPU-0", instance: wholeGPU}
-		d.happen <- event{kind: eventCorrected, device: "GPU-1", instance: wholeGPU}
+		d.happen <- event{code: CodeXid, xid: 31, device: "GPU-1", instance: wholeGPU}
+		d.happen <- event{code: CodeXid, xid: 31, device: "GPU-1", instance: wholeGPU}
+		d.happen <- event{code: CodeXid, xid: 48, device: "GPU-0", instance: wholeGPU}
+		d.happen <- event{code: CodeECC, device: "GPU-0", instance: wholeGPU}
+		d.happen <- event{code: CodeCorrected, device: "GPU-1", instance: wholeGPU}
 		synctest.Wait()
 		if waited := time.Since(began); waited != 0 {
 			t.Errorf("it took %v", waited)
@@ -117,10 +117,10 @@ func TestEventsOfMIGDevices(t *testing.T) {
 	two.id.uuid, two.id.instance = "GPU-0", &second
 	watched(t, newFake(one, two), func(t *testing.T, m *Monitor, told *told) {
 		d := m.driver.(*fakeDriver)
-		d.happen <- event{kind: eventXid, xid: 13, device: "GPU-0", instance: 2}
+		d.happen <- event{code: CodeXid, xid: 13, device: "GPU-0", instance: 2}
 		synctest.Wait()
 		expect(t, "of one instance", told.take(), "gpu.xid gpu_xid 0:2")
-		d.happen <- event{kind: eventXid, xid: 79, device: "GPU-0", instance: wholeGPU}
+		d.happen <- event{code: CodeXid, xid: 79, device: "GPU-0", instance: wholeGPU}
 		synctest.Wait()
 		expect(t, "of the GPU", told.take(), "gpu.xid gpu_xid 0:1", "gpu.xid gpu_xid 0:2")
 	})
@@ -145,7 +145,7 @@ func TestAGPUFallsOffTheBus(t *testing.T) {
 				t.Errorf("sets of events: %q", d.sets)
 			}
 		})
-		d.happen <- event{kind: eventXid, xid: 43, device: "GPU-0", instance: wholeGPU}
+		d.happen <- event{code: CodeXid, xid: 43, device: "GPU-0", instance: wholeGPU}
 		synctest.Wait()
 		expect(t, "of the other GPU", told.take(), "gpu.xid gpu_xid 0")
 		lost.set(func(g *fakeDevice) { g.err = nil })
@@ -242,7 +242,7 @@ func TestAskingOftenAsksTheDriverOnce(t *testing.T) {
 		}
 		m.Read(t.Context())
 		before := g.reads.Load()
-		m.driver.(*fakeDriver).happen <- event{kind: eventUncorrected, device: "GPU-0", instance: wholeGPU}
+		m.driver.(*fakeDriver).happen <- event{code: CodeECC, device: "GPU-0", instance: wholeGPU}
 		synctest.Wait()
 		m.Read(t.Context())
 		m.Read(t.Context())

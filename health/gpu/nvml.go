@@ -278,11 +278,11 @@ func (s *nvmlEvents) wait(timeout time.Duration) (event, error) {
 	e := event{device: data.Device, instance: data.GpuInstanceId}
 	switch data.EventType {
 	case nvml.EventTypeXidCriticalError:
-		e.kind, e.xid = eventXid, data.EventData
+		e.code, e.xid = CodeXid, data.EventData
 	case nvml.EventTypeDoubleBitEccError:
-		e.kind = eventUncorrected
+		e.code = CodeECC
 	case nvml.EventTypeSingleBitEccError:
-		e.kind = eventCorrected
+		e.code = CodeCorrected
 	}
 	return e, nil
 }

@@ -247,16 +247,16 @@ func TestNVMLEvents(t *testing.T) {
 		Device: server.Devices[1], EventType: nvml.EventTypeXidCriticalError, EventData: 31,
 		GpuInstanceId: wholeGPU,
 	}
-	if e, err := s.wait(500 * time.Millisecond); err != nil || e.kind != eventXid || e.xid != 31 ||
+	if e, err := s.wait(500 * time.Millisecond); err != nil || e.code != CodeXid || e.xid != 31 ||
 		!s.about(e, devices[1]) || s.about(e, devices[0]) {
 		t.Errorf("%+v, %v", e, err)
 	}
-	for kind, want := range map[uint64]eventKind{
-		nvml.EventTypeDoubleBitEccError: eventUncorrected,
-		nvml.EventTypeSingleBitEccError: eventCorrected,
+	for kind, want := range map[uint64]string{
+		nvml.EventTypeDoubleBitEccError: CodeECC,
+		nvml.EventTypeSingleBitEccError: CodeCorrected,
 	} {
 		data.EventType = kind
-		if e, err := s.wait(500 * time.Millisecond); err != nil || e.kind != want {
+		if e, err := s.wait(500 * time.Millisecond); err != nil || e.code != want {
 			t.Errorf("%+v, %v", e, err)
 		}
 	}

@@ -94,7 +94,7 @@ func TestMetrics(t *testing.T) {
 	hot := fakeGPU("0")
 	hot.tells.Throttled = []string{"sw_thermal"}
 	watched(t, newFake(hot, silent, lost), func(t *testing.T, m *Monitor, _ *told) {
-		m.driver.(*fakeDriver).happen <- event{kind: eventXid, xid: 13, device: "GPU-0", instance: wholeGPU}
+		m.driver.(*fakeDriver).happen <- event{code: CodeXid, xid: 13, device: "GPU-0", instance: wholeGPU}
 		synctest.Wait()
 		const want = `
 ccl_gpu_devices{state="lost"} 1

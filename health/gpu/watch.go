@@ -103,12 +103,12 @@ func (m *Monitor) happened(set events, e event) {
 		if !set.about(e, g.dev) {
 			continue
 		}
-		switch e.kind {
-		case eventXid:
+		switch e.code {
+		case CodeXid:
 			m.xid(g, LookupXid(e.xid))
-		case eventUncorrected:
+		case CodeECC:
 			m.raise(g.uncorrected())
-		case eventCorrected:
+		case CodeCorrected:
 			m.raise(g.condition(CodeCorrected, "memory errors were corrected"))
 		}
 	}

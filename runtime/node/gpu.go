@@ -27,11 +27,10 @@ const (
 
 // parseGPUs reads CARILLON_GPU.
 func parseGPUs(text string) (GPUs, error) {
-	if strings.EqualFold(text, string(AllGPUs)) {
-		return AllGPUs, nil
-	}
 	on, err := parseSwitch(text)
 	switch {
+	case strings.EqualFold(text, string(AllGPUs)):
+		return AllGPUs, nil
 	case err != nil:
 		return OwnGPUs, errors.New("want on (the process's own GPUs), all (of the host), or off")
 	case on:

@@ -46,21 +46,17 @@ func readSeeds(dir, own string) []netip.AddrPort {
 			continue
 		}
 		path := filepath.Join(dir, entry.Name())
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
+		text, _ := os.ReadFile(path)
 		seed, err := netip.ParseAddrPort(strings.TrimSpace(string(text)))
-		if err != nil {
-			continue
+		number, here := strings.CutPrefix(name, host+"-")
+		pid, notPID := strconv.Atoi(number)
+		switch {
+		case err != nil:
+		case here && notPID == nil && !process.Running(pid):
+			_ = os.Remove(path)
+		default:
+			seeds = append(seeds, seed)
 		}
-		if text, ok := strings.CutPrefix(name, host+"-"); ok {
-			if pid, err := strconv.Atoi(text); err == nil && !process.Running(pid) { // else no name that writeSeed gave
-				_ = os.Remove(path)
-				continue
-			}
-		}
-		seeds = append(seeds, seed)
 	}
 	return seeds
 }

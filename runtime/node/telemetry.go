@@ -36,11 +36,12 @@ type Telemetry struct {
 	exported  trace.Config // what is read, for all exporters
 	push      *metric.Push // nil: metrics are only pulled
 	follower  *tape.Follower
-	header    atomic.Pointer[tape.Header]  // as it was when events were read last
-	counted   atomic.Pointer[[]tape.Tally] // the last tallies, when the follower is closed
-	observing sync.Mutex                   // held while observers are called, or the process is read
-	process   *model.Process               // what it does
-	step      model.Step                   // the last one
+	header    atomic.Pointer[tape.Header] // as it was when events were read last
+	counting  sync.Mutex                  // of counted
+	counted   []tape.Tally                // the last tallies that could be read
+	observing sync.Mutex                  // held while observers are called, or the process is read
+	process   *model.Process              // what it does
+	step      model.Step                  // the last one
 	observers []Observer
 	ras       *JobRAS // nil: there is none
 	stalls    *stalls // nil: nothing looks for any
@@ -133,16 +134,14 @@ func (t *Telemetry) Slots() []tape.Slot {
 	return t.follower.Slots()
 }
 
-// tallies are what this process has counted. What can't be read is left out.
+// tallies are what this process has counted, until the follower was closed.
 func (t *Telemetry) tallies() []tape.Tally {
-	if last := t.counted.Load(); last != nil {
-		return *last
+	t.counting.Lock()
+	defer t.counting.Unlock()
+	if tallies, err := t.follower.AppendTallies(nil); err == nil || len(tallies) > 0 {
+		t.counted = tallies // what can't be read is left out
 	}
-	tallies, err := t.follower.AppendTallies(nil)
-	if last := t.counted.Load(); err != nil && last != nil { // it was closed in between
-		return *last
-	}
-	return tallies
+	return t.counted
 }
 
 // readHeader keeps the tape's header for Wall: its pair of clocks changes with records of acts alone.
@@ -154,8 +153,7 @@ func (t *Telemetry) readHeader() *tape.Header {
 
 // closeFollower ends the reading of the tape. The counters keep their values, to be read after Stop.
 func (t *Telemetry) closeFollower() error {
-	last := t.tallies()
-	t.counted.Store(&last)
+	t.tallies()
 	return t.follower.Close()
 }
 

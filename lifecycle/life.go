@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -27,13 +26,8 @@ type Life struct {
 
 	mu    sync.Mutex // orders all transitions
 	info  Info
-	acts  []act // those that took effect, in order; the table lets none change the state twice
+	acts  map[Call]Site // where those were made that changed the state; the table lets none do so twice
 	cause error
-}
-
-type act struct {
-	call Call
-	site Site
 }
 
 // Handle names the life in its registry.
@@ -109,7 +103,7 @@ func (l *Life) Do(call Call, site Site) (State, error) {
 	defer l.mu.Unlock()
 	to, err := l.next(call, site)
 	if to != l.State() {
-		l.acts = append(l.acts, act{call, site})
+		l.acts[call] = site
 		l.state.Store(uint32(to))
 	}
 	return to, err
@@ -133,14 +127,6 @@ func (l *Life) Signal(event Event, cause error) (State, bool) {
 	}
 	l.state.Store(uint32(to))
 	return to, true
-}
-
-// first is where the call was made that took effect. The caller holds l.mu.
-func (l *Life) first(call Call) (site Site) {
-	if i := slices.IndexFunc(l.acts, func(a act) bool { return a.call == call }); i >= 0 {
-		site = l.acts[i].site
-	}
-	return site
 }
 
 // Retire makes the life's handle stale. It is called once the communicator's resources are freed, after Destroy or
@@ -195,7 +181,7 @@ func (l *Life) refusal(call Call, code Code, site Site) error {
 	}
 	e := &UsageError{
 		Call: call, Code: code, State: l.State(), Comm: l.info.ID, Name: l.info.Name, Rank: l.info.Rank,
-		Site: site, First: l.first(remedies[code].by), Detail: advice(code, call),
+		Site: site, First: l.acts[remedies[code].by], Detail: advice(code, call),
 	}
 	if code == CodeFailed {
 		e.Cause = l.cause

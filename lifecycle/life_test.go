@@ -83,7 +83,7 @@ func TestLifeFollowsTheTables(t *testing.T) {
 					t.Fatalf("the cause is %v; want %v", life.Cause(), m.cause)
 				}
 				for _, call := range calls {
-					if site, want := life.first(call), m.first[call]; site != want {
+					if site, want := life.acts[call], m.first[call]; site != want {
 						t.Fatalf("the first %v was at %v; want %v", call, site, want)
 					}
 				}

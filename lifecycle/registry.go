@@ -26,7 +26,7 @@ func NewRegistry() *Registry { return &Registry{lives: map[Handle]*Life{}} }
 
 // Open begins the life of a communicator, in StateInitializing.
 func (r *Registry) Open(info Info) *Life {
-	life := &Life{registry: r, info: info}
+	life := &Life{registry: r, info: info, acts: map[Call]Site{}}
 	life.state.Store(uint32(StateInitializing))
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -77,10 +77,8 @@ installed (mpirun and mpicc), the same sizes are measured with it in the same ca
 	return cmd
 }
 
-// maxBenchRanks bounds the ranks of one measurement: they share this machine.
 const maxBenchRanks = 1024
 
-// several returns the numbers of ranks without the zeros, which stand for none.
 func several(flag string, ns []int) ([]int, error) {
 	var out []int
 	for _, n := range ns {
@@ -95,7 +93,6 @@ func several(flag string, ns []int) ([]int, error) {
 	return out, nil
 }
 
-// newBenchWorker returns the hidden command that bench starts as the ranks of a job.
 func newBenchWorker(stdout *os.File) *cobra.Command {
 	return &cobra.Command{
 		Use:    bench.WorkerCommand + " SETUP",

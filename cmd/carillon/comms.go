@@ -46,7 +46,6 @@ default.`,
 	return cmd
 }
 
-// commsReport is all communicators that the tapes below a folder tell of.
 type commsReport struct {
 	Dir    string            `json:"dir"`
 	Tapes  int               `json:"tapes"`
@@ -57,7 +56,6 @@ type commsReport struct {
 	processes []postmortem.Process
 }
 
-// readComms reads all tapes below dir.
 func readComms(dir string) (*commsReport, error) {
 	all, err := postmortem.Read([]string{dir}, postmortem.Options{AllJobs: true, Run: -1, Last: 1})
 	if err != nil {
@@ -72,7 +70,6 @@ func readComms(dir string) (*commsReport, error) {
 	return r, nil
 }
 
-// write prints the report for a person.
 func (r *commsReport) write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "COMMUNICATOR\tID\tRANKS\tNODES\tOPERATIONS\tWHAT HAPPENED\tNOW")
@@ -136,7 +133,6 @@ func nameOf(a *postmortem.Act) string {
 	return a.Act
 }
 
-// names names ranks of a communicator.
 func (r *commsReport) names(c *postmortem.Comm, ranks []int) string {
 	job := map[int]int{}
 	for _, k := range c.Ranks {

@@ -15,7 +15,6 @@ import (
 	"github.com/carillon-rt/carillon/ras/jobsim/corpus"
 )
 
-// study is what the flags of carillon corpus say.
 type study struct {
 	trials, processes, most int
 	seed                    uint64
@@ -23,7 +22,6 @@ type study struct {
 	why                     bool
 }
 
-// newCorpus returns the corpus command.
 func newCorpus() *cobra.Command {
 	var s study
 	cmd := &cobra.Command{
@@ -72,7 +70,6 @@ most, and never in a healthy job, half a second at the median.`,
 	return cmd
 }
 
-// trialOf is one trial that is to be played.
 type trialOf struct {
 	kind *corpus.Kind
 	seed uint64
@@ -103,7 +100,6 @@ func (s *study) run(cmd *cobra.Command) error {
 	return err
 }
 
-// draw lists the trials.
 func (s *study) draw() (all []trialOf, err error) {
 	kinds := corpus.Kinds
 	if len(s.kinds) > 0 {
@@ -171,7 +167,6 @@ func (s *study) play(ctx context.Context, cmd *cobra.Command, all []trialOf) (*c
 	return &table, context.Cause(ctx)
 }
 
-// one plays one trial.
 func (s *study) one(ctx context.Context, t trialOf) (*corpus.Result, error) {
 	folder, err := os.MkdirTemp("", "carillon-corpus-")
 	if err != nil {
@@ -184,7 +179,6 @@ func (s *study) one(ctx context.Context, t trialOf) (*corpus.Result, error) {
 	return corpus.Play(corpus.Draw(t.seed, s.most, t.kind), folder)
 }
 
-// score adds a result to the table, and tells it if something was wrong.
 func (s *study) score(cmd *cobra.Command, table *corpus.Table, res *corpus.Result, kind *corpus.Kind) {
 	live, after := res.Scores()
 	table.Add(kind, live, after)

@@ -73,12 +73,10 @@ since when, and why.`,
 	return root
 }
 
-// complete makes values the completions of a flag that the command has.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// colorFlag adds the flag that says when the output is coloured.
 func colorFlag(cmd *cobra.Command, mode *term.ColorMode, what string) {
 	*mode = term.ColorAuto
 	cmd.Flags().Var(mode, "color", what+": auto, always or never (NO_COLOR is honoured)")
@@ -94,14 +92,12 @@ func flagError(err error) error {
 	return err
 }
 
-// writeJSON writes a value as an indented object.
 func writeJSON(w io.Writer, v any) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
 	return out.Encode(v)
 }
 
-// writeJSONLines writes each value as an object on a line of its own.
 func writeJSONLines[T any](w io.Writer, values []T) error {
 	out := json.NewEncoder(w)
 	for _, v := range values {

@@ -22,7 +22,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// postmortemFlags is what the flags of carillon postmortem say.
 type postmortemFlags struct {
 	postmortem.Options
 	asJSON, export bool
@@ -101,7 +100,6 @@ tapes.`,
 	return cmd
 }
 
-// completeJobs completes the name of a job whose tapes are in the first folder.
 func completeJobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return find.Names(append(args, tape.DefaultDir())[0], true), cobra.ShellCompDirectiveNoFileComp
 }
@@ -152,7 +150,6 @@ func (a *postmortemFlags) run(cmd *cobra.Command, paths []string) error {
 	return a.send(cmd, report)
 }
 
-// parseAt takes --at: a time of day, or a time.
 func (a *postmortemFlags) parseAt() (err error) {
 	if a.at == "" {
 		return nil

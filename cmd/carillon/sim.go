@@ -82,7 +82,6 @@ The exit code is 1 if something was told that is wrong, or not told.`,
 	return cmd
 }
 
-// simulated runs a plan with each number of ranks, in virtual time, and tells whether nothing was wrong.
 func simulated(cmd *cobra.Command, plan meshed.Plan, sizes []int, asJSON bool, out, stderr *os.File) bool {
 	var results []meshed.Result
 	var err error
@@ -109,7 +108,6 @@ func simulated(cmd *cobra.Command, plan meshed.Plan, sizes []int, asJSON bool, o
 	return !wrong(results)
 }
 
-// wrong tells whether something was told that is wrong, or not told.
 func wrong(results []meshed.Result) bool {
 	for _, r := range results {
 		if len(r.False)+len(r.Missed) > 0 {
@@ -119,7 +117,6 @@ func wrong(results []meshed.Result) bool {
 	return false
 }
 
-// writeSimulated prints what a person wants to know: a line for each size, and below it what was wrong.
 func writeSimulated(w io.Writer, results []meshed.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\t\tkill\tmembers know\tstop\tmembers know\tcut\tsleep\tall\tanalysis\twrong\tquiet, a member\t\t\t")

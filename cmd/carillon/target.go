@@ -15,7 +15,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// target is what the flags of carillon watch and status say of the endpoints to ask, and how.
 type target struct {
 	urls              []string
 	token, tokenFile  string
@@ -23,7 +22,6 @@ type target struct {
 	timeout           time.Duration
 }
 
-// targetHelp is what both commands say of it.
 const targetHelp = `JOB is a job's name, or the folder of its tapes; without it, it is the job of this host that
 started last. The processes' tapes say where their health endpoints are. A job of other hosts is found with --url,
 which names the endpoint of any of its processes; all know the same verdicts, but each tells only of its own
@@ -59,7 +57,6 @@ func unknown(cmd *cobra.Command, err error) error {
 	return exitCode(view.CodeUnknown)
 }
 
-// completeRunning completes the name of a job that runs.
 func completeRunning(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -89,7 +86,6 @@ func (t *target) client() (*endpoint.Client, error) {
 	return endpoint.New(endpoint.Config{Token: token, CACert: t.cacert, Cert: t.cert, Key: t.key, Timeout: t.timeout})
 }
 
-// find is the job of the arguments, or the endpoints of the flags.
 func (t *target) find(args []string) (*find.Job, []endpoint.Target, error) {
 	if len(t.urls) > 0 {
 		if len(args) > 0 {

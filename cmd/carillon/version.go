@@ -10,7 +10,6 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
-// buildInfo says which Carillon this is.
 type buildInfo struct {
 	Version  string `json:"version"`  // a tag, or what git describe made of it; "devel" when nobody stamped it
 	Commit   string `json:"commit"`   // the full hash; "unknown" when the toolchain didn't record it

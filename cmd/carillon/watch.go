@@ -19,7 +19,6 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// watchFlags is what the flags of carillon watch say.
 type watchFlags struct {
 	target
 	follow, lines  bool
@@ -141,7 +140,6 @@ func (l *watchFlags) display() (d watch.Display, end func(), err error) {
 	return screen, screen.Close, nil
 }
 
-// nextEach is how often it looks for the next job.
 const nextEach = time.Second
 
 // next waits for the next job; nil if there is none before ctx ends, or the user quits.

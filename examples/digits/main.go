@@ -48,7 +48,6 @@ func main() {
 	}
 }
 
-// parseFlags reads the command line. weights is the file to write them to, if any.
 func parseFlags(args []string) (s settings, weights string, err error) {
 	s.seed = 1
 	flags := flag.NewFlagSet("digits", flag.ContinueOnError)
@@ -100,14 +99,12 @@ func run(ctx context.Context, s settings, weights string) (err error) {
 // meetTime is how long a rank waits for the others at the beginning: one that died before all have met never comes.
 const meetTime = time.Minute
 
-// meet makes the world of all ranks.
 func meet(ctx context.Context, rt *ccl.Runtime) (*ccl.Comm, error) {
 	ctx, cancel := context.WithTimeout(ctx, meetTime)
 	defer cancel()
 	return rt.World(ctx)
 }
 
-// job is one rank's part of the work.
 type job struct {
 	settings
 	weights string // a file, or ""
@@ -199,7 +196,6 @@ func catchUp(ctx context.Context, world *ccl.Comm, t *trainer) error {
 	return nil
 }
 
-// count says how many there are of a thing.
 func count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"

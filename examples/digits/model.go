@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 )
 
-// hidden is the width of the middle layer.
 const hidden = 32
 
 // model is a perceptron with one hidden layer: 64 pixels → 32 rectified units → 10 scores.
@@ -26,7 +25,6 @@ type layers struct {
 
 const numParams = hidden*pixels + hidden + classes*hidden + classes
 
-// layersOf cuts a vector of numParams numbers.
 func layersOf(v []float32) layers {
 	cut := func(n int) []float32 {
 		head := v[:n:n]
@@ -57,7 +55,6 @@ type activations struct {
 	probs  [classes]float32
 }
 
-// forward computes the probability of each digit.
 func (m *model) forward(s *sample, a *activations) {
 	for i := range a.hidden {
 		a.hidden[i] = max(0, m.b1[i]+dot(m.w1[i*pixels:(i+1)*pixels], s.pixels[:]))
@@ -120,7 +117,6 @@ func dot(a, b []float32) (sum float32) {
 	return sum
 }
 
-// addScaled adds f times x to y.
 func addScaled(y, x []float32, f float32) {
 	x = x[:len(y)]
 	for i := range y {

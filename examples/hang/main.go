@@ -142,7 +142,6 @@ func (r *rank) load(ctx context.Context) ([]float32, error) {
 	}
 }
 
-// progressEvery is how often a rank says what it is in.
 const progressEvery = 5 * time.Second
 
 // progress says now and then what the rank is in, until the function that it returns is called.

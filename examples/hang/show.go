@@ -12,7 +12,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// exported tells whether the process's spans are sent to a collector.
 func exported() bool {
 	if e := os.Getenv("OTEL_TRACES_EXPORTER"); e != "" {
 		return e == "otlp"
@@ -57,7 +56,6 @@ func (r *rank) show(health string, missing int64) {
 	fmt.Print(b.String())
 }
 
-// showAfter says what is left to look at.
 func (r *rank) showAfter() {
 	_, tapes := whereabouts()
 	fmt.Printf("\nrank %d has made its call, and the all-reduce is complete. The tapes stay:\n    %s postmortem %s\n",
@@ -70,7 +68,6 @@ func (r *rank) jaegerCommand(job string) string {
 		"--data-urlencode 'tags=%s' | grep -o '\"otel.status_description\",[^}]*'", r.jaeger, jobTag(job))
 }
 
-// jobTag is the tag that Jaeger finds a job's spans by.
 func jobTag(job string) string { return fmt.Sprintf(`{"ccl.job":"%s"}`, job) }
 
 // whereabouts is the job's name, and the folder that its tapes are in.

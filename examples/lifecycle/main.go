@@ -102,7 +102,6 @@ func (m mistake) makeOn(ctx context.Context, n *node.Node) (answer, err error) {
 	return answer, errors.Join(world[0].Close(), world[1].Close())
 }
 
-// logTo logs without times, for a log that is read at once.
 func logTo(out *bytes.Buffer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{
 		Level: slog.LevelWarn,

@@ -220,7 +220,6 @@ func mismatched(ctx context.Context, j *job) error {
 	return first(errs)
 }
 
-// untilItWaits waits until an operation waits for another rank.
 func (j *job) untilItWaits(ctx context.Context) error {
 	waits := func(s tape.Slot) bool { return s.Wait >= 0 }
 	for !slices.ContainsFunc(j.Telemetry().Slots(), waits) && ctx.Err() == nil {

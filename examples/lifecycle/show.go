@@ -103,7 +103,6 @@ func failures(store *trace.Store, name string) []trace.Span {
 	return found
 }
 
-// linked says where a link of s leads, and what is there.
 func linked(store *trace.Store, s *trace.Span, l sdktrace.Link) string {
 	kind, where := "", "trace "+l.SpanContext.TraceID().String()
 	for _, kv := range l.Attributes {

@@ -98,7 +98,6 @@ func (b *Bus) emit(ev *Event) {
 	}
 }
 
-// arm sets the timer to when the gate wants to be woken.
 func (b *Bus) arm(now time.Time) {
 	wake := b.gate.wake
 	if wake.IsZero() || !b.armed.IsZero() && !wake.Before(b.armed) {

@@ -79,7 +79,6 @@ func (g *gate) offer(now time.Time, ev *Event) *Event {
 	return c.publish(now, ev)
 }
 
-// hold keeps a symptom back.
 func (g *gate) hold(c *condition, ev *Event) bool {
 	cause := g.cause(ev)
 	switch {
@@ -235,7 +234,6 @@ func (g *gate) room() bool {
 	return len(idle) > 0
 }
 
-// flush returns what was folded and not told yet.
 func (g *gate) flush(now time.Time) []*Event {
 	for _, c := range g.conditions {
 		if c.pending != nil {

@@ -15,7 +15,6 @@ const (
 	extUnresolved = "unresolved"
 )
 
-// texts are the extension attributes that are text, by name.
 func (e *Event) texts() map[string]*string {
 	return map[string]*string{
 		"key": &e.Key, "cause": &e.Cause, "job": &e.Job, "reason": &e.Reason, "rank": &e.Rank, "text": &e.Text,
@@ -23,7 +22,6 @@ func (e *Event) texts() map[string]*string {
 	}
 }
 
-// numbers are the extension attributes that are numbers, by name.
 func (e *Event) numbers() map[string]*uint64 {
 	return map[string]*uint64{"repeats": &e.Repeats, "suppressed": &e.Suppressed}
 }

@@ -24,7 +24,6 @@ const (
 	maxAskers = 4096
 )
 
-// asker asks and answers.
 type asker struct {
 	m       *Mesh
 	handler chan struct{} // room for calls of Handler and LocalNote
@@ -70,7 +69,6 @@ func (a *asker) forget(id [16]byte) {
 	delete(a.open, id)
 }
 
-// answers takes answers that came.
 func (a *asker) answers(body []byte) error {
 	id, replies, err := decodeReplies(body)
 	if err != nil {
@@ -122,7 +120,6 @@ func (a *asker) question(body []byte) error {
 	return nil
 }
 
-// admit says whether a member may ask one more question.
 func (a *asker) admit(name string, now time.Time) bool {
 	if a.each[name] == nil {
 		if len(a.each) >= maxAskers {

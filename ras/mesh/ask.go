@@ -110,7 +110,6 @@ type units struct {
 	at   map[string]int // by name of the member that is asked
 }
 
-// of is the unit of a member.
 func (u *units) of(m *Member) *unit {
 	i, ok := u.at[m.Name]
 	if !ok {
@@ -169,7 +168,6 @@ func (t *table) proxy(m *Member, not string) *Member {
 	return first
 }
 
-// round is a question that is being asked.
 type round struct {
 	m        *Mesh
 	ctx      context.Context //nolint:containedctx // of the loop; the round lives as long
@@ -327,7 +325,6 @@ func (r *round) neighbours(asked []unit) []unit {
 	return left.list
 }
 
-// put sends a question to a member.
 func (m *Mesh) put(ctx context.Context, to *instance, q *question) error {
 	st, ok := m.Member(to.name)
 	if !ok || st.Member.Instance != to.id {

@@ -158,7 +158,6 @@ func (t *Tuning) validate() error {
 	return nil
 }
 
-// memberlistConfig is what memberlist is told.
 func (c *Config) memberlistConfig(d *delegate) *memberlist.Config {
 	t := c.Tuning
 	m := memberlist.DefaultLANConfig()

@@ -15,7 +15,6 @@ type delegate struct{ m *Mesh }
 
 var errGoneForGood = errors.New("mesh: that process is gone")
 
-// memberOf is a node as a member.
 func memberOf(n *memberlist.Node) (Member, error) {
 	m, err := decodeMeta(n.Meta)
 	if err != nil {

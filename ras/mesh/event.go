@@ -25,10 +25,8 @@ var stateNames = [...]string{"alive", "suspect", "stopped", "unreachable", "dead
 // String is the state's name: "alive".
 func (s State) String() string { return nameIn(stateNames[:], uint8(s), "state") }
 
-// running says whether a member in this state is expected to answer.
 func (s State) running() bool { return s == Alive || s == Suspect }
 
-// gone says whether a member in this state is no more.
 func (s State) gone() bool { return s == Dead || s == Left }
 
 // Kind is what happened to a member.

@@ -79,17 +79,14 @@ func message(kind byte) []byte { return []byte{wireVersion, kind} }
 
 func fateMessage(f *fate) []byte { return appendFate(message(msgFate), f) }
 
-// nameMessage is a message about a member.
 func nameMessage(kind byte, about instance) []byte { return about.append(message(kind)) }
 
-// decodeFate reads the body of a fate message.
 func decodeFate(body []byte) (fate, error) {
 	r := wire.NewReader(body)
 	f := readFate(r)
 	return f, r.Err()
 }
 
-// decodeName reads the body of a message about a member.
 func decodeName(body []byte) (instance, error) {
 	r := wire.NewReader(body)
 	about := readInstance(r)
@@ -99,10 +96,8 @@ func decodeName(body []byte) (instance, error) {
 	return about, r.Err()
 }
 
-// maxFates bounds the fates in one state exchange.
 const maxFates = 512
 
-// appendFates encodes what a state exchange carries.
 func appendFates(b []byte, fates []fate) []byte {
 	fates = fates[:min(len(fates), maxFates)]
 	b = append(b, wireVersion)

@@ -21,7 +21,6 @@ type Host interface {
 	Now() int64
 }
 
-// kernel is the machine that this process runs on.
 type kernel struct{}
 
 func (kernel) Watch(id process.ID, ended func(process.Exit)) (func(), error) { return id.Watch(ended) }

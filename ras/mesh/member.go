@@ -47,7 +47,6 @@ func (m *Member) sameHost(o *Member) bool {
 	return m.Host == o.Host && m.BootID == o.BootID && m.PIDSpace == o.PIDSpace
 }
 
-// hostKey is equal for members of one host.
 func (m *Member) hostKey() hostKey { return hostKey{m.Host, m.BootID, m.PIDSpace} }
 
 type hostKey struct {
@@ -64,7 +63,6 @@ func byHostAndRank(a, b *Member) int {
 	)
 }
 
-// nameOf is the name of a process.
 func nameOf(host string, pid int) string { return host + "-" + strconv.Itoa(pid) }
 
 const (
@@ -87,7 +85,6 @@ func appendMeta(b []byte, m *Member) []byte {
 	return wire.AppendBytes(wire.AppendBytes(b, m.Host), m.Health)
 }
 
-// decodeMeta reads what appendMeta wrote.
 func decodeMeta(b []byte) (Member, error) {
 	r := wire.NewReader(b)
 	if v := r.Byte(); v != metaVersion {

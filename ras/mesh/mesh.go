@@ -91,7 +91,6 @@ func Start(c Config) (*Mesh, error) {
 	return m, nil
 }
 
-// open opens the port and starts memberlist.
 func (m *Mesh) open() error {
 	if m.transport = m.config.Transport; m.transport == nil {
 		s, err := newSeal(m.config.Secret, m.config.Job)
@@ -128,7 +127,6 @@ func (m *Mesh) open() error {
 	return nil
 }
 
-// runtimeRand is the source of math/rand/v2's functions.
 type runtimeRand struct{}
 
 func (runtimeRand) Uint64() uint64 { return mathrand.Uint64() }
@@ -326,7 +324,6 @@ func (r namedBroadcast) Invalidates(o memberlist.Broadcast) bool {
 	return ok && other.Name() == r.name
 }
 
-// receive handles a message of another member. It must not block.
 func (m *Mesh) receive(kind byte, body []byte) error {
 	switch kind {
 	case msgFate:
@@ -351,7 +348,6 @@ func (m *Mesh) receive(kind byte, body []byte) error {
 	return nil
 }
 
-// named handles a message about a member.
 func (m *Mesh) named(kind byte, about instance) {
 	switch kind {
 	case msgCheck:

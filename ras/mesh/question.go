@@ -55,7 +55,6 @@ func appendQuestion(b []byte, q *question) []byte {
 	return wire.AppendBytes(b, q.body)
 }
 
-// append encodes an instance: name text, id u64.
 func (t instance) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(wire.AppendBytes(b, t.name), t.id)
 }

@@ -68,7 +68,6 @@ func newSeal(secret []byte, job string) (*seal, error) {
 	return &seal{aead: aead, tag: [tagSize]byte(tag)}, nil
 }
 
-// packet seals a packet.
 func (s *seal) packet(b []byte) []byte { return s.aead.Seal(s.tag[:], nil, b, []byte("packet")) }
 
 // openPacket is what is in a packet that is the job's and new.

@@ -50,7 +50,6 @@ const (
 
 func newTable(self Member) *table { return &table{self: self, entries: make(map[string]*entry)} }
 
-// gone says whether that instance ended for good.
 func (t *table) gone(name string, id uint64) bool { return t.final.has(instance{name, id}) }
 
 func (e *entry) become(s State, k Kind, since time.Time, c Cause, exit process.Exit, by string) []Event {

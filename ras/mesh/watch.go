@@ -33,7 +33,6 @@ type watcher struct {
 	forgot   time.Time // when the table was told to forget
 }
 
-// stopCauses are why a process does not run.
 var stopCauses = [...]Cause{
 	process.Stopped: CauseSignal, process.Traced: CauseTraced, process.Frozen: CauseFrozen,
 }
@@ -136,7 +135,6 @@ func (w *watcher) run() {
 	}
 }
 
-// next is when something is due.
 func (w *watcher) next() time.Time {
 	next := w.checked.Add(w.m.config.Tuning.CheckInterval)
 	for _, g := range w.stopping {
@@ -430,7 +428,7 @@ func (m *Mesh) ping(to *Member) error {
 	}
 }
 
-// refused says whether nobody listens at a member's port, twice, while its host answers.
+// refused tells whether nobody listens at a member's port, twice, while its host answers.
 func (w *watcher) refused(m *Member) bool {
 	t := &w.m.config.Tuning
 	for range 2 {
@@ -446,7 +444,6 @@ func (w *watcher) refused(m *Member) bool {
 	return true
 }
 
-// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

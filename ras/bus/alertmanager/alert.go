@@ -128,7 +128,6 @@ func (t *table) catchUp(now time.Time, open []*bus.Event) (full int) {
 	return full
 }
 
-// due returns the alerts to send now, in the order in which they opened.
 func (t *table) due(now time.Time) []*tracked {
 	for key, a := range t.byKey {
 		if over := a.open[key]; !over.IsZero() && !now.Before(over) {
@@ -194,7 +193,6 @@ func (t *table) next() (next time.Time) {
 	return next
 }
 
-// earlier is the earlier of two times of which zero is never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

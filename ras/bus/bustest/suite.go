@@ -103,7 +103,6 @@ func (tr *trial) publish(number int, kind string, severity bus.Severity) {
 	}
 }
 
-// open publishes the verdicts from first to last.
 func (tr *trial) open(first, last int) {
 	tr.t.Helper()
 	for number := first; number <= last; number++ {

@@ -197,7 +197,6 @@ func (h *Handler) stream(s *bus.Subscription, c *client) {
 	}
 }
 
-// send writes and flushes, for as long as the write timeout allows.
 func (c *client) send(frame []byte) error {
 	if err := c.out.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err

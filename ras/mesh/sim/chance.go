@@ -49,7 +49,6 @@ type global struct {
 // timers of memberlist fall on one instant, come together again.
 const renewTime = 10 * time.Millisecond
 
-// seedGlobal seeds the global source until end is called.
 func seedGlobal(seed uint64) (*global, error) {
 	seeds := mathrand.New(mathrand.NewPCG(seed, streamGlobal))
 	first := seeds.Int64()
@@ -74,7 +73,6 @@ func seedGlobal(seed uint64) (*global, error) {
 	return g, nil
 }
 
-// end makes the global source unpredictable again.
 func (g *global) end() {
 	if g == nil {
 		return

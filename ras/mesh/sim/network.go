@@ -241,7 +241,6 @@ func (t *port) late(at time.Time) time.Duration {
 	return t.network.arrivals.next(max(time.Until(at), 0) + late)
 }
 
-// wait waits for d, or until Shutdown.
 func (t *port) wait(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -20,7 +20,6 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
-// inProcess measures ranks that are goroutines of this process.
 func inProcess(ctx context.Context, s Setup, ranks, size int) (Result, error) {
 	n, err := node.Start(ctx, node.FromEnv(), node.WithHealth(""), node.WithLog(slog.New(slog.DiscardHandler)))
 	if err != nil {
@@ -139,7 +138,6 @@ func (m openMPI) measure(ctx context.Context, s Setup, ranks, size int) (Result,
 	}, nil
 }
 
-// output runs a command and returns its standard output; its error has what the command said.
 func output(ctx context.Context, name string, args []string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stdout, stderr bytes.Buffer

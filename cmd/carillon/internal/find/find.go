@@ -133,7 +133,6 @@ func Names(dir string, all bool) []string {
 	return names
 }
 
-// jobs are all in a folder, the last started first.
 func jobs(dir string) []*Job {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -71,7 +71,6 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("%s is %q, allowed is %s", e.Field, e.Value, e.Allowed)
 }
 
-// minSecret is the shortest secret that ranks accept, in bytes.
 const minSecret = 16
 
 // maxRanks bounds what a slip of the finger can start.
@@ -133,7 +132,6 @@ func (c *Config) worldSize() int { return max(c.Hosts, 1) * c.Ranks }
 
 func (c *Config) firstRank() int { return c.Host * c.Ranks }
 
-// place is where a rank of this host stands among the simulated nodes.
 type place struct {
 	node, local, size int // the node, the place on it, and how many ranks the node has
 }
@@ -154,7 +152,6 @@ func (c *Config) placeOf(i int) place {
 var others = regexp.MustCompile(
 	`^(CARILLON_(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|ADDRESS|JOB_SECRET_FILE)|TORCHELASTIC_\w+)=`)
 
-// environment returns what the i-th rank of this host runs with: Env, and over it the variables of the job.
 func (c *Config) environment(i int, hostname string) []string {
 	p := c.placeOf(i)
 	env := slices.DeleteFunc(slices.Clone(c.Env), others.MatchString)
@@ -179,7 +176,6 @@ func (c *Config) environment(i int, hostname string) []string {
 	return env
 }
 
-// hostID is the host of the i-th rank: this one, or the node that it pretends to be.
 func (c *Config) hostID(i int, hostname string) string {
 	if c.Nodes > 1 {
 		return fmt.Sprintf("%s-node-%d", hostname, c.placeOf(i).node)

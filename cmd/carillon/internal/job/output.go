@@ -65,7 +65,6 @@ func endOfLines(b []byte) int {
 	return 1 + max(newline, bytes.LastIndexByte(b[:len(b)-1], '\r'))
 }
 
-// show shows the first n bytes of what is held back. o.mu is held.
 func (o *output) show(n int) {
 	if n > 0 {
 		o.log.write(o.held[:n])
@@ -74,7 +73,6 @@ func (o *output) show(n int) {
 	}
 }
 
-// finish shows the rest. Nothing is written any more.
 func (o *output) finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -116,7 +114,6 @@ func (l *logFile) close() {
 	}
 }
 
-// end ends the log, with the first error if there was one.
 func (l *logFile) end(err error) {
 	l.ended.Do(func() {
 		l.f.Close()

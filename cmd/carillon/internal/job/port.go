@@ -16,7 +16,6 @@ type port struct {
 	fd, number int
 }
 
-// reservePort finds a free port. The caller releases it when the job is over.
 func reservePort() (*port, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

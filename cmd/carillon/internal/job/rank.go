@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rank is one rank of the job on this host: a process, the group that it leads, and what takes their output.
 type rank struct {
 	number  int // in the world
 	index   int // on this host
@@ -136,7 +135,6 @@ func (r *rank) settle(grace time.Duration) {
 	unix.Close(r.pidfd)
 }
 
-// openGroup returns pidfds of the living processes of a group, but for its dead leader.
 func openGroup(pgid int) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -21,7 +21,6 @@ type Outcome struct {
 	After time.Duration // since its start
 }
 
-// how says it as the end of a sentence.
 func (o Outcome) how() string {
 	switch {
 	case o.Signal != 0 && o.Signal == o.Asked:
@@ -39,7 +38,6 @@ func (o Outcome) how() string {
 	}
 }
 
-// verb is what joins a subject to how.
 func (o Outcome) verb(plural bool) string {
 	switch {
 	case o.Signal == 0:
@@ -114,7 +112,6 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// well says which ranks ended well, and which were lost.
 func (r *Result) well() string {
 	survivors := slices.DeleteFunc(r.ranks(), func(rank int) bool {
 		return slices.ContainsFunc(r.Lost, func(o *Outcome) bool { return o.Rank == rank })

@@ -88,7 +88,6 @@ func (c *Config) makeFolders() error {
 	return nil
 }
 
-// complete fills in what the ranks must be told and nobody said.
 func (c *Config) complete() (err error) {
 	if c.MasterAddr == "" {
 		c.MasterAddr = "127.0.0.1"
@@ -117,7 +116,6 @@ func (c *Config) complete() (err error) {
 	return nil
 }
 
-// reserve reserves a port, until release.
 func (c *Config) reserve() (int, error) {
 	p, err := reservePort()
 	if err != nil {
@@ -135,7 +133,6 @@ func (c *Config) release() {
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_]+`)
 
-// stem makes the beginning of a job's name from a program's path.
 func stem(program string) string {
 	s := notInNames.ReplaceAllString(filepath.Base(program), "_")
 	return s[:min(len(s), 32)]

@@ -59,7 +59,6 @@ func newSupervisor(cfg *Config) *supervisor {
 	return s
 }
 
-// startAll starts all ranks, or some and returns why not the next.
 func (s *supervisor) startAll(path, hostname string) error {
 	stdin, release, err := s.openInput()
 	if err != nil {
@@ -181,7 +180,6 @@ func (s *supervisor) goOn(batch []death) bool {
 	return true
 }
 
-// remaining are the ranks that live or have ended well.
 func (s *supervisor) remaining() (numbers []int) {
 	for _, r := range s.ranks {
 		if r.ended == nil || !r.ended.exit.Failed() {
@@ -207,7 +205,6 @@ func cause(known *death, batch []death) *death {
 	return first
 }
 
-// told does what a signal to the launcher asks for.
 func (s *supervisor) told(sig os.Signal) {
 	switch num := sig.(unix.Signal); num {
 	case unix.SIGINT, unix.SIGTERM:
@@ -229,7 +226,6 @@ func (s *supervisor) told(sig os.Signal) {
 	}
 }
 
-// nextPhase follows when the time of a phase is over.
 func (s *supervisor) nextPhase() {
 	switch s.phase {
 	case lingering:
@@ -255,7 +251,6 @@ func (s *supervisor) end(why string, sig unix.Signal) {
 	s.timer.Reset(s.cfg.Grace)
 }
 
-// kill ends all at once, and what dead ranks left behind with them.
 func (s *supervisor) kill() {
 	s.phase = killing
 	for _, r := range s.ranks {

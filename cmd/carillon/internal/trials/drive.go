@@ -77,7 +77,6 @@ func Play(ctx context.Context, seed uint64, most int, kind *corpus.Kind, folder 
 	return p.end(signals, done, ended)
 }
 
-// play is a trial that is played.
 type play struct {
 	trial  *corpus.Trial
 	folder string
@@ -90,7 +89,6 @@ type play struct {
 	struck    [2]bool
 }
 
-// take takes an event that the job tells.
 func (p *play) take(_ http.ResponseWriter, r *http.Request) {
 	var ev bus.Event
 	if err := json.NewDecoder(r.Body).Decode(&ev); err != nil || ev.Type != semconv.EventVerdictOpened {
@@ -105,7 +103,6 @@ func (p *play) take(_ http.ResponseWriter, r *http.Request) {
 	p.told = append(p.told, corpus.Told{At: ev.Time.UnixNano(), Verdict: v})
 }
 
-// release lets go of the processes.
 func (p *play) release() {
 	for _, fd := range p.processes {
 		if fd >= 0 {
@@ -155,7 +152,6 @@ func (p *play) complete() bool {
 	return true
 }
 
-// faults learns which faults have begun.
 func (p *play) faults() {
 	for i := range p.trial.Faults {
 		f := &p.trial.Faults[i]
@@ -168,7 +164,6 @@ func (p *play) faults() {
 	}
 }
 
-// strike lets happen what is due from outside.
 func (p *play) strike() {
 	l := &p.trial.Layout
 	for i := range p.trial.Faults {
@@ -233,7 +228,6 @@ func (p *play) end(signals chan<- os.Signal, done <-chan error, ended bool) (*co
 	return res, errors.Join(<-done, p.read(res))
 }
 
-// read reads the tapes.
 func (p *play) read(res *corpus.Result) error {
 	report, err := postmortem.Read([]string{p.tapes}, postmortem.Options{Last: 1, Run: -1})
 	if err == nil {

@@ -56,7 +56,6 @@ func Process(args []string) error {
 	select {}
 }
 
-// worker is one process of a trial.
 type worker struct {
 	trial   *corpus.Trial
 	folder  string
@@ -79,7 +78,6 @@ func (w *worker) announce() {
 	}
 }
 
-// write puts a file into the folder, all at once.
 func (w *worker) write(name, text string) {
 	temporary := filepath.Join(w.folder, fmt.Sprintf(".%s.%d", name, w.index))
 	err := os.WriteFile(temporary, []byte(text), 0o600)
@@ -92,10 +90,8 @@ func (w *worker) write(name, text string) {
 	}
 }
 
-// now is the time of faults.
 func now() int64 { return time.Now().UnixNano() }
 
-// rank is one rank, with what its threads share.
 type rank struct {
 	*worker
 	number int
@@ -118,14 +114,12 @@ func (w *worker) run(number int) {
 	}
 }
 
-// next is a program's next instruction. Programs of one process share its faults.
 func (w *worker) next(program jobsim.Program) jobsim.Instruction {
 	w.noting.Lock()
 	defer w.noting.Unlock()
 	return program()
 }
 
-// failed does what the program does about an error.
 func (w *worker) failed(err error) {
 	fmt.Fprintln(os.Stderr, err)
 	switch w.trial.Errors {
@@ -138,7 +132,6 @@ func (w *worker) failed(err error) {
 	}
 }
 
-// leave ends the process in order.
 func (w *worker) leave(code int) {
 	if !w.leaving.CompareAndSwap(0, 1) {
 		select {} // another rank does
@@ -160,7 +153,6 @@ func (w *worker) begin(do func()) {
 	}
 }
 
-// thread is one goroutine of a rank's program.
 type thread struct {
 	*rank
 	works []*ccl.Work
@@ -189,7 +181,6 @@ func (t *thread) gate(g *jobsim.Gate) chan struct{} {
 	return t.gates[g]
 }
 
-// do does one instruction.
 func (t *thread) do(i jobsim.Instruction) error {
 	ctx := context.Background()
 	switch i := i.(type) {
@@ -254,7 +245,6 @@ func (t *thread) do(i jobsim.Instruction) error {
 	return nil
 }
 
-// world makes the communicator of all ranks.
 func (t *thread) world(ctx context.Context) (*ccl.Comm, error) {
 	rt, l := t.node.Runtime(), &t.trial.Layout
 	if l.PerProcess == 1 {

@@ -51,7 +51,6 @@ func (c *Comm) Idle() bool {
 	return len(c.Busy) == 0 && len(c.States) == 1 && c.States[0].State == lifecycle.StateReady.String()
 }
 
-// gathering gathers communicators from their ranks.
 type gathering struct {
 	size  int // of the job
 	comms map[lifecycle.CommID]*Comm
@@ -148,7 +147,6 @@ func (c *Comm) finish() {
 	}
 }
 
-// ranks names ranks of the communicator.
 func (c *Comm) ranks(of []int) string { return RankNames(of, c.Name, c.job) }
 
 // RankNames names ranks of a communicator by their ranks in the job, with the communicator's in brackets where they

@@ -56,7 +56,6 @@ func (f *Frame) Lines() []string {
 	return out
 }
 
-// header is the job, how it does, and the time at the right.
 func (f *Frame) header(columns int) line {
 	if f.Report == nil {
 		return line{}.say(bold, "carillon watch").say(plain, "  %s", f.Note)

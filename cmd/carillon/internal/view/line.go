@@ -36,7 +36,6 @@ type piece struct {
 
 type line []piece
 
-// say appends text from anywhere.
 func (l line) say(s style, format string, args ...any) line {
 	return append(l, piece{s, shown(fmt.Sprintf(format, args...))})
 }
@@ -108,7 +107,6 @@ func wrap(s style, indent, text string, width, most int) []line {
 	return lines
 }
 
-// seconds is a duration as reports have it.
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func ageText(d time.Duration) string { return words.Round(max(d, 0)).String() }

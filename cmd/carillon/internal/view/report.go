@@ -115,5 +115,4 @@ func (r *Report) JSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// shown is text that a terminal doesn't obey.
 func shown(s string) string { return terminal.Shown(s) }

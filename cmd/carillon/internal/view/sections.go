@@ -99,7 +99,6 @@ type stateStyle struct {
 	style style
 }
 
-// stateStyles are the states in the order of interest, and how they look.
 var stateStyles = []stateStyle{
 	{"dead", red}, {"stopped", red}, {"unreachable", red}, {"suspect", yellow}, {stateAlive, plain}, {"left", dim},
 }
@@ -127,7 +126,6 @@ func (r *Report) rankSection(lim limits) section {
 	return s
 }
 
-// rankCount says how many there are, and where.
 func (r *Report) rankCount() string {
 	hosts, ranks := map[string]bool{}, map[int]bool{}
 	for i := range r.Ranks {
@@ -230,7 +228,6 @@ func (r *Report) commSection(lim limits) section {
 	return s
 }
 
-// told is what ranks are in.
 func (c *Comm) told(n int) string {
 	o := &c.Busy[n]
 	var b strings.Builder

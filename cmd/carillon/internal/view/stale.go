@@ -31,7 +31,6 @@ const (
 	whyNotAsked = "not asked"
 )
 
-// staleness says whether what a process told is stale.
 func (v *View) staleness(now time.Time, key rankKey, p *part) (Stale, bool) {
 	s := Stale{Rank: p.Rank, Host: key.host, Age: now.Sub(p.at).Seconds()}
 	switch state := v.ranks[key].State; {

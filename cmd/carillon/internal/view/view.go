@@ -39,7 +39,6 @@ type View struct {
 	heard    time.Time         // when anybody told anything last
 }
 
-// begin makes a zero View ready.
 func (v *View) begin() {
 	if v.told == nil {
 		v.verdicts, v.ranks, v.touched, v.told = map[string]health.Verdict{}, map[rankKey]health.Rank{},
@@ -153,7 +152,6 @@ func (v *View) Event(now time.Time, ev *bus.Event) {
 
 const stateAlive = "alive"
 
-// states are those that events of ranks tell of.
 var states = map[string]string{
 	semconv.EventRankJoined: stateAlive, semconv.EventRankLeft: "left", semconv.EventRankDead: "dead",
 	semconv.EventRankStopped: "stopped",
@@ -261,7 +259,6 @@ func (v *View) unwatched() (why string) {
 	return why
 }
 
-// told is a condition with the rank that told it.
 type told struct {
 	rank      int
 	condition health.Condition

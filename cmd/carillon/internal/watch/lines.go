@@ -42,7 +42,6 @@ func (l *Lines) State(r *view.Report, note string) {
 	}
 }
 
-// staleness says once whose state is out of date, and once when it isn't any more.
 func (l *Lines) staleness(r *view.Report) {
 	is := map[int]bool{}
 	var news []view.Stale

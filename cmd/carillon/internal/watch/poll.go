@@ -25,7 +25,6 @@ func newPoller() *poller {
 	return &poller{asked: map[endpoint.Target]time.Time{}, busy: map[endpoint.Target]bool{}}
 }
 
-// reach says which targets there are to ask.
 func (p *poller) reach(targets []endpoint.Target) {
 	p.targets = targets
 	maps.DeleteFunc(p.asked, func(t endpoint.Target, _ time.Time) bool { return !slices.Contains(targets, t) })
@@ -48,7 +47,6 @@ func (p *poller) next(now time.Time) (to endpoint.Target, wait time.Duration) {
 	return to, wait
 }
 
-// done says that one has answered, or hasn't within its time.
 func (p *poller) done(with endpoint.Target) { delete(p.busy, with) }
 
 // again has one asked again that has refused: somebody else on this host had just asked.
@@ -56,7 +54,6 @@ func (p *poller) again(to endpoint.Target, after time.Duration) {
 	p.asked[to] = p.asked[to].Add(after - pollEach)
 }
 
-// answer is what one was told, or why nothing.
 type answer struct {
 	from     endpoint.Target
 	snapshot *endpoint.Snapshot

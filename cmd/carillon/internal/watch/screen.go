@@ -23,7 +23,6 @@ const (
 	endLine     = "\x1b[K"
 )
 
-// maxEvents are remembered for tall screens.
 const maxEvents = 256
 
 // Screen is a Display on a terminal. It draws over what it drew, so that nothing flickers, and writes nothing where
@@ -116,7 +115,6 @@ func (s *Screen) Redraw() <-chan struct{} { return s.redraw }
 // Quit implements Display.
 func (s *Screen) Quit() <-chan struct{} { return s.quit }
 
-// resizes has the screen drawn again when its size changes.
 func (s *Screen) resizes() {
 	for range s.winch {
 		select {

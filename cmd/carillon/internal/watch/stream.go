@@ -41,14 +41,12 @@ type heard struct {
 	err    error
 }
 
-// reach says which targets there are to listen to.
 func (s *stream) reach(targets []endpoint.Target) {
 	if !slices.Equal(targets, s.targets) {
 		s.targets, s.retry = targets, time.Time{}
 	}
 }
 
-// avoid names those that are not sound.
 func (s *stream) avoid(urls []string) {
 	s.unsound = urls
 	if s.cancel != nil && slices.Contains(urls, s.to.URL) && len(s.sound()) > 0 {
@@ -80,7 +78,6 @@ func (s *stream) choose(failed bool) (endpoint.Target, bool) {
 	return candidates[at], true
 }
 
-// ended takes note that the stream has ended, and why.
 func (s *stream) ended(err error, now time.Time) {
 	if s.open && now.Sub(s.began) > backoffMost { // it was no flapping
 		s.failures = 0

@@ -236,7 +236,6 @@ func Tapes(job *find.Job) []view.Local {
 	return local
 }
 
-// hear takes what the stream tells.
 func (w *Watcher) hear(h heard) {
 	ev := h.event
 	switch {
@@ -259,7 +258,6 @@ func (w *Watcher) hear(h heard) {
 	}
 }
 
-// answer takes what one who was asked has told.
 func (w *Watcher) answer(a answer) {
 	w.poller.done(a.from)
 	var refused *endpoint.RefusedError

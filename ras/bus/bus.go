@@ -156,10 +156,6 @@ func (b *Bus) Attach(cfg SubscriptionConfig) *Subscription {
 	s := &Subscription{bus: b, cfg: cfg, ready: make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s.cfg.Queue <= 0 {
-		s.cfg.Queue = b.cfg.Queue
-	}
-	s.cfg.Queue = min(s.cfg.Queue, MaxQueue)
 	s.seen = formatID(b.epoch, b.seq)
 	if cfg.After != "" {
 		b.resume(s, cfg.After)

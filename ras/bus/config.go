@@ -34,7 +34,7 @@ type Config struct {
 	Job string
 	// History is how many events are remembered for those who resume. 0 means DefaultHistory.
 	History int
-	// Queue is how many events wait for a subscriber that asks for no other number. 0 means DefaultQueue.
+	// Queue is how many events wait for a subscriber, beside what it resumes. 0 means DefaultQueue.
 	Queue int
 }
 

@@ -10,10 +10,10 @@ import (
 )
 
 func TestSinkConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{Waits: true, New: func(_ *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig,
+	bustest.Run(t, bustest.Subject{Waits: true, New: func(_ *testing.T, b *bus.Bus, filter bus.Filter,
 		r *bustest.Receiver,
 	) bus.Sink {
-		return bus.NewSink(b, "function", cfg, func(_ context.Context, ev *bus.Event) error {
+		return bus.NewSink(b, "function", filter, func(_ context.Context, ev *bus.Event) error {
 			r.Take([]byte(ev.Text))
 			return nil
 		})
@@ -24,7 +24,7 @@ func TestSinkConforms(t *testing.T) {
 func TestSinkCounts(t *testing.T) {
 	b := newBus(t, bus.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
-	sink := bus.NewSink(b, "fails", bus.SubscriptionConfig{}, func(_ context.Context, ev *bus.Event) error {
+	sink := bus.NewSink(b, "fails", bus.Filter{}, func(_ context.Context, ev *bus.Event) error {
 		if ev.Text == "last" {
 			cancel()
 		}

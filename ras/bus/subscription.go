@@ -13,8 +13,6 @@ import (
 // SubscriptionConfig says what a subscription gets.
 type SubscriptionConfig struct {
 	Filter Filter
-	// Queue is how many events wait at most; 0 means Config.Queue. What is resumed doesn't count.
-	Queue int
 	// After is the id behind which the subscription begins; empty: with what is published from now on; FromStart: with
 	// all that is remembered.
 	After string
@@ -39,7 +37,7 @@ type Subscription struct {
 func (s *Subscription) push(ev *Event) {
 	s.mu.Lock()
 	var dropped bool
-	if s.queue, dropped = enqueue(s.queue, ev, s.cfg.Queue); dropped {
+	if s.queue, dropped = enqueue(s.queue, ev, s.bus.cfg.Queue); dropped {
 		s.missed++
 		s.dropped++
 	}

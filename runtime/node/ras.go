@@ -162,9 +162,9 @@ func (r *JobRAS) makeSinks() error {
 		}))
 	}
 	if logger := s.sink.Collector(); logger != nil {
-		add(otlplog.New(r.outward, bus.SubscriptionConfig{}, logger), nil)
+		add(otlplog.New(r.outward, bus.Filter{}, logger), nil)
 	}
-	add(bus.NewSink(r.outward, "log", bus.SubscriptionConfig{Filter: news}, r.logEvent), nil)
+	add(bus.NewSink(r.outward, "log", news, r.logEvent), nil)
 	return errors.Join(errs...)
 }
 

@@ -121,7 +121,7 @@ func begin(t *testing.T, am *server, resend time.Duration) (publish func(string,
 		t.Fatal(err)
 	}
 	sink, err := alertmanager.New(alertmanager.Config{
-		Bus: b, URLs: []string{"http://" + am.addr}, Runbooks: "https://docs.example/runbooks.md", Resend: resend,
+		Bus: b, URLs: []string{"http://" + am.addr}, Resend: resend,
 		Retry: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -62,7 +62,7 @@ func (t *table) apply(now time.Time, ev *bus.Event, n int) bool {
 		}
 		return true
 	}
-	labels := t.labels(ev)
+	labels := labelsOf(ev)
 	a := t.alerts[labels.Fingerprint()]
 	if old != nil && old != a {
 		t.end(now, key, ev.Time, false)
@@ -82,7 +82,7 @@ func (t *table) apply(now time.Time, ev *bus.Event, n int) bool {
 	if ev.Stage == bus.Once {
 		a.open[key] = now.Add(hold)
 	}
-	a.Annotations, a.due = t.annotations(ev), now
+	a.Annotations, a.due = annotationsOf(ev), now
 	a.events += n
 	return true
 }
@@ -200,25 +200,22 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-func (t *table) labels(ev *bus.Event) model.LabelSet {
-	labels := t.cfg.Labels.Merge(model.LabelSet{
+func labelsOf(ev *bus.Event) model.LabelSet {
+	labels := model.LabelSet{
 		"alertname": model.LabelValue(Name(ev)), "severity": model.LabelValue(ev.Severity.String()),
-	})
+	}
 	set(labels, "job", ev.Job)
 	set(labels, "reason", ev.Reason)
 	set(labels, "rank", ev.Rank)
 	return labels
 }
 
-func (t *table) annotations(ev *bus.Event) model.LabelSet {
+func annotationsOf(ev *bus.Event) model.LabelSet {
 	annotations := model.LabelSet{eventID: model.LabelValue(ev.ID)}
 	set(annotations, "summary", ev.Text)
 	set(annotations, "description", ev.Description)
 	set(annotations, "subject", ev.Subject)
 	set(annotations, "as_of", ev.Time.UTC().Format(time.RFC3339)) // the ages in the summary are of then
-	if t.cfg.Runbooks != "" {
-		set(annotations, "runbook_url", t.cfg.Runbooks+"#"+strings.ToLower(Name(ev)))
-	}
 	return annotations
 }
 

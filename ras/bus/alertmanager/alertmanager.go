@@ -34,15 +34,8 @@ type Config struct {
 	// URLs are the Alertmanagers, all of one cluster, without /api/v2/alerts. At least one. Only their hosts are ever
 	// logged.
 	URLs []string
-	// Labels are on every alert, for instance a cluster's name; those of the event win.
-	Labels model.LabelSet
-	// Runbooks is what runbook_url begins with; "#" and the alert's name in lower case follow. Empty: there is no
-	// runbook_url.
-	Runbooks string
 	// Filter chooses the events that are alerts. Without Least: bus.Warning, farewells are alerts, too.
 	Filter bus.Filter
-	// Queue is how many events wait; 0 means the Bus's.
-	Queue int
 	// Resend is how often open alerts are sent again. 0 means DefaultResend.
 	Resend time.Duration
 	// Retry is the time until the next attempt when one has failed. 0 means DefaultRetry.
@@ -65,12 +58,6 @@ func (c Config) Validate() error {
 	for i, address := range c.URLs {
 		if err := push.CheckURL(address); err != nil {
 			errs = append(errs, fmt.Errorf("alertmanager.Config.URLs[%d] is %w", i, err))
-		}
-	}
-	for name := range c.Labels {
-		if !model.LegacyValidation.IsValidLabelName(string(name)) { // what Alertmanager takes, whatever its version
-			errs = append(errs,
-				fmt.Errorf("alertmanager.Config.Labels has %q: allowed are letters, digits and _, no digit first", name))
 		}
 	}
 	if c.Resend < 0 || c.Retry < 0 {
@@ -104,7 +91,7 @@ func New(cfg Config) (*Sink, error) {
 	for _, address := range cfg.URLs {
 		s.clients = append(s.clients, push.New(strings.TrimRight(address, "/")+"/api/v2/alerts", cfg.Transport))
 	}
-	s.sub = cfg.Bus.Attach(bus.SubscriptionConfig{Filter: cfg.Filter, Queue: cfg.Queue, After: bus.FromStart})
+	s.sub = cfg.Bus.Attach(bus.SubscriptionConfig{Filter: cfg.Filter, After: bus.FromStart})
 	return s, nil
 }
 

@@ -15,8 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/common/model"
-
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/bus/alertmanager"
 	"github.com/carillon-rt/carillon/ras/bus/bustest"
@@ -24,7 +22,7 @@ import (
 )
 
 func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{States: true, New: func(t *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig,
+	bustest.Run(t, bustest.Subject{States: true, New: func(t *testing.T, b *bus.Bus, filter bus.Filter,
 		r *bustest.Receiver,
 	) bus.Sink {
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
@@ -32,9 +30,7 @@ func TestConforms(t *testing.T) {
 			r.Take(body)
 		}))
 		t.Cleanup(func() { r.Release(); server.Close() })
-		sink, err := alertmanager.New(alertmanager.Config{
-			Bus: b, URLs: []string{server.URL}, Filter: cfg.Filter, Queue: cfg.Queue,
-		})
+		sink, err := alertmanager.New(alertmanager.Config{Bus: b, URLs: []string{server.URL}, Filter: filter})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,8 +89,15 @@ func (a *am) take() []post {
 
 // play runs a sink in virtual time, against one Alertmanager that has the addresses given.
 func play(t *testing.T, cfg alertmanager.Config, f func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink)) {
+	playQueued(t, bus.DefaultQueue, cfg, f)
+}
+
+// playQueued is play with a bus whose queues have so many places.
+func playQueued(t *testing.T, queue int, cfg alertmanager.Config,
+	f func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink),
+) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := bus.New(bus.Config{Job: "train"})
+		b, err := bus.New(bus.Config{Job: "train", Queue: queue})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,8 +138,7 @@ func publish(t *testing.T, b *bus.Bus, ev bus.Event) {
 // TestLife follows one alert: opened, sent again, changed to another severity, resolved.
 func TestLife(t *testing.T) {
 	cfg := alertmanager.Config{
-		URLs: []string{"http://am1", "http://am2/prefix/"}, Labels: model.LabelSet{"cluster": "c1"},
-		Runbooks: "https://docs/runbooks.md",
+		URLs: []string{"http://am1", "http://am2/prefix/"},
 	}
 	play(t, cfg, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
 		began := time.Now()
@@ -153,15 +155,13 @@ func TestLife(t *testing.T) {
 		got := posts[0].alerts[0]
 		for name, want := range map[string]string{
 			"alertname": "CarillonVerdict", "severity": "warning", "reason": "not_entered", "rank": "3", "job": "train",
-			"cluster": "c1",
 		} {
 			if got.Labels[name] != want {
 				t.Errorf("label %s is %q, want %q", name, got.Labels[name], want)
 			}
 		}
 		if got.Annotations["summary"] != "rank 3 has not entered" ||
-			got.Annotations["description"] != "its last call was 8 s ago" ||
-			got.Annotations["runbook_url"] != "https://docs/runbooks.md#carillonverdict" {
+			got.Annotations["description"] != "its last call was 8 s ago" {
 			t.Errorf("annotations: %v", got.Annotations)
 		}
 		if !got.StartsAt.Equal(began) || !got.EndsAt.Equal(began.Add(4*time.Minute)) {
@@ -291,8 +291,8 @@ func TestUnresolved(t *testing.T) {
 // TestMissed has the sink miss the end of one condition and the beginning of another, behind a crowd of others: what it
 // sends afterwards is what holds.
 func TestMissed(t *testing.T) {
-	cfg := alertmanager.Config{URLs: []string{"http://am"}, Queue: 2}
-	play(t, cfg, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
+	cfg := alertmanager.Config{URLs: []string{"http://am"}}
+	playQueued(t, 2, cfg, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
 		publish(t, b, opened("over", bus.Critical))
 		a.take()
 		time.Sleep(10 * time.Minute) // virtual
@@ -384,10 +384,9 @@ func TestName(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	_, err := alertmanager.New(alertmanager.Config{
-		URLs:   []string{"am:9093/secret"},
-		Labels: model.LabelSet{"0-bad": ""}, Retry: -1,
+		URLs: []string{"am:9093/secret"}, Retry: -1,
 	})
-	for _, want := range []string{"Bus", "URLs[0]", "0-bad", "Retry"} {
+	for _, want := range []string{"Bus", "URLs[0]", "Retry"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v doesn't name %s", err, want)
 		}

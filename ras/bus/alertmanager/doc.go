@@ -9,5 +9,5 @@
 //	once     it is an alert for five minutes
 //
 // All Alertmanagers of a cluster are told everything, as their documentation demands. Labels are alertname, job,
-// severity, reason and rank, and those of the Config; annotations are summary, description, runbook_url and event_id.
+// severity, reason and rank; annotations are summary, description, subject, as_of and event_id.
 package alertmanager

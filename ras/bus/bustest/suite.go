@@ -16,9 +16,8 @@ import (
 
 // Subject is a sink under test.
 type Subject struct {
-	// New makes the sink and its receiver, which hands everything to r and lives as long as t. cfg is what it subscribes
-	// with.
-	New func(t *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig, r *Receiver) bus.Sink
+	// New makes the sink and its receiver, which hands everything to r and lives as long as t.
+	New func(t *testing.T, b *bus.Bus, filter bus.Filter, r *Receiver) bus.Sink
 	// States is true for a sink that tells what is, not what happened: of missed events it tells what holds of them, and
 	// not that they were missed.
 	States bool
@@ -73,15 +72,15 @@ type trial struct {
 	done   chan error
 }
 
-func (s Subject) begin(t *testing.T, cfg bus.SubscriptionConfig) *trial {
+func (s Subject) begin(t *testing.T, queue int, filter bus.Filter) *trial {
 	t.Helper()
-	b, err := bus.New(bus.Config{})
+	b, err := bus.New(bus.Config{Queue: queue})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
 	r := &Receiver{got: make(chan got), released: make(chan struct{})}
-	tr := &trial{t: t, bus: b, r: r, sink: s.New(t, b, cfg, r), done: make(chan error, 1)}
+	tr := &trial{t: t, bus: b, r: r, sink: s.New(t, b, filter, r), done: make(chan error, 1)}
 	t.Cleanup(r.Release) // first, so that the receiver can end
 	return tr
 }
@@ -141,7 +140,7 @@ func (tr *trial) ended(want bus.Stats) {
 }
 
 func (s Subject) inOrder(t *testing.T) {
-	tr := s.begin(t, bus.SubscriptionConfig{})
+	tr := s.begin(t, 0, bus.Filter{})
 	tr.open(1, 2)
 	tr.run()
 	tr.want(1, 2)
@@ -157,7 +156,7 @@ func (s Subject) inOrder(t *testing.T) {
 }
 
 func (s Subject) filter(t *testing.T) {
-	tr := s.begin(t, bus.SubscriptionConfig{Filter: bus.Filter{Types: []string{"verdict."}, Least: bus.Warning}})
+	tr := s.begin(t, 0, bus.Filter{Types: []string{"verdict."}, Least: bus.Warning})
 	tr.run()
 	tr.publish(1, semconv.EventVerdictOpened, bus.Info)
 	tr.publish(2, semconv.EventVerdictOpened, bus.Warning)
@@ -172,7 +171,7 @@ func (s Subject) filter(t *testing.T) {
 // whatever order, as they all hold.
 func (s Subject) overflow(t *testing.T) {
 	const events, queue = 500, 4
-	tr := s.begin(t, bus.SubscriptionConfig{Queue: queue})
+	tr := s.begin(t, queue, bus.Filter{})
 	tr.run()
 	tr.open(1, 1)
 	tr.want(1)
@@ -201,7 +200,7 @@ func (s Subject) overflow(t *testing.T) {
 }
 
 func (s Subject) ends(t *testing.T) {
-	tr := s.begin(t, bus.SubscriptionConfig{})
+	tr := s.begin(t, 0, bus.Filter{})
 	tr.run()
 	tr.open(1, 1)
 	tr.want(1)
@@ -218,7 +217,7 @@ func (s Subject) ends(t *testing.T) {
 }
 
 func (s Subject) drains(t *testing.T) {
-	tr := s.begin(t, bus.SubscriptionConfig{})
+	tr := s.begin(t, 0, bus.Filter{})
 	tr.open(1, 1)
 	tr.run()
 	tr.want(1)

@@ -20,7 +20,7 @@ func Example() {
 	if err != nil {
 		stdlog.Fatal(err)
 	}
-	sink := otlplog.New(b, bus.SubscriptionConfig{}, to)
+	sink := otlplog.New(b, bus.Filter{}, to)
 	err = b.Publish(bus.Event{Type: semconv.EventRankDead, Severity: bus.Critical, Text: "rank 3 was killed by signal 9"})
 	if err != nil {
 		stdlog.Fatal(err)

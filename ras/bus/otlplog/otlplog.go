@@ -14,8 +14,8 @@ import (
 // New makes a sink, "otlp", that emits a log record for each event. A Logger that blocks holds the queue up, and nothing
 // else; it is to obey its context, as Run returns when it has. Pushed is what the Logger took: whether it was exported,
 // the SDK knows.
-func New(b *bus.Bus, cfg bus.SubscriptionConfig, to log.Logger) bus.Sink {
-	return bus.NewSink(b, "otlp", cfg, func(ctx context.Context, ev *bus.Event) error {
+func New(b *bus.Bus, filter bus.Filter, to log.Logger) bus.Sink {
+	return bus.NewSink(b, "otlp", filter, func(ctx context.Context, ev *bus.Event) error {
 		to.Emit(ctx, Record(ev, time.Now()))
 		return nil
 	})
@@ -37,16 +37,14 @@ func Record(ev *bus.Event, now time.Time) log.Record {
 		r.SetSeverity(log.SeverityInfo)
 	}
 	r.SetBody(attribute.StringValue(ev.Text))
-	r.AddAttributes(
-		attribute.String(string(semconv.EventID), ev.ID),
-		attribute.String(string(semconv.EventSource), ev.Source),
-		attribute.String(string(semconv.EventType), ev.Type),
-		attribute.String(string(semconv.EventStage), ev.Stage.String()),
-	)
 	for _, a := range []struct {
 		key   attribute.Key
 		value string
 	}{
+		{semconv.EventID, ev.ID},
+		{semconv.EventSource, ev.Source},
+		{semconv.EventType, ev.Type},
+		{semconv.EventStage, ev.Stage.String()},
 		{semconv.EventSubject, ev.Subject},
 		{semconv.EventKey, ev.Key},
 		{semconv.EventCause, ev.Cause},

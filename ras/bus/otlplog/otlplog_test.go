@@ -26,10 +26,10 @@ func (l logger) Emit(_ context.Context, r log.Record)              { l.emit(r) }
 func (logger) Enabled(context.Context, log.EnabledParameters) bool { return true }
 
 func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{Waits: true, New: func(_ *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig,
+	bustest.Run(t, bustest.Subject{Waits: true, New: func(_ *testing.T, b *bus.Bus, filter bus.Filter,
 		r *bustest.Receiver,
 	) bus.Sink {
-		return otlplog.New(b, cfg, logger{emit: func(rec log.Record) { r.Take([]byte(rec.Body().AsString())) }})
+		return otlplog.New(b, filter, logger{emit: func(rec log.Record) { r.Take([]byte(rec.Body().AsString())) }})
 	}})
 }
 

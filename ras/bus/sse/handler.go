@@ -32,8 +32,6 @@ const DefaultMaxClients = 4096
 type Config struct {
 	// Bus is where the events come from. Required.
 	Bus *bus.Bus
-	// Queue is how many events wait for one client; 0 means the Bus's.
-	Queue int
 	// MaxClients bounds the clients; those beyond are answered 503. 0 means DefaultMaxClients.
 	MaxClients int
 }
@@ -141,7 +139,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "events can't be streamed here: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	s, running := h.enter(bus.SubscriptionConfig{Filter: asked, Queue: h.cfg.Queue, After: after})
+	s, running := h.enter(bus.SubscriptionConfig{Filter: asked, After: after})
 	if s == nil {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retry/time.Second)))
 		http.Error(w, "no more listeners are taken now", http.StatusServiceUnavailable)

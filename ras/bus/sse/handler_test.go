@@ -162,12 +162,12 @@ func (s *stream) event() (id string, ev bus.Event) {
 }
 
 func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig,
+	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, filter bus.Filter,
 		r *bustest.Receiver,
 	) bus.Sink {
-		h := sse.New(sse.Config{Bus: b, Queue: cfg.Queue})
-		url := fmt.Sprintf("http://carillon/?last_event_id=0&severity=%v&type=%s", cfg.Filter.Least,
-			strings.Join(cfg.Filter.Types, ","))
+		h := sse.New(sse.Config{Bus: b})
+		url := fmt.Sprintf("http://carillon/?last_event_id=0&severity=%v&type=%s", filter.Least,
+			strings.Join(filter.Types, ","))
 		client := serve(t, h)
 		var reader sync.WaitGroup
 		t.Cleanup(func() { r.Release(); reader.Wait() })

@@ -1,24 +1,13 @@
 package terminal
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"strings"
 	"unicode"
 
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
-
-// New makes a sink, "terminal", that writes events to out, a line at a time. A write that blocks, as on a terminal
-// stopped with Ctrl-S, holds it alone.
-func New(b *bus.Bus, cfg bus.SubscriptionConfig, out io.Writer) bus.Sink {
-	return bus.NewSink(b, "terminal", cfg, func(_ context.Context, ev *bus.Event) error {
-		_, err := io.WriteString(out, Line(ev))
-		return err
-	})
-}
 
 // Line is the event as a line, with a line break.
 func Line(ev *bus.Event) string {

@@ -5,25 +5,9 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/bustest"
 	"github.com/carillon-rt/carillon/ras/bus/terminal"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
-
-type writer func([]byte)
-
-func (w writer) Write(p []byte) (int, error) {
-	w(p)
-	return len(p), nil
-}
-
-func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{Waits: true, New: func(_ *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig,
-		r *bustest.Receiver,
-	) bus.Sink {
-		return terminal.New(b, cfg, writer(r.Take))
-	}})
-}
 
 func TestLine(t *testing.T) {
 	at := time.Date(2025, 3, 4, 6, 12, 3, 0, time.Local)

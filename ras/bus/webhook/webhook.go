@@ -41,8 +41,6 @@ type Config struct {
 	// not signed. They are never sent.
 	Secrets [][]byte
 	Filter  bus.Filter
-	// Queue is how many events wait; 0 means the Bus's.
-	Queue int
 	// GiveUp bounds all attempts for one event. 0 means DefaultGiveUp.
 	GiveUp time.Duration
 	// Transport sends the requests. nil is one of the sink's own, which verifies receivers by the system's roots.
@@ -101,7 +99,7 @@ func New(cfg Config) (*Sink, error) {
 		}
 		s.signers = append(s.signers, signer)
 	}
-	s.Sink = bus.NewSink(cfg.Bus, cfg.Name, bus.SubscriptionConfig{Filter: cfg.Filter, Queue: cfg.Queue}, s.deliver)
+	s.Sink = bus.NewSink(cfg.Bus, cfg.Name, cfg.Filter, s.deliver)
 	return s, nil
 }
 

@@ -32,7 +32,7 @@ func verify(header http.Header, body, secret []byte) error {
 }
 
 func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, cfg bus.SubscriptionConfig,
+	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, filter bus.Filter,
 		r *bustest.Receiver,
 	) bus.Sink {
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
@@ -40,7 +40,7 @@ func TestConforms(t *testing.T) {
 			r.Take(body)
 		}))
 		t.Cleanup(func() { r.Release(); server.Close() })
-		sink, err := webhook.New(webhook.Config{Bus: b, URL: server.URL, Filter: cfg.Filter, Queue: cfg.Queue})
+		sink, err := webhook.New(webhook.Config{Bus: b, URL: server.URL, Filter: filter})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,17 +81,13 @@ installed (mpirun and mpicc), the same sizes are measured with it in the same ca
 const maxBenchRanks = 1024
 
 func several(flag string, ns []int) ([]int, error) {
-	var out []int
+	ns = slices.DeleteFunc(ns, func(n int) bool { return n == 0 }) // which stands for none
 	for _, n := range ns {
-		switch {
-		case n == 0:
-		case n < 2 || n > maxBenchRanks:
+		if n < 2 || n > maxBenchRanks {
 			return nil, fmt.Errorf("%s is %d, allowed is 2 to %d, or 0 for none", flag, n, maxBenchRanks)
-		default:
-			out = append(out, n)
 		}
 	}
-	return out, nil
+	return ns, nil
 }
 
 func newBenchWorker(stdout *os.File) *cobra.Command {

@@ -73,14 +73,13 @@ func readComms(dir string) (*commsReport, error) {
 func (r *commsReport) write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "COMMUNICATOR\tID\tRANKS\tNODES\tOPERATIONS\tWHAT HAPPENED\tNOW")
-	for i := range r.Comms {
-		c := &r.Comms[i]
+	for _, c := range r.Comms {
 		ranks := strconv.Itoa(c.Size)
 		if len(c.Ranks) < c.Size { // the others left no tape
 			ranks = fmt.Sprintf("%d of %d", len(c.Ranks), c.Size)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.Name, c.ID.Short(), ranks, c.Nodes, c.Operations, actsOf(c),
-			r.statesOf(c))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.Name, c.ID.Short(), ranks, c.Nodes, c.Operations, actsOf(&c),
+			r.statesOf(&c))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -117,11 +116,10 @@ func (r *commsReport) write(w io.Writer) error {
 func actsOf(c *postmortem.Comm) string {
 	var parts []string
 	for _, a := range c.Acts {
-		part := nameOf(&a)
+		parts = append(parts, nameOf(&a))
 		if len(a.Errors) > 0 {
-			part += fmt.Sprintf(" (%s)", english.Plural(len(a.Errors), "error", ""))
+			parts[len(parts)-1] += fmt.Sprintf(" (%s)", english.Plural(len(a.Errors), "error", ""))
 		}
-		parts = append(parts, part)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -24,9 +24,8 @@ func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 func execute(args []string, stdout, stderr *os.File) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
-	err := root.Execute()
 	var code exitCode
-	switch {
+	switch err := root.Execute(); {
 	case err == nil:
 		return 0
 	case errors.As(err, &code):

@@ -121,8 +121,14 @@ func (a *postmortemFlags) run(cmd *cobra.Command, paths []string) error {
 			return fmt.Errorf("%s is %v, allowed is %s", check.flag, check.value, check.allowed)
 		}
 	}
-	if err := a.parseAt(); err != nil {
-		return err
+	if a.at != "" {
+		var err error
+		if a.At, err = time.Parse(time.TimeOnly, a.at); err != nil {
+			a.At, err = time.Parse(time.RFC3339, a.at)
+		}
+		if err != nil {
+			return fmt.Errorf("--at is %q, want a time such as 10:42:07.5 (UTC) or 2026-01-31T10:42:07.5Z", a.at)
+		}
 	}
 	if !a.export && (a.endpoint != "" || a.sending.All) {
 		return errors.New("--endpoint and --all are about --export, which is not there")
@@ -148,19 +154,6 @@ func (a *postmortemFlags) run(cmd *cobra.Command, paths []string) error {
 		return err
 	}
 	return a.send(cmd, report)
-}
-
-func (a *postmortemFlags) parseAt() (err error) {
-	if a.at == "" {
-		return nil
-	}
-	if a.At, err = time.Parse(time.TimeOnly, a.at); err != nil {
-		a.At, err = time.Parse(time.RFC3339, a.at)
-	}
-	if err != nil {
-		return fmt.Errorf("--at is %q, want a time such as 10:42:07.5 (UTC) or 2026-01-31T10:42:07.5Z", a.at)
-	}
-	return nil
 }
 
 func (a *postmortemFlags) send(cmd *cobra.Command, report *postmortem.Report) error {
@@ -195,23 +188,20 @@ func (a *postmortemFlags) send(cmd *cobra.Command, report *postmortem.Report) er
 // notSentCode is the exit code when spans could not be sent.
 const notSentCode = 1
 
-// chooseExporter sets the variables that choose the exporter to what the flags say. Without any, spans go where
-// OpenTelemetry's specification has its default: by OTLP to a collector on this host.
+// chooseExporter sets the variables that choose the exporter to what the flags say. The default is OpenTelemetry's: OTLP
+// to a collector on this host.
 func (a *postmortemFlags) chooseExporter() error {
 	const kind, endpoint, traces = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT",
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-	set := map[string]string{}
+	var err error
 	if a.endpoint != "" {
-		set[kind], set[endpoint], set[traces] = "otlp", a.endpoint, ""
+		err = errors.Join(os.Setenv(kind, "otlp"), os.Setenv(endpoint, a.endpoint), os.Setenv(traces, ""))
 	} else if os.Getenv(kind) == "" {
-		set[kind] = "otlp"
-	}
-	for name, value := range set {
-		if err := os.Setenv(name, value); err != nil {
-			return fmt.Errorf("%s=%q: %w", name, value, err)
-		}
+		err = os.Setenv(kind, "otlp")
 	}
 	switch {
+	case err != nil:
+		return err
 	case os.Getenv(kind) == "none":
 		return errors.New("--export has nowhere to send spans: OTEL_TRACES_EXPORTER is none")
 	case os.Getenv("OTEL_SDK_DISABLED") == "true":

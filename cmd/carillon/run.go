@@ -145,9 +145,8 @@ func run(cmd *cobra.Command, cfg job.Config) error {
 	return nil
 }
 
-// forwarded returns the signals that the launcher passes on. One that it was told to ignore, as nohup does with
-// SIGHUP, it lets be; but not SIGINT, which shells have every background job of a script ignore. SIGPIPE is among them
-// so that a closed output ends the job in an orderly way.
+// forwarded returns the signals that the launcher passes on: not those that it was told to ignore, as by nohup, but for
+// SIGINT, which shells have every background job ignore. SIGPIPE is among them so that a closed output ends the job.
 func forwarded() []os.Signal {
 	all := []os.Signal{
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE,

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -109,12 +110,7 @@ func simulated(cmd *cobra.Command, plan meshed.Plan, sizes []int, asJSON bool, o
 }
 
 func wrong(results []meshed.Result) bool {
-	for _, r := range results {
-		if len(r.False)+len(r.Missed) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(results, func(r meshed.Result) bool { return len(r.False)+len(r.Missed) > 0 })
 }
 
 func writeSimulated(w io.Writer, results []meshed.Result) error {
@@ -149,9 +145,7 @@ func writeSimulated(w io.Writer, results []meshed.Result) error {
 	if wrong(results) {
 		fmt.Fprintln(w)
 	}
-	if len(results) > 0 {
-		fmt.Fprintf(w, "\nseed %d\n", results[0].Seed)
-	}
+	fmt.Fprintf(w, "\nseed %d\n", results[0].Seed)
 	_, err := fmt.Fprint(w, `
 kill, stop    a process ends, or is stopped and runs again; cut: a machine is cut off and comes back; sleep: a rank
               sleeps. While packets are lost or late for a while, nothing is to be told

@@ -131,8 +131,7 @@ func answered(snapshots []*endpoint.Snapshot) []*endpoint.Snapshot {
 	return slices.DeleteFunc(slices.Clone(snapshots), func(s *endpoint.Snapshot) bool { return s == nil })
 }
 
-// mostOthers is how many endpoints of other hosts are asked: each tells of the whole job, so that all of a large one
-// would be too much. All of them are asked at a time.
+// mostOthers is how many endpoints of other hosts are asked, at a time: each tells of the whole job.
 const mostOthers = 64
 
 // askOthers asks those on other hosts, of which those on this one know: not all need be within reach. Why is said once.
@@ -157,13 +156,13 @@ func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.T
 // unseen says of which ranks the communicators are not shown, because they are on other hosts, and have not told.
 func unseen(r *view.Report, job *find.Job) []string {
 	var hosts []string
-	here := map[string]bool{}
+	known := map[string]bool{"": true}
 	for i := range job.Processes {
-		here[job.Processes[i].Host] = true
+		known[job.Processes[i].Host] = true
 	}
 	for i := range r.Ranks {
-		if h := r.Ranks[i].Host; h != "" && !here[h] && !slices.Contains(hosts, h) &&
-			!slices.Contains(r.Told, r.Ranks[i].Rank) {
+		if h := r.Ranks[i].Host; !known[h] && !slices.Contains(r.Told, r.Ranks[i].Rank) {
+			known[h] = true
 			hosts = append(hosts, h)
 		}
 	}

@@ -19,9 +19,8 @@ const (
 	keepJobs     = 20
 )
 
-// sweepTapes removes the tapes of older jobs from where the job's tapes will be, so that they don't fill the memory in
-// which they lie. A directory that the user named is the user's, unless the variable says that it is to be swept. What
-// can't be removed is not worth a job that doesn't start.
+// sweepTapes removes the tapes of older jobs from where the job's tapes will be, as they may lie in memory. A directory
+// that the user named is swept only if the variable says so. What can't be removed keeps no job from starting.
 func sweepTapes(cmd *cobra.Command, cfg *job.Config) error {
 	keep := keepJobs
 	asked := os.Getenv(keepVariable)

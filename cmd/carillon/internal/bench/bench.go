@@ -45,13 +45,12 @@ func Run(ctx context.Context, p Plan) (results []Result, skipped string, err err
 	}
 	for _, n := range p.Processes {
 		for _, size := range p.Sizes {
-			if err := add(processes(ctx, p.Self, p.Setup, n, size)); err != nil {
-				return results, skipped, err
+			err := add(processes(ctx, p.Self, p.Setup, n, size))
+			if err == nil && mpi != "" {
+				err = add(mpi.measure(ctx, p.Setup, n, size))
 			}
-			if mpi != "" {
-				if err := add(mpi.measure(ctx, p.Setup, n, size)); err != nil {
-					return results, skipped, err
-				}
+			if err != nil {
+				return results, skipped, err
 			}
 		}
 	}

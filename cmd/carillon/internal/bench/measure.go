@@ -89,10 +89,9 @@ func measure(ctx context.Context, comm *ccl.Comm, s Setup, bytes int) (Result, e
 	if err != nil {
 		return Result{}, err
 	}
-	// One allocation is this function's own: took.
-	allocs := max(0, float64(after.Mallocs-before.Mallocs)/n)
 	return Result{
-		Side: "carillon", Ranks: comm.Size(), Bytes: bytes, Iters: int(n), Latency: time.Duration(slowest), Allocs: allocs,
+		Side: "carillon", Ranks: comm.Size(), Bytes: bytes, Iters: int(n), Latency: time.Duration(slowest),
+		Allocs: float64(after.Mallocs-before.Mallocs) / n, // took is one of them
 	}, nil
 }
 
@@ -116,13 +115,11 @@ func ParseSizes(text string) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !isRange {
-			sizes = append(sizes, lo)
-			continue
-		}
-		hi, err := parseSize(to)
-		if err != nil {
-			return nil, err
+		hi := lo
+		if isRange {
+			if hi, err = parseSize(to); err != nil {
+				return nil, err
+			}
 		}
 		if hi < lo {
 			return nil, fmt.Errorf("range %q ends before it begins", part)

@@ -2,8 +2,9 @@
 package term
 
 import (
-	"fmt"
+	"errors"
 	"os"
+	"slices"
 
 	"golang.org/x/term"
 )
@@ -25,11 +26,10 @@ func ColorModes() []string {
 
 // Set implements pflag.Value.
 func (m *ColorMode) Set(text string) error {
-	switch *m = ColorMode(text); *m {
-	case ColorAuto, ColorAlways, ColorNever:
-		return nil
+	if *m = ColorMode(text); !slices.Contains(ColorModes(), text) {
+		return errors.New("allowed is auto, always or never")
 	}
-	return fmt.Errorf("allowed is auto, always or never")
+	return nil
 }
 
 // String implements pflag.Value.
@@ -40,14 +40,8 @@ func (*ColorMode) Type() string { return "string" }
 
 // On says whether output on w is coloured in this mode.
 func (m ColorMode) On(w any) bool {
-	switch m {
-	case ColorAlways:
-		return true
-	case ColorNever:
-		return false
-	default:
-		return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(w)
-	}
+	auto := m != ColorNever && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(w)
+	return m == ColorAlways || auto
 }
 
 // IsTerminal says whether w is a terminal.

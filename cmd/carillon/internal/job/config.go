@@ -58,7 +58,7 @@ type Config struct {
 	Signals <-chan os.Signal
 
 	healthPorts []int // by TargetsFile
-	reserved    []*port
+	reserved    []int // sockets, bound to ports
 }
 
 // ConfigError says which field can't be used, and what would be allowed. Field is the name of the command's flag.

@@ -55,14 +55,9 @@ func (o *output) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// endOfLines returns how much of b is finished lines. A carriage return at the very end may be half an end and is not
-// counted.
+// endOfLines returns how much of b is finished lines. A carriage return at the very end may be half of one's end.
 func endOfLines(b []byte) int {
-	newline := bytes.LastIndexByte(b, '\n')
-	if len(b) == 0 {
-		return 0
-	}
-	return 1 + max(newline, bytes.LastIndexByte(b[:len(b)-1], '\r'))
+	return 1 + max(bytes.LastIndexByte(b, '\n'), bytes.LastIndexByte(b[:max(len(b)-1, 0)], '\r'))
 }
 
 func (o *output) show(n int) {

@@ -35,8 +35,8 @@ type rank struct {
 	sent  []unix.Signal // what the supervisor sent it to make it end
 }
 
-// start starts a rank, which reads stdin if that isn't nil. It must be called on the goroutine of Run, which is bound
-// to its thread: the kernel kills the rank when the thread that started it ends.
+// start starts a rank, which reads stdin if that isn't nil. It is called on the goroutine of Run, which is bound to its
+// thread: the kernel kills the rank when that ends.
 func (s *supervisor) start(index int, path, hostname string, stdin *os.File) (err error) {
 	r := &rank{number: s.cfg.firstRank() + index, index: index, pidfd: -1, settled: make(chan struct{})}
 	defer func() {

@@ -29,9 +29,7 @@ func (o Outcome) how() string {
 		return "killed by " + unix.SignalName(o.Signal) + " (core dumped)"
 	case o.Signal != 0:
 		return "killed by " + unix.SignalName(o.Signal)
-	case o.Code == 0:
-		return "exited with 0"
-	case o.Asked != 0:
+	case o.Code != 0 && o.Asked != 0:
 		return "exited with " + strconv.Itoa(o.Code) + " on the launcher's " + unix.SignalName(o.Asked)
 	default:
 		return "exited with " + strconv.Itoa(o.Code)
@@ -95,19 +93,15 @@ func (r *Result) String() string {
 
 	// The others, in groups of those who ended in the same way, by their lowest rank.
 	groups := map[string][]int{}
-	var order []Outcome
 	for _, o := range r.Outcomes {
-		if o.Rank == f.Rank {
-			continue
+		if o.Rank != f.Rank {
+			groups[o.how()] = append(groups[o.how()], o.Rank)
 		}
-		if groups[o.how()] == nil {
-			order = append(order, o)
-		}
-		groups[o.how()] = append(groups[o.how()], o.Rank)
 	}
-	for _, o := range order {
-		ranks := groups[o.how()]
-		fmt.Fprintf(&b, "; %s%s%s", words.Ranks(ranks), o.verb(len(ranks) > 1), o.how())
+	for _, o := range r.Outcomes {
+		if ranks := groups[o.how()]; len(ranks) > 0 && ranks[0] == o.Rank {
+			fmt.Fprintf(&b, "; %s%s%s", words.Ranks(ranks), o.verb(len(ranks) > 1), o.how())
+		}
 	}
 	return b.String()
 }
@@ -134,10 +128,5 @@ func (r *Result) ranks() []int {
 
 // allLike says whether all ranks ended in the same way, because the launcher made them.
 func (r *Result) allLike(first Outcome) bool {
-	for _, o := range r.Outcomes {
-		if o.Asked == 0 || o.how() != first.how() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Outcomes, func(o Outcome) bool { return o.Asked == 0 || o.how() != first.how() })
 }

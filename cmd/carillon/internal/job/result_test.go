@@ -122,27 +122,24 @@ func TestValidateNamesTheField(t *testing.T) {
 
 func TestCauseIsTheFirstFailure(t *testing.T) {
 	well, exited, killed := process.Exit{}, process.Exit{Code: 1}, process.Exit{Signal: unix.SIGKILL}
-	before := &death{exit: exited}
 	for _, c := range []struct {
-		known *death
 		batch []process.Exit
-		want  int // in the batch; -1 is none, -2 the one known
+		want  int // in the batch; -1 is none
 	}{
-		{nil, []process.Exit{well, well}, -1},
-		{nil, []process.Exit{well, exited, exited}, 1},
-		{nil, []process.Exit{exited, killed, exited}, 1},
-		{nil, []process.Exit{killed, killed}, 0},
-		{before, []process.Exit{killed}, -2},
+		{[]process.Exit{well, well}, -1},
+		{[]process.Exit{well, exited, exited}, 1},
+		{[]process.Exit{exited, killed, exited}, 1},
+		{[]process.Exit{killed, killed}, 0},
 	} {
 		var batch []death
 		for _, s := range c.batch {
 			batch = append(batch, death{exit: s})
 		}
-		want := c.known
+		var want *death
 		if c.want >= 0 {
 			want = &batch[c.want]
 		}
-		if got := cause(c.known, batch); got != want {
+		if got := cause(batch); got != want {
 			t.Errorf("%+v: got %+v", c, got)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
@@ -111,29 +110,10 @@ func (c *Config) complete() (err error) {
 	if c.Name == "" {
 		// The same on all hosts that were told the same secret, and telling nothing about it.
 		sum := sha256.Sum256(fmt.Appendf(nil, "carillon job name\n%s\n%s:%d", c.Secret, c.MasterAddr, c.MasterPort))
-		c.Name = stem(c.Program[0]) + "-" + hex.EncodeToString(sum[:4])
+		stem := notInNames.ReplaceAllString(filepath.Base(c.Program[0]), "_")
+		c.Name = fmt.Sprintf("%.32s-%x", stem, sum[:4])
 	}
 	return nil
 }
 
-func (c *Config) reserve() (int, error) {
-	p, err := reservePort()
-	if err != nil {
-		return 0, err
-	}
-	c.reserved = append(c.reserved, p)
-	return p.number, nil
-}
-
-func (c *Config) release() {
-	for _, p := range c.reserved {
-		p.release()
-	}
-}
-
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_]+`)
-
-func stem(program string) string {
-	s := notInNames.ReplaceAllString(filepath.Base(program), "_")
-	return s[:min(len(s), 32)]
-}

@@ -328,13 +328,14 @@ func TestProgramThatCanNotRun(t *testing.T) {
 }
 
 func TestReservedPortIsKeptForTheJob(t *testing.T) {
-	p, err := reservePort()
+	var cfg Config
+	number, err := cfg.reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.release()
+	defer cfg.release()
 	for _, addr := range []string{"127.0.0.1", ""} {
-		l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", addr, p.number))
+		l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", addr, number))
 		if err != nil {
 			t.Fatalf("a rank can't listen: %v", err)
 		}
@@ -347,7 +348,7 @@ func TestReservedPortIsKeptForTheJob(t *testing.T) {
 	}
 	defer unix.Close(fd)
 	for _, addr := range [][4]byte{{}, {127, 0, 0, 1}, {127, 0, 0, 2}} {
-		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: addr, Port: p.number}); !errors.Is(err, unix.EADDRINUSE) {
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: addr, Port: number}); !errors.Is(err, unix.EADDRINUSE) {
 			t.Errorf("a stranger's bind to %v: %v", addr, err)
 		}
 	}

@@ -95,13 +95,9 @@ func (s *supervisor) openInput() (stdin *os.File, release func() error, err erro
 func (s *supervisor) loop(ctx context.Context) {
 	deaths := watch(s.ranks)
 	done := ctx.Done()
-	for deaths != nil {
+	for s.living > 0 {
 		select {
-		case batch, ok := <-deaths:
-			if !ok {
-				deaths = nil
-				break
-			}
+		case batch := <-deaths:
 			s.died(batch)
 		case sig := <-s.cfg.Signals:
 			s.told(sig)
@@ -141,8 +137,8 @@ func (s *supervisor) died(batch []death) {
 		s.living--
 		go d.rank.settle(s.cfg.Grace)
 	}
-	if !s.goOn(batch) {
-		s.first = cause(s.first, batch)
+	if s.first == nil && !s.goOn(batch) {
+		s.first = cause(batch)
 	}
 	if s.first != nil && s.phase == running && s.living > 0 {
 		s.phase = lingering
@@ -157,8 +153,8 @@ func (s *supervisor) note(e process.Entry) {
 	}
 }
 
-// goOn says whether the job goes on after the failures of a batch, and keeps them in mind if so. It does as long as
-// enough ranks live or have ended well, and nobody told it to end.
+// goOn tells whether the job goes on after the failures of a batch, and notes them if so: as long as enough ranks live or
+// have ended well, and nobody told it to end.
 func (s *supervisor) goOn(batch []death) bool {
 	if s.cfg.MinRanks == 0 || s.phase != running {
 		return false
@@ -189,13 +185,9 @@ func (s *supervisor) remaining() (numbers []int) {
 	return numbers
 }
 
-// cause returns the failure that came first: the one already known, or else one of the batch, nil if none failed. Of
-// those found dead together, one killed by a signal is taken for the cause rather than one that exited.
-func cause(known *death, batch []death) *death {
-	if known != nil {
-		return known
-	}
-	var first *death
+// cause returns the failure that came first, nil if none failed. Of those found dead together, one killed by a signal
+// is taken for the cause rather than one that exited.
+func cause(batch []death) (first *death) {
 	for i := range batch {
 		d := &batch[i]
 		if d.exit.Failed() && (first == nil || first.exit.Signal == 0 && d.exit.Signal != 0) {
@@ -227,12 +219,10 @@ func (s *supervisor) told(sig os.Signal) {
 }
 
 func (s *supervisor) nextPhase() {
-	switch s.phase {
-	case lingering:
+	if s.phase == lingering {
 		s.end(process.EndedByFailure, unix.SIGTERM)
-	case ending:
+	} else {
 		s.kill()
-	case running, killing:
 	}
 }
 

@@ -15,8 +15,7 @@ type targetGroup struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// healthAddr is what the i-th rank is told to listen on; "" if it is told nothing. With TargetsFile each rank has a
-// port of its own, so that the file can be written before the first rank starts.
+// healthAddr is what the i-th rank is told to listen on, a port of its own; "" if it is told nothing.
 func (c *Config) healthAddr(i int) string {
 	if c.TargetsFile == "" {
 		return ""
@@ -24,8 +23,7 @@ func (c *Config) healthAddr(i int) string {
 	return "127.0.0.1:" + strconv.Itoa(c.healthPorts[i])
 }
 
-// writeTargets writes TargetsFile, all at once: Prometheus reads it whenever it changes. Its groups carry the labels
-// job, rank and host.
+// writeTargets writes TargetsFile, all at once: Prometheus reads it whenever it changes.
 func (c *Config) writeTargets(hostname string) error {
 	groups := make([]targetGroup, c.Ranks)
 	for i := range groups {

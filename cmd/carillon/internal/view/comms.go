@@ -135,7 +135,7 @@ func (c *Comm) finish() {
 			}
 		}
 	}
-	if len(c.Busy) > 0 && collective(c.Busy[0].Call) {
+	if len(c.Busy) > 0 && !slices.Contains(pairs, c.Busy[0].Call) {
 		for _, rank := range c.Known {
 			if c.launched[rank] < c.Busy[0].Seq {
 				c.Behind = append(c.Behind, rank)
@@ -200,11 +200,5 @@ func order(a, b bool) int {
 	}
 }
 
-// collective tells whether all ranks make the call, so that a rank that hasn't is behind.
-func collective(call string) bool {
-	switch call {
-	case lifecycle.CallSend.String(), lifecycle.CallRecv.String(), lifecycle.CallSendRecv.String():
-		return false
-	}
-	return true
-}
+// pairs are the calls that not all ranks make, so that a rank that hasn't is not behind.
+var pairs = []string{lifecycle.CallSend.String(), lifecycle.CallRecv.String(), lifecycle.CallSendRecv.String()}

@@ -38,7 +38,8 @@ func (f *Frame) Lines() []string {
 			lim.text, lim.evidence, lim.ranks = 3, 2, 2
 		}
 		sections := f.Report.sections(lim)
-		fit(sections, rows-len(lines)-1-f.leastEvents(rows))
+		events := min(len(f.Events), rows/5) + 1 // at least
+		fit(sections, rows-len(lines)-1-events)
 		for _, s := range sections {
 			lines = append(append(lines, s.head), s.rows...)
 		}
@@ -75,8 +76,6 @@ func (f *Frame) footer() line {
 	}
 	return l
 }
-
-func (f *Frame) leastEvents(rows int) int { return min(len(f.Events), rows/5) + 1 }
 
 func (f *Frame) events(rows int) []line {
 	if rows < 2 || len(f.Events) == 0 {

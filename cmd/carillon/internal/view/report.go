@@ -110,9 +110,7 @@ func (r *Report) JSON() ([]byte, error) {
 	// its escapes mean the same.
 	var b bytes.Buffer
 	for line := range bytes.Lines(append(text, '\n')) {
-		b.WriteString(shown(string(bytes.TrimSuffix(line, []byte{'\n'}))) + "\n")
+		b.WriteString(terminal.Shown(string(bytes.TrimSuffix(line, []byte{'\n'}))) + "\n")
 	}
 	return b.Bytes(), nil
 }
-
-func shown(s string) string { return terminal.Shown(s) }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -94,29 +95,26 @@ func (r *Report) verdictSection(lim limits) section {
 	return s
 }
 
-type stateStyle struct {
+// stateStyles are in the order of interest.
+var stateStyles = []struct {
 	state string
 	style style
-}
-
-var stateStyles = []stateStyle{
+}{
 	{"dead", red}, {"stopped", red}, {"unreachable", red}, {"suspect", yellow}, {stateAlive, plain}, {"left", dim},
 }
 
 func (r *Report) rankSection(lim limits) section {
 	s := section{head: line{}.say(bold, "RANKS").say(plain, "  %s", r.rankCount())}
+	others := map[string]bool{} // which a later version has
+	for i := range r.Ranks {
+		others[r.Ranks[i].State] = true
+	}
 	for _, st := range stateStyles {
 		s.rows = append(s.rows, r.ranksIn(st.state, st.style, lim)...)
+		delete(others, st.state)
 	}
-	var others []string // which a later version has
-	for i := range r.Ranks {
-		others = append(others, r.Ranks[i].State)
-	}
-	slices.Sort(others)
-	for _, state := range slices.Compact(others) {
-		if !slices.ContainsFunc(stateStyles, func(k stateStyle) bool { return k.state == state }) {
-			s.rows = append(s.rows, r.ranksIn(state, plain, lim)...)
-		}
+	for _, state := range slices.Sorted(maps.Keys(others)) {
+		s.rows = append(s.rows, r.ranksIn(state, plain, lim)...)
 	}
 	if len(r.Stale) > 0 {
 		rows := wrap(plain, "              ", StaleText(r.Stale), lim.width, lim.text)

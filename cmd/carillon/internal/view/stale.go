@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// staleAfter is the age of what a process told from which on it is stale, if nothing worse is known of the process: who
-// follows a job asks each process about once a minute.
+// staleAfter is the age from which on what a process told is stale, even if nothing bad is known of it: watch asks each
+// about once a minute.
 const staleAfter = 90 * time.Second
 
 // quietAfter is how long nobody may tell anything before all that is shown is stale.
@@ -25,23 +25,15 @@ type Stale struct {
 	Why  string  `json:"why"`         // "unreachable", "stopped", "suspect", "no answer", "not asked"
 }
 
-// The reasons for which what a process told is stale, beside its state.
-const (
-	whyNoAnswer = "no answer"
-	whyNotAsked = "not asked"
-)
-
 func (v *View) staleness(now time.Time, key rankKey, p *part) (Stale, bool) {
 	s := Stale{Rank: p.Rank, Host: key.host, Age: now.Sub(p.at).Seconds()}
 	switch state := v.ranks[key].State; {
-	case state == "unreachable" || state == "stopped":
-		s.Why = state
-	case p.unanswered && state == "suspect":
+	case state == "unreachable" || state == "stopped" || p.unanswered && state == "suspect":
 		s.Why = state
 	case p.unanswered:
-		s.Why = whyNoAnswer
+		s.Why = "no answer"
 	case now.Sub(p.at) > staleAfter:
-		s.Why = whyNotAsked
+		s.Why = "not asked"
 	default:
 		return s, false
 	}

@@ -377,7 +377,7 @@ func TestStale(t *testing.T) {
 	v.Merge(at, first, second)
 	late := at.Add(staleAfter + time.Second)
 	v.Merge(late, first)
-	if r := v.Report(late); len(r.Stale) != 1 || r.Stale[0].Why != whyNotAsked {
+	if r := v.Report(late); len(r.Stale) != 1 || r.Stale[0].Why != "not asked" {
 		t.Errorf("who was not asked for %v: stale are %+v", late.Sub(at), r.Stale)
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// history tells what is news. Every process tells the same verdicts and what happens to the same ranks, each with ids
-// of its own; a listener that goes on with another one is told all that this one remembers, much of it for the second
-// time. So it counts how often the like of an event came: what the new one tells beyond what the others told is news.
+// history tells what is news. Every process tells the same verdicts and ranks' ends, with ids of its own; a listener that
+// goes on with another one is told much for the second time. What comes more often than it did from the others is news.
 type history struct {
 	seen  map[what]int // by all that were listened to
 	now   map[what]int // by the one that is
@@ -28,13 +27,12 @@ const maxSeen = 1 << 14
 
 // begin says that another process is listened to from now on.
 func (h *history) begin(at time.Time) {
-	if h.seen != nil {
+	if h.seen == nil {
+		h.seen = map[what]int{}
+	} else {
 		h.moved = at
 	}
 	h.now = map[what]int{}
-	if h.seen == nil {
-		h.seen = map[what]int{}
-	}
 }
 
 // news tells whether the event wasn't told before.
@@ -42,10 +40,8 @@ func (h *history) news(ev *bus.Event) bool {
 	if ev.Notice() {
 		return h.moved.IsZero() // of events that are missing, unless they are known from elsewhere
 	}
-	switch {
-	case strings.HasPrefix(ev.Type, semconv.EventPrefix+"verdict."), strings.HasPrefix(ev.Type,
-		semconv.EventPrefix+"rank."):
-	default:
+	kind := strings.TrimPrefix(ev.Type, semconv.EventPrefix)
+	if !strings.HasPrefix(kind, "verdict.") && !strings.HasPrefix(kind, "rank.") {
 		return true // what a process tells of itself alone
 	}
 	if len(h.seen) > maxSeen {

@@ -9,8 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/health"
 )
 
-// maxOthers is how many endpoints of other hosts a Watcher asks beside those that it was given: they are asked one
-// after the other, and each may be out of reach from here.
+// maxOthers is how many endpoints of other hosts a Watcher asks beside those that it was given.
 const maxOthers = 16
 
 // Others are the endpoints of ranks that run, which the snapshots name but of which none is; snapshots[i] is

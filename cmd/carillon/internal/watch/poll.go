@@ -9,8 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 )
 
-// askAtOnce is how many endpoints are asked at a time: more than there are others, so that those that were given are
-// asked although all of the others are out of reach.
+// askAtOnce is how many endpoints are asked at a time: more than there are others, which may all be out of reach.
 const askAtOnce = 2 * maxOthers
 
 // poller says when it is whose turn to be asked. One out of reach holds up no other.
@@ -30,8 +29,7 @@ func (p *poller) reach(targets []endpoint.Target) {
 	maps.DeleteFunc(p.asked, func(t endpoint.Target, _ time.Time) bool { return !slices.Contains(targets, t) })
 }
 
-// next is the target that was asked longest ago, and has answered, if it is time to ask; a new one is asked at once.
-// Otherwise it is how long to wait.
+// next is the target that was asked longest ago, and has answered, or how long to wait; a new one is asked at once.
 func (p *poller) next(now time.Time) (to endpoint.Target, wait time.Duration) {
 	free := slices.DeleteFunc(slices.Clone(p.targets), func(t endpoint.Target) bool { return p.busy[t] })
 	if len(free) == 0 || len(p.busy) >= askAtOnce {

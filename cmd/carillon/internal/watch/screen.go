@@ -124,8 +124,7 @@ func (s *Screen) resizes() {
 	}
 }
 
-// keys reads keys until one ends it, which are q, ^C and ^D. They make no signals. Nobody waits for its end: it sits in
-// its read until the next key, or until the terminal or the process ends.
+// keys reads keys until q, ^C or ^D, which makes no signal here. Nobody waits for its end: it sits in its read.
 func (s *Screen) keys() {
 	defer close(s.quit)
 	var b [64]byte

@@ -28,9 +28,8 @@ type stream struct {
 	cancel   context.CancelFunc // ends it; nil: nobody is listened to
 	open     bool               // it was let in there, whether there is anything to hear or not
 	began    time.Time
-	why      string // nobody is heard; empty if somebody is
-	failures int    // one after the other
-	backoff  time.Duration
+	why      string    // nobody is heard; empty if somebody is
+	failures int       // one after the other
 	retry    time.Time // nobody is listened to before
 }
 
@@ -69,10 +68,7 @@ func (s *stream) choose(failed bool) (endpoint.Target, bool) {
 		return endpoint.Target{}, false
 	}
 	at := slices.Index(candidates, s.to)
-	switch {
-	case at < 0:
-		at = 0
-	case failed:
+	if at < 0 || failed {
 		at = (at + 1) % len(candidates)
 	}
 	return candidates[at], true
@@ -89,13 +85,8 @@ func (s *stream) ended(err error, now time.Time) {
 		err = fmt.Errorf("%s ended its stream of events", s.to.URL)
 	}
 	s.why = err.Error()
-	switch tried := s.failures - len(s.targets); {
-	case tried == 0: // all were
-		s.backoff = backoffFirst
-		s.retry = now.Add(s.backoff)
-	case tried > 0:
-		s.backoff = min(2*s.backoff, backoffMost)
-		s.retry = now.Add(s.backoff)
+	if again := s.failures - len(s.targets); again >= 0 { // all were tried
+		s.retry = now.Add(min(backoffFirst<<min(again, 8), backoffMost))
 	}
 }
 

@@ -298,12 +298,10 @@ func (w *Watcher) avoid() {
 		}
 	}
 	for target := range w.silent {
-		heard := w.stream.open && target == w.stream.to // events may arrive from one that is slow to answer
-		if !heard && !slices.Contains(unsound, target.URL) {
+		if !w.stream.open || target != w.stream.to { // events may arrive from one that is slow to answer
 			unsound = append(unsound, target.URL)
 		}
 	}
-	slices.Sort(unsound)
 	w.stream.avoid(unsound)
 }
 

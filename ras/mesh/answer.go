@@ -27,13 +27,13 @@ const (
 type asker struct {
 	m       *Mesh
 	handler chan struct{} // room for calls of Handler and LocalNote
-	relay   chan struct{} // room for questions
 
-	mu   sync.Mutex
-	open map[[16]byte]func([]reply) // what to do with the answers to each open question
-	all  *rate.Limiter
-	each map[string]*rate.Limiter // by asker
-	seen recent[questionKey]      // so that a replay does nothing
+	mu      sync.Mutex
+	working int                        // questions that are worked on
+	open    map[[16]byte]func([]reply) // what to do with the answers to each open question
+	all     *rate.Limiter
+	each    map[string]*rate.Limiter // by asker
+	seen    recent[questionKey]      // so that a replay does nothing
 }
 
 // questionKey tells a question apart from its repetitions: a member that has passed on a question may be asked once
@@ -46,9 +46,8 @@ type questionKey struct {
 
 func newAsker(m *Mesh) *asker {
 	return &asker{
-		m: m, handler: make(chan struct{}, handlers), relay: make(chan struct{}, relays),
-		open: make(map[[16]byte]func([]reply)), all: rate.NewLimiter(allRate, allBurst),
-		each: make(map[string]*rate.Limiter),
+		m: m, handler: make(chan struct{}, handlers), open: make(map[[16]byte]func([]reply)),
+		all: rate.NewLimiter(allRate, allBurst), each: make(map[string]*rate.Limiter),
 	}
 }
 
@@ -94,28 +93,21 @@ func (a *asker) question(body []byte) error {
 	}
 	began := time.Now()
 	a.mu.Lock()
-	fresh := a.seen.add(questionKey{q.id, q.direct, len(q.units[0].absent)})
-	room := fresh && a.admit(q.asker, began)
-	a.mu.Unlock()
-	if !fresh {
+	defer a.mu.Unlock()
+	if !a.seen.add(questionKey{q.id, q.direct, len(q.units[0].absent)}) {
 		return nil
 	}
-	if room {
-		select {
-		case a.relay <- struct{}{}:
-		default:
-			room = false
-		}
-	}
-	if !room {
+	if a.working == relays || !a.admit(q.asker, began) {
 		a.m.count.limited.Add(1)
 		return nil
 	}
-	if !a.m.spawn(func() {
-		defer func() { <-a.relay }()
+	if a.m.spawn(func() {
 		a.work(&q, began)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.working--
 	}) {
-		<-a.relay
+		a.working++
 	}
 	return nil
 }

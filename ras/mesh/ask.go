@@ -52,16 +52,14 @@ func (m *Mesh) Ask(ctx context.Context, question []byte, to ...string) (iter.Seq
 	r := round{m: m, body: slices.Clone(question), done: make(chan struct{})}
 	_, _ = rand.Read(r.id[:]) // it never fails
 	return func(yield func(Answer) bool) {
-		var ok bool
-		if r.deadline, ok = ctx.Deadline(); !ok {
-			r.deadline = time.Now().Add(DefaultAskTime)
-		}
-		if longest := time.Now().Add(maxAskTime); r.deadline.After(longest) {
-			r.deadline = longest
+		limit := maxAskTime
+		if _, ok := ctx.Deadline(); !ok {
+			limit = DefaultAskTime
 		}
 		var cancel context.CancelFunc
-		r.ctx, cancel = context.WithDeadline(ctx, r.deadline)
+		r.ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
+		r.deadline, _ = r.ctx.Deadline()
 		m.mu.Lock()
 		if len(to) == 0 {
 			for name, e := range m.table.entries {

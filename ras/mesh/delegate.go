@@ -13,8 +13,6 @@ import (
 // memberlist.
 type delegate struct{ m *Mesh }
 
-var errGoneForGood = errors.New("mesh: that process is gone")
-
 func memberOf(n *memberlist.Node) (Member, error) {
 	m, err := decodeMeta(n.Meta)
 	if err != nil {
@@ -41,7 +39,7 @@ func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	d.m.mu.Lock()
 	defer d.m.mu.Unlock()
 	if d.m.table.gone(m.Name, m.Instance) {
-		return errGoneForGood
+		return errors.New("mesh: that process is gone")
 	}
 	return nil
 }

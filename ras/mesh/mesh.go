@@ -227,28 +227,18 @@ func (m *Mesh) Member(name string) (Status, bool) {
 // change lets f change the table, and has the events told.
 func (m *Mesh) change(f func(*table) []Event) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	events := f(m.table)
-	m.queue(events)
-	near := m.table.near
-	for i := range events {
-		if events[i].Member.sameHost(&m.self) {
-			m.table.near++
-		}
-	}
-	changed := near != m.table.near
-	m.mu.Unlock()
-	if changed {
-		signal(m.watcher.awake)
-	}
-}
-
-func (m *Mesh) queue(events []Event) {
 	if len(events) == 0 {
 		return
 	}
 	m.events = append(m.events, events...)
 	m.events = m.events[max(0, len(m.events)-eventQueue):]
 	signal(m.told)
+	if slices.ContainsFunc(events, func(e Event) bool { return e.Member.sameHost(&m.self) }) {
+		m.table.near++
+		signal(m.watcher.awake)
+	}
 }
 
 // tell gives events to OnEvent until the mesh is closed.
@@ -392,8 +382,7 @@ func (m *Mesh) stop() error {
 	return nil
 }
 
-// announceLeave tells the others that this member leaves, and waits until the members that watch it know: else they
-// would take its end for its death.
+// announceLeave tells the others that this member leaves, and waits until those that watch it know: it is no death.
 func (m *Mesh) announceLeave() {
 	m.mu.Lock()
 	watchers := m.table.watchers()

@@ -38,14 +38,15 @@ type entry struct {
 
 const (
 	// forgetTime is how long a member that is gone or out of reach is shown although another one has its rank;
-	// forgetInterval is how often the table is searched for such. By then nobody passes on anything about it. One that
-	// is gone, and was stopped or cut off all that time, may still say that it lives, and is not believed, as final
-	// holds it; one that was out of reach may be back, and joins.
+	// forgetInterval is how often the table is searched for such. What is gone stays in final, and is not believed to
+	// live; one that was out of reach may join again.
 	forgetTime     = time.Hour
 	forgetInterval = forgetTime / 60
 	// maxAway bounds how many are shown that have been gone or out of reach for longer than that, with ranks that
 	// nobody has taken over: an elastic job may give each process that comes a new one.
 	maxAway = 4096
+	// watches is how many running members of its host each member watches.
+	watches = 2
 )
 
 func newTable(self Member) *table { return &table{self: self, entries: make(map[string]*entry)} }
@@ -162,36 +163,27 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 		return e.become(Dead, Died, since, f.cause, f.exit, f.by), true
 	case e.seen || f.at <= e.at:
 		return nil, false
+	}
+	e.at = f.at
+	switch {
+	case f.state == e.State || e.State == Left:
+		return nil, false
 	case f.state == Stopped:
-		e.at = f.at
-		if e.State == Stopped {
-			return nil, false
-		}
 		return e.become(Stopped, Halted, since, f.cause, process.Exit{}, f.by), true
-	default:
-		e.at = f.at
-		switch e.State {
-		case Stopped:
-			return e.become(Alive, Resumed, since, f.cause, process.Exit{}, f.by), true
-		case Suspect, Unreachable, Dead:
-			// It runs and still does not answer.
-			fresh = e.Cause != f.cause
-			wasLost := e.State != Suspect
-			e.State, e.Cause, e.By = Suspect, f.cause, f.by
-			if wasLost {
-				events = e.become(Suspect, Suspected, now, f.cause, process.Exit{}, f.by)
-			}
-			return events, fresh
-		default:
-			return nil, false
-		}
+	case e.State == Stopped:
+		return e.become(Alive, Resumed, since, f.cause, process.Exit{}, f.by), true
+	case e.State == Suspect: // it runs and still does not answer
+		fresh = e.Cause != f.cause
+		e.Cause, e.By = f.cause, f.by
+		return nil, fresh
+	default: // was lost
+		fresh = e.Cause != f.cause
+		return e.become(Suspect, Suspected, now, f.cause, process.Exit{}, f.by), fresh
 	}
 }
 
 // forget takes away members that were gone or out of reach for forgetTime, and whose rank another one has: one that
-// runs, or that came later. What became of the last of each rank stays, of the latest maxAway. The last of its rank,
-// if it is out of reach, is tried again for as long as it is known; one whose rank was taken tries by itself, as nobody
-// has taken ours there.
+// runs, or that came later. What became of the last of each rank stays, of the latest maxAway.
 func (t *table) forget(now time.Time) {
 	last := make(map[int]*entry) // of each rank
 	for _, e := range t.entries {
@@ -271,14 +263,10 @@ func (t *table) host(key hostKey, ok func(State) bool) []*Member {
 
 // ring lists the members that self is to watch: the next ones on its host, up to the second that runs.
 func (t *table) ring() []Member {
-	const runners = 2
 	all := t.host(t.self.hostKey(), func(s State) bool { return !s.gone() })
 	at := slices.IndexFunc(all, func(m *Member) bool { return m.Name == t.self.Name })
-	if at < 0 {
-		return nil
-	}
 	var next []Member
-	for i, running := 1, 0; i < len(all) && running < runners; i++ {
+	for i, running := 1, 0; i < len(all) && running < watches; i++ {
 		m := all[(at+i)%len(all)]
 		next = append(next, *m)
 		if t.entries[m.Name].State != Stopped {
@@ -290,14 +278,10 @@ func (t *table) ring() []Member {
 
 // watchers lists the members that watch self.
 func (t *table) watchers() []Member {
-	const runners = 2
 	all := t.host(t.self.hostKey(), func(s State) bool { return s != Stopped && !s.gone() })
 	at := slices.IndexFunc(all, func(m *Member) bool { return m.Name == t.self.Name })
-	if at < 0 {
-		return nil
-	}
 	var before []Member
-	for i := 1; i < len(all) && len(before) < runners; i++ {
+	for i := 1; i < len(all) && len(before) < watches; i++ {
 		before = append(before, *all[(at-i+len(all))%len(all)])
 	}
 	return before

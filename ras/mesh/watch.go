@@ -136,18 +136,14 @@ func (w *watcher) run() {
 }
 
 func (w *watcher) next() time.Time {
-	next := w.checked.Add(w.m.config.Tuning.CheckInterval)
+	due := []time.Time{w.checked.Add(w.m.config.Tuning.CheckInterval)}
 	for _, g := range w.stopping {
-		if again := g.at.Add(confirmStop); again.Before(next) {
-			next = again
-		}
+		due = append(due, g.at.Add(confirmStop))
 	}
 	for _, l := range w.losing {
-		if l.at.Before(next) {
-			next = l.at
-		}
+		due = append(due, l.at)
 	}
-	return next
+	return slices.MinFunc(due, time.Time.Compare)
 }
 
 // check looks at a member of which another host asks what became of it.
@@ -235,8 +231,7 @@ func (w *watcher) look(st *Status) State {
 	return Stopped
 }
 
-// settle looks again at what was found stopped, gives up members that nobody vouches for, and watches those that it
-// should.
+// settle looks again at what was found stopped, gives up members that nobody vouches for, and brings watches up to date.
 func (w *watcher) settle() {
 	now := time.Now()
 	for _, name := range slices.Sorted(maps.Keys(w.stopping)) {
@@ -302,8 +297,7 @@ func (w *watcher) watch(m *Member, key instance) {
 	}
 }
 
-// tick looks at the ring, and at times for members that are out of reach and for those to forget. late is how much too
-// late it comes.
+// tick looks at the ring, and at times for members that are out of reach or to forget. late is how late it comes.
 func (w *watcher) tick(late time.Duration) {
 	t := &w.m.config.Tuning
 	for i := range w.ring {
@@ -411,8 +405,7 @@ func (w *watcher) probe(m *Member) {
 	}
 }
 
-// ping probes a member once. It returns at once when the mesh is closed; memberlist's part of it ends within
-// ProbeTimeout.
+// ping probes a member once, for ProbeTimeout at most. It returns at once when the mesh is closed.
 func (m *Mesh) ping(to *Member) error {
 	name, addr := to.Name, net.UDPAddrFromAddrPort(to.Addr)
 	done := make(chan error, 1)

@@ -106,9 +106,9 @@ func (b *Bus) arm(now time.Time) {
 	b.armed = wake
 	if b.timer == nil {
 		b.timer = time.AfterFunc(wake.Sub(now), b.tick)
-		return
+	} else {
+		b.timer.Reset(wake.Sub(now))
 	}
-	b.timer.Reset(wake.Sub(now))
 }
 
 func (b *Bus) tick() {
@@ -171,8 +171,7 @@ func (b *Bus) Attach(cfg SubscriptionConfig) *Subscription {
 // FromStart is the After of a subscription that wants all that is remembered.
 const FromStart = "0"
 
-// epochDigits is the length of an epoch: the random part of all ids of one Bus, by which those of an earlier process
-// are told apart.
+// epochDigits is the length of an epoch, which all ids of one Bus begin with, and those of an earlier process don't.
 const epochDigits = 16
 
 func formatID(epoch string, seq uint64) string { return epoch + "-" + strconv.FormatUint(seq, 10) }

@@ -56,11 +56,6 @@ var stageNames = [...]string{"once", "opened", "changed", "closed"}
 // String is the stage's name: "opened".
 func (s Stage) String() string { return nameIn(stageNames[:], uint8(s), "stage") }
 
-func parseStage(name string) (Stage, error) {
-	i, err := indexIn(stageNames[:], name, "stage")
-	return Stage(i), err
-}
-
 func nameIn(names []string, i uint8, what string) string {
 	if int(i) < len(names) {
 		return names[i]

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/carillon-rt/carillon/telemetry/semconv"
@@ -24,10 +25,7 @@ func (f *Filter) Match(e *Event) bool {
 		return true
 	}
 	short := strings.TrimPrefix(e.Type, semconv.EventPrefix)
-	for _, prefix := range f.Types {
-		if strings.HasPrefix(short, strings.TrimPrefix(prefix, semconv.EventPrefix)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Types, func(prefix string) bool {
+		return strings.HasPrefix(short, strings.TrimPrefix(prefix, semconv.EventPrefix))
+	})
 }

@@ -54,18 +54,14 @@ func (g *gate) offer(now time.Time, ev *Event) *Event {
 	}
 	c.touched = now
 	g.due(now.Add(remember))
-	switch ev.Stage {
-	case Opened, Changed:
-		if !c.open {
-			c.open, c.peak = true, 0
-		}
-	case Closed:
-		c.open = false
-		g.closed(now, ev.Key)
-	case Once:
-	}
 	if ev.Stage != Once {
+		if !c.open && ev.Stage != Closed {
+			c.peak = 0
+		}
 		c.peak = max(c.peak, ev.Severity)
+		if c.open = ev.Stage != Closed; !c.open {
+			g.closed(now, ev.Key)
+		}
 	}
 	if g.hold(c, ev) {
 		return nil
@@ -181,9 +177,8 @@ func (g *gate) advance(now time.Time) []*Event {
 			if end := c.at.Add(window); now.Before(end) {
 				g.due(end)
 			} else {
-				ev := c.pending
 				c.repeats-- // it is not one of its own repetitions
-				out = append(out, c.publish(now, ev))
+				out = append(out, c.publish(now, c.pending))
 			}
 		}
 		if c.held != nil && !c.release.IsZero() {
@@ -200,11 +195,11 @@ func (g *gate) advance(now time.Time) []*Event {
 				}
 			}
 		}
-		if end := c.touched.Add(remember); !c.idle() || now.Before(end) {
-			if c.idle() {
-				g.due(end)
-			}
-		} else {
+		switch end := c.touched.Add(remember); {
+		case !c.idle():
+		case now.Before(end):
+			g.due(end)
+		default:
 			delete(g.conditions, key)
 		}
 	}
@@ -215,8 +210,7 @@ func (g *gate) advance(now time.Time) []*Event {
 // idle tells whether nothing is lost if the condition is forgotten, but the count of its repetitions.
 func (c *condition) idle() bool { return !c.open && c.held == nil && c.pending == nil }
 
-// room tells whether one more key can be kept. If need be, the half that was idle longest is forgotten: half, so that
-// looking for them is rare.
+// room tells whether one more key can be kept. If need be, the half that was idle longest is forgotten.
 func (g *gate) room() bool {
 	if len(g.conditions) < maxKeys {
 		return true

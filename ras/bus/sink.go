@@ -44,7 +44,7 @@ func (c *Counts) Delivered(ev *Event, err error) {
 	}
 }
 
-// Stats are the counts, beside what the sink knows to be dropped.
+// Stats are the counts, and what the sink knows to be dropped.
 func (c *Counts) Stats(dropped uint64) Stats {
 	return Stats{Pushed: c.pushed.Load(), Failed: c.failed.Load(), Dropped: dropped}
 }

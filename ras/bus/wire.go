@@ -106,7 +106,9 @@ func (e *Event) UnmarshalJSON(b []byte) error {
 		case name == extSeverity:
 			out.Severity, err = ParseSeverity(s)
 		case name == extStage:
-			out.Stage, err = parseStage(s)
+			var stage int
+			stage, err = indexIn(stageNames[:], s, "stage")
+			out.Stage = Stage(stage)
 		case name == extUnresolved:
 			out.Unresolved, err = strconv.ParseBool(s)
 		}

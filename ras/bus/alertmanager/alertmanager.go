@@ -150,20 +150,15 @@ func (s *Sink) gather(ctx context.Context) (closed bool) {
 		if s.sub.Waiting() {
 			continue // one request for all
 		}
-		if s.behind {
-			s.catchUp()
+		if s.behind { // what holds, as the end of a condition may have been missed
+			s.behind = false
+			open := slices.DeleteFunc(s.cfg.Bus.Open(), func(o *bus.Event) bool { return !s.cfg.Filter.Match(o) })
+			s.full.Add(uint64(s.table.catchUp(time.Now(), open)))
 		}
 		if next := s.table.next(); !next.IsZero() && !time.Now().Before(next) {
 			return false
 		}
 	}
-}
-
-// catchUp asks for what holds, when events were missed, such as the end of a condition.
-func (s *Sink) catchUp() {
-	s.behind = false
-	open := slices.DeleteFunc(s.cfg.Bus.Open(), func(o *bus.Event) bool { return !s.cfg.Filter.Match(o) })
-	s.full.Add(uint64(s.table.catchUp(time.Now(), open)))
 }
 
 func (s *Sink) send(ctx context.Context, now time.Time) error {

@@ -2,6 +2,7 @@ package sse
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -26,15 +27,13 @@ func appendFrame(b []byte, ev *bus.Event) ([]byte, error) {
 	return append(b, "\n\n"...), nil
 }
 
-// parseQuery reads what a client asks for: types, least severity, and the id to continue behind. The header, which a
-// browser sends when it connects again, is newer than the query that it began with.
+// parseQuery reads what a client asks for. The header, which a browser sends when it connects again, is newer than the
+// query.
 func parseQuery(r *http.Request) (asked bus.Filter, after string, err error) {
 	query := r.URL.Query()
-	for _, list := range query["type"] {
-		for prefix := range strings.SplitSeq(list, ",") {
-			if prefix = strings.TrimSpace(prefix); prefix != "" {
-				asked.Types = append(asked.Types, prefix)
-			}
+	for prefix := range strings.SplitSeq(strings.Join(query["type"], ","), ",") {
+		if prefix = strings.TrimSpace(prefix); prefix != "" {
+			asked.Types = append(asked.Types, prefix)
 		}
 	}
 	if len(asked.Types) > 32 {
@@ -45,10 +44,7 @@ func parseQuery(r *http.Request) (asked bus.Filter, after string, err error) {
 			return asked, "", fmt.Errorf("severity: %w", err)
 		}
 	}
-	after = r.Header.Get("Last-Event-ID")
-	if after == "" {
-		after = query.Get("last_event_id")
-	}
+	after = cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("last_event_id"))
 	if len(after) > maxID {
 		return asked, "", fmt.Errorf("the id to continue behind has %d bytes, %d are allowed", len(after), maxID)
 	}

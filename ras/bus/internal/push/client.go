@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,11 +85,8 @@ func Temporary(err error) bool {
 	if !errors.As(err, &status) {
 		return true
 	}
-	switch status.Status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return true
-	}
-	return status.Status >= 500
+	again := []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
+	return status.Status >= 500 || slices.Contains(again, status.Status)
 }
 
 // Post sends a body. The error is a *StatusError unless no answer came; of the address it tells the host alone.

@@ -80,7 +80,9 @@ func run(ctx context.Context, s settings, weights string) (err error) {
 		err = errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}()
 
-	world, err := meet(ctx, n.Runtime())
+	soon, cancel := context.WithTimeout(ctx, time.Minute) // a rank that died before all have met never comes
+	defer cancel()
+	world, err := n.Runtime().World(soon)
 	if err != nil {
 		return err
 	}
@@ -94,15 +96,6 @@ func run(ctx context.Context, s settings, weights string) (err error) {
 		return j.outlive(ctx, world)
 	}
 	return j.work(ctx, world, func() {})
-}
-
-// meetTime is how long a rank waits for the others at the beginning: one that died before all have met never comes.
-const meetTime = time.Minute
-
-func meet(ctx context.Context, rt *ccl.Runtime) (*ccl.Comm, error) {
-	ctx, cancel := context.WithTimeout(ctx, meetTime)
-	defer cancel()
-	return rt.World(ctx)
 }
 
 type job struct {

@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 const hidden = 32
@@ -75,13 +76,7 @@ func (m *model) forward(s *sample, a *activations) {
 }
 
 func (a *activations) guess() int {
-	best := 0
-	for i, p := range a.probs {
-		if p > a.probs[best] {
-			best = i
-		}
-	}
-	return best
+	return slices.Index(a.probs[:], slices.Max(a.probs[:]))
 }
 
 // addGradient adds weight times the gradient of a sample's loss to grad, and returns the loss, which is the

@@ -122,9 +122,8 @@ func (t *trainer) step(ctx context.Context, batch []int) error {
 // evaluate returns the part of the held-out samples that the model gets right. Each rank tries its share.
 func (t *trainer) evaluate(ctx context.Context) (accuracy float64, err error) {
 	right := []float32{0}
-	for i := range shard(t.test, t.rank, t.size) {
-		s := &shard(t.test, t.rank, t.size)[i]
-		if t.model.forward(s, &t.scratch); t.scratch.guess() == s.digit {
+	for _, s := range shard(t.test, t.rank, t.size) {
+		if t.model.forward(&s, &t.scratch); t.scratch.guess() == s.digit {
 			right[0]++
 		}
 	}

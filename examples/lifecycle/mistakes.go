@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -137,7 +138,7 @@ func raced(ctx context.Context, j *job) error {
 		wg.Go(func() { errs[i] = j.world[0].Destroy(ctx) })
 	}
 	wg.Wait()
-	return first(errs)
+	return cmp.Or(errs...)
 }
 
 func splitInProgress(ctx context.Context, j *job) error {
@@ -217,7 +218,7 @@ func mismatched(ctx context.Context, j *job) error {
 		wg.Go(func() { errs[rank] = call() })
 	}
 	wg.Wait()
-	return first(errs)
+	return cmp.Or(errs...)
 }
 
 func (j *job) untilItWaits(ctx context.Context) error {
@@ -235,13 +236,4 @@ func (j *job) collectUntil(ctx context.Context, name string) error {
 		runtime.GC()
 	}
 	return ctx.Err()
-}
-
-func first(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -133,7 +133,7 @@ func (c *Config) worldSize() int { return max(c.Hosts, 1) * c.Ranks }
 func (c *Config) firstRank() int { return c.Host * c.Ranks }
 
 type place struct {
-	node, local, size int // the node, the place on it, and how many ranks the node has
+	node, local, size int // the simulated node, the place on it, and how many ranks the node has
 }
 
 // placeOf returns the place of the i-th rank of this host. The first nodes have one rank more if need be.

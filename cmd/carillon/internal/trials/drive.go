@@ -69,7 +69,11 @@ func Play(ctx context.Context, seed uint64, most int, kind *corpus.Kind, folder 
 		_, err := job.Run(ctx, cfg)
 		done <- err
 	}()
-	defer p.release()
+	defer func() {
+		for _, fd := range p.processes {
+			_ = unix.Close(fd) // or it is -1
+		}
+	}()
 	ended, err := p.watch(done)
 	if err != nil {
 		return nil, err
@@ -101,14 +105,6 @@ func (p *play) take(_ http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.told = append(p.told, corpus.Told{At: ev.Time.UnixNano(), Verdict: v})
-}
-
-func (p *play) release() {
-	for _, fd := range p.processes {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
-	}
 }
 
 // watch lets the job run until it comes to its end, and tells whether it ended by itself.
@@ -191,8 +187,7 @@ func (p *play) strike() {
 
 // signal sends a process a signal, and tells whether it was there to get it.
 func (p *play) signal(process int, sig unix.Signal) bool {
-	fd := p.processes[process]
-	return fd >= 0 && unix.PidfdSendSignal(fd, sig, nil, 0) == nil
+	return unix.PidfdSendSignal(p.processes[process], sig, nil, 0) == nil
 }
 
 // end brings the job to its end, and reads its tapes.

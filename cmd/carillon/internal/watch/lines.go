@@ -3,6 +3,7 @@ package watch
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/lifecycle/words"
@@ -44,19 +45,11 @@ func (l *Lines) State(r *view.Report, note string) {
 
 func (l *Lines) staleness(r *view.Report) {
 	is := map[int]bool{}
-	var news []view.Stale
 	for _, s := range r.Stale {
 		is[s.Rank] = true
-		if !l.stale[s.Rank] {
-			news = append(news, s)
-		}
 	}
-	var back []int
-	for _, rank := range r.Told {
-		if l.stale[rank] && !is[rank] {
-			back = append(back, rank)
-		}
-	}
+	news := slices.DeleteFunc(slices.Clone(r.Stale), func(s view.Stale) bool { return l.stale[s.Rank] })
+	back := slices.DeleteFunc(slices.Clone(r.Told), func(rank int) bool { return !l.stale[rank] || is[rank] })
 	l.stale = is
 	if len(news) > 0 {
 		fmt.Fprintf(l.notes, "carillon: stale: %s\n", terminal.Shown(view.StaleText(news)))

@@ -170,12 +170,11 @@ func (w *Watcher) look() (End, bool) {
 		}
 		return End{Job: true, Text: "nobody answers any more: the job has ended, or can't be reached. " + w.problem}, true
 	}
-	if job, err := find.Read(w.job.Dir); err == nil {
-		w.job = job
-	} else { // its tapes are gone
+	job, err := find.Read(w.job.Dir)
+	if err != nil {
 		return End{Job: true, Text: fmt.Sprintf("job %s has ended, and its tapes are gone", terminal.Shown(w.job.Name))}, true
 	}
-	if !w.job.Running() {
+	if w.job = job; !w.job.Running() {
 		return End{Job: true, Text: w.job.Ended()}, true
 	}
 	w.reach(Targets(w.job))
@@ -267,24 +266,23 @@ func (w *Watcher) answer(a answer) {
 		w.last[a.from] = a.snapshot
 		delete(w.silent, a.from)
 		w.problem = ""
+		w.view.Merge(w.heard, a.snapshot)
 	case errors.As(a.err, &refused): // it answers
 		w.heard = time.Now()
 		w.poller.again(a.from, refused.After)
 		return
 	default:
 		w.silent[a.from] = true
-		if told := w.last[a.from]; told != nil { // it is shown as it was, and marked
+		told := w.last[a.from]
+		if told != nil { // it is shown as it was, and marked
 			w.view.Unanswered(told)
 		}
 		if slices.Contains(w.own, a.from) {
 			w.problem = a.err.Error()
-		} else if w.last[a.from] == nil { // else it had better be asked again soon
+		} else if told == nil { // else it had better be asked again soon
 			w.away[a.from] = time.Now()
 		}
-		w.avoid()
-		return
 	}
-	w.view.Merge(w.heard, a.snapshot)
 	w.avoid()
 }
 

@@ -265,13 +265,11 @@ func (r *round) waits(name string) bool {
 
 // wait waits for the last answer, until a time. It reports whether there is nothing more to wait for.
 func (r *round) wait(until time.Time) bool {
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
 	select {
 	case <-r.done:
 	case <-r.ctx.Done():
 	case <-r.m.ctx.Done():
-	case <-timer.C:
+	case <-time.After(time.Until(until)):
 		return false
 	}
 	return true

@@ -401,16 +401,15 @@ func (m *Mesh) announceLeave() {
 				m.send(&w, nameMessage(msgGoodbye, m.self.instance()))
 			}
 		}
-		timer := time.NewTimer(leaveTime / tries)
+		over := time.After(leaveTime / tries)
 		for waiting := true; waiting && len(pending) > 0; {
 			select {
 			case name := <-m.leaveKnown:
 				delete(pending, name)
-			case <-timer.C:
+			case <-over:
 				waiting = false
 			}
 		}
-		timer.Stop()
 		for name := range pending { // members that left meanwhile don't watch any more
 			if st, ok := m.Member(name); !ok || !st.State.running() {
 				delete(pending, name)

@@ -44,9 +44,8 @@ type global struct {
 	done chan struct{}
 }
 
-// renewTime is how often the global source begins anew, with a seed that follows from the first one. What a run draws
-// then does not depend on how much was drawn before, so that two runs that differ in a detail, as they may where two
-// timers of memberlist fall on one instant, come together again.
+// renewTime is how often the global source begins anew, with a seed that follows from the first one: so two runs that
+// differ in a detail, as where two timers of memberlist fall on one instant, come together again.
 const renewTime = 10 * time.Millisecond
 
 func seedGlobal(seed uint64) (*global, error) {
@@ -83,8 +82,7 @@ func (g *global) end() {
 }
 
 // reseed is rand.Seed. That does nothing since Go 1.24, unless randseednop=0 is set: here for the moment of the call
-// alone, so that memberlist's own Seed at the program's start stays without effect, and all programs but a simulation
-// have the runtime's source.
+// alone, so that memberlist's own Seed at the program's start stays without effect.
 func reseed(seed int64) {
 	const name = "GODEBUG"
 	was, set := os.LookupEnv(name)

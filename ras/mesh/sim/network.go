@@ -230,9 +230,8 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	return t.stream(here, to.process), nil
 }
 
-// late is how long it takes until a little after a time, as kernels are late, and never at the instant at which
-// something else is due: a member that probes every P waits for P, and so often again, and what happens at one instant
-// happens in no order.
+// late is how long it takes until a little after a time, as kernels are late, and never at the instant at which something
+// else is due.
 func (t *port) late(at time.Time) time.Duration {
 	const slack = 50 * time.Microsecond // as Linux has for the timers of most processes
 	t.network.mu.Lock()
@@ -242,10 +241,8 @@ func (t *port) late(at time.Time) time.Duration {
 }
 
 func (t *port) wait(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-t.ctx.Done():
 	}
 }

@@ -11,9 +11,8 @@ import (
 // linger is how long what was written is tried to be delivered after Close.
 const linger = 3 * time.Second
 
-// stream is one end of a connection; what is written takes the way. Shutdown closes it. As a kernel does, it takes what
-// is written and hands it over by itself: a write to a process that is stopped does not wait. It takes more than
-// anybody sends here, so writes never wait for the other end.
+// stream is one end of a connection. As a kernel does, it takes what is written and hands it over by itself: a write
+// never waits for the other end. Shutdown closes it.
 type stream struct {
 	net.Conn // of a pipe, where a write waits for its reader
 	from     *port

@@ -160,8 +160,8 @@ func (j *Job) newComm(name string, parent lifecycle.CommID, size int) *comm {
 	}
 }
 
-// join gives a rank its part in a communicator.
-func (r *Rank) join(c *comm, rank int, state lifecycle.State) *Part {
+// join gives a rank its part in a communicator, of which call makes it a member, and begins its init.
+func (r *Rank) join(c *comm, rank int, call lifecycle.Call) *Part {
 	r.Process.generations++
 	g := r.Process.generations
 	if c.info.Parent.IsZero() || r.root == 0 {
@@ -169,14 +169,21 @@ func (r *Rank) join(c *comm, rank int, state lifecycle.State) *Part {
 	}
 	p := &Part{rank: r, comm: c, sent: map[int]uint64{}, recvd: map[int]uint64{}}
 	p.slot = tape.Slot{
-		CommInfo: c.info, Index: int(g - 1), Generation: g, Root: r.root, State: state, Wait: -1,
+		CommInfo: c.info, Index: int(g - 1), Generation: g, Root: r.root, State: lifecycle.StateInitializing, Wait: -1,
 		Op: tape.Signature{Peer: -1},
 	}
 	p.slot.Rank = rank
 	c.parts[rank] = p
 	r.parts[c.info.Name] = p
 	r.order = append(r.order, p)
+	p.begin(tape.ActInit, call, 0)
 	return p
+}
+
+// ready ends the init of a communicator that call made from start on.
+func (part *Part) ready(call lifecycle.Call, start int64) {
+	part.slot.State = lifecycle.StateReady
+	part.end(tape.ActInit, call, 0, start, nil)
 }
 
 // Part is the rank's part in the communicator of that name; nil if it has none.
@@ -195,16 +202,13 @@ func (j *Job) World() {
 // makes it, or an init if parent is empty.
 func (j *Job) Comm(name, parent string, ranks []int) {
 	var id lifecycle.CommID
+	call := lifecycle.CallInitRank
 	if parent != "" {
-		id = j.Ranks[ranks[0]].parts[parent].comm.info.ID
+		id, call = j.Ranks[ranks[0]].parts[parent].comm.info.ID, lifecycle.CallSplit
 	}
 	c := j.newComm(name, id, len(ranks))
 	for i, r := range ranks {
-		p := j.Ranks[r].join(c, i, lifecycle.StateReady)
-		if parent == "" {
-			p.begin(tape.ActInit, lifecycle.CallInitRank, 0)
-			p.end(tape.ActInit, lifecycle.CallInitRank, 0, j.now, nil)
-		}
+		j.Ranks[r].join(c, i, call).ready(call, j.now)
 	}
 }
 

@@ -201,15 +201,13 @@ func (Init) do(t *thread) {
 	if j.world == nil {
 		j.world = j.newComm("world", lifecycle.CommID{}, len(j.Ranks))
 	}
-	part := t.rank.join(j.world, t.rank.Job, lifecycle.StateInitializing)
+	part := t.rank.join(j.world, t.rank.Job, lifecycle.CallInitRank)
 	start := j.now
-	part.begin(tape.ActInit, lifecycle.CallInitRank, 0)
 	part.act(tape.ActInit, tape.LifeRecord{
 		Call: lifecycle.CallInitRank, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Start: start, Peer: -1,
 	})
 	j.joining[t.rank] = func() {
-		part.slot.State = lifecycle.StateReady
-		part.end(tape.ActInit, lifecycle.CallInitRank, 0, start, nil)
+		part.ready(lifecycle.CallInitRank, start)
 		t.soon()
 	}
 	if len(j.joining) < len(j.Ranks) {
@@ -223,8 +221,8 @@ func (Init) do(t *thread) {
 func (i Split) do(t *thread) {
 	parent := t.rank.parts[i.Comm]
 	start := t.rank.Process.job.now
-	number := parent.splits
 	parent.splits++
+	number := parent.splits
 	parent.begin(tape.ActSplit, lifecycle.CallSplit, uint64(number))
 	parent.comm.splits[[2]int{number, parent.slot.Rank}] = i
 	o := &operation{sig: tape.Signature{Call: lifecycle.CallSplit, Peer: -1, Bytes: 16}}
@@ -252,5 +250,5 @@ func (c *comm) child(r *Rank, number int) {
 	if c.children[key] == nil {
 		c.children[key] = r.Process.job.newComm(split.Name, c.info.ID, len(members))
 	}
-	r.join(c.children[key], slices.Index(members, own), lifecycle.StateReady)
+	r.join(c.children[key], slices.Index(members, own), lifecycle.CallSplit).ready(lifecycle.CallSplit, r.Process.job.now)
 }

@@ -39,8 +39,6 @@ type Config struct {
 	// modify them. nil is not interested.
 	Open func([]verdict.Verdict)
 
-	// Timing is how fast it acts; zero fields take the defaults.
-	Timing Timing
 	// Logger hears what goes wrong between agents, at debug; nil discards it.
 	Logger *slog.Logger
 }
@@ -81,7 +79,6 @@ func New(cfg Config) (*Agent, error) {
 	case cfg.Note == nil:
 		return nil, errors.New("agent.Config.Note is required")
 	}
-	cfg.Timing = cfg.Timing.complete()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -102,7 +99,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	return &Agent{
 		cfg: cfg, wake: make(chan struct{}, 1), reached: map[verdict.Reason]uint64{}, changed: make(chan struct{}),
-		machine: NewMachine(cfg.Self, cfg.Timing), stop: func() {},
+		machine: NewMachine(cfg.Self), stop: func() {},
 	}, nil
 }
 
@@ -234,7 +231,7 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 	defer a.busy.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	look := time.NewTicker(a.cfg.Timing.Look)
+	look := time.NewTicker(lookTime)
 	defer look.Stop()
 	a.step(ctx, Membership{a.members()})
 	for {
@@ -290,7 +287,7 @@ func (a *Agent) effects(ctx context.Context, effects []Effect) {
 		case AskNotes:
 			a.beside(func() Input { return Notes{e.Round, a.gather(ctx, e)} })
 		case TellTrouble:
-			ctx, cancel := context.WithTimeout(ctx, a.cfg.Timing.Ask)
+			ctx, cancel := context.WithTimeout(ctx, askTime)
 			a.stop = cancel
 			a.beside(func() Input {
 				defer cancel()
@@ -343,7 +340,7 @@ func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 	if a.mesh == nil {
 		return []verdict.Note{a.cfg.Note()}
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timing.Ask)
+	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	question := message{Kind: askNotes, About: among(append(ask.About, a.cfg.Stuck()...))}
 	answers, err := a.mesh.Ask(ctx, question.encode(), ask.Of...)
@@ -386,7 +383,7 @@ func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
 		return
 	}
 	body := encodeOpen(a.cfg.Self.Name, b.Turn, b.Open, b.Unresolved)
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timing.Ask)
+	ctx, cancel := context.WithTimeout(ctx, askTime)
 	answers, err := a.mesh.Ask(ctx, body)
 	if err != nil {
 		cancel()

@@ -60,7 +60,7 @@ func (m *Machine) again(needed, soon bool, now time.Time) {
 	case soon:
 		m.backoff = soonTime
 	case needed:
-		m.backoff = min(max(2*m.backoff, m.timing.Again), m.timing.AgainMost)
+		m.backoff = min(max(2*m.backoff, againFirst), againMost)
 	default:
 		m.backoff = 0
 		if m.due.IsZero() {

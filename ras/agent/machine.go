@@ -16,7 +16,6 @@ import (
 // goroutine.
 type Machine struct {
 	self    mesh.Member
-	timing  Timing
 	members map[string]*member
 	leader  string // the coordinator; empty if none is known
 
@@ -60,29 +59,16 @@ type withdrawn struct {
 	at time.Time
 }
 
-// Timing is how fast a Machine acts. Zero fields take the defaults.
-type Timing struct {
-	// Gather is how long after the first news a coordinator asks: news rarely comes alone. Default 50ms.
-	Gather time.Duration
-	// Ask is how long notes may take to come. Default 2s.
-	Ask time.Duration
-	// Again and AgainMost are when a coordinator asks again while something is open: the first time, and in the end.
-	// Defaults 1s and 5s.
-	Again, AgainMost time.Duration
-	// Look is how often the process looks whether it waits for one rank again and again. Default 10s.
-	Look time.Duration
-}
-
-func (t Timing) complete() Timing {
-	t.Gather = cmp.Or(t.Gather, 50*time.Millisecond)
-	t.Ask = cmp.Or(t.Ask, 2*time.Second)
-	t.Again = cmp.Or(t.Again, time.Second)
-	t.AgainMost = max(cmp.Or(t.AgainMost, 5*time.Second), t.Again)
-	t.Look = cmp.Or(t.Look, 10*time.Second)
-	return t
-}
-
 const (
+	// gatherTime is how long after the first news a coordinator asks: news rarely comes alone.
+	gatherTime = 50 * time.Millisecond
+	// askTime is how long notes may take to come.
+	askTime = 2 * time.Second
+	// againFirst and againMost are when a coordinator asks again while something is open: the first time, and in the end.
+	againFirst = time.Second
+	againMost  = 5 * time.Second
+	// lookTime is how often the process looks whether it waits for one rank again and again.
+	lookTime = 10 * time.Second
 	// mostTries is how often a process tells the coordinator of its trouble before it leaves that to the next report of
 	// a stall.
 	mostTries = 5
@@ -90,8 +76,8 @@ const (
 	restTime = 250 * time.Millisecond
 	// soonTime is when to look again at ranks that moved a moment ago.
 	soonTime = 250 * time.Millisecond
-	// silence is how many of the longest times between two looks a coordinator may say nothing while something is open.
-	silence = 3
+	// silence is how long a coordinator may say nothing while something is open.
+	silence = 3 * againMost
 	// silentTime is how long a process that runs and doesn't answer may keep the coordinator from judging, unsureTime
 	// how long all of them may, where it is another one each time.
 	silentTime = 15 * time.Second
@@ -156,13 +142,13 @@ type Effect any
 // The effects.
 type (
 	// AskNotes asks these members for their notes, above all about these communicators. Notes follows, within
-	// Timing.Ask.
+	// two seconds.
 	AskNotes struct {
 		Round uint64
 		Of    []string
 		About []lifecycle.CommID
 	}
-	// TellTrouble asks the coordinator to look at the job. Told follows, within Timing.Ask.
+	// TellTrouble asks the coordinator to look at the job. Told follows, within two seconds.
 	TellTrouble struct{ To string }
 	// StopTelling ends the attempt of TellTrouble: the coordinator knows, or will not answer.
 	StopTelling struct{}
@@ -188,9 +174,9 @@ type (
 )
 
 // NewMachine makes the machine of a process that knows no other one yet.
-func NewMachine(self mesh.Member, timing Timing) *Machine {
+func NewMachine(self mesh.Member) *Machine {
 	m := &Machine{
-		self: self, timing: timing.complete(), members: map[string]*member{}, since: map[string]time.Time{},
+		self: self, members: map[string]*member{}, since: map[string]time.Time{},
 		held: map[string]time.Time{}, turns: map[string]uint64{},
 	}
 	m.members[self.Name] = &member{status: mesh.Status{Member: self}}
@@ -238,7 +224,7 @@ func (m *Machine) add(e Effect) { m.out = append(m.out, e) }
 // news has the coordinator look in a moment, if that is this process.
 func (m *Machine) news(now time.Time) {
 	m.backoff = 0
-	at := now.Add(m.timing.Gather)
+	at := now.Add(gatherTime)
 	if rest := m.looked.Add(restTime); at.Before(rest) {
 		at = rest
 	}
@@ -327,7 +313,7 @@ func (m *Machine) act(now time.Time) {
 		return
 	}
 	m.due = time.Time{}
-	if len(m.tracker.Open()) > 0 && now.Sub(m.heard) > silence*m.timing.AgainMost { // its last message may be lost
+	if len(m.tracker.Open()) > 0 && now.Sub(m.heard) > silence { // its last message may be lost
 		m.trouble, m.heard = true, now
 	}
 	switch {
@@ -337,7 +323,7 @@ func (m *Machine) act(now time.Time) {
 	case m.trouble && !m.telling && !m.retry.IsZero():
 		m.add(Wake{m.retry})
 	case len(m.tracker.Open()) > 0:
-		m.add(Wake{now.Add(m.timing.AgainMost)}) // is there still a coordinator?
+		m.add(Wake{now.Add(againMost)}) // is there still a coordinator?
 	}
 }
 
@@ -377,7 +363,7 @@ func (m *Machine) told(heard bool, now time.Time) {
 		return
 	}
 	if m.tries++; m.tries < mostTries {
-		m.trouble, m.retry = true, now.Add(m.timing.Again)
+		m.trouble, m.retry = true, now.Add(againFirst)
 	}
 }
 

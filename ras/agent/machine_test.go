@@ -75,7 +75,7 @@ func (p *play) begin() {
 			Name: fmt.Sprint("p", r), Host: fmt.Sprint("h", r/2), ID: process.ID{PID: 100 + r}, Rank: r, JobSize: ranks,
 		}})
 	}
-	p.machine = NewMachine(p.members[self].Member, Timing{})
+	p.machine = NewMachine(p.members[self].Member)
 }
 
 // ranks reads "0-2,5".

@@ -69,7 +69,7 @@ func NewLive(j *jobsim.Job) *Live {
 		}
 		q := &peer{
 			live: l, process: p, member: m, model: model.New(model.Limits{Floor: Threshold}),
-			machine: agent.NewMachine(m, agent.Timing{}),
+			machine: agent.NewMachine(m),
 		}
 		q.tape = q.newTape()
 		p.Observe = func(ev *tape.Event) {

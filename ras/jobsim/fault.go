@@ -51,17 +51,6 @@ func (p *Process) Continue() {
 	}
 }
 
-// Freeze stops all processes of a host, or lets them run again.
-func (j *Job) Freeze(host string, frozen bool) {
-	for _, p := range j.Processes {
-		if p.Host == host && frozen {
-			p.Stop()
-		} else if p.Host == host {
-			p.Continue()
-		}
-	}
-}
-
 // Kill ends the process at once, without a message to others. how is what its parent sees.
 func (p *Process) Kill(how process.Exit) {
 	if p.State == Dead || p.State == Departed {

@@ -189,15 +189,6 @@ func (part *Part) ready(call lifecycle.Call, start int64) {
 // Part is the rank's part in the communicator of that name; nil if it has none.
 func (r *Rank) Part(name string) *Part { return r.parts[name] }
 
-// World makes the communicator of all ranks, ready on all of them.
-func (j *Job) World() {
-	members := make([]int, len(j.Ranks))
-	for i := range members {
-		members[i] = i
-	}
-	j.Comm("world", "", members)
-}
-
 // Comm makes a communicator of the given ranks of the job, ready on all of them, as a split of the one called parent
 // makes it, or an init if parent is empty.
 func (j *Job) Comm(name, parent string, ranks []int) {

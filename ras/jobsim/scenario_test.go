@@ -106,7 +106,7 @@ func (s *scenario) job(d *datadriven.TestData) string {
 			t.Change.Kind, masked(&t.Change.Verdict)))
 	}
 	if strings.TrimSpace(d.Input) != "no world" {
-		s.job_.World()
+		s.job_.Comm("world", "", s.list(d, fmt.Sprintf("0-%d", ranks-1)))
 	}
 	return ""
 }
@@ -158,15 +158,15 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		case "cancel":
 			s.later(at, s.live.Ending)
 			continue
-		case "freeze", "thaw", "cut", "join":
-			s.later(at, func() {
-				switch words[1] {
-				case "freeze", "thaw":
-					s.job_.Freeze(words[2], words[1] == "freeze")
-				default:
-					s.live.Cut(words[2], words[1] == "cut")
+		case "freeze", "thaw":
+			for _, p := range s.job_.Processes {
+				if p.Host == words[2] {
+					s.later(at, map[string]func(){"freeze": p.Stop, "thaw": p.Continue}[words[1]])
 				}
-			})
+			}
+			continue
+		case "cut", "join":
+			s.later(at, func() { s.live.Cut(words[2], words[1] == "cut") })
 			continue
 		}
 		for _, r := range s.list(d, words[1]) {

@@ -40,7 +40,7 @@ type Entry struct {
 // AppendEntry notes an entry in the Ledger of a folder that exists. One without a time is of now.
 func AppendEntry(dir string, e Entry) error {
 	if e.Time.IsZero() {
-		e.Time, e.Mono, e.Boot = time.Now(), monotonic(), Self().BootID.String()
+		e.Time, e.Mono, e.Boot = time.Now(), Monotonic(), Self().BootID.String()
 	}
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -54,7 +54,8 @@ func AppendEntry(dir string, e Entry) error {
 	return errors.Join(err, f.Close())
 }
 
-func monotonic() int64 {
+// Monotonic is CLOCK_MONOTONIC in nanoseconds, as the kernel tells it, also in a bubble of synctest.
+func Monotonic() int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // it fails for no clock that Linux has
 	return ts.Nano()

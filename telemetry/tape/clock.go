@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // Now is CLOCK_MONOTONIC in nanoseconds: the clock of all times on a tape, and the same in all processes of a host.
@@ -25,7 +25,7 @@ var clock counterClock
 var (
 	epoch     = time.Now()
 	epochMono = func() int64 {
-		since, mono, _ := readTogether(sinceEpoch, monotonic)
+		since, mono, _ := readTogether(sinceEpoch, process.Monotonic)
 		return mono - since
 	}()
 )
@@ -48,13 +48,6 @@ func readTogether(one, other func() int64) (a, b, within int64) {
 		}
 	}
 	return a, b, within
-}
-
-func monotonic() int64 {
-	var ts unix.Timespec
-	// It can't fail: every Linux has this clock.
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return ts.Nano()
 }
 
 // useCounter says that the processor's counter can be trusted: the kernel itself keeps its time by it, which it does

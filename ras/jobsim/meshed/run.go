@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/mesh"
@@ -327,7 +325,7 @@ func (r *runner) analyse() time.Duration {
 			answers = append(answers, b)
 		}
 	}
-	began := monotonic()
+	began := process.Monotonic()
 	notes := make([]verdict.Note, len(answers))
 	for i, b := range answers {
 		if err := json.Unmarshal(b, &notes[i]); err != nil {
@@ -335,12 +333,5 @@ func (r *runner) analyse() time.Duration {
 		}
 	}
 	verdict.Diagnose(notes)
-	return monotonic() - began
-}
-
-// monotonic is the machine's own clock, which goes on while a bubble computes.
-func monotonic() time.Duration {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // it never fails with this clock
-	return time.Duration(ts.Nano())
+	return time.Duration(process.Monotonic() - began)
 }

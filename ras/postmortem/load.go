@@ -142,7 +142,7 @@ func readTape(path string, opts *Options) (*process, error) {
 			problem("could not be read to its end: " + why(err))
 			break
 		}
-		p.saw(eventTime(&ev))
+		p.saw(ev.Time())
 		if r := &ev.Op; !ev.IsLife && r.Start <= r.Time {
 			p.saw(r.Start) // of which there may be no record of its own
 		}
@@ -202,13 +202,6 @@ func (p *process) countMembers() {
 	}
 }
 
-func eventTime(ev *tape.Event) int64 {
-	if ev.IsLife {
-		return ev.Life.Time
-	}
-	return ev.Op.Time
-}
-
 // saw notes that something was written at that time.
 func (p *process) saw(at int64) {
 	if at <= 0 {
@@ -249,7 +242,7 @@ func (p *process) place() {
 
 // observe takes the member's next step.
 func (m *member) observe(s *model.Step, opts *Options) {
-	m.last = max(m.last, eventTime(s.Event))
+	m.last = max(m.last, s.Time())
 	if s.IsLife {
 		m.observeLife(s)
 	} else if s.Op != nil && s.Event.Op.Stage == tape.StageEnd {

@@ -280,13 +280,13 @@ func (p *Process) Ranks() []*Rank { return p.ranks }
 // Until applies an event as far as it tells of the time until t: of an operation or an act that began before and ended
 // later, that it was going on. It takes the place of Apply for the model of a moment of the past.
 func (p *Process) Until(ev *tape.Event, t int64) {
-	at, start := ev.Op.Time, ev.Op.Start
-	if ev.IsLife {
-		at, start = ev.Life.Time, ev.Life.Start
-	}
-	if at <= t {
+	if ev.Time() <= t {
 		p.Apply(ev)
 		return
+	}
+	start := ev.Op.Start
+	if ev.IsLife {
+		start = ev.Life.Start
 	}
 	if start <= 0 || start > t {
 		p.untold(ev)

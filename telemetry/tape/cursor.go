@@ -17,8 +17,8 @@ type Event struct {
 	Op         OpRecord
 }
 
-// time is when it happened.
-func (ev *Event) time() int64 {
+// Time is when it happened, by CLOCK_MONOTONIC in nanoseconds.
+func (ev *Event) Time() int64 {
 	if ev.IsLife {
 		return ev.Life.Time
 	}

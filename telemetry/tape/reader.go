@@ -75,7 +75,7 @@ func (r *Reader) events(yield func(*Event) bool) error {
 			}
 		}
 		out := &ev
-		if len(ordinary) > 0 && (!has || int64(ordinary[0][recTime]) <= ev.time()) {
+		if len(ordinary) > 0 && (!has || int64(ordinary[0][recTime]) <= ev.Time()) {
 			out = &quiet
 			err = c.operation(&ordinary[0], out)
 			ordinary = ordinary[1:]

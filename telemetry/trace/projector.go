@@ -71,11 +71,7 @@ func (p *Projector) Observe(s *model.Step) {
 		return
 	}
 	p.emitted = identity{}
-	if s.IsLife {
-		p.last = max(p.last, s.Life.Time)
-	} else {
-		p.last = max(p.last, s.Event.Op.Time)
-	}
+	p.last = max(p.last, s.Time())
 	for _, a := range s.Dropped {
 		p.abandon(a, p.last, "")
 	}

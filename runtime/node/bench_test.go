@@ -205,7 +205,7 @@ func catchUp(b *testing.B, n *node.Node) time.Duration {
 // times.
 func readingCosts(b *testing.B, n *node.Node, ranks, count int, took float64) (parts []float64) {
 	b.Helper()
-	const times, pause = 12, 16 * 20 * time.Millisecond // as tape.FollowOptions.Tick has it while few records come
+	const times, pause = 12, 16 * 20 * time.Millisecond // as the tick of tape.Follow has it while few records come
 	j := newJob(b, n.Runtime(), ranks)
 	defer j.destroy(b)
 	for range times {

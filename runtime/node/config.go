@@ -18,7 +18,6 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
 	"github.com/carillon-rt/carillon/telemetry/model"
-	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 //go:generate go test -run ^TestVariablesPage$ . -rewrite
@@ -109,7 +108,7 @@ type Config struct {
 	obeyed  []variable // that FromEnv found
 	unknown []string   // a sentence for each variable that FromEnv ignored
 
-	reading tape.FollowOptions // of the process's own tape; the zero value but in tests
+	tick time.Duration // tape.Follow's; 0 but in tests
 }
 
 // RAS says how a process takes part in finding out what holds its job up, and which receivers it tells beside the

@@ -14,7 +14,7 @@ var (
 // WithTick is how late an operation may come to those who read the process's tape.
 func WithTick(d time.Duration) Option {
 	return func(c *Config) error {
-		c.reading.Tick = d
+		c.tick = d
 		return nil
 	}
 }

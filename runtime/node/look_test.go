@@ -23,7 +23,7 @@ func BenchmarkLook(b *testing.B) {
 				c := w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Engine: "host", Rank: i, Size: live})
 				c.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1024}, 1)
 			}
-			f, err := tape.Follow(b.Context(), w.Path(), tape.FollowOptions{})
+			f, err := tape.Follow(b.Context(), w.Path(), 0)
 			if err != nil {
 				b.Fatal(err)
 			}

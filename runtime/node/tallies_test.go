@@ -18,7 +18,7 @@ func TestTalliesAreThereWhileTheFollowerCloses(t *testing.T) {
 	c := w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 2})
 	c.End(c.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, 0), lifecycle.CodeOK)
 	for range 200 {
-		f, err := tape.Follow(t.Context(), w.Path(), tape.FollowOptions{})
+		f, err := tape.Follow(t.Context(), w.Path(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

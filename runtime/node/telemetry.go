@@ -64,7 +64,7 @@ func newTelemetry(s *settings, w *tape.Writer, r *JobRAS, extra []Observer) (*Te
 		return t, nil
 	}
 	var err error
-	if t.follower, err = tape.Follow(context.Background(), w.Path(), s.reading); err != nil {
+	if t.follower, err = tape.Follow(context.Background(), w.Path(), s.tick); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
 	if err := t.observeWith(s, r, extra); err != nil {

@@ -46,7 +46,7 @@ func BenchmarkScrape(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer w.Close() //nolint:errcheck // the tape goes with the folder
-	f, err := tape.Follow(b.Context(), w.Path(), tape.FollowOptions{})
+	f, err := tape.Follow(b.Context(), w.Path(), 0)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func BenchmarkFollow(b *testing.B) {
 	const batch = defaultOpRecords / 8
 	w := newTape(b, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})
-	f := follow(b, w.Path(), FollowOptions{Tick: 1}) // it never sleeps for long
+	f := follow(b, w.Path(), 1) // it never sleeps for long
 	events := make([]Event, 512)
 	b.ReportAllocs()
 	for left := 0; b.Loop(); left-- {

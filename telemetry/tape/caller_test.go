@@ -90,7 +90,7 @@ func TestCallersOfMany(t *testing.T) {
 func TestSync(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
-	f := follow(t, w.Path(), FollowOptions{})
+	f := follow(t, w.Path(), 0)
 	for range 100 {
 		c.End(c.Start(0, allReduce, 1), 0)
 	}

@@ -28,7 +28,7 @@ func Example() {
 	comm.Wait(3)
 
 	ctx := context.Background()
-	f, err := tape.Follow(ctx, w.Path(), tape.FollowOptions{})
+	f, err := tape.Follow(ctx, w.Path(), 0)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -25,15 +25,6 @@ var (
 	ErrStopped = errors.New("tape: the follower was closed")
 )
 
-// FollowOptions says how a tape is followed. The zero value is a good one.
-type FollowOptions struct {
-	// Tick is how late the record of an operation may come while many are written; 20 ms if 0. While there are few,
-	// less than a 16th of the ring from one look to the next, it doubles, up to 16 ticks: an idle job costs nothing,
-	// and what comes now and then is read in one go. Records of acts, the tape's end and the writer's death come at
-	// once, unless the tape can't be written; see Follow.
-	Tick time.Duration
-}
-
 const (
 	defaultTick  = 20 * time.Millisecond
 	longestPause = 16 // ticks
@@ -68,10 +59,13 @@ type Follower struct {
 // Follow begins to follow the tape at path with the oldest record that is still there, until ctx ends or Close. It
 // needs the right to write the file, for a word there that tells the writer that somebody sleeps; without, it still
 // follows, by ticks alone. Errors are those of Open.
-func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, error) {
-	if opts.Tick < 0 {
-		return nil, fmt.Errorf("tape.FollowOptions.Tick is %v: allowed are positive durations, or 0 for %v", opts.Tick,
-			defaultTick)
+//
+// tick is how late the record of an operation may come while many are written; 20 ms if 0. While there are few, less
+// than a 16th of the ring from one look to the next, it doubles, up to 16 ticks: an idle job costs nothing. Records of
+// acts, the tape's end and the writer's death come at once.
+func Follow(ctx context.Context, path string, tick time.Duration) (*Follower, error) {
+	if tick < 0 {
+		return nil, fmt.Errorf("tape: a tick of %v: allowed are positive durations, or 0 for %v", tick, defaultTick)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -83,10 +77,7 @@ func Follow(ctx context.Context, path string, opts FollowOptions) (*Follower, er
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{file: t, ctx: ctx, tick: opts.Tick}
-	if f.tick == 0 {
-		f.tick = defaultTick
-	}
+	f := &Follower{file: t, ctx: ctx, tick: cmp.Or(tick, defaultTick)}
 	f.pause, f.moved = f.tick, sync.NewCond(&f.mu)
 	f.cursor, err = newCursor(t)
 	if err == nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-func follow(t testing.TB, path string, opts FollowOptions) *Follower {
+func follow(t testing.TB, path string, tick time.Duration) *Follower {
 	t.Helper()
-	f, err := Follow(t.Context(), path, opts)
+	f, err := Follow(t.Context(), path, tick)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ const neverTick = time.Hour
 func TestFollowWakes(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world"})
-	f := follow(t, w.Path(), FollowOptions{Tick: neverTick})
+	f := follow(t, w.Path(), neverTick)
 	got := make(chan Event)
 	go func() {
 		defer close(got)
@@ -77,7 +77,7 @@ func TestFollowWakes(t *testing.T) {
 func TestFollowWakesBeforeOverrun(t *testing.T) {
 	w := newTape(t, Config{OpRecords: 1024})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
-	f := follow(t, w.Path(), FollowOptions{Tick: neverTick})
+	f := follow(t, w.Path(), neverTick)
 	done := make(chan error)
 	var seen int
 	go func() {
@@ -109,7 +109,7 @@ func TestFollowWakesBeforeOverrun(t *testing.T) {
 // while, each time anew.
 func TestFollowerSleepsInGo(t *testing.T) {
 	w := newTape(t, Config{})
-	f := follow(t, w.Path(), FollowOptions{Tick: neverTick})
+	f := follow(t, w.Path(), neverTick)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
@@ -139,7 +139,7 @@ func TestFollowerSleepsInGo(t *testing.T) {
 // let it sleep unannounced.
 func TestFollowLooksWhileRinging(t *testing.T) {
 	w := newTape(t, Config{})
-	f := follow(t, w.Path(), FollowOptions{Tick: neverTick})
+	f := follow(t, w.Path(), neverTick)
 	atomic.StoreUint32(&w.waiting, 1) // the follower has slept, and its tick woke it
 	atomic.AddUint32(&w.bell, 1)
 	if err := f.cursor.refresh(); err != nil {
@@ -170,7 +170,7 @@ func waitAsleep(t *testing.T, w *Writer) {
 // A follower that missed a communicator's description finds it in the table.
 func TestFollowFindsCommunicator(t *testing.T) {
 	w := newTape(t, Config{LifeRecords: 128})
-	f := follow(t, w.Path(), FollowOptions{})
+	f := follow(t, w.Path(), 0)
 	other := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "other"})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{2}, Name: "world"})
 	for range 200 {
@@ -195,7 +195,7 @@ func TestFollowFindsCommunicator(t *testing.T) {
 func TestFollowEnds(t *testing.T) {
 	w := newTape(t, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
-	f, err := Follow(ctx, w.Path(), FollowOptions{Tick: time.Millisecond})
+	f, err := Follow(ctx, w.Path(), time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,14 +208,14 @@ func TestFollowEnds(t *testing.T) {
 	if _, err := f.Next(t.Context()); !errors.Is(err, context.Canceled) {
 		t.Errorf("Follow's context ended: %v", err)
 	}
-	if _, err := Follow(ctx, w.Path(), FollowOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := Follow(ctx, w.Path(), 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("Follow with an ended context: %v", err)
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
 
-	f = follow(t, w.Path(), FollowOptions{Tick: time.Millisecond})
+	f = follow(t, w.Path(), time.Millisecond)
 	end := make(chan error)
 	go func() {
 		_, err := f.Next(t.Context())
@@ -231,7 +231,7 @@ func TestFollowEnds(t *testing.T) {
 	if _, err := f.Next(t.Context()); !errors.Is(err, ErrStopped) {
 		t.Errorf("after Close: %v", err)
 	}
-	if _, err := Follow(t.Context(), w.Path(), FollowOptions{Tick: -1}); err == nil {
+	if _, err := Follow(t.Context(), w.Path(), -1); err == nil {
 		t.Error("a negative tick is accepted")
 	}
 }
@@ -247,7 +247,7 @@ func TestCloseWhenCutShort(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Follow(t.Context(), path, FollowOptions{Tick: time.Millisecond})
+	f, err := Follow(t.Context(), path, time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func TestCutShortUnderReaders(t *testing.T) {
 			}
 			var f *Follower
 			t.Cleanup(func() { endBellWatch(t, path, f) }) // when it is closed
-			f = follow(t, path, FollowOptions{Tick: time.Millisecond})
+			f = follow(t, path, time.Millisecond)
 			r := openTape(t, path)
 			if _, err := f.Next(t.Context()); err != nil {
 				t.Fatal(err)
@@ -347,7 +347,7 @@ func TestConsistency(t *testing.T) {
 	w := newTape(t, Config{OpRecords: 1 << 16, LifeRecords: 1 << 13})
 	var readers, writing sync.WaitGroup
 	for i := range followers {
-		f := follow(t, w.Path(), FollowOptions{Tick: time.Millisecond})
+		f := follow(t, w.Path(), time.Millisecond)
 		readers.Go(func() {
 			var seen int
 			next := make(map[lifecycle.CommID]uint64)
@@ -473,7 +473,7 @@ func TestHoleInRing(t *testing.T) {
 	c.End(c.Start(0, allReduce, 0), 0)
 	*w.opRing.head++ // as a thread does that is killed in between
 	c.End(c.Start(0, allReduce, 0), 0)
-	f := follow(t, w.Path(), FollowOptions{Tick: time.Millisecond})
+	f := follow(t, w.Path(), time.Millisecond)
 	for seq := range uint64(2) {
 		ev, err := f.Next(t.Context())
 		if err != nil || ev.Op.Seq != seq+1 {
@@ -493,7 +493,7 @@ func TestHoleInRing(t *testing.T) {
 // change.
 func TestIdleFollowerCosts(t *testing.T) {
 	w := newTape(t, Config{})
-	f := follow(t, w.Path(), FollowOptions{})
+	f := follow(t, w.Path(), 0)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	usage := func() (u unix.Rusage) {
@@ -522,7 +522,7 @@ func TestFollowerGathers(t *testing.T) {
 	const tick = time.Millisecond
 	w := newTape(t, Config{OpRecords: 1024})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
-	f := follow(t, w.Path(), FollowOptions{Tick: tick})
+	f := follow(t, w.Path(), tick)
 	read := func(records int) {
 		for range records {
 			c.End(c.Start(0, allReduce, 0), 0)

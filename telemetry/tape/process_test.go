@@ -120,7 +120,7 @@ func writerChild(dir string) error {
 func TestKilledWriter(t *testing.T) {
 	c := startChild(t, "writer", t.TempDir(), nil)
 	path := c.line(t)
-	f := follow(t, path, FollowOptions{Tick: neverTick})
+	f := follow(t, path, neverTick)
 	if l := f.Liveness(); l != process.Alive {
 		t.Errorf("it is %v", l)
 	}
@@ -168,7 +168,7 @@ func TestKilledWriter(t *testing.T) {
 // A process that closes its tape before it ends did not die.
 func TestClosedWriter(t *testing.T) {
 	c := startChild(t, "writer", t.TempDir(), nil)
-	f := follow(t, c.line(t), FollowOptions{Tick: neverTick})
+	f := follow(t, c.line(t), neverTick)
 	if _, err := f.Next(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestClosedWriter(t *testing.T) {
 // A process that closes its tape and exits between two questions of a follower did not die either.
 func TestClosedInBetween(t *testing.T) {
 	c := startChild(t, "writer", t.TempDir(), nil)
-	f := follow(t, c.line(t), FollowOptions{})
+	f := follow(t, c.line(t), 0)
 	if err := f.ending(); err != nil {
 		t.Errorf("it has ended: %v", err)
 	}
@@ -236,7 +236,7 @@ func busyChild(dir string) error {
 // Another process writes a million records a second; the follower sees every one, or knows how many it missed.
 func TestFollowMillion(t *testing.T) {
 	c := startChild(t, "busy", t.TempDir(), nil)
-	f := follow(t, c.line(t), FollowOptions{})
+	f := follow(t, c.line(t), 0)
 	fmt.Fprintln(c.in)
 	events := make([]Event, 512)
 	seen := uint64(0)

@@ -68,7 +68,7 @@ func TestBuckets(t *testing.T) {
 // no more than that is new to them.
 func TestTallies(t *testing.T) {
 	w := newTape(t, Config{Job: "job", Host: "host", SampleEvery: 8, Slow: time.Hour})
-	f := follow(t, w.Path(), FollowOptions{})
+	f := follow(t, w.Path(), 0)
 	id := lifecycle.CommID{7}
 	c := w.Comm(CommInfo{ID: id, Name: "rails", Rank: 1, Size: 4, Engine: "host"})
 	sig := Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1000}

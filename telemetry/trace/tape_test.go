@@ -21,7 +21,7 @@ func TestRealTape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follower, err := tape.Follow(t.Context(), w.Path(), tape.FollowOptions{})
+	follower, err := tape.Follow(t.Context(), w.Path(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

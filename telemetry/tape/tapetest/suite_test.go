@@ -283,7 +283,7 @@ func testCrash(t *testing.T, play player) {
 	if n := len(events(t, r)); n != 2 {
 		t.Errorf("%d events of 2", n)
 	}
-	f, err := tape.Follow(t.Context(), r.Path(), tape.FollowOptions{})
+	f, err := tape.Follow(t.Context(), r.Path(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func testCrash(t *testing.T, play player) {
 func testFollow(t *testing.T, play player) {
 	r := record(t, play, "comm 1 "+idA+" "+none+" world 0 4 1 host", "start 1 16 7 0 -1 8 1", "phase 1 5",
 		"life 1 8 11 4 0 0 0 7 -1 end", "end 1 1 0")
-	f, err := tape.Follow(t.Context(), r.Path(), tape.FollowOptions{})
+	f, err := tape.Follow(t.Context(), r.Path(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/contrib/bridges/otelslog"
@@ -23,18 +22,17 @@ const exporterVariable = "OTEL_LOGS_EXPORTER"
 const (
 	defaultRoom    = 2048
 	defaultBatch   = 512
-	defaultDelay   = 1000  // milliseconds
-	defaultTimeout = 30000 // milliseconds
+	defaultDelay   = time.Second
+	defaultTimeout = 30 * time.Second
 
-	maxRoom         = 1 << 20 // room is reserved for all of them
-	maxMilliseconds = 1 << 31
+	maxRoom = 1 << 20 // room is reserved for all of them
 )
 
 // newExport makes the way to the collector that the environment asks for; nil if it asks for none. Log hears of
 // failures.
 func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*gate, error) {
-	named, wanted := exportWanted(os.Environ())
-	if !wanted || strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true") {
+	named, all := otlp.Asked("LOGS")
+	if !named && (!all || os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "") {
 		return nil, nil //nolint:nilnil // a nil gate is logs that stay in the process
 	}
 	exporter, err := newExporter(ctx, os.Getenv(exporterVariable))
@@ -47,9 +45,6 @@ func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*gate, error
 		return nil, nil //nolint:nilnil // as above
 	}
 	// OpenTelemetry reads these itself, without a word where one can't be used.
-	milliseconds := func(name string, usual int) time.Duration {
-		return time.Duration(otlp.Number(log, name, "milliseconds", usual, maxMilliseconds)) * time.Millisecond
-	}
 	room := otlp.Number(log, "OTEL_BLRP_MAX_QUEUE_SIZE", "records", defaultRoom, maxRoom)
 	batch := otlp.Number(log, "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE", "records", defaultBatch, maxRoom)
 
@@ -60,8 +55,8 @@ func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*gate, error
 	g.abandoned, g.abandon = context.WithCancel(context.Background())
 	g.BatchProcessor = sdklog.NewBatchProcessor(&outlet{exporter, g},
 		sdklog.WithMaxQueueSize(room), sdklog.WithExportMaxBatchSize(min(room, batch)),
-		sdklog.WithExportInterval(milliseconds("OTEL_BLRP_SCHEDULE_DELAY", defaultDelay)),
-		sdklog.WithExportTimeout(milliseconds("OTEL_BLRP_EXPORT_TIMEOUT", defaultTimeout)))
+		sdklog.WithExportInterval(otlp.Milliseconds(log, "OTEL_BLRP_SCHEDULE_DELAY", defaultDelay)),
+		sdklog.WithExportTimeout(otlp.Milliseconds(log, "OTEL_BLRP_EXPORT_TIMEOUT", defaultTimeout)))
 	opts := []sdklog.LoggerProviderOption{sdklog.WithProcessor(g)}
 	if cfg.Resource != nil {
 		opts = append(opts, sdklog.WithResource(cfg.Resource))
@@ -86,21 +81,4 @@ func (g *gate) handler(version string) slog.Handler {
 func (g *gate) close(ctx context.Context) error {
 	// The provider may find ctx at its end before it comes to the gate, which would then go on to export.
 	return errors.Join(g.provider.Shutdown(ctx), g.Shutdown(ctx))
-}
-
-// exportWanted tells whether the environment names an exporter of logs, or an endpoint for all signals.
-func exportWanted(environ []string) (named, wanted bool) {
-	for _, kv := range environ {
-		name, value, _ := strings.Cut(kv, "=")
-		if value == "" {
-			continue
-		}
-		switch rest, otlp := strings.CutPrefix(name, "OTEL_EXPORTER_OTLP_"); {
-		case name == exporterVariable, otlp && strings.HasPrefix(rest, "LOGS_"):
-			named, wanted = true, true
-		case rest == "ENDPOINT" && otlp:
-			wanted = true
-		}
-	}
-	return named, wanted
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +48,7 @@ type PushConfig struct {
 // The readers are made here and not by OpenTelemetry's autoexport, which has one source of metrics for the whole
 // program: two nodes in one process would send each other's.
 func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
-	if !pushWanted(os.Environ()) {
+	if own, _ := otlp.Asked("METRICS"); !own {
 		return nil, nil //nolint:nilnil // a nil Push sends nothing
 	}
 	exporter, err := pushExporter(ctx)
@@ -60,16 +59,10 @@ func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
 		cfg.Logger = slog.Default()
 	}
 	reader := sdkmetric.NewPeriodicReader(&pushGate{Exporter: exporter, log: cfg.Logger},
-		sdkmetric.WithInterval(milliseconds(cfg.Logger, "OTEL_METRIC_EXPORT_INTERVAL", time.Minute)),
-		sdkmetric.WithTimeout(milliseconds(cfg.Logger, "OTEL_METRIC_EXPORT_TIMEOUT", 30*time.Second)),
+		sdkmetric.WithInterval(otlp.Milliseconds(cfg.Logger, "OTEL_METRIC_EXPORT_INTERVAL", time.Minute)),
+		sdkmetric.WithTimeout(otlp.Milliseconds(cfg.Logger, "OTEL_METRIC_EXPORT_TIMEOUT", 30*time.Second)),
 		sdkmetric.WithProducer(prombridge.NewMetricProducer(prombridge.WithGatherer(cfg.Gatherer))))
 	return &Push{sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(cfg.Resource))}, nil
-}
-
-// milliseconds is the time that a variable sets; usual, which is OpenTelemetry's, if it sets none or one that can't be
-// used.
-func milliseconds(log *slog.Logger, name string, usual time.Duration) time.Duration {
-	return time.Duration(otlp.Number(log, name, "milliseconds", int(usual.Milliseconds()), 1<<31)) * time.Millisecond
 }
 
 // Close sends the last values and ends, both until ctx does. The error says that it could not be ended in time.
@@ -78,22 +71,6 @@ func (p *Push) Close(ctx context.Context) error {
 		return nil
 	}
 	return p.provider.Shutdown(ctx)
-}
-
-// pushWanted tells whether the environment asks for metrics to be sent.
-func pushWanted(environ []string) bool {
-	wanted := false
-	for _, kv := range environ {
-		name, value, _ := strings.Cut(kv, "=")
-		switch {
-		case value == "":
-		case name == "OTEL_SDK_DISABLED" && strings.EqualFold(strings.TrimSpace(value), "true"):
-			return false
-		case name == "OTEL_METRICS_EXPORTER" || strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_METRICS_"):
-			wanted = true
-		}
-	}
-	return wanted
 }
 
 // pushExporter makes the exporter that the environment names; nil if it names none.

@@ -73,6 +73,37 @@ func (s signal) timeout() time.Duration {
 	return DefaultTimeout
 }
 
+// Disabled tells whether OTEL_SDK_DISABLED asks for no telemetry at all.
+func Disabled() bool {
+	return strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
+}
+
+// Asked tells whether the environment asks for a signal (TRACES, METRICS or LOGS) to be exported: by a variable of its
+// own, or by one for all signals. It doesn't if Disabled.
+func Asked(signal string) (own, all bool) {
+	if Disabled() {
+		return false, false
+	}
+	for _, kv := range os.Environ() {
+		name, value, _ := strings.Cut(kv, "=")
+		rest, otlp := strings.CutPrefix(name, "OTEL_EXPORTER_OTLP_")
+		of, _, _ := strings.Cut(rest, "_")
+		switch {
+		case value == "":
+		case name == "OTEL_"+signal+"_EXPORTER", otlp && of == signal:
+			own = true
+		case otlp && of != "TRACES" && of != "METRICS" && of != "LOGS":
+			all = true
+		}
+	}
+	return own, all
+}
+
+// Milliseconds is Number for a time of up to 24 days.
+func Milliseconds(log *slog.Logger, name string, usual time.Duration) time.Duration {
+	return time.Duration(Number(log, name, "milliseconds", int(usual.Milliseconds()), 1<<31)) * time.Millisecond
+}
+
 // Number is what a variable of the environment sets, a whole number from 1 to most; usual if it sets nothing. Log is
 // warned of one that can't be used, with its value, what is allowed and what is taken instead. OpenTelemetry passes
 // over such a one, or prints a line of its own that leads nowhere.

@@ -84,22 +84,17 @@ func validHeaders(v string) bool {
 	return true
 }
 
-// The most that numbers may be: room is reserved for all spans of a queue and of a batch.
-const (
-	maxQueue        = 1 << 20
-	maxMilliseconds = 1 << 31
-)
+// maxQueue bounds the spans of a queue and of a batch: room is reserved for all.
+const maxQueue = 1 << 20
 
 // batchOptions set all that OpenTelemetry reads from the environment itself, where it takes any number.
 func batchOptions(log *slog.Logger) []sdktrace.BatchSpanProcessorOption {
-	milliseconds := func(name string, usual int) time.Duration {
-		return time.Duration(otlp.Number(log, name, "milliseconds", usual, maxMilliseconds)) * time.Millisecond
-	}
 	spans := func(name string, usual int) int { return otlp.Number(log, name, "spans", usual, maxQueue) }
 	queue := spans("OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize)
 	return []sdktrace.BatchSpanProcessorOption{
-		sdktrace.WithBatchTimeout(milliseconds("OTEL_BSP_SCHEDULE_DELAY", int(exportDelay.Milliseconds()))),
-		sdktrace.WithExportTimeout(milliseconds("OTEL_BSP_EXPORT_TIMEOUT", sdktrace.DefaultExportTimeout)),
+		sdktrace.WithBatchTimeout(otlp.Milliseconds(log, "OTEL_BSP_SCHEDULE_DELAY", exportDelay)),
+		sdktrace.WithExportTimeout(
+			otlp.Milliseconds(log, "OTEL_BSP_EXPORT_TIMEOUT", sdktrace.DefaultExportTimeout*time.Millisecond)),
 		sdktrace.WithMaxQueueSize(queue),
 		sdktrace.WithMaxExportBatchSize(
 			min(spans("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", sdktrace.DefaultMaxExportBatchSize), queue)),

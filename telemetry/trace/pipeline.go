@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/contrib/exporters/autoexport"
@@ -34,7 +33,7 @@ type pipeline struct {
 
 // newPipeline builds the pipeline that cfg and the OTEL_* variables ask for.
 func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
-	p := &pipeline{store: NewStore(cfg.StoreTraces), disabled: sdkDisabled()}
+	p := &pipeline{store: NewStore(cfg.StoreTraces), disabled: otlp.Disabled()}
 	exporter, err := exporterFromEnv(ctx, cfg.Logger)
 	switch {
 	case err != nil && cfg.MustExport:
@@ -83,7 +82,7 @@ func (p *pipeline) stats() Stats {
 // Unlike OpenTelemetry, which sends to a collector on this host when nothing is set, nothing set means that nothing
 // leaves the process.
 func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExporter, error) {
-	if sdkDisabled() || !exportWanted(os.Environ()) {
+	if own, all := otlp.Asked("TRACES"); !own && !all {
 		return nil, nil
 	}
 	if err := checkEnv(log); err != nil {
@@ -103,30 +102,7 @@ func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExport
 	return exporter, nil
 }
 
-// exportWanted tells whether the environment names an exporter of traces at all.
-func exportWanted(environ []string) bool {
-	for _, kv := range environ {
-		name, value, _ := strings.Cut(kv, "=")
-		if value == "" {
-			continue
-		}
-		switch rest, otlp := strings.CutPrefix(name, "OTEL_EXPORTER_OTLP_"); {
-		case name == "OTEL_TRACES_EXPORTER":
-			return true
-		case otlp && !strings.HasPrefix(rest, "METRICS_") && !strings.HasPrefix(rest, "LOGS_"):
-			return true
-		}
-	}
-	return false
-}
-
-// sdkDisabled tells whether OTEL_SDK_DISABLED asks for no telemetry of this sort at all.
-func sdkDisabled() bool {
-	return strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
-}
-
-// Resource describes cfg's process, as its spans do; its metrics and logs take the same.
-// OTEL_* variables win.
+// Resource describes cfg's process, as its spans do; its metrics and logs take the same. OTEL_* variables win.
 func Resource(ctx context.Context, cfg Config) *resource.Resource {
 	cfg.setDefaults()
 	return newResource(ctx, &cfg)

@@ -24,9 +24,8 @@ type Stats struct {
 // say so. The gate lets in no more spans than fit, so that the processor never drops one, and counts those that it
 // turns away. The last quarter of the room is for acts and errors: ordinary operations find the queue full first.
 type gate struct {
-	batch    sdktrace.SpanProcessor
-	exporter sdktrace.SpanExporter
-	log      *slog.Logger
+	sdktrace.SpanProcessor // OpenTelemetry's
+	log                    *slog.Logger
 
 	room    int64 // spans in the queue at most
 	pending atomic.Int64
@@ -44,20 +43,15 @@ type gate struct {
 	abandon   context.CancelFunc
 }
 
-var (
-	_ sdktrace.SpanProcessor = (*gate)(nil)
-	_ sdktrace.SpanExporter  = (*gateExporter)(nil)
-)
-
 func newGate(exporter sdktrace.SpanExporter, log *slog.Logger, opts ...sdktrace.BatchSpanProcessorOption) *gate {
-	g := &gate{exporter: exporter, log: log}
+	g := &gate{log: log}
 	g.abandoned, g.abandon = context.WithCancel(context.Background())
 	g.urgent, g.closing, g.flushed = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	readRoom := func(o *sdktrace.BatchSpanProcessorOptions) {
 		g.room = int64(o.MaxQueueSize) // as OTEL_BSP_MAX_QUEUE_SIZE or opts say
 		o.MaxQueueSize += flushMarks
 	}
-	g.batch = sdktrace.NewBatchSpanProcessor((*gateExporter)(g), append(opts, readRoom)...)
+	g.SpanProcessor = sdktrace.NewBatchSpanProcessor(&outlet{exporter, g}, append(opts, readRoom)...)
 	go g.hurry()
 	return g
 }
@@ -79,7 +73,7 @@ func (g *gate) hurry() {
 		case <-g.closing:
 			return
 		}
-		_ = g.batch.ForceFlush(g.abandoned) // what becomes of the spans is counted where they leave
+		_ = g.ForceFlush(g.abandoned) // what becomes of the spans is counted where they leave
 		pause.Reset(urgentPause)
 		select {
 		case <-pause.C:
@@ -93,9 +87,6 @@ func (g *gate) stats() Stats {
 	return Stats{Exported: g.exported.Load(), Dropped: g.dropped.Load(), Failed: g.failed.Load()}
 }
 
-// OnStart does nothing.
-func (*gate) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
-
 // OnEnd queues the span, or drops and counts it. It never blocks.
 func (g *gate) OnEnd(span sdktrace.ReadOnlySpan) {
 	room := g.room
@@ -108,7 +99,7 @@ func (g *gate) OnEnd(span sdktrace.ReadOnlySpan) {
 		return
 	}
 	g.queued.Add(1)
-	g.batch.OnEnd(span)
+	g.SpanProcessor.OnEnd(span)
 	if span.Status().Code == codes.Error {
 		select {
 		case g.urgent <- struct{}{}:
@@ -134,52 +125,50 @@ func ordinary(span sdktrace.ReadOnlySpan) bool {
 	return op
 }
 
-// ForceFlush exports what is queued.
-func (g *gate) ForceFlush(ctx context.Context) error { return g.batch.ForceFlush(ctx) }
-
 // Shutdown exports what is queued, until ctx ends; what is left then counts as failed.
 func (g *gate) Shutdown(ctx context.Context) error {
 	g.once.Do(func() { close(g.closing) })
-	err := g.batch.Shutdown(ctx)
+	err := g.SpanProcessor.Shutdown(ctx)
 	g.abandon()
 	<-g.flushed
 	return err
 }
 
-// gateExporter is the gate's other side: it sees what leaves the queue.
-type gateExporter gate
+// outlet is the gate's other side: it sees what leaves the queue.
+type outlet struct {
+	sdktrace.SpanExporter
+	gate *gate
+}
 
 // ExportSpans passes a batch on. Its errors end here: they are counted, and logged when they begin and when they cease.
-func (e *gateExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	defer e.pending.Add(-int64(len(spans)))
+func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	g := o.gate
+	defer g.pending.Add(-int64(len(spans)))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(e.abandoned, cancel)() // an export in progress ends too when Shutdown gives up
+	defer context.AfterFunc(g.abandoned, cancel)() // an export in progress ends too when Shutdown gives up
 
-	err := e.abandoned.Err()
+	err := g.abandoned.Err()
 	if err == nil {
-		err = e.exporter.ExportSpans(ctx, spans)
+		err = o.SpanExporter.ExportSpans(ctx, spans)
 	}
 	switch {
 	case err != nil:
-		e.failed.Add(uint64(len(spans)))
-		if !e.failing.Swap(true) {
-			e.log.Warn("spans can't be exported; they stay in the process's own store", "error", err, "spans", len(spans))
+		g.failed.Add(uint64(len(spans)))
+		if !g.failing.Swap(true) {
+			g.log.Warn("spans can't be exported; they stay in the process's own store", "error", err, "spans", len(spans))
 		}
 	default:
-		exported := e.exported.Add(uint64(len(spans)))
-		if e.failed.Load() == 0 {
-			e.deliveries.reached(exported)
+		exported := g.exported.Add(uint64(len(spans)))
+		if g.failed.Load() == 0 {
+			g.deliveries.reached(exported)
 		}
-		if e.failing.Swap(false) {
-			e.log.Info("spans are exported again", "failed_until_now", e.failed.Load())
+		if g.failing.Swap(false) {
+			g.log.Info("spans are exported again", "failed_until_now", g.failed.Load())
 		}
 	}
 	return nil
 }
-
-// Shutdown closes the exporter.
-func (e *gateExporter) Shutdown(ctx context.Context) error { return e.exporter.Shutdown(ctx) }
 
 // deliveries finds out until when the spans of all that ended have been taken. Spans leave the queue in the order in
 // which they came: so it is enough to know how many had come when an event had become spans, and how many have left.

@@ -201,7 +201,7 @@ func (p *Projector) emitMisuse(m *member, s *model.Step) {
 // first one, which rules it out, or the unfinished one, behind which it must wait.
 func before(m *member, s *model.Step) (trace oteltrace.TraceID, kind string) {
 	if code := s.Life.Code; code != lifecycle.CodeInProgress {
-		if first := firstAct(code); first != tape.ActNone {
+		if first, known := firstActs[code]; known {
 			trace = ActTraceID(m.ID, first, 0)
 		}
 		return trace, semconv.LinkFirst
@@ -212,20 +212,10 @@ func before(m *member, s *model.Step) (trace oteltrace.TraceID, kind string) {
 	return trace, semconv.LinkBehind
 }
 
-// firstAct is the act after which a call is refused with that code: ActNone if the code doesn't tell of one.
-func firstAct(code lifecycle.Code) tape.Act {
-	switch code {
-	case lifecycle.CodeFinalized:
-		return tape.ActFinalize
-	case lifecycle.CodeDestroyed:
-		return tape.ActDestroy
-	case lifecycle.CodeAborted:
-		return tape.ActAbort
-	case lifecycle.CodeRevoked:
-		return tape.ActRevoke
-	default:
-		return tape.ActNone
-	}
+// firstActs are the acts after which a call is refused with a code.
+var firstActs = map[lifecycle.Code]tape.Act{
+	lifecycle.CodeFinalized: tape.ActFinalize, lifecycle.CodeDestroyed: tape.ActDestroy,
+	lifecycle.CodeAborted: tape.ActAbort, lifecycle.CodeRevoked: tape.ActRevoke,
 }
 
 // emitFailure says that a communicator failed, and in full why. Where the failed call is a collective it stands in that

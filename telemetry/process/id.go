@@ -59,14 +59,6 @@ var self = sync.OnceValue(func() ID {
 // Self is this process. What the kernel does not tell is zero.
 func Self() ID { return self() }
 
-// Of is the process that has a pid of this pid namespace now. The error is ErrGone if none does.
-func Of(pid int) (ID, error) {
-	id := Self()
-	s, err := linux.of(ID{PID: pid})
-	id.PID, id.StartTicks = pid, s.start
-	return id, err
-}
-
 // Near tells whether the two processes are of one boot of one machine and of one pid namespace: whether each can see
 // the other. A boot that is unknown is taken for another.
 func (id ID) Near(other ID) bool {

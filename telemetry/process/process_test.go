@@ -107,10 +107,10 @@ func TestSelf(t *testing.T) {
 	if look, err := me.Look(); err != nil || look.State != Runs {
 		t.Errorf("this process looks like %+v, %v", look, err)
 	}
-	if of, err := Of(me.PID); of != me || err != nil {
+	if of, err := idOf(me.PID); of != me || err != nil {
 		t.Errorf("by its pid, this process is %+v, %v", of, err)
 	}
-	if _, err := Of(nobody); !errors.Is(err, ErrGone) {
+	if _, err := idOf(nobody); !errors.Is(err, ErrGone) {
 		t.Errorf("nobody's pid is that of a process: %v", err)
 	}
 	if !Running(me.PID) || Exiting(me.PID) || Running(nobody) || Exiting(nobody) {
@@ -154,7 +154,7 @@ func child(t *testing.T, script string) (cmd *exec.Cmd, id ID, proceed func()) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	id, err = Of(cmd.Process.Pid)
+	id, err = idOf(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,4 +249,12 @@ func FuzzStat(f *testing.F) {
 			t.Errorf("%q was read as %+v", b, s)
 		}
 	})
+}
+
+// idOf is the process that has a pid now.
+func idOf(pid int) (ID, error) {
+	id := Self()
+	s, err := linux.of(ID{PID: pid})
+	id.PID, id.StartTicks = pid, s.start
+	return id, err
 }

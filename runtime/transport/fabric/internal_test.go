@@ -106,10 +106,8 @@ func sleeper(t *testing.T) (*exec.Cmd, process.ID) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // says that it was killed
 	})
-	id, err := process.Of(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := process.Self()
+	id.PID, id.StartTicks = cmd.Process.Pid, 0
 	return cmd, id
 }
 

@@ -145,24 +145,19 @@ func (m *member) fate() (f verdict.Fate, known bool) {
 	return f, known
 }
 
-// CauseText says how a process came to its state.
+var causeTexts = map[mesh.Cause]string{
+	mesh.CauseTold: "", mesh.CauseSignal: "stopped by a signal", mesh.CauseTraced: "held by a debugger",
+	mesh.CauseFrozen: "its cgroup is frozen", mesh.CauseSilence: "it doesn't answer",
+	mesh.CauseRefused: "its host answers, and nobody listens there",
+}
+
+// CauseText says how a process came to its state; nothing of one that left in order.
 func CauseText(s *mesh.Status) string {
-	switch s.Cause {
-	case mesh.CauseExit:
+	if s.Cause == mesh.CauseExit {
 		return s.Exit.How()
-	case mesh.CauseTold:
-		return "" // it left in order
-	case mesh.CauseSignal:
-		return "stopped by a signal"
-	case mesh.CauseTraced:
-		return "held by a debugger"
-	case mesh.CauseFrozen:
-		return "its cgroup is frozen"
-	case mesh.CauseSilence:
-		return "it doesn't answer"
-	case mesh.CauseRefused:
-		return "its host answers, and nobody listens there"
-	default:
-		return s.Cause.String()
 	}
+	if text, known := causeTexts[s.Cause]; known {
+		return text
+	}
+	return s.Cause.String()
 }

@@ -93,7 +93,7 @@ func (s *study) run(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("corpus: %w", err)
 	}
-	ok, err := table.Write(cmd.OutOrStdout(), corpus.DefaultBars)
+	ok, err := table.Write(cmd.OutOrStdout())
 	if err == nil && !ok {
 		return exitCode(1)
 	}

@@ -125,9 +125,6 @@ type Fault struct {
 	Text string
 }
 
-// Error is the text.
-func (f *Fault) Error() string { return f.Text }
-
 // New makes a job of which each process has ranks ranks, and no communicators.
 func New(c Config, ranks int) *Job {
 	c.Hosts = cmp.Or(c.Hosts, 1)
@@ -186,8 +183,8 @@ func (part *Part) ready(call lifecycle.Call, start int64) {
 	part.end(tape.ActInit, call, 0, start, nil)
 }
 
-// Part is the rank's part in the communicator of that name; nil if it has none.
-func (r *Rank) Part(name string) *Part { return r.parts[name] }
+// In is the rank's number in the communicator of that name, of which it is a member.
+func (r *Rank) In(name string) int { return r.parts[name].slot.Rank }
 
 // Comm makes a communicator of the given ranks of the job, ready on all of them, as a split of the one called parent
 // makes it, or an init if parent is empty.
@@ -220,9 +217,6 @@ func (j *Job) Reset() {
 	}
 	j.held = nil
 }
-
-// Rank is the part's number in the communicator.
-func (part *Part) Rank() int { return part.slot.Rank }
 
 // Slots appends the in-flight table of the process to buf.
 func (p *Process) Slots(buf []tape.Slot) []tape.Slot {

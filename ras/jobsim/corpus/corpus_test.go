@@ -34,7 +34,7 @@ func TestCorpus(t *testing.T) {
 			}
 		}
 	}
-	ok, err := table.Write(os.Stdout, DefaultBars)
+	ok, err := table.Write(os.Stdout)
 	if err != nil || !ok && *only == "" {
 		t.Errorf("the bars are not reached; %v", err)
 	}

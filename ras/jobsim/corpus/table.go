@@ -9,15 +9,12 @@ import (
 	"time"
 )
 
-// Bars are what a Table must reach. Trials that are excused count for none of them.
-type Bars struct {
-	Right     float64       // of all trials, named rightly, live and after the end: at least
-	Innocents float64       // the largest share of trials in which an innocent rank is named
-	Delay     time.Duration // median time from the threshold until it was said live: at most
-}
-
-// DefaultBars are the bars that Carillon holds itself to.
-var DefaultBars = Bars{Right: 0.97, Innocents: 0.005, Delay: 500 * time.Millisecond}
+// The bars that a Table must reach. Trials that are excused count for none of them.
+const (
+	leastRight    = 0.97                   // of all trials, named rightly, live and after the end
+	mostInnocents = 0.005                  // of all trials, those in which an innocent rank is named
+	mostDelay     = 500 * time.Millisecond // median time from the threshold until it was said live
+)
 
 // Table sums up scores by the kind of the fault. The zero value is empty.
 type Table struct {
@@ -58,7 +55,7 @@ func (t *Table) Add(k *Kind, live, after Score) {
 }
 
 // Write writes the table, and tells whether it reaches the bars.
-func (t *Table) Write(w io.Writer, bars Bars) (ok bool, err error) {
+func (t *Table) Write(w io.Writer) (ok bool, err error) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tab, "fault\ttrials\texcused live\tafter\tright live\tafter\tinnocents live\tafter\tmedian delay\t")
 	slices.SortStableFunc(t.rows, func(a, b *row) int { return cmp.Compare(a.name, b.name) })
@@ -87,12 +84,12 @@ func (t *Table) Write(w io.Writer, bars Bars) (ok bool, err error) {
 	}
 	for i, when := range []string{"live", "after the end"} {
 		counted := float64(all.trials - all.excused[i])
-		miss(float64(all.right[i]) < bars.Right*counted, "right %s in less than %.1f %%", when, 100*bars.Right)
-		miss(float64(all.innocent[i]) > bars.Innocents*counted, "innocents named %s in more than %.1f %%",
-			when, 100*bars.Innocents)
+		miss(float64(all.right[i]) < leastRight*counted, "right %s in less than %.1f %%", when, 100*leastRight)
+		miss(float64(all.innocent[i]) > mostInnocents*counted, "innocents named %s in more than %.1f %%",
+			when, 100*mostInnocents)
 		miss(all.healthy[i] > 0, "somebody named %s in a healthy job", when)
 	}
-	miss(all.median() > bars.Delay, "the median delay is above %v", bars.Delay)
+	miss(all.median() > mostDelay, "the median delay is above %v", mostDelay)
 	return ok, nil
 }
 

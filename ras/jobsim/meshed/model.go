@@ -192,7 +192,7 @@ func (m *Model) Steps() (steps uint64) {
 
 // WorldRank is a rank's number in the current world.
 func (m *Model) WorldRank(rank int) (number int) {
-	m.do(func() { number = m.job.Ranks[rank].Part(world).Rank() })
+	m.do(func() { number = m.job.Ranks[rank].In(world) })
 	return number
 }
 

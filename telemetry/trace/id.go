@@ -58,38 +58,31 @@ func SpanID(trace oteltrace.TraceID, rank int) oteltrace.SpanID {
 	return spanID(tagSpan, trace, rank, 0)
 }
 
-// traceID hashes what an act is. The input stays within one SHA-256 block, so that it can be computed for every
-// operation.
+// digest hashes a tag, an id, and what else there is: all within one SHA-256 block.
+func digest(tag string, id [16]byte, more []byte) [sha256.Size]byte {
+	var buf [64]byte
+	b := append(append(buf[:0], tag...), id[:]...)
+	return sha256.Sum256(append(b, more...))
+}
+
+// traceID hashes what an act is.
 func traceID(tag string, comm lifecycle.CommID, kind byte, seq uint64) oteltrace.TraceID {
-	var buf [48]byte
-	b := append(buf[:0], tag...)
-	b = append(b, comm[:]...)
-	b = append(b, kind)
-	b = binary.LittleEndian.AppendUint64(b, seq)
-	sum := sha256.Sum256(b)
+	sum := digest(tag, comm, binary.LittleEndian.AppendUint64(append(make([]byte, 0, 16), kind), seq))
 	return oteltrace.TraceID(sum[:16])
 }
 
 // pairTraceID is traceID for the n-th message from one rank to another.
 func pairTraceID(tag string, comm lifecycle.CommID, from, to int32, n uint64) oteltrace.TraceID {
-	var buf [48]byte
-	b := append(buf[:0], tag...)
-	b = append(b, comm[:]...)
-	b = binary.LittleEndian.AppendUint32(b, uint32(from))
+	b := binary.LittleEndian.AppendUint32(make([]byte, 0, 16), uint32(from))
 	b = binary.LittleEndian.AppendUint32(b, uint32(to))
-	b = binary.LittleEndian.AppendUint64(b, n)
-	sum := sha256.Sum256(b)
+	sum := digest(tag, comm, binary.LittleEndian.AppendUint64(b, n))
 	return oteltrace.TraceID(sum[:16])
 }
 
 // spanID hashes a rank's part in a trace; n tells several parts with one tag apart.
 func spanID(tag string, trace oteltrace.TraceID, rank int, n uint64) oteltrace.SpanID {
-	var buf [48]byte
-	b := append(buf[:0], tag...)
-	b = append(b, trace[:]...)
-	b = binary.LittleEndian.AppendUint32(b, uint32(rank))
-	b = binary.LittleEndian.AppendUint64(b, n)
-	sum := sha256.Sum256(b)
+	b := binary.LittleEndian.AppendUint32(make([]byte, 0, 16), uint32(rank))
+	sum := digest(tag, trace, binary.LittleEndian.AppendUint64(b, n))
 	return oteltrace.SpanID(sum[:8])
 }
 

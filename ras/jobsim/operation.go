@@ -175,7 +175,7 @@ func (m *meeting) arrive(o *operation) {
 		return
 	}
 	if len(m.came) == m.size {
-		j.After(j.Latency, func() { m.complete() })
+		j.After(j.Latency, m.complete)
 	}
 }
 
@@ -279,14 +279,12 @@ func (o *operation) tellWaits(m *meeting, now int64, r *tape.OpRecord) {
 	wait.Stage, wait.Phase, wait.Time, wait.Wait = tape.StageWait, tape.PhaseAgree, o.waitSince, o.firstWait
 	o.part.write(tape.Event{Op: wait})
 	if r.Code != lifecycle.CodeOK {
-		r.Wait = -1
 		return
 	}
-	if m != nil && !m.key.message && m.last != o.part.slot.Rank {
-		if at := m.lastAt; int32(m.last) != o.firstWait && at > o.waitSince && at < now {
-			wait.Time, wait.Wait = at, int32(m.last)
-			o.part.write(tape.Event{Op: wait})
-		}
+	last := int32(m.last)
+	if !m.key.message && m.last != o.part.slot.Rank && last != o.firstWait && m.lastAt > o.waitSince && m.lastAt < now {
+		wait.Time, wait.Wait = m.lastAt, last
+		o.part.write(tape.Event{Op: wait})
 	}
 	wait.Time, wait.Wait = now, -1
 	o.part.write(tape.Event{Op: wait})
@@ -365,12 +363,11 @@ func (part *Part) notify(f *Fault) {
 		return
 	}
 	n := *f
-	switch f.Code {
-	case lifecycle.CodeTimeout:
-		n.Code, n.Peer = lifecycle.CodeAbandoned, part.slot.Rank
-	case lifecycle.CodeAborted:
-		n.Code, n.Peer = lifecycle.CodePeerAborted, part.slot.Rank
-	default:
+	others := map[lifecycle.Code]lifecycle.Code{
+		lifecycle.CodeTimeout: lifecycle.CodeAbandoned, lifecycle.CodeAborted: lifecycle.CodePeerAborted,
+	}
+	if code, own := others[f.Code]; own {
+		n.Code, n.Peer = code, part.slot.Rank
 	}
 	c.notice = &n
 	for _, other := range c.parts {

@@ -134,16 +134,13 @@ func (l *Live) changed(q *peer) {
 
 // status is what became of the process.
 func (q *peer) status() mesh.Status {
-	s := mesh.Status{Member: q.member, Cause: mesh.CauseAnswers, Since: base.Add(time.Duration(q.process.Since))}
-	switch q.process.State {
-	case jobsim.Running:
-	case jobsim.Stopped:
-		s.State, s.Cause = mesh.Stopped, mesh.CauseSignal
-	case jobsim.Dead:
-		s.State, s.Cause, s.Exit = mesh.Dead, mesh.CauseExit, q.process.How
-	case jobsim.Departed:
-		s.State, s.Cause = mesh.Left, mesh.CauseTold
-	}
+	s := [...]mesh.Status{
+		jobsim.Running:  {Cause: mesh.CauseAnswers},
+		jobsim.Stopped:  {State: mesh.Stopped, Cause: mesh.CauseSignal},
+		jobsim.Dead:     {State: mesh.Dead, Cause: mesh.CauseExit, Exit: q.process.How},
+		jobsim.Departed: {State: mesh.Left, Cause: mesh.CauseTold},
+	}[q.process.State]
+	s.Member, s.Since = q.member, base.Add(time.Duration(q.process.Since))
 	return s
 }
 

@@ -206,14 +206,18 @@ func (r *Report) now() (now time.Time) {
 	return now
 }
 
-// heldMoments are moments at which calls had stalled that ended well later: halfway between the time when the first of
-// those that overlap had stalled, and its end. Later some of those that were late may have come.
+// heldMoments are moments at which calls had stalled that ended well later, or a process had stopped that went on later:
+// halfway between the time when the first of those that overlap had stalled, and its end. Later some of those that were
+// late may have come.
 func (r *Report) heldMoments() []moment {
 	type span struct{ stalled, end time.Time }
 	var spans []span
 	for _, p := range r.procs {
 		for _, l := range p.long {
 			spans = append(spans, span{p.at(l.stalled), p.at(l.end)})
+		}
+		if h := &p.header; h.Resumed-h.Paused > p.quiet() {
+			spans = append(spans, span{p.at(h.Paused + p.quiet()), p.at(h.Resumed)})
 		}
 	}
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(a.end.Compare(b.end), a.stalled.Compare(b.stalled)) })

@@ -29,6 +29,7 @@ type process struct {
 	first    int64     // time of the first record and of the last thing that is known, on the tape's own clock
 	last     int64
 	recorded int64 // time of the last record
+	from     int64 // time of the first operation's record, if older ones are gone; 0: none are
 	live     int64 // of one that is alive: when it was looked at
 	end      ending
 	missed   uint64
@@ -145,6 +146,7 @@ func readTape(path string, opts *Options) (*process, error) {
 		p.saw(ev.Time())
 		if r := &ev.Op; !ev.IsLife && r.Start <= r.Time {
 			p.saw(r.Start) // of which there may be no record of its own
+			p.from = cmp.Or(p.from, r.Time)
 		}
 		if step := p.model.Apply(&ev); step.Comm != nil {
 			of(step.Comm).observe(&step, opts)
@@ -169,6 +171,9 @@ func readTape(path string, opts *Options) (*process, error) {
 	})
 	missed := r.Missed()
 	p.missed = missed.Life + missed.Op
+	if missed.Op == 0 {
+		p.from = 0
+	}
 	p.problems = append(p.problems, p.count(r, cut > 0)...)
 	p.place()
 	p.countMembers()

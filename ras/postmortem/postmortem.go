@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize/english"
+
+	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
 // Options say what is read of the tapes, and what of it is shown. The zero value takes all of it.
@@ -212,6 +214,13 @@ func (r *Report) judge(opts *Options) error {
 			}
 		}
 	}
+	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { // one that stood still was waited for, too
+		return f.Reason == verdict.Straggler && slices.ContainsFunc(r.Held, func(h Finding) bool {
+			return slices.ContainsFunc(h.Culprits, func(c verdict.Rank) bool {
+				return c.Member == f.Culprits[0].Member && c.Job == f.Culprits[0].Job
+			})
+		})
+	})
 	return nil
 }
 

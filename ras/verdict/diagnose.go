@@ -143,8 +143,8 @@ func (w *walk) explain(m *meeting, a *actor) {
 	left := m.leftBy(a)
 	points := w.g.points(m, a)
 	gone := a.gone() && (a.note.FateAge >= m.until || points) || points && m.engine.Code == lifecycle.CodeRankDead
-	if a.gone() && !gone && !a.note.traced() {
-		return // it may have come and given up, too, before it ended
+	if a.note.Fate == Alive && a.note.Stale || a.gone() && !gone && !a.note.traced() {
+		return // it may have come; and given up, too, before it ended
 	}
 	followed, moving := false, false
 	in := a.in

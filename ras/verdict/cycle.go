@@ -91,18 +91,12 @@ func (g *graph) deviants(ring []edge) (some []*actor, known bool) {
 		return some
 	}
 	all := pick(func(int) bool { return true })
-	prev := func(i int) *meeting { return ring[(i+len(ring)-1)%len(ring)].to }
 	for _, is := range []func(i int) bool{
 		func(i int) bool { return g.step(ring[i].via) == outOfStep },
 		func(i int) bool { return g.odd(ring[i].via) != nil },
 		func(i int) bool { return g.step(ring[i].via) != inStep },
 		func(i int) bool { return newPair(ring, i) },
 		func(i int) bool { return onlyOne(ring, i) },
-		// It has gone on to a collective to which most of the ranks have not come.
-		func(i int) bool {
-			m := ring[i].to
-			return m.key.kind == collective && prev(i).key.kind != collective && 2*len(m.present) < m.slot.Size
-		},
 	} {
 		if picked := pick(is); len(picked) > 0 && len(picked) < len(all) {
 			return picked, true

@@ -16,8 +16,8 @@ const (
 
 	msgFate     = 1 // what a witness saw: gossip, or one packet
 	msgCheck    = 2 // look at a process of your host
-	msgGoodbye  = 3 // I leave: answer with msgFarewell when you know
-	msgFarewell = 4
+	msgLeave    = 3 // I leave: answer with msgLeaveAck when you know
+	msgLeaveAck = 4
 	msgQuestion = 5
 	msgAnswers  = 6
 )

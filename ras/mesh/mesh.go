@@ -322,7 +322,7 @@ func (m *Mesh) receive(kind byte, body []byte) error {
 			return err
 		}
 		m.hear(&f)
-	case msgCheck, msgGoodbye, msgFarewell:
+	case msgCheck, msgLeave, msgLeaveAck:
 		about, err := decodeName(body)
 		if err != nil {
 			return err
@@ -342,12 +342,12 @@ func (m *Mesh) named(kind byte, about instance) {
 	switch kind {
 	case msgCheck:
 		m.watcher.about(about.name, m.watcher.check)
-	case msgGoodbye:
+	case msgLeave:
 		if st, ok := m.Member(about.name); ok && st.Member.Instance == about.id {
 			m.hear(&fate{name: about.name, instance: about.id, state: Left, cause: CauseTold, by: about.name})
-			m.send(&st.Member, nameMessage(msgFarewell, m.self.instance()))
+			m.send(&st.Member, nameMessage(msgLeaveAck, m.self.instance()))
 		}
-	case msgFarewell:
+	case msgLeaveAck:
 		select {
 		case m.leaveKnown <- about.name:
 		default:
@@ -398,7 +398,7 @@ func (m *Mesh) announceLeave() {
 	for range tries {
 		for _, w := range watchers {
 			if pending[w.Name] {
-				m.send(&w, nameMessage(msgGoodbye, m.self.instance()))
+				m.send(&w, nameMessage(msgLeave, m.self.instance()))
 			}
 		}
 		over := time.After(leaveTime / tries)

@@ -108,8 +108,8 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	case p.header.Seen > 0 && now-p.header.Seen > p.quiet() && r.otherSeen(p, now):
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Seen), "it gave no sign of life since"
 	}
-	n.Stale = now < p.from // what it was in is no more on its tape
 	m, err := p.modelAt(now)
+	n.Stale = now < p.from || err != nil // what it was in is no more on its tape, or can't be read
 	m.Learn(p.tallies)
 	if at := p.header.Resumed; at > 0 && at <= now {
 		m.Resumed(at)

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -23,7 +24,6 @@ func (w *walk) absentRanks() []Verdict {
 		reason Reason
 		why    ending
 	}
-	// A rank may be missing at several meetings: it counts where it has been waited for longest.
 	first := map[*actor]*leaf{}
 	var order []*actor
 	for _, l := range w.leaves {
@@ -34,7 +34,7 @@ func (w *walk) absentRanks() []Verdict {
 		if old == nil {
 			order = append(order, l.actor)
 		}
-		if old == nil || cmp.Or(cmp.Compare(l.at.until, old.at.until), cmp.Compare(l.at.age, old.at.age)) > 0 {
+		if old == nil || l.before(old) {
 			first[l.actor] = l
 		}
 	}
@@ -57,6 +57,25 @@ func (w *walk) absentRanks() []Verdict {
 		verdicts = append(verdicts, w.absent(together[key]))
 	}
 	return verdicts
+}
+
+// skew is how much the ages of two processes may differ because they are told at other moments.
+const skew = 100 * time.Millisecond
+
+// before tells at which of two meetings a rank that is missing at both counts: that which its program makes next, as far
+// as that is known, or else that which has waited longest, or of the smaller communicator.
+func (l *leaf) before(o *leaf) bool {
+	next := l.actor.wouldCall(l.at.key.comm, agreed(l.at.slot.Op))
+	switch age := l.at.age - o.at.age; {
+	case next != l.actor.wouldCall(o.at.key.comm, agreed(o.at.slot.Op)):
+		return next
+	case l.at.until != o.at.until:
+		return l.at.until > o.at.until
+	case age.Abs() >= skew:
+		return age > 0
+	default:
+		return cmp.Or(cmp.Compare(l.at.slot.Size, o.at.slot.Size), bytes.Compare(l.at.key.comm[:], o.at.key.comm[:])) < 0
+	}
 }
 
 // reason is why a rank that is alive, and in no meeting, holds one up.
@@ -447,7 +466,9 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v.Text = say("%s met another call: %s", m.text(), m.engine.Text)
 	there := slices.Clone(m.present)
 	if p := w.g.seats[seat{m.key.comm, m.engine.Peer}]; p != nil {
-		there = append(there, p)
+		if !slices.ContainsFunc(there, func(q *place) bool { return q.actor == p.actor }) {
+			there = append(there, p)
+		}
 		if p.slot.Failure != nil && p.slot.Failure.Code == lifecycle.CodeMismatch {
 			v.Text = say("%s met another call: %s was in %s", m.text(), rankOf(p.actor, m.key.comm).in(),
 				callText(p.slot.Op.Call.String(), p.slot.Seq, p.slot))

@@ -30,7 +30,8 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 		v.Reason = Mismatch
 	}
 	var wrong []Rank
-	deviants, known := w.g.deviants(ring)
+	deviants, known, proof := w.g.deviants(ring)
+	v.Confidence = proof
 	for _, a := range deviants {
 		wrong = append(wrong, rankOf(a, first.key.comm))
 	}
@@ -80,7 +81,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 }
 
 // deviants are the ranks of a cycle that are at fault, in the cycle's order, if that is known; else all of them.
-func (g *graph) deviants(ring []edge) (some []*actor, known bool) {
+func (g *graph) deviants(ring []edge) (some []*actor, known bool, proof Confidence) {
 	pick := func(is func(i int) bool) []*actor {
 		var some []*actor
 		for i, e := range ring {
@@ -91,18 +92,21 @@ func (g *graph) deviants(ring []edge) (some []*actor, known bool) {
 		return some
 	}
 	all := pick(func(int) bool { return true })
-	for _, is := range []func(i int) bool{
-		func(i int) bool { return g.step(ring[i].via) == outOfStep },
-		func(i int) bool { return g.odd(ring[i].via) != nil },
-		func(i int) bool { return g.step(ring[i].via) != inStep },
-		func(i int) bool { return newPair(ring, i) },
-		func(i int) bool { return onlyOne(ring, i) },
+	for _, rule := range []struct {
+		is    func(i int) bool
+		proof Confidence
+	}{
+		{func(i int) bool { return g.step(ring[i].via) == outOfStep }, Certain},
+		{func(i int) bool { return g.odd(ring[i].via) != nil }, Certain},
+		{func(i int) bool { return g.step(ring[i].via) != inStep }, Likely},
+		{func(i int) bool { return newPair(ring, i) }, Likely},
+		{func(i int) bool { return onlyOne(ring, i) }, Likely},
 	} {
-		if picked := pick(is); len(picked) > 0 && len(picked) < len(all) {
-			return picked, true
+		if picked := pick(rule.is); len(picked) > 0 && len(picked) < len(all) {
+			return picked, true, rule.proof
 		}
 	}
-	return all, false
+	return all, false, Certain // the cycle is
 }
 
 // onlyOne tells whether an edge leads to the only message of three or more that its rank sends, or the only one that

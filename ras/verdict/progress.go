@@ -296,38 +296,46 @@ func (g *graph) step(a *actor) step {
 	}
 }
 
-// alike are the ranks that run the same program as one of them: those with which it shares a part of the job (a stage of
-// a pipeline, not the pipeline); if they are too few, those that count the same things; or, if there are none, all but
-// one of them.
-func (g *graph) alike(a *actor) (some []*actor) {
+// alike are the ranks that run the same program as one of them: its mates; if they are too few, those that count the
+// same things; or, if there are none, all but one of them.
+func (g *graph) alike(a *actor) []*actor {
+	nearest := 1
 	for _, o := range g.actors {
 		if o.track == nil {
 			o.track = trackOf(o)
 		}
 	}
-	nearest := 1
+	if mates := g.mates(a); len(mates) > 1 {
+		return mates
+	}
 	for _, o := range g.actors {
 		if o != a {
 			nearest = min(nearest, a.track.apart(o.track))
-			if g.share(a, o) {
-				some = append(some, o)
-			}
 		}
-	}
-	if len(some) > 1 {
-		return some
 	}
 	return slices.DeleteFunc(slices.Clone(g.actors), func(o *actor) bool {
 		return o == a || a.track.apart(o.track) > nearest
 	})
 }
 
-// share tells whether two ranks are in one part of the job that exchanges no messages.
-func (g *graph) share(a, o *actor) bool {
-	return slices.ContainsFunc(a.slots, func(s *Slot) bool {
-		return s.Groups == 0 && len(s.Messages) == 0 && !g.whole(s) &&
-			slices.ContainsFunc(o.slots, func(t *Slot) bool { return t.Comm == s.Comm })
-	})
+// mates are the other ranks of communicators that exchange no messages, and whose other ranks count the same things:
+// such a communicator is a part of the job that runs one program, as a stage of a pipeline does, and the pipeline not.
+func (g *graph) mates(a *actor) (some []*actor) {
+	for _, s := range a.slots {
+		if s.Size < 3 || s.Size >= a.note.JobSize || s.Groups > 0 || len(s.Messages) > 0 || s.Left != nil {
+			continue
+		}
+		var others []*actor
+		for r := range s.Size {
+			if p := g.seats[seat{s.Comm, r}]; p != nil && p.actor != a {
+				others = append(others, p.actor)
+			}
+		}
+		if len(others) > 1 && !slices.ContainsFunc(others, func(o *actor) bool { return others[0].track.apart(o.track) > 0 }) {
+			some = append(some, others...)
+		}
+	}
+	return some
 }
 
 // calledAt is how many ranks of like communicators made, under that number, a call with this signature.

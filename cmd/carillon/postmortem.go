@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -204,7 +205,7 @@ func (a *postmortemFlags) chooseExporter() error {
 		return err
 	case os.Getenv(kind) == "none":
 		return errors.New("--export has nowhere to send spans: OTEL_TRACES_EXPORTER is none")
-	case os.Getenv("OTEL_SDK_DISABLED") == "true":
+	case otlp.Disabled():
 		return errors.New("--export has nowhere to send spans: OTEL_SDK_DISABLED is true")
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -16,9 +15,6 @@ import (
 
 // messageVersion is the version of what agents send each other. A member that gets another one doesn't answer.
 const messageVersion = 1
-
-// leastNonce and up to ten times that have as many digits: how long a question is doesn't depend on chance.
-const leastNonce = 1_000_000_000_000_000_000
 
 // kind is what an agent wants of another one.
 type kind string
@@ -44,17 +40,10 @@ type message struct {
 	// About are the communicators in which a rank waits, of askNotes and askLook: a note that must be cut keeps them.
 	// Some are enough.
 	About []lifecycle.CommID `json:"about,omitempty"`
-
-	// Nonce makes each askLook a question of its own.
-	Nonce uint64 `json:"nonce,omitempty"`
 }
 
 func (m *message) encode() []byte {
 	m.Version = messageVersion
-	if m.Kind == askLook {
-		// The mesh answers the same question once for all that ask it within a moment: a second one would not be heard.
-		m.Nonce = leastNonce + rand.Uint64N(9*leastNonce)
-	}
 	b, err := json.Marshal(m)
 	if err != nil {
 		panic(fmt.Sprintf("agent: a message of %T can't be encoded: %v", m, err)) // its types all can

@@ -176,20 +176,6 @@ func TestLongVerdictIsTold(t *testing.T) {
 	}
 }
 
-// TestEachLookIsAskedForAnew: the mesh answers the same question once for all who ask it within a moment, so that of
-// two that are the same, the second would not be heard.
-func TestEachLookIsAskedForAnew(t *testing.T) {
-	first, second := (&message{Kind: askLook}).encode(), (&message{Kind: askLook}).encode()
-	if string(first) == string(second) || len(first) != len(second) {
-		t.Errorf("two looks are asked for with %s and %s, want others of one length", first, second)
-	}
-	for _, b := range [][]byte{first, second} {
-		if m, err := decode(b); err != nil || m.Kind != askLook {
-			t.Errorf("%s is read as %+v, %v", b, m, err)
-		}
-	}
-}
-
 // TestLongIDs: a verdict whose ID is longer than one can be is not taken: a process that takes over tells the IDs of
 // many in one question.
 func TestLongIDs(t *testing.T) {

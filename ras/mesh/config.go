@@ -146,9 +146,17 @@ func (c *Config) Validate() error {
 }
 
 func (t *Tuning) validate() error {
-	for i, v := 0, reflect.ValueOf(*t); i < v.NumField(); i++ { // durations and numbers
-		if v.Field(i).Int() < 1 {
-			return fmt.Errorf("mesh: Tuning.%s is %v, want more", v.Type().Field(i).Name, v.Field(i))
+	for i, v := 0, reflect.ValueOf(*t); i < v.NumField(); i++ {
+		name := v.Type().Field(i).Name
+		switch f := v.Field(i).Interface().(type) {
+		case time.Duration:
+			if f < time.Millisecond || f > time.Hour {
+				return fmt.Errorf("mesh: Tuning.%s is %v, want 1ms to 1h", name, f)
+			}
+		case int:
+			if f < 1 || f > 100 {
+				return fmt.Errorf("mesh: Tuning.%s is %d, want 1 to 100", name, f)
+			}
 		}
 	}
 	if t.ProbeTimeout > t.ProbeInterval {

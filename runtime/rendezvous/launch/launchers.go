@@ -3,6 +3,7 @@ package launch
 import (
 	"hash/fnv"
 	"net"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -112,7 +113,7 @@ func (e *environment) mpirunHost(w *World) string {
 	if host == nil {
 		host = mpirunIPv6.FindStringSubmatch(uri)
 	}
-	if host == nil {
+	if host == nil || !isAddress(host[1]) {
 		e.problem(name, uri, "no address of mpirun is in it; say where rank 0 is with mpirun -x CARILLON_ADDRESS=host:port")
 		return ""
 	}
@@ -121,6 +122,11 @@ func (e *environment) mpirunHost(w *World) string {
 			"say where it is with mpirun -x CARILLON_ADDRESS=host:port")
 	}
 	return host[1]
+}
+
+func isAddress(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
 }
 
 // The first addresses in Open MPI's "jobid.rank;tcp://a,b:port;tcp6://[c]:port".

@@ -1,6 +1,7 @@
 package postmortem
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -189,7 +190,7 @@ func (r *Report) ending(found []Finding, at moment) Ending {
 		if failed {
 			e.Text += ", while it hung."
 		} else {
-			e.Text += ", while all was well."
+			e.Text += cmp.Or(r.tooShort(at.at), ", while all was well.")
 		}
 		return e
 	case closed == len(r.procs) && !failed:
@@ -199,6 +200,39 @@ func (r *Report) ending(found []Finding, at moment) Ending {
 	default:
 		return r.unnoticed(len(r.procs) - closed)
 	}
+}
+
+// longTime is how long a call must have waited for another rank to be worth telling where it is no hang.
+const longTime = time.Second
+
+// tooShort tells which call had waited longest at a time at which nothing had taken long enough to be a hang; empty if
+// none had waited for longTime.
+func (r *Report) tooShort(at time.Time) string {
+	var slots []verdict.Slot
+	for _, p := range r.procs {
+		if n, err := r.note(p, at); err == nil && n.Fate == verdict.Alive {
+			slots = append(slots, n.Slots...)
+		}
+	}
+	var longest *verdict.Slot
+	for i := range slots {
+		s := &slots[i]
+		if s.InFlight > 0 && s.Wait >= 0 && s.Age >= longTime && (longest == nil || s.Age > longest.Age) {
+			longest = s
+		}
+	}
+	if longest == nil {
+		return ""
+	}
+	rank := fmt.Sprintf("rank %d of it", longest.Wait)
+	for i := range slots {
+		if s := &slots[i]; s.Comm == longest.Comm && s.Rank == longest.Wait && s.Job >= 0 {
+			rank = fmt.Sprintf("rank %d", s.Job)
+		}
+	}
+	return fmt.Sprintf(", before anything had taken long enough to be called a hang: %s on %s had waited for %s for %s.",
+		numbered(longest.Op.Call.String(), longest.Seq), cmp.Or(clean(longest.Name), longest.Comm.Short()), rank,
+		span(int64(longest.Age)))
 }
 
 // unnoticed is the ending of a job in which so many processes ended without a word, and no other rank said so.

@@ -52,7 +52,8 @@ bench-once: ## Run each benchmark once, but for those that take long, to see tha
 	  { cat $(BIN)/bench.log; exit 1; }
 
 e2e: jaeger-built ## Run the tests that start real processes, and real components beside them.
-	cd tests && go test -race -count=1 -timeout 10m $$(go list ./... | grep -v '/soak$$')
+	cd tests && go test -race -count=1 -timeout 10m ./chaos # alone: a second's stall for want of a processor is one
+	cd tests && go test -race -count=1 -timeout 10m $$(go list ./... | grep -vE '/(soak|chaos)$$')
 	cd tests && go test -race -count=1 -timeout 5m ./soak # alone: it leaves the others no time to run
 
 # A module of its own has Jaeger's version and those of its libraries. The go command builds it once, which takes minutes, and keeps it.

@@ -203,7 +203,7 @@ func (r *Report) ending(found []Finding, at moment) Ending {
 }
 
 // longTime is how long a call must have waited for another rank to be worth telling where it is no hang.
-const longTime = time.Second
+const longTime = 2 * time.Second
 
 // tooShort tells which call had waited longest at a time at which nothing had taken long enough to be a hang; empty if
 // none had waited for longTime.

@@ -18,8 +18,8 @@
 //
 // Destroy and Abort take time, so each has a state for that time, neither Live nor Gone. In destroying, operations in
 // flight are awaited; to its user the communicator is destroyed already, but for Abort, the way out of a Destroy that
-// hangs. A failure meanwhile does not lead to failed: it is the Destroy's to report. In aborting, operations in flight are
-// being cancelled, and no call is legal.
+// hangs. A failure meanwhile does not lead to failed: it is the Destroy's to report. In aborting, operations in flight
+// are being cancelled, and no call is legal.
 //
 // A [Life] is one communicator's walk through the tables, safe for any number of goroutines: of all concurrent calls
 // that would end it, exactly one wins, and the others are told where and when that one was made. A [Registry] holds the

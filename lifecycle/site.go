@@ -21,8 +21,8 @@ type Site struct {
 }
 
 // Caller is the Site of the innermost function on the stack that is not of package outside, given by its full path: of
-// whoever called into the package, however deep; "" is no package. It takes about a microsecond and allocates: it is for
-// the few calls that change a communicator's life, not for each operation.
+// whoever called into the package, however deep; "" is no package. It takes about a microsecond and allocates: it is
+// for the few calls that change a communicator's life, not for each operation.
 func Caller(outside string) Site {
 	site := Site{Goroutine: goroutine(), Time: time.Now()}
 	var pcs [32]uintptr

@@ -189,8 +189,8 @@ func (a *postmortemFlags) send(cmd *cobra.Command, report *postmortem.Report) er
 // notSentCode is the exit code when spans could not be sent.
 const notSentCode = 1
 
-// chooseExporter sets the variables that choose the exporter to what the flags say. The default is OpenTelemetry's: OTLP
-// to a collector on this host.
+// chooseExporter sets the variables that choose the exporter to what the flags say. The default is OpenTelemetry's:
+// OTLP to a collector on this host.
 func (a *postmortemFlags) chooseExporter() error {
 	const kind, endpoint, traces = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT",
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"

@@ -100,8 +100,8 @@ type Rows struct {
 // powerCap is the power limit: normal under full load.
 const powerCap = "sw_power_cap"
 
-// throttleReasons are the reasons of throttling with their bits in NVML's mask, as label values after nvidia-smi's names.
-// What idleness or a user asked for is none.
+// throttleReasons are the reasons of throttling with their bits in NVML's mask, as label values after nvidia-smi's
+// names. What idleness or a user asked for is none.
 var throttleReasons = []struct {
 	bit  uint64
 	name string

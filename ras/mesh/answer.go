@@ -216,8 +216,8 @@ func chunks(replies []reply) iter.Seq[[]reply] {
 	}
 }
 
-// unit answers for this member and for those of its host that can't, all at once. emit gets each answer; it may be called
-// by several goroutines.
+// unit answers for this member and for those of its host that can't, all at once. emit gets each answer; it may be
+// called by several goroutines.
 func (a *asker) unit(ctx context.Context, from string, body []byte, u *unit, emit func(reply)) {
 	var answering sync.WaitGroup
 	defer answering.Wait()

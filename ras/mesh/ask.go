@@ -36,9 +36,10 @@ type Answer struct {
 	Body []byte
 }
 
-// Ask asks the named members a question; with no names, all that have not left, this one among them. They are asked when
-// a loop, one, ranges over the sequence, which yields each one's answer, at most one, as they come. The loop ends when
-// all have answered, when this mesh is closed, or when the time is up: that of ctx, or DefaultAskTime, a minute at most.
+// Ask asks the named members a question; with no names, all that have not left, this one among them. They are asked
+// when a loop, one, ranges over the sequence, which yields each one's answer, at most one, as they come. The loop ends
+// when all have answered, when this mesh is closed, or when the time is up: that of ctx, or DefaultAskTime, a minute at
+// most.
 //
 // Members that are dead, stopped or out of reach are not asked: another one of their host is, for the last they wrote.
 // That is also done, in the last quarter of the time, for those that did not answer.

@@ -287,8 +287,8 @@ func (t *table) watchers() []Member {
 	return before
 }
 
-// some picks members to tell at once: so many of this host, and so many of others, on as many hosts as possible. Which of
-// them is left to chance, so that each witness picks others.
+// some picks members to tell at once: so many of this host, and so many of others, on as many hosts as possible. Which
+// of them is left to chance, so that each witness picks others.
 func (t *table) some(near, far int, chance *rand.Rand) []Member {
 	names := slices.Sorted(maps.Keys(t.entries))
 	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })

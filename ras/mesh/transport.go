@@ -19,9 +19,9 @@ const (
 	bindTries    = 10
 )
 
-// transport is memberlist's Transport over one port, UDP and TCP, sealed. In memberlist's own, a packet that is sent again
-// with another version in its header ends the process in a panic, each packet takes 64 KiB, and strangers may open any
-// number of streams, and have 20 MiB kept of each.
+// transport is memberlist's Transport over one port, UDP and TCP, sealed. In memberlist's own, a packet that is sent
+// again with another version in its header ends the process in a panic, each packet takes 64 KiB, and strangers may
+// open any number of streams, and have 20 MiB kept of each.
 type transport struct {
 	seal  *seal
 	count *counters

@@ -231,7 +231,8 @@ func (w *watcher) look(st *Status) State {
 	return Stopped
 }
 
-// settle looks again at what was found stopped, gives up members that nobody vouches for, and brings watches up to date.
+// settle looks again at what was found stopped, gives up members that nobody vouches for, and brings watches up to
+// date.
 func (w *watcher) settle() {
 	now := time.Now()
 	for _, name := range slices.Sorted(maps.Keys(w.stopping)) {

@@ -206,9 +206,9 @@ func (r *Report) now() (now time.Time) {
 	return now
 }
 
-// heldMoments are moments at which calls had stalled that ended well later, or a process had stopped that went on later:
-// halfway between the time when the first of those that overlap had stalled, and its end. Later some of those that were
-// late may have come.
+// heldMoments are moments at which calls had stalled that ended well later, or a process had stopped that went on
+// later: halfway between the time when the first of those that overlap had stalled, and its end. Later some of those
+// that were late may have come.
 func (r *Report) heldMoments() []moment {
 	type span struct{ stalled, end time.Time }
 	var spans []span

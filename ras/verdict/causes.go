@@ -62,8 +62,8 @@ func (w *walk) absentRanks() []Verdict {
 // skew is how much the ages of two processes may differ because they are told at other moments.
 const skew = 100 * time.Millisecond
 
-// before tells at which of two meetings a rank that is missing at both counts: that which its program makes next, as far
-// as that is known, or else that which has waited longest, or of the smaller communicator.
+// before tells at which of two meetings a rank that is missing at both counts: that which its program makes next, as
+// far as that is known, or else that which has waited longest, or of the smaller communicator.
 func (l *leaf) before(o *leaf) bool {
 	next := l.actor.wouldCall(l.at.key.comm, agreed(l.at.slot.Op))
 	switch age := l.at.age - o.at.age; {

@@ -119,9 +119,9 @@ func (w *walk) run() {
 }
 
 // A chain is followed only through ranks that have been where they are for a while, as notes are not all of the same
-// moment: for half the age of the rank that waits for them, or of the youngest stall if that is more, or settled. A rank
-// that is in no call, and moved less long ago than that, is moving: it may still come. After lostTime it is lost all the
-// same: it makes other calls for ever, and never this one.
+// moment: for half the age of the rank that waits for them, or of the youngest stall if that is more, or settled. A
+// rank that is in no call, and moved less long ago than that, is moving: it may still come. After lostTime it is lost
+// all the same: it makes other calls for ever, and never this one.
 const (
 	settled  = time.Second
 	lostTime = 2 * time.Minute

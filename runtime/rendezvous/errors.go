@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,14 +65,15 @@ func (e *MissingError) Unwrap() []error {
 }
 
 // peer picks the rank to blame. A death explains everything after it. A rank that gave up is blamed last: it did so
-// because others were missing.
+// because others were missing. A member of Self's number that has left is Self only if Self has left.
 func (e *MissingError) peer() *lifecycle.PeerError {
 	if _, ok := errors.AsType[*UnreachableError](e.Cause); ok {
 		return nil // the UnreachableError carries it
 	}
+	gone := slices.DeleteFunc(e.Gone(), func(m Member) bool { return m.Rank == e.Self && e.Cause != nil })
 	for _, how := range []Departure{Died, Lost, Closed} {
-		for _, m := range e.Gone() {
-			if m.How == how && m.Rank != e.Self {
+		for _, m := range gone {
+			if m.How == how {
 				return e.blame(m)
 			}
 		}
@@ -84,10 +86,8 @@ func (e *MissingError) peer() *lifecycle.PeerError {
 			}
 		}
 	}
-	for _, m := range e.Gone() {
-		if m.Rank != e.Self {
-			return e.blame(m)
-		}
+	if len(gone) > 0 {
+		return e.blame(gone[0])
 	}
 	return nil
 }

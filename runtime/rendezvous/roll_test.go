@@ -75,6 +75,17 @@ func TestStories(t *testing.T) {
 			lifecycle.CodeAbandoned, 0,
 		},
 		{
+			"another of its number gave up",
+			[]rendezvous.Member{
+				member(0, size, "a"), gone(member(1, size, "a"), rendezvous.GaveUp, ""), member(1, size, "b"),
+				member(2, size, "a"), member(3, size, "b"),
+			},
+			nil,
+			"rank 1 of 4 waited 30s; left: rank 1 (a:101) arrived at 12:00:01.000, left at 12:01:00.000: it gave up; " +
+				"arrived: 0 (a:100), 1 (b:101), 2 (a:102) and 3 (b:103)",
+			lifecycle.CodeAbandoned, 1,
+		},
+		{
 			"a network broke",
 			[]rendezvous.Member{
 				member(0, size, "a"), member(1, size, "a"), member(2, size, "a"),

@@ -18,9 +18,9 @@ func TestSimulated(t *testing.T) {
 	}
 }
 
-// One job of each of these kinds, on a machine that may be busy: all but one must be told rightly, in whatever time, and
-// nobody innocent may be named. The one in which a process is killed may end too soon for anything to be said live. make
-// corpus holds more of them to the bars.
+// One job of each of these kinds, on a machine that may be busy: all but one must be told rightly, in whatever time,
+// and nobody innocent may be named. The one in which a process is killed may end too soon for anything to be said live.
+// make corpus holds more of them to the bars.
 func TestRealProcesses(t *testing.T) {
 	j := e2e.Start(t, nil, "carillon", "corpus", "--why", "--processes", "7", "--ranks", "4", "--kind",
 		"healthy,data loader hangs,kill,late at a split,another call,early destroy,evaluation")

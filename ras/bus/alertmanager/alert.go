@@ -87,7 +87,8 @@ func (t *table) apply(now time.Time, ev *bus.Event, n int) bool {
 	return true
 }
 
-// end ends a condition, and its alert if no other has the same labels. held is an alert's that somebody must be told of.
+// end ends a condition, and its alert if no other has the same labels. held is an alert's that somebody must be told
+// of.
 func (t *table) end(now time.Time, key string, at time.Time, held bool) {
 	a := t.byKey[key]
 	delete(t.byKey, key)

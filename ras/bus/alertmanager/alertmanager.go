@@ -34,7 +34,8 @@ type Config struct {
 	// URLs are the Alertmanagers, all of one cluster, without /api/v2/alerts. At least one. Only their hosts are ever
 	// logged.
 	URLs []string
-	// Filter chooses the events that are alerts. Without Least: bus.Warning, processes that leave in order are alerts, too.
+	// Filter chooses the events that are alerts. Without Least: bus.Warning, processes that leave in order are alerts,
+	// too.
 	Filter bus.Filter
 	// Resend is how often open alerts are sent again. 0 means DefaultResend.
 	Resend time.Duration

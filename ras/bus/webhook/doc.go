@@ -1,5 +1,5 @@
-// Package webhook posts events to a URL as CloudEvents 1.0 over HTTP, in the structured mode: the body is the event with
-// its envelope (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md).
+// Package webhook posts events to a URL as CloudEvents 1.0 over HTTP, in the structured mode: the body is the event
+// with its envelope (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md).
 //
 // Requests are signed as Standard Webhooks has it (https://www.standardwebhooks.com): webhook-id, webhook-timestamp,
 // and webhook-signature, the HMAC-SHA256 of "id.timestamp.body" for each secret. Receivers in many languages verify it

@@ -109,8 +109,8 @@ func (s *Sink) Run(ctx context.Context) error {
 	return s.Sink.Run(ctx)
 }
 
-// deliver sends an event until it is accepted or given up, but not before the receiver's time alone is over. It logs the
-// first of a row that is given up, and the end of the row.
+// deliver sends an event until it is accepted or given up, but not before the receiver's time alone is over. It logs
+// the first of a row that is given up, and the end of the row.
 func (s *Sink) deliver(ctx context.Context, ev *bus.Event) error {
 	alone := time.NewTimer(time.Until(s.aloneUntil))
 	defer alone.Stop()

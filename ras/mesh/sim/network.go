@@ -230,8 +230,8 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	return t.stream(here, to.process), nil
 }
 
-// late is how long it takes until a little after a time, as kernels are late, and never at the instant at which something
-// else is due.
+// late is how long it takes until a little after a time, as kernels are late, and never at the instant at which
+// something else is due.
 func (t *port) late(at time.Time) time.Duration {
 	const slack = 50 * time.Microsecond // as Linux has for the timers of most processes
 	t.network.mu.Lock()

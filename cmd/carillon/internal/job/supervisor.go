@@ -153,8 +153,8 @@ func (s *supervisor) note(e process.Entry) {
 	}
 }
 
-// goOn tells whether the job goes on after the failures of a batch, and notes them if so: as long as enough ranks live or
-// have ended well, and nobody told it to end.
+// goOn tells whether the job goes on after the failures of a batch, and notes them if so: as long as enough ranks live
+// or have ended well, and nobody told it to end.
 func (s *supervisor) goOn(batch []death) bool {
 	if s.cfg.MinRanks == 0 || s.phase != running {
 		return false

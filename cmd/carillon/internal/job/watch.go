@@ -21,9 +21,9 @@ type death struct {
 // exitTime bounds how long to wait for a rank that is ending already. Closing files and memory takes milliseconds.
 const exitTime = time.Second
 
-// watch reports the deaths of ranks in batches until all are dead. A death that caused another is in the same batch or in
-// an earlier one, however busy the machine is: all who were dead when watch looked come in one batch, and with a failure
-// also those who were about to be.
+// watch reports the deaths of ranks in batches until all are dead. A death that caused another is in the same batch or
+// in an earlier one, however busy the machine is: all who were dead when watch looked come in one batch, and with a
+// failure also those who were about to be.
 func watch(ranks []*rank) <-chan []death {
 	deaths := make(chan []death)
 	go func() {

@@ -8,8 +8,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// history tells what is news. Every process tells the same verdicts and ranks' ends, with ids of its own; a listener that
-// goes on with another one is told much for the second time. What comes more often than it did from the others is news.
+// history tells what is news. Every process tells the same verdicts and ranks' ends, with ids of its own; a listener
+// that goes on with another one is told much for the second time. What comes more often than it did from the others is
+// news.
 type history struct {
 	seen  map[what]int // by all that were listened to
 	now   map[what]int // by the one that is

@@ -257,7 +257,7 @@ func (m *member) observe(s *model.Step, opts *Options) {
 		_, stalled := m.proc.model.Thresholds(s.Op)
 		m.proc.took(s.Op.Start, stalled, s.Op.End)
 	}
-	if opts.wants(m) {
+	if opts.wants(m) && tells(s.Event) {
 		m.timeline = append(lately(m.timeline, opts.Last), newEntry(m, s.Event))
 	}
 }

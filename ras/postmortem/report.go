@@ -79,6 +79,7 @@ type Process struct {
 	Host    string       `json:"host"`
 	PID     int          `json:"pid"`
 	State   ProcessState `json:"state"`
+	Ended   string       `json:"ended,omitempty"` // how, as far as its launcher or another rank knows
 	Program string       `json:"program"`
 	Version string       `json:"version,omitempty"`
 	Tape    string       `json:"tape"`

@@ -97,7 +97,11 @@ func (r *Report) writeFindings(t *text) {
 	gap := r.gap()
 	switch {
 	case !r.at.IsZero() && len(r.Findings) == 0:
-		t.paragraph("  ", fmt.Sprintf("At %s, nothing held the job up for longer than its thresholds.", clockTime(r.at)))
+		text := "At %s, nothing held the job up for longer than its thresholds."
+		if gap != "" {
+			text = "At %s, nothing is known to have held the job up."
+		}
+		t.paragraph("  ", fmt.Sprintf(text, clockTime(r.at)))
 	case !r.at.IsZero():
 		t.paragraph("  ", fmt.Sprintf("This is how it was at %s.", clockTime(r.at)))
 	case r.Ended.How == "completed" || r.Ended.How == "running":
@@ -150,9 +154,19 @@ func (s *Said) mistake() string {
 	return clean(text) + "."
 }
 
-// gap says whose tapes are missing, of the communicator that misses most: what is said of the others may not be the
-// whole. "" if none is.
+// gap says whose tapes are missing, of the communicator that misses most, or don't cover the time that was asked for:
+// what is said of the others may not be the whole. "" if none is.
 func (r *Report) gap() string {
+	var later []int
+	for _, p := range r.procs {
+		if !r.at.IsZero() && p.mono(r.at) < p.from {
+			later = append(later, p.rank)
+		}
+	}
+	if len(later) > 0 {
+		return fmt.Sprintf("What %s was in then is not known: newer records have taken the place of those.",
+			words.Ranks(sorted(later)))
+	}
 	var worst *Comm
 	for i := range r.Comms {
 		if c := &r.Comms[i]; c.NumAbsent > 0 && (worst == nil || c.NumAbsent > worst.NumAbsent) {
@@ -231,7 +245,11 @@ func (r *Report) writeProcesses(t *text) {
 		if len(p.Ranks) > 0 {
 			rank = words.Numbers(p.Ranks)
 		}
-		rows = append(rows, []string{rank, p.Host, strconv.Itoa(p.PID), stateText(p.State), clockTime(p.Last), in})
+		state := stateText(p.State)
+		if p.Ended != "" {
+			state += ": " + p.Ended
+		}
+		rows = append(rows, []string{rank, p.Host, strconv.Itoa(p.PID), state, clockTime(p.Last), in})
 	}
 	t.table(rows, maxRows)
 }
@@ -250,7 +268,7 @@ func (r *Report) writeComm(t *text, c *Comm) {
 			state = "dead, was " + state
 		}
 		row := []string{rankText(k.Rank), "", state, number(k.Operations), number(k.Begun), "-", "", "", ""}
-		if rank := r.Processes[k.Process].Rank; rank != k.Rank && rank >= 0 {
+		if rank := r.inJob(c, k.Rank); rank != k.Rank {
 			row[1] = strconv.Itoa(rank)
 		}
 		if d := k.Doing; d != nil {
@@ -263,6 +281,9 @@ func (r *Report) writeComm(t *text, c *Comm) {
 			}
 			if d.Wait >= 0 {
 				row[8] = "rank " + strconv.Itoa(d.Wait)
+				if job := r.inJob(c, d.Wait); job != d.Wait {
+					row[8] += fmt.Sprintf(" (%d in job)", job)
+				}
 			}
 		}
 		rows = append(rows, row)
@@ -271,6 +292,15 @@ func (r *Report) writeComm(t *text, c *Comm) {
 	if c.NumAbsent > 0 {
 		t.paragraph("  ", fmt.Sprintf("No tape of %s.", c.absentText()))
 	}
+}
+
+// inJob is the job's number of a rank of a communicator, if it is known; else the same number.
+func (r *Report) inJob(c *Comm, rank int) int {
+	i := slices.IndexFunc(c.Ranks, func(k Rank) bool { return k.Rank == rank && r.Processes[k.Process].Rank >= 0 })
+	if i < 0 {
+		return rank
+	}
+	return r.Processes[c.Ranks[i].Process].Rank
 }
 
 // quiet tells whether all ranks of the communicator are there, in one state and in no call, so that a line says it all.

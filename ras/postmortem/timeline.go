@@ -22,6 +22,15 @@ type entry struct {
 	text, site string // of an error
 }
 
+// tells tells whether an event is one of the timeline's: an operation's phases, and that it goes on, follow from the
+// others.
+func tells(ev *tape.Event) bool {
+	if ev.IsLife {
+		return ev.Life.Stage != tape.StagePhase || ev.Life.Phase != tape.PhaseNone
+	}
+	return ev.Op.Stage != tape.StagePhase && (ev.Op.Stage != tape.StageWait || ev.Op.Wait >= 0)
+}
+
 func newEntry(m *member, ev *tape.Event) entry {
 	e := entry{OpRecord: ev.Op, m: m, rank: ev.Comm.Rank}
 	if r := &ev.Life; ev.IsLife {
@@ -101,14 +110,8 @@ func (e *entry) sentence(call string) string {
 	case tape.StageStart:
 		return name + " began" + what
 	case tape.StagePhase:
-		if e.Phase == tape.PhaseNone {
-			return name + " goes on"
-		}
 		return name + " is in " + e.Phase.String()
 	case tape.StageWait:
-		if e.Wait < 0 {
-			return name + " goes on"
-		}
 		text := name + " waits for rank " + strconv.Itoa(int(e.Wait))
 		if job := e.m.knownRank(); job >= 0 && job != e.rank {
 			text += " of " + e.m.name() // where ranks have other numbers

@@ -14,7 +14,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	v := Verdict{Reason: Deadlock, Confidence: Certain}
 	first := ring[0].to
 	exchanges, oneComm, kinds := true, true, map[meetingKind]bool{}
-	var steps []Text
+	var steps []string
 	for i, e := range ring { // e leads to the meeting that the next edge leaves
 		next := ring[(i+1)%len(ring)]
 		exchanges = exchanges && e.to.key.kind == exchange
@@ -23,19 +23,21 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 		if e.to.age > first.age {
 			first = e.to
 		}
-		steps = append(steps, say("%s is in %s, which needs %s",
-			rankOf(e.via, e.to.key.comm), e.to.text(), rankOf(next.via, e.to.key.comm)))
+		step := say("%s is in %s, which needs %s", rankOf(e.via, e.to.key.comm), e.to.text(), rankOf(next.via, e.to.key.comm))
+		steps = append(steps, step.String()) // no age is in it
 	}
 	if oneComm && len(kinds) > 1 { // all ranks of a communicator must make its calls in one order
 		v.Reason = Mismatch
 	}
 	var wrong []Rank
-	deviants, known, proof := w.g.deviants(ring)
-	v.Confidence = proof
+	deviants, rule := w.g.deviants(ring)
+	if rule != nil {
+		v.Confidence = rule.proof
+	}
 	for _, a := range deviants {
 		wrong = append(wrong, rankOf(a, first.key.comm))
 	}
-	if known || len(wrong) <= 2 { // of more ranks that may be wrong, most are not
+	if rule != nil || len(wrong) <= 2 { // of more ranks that may be wrong, most are not
 		v.Culprits = wrong
 	} else {
 		deviants = nil
@@ -45,9 +47,8 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	if v.key(nil); v.Culprits == nil {
 		v.key(first)
 	}
-	v.Evidence = steps
 	for _, e := range ring {
-		if h := w.g.odd(e.via); h != nil {
+		if h := w.g.odd(e.via); h != nil && len(deviants) != 1 { // else the sentence says it
 			v.Evidence = append(v.Evidence, h.text(rankOf(e.via, e.to.key.comm).String()))
 		}
 		if e.to.guessed {
@@ -62,26 +63,29 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 			v.Culprits[0], v.Culprits[1], Age(first.age), route(v.Culprits[0], v.Culprits[1]))
 		return v
 	}
-	words := make([]string, len(steps))
-	for i := range steps {
-		words[i] = steps[i].String() // no age is in them
-	}
-	cycle := strings.Join(words, "; ")
+	before := "; the cycle: "
 	switch odd := w.g.odd; {
-	case !known:
-		v.Text = say("%s wait for each other: a cycle: %s", ranksText(wrong), cycle)
+	case rule == nil:
+		v.Text, before = say("%s wait for each other", ranksText(wrong)), ": "
 	case len(deviants) == 1 && odd(deviants[0]) != nil:
 		v.Text = odd(deviants[0]).text(culpritsText(wrong))
-		v.Text.add(": a cycle: %s", cycle)
 	default:
-		v.Text = say("%s made calls that don't fit those of the others: a cycle: %s", culpritsText(wrong), cycle)
+		v.Text = say("%s %s", culpritsText(wrong), rule.says)
 	}
-	v.Text.add("%s", waiting(v.Victims))
+	v.Text.add("%s%s%s", before, strings.Join(steps, "; "), waiting(v.Victims))
 	return v
 }
 
-// deviants are the ranks of a cycle that are at fault, in the cycle's order, if that is known; else all of them.
-func (g *graph) deviants(ring []edge) (some []*actor, known bool, proof Confidence) {
+// rule is a way to tell which ranks of a cycle are at fault.
+type rule struct {
+	is    func(i int) bool // of the rank that an edge goes through
+	proof Confidence
+	says  string // what those ranks did
+}
+
+// deviants are the ranks of a cycle that are at fault, in the cycle's order, and the rule that tells them; all of them,
+// and nil, if none does.
+func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 	pick := func(is func(i int) bool) []*actor {
 		var some []*actor
 		for i, e := range ring {
@@ -92,21 +96,22 @@ func (g *graph) deviants(ring []edge) (some []*actor, known bool, proof Confiden
 		return some
 	}
 	all := pick(func(int) bool { return true })
-	for _, rule := range []struct {
-		is    func(i int) bool
-		proof Confidence
-	}{
-		{func(i int) bool { return g.step(ring[i].via) == outOfStep }, Certain},
-		{func(i int) bool { return g.odd(ring[i].via) != nil }, Certain},
-		{func(i int) bool { return g.step(ring[i].via) != inStep }, Likely},
-		{func(i int) bool { return newPair(ring, i) }, Likely},
-		{func(i int) bool { return onlyOne(ring, i) }, Likely},
+	const (
+		order = "made calls in another order than the ranks that run the same program"
+		unfit = "made calls that don't fit those of the others"
+	)
+	for _, r := range []rule{
+		{func(i int) bool { return g.step(ring[i].via) == outOfStep }, Certain, order},
+		{func(i int) bool { return g.odd(ring[i].via) != nil }, Certain, unfit},
+		{func(i int) bool { return g.step(ring[i].via) != inStep }, Likely, unfit},
+		{func(i int) bool { return newPair(ring, i) }, Likely, unfit},
+		{func(i int) bool { return onlyOne(ring, i) }, Likely, unfit},
 	} {
-		if picked := pick(rule.is); len(picked) > 0 && len(picked) < len(all) {
-			return picked, true, rule.proof
+		if picked := pick(r.is); len(picked) > 0 && len(picked) < len(all) {
+			return picked, &r
 		}
 	}
-	return all, false, Certain // the cycle is
+	return all, nil
 }
 
 // onlyOne tells whether an edge leads to the only message of three or more that its rank sends, or the only one that

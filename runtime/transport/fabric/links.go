@@ -26,7 +26,8 @@ type Links struct {
 	unwatch []func()
 	alerts  atomic.Uint32 // Inbox.Alerts, as of the last look
 
-	close sync.Once
+	telling sync.Mutex // held while peers are told something, so that a Notice goes out before the connection ends
+	close   sync.Once
 }
 
 // Rank is this rank's number.
@@ -73,8 +74,10 @@ func (l *Links) look() {
 	}
 }
 
-// Notify tells all peers that this rank gave up.
+// Notify tells all peers that this rank gave up. When it returns, they have been told, by this call or by another one.
 func (l *Links) Notify(n transport.Notice) {
+	l.telling.Lock()
+	defer l.telling.Unlock()
 	for _, c := range l.conns {
 		if c != nil {
 			c.Notify(n)
@@ -86,6 +89,8 @@ func (l *Links) Notify(n transport.Notice) {
 // Idempotent; a second caller waits for the first.
 func (l *Links) Close() {
 	l.close.Do(func() {
+		l.telling.Lock()
+		defer l.telling.Unlock()
 		for _, cancel := range l.unwatch {
 			cancel()
 		}

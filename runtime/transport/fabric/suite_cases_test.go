@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -38,6 +39,7 @@ func Cases() []Case {
 		{Name: "orderly close is no loss for others", Size: 3, Run: orderlyBystander},
 		{Name: "notice to a receiver", Size: 3, Run: noticeToReceiver},
 		{Name: "notice to a blocked sender", Size: 2, Run: noticeToSender},
+		{Name: "notice before close", Size: 16, Run: noticeBeforeClose},
 		{Name: "data before a notice", Size: 2, Run: dataBeforeNotice},
 		{Name: "after close", Size: 2, Run: afterClose},
 		{Name: "context", Size: 2, Run: contextEnds},
@@ -276,6 +278,27 @@ func noticeToSender(ctx context.Context, l *fabric.Links) error {
 			return isNotice(err, 1)
 		}
 	}
+}
+
+// noticeBeforeClose has a rank give up in two goroutines, one of which closes at once: the notice comes to all others.
+func noticeBeforeClose(ctx context.Context, l *fabric.Links) error {
+	if err := gather(ctx, l, 0); err != nil {
+		return err
+	}
+	if l.Rank() == 0 {
+		var both sync.WaitGroup
+		both.Go(func() { l.Notify(aNotice()) })
+		both.Go(func() {
+			l.Notify(aNotice())
+			l.Close()
+		})
+		both.Wait()
+		return nil
+	}
+	if err := awaitLoss(ctx, l); err != nil {
+		return err
+	}
+	return isNotice(l.Lost(0), 0)
 }
 
 func dataBeforeNotice(ctx context.Context, l *fabric.Links) error {

@@ -139,6 +139,9 @@ func (e *PeerError) Error() string {
 	who := "a peer"
 	if e.Rank >= 0 {
 		who = fmt.Sprintf("rank %d", e.Rank)
+		if e.Name != "" { // which may number its ranks as no other communicator does
+			who += fmt.Sprintf(" of %q", e.Name)
+		}
 	}
 	fact := e.Code.fact()
 	if strings.Contains(fact.says, "%s") {

@@ -104,7 +104,7 @@ func TestKilledRankIsNamedByTheOthers(t *testing.T) {
 			}
 			for _, rank := range []int{0, 1, 3} {
 				said := regexp.MustCompile(fmt.Sprintf(`(?m)^\[%d\] digits: .*rank 2.*`, rank)).FindString(j.Output())
-				if !strings.Contains(said, "the process of rank 2 has ended") {
+				if !strings.Contains(said, `the process of rank 2 of "world" has ended`) {
 					t.Errorf("rank %d does not say that rank 2 is dead: %q", rank, said)
 				}
 			}

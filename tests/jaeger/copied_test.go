@@ -57,7 +57,7 @@ func TestCommandsOfTheExample(t *testing.T) {
 			t.Errorf("rank %d doesn't say that rank 2 died: no %q", rank, said)
 		}
 	}
-	if n := strings.Count(hang.Output(), "the process of rank 2 has ended"); n < 3 {
+	if n := strings.Count(hang.Output(), `the process of rank 2 of "world" has ended`); n < 3 {
 		t.Errorf("%d ranks say that the process of rank 2 has ended, want all three", n)
 	}
 }

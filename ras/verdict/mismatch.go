@@ -1,0 +1,155 @@
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// side is what some ranks of a meeting call, in a mismatch.
+type side struct {
+	sig    tape.Signature
+	places []*place
+	votes  int // ranks that call it, or would
+	odd    int // ranks whose histories show that they were out of order
+}
+
+// mismatch is the verdict on ranks that made different calls. At fault are those whose call is not the one that their
+// own programs have always made here; else the minority, counting the ranks that have not come with what they were
+// about to call. Who called first says nothing.
+func (w *walk) mismatch(m *meeting) Verdict {
+	sides := w.g.sides(m)
+	for _, a := range w.g.actors {
+		for _, s := range sides {
+			if a.wouldCall(m.key.comm, s.sig) && !slices.ContainsFunc(m.present, func(p *place) bool { return p.actor == a }) {
+				s.votes++
+			}
+		}
+	}
+	if len(sides) > 1 && sides[0].votes == sides[1].votes { // what did the ranks of like communicators call?
+		for _, s := range sides {
+			s.votes += w.g.calledAt(m, s.sig)
+		}
+	}
+	slices.SortStableFunc(sides, func(a, b *side) int { return cmp.Compare(b.votes, a.votes) })
+	wrong := wrongSides(sides)
+	v := Verdict{Reason: Mismatch, Confidence: Certain}
+	culprits := map[*actor]bool{}
+	for _, s := range wrong {
+		for _, p := range s.places {
+			culprits[p.actor] = true
+			v.Culprits = append(v.Culprits, rankOf(p.actor, m.key.comm))
+		}
+	}
+	slices.SortFunc(v.Culprits, byRank)
+	v.Victims = victims([]*meeting{m}, func(a *actor) bool { return culprits[a] })
+	v.at(m)
+	v.key(m)
+	var says []string
+	for _, s := range sides {
+		says = append(says, fmt.Sprintf("%s: %s", s.ranks(m), difference(&sides[0].sig, &s.sig)))
+	}
+	if len(wrong) > 0 && len(wrong) < len(sides) {
+		v.Text = say("%s made another call than the others as number %d on %s: %s", culpritsText(v.Culprits),
+			m.key.seq, commText(m.slot), strings.Join(says, "; "))
+	} else {
+		v.Confidence = Likely
+		v.Text = say("the ranks made different calls as number %d on %s, and which is wrong is not known: %s",
+			m.key.seq, commText(m.slot), strings.Join(says, "; "))
+	}
+	for _, p := range m.present {
+		if h := w.g.odd(p.actor); h != nil && len(v.Evidence) < maxEvidence {
+			v.Evidence = append(v.Evidence, h.text(rankOf(p.actor, m.key.comm).String()))
+		}
+	}
+	return v
+}
+
+func (g *graph) sides(m *meeting) []*side {
+	var sides []*side
+	for _, p := range m.present {
+		sig := agreed(p.slot.Op)
+		i := slices.IndexFunc(sides, func(s *side) bool { return s.sig == sig })
+		if i < 0 {
+			i = len(sides)
+			sides = append(sides, &side{sig: sig})
+		}
+		s := sides[i]
+		s.places = append(s.places, p)
+		s.votes++
+		if g.odd(p.actor) != nil {
+			s.odd++
+		}
+	}
+	return sides
+}
+
+// wrongSides are the sides at fault; all of them where two ranks differ and nothing tells them apart, none where that
+// is so of more.
+func wrongSides(sides []*side) []*side {
+	odd := slices.DeleteFunc(slices.Clone(sides), func(s *side) bool { return s.odd < len(s.places) })
+	switch {
+	case len(odd) > 0 && len(odd) < len(sides):
+		return odd
+	case sides[0].votes > sides[1].votes:
+		return sides[1:]
+	case len(sides) == 2 && len(sides[0].places) == 1 && len(sides[1].places) == 1:
+		return sides
+	default:
+		return nil
+	}
+}
+
+// ranks names the ranks of a side.
+func (s *side) ranks(m *meeting) string {
+	ranks := make([]Rank, 0, len(s.places))
+	for _, p := range s.places {
+		ranks = append(ranks, rankOf(p.actor, m.key.comm))
+	}
+	if len(ranks) == 1 {
+		return ranks[0].in()
+	}
+	return ranksText(ranks)
+}
+
+// reportedMismatch is the verdict on a mismatch that the engine saw, and of which the notes show no more than one side
+// in this meeting. At fault is the rank whose history shows it; else either one of two, or that of which the engine
+// tells.
+func (w *walk) reportedMismatch(m *meeting) Verdict {
+	v := Verdict{Reason: Mismatch, Confidence: Likely}
+	v.at(m)
+	v.ID = hash(v.Reason, m.key.comm) // it fails but once
+	v.Text = say("%s met another call: %s", m.text(), m.engine.Text)
+	there := slices.Clone(m.present)
+	if p := w.g.seats[seat{m.key.comm, m.engine.Peer}]; p != nil {
+		if !slices.ContainsFunc(there, func(q *place) bool { return q.actor == p.actor }) {
+			there = append(there, p)
+		}
+		if p.slot.Failure != nil && p.slot.Failure.Code == lifecycle.CodeMismatch {
+			v.Text = say("%s met another call: %s was in %s", m.text(), rankOf(p.actor, m.key.comm).in(),
+				callText(p.slot.Op.Call.String(), p.slot.Seq, p.slot))
+		}
+	}
+	for _, p := range there {
+		if o := w.g.odd(p.actor); o != nil {
+			v.Culprits = append(v.Culprits, rankOf(p.actor, m.key.comm))
+			v.Evidence = append(v.Evidence, o.text(rankOf(p.actor, m.key.comm).String()))
+		}
+	}
+	switch {
+	case len(v.Culprits) > 0 && len(v.Culprits) < len(there):
+	case m.slot.Size == 2:
+		v.Culprits = []Rank{w.g.rankAt(m.slot, 0), w.g.rankAt(m.slot, 1)}
+	case m.engine.Peer >= 0:
+		v.Culprits = []Rank{w.g.rankAt(m.slot, m.engine.Peer)}
+	}
+	v.Victims = victims([]*meeting{m}, func(a *actor) bool {
+		return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == a.note.Member && r.Job == a.job })
+	})
+	v.Text.add("%s", waiting(v.Victims))
+	return v
+}

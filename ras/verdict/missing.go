@@ -1,0 +1,223 @@
+package verdict
+
+import (
+	"slices"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// lookForMissing finds the ranks that a meeting waits for.
+func (g *graph) lookForMissing(m *meeting) {
+	if m.differ || m.engine != nil && m.engine.Code == lifecycle.CodeMismatch {
+		return // it failed whoever was to come
+	}
+	if m.engine != nil && m.key.kind != broken && g.pointed(m) {
+		return
+	}
+	switch m.key.kind {
+	case collective, joining:
+		for r := range m.slot.Size {
+			g.expect(m, r)
+		}
+	case message:
+		g.expect(m, m.key.from)
+		g.expect(m, m.key.to)
+	case exchange:
+		for _, p := range m.present {
+			wait := p.slot.Wait
+			if p.until > 0 && p.slot.Failure != nil {
+				wait = p.slot.Failure.Wait
+				if wait < 0 {
+					wait = p.slot.Failure.Peer
+				}
+			}
+			if wait >= 0 && wait != p.slot.Rank {
+				g.expect(m, wait)
+			}
+		}
+	case broken:
+		g.expect(m, m.slot.Failure.Peer)
+	}
+}
+
+// pointed finds the rank that the engine knows to be the cause of a failure, and tells whether it does: one that died
+// or is out of reach; or one that ended the communicator before it came, or at once.
+func (g *graph) pointed(m *meeting) bool {
+	f := m.engine
+	if f.Peer < 0 {
+		return false
+	}
+	switch f.Code {
+	case lifecycle.CodeRankDead:
+	case lifecycle.CodeUnreachable:
+		if p := g.seats[seat{m.key.comm, f.Peer}]; p != nil && (!p.actor.gone() || p.actor.note.FateAge < f.Age) {
+			return true // it was there: the network was not
+		}
+	case lifecycle.CodePeerAborted:
+		if p := g.seats[seat{m.key.comm, f.Peer}]; p == nil || p.slot.Begun >= m.key.seq && m.stalledBefore() {
+			return false // it came too, and gave up what stalled
+		}
+	default:
+		return false
+	}
+	if p := g.seats[seat{m.key.comm, f.Peer}]; p != nil {
+		m.wait(p.actor)
+	} else {
+		m.absent = append(m.absent, f.Peer)
+	}
+	return true
+}
+
+// stalledBefore tells whether a meeting that failed had stalled by then.
+func (m *meeting) stalledBefore() bool {
+	return slices.ContainsFunc(m.present, func(p *place) bool { return p.stalled })
+}
+
+// expect notes that a meeting waits for a rank, if it does.
+func (g *graph) expect(m *meeting, rank int) {
+	p := g.seats[seat{m.key.comm, rank}]
+	if p == nil {
+		m.absent = append(m.absent, rank)
+		return
+	}
+	if m.key.kind == broken || m.key.kind == exchange {
+		m.wait(p.actor)
+		return
+	}
+	if passed(m, p.slot) {
+		return
+	}
+	here := slices.ContainsFunc(m.present, func(q *place) bool { return q.actor == p.actor && q.slot == p.slot })
+	if !here || p.actor.note.Fate != Alive && p.slot.Failure == nil {
+		m.wait(p.actor)
+	}
+}
+
+func (m *meeting) wait(a *actor) {
+	if !slices.Contains(m.missing, a) {
+		m.missing = append(m.missing, a)
+	}
+}
+
+// passed tells whether the rank of a slot has the meeting behind it.
+func passed(m *meeting, s *Slot) bool {
+	switch m.key.kind {
+	case joining:
+		return s.open(tape.ActInit) == nil && s.State != lifecycle.StateInitializing
+	case collective:
+		return s.Begun > m.key.seq || s.Done >= m.key.seq
+	case message:
+		sends := s.Rank == m.key.from
+		own := sends && s.Op.Call == lifecycle.CallSend && int(s.Op.Peer) == m.key.to ||
+			!sends && s.Op.Call == lifecycle.CallRecv && int(s.Op.Peer) == m.key.from
+		return own && (s.Seq > m.key.seq || s.Seq == m.key.seq && s.InFlight == 0 && !s.Failed)
+	default:
+		return false
+	}
+}
+
+// whole tells whether a communicator is of the whole job: its ranks are the job's.
+func (g *graph) whole(s *Slot) bool {
+	return s.Parent.IsZero() && slices.ContainsFunc(g.notes, func(n Note) bool { return n.JobSize == s.Size })
+}
+
+// rankAt is a rank of a communicator as the verdict names it, whether or not a process is known to have it.
+func (g *graph) rankAt(s *Slot, rank int) Rank {
+	if p := g.seats[seat{s.Comm, rank}]; p != nil {
+		return rankOf(p.actor, s.Comm)
+	}
+	r := Rank{Job: -1, Comm: rank, comm: commText(s)}
+	if g.whole(s) {
+		r.Job = rank
+	}
+	return r
+}
+
+// guess looks for the processes behind ranks of which there is no slot: in a communicator of the whole job a rank is
+// the job's; in one that was made from another by a shrink, ranks keep their order; else they may be those that can't
+// answer.
+func (g *graph) guess(m *meeting) {
+	whole := g.whole(m.slot)
+	var still []int
+	for _, r := range m.absent {
+		a := g.byJob[r]
+		if !whole {
+			a = g.between(m, r)
+		}
+		if a != nil {
+			m.wait(a)
+			m.guessed = m.guessed || m.key.kind != joining
+		} else {
+			still = append(still, r)
+		}
+	}
+	m.absent = still
+	if len(m.absent) == 0 {
+		return
+	}
+	candidates := g.hidden
+	if m.key.kind == joining {
+		if late := g.notYet(m); len(late) == len(m.absent) {
+			candidates = late
+		}
+	}
+	for _, a := range candidates {
+		m.wait(a)
+	}
+	if len(candidates) > 0 {
+		m.absent, m.guessed = nil, true
+	}
+}
+
+// notYet are the ranks of the parent that have no part yet in the communicator of a meeting, and don't run or are still
+// in a call that makes communicators of the parent.
+func (g *graph) notYet(m *meeting) []*actor {
+	var late []*actor
+	for _, a := range g.actors {
+		in := false
+		for _, s := range a.slots {
+			if s.Comm == m.key.comm {
+				in = false
+				break
+			}
+			in = in || s.Comm == m.slot.Parent &&
+				(a.note.Fate != Alive || s.open(tape.ActSplit) != nil || s.open(tape.ActGrow) != nil)
+		}
+		if in {
+			late = append(late, a)
+		}
+	}
+	return late
+}
+
+// between is the only rank of the parent that can be rank r of a communicator that begins, by the ranks that have come:
+// a shrink keeps their order. It is nil if there is none, or more than one.
+func (g *graph) between(m *meeting, r int) (found *actor) {
+	parent := m.slot.Parent
+	if parent.IsZero() || m.key.kind != joining {
+		return nil
+	}
+	low, high := -1, maxSize
+	for _, p := range m.present {
+		for _, s := range p.actor.slots {
+			switch {
+			case s.Comm != parent:
+			case p.slot.Rank < r:
+				low = max(low, s.Rank)
+			case p.slot.Rank > r:
+				high = min(high, s.Rank)
+			}
+		}
+	}
+	for key, p := range g.seats {
+		if key.comm != parent || key.rank <= low || key.rank >= high || p.actor.note.Fate == Dead {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = p.actor
+	}
+	return found
+}

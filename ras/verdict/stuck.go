@@ -1,0 +1,119 @@
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// stuck is the verdict on a meeting to which all have come.
+func (w *walk) stuck(m *meeting) (Verdict, bool) {
+	if m.engine != nil {
+		return w.broke(m)
+	}
+	var worst *place
+	for _, p := range m.present {
+		switch {
+		case p.slot.Wait < 0:
+			return Verdict{}, false // it is at work: slow, perhaps, but not stuck
+		case p.slot.WaitAge < m.age/2 && m.age < lostTime:
+			return Verdict{}, false // bytes have come a short while ago
+		case worst == nil || p.slot.WaitAge > worst.slot.WaitAge:
+			worst = p
+		}
+	}
+	if worst == nil {
+		return Verdict{}, false
+	}
+	peer := w.g.seats[seat{m.key.comm, worst.slot.Wait}]
+	if peer == nil {
+		return Verdict{}, false
+	}
+	from, to := rankOf(peer.actor, m.key.comm), rankOf(worst.actor, m.key.comm)
+	v := m.transport(from, to)
+	v.Age = Age(worst.slot.WaitAge)
+	v.Text = say("all ranks are in %s, and nothing has come from %s to %s for %s, by %s",
+		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), route(from, to))
+	v.Text.add("%s", waiting(v.Victims))
+	for _, p := range m.present[:min(len(m.present), maxEvidence)] {
+		v.Evidence = append(v.Evidence, say("%s has waited for %s for %s",
+			rankOf(p.actor, m.key.comm), m.rank(p.slot.Wait), Age(p.slot.WaitAge)))
+	}
+	if peer.slot.Wait == worst.slot.Rank ||
+		!slices.ContainsFunc(m.present, func(p *place) bool { return p.slot == peer.slot }) {
+		v.Confidence = Certain
+	}
+	return v, true
+}
+
+// transport is the verdict on bytes that don't move between two ranks.
+func (m *meeting) transport(from, to Rank) Verdict {
+	v := Verdict{Reason: Transport, Confidence: Likely, Culprits: []Rank{from, to}}
+	slices.SortFunc(v.Culprits, byRank)
+	v.Victims = victims([]*meeting{m}, nobody)
+	v.at(m)
+	v.key(nil)
+	return v
+}
+
+// broke is the verdict on a meeting that failed although all had come, as the engine says.
+func (w *walk) broke(m *meeting) (Verdict, bool) {
+	f := m.engine
+	if intended(f.Code) || f.Code == lifecycle.CodeAbandoned || f.Code == lifecycle.CodePeerAborted {
+		return Verdict{}, false
+	}
+	v := w.unknown(m, f.Text)
+	v.Text = say("%s failed: %s", m.text(), f.Text)
+	return v, true
+}
+
+// cut tells whether a meeting failed because a connection broke, although both of its ranks were there.
+func (w *walk) cut(m *meeting) bool {
+	return m.engine != nil && m.engine.Code == lifecycle.CodeUnreachable && len(m.missing) == 0 && m.key.kind != broken &&
+		w.g.seats[seat{m.key.comm, m.engine.Peer}] != nil
+}
+
+// cuts is the verdict on connections that broke: one network has one trouble. The first one is told.
+func (w *walk) cuts(broke []*meeting) Verdict {
+	slices.SortStableFunc(broke, func(a, b *meeting) int { return cmp.Compare(b.until, a.until) })
+	var v Verdict
+	var ranks []Rank
+	for i, m := range broke {
+		at := m.present[slices.IndexFunc(m.present, func(p *place) bool { return p.slot.Failure == m.engine })]
+		from, to := w.g.rankAt(m.slot, m.engine.Peer), rankOf(at.actor, m.key.comm)
+		ranks = append(ranks, from, to)
+		more := ""
+		if i == 0 {
+			v = m.transport(from, to)
+			if n := len(broke) - 1; n > 0 {
+				more = fmt.Sprintf(", and %d more,", n)
+			}
+		}
+		text := say("the connection between %s and %s%s broke in %s, by %s: both were there", from.in(), to.in(), more,
+			m.text(), route(from, to))
+		if i == 0 {
+			v.Text = text
+		} else if i <= maxEvidence {
+			v.Evidence = append(v.Evidence, text)
+		}
+	}
+	slices.SortFunc(ranks, byRank)
+	v.Culprits = slices.CompactFunc(ranks, func(a, b Rank) bool { return a.Member == b.Member && a.Job == b.Job })
+	v.Victims = victims(broke, nobody)
+	v.Text.add("%s", waiting(v.Victims))
+	return v
+}
+
+// route is how bytes go from one rank to another.
+func route(from, to Rank) string {
+	switch {
+	case from.Host == "" || to.Host == "":
+		return "a way that is not known"
+	case from.Host == to.Host:
+		return "the memory of host " + from.Host
+	default:
+		return fmt.Sprintf("TCP from host %s to host %s", from.Host, to.Host)
+	}
+}

@@ -140,8 +140,8 @@ func (w *walk) follow(m *meeting) {
 func (w *walk) explain(m *meeting, a *actor) {
 	waited := m.age - m.until
 	still := min(max(waited/2, w.least), settled)
-	left := m.leftBy(a)
 	points := w.g.points(m, a)
+	left := m.leftBy(a, points)
 	gone := a.gone() && (a.note.FateAge >= m.until || points) || points && m.engine.Code == lifecycle.CodeRankDead
 	if a.note.Fate == Alive && a.note.Stale || a.gone() && !gone && !a.note.traced() {
 		return // it may have come; and given up, too, before it ended
@@ -226,10 +226,10 @@ func (a *actor) wasIn(ago time.Duration) bool {
 }
 
 // leftBy is how a rank that a meeting waits for has ended the communicator; nil if it has not, or the meeting had
-// failed before.
-func (m *meeting) leftBy(a *actor) *Left {
+// failed before, unless the engine points to this rank: others may learn of an end before it is done.
+func (m *meeting) leftBy(a *actor, points bool) *Left {
 	for _, s := range a.slots {
-		if s.Comm == m.key.comm && s.Left != nil && s.Left.Age >= m.until {
+		if s.Comm == m.key.comm && s.Left != nil && (s.Left.Age >= m.until || points) {
 			return s.Left
 		}
 	}

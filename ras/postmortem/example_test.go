@@ -39,7 +39,7 @@ func ExampleRead() {
 	for _, f := range report.Findings {
 		fmt.Println(f.Reason, f.Culprits)
 	}
-	// Output: not_entered [rank 1 of "world"]
+	// Output: not_entered [rank 1]
 }
 
 // What ended well is counted by its kind, whether or not the tape has room for the records of it all.

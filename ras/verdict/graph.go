@@ -17,6 +17,7 @@ type graph struct {
 	meetings map[meetingKey]*meeting
 	order    []*meeting // as they were found: a graph must not have a map's order
 	byJob    map[int]*actor
+	size     int      // ranks of the job
 	hidden   []*actor // processes that don't answer, and whose slots are not known
 }
 
@@ -94,7 +95,9 @@ func newGraph(notes []Note) *graph {
 	g := &graph{notes: notes, seats: map[seat]*place{}, meetings: map[meetingKey]*meeting{}, byJob: map[int]*actor{}}
 	for i := range notes {
 		g.addNote(&notes[i])
+		g.size = max(g.size, notes[i].JobSize) // which counts processes
 	}
+	g.size = max(g.size, g.largest())
 	for _, a := range g.actors {
 		for _, s := range a.slots {
 			g.attend(a, s)
@@ -106,6 +109,18 @@ func newGraph(notes []Note) *graph {
 		}
 	}
 	return g
+}
+
+// largest is the size of the largest communicator by whose ranks the job's are numbered.
+func (g *graph) largest() (size int) {
+	for _, a := range g.actors {
+		for _, s := range a.slots {
+			if s.Parent.IsZero() && s.Rank == a.job {
+				size = max(size, s.Size)
+			}
+		}
+	}
+	return size
 }
 
 // addNote makes the actors of one process.

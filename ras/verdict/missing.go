@@ -119,7 +119,7 @@ func passed(m *meeting, s *Slot) bool {
 
 // whole tells whether a communicator is of the whole job: its ranks are the job's.
 func (g *graph) whole(s *Slot) bool {
-	return s.Parent.IsZero() && slices.ContainsFunc(g.notes, func(n Note) bool { return n.JobSize == s.Size })
+	return s.Parent.IsZero() && s.Size == g.size
 }
 
 // rankAt is a rank of a communicator as the verdict names it, whether or not a process is known to have it.

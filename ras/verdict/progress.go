@@ -322,7 +322,7 @@ func (g *graph) alike(a *actor) []*actor {
 // such a communicator is a part of the job that runs one program, as a stage of a pipeline does, and the pipeline not.
 func (g *graph) mates(a *actor) (some []*actor) {
 	for _, s := range a.slots {
-		if s.Size < 3 || s.Size >= a.note.JobSize || s.Groups > 0 || len(s.Messages) > 0 || s.Left != nil {
+		if s.Size < 3 || s.Size >= g.size || s.Groups > 0 || len(s.Messages) > 0 || s.Left != nil {
 			continue
 		}
 		var others []*actor

@@ -276,7 +276,7 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	case m.differ:
 		return w.mismatch(m), true
 	case m.engine != nil && m.engine.Code == lifecycle.CodeMismatch:
-		return w.reportedMismatch(m), true
+		return w.reportedMismatch(m), !w.g.heardOf(m)
 	case len(m.absent) > 0 && m.engine != nil && w.g.troubleBefore(m):
 		return Verdict{}, false
 	case len(m.absent) > 0 && (m.key.kind == joining || m.engine != nil && len(m.missing) == 0):

@@ -69,6 +69,7 @@ type meetingKey struct {
 
 // meeting is a call that several ranks make together.
 type meeting struct {
+	g       *graph
 	key     meetingKey
 	slot    *Slot // of a rank that is there: what the communicator is
 	present []*place
@@ -277,7 +278,7 @@ func (a *actor) wentOn(s *Slot) bool {
 func (g *graph) enter(key meetingKey, p *place) {
 	m := g.meetings[key]
 	if m == nil {
-		m = &meeting{key: key, slot: p.slot}
+		m = &meeting{g: g, key: key, slot: p.slot}
 		g.meetings[key] = m
 		g.order = append(g.order, m)
 	}

@@ -144,12 +144,30 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	case len(v.Culprits) > 0 && len(v.Culprits) < len(there):
 	case m.slot.Size == 2:
 		v.Culprits = []Rank{w.g.rankAt(m.slot, 0), w.g.rankAt(m.slot, 1)}
+	case m.between(m.engine.Peer):
+		v.Culprits = []Rank{w.g.rankAt(m.slot, m.key.from), w.g.rankAt(m.slot, m.key.to)}
 	case m.engine.Peer >= 0:
 		v.Culprits = []Rank{w.g.rankAt(m.slot, m.engine.Peer)}
 	}
-	v.Victims = victims([]*meeting{m}, func(a *actor) bool {
+	failed := slices.DeleteFunc(slices.Clone(w.g.order), func(o *meeting) bool {
+		return o.key.comm != m.key.comm || o.engine == nil || o.engine.Code != lifecycle.CodeMismatch
+	})
+	v.Victims = victims(failed, func(a *actor) bool {
 		return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == a.note.Member && r.Job == a.job })
 	})
 	v.Text.add("%s", waiting(v.Victims))
 	return v
+}
+
+// between tells whether a meeting is a message from or to a rank.
+func (m *meeting) between(rank int) bool {
+	return m.key.kind == message && (m.key.from == rank || m.key.to == rank)
+}
+
+// heardOf tells whether a message failed because of a mismatch that is another message's, of a rank of which its own
+// only heard.
+func (g *graph) heardOf(m *meeting) bool {
+	return m.key.kind == message && !m.between(m.engine.Peer) && slices.ContainsFunc(g.order, func(o *meeting) bool {
+		return o.key.comm == m.key.comm && o.engine != nil && o.engine.Code == lifecycle.CodeMismatch && o.between(o.engine.Peer)
+	})
 }

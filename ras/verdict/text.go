@@ -57,19 +57,7 @@ func (m *meeting) text() Text {
 }
 
 // rank names a rank of the meeting's communicator, by its rank in the job where that is known.
-func (m *meeting) rank(comm int) string {
-	for _, p := range m.present {
-		if p.slot.Rank == comm {
-			return rankOf(p.actor, m.key.comm).String()
-		}
-	}
-	for _, a := range m.missing {
-		if r := rankOf(a, m.key.comm); r.Comm == comm {
-			return r.String()
-		}
-	}
-	return fmt.Sprintf("rank %d of %s", comm, commText(m.slot))
-}
+func (m *meeting) rank(comm int) string { return m.g.rankAt(m.slot, comm).String() }
 
 // callText is a call as a sentence has it. An act's number is that of its kind, as the process and its traces tell it;
 // that of the collective by which the ranks agree on it says nothing to anybody.

@@ -103,8 +103,8 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 	for _, r := range []rule{
 		{func(i int) bool { return g.step(ring[i].via) == outOfStep }, Certain, order},
 		{func(i int) bool { return g.odd(ring[i].via) != nil }, Certain, unfit},
-		{func(i int) bool { return g.step(ring[i].via) != inStep }, Likely, unfit},
 		{func(i int) bool { return newPair(ring, i) }, Likely, unfit},
+		{func(i int) bool { return g.step(ring[i].via) != inStep }, Likely, unfit},
 		{func(i int) bool { return onlyOne(ring, i) }, Likely, unfit},
 	} {
 		if picked := pick(r.is); len(picked) > 0 && len(picked) < len(all) {
@@ -161,7 +161,8 @@ func fromLowest(ring []edge) []edge {
 // tries bounds the search: of a knot of thousands any short cycle will do.
 const tries = 64
 
-// shortest is the shortest cycle in a knot, as the edges that lead around it; nil if there is none.
+// shortest is the shortest cycle of ranks in a knot that wait for each other, as the edges that lead around it; nil if
+// there is none: that a process ended because of another rank's call is no wait.
 func shortest(knot []*meeting) []edge {
 	inside := map[*meeting]bool{}
 	for _, m := range knot {
@@ -177,6 +178,9 @@ func shortest(knot []*meeting) []edge {
 			m := queue[0]
 			queue = queue[1:]
 			for _, e := range m.edges {
+				if !slices.Contains(m.missing, e.via) {
+					continue
+				}
 				if e.to == start {
 					ring = []edge{e}
 					for at := m; at != start; at = come[at] {

@@ -20,9 +20,9 @@ import (
 
 	"github.com/tmaxmax/go-sse"
 
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/terminal"
 )
 
 // Config says how a Client proves its identity, and which servers it trusts.
@@ -243,7 +243,7 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxError))
-	said := terminal.Shown(strings.TrimSpace(string(text)))
+	said := term.Shown(strings.TrimSpace(string(text)))
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
 		seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
@@ -261,6 +261,6 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 	case http.StatusNotFound:
 		return nil, fmt.Errorf("%s has no %s: it is no Carillon process, or RAS is off there (CARILLON_RAS)", to.URL, path)
 	default:
-		return nil, fmt.Errorf("%s answered %s: %s", to.URL, terminal.Shown(resp.Status), said)
+		return nil, fmt.Errorf("%s answered %s: %s", to.URL, term.Shown(resp.Status), said)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/health"
-	"github.com/carillon-rt/carillon/ras/bus/terminal"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -69,8 +69,8 @@ func (j *Job) Ended() string {
 	if died := j.count(Died); died > 0 {
 		how = fmt.Sprintf("%d of its %d processes here died", died, len(j.Processes))
 	}
-	return fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did", terminal.Shown(j.Name), how,
-		terminal.Shown(j.Dir))
+	return fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did", term.Shown(j.Name), how,
+		term.Shown(j.Dir))
 }
 
 // NotFoundError means that there is no such job, or that it doesn't run any more.
@@ -92,17 +92,17 @@ func Find(what string) (*Job, error) {
 		}
 		dir = what
 	case strings.Contains(what, "://"):
-		return nil, &NotFoundError{fmt.Sprintf("%s is a URL, not a job or a folder: say --url %[1]s", terminal.Shown(what))}
+		return nil, &NotFoundError{fmt.Sprintf("%s is a URL, not a job or a folder: say --url %[1]s", term.Shown(what))}
 	case strings.ContainsRune(what, filepath.Separator):
-		return nil, &NotFoundError{fmt.Sprintf("there is no folder %s", terminal.Shown(what))}
+		return nil, &NotFoundError{fmt.Sprintf("there is no folder %s", term.Shown(what))}
 	default:
 		job, err := Read(filepath.Join(dir, what))
 		if err == nil {
 			return job, running(job)
 		}
-		text := fmt.Sprintf("there is no job %s in %s", terminal.Shown(what), terminal.Shown(dir))
+		text := fmt.Sprintf("there is no job %s in %s", term.Shown(what), term.Shown(dir))
 		if names := Names(dir, false); len(names) > 0 {
-			text += "; there run: " + terminal.Shown(strings.Join(names, ", "))
+			text += "; there run: " + term.Shown(strings.Join(names, ", "))
 		}
 		return nil, &NotFoundError{text}
 	}
@@ -112,7 +112,7 @@ func Find(what string) (*Job, error) {
 		}
 	}
 	return nil, &NotFoundError{fmt.Sprintf("no job runs whose tapes are in %s (CARILLON_TAPE_DIR, or an argument, says "+
-		"where else to look)", terminal.Shown(dir))}
+		"where else to look)", term.Shown(dir))}
 }
 
 func running(j *Job) error {

@@ -1,10 +1,13 @@
-// Package term tells what an output is: a terminal or not, how wide, and whether colours are wanted on it.
+// Package term tells what an output is (a terminal or not, how wide, coloured or not), and makes text safe for one.
 package term
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"strings"
+	"unicode"
 
 	"golang.org/x/term"
 )
@@ -58,3 +61,25 @@ func Width(w any) int {
 	columns, _, _ := term.GetSize(int(w.(*os.File).Fd()))
 	return columns
 }
+
+// Shown makes what a terminal would obey visible, on one line: "\x1b[2J" becomes `\u001b[2J`.
+func Shown(s string) string {
+	if !strings.ContainsFunc(s, hostile) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n' || r == '\t':
+			b.WriteByte(' ')
+		case hostile(r):
+			fmt.Fprintf(&b, "\\u%04x", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// hostile is true for control characters, and for those that turn the direction of text.
+func hostile(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }

@@ -7,7 +7,6 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/terminal"
 )
 
 // Frame is what a screen shows of a job.
@@ -90,7 +89,7 @@ func (f *Frame) events(rows int) []line {
 				look = yellow
 			}
 		}
-		lines = append(lines, line{{plain, "  "}, {look, strings.TrimSuffix(terminal.Line(ev), "\n")}})
+		lines = append(lines, line{{plain, "  "}, {look, EventLine(ev)}})
 	}
 	return lines
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/health"
-	"github.com/carillon-rt/carillon/ras/bus/terminal"
 )
 
 // Report is what is known of a job at a moment.
@@ -110,7 +110,7 @@ func (r *Report) JSON() ([]byte, error) {
 	// its escapes mean the same.
 	var b bytes.Buffer
 	for line := range bytes.Lines(append(text, '\n')) {
-		b.WriteString(terminal.Shown(string(bytes.TrimSuffix(line, []byte{'\n'}))) + "\n")
+		b.WriteString(term.Shown(string(bytes.TrimSuffix(line, []byte{'\n'}))) + "\n")
 	}
 	return b.Bytes(), nil
 }

@@ -5,10 +5,10 @@ import (
 	"io"
 	"slices"
 
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/terminal"
 )
 
 // Lines is a Display for what is no terminal: a line for each event.
@@ -25,7 +25,7 @@ func NewLines(out, notes io.Writer) *Lines { return &Lines{out: out, notes: note
 
 // Event implements Display.
 func (l *Lines) Event(ev *bus.Event) {
-	_, _ = io.WriteString(l.out, terminal.Line(ev)) // a reader that went away ends this process with SIGPIPE
+	fmt.Fprintln(l.out, view.EventLine(ev)) // a reader that went away ends this process with SIGPIPE
 }
 
 // State implements Display.
@@ -33,7 +33,7 @@ func (l *Lines) State(r *view.Report, note string) {
 	switch {
 	case r == nil && note != l.waiting:
 		l.waiting = note
-		fmt.Fprintf(l.notes, "carillon: %s\n", terminal.Shown(note))
+		fmt.Fprintf(l.notes, "carillon: %s\n", term.Shown(note))
 	case r != nil && !l.greeted && r.Size > 0:
 		l.greeted = true
 		fmt.Fprintf(l.notes, "carillon: watching %s\n", r.Summary())
@@ -52,7 +52,7 @@ func (l *Lines) staleness(r *view.Report) {
 	back := slices.DeleteFunc(slices.Clone(r.Told), func(rank int) bool { return !l.stale[rank] || is[rank] })
 	l.stale = is
 	if len(news) > 0 {
-		fmt.Fprintf(l.notes, "carillon: stale: %s\n", terminal.Shown(view.StaleText(news)))
+		fmt.Fprintf(l.notes, "carillon: stale: %s\n", term.Shown(view.StaleText(news)))
 	}
 	if len(back) > 0 {
 		fmt.Fprintf(l.notes, "carillon: no longer stale: %s\n", words.Ranks(back))

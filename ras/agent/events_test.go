@@ -35,10 +35,7 @@ func TestVerdictOfThousandsIsTold(t *testing.T) {
 				v.Culprits = append(v.Culprits, rank)
 			}
 		}
-		b, err := bus.New(bus.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := bus.New(bus.Config{})
 		defer b.Close()
 		events := b.Attach(bus.SubscriptionConfig{})
 		defer events.Close()

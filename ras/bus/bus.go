@@ -3,10 +3,10 @@ package bus
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,24 +36,38 @@ type Bus struct {
 	open map[string]*Event // by Key: what was published last of the conditions that are open; maxKeys at most
 }
 
+// Config describes a Bus. A zero field takes the default that it names.
+type Config struct {
+	// Source is the Source of events that have none, a URI reference that tells this process from others:
+	// "/jobs/train/ranks/3". Default: "carillon".
+	Source string
+	// Job is the job's name, on every event.
+	Job string
+	// History is how many events are remembered for those who resume. Default: 1024.
+	History int
+	// Queue is how many events wait for a subscriber, beside what it resumes. Default: 256.
+	Queue int
+}
+
 // New makes a Bus. The caller closes it.
-func New(cfg Config) (*Bus, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
+func New(cfg Config) *Bus {
+	cfg.Source = cmp.Or(cfg.Source, "carillon")
+	if cfg.History <= 0 {
+		cfg.History = 1024
 	}
-	var epoch [epochDigits / 2]byte
-	_, _ = rand.Read(epoch[:]) // never fails
-	cfg = cfg.complete()
+	if cfg.Queue <= 0 {
+		cfg.Queue = 256
+	}
 	return &Bus{
-		cfg: cfg, epoch: hex.EncodeToString(epoch[:]), gate: &gate{conditions: map[string]*condition{}},
-		subs: map[*Subscription]struct{}{}, open: map[string]*Event{},
-		done: make(chan struct{}),
-	}, nil
+		cfg: cfg, epoch: fmt.Sprintf("%0*x", epochDigits, rand.Uint64()), gate: &gate{conditions: map[string]*condition{}},
+		subs: map[*Subscription]struct{}{}, open: map[string]*Event{}, done: make(chan struct{}),
+	}
 }
 
 // Publish tells an event, unless it repeats one or is a symptom of an open condition. It waits for no subscriber. An
 // error means that the event is malformed, and names what is, or is ErrClosed; it was not published then.
 func (b *Bus) Publish(ev Event) error {
+	ev.Source = cmp.Or(ev.Source, b.cfg.Source)
 	if err := ev.prepare(); err != nil {
 		return err
 	}
@@ -62,9 +76,6 @@ func (b *Bus) Publish(ev Event) error {
 		ev.Time = now
 	}
 	ev.Time = ev.Time.Round(0) // without the monotonic clock, as after decoding
-	if ev.Source == "" {
-		ev.Source = b.cfg.Source
-	}
 	ev.Job = b.cfg.Job
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -239,12 +239,3 @@ func TestManyKeys(t *testing.T) {
 		t.Errorf("%d of %d conditions are told twice, want those alone for which there was no room", again, many)
 	}
 }
-
-func TestValidate(t *testing.T) {
-	_, err := bus.New(bus.Config{Source: "\x7f", History: -1, Queue: 2 * bus.MaxQueue})
-	for _, field := range []string{"Source", "History", "Queue"} {
-		if err == nil || !strings.Contains(err.Error(), "bus.Config."+field) {
-			t.Errorf("%v doesn't name %s", err, field)
-		}
-	}
-}

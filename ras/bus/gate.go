@@ -6,8 +6,14 @@ import (
 	"time"
 )
 
-// Bounds of the gate's memory.
 const (
+	// window is how long events like the one before them are folded.
+	window = 10 * time.Second
+	// linger is how long a symptom is still held back when its cause has closed: what the cause explained ends a moment
+	// later.
+	linger = 2 * time.Second
+
+	// Bounds of the gate's memory.
 	maxKeys  = 4096             // beyond, events of new keys pass as they are
 	remember = 10 * time.Minute // how long a condition that has closed is known, for the count of its repetitions
 	maxChain = 32               // causes of causes

@@ -92,10 +92,7 @@ func shown(ev *bus.Event) string {
 // newBus makes a Bus that ends with the test.
 func newBus(t *testing.T, cfg bus.Config) *bus.Bus {
 	t.Helper()
-	b, err := bus.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := bus.New(cfg)
 	t.Cleanup(b.Close)
 	return b
 }

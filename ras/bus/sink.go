@@ -2,8 +2,21 @@ package bus
 
 import (
 	"context"
+	"log/slog"
+	"net/http"
 	"sync/atomic"
 )
+
+// SinkConfig is what the Configs of sinks have in common that send over HTTP.
+type SinkConfig struct {
+	// Bus is where the events come from. Required.
+	Bus    *Bus
+	Filter Filter
+	// Transport sends the requests. nil is one of the sink's own, which verifies receivers by the system's roots.
+	Transport http.RoundTripper
+	// Logger hears when a receiver doesn't take what it is sent, and when it does again. nil means slog.Default().
+	Logger *slog.Logger
+}
 
 // Sink carries events out of the process.
 type Sink interface {

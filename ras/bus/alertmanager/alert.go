@@ -17,6 +17,7 @@ const (
 	maxAlerts   = 4096
 	maxBatch    = 256              // alerts in one request
 	aheadResend = 4                // endsAt of an open alert, in Resends
+	retries     = 12               // attempts in the time of one Resend, while they fail
 	tellEnd     = 15 * time.Minute // how long Alertmanagers are told that an alert has ended
 	// hold is how long an event that has no duration is an alert, and the least time for a condition that was closed
 	// unresolved: a crash ends the job, and with it what there was to say, within less than the group_wait after which

@@ -21,51 +21,19 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// Defaults of a Config.
-const (
-	DefaultResend = time.Minute
-	DefaultRetry  = 5 * time.Second
-)
+// DefaultResend is Config.Resend's default.
+const DefaultResend = time.Minute
 
-// Config describes a Sink. Zero fields take the defaults that they name.
+// Config describes a Sink. Its Filter chooses the events that are alerts; without Least: bus.Warning, processes that
+// leave in order are alerts, too.
 type Config struct {
-	// Bus is where the events come from. Required.
-	Bus *bus.Bus
+	bus.SinkConfig
 	// URLs are the Alertmanagers, all of one cluster, without /api/v2/alerts. At least one. Only their hosts are ever
 	// logged.
 	URLs []string
-	// Filter chooses the events that are alerts. Without Least: bus.Warning, processes that leave in order are alerts,
-	// too.
-	Filter bus.Filter
-	// Resend is how often open alerts are sent again. 0 means DefaultResend.
+	// Resend is how often open alerts are sent again, and twelve times as long as until the next attempt when one has
+	// failed. 0 means DefaultResend.
 	Resend time.Duration
-	// Retry is the time until the next attempt when one has failed. 0 means DefaultRetry.
-	Retry time.Duration
-	// Transport sends the requests. nil is one of the sink's own, which verifies receivers by the system's roots.
-	Transport http.RoundTripper
-	// Logger hears when alerts can't be sent, and when they can again. nil means slog.Default().
-	Logger *slog.Logger
-}
-
-// Validate names every field that has a value that is not allowed. It repeats no URL.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Bus == nil {
-		errs = append(errs, errors.New("alertmanager.Config.Bus is nil: allowed is a Bus"))
-	}
-	if len(c.URLs) == 0 {
-		errs = append(errs, errors.New("alertmanager.Config.URLs is empty: allowed are one or more addresses"))
-	}
-	for i, address := range c.URLs {
-		if err := push.CheckURL(address); err != nil {
-			errs = append(errs, fmt.Errorf("alertmanager.Config.URLs[%d] is %w", i, err))
-		}
-	}
-	if c.Resend < 0 || c.Retry < 0 {
-		errs = append(errs, fmt.Errorf("alertmanager.Config.Resend is %v and Retry %v: allowed are 0 and more", c.Resend,
-			c.Retry))
-	}
-	return errors.Join(errs...)
 }
 
 // Sink keeps Alertmanagers informed. It is a bus.Sink.
@@ -80,17 +48,22 @@ type Sink struct {
 	behind  bool          // events were missed, and what holds was not asked for since
 }
 
-// New makes a Sink, which queues from now on and sends while Run runs.
+// New makes a Sink, which queues from now on and sends while Run runs. The error repeats no URL.
 func New(cfg Config) (*Sink, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
+	if cfg.Resend < 0 {
+		return nil, fmt.Errorf("alertmanager.Config.Resend is %v: allowed are 0 and more", cfg.Resend)
 	}
-	cfg.Resend, cfg.Retry = cmp.Or(cfg.Resend, DefaultResend), cmp.Or(cfg.Retry, DefaultRetry)
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Resend, cfg.Logger = cmp.Or(cfg.Resend, DefaultResend), cmp.Or(cfg.Logger, slog.Default())
 	s := &Sink{cfg: cfg}
 	s.table = newTable(&s.cfg)
-	for _, address := range cfg.URLs {
+	for i, address := range cfg.URLs {
+		if err := push.CheckURL(address); err != nil {
+			return nil, fmt.Errorf("alertmanager.Config.URLs[%d] is %w", i, err)
+		}
 		s.clients = append(s.clients, push.New(strings.TrimRight(address, "/")+"/api/v2/alerts", cfg.Transport))
+	}
+	if len(s.clients) == 0 {
+		return nil, errors.New("alertmanager.Config.URLs is empty: allowed are one or more addresses")
 	}
 	s.sub = cfg.Bus.Attach(bus.SubscriptionConfig{Filter: cfg.Filter, After: bus.FromStart})
 	return s, nil
@@ -185,7 +158,7 @@ func (s *Sink) send(ctx context.Context, now time.Time) error {
 					semconv.LogError, err)
 			}
 			s.failing = true
-			s.counts.Failed(s.table.refused(batch, time.Now().Add(s.cfg.Retry)))
+			s.counts.Failed(s.table.refused(batch, time.Now().Add(s.cfg.Resend/retries)))
 			continue
 		}
 		if s.failing {

@@ -74,10 +74,7 @@ type trial struct {
 
 func (s Subject) begin(t *testing.T, queue int, filter bus.Filter) *trial {
 	t.Helper()
-	b, err := bus.New(bus.Config{Queue: queue})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := bus.New(bus.Config{Queue: queue})
 	t.Cleanup(b.Close)
 	r := &Receiver{got: make(chan got), released: make(chan struct{})}
 	tr := &trial{t: t, bus: b, r: r, sink: s.New(t, b, filter, r), done: make(chan error, 1)}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
@@ -33,7 +34,7 @@ func newMetrics(connections *connections, conditions *Conditions) *metrics {
 	m.all = []prometheus.Collector{m.requests, m.refused, m.cut, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: semconv.MetricHealthConnections, Help: "Open connections to the health endpoint.",
 	}, func() float64 { return float64(connections.count()) })}
-	for severity := Info; severity <= Critical; severity++ {
+	for severity := bus.Info; severity <= bus.Critical; severity++ {
 		m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: semconv.MetricHealthConditions, Help: "Conditions that are open and not silent, by severity.",
 			ConstLabels: prometheus.Labels{semconv.LabelSeverity: severity.String()},

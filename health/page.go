@@ -16,6 +16,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 // maxRows bounds the tables of the page; the documents have the rest.
@@ -142,7 +143,7 @@ func (x *page) look(v *view, results []Result) {
 	}
 	v.Status = worst.Status()
 	if len(v.Failed) > 0 && v.Status == "ok" {
-		v.Status = Warning.String()
+		v.Status = bus.Warning.String()
 	}
 }
 

@@ -114,9 +114,7 @@ func (r *JobRAS) open(conditions *health.Conditions) (err error) {
 			return err
 		}
 	}
-	r.stall, err = conditions.Declare(health.Declaration{
-		Code: jobStalled, Severity: health.Critical, Title: "the job is held up", NotReadyFrom: health.Critical,
-	})
+	r.stall, err = conditions.Declare(health.Declaration{Code: jobStalled, Title: "the job is held up", NotReady: true})
 	if err != nil {
 		return err
 	}

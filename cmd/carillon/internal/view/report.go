@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 // Report is what is known of a job at a moment.
@@ -72,11 +73,11 @@ func (r *Report) status() string {
 	}
 	for i := range r.Verdicts {
 		switch health.SeverityOf(&r.Verdicts[i].Verdict) {
-		case health.Critical:
+		case bus.Critical:
 			return statusCritical
-		case health.Warning:
+		case bus.Warning:
 			status = statusWarning
-		case health.Info:
+		case bus.Info:
 		}
 	}
 	if len(r.Told) == 0 {
@@ -85,9 +86,9 @@ func (r *Report) status() string {
 	for i := range r.Conditions {
 		switch c := &r.Conditions[i]; {
 		case c.Silent():
-		case c.Severity == health.Critical:
+		case c.Severity == bus.Critical:
 			return statusCritical
-		case c.Severity == health.Warning:
+		case c.Severity == bus.Warning:
 			status = statusWarning
 		}
 	}

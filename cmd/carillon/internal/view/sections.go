@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 type section struct {
@@ -59,7 +60,7 @@ func (r *Report) condition() line {
 
 // severityOf is how a verdict looks: one that isn't sure, or by which the job is only slow, isn't as urgent.
 func severityOf(v *health.Verdict) (style, string) {
-	if health.SeverityOf(&v.Verdict) == health.Critical {
+	if health.SeverityOf(&v.Verdict) == bus.Critical {
 		return red, "CRITICAL"
 	}
 	return yellow, "WARNING"
@@ -255,7 +256,7 @@ func (r *Report) conditionSection(lim limits) section {
 		if c.Silent() {
 			continue
 		}
-		look := map[health.Severity]style{health.Critical: red, health.Warning: yellow}[c.Severity]
+		look := map[bus.Severity]style{bus.Critical: red, bus.Warning: yellow}[c.Severity]
 		head := line{}.say(plain, "  ").say(look, "%s %s", strings.ToUpper(c.Severity.String()), c.Code)
 		if c.Subject != "" {
 			head = head.say(plain, " (%s)", c.Subject)

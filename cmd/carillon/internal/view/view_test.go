@@ -76,8 +76,8 @@ func hugeJob(t *testing.T) (*View, time.Time) {
 	second.Text = verdict.Sentence("rank 7 (node-a, 1007) has died: killed by signal 9; 4095 ranks wait")
 	s.Verdicts = append(s.Verdicts, second)
 	s.Conditions = append(s.Conditions,
-		health.Condition{Code: "gpu_throttled", Subject: "GPU 3", Severity: health.Warning, Text: "GPU 3 is throttled: it is too hot", Advice: "look at its fans", Since: s.Time},
-		health.Condition{Code: "gpu_lost", Subject: "GPU 4", Severity: health.Critical, Text: "silent", Since: s.Time, Cause: "gpu_throttled"})
+		health.Condition{Code: "gpu_throttled", Subject: "GPU 3", Severity: bus.Warning, Text: "GPU 3 is throttled: it is too hot", Advice: "look at its fans", Since: s.Time},
+		health.Condition{Code: "gpu_lost", Subject: "GPU 4", Severity: bus.Critical, Text: "silent", Since: s.Time, Cause: "gpu_throttled"})
 	v := &View{}
 	v.Merge(s.Time, s)
 	return v, s.Time.Add(3 * time.Second)
@@ -160,7 +160,7 @@ func TestHostileTexts(t *testing.T) {
 	s.Ranks[1].State, s.Ranks[2].Text, s.Ranks[2].State, s.Ranks[2].Member, s.Ranks[2].Host = evil, evil, "dead", evil, evil
 	s.Verdicts[0].Text, s.Verdicts[0].Evidence = verdict.Sentence(evil), []verdict.Text{verdict.Sentence(evil), {}}
 	s.Comms[0].Name, s.Comms[0].State, s.Comms[0].InFlight.Call = evil, evil, evil
-	s.Conditions = []health.Condition{{Code: evil, Subject: evil, Severity: health.Critical, Text: evil, Advice: evil, Since: s.Time}}
+	s.Conditions = []health.Condition{{Code: evil, Subject: evil, Severity: bus.Critical, Text: evil, Advice: evil, Since: s.Time}}
 	var v View
 	v.Merge(s.Time, s)
 	r := v.Report(s.Time)
@@ -267,23 +267,23 @@ func TestCodes(t *testing.T) {
 		}, CodeWarning},
 		"a straggler, and a symptom that is critical": {func(s *endpoint.Snapshot) {
 			s.Verdicts[0].Reason, s.Verdicts = verdict.Straggler, s.Verdicts[:1]
-			s.Conditions = []health.Condition{{Code: "x", Severity: health.Critical}}
+			s.Conditions = []health.Condition{{Code: "x", Severity: bus.Critical}}
 		}, CodeCritical},
 		"healthy":          {func(s *endpoint.Snapshot) { s.Verdicts, s.Conditions = nil, nil }, CodeOK},
 		"a rank that left": {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "left" }, CodeOK},
 		"a dead rank":      {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "dead" }, CodeWarning},
 		"a warning": {func(s *endpoint.Snapshot) {
-			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: health.Warning}}
+			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: bus.Warning}}
 		}, CodeWarning},
 		"something critical": {func(s *endpoint.Snapshot) {
-			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: health.Critical}}
+			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: bus.Critical}}
 		}, CodeCritical},
 		"nobody looks": {func(s *endpoint.Snapshot) { s.Verdicts, s.Unwatched = nil, "RAS is off" }, CodeUnknown},
 		"nobody looks, and a dead rank": {func(s *endpoint.Snapshot) {
 			s.Verdicts, s.Unwatched, s.Ranks[1].State = nil, "RAS is off", "dead"
 		}, CodeWarning},
 		"a symptom": {func(s *endpoint.Snapshot) {
-			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: health.Critical, Cause: "y"}}
+			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: bus.Critical, Cause: "y"}}
 		}, CodeOK},
 	} {
 		s := snapshot(t, "hang.json")
@@ -307,7 +307,7 @@ func TestStale(t *testing.T) {
 	second.Rank, second.PID, second.Host = 3, first.Ranks[3].PID, first.Ranks[3].Host
 	second.Comms = slices.Clone(second.Comms)
 	second.Comms[0].Rank = 3
-	second.Conditions = []health.Condition{{Code: "gpu_throttled", Subject: "GPU 3", Severity: health.Warning, Text: "it is too hot", Since: first.Time}}
+	second.Conditions = []health.Condition{{Code: "gpu_throttled", Subject: "GPU 3", Severity: bus.Warning, Text: "it is too hot", Since: first.Time}}
 	first.Conditions = nil
 	at := first.Time
 	for name, tc := range map[string]struct {

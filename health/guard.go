@@ -1,12 +1,10 @@
 package health
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
 	"runtime/debug"
-	"time"
 )
 
 // guard stands before everything: it turns away what doesn't belong here, and contains panics.
@@ -85,7 +83,7 @@ func bodyFits(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // streaming lets a handler answer for as long as it likes. It sets a deadline for each of its writes itself; until it
-// does, the usual one holds. It is ended when the server stops.
+// does, the usual one holds. When the server stops, its connection is cut.
 func (s *Server) streaming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connectionKey{}).(*connection)
@@ -94,21 +92,7 @@ func (s *Server) streaming(next http.Handler) http.Handler {
 			respond(w, http.StatusServiceUnavailable, "too many listen already\n")
 			return
 		}
-		out := http.NewResponseController(w)
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		ended := make(chan struct{})
-		stop := context.AfterFunc(s.stopping, func() {
-			defer close(ended)
-			cancel()
-			_ = out.SetWriteDeadline(time.Now()) // ends a write that is under way
-		})
-		defer func() {
-			if !stop() {
-				<-ended // w is the server's again when this returns
-			}
-		}()
-		next.ServeHTTP(w, r.WithContext(ctx))
+		next.ServeHTTP(w, r)
 	})
 }
 

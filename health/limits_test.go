@@ -327,7 +327,7 @@ func TestStreams(t *testing.T) {
 		resp.Header.Get("Retry-After") == "" {
 		t.Errorf("a third: %d %v", resp.StatusCode, resp.Header)
 	}
-	s.stopStreams() // as Stop does first
+	s.connections.endStreams() // as Stop does first
 	for range 2 {
 		select {
 		case <-ended:

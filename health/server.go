@@ -88,8 +88,6 @@ type Server struct {
 
 	connections connections
 	metrics     *metrics
-	stopping    context.Context //nolint:containedctx // ends streams
-	stopStreams context.CancelFunc
 }
 
 // Listen opens the endpoint and serves it in the background. The error names the address and what is wrong with it.
@@ -127,7 +125,6 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	if access.tls != nil {
 		listener = tls.NewListener(listener, access.tls)
 	}
-	s.stopping, s.stopStreams = context.WithCancel(context.Background())
 	s.http = http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: cfg.times.header,
@@ -158,7 +155,7 @@ func (s *Server) URL() string {
 // Stop stops listening and ends streams at once, and lets other requests in progress end until ctx does; then their
 // connections are cut. When it returns, the server's own goroutines have ended. It is called once.
 func (s *Server) Stop(ctx context.Context) error {
-	s.stopStreams()
+	s.connections.endStreams()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = fmt.Errorf("health: requests were cut off: %w", errors.Join(err, s.http.Close()))

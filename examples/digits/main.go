@@ -27,6 +27,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/node"
@@ -90,7 +92,7 @@ func run(ctx context.Context, s settings, weights string) (err error) {
 	j := &job{settings: s, weights: weights, trainer: newTrainer(s, train, test), began: time.Now()}
 	if world.Rank() == 0 {
 		fmt.Printf("world of %d on %s, training on %d digits; health of rank 0: %s\n",
-			world.Size(), count(len(world.Topology().Ranks), "node"), len(train), n.HealthURL())
+			world.Size(), english.Plural(len(world.Topology().Ranks), "node", ""), len(train), n.HealthURL())
 	}
 	if s.elastic {
 		return j.outlive(ctx, world)
@@ -148,7 +150,7 @@ func (j *job) work(ctx context.Context, world *ccl.Comm, ready func()) (err erro
 		}
 	}
 	say("%s, bit by bit the same; %.1f %% of %d digits never seen before are right",
-		count(world.Size(), "replica"), 100*accuracy, len(t.test))
+		english.Plural(world.Size(), "replica", ""), 100*accuracy, len(t.test))
 	if j.weights != "" && world.Rank() == 0 {
 		if err := save(j.weights, t.model); err != nil {
 			return err
@@ -187,13 +189,6 @@ func catchUp(ctx context.Context, world *ccl.Comm, t *trainer) error {
 	}
 	t.steps, t.epoch = steps, epoch
 	return nil
-}
-
-func count(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // split makes two communicators of the world, as programs for many GPUs do: one for the ranks of each node, and one

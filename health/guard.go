@@ -48,7 +48,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	// A web page can rebind its own name to this address, and ask; and it can ask blindly, and use up others' answers.
-	if s.loopback && !loopbackHost(r.Host) {
+	if s.loopback && !Loopback(r.Host) {
 		respond(w, http.StatusMisdirectedRequest, "this endpoint answers on loopback only; ask for 127.0.0.1 or localhost\n")
 		return false
 	}

@@ -217,11 +217,7 @@ func own(path string) bool {
 // Loopback tells whether a URL leads to this host's loopback.
 func Loopback(text string) bool {
 	u, err := url.Parse(text)
-	if err != nil {
-		return false
-	}
-	addr, err := netip.ParseAddr(u.Hostname())
-	return strings.EqualFold(u.Hostname(), "localhost") || err == nil && addr.IsLoopback()
+	return err == nil && health.Loopback(u.Host)
 }
 
 // Reachable is the URL with an address to which one can connect, where it has the one to which a server is bound that

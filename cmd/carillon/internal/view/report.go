@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
@@ -40,13 +41,8 @@ type Condition struct {
 	StaleAge float64 `json:"stale_age_seconds,omitempty"`
 }
 
-// The exit codes of carillon status.
-const (
-	CodeOK       = 0
-	CodeWarning  = 1
-	CodeCritical = 2
-	CodeUnknown  = 3 // no such job, nobody answers, nobody looks, or a wrong call
-)
+// CodeUnknown is the exit code of carillon status for no such job, nobody answers, nobody looks, or a wrong call.
+const CodeUnknown = 3
 
 const (
 	statusOK       = "ok"
@@ -57,11 +53,7 @@ const (
 
 // Code is the exit code that tells the report's status.
 func (r *Report) Code() int {
-	codes := map[string]int{statusOK: CodeOK, statusWarning: CodeWarning, statusCritical: CodeCritical}
-	if code, known := codes[r.Status]; known {
-		return code
-	}
-	return CodeUnknown
+	return slices.Index([]string{statusOK, statusWarning, statusCritical, statusUnknown}, r.Status)
 }
 
 // status is the worst that is shown. A rank that doesn't run, where no verdict says so, is a warning: a job may go on

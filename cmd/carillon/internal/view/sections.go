@@ -30,6 +30,8 @@ type limits struct {
 
 const timeOfDay = "15:04:05"
 
+var looks = [...]style{bus.Info: plain, bus.Warning: yellow, bus.Critical: red}
+
 func (r *Report) headline() line {
 	l := r.condition()
 	if quiet := r.Quiet(); quiet > 0 {
@@ -58,14 +60,6 @@ func (r *Report) condition() line {
 	return l
 }
 
-// severityOf is how a verdict looks: one that isn't sure, or by which the job is only slow, isn't as urgent.
-func severityOf(v *health.Verdict) (style, string) {
-	if health.SeverityOf(&v.Verdict) == bus.Critical {
-		return red, "CRITICAL"
-	}
-	return yellow, "WARNING"
-}
-
 func (r *Report) verdictSection(lim limits) section {
 	s := section{head: line{}.say(bold, "VERDICTS")}
 	switch {
@@ -79,8 +73,8 @@ func (r *Report) verdictSection(lim limits) section {
 	}
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]
-		color, severity := severityOf(v)
-		s.rows = append(s.rows, line{}.say(plain, "  ").say(color, "%s %s", severity, v.Reason).
+		severity := health.SeverityOf(&v.Verdict)
+		s.rows = append(s.rows, line{}.say(plain, "  ").say(looks[severity], "%s %s", strings.ToUpper(severity.String()), v.Reason).
 			say(plain, " (%s), since %s, %s", v.Confidence, v.Since.Local().Format(timeOfDay), ageText(r.Time.Sub(v.Since))))
 		s.rows = append(s.rows, wrap(bold, "    ", v.Text.String(), lim.width, lim.text)...)
 		for n, e := range v.Evidence {
@@ -256,8 +250,7 @@ func (r *Report) conditionSection(lim limits) section {
 		if c.Silent() {
 			continue
 		}
-		look := map[bus.Severity]style{bus.Critical: red, bus.Warning: yellow}[c.Severity]
-		head := line{}.say(plain, "  ").say(look, "%s %s", strings.ToUpper(c.Severity.String()), c.Code)
+		head := line{}.say(plain, "  ").say(looks[c.Severity], "%s %s", strings.ToUpper(c.Severity.String()), c.Code)
 		if c.Subject != "" {
 			head = head.say(plain, " (%s)", c.Subject)
 		}

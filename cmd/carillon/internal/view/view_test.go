@@ -258,33 +258,33 @@ func TestCodes(t *testing.T) {
 		change func(*endpoint.Snapshot)
 		code   int
 	}{
-		"a verdict": {func(*endpoint.Snapshot) {}, CodeCritical},
+		"a verdict": {func(*endpoint.Snapshot) {}, 2},
 		"a straggler": {func(s *endpoint.Snapshot) {
 			s.Verdicts[0].Reason, s.Verdicts = verdict.Straggler, s.Verdicts[:1]
-		}, CodeWarning},
+		}, 1},
 		"not enough is known": {func(s *endpoint.Snapshot) {
 			s.Verdicts[0].Reason, s.Verdicts = verdict.Unknown, s.Verdicts[:1]
-		}, CodeWarning},
+		}, 1},
 		"a straggler, and a symptom that is critical": {func(s *endpoint.Snapshot) {
 			s.Verdicts[0].Reason, s.Verdicts = verdict.Straggler, s.Verdicts[:1]
 			s.Conditions = []health.Condition{{Code: "x", Severity: bus.Critical}}
-		}, CodeCritical},
-		"healthy":          {func(s *endpoint.Snapshot) { s.Verdicts, s.Conditions = nil, nil }, CodeOK},
-		"a rank that left": {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "left" }, CodeOK},
-		"a dead rank":      {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "dead" }, CodeWarning},
+		}, 2},
+		"healthy":          {func(s *endpoint.Snapshot) { s.Verdicts, s.Conditions = nil, nil }, 0},
+		"a rank that left": {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "left" }, 0},
+		"a dead rank":      {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "dead" }, 1},
 		"a warning": {func(s *endpoint.Snapshot) {
 			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: bus.Warning}}
-		}, CodeWarning},
+		}, 1},
 		"something critical": {func(s *endpoint.Snapshot) {
 			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: bus.Critical}}
-		}, CodeCritical},
+		}, 2},
 		"nobody looks": {func(s *endpoint.Snapshot) { s.Verdicts, s.Unwatched = nil, "RAS is off" }, CodeUnknown},
 		"nobody looks, and a dead rank": {func(s *endpoint.Snapshot) {
 			s.Verdicts, s.Unwatched, s.Ranks[1].State = nil, "RAS is off", "dead"
-		}, CodeWarning},
+		}, 1},
 		"a symptom": {func(s *endpoint.Snapshot) {
 			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: bus.Critical, Cause: "y"}}
-		}, CodeOK},
+		}, 0},
 	} {
 		s := snapshot(t, "hang.json")
 		c.change(s)

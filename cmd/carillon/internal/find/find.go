@@ -34,40 +34,27 @@ type Process struct {
 	Host    string
 	PID     int
 	Started time.Time
-	State   State
+	Running bool // or it may, on another host that shares the folder
+	Died    bool // it ended without closing its tape
 	// URL is where its health endpoint is; empty if it has none, or has ended.
 	URL string
 	// Own is true if the URL was written by this user: a password is told to nobody else.
 	Own bool
 }
 
-// State is what has become of a process.
-type State uint8
-
-// The states.
-const (
-	Running State = iota
-	Died          // without closing its tape
-	Ended         // it closed its tape
-)
-
 // Running tells whether any of the job's processes runs, or may do so on another host that shares the folder.
-func (j *Job) Running() bool { return j.count(Running) > 0 }
-
-func (j *Job) count(s State) (n int) {
-	for i := range j.Processes {
-		if j.Processes[i].State == s {
-			n++
-		}
-	}
-	return n
+func (j *Job) Running() bool {
+	return slices.ContainsFunc(j.Processes, func(p Process) bool { return p.Running })
 }
 
 // Ended says how the job ended, in a sentence.
 func (j *Job) Ended() string {
-	how := "its processes ended in order"
-	if died := j.count(Died); died > 0 {
-		how = fmt.Sprintf("%d of its %d processes here died", died, len(j.Processes))
+	how, died := "its processes ended in order", 0
+	for i := range j.Processes {
+		if j.Processes[i].Died {
+			died++
+			how = fmt.Sprintf("%d of its %d processes here died", died, len(j.Processes))
+		}
 	}
 	return fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did", term.Shown(j.Name), how,
 		term.Shown(j.Dir))
@@ -185,15 +172,12 @@ func read(path string) (p Process, job string, err error) {
 	}
 	defer r.Close() //nolint:errcheck // only read from
 	h := r.Header()
-	p = Process{Tape: path, Host: h.Host, PID: h.PID, Started: h.Created}
 	life := r.Liveness()
-	switch {
-	case h.Closed:
-		p.State = Ended
-	case life == process.Dead:
-		p.State = Died
+	p = Process{
+		Tape: path, Host: h.Host, PID: h.PID, Started: h.Created,
+		Running: !h.Closed && life != process.Dead, Died: !h.Closed && life == process.Dead,
 	}
-	if p.State != Running {
+	if !p.Running {
 		return p, h.Job, nil
 	}
 	url, err := health.ReadAddress(path)

@@ -216,7 +216,7 @@ func Tapes(job *find.Job) []view.Local {
 	local := []view.Local{}
 	for i := range job.Processes {
 		p := &job.Processes[i]
-		if p.State != find.Running {
+		if !p.Running {
 			continue
 		}
 		r, err := tape.Open(p.Tape)

@@ -66,7 +66,6 @@ type ConfigError struct {
 	Field, Value, Allowed string
 }
 
-// Error implements error.
 func (e *ConfigError) Error() string {
 	return fmt.Sprintf("%s is %q, allowed is %s", e.Field, e.Value, e.Allowed)
 }

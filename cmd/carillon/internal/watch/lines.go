@@ -11,8 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// Lines is a Display for what is no terminal: a line for each event.
-type Lines struct {
+type lines struct {
 	out, notes io.Writer
 	greeted    bool
 	waiting    string
@@ -20,16 +19,15 @@ type Lines struct {
 	quiet      bool         // it was said that nobody tells anything
 }
 
-// NewLines writes events to out, and how the watching goes to notes.
-func NewLines(out, notes io.Writer) *Lines { return &Lines{out: out, notes: notes} }
+// NewLines is a Display for what is no terminal: it writes a line for each event to out, and how the watching goes to
+// notes.
+func NewLines(out, notes io.Writer) Display { return &lines{out: out, notes: notes} }
 
-// Event implements Display.
-func (l *Lines) Event(ev *bus.Event) {
+func (l *lines) Event(ev *bus.Event) {
 	fmt.Fprintln(l.out, view.EventLine(ev)) // a reader that went away ends this process with SIGPIPE
 }
 
-// State implements Display.
-func (l *Lines) State(r *view.Report, note string) {
+func (l *lines) State(r *view.Report, note string) {
 	switch {
 	case r == nil && note != l.waiting:
 		l.waiting = note
@@ -43,7 +41,7 @@ func (l *Lines) State(r *view.Report, note string) {
 	}
 }
 
-func (l *Lines) staleness(r *view.Report) {
+func (l *lines) staleness(r *view.Report) {
 	is := map[int]bool{}
 	for _, s := range r.Stale {
 		is[s.Rank] = true
@@ -66,8 +64,5 @@ func (l *Lines) staleness(r *view.Report) {
 	l.quiet = r.Quiet() > 0
 }
 
-// Redraw implements Display.
-func (*Lines) Redraw() <-chan struct{} { return nil }
-
-// Quit implements Display.
-func (*Lines) Quit() <-chan struct{} { return nil }
+func (*lines) Redraw() <-chan struct{} { return nil }
+func (*lines) Quit() <-chan struct{} { return nil }

@@ -70,7 +70,6 @@ type StatusError struct {
 	RetryAfter time.Duration
 }
 
-// Error implements error.
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("%s answered %d %s", e.Host, e.Status, http.StatusText(e.Status))
 	if e.Status/100 == 3 {

@@ -12,6 +12,7 @@ const (
 	// linger is how long a symptom is still held back when its cause has closed: what the cause explained ends a moment
 	// later.
 	linger = 2 * time.Second
+
 	maxKeys  = 4096 // of conditions that are known; beyond, events of new keys pass as they are
 	maxChain = 32   // causes of causes
 )

@@ -1,7 +1,6 @@
 package alertmanager
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +29,6 @@ const eventID = "event_id"
 // tracked is an alert that Alertmanagers are to be told of. To them all conditions with the same labels are one alert.
 type tracked struct {
 	model.Alert
-	order  uint64               // by which alerts are sent
 	open   map[string]time.Time // its conditions, by key, and when one that has no duration ends; none: it has ended
 	due    time.Time            // when it is sent
 	forget time.Time            // of one that has ended: until when that is told
@@ -42,7 +40,6 @@ type table struct {
 	cfg    *Config
 	alerts map[model.Fingerprint]*tracked // by labels
 	byKey  map[string]*tracked            // by the keys of open conditions
-	order  uint64
 }
 
 func newTable(cfg *Config) table {
@@ -76,8 +73,7 @@ func (t *table) apply(now time.Time, ev *bus.Event, n int) bool {
 		t.alerts[labels.Fingerprint()] = a
 	}
 	if len(a.open) == 0 {
-		t.order++
-		a.order, a.StartsAt = t.order, ev.Time
+		a.StartsAt = ev.Time
 	}
 	t.byKey[key], a.open[key] = a, time.Time{}
 	if ev.Stage == bus.Once {
@@ -146,7 +142,7 @@ func (t *table) due(now time.Time) []*tracked {
 		}
 		out = append(out, a)
 	}
-	slices.SortFunc(out, func(a, b *tracked) int { return cmp.Compare(a.order, b.order) })
+	slices.SortFunc(out, func(a, b *tracked) int { return a.StartsAt.Compare(b.StartsAt) })
 	return out
 }
 

@@ -135,11 +135,9 @@ func (s *Sink) gather(ctx context.Context) (closed bool) {
 	}
 }
 
+// send sends what is due. What is refused is due again after a while.
 func (s *Sink) send(ctx context.Context, now time.Time) error {
-	due := s.table.due(now)
-	for len(due) > 0 {
-		batch := due[:min(len(due), maxBatch)]
-		due = due[len(batch):]
+	for batch := range slices.Chunk(s.table.due(now), maxBatch) {
 		alerts := make([]model.Alert, len(batch))
 		for i, a := range batch {
 			alerts[i] = a.Alert
@@ -149,23 +147,22 @@ func (s *Sink) send(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("alertmanager: %w", err)
 		}
 		err = s.post(ctx, body)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil
-		}
-		if err != nil {
+		case err == nil:
+			s.counts.Pushed(s.table.accepted(batch))
+			if s.failing {
+				s.cfg.Logger.Info("alerts are accepted again", semconv.LabelSink, s.Name())
+			}
+		default:
+			s.counts.Failed(s.table.refused(batch, time.Now().Add(s.cfg.Resend/retries)))
 			if !s.failing {
 				s.cfg.Logger.Warn("alerts can't be sent; they will be tried again", semconv.LabelSink, s.Name(),
 					semconv.LogError, err)
 			}
-			s.failing = true
-			s.counts.Failed(s.table.refused(batch, time.Now().Add(s.cfg.Resend/retries)))
-			continue
 		}
-		if s.failing {
-			s.failing = false
-			s.cfg.Logger.Info("alerts are accepted again", semconv.LabelSink, s.Name())
-		}
-		s.counts.Pushed(s.table.accepted(batch))
+		s.failing = err != nil
 	}
 	return nil
 }

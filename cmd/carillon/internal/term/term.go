@@ -64,15 +64,12 @@ func Width(w any) int {
 
 // Shown makes what a terminal would obey visible, on one line: "\x1b[2J" becomes `\u001b[2J`.
 func Shown(s string) string {
-	if !strings.ContainsFunc(s, hostile) {
-		return s
-	}
 	var b strings.Builder
 	for _, r := range s {
 		switch {
 		case r == '\n' || r == '\t':
 			b.WriteByte(' ')
-		case hostile(r):
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r): // the latter turns the direction of text
 			fmt.Fprintf(&b, "\\u%04x", r)
 		default:
 			b.WriteRune(r)
@@ -80,6 +77,3 @@ func Shown(s string) string {
 	}
 	return b.String()
 }
-
-// hostile is true for control characters, and for those that turn the direction of text.
-func hostile(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }

@@ -37,7 +37,7 @@ func TestVerdictOfThousandsIsTold(t *testing.T) {
 		}
 		b := bus.New(bus.Config{})
 		defer b.Close()
-		events := b.Attach(bus.SubscriptionConfig{})
+		events := b.Attach(bus.Filter{}, "")
 		defer events.Close()
 		if err := b.Publish(verdictEvent(&verdict.Change{Kind: verdict.Opened, Verdict: v}, time.Time{},
 			time.Time{})); err != nil {

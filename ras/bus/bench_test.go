@@ -20,7 +20,7 @@ func BenchmarkPublish(b *testing.B) {
 				events := bus.New(bus.Config{})
 				defer events.Close()
 				for range subscribers {
-					defer events.Attach(bus.SubscriptionConfig{}).Close()
+					defer events.Attach(bus.Filter{}, "").Close()
 				}
 				ev := bus.Event{
 					Type: semconv.EventGPUXid, Key: key, Severity: bus.Warning, Text: "Xid 79",

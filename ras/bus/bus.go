@@ -103,7 +103,7 @@ func (b *Bus) emit(ev *Event) {
 		b.open[out.Key] = &out
 	}
 	for s := range b.subs {
-		if s.cfg.Filter.Match(&out) {
+		if s.filter.Match(&out) {
 			s.push(&out)
 		}
 	}
@@ -161,15 +161,16 @@ func (b *Bus) Close() {
 // Done is closed when the Bus is.
 func (b *Bus) Done() <-chan struct{} { return b.done }
 
-// Attach begins a subscription. The caller closes it. On a Bus that is closed it yields what After asks for, then
-// ErrClosed.
-func (b *Bus) Attach(cfg SubscriptionConfig) *Subscription {
-	s := &Subscription{bus: b, cfg: cfg, ready: make(chan struct{}, 1)}
+// Attach begins a subscription, behind the event with the id after; empty: with what is published from now on;
+// FromStart: with all that is remembered. The caller closes it. On a Bus that is closed it yields what after asks for,
+// then ErrClosed.
+func (b *Bus) Attach(filter Filter, after string) *Subscription {
+	s := &Subscription{bus: b, filter: filter, ready: make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.seen = formatID(b.epoch, b.seq)
-	if cfg.After != "" {
-		b.resume(s, cfg.After)
+	if after != "" {
+		b.resume(s, after)
 	}
 	if b.closed {
 		s.ended = true
@@ -179,7 +180,7 @@ func (b *Bus) Attach(cfg SubscriptionConfig) *Subscription {
 	return s
 }
 
-// FromStart is the After of a subscription that wants all that is remembered.
+// FromStart is the id behind which all that is remembered comes.
 const FromStart = "0"
 
 // epochDigits is the length of an epoch, which all ids of one Bus begin with, and those of an earlier process don't.
@@ -216,7 +217,7 @@ func (b *Bus) resume(s *Subscription, after string) {
 	}
 	s.seen = formatID(b.epoch, seq)
 	for _, ev := range b.history[seq-first:] {
-		if s.cfg.Filter.Match(ev) {
+		if s.filter.Match(ev) {
 			s.backlog = append(s.backlog, ev)
 		}
 	}
@@ -239,7 +240,7 @@ func (b *Bus) detach(s *Subscription) {
 // Subscribe yields the events from now on, on a channel that is closed when ctx ends or the Bus is closed and nothing
 // is queued. A reader that stops reading before that ends ctx.
 func (b *Bus) Subscribe(ctx context.Context, filter Filter) <-chan *Event {
-	s := b.Attach(SubscriptionConfig{Filter: filter})
+	s := b.Attach(filter, "")
 	c := make(chan *Event)
 	go func() {
 		defer close(c)

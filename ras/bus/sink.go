@@ -73,7 +73,7 @@ type one struct {
 // NewSink makes a Sink that hands events to deliver, one after the other. It queues from now on, after all that is
 // remembered. An event on which deliver fails counts as given up, unless the context of Run has ended.
 func NewSink(b *Bus, name string, filter Filter, deliver func(context.Context, *Event) error) Sink {
-	return &one{name: name, sub: b.Attach(SubscriptionConfig{Filter: filter, After: FromStart}), deliver: deliver}
+	return &one{name: name, sub: b.Attach(filter, FromStart), deliver: deliver}
 }
 
 func (s *one) Name() string { return s.name }

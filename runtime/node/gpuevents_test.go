@@ -19,7 +19,7 @@ func TestGPUEvents(t *testing.T) {
 		for i := range buses {
 			buses[i] = bus.New(bus.Config{})
 			defer buses[i].Close()
-			subs[i] = buses[i].Attach(bus.SubscriptionConfig{})
+			subs[i] = buses[i].Attach(bus.Filter{}, "")
 		}
 		r := &JobRAS{settings: &settings{}, self: mesh.Member{Host: "a", Rank: local}, local: buses[0], outward: buses[1]}
 		r.settings.World = launch.World{LocalRank: local}

@@ -65,7 +65,7 @@ func New(cfg Config) (*Sink, error) {
 	if len(s.clients) == 0 {
 		return nil, errors.New("alertmanager.Config.URLs is empty: allowed are one or more addresses")
 	}
-	s.sub = cfg.Bus.Attach(bus.SubscriptionConfig{Filter: cfg.Filter, After: bus.FromStart})
+	s.sub = cfg.Bus.Attach(cfg.Filter, bus.FromStart)
 	return s, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -43,8 +42,9 @@ var known = regexp.MustCompile(`event number (\d+)\b|(\d+) events were dropped h
 // Receiver takes what a sink sends, at the pace of the test.
 type Receiver struct {
 	got      chan got
-	released chan struct{}
-	once     sync.Once
+	released context.Context
+	// Release lets all calls of Take return, from now on.
+	Release context.CancelFunc
 }
 
 // Take finds the suite's events in what came and hands them to the test. It blocks until the test has them, or is over.
@@ -54,14 +54,11 @@ func (r *Receiver) Take(raw []byte) {
 		missed, _ := strconv.Atoi(string(match[2]))
 		select {
 		case r.got <- got{event, missed}:
-		case <-r.released:
+		case <-r.released.Done():
 			return
 		}
 	}
 }
-
-// Release lets all calls of Take return, from now on.
-func (r *Receiver) Release() { r.once.Do(func() { close(r.released) }) }
 
 type trial struct {
 	t      *testing.T
@@ -76,7 +73,8 @@ func (s Subject) begin(t *testing.T, queue int, filter bus.Filter) *trial {
 	t.Helper()
 	b := bus.New(bus.Config{Queue: queue})
 	t.Cleanup(b.Close)
-	r := &Receiver{got: make(chan got), released: make(chan struct{})}
+	r := &Receiver{got: make(chan got)}
+	r.released, r.Release = context.WithCancel(context.Background())
 	tr := &trial{t: t, bus: b, r: r, sink: s.New(t, b, filter, r), done: make(chan error, 1)}
 	t.Cleanup(r.Release) // first, so that the receiver can end
 	return tr

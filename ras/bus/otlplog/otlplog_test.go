@@ -36,7 +36,7 @@ func TestConforms(t *testing.T) {
 func TestRecord(t *testing.T) {
 	at, now := time.Unix(100, 0).UTC(), time.Unix(101, 0).UTC()
 	b := bus.New(bus.Config{Source: "/jobs/train", Job: "train"})
-	s := b.Attach(bus.SubscriptionConfig{})
+	s := b.Attach(bus.Filter{}, "")
 	err := b.Publish(bus.Event{
 		Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "v1", Cause: "none", Severity: bus.Critical,
 		Reason: "not_entered", Rank: "3", Subject: "rank 3", Text: "why", Time: at, Data: map[string]int{"seq": 41},

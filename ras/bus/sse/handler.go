@@ -87,13 +87,13 @@ func (h *Handler) Run(ctx context.Context) error {
 }
 
 // enter lets a client in; nil if Run has not begun, or has ended. The context ends with Run's.
-func (h *Handler) enter(cfg bus.SubscriptionConfig) (*bus.Subscription, context.Context) {
+func (h *Handler) enter(asked bus.Filter, after string) (*bus.Subscription, context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.running == nil {
 		return nil, nil
 	}
-	s := h.bus.Attach(cfg)
+	s := h.bus.Attach(asked, after)
 	h.clients[s] = struct{}{}
 	h.idle.Add(1)
 	return s, h.running
@@ -126,7 +126,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "events can't be streamed here: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	s, running := h.enter(bus.SubscriptionConfig{Filter: asked, After: after})
+	s, running := h.enter(asked, after)
 	if s == nil {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retry/time.Second)))
 		http.Error(w, "no listeners are taken now", http.StatusServiceUnavailable)

@@ -1,6 +1,7 @@
 package logsink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,11 +99,7 @@ func (s *Sink) open() (slog.Handler, error) {
 	if cfg.Handler != nil {
 		return cfg.Handler, nil
 	}
-	var out io.Writer = os.Stderr
-	if cfg.Stderr != nil {
-		out = cfg.Stderr
-	}
-	console := s.handler(out)
+	console := s.handler(cmp.Or[io.Writer](cfg.Stderr, os.Stderr))
 	if cfg.File == "" || cfg.Level >= LevelOff { // with VERSION alone NCCL writes no file
 		return console, nil
 	}

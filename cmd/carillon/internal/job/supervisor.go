@@ -20,8 +20,7 @@ type phase int
 const (
 	running   phase = iota
 	lingering       // a rank failed; the others may end by themselves
-	ending          // all were asked to end
-	killing         // all were killed
+	ending          // all were asked to end, or were killed
 )
 
 // supervisor holds one job together. Its fields belong to the goroutine of Run.
@@ -242,7 +241,7 @@ func (s *supervisor) end(why string, sig unix.Signal) {
 }
 
 func (s *supervisor) kill() {
-	s.phase = killing
+	s.phase = ending
 	for _, r := range s.ranks {
 		if r.ended == nil {
 			r.sent = append(r.sent, unix.SIGKILL)

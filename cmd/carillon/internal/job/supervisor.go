@@ -59,11 +59,20 @@ func newSupervisor(cfg *Config) *supervisor {
 }
 
 func (s *supervisor) startAll(path, hostname string) error {
-	stdin, release, err := s.openInput()
-	if err != nil {
-		return err
+	stdin := s.cfg.Stdin
+	if term.IsTerminal(stdin) {
+		// A rank leads a process group of its own, and the kernel stops a background process that reads a terminal.
+		read, typed, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		defer read.Close()
+		stdin, s.typed = read, typed
+		go func() { // what is typed after the job's end is read by nobody: this ends with it, or with the terminal
+			_, _ = io.Copy(typed, s.cfg.Stdin)
+			typed.Close()
+		}()
 	}
-	defer release()
 	s.began = time.Now()
 	for i := range s.cfg.Ranks {
 		if err := s.start(i, path, hostname, stdin); err != nil {
@@ -72,23 +81,6 @@ func (s *supervisor) startAll(path, hostname string) error {
 		stdin = nil // it is rank 0's
 	}
 	return nil
-}
-
-// openInput returns what rank 0 reads, nil for nothing; release lets it go once the rank has it.
-func (s *supervisor) openInput() (stdin *os.File, release func() error, err error) {
-	if !term.IsTerminal(s.cfg.Stdin) {
-		return s.cfg.Stdin, func() error { return nil }, nil
-	}
-	// A rank leads a process group of its own, and the kernel stops a background process that reads a terminal.
-	stdin, s.typed, err = os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	go func() { // what is typed after the job's end is read by nobody: this ends with it, or with the terminal
-		_, _ = io.Copy(s.typed, s.cfg.Stdin)
-		s.typed.Close()
-	}()
-	return stdin, stdin.Close, nil
 }
 
 func (s *supervisor) loop(ctx context.Context) {
@@ -103,7 +95,11 @@ func (s *supervisor) loop(ctx context.Context) {
 		case s.outputLost = <-s.lost:
 			s.end("its output could not be shown", unix.SIGTERM)
 		case <-s.timer.C:
-			s.nextPhase()
+			if s.phase == lingering {
+				s.end(process.EndedByFailure, unix.SIGTERM)
+			} else {
+				s.kill()
+			}
 		case <-done:
 			done = nil
 			s.end("SIGTERM", unix.SIGTERM)
@@ -214,14 +210,6 @@ func (s *supervisor) told(sig os.Signal) {
 				r.signal(num)
 			}
 		}
-	}
-}
-
-func (s *supervisor) nextPhase() {
-	if s.phase == lingering {
-		s.end(process.EndedByFailure, unix.SIGTERM)
-	} else {
-		s.kill()
 	}
 }
 

@@ -65,4 +65,4 @@ func (l *lines) staleness(r *view.Report) {
 }
 
 func (*lines) Redraw() <-chan struct{} { return nil }
-func (*lines) Quit() <-chan struct{} { return nil }
+func (*lines) Quit() <-chan struct{}   { return nil }

@@ -106,7 +106,7 @@ func (s *screen) State(r *view.Report, note string) {
 }
 
 func (s *screen) Redraw() <-chan struct{} { return s.redraw }
-func (s *screen) Quit() <-chan struct{} { return s.quit }
+func (s *screen) Quit() <-chan struct{}   { return s.quit }
 
 func (s *screen) resizes() {
 	for range s.winch {

@@ -25,7 +25,7 @@ type Config struct {
 	Level slog.Level
 	// Version lets LevelVersion through, whatever Level is.
 	Version bool
-	// Subsystems chooses the lines below WARN that name a subsystem. The zero value is DefaultSubsystems.
+	// Subsystems chooses the lines below WARN that name a subsystem. nil are the usual ones.
 	Subsystems Subsystems
 
 	// Handler takes the lines in place of a file or standard error; it decides about levels then.

@@ -38,28 +38,22 @@ type Stats struct {
 }
 
 // Counts are Stats that goroutines count together. The zero value is ready.
-type Counts struct{ pushed, failed atomic.Uint64 }
-
-// Pushed counts n events that were accepted.
-func (c *Counts) Pushed(n int) { c.pushed.Add(uint64(n)) }
-
-// Failed counts n events that were given up.
-func (c *Counts) Failed(n int) { c.failed.Add(uint64(n)) }
+type Counts struct{ Pushed, Failed atomic.Uint64 }
 
 // Delivered counts an event that was accepted, or given up because of err.
 func (c *Counts) Delivered(ev *Event, err error) {
 	switch {
 	case ev.Notice():
 	case err != nil:
-		c.Failed(1)
+		c.Failed.Add(1)
 	default:
-		c.Pushed(1)
+		c.Pushed.Add(1)
 	}
 }
 
 // Stats are the counts, and what the sink knows to be dropped.
 func (c *Counts) Stats(dropped uint64) Stats {
-	return Stats{Pushed: c.pushed.Load(), Failed: c.failed.Load(), Dropped: dropped}
+	return Stats{Pushed: c.Pushed.Load(), Failed: c.Failed.Load(), Dropped: dropped}
 }
 
 // one is a Sink that carries events one after the other.

@@ -32,7 +32,7 @@ type tracked struct {
 	open   map[string]time.Time // its conditions, by key, and when one that has no duration ends; none: it has ended
 	due    time.Time            // when it is sent
 	forget time.Time            // of one that has ended: until when that is told
-	events int                  // that it tells of, and no Alertmanager has accepted
+	events uint64               // that it tells of, and no Alertmanager has accepted
 }
 
 // table is the pure part: which alerts there are, and which are due.
@@ -47,7 +47,7 @@ func newTable(cfg *Config) table {
 }
 
 // apply takes an event, which counts as n. It returns false if there is no room for it.
-func (t *table) apply(now time.Time, ev *bus.Event, n int) bool {
+func (t *table) apply(now time.Time, ev *bus.Event, n uint64) bool {
 	key := ev.Key
 	if key == "" {
 		key = "\x00" + ev.ID // no two are one
@@ -106,7 +106,7 @@ func (t *table) end(now time.Time, key string, at time.Time, held bool) {
 }
 
 // catchUp sets right what missed events left wrong, by what is open now. It returns how many had no room.
-func (t *table) catchUp(now time.Time, open []*bus.Event) (full int) {
+func (t *table) catchUp(now time.Time, open []*bus.Event) (full uint64) {
 	lasts := map[string]bool{}
 	for _, ev := range open {
 		lasts[ev.Key] = true
@@ -147,7 +147,7 @@ func (t *table) due(now time.Time) []*tracked {
 }
 
 // accepted returns of how many events the alerts told that Alertmanagers have accepted.
-func (t *table) accepted(sent []*tracked) (events int) {
+func (t *table) accepted(sent []*tracked) (events uint64) {
 	for _, a := range sent {
 		events += a.events
 		a.events = 0
@@ -159,7 +159,7 @@ func (t *table) accepted(sent []*tracked) (events int) {
 }
 
 // refused has them sent again at the time given. It returns of how many events those tell that are given up.
-func (t *table) refused(sent []*tracked, again time.Time) (failed int) {
+func (t *table) refused(sent []*tracked, again time.Time) (failed uint64) {
 	for _, a := range sent {
 		a.due = again
 		if len(a.open) == 0 && again.After(a.forget) {

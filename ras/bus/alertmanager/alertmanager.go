@@ -57,10 +57,11 @@ func New(cfg Config) (*Sink, error) {
 	s := &Sink{cfg: cfg}
 	s.table = newTable(&s.cfg)
 	for i, address := range cfg.URLs {
-		if err := push.CheckURL(address); err != nil {
+		client, err := push.New(strings.TrimRight(address, "/")+"/api/v2/alerts", cfg.Transport)
+		if err != nil {
 			return nil, fmt.Errorf("alertmanager.Config.URLs[%d] is %w", i, err)
 		}
-		s.clients = append(s.clients, push.New(strings.TrimRight(address, "/")+"/api/v2/alerts", cfg.Transport))
+		s.clients = append(s.clients, client)
 	}
 	if len(s.clients) == 0 {
 		return nil, errors.New("alertmanager.Config.URLs is empty: allowed are one or more addresses")
@@ -85,7 +86,7 @@ func (s *Sink) Run(ctx context.Context) error {
 			c.Close()
 		}
 		for _, a := range s.table.alerts {
-			s.counts.Failed(a.events)
+			s.counts.Failed.Add(a.events)
 		}
 	}()
 	for {
@@ -127,7 +128,7 @@ func (s *Sink) gather(ctx context.Context) (closed bool) {
 		if s.behind { // what holds, as the end of a condition may have been missed
 			s.behind = false
 			open := slices.DeleteFunc(s.cfg.Bus.Open(), func(o *bus.Event) bool { return !s.cfg.Filter.Match(o) })
-			s.full.Add(uint64(s.table.catchUp(time.Now(), open)))
+			s.full.Add(s.table.catchUp(time.Now(), open))
 		}
 		if next := s.table.next(); !next.IsZero() && !time.Now().Before(next) {
 			return false
@@ -151,12 +152,12 @@ func (s *Sink) send(ctx context.Context, now time.Time) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			s.counts.Pushed(s.table.accepted(batch))
+			s.counts.Pushed.Add(s.table.accepted(batch))
 			if s.failing {
 				s.cfg.Logger.Info("alerts are accepted again", semconv.LabelSink, s.Name())
 			}
 		default:
-			s.counts.Failed(s.table.refused(batch, time.Now().Add(s.cfg.Resend/retries)))
+			s.counts.Failed.Add(s.table.refused(batch, time.Now().Add(s.cfg.Resend/retries)))
 			if !s.failing {
 				s.cfg.Logger.Warn("alerts can't be sent; they will be tried again", semconv.LabelSink, s.Name(),
 					semconv.LogError, err)

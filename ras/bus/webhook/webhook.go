@@ -55,11 +55,12 @@ type Sink struct {
 
 // New makes a Sink, which queues from now on and sends while Run runs. The error repeats neither the URL nor a secret.
 func New(cfg Config) (*Sink, error) {
-	if err := push.CheckURL(cfg.URL); err != nil {
+	client, err := push.New(cfg.URL, cfg.Transport)
+	if err != nil {
 		return nil, fmt.Errorf("webhook.Config.URL is %w", err)
 	}
 	cfg.Name = cmp.Or(cfg.Name, "webhook")
-	s := &Sink{log: cmp.Or(cfg.Logger, slog.Default()).With(semconv.LabelSink, cfg.Name)}
+	s := &Sink{client: client, log: cmp.Or(cfg.Logger, slog.Default()).With(semconv.LabelSink, cfg.Name)}
 	for i, secret := range cfg.Secrets {
 		if len(secret) < minSecret {
 			return nil, fmt.Errorf("webhook.Config.Secrets[%d] has %d bytes: allowed are %d or more", i, len(secret), minSecret)
@@ -70,7 +71,6 @@ func New(cfg Config) (*Sink, error) {
 		}
 		s.signers = append(s.signers, signer)
 	}
-	s.client = push.New(cfg.URL, cfg.Transport)
 	s.Sink = bus.NewSink(cfg.Bus, cfg.Name, cfg.Filter, s.deliver)
 	return s, nil
 }

@@ -1,9 +1,9 @@
 package view
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
@@ -101,9 +101,9 @@ func (r *Report) JSON() ([]byte, error) {
 	}
 	// encoding/json escapes what is below a blank. The rest of what a terminal obeys stands in strings alone, too, so that
 	// its escapes mean the same.
-	var b bytes.Buffer
-	for line := range bytes.Lines(append(text, '\n')) {
-		b.WriteString(term.Shown(string(bytes.TrimSuffix(line, []byte{'\n'}))) + "\n")
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		lines[i] = term.Shown(line)
 	}
-	return b.Bytes(), nil
+	return []byte(strings.Join(lines, "\n") + "\n"), nil
 }

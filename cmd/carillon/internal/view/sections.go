@@ -112,9 +112,7 @@ func (r *Report) rankSection(lim limits) section {
 		s.rows = append(s.rows, r.ranksIn(state, plain, lim)...)
 	}
 	if len(r.Stale) > 0 {
-		rows := wrap(plain, "              ", StaleText(r.Stale), lim.width, lim.text)
-		rows[0] = append(line{}.say(yellow, "  %-11s ", "stale"), rows[0][1:]...)
-		s.rows = append(s.rows, rows...)
+		s.rows = append(s.rows, labelled(yellow, "stale", StaleText(r.Stale), lim)...)
 	}
 	return s
 }
@@ -175,9 +173,13 @@ func (r *Report) ranksIn(state string, look style, lim limits) []line {
 	if lim.ranks > 0 && told > lim.ranks {
 		more = append(more, line{}.say(dim, "    … %d more", told-lim.ranks))
 	}
-	rows := wrap(plain, "              ", words.Ranks(numbers), lim.width, lim.text)
-	rows[0] = append(line{}.say(look, "  %-11s ", state), rows[0][1:]...)
-	return append(rows, more...)
+	return append(labelled(look, state, words.Ranks(numbers), lim), more...)
+}
+
+func labelled(look style, label, text string, lim limits) []line {
+	rows := wrap(plain, "              ", text, lim.width, lim.text)
+	rows[0] = append(line{}.say(look, "  %-11s ", label), rows[0][1:]...)
+	return rows
 }
 
 func (r *Report) commSection(lim limits) section {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -29,11 +28,8 @@ type Bus struct {
 	seq     uint64 // of the newest event in history
 	subs    map[*Subscription]struct{}
 	timer   *time.Timer // runs tick
-	armed   time.Time   // when; zero if never
 	closed  bool
 	done    chan struct{} // closed with the Bus
-
-	open map[string]*Event // by Key: what was published last of the conditions that are open; maxKeys at most
 }
 
 // Config describes a Bus. A zero field takes the default that it names.
@@ -60,7 +56,7 @@ func New(cfg Config) *Bus {
 	}
 	return &Bus{
 		cfg: cfg, epoch: fmt.Sprintf("%0*x", epochDigits, rand.Uint64()), gate: &gate{conditions: map[string]*condition{}},
-		subs: map[*Subscription]struct{}{}, open: map[string]*Event{}, done: make(chan struct{}),
+		subs: map[*Subscription]struct{}{}, done: make(chan struct{}),
 	}
 }
 
@@ -89,35 +85,24 @@ func (b *Bus) Publish(ev Event) error {
 	return nil
 }
 
-// emit gives a copy of ev an id, remembers it and queues it for all subscribers. A copy, because the gate keeps ev.
+// emit gives ev, which nobody modifies from now on, an id, remembers it and queues it for all subscribers.
 func (b *Bus) emit(ev *Event) {
-	out := *ev
 	b.seq++
-	out.ID, out.seq, out.wire = formatID(b.epoch, b.seq), b.seq, sync.OnceValues(out.encode)
-	b.history, _ = enqueue(b.history, &out, b.cfg.History)
-	switch {
-	case out.Stage == Closed:
-		delete(b.open, out.Key)
-	case out.Stage == Once:
-	case b.open[out.Key] != nil || len(b.open) < maxKeys:
-		b.open[out.Key] = &out
-	}
+	ev.ID, ev.seq, ev.wire = formatID(b.epoch, b.seq), b.seq, sync.OnceValues(ev.encode)
+	b.history, _ = enqueue(b.history, ev, b.cfg.History)
 	for s := range b.subs {
-		if s.filter.Match(&out) {
-			s.push(&out)
+		if s.filter.Match(ev) {
+			s.push(ev)
 		}
 	}
 }
 
 func (b *Bus) arm(now time.Time) {
-	wake := b.gate.wake
-	if wake.IsZero() || !b.armed.IsZero() && !wake.Before(b.armed) {
-		return
-	}
-	b.armed = wake
-	if b.timer == nil {
+	switch wake := b.gate.wake; {
+	case wake.IsZero():
+	case b.timer == nil:
 		b.timer = time.AfterFunc(wake.Sub(now), b.tick)
-	} else {
+	default:
 		b.timer.Reset(wake.Sub(now))
 	}
 }
@@ -129,7 +114,6 @@ func (b *Bus) tick() {
 		return
 	}
 	now := time.Now()
-	b.armed = time.Time{}
 	for _, ev := range b.gate.advance(now) {
 		b.emit(ev)
 	}
@@ -228,7 +212,14 @@ func (b *Bus) resume(s *Subscription, after string) {
 func (b *Bus) Open() []*Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.SortedFunc(maps.Values(b.open), func(x, y *Event) int { return cmp.Compare(x.seq, y.seq) })
+	var open []*Event
+	for _, c := range b.gate.conditions {
+		if c.shown {
+			open = append(open, c.last)
+		}
+	}
+	slices.SortFunc(open, func(x, y *Event) int { return cmp.Compare(x.seq, y.seq) })
+	return open
 }
 
 func (b *Bus) detach(s *Subscription) {

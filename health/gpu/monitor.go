@@ -85,8 +85,8 @@ func New(cfg Config) *Monitor { return newMonitor(cfg, newDriver()) }
 
 func newMonitor(cfg Config, d driver) *Monitor {
 	m := &Monitor{
-		cfg: cfg, driver: d, visible: visibility{all: true}, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), status: "not started",
-		open: map[key]*Condition{},
+		cfg: cfg, driver: d, visible: visibility{all: true}, status: "not started", open: map[key]*Condition{},
+		log:  cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	if !cfg.All {

@@ -74,7 +74,8 @@ func (r *Report) verdictSection(lim limits) section {
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]
 		severity := health.SeverityOf(&v.Verdict)
-		s.rows = append(s.rows, line{}.say(plain, "  ").say(looks[severity], "%s %s", strings.ToUpper(severity.String()), v.Reason).
+		s.rows = append(s.rows, line{}.say(plain, "  ").
+			say(looks[severity], "%s %s", strings.ToUpper(severity.String()), v.Reason).
 			say(plain, " (%s), since %s, %s", v.Confidence, v.Since.Local().Format(timeOfDay), ageText(r.Time.Sub(v.Since))))
 		s.rows = append(s.rows, wrap(bold, "    ", v.Text.String(), lim.width, lim.text)...)
 		for n, e := range v.Evidence {

@@ -68,7 +68,7 @@ func TestASymptomIsSilentWhileItsCauseIsShown(t *testing.T) {
 	lost.Clear("GPU 1")
 	expectConditions(t, c, "slow: half as fast")
 
-	lost.Set(health.Finding{Severity: bus.Critical, Text: "the driver is gone"}) // about no GPU in particular, and so about all
+	lost.Set(health.Finding{Severity: bus.Critical, Text: "the driver is gone"}) // about no GPU in particular, and all
 	throttled.Set(health.Finding{Subject: "GPU 2", Text: "hot"})
 	expectConditions(t, c, "lost: the driver is gone", "slow: half as fast <- throttled", "throttled (GPU 2): hot <- lost")
 }

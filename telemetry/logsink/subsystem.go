@@ -14,7 +14,8 @@ import (
 type Subsystems []string
 
 var usual = Subsystems{
-	semconv.SubsystemInit, semconv.SubsystemBootstrap, semconv.SubsystemEnv, semconv.SubsystemDestroy, semconv.SubsystemRAS,
+	semconv.SubsystemInit, semconv.SubsystemBootstrap, semconv.SubsystemEnv, semconv.SubsystemDestroy,
+	semconv.SubsystemRAS,
 }
 
 // names are all of NCCL's subsystems.

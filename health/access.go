@@ -111,7 +111,7 @@ func (a *Access) read(addr string) (*access, error) {
 	case a.ClientCAFile != "" && a.CertFile == "":
 		return nil, errors.New("health: client certificates (CARILLON_HEALTH_TLS_CLIENT_CA) need TLS: set a certificate " +
 			"and its key (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY)")
-	case !result.required() && !loopbackHost(host):
+	case !result.required() && !Loopback(host):
 		return nil, fmt.Errorf("health: address %q would be open to anybody: set a token (CARILLON_HEALTH_TOKEN or "+
 			"CARILLON_HEALTH_TOKEN_FILE; openssl rand -hex 32 makes one) or demand client certificates "+
 			"(CARILLON_HEALTH_TLS_CERT, "+
@@ -164,8 +164,8 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.last, nil
 }
 
-// loopbackHost tells whether a host, with or without a port, is this host's loopback by its name alone.
-func loopbackHost(hostport string) bool {
+// Loopback tells whether a host, with or without a port, is this host's loopback by its name alone.
+func Loopback(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
 		host = h

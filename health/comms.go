@@ -50,15 +50,13 @@ func CommOf(s *tape.Slot, now int64) Comm {
 		Age: since(s.OpStart, now),
 	}
 	if s.Op.Peer >= 0 {
-		peer := s.Op.Peer
-		op.Peer = &peer
+		op.Peer = new(s.Op.Peer)
 	}
 	if s.Phase != tape.PhaseNone {
 		op.Phase = s.Phase.String()
 	}
 	if s.Wait >= 0 {
-		rank, waiting := s.Wait, since(s.WaitSince, now)
-		op.WaitRank, op.WaitingFor = &rank, &waiting
+		op.WaitRank, op.WaitingFor = new(s.Wait), new(since(s.WaitSince, now))
 	}
 	c.InFlight = op
 	return c

@@ -9,48 +9,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
 )
-
-// Severity is how urgent a condition is.
-type Severity uint8
-
-// The severities, as the alerting rules have them.
-const (
-	Info     Severity = iota + 1 // nobody need act
-	Warning                      // in working hours
-	Critical                     // now
-)
-
-var severityNames = [...]string{"", "info", "warning", "critical"}
-
-// String is the severity's name: "warning".
-func (s Severity) String() string {
-	if s >= Info && s <= Critical {
-		return severityNames[s]
-	}
-	return fmt.Sprintf("severity(%d)", uint8(s))
-}
-
-// MarshalText is String, for JSON.
-func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText reads what MarshalText wrote.
-func (s *Severity) UnmarshalText(text []byte) error {
-	if i := slices.Index(severityNames[:], string(text)); i > 0 {
-		*s = Severity(i)
-		return nil
-	}
-	return fmt.Errorf("health: %.32q is no severity: allowed are info, warning, critical", text)
-}
 
 // Declaration says what sort of thing can go wrong, before it does.
 type Declaration struct {
 	// Code is the stable name, as of a check: "gpu_lost". /readyz/gpu_lost answers for it if it can make the process not
 	// ready.
 	Code string
-
-	// Severity of its conditions, unless a Finding says otherwise.
-	Severity Severity
 
 	// Title says in a few words what it is: "a GPU doesn't answer".
 	Title string
@@ -59,17 +26,17 @@ type Declaration struct {
 	// for the same subject, or where one of the two is about none in particular.
 	DependsOn []string
 
-	// NotReadyFrom is the least severity at which a condition makes the process not ready, silent or not; 0 is never. No
-	// condition makes it not live: see the package's rules.
-	NotReadyFrom Severity
+	// NotReady says that a critical condition makes the process not ready, silent or not. None makes it not live: see the
+	// package's rules.
+	NotReady bool
 }
 
 // Finding is what was found wrong.
 type Finding struct {
-	Subject  string   // of what: "GPU 3", "rank 7", "comm tp0"; empty if of none in particular
-	Text     string   // what is wrong, in a sentence
-	Advice   string   // what to do about it, if that is known
-	Severity Severity // 0 is the Declaration's
+	Subject  string // of what: "GPU 3", "rank 7", "comm tp0"; empty if of none in particular
+	Text     string // what is wrong, in a sentence
+	Advice   string // what to do about it, if that is known
+	Severity bus.Severity
 
 	// TextAfter is for a sentence that has ages in it: how it reads that long after the finding. Text is the sentence
 	// without the ages then, by which a finding is known to say something new.
@@ -78,14 +45,14 @@ type Finding struct {
 
 // Condition is something that is wrong now.
 type Condition struct {
-	Code      string    `json:"code"`
-	Subject   string    `json:"subject,omitempty"`
-	Severity  Severity  `json:"severity"`
-	Title     string    `json:"title,omitempty"`
-	Text      string    `json:"text"`
-	Advice    string    `json:"advice,omitempty"`
-	Since     time.Time `json:"since"`
-	DependsOn []string  `json:"depends_on,omitempty"`
+	Code      string       `json:"code"`
+	Subject   string       `json:"subject,omitempty"`
+	Severity  bus.Severity `json:"severity"`
+	Title     string       `json:"title,omitempty"`
+	Text      string       `json:"text"`
+	Advice    string       `json:"advice,omitempty"`
+	Since     time.Time    `json:"since"`
+	DependsOn []string     `json:"depends_on,omitempty"`
 	// Cause is the code of an open condition that explains this one, which is silent therefore; empty if it is shown.
 	Cause    string `json:"cause,omitempty"`
 	NotReady bool   `json:"not_ready,omitempty"`
@@ -140,12 +107,6 @@ func (c *Conditions) Declare(d Declaration) (*Warnable, error) {
 	if err := checkName("condition", d.Code); err != nil {
 		return nil, err
 	}
-	switch {
-	case d.Severity < Info || d.Severity > Critical:
-		return nil, fmt.Errorf("health: condition %q: its severity is Info, Warning or Critical, not %d", d.Code, d.Severity)
-	case d.NotReadyFrom > Critical:
-		return nil, fmt.Errorf("health: condition %q: NotReadyFrom is a severity or 0, not %d", d.Code, d.NotReadyFrom)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.warnables[d.Code] != nil {
@@ -172,9 +133,6 @@ func (c *Conditions) Declare(d Declaration) (*Warnable, error) {
 func (w *Warnable) Set(f Finding) {
 	f.Subject, f.Text = clip(f.Subject, maxConditionTitle), clip(f.Text, maxConditionText)
 	f.Advice = clip(f.Advice, maxConditionText)
-	if f.Severity < Info || f.Severity > Critical {
-		f.Severity = w.Severity
-	}
 	c := w.of
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,7 +196,7 @@ func (c *Conditions) List() []Condition {
 		condition := Condition{
 			Code: w.Code, Subject: f.Subject, Severity: f.Severity, Title: w.Title, Text: f.Text, Advice: f.Advice,
 			Since: f.since, DependsOn: w.DependsOn, Cause: c.cause(w, f.Subject),
-			NotReady: w.NotReadyFrom != 0 && f.Severity >= w.NotReadyFrom,
+			NotReady: w.NotReady && f.Severity == bus.Critical,
 		}
 		if f.TextAfter != nil {
 			condition.Text = clip(f.TextAfter(time.Since(f.found)), maxConditionText)
@@ -289,7 +247,7 @@ func (c *Conditions) checks() []Result {
 	defer c.mu.Unlock()
 	var results []Result
 	for _, code := range slices.Sorted(maps.Keys(c.warnables)) {
-		if c.warnables[code].NotReadyFrom != 0 {
+		if c.warnables[code].NotReady {
 			results = append(results, Result{Name: code, Err: errors.Join(errs[code]...)})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 // declare declares or fails the test.
@@ -48,16 +49,13 @@ func expectConditions(t *testing.T, c *health.Conditions, want ...string) {
 // TestASymptomIsSilentWhileItsCauseIsShown: of the same subject, or where one of them has none; at any distance.
 func TestASymptomIsSilentWhileItsCauseIsShown(t *testing.T) {
 	c := &health.Conditions{}
-	lost := declare(t, c, health.Declaration{Code: "lost", Severity: health.Critical})
-	throttled := declare(t, c, health.Declaration{
-		Code: "throttled", Severity: health.Warning,
-		DependsOn: []string{"lost"},
-	})
-	slow := declare(t, c, health.Declaration{Code: "slow", Severity: health.Warning, DependsOn: []string{"throttled"}})
+	lost := declare(t, c, health.Declaration{Code: "lost"})
+	throttled := declare(t, c, health.Declaration{Code: "throttled", DependsOn: []string{"lost"}})
+	slow := declare(t, c, health.Declaration{Code: "slow", DependsOn: []string{"throttled"}})
 
 	throttled.Set(health.Finding{Subject: "GPU 0", Text: "hot"})
 	throttled.Set(health.Finding{Subject: "GPU 1", Text: "hot"})
-	lost.Set(health.Finding{Subject: "GPU 1", Text: "gone"})
+	lost.Set(health.Finding{Severity: bus.Critical, Subject: "GPU 1", Text: "gone"})
 	expectConditions(t, c, "lost (GPU 1): gone", "throttled (GPU 0): hot", "throttled (GPU 1): hot <- lost")
 
 	throttled.Clear("GPU 0")
@@ -70,22 +68,19 @@ func TestASymptomIsSilentWhileItsCauseIsShown(t *testing.T) {
 	lost.Clear("GPU 1")
 	expectConditions(t, c, "slow: half as fast")
 
-	lost.Set(health.Finding{Text: "the driver is gone"}) // about no GPU in particular, and so about all
+	lost.Set(health.Finding{Severity: bus.Critical, Text: "the driver is gone"}) // about no GPU in particular, and all
 	throttled.Set(health.Finding{Subject: "GPU 2", Text: "hot"})
 	expectConditions(t, c, "lost: the driver is gone", "slow: half as fast <- throttled", "throttled (GPU 2): hot <- lost")
 }
 
 func TestDeclareRefuses(t *testing.T) {
 	c := &health.Conditions{}
-	declare(t, c, health.Declaration{Code: "a", Severity: health.Info})
+	declare(t, c, health.Declaration{Code: "a"})
 	for want, d := range map[string]health.Declaration{
-		"lower-case":                  {Code: "A", Severity: health.Info},
-		"Warning or Critical":         {Code: "x"},
-		"not 9":                       {Code: "x", Severity: 9},
-		"NotReadyFrom is":             {Code: "x", Severity: health.Info, NotReadyFrom: 7},
-		"declared already":            {Code: "a", Severity: health.Info},
-		`on "b", which is not decl`:   {Code: "c", Severity: health.Info, DependsOn: []string{"a", "b"}},
-		`on "self", which is not dec`: {Code: "self", Severity: health.Info, DependsOn: []string{"self"}},
+		"lower-case":                  {Code: "A"},
+		"declared already":            {Code: "a"},
+		`on "b", which is not decl`:   {Code: "c", DependsOn: []string{"a", "b"}},
+		`on "self", which is not dec`: {Code: "self", DependsOn: []string{"self"}},
 	} {
 		if w, err := c.Declare(d); err == nil || !strings.Contains(err.Error(), want) || w != nil {
 			t.Errorf("want an error with %q, got %v", want, err)
@@ -97,7 +92,7 @@ func TestDeclareRefuses(t *testing.T) {
 func TestSinceStaysAndChangesAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &health.Conditions{}
-		w := declare(t, c, health.Declaration{Code: "x", Severity: health.Info, NotReadyFrom: health.Critical})
+		w := declare(t, c, health.Declaration{Code: "x", NotReady: true})
 		began := time.Now()
 		changes := func(act func()) bool {
 			changed := c.Changed()
@@ -117,7 +112,7 @@ func TestSinceStaysAndChangesAreTold(t *testing.T) {
 			{"opens", func() { w.Set(health.Finding{Text: "a"}) }, true},
 			{"says it again", func() { w.Set(health.Finding{Text: "a"}) }, false},
 			{"says it otherwise", func() { w.Set(health.Finding{Text: "b"}) }, true},
-			{"is worse", func() { w.Set(health.Finding{Text: "b", Severity: health.Critical}) }, true},
+			{"is worse", func() { w.Set(health.Finding{Text: "b", Severity: bus.Critical}) }, true},
 			{"clears another", func() { w.Clear("y") }, false},
 		} {
 			time.Sleep(time.Second) // of the bubble's clock
@@ -137,7 +132,7 @@ func TestSinceStaysAndChangesAreTold(t *testing.T) {
 
 func TestConditionsAreBounded(t *testing.T) {
 	c := &health.Conditions{}
-	w := declare(t, c, health.Declaration{Code: "x", Severity: health.Warning})
+	w := declare(t, c, health.Declaration{Code: "x"})
 	for i := range health.MaxConditions + 5 {
 		w.Set(health.Finding{Subject: fmt.Sprint(i), Text: strings.Repeat("ä", 1<<20)})
 	}
@@ -151,7 +146,7 @@ func TestConditionsAreBounded(t *testing.T) {
 func TestAgesAreOfTheMomentOfReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &health.Conditions{}
-		w := declare(t, c, health.Declaration{Code: "stalled", Severity: health.Critical})
+		w := declare(t, c, health.Declaration{Code: "stalled"})
 		set := func(age time.Duration) {
 			w.Set(health.Finding{Text: "rank 2 left … ago", TextAfter: func(d time.Duration) string {
 				return fmt.Sprintf("rank 2 left %v ago", age+d)
@@ -175,7 +170,7 @@ func TestAgesAreOfTheMomentOfReading(t *testing.T) {
 
 func TestConditionsFromManyGoroutines(t *testing.T) {
 	c := &health.Conditions{}
-	w := declare(t, c, health.Declaration{Code: "x", Severity: health.Warning})
+	w := declare(t, c, health.Declaration{Code: "x"})
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -195,7 +190,7 @@ func TestConditionsFromManyGoroutines(t *testing.T) {
 
 func TestConditionJSON(t *testing.T) {
 	want := health.Condition{
-		Code: "gpu_xid", Subject: "GPU 3", Severity: health.Critical, Text: "Xid 79", Advice: "drain the node",
+		Code: "gpu_xid", Subject: "GPU 3", Severity: bus.Critical, Text: "Xid 79", Advice: "drain the node",
 		Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Cause: "gpu_lost", NotReady: true,
 	}
 	text, err := json.Marshal(want)
@@ -222,8 +217,8 @@ func TestConditionJSON(t *testing.T) {
 // TestConditionsDecideAboutReadinessAlone: whatever is wrong, and however much, /livez stays as it was.
 func TestConditionsDecideAboutReadinessAlone(t *testing.T) {
 	c := &health.Conditions{}
-	dead := declare(t, c, health.Declaration{Code: "rank_dead", Severity: health.Critical, NotReadyFrom: health.Critical})
-	hot := declare(t, c, health.Declaration{Code: "throttled", Severity: health.Warning})
+	dead := declare(t, c, health.Declaration{Code: "rank_dead", NotReady: true})
+	hot := declare(t, c, health.Declaration{Code: "throttled"})
 	r := &health.Registry{}
 	if err := r.Register("process", health.Live, 0, well); err != nil {
 		t.Fatal(err)
@@ -243,11 +238,11 @@ func TestConditionsDecideAboutReadinessAlone(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d %q", path, gotStatus, got, status, body)
 		}
 	}
-	hot.Set(health.Finding{Subject: "GPU 0", Text: "hot"})
+	hot.Set(health.Finding{Severity: bus.Warning, Subject: "GPU 0", Text: "hot"})
 	expect("/readyz?verbose", 200, "[+]rank_dead ok\nwarning: throttled (GPU 0): hot\nreadyz check passed\n")
 	expect("/readyz/rank_dead", 200, "ok")
-	dead.Set(health.Finding{Subject: "rank 3", Text: "killed by signal 9"})
-	dead.Set(health.Finding{Subject: "rank 2", Text: "suspect", Severity: health.Warning})
+	dead.Set(health.Finding{Severity: bus.Critical, Subject: "rank 3", Text: "killed by signal 9"})
+	dead.Set(health.Finding{Subject: "rank 2", Text: "suspect", Severity: bus.Warning})
 	expect("/livez", 200, "ok")
 	expect("/livez?verbose", 200, "[+]process ok\nlivez check passed\n")
 	expect("/readyz", 503, "[-]rank_dead failed: rank 3: killed by signal 9\nwarning: throttled (GPU 0): hot\n"+

@@ -128,6 +128,18 @@ func (c *connection) stream() bool {
 	return true
 }
 
+// endStreams cuts all streams off, and lets no more begin.
+func (cs *connections) endStreams() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.maxStreams = 0
+	for conn, c := range cs.open {
+		if c.doing == streaming {
+			hangUp(conn)
+		}
+	}
+}
+
 // hangUp closes a connection without the close_notify of TLS, for which it could have to wait.
 func hangUp(conn net.Conn) {
 	if t, ok := conn.(*tls.Conn); ok {

@@ -13,8 +13,8 @@
 // stalled or failed communicator, a full disk, an exporter that lags: none of them belongs there, or a kubelet kills
 // healthy ranks, one after another, because one of them is ill. Therefore no Condition can make a process not live.
 //
-// /readyz says whether it can do its work now. Checks of the kind Ready decide, and conditions from the severity on
-// that their Declaration names. /healthz asks for both.
+// /readyz says whether it can do its work now. Checks of the kind Ready decide, and critical conditions
+// whose Declaration says so. /healthz asks for both.
 //
 // A condition is silent while one that it depends on is open: it is a symptom then, and is listed with its cause, but
 // not shown beside it. Silent or not, it makes the process as unready as it does.

@@ -1,12 +1,10 @@
 package health
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
 	"runtime/debug"
-	"time"
 )
 
 // guard stands before everything: it turns away what doesn't belong here, and contains panics.
@@ -50,7 +48,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	// A web page can rebind its own name to this address, and ask; and it can ask blindly, and use up others' answers.
-	if s.loopback && !loopbackHost(r.Host) {
+	if s.loopback && !Loopback(r.Host) {
 		respond(w, http.StatusMisdirectedRequest, "this endpoint answers on loopback only; ask for 127.0.0.1 or localhost\n")
 		return false
 	}
@@ -85,7 +83,7 @@ func bodyFits(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // streaming lets a handler answer for as long as it likes. It sets a deadline for each of its writes itself; until it
-// does, the usual one holds. It is ended when the server stops.
+// does, the usual one holds. When the server stops, its connection is cut.
 func (s *Server) streaming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connectionKey{}).(*connection)
@@ -94,21 +92,7 @@ func (s *Server) streaming(next http.Handler) http.Handler {
 			respond(w, http.StatusServiceUnavailable, "too many listen already\n")
 			return
 		}
-		out := http.NewResponseController(w)
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		ended := make(chan struct{})
-		stop := context.AfterFunc(s.stopping, func() {
-			defer close(ended)
-			cancel()
-			_ = out.SetWriteDeadline(time.Now()) // ends a write that is under way
-		})
-		defer func() {
-			if !stop() {
-				<-ended // w is the server's again when this returns
-			}
-		}()
-		next.ServeHTTP(w, r.WithContext(ctx))
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -117,7 +101,6 @@ type answer struct {
 	status int // 0: nothing was written
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && status >= http.StatusOK {
 		a.status = status
@@ -125,7 +108,6 @@ func (a *answer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (a *answer) Write(b []byte) (int, error) {
 	if a.status == 0 {
 		a.status = http.StatusOK

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
@@ -326,7 +327,7 @@ func TestStreams(t *testing.T) {
 		resp.Header.Get("Retry-After") == "" {
 		t.Errorf("a third: %d %v", resp.StatusCode, resp.Header)
 	}
-	s.stopStreams() // as Stop does first
+	s.connections.endStreams() // as Stop does first
 	for range 2 {
 		select {
 		case <-ended:
@@ -393,11 +394,11 @@ func TestServerMetrics(t *testing.T) {
 	p := &Publisher{}
 	p.Publish(sample())
 	c := &Conditions{}
-	w, err := c.Declare(Declaration{Code: "hot", Severity: Warning})
+	w, err := c.Declare(Declaration{Code: "hot"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Set(Finding{Text: "90 degrees"})
+	w.Set(Finding{Text: "90 degrees", Severity: bus.Warning})
 	s := listen(t, Config{Publisher: p, Conditions: c, MinPollInterval: time.Hour})
 	for _, path := range []string{
 		"/livez", "/readyz/process", "/readyz/nobody", "/api/v1/ras", "/api/v1/ras", "/",

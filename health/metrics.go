@@ -7,18 +7,21 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
+// metrics are those of the endpoint: these, and what is read when somebody scrapes.
 type metrics struct {
+	*prometheus.Registry
 	requests *prometheus.CounterVec
 	refused  prometheus.Counter
 	cut      prometheus.Counter
-	all      []prometheus.Collector // these, and what is read when somebody scrapes
 }
 
 func newMetrics(connections *connections, conditions *Conditions) *metrics {
 	m := &metrics{
+		Registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: semconv.MetricHealthRequests, Help: "Requests to the health endpoint that were answered, by path and " +
 				"status code.",
@@ -30,11 +33,11 @@ func newMetrics(connections *connections, conditions *Conditions) *metrics {
 			Name: semconv.MetricHealthConnectionsCut, Help: "Connections to the health endpoint that were cut to let others in.",
 		}),
 	}
-	m.all = []prometheus.Collector{m.requests, m.refused, m.cut, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	m.MustRegister(m.requests, m.refused, m.cut, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: semconv.MetricHealthConnections, Help: "Open connections to the health endpoint.",
-	}, func() float64 { return float64(connections.count()) })}
-	for severity := Info; severity <= Critical; severity++ {
-		m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	}, func() float64 { return float64(connections.count()) }))
+	for severity := bus.Info; severity <= bus.Critical; severity++ {
+		m.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: semconv.MetricHealthConditions, Help: "Conditions that are open and not silent, by severity.",
 			ConstLabels: prometheus.Labels{semconv.LabelSeverity: severity.String()},
 		}, func() (open float64) {
@@ -58,18 +61,4 @@ func (m *metrics) answered(pattern string, status int) {
 		pattern = "/"
 	}
 	m.requests.WithLabelValues(pattern, strconv.Itoa(cmp.Or(status, http.StatusOK))).Inc()
-}
-
-// Describe implements prometheus.Collector.
-func (s *Server) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range s.metrics.all {
-		c.Describe(ch)
-	}
-}
-
-// Collect implements prometheus.Collector: the metrics of the endpoint, and how many conditions are open.
-func (s *Server) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range s.metrics.all {
-		c.Collect(ch)
-	}
 }

@@ -2,10 +2,10 @@ package health
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed" // the page
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -16,6 +16,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 // maxRows bounds the tables of the page; the documents have the rest.
@@ -35,28 +36,21 @@ type page struct {
 
 type indexEntry struct{ Path, Title string }
 
-func newPage(s *Server) (*page, error) {
-	_, rest, begins := strings.Cut(pageHTML, "<style>")
-	style, _, ends := strings.Cut(rest, "</style>")
-	if !begins || !ends {
-		return nil, errors.New("health: the page has no style")
-	}
+func newPage(s *Server) *page {
+	_, rest, _ := strings.Cut(pageHTML, "<style>")
+	style, _, _ := strings.Cut(rest, "</style>")
 	hash := sha256.Sum256([]byte(style))
-	t, err := template.New("page").Funcs(template.FuncMap{
-		"ago":   func(t time.Time) string { return ago(time.Since(t)) },
-		"bytes": humanize.IBytes,
-		"age":   func(seconds float64) string { return ago(time.Duration(seconds * float64(time.Second))) },
-		"first": func(text string, n int) string { return text[:min(n, len(text))] },
-		"stamp": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	}).Parse(pageHTML)
-	if err != nil {
-		return nil, fmt.Errorf("health: the page: %w", err)
-	}
 	return &page{
-		server: s, template: t,
+		server: s,
+		template: template.Must(template.New("page").Funcs(template.FuncMap{
+			"ago":   func(t time.Time) string { return ago(time.Since(t)) },
+			"bytes": humanize.IBytes,
+			"age":   func(seconds float64) string { return ago(time.Duration(seconds * float64(time.Second))) },
+			"stamp": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		}).Parse(pageHTML)),
 		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) +
 			"'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-	}, nil
+	}
 }
 
 func (x *page) add(path, title string) { x.entries = append(x.entries, indexEntry{path, title}) }
@@ -92,10 +86,7 @@ type view struct {
 
 // ServeHTTP writes the page.
 func (x *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := &view{Title: x.server.cfg.Title, Entries: x.entries}
-	if v.Title == "" {
-		v.Title = "Carillon"
-	}
+	v := &view{Title: cmp.Or(x.server.cfg.Title, "Carillon"), Entries: x.entries}
 	x.look(v, x.probe.run(r.Context(), nil))
 	var body bytes.Buffer
 	if err := x.template.Execute(&body, v); err != nil {
@@ -142,7 +133,7 @@ func (x *page) look(v *view, results []Result) {
 	}
 	v.Status = worst.Status()
 	if len(v.Failed) > 0 && v.Status == "ok" {
-		v.Status = Warning.String()
+		v.Status = bus.Warning.String()
 	}
 }
 

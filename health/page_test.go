@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 // TestPage: what is wrong is there, what it was written with does nothing, and nothing is loaded from anywhere.
@@ -23,15 +25,14 @@ func TestPage(t *testing.T) {
 		}
 	}
 	c := &Conditions{}
-	for _, d := range []Declaration{{Code: "gpu_lost", Severity: Critical}, {
-		Code: "gpu_hot", Severity: Warning,
-		DependsOn: []string{"gpu_lost"},
-	}} {
+	severity := bus.Critical
+	for _, d := range []Declaration{{Code: "gpu_lost"}, {Code: "gpu_hot", DependsOn: []string{"gpu_lost"}}} {
 		w, err := c.Declare(d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.Set(Finding{Subject: "GPU 3", Text: "of " + d.Code + evil, Advice: "drain the node"})
+		w.Set(Finding{Subject: "GPU 3", Text: "of " + d.Code + evil, Advice: "drain the node", Severity: severity})
+		severity = bus.Warning
 	}
 	snapshot := sample()
 	snapshot.Comms[0].Name, snapshot.Comms[0].InFlight.Bytes = evil, 16<<20

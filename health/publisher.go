@@ -23,6 +23,9 @@ type Publisher struct {
 func (p *Publisher) Publish(s *Snapshot) {
 	e := &edition{snapshot: *s}
 	e.snapshot.fill()
+	for p := range partCount {
+		e.documents[p] = sync.OnceValue(func() *document { return newDocument(&e.snapshot, p) })
+	}
 	p.current.Store(e)
 }
 
@@ -76,7 +79,7 @@ func listed[T any](list []T) []T {
 // edition is a published snapshot with its documents.
 type edition struct {
 	snapshot  Snapshot
-	documents [partCount]document
+	documents [partCount]func() *document
 }
 
 // part is one of the documents that show a snapshot, or some of it.
@@ -100,7 +103,6 @@ var parts = [partCount]struct{ path, title string }{
 
 // document is an encoded part. The header values are slices, so that setting them allocates nothing.
 type document struct {
-	once   sync.Once
 	body   []byte
 	etag   []string
 	length []string
@@ -110,14 +112,7 @@ type document struct {
 // maxListedComms bounds the documents: a program that leaks communicators is told how many, and shown the first ones.
 const maxListedComms = 10_000
 
-// document encodes a part at the first call.
-func (e *edition) document(p part) *document {
-	d := &e.documents[p]
-	d.once.Do(func() { d.encode(&e.snapshot, p) })
-	return d
-}
-
-func (d *document) encode(s *Snapshot, p part) {
+func newDocument(s *Snapshot, p part) *document {
 	comms := s.Comms[:min(len(s.Comms), maxListedComms)]
 	var content any
 	switch p {
@@ -148,18 +143,16 @@ func (d *document) encode(s *Snapshot, p part) {
 	}
 	encoded, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
-		d.err = fmt.Errorf("health: encode %s: %w", parts[p].path, err)
-		return
+		return &document{err: fmt.Errorf("health: encode %s: %w", parts[p].path, err)}
 	}
 	// The ETag is weak: what was taken at another time and says the same is the same.
 	hash := fnv.New128a()
 	_, _ = hash.Write(encoded) // a hash takes everything
-	d.etag = []string{fmt.Sprintf(`W/"%x"`, hash.Sum(nil))}
-
 	var body bytes.Buffer
 	fmt.Fprintf(&body, "{\n  \"schema\": %d,\n  \"time\": %q,", Schema, s.Time.UTC().Format(time.RFC3339Nano))
 	body.Write(encoded[len("{"):])
 	body.WriteByte('\n')
-	d.body = body.Bytes()
-	d.length = []string{strconv.Itoa(len(d.body))}
+	return &document{
+		body: body.Bytes(), etag: []string{fmt.Sprintf(`W/"%x"`, hash.Sum(nil))}, length: []string{strconv.Itoa(body.Len())},
+	}
 }

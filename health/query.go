@@ -56,7 +56,7 @@ func (q *query) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusTooManyRequests, text+"\n")
 		return
 	}
-	d := e.document(q.part)
+	d := e.documents[q.part]()
 	if d.err != nil {
 		respond(w, http.StatusInternalServerError, d.err.Error()+"\n")
 		return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
@@ -32,7 +33,7 @@ func sample() *Snapshot {
 		Verdicts: []Verdict{{ID: "0123", Since: at, Verdict: verdict.Verdict{
 			Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 0, Comm: 0}}, Text: verdict.Sentence("rank 0 was killed by signal 9"),
 		}}},
-		Conditions: []Condition{{Code: "rank_dead", Severity: Critical, Text: "rank 0 was killed", Since: at}},
+		Conditions: []Condition{{Code: "rank_dead", Severity: bus.Critical, Text: "rank 0 was killed", Since: at}},
 	}
 }
 

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Limits of what a client may send. They and the times bound what somebody who is not a friend can hold.
@@ -88,8 +91,7 @@ type Server struct {
 
 	connections connections
 	metrics     *metrics
-	stopping    context.Context //nolint:containedctx // ends streams
-	stopStreams context.CancelFunc
+	prometheus.Collector
 }
 
 // Listen opens the endpoint and serves it in the background. The error names the address and what is wrong with it.
@@ -97,23 +99,17 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Registry == nil {
 		return nil, errors.New("health: Config.Registry is nil")
 	}
-	if cfg.Addr == "" {
-		cfg.Addr = "127.0.0.1:0"
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	if cfg.times == (times{}) {
-		cfg.times = defaultTimes
-	}
+	cfg.Addr, cfg.Logger = cmp.Or(cfg.Addr, "127.0.0.1:0"), cmp.Or(cfg.Logger, slog.Default())
+	cfg.times = cmp.Or(cfg.times, defaultTimes)
 	access, err := cfg.Access.read(cfg.Addr)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, access: access, loopback: loopbackHost(cfg.Addr), served: make(chan error, 1),
+		cfg: cfg, access: access, loopback: Loopback(cfg.Addr), served: make(chan error, 1),
 	}
 	s.metrics = newMetrics(&s.connections, cfg.Conditions)
+	s.Collector = s.metrics
 	s.connections.max, s.connections.maxStreams, s.connections.cut = maxConnections, maxStreams, s.metrics.cut.Inc
 	handler, err := s.newHandler()
 	if err != nil {
@@ -127,7 +123,6 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	if access.tls != nil {
 		listener = tls.NewListener(listener, access.tls)
 	}
-	s.stopping, s.stopStreams = context.WithCancel(context.Background())
 	s.http = http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: cfg.times.header,
@@ -158,7 +153,7 @@ func (s *Server) URL() string {
 // Stop stops listening and ends streams at once, and lets other requests in progress end until ctx does; then their
 // connections are cut. When it returns, the server's own goroutines have ended. It is called once.
 func (s *Server) Stop(ctx context.Context) error {
-	s.stopStreams()
+	s.connections.endStreams()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = fmt.Errorf("health: requests were cut off: %w", errors.Join(err, s.http.Close()))
@@ -172,10 +167,7 @@ func (s *Server) Stop(ctx context.Context) error {
 // newHandler puts the probes, the routes and the index together.
 func (s *Server) newHandler() (http.Handler, error) {
 	mux := http.NewServeMux()
-	page, err := newPage(s)
-	if err != nil {
-		return nil, err
-	}
+	page := newPage(s)
 	s.probes = map[string]*probe{}
 	for _, p := range []struct {
 		path  string

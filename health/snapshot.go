@@ -3,6 +3,7 @@ package health
 import (
 	"time"
 
+	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
@@ -55,16 +56,16 @@ type Verdict struct {
 }
 
 // SeverityOf is that of a verdict, and of the condition that it is: Critical where somebody must act now, else Warning.
-func SeverityOf(v *verdict.Verdict) Severity {
+func SeverityOf(v *verdict.Verdict) bus.Severity {
 	if v.Urgent() {
-		return Critical
+		return bus.Critical
 	}
-	return Warning
+	return bus.Warning
 }
 
 // Status is the worst that is shown: "critical", "warning" or "ok".
 func (s *Snapshot) Status() string {
-	worst := Info
+	worst := bus.Info
 	for i := range s.Verdicts {
 		worst = max(worst, SeverityOf(&s.Verdicts[i].Verdict))
 	}
@@ -73,7 +74,7 @@ func (s *Snapshot) Status() string {
 			worst = max(worst, c.Severity)
 		}
 	}
-	if worst == Info {
+	if worst == bus.Info {
 		return "ok"
 	}
 	return worst.String()

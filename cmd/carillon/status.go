@@ -17,7 +17,6 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/watch"
-	"github.com/carillon-rt/carillon/ras/bus/terminal"
 )
 
 func newStatus() *cobra.Command {
@@ -86,7 +85,7 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 		if targets = watch.Targets(job); len(targets) == 0 {
 			return nil, fmt.Errorf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR); carillon postmortem "+
 				"%s tells what its tapes know",
-				terminal.Shown(job.Name), terminal.Shown(job.Dir))
+				term.Shown(job.Name), term.Shown(job.Dir))
 		}
 	}
 	snapshots, errs := client.All(ctx, targets)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 // rankAt is a health endpoint that tells of a rank on a host, and of what else is in ranks when it is asked. It wants a
@@ -23,7 +24,7 @@ func rankAt(t *testing.T, rank int, host string, ranks *[]health.Rank) *httptest
 		}
 		_ = json.NewEncoder(w).Encode(&endpoint.Snapshot{Schema: health.Schema, Time: time.Now(), Snapshot: health.Snapshot{
 			Job: "train", Rank: rank, Size: 3, Host: host, PID: 100 + rank, Ranks: *ranks,
-			Conditions: []health.Condition{{Code: "gpu_hot", Severity: health.Warning, Text: "it is hot on host " + host}},
+			Conditions: []health.Condition{{Code: "gpu_hot", Severity: bus.Warning, Text: "it is hot on host " + host}},
 		}})
 	}))
 	t.Cleanup(s.Close)

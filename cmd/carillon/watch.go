@@ -133,11 +133,7 @@ func (l *watchFlags) display() (d watch.Display, end func(), err error) {
 	if l.lines || !term.IsTerminal(l.stdout) || os.Getenv("TERM") == "dumb" {
 		return watch.NewLines(l.stdout, l.stderr), func() {}, nil
 	}
-	screen, err := watch.NewScreen(l.stdout, os.Stdin, l.color.On(l.stdout))
-	if err != nil {
-		return nil, nil, err
-	}
-	return screen, screen.Close, nil
+	return watch.NewScreen(l.stdout, os.Stdin, l.color.On(l.stdout))
 }
 
 const nextEach = time.Second

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
@@ -140,10 +142,7 @@ func (s *survivors) tell(world *ccl.Comm, t *trainer) {
 	if len(news) == 0 || world.Rank() != 0 {
 		return
 	}
-	verb := "go"
-	if world.Size() == 1 {
-		verb = "goes"
-	}
 	fmt.Printf("%s died in epoch %d; %s %s on from step %d\n",
-		words.Ranks(news), min(t.epoch+1, t.epochs), count(world.Size(), "rank"), verb, t.steps)
+		words.Ranks(news), min(t.epoch+1, t.epochs), english.Plural(world.Size(), "rank", ""),
+		english.PluralWord(world.Size(), "goes", "go"), t.steps)
 }

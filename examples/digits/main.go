@@ -27,6 +27,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/node"
@@ -35,12 +37,12 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	s, weights, err := parseFlags(os.Args[1:])
+	s, err := parseFlags(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		os.Exit(2)
 	}
 	if err == nil {
-		err = run(ctx, s, weights)
+		err = run(ctx, s)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "digits:", err)
@@ -48,26 +50,26 @@ func main() {
 	}
 }
 
-func parseFlags(args []string) (s settings, weights string, err error) {
+func parseFlags(args []string) (s settings, err error) {
 	s.seed = 1
 	flags := flag.NewFlagSet("digits", flag.ContinueOnError)
 	flags.IntVar(&s.epochs, "epochs", 30, "how often to go through the training samples")
 	flags.BoolVar(&s.elastic, "elastic", false, "go on with the other ranks when some die (see carillon run --min-ranks)")
-	flags.StringVar(&weights, "weights", "", "a file for the trained weights, as little-endian float32")
+	flags.StringVar(&s.weights, "weights", "", "a file for the trained weights, as little-endian float32")
 	if err := flags.Parse(args); err != nil {
-		return s, "", err
+		return s, err
 	}
 	switch {
 	case flags.NArg() > 0:
-		return s, "", fmt.Errorf("don't know what to do with %q; there are only flags (see -help)", flags.Args())
+		return s, fmt.Errorf("don't know what to do with %q; there are only flags (see -help)", flags.Args())
 	case s.epochs < 1:
-		return s, "", fmt.Errorf("-epochs is %d, allowed is 1 or more", s.epochs)
+		return s, fmt.Errorf("-epochs is %d, allowed is 1 or more", s.epochs)
 	}
-	return s, weights, nil
+	return s, nil
 }
 
 // run is one rank's training, from joining the others to leaving them.
-func run(ctx context.Context, s settings, weights string) (err error) {
+func run(ctx context.Context, s settings) (err error) {
 	train, test, err := load()
 	if err != nil {
 		return err
@@ -87,10 +89,10 @@ func run(ctx context.Context, s settings, weights string) (err error) {
 		return err
 	}
 	defer world.Close() // does nothing after Destroy; after an error, that error says more
-	j := &job{settings: s, weights: weights, trainer: newTrainer(s, train, test), began: time.Now()}
+	j := &job{settings: s, trainer: newTrainer(s, train, test), began: time.Now()}
 	if world.Rank() == 0 {
 		fmt.Printf("world of %d on %s, training on %d digits; health of rank 0: %s\n",
-			world.Size(), count(len(world.Topology().Ranks), "node"), len(train), n.HealthURL())
+			world.Size(), english.Plural(len(world.Topology().Ranks), "node", ""), len(train), n.HealthURL())
 	}
 	if s.elastic {
 		return j.outlive(ctx, world)
@@ -100,7 +102,6 @@ func run(ctx context.Context, s settings, weights string) (err error) {
 
 type job struct {
 	settings
-	weights string // a file, or ""
 	trainer *trainer
 	began   time.Time
 }
@@ -148,7 +149,7 @@ func (j *job) work(ctx context.Context, world *ccl.Comm, ready func()) (err erro
 		}
 	}
 	say("%s, bit by bit the same; %.1f %% of %d digits never seen before are right",
-		count(world.Size(), "replica"), 100*accuracy, len(t.test))
+		english.Plural(world.Size(), "replica", ""), 100*accuracy, len(t.test))
 	if j.weights != "" && world.Rank() == 0 {
 		if err := save(j.weights, t.model); err != nil {
 			return err
@@ -187,13 +188,6 @@ func catchUp(ctx context.Context, world *ccl.Comm, t *trainer) error {
 	}
 	t.steps, t.epoch = steps, epoch
 	return nil
-}
-
-func count(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // split makes two communicators of the world, as programs for many GPUs do: one for the ranks of each node, and one

@@ -14,11 +14,12 @@ const (
 	momentum  = 0.9  // how much of its speed a step keeps
 )
 
-// settings are what all ranks of a job must agree on.
+// settings are the same on all ranks of a job.
 type settings struct {
 	epochs  int
 	seed    uint64 // where chance begins
 	elastic bool   // outlive ranks
+	weights string // a file for them, written by rank 0; or ""
 }
 
 // trainer trains one rank's replica of the model. All replicas start alike and take the same steps, so they stay alike.

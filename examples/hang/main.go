@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -146,24 +147,22 @@ const progressEvery = 5 * time.Second
 
 // progress says now and then what the rank is in, until the function that it returns is called.
 func (r *rank) progress(what string) (done func()) {
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	r.say(what)
-	go func() {
-		defer close(stopped)
+	ctx, cancel := context.WithCancel(context.Background())
+	var saying sync.WaitGroup
+	saying.Go(func() {
 		again := time.NewTicker(progressEvery)
 		defer again.Stop()
-		for {
+		for r.say(what); ; r.say(what) {
 			select {
 			case <-again.C:
-				r.say(what)
-			case <-stop:
+			case <-ctx.Done():
 				return
 			}
 		}
-	}()
+	})
 	return func() {
-		close(stop)
-		<-stopped
+		cancel()
+		saying.Wait()
 	}
 }
 

@@ -130,3 +130,31 @@ func TestBadFlags(t *testing.T) {
 		t.Errorf("one rank: %v, %s\nwant %s", err, out, want)
 	}
 }
+
+func TestExported(t *testing.T) {
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "OTEL_") {
+			t.Setenv(name, "")
+		}
+	}
+	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	for _, c := range []struct {
+		want      bool
+		variables map[string]string
+	}{
+		{false, nil},
+		{true, map[string]string{endpoint: "http://localhost:4318"}},
+		{true, map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}},
+		{false, map[string]string{endpoint: "http://localhost:4318", "OTEL_TRACES_EXPORTER": "console"}},
+		{false, map[string]string{endpoint: "http://localhost:4318", "OTEL_SDK_DISABLED": "true"}},
+	} {
+		t.Run("", func(t *testing.T) {
+			for name, value := range c.variables {
+				t.Setenv(name, value)
+			}
+			if got := exported(); got != c.want {
+				t.Errorf("%v: %v, want %v", c.variables, got, c.want)
+			}
+		})
+	}
+}

@@ -9,14 +9,15 @@ import (
 	"strings"
 
 	rendezvous "github.com/carillon-rt/carillon/runtime/rendezvous/launch"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
+// exported tells whether spans go to a collector, as the runtime decides it.
 func exported() bool {
-	if e := os.Getenv("OTEL_TRACES_EXPORTER"); e != "" {
-		return e == "otlp"
-	}
-	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+	own, all := otlp.Asked("TRACES")
+	to := os.Getenv("OTEL_TRACES_EXPORTER")
+	return (own || all) && (to == "" || to == "otlp")
 }
 
 // show says what will happen, and prints the commands that show it. Each is a line that can be copied to a shell.

@@ -47,7 +47,7 @@ func run(ctx context.Context, p *printer) error {
 		p.show(i+1, m, o)
 	}
 	p.whereToLook()
-	return p.err
+	return nil
 }
 
 type mistake struct {

@@ -24,7 +24,6 @@ const (
 type printer struct {
 	out  io.Writer
 	mask func(string) string // hides what differs from run to run; nil hides nothing
-	err  error               // the first one of out
 }
 
 func (p *printer) show(number int, m mistake, o outcome) {
@@ -146,9 +145,7 @@ func (p *printer) masked(text string) string {
 }
 
 func (p *printer) line(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintln(p.out, strings.TrimRight(fmt.Sprintf(format, args...), " "))
-	}
+	fmt.Fprintln(p.out, strings.TrimRight(fmt.Sprintf(format, args...), " "))
 }
 
 func wrap(text string, width int) []string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
@@ -133,7 +134,7 @@ func (m *Monitor) list() []Condition {
 func Declare(conditions *health.Conditions) (func(Event), error) {
 	warnables := map[string]*health.Warnable{}
 	for _, r := range rules {
-		d := health.Declaration{Code: r.code, Severity: health.Warning, Title: r.title}
+		d := health.Declaration{Code: r.code, Title: r.title}
 		if r.symptomOf != "" {
 			d.DependsOn = []string{r.symptomOf}
 		}
@@ -156,9 +157,9 @@ func Declare(conditions *health.Conditions) (func(Event), error) {
 			warnables[c.Code].Clear(subject)
 			return
 		}
-		severity := health.Warning
+		severity := bus.Warning
 		if c.Severity == Fatal {
-			severity = health.Critical
+			severity = bus.Critical
 		}
 		warnables[c.Code].Set(health.Finding{Subject: subject, Text: c.Text, Advice: c.Advice, Severity: severity})
 	}, nil

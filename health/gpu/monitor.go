@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,12 +85,9 @@ func New(cfg Config) *Monitor { return newMonitor(cfg, newDriver()) }
 
 func newMonitor(cfg Config, d driver) *Monitor {
 	m := &Monitor{
-		cfg: cfg, driver: d, visible: visibility{all: true}, log: cfg.Logger, status: "not started",
-		open: map[key]*Condition{},
+		cfg: cfg, driver: d, visible: visibility{all: true}, status: "not started", open: map[key]*Condition{},
+		log:  cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		stop: make(chan struct{}), done: make(chan struct{}),
-	}
-	if m.log == nil {
-		m.log = slog.New(slog.DiscardHandler)
 	}
 	if !cfg.All {
 		m.visible = parseVisible(os.LookupEnv("CUDA_VISIBLE_DEVICES"))

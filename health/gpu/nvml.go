@@ -110,9 +110,8 @@ func (d *nvmlDriver) instance(h nvml.Device, all []device) device {
 		if whole.handle != parent {
 			continue
 		}
-		instance := uint32(number)
 		m := d.device(parent, fmt.Sprintf("%s:%d", whole.id.label, number), h)
-		m.id.instance = &instance
+		m.id.instance = new(uint32(number))
 		return m
 	}
 	return nil

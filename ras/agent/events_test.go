@@ -35,12 +35,9 @@ func TestVerdictOfThousandsIsTold(t *testing.T) {
 				v.Culprits = append(v.Culprits, rank)
 			}
 		}
-		b, err := bus.New(bus.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := bus.New(bus.Config{})
 		defer b.Close()
-		events := b.Attach(bus.SubscriptionConfig{})
+		events := b.Attach(bus.Filter{}, "")
 		defer events.Close()
 		if err := b.Publish(verdictEvent(&verdict.Change{Kind: verdict.Opened, Verdict: v}, time.Time{},
 			time.Time{})); err != nil {

@@ -17,13 +17,10 @@ func BenchmarkPublish(b *testing.B) {
 				kind = "folded"
 			}
 			b.Run(fmt.Sprintf("subscribers=%d/%s", subscribers, kind), func(b *testing.B) {
-				events, err := bus.New(bus.Config{})
-				if err != nil {
-					b.Fatal(err)
-				}
+				events := bus.New(bus.Config{})
 				defer events.Close()
 				for range subscribers {
-					defer events.Attach(bus.SubscriptionConfig{}).Close()
+					defer events.Attach(bus.Filter{}, "").Close()
 				}
 				ev := bus.Event{
 					Type: semconv.EventGPUXid, Key: key, Severity: bus.Warning, Text: "Xid 79",

@@ -3,10 +3,9 @@ package bus
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"maps"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,31 +28,42 @@ type Bus struct {
 	seq     uint64 // of the newest event in history
 	subs    map[*Subscription]struct{}
 	timer   *time.Timer // runs tick
-	armed   time.Time   // when; zero if never
 	closed  bool
 	done    chan struct{} // closed with the Bus
+}
 
-	open map[string]*Event // by Key: what was published last of the conditions that are open; maxKeys at most
+// Config describes a Bus. A zero field takes the default that it names.
+type Config struct {
+	// Source is the Source of events that have none, a URI reference that tells this process from others:
+	// "/jobs/train/ranks/3". Default: "carillon".
+	Source string
+	// Job is the job's name, on every event.
+	Job string
+	// History is how many events are remembered for those who resume. Default: 1024.
+	History int
+	// Queue is how many events wait for a subscriber, beside what it resumes. Default: 256.
+	Queue int
 }
 
 // New makes a Bus. The caller closes it.
-func New(cfg Config) (*Bus, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
+func New(cfg Config) *Bus {
+	cfg.Source = cmp.Or(cfg.Source, "carillon")
+	if cfg.History <= 0 {
+		cfg.History = 1024
 	}
-	var epoch [epochDigits / 2]byte
-	_, _ = rand.Read(epoch[:]) // never fails
-	cfg = cfg.complete()
+	if cfg.Queue <= 0 {
+		cfg.Queue = 256
+	}
 	return &Bus{
-		cfg: cfg, epoch: hex.EncodeToString(epoch[:]), gate: &gate{conditions: map[string]*condition{}},
-		subs: map[*Subscription]struct{}{}, open: map[string]*Event{},
-		done: make(chan struct{}),
-	}, nil
+		cfg: cfg, epoch: fmt.Sprintf("%0*x", epochDigits, rand.Uint64()), gate: &gate{conditions: map[string]*condition{}},
+		subs: map[*Subscription]struct{}{}, done: make(chan struct{}),
+	}
 }
 
 // Publish tells an event, unless it repeats one or is a symptom of an open condition. It waits for no subscriber. An
 // error means that the event is malformed, and names what is, or is ErrClosed; it was not published then.
 func (b *Bus) Publish(ev Event) error {
+	ev.Source = cmp.Or(ev.Source, b.cfg.Source)
 	if err := ev.prepare(); err != nil {
 		return err
 	}
@@ -62,9 +72,6 @@ func (b *Bus) Publish(ev Event) error {
 		ev.Time = now
 	}
 	ev.Time = ev.Time.Round(0) // without the monotonic clock, as after decoding
-	if ev.Source == "" {
-		ev.Source = b.cfg.Source
-	}
 	ev.Job = b.cfg.Job
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,35 +85,24 @@ func (b *Bus) Publish(ev Event) error {
 	return nil
 }
 
-// emit gives a copy of ev an id, remembers it and queues it for all subscribers. A copy, because the gate keeps ev.
+// emit gives ev, which nobody modifies from now on, an id, remembers it and queues it for all subscribers.
 func (b *Bus) emit(ev *Event) {
-	out := *ev
 	b.seq++
-	out.ID, out.seq, out.wire = formatID(b.epoch, b.seq), b.seq, sync.OnceValues(out.encode)
-	b.history, _ = enqueue(b.history, &out, b.cfg.History)
-	switch {
-	case out.Stage == Closed:
-		delete(b.open, out.Key)
-	case out.Stage == Once:
-	case b.open[out.Key] != nil || len(b.open) < maxKeys:
-		b.open[out.Key] = &out
-	}
+	ev.ID, ev.seq, ev.wire = formatID(b.epoch, b.seq), b.seq, sync.OnceValues(ev.encode)
+	b.history, _ = enqueue(b.history, ev, b.cfg.History)
 	for s := range b.subs {
-		if s.cfg.Filter.Match(&out) {
-			s.push(&out)
+		if s.filter.Match(ev) {
+			s.push(ev)
 		}
 	}
 }
 
 func (b *Bus) arm(now time.Time) {
-	wake := b.gate.wake
-	if wake.IsZero() || !b.armed.IsZero() && !wake.Before(b.armed) {
-		return
-	}
-	b.armed = wake
-	if b.timer == nil {
+	switch wake := b.gate.wake; {
+	case wake.IsZero():
+	case b.timer == nil:
 		b.timer = time.AfterFunc(wake.Sub(now), b.tick)
-	} else {
+	default:
 		b.timer.Reset(wake.Sub(now))
 	}
 }
@@ -118,7 +114,6 @@ func (b *Bus) tick() {
 		return
 	}
 	now := time.Now()
-	b.armed = time.Time{}
 	for _, ev := range b.gate.advance(now) {
 		b.emit(ev)
 	}
@@ -150,15 +145,16 @@ func (b *Bus) Close() {
 // Done is closed when the Bus is.
 func (b *Bus) Done() <-chan struct{} { return b.done }
 
-// Attach begins a subscription. The caller closes it. On a Bus that is closed it yields what After asks for, then
-// ErrClosed.
-func (b *Bus) Attach(cfg SubscriptionConfig) *Subscription {
-	s := &Subscription{bus: b, cfg: cfg, ready: make(chan struct{}, 1)}
+// Attach begins a subscription, behind the event with the id after; empty: with what is published from now on;
+// FromStart: with all that is remembered. The caller closes it. On a Bus that is closed it yields what after asks for,
+// then ErrClosed.
+func (b *Bus) Attach(filter Filter, after string) *Subscription {
+	s := &Subscription{bus: b, filter: filter, ready: make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.seen = formatID(b.epoch, b.seq)
-	if cfg.After != "" {
-		b.resume(s, cfg.After)
+	if after != "" {
+		b.resume(s, after)
 	}
 	if b.closed {
 		s.ended = true
@@ -168,7 +164,7 @@ func (b *Bus) Attach(cfg SubscriptionConfig) *Subscription {
 	return s
 }
 
-// FromStart is the After of a subscription that wants all that is remembered.
+// FromStart is the id behind which all that is remembered comes.
 const FromStart = "0"
 
 // epochDigits is the length of an epoch, which all ids of one Bus begin with, and those of an earlier process don't.
@@ -205,7 +201,7 @@ func (b *Bus) resume(s *Subscription, after string) {
 	}
 	s.seen = formatID(b.epoch, seq)
 	for _, ev := range b.history[seq-first:] {
-		if s.cfg.Filter.Match(ev) {
+		if s.filter.Match(ev) {
 			s.backlog = append(s.backlog, ev)
 		}
 	}
@@ -216,7 +212,14 @@ func (b *Bus) resume(s *Subscription, after string) {
 func (b *Bus) Open() []*Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.SortedFunc(maps.Values(b.open), func(x, y *Event) int { return cmp.Compare(x.seq, y.seq) })
+	var open []*Event
+	for _, c := range b.gate.conditions {
+		if c.shown {
+			open = append(open, c.last)
+		}
+	}
+	slices.SortFunc(open, func(x, y *Event) int { return cmp.Compare(x.seq, y.seq) })
+	return open
 }
 
 func (b *Bus) detach(s *Subscription) {
@@ -228,7 +231,7 @@ func (b *Bus) detach(s *Subscription) {
 // Subscribe yields the events from now on, on a channel that is closed when ctx ends or the Bus is closed and nothing
 // is queued. A reader that stops reading before that ends ctx.
 func (b *Bus) Subscribe(ctx context.Context, filter Filter) <-chan *Event {
-	s := b.Attach(SubscriptionConfig{Filter: filter})
+	s := b.Attach(filter, "")
 	c := make(chan *Event)
 	go func() {
 		defer close(c)

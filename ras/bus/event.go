@@ -40,6 +40,15 @@ func ParseSeverity(name string) (Severity, error) {
 	return Severity(i), err
 }
 
+// MarshalText is String, for JSON.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText is ParseSeverity.
+func (s *Severity) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseSeverity(string(text))
+	return err
+}
+
 // Stage is what an event means for the condition that its Key names.
 type Stage uint8
 

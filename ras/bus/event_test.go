@@ -18,7 +18,7 @@ import (
 // TestPublishRefuses what is malformed, and says what is.
 func TestPublishRefuses(t *testing.T) {
 	b := newBus(t, bus.Config{})
-	s := b.Attach(bus.SubscriptionConfig{})
+	s := b.Attach(bus.Filter{}, "")
 	for _, c := range []struct {
 		ev   bus.Event
 		want string
@@ -44,7 +44,7 @@ func TestPublishRefuses(t *testing.T) {
 // TestPublishCompletes: what the publisher leaves out is set, what is too long is cut between characters.
 func TestPublishCompletes(t *testing.T) {
 	b := newBus(t, bus.Config{Source: "/jobs/train/ranks/0", Job: "train"})
-	s := b.Attach(bus.SubscriptionConfig{})
+	s := b.Attach(bus.Filter{}, "")
 	err := b.Publish(bus.Event{
 		Type: semconv.EventRankDead, ID: "mine", Job: "other", Repeats: 7, Text: strings.Repeat("ü",
 			bus.MaxText), Subject: "a\xffb",
@@ -70,7 +70,7 @@ func TestPublishCompletes(t *testing.T) {
 // TestRoundTrip: what MarshalJSON writes is a CloudEvent, and UnmarshalJSON reads it.
 func TestRoundTrip(t *testing.T) {
 	b := newBus(t, bus.Config{Source: "/jobs/train", Job: "train"})
-	s := b.Attach(bus.SubscriptionConfig{})
+	s := b.Attach(bus.Filter{}, "")
 	for _, ev := range []bus.Event{
 		{Type: semconv.EventRankDead},
 		{
@@ -158,7 +158,7 @@ func FuzzResume(f *testing.F) {
 		for _, text := range []string{"1", "2", "3"} {
 			publish(t, b, text)
 		}
-		s := b.Attach(bus.SubscriptionConfig{After: id})
+		s := b.Attach(bus.Filter{}, id)
 		defer s.Close()
 		if id == "" {
 			want(t, s)

@@ -11,10 +11,7 @@ import (
 
 // A rank dies, and the communicators that it was in stall. Those who listen hear of the death alone.
 func Example() {
-	b, err := bus.New(bus.Config{Source: "/jobs/train/ranks/0", Job: "train"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	b := bus.New(bus.Config{Source: "/jobs/train/ranks/0", Job: "train"})
 	events := b.Subscribe(context.Background(), bus.Filter{Least: bus.Warning})
 	for _, ev := range []bus.Event{
 		{

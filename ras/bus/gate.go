@@ -6,11 +6,15 @@ import (
 	"time"
 )
 
-// Bounds of the gate's memory.
 const (
-	maxKeys  = 4096             // beyond, events of new keys pass as they are
-	remember = 10 * time.Minute // how long a condition that has closed is known, for the count of its repetitions
-	maxChain = 32               // causes of causes
+	// window is how long events like the one before them are folded.
+	window = 10 * time.Second
+	// linger is how long a symptom is still held back when its cause has closed: what the cause explained ends a moment
+	// later.
+	linger = 2 * time.Second
+
+	maxKeys  = 4096 // of conditions that are known; beyond, events of new keys pass as they are
+	maxChain = 32   // causes of causes
 )
 
 // gate decides which events are published. It is a pure machine: its owner tells it the time.
@@ -53,7 +57,6 @@ func (g *gate) offer(now time.Time, ev *Event) *Event {
 		g.conditions[ev.Key] = c
 	}
 	c.touched = now
-	g.due(now.Add(remember))
 	if ev.Stage != Once {
 		if !c.open && ev.Stage != Closed {
 			c.peak = 0
@@ -172,7 +175,7 @@ func (c *condition) publish(now time.Time, ev *Event) *Event {
 func (g *gate) advance(now time.Time) []*Event {
 	g.wake = time.Time{}
 	var out []*Event
-	for key, c := range g.conditions {
+	for _, c := range g.conditions {
 		if c.pending != nil {
 			if end := c.at.Add(window); now.Before(end) {
 				g.due(end)
@@ -194,13 +197,6 @@ func (g *gate) advance(now time.Time) []*Event {
 					out = append(out, c.publish(now, ev))
 				}
 			}
-		}
-		switch end := c.touched.Add(remember); {
-		case !c.idle():
-		case now.Before(end):
-			g.due(end)
-		default:
-			delete(g.conditions, key)
 		}
 	}
 	slices.SortFunc(out, func(a, b *Event) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Key, b.Key)) })

@@ -24,7 +24,7 @@ func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBus(t, bus.Config{})
-			s := b.Attach(bus.SubscriptionConfig{})
+			s := b.Attach(bus.Filter{}, "")
 			began := time.Now()
 			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 				out := command(t, b, d)
@@ -92,10 +92,7 @@ func shown(ev *bus.Event) string {
 // newBus makes a Bus that ends with the test.
 func newBus(t *testing.T, cfg bus.Config) *bus.Bus {
 	t.Helper()
-	b, err := bus.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := bus.New(cfg)
 	t.Cleanup(b.Close)
 	return b
 }

@@ -2,8 +2,21 @@ package bus
 
 import (
 	"context"
+	"log/slog"
+	"net/http"
 	"sync/atomic"
 )
+
+// SinkConfig is what the Configs of sinks have in common that send over HTTP.
+type SinkConfig struct {
+	// Bus is where the events come from. Required.
+	Bus    *Bus
+	Filter Filter
+	// Transport sends the requests. nil is one of the sink's own, which verifies receivers by the system's roots.
+	Transport http.RoundTripper
+	// Logger hears when a receiver doesn't take what it is sent, and when it does again. nil means slog.Default().
+	Logger *slog.Logger
+}
 
 // Sink carries events out of the process.
 type Sink interface {
@@ -25,28 +38,22 @@ type Stats struct {
 }
 
 // Counts are Stats that goroutines count together. The zero value is ready.
-type Counts struct{ pushed, failed atomic.Uint64 }
-
-// Pushed counts n events that were accepted.
-func (c *Counts) Pushed(n int) { c.pushed.Add(uint64(n)) }
-
-// Failed counts n events that were given up.
-func (c *Counts) Failed(n int) { c.failed.Add(uint64(n)) }
+type Counts struct{ Pushed, Failed atomic.Uint64 }
 
 // Delivered counts an event that was accepted, or given up because of err.
 func (c *Counts) Delivered(ev *Event, err error) {
 	switch {
 	case ev.Notice():
 	case err != nil:
-		c.Failed(1)
+		c.Failed.Add(1)
 	default:
-		c.Pushed(1)
+		c.Pushed.Add(1)
 	}
 }
 
 // Stats are the counts, and what the sink knows to be dropped.
 func (c *Counts) Stats(dropped uint64) Stats {
-	return Stats{Pushed: c.pushed.Load(), Failed: c.failed.Load(), Dropped: dropped}
+	return Stats{Pushed: c.Pushed.Load(), Failed: c.Failed.Load(), Dropped: dropped}
 }
 
 // one is a Sink that carries events one after the other.
@@ -60,7 +67,7 @@ type one struct {
 // NewSink makes a Sink that hands events to deliver, one after the other. It queues from now on, after all that is
 // remembered. An event on which deliver fails counts as given up, unless the context of Run has ended.
 func NewSink(b *Bus, name string, filter Filter, deliver func(context.Context, *Event) error) Sink {
-	return &one{name: name, sub: b.Attach(SubscriptionConfig{Filter: filter, After: FromStart}), deliver: deliver}
+	return &one{name: name, sub: b.Attach(filter, FromStart), deliver: deliver}
 }
 
 func (s *one) Name() string { return s.name }

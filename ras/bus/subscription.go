@@ -10,19 +10,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// SubscriptionConfig says what a subscription gets.
-type SubscriptionConfig struct {
-	Filter Filter
-	// After is the id behind which the subscription begins; empty: with what is published from now on; FromStart: with
-	// all that is remembered.
-	After string
-}
-
 // Subscription is a subscriber's queue. One goroutine calls Next.
 type Subscription struct {
-	bus   *Bus
-	cfg   SubscriptionConfig
-	ready chan struct{} // one token: something changed
+	bus    *Bus
+	filter Filter
+	ready  chan struct{} // one token: something changed
 
 	mu      sync.Mutex
 	backlog []*Event // what After asked for

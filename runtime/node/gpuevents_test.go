@@ -17,12 +17,9 @@ func TestGPUEvents(t *testing.T) {
 		var buses [2]*bus.Bus
 		var subs [2]*bus.Subscription
 		for i := range buses {
-			var err error
-			if buses[i], err = bus.New(bus.Config{}); err != nil {
-				t.Fatal(err)
-			}
+			buses[i] = bus.New(bus.Config{})
 			defer buses[i].Close()
-			subs[i] = buses[i].Attach(bus.SubscriptionConfig{})
+			subs[i] = buses[i].Attach(bus.Filter{}, "")
 		}
 		r := &JobRAS{settings: &settings{}, self: mesh.Member{Host: "a", Rank: local}, local: buses[0], outward: buses[1]}
 		r.settings.World = launch.World{LocalRank: local}

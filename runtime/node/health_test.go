@@ -12,6 +12,7 @@ import (
 	"go.uber.org/fx/fxtest"
 
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
@@ -85,11 +86,11 @@ func TestModuleWithRoutesAndConditions(t *testing.T) {
 	)
 	app.RequireStart()
 	defer app.RequireStop()
-	dead, err := conditions.Declare(health.Declaration{Code: "rank_dead", Severity: health.Critical})
+	dead, err := conditions.Declare(health.Declaration{Code: "rank_dead"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead.Set(health.Finding{Subject: "rank 1", Text: "killed by signal 9"})
+	dead.Set(health.Finding{Subject: "rank 1", Text: "killed by signal 9", Severity: bus.Critical})
 	url := strings.TrimSuffix(server.URL(), "/")
 	var body string
 	for !strings.Contains(body, `"code": "rank_dead"`) && t.Context().Err() == nil {

@@ -114,9 +114,7 @@ func (r *JobRAS) open(conditions *health.Conditions) (err error) {
 			return err
 		}
 	}
-	r.stall, err = conditions.Declare(health.Declaration{
-		Code: jobStalled, Severity: health.Critical, Title: "the job is held up", NotReadyFrom: health.Critical,
-	})
+	r.stall, err = conditions.Declare(health.Declaration{Code: jobStalled, Title: "the job is held up", NotReady: true})
 	if err != nil {
 		return err
 	}
@@ -127,19 +125,10 @@ func (r *JobRAS) open(conditions *health.Conditions) (err error) {
 func (r *JobRAS) makeSinks() error {
 	s := r.settings
 	cfg := bus.Config{Source: fmt.Sprintf("/jobs/%s/ranks/%d", s.World.Job, s.World.Rank), Job: s.World.Job}
-	var err error
-	if r.local, err = bus.New(cfg); err != nil {
-		return err
-	}
-	if r.outward, err = bus.New(cfg); err != nil {
-		return err
-	}
-	r.stream = sse.New(sse.Config{Bus: r.local})
+	r.local, r.outward = bus.New(cfg), bus.New(cfg)
+	r.stream = sse.New(r.local)
 	news := bus.Filter{Least: bus.Warning}
-	secrets := make([][]byte, 0, len(s.RAS.WebhookSecrets))
-	for _, secret := range s.RAS.WebhookSecrets {
-		secrets = append(secrets, []byte(secret))
-	}
+	push := bus.SinkConfig{Bus: r.outward, Filter: news, Logger: s.Log}
 	var errs []error
 	add := func(sink bus.Sink, err error) {
 		errs = append(errs, err)
@@ -152,14 +141,10 @@ func (r *JobRAS) makeSinks() error {
 		if i > 0 {
 			name += "-" + strconv.Itoa(i+1)
 		}
-		add(webhook.New(webhook.Config{
-			Bus: r.outward, Name: name, URL: url, Secrets: secrets, Filter: news, Logger: s.Log,
-		}))
+		add(webhook.New(webhook.Config{SinkConfig: push, Name: name, URL: url, Secrets: s.RAS.WebhookSecrets}))
 	}
 	if len(s.RAS.Alertmanagers) > 0 {
-		add(alertmanager.New(alertmanager.Config{
-			Bus: r.outward, URLs: s.RAS.Alertmanagers, Filter: news, Logger: s.Log,
-		}))
+		add(alertmanager.New(alertmanager.Config{SinkConfig: push, URLs: s.RAS.Alertmanagers}))
 	}
 	if logger := s.sink.Collector(); logger != nil {
 		add(otlplog.New(r.outward, bus.Filter{}, logger), nil)

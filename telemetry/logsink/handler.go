@@ -23,7 +23,6 @@ type filter struct {
 	grouped    bool
 }
 
-// Enabled implements slog.Handler.
 func (f *filter) Enabled(ctx context.Context, level slog.Level) bool {
 	return (level >= f.least || f.version && level == LevelVersion) && f.next.Enabled(ctx, level)
 }
@@ -76,7 +75,6 @@ func (f *filter) rename(a slog.Attr) slog.Attr {
 	return a
 }
 
-// WithAttrs implements slog.Handler.
 func (f *filter) WithAttrs(attrs []slog.Attr) slog.Handler {
 	g := *f
 	g.hidden = f.hidden || !f.grouped && slices.ContainsFunc(attrs, f.hides)
@@ -88,7 +86,6 @@ func (f *filter) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &g
 }
 
-// WithGroup implements slog.Handler.
 func (f *filter) WithGroup(name string) slog.Handler {
 	g := *f
 	g.next, g.grouped = f.next.WithGroup(name), true

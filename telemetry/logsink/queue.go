@@ -94,10 +94,8 @@ func (h queuing) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs implements slog.Handler.
 func (h queuing) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return queuing{h.Handler.WithAttrs(attrs), h.q}
 }
 
-// WithGroup implements slog.Handler.
 func (h queuing) WithGroup(name string) slog.Handler { return queuing{h.Handler.WithGroup(name), h.q} }

@@ -1,6 +1,7 @@
 package logsink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ type Config struct {
 	Level slog.Level
 	// Version lets LevelVersion through, whatever Level is.
 	Version bool
-	// Subsystems chooses the lines below WARN that name a subsystem. The zero value is DefaultSubsystems.
+	// Subsystems chooses the lines below WARN that name a subsystem. nil are the usual ones.
 	Subsystems Subsystems
 
 	// Handler takes the lines in place of a file or standard error; it decides about levels then.
@@ -98,11 +99,7 @@ func (s *Sink) open() (slog.Handler, error) {
 	if cfg.Handler != nil {
 		return cfg.Handler, nil
 	}
-	var out io.Writer = os.Stderr
-	if cfg.Stderr != nil {
-		out = cfg.Stderr
-	}
-	console := s.handler(out)
+	console := s.handler(cmp.Or[io.Writer](cfg.Stderr, os.Stderr))
 	if cfg.File == "" || cfg.Level >= LevelOff { // with VERSION alone NCCL writes no file
 		return console, nil
 	}

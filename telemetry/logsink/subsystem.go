@@ -8,59 +8,49 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// Subsystems is a set of NCCL's subsystems. The zero value is DefaultSubsystems.
-type Subsystems uint32
+// Subsystems are some of NCCL's subsystems. nil are those of which lines below WARN are shown when nothing is chosen:
+// INIT, BOOTSTRAP and ENV as in NCCL; DESTROY, which NCCL had in INIT for most of its life; and RAS, which is silent
+// unless something is wrong.
+type Subsystems []string
 
-// names are NCCL's subsystems in the order of their bits. The first bit says that the set was chosen.
-var names = [...]string{
-	"", semconv.SubsystemInit, semconv.SubsystemColl, "P2P", "SHM", semconv.SubsystemNet, semconv.SubsystemGraph, "TUNING",
-	semconv.SubsystemEnv, "ALLOC", "ALLOC_HOST", "CALL", "PROXY", "NVLS", semconv.SubsystemBootstrap, "REG", "PROFILE",
-	semconv.SubsystemRAS, semconv.SubsystemDestroy,
+var usual = Subsystems{
+	semconv.SubsystemInit, semconv.SubsystemBootstrap, semconv.SubsystemEnv, semconv.SubsystemDestroy,
+	semconv.SubsystemRAS,
 }
 
-const (
-	chosen Subsystems = 1
-	// AllSubsystems is ALL.
-	AllSubsystems Subsystems = 1<<len(names) - 1
-)
-
-// DefaultSubsystems are those of which lines below WARN are shown when nothing is chosen: INIT, BOOTSTRAP and ENV as in
-// NCCL; DESTROY, which NCCL had in INIT for most of its life; and RAS, which is silent unless something is wrong.
-func DefaultSubsystems() Subsystems {
-	s, _ := ParseSubsystems("INIT,BOOTSTRAP,ENV,DESTROY,RAS")
-	return s
+// names are all of NCCL's subsystems.
+var names = Subsystems{
+	semconv.SubsystemInit, semconv.SubsystemColl, "P2P", "SHM", semconv.SubsystemNet, semconv.SubsystemGraph, "TUNING",
+	semconv.SubsystemEnv, "ALLOC", "ALLOC_HOST", "CALL", "PROXY", "NVLS", semconv.SubsystemBootstrap, "REG", "PROFILE",
+	semconv.SubsystemRAS, semconv.SubsystemDestroy,
 }
 
 // ParseSubsystems reads the value of NCCL_DEBUG_SUBSYS: names separated by commas, in any case, or ALL; with a ^ before
 // the first, all but those. The names are NCCL's; some of them have nothing to say here.
 func ParseSubsystems(s string) (Subsystems, error) {
 	list, inverted := strings.CutPrefix(s, "^")
-	set := chosen
+	var set Subsystems
 	for name := range strings.SplitSeq(list, ",") {
-		name = strings.ToUpper(strings.TrimSpace(name))
-		i := slices.Index(names[:], name)
-		switch {
+		switch name = strings.ToUpper(strings.TrimSpace(name)); {
 		case name == "ALL":
-			set = AllSubsystems
-		case i > 0:
-			set |= 1 << i
+			set = names
+		case slices.Contains(names, name):
+			set = append(slices.Clip(set), name)
 		default:
-			return 0, fmt.Errorf("%q is no subsystem: want some of %s or ALL, separated by commas, with a ^ before the first "+
-				"for all but those",
-				name, strings.Join(names[1:], ", "))
+			return nil, fmt.Errorf("%q is no subsystem: want some of %s or ALL, separated by commas, with a ^ before the first "+
+				"for all but those", name, strings.Join(names, ", "))
 		}
 	}
 	if inverted {
-		set = AllSubsystems&^set | chosen
+		set = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(set, name) })
 	}
 	return set, nil
 }
 
 // Has tells whether a subsystem is in the set. One that has no name is.
 func (s Subsystems) Has(name string) bool {
-	if s == 0 {
-		s = DefaultSubsystems()
+	if s == nil {
+		s = usual
 	}
-	i := slices.Index(names[:], name)
-	return i < 1 || s&(1<<i) != 0
+	return slices.Contains(s, name) || !slices.Contains(names, name)
 }

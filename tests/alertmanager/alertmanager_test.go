@@ -116,13 +116,10 @@ func begin(t *testing.T, am *server, resend time.Duration) (publish func(string,
 	end func() bus.Stats,
 ) {
 	t.Helper()
-	b, err := bus.New(bus.Config{Job: "train"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := bus.New(bus.Config{Job: "train"})
 	sink, err := alertmanager.New(alertmanager.Config{
-		Bus: b, URLs: []string{"http://" + am.addr}, Resend: resend,
-		Retry: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		SinkConfig: bus.SinkConfig{Bus: b, Logger: slog.New(slog.DiscardHandler)},
+		URLs:       []string{"http://" + am.addr}, Resend: resend,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package alertmanager
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ const (
 	maxAlerts   = 4096
 	maxBatch    = 256              // alerts in one request
 	aheadResend = 4                // endsAt of an open alert, in Resends
+	retries     = 12               // attempts in the time of one Resend, while they fail
 	tellEnd     = 15 * time.Minute // how long Alertmanagers are told that an alert has ended
 	// hold is how long an event that has no duration is an alert, and the least time for a condition that was closed
 	// unresolved: a crash ends the job, and with it what there was to say, within less than the group_wait after which
@@ -29,11 +29,10 @@ const eventID = "event_id"
 // tracked is an alert that Alertmanagers are to be told of. To them all conditions with the same labels are one alert.
 type tracked struct {
 	model.Alert
-	order  uint64               // by which alerts are sent
 	open   map[string]time.Time // its conditions, by key, and when one that has no duration ends; none: it has ended
 	due    time.Time            // when it is sent
 	forget time.Time            // of one that has ended: until when that is told
-	events int                  // that it tells of, and no Alertmanager has accepted
+	events uint64               // that it tells of, and no Alertmanager has accepted
 }
 
 // table is the pure part: which alerts there are, and which are due.
@@ -41,7 +40,6 @@ type table struct {
 	cfg    *Config
 	alerts map[model.Fingerprint]*tracked // by labels
 	byKey  map[string]*tracked            // by the keys of open conditions
-	order  uint64
 }
 
 func newTable(cfg *Config) table {
@@ -49,7 +47,7 @@ func newTable(cfg *Config) table {
 }
 
 // apply takes an event, which counts as n. It returns false if there is no room for it.
-func (t *table) apply(now time.Time, ev *bus.Event, n int) bool {
+func (t *table) apply(now time.Time, ev *bus.Event, n uint64) bool {
 	key := ev.Key
 	if key == "" {
 		key = "\x00" + ev.ID // no two are one
@@ -75,8 +73,7 @@ func (t *table) apply(now time.Time, ev *bus.Event, n int) bool {
 		t.alerts[labels.Fingerprint()] = a
 	}
 	if len(a.open) == 0 {
-		t.order++
-		a.order, a.StartsAt = t.order, ev.Time
+		a.StartsAt = ev.Time
 	}
 	t.byKey[key], a.open[key] = a, time.Time{}
 	if ev.Stage == bus.Once {
@@ -109,7 +106,7 @@ func (t *table) end(now time.Time, key string, at time.Time, held bool) {
 }
 
 // catchUp sets right what missed events left wrong, by what is open now. It returns how many had no room.
-func (t *table) catchUp(now time.Time, open []*bus.Event) (full int) {
+func (t *table) catchUp(now time.Time, open []*bus.Event) (full uint64) {
 	lasts := map[string]bool{}
 	for _, ev := range open {
 		lasts[ev.Key] = true
@@ -145,12 +142,12 @@ func (t *table) due(now time.Time) []*tracked {
 		}
 		out = append(out, a)
 	}
-	slices.SortFunc(out, func(a, b *tracked) int { return cmp.Compare(a.order, b.order) })
+	slices.SortFunc(out, func(a, b *tracked) int { return a.StartsAt.Compare(b.StartsAt) })
 	return out
 }
 
 // accepted returns of how many events the alerts told that Alertmanagers have accepted.
-func (t *table) accepted(sent []*tracked) (events int) {
+func (t *table) accepted(sent []*tracked) (events uint64) {
 	for _, a := range sent {
 		events += a.events
 		a.events = 0
@@ -162,7 +159,7 @@ func (t *table) accepted(sent []*tracked) (events int) {
 }
 
 // refused has them sent again at the time given. It returns of how many events those tell that are given up.
-func (t *table) refused(sent []*tracked, again time.Time) (failed int) {
+func (t *table) refused(sent []*tracked, again time.Time) (failed uint64) {
 	for _, a := range sent {
 		a.due = again
 		if len(a.open) == 0 && again.After(a.forget) {

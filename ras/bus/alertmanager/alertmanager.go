@@ -21,51 +21,19 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// Defaults of a Config.
-const (
-	DefaultResend = time.Minute
-	DefaultRetry  = 5 * time.Second
-)
+// DefaultResend is Config.Resend's default.
+const DefaultResend = time.Minute
 
-// Config describes a Sink. Zero fields take the defaults that they name.
+// Config describes a Sink. Its Filter chooses the events that are alerts; without Least: bus.Warning, processes that
+// leave in order are alerts, too.
 type Config struct {
-	// Bus is where the events come from. Required.
-	Bus *bus.Bus
+	bus.SinkConfig
 	// URLs are the Alertmanagers, all of one cluster, without /api/v2/alerts. At least one. Only their hosts are ever
 	// logged.
 	URLs []string
-	// Filter chooses the events that are alerts. Without Least: bus.Warning, processes that leave in order are alerts,
-	// too.
-	Filter bus.Filter
-	// Resend is how often open alerts are sent again. 0 means DefaultResend.
+	// Resend is how often open alerts are sent again, and twelve times as long as until the next attempt when one has
+	// failed. 0 means DefaultResend.
 	Resend time.Duration
-	// Retry is the time until the next attempt when one has failed. 0 means DefaultRetry.
-	Retry time.Duration
-	// Transport sends the requests. nil is one of the sink's own, which verifies receivers by the system's roots.
-	Transport http.RoundTripper
-	// Logger hears when alerts can't be sent, and when they can again. nil means slog.Default().
-	Logger *slog.Logger
-}
-
-// Validate names every field that has a value that is not allowed. It repeats no URL.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Bus == nil {
-		errs = append(errs, errors.New("alertmanager.Config.Bus is nil: allowed is a Bus"))
-	}
-	if len(c.URLs) == 0 {
-		errs = append(errs, errors.New("alertmanager.Config.URLs is empty: allowed are one or more addresses"))
-	}
-	for i, address := range c.URLs {
-		if err := push.CheckURL(address); err != nil {
-			errs = append(errs, fmt.Errorf("alertmanager.Config.URLs[%d] is %w", i, err))
-		}
-	}
-	if c.Resend < 0 || c.Retry < 0 {
-		errs = append(errs, fmt.Errorf("alertmanager.Config.Resend is %v and Retry %v: allowed are 0 and more", c.Resend,
-			c.Retry))
-	}
-	return errors.Join(errs...)
 }
 
 // Sink keeps Alertmanagers informed. It is a bus.Sink.
@@ -80,19 +48,25 @@ type Sink struct {
 	behind  bool          // events were missed, and what holds was not asked for since
 }
 
-// New makes a Sink, which queues from now on and sends while Run runs.
+// New makes a Sink, which queues from now on and sends while Run runs. The error repeats no URL.
 func New(cfg Config) (*Sink, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
+	if cfg.Resend < 0 {
+		return nil, fmt.Errorf("alertmanager.Config.Resend is %v: allowed are 0 and more", cfg.Resend)
 	}
-	cfg.Resend, cfg.Retry = cmp.Or(cfg.Resend, DefaultResend), cmp.Or(cfg.Retry, DefaultRetry)
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Resend, cfg.Logger = cmp.Or(cfg.Resend, DefaultResend), cmp.Or(cfg.Logger, slog.Default())
 	s := &Sink{cfg: cfg}
 	s.table = newTable(&s.cfg)
-	for _, address := range cfg.URLs {
-		s.clients = append(s.clients, push.New(strings.TrimRight(address, "/")+"/api/v2/alerts", cfg.Transport))
+	for i, address := range cfg.URLs {
+		client, err := push.New(strings.TrimRight(address, "/")+"/api/v2/alerts", cfg.Transport)
+		if err != nil {
+			return nil, fmt.Errorf("alertmanager.Config.URLs[%d] is %w", i, err)
+		}
+		s.clients = append(s.clients, client)
 	}
-	s.sub = cfg.Bus.Attach(bus.SubscriptionConfig{Filter: cfg.Filter, After: bus.FromStart})
+	if len(s.clients) == 0 {
+		return nil, errors.New("alertmanager.Config.URLs is empty: allowed are one or more addresses")
+	}
+	s.sub = cfg.Bus.Attach(cfg.Filter, bus.FromStart)
 	return s, nil
 }
 
@@ -112,7 +86,7 @@ func (s *Sink) Run(ctx context.Context) error {
 			c.Close()
 		}
 		for _, a := range s.table.alerts {
-			s.counts.Failed(a.events)
+			s.counts.Failed.Add(a.events)
 		}
 	}()
 	for {
@@ -154,7 +128,7 @@ func (s *Sink) gather(ctx context.Context) (closed bool) {
 		if s.behind { // what holds, as the end of a condition may have been missed
 			s.behind = false
 			open := slices.DeleteFunc(s.cfg.Bus.Open(), func(o *bus.Event) bool { return !s.cfg.Filter.Match(o) })
-			s.full.Add(uint64(s.table.catchUp(time.Now(), open)))
+			s.full.Add(s.table.catchUp(time.Now(), open))
 		}
 		if next := s.table.next(); !next.IsZero() && !time.Now().Before(next) {
 			return false
@@ -162,11 +136,9 @@ func (s *Sink) gather(ctx context.Context) (closed bool) {
 	}
 }
 
+// send sends what is due. What is refused is due again after a while.
 func (s *Sink) send(ctx context.Context, now time.Time) error {
-	due := s.table.due(now)
-	for len(due) > 0 {
-		batch := due[:min(len(due), maxBatch)]
-		due = due[len(batch):]
+	for batch := range slices.Chunk(s.table.due(now), maxBatch) {
 		alerts := make([]model.Alert, len(batch))
 		for i, a := range batch {
 			alerts[i] = a.Alert
@@ -176,23 +148,22 @@ func (s *Sink) send(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("alertmanager: %w", err)
 		}
 		err = s.post(ctx, body)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil
-		}
-		if err != nil {
+		case err == nil:
+			s.counts.Pushed.Add(s.table.accepted(batch))
+			if s.failing {
+				s.cfg.Logger.Info("alerts are accepted again", semconv.LabelSink, s.Name())
+			}
+		default:
+			s.counts.Failed.Add(s.table.refused(batch, time.Now().Add(s.cfg.Resend/retries)))
 			if !s.failing {
 				s.cfg.Logger.Warn("alerts can't be sent; they will be tried again", semconv.LabelSink, s.Name(),
 					semconv.LogError, err)
 			}
-			s.failing = true
-			s.counts.Failed(s.table.refused(batch, time.Now().Add(s.cfg.Retry)))
-			continue
 		}
-		if s.failing {
-			s.failing = false
-			s.cfg.Logger.Info("alerts are accepted again", semconv.LabelSink, s.Name())
-		}
-		s.counts.Pushed(s.table.accepted(batch))
+		s.failing = err != nil
 	}
 	return nil
 }

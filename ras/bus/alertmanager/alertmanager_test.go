@@ -30,7 +30,9 @@ func TestConforms(t *testing.T) {
 			r.Take(body)
 		}))
 		t.Cleanup(func() { r.Release(); server.Close() })
-		sink, err := alertmanager.New(alertmanager.Config{Bus: b, URLs: []string{server.URL}, Filter: filter})
+		sink, err := alertmanager.New(alertmanager.Config{
+			SinkConfig: bus.SinkConfig{Bus: b, Filter: filter}, URLs: []string{server.URL},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,18 +91,15 @@ func (a *am) take() []post {
 
 // play runs a sink in virtual time, against one Alertmanager that has the addresses given.
 func play(t *testing.T, cfg alertmanager.Config, f func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink)) {
-	playQueued(t, bus.DefaultQueue, cfg, f)
+	playQueued(t, 0, cfg, f)
 }
 
-// playQueued is play with a bus whose queues have so many places.
+// playQueued is play with a bus whose queues have so many places; 0 is its default.
 func playQueued(t *testing.T, queue int, cfg alertmanager.Config,
 	f func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink),
 ) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := bus.New(bus.Config{Job: "train", Queue: queue})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := bus.New(bus.Config{Job: "train", Queue: queue})
 		a := &am{status: http.StatusOK}
 		cfg.Bus, cfg.Transport, cfg.Logger = b, a, slog.New(slog.DiscardHandler)
 		s, err := alertmanager.New(cfg)
@@ -383,15 +382,17 @@ func TestName(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	_, err := alertmanager.New(alertmanager.Config{
-		URLs: []string{"am:9093/secret"}, Retry: -1,
-	})
-	for _, want := range []string{"Bus", "URLs[0]", "Retry"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
+	for want, cfg := range map[string]alertmanager.Config{
+		"URLs[0]": {SinkConfig: bus.SinkConfig{Bus: bus.New(bus.Config{})}, URLs: []string{"am:9093/secret"}},
+		"URLs":    {},
+		"Resend":  {Resend: -1},
+	} {
+		_, err := alertmanager.New(cfg)
+		if err == nil || !strings.Contains(err.Error(), "alertmanager.Config."+want) {
 			t.Errorf("%v doesn't name %s", err, want)
 		}
-	}
-	if strings.Contains(err.Error(), "secret") {
-		t.Errorf("%v repeats an address", err)
+		if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v repeats an address", err)
+		}
 	}
 }

@@ -26,12 +26,10 @@ func Example() {
 	}))
 	defer server.Close()
 
-	b, err := bus.New(bus.Config{Job: "train"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	b := bus.New(bus.Config{Job: "train"})
 	sink, err := alertmanager.New(alertmanager.Config{
-		Bus: b, URLs: []string{server.URL}, Filter: bus.Filter{Types: []string{"verdict."}, Least: bus.Warning},
+		SinkConfig: bus.SinkConfig{Bus: b, Filter: bus.Filter{Types: []string{"verdict."}, Least: bus.Warning}},
+		URLs:       []string{server.URL},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -16,12 +16,9 @@ func Example() {
 	// In the place of a LoggerProvider's Logger.
 	to := logger{emit: func(r log.Record) { fmt.Println(r.EventName(), r.Severity(), r.Body().AsString()) }}
 
-	b, err := bus.New(bus.Config{})
-	if err != nil {
-		stdlog.Fatal(err)
-	}
+	b := bus.New(bus.Config{})
 	sink := otlplog.New(b, bus.Filter{}, to)
-	err = b.Publish(bus.Event{Type: semconv.EventRankDead, Severity: bus.Critical, Text: "rank 3 was killed by signal 9"})
+	err := b.Publish(bus.Event{Type: semconv.EventRankDead, Severity: bus.Critical, Text: "rank 3 was killed by signal 9"})
 	if err != nil {
 		stdlog.Fatal(err)
 	}

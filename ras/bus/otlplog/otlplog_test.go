@@ -35,12 +35,9 @@ func TestConforms(t *testing.T) {
 
 func TestRecord(t *testing.T) {
 	at, now := time.Unix(100, 0).UTC(), time.Unix(101, 0).UTC()
-	b, err := bus.New(bus.Config{Source: "/jobs/train", Job: "train"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := b.Attach(bus.SubscriptionConfig{})
-	err = b.Publish(bus.Event{
+	b := bus.New(bus.Config{Source: "/jobs/train", Job: "train"})
+	s := b.Attach(bus.Filter{}, "")
+	err := b.Publish(bus.Event{
 		Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "v1", Cause: "none", Severity: bus.Critical,
 		Reason: "not_entered", Rank: "3", Subject: "rank 3", Text: "why", Time: at, Data: map[string]int{"seq": 41},
 	})

@@ -28,11 +28,8 @@ func BenchmarkFanout(b *testing.B) {
 }
 
 func fanout(b *testing.B, clients, silent int) {
-	events, err := bus.New(bus.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	handler := sse.New(sse.Config{Bus: events})
+	events := bus.New(bus.Config{})
+	handler := sse.New(events)
 	ctx, cancel := context.WithCancel(b.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = handler.Run(ctx) })

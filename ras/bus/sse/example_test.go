@@ -16,11 +16,8 @@ import (
 )
 
 func Example() {
-	b, err := bus.New(bus.Config{Job: "train"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	events := sse.New(sse.Config{Bus: b})
+	b := bus.New(bus.Config{Job: "train"})
+	events := sse.New(b)
 	var running sync.WaitGroup
 	running.Go(func() { _ = events.Run(context.Background()) })
 	<-events.Begun() // until then it takes no listeners

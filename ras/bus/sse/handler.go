@@ -1,7 +1,6 @@
 package sse
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,20 +24,9 @@ const (
 	maxID = 128
 )
 
-// DefaultMaxClients is Config.MaxClients' default.
-const DefaultMaxClients = 4096
-
-// Config describes a Handler.
-type Config struct {
-	// Bus is where the events come from. Required.
-	Bus *bus.Bus
-	// MaxClients bounds the clients; those beyond are answered 503. 0 means DefaultMaxClients.
-	MaxClients int
-}
-
 // Handler answers GET with the stream of events. It is a bus.Sink: requests are answered with 503 but while it runs.
 type Handler struct {
-	cfg     Config
+	bus     *bus.Bus
 	counts  bus.Counts
 	dropped atomic.Uint64 // of clients that are gone
 	begun   chan struct{} // closed by Run
@@ -49,10 +37,9 @@ type Handler struct {
 	idle    sync.WaitGroup // the clients
 }
 
-// New makes a Handler.
-func New(cfg Config) *Handler {
-	cfg.MaxClients = cmp.Or(cfg.MaxClients, DefaultMaxClients)
-	return &Handler{cfg: cfg, begun: make(chan struct{}), clients: map[*bus.Subscription]struct{}{}}
+// New makes a Handler of a Bus's events. How many clients there may be, the server says.
+func New(b *bus.Bus) *Handler {
+	return &Handler{bus: b, begun: make(chan struct{}), clients: map[*bus.Subscription]struct{}{}}
 }
 
 // Name implements bus.Sink.
@@ -90,7 +77,7 @@ func (h *Handler) Run(ctx context.Context) error {
 	close(h.begun)
 	select {
 	case <-ctx.Done():
-	case <-h.cfg.Bus.Done(): // each client goes when it has got what is queued
+	case <-h.bus.Done(): // each client goes when it has got what is queued
 	}
 	h.mu.Lock()
 	h.running = nil
@@ -99,14 +86,14 @@ func (h *Handler) Run(ctx context.Context) error {
 	return nil
 }
 
-// enter lets a client in; nil if there is no room. The context ends with Run's.
-func (h *Handler) enter(cfg bus.SubscriptionConfig) (*bus.Subscription, context.Context) {
+// enter lets a client in; nil if Run has not begun, or has ended. The context ends with Run's.
+func (h *Handler) enter(asked bus.Filter, after string) (*bus.Subscription, context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.running == nil || len(h.clients) >= h.cfg.MaxClients {
+	if h.running == nil {
 		return nil, nil
 	}
-	s := h.cfg.Bus.Attach(cfg)
+	s := h.bus.Attach(asked, after)
 	h.clients[s] = struct{}{}
 	h.idle.Add(1)
 	return s, h.running
@@ -139,10 +126,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "events can't be streamed here: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	s, running := h.enter(bus.SubscriptionConfig{Filter: asked, After: after})
+	s, running := h.enter(asked, after)
 	if s == nil {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retry/time.Second)))
-		http.Error(w, "no more listeners are taken now", http.StatusServiceUnavailable)
+		http.Error(w, "no listeners are taken now", http.StatusServiceUnavailable)
 		return
 	}
 	defer h.leave(s)

@@ -73,18 +73,15 @@ func serve(t *testing.T, h http.Handler) *http.Client {
 
 func newBus(t *testing.T, cfg bus.Config) *bus.Bus {
 	t.Helper()
-	b, err := bus.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := bus.New(cfg)
 	t.Cleanup(b.Close)
 	return b
 }
 
 // start runs a handler until the test ends.
-func start(t *testing.T, cfg sse.Config) *sse.Handler {
+func start(t *testing.T, b *bus.Bus) *sse.Handler {
 	t.Helper()
-	h := sse.New(cfg)
+	h := sse.New(b)
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = h.Run(ctx) })
@@ -165,7 +162,7 @@ func TestConforms(t *testing.T) {
 	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, filter bus.Filter,
 		r *bustest.Receiver,
 	) bus.Sink {
-		h := sse.New(sse.Config{Bus: b})
+		h := sse.New(b)
 		url := fmt.Sprintf("http://carillon/?last_event_id=0&severity=%v&type=%s", filter.Least,
 			strings.Join(filter.Types, ","))
 		client := serve(t, h)
@@ -199,7 +196,7 @@ func TestConforms(t *testing.T) {
 
 func TestStream(t *testing.T) {
 	b := newBus(t, bus.Config{Source: "/train", Job: "train"})
-	client := serve(t, start(t, sse.Config{Bus: b}))
+	client := serve(t, start(t, b))
 	s := open(t, client, "", "")
 	if s.StatusCode != http.StatusOK || s.Header.Get("Content-Type") != "text/event-stream; charset=utf-8" {
 		t.Fatalf("answer: %s %v", s.Status, s.Header)
@@ -217,7 +214,7 @@ func TestStream(t *testing.T) {
 // TestResume reads on behind an id, by header and by query, and is told where events are missing.
 func TestResume(t *testing.T) {
 	b := newBus(t, bus.Config{History: 4})
-	client := serve(t, start(t, sse.Config{Bus: b}))
+	client := serve(t, start(t, b))
 	first := open(t, client, "", "")
 	first.block()
 	publish(t, b, "1")
@@ -261,7 +258,7 @@ func TestResume(t *testing.T) {
 
 func TestQuery(t *testing.T) {
 	b := newBus(t, bus.Config{})
-	client := serve(t, start(t, sse.Config{Bus: b}))
+	client := serve(t, start(t, b))
 	s := open(t, client, "?type=verdict.,gpu.&severity=warning", "")
 	s.block()
 	for _, ev := range []bus.Event{
@@ -291,7 +288,7 @@ func TestQuery(t *testing.T) {
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t, bus.Config{})
-		h := start(t, sse.Config{Bus: b})
+		h := start(t, b)
 		synctest.Wait()
 		client := serve(t, h)
 		reads := open(t, client, "", "")
@@ -326,16 +323,11 @@ func TestSilence(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	b := newBus(t, bus.Config{})
-	client := serve(t, sse.New(sse.Config{Bus: b}))
+	client := serve(t, sse.New(b))
 	if s := open(t, client, "", ""); s.StatusCode != http.StatusServiceUnavailable || s.Header.Get("Retry-After") != "3" {
 		t.Errorf("before Run: %s %v", s.Status, s.Header)
 	}
-	running := start(t, sse.Config{Bus: b, MaxClients: 1})
-	client = serve(t, running)
-	open(t, client, "", "").block()
-	if s := open(t, client, "", ""); s.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("one client too many: %s", s.Status)
-	}
+	running := start(t, b)
 	w := httptest.NewRecorder()
 	running.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
 	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != http.MethodGet {
@@ -363,7 +355,7 @@ func FuzzRequest(f *testing.F) {
 		for range 3 {
 			publish(t, b, "x")
 		}
-		h := sse.New(sse.Config{Bus: b})
+		h := sse.New(b)
 		ctx, cancel := context.WithCancel(context.Background())
 		var ended sync.WaitGroup
 		ended.Go(func() { _ = h.Run(ctx) })

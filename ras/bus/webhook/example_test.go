@@ -17,8 +17,8 @@ import (
 )
 
 func Example() {
-	secret := []byte("known to both, and to nobody else")
-	verifier, err := standardwebhooks.NewWebhookRaw(secret)
+	const secret = "known to both, and to nobody else"
+	verifier, err := standardwebhooks.NewWebhookRaw([]byte(secret))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -40,11 +40,10 @@ func Example() {
 	}))
 	defer receiver.Close()
 
-	b, err := bus.New(bus.Config{Job: "train"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	sink, err := webhook.New(webhook.Config{Bus: b, URL: receiver.URL, Secrets: [][]byte{secret}})
+	b := bus.New(bus.Config{Job: "train"})
+	sink, err := webhook.New(webhook.Config{
+		SinkConfig: bus.SinkConfig{Bus: b}, URL: receiver.URL, Secrets: []string{secret},
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -19,62 +19,31 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// DefaultGiveUp is Config.GiveUp's default.
-const DefaultGiveUp = 5 * time.Minute
-
 const (
 	// minBackoff and maxBackoff bound the time between two attempts, which doubles.
 	minBackoff, maxBackoff = 500 * time.Millisecond, 30 * time.Second
+	// giveUp bounds all attempts for one event.
+	giveUp = 5 * time.Minute
 	// minSecret is the shortest secret, in bytes.
 	minSecret = 16
 )
 
-// Config describes a Sink. Zero fields take the defaults that they name.
+// Config describes a Sink.
 type Config struct {
-	// Bus is where the events come from. Required.
-	Bus *bus.Bus
+	bus.SinkConfig
 	// Name tells this webhook from others in metrics and logs. Default: "webhook".
 	Name string
 	// URL is the receiver. Required. Only its host is ever logged.
 	URL string
 	// Secrets sign requests, each of them, so that secrets can be replaced without losing an event. None: requests are
 	// not signed. They are never sent.
-	Secrets [][]byte
-	Filter  bus.Filter
-	// GiveUp bounds all attempts for one event. 0 means DefaultGiveUp.
-	GiveUp time.Duration
-	// Transport sends the requests. nil is one of the sink's own, which verifies receivers by the system's roots.
-	Transport http.RoundTripper
-	// Logger hears when an event was refused twice or is given up, and when one is accepted again. nil means
-	// slog.Default().
-	Logger *slog.Logger
-}
-
-// Validate names every field that has a value that is not allowed. It repeats neither the URL nor a secret.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Bus == nil {
-		errs = append(errs, errors.New("webhook.Config.Bus is nil: allowed is a Bus"))
-	}
-	if err := push.CheckURL(c.URL); err != nil {
-		errs = append(errs, fmt.Errorf("webhook.Config.URL is %w", err))
-	}
-	for i, secret := range c.Secrets {
-		if len(secret) < minSecret {
-			errs = append(errs, fmt.Errorf("webhook.Config.Secrets[%d] has %d bytes: allowed are %d or more", i, len(secret),
-				minSecret))
-		}
-	}
-	if c.GiveUp < 0 {
-		errs = append(errs, fmt.Errorf("webhook.Config.GiveUp is %v: allowed are 0 and more", c.GiveUp))
-	}
-	return errors.Join(errs...)
+	Secrets []string
 }
 
 // Sink posts events to one receiver. It is a bus.Sink.
 type Sink struct {
 	bus.Sink
-	cfg     Config
+	log     *slog.Logger
 	client  *push.Client
 	signers []*standardwebhooks.Webhook
 	failed  uint64 // given up since one was accepted
@@ -84,16 +53,19 @@ type Sink struct {
 	aloneUntil time.Time
 }
 
-// New makes a Sink, which queues from now on and sends while Run runs.
+// New makes a Sink, which queues from now on and sends while Run runs. The error repeats neither the URL nor a secret.
 func New(cfg Config) (*Sink, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
+	client, err := push.New(cfg.URL, cfg.Transport)
+	if err != nil {
+		return nil, fmt.Errorf("webhook.Config.URL is %w", err)
 	}
-	cfg.Name, cfg.GiveUp = cmp.Or(cfg.Name, "webhook"), cmp.Or(cfg.GiveUp, DefaultGiveUp)
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default()).With(semconv.LabelSink, cfg.Name)
-	s := &Sink{cfg: cfg, client: push.New(cfg.URL, cfg.Transport)}
-	for _, secret := range cfg.Secrets {
-		signer, err := standardwebhooks.NewWebhookRaw(secret)
+	cfg.Name = cmp.Or(cfg.Name, "webhook")
+	s := &Sink{client: client, log: cmp.Or(cfg.Logger, slog.Default()).With(semconv.LabelSink, cfg.Name)}
+	for i, secret := range cfg.Secrets {
+		if len(secret) < minSecret {
+			return nil, fmt.Errorf("webhook.Config.Secrets[%d] has %d bytes: allowed are %d or more", i, len(secret), minSecret)
+		}
+		signer, err := standardwebhooks.NewWebhookRaw([]byte(secret))
 		if err != nil {
 			return nil, fmt.Errorf("webhook: %w", err)
 		}
@@ -122,11 +94,11 @@ func (s *Sink) deliver(ctx context.Context, ev *bus.Event) error {
 	err := s.try(ctx, ev)
 	switch {
 	case err == nil && (s.failed > 0 || s.warned):
-		s.cfg.Logger.Info("a webhook takes events again", "given_up", s.failed)
+		s.log.Info("a webhook takes events again", "given_up", s.failed)
 		s.failed, s.warned = 0, false
 	case err != nil && ctx.Err() == nil:
 		if s.failed == 0 {
-			s.cfg.Logger.Warn("an event is given up: the webhook doesn't take it", "event", ev.ID, semconv.LogError, err)
+			s.log.Warn("an event is given up: the webhook doesn't take it", "event", ev.ID, semconv.LogError, err)
 		}
 		s.failed++
 	}
@@ -139,7 +111,7 @@ func (s *Sink) try(ctx context.Context, ev *bus.Event) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.GiveUp) // also for an attempt that hangs
+	ctx, cancel := context.WithTimeout(ctx, giveUp) // also for an attempt that hangs
 	defer cancel()
 	var last error
 	attempts := 0
@@ -154,7 +126,7 @@ func (s *Sink) try(ctx context.Context, ev *bus.Event) error {
 			return none, backoff.Permanent(last)
 		case attempts > 1 && !s.warned && ctx.Err() == nil: // one failure may be chance
 			s.warned = true
-			s.cfg.Logger.Warn("a webhook doesn't take an event; it is tried again", "event", ev.ID, semconv.LogError, last)
+			s.log.Warn("a webhook doesn't take an event; it is tried again", "event", ev.ID, semconv.LogError, last)
 		}
 		if errors.As(last, &status) && status.RetryAfter > 0 {
 			s.aloneUntil = time.Now().Add(status.RetryAfter) // an hour at most
@@ -164,7 +136,7 @@ func (s *Sink) try(ctx context.Context, ev *bus.Event) error {
 	}
 	policy := backoff.NewExponentialBackOff()
 	policy.InitialInterval, policy.MaxInterval, policy.Multiplier = minBackoff, maxBackoff, 2
-	_, _ = backoff.Retry(ctx, attempt, backoff.WithBackOff(policy), backoff.WithMaxElapsedTime(s.cfg.GiveUp))
+	_, _ = backoff.Retry(ctx, attempt, backoff.WithBackOff(policy), backoff.WithMaxElapsedTime(giveUp))
 	return last
 }
 

@@ -18,7 +18,7 @@ type Plan struct {
 	InProcess []int     // numbers of in-process ranks to measure
 	Compare   bool      // with Open MPI, where it is installed
 	Self      string    // path of this program
-	Progress  io.Writer // a line for each measurement, as it goes; nil is none
+	Progress  io.Writer // a line for each measurement, as it goes
 }
 
 // Run makes all measurements of a plan, in the order in which they are shown. skipped says why there is no comparison.
@@ -37,10 +37,8 @@ func Run(ctx context.Context, p Plan) (results []Result, skipped string, err err
 			return err
 		}
 		results = append(results, r)
-		if p.Progress != nil {
-			fmt.Fprintf(p.Progress, "%-8s %d %s, %s: %s\n", r.Side, r.Ranks, r.Mode, humanize.IBytes(uint64(r.Bytes)),
-				formatLatency(r.Latency))
-		}
+		fmt.Fprintf(p.Progress, "%-8s %d %s, %s: %s\n", r.Side, r.Ranks, r.Mode, humanize.IBytes(uint64(r.Bytes)),
+			formatLatency(r.Latency))
 		return nil
 	}
 	for _, n := range p.Processes {

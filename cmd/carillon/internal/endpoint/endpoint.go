@@ -20,9 +20,9 @@ import (
 
 	"github.com/tmaxmax/go-sse"
 
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/terminal"
 )
 
 // Config says how a Client proves its identity, and which servers it trusts.
@@ -32,16 +32,12 @@ type Config struct {
 	CACert    string // a PEM file of the authorities that sign servers' certificates; empty: the system's
 	Cert, Key string // the client's own certificate, PEM files
 
-	// Timeout is how long a snapshot, and the beginning of a stream, may take. Silence is how long a stream may be silent,
-	// heartbeats included. 0 means DefaultTimeout and DefaultSilence.
-	Timeout, Silence time.Duration
+	// Timeout is how long a snapshot, and the beginning of a stream, may take. 0 means DefaultTimeout.
+	Timeout time.Duration
 }
 
-// The defaults of a Config.
-const (
-	DefaultTimeout = 3 * time.Second
-	DefaultSilence = 45 * time.Second // three heartbeats
-)
+// DefaultTimeout is Config.Timeout's default.
+const DefaultTimeout = 3 * time.Second
 
 // Bounds of what is read.
 const (
@@ -52,13 +48,14 @@ const (
 
 // Client asks endpoints. It is safe for concurrent use. Close lets its connections go.
 type Client struct {
-	cfg  Config
-	http *http.Client
+	cfg     Config
+	http    *http.Client
+	silence time.Duration // how long a stream may be silent, heartbeats included
 }
 
 // New makes a Client. The error names the file that can't be read.
 func New(cfg Config) (*Client, error) {
-	cfg.Timeout, cfg.Silence = cmp.Or(cfg.Timeout, DefaultTimeout), cmp.Or(cfg.Silence, DefaultSilence)
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	if cfg.CACert != "" {
@@ -81,7 +78,7 @@ func New(cfg Config) (*Client, error) {
 		}
 		t.TLSClientConfig.Certificates = []tls.Certificate{pair}
 	}
-	return &Client{cfg: cfg, http: &http.Client{
+	return &Client{cfg: cfg, silence: 45 * time.Second, http: &http.Client{
 		Transport: t,
 		// a token goes to the endpoint that was named alone
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -190,10 +187,10 @@ func (c *Client) Stream(ctx context.Context, to Target, after string, opened fun
 		return fmt.Errorf("%s answered with %.100q in place of events", to.URL, kind)
 	}
 	opened()
-	silence.Reset(c.cfg.Silence)
+	silence.Reset(c.silence)
 	alive := reader(func(b []byte) (int, error) {
 		n, err := resp.Body.Read(b)
-		silence.Reset(c.cfg.Silence)
+		silence.Reset(c.silence)
 		return n, err
 	})
 	for frame, err := range sse.Read(alive, &sse.ReadConfig{MaxEventSize: maxEvent}) {
@@ -243,7 +240,7 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxError))
-	said := terminal.Shown(strings.TrimSpace(string(text)))
+	said := term.Shown(strings.TrimSpace(string(text)))
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
 		seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
@@ -261,6 +258,6 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 	case http.StatusNotFound:
 		return nil, fmt.Errorf("%s has no %s: it is no Carillon process, or RAS is off there (CARILLON_RAS)", to.URL, path)
 	default:
-		return nil, fmt.Errorf("%s answered %s: %s", to.URL, terminal.Shown(resp.Status), said)
+		return nil, fmt.Errorf("%s answered %s: %s", to.URL, term.Shown(resp.Status), said)
 	}
 }

@@ -139,7 +139,7 @@ func TestBadConfig(t *testing.T) {
 
 func TestStream(t *testing.T) {
 	const event = `{"specversion":"1.0","id":"a-1","source":"/x","type":"dev.carillon.rank.dead","text":"gone"}`
-	c := newClient(t, Config{Silence: time.Minute})
+	c := newClient(t, Config{})
 	stream := func(to Target) (events []string, err error) {
 		err = c.Stream(t.Context(), to, All, func() {}, func(ev *bus.Event) error {
 			events = append(events, ev.ID+" "+ev.Text)
@@ -169,7 +169,8 @@ func TestStream(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer mute.Close()
-	c = newClient(t, Config{Silence: 100 * time.Millisecond})
+	c = newClient(t, Config{})
+	c.silence = 100 * time.Millisecond
 	if _, err := stream(Target{URL: mute.URL}); err == nil || !strings.Contains(err.Error(), "is silent") {
 		t.Errorf("a stream without heartbeats: %v, want an error", err)
 	}

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/health"
-	"github.com/carillon-rt/carillon/ras/bus/terminal"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -34,43 +34,30 @@ type Process struct {
 	Host    string
 	PID     int
 	Started time.Time
-	State   State
+	Running bool // or it may, on another host that shares the folder
+	Died    bool // it ended without closing its tape
 	// URL is where its health endpoint is; empty if it has none, or has ended.
 	URL string
 	// Own is true if the URL was written by this user: a password is told to nobody else.
 	Own bool
 }
 
-// State is what has become of a process.
-type State uint8
-
-// The states.
-const (
-	Running State = iota
-	Died          // without closing its tape
-	Ended         // it closed its tape
-)
-
 // Running tells whether any of the job's processes runs, or may do so on another host that shares the folder.
-func (j *Job) Running() bool { return j.count(Running) > 0 }
-
-func (j *Job) count(s State) (n int) {
-	for i := range j.Processes {
-		if j.Processes[i].State == s {
-			n++
-		}
-	}
-	return n
+func (j *Job) Running() bool {
+	return slices.ContainsFunc(j.Processes, func(p Process) bool { return p.Running })
 }
 
 // Ended says how the job ended, in a sentence.
 func (j *Job) Ended() string {
-	how := "its processes ended in order"
-	if died := j.count(Died); died > 0 {
-		how = fmt.Sprintf("%d of its %d processes here died", died, len(j.Processes))
+	how, died := "its processes ended in order", 0
+	for i := range j.Processes {
+		if j.Processes[i].Died {
+			died++
+			how = fmt.Sprintf("%d of its %d processes here died", died, len(j.Processes))
+		}
 	}
-	return fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did", terminal.Shown(j.Name), how,
-		terminal.Shown(j.Dir))
+	return fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did", term.Shown(j.Name), how,
+		term.Shown(j.Dir))
 }
 
 // NotFoundError means that there is no such job, or that it doesn't run any more.
@@ -92,17 +79,17 @@ func Find(what string) (*Job, error) {
 		}
 		dir = what
 	case strings.Contains(what, "://"):
-		return nil, &NotFoundError{fmt.Sprintf("%s is a URL, not a job or a folder: say --url %[1]s", terminal.Shown(what))}
+		return nil, &NotFoundError{fmt.Sprintf("%s is a URL, not a job or a folder: say --url %[1]s", term.Shown(what))}
 	case strings.ContainsRune(what, filepath.Separator):
-		return nil, &NotFoundError{fmt.Sprintf("there is no folder %s", terminal.Shown(what))}
+		return nil, &NotFoundError{fmt.Sprintf("there is no folder %s", term.Shown(what))}
 	default:
 		job, err := Read(filepath.Join(dir, what))
 		if err == nil {
 			return job, running(job)
 		}
-		text := fmt.Sprintf("there is no job %s in %s", terminal.Shown(what), terminal.Shown(dir))
+		text := fmt.Sprintf("there is no job %s in %s", term.Shown(what), term.Shown(dir))
 		if names := Names(dir, false); len(names) > 0 {
-			text += "; there run: " + terminal.Shown(strings.Join(names, ", "))
+			text += "; there run: " + term.Shown(strings.Join(names, ", "))
 		}
 		return nil, &NotFoundError{text}
 	}
@@ -112,7 +99,7 @@ func Find(what string) (*Job, error) {
 		}
 	}
 	return nil, &NotFoundError{fmt.Sprintf("no job runs whose tapes are in %s (CARILLON_TAPE_DIR, or an argument, says "+
-		"where else to look)", terminal.Shown(dir))}
+		"where else to look)", term.Shown(dir))}
 }
 
 func running(j *Job) error {
@@ -185,15 +172,12 @@ func read(path string) (p Process, job string, err error) {
 	}
 	defer r.Close() //nolint:errcheck // only read from
 	h := r.Header()
-	p = Process{Tape: path, Host: h.Host, PID: h.PID, Started: h.Created}
 	life := r.Liveness()
-	switch {
-	case h.Closed:
-		p.State = Ended
-	case life == process.Dead:
-		p.State = Died
+	p = Process{
+		Tape: path, Host: h.Host, PID: h.PID, Started: h.Created,
+		Running: !h.Closed && life != process.Dead, Died: !h.Closed && life == process.Dead,
 	}
-	if p.State != Running {
+	if !p.Running {
 		return p, h.Job, nil
 	}
 	url, err := health.ReadAddress(path)
@@ -217,11 +201,7 @@ func own(path string) bool {
 // Loopback tells whether a URL leads to this host's loopback.
 func Loopback(text string) bool {
 	u, err := url.Parse(text)
-	if err != nil {
-		return false
-	}
-	addr, err := netip.ParseAddr(u.Hostname())
-	return strings.EqualFold(u.Hostname(), "localhost") || err == nil && addr.IsLoopback()
+	return err == nil && health.Loopback(u.Host)
 }
 
 // Reachable is the URL with an address to which one can connect, where it has the one to which a server is bound that

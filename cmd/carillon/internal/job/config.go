@@ -66,7 +66,6 @@ type ConfigError struct {
 	Field, Value, Allowed string
 }
 
-// Error implements error.
 func (e *ConfigError) Error() string {
 	return fmt.Sprintf("%s is %q, allowed is %s", e.Field, e.Value, e.Allowed)
 }
@@ -111,11 +110,8 @@ func (c *Config) Validate() error {
 		return wrong("--min-ranks", c.MinRanks, fmt.Sprintf("1 to the number of ranks, %d, or 0 for all", c.Ranks))
 	case c.Grace < 0:
 		return wrong("--grace", c.Grace, "0 or more")
-	}
-	if hosts == 1 {
+	case hosts == 1:
 		return nil
-	}
-	switch {
 	case c.Nodes > 1:
 		return wrong("--nodes", c.Nodes, "1 when --nnodes is above 1: it simulates nodes on one machine")
 	case c.MasterAddr == "":

@@ -20,8 +20,7 @@ type phase int
 const (
 	running   phase = iota
 	lingering       // a rank failed; the others may end by themselves
-	ending          // all were asked to end
-	killing         // all were killed
+	ending          // all were asked to end, or were killed
 )
 
 // supervisor holds one job together. Its fields belong to the goroutine of Run.
@@ -60,11 +59,20 @@ func newSupervisor(cfg *Config) *supervisor {
 }
 
 func (s *supervisor) startAll(path, hostname string) error {
-	stdin, release, err := s.openInput()
-	if err != nil {
-		return err
+	stdin := s.cfg.Stdin
+	if term.IsTerminal(stdin) {
+		// A rank leads a process group of its own, and the kernel stops a background process that reads a terminal.
+		read, typed, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		defer read.Close()
+		stdin, s.typed = read, typed
+		go func() { // what is typed after the job's end is read by nobody: this ends with it, or with the terminal
+			_, _ = io.Copy(typed, s.cfg.Stdin)
+			typed.Close()
+		}()
 	}
-	defer release()
 	s.began = time.Now()
 	for i := range s.cfg.Ranks {
 		if err := s.start(i, path, hostname, stdin); err != nil {
@@ -73,23 +81,6 @@ func (s *supervisor) startAll(path, hostname string) error {
 		stdin = nil // it is rank 0's
 	}
 	return nil
-}
-
-// openInput returns what rank 0 reads, nil for nothing; release lets it go once the rank has it.
-func (s *supervisor) openInput() (stdin *os.File, release func() error, err error) {
-	if !term.IsTerminal(s.cfg.Stdin) {
-		return s.cfg.Stdin, func() error { return nil }, nil
-	}
-	// A rank leads a process group of its own, and the kernel stops a background process that reads a terminal.
-	stdin, s.typed, err = os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	go func() { // what is typed after the job's end is read by nobody: this ends with it, or with the terminal
-		_, _ = io.Copy(s.typed, s.cfg.Stdin)
-		s.typed.Close()
-	}()
-	return stdin, stdin.Close, nil
 }
 
 func (s *supervisor) loop(ctx context.Context) {
@@ -104,7 +95,11 @@ func (s *supervisor) loop(ctx context.Context) {
 		case s.outputLost = <-s.lost:
 			s.end("its output could not be shown", unix.SIGTERM)
 		case <-s.timer.C:
-			s.nextPhase()
+			if s.phase == lingering {
+				s.end(process.EndedByFailure, unix.SIGTERM)
+			} else {
+				s.kill()
+			}
 		case <-done:
 			done = nil
 			s.end("SIGTERM", unix.SIGTERM)
@@ -218,14 +213,6 @@ func (s *supervisor) told(sig os.Signal) {
 	}
 }
 
-func (s *supervisor) nextPhase() {
-	if s.phase == lingering {
-		s.end(process.EndedByFailure, unix.SIGTERM)
-	} else {
-		s.kill()
-	}
-}
-
 // end asks all living ranks to end, with a signal, and gives them the grace. why is for the ledger.
 func (s *supervisor) end(why string, sig unix.Signal) {
 	if s.phase >= ending {
@@ -242,7 +229,7 @@ func (s *supervisor) end(why string, sig unix.Signal) {
 }
 
 func (s *supervisor) kill() {
-	s.phase = killing
+	s.phase = ending
 	for _, r := range s.ranks {
 		if r.ended == nil {
 			r.sent = append(r.sent, unix.SIGKILL)

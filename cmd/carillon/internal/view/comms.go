@@ -109,7 +109,7 @@ func (g *gathering) list() []Comm {
 		list = append(list, *c)
 	}
 	slices.SortFunc(list, func(a, b Comm) int {
-		return cmp.Or(order(a.Idle(), b.Idle()), cmp.Compare(b.age(), a.age()), cmp.Compare(a.Name, b.Name),
+		return cmp.Or(last(a.Idle())-last(b.Idle()), cmp.Compare(b.age(), a.age()), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.ID.String(), b.ID.String()))
 	})
 	return list
@@ -188,16 +188,12 @@ func (c *Comm) age() float64 {
 	return c.Busy[0].Age
 }
 
-// order puts what is true last.
-func order(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
+// last puts those of which it is true behind the others.
+func last(yes bool) int {
+	if yes {
 		return 1
-	default:
-		return -1
 	}
+	return 0
 }
 
 // pairs are the calls that not all ranks make, so that a rank that hasn't is not behind.

@@ -7,7 +7,6 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/terminal"
 )
 
 // Frame is what a screen shows of a job.
@@ -83,14 +82,14 @@ func (f *Frame) events(rows int) []line {
 	}
 	lines := []line{line{}.say(bold, "EVENTS")}
 	for _, ev := range f.Events[max(0, len(f.Events)-(rows-1)):] {
-		look := map[bus.Severity]style{bus.Critical: red, bus.Warning: yellow}[ev.Severity]
+		look := looks[ev.Severity]
 		if ev.Stage == bus.Closed {
 			look = plain       // nobody has to act any more
 			if ev.Unresolved { // those who waited are gone, and what they waited for may be as it was
 				look = yellow
 			}
 		}
-		lines = append(lines, line{{plain, "  "}, {look, strings.TrimSuffix(terminal.Line(ev), "\n")}})
+		lines = append(lines, line{{plain, "  "}, {look, EventLine(ev)}})
 	}
 	return lines
 }

@@ -1,12 +1,14 @@
 package view
 
 import (
-	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/health"
-	"github.com/carillon-rt/carillon/ras/bus/terminal"
+	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 // Report is what is known of a job at a moment.
@@ -39,13 +41,8 @@ type Condition struct {
 	StaleAge float64 `json:"stale_age_seconds,omitempty"`
 }
 
-// The exit codes of carillon status.
-const (
-	CodeOK       = 0
-	CodeWarning  = 1
-	CodeCritical = 2
-	CodeUnknown  = 3 // no such job, nobody answers, nobody looks, or a wrong call
-)
+// CodeUnknown is the exit code of carillon status for no such job, nobody answers, nobody looks, or a wrong call.
+const CodeUnknown = 3
 
 const (
 	statusOK       = "ok"
@@ -56,11 +53,7 @@ const (
 
 // Code is the exit code that tells the report's status.
 func (r *Report) Code() int {
-	codes := map[string]int{statusOK: CodeOK, statusWarning: CodeWarning, statusCritical: CodeCritical}
-	if code, known := codes[r.Status]; known {
-		return code
-	}
-	return CodeUnknown
+	return slices.Index([]string{statusOK, statusWarning, statusCritical, statusUnknown}, r.Status)
 }
 
 // status is the worst that is shown. A rank that doesn't run, where no verdict says so, is a warning: a job may go on
@@ -72,11 +65,11 @@ func (r *Report) status() string {
 	}
 	for i := range r.Verdicts {
 		switch health.SeverityOf(&r.Verdicts[i].Verdict) {
-		case health.Critical:
+		case bus.Critical:
 			return statusCritical
-		case health.Warning:
+		case bus.Warning:
 			status = statusWarning
-		case health.Info:
+		case bus.Info:
 		}
 	}
 	if len(r.Told) == 0 {
@@ -85,9 +78,9 @@ func (r *Report) status() string {
 	for i := range r.Conditions {
 		switch c := &r.Conditions[i]; {
 		case c.Silent():
-		case c.Severity == health.Critical:
+		case c.Severity == bus.Critical:
 			return statusCritical
-		case c.Severity == health.Warning:
+		case c.Severity == bus.Warning:
 			status = statusWarning
 		}
 	}
@@ -108,9 +101,9 @@ func (r *Report) JSON() ([]byte, error) {
 	}
 	// encoding/json escapes what is below a blank. The rest of what a terminal obeys stands in strings alone, too, so that
 	// its escapes mean the same.
-	var b bytes.Buffer
-	for line := range bytes.Lines(append(text, '\n')) {
-		b.WriteString(terminal.Shown(string(bytes.TrimSuffix(line, []byte{'\n'}))) + "\n")
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		lines[i] = term.Shown(line)
 	}
-	return b.Bytes(), nil
+	return []byte(strings.Join(lines, "\n") + "\n"), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 type section struct {
@@ -28,6 +29,8 @@ type limits struct {
 }
 
 const timeOfDay = "15:04:05"
+
+var looks = [...]style{bus.Info: plain, bus.Warning: yellow, bus.Critical: red}
 
 func (r *Report) headline() line {
 	l := r.condition()
@@ -57,14 +60,6 @@ func (r *Report) condition() line {
 	return l
 }
 
-// severityOf is how a verdict looks: one that isn't sure, or by which the job is only slow, isn't as urgent.
-func severityOf(v *health.Verdict) (style, string) {
-	if health.SeverityOf(&v.Verdict) == health.Critical {
-		return red, "CRITICAL"
-	}
-	return yellow, "WARNING"
-}
-
 func (r *Report) verdictSection(lim limits) section {
 	s := section{head: line{}.say(bold, "VERDICTS")}
 	switch {
@@ -78,8 +73,9 @@ func (r *Report) verdictSection(lim limits) section {
 	}
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]
-		color, severity := severityOf(v)
-		s.rows = append(s.rows, line{}.say(plain, "  ").say(color, "%s %s", severity, v.Reason).
+		severity := health.SeverityOf(&v.Verdict)
+		s.rows = append(s.rows, line{}.say(plain, "  ").
+			say(looks[severity], "%s %s", strings.ToUpper(severity.String()), v.Reason).
 			say(plain, " (%s), since %s, %s", v.Confidence, v.Since.Local().Format(timeOfDay), ageText(r.Time.Sub(v.Since))))
 		s.rows = append(s.rows, wrap(bold, "    ", v.Text.String(), lim.width, lim.text)...)
 		for n, e := range v.Evidence {
@@ -117,9 +113,7 @@ func (r *Report) rankSection(lim limits) section {
 		s.rows = append(s.rows, r.ranksIn(state, plain, lim)...)
 	}
 	if len(r.Stale) > 0 {
-		rows := wrap(plain, "              ", StaleText(r.Stale), lim.width, lim.text)
-		rows[0] = append(line{}.say(yellow, "  %-11s ", "stale"), rows[0][1:]...)
-		s.rows = append(s.rows, rows...)
+		s.rows = append(s.rows, labelled(yellow, "stale", StaleText(r.Stale), lim)...)
 	}
 	return s
 }
@@ -180,9 +174,13 @@ func (r *Report) ranksIn(state string, look style, lim limits) []line {
 	if lim.ranks > 0 && told > lim.ranks {
 		more = append(more, line{}.say(dim, "    … %d more", told-lim.ranks))
 	}
-	rows := wrap(plain, "              ", words.Ranks(numbers), lim.width, lim.text)
-	rows[0] = append(line{}.say(look, "  %-11s ", state), rows[0][1:]...)
-	return append(rows, more...)
+	return append(labelled(look, state, words.Ranks(numbers), lim), more...)
+}
+
+func labelled(look style, label, text string, lim limits) []line {
+	rows := wrap(plain, "              ", text, lim.width, lim.text)
+	rows[0] = append(line{}.say(look, "  %-11s ", label), rows[0][1:]...)
+	return rows
 }
 
 func (r *Report) commSection(lim limits) section {
@@ -255,8 +253,7 @@ func (r *Report) conditionSection(lim limits) section {
 		if c.Silent() {
 			continue
 		}
-		look := map[health.Severity]style{health.Critical: red, health.Warning: yellow}[c.Severity]
-		head := line{}.say(plain, "  ").say(look, "%s %s", strings.ToUpper(c.Severity.String()), c.Code)
+		head := line{}.say(plain, "  ").say(looks[c.Severity], "%s %s", strings.ToUpper(c.Severity.String()), c.Code)
 		if c.Subject != "" {
 			head = head.say(plain, " (%s)", c.Subject)
 		}

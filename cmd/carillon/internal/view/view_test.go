@@ -76,8 +76,8 @@ func hugeJob(t *testing.T) (*View, time.Time) {
 	second.Text = verdict.Sentence("rank 7 (node-a, 1007) has died: killed by signal 9; 4095 ranks wait")
 	s.Verdicts = append(s.Verdicts, second)
 	s.Conditions = append(s.Conditions,
-		health.Condition{Code: "gpu_throttled", Subject: "GPU 3", Severity: health.Warning, Text: "GPU 3 is throttled: it is too hot", Advice: "look at its fans", Since: s.Time},
-		health.Condition{Code: "gpu_lost", Subject: "GPU 4", Severity: health.Critical, Text: "silent", Since: s.Time, Cause: "gpu_throttled"})
+		health.Condition{Code: "gpu_throttled", Subject: "GPU 3", Severity: bus.Warning, Text: "GPU 3 is throttled: it is too hot", Advice: "look at its fans", Since: s.Time},
+		health.Condition{Code: "gpu_lost", Subject: "GPU 4", Severity: bus.Critical, Text: "silent", Since: s.Time, Cause: "gpu_throttled"})
 	v := &View{}
 	v.Merge(s.Time, s)
 	return v, s.Time.Add(3 * time.Second)
@@ -160,7 +160,7 @@ func TestHostileTexts(t *testing.T) {
 	s.Ranks[1].State, s.Ranks[2].Text, s.Ranks[2].State, s.Ranks[2].Member, s.Ranks[2].Host = evil, evil, "dead", evil, evil
 	s.Verdicts[0].Text, s.Verdicts[0].Evidence = verdict.Sentence(evil), []verdict.Text{verdict.Sentence(evil), {}}
 	s.Comms[0].Name, s.Comms[0].State, s.Comms[0].InFlight.Call = evil, evil, evil
-	s.Conditions = []health.Condition{{Code: evil, Subject: evil, Severity: health.Critical, Text: evil, Advice: evil, Since: s.Time}}
+	s.Conditions = []health.Condition{{Code: evil, Subject: evil, Severity: bus.Critical, Text: evil, Advice: evil, Since: s.Time}}
 	var v View
 	v.Merge(s.Time, s)
 	r := v.Report(s.Time)
@@ -258,33 +258,33 @@ func TestCodes(t *testing.T) {
 		change func(*endpoint.Snapshot)
 		code   int
 	}{
-		"a verdict": {func(*endpoint.Snapshot) {}, CodeCritical},
+		"a verdict": {func(*endpoint.Snapshot) {}, 2},
 		"a straggler": {func(s *endpoint.Snapshot) {
 			s.Verdicts[0].Reason, s.Verdicts = verdict.Straggler, s.Verdicts[:1]
-		}, CodeWarning},
+		}, 1},
 		"not enough is known": {func(s *endpoint.Snapshot) {
 			s.Verdicts[0].Reason, s.Verdicts = verdict.Unknown, s.Verdicts[:1]
-		}, CodeWarning},
+		}, 1},
 		"a straggler, and a symptom that is critical": {func(s *endpoint.Snapshot) {
 			s.Verdicts[0].Reason, s.Verdicts = verdict.Straggler, s.Verdicts[:1]
-			s.Conditions = []health.Condition{{Code: "x", Severity: health.Critical}}
-		}, CodeCritical},
-		"healthy":          {func(s *endpoint.Snapshot) { s.Verdicts, s.Conditions = nil, nil }, CodeOK},
-		"a rank that left": {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "left" }, CodeOK},
-		"a dead rank":      {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "dead" }, CodeWarning},
+			s.Conditions = []health.Condition{{Code: "x", Severity: bus.Critical}}
+		}, 2},
+		"healthy":          {func(s *endpoint.Snapshot) { s.Verdicts, s.Conditions = nil, nil }, 0},
+		"a rank that left": {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "left" }, 0},
+		"a dead rank":      {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "dead" }, 1},
 		"a warning": {func(s *endpoint.Snapshot) {
-			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: health.Warning}}
-		}, CodeWarning},
+			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: bus.Warning}}
+		}, 1},
 		"something critical": {func(s *endpoint.Snapshot) {
-			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: health.Critical}}
-		}, CodeCritical},
+			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: bus.Critical}}
+		}, 2},
 		"nobody looks": {func(s *endpoint.Snapshot) { s.Verdicts, s.Unwatched = nil, "RAS is off" }, CodeUnknown},
 		"nobody looks, and a dead rank": {func(s *endpoint.Snapshot) {
 			s.Verdicts, s.Unwatched, s.Ranks[1].State = nil, "RAS is off", "dead"
-		}, CodeWarning},
+		}, 1},
 		"a symptom": {func(s *endpoint.Snapshot) {
-			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: health.Critical, Cause: "y"}}
-		}, CodeOK},
+			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: bus.Critical, Cause: "y"}}
+		}, 0},
 	} {
 		s := snapshot(t, "hang.json")
 		c.change(s)
@@ -307,7 +307,7 @@ func TestStale(t *testing.T) {
 	second.Rank, second.PID, second.Host = 3, first.Ranks[3].PID, first.Ranks[3].Host
 	second.Comms = slices.Clone(second.Comms)
 	second.Comms[0].Rank = 3
-	second.Conditions = []health.Condition{{Code: "gpu_throttled", Subject: "GPU 3", Severity: health.Warning, Text: "it is too hot", Since: first.Time}}
+	second.Conditions = []health.Condition{{Code: "gpu_throttled", Subject: "GPU 3", Severity: bus.Warning, Text: "it is too hot", Since: first.Time}}
 	first.Conditions = nil
 	at := first.Time
 	for name, tc := range map[string]struct {
@@ -388,6 +388,39 @@ func setState(v *View, rank int, state string) {
 		if r.Rank == rank {
 			r.State = state
 			v.ranks[key] = r
+		}
+	}
+}
+
+func TestEventLine(t *testing.T) {
+	at := time.Date(2025, 3, 4, 6, 12, 3, 0, time.Local)
+	for _, c := range []struct {
+		ev   bus.Event
+		want string
+	}{
+		{
+			bus.Event{
+				Type: semconv.EventVerdictOpened, Severity: bus.Critical, Subject: "rank 3", Reason: "not_entered",
+				Text: "rank 3 has not entered all_reduce #41",
+			},
+			"06:12:03 CRITICAL verdict.opened: rank 3 has not entered all_reduce #41 (reason not_entered)",
+		},
+		{
+			bus.Event{
+				Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Severity: bus.Critical, Text: "rank 3 had not entered",
+				Repeats: 2, Suppressed: 12,
+			},
+			"06:12:03 over     verdict.withdrawn: rank 3 had not entered (2 more like it, 12 symptoms were held back)",
+		},
+		{bus.Event{Type: semconv.EventRankDead, Severity: bus.Warning}, "06:12:03 WARNING  rank.dead"},
+		{ // from another process, and hostile
+			bus.Event{Type: semconv.EventRankDead, Text: "\x1b[2J\u202edead\nFAKE LINE"},
+			"06:12:03 info     rank.dead: \\u001b[2J\\u202edead FAKE LINE",
+		},
+	} {
+		c.ev.Time = at
+		if got := EventLine(&c.ev); got != c.want {
+			t.Errorf("got\n%s\nwant\n%s", got, c.want)
 		}
 	}
 }

@@ -5,14 +5,13 @@ import (
 	"io"
 	"slices"
 
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/terminal"
 )
 
-// Lines is a Display for what is no terminal: a line for each event.
-type Lines struct {
+type lines struct {
 	out, notes io.Writer
 	greeted    bool
 	waiting    string
@@ -20,20 +19,19 @@ type Lines struct {
 	quiet      bool         // it was said that nobody tells anything
 }
 
-// NewLines writes events to out, and how the watching goes to notes.
-func NewLines(out, notes io.Writer) *Lines { return &Lines{out: out, notes: notes} }
+// NewLines is a Display for what is no terminal: it writes a line for each event to out, and how the watching goes to
+// notes.
+func NewLines(out, notes io.Writer) Display { return &lines{out: out, notes: notes} }
 
-// Event implements Display.
-func (l *Lines) Event(ev *bus.Event) {
-	_, _ = io.WriteString(l.out, terminal.Line(ev)) // a reader that went away ends this process with SIGPIPE
+func (l *lines) Event(ev *bus.Event) {
+	fmt.Fprintln(l.out, view.EventLine(ev)) // a reader that went away ends this process with SIGPIPE
 }
 
-// State implements Display.
-func (l *Lines) State(r *view.Report, note string) {
+func (l *lines) State(r *view.Report, note string) {
 	switch {
 	case r == nil && note != l.waiting:
 		l.waiting = note
-		fmt.Fprintf(l.notes, "carillon: %s\n", terminal.Shown(note))
+		fmt.Fprintf(l.notes, "carillon: %s\n", term.Shown(note))
 	case r != nil && !l.greeted && r.Size > 0:
 		l.greeted = true
 		fmt.Fprintf(l.notes, "carillon: watching %s\n", r.Summary())
@@ -43,7 +41,7 @@ func (l *Lines) State(r *view.Report, note string) {
 	}
 }
 
-func (l *Lines) staleness(r *view.Report) {
+func (l *lines) staleness(r *view.Report) {
 	is := map[int]bool{}
 	for _, s := range r.Stale {
 		is[s.Rank] = true
@@ -52,7 +50,7 @@ func (l *Lines) staleness(r *view.Report) {
 	back := slices.DeleteFunc(slices.Clone(r.Told), func(rank int) bool { return !l.stale[rank] || is[rank] })
 	l.stale = is
 	if len(news) > 0 {
-		fmt.Fprintf(l.notes, "carillon: stale: %s\n", terminal.Shown(view.StaleText(news)))
+		fmt.Fprintf(l.notes, "carillon: stale: %s\n", term.Shown(view.StaleText(news)))
 	}
 	if len(back) > 0 {
 		fmt.Fprintf(l.notes, "carillon: no longer stale: %s\n", words.Ranks(back))
@@ -66,8 +64,5 @@ func (l *Lines) staleness(r *view.Report) {
 	l.quiet = r.Quiet() > 0
 }
 
-// Redraw implements Display.
-func (*Lines) Redraw() <-chan struct{} { return nil }
-
-// Quit implements Display.
-func (*Lines) Quit() <-chan struct{} { return nil }
+func (*lines) Redraw() <-chan struct{} { return nil }
+func (*lines) Quit() <-chan struct{}   { return nil }

@@ -25,9 +25,8 @@ const (
 
 const maxEvents = 256
 
-// Screen is a Display on a terminal. It draws over what it drew, so that nothing flickers, and writes nothing where
-// nothing changed. Close gives the terminal back.
-type Screen struct {
+// screen draws over what it drew, so that nothing flickers, and writes nothing where nothing changed.
+type screen struct {
 	out     *os.File
 	in      *os.File    // nil: there are no keys
 	cooked  *term.State // of in
@@ -45,16 +44,16 @@ type Screen struct {
 	closed sync.Once
 }
 
-// NewScreen takes over the terminal out, and in, if that is one: keys are read from there.
-func NewScreen(out, in *os.File, colored bool) (*Screen, error) {
-	s := &Screen{
+// NewScreen is a Display on the terminal out. It takes that over, and in, if that is one: keys are read from there. end
+// gives them back as they were; it may be called twice.
+func NewScreen(out, in *os.File, colored bool) (d Display, end func(), err error) {
+	s := &screen{
 		out: out, colored: colored, winch: make(chan os.Signal, 1), redraw: make(chan struct{}, 1),
 		quit: make(chan struct{}),
 	}
 	if in != nil && term.IsTerminal(int(in.Fd())) {
-		var err error
 		if s.cooked, err = term.MakeRaw(int(in.Fd())); err != nil {
-			return nil, fmt.Errorf("read keys from the terminal: %w", err)
+			return nil, nil, fmt.Errorf("read keys from the terminal: %w", err)
 		}
 		s.in = in
 		go s.keys()
@@ -62,11 +61,10 @@ func NewScreen(out, in *os.File, colored bool) (*Screen, error) {
 	signal.Notify(s.winch, syscall.SIGWINCH)
 	s.ending.Go(s.resizes)
 	_, _ = s.out.WriteString(enterScreen) // a terminal that is gone has nobody before it
-	return s, nil
+	return s, s.close, nil
 }
 
-// Close gives the terminal back as it was.
-func (s *Screen) Close() {
+func (s *screen) close() {
 	s.closed.Do(func() {
 		signal.Stop(s.winch)
 		close(s.winch)
@@ -78,16 +76,14 @@ func (s *Screen) Close() {
 	})
 }
 
-// Event implements Display.
-func (s *Screen) Event(ev *bus.Event) {
+func (s *screen) Event(ev *bus.Event) {
 	if len(s.events) == maxEvents {
 		s.events = append(s.events[:0], s.events[maxEvents/2:]...)
 	}
 	s.events = append(s.events, ev)
 }
 
-// State implements Display.
-func (s *Screen) State(r *view.Report, note string) {
+func (s *screen) State(r *view.Report, note string) {
 	s.report, s.note = r, note
 	columns, rows, err := term.GetSize(int(s.out.Fd()))
 	if err != nil || columns <= 0 || rows <= 0 {
@@ -109,13 +105,10 @@ func (s *Screen) State(r *view.Report, note string) {
 	}
 }
 
-// Redraw implements Display.
-func (s *Screen) Redraw() <-chan struct{} { return s.redraw }
+func (s *screen) Redraw() <-chan struct{} { return s.redraw }
+func (s *screen) Quit() <-chan struct{}   { return s.quit }
 
-// Quit implements Display.
-func (s *Screen) Quit() <-chan struct{} { return s.quit }
-
-func (s *Screen) resizes() {
+func (s *screen) resizes() {
 	for range s.winch {
 		select {
 		case s.redraw <- struct{}{}:
@@ -125,7 +118,7 @@ func (s *Screen) resizes() {
 }
 
 // keys reads keys until q, ^C or ^D, which makes no signal here. Nobody waits for its end: it sits in its read.
-func (s *Screen) keys() {
+func (s *screen) keys() {
 	defer close(s.quit)
 	var b [64]byte
 	for {

@@ -66,7 +66,7 @@ func TestScreen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := NewScreen(program, program, false)
+		s, end, err := NewScreen(program, program, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,10 +90,10 @@ func TestScreen(t *testing.T) {
 		case <-time.After(20 * time.Second):
 			t.Fatalf("%q doesn't end it", key)
 		}
-		s.Close()
-		s.Close()
-		if end := read(t, user, leaveScreen); !strings.HasSuffix(end, leaveScreen) {
-			t.Errorf("the end is %q", end)
+		end()
+		end()
+		if text := read(t, user, leaveScreen); !strings.HasSuffix(text, leaveScreen) {
+			t.Errorf("the end is %q", text)
 		}
 		if after, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS); err != nil || *after != *before {
 			t.Errorf("the terminal isn't as it was: %+v, %v; want %+v", after, err, before)
@@ -104,11 +104,11 @@ func TestScreen(t *testing.T) {
 // TestScreenRedraws: when the terminal's size changes, and without a key being there to end it.
 func TestScreenRedraws(t *testing.T) {
 	_, program := pseudoterminal(t, 60, 10)
-	s, err := NewScreen(program, nil, true)
+	s, end, err := NewScreen(program, nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer end()
 	if err := unix.Kill(os.Getpid(), unix.SIGWINCH); err != nil {
 		t.Fatal(err)
 	}

@@ -12,10 +12,10 @@ import (
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/terminal"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -172,7 +172,7 @@ func (w *Watcher) look() (End, bool) {
 	}
 	job, err := find.Read(w.job.Dir)
 	if err != nil {
-		return End{Job: true, Text: fmt.Sprintf("job %s has ended, and its tapes are gone", terminal.Shown(w.job.Name))}, true
+		return End{Job: true, Text: fmt.Sprintf("job %s has ended, and its tapes are gone", term.Shown(w.job.Name))}, true
 	}
 	if w.job = job; !w.job.Running() {
 		return End{Job: true, Text: w.job.Ended()}, true
@@ -216,7 +216,7 @@ func Tapes(job *find.Job) []view.Local {
 	local := []view.Local{}
 	for i := range job.Processes {
 		p := &job.Processes[i]
-		if p.State != find.Running {
+		if !p.Running {
 			continue
 		}
 		r, err := tape.Open(p.Tape)

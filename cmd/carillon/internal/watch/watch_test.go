@@ -40,11 +40,8 @@ type rank struct {
 
 func newRank(t *testing.T, number int) *rank {
 	t.Helper()
-	b, err := bus.New(bus.Config{Source: fmt.Sprintf("/jobs/train/ranks/%d", number), Job: "train"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	events := sse.New(sse.Config{Bus: b})
+	b := bus.New(bus.Config{Source: fmt.Sprintf("/jobs/train/ranks/%d", number), Job: "train"})
+	events := sse.New(b)
 	r := &rank{t: t, bus: b, snapshot: map[string]any{
 		"schema": 1, "job": "train", "rank": number, "size": 2,
 		"pid": 100 + number, "host": "a",

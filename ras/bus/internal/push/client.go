@@ -29,25 +29,19 @@ type Client struct {
 	http http.Client
 }
 
-// CheckURL says what is wrong with a receiver's address, without repeating it.
-func CheckURL(address string) error {
+// New makes a client for an address. The error doesn't repeat it. transport is nil for one of the client's own.
+func New(address string, transport http.RoundTripper) (*Client, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return errors.New("no address: allowed is http://HOST/PATH or https://HOST/PATH")
+		return nil, errors.New("no address: allowed is http://HOST/PATH or https://HOST/PATH")
 	}
-	return nil
-}
-
-// New makes a client for an address that CheckURL has passed. transport is nil for one of the client's own.
-func New(address string, transport http.RoundTripper) *Client {
 	if transport == nil {
 		transport = &http.Transport{ // not http.DefaultTransport, which the program may have replaced by something else
 			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 			MaxIdleConnsPerHost: 1, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxAnswer,
 		}
 	}
-	u, _ := url.Parse(address)
-	return &Client{u, http.Client{Transport: transport, Timeout: timeout, CheckRedirect: stay}}
+	return &Client{u, http.Client{Transport: transport, Timeout: timeout, CheckRedirect: stay}}, nil
 }
 
 // Close gives up idle connections.
@@ -70,7 +64,6 @@ type StatusError struct {
 	RetryAfter time.Duration
 }
 
-// Error implements error.
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("%s answered %d %s", e.Host, e.Status, http.StatusText(e.Status))
 	if e.Status/100 == 3 {

@@ -23,12 +23,12 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func TestCheckURL(t *testing.T) {
+func TestNew(t *testing.T) {
 	for in, ok := range map[string]bool{
 		"https://host/hidden": true, "http://host:1": true, "": false, "host:1/hidden": false, "ftp://host/hidden": false,
 		"https:///hidden": false, "https://ho st/hidden": false,
 	} {
-		if err := push.CheckURL(in); (err == nil) != ok || err != nil && strings.Contains(err.Error(), "hidden") {
+		if _, err := push.New(in, nil); (err == nil) != ok || err != nil && strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%q: %v", in, err)
 		}
 	}

@@ -3,7 +3,6 @@ package mesh
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -13,9 +12,6 @@ import (
 
 	"github.com/hashicorp/memberlist"
 )
-
-// ErrQuestionTooLong means that a question has more than MaxQuestion bytes.
-var ErrQuestionTooLong = errors.New("mesh: the question is too long")
 
 const (
 	// DefaultAskTime is how long it takes to ask with a context that has no deadline, maxAskTime how long it may.
@@ -43,15 +39,16 @@ type Answer struct {
 //
 // Members that are dead, stopped or out of reach are not asked: another one of their host is, for the last they wrote.
 // That is also done, in the last quarter of the time, for those that did not answer.
-func (m *Mesh) Ask(ctx context.Context, question []byte, to ...string) (iter.Seq[Answer], error) {
-	if len(question) > MaxQuestion {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrQuestionTooLong, len(question), MaxQuestion)
+func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Answer], error) {
+	if len(body) > MaxQuestion {
+		return nil, fmt.Errorf("mesh: the question has %d bytes, want at most %d", len(body), MaxQuestion)
 	}
 	if m.ctx.Err() != nil {
 		return nil, ErrClosed
 	}
-	r := round{m: m, body: slices.Clone(question), done: make(chan struct{})}
-	_, _ = rand.Read(r.id[:]) // it never fails
+	r := round{m: m, done: make(chan struct{})}
+	r.q.asker, r.q.body = m.self.Name, slices.Clone(body)
+	_, _ = rand.Read(r.q.id[:]) // it never fails
 	return func(yield func(Answer) bool) {
 		limit := maxAskTime
 		if _, ok := ctx.Deadline(); !ok {
@@ -60,7 +57,6 @@ func (m *Mesh) Ask(ctx context.Context, question []byte, to ...string) (iter.Seq
 		var cancel context.CancelFunc
 		r.ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
-		r.deadline, _ = r.ctx.Deadline()
 		m.mu.Lock()
 		if len(to) == 0 {
 			for name, e := range m.table.entries {
@@ -168,13 +164,11 @@ func (t *table) proxy(m *Member, not string) *Member {
 }
 
 type round struct {
-	m        *Mesh
-	ctx      context.Context //nolint:containedctx // of the loop; the round lives as long
-	deadline time.Time
-	id       [16]byte
-	body     []byte
-	answers  chan Answer   // has room for all; closed when nothing comes any more
-	done     chan struct{} // closed when no answer is missing
+	m       *Mesh
+	ctx     context.Context //nolint:containedctx // of the loop; the round lives as long
+	q       question
+	answers chan Answer   // has room for all; closed when nothing comes any more
+	done    chan struct{} // closed when no answer is missing
 
 	mu      sync.Mutex
 	pending map[string]bool // names of members that have not answered
@@ -188,55 +182,32 @@ func (r *round) run(units []unit, cancel context.CancelFunc) {
 		clear(r.pending)
 		close(r.answers)
 	}()
-	var asking sync.WaitGroup
-	defer asking.Wait()
+	var own sync.WaitGroup
+	defer own.Wait()
 	defer cancel()
 	a := r.m.asker
-	a.listen(r.id, r.take)
-	defer a.forget(r.id)
-	total := time.Until(r.deadline)
-	others := make([]unit, 0, len(units))
-	for i := range units {
-		if units[i].member.name != r.m.self.Name {
-			others = append(others, units[i])
-			continue
-		}
-		asking.Go(func() {
-			a.unit(r.ctx, r.m.self.Name, r.body, &units[i], func(answer reply) { r.take([]reply{answer}) })
-		})
+	a.listen(r.q.id, r.take)
+	defer a.forget(r.q.id)
+	if i := slices.IndexFunc(units, func(u unit) bool { return u.member.name == r.m.self.Name }); i >= 0 {
+		u := units[i]
+		units = slices.Delete(slices.Clone(units), i, i+1)
+		own.Go(func() { a.unit(r.ctx, &r.q, &u, func(answer reply) { r.take([]reply{answer}) }) })
 	}
-	for _, part := range split(others) {
-		asking.Go(func() {
-			if r.put(part, total*7/8, false) != nil {
-				r.each(part) // none is there to pass it on
-			}
-		})
-	}
-	if r.wait(r.deadline.Add(-total / 2)) {
+	deadline, _ := r.ctx.Deadline()
+	total := time.Until(deadline)
+	a.pass(r.ctx, r.q, units)
+	if r.wait(deadline.Add(-total / 2)) {
 		return
 	}
-	var silent []unit
-	for _, u := range others {
-		if r.waits(u.member.name) || slices.ContainsFunc(u.absent, func(t instance) bool { return r.waits(t.name) }) {
-			silent = append(silent, u)
-		}
-	}
-	r.each(silent)
-	if r.wait(r.deadline.Add(-total / 4)) {
+	r.q.direct = true
+	a.directly(r.ctx, r.q, slices.DeleteFunc(slices.Clone(units), func(u unit) bool {
+		return !r.waits(u.member) && !slices.ContainsFunc(u.absent, r.waits)
+	}))
+	if r.wait(deadline.Add(-total / 4)) {
 		return
 	}
-	r.each(r.neighbours(units))
-	r.wait(r.deadline)
-}
-
-// put sends a part of the tree its question, within a quarter of the time.
-func (r *round) put(part []unit, left time.Duration, direct bool) error {
-	ctx, cancel := context.WithTimeout(r.ctx, left/4)
-	defer cancel()
-	return r.m.put(ctx, &part[0].member, &question{
-		id: r.id, asker: r.m.self.Name, reply: r.m.self.Addr, replyTo: r.m.self.Name, left: left, direct: direct,
-		units: part, body: r.body,
-	})
+	a.directly(r.ctx, r.q, r.neighbours(units))
+	r.wait(deadline)
 }
 
 // take takes answers, of each member the first, and ends the wait when none is missing. One that is asked too much may
@@ -258,10 +229,10 @@ func (r *round) take(replies []reply) {
 	}
 }
 
-func (r *round) waits(name string) bool {
+func (r *round) waits(of instance) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.pending[name]
+	return r.pending[of.name]
 }
 
 // wait waits for the last answer, until a time. It reports whether there is nothing more to wait for.
@@ -276,28 +247,6 @@ func (r *round) wait(until time.Time) bool {
 	return true
 }
 
-// each asks every unit directly, a few at a time.
-func (r *round) each(units []unit) {
-	var asking sync.WaitGroup
-	room := make(chan struct{}, askAtOnce)
-	for i := range units {
-		if r.ctx.Err() != nil { // the select would choose by chance if there is room, too
-			break
-		}
-		select {
-		case room <- struct{}{}:
-		case <-r.ctx.Done():
-			continue
-		}
-		asking.Go(func() {
-			// A member that can't be reached is missing: it did not answer.
-			_ = r.put(units[i:i+1], time.Until(r.deadline)*7/8, true)
-			<-room
-		})
-	}
-	asking.Wait()
-}
-
 // neighbours are units in which others of their hosts answer for those that have not answered.
 func (r *round) neighbours(asked []unit) []unit {
 	r.m.mu.Lock()
@@ -305,7 +254,7 @@ func (r *round) neighbours(asked []unit) []unit {
 	var left units
 	add := func(t instance, not string) {
 		e := r.m.table.entries[t.name]
-		if e == nil || !r.waits(t.name) {
+		if e == nil || !r.waits(t) {
 			return
 		}
 		if by := r.m.table.proxy(&e.Member, not); by != nil && by.Name != r.m.self.Name {
@@ -320,14 +269,6 @@ func (r *round) neighbours(asked []unit) []unit {
 		}
 	}
 	return left.list
-}
-
-func (m *Mesh) put(ctx context.Context, to *instance, q *question) error {
-	st, ok := m.Member(to.name)
-	if !ok || st.Member.Instance != to.id {
-		return fmt.Errorf("mesh: %s is not a member", to.name)
-	}
-	return m.stream(ctx, st.Member.Addr, to.name, appendQuestion(message(msgQuestion), q))
 }
 
 // stream sends a message on a stream, and returns when it is sent or ctx ends.

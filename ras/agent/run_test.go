@@ -108,7 +108,7 @@ func TestHostOutOfReachIsNotWaitedFor(t *testing.T) {
 			t.Error(err)
 		}
 		// At once: what became of it isn't sure yet, so it is found by the look that follows, without further news.
-		a.Member(mesh.Event{Kind: mesh.Lost, Member: j.Ranks[1].Process.Member()})
+		a.Member(mesh.Event{Kind: mesh.Lost, Status: mesh.Status{Member: j.Ranks[1].Process.Member()}})
 		isOpen := sim.Until(time.Minute, func() bool { return len(a.Open()) == 1 })
 		cancel()
 		<-done

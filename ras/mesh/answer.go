@@ -98,7 +98,7 @@ func (a *asker) question(body []byte) error {
 		return nil
 	}
 	if a.working == relays || !a.admit(q.asker, began) {
-		a.m.count.limited.Add(1)
+		a.m.count.Limited.Add(1)
 		return nil
 	}
 	if a.m.spawn(func() {

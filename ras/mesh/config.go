@@ -3,8 +3,6 @@ package mesh
 import (
 	"context"
 	"fmt"
-	"io"
-	"log"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net/netip"
@@ -185,14 +183,6 @@ func (c *Config) memberlistConfig(d *delegate) *memberlist.Config {
 	m.RequireNodeNames = false
 	m.Delegate, m.Events, m.Alive, m.Ping = d, d, d, nil
 	m.DisableTcpPingsForNode = d.missed
-	m.Logger = logTo(c.Logger)
+	m.Logger = slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug) // it calls many things errors that are none
 	return m
-}
-
-// logTo is a logger of the old kind that writes to l at debug: memberlist calls many things errors that are none here.
-func logTo(l *slog.Logger) *log.Logger {
-	if l == nil || !l.Enabled(context.Background(), slog.LevelDebug) {
-		return log.New(io.Discard, "", 0)
-	}
-	return slog.NewLogLogger(l.Handler(), slog.LevelDebug)
 }

@@ -93,14 +93,10 @@ type Status struct {
 	By string
 }
 
-// Event is what happened to a member. Since is when, as far as known, by this process's clock.
+// Event is what happened to a member, and what has been known of it since.
 type Event struct {
-	Kind   Kind
-	Member Member
-	Since  time.Time
-	Cause  Cause
-	Exit   process.Exit
-	By     string
+	Status
+	Kind Kind
 	// Passing says of Resumed that it ends no more than a suspicion: the member was neither stopped nor out of reach.
 	Passing bool
 }

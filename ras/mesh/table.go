@@ -31,7 +31,9 @@ type entry struct {
 	Status
 	at   int64 // of the last fate, by the clock of its host
 	seen bool  // whether a witness saw its end: it is final
-	away bool  // whether more than Suspected was told of it since it answered or ran last
+	// away is whether it was told to be stopped, out of reach or dead, and not yet that it is back. Without that, its
+	// Resumed ends a suspicion only: Event.Passing.
+	away bool
 	// joined is what joins was when it was said to answer the last time: what fell silent before did not stay so.
 	joined uint64
 }
@@ -55,7 +57,7 @@ func (t *table) gone(name string, id uint64) bool { return t.final.has(instance{
 
 func (e *entry) become(s State, k Kind, since time.Time, c Cause, exit process.Exit, by string) []Event {
 	e.State, e.Since, e.Cause, e.Exit, e.By = s, since, c, exit, by
-	ev := Event{Kind: k, Member: e.Member, Since: since, Cause: c, Exit: exit, By: by}
+	ev := Event{Status: e.Status, Kind: k}
 	switch k {
 	case Died, Halted, Lost:
 		e.away = true
@@ -261,30 +263,20 @@ func (t *table) host(key hostKey, ok func(State) bool) []*Member {
 	return all
 }
 
-// ring lists the members that self is to watch: the next ones on its host, up to the second that runs.
-func (t *table) ring() []Member {
+// ring lists the members beside self on its host, up to the second that runs: for a step of 1 the next ones, which self
+// watches, for -1 those before it, which watch self.
+func (t *table) ring(step int) []Member {
 	all := t.host(t.self.hostKey(), func(s State) bool { return !s.gone() })
 	at := slices.IndexFunc(all, func(m *Member) bool { return m.Name == t.self.Name })
 	var next []Member
 	for i, running := 1, 0; i < len(all) && running < watches; i++ {
-		m := all[(at+i)%len(all)]
+		m := all[(at+len(all)+i*step)%len(all)]
 		next = append(next, *m)
 		if t.entries[m.Name].State != Stopped {
 			running++
 		}
 	}
 	return next
-}
-
-// watchers lists the members that watch self.
-func (t *table) watchers() []Member {
-	all := t.host(t.self.hostKey(), func(s State) bool { return s != Stopped && !s.gone() })
-	at := slices.IndexFunc(all, func(m *Member) bool { return m.Name == t.self.Name })
-	var before []Member
-	for i := 1; i < len(all) && len(before) < watches; i++ {
-		before = append(before, *all[(at-i+len(all))%len(all)])
-	}
-	return before
 }
 
 // some picks members to tell at once: so many of this host, and so many of others, on as many hosts as possible. Which

@@ -192,7 +192,7 @@ func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 	case askLook:
 		a.put(AskedToLook{m.About})
 	case tellOpen:
-		a.put(Heard{m.From, m.Turn, m.verdicts(), m.Unresolved})
+		a.put(Heard{m.From, Broadcast{m.Turn, m.verdicts(), m.Unresolved}})
 	default: // of a later version
 		return nil
 	}
@@ -244,21 +244,17 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 				a.step(ctx, Trouble{})
 			}
 		case <-a.wake:
-			for _, in := range a.take() {
+			a.mu.Lock()
+			queue := a.queue
+			a.queue = nil
+			a.mu.Unlock()
+			for _, in := range queue {
 				a.step(ctx, in)
 			}
 		case <-a.timer.C:
 			a.step(ctx, Tick{})
 		}
 	}
-}
-
-func (a *Agent) take() []Input {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	queue := a.queue
-	a.queue = nil
-	return queue
 }
 
 // members are all that are known; this process alone if it has no mesh.
@@ -276,12 +272,12 @@ func (a *Agent) step(ctx context.Context, in Input) {
 	case memberChanged:
 		in = Membership{a.members()}
 	case Notes: // what became of the members until now
-		a.effects(ctx, a.machine.Step(now, Membership{a.members()}))
+		a.effects(ctx, now, a.machine.Step(now, Membership{a.members()}))
 	}
-	a.effects(ctx, a.machine.Step(now, in))
+	a.effects(ctx, now, a.machine.Step(now, in))
 }
 
-func (a *Agent) effects(ctx context.Context, effects []Effect) {
+func (a *Agent) effects(ctx context.Context, now time.Time, effects []Effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case AskNotes:
@@ -298,14 +294,21 @@ func (a *Agent) effects(ctx context.Context, effects []Effect) {
 		case Broadcast:
 			a.broadcast(ctx, &e)
 		case Tell:
-			a.cfg.Event(verdictEvent(&e.Change, e.Since, time.Now()), e.Outward)
+			a.cfg.Event(verdictEvent(&e.Change, e.Since, now), e.Outward)
 			if e.Outward && e.Change.Kind == verdict.Opened {
 				a.mu.Lock()
 				a.reached[e.Change.Verdict.Reason]++
 				a.mu.Unlock()
 			}
 		case Publish:
-			a.publish(e.Open)
+			list := make([]Open, 0, len(e.Open))
+			for _, v := range e.Open {
+				list = append(list, Open{v, a.machine.Since(v.ID)})
+			}
+			a.mu.Lock()
+			a.open, a.at = list, now
+			a.mu.Unlock()
+			a.cfg.Open(e.Open)
 		case Settled:
 			a.mu.Lock()
 			a.settled = e.Began
@@ -320,17 +323,6 @@ func (a *Agent) effects(ctx context.Context, effects []Effect) {
 
 // beside does something that takes time, and gives the machine its result.
 func (a *Agent) beside(f func() Input) { a.busy.Go(func() { a.put(f()) }) }
-
-func (a *Agent) publish(open []verdict.Verdict) {
-	list := make([]Open, 0, len(open))
-	for _, v := range open {
-		list = append(list, Open{v, a.machine.Since(v.ID)})
-	}
-	a.mu.Lock()
-	a.open, a.at = list, time.Now()
-	a.mu.Unlock()
-	a.cfg.Open(open)
-}
 
 // gather asks for notes.
 func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {

@@ -183,9 +183,6 @@ func (part *Part) ready(call lifecycle.Call, start int64) {
 	part.end(tape.ActInit, call, 0, start, nil)
 }
 
-// In is the rank's number in the communicator of that name, of which it is a member.
-func (r *Rank) In(name string) int { return r.parts[name].slot.Rank }
-
 // Comm makes a communicator of the given ranks of the job, ready on all of them, as a split of the one called parent
 // makes it, or an init if parent is empty.
 func (j *Job) Comm(name, parent string, ranks []int) {

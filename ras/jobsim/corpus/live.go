@@ -243,7 +243,7 @@ func (q *peer) step(in agent.Input) {
 				if o == q || !l.job.Reach(q.process, o.process) {
 					continue
 				}
-				heard := agent.Heard{From: q.member.Name, Turn: e.Turn, Open: e.Open, Unresolved: e.Unresolved}
+				heard := agent.Heard{From: q.member.Name, Broadcast: e}
 				l.job.After(hop, func() { o.run(func() { o.step(heard) }) })
 			}
 		case agent.Tell:
@@ -315,31 +315,4 @@ func (q *peer) note() verdict.Note {
 	q.model.Look(q.slots, nil)
 	n.Fold(q.model, q.live.job.Now())
 	return n
-}
-
-// Notes are what all processes say of themselves now, with what became of each.
-func (l *Live) Notes() []verdict.Note {
-	fates := [...]verdict.Fate{
-		jobsim.Running: verdict.Alive, jobsim.Stopped: verdict.Stopped, jobsim.Dead: verdict.Dead,
-		jobsim.Departed: verdict.Departed,
-	}
-	notes := make([]verdict.Note, 0, len(l.peers))
-	for _, q := range l.peers {
-		n, s := q.note(), q.status()
-		if n.Fate = fates[q.process.State]; n.Fate != verdict.Alive {
-			n.FateAge, n.Cause = time.Duration(l.job.Now()-q.process.Since), agent.CauseText(&s)
-		}
-		notes = append(notes, n)
-	}
-	return notes
-}
-
-// Open are the verdicts that are open, as the process that coordinates has them.
-func (l *Live) Open() []verdict.Verdict {
-	for _, q := range l.peers {
-		if q.runs() && q.machine.Leader() == q.member.Name {
-			return q.machine.Open()
-		}
-	}
-	return nil
 }

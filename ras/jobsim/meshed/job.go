@@ -31,19 +31,26 @@ type Config struct {
 // Job is a running job. Its methods must be called within one bubble of synctest.
 type Job struct {
 	*sim.Job
-	Model  *Model
-	Agents []*agent.Agent // by member
-
-	observers []*observer // by member
+	Model   *Model
+	Members []*Member
 
 	config  Config
 	stop    context.CancelFunc
-	end     []context.CancelFunc // by member: of its agent
 	running sync.WaitGroup
 
-	mu     sync.Mutex
-	told   []Told
-	opened map[string]*spread
+	mu    sync.Mutex
+	told  []Told
+	known map[string]time.Time // by key: when the last member came to know that a verdict is open
+}
+
+// Member is one process of a job, with its agent, and what it does beside: it reads its tape, and looks for stalls.
+type Member struct {
+	Agent *agent.Agent
+	end   context.CancelFunc // of its agent
+
+	mu    sync.Mutex
+	model *model.Process
+	slots []tape.Slot
 }
 
 // Told is what an agent told receivers outside of the job of a verdict, and when.
@@ -60,9 +67,6 @@ func (t *Told) String() string {
 	return fmt.Sprintf("%v by member %d: %v %s", t.Stage, t.By, t.Verdict.Reason, t.Verdict.Text)
 }
 
-// spread is when the first and the last member came to know a verdict.
-type spread struct{ first, last time.Time }
-
 // lookTime is how often a process looks for stalls: a quarter of the age at which something is slow, as a node does.
 const lookTime = model.DefaultSlow / 4
 
@@ -72,25 +76,24 @@ func clock() int64 { return time.Now().UnixNano() }
 // Start starts a job, and returns when its members know each other. The caller closes it, also if it fails: it is never
 // nil.
 func Start(ctx context.Context, c Config) (*Job, error) {
-	j := &Job{Job: &sim.Job{}, config: c, stop: func() {}, opened: map[string]*spread{}}
+	j := &Job{Job: &sim.Job{}, config: c, stop: func() {}, known: map[string]time.Time{}}
 	if c.Machines < 1 || c.Shape.Members%c.Machines != 0 || c.Shape.Members < 1 || c.Shape.Ranks < 1 {
 		return j, fmt.Errorf("jobsim: %d members of %d ranks on %d machines, want as many on each", c.Shape.Members,
 			c.Shape.Ranks, c.Machines)
 	}
 	j.Model = NewModel(c.Seed, c.Shape, c.Machines, clock)
-	j.Agents = make([]*agent.Agent, c.Shape.Members)
-	j.observers = make([]*observer, c.Shape.Members)
-	j.end = make([]context.CancelFunc, c.Shape.Members)
+	j.Members = make([]*Member, c.Shape.Members)
 	var failed error
 	// Members start one after the other, and each is asked for the first time by Start.
 	of := func(r *sim.Rank) *agent.Agent {
 		i := r.Process.Member().Rank
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		if j.Agents[i] == nil {
-			j.Agents[i], failed = j.newAgent(r, i)
+		if j.Members[i] == nil {
+			j.Members[i] = &Member{model: model.New(model.Limits{})}
+			j.Members[i].Agent, failed = j.newAgent(r, i)
 		}
-		return j.Agents[i]
+		return j.Members[i].Agent
 	}
 	var err error
 	j.Job, err = sim.StartJob(ctx, sim.JobConfig{
@@ -113,7 +116,7 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 		time.Sleep(lookTime / time.Duration(len(j.Ranks))) // processes don't look all at one moment
 		one, end := context.WithCancel(ctx)
 		a := of(r)
-		j.end[i] = end
+		j.Members[i].end = end
 		j.running.Go(func() { a.Run(one, r.Mesh) })
 		j.running.Go(func() { j.watch(one, i, r.Process, a) })
 	}
@@ -121,49 +124,41 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 	return j, nil
 }
 
-// observer is what a process does beside: it reads its tape, and looks for stalls.
-type observer struct {
-	mu    sync.Mutex
-	model *model.Process
-	slots []tape.Slot
-}
-
 func (j *Job) newAgent(r *sim.Rank, i int) (*agent.Agent, error) {
-	j.observers[i] = &observer{model: model.New(model.Limits{})}
 	return agent.New(agent.Config{
 		Self:   r.Process.Member(),
 		Note:   func() verdict.Note { r.Process.Gate(); return j.note(i, r.Process.Member()) },
 		Local:  func(m mesh.Member) (verdict.Note, bool) { return j.note(m.Rank, m), true },
-		HeldUp: func() bool { return j.observers[i].heldUp() },
+		HeldUp: func() bool { return j.Members[i].heldUp() },
 		Event:  func(ev bus.Event, outward bool) { r.Process.Gate(); j.hear(r, i, &ev, outward) },
 	})
 }
 
-// read brings the model of a process up to now.
-func (j *Job) read(i int, a *agent.Agent) *observer {
-	o := j.observers[i]
+// read brings the model of a process up to now. failed, if it isn't nil, is told of communicators that failed.
+func (j *Job) read(i int, failed func(*model.Step)) *model.Process {
+	o := j.Members[i]
 	j.Model.Events(i, func(ev *tape.Event) {
-		if s := o.model.Apply(ev); s.Failed && a != nil {
-			a.Failed(&s)
+		if s := o.model.Apply(ev); s.Failed && failed != nil {
+			failed(&s)
 		}
 	})
 	o.slots = j.Model.Slots(i, o.slots[:0])
 	o.model.Look(o.slots, nil)
 	o.model.Forget(o.slots)
-	return o
+	return o.model
 }
 
 // note is what a process says of itself, or its tape does.
 func (j *Job) note(i int, m mesh.Member) verdict.Note {
-	o := j.observers[i]
+	o := j.Members[i]
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := verdict.Note{Member: m.Name, Host: m.Host, PID: m.PID, Rank: m.Rank, JobSize: m.JobSize}
-	n.Fold(j.read(i, nil).model, clock())
+	n.Fold(j.read(i, nil), clock())
 	return n
 }
 
-func (o *observer) heldUp() bool {
+func (o *Member) heldUp() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return verdict.AnyHeldUp(o.model, clock())
@@ -181,14 +176,14 @@ func (j *Job) watch(ctx context.Context, i int, p *sim.Process, a *agent.Agent) 
 		case <-timer.C:
 		}
 		p.Gate()
-		o := j.observers[i]
+		o := j.Members[i]
 		o.mu.Lock()
 		now := clock()
 		if now-last > int64(4*lookTime) { // it was stopped
 			o.model.Resumed(now)
 		}
 		last = now
-		news := j.read(i, a).model.Mark(now)
+		news := j.read(i, a.Failed).Mark(now)
 		o.mu.Unlock()
 		if news {
 			a.Trouble()
@@ -206,12 +201,7 @@ func (j *Job) hear(r *sim.Rank, i int, ev *bus.Event, outward bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if ev.Stage == bus.Opened {
-		s := j.opened[ev.Key]
-		if s == nil {
-			s = &spread{first: now}
-			j.opened[ev.Key] = s
-		}
-		s.last = now
+		j.known[ev.Key] = now
 	}
 	if !outward {
 		return
@@ -230,26 +220,23 @@ func (j *Job) Told() []Told {
 	return slices.Clone(j.told)
 }
 
-// Known is when the first and the last member came to know a verdict.
-func (j *Job) Known(key string) (first, last time.Time) {
+// Known is when the last member came to know a verdict.
+func (j *Job) Known(key string) time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if s := j.opened[key]; s != nil {
-		return s.first, s.last
-	}
-	return time.Time{}, time.Time{}
+	return j.known[key]
 }
 
 // AllHold tells whether all members that run, but those that except is true of, know of exactly the open verdicts with
 // these keys.
 func (j *Job) AllHold(except func(member int) bool, keys ...string) bool {
 	want := slices.Sorted(slices.Values(keys))
-	for i, a := range j.Agents {
+	for i, m := range j.Members {
 		if j.Ranks[i].Process.Ended() || except != nil && except(i) {
 			continue
 		}
 		var have []string
-		for _, o := range a.Open() {
+		for _, o := range m.Agent.Open() {
 			have = append(have, agent.VerdictKey(o.ID))
 		}
 		slices.Sort(have)
@@ -267,7 +254,7 @@ func (j *Job) Machine(member int) int { return member / (len(j.Ranks) / j.config
 func (j *Job) Kill(member int, exit process.Exit) {
 	j.Model.do(func() { j.Model.job.Processes[member].Kill(exit) })
 	j.Ranks[member].Process.Kill(exit)
-	j.end[member]()
+	j.Members[member].end()
 }
 
 // Stop stops a member's process, as SIGSTOP does.

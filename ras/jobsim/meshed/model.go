@@ -46,17 +46,18 @@ type Model struct {
 	now    func() int64
 	rand   *rand.Rand
 	job    *jobsim.Job
-	habits []habit        // by rank
+	habits []Habit        // by rank
 	events [][]tape.Event // by member: what it wrote onto its tape, and nobody has read yet
 }
 
-// habit is what a rank does otherwise than the others.
-type habit struct {
+// Habit is what a rank does otherwise than the others.
+type Habit struct {
+	Extra time.Duration // it computes for so much longer before each call
+	Swap  bool          // it calls the world's all-reduce before the data-parallel one
+	Odd   bool          // it makes another call of the world than the others: an all-reduce of twice the size
+
 	asleep bool
 	awake  *jobsim.Gate
-	extra  time.Duration // it computes for so much longer before each call
-	swap   bool          // it makes the last two calls of the step in the other order
-	odd    bool          // it makes another call of the world than the others
 }
 
 // NewModel makes a job that begins now. now is its clock.
@@ -66,7 +67,7 @@ func NewModel(seed uint64, s Shape, machines int, now func() int64) *Model {
 	m.job = jobsim.New(jobsim.Config{
 		Processes: s.Members, Hosts: machines, Latency: transfer, OnError: jobsim.Stay, Blind: true, Start: now(),
 	}, s.Ranks)
-	m.habits, m.events = make([]habit, len(m.job.Ranks)), make([][]tape.Event, s.Members)
+	m.habits, m.events = make([]Habit, len(m.job.Ranks)), make([][]tape.Event, s.Members)
 	for i, p := range m.job.Processes {
 		p.Observe = func(ev *tape.Event) { m.events[i] = append(m.events[i], *ev) }
 	}
@@ -91,7 +92,7 @@ func (m *Model) start() {
 			for _, key := range [][3]int{{0, place, 0}, {1, place / stages, local}, {2, place % stages, local}} {
 				groups[key] = append(groups[key], r.Job)
 			}
-			m.habits[r.Job] = habit{awake: &jobsim.Gate{}}
+			m.habits[r.Job] = Habit{awake: &jobsim.Gate{}}
 		}
 		place++
 	}
@@ -117,17 +118,17 @@ func (m *Model) program(rank int) jobsim.Program {
 		if !computed {
 			computed = true
 			mean := float64(m.shape.Step) / float64(len(commNames))
-			return jobsim.Compute{For: time.Duration(mean*(1+m.shape.Jitter*(2*m.rand.Float64()-1))) + h.extra}
+			return jobsim.Compute{For: time.Duration(mean*(1+m.shape.Jitter*(2*m.rand.Float64()-1))) + h.Extra}
 		}
 		if h.asleep {
 			return jobsim.Pass{Gate: h.awake}
 		}
 		at := call
-		if h.swap && call >= len(commNames)-2 {
+		if h.Swap && call >= len(commNames)-2 {
 			at = 2*len(commNames) - 3 - call
 		}
 		sig := signatures[at]
-		if h.odd && commNames[at] == world {
+		if h.Odd && commNames[at] == world {
 			sig.Bytes *= 2
 		}
 		call, computed = (call+1)%len(commNames), false
@@ -190,12 +191,6 @@ func (m *Model) Steps() (steps uint64) {
 	return steps
 }
 
-// WorldRank is a rank's number in the current world.
-func (m *Model) WorldRank(rank int) (number int) {
-	m.do(func() { number = m.job.Ranks[rank].In(world) })
-	return number
-}
-
 // Sleep keeps a rank from its next call until Wake.
 func (m *Model) Sleep(id int) { m.do(func() { m.habits[id].asleep = true }) }
 
@@ -207,14 +202,8 @@ func (m *Model) Wake(id int) {
 	})
 }
 
-// Slow makes a rank compute for so much longer than the others before each call.
-func (m *Model) Slow(id int, by time.Duration) { m.do(func() { m.habits[id].extra = by }) }
-
-// Odd lets a rank make another call of the world than the others: an all-reduce of twice the size.
-func (m *Model) Odd(id int) { m.do(func() { m.habits[id].odd = true }) }
-
-// Swap lets a rank call the world's all-reduce before the data-parallel one, as no other does.
-func (m *Model) Swap(id int) { m.do(func() { m.habits[id].swap = true }) }
+// Change changes the habits of a rank.
+func (m *Model) Change(id int, how func(*Habit)) { m.do(func() { how(&m.habits[id]) }) }
 
 // Restart ends all communicators and lets the living ranks begin anew.
 func (m *Model) Restart() { m.do(m.start) }

@@ -247,9 +247,8 @@ func (r *runner) alone(member int) bool {
 func (r *runner) sleep(s Step, o *Outcome) (right func(*Told) bool) {
 	member := r.Ranks[s.Victim/r.plan.Each].Name()
 	right = func(t *Told) bool {
-		return t.Verdict.Reason == verdict.NotEntered && r.only(&t.Verdict, func(c *verdict.Rank) bool {
-			return c.Member == member && (t.Verdict.Name != world || c.Job >= 0 || r.Model.WorldRank(s.Victim) == c.Comm)
-		})
+		return t.Verdict.Reason == verdict.NotEntered &&
+			r.only(&t.Verdict, func(c *verdict.Rank) bool { return c.Member == member })
 	}
 	from := time.Now()
 	r.Model.Sleep(s.Victim)
@@ -309,14 +308,13 @@ func (r *runner) await(s Step, o *Outcome, from, due time.Time, except func(int)
 	if !sim.Until(time.Minute, func() bool { return r.AllHold(except, t.Key) }) {
 		r.miss(s, "not all members know the verdict within a minute")
 	}
-	_, last := r.Known(t.Key)
-	o.Known = last.Sub(due)
+	o.Known = r.Known(t.Key).Sub(due)
 }
 
 // analyse measures what the coordinator computes for a verdict.
 func (r *runner) analyse() time.Duration {
 	var answers [][]byte
-	for i := range r.Agents {
+	for i := range r.Members {
 		if r.Ranks[i].Process.Ended() {
 			continue
 		}

@@ -65,11 +65,11 @@ func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Ans
 				}
 			}
 		}
-		var all units
+		var all []unit
 		all, r.pending = m.table.units(to)
 		m.mu.Unlock()
 		r.answers = make(chan Answer, len(r.pending))
-		if len(r.pending) == 0 || !m.spawn(func() { r.run(all.list, cancel) }) {
+		if len(r.pending) == 0 || !m.spawn(func() { r.run(all, cancel) }) {
 			return
 		}
 		for a := range r.answers {
@@ -99,28 +99,20 @@ func split(units []unit) [][]unit {
 	return parts
 }
 
-// units are units in the order in which their members were named first.
-type units struct {
-	list []unit
-	at   map[string]int // by name of the member that is asked
-}
-
-func (u *units) of(m *Member) *unit {
-	i, ok := u.at[m.Name]
-	if !ok {
-		if u.at == nil {
-			u.at = make(map[string]int)
-		}
-		i = len(u.list)
-		u.at[m.Name] = i
-		u.list = append(u.list, unit{member: m.instance()})
+// with is units with one member more that by answers for.
+func with(units []unit, by *Member, absent instance) []unit {
+	i := slices.IndexFunc(units, func(u unit) bool { return u.member.name == by.Name })
+	if i < 0 {
+		i = len(units)
+		units = append(units, unit{member: by.instance()})
 	}
-	return &u.list[i]
+	units[i].absent = append(units[i].absent, absent)
+	return units
 }
 
 // units sorts members that are to be asked into units, those of one host together, and names those that can answer, or
 // for which another one can.
-func (t *table) units(names []string) (all units, pending map[string]bool) {
+func (t *table) units(names []string) (all []unit, pending map[string]bool) {
 	pending = make(map[string]bool, len(names))
 	var able, unable []*Member
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
@@ -135,13 +127,12 @@ func (t *table) units(names []string) (all units, pending map[string]bool) {
 	slices.SortFunc(able, byHostAndRank)
 	slices.SortFunc(unable, byHostAndRank)
 	for _, m := range able {
-		all.of(m)
+		all = append(all, unit{member: m.instance()})
 		pending[m.Name] = true
 	}
 	for _, m := range unable {
 		if by := t.proxy(m, ""); by != nil {
-			u := all.of(by)
-			u.absent = append(u.absent, m.instance())
+			all = with(all, by, m.instance())
 			pending[m.Name] = true
 		}
 	}
@@ -248,27 +239,21 @@ func (r *round) wait(until time.Time) bool {
 }
 
 // neighbours are units in which others of their hosts answer for those that have not answered.
-func (r *round) neighbours(asked []unit) []unit {
+func (r *round) neighbours(asked []unit) (left []unit) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
-	var left units
-	add := func(t instance, not string) {
-		e := r.m.table.entries[t.name]
-		if e == nil || !r.waits(t) {
-			return
-		}
-		if by := r.m.table.proxy(&e.Member, not); by != nil && by.Name != r.m.self.Name {
-			u := left.of(by)
-			u.absent = append(u.absent, t)
-		}
-	}
-	for i := range asked {
-		add(asked[i].member, "")
-		for _, a := range asked[i].absent {
-			add(a, asked[i].member.name)
+	for _, u := range asked {
+		for _, t := range append([]instance{u.member}, u.absent...) {
+			e := r.m.table.entries[t.name]
+			if e == nil || !r.waits(t) {
+				continue
+			}
+			if by := r.m.table.proxy(&e.Member, u.member.name); by != nil && by.Name != r.m.self.Name {
+				left = with(left, by, t)
+			}
 		}
 	}
-	return left.list
+	return left
 }
 
 // stream sends a message on a stream, and returns when it is sent or ctx ends.

@@ -97,10 +97,10 @@ func TestLogging(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for got, want := range map[string]string{
-		Alive.String() + Left.String() + State(9).String():               "aliveleftstate(9)",
-		Joined.String() + Lost.String() + Kind(9).String():               "joinedunreachablekind(9)",
-		CauseTold.String() + CauseReplaced.String() + Cause(99).String(): "toldreplacedcause(99)",
-		sampleMember.String(): "rank 3 (node-a-4711)",
+		Alive.String() + Left.String():              "aliveleft",
+		Joined.String() + Lost.String():             "joinedunreachable",
+		CauseTold.String() + CauseReplaced.String(): "toldreplaced",
+		sampleMember.String():                       "rank 3 (node-a-4711)",
 		(Event{
 			Kind: Died,
 			Status: Status{

@@ -321,13 +321,13 @@ func (r namedBroadcast) Invalidates(o memberlist.Broadcast) bool {
 func (m *Mesh) receive(kind byte, body []byte) error {
 	switch kind {
 	case msgFate:
-		f, err := decodeFate(body)
+		f, err := decode(body, readFate)
 		if err != nil {
 			return err
 		}
 		m.hear(&f)
 	case msgCheck, msgLeave, msgLeaveAck:
-		about, err := decodeName(body)
+		about, err := decode(body, readInstance)
 		if err != nil {
 			return err
 		}

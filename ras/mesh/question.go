@@ -58,7 +58,13 @@ func (t instance) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(wire.AppendBytes(b, t.name), t.id)
 }
 
-func readInstance(r *wire.Reader) instance { return instance{r.Text(maxName), r.Uint64()} }
+func readInstance(r *wire.Reader) instance {
+	t := instance{r.Text(maxName), r.Uint64()}
+	if t.name == "" {
+		r.Fail(errMessage)
+	}
+	return t
+}
 
 func decodeQuestion(b []byte) (q question, err error) {
 	r := wire.NewReader(b)

@@ -33,7 +33,7 @@ type Job struct {
 	Machines []*Machine
 	Ranks    []*Rank // by rank: the first Each on the first machine, and so on
 
-	global *global
+	end func() // of math/rand's global source's dependence on the seed; nil if there is none
 }
 
 // Rank is one member of a job.
@@ -63,7 +63,7 @@ const startGap = 100 * time.Microsecond
 func StartJob(ctx context.Context, c JobConfig) (*Job, error) {
 	j := &Job{Network: New(c.Seed, c.Link)}
 	var err error
-	if j.global, err = seedGlobal(c.Seed); err != nil {
+	if j.end, err = seedGlobal(c.Seed); err != nil {
 		return j, err
 	}
 	if c.Tuning == (mesh.Tuning{}) {
@@ -142,8 +142,10 @@ func (j *Job) Close() error {
 	closing.Wait()
 	// memberlist's last probes end with their timers, which stand still when the bubble's function returns.
 	time.Sleep(time.Minute)
-	j.global.end()
-	j.global = nil
+	if j.end != nil {
+		j.end()
+		j.end = nil
+	}
 	for i, err := range errs {
 		if err != nil {
 			return fmt.Errorf("sim: close rank %d: %w", i, err)

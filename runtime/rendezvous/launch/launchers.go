@@ -3,7 +3,6 @@ package launch
 import (
 	"hash/fnv"
 	"net"
-	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -63,22 +62,15 @@ func (e *environment) torch() World {
 	w := World{Launcher: PyTorch, LocalRank: unknownRank}
 	e.place(&w, "RANK", "WORLD_SIZE")
 	e.local(&w, "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-	run := e.get("TORCHELASTIC_RUN_ID")
-	if run == "" {
-		e.master(&w, "")
-		return w
-	}
-	w.Launcher = Torchrun
-	w.Job = "torchrun-" + run
-	// A restarted job gets a port and an id of its own: the last attempt's processes may still hold the old ones.
-	if restart := e.get("TORCHELASTIC_RESTART_COUNT"); restart != "" && restart != "0" {
-		w.Job += "-restart-" + restart
-	}
-	taken, _ := strconv.ParseBool(e.get("TORCHELASTIC_USE_AGENT_STORE"))
-	if taken && e.has("MASTER_ADDR") && e.has("MASTER_PORT") {
-		port := e.number(1, 65535, "MASTER_PORT")
-		w.Address = net.JoinHostPort(e.get("MASTER_ADDR"), derivePort(w.Job+" "+strconv.Itoa(port)))
-		return w
+	if run := e.get("TORCHELASTIC_RUN_ID"); run != "" {
+		w.Launcher = Torchrun
+		w.Job = "torchrun-" + run + e.restarted("TORCHELASTIC_RESTART_COUNT")
+		taken, _ := strconv.ParseBool(e.get("TORCHELASTIC_USE_AGENT_STORE"))
+		if taken && e.has("MASTER_ADDR") && e.has("MASTER_PORT") {
+			port := e.number(1, 65535, "MASTER_PORT")
+			w.Address = net.JoinHostPort(e.get("MASTER_ADDR"), derivePort(w.Job+" "+strconv.Itoa(port)))
+			return w
+		}
 	}
 	e.master(&w, "")
 	return w
@@ -113,7 +105,7 @@ func (e *environment) mpirunHost(w *World) string {
 	if host == nil {
 		host = mpirunIPv6.FindStringSubmatch(uri)
 	}
-	if host == nil || !isAddress(host[1]) {
+	if host == nil || net.ParseIP(host[1]) == nil {
 		e.problem(name, uri, "no address of mpirun is in it; say where rank 0 is with mpirun -x CARILLON_ADDRESS=host:port")
 		return ""
 	}
@@ -122,11 +114,6 @@ func (e *environment) mpirunHost(w *World) string {
 			"say where it is with mpirun -x CARILLON_ADDRESS=host:port")
 	}
 	return host[1]
-}
-
-func isAddress(s string) bool {
-	_, err := netip.ParseAddr(s)
-	return err == nil
 }
 
 // The first addresses in Open MPI's "jobid.rank;tcp://a,b:port;tcp6://[c]:port".
@@ -145,27 +132,31 @@ func (e *environment) slurm() World {
 		e.problem("SLURM_JOB_ID", "", "Slurm sets it for every job")
 	}
 	_, step := e.first("SLURM_STEP_ID", "SLURM_STEPID")
-	w.Job = "slurm-" + id + "." + step
-	// A requeued job keeps its id.
-	if restart := e.get("SLURM_RESTART_COUNT"); restart != "" && restart != "0" {
-		w.Job += "-restart-" + restart
-	}
-	if e.has("CARILLON_ADDRESS", "MASTER_ADDR") {
-		e.master(&w, "")
-		return w
-	}
-	name, list := e.first("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
-	if list == "" {
-		e.problem(name, "", "Slurm sets it in every step; or set CARILLON_ADDRESS=host:port")
-		return w
-	}
-	host := firstHost(list)
-	if host == "" {
-		e.problem(name, list, "it must be a list of hosts such as n[01-03,7]")
-		return w
+	w.Job = "slurm-" + id + "." + step + e.restarted("SLURM_RESTART_COUNT")
+	host := ""
+	if !e.has("CARILLON_ADDRESS", "MASTER_ADDR") {
+		name, list := e.first("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+		host = firstHost(list)
+		switch {
+		case list == "":
+			e.problem(name, "", "Slurm sets it in every step; or set CARILLON_ADDRESS=host:port")
+			return w
+		case host == "":
+			e.problem(name, list, "it must be a list of hosts such as n[01-03,7]")
+			return w
+		}
 	}
 	e.master(&w, host)
 	return w
+}
+
+// restarted ends the name of a job that was restarted, which gets a port and an id of its own: the last attempt's
+// processes may still hold the old ones.
+func (e *environment) restarted(count string) string {
+	if n := e.get(count); n != "" && n != "0" {
+		return "-restart-" + n
+	}
+	return ""
 }
 
 // A list of hosts in Slurm's notation, where brackets hold numbers and ranges that each stand for one name.

@@ -63,6 +63,9 @@ const (
 	Departed // it ended in order
 )
 
+// Ended tells whether the process has ended.
+func (s State) Ended() bool { return s == Dead || s == Departed }
+
 // Process is one process of the job.
 type Process struct {
 	job   *Job

@@ -22,10 +22,13 @@ import (
 // Config is a job to simulate.
 type Config struct {
 	Seed     uint64
-	Shape    Shape
-	Machines int         // the members are spread over them evenly, and must be a multiple of them
-	Link     sim.Link    // between machines
-	Tuning   mesh.Tuning // of the meshes; the zero value is mesh.OneMachine
+	Members  int           // processes
+	Ranks    int           // in each process
+	Machines int           // the members are spread over them evenly, and must be a multiple of them
+	Step     time.Duration // what a step takes, about; default 1s
+	Jitter   float64       // by how much of its time a rank computes longer or shorter: 0 to 1; default 0.1
+	Link     sim.Link      // between machines
+	Tuning   mesh.Tuning   // of the meshes; the zero value is mesh.OneMachine
 }
 
 // Job is a running job. Its methods must be called within one bubble of synctest.
@@ -77,12 +80,12 @@ func clock() int64 { return time.Now().UnixNano() }
 // nil.
 func Start(ctx context.Context, c Config) (*Job, error) {
 	j := &Job{Job: &sim.Job{}, config: c, stop: func() {}, known: map[string]time.Time{}}
-	if c.Machines < 1 || c.Shape.Members%c.Machines != 0 || c.Shape.Members < 1 || c.Shape.Ranks < 1 {
-		return j, fmt.Errorf("jobsim: %d members of %d ranks on %d machines, want as many on each", c.Shape.Members,
-			c.Shape.Ranks, c.Machines)
+	if c.Machines < 1 || c.Members%c.Machines != 0 || c.Members < 1 || c.Ranks < 1 {
+		return j, fmt.Errorf("jobsim: %d members of %d ranks on %d machines, want as many on each", c.Members, c.Ranks,
+			c.Machines)
 	}
-	j.Model = NewModel(c.Seed, c.Shape, c.Machines, clock)
-	j.Members = make([]*Member, c.Shape.Members)
+	j.Model = newModel(c, clock)
+	j.Members = make([]*Member, c.Members)
 	var failed error
 	// Members start one after the other, and each is asked for the first time by Start.
 	of := func(r *sim.Rank) *agent.Agent {
@@ -97,7 +100,7 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 	}
 	var err error
 	j.Job, err = sim.StartJob(ctx, sim.JobConfig{
-		Seed: c.Seed, Link: c.Link, Machines: c.Machines, Each: c.Shape.Members / c.Machines, Tuning: c.Tuning,
+		Seed: c.Seed, Link: c.Link, Machines: c.Machines, Each: c.Members / c.Machines, Tuning: c.Tuning,
 		Handler: func(r *sim.Rank, from string, question []byte) []byte {
 			r.Process.Gate()
 			return of(r).Handle(ctx, from, question)

@@ -19,7 +19,7 @@ var lan = sim.Link{Delay: 100 * time.Microsecond, Jitter: 200 * time.Microsecond
 
 // small is a job of eight processes on four machines with four ranks each.
 func small() meshed.Config {
-	return meshed.Config{Seed: 1, Shape: meshed.Shape{Members: 8, Ranks: 4}, Machines: 4, Link: lan, Tuning: mesh.LAN()}
+	return meshed.Config{Seed: 1, Members: 8, Ranks: 4, Machines: 4, Link: lan, Tuning: mesh.LAN()}
 }
 
 // with runs a job in virtual time, and gives it to f once it has gone well for ten seconds.
@@ -260,7 +260,7 @@ func TestCutOffMachineIsTheVerdict(t *testing.T) {
 // one for each, although it hears of one after the other.
 func TestCutOffFromManyIsOneVerdict(t *testing.T) {
 	c := small()
-	c.Shape.Members, c.Machines = 16, 8
+	c.Members, c.Machines = 16, 8
 	with(t, c, func(t *testing.T, j *meshed.Job) {
 		const machine = 7
 		there := func(i int) bool { return j.Machine(i) == machine }
@@ -308,7 +308,7 @@ func by(told []meshed.Told, is func(int) bool, so bool) (some []meshed.Told) {
 
 func TestSlowHealthyJobGivesNone(t *testing.T) {
 	c := small()
-	c.Shape.Step, c.Shape.Jitter = 4*time.Second, 0.3
+	c.Step, c.Jitter = 4*time.Second, 0.3
 	c.Link = sim.Link{Delay: 20 * time.Millisecond, Jitter: 20 * time.Millisecond, Local: lan.Local}
 	c.Tuning = mesh.WAN()
 	with(t, c, func(t *testing.T, j *meshed.Job) {

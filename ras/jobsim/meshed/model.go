@@ -2,7 +2,6 @@ package meshed
 
 import (
 	"cmp"
-	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -11,14 +10,6 @@ import (
 	"github.com/carillon-rt/carillon/ras/jobsim"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
-
-// Shape is how a job is laid out, and how fast it goes.
-type Shape struct {
-	Members int           // processes
-	Ranks   int           // in each process
-	Step    time.Duration // what a step takes, about; default 1s
-	Jitter  float64       // by how much of its time a rank computes longer or shorter: 0 to 1; default 0.1
-}
 
 // stages is how many processes a pipeline has.
 const stages = 4
@@ -42,7 +33,7 @@ var signatures = [len(commNames)]tape.Signature{
 // Model is the ranks of a job, in the bubble's time. Each of its methods first does what happened until now.
 type Model struct {
 	mu     sync.Mutex
-	shape  Shape
+	config Config
 	now    func() int64
 	rand   *rand.Rand
 	job    *jobsim.Job
@@ -60,14 +51,14 @@ type Habit struct {
 	awake  *jobsim.Gate
 }
 
-// NewModel makes a job that begins now. now is its clock.
-func NewModel(seed uint64, s Shape, machines int, now func() int64) *Model {
-	s.Step, s.Jitter = cmp.Or(s.Step, time.Second), cmp.Or(s.Jitter, 0.1)
-	m := &Model{shape: s, now: now, rand: rand.New(rand.NewPCG(seed, 1))}
+// newModel makes a job that begins now. now is its clock.
+func newModel(c Config, now func() int64) *Model {
+	c.Step, c.Jitter = cmp.Or(c.Step, time.Second), cmp.Or(c.Jitter, 0.1)
+	m := &Model{config: c, now: now, rand: rand.New(rand.NewPCG(c.Seed, 1))}
 	m.job = jobsim.New(jobsim.Config{
-		Processes: s.Members, Hosts: machines, Latency: transfer, OnError: jobsim.Stay, Blind: true, Start: now(),
-	}, s.Ranks)
-	m.habits, m.events = make([]Habit, len(m.job.Ranks)), make([][]tape.Event, s.Members)
+		Processes: c.Members, Hosts: c.Machines, Latency: transfer, OnError: jobsim.Stay, Blind: true, Start: now(),
+	}, c.Ranks)
+	m.habits, m.events = make([]Habit, len(m.job.Ranks)), make([][]tape.Event, c.Members)
 	for i, p := range m.job.Processes {
 		p.Observe = func(ev *tape.Event) { m.events[i] = append(m.events[i], *ev) }
 	}
@@ -99,7 +90,7 @@ func (m *Model) start() {
 	m.job.Comm(world, "", all)
 	for kind := range 3 {
 		for a := range place {
-			for b := range m.shape.Ranks {
+			for b := range m.config.Ranks {
 				if ranks := groups[[3]int{kind, a, b}]; len(ranks) > 0 {
 					m.job.Comm(commNames[kind], world, ranks)
 				}
@@ -117,8 +108,8 @@ func (m *Model) program(rank int) jobsim.Program {
 	return func() jobsim.Instruction {
 		if !computed {
 			computed = true
-			mean := float64(m.shape.Step) / float64(len(commNames))
-			return jobsim.Compute{For: time.Duration(mean*(1+m.shape.Jitter*(2*m.rand.Float64()-1))) + h.Extra}
+			mean := float64(m.config.Step) / float64(len(commNames))
+			return jobsim.Compute{For: time.Duration(mean*(1+m.config.Jitter*(2*m.rand.Float64()-1))) + h.Extra}
 		}
 		if h.asleep {
 			return jobsim.Pass{Gate: h.awake}
@@ -174,21 +165,6 @@ func (m *Model) Oldest() (oldest int64) {
 		}
 	})
 	return oldest
-}
-
-// Steps is how many steps of the current start the slowest of the living ranks has made.
-func (m *Model) Steps() (steps uint64) {
-	m.do(func() {
-		steps = math.MaxUint64
-		for _, p := range m.job.Processes {
-			for _, s := range p.Slots(nil) {
-				if s.Name == world && p.State != jobsim.Dead {
-					steps = min(steps, s.Done)
-				}
-			}
-		}
-	})
-	return steps
 }
 
 // Sleep keeps a rank from its next call until Wake.

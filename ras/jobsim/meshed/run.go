@@ -78,7 +78,7 @@ func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err
 	progress(fmt.Sprintf("%d ranks in %d processes on %d machines: they get to know each other", p.Ranks,
 		members, machines))
 	j, err := Start(ctx, Config{
-		Seed: p.Seed, Shape: Shape{Members: members, Ranks: p.Each}, Machines: machines, Link: link, Tuning: mesh.LAN(),
+		Seed: p.Seed, Members: members, Ranks: p.Each, Machines: machines, Link: link, Tuning: mesh.LAN(),
 	})
 	defer func() {
 		if e := j.Close(); err == nil {
@@ -127,17 +127,26 @@ func (r *runner) quiet() {
 	p, b := r.Network.Traffic()
 	per := float64(len(r.Ranks)) * quietTime.Seconds()
 	r.result.Packets, r.result.Bytes = float64(p-packets)/per, float64(b-bytes)/per
-	r.judge(time.Time{}, func(*Told) bool { return false })
+	r.judge(Step{}, time.Time{}, func(*Told) bool { return false })
 }
 
-// judge notes what was told from a time on and is not right, or is opened more than once.
-func (r *runner) judge(from time.Time, right func(*Told) bool) {
-	seen := map[string]bool{}
-	for _, t := range r.opened(from) {
-		if seen[t.Key] || !right(&t) {
-			r.result.False = append(r.result.False, t.String())
+// judge notes what was told from a time on and is not right, is opened more than once, or is not closed.
+func (r *runner) judge(s Step, from time.Time, right func(*Told) bool) {
+	open, seen := map[string]string{}, map[string]bool{}
+	for _, t := range r.Told() {
+		switch {
+		case t.At.Before(from):
+		case t.Stage == bus.Opened:
+			if seen[t.Key] || !right(&t) {
+				r.result.False = append(r.result.False, t.String())
+			}
+			seen[t.Key], open[t.Key] = true, t.String()
+		case t.Stage == bus.Closed:
+			delete(open, t.Key)
 		}
-		seen[t.Key] = true
+	}
+	for _, text := range open {
+		r.miss(s, "told and not withdrawn outside: "+text)
 	}
 }
 
@@ -176,26 +185,8 @@ func (r *runner) step(s Step) (o Outcome) {
 		}
 		o.Withdrawn = time.Since(healed)
 	}
-	r.judge(from, right)
-	r.closed(s, from)
+	r.judge(s, from, right)
 	return o
-}
-
-// closed notes what was opened from a time on and is not closed.
-func (r *runner) closed(s Step, from time.Time) {
-	open := map[string]string{}
-	for _, t := range r.Told() {
-		switch {
-		case t.At.Before(from):
-		case t.Stage == bus.Opened:
-			open[t.Key] = t.String()
-		case t.Stage == bus.Closed:
-			delete(open, t.Key)
-		}
-	}
-	for _, text := range open {
-		r.miss(s, "told and not withdrawn outside: "+text)
-	}
 }
 
 // process kills or stops a member.

@@ -17,13 +17,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/model"
 )
 
-// Config describes an Agent. Self and Note are required.
+// Config is what else an Agent may have.
 type Config struct {
-	// Self is this process, as its mesh knows it.
-	Self mesh.Member
-	// Note is what this process says of itself now. It must not wait for the data path.
-	Note func() verdict.Note
-
 	// Stuck lists communicators in which something takes too long here; nil knows of none.
 	Stuck func() []lifecycle.CommID
 	// HeldUp tells whether operations here wait for one rank again and again; nil says no.
@@ -46,6 +41,8 @@ type Config struct {
 // Agent is RAS in one process: a Machine, and what connects it to the mesh, the tape and the bus. Its methods may be
 // called from any goroutine.
 type Agent struct {
+	self mesh.Member
+	note func() verdict.Note
 	cfg  Config
 	wake chan struct{} // something is in the queue; holds one
 
@@ -71,14 +68,9 @@ type Agent struct {
 // maxQueue bounds the inputs that wait for Run.
 const maxQueue = 1 << 12
 
-// New makes an Agent.
-func New(cfg Config) (*Agent, error) {
-	switch {
-	case cfg.Self.Name == "":
-		return nil, errors.New("agent.Config.Self has no name; mesh.Self makes one")
-	case cfg.Note == nil:
-		return nil, errors.New("agent.Config.Note is required")
-	}
+// New makes the Agent of this process, as its mesh knows it. note is what the process says of itself at that moment; it
+// must not wait for the data path.
+func New(self mesh.Member, note func() verdict.Note, cfg Config) *Agent {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -98,9 +90,9 @@ func New(cfg Config) (*Agent, error) {
 		cfg.Local = func(mesh.Member) (n verdict.Note, known bool) { return n, false }
 	}
 	return &Agent{
-		cfg: cfg, wake: make(chan struct{}, 1), reached: map[verdict.Reason]uint64{}, changed: make(chan struct{}),
-		machine: NewMachine(cfg.Self), stop: func() {},
-	}, nil
+		self: self, note: note, cfg: cfg, wake: make(chan struct{}, 1), reached: map[verdict.Reason]uint64{},
+		changed: make(chan struct{}), machine: NewMachine(self), stop: func() {},
+	}
 }
 
 // put gives Run an input. Inputs that say the same again are one, and when too many wait only those that the machine
@@ -187,7 +179,7 @@ func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 		a.topic = about
 		a.mu.Unlock()
 		a.put(AskedForNote{from})
-		n := a.cfg.Note()
+		n := a.note()
 		return encodeNote(&n, about)
 	case askLook:
 		a.put(AskedToLook{m.About})
@@ -260,7 +252,7 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 // members are all that are known; this process alone if it has no mesh.
 func (a *Agent) members() []mesh.Status {
 	if a.mesh == nil {
-		return []mesh.Status{{Member: a.cfg.Self}}
+		return []mesh.Status{{Member: a.self}}
 	}
 	return a.mesh.Members()
 }
@@ -330,7 +322,7 @@ func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 	a.rounds++
 	a.mu.Unlock()
 	if a.mesh == nil {
-		return []verdict.Note{a.cfg.Note()}
+		return []verdict.Note{a.note()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -338,7 +330,7 @@ func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 	answers, err := a.mesh.Ask(ctx, question.encode(), ask.Of...)
 	if err != nil {
 		a.cfg.Logger.Debug("nobody can be asked", "error", err)
-		return []verdict.Note{a.cfg.Note()}
+		return []verdict.Note{a.note()}
 	}
 	var notes []verdict.Note
 	for ans := range answers {
@@ -374,7 +366,7 @@ func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
 	if a.mesh == nil {
 		return
 	}
-	body := encodeOpen(a.cfg.Self.Name, b.Turn, b.Open, b.Unresolved)
+	body := encodeOpen(a.self.Name, b.Turn, b.Open, b.Unresolved)
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	answers, err := a.mesh.Ask(ctx, body)
 	if err != nil {
@@ -395,7 +387,7 @@ func (a *Agent) end() {
 	if len(a.machine.Open()) == 0 {
 		return
 	}
-	if a.machine.Leader() == a.cfg.Self.Name {
+	if a.machine.Leader() == a.self.Name {
 		deadline := time.NewTimer(leaveTime)
 		defer deadline.Stop()
 		for late := false; a.others() && !late; {
@@ -409,14 +401,14 @@ func (a *Agent) end() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	a.step(ctx, Membership{a.members()})
-	a.step(ctx, Leave{Note: a.cfg.Note(), Alone: !a.others()})
+	a.step(ctx, Leave{Note: a.note(), Alone: !a.others()})
 }
 
 // others tells whether there are processes that may go on: those that have neither left nor died. One that is out of
 // reach isn't among them: it has not heard what is open here, and may never be heard of again.
 func (a *Agent) others() bool {
 	return slices.ContainsFunc(a.members(), func(o mesh.Status) bool {
-		return o.Member.Name != a.cfg.Self.Name && o.State != mesh.Left && o.State != mesh.Dead && o.State != mesh.Unreachable
+		return o.Member.Name != a.self.Name && o.State != mesh.Left && o.State != mesh.Dead && o.State != mesh.Unreachable
 	})
 }
 

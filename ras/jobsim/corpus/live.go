@@ -295,12 +295,7 @@ func (q *peer) runs() bool { return q.process.State == jobsim.Running }
 
 // note is what a process says of itself, or its tape does.
 func (q *peer) note() verdict.Note {
-	n := verdict.Note{
-		Member: q.member.Name, Host: q.member.Host, PID: q.member.PID,
-		Rank: q.member.Rank, JobSize: q.member.JobSize,
-	}
 	q.slots = q.process.Slots(q.slots[:0])
 	q.model.Look(q.slots, nil)
-	n.Fold(q.model, q.live.job.Now())
-	return n
+	return agent.NoteBy(q.member, q.model, q.live.job.Now())
 }

@@ -86,7 +86,6 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 	}
 	j.Model = newModel(c, clock)
 	j.Members = make([]*Member, c.Members)
-	var failed error
 	// Members start one after the other, and each is asked for the first time by Start.
 	of := func(r *sim.Rank) *agent.Agent {
 		i := r.Process.Member().Rank
@@ -94,7 +93,7 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 		defer j.mu.Unlock()
 		if j.Members[i] == nil {
 			j.Members[i] = &Member{model: model.New(model.Limits{})}
-			j.Members[i].Agent, failed = j.newAgent(r, i)
+			j.Members[i].Agent = j.newAgent(r, i)
 		}
 		return j.Members[i].Agent
 	}
@@ -111,9 +110,6 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 	if err != nil {
 		return j, err
 	}
-	if failed != nil {
-		return j, failed
-	}
 	ctx, j.stop = context.WithCancel(ctx)
 	for i, r := range j.Ranks {
 		time.Sleep(lookTime / time.Duration(len(j.Ranks))) // processes don't look all at one moment
@@ -127,10 +123,10 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 	return j, nil
 }
 
-func (j *Job) newAgent(r *sim.Rank, i int) (*agent.Agent, error) {
-	return agent.New(agent.Config{
-		Self:   r.Process.Member(),
-		Note:   func() verdict.Note { r.Process.Gate(); return j.note(i, r.Process.Member()) },
+func (j *Job) newAgent(r *sim.Rank, i int) *agent.Agent {
+	self := r.Process.Member()
+	note := func() verdict.Note { r.Process.Gate(); return j.note(i, self) }
+	return agent.New(self, note, agent.Config{
 		Local:  func(m mesh.Member) (verdict.Note, bool) { return j.note(m.Rank, m), true },
 		HeldUp: func() bool { return j.Members[i].heldUp() },
 		Event:  func(ev bus.Event, outward bool) { r.Process.Gate(); j.hear(r, i, &ev, outward) },
@@ -156,9 +152,7 @@ func (j *Job) note(i int, m mesh.Member) verdict.Note {
 	o := j.Members[i]
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := verdict.Note{Member: m.Name, Host: m.Host, PID: m.PID, Rank: m.Rank, JobSize: m.JobSize}
-	n.Fold(j.read(i, nil), clock())
-	return n
+	return agent.NoteBy(m, j.read(i, nil), clock())
 }
 
 func (o *Member) heldUp() bool {

@@ -23,16 +23,18 @@ func pair(t *testing.T, coordinator func(*message) []byte) (follower *Agent) {
 	t.Helper()
 	j, err := sim.StartJob(t.Context(), sim.JobConfig{
 		Seed: 1, Link: sim.Link{Delay: time.Millisecond}, Machines: 2, Each: 1, Tuning: mesh.LAN(),
-		Handler: func(r *sim.Rank, from string, question []byte) []byte {
-			if r.Process.Member().Rank == 1 {
-				return follower.Handle(t.Context(), from, question)
+		Member: func(r *sim.Rank, c *mesh.Config) {
+			c.Handler = func(ctx context.Context, from string, question []byte) []byte {
+				if r.Process.Member().Rank == 1 {
+					return follower.Handle(ctx, from, question)
+				}
+				m, err := decode(question)
+				if err != nil {
+					t.Error(err)
+					return nil
+				}
+				return coordinator(m)
 			}
-			m, err := decode(question)
-			if err != nil {
-				t.Error(err)
-				return nil
-			}
-			return coordinator(m)
 		},
 	})
 	if err != nil {
@@ -65,11 +67,13 @@ func TestHostOutOfReachIsNotWaitedFor(t *testing.T) {
 		var a *Agent
 		j, err := sim.StartJob(t.Context(), sim.JobConfig{
 			Seed: 1, Link: sim.Link{Delay: time.Millisecond}, Machines: 2, Each: 1, Tuning: mesh.LAN(),
-			Handler: func(r *sim.Rank, from string, question []byte) []byte {
-				if r.Process.Member().Rank == 0 {
-					return a.Handle(t.Context(), from, question)
+			Member: func(r *sim.Rank, c *mesh.Config) {
+				c.Handler = func(ctx context.Context, from string, question []byte) []byte {
+					if r.Process.Member().Rank == 0 {
+						return a.Handle(ctx, from, question)
+					}
+					return []byte("ok")
 				}
-				return []byte("ok")
 			},
 		})
 		defer func() {

@@ -86,26 +86,16 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 	}
 	j.Model = newModel(c, clock)
 	j.Members = make([]*Member, c.Members)
-	// Members start one after the other, and each is asked for the first time by Start.
-	of := func(r *sim.Rank) *agent.Agent {
-		i := r.Process.Member().Rank
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		if j.Members[i] == nil {
-			j.Members[i] = &Member{model: model.New(model.Limits{})}
-			j.Members[i].Agent = j.newAgent(r, i)
-		}
-		return j.Members[i].Agent
-	}
 	var err error
 	j.Job, err = sim.StartJob(ctx, sim.JobConfig{
 		Seed: c.Seed, Link: c.Link, Machines: c.Machines, Each: c.Members / c.Machines, Tuning: c.Tuning,
-		Handler: func(r *sim.Rank, from string, question []byte) []byte {
-			r.Process.Gate()
-			return of(r).Handle(ctx, from, question)
+		Member: func(r *sim.Rank, c *mesh.Config) {
+			gate, a := r.Process.Gate, j.newAgent(r)
+			j.Members[r.Process.Member().Rank] = &Member{Agent: a, model: model.New(model.Limits{})}
+			c.Handler = func(ctx context.Context, from string, q []byte) []byte { gate(); return a.Handle(ctx, from, q) }
+			c.LocalNote = func(m mesh.Member) []byte { gate(); return a.LocalNote(m) }
+			c.OnEvent = func(e mesh.Event) { gate(); a.Member(e) }
 		},
-		LocalNote: func(r *sim.Rank, m mesh.Member) []byte { r.Process.Gate(); return of(r).LocalNote(m) },
-		OnEvent:   func(r *sim.Rank, e mesh.Event) { r.Process.Gate(); of(r).Member(e) },
 	})
 	if err != nil {
 		return j, err
@@ -114,17 +104,18 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 	for i, r := range j.Ranks {
 		time.Sleep(lookTime / time.Duration(len(j.Ranks))) // processes don't look all at one moment
 		one, end := context.WithCancel(ctx)
-		a := of(r)
-		j.Members[i].end = end
-		j.running.Go(func() { a.Run(one, r.Mesh) })
-		j.running.Go(func() { j.watch(one, i, r.Process, a) })
+		m := j.Members[i]
+		m.end = end
+		j.running.Go(func() { m.Agent.Run(one, r.Mesh) })
+		j.running.Go(func() { j.watch(one, i, r.Process) })
 	}
 	j.Model.Restart() // while they joined, time went by
 	return j, nil
 }
 
-func (j *Job) newAgent(r *sim.Rank, i int) *agent.Agent {
+func (j *Job) newAgent(r *sim.Rank) *agent.Agent {
 	self := r.Process.Member()
+	i := self.Rank
 	note := func() verdict.Note { r.Process.Gate(); return j.note(i, self) }
 	return agent.New(self, note, agent.Config{
 		Local:  func(m mesh.Member) (verdict.Note, bool) { return j.note(m.Rank, m), true },
@@ -162,7 +153,7 @@ func (o *Member) heldUp() bool {
 }
 
 // watch looks for stalls, again and again.
-func (j *Job) watch(ctx context.Context, i int, p *sim.Process, a *agent.Agent) {
+func (j *Job) watch(ctx context.Context, i int, p *sim.Process) {
 	timer := time.NewTimer(lookTime / time.Duration(2*len(j.Ranks))) // not when the agent has something to do, either
 	defer timer.Stop()
 	last := clock()
@@ -180,10 +171,10 @@ func (j *Job) watch(ctx context.Context, i int, p *sim.Process, a *agent.Agent) 
 			o.model.Resumed(now)
 		}
 		last = now
-		news := j.read(i, a.Failed).Mark(now)
+		news := j.read(i, o.Agent.Failed).Mark(now)
 		o.mu.Unlock()
 		if news {
-			a.Trouble()
+			o.Agent.Trouble()
 		}
 		timer.Reset(lookTime)
 	}

@@ -19,12 +19,9 @@ type JobConfig struct {
 	Each     int         // members on each machine
 	Tuning   mesh.Tuning // the zero value is mesh.OneMachine
 
-	// Handler and LocalNote are mesh.Config's, for the member that is asked. nil answers nothing.
-	Handler   func(r *Rank, from string, question []byte) []byte
-	LocalNote func(r *Rank, of mesh.Member) []byte
-	// OnEvent is told what each member's mesh tells, in addition to Rank.Since; nil is not interested. While members
-	// start and join, their Rank has no Mesh yet.
-	OnEvent func(r *Rank, e mesh.Event)
+	// Member completes the configuration of each member, with its Handler, LocalNote and OnEvent; nil leaves it as it
+	// is. While members start and join, their Rank has no Mesh yet.
+	Member func(r *Rank, c *mesh.Config)
 }
 
 // Job is a job of real meshes on a simulated network.
@@ -101,23 +98,17 @@ func (j *Job) start(c *JobConfig, host *Machine) error {
 	r := &Rank{Process: host.Start(len(j.Ranks), c.Machines*c.Each)}
 	config := mesh.Config{
 		Self: r.Process.Member(), Secret: make([]byte, mesh.SecretSize), Job: "simulation", Tuning: c.Tuning,
-		Host: r.Process, Transport: r.Process.Transport(), Rand: r.Process.Rand(),
-		OnEvent: func(e mesh.Event) {
-			r.mu.Lock()
-			r.told = append(r.told, Told{e, time.Now()})
-			r.mu.Unlock()
-			if c.OnEvent != nil {
-				c.OnEvent(r, e)
-			}
-		},
+		Host: r.Process, Transport: r.Process.Transport(), Rand: r.Process.Rand(), OnEvent: func(mesh.Event) {},
 	}
-	if c.Handler != nil {
-		config.Handler = func(_ context.Context, from string, question []byte) []byte {
-			return c.Handler(r, from, question)
-		}
+	if c.Member != nil {
+		c.Member(r, &config)
 	}
-	if c.LocalNote != nil {
-		config.LocalNote = func(of mesh.Member) []byte { return c.LocalNote(r, of) }
+	also := config.OnEvent
+	config.OnEvent = func(e mesh.Event) {
+		r.mu.Lock()
+		r.told = append(r.told, Told{e, time.Now()})
+		r.mu.Unlock()
+		also(e)
 	}
 	m, err := mesh.Start(config)
 	if err != nil {

@@ -84,7 +84,7 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 		return j, fmt.Errorf("jobsim: %d members of %d ranks on %d machines, want as many on each", c.Members, c.Ranks,
 			c.Machines)
 	}
-	j.Model = newModel(c, clock)
+	j.Model = newModel(c)
 	j.Members = make([]*Member, c.Members)
 	var err error
 	j.Job, err = sim.StartJob(ctx, sim.JobConfig{
@@ -127,12 +127,16 @@ func (j *Job) newAgent(r *sim.Rank) *agent.Agent {
 // read brings the model of a process up to now. failed, if it isn't nil, is told of communicators that failed.
 func (j *Job) read(i int, failed func(*model.Step)) *model.Process {
 	o := j.Members[i]
-	j.Model.Events(i, func(ev *tape.Event) {
-		if s := o.model.Apply(ev); s.Failed && failed != nil {
+	var events []tape.Event
+	j.Model.do(func() {
+		events, j.Model.events[i] = j.Model.events[i], nil
+		o.slots = j.Model.job.Processes[i].Slots(o.slots[:0])
+	})
+	for k := range events {
+		if s := o.model.Apply(&events[k]); s.Failed && failed != nil {
 			failed(&s)
 		}
-	})
-	o.slots = j.Model.Slots(i, o.slots[:0])
+	}
 	o.model.Look(o.slots, nil)
 	o.model.Forget(o.slots)
 	return o.model

@@ -34,7 +34,6 @@ var signatures = [len(commNames)]tape.Signature{
 type Model struct {
 	mu     sync.Mutex
 	config Config
-	now    func() int64
 	rand   *rand.Rand
 	job    *jobsim.Job
 	habits []Habit        // by rank
@@ -51,12 +50,12 @@ type Habit struct {
 	awake  *jobsim.Gate
 }
 
-// newModel makes a job that begins now. now is its clock.
-func newModel(c Config, now func() int64) *Model {
+// newModel makes a job that begins now.
+func newModel(c Config) *Model {
 	c.Step, c.Jitter = cmp.Or(c.Step, time.Second), cmp.Or(c.Jitter, 0.1)
-	m := &Model{config: c, now: now, rand: rand.New(rand.NewPCG(c.Seed, 1))}
+	m := &Model{config: c, rand: rand.New(rand.NewPCG(c.Seed, 1))}
 	m.job = jobsim.New(jobsim.Config{
-		Processes: c.Members, Hosts: c.Machines, Latency: transfer, OnError: jobsim.Stay, Blind: true, Start: now(),
+		Processes: c.Members, Hosts: c.Machines, Latency: transfer, OnError: jobsim.Stay, Blind: true, Start: clock(),
 	}, c.Ranks)
 	m.habits, m.events = make([]Habit, len(m.job.Ranks)), make([][]tape.Event, c.Members)
 	for i, p := range m.job.Processes {
@@ -131,23 +130,8 @@ func (m *Model) program(rank int) jobsim.Program {
 func (m *Model) do(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.job.Run(m.now())
+	m.job.Run(clock())
 	f()
-}
-
-// Slots appends a member's in-flight table, as it is now, and as it was last if the process is stopped or dead.
-func (m *Model) Slots(member int, buf []tape.Slot) []tape.Slot {
-	m.do(func() { buf = m.job.Processes[member].Slots(buf) })
-	return buf
-}
-
-// Events gives what a member wrote onto its tape since the last time.
-func (m *Model) Events(member int, observe func(*tape.Event)) {
-	var events []tape.Event
-	m.do(func() { events, m.events[member] = m.events[member], nil })
-	for i := range events {
-		observe(&events[i])
-	}
 }
 
 // Oldest is when the operation began that has been in flight for longest on a rank that runs; 0 if there is none.

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -33,9 +32,6 @@ type Config struct {
 	// Open takes the open verdicts whenever one opened, changed or was withdrawn. It must not block, and must not
 	// modify them. nil is not interested.
 	Open func([]verdict.Verdict)
-
-	// Logger hears what goes wrong between agents, at debug; nil discards it.
-	Logger *slog.Logger
 }
 
 // Agent is RAS in one process: a Machine, and what connects it to the mesh, the tape and the bus. Its methods may be
@@ -71,9 +67,6 @@ const maxQueue = 1 << 12
 // New makes the Agent of this process, as its mesh knows it. note is what the process says of itself at that moment; it
 // must not wait for the data path.
 func New(self mesh.Member, note func() verdict.Note, cfg Config) *Agent {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
 	if cfg.Event == nil {
 		cfg.Event = func(bus.Event, bool) {}
 	}
@@ -169,7 +162,6 @@ func (a *Agent) Stats() Stats {
 func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 	m, err := decode(question)
 	if err != nil {
-		a.cfg.Logger.Debug("a question that can't be read", "from", from, "error", err)
 		return nil
 	}
 	switch m.Kind {
@@ -329,17 +321,13 @@ func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 	question := message{Kind: askNotes, About: among(append(ask.About, a.cfg.Stuck()...))}
 	answers, err := a.mesh.Ask(ctx, question.encode(), ask.Of...)
 	if err != nil {
-		a.cfg.Logger.Debug("nobody can be asked", "error", err)
 		return []verdict.Note{a.note()}
 	}
 	var notes []verdict.Note
 	for ans := range answers {
-		n, err := decodeNote(ans.From, ans.Body)
-		if err != nil {
-			a.cfg.Logger.Debug("an answer that is no note", "from", ans.From, "by", ans.By, "error", err)
-			continue
+		if n, err := decodeNote(ans.From, ans.Body); err == nil { // else the member counts as one that didn't answer
+			notes = append(notes, n)
 		}
-		notes = append(notes, n)
 	}
 	return notes
 }

@@ -281,10 +281,10 @@ func (t *table) some(near, far int, chance *rand.Rand) []Member {
 	names := slices.Sorted(maps.Keys(t.entries))
 	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	hosts := make(map[hostKey]bool)
-	var here, there, more []*Member
+	var here, there, more []Member
 	for _, name := range names {
 		e := t.entries[name]
-		m := &e.Member
+		m := e.Member
 		switch {
 		case name == t.self.Name || !e.State.running():
 		case m.sameHost(&t.self):
@@ -297,9 +297,5 @@ func (t *table) some(near, far int, chance *rand.Rand) []Member {
 		}
 	}
 	there = append(there, more...)
-	var picked []Member
-	for _, m := range append(here[:min(len(here), near)], there[:min(len(there), far)]...) {
-		picked = append(picked, *m)
-	}
-	return picked
+	return append(here[:min(len(here), near)], there[:min(len(there), far)]...)
 }

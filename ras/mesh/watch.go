@@ -22,7 +22,7 @@ type watcher struct {
 	silent   map[string]bool     // members that are being examined, by a goroutine each
 	near     int                 // the table's count when the ring was read
 	ring     []Member            // to be watched
-	watched  map[instance]func() // stops the watch of a process's end; nil if it can't be watched
+	watched  map[instance]func() // stops the watch of a process's end
 	stopping map[string]glance   // found stopped, and not yet for long enough
 	losing   map[string]loss     // to be given up, if no other member confirms them
 	checked  time.Time           // when the ring was looked at last
@@ -92,9 +92,7 @@ func (w *watcher) about(name string, f func(st *Status, here bool)) {
 func (w *watcher) run() {
 	defer func() {
 		for _, stop := range w.watched {
-			if stop != nil {
-				stop()
-			}
+			stop()
 		}
 	}()
 	timer := time.NewTimer(w.m.config.Tuning.CheckInterval)
@@ -264,9 +262,7 @@ func (w *watcher) settle() {
 	for key, stop := range w.watched {
 		if !wanted[key] {
 			delete(w.watched, key)
-			if stop != nil {
-				stop()
-			}
+			stop()
 		}
 	}
 }
@@ -279,10 +275,11 @@ func (w *watcher) watch(m *Member, key instance) {
 			}
 		})
 	})
-	w.watched[key] = stop // nil if it has ended
 	if err != nil {
+		stop = func() {}
 		w.dead(m, process.ExitOf(err))
 	}
+	w.watched[key] = stop
 }
 
 // tick looks at the ring, and at times for members that are out of reach or to forget. late is how late it comes.

@@ -100,7 +100,7 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 func (r *JobRAS) open(conditions *health.Conditions) (err error) {
 	s := r.settings
 	r.agent = agent.New(r.self, r.note, agent.Config{
-		Logger: s.Log, Stuck: func() []lifecycle.CommID { return r.seen.Load().stuck },
+		Stuck:  func() []lifecycle.CommID { return r.seen.Load().stuck },
 		HeldUp: func() bool { return r.seen.Load().heldUp },
 		Local:  agent.FromTapes(filepath.Dir(r.tape.Path()), s.limits(), tape.Now),
 		Event:  r.event, Open: r.opened,

@@ -58,7 +58,7 @@ const startGap = 100 * time.Microsecond
 // StartJob starts the members, joins them to the first, and returns when all know all. The caller closes the job, also
 // if it fails: it is never nil.
 func StartJob(ctx context.Context, c JobConfig) (*Job, error) {
-	j := &Job{Network: New(c.Seed, c.Link)}
+	j := &Job{Network: newNetwork(c.Seed, c.Link)}
 	var err error
 	if j.end, err = seedGlobal(c.Seed); err != nil {
 		return j, err
@@ -71,8 +71,8 @@ func StartJob(ctx context.Context, c JobConfig) (*Job, error) {
 	c.Tuning.ProbeInterval += 1 * time.Nanosecond
 	c.Tuning.CheckInterval += 3 * time.Nanosecond
 	starts := mathrand.New(mathrand.NewPCG(c.Seed, streamStarts))
-	for range c.Machines {
-		host := j.Network.Machine()
+	for i := range c.Machines {
+		host := j.Network.machine(i + 1)
 		j.Machines = append(j.Machines, host)
 		for range c.Each {
 			time.Sleep(startGap/2 + time.Duration(starts.Int64N(int64(startGap)))) // no two tick at one instant

@@ -24,17 +24,13 @@ type Machine struct {
 	processes []*Process // number 1 first
 }
 
-// Machine adds a machine to the network.
-func (n *Network) Machine() *Machine {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	i := len(n.machines) + 1
+// machine makes the i-th machine of the network, from 1 on.
+func (n *Network) machine(i int) *Machine {
 	m := &Machine{
 		network: n, id: uint64(i), name: fmt.Sprintf("host%d", i),
 		addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
 	}
 	binary.BigEndian.PutUint64(m.boot[:], uint64(i))
-	n.machines = append(n.machines, m)
 	return m
 }
 

@@ -51,16 +51,14 @@ func (e *environment) launcher() World {
 
 // carillon is a launcher of the user's own; overrides reads its variables.
 func (e *environment) carillon() World {
-	w := World{Launcher: Carillon, LocalRank: unknownRank}
-	e.place(&w, "CARILLON_RANK", "CARILLON_WORLD_SIZE")
+	w := e.world(Carillon, "CARILLON_RANK", "CARILLON_WORLD_SIZE")
 	e.master(&w, "")
 	return w
 }
 
 // torch is torchrun, or a launcher that sets the same variables for PyTorch's init_method env://.
 func (e *environment) torch() World {
-	w := World{Launcher: PyTorch, LocalRank: unknownRank}
-	e.place(&w, "RANK", "WORLD_SIZE")
+	w := e.world(PyTorch, "RANK", "WORLD_SIZE")
 	e.local(&w, "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 	if run := e.get("TORCHELASTIC_RUN_ID"); run != "" {
 		w.Launcher = Torchrun
@@ -77,8 +75,7 @@ func (e *environment) torch() World {
 }
 
 func (e *environment) openMPI() World {
-	w := World{Launcher: OpenMPI, LocalRank: unknownRank}
-	e.place(&w, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+	w := e.world(OpenMPI, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
 	e.local(&w, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
 	if _, job := e.first("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"); job != "" {
 		w.Job = "openmpi-" + job
@@ -123,9 +120,8 @@ var (
 )
 
 func (e *environment) slurm() World {
-	w := World{Launcher: Slurm}
-	e.place(&w, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")
-	w.LocalRank = e.optional(0, w.Size-1, unknownRank, "SLURM_LOCALID")
+	w := e.world(Slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")
+	w.LocalRank = e.optional(0, w.Size-1, w.LocalRank, "SLURM_LOCALID")
 	w.LocalSize = e.slurmLocalSize()
 	_, id := e.first("SLURM_JOB_ID", "SLURM_JOBID")
 	if id == "" {

@@ -179,19 +179,19 @@ func (r *round) run(units []unit, cancel context.CancelFunc) {
 	a := r.m.asker
 	a.listen(r.q.id, r.take)
 	defer a.forget(r.q.id)
+	others := slices.Clone(units)
 	if i := slices.IndexFunc(units, func(u unit) bool { return u.member.name == r.m.self.Name }); i >= 0 {
-		u := units[i]
-		units = slices.Delete(slices.Clone(units), i, i+1)
-		own.Go(func() { a.unit(r.ctx, &r.q, &u, func(answer reply) { r.take([]reply{answer}) }) })
+		others = slices.Delete(others, i, i+1)
+		own.Go(func() { a.unit(r.ctx, &r.q, &units[i], func(answer reply) { r.take([]reply{answer}) }) })
 	}
 	deadline, _ := r.ctx.Deadline()
 	total := time.Until(deadline)
-	a.pass(r.ctx, r.q, units)
+	a.pass(r.ctx, r.q, others)
 	if r.wait(deadline.Add(-total / 2)) {
 		return
 	}
 	r.q.direct = true
-	a.directly(r.ctx, r.q, slices.DeleteFunc(slices.Clone(units), func(u unit) bool {
+	a.directly(r.ctx, r.q, slices.DeleteFunc(slices.Clone(others), func(u unit) bool {
 		return !r.waits(u.member) && !slices.ContainsFunc(u.absent, r.waits)
 	}))
 	if r.wait(deadline.Add(-total / 4)) {

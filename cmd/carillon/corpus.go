@@ -128,11 +128,11 @@ func (s *study) draw() (all []trialOf, err error) {
 }
 
 // play plays the trials: simulated ones side by side, real ones one after the other.
-func (s *study) play(ctx context.Context, cmd *cobra.Command, all []trialOf) (*corpus.Table, error) {
+func (s *study) play(ctx context.Context, cmd *cobra.Command, all []trialOf) (corpus.Table, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var (
-		table  corpus.Table
+		table  = corpus.Table{}
 		mu     sync.Mutex
 		wait   sync.WaitGroup
 		played int
@@ -150,7 +150,7 @@ func (s *study) play(ctx context.Context, cmd *cobra.Command, all []trialOf) (*c
 				if err != nil {
 					fail(fmt.Errorf("%s, seed %d: %w", t.kind.Name, t.seed, err))
 				} else {
-					s.score(cmd, &table, res, t.kind)
+					s.score(cmd, table, res, t.kind)
 				}
 				if played++; played%max(len(all)/20, 1) == 0 {
 					fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %d of %d trials\n", played, len(all))
@@ -164,7 +164,7 @@ func (s *study) play(ctx context.Context, cmd *cobra.Command, all []trialOf) (*c
 	}
 	close(next)
 	wait.Wait()
-	return &table, context.Cause(ctx)
+	return table, context.Cause(ctx)
 }
 
 func (s *study) one(ctx context.Context, t trialOf) (*corpus.Result, error) {
@@ -179,7 +179,7 @@ func (s *study) one(ctx context.Context, t trialOf) (*corpus.Result, error) {
 	return corpus.Play(corpus.Draw(t.seed, s.most, t.kind), folder)
 }
 
-func (s *study) score(cmd *cobra.Command, table *corpus.Table, res *corpus.Result, kind *corpus.Kind) {
+func (s *study) score(cmd *cobra.Command, table corpus.Table, res *corpus.Result, kind *corpus.Kind) {
 	live, after := res.Scores()
 	table.Add(kind, live, after)
 	if s.why && (live.Wrong() || after.Wrong()) {

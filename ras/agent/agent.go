@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -17,13 +16,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/model"
 )
 
-// Config describes an Agent. Self and Note are required.
+// Config is what else an Agent may have.
 type Config struct {
-	// Self is this process, as its mesh knows it.
-	Self mesh.Member
-	// Note is what this process says of itself now. It must not wait for the data path.
-	Note func() verdict.Note
-
 	// Stuck lists communicators in which something takes too long here; nil knows of none.
 	Stuck func() []lifecycle.CommID
 	// HeldUp tells whether operations here wait for one rank again and again; nil says no.
@@ -38,14 +32,13 @@ type Config struct {
 	// Open takes the open verdicts whenever one opened, changed or was withdrawn. It must not block, and must not
 	// modify them. nil is not interested.
 	Open func([]verdict.Verdict)
-
-	// Logger hears what goes wrong between agents, at debug; nil discards it.
-	Logger *slog.Logger
 }
 
 // Agent is RAS in one process: a Machine, and what connects it to the mesh, the tape and the bus. Its methods may be
 // called from any goroutine.
 type Agent struct {
+	self mesh.Member
+	note func() verdict.Note
 	cfg  Config
 	wake chan struct{} // something is in the queue; holds one
 
@@ -71,17 +64,9 @@ type Agent struct {
 // maxQueue bounds the inputs that wait for Run.
 const maxQueue = 1 << 12
 
-// New makes an Agent.
-func New(cfg Config) (*Agent, error) {
-	switch {
-	case cfg.Self.Name == "":
-		return nil, errors.New("agent.Config.Self has no name; mesh.Self makes one")
-	case cfg.Note == nil:
-		return nil, errors.New("agent.Config.Note is required")
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+// New makes the Agent of this process, as its mesh knows it. note is what the process says of itself at that moment; it
+// must not wait for the data path.
+func New(self mesh.Member, note func() verdict.Note, cfg Config) *Agent {
 	if cfg.Event == nil {
 		cfg.Event = func(bus.Event, bool) {}
 	}
@@ -98,9 +83,9 @@ func New(cfg Config) (*Agent, error) {
 		cfg.Local = func(mesh.Member) (n verdict.Note, known bool) { return n, false }
 	}
 	return &Agent{
-		cfg: cfg, wake: make(chan struct{}, 1), reached: map[verdict.Reason]uint64{}, changed: make(chan struct{}),
-		machine: NewMachine(cfg.Self), stop: func() {},
-	}, nil
+		self: self, note: note, cfg: cfg, wake: make(chan struct{}, 1), reached: map[verdict.Reason]uint64{},
+		changed: make(chan struct{}), machine: NewMachine(self), stop: func() {},
+	}
 }
 
 // put gives Run an input. Inputs that say the same again are one, and when too many wait only those that the machine
@@ -177,7 +162,6 @@ func (a *Agent) Stats() Stats {
 func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 	m, err := decode(question)
 	if err != nil {
-		a.cfg.Logger.Debug("a question that can't be read", "from", from, "error", err)
 		return nil
 	}
 	switch m.Kind {
@@ -187,12 +171,12 @@ func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 		a.topic = about
 		a.mu.Unlock()
 		a.put(AskedForNote{from})
-		n := a.cfg.Note()
+		n := a.note()
 		return encodeNote(&n, about)
 	case askLook:
 		a.put(AskedToLook{m.About})
 	case tellOpen:
-		a.put(Heard{m.From, m.Turn, m.verdicts(), m.Unresolved})
+		a.put(Heard{m.From, Broadcast{m.Turn, m.verdicts(), m.Unresolved}})
 	default: // of a later version
 		return nil
 	}
@@ -244,7 +228,11 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 				a.step(ctx, Trouble{})
 			}
 		case <-a.wake:
-			for _, in := range a.take() {
+			a.mu.Lock()
+			queue := a.queue
+			a.queue = nil
+			a.mu.Unlock()
+			for _, in := range queue {
 				a.step(ctx, in)
 			}
 		case <-a.timer.C:
@@ -253,18 +241,10 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 	}
 }
 
-func (a *Agent) take() []Input {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	queue := a.queue
-	a.queue = nil
-	return queue
-}
-
 // members are all that are known; this process alone if it has no mesh.
 func (a *Agent) members() []mesh.Status {
 	if a.mesh == nil {
-		return []mesh.Status{{Member: a.cfg.Self}}
+		return []mesh.Status{{Member: a.self}}
 	}
 	return a.mesh.Members()
 }
@@ -276,12 +256,12 @@ func (a *Agent) step(ctx context.Context, in Input) {
 	case memberChanged:
 		in = Membership{a.members()}
 	case Notes: // what became of the members until now
-		a.effects(ctx, a.machine.Step(now, Membership{a.members()}))
+		a.effects(ctx, now, a.machine.Step(now, Membership{a.members()}))
 	}
-	a.effects(ctx, a.machine.Step(now, in))
+	a.effects(ctx, now, a.machine.Step(now, in))
 }
 
-func (a *Agent) effects(ctx context.Context, effects []Effect) {
+func (a *Agent) effects(ctx context.Context, now time.Time, effects []Effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case AskNotes:
@@ -298,14 +278,21 @@ func (a *Agent) effects(ctx context.Context, effects []Effect) {
 		case Broadcast:
 			a.broadcast(ctx, &e)
 		case Tell:
-			a.cfg.Event(verdictEvent(&e.Change, e.Since, time.Now()), e.Outward)
+			a.cfg.Event(verdictEvent(&e.Change, e.Since, now), e.Outward)
 			if e.Outward && e.Change.Kind == verdict.Opened {
 				a.mu.Lock()
 				a.reached[e.Change.Verdict.Reason]++
 				a.mu.Unlock()
 			}
 		case Publish:
-			a.publish(e.Open)
+			list := make([]Open, 0, len(e.Open))
+			for _, v := range e.Open {
+				list = append(list, Open{v, a.machine.Since(v.ID)})
+			}
+			a.mu.Lock()
+			a.open, a.at = list, now
+			a.mu.Unlock()
+			a.cfg.Open(e.Open)
 		case Settled:
 			a.mu.Lock()
 			a.settled = e.Began
@@ -321,41 +308,26 @@ func (a *Agent) effects(ctx context.Context, effects []Effect) {
 // beside does something that takes time, and gives the machine its result.
 func (a *Agent) beside(f func() Input) { a.busy.Go(func() { a.put(f()) }) }
 
-func (a *Agent) publish(open []verdict.Verdict) {
-	list := make([]Open, 0, len(open))
-	for _, v := range open {
-		list = append(list, Open{v, a.machine.Since(v.ID)})
-	}
-	a.mu.Lock()
-	a.open, a.at = list, time.Now()
-	a.mu.Unlock()
-	a.cfg.Open(open)
-}
-
 // gather asks for notes.
 func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 	a.mu.Lock()
 	a.rounds++
 	a.mu.Unlock()
 	if a.mesh == nil {
-		return []verdict.Note{a.cfg.Note()}
+		return []verdict.Note{a.note()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	question := message{Kind: askNotes, About: among(append(ask.About, a.cfg.Stuck()...))}
 	answers, err := a.mesh.Ask(ctx, question.encode(), ask.Of...)
 	if err != nil {
-		a.cfg.Logger.Debug("nobody can be asked", "error", err)
-		return []verdict.Note{a.cfg.Note()}
+		return []verdict.Note{a.note()}
 	}
 	var notes []verdict.Note
 	for ans := range answers {
-		n, err := decodeNote(ans.From, ans.Body)
-		if err != nil {
-			a.cfg.Logger.Debug("an answer that is no note", "from", ans.From, "by", ans.By, "error", err)
-			continue
+		if n, err := decodeNote(ans.From, ans.Body); err == nil { // else the member counts as one that didn't answer
+			notes = append(notes, n)
 		}
-		notes = append(notes, n)
 	}
 	return notes
 }
@@ -382,7 +354,7 @@ func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
 	if a.mesh == nil {
 		return
 	}
-	body := encodeOpen(a.cfg.Self.Name, b.Turn, b.Open, b.Unresolved)
+	body := encodeOpen(a.self.Name, b.Turn, b.Open, b.Unresolved)
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	answers, err := a.mesh.Ask(ctx, body)
 	if err != nil {
@@ -403,7 +375,7 @@ func (a *Agent) end() {
 	if len(a.machine.Open()) == 0 {
 		return
 	}
-	if a.machine.Leader() == a.cfg.Self.Name {
+	if a.machine.Leader() == a.self.Name {
 		deadline := time.NewTimer(leaveTime)
 		defer deadline.Stop()
 		for late := false; a.others() && !late; {
@@ -417,14 +389,14 @@ func (a *Agent) end() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	a.step(ctx, Membership{a.members()})
-	a.step(ctx, Leave{Note: a.cfg.Note(), Alone: !a.others()})
+	a.step(ctx, Leave{Note: a.note(), Alone: !a.others()})
 }
 
 // others tells whether there are processes that may go on: those that have neither left nor died. One that is out of
 // reach isn't among them: it has not heard what is open here, and may never be heard of again.
 func (a *Agent) others() bool {
 	return slices.ContainsFunc(a.members(), func(o mesh.Status) bool {
-		return o.Member.Name != a.cfg.Self.Name && o.State != mesh.Left && o.State != mesh.Dead && o.State != mesh.Unreachable
+		return o.Member.Name != a.self.Name && o.State != mesh.Left && o.State != mesh.Dead && o.State != mesh.Unreachable
 	})
 }
 

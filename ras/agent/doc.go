@@ -20,13 +20,12 @@
 // goes on where the last one ended. Only the coordinator tells receivers outside of the job: one cause is one message
 // to the person on call.
 //
-// Where the network is parted each side tells, for neither can know whether the other one can: that the others are out
-// of reach, from which hosts that is seen, and how many processes are left there. There is no key that both sides have,
-// and each withdraws its own.
+// Where the network is parted each side tells that the others are out of reach, and withdraws that by itself: neither
+// can know whether the other one tells.
 //
 // A verdict that holds no longer is withdrawn: because it healed, or unresolved, because the ranks that waited gave up,
-// as in a job that crashes. The person on call must hear of that one, too. One that can't be judged, because some of
-// the processes that it is about don't answer, stays open.
+// of which the person on call must hear, too. One that can't be judged, as processes that it is about don't answer,
+// stays open.
 //
 // For a process that can't answer, because it is dead, stopped or has ended, another one of its host answers from its
 // tape.

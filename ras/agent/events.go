@@ -148,9 +148,9 @@ func (a *Agent) commFailed(ev *tape.Event) {
 		data.Peer = new(r.Peer)
 	}
 	a.cfg.Event(bus.Event{
-		Type: semconv.EventCommFailed, Subject: "comm " + ev.Comm.Name, Rank: rankText(a.cfg.Self.Rank), Reason: data.Code,
+		Type: semconv.EventCommFailed, Subject: "comm " + ev.Comm.Name, Rank: rankText(a.self.Rank), Reason: data.Code,
 		Cause: a.causeOf(ev), Data: data,
-		Text: fmt.Sprintf("communicator %s of %s failed: %s", ev.Comm.Name, a.cfg.Self, cmp.Or(r.Text, data.Code)),
+		Text: fmt.Sprintf("communicator %s of %s failed: %s", ev.Comm.Name, a.self, cmp.Or(r.Text, data.Code)),
 	}, false)
 }
 

@@ -109,13 +109,9 @@ func TestCause(t *testing.T) {
 // TestSuspicionsAreNotTold: a process that answers late, and then does, is nothing to be told of; one that is back is.
 func TestSuspicionsAreNotTold(t *testing.T) {
 	var told []string
-	a, err := New(Config{
-		Self: mesh.Member{Name: "a-1"}, Note: func() verdict.Note { return verdict.Note{} },
+	a := New(mesh.Member{Name: "a-1"}, func() verdict.Note { return verdict.Note{} }, Config{
 		Event: func(ev bus.Event, _ bool) { told = append(told, strings.TrimPrefix(ev.Type, semconv.EventPrefix)) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	other := mesh.Member{Name: "b-1", Rank: 1}
 	for _, e := range []mesh.Event{
 		{Kind: mesh.Suspected},

@@ -60,24 +60,19 @@ type withdrawn struct {
 }
 
 const (
-	// gatherTime is how long after the first news a coordinator asks: news rarely comes alone.
-	gatherTime = 50 * time.Millisecond
-	// askTime is how long notes may take to come.
-	askTime = 2 * time.Second
-	// againFirst and againMost are when a coordinator asks again while something is open: the first time, and in the end.
-	againFirst = time.Second
-	againMost  = 5 * time.Second
-	// lookTime is how often the process looks whether it waits for one rank again and again.
-	lookTime = 10 * time.Second
-	// mostTries is how often a process tells the coordinator of its trouble before it leaves that to the next report of
-	// a stall.
-	mostTries = 5
-	// restTime is between two looks at the job, however many have news: one stall is news from all ranks.
-	restTime = 250 * time.Millisecond
-	// soonTime is when to look again at ranks that moved a moment ago.
-	soonTime = 250 * time.Millisecond
-	// silence is how long a coordinator may say nothing while something is open.
-	silence = 3 * againMost
+	gatherTime = 50 * time.Millisecond  // from the first news until a coordinator asks: news rarely comes alone
+	askTime    = 2 * time.Second        // for notes to come
+	againFirst = time.Second            // until a coordinator asks again while something is open, the first time,
+	againMost  = 5 * time.Second        // and in the end
+	lookTime   = 10 * time.Second       // between two looks whether the process waits for one rank again and again
+	mostTries  = 5                      // to tell the coordinator of trouble, before the next report of a stall
+	restTime   = 250 * time.Millisecond // between two looks at the job: one stall is news from all ranks
+	soonTime   = 250 * time.Millisecond // until another look at ranks that moved a moment ago
+	silence    = 3 * againMost          // of a coordinator while something is open: its last message may be lost
+	doubt      = 5 * time.Second        // for which one that doesn't answer stays it: two would tell everything twice
+	departTime = 200 * time.Millisecond // since the end of a process until it counts as a cause: others may end with it
+	lingerTime = 15 * time.Second       // for which a verdict on a straggler close to the threshold stays open
+
 	// silentTime is how long a process that runs and doesn't answer may keep the coordinator from judging, unsureTime
 	// how long all of them may, where it is another one each time.
 	silentTime = 15 * time.Second
@@ -85,17 +80,10 @@ const (
 	// healing is how much longer than twice an outage connections may take to go on after it: TCP sends again after a
 	// pause that is as long as all before it, and the outage began before it was noticed.
 	healing = 10 * time.Second
-	// lingerTime is how long a verdict on a straggler stays open when it is close to the threshold.
-	lingerTime = 15 * time.Second
 	// pastTime is how long the last mostPast verdicts that were withdrawn unresolved are told again: a message may be
 	// lost.
 	pastTime = time.Minute
 	mostPast = 32
-	// doubt is how long a coordinator that doesn't answer stays coordinator: packets get lost, and two coordinators tell
-	// everything twice.
-	doubt = 5 * time.Second
-	// departTime is how long ago a process must have ended in order to count as a cause: others may end with it.
-	departTime = 200 * time.Millisecond
 )
 
 // Input is something that happened: one of the types below.
@@ -118,12 +106,10 @@ type (
 	}
 	// Told is whether the process that was told with TellTrouble has heard it.
 	Told struct{ Heard bool }
-	// Heard is what a coordinator says is open, and which verdicts it withdrew unresolved lately.
+	// Heard is what a coordinator says.
 	Heard struct {
-		From       string
-		Turn       uint64
-		Open       []verdict.Verdict
-		Unresolved []string
+		From string
+		Broadcast
 	}
 	// Tick tells that the time of a Wake has come, or any other time.
 	Tick struct{}
@@ -152,7 +138,7 @@ type (
 	TellTrouble struct{ To string }
 	// StopTelling ends the attempt of TellTrouble: the coordinator knows, or will not answer.
 	StopTelling struct{}
-	// Broadcast tells all what is open.
+	// Broadcast tells all what is open, and which verdicts were withdrawn unresolved lately.
 	Broadcast struct {
 		Turn       uint64
 		Open       []verdict.Verdict
@@ -313,7 +299,7 @@ func (m *Machine) act(now time.Time) {
 		return
 	}
 	m.due = time.Time{}
-	if len(m.tracker.Open()) > 0 && now.Sub(m.heard) > silence { // its last message may be lost
+	if len(m.tracker.Open()) > 0 && now.Sub(m.heard) > silence {
 		m.trouble, m.heard = true, now
 	}
 	switch {

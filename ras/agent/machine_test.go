@@ -352,3 +352,13 @@ func TestPhases(t *testing.T) {
 		}
 	}
 }
+
+var phaseNames = [numPhases]string{"speaking", "silent", "stopped", "doubted", "unreachable", "dead", "left", "retired"}
+
+func (p phase) String() string { return phaseNames[p] }
+
+var happeningNames = [numHappenings]string{
+	"answered", "unanswered", "runs", "halted", "lost", "longLost", "died", "departed", "released",
+}
+
+func (h happening) String() string { return happeningNames[h] }

@@ -32,10 +32,6 @@ const (
 	numPhases
 )
 
-var phaseNames = [numPhases]string{"speaking", "silent", "stopped", "doubted", "unreachable", "dead", "left", "retired"}
-
-func (p phase) String() string { return phaseNames[p] }
-
 // happening is what changes a phase.
 type happening uint8
 
@@ -51,12 +47,6 @@ const (
 	released                    // no open verdict is about it
 	numHappenings
 )
-
-var happeningNames = [numHappenings]string{
-	"answered", "unanswered", "runs", "halted", "lost", "longLost", "died", "departed", "released",
-}
-
-func (h happening) String() string { return happeningNames[h] }
 
 // stay is a transition to the same phase.
 const stay = numPhases

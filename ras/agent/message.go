@@ -124,25 +124,21 @@ func among(comms []lifecycle.CommID) []lifecycle.CommID {
 // encodeNote is a note, without the slots that say least where it would not fit into an answer. Those that the question
 // is about say most: the rank at fault may be idle there.
 func encodeNote(n *verdict.Note, about []lifecycle.CommID) []byte {
+	n.Where, n.Cause = shorten(n.Where), shorten(n.Cause)
 	for {
 		b, err := json.Marshal(n)
-		if err != nil {
-			return nil // no text of a tape is beyond JSON, so this is none
-		}
 		switch {
+		case err != nil: // no text of a tape is beyond JSON, so there is none
+			return nil
 		case len(b) <= mesh.MaxAnswer:
 			return b
 		case len(n.Habits) > 0:
 			n.Habits = nil // their trails name places in Slots, which are cut next
-			continue
-		case len(n.Slots) == 0:
-			n.Where, n.Cause = shorten(n.Where), shorten(n.Cause)
-			if b, err = json.Marshal(n); err != nil || len(b) > mesh.MaxAnswer {
-				return nil
-			}
-			return b
+		case len(n.Slots) > 0:
+			n.Slots = essential(n.Slots, about)
+		default:
+			return nil
 		}
-		n.Slots = essential(n.Slots, about)
 	}
 }
 

@@ -17,14 +17,8 @@ import (
 
 func newTestAgent(t testing.TB) *Agent {
 	t.Helper()
-	a, err := New(Config{
-		Self: mesh.Member{Name: "host-1", Host: "host", ID: process.ID{PID: 1}, Rank: 0, JobSize: 2},
-		Note: func() verdict.Note { return verdict.Note{Member: "host-1"} },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	self := mesh.Member{Name: "host-1", Host: "host", ID: process.ID{PID: 1}, Rank: 0, JobSize: 2}
+	return New(self, func() verdict.Note { return verdict.Note{Member: self.Name} }, Config{})
 }
 
 // Whatever comes, nothing breaks, and what is no message changes nothing.

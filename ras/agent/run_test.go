@@ -23,27 +23,27 @@ func pair(t *testing.T, coordinator func(*message) []byte) (follower *Agent) {
 	t.Helper()
 	j, err := sim.StartJob(t.Context(), sim.JobConfig{
 		Seed: 1, Link: sim.Link{Delay: time.Millisecond}, Machines: 2, Each: 1, Tuning: mesh.LAN(),
-		Handler: func(r *sim.Rank, from string, question []byte) []byte {
-			if r.Process.Member().Rank == 1 {
-				return follower.Handle(t.Context(), from, question)
+		Member: func(r *sim.Rank, c *mesh.Config) {
+			c.Handler = func(ctx context.Context, from string, question []byte) []byte {
+				if r.Process.Member().Rank == 1 {
+					return follower.Handle(ctx, from, question)
+				}
+				m, err := decode(question)
+				if err != nil {
+					t.Error(err)
+					return nil
+				}
+				return coordinator(m)
 			}
-			m, err := decode(question)
-			if err != nil {
-				t.Error(err)
-				return nil
-			}
-			return coordinator(m)
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if follower, err = New(Config{
-		Self: j.Ranks[1].Process.Member(), Note: func() verdict.Note { return verdict.Note{Member: j.Ranks[1].Name()} },
+	self := j.Ranks[1].Process.Member()
+	follower = New(self, func() verdict.Note { return verdict.Note{Member: self.Name} }, Config{
 		Stuck: func() []lifecycle.CommID { return []lifecycle.CommID{{1}} },
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -67,11 +67,13 @@ func TestHostOutOfReachIsNotWaitedFor(t *testing.T) {
 		var a *Agent
 		j, err := sim.StartJob(t.Context(), sim.JobConfig{
 			Seed: 1, Link: sim.Link{Delay: time.Millisecond}, Machines: 2, Each: 1, Tuning: mesh.LAN(),
-			Handler: func(r *sim.Rank, from string, question []byte) []byte {
-				if r.Process.Member().Rank == 0 {
-					return a.Handle(t.Context(), from, question)
+			Member: func(r *sim.Rank, c *mesh.Config) {
+				c.Handler = func(ctx context.Context, from string, question []byte) []byte {
+					if r.Process.Member().Rank == 0 {
+						return a.Handle(ctx, from, question)
+					}
+					return []byte("ok")
 				}
-				return []byte("ok")
 			},
 		})
 		defer func() {
@@ -83,20 +85,18 @@ func TestHostOutOfReachIsNotWaitedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		var told []string
-		if a, err = New(Config{
-			Self: j.Ranks[0].Process.Member(), Note: func() verdict.Note { // it is in a communicator with the other one
-				return verdict.Note{Member: j.Ranks[0].Name(), Slots: []verdict.Slot{{
-					Comm: lifecycle.CommID{1}, Size: 2, Job: -1, Wait: -1, State: lifecycle.StateReady,
-				}}}
-			},
+		note := func() verdict.Note { // it is in a communicator with the other one
+			return verdict.Note{Member: j.Ranks[0].Name(), Slots: []verdict.Slot{{
+				Comm: lifecycle.CommID{1}, Size: 2, Job: -1, Wait: -1, State: lifecycle.StateReady,
+			}}}
+		}
+		a = New(j.Ranks[0].Process.Member(), note, Config{
 			Event: func(ev bus.Event, outward bool) {
 				if ev.Reason == verdict.RankUnreachable.String() {
 					told = append(told, fmt.Sprintf("%v %v", ev.Stage, outward))
 				}
 			},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -108,7 +108,7 @@ func TestHostOutOfReachIsNotWaitedFor(t *testing.T) {
 			t.Error(err)
 		}
 		// At once: what became of it isn't sure yet, so it is found by the look that follows, without further news.
-		a.Member(mesh.Event{Kind: mesh.Lost, Member: j.Ranks[1].Process.Member()})
+		a.Member(mesh.Event{Kind: mesh.Lost, Status: mesh.Status{Member: j.Ranks[1].Process.Member()}})
 		isOpen := sim.Until(time.Minute, func() bool { return len(a.Open()) == 1 })
 		cancel()
 		<-done
@@ -171,10 +171,7 @@ func failed() verdict.Note {
 func TestSettleWaitsForALook(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			a, err := New(Config{Self: mesh.Member{Name: "a-1"}, Note: failed})
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := New(mesh.Member{Name: "a-1"}, failed, Config{})
 			settled(t, a, 0)
 			a.Failed(failure())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -231,16 +228,5 @@ func settled(t *testing.T, a *Agent, within time.Duration) {
 	a.Settle(ctx)
 	if took := time.Since(began); took > within {
 		t.Errorf("Settle took %v, want at most %v", took, within)
-	}
-}
-
-func TestConfigIsChecked(t *testing.T) {
-	for name, c := range map[string]Config{
-		"no name": {Note: failed},
-		"no note": {Self: mesh.Member{Name: "a-1"}},
-	} {
-		if _, err := New(c); err == nil {
-			t.Errorf("%s: taken", name)
-		}
 	}
 }

@@ -26,6 +26,11 @@ func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdi
 	tallies, _ := r.AppendTallies(nil) // likewise
 	p.Look(slots, tallies)
 	p.Forget(slots)
+	return NoteBy(m, p, now)
+}
+
+// NoteBy is what the model of a process tells of it at the time now of the tape's clock.
+func NoteBy(m mesh.Member, p *model.Process, now int64) verdict.Note {
 	n := verdict.Note{Member: m.Name, Host: m.Host, PID: m.PID, Rank: m.Rank, JobSize: m.JobSize}
 	n.Fold(p, now)
 	return n

@@ -53,7 +53,7 @@ func (p *Process) Continue() {
 
 // Kill ends the process at once, without a message to others. how is what its parent sees.
 func (p *Process) Kill(how process.Exit) {
-	if p.State == Dead || p.State == Departed {
+	if p.State.Ended() {
 		return
 	}
 	p.setState(Dead, how)
@@ -75,7 +75,7 @@ func (p *Process) Kill(how process.Exit) {
 
 // leave ends the process in order, with an exit code: its communicators that are left are aborted.
 func (p *Process) leave(code int) {
-	if p.State == Dead || p.State == Departed {
+	if p.State.Ended() {
 		return
 	}
 	for _, r := range p.Ranks {

@@ -63,6 +63,9 @@ const (
 	Departed // it ended in order
 )
 
+// Ended tells whether the process has ended.
+func (s State) Ended() bool { return s == Dead || s == Departed }
+
 // Process is one process of the job.
 type Process struct {
 	job   *Job
@@ -182,9 +185,6 @@ func (part *Part) ready(call lifecycle.Call, start int64) {
 	part.slot.State = lifecycle.StateReady
 	part.end(tape.ActInit, call, 0, start, nil)
 }
-
-// In is the rank's number in the communicator of that name, of which it is a member.
-func (r *Rank) In(name string) int { return r.parts[name].slot.Rank }
 
 // Comm makes a communicator of the given ranks of the job, ready on all of them, as a split of the one called parent
 // makes it, or an init if parent is empty.

@@ -2,7 +2,7 @@ package mesh
 
 import (
 	"context"
-	"iter"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -98,7 +98,7 @@ func (a *asker) question(body []byte) error {
 		return nil
 	}
 	if a.working == relays || !a.admit(q.asker, began) {
-		a.m.count.limited.Add(1)
+		a.m.count.Limited.Add(1)
 		return nil
 	}
 	if a.m.spawn(func() {
@@ -139,18 +139,16 @@ func (a *asker) work(q *question, began time.Time) {
 	}
 	if rest := q.units[1:]; len(rest) > 0 && a.listen(q.id, take) {
 		defer a.forget(q.id)
-		a.pass(ctx, q, rest)
+		a.pass(ctx, *q, rest)
 	}
 	a.m.spawn(func() {
-		a.unit(ctx, q.asker, q.body, &q.units[0], func(r reply) { take([]reply{r}) })
+		a.unit(ctx, q, &q.units[0], func(r reply) { take([]reply{r}) })
 	})
 	for want > 0 && ctx.Err() == nil {
 		replies := gather(ctx, arrived, want)
 		want -= len(replies)
-		for part := range chunks(replies) {
-			// The asker may be gone.
-			_ = a.m.stream(ctx, q.reply, q.replyTo, appendReplies(message(msgAnswers), q.id, part))
-		}
+		// The asker may be gone.
+		_ = a.m.stream(ctx, q.reply, q.replyTo, appendReplies(message(msgAnswers), q.id, replies))
 	}
 }
 
@@ -176,49 +174,53 @@ func gather(ctx context.Context, arrived <-chan []reply, want int) (replies []re
 	return replies
 }
 
-// pass asks those behind this member, in less time than it has.
-func (a *asker) pass(ctx context.Context, q *question, rest []unit) {
-	deadline, _ := ctx.Deadline()
-	for _, part := range split(rest) {
-		sub := *q
-		sub.units, sub.reply, sub.replyTo = part, a.m.self.Addr, a.m.self.Name
-		sub.left = time.Until(deadline) * 7 / 8
+// pass asks members through a tree: the first of each part, which asks the others. Where it is not there, they are
+// asked one by one.
+func (a *asker) pass(ctx context.Context, q question, units []unit) {
+	for _, part := range split(units) {
 		a.m.spawn(func() {
-			first, cancel := context.WithTimeout(ctx, sub.left/4)
-			defer cancel()
-			if a.m.put(first, &part[0].member, &sub) == nil {
-				return
-			}
-			// The first is not there: the others of its part are asked one by one.
-			for i := 1; i < len(part) && ctx.Err() == nil; i++ {
-				one := sub
-				one.units = part[i : i+1]
-				_ = a.m.put(ctx, &part[i].member, &one) // the first asker asks again
+			if a.put(ctx, q, part) != nil {
+				a.directly(ctx, q, part[1:])
 			}
 		})
 	}
 }
 
-// chunks cuts answers into messages of bounded size.
-func chunks(replies []reply) iter.Seq[[]reply] {
-	return func(yield func([]reply) bool) {
-		for len(replies) > 0 {
-			n, size := 0, 0
-			for n < len(replies) && n < maxReplies && (n == 0 || size+len(replies[n].body) <= flushBytes) {
-				size += len(replies[n].body)
-				n++
-			}
-			if !yield(replies[:n]) {
-				return
-			}
-			replies = replies[n:]
+// directly asks every unit by itself, a few at a time. One that can't be reached is missing: it does not answer.
+func (a *asker) directly(ctx context.Context, q question, units []unit) {
+	var asking sync.WaitGroup
+	room := make(chan struct{}, askAtOnce)
+	for i := range units {
+		if room <- struct{}{}; ctx.Err() != nil {
+			break
 		}
+		asking.Go(func() {
+			_ = a.put(ctx, q, units[i:i+1])
+			<-room
+		})
 	}
+	asking.Wait()
+}
+
+// put sends the first of some units the question, which it is to answer, and to pass on to the others, in less time
+// than there is.
+func (a *asker) put(ctx context.Context, q question, units []unit) error {
+	deadline, _ := ctx.Deadline()
+	q.left = time.Until(deadline) * 7 / 8
+	q.units, q.reply, q.replyTo = units, a.m.self.Addr, a.m.self.Name
+	ctx, cancel := context.WithTimeout(ctx, q.left/4)
+	defer cancel()
+	to := &units[0].member
+	st, ok := a.m.Member(to.name)
+	if !ok || st.Member.Instance != to.id {
+		return fmt.Errorf("mesh: %s is not a member", to.name)
+	}
+	return a.m.stream(ctx, st.Member.Addr, to.name, appendQuestion(message(msgQuestion), &q))
 }
 
 // unit answers for this member and for those of its host that can't, all at once. emit gets each answer; it may be
 // called by several goroutines.
-func (a *asker) unit(ctx context.Context, from string, body []byte, u *unit, emit func(reply)) {
+func (a *asker) unit(ctx context.Context, q *question, u *unit, emit func(reply)) {
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	for _, t := range u.absent {
@@ -232,7 +234,7 @@ func (a *asker) unit(ctx context.Context, from string, body []byte, u *unit, emi
 			}))
 		})
 	}
-	emit(a.answer(ctx, a.m.self.Name, func() []byte { return a.m.config.Handler(ctx, from, body) }))
+	emit(a.answer(ctx, a.m.self.Name, func() []byte { return a.m.config.Handler(ctx, q.asker, q.body) }))
 }
 
 // answer calls f for an answer. It waits for room until ctx ends.

@@ -3,7 +3,6 @@ package mesh
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -13,9 +12,6 @@ import (
 
 	"github.com/hashicorp/memberlist"
 )
-
-// ErrQuestionTooLong means that a question has more than MaxQuestion bytes.
-var ErrQuestionTooLong = errors.New("mesh: the question is too long")
 
 const (
 	// DefaultAskTime is how long it takes to ask with a context that has no deadline, maxAskTime how long it may.
@@ -43,15 +39,16 @@ type Answer struct {
 //
 // Members that are dead, stopped or out of reach are not asked: another one of their host is, for the last they wrote.
 // That is also done, in the last quarter of the time, for those that did not answer.
-func (m *Mesh) Ask(ctx context.Context, question []byte, to ...string) (iter.Seq[Answer], error) {
-	if len(question) > MaxQuestion {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrQuestionTooLong, len(question), MaxQuestion)
+func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Answer], error) {
+	if len(body) > MaxQuestion {
+		return nil, fmt.Errorf("mesh: the question has %d bytes, want at most %d", len(body), MaxQuestion)
 	}
 	if m.ctx.Err() != nil {
 		return nil, ErrClosed
 	}
-	r := round{m: m, body: slices.Clone(question), done: make(chan struct{})}
-	_, _ = rand.Read(r.id[:]) // it never fails
+	r := round{m: m, done: make(chan struct{})}
+	r.q.asker, r.q.body = m.self.Name, slices.Clone(body)
+	_, _ = rand.Read(r.q.id[:]) // it never fails
 	return func(yield func(Answer) bool) {
 		limit := maxAskTime
 		if _, ok := ctx.Deadline(); !ok {
@@ -60,7 +57,6 @@ func (m *Mesh) Ask(ctx context.Context, question []byte, to ...string) (iter.Seq
 		var cancel context.CancelFunc
 		r.ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
-		r.deadline, _ = r.ctx.Deadline()
 		m.mu.Lock()
 		if len(to) == 0 {
 			for name, e := range m.table.entries {
@@ -69,11 +65,11 @@ func (m *Mesh) Ask(ctx context.Context, question []byte, to ...string) (iter.Seq
 				}
 			}
 		}
-		var all units
+		var all []unit
 		all, r.pending = m.table.units(to)
 		m.mu.Unlock()
 		r.answers = make(chan Answer, len(r.pending))
-		if len(r.pending) == 0 || !m.spawn(func() { r.run(all.list, cancel) }) {
+		if len(r.pending) == 0 || !m.spawn(func() { r.run(all, cancel) }) {
 			return
 		}
 		for a := range r.answers {
@@ -103,28 +99,20 @@ func split(units []unit) [][]unit {
 	return parts
 }
 
-// units are units in the order in which their members were named first.
-type units struct {
-	list []unit
-	at   map[string]int // by name of the member that is asked
-}
-
-func (u *units) of(m *Member) *unit {
-	i, ok := u.at[m.Name]
-	if !ok {
-		if u.at == nil {
-			u.at = make(map[string]int)
-		}
-		i = len(u.list)
-		u.at[m.Name] = i
-		u.list = append(u.list, unit{member: m.instance()})
+// with is units with one member more that by answers for.
+func with(units []unit, by *Member, absent instance) []unit {
+	i := slices.IndexFunc(units, func(u unit) bool { return u.member.name == by.Name })
+	if i < 0 {
+		i = len(units)
+		units = append(units, unit{member: by.instance()})
 	}
-	return &u.list[i]
+	units[i].absent = append(units[i].absent, absent)
+	return units
 }
 
 // units sorts members that are to be asked into units, those of one host together, and names those that can answer, or
 // for which another one can.
-func (t *table) units(names []string) (all units, pending map[string]bool) {
+func (t *table) units(names []string) (all []unit, pending map[string]bool) {
 	pending = make(map[string]bool, len(names))
 	var able, unable []*Member
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
@@ -139,13 +127,12 @@ func (t *table) units(names []string) (all units, pending map[string]bool) {
 	slices.SortFunc(able, byHostAndRank)
 	slices.SortFunc(unable, byHostAndRank)
 	for _, m := range able {
-		all.of(m)
+		all = append(all, unit{member: m.instance()})
 		pending[m.Name] = true
 	}
 	for _, m := range unable {
 		if by := t.proxy(m, ""); by != nil {
-			u := all.of(by)
-			u.absent = append(u.absent, m.instance())
+			all = with(all, by, m.instance())
 			pending[m.Name] = true
 		}
 	}
@@ -168,13 +155,11 @@ func (t *table) proxy(m *Member, not string) *Member {
 }
 
 type round struct {
-	m        *Mesh
-	ctx      context.Context //nolint:containedctx // of the loop; the round lives as long
-	deadline time.Time
-	id       [16]byte
-	body     []byte
-	answers  chan Answer   // has room for all; closed when nothing comes any more
-	done     chan struct{} // closed when no answer is missing
+	m       *Mesh
+	ctx     context.Context //nolint:containedctx // of the loop; the round lives as long
+	q       question
+	answers chan Answer   // has room for all; closed when nothing comes any more
+	done    chan struct{} // closed when no answer is missing
 
 	mu      sync.Mutex
 	pending map[string]bool // names of members that have not answered
@@ -188,55 +173,32 @@ func (r *round) run(units []unit, cancel context.CancelFunc) {
 		clear(r.pending)
 		close(r.answers)
 	}()
-	var asking sync.WaitGroup
-	defer asking.Wait()
+	var own sync.WaitGroup
+	defer own.Wait()
 	defer cancel()
 	a := r.m.asker
-	a.listen(r.id, r.take)
-	defer a.forget(r.id)
-	total := time.Until(r.deadline)
-	others := make([]unit, 0, len(units))
-	for i := range units {
-		if units[i].member.name != r.m.self.Name {
-			others = append(others, units[i])
-			continue
-		}
-		asking.Go(func() {
-			a.unit(r.ctx, r.m.self.Name, r.body, &units[i], func(answer reply) { r.take([]reply{answer}) })
-		})
+	a.listen(r.q.id, r.take)
+	defer a.forget(r.q.id)
+	others := slices.Clone(units)
+	if i := slices.IndexFunc(units, func(u unit) bool { return u.member.name == r.m.self.Name }); i >= 0 {
+		others = slices.Delete(others, i, i+1)
+		own.Go(func() { a.unit(r.ctx, &r.q, &units[i], func(answer reply) { r.take([]reply{answer}) }) })
 	}
-	for _, part := range split(others) {
-		asking.Go(func() {
-			if r.put(part, total*7/8, false) != nil {
-				r.each(part) // none is there to pass it on
-			}
-		})
-	}
-	if r.wait(r.deadline.Add(-total / 2)) {
+	deadline, _ := r.ctx.Deadline()
+	total := time.Until(deadline)
+	a.pass(r.ctx, r.q, others)
+	if r.wait(deadline.Add(-total / 2)) {
 		return
 	}
-	var silent []unit
-	for _, u := range others {
-		if r.waits(u.member.name) || slices.ContainsFunc(u.absent, func(t instance) bool { return r.waits(t.name) }) {
-			silent = append(silent, u)
-		}
-	}
-	r.each(silent)
-	if r.wait(r.deadline.Add(-total / 4)) {
+	r.q.direct = true
+	a.directly(r.ctx, r.q, slices.DeleteFunc(slices.Clone(others), func(u unit) bool {
+		return !r.waits(u.member) && !slices.ContainsFunc(u.absent, r.waits)
+	}))
+	if r.wait(deadline.Add(-total / 4)) {
 		return
 	}
-	r.each(r.neighbours(units))
-	r.wait(r.deadline)
-}
-
-// put sends a part of the tree its question, within a quarter of the time.
-func (r *round) put(part []unit, left time.Duration, direct bool) error {
-	ctx, cancel := context.WithTimeout(r.ctx, left/4)
-	defer cancel()
-	return r.m.put(ctx, &part[0].member, &question{
-		id: r.id, asker: r.m.self.Name, reply: r.m.self.Addr, replyTo: r.m.self.Name, left: left, direct: direct,
-		units: part, body: r.body,
-	})
+	a.directly(r.ctx, r.q, r.neighbours(units))
+	r.wait(deadline)
 }
 
 // take takes answers, of each member the first, and ends the wait when none is missing. One that is asked too much may
@@ -258,10 +220,10 @@ func (r *round) take(replies []reply) {
 	}
 }
 
-func (r *round) waits(name string) bool {
+func (r *round) waits(of instance) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.pending[name]
+	return r.pending[of.name]
 }
 
 // wait waits for the last answer, until a time. It reports whether there is nothing more to wait for.
@@ -276,58 +238,22 @@ func (r *round) wait(until time.Time) bool {
 	return true
 }
 
-// each asks every unit directly, a few at a time.
-func (r *round) each(units []unit) {
-	var asking sync.WaitGroup
-	room := make(chan struct{}, askAtOnce)
-	for i := range units {
-		if r.ctx.Err() != nil { // the select would choose by chance if there is room, too
-			break
-		}
-		select {
-		case room <- struct{}{}:
-		case <-r.ctx.Done():
-			continue
-		}
-		asking.Go(func() {
-			// A member that can't be reached is missing: it did not answer.
-			_ = r.put(units[i:i+1], time.Until(r.deadline)*7/8, true)
-			<-room
-		})
-	}
-	asking.Wait()
-}
-
 // neighbours are units in which others of their hosts answer for those that have not answered.
-func (r *round) neighbours(asked []unit) []unit {
+func (r *round) neighbours(asked []unit) (left []unit) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
-	var left units
-	add := func(t instance, not string) {
-		e := r.m.table.entries[t.name]
-		if e == nil || !r.waits(t.name) {
-			return
-		}
-		if by := r.m.table.proxy(&e.Member, not); by != nil && by.Name != r.m.self.Name {
-			u := left.of(by)
-			u.absent = append(u.absent, t)
-		}
-	}
-	for i := range asked {
-		add(asked[i].member, "")
-		for _, a := range asked[i].absent {
-			add(a, asked[i].member.name)
+	for _, u := range asked {
+		for _, t := range append([]instance{u.member}, u.absent...) {
+			e := r.m.table.entries[t.name]
+			if e == nil || !r.waits(t) {
+				continue
+			}
+			if by := r.m.table.proxy(&e.Member, u.member.name); by != nil && by.Name != r.m.self.Name {
+				left = with(left, by, t)
+			}
 		}
 	}
-	return left.list
-}
-
-func (m *Mesh) put(ctx context.Context, to *instance, q *question) error {
-	st, ok := m.Member(to.name)
-	if !ok || st.Member.Instance != to.id {
-		return fmt.Errorf("mesh: %s is not a member", to.name)
-	}
-	return m.stream(ctx, st.Member.Addr, to.name, appendQuestion(message(msgQuestion), q))
+	return left
 }
 
 // stream sends a message on a stream, and returns when it is sent or ctx ends.

@@ -97,7 +97,7 @@ func TestCloseWaitsForNoStranger(t *testing.T) {
 		{name: "reading", to: silent, reached: read},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := dialing{port(t, "loopback", &counters{}), make(chan struct{}, 1)}
+			d := dialing{port(t, "loopback", &Stats{}), make(chan struct{}, 1)}
 			m := loopback(t, "a", func(c *Config) {
 				c.Transport = d
 				c.Tuning.StreamTimeout = 5 * time.Second

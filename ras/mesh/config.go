@@ -3,8 +3,6 @@ package mesh
 import (
 	"context"
 	"fmt"
-	"io"
-	"log"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net/netip"
@@ -59,24 +57,23 @@ type Config struct {
 
 // Tuning is how fast a mesh looks and how long it waits. Its zero value is OneMachine.
 type Tuning struct {
-	// ProbeInterval is how often a member probes another one. A member is found silent after one or two intervals, as
-	// others probe it too. Shorter costs packets: four for each probe.
+	// ProbeInterval is how often a member probes another one, at four packets each. A member is found silent after one
+	// or two intervals, as others probe it too.
 	ProbeInterval time.Duration
 	// ProbeTimeout is how long the answer to a probe may take before others are asked to probe too: the 99th percentile
 	// of the round trip, with the scheduler's delays on a busy machine.
 	ProbeTimeout time.Duration
 	// IndirectChecks is how many others are asked to probe a member that did not answer.
 	IndirectChecks int
-	// SuspicionMult sets how long a silent member may defend itself: SuspicionMult · max(1, log10(members)) ·
-	// ProbeInterval, and up to six times that until others confirm its silence. Larger means fewer false alarms, and
-	// Unreachable is told later. Death and stops do not wait for it.
+	// SuspicionMult sets how long a silent member may defend itself before it is told unreachable: SuspicionMult ·
+	// max(1, log10(members)) · ProbeInterval, and up to six times that until others confirm its silence.
 	SuspicionMult int
-	// GossipInterval is how often news is passed on, to GossipNodes others each time. News reaches all in about
-	// log(members)/log(1+GossipNodes) intervals. Without news nothing is sent.
+	// GossipInterval is how often news, if any, is passed on to GossipNodes others. It reaches all in about
+	// log(members)/log(1+GossipNodes) intervals.
 	GossipInterval time.Duration
 	GossipNodes    int
-	// RetransmitMult sets how often each member passes each news on: k = RetransmitMult · ⌈log10(members+1)⌉ times. A
-	// member misses a piece of news with a probability of about e^-k, and hears of it at a later PushPullInterval then.
+	// RetransmitMult sets how often each member passes each news on: k = RetransmitMult · ⌈log10(members+1)⌉ times. With
+	// a probability of about e^-k a member misses it, and hears of it at a later PushPullInterval.
 	RetransmitMult int
 	// PushPullInterval is how often two members compare all they know, which repairs what gossip missed. It costs about
 	// 200 bytes a member, and grows with the logarithm of the members beyond 32.
@@ -185,14 +182,6 @@ func (c *Config) memberlistConfig(d *delegate) *memberlist.Config {
 	m.RequireNodeNames = false
 	m.Delegate, m.Events, m.Alive, m.Ping = d, d, d, nil
 	m.DisableTcpPingsForNode = d.missed
-	m.Logger = logTo(c.Logger)
+	m.Logger = slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug) // it calls many things errors that are none
 	return m
-}
-
-// logTo is a logger of the old kind that writes to l at debug: memberlist calls many things errors that are none here.
-func logTo(l *slog.Logger) *log.Logger {
-	if l == nil || !l.Enabled(context.Background(), slog.LevelDebug) {
-		return log.New(io.Discard, "", 0)
-	}
-	return slog.NewLogLogger(l.Handler(), slog.LevelDebug)
 }

@@ -81,28 +81,31 @@ func TestKeysDiffer(t *testing.T) {
 // memberlist logs through slog, at debug, and the secret is not in it.
 func TestLogging(t *testing.T) {
 	var out bytes.Buffer
-	logTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))).Printf("[ERR] memberlist: %d",
-		1)
-	if got := out.String(); !strings.Contains(got, "level=DEBUG") || !strings.Contains(got, `msg="[ERR] memberlist: 1"`) {
-		t.Errorf("logged %q", got)
-	}
-	out.Reset()
-	logTo(slog.New(slog.NewTextHandler(&out, nil))).Print("x")
-	logTo(nil).Print("x")
-	if out.Len() > 0 {
-		t.Errorf("logged %q above debug", out.String())
+	for level, want := range map[slog.Level]bool{slog.LevelDebug: true, slog.LevelInfo: false} {
+		out.Reset()
+		c := Config{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))}
+		c.memberlistConfig(&delegate{}).Logger.Printf("[ERR] memberlist: %d", 1)
+		got := out.String()
+		if (got != "") != want {
+			t.Errorf("at %v it logged %q", level, got)
+		}
+		if want && (!strings.Contains(got, "level=DEBUG") || !strings.Contains(got, `msg="[ERR] memberlist: 1"`)) {
+			t.Errorf("logged %q", got)
+		}
 	}
 }
 
 func TestNames(t *testing.T) {
 	for got, want := range map[string]string{
-		Alive.String() + Left.String() + State(9).String():               "aliveleftstate(9)",
-		Joined.String() + Lost.String() + Kind(9).String():               "joinedunreachablekind(9)",
-		CauseTold.String() + CauseReplaced.String() + Cause(99).String(): "toldreplacedcause(99)",
-		sampleMember.String(): "rank 3 (node-a-4711)",
+		Alive.String() + Left.String():              "aliveleft",
+		Joined.String() + Lost.String():             "joinedunreachable",
+		CauseTold.String() + CauseReplaced.String(): "toldreplaced",
+		sampleMember.String():                       "rank 3 (node-a-4711)",
 		(Event{
-			Kind: Died, Member: sampleMember, Cause: CauseExit, By: "x-1",
-			Exit: process.Exit{Known: true, Signal: 9},
+			Kind: Died,
+			Status: Status{
+				Member: sampleMember, Cause: CauseExit, By: "x-1", Exit: process.Exit{Known: true, Signal: 9},
+			},
 		}).String(): "rank 3 (node-a-4711) dead: exit, killed, seen by x-1",
 	} {
 		if got != want {

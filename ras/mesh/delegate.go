@@ -33,7 +33,7 @@ func memberOf(n *memberlist.Node) (Member, error) {
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	m, err := memberOf(n)
 	if err != nil {
-		d.m.count.malformed.Add(1)
+		d.m.count.Malformed.Add(1)
 		return err
 	}
 	d.m.mu.Lock()
@@ -90,7 +90,7 @@ func (d *delegate) LocalState(bool) []byte {
 func (d *delegate) MergeRemoteState(b []byte, _ bool) {
 	fates, err := decodeFates(b)
 	if err != nil {
-		d.m.count.malformed.Add(1)
+		d.m.count.Malformed.Add(1)
 		return
 	}
 	for i := range fates {
@@ -101,10 +101,10 @@ func (d *delegate) MergeRemoteState(b []byte, _ bool) {
 // NotifyMsg must not block and must not keep b.
 func (d *delegate) NotifyMsg(b []byte) {
 	if len(b) < 2 || b[0] != wireVersion {
-		d.m.count.malformed.Add(1)
+		d.m.count.Malformed.Add(1)
 		return
 	}
 	if err := d.m.receive(b[1], b[2:]); err != nil {
-		d.m.count.malformed.Add(1)
+		d.m.count.Malformed.Add(1)
 	}
 }

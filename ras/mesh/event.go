@@ -23,7 +23,7 @@ const (
 var stateNames = [...]string{"alive", "suspect", "stopped", "unreachable", "dead", "left"}
 
 // String is the state's name: "alive".
-func (s State) String() string { return nameIn(stateNames[:], uint8(s), "state") }
+func (s State) String() string { return stateNames[s] }
 
 func (s State) running() bool { return s == Alive || s == Suspect }
 
@@ -46,7 +46,7 @@ const (
 var kindNames = [...]string{"joined", "left", "dead", "suspect", "stopped", "resumed", "unreachable"}
 
 // String is the kind's name: "joined", "left", "dead", "suspect", "stopped", "resumed", "unreachable".
-func (k Kind) String() string { return nameIn(kindNames[:], uint8(k), "kind") }
+func (k Kind) String() string { return kindNames[k] }
 
 // Cause is how an event is known.
 type Cause uint8
@@ -73,14 +73,7 @@ var causeNames = [numCauses]string{
 }
 
 // String is the cause's name: "exit".
-func (c Cause) String() string { return nameIn(causeNames[:], uint8(c), "cause") }
-
-func nameIn(names []string, i uint8, what string) string {
-	if int(i) < len(names) {
-		return names[i]
-	}
-	return fmt.Sprintf("%s(%d)", what, i)
-}
+func (c Cause) String() string { return causeNames[c] }
 
 // Status is a member, what is known of it, since when (by this process's clock), and how.
 type Status struct {
@@ -93,14 +86,10 @@ type Status struct {
 	By string
 }
 
-// Event is what happened to a member. Since is when, as far as known, by this process's clock.
+// Event is what happened to a member, and what has been known of it since.
 type Event struct {
-	Kind   Kind
-	Member Member
-	Since  time.Time
-	Cause  Cause
-	Exit   process.Exit
-	By     string
+	Status
+	Kind Kind
 	// Passing says of Resumed that it ends no more than a suspicion: the member was neither stopped nor out of reach.
 	Passing bool
 }

@@ -81,19 +81,10 @@ func fateMessage(f *fate) []byte { return appendFate(message(msgFate), f) }
 
 func nameMessage(kind byte, about instance) []byte { return about.append(message(kind)) }
 
-func decodeFate(body []byte) (fate, error) {
+func decode[T fate | instance](body []byte, read func(*wire.Reader) T) (T, error) {
 	r := wire.NewReader(body)
-	f := readFate(r)
-	return f, r.Err()
-}
-
-func decodeName(body []byte) (instance, error) {
-	r := wire.NewReader(body)
-	about := readInstance(r)
-	if about.name == "" {
-		r.Fail(errMessage)
-	}
-	return about, r.Err()
+	t := read(r)
+	return t, r.Err()
 }
 
 const maxFates = 512

@@ -55,9 +55,9 @@ func TestEveryMessageIsReadAsItWasWrittenAndNotWhenCutShort(t *testing.T) {
 		decode func([]byte) (any, error)
 	}{
 		{"meta", appendMeta(nil, &sampleMember), sampleMember, func(b []byte) (any, error) { return decodeMeta(b) }},
-		{"fate", fateMessage(&sampleFate)[2:], sampleFate, func(b []byte) (any, error) { return decodeFate(b) }},
+		{"fate", fateMessage(&sampleFate)[2:], sampleFate, func(b []byte) (any, error) { return decode(b, readFate) }},
 		{"fates", appendFates(nil, fates), fates, func(b []byte) (any, error) { return decodeFates(b) }},
-		{"name", nameMessage(msgCheck, sampleInstance)[2:], sampleInstance, func(b []byte) (any, error) { return decodeName(b) }},
+		{"name", nameMessage(msgCheck, sampleInstance)[2:], sampleInstance, func(b []byte) (any, error) { return decode(b, readInstance) }},
 		{
 			"question", appendQuestion(nil, &sampleQuestion),
 			sampleQuestion, func(b []byte) (any, error) { return decodeQuestion(b) },
@@ -137,11 +137,11 @@ func FuzzFates(f *testing.F) {
 func FuzzName(f *testing.F) {
 	f.Add(nameMessage(msgCheck, sampleInstance)[2:])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		about, err := decodeName(b)
+		about, err := decode(b, readInstance)
 		if err != nil {
 			return
 		}
-		if again, err := decodeName(nameMessage(msgCheck, about)[2:]); err != nil || again != about {
+		if again, err := decode(nameMessage(msgCheck, about)[2:], readInstance); err != nil || again != about {
 			t.Errorf("%v was read again as %v, %v", about, again, err)
 		}
 	})

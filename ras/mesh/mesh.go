@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	mathrand "math/rand/v2"
 	"net/netip"
 	"slices"
@@ -35,7 +36,7 @@ type Mesh struct {
 	transport memberlist.Transport
 	list      *memberlist.Memberlist
 	gossip    memberlist.TransmitLimitedQueue
-	count     counters
+	count     Stats
 
 	mu     sync.Mutex // never held while memberlist is called, which calls back under locks of its own
 	table  *table
@@ -57,6 +58,9 @@ func Start(c Config) (*Mesh, error) {
 	c.Tuning = cmp.Or(c.Tuning, OneMachine())
 	if !c.Bind.IsValid() {
 		c.Bind = netip.MustParseAddrPort("127.0.0.1:0")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Host == nil {
 		c.Host = kernel{}
@@ -134,8 +138,8 @@ func (runtimeRand) Uint64() uint64 { return mathrand.Uint64() }
 // Self is this process as the others see it, with its address.
 func (m *Mesh) Self() Member { return m.self }
 
-// Stats is what was counted since the start.
-func (m *Mesh) Stats() Stats { return m.count.stats() }
+// Stats is what is counted, from the start on.
+func (m *Mesh) Stats() *Stats { return &m.count }
 
 // Join makes this member known to the members that listen at seeds, and them to it. It tries until one of them answers
 // or ctx ends; its own address among the seeds is ignored. It returns how many answered.
@@ -317,17 +321,28 @@ func (r namedBroadcast) Invalidates(o memberlist.Broadcast) bool {
 func (m *Mesh) receive(kind byte, body []byte) error {
 	switch kind {
 	case msgFate:
-		f, err := decodeFate(body)
+		f, err := decode(body, readFate)
 		if err != nil {
 			return err
 		}
 		m.hear(&f)
 	case msgCheck, msgLeave, msgLeaveAck:
-		about, err := decodeName(body)
+		about, err := decode(body, readInstance)
 		if err != nil {
 			return err
 		}
-		m.named(kind, about)
+		switch st, known := m.Member(about.name); {
+		case kind == msgCheck:
+			m.watcher.about(about.name, m.watcher.check)
+		case kind == msgLeave && known && st.Member.Instance == about.id:
+			m.hear(&fate{name: about.name, instance: about.id, state: Left, cause: CauseTold, by: about.name})
+			m.send(&st.Member, nameMessage(msgLeaveAck, m.self.instance()))
+		case kind == msgLeaveAck:
+			select {
+			case m.leaveKnown <- about.name:
+			default:
+			}
+		}
 	case msgQuestion:
 		return m.asker.question(body)
 	case msgAnswers:
@@ -336,23 +351,6 @@ func (m *Mesh) receive(kind byte, body []byte) error {
 		return errMessage
 	}
 	return nil
-}
-
-func (m *Mesh) named(kind byte, about instance) {
-	switch kind {
-	case msgCheck:
-		m.watcher.about(about.name, m.watcher.check)
-	case msgLeave:
-		if st, ok := m.Member(about.name); ok && st.Member.Instance == about.id {
-			m.hear(&fate{name: about.name, instance: about.id, state: Left, cause: CauseTold, by: about.name})
-			m.send(&st.Member, nameMessage(msgLeaveAck, m.self.instance()))
-		}
-	case msgLeaveAck:
-		select {
-		case m.leaveKnown <- about.name:
-		default:
-		}
-	}
 }
 
 // Close leaves: the others are told, the members that watch this process first. It waits for its goroutines, and for
@@ -364,59 +362,42 @@ func (m *Mesh) Close() error {
 		m.announceLeave()
 		// Leave waits until one member was told; the mesh has told them already.
 		_ = m.list.Leave(2 * m.config.Tuning.GossipInterval)
-		err = m.stop()
+		m.mu.Lock()
+		m.cancel()
+		m.mu.Unlock()
+		if err = m.list.Shutdown(); err != nil {
+			err = fmt.Errorf("mesh: close: %w", err)
+		}
+		m.running.Wait()
 	})
 	return err
-}
-
-// stop ends everything, and tells nobody.
-func (m *Mesh) stop() error {
-	m.mu.Lock()
-	m.cancel()
-	m.mu.Unlock()
-	err := m.list.Shutdown()
-	m.running.Wait()
-	if err != nil {
-		return fmt.Errorf("mesh: close: %w", err)
-	}
-	return nil
 }
 
 // announceLeave tells the others that this member leaves, and waits until those that watch it know: it is no death.
 func (m *Mesh) announceLeave() {
 	m.mu.Lock()
-	watchers := m.table.watchers()
+	watchers := m.table.ring(-1)
 	m.mu.Unlock()
 	m.spread(&fate{
 		name: m.self.Name, instance: m.self.Instance, state: Left, cause: CauseTold, by: m.self.Name,
 	}, directHost, directFar)
-	pending := make(map[string]bool)
-	for i := range watchers {
-		pending[watchers[i].Name] = true
-	}
 	const tries = 5
 	for range tries {
-		for _, w := range watchers {
-			if pending[w.Name] {
-				m.send(&w, nameMessage(msgLeave, m.self.instance()))
-			}
+		watchers = slices.DeleteFunc(watchers, func(w Member) bool { // it is stopped, or left meanwhile
+			st, ok := m.Member(w.Name)
+			return !ok || !st.State.running()
+		})
+		for i := range watchers {
+			m.send(&watchers[i], nameMessage(msgLeave, m.self.instance()))
 		}
 		over := time.After(leaveTime / tries)
-		for waiting := true; waiting && len(pending) > 0; {
+		for waiting := true; waiting && len(watchers) > 0; {
 			select {
 			case name := <-m.leaveKnown:
-				delete(pending, name)
+				watchers = slices.DeleteFunc(watchers, func(w Member) bool { return w.Name == name })
 			case <-over:
 				waiting = false
 			}
-		}
-		for name := range pending { // members that left meanwhile don't watch any more
-			if st, ok := m.Member(name); !ok || !st.State.running() {
-				delete(pending, name)
-			}
-		}
-		if len(pending) == 0 {
-			return
 		}
 	}
 }

@@ -15,7 +15,6 @@ const (
 	// MaxAnswer is the longest answer; a longer one is cut off.
 	MaxAnswer  = 64 << 10
 	maxTargets = 16 << 10
-	maxReplies = 4096
 	// flushBytes is how much is gathered before it is passed on.
 	flushBytes = 256 << 10
 )
@@ -59,7 +58,13 @@ func (t instance) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(wire.AppendBytes(b, t.name), t.id)
 }
 
-func readInstance(r *wire.Reader) instance { return instance{r.Text(maxName), r.Uint64()} }
+func readInstance(r *wire.Reader) instance {
+	t := instance{r.Text(maxName), r.Uint64()}
+	if t.name == "" {
+		r.Fail(errMessage)
+	}
+	return t
+}
 
 func decodeQuestion(b []byte) (q question, err error) {
 	r := wire.NewReader(b)
@@ -124,7 +129,7 @@ func appendReplies(b []byte, id [16]byte, replies []reply) []byte {
 func decodeReplies(b []byte) (id [16]byte, replies []reply, err error) {
 	r := wire.NewReader(b)
 	r.Fill(id[:])
-	replies = make([]reply, r.Count(maxReplies))
+	replies = make([]reply, r.Count(maxTargets))
 	for i := range replies {
 		a := reply{from: r.Text(maxName), by: r.Text(maxName), status: r.Byte()}
 		a.body = append([]byte(nil), r.Bytes(MaxAnswer)...)

@@ -31,7 +31,9 @@ type entry struct {
 	Status
 	at   int64 // of the last fate, by the clock of its host
 	seen bool  // whether a witness saw its end: it is final
-	away bool  // whether more than Suspected was told of it since it answered or ran last
+	// away is whether it was told to be stopped, out of reach or dead, and not yet that it is back. Without that, its
+	// Resumed ends a suspicion only: Event.Passing.
+	away bool
 	// joined is what joins was when it was said to answer the last time: what fell silent before did not stay so.
 	joined uint64
 }
@@ -53,15 +55,21 @@ func newTable(self Member) *table { return &table{self: self, entries: make(map[
 
 func (t *table) gone(name string, id uint64) bool { return t.final.has(instance{name, id}) }
 
-func (e *entry) become(s State, k Kind, since time.Time, c Cause, exit process.Exit, by string) []Event {
-	e.State, e.Since, e.Cause, e.Exit, e.By = s, since, c, exit, by
-	ev := Event{Kind: k, Member: e.Member, Since: since, Cause: c, Exit: exit, By: by}
-	switch k {
-	case Died, Halted, Lost:
+// kinds are the kinds of events by which a member that is known comes into each state.
+var kinds = [...]Kind{
+	Alive: Resumed, Suspect: Suspected, Stopped: Halted, Unreachable: Lost, Dead: Died, Left: Departed,
+}
+
+// become puts a member into the state of a fate, as it has been since then.
+func (e *entry) become(f *fate, since time.Time) []Event {
+	e.State, e.Since, e.Cause, e.Exit, e.By = f.state, since, f.cause, f.exit, f.by
+	ev := Event{Status: e.Status, Kind: kinds[f.state]}
+	switch f.state {
+	case Dead, Stopped, Unreachable:
 		e.away = true
-	case Resumed:
+	case Alive:
 		ev.Passing, e.away = !e.away, false
-	case Joined, Departed, Suspected:
+	case Left, Suspect:
 	}
 	return []Event{ev}
 }
@@ -76,18 +84,18 @@ func (t *table) join(m Member, now time.Time) (events []Event) {
 	if e != nil && e.Member.Instance != m.Instance {
 		t.final.add(e.Member.instance())
 		if !e.State.gone() {
-			events = e.become(Left, Departed, now, CauseReplaced, process.Exit{}, "")
+			events = e.become(&fate{state: Left, cause: CauseReplaced}, now)
 		}
 		e = nil
 	}
 	if e == nil {
-		e = &entry{Status: Status{Member: m}, joined: t.joins}
+		e = &entry{Status: Status{Member: m, Since: now, Cause: CauseTold}, joined: t.joins}
 		t.entries[m.Name] = e
-		return append(events, e.become(Alive, Joined, now, CauseTold, process.Exit{}, "")...)
+		return append(events, Event{Status: e.Status, Kind: Joined})
 	}
 	e.Member, e.joined = m, t.joins
 	if e.State != Alive {
-		return e.become(Alive, Resumed, now, CauseAnswers, process.Exit{}, "")
+		return e.become(&fate{state: Alive, cause: CauseAnswers}, now)
 	}
 	return nil
 }
@@ -98,7 +106,7 @@ func (t *table) silent(name string, now time.Time) []Event {
 	if e == nil || e.State != Alive {
 		return nil
 	}
-	return e.become(Suspect, Suspected, now, CauseSilence, process.Exit{}, "")
+	return e.become(&fate{state: Suspect, cause: CauseSilence}, now)
 }
 
 // lost takes note that a member does not answer, and that nobody said why.
@@ -107,7 +115,7 @@ func (t *table) lost(name string, since time.Time) []Event {
 	if e == nil || !e.State.running() || (e.State == Suspect && e.Cause == CauseRuns) {
 		return nil
 	}
-	return e.become(Unreachable, Lost, since, CauseSilence, process.Exit{}, "")
+	return e.become(&fate{state: Unreachable, cause: CauseSilence}, since)
 }
 
 // joined is what tells whether a member was said to answer since then.
@@ -124,7 +132,7 @@ func (t *table) answers(name string, now time.Time) []Event {
 	if e == nil || e.State == Alive || e.State == Stopped || e.seen {
 		return nil
 	}
-	return e.become(Alive, Resumed, now, CauseAnswers, process.Exit{}, "")
+	return e.become(&fate{state: Alive, cause: CauseAnswers}, now)
 }
 
 // observe takes note of what a witness saw; fresh says that it was news and is to be passed on.
@@ -140,13 +148,15 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 		}
 		return nil, false
 	}
-	since := now.Add(-f.age)
+	next, since := *f, now.Add(-f.age)
+	if f.state != Dead {
+		next.exit = process.Exit{}
+	}
 	switch {
 	case f.state == Dead && f.cause == CauseRefused:
 		if e.State.gone() || e.State == Stopped {
 			return nil, false
 		}
-		return e.become(Dead, Died, since, f.cause, f.exit, f.by), true
 	case f.state.gone():
 		if e.seen {
 			return nil, false
@@ -157,29 +167,25 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 			e.Cause, e.Exit, e.By = f.cause, f.exit, f.by
 			return nil, true
 		}
-		if f.state == Left {
-			return e.become(Left, Departed, since, f.cause, process.Exit{}, f.by), true
-		}
-		return e.become(Dead, Died, since, f.cause, f.exit, f.by), true
 	case e.seen || f.at <= e.at:
 		return nil, false
+	default:
+		e.at = f.at
+		switch {
+		case f.state == e.State || e.State == Left:
+			return nil, false
+		case f.state == Stopped || e.State == Stopped:
+		case e.State == Suspect: // it runs and still does not answer
+			fresh = e.Cause != f.cause
+			e.Cause, e.By = f.cause, f.by
+			return nil, fresh
+		default: // was lost
+			fresh = e.Cause != f.cause
+			next.state = Suspect
+			return e.become(&next, now), fresh
+		}
 	}
-	e.at = f.at
-	switch {
-	case f.state == e.State || e.State == Left:
-		return nil, false
-	case f.state == Stopped:
-		return e.become(Stopped, Halted, since, f.cause, process.Exit{}, f.by), true
-	case e.State == Stopped:
-		return e.become(Alive, Resumed, since, f.cause, process.Exit{}, f.by), true
-	case e.State == Suspect: // it runs and still does not answer
-		fresh = e.Cause != f.cause
-		e.Cause, e.By = f.cause, f.by
-		return nil, fresh
-	default: // was lost
-		fresh = e.Cause != f.cause
-		return e.become(Suspect, Suspected, now, f.cause, process.Exit{}, f.by), fresh
-	}
+	return e.become(&next, since), true
 }
 
 // forget takes away members that were gone or out of reach for forgetTime, and whose rank another one has: one that
@@ -229,24 +235,16 @@ func (t *table) fates(now time.Time) []fate {
 	var all []fate
 	for _, e := range t.entries {
 		if e.State == Stopped || e.State.gone() && e.seen {
-			all = append(all, t.fateOf(e, now))
+			all = append(all, fate{
+				name: e.Member.Name, instance: e.Member.Instance, state: e.State, cause: e.Cause, at: e.at,
+				age: now.Sub(e.Since), exit: e.Exit, by: cmp.Or(e.By, t.self.Name),
+			})
 		}
 	}
 	slices.SortFunc(all, func(a, b fate) int { // the latest first
 		return cmp.Or(cmp.Compare(a.age, b.age), cmp.Compare(a.name, b.name))
 	})
 	return all
-}
-
-func (t *table) fateOf(e *entry, now time.Time) fate {
-	by := e.By
-	if by == "" {
-		by = t.self.Name
-	}
-	return fate{
-		name: e.Member.Name, instance: e.Member.Instance, state: e.State, cause: e.Cause, at: e.at,
-		age: now.Sub(e.Since), exit: e.Exit, by: by,
-	}
 }
 
 // host lists the members of a host that are in a state of which ok is true, in the ring's order, self among them.
@@ -261,13 +259,14 @@ func (t *table) host(key hostKey, ok func(State) bool) []*Member {
 	return all
 }
 
-// ring lists the members that self is to watch: the next ones on its host, up to the second that runs.
-func (t *table) ring() []Member {
+// ring lists the members beside self on its host, up to the second that runs: for a step of 1 the next ones, which self
+// watches, for -1 those before it, which watch self.
+func (t *table) ring(step int) []Member {
 	all := t.host(t.self.hostKey(), func(s State) bool { return !s.gone() })
 	at := slices.IndexFunc(all, func(m *Member) bool { return m.Name == t.self.Name })
 	var next []Member
 	for i, running := 1, 0; i < len(all) && running < watches; i++ {
-		m := all[(at+i)%len(all)]
+		m := all[(at+len(all)+i*step)%len(all)]
 		next = append(next, *m)
 		if t.entries[m.Name].State != Stopped {
 			running++
@@ -276,27 +275,16 @@ func (t *table) ring() []Member {
 	return next
 }
 
-// watchers lists the members that watch self.
-func (t *table) watchers() []Member {
-	all := t.host(t.self.hostKey(), func(s State) bool { return s != Stopped && !s.gone() })
-	at := slices.IndexFunc(all, func(m *Member) bool { return m.Name == t.self.Name })
-	var before []Member
-	for i := 1; i < len(all) && len(before) < watches; i++ {
-		before = append(before, *all[(at-i+len(all))%len(all)])
-	}
-	return before
-}
-
 // some picks members to tell at once: so many of this host, and so many of others, on as many hosts as possible. Which
 // of them is left to chance, so that each witness picks others.
 func (t *table) some(near, far int, chance *rand.Rand) []Member {
 	names := slices.Sorted(maps.Keys(t.entries))
 	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	hosts := make(map[hostKey]bool)
-	var here, there, more []*Member
+	var here, there, more []Member
 	for _, name := range names {
 		e := t.entries[name]
-		m := &e.Member
+		m := e.Member
 		switch {
 		case name == t.self.Name || !e.State.running():
 		case m.sameHost(&t.self):
@@ -309,9 +297,5 @@ func (t *table) some(near, far int, chance *rand.Rand) []Member {
 		}
 	}
 	there = append(there, more...)
-	var picked []Member
-	for _, m := range append(here[:min(len(here), near)], there[:min(len(there), far)]...) {
-		picked = append(picked, *m)
-	}
-	return picked
+	return append(here[:min(len(here), near)], there[:min(len(there), far)]...)
 }

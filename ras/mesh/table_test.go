@@ -180,13 +180,15 @@ func TestRingAndWatchersAgree(t *testing.T) {
 			}
 			var by, want []string
 			for k := range n {
-				ring := tables[k].ring()
+				ring := tables[k].ring(1)
 				if states[k].running() && k != i && slices.ContainsFunc(ring, func(m Member) bool { return m.Rank == i }) {
 					want = append(want, memberAt("a", k).Name)
 				}
 			}
-			for _, m := range tables[i].watchers() {
-				by = append(by, m.Name)
+			for _, m := range tables[i].ring(-1) {
+				if states[m.Rank].running() {
+					by = append(by, m.Name)
+				}
 			}
 			slices.Sort(by)
 			slices.Sort(want)

@@ -24,7 +24,7 @@ const (
 // open any number of streams, and have 20 MiB kept of each.
 type transport struct {
 	seal  *seal
-	count *counters
+	count *Stats
 	udp   *net.UDPConn
 	tcp   *net.TCPListener
 	addr  netip.AddrPort // what others reach it by
@@ -40,7 +40,7 @@ type transport struct {
 }
 
 // listen opens the port. A port of 0 takes a free one.
-func listen(bind netip.AddrPort, advertise netip.Addr, s *seal, c *counters) (*transport, error) {
+func listen(bind netip.AddrPort, advertise netip.Addr, s *seal, c *Stats) (*transport, error) {
 	t := &transport{
 		seal: s, count: c, packets: make(chan *memberlist.Packet, 64), streams: make(chan net.Conn),
 	}
@@ -112,7 +112,7 @@ func (t *transport) accept() {
 		s.inbound, s.settled = true, func(err error) { t.settle(s, err) }
 		t.mu.Lock()
 		if t.strangers = append(t.strangers, s); len(t.strangers) > maxStrangers {
-			t.count.crowded.Add(1)
+			t.count.Crowded.Add(1)
 			_ = t.strangers[0].Close() // its reader finds out
 			t.strangers = t.strangers[1:]
 		}

@@ -52,7 +52,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // port is a transport on loopback.
-func port(t *testing.T, job string, c *counters) *transport {
+func port(t *testing.T, job string, c *Stats) *transport {
 	t.Helper()
 	s, err := newSeal(make([]byte, SecretSize), job)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c recordedConn) Write(b []byte) (int, error) {
 func TestStrangersAndReplays(t *testing.T) {
 	var events atomic.Int64
 	a := loopback(t, "a", func(c *Config) { c.OnEvent = func(Event) { events.Add(1) } })
-	var count counters
+	var count Stats
 	rec := recorder{port(t, "loopback", &count), make(chan []byte, 100), make(chan []byte, 100)}
 	b := loopback(t, "b", func(c *Config) { c.Transport = rec })
 	if _, err := b.Join(t.Context(), a.Self().Addr); err != nil {
@@ -119,7 +119,8 @@ func TestStrangersAndReplays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = udp.Close() }()
-	before := a.Stats()
+	stats := a.Stats()
+	strangers, replays, oversized := stats.Strangers.Load(), stats.Replays.Load(), stats.Oversized.Load()
 	other := loopback(t, "c", func(c *Config) { c.Secret = bytes.Repeat([]byte{1}, SecretSize) })
 	if n, err := other.list.Join([]string{addr}); err == nil {
 		t.Errorf("with another secret %d members were joined", n)
@@ -164,9 +165,9 @@ func TestStrangersAndReplays(t *testing.T) {
 	}
 	eventually(t, "all strangers are counted", func() bool {
 		// Loopback drops packets when its buffer is full.
-		return a.Stats().Strangers-before.Strangers >= sent*9/10
+		return stats.Strangers.Load()-strangers >= sent*9/10
 	})
-	if got := a.Stats().Strangers - before.Strangers; got > sent {
+	if got := stats.Strangers.Load() - strangers; got > sent {
 		t.Errorf("%d strangers were counted, %d were there", got, sent)
 	}
 
@@ -176,8 +177,7 @@ func TestStrangersAndReplays(t *testing.T) {
 	tcp(stream)
 	tcp(append(slices.Clone(stream[:tag]), 0x80, 0, 0, 0)) // 2 GiB are to come
 	eventually(t, "replays and what is too large are counted", func() bool {
-		s := a.Stats()
-		return s.Replays-before.Replays >= 9 && s.Oversized == before.Oversized+1
+		return stats.Replays.Load()-replays >= 9 && stats.Oversized.Load() == oversized+1
 	})
 	if n := len(a.Members()); n != 2 {
 		t.Errorf("a holds %d members, want 2", n)
@@ -304,8 +304,8 @@ func TestHalfOpenConnectionsKeepNobodyOut(t *testing.T) {
 	if _, err := idle[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the oldest connection reads %v, want that it was closed", err)
 	}
-	if s := a.Stats(); s.Crowded < maxStrangers {
-		t.Errorf("%d connections gave way, want at least %d", s.Crowded, maxStrangers)
+	if n := a.Stats().Crowded.Load(); n < maxStrangers {
+		t.Errorf("%d connections gave way, want at least %d", n, maxStrangers)
 	}
 	a.transport.(*transport).mu.Lock()
 	n := len(a.transport.(*transport).strangers)
@@ -344,7 +344,7 @@ func TestMalformedMessages(t *testing.T) {
 	}); err == nil {
 		t.Error("a node that calls itself otherwise was let in")
 	}
-	if got, want := a.Stats().Malformed, uint64(len(messages)+3); got != want {
+	if got, want := a.Stats().Malformed.Load(), uint64(len(messages)+3); got != want {
 		t.Errorf("%d malformed messages were counted, want %d", got, want)
 	}
 }

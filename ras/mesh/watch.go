@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -14,18 +13,16 @@ import (
 )
 
 // watcher is the witness: it watches the next members on its host, and finds out what became of silent ones.
-// What mu doesn't guard belongs to its goroutine.
 type watcher struct {
 	m     *Mesh
 	awake chan struct{}
+	inbox chan func() // what its goroutine is to call
 
-	mu     sync.Mutex
-	inbox  []func()
-	silent map[string]bool // members that are being examined, by a goroutine each
-
+	// Of its goroutine.
+	silent   map[string]bool     // members that are being examined, by a goroutine each
 	near     int                 // the table's count when the ring was read
 	ring     []Member            // to be watched
-	watched  map[instance]func() // stops the watch of a process's end; nil if it can't be watched
+	watched  map[instance]func() // stops the watch of a process's end
 	stopping map[string]glance   // found stopped, and not yet for long enough
 	losing   map[string]loss     // to be given up, if no other member confirms them
 	checked  time.Time           // when the ring was looked at last
@@ -63,8 +60,8 @@ const (
 
 func newWatcher(m *Mesh) *watcher {
 	return &watcher{
-		m: m, awake: make(chan struct{}, 1), watched: make(map[instance]func()), stopping: make(map[string]glance),
-		losing: make(map[string]loss), silent: make(map[string]bool),
+		m: m, awake: make(chan struct{}, 1), inbox: make(chan func(), maxInbox), silent: make(map[string]bool),
+		watched: make(map[instance]func()), stopping: make(map[string]glance), losing: make(map[string]loss),
 		checked: time.Now(), rejoined: time.Now(), forgot: time.Now(),
 	}
 }
@@ -77,33 +74,25 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// put has the watcher call f, and doesn't wait for it. When too many wait, f is dropped: the ring is looked at anyway.
-func (w *watcher) put(f func()) {
-	w.mu.Lock()
-	if len(w.inbox) < maxInbox {
-		w.inbox = append(w.inbox, f)
-	}
-	w.mu.Unlock()
-	signal(w.awake)
-}
-
-// about is put for what is about another member, unless that is gone for good by then. here tells whether it is of this
-// host.
+// about has the watcher's goroutine call f about another member, unless that is gone for good by then, and doesn't wait
+// for it. here tells whether it is of this host. When too many wait, f is dropped: the ring is looked at anyway.
 func (w *watcher) about(name string, f func(st *Status, here bool)) {
-	w.put(func() {
+	select {
+	case w.inbox <- func() {
 		st, ok := w.m.Member(name)
 		if ok && name != w.m.self.Name && (!st.State.gone() || st.Cause == CauseRefused) {
 			f(&st, st.Member.sameHost(&w.m.self))
 		}
-	})
+	}:
+	default:
+	}
+	signal(w.awake)
 }
 
 func (w *watcher) run() {
 	defer func() {
 		for _, stop := range w.watched {
-			if stop != nil {
-				stop()
-			}
+			stop()
 		}
 	}()
 	timer := time.NewTimer(w.m.config.Tuning.CheckInterval)
@@ -115,12 +104,8 @@ func (w *watcher) run() {
 		case <-w.awake:
 		case <-timer.C:
 		}
-		w.mu.Lock()
-		inbox := w.inbox
-		w.inbox = nil
-		w.mu.Unlock()
-		for _, f := range inbox {
-			f()
+		for len(w.inbox) > 0 {
+			(<-w.inbox)()
 		}
 		w.settle()
 		now := time.Now()
@@ -263,7 +248,7 @@ func (w *watcher) settle() {
 		w.m.mu.Unlock()
 		return
 	}
-	w.near, w.ring = w.m.table.near, w.m.table.ring()
+	w.near, w.ring = w.m.table.near, w.m.table.ring(1)
 	w.m.mu.Unlock()
 	wanted := make(map[instance]bool, len(w.ring))
 	for i := range w.ring {
@@ -277,9 +262,7 @@ func (w *watcher) settle() {
 	for key, stop := range w.watched {
 		if !wanted[key] {
 			delete(w.watched, key)
-			if stop != nil {
-				stop()
-			}
+			stop()
 		}
 	}
 }
@@ -292,10 +275,11 @@ func (w *watcher) watch(m *Member, key instance) {
 			}
 		})
 	})
-	w.watched[key] = stop // nil if it has ended
 	if err != nil {
+		stop = func() {}
 		w.dead(m, process.ExitOf(err))
 	}
+	w.watched[key] = stop
 }
 
 // tick looks at the ring, and at times for members that are out of reach or to forget. late is how late it comes.
@@ -366,21 +350,18 @@ func (w *watcher) askWitnesses(m *Member) {
 
 // examine finds out, on a goroutine of its own, why a member on another host did not answer a probe.
 func (w *watcher) examine(m Member) {
-	w.mu.Lock()
-	room := !w.silent[m.Name] && len(w.silent) < maxExamined
-	if room {
-		w.silent[m.Name] = true
-	}
-	w.mu.Unlock()
-	if !room {
+	if w.silent[m.Name] || len(w.silent) >= maxExamined {
 		return
 	}
+	w.silent[m.Name] = true
 	w.askWitnesses(&m)
 	w.m.spawn(func() {
 		w.probe(&m)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.silent, m.Name)
+		select {
+		case w.inbox <- func() { delete(w.silent, m.Name) }:
+			signal(w.awake)
+		case <-w.m.ctx.Done():
+		}
 	})
 }
 

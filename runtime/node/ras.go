@@ -99,15 +99,12 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 // open makes what the tape's reader is for.
 func (r *JobRAS) open(conditions *health.Conditions) (err error) {
 	s := r.settings
-	r.agent, err = agent.New(agent.Config{
-		Self: r.self, Logger: s.Log, Note: r.note, Stuck: func() []lifecycle.CommID { return r.seen.Load().stuck },
+	r.agent = agent.New(r.self, r.note, agent.Config{
+		Stuck:  func() []lifecycle.CommID { return r.seen.Load().stuck },
 		HeldUp: func() bool { return r.seen.Load().heldUp },
 		Local:  agent.FromTapes(filepath.Dir(r.tape.Path()), s.limits(), tape.Now),
 		Event:  r.event, Open: r.opened,
 	})
-	if err != nil {
-		return err
-	}
 	if s.World.Size > 1 {
 		r.config.Handler, r.config.LocalNote, r.config.OnEvent = r.agent.Handle, r.agent.LocalNote, r.agent.Member
 		if err := r.config.Validate(); err != nil {

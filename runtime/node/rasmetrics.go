@@ -2,6 +2,7 @@ package node
 
 import (
 	"strconv"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -73,7 +74,7 @@ func (m rasMetrics) Collect(ch chan<- prometheus.Metric) {
 // members collects what the mesh knows; a process without one knows itself.
 func (m rasMetrics) members(ch chan<- prometheus.Metric) {
 	peers := map[mesh.State]int{}
-	var stats mesh.Stats
+	stats := new(mesh.Stats)
 	if member := m.mesh.Load(); member != nil {
 		for _, s := range member.Members() {
 			peers[s.State]++
@@ -85,10 +86,10 @@ func (m rasMetrics) members(ch chan<- prometheus.Metric) {
 	for state := mesh.Alive; state <= mesh.Left; state++ {
 		ch <- prometheus.MustNewConstMetric(peersDesc, prometheus.GaugeValue, float64(peers[state]), state.String())
 	}
-	for reason, n := range map[string]uint64{
-		"stranger": stats.Strangers, "replay": stats.Replays, "oversized": stats.Oversized, "crowded": stats.Crowded,
-		"malformed": stats.Malformed, "limited": stats.Limited,
+	for reason, n := range map[string]*atomic.Uint64{
+		"stranger": &stats.Strangers, "replay": &stats.Replays, "oversized": &stats.Oversized,
+		"crowded": &stats.Crowded, "malformed": &stats.Malformed, "limited": &stats.Limited,
 	} {
-		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), reason)
+		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n.Load()), reason)
 	}
 }

@@ -16,7 +16,7 @@ var (
 
 // TestCorpus plays some trials of each kind, and holds what is said about them to the bars of a small sample.
 func TestCorpus(t *testing.T) {
-	var table Table
+	table := Table{}
 	for _, k := range Kinds {
 		if *only != "" && k.Name != *only {
 			continue

@@ -4,5 +4,5 @@
 //
 //	Draw ─▶ Trial ─▶ Play ─▶ Result ─▶ Scores ─▶ Table: right rank and reason, innocents named, time
 //
-// A Live is the agents of a simulated job, and a Tapes what its processes leave behind; scenarios use them, too.
+// A Live is the agents of a simulated job and the tapes that its processes leave behind; scenarios use it, too.
 package corpus

@@ -14,20 +14,17 @@ import (
 )
 
 // Style is how a program makes its calls.
-type Style uint8
+type Style string
 
 // The styles.
 const (
-	Blocking   Style = iota // one after the other
-	Goroutines              // gradients are summed by a goroutine of its own
-	Async                   // gradients are summed in the background, and waited for at the end of the step
-	Groups                  // stages exchange messages in groups
+	Blocking   Style = "blocking"   // one after the other
+	Goroutines Style = "goroutines" // gradients are summed by a goroutine of its own
+	Async      Style = "async"      // gradients are summed in the background, and waited for at the end of the step
+	Groups     Style = "groups"     // stages exchange messages in groups
 )
 
-var styleNames = [...]string{"blocking", "goroutines", "async", "groups"}
-
-// String is the style's name.
-func (s Style) String() string { return styleNames[s] }
+var styles = [...]Style{Blocking, Goroutines, Async, Groups}
 
 // Layout is the shape of a training job. Rank r is at tensor-parallel place r % TP, then pipeline stage, then
 // data-parallel replica.
@@ -66,7 +63,7 @@ func drawLayout(r *rand.Rand, most int) Layout {
 	for {
 		l := Layout{
 			TP: 1 << r.IntN(4), DP: 1 << r.IntN(5), PP: 1 << r.IntN(4), EP: 1, PerProcess: 1 << r.IntN(4), Hosts: 1 << r.IntN(3),
-			Style: Style(r.IntN(len(styleNames))), Layers: 1 + r.IntN(3), Micro: 1 + r.IntN(4), EpochSteps: 3 + r.IntN(8),
+			Style: styles[r.IntN(len(styles))], Layers: 1 + r.IntN(3), Micro: 1 + r.IntN(4), EpochSteps: 3 + r.IntN(8),
 			Loss: r.IntN(3) > 0, Compute: time.Duration(5+r.IntN(60)) * time.Millisecond,
 		}
 		if r.IntN(3) == 0 {

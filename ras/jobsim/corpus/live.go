@@ -49,7 +49,6 @@ type peer struct {
 	seen    []mesh.Status // what it knows of all, by process
 	wake    int           // the last Wake
 	slots   []tape.Slot
-	gone    bool
 	tape    *tapetest.Forge
 	last    []tape.Slot // the in-flight table, if the process has ended
 }
@@ -104,9 +103,8 @@ func (l *Live) changed(q *peer) {
 	switch q.process.State {
 	case jobsim.Departed:
 		q.over()
-		alone := !slices.ContainsFunc(l.peers, func(o *peer) bool { return o != q && !o.gone })
+		alone := !slices.ContainsFunc(l.peers, func(o *peer) bool { return !o.process.State.Ended() })
 		q.step(agent.Leave{Note: q.note(), Alone: alone})
-		q.gone = true
 	case jobsim.Stopped:
 		lag = stopLag
 	case jobsim.Running:
@@ -119,7 +117,6 @@ func (l *Live) changed(q *peer) {
 		})
 	case jobsim.Dead:
 		q.over()
-		q.gone = true
 	}
 	since := q.process.Since
 	l.job.After(lag, func() {
@@ -146,7 +143,7 @@ func (q *peer) status() mesh.Status {
 
 // learn takes what became of another process, if this one runs and can see it.
 func (q *peer) learn(of *peer) {
-	if of != q && q.process.State == jobsim.Running && q.live.job.Reach(q.process, of.process) {
+	if of != q && q.runs() && q.live.job.Reach(q.process, of.process) {
 		q.take(of, of.status())
 	}
 }
@@ -157,7 +154,7 @@ func (q *peer) take(of *peer, s mesh.Status) {
 		return
 	}
 	*old = s
-	q.run(q.learned)
+	q.process.Do(q.learned)
 }
 
 // Cut parts a host from all others, or joins it again; the members learn it in a while.
@@ -182,20 +179,13 @@ func (l *Live) Cut(host string, apart bool) {
 	}
 }
 
-// run does something in the process's agent, if it runs.
-func (q *peer) run(f func()) {
-	if !q.gone {
-		q.process.Do(f)
-	}
-}
-
 // look looks for what stalls, again and again.
 func (q *peer) look() {
 	q.live.job.After(lookTime, func() {
-		if q.gone {
+		if q.process.State.Ended() {
 			return
 		}
-		q.run(func() {
+		q.process.Do(func() {
 			q.saw()
 			if q.stalls() {
 				q.step(agent.Trouble{})
@@ -216,7 +206,7 @@ func (l *Live) Ending() {
 		}
 	}
 	for _, q := range l.peers {
-		q.run(func() { q.step(agent.Ending{}) })
+		q.process.Do(func() { q.step(agent.Ending{}) })
 	}
 }
 
@@ -243,8 +233,8 @@ func (q *peer) step(in agent.Input) {
 				if o == q || !l.job.Reach(q.process, o.process) {
 					continue
 				}
-				heard := agent.Heard{From: q.member.Name, Turn: e.Turn, Open: e.Open, Unresolved: e.Unresolved}
-				l.job.After(hop, func() { o.run(func() { o.step(heard) }) })
+				heard := agent.Heard{From: q.member.Name, Broadcast: e}
+				l.job.After(hop, func() { o.process.Do(func() { o.step(heard) }) })
 			}
 		case agent.Tell:
 			if e.Outward {
@@ -255,7 +245,7 @@ func (q *peer) step(in agent.Input) {
 			wake := q.wake
 			l.job.After(e.At.Sub(l.now()), func() {
 				if wake == q.wake {
-					q.run(func() { q.step(agent.Tick{}) })
+					q.process.Do(func() { q.step(agent.Tick{}) })
 				}
 			})
 		case agent.StopTelling, agent.Publish, agent.Settled:
@@ -273,23 +263,21 @@ func (q *peer) ask(e *agent.AskNotes) {
 		switch {
 		case !l.job.Reach(q.process, o.process):
 			wait = silence
-		case o.gone || o.process.State != jobsim.Running:
-			if !slices.ContainsFunc(l.peers, func(p *peer) bool {
-				return p != o && p.process.Host == o.process.Host && p.runs()
-			}) {
+		case !o.runs():
+			if !slices.ContainsFunc(l.peers, func(p *peer) bool { return p.process.Host == o.process.Host && p.runs() }) {
 				continue
 			}
-			if !o.gone && q.seen[o.process.Index].State == mesh.Alive { // it is asked itself, in vain
+			if !o.process.State.Ended() && q.seen[o.process.Index].State == mesh.Alive { // it is asked itself, in vain
 				wait = silence
 				continue
 			}
 		}
 		l.job.After(2*hop, func() {
 			notes = append(notes, o.note())
-			o.run(func() { o.step(agent.AskedForNote{By: q.member.Name}) })
+			o.process.Do(func() { o.step(agent.AskedForNote{By: q.member.Name}) })
 		})
 	}
-	l.job.After(wait, func() { q.run(func() { q.step(agent.Notes{Round: e.Round, Notes: notes}) }) })
+	l.job.After(wait, func() { q.process.Do(func() { q.step(agent.Notes{Round: e.Round, Notes: notes}) }) })
 }
 
 func (q *peer) tell(to string) {
@@ -298,48 +286,16 @@ func (q *peer) tell(to string) {
 	wait := silence
 	if heard {
 		wait = 2 * hop
-		l.job.After(hop, func() { o.run(func() { o.step(agent.AskedToLook{}) }) })
+		l.job.After(hop, func() { o.process.Do(func() { o.step(agent.AskedToLook{}) }) })
 	}
-	l.job.After(wait, func() { q.run(func() { q.step(agent.Told{Heard: heard}) }) })
+	l.job.After(wait, func() { q.process.Do(func() { q.step(agent.Told{Heard: heard}) }) })
 }
 
-func (q *peer) runs() bool { return !q.gone && q.process.State == jobsim.Running }
+func (q *peer) runs() bool { return q.process.State == jobsim.Running }
 
 // note is what a process says of itself, or its tape does.
 func (q *peer) note() verdict.Note {
-	n := verdict.Note{
-		Member: q.member.Name, Host: q.member.Host, PID: q.member.PID,
-		Rank: q.member.Rank, JobSize: q.member.JobSize,
-	}
 	q.slots = q.process.Slots(q.slots[:0])
 	q.model.Look(q.slots, nil)
-	n.Fold(q.model, q.live.job.Now())
-	return n
-}
-
-// Notes are what all processes say of themselves now, with what became of each.
-func (l *Live) Notes() []verdict.Note {
-	fates := [...]verdict.Fate{
-		jobsim.Running: verdict.Alive, jobsim.Stopped: verdict.Stopped, jobsim.Dead: verdict.Dead,
-		jobsim.Departed: verdict.Departed,
-	}
-	notes := make([]verdict.Note, 0, len(l.peers))
-	for _, q := range l.peers {
-		n, s := q.note(), q.status()
-		if n.Fate = fates[q.process.State]; n.Fate != verdict.Alive {
-			n.FateAge, n.Cause = time.Duration(l.job.Now()-q.process.Since), agent.CauseText(&s)
-		}
-		notes = append(notes, n)
-	}
-	return notes
-}
-
-// Open are the verdicts that are open, as the process that coordinates has them.
-func (l *Live) Open() []verdict.Verdict {
-	for _, q := range l.peers {
-		if q.runs() && q.machine.Leader() == q.member.Name {
-			return q.machine.Open()
-		}
-	}
-	return nil
+	return agent.NoteBy(q.member, q.model, q.live.job.Now())
 }

@@ -68,7 +68,7 @@ func Play(t *Trial, dir string) (*Result, error) {
 			j.After(f.Delay(), func() { live.strike(l, f) })
 		}
 	}
-	running := func(p *jobsim.Process) bool { return p.State == jobsim.Running || p.State == jobsim.Stopped }
+	running := func(p *jobsim.Process) bool { return !p.State.Ended() }
 	for !t.Over(time.Duration(j.Now()-res.Began), j.Now(), 1) && slices.ContainsFunc(j.Processes, running) {
 		j.Run(j.Now() + int64(100*time.Millisecond))
 	}

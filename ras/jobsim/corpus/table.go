@@ -1,9 +1,9 @@
 package corpus
 
 import (
-	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -16,13 +16,10 @@ const (
 	mostDelay     = 500 * time.Millisecond // median time from the threshold until it was said live
 )
 
-// Table sums up scores by the kind of the fault. The zero value is empty.
-type Table struct {
-	rows []*row
-}
+// Table sums up scores by the name of the fault's kind.
+type Table map[string]*row
 
 type row struct {
-	name                     string
 	trials                   int
 	excused, right, innocent [2]int // live, after
 	healthy                  [2]int // innocents of healthy jobs, likewise
@@ -30,13 +27,12 @@ type row struct {
 }
 
 // Add adds what was said about a trial of a kind.
-func (t *Table) Add(k *Kind, live, after Score) {
-	i := slices.IndexFunc(t.rows, func(r *row) bool { return r.name == k.Name })
-	if i < 0 {
-		i = len(t.rows)
-		t.rows = append(t.rows, &row{name: k.Name})
+func (t Table) Add(k *Kind, live, after Score) {
+	r := t[k.Name]
+	if r == nil {
+		r = &row{}
+		t[k.Name] = r
 	}
-	r := t.rows[i]
 	r.trials++
 	for i, s := range []Score{live, after} {
 		count := func(is bool, n *[2]int) {
@@ -55,13 +51,13 @@ func (t *Table) Add(k *Kind, live, after Score) {
 }
 
 // Write writes the table, and tells whether it reaches the bars.
-func (t *Table) Write(w io.Writer) (ok bool, err error) {
+func (t Table) Write(w io.Writer) (ok bool, err error) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tab, "fault\ttrials\texcused live\tafter\tright live\tafter\tinnocents live\tafter\tmedian delay\t")
-	slices.SortStableFunc(t.rows, func(a, b *row) int { return cmp.Compare(a.name, b.name) })
-	all := row{name: "all"}
-	for _, r := range t.rows {
-		r.write(tab)
+	var all row
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		r := t[name]
+		r.write(tab, name)
 		all.trials += r.trials
 		for i := range r.right {
 			all.excused[i] += r.excused[i]
@@ -71,7 +67,7 @@ func (t *Table) Write(w io.Writer) (ok bool, err error) {
 		}
 		all.delays = append(all.delays, r.delays...)
 	}
-	all.write(tab)
+	all.write(tab, "all")
 	if err := tab.Flush(); err != nil {
 		return false, err
 	}
@@ -93,8 +89,8 @@ func (t *Table) Write(w io.Writer) (ok bool, err error) {
 	return ok, nil
 }
 
-func (r *row) write(w io.Writer) {
-	fmt.Fprintf(w, "%s\t%d\t%d\t%d\t", r.name, r.trials, r.excused[0], r.excused[1])
+func (r *row) write(w io.Writer, name string) {
+	fmt.Fprintf(w, "%s\t%d\t%d\t%d\t", name, r.trials, r.excused[0], r.excused[1])
 	for _, counts := range [][2]int{r.right, r.innocent} {
 		for i, n := range counts {
 			if counted := r.trials - r.excused[i]; counted > 0 {

@@ -83,16 +83,3 @@ func (l *Live) Read(dir string) (*postmortem.Report, error) {
 	}
 	return postmortem.Read([]string{dir}, postmortem.Options{Last: 1, Run: -1})
 }
-
-// ReadNow reads in the tapes what is to be said of this moment.
-func (l *Live) ReadNow(dir string) (*postmortem.Report, error) {
-	for _, q := range l.peers {
-		if q.process.State == jobsim.Running {
-			q.saw()
-		}
-	}
-	if err := l.write(dir); err != nil {
-		return nil, err
-	}
-	return postmortem.Read([]string{dir}, postmortem.Options{At: l.now()})
-}

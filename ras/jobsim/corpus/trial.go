@@ -26,20 +26,17 @@ type Trial struct {
 }
 
 // End is how a trial ends, once it had time to be diagnosed.
-type End uint8
+type End string
 
 // The ends.
 const (
-	LeftAlone    End = iota // it goes on, or hangs; its tapes are looked at
-	Cancelled               // SIGTERM to its launcher
-	KilledAtOnce            // SIGKILL to all processes
-	KilledInTurn            // SIGKILL to one after the other, some milliseconds apart
+	LeftAlone    End = "left alone"     // it goes on, or hangs; its tapes are looked at
+	Cancelled    End = "cancelled"      // SIGTERM to its launcher
+	KilledAtOnce End = "killed at once" // SIGKILL to all processes
+	KilledInTurn End = "killed in turn" // SIGKILL to one after the other, some milliseconds apart
 )
 
-var endNames = [...]string{"left alone", "cancelled", "killed at once", "killed in turn"}
-
-// String is the end's name.
-func (e End) String() string { return endNames[e] }
+var allEnds = [...]End{LeftAlone, Cancelled, KilledAtOnce, KilledInTurn}
 
 // Fault is one thing that is done wrong.
 type Fault struct {
@@ -76,7 +73,7 @@ func Draw(seed uint64, most int, kind *Kind) *Trial {
 	r := rand.New(rand.NewPCG(seed, 12))
 	for {
 		t := &Trial{
-			Seed: seed, Layout: drawLayout(r, most), Steps: 4 + r.IntN(12), End: End(r.IntN(len(endNames))),
+			Seed: seed, Layout: drawLayout(r, most), Steps: 4 + r.IntN(12), End: allEnds[r.IntN(len(allEnds))],
 			EndAt: time.Duration(r.IntN(int(20 * time.Second))), Errors: jobsim.Reaction(r.IntN(3)),
 		}
 		draw := func(kind *Kind) bool {

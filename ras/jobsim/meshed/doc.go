@@ -18,12 +18,8 @@
 //
 // # What is deterministic
 //
-// A Result follows from its Plan, on one thread (see package mesh/sim): the model, the script of the faults, the
-// network, and memberlist with all that it leaves to chance. Two runs agree in all of it but Analysis, to the
-// nanosecond and the byte, whatever ran before them in the program. In jobs of up to ten members, two of memberlist's
-// timers are due at one instant after a death, in no order: with a few seeds, times differ in some runs, by some
-// hundred milliseconds; reasons and culprits don't. On a busy machine a run of any job may differ likewise, the larger
-// the likelier: the runtime interrupts goroutines.
+// A Result follows from its Plan, on one thread, in all but Analysis, to the nanosecond and the byte; package mesh/sim
+// says where that ends. Where times differ, reasons and culprits don't.
 //
 // Virtual time stands still while somebody computes: it measures waiting, not processors. Result.Analysis is what the
 // coordinator's part of it costs, by the machine's own clock.

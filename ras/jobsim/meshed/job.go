@@ -22,28 +22,38 @@ import (
 // Config is a job to simulate.
 type Config struct {
 	Seed     uint64
-	Shape    Shape
-	Machines int         // the members are spread over them evenly, and must be a multiple of them
-	Link     sim.Link    // between machines
-	Tuning   mesh.Tuning // of the meshes; the zero value is mesh.OneMachine
+	Members  int           // processes
+	Ranks    int           // in each process
+	Machines int           // the members are spread over them evenly, and must be a multiple of them
+	Step     time.Duration // what a step takes, about; default 1s
+	Jitter   float64       // by how much of its time a rank computes longer or shorter: 0 to 1; default 0.1
+	Link     sim.Link      // between machines
+	Tuning   mesh.Tuning   // of the meshes; the zero value is mesh.OneMachine
 }
 
 // Job is a running job. Its methods must be called within one bubble of synctest.
 type Job struct {
 	*sim.Job
-	Model  *Model
-	Agents []*agent.Agent // by member
-
-	observers []*observer // by member
+	Model   *Model
+	Members []*Member
 
 	config  Config
 	stop    context.CancelFunc
-	end     []context.CancelFunc // by member: of its agent
 	running sync.WaitGroup
 
-	mu     sync.Mutex
-	told   []Told
-	opened map[string]*spread
+	mu    sync.Mutex
+	told  []Told
+	known map[string]time.Time // by key: when the last member came to know that a verdict is open
+}
+
+// Member is one process of a job, with its agent, and what it does beside: it reads its tape, and looks for stalls.
+type Member struct {
+	Agent *agent.Agent
+	end   context.CancelFunc // of its agent
+
+	mu    sync.Mutex
+	model *model.Process
+	slots []tape.Slot
 }
 
 // Told is what an agent told receivers outside of the job of a verdict, and when.
@@ -60,9 +70,6 @@ func (t *Told) String() string {
 	return fmt.Sprintf("%v by member %d: %v %s", t.Stage, t.By, t.Verdict.Reason, t.Verdict.Text)
 }
 
-// spread is when the first and the last member came to know a verdict.
-type spread struct{ first, last time.Time }
-
 // lookTime is how often a process looks for stalls: a quarter of the age at which something is slow, as a node does.
 const lookTime = model.DefaultSlow / 4
 
@@ -72,105 +79,85 @@ func clock() int64 { return time.Now().UnixNano() }
 // Start starts a job, and returns when its members know each other. The caller closes it, also if it fails: it is never
 // nil.
 func Start(ctx context.Context, c Config) (*Job, error) {
-	j := &Job{Job: &sim.Job{}, config: c, stop: func() {}, opened: map[string]*spread{}}
-	if c.Machines < 1 || c.Shape.Members%c.Machines != 0 || c.Shape.Members < 1 || c.Shape.Ranks < 1 {
-		return j, fmt.Errorf("jobsim: %d members of %d ranks on %d machines, want as many on each", c.Shape.Members,
-			c.Shape.Ranks, c.Machines)
+	j := &Job{Job: &sim.Job{}, config: c, stop: func() {}, known: map[string]time.Time{}}
+	if c.Machines < 1 || c.Members%c.Machines != 0 || c.Members < 1 || c.Ranks < 1 {
+		return j, fmt.Errorf("jobsim: %d members of %d ranks on %d machines, want as many on each", c.Members, c.Ranks,
+			c.Machines)
 	}
-	j.Model = NewModel(c.Seed, c.Shape, c.Machines, clock)
-	j.Agents = make([]*agent.Agent, c.Shape.Members)
-	j.observers = make([]*observer, c.Shape.Members)
-	j.end = make([]context.CancelFunc, c.Shape.Members)
-	var failed error
-	// Members start one after the other, and each is asked for the first time by Start.
-	of := func(r *sim.Rank) *agent.Agent {
-		i := r.Process.Member().Rank
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		if j.Agents[i] == nil {
-			j.Agents[i], failed = j.newAgent(r, i)
-		}
-		return j.Agents[i]
-	}
+	j.Model = newModel(c)
+	j.Members = make([]*Member, c.Members)
 	var err error
 	j.Job, err = sim.StartJob(ctx, sim.JobConfig{
-		Seed: c.Seed, Link: c.Link, Machines: c.Machines, Each: c.Shape.Members / c.Machines, Tuning: c.Tuning,
-		Handler: func(r *sim.Rank, from string, question []byte) []byte {
-			r.Process.Gate()
-			return of(r).Handle(ctx, from, question)
+		Seed: c.Seed, Link: c.Link, Machines: c.Machines, Each: c.Members / c.Machines, Tuning: c.Tuning,
+		Member: func(r *sim.Rank, c *mesh.Config) {
+			gate, a := r.Process.Gate, j.newAgent(r)
+			j.Members[r.Process.Member().Rank] = &Member{Agent: a, model: model.New(model.Limits{})}
+			c.Handler = func(ctx context.Context, from string, q []byte) []byte { gate(); return a.Handle(ctx, from, q) }
+			c.LocalNote = func(m mesh.Member) []byte { gate(); return a.LocalNote(m) }
+			c.OnEvent = func(e mesh.Event) { gate(); a.Member(e) }
 		},
-		LocalNote: func(r *sim.Rank, m mesh.Member) []byte { r.Process.Gate(); return of(r).LocalNote(m) },
-		OnEvent:   func(r *sim.Rank, e mesh.Event) { r.Process.Gate(); of(r).Member(e) },
 	})
 	if err != nil {
 		return j, err
-	}
-	if failed != nil {
-		return j, failed
 	}
 	ctx, j.stop = context.WithCancel(ctx)
 	for i, r := range j.Ranks {
 		time.Sleep(lookTime / time.Duration(len(j.Ranks))) // processes don't look all at one moment
 		one, end := context.WithCancel(ctx)
-		a := of(r)
-		j.end[i] = end
-		j.running.Go(func() { a.Run(one, r.Mesh) })
-		j.running.Go(func() { j.watch(one, i, r.Process, a) })
+		m := j.Members[i]
+		m.end = end
+		j.running.Go(func() { m.Agent.Run(one, r.Mesh) })
+		j.running.Go(func() { j.watch(one, i, r.Process) })
 	}
 	j.Model.Restart() // while they joined, time went by
 	return j, nil
 }
 
-// observer is what a process does beside: it reads its tape, and looks for stalls.
-type observer struct {
-	mu    sync.Mutex
-	model *model.Process
-	slots []tape.Slot
-}
-
-func (j *Job) newAgent(r *sim.Rank, i int) (*agent.Agent, error) {
-	j.observers[i] = &observer{model: model.New(model.Limits{})}
-	return agent.New(agent.Config{
-		Self:   r.Process.Member(),
-		Note:   func() verdict.Note { r.Process.Gate(); return j.note(i, r.Process.Member()) },
+func (j *Job) newAgent(r *sim.Rank) *agent.Agent {
+	self := r.Process.Member()
+	i := self.Rank
+	note := func() verdict.Note { r.Process.Gate(); return j.note(i, self) }
+	return agent.New(self, note, agent.Config{
 		Local:  func(m mesh.Member) (verdict.Note, bool) { return j.note(m.Rank, m), true },
-		HeldUp: func() bool { return j.observers[i].heldUp() },
+		HeldUp: func() bool { return j.Members[i].heldUp() },
 		Event:  func(ev bus.Event, outward bool) { r.Process.Gate(); j.hear(r, i, &ev, outward) },
 	})
 }
 
-// read brings the model of a process up to now.
-func (j *Job) read(i int, a *agent.Agent) *observer {
-	o := j.observers[i]
-	j.Model.Events(i, func(ev *tape.Event) {
-		if s := o.model.Apply(ev); s.Failed && a != nil {
-			a.Failed(&s)
-		}
+// read brings the model of a process up to now. failed, if it isn't nil, is told of communicators that failed.
+func (j *Job) read(i int, failed func(*model.Step)) *model.Process {
+	o := j.Members[i]
+	var events []tape.Event
+	j.Model.do(func() {
+		events, j.Model.events[i] = j.Model.events[i], nil
+		o.slots = j.Model.job.Processes[i].Slots(o.slots[:0])
 	})
-	o.slots = j.Model.Slots(i, o.slots[:0])
+	for k := range events {
+		if s := o.model.Apply(&events[k]); s.Failed && failed != nil {
+			failed(&s)
+		}
+	}
 	o.model.Look(o.slots, nil)
 	o.model.Forget(o.slots)
-	return o
+	return o.model
 }
 
 // note is what a process says of itself, or its tape does.
 func (j *Job) note(i int, m mesh.Member) verdict.Note {
-	o := j.observers[i]
+	o := j.Members[i]
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := verdict.Note{Member: m.Name, Host: m.Host, PID: m.PID, Rank: m.Rank, JobSize: m.JobSize}
-	n.Fold(j.read(i, nil).model, clock())
-	return n
+	return agent.NoteBy(m, j.read(i, nil), clock())
 }
 
-func (o *observer) heldUp() bool {
+func (o *Member) heldUp() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return verdict.AnyHeldUp(o.model, clock())
 }
 
 // watch looks for stalls, again and again.
-func (j *Job) watch(ctx context.Context, i int, p *sim.Process, a *agent.Agent) {
+func (j *Job) watch(ctx context.Context, i int, p *sim.Process) {
 	timer := time.NewTimer(lookTime / time.Duration(2*len(j.Ranks))) // not when the agent has something to do, either
 	defer timer.Stop()
 	last := clock()
@@ -181,17 +168,17 @@ func (j *Job) watch(ctx context.Context, i int, p *sim.Process, a *agent.Agent) 
 		case <-timer.C:
 		}
 		p.Gate()
-		o := j.observers[i]
+		o := j.Members[i]
 		o.mu.Lock()
 		now := clock()
 		if now-last > int64(4*lookTime) { // it was stopped
 			o.model.Resumed(now)
 		}
 		last = now
-		news := j.read(i, a).model.Mark(now)
+		news := j.read(i, o.Agent.Failed).Mark(now)
 		o.mu.Unlock()
 		if news {
-			a.Trouble()
+			o.Agent.Trouble()
 		}
 		timer.Reset(lookTime)
 	}
@@ -206,12 +193,7 @@ func (j *Job) hear(r *sim.Rank, i int, ev *bus.Event, outward bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if ev.Stage == bus.Opened {
-		s := j.opened[ev.Key]
-		if s == nil {
-			s = &spread{first: now}
-			j.opened[ev.Key] = s
-		}
-		s.last = now
+		j.known[ev.Key] = now
 	}
 	if !outward {
 		return
@@ -230,26 +212,23 @@ func (j *Job) Told() []Told {
 	return slices.Clone(j.told)
 }
 
-// Known is when the first and the last member came to know a verdict.
-func (j *Job) Known(key string) (first, last time.Time) {
+// Known is when the last member came to know a verdict.
+func (j *Job) Known(key string) time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if s := j.opened[key]; s != nil {
-		return s.first, s.last
-	}
-	return time.Time{}, time.Time{}
+	return j.known[key]
 }
 
 // AllHold tells whether all members that run, but those that except is true of, know of exactly the open verdicts with
 // these keys.
 func (j *Job) AllHold(except func(member int) bool, keys ...string) bool {
 	want := slices.Sorted(slices.Values(keys))
-	for i, a := range j.Agents {
+	for i, m := range j.Members {
 		if j.Ranks[i].Process.Ended() || except != nil && except(i) {
 			continue
 		}
 		var have []string
-		for _, o := range a.Open() {
+		for _, o := range m.Agent.Open() {
 			have = append(have, agent.VerdictKey(o.ID))
 		}
 		slices.Sort(have)
@@ -267,7 +246,7 @@ func (j *Job) Machine(member int) int { return member / (len(j.Ranks) / j.config
 func (j *Job) Kill(member int, exit process.Exit) {
 	j.Model.do(func() { j.Model.job.Processes[member].Kill(exit) })
 	j.Ranks[member].Process.Kill(exit)
-	j.end[member]()
+	j.Members[member].end()
 }
 
 // Stop stops a member's process, as SIGSTOP does.

@@ -19,7 +19,7 @@ var lan = sim.Link{Delay: 100 * time.Microsecond, Jitter: 200 * time.Microsecond
 
 // small is a job of eight processes on four machines with four ranks each.
 func small() meshed.Config {
-	return meshed.Config{Seed: 1, Shape: meshed.Shape{Members: 8, Ranks: 4}, Machines: 4, Link: lan, Tuning: mesh.LAN()}
+	return meshed.Config{Seed: 1, Members: 8, Ranks: 4, Machines: 4, Link: lan, Tuning: mesh.LAN()}
 }
 
 // with runs a job in virtual time, and gives it to f once it has gone well for ten seconds.
@@ -53,8 +53,8 @@ func verdictOf(t *testing.T, j *meshed.Job, limit time.Duration, except func(int
 	}
 	told := opened(j, began)
 	if !sim.Until(5*time.Second, func() bool { return j.AllHold(except, told[0].Key) }) {
-		for i, a := range j.Agents {
-			t.Logf("member %d holds %v", i, a.Open())
+		for i, m := range j.Members {
+			t.Logf("member %d holds %v", i, m.Agent.Open())
 		}
 		t.Fatalf("not all members hold %v alone", told[0].String())
 	}
@@ -87,8 +87,8 @@ func history(j *meshed.Job, key string) string {
 func healed(t *testing.T, j *meshed.Job, told meshed.Told, limit time.Duration) {
 	t.Helper()
 	if !sim.Until(limit, func() bool { return j.AllHold(nil) }) {
-		for i, a := range j.Agents {
-			t.Logf("member %d holds %v", i, a.Open())
+		for i, m := range j.Members {
+			t.Logf("member %d holds %v", i, m.Agent.Open())
 		}
 		t.Fatalf("not all members hold nothing within %v", limit)
 	}
@@ -191,7 +191,7 @@ func TestSleepingRankIsTheVerdict(t *testing.T) {
 func TestOddCallIsAMismatch(t *testing.T) {
 	with(t, small(), func(t *testing.T, j *meshed.Job) {
 		const victim = 21
-		j.Model.Odd(victim)
+		j.Model.Change(victim, func(h *meshed.Habit) { h.Odd = true })
 		told := verdictOf(t, j, 15*time.Second, nil)
 		wants(t, j, &told.Verdict, verdict.Mismatch, victim/4)
 		if c := told.Verdict.Culprits; len(c) != 1 || c[0].Comm != victim || c[0].Job != victim {
@@ -206,7 +206,7 @@ func TestOddCallIsAMismatch(t *testing.T) {
 func TestOppositeOrderIsADeadlock(t *testing.T) {
 	with(t, small(), func(t *testing.T, j *meshed.Job) {
 		const victim = 9 // in the world's all-reduce while its data-parallel group waits for it
-		j.Model.Swap(victim)
+		j.Model.Change(victim, func(h *meshed.Habit) { h.Swap = true })
 		told := verdictOf(t, j, 15*time.Second, nil)
 		v := &told.Verdict
 		if v.Reason != verdict.Deadlock ||
@@ -242,8 +242,8 @@ func TestCutOffMachineIsTheVerdict(t *testing.T) {
 		}
 		j.Cut(machine, false)
 		if !sim.Until(time.Minute, func() bool { return j.AllHold(nil) }) {
-			for i, a := range j.Agents {
-				t.Logf("member %d holds %v", i, a.Open())
+			for i, m := range j.Members {
+				t.Logf("member %d holds %v", i, m.Agent.Open())
 			}
 			t.Fatal("not all is withdrawn a minute after the network is whole again")
 		}
@@ -260,7 +260,7 @@ func TestCutOffMachineIsTheVerdict(t *testing.T) {
 // one for each, although it hears of one after the other.
 func TestCutOffFromManyIsOneVerdict(t *testing.T) {
 	c := small()
-	c.Shape.Members, c.Machines = 16, 8
+	c.Members, c.Machines = 16, 8
 	with(t, c, func(t *testing.T, j *meshed.Job) {
 		const machine = 7
 		there := func(i int) bool { return j.Machine(i) == machine }
@@ -275,12 +275,12 @@ func TestCutOffFromManyIsOneVerdict(t *testing.T) {
 				t.Errorf("the side with %s of the machines told %d verdicts, want one: %v", side, len(told), told)
 			}
 		}
-		for i, a := range j.Agents {
+		for i, m := range j.Members {
 			want := 2
 			if there(i) {
 				want = 14
 			}
-			if open := a.Open(); len(open) != 1 || len(open[0].Culprits) != want {
+			if open := m.Agent.Open(); len(open) != 1 || len(open[0].Culprits) != want {
 				t.Errorf("member %d knows %v, want one verdict on %d processes", i, open, want)
 			}
 		}
@@ -308,7 +308,7 @@ func by(told []meshed.Told, is func(int) bool, so bool) (some []meshed.Told) {
 
 func TestSlowHealthyJobGivesNone(t *testing.T) {
 	c := small()
-	c.Shape.Step, c.Shape.Jitter = 4*time.Second, 0.3
+	c.Step, c.Jitter = 4*time.Second, 0.3
 	c.Link = sim.Link{Delay: 20 * time.Millisecond, Jitter: 20 * time.Millisecond, Local: lan.Local}
 	c.Tuning = mesh.WAN()
 	with(t, c, func(t *testing.T, j *meshed.Job) {
@@ -316,8 +316,8 @@ func TestSlowHealthyJobGivesNone(t *testing.T) {
 		if told := j.Told(); len(told) > 0 {
 			t.Errorf("told: %v", told)
 		}
-		for i, a := range j.Agents {
-			if n := a.Stats().Rounds; n > 0 {
+		for i, m := range j.Members {
+			if n := m.Agent.Stats().Rounds; n > 0 {
 				t.Errorf("member %d asked all %d times", i, n)
 			}
 		}
@@ -346,13 +346,13 @@ func TestLossAndDelayGiveNone(t *testing.T) {
 func TestLoneStragglerIsTheVerdict(t *testing.T) {
 	with(t, small(), func(t *testing.T, j *meshed.Job) {
 		const victim = 13 // of member 3
-		j.Model.Slow(victim, 400*time.Millisecond)
+		j.Model.Change(victim, func(h *meshed.Habit) { h.Extra = 400 * time.Millisecond })
 		told := verdictOf(t, j, 2*time.Minute, nil)
 		if c := told.Verdict.Culprits; len(c) != 1 || c[0].Job != victim {
 			t.Errorf("the culprits are %v, want rank %d", c, victim)
 		}
 		wants(t, j, &told.Verdict, verdict.Straggler, victim/4)
-		j.Model.Slow(victim, 0)
+		j.Model.Change(victim, func(h *meshed.Habit) { h.Extra = 0 })
 		healed(t, j, told, 2*time.Minute)
 	})
 }

@@ -2,7 +2,6 @@ package meshed
 
 import (
 	"cmp"
-	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -11,14 +10,6 @@ import (
 	"github.com/carillon-rt/carillon/ras/jobsim"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
-
-// Shape is how a job is laid out, and how fast it goes.
-type Shape struct {
-	Members int           // processes
-	Ranks   int           // in each process
-	Step    time.Duration // what a step takes, about; default 1s
-	Jitter  float64       // by how much of its time a rank computes longer or shorter: 0 to 1; default 0.1
-}
 
 // stages is how many processes a pipeline has.
 const stages = 4
@@ -42,31 +33,31 @@ var signatures = [len(commNames)]tape.Signature{
 // Model is the ranks of a job, in the bubble's time. Each of its methods first does what happened until now.
 type Model struct {
 	mu     sync.Mutex
-	shape  Shape
-	now    func() int64
+	config Config
 	rand   *rand.Rand
 	job    *jobsim.Job
-	habits []habit        // by rank
+	habits []Habit        // by rank
 	events [][]tape.Event // by member: what it wrote onto its tape, and nobody has read yet
 }
 
-// habit is what a rank does otherwise than the others.
-type habit struct {
+// Habit is what a rank does otherwise than the others.
+type Habit struct {
+	Extra time.Duration // it computes for so much longer before each call
+	Swap  bool          // it calls the world's all-reduce before the data-parallel one
+	Odd   bool          // it makes another call of the world than the others: an all-reduce of twice the size
+
 	asleep bool
 	awake  *jobsim.Gate
-	extra  time.Duration // it computes for so much longer before each call
-	swap   bool          // it makes the last two calls of the step in the other order
-	odd    bool          // it makes another call of the world than the others
 }
 
-// NewModel makes a job that begins now. now is its clock.
-func NewModel(seed uint64, s Shape, machines int, now func() int64) *Model {
-	s.Step, s.Jitter = cmp.Or(s.Step, time.Second), cmp.Or(s.Jitter, 0.1)
-	m := &Model{shape: s, now: now, rand: rand.New(rand.NewPCG(seed, 1))}
+// newModel makes a job that begins now.
+func newModel(c Config) *Model {
+	c.Step, c.Jitter = cmp.Or(c.Step, time.Second), cmp.Or(c.Jitter, 0.1)
+	m := &Model{config: c, rand: rand.New(rand.NewPCG(c.Seed, 1))}
 	m.job = jobsim.New(jobsim.Config{
-		Processes: s.Members, Hosts: machines, Latency: transfer, OnError: jobsim.Stay, Blind: true, Start: now(),
-	}, s.Ranks)
-	m.habits, m.events = make([]habit, len(m.job.Ranks)), make([][]tape.Event, s.Members)
+		Processes: c.Members, Hosts: c.Machines, Latency: transfer, OnError: jobsim.Stay, Blind: true, Start: clock(),
+	}, c.Ranks)
+	m.habits, m.events = make([]Habit, len(m.job.Ranks)), make([][]tape.Event, c.Members)
 	for i, p := range m.job.Processes {
 		p.Observe = func(ev *tape.Event) { m.events[i] = append(m.events[i], *ev) }
 	}
@@ -91,14 +82,14 @@ func (m *Model) start() {
 			for _, key := range [][3]int{{0, place, 0}, {1, place / stages, local}, {2, place % stages, local}} {
 				groups[key] = append(groups[key], r.Job)
 			}
-			m.habits[r.Job] = habit{awake: &jobsim.Gate{}}
+			m.habits[r.Job] = Habit{awake: &jobsim.Gate{}}
 		}
 		place++
 	}
 	m.job.Comm(world, "", all)
 	for kind := range 3 {
 		for a := range place {
-			for b := range m.shape.Ranks {
+			for b := range m.config.Ranks {
 				if ranks := groups[[3]int{kind, a, b}]; len(ranks) > 0 {
 					m.job.Comm(commNames[kind], world, ranks)
 				}
@@ -116,18 +107,18 @@ func (m *Model) program(rank int) jobsim.Program {
 	return func() jobsim.Instruction {
 		if !computed {
 			computed = true
-			mean := float64(m.shape.Step) / float64(len(commNames))
-			return jobsim.Compute{For: time.Duration(mean*(1+m.shape.Jitter*(2*m.rand.Float64()-1))) + h.extra}
+			mean := float64(m.config.Step) / float64(len(commNames))
+			return jobsim.Compute{For: time.Duration(mean*(1+m.config.Jitter*(2*m.rand.Float64()-1))) + h.Extra}
 		}
 		if h.asleep {
 			return jobsim.Pass{Gate: h.awake}
 		}
 		at := call
-		if h.swap && call >= len(commNames)-2 {
+		if h.Swap && call >= len(commNames)-2 {
 			at = 2*len(commNames) - 3 - call
 		}
 		sig := signatures[at]
-		if h.odd && commNames[at] == world {
+		if h.Odd && commNames[at] == world {
 			sig.Bytes *= 2
 		}
 		call, computed = (call+1)%len(commNames), false
@@ -139,23 +130,8 @@ func (m *Model) program(rank int) jobsim.Program {
 func (m *Model) do(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.job.Run(m.now())
+	m.job.Run(clock())
 	f()
-}
-
-// Slots appends a member's in-flight table, as it is now, and as it was last if the process is stopped or dead.
-func (m *Model) Slots(member int, buf []tape.Slot) []tape.Slot {
-	m.do(func() { buf = m.job.Processes[member].Slots(buf) })
-	return buf
-}
-
-// Events gives what a member wrote onto its tape since the last time.
-func (m *Model) Events(member int, observe func(*tape.Event)) {
-	var events []tape.Event
-	m.do(func() { events, m.events[member] = m.events[member], nil })
-	for i := range events {
-		observe(&events[i])
-	}
 }
 
 // Oldest is when the operation began that has been in flight for longest on a rank that runs; 0 if there is none.
@@ -175,27 +151,6 @@ func (m *Model) Oldest() (oldest int64) {
 	return oldest
 }
 
-// Steps is how many steps of the current start the slowest of the living ranks has made.
-func (m *Model) Steps() (steps uint64) {
-	m.do(func() {
-		steps = math.MaxUint64
-		for _, p := range m.job.Processes {
-			for _, s := range p.Slots(nil) {
-				if s.Name == world && p.State != jobsim.Dead {
-					steps = min(steps, s.Done)
-				}
-			}
-		}
-	})
-	return steps
-}
-
-// WorldRank is a rank's number in the current world.
-func (m *Model) WorldRank(rank int) (number int) {
-	m.do(func() { number = m.job.Ranks[rank].In(world) })
-	return number
-}
-
 // Sleep keeps a rank from its next call until Wake.
 func (m *Model) Sleep(id int) { m.do(func() { m.habits[id].asleep = true }) }
 
@@ -207,14 +162,8 @@ func (m *Model) Wake(id int) {
 	})
 }
 
-// Slow makes a rank compute for so much longer than the others before each call.
-func (m *Model) Slow(id int, by time.Duration) { m.do(func() { m.habits[id].extra = by }) }
-
-// Odd lets a rank make another call of the world than the others: an all-reduce of twice the size.
-func (m *Model) Odd(id int) { m.do(func() { m.habits[id].odd = true }) }
-
-// Swap lets a rank call the world's all-reduce before the data-parallel one, as no other does.
-func (m *Model) Swap(id int) { m.do(func() { m.habits[id].swap = true }) }
+// Change changes the habits of a rank.
+func (m *Model) Change(id int, how func(*Habit)) { m.do(func() { how(&m.habits[id]) }) }
 
 // Restart ends all communicators and lets the living ranks begin anew.
 func (m *Model) Restart() { m.do(m.start) }

@@ -78,7 +78,7 @@ func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err
 	progress(fmt.Sprintf("%d ranks in %d processes on %d machines: they get to know each other", p.Ranks,
 		members, machines))
 	j, err := Start(ctx, Config{
-		Seed: p.Seed, Shape: Shape{Members: members, Ranks: p.Each}, Machines: machines, Link: link, Tuning: mesh.LAN(),
+		Seed: p.Seed, Members: members, Ranks: p.Each, Machines: machines, Link: link, Tuning: mesh.LAN(),
 	})
 	defer func() {
 		if e := j.Close(); err == nil {
@@ -127,17 +127,26 @@ func (r *runner) quiet() {
 	p, b := r.Network.Traffic()
 	per := float64(len(r.Ranks)) * quietTime.Seconds()
 	r.result.Packets, r.result.Bytes = float64(p-packets)/per, float64(b-bytes)/per
-	r.judge(time.Time{}, func(*Told) bool { return false })
+	r.judge(Step{}, time.Time{}, func(*Told) bool { return false })
 }
 
-// judge notes what was told from a time on and is not right, or is opened more than once.
-func (r *runner) judge(from time.Time, right func(*Told) bool) {
-	seen := map[string]bool{}
-	for _, t := range r.opened(from) {
-		if seen[t.Key] || !right(&t) {
-			r.result.False = append(r.result.False, t.String())
+// judge notes what was told from a time on and is not right, is opened more than once, or is not closed.
+func (r *runner) judge(s Step, from time.Time, right func(*Told) bool) {
+	open, seen := map[string]string{}, map[string]bool{}
+	for _, t := range r.Told() {
+		switch {
+		case t.At.Before(from):
+		case t.Stage == bus.Opened:
+			if seen[t.Key] || !right(&t) {
+				r.result.False = append(r.result.False, t.String())
+			}
+			seen[t.Key], open[t.Key] = true, t.String()
+		case t.Stage == bus.Closed:
+			delete(open, t.Key)
 		}
-		seen[t.Key] = true
+	}
+	for _, text := range open {
+		r.miss(s, "told and not withdrawn outside: "+text)
 	}
 }
 
@@ -176,26 +185,8 @@ func (r *runner) step(s Step) (o Outcome) {
 		}
 		o.Withdrawn = time.Since(healed)
 	}
-	r.judge(from, right)
-	r.closed(s, from)
+	r.judge(s, from, right)
 	return o
-}
-
-// closed notes what was opened from a time on and is not closed.
-func (r *runner) closed(s Step, from time.Time) {
-	open := map[string]string{}
-	for _, t := range r.Told() {
-		switch {
-		case t.At.Before(from):
-		case t.Stage == bus.Opened:
-			open[t.Key] = t.String()
-		case t.Stage == bus.Closed:
-			delete(open, t.Key)
-		}
-	}
-	for _, text := range open {
-		r.miss(s, "told and not withdrawn outside: "+text)
-	}
 }
 
 // process kills or stops a member.
@@ -247,9 +238,8 @@ func (r *runner) alone(member int) bool {
 func (r *runner) sleep(s Step, o *Outcome) (right func(*Told) bool) {
 	member := r.Ranks[s.Victim/r.plan.Each].Name()
 	right = func(t *Told) bool {
-		return t.Verdict.Reason == verdict.NotEntered && r.only(&t.Verdict, func(c *verdict.Rank) bool {
-			return c.Member == member && (t.Verdict.Name != world || c.Job >= 0 || r.Model.WorldRank(s.Victim) == c.Comm)
-		})
+		return t.Verdict.Reason == verdict.NotEntered &&
+			r.only(&t.Verdict, func(c *verdict.Rank) bool { return c.Member == member })
 	}
 	from := time.Now()
 	r.Model.Sleep(s.Victim)
@@ -309,14 +299,13 @@ func (r *runner) await(s Step, o *Outcome, from, due time.Time, except func(int)
 	if !sim.Until(time.Minute, func() bool { return r.AllHold(except, t.Key) }) {
 		r.miss(s, "not all members know the verdict within a minute")
 	}
-	_, last := r.Known(t.Key)
-	o.Known = last.Sub(due)
+	o.Known = r.Known(t.Key).Sub(due)
 }
 
 // analyse measures what the coordinator computes for a verdict.
 func (r *runner) analyse() time.Duration {
 	var answers [][]byte
-	for i := range r.Agents {
+	for i := range r.Members {
 		if r.Ranks[i].Process.Ended() {
 			continue
 		}

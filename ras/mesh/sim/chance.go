@@ -36,49 +36,39 @@ func (s *processSource) Uint64() uint64 {
 
 var errSeed = errors.New("sim: math/rand's global source does not follow from a seed, so that no run would repeat")
 
-// global is math/rand's global source while a simulation runs: it follows from the seed. memberlist draws from it which
-// members to probe and to tell next, and there is no other way to give it numbers. Nothing secret comes from it: keys
-// and nonces are crypto/rand's.
-type global struct {
-	stop chan struct{}
-	done chan struct{}
-}
-
 // renewTime is how often the global source begins anew, with a seed that follows from the first one: so two runs that
 // differ in a detail, as where two timers of memberlist fall on one instant, come together again.
 const renewTime = 10 * time.Millisecond
 
-func seedGlobal(seed uint64) (*global, error) {
+// seedGlobal lets math/rand's global source follow from the seed, until end is called. memberlist draws from it which
+// members to probe and to tell next, and there is no other way to give it numbers. Nothing secret comes from it: keys
+// and nonces are crypto/rand's.
+func seedGlobal(seed uint64) (end func(), err error) {
 	seeds := mathrand.New(mathrand.NewPCG(seed, streamGlobal))
 	first := seeds.Int64()
 	reseed(first)
 	if rand.Int63() != rand.New(rand.NewSource(first)).Int63() {
 		return nil, errSeed
 	}
-	g := &global{stop: make(chan struct{}), done: make(chan struct{})}
+	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(g.done)
+		defer close(done)
 		renew := time.NewTicker(renewTime)
 		defer renew.Stop()
 		for {
 			select {
-			case <-g.stop:
+			case <-stop:
 				return
 			case <-renew.C:
 				reseed(seeds.Int64())
 			}
 		}
 	}()
-	return g, nil
-}
-
-func (g *global) end() {
-	if g == nil {
-		return
-	}
-	close(g.stop)
-	<-g.done
-	reseed(mathrand.Int64())
+	return func() {
+		close(stop)
+		<-done
+		reseed(mathrand.Int64())
+	}, nil
 }
 
 // reseed is rand.Seed. That does nothing since Go 1.24, unless randseednop=0 is set: here for the moment of the call

@@ -15,8 +15,8 @@
 //
 // All follows from the seed, times to the nanosecond: what the network does, when members start, what the meshes leave
 // to chance, and what memberlist does. memberlist draws from math/rand's global source, which StartJob seeds and
-// Job.Close makes unpredictable again; so a program simulates one job at a time. (Start a Job, not meshes on a Network
-// of New, to have that.) Secrets, nonces and instances stay crypto/rand's: nothing that is measured depends on them.
+// Job.Close makes unpredictable again; so a program simulates one job at a time. Secrets, nonces and instances stay
+// crypto/rand's: nothing that is measured depends on them.
 //
 // It takes one thread, which Main sees to; a test calls runtime.GOMAXPROCS(1). What is due at one instant happens in no
 // order, in a bubble as on a machine: so no two members start at one instant, no two packets arrive at one, and

@@ -19,12 +19,9 @@ type JobConfig struct {
 	Each     int         // members on each machine
 	Tuning   mesh.Tuning // the zero value is mesh.OneMachine
 
-	// Handler and LocalNote are mesh.Config's, for the member that is asked. nil answers nothing.
-	Handler   func(r *Rank, from string, question []byte) []byte
-	LocalNote func(r *Rank, of mesh.Member) []byte
-	// OnEvent is told what each member's mesh tells, in addition to Rank.Since; nil is not interested. While members
-	// start and join, their Rank has no Mesh yet.
-	OnEvent func(r *Rank, e mesh.Event)
+	// Member completes the configuration of each member, with its Handler, LocalNote and OnEvent; nil leaves it as it
+	// is. While members start and join, their Rank has no Mesh yet.
+	Member func(r *Rank, c *mesh.Config)
 }
 
 // Job is a job of real meshes on a simulated network.
@@ -33,7 +30,7 @@ type Job struct {
 	Machines []*Machine
 	Ranks    []*Rank // by rank: the first Each on the first machine, and so on
 
-	global *global
+	end func() // of math/rand's global source's dependence on the seed; nil if there is none
 }
 
 // Rank is one member of a job.
@@ -61,9 +58,9 @@ const startGap = 100 * time.Microsecond
 // StartJob starts the members, joins them to the first, and returns when all know all. The caller closes the job, also
 // if it fails: it is never nil.
 func StartJob(ctx context.Context, c JobConfig) (*Job, error) {
-	j := &Job{Network: New(c.Seed, c.Link)}
+	j := &Job{Network: newNetwork(c.Seed, c.Link)}
 	var err error
-	if j.global, err = seedGlobal(c.Seed); err != nil {
+	if j.end, err = seedGlobal(c.Seed); err != nil {
 		return j, err
 	}
 	if c.Tuning == (mesh.Tuning{}) {
@@ -74,8 +71,8 @@ func StartJob(ctx context.Context, c JobConfig) (*Job, error) {
 	c.Tuning.ProbeInterval += 1 * time.Nanosecond
 	c.Tuning.CheckInterval += 3 * time.Nanosecond
 	starts := mathrand.New(mathrand.NewPCG(c.Seed, streamStarts))
-	for range c.Machines {
-		host := j.Network.Machine()
+	for i := range c.Machines {
+		host := j.Network.machine(i + 1)
 		j.Machines = append(j.Machines, host)
 		for range c.Each {
 			time.Sleep(startGap/2 + time.Duration(starts.Int64N(int64(startGap)))) // no two tick at one instant
@@ -101,23 +98,17 @@ func (j *Job) start(c *JobConfig, host *Machine) error {
 	r := &Rank{Process: host.Start(len(j.Ranks), c.Machines*c.Each)}
 	config := mesh.Config{
 		Self: r.Process.Member(), Secret: make([]byte, mesh.SecretSize), Job: "simulation", Tuning: c.Tuning,
-		Host: r.Process, Transport: r.Process.Transport(), Rand: r.Process.Rand(),
-		OnEvent: func(e mesh.Event) {
-			r.mu.Lock()
-			r.told = append(r.told, Told{e, time.Now()})
-			r.mu.Unlock()
-			if c.OnEvent != nil {
-				c.OnEvent(r, e)
-			}
-		},
+		Host: r.Process, Transport: r.Process.Transport(), Rand: r.Process.Rand(), OnEvent: func(mesh.Event) {},
 	}
-	if c.Handler != nil {
-		config.Handler = func(_ context.Context, from string, question []byte) []byte {
-			return c.Handler(r, from, question)
-		}
+	if c.Member != nil {
+		c.Member(r, &config)
 	}
-	if c.LocalNote != nil {
-		config.LocalNote = func(of mesh.Member) []byte { return c.LocalNote(r, of) }
+	also := config.OnEvent
+	config.OnEvent = func(e mesh.Event) {
+		r.mu.Lock()
+		r.told = append(r.told, Told{e, time.Now()})
+		r.mu.Unlock()
+		also(e)
 	}
 	m, err := mesh.Start(config)
 	if err != nil {
@@ -142,8 +133,10 @@ func (j *Job) Close() error {
 	closing.Wait()
 	// memberlist's last probes end with their timers, which stand still when the bubble's function returns.
 	time.Sleep(time.Minute)
-	j.global.end()
-	j.global = nil
+	if j.end != nil {
+		j.end()
+		j.end = nil
+	}
 	for i, err := range errs {
 		if err != nil {
 			return fmt.Errorf("sim: close rank %d: %w", i, err)

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -13,8 +14,10 @@ func start(t *testing.T, seed uint64, link sim.Link, machines, each int, tuning 
 	t.Helper()
 	j, err := sim.StartJob(t.Context(), sim.JobConfig{
 		Seed: seed, Link: link, Machines: machines, Each: each, Tuning: tuning,
-		Handler:   func(_ *sim.Rank, _ string, q []byte) []byte { return append([]byte("re: "), q...) },
-		LocalNote: func(_ *sim.Rank, o mesh.Member) []byte { return []byte("the tape of " + o.Name) },
+		Member: func(_ *sim.Rank, c *mesh.Config) {
+			c.Handler = func(_ context.Context, _ string, q []byte) []byte { return append([]byte("re: "), q...) }
+			c.LocalNote = func(o mesh.Member) []byte { return []byte("the tape of " + o.Name) }
+		},
 	})
 	t.Cleanup(func() {
 		if err := j.Close(); err != nil {

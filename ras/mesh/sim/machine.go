@@ -3,7 +3,6 @@ package sim
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	mathrand "math/rand/v2"
 	"net/netip"
 	"slices"
@@ -22,22 +21,16 @@ type Machine struct {
 	addr      netip.Addr
 	boot      process.BootID
 	mu        sync.Mutex
-	processes map[int]*Process
-	next      int
+	processes []*Process // number 1 first
 }
 
-// Machine adds a machine to the network.
-func (n *Network) Machine() *Machine {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	i := len(n.machines) + 1
+// machine makes the i-th machine of the network, from 1 on.
+func (n *Network) machine(i int) *Machine {
 	m := &Machine{
 		network: n, id: uint64(i), name: fmt.Sprintf("host%d", i),
-		addr:      netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
-		processes: make(map[int]*Process), next: 1,
+		addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
 	}
 	binary.BigEndian.PutUint64(m.boot[:], uint64(i))
-	n.machines = append(n.machines, m)
 	return m
 }
 
@@ -52,25 +45,20 @@ type Process struct {
 	mu       sync.Mutex
 	dead     bool
 	stopped  chan struct{} // closed when it runs again; nil while it runs
-	watchers map[int]func(process.Exit)
-	nextID   int
+	watchers []*func(process.Exit)
 }
 
 // Start starts a process of that rank, -1 if it has none, in a job of size ranks.
 func (m *Machine) Start(rank, size int) *Process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	pid := m.next
-	m.next++
-	p := &Process{
-		machine: m, id: m.id<<processBits | uint64(pid), sent: make(map[*Process]sent),
-		watchers: make(map[int]func(process.Exit)),
-	}
+	pid := len(m.processes) + 1
+	p := &Process{machine: m, id: m.id<<processBits | uint64(pid), sent: make(map[*Process]sent)}
 	p.member = mesh.Member{
 		Name: fmt.Sprintf("%s-%d", m.name, pid), Host: m.name, Rank: rank, JobSize: size,
 		ID: process.ID{PID: pid, StartTicks: uint64(pid), PIDSpace: 1, BootID: m.boot},
 	}
-	m.processes[pid] = p
+	m.processes = append(m.processes, p)
 	return p
 }
 
@@ -95,8 +83,8 @@ func (p *Process) Kill(exit process.Exit) {
 	p.watchers = nil
 	p.mu.Unlock()
 	p.Continue()
-	for _, id := range slices.Sorted(maps.Keys(watchers)) {
-		watchers[id](exit)
+	for _, ended := range watchers {
+		(*ended)(exit)
 	}
 }
 
@@ -142,10 +130,7 @@ func (p *Process) other(pid int) (*Process, error) {
 	p.Gate()
 	p.machine.mu.Lock()
 	defer p.machine.mu.Unlock()
-	o := p.machine.processes[pid]
-	if o == nil {
-		return nil, process.ErrGone
-	}
+	o := p.machine.processes[pid-1]
 	if o.mu.Lock(); o.dead {
 		o.mu.Unlock()
 		return nil, process.ErrGone
@@ -160,13 +145,11 @@ func (p *Process) Watch(id process.ID, ended func(process.Exit)) (stop func(), e
 		return nil, err
 	}
 	defer o.mu.Unlock()
-	watch := o.nextID
-	o.nextID++
-	o.watchers[watch] = ended
+	o.watchers = append(o.watchers, &ended)
 	return func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		delete(o.watchers, watch)
+		o.watchers = slices.DeleteFunc(o.watchers, func(w *func(process.Exit)) bool { return w == &ended })
 	}, nil
 }
 

@@ -27,7 +27,6 @@ type Network struct {
 	began    time.Time
 	mu       sync.Mutex
 	link     Link
-	machines []*Machine
 	port     map[netip.AddrPort]*port
 	cut      map[[2]*Machine]bool
 	arrivals moments
@@ -35,9 +34,9 @@ type Network struct {
 	bytes    uint64
 }
 
-// New makes a network without machines. What happens to what one process sends to another at a time, counted from now
+// newNetwork makes a network without machines. What happens to what one process sends to another at a time, counted from now
 // on, follows from seed.
-func New(seed uint64, link Link) *Network {
+func newNetwork(seed uint64, link Link) *Network {
 	return &Network{
 		seed: seed, began: time.Now(), link: link,
 		port: make(map[netip.AddrPort]*port), cut: make(map[[2]*Machine]bool),

@@ -70,11 +70,9 @@ func measureScale(ctx context.Context, c sim.JobConfig, quiet time.Duration) (s 
 	if c.Each < 2 || c.Machines*c.Each < 4 {
 		return scale{}, fmt.Errorf("%d machines with %d members each, want two on each and four in all", c.Machines, c.Each)
 	}
-	if c.Handler == nil {
-		c.Handler = func(*sim.Rank, string, []byte) []byte { return []byte("here") }
-	}
-	if c.LocalNote == nil {
-		c.LocalNote = func(_ *sim.Rank, of mesh.Member) []byte { return []byte("the tape of " + of.Name) }
+	c.Member = func(_ *sim.Rank, c *mesh.Config) {
+		c.Handler = func(context.Context, string, []byte) []byte { return []byte("here") }
+		c.LocalNote = func(of mesh.Member) []byte { return []byte("the tape of " + of.Name) }
 	}
 	j, err := sim.StartJob(ctx, c)
 	defer func() {

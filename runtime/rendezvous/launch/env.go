@@ -98,14 +98,16 @@ func (e *environment) optional(low, high, unset int, names ...string) int {
 	return e.number(low, high, names...)
 }
 
-// place reads rank and size. A size that is wrong does not make the rank wrong too.
-func (e *environment) place(w *World, rank string, size ...string) {
+// world reads rank and size. A size that is wrong does not make the rank wrong too.
+func (e *environment) world(launcher, rank string, size ...string) World {
 	before := len(e.problems)
+	w := World{Launcher: launcher, LocalRank: unknownRank}
 	w.Size = e.number(1, rendezvous.MaxRanks, size...)
 	if len(e.problems) > before {
 		w.Size = rendezvous.MaxRanks // what may be allowed
 	}
 	w.Rank = e.number(0, w.Size-1, rank)
+	return w
 }
 
 // local reads the place on this host, as far as it is set.

@@ -3,7 +3,6 @@ package launch
 import (
 	"hash/fnv"
 	"net"
-	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -52,41 +51,31 @@ func (e *environment) launcher() World {
 
 // carillon is a launcher of the user's own; overrides reads its variables.
 func (e *environment) carillon() World {
-	w := World{Launcher: Carillon, LocalRank: unknownRank}
-	e.place(&w, "CARILLON_RANK", "CARILLON_WORLD_SIZE")
+	w := e.world(Carillon, "CARILLON_RANK", "CARILLON_WORLD_SIZE")
 	e.master(&w, "")
 	return w
 }
 
 // torch is torchrun, or a launcher that sets the same variables for PyTorch's init_method env://.
 func (e *environment) torch() World {
-	w := World{Launcher: PyTorch, LocalRank: unknownRank}
-	e.place(&w, "RANK", "WORLD_SIZE")
+	w := e.world(PyTorch, "RANK", "WORLD_SIZE")
 	e.local(&w, "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-	run := e.get("TORCHELASTIC_RUN_ID")
-	if run == "" {
-		e.master(&w, "")
-		return w
-	}
-	w.Launcher = Torchrun
-	w.Job = "torchrun-" + run
-	// A restarted job gets a port and an id of its own: the last attempt's processes may still hold the old ones.
-	if restart := e.get("TORCHELASTIC_RESTART_COUNT"); restart != "" && restart != "0" {
-		w.Job += "-restart-" + restart
-	}
-	taken, _ := strconv.ParseBool(e.get("TORCHELASTIC_USE_AGENT_STORE"))
-	if taken && e.has("MASTER_ADDR") && e.has("MASTER_PORT") {
-		port := e.number(1, 65535, "MASTER_PORT")
-		w.Address = net.JoinHostPort(e.get("MASTER_ADDR"), derivePort(w.Job+" "+strconv.Itoa(port)))
-		return w
+	if run := e.get("TORCHELASTIC_RUN_ID"); run != "" {
+		w.Launcher = Torchrun
+		w.Job = "torchrun-" + run + e.restarted("TORCHELASTIC_RESTART_COUNT")
+		taken, _ := strconv.ParseBool(e.get("TORCHELASTIC_USE_AGENT_STORE"))
+		if taken && e.has("MASTER_ADDR") && e.has("MASTER_PORT") {
+			port := e.number(1, 65535, "MASTER_PORT")
+			w.Address = net.JoinHostPort(e.get("MASTER_ADDR"), derivePort(w.Job+" "+strconv.Itoa(port)))
+			return w
+		}
 	}
 	e.master(&w, "")
 	return w
 }
 
 func (e *environment) openMPI() World {
-	w := World{Launcher: OpenMPI, LocalRank: unknownRank}
-	e.place(&w, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+	w := e.world(OpenMPI, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
 	e.local(&w, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
 	if _, job := e.first("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"); job != "" {
 		w.Job = "openmpi-" + job
@@ -113,7 +102,7 @@ func (e *environment) mpirunHost(w *World) string {
 	if host == nil {
 		host = mpirunIPv6.FindStringSubmatch(uri)
 	}
-	if host == nil || !isAddress(host[1]) {
+	if host == nil || net.ParseIP(host[1]) == nil {
 		e.problem(name, uri, "no address of mpirun is in it; say where rank 0 is with mpirun -x CARILLON_ADDRESS=host:port")
 		return ""
 	}
@@ -124,11 +113,6 @@ func (e *environment) mpirunHost(w *World) string {
 	return host[1]
 }
 
-func isAddress(s string) bool {
-	_, err := netip.ParseAddr(s)
-	return err == nil
-}
-
 // The first addresses in Open MPI's "jobid.rank;tcp://a,b:port;tcp6://[c]:port".
 var (
 	mpirunIPv4 = regexp.MustCompile(`;tcp4?://([0-9.]+)`)
@@ -136,36 +120,39 @@ var (
 )
 
 func (e *environment) slurm() World {
-	w := World{Launcher: Slurm}
-	e.place(&w, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")
-	w.LocalRank = e.optional(0, w.Size-1, unknownRank, "SLURM_LOCALID")
+	w := e.world(Slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")
+	w.LocalRank = e.optional(0, w.Size-1, w.LocalRank, "SLURM_LOCALID")
 	w.LocalSize = e.slurmLocalSize()
 	_, id := e.first("SLURM_JOB_ID", "SLURM_JOBID")
 	if id == "" {
 		e.problem("SLURM_JOB_ID", "", "Slurm sets it for every job")
 	}
 	_, step := e.first("SLURM_STEP_ID", "SLURM_STEPID")
-	w.Job = "slurm-" + id + "." + step
-	// A requeued job keeps its id.
-	if restart := e.get("SLURM_RESTART_COUNT"); restart != "" && restart != "0" {
-		w.Job += "-restart-" + restart
-	}
-	if e.has("CARILLON_ADDRESS", "MASTER_ADDR") {
-		e.master(&w, "")
-		return w
-	}
-	name, list := e.first("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
-	if list == "" {
-		e.problem(name, "", "Slurm sets it in every step; or set CARILLON_ADDRESS=host:port")
-		return w
-	}
-	host := firstHost(list)
-	if host == "" {
-		e.problem(name, list, "it must be a list of hosts such as n[01-03,7]")
-		return w
+	w.Job = "slurm-" + id + "." + step + e.restarted("SLURM_RESTART_COUNT")
+	host := ""
+	if !e.has("CARILLON_ADDRESS", "MASTER_ADDR") {
+		name, list := e.first("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+		host = firstHost(list)
+		switch {
+		case list == "":
+			e.problem(name, "", "Slurm sets it in every step; or set CARILLON_ADDRESS=host:port")
+			return w
+		case host == "":
+			e.problem(name, list, "it must be a list of hosts such as n[01-03,7]")
+			return w
+		}
 	}
 	e.master(&w, host)
 	return w
+}
+
+// restarted ends the name of a job that was restarted, which gets a port and an id of its own: the last attempt's
+// processes may still hold the old ones.
+func (e *environment) restarted(count string) string {
+	if n := e.get(count); n != "" && n != "0" {
+		return "-restart-" + n
+	}
+	return ""
 }
 
 // A list of hosts in Slurm's notation, where brackets hold numbers and ranges that each stand for one name.

@@ -96,7 +96,7 @@ func (p *Point) Dial(ids ...lifecycle.UniqueID) rendezvous.Rendezvous {
 	if len(ids) == 1 {
 		return tcp.Dial(ids[0], tcp.Config{Log: p.log})
 	}
-	return &tree{ids: ids, config: tcp.Config{Log: p.log}}
+	return &tree{ids: ids, log: p.log}
 }
 
 // Close ends all meetings that are held in this process.

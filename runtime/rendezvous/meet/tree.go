@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/wire"
@@ -15,9 +16,9 @@ import (
 // are ids. Each slice meets at its own; the first ranks of the slices meet at an id that follows from the first, and
 // carry what they learn there back to their slices.
 type tree struct {
-	ids    []lifecycle.UniqueID
-	config tcp.Config
-	open   []rendezvous.Rendezvous
+	ids  []lifecycle.UniqueID
+	log  *slog.Logger
+	open []rendezvous.Rendezvous
 }
 
 // Exchange implements rendezvous.Rendezvous.
@@ -77,9 +78,7 @@ func (t *tree) Close() error {
 }
 
 func (t *tree) dial(id lifecycle.UniqueID, server int) rendezvous.Rendezvous {
-	config := t.config
-	config.ServerRank = server
-	r := tcp.Dial(id, config)
+	r := tcp.Dial(id, tcp.Config{Log: t.log, ServerRank: server})
 	t.open = append(t.open, r)
 	return r
 }

@@ -17,7 +17,7 @@ type Outcome struct {
 	Failed   *rendezvous.Roll // the exchange cannot complete
 	Refused  string           // the id or the key cannot be used (any more), and why
 
-	Encoded []byte // for who delivers it, to keep its encoding in
+	Encoded []byte // package tcp keeps here what it sends to all ranks, so that it is encoded once
 }
 
 // Meeting holds the exchanges of one unique id: the ranks that have joined them, and those that have left. It is safe

@@ -167,7 +167,13 @@ func encodeReply(k kind, stream uint64, shared []byte) (header []byte) {
 
 // encodeOutcome is the shared part of the answer to a join. It is encoded once.
 func encodeOutcome(o *mem.Outcome) (k kind, shared []byte) {
-	encode := func() []byte { return encodePayloads(o.Payloads) }
+	encode := func() (b []byte) {
+		b = binary.AppendUvarint(b, uint64(len(o.Payloads)))
+		for _, p := range o.Payloads {
+			b = wire.AppendBytes(b, p)
+		}
+		return b
+	}
 	k = kindResult
 	switch {
 	case o.Failed != nil:
@@ -179,18 +185,6 @@ func encodeOutcome(o *mem.Outcome) (k kind, shared []byte) {
 		o.Encoded = encode()
 	}
 	return k, o.Encoded
-}
-
-func encodePayloads(payloads [][]byte) []byte {
-	total := binary.MaxVarintLen32
-	for _, p := range payloads {
-		total += len(p) + binary.MaxVarintLen32
-	}
-	b := binary.AppendUvarint(make([]byte, 0, total), uint64(len(payloads)))
-	for _, p := range payloads {
-		b = wire.AppendBytes(b, p)
-	}
-	return b
 }
 
 // encodeRoll is the shared part of a failed or roll frame. The key is not in it: the receiver knows its own.

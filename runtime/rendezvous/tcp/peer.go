@@ -17,11 +17,17 @@ const (
 	sendTime  = 60 * time.Second // for one frame to leave, which may be large and one of thousands
 )
 
-// peer is a rank's connection, at the server.
+// peer is a rank's connection, at the server. It sends frames without making the sender wait, with a goroutine only
+// while there is something to send.
 type peer struct {
 	meeting *mem.Meeting
 	conn    net.Conn
-	out     outbox
+
+	mu      sync.Mutex
+	queue   []net.Buffers
+	running bool
+	ended   bool // nothing more is taken; the connection is closed for writing when the queue is empty
+	work    sync.WaitGroup
 }
 
 // listen takes requests until the connection ends, and returns how it did.
@@ -45,14 +51,14 @@ func (p *peer) listen() (rendezvous.Departure, string) {
 		case kindJoin:
 			p.meeting.Join(p, q.key, q.member, q.payload, func(o *mem.Outcome) {
 				k, shared := encodeOutcome(o)
-				p.out.send(encodeReply(k, q.stream, shared), shared)
+				p.send(encodeReply(k, q.stream, shared), shared)
 			})
 		case kindLeave:
 			p.meeting.Leave(p, q.key, q.member.Rank, q.reason)
 		default: // ask; of an exchange that is over the answer is on its way
 			if roll := p.meeting.Roll(q.key); roll != nil {
 				b := encodeRoll(roll, time.Now())
-				p.out.send(encodeReply(kindRoll, q.stream, b), b)
+				p.send(encodeReply(kindRoll, q.stream, b), b)
 			}
 		}
 	}
@@ -69,75 +75,64 @@ func departure(err error) (rendezvous.Departure, string) {
 	return rendezvous.Lost, err.Error()
 }
 
-// outbox sends frames without making the sender wait. It has a goroutine only while there is something to send.
-type outbox struct {
-	conn net.Conn
-
-	mu      sync.Mutex
-	queue   []net.Buffers
-	running bool
-	ended   bool // nothing more is taken; the connection is closed for writing when the queue is empty
-	work    sync.WaitGroup
-}
-
 // send queues a frame, given in pieces that are not to be written to any more.
-func (o *outbox) send(pieces ...[]byte) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended {
+func (p *peer) send(pieces ...[]byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
 		return
 	}
-	if len(o.queue) >= maxQueued {
-		o.ended, o.queue = true, nil
-		_ = o.conn.Close() // a peer that asks and never reads; its reader sees the end
+	if len(p.queue) >= maxQueued {
+		p.ended, p.queue = true, nil
+		_ = p.conn.Close() // a peer that asks and never reads; its reader sees the end
 		return
 	}
-	o.queue = append(o.queue, pieces)
-	o.run()
+	p.queue = append(p.queue, pieces)
+	p.run()
 }
 
 // finish lets the queue drain, for the given time at most, and then tells the peer that nothing more comes. The peer's
 // answer is to close its side, which ends our reader; closing first could destroy what is still on its way to it.
-func (o *outbox) finish(within time.Duration) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended {
+func (p *peer) finish(within time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
 		return
 	}
-	o.ended = true
-	_ = o.conn.SetDeadline(time.Now().Add(within)) // fails on a closed connection, which has drained
-	o.run()
+	p.ended = true
+	_ = p.conn.SetDeadline(time.Now().Add(within)) // fails on a closed connection, which has drained
+	p.run()
 }
 
 // run starts the goroutine that sends, if there is none. Called with the lock held.
-func (o *outbox) run() {
-	if !o.running {
-		o.running = true
-		o.work.Go(o.drain)
+func (p *peer) run() {
+	if !p.running {
+		p.running = true
+		p.work.Go(p.drain)
 	}
 }
 
-func (o *outbox) drain() {
+func (p *peer) drain() {
 	for {
-		o.mu.Lock()
-		if len(o.queue) == 0 {
-			if half, ok := o.conn.(interface{ CloseWrite() error }); o.ended && ok {
+		p.mu.Lock()
+		if len(p.queue) == 0 {
+			if half, ok := p.conn.(interface{ CloseWrite() error }); p.ended && ok {
 				_ = half.CloseWrite() // broken is as good as closed
-			} else if o.ended {
-				_ = o.conn.Close()
+			} else if p.ended {
+				_ = p.conn.Close()
 			}
-			o.running = false
-			o.mu.Unlock()
+			p.running = false
+			p.mu.Unlock()
 			return
 		}
-		frame := o.queue[0]
-		o.queue = o.queue[1:]
-		if !o.ended {
-			_ = o.conn.SetWriteDeadline(time.Now().Add(sendTime)) // fails on a closed connection, as will the write
+		frame := p.queue[0]
+		p.queue = p.queue[1:]
+		if !p.ended {
+			_ = p.conn.SetWriteDeadline(time.Now().Add(sendTime)) // fails on a closed connection, as will the write
 		}
-		o.mu.Unlock()
-		if _, err := frame.WriteTo(o.conn); err != nil {
-			_ = o.conn.Close() // a broken stream of frames is of no use; the reader sees the end
+		p.mu.Unlock()
+		if _, err := frame.WriteTo(p.conn); err != nil {
+			_ = p.conn.Close() // a broken stream of frames is of no use; the reader sees the end
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (s *Server) Close() {
 		m.Forget("the rendezvous server was closed at " + time.Now().Format(time.TimeOnly) + makeNew)
 	}
 	for _, p := range peers {
-		p.out.finish(drainTime)
+		p.finish(drainTime)
 	}
 	s.work.Wait()
 }
@@ -112,7 +112,7 @@ func (s *Server) Close() {
 // enter takes in a rank, unless the server is closed.
 func (s *Server) enter(comm lifecycle.CommID, m *mem.Meeting, conn net.Conn) {
 	_ = door.KeepWatch(conn, silence) // without it the loss of a host is noticed later, no more
-	p := &peer{meeting: m, conn: conn, out: outbox{conn: conn}}
+	p := &peer{meeting: m, conn: conn}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -127,8 +127,8 @@ func (s *Server) enter(comm lifecycle.CommID, m *mem.Meeting, conn net.Conn) {
 			now := time.Now().Format(time.TimeOnly)
 			s.forget(comm, fmt.Sprintf("the unique id was used up at %s: all its ranks met and left", now))
 		}
-		p.out.finish(drainTime)
-		p.out.work.Wait()
+		p.finish(drainTime)
+		p.work.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.peers, p)

@@ -1,4 +1,4 @@
-package jobsim_test
+package corpus
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/agent"
 	"github.com/carillon-rt/carillon/ras/jobsim"
-	"github.com/carillon-rt/carillon/ras/jobsim/corpus"
+	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -73,7 +73,7 @@ func TestScenarios(t *testing.T) {
 type scenario struct {
 	t       *testing.T
 	job_    *jobsim.Job
-	live    *corpus.Live
+	live    *Live
 	began   int64
 	queues  map[int][]step // by rank
 	told    []string
@@ -99,7 +99,7 @@ func (s *scenario) job(d *datadriven.TestData) string {
 	c.OnError = map[string]jobsim.Reaction{"exit": jobsim.Exit, "close": jobsim.Close, "stay": jobsim.Stay}[onError]
 	s.job_ = jobsim.New(c, each)
 	s.began = s.job_.Now()
-	s.live = corpus.NewLive(s.job_)
+	s.live = NewLive(s.job_)
 	s.queues, s.threads, s.told = map[int][]step{}, map[int]bool{}, nil
 	s.live.Told = func(at int64, t *agent.Tell) {
 		s.told = append(s.told, fmt.Sprintf("%v %s %s", time.Duration(at-s.began).Round(10*time.Millisecond),
@@ -302,8 +302,8 @@ func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[
 // diagnose asks at all doors.
 func (s *scenario) diagnose(d *datadriven.TestData) string {
 	s.until(d, "at")
-	judge, _ := verdict.Diagnose(s.live.Notes())
-	r, err := s.live.ReadNow(s.t.TempDir())
+	judge, _ := verdict.Diagnose(s.live.notes())
+	r, err := s.live.readNow(s.t.TempDir())
 	if err != nil {
 		d.Fatalf(s.t, "%v", err)
 	}
@@ -313,7 +313,7 @@ func (s *scenario) diagnose(d *datadriven.TestData) string {
 	}
 	doors := []struct{ name, says string }{
 		{"notes", listed(judge)},
-		{"agents", listed(s.live.Open())},
+		{"agents", listed(s.live.open())},
 		{"tapes", listed(dead)},
 	}
 	if doors[0].says == doors[1].says && doors[0].says == doors[2].says {
@@ -391,4 +391,44 @@ func numberOf[T interface {
 	}
 	d.Fatalf(t, "there is no %T %q", T(0), name)
 	return 0
+}
+
+// notes are what all processes say of themselves now, with what became of each.
+func (l *Live) notes() []verdict.Note {
+	fates := [...]verdict.Fate{
+		jobsim.Running: verdict.Alive, jobsim.Stopped: verdict.Stopped, jobsim.Dead: verdict.Dead,
+		jobsim.Departed: verdict.Departed,
+	}
+	notes := make([]verdict.Note, 0, len(l.peers))
+	for _, q := range l.peers {
+		n, s := q.note(), q.status()
+		if n.Fate = fates[q.process.State]; n.Fate != verdict.Alive {
+			n.FateAge, n.Cause = time.Duration(l.job.Now()-q.process.Since), agent.CauseText(&s)
+		}
+		notes = append(notes, n)
+	}
+	return notes
+}
+
+// open are the verdicts that are open, as the process that coordinates has them.
+func (l *Live) open() []verdict.Verdict {
+	for _, q := range l.peers {
+		if q.runs() && q.machine.Leader() == q.member.Name {
+			return q.machine.Open()
+		}
+	}
+	return nil
+}
+
+// readNow reads in the tapes what is to be said of this moment.
+func (l *Live) readNow(dir string) (*postmortem.Report, error) {
+	for _, q := range l.peers {
+		if q.process.State == jobsim.Running {
+			q.saw()
+		}
+	}
+	if err := l.write(dir); err != nil {
+		return nil, err
+	}
+	return postmortem.Read([]string{dir}, postmortem.Options{At: l.now()})
 }

@@ -73,8 +73,8 @@ func (b *builder) plan(a Algorithm) {
 	case lifecycle.CallAllToAll:
 		b.allToAll()
 	case lifecycle.CallGather:
-		b.gather(a)
+		b.gather()
 	case lifecycle.CallScatter:
-		b.scatter(a)
+		b.scatter()
 	}
 }

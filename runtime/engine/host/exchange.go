@@ -60,10 +60,6 @@ func (e *Engine) allGather(ctx context.Context, call lifecycle.Call, seq uint64,
 	if err != nil {
 		return nil, err
 	}
-	if e.size == 1 {
-		e.alone(&op, p)
-		return op.Recv, nil
-	}
 	e.begin(ctx, call, seq, seq)
 	said := op
 	said.Call = call

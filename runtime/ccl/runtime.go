@@ -91,19 +91,6 @@ func (rt *Runtime) NewUniqueID() (UniqueID, error) {
 	return rt.point.NewUniqueID()
 }
 
-// adopt begins the life of a new communicator, and puts it on the books.
-func (rt *Runtime) adopt(c *core, info lifecycle.Info) error {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	if rt.closed {
-		return ErrRuntimeClosed
-	}
-	c.life = rt.lives.Open(info)
-	c.tape = rt.cfg.Tape.Comm(c.tapeInfo(info.Parent, 0))
-	rt.comms[c] = struct{}{}
-	return nil
-}
-
 // Close ends the runtime, and aborts the communicators that are still alive. One that could still be used was leaked:
 // it is reported with the place where it was made, unless an error, or the process's being told to end, is why the
 // runtime stops. After Close nothing of the runtime runs any more.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 )
@@ -106,24 +107,13 @@ const lastWords = time.Second
 // connectTCP connects all peers that are left, at the same time. A peer whose process has ended is not waited for,
 // where that can be seen from here.
 func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*card) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var wg sync.WaitGroup
-	var once sync.Once
-	var first error // the others only say that they were ended because of it
+	peers, ctx := errgroup.WithContext(ctx)
 	for peer, w := range ways {
-		if w != viaTCP {
-			continue
+		if w == viaTCP {
+			peers.Go(func() error { return l.connectPeer(ctx, p, peer, cards[peer]) })
 		}
-		wg.Go(func() {
-			if err := l.connectPeer(ctx, p, peer, cards[peer]); err != nil {
-				once.Do(func() { first = err })
-				stop(err)
-			}
-		})
 	}
-	wg.Wait()
-	return first
+	return peers.Wait()
 }
 
 func (l *Links) connectPeer(ctx context.Context, p *Port, peer int, its *card) error {

@@ -28,11 +28,7 @@ type Fabric struct {
 	mu       sync.Mutex
 	closed   bool
 	listener *tcp.Listener // nil until the first Port
-	open     map[closer]struct{}
 }
-
-// closer is a Port or Links.
-type closer interface{ Close() }
 
 // New makes a Fabric. It opens nothing yet.
 func New(config Config) (*Fabric, error) {
@@ -52,7 +48,6 @@ func New(config Config) (*Fabric, error) {
 	f := &Fabric{
 		config: config, host: host[:min(len(host), maxHostName)], self: self,
 		hub: &hub{comms: make(map[lifecycle.CommID]*meeting)}, deaths: newDeaths(),
-		open: make(map[closer]struct{}),
 	}
 	_, _ = rand.Read(f.id[:]) // never fails
 	return f, nil
@@ -92,7 +87,6 @@ func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 		p.gate = f.listener.Gate(id, secret)
 		p.card.tcp, p.card.gate = f.listener.Door().Addr(), p.gate.ID()
 	}
-	f.open[p] = struct{}{} // until it is settled
 	f.hub.expect(p.id)
 	return p, nil
 }
@@ -126,36 +120,15 @@ func (f *Fabric) listen() error {
 	return nil
 }
 
-// Close closes all Ports and Links that are still open, and waits for everything that the Fabric runs: up to two
-// seconds for what TCP peers have not read yet.
+// Close waits for everything that the Fabric runs: up to two seconds for what TCP peers have not read yet. All its
+// Ports and Links must be closed before.
 func (f *Fabric) Close() {
 	f.mu.Lock()
 	f.closed = true
-	listener, open := f.listener, f.open
-	f.open = nil
+	listener := f.listener
 	f.mu.Unlock()
-	for c := range open {
-		c.Close()
-	}
 	if listener != nil {
 		listener.Close()
 	}
 	f.deaths.close()
-}
-
-// register keeps l until its Close, unless the Fabric is closed already.
-func (f *Fabric) register(l *Links) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return false
-	}
-	f.open[l] = struct{}{}
-	return true
-}
-
-func (f *Fabric) unregister(c closer) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.open, c)
 }

@@ -287,9 +287,6 @@ func (c *core) release() {
 	if c.engine != nil {
 		c.engine.Close()
 	}
-	if c.links != nil {
-		c.links.Close()
-	}
 	c.turn.leave()
 	c.workers.wait()
 	c.jobs.drop()

@@ -392,7 +392,7 @@ func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []m
 		return c.gaveUp(c.life.Info().Call, err)
 	}
 	c.links, c.meets = links, meets
-	c.engine = host.New(links, c.tape, host.Config{Algorithm: c.rt.cfg.Algorithm, Comm: c.id, Name: c.name})
+	c.engine = host.New(links, c.tape, host.Config{Comm: c.id, Name: c.name})
 	return nil
 }
 

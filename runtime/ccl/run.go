@@ -66,6 +66,7 @@ func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []host.Op) er
 	}
 	err := c.life.Check(call)
 	for i := 0; err == nil && i < len(ops); i++ {
+		ops[i].Algorithm = c.rt.cfg.Algorithm
 		err = c.engine.Check(&ops[i])
 	}
 	if err != nil {
@@ -107,10 +108,7 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []host.Op) 
 	op, plan := &ops[0], (*host.Plan)(nil)
 	collective := op.Call.IsCollective()
 	if collective {
-		var err error
-		if plan, err = c.engine.Plan(op); err != nil {
-			return c.invalid(ctx, err)
-		}
+		plan = c.engine.Plan(op)
 	}
 	if c.refusal.Load() != nil {
 		c.refusal.Store(nil) // the caller has gone on

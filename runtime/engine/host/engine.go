@@ -7,7 +7,6 @@ import (
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -28,9 +27,8 @@ type Links interface {
 
 // Config is what an engine needs to know besides its links. The zero value is right.
 type Config struct {
-	Comm      lifecycle.CommID // for errors
-	Name      string           // for errors
-	Algorithm algo.Algorithm   // for every call that has it, instead of the tuning's; the same on all ranks
+	Comm lifecycle.CommID // for errors
+	Name string           // for errors
 }
 
 // Engine runs the operations of one rank of one communicator.

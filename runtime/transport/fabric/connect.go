@@ -16,9 +16,11 @@ func (l *Links) connect(ctx context.Context, p *Port, ways []way, cards []*card)
 	for peer, w := range ways {
 		switch w {
 		case viaInproc:
-			if err := l.connectInproc(peer); err != nil {
-				return err
-			}
+			c := l.f.hub.take(l.id, l.rank, peer)
+			c.Attach(l.waiter)
+			l.waiter.OnRest(c.Rest)
+			l.conns[peer] = c
+			l.inprocs = append(l.inprocs, c)
 		case viaSHM:
 			l.openSHM(peer, cards[peer], ways)
 		case self, viaTCP:
@@ -28,18 +30,6 @@ func (l *Links) connect(ctx context.Context, p *Port, ways []way, cards []*card)
 		return err
 	}
 	return l.connectTCP(ctx, p, ways, cards)
-}
-
-func (l *Links) connectInproc(peer int) error {
-	c, err := l.f.hub.take(l.id, l.rank, peer)
-	if err != nil {
-		return err
-	}
-	c.Attach(l.waiter)
-	l.waiter.OnRest(c.Rest)
-	l.conns[peer] = c
-	l.inprocs = append(l.inprocs, c)
-	return nil
 }
 
 // openSHM opens the peer's inbox and watches its process. If that does not work, it says so and leaves the peer to TCP.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -63,10 +62,7 @@ var errFabricClosed = errors.New("the fabric is closed")
 // local says that all ranks are of this Fabric: then it makes no system call, and a card of another Fabric is refused,
 // unless DisableP2P keeps the ranks apart all the same.
 func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local bool) (*Port, error) {
-	if maxSize < 1 {
-		return nil, fmt.Errorf("maxSize is %d; at least 1 is allowed", maxSize)
-	}
-	p := &Port{f: f, id: id, maxSize: maxSize, card: card{
+	p := &Port{f: f, id: id, card: card{
 		comm: id, fabric: f.id, hostID: f.config.HostID, host: f.host, process: f.self,
 	}}
 	f.mu.Lock()

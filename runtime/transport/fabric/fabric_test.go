@@ -159,10 +159,6 @@ func TestConnectRefuses(t *testing.T) {
 		change func([][]byte) [][]byte
 		says   string
 	}{
-		"negative rank":        {-1, nil, "rank is -1; 0 to 1 are allowed"},
-		"large rank":           {2, nil, "rank is 2; 0 to 1 are allowed"},
-		"no cards":             {0, func([][]byte) [][]byte { return nil }, "there are 0 cards"},
-		"too many cards":       {0, func(c [][]byte) [][]byte { return append(c, c[0]) }, "there are 3 cards; 1 to 2 are allowed"},
 		"another rank's place": {1, nil, "card 1 is not this rank's"},
 		"an empty card":        {0, func(c [][]byte) [][]byte { return [][]byte{c[0], nil} }, "cut short"},
 		"a short card":         {0, func(c [][]byte) [][]byte { return [][]byte{c[0], c[1][:20]} }, "cut short"},
@@ -181,20 +177,6 @@ func TestConnectRefuses(t *testing.T) {
 	}
 }
 
-func TestOneNumberTwice(t *testing.T) {
-	f := newFabric(t, fabric.Config{})
-	ports, cards := prepare(t, f, f, f)
-	l, err := ports[0].Connect(t.Context(), 0, cards)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, err = ports[1].Connect(t.Context(), 0, append([][]byte{cards[1]}, cards[1:]...))
-	if err == nil || !strings.Contains(err.Error(), "two ranks") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestConfigValidate(t *testing.T) {
 	_, err := fabric.New(fabric.Config{HostID: strings.Repeat("x", 65), SocketIfname: "^", Keepalive: time.Second})
 	for _, says := range []string{"HostID has 65 bytes", `SocketIfname is "^"`, "keepalive is 1s"} {
@@ -205,9 +187,6 @@ func TestConfigValidate(t *testing.T) {
 	f := newFabric(t, fabric.Config{SocketIfname: "nosuch"})
 	if _, err := f.Prepare(processComm(), secret(), 2, false); err == nil || !strings.Contains(err.Error(), "there are: ") {
 		t.Errorf("got %v, want the names of the interfaces", err)
-	}
-	if _, err := f.Prepare(processComm(), secret(), 0, false); err == nil {
-		t.Error("a communicator of no rank was prepared")
 	}
 }
 

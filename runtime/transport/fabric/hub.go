@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -52,18 +51,14 @@ func (h *hub) settle(comm lifecycle.CommID) {
 }
 
 // take returns rank self's end of its connection with rank peer. self must be expected.
-func (h *hub) take(comm lifecycle.CommID, self, peer int) (*inproc.Conn, error) {
+func (h *hub) take(comm lifecycle.CommID, self, peer int) *inproc.Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	left, mine, its := h.comms[comm].left, end{self, peer}, end{peer, self}
-	if c := left[mine]; c != nil {
-		delete(left, mine)
-		return c, nil
+	left, mine := h.comms[comm].left, end{self, peer}
+	c := left[mine]
+	if c == nil {
+		c, left[end{peer, self}] = inproc.Pair(self, peer)
 	}
-	if left[its] != nil {
-		return nil, fmt.Errorf("two ranks of communicator %v in this process are rank %d", comm.Short(), self)
-	}
-	c, theirs := inproc.Pair(self, peer)
-	left[its] = theirs
-	return c, nil
+	delete(left, mine)
+	return c
 }

@@ -14,12 +14,11 @@ import (
 
 // Port is one rank of a communicator before it is connected.
 type Port struct {
-	f       *Fabric
-	id      lifecycle.CommID
-	maxSize int
-	card    card
-	inbox   *shm.Inbox // nil without shared memory
-	gate    *tcp.Gate  // nil where all ranks are of this Fabric
+	f     *Fabric
+	id    lifecycle.CommID
+	card  card
+	inbox *shm.Inbox // nil without shared memory
+	gate  *tcp.Gate  // nil where all ranks are of this Fabric
 }
 
 // Card is what all other ranks must know to connect with this one. It is secret as far as the communicator is.
@@ -84,12 +83,6 @@ func (p *Port) Connect(ctx context.Context, rank int, encoded [][]byte) (_ *Link
 }
 
 func (p *Port) read(rank int, encoded [][]byte) ([]*card, error) {
-	if len(encoded) < 1 || len(encoded) > p.maxSize {
-		return nil, fmt.Errorf("there are %d cards; 1 to %d are allowed, as Prepare said", len(encoded), p.maxSize)
-	}
-	if rank < 0 || rank >= len(encoded) {
-		return nil, fmt.Errorf("rank is %d; 0 to %d are allowed", rank, len(encoded)-1)
-	}
 	cards := make([]*card, len(encoded))
 	for i, b := range encoded {
 		c, err := decodeCard(b)

@@ -48,7 +48,6 @@ type Config struct {
 // nil or zero Runtime are a UsageError.
 type Runtime struct {
 	cfg    Config
-	log    *slog.Logger
 	lives  *lifecycle.Registry
 	fabric *fabric.Fabric
 
@@ -75,7 +74,7 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, fmt.Errorf("make the fabric: %w", err)
 	}
 	return &Runtime{
-		cfg: cfg, log: cfg.Log, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*core]struct{}{},
+		cfg: cfg, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*core]struct{}{},
 		point: meet.New(f.Door, cfg.Log), down: make(chan struct{}),
 	}, nil
 }
@@ -120,7 +119,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		}
 	}
 	if excused && usable > 0 {
-		rt.log.Info("the runtime stops early: communicators were not destroyed", "communicators", usable)
+		rt.cfg.Log.Info("the runtime stops early: communicators were not destroyed", "communicators", usable)
 	}
 	rt.reapers.Wait()
 	err := rt.point.Close()

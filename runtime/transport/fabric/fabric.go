@@ -25,7 +25,6 @@ type Fabric struct {
 	deaths *deaths
 
 	mu       sync.Mutex
-	closed   bool
 	listener *tcp.Listener // nil until the first Port
 }
 
@@ -52,8 +51,6 @@ func New(config Config) (*Fabric, error) {
 	return f, nil
 }
 
-var errFabricClosed = errors.New("the fabric is closed")
-
 // Prepare makes what one rank needs before it knows the others, in a communicator of at most maxSize ranks: an inbox in
 // shared memory and a gate at the TCP listener, as far as they are switched on. secret is the communicator's; all its
 // ranks have the same. Nothing is kept of it when Connect turns out to need neither. The Port must be connected or
@@ -67,9 +64,6 @@ func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 	}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return nil, errFabricClosed
-	}
 	if (!local || f.config.DisableP2P) && maxSize > 1 {
 		if err := f.listen(); err != nil {
 			return nil, err
@@ -92,9 +86,6 @@ func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 func (f *Fabric) Door() (*door.Door, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return nil, errFabricClosed
-	}
 	if err := f.listen(); err != nil {
 		return nil, err
 	}
@@ -117,14 +108,12 @@ func (f *Fabric) listen() error {
 }
 
 // Close waits for everything that the Fabric runs: up to two seconds for what TCP peers have not read yet. All its
-// Ports and Links must be closed before.
+// Ports and Links must be closed before, and it must not be used afterwards.
 func (f *Fabric) Close() {
 	f.mu.Lock()
-	f.closed = true
-	listener := f.listener
-	f.mu.Unlock()
-	if listener != nil {
-		listener.Close()
+	defer f.mu.Unlock()
+	if f.listener != nil {
+		f.listener.Close()
 	}
 	f.deaths.close()
 }

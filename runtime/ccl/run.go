@@ -106,8 +106,7 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []host.Op) 
 		return c.refused(ctx, call, c.life.Check(call))
 	}
 	op, plan := &ops[0], (*host.Plan)(nil)
-	collective := op.Call.IsCollective()
-	if collective {
+	if op.Call.IsCollective() {
 		plan = c.engine.Plan(op)
 	}
 	if c.refusal.Load() != nil {
@@ -116,7 +115,7 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []host.Op) 
 	number, sig := c.number(call, ops)
 	launched := c.started(ctx, number, &sig, uint8(plan.Algorithm()))
 	var err error
-	if collective {
+	if plan != nil {
 		err = c.engine.Run(ctx, number, op, plan)
 	} else {
 		err = c.engine.RunGroup(ctx, number, ops)

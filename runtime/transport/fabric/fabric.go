@@ -97,7 +97,7 @@ func (f *Fabric) listen() error {
 	if f.listener != nil {
 		return nil
 	}
-	addr, err := f.Address()
+	addr, err := f.config.Address()
 	if err == nil {
 		f.listener, err = tcp.Listen(addr, f.config.Keepalive, f.config.Log)
 	}

@@ -43,7 +43,7 @@ func BenchmarkReduceSmall(b *testing.B) {
 			dst, src := touched(n), touched(n)
 			b.ReportAllocs()
 			for b.Loop() {
-				Reduce(dst, dst, src, Float32, Sum)
+				ReducerOf(Float32, Sum)(dst, dst, src)
 			}
 		})
 	}

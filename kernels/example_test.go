@@ -21,7 +21,7 @@ func ExampleDivide() {
 	a := []kernels.BF16{kernels.ToBF16(1), kernels.ToBF16(5)}
 	b := []kernels.BF16{kernels.ToBF16(2), kernels.ToBF16(-5)}
 
-	kernels.Reduce(kernels.Bytes(a), kernels.Bytes(a), kernels.Bytes(b), kernels.BFloat16, kernels.Avg)
+	kernels.ReducerOf(kernels.BFloat16, kernels.Avg)(kernels.Bytes(a), kernels.Bytes(a), kernels.Bytes(b))
 	kernels.Divide(kernels.Bytes(a), kernels.BFloat16, 2)
 	fmt.Println(a[0].Float32(), a[1].Float32())
 	// Output: 1.5 0

@@ -30,7 +30,7 @@ func TestLookUpsWhileTheLimitMoves(t *testing.T) {
 			a, d := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9}, make([]float32, 9)
 			for i := range 1000 {
 				LimitSIMD(SIMD(i+g) % numSIMD)
-				Reduce(Bytes(d), Bytes(a), Bytes(a), Float32, Sum)
+				ReducerOf(Float32, Sum)(Bytes(d), Bytes(a), Bytes(a))
 				if d[0] != 2 || d[8] != 18 {
 					t.Errorf("got %v", d)
 					return

@@ -69,8 +69,8 @@ func TestOrderOfOperandsMattersToNaNsOnly(t *testing.T) {
 			return
 		}
 		ab, ba := make([]byte, len(a)), make([]byte, len(a))
-		Reduce(ab, a, b, dt, op)
-		Reduce(ba, b, a, dt, op)
+		ReducerOf(dt, op)(ab, a, b)
+		ReducerOf(dt, op)(ba, b, a)
 		if d := diff(dt, a, b, ba, ab); d != "" {
 			t.Fatal(d)
 		}
@@ -85,8 +85,8 @@ func TestMinAndMaxChooseAnOperand(t *testing.T) {
 			return
 		}
 		low, high, size := make([]byte, len(a)), make([]byte, len(a)), dt.Size()
-		Reduce(low, a, b, dt, Min)
-		Reduce(high, a, b, dt, Max)
+		ReducerOf(dt, Min)(low, a, b)
+		ReducerOf(dt, Max)(high, a, b)
 		for i := 0; i < len(a); i += size {
 			x, y, l, h := string(a[i:i+size]), string(b[i:i+size]), string(low[i:i+size]), string(high[i:i+size])
 			if (l != x || h != y) && (l != y || h != x) {
@@ -101,10 +101,10 @@ func TestPiecesMakeTheWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dt, op, a, b := buffers(t)
 		whole, pieces := make([]byte, len(a)), make([]byte, len(a))
-		Reduce(whole, a, b, dt, op)
+		ReducerOf(dt, op)(whole, a, b)
 		cut := rapid.IntRange(0, len(a)/dt.Size()).Draw(t, "cut") * dt.Size()
-		Reduce(pieces[cut:], a[cut:], b[cut:], dt, op)
-		Reduce(pieces[:cut], a, b, dt, op)
+		ReducerOf(dt, op)(pieces[cut:], a[cut:], b[cut:])
+		ReducerOf(dt, op)(pieces[:cut], a, b)
 		if !bytes.Equal(whole, pieces) {
 			t.Fatalf("%v of %v, cut at byte %d: %x, want %x", op, dt, cut, pieces, whole)
 		}

@@ -22,6 +22,3 @@ func reducerFor(level SIMD, dt DataType, op Reduction) Reducer {
 	}
 	return reference[dt][op]
 }
-
-// Reduce sets dst[i] to a[i] op b[i], as [ReducerOf](dt, op) does. dt and op must be valid.
-func Reduce(dst, a, b []byte, dt DataType, op Reduction) { ReducerOf(dt, op)(dst, a, b) }

@@ -248,9 +248,9 @@ func TestAvgAndPreMulSumReduceLikeSum(t *testing.T) {
 	for dt := range numDataTypes {
 		a, b := pairs(dt)
 		want, got := make([]byte, len(a)), make([]byte, len(a))
-		Reduce(want, a, b, dt, Sum)
+		ReducerOf(dt, Sum)(want, a, b)
 		for _, op := range []Reduction{Avg, PreMulSum} {
-			Reduce(got, a, b, dt, op)
+			ReducerOf(dt, op)(got, a, b)
 			if d := diff(dt, a, b, got, want); d != "" {
 				t.Errorf("%v of %v: %s", op, dt, d)
 			}
@@ -291,8 +291,8 @@ func TestNothingAllocates(t *testing.T) {
 	dst, src := make([]byte, 4096), make([]byte, 4096)
 	for dt := range numDataTypes {
 		for op := range numReductions {
-			Reduce(dst, dst, src, dt, op) // tables are made once
-			if n := testing.AllocsPerRun(10, func() { Reduce(dst, dst, src, dt, op) }); n != 0 {
+			ReducerOf(dt, op)(dst, dst, src) // tables are made once
+			if n := testing.AllocsPerRun(10, func() { ReducerOf(dt, op)(dst, dst, src) }); n != 0 {
 				t.Errorf("Reduce of %v %v allocates %v times", dt, op, n)
 			}
 		}

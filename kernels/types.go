@@ -27,6 +27,10 @@ const (
 func (d DataType) String() string { return nameOf("DataType", dataTypeNames[:], d) }
 
 var (
+	dataTypeSizes = [numDataTypes]int{
+		Int8: 1, Uint8: 1, Int32: 4, Uint32: 4, Int64: 8, Uint64: 8, Float16: 2, Float32: 4, Float64: 8, BFloat16: 2,
+		Float8E4M3: 1, Float8E5M2: 1,
+	}
 	dataTypeNames = [numDataTypes]string{
 		Int8: "int8", Uint8: "uint8", Int32: "int32", Uint32: "uint32", Int64: "int64", Uint64: "uint64",
 		Float16: "float16", Float32: "float32", Float64: "float64", BFloat16: "bfloat16",
@@ -51,18 +55,10 @@ func (d DataType) Valid() bool { return d < numDataTypes }
 
 // Size returns the bytes of one element, 0 if d is not valid.
 func (d DataType) Size() int {
-	switch d {
-	case Int8, Uint8, Float8E4M3, Float8E5M2:
-		return 1
-	case Float16, BFloat16:
-		return 2
-	case Int32, Uint32, Float32:
-		return 4
-	case Int64, Uint64, Float64:
-		return 8
-	case numDataTypes:
+	if !d.Valid() {
+		return 0
 	}
-	return 0
+	return dataTypeSizes[d]
 }
 
 // Reduction names how elements are combined. The values are ncclRedOp_t's; PreMulSum, which NCCL makes at run

@@ -16,8 +16,7 @@ type Info struct {
 }
 
 // Life is one communicator's walk through the tables. It is made by Registry.Open, in StateInitializing. All methods
-// may be called from any goroutine at any time, also after the end of the communicator; none blocks. A nil *Life is a
-// communicator that does not exist: in StateNone, where every call on it is refused.
+// may be called from any goroutine at any time, also after the end of the communicator; none blocks.
 type Life struct {
 	registry *Registry
 	handle   Handle
@@ -31,18 +30,10 @@ type Life struct {
 }
 
 // Handle names the life in its registry.
-func (l *Life) Handle() Handle {
-	if l == nil {
-		return 0
-	}
-	return l.handle
-}
+func (l *Life) Handle() Handle { return l.handle }
 
 // Info is what Open was given, and Place since.
 func (l *Life) Info() Info {
-	if l == nil {
-		return Info{}
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.info
@@ -64,18 +55,10 @@ func (l *Life) Identify(id CommID) {
 }
 
 // State is where the communicator is now. It may have moved on when the caller looks at it.
-func (l *Life) State() State {
-	if l == nil {
-		return StateNone
-	}
-	return State(l.state.Load())
-}
+func (l *Life) State() State { return State(l.state.Load()) }
 
 // Cause is the error that the first failing Signal gave; nil if the communicator never failed. It stays until the end.
 func (l *Life) Cause() error {
-	if l == nil {
-		return nil
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cause
@@ -96,9 +79,6 @@ func (l *Life) Check(call Call) error {
 // Finalize, Revoke) at once, exactly one succeeds and must do the work; the errors of the others say where and when
 // that one's call was made.
 func (l *Life) Do(call Call, site Site) (State, error) {
-	if l == nil {
-		return StateNone, absent(call, site)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	to, err := l.next(call, site)
@@ -112,9 +92,6 @@ func (l *Life) Do(call Call, site Site) (State, error) {
 // Signal tells the communicator that event happened. It returns the state after it, and whether that is another one
 // than before: false for an event that came too late to matter. cause is kept if the event makes the communicator fail.
 func (l *Life) Signal(event Event, cause error) (State, bool) {
-	if l == nil {
-		return StateNone, false
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	from := l.State()
@@ -133,9 +110,6 @@ func (l *Life) Signal(event Event, cause error) (State, bool) {
 // Abort; a destroying one becomes destroyed by it, and an aborting one aborted. It reports whether it did so: a live
 // communicator is not retired, nor is one twice. The Life and its Handle go on to answer, with the first call's site.
 func (l *Life) Retire() bool {
-	if l == nil {
-		return false
-	}
 	l.Signal(EventDestroyDone, nil)
 	l.Signal(EventAbortDone, nil)
 	return l.State().Gone() && l.registry.retire(l)
@@ -144,9 +118,6 @@ func (l *Life) Retire() bool {
 // refuse is the slow path of Check. It asks the table again, under the lock, so that the error's parts belong together;
 // the communicator may have become ready meanwhile.
 func (l *Life) refuse(call Call) error {
-	if l == nil {
-		return absent(call, Site{})
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, err := l.next(call, Site{})
@@ -189,19 +160,14 @@ func (l *Life) refusal(call Call, code Code, site Site) error {
 	return e
 }
 
-func absent(call Call, site Site) error {
-	return &UsageError{Call: call, Code: CodeInvalidArgument, Site: site, Detail: advice(CodeInvalidArgument, call)}
-}
-
 // remedies say what to do instead of a call that code refuses.
 var remedies = map[Code]struct {
 	by          Call   // that brought the communicator to where code is the answer
 	then, again string // again: if that call is made once more
 }{
-	CodeInvalidArgument: {then: "there is no communicator: it is nil, or its Init failed"},
-	CodeInvalidUsage:    {then: "this communicator exists already; make another one with a new unique id"},
-	CodeInitializing:    {then: waitFirst},
-	CodeInProgress:      {then: waitFirst},
+	CodeInvalidUsage: {then: "this communicator exists already; make another one with a new unique id"},
+	CodeInitializing: {then: waitFirst},
+	CodeInProgress:   {then: waitFirst},
 	CodeFinalized: {
 		CallFinalize, "make this call before Finalize; only Destroy and Abort are left to do",
 		"finalize a communicator once, then Destroy it",

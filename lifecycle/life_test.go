@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 
@@ -178,25 +177,6 @@ func TestLifeOnlyGoesOn(t *testing.T) {
 		if s.Gone() == reach[s][StateAborted] && s != StateAborted {
 			t.Errorf("state %v: gone is %v, and abortable is %v", s, s.Gone(), reach[s][StateAborted])
 		}
-	}
-}
-
-func TestNilLife(t *testing.T) {
-	var l *Life
-	if l.State() != StateNone || l.Cause() != nil || l.Info() != (Info{}) || l.Handle() != 0 || l.Retire() {
-		t.Error("a nil life is not a communicator that does not exist")
-	}
-	if s, changed := l.Signal(EventInitDone, nil); s != StateNone || changed {
-		t.Errorf("Signal on a nil life = %v, %v", s, changed)
-	}
-	for _, call := range []Call{CallInitRank, CallGroupStart, CallDestroy, CallAllReduce} {
-		s, err := l.Do(call, Site{})
-		if s != StateNone || !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "it is nil") {
-			t.Errorf("Do(%v) on a nil life = %v, %v", call, s, err)
-		}
-	}
-	if err := l.Check(CallAllReduce); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "all_reduce") {
-		t.Errorf("Check(all_reduce) on a nil life = %v", err)
 	}
 }
 

@@ -60,11 +60,11 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	}
 }
 
-// life finds the one that an argument names; nil for "nil".
+// life finds the one that an argument names.
 func (s *scenario) life(t *testing.T, d *datadriven.TestData, arg int) *Life {
 	name := word(t, d, arg)
 	life := s.lives[name]
-	if life == nil && name != "nil" {
+	if life == nil {
 		d.Fatalf(t, "%s was not opened", name)
 	}
 	return life

@@ -73,17 +73,14 @@ func (s Site) String() string {
 // madeBy says which call did something: " by main.train (train.go:12), goroutine 7, at 2026-03-01 12:00:00.000", less
 // what is unknown.
 func (s Site) madeBy() string {
-	var text string
+	var parts []string
 	if s.known() {
-		text = " by " + s.String()
+		parts = append(parts, " by "+s.String())
 	}
 	if !s.Time.IsZero() {
-		if text != "" {
-			text += ","
-		}
-		text += " at " + clock(s.Time)
+		parts = append(parts, " at "+clock(s.Time))
 	}
-	return text
+	return strings.Join(parts, ",")
 }
 
 // clock is a moment as errors tell it: with its date, because a message may be read, or its cause lie, days away.

@@ -56,15 +56,13 @@ func UniqueIDFromSecret(seed []byte, addr string) (UniqueID, error) {
 		return UniqueID{}, invalid("the seed of a unique id is empty; give the bytes that all ranks of the job share and " +
 			"nobody else knows")
 	}
-	if err := checkAddress(addr); err != nil {
+	var id UniqueID
+	if err := id.setAddress(addr); err != nil {
 		return UniqueID{}, err
 	}
-	var id UniqueID
 	copy(id[uidMagic:], uidVersion)
 	copy(id[uidRandom:uidSecret], derive(seed, "carillon unique id: name"))
 	copy(id[uidSecret:uidAddrLen], derive(seed, "carillon unique id: secret"))
-	id[uidAddrLen] = byte(len(addr))
-	copy(id[uidAddr:uidReserved], addr)
 	binary.LittleEndian.PutUint32(id[uidChecksum:], id.checksum())
 	return id, nil
 }
@@ -198,15 +196,23 @@ func ParseUniqueID(text string) (UniqueID, error) {
 			return UniqueID{}, invalid("the %s of a unique id's text must be hexadecimal digits alone", to.name)
 		}
 	}
-	if err := checkAddress(addr); err != nil {
-		return UniqueID{}, err
+	err := id.setAddress(addr)
+	if err == nil {
+		err = id.Valid()
 	}
-	id[uidAddrLen] = byte(len(addr))
-	copy(id[uidAddr:uidReserved], addr)
-	if err := id.Valid(); err != nil {
+	if err != nil {
 		return UniqueID{}, err
 	}
 	return id, nil
+}
+
+func (id *UniqueID) setAddress(addr string) error {
+	if err := checkAddress(addr); err != nil {
+		return err
+	}
+	id[uidAddrLen] = byte(len(addr))
+	copy(id[uidAddr:uidReserved], addr)
+	return nil
 }
 
 // checkAddress says why addr can't be the place where ranks meet. Empty is allowed.

@@ -54,9 +54,7 @@ func For(call lifecycle.Call) []Algorithm {
 		return []Algorithm{Direct, Ring, RecursiveDoubling}
 	case lifecycle.CallReduceScatter:
 		return []Algorithm{Direct, Ring}
-	case lifecycle.CallGather, lifecycle.CallScatter:
-		return []Algorithm{Direct, Tree}
-	case lifecycle.CallAllToAll, lifecycle.CallBarrier:
+	case lifecycle.CallGather, lifecycle.CallScatter, lifecycle.CallAllToAll, lifecycle.CallBarrier:
 		return []Algorithm{Direct}
 	default:
 		return nil

@@ -42,9 +42,7 @@ func rules() []rule {
 	}
 }
 
-// Choose picks the algorithm for r: override, where r's call has that, or what the tuning says. All ranks of an
-// operation must pass the same. It is Auto, for which there is no plan, only if r's call is no collective.
-func Choose(r Request, override Algorithm) Algorithm {
+func choose(r Request, override Algorithm) Algorithm {
 	all := For(r.Call)
 	if slices.Contains(all, override) {
 		return override
@@ -54,9 +52,6 @@ func Choose(r Request, override Algorithm) Algorithm {
 			(u.maxBytes == 0 || r.Bytes() <= u.maxBytes) {
 			return u.take
 		}
-	}
-	if len(all) == 0 {
-		return Auto
 	}
 	return all[0]
 }

@@ -40,11 +40,7 @@ func Run(c Case) ([]*algo.Plan, error) {
 	for r := range plans {
 		req := c.Request
 		req.Rank = r
-		p, err := algo.Make(req, c.Algorithm)
-		if err != nil {
-			return nil, err
-		}
-		plans[r] = p
+		plans[r] = algo.Make(req, c.Algorithm)
 	}
 	return plans, Check(c, plans)
 }

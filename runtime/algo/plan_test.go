@@ -141,11 +141,7 @@ func TestChunksOfLargeCounts(t *testing.T) {
 		if err := check(c); err != nil {
 			t.Fatal(err)
 		}
-		p, err := algo.Make(c.Request, a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range p.Steps {
+		for _, s := range algo.Make(c.Request, a).Steps {
 			if s.Kind == algo.StepSend && s.Src.Off%64 != 0 {
 				t.Errorf("%v: a chunk starts at element %d, want a multiple of 64", a, s.Src.Off)
 			}
@@ -170,32 +166,8 @@ func TestPlans(t *testing.T) {
 		d.ScanArgs(t, "size", &r.Size)
 		d.ScanArgs(t, "count", &r.Count)
 		d.ScanArgs(t, "element", &r.ElemSize)
-		p, err := algo.Make(r, a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.String()
+		return algo.Make(r, a).String()
 	})
-}
-
-func TestMakeRefuses(t *testing.T) {
-	for _, c := range []struct {
-		call lifecycle.Call
-		a    algo.Algorithm
-		want string
-	}{
-		{
-			lifecycle.CallBroadcast, algo.RecursiveDoubling,
-			"no algorithm recursive_doubling for broadcast, only [tree direct ring]",
-		},
-		{lifecycle.CallBroadcast, algo.Auto, "no algorithm auto"},
-		{lifecycle.CallDestroy, algo.Ring, "destroy is no collective"},
-	} {
-		r := algo.Request{Call: c.call, Rank: 1, Size: 3, Root: 2, Count: 4, ElemSize: 8}
-		if _, err := algo.Make(r, c.a); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("Make(%+v, %v) gives the error %v, want one with %q", r, c.a, err, c.want)
-		}
-	}
 }
 
 func TestChoose(t *testing.T) {
@@ -208,19 +180,18 @@ func TestChoose(t *testing.T) {
 		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1, ElemSize: 8, Nodes: two}, algo.RecursiveDoubling},
 		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1 << 20, ElemSize: 8, Nodes: two}, algo.Ring},
 		{algo.Request{Call: lifecycle.CallBarrier, Size: 4, ElemSize: 1}, algo.Direct},
-		{algo.Request{Call: lifecycle.CallSend, Size: 4, ElemSize: 1}, algo.Auto},
 	} {
-		if got := algo.Choose(c.req, algo.Auto); got != c.want {
-			t.Errorf("Choose(%+v) is %v, want %v", c.req, got, c.want)
+		if got := algo.Make(c.req, algo.Auto).Algorithm; got != c.want {
+			t.Errorf("Make(%+v) takes %v, want %v", c.req, got, c.want)
 		}
 	}
 	large := algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1 << 20, ElemSize: 8}
-	if got := algo.Choose(large, algo.Tree); got != algo.Tree {
-		t.Errorf("overridden, Choose gives %v, want %v", got, algo.Tree)
+	if got := algo.Make(large, algo.Tree).Algorithm; got != algo.Tree {
+		t.Errorf("overridden, Make takes %v, want %v", got, algo.Tree)
 	}
 	large.Call = lifecycle.CallAllToAll // which has no tree
-	if got := algo.Choose(large, algo.Tree); got != algo.Direct {
-		t.Errorf("overridden by what it hasn't, Choose gives %v, want %v", got, algo.Direct)
+	if got := algo.Make(large, algo.Tree).Algorithm; got != algo.Direct {
+		t.Errorf("overridden by what it hasn't, Make takes %v, want %v", got, algo.Direct)
 	}
 }
 

@@ -1,7 +1,6 @@
 package algo
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -35,18 +34,13 @@ func Rooted(call lifecycle.Call) bool {
 		call == lifecycle.CallGather || call == lifecycle.CallScatter
 }
 
-// Make plans rank r.Rank's part of r with algorithm a. The error names the algorithms that there are for r's call, if
-// it is a collective. Auto is no algorithm here: [Choose] first. The engine that asks has checked r's numbers.
+// Make plans rank r.Rank's part of r, whose call is a collective: with the algorithm override, where the call has that,
+// or else with what the tuning says. All ranks of an operation must pass the same. The engine that asks has checked r's
+// numbers.
 //
 // The plan of a Barrier is empty: an engine hears from all ranks that they make the same call in any case.
-func Make(r Request, a Algorithm) (*Plan, error) {
-	switch all := For(r.Call); {
-	case all == nil:
-		return nil, fmt.Errorf("plan: %v is no collective", r.Call)
-	case !slices.Contains(all, a):
-		return nil, fmt.Errorf("plan: there is no algorithm %v for %v, only %v", a, r.Call, all)
-	}
-	b := &builder{Request: r}
+func Make(r Request, override Algorithm) *Plan {
+	a, b := choose(r, override), &builder{Request: r}
 	if r.Size == 1 {
 		b.copy(b.out(0, r.Count), b.in(0, r.Count), None)
 		if r.Call == lifecycle.CallBarrier {
@@ -55,7 +49,7 @@ func Make(r Request, a Algorithm) (*Plan, error) {
 	} else {
 		b.plan(a)
 	}
-	return &Plan{Algorithm: a, Tmp: b.scratch, Steps: b.steps}, nil
+	return &Plan{Algorithm: a, Tmp: b.scratch, Steps: b.steps}
 }
 
 func (b *builder) plan(a Algorithm) {
@@ -73,8 +67,8 @@ func (b *builder) plan(a Algorithm) {
 	case lifecycle.CallAllToAll:
 		b.allToAll()
 	case lifecycle.CallGather:
-		b.gather(a)
+		b.gather()
 	case lifecycle.CallScatter:
-		b.scatter(a)
+		b.scatter()
 	}
 }

@@ -1,7 +1,5 @@
 package algo
 
-import "math/bits"
-
 // broadcast gets Count elements from the root's In to every rank's Out. All three send N(n-1) elements over all ranks.
 //
 //   - Tree: binomial, ceil(log2 n) messages one after the other, as in MPICH (Thakur et al., 2005);
@@ -86,64 +84,28 @@ func (b *builder) family(a Algorithm, v int) (up int, down []int) {
 	return 0, down
 }
 
-// gather collects every rank's In in the root's Out.
-//
-//   - Direct: all send to the root at once; N(n-1) elements over all ranks;
-//   - Tree: binomial, where inner ranks pass their subtree's blocks on as they come. The root receives from ceil(log2
-//     n) ranks only; every block travels as many times as its rank has bits set.
-func (b *builder) gather(a Algorithm) {
-	v := b.relative()
+// gather collects every rank's In in the root's Out: all send to the root at once, N(n-1) elements over all ranks.
+func (b *builder) gather() {
 	own := b.in(0, b.Count)
-	if v == 0 {
-		b.copy(b.outBlock(b.Rank), own, None)
-		for u := 1; u < b.Size; u++ {
-			b.recv(b.absolute(via(a, 0, u)), b.outBlock(b.absolute(u)), None)
-		}
+	if b.Rank != b.Root {
+		b.send(b.Root, own, None)
 		return
 	}
-	up, _ := b.family(a, v)
-	up = b.absolute(up)
-	b.send(up, own, None)
-	for u := v + 1; u < v+under(a, v, b.Size); u++ {
-		block := b.tmp(b.Count)
-		got := b.recv(b.absolute(via(a, v, u)), block, None)
-		b.send(up, block, got)
+	b.copy(b.outBlock(b.Rank), own, None)
+	for d := 1; d < b.Size; d++ {
+		b.recv(b.rank(d), b.outBlock(b.rank(d)), None)
 	}
 }
 
 // scatter gives each rank its block of the root's In: gather the other way round, with the same counts.
-func (b *builder) scatter(a Algorithm) {
-	v := b.relative()
+func (b *builder) scatter() {
 	out := b.out(0, b.Count)
-	if v == 0 {
-		b.copy(out, b.inBlock(b.Rank), None)
-		for u := 1; u < b.Size; u++ {
-			b.send(b.absolute(via(a, 0, u)), b.inBlock(b.absolute(u)), None)
-		}
+	if b.Rank != b.Root {
+		b.recv(b.Root, out, None)
 		return
 	}
-	up, _ := b.family(a, v)
-	up = b.absolute(up)
-	b.recv(up, out, None)
-	for u := v + 1; u < v+under(a, v, b.Size); u++ {
-		block := b.tmp(b.Count)
-		got := b.recv(up, block, None)
-		b.send(b.absolute(via(a, v, u)), block, got)
+	b.copy(out, b.inBlock(b.Rank), None)
+	for d := 1; d < b.Size; d++ {
+		b.send(b.rank(d), b.inBlock(b.rank(d)), None)
 	}
-}
-
-// under is the number of relative ranks in v's subtree, v included, in the binomial tree, or in a star.
-func under(a Algorithm, v, size int) int {
-	if a == Tree {
-		return min(lowBit(v, size), size-v)
-	}
-	return 1
-}
-
-// via is v's child on the way to u.
-func via(a Algorithm, v, u int) int {
-	if a == Tree {
-		return v + 1<<(bits.Len(uint(u-v))-1)
-	}
-	return u
 }

@@ -143,7 +143,7 @@ func (c *Comm) AsyncError() error {
 	if err := c.check(lifecycle.CallAsyncError); err != nil {
 		return err
 	}
-	if err, done := c.jobs.poll(); !done || err != nil {
+	if err := c.jobs.poll(); err != nil {
 		return err
 	}
 	if c.start.ended() && c.links != nil {

@@ -26,30 +26,37 @@ type derivation struct {
 	opts []Option
 	rank int // of the child, and its size; -1 and 0 where they are not known yet
 	size int
-	id   func(number uint64) CommID // of the child; a preliminary one for Grow
-	// meet makes the child ready, with the other ranks.
-	meet func(ctx context.Context, d *deriving) error
-}
+	id   func(number uint64) CommID  // of the child; a preliminary one for Grow
+	meet func(context.Context) error // makes the child ready, with the other ranks
 
-// deriving is a derivation while it goes on.
-type deriving struct {
+	// Set by derive.
 	act   *act // of the parent
 	place *ticket
 	child *core
 	init  *act // of the child
 }
 
-func (c *Comm) derive(ctx context.Context, how *derivation) (*Comm, error) {
-	number, place := c.enter(how.call)
-	d := &deriving{act: c.act(ctx, how.call, number, how.site).start(), place: place}
-	child, err := c.child(d.act, how)
+func (c *Comm) derive(ctx context.Context, d *derivation) (*Comm, error) {
+	number, place := c.enter(d.call)
+	d.act, d.place = c.act(ctx, d.call, number, d.site).start(), place
+	o := options{
+		ID: d.id(number), Parent: c.id, Name: fmt.Sprintf("%s/%d", c.name, number), Rank: d.rank, Size: d.size,
+		NonBlocking: !c.blocking, Call: d.call, Site: d.site,
+	}
+	if number > afterRevoke {
+		o.Name = fmt.Sprintf("%s/after-revoke/%d", c.name, number-afterRevoke)
+	}
+	for _, set := range d.opts {
+		set(&o)
+	}
+	child, err := c.rt.newComm(lifecycle.Info(o))
 	if err != nil {
-		c.giveBack(ctx, how.call, place, err)
+		c.giveBack(ctx, d.call, place, err)
 		d.act.end(err)
 		return nil, err
 	}
-	d.child, d.init = child.core, child.initAct(ctx, how.call, how.site)
-	if how.call != lifecycle.CallGrow { // which learns the id first
+	d.child, d.init = child.core, child.initAct(ctx, d.call, d.site)
+	if d.call != lifecycle.CallGrow { // which learns the id first
 		child.tape.From(c.tape)
 		secret := hmac.New(sha256.New, c.secret) // nobody without the parent's can know it
 		secret.Write([]byte("carillon child"))
@@ -60,25 +67,10 @@ func (c *Comm) derive(ctx context.Context, how *derivation) (*Comm, error) {
 	}
 	c.expect(ctx, child.core)
 	return child.initialize(ctx, d.init, func(ctx context.Context) error {
-		err := how.meet(ctx, d)
+		err := d.meet(ctx)
 		d.act.end(err)
 		return err
 	})
-}
-
-// child puts the communicator that act a makes of this one on the books.
-func (c *core) child(a *act, how *derivation) (*Comm, error) {
-	o := options{
-		ID: how.id(a.rec.Seq), Parent: c.id, Name: fmt.Sprintf("%s/%d", c.name, a.rec.Seq), Rank: how.rank, Size: how.size,
-		NonBlocking: !c.blocking, Call: how.call, Site: how.site,
-	}
-	if a.rec.Seq > afterRevoke {
-		o.Name = fmt.Sprintf("%s/after-revoke/%d", c.name, a.rec.Seq-afterRevoke)
-	}
-	for _, set := range how.opts {
-		set(&o)
-	}
-	return c.rt.newComm(lifecycle.Info(o))
 }
 
 // expect makes a non-blocking communicator in progress until child is filled in: from now on, or from the end of the
@@ -95,7 +87,7 @@ func (c *Comm) expect(ctx context.Context, child *core) {
 }
 
 // seat tells the child its place: its ranks are members of the parent.
-func (d *deriving) seat(members []int) {
+func (d *derivation) seat(members []int) {
 	d.act.members = members
 	c := d.child
 	c.rank, c.size = slices.Index(members, d.act.c.rank), len(members)
@@ -262,11 +254,12 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 	if color == NoColor {
 		return nil, c.leaveOut(ctx, mine)
 	}
-	return c.derive(ctx, &derivation{
+	d := &derivation{
 		call: lifecycle.CallSplit, site: callSite(), opts: opts, rank: -1,
-		id:   func(number uint64) CommID { return lifecycle.ChildCommID(c.id, number, color) },
-		meet: func(ctx context.Context, d *deriving) error { return c.split(ctx, d, mine) },
-	})
+		id: func(number uint64) CommID { return lifecycle.ChildCommID(c.id, number, color) },
+	}
+	d.meet = func(ctx context.Context) error { return c.split(ctx, d, mine) }
+	return c.derive(ctx, d)
 }
 
 // leaveOut takes part in a Split that makes nothing of this rank.
@@ -288,7 +281,7 @@ func (c *Comm) leaveOut(ctx context.Context, mine wish) error {
 }
 
 // split is the part of Split that talks to the other ranks.
-func (c *core) split(ctx context.Context, d *deriving, mine wish) error {
+func (c *core) split(ctx context.Context, d *derivation, mine wish) error {
 	d.init.phase(tape.PhaseRendezvous)
 	port, err := c.rt.fabric.Prepare(d.child.id, d.child.secret, c.size, c.links.Local())
 	if err != nil {

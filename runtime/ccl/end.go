@@ -287,9 +287,6 @@ func (c *core) release() {
 	if c.engine != nil {
 		c.engine.Close()
 	}
-	if c.links != nil {
-		c.links.Close()
-	}
 	c.turn.leave()
 	c.workers.wait()
 	c.jobs.drop()
@@ -322,7 +319,7 @@ func (c *core) leave(how string, cause error, excused bool) (usable bool) {
 				"call Close or Destroy on it, or make it with ccl.With", c, i.Site, how),
 		})
 		if !c.rt.cfg.TapeIsLogged {
-			c.rt.log.Warn("communicator leaked", "comm", i.Name, "comm_id", i.ID.Short(), "comm_rank", i.Rank,
+			c.rt.cfg.Log.Warn("communicator leaked", "comm", i.Name, "comm_id", i.ID.Short(), "comm_rank", i.Rank,
 				"made_by", i.Site.String(), "how", "and "+how)
 		}
 		cause = errors.New("it was leaked")

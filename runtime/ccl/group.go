@@ -124,7 +124,7 @@ func (b *batch) forgotten() {
 		})
 	}
 	if !b.rt.cfg.TapeIsLogged || len(order) == 0 {
-		b.rt.log.Warn("group was never ended: its calls were not made; call GroupEnd, or use Runtime.Group",
+		b.rt.cfg.Log.Warn("group was never ended: its calls were not made; call GroupEnd, or use Runtime.Group",
 			"started_by", b.site.String(), "calls", len(b.calls))
 	}
 }

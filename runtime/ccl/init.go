@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
@@ -141,32 +142,26 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	if err != nil {
 		return nil, err
 	}
-	stop := func() {}
-	if groupOf(ctx) == nil { // in a group, the ranks outlive this call
-		ctx, stop = context.WithCancel(ctx)
-		defer stop()
-	}
 	at := mem.New(n)
 	comms, errs := make([]*Comm, n), make([]error, n)
-	var first error // the others only say that they were stopped because of it
-	var once sync.Once
-	var wg sync.WaitGroup
+	ranks, making := errgroup.WithContext(ctx)
+	if groupOf(ctx) != nil {
+		making = ctx // in a group, the ranks outlive this call
+	}
 	for r := range n {
-		m := rt.making(ctx, lifecycle.CallInitAll, n, r, opts)
-		wg.Go(func() {
-			comms[r], errs[r] = m.make(id, at.Rank())
-			if err := errs[r]; err != nil && !errors.Is(err, ErrInProgress) {
-				once.Do(func() { first = err })
-				stop()
+		m := rt.making(making, lifecycle.CallInitAll, n, r, opts)
+		ranks.Go(func() error {
+			if comms[r], errs[r] = m.make(id, at.Rank()); errors.Is(errs[r], ErrInProgress) {
+				return nil
 			}
+			return errs[r]
 		})
 	}
-	wg.Wait()
-	if first != nil {
+	if err := ranks.Wait(); err != nil {
 		for _, c := range comms {
 			_ = c.Close() // the first error is what counts
 		}
-		return nil, first
+		return nil, err
 	}
 	return comms, errs[0]
 }
@@ -302,10 +297,15 @@ func (rt *Runtime) newComm(info lifecycle.Info) (*Comm, error) {
 	c.whole, c.giveUp = context.WithCancelCause(context.Background())
 	c.ctx, c.cancel = context.WithCancelCause(c.whole)
 	c.allowMeetings()
-	if err := rt.adopt(c, info); err != nil {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.closed {
 		c.giveUp(nil)
-		return nil, err
+		return nil, ErrRuntimeClosed
 	}
+	c.life = rt.lives.Open(info)
+	c.tape = rt.cfg.Tape.Comm(c.tapeInfo(info.Parent, 0))
+	rt.comms[c] = struct{}{}
 	handle := &Comm{core: c}
 	runtime.AddCleanup(handle, func(c *core) { // nobody holds it any more
 		if c.life.State().Live() {
@@ -392,7 +392,7 @@ func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []m
 		return c.gaveUp(c.life.Info().Call, err)
 	}
 	c.links, c.meets = links, meets
-	c.engine = host.New(links, c.tape, host.Config{Algorithm: c.rt.cfg.Algorithm, Comm: c.id, Name: c.name})
+	c.engine = host.New(links, c.tape, host.Config{Comm: c.id, Name: c.name})
 	return nil
 }
 

@@ -24,22 +24,21 @@ func (s *jobs) add(j *Work) {
 	}
 }
 
-// poll completes what has ended, in order, up to the first error. done is false, and err ErrInProgress, when something
-// has not.
-func (s *jobs) poll() (err error, done bool) { //nolint:revive // the error is the answer, done says if it is final
+// poll completes what has ended, in order, up to the first error; it is ErrInProgress when something has not.
+func (s *jobs) poll() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.list) > 0 {
 		j := s.list[0]
 		if !j.ended() {
-			return ErrInProgress, false
+			return ErrInProgress
 		}
 		s.list = s.list[1:]
 		if j.err != nil {
-			return j.err, true
+			return j.err
 		}
 	}
-	return nil, true
+	return nil
 }
 
 // complete completes a job that has ended, if it is on the list.

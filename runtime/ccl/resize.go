@@ -52,7 +52,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	if err := c.everReady(ctx, lifecycle.CallShrink); err != nil {
 		return nil, err
 	}
-	return c.derive(ctx, &derivation{
+	d := &derivation{
 		call: lifecycle.CallShrink, site: site, opts: opts, rank: -1,
 		id: func(number uint64) CommID { // the ranks must agree on which are left
 			id := lifecycle.ChildCommID(c.id, number, shrinkColor)
@@ -61,14 +61,15 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 			}
 			return id
 		},
-		meet: func(ctx context.Context, d *deriving) error {
-			meet := func(ctx context.Context, at rendezvous.Rendezvous) error {
-				d.seat(members)
-				return d.child.meet(ctx, d.init, at, d.child.rank, d.child.size)
-			}
-			return c.meetAgain(ctx, d.act, d.place, members[0], len(members), meet)
-		},
-	})
+	}
+	d.meet = func(ctx context.Context) error {
+		meet := func(ctx context.Context, at rendezvous.Rendezvous) error {
+			d.seat(members)
+			return d.child.meet(ctx, d.init, at, d.child.rank, d.child.size)
+		}
+		return c.meetAgain(ctx, d.act, d.place, members[0], len(members), meet)
+	}
+	return c.derive(ctx, d)
 }
 
 // clear deals with what stands in the way of a Shrink, as its mode says.
@@ -141,17 +142,18 @@ func (c *Comm) Grow(ctx context.Context, id UniqueID, nranks int, opts ...Option
 	if err := c.mayChange(ctx, lifecycle.CallGrow); err != nil {
 		return nil, err
 	}
-	return c.derive(ctx, &derivation{
+	d := &derivation{
 		call: lifecycle.CallGrow, site: callSite(), opts: opts, rank: c.rank, size: nranks,
 		// The child's id follows from the unique id, which only one rank has: until all have it, the child has one that
 		// follows from the parent, and so is the same on its ranks.
-		id:   func(number uint64) CommID { return lifecycle.ChildCommID(c.id, number, growColor) },
-		meet: func(ctx context.Context, d *deriving) error { return c.grow(ctx, d, id, nranks) },
-	})
+		id: func(number uint64) CommID { return lifecycle.ChildCommID(c.id, number, growColor) },
+	}
+	d.meet = func(ctx context.Context) error { return c.grow(ctx, d, id) }
+	return c.derive(ctx, d)
 }
 
 // grow is the part of Grow that talks to the other ranks.
-func (c *core) grow(ctx context.Context, d *deriving, mine UniqueID, nranks int) error {
+func (c *core) grow(ctx context.Context, d *derivation, mine UniqueID) error {
 	child := d.child
 	id, err := c.growID(ctx, d, mine)
 	if err == nil {
@@ -164,11 +166,11 @@ func (c *core) grow(ctx context.Context, d *deriving, mine UniqueID, nranks int)
 	if err != nil {
 		return err
 	}
-	return child.meet(ctx, d.init, c.rt.point.Dial(id), c.rank, nranks)
+	return child.meet(ctx, d.init, c.rt.point.Dial(id), d.rank, d.size)
 }
 
 // growID tells all ranks the id that one of them has.
-func (c *core) growID(ctx context.Context, d *deriving, mine UniqueID) (id UniqueID, err error) {
+func (c *core) growID(ctx context.Context, d *derivation, mine UniqueID) (id UniqueID, err error) {
 	var payload []byte
 	if !mine.IsZero() {
 		payload = mine[:]

@@ -66,6 +66,7 @@ func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []host.Op) er
 	}
 	err := c.life.Check(call)
 	for i := 0; err == nil && i < len(ops); i++ {
+		ops[i].Algorithm = c.rt.cfg.Algorithm
 		err = c.engine.Check(&ops[i])
 	}
 	if err != nil {
@@ -105,12 +106,8 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []host.Op) 
 		return c.refused(ctx, call, c.life.Check(call))
 	}
 	op, plan := &ops[0], (*host.Plan)(nil)
-	collective := op.Call.IsCollective()
-	if collective {
-		var err error
-		if plan, err = c.engine.Plan(op); err != nil {
-			return c.invalid(ctx, err)
-		}
+	if op.Call.IsCollective() {
+		plan = c.engine.Plan(op)
 	}
 	if c.refusal.Load() != nil {
 		c.refusal.Store(nil) // the caller has gone on
@@ -118,7 +115,7 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []host.Op) 
 	number, sig := c.number(call, ops)
 	launched := c.started(ctx, number, &sig, uint8(plan.Algorithm()))
 	var err error
-	if collective {
+	if plan != nil {
 		err = c.engine.Run(ctx, number, op, plan)
 	} else {
 		err = c.engine.RunGroup(ctx, number, ops)

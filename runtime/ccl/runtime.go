@@ -48,7 +48,6 @@ type Config struct {
 // nil or zero Runtime are a UsageError.
 type Runtime struct {
 	cfg    Config
-	log    *slog.Logger
 	lives  *lifecycle.Registry
 	fabric *fabric.Fabric
 
@@ -75,7 +74,7 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, fmt.Errorf("make the fabric: %w", err)
 	}
 	return &Runtime{
-		cfg: cfg, log: cfg.Log, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*core]struct{}{},
+		cfg: cfg, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*core]struct{}{},
 		point: meet.New(f.Door, cfg.Log), down: make(chan struct{}),
 	}, nil
 }
@@ -89,19 +88,6 @@ func (rt *Runtime) NewUniqueID() (UniqueID, error) {
 		return UniqueID{}, errNoRuntime(lifecycle.CallNone)
 	}
 	return rt.point.NewUniqueID()
-}
-
-// adopt begins the life of a new communicator, and puts it on the books.
-func (rt *Runtime) adopt(c *core, info lifecycle.Info) error {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	if rt.closed {
-		return ErrRuntimeClosed
-	}
-	c.life = rt.lives.Open(info)
-	c.tape = rt.cfg.Tape.Comm(c.tapeInfo(info.Parent, 0))
-	rt.comms[c] = struct{}{}
-	return nil
 }
 
 // Close ends the runtime, and aborts the communicators that are still alive. One that could still be used was leaked:
@@ -133,7 +119,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		}
 	}
 	if excused && usable > 0 {
-		rt.log.Info("the runtime stops early: communicators were not destroyed", "communicators", usable)
+		rt.cfg.Log.Info("the runtime stops early: communicators were not destroyed", "communicators", usable)
 	}
 	rt.reapers.Wait()
 	err := rt.point.Close()

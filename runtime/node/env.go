@@ -106,8 +106,7 @@ func (v *variable) set(c *Config) error {
 	err := env.ParseWithOptions(c, env.Options{
 		TagName: v.key, Environment: map[string]string{v.name: v.value}, FuncMap: parsers(v.key),
 	})
-	var parse env.ParseError
-	if errors.As(err, &parse) {
+	if parse, ok := errors.AsType[env.ParseError](err); ok {
 		return parse.Err
 	}
 	return err

@@ -57,13 +57,12 @@ func newHealth(
 		Access: s.HealthAccess, TrustedProxies: s.HealthProxies,
 		Title: fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size),
 	})
-	var failed *net.OpError
-	switch {
-	case errors.As(err, &failed):
-		const advice = "CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without"
-		return nil, fmt.Errorf("%w (%s)", err, advice)
-	case err != nil:
-		return nil, err // it says itself what to set
+	if err != nil {
+		if _, failed := errors.AsType[*net.OpError](err); failed { // others say themselves what to set
+			const advice = "CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without"
+			err = fmt.Errorf("%w (%s)", err, advice)
+		}
+		return nil, err
 	}
 	if err := t.Registry().Register(server); err != nil {
 		return nil, errors.Join(err, server.Stop(context.Background()))

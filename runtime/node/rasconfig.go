@@ -85,6 +85,7 @@ func (s *settings) meshConfig(self mesh.Member) (mesh.Config, error) {
 	secret := sha256.Sum256(append([]byte("carillon ras\n"), id.Secret()...))
 	c := mesh.Config{Self: self, Secret: secret[:], Job: w.Job, Logger: s.Log, Tuning: mesh.OneMachine()}
 	oneHost := w.OneHost()
+	communicators := fabric.Config{SocketIfname: s.SocketIfname} // RAS listens where they do
 	switch {
 	case r.Network == LAN, r.Network == AutoNetwork && !oneHost:
 		c.Tuning = mesh.LAN()
@@ -97,20 +98,11 @@ func (s *settings) meshConfig(self mesh.Member) (mesh.Config, error) {
 			return c, fmt.Errorf("CARILLON_RAS_ADDR=%q: %w", r.Addr, err)
 		}
 		if !c.Bind.Addr().IsValid() || c.Bind.Addr().IsUnspecified() {
-			c.Advertise, err = s.fabricAddress()
+			c.Advertise, err = communicators.Address()
 		}
 	case !oneHost:
-		c.Advertise, err = s.fabricAddress()
+		c.Advertise, err = communicators.Address()
 		c.Bind = netip.AddrPortFrom(c.Advertise, 0)
 	}
 	return c, err
-}
-
-// fabricAddress is where communicators of other hosts find this process, and so RAS, too.
-func (s *settings) fabricAddress() (netip.Addr, error) {
-	f, err := fabric.New(fabric.Config{SocketIfname: s.SocketIfname})
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	return f.Address()
 }

@@ -92,7 +92,10 @@ type Waiter struct {
 	last     time.Duration // lastSleep
 	sleep    time.Duration // the one before
 	resting  []func()
-	losses   losses
+
+	// By peer, the first cause for which it was lost; when lost is not zero, that of peer lost-1, the first, is set.
+	causes []atomic.Pointer[error]
+	lost   atomic.Int32
 
 	// The word of a Waiter that parks a goroutine. Ringers read it all the time, so it lies off what Idle writes.
 	_   [128]byte
@@ -103,7 +106,7 @@ type Waiter struct {
 // NewWaiter makes a Waiter for a communicator of the given size that sleeps by parking its goroutine. All that ring
 // it must be in this process.
 func NewWaiter(size int, p Patience) *Waiter {
-	w := &Waiter{patience: p, wake: make(chan struct{}, 1), losses: newLosses(size)}
+	w := &Waiter{patience: p, wake: make(chan struct{}, 1), causes: make([]atomic.Pointer[error], size)}
 	w.word, w.mask = &w.own, w.spinMask()
 	return w
 }
@@ -111,7 +114,7 @@ func NewWaiter(size int, p Patience) *Waiter {
 // NewSharedWaiter makes a Waiter that sleeps in the kernel on word, which lies in memory shared with other processes.
 // Those ring it with RingWord. The word must stay mapped as long as the Waiter and its connections are used.
 func NewSharedWaiter(size int, word *atomic.Uint32, p Patience) *Waiter {
-	w := &Waiter{patience: p, word: word, first: firstSleep, last: lastSleep, losses: newLosses(size)}
+	w := &Waiter{patience: p, word: word, first: firstSleep, last: lastSleep, causes: make([]atomic.Pointer[error], size)}
 	w.mask = w.spinMask()
 	return w
 }
@@ -267,3 +270,31 @@ func RingWord(word *atomic.Uint32) {
 
 // yieldCPU offers the core to other processes. It keeps the scheduler's processor.
 func yieldCPU() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
+// PeerLost says that the connection to peer is of no use any more, and why. The first cause per peer is kept. It rings.
+func (w *Waiter) PeerLost(peer int, err error) {
+	if w.causes[peer].CompareAndSwap(nil, &err) {
+		w.lost.CompareAndSwap(0, int32(peer)+1)
+	}
+	w.Ring()
+}
+
+// Lost returns why peer was lost, or nil.
+func (w *Waiter) Lost(peer int) error {
+	if w.lost.Load() == 0 {
+		return nil
+	}
+	if err := w.causes[peer].Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// FirstLost returns the peer that was lost first, and why; -1 and nil when none was.
+func (w *Waiter) FirstLost() (peer int, err error) {
+	peer = int(w.lost.Load()) - 1
+	if peer < 0 {
+		return -1, nil
+	}
+	return peer, w.Lost(peer)
+}

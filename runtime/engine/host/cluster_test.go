@@ -114,11 +114,7 @@ func run(ctx context.Context, e *host.Engine, seq uint64, op *host.Op) error {
 	if op.Call == lifecycle.CallSend || op.Call == lifecycle.CallRecv {
 		return e.RunGroup(ctx, seq, []host.Op{*op})
 	}
-	plan, err := e.Plan(op)
-	if err != nil {
-		return err
-	}
-	return e.Run(ctx, seq, op, plan)
+	return e.Run(ctx, seq, op, e.Plan(op))
 }
 
 // run makes one operation per rank, and fails the test if there is an error.

@@ -282,8 +282,8 @@ func reference(dt kernels.DataType, red kernels.Reduction, count int) []byte {
 			kernels.Scale(in[r], in[r], dt, factor)
 		}
 	}
-	kernels.Reduce(in[0], in[0], in[1], dt, red)
-	kernels.Reduce(in[0], in[0], in[2], dt, red)
+	kernels.ReducerOf(dt, red)(in[0], in[0], in[1])
+	kernels.ReducerOf(dt, red)(in[0], in[0], in[2])
 	if red == kernels.Avg {
 		kernels.Divide(in[0], dt, 3)
 	}

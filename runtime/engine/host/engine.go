@@ -7,7 +7,6 @@ import (
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -28,9 +27,8 @@ type Links interface {
 
 // Config is what an engine needs to know besides its links. The zero value is right.
 type Config struct {
-	Comm      lifecycle.CommID // for errors
-	Name      string           // for errors
-	Algorithm algo.Algorithm   // for every call that has it, instead of the tuning's; the same on all ranks
+	Comm lifecycle.CommID // for errors
+	Name string           // for errors
 }
 
 // Engine runs the operations of one rank of one communicator.
@@ -113,10 +111,6 @@ func (e *Engine) Run(ctx context.Context, seq uint64, op *Op, p *Plan) error {
 	if s := e.stopped.Load(); s != nil {
 		return s.err
 	}
-	if e.size == 1 {
-		e.alone(op, p)
-		return nil
-	}
 	e.begin(ctx, op.Call, seq, seq)
 	h := makeHeader(kindCollective, op, seq, p.algorithm)
 	if err := e.collective(op, p, h); err != nil {
@@ -138,15 +132,6 @@ func (e *Engine) input(op *Op) []byte {
 	e.scaled = grow(e.scaled, len(op.Send))
 	kernels.Scale(e.scaled, op.Send, op.DataType, op.Scale)
 	return e.scaled
-}
-
-// alone is an operation of a communicator of one rank.
-func (e *Engine) alone(op *Op, p *Plan) {
-	in := e.input(op)
-	for i := range p.steps {
-		s := &p.steps[i]
-		copyBytes(op.Recv[s.Dst.Off:s.Dst.Off+s.n], in[s.Src.Off:s.Src.Off+s.n])
-	}
 }
 
 // grow returns n bytes of b's memory, or of a larger one's. What was in them is lost.

@@ -31,7 +31,7 @@ func (e *Engine) collective(op *Op, p *Plan, h header) error {
 	e.scratch = grow(e.scratch, p.tmp)
 	x.p, x.own = p, h
 	x.bufs = [3][]byte{algo.In: e.input(op), algo.Out: op.Recv, algo.Tmp: e.scratch}
-	x.odd, x.open, x.unmet = false, false, 0
+	x.odd, x.open, x.unmet = false, e.size == 1, e.size-1
 	if reduces(op.Call) {
 		x.reduce = kernels.ReducerOf(op.DataType, op.Reduction)
 	}
@@ -57,7 +57,6 @@ func (e *Engine) collective(op *Op, p *Plan, h header) error {
 // message if that is small. The nearest rank is first.
 func (x *execution) sendHeaders() {
 	e := x.e
-	x.unmet = e.size - 1
 	for d := 1; d < e.size; d++ {
 		l := e.all[(e.rank+d)%e.size]
 		l.reset()

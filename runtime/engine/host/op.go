@@ -14,7 +14,7 @@ type Op struct {
 	Call      lifecycle.Call
 	DataType  kernels.DataType
 	Reduction kernels.Reduction // of AllReduce, Reduce and ReduceScatter
-	Algorithm algo.Algorithm    // algo.Auto: what the tuning says
+	Algorithm algo.Algorithm    // instead of the tuning's, if Call has it; the same on all ranks
 	Scaled    bool              // Scale was given
 	Scale     float64           // of PreMulSum: what Send is multiplied with
 	Peer      int               // the root, or the peer of Send and Recv; -1 if none

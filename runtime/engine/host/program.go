@@ -45,44 +45,32 @@ type key struct {
 // maxPlans bounds the cache. A job that has more shapes than these in turn plans anew each time.
 const maxPlans = 256
 
-// Plan returns the plan of a collective, from the cache if it is there. The error is a *lifecycle.UsageError: no
-// algorithm can do it, or not the one that op asks for. It belongs to the goroutine that calls Run.
-func (e *Engine) Plan(op *Op) (*Plan, error) {
+// Plan returns the plan of a collective, from the cache if it is there. It belongs to the goroutine that calls Run.
+func (e *Engine) Plan(op *Op) *Plan {
 	k := key{op.Call, op.DataType, op.Algorithm, op.Peer, op.Count}
 	if e.last != nil && e.lastKey == k {
-		return e.last, nil
+		return e.last
 	}
 	p := e.plans[k]
 	if p == nil {
-		var err error
-		if p, err = e.compile(op); err != nil {
-			return nil, err
-		}
+		p = e.compile(op)
 		if len(e.plans) >= maxPlans {
 			clear(e.plans)
 		}
 		e.plans[k] = p
 	}
 	e.last, e.lastKey = p, k
-	return p, nil
+	return p
 }
 
-func (e *Engine) compile(op *Op) (*Plan, error) {
+func (e *Engine) compile(op *Op) *Plan {
 	es := op.DataType.Size()
-	req := algo.Request{
+	plan := algo.Make(algo.Request{
 		Call: op.Call, Rank: e.rank, Size: e.size, Root: max(op.Peer, 0),
 		Count: op.Count, ElemSize: es, Nodes: e.nodes,
-	}
-	a := op.Algorithm
-	if a == algo.Auto {
-		a = algo.Choose(req, e.cfg.Algorithm)
-	}
-	plan, err := algo.Make(req, a)
-	if err != nil {
-		return nil, e.refuse(op.Call, "%v", err)
-	}
+	}, op.Algorithm)
 	p := &Plan{
-		algorithm: a,
+		algorithm: plan.Algorithm,
 		steps:     make([]step, len(plan.Steps)),
 		sends:     make([][]int, e.size),
 		recvs:     make([][]int, e.size),
@@ -108,5 +96,5 @@ func (e *Engine) compile(op *Op) (*Plan, error) {
 			p.peers = append(p.peers, r)
 		}
 	}
-	return p, nil
+	return p
 }

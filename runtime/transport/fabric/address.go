@@ -41,8 +41,8 @@ func (f ifname) admits(name string) bool {
 // Address is the address of this host at which the ranks of other hosts reach it best, as far as SocketIfname admits
 // it: where the fabric listens. IPv4 goes before IPv6, interfaces of the network before bridges of containers, and
 // those before loopback.
-func (f *Fabric) Address() (best netip.Addr, err error) {
-	names, err := parseIfname(f.config.SocketIfname)
+func (c Config) Address() (best netip.Addr, err error) {
+	names, err := parseIfname(c.SocketIfname)
 	if err != nil {
 		return best, err
 	}

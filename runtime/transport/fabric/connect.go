@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 )
@@ -15,9 +16,11 @@ func (l *Links) connect(ctx context.Context, p *Port, ways []way, cards []*card)
 	for peer, w := range ways {
 		switch w {
 		case viaInproc:
-			if err := l.connectInproc(peer); err != nil {
-				return err
-			}
+			c := l.f.hub.take(l.id, l.rank, peer)
+			c.Attach(l.waiter)
+			l.waiter.OnRest(c.Rest)
+			l.conns[peer] = c
+			l.inprocs = append(l.inprocs, c)
 		case viaSHM:
 			l.openSHM(peer, cards[peer], ways)
 		case self, viaTCP:
@@ -27,18 +30,6 @@ func (l *Links) connect(ctx context.Context, p *Port, ways []way, cards []*card)
 		return err
 	}
 	return l.connectTCP(ctx, p, ways, cards)
-}
-
-func (l *Links) connectInproc(peer int) error {
-	c, err := l.f.hub.take(l.id, l.rank, peer)
-	if err != nil {
-		return err
-	}
-	c.Attach(l.waiter)
-	l.waiter.OnRest(c.Rest)
-	l.conns[peer] = c
-	l.inprocs = append(l.inprocs, c)
-	return nil
 }
 
 // openSHM opens the peer's inbox and watches its process. If that does not work, it says so and leaves the peer to TCP.
@@ -106,24 +97,13 @@ const lastWords = time.Second
 // connectTCP connects all peers that are left, at the same time. A peer whose process has ended is not waited for,
 // where that can be seen from here.
 func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*card) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var wg sync.WaitGroup
-	var once sync.Once
-	var first error // the others only say that they were ended because of it
+	peers, ctx := errgroup.WithContext(ctx)
 	for peer, w := range ways {
-		if w != viaTCP {
-			continue
+		if w == viaTCP {
+			peers.Go(func() error { return l.connectPeer(ctx, p, peer, cards[peer]) })
 		}
-		wg.Go(func() {
-			if err := l.connectPeer(ctx, p, peer, cards[peer]); err != nil {
-				once.Do(func() { first = err })
-				stop(err)
-			}
-		})
 	}
-	wg.Wait()
-	return first
+	return peers.Wait()
 }
 
 func (l *Links) connectPeer(ctx context.Context, p *Port, peer int, its *card) error {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -26,13 +25,8 @@ type Fabric struct {
 	deaths *deaths
 
 	mu       sync.Mutex
-	closed   bool
 	listener *tcp.Listener // nil until the first Port
-	open     map[closer]struct{}
 }
-
-// closer is a Port or Links.
-type closer interface{ Close() }
 
 // New makes a Fabric. It opens nothing yet.
 func New(config Config) (*Fabric, error) {
@@ -52,13 +46,10 @@ func New(config Config) (*Fabric, error) {
 	f := &Fabric{
 		config: config, host: host[:min(len(host), maxHostName)], self: self,
 		hub: &hub{comms: make(map[lifecycle.CommID]*meeting)}, deaths: newDeaths(),
-		open: make(map[closer]struct{}),
 	}
 	_, _ = rand.Read(f.id[:]) // never fails
 	return f, nil
 }
-
-var errFabricClosed = errors.New("the fabric is closed")
 
 // Prepare makes what one rank needs before it knows the others, in a communicator of at most maxSize ranks: an inbox in
 // shared memory and a gate at the TCP listener, as far as they are switched on. secret is the communicator's; all its
@@ -68,17 +59,11 @@ var errFabricClosed = errors.New("the fabric is closed")
 // local says that all ranks are of this Fabric: then it makes no system call, and a card of another Fabric is refused,
 // unless DisableP2P keeps the ranks apart all the same.
 func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local bool) (*Port, error) {
-	if maxSize < 1 {
-		return nil, fmt.Errorf("maxSize is %d; at least 1 is allowed", maxSize)
-	}
-	p := &Port{f: f, id: id, maxSize: maxSize, card: card{
+	p := &Port{f: f, id: id, card: card{
 		comm: id, fabric: f.id, hostID: f.config.HostID, host: f.host, process: f.self,
 	}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return nil, errFabricClosed
-	}
 	if (!local || f.config.DisableP2P) && maxSize > 1 {
 		if err := f.listen(); err != nil {
 			return nil, err
@@ -92,7 +77,6 @@ func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 		p.gate = f.listener.Gate(id, secret)
 		p.card.tcp, p.card.gate = f.listener.Door().Addr(), p.gate.ID()
 	}
-	f.open[p] = struct{}{} // until it is settled
 	f.hub.expect(p.id)
 	return p, nil
 }
@@ -102,9 +86,6 @@ func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 func (f *Fabric) Door() (*door.Door, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return nil, errFabricClosed
-	}
 	if err := f.listen(); err != nil {
 		return nil, err
 	}
@@ -116,7 +97,7 @@ func (f *Fabric) listen() error {
 	if f.listener != nil {
 		return nil
 	}
-	addr, err := f.Address()
+	addr, err := f.config.Address()
 	if err == nil {
 		f.listener, err = tcp.Listen(addr, f.config.Keepalive, f.config.Log)
 	}
@@ -126,36 +107,13 @@ func (f *Fabric) listen() error {
 	return nil
 }
 
-// Close closes all Ports and Links that are still open, and waits for everything that the Fabric runs: up to two
-// seconds for what TCP peers have not read yet.
+// Close waits for everything that the Fabric runs: up to two seconds for what TCP peers have not read yet. All its
+// Ports and Links must be closed before, and it must not be used afterwards.
 func (f *Fabric) Close() {
 	f.mu.Lock()
-	f.closed = true
-	listener, open := f.listener, f.open
-	f.open = nil
-	f.mu.Unlock()
-	for c := range open {
-		c.Close()
-	}
-	if listener != nil {
-		listener.Close()
+	defer f.mu.Unlock()
+	if f.listener != nil {
+		f.listener.Close()
 	}
 	f.deaths.close()
-}
-
-// register keeps l until its Close, unless the Fabric is closed already.
-func (f *Fabric) register(l *Links) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return false
-	}
-	f.open[l] = struct{}{}
-	return true
-}
-
-func (f *Fabric) unregister(c closer) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.open, c)
 }

@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -18,17 +17,11 @@ type hub struct {
 // meeting is what the hub knows of one communicator, as long as ranks of it may come.
 type meeting struct {
 	expected int // Ports that are neither connected nor closed
-	left     map[pair]half
+	left     map[end]*inproc.Conn
 }
 
-// pair is two ranks, the lower first.
-type pair [2]int
-
-// half is the end of a connection that its rank has not taken yet.
-type half struct {
-	rank int
-	conn *inproc.Conn
-}
+// end is an end of a connection that its rank has not taken yet.
+type end struct{ rank, peer int }
 
 // expect says that a rank of comm may come.
 func (h *hub) expect(comm lifecycle.CommID) {
@@ -36,7 +29,7 @@ func (h *hub) expect(comm lifecycle.CommID) {
 	defer h.mu.Unlock()
 	m := h.comms[comm]
 	if m == nil {
-		m = &meeting{left: make(map[pair]half)}
+		m = &meeting{left: make(map[end]*inproc.Conn)}
 		h.comms[comm] = m
 	}
 	m.expected++
@@ -52,25 +45,20 @@ func (h *hub) settle(comm lifecycle.CommID) {
 		return
 	}
 	delete(h.comms, comm)
-	for _, l := range m.left {
-		l.conn.Revoke()
+	for _, c := range m.left {
+		c.Revoke()
 	}
 }
 
 // take returns rank self's end of its connection with rank peer. self must be expected.
-func (h *hub) take(comm lifecycle.CommID, self, peer int) (*inproc.Conn, error) {
-	key := pair{min(self, peer), max(self, peer)}
+func (h *hub) take(comm lifecycle.CommID, self, peer int) *inproc.Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m := h.comms[comm]
-	if there, ok := m.left[key]; ok {
-		if there.rank != self {
-			return nil, fmt.Errorf("two ranks of communicator %v in this process are rank %d", comm.Short(), self)
-		}
-		delete(m.left, key)
-		return there.conn, nil
+	left, mine := h.comms[comm].left, end{self, peer}
+	c := left[mine]
+	if c == nil {
+		c, left[end{peer, self}] = inproc.Pair(self, peer)
 	}
-	mine, theirs := inproc.Pair(self, peer)
-	m.left[key] = half{peer, theirs}
-	return mine, nil
+	delete(left, mine)
+	return c
 }

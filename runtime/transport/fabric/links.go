@@ -105,6 +105,5 @@ func (l *Links) Close() {
 		if l.inbox != nil {
 			l.inbox.Close()
 		}
-		l.f.unregister(l)
 	})
 }

@@ -31,7 +31,6 @@ func prepareLocal(t *testing.T, f *fabric.Fabric, n int) (ports []*fabric.Port, 
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(p.Close)
 		ports, cards = append(ports, p), append(cards, p.Card())
 	}
 	return ports, cards

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport"
@@ -15,30 +14,24 @@ import (
 
 // Port is one rank of a communicator before it is connected.
 type Port struct {
-	f       *Fabric
-	id      lifecycle.CommID
-	maxSize int
-	card    card
-	inbox   *shm.Inbox // nil without shared memory
-	gate    *tcp.Gate  // nil where all ranks are of this Fabric
-
-	once sync.Once
+	f     *Fabric
+	id    lifecycle.CommID
+	card  card
+	inbox *shm.Inbox // nil without shared memory
+	gate  *tcp.Gate  // nil where all ranks are of this Fabric
 }
 
 // Card is what all other ranks must know to connect with this one. It is secret as far as the communicator is.
 func (p *Port) Card() []byte { return p.card.encode() }
 
-// Close gives up a Port that was not connected. After Connect it does nothing. Idempotent.
+// Close gives the Port up, instead of Connect.
 func (p *Port) Close() {
-	p.once.Do(func() {
-		p.settle()
-		p.closeInbox()
-	})
+	p.settle()
+	p.closeInbox()
 }
 
 // settle says that the rank is connected, or will not be.
 func (p *Port) settle() {
-	p.f.unregister(p)
 	p.f.hub.settle(p.id)
 	if p.gate != nil {
 		p.gate.Close()
@@ -62,28 +55,15 @@ const (
 )
 
 // Connect connects the rank with all others, whose cards are given by rank, its own among them. It blocks until every
-// pair stands or ctx ends. It may be called once, and takes the Port over. The errors are *lifecycle.PeerError, which
-// name the rank that could not be reached, and *lifecycle.SystemError.
-func (p *Port) Connect(ctx context.Context, rank int, cards [][]byte) (*Links, error) {
-	used := true
-	p.once.Do(func() { used = false })
-	if used {
-		return nil, errors.New("the port was connected or closed before")
-	}
-	l, err := p.connect(ctx, rank, cards)
-	p.settle()
-	if err != nil {
-		p.closeInbox()
-		return nil, err
-	}
-	if !p.f.register(l) {
-		l.Close()
-		return nil, errFabricClosed
-	}
-	return l, nil
-}
-
-func (p *Port) connect(ctx context.Context, rank int, encoded [][]byte) (*Links, error) {
+// pair stands or ctx ends. It takes the Port over. The errors are *lifecycle.PeerError, which name the rank that could not
+// be reached, and *lifecycle.SystemError.
+func (p *Port) Connect(ctx context.Context, rank int, encoded [][]byte) (_ *Links, err error) {
+	defer func() {
+		p.settle()
+		if err != nil {
+			p.closeInbox()
+		}
+	}()
 	cards, err := p.read(rank, encoded)
 	if err != nil {
 		return nil, err
@@ -103,12 +83,6 @@ func (p *Port) connect(ctx context.Context, rank int, encoded [][]byte) (*Links,
 }
 
 func (p *Port) read(rank int, encoded [][]byte) ([]*card, error) {
-	if len(encoded) < 1 || len(encoded) > p.maxSize {
-		return nil, fmt.Errorf("there are %d cards; 1 to %d are allowed, as Prepare said", len(encoded), p.maxSize)
-	}
-	if rank < 0 || rank >= len(encoded) {
-		return nil, fmt.Errorf("rank is %d; 0 to %d are allowed", rank, len(encoded)-1)
-	}
 	cards := make([]*card, len(encoded))
 	for i, b := range encoded {
 		c, err := decodeCard(b)

@@ -62,15 +62,9 @@ type counted struct {
 	took  time.Duration
 }
 
-func (n *normals) op(call lifecycle.Call, bytes uint64) *normal {
-	return n.class(call, tape.SizeClass(bytes))
-}
-
 func (n *normals) class(call lifecycle.Call, size uint8) *normal {
 	return &n.ops[min(call, numCalls-1)][min(size, numSizes-1)]
 }
-
-func (n *normals) act(act tape.Act) *normal { return &n.acts[min(act, numActs-1)] }
 
 // learnTallies takes what was counted since the last time, of operations that never had to wait. Of those of one kind
 // it learns their mean, as often as there were any and often enough to forget what was before.

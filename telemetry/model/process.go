@@ -30,7 +30,6 @@ type Process struct {
 	limits  Limits
 	resumed int64           // when the process ran again after its last pause; 0: it never paused
 	later   map[uint32]bool // of Until: communicators that came later
-	stalled int             // how much took too long when it was looked at last
 	looks   uint64
 	oldest  int64   // nothing that goes on began before
 	late    []*Comm // what Late found last
@@ -251,15 +250,6 @@ func (p *Process) forget(gone func(*Comm) bool) {
 
 // Learn takes the tallies alone; see Look.
 func (p *Process) Learn(tallies []tape.Tally) { p.normal.learnTallies(tallies) }
-
-// Normal is what an operation of that kind and size normally takes in this process, in nanoseconds; 0 while too little
-// is known.
-func (p *Process) Normal(call lifecycle.Call, bytes uint64) int64 {
-	return p.normal.op(call, bytes).duration()
-}
-
-// NormalAct is what an act normally takes.
-func (p *Process) NormalAct(act tape.Act) int64 { return p.normal.act(act).duration() }
 
 // Known is the communicator of that generation, live or ended lately; nil if there is none.
 func (p *Process) Known(generation uint32) *Comm {

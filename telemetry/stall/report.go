@@ -58,6 +58,11 @@ type Report struct {
 // Age is how long it had taken at the moment of the report.
 func (r *Report) Age() time.Duration { return time.Duration(r.Now - r.Start) }
 
+// News tells whether it is the first of a stall, or its end.
+func (r Report) News() bool {
+	return r.Count == 1 && r.Stage == Stalled || r.Count > 0 && r.Stage == Cleared
+}
+
 // Kind is what it is: the operation's name ("all_reduce"), or the act's ("init").
 func (r *Report) Kind() string {
 	if r.Act != tape.ActNone {

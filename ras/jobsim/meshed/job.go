@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/process"
+	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -125,11 +126,13 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 type observer struct {
 	mu    sync.Mutex
 	model *model.Process
+	watch *stall.Watch
 	slots []tape.Slot
 }
 
 func (j *Job) newAgent(r *sim.Rank, i int) (*agent.Agent, error) {
-	j.observers[i] = &observer{model: model.New(model.Limits{})}
+	p := model.New(model.Limits{})
+	j.observers[i] = &observer{model: p, watch: stall.New(p)}
 	return agent.New(agent.Config{
 		Self:   r.Process.Member(),
 		Note:   func() verdict.Note { r.Process.Gate(); return j.note(i, r.Process.Member()) },
@@ -188,7 +191,7 @@ func (j *Job) watch(ctx context.Context, i int, p *sim.Process, a *agent.Agent) 
 			o.model.Resumed(now)
 		}
 		last = now
-		news := j.read(i, a).model.Mark(now)
+		news := slices.ContainsFunc(j.read(i, a).watch.Check(now), stall.Report.News)
 		o.mu.Unlock()
 		if news {
 			a.Trouble()

@@ -7,8 +7,12 @@ import (
 )
 
 func (s signal) client() *http.Client {
+	transport := http.DefaultTransport
+	if t, ok := transport.(*http.Transport); ok {
+		transport = t.Clone() // whoever changes the program's own doesn't change what telemetry goes through
+	}
 	name, _ := s.variable("ENDPOINT")
-	return &http.Client{Transport: receipts{s.transport, name}, Timeout: s.timeout()}
+	return &http.Client{Transport: receipts{transport, name}, Timeout: s.timeout()}
 }
 
 // receipts is a transport that takes no web page for a receipt.

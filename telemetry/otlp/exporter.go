@@ -3,7 +3,6 @@ package otlp
 import (
 	"context"
 	"net/http"
-	"os"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploggrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
@@ -18,28 +17,7 @@ import (
 
 // NewSpanExporter makes an exporter of spans. It connects to nobody yet. The error names the wrong variable.
 func NewSpanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
-	return spans(ctx, fromEnv("TRACES"))
-}
-
-// NewMetricExporter is NewSpanExporter for metrics.
-func NewMetricExporter(ctx context.Context) (sdkmetric.Exporter, error) {
-	return metrics(ctx, fromEnv("METRICS"))
-}
-
-// NewLogExporter is NewSpanExporter for log records.
-func NewLogExporter(ctx context.Context) (sdklog.Exporter, error) {
-	return logs(ctx, fromEnv("LOGS"))
-}
-
-func fromEnv(name string) signal {
-	s := signal{name: name, getenv: os.Getenv, transport: http.DefaultTransport}
-	if t, ok := s.transport.(*http.Transport); ok {
-		s.transport = t.Clone() // whoever changes the program's own doesn't change what telemetry goes through
-	}
-	return s
-}
-
-func spans(ctx context.Context, s signal) (sdktrace.SpanExporter, error) {
+	const s signal = "TRACES"
 	switch protocol, err := s.protocol(); {
 	case err != nil:
 		return nil, err
@@ -50,7 +28,9 @@ func spans(ctx context.Context, s signal) (sdktrace.SpanExporter, error) {
 	}
 }
 
-func metrics(ctx context.Context, s signal) (sdkmetric.Exporter, error) {
+// NewMetricExporter is NewSpanExporter for metrics.
+func NewMetricExporter(ctx context.Context) (sdkmetric.Exporter, error) {
+	const s signal = "METRICS"
 	switch protocol, err := s.protocol(); {
 	case err != nil:
 		return nil, err
@@ -61,7 +41,9 @@ func metrics(ctx context.Context, s signal) (sdkmetric.Exporter, error) {
 	}
 }
 
-func logs(ctx context.Context, s signal) (sdklog.Exporter, error) {
+// NewLogExporter is NewSpanExporter for log records.
+func NewLogExporter(ctx context.Context) (sdklog.Exporter, error) {
+	const s signal = "LOGS"
 	switch protocol, err := s.protocol(); {
 	case err != nil:
 		return nil, err

@@ -61,7 +61,7 @@ func TestHangIsSeenWhileItLasts(t *testing.T) {
 	c.Wait(3)
 	for _, want := range []stall.Stage{stall.Slow, stall.Stalled, stall.Stalled} {
 		if r := <-told; r.Stage != want || r.Wait != 3 || r.Comm.Name != "world" {
-			t.Errorf("told %v, want that it is %v", r.String(), want)
+			t.Errorf("told %+v, want that it is %v", r, want)
 		}
 	}
 	series := gathered(t, telemetry, "ccl_stalled_operations")

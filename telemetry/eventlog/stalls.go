@@ -27,7 +27,7 @@ func (l *Log) ObserveStall(r *stall.Report) {
 		ctx = oteltrace.ContextWithSpanContext(ctx, l.cfg.SpanOfStall(r))
 	}
 	var buf [24]slog.Attr
-	attrs := append(commAttrs(buf[:0], &r.Comm), slog.String(semconv.LogCall, r.Kind()))
+	attrs := append(commAttrs(buf[:0], &r.Comm.CommInfo), slog.String(semconv.LogCall, r.Kind()))
 	if r.Act == tape.ActNone {
 		attrs = signature(append(attrs, slog.Uint64(semconv.LogSeq, r.Seq)), &r.Op)
 	} else {

@@ -54,7 +54,7 @@ func (w *Watch) Check(now int64) []Report {
 	})
 	slices.SortStableFunc(w.reports, func(a, b Report) int {
 		if a.Stage == Cleared && b.Stage == Cleared {
-			return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Start, b.Start))
+			return cmp.Or(cmp.Compare(a.Comm.Generation, b.Comm.Generation), cmp.Compare(a.Start, b.Start))
 		}
 		return cmp.Compare(b.Stage/Cleared, a.Stage/Cleared)
 	})
@@ -64,7 +64,7 @@ func (w *Watch) Check(now int64) []Report {
 func (w *Watch) check(c *model.Comm, a model.Activity, now int64) {
 	p := a.Course()
 	r := Report{
-		Comm: c.CommInfo, Generation: c.Generation, Start: p.Start, Now: now, Phase: p.Phase, Wait: -1,
+		Comm: c, Start: p.Start, Now: now, Phase: p.Phase, Wait: -1,
 		Normal: time.Duration(w.process.Normal(a)),
 	}
 	o := c.InFlight()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -22,7 +23,7 @@ func (a *attributes) when(so bool, kv attribute.KeyValue) {
 }
 
 // attributesOf tell whose span it is, as far as that is known.
-func attributesOf(c *member) attributes {
+func attributesOf(c *model.Comm) attributes {
 	a := make(attributes, 0, 24)
 	a = append(a, semconv.CommID.String(c.ID.String()))
 	a.when(c.Name != "", semconv.CommName.String(c.Name))

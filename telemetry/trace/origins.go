@@ -4,6 +4,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -62,12 +63,12 @@ func (o *origins) span(comm lifecycle.CommID, rank int) identity {
 }
 
 // birth leads a rank of a communicator to how that was made.
-func (o *origins) birth(m *member) oteltrace.Link {
+func (o *origins) birth(m *model.Comm) oteltrace.Link {
 	return link(o.span(m.ID, max(m.Rank, 0)).context(), semconv.LinkBirth)
 }
 
 // links connects an operation to how its communicator was made, and the one that this came from.
-func (o *origins) links(m *member) []oteltrace.Link {
+func (o *origins) links(m *model.Comm) []oteltrace.Link {
 	links := []oteltrace.Link{o.birth(m)}
 	if !m.Parent.IsZero() {
 		links = append(links, link(o.span(m.Parent, 0).context(), semconv.LinkParent))

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxtest"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
 // stallLog is an observer that passes on what it is told of stalls.
@@ -78,10 +78,10 @@ func TestHangIsSeenWhileItLasts(t *testing.T) {
 		t.Errorf("ccl_stalled_operations is %v afterwards", series)
 	}
 	names := map[string]int{}
-	for _, trace := range telemetry.Traces().ByComm(lifecycle.CommID{1}) {
-		for _, s := range trace.Spans {
+	for _, kept := range telemetry.Traces().ByComm(lifecycle.CommID{1}) {
+		for _, s := range kept.Spans {
 			names[s.Name]++
-			if !slices.ContainsFunc(s.Links, func(l sdktrace.Link) bool { return l.SpanContext.TraceID() == caller.TraceID }) {
+			if !slices.ContainsFunc(s.Links, func(l trace.Link) bool { return l.TraceID == caller.TraceID }) {
 				t.Errorf("%s has no link to its caller: %v", s.Name, s.Links)
 			}
 		}

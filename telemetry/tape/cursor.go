@@ -297,7 +297,7 @@ func (d *directory) find(number uint32, slot int) (description, error) {
 		if err := d.t.readAt(bytesOf(d.slot[:]), d.t.geo.slotOffset()+int64(slot)*slotSize); err != nil {
 			return description{}, err
 		}
-		if s, whole := decodeSlot(slot, &d.slot[0], &texts{}); whole && s.Generation == number {
+		if s, whole := decodeSlot(slot, &d.slot[0], texts{}); whole && s.Generation == number {
 			info = description{s.CommInfo, s.Root}
 		}
 	}

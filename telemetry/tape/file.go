@@ -87,9 +87,8 @@ type file struct {
 
 	mu           sync.Mutex // guards what follows
 	table, again []slot     // scratch for reading the in-flight table
-	texts        []texts    // by slot
 	counts       []tally    // scratch for reading tallies
-	tallyTexts   []texts    // by tally
+	texts        texts      // of both
 }
 
 // openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR. A partial one may be cut short behind its
@@ -103,7 +102,7 @@ func openFile(path string, flag int, partial bool) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tape: %w", err)
 	}
-	t := &file{f: f, path: path, partial: partial}
+	t := &file{f: f, path: path, partial: partial, texts: texts{}}
 	if err := t.readStatic(); err != nil {
 		_ = f.Close()
 		return nil, err

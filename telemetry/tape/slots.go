@@ -73,10 +73,9 @@ const slotTries = 64
 
 // readSlot decodes a slot that was read twice.
 func (t *file) readSlot(index int, now, again []slot) (s Slot, live bool, err error) {
-	texts := textsOf(&t.texts, index)
 	for try := 0; ; try++ {
-		s, whole := decodeSlot(index, &now[0], texts)
-		next, nextWhole := decodeSlot(index, &again[0], texts)
+		s, whole := decodeSlot(index, &now[0], t.texts)
+		next, nextWhole := decodeSlot(index, &again[0], t.texts)
 		if whole && (nextWhole && s == next || try >= slotTries) {
 			return s, s.Generation != 0, nil
 		}
@@ -92,7 +91,7 @@ func (t *file) readSlot(index int, now, again []slot) (s Slot, live bool, err er
 }
 
 // decodeSlot reads a slot, of Generation 0 if it is free; whole is false if a check doesn't fit.
-func decodeSlot(index int, from *slot, texts *texts) (s Slot, whole bool) {
+func decodeSlot(index int, from *slot, texts texts) (s Slot, whole bool) {
 	_, info, infoOK := from.info.current()
 	_, op, opOK := from.op.current()
 	if !infoOK || !opOK || info.number == 0 {
@@ -101,7 +100,7 @@ func decodeSlot(index int, from *slot, texts *texts) (s Slot, whole bool) {
 	kinds := op.kinds
 	s = Slot{
 		CommInfo: CommInfo{
-			ID: info.id, Parent: info.parent, Name: texts.name.read(info.name[:]), Engine: texts.engine.read(info.engine[:]),
+			ID: info.id, Parent: info.parent, Name: texts.read(info.name[:]), Engine: texts.read(info.engine[:]),
 			Rank: int(info.rank), Size: int(info.size), Nodes: int(info.nodes),
 		},
 		Index: index, Generation: info.number, Root: info.root, State: lifecycle.State(info.state),

@@ -223,9 +223,8 @@ func (t *file) AppendTallies(tallies []Tally) ([]Tally, error) {
 				errs = append(errs, t.malformed("has a corrupt tally %d: its check doesn't fit", index))
 				continue
 			}
-			texts := textsOf(&t.tallyTexts, index)
 			tallies = append(tallies, Tally{
-				Index: index, Name: texts.name.read(w.name[:]), Engine: texts.engine.read(w.engine[:]),
+				Index: index, Name: t.texts.read(w.name[:]), Engine: t.texts.read(w.engine[:]),
 				Call: lifecycle.Call(w.call), SizeClass: w.sizeClass,
 				Bytes: w.bytes, Ordinary: w.ordinary, OrdinaryTime: time.Duration(w.ordinaryTime), sampled: w.sampled,
 				Time:      time.Duration(w.ordinaryTime + w.otherTime),

@@ -25,7 +25,6 @@ type operations struct {
 	mu     sync.Mutex // guards what follows
 	failed map[failedKey]uint64
 	sums   map[sumKey]*sum
-	last   [32]lastSum // by the communicator's generation
 }
 
 // failedKey is what operations that ended with an error are counted by.
@@ -39,14 +38,6 @@ type sumKey struct {
 	call         lifecycle.Call
 	size         string
 	engine, name string
-}
-
-// lastSum is what a communicator's last operation was counted by: most do the same again.
-type lastSum struct {
-	call         lifecycle.Call
-	bytes        uint64
-	engine, name string
-	sum          *sum
 }
 
 // sum is what is known of the operations of one sumKey.
@@ -71,7 +62,7 @@ func newOperations(names *names, span func() oteltrace.SpanContext) *operations 
 
 // observe counts an operation that ended, unless a tally does. What an act does on the wire is no operation of the
 // user's.
-func (o *operations) observe(comm *tape.CommInfo, generation uint32, r *tape.OpRecord) {
+func (o *operations) observe(comm *tape.CommInfo, r *tape.OpRecord) {
 	sig := &r.Signature
 	if r.Stage != tape.StageEnd || !sig.Call.IsOperation() {
 		return
@@ -82,21 +73,17 @@ func (o *operations) observe(comm *tape.CommInfo, generation uint32, r *tape.OpR
 		o.failed[failedKey{sig.Call, r.Code}]++
 		return
 	}
-	l := &o.last[generation%uint32(len(o.last))]
-	if l.call != sig.Call || l.bytes != sig.Bytes || l.engine != comm.Engine || l.name != comm.Name || l.sum == nil {
-		key := sumKey{sig.Call, sizeLabel(sig.Bytes), comm.Engine, o.names.label(comm.Name)}
-		*l = lastSum{sig.Call, sig.Bytes, comm.Engine, comm.Name, at(o.sums, key)}
-	}
+	to := at(o.sums, sumKey{sig.Call, sizeLabel(sig.Bytes), comm.Engine, o.names.label(comm.Name)})
 	d := time.Duration(-1)
 	if r.Start > 0 && r.Start <= r.Time { // the tape knows when it began
 		d = time.Duration(r.Time - r.Start)
 	}
 	if !r.Tallied {
-		l.sum.add(sig, comm, d)
+		to.add(sig, comm, d)
 	}
 	if d >= 0 && o.span != nil {
 		if sc := o.span(); sc.IsValid() { // as few have
-			l.sum.exemplars[tape.DurationBucket(d)] = exemplar{sc, d, time.Now()}
+			to.exemplars[tape.DurationBucket(d)] = exemplar{sc, d, time.Now()}
 		}
 	}
 }

@@ -29,12 +29,6 @@ func (r *Request) OneHost() bool {
 	return !slices.ContainsFunc(r.Nodes, func(node int) bool { return node != r.Nodes[0] })
 }
 
-// Rooted says whether one rank has a part of its own in the call.
-func Rooted(call lifecycle.Call) bool {
-	return call == lifecycle.CallBroadcast || call == lifecycle.CallReduce ||
-		call == lifecycle.CallGather || call == lifecycle.CallScatter
-}
-
 // Make plans rank r.Rank's part of r with algorithm a. The error names the algorithms that there are for r's call, if
 // it is a collective. Auto is no algorithm here: [Choose] first. The engine that asks has checked r's numbers.
 //

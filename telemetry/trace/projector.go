@@ -134,14 +134,19 @@ func (p *Projector) finish(m *model.Comm, a *model.Act, r *tape.LifeRecord, prob
 func (p *Projector) abandon(a *model.Act, now int64, why string) {
 	m, r := a.Comm, a.First
 	r.Stage, r.Time = tape.StageEnd, max(now, a.Start)
-	text := "unfinished: " + why + " before the " + a.Kind.String() + " does"
+	p.finish(m, a, &r, unfinished(a.Kind.String(), why, a.Phase))
+}
+
+// unfinished is the problem of what didn't end.
+func unfinished(what, why string, phase tape.Phase) *problem {
+	text := "unfinished: " + why + " before the " + what + " does"
 	if why == "" {
-		text = "unfinished: the record of the end of the " + a.Kind.String() + " was missed"
+		text = "unfinished: the record of the end of the " + what + " was missed"
 	}
-	if a.Phase != tape.PhaseNone {
-		text += ", in phase " + a.Phase.String()
+	if phase != tape.PhaseNone {
+		text += ", in phase " + phase.String()
 	}
-	p.finish(m, a, &r, &problem{errorType: semconv.ErrorUnfinished, text: text})
+	return &problem{errorType: semconv.ErrorUnfinished, text: text}
 }
 
 // Emitted is the span that the last event was made into, the event's own if several were; invalid if none was, as for
@@ -209,17 +214,14 @@ func (p *Projector) unfinishedOp(c *model.Comm, now int64, why string) {
 	if in == nil || !in.Signature.Call.IsOperation() || p.said(in.Start) {
 		return
 	}
-	text := "unfinished: " + why + " before the " + in.Signature.Call.String() + " does"
-	if in.Phase != tape.PhaseNone {
-		text += ", in phase " + in.Phase.String()
-	}
+	problem := unfinished(in.Signature.Call.String(), why, in.Phase)
 	if in.Wait >= 0 {
-		text += ", waiting for rank " + strconv.Itoa(int(in.Wait))
+		problem.text += ", waiting for rank " + strconv.Itoa(int(in.Wait))
 	}
 	o := *in
 	o.End = max(now, o.Start, o.WaitSince)
 	slow := o.Slow || o.Stalls > 0 || o.End-o.Start >= int64(p.cfg.Slow)
-	p.emit(p.opSpan(c, &o, slow, &problem{errorType: semconv.ErrorUnfinished, text: text}))
+	p.emit(p.opSpan(c, &o, slow, problem))
 }
 
 // said tells whether what began at that time, and didn't end, has a span that says so.

@@ -91,8 +91,7 @@ type file struct {
 	texts        texts      // of both
 }
 
-// openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR. A partial one may be cut short behind its
-// header.
+// openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR.
 func openFile(path string, flag int, partial bool) (*file, error) {
 	// Not blocking and not following, in case that somebody put a pipe or a link there.
 	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -134,8 +133,7 @@ func (t *file) readAt(b []byte, off int64) error {
 	return nil
 }
 
-// readStatic reads and checks the part of the header that never changes. After it, every offset that geo gives is
-// inside the file.
+// readStatic reads and checks what never changes. After it, every offset that geo gives is inside the file.
 func (t *file) readStatic() error {
 	st, err := t.f.Stat()
 	if err != nil {

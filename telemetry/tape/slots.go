@@ -36,8 +36,7 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 		if !anyUsed(table) {
 			break // a writer takes slots in order: those behind were never used either
 		}
-		// Each latch of a slot proves by itself that it is whole. That all is of one moment shows in that a second
-		// reading says the same.
+		// Each latch proves by itself that it is whole; that all is of one moment shows in an equal second reading.
 		if err := t.readAt(bytesOf(again), at); err != nil {
 			return slots, err
 		}
@@ -56,8 +55,7 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 	return slots, errors.Join(errs...)
 }
 
-// anyUsed says whether any of these slots has ever had a communicator. The first version of a latch is in its second
-// copy.
+// anyUsed says whether any of these slots has ever had a communicator: a latch's first version is in its second copy.
 func anyUsed(slots []slot) bool {
 	for i := range slots {
 		if slots[i].op[1].marker != 0 {
@@ -67,8 +65,7 @@ func anyUsed(slots []slot) bool {
 	return false
 }
 
-// slotTries bounds how often a slot is read again that changes all the time. A communicator that is busier than that
-// has one owner all along, and so its parts still belong together.
+// slotTries bounds how often a busy slot is read again: it has one owner all along, so its parts belong together.
 const slotTries = 64
 
 // readSlot decodes a slot that was read twice.

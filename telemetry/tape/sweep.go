@@ -69,8 +69,7 @@ func sweep(dir string) error {
 	return errors.Join(errs...)
 }
 
-// beside are the endings of the files that a process leaves beside its tape when it is killed: RAS's and the health
-// endpoint's addresses.
+// beside are the endings of RAS's and the health endpoint's addresses, which a killed process leaves beside its tape.
 var beside = []string{".ras", ".health"}
 
 // ended says whether a file is a tape on which nothing will be written any more.
@@ -87,8 +86,7 @@ func ended(path string) bool {
 	return r.Header().Closed || r.Liveness() == process.Dead
 }
 
-// lastWritten is when the last tape in a job's folder was made or written to, as far as the file system tells; zero
-// if there is no tape.
+// lastWritten is when a tape in a job's folder was last made or written to; zero if there is none.
 func lastWritten(dir string) (last time.Time) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -41,8 +41,10 @@ func NewStore(n int) *Store {
 	if n < 1 {
 		n = DefaultStoreTraces
 	}
-	return &Store{acts: newLast[oteltrace.TraceID, *Trace](n), ops: newLast[oteltrace.TraceID, *Trace](n),
-		open: make(map[oteltrace.TraceID]int)}
+	return &Store{
+		acts: newLast[oteltrace.TraceID, *Trace](n), ops: newLast[oteltrace.TraceID, *Trace](n),
+		open: make(map[oteltrace.TraceID]int),
+	}
 }
 
 // newLast keeps the values of the last n keys.

@@ -60,8 +60,7 @@ func newOperations(names *names, span func() oteltrace.SpanContext) *operations 
 	}
 }
 
-// observe counts an operation that ended, unless a tally does. What an act does on the wire is no operation of the
-// user's.
+// observe counts an operation of the user's that ended, unless a tally does.
 func (o *operations) observe(comm *tape.CommInfo, r *tape.OpRecord) {
 	sig := &r.Signature
 	if r.Stage != tape.StageEnd || !sig.Call.IsOperation() {
@@ -186,9 +185,8 @@ func (s *sum) withExemplars(durations prometheus.Metric) prometheus.Metric {
 	return prometheus.MustNewMetricWithExemplars(durations, exemplars...)
 }
 
-// sizeBuckets are the upper bounds of the size label, in bytes. They part what is bound by latency from what is bound
-// by bandwidth; a finer label would multiply every histogram. All are powers of 4, so that a class of sizes of the
-// tape's tallies falls into one.
+// sizeBuckets are the upper bounds of the size label, in bytes. A finer label would multiply every histogram. All are
+// powers of 4, so that a class of sizes of the tape's tallies falls into one.
 var sizeBuckets = [...]struct {
 	limit uint64
 	label string

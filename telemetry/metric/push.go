@@ -92,8 +92,7 @@ func pushExporter(ctx context.Context) (sdkmetric.Exporter, error) {
 	return exporter, nil
 }
 
-// pushGate keeps an exporter's errors to itself: one is logged when they begin, and when they cease. OpenTelemetry
-// would print each.
+// pushGate logs an exporter's errors when they begin and when they cease; OpenTelemetry would print each.
 type pushGate struct {
 	sdkmetric.Exporter
 	log     *slog.Logger
@@ -116,8 +115,7 @@ func (g *pushGate) Export(ctx context.Context, m *metricdata.ResourceMetrics) er
 	return nil
 }
 
-// mendExemplars makes ids of what the bridge takes for ids: the text of an exemplar's label, 32 digits where OTLP wants
-// 16 bytes.
+// mendExemplars decodes what the bridge takes for ids: the hexadecimal text of an exemplar's labels.
 func mendExemplars(m *metricdata.ResourceMetrics) {
 	for _, scope := range m.ScopeMetrics {
 		for _, metric := range scope.Metrics {

@@ -11,8 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Bounds of what a Process remembers. They are far above what a program needs, unless the ends of many things were
-// overwritten before they were read.
+// Bounds of what a Process remembers, far above what a program needs unless many ends were overwritten unread.
 const (
 	maxComms = 16 << 10 // communicators
 	maxActs  = 1 << 10  // open acts of a communicator
@@ -88,8 +87,7 @@ func (p *Process) Apply(ev *tape.Event) Step {
 	return s
 }
 
-// comm is the communicator of that generation, also one that ended lately, made if there is none; nil if it isn't
-// described, or there is no room.
+// comm is the communicator of that generation, live or ended lately, or a new one; nil without a description or room.
 func (p *Process) comm(generation, root uint32, info *tape.CommInfo) *Comm {
 	c := p.Known(generation)
 	if c == nil {

@@ -88,8 +88,7 @@ func (r *Report) runs(o *model.Op) {
 	r.Phase = cmp.Or(r.Phase, o.Phase)
 }
 
-// tell reports what was not said yet: that it is slow, that it stalls, or that it still does. It returns what is to be
-// marked.
+// tell reports what was not said yet of an activity, and returns what is to be marked.
 func (w *Watch) tell(of model.Activity, r *Report) (told bool, stalls int) {
 	slow, stalled := w.process.Thresholds(of)
 	age := w.process.Age(r.Start, r.Now) // a pause of the process doesn't count

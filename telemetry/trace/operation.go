@@ -11,9 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// endOp makes the span of an operation that ended, if it failed, was slow or stalled, or is among the sampled ones.
-// What an act does on the wire (a split tells the ranks of each other) is no operation of the user's: the act's span
-// speaks for it.
+// endOp makes the span of an operation that ended, if it failed, was slow or stalled, or is sampled. What an act does
+// on the wire is no operation of the user's.
 func (p *Projector) endOp(m *model.Comm, o *model.Op) {
 	if !o.Signature.Call.IsOperation() {
 		return
@@ -60,8 +59,7 @@ func (p *Projector) opSpan(m *model.Comm, o *model.Op, slow bool, problem *probl
 	}
 }
 
-// opPart is the identity of a rank's own span of an operation. One of operations that progress together is the rank's
-// alone, and the root of its trace.
+// opPart is the identity of a rank's own span of an operation: a root, if it is the rank's alone.
 func (p *Projector) opPart(m *model.Comm, trace oteltrace.TraceID, sig *tape.Signature) identity {
 	id := p.part(m, trace, tagSpan)
 	if together(sig.Call) {

@@ -207,8 +207,7 @@ func (p *Projector) abandonAll(why string) {
 	}
 }
 
-// unfinishedOp makes the span of the communicator's operation in flight, as far as it had come at now. why is what
-// comes before its end.
+// unfinishedOp makes the span of the communicator's operation in flight, as far as it had come at now.
 func (p *Projector) unfinishedOp(c *model.Comm, now int64, why string) {
 	in := c.InFlight()
 	if in == nil || !in.Signature.Call.IsOperation() || p.said(in.Start) {

@@ -41,8 +41,7 @@ func problemOf(code lifecycle.Code, text string) *problem {
 	return &problem{errorType: code.String(), text: text}
 }
 
-// moment is the length of a span that tells of a moment. Without any, Jaeger warns beside the span that its duration is
-// negative.
+// moment is the length of a span that tells of a moment: of none, Jaeger warns that it is negative.
 const moment = time.Nanosecond
 
 // emit makes the span and ends it: everything of it is known, its times are explicit.
@@ -64,9 +63,8 @@ func (p *Projector) emit(s *span) {
 	p.emitted = s.id
 }
 
-// leftOut tells whether no span is made of the last event, as the process made it itself. It is the event's time that
-// counts: what a span shows may have ended long before, as the phases of an act that hangs. What never ended is not
-// left out here.
+// leftOut tells whether the process itself made the spans of the last event. What never ended is not left out here, and
+// what a span shows may have ended long before, as the phases of an act that hangs.
 func (p *Projector) leftOut() bool {
 	return !p.ending && (p.last < p.cfg.From || p.cfg.Sent != 0 && p.last <= p.cfg.Sent)
 }
@@ -99,8 +97,7 @@ func (p *Projector) part(m *model.Comm, trace oteltrace.TraceID, tag string) ide
 	}
 }
 
-// emitPhases makes the spans of the phases that are over and were not told of, and, of an act that is given up at the
-// time now, of the one that it is in. The last one has the problem.
+// emitPhases makes the spans of the phases that are over and were not told of; with a problem, of the current one, too.
 func (p *Projector) emitPhases(m *model.Comm, a *model.Act, now int64, problem *problem) {
 	own := p.part(m, actTrace(m, a), tagSpan)
 	phases := slices.Clip(a.Phases[a.Told:])

@@ -10,7 +10,6 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -127,7 +126,7 @@ func (o *operations) total(tallies []tape.Tally) (all map[sumKey]*sum, failed ma
 	for i := range tallies {
 		if t := &tallies[i]; t.Count() > 0 { // else begun, and not yet written to
 			key := sumKey{t.Call, classLabel(t.SizeClass), t.Engine, o.names.label(t.Name)}
-			model.AddTally(&at(all, key).Tally, t)
+			at(all, key).Add(t)
 		}
 	}
 	return all, maps.Clone(o.failed)

@@ -2,7 +2,6 @@ package model_test
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -228,7 +227,7 @@ func TestLook(t *testing.T) {
 		t.Errorf("%d operations are remembered: the one with a record, and the one in flight", n)
 	}
 	p.Look([]tape.Slot{slot(1, 1006, 1200, false)}, nil)
-	p.Forget([]tape.Slot{slot(1, 1006, 1200, false)})
+	p.Forget()
 	p.expect(t, "idle, and the other is gone", "1 ready: begun 5 done 0\n")
 }
 
@@ -250,11 +249,11 @@ func TestSlotless(t *testing.T) {
 	p.Apply(&ev)
 	p.Look(nil, nil)
 	p.Look(nil, nil)
-	p.Forget(nil)
+	p.Forget()
 	p.expect(t, "in its init", "1 none: init 0 since 10; begun 0 done 0\n")
 	ev.Life.Stage = tape.StageEnd
 	p.Apply(&ev)
-	p.Forget(nil)
+	p.Forget()
 	p.expect(t, "after it", "")
 }
 
@@ -517,18 +516,6 @@ func TestUntilTellsFromWhatCameLater(t *testing.T) {
 			p.Until(&tape.Event{Comm: world, Generation: 1, Op: r}, 10*ms)
 		}
 		p.expect(t, "before", want)
-	}
-}
-
-func TestAddTally(t *testing.T) {
-	a := tape.Tally{Bytes: math.MaxUint64 - 1, Time: math.MaxInt64 - 1, OrdinaryTime: 1, Ordinary: 2, Bandwidth: 3}
-	a.Durations[1], a.Bandwidths[2] = 4, 5
-	sum := a
-	model.AddTally(&sum, &a)
-	want := tape.Tally{Bytes: math.MaxUint64, Time: math.MaxInt64, OrdinaryTime: 2, Ordinary: 4, Bandwidth: 6}
-	want.Durations[1], want.Bandwidths[2] = 8, 10
-	if sum != want {
-		t.Errorf("%+v, want %+v", sum, want)
 	}
 }
 

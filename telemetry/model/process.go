@@ -226,15 +226,9 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 	p.Learn(tallies)
 }
 
-// Forget drops the communicators that are not in the in-flight table, at once: for a table that is as old as the last
-// event. Those without a slot, for want of room in the table, stay for as long as they have an open act.
-func (p *Process) Forget(slots []tape.Slot) {
-	live := make(map[uint32]bool, len(slots))
-	for i := range slots {
-		live[slots[i].Generation] = true
-	}
-	p.forget(func(c *Comm) bool { return !live[c.Generation] })
-}
+// Forget drops the communicators that the last Look didn't find, at once: for a table that is as old as the last event.
+// Those without a slot, for want of room in the table, stay for as long as they have an open act.
+func (p *Process) Forget() { p.forget(func(c *Comm) bool { return c.seen < p.looks }) }
 
 func (p *Process) forget(gone func(*Comm) bool) {
 	maps.DeleteFunc(p.comms, func(_ uint32, c *Comm) bool {
@@ -245,9 +239,6 @@ func (p *Process) forget(gone func(*Comm) bool) {
 		return true
 	})
 }
-
-// Learn takes the tallies alone; see Look.
-func (p *Process) Learn(tallies []tape.Tally) { p.normal.learnTallies(tallies) }
 
 // Known is the communicator of that generation, live or ended lately; nil if there is none.
 func (p *Process) Known(generation uint32) *Comm {

@@ -46,6 +46,21 @@ func (t *Tally) Count() (n uint64) {
 	return n
 }
 
+// Add adds what u counted. What is more than t can hold is left out.
+func (t *Tally) Add(u *Tally) {
+	t.Bytes += min(u.Bytes, math.MaxUint64-t.Bytes)
+	t.Ordinary += u.Ordinary
+	t.OrdinaryTime += min(u.OrdinaryTime, math.MaxInt64-t.OrdinaryTime)
+	t.Time += min(u.Time, math.MaxInt64-t.Time)
+	for i, n := range u.Durations {
+		t.Durations[i] += n
+	}
+	t.Bandwidth += u.Bandwidth
+	for i, n := range u.Bandwidths {
+		t.Bandwidths[i] += n
+	}
+}
+
 // The numbers of a tally's buckets, of which the last has no bound.
 const (
 	DurationBuckets  = 14

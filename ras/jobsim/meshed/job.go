@@ -152,7 +152,7 @@ func (j *Job) read(i int, a *agent.Agent) *observer {
 	})
 	o.slots = j.Model.Slots(i, o.slots[:0])
 	o.model.Look(o.slots, nil)
-	o.model.Forget(o.slots)
+	o.model.Forget()
 	return o
 }
 

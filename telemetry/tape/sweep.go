@@ -12,12 +12,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// SweepJobs removes the tapes that no reader will ask for any more from the folders of all jobs in dir but the keep
-// that were written to last, and the folders that are empty then: so a directory of tapes doesn't grow for ever. Those
-// are the tapes of processes that are dead or closed them, and beginnings of tapes that were never finished. It touches
-// no tape of a process that is alive or that can't be seen from here, no folder without a tape, no link, and no other
-// file but those that the process itself left beside its tape, under the tape's name: where it could be reached. It
-// returns the folders that are gone.
+// SweepJobs removes the tapes of processes that are dead or closed them, and tapes that were never finished, from the
+// folders of all jobs in dir but the keep that were written to last, and the folders that are empty then. It touches no
+// tape of a process that is alive or that can't be seen from here, no folder without a tape, no link, and of other files
+// those alone that a process left beside its tape. It returns the folders that are gone.
 func SweepJobs(dir string, keep int) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {

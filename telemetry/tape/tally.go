@@ -11,11 +11,8 @@ import (
 )
 
 // Tally counts the operations of one kind that ended well: those of communicators of one name and engine, with one
-// call and one class of sizes. What it counts never goes down, and outlives the communicators: the next of the same
-// name on the same tape goes on with it. A process with several ranks of a communicator has a tally for each, which
-// have the same names.
-//
-// Each counter is exact; those of an operation that ends while the tally is read may be in some and not yet in
+// call and one class of sizes. It never goes down: the next communicator of the name goes on with it. Ranks of one
+// process have a tally each. An operation that ends while the tally is read may be in some counters and not yet in
 // others.
 type Tally struct {
 	Index        int // in the tape; a tally keeps it

@@ -61,7 +61,6 @@ func newCursor(t *file) (*cursor, error) {
 		op:    newRingReader(t, t.geo.opOffset(), t.geo.op),
 		comms: directory{t: t, known: make(map[uint32]description)},
 	}
-	c.life.behind, c.op.behind = c.refresh, c.refresh
 	if err := c.refresh(); err != nil {
 		return nil, err
 	}
@@ -75,10 +74,6 @@ func (c *cursor) learn() error {
 	}
 	scan := newRingReader(c.t, c.life.off, c.t.geo.life)
 	scan.head, scan.final = c.life.head, true
-	scan.behind = func() error {
-		now, err := c.t.readChanging()
-		return cmp.Or(err, scan.advance(now.lifeHead))
-	}
 	for {
 		var ev Event
 		var info description

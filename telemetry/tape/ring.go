@@ -3,11 +3,10 @@ package tape
 // ringReader walks over a ring's records, each of which proves by its marker that it is the one that was looked for.
 type ringReader struct {
 	t      *file
-	off    int64        // of the ring in the file
-	size   uint64       // in records
-	behind func() error // refreshes head
-	next   uint64       // index of the record to be read
-	head   uint64       // how many were reserved, as far as known
+	off    int64  // of the ring in the file
+	size   uint64 // in records
+	next   uint64 // index of the record to be read
+	head   uint64 // how many were reserved, as far as known
 	missed uint64
 	final  bool // nothing is being written any more: what isn't whole never will be
 
@@ -88,14 +87,7 @@ func (g *ringReader) peek(r *record) (found, error) {
 	case f == whole:
 		g.stuckSince = 0
 		return whole, nil
-	case f == skipped:
-		// The writer is a lap ahead, so head is old.
-		if err := g.behind(); err != nil {
-			return nothing, err
-		}
-		g.catchUp()
-		return skipped, nil
-	case g.giveUp():
+	case f == skipped || g.giveUp():
 		g.skip(1)
 		return skipped, nil
 	}

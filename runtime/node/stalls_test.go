@@ -33,8 +33,14 @@ import (
 // stallLog is an observer that passes on what it is told of stalls.
 type stallLog chan stall.Report
 
-func (stallLog) Observe(*model.Step)            {}
-func (l stallLog) ObserveStall(r *stall.Report) { l <- *r }
+func (stallLog) Observe(*model.Step) {}
+
+// ObserveStall keeps a report, and so a communicator of its own.
+func (l stallLog) ObserveStall(r *stall.Report) {
+	kept := *r
+	kept.Comm = &model.Comm{CommInfo: r.Comm.CommInfo}
+	l <- kept
+}
 
 // TestHangIsSeenWhileItLasts writes an operation onto a node's tape that doesn't end, looks at all that shows it, and
 // lets it end. Nobody would read the tape soon if it weren't for the reports.

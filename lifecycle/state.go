@@ -123,6 +123,14 @@ func (c Call) IsCollective() bool { return collectives>>c&1 != 0 }
 const collectives = 1<<CallAllReduce | 1<<CallBroadcast | 1<<CallReduce | 1<<CallAllGather | 1<<CallReduceScatter |
 	1<<CallAllToAll | 1<<CallGather | 1<<CallScatter | 1<<CallBarrier | 1<<CallSplit | 1<<CallShrink | 1<<CallGrow
 
+// Reduces reports whether the call combines elements.
+func (c Call) Reduces() bool { return c == CallAllReduce || c == CallReduce || c == CallReduceScatter }
+
+// IsRooted reports whether one rank has a part of its own in the call.
+func (c Call) IsRooted() bool {
+	return c == CallBroadcast || c == CallReduce || c == CallGather || c == CallScatter
+}
+
 // Event is something that the runtime, not the user, makes happen to a communicator: the end of a call that takes
 // time, or a failure in the background. Its number and its name (String) are stable.
 type Event uint8

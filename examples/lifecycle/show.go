@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/trace"
@@ -54,18 +53,18 @@ func (p *printer) span(store *trace.Store, name, said string) {
 		return
 	}
 	s := spans[0]
-	status := s.Status.Code.String()
-	if !s.Failed() {
-		status += ": postponed, which is no error"
+	status := "Error"
+	if s.Error == "" {
+		status = "Unset: postponed, which is no error"
 	}
 	p.text("span", s.Name+", status "+status)
-	if text := cmp.Or(s.Status.Description, s.Attribute(semconv.Postponed)); p.masked(text) != p.masked(said) {
+	if text := cmp.Or(s.Error, s.Attributes[semconv.Postponed]); p.masked(text) != p.masked(said) {
 		p.text("says", text)
 	}
 	p.text("trace", s.TraceID.String())
 	var with []string
 	for _, key := range telling {
-		if value := s.Attribute(key); value != "" {
+		if value := s.Attributes[key]; value != "" {
 			with = append(with, string(key)+"="+filepath.Base(value))
 		}
 	}
@@ -91,35 +90,30 @@ func failures(store *trace.Store, name string) []trace.Span {
 	var found []trace.Span
 	for _, t := range store.Acts(0) {
 		for _, s := range t.Spans {
-			if s.Name == name && (s.Failed() || s.Attribute(semconv.Postponed) != "") {
+			if s.Name == name && (s.Error != "" || s.Attributes[semconv.Postponed] != "") {
 				found = append(found, s)
 			}
 		}
 	}
 	slices.SortStableFunc(found, func(a, b trace.Span) int {
-		return cmp.Or(cmp.Compare(a.Attribute(semconv.Rank), b.Attribute(semconv.Rank)), a.Start.Compare(b.Start))
+		return cmp.Or(cmp.Compare(a.Attributes[semconv.Rank], b.Attributes[semconv.Rank]), a.Start.Compare(b.Start))
 	})
 	return found
 }
 
-func linked(store *trace.Store, s *trace.Span, l sdktrace.Link) string {
-	kind, where := "", "trace "+l.SpanContext.TraceID().String()
-	for _, kv := range l.Attributes {
-		if kv.Key == semconv.LinkKind {
-			kind = kv.Value.AsString()
-		}
-	}
-	if l.SpanContext.TraceID() == s.TraceID {
+func linked(store *trace.Store, s *trace.Span, l trace.Link) string {
+	where := "trace " + l.TraceID.String()
+	if l.TraceID == s.TraceID {
 		where = "the same trace"
 	}
 	what := "a span"
-	there, _ := store.Trace(l.SpanContext.TraceID())
+	there, _ := store.Trace(l.TraceID)
 	for _, other := range there.Spans {
-		if other.SpanID == l.SpanContext.SpanID() {
+		if other.SpanID == l.SpanID {
 			what = other.Name
 		}
 	}
-	return fmt.Sprintf("%s: %s in %s", kind, what, where)
+	return fmt.Sprintf("%s: %s in %s", l.Kind, what, where)
 }
 
 func (p *printer) whereToLook() {

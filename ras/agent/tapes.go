@@ -25,7 +25,7 @@ func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdi
 	slots, _ := r.AppendSlots(nil)     // what is corrupt is left out
 	tallies, _ := r.AppendTallies(nil) // likewise
 	p.Look(slots, tallies)
-	p.Forget(slots)
+	p.Forget()
 	return NoteBy(m, p, now)
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -97,7 +96,7 @@ func allDone(procs []*process, opts *Options) []Done {
 // add adds a tally of the process, which comes after those of the processes before it. A process that is several ranks
 // has a tally for each; which is whose is not known.
 func (d *done) add(p *process, t *tape.Tally) {
-	model.AddTally(&d.sum, t)
+	d.sum.Add(t)
 	if n := len(d.ranks); n == 0 || d.ranks[n-1].Process != p.index || p.many {
 		d.ranks = append(d.ranks, DoneBy{Rank: p.rank, Process: p.index})
 	}

@@ -276,7 +276,7 @@ func (m *member) observeLife(s *model.Step) {
 	}
 	if a := s.Act; a != nil && a.End > 0 {
 		m.over = append(m.over, a)
-		_, stalled := m.proc.model.ActThresholds(a.Kind)
+		_, stalled := m.proc.model.Thresholds(a)
 		m.proc.took(a.Start, stalled, a.End)
 		meets := a.Kind == tape.ActInit || a.Kind == tape.ActSplit // no rank goes on before all have come
 		if meets && a.Code == lifecycle.CodeOK && m.Rank >= 0 {

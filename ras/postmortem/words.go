@@ -30,19 +30,16 @@ func describe(sig tape.Signature) string {
 		return ""
 	}
 	text := humanize.IBytes(sig.Bytes) + " " + kernels.DataType(sig.DataType).String()
-	switch sig.Call {
-	case lifecycle.CallAllReduce, lifecycle.CallReduce, lifecycle.CallReduceScatter:
+	if sig.Call.Reduces() {
 		text += " " + kernels.Reduction(sig.Reduction).String()
-	default:
 	}
-	switch sig.Call {
-	case lifecycle.CallBroadcast, lifecycle.CallReduce, lifecycle.CallGather, lifecycle.CallScatter:
+	switch {
+	case sig.Call.IsRooted():
 		text += fmt.Sprintf(", root %d", sig.Peer)
-	case lifecycle.CallSend:
+	case sig.Call == lifecycle.CallSend:
 		text += fmt.Sprintf(" to rank %d", sig.Peer)
-	case lifecycle.CallRecv:
+	case sig.Call == lifecycle.CallRecv:
 		text += fmt.Sprintf(" from rank %d", sig.Peer)
-	default:
 	}
 	return text
 }

@@ -28,12 +28,6 @@ func (r *Request) OneHost() bool {
 	return !slices.ContainsFunc(r.Nodes, func(node int) bool { return node != r.Nodes[0] })
 }
 
-// Rooted says whether one rank has a part of its own in the call.
-func Rooted(call lifecycle.Call) bool {
-	return call == lifecycle.CallBroadcast || call == lifecycle.CallReduce ||
-		call == lifecycle.CallGather || call == lifecycle.CallScatter
-}
-
 // Make plans rank r.Rank's part of r, whose call is a collective: with the algorithm override, where the call has that,
 // or else with what the tuning says. All ranks of an operation must pass the same. The engine that asks has checked r's
 // numbers.

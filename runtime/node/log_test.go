@@ -101,7 +101,7 @@ func TestOneLineForEachSpan(t *testing.T) {
 			}
 			spans++
 			level := "INFO"
-			if s.Failed() {
+			if s.Error != "" {
 				level = "WARN"
 			}
 			start := fmt.Sprintf("level=%s msg=%s comm=", level, s.Name)

@@ -137,13 +137,11 @@ func (t *Telemetry) look(interval time.Duration) {
 		t.readHeader()
 		t.observing.Lock()
 	}
-	news := false
 	for i := range reports {
 		r := &reports[i]
 		for _, o := range s.observers {
 			o.ObserveStall(r)
 		}
-		news = news || r.Count > 0 && r.Stage == stall.Cleared || r.Count == 1 && r.Stage == stall.Stalled
 	}
 	if t.ras == nil {
 		return
@@ -151,16 +149,17 @@ func (t *Telemetry) look(interval time.Duration) {
 	if now-s.heldAt >= int64(heldUpInterval) {
 		s.heldAt, s.heldUp = now, verdict.AnyHeldUp(t.process, now)
 	}
-	t.ras.looked(&seen{stuck(t.process, now), s.heldUp}, news)
+	t.ras.looked(&seen{stuck(t.process, now), s.heldUp}, slices.ContainsFunc(reports, stall.Report.News))
 }
 
 // stuck are the communicators in which something takes too long.
 func stuck(p *model.Process, now int64) (stuck []lifecycle.CommID) {
 	for _, c := range p.Late(now) {
-		o := c.InFlight()
-		if o != nil && p.Stalled(o, now) ||
-			slices.ContainsFunc(c.Acts, func(a *model.Act) bool { return p.ActStalled(a, now) }) {
-			stuck = append(stuck, c.ID)
+		for a := range c.Activities() {
+			if p.Stalled(a, now) {
+				stuck = append(stuck, c.ID)
+				break
+			}
 		}
 	}
 	return stuck

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxtest"
 
@@ -28,13 +27,20 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
 // stallLog is an observer that passes on what it is told of stalls.
 type stallLog chan stall.Report
 
-func (stallLog) Observe(*model.Step)            {}
-func (l stallLog) ObserveStall(r *stall.Report) { l <- *r }
+func (stallLog) Observe(*model.Step) {}
+
+// ObserveStall keeps a report, and so a communicator of its own.
+func (l stallLog) ObserveStall(r *stall.Report) {
+	kept := *r
+	kept.Comm = &model.Comm{CommInfo: r.Comm.CommInfo}
+	l <- kept
+}
 
 // TestHangIsSeenWhileItLasts writes an operation onto a node's tape that doesn't end, looks at all that shows it, and
 // lets it end. Nobody would read the tape soon if it weren't for the reports.
@@ -61,7 +67,7 @@ func TestHangIsSeenWhileItLasts(t *testing.T) {
 	c.Wait(3)
 	for _, want := range []stall.Stage{stall.Slow, stall.Stalled, stall.Stalled} {
 		if r := <-told; r.Stage != want || r.Wait != 3 || r.Comm.Name != "world" {
-			t.Errorf("told %v, want that it is %v", r.String(), want)
+			t.Errorf("told %+v, want that it is %v", r, want)
 		}
 	}
 	series := gathered(t, telemetry, "ccl_stalled_operations")
@@ -78,10 +84,10 @@ func TestHangIsSeenWhileItLasts(t *testing.T) {
 		t.Errorf("ccl_stalled_operations is %v afterwards", series)
 	}
 	names := map[string]int{}
-	for _, trace := range telemetry.Traces().ByComm(lifecycle.CommID{1}) {
-		for _, s := range trace.Spans {
+	for _, kept := range telemetry.Traces().ByComm(lifecycle.CommID{1}) {
+		for _, s := range kept.Spans {
 			names[s.Name]++
-			if !slices.ContainsFunc(s.Links, func(l sdktrace.Link) bool { return l.SpanContext.TraceID() == caller.TraceID }) {
+			if !slices.ContainsFunc(s.Links, func(l trace.Link) bool { return l.TraceID == caller.TraceID }) {
 				t.Errorf("%s has no link to its caller: %v", s.Name, s.Links)
 			}
 		}

@@ -84,21 +84,11 @@ func signature(attrs []slog.Attr, sig *tape.Signature) []slog.Attr {
 		attrs = append(attrs, slog.Uint64(semconv.LogBytes, sig.Bytes),
 			slog.String(semconv.LogDataType, kernels.DataType(sig.DataType).String()))
 	}
-	switch sig.Call {
-	case lifecycle.CallAllReduce, lifecycle.CallReduce, lifecycle.CallReduceScatter:
-		attrs = append(attrs, slog.String(semconv.LogReduction, kernels.Reduction(sig.Reduction).String()))
-	default:
-	}
-	if sig.Peer >= 0 {
-		switch sig.Call {
-		case lifecycle.CallSend, lifecycle.CallRecv:
-			attrs = append(attrs, slog.Int(semconv.LogPeer, int(sig.Peer)))
-		case lifecycle.CallBroadcast, lifecycle.CallReduce, lifecycle.CallGather, lifecycle.CallScatter:
-			attrs = append(attrs, slog.Int(semconv.LogRoot, int(sig.Peer)))
-		default:
-		}
-	}
-	return attrs
+	attrs = some(attrs, sig.Call.Reduces(),
+		slog.String(semconv.LogReduction, kernels.Reduction(sig.Reduction).String()))
+	message := sig.Call == lifecycle.CallSend || sig.Call == lifecycle.CallRecv
+	attrs = some(attrs, message && sig.Peer >= 0, slog.Int(semconv.LogPeer, int(sig.Peer)))
+	return some(attrs, sig.Call.IsRooted() && sig.Peer >= 0, slog.Int(semconv.LogRoot, int(sig.Peer)))
 }
 
 // subsystem is where NCCL's users look for it.

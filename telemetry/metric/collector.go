@@ -157,7 +157,7 @@ func (c *Collector) Observe(s *model.Step) {
 	if s.IsLife {
 		c.acts.count(s)
 	} else {
-		c.operations.observe(s.Info(), s.Generation, &s.Event.Op)
+		c.operations.observe(s.Info(), &s.Event.Op)
 	}
 }
 

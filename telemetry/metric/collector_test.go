@@ -346,7 +346,7 @@ func TestLint(t *testing.T) {
 		Life: tape.LifeRecord{Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Code: lifecycle.CodeInProgress},
 	})
 	c.ObserveStall(&stall.Report{
-		Stage: stall.Stalled, Count: 1, Op: tape.Signature{Call: lifecycle.CallAllReduce},
+		Stage: stall.Stalled, Count: 1, Comm: &model.Comm{}, Op: tape.Signature{Call: lifecycle.CallAllReduce},
 		Wait: -1,
 	})
 	problems, err := testutil.GatherAndLint(reg)
@@ -381,7 +381,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	for i := range 10_000 {
 		observe(c, op(fmt.Sprintf("group-%d", i), lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
 		c.ObserveStall(&stall.Report{
-			Stage: stall.Stalled, Count: 1, Comm: tape.CommInfo{Name: fmt.Sprintf("group-%d", i)}, Generation: uint32(i),
+			Stage: stall.Stalled, Count: 1, Comm: &model.Comm{CommInfo: tape.CommInfo{Name: fmt.Sprintf("group-%d", i)}, Generation: uint32(i)},
 			Op: tape.Signature{Call: lifecycle.CallAllReduce}, Wait: int32(i),
 		})
 	}

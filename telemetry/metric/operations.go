@@ -10,7 +10,6 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -25,7 +24,6 @@ type operations struct {
 	mu     sync.Mutex // guards what follows
 	failed map[failedKey]uint64
 	sums   map[sumKey]*sum
-	last   [32]lastSum // by the communicator's generation
 }
 
 // failedKey is what operations that ended with an error are counted by.
@@ -39,14 +37,6 @@ type sumKey struct {
 	call         lifecycle.Call
 	size         string
 	engine, name string
-}
-
-// lastSum is what a communicator's last operation was counted by: most do the same again.
-type lastSum struct {
-	call         lifecycle.Call
-	bytes        uint64
-	engine, name string
-	sum          *sum
 }
 
 // sum is what is known of the operations of one sumKey.
@@ -69,9 +59,8 @@ func newOperations(names *names, span func() oteltrace.SpanContext) *operations 
 	}
 }
 
-// observe counts an operation that ended, unless a tally does. What an act does on the wire is no operation of the
-// user's.
-func (o *operations) observe(comm *tape.CommInfo, generation uint32, r *tape.OpRecord) {
+// observe counts an operation of the user's that ended, unless a tally does.
+func (o *operations) observe(comm *tape.CommInfo, r *tape.OpRecord) {
 	sig := &r.Signature
 	if r.Stage != tape.StageEnd || !sig.Call.IsOperation() {
 		return
@@ -82,21 +71,17 @@ func (o *operations) observe(comm *tape.CommInfo, generation uint32, r *tape.OpR
 		o.failed[failedKey{sig.Call, r.Code}]++
 		return
 	}
-	l := &o.last[generation%uint32(len(o.last))]
-	if l.call != sig.Call || l.bytes != sig.Bytes || l.engine != comm.Engine || l.name != comm.Name || l.sum == nil {
-		key := sumKey{sig.Call, sizeLabel(sig.Bytes), comm.Engine, o.names.label(comm.Name)}
-		*l = lastSum{sig.Call, sig.Bytes, comm.Engine, comm.Name, at(o.sums, key)}
-	}
+	to := at(o.sums, sumKey{sig.Call, sizeLabel(sig.Bytes), comm.Engine, o.names.label(comm.Name)})
 	d := time.Duration(-1)
 	if r.Start > 0 && r.Start <= r.Time { // the tape knows when it began
 		d = time.Duration(r.Time - r.Start)
 	}
 	if !r.Tallied {
-		l.sum.add(sig, comm, d)
+		to.add(sig, comm, d)
 	}
 	if d >= 0 && o.span != nil {
 		if sc := o.span(); sc.IsValid() { // as few have
-			l.sum.exemplars[tape.DurationBucket(d)] = exemplar{sc, d, time.Now()}
+			to.exemplars[tape.DurationBucket(d)] = exemplar{sc, d, time.Now()}
 		}
 	}
 }
@@ -141,7 +126,7 @@ func (o *operations) total(tallies []tape.Tally) (all map[sumKey]*sum, failed ma
 	for i := range tallies {
 		if t := &tallies[i]; t.Count() > 0 { // else begun, and not yet written to
 			key := sumKey{t.Call, classLabel(t.SizeClass), t.Engine, o.names.label(t.Name)}
-			model.AddTally(&at(all, key).Tally, t)
+			at(all, key).Add(t)
 		}
 	}
 	return all, maps.Clone(o.failed)
@@ -199,9 +184,8 @@ func (s *sum) withExemplars(durations prometheus.Metric) prometheus.Metric {
 	return prometheus.MustNewMetricWithExemplars(durations, exemplars...)
 }
 
-// sizeBuckets are the upper bounds of the size label, in bytes. They part what is bound by latency from what is bound
-// by bandwidth; a finer label would multiply every histogram. All are powers of 4, so that a class of sizes of the
-// tape's tallies falls into one.
+// sizeBuckets are the upper bounds of the size label, in bytes. A finer label would multiply every histogram. All are
+// powers of 4, so that a class of sizes of the tape's tallies falls into one.
 var sizeBuckets = [...]struct {
 	limit uint64
 	label string

@@ -39,14 +39,9 @@ type PushConfig struct {
 //
 // It is asked by OTEL_METRICS_EXPORTER (otlp or console; none and prometheus, which /metrics is, send nothing) or by
 // any OTEL_EXPORTER_OTLP_METRICS_ variable. OTEL_EXPORTER_OTLP_ENDPOINT alone doesn't: it mostly names a receiver
-// of traces, which has no use for metrics. OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT, both in
-// milliseconds, are obeyed.
-//
-// Nothing queues up: a receiver that is slow or away gets the next values when it can. Close ends it. The error names
-// the variable, its value and what is allowed; nothing is sent then.
-//
-// The readers are made here and not by OpenTelemetry's autoexport, which has one source of metrics for the whole
-// program: two nodes in one process would send each other's.
+// of traces. OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT, in milliseconds, are obeyed. Nothing queues
+// up: a receiver that is slow or away gets the next values when it can. Close ends it. The error names the variable,
+// its value and what is allowed.
 func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
 	if own, _ := otlp.Asked("METRICS"); !own {
 		return nil, nil //nolint:nilnil // a nil Push sends nothing
@@ -58,6 +53,7 @@ func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	// Not by OpenTelemetry's autoexport: it has one source of metrics for all nodes of a program.
 	reader := sdkmetric.NewPeriodicReader(&pushGate{Exporter: exporter, log: cfg.Logger},
 		sdkmetric.WithInterval(otlp.Milliseconds(cfg.Logger, "OTEL_METRIC_EXPORT_INTERVAL", time.Minute)),
 		sdkmetric.WithTimeout(otlp.Milliseconds(cfg.Logger, "OTEL_METRIC_EXPORT_TIMEOUT", 30*time.Second)),
@@ -92,8 +88,7 @@ func pushExporter(ctx context.Context) (sdkmetric.Exporter, error) {
 	return exporter, nil
 }
 
-// pushGate keeps an exporter's errors to itself: one is logged when they begin, and when they cease. OpenTelemetry
-// would print each.
+// pushGate logs an exporter's errors when they begin and when they cease; OpenTelemetry would print each.
 type pushGate struct {
 	sdkmetric.Exporter
 	log     *slog.Logger
@@ -116,8 +111,7 @@ func (g *pushGate) Export(ctx context.Context, m *metricdata.ResourceMetrics) er
 	return nil
 }
 
-// mendExemplars makes ids of what the bridge takes for ids: the text of an exemplar's label, 32 digits where OTLP wants
-// 16 bytes.
+// mendExemplars decodes what the bridge takes for ids: the hexadecimal text of an exemplar's labels.
 func mendExemplars(m *metricdata.ResourceMetrics) {
 	for _, scope := range m.ScopeMetrics {
 		for _, metric := range scope.Metrics {

@@ -19,7 +19,7 @@ type stalled struct {
 	total *prometheus.CounterVec
 
 	mu      sync.Mutex // guards what follows
-	current map[stallKey]stall.Report
+	current map[stallKey]stalledNow
 	series  map[stallSeries]struct{} // all that ever were: a series that ends at 0 is seen to clear
 }
 
@@ -33,9 +33,16 @@ type stallKey struct {
 // stallSeries is what stalls are counted by.
 type stallSeries struct{ comm, kind string }
 
+// stalledNow is what is known of one that has not ended.
+type stalledNow struct {
+	stallSeries
+	start int64
+	wait  int32
+}
+
 func newStalled(names *names) *stalled {
 	s := &stalled{
-		names: names, current: make(map[stallKey]stall.Report), series: make(map[stallSeries]struct{}),
+		names: names, current: make(map[stallKey]stalledNow), series: make(map[stallSeries]struct{}),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: semconv.MetricStalls,
 			Help: "Operations and acts that stalled, each once, by kind.",
@@ -57,7 +64,7 @@ func (s *stalled) observe(r *stall.Report) {
 	if r.Count == 0 {
 		return // slow only
 	}
-	key := stallKey{r.Generation, r.Act, r.ActSeq}
+	key := stallKey{r.Comm.Generation, r.Act, r.ActSeq}
 	if r.Stage == stall.Stalled && r.Count == 1 {
 		s.total.WithLabelValues(r.Kind()).Inc()
 	}
@@ -67,20 +74,20 @@ func (s *stalled) observe(r *stall.Report) {
 		delete(s.current, key)
 		return
 	}
-	s.current[key] = *r
-	s.series[stallSeries{s.names.label(r.Comm.Name), r.Kind()}] = struct{}{}
+	series := stallSeries{s.names.label(r.Comm.Name), r.Kind()}
+	s.current[key] = stalledNow{series, r.Start, r.Wait}
+	s.series[series] = struct{}{}
 }
 
 func (s *stalled) collect(to scrape, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counts := make(map[stallSeries]int, len(s.series))
-	oldest := make(map[stallSeries]stall.Report)
-	for _, r := range s.current {
-		series := stallSeries{s.names.label(r.Comm.Name), r.Kind()}
-		counts[series]++
-		if o, ok := oldest[series]; !ok || r.Start < o.Start {
-			oldest[series] = r
+	oldest := make(map[stallSeries]stalledNow)
+	for _, now := range s.current {
+		counts[now.stallSeries]++
+		if o, ok := oldest[now.stallSeries]; !ok || now.start < o.start {
+			oldest[now.stallSeries] = now
 		}
 	}
 	for series := range s.series {
@@ -88,10 +95,10 @@ func (s *stalled) collect(to scrape, now int64) {
 	}
 	for series, r := range oldest {
 		wait := semconv.LabelValueNone
-		if r.Wait >= 0 {
-			wait = strconv.Itoa(int(r.Wait))
+		if r.wait >= 0 {
+			wait = strconv.Itoa(int(r.wait))
 		}
-		age := time.Duration(max(now-r.Start, 0))
+		age := time.Duration(max(now-r.start, 0))
 		to.gauge(semconv.MetricStallAge, age.Seconds(), series.comm, series.kind, wait)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/metric"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -36,7 +37,7 @@ func TestStalled(t *testing.T) {
 	}
 	report := func(stage stall.Stage, count int, comm uint32, act tape.Act, start time.Duration, wait int32) {
 		c.ObserveStall(&stall.Report{
-			Stage: stage, Comm: tape.CommInfo{Name: "world"}, Generation: comm, Act: act, Count: count, Start: int64(start),
+			Stage: stage, Comm: &model.Comm{CommInfo: tape.CommInfo{Name: "world"}, Generation: comm}, Act: act, Count: count, Start: int64(start),
 			Wait: wait, Op: tape.Signature{Call: lifecycle.CallAllReduce},
 		})
 	}

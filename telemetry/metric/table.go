@@ -16,8 +16,7 @@ type nameSummary struct {
 	completed uint64        // the lowest
 }
 
-// collectTable folds the in-flight table to what has a bounded number of series. Time runs on while it is read, so an
-// age is never negative but may be a moment too small.
+// collectTable folds the in-flight table to what has a bounded number of series.
 func collectTable(to scrape, slots []tape.Slot, names *names, now int64) {
 	states, byName := make(map[lifecycle.State]int), make(map[string]*nameSummary)
 	for i := range slots {

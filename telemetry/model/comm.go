@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -37,26 +38,31 @@ type Comm struct {
 	windows   [2]window // of waits: the current one, and the one before
 }
 
+// Progress is how far an operation or an act has come.
+type Progress struct {
+	Start int64
+	Phase tape.Phase
+	End   int64 // 0 while it goes on
+	Code  lifecycle.Code
+
+	Stalls int  // how often it was reported as stalled
+	Slow   bool // it was reported as slow
+}
+
 // Act is one rank's part in an act of a communicator's life.
 type Act struct {
+	Progress
 	Comm  *Comm
 	Kind  tape.Act
 	Seq   uint64
 	First tape.LifeRecord // the first record of it that was read
-	Start int64
 
-	Phase      tape.Phase // the one that it is in
 	PhaseStart int64
 	Phases     []Phase // those that are over
 	Told       int     // how many of Phases a reader has told of
 
-	End  int64 // 0 while it goes on
-	Code lifecycle.Code
 	Peer int32
 	Text string
-
-	Stalls int  // how often it was reported as stalled
-	Slow   bool // it was reported as slow
 
 	slotless bool // its communicator found no free slot
 }
@@ -69,22 +75,16 @@ type Phase struct {
 
 // Op is one operation.
 type Op struct {
+	Progress
 	Seq       uint64
 	Signature tape.Signature
 	Algorithm uint8
-	Start     int64
-	Phase     tape.Phase
 	Caller    tape.SpanContext
 
 	Wait      int32 // the rank that it waits for, or waited for when it ended; -1 for none
 	WaitSince int64
 	Longest   Wait // the longest of its waits that are over
 
-	End  int64 // 0 while it is in flight
-	Code lifecycle.Code
-
-	Stalls int  // how often it was reported as stalled
-	Slow   bool // it was reported as slow
 	past   bool // the table doesn't show it any more: the record of its end comes, or was missed
 	unread bool // it is known from the table alone: there may be no record of its end
 }
@@ -138,12 +138,13 @@ type Failure struct {
 	Text string
 }
 
-// startOf is when an act began, by a record that may know it.
-func startOf(r *tape.LifeRecord) int64 {
-	if r.Start > 0 && r.Start < r.Time {
-		return r.Start
+// newAct is an act by the first record of it, which may know when it began.
+func newAct(c *Comm, r *tape.LifeRecord) *Act {
+	a := &Act{Comm: c, Kind: r.Act, Seq: r.Seq, First: *r}
+	if a.Start = r.Time; r.Start > 0 {
+		a.Start = min(r.Start, r.Time)
 	}
-	return r.Time
+	return a
 }
 
 func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
@@ -159,7 +160,7 @@ func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
 	case r.Stage == tape.StageEnd:
 		s.Act, s.Began = p.endAct(c, r)
 		if r.Code == lifecycle.CodeOK && s.Act.Start < r.Time {
-			p.normal.act(r.Act).learn(r.Time - s.Act.Start)
+			s.Act.normal(&p.normal).learn(r.Time - s.Act.Start)
 		}
 		switch r.Act {
 		case tape.ActDestroy, tape.ActAbort:
@@ -209,7 +210,8 @@ func (c *Comm) act(kind tape.Act, seq uint64) *Act {
 
 // beginAct opens an act. One that was open under its number is dropped, or the oldest, if there are too many.
 func (p *Process) beginAct(c *Comm, r *tape.LifeRecord, slot int) *Act {
-	a := &Act{Comm: c, Kind: r.Act, Seq: r.Seq, First: *r, Start: startOf(r), Peer: -1, slotless: slot < 0}
+	a := newAct(c, r)
+	a.Peer, a.slotless = -1, slot < 0
 	before := c.act(r.Act, r.Seq)
 	if before == nil && len(c.Acts) >= maxActs {
 		before = c.Acts[0]
@@ -238,7 +240,7 @@ func (a *Act) enter(phase tape.Phase, now int64) {
 // endAct closes an act, also one of which only the end was read: then it began with it.
 func (p *Process) endAct(c *Comm, r *tape.LifeRecord) (a *Act, began bool) {
 	if a = c.act(r.Act, r.Seq); a == nil {
-		a, began = &Act{Comm: c, Kind: r.Act, Seq: r.Seq, First: *r, Start: startOf(r)}, true
+		a, began = newAct(c, r), true
 		c.Latest = a
 	}
 	a.enter(tape.PhaseNone, r.Time)
@@ -265,15 +267,19 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 	}
 	c.count(&r.Signature, r.Seq)
 	i := slices.IndexFunc(c.Ops, func(o *Op) bool { return o.is(r) })
+	if i >= 0 {
+		s.Op = c.Ops[i]
+	} else {
+		p.scratch = newOp(r.Seq, r.Signature, r.Algorithm, cmp.Or(r.Start, r.Time))
+		s.Op = &p.scratch
+	}
 	switch r.Stage {
 	case tape.StageStart, tape.StagePhase, tape.StageWait:
 		if i < 0 {
-			o := newOp(r)
+			o := p.scratch
 			s.Op = &o
 			c.beginOp(s.Op)
 			p.oldest = min(p.oldest, o.Start)
-		} else {
-			s.Op = c.Ops[i]
 		}
 		c.changed, s.Op.unread = true, false
 		s.Op.follow(r)
@@ -282,19 +288,16 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 		}
 	case tape.StageEnd:
 		if i >= 0 {
-			s.Op = c.Ops[i]
 			c.Ops = slices.Delete(c.Ops, i, i+1)
-		} else {
-			p.scratch = newOp(r)
-			s.Op = &p.scratch
 		}
 		c.endOp(s.Op, r)
 		c.Of.History.add(c, s.Op)
 		// Ordinary operations are learnt from the tallies.
 		if took := r.Time - r.Start; r.Code == lifecycle.CodeOK && r.Start > 0 && took > 0 && !r.Ordinary {
-			p.normal.op(r.Signature.Call, r.Signature.Bytes).learn(took)
+			s.Op.normal(&p.normal).learn(took)
 		}
 	default:
+		s.Op = nil
 	}
 }
 
@@ -305,10 +308,9 @@ func (o *Op) is(r *tape.OpRecord) bool {
 		(r.Start == 0 || o.Start == r.Start)
 }
 
-func newOp(r *tape.OpRecord) Op {
+func newOp(seq uint64, sig tape.Signature, algorithm uint8, start int64) Op {
 	return Op{
-		Seq: r.Seq, Signature: r.Signature, Algorithm: r.Algorithm, Start: cmp.Or(r.Start, r.Time),
-		Wait: -1, Longest: Wait{Rank: -1},
+		Progress: Progress{Start: start}, Seq: seq, Signature: sig, Algorithm: algorithm, Wait: -1, Longest: Wait{Rank: -1},
 	}
 }
 
@@ -388,25 +390,37 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 		unused = o // no reader was told of it
 		return true
 	})
-	switch last := &c.Last; {
+	shown, last := newOp(s.Seq, s.Op, s.Algorithm, s.OpStart), &c.Last
+	switch {
 	case inFlight && current == nil && last.End > 0 && last.Start == s.OpStart && last.Seq == s.Seq:
-		// It has ended since the table was read.
+		return // it has ended since the table was read
+	case !inFlight && s.LastEnd > last.End: // an ordinary operation, of which there is no record here
+		*last = shown
+		last.End = s.LastEnd
 	case inFlight && current == nil:
 		p.oldest = min(p.oldest, s.OpStart)
-		if unused == nil {
-			unused = new(Op)
+		if current = unused; current == nil {
+			current = new(Op)
 		}
-		*unused = Op{
-			Seq: s.Seq, Signature: s.Op, Algorithm: s.Algorithm, Start: s.OpStart, Phase: s.Phase, Wait: s.Wait,
-			WaitSince: s.WaitSince, Longest: Wait{Rank: -1}, unread: true,
-		}
-		c.beginOp(unused)
-	case inFlight:
+		*current = shown
+		current.unread = true
+		c.beginOp(current)
+	}
+	if inFlight {
 		current.Phase, current.Wait, current.WaitSince = s.Phase, s.Wait, s.WaitSince
-	case s.LastEnd > c.Last.End: // an ordinary operation, of which there is no record here
-		c.Last = Op{
-			Seq: s.Seq, Signature: s.Op, Algorithm: s.Algorithm, Start: s.OpStart, End: s.LastEnd,
-			Wait: -1, Longest: Wait{Rank: -1},
+	}
+}
+
+// Activities yields what goes on: the oldest operation in flight, and the open acts.
+func (c *Comm) Activities() iter.Seq[Activity] {
+	return func(yield func(Activity) bool) {
+		if o := c.InFlight(); o != nil && !yield(o) {
+			return
+		}
+		for _, a := range c.Acts {
+			if !yield(a) {
+				return
+			}
 		}
 	}
 }

@@ -173,8 +173,7 @@ func (l *lane) odd() (odd []Odd, next *Odd) {
 // mostly is how many times as many calls as those that are left out there must be.
 const mostly = 12
 
-// compare compares the recent calls with what came before each, as far as it is of kinds that came least times or more.
-// found tells that there were steps to compare with.
+// compare compares the recent calls of kinds that came least times or more; found tells whether there were steps.
 func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 	kinds := 0
 	for _, n := range l.count {

@@ -47,21 +47,31 @@ func (l Limits) Valid() bool {
 	return l.Slow >= MinLimit && l.Slow <= l.Floor && l.Floor <= MaxLimit
 }
 
-// thresholds are the ages at which something with that normal duration is slow, and stalls.
-func (l *Limits) thresholds(normal int64) (slow, stalled int64) {
-	normal = min(normal, int64(MaxLimit)) // a tape may say anything
-	slow = max(int64(l.Slow), 2*normal)
-	return slow, max(int64(l.Floor), min(stallFactor*normal, int64(MaxLimit)), slow)
+// Activity is an *Op or an *Act.
+type Activity interface {
+	Course() *Progress
+	normal(*normals) *normal
 }
 
-// Thresholds are the ages at which an operation is slow, and stalls, in nanoseconds.
-func (p *Process) Thresholds(o *Op) (slow, stalled int64) {
-	return p.limits.thresholds(p.Normal(o.Signature.Call, o.Signature.Bytes))
-}
+// Course is how far the operation has come.
+func (o *Op) Course() *Progress { return &o.Progress }
 
-// ActThresholds are those of an act.
-func (p *Process) ActThresholds(act tape.Act) (slow, stalled int64) {
-	return p.limits.thresholds(p.NormalAct(act))
+// Course is how far the act has come.
+func (a *Act) Course() *Progress { return &a.Progress }
+
+func (o *Op) normal(n *normals) *normal {
+	return n.class(o.Signature.Call, tape.SizeClass(o.Signature.Bytes))
+}
+func (a *Act) normal(n *normals) *normal { return &n.acts[min(a.Kind, numActs-1)] }
+
+// Normal is what such an activity normally takes in this process, in nanoseconds; 0 while too little is known.
+func (p *Process) Normal(a Activity) int64 { return a.normal(&p.normal).duration() }
+
+// Thresholds are the ages at which an activity is slow, and stalls, in nanoseconds.
+func (p *Process) Thresholds(a Activity) (slow, stalled int64) {
+	normal := min(p.Normal(a), int64(MaxLimit)) // a tape may say anything
+	slow = max(int64(p.limits.Slow), 2*normal)
+	return slow, max(int64(p.limits.Floor), min(stallFactor*normal, int64(MaxLimit)), slow)
 }
 
 // Age is how long something that began at start has lasted at the time now, as far as the process has run since.
@@ -79,22 +89,11 @@ func (p *Process) Awake(now int64) int64 {
 	return max(now-p.resumed, 1)
 }
 
-// Stalled tells whether an operation that is in flight at the time now, or ended, takes or took too long.
-func (p *Process) Stalled(o *Op, now int64) bool {
-	if o.Stalls > 0 {
-		return true
-	}
-	_, stalled := p.Thresholds(o)
-	if o.End > 0 {
-		return o.End-o.Start >= stalled
-	}
-	return p.Age(o.Start, now) >= stalled
-}
-
-// ActStalled tells whether an open act takes too long at the time now.
-func (p *Process) ActStalled(a *Act, now int64) bool {
-	_, stalled := p.ActThresholds(a.Kind)
-	return a.Stalls > 0 || p.Age(a.Start, now) >= stalled
+// Stalled tells whether an activity takes too long at the time now, or took too long.
+func (p *Process) Stalled(a Activity, now int64) bool {
+	_, stalled := p.Thresholds(a)
+	c := a.Course()
+	return c.Stalls > 0 || c.End > 0 && c.End-c.Start >= stalled || c.End == 0 && p.Age(c.Start, now) >= stalled
 }
 
 // Late lists the live communicators with something that has gone on for at least Limits.Slow, or was told to be slow or
@@ -107,11 +106,8 @@ func (p *Process) Late(now int64) []*Comm {
 	p.late, p.oldest = p.late[:0], math.MaxInt64
 	for _, c := range p.comms {
 		late := false
-		if o := c.InFlight(); o != nil {
-			p.oldest = min(p.oldest, o.Start)
-			late = o.Slow || o.Stalls > 0 || p.Age(o.Start, now) >= int64(p.limits.Slow)
-		}
-		for _, a := range c.Acts {
+		for activity := range c.Activities() {
+			a := activity.Course()
 			p.oldest = min(p.oldest, a.Start)
 			late = late || a.Slow || a.Stalls > 0 || p.Age(a.Start, now) >= int64(p.limits.Slow)
 		}
@@ -121,28 +117,4 @@ func (p *Process) Late(now int64) []*Comm {
 	}
 	slices.SortFunc(p.late, byGeneration)
 	return p.late
-}
-
-// Mark notes what has come to take too long at the time now, and tells whether that is news: also that something which
-// did is over. It is for a process that no stall.Watch looks at.
-func (p *Process) Mark(now int64) (news bool) {
-	stalled := 0
-	mark := func(is bool, stalls *int) {
-		if is {
-			stalled++
-			news = news || *stalls == 0
-			*stalls = max(*stalls, 1)
-		}
-	}
-	for _, c := range p.Late(now) {
-		if o := c.InFlight(); o != nil {
-			mark(p.Stalled(o, now), &o.Stalls)
-		}
-		for _, a := range c.Acts {
-			mark(p.ActStalled(a, now), &a.Stalls)
-		}
-	}
-	news = news || stalled < p.stalled
-	p.stalled = stalled
-	return news
 }

@@ -2,7 +2,7 @@ package model_test
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -226,7 +227,7 @@ func TestLook(t *testing.T) {
 		t.Errorf("%d operations are remembered: the one with a record, and the one in flight", n)
 	}
 	p.Look([]tape.Slot{slot(1, 1006, 1200, false)}, nil)
-	p.Forget([]tape.Slot{slot(1, 1006, 1200, false)})
+	p.Forget()
 	p.expect(t, "idle, and the other is gone", "1 ready: begun 5 done 0\n")
 }
 
@@ -248,11 +249,11 @@ func TestSlotless(t *testing.T) {
 	p.Apply(&ev)
 	p.Look(nil, nil)
 	p.Look(nil, nil)
-	p.Forget(nil)
+	p.Forget()
 	p.expect(t, "in its init", "1 none: init 0 since 10; begun 0 done 0\n")
 	ev.Life.Stage = tape.StageEnd
 	p.Apply(&ev)
-	p.Forget(nil)
+	p.Forget()
 	p.expect(t, "after it", "")
 }
 
@@ -286,7 +287,7 @@ func TestThresholds(t *testing.T) {
 		p.op(int64(seq)*2000+2000, tape.StageEnd, seq, int64(seq)*2000+1, -1)
 	}
 	p.op(100_000, tape.StageEnd, 10, 100_000-3600, -1)
-	if n := p.Normal(allReduce.Call, allReduce.Bytes); n < int64(1900*time.Millisecond) ||
+	if n := p.Normal(o); n < int64(1900*time.Millisecond) ||
 		n > int64(2300*time.Millisecond) {
 		t.Errorf("it normally takes %v, of 2 s", time.Duration(n))
 	}
@@ -304,10 +305,10 @@ func TestThresholds(t *testing.T) {
 	for seq := range uint64(5) {
 		p.act(int64(seq)*4000+3000, tape.StageEnd, tape.ActSplit, seq, int64(seq)*4000)
 	}
-	if slow, stalled := p.ActThresholds(tape.ActSplit); slow != 6000*ms || stalled != 24_000*ms {
+	if slow, stalled := p.Thresholds(&model.Act{Kind: tape.ActSplit}); slow != 6000*ms || stalled != 24_000*ms {
 		t.Errorf("a split of 3 s is slow at %v, stalled at %v", time.Duration(slow), time.Duration(stalled))
 	}
-	if slow, stalled := p.ActThresholds(tape.ActInit); slow != 1000*ms || stalled != 5000*ms {
+	if slow, stalled := p.Thresholds(&model.Act{Kind: tape.ActInit}); slow != 1000*ms || stalled != 5000*ms {
 		t.Errorf("an init is slow at %v, stalled at %v", time.Duration(slow), time.Duration(stalled))
 	}
 }
@@ -324,6 +325,7 @@ func TestStalledAndPaused(t *testing.T) {
 	p.act(0, tape.StageStart, tape.ActInit, 0, 0)
 	p.Look([]tape.Slot{slot(1, 1, 500, false), slot(2, 1, 1000, true)}, nil)
 	a, o := p.Comm(1).Acts[0], p.Comm(2).InFlight()
+	watch := stall.New(p.Process)
 	for _, tt := range []struct {
 		now         int64
 		act, op     bool
@@ -345,9 +347,9 @@ func TestStalledAndPaused(t *testing.T) {
 		if got := len(late(tt.now)); got != tt.late {
 			t.Errorf("%s: %d late, want %d", tt.description, got, tt.late)
 		}
-		news := p.Mark(tt.now * ms)
-		if p.ActStalled(a, tt.now*ms) != tt.act || p.Stalled(o, tt.now*ms) != tt.op || news != tt.news {
-			t.Errorf("%s: the act %v, the operation %v, news %v", tt.description, p.ActStalled(a, tt.now*ms),
+		news := slices.ContainsFunc(watch.Check(tt.now*ms), stall.Report.News)
+		if p.Stalled(a, tt.now*ms) != tt.act || p.Stalled(o, tt.now*ms) != tt.op || news != tt.news {
+			t.Errorf("%s: the act %v, the operation %v, news %v", tt.description, p.Stalled(a, tt.now*ms),
 				p.Stalled(o, tt.now*ms), news)
 		}
 	}
@@ -359,10 +361,10 @@ func TestStalledAndPaused(t *testing.T) {
 		t.Error("what began after the pause is old")
 	}
 	p.act(61_500, tape.StageEnd, tape.ActInit, 0, 0)
-	if !p.Mark(61_600 * ms) {
+	if !slices.ContainsFunc(watch.Check(61_600*ms), stall.Report.News) {
 		t.Error("that the init is over is news")
 	}
-	ended := model.Op{Signature: allReduce, Start: 0, End: 3000 * ms}
+	ended := model.Op{Signature: allReduce, Progress: model.Progress{Start: 0, End: 3000 * ms}}
 	if !p.Stalled(&ended, 0) {
 		t.Error("one that took 3 s stalled")
 	}
@@ -514,18 +516,6 @@ func TestUntilTellsFromWhatCameLater(t *testing.T) {
 			p.Until(&tape.Event{Comm: world, Generation: 1, Op: r}, 10*ms)
 		}
 		p.expect(t, "before", want)
-	}
-}
-
-func TestAddTally(t *testing.T) {
-	a := tape.Tally{Bytes: math.MaxUint64 - 1, Time: math.MaxInt64 - 1, OrdinaryTime: 1, Ordinary: 2, Bandwidth: 3}
-	a.Durations[1], a.Bandwidths[2] = 4, 5
-	sum := a
-	model.AddTally(&sum, &a)
-	want := tape.Tally{Bytes: math.MaxUint64, Time: math.MaxInt64, OrdinaryTime: 2, Ordinary: 4, Bandwidth: 6}
-	want.Durations[1], want.Bandwidths[2] = 8, 10
-	if sum != want {
-		t.Errorf("%+v, want %+v", sum, want)
 	}
 }
 

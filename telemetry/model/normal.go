@@ -62,19 +62,14 @@ type counted struct {
 	took  time.Duration
 }
 
-func (n *normals) op(call lifecycle.Call, bytes uint64) *normal {
-	return n.class(call, tape.SizeClass(bytes))
-}
-
 func (n *normals) class(call lifecycle.Call, size uint8) *normal {
 	return &n.ops[min(call, numCalls-1)][min(size, numSizes-1)]
 }
 
-func (n *normals) act(act tape.Act) *normal { return &n.acts[min(act, numActs-1)] }
-
-// learnTallies takes what was counted since the last time, of operations that never had to wait. Of those of one kind
-// it learns their mean, as often as there were any and often enough to forget what was before.
-func (n *normals) learnTallies(tallies []tape.Tally) {
+// Learn takes the tallies alone; see Look. Of operations that never had to wait it learns the mean of those of a kind
+// that were counted since the last time, as often as there were any and often enough to forget what was before.
+func (p *Process) Learn(tallies []tape.Tally) {
+	n := &p.normal
 	for i := range tallies {
 		t := &tallies[i]
 		for len(n.seen) <= t.Index {

@@ -11,8 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Bounds of what a Process remembers. They are far above what a program needs, unless the ends of many things were
-// overwritten before they were read.
+// Bounds of what a Process remembers, far above what a program needs unless many ends were overwritten unread.
 const (
 	maxComms = 16 << 10 // communicators
 	maxActs  = 1 << 10  // open acts of a communicator
@@ -30,7 +29,6 @@ type Process struct {
 	limits  Limits
 	resumed int64           // when the process ran again after its last pause; 0: it never paused
 	later   map[uint32]bool // of Until: communicators that came later
-	stalled int             // how much took too long when it was looked at last
 	looks   uint64
 	oldest  int64   // nothing that goes on began before
 	late    []*Comm // what Late found last
@@ -89,8 +87,7 @@ func (p *Process) Apply(ev *tape.Event) Step {
 	return s
 }
 
-// comm is the communicator of that generation, also one that ended lately, made if there is none; nil if it isn't
-// described, or there is no room.
+// comm is the communicator of that generation, live or ended lately, or a new one; nil without a description or room.
 func (p *Process) comm(generation, root uint32, info *tape.CommInfo) *Comm {
 	c := p.Known(generation)
 	if c == nil {
@@ -229,15 +226,9 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 	p.Learn(tallies)
 }
 
-// Forget drops the communicators that are not in the in-flight table, at once: for a table that is as old as the last
-// event. Those without a slot, for want of room in the table, stay for as long as they have an open act.
-func (p *Process) Forget(slots []tape.Slot) {
-	live := make(map[uint32]bool, len(slots))
-	for i := range slots {
-		live[slots[i].Generation] = true
-	}
-	p.forget(func(c *Comm) bool { return !live[c.Generation] })
-}
+// Forget drops the communicators that the last Look didn't find, at once: for a table that is as old as the last event.
+// Those without a slot, for want of room in the table, stay for as long as they have an open act.
+func (p *Process) Forget() { p.forget(func(c *Comm) bool { return c.seen < p.looks }) }
 
 func (p *Process) forget(gone func(*Comm) bool) {
 	maps.DeleteFunc(p.comms, func(_ uint32, c *Comm) bool {
@@ -248,18 +239,6 @@ func (p *Process) forget(gone func(*Comm) bool) {
 		return true
 	})
 }
-
-// Learn takes the tallies alone; see Look.
-func (p *Process) Learn(tallies []tape.Tally) { p.normal.learnTallies(tallies) }
-
-// Normal is what an operation of that kind and size normally takes in this process, in nanoseconds; 0 while too little
-// is known.
-func (p *Process) Normal(call lifecycle.Call, bytes uint64) int64 {
-	return p.normal.op(call, bytes).duration()
-}
-
-// NormalAct is what an act normally takes.
-func (p *Process) NormalAct(act tape.Act) int64 { return p.normal.act(act).duration() }
 
 // Known is the communicator of that generation, live or ended lately; nil if there is none.
 func (p *Process) Known(generation uint32) *Comm {

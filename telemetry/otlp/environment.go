@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -20,19 +19,16 @@ const (
 	protocolGRPC = "grpc"
 )
 
-type signal struct {
-	name      string // as it stands in variables
-	getenv    func(string) string
-	transport http.RoundTripper
-}
+// signal is TRACES, METRICS or LOGS, as it stands in variables.
+type signal string
 
 // variable is the name and the value of the signal's own variable, or of the one for all signals.
 func (s signal) variable(what string) (name, value string) {
 	const prefix = "OTEL_EXPORTER_OTLP_"
-	name = prefix + s.name + "_" + what
-	if value = s.getenv(name); value == "" {
+	name = prefix + string(s) + "_" + what
+	if value = os.Getenv(name); value == "" {
 		name = prefix + what
-		value = s.getenv(name)
+		value = os.Getenv(name)
 	}
 	return name, strings.TrimSpace(value)
 }

@@ -2,8 +2,9 @@ package otlp
 
 import (
 	"context"
+	"fmt"
+	"mime"
 	"net/http"
-	"os"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploggrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
@@ -18,28 +19,7 @@ import (
 
 // NewSpanExporter makes an exporter of spans. It connects to nobody yet. The error names the wrong variable.
 func NewSpanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
-	return spans(ctx, fromEnv("TRACES"))
-}
-
-// NewMetricExporter is NewSpanExporter for metrics.
-func NewMetricExporter(ctx context.Context) (sdkmetric.Exporter, error) {
-	return metrics(ctx, fromEnv("METRICS"))
-}
-
-// NewLogExporter is NewSpanExporter for log records.
-func NewLogExporter(ctx context.Context) (sdklog.Exporter, error) {
-	return logs(ctx, fromEnv("LOGS"))
-}
-
-func fromEnv(name string) signal {
-	s := signal{name: name, getenv: os.Getenv, transport: http.DefaultTransport}
-	if t, ok := s.transport.(*http.Transport); ok {
-		s.transport = t.Clone() // whoever changes the program's own doesn't change what telemetry goes through
-	}
-	return s
-}
-
-func spans(ctx context.Context, s signal) (sdktrace.SpanExporter, error) {
+	const s signal = "TRACES"
 	switch protocol, err := s.protocol(); {
 	case err != nil:
 		return nil, err
@@ -50,7 +30,9 @@ func spans(ctx context.Context, s signal) (sdktrace.SpanExporter, error) {
 	}
 }
 
-func metrics(ctx context.Context, s signal) (sdkmetric.Exporter, error) {
+// NewMetricExporter is NewSpanExporter for metrics.
+func NewMetricExporter(ctx context.Context) (sdkmetric.Exporter, error) {
+	const s signal = "METRICS"
 	switch protocol, err := s.protocol(); {
 	case err != nil:
 		return nil, err
@@ -61,7 +43,9 @@ func metrics(ctx context.Context, s signal) (sdkmetric.Exporter, error) {
 	}
 }
 
-func logs(ctx context.Context, s signal) (sdklog.Exporter, error) {
+// NewLogExporter is NewSpanExporter for log records.
+func NewLogExporter(ctx context.Context) (sdklog.Exporter, error) {
+	const s signal = "LOGS"
 	switch protocol, err := s.protocol(); {
 	case err != nil:
 		return nil, err
@@ -81,4 +65,34 @@ func options[O any](s signal, insecure func() O, client func(*http.Client) O) (o
 		opts = append(opts, client(s.client()))
 	}
 	return opts
+}
+
+func (s signal) client() *http.Client {
+	transport := http.DefaultTransport
+	if t, ok := transport.(*http.Transport); ok {
+		transport = t.Clone() // whoever changes the program's own doesn't change what telemetry goes through
+	}
+	name, _ := s.variable("ENDPOINT")
+	return &http.Client{Transport: receipts{transport, name}, Timeout: s.timeout()}
+}
+
+// receipts is a transport that takes no web page for a receipt.
+type receipts struct {
+	next     http.RoundTripper
+	variable string // which names the endpoint
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r receipts) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := r.next.RoundTrip(req)
+	if err != nil || resp.StatusCode/100 != 2 {
+		return resp, err
+	}
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil || kind != "text/html" && kind != "application/xhtml+xml" {
+		return resp, nil // no type is no page
+	}
+	_ = resp.Body.Close() // it isn't read
+	return nil, fmt.Errorf("the answer is %s with a web page (%s): this is no collector of OTLP; see %s", resp.Status,
+		kind, r.variable)
 }

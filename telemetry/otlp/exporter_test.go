@@ -28,21 +28,21 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // sent makes an exporter for each signal, and has it export something.
 func sent(ctx context.Context, s signal) error {
-	switch s.name {
+	switch s {
 	case "TRACES":
-		e, err := spans(ctx, s)
+		e, err := NewSpanExporter(ctx)
 		if err != nil {
 			return err
 		}
 		return e.ExportSpans(ctx, []sdktrace.ReadOnlySpan{tracetest.SpanStub{Name: "a span"}.Snapshot()})
 	case "METRICS":
-		e, err := metrics(ctx, s)
+		e, err := NewMetricExporter(ctx)
 		if err != nil {
 			return err
 		}
 		return e.Export(ctx, &metricdata.ResourceMetrics{})
 	default:
-		e, err := logs(ctx, s)
+		e, err := NewLogExporter(ctx)
 		if err != nil {
 			return err
 		}
@@ -50,27 +50,33 @@ func sent(ctx context.Context, s signal) error {
 	}
 }
 
-var paths = map[string]string{"TRACES": "/v1/traces", "METRICS": "/v1/metrics", "LOGS": "/v1/logs"}
+var paths = map[signal]string{"TRACES": "/v1/traces", "METRICS": "/v1/metrics", "LOGS": "/v1/logs"}
+
+// through lets requests go through w while the test runs.
+func through(t *testing.T, w *wire) {
+	t.Helper()
+	before := http.DefaultTransport
+	http.DefaultTransport = w
+	t.Cleanup(func() { http.DefaultTransport = before })
+}
 
 // environ sets variables and no others; SIGNAL stands for the signal's name.
-func environ(t *testing.T, s *signal, vars map[string]string) {
+func environ(t *testing.T, s signal, vars map[string]string) {
 	t.Helper()
-	s.getenv = func(name string) string { return vars[strings.ReplaceAll(name, s.name, "SIGNAL")] }
 	for _, what := range []string{
 		"ENDPOINT", "INSECURE", "CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY", "TIMEOUT",
 		"PROTOCOL", "HEADERS", "COMPRESSION",
 	} {
-		for _, part := range []string{"", s.name + "_"} { // the SDK reads them itself
-			name := "OTEL_EXPORTER_OTLP_" + part + what
-			t.Setenv(name, s.getenv(name))
-		}
+		const prefix = "OTEL_EXPORTER_OTLP_"
+		t.Setenv(prefix+what, vars[prefix+what])
+		t.Setenv(prefix+string(s)+"_"+what, vars[prefix+"SIGNAL_"+what])
 	}
 }
 
 // Who names no endpoint reaches this host's collector, without TLS.
 func TestWhereItGoes(t *testing.T) {
 	const all, own = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_SIGNAL_"
-	for name, path := range paths {
+	for s, path := range paths {
 		for _, c := range []struct {
 			vars map[string]string
 			want string
@@ -83,13 +89,13 @@ func TestWhereItGoes(t *testing.T) {
 			{map[string]string{all + "ENDPOINT": "http://far:1", own + "ENDPOINT": "https://near:2/x"}, "https://near:2/x"},
 		} {
 			w := &wire{}
-			s := signal{name: name, transport: w}
-			environ(t, &s, c.vars)
+			through(t, w)
+			environ(t, s, c.vars)
 			if err := sent(t.Context(), s); err != nil {
-				t.Errorf("%s, %v: %v", name, c.vars, err)
+				t.Errorf("%s, %v: %v", s, c.vars, err)
 			}
 			if w.to != c.want {
-				t.Errorf("%s, %v: goes to %q, want %q", name, c.vars, w.to, c.want)
+				t.Errorf("%s, %v: goes to %q, want %q", s, c.vars, w.to, c.want)
 			}
 		}
 	}
@@ -97,7 +103,7 @@ func TestWhereItGoes(t *testing.T) {
 
 // A web page is no receipt, whatever its status; what collectors answer is one.
 func TestPagesAreNoReceipts(t *testing.T) {
-	for name := range paths {
+	for s := range paths {
 		for _, c := range []struct {
 			kind, body string
 			page       bool
@@ -109,42 +115,42 @@ func TestPagesAreNoReceipts(t *testing.T) {
 			{"application/x-protobuf", "", false},
 			{"application/json", "{}", false},
 		} {
-			s := signal{name: name, transport: &wire{kind: c.kind, body: c.body}}
-			environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_SIGNAL_ENDPOINT": "http://far:1/"})
+			through(t, &wire{kind: c.kind, body: c.body})
+			environ(t, s, map[string]string{"OTEL_EXPORTER_OTLP_SIGNAL_ENDPOINT": "http://far:1/"})
 			err := sent(t.Context(), s)
 			if (err != nil) != c.page {
-				t.Errorf("%s: an answer of type %q: %v", name, c.kind, err)
+				t.Errorf("%s: an answer of type %q: %v", s, c.kind, err)
 			}
-			if err != nil && !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_"+name+"_ENDPOINT") {
-				t.Errorf("%s: the error names no variable: %v", name, err)
+			if err != nil && !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_"+string(s)+"_ENDPOINT") {
+				t.Errorf("%s: the error names no variable: %v", s, err)
 			}
 		}
 	}
 }
 
 func TestProtocolsAreNamed(t *testing.T) {
-	for name := range paths {
-		s := signal{name: name, transport: &wire{}}
-		environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"})
+	for s := range paths {
+		through(t, &wire{})
+		environ(t, s, map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"})
 		if err := sent(t.Context(), s); err == nil || !strings.Contains(err.Error(),
 			`OTEL_EXPORTER_OTLP_PROTOCOL is "smoke"`) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v", s, err)
 		}
 	}
 }
 
 // What speaks of TLS keeps it, and the SDK its own client where there are certificates.
 func TestCertificates(t *testing.T) {
-	s := signal{name: "TRACES"}
-	environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_SIGNAL_CLIENT_KEY": "/nonexistent.pem"})
+	const s signal = "TRACES"
+	environ(t, s, map[string]string{"OTEL_EXPORTER_OTLP_SIGNAL_CLIENT_KEY": "/nonexistent.pem"})
 	if own := options(s, func() string { return "insecure" }, func(*http.Client) string { return "client" }); own != nil {
 		t.Errorf("with a key the exporter is mended: %v", own)
 	}
-	environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "250", "OTEL_EXPORTER_OTLP_SIGNAL_TIMEOUT": "-1"})
+	environ(t, s, map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "250", "OTEL_EXPORTER_OTLP_SIGNAL_TIMEOUT": "-1"})
 	if got := s.client().Timeout; got != DefaultTimeout {
 		t.Errorf("the timeout is %v", got)
 	}
-	environ(t, &s, map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "250"})
+	environ(t, s, map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "250"})
 	if got := s.client().Timeout.Milliseconds(); got != 250 {
 		t.Errorf("the timeout is %d ms", got)
 	}

@@ -73,8 +73,7 @@ func ChildExit(pidfd int) Exit {
 	}
 }
 
-// siginfo is what waitid(2) fills in on 64-bit machines: unix.Siginfo has its size, and not the fields of a child's
-// end.
+// siginfo is what waitid(2) fills in on 64-bit machines; unix.Siginfo lacks the fields of a child's end.
 type siginfo struct {
 	signo, errno, code, _ int32
 	pid, uid, status      int32
@@ -87,8 +86,7 @@ const (
 	cldDumped = 3
 )
 
-// exitOf finds how a process ended: the kernel tells its parent, and, until the parent has asked, those who may trace
-// it.
+// exitOf asks the kernel how a process ended: it tells the parent, and until that has asked, those who may trace it.
 func (k kernel) exitOf(id ID, pidfd int) Exit {
 	if pidfd >= 0 {
 		if exit := ChildExit(pidfd); exit.Known {

@@ -48,8 +48,7 @@ func (k kernel) stat(pid int) (stat, error) {
 	}
 }
 
-// parseStat reads fields 3, 9, 22 and 52. The second field is the program's name in parentheses, which may hold
-// anything.
+// parseStat reads fields 3, 9, 22 and 52, behind the name in parentheses, which may hold anything.
 func parseStat(b []byte) (s stat, err error) {
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	const state, flags, start, exit = 0, 9 - 3, 22 - 3, 52 - 3 // the first is field 3

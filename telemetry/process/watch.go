@@ -40,25 +40,34 @@ func (k kernel) watch(id ID, ended func(Exit)) (stop func(), err error) {
 		return nil, &goneError{}
 	}
 	if err != nil {
-		return k.poll(id, ended)
+		fd = -1
 	}
-	file := os.NewFile(uintptr(fd), "pidfd")
+	file := os.NewFile(uintptr(fd), "pidfd") // nil without one, as its methods allow
 	// The pid may have become another's before it was opened; from now on it can't.
 	if k.ended(id) {
 		exit := k.exitOf(id, fd)
 		_ = file.Close()
 		return nil, &goneError{exit}
 	}
-	conn, err := file.SyscallConn()
-	if err != nil { // a closed file's, which this is not
-		_ = file.Close()
-		return k.poll(id, ended)
-	}
-	done := make(chan struct{})
+	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		defer file.Close() //nolint:errcheck // nothing is lost if it fails
-		var exit Exit
+		if exit, over := k.await(id, file, quit); over {
+			ended(exit)
+		}
+	}()
+	var once sync.Once
+	return func() {
+		once.Do(func() { close(quit) })
+		_ = file.Close() // wakes the goroutine; it fails if that is through
+		<-done
+	}, nil
+}
+
+// await waits until the process has ended; over is false if the pidfd or quit was closed before.
+func (k kernel) await(id ID, pidfd *os.File, quit <-chan struct{}) (exit Exit, over bool) {
+	if conn, err := pidfd.SyscallConn(); err == nil {
 		err := conn.Read(func(fd uintptr) bool {
 			if !readable(int(fd)) {
 				return false
@@ -66,14 +75,18 @@ func (k kernel) watch(id ID, ended func(Exit)) (stop func(), err error) {
 			exit = k.exitOf(id, int(fd))
 			return true
 		})
-		if err == nil {
-			ended(exit)
+		return exit, err == nil
+	}
+	tick := time.NewTicker(pollTime)
+	defer tick.Stop()
+	for !k.ended(id) {
+		select {
+		case <-tick.C:
+		case <-quit:
+			return Exit{}, false
 		}
-	}()
-	return func() {
-		_ = file.Close() // wakes the goroutine; it fails if that is through
-		<-done
-	}, nil
+	}
+	return k.exitOf(id, -1), true
 }
 
 // readable tells whether a pidfd's process has ended.
@@ -81,30 +94,4 @@ func readable(pidfd int) bool {
 	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n == 1
-}
-
-// poll is watch without a pidfd.
-func (k kernel) poll(id ID, ended func(Exit)) (stop func(), err error) {
-	if k.ended(id) {
-		return nil, &goneError{k.exitOf(id, -1)}
-	}
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(pollTime)
-		defer tick.Stop()
-		for !k.ended(id) {
-			select {
-			case <-tick.C:
-			case <-quit:
-				return
-			}
-		}
-		ended(k.exitOf(id, -1))
-	}()
-	var once sync.Once
-	return func() {
-		once.Do(func() { close(quit) })
-		<-done
-	}, nil
 }

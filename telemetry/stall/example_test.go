@@ -23,11 +23,11 @@ func Example() {
 	for second := range int64(12) {
 		process.Look(slots, nil)
 		for _, r := range watch.Check(second * int64(time.Second)) {
-			fmt.Println(r.String())
+			fmt.Println(r.Kind(), r.Seq, "of", r.Comm.Name, "is", r.Stage, "after", r.Age(), "and waits for rank", r.Wait)
 		}
 	}
 	// Output:
-	// all_reduce 7 of world rank 0 of 4 slow: 1s in transfer, waiting for rank 3
-	// all_reduce 7 of world rank 0 of 4 stalled: 5s in transfer, waiting for rank 3
-	// all_reduce 7 of world rank 0 of 4 stalled: 10s in transfer, waiting for rank 3
+	// all_reduce 7 of world is slow after 1s and waits for rank 3
+	// all_reduce 7 of world is stalled after 5s and waits for rank 3
+	// all_reduce 7 of world is stalled after 10s and waits for rank 3
 }

@@ -43,13 +43,13 @@ func TestReportsOfAnyHistory(t *testing.T) {
 				live[key{g, tape.ActSplit, ev.Life.Start}] = true
 			}
 			for _, r := range w.check(now, slots...) {
-				k := key{r.Generation, r.Act, r.Start}
+				k := key{r.Comm.Generation, r.Act, r.Start}
 				last, known := told[k]
 				switch {
 				case r.Now < now || r.Age() < limits.Slow:
-					t.Fatalf("told of something young: %v", r.String())
+					t.Fatalf("told of something young: %v", line(&r))
 				case r.Stage == stall.Slow && known:
-					t.Fatalf("slow, after %v: %v", last.Stage, r.String())
+					t.Fatalf("slow, after %v: %v", last.Stage, line(&r))
 				case r.Stage == stall.Stalled && (!known || last.Stage == stall.Cleared || r.Count != last.Count+1 ||
 					r.Age() < r.Threshold):
 					t.Fatalf("stalled %d (%v), after %v %d", r.Count, r.Age(), last.Stage, last.Count)
@@ -58,7 +58,7 @@ func TestReportsOfAnyHistory(t *testing.T) {
 				case r.Stage == stall.Cleared && (!known || last.Stage == stall.Cleared || live[k]):
 					t.Fatalf("cleared, after %v, in flight: %v", last.Stage, live[k])
 				case r.Stage != stall.Cleared && !live[k]:
-					t.Fatalf("told of what isn't in flight: %v", r.String())
+					t.Fatalf("told of what isn't in flight: %v", line(&r))
 				}
 				told[k] = r
 			}
@@ -105,7 +105,7 @@ func TestReportsOfAnyHistory(t *testing.T) {
 		w.process.Look(nil, nil) // missing in one table alone, they might be new
 		check()
 		if left := w.check(now + int64(time.Hour)); len(left) > 0 {
-			t.Fatalf("an hour after the end: %v", left[0].String())
+			t.Fatalf("an hour after the end: %v", line(&left[0]))
 		}
 	})
 }

@@ -1,10 +1,8 @@
 package stall
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -31,9 +29,8 @@ func (s Stage) String() string {
 // Report tells of one operation or act that takes, or took, too long on one rank, as it was at the time Now. Times are
 // the tape's: CLOCK_MONOTONIC, nanoseconds.
 type Report struct {
-	Stage      Stage
-	Comm       tape.CommInfo
-	Generation uint32 // of the communicator, as tape.Event's and tape.Slot's
+	Stage Stage
+	Comm  *model.Comm // the model's own, as InFlight
 
 	Act    tape.Act       // tape.ActNone: it is an operation, which Op and Seq describe
 	ActSeq uint64         // the act's number among those of its kind
@@ -42,8 +39,8 @@ type Report struct {
 
 	Phase     tape.Phase
 	Algorithm uint8 // as tape.OpRecord.Algorithm
-	// InFlight is the model's own, for what becomes known of the operation later. It belongs to the model's owner, and
-	// is nil for an act that runs none.
+	// InFlight is the model's own, for what becomes known of the operation later. Both belong to the model's owner. It is
+	// nil for an act that runs none.
 	InFlight *model.Op
 
 	Start, Now int64 // when it began, and the moment of which the report tells
@@ -58,32 +55,15 @@ type Report struct {
 // Age is how long it had taken at the moment of the report.
 func (r *Report) Age() time.Duration { return time.Duration(r.Now - r.Start) }
 
+// News tells whether it is the first of a stall, or its end.
+func (r Report) News() bool {
+	return r.Count == 1 && r.Stage == Stalled || r.Count > 0 && r.Stage == Cleared
+}
+
 // Kind is what it is: the operation's name ("all_reduce"), or the act's ("init").
 func (r *Report) Kind() string {
 	if r.Act != tape.ActNone {
 		return r.Act.String()
 	}
 	return r.Op.Call.String()
-}
-
-// String is the report in one sentence: "all_reduce 7 of world rank 1 of 4 stalled: 5.2s in transfer, waiting for rank
-// 3".
-func (r *Report) String() string {
-	what := r.Kind()
-	if r.Act == tape.ActNone {
-		what += fmt.Sprintf(" %d", r.Seq)
-	}
-	name := r.Comm.Name
-	if name == "" {
-		name = r.Comm.ID.Short()
-	}
-	text := fmt.Sprintf("%s of %s rank %d of %d %s: %s",
-		what, name, r.Comm.Rank, r.Comm.Size, r.Stage, words.Round(r.Age()))
-	if r.Phase != tape.PhaseNone {
-		text += " in " + r.Phase.String()
-	}
-	if r.Wait >= 0 {
-		text += fmt.Sprintf(", waiting for rank %d", r.Wait)
-	}
-	return text
 }

@@ -16,8 +16,8 @@ const maxInterval = time.Minute
 // Watch finds what takes too long in a model. It belongs to the model's owner.
 type Watch struct {
 	process *model.Process
-	told    map[any]*trouble // by the operation or act, a *model.Op or *model.Act
-	tick    uint64           // counts the calls of Check
+	told    map[model.Activity]*trouble
+	tick    uint64 // counts the calls of Check
 	reports []Report
 }
 
@@ -30,7 +30,7 @@ type trouble struct {
 
 // New makes a Watch of a process. What is slow and what stalls is as the process's Limits say.
 func New(process *model.Process) *Watch {
-	return &Watch{process: process, told: make(map[any]*trouble)}
+	return &Watch{process: process, told: make(map[model.Activity]*trouble)}
 }
 
 // Check looks at what the process does at the time now of the tape's clock, and returns what there is to tell, first of
@@ -40,15 +40,11 @@ func (w *Watch) Check(now int64) []Report {
 	w.tick++
 	w.reports = w.reports[:0]
 	for _, c := range w.process.Late(now) {
-		// What an act does on the wire is no operation of the user's.
-		if o := c.InFlight(); o != nil && o.Signature.Call.IsOperation() {
-			w.checkOp(c, o, now)
-		}
-		for _, a := range c.Acts {
-			w.checkAct(c, a, now)
+		for a := range c.Activities() {
+			w.check(c, a, now)
 		}
 	}
-	maps.DeleteFunc(w.told, func(_ any, t *trouble) bool {
+	maps.DeleteFunc(w.told, func(_ model.Activity, t *trouble) bool {
 		over := t.tick != w.tick
 		if over {
 			t.last.Stage, t.last.Now = Cleared, now
@@ -58,37 +54,32 @@ func (w *Watch) Check(now int64) []Report {
 	})
 	slices.SortStableFunc(w.reports, func(a, b Report) int {
 		if a.Stage == Cleared && b.Stage == Cleared {
-			return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Start, b.Start))
+			return cmp.Or(cmp.Compare(a.Comm.Generation, b.Comm.Generation), cmp.Compare(a.Start, b.Start))
 		}
 		return cmp.Compare(b.Stage/Cleared, a.Stage/Cleared)
 	})
 	return w.reports
 }
 
-func (w *Watch) checkOp(c *model.Comm, o *model.Op, now int64) {
-	slow, stalled := w.process.Thresholds(o)
+func (w *Watch) check(c *model.Comm, a model.Activity, now int64) {
+	p := a.Course()
 	r := Report{
-		Comm: c.CommInfo, Generation: c.Generation, Start: o.Start, Now: now, Phase: o.Phase,
-		Normal: time.Duration(w.process.Normal(o.Signature.Call, o.Signature.Bytes)),
+		Comm: c, Start: p.Start, Now: now, Phase: p.Phase, Wait: -1,
+		Normal: time.Duration(w.process.Normal(a)),
 	}
-	r.runs(o)
-	o.Slow, o.Stalls = w.tell(o, &r, slow, stalled)
-}
-
-func (w *Watch) checkAct(c *model.Comm, a *model.Act, now int64) {
 	o := c.InFlight()
-	if a.Kind == tape.ActGroup && o != nil && o.Signature.Call.IsOperation() && w.told[a] == nil {
-		return // the operation that the group makes now tells more
-	}
-	slow, stalled := w.process.ActThresholds(a.Kind)
-	r := Report{
-		Comm: c.CommInfo, Generation: c.Generation, Act: a.Kind, ActSeq: a.Seq, Start: a.Start, Now: now,
-		Phase: a.Phase, Wait: -1, Normal: time.Duration(w.process.NormalAct(a.Kind)),
+	if act, ok := a.(*model.Act); ok {
+		r.Act, r.ActSeq = act.Kind, act.Seq
+		if act.Kind == tape.ActGroup && o != nil && o.Signature.Call.IsOperation() && w.told[a] == nil {
+			return // the operation that the group makes now tells more
+		}
+	} else if !o.Signature.Call.IsOperation() {
+		return // what an act does on the wire is no operation of the user's
 	}
 	if o != nil {
 		r.runs(o)
 	}
-	a.Slow, a.Stalls = w.tell(a, &r, slow, stalled)
+	p.Slow, p.Stalls = w.tell(a, &r)
 }
 
 // runs adds the operation that is in flight.
@@ -97,9 +88,9 @@ func (r *Report) runs(o *model.Op) {
 	r.Phase = cmp.Or(r.Phase, o.Phase)
 }
 
-// tell reports what was not said yet: that it is slow, that it stalls, or that it still does. It returns what is to be
-// marked.
-func (w *Watch) tell(of any, r *Report, slow, stalled int64) (told bool, stalls int) {
+// tell reports what was not said yet of an activity, and returns what is to be marked.
+func (w *Watch) tell(of model.Activity, r *Report) (told bool, stalls int) {
+	slow, stalled := w.process.Thresholds(of)
 	age := w.process.Age(r.Start, r.Now) // a pause of the process doesn't count
 	t := w.told[of]
 	if t == nil {

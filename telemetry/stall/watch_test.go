@@ -1,6 +1,7 @@
 package stall_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -55,11 +57,28 @@ func idle(generation uint32, seq uint64) tape.Slot {
 	return s
 }
 
+// line is a report in one sentence.
+func line(r *stall.Report) string {
+	what := r.Kind()
+	if r.Act == tape.ActNone {
+		what += fmt.Sprintf(" %d", r.Seq)
+	}
+	text := fmt.Sprintf("%s of %s rank %d of %d %s: %s",
+		what, r.Comm.Name, r.Comm.Rank, r.Comm.Size, r.Stage, words.Round(r.Age()))
+	if r.Phase != tape.PhaseNone {
+		text += " in " + r.Phase.String()
+	}
+	if r.Wait >= 0 {
+		text += fmt.Sprintf(", waiting for rank %d", r.Wait)
+	}
+	return text
+}
+
 // told is what a Check said, a line each.
 func told(reports []stall.Report) []string {
 	var lines []string
 	for i := range reports {
-		lines = append(lines, reports[i].String())
+		lines = append(lines, line(&reports[i]))
 	}
 	slices.Sort(lines)
 	return lines
@@ -77,7 +96,7 @@ func expect(t *testing.T, when string, got []stall.Report, want ...string) {
 func TestOperation(t *testing.T) {
 	w := newWatch(model.Limits{})
 	slot := busy(1, 7, 1000*ms)
-	line := func(stage, age string) string {
+	sentence := func(stage, age string) string {
 		return "all_reduce 7 of world rank 1 of 4 " + stage + ": " + age + " in transfer, waiting for rank 3"
 	}
 	var at []int64
@@ -86,10 +105,10 @@ func TestOperation(t *testing.T) {
 			at = append(at, r.Age().Milliseconds())
 			switch {
 			case len(at) == 1:
-				expect(t, "first", []stall.Report{r}, line("slow", "1s"))
+				expect(t, "first", []stall.Report{r}, sentence("slow", "1s"))
 			case len(at) == 2:
-				expect(t, "second", []stall.Report{r}, line("stalled", "5s"))
-			case r.Count != len(at)-1 || r.Stage != stall.Stalled || r.Threshold != 5*time.Second || r.Generation != 1 ||
+				expect(t, "second", []stall.Report{r}, sentence("stalled", "5s"))
+			case r.Count != len(at)-1 || r.Stage != stall.Stalled || r.Threshold != 5*time.Second || r.Comm.Generation != 1 ||
 				r.WaitSince != 1000*ms+1:
 				t.Errorf("report %d is %+v", len(at), r)
 			}
@@ -100,7 +119,7 @@ func TestOperation(t *testing.T) {
 		t.Errorf("ages of the reports in milliseconds (-want +got):\n%s", diff)
 	}
 	cleared := w.check(200_250*ms, idle(1, 7))
-	expect(t, "it ended", cleared, line("cleared", "3m19s"))
+	expect(t, "it ended", cleared, sentence("cleared", "3m19s"))
 	if cleared[0].Count != 6 {
 		t.Errorf("it was told %d times, says the end; it was 6", cleared[0].Count)
 	}
@@ -295,7 +314,7 @@ func TestMarks(t *testing.T) {
 	}
 	for _, r := range reports {
 		if r.InFlight == nil || !r.InFlight.Slow || r.InFlight.Stalls != 2 {
-			t.Errorf("%s: the operation is marked %+v", r.String(), r.InFlight)
+			t.Errorf("%s: the operation is marked %+v", line(&r), r.InFlight)
 		}
 	}
 }

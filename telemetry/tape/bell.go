@@ -69,9 +69,8 @@ func (b *bellWatch) ring() {
 
 func (b *bellWatch) word() *uint32 { return (*uint32)(unsafe.Pointer(&b.page[bellAt])) }
 
-// close ends the watch. It wakes other followers of the tape, too, which does them no harm. If the file was cut short
-// nobody can be woken any more: then the watch ends by itself when its wait does, and the goroutine is all that it
-// has until then.
+// close ends the watch, and wakes other followers, which does no harm. Of a file that was cut short nobody can be
+// woken any more: then the goroutine ends when its wait does.
 func (b *bellWatch) close() {
 	b.closing.Store(true)
 	again := time.NewTicker(time.Millisecond)
@@ -91,9 +90,8 @@ const (
 	futexOpWake = 1
 )
 
-// futexWait sleeps while *word is value, at most for limit. It returns early for any reason: the caller looks again.
-// It is told the word's address only and never touches it, so a file that was cut short under the mapping is an error
-// (EFAULT) and not a SIGBUS.
+// futexWait sleeps while *word is value, at most for limit, or less for any reason: the caller looks again. The kernel
+// alone touches the word, so that a file cut short under the mapping is an error (EFAULT) and not a SIGBUS.
 func futexWait(word *uint32, value uint32, limit time.Duration) error {
 	at, timeout := uintptr(unsafe.Pointer(word)), unix.NsecToTimespec(int64(limit))
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, at, futexOpWait, uintptr(value), uintptr(unsafe.Pointer(&timeout)), 0, 0)

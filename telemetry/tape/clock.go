@@ -32,8 +32,7 @@ var (
 
 func sinceEpoch() int64 { return int64(time.Since(epoch)) }
 
-// kernelNow is CLOCK_MONOTONIC as the kernel has it. Go's own monotonic clock is the same, counted from another zero;
-// reading it costs half of what clock_gettime through x/sys does.
+// kernelNow is CLOCK_MONOTONIC by Go's own clock, which costs half of what clock_gettime through x/sys does.
 func kernelNow() int64 { return epochMono + sinceEpoch() }
 
 // readTogether reads two clocks at one moment, as well as it can: it takes the tightest of a few tries, so that being
@@ -131,9 +130,8 @@ func (l *line) next(ticks uint64, kernel int64, tight bool) (next *line, now int
 		return next, now
 	}
 	next.measured = uint64(kernel-l.kernel) << 32 / since
-	// A line that begins ahead of the kernel's clock comes back to it. It holds only if the kernel's clock has had
-	// that slope twice: else the counter jumped, as it may when its machine sleeps or is moved, or the clock goes at
-	// another rate.
+	// A line that begins ahead of the kernel's clock comes back to it. It holds only if the kernel's clock has had that
+	// slope twice: else the counter jumped, with a machine that slept or was moved, or the rate changed.
 	ahead := uint64(now-kernel) << 32 / lineTicks
 	apart := max(next.measured, l.measured) - min(next.measured, l.measured)
 	if apart <= l.measured/sameSlope && ahead <= next.measured/sameSlope {

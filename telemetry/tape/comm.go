@@ -141,8 +141,7 @@ func (c *CommWriter) showInfo(number uint32) {
 	c.slot.info.publish(state)
 }
 
-// writeInfo puts what the communicator is onto the life ring, so that readers know whose the records of a
-// communicator are that is gone.
+// writeInfo puts what the communicator is onto the life ring, for when its slot is gone.
 func (c *CommWriter) writeInfo(kind uint8) {
 	var buf [maxTail]byte
 	tail := appendInfo(buf[:0], &c.info, c.root)

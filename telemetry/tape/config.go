@@ -47,9 +47,7 @@ type Config struct {
 	// OpRecords is the size of the op ring in records of 64 bytes; 65,536 if 0, at most 16,777,216. It is rounded up
 	// to a power of two. An operation takes 1 record; 1 more, its start, if it has to wait or is called within a span,
 	// and then 1 for each change of its phase or of the rank it waits for, and 1 for the span. One that needs only 1 is
-	// on the ordinary ring instead, unless it is slow, failed, sampled or not counted in a tally. That ring has a page
-	// of 512 bytes for each 32 records, which holds 57 operations if all are alike, and 8 if none is like the one
-	// before.
+	// mostly on the ordinary ring, with a page of 512 bytes for each 32 records, which holds 8 to 57 operations.
 	OpRecords int
 	// Tallies is how many kinds of operations are counted by the writer; 1024 if 0, at most 65,536. A tally is 512
 	// bytes. A communicator takes one for each call and class of sizes, and leaves them to the next of its name.

@@ -62,8 +62,7 @@ func createFile(cfg Config) (f *os.File, path string, err error) {
 			n++
 			continue
 		default:
-			// Whoever wrote it had our pid, so is dead or in another container. The latter goes on writing to it under its
-			// new name.
+			// Its writer had our pid, so is dead or in another container, and goes on writing under the new name.
 			aside := fmt.Sprintf("%s.%d.old.tape", strings.TrimSuffix(name, ".tape"), time.Now().UnixNano())
 			if err = dir.Rename(name, aside); err == nil || errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -75,8 +74,7 @@ func createFile(cfg Config) (f *os.File, path string, err error) {
 	}
 }
 
-// openJobDir makes the job's directory as far as it is missing and opens it. From here on names are looked up in what
-// was opened and checked, so that nobody can exchange the directory in between.
+// openJobDir makes the job's directory if it is missing and opens it, so that nobody can exchange it afterwards.
 func openJobDir(cfg Config) (*os.Root, error) {
 	path, err := filepath.Abs(cfg.Dir)
 	if err != nil {
@@ -142,9 +140,8 @@ func cureFor(err error) string {
 	}
 }
 
-// fillFile makes a file under a temporary name with its space reserved and its header written. Reserved, because a
-// mapped file on a full file system kills the process (SIGBUS) when it writes to it; so a full one is an error here
-// and now.
+// fillFile makes a file under a temporary name with its header written and its space reserved: writing to a mapping for
+// which a full file system has no room would kill the process (SIGBUS).
 func fillFile(dir *os.Root, name string, cfg Config, me process.ID) (*os.File, error) {
 	f, err := dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -61,25 +61,19 @@ func newCursor(t *file) (*cursor, error) {
 		op:    newRingReader(t, t.geo.opOffset(), t.geo.op),
 		comms: directory{t: t, known: make(map[uint32]description)},
 	}
-	c.life.behind, c.op.behind = c.refresh, c.refresh
 	if err := c.refresh(); err != nil {
 		return nil, err
 	}
 	return c, c.learn()
 }
 
-// learn finds out which communicators the tape knows, so that also the records of one whose description is written
-// further on are told whose they are.
+// learn reads all descriptions that are on the tape, for records that come before the one of their communicator.
 func (c *cursor) learn() error {
 	for _, s := range c.t.Slots() { // without those that are corrupt: the rings may be whole
 		c.comms.add(s.Generation, description{s.CommInfo, s.Root})
 	}
 	scan := newRingReader(c.t, c.life.off, c.t.geo.life)
 	scan.head, scan.final = c.life.head, true
-	scan.behind = func() error {
-		now, err := c.t.readChanging()
-		return cmp.Or(err, scan.advance(now.lifeHead))
-	}
 	for {
 		var ev Event
 		var info description
@@ -111,8 +105,7 @@ func (c *cursor) missed() Missed { return Missed{Life: c.life.missed, Op: c.op.m
 // finish says that nothing is written any more.
 func (c *cursor) finish() { c.life.final, c.op.final = true, true }
 
-// next delivers the next event into ev; ok is false if there was none when the cursor was refreshed last. It
-// refreshes itself only where the order demands it.
+// next delivers the next event into ev; ok is false if the last refresh showed none.
 func (c *cursor) next(ev *Event) (ok bool, err error) {
 	for refreshed := false; ; {
 		if !c.held {
@@ -286,8 +279,7 @@ func (d *directory) add(number uint32, info description) {
 	d.known[number] = info
 }
 
-// find looks a communicator up, in the in-flight table if its description is not on the ring any more. Of one that is
-// unknown the info is zero.
+// find looks a communicator up, at last in the in-flight table. Of one that is unknown the info is zero.
 func (d *directory) find(number uint32, slot int) (description, error) {
 	if info, ok := d.known[number]; ok {
 		return info, nil
@@ -297,7 +289,7 @@ func (d *directory) find(number uint32, slot int) (description, error) {
 		if err := d.t.readAt(bytesOf(d.slot[:]), d.t.geo.slotOffset()+int64(slot)*slotSize); err != nil {
 			return description{}, err
 		}
-		if s, whole := decodeSlot(slot, &d.slot[0], &texts{}); whole && s.Generation == number {
+		if s, whole := decodeSlot(slot, &d.slot[0], texts{}); whole && s.Generation == number {
 			info = description{s.CommInfo, s.Root}
 		}
 	}

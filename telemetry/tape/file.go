@@ -87,13 +87,11 @@ type file struct {
 
 	mu           sync.Mutex // guards what follows
 	table, again []slot     // scratch for reading the in-flight table
-	texts        []texts    // by slot
 	counts       []tally    // scratch for reading tallies
-	tallyTexts   []texts    // by tally
+	texts        texts      // of both
 }
 
-// openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR. A partial one may be cut short behind its
-// header.
+// openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR.
 func openFile(path string, flag int, partial bool) (*file, error) {
 	// Not blocking and not following, in case that somebody put a pipe or a link there.
 	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -103,7 +101,7 @@ func openFile(path string, flag int, partial bool) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tape: %w", err)
 	}
-	t := &file{f: f, path: path, partial: partial}
+	t := &file{f: f, path: path, partial: partial, texts: texts{}}
 	if err := t.readStatic(); err != nil {
 		_ = f.Close()
 		return nil, err
@@ -135,8 +133,7 @@ func (t *file) readAt(b []byte, off int64) error {
 	return nil
 }
 
-// readStatic reads and checks the part of the header that never changes. After it, every offset that geo gives is
-// inside the file.
+// readStatic reads and checks what never changes. After it, every offset that geo gives is inside the file.
 func (t *file) readStatic() error {
 	st, err := t.f.Stat()
 	if err != nil {

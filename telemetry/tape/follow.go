@@ -178,9 +178,8 @@ func (f *Follower) ending() error {
 	}
 }
 
-// sleep waits until the writer rings, or for a tick, and looks what is new then. It sleeps although operations may
-// have gone on since the cursor looked last: a reader that runs after a busy writer's every record reads a few at a
-// time, and pays for each look.
+// sleep waits until the writer rings, or for a tick, and looks what is new then. It does so although there may be a few
+// operations already: to run after a busy writer's every record would cost a look for each.
 func (f *Follower) sleep(ctx context.Context) error {
 	if f.cursor.now.waiting == 0 {
 		// Announce it first and look again then; the writer writes first and looks whether anybody waits then. So one

@@ -1,7 +1,6 @@
 package tape
 
-// latch is what changes as a whole. Its writer never makes a reader wait, and wherever it stops, be it preempted or
-// killed, one of the two copies is whole.
+// latch is what changes as a whole: wherever its writer stops, one of the two copies is whole, and no reader waits.
 type latch[T any] [2]struct {
 	marker uint64
 	value  T // it has no padding
@@ -15,8 +14,7 @@ func (l *latch[T]) publish(value T) {
 	storeRelease(&to.marker, marker(uint64(version+1), 0, wordsOf(&value)))
 }
 
-// current is the version and the current copy; ok is false if its check does not fit. A latch that was never written
-// is whole, and all zero.
+// current is the version and the current copy, zero if there was none; ok is false if its check doesn't fit.
 func (l *latch[T]) current() (version uint32, value *T, ok bool) {
 	now := &l[0]
 	if other := &l[1]; int32(uint32(other.marker>>32)-uint32(now.marker>>32)) > 0 {

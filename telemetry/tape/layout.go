@@ -8,8 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// The format's version. A reader refuses any other. What is added without a new version goes into bytes that are
-// reserved, new fields of tails and new kinds of records: readers pass over those that they don't know.
+// The format's version; a reader refuses any other. Additions that readers may pass over don't need a new one.
 const formatVersion = 3
 
 // magic is a tape's first eight bytes.
@@ -30,8 +29,7 @@ const (
 	recordsPerPage = 32 // of the op ring
 )
 
-// The parts as they lie on the file, whose byte order is that of all machines on which this runs. What their fields are
-// is said in the package's documentation.
+// The parts as they lie on the file, in the machine's byte order. The package's documentation describes their fields.
 type (
 	header struct {
 		static
@@ -236,9 +234,8 @@ const (
 	maxSite = 160 // of each of the function's and the file's name
 )
 
-// marker says that words are whole, and are the ones with that number, however they may have been torn: by a reader
-// that copied them while they changed, by two writers a lap apart, or by a process that was killed while it wrote. Its
-// check is quick rather than strong.
+// marker says that words are whole, and are the ones with that number, however they may have been torn: by a reader, by
+// two writers a lap apart, or by the end of a process. Its check is quick rather than strong.
 func marker(number uint64, kind uint8, words []uint64) uint64 {
 	return number<<32 | uint64(kind)<<24 | check(uint64(uint32(number)), words)>>8
 }

@@ -37,8 +37,7 @@ type pending struct {
 	bytes  uint64
 }
 
-// maxPending is how many operations of a communicator can be in flight with all that is known of them. Of more, the
-// oldest lose their signature and number. It is a power of two.
+// maxPending is how many operations in flight are fully known; beyond, the oldest lose their signature. A power of two.
 const maxPending = 64
 
 // maxInFlight is the most operations in flight that a slot can tell: it has 24 bits for them.
@@ -214,8 +213,7 @@ func (o *operations) find(n uint64) *pending {
 // oldest is the oldest operation in flight.
 func (o *operations) oldest() *pending { return o.find(o.completed + 1) }
 
-// retire moves completed over the operations that have ended, of which the last is one. Those that are not known any
-// more end in order, as far as anybody can tell.
+// retire moves completed over the operations that have ended. Those that are not known any more end in order.
 func (o *operations) retire(last uint64) {
 	was := o.completed
 	for ; o.completed < o.launched; o.completed++ {
@@ -243,8 +241,7 @@ func (c *CommWriter) show(p *pending) {
 	store(to, uint64(o.version), 0, o.launched, p.number, kinds, ranks, p.bytes, uint64(p.start), uint64(o.waitSince))
 }
 
-// putEnd counts and writes an operation's end. One that is ordinary goes where followers don't look, unless it is
-// sampled, or there is no room.
+// putEnd counts and writes an operation's end: an ordinary one where followers don't look, if there is room.
 func (c *CommWriter) putEnd(p *pending, now int64, phase Phase, code lifecycle.Code) {
 	kind := c.countInTally(p, now-p.start, code)
 	if kind == kindOrdinary {
@@ -261,9 +258,8 @@ func (c *CommWriter) sampled(p *pending) bool {
 	return c.w.every != 0 && sampled(c.seed, p.number, c.w.every)
 }
 
-// tell puts an operation's start into the op ring, unless it is there. An operation that never has to wait does
-// without: the record of its end says when it began, and until then the slot does. So the record may come later than
-// others of a later time.
+// tell puts an operation's start into the op ring, unless it is there: when it first has something to tell besides. So
+// the record may come later than others of a later time.
 func (c *CommWriter) tell(p *pending) {
 	if !p.told {
 		p.told = true
@@ -271,8 +267,7 @@ func (c *CommWriter) tell(p *pending) {
 	}
 }
 
-// tellFrom puts an operation's start into the op ring, with its caller's record before it. Both are reserved
-// together, so that nothing comes between them.
+// tellFrom puts an operation's start into the op ring, right behind its caller's record.
 func (c *CommWriter) tellFrom(caller *SpanContext, p *pending) {
 	p.told = true
 	le := binary.LittleEndian

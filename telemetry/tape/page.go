@@ -6,10 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// putOrdinary writes the end of an ordinary operation, which c.tally has counted, onto the communicator's page; ok is
-// false if there is none for it. One like the one before is a single word, so that several are on one line of the
-// cache: a line for each is what an operation pays for most. Nobody else stores on the page until the communicator
-// leaves it, however far others go round the ring.
+// putOrdinary writes the end of an ordinary operation onto the communicator's page; ok is false if there is none.
+// One like the one before is a single word, so that several share a line of the cache, which is what costs most. Nobody
+// else stores on the page until the communicator leaves it.
 func (c *CommWriter) putOrdinary(p *pending, now int64) (ok bool) {
 	o := c.op
 	after, took := uint64(p.start-o.pageStart), uint64(now-p.start)
@@ -29,8 +28,7 @@ func (c *CommWriter) putOrdinary(p *pending, now int64) (ok bool) {
 	return true
 }
 
-// turnPage takes the page that was begun the longest ago of those that no communicator writes, and clears it. ok is
-// false if there is none among the next few.
+// turnPage takes the oldest page that no communicator writes, if one of the next few is free, and clears it.
 func (c *CommWriter) turnPage() (ok bool) {
 	c.givePage()
 	w := c.w
@@ -58,8 +56,7 @@ func (c *CommWriter) givePage() {
 // pageBatch is how many pages are read at a time.
 const pageBatch = 64
 
-// ordinary reads the ordinary ring: what is on its pages as records, by their times, and how many are lost, as far as
-// the tallies tell.
+// ordinary reads the ordinary ring: its records by their times, and how many are lost, as the tallies tell.
 func (t *file) ordinary() (records []record, lost uint64, err error) {
 	written := uint64(0)
 	tallies, _ := t.AppendTallies(nil) // before the ring; corrupt ones are told to those that ask for tallies

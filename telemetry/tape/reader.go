@@ -16,24 +16,20 @@ type Reader struct {
 // Open opens one process's tape. The error is a *FormatError if the file is no tape, was cut short or is corrupt, or
 // the file system's.
 func Open(path string) (*Reader, error) {
-	return open(path, false)
+	r, _, err := open(path, false)
+	return r, err
 }
 
 // OpenCut is Open for a tape that may have been cut short, by a copy that broke off for instance: what is missing
 // behind the header reads as if it had never been written. cut says how many bytes there are, and 0 of a whole tape.
-func OpenCut(path string) (r *Reader, cut int64, err error) {
-	if r, err = open(path, true); err != nil {
-		return nil, 0, err
-	}
-	return r, r.cut, nil
-}
+func OpenCut(path string) (r *Reader, cut int64, err error) { return open(path, true) }
 
-func open(path string, partial bool) (*Reader, error) {
+func open(path string, partial bool) (r *Reader, cut int64, err error) {
 	t, err := openFile(path, os.O_RDONLY, partial)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return &Reader{file: t}, nil
+	return &Reader{file: t}, t.cut, nil
 }
 
 // Events yields all records that are still in the rings, in order: what one goroutine wrote earlier comes earlier. If

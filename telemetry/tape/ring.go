@@ -1,14 +1,12 @@
 package tape
 
-// ringReader walks over a ring's records, each of which proves by its marker that it is whole and is the one that was
-// looked for.
+// ringReader walks over a ring's records, each of which proves by its marker that it is the one that was looked for.
 type ringReader struct {
 	t      *file
-	off    int64        // of the ring in the file
-	size   uint64       // in records
-	behind func() error // refreshes head
-	next   uint64       // index of the record to be read
-	head   uint64       // how many were reserved, as far as known
+	off    int64  // of the ring in the file
+	size   uint64 // in records
+	next   uint64 // index of the record to be read
+	head   uint64 // how many were reserved, as far as known
 	missed uint64
 	final  bool // nothing is being written any more: what isn't whole never will be
 
@@ -22,8 +20,7 @@ type ringReader struct {
 // readBatch is how many records are read at a time.
 const readBatch = 256
 
-// patience is how long a reader waits for a record that was reserved and not written: its writer may have been
-// preempted. A thread that was killed in between leaves such a record for ever.
+// patience is how long a reader waits for a record that was reserved and not written: its thread may be gone for ever.
 const patience = int64(1e9)
 
 // found is what looking for a record came to.
@@ -90,14 +87,7 @@ func (g *ringReader) peek(r *record) (found, error) {
 	case f == whole:
 		g.stuckSince = 0
 		return whole, nil
-	case f == skipped:
-		// The writer is a lap ahead, so head is old.
-		if err := g.behind(); err != nil {
-			return nothing, err
-		}
-		g.catchUp()
-		return skipped, nil
-	case g.giveUp():
+	case f == skipped || g.giveUp():
 		g.skip(1)
 		return skipped, nil
 	}
@@ -125,8 +115,7 @@ func (g *ringReader) advance(head uint64) error {
 	return nil
 }
 
-// catchUp goes over what was overwritten, and over a bit more if the writer is at it now: to read right in front of
-// it would mean to be overtaken at once.
+// catchUp goes over what was overwritten, and a bit more while the writer is at it: else it would be overtaken at once.
 func (g *ringReader) catchUp() {
 	oldest := g.head - min(g.head, g.size)
 	if !g.final {
@@ -141,8 +130,7 @@ func (g *ringReader) skip(n uint64) {
 	g.stuckSince = 0
 }
 
-// tail reads the tail of the life record r, which is the next, into b, and goes over them all. ok is false if it is
-// not there.
+// tail reads the tail of the life record r, which is the next, into b, and goes over both; ok is false if it is gone.
 func (g *ringReader) tail(r *record, b *[maxTail]byte) (tail []byte, ok bool, err error) {
 	size := uint64(uint32(high32(r[recLifePeer])))
 	more := (size + tailPerRecord - 1) / tailPerRecord

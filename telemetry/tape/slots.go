@@ -36,8 +36,7 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 		if !anyUsed(table) {
 			break // a writer takes slots in order: those behind were never used either
 		}
-		// Each latch of a slot proves by itself that it is whole. That all is of one moment shows in that a second
-		// reading says the same.
+		// Each latch proves by itself that it is whole; that all is of one moment shows in an equal second reading.
 		if err := t.readAt(bytesOf(again), at); err != nil {
 			return slots, err
 		}
@@ -56,8 +55,7 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 	return slots, errors.Join(errs...)
 }
 
-// anyUsed says whether any of these slots has ever had a communicator. The first version of a latch is in its second
-// copy.
+// anyUsed says whether any of these slots has ever had a communicator: a latch's first version is in its second copy.
 func anyUsed(slots []slot) bool {
 	for i := range slots {
 		if slots[i].op[1].marker != 0 {
@@ -67,16 +65,14 @@ func anyUsed(slots []slot) bool {
 	return false
 }
 
-// slotTries bounds how often a slot is read again that changes all the time. A communicator that is busier than that
-// has one owner all along, and so its parts still belong together.
+// slotTries bounds how often a busy slot is read again: it has one owner all along, so its parts belong together.
 const slotTries = 64
 
 // readSlot decodes a slot that was read twice.
 func (t *file) readSlot(index int, now, again []slot) (s Slot, live bool, err error) {
-	texts := textsOf(&t.texts, index)
 	for try := 0; ; try++ {
-		s, whole := decodeSlot(index, &now[0], texts)
-		next, nextWhole := decodeSlot(index, &again[0], texts)
+		s, whole := decodeSlot(index, &now[0], t.texts)
+		next, nextWhole := decodeSlot(index, &again[0], t.texts)
 		if whole && (nextWhole && s == next || try >= slotTries) {
 			return s, s.Generation != 0, nil
 		}
@@ -92,7 +88,7 @@ func (t *file) readSlot(index int, now, again []slot) (s Slot, live bool, err er
 }
 
 // decodeSlot reads a slot, of Generation 0 if it is free; whole is false if a check doesn't fit.
-func decodeSlot(index int, from *slot, texts *texts) (s Slot, whole bool) {
+func decodeSlot(index int, from *slot, texts texts) (s Slot, whole bool) {
 	_, info, infoOK := from.info.current()
 	_, op, opOK := from.op.current()
 	if !infoOK || !opOK || info.number == 0 {
@@ -101,7 +97,7 @@ func decodeSlot(index int, from *slot, texts *texts) (s Slot, whole bool) {
 	kinds := op.kinds
 	s = Slot{
 		CommInfo: CommInfo{
-			ID: info.id, Parent: info.parent, Name: texts.name.read(info.name[:]), Engine: texts.engine.read(info.engine[:]),
+			ID: info.id, Parent: info.parent, Name: texts.read(info.name[:]), Engine: texts.read(info.engine[:]),
 			Rank: int(info.rank), Size: int(info.size), Nodes: int(info.nodes),
 		},
 		Index: index, Generation: info.number, Root: info.root, State: lifecycle.State(info.state),

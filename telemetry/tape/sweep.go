@@ -12,12 +12,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// SweepJobs removes the tapes that no reader will ask for any more from the folders of all jobs in dir but the keep
-// that were written to last, and the folders that are empty then: so a directory of tapes doesn't grow for ever. Those
-// are the tapes of processes that are dead or closed them, and beginnings of tapes that were never finished. It touches
-// no tape of a process that is alive or that can't be seen from here, no folder without a tape, no link, and no other
-// file but those that the process itself left beside its tape, under the tape's name: where it could be reached. It
-// returns the folders that are gone.
+// SweepJobs removes the tapes of processes that are dead or closed them, and tapes that were never finished, from the
+// folders of all jobs in dir but the keep that were written to last, and the folders that are empty then. It touches no
+// tape of a process that is alive or that can't be seen from here, no folder without a tape, no link, and of other files
+// those alone that a process left beside its tape. It returns the folders that are gone.
 func SweepJobs(dir string, keep int) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -69,8 +67,7 @@ func sweep(dir string) error {
 	return errors.Join(errs...)
 }
 
-// beside are the endings of the files that a process leaves beside its tape when it is killed: RAS's and the health
-// endpoint's addresses.
+// beside are the endings of RAS's and the health endpoint's addresses, which a killed process leaves beside its tape.
 var beside = []string{".ras", ".health"}
 
 // ended says whether a file is a tape on which nothing will be written any more.
@@ -87,8 +84,7 @@ func ended(path string) bool {
 	return r.Header().Closed || r.Liveness() == process.Dead
 }
 
-// lastWritten is when the last tape in a job's folder was made or written to, as far as the file system tells; zero
-// if there is no tape.
+// lastWritten is when a tape in a job's folder was last made or written to; zero if there is none.
 func lastWritten(dir string) (last time.Time) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

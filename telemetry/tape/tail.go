@@ -11,8 +11,7 @@ import (
 // siteFixed is the length of a site's numbers, before its two texts.
 const siteFixed = 4 + 8 + 8 + 2
 
-// appendTail writes what does not fit into a life record's own 64 bytes, and is there at all. It never grows beyond
-// maxTail.
+// appendTail writes what there is beyond a life record's own 64 bytes, at most maxTail.
 func appendTail(b []byte, r *LifeRecord) []byte {
 	b = appendText(b, tailText, cut(r.Text, maxText))
 	b = appendSite(b, tailSite, &r.Site)
@@ -88,8 +87,7 @@ func appendSite(b []byte, tag uint8, s *lifecycle.Site) []byte {
 	return append(b, file...)
 }
 
-// readTail reads the fields of a tail into r and info. It reports false if they make no sense: a length that points
-// beyond the tail, or a field that is too short. Fields it does not know it passes over.
+// readTail reads the fields of a tail into r and info, but for unknown ones; false if a length doesn't fit.
 func readTail(tail []byte, r *LifeRecord, info *description) bool {
 	all := wire.NewReader(tail)
 	for all.Len() > 0 {

@@ -11,11 +11,8 @@ import (
 )
 
 // Tally counts the operations of one kind that ended well: those of communicators of one name and engine, with one
-// call and one class of sizes. What it counts never goes down, and outlives the communicators: the next of the same
-// name on the same tape goes on with it. A process with several ranks of a communicator has a tally for each, which
-// have the same names.
-//
-// Each counter is exact; those of an operation that ends while the tally is read may be in some and not yet in
+// call and one class of sizes. It never goes down: the next communicator of the name goes on with it. Ranks of one
+// process have a tally each. An operation that ends while the tally is read may be in some counters and not yet in
 // others.
 type Tally struct {
 	Index        int // in the tape; a tally keeps it
@@ -44,6 +41,21 @@ func (t *Tally) Count() (n uint64) {
 		n += d
 	}
 	return n
+}
+
+// Add adds what u counted. What is more than t can hold is left out.
+func (t *Tally) Add(u *Tally) {
+	t.Bytes += min(u.Bytes, math.MaxUint64-t.Bytes)
+	t.Ordinary += u.Ordinary
+	t.OrdinaryTime += min(u.OrdinaryTime, math.MaxInt64-t.OrdinaryTime)
+	t.Time += min(u.Time, math.MaxInt64-t.Time)
+	for i, n := range u.Durations {
+		t.Durations[i] += n
+	}
+	t.Bandwidth += u.Bandwidth
+	for i, n := range u.Bandwidths {
+		t.Bandwidths[i] += n
+	}
 }
 
 // The numbers of a tally's buckets, of which the last has no bound.
@@ -81,8 +93,7 @@ func DurationBucket(d time.Duration) int {
 // BandwidthBucket is the bucket of a bus bandwidth in bytes per second, which is positive.
 func BandwidthBucket(bw float64) int { return bandwidthBucket(bw / 1e6) }
 
-// bandwidthBucket is the least i with mbs <= 4^i, in MB/s, by the exponent of its representation: of a power of two,
-// the number before it has an exponent that is one less.
+// bandwidthBucket is the least i with mbs <= 4^i, by the exponent; that of a power of two is one too high.
 func bandwidthBucket(mbs float64) int {
 	exponent := int((math.Float64bits(mbs)-1)>>52) - 1023
 	return min(max((exponent+2)>>1, 0), BandwidthBuckets-1)
@@ -223,9 +234,8 @@ func (t *file) AppendTallies(tallies []Tally) ([]Tally, error) {
 				errs = append(errs, t.malformed("has a corrupt tally %d: its check doesn't fit", index))
 				continue
 			}
-			texts := textsOf(&t.tallyTexts, index)
 			tallies = append(tallies, Tally{
-				Index: index, Name: texts.name.read(w.name[:]), Engine: texts.engine.read(w.engine[:]),
+				Index: index, Name: t.texts.read(w.name[:]), Engine: t.texts.read(w.engine[:]),
 				Call: lifecycle.Call(w.call), SizeClass: w.sizeClass,
 				Bytes: w.bytes, Ordinary: w.ordinary, OrdinaryTime: time.Duration(w.ordinaryTime), sampled: w.sampled,
 				Time:      time.Duration(w.ordinaryTime + w.otherTime),

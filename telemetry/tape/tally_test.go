@@ -351,3 +351,15 @@ func passes(c *CommWriter) {
 	for Now() == c.Began() {
 	}
 }
+
+func TestAddTally(t *testing.T) {
+	a := Tally{Bytes: math.MaxUint64 - 1, Time: math.MaxInt64 - 1, OrdinaryTime: 1, Ordinary: 2, Bandwidth: 3}
+	a.Durations[1], a.Bandwidths[2] = 4, 5
+	sum := a
+	sum.Add(&a)
+	want := Tally{Bytes: math.MaxUint64, Time: math.MaxInt64, OrdinaryTime: 2, Ordinary: 4, Bandwidth: 6}
+	want.Durations[1], want.Bandwidths[2] = 8, 10
+	if sum != want {
+		t.Errorf("%+v, want %+v", sum, want)
+	}
+}

@@ -39,23 +39,21 @@ func getText(b []byte) []byte {
 	return before
 }
 
-// text is a text that is read again and again, and makes no new string unless it has changed.
-type text string
+// texts are texts that are read again and again: each becomes a string once.
+type texts map[string]string
 
-func (t *text) read(b []byte) string {
-	if now := getText(b); string(now) != string(*t) { // allocates nothing
-		*t = text(now)
+// maxTexts bounds what a tape can make its reader remember.
+const maxTexts = 1 << 12
+
+func (t texts) read(b []byte) string {
+	b = getText(b)
+	s, known := t[string(b)] // allocates nothing
+	if !known {
+		if len(t) >= maxTexts {
+			clear(t)
+		}
+		s = string(b)
+		t[s] = s
 	}
-	return string(*t)
-}
-
-// texts are those of a slot or a tally.
-type texts struct{ engine, name text }
-
-// textsOf are the texts of number i, of which all makes room.
-func textsOf(all *[]texts, i int) *texts {
-	for len(*all) <= i {
-		*all = append(*all, texts{})
-	}
-	return &(*all)[i]
+	return s
 }

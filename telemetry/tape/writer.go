@@ -30,8 +30,7 @@ type Writer struct {
 	clockRefreshed atomic.Int64
 }
 
-// mapping is the file in memory. It is unmapped when nothing refers to it any more and not before, so that a
-// communicator that writes after Close does no harm.
+// mapping is the file in memory, until nothing refers to it: a communicator may write after Close.
 type mapping struct {
 	*changing
 	slots            []slot
@@ -209,8 +208,7 @@ func (g *ring) reserve(n uint64) (first uint64) { return atomic.AddUint64(g.head
 // at is the place of a record.
 func (g *ring) at(index uint64) *record { return &g.records[index&g.mask] }
 
-// wakeAtQuarter wakes followers when n records of the op ring from first on complete a quarter of it: often enough
-// that they miss none, and seldom enough to cost nothing.
+// wakeAtQuarter wakes followers when n op records from first on complete a quarter of the ring, so that they miss none.
 func (m *mapping) wakeAtQuarter(first, n uint64) {
 	if quarter := (m.opRing.mask + 1) / 4; (first^(first+n))&^(quarter-1) != 0 {
 		m.ringBell()
@@ -220,8 +218,7 @@ func (m *mapping) wakeAtQuarter(first, n uint64) {
 // putLife writes a record of the life ring and its tail in one piece, and wakes followers.
 func (m *mapping) putLife(kind uint8, r *record, tail []byte) {
 	more := uint64(len(tail)+tailPerRecord-1) / tailPerRecord
-	// Before the index is reserved: so no operation that comes after a later record of this ring can be below it; see
-	// cursor.
+	// Before the index is reserved; see cursor.
 	r[recLifeOpHead] = atomic.LoadUint64(m.opRing.head)
 	first := m.lifeRing.reserve(1 + more)
 	put := func(index uint64, kind uint8, r *record) {
@@ -236,8 +233,7 @@ func (m *mapping) putLife(kind uint8, r *record, tail []byte) {
 	m.ringBell()
 }
 
-// ringBell wakes the followers that sleep. What they shall see was stored before; together with their order (waiting
-// first, then a last look) none sleeps over it.
+// ringBell wakes the followers that sleep; see Follower.sleep for why none sleeps over what was stored before.
 func (m *mapping) ringBell() {
 	atomic.AddUint32(&m.bell, 1)
 	m.wakeWaiting()
@@ -254,8 +250,7 @@ func (m *mapping) wakeWaiting() {
 
 func wallNow() int64 { return time.Now().UnixNano() }
 
-// refreshEvery is how old the header's pair of clocks may become before a record of the life ring refreshes it: the
-// time of day is stepped by people and by NTP, CLOCK_MONOTONIC is not.
+// refreshEvery is how old the header's pair of clocks may become: the time of day is stepped, CLOCK_MONOTONIC is not.
 const refreshEvery = int64(time.Second)
 
 func (w *Writer) refreshClock(now int64) {
@@ -270,9 +265,8 @@ func (w *Writer) refreshClock(now int64) {
 	w.clockRefreshed.Store(now)
 }
 
-// clockSet is how far the time of day must be off for the header's pair to be replaced. Reading two clocks one after
-// the other takes a while, and a new pair for each look would give one moment a different time of day in everything
-// that is told of it.
+// clockSet is how far the time of day must be off for the header's pair to be replaced: a new pair for each look would
+// give one moment many times of day.
 const clockSet = int64(time.Millisecond)
 
 // pairClocks publishes one moment on both clocks, unless the published pair still tells it, as far as can be seen

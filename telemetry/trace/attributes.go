@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -22,7 +23,7 @@ func (a *attributes) when(so bool, kv attribute.KeyValue) {
 }
 
 // attributesOf tell whose span it is, as far as that is known.
-func attributesOf(c *member) attributes {
+func attributesOf(c *model.Comm) attributes {
 	a := make(attributes, 0, 24)
 	a = append(a, semconv.CommID.String(c.ID.String()))
 	a.when(c.Name != "", semconv.CommName.String(c.Name))
@@ -73,18 +74,10 @@ func (a *attributes) first(s lifecycle.Site) {
 func (a *attributes) op(c *Config, sig *tape.Signature, seq uint64, algorithm uint8) {
 	*a = append(*a, semconv.OpSeq.Int64(int64(seq)), semconv.OpBytes.Int64(int64(sig.Bytes)))
 	a.when(sig.Call != lifecycle.CallBarrier, semconv.OpDataType.String(kernels.DataType(sig.DataType).String()))
-	switch sig.Call {
-	case lifecycle.CallAllReduce, lifecycle.CallReduce, lifecycle.CallReduceScatter:
-		*a = append(*a, semconv.OpReduction.String(kernels.Reduction(sig.Reduction).String()))
-	default:
-	}
-	switch sig.Call {
-	case lifecycle.CallSend, lifecycle.CallRecv:
-		a.when(sig.Peer >= 0, semconv.OpPeer.Int(int(sig.Peer)))
-	case lifecycle.CallBroadcast, lifecycle.CallReduce, lifecycle.CallGather, lifecycle.CallScatter:
-		a.when(sig.Peer >= 0, semconv.OpRoot.Int(int(sig.Peer)))
-	default:
-	}
+	a.when(sig.Call.Reduces(), semconv.OpReduction.String(kernels.Reduction(sig.Reduction).String()))
+	message := sig.Call == lifecycle.CallSend || sig.Call == lifecycle.CallRecv
+	a.when(message && sig.Peer >= 0, semconv.OpPeer.Int(int(sig.Peer)))
+	a.when(sig.Call.IsRooted() && sig.Peer >= 0, semconv.OpRoot.Int(int(sig.Peer)))
 	if c.AlgorithmName != nil {
 		name := c.AlgorithmName(algorithm)
 		a.when(name != "", semconv.OpAlgorithm.String(name))

@@ -22,8 +22,7 @@ import (
 
 const notExported = "spans are not exported"
 
-// checkEnv warns of the variables of exporting that can't be used. The error names those with which nothing can be
-// exported.
+// checkEnv warns of variables that can't be used. The error names those with which nothing can be exported.
 func checkEnv(log *slog.Logger) error {
 	var errs []error
 	check := func(name, allowed, instead string, valid func(string) bool) {

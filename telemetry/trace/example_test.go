@@ -35,12 +35,12 @@ func ExampleProjector() {
 	observe(tape.StageEnd, 3000)
 
 	for _, span := range p.Store().Acts(1)[0].Spans {
-		fmt.Println(span.Name, span.End.Sub(span.Start))
+		fmt.Println(span.Name, span.Seconds, "s")
 	}
 	if err := p.Close(ctx); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
-	// ccl.comm.destroy (started) 1ns
-	// ccl.comm.destroy 2µs
+	// ccl.comm.destroy (started) 1e-09 s
+	// ccl.comm.destroy 2e-06 s
 }

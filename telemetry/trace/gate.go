@@ -170,9 +170,8 @@ func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 	return nil
 }
 
-// deliveries finds out until when the spans of all that ended have been taken. Spans leave the queue in the order in
-// which they came: so it is enough to know how many had come when an event had become spans, and how many have left.
-// Two such marks will do, however long the queue is: one that will be reached, and the latest.
+// deliveries finds out until when the spans of all that ended have been taken. Spans leave the queue in order: so it is
+// enough to know how many had come when an event had become spans, and how many have left. Two such marks will do.
 type deliveries struct {
 	tell func(until int64) // nil tells nothing
 	now  func() int64
@@ -187,12 +186,10 @@ type mark struct {
 	until int64
 }
 
-// lateRecord is how long a record may still come after records of later times: its writer may lose the processor before
-// it writes it.
+// lateRecord is how late a record may come after others of later times, if its writer loses the processor.
 const lateRecord = 50 * time.Millisecond
 
-// queued takes note that what happened until a time, on the tape's clock, has become spans, the last of which is the
-// spans-th.
+// queued takes note that all until a time on the tape's clock has become spans, the last of which is the spans-th.
 func (d *deliveries) queued(spans uint64, until int64) {
 	if d.tell == nil {
 		return

@@ -16,34 +16,6 @@ import (
 // maxListed bounds the traces in one answer of ServeHTTP.
 const maxListed = 200
 
-// traceJSON is one trace, as ServeHTTP tells it. Times are RFC 3339 in UTC.
-type traceJSON struct {
-	TraceID   string     `json:"trace_id"`
-	Name      string     `json:"name"`
-	Start     time.Time  `json:"start"`
-	Open      bool       `json:"open"` // an act in it has started and not ended
-	Failed    bool       `json:"failed"`
-	Truncated int        `json:"truncated,omitempty"`
-	Spans     []spanJSON `json:"spans"`
-}
-
-type spanJSON struct {
-	SpanID     string            `json:"span_id"`
-	ParentID   string            `json:"parent_span_id,omitempty"`
-	Name       string            `json:"name"`
-	Start      time.Time         `json:"start"`
-	Seconds    float64           `json:"duration_seconds"`
-	Error      string            `json:"error,omitempty"`
-	Attributes map[string]string `json:"attributes"`
-	Links      []linkJSON        `json:"links,omitempty"`
-}
-
-type linkJSON struct {
-	TraceID string `json:"trace_id"`
-	SpanID  string `json:"span_id"`
-	Kind    string `json:"kind,omitempty"`
-}
-
 // ServeHTTP answers with the last traces as JSON, the newest first. The query may ask for one trace (trace=<32 hex
 // digits>), for those of one communicator (comm=<32 hex digits>) or for operations that ended well (ops=1), and may
 // lower the number of traces (limit=20).
@@ -53,14 +25,10 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, problem, status)
 		return
 	}
-	list := make([]traceJSON, len(traces))
-	for i := range traces {
-		list[i] = traces[i].json()
-	}
 	w.Header().Set("Content-Type", "application/json")
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(map[string]any{"traces": list}) // fails if the client went away
+	_ = enc.Encode(map[string]any{"traces": append([]Trace{}, traces...)}) // fails if the client went away
 }
 
 func (s *Store) query(r *http.Request) (traces []Trace, status int, problem string) {
@@ -99,49 +67,25 @@ func (s *Store) query(r *http.Request) (traces []Trace, status int, problem stri
 	return traces[:min(len(traces), limit)], 0, ""
 }
 
-func (t *Trace) json() traceJSON {
-	out := traceJSON{
-		TraceID: t.ID.String(), Open: t.Open > 0, Truncated: t.Truncated, Spans: make([]spanJSON, len(t.Spans)),
-	}
-	for i := range t.Spans {
-		sp := &t.Spans[i]
-		out.Spans[i] = sp.json()
-		out.Failed = out.Failed || sp.Failed()
+// MarshalJSON is the trace as ServeHTTP tells it. Times are RFC 3339 in UTC.
+func (t Trace) MarshalJSON() ([]byte, error) {
+	out := struct {
+		TraceID   oteltrace.TraceID `json:"trace_id"`
+		Name      string            `json:"name"`
+		Start     time.Time         `json:"start"`
+		Open      bool              `json:"open"` // an act in it has started and not ended
+		Failed    bool              `json:"failed"`
+		Truncated int               `json:"truncated,omitempty"`
+		Spans     []Span            `json:"spans"`
+	}{TraceID: t.ID, Open: t.Open > 0, Truncated: t.Truncated, Spans: append([]Span{}, t.Spans...)}
+	for i, sp := range t.Spans {
+		out.Failed = out.Failed || sp.Error != ""
 		if i == 0 { // an act announces itself first
-			out.Name = strings.TrimSuffix(sp.Name, semconv.StartedSuffix)
+			out.Name, out.Start = strings.TrimSuffix(sp.Name, semconv.StartedSuffix), sp.Start
 		}
-		if out.Start.IsZero() || sp.Start.Before(out.Start) {
-			out.Start = sp.Start.UTC()
+		if sp.Start.Before(out.Start) {
+			out.Start = sp.Start
 		}
 	}
-	return out
-}
-
-func (s *Span) json() spanJSON {
-	out := spanJSON{
-		SpanID:     s.SpanID.String(),
-		Name:       s.Name,
-		Start:      s.Start.UTC(),
-		Seconds:    s.End.Sub(s.Start).Seconds(),
-		Attributes: make(map[string]string, len(s.Attributes)),
-	}
-	if s.Parent.IsValid() {
-		out.ParentID = s.Parent.String()
-	}
-	if s.Failed() {
-		out.Error = s.Status.Description
-	}
-	for _, kv := range s.Attributes {
-		out.Attributes[string(kv.Key)] = kv.Value.String()
-	}
-	for _, l := range s.Links {
-		link := linkJSON{TraceID: l.SpanContext.TraceID().String(), SpanID: l.SpanContext.SpanID().String()}
-		for _, kv := range l.Attributes {
-			if kv.Key == semconv.LinkKind {
-				link.Kind = kv.Value.AsString()
-			}
-		}
-		out.Links = append(out.Links, link)
-	}
-	return out
+	return json.Marshal(out)
 }

@@ -11,10 +11,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// endOp makes the span of an operation that ended, if it failed, was slow or stalled, or is among the sampled ones.
-// What an act does on the wire (a split tells the ranks of each other) is no operation of the user's: the act's span
-// speaks for it.
-func (p *Projector) endOp(m *member, o *model.Op) {
+// endOp makes the span of an operation that ended, if it failed, was slow or stalled, or is sampled. What an act does
+// on the wire is no operation of the user's.
+func (p *Projector) endOp(m *model.Comm, o *model.Op) {
 	if !o.Signature.Call.IsOperation() {
 		return
 	}
@@ -42,7 +41,7 @@ func (p *Projector) samples(comm lifecycle.CommID, o *model.Op) bool {
 }
 
 // opSpan is one rank's part in an operation that ended.
-func (p *Projector) opSpan(m *member, o *model.Op, slow bool, problem *problem) *span {
+func (p *Projector) opSpan(m *model.Comm, o *model.Op, slow bool, problem *problem) *span {
 	attrs := attributesOf(m)
 	attrs.op(&p.cfg, &o.Signature, o.Seq, o.Algorithm)
 	if slow || problem != nil {
@@ -60,9 +59,8 @@ func (p *Projector) opSpan(m *member, o *model.Op, slow bool, problem *problem) 
 	}
 }
 
-// opPart is the identity of a rank's own span of an operation. One of operations that progress together is the rank's
-// alone, and the root of its trace.
-func (p *Projector) opPart(m *member, trace oteltrace.TraceID, sig *tape.Signature) identity {
+// opPart is the identity of a rank's own span of an operation: a root, if it is the rank's alone.
+func (p *Projector) opPart(m *model.Comm, trace oteltrace.TraceID, sig *tape.Signature) identity {
 	id := p.part(m, trace, tagSpan)
 	if together(sig.Call) {
 		id.parent, id.remote = oteltrace.SpanID{}, false

@@ -18,8 +18,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// exportDelay is how long a span waits for others to be exported with, unless OTEL_BSP_SCHEDULE_DELAY says otherwise.
-// It is shorter than OpenTelemetry's 5 s: a hang should be announced soon.
+// exportDelay is how long a span waits for a batch, unless OTEL_BSP_SCHEDULE_DELAY says; a hang is told soon.
 const exportDelay = time.Second
 
 // pipeline is what spans go through once they are made: the store, and the exporter if there is one.
@@ -61,8 +60,7 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	return p, nil
 }
 
-// shutdown ends the pipeline. A ctx that has ended already keeps the provider from ending anything; the gate ends all
-// the same.
+// shutdown ends the pipeline: the gate, too, where a ctx that has ended keeps the provider from ending anything.
 func (p *pipeline) shutdown(ctx context.Context) error {
 	err := p.provider.Shutdown(ctx)
 	if p.gate != nil {
@@ -78,9 +76,8 @@ func (p *pipeline) stats() Stats {
 	return p.gate.stats()
 }
 
-// exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none, or none that can be used.
-// Unlike OpenTelemetry, which sends to a collector on this host when nothing is set, nothing set means that nothing
-// leaves the process.
+// exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none that can be used. With
+// nothing set, unlike with OpenTelemetry, nothing leaves the process.
 func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExporter, error) {
 	if own, all := otlp.Asked("TRACES"); !own && !all {
 		return nil, nil
@@ -108,8 +105,7 @@ func Resource(ctx context.Context, cfg Config) *resource.Resource {
 	return newResource(ctx, &cfg)
 }
 
-// newResource describes the process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over what cfg says; a malformed
-// one is logged, and what can be used of it is used.
+// newResource describes the process. Of a malformed variable, which is logged, what can be used is used.
 func newResource(ctx context.Context, cfg *Config) *resource.Resource {
 	instance := strconv.Itoa(cfg.Rank)
 	if cfg.Rank < 0 {

@@ -26,14 +26,6 @@ type Projector struct {
 	emitted identity // the span that the event being observed, or observed last, was made into
 }
 
-// member is one rank of a communicator.
-type member struct {
-	tape.CommInfo
-	generation uint32 // tape.Event.Generation: no other communicator of the process has it
-}
-
-func memberOf(c *model.Comm) *member { return &member{c.CommInfo, c.Generation} }
-
 // New makes a Projector for the tape of the process that cfg describes, with the exporter that the OTEL_* variables
 // name. ctx bounds the making of the exporter. A variable that can't be used is logged with its value and what it
 // takes, and no error unless cfg.MustExport: the job that is traced goes on.
@@ -78,18 +70,17 @@ func (p *Projector) Observe(s *model.Step) {
 	if s.Comm == nil {
 		return
 	}
-	m := member{s.Comm.CommInfo, s.Comm.Generation}
 	if s.IsLife {
-		p.observeLife(&m, s)
+		p.observeLife(s.Comm, s)
 	} else if s.Event.Op.Stage == tape.StageEnd {
-		p.endOp(&m, s.Op)
+		p.endOp(s.Comm, s.Op)
 	}
 	if g := p.pipe.gate; g != nil && p.emitted != (identity{}) && g.dropped.Load() == 0 {
 		g.deliveries.queued(g.queued.Load(), p.last)
 	}
 }
 
-func (p *Projector) observeLife(m *member, s *model.Step) {
+func (p *Projector) observeLife(m *model.Comm, s *model.Step) {
 	r := &s.Life
 	switch {
 	case r.Stage == tape.StageMisuse:
@@ -104,7 +95,7 @@ func (p *Projector) observeLife(m *member, s *model.Step) {
 }
 
 // observeAct makes the spans of an act that began, is in another phase or has ended.
-func (p *Projector) observeAct(m *member, s *model.Step) {
+func (p *Projector) observeAct(m *model.Comm, s *model.Step) {
 	a, r := s.Act, &s.Life
 	if s.Began {
 		if a.Kind == tape.ActInit {
@@ -130,10 +121,10 @@ func (p *Projector) observeAct(m *member, s *model.Step) {
 	}
 }
 
-func actTrace(m *member, a *model.Act) oteltrace.TraceID { return ActTraceID(m.ID, a.Kind, a.Seq) }
+func actTrace(m *model.Comm, a *model.Act) oteltrace.TraceID { return ActTraceID(m.ID, a.Kind, a.Seq) }
 
 // finish makes the spans of an act that ended with record r.
-func (p *Projector) finish(m *member, a *model.Act, r *tape.LifeRecord, problem *problem) {
+func (p *Projector) finish(m *model.Comm, a *model.Act, r *tape.LifeRecord, problem *problem) {
 	p.emitPhases(m, a, r.Time, problem)
 	p.emitAct(m, a, r, problem)
 	p.store.closed(actTrace(m, a))
@@ -141,16 +132,21 @@ func (p *Projector) finish(m *member, a *model.Act, r *tape.LifeRecord, problem 
 
 // abandon ends an open act at a time, as unfinished because of why; "" is that the record of its end was missed.
 func (p *Projector) abandon(a *model.Act, now int64, why string) {
-	m, r := memberOf(a.Comm), a.First
+	m, r := a.Comm, a.First
 	r.Stage, r.Time = tape.StageEnd, max(now, a.Start)
-	text := "unfinished: " + why + " before the " + a.Kind.String() + " does"
+	p.finish(m, a, &r, unfinished(a.Kind.String(), why, a.Phase))
+}
+
+// unfinished is the problem of what didn't end.
+func unfinished(what, why string, phase tape.Phase) *problem {
+	text := "unfinished: " + why + " before the " + what + " does"
 	if why == "" {
-		text = "unfinished: the record of the end of the " + a.Kind.String() + " was missed"
+		text = "unfinished: the record of the end of the " + what + " was missed"
 	}
-	if a.Phase != tape.PhaseNone {
-		text += ", in phase " + a.Phase.String()
+	if phase != tape.PhaseNone {
+		text += ", in phase " + phase.String()
 	}
-	p.finish(m, a, &r, &problem{errorType: semconv.ErrorUnfinished, text: text})
+	return &problem{errorType: semconv.ErrorUnfinished, text: text}
 }
 
 // Emitted is the span that the last event was made into, the event's own if several were; invalid if none was, as for
@@ -211,24 +207,20 @@ func (p *Projector) abandonAll(why string) {
 	}
 }
 
-// unfinishedOp makes the span of the communicator's operation in flight, as far as it had come at now. why is what
-// comes before its end.
+// unfinishedOp makes the span of the communicator's operation in flight, as far as it had come at now.
 func (p *Projector) unfinishedOp(c *model.Comm, now int64, why string) {
 	in := c.InFlight()
 	if in == nil || !in.Signature.Call.IsOperation() || p.said(in.Start) {
 		return
 	}
-	text := "unfinished: " + why + " before the " + in.Signature.Call.String() + " does"
-	if in.Phase != tape.PhaseNone {
-		text += ", in phase " + in.Phase.String()
-	}
+	problem := unfinished(in.Signature.Call.String(), why, in.Phase)
 	if in.Wait >= 0 {
-		text += ", waiting for rank " + strconv.Itoa(int(in.Wait))
+		problem.text += ", waiting for rank " + strconv.Itoa(int(in.Wait))
 	}
 	o := *in
 	o.End = max(now, o.Start, o.WaitSince)
 	slow := o.Slow || o.Stalls > 0 || o.End-o.Start >= int64(p.cfg.Slow)
-	p.emit(p.opSpan(memberOf(c), &o, slow, &problem{errorType: semconv.ErrorUnfinished, text: text}))
+	p.emit(p.opSpan(c, &o, slow, problem))
 }
 
 // said tells whether what began at that time, and didn't end, has a span that says so.

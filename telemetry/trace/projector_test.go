@@ -115,7 +115,7 @@ func (p *projector) op(comm tape.CommInfo, r tape.OpRecord) model.Step {
 
 // stall takes a report, whose operation is marked, as stall.Watch does.
 func (p *projector) stall(r *stall.Report) {
-	if c := p.model.Comm(r.Generation); c != nil && r.Act == tape.ActNone && r.Stage != stall.Cleared {
+	if c := p.model.Comm(r.Comm.Generation); c != nil && r.Act == tape.ActNone && r.Stage != stall.Cleared {
 		if r.InFlight = c.InFlight(); r.InFlight != nil {
 			r.InFlight.Slow, r.InFlight.Stalls = true, r.Count
 		}

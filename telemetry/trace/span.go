@@ -41,8 +41,7 @@ func problemOf(code lifecycle.Code, text string) *problem {
 	return &problem{errorType: code.String(), text: text}
 }
 
-// moment is the length of a span that tells of a moment. Without any, Jaeger warns beside the span that its duration is
-// negative.
+// moment is the length of a span that tells of a moment: of none, Jaeger warns that it is negative.
 const moment = time.Nanosecond
 
 // emit makes the span and ends it: everything of it is known, its times are explicit.
@@ -64,15 +63,14 @@ func (p *Projector) emit(s *span) {
 	p.emitted = s.id
 }
 
-// leftOut tells whether no span is made of the last event, as the process made it itself. It is the event's time that
-// counts: what a span shows may have ended long before, as the phases of an act that hangs. What never ended is not
-// left out here.
+// leftOut tells whether the process itself made the spans of the last event. What never ended is not left out here, and
+// what a span shows may have ended long before, as the phases of an act that hangs.
 func (p *Projector) leftOut() bool {
 	return !p.ending && (p.last < p.cfg.From || p.cfg.Sent != 0 && p.last <= p.cfg.Sent)
 }
 
 // emitStarted announces an act: a moment's span below the one that will come when the act ends.
-func (p *Projector) emitStarted(m *member, a *model.Act, r *tape.LifeRecord) {
+func (p *Projector) emitStarted(m *model.Comm, a *model.Act, r *tape.LifeRecord) {
 	id := p.part(m, actTrace(m, a), tagStarted)
 	if m.Rank >= 0 {
 		id = rankSpan(id.trace, m.Rank).child(tagStarted, m.Rank, 0)
@@ -89,19 +87,18 @@ func (p *Projector) emitStarted(m *member, a *model.Act, r *tape.LifeRecord) {
 }
 
 // part is the identity of a rank's own span in a trace. One that has no rank yet is told apart by its process.
-func (p *Projector) part(m *member, trace oteltrace.TraceID, tag string) identity {
+func (p *Projector) part(m *model.Comm, trace oteltrace.TraceID, tag string) identity {
 	if m.Rank >= 0 {
 		return rankSpan(trace, m.Rank)
 	}
 	return identity{
-		trace: trace, span: spanID(tag, trace, m.Rank, p.salt+uint64(m.generation)),
+		trace: trace, span: spanID(tag, trace, m.Rank, p.salt+uint64(m.Generation)),
 		parent: SpanID(trace, 0), remote: true,
 	}
 }
 
-// emitPhases makes the spans of the phases that are over and were not told of, and, of an act that is given up at the
-// time now, of the one that it is in. The last one has the problem.
-func (p *Projector) emitPhases(m *member, a *model.Act, now int64, problem *problem) {
+// emitPhases makes the spans of the phases that are over and were not told of; with a problem, of the current one, too.
+func (p *Projector) emitPhases(m *model.Comm, a *model.Act, now int64, problem *problem) {
 	own := p.part(m, actTrace(m, a), tagSpan)
 	phases := slices.Clip(a.Phases[a.Told:])
 	a.Told = len(a.Phases)
@@ -111,7 +108,7 @@ func (p *Projector) emitPhases(m *member, a *model.Act, now int64, problem *prob
 	for i, ph := range phases {
 		n := uint64(ph.Phase)
 		if m.Rank < 0 {
-			n += p.salt + uint64(m.generation)<<8
+			n += p.salt + uint64(m.Generation)<<8
 		}
 		s := span{
 			id:    own.child(tagPhase, m.Rank, n),
@@ -127,7 +124,7 @@ func (p *Projector) emitPhases(m *member, a *model.Act, now int64, problem *prob
 }
 
 // emitAct is one rank's part in an act that has ended.
-func (p *Projector) emitAct(m *member, a *model.Act, r *tape.LifeRecord, problem *problem) {
+func (p *Projector) emitAct(m *model.Comm, a *model.Act, r *tape.LifeRecord, problem *problem) {
 	attrs := attributesOf(m)
 	attrs.call(r)
 	attrs.when(r.State != lifecycle.StateNone, semconv.CommState.String(r.State.String()))
@@ -154,7 +151,7 @@ func (p *Projector) emitAct(m *member, a *model.Act, r *tape.LifeRecord, problem
 
 // actLinks connects an act to the lives that it belongs to. In another communicator the rank had or has another number,
 // which the tape doesn't tell: such links lead to rank 0's span.
-func (p *Projector) actLinks(m *member, r *tape.LifeRecord) []oteltrace.Link {
+func (p *Projector) actLinks(m *model.Comm, r *tape.LifeRecord) []oteltrace.Link {
 	var links []oteltrace.Link
 	switch {
 	case r.Act != tape.ActInit:
@@ -171,7 +168,7 @@ func (p *Projector) actLinks(m *member, r *tape.LifeRecord) []oteltrace.Link {
 // emitMisuse is a refused call. It stands in the trace of the act that made it a mistake, below this rank's part in it,
 // or, where there is no such act, in a trace of its own. A postponed call stands in the trace of the act that it must
 // wait for, and is no error. The ranks that leak a communicator meet in one trace.
-func (p *Projector) emitMisuse(m *member, s *model.Step) {
+func (p *Projector) emitMisuse(m *model.Comm, s *model.Step) {
 	r := &s.Life
 	links := []oteltrace.Link{p.origins.birth(m)}
 	if first, why := before(m, s); r.Act != tape.ActLeak && first.IsValid() {
@@ -199,7 +196,7 @@ func (p *Projector) emitMisuse(m *member, s *model.Step) {
 
 // before is the trace of the act that a call was refused for, if it is known, and what that act is to the call: the
 // first one, which rules it out, or the unfinished one, behind which it must wait.
-func before(m *member, s *model.Step) (trace oteltrace.TraceID, kind string) {
+func before(m *model.Comm, s *model.Step) (trace oteltrace.TraceID, kind string) {
 	if code := s.Life.Code; code != lifecycle.CodeInProgress {
 		if first, known := firstActs[code]; known {
 			trace = ActTraceID(m.ID, first, 0)
@@ -220,7 +217,7 @@ var firstActs = map[lifecycle.Code]tape.Act{
 
 // emitFailure says that a communicator failed, and in full why. Where the failed call is a collective it stands in that
 // operation's trace; the ranks that notice a failure in another way meet in a trace of their own.
-func (p *Projector) emitFailure(m *member, r *tape.LifeRecord) {
+func (p *Projector) emitFailure(m *model.Comm, r *tape.LifeRecord) {
 	attrs := attributesOf(m)
 	attrs.call(r)
 	attrs = append(attrs, semconv.CommState.String(r.State.String()))
@@ -258,7 +255,7 @@ func (p *Projector) SpanOf(s *model.Step) oteltrace.SpanContext {
 	if s.Comm == nil || !s.IsLife && s.Op == nil {
 		return oteltrace.SpanContext{}
 	}
-	m, r := memberOf(s.Comm), &s.Life
+	m, r := s.Comm, &s.Life
 	switch {
 	case !s.IsLife:
 		o := s.Op
@@ -279,11 +276,11 @@ func (p *Projector) SpanOf(s *model.Step) oteltrace.SpanContext {
 
 // SpanOfStall is the span of what a report tells of, which is made when it ends.
 func (p *Projector) SpanOfStall(r *stall.Report) oteltrace.SpanContext {
-	return p.part(&member{r.Comm, r.Generation}, stallTrace(r), tagSpan).context()
+	return p.part(r.Comm, stallTrace(r), tagSpan).context()
 }
 
 // misuse is the place of a refused call's span; see emitMisuse.
-func (p *Projector) misuse(m *member, s *model.Step) identity {
+func (p *Projector) misuse(m *model.Comm, s *model.Step) identity {
 	r := &s.Life
 	if r.Act == tape.ActLeak {
 		return p.part(m, ActTraceID(m.ID, tape.ActLeak, 0), tagSpan)
@@ -297,7 +294,7 @@ func (p *Projector) misuse(m *member, s *model.Step) identity {
 }
 
 // failure is the place of a communicator's failure; see emitFailure.
-func (p *Projector) failure(m *member, r *tape.LifeRecord) identity {
+func (p *Projector) failure(m *model.Comm, r *tape.LifeRecord) identity {
 	if r.Call.IsCollective() && r.Call.IsOperation() { // not a split
 		trace := OpTraceID(m.ID, m.Rank, tape.Signature{Call: r.Call}, r.Seq)
 		return p.part(m, trace, tagSpan).child(tagFailure, m.Rank, 0)

@@ -27,15 +27,14 @@ func (p *Projector) ObserveStall(r *stall.Report) {
 	if p.pipe.disabled || r.Comm.ID.IsZero() {
 		return
 	}
-	m := member{r.Comm, r.Generation}
 	p.last = max(p.last, r.Now)
 	switch {
 	case r.Stage == stall.Stalled:
-		p.emitStall(&m, r)
+		p.emitStall(r)
 	case r.Act != tape.ActNone: // it has announced itself
 	case r.Stage == stall.Slow:
 		p.store.opened(stallTrace(r))
-		p.emitSlow(&m, r)
+		p.emitSlow(r)
 	case r.Stage == stall.Cleared:
 		p.store.closed(stallTrace(r))
 	}
@@ -50,7 +49,8 @@ func stallTrace(r *stall.Report) oteltrace.TraceID {
 }
 
 // emitSlow announces an operation: a moment's span below the one that will come when it ends.
-func (p *Projector) emitSlow(m *member, r *stall.Report) {
+func (p *Projector) emitSlow(r *stall.Report) {
+	m := r.Comm
 	attrs := attributesOf(m)
 	attrs.op(&p.cfg, &r.Op, r.Seq, r.Algorithm)
 	attrs.wait(r.Phase, r.Wait)
@@ -64,11 +64,12 @@ func (p *Projector) emitSlow(m *member, r *stall.Report) {
 }
 
 // emitStall is one report of a stall, below this rank's part in what stalls.
-func (p *Projector) emitStall(m *member, r *stall.Report) {
+func (p *Projector) emitStall(r *stall.Report) {
+	m := r.Comm
 	own := p.part(m, stallTrace(r), tagSpan)
 	n := uint64(r.Count)
 	if m.Rank < 0 {
-		n += p.salt + uint64(m.generation)<<32
+		n += p.salt + uint64(m.Generation)<<32
 	}
 	reason := stallReason(r)
 	attrs := attributesOf(m)

@@ -10,6 +10,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -19,7 +20,8 @@ import (
 // hung is an all-reduce that waits for rank 3 from 1 ms on.
 func hung(stage stall.Stage, count int, now int64) *stall.Report {
 	return &stall.Report{
-		Stage: stage, Comm: world, Generation: uint32(world.ID[0]), Op: reduce, Seq: 7, Phase: tape.PhaseTransfer,
+		Stage: stage, Comm: &model.Comm{CommInfo: world, Generation: uint32(world.ID[0])},
+		Op: reduce, Seq: 7, Phase: tape.PhaseTransfer,
 		Algorithm: 2,
 		Start:     ms, Now: now, Wait: 3, WaitSince: 2 * ms, Threshold: 5 * time.Second, Normal: 3 * time.Millisecond,
 		Count: count,
@@ -85,21 +87,21 @@ func TestStallSpans(t *testing.T) {
 func TestStalledActs(t *testing.T) {
 	p := newProjector(t, nil)
 	for generation, r := range map[uint32]stall.Report{
-		1: {Comm: world, Act: tape.ActInit, Phase: tape.PhaseConnect, Wait: -1},
+		1: {Comm: &model.Comm{CommInfo: world}, Act: tape.ActInit, Phase: tape.PhaseConnect, Wait: -1},
 		2: {
-			Comm: world, Act: tape.ActSplit, ActSeq: 4, Op: tape.Signature{Call: lifecycle.CallSplit, Peer: -1},
-			Seq: 11, Wait: 2,
+			Comm: &model.Comm{CommInfo: world}, Act: tape.ActSplit, ActSeq: 4,
+			Op: tape.Signature{Call: lifecycle.CallSplit, Peer: -1}, Seq: 11, Wait: 2,
 		},
 		3: {
-			Comm: tape.CommInfo{ID: lifecycle.CommID{9}, Rank: -1, Size: 2}, Act: tape.ActInit, Phase: tape.PhaseRendezvous,
-			Wait: -1,
+			Comm: &model.Comm{CommInfo: tape.CommInfo{ID: lifecycle.CommID{9}, Rank: -1, Size: 2}}, Act: tape.ActInit,
+			Phase: tape.PhaseRendezvous, Wait: -1,
 		},
 		4: {
-			Comm: tape.CommInfo{ID: lifecycle.CommID{9}, Rank: -1, Size: 2}, Act: tape.ActInit, Phase: tape.PhaseRendezvous,
-			Wait: -1,
+			Comm: &model.Comm{CommInfo: tape.CommInfo{ID: lifecycle.CommID{9}, Rank: -1, Size: 2}}, Act: tape.ActInit,
+			Phase: tape.PhaseRendezvous, Wait: -1,
 		},
 	} {
-		r.Generation, r.Start, r.Now, r.Count = generation, ms, 6001*ms, 1
+		r.Comm.Generation, r.Start, r.Now, r.Count = generation, ms, 6001*ms, 1
 		r.Stage = stall.Slow
 		p.stall(&r)
 		r.Stage = stall.Stalled
@@ -250,7 +252,8 @@ func TestSendRecvsAreApart(t *testing.T) {
 		start := i * 20_000 * ms
 		for n, stage := range []stall.Stage{stall.Slow, stall.Stalled, stall.Stalled, stall.Cleared} {
 			p.stall(&stall.Report{
-				Stage: stage, Comm: world, Generation: uint32(world.ID[0]), Op: both, Seq: uint64(i), Wait: 2, Start: start,
+				Stage: stage, Comm: &model.Comm{CommInfo: world, Generation: uint32(world.ID[0])},
+				Op: both, Seq: uint64(i), Wait: 2, Start: start,
 				Now: start + 10_000*ms, Count: n,
 			})
 		}
@@ -266,7 +269,7 @@ func TestSendRecvsAreApart(t *testing.T) {
 				CommInfo: world, Generation: uint32(world.ID[0]), Launched: 9, Completed: 8,
 				Seq: uint64(i), Op: both, OpStart: start, Wait: 2,
 			}}, nil)
-			located = append(located, p.SpanOfStall(&stall.Report{Comm: world, Op: both, Seq: uint64(i), Start: start}))
+			located = append(located, p.SpanOfStall(&stall.Report{Comm: &model.Comm{CommInfo: world}, Op: both, Seq: uint64(i), Start: start}))
 			p.Unfinished()
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
@@ -41,7 +41,19 @@ func NewStore(n int) *Store {
 	if n < 1 {
 		n = DefaultStoreTraces
 	}
-	return &Store{acts: newShelf(n), ops: newShelf(n), open: make(map[oteltrace.TraceID]int)}
+	return &Store{
+		acts: newLast[oteltrace.TraceID, *Trace](n), ops: newLast[oteltrace.TraceID, *Trace](n),
+		open: make(map[oteltrace.TraceID]int),
+	}
+}
+
+// newLast keeps the values of the last n keys.
+func newLast[K comparable, V any](n int) *simplelru.LRU[K, V] {
+	last, err := simplelru.NewLRU[K, V](n, nil)
+	if err != nil {
+		panic(err) // n isn't positive
+	}
+	return last
 }
 
 // Trace is what a Store knows of one trace: the spans of this process.
@@ -52,55 +64,34 @@ type Trace struct {
 	Open      int    // acts in it that have started and not ended
 }
 
-// Span is a span as a Store keeps it.
+// Span is a span as a Store keeps it, and as ServeHTTP tells it.
 type Span struct {
-	Name       string
-	TraceID    oteltrace.TraceID
-	SpanID     oteltrace.SpanID
-	Parent     oteltrace.SpanID // invalid for a root
-	Start, End time.Time
-	Status     sdktrace.Status
-	Attributes []attribute.KeyValue
-	Links      []sdktrace.Link
+	TraceID    oteltrace.TraceID        `json:"-"`
+	SpanID     oteltrace.SpanID         `json:"span_id"`
+	Parent     oteltrace.SpanID         `json:"parent_span_id,omitzero"` // zero for a root
+	Name       string                   `json:"name"`
+	Start      time.Time                `json:"start"` // in UTC
+	Seconds    float64                  `json:"duration_seconds"`
+	Error      string                   `json:"error,omitempty"` // empty if its status isn't Error
+	Attributes map[attribute.Key]string `json:"attributes"`
+	Links      []Link                   `json:"links,omitempty"`
 }
 
-// Failed tells whether the span's status is Error.
-func (s *Span) Failed() bool { return s.Status.Code == codes.Error }
-
-// Attribute is the value of an attribute, as text; "" if there is none.
-func (s *Span) Attribute(key attribute.Key) string {
-	for _, kv := range s.Attributes {
-		if kv.Key == key {
-			return kv.Value.String()
-		}
-	}
-	return ""
+// Link is a link of a Span; Kind is semconv.LinkKind.
+type Link struct {
+	TraceID oteltrace.TraceID `json:"trace_id"`
+	SpanID  oteltrace.SpanID  `json:"span_id"`
+	Kind    string            `json:"kind,omitempty"`
 }
 
-// shelf is a bounded list of traces, the oldest of which gives way.
-type shelf struct {
-	byID  map[oteltrace.TraceID]*Trace
-	order []oteltrace.TraceID // a ring, once it is full
-	next  int                 // where the next trace goes in it
-	limit int
-}
+// shelf is a bounded list of traces, in the order in which they began; the oldest gives way.
+type shelf = *simplelru.LRU[oteltrace.TraceID, *Trace]
 
-func newShelf(limit int) shelf {
-	return shelf{byID: make(map[oteltrace.TraceID]*Trace), limit: limit}
-}
-
-func (s *shelf) add(span Span) {
-	t := s.byID[span.TraceID]
-	if t == nil {
+func keep(on shelf, span Span) {
+	t, known := on.Peek(span.TraceID)
+	if !known {
 		t = &Trace{ID: span.TraceID}
-		s.byID[t.ID] = t
-		if len(s.order) < s.limit {
-			s.order = append(s.order, t.ID)
-		} else {
-			delete(s.byID, s.order[s.next])
-			s.order[s.next] = t.ID
-			s.next = (s.next + 1) % s.limit
-		}
+		on.Add(t.ID, t)
 	}
 	if len(t.Spans) >= MaxTraceSpans {
 		t.Truncated++
@@ -115,22 +106,24 @@ func (*Store) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 // OnEnd keeps the span.
 func (s *Store) OnEnd(span sdktrace.ReadOnlySpan) {
 	kept := Span{
-		Name:       span.Name(),
-		TraceID:    span.SpanContext().TraceID(),
-		SpanID:     span.SpanContext().SpanID(),
-		Parent:     span.Parent().SpanID(),
-		Start:      span.StartTime(),
-		End:        span.EndTime(),
-		Status:     span.Status(),
-		Attributes: span.Attributes(),
-		Links:      span.Links(),
+		TraceID: span.SpanContext().TraceID(), SpanID: span.SpanContext().SpanID(), Parent: span.Parent().SpanID(),
+		Name: span.Name(), Start: span.StartTime().UTC(), Seconds: span.EndTime().Sub(span.StartTime()).Seconds(),
+		Error: span.Status().Description, Attributes: make(map[attribute.Key]string, len(span.Attributes())),
+	}
+	for _, kv := range span.Attributes() {
+		kept.Attributes[kv.Key] = kv.Value.String()
+	}
+	for _, l := range span.Links() {
+		of := attribute.NewSet(l.Attributes...)
+		kind, _ := of.Value(semconv.LinkKind)
+		kept.Links = append(kept.Links, Link{l.SpanContext.TraceID(), l.SpanContext.SpanID(), kind.AsString()})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ordinary(span) {
-		s.ops.add(kept)
+		keep(s.ops, kept)
 	} else {
-		s.acts.add(kept)
+		keep(s.acts, kept)
 	}
 }
 
@@ -160,8 +153,8 @@ func (*Store) Shutdown(context.Context) error { return nil }
 func (s *Store) Trace(id oteltrace.TraceID) (t Trace, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, shelf := range []*shelf{&s.acts, &s.ops} { // on both, if an operation failed on some of this process's ranks
-		if on := shelf.byID[id]; on != nil {
+	for _, shelf := range []shelf{s.acts, s.ops} { // on both, if an operation failed on some of this process's ranks
+		if on, kept := shelf.Peek(id); kept {
 			t.Spans, t.Truncated, found = append(t.Spans, on.Spans...), t.Truncated+on.Truncated, true
 		}
 	}
@@ -170,29 +163,28 @@ func (s *Store) Trace(id oteltrace.TraceID) (t Trace, found bool) {
 }
 
 // Acts returns the last traces of acts and errors, the newest first, at most n of them; n < 1 means all.
-func (s *Store) Acts(n int) []Trace { return s.list(&s.acts, n, lifecycle.CommID{}) }
+func (s *Store) Acts(n int) []Trace { return s.list(s.acts, n, lifecycle.CommID{}) }
 
 // Operations returns the last traces of operations that ended well, the newest first, at most n of them; n < 1 means
 // all.
-func (s *Store) Operations(n int) []Trace { return s.list(&s.ops, n, lifecycle.CommID{}) }
+func (s *Store) Operations(n int) []Trace { return s.list(s.ops, n, lifecycle.CommID{}) }
 
 // ByComm returns the acts and operations of one communicator: acts before operations, the newest first.
 func (s *Store) ByComm(id lifecycle.CommID) []Trace {
-	return append(s.list(&s.acts, 0, id), s.list(&s.ops, 0, id)...)
+	return append(s.list(s.acts, 0, id), s.list(s.ops, 0, id)...)
 }
 
 // list lists the last n traces with spans of a communicator, of any if it is zero, the newest first.
-func (s *Store) list(shelf *shelf, n int, comm lifecycle.CommID) []Trace {
+func (s *Store) list(from shelf, n int, comm lifecycle.CommID) []Trace {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id, list := comm.String(), []Trace(nil)
-	of := func(sp Span) bool { return sp.Attribute(semconv.CommID) == id }
-	for i := range shelf.order {
+	of := func(sp Span) bool { return sp.Attributes[semconv.CommID] == id }
+	for _, last := range slices.Backward(from.Values()) {
 		if n > 0 && len(list) == n {
 			break
 		}
-		t := *shelf.byID[shelf.order[(shelf.next-1-i+2*len(shelf.order))%len(shelf.order)]]
-		if comm.IsZero() || slices.ContainsFunc(t.Spans, of) {
+		if t := *last; comm.IsZero() || slices.ContainsFunc(t.Spans, of) {
 			t.Spans, t.Open = slices.Clip(t.Spans), s.open[t.ID]
 			list = append(list, t)
 		}

@@ -84,7 +84,7 @@ func TestStoreJoinsRanksThatDisagree(t *testing.T) {
 		})
 	}
 	got, ok := p.Store().Trace(trace.OpTraceID(lifecycle.CommID{1}, 0, tape.Signature{Call: lifecycle.CallBarrier}, 1))
-	if !ok || len(got.Spans) != 2 || got.Spans[0].Failed() == got.Spans[1].Failed() {
+	if !ok || len(got.Spans) != 2 || (got.Spans[0].Error == "") == (got.Spans[1].Error == "") {
 		t.Errorf("want both ranks' spans, got %+v", got.Spans)
 	}
 }

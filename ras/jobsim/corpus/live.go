@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/process"
+	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
@@ -45,6 +46,7 @@ type peer struct {
 	process *jobsim.Process
 	member  mesh.Member
 	model   *model.Process
+	watch   *stall.Watch
 	machine *agent.Machine
 	seen    []mesh.Status // what it knows of all, by process
 	wake    int           // the last Wake
@@ -70,7 +72,7 @@ func NewLive(j *jobsim.Job) *Live {
 			live: l, process: p, member: m, model: model.New(model.Limits{Floor: Threshold}),
 			machine: agent.NewMachine(m),
 		}
-		q.tape = q.newTape()
+		q.tape, q.watch = q.newTape(), stall.New(q.model)
 		p.Observe = func(ev *tape.Event) {
 			q.record(ev)
 			if s := q.model.Apply(ev); s.Failed {
@@ -216,7 +218,8 @@ func (q *peer) stalls() (news bool) {
 	q.slots = q.process.Slots(q.slots[:0])
 	q.model.Look(q.slots, nil)
 	const often = int64(10 * time.Second)
-	return q.model.Mark(now) || now/often != (now-int64(lookTime))/often && verdict.AnyHeldUp(q.model, now)
+	news = slices.ContainsFunc(q.watch.Check(now), stall.Report.News)
+	return news || now/often != (now-int64(lookTime))/often && verdict.AnyHeldUp(q.model, now)
 }
 
 // step gives the agent an input, and does what it says.

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/process"
+	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -53,6 +54,7 @@ type Member struct {
 
 	mu    sync.Mutex
 	model *model.Process
+	watch *stall.Watch
 	slots []tape.Slot
 }
 
@@ -90,8 +92,8 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 	j.Job, err = sim.StartJob(ctx, sim.JobConfig{
 		Seed: c.Seed, Link: c.Link, Machines: c.Machines, Each: c.Members / c.Machines, Tuning: c.Tuning,
 		Member: func(r *sim.Rank, c *mesh.Config) {
-			gate, a := r.Process.Gate, j.newAgent(r)
-			j.Members[r.Process.Member().Rank] = &Member{Agent: a, model: model.New(model.Limits{})}
+			gate, a, p := r.Process.Gate, j.newAgent(r), model.New(model.Limits{})
+			j.Members[r.Process.Member().Rank] = &Member{Agent: a, model: p, watch: stall.New(p)}
 			c.Handler = func(ctx context.Context, from string, q []byte) []byte { gate(); return a.Handle(ctx, from, q) }
 			c.LocalNote = func(m mesh.Member) []byte { gate(); return a.LocalNote(m) }
 			c.OnEvent = func(e mesh.Event) { gate(); a.Member(e) }
@@ -138,7 +140,7 @@ func (j *Job) read(i int, failed func(*model.Step)) *model.Process {
 		}
 	}
 	o.model.Look(o.slots, nil)
-	o.model.Forget(o.slots)
+	o.model.Forget()
 	return o.model
 }
 
@@ -175,7 +177,8 @@ func (j *Job) watch(ctx context.Context, i int, p *sim.Process) {
 			o.model.Resumed(now)
 		}
 		last = now
-		news := j.read(i, o.Agent.Failed).Mark(now)
+		j.read(i, o.Agent.Failed)
+		news := slices.ContainsFunc(o.watch.Check(now), stall.Report.News)
 		o.mu.Unlock()
 		if news {
 			o.Agent.Trouble()

@@ -118,7 +118,7 @@ func (e *Engine) Run(ctx context.Context, seq uint64, op *Op, p *Plan) error {
 	}
 	e.end()
 	storeRelease(&e.passed, seq)
-	if op.Reduction == kernels.Avg && reduces(op.Call) {
+	if op.Reduction == kernels.Avg && op.Call.Reduces() {
 		kernels.Divide(op.Recv, op.DataType, e.size)
 	}
 	return nil
@@ -126,7 +126,7 @@ func (e *Engine) Run(ctx context.Context, seq uint64, op *Op, p *Plan) error {
 
 // input is what op's plan reads: Send, or for PreMulSum a scaled copy of it.
 func (e *Engine) input(op *Op) []byte {
-	if op.Reduction != kernels.PreMulSum || !reduces(op.Call) {
+	if op.Reduction != kernels.PreMulSum || !op.Call.Reduces() {
 		return op.Send
 	}
 	e.scaled = grow(e.scaled, len(op.Send))

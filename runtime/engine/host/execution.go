@@ -32,7 +32,7 @@ func (e *Engine) collective(op *Op, p *Plan, h header) error {
 	x.p, x.own = p, h
 	x.bufs = [3][]byte{algo.In: e.input(op), algo.Out: op.Recv, algo.Tmp: e.scratch}
 	x.odd, x.open, x.unmet = false, e.size == 1, e.size-1
-	if reduces(op.Call) {
+	if op.Call.Reduces() {
 		x.reduce = kernels.ReducerOf(op.DataType, op.Reduction)
 	}
 	if cap(x.done) < len(p.steps) {

@@ -41,13 +41,13 @@ func makeHeader(k kind, op *Op, seq uint64, a algo.Algorithm) header {
 		what: magic | uint64(k)<<16 | uint64(op.Call)<<24 | uint64(op.DataType)<<32 | uint64(a)<<48,
 		seq:  seq, count: uint64(op.Count),
 	}
-	if reduces(op.Call) {
+	if op.Call.Reduces() {
 		h.what |= uint64(op.Reduction) << 40
 		if op.Reduction == kernels.PreMulSum {
 			h.scale = math.Float64bits(op.Scale)
 		}
 	}
-	if algo.Rooted(op.Call) {
+	if op.Call.IsRooted() {
 		h.root = uint64(op.Peer)
 	}
 	return h

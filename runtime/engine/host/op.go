@@ -27,11 +27,6 @@ type Op struct {
 	Count int
 }
 
-// reduces says whether the call combines elements.
-func reduces(c lifecycle.Call) bool {
-	return c == lifecycle.CallAllReduce || c == lifecycle.CallReduce || c == lifecycle.CallReduceScatter
-}
-
 // units is how many times Count elements a rank has in each buffer.
 func units(call lifecycle.Call, size int, isRoot bool) (send, recv int) {
 	root := 0
@@ -71,7 +66,7 @@ func (e *Engine) Check(op *Op) error {
 	send, recv := len(op.Send)/es, len(op.Recv)/es
 	inSend, inRecv := units(op.Call, e.size, op.Peer == e.rank)
 	part := "peer"
-	if algo.Rooted(op.Call) {
+	if op.Call.IsRooted() {
 		part = "root"
 	}
 	switch {
@@ -80,7 +75,7 @@ func (e *Engine) Check(op *Op) error {
 	case op.Scaled != (op.Reduction == kernels.PreMulSum):
 		return e.refuse(op.Call, "a Scale belongs to PreMulSum, and PreMulSum needs one: "+
 			"pass Scale(factor) with PreMulSum only; got reduction %s", op.Reduction)
-	case (algo.Rooted(op.Call) || !op.Call.IsCollective()) && (op.Peer < 0 || op.Peer >= e.size):
+	case (op.Call.IsRooted() || !op.Call.IsCollective()) && (op.Peer < 0 || op.Peer >= e.size):
 		return e.refuse(op.Call, "%s %d is not a rank of the communicator: ranks are 0 to %d", part, op.Peer, e.size-1)
 	case op.Call == lifecycle.CallAllToAll && send%e.size != 0:
 		return e.refuse(op.Call, "send has %d elements, which %d ranks can't share equally: "+

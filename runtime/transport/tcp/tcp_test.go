@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -135,12 +136,14 @@ func TestArrivals(t *testing.T) {
 		}
 		return err
 	}
-	for name, c := range map[string]net.Conn{
-		"given up": come(0, 1, data), "of no kind": come(0, 1, kinds),
-	} {
-		if name == "given up" {
-			come(0, 1, data)
-		}
+	givenUp := come(0, 1, data)
+	for entered := false; !entered; runtime.Gosched() { // Dial returns before
+		g.mu.Lock()
+		entered = g.from(0).conns[data] != nil
+		g.mu.Unlock()
+	}
+	come(0, 1, data)
+	for name, c := range map[string]net.Conn{"given up": givenUp, "of no kind": come(0, 1, kinds)} {
 		if err := ended(c); err != nil {
 			t.Errorf("a connection %s: %v", name, err)
 		}

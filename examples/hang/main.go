@@ -149,12 +149,14 @@ const progressEvery = 5 * time.Second
 func (r *rank) progress(what string) (done func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var saying sync.WaitGroup
+	r.say(what)
 	saying.Go(func() {
 		again := time.NewTicker(progressEvery)
 		defer again.Stop()
-		for r.say(what); ; r.say(what) {
+		for {
 			select {
 			case <-again.C:
+				r.say(what)
 			case <-ctx.Done():
 				return
 			}

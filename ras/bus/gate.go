@@ -2,6 +2,7 @@ package bus
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -12,6 +13,9 @@ const (
 	// linger is how long a symptom is still held back when its cause has closed: what the cause explained ends a moment
 	// later.
 	linger = 2 * time.Second
+
+	// forget is how long a condition that has closed is remembered, with its last event.
+	forget = 10 * time.Minute
 
 	maxKeys  = 4096 // of conditions that are known; beyond, events of new keys pass as they are
 	maxChain = 32   // causes of causes
@@ -50,7 +54,7 @@ func (g *gate) offer(now time.Time, ev *Event) *Event {
 	}
 	c := g.conditions[ev.Key]
 	if c == nil {
-		if !g.room() {
+		if !g.room(now) {
 			return ev
 		}
 		c = &condition{}
@@ -206,8 +210,10 @@ func (g *gate) advance(now time.Time) []*Event {
 // idle tells whether nothing is lost if the condition is forgotten, but the count of its repetitions.
 func (c *condition) idle() bool { return !c.open && c.held == nil && c.pending == nil }
 
-// room tells whether one more key can be kept. If need be, the half that was idle longest is forgotten.
-func (g *gate) room() bool {
+// room tells whether one more key can be kept. What was idle for long is forgotten, and, if need be, the half that was
+// idle longest.
+func (g *gate) room(now time.Time) bool {
+	maps.DeleteFunc(g.conditions, func(_ string, c *condition) bool { return c.idle() && now.Sub(c.touched) > forget })
 	if len(g.conditions) < maxKeys {
 		return true
 	}

@@ -17,7 +17,7 @@ type Subscription struct {
 	ready  chan struct{} // one token: something changed
 
 	mu      sync.Mutex
-	backlog []*Event // what After asked for
+	backlog []*Event // what was remembered behind the id that it goes on from
 	queue   []*Event
 	missed  uint64 // dropped since the last notice
 	dropped uint64 // dropped at all

@@ -113,7 +113,7 @@ func (r *Report) killed() {
 	}
 }
 
-// notice finds when others noticed that a process had died, where nothing better is known. A process that wrote
+// notice finds when others noticed that a process had died, which may be before its launcher did. A process that wrote
 // something later had not.
 func (r *Report) notice() {
 	for _, c := range r.comms {
@@ -127,7 +127,7 @@ func (r *Report) notice() {
 				continue
 			}
 			p := of.proc
-			if at := p.mono(m.proc.at(f.Time)); at >= p.last && (p.end.at == 0 || p.end.how == "" && at < p.end.at) {
+			if at := p.mono(m.proc.at(f.Time)); at >= p.last && (p.end.at == 0 || at < p.end.at) {
 				p.end.at = at
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -110,20 +109,8 @@ func Read(paths []string, opts Options) (*Report, error) {
 	if procs, err = r.choose(procs, opts.Run); err != nil {
 		return nil, err
 	}
-	r.otherFolders(procs)
 	r.endings(procs, ledgers)
 	return r, r.make(procs, &opts)
-}
-
-// otherFolders makes one problem of those with files of folders that the job has no tapes in.
-func (r *Report) otherFolders(procs []*process) {
-	all := len(r.Problems)
-	r.Problems = slices.DeleteFunc(r.Problems, func(p Problem) bool {
-		return !slices.ContainsFunc(procs, func(o *process) bool { return filepath.Dir(o.path) == filepath.Dir(p.Path) })
-	})
-	if n := all - len(r.Problems); n > 0 {
-		r.problem("", "%s in folders of other jobs can't be used.", count(n, "file"))
-	}
 }
 
 // also lists problems below an error.

@@ -154,18 +154,18 @@ func (s *Said) mistake() string {
 	return clean(text) + "."
 }
 
-// gap says whose tapes are missing, of the communicator that misses most, or don't cover the time that was asked for:
-// what is said of the others may not be the whole. "" if none is.
+// gap says whose tapes are missing, of the communicator that misses most, and which don't cover the time that was asked
+// for: what is said of the others may not be the whole. "" if none is.
 func (r *Report) gap() string {
-	var later []int
+	var gaps, late []string
 	for _, p := range r.procs {
 		if !r.at.IsZero() && p.mono(r.at) < p.from {
-			later = append(later, p.rank)
+			late = append(late, p.name())
 		}
 	}
-	if len(later) > 0 {
-		return fmt.Sprintf("What %s was in then is not known: newer records have taken the place of those.",
-			words.Ranks(sorted(later)))
+	if len(late) > 0 {
+		gaps = append(gaps, fmt.Sprintf("What %s was in then is not known: the records of that time have been overwritten.",
+			words.List(late)))
 	}
 	var worst *Comm
 	for i := range r.Comms {
@@ -173,11 +173,11 @@ func (r *Report) gap() string {
 			worst = c
 		}
 	}
-	if worst == nil {
-		return ""
+	if worst != nil {
+		gaps = append(gaps, fmt.Sprintf("There is no tape of %s of %s: what is missing may matter.", worst.absentText(),
+			commName(worst.Name, worst.ID)))
 	}
-	return fmt.Sprintf("There is no tape of %s of %s: what is missing may matter.", worst.absentText(),
-		commName(worst.Name, worst.ID))
+	return strings.Join(gaps, " ")
 }
 
 // absentText names the ranks that left no tape.
@@ -456,8 +456,19 @@ func (r *Report) writeNotes(t *text) {
 	for _, n := range notes {
 		t.paragraph("  ", n)
 	}
-	for i := range r.Problems[:min(len(r.Problems), maxProblems)] {
-		t.paragraph("  ", r.Problems[i].String())
+	alike := make(map[string]int)
+	var problems []Problem
+	for _, p := range r.Problems {
+		if alike[p.Text]++; alike[p.Text] == 1 {
+			problems = append(problems, p)
+		}
 	}
-	t.more(len(r.Problems)-maxProblems, "")
+	for i := range problems[:min(len(problems), maxProblems)] {
+		p := &problems[i]
+		if more := alike[p.Text] - 1; more > 0 {
+			p.Path += fmt.Sprintf(" and %d more:", more)
+		}
+		t.paragraph("  ", p.String())
+	}
+	t.more(len(problems)-maxProblems, "")
 }

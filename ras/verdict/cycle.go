@@ -14,7 +14,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	v := Verdict{Reason: Deadlock, Confidence: Certain}
 	first := ring[0].to
 	exchanges, oneComm, kinds := true, true, map[meetingKind]bool{}
-	var steps []string
+	var steps []Text
 	for i, e := range ring { // e leads to the meeting that the next edge leaves
 		next := ring[(i+1)%len(ring)]
 		exchanges = exchanges && e.to.key.kind == exchange
@@ -23,8 +23,8 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 		if e.to.age > first.age {
 			first = e.to
 		}
-		step := say("%s is in %s, which needs %s", rankOf(e.via, e.to.key.comm), e.to.text(), rankOf(next.via, e.to.key.comm))
-		steps = append(steps, step.String()) // no age is in it
+		steps = append(steps, say("%s is in %s, which needs %s",
+			rankOf(e.via, e.to.key.comm), e.to.text(), rankOf(next.via, e.to.key.comm)))
 	}
 	if oneComm && len(kinds) > 1 { // all ranks of a communicator must make its calls in one order
 		v.Reason = Mismatch
@@ -47,8 +47,12 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	if v.key(nil); v.Culprits == nil {
 		v.key(first)
 	}
+	var lone *actor // the sentence says what it did
+	if len(deviants) == 1 && w.g.odd(deviants[0]) != nil {
+		lone = deviants[0]
+	}
 	for _, e := range ring {
-		if h := w.g.odd(e.via); h != nil && len(deviants) != 1 { // else the sentence says it
+		if h := w.g.odd(e.via); h != nil && e.via != lone {
 			v.Evidence = append(v.Evidence, h.text(rankOf(e.via, e.to.key.comm).String()))
 		}
 		if e.to.guessed {
@@ -59,20 +63,25 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 		v.Reason = Transport
 		v.Culprits = []Rank{rankOf(ring[0].via, first.key.comm), rankOf(ring[1].via, first.key.comm)}
 		v.key(nil)
+		v.Evidence = append(steps, v.Evidence...)
 		v.Text = say("%s and %s exchange messages, and nothing has come either way for %s, by %s",
 			v.Culprits[0], v.Culprits[1], Age(first.age), route(v.Culprits[0], v.Culprits[1]))
 		return v
 	}
 	before := "; the cycle: "
-	switch odd := w.g.odd; {
+	switch {
 	case rule == nil:
 		v.Text, before = say("%s wait for each other", ranksText(wrong)), ": "
-	case len(deviants) == 1 && odd(deviants[0]) != nil:
-		v.Text = odd(deviants[0]).text(culpritsText(wrong))
+	case lone != nil:
+		v.Text = w.g.odd(lone).text(culpritsText(wrong))
 	default:
 		v.Text = say("%s %s", culpritsText(wrong), rule.says)
 	}
-	v.Text.add("%s%s%s", before, strings.Join(steps, "; "), waiting(v.Victims))
+	words := make([]string, len(steps))
+	for i := range steps {
+		words[i] = steps[i].String() // no age is in them
+	}
+	v.Text.add("%s%s%s", before, strings.Join(words, "; "), waiting(v.Victims))
 	return v
 }
 

@@ -112,13 +112,28 @@ func newGraph(notes []Note) *graph {
 	return g
 }
 
-// largest is the size of the largest communicator by whose ranks the job's are numbered.
+// largest is the size of the largest communicator that was made from no other, and whose ranks are the job's, if there
+// is one such: of several, all ranks must be in the one of which most are known. Else it is 0.
 func (g *graph) largest() (size int) {
+	ranks := map[lifecycle.CommID][]*actor{}
+	var most lifecycle.CommID
 	for _, a := range g.actors {
 		for _, s := range a.slots {
-			if s.Parent.IsZero() && s.Rank == a.job {
-				size = max(size, s.Size)
+			if !s.Parent.IsZero() || s.Rank < 0 || s.Rank != a.job || s.Size < size {
+				continue
 			}
+			if s.Size > size {
+				size = s.Size
+				clear(ranks)
+			}
+			if ranks[s.Comm] = append(ranks[s.Comm], a); len(ranks[s.Comm]) > len(ranks[most]) {
+				most = s.Comm
+			}
+		}
+	}
+	for _, some := range ranks {
+		if slices.ContainsFunc(some, func(a *actor) bool { return !slices.Contains(ranks[most], a) }) {
+			return 0
 		}
 	}
 	return size

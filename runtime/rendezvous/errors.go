@@ -65,7 +65,7 @@ func (e *MissingError) Unwrap() []error {
 }
 
 // peer picks the rank to blame. A death explains everything after it. A rank that gave up is blamed last: it did so
-// because others were missing. A member of Self's number that has left is Self only if Self has left.
+// because others were missing. Another process may have had Self's number.
 func (e *MissingError) peer() *lifecycle.PeerError {
 	if _, ok := errors.AsType[*UnreachableError](e.Cause); ok {
 		return nil // the UnreachableError carries it

@@ -30,7 +30,7 @@ func (s Stage) String() string {
 // the tape's: CLOCK_MONOTONIC, nanoseconds.
 type Report struct {
 	Stage Stage
-	Comm  *model.Comm // the model's own, as InFlight
+	Comm  *model.Comm // the model's own, which goes on changing: read it under the model's lock, and copy what is kept
 
 	Act    tape.Act       // tape.ActNone: it is an operation, which Op and Seq describe
 	ActSeq uint64         // the act's number among those of its kind
@@ -39,8 +39,8 @@ type Report struct {
 
 	Phase     tape.Phase
 	Algorithm uint8 // as tape.OpRecord.Algorithm
-	// InFlight is the model's own, for what becomes known of the operation later. Both belong to the model's owner. It is
-	// nil for an act that runs none.
+	// InFlight is the model's own, as Comm, for what becomes known of the operation later. It is nil for an act that runs
+	// none.
 	InFlight *model.Op
 
 	Start, Now int64 // when it began, and the moment of which the report tells

@@ -43,7 +43,7 @@ func getText(b []byte) []byte {
 type texts map[string]string
 
 // maxTexts bounds what a tape can make its reader remember.
-const maxTexts = 1 << 12
+const maxTexts = 1 << 15
 
 func (t texts) read(b []byte) string {
 	b = getText(b)

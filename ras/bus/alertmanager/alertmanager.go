@@ -31,8 +31,8 @@ type Config struct {
 	// URLs are the Alertmanagers, all of one cluster, without /api/v2/alerts. At least one. Only their hosts are ever
 	// logged.
 	URLs []string
-	// Resend is how often open alerts are sent again, and twelve times as long as until the next attempt when one has
-	// failed. 0 means DefaultResend.
+	// Resend is how often open alerts are sent again; after a failure the next attempt comes after a twelfth of it. 0
+	// means DefaultResend.
 	Resend time.Duration
 }
 

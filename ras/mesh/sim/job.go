@@ -30,7 +30,7 @@ type Job struct {
 	Machines []*Machine
 	Ranks    []*Rank // by rank: the first Each on the first machine, and so on
 
-	end func() // of math/rand's global source's dependence on the seed; nil if there is none
+	end func() // makes math/rand's global source random again; nil if it is
 }
 
 // Rank is one member of a job.

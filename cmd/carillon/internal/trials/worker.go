@@ -206,9 +206,8 @@ func (t *thread) do(i jobsim.Instruction) error {
 			ctx, cancel = context.WithTimeout(ctx, i.Timeout/scale)
 			defer cancel()
 		}
-		if i.Async {
-			data := make([]float32, i.Sig.Bytes/4)
-			t.works = append(t.works, ccl.IAllReduce(context.Background(), t.comm(i.Comm), data, data, ccl.Sum))
+		if i.Async && i.Sig.Call == lifecycle.CallAllReduce {
+			t.works = append(t.works, launch(t.comm(i.Comm), i.Sig))
 			return nil
 		}
 		return call(ctx, t.comm(i.Comm), i.Sig)
@@ -268,6 +267,19 @@ func call(ctx context.Context, c *ccl.Comm, sig tape.Signature) error {
 		return typed[float32](ctx, c, sig)
 	}
 	return typed[int32](ctx, c, sig)
+}
+
+// launch launches an all-reduce.
+func launch(c *ccl.Comm, sig tape.Signature) *ccl.Work {
+	if sig.DataType == uint8(kernels.Float32) {
+		return allReduce[float32](c, sig)
+	}
+	return allReduce[int32](c, sig)
+}
+
+func allReduce[T kernels.Element](c *ccl.Comm, sig tape.Signature) *ccl.Work {
+	data := make([]T, sig.Bytes/4)
+	return ccl.IAllReduce(context.Background(), c, data, data, ccl.Sum+ccl.Reduction(sig.Reduction))
 }
 
 func typed[T kernels.Element](ctx context.Context, c *ccl.Comm, sig tape.Signature) error {

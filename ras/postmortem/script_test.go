@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/postmortem"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
@@ -33,6 +35,7 @@ import (
 //	TIME PROC op COMM CALL SEQ BYTES ROOT start | phase PHASE | wait RANK | ok | CODE
 //	TIME PROC failed COMM CALL SEQ CODE PEER TEXT…
 //	TIME PROC refused COMM ACT CODE TEXT…
+//	TIME PROC exits CODE | SIGNAL                 its launcher sees that, and notes it in the ledger
 //	tally PROC COMM CALL BYTES COUNT MEAN [ENGINE]
 //	                                              what the process has counted; several of one kind are added up
 //	TIME together COMM CALL SEQ BYTES DUR         all ranks of the communicator make an operation that takes so long
@@ -212,6 +215,24 @@ func commID(name string) (id lifecycle.CommID) {
 
 func (s *stage) moment(at time.Duration, p *player, w []string) {
 	now := p.mono(at)
+	if w[0] == "exits" {
+		exit := process.Exit{Known: true, Signal: unix.SignalNum(w[1])}
+		if exit.Signal == 0 {
+			exit.Code = int(natural(w[1]))
+		}
+		dir := filepath.Join(s.dir, p.Job)
+		err := os.MkdirAll(dir, 0o700)
+		if err == nil {
+			boot := process.BootID(p.KernelBoot)
+			err = process.AppendEntry(dir, process.Entry{
+				Time: noon.Add(at), Mono: now, Boot: boot.String(), Rank: p.Rank, PID: p.PID, Exit: exit,
+			})
+		}
+		if err != nil {
+			panic(err)
+		}
+		return
+	}
 	if w[0] == "comm" {
 		rank, size, _ := strings.Cut(w[2], "/")
 		info := tape.CommInfo{

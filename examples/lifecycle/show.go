@@ -58,13 +58,13 @@ func (p *printer) span(store *trace.Store, name, said string) {
 		status = "Unset: postponed, which is no error"
 	}
 	p.text("span", s.Name+", status "+status)
-	if text := cmp.Or(s.Error, s.Attributes[semconv.Postponed]); p.masked(text) != p.masked(said) {
+	if text := cmp.Or(s.Error, s.Attributes.Get(semconv.Postponed)); p.masked(text) != p.masked(said) {
 		p.text("says", text)
 	}
 	p.text("trace", s.TraceID.String())
 	var with []string
 	for _, key := range telling {
-		if value := s.Attributes[key]; value != "" {
+		if value := s.Attributes.Get(key); value != "" {
 			with = append(with, string(key)+"="+filepath.Base(value))
 		}
 	}
@@ -90,13 +90,13 @@ func failures(store *trace.Store, name string) []trace.Span {
 	var found []trace.Span
 	for _, t := range store.Acts(0) {
 		for _, s := range t.Spans {
-			if s.Name == name && (s.Error != "" || s.Attributes[semconv.Postponed] != "") {
+			if s.Name == name && (s.Error != "" || s.Attributes.Get(semconv.Postponed) != "") {
 				found = append(found, s)
 			}
 		}
 	}
 	slices.SortStableFunc(found, func(a, b trace.Span) int {
-		return cmp.Or(cmp.Compare(a.Attributes[semconv.Rank], b.Attributes[semconv.Rank]), a.Start.Compare(b.Start))
+		return cmp.Or(cmp.Compare(a.Attributes.Get(semconv.Rank), b.Attributes.Get(semconv.Rank)), a.Start.Compare(b.Start))
 	})
 	return found
 }

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -66,15 +67,37 @@ type Trace struct {
 
 // Span is a span as a Store keeps it, and as ServeHTTP tells it.
 type Span struct {
-	TraceID    oteltrace.TraceID        `json:"-"`
-	SpanID     oteltrace.SpanID         `json:"span_id"`
-	Parent     oteltrace.SpanID         `json:"parent_span_id,omitzero"` // zero for a root
-	Name       string                   `json:"name"`
-	Start      time.Time                `json:"start"` // in UTC
-	Seconds    float64                  `json:"duration_seconds"`
-	Error      string                   `json:"error,omitempty"` // empty if its status isn't Error
-	Attributes map[attribute.Key]string `json:"attributes"`
-	Links      []Link                   `json:"links,omitempty"`
+	TraceID    oteltrace.TraceID `json:"-"`
+	SpanID     oteltrace.SpanID  `json:"span_id"`
+	Parent     oteltrace.SpanID  `json:"parent_span_id,omitzero"` // zero for a root
+	Name       string            `json:"name"`
+	Start      time.Time         `json:"start"` // in UTC
+	Seconds    float64           `json:"duration_seconds"`
+	Error      string            `json:"error,omitempty"` // empty if its status isn't Error
+	Attributes Attributes        `json:"attributes"`
+	Links      []Link            `json:"links,omitempty"`
+}
+
+// Attributes are those of a Span. They become texts, as all of its JSON's are, when somebody asks for them.
+type Attributes []attribute.KeyValue
+
+// Get is the text of one; empty if there is none.
+func (a Attributes) Get(key attribute.Key) string {
+	for i := range a {
+		if a[i].Key == key {
+			return a[i].Value.String()
+		}
+	}
+	return ""
+}
+
+// MarshalJSON is an object of texts.
+func (a Attributes) MarshalJSON() ([]byte, error) {
+	texts := make(map[attribute.Key]string, len(a))
+	for _, kv := range a {
+		texts[kv.Key] = kv.Value.String()
+	}
+	return json.Marshal(texts)
 }
 
 // Link is a link of a Span; Kind is semconv.LinkKind.
@@ -108,10 +131,7 @@ func (s *Store) OnEnd(span sdktrace.ReadOnlySpan) {
 	kept := Span{
 		TraceID: span.SpanContext().TraceID(), SpanID: span.SpanContext().SpanID(), Parent: span.Parent().SpanID(),
 		Name: span.Name(), Start: span.StartTime().UTC(), Seconds: span.EndTime().Sub(span.StartTime()).Seconds(),
-		Error: span.Status().Description, Attributes: make(map[attribute.Key]string, len(span.Attributes())),
-	}
-	for _, kv := range span.Attributes() {
-		kept.Attributes[kv.Key] = kv.Value.String()
+		Error: span.Status().Description, Attributes: span.Attributes(),
 	}
 	for _, l := range span.Links() {
 		of := attribute.NewSet(l.Attributes...)
@@ -179,7 +199,7 @@ func (s *Store) list(from shelf, n int, comm lifecycle.CommID) []Trace {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id, list := comm.String(), []Trace(nil)
-	of := func(sp Span) bool { return sp.Attributes[semconv.CommID] == id }
+	of := func(sp Span) bool { return sp.Attributes.Get(semconv.CommID) == id }
 	for _, last := range slices.Backward(from.Values()) {
 		if n > 0 && len(list) == n {
 			break

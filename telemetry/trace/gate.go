@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -90,7 +91,7 @@ func (g *gate) stats() Stats {
 // OnEnd queues the span, or drops and counts it. It never blocks.
 func (g *gate) OnEnd(span sdktrace.ReadOnlySpan) {
 	room := g.room
-	if ordinary(span) {
+	if ordinary(span.Attributes(), span.Status().Code == codes.Error) {
 		room -= room / 4
 	}
 	if g.pending.Add(1) > room {
@@ -109,12 +110,12 @@ func (g *gate) OnEnd(span sdktrace.ReadOnlySpan) {
 }
 
 // ordinary tells whether the span is of an operation that ended well, and in time.
-func ordinary(span sdktrace.ReadOnlySpan) bool {
-	if span.Status().Code == codes.Error {
+func ordinary(attrs []attribute.KeyValue, failed bool) bool {
+	if failed {
 		return false
 	}
 	op := false
-	for _, kv := range span.Attributes() {
+	for _, kv := range attrs {
 		switch kv.Key {
 		case semconv.OpSeq:
 			op = true

@@ -27,6 +27,7 @@ type pipeline struct {
 	tracer   oteltrace.Tracer
 	store    *Store
 	gate     *gate // nil: nothing is exported
+	heard    bool  // somebody hears of spans, beside the store
 	disabled bool  // OTEL_SDK_DISABLED: no spans are made
 }
 
@@ -44,7 +45,6 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 		sdktrace.WithIDGenerator(generator{}),
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // the Projector has chosen, and all ranks must choose alike
 		sdktrace.WithResource(newResource(ctx, cfg)),
-		sdktrace.WithSpanProcessor(p.store),
 	}
 	if exporter != nil {
 		p.gate = newGate(exporter, cfg.Logger.With("to", destination()), batchOptions(cfg.Logger)...)
@@ -54,6 +54,7 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	for _, sp := range cfg.Processors {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
+	p.heard = p.gate != nil || len(cfg.Processors) > 0
 	p.provider = sdktrace.NewTracerProvider(opts...)
 	p.tracer = p.provider.Tracer(semconv.ScopeName,
 		oteltrace.WithInstrumentationVersion(cfg.Version), oteltrace.WithSchemaURL(semconv.SchemaURL))

@@ -44,23 +44,30 @@ func problemOf(code lifecycle.Code, text string) *problem {
 // moment is the length of a span that tells of a moment: of none, Jaeger warns that it is negative.
 const moment = time.Nanosecond
 
-// emit makes the span and ends it: everything of it is known, its times are explicit.
+// emit makes the span and ends it: everything of it is known, its times are explicit. Without anybody that hears of it
+// beside the store, it is none of the SDK's: of a busy job thousands are kept for each one that is looked at.
 func (p *Projector) emit(s *span) {
 	if p.pipe.disabled || p.leftOut() {
 		return
 	}
-	start := p.cfg.Wall(s.start)
+	// The time of day may be set while the span lasts: its length is the tape's.
+	start, took := p.cfg.Wall(s.start), max(time.Duration(s.end-s.start), moment)
+	if s.problem != nil {
+		s.attrs = append(s.attrs, semconv.ErrorType.String(s.problem.errorType))
+	}
+	p.pipe.store.keep(s, start, took)
+	p.emitted = s.id
+	if !p.pipe.heard {
+		return
+	}
 	_, sp := p.pipe.tracer.Start(s.id.startContext(context.Background()), s.name,
 		oteltrace.WithTimestamp(start),
 		oteltrace.WithAttributes(s.attrs...),
 		oteltrace.WithLinks(s.links...))
 	if s.problem != nil {
-		sp.SetAttributes(semconv.ErrorType.String(s.problem.errorType))
 		sp.SetStatus(codes.Error, s.problem.text)
 	}
-	// The time of day may be set while the span lasts: its length is the tape's.
-	sp.End(oteltrace.WithTimestamp(start.Add(max(time.Duration(s.end-s.start), moment))))
-	p.emitted = s.id
+	sp.End(oteltrace.WithTimestamp(start.Add(took)))
 }
 
 // leftOut tells whether the process itself made the spans of the last event. What never ended is not left out here, and

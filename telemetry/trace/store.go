@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"sync"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"go.opentelemetry.io/otel/attribute"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -25,16 +23,14 @@ const (
 )
 
 // Store keeps the spans of the last traces in memory, so that a process can show them without a collector. Operations
-// that ended well are kept apart from all else, so that many of them never push out an act or an error. It is an
-// sdktrace.SpanProcessor, safe for concurrent use, and its methods hold a lock for microseconds only.
+// that ended well are kept apart from all else, so that many of them never push out an act or an error. It is safe for
+// concurrent use, and its methods hold a lock for microseconds only.
 type Store struct {
 	mu   sync.Mutex
 	acts shelf
 	ops  shelf
 	open map[oteltrace.TraceID]int // acts that have started and not ended
 }
-
-var _ sdktrace.SpanProcessor = (*Store)(nil)
 
 // NewStore makes a Store for the last n traces with acts or errors and the last n with operations that ended well; n <
 // 1 means DefaultStoreTraces.
@@ -110,7 +106,7 @@ type Link struct {
 // shelf is a bounded list of traces, in the order in which they began; the oldest gives way.
 type shelf = *simplelru.LRU[oteltrace.TraceID, *Trace]
 
-func keep(on shelf, span Span) {
+func put(on shelf, span Span) {
 	t, known := on.Peek(span.TraceID)
 	if !known {
 		t = &Trace{ID: span.TraceID}
@@ -123,27 +119,26 @@ func keep(on shelf, span Span) {
 	t.Spans = append(t.Spans, span)
 }
 
-// OnStart does nothing: spans are kept when they end.
-func (*Store) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
-
-// OnEnd keeps the span.
-func (s *Store) OnEnd(span sdktrace.ReadOnlySpan) {
+// keep keeps a span that began at a time of day, and lasted so long.
+func (s *Store) keep(of *span, start time.Time, took time.Duration) {
 	kept := Span{
-		TraceID: span.SpanContext().TraceID(), SpanID: span.SpanContext().SpanID(), Parent: span.Parent().SpanID(),
-		Name: span.Name(), Start: span.StartTime().UTC(), Seconds: span.EndTime().Sub(span.StartTime()).Seconds(),
-		Error: span.Status().Description, Attributes: span.Attributes(),
+		TraceID: of.id.trace, SpanID: of.id.span, Parent: of.id.parent, Name: of.name, Start: start.UTC(),
+		Seconds: took.Seconds(), Attributes: Attributes(of.attrs),
 	}
-	for _, l := range span.Links() {
-		of := attribute.NewSet(l.Attributes...)
-		kind, _ := of.Value(semconv.LinkKind)
+	if of.problem != nil {
+		kept.Error = of.problem.text
+	}
+	for _, l := range of.links {
+		set := attribute.NewSet(l.Attributes...)
+		kind, _ := set.Value(semconv.LinkKind)
 		kept.Links = append(kept.Links, Link{l.SpanContext.TraceID(), l.SpanContext.SpanID(), kind.AsString()})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ordinary(span) {
-		keep(s.ops, kept)
+	if ordinary(of.attrs, of.problem != nil) {
+		put(s.ops, kept)
 	} else {
-		keep(s.acts, kept)
+		put(s.acts, kept)
 	}
 }
 
@@ -162,12 +157,6 @@ func (s *Store) closed(id oteltrace.TraceID) {
 		delete(s.open, id)
 	}
 }
-
-// ForceFlush does nothing.
-func (*Store) ForceFlush(context.Context) error { return nil }
-
-// Shutdown does nothing: what is kept stays readable.
-func (*Store) Shutdown(context.Context) error { return nil }
 
 // Trace returns the trace of that id, if it is kept.
 func (s *Store) Trace(id oteltrace.TraceID) (t Trace, found bool) {

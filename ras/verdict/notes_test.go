@@ -169,6 +169,10 @@ func TestNotes(t *testing.T) {
 			[]string{`not_entered (certain) rank 2 (node1, pid 1002) has not entered all_reduce 41 on "world"; its last, all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`},
 		},
 		{
+			"the one that they waited for has come, and one note is older",
+			newJob(4).in(world, 41, allReduce, s6, 2, s6, 3).did(world, 41, allReduce, 5*time.Millisecond, 0, 1, 2), nil,
+		},
+		{
 			"bytes come: slow, and nobody's fault", newJob(4).in(world, 8, allReduce, 30*time.Second, 1, 20*time.Millisecond,
 				0, 1, 2, 3), nil,
 		},

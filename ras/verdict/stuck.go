@@ -27,6 +27,12 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if worst == nil {
 		return Verdict{}, false
 	}
+	for r := range m.slot.Size {
+		p := w.g.seats[seat{m.key.comm, r}]
+		if p != nil && passed(m, p.slot) && p.slot.Age < m.age/2 && m.age < lostTime {
+			return Verdict{}, false // one has it behind it since a short while: so have the others, in newer notes
+		}
+	}
 	peer := w.g.seats[seat{m.key.comm, worst.slot.Wait}]
 	if peer == nil {
 		return Verdict{}, false

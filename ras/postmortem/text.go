@@ -255,7 +255,12 @@ func (r *Report) writeProcesses(t *text) {
 }
 
 func (r *Report) writeComm(t *text, c *Comm) {
-	head := fmt.Sprintf("COMMUNICATOR %s (%s): %s", commName(c.Name, c.ID), c.ID.Short(), count(c.Size, "rank"))
+	head := fmt.Sprintf("COMMUNICATOR %s (%s): ", commName(c.Name, c.ID), c.ID.Short())
+	if c.Size == 0 {
+		head += "being made"
+	} else {
+		head += count(c.Size, "rank")
+	}
 	if c.Nodes > 1 {
 		head += fmt.Sprintf(" on %d nodes", c.Nodes)
 	}
@@ -268,7 +273,7 @@ func (r *Report) writeComm(t *text, c *Comm) {
 			state = "dead, was " + state
 		}
 		row := []string{rankText(k.Rank), "", state, number(k.Operations), number(k.Begun), "-", "", "", ""}
-		if rank := r.inJob(c, k.Rank); rank != k.Rank {
+		if rank := r.Processes[k.Process].Rank; rank != k.Rank && rank >= 0 {
 			row[1] = strconv.Itoa(rank)
 		}
 		if d := k.Doing; d != nil {

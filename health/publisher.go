@@ -153,6 +153,7 @@ func newDocument(s *Snapshot, p part) *document {
 	body.Write(encoded[len("{"):])
 	body.WriteByte('\n')
 	return &document{
-		body: body.Bytes(), etag: []string{fmt.Sprintf(`W/"%x"`, hash.Sum(nil))}, length: []string{strconv.Itoa(body.Len())},
+		body: body.Bytes(), etag: []string{fmt.Sprintf(`W/"%x"`, hash.Sum(nil))},
+		length: []string{strconv.Itoa(body.Len())},
 	}
 }

@@ -124,7 +124,8 @@ func TestErrorTexts(t *testing.T) {
 				Code: CodeRankDead, Rank: 3, Comm: comm, Name: "dp", Self: 1, Seq: 17, Call: CallAllReduce, Since: moment,
 				Detail: "pid 4711 was killed by signal 9",
 			},
-			`all_reduce (operation 17) on communicator "dp" (9f86d081884c7d65, rank 1): the process of rank 3 of "dp" has ended: pid 4711 was killed by signal 9, waited for since 2026-03-01 12:00:01.500; find the reason in that rank's output`,
+			`all_reduce (operation 17) on communicator "dp" (9f86d081884c7d65, rank 1): the process of rank 3 of "dp" has ended: ` +
+				`pid 4711 was killed by signal 9, waited for since 2026-03-01 12:00:01.500; find the reason in that rank's output`,
 		},
 		{
 			&PeerError{Code: CodeUnreachable, Rank: -1, Err: io.EOF},

@@ -36,7 +36,9 @@ func TestWhoAsksTooOftenIsNotAnswered(t *testing.T) {
 		t.Errorf("%d of %d questions were taken, want about %d", answered, asked, askerBurst)
 	}
 	putTo(m, "modest-1", func(i int) string { return fmt.Sprint("modest ", i) }, 3)
-	eventually(t, "the modest one is answered", func() bool { return m.Stats().Limited.Load() == limited && calls.Load() >= 4 })
+	eventually(t, "the modest one is answered", func() bool {
+		return m.Stats().Limited.Load() == limited && calls.Load() >= 4
+	})
 }
 
 // However many ask, at most so many handlers run at a time.

@@ -72,8 +72,8 @@ type Tuning struct {
 	// log(members)/log(1+GossipNodes) intervals.
 	GossipInterval time.Duration
 	GossipNodes    int
-	// RetransmitMult sets how often each member passes each news on: k = RetransmitMult · ⌈log10(members+1)⌉ times. With
-	// a probability of about e^-k a member misses it, and hears of it at a later PushPullInterval.
+	// RetransmitMult sets how often each member passes each news on: k = RetransmitMult · ⌈log10(members+1)⌉ times.
+	// With a probability of about e^-k a member misses it, and hears of it at a later PushPullInterval.
 	RetransmitMult int
 	// PushPullInterval is how often two members compare all they know, which repairs what gossip missed. It costs about
 	// 200 bytes a member, and grows with the logarithm of the members beyond 32.

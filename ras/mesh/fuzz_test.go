@@ -57,7 +57,10 @@ func TestEveryMessageIsReadAsItWasWrittenAndNotWhenCutShort(t *testing.T) {
 		{"meta", appendMeta(nil, &sampleMember), sampleMember, func(b []byte) (any, error) { return decodeMeta(b) }},
 		{"fate", fateMessage(&sampleFate)[2:], sampleFate, func(b []byte) (any, error) { return decode(b, readFate) }},
 		{"fates", appendFates(nil, fates), fates, func(b []byte) (any, error) { return decodeFates(b) }},
-		{"name", nameMessage(msgCheck, sampleInstance)[2:], sampleInstance, func(b []byte) (any, error) { return decode(b, readInstance) }},
+		{
+			"name", nameMessage(msgCheck, sampleInstance)[2:], sampleInstance,
+			func(b []byte) (any, error) { return decode(b, readInstance) },
+		},
 		{
 			"question", appendQuestion(nil, &sampleQuestion),
 			sampleQuestion, func(b []byte) (any, error) { return decodeQuestion(b) },

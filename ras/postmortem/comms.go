@@ -115,7 +115,8 @@ func (r *Report) process(p *process, cs []*clock) Process {
 	h := &p.header
 	one := Process{
 		Rank: p.rank, Host: h.Host, PID: h.PID, State: p.state(), Ended: p.end.how, Program: h.Program,
-		Version: h.Version, Tape: p.path, Clock: slices.Index(cs, p.clock), Started: h.Created.UTC(), Last: h.Created.UTC(), Missed: p.missed,
+		Version: h.Version, Tape: p.path, Clock: slices.Index(cs, p.clock), Started: h.Created.UTC(),
+		Last: h.Created.UTC(), Missed: p.missed,
 	}
 	if p.last > 0 {
 		one.Last = p.at(p.last)

@@ -196,8 +196,9 @@ func (r *Report) ending(found []Finding, at moment) Ending {
 	case closed == len(r.procs) && !failed:
 		if i := slices.IndexFunc(r.procs, func(p *process) bool { return p.end.exit.Failed() }); i >= 0 {
 			p := r.procs[i]
-			return Ending{How: "failed", Time: p.at(p.end.at), Text: fmt.Sprintf("All processes closed their tapes, and %s: %s. "+
-				"Its output may say why; the tapes don't.", p.name(), p.end.how)}
+			return Ending{How: "failed", Time: p.at(p.end.at), Text: fmt.Sprintf(
+				"%s closed its tape in order, and then %s. Its output may say why; the tapes don't.",
+				capital(p.name()), p.end.how)}
 		}
 		return Ending{How: "completed", Text: "All processes ended in order."}
 	case failed:

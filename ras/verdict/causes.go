@@ -275,7 +275,7 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	switch {
 	case m.differ:
 		return w.mismatch(m), true
-	case m.engine != nil && m.engine.Code == lifecycle.CodeMismatch:
+	case m.mismatched():
 		return w.reportedMismatch(m), !w.g.heardOf(m)
 	case len(m.absent) > 0 && m.engine != nil && w.g.troubleBefore(m):
 		return Verdict{}, false

@@ -25,7 +25,8 @@ func (w *walk) mismatch(m *meeting) Verdict {
 	sides := w.g.sides(m)
 	for _, a := range w.g.actors {
 		for _, s := range sides {
-			if a.wouldCall(m.key.comm, s.sig) && !slices.ContainsFunc(m.present, func(p *place) bool { return p.actor == a }) {
+			here := slices.ContainsFunc(m.present, func(p *place) bool { return p.actor == a })
+			if !here && a.wouldCall(m.key.comm, s.sig) {
 				s.votes++
 			}
 		}
@@ -150,13 +151,18 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 		v.Culprits = []Rank{w.g.rankAt(m.slot, m.engine.Peer)}
 	}
 	failed := slices.DeleteFunc(slices.Clone(w.g.order), func(o *meeting) bool {
-		return o.key.comm != m.key.comm || o.engine == nil || o.engine.Code != lifecycle.CodeMismatch
+		return o.key.comm != m.key.comm || !o.mismatched()
 	})
 	v.Victims = victims(failed, func(a *actor) bool {
 		return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == a.note.Member && r.Job == a.job })
 	})
 	v.Text.add("%s", waiting(v.Victims))
 	return v
+}
+
+// mismatched tells whether a meeting failed because of different calls, as the engine says.
+func (m *meeting) mismatched() bool {
+	return m.engine != nil && m.engine.Code == lifecycle.CodeMismatch
 }
 
 // between tells whether a meeting is a message from or to a rank.
@@ -168,6 +174,6 @@ func (m *meeting) between(rank int) bool {
 // only heard.
 func (g *graph) heardOf(m *meeting) bool {
 	return m.key.kind == message && !m.between(m.engine.Peer) && slices.ContainsFunc(g.order, func(o *meeting) bool {
-		return o.key.comm == m.key.comm && o.engine != nil && o.engine.Code == lifecycle.CodeMismatch && o.between(o.engine.Peer)
+		return o.key.comm == m.key.comm && o.mismatched() && o.between(o.engine.Peer)
 	})
 }

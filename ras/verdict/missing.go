@@ -9,7 +9,7 @@ import (
 
 // lookForMissing finds the ranks that a meeting waits for.
 func (g *graph) lookForMissing(m *meeting) {
-	if m.differ || m.engine != nil && m.engine.Code == lifecycle.CodeMismatch {
+	if m.differ || m.mismatched() {
 		return // it failed whoever was to come
 	}
 	if m.engine != nil && m.key.kind != broken && g.pointed(m) {

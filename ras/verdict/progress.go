@@ -331,7 +331,8 @@ func (g *graph) mates(a *actor) (some []*actor) {
 				others = append(others, p.actor)
 			}
 		}
-		if len(others) > 1 && !slices.ContainsFunc(others, func(o *actor) bool { return others[0].track.apart(o.track) > 0 }) {
+		other := func(o *actor) bool { return others[0].track.apart(o.track) > 0 }
+		if len(others) > 1 && !slices.ContainsFunc(others, other) {
 			some = append(some, others...)
 		}
 	}

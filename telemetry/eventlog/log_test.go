@@ -196,7 +196,8 @@ func TestStalls(t *testing.T) {
 		}
 	})
 	r := stall.Report{
-		Stage: stall.Stalled, Comm: &model.Comm{CommInfo: world}, Op: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}, Seq: 12,
+		Stage: stall.Stalled, Comm: &model.Comm{CommInfo: world},
+		Op: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}, Seq: 12,
 		Phase: tape.PhaseAgree, Wait: 3, Start: 1e9, Now: 6_200_000_000, Normal: 41234, Count: 1,
 	}
 	l.ObserveStall(&r)
@@ -215,7 +216,10 @@ func TestStalls(t *testing.T) {
 	if got := out.taken(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	r = stall.Report{Stage: stall.Cleared, Comm: &model.Comm{CommInfo: world}, Act: tape.ActSplit, ActSeq: 4, Wait: -1, Start: 1e9, Now: 9e9}
+	r = stall.Report{
+		Stage: stall.Cleared, Comm: &model.Comm{CommInfo: world}, Act: tape.ActSplit, ActSeq: 4, Wait: -1, Start: 1e9,
+		Now: 9e9,
+	}
 	l.ObserveStall(&r)
 	want = `level=INFO msg="ccl.stall (cleared)" comm=world comm_rank=2 size=4 call=split seq=4 age=8s subsys=RAS`
 	if got := out.taken(); got != want {

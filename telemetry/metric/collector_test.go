@@ -381,8 +381,9 @@ func TestSeriesAreBounded(t *testing.T) {
 	for i := range 10_000 {
 		observe(c, op(fmt.Sprintf("group-%d", i), lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK))
 		c.ObserveStall(&stall.Report{
-			Stage: stall.Stalled, Count: 1, Comm: &model.Comm{CommInfo: tape.CommInfo{Name: fmt.Sprintf("group-%d", i)}, Generation: uint32(i)},
-			Op: tape.Signature{Call: lifecycle.CallAllReduce}, Wait: int32(i),
+			Stage: stall.Stalled, Count: 1,
+			Comm: &model.Comm{CommInfo: tape.CommInfo{Name: fmt.Sprintf("group-%d", i)}, Generation: uint32(i)},
+			Op:   tape.Signature{Call: lifecycle.CallAllReduce}, Wait: int32(i),
 		})
 	}
 	all := gather(t, reg)

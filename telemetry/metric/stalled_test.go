@@ -37,8 +37,8 @@ func TestStalled(t *testing.T) {
 	}
 	report := func(stage stall.Stage, count int, comm uint32, act tape.Act, start time.Duration, wait int32) {
 		c.ObserveStall(&stall.Report{
-			Stage: stage, Comm: &model.Comm{CommInfo: tape.CommInfo{Name: "world"}, Generation: comm}, Act: act, Count: count, Start: int64(start),
-			Wait: wait, Op: tape.Signature{Call: lifecycle.CallAllReduce},
+			Stage: stage, Comm: &model.Comm{CommInfo: tape.CommInfo{Name: "world"}, Generation: comm}, Act: act,
+			Count: count, Start: int64(start), Wait: wait, Op: tape.Signature{Call: lifecycle.CallAllReduce},
 		})
 	}
 	report(stall.Slow, 0, 1, tape.ActNone, 4*time.Second, 3)

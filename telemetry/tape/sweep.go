@@ -14,8 +14,8 @@ import (
 
 // SweepJobs removes the tapes of processes that are dead or closed them, and tapes that were never finished, from the
 // folders of all jobs in dir but the keep that were written to last, and the folders that are empty then. It touches no
-// tape of a process that is alive or that can't be seen from here, no folder without a tape, no link, and of other files
-// those alone that a process left beside its tape. It returns the folders that are gone.
+// tape of a process that is alive or that can't be seen from here, no folder without a tape, no link, and of other
+// files those alone that a process left beside its tape. It returns the folders that are gone.
 func SweepJobs(dir string, keep int) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -93,8 +93,8 @@ func DurationBucket(d time.Duration) int {
 // BandwidthBucket is the bucket of a bus bandwidth in bytes per second, which is positive.
 func BandwidthBucket(bw float64) int { return bandwidthBucket(bw / 1e6) }
 
-// bandwidthBucket is the least i with mbs <= 4^i, by the exponent of the next lower number, so that a power of two is in
-// its own bucket.
+// bandwidthBucket is the least i with mbs <= 4^i, by the exponent of the next lower number, so that a power of two is
+// in its own bucket.
 func bandwidthBucket(mbs float64) int {
 	exponent := int((math.Float64bits(mbs)-1)>>52) - 1023
 	return min(max((exponent+2)>>1, 0), BandwidthBuckets-1)

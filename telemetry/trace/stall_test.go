@@ -269,7 +269,9 @@ func TestSendRecvsAreApart(t *testing.T) {
 				CommInfo: world, Generation: uint32(world.ID[0]), Launched: 9, Completed: 8,
 				Seq: uint64(i), Op: both, OpStart: start, Wait: 2,
 			}}, nil)
-			located = append(located, p.SpanOfStall(&stall.Report{Comm: &model.Comm{CommInfo: world}, Op: both, Seq: uint64(i), Start: start}))
+			located = append(located, p.SpanOfStall(&stall.Report{
+				Comm: &model.Comm{CommInfo: world}, Op: both, Seq: uint64(i), Start: start,
+			}))
 			p.Unfinished()
 		}
 	}

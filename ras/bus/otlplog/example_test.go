@@ -18,7 +18,9 @@ func Example() {
 
 	b := bus.New(bus.Config{})
 	sink := otlplog.New(b, bus.Filter{}, to)
-	err := b.Publish(bus.Event{Type: semconv.EventRankDead, Severity: bus.Critical, Text: "rank 3 was killed by signal 9"})
+	err := b.Publish(bus.Event{
+		Type: semconv.EventRankDead, Severity: bus.Critical, Text: "rank 3 was killed by signal 9",
+	})
 	if err != nil {
 		stdlog.Fatal(err)
 	}

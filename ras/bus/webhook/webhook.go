@@ -63,7 +63,8 @@ func New(cfg Config) (*Sink, error) {
 	s := &Sink{client: client, log: cmp.Or(cfg.Logger, slog.Default()).With(semconv.LabelSink, cfg.Name)}
 	for i, secret := range cfg.Secrets {
 		if len(secret) < minSecret {
-			return nil, fmt.Errorf("webhook.Config.Secrets[%d] has %d bytes: allowed are %d or more", i, len(secret), minSecret)
+			return nil, fmt.Errorf("webhook.Config.Secrets[%d] has %d bytes: allowed are %d or more", i, len(secret),
+				minSecret)
 		}
 		signer, err := standardwebhooks.NewWebhookRaw([]byte(secret))
 		if err != nil {

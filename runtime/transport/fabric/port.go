@@ -55,8 +55,8 @@ const (
 )
 
 // Connect connects the rank with all others, whose cards are given by rank, its own among them. It blocks until every
-// pair stands or ctx ends. It takes the Port over. The errors are *lifecycle.PeerError, which name the rank that could not
-// be reached, and *lifecycle.SystemError.
+// pair stands or ctx ends. It takes the Port over. The errors are *lifecycle.PeerError, which name the rank that could
+// not be reached, and *lifecycle.SystemError.
 func (p *Port) Connect(ctx context.Context, rank int, encoded [][]byte) (_ *Links, err error) {
 	defer func() {
 		p.settle()

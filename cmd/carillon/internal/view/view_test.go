@@ -76,8 +76,13 @@ func hugeJob(t *testing.T) (*View, time.Time) {
 	second.Text = verdict.Sentence("rank 7 (node-a, 1007) has died: killed by signal 9; 4095 ranks wait")
 	s.Verdicts = append(s.Verdicts, second)
 	s.Conditions = append(s.Conditions,
-		health.Condition{Code: "gpu_throttled", Subject: "GPU 3", Severity: bus.Warning, Text: "GPU 3 is throttled: it is too hot", Advice: "look at its fans", Since: s.Time},
-		health.Condition{Code: "gpu_lost", Subject: "GPU 4", Severity: bus.Critical, Text: "silent", Since: s.Time, Cause: "gpu_throttled"})
+		health.Condition{
+			Code: "gpu_throttled", Subject: "GPU 3", Severity: bus.Warning, Text: "GPU 3 is throttled: it is too hot",
+			Advice: "look at its fans", Since: s.Time,
+		},
+		health.Condition{
+			Code: "gpu_lost", Subject: "GPU 4", Severity: bus.Critical, Text: "silent", Since: s.Time, Cause: "gpu_throttled",
+		})
 	v := &View{}
 	v.Merge(s.Time, s)
 	return v, s.Time.Add(3 * time.Second)
@@ -160,7 +165,9 @@ func TestHostileTexts(t *testing.T) {
 	s.Ranks[1].State, s.Ranks[2].Text, s.Ranks[2].State, s.Ranks[2].Member, s.Ranks[2].Host = evil, evil, "dead", evil, evil
 	s.Verdicts[0].Text, s.Verdicts[0].Evidence = verdict.Sentence(evil), []verdict.Text{verdict.Sentence(evil), {}}
 	s.Comms[0].Name, s.Comms[0].State, s.Comms[0].InFlight.Call = evil, evil, evil
-	s.Conditions = []health.Condition{{Code: evil, Subject: evil, Severity: bus.Critical, Text: evil, Advice: evil, Since: s.Time}}
+	s.Conditions = []health.Condition{
+		{Code: evil, Subject: evil, Severity: bus.Critical, Text: evil, Advice: evil, Since: s.Time},
+	}
 	var v View
 	v.Merge(s.Time, s)
 	r := v.Report(s.Time)
@@ -307,7 +314,9 @@ func TestStale(t *testing.T) {
 	second.Rank, second.PID, second.Host = 3, first.Ranks[3].PID, first.Ranks[3].Host
 	second.Comms = slices.Clone(second.Comms)
 	second.Comms[0].Rank = 3
-	second.Conditions = []health.Condition{{Code: "gpu_throttled", Subject: "GPU 3", Severity: bus.Warning, Text: "it is too hot", Since: first.Time}}
+	second.Conditions = []health.Condition{
+		{Code: "gpu_throttled", Subject: "GPU 3", Severity: bus.Warning, Text: "it is too hot", Since: first.Time},
+	}
 	first.Conditions = nil
 	at := first.Time
 	for name, tc := range map[string]struct {

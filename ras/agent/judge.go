@@ -30,7 +30,7 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	verdicts = m.keep(verdicts, unsure, healed, now)
 	to := m.all()
 	m.leads, m.handedOver = true, false
-	m.apply(verdicts, to, healed, now)
+	m.apply(verdicts, to, func(v *verdict.Verdict) bool { return healed(v) || v.Answered(all) }, now)
 	for _, n := range all { // but for the dead that left no trace: others may fail because of these later
 		if n.Fate == verdict.Dead && len(n.Slots) > 0 || n.Fate == verdict.Unreachable {
 			m.release(n.Member)

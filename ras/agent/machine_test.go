@@ -25,9 +25,10 @@ import (
 //	step                         the input has lines: TIME INPUT…; prints what the machine does with each
 //	    members [RANKS=alive|suspect|stopped|unreachable|dead|left]… [forgotten=RANKS]
 //	                             the membership as it is now: what isn't said is as before, a new state since TIME
-//	    notes [RANKS=in|idle|done|failed|gave-up]…
-//	                             the answers to the last question: of ranks that are in all_reduce 8 of world, in no
-//	                             call since 7, have ended 8, whose world failed by rank 0's death, or was revoked
+//	    notes [RANKS=in|entered|idle|done|failed|gave-up]…
+//	                             the answers to the last question: of ranks that are in all_reduce 8 of world for 6 s,
+//	                             have entered it just now, are in no call since 7, have ended 8, whose world failed
+//	                             by rank 0's death, or was revoked
 //	    trouble | look | asked by=R | told yes|no | tick | ending | leave [alone] [RANKS=…]
 //	    heard from=R turn=N [open=REASON:RANK]… [unresolved=REASON:RANK]…
 //	phases                       prints the table of transitions
@@ -187,6 +188,8 @@ func (p *play) notes(args []string) []verdict.Note {
 			switch is {
 			case "in":
 				s.InFlight, s.Age, s.Stalled = 1, 6*time.Second, true
+			case "entered":
+				s.InFlight, s.Age = 1, time.Millisecond
 			case "idle":
 				s.Seq, s.Begun, s.Age = 7, 7, 7*time.Second
 			case "done":

@@ -249,6 +249,33 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// TestAnswered: of a verdict that holds no longer, whether those that wait in its call do so for its culprits.
+func TestAnswered(t *testing.T) {
+	hang := newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3)
+	arrived := func() job {
+		return newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).in(world, 41, allReduce, 0, -1, 0, 2)
+	}
+	verdicts, _ := verdict.Diagnose(hang)
+	if len(verdicts) != 1 || verdicts[0].Reason != verdict.NotEntered {
+		t.Fatalf("%v", verdicts)
+	}
+	for _, c := range []struct {
+		name  string
+		after job
+		want  bool
+	}{
+		{"it has entered", arrived(), true},
+		{"it has entered, and the others are gone", arrived().without(0, 1, 3), false},
+		{"it has entered, and the others gave up", arrived().with(gaveUp, 0, 1, 3), false},
+		{"it is dead", arrived().with(fate(verdict.Dead, 0, ""), 2), false},
+		{"it is gone", arrived().without(2), false},
+	} {
+		if got := verdicts[0].Answered(c.after); got != c.want {
+			t.Errorf("%s: answered %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
 // TestHealed: of a verdict that holds no longer, whether its cause is gone, or only those that waited.
 func TestHealed(t *testing.T) {
 	hang := func() job {

@@ -322,6 +322,22 @@ func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
 	})
 }
 
+// Answered tells, of a verdict that holds no longer, whether its culprits run and a rank still waits in the call at which
+// it showed: the culprits have done what that rank waited for. notes are those by which it holds no longer.
+func (v *Verdict) Answered(notes []Note) bool {
+	for _, r := range v.Culprits {
+		if !slices.ContainsFunc(notes, func(n Note) bool { return n.Member == r.Member && n.Fate == Alive }) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(notes, func(n Note) bool {
+		return n.Fate == Alive && slices.ContainsFunc(v.Victims, func(w Wait) bool {
+			return w.Rank.Member == n.Member &&
+				slices.ContainsFunc(n.Slots, func(s Slot) bool { return w.of(&s) && s.Failure == nil && w.in(&s) })
+		})
+	})
+}
+
 // blames tells whether a process is among the culprits.
 func (v *Verdict) blames(member string) bool {
 	return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == member })
@@ -329,13 +345,16 @@ func (v *Verdict) blames(member string) bool {
 
 // through tells whether a rank has what it waited for.
 func (n *Note) through(w *Wait) bool {
-	return slices.ContainsFunc(n.Slots, func(s Slot) bool {
-		if s.Comm != w.Comm || s.Failure != nil || w.Rank.Comm >= 0 && s.Rank != w.Rank.Comm {
-			return false
-		}
-		if slices.ContainsFunc(s.Acts, func(a OpenAct) bool { return a.Act.String() == w.Call }) {
-			return false
-		}
-		return s.Left != nil && s.Left.Act != abort || s.InFlight == 0 || s.Seq > w.Seq || s.Op.Call.String() != w.Call
-	})
+	return slices.ContainsFunc(n.Slots, func(s Slot) bool { return w.of(&s) && s.Failure == nil && !w.in(&s) })
+}
+
+// of tells whether a slot is that of the rank that waits.
+func (w *Wait) of(s *Slot) bool {
+	return s.Comm == w.Comm && (w.Rank.Comm < 0 || s.Rank == w.Rank.Comm)
+}
+
+// in tells whether the rank of a slot is in the call in which it waits.
+func (w *Wait) in(s *Slot) bool {
+	return slices.ContainsFunc(s.Acts, func(a OpenAct) bool { return a.Act.String() == w.Call }) ||
+		(s.Left == nil || s.Left.Act == abort) && s.InFlight > 0 && s.Seq <= w.Seq && s.Op.Call.String() == w.Call
 }

@@ -1,6 +1,9 @@
 package kernels
 
-import "unsafe"
+import (
+	"reflect"
+	"unsafe"
+)
 
 // F16 is an IEEE 754 binary16 number, held as its bits.
 type F16 uint16
@@ -14,39 +17,49 @@ type E4M3 uint8
 // E5M2 is an OCP 8-bit float with 5 exponent and 2 mantissa bits, held as its bits.
 type E5M2 uint8
 
-// Element is any Go type that a buffer may hold.
+// Element is any Go type that a buffer may hold: a number of fixed size, int, uint, and types that are named after one
+// of these (type Loss float32). A type named after E4M3 or E5M2 counts as what those are in Go, uint8.
 type Element interface {
-	int8 | uint8 | int32 | uint32 | int64 | uint64 | float32 | float64 | F16 | BF16 | E4M3 | E5M2
+	~int8 | ~uint8 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~int | ~uint | ~float32 | ~float64 | F16 | BF16
 }
 
-// TypeOf returns the data type of a Go type.
+// TypeOf returns the data type of a Go type. Those of int and uint have the bits that these have here: all processes of
+// a job agree, unless their machines differ in that.
 func TypeOf[T Element]() DataType {
 	var zero T
 	switch any(zero).(type) {
-	case int8:
-		return Int8
-	case uint8:
-		return Uint8
-	case int32:
-		return Int32
-	case uint32:
-		return Uint32
-	case int64:
-		return Int64
-	case uint64:
-		return Uint64
 	case F16:
 		return Float16
-	case float32:
-		return Float32
-	case float64:
-		return Float64
 	case BF16:
 		return BFloat16
 	case E4M3:
 		return Float8E4M3
-	default:
+	case E5M2:
 		return Float8E5M2
+	}
+	switch reflect.TypeFor[T]().Kind() {
+	case reflect.Int8:
+		return Int8
+	case reflect.Uint8:
+		return Uint8
+	case reflect.Int32:
+		return Int32
+	case reflect.Uint32:
+		return Uint32
+	case reflect.Float32:
+		return Float32
+	case reflect.Float64:
+		return Float64
+	case reflect.Int, reflect.Int64:
+		if unsafe.Sizeof(zero) == 4 {
+			return Int32
+		}
+		return Int64
+	default:
+		if unsafe.Sizeof(zero) == 4 {
+			return Uint32
+		}
+		return Uint64
 	}
 }
 

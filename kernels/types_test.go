@@ -73,3 +73,24 @@ func TestElements(t *testing.T) {
 	element[E4M3](t, Float8E4M3)
 	element[E5M2](t, Float8E5M2)
 }
+
+// Types that a program names after a number, and those whose bits are the machine's.
+type (
+	loss  float32
+	token int32
+	count int
+	octet byte
+)
+
+func TestNamedElements(t *testing.T) {
+	element[loss](t, Float32)
+	element[token](t, Int32)
+	element[octet](t, Uint8)
+	whole, natural := Int64, Uint64
+	if unsafe.Sizeof(int(0)) == 4 {
+		whole, natural = Int32, Uint32
+	}
+	element[int](t, whole)
+	element[count](t, whole)
+	element[uint](t, natural)
+}

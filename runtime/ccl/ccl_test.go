@@ -322,6 +322,7 @@ func TestAllDataTypes(t *testing.T) {
 			sumOf[int64](ctx, c, 3, 6), sumOf[uint64](ctx, c, 3, 6), sumOf[float32](ctx, c, 3, 6), sumOf[float64](ctx, c, 3, 6),
 			sumOf(ctx, c, kernels.F16(0x4200), kernels.F16(0x4600)), sumOf(ctx, c, kernels.BF16(0x4040), kernels.BF16(0x40c0)),
 			sumOf(ctx, c, kernels.E4M3(0x44), kernels.E4M3(0x4c)), sumOf(ctx, c, kernels.E5M2(0x42), kernels.E5M2(0x46)),
+			sumOf(ctx, c, 3, 6), sumOf[uint](ctx, c, 3, 6), sumOf(ctx, c, 3*time.Second, 6*time.Second),
 		)
 	})
 }

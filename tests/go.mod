@@ -1,6 +1,6 @@
 module github.com/carillon-rt/carillon/tests
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/carillon-rt/carillon v0.0.0

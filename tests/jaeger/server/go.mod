@@ -1,6 +1,6 @@
 module github.com/carillon-rt/carillon/tests/jaeger/server
 
-go 1.26.8
+go 1.26.0
 
 tool github.com/jaegertracing/jaeger/cmd/all-in-one
 

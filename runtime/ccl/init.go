@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// World makes the communicator of all processes of the job, as the launcher's environment says (torchrun, Slurm, Open
-// MPI or carillon run). It blocks until all have come. Called again, on all ranks, it makes another one. Without a
+// World makes the communicator of all processes of the job, as the launcher's environment says: torchrun, Slurm, Open
+// MPI, carillon run and the others that package launch knows. It blocks until all have come. Called again, on all ranks, it makes another one. Without a
 // launcher it is a communicator of one rank.
 //
 // A call that ends before it tries to meet the others, because it is refused or rank 0 can't open the job's address,

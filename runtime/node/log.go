@@ -35,6 +35,10 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	for _, text := range cfg.unknown {
 		cfg.Log.LogAttrs(ctx, slog.LevelWarn, text, slog.String(semconv.LogSubsystem, semconv.SubsystemEnv))
 	}
+	if doubt := cfg.World.Doubt; doubt != "" {
+		cfg.Log.LogAttrs(ctx, slog.LevelWarn, "this process is a world of one rank; "+doubt,
+			slog.String(semconv.LogSubsystem, semconv.SubsystemEnv))
+	}
 	return sink
 }
 

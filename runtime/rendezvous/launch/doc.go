@@ -7,8 +7,14 @@
 //	torchrun  RANK and WORLD_SIZE, with TORCHELASTIC_RUN_ID
 //	pytorch   RANK and WORLD_SIZE: carillon run, Kubernetes operators, scripts
 //	openmpi   OMPI_COMM_WORLD_RANK: mpirun
+//	mpich     PMI_RANK and PMI_SIZE: mpiexec of MPICH, Intel MPI and MVAPICH (Hydra), and others that speak PMI
 //	slurm     SLURM_PROCID, in a step: srun. A batch script itself has it too, and is no rank
+//	pmix      PMIX_RANK: prterun. PMIx keeps the size to itself: WORLD_SIZE says it
+//	kubernetes
+//	          JOB_COMPLETION_INDEX: an Indexed Job, or a JobSet of one. WORLD_SIZE says how many completions it has
 //	none      a world of one rank
+//
+// A launcher that tells a rank but no size, or a size but no rank, is an error, never a world of one.
 //
 // Over what it says, these are taken one by one, whatever the launcher:
 //
@@ -33,6 +39,25 @@
 // mpirun's own host, the first address in OMPI_MCA_orte_hnp_uri of Open MPI 4. Rank 0 sees whether it runs there, and
 // says so if it doesn't. Open MPI 5 does not tell where mpirun is, so a job on several hosts needs mpirun -x
 // CARILLON_ADDRESS=host:port.
+//
+// Hydra: 127.0.0.1 when all ranks are on one host (MPI_LOCALNRANKS is PMI_SIZE). It has no name for a job from which a
+// port could follow: mpiexec -genv MASTER_PORT 29500, and with several hosts MASTER_ADDR, too.
+//
+// Kubernetes: in a JobSet, JOB-0-0.JOBSET, the first pod of its first Job. The container gets JOBSET_NAME, and
+// JOBSET_RESTART_ATTEMPT where the set may be restarted, from the downward API. A plain Indexed Job needs a headless
+// Service, the pods' subdomain, and MASTER_ADDR=JOB-0.SERVICE:
+//
+//	env:
+//	  - {name: WORLD_SIZE, value: "4"}  # completions and parallelism
+//	  - {name: MASTER_ADDR, value: train-0.train-svc}
+//	  # in a JobSet, instead of MASTER_ADDR:
+//	  - name: JOBSET_NAME
+//	    valueFrom: {fieldRef: {fieldPath: "metadata.annotations['jobset.sigs.k8s.io/jobset-name']"}}
+//	  - name: JOBSET_RESTART_ATTEMPT
+//	    valueFrom: {fieldRef: {fieldPath: "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"}}
+//
+// Several Jobs of a set are no ranks of one world by themselves, as each counts its pods from 0: RANK and WORLD_SIZE
+// have to be said.
 //
 // # The secret
 //

@@ -71,6 +71,24 @@ const (
 		PMIX_RANK=1
 		PMIX_SERVER_URI41=1138032640.0;tcp4://127.0.0.1:54443`
 
+	// mpiexec -n 2 env, MPICH 4.0.2, rank 1.
+	mpiexecEnv = `
+		GFORTRAN_UNBUFFERED_PRECONNECTED=y
+		HYDI_CONTROL_FD=7
+		MPIR_CVAR_CH3_INTERFACE_HOSTNAME=node-a
+		MPI_LOCALNRANKS=2
+		MPI_LOCALRANKID=1
+		PMI_FD=8
+		PMI_RANK=1
+		PMI_SIZE=2`
+
+	// A pod of an Indexed Job, whose Service is called train-svc and whose container sets WORLD_SIZE.
+	podEnv = `
+		HOSTNAME=train-3
+		JOB_COMPLETION_INDEX=3
+		KUBERNETES_SERVICE_HOST=10.0.0.1
+		WORLD_SIZE=4`
+
 	// srun in an allocation of three nodes, task 5.
 	srunEnv = `
 		SLURM_JOB_ID=200505
@@ -187,7 +205,67 @@ func TestFromEnv(t *testing.T) {
 				Secret: []byte("f804fa9ddd06315a-2fc8ce4017d7f780"), Launcher: OpenMPI,
 			},
 		},
-		{"a batch script is no rank", sbatchEnv, World{Size: 1, LocalSize: 1, Launcher: None}},
+		{
+			"mpiexec on one host", mpiexecEnv + "\nMASTER_PORT=4000",
+			World{Rank: 1, Size: 2, LocalRank: 1, LocalSize: 2, Address: "127.0.0.1:4000", Launcher: MPICH},
+		},
+		{
+			"mpiexec on two hosts", mpiexecEnv + "\nPMI_SIZE=4\nPMI_RANK=3\nMASTER_ADDR=node-a\nMASTER_PORT=4000",
+			World{Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2, Address: "node-a:4000", Launcher: MPICH},
+		},
+		{
+			"mpiexec -n 1", mpiexecEnv + "\nPMI_SIZE=1\nPMI_RANK=0\nMPI_LOCALNRANKS=1\nMPI_LOCALRANKID=0",
+			World{Size: 1, LocalSize: 1, Launcher: MPICH},
+		},
+		{
+			"another launcher that speaks PMI", "PMI_FD=3\nPMI_RANK=5\nPMI_SIZE=6\nCARILLON_ADDRESS=node-a:4000",
+			World{Rank: 5, Size: 6, LocalRank: -1, Address: "node-a:4000", Launcher: MPICH},
+		},
+		{
+			"mpiexec in a step that starts its proxies", srunEnv + mpiexecEnv + "\nMASTER_ADDR=n\nMASTER_PORT=4000",
+			World{Rank: 1, Size: 2, LocalRank: 1, LocalSize: 2, Address: "n:4000", Launcher: MPICH},
+		},
+		{
+			"srun --mpi=pmi2", srunEnv + "\nPMI_RANK=5\nPMI_SIZE=7\nPMI_FD=3",
+			World{
+				Rank: 5, Size: 7, LocalRank: 2, LocalSize: 3, Address: "gnode20:12969", Job: "slurm-200505.2",
+				Launcher: Slurm,
+			},
+		},
+		{
+			"PMIx, with a size", "PMIX_RANK=2\nPMIX_NAMESPACE=prterun-a@1\nWORLD_SIZE=3\nMASTER_ADDR=node-a",
+			World{
+				Rank: 2, Size: 3, LocalRank: -1, Address: "node-a:26169", Job: "pmix-prterun-a@1", Launcher: PMIx,
+			},
+		},
+		{
+			"a pod of an Indexed Job", podEnv + "\nMASTER_ADDR=train-0.train-svc",
+			World{
+				Rank: 3, Size: 4, LocalRank: -1, Address: "train-0.train-svc:21474", Job: "kubernetes-train",
+				Launcher: Kubernetes,
+			},
+		},
+		{
+			"a pod of a JobSet, restarted",
+			podEnv + "\nHOSTNAME=llm-workers-0-3.llm.default.svc\nJOBSET_NAME=llm\nJOBSET_RESTART_ATTEMPT=2",
+			World{
+				Rank: 3, Size: 4, LocalRank: -1, Address: "llm-workers-0-0.llm:12517",
+				Job: "kubernetes-llm-workers-0-restart-2", Launcher: Kubernetes,
+			},
+		},
+		{
+			"a pod in its host's network", podEnv + "\nHOSTNAME=node7\nCARILLON_ADDRESS=node1:4000\nCARILLON_WORLD_SIZE=5",
+			World{Rank: 3, Size: 5, LocalRank: -1, Address: "node1:4000", Launcher: Kubernetes},
+		},
+		{
+			"a pod that is a world of its own", podEnv + "\nWORLD_SIZE=1", World{Size: 1, LocalSize: 1, Launcher: None},
+		},
+		{
+			"a batch script is no rank", sbatchEnv,
+			World{
+				Size: 1, LocalSize: 1, Launcher: None, Doubt: "SLURM_NTASKS is 4, and it is srun that starts the ranks",
+			},
+		},
 		{
 			"torchrun inside of srun", srunEnv + torchrunEnv,
 			World{
@@ -272,12 +350,44 @@ func TestProblemsAreAllNamed(t *testing.T) {
 			[]string{`RANK is not set: WORLD_SIZE is "4", so it must be this process's rank`},
 		},
 		{
+			"Open MPI's size without a rank", "OMPI_COMM_WORLD_SIZE=4",
+			[]string{`OMPI_COMM_WORLD_RANK is not set: OMPI_COMM_WORLD_SIZE is "4", so it must be this process's rank`},
+		},
+		{
+			"mpiexec without a port", mpiexecEnv,
+			[]string{
+				`MASTER_PORT is not set: it must be a port that is free on rank 0's host, 1 to 65535 (or set CARILLON_ADDRESS=host:port); mpiexec -genv NAME value sets a variable`,
+			},
+		},
+		{
+			"PMIx, whose size nobody says", "PMIX_RANK=0\nPMIX_NAMESPACE=a",
+			[]string{`WORLD_SIZE is not set: it must be the number of ranks, which PMIx tells to MPI alone; PMIX_RANK is "0"`},
+		},
+		{
+			"an Indexed Job of which nobody says how large it is", "HOSTNAME=train-3\nJOB_COMPLETION_INDEX=3",
+			[]string{
+				`WORLD_SIZE is not set: it must be the Job's number of completions, or 1 where each pod is a world of its own; JOB_COMPLETION_INDEX is "3"`,
+			},
+		},
+		{
+			"an Indexed Job without a master", podEnv,
+			[]string{
+				`MASTER_ADDR is not set: it must be the host of rank 0, a name or an address (or set CARILLON_ADDRESS=host:port); rank 0's is train-0.SERVICE, where SERVICE is the headless Service that the pods have as their subdomain`,
+			},
+		},
+		{
+			"a pod of a JobSet's second Job", podEnv + "\nHOSTNAME=llm-workers-1-3\nJOBSET_NAME=llm",
+			[]string{
+				`RANK is not set: HOSTNAME is "llm-workers-1-3", a pod of Job 1 of a JobSet, and JOB_COMPLETION_INDEX counts the pods of each Job from 0`,
+			},
+		},
+		{
 			"a rank too many", "RANK=4\nWORLD_SIZE=4\nMASTER_ADDR=h\nMASTER_PORT=1",
 			[]string{`RANK="4": it must be a whole number from 0 to 3`},
 		},
 		{
 			"half of CARILLON_", "CARILLON_RANK=1",
-			[]string{`CARILLON_WORLD_SIZE is not set: CARILLON_RANK is "1", and one without the other says nothing`},
+			[]string{`CARILLON_WORLD_SIZE is not set: CARILLON_RANK is "1", so it must be the number of ranks`},
 		},
 		{
 			"an address without a port", "CARILLON_RANK=0\nCARILLON_WORLD_SIZE=2\nCARILLON_ADDRESS=localhost",

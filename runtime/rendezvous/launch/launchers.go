@@ -12,12 +12,15 @@ import (
 
 // The launchers.
 const (
-	Carillon = "carillon"
-	Torchrun = "torchrun"
-	PyTorch  = "pytorch"
-	OpenMPI  = "openmpi"
-	Slurm    = "slurm"
-	None     = "none"
+	Carillon   = "carillon"
+	Torchrun   = "torchrun"
+	PyTorch    = "pytorch"
+	OpenMPI    = "openmpi"
+	MPICH      = "mpich"
+	Slurm      = "slurm"
+	PMIx       = "pmix"
+	Kubernetes = "kubernetes"
+	None       = "none"
 )
 
 const (
@@ -26,7 +29,10 @@ const (
 	unknownRank = -1
 )
 
+// launcher is the place that the first launcher in sight gives this process. One that is started by another, such as
+// mpiexec in a batch script, goes before it.
 func (e *environment) launcher() World {
+	step := e.has("SLURM_PROCID") && e.has("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_STEPID")
 	switch {
 	case e.has("CARILLON_RANK") && e.has("CARILLON_WORLD_SIZE"):
 		return e.carillon()
@@ -34,25 +40,44 @@ func (e *environment) launcher() World {
 		return e.torch()
 	case e.has("OMPI_COMM_WORLD_RANK"):
 		return e.openMPI()
-	case e.has("SLURM_PROCID") && e.has("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_STEPID"):
+	case e.has("PMI_RANK") && (!step || e.has("MPI_LOCALNRANKS")): // Slurm's PMI-2 sets it, too, but not Hydra's own
+		return e.mpich()
+	case step:
 		return e.slurm()
+	case e.has("PMIX_RANK"):
+		return e.pmix()
+	case e.has("JOB_COMPLETION_INDEX") && e.get("WORLD_SIZE") != "1" && e.get("CARILLON_WORLD_SIZE") != "1":
+		return e.kubernetes()
 	}
-	if size := e.get("WORLD_SIZE"); size != "" && size != "1" {
-		e.problem("RANK", "", "WORLD_SIZE is %q, so it must be this process's rank", size)
-	}
-	const rank, size = "CARILLON_RANK", "CARILLON_WORLD_SIZE"
-	for _, pair := range [][2]string{{rank, size}, {size, rank}} {
-		if value := e.get(pair[0]); value != "" && !e.has(pair[1]) {
-			e.problem(pair[1], "", "%s is %q, and one without the other says nothing", pair[0], value)
+	return e.alone()
+}
+
+// alone is the world of a process that nobody started as a rank. A launcher's size without a rank is no such thing.
+func (e *environment) alone() World {
+	for _, pair := range [][2]string{
+		{"RANK", "WORLD_SIZE"},
+		{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+		{"PMI_RANK", "PMI_SIZE"},
+		{"CARILLON_RANK", "CARILLON_WORLD_SIZE"},
+	} {
+		if size := e.get(pair[1]); size != "" && size != "1" {
+			e.problem(pair[0], "", "%s is %q, so it must be this process's rank", pair[1], size)
 		}
 	}
-	return alone()
+	if rank := e.get("CARILLON_RANK"); rank != "" && rank != "0" {
+		e.problem("CARILLON_WORLD_SIZE", "", "CARILLON_RANK is %q, so it must be the number of ranks", rank)
+	}
+	w := alone()
+	if n := e.get("SLURM_NTASKS"); n != "" && n != "1" {
+		w.Doubt = "SLURM_NTASKS is " + n + ", and it is srun that starts the ranks"
+	}
+	return w
 }
 
 // carillon is a launcher of the user's own; overrides reads its variables.
 func (e *environment) carillon() World {
 	w := e.world(Carillon, "CARILLON_RANK", "CARILLON_WORLD_SIZE")
-	e.master(&w, "")
+	e.master(&w, "", "")
 	return w
 }
 
@@ -70,7 +95,7 @@ func (e *environment) torch() World {
 			return w
 		}
 	}
-	e.master(&w, "")
+	e.master(&w, "", "")
 	return w
 }
 
@@ -81,8 +106,67 @@ func (e *environment) openMPI() World {
 		w.Job = "openmpi-" + job
 	}
 	w.Secret = []byte(e.get("OMPI_MCA_orte_precondition_transports"))
-	e.master(&w, e.mpirunHost(&w))
+	e.master(&w, e.mpirunHost(&w), "mpirun -x NAME=value sets a variable")
 	return w
+}
+
+// mpich is MPICH's mpiexec, Hydra, which Intel MPI and MVAPICH have, too, or another launcher that speaks PMI, such as
+// Flux or PALS. None says where rank 0 is, nor what tells one job from another.
+func (e *environment) mpich() World {
+	w := e.world(MPICH, "PMI_RANK", "PMI_SIZE")
+	e.local(&w, "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+	host := ""
+	if w.LocalSize == w.Size {
+		host = "127.0.0.1"
+	}
+	e.master(&w, host, "mpiexec -genv NAME value sets a variable")
+	return w
+}
+
+// pmix is a launcher of which PMIx is all that is known. It gives the size to those alone who ask its server.
+func (e *environment) pmix() World {
+	w := e.known(PMIx, "PMIX_RANK", "it must be the number of ranks, which PMIx tells to MPI alone")
+	if namespace := e.get("PMIX_NAMESPACE"); namespace != "" {
+		w.Job = "pmix-" + namespace
+	}
+	e.master(&w, "", "")
+	return w
+}
+
+// kubernetes is a pod of an Indexed Job, which may belong to a JobSet. Such a pod's host name ends with its numbers.
+func (e *environment) kubernetes() World {
+	w := e.known(Kubernetes, "JOB_COMPLETION_INDEX", "it must be the Job's number of completions, or 1 where each pod "+
+		"is a world of its own")
+	pod, _, _ := strings.Cut(e.get("HOSTNAME"), ".")
+	job, indexed := strings.CutSuffix(pod, "-"+e.get("JOB_COMPLETION_INDEX"))
+	set := e.get("JOBSET_NAME")
+	if !indexed || !strings.HasPrefix(job, set) {
+		e.master(&w, "", "")
+		return w
+	}
+	w.Job = "kubernetes-" + job + e.restarted("JOBSET_RESTART_ATTEMPT")
+	if set != "" {
+		if of, first := strings.CutSuffix(job, "-0"); first {
+			e.master(&w, of+"-0-0."+set, "")
+		} else {
+			e.problem("RANK", "", "HOSTNAME is %q, a pod of Job %s of a JobSet, and JOB_COMPLETION_INDEX counts the pods of "+
+				"each Job from 0", pod, job[strings.LastIndexByte(job, '-')+1:])
+		}
+		return w
+	}
+	e.master(&w, "", "rank 0's is "+job+"-0.SERVICE, where SERVICE is the headless Service that the pods have as their "+
+		"subdomain")
+	return w
+}
+
+// known is world for a launcher that tells a rank and no size: the user has to, and must says what it must be.
+func (e *environment) known(launcher, rank, must string) World {
+	const size, own = "WORLD_SIZE", "CARILLON_WORLD_SIZE"
+	if e.has(own, size) {
+		return e.world(launcher, rank, own, size)
+	}
+	e.problem(size, "", "%s; %s is %q", must, rank, e.get(rank))
+	return World{Launcher: launcher, Size: 1, LocalRank: unknownRank}
 }
 
 // mpirunHost is where the ranks meet that mpirun started, empty if that is not known.
@@ -142,7 +226,7 @@ func (e *environment) slurm() World {
 			return w
 		}
 	}
-	e.master(&w, host)
+	e.master(&w, host, "")
 	return w
 }
 
@@ -204,13 +288,17 @@ func (e *environment) slurmLocalSize() int {
 
 // master sets the address from MASTER_ADDR and MASTER_PORT, each of which may come from the launcher instead: host, and
 // a port that follows from the job's name. Without either there must be a CARILLON_ADDRESS, unless the world is one
-// rank.
-func (e *environment) master(w *World, host string) {
+// rank. hint ends what is said of one that is missing.
+func (e *environment) master(w *World, host, hint string) {
 	if value := e.get("MASTER_ADDR"); value != "" {
 		host = strings.Trim(value, "[]")
 	}
 	if e.has("CARILLON_ADDRESS") {
 		return
+	}
+	or := "(or set CARILLON_ADDRESS=host:port)"
+	if hint != "" {
+		or += "; " + hint
 	}
 	port := ""
 	switch {
@@ -219,13 +307,11 @@ func (e *environment) master(w *World, host string) {
 	case w.Job != "":
 		port = derivePort(w.Job)
 	case w.Size > 1:
-		e.problem("MASTER_PORT", "",
-			"it must be a port that is free on rank 0's host, 1 to 65535 (or set CARILLON_ADDRESS=host:port)")
+		e.problem("MASTER_PORT", "", "it must be a port that is free on rank 0's host, 1 to 65535 %s", or)
 	}
 	switch {
 	case host == "" && w.Size > 1:
-		e.problem("MASTER_ADDR", "",
-			"it must be the host of rank 0, a name or an address (or set CARILLON_ADDRESS=host:port)")
+		e.problem("MASTER_ADDR", "", "it must be the host of rank 0, a name or an address %s", or)
 	case host != "" && port != "":
 		w.Address = net.JoinHostPort(host, port)
 	}

@@ -30,7 +30,10 @@ type World struct {
 	// is no such thing. `carillon run` makes one.
 	Secret []byte `env:"CARILLON_JOB_SECRET" file:"CARILLON_JOB_SECRET_FILE"`
 
-	Launcher string // carillon, torchrun, pytorch, openmpi, slurm or none
+	Launcher string // one of the launchers' names, such as Torchrun, or None
+	// Doubt says, in a part of a sentence, why a process without a launcher may not be meant to be alone; empty if there
+	// is no reason to think so.
+	Doubt string
 }
 
 func alone() World { return World{Size: 1, LocalSize: 1, Launcher: None} }

@@ -1,0 +1,85 @@
+package digits
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
+)
+
+// TestForeignLaunchers starts the ranks as other launchers do: with their variables, and nothing of Carillon's.
+func TestForeignLaunchers(t *testing.T) {
+	const size = 3
+	for name, env := range map[string]func(rank int) []string{
+		"mpiexec of MPICH": func(rank int) []string {
+			return []string{
+				fmt.Sprint("PMI_RANK=", rank), "PMI_SIZE=3", fmt.Sprint("MPI_LOCALRANKID=", rank), "MPI_LOCALNRANKS=3",
+			}
+		},
+		"an Indexed Job": func(rank int) []string {
+			return []string{
+				fmt.Sprint("HOSTNAME=train-", rank), fmt.Sprint("JOB_COMPLETION_INDEX=", rank), "WORLD_SIZE=3",
+				"MASTER_ADDR=localhost",
+			}
+		},
+		"PMIx": func(rank int) []string {
+			return []string{
+				fmt.Sprint("PMIX_RANK=", rank), "PMIX_NAMESPACE=here", "WORLD_SIZE=3", "MASTER_ADDR=127.0.0.1",
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port := "MASTER_PORT=" + strconv.Itoa(freePort(t))
+			ranks := make([]*e2e.Job, size)
+			for rank := range ranks {
+				ranks[rank] = e2e.Start(t, append(env(rank), port), "digits", "-epochs", "2")
+			}
+			for rank, j := range ranks {
+				if code := j.ExitCode(); code != 0 {
+					t.Errorf("rank %d: exit code %d", rank, code)
+				}
+			}
+			if !strings.Contains(ranks[0].Output(), "3 replicas, bit by bit the same") {
+				t.Errorf("rank 0 printed:\n%s", ranks[0].Output())
+			}
+		})
+	}
+}
+
+// TestHalfAPlaceIsNoWorldOfOne: a process that knows its rank or its size, but not both, doesn't go on alone.
+func TestHalfAPlaceIsNoWorldOfOne(t *testing.T) {
+	for half, missing := range map[string]string{
+		"PMIX_RANK=1": "WORLD_SIZE is not set", "JOB_COMPLETION_INDEX=1": "WORLD_SIZE is not set",
+		"PMI_SIZE=2": "PMI_RANK is not set", "OMPI_COMM_WORLD_SIZE=2": "OMPI_COMM_WORLD_RANK is not set",
+	} {
+		j := e2e.Start(t, []string{half}, "digits", "-epochs", "1")
+		if code := j.ExitCode(); code == 0 || !strings.Contains(j.Output(), missing) {
+			t.Errorf("%s: exit code %d, and it printed:\n%s", half, code, j.Output())
+		}
+	}
+}
+
+// freePort is one that nobody gets who asks for any port, but rank 0, who asks for this one.
+func freePort(t *testing.T) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.(*unix.SockaddrInet4).Port
+}

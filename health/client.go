@@ -10,6 +10,7 @@ import (
 type client struct {
 	addr     netip.Addr // of an IPv6 client its network of 64 bits, of which it can have any address
 	identity identity
+	program  uint64 // a hash of the User-Agent
 }
 
 // identity is how a client has proved its identity: with which token or certificate. The zero identity is nobody.

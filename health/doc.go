@@ -23,11 +23,12 @@
 //
 // Little, however often and however rudely it is done. A check that is still running is not started again. The
 // documents under /api/v1 are those of the last published Snapshot, encoded at most once: no query reads a tape, asks
-// another process or takes a lock that a communicator takes. A client that asks for the same document more often than
-// once in Config.MinPollInterval is refused with 429, a Retry-After and a Link to the stream of events; an answer that
-// nothing has changed, 304, is an answer, so that asking with If-None-Match isn't a way around. A client is an address
-// (of IPv6 its network of 64 bits), behind a trusted proxy the address that the proxy names, together with its token or
-// certificate.
+// another process or takes a lock that a communicator takes. A client that goes on asking for the same document more
+// often than once in Config.MinPollInterval is refused with 429, a Retry-After and a Link to the stream of events, in
+// JSON if it accepts that; it has Config.PollBurst queries without waiting, so that people aren't refused. An answer that nothing has
+// changed, 304, is an answer, so that asking with If-None-Match isn't a way around. A client is an address (of IPv6 its
+// network of 64 bits), behind a trusted proxy the address that the proxy names, together with its token or certificate
+// and the program that it says it is (its User-Agent): a dashboard that polls takes nothing from a person with curl.
 //
 // Requests are bounded in size and time, and connections in number: where there are too many, the ones that have asked
 // nothing for the longest time are cut, so that a probe gets in always. A handler that panics is answered 500.

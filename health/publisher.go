@@ -43,6 +43,7 @@ func (p *Publisher) Run(ctx context.Context, conditions *Conditions, interval ti
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	changed := conditions.Changed()
+	var last time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -52,11 +53,12 @@ func (p *Publisher) Run(ctx context.Context, conditions *Conditions, interval ti
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(interval / 10):
+			case <-time.After(time.Until(last.Add(interval / 10))):
 			}
 		}
 		changed = conditions.Changed() // before they are read, so that none is missed
 		p.Publish(take())
+		last = time.Now()
 	}
 }
 

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -14,8 +15,13 @@ import (
 // EventsPath is where the stream of events belongs: a client that asks too often is sent there.
 const EventsPath = "/api/v1/events"
 
-// DefaultMinPollInterval is how long a client waits between two queries of a document.
-const DefaultMinPollInterval = 5 * time.Second
+// How often a client may ask: people and the programs that they start stay below it, and a loop without a pause doesn't.
+const (
+	// DefaultMinPollInterval is how long a client waits between two queries of a document.
+	DefaultMinPollInterval = time.Second
+	// DefaultPollBurst is how many it may make before that without waiting.
+	DefaultPollBurst = 20
+)
 
 type query struct {
 	part    part
@@ -52,6 +58,11 @@ func (q *query) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		text := fmt.Sprintf("asked too often: once in %v is enough", q.limiter.interval)
 		if q.link != nil {
 			text += "; " + EventsPath + " tells what is new by itself"
+		}
+		if wantsJSON(r) {
+			body, _ := json.Marshal(map[string]string{"error": text}) // of texts, which can't fail
+			write(w, http.StatusTooManyRequests, typeJSON, append(body, '\n'))
+			return
 		}
 		respond(w, http.StatusTooManyRequests, text+"\n")
 		return
@@ -90,6 +101,7 @@ const maxPollClients = 4096
 
 type pollLimiter struct {
 	interval time.Duration // 0: nobody is refused
+	burst    int
 
 	mu      sync.Mutex
 	clients map[pollKey]*rate.Limiter
@@ -113,7 +125,7 @@ func (l *pollLimiter) ask(key pollKey, now time.Time) time.Duration {
 		if l.clients == nil || len(l.clients) >= maxPollClients {
 			l.clients = map[pollKey]*rate.Limiter{}
 		}
-		limiter = rate.NewLimiter(rate.Every(l.interval), 1)
+		limiter = rate.NewLimiter(rate.Every(l.interval), max(l.burst, 1))
 		l.clients[key] = limiter
 	}
 	answer := limiter.ReserveN(now, 1)

@@ -3,6 +3,7 @@ package health
 import (
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -39,7 +40,7 @@ func sample() *Snapshot {
 
 // queryRoutes are the routes of a server that isn't there.
 func queryRoutes(cfg Config) []Route {
-	return (&Server{cfg: cfg, access: &access{}, metrics: newMetrics(nil, nil)}).queryRoutes()
+	return (&Server{cfg: cfg, access: &access{}, seed: maphash.MakeSeed(), metrics: newMetrics(nil, nil)}).queryRoutes()
 }
 
 // asked sends a query to the handler of a path.
@@ -191,7 +192,7 @@ func TestWhoAsksTooOftenIsRefused(t *testing.T) {
 		p.Publish(sample())
 		events := Route{Path: EventsPath, Handler: http.NotFoundHandler()}
 		routes := queryRoutes(Config{
-			Publisher: p, Routes: []Route{events}, MinPollInterval: DefaultMinPollInterval,
+			Publisher: p, Routes: []Route{events}, MinPollInterval: 5 * time.Second,
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")},
 		})
 		const path = "/api/v1/ras"
@@ -207,6 +208,8 @@ func TestWhoAsksTooOftenIsRefused(t *testing.T) {
 			{0, path, "10.0.0.1:1", nil, 200, ""},
 			{0, path, "10.0.0.1:2", nil, 429, "5"},
 			{0, "/api/v1/ranks", "10.0.0.1:2", nil, 200, ""},
+			{0, path, "10.0.0.1:2", []string{"User-Agent", "another program"}, 200, ""},
+			{0, path, "10.0.0.1:3", []string{"User-Agent", "another program"}, 429, "5"},
 			{0, path, "10.0.0.2:2", nil, 200, ""},
 			{0, path, "[::ffff:10.0.0.1]:9", nil, 429, "5"},
 			{0, path, "[fe80::1%eth0]:9", nil, 200, ""},
@@ -233,6 +236,33 @@ func TestWhoAsksTooOftenIsRefused(t *testing.T) {
 			}
 			if w.Code == http.StatusTooManyRequests && !strings.Contains(w.Body.String(), EventsPath) {
 				t.Errorf("step %d: %q doesn't name the stream", i, w.Body)
+			}
+		}
+	})
+}
+
+// TestBurst: a client has so many answers without waiting, and the refusal in JSON if it accepts that.
+func TestBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Publisher{}
+		p.Publish(sample())
+		routes := queryRoutes(Config{Publisher: p, MinPollInterval: time.Second, PollBurst: 3})
+		const path, from = "/api/v1/ras", "10.0.0.1:1"
+		for i := range 3 {
+			if w := asked(t, routes, path, from); w.Code != http.StatusOK {
+				t.Errorf("query %d: %d", i, w.Code)
+			}
+		}
+		w := asked(t, routes, path, from, "Accept", "application/json")
+		var refusal struct{ Error string }
+		if err := json.Unmarshal(w.Body.Bytes(), &refusal); err != nil || w.Code != http.StatusTooManyRequests ||
+			!strings.Contains(refusal.Error, "asked too often") || w.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%d %v: %v", w.Code, w.Header(), w.Body)
+		}
+		time.Sleep(time.Second) // of the bubble's clock
+		for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+			if w := asked(t, routes, path, from); w.Code != want {
+				t.Errorf("a second later: %d, want %d", w.Code, want)
 			}
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"net"
 	"net/http"
@@ -63,8 +64,9 @@ type Config struct {
 	Publisher *Publisher
 
 	// MinPollInterval is how long a client waits between two queries of one of those; an earlier one is refused with 429.
-	// 0 refuses nobody.
+	// 0 refuses nobody. PollBurst is how many queries it may make before it has to wait; 0 means 1.
 	MinPollInterval time.Duration
+	PollBurst       int
 
 	// TrustedProxies are the addresses whose X-Forwarded-For is believed: behind a proxy, the client is the one that the
 	// proxy names.
@@ -84,6 +86,7 @@ type Server struct {
 	cfg      Config
 	access   *access
 	loopback bool // it listens on loopback alone
+	seed     maphash.Seed
 	listener net.Listener
 	http     http.Server
 	served   chan error        // Serve's answer
@@ -106,7 +109,7 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, access: access, loopback: Loopback(cfg.Addr), served: make(chan error, 1),
+		cfg: cfg, access: access, loopback: Loopback(cfg.Addr), seed: maphash.MakeSeed(), served: make(chan error, 1),
 	}
 	s.metrics = newMetrics(&s.connections, cfg.Conditions)
 	s.Collector = s.metrics
@@ -204,7 +207,7 @@ func (s *Server) queryRoutes() []Route {
 	if s.cfg.Publisher == nil {
 		return nil
 	}
-	limiter := &pollLimiter{interval: s.cfg.MinPollInterval}
+	limiter := &pollLimiter{interval: s.cfg.MinPollInterval, burst: s.cfg.PollBurst}
 	var link []string
 	if slices.ContainsFunc(s.cfg.Routes, func(r Route) bool { return r.Path == EventsPath }) {
 		link = []string{"<" + EventsPath + `>; rel="monitor"; type="text/event-stream"`}
@@ -220,5 +223,6 @@ func (s *Server) queryRoutes() []Route {
 func (s *Server) client(r *http.Request) client {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // not an address in tests only; then all are one
 	identity, _ := s.access.identify(r)
-	return client{network(forwarded(peer.Addr(), r.Header["X-Forwarded-For"], s.cfg.TrustedProxies)), identity}
+	addr := forwarded(peer.Addr(), r.Header["X-Forwarded-For"], s.cfg.TrustedProxies)
+	return client{network(addr), identity, maphash.String(s.seed, r.UserAgent())}
 }

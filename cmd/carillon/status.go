@@ -31,8 +31,6 @@ its ranks by state, the communicators that are not idle, and what else is wrong.
 
 ` + targetHelp + `
 
-A process answers a client once in 5 seconds. Asking more often waits; carillon watch is told by itself.
-
 The exit code is 0 if the job is healthy, 1 if there are warnings, 2 if something is critical, as most verdicts are,
 and 3 if that isn't known: there is no such job, nobody answers, nobody looks (CARILLON_RAS=off), or the call was
 wrong.`,
@@ -89,15 +87,6 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 		}
 	}
 	snapshots, errs := client.All(ctx, targets)
-	var refused *endpoint.RefusedError
-	if len(answered(snapshots)) == 0 && errors.As(errors.Join(errs...), &refused) { // they were asked a moment ago
-		select {
-		case <-time.After(refused.After):
-			snapshots, errs = client.All(ctx, targets)
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 	answers := answered(snapshots)
 	if len(answers) == 0 {
 		return nil, errors.Join(errs...)

@@ -45,7 +45,8 @@ type Config struct {
 	// (`10.0.0.0/8`), with commas between them.
 	HealthProxies []netip.Prefix `env:"CARILLON_HEALTH_TRUSTED_PROXIES"`
 	// MinPollInterval is how long a client of the endpoint waits between two queries of one document under
-	// `/api/v1/ras`, `ranks`, `comms` or `verdicts`; an earlier one gets 429. `off`: no limit. Default: 5s.
+	// `/api/v1/ras`, `ranks`, `comms` or `verdicts`, after 20 without waiting; an earlier one gets 429. `off`: no limit.
+	// Default: 1s.
 	MinPollInterval time.Duration `env:"CARILLON_RAS_MIN_POLL_INTERVAL"`
 
 	// GPU is the choice of GPUs that are watched for Xids, memory errors and throttling: `on` for those of

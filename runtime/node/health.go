@@ -53,7 +53,7 @@ func newHealth(
 	}
 	server, err := health.Listen(context.Background(), health.Config{
 		Addr: s.Health, Registry: registry, Routes: append(own, routes...), Logger: s.Log,
-		Conditions: conditions, Publisher: publisher, MinPollInterval: s.MinPollInterval,
+		Conditions: conditions, Publisher: publisher, MinPollInterval: s.MinPollInterval, PollBurst: health.DefaultPollBurst,
 		Access: s.HealthAccess, TrustedProxies: s.HealthProxies,
 		Title: fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size),
 	})

@@ -19,13 +19,14 @@ import (
 const (
 	clientCount = 100
 	pause       = 100 * time.Millisecond // between a client's queries: 1,000 a second together
-	interval    = 5 * time.Second        // CARILLON_RAS_MIN_POLL_INTERVAL's default
+	interval    = time.Second            // CARILLON_RAS_MIN_POLL_INTERVAL's default
+	burst       = 20                     // health.DefaultPollBurst
 	patience    = 20 * time.Second       // for one answer
 	// Of a client's queries, the one that is a scrape: more than one a second at each rank.
 	scrapeEvery = 100
 )
 
-// documents are limited to one query in an interval; probes are not, and metrics are to so many at a time.
+// documents are limited to a burst and then one query in an interval; probes are not, and metrics are to so many at a time.
 var (
 	documents = []string{"/api/v1/ras", "/api/v1/ranks", "/api/v1/comms", "/api/v1/verdicts"}
 	probes    = []string{"/healthz", "/readyz"}
@@ -38,11 +39,11 @@ type span struct{ sent, got time.Time }
 
 // client asks one target, from an address of its own: the endpoints tell their clients apart by that.
 type client struct {
-	number   int
-	http     *http.Client
-	asked    int
-	answered map[string]span // by URL: the last query of a document that was not refused
-	etags    map[string]string
+	number  int
+	http    *http.Client
+	asked   int
+	budgets map[string]*budget // by URL of a document
+	etags   map[string]string
 }
 
 func newClient(number int) *client {
@@ -52,12 +53,12 @@ func newClient(number int) *client {
 		MaxIdleConnsPerHost: 1,
 	}
 	return &client{
-		number: number, http: &http.Client{Transport: transport, Timeout: patience}, answered: map[string]span{},
+		number: number, http: &http.Client{Transport: transport, Timeout: patience}, budgets: map[string]*budget{},
 		etags: map[string]string{},
 	}
 }
 
-// path is what the client asks for next.
+// path is what the client asks for next: mostly for one document, of which it soon has asked too often.
 func (c *client) path() string {
 	c.asked++
 	if (c.asked+c.number)%scrapeEvery == 0 {
@@ -65,7 +66,7 @@ func (c *client) path() string {
 	}
 	i := (c.asked + c.number) % (len(documents) + len(probes))
 	if i < len(documents) {
-		return documents[i]
+		return documents[c.number%len(documents)]
 	}
 	return probes[i-len(documents)]
 }
@@ -119,30 +120,50 @@ func (c *client) ask(ctx context.Context, base, path string) (status int, err er
 	return answer.StatusCode, err
 }
 
-// checkDocument holds an answer against the limit: a query whose answer came within an interval of the last one that
-// was let in must have been refused, and one that was sent an interval later must not.
+// budget is what the client may still ask of one document without being refused, as far as a client can tell that
+// doesn't know when its queries arrive: between least and most. One more comes due in each interval.
+type budget struct {
+	last        span
+	least, most float64
+}
+
+// at has what came due between the last query and this one.
+func (b *budget) at(s span) {
+	b.least = min(burst, b.least+max(0, s.sent.Sub(b.last.got).Seconds()/interval.Seconds()))
+	b.most = min(burst, b.most+s.got.Sub(b.last.sent).Seconds()/interval.Seconds())
+	b.last = s
+}
+
+// slack is for what is lost where the limit counts in nanoseconds.
+const slack = 1e-6
+
+// checkDocument holds an answer against the limit: a query is refused if the budget is used up, and only then.
 func (c *client) checkDocument(url string, answer *http.Response, body []byte, s span) error {
-	last, before := c.answered[url]
-	surplus := before && s.got.Sub(last.sent) < interval
-	due := !before || s.sent.Sub(last.got) >= interval
+	b := c.budgets[url]
+	if b == nil {
+		b = &budget{last: s, least: burst, most: burst}
+		c.budgets[url] = b
+	}
+	b.at(s)
 	if link := answer.Header.Get("Link"); !strings.HasPrefix(link, "</api/v1/events>;") {
 		return fmt.Errorf("the Link %q doesn't lead to the events", link)
 	}
 	switch answer.StatusCode {
 	case http.StatusTooManyRequests:
-		if due {
-			return fmt.Errorf("refused, after %v", s.sent.Sub(last.got))
+		if b.least >= 1+slack {
+			return fmt.Errorf("refused with %.3f queries left", b.least)
 		}
+		b.most = min(b.most, 1)
 		wait, err := strconv.Atoi(answer.Header.Get("Retry-After"))
 		if most := int(interval / time.Second); err != nil || wait < 1 || wait > most {
 			return fmt.Errorf("Retry-After is %q, want 1 to %d", answer.Header.Get("Retry-After"), most)
 		}
 		return nil
 	case http.StatusOK, http.StatusNotModified:
-		if surplus {
-			return fmt.Errorf("let in, %v after the last time", s.got.Sub(last.sent))
+		if b.most < 1-slack {
+			return fmt.Errorf("let in with %.3f queries left", b.most)
 		}
-		c.answered[url] = s
+		b.least, b.most = max(b.least-1, 0), b.most-1
 		c.etags[url] = answer.Header.Get("Etag")
 		if answer.StatusCode == http.StatusNotModified {
 			return nil

@@ -168,7 +168,7 @@ func (j *job) rateUnder(l *load, targets []string, check bool) (rate float64, qu
 }
 
 // abused is for how long there is abuse: longer than an interval, and than what a server gives a slow client.
-const abused = interval + 3*time.Second
+const abused = interval + 7*time.Second
 
 // rateAbused is the rate while the clients ask and addresses are abused, and what was done to those.
 func (j *job) rateAbused(l *load, targets, addresses []string, check bool) (float64, map[string]int64) {

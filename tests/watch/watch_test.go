@@ -91,22 +91,14 @@ func TestWatchAndStatus(t *testing.T) {
 	watch.Await(
 		`^\d\d:\d\d:\d\d CRITICAL verdict\.opened: rank 2 \([^)]*\) has not entered all_reduce 2 on "world".* \(reason not_entered\)$`)
 
-	if code, text := status(t, tapes); code != 2 ||
-		!regexp.MustCompile(`(?s)^job held-up: CRITICAL, 1 verdict is open\n.*CRITICAL not_entered.*rank 2 \([^)]*\) has not entered.*`+
-			`not begun by rank 2`).MatchString(text) {
-		t.Errorf("while it is held up: exit code %d, want 2\n%s", code, text)
+	if text := awaitStatus(t, 2, tapes); !regexp.MustCompile(`(?s)^job held-up: CRITICAL, 1 verdict is open\n.*CRITICAL not_entered.*rank 2 \([^)]*\) has not entered.*` +
+		`not begun by rank 2`).MatchString(text) {
+		t.Errorf("while it is held up:\n%s", text)
 	}
 	e2e.Kill(t, pid, syscall.SIGUSR1)
 	watch.Await(`^\d\d:\d\d:\d\d .*verdict\.withdrawn: rank 2`)
-	var code int
-	var text string
-	for range 4 { // what is shown may be a second old; status waits by itself between two queries
-		if code, text = status(t, filepath.Join(tapes, "held-up")); code == 0 {
-			break
-		}
-	}
-	if code != 0 || !strings.HasPrefix(text, "job held-up: healthy\n") {
-		t.Errorf("when it goes on: exit code %d, want 0\n%s", code, text)
+	if text := awaitStatus(t, 0, filepath.Join(tapes, "held-up")); !strings.HasPrefix(text, "job held-up: healthy\n") {
+		t.Errorf("when it goes on:\n%s", text)
 	}
 	job.Signal(syscall.SIGUSR2)
 	if code := job.ExitCode(); code != 0 {
@@ -141,4 +133,17 @@ func status(t *testing.T, args ...string) (code int, text string) {
 	t.Helper()
 	j := e2e.Start(t, nil, "carillon", append([]string{"status"}, args...)...)
 	return j.ExitCode(), j.Output()
+}
+
+// awaitStatus is what the command says once it has an exit code: snapshots are some moments old.
+func awaitStatus(t *testing.T, code int, args ...string) (text string) {
+	t.Helper()
+	var last int
+	for range 500 {
+		if last, text = status(t, args...); last == code {
+			return text
+		}
+	}
+	t.Fatalf("exit code %d, want %d\n%s", last, code, text)
+	return ""
 }

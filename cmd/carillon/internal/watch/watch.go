@@ -3,7 +3,6 @@ package watch
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -259,19 +258,13 @@ func (w *Watcher) hear(h heard) {
 
 func (w *Watcher) answer(a answer) {
 	w.poller.done(a.from)
-	var refused *endpoint.RefusedError
-	switch {
-	case a.err == nil:
+	if a.err == nil {
 		w.heard = time.Now()
 		w.last[a.from] = a.snapshot
 		delete(w.silent, a.from)
 		w.problem = ""
 		w.view.Merge(w.heard, a.snapshot)
-	case errors.As(a.err, &refused): // it answers
-		w.heard = time.Now()
-		w.poller.again(a.from, refused.After)
-		return
-	default:
+	} else {
 		w.silent[a.from] = true
 		told := w.last[a.from]
 		if told != nil { // it is shown as it was, and marked

@@ -274,12 +274,6 @@ func TestPoller(t *testing.T) {
 	if len(last) != len(targets) {
 		t.Errorf("asked were %v, want all", last)
 	}
-	p.again(targets[0], 3*time.Second)
-	p.last = last[targets[0]]
-	p.asked[targets[1]], p.asked[targets[2]] = now.Add(time.Hour), now.Add(time.Hour)
-	if to, wait := p.next(last[targets[0]].Add(3 * time.Second)); to != targets[0] || wait > 0 {
-		t.Errorf("who refused for 3 s is asked again in %v more", wait)
-	}
 }
 
 // TestManyRanksHaveTheirTurn: of many ranks, none waits for its turn for much longer than a minute.

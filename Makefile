@@ -32,7 +32,7 @@ build: ## Build the carillon command and the examples into bin/.
 
 demo: build ## Train a classifier on four processes and show what their communicators did.
 	@tapes=$$(mktemp -d) && trap 'rm -rf "$$tapes"' EXIT && \
-	$(BIN)/carillon run -n $(RANKS) --nodes $(NODES) --tape-dir "$$tapes" -- $(BIN)/digits && \
+	$(BIN)/carillon run -n $(RANKS) --simulate-nodes $(NODES) --tape-dir "$$tapes" -- $(BIN)/digits && \
 	printf '\nWhat their communicators did, from the tapes they left:\n\n' && \
 	$(BIN)/carillon comms "$$tapes" && \
 	printf '\nNext:\n' && \

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,38 +28,21 @@ installed (mpirun and mpicc), the same sizes are measured with it in the same ca
 		Example: `  carillon bench
   carillon bench --processes 2 --in-process 0 --sizes 8,64K,64M
   carillon bench --json > all-reduce.jsonl`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if plan.Sizes, err = bench.ParseSizes(sizes); err != nil {
-				return err
-			}
-			if plan.Min < 1 || plan.Max < plan.Min {
-				return fmt.Errorf("--min %d --max %d: want 1 <= min <= max", plan.Min, plan.Max)
-			}
-			if plan.Budget <= 0 {
-				return fmt.Errorf("--budget is %v, allowed is a duration above 0", plan.Budget)
-			}
-			if plan.Processes, err = several("--processes", plan.Processes); err != nil {
-				return err
-			}
-			if plan.InProcess, err = several("--in-process", plan.InProcess); err != nil {
-				return err
-			}
-			if len(plan.Processes)+len(plan.InProcess) == 0 {
-				return errors.New("--processes and --in-process are both 0: nothing to measure; give one of them 2 or more")
-			}
-			if plan.Self, err = os.Executable(); err != nil {
-				return err
+			if err := completePlan(&plan, sizes); err != nil {
+				return usageError(cmd, err)
 			}
 			plan.Progress = stderr
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
 			results, skipped, err := bench.Run(ctx, plan)
-			if err != nil {
-				return err
-			}
-			if asJSON {
+			switch {
+			case ctx.Err() != nil, errors.Is(err, context.Canceled):
+				return interrupted(cmd)
+			case err != nil:
+				return fmt.Errorf("bench: %w", err)
+			case asJSON:
 				return writeJSONLines(stdout, results)
 			}
 			if skipped != "" {
@@ -76,6 +60,30 @@ installed (mpirun and mpicc), the same sizes are measured with it in the same ca
 	cmd.Flags().BoolVar(&plan.Compare, "mpi", true, "compare with Open MPI, where it is installed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object a line instead of a table")
 	return cmd
+}
+
+// completePlan checks what the flags say, and adds what they don't.
+func completePlan(plan *bench.Plan, sizes string) (err error) {
+	if plan.Sizes, err = bench.ParseSizes(sizes); err != nil {
+		return fmt.Errorf("--sizes: %w", err)
+	}
+	if plan.Min < 1 || plan.Max < plan.Min {
+		return fmt.Errorf("--min is %d and --max %d, allowed is 1 or more, and no less than --min", plan.Min, plan.Max)
+	}
+	if plan.Budget <= 0 {
+		return fmt.Errorf("--budget is %v, allowed is a duration above 0", plan.Budget)
+	}
+	if plan.Processes, err = several("--processes", plan.Processes); err != nil {
+		return err
+	}
+	if plan.InProcess, err = several("--in-process", plan.InProcess); err != nil {
+		return err
+	}
+	if len(plan.Processes)+len(plan.InProcess) == 0 {
+		return errors.New("--processes and --in-process are both 0: nothing to measure; give one of them 2 or more")
+	}
+	plan.Self, err = os.Executable()
+	return err
 }
 
 const maxBenchRanks = 1024

@@ -10,27 +10,32 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/postmortem"
-	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 func newComms() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "comms [DIR]",
+		Use:   "comms [JOB]",
 		Short: "Show what the communicators of a job did, from its tapes",
 		Long: `Show what the communicators of a job did: one line each, with the acts of its life, and the trace id of each
-act. The tapes of the job's processes are read below DIR, dead processes' too. Without DIR it is where tapes go by
-default.`,
-		Example: `  carillon run -n 4 --tape-dir /tmp/tapes -- ./digits; carillon comms /tmp/tapes
-  carillon comms --json /tmp/tapes | jq '.communicators[].name'`,
-		Args: cobra.MaximumNArgs(1),
+act. The tapes of the job's processes are read, dead processes' too.
+
+` + jobHelp + ` or wrote last.`,
+		Example: `  carillon comms                       # the job of this host that wrote last
+  carillon comms train-1a2b
+  carillon run -n 4 --tape-dir /tmp/tapes -- ./digits; carillon comms /tmp/tapes
+  carillon comms --json train-1a2b | jq '.communicators[].name'`,
+		Args:              atMost(1, "a job"),
+		ValidArgsFunction: completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := tape.DefaultDir()
-			if len(args) == 1 {
-				dir = args[0]
+			dir, err := find.Folder(strings.Join(args, ""))
+			if err != nil {
+				return fmt.Errorf("comms: %w", err)
 			}
 			report, err := readComms(dir)
 			if err != nil {
@@ -47,6 +52,7 @@ default.`,
 }
 
 type commsReport struct {
+	Job    string            `json:"job"`
 	Dir    string            `json:"dir"`
 	Tapes  int               `json:"tapes"`
 	Comms  []postmortem.Comm `json:"communicators"`
@@ -57,12 +63,12 @@ type commsReport struct {
 }
 
 func readComms(dir string) (*commsReport, error) {
-	all, err := postmortem.Read([]string{dir}, postmortem.Options{AllJobs: true, Run: -1, Last: 1})
+	all, err := postmortem.Read([]string{dir}, postmortem.Options{Last: 1})
 	if err != nil {
 		return nil, err
 	}
 	r := &commsReport{
-		Dir: dir, Tapes: len(all.Processes), Comms: all.Comms, Missed: all.Missed, processes: all.Processes,
+		Job: all.Job, Dir: dir, Tapes: len(all.Processes), Comms: all.Comms, Missed: all.Missed, processes: all.Processes,
 	}
 	for _, p := range all.Problems {
 		r.Broken = append(r.Broken, p.String())
@@ -71,6 +77,7 @@ func readComms(dir string) (*commsReport, error) {
 }
 
 func (r *commsReport) write(w io.Writer) error {
+	fmt.Fprintf(w, "Job %s, by %s\n\n", term.Shown(r.Job), english.Plural(r.Tapes, "tape", ""))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "COMMUNICATOR\tID\tRANKS\tNODES\tOPERATIONS\tWHAT HAPPENED\tNOW")
 	for _, c := range r.Comms {

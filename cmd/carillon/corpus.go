@@ -47,7 +47,7 @@ most, and never in a healthy job, half a second at the median.`,
 		Example: `  carillon corpus --trials 100
   carillon corpus --kind "wrong peer" --why
   carillon corpus --processes 40 --ranks 8`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
 	cmd.AddCommand(&cobra.Command{
@@ -90,6 +90,9 @@ func (s *study) run(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	table, err := s.play(ctx, cmd, all)
+	if ctx.Err() != nil {
+		return interrupted(cmd)
+	}
 	if err != nil {
 		return fmt.Errorf("corpus: %w", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/runtime/node"
@@ -53,10 +52,15 @@ since when, and why.`,
 		Version:       node.Version(),
 		SilenceErrors: true, // execute shows them
 		SilenceUsage:  true, // an error names what to change; the usage would hide it
+		Args:          noCommand,
+
+		DisableFlagsInUseLine:      true,
+		SuggestionsMinimumDistance: 2,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		newRun(stdout, stderr),
 		newComms(),
@@ -80,15 +84,6 @@ func colorFlag(cmd *cobra.Command, mode *term.ColorMode, what string) {
 	*mode = term.ColorAuto
 	cmd.Flags().Var(mode, "color", what+": auto, always or never (NO_COLOR is honoured)")
 	complete(cmd, "color", term.ColorModes()...)
-}
-
-// flagError says which value a flag can't have, in the words of this command's other errors.
-func flagError(err error) error {
-	var wrong *pflag.InvalidValueError
-	if errors.As(err, &wrong) {
-		return fmt.Errorf("--%s is %q, %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
-	}
-	return err
 }
 
 func writeJSON(w io.Writer, v any) error {

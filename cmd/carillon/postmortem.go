@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"os/signal"
@@ -36,7 +37,7 @@ type postmortemFlags struct {
 func newPostmortem() *cobra.Command {
 	var a postmortemFlags
 	cmd := &cobra.Command{
-		Use:   "postmortem [DIR|FILE]…",
+		Use:   "postmortem [JOB|FILE]…",
 		Short: "Tell what a job did and why it stopped, from its tapes",
 		Long: `Tell what a job did and why it stopped, from the tapes of its processes, dead or alive.
 
@@ -44,9 +45,10 @@ First comes how it ended, and what was wrong: the same findings, in the same wor
 judged as it was just before the first trouble (a rank that died or failed, a signal to the launcher), then right after
 it, then at the end; --at judges it at any other time that the tapes cover. Then come each communicator's ranks side by
 side, how many operations of which size there were and how long they took, and the last events of all ranks in their
-order. Without DIR it looks where tapes go by default, and takes the job that wrote last.
+order.
 
-Tapes of several hosts are copied into one folder, at any depth. Their clocks are put in order by what the ranks did
+` + jobHelp + ` or wrote last. Tapes
+can be named one by one, too. Those of several hosts are copied into one folder, at any depth. Their clocks are put in order by what the ranks did
 together, and how sure that is is said. Tapes that were cut short, of other versions, or missing are said too, and the
 rest is used. A launcher.log beside them is what carillon run noted: how the processes ended, and why it ended them.
 
@@ -58,16 +60,15 @@ twice, so that --all, which sends every span that the tapes can tell of, is for 
 The exit code is 0 if there is a report, whatever it says; 1 if spans could not be sent; 2 for a wrong call, or no
 tapes.`,
 		Example: `  carillon postmortem                                   # the tapes of this user's last job
-  carillon postmortem --job train-1a2b --last 200 /var/tapes
+  carillon postmortem train-1a2b --last 200
+  carillon postmortem /var/tapes/train-1a2b
   scp -r host-b:/dev/shm/carillon-1000/train-1a2b all/  # the same for each host; then
   carillon postmortem --since 10s --rank 2 all/
   carillon postmortem --at 10:42:07.5 all/              # a time as the report shows them
   carillon postmortem --json all/ | jq '.findings[0]'
   carillon postmortem --export --endpoint http://localhost:4318 all/`,
+		ValidArgsFunction: completeJobs(math.MaxInt),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				args, a.Latest = []string{tape.DefaultDir()}, true
-			}
 			if err := a.run(cmd, args); err != nil {
 				var code exitCode
 				if errors.As(err, &code) {
@@ -80,7 +81,7 @@ tapes.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&a.Job, "job", "", "the job, if there are tapes of several")
+	f.StringVar(&a.Job, "job", "", "which job, where tapes of several lie together (default: the one that wrote last)")
 	f.IntVar(&a.Run, "run", 0,
 		"which run of a job that was started several times under one name, from 1 (default: the last)")
 	f.StringVar(&a.at, "at", "", "judge the job at this time: as the report shows times, or as RFC 3339 has them")
@@ -97,15 +98,32 @@ tapes.`,
 		"how long before its end a process's spans count as not sent, at most")
 	f.BoolVar(&a.sending.All, "all", false, "let --export send all spans, not only those")
 	f.DurationVar(&a.timeout, "timeout", time.Minute, "how long --export may take")
-	_ = cmd.RegisterFlagCompletionFunc("job", completeJobs)
+	_ = cmd.RegisterFlagCompletionFunc("job", func(_ *cobra.Command, args []string, _ string) ([]string,
+		cobra.ShellCompDirective,
+	) {
+		return find.Names(append(args, tape.DefaultDir())[0], true), cobra.ShellCompDirectiveNoFileComp
+	})
 	return cmd
 }
 
-func completeJobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return find.Names(append(args, tape.DefaultDir())[0], true), cobra.ShellCompDirectiveNoFileComp
+// tapesOf are where the tapes of jobs lie, or tapes themselves; of no job, where tapes go by default.
+func tapesOf(jobs []string) (paths []string, err error) {
+	if len(jobs) == 0 {
+		jobs = []string{""}
+	}
+	for _, job := range jobs {
+		path := job
+		if info, err := os.Stat(job); err != nil || info.IsDir() {
+			if path, err = find.Folder(job); err != nil {
+				return nil, err
+			}
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
 }
 
-func (a *postmortemFlags) run(cmd *cobra.Command, paths []string) error {
+func (a *postmortemFlags) run(cmd *cobra.Command, jobs []string) error {
 	leastRank := slices.Min(append(a.Ranks, 0))
 	for _, check := range []struct {
 		flag    string
@@ -141,6 +159,10 @@ func (a *postmortemFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 	}
 	a.sending.Algorithm = func(n uint8) string { return algo.Algorithm(n).String() }
+	paths, err := tapesOf(jobs)
+	if err != nil {
+		return err
+	}
 	report, err := postmortem.Read(paths, a.Options)
 	if err != nil {
 		return err

@@ -50,9 +50,9 @@ func TestPostmortem(t *testing.T) {
 	}
 }
 
-// Where no folder and no job is named, it is the job that wrote last, and that there are others is said; of a folder
-// that is named one must choose.
-func TestPostmortemOfTheLastJob(t *testing.T) {
+// Where no job is named, or the folder of several, it is the job that wrote last, and that there are others is said. So
+// it is with comms.
+func TestJobIsTheLastOne(t *testing.T) {
 	dir := t.TempDir()
 	for i, job := range []string{"first", "last", "second"} {
 		f := &tapetest.Forge{
@@ -64,14 +64,51 @@ func TestPostmortemOfTheLastJob(t *testing.T) {
 		}
 	}
 	t.Setenv(tape.DirVariable, dir)
-	stdout, stderr, code := carillon(t, "postmortem")
-	if code != 0 || !strings.HasPrefix(stdout, "job last: ") || !strings.Contains(stdout,
-		"the job that wrote last; there are tapes of 2 other jobs (--job chooses)") {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	for _, job := range [][]string{nil, {dir}} {
+		stdout, stderr, code := carillon(t, append([]string{"postmortem"}, job...)...)
+		if code != 0 || !strings.HasPrefix(stdout, "job last: ") || !strings.Contains(stdout,
+			"the job that wrote last; there are tapes of 2 other jobs (--job chooses)") {
+			t.Errorf("postmortem %s: exit code %d\n%s%s", job, code, stdout, stderr)
+		}
+		stdout, stderr, code = carillon(t, append([]string{"comms"}, job...)...)
+		if code != 0 || !strings.HasPrefix(stdout, "Job last, by 1 tape\n") {
+			t.Errorf("comms %s: exit code %d\n%s%s", job, code, stdout, stderr)
+		}
 	}
-	if _, stderr, code := carillon(t, "postmortem", dir); code != usageCode || !strings.Contains(stderr,
-		"choose one with --job") {
-		t.Errorf("exit code %d: %s", code, stderr)
+}
+
+// TestJobsAreCompleted: those that run for who looks on, all others, too, for who looks back.
+func TestJobsAreCompleted(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(tape.DirVariable, dir)
+	for _, job := range []string{"ended", "running"} {
+		w, err := tape.Create(tape.Config{Dir: dir, Job: job, Slots: 1, LifeRecords: 1, OpRecords: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close() //nolint:errcheck // a second time, or at the end
+		if job == "ended" {
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		call []string
+		want string
+	}{
+		{[]string{"comms"}, "running\nended\n:0"},
+		{[]string{"postmortem", "ended"}, "running\nended\n:0"},
+		{[]string{"postmortem", "--job"}, "running\nended\n:4"},
+		{[]string{"watch"}, "running\n:0"},
+		{[]string{"status"}, "running\n:0"},
+		{[]string{"status", "running"}, ":4"},
+		{[]string{"comms", "ended"}, ":4"},
+	} {
+		stdout, _, code := carillon(t, append(append([]string{"__complete"}, c.call...), "")...)
+		if code != 0 || strings.TrimSpace(stdout) != c.want {
+			t.Errorf("%q completes to %q, want %q", c.call, stdout, c.want)
+		}
 	}
 }
 

@@ -52,6 +52,10 @@ A program that can do without some of its ranks is started with --min-ranks: as 
 ranks live, or have ended well, a failure ends nothing. The exit code is 0 when the others end well; it is said which
 ranks were lost. When too few are left, it is as above, and the exit code that of the rank that was one too many.
 
+With --max-restarts, a job that failed is started again, all its ranks, on every machine where it failed: for programs
+that go on from a checkpoint. A job that was told to end is not. Each rank finds TORCHELASTIC_RESTART_COUNT and
+TORCHELASTIC_MAX_RESTARTS, as torchrun sets them; the exit code is that of the last time.
+
 With --sd-file, Prometheus finds the ranks: each gets a port for its health endpoint, and the file names them with the
 labels job, rank and host, as file_sd_configs reads it. It is there as long as the job.
 
@@ -65,7 +69,7 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
   carillon run -n 4 -- ./train --epochs 10
 
   # as if they were on two nodes, keeping a log per rank
-  carillon run -n 4 --nodes 2 --tee logs -- ./train
+  carillon run -n 4 --simulate-nodes 2 --tee logs -- ./train
 
   # watched by a Prometheus with file_sd_configs: [{files: [/run/carillon/*.json]}]
   carillon run -n 4 --sd-file /run/carillon/train.json -- ./train
@@ -73,13 +77,16 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
   # training that goes on when ranks die, down to one
   carillon run -n 4 --min-ranks 1 -- ./train --elastic
 
+  # training that goes on from its last checkpoint, three times at most
+  carillon run -n 4 --max-restarts 3 -- ./train --resume
+
   # eight ranks on two machines
   export CARILLON_JOB_SECRET=…   # the same on both
   carillon run -n 4 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --master-port 29500 -- ./train   # on 10.0.0.1
   carillon run -n 4 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 29500 -- ./train   # on the other`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.Program = args
-			for flag, n := range map[string]int{"--nodes": cfg.Nodes, "--nnodes": cfg.Hosts} {
+			for flag, n := range map[string]int{"--simulate-nodes": cfg.Nodes, "--nnodes": cfg.Hosts} {
 				if n == 0 { // in a job.Config it stands for 1; whoever types it means something else
 					return fmt.Errorf("run: %w (see carillon run --help)", &job.ConfigError{
 						Field: flag, Value: "0",
@@ -101,9 +108,10 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 	f.SetInterspersed(false) // what follows the program is the program's
 	f.SortFlags = false
 	f.IntVarP(&cfg.Ranks, "ranks", "n", 1, "how many ranks to start on this machine")
-	f.IntVar(&cfg.Nodes, "nodes", 1, "pretend that this machine is that many nodes (sets CARILLON_HOSTID)")
-	f.IntVar(&cfg.Hosts, "nnodes", 1, "how many machines take part")
+	f.IntVar(&cfg.Hosts, "nnodes", 1, "how many machines take part; carillon run is started on each")
 	f.IntVar(&cfg.Host, "node-rank", 0, "which of them this one is, from 0")
+	f.IntVar(&cfg.Nodes, "simulate-nodes", 1,
+		"for tests: pretend that this one machine is so many (sets CARILLON_HOSTID)")
 	f.StringVar(&cfg.MasterAddr, "master-addr", "", "where rank 0 listens: its machine's address (default: loopback)")
 	f.IntVar(&cfg.MasterPort, "master-port", 0, "the port that rank 0 listens on (default: a free one)")
 	f.StringVar(&cfg.Name, "job", os.Getenv("CARILLON_JOB"), "the job's name (default: made from the program's)")
@@ -113,6 +121,7 @@ CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
 		"write where Prometheus finds the ranks of this machine, for its file_sd_configs (sets CARILLON_HEALTH_ADDR)")
 	f.IntVar(&cfg.MinRanks, "min-ranks", 0,
 		"go on when ranks fail, as long as so many of this machine's are left (default: all)")
+	f.IntVar(&cfg.MaxRestarts, "max-restarts", 0, "how often to start all ranks again after a failure")
 	f.DurationVar(&cfg.Linger, "linger", 3*time.Second, "when a rank failed: how long the others may end by themselves")
 	f.DurationVar(&cfg.Grace, "grace", 10*time.Second, "how long between SIGTERM and SIGKILL")
 	f.BoolVar(&stdin, "stdin", false, "let rank 0 read the standard input (others read nothing)")

@@ -44,7 +44,7 @@ The exit code is 1 if something was told that is wrong, or not told.`,
 		Example: `  carillon sim
   carillon sim --ranks 1024 --seed 7
   carillon sim --ranks 64 --faults kill,stop --duration 10m --json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sizes := []int{most}
 			if !cmd.Flags().Changed("ranks") { // by which it can be seen how costs grow
@@ -52,7 +52,7 @@ The exit code is 1 if something was told that is wrong, or not told.`,
 			}
 			var err error
 			if plan.Faults, err = meshed.ParseFaults(faults); err != nil {
-				return fmt.Errorf("--faults: %w", err)
+				return fmt.Errorf("sim: --faults: %w", err)
 			}
 			for _, plan.Ranks = range sizes {
 				if err := plan.Validate(); err != nil {

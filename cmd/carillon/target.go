@@ -22,8 +22,11 @@ type target struct {
 	timeout           time.Duration
 }
 
-const targetHelp = `JOB is a job's name, or the folder of its tapes; without it, it is the job of this host that
-started last. The processes' tapes say where their health endpoints are. A job of other hosts is found with --url,
+// jobHelp says what JOB is in every command that takes one. How the last job is told goes behind it.
+const jobHelp = `JOB is a job's name, or the folder of its tapes. Without it, and in a folder of several jobs, it is the
+one that started`
+
+const targetHelp = jobHelp + ` last. The processes' tapes say where their health endpoints are. A job of other hosts is found with --url,
 which names the endpoint of any of its processes; all know the same verdicts, but each tells only of its own
 communicators and conditions. Those of other hosts, some of them in a large job, are asked, too, where their endpoints
 listen beyond loopback (CARILLON_HEALTH_ADDR). They get the token over TLS; in the clear only if --url names an
@@ -44,8 +47,8 @@ func (t *target) flags(cmd *cobra.Command) {
 	f.StringVar(&t.key, "key", "", "a PEM file with its key")
 	f.DurationVar(&t.timeout, "timeout", endpoint.DefaultTimeout, "how long one may take to answer")
 	cmd.ValidArgsFunction = completeRunning
-	cmd.Args = func(cmd *cobra.Command, args []string) error { return unknown(cmd, cobra.MaximumNArgs(1)(cmd, args)) }
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return unknown(cmd, flagError(err)) })
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return unknown(cmd, atMost(1, "a job")(cmd, args)) }
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return unknown(cmd, flagError(cmd, err)) })
 }
 
 // unknown makes an error the exit code by which both commands say that they know nothing.
@@ -53,7 +56,8 @@ func unknown(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %s: %v\n", cmd.Name(), err)
+	fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %s: %v\n", cmd.Name(),
+		strings.TrimPrefix(err.Error(), cmd.Name()+": "))
 	return exitCode(view.CodeUnknown)
 }
 
@@ -62,6 +66,16 @@ func completeRunning(_ *cobra.Command, args []string, _ string) ([]string, cobra
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return find.Names(tape.DefaultDir(), false), cobra.ShellCompDirectiveDefault // or a folder
+}
+
+// completeJobs completes up to a number of jobs, also of those that have ended, or folders.
+func completeJobs(most int) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return find.Names(tape.DefaultDir(), true), cobra.ShellCompDirectiveDefault
+	}
 }
 
 func (t *target) client() (*endpoint.Client, error) {
@@ -101,10 +115,6 @@ func (t *target) find(args []string) (*find.Job, []endpoint.Target, error) {
 		}
 		return nil, targets, nil
 	}
-	what := ""
-	if len(args) > 0 {
-		what = args[0]
-	}
-	job, err := find.Find(what)
+	job, err := find.Find(strings.Join(args, ""))
 	return job, nil, err
 }

@@ -43,7 +43,7 @@ func newVersion() *cobra.Command {
 		Short: "Say which Carillon this is",
 		Example: `  carillon version
   carillon version --json | jq -r .commit`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info := readBuildInfo()
 			if asJSON {

@@ -52,7 +52,7 @@ func FuzzMerge(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		r, err := Read([]string{dir}, Options{AllJobs: true, Run: -1, Last: 100})
+		r, err := Read([]string{dir}, Options{Run: -1, Last: 100})
 		if err != nil {
 			t.Fatalf("the good tape could not be used: %v", err)
 		}

@@ -18,12 +18,8 @@ import (
 // Comm and Ranks bound the events and what was done; Last and Since the events alone, as what ranks count has no times.
 // What was wrong is found out from all of it.
 type Options struct {
-	// Job chooses the job; it may be empty if there are tapes of one job only. AllJobs takes whatever there is for one
-	// job.
-	Job     string
-	AllJobs bool
-	// Latest takes the job that wrote last, where Job is empty and there are tapes of several.
-	Latest bool
+	// Job chooses the job; empty is the one that wrote last.
+	Job string
 	// Run chooses among the runs of a job under one name, from 1; 0 is the last, and a negative one takes them all
 	// together.
 	Run int
@@ -73,7 +69,7 @@ func (noTapesError) Is(target error) bool { return target == os.ErrNotExist }
 
 // Read reads all tapes below the folders, and the files that are named, and makes the report of one job. Tapes that
 // can't be read are Report.Problems. The error is that of a path that isn't there, of no tapes at all (os.ErrNotExist),
-// of wrong Options, or of a job that must be chosen. It blocks while it reads: some 20 ms of a core for a tape of
+// of wrong Options, or of a job that is not there. It blocks while it reads: some 20 ms of a core for a tape of
 // default size that is full, and as much again for each moment at which the job is judged, MaxHeld and three at most.
 func Read(paths []string, opts Options) (*Report, error) {
 	if err := opts.validate(); err != nil {
@@ -96,13 +92,12 @@ func Read(paths []string, opts Options) (*Report, error) {
 	var byName map[string][]*process
 	r.Jobs, byName = jobs(procs)
 	switch {
-	case opts.AllJobs:
-	case opts.Job == "" && opts.Latest:
+	case opts.Job == "":
 		procs = byName[r.Jobs[0].Name]
 		r.latest = len(r.Jobs) > 1
-	case opts.Job != "" && byName[opts.Job] == nil, opts.Job == "" && len(r.Jobs) > 1:
+	case byName[opts.Job] == nil:
 		return nil, jobsError(opts.Job, r.Jobs)
-	case opts.Job != "":
+	default:
 		procs = byName[opts.Job]
 	}
 	r.Job = procs[0].header.Job

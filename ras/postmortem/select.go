@@ -11,14 +11,10 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// jobsError says that there are tapes of several jobs, or none of the one that was asked for, and lists the jobs.
+// jobsError says that there are no tapes of the job that was asked for, and lists those that there are.
 func jobsError(asked string, jobs []Job) error {
 	var b strings.Builder
-	if asked == "" {
-		fmt.Fprintf(&b, "there are tapes of %d jobs; choose one with --job:", len(jobs))
-	} else {
-		fmt.Fprintf(&b, "there is no tape of a job %q; there are:", asked)
-	}
+	fmt.Fprintf(&b, "there is no tape of a job %q; there are:", asked)
 	for _, j := range jobs {
 		fmt.Fprintf(&b, "\n  --job %-24s %s, last written %s", shellName(j.Name), count(j.Tapes, "tape"),
 			j.Last.Format("2006-01-02 15:04:05Z"))

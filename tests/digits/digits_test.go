@@ -66,8 +66,8 @@ func TestSameWeightsWithAnyNumberOfRanks(t *testing.T) {
 		{1, nil},
 		{2, nil},
 		{3, nil},
-		{4, []string{"--nodes", "2"}}, // over shared memory and TCP
-		{7, []string{"--nodes", "3"}},
+		{4, []string{"--simulate-nodes", "2"}}, // over shared memory and TCP
+		{7, []string{"--simulate-nodes", "3"}},
 	} {
 		t.Run(fmt.Sprint(tc.n), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "weights")
@@ -91,7 +91,7 @@ func TestSameWeightsWithAnyNumberOfRanks(t *testing.T) {
 }
 
 func TestKilledRankIsNamedByTheOthers(t *testing.T) {
-	for name, flags := range map[string][]string{"one node": nil, "two nodes": {"--nodes", "2"}} {
+	for name, flags := range map[string][]string{"one node": nil, "two nodes": {"--simulate-nodes", "2"}} {
 		t.Run(name, func(t *testing.T) {
 			// Far more epochs than the test waits for: the kill ends it.
 			j := job(t, 4, nil, append(flags, "-v", "--linger", "1h"), "-epochs", "1000000")
@@ -207,7 +207,7 @@ func spansOf(t *testing.T, dir string, rank int) []span {
 
 func TestTapesTellWhatHappened(t *testing.T) {
 	dir := t.TempDir()
-	j := job(t, 4, nil, []string{"--nodes", "2", "--tape-dir", dir}, "-epochs", "2")
+	j := job(t, 4, nil, []string{"--simulate-nodes", "2", "--tape-dir", dir}, "-epochs", "2")
 	if code := j.ExitCode(); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}

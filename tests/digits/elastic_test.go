@@ -33,11 +33,11 @@ func TestElasticJobOutlivesItsRanks(t *testing.T) {
 		kills [][]int // what is killed together, one after the other
 	}{
 		{"one node", 4, nil, [][]int{{2}}},
-		{"two nodes", 4, []string{"--nodes", "2"}, [][]int{{2}}},
-		{"one after the other", 4, []string{"--nodes", "2"}, [][]int{{3}, {1}}},
+		{"two nodes", 4, []string{"--simulate-nodes", "2"}, [][]int{{2}}},
+		{"one after the other", 4, []string{"--simulate-nodes", "2"}, [][]int{{3}, {1}}},
 		{"rank 0", 4, nil, [][]int{{0}}},
-		{"rank 0 on two nodes, and its successor", 4, []string{"--nodes", "2"}, [][]int{{0}, {1}}},
-		{"two together", 5, []string{"--nodes", "2"}, [][]int{{1, 3}}},
+		{"rank 0 on two nodes, and its successor", 4, []string{"--simulate-nodes", "2"}, [][]int{{0}, {1}}},
+		{"two together", 5, []string{"--simulate-nodes", "2"}, [][]int{{1, 3}}},
 		{"all but one", 3, nil, [][]int{{0, 2}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

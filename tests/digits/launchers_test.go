@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +49,14 @@ func TestForeignLaunchers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRestart: a rank dies, all begin anew at the same address, and the job ends well.
+func TestRestart(t *testing.T) {
+	j := job(t, 3, nil, []string{"--max-restarts", "1", "--linger", "0s"}, "-epochs", "2")
+	e2e.Kill(t, j.AwaitPID(`up in .* \(pid \d+, (\d+)`), syscall.SIGKILL)
+	j.Await(`restart 1 of 1`)
+	learned(t, j)
 }
 
 // TestHalfAPlaceIsNoWorldOfOne: a process that knows its rank or its size, but not both, doesn't go on alone.

@@ -137,7 +137,7 @@ func members(t *testing.T, patience string, flags ...string) (*e2e.Job, string) 
 }
 
 func TestTwoProcessesGrowToThree(t *testing.T) {
-	for name, flags := range map[string][]string{"one node": nil, "two nodes": {"--nodes", "2"}} {
+	for name, flags := range map[string][]string{"one node": nil, "two nodes": {"--simulate-nodes", "2"}} {
 		t.Run(name, func(t *testing.T) {
 			j, id := members(t, "patient", flags...)
 			third := e2e.Start(t, []string{joinVariable + "=" + id}, os.Args[0])

@@ -114,7 +114,7 @@ func TestJobOfFourProcesses(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			j := Start(t)
 			const job, ranks = "four", 4
-			run := e2e.Start(t, j.Env(protocol), "carillon", "run", "-n", strconv.Itoa(ranks), "--nodes", "2", "--job", job,
+			run := e2e.Start(t, j.Env(protocol), "carillon", "run", "-n", strconv.Itoa(ranks), "--simulate-nodes", "2", "--job", job,
 				"--tape-dir", t.TempDir(), "--", "digits", "-epochs", "2")
 			if code := run.ExitCode(); code != 0 {
 				t.Fatalf("exit code %d", code)

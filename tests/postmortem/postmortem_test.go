@@ -70,7 +70,7 @@ func rank(role string) (err error) {
 // start starts three ranks on two simulated nodes, and returns their process ids once all are in the world.
 func start(t *testing.T, role, tapes string) (*e2e.Job, []int) {
 	t.Helper()
-	j := e2e.Start(t, []string{roleVariable + "=" + role, "CARILLON_STALL_THRESHOLD=1s"}, "carillon", "run", "-n", "3", "--nodes", "2",
+	j := e2e.Start(t, []string{roleVariable + "=" + role, "CARILLON_STALL_THRESHOLD=1s"}, "carillon", "run", "-n", "3", "--simulate-nodes", "2",
 		"--tape-dir", tapes,
 		"--job", role, "--", os.Args[0])
 	pids := make([]int, 3)
@@ -148,7 +148,7 @@ func TestCancelledHang(t *testing.T) {
 // A job in which all is well is cancelled: that is all there is to say.
 func TestCancelledTraining(t *testing.T) {
 	tapes := t.TempDir()
-	j := e2e.Start(t, nil, "carillon", "run", "-v", "-n", "4", "--nodes", "2", "--tape-dir", tapes, "--", "digits",
+	j := e2e.Start(t, nil, "carillon", "run", "-v", "-n", "4", "--simulate-nodes", "2", "--tape-dir", tapes, "--", "digits",
 		"-epochs", "1000000")
 	await(t, tapes, `all_reduce \d+`)
 	j.Signal(syscall.SIGTERM)
@@ -195,7 +195,7 @@ func TestMismatch(t *testing.T) {
 
 func TestTrainingThatLosesARank(t *testing.T) {
 	tapes := t.TempDir()
-	j := e2e.Start(t, nil, "carillon", "run", "-v", "-n", "4", "--nodes", "2", "--tape-dir", tapes, "--", "digits",
+	j := e2e.Start(t, nil, "carillon", "run", "-v", "-n", "4", "--simulate-nodes", "2", "--tape-dir", tapes, "--", "digits",
 		"-epochs", "1000000")
 	pid := j.AwaitPID(`rank 2: pid (\d+),`)
 	await(t, tapes, `COMMUNICATOR world .* 4 ranks on 2 nodes`, `all_reduce \d+`)

@@ -66,6 +66,37 @@ func TestOthersMayEndByThemselves(t *testing.T) {
 	check(t, j, 128+11, "[0] rank 1 is gone\n", "; rank 0 exited with 4\n")
 }
 
+// TestRestart: a rank that is killed has all of them started again, and logs go on.
+func TestRestart(t *testing.T) {
+	logs := t.TempDir()
+	script := `echo attempt $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS
+		[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0; ` + waiting
+	j := e2e.Start(t, nil, "carillon", "run", "-n", "2", "--max-restarts", "5", "--linger", "0s", "--tee", logs, "--", "sh",
+		"-c", script)
+	first := j.AwaitPID(`^\[1\] ready (\d+)$`)
+	e2e.Kill(t, first, syscall.SIGKILL)
+	j.Await(`^carillon: all ranks are started again: restart 1 of 5$`)
+	second := j.AwaitPID(`restart 1 of 5\n(?s:.*)^\[0\] ready (\d+)$`)
+	e2e.Kill(t, second, syscall.SIGKILL)
+	check(t, j, 0, "restart 2 of 5", "[1] attempt 2 of 5\n")
+	e2e.AwaitEnd(t, first)
+	e2e.AwaitEnd(t, second)
+	log, err := os.ReadFile(filepath.Join(logs, "rank-1.log"))
+	if err != nil || strings.Count(string(log), "attempt ") != 3 {
+		t.Errorf("the log of rank 1, %v:\n%s", err, log)
+	}
+}
+
+// TestNoRestartOfAJobThatWasToldToEnd though its ranks fail then.
+func TestNoRestartOfAJobThatWasToldToEnd(t *testing.T) {
+	j, _ := start(t, 2, waiting, "--max-restarts", "5")
+	j.Signal(syscall.SIGTERM)
+	check(t, j, 128+15)
+	if strings.Contains(j.Output(), "restart") {
+		t.Error("it was started again")
+	}
+}
+
 func TestJobGoesOnWithoutSomeRanks(t *testing.T) {
 	j, pids := start(t, 4, `trap 'kill $!; exit 0' USR1; sleep infinity & echo ready $$; wait`, "--min-ranks", "2",
 		"--linger", "0s")

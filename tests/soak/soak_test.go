@@ -73,7 +73,7 @@ func start(t *testing.T, lasts time.Duration) *soak {
 	s.job = e2e.StartFor(t, startTime+lasts+aftermath+endTime, []string{
 		roleVariable + "=" + roleRank, reportVariable + "=" + (s.tick / 4).String(),
 		"CARILLON_RAS_MIN_POLL_INTERVAL=off", "CARILLON_HEALTH_TOKEN=", "CARILLON_HEALTH_ADDR=",
-	}, "carillon", "run", "-n", strconv.Itoa(*ranks), "--nodes", strconv.Itoa(min(*ranks,
+	}, "carillon", "run", "-n", strconv.Itoa(*ranks), "--simulate-nodes", strconv.Itoa(min(*ranks,
 		2)), "--job", "soak", "--tape-dir", t.TempDir(),
 		"--", os.Args[0])
 	for rank := range *ranks {

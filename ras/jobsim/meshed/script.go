@@ -31,7 +31,7 @@ func ParseFaults(list string) (faults []Fault, err error) {
 	for name := range strings.SplitSeq(list, ",") {
 		f := Fault(strings.TrimSpace(name))
 		if !slices.Contains(Faults(), f) {
-			return nil, fmt.Errorf("%q is no fault: allowed are %v", name, Faults())
+			return nil, fmt.Errorf("%q is no fault, allowed are %v", name, strings.Trim(fmt.Sprint(Faults()), "[]"))
 		}
 		faults = append(faults, f)
 	}

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/carillon-rt/carillon/runtime/node"
@@ -138,11 +139,22 @@ func (m openMPI) measure(ctx context.Context, s Setup, ranks, size int) (Result,
 	}, nil
 }
 
+// endTime is how long a program may take to end that was told to.
+const endTime = 5 * time.Second
+
+// output runs a program, and returns what it printed. It is told to end when ctx ends, and by nobody else: a terminal's
+// ^C is not for it.
 func output(ctx context.Context, name string, args []string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = endTime
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGINT {
+			return "", context.Canceled // it was not in a group of its own yet
+		}
 		last := ""
 		for sc := bufio.NewScanner(&stderr); sc.Scan(); {
 			last = sc.Text()

@@ -66,32 +66,52 @@ type NotFoundError struct{ Problem string }
 // Error says what there is instead.
 func (e *NotFoundError) Error() string { return e.Problem }
 
-// Find finds a job that runs. What is the folder of its tapes, a folder of such folders, of whose jobs that which
-// started last is taken, or a job's name; empty is the folder in which tapes lie by default. The error is a
-// *NotFoundError.
-func Find(what string) (*Job, error) {
+// Folder is where the tapes of a job are, by what every command takes for JOB: its name, which is that of its folder
+// among those in which tapes go by default; otherwise a folder of tapes, or of jobs of which the last is meant. Empty is
+// the folder in which tapes go by default. The error is a *NotFoundError.
+func Folder(job string) (string, error) {
 	dir := tape.DefaultDir()
-	switch info, err := os.Stat(what); {
-	case what == "":
-	case err == nil && info.IsDir():
-		if job, err := Read(what); err == nil {
-			return job, running(job)
+	if job == "" {
+		return dir, nil
+	}
+	name := !strings.ContainsRune(job, filepath.Separator) && job != "." && job != ".."
+	if named := filepath.Join(dir, job); name && isFolder(named) {
+		return named, nil
+	}
+	switch {
+	case isFolder(job):
+		return job, nil
+	case strings.Contains(job, "://"):
+		return "", &NotFoundError{fmt.Sprintf("%s is a URL, not a job or a folder; status and watch take it with --url", term.Shown(job))}
+	case !name:
+		return "", &NotFoundError{fmt.Sprintf("there is no folder %s", term.Shown(job))}
+	}
+	text := fmt.Sprintf("there is no job %s in %s, and no folder of that name here", term.Shown(job), term.Shown(dir))
+	if names := Names(dir, true); len(names) > 0 {
+		const most = 5
+		more := ""
+		if len(names) > most {
+			names, more = names[:most], " …"
 		}
-		dir = what
-	case strings.Contains(what, "://"):
-		return nil, &NotFoundError{fmt.Sprintf("%s is a URL, not a job or a folder: say --url %[1]s", term.Shown(what))}
-	case strings.ContainsRune(what, filepath.Separator):
-		return nil, &NotFoundError{fmt.Sprintf("there is no folder %s", term.Shown(what))}
-	default:
-		job, err := Read(filepath.Join(dir, what))
-		if err == nil {
-			return job, running(job)
-		}
-		text := fmt.Sprintf("there is no job %s in %s", term.Shown(what), term.Shown(dir))
-		if names := Names(dir, false); len(names) > 0 {
-			text += "; there run: " + term.Shown(strings.Join(names, ", "))
-		}
-		return nil, &NotFoundError{text}
+		text += "; the last jobs are " + term.Shown(strings.Join(names, ", ")) + more
+	}
+	return "", &NotFoundError{text}
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// Find finds a job that runs, by what Folder takes: the job of a folder of tapes; of a folder of jobs, that which
+// started last. The error is a *NotFoundError.
+func Find(what string) (*Job, error) {
+	dir, err := Folder(what)
+	if err != nil {
+		return nil, err
+	}
+	if job, err := Read(dir); err == nil {
+		return job, running(job)
 	}
 	for _, job := range jobs(dir) {
 		if job.Running() {

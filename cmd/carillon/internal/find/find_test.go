@@ -48,9 +48,9 @@ func TestFind(t *testing.T) {
 	}
 	for what, want := range map[string]string{
 		"ended":       "has ended: its processes ended in order; carillon postmortem",
-		"none\x1b":    "there is no job none\\u001b in " + dir + "; there run: newer, older",
+		"none\x1b":    "there is no job none\\u001b in " + dir + ", and no folder of that name here; the last jobs are ended, newer, older",
 		"/no/such":    "there is no folder /no/such",
-		"http://h:1/": "http://h:1/ is a URL, not a job or a folder: say --url http://h:1/",
+		"http://h:1/": "http://h:1/ is a URL, not a job or a folder; status and watch take it with --url",
 		t.TempDir():   "no job runs whose tapes are in",
 	} {
 		_, err := Find(what)
@@ -61,6 +61,17 @@ func TestFind(t *testing.T) {
 	}
 	if names := Names(dir, false); !slices.Equal(names, []string{"newer", "older"}) {
 		t.Errorf("running are %v", names)
+	}
+	// A folder that happens to be called as a job is doesn't hide it.
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("older", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := Folder("older"); err != nil || at != filepath.Join(dir, "older") {
+		t.Errorf("the folder of job older is %s, %v", at, err)
+	}
+	if at, err := Folder("./older"); err != nil || at != "./older" {
+		t.Errorf("the folder ./older is %s, %v", at, err)
 	}
 	job, err := Find("older")
 	if err != nil {

@@ -46,6 +46,8 @@ type Config struct {
 	Linger   time.Duration // how long the other ranks may take to end by themselves after one failed
 	Grace    time.Duration // between asking a rank to end (SIGTERM) and killing it (SIGKILL)
 	MinRanks int           // of this host that must live, or have ended well, for the job to go on; 0: all
+	// MaxRestarts is how often the ranks of this host are all started again after a failure ended the job.
+	MaxRestarts int
 
 	Env            []string // that the ranks' own variables are added to
 	Stdin          *os.File // what rank 0 reads; nil, as for all other ranks, is /dev/null
@@ -59,6 +61,7 @@ type Config struct {
 
 	healthPorts []int // by TargetsFile
 	reserved    []int // sockets, bound to ports
+	restarts    int   // so far
 }
 
 // ConfigError says which field can't be used, and what would be allowed. Field is the name of the command's flag.
@@ -67,6 +70,9 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string {
+	if e.Value == "" {
+		return fmt.Sprintf("%s is not given, and must be %s", e.Field, e.Allowed)
+	}
 	return fmt.Sprintf("%s is %q, allowed is %s", e.Field, e.Value, e.Allowed)
 }
 
@@ -89,7 +95,7 @@ func (c *Config) Validate() error {
 	case c.Ranks < 1 || c.Ranks > maxRanks:
 		return wrong("-n", c.Ranks, fmt.Sprintf("1 to %d", maxRanks))
 	case c.Nodes < 0 || c.Nodes > c.Ranks:
-		return wrong("--nodes", c.Nodes, fmt.Sprintf("1 to the number of ranks, %d", c.Ranks))
+		return wrong("--simulate-nodes", c.Nodes, fmt.Sprintf("1 to the number of ranks, %d", c.Ranks))
 	case c.Hosts < 0 || hosts*c.Ranks > 1<<20:
 		return wrong("--nnodes", c.Hosts, "1 or more, and at most 1048576 ranks in all")
 	case c.Host < 0 || c.Host >= hosts:
@@ -110,14 +116,18 @@ func (c *Config) Validate() error {
 		return wrong("--min-ranks", c.MinRanks, fmt.Sprintf("1 to the number of ranks, %d, or 0 for all", c.Ranks))
 	case c.Grace < 0:
 		return wrong("--grace", c.Grace, "0 or more")
+	case c.MaxRestarts < 0:
+		return wrong("--max-restarts", c.MaxRestarts, "0 or more")
+	case c.MaxRestarts > 0 && c.Stdin != nil:
+		return wrong("--max-restarts", c.MaxRestarts, "0 with --stdin: what rank 0 has read is gone for the next one")
 	case hosts == 1:
 		return nil
 	case c.Nodes > 1:
-		return wrong("--nodes", c.Nodes, "1 when --nnodes is above 1: it simulates nodes on one machine")
+		return wrong("--simulate-nodes", c.Nodes, "1 when --nnodes is above 1: it simulates nodes on one machine")
 	case c.MasterAddr == "":
 		return wrong("--master-addr", "", "the address of the machine with --node-rank 0, the same on all machines")
 	case c.MasterPort == 0:
-		return wrong("--master-port", c.MasterPort, "a port that is free on that machine, the same on all machines")
+		return wrong("--master-port", "", "a port that is free on that machine, the same on all machines")
 	case c.Secret == "":
 		return wrong("CARILLON_JOB_SECRET", "", "a random text, the same on all machines (openssl rand -hex 32 makes one)")
 	}
@@ -160,6 +170,10 @@ func (c *Config) environment(i int, hostname string) []string {
 	set("MASTER_PORT", strconv.Itoa(c.MasterPort))
 	set("CARILLON_JOB", c.Name)
 	set("CARILLON_JOB_SECRET", c.Secret)
+	if c.MaxRestarts > 0 {
+		set("TORCHELASTIC_RESTART_COUNT", strconv.Itoa(c.restarts))
+		set("TORCHELASTIC_MAX_RESTARTS", strconv.Itoa(c.MaxRestarts))
+	}
 	if c.TapeDir != "" {
 		set("CARILLON_TAPE_DIR", c.TapeDir)
 	}

@@ -83,11 +83,16 @@ type logFile struct {
 	ended  sync.Once
 }
 
-func openLog(path string, failed func(error)) (*logFile, error) {
+// openLog opens a rank's log, which begins anew, or goes on where the rank was started again.
+func openLog(path string, goesOn bool, failed func(error)) (*logFile, error) {
 	if path == "" {
 		return nil, nil
 	}
-	f, err := os.Create(path)
+	how := os.O_TRUNC
+	if goesOn {
+		how = os.O_APPEND
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|how, 0o666)
 	if err != nil {
 		return nil, err
 	}

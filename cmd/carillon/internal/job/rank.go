@@ -46,7 +46,7 @@ func (s *supervisor) start(index int, path, hostname string, stdin *os.File) (er
 		}
 	}()
 	logFailed := func(err error) { s.stderr.say("%v; its log ends here", err) }
-	if r.log, err = openLog(s.cfg.logPath(index), logFailed); err != nil {
+	if r.log, err = openLog(s.cfg.logPath(index), s.cfg.restarts > 0, logFailed); err != nil {
 		return err
 	}
 	r.outputs = []*output{newOutput(index, s.stdout, r.log), newOutput(index, s.stderr, r.log)}

@@ -15,7 +15,8 @@ import (
 // Run runs the job and blocks until all ranks of this host have ended, with all that they started. An error means that
 // the job could not be started: a *ConfigError, or what the system said. How a started job went is in the Result.
 //
-// When ctx ends, the job is ended as by SIGTERM.
+// When ctx ends, the job is ended as by SIGTERM. A job that a failure ended is started again, up to MaxRestarts times;
+// the Result is the last one's.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -50,17 +51,22 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		defer os.Remove(cfg.TargetsFile) //nolint:errcheck // gone is gone
 	}
 
-	s := newSupervisor(&cfg)
-	if err := s.startAll(path, hostname); err != nil {
-		s.kill()
+	for ; ; cfg.restarts++ {
+		s := newSupervisor(&cfg)
+		if err := s.startAll(path, hostname); err != nil {
+			s.kill()
+			s.loop(ctx)
+			return nil, err
+		}
+		s.sayUp()
 		s.loop(ctx)
-		return nil, err
+		result := s.result()
+		s.sayDown(result)
+		if result.First == nil || s.stopped || cfg.restarts == cfg.MaxRestarts {
+			return result, nil
+		}
+		s.remark("all ranks are started again: restart %d of %d", cfg.restarts+1, cfg.MaxRestarts)
 	}
-	s.sayUp()
-	s.loop(ctx)
-	result := s.result()
-	s.sayDown(result)
-	return result, nil
 }
 
 // makeFolders makes the folders that the job writes to, and their names absolute: a rank may change its directory.

@@ -36,9 +36,10 @@ type supervisor struct {
 	gone   []*death // failures that it went on after
 	began  time.Time
 
-	phase phase
-	timer *time.Timer
-	typed *os.File // what rank 0 reads of a terminal, if it does
+	phase   phase
+	stopped bool // by a signal or the like: no failure ended the job
+	timer   *time.Timer
+	typed   *os.File // what rank 0 reads of a terminal, if it does
 }
 
 func newSupervisor(cfg *Config) *supervisor {
@@ -93,6 +94,7 @@ func (s *supervisor) loop(ctx context.Context) {
 		case sig := <-s.cfg.Signals:
 			s.told(sig)
 		case s.outputLost = <-s.lost:
+			s.stopped = true
 			s.end("its output could not be shown", unix.SIGTERM)
 		case <-s.timer.C:
 			if s.phase == lingering {
@@ -101,7 +103,7 @@ func (s *supervisor) loop(ctx context.Context) {
 				s.kill()
 			}
 		case <-done:
-			done = nil
+			done, s.stopped = nil, true
 			s.end("SIGTERM", unix.SIGTERM)
 		}
 	}
@@ -195,6 +197,7 @@ func cause(batch []death) (first *death) {
 func (s *supervisor) told(sig os.Signal) {
 	switch num := sig.(unix.Signal); num {
 	case unix.SIGINT, unix.SIGTERM:
+		s.stopped = true
 		if s.phase >= ending {
 			s.kill()
 			return

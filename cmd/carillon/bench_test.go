@@ -1,0 +1,42 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestInterruptedBench: a terminal sends ^C to the command and to all that it started; one line is the answer.
+func TestInterruptedBench(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "bench", "--mpi=false", "--processes", "2", "--sizes", "8,64M",
+		"--budget", "1h", "--max", "100")
+	cmd.Env = append(os.Environ(), commandVariable+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewReader(stderr)
+	if line, err := said.ReadString('\n'); err != nil || !strings.Contains(line, "8 B") {
+		t.Fatalf("%v, %q", err, line)
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its state tells how it ended
+	if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGINT) || string(rest) !=
+		"carillon: bench: interrupted\n" {
+		t.Errorf("exit code %d, and it says %q", code, rest)
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agext/levenshtein"
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+)
+
+// flagError says in a sentence what is wrong with a flag, and what would be right.
+func flagError(cmd *cobra.Command, err error) error {
+	var (
+		none   *pflag.NotExistError
+		bare   *pflag.ValueRequiredError
+		wrong  *pflag.InvalidValueError
+		syntax *pflag.InvalidSyntaxError
+	)
+	switch {
+	case errors.As(err, &none):
+		name := "--" + none.GetSpecifiedName()
+		if none.GetSpecifiedShortnames() != "" {
+			name = "-" + none.GetSpecifiedName()
+		}
+		err = fmt.Errorf("there is no flag %s%s", name, near(cmd, none.GetSpecifiedName()))
+	case errors.As(err, &bare):
+		err = fmt.Errorf("--%s needs a value: %s", bare.GetFlag().Name, bare.GetFlag().Usage)
+	case errors.As(err, &wrong):
+		allowed, known := values[wrong.GetFlag().Value.Type()]
+		if !known { // a type of this command's own, which says what it takes
+			err = fmt.Errorf("--%s is %q, %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
+			break
+		}
+		err = fmt.Errorf("--%s is %q, allowed is %s", wrong.GetFlag().Name, wrong.GetValue(), allowed)
+	case errors.As(err, &syntax):
+		err = fmt.Errorf("%q is no flag", syntax.GetSpecifiedFlag())
+	}
+	return usageError(cmd, err)
+}
+
+// values are what flags take, by pflag's names of their types.
+var values = map[string]string{
+	"bool": "true or false", "duration": "a duration with its unit, such as 500ms, 10s or 2m",
+	"int": "a whole number", "uint64": "a whole number from 0 on", "intSlice": "whole numbers with commas between them",
+}
+
+// near asks whether flags are meant whose names are alike, or have all of the name in theirs, and says what they are.
+func near(cmd *cobra.Command, name string) string {
+	type flag struct {
+		text     string
+		distance int
+	}
+	var alike []flag
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		d := levenshtein.Distance(name, f.Name, nil)
+		if !f.Hidden && len(name) > 1 && (3*d <= len(name) || strings.Contains(f.Name, name)) {
+			alike = append(alike, flag{fmt.Sprintf("--%s (%s)", f.Name, f.Usage), d})
+		}
+	})
+	slices.SortStableFunc(alike, func(a, b flag) int { return a.distance - b.distance })
+	var texts []string
+	for _, f := range alike {
+		texts = append(texts, f.text)
+	}
+	return isMeant(texts)
+}
+
+func isMeant(candidates []string) string {
+	if len(candidates) == 0 {
+		return ""
+	}
+	return "; is " + english.OxfordWordSeries(candidates, "or") + " meant?"
+}
+
+// usageError is the error of a wrong call, with where its right use is written.
+func usageError(cmd *cobra.Command, err error) error {
+	if cmd.HasParent() {
+		return fmt.Errorf("%s: %w (see %s --help)", cmd.Name(), err, cmd.CommandPath())
+	}
+	return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
+}
+
+// atMost lets a command have up to n arguments. what names one of them, with its article.
+func atMost(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) <= n {
+			return nil
+		}
+		takes := "takes no argument"
+		if n > 0 {
+			takes = fmt.Sprintf("takes %s, and nothing else", what)
+		}
+		return usageError(cmd, fmt.Errorf("it %s; %q is too much", takes, strings.Join(args[n:], " ")))
+	}
+}
+
+// noArguments is for commands without any.
+var noArguments = atMost(0, "")
+
+// noCommand is what the root command says of arguments: they are a command that doesn't exist.
+func noCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError(root, fmt.Errorf("there is no command %q%s", args[0], isMeant(root.SuggestionsFor(args[0]))))
+}
+
+// interrupted is the end of a command by SIGINT: a line, and the exit code of shells.
+func interrupted(cmd *cobra.Command) error {
+	fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %s: interrupted\n", cmd.Name())
+	return exitCode(128 + int(unix.SIGINT))
+}

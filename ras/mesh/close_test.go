@@ -29,7 +29,7 @@ func (d dialing) DialTimeout(addr string, timeout time.Duration) (net.Conn, erro
 // deaf is the address of a listener that has no room for connections: who connects waits.
 func deaf(t *testing.T) netip.AddrPort {
 	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (kernel) Look(id process.ID) (process.Look, error) { return id.Look() }
 
 func (kernel) Now() int64 {
 	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+	if unix.ClockGettime(clockOfHost, &ts) != nil {
 		return 0
 	}
 	return ts.Nano()

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -245,7 +243,7 @@ func KeepWatch(conn net.Conn, silence time.Duration) error {
 	}
 	var failed error
 	err = raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
+		failed = setUserTimeout(int(fd), silence)
 	})
 	return errors.Join(err, failed)
 }

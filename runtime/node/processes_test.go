@@ -51,7 +51,7 @@ func startProcesses(b *testing.B, size int, name, program string, env ...string)
 		p := &process{b: b, cmd: exec.Command(os.Args[0])}
 		p.cmd.Env = append(append(os.Environ(), env...), fmt.Sprintf("CARILLON_RANK=%d", rank),
 			fmt.Sprintf("CARILLON_LOCAL_RANK=%d", rank))
-		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		p.cmd.SysProcAttr = endsWithUs()
 		out, err := p.cmd.StdoutPipe()
 		if err != nil {
 			b.Fatal(err)

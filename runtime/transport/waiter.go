@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // The values of a doorbell word. A ringer makes it awake and wakes the sleeper if, and only if, it found it armed.
@@ -267,9 +265,6 @@ func RingWord(word *atomic.Uint32) {
 		futexWake(word)
 	}
 }
-
-// yieldCPU offers the core to other processes. It keeps the scheduler's processor.
-func yieldCPU() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // PeerLost says that the connection to peer is of no use any more, and why. The first cause per peer is kept. It rings.
 func (w *Waiter) PeerLost(peer int, err error) {

@@ -44,13 +44,11 @@ var self = sync.OnceValue(func() ID {
 	if unix.Stat("/proc/self/ns/pid", &ns) == nil {
 		id.PIDSpace = ns.Ino
 	}
-	if text, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
-		digits, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
-		if err == nil && len(digits) == len(id.BootID) {
-			id.BootID = BootID(digits)
-		}
+	digits, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(bootID()), "-", ""))
+	if err == nil && len(digits) == len(id.BootID) {
+		id.BootID = BootID(digits)
 	}
-	if s, err := linux.stat(id.PID); err == nil {
+	if s, err := this.stat(id.PID); err == nil {
 		id.StartTicks = s.start
 	}
 	return id
@@ -102,7 +100,7 @@ func (id ID) Liveness() Liveness {
 	switch {
 	case !id.Near(me):
 		return Unknown
-	case linux.ended(id):
+	case this.ended(id):
 		return Dead
 	default:
 		return Alive

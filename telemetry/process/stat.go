@@ -15,13 +15,11 @@ import (
 // ErrGone means that a process has ended.
 var ErrGone = errors.New("the process has ended")
 
-// kernel is where Linux shows processes; tests have another.
+// kernel is where a kernel shows processes, as Linux does; tests have another.
 type kernel struct {
 	proc, cgroups string
 	pidfd         func(pid, flags int) (int, error)
 }
-
-var linux = kernel{"/proc", "/sys/fs/cgroup", unix.PidfdOpen}
 
 // stat is what /proc/PID/stat says of a process.
 type stat struct {
@@ -41,8 +39,8 @@ func (k kernel) stat(pid int) (stat, error) {
 		return parseStat(b)
 	case errors.Is(err, unix.ESRCH), errors.Is(err, os.ErrNotExist) && unix.Kill(pid, 0) == unix.ESRCH:
 		return stat{}, ErrGone
-	case errors.Is(err, os.ErrNotExist): // without /proc all that can be known is that the pid is taken
-		return stat{state: '?'}, nil
+	case errors.Is(err, os.ErrNotExist):
+		return statWithoutProc(pid)
 	default:
 		return stat{}, fmt.Errorf("look at process %d: %w", pid, err)
 	}
@@ -81,13 +79,13 @@ func (k kernel) ended(id ID) bool {
 }
 
 // Running tells whether there is a process of that pid in this pid namespace that is no zombie.
-func Running(pid int) bool { return !linux.ended(ID{PID: pid}) }
+func Running(pid int) bool { return !this.ended(ID{PID: pid}) }
 
 // Exiting tells whether a process has begun to end. It may have closed its files by then, for others to see, long
 // before it counts as ended.
 func Exiting(pid int) bool {
 	const pfExiting = 0x4 // of include/linux/sched.h
-	s, err := linux.stat(pid)
+	s, err := this.stat(pid)
 	return err == nil && s.flags&pfExiting != 0
 }
 
@@ -113,7 +111,7 @@ type Look struct {
 
 // Look glances at the process: at the state of its main thread, as signals and debuggers stop all threads. The error is
 // ErrGone if it has ended.
-func (id ID) Look() (Look, error) { return linux.look(id) }
+func (id ID) Look() (Look, error) { return this.look(id) }
 
 func (k kernel) look(id ID) (look Look, err error) {
 	s, err := k.of(id)

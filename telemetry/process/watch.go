@@ -32,10 +32,10 @@ func ExitOf(err error) Exit {
 //
 // The process is of this pid namespace. Its pidfd is waited for in the runtime's poller, which costs nothing until it
 // ends. Where there are no pidfds, /proc is read ten times a second.
-func (id ID) Watch(ended func(Exit)) (stop func(), err error) { return linux.watch(id, ended) }
+func (id ID) Watch(ended func(Exit)) (stop func(), err error) { return this.watch(id, ended) }
 
 func (k kernel) watch(id ID, ended func(Exit)) (stop func(), err error) {
-	fd, err := k.pidfd(id.PID, unix.PIDFD_NONBLOCK)
+	fd, err := k.pidfd(id.PID, pidfdNonblock)
 	if errors.Is(err, unix.ESRCH) {
 		return nil, &goneError{}
 	}

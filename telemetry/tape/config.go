@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
@@ -90,9 +88,8 @@ func DefaultDir() string {
 		return dir
 	}
 	name := fmt.Sprintf("carillon-%d", os.Geteuid())
-	var fs unix.Statfs_t
-	if err := unix.Statfs("/dev/shm", &fs); err == nil && fs.Type == unix.TMPFS_MAGIC {
-		return filepath.Join("/dev/shm", name)
+	if dir := memoryDir(); dir != "" {
+		return filepath.Join(dir, name)
 	}
 	return filepath.Join(os.TempDir(), name)
 }

@@ -122,7 +122,7 @@ func checkDir(dir *os.Root, forbidden uint32, problem string) error {
 		problem = fmt.Sprintf("belongs to user %d, and this process runs as user %d", st.Uid, uid)
 		return refused(dir.Name(), problem, elsewhere, nil)
 	}
-	if st.Mode&forbidden != 0 {
+	if uint32(st.Mode)&forbidden != 0 {
 		problem = fmt.Sprintf("%s (mode %04o)", problem, st.Mode&0o7777)
 		return refused(dir.Name(), problem, "chmod 700 it, or "+elsewhere, nil)
 	}
@@ -161,7 +161,7 @@ func fillFile(dir *os.Root, name string, cfg Config, me process.ID) (*os.File, e
 
 func reserve(f *os.File, size int64) error {
 	for {
-		switch err := unix.Fallocate(int(f.Fd()), 0, 0, size); err {
+		switch err := fallocate(f, size); err {
 		case unix.EINTR:
 			continue
 		case unix.EOPNOTSUPP, unix.ENOSYS: // a file system that can only reserve by writing

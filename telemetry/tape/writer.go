@@ -82,7 +82,7 @@ func Create(cfg Config) (*Writer, error) {
 
 func mapFile(f *os.File, g geometry) (*mapping, error) {
 	// Populated, so that no operation of the first lap pays for a page fault.
-	mem, err := unix.Mmap(int(f.Fd()), 0, int(g.size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	mem, err := unix.Mmap(int(f.Fd()), 0, int(g.size()), unix.PROT_READ|unix.PROT_WRITE, mapFlags)
 	if err != nil {
 		return nil, err
 	}

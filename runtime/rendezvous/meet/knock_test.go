@@ -14,8 +14,8 @@ import (
 func deaf(t *testing.T) string {
 	t.Helper()
 	socket := func() int {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+		if err := errors.Join(err, unix.SetNonblock(fd, true)); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = unix.Close(fd) })

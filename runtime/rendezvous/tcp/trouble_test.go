@@ -185,7 +185,7 @@ func TestUnreachable(t *testing.T) {
 // reserve returns an address that nobody listens at, nor can before the test ends.
 func reserve(t *testing.T) string {
 	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

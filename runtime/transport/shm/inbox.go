@@ -1,13 +1,9 @@
 package shm
 
 import (
-	"bytes"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -16,12 +12,6 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
-
-// seals keep an inbox from changing its size, for ever.
-const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-
-// memfdName is how inboxes are called in /proc.
-const memfdName = "carillon-inbox"
 
 // Location is what peers must know to open an inbox. The zero Location is no inbox.
 type Location struct {
@@ -57,33 +47,16 @@ type Inbox struct {
 }
 
 // Create makes an inbox for a communicator of at most the given number of ranks. It takes a file descriptor until Seal
-// or Close, and one page of memory.
+// or Close, and one page of memory. It fails where the kernel has no sealed memory to share, as only Linux's has.
 func Create(id lifecycle.CommID, slots int) (*Inbox, error) {
 	in := &Inbox{id: id, loc: Location{Slots: slots}}
 	_, _ = rand.Read(in.loc.Token[:]) // never fails
-	fd, err := unix.MemfdCreate(memfdName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := createMemory(header(id, slots, in.loc.Token), inboxSize(slots))
 	if err != nil {
-		return nil, fmt.Errorf("create shared memory: %w", err)
-	}
-	if err := prepare(fd, header(id, slots, in.loc.Token), inboxSize(slots)); err != nil {
-		_ = unix.Close(fd)
 		return nil, err
 	}
 	in.fd, in.loc.FD = fd, fd
 	return in, nil
-}
-
-func prepare(fd int, header []byte, size int64) error {
-	if err := unix.Ftruncate(fd, size); err != nil {
-		return fmt.Errorf("give shared memory %d bytes: %w", size, err)
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		return fmt.Errorf("seal shared memory: %w", err)
-	}
-	if _, err := unix.Pwrite(fd, header, 0); err != nil {
-		return fmt.Errorf("write to shared memory: %w", err)
-	}
-	return nil
 }
 
 // Location is where the inbox is.
@@ -121,7 +94,7 @@ func (in *Inbox) Close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, s := range in.used {
-		_ = unix.Madvise(s.ring, unix.MADV_REMOVE)
+		free(s.ring)
 	}
 	in.used = nil
 }
@@ -158,52 +131,4 @@ func (in *Inbox) Open(self, peer, pid int, loc Location, bell *transport.Waiter)
 	c.in.verdict.Store(verdictOpened)
 	transport.RingWord(c.peerBell)
 	return c, nil
-}
-
-func openInbox(pid int, loc Location, want []byte) (*mapping, error) {
-	path := fmt.Sprintf("/proc/%d/fd/%d", pid, loc.FD)
-	// Look before opening: to open a device or a pipe would have effects.
-	if target, err := os.Readlink(path); err != nil {
-		return nil, err
-	} else if !strings.HasPrefix(target, "/memfd:"+memfdName) {
-		return nil, fmt.Errorf("%s is %s and not an inbox", path, target)
-	}
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	defer func() { _ = unix.Close(fd) }() // the mapping stays
-	if err := examine(fd, inboxSize(loc.Slots), want); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return mapFD(fd, inboxSize(loc.Slots))
-}
-
-// examine checks that fd is an inbox with the wanted header.
-func examine(fd int, size int64, want []byte) error {
-	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil {
-		return fmt.Errorf("read seals: %w", err)
-	}
-	if got&seals != seals {
-		return fmt.Errorf("has seals %#x, wanted %#x", got, seals)
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Errorf("stat: %w", err)
-	}
-	if st.Size != size {
-		return fmt.Errorf("has %d bytes, wanted %d", st.Size, size)
-	}
-	if int(st.Uid) != unix.Geteuid() {
-		return fmt.Errorf("belongs to user %d, not to %d", st.Uid, unix.Geteuid())
-	}
-	have := make([]byte, len(want))
-	if _, err := unix.Pread(fd, have, 0); err != nil {
-		return fmt.Errorf("read header: %w", err)
-	}
-	if !bytes.Equal(have, want) {
-		return errors.New("is an inbox of another communicator or rank")
-	}
-	return nil
 }

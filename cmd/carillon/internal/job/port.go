@@ -12,10 +12,11 @@ import (
 // listen: the kernel gives it to no process that asks for any port, while a rank that asks for this one gets it, as
 // both allow the address to be reused (Go does, and nearly every other server).
 func (c *Config) reserve() (int, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", os.NewSyscallError("socket", err))
 	}
+	unix.CloseOnExec(fd) // no rank has been started yet
 	c.reserved = append(c.reserved, fd)
 	err = unix.Bind(fd, &unix.SockaddrInet4{})
 	if err == nil { // only now: a socket that may share would be given a port that somebody has

@@ -1,17 +1,12 @@
 package job
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"sync"
-	"syscall"
 	"time"
-
-	"github.com/carillon-rt/carillon/telemetry/process"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,7 +16,8 @@ type rank struct {
 	index   int // on this host
 	cmd     *exec.Cmd
 	pid     int
-	pidfd   int
+	pidfd   int // readable when it has ended
+	child       // what else the kernel needs for that
 	started time.Time
 	log     *logFile
 	outputs []*output
@@ -36,7 +32,7 @@ type rank struct {
 }
 
 // start starts a rank, which reads stdin if that isn't nil. It is called on the goroutine of Run, which is bound to its
-// thread: the kernel kills the rank when that ends.
+// thread: Linux kills the rank when that ends.
 func (s *supervisor) start(index int, path, hostname string, stdin *os.File) (err error) {
 	r := &rank{number: s.cfg.firstRank() + index, index: index, pidfd: -1, settled: make(chan struct{})}
 	defer func() {
@@ -57,7 +53,7 @@ func (s *supervisor) start(index int, path, hostname string, stdin *os.File) (er
 		Stdout:      r.outputs[0],
 		Stderr:      r.outputs[1],
 		WaitDelay:   drain,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &r.pidfd},
+		SysProcAttr: r.attributes(),
 	}
 	if stdin != nil {
 		r.cmd.Stdin = stdin
@@ -67,10 +63,10 @@ func (s *supervisor) start(index int, path, hostname string, stdin *os.File) (er
 		return err
 	}
 	r.pid = r.cmd.Process.Pid
-	if r.pidfd < 0 {
+	if err := r.follow(); err != nil {
 		r.signal(unix.SIGKILL)
 		r.reap()
-		return errors.New("the kernel gives no descriptor of a process, as Linux does from 5.4 on")
+		return err
 	}
 	s.ranks = append(s.ranks, r)
 	s.living++
@@ -133,25 +129,4 @@ func (r *rank) settle(grace time.Duration) {
 	}
 	r.reap()
 	unix.Close(r.pidfd)
-}
-
-func openGroup(pgid int) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	var fds []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == pgid {
-			continue
-		}
-		if group, err := unix.Getpgid(pid); err != nil || group != pgid || !process.Running(pid) {
-			continue
-		}
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil { // else it has just ended
-			fds = append(fds, fd)
-		}
-	}
-	return fds
 }

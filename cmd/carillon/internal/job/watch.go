@@ -70,7 +70,7 @@ func collect(ranks []*rank, timeout time.Duration) (dead []death, living []*rank
 	at := time.Now()
 	for i, r := range ranks {
 		if ready[i] {
-			dead = append(dead, death{rank: r, exit: process.ChildExit(r.pidfd), at: at})
+			dead = append(dead, death{rank: r, exit: r.exit(), at: at})
 		} else {
 			living = append(living, r)
 		}

@@ -11,9 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
 	"github.com/carillon-rt/carillon/ras/bus"
@@ -70,8 +69,8 @@ func Play(ctx context.Context, seed uint64, most int, kind *corpus.Kind, folder 
 		done <- err
 	}()
 	defer func() {
-		for _, fd := range p.processes {
-			_ = unix.Close(fd) // or it is -1
+		for _, process := range p.processes {
+			_ = process.Release()
 		}
 	}()
 	ended, err := p.watch(done)
@@ -87,7 +86,7 @@ type play struct {
 	tapes  string
 	began  time.Time // when all processes had begun
 
-	processes []int // pidfds of those that have begun, the first ones
+	processes []*os.Process // those that have begun, the first ones
 	mu        sync.Mutex
 	told      []corpus.Told
 	struck    [2]bool
@@ -138,11 +137,11 @@ func (p *play) complete() bool {
 			return false
 		}
 		pid, _ := strconv.Atoi(string(text))
-		fd, err := unix.PidfdOpen(pid, 0)
+		process, err := os.FindProcess(pid)
 		if err != nil {
-			fd = -1 // it has ended
+			return false
 		}
-		p.processes = append(p.processes, fd)
+		p.processes = append(p.processes, process)
 		p.began = time.Now()
 	}
 	return true
@@ -172,22 +171,22 @@ func (p *play) strike() {
 			continue
 		}
 		f.Since = time.Now().UnixNano()
-		sig := unix.SIGSTOP
+		sig := syscall.SIGSTOP
 		if f.Kind.Strike == corpus.Kills {
-			sig = unix.SIGKILL
+			sig = syscall.SIGKILL
 		}
 		for _, process := range f.Processes(l) {
 			p.signal(process, sig)
 			if f.Kind.Passes {
-				time.AfterFunc(f.For/scale, func() { p.signal(process, unix.SIGCONT) })
+				time.AfterFunc(f.For/scale, func() { p.signal(process, syscall.SIGCONT) })
 			}
 		}
 	}
 }
 
 // signal sends a process a signal, and tells whether it was there to get it.
-func (p *play) signal(process int, sig unix.Signal) bool {
-	return unix.PidfdSendSignal(p.processes[process], sig, nil, 0) == nil
+func (p *play) signal(process int, sig syscall.Signal) bool {
+	return p.processes[process].Signal(sig) == nil
 }
 
 // end brings the job to its end, and reads its tapes.
@@ -201,7 +200,7 @@ func (p *play) end(signals chan<- os.Signal, done <-chan error, ended bool) (*co
 	p.mu.Unlock()
 	kill := func(between time.Duration) {
 		for i := range p.processes {
-			p.signal(i, unix.SIGKILL)
+			p.signal(i, syscall.SIGKILL)
 			time.Sleep(between)
 		}
 	}
@@ -214,7 +213,7 @@ func (p *play) end(signals chan<- os.Signal, done <-chan error, ended bool) (*co
 		kill(0)
 		return res, errors.Join(err, <-done)
 	case corpus.Cancelled:
-		signals <- unix.SIGTERM
+		signals <- syscall.SIGTERM
 	case corpus.KilledAtOnce:
 		kill(0)
 	case corpus.KilledInTurn:

@@ -167,9 +167,9 @@ func child(t *testing.T, script string) (cmd *exec.Cmd, id ID, proceed func()) {
 
 // kernels are this one, and the same without pidfds.
 func kernels() map[string]kernel {
-	without := linux
+	without := this
 	without.pidfd = func(int, int) (int, error) { return -1, unix.ENOSYS }
-	return map[string]kernel{"pidfd": linux, "proc": without}
+	return map[string]kernel{"pidfd": this, "proc": without}
 }
 
 // The parent of a process is told how it ended, also if it ended before it was watched. Without pidfds only those who
@@ -254,7 +254,7 @@ func FuzzStat(f *testing.F) {
 // idOf is the process that has a pid now.
 func idOf(pid int) (ID, error) {
 	id := Self()
-	s, err := linux.of(ID{PID: pid})
+	s, err := this.of(ID{PID: pid})
 	id.PID, id.StartTicks = pid, s.start
 	return id, err
 }

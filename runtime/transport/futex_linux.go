@@ -26,3 +26,6 @@ func futexWait(word *atomic.Uint32, value uint32, d time.Duration) {
 func futexWake(word *atomic.Uint32) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, 1, 0, 0, 0)
 }
+
+// yieldCPU offers the core to other processes. It keeps the scheduler's processor.
+func yieldCPU() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -1,0 +1,52 @@
+package job
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
+)
+
+type child struct{}
+
+// attributes of the rank to be: the kernel kills it when its launcher ends, and gives a pidfd.
+func (r *rank) attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &r.pidfd}
+}
+
+// follow makes the pidfd of a rank that was started.
+func (r *rank) follow() error {
+	if r.pidfd < 0 {
+		return errors.New("the kernel gives no descriptor of a process, as Linux does from 5.4 on")
+	}
+	return nil
+}
+
+// exit is how the rank ended, once its pidfd is readable.
+func (r *rank) exit() process.Exit { return process.ChildExit(r.pidfd) }
+
+// openGroup has a pidfd of each process of a group that runs, but for the first.
+func openGroup(pgid int) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var fds []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == pgid {
+			continue
+		}
+		if group, err := unix.Getpgid(pid); err != nil || group != pgid || !process.Running(pid) {
+			continue
+		}
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil { // else it has just ended
+			fds = append(fds, fd)
+		}
+	}
+	return fds
+}

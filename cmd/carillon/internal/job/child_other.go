@@ -1,0 +1,42 @@
+//go:build !linux
+
+package job
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
+)
+
+// Without Linux a rank is reaped as it ends, and outlives a launcher that is killed; so does what it started.
+
+type child struct{ exited chan process.Exit }
+
+func (r *rank) attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// follow makes a pipe that is at its end when the rank has ended.
+func (r *rank) follow() error {
+	var ends [2]int
+	if err := unix.Pipe(ends[:]); err != nil {
+		return err
+	}
+	unix.CloseOnExec(ends[0])
+	unix.CloseOnExec(ends[1])
+	r.pidfd, r.exited = ends[0], make(chan process.Exit, 1)
+	go func() {
+		defer unix.Close(ends[1]) //nolint:errcheck // nothing is lost if it fails
+		var exit process.Exit
+		if state, err := r.cmd.Process.Wait(); err == nil {
+			exit = process.ExitOfStatus(state.Sys().(syscall.WaitStatus))
+		}
+		r.exited <- exit
+	}()
+	return nil
+}
+
+// exit is how the rank ended, once its pidfd is readable.
+func (r *rank) exit() process.Exit { return <-r.exited }
+
+func openGroup(int) []int { return nil }

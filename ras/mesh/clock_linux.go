@@ -1,0 +1,6 @@
+package mesh
+
+import "golang.org/x/sys/unix"
+
+// clockOfHost goes on while the machine sleeps.
+const clockOfHost = unix.CLOCK_BOOTTIME

@@ -1,0 +1,76 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// clockMonotonic is the clock by which Go measures time.
+const clockMonotonic = unix.CLOCK_MONOTONIC
+
+// this is the kernel that runs.
+var this = kernel{"/proc", "/sys/fs/cgroup", unix.PidfdOpen}
+
+const pidfdNonblock = unix.PIDFD_NONBLOCK
+
+// bootID is the kernel's boot id as it writes it; empty if it doesn't tell.
+func bootID() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(text)
+}
+
+// statWithoutProc is what is known of a process that there is where /proc doesn't show it: that its pid is taken.
+func statWithoutProc(int) (stat, error) { return stat{state: '?'}, nil }
+
+// ChildExit is how the child behind a pidfd ended, and leaves it to be reaped. It is not Known while the child runs,
+// and of a process that is no child of this one, or was reaped.
+func ChildExit(pidfd int) Exit {
+	var info siginfo
+	for {
+		err := unix.Waitid(unix.P_PIDFD, pidfd, (*unix.Siginfo)(unsafe.Pointer(&info)),
+			unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil || info.signo != int32(unix.SIGCHLD):
+			return Exit{}
+		case info.code == cldKilled || info.code == cldDumped:
+			return Exit{Known: true, Signal: syscall.Signal(info.status), Core: info.code == cldDumped}
+		default:
+			return Exit{Known: true, Code: int(info.status)}
+		}
+	}
+}
+
+// siginfo is what waitid(2) fills in on 64-bit machines; unix.Siginfo lacks the fields of a child's end.
+type siginfo struct {
+	signo, errno, code, _ int32
+	pid, uid, status      int32
+	_                     [100]byte
+}
+
+// Values of siginfo.code.
+const (
+	cldKilled = 2
+	cldDumped = 3
+)
+
+// pidfdExit is how the process of a pidfd ended, if that is told: to its parent, and from Linux 6.15 on, once that has
+// asked, to everybody.
+func pidfdExit(pidfd int) Exit {
+	if pidfd < 0 {
+		return Exit{}
+	}
+	if exit := ChildExit(pidfd); exit.Known {
+		return exit
+	}
+	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
+	if unix.IoctlPidfdInfo(pidfd, &info) == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0 {
+		return ExitOfStatus(syscall.WaitStatus(info.Exit_code))
+	}
+	return Exit{}
+}

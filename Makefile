@@ -21,7 +21,7 @@ LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench-once e2e jaeger lint bench sim corpus fuzz stress soak generate current clean
+.PHONY: help build demo test bench-once e2e jaeger lint cross bench sim corpus fuzz stress soak generate current clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,11 @@ jaeger: jaeger-built ## Run a Jaeger to send spans to: OTLP on ports 4317 and 43
 	  --query.grpc-server.host-port=127.0.0.1:16685 --admin.http.host-port=127.0.0.1:14269 \
 	  --collector.http-server.host-port=127.0.0.1:14268 --collector.grpc-server.host-port=127.0.0.1:14250 \
 	  --collector.otlp.http.host-port=127.0.0.1:4318 --collector.otlp.grpc.host-port=127.0.0.1:4317
+
+cross: ## Check that everything builds for the other machines that people have: arm64, and macOS.
+	@for target in linux/arm64 darwin/arm64; do \
+	  export GOOS=$${target%/*} GOARCH=$${target#*/} && go build ./... && go vet ./... || exit 1; \
+	done
 
 lint: $(LINT) ## Check style, and that every package imports only what it may.
 	$(LINT) run ./...

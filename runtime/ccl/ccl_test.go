@@ -199,6 +199,7 @@ func TestReductions(t *testing.T) {
 			{ccl.Min, nil, []float32{1, -3}},
 			{ccl.Avg, nil, []float32{2.5, -1.5}},
 			{ccl.PreMulSum, []ccl.OpOption{ccl.Scale(0.5)}, []float32{5, -3}},
+			{ccl.PreMulSum, []ccl.OpOption{ccl.Scale(float64(c.Rank()))}, []float32{20, -14}}, // each has its own
 		} {
 			if err := errors.Join(ccl.AllReduce(ctx, c, in, out, tc.op, tc.opts...),
 				want(tc.op.String(), out, tc.want)); err != nil {

@@ -3,7 +3,6 @@ package host
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -17,13 +16,12 @@ type header struct {
 	count uint64
 	// root is, of a collective, the root, or 0; of a send or receive, the peer, and in the upper half of a receive's, how
 	// many sends to that peer were called together with it.
-	root  uint64
-	scale uint64 // the bits of Op.Scale
+	root uint64
 }
 
 const (
-	headerSize = 40
-	magic      = 0xCA11 // also a format version: ranks of another one don't have it
+	headerSize = 32
+	magic      = 0xCA12 // also a format version: ranks of another one don't have it
 )
 
 // kind is what follows a header.
@@ -43,9 +41,6 @@ func makeHeader(k kind, op *Op, seq uint64, a algo.Algorithm) header {
 	}
 	if op.Call.Reduces() {
 		h.what |= uint64(op.Reduction) << 40
-		if op.Reduction == kernels.PreMulSum {
-			h.scale = math.Float64bits(op.Scale)
-		}
 	}
 	if op.Call.IsRooted() {
 		h.root = uint64(op.Peer)
@@ -63,7 +58,6 @@ func (h *header) put(b []byte) {
 	binary.LittleEndian.PutUint64(b[8:], h.seq)
 	binary.LittleEndian.PutUint64(b[16:], h.count)
 	binary.LittleEndian.PutUint64(b[24:], h.root)
-	binary.LittleEndian.PutUint64(b[32:], h.scale)
 }
 
 func getHeader(b []byte) header {
@@ -73,7 +67,6 @@ func getHeader(b []byte) header {
 		seq:   binary.LittleEndian.Uint64(b[8:]),
 		count: binary.LittleEndian.Uint64(b[16:]),
 		root:  binary.LittleEndian.Uint64(b[24:]),
-		scale: binary.LittleEndian.Uint64(b[32:]),
 	}
 }
 
@@ -91,7 +84,6 @@ func fields() []field {
 		{"count", func(h *header) string { return fmt.Sprint(h.count) }},
 		{"root", func(h *header) string { return fmt.Sprint(h.root) }},
 		{"reduction", func(h *header) string { return kernels.Reduction(h.what >> 40).String() }},
-		{"scale", func(h *header) string { return fmt.Sprint(math.Float64frombits(h.scale)) }},
 		{"algorithm", func(h *header) string { return algo.Algorithm(h.what >> 48).String() }},
 		{"number of the operation", func(h *header) string { return fmt.Sprint(h.seq) }},
 	}
@@ -100,7 +92,7 @@ func fields() []field {
 // messageFields are those that a send and its receive must have in common.
 func messageFields() []field {
 	all := fields()
-	return []field{all[1], all[2], all[7]}
+	return []field{all[1], all[2], all[6]}
 }
 
 func differs(a, b *header) field {

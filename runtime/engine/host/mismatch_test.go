@@ -51,7 +51,6 @@ func TestMismatchNamesFieldAndRanks(t *testing.T) {
 		{"count", func(o *host.Op) { o.Count = 3 }, "count: %s 4, %s 3"},
 		{"data type", func(o *host.Op) { o.DataType = kernels.Int32 }, "data type: %s float32, %s int32"},
 		{"reduction", func(o *host.Op) { o.Reduction = kernels.Max }, "reduction: %s premul_sum, %s max"},
-		{"scale", func(o *host.Op) { o.Scale = 0.5 }, "scale: %s 1, %s 0.5"},
 		{"algorithm", func(o *host.Op) { o.Algorithm = algo.Tree }, "algorithm: %s ring, %s tree"},
 	} {
 		for _, size := range []int{3, 4, 17} {

@@ -16,7 +16,7 @@ type Op struct {
 	Reduction kernels.Reduction // of AllReduce, Reduce and ReduceScatter
 	Algorithm algo.Algorithm    // instead of the tuning's, if Call has it; the same on all ranks
 	Scaled    bool              // Scale was given
-	Scale     float64           // of PreMulSum: what Send is multiplied with
+	Scale     float64           // of PreMulSum: what Send is multiplied with; ranks may have different ones
 	Peer      int               // the root, or the peer of Send and Recv; -1 if none
 
 	// Send and Recv are the caller's memory. The engine reads and writes them until the operation has returned, with

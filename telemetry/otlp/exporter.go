@@ -24,9 +24,11 @@ func NewSpanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	case err != nil:
 		return nil, err
 	case protocol == protocolGRPC:
-		return otlptracegrpc.New(ctx, options(s, otlptracegrpc.WithInsecure, nil)...)
+		return otlptracegrpc.New(ctx, options(s, otlptracegrpc.WithInsecure, nil, nil)...)
 	default:
-		return otlptracehttp.New(ctx, options(s, otlptracehttp.WithInsecure, otlptracehttp.WithHTTPClient)...)
+		client := s.client()
+		e, err := otlptracehttp.New(ctx, options(s, otlptracehttp.WithInsecure, otlptracehttp.WithHTTPClient, client)...)
+		return spanExporter{e, client}, err
 	}
 }
 
@@ -37,9 +39,11 @@ func NewMetricExporter(ctx context.Context) (sdkmetric.Exporter, error) {
 	case err != nil:
 		return nil, err
 	case protocol == protocolGRPC:
-		return otlpmetricgrpc.New(ctx, options(s, otlpmetricgrpc.WithInsecure, nil)...)
+		return otlpmetricgrpc.New(ctx, options(s, otlpmetricgrpc.WithInsecure, nil, nil)...)
 	default:
-		return otlpmetrichttp.New(ctx, options(s, otlpmetrichttp.WithInsecure, otlpmetrichttp.WithHTTPClient)...)
+		client := s.client()
+		e, err := otlpmetrichttp.New(ctx, options(s, otlpmetrichttp.WithInsecure, otlpmetrichttp.WithHTTPClient, client)...)
+		return metricExporter{e, client}, err
 	}
 }
 
@@ -50,21 +54,54 @@ func NewLogExporter(ctx context.Context) (sdklog.Exporter, error) {
 	case err != nil:
 		return nil, err
 	case protocol == protocolGRPC:
-		return otlploggrpc.New(ctx, options(s, otlploggrpc.WithInsecure, nil)...)
+		return otlploggrpc.New(ctx, options(s, otlploggrpc.WithInsecure, nil, nil)...)
 	default:
-		return otlploghttp.New(ctx, options(s, otlploghttp.WithInsecure, otlploghttp.WithHTTPClient)...)
+		client := s.client()
+		e, err := otlploghttp.New(ctx, options(s, otlploghttp.WithInsecure, otlploghttp.WithHTTPClient, client)...)
+		return logExporter{e, client}, err
 	}
 }
 
-// options mend one of the SDK's exporters; client is nil for gRPC.
-func options[O any](s signal, insecure func() O, client func(*http.Client) O) (opts []O) {
+// options mend one of the SDK's exporters; with and client are nil for gRPC.
+func options[O any](s signal, insecure func() O, with func(*http.Client) O, client *http.Client) (opts []O) {
 	if s.plain() {
 		opts = append(opts, insecure())
 	}
-	if client != nil && !s.certified() {
-		opts = append(opts, client(s.client()))
+	if with != nil && !s.certified() {
+		opts = append(opts, with(client))
 	}
 	return opts
+}
+
+// The SDK's exporters leave the idle connections of their client open at their end; these close them.
+type (
+	spanExporter struct {
+		sdktrace.SpanExporter
+		client *http.Client
+	}
+	metricExporter struct {
+		sdkmetric.Exporter
+		client *http.Client
+	}
+	logExporter struct {
+		sdklog.Exporter
+		client *http.Client
+	}
+)
+
+func (e spanExporter) Shutdown(ctx context.Context) error {
+	defer e.client.CloseIdleConnections()
+	return e.SpanExporter.Shutdown(ctx)
+}
+
+func (e metricExporter) Shutdown(ctx context.Context) error {
+	defer e.client.CloseIdleConnections()
+	return e.Exporter.Shutdown(ctx)
+}
+
+func (e logExporter) Shutdown(ctx context.Context) error {
+	defer e.client.CloseIdleConnections()
+	return e.Exporter.Shutdown(ctx)
 }
 
 func (s signal) client() *http.Client {
@@ -81,6 +118,9 @@ type receipts struct {
 	next     http.RoundTripper
 	variable string // which names the endpoint
 }
+
+// CloseIdleConnections is what http.Client calls by that name.
+func (r receipts) CloseIdleConnections() { (&http.Client{Transport: r.next}).CloseIdleConnections() }
 
 // RoundTrip implements http.RoundTripper.
 func (r receipts) RoundTrip(req *http.Request) (*http.Response, error) {

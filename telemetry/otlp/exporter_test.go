@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -16,7 +17,10 @@ import (
 // wire is a transport that notes where it is asked to go, and answers.
 type wire struct {
 	to, kind, body string // to: the last URL
+	closed         int    // how often its idle connections were given up
 }
+
+func (w *wire) CloseIdleConnections() { w.closed++ }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.to = r.URL.String()
@@ -27,25 +31,29 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // sent makes an exporter for each signal, and has it export something.
-func sent(ctx context.Context, s signal) error {
+func sent(ctx context.Context, s signal) (err error) {
+	end := func(shutdown func(context.Context) error) { err = errors.Join(err, shutdown(ctx)) }
 	switch s {
 	case "TRACES":
 		e, err := NewSpanExporter(ctx)
 		if err != nil {
 			return err
 		}
+		defer end(e.Shutdown)
 		return e.ExportSpans(ctx, []sdktrace.ReadOnlySpan{tracetest.SpanStub{Name: "a span"}.Snapshot()})
 	case "METRICS":
 		e, err := NewMetricExporter(ctx)
 		if err != nil {
 			return err
 		}
+		defer end(e.Shutdown)
 		return e.Export(ctx, &metricdata.ResourceMetrics{})
 	default:
 		e, err := NewLogExporter(ctx)
 		if err != nil {
 			return err
 		}
+		defer end(e.Shutdown)
 		return e.Export(ctx, make([]sdklog.Record, 1))
 	}
 }
@@ -93,6 +101,9 @@ func TestWhereItGoes(t *testing.T) {
 			environ(t, s, c.vars)
 			if err := sent(t.Context(), s); err != nil {
 				t.Errorf("%s, %v: %v", s, c.vars, err)
+			}
+			if w.closed != 1 {
+				t.Errorf("%s, %v: its idle connections were closed %d times", s, c.vars, w.closed)
 			}
 			if w.to != c.want {
 				t.Errorf("%s, %v: goes to %q, want %q", s, c.vars, w.to, c.want)
@@ -143,7 +154,7 @@ func TestProtocolsAreNamed(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	const s signal = "TRACES"
 	environ(t, s, map[string]string{"OTEL_EXPORTER_OTLP_SIGNAL_CLIENT_KEY": "/nonexistent.pem"})
-	if own := options(s, func() string { return "insecure" }, func(*http.Client) string { return "client" }); own != nil {
+	if own := options(s, func() string { return "insecure" }, func(*http.Client) string { return "client" }, nil); own != nil {
 		t.Errorf("with a key the exporter is mended: %v", own)
 	}
 	environ(t, s, map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "250", "OTEL_EXPORTER_OTLP_SIGNAL_TIMEOUT": "-1"})

@@ -44,7 +44,12 @@ func openGroup(pgid int) []int {
 		if group, err := unix.Getpgid(pid); err != nil || group != pgid || !process.Running(pid) {
 			continue
 		}
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil { // else it has just ended
+		fd, err := unix.PidfdOpen(pid, 0)
+		switch {
+		case errors.Is(err, unix.ESRCH): // it has just ended
+		case err != nil: // there are no pidfds here: poll waits its whole time for it
+			fds = append(fds, -1)
+		default:
 			fds = append(fds, fd)
 		}
 	}

@@ -66,6 +66,29 @@ func TestCommunicatorThatIsNone(t *testing.T) {
 	}
 }
 
+// All ranks of an InitAll are of one call: when its context has ended, none of them is at fault.
+func TestInitAllWithADeadContext(t *testing.T) {
+	rt := newRuntime(t, ccl.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	comms, err := rt.InitAll(ctx, 3)
+	system, ok := errors.AsType[*ccl.SystemError](err)
+	if _, blames := errors.AsType[*ccl.PeerError](err); !ok || blames || comms != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("it makes %v, and its error is %v", comms, err)
+	} else if want := lifecycle.CodeOf(context.Canceled); system.Code != want {
+		t.Errorf("its code is %v, want %v", system.Code, want)
+	}
+}
+
+func TestNoWork(t *testing.T) {
+	for name, w := range map[string]*ccl.Work{"nil": nil, "zero": {}} {
+		<-w.Done()
+		for _, err := range []error{w.Wait(t.Context()), w.Err()} {
+			refusal(t, name, err, lifecycle.CodeInvalidArgument, "there is no operation: the Work is nil or zero")
+		}
+	}
+}
+
 func TestLostOnADeadCommunicator(t *testing.T) {
 	c := together(t, 1)[0]
 	if err := c.Destroy(t.Context()); err != nil {

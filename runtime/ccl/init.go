@@ -129,7 +129,7 @@ func (m *making) check(ids []UniqueID) error {
 }
 
 // InitAll makes a communicator of n ranks that are all in this process, and returns them by rank. It is for goroutines
-// that work as ranks: each uses its own.
+// that work as ranks: each uses its own. When ctx ends before they are connected, the error is a SystemError.
 func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm, error) {
 	if rt.absent() {
 		return nil, errNoRuntime(lifecycle.CallInitAll)
@@ -160,6 +160,9 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	if err := ranks.Wait(); err != nil {
 		for _, c := range comms {
 			_ = c.Close() // the first error is what counts
+		}
+		if cause := context.Cause(ctx); cause != nil { // no rank is at fault: all of them are of this call
+			err = &SystemError{Code: lifecycle.CodeOf(cause), Op: fmt.Sprintf("make the %d ranks of InitAll", n), Err: cause}
 		}
 		return nil, err
 	}

@@ -2,9 +2,12 @@ package ccl
 
 import (
 	"context"
+
+	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// Work is an operation, or a group of them, that runs in the background. Its buffers belong to it until it is done.
+// Work is an operation, or a group of them, that runs in the background. Its buffers belong to it until it is done. A
+// nil or zero Work is none: its error is a UsageError.
 type Work struct {
 	done chan struct{}
 	err  error // written before done is closed
@@ -23,6 +26,13 @@ func (w *Work) finish(err error) {
 	close(w.done)
 }
 
+// absent tells whether there is no operation.
+func (w *Work) absent() bool { return w == nil || w.done == nil }
+
+func nilWork() error {
+	return noHandle(lifecycle.CallNone, "there is no operation: the Work is nil or zero; the calls that begin with I make one")
+}
+
 func (w *Work) ended() bool {
 	select {
 	case <-w.done:
@@ -35,6 +45,9 @@ func (w *Work) ended() bool {
 // Wait blocks until the operation is done, and returns its error, or until ctx ends, and returns ctx's; the operation
 // goes on then.
 func (w *Work) Wait(ctx context.Context) error {
+	if w.absent() {
+		return nilWork()
+	}
 	if w.ended() {
 		return w.err
 	}
@@ -47,10 +60,18 @@ func (w *Work) Wait(ctx context.Context) error {
 }
 
 // Done is closed when the operation has ended.
-func (w *Work) Done() <-chan struct{} { return w.done }
+func (w *Work) Done() <-chan struct{} {
+	if w.absent() {
+		return failedWork(nilWork()).done
+	}
+	return w.done
+}
 
 // Err is the operation's error: ErrInProgress while it runs, nil when it ended well.
 func (w *Work) Err() error {
+	if w.absent() {
+		return nilWork()
+	}
 	if w.ended() {
 		return w.err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
+	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -300,7 +301,7 @@ func (c *core) split(ctx context.Context, d *derivation, mine wish) error {
 		}
 	}
 	if err != nil {
-		port.Close()
+		port.GiveUp(transport.NoticeOf(err, c.rank).InParent())
 		return err
 	}
 	members := membersOf(wishes, mine.color)
@@ -309,7 +310,7 @@ func (c *core) split(ctx context.Context, d *derivation, mine wish) error {
 		ranks[i] = meet.Introduction{Meets: c.meets[m], Card: wishes[m].card}
 	}
 	d.seat(members)
-	return d.child.connect(ctx, d.init, port, ranks)
+	return d.child.connect(ctx, d.init, port, ranks, members)
 }
 
 // membersOf are the ranks with a color, in the order of their keys.

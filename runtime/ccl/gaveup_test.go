@@ -13,7 +13,7 @@ import (
 func TestGaveUp(t *testing.T) {
 	c := &core{rank: 1, id: CommID{7}, name: "world"}
 	for culprit, want := range map[int32]int{-1: 0, 0: 0, 2: 2} {
-		err := c.gaveUp(lifecycle.CallInitRank, fmt.Errorf("agree: %w", &transport.NoticeError{
+		err := c.gaveUp(lifecycle.CallInitRank, nil, fmt.Errorf("agree: %w", &transport.NoticeError{
 			Peer: 0, Notice: transport.Notice{Code: lifecycle.CodePeerAborted, Culprit: culprit, Detail: "it closed its end"},
 		}))
 		var peer *lifecycle.PeerError
@@ -22,7 +22,7 @@ func TestGaveUp(t *testing.T) {
 			t.Errorf("culprit %d: %v", culprit, err)
 		}
 	}
-	if other := errors.New("no route"); !errors.Is(c.gaveUp(lifecycle.CallInitRank, other), other) {
+	if other := errors.New("no route"); !errors.Is(c.gaveUp(lifecycle.CallInitRank, nil, other), other) {
 		t.Error("an error that is no peer's is changed")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -271,10 +272,10 @@ func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank,
 		ranks, err = meet.Introduce(ctx, at, rank, size, &mine)
 	}
 	if err != nil {
-		port.Close()
+		port.GiveUp(transport.NoticeOf(err, rank))
 		return err
 	}
-	if err := c.connect(ctx, a, port, ranks); err != nil {
+	if err := c.connect(ctx, a, port, ranks, nil); err != nil {
 		return err
 	}
 	var contacts []string
@@ -377,7 +378,10 @@ func alsoEnds(ctx, other context.Context) (both context.Context, release func())
 	}
 }
 
-func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []meet.Introduction) error {
+// connect connects the ranks, which are these members of the parent, nil where there is none or they have its numbers.
+func (c *core) connect(
+	ctx context.Context, a *act, port *fabric.Port, ranks []meet.Introduction, members []int,
+) error {
 	a.phase(tape.PhaseTopology)
 	meets, cards := make([]string, len(ranks)), make([][]byte, len(ranks))
 	for r := range ranks {
@@ -385,14 +389,14 @@ func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []m
 	}
 	topology, err := port.Topology(c.rank, cards)
 	if err != nil {
-		port.Close()
+		port.GiveUp(transport.NoticeOf(err, c.rank))
 		return err
 	}
 	c.tape.Describe(c.tapeInfo(c.life.Info().Parent, len(topology.Ranks)))
 	a.phase(tape.PhaseConnect)
 	links, err := port.Connect(ctx, c.rank, cards)
 	if err != nil {
-		return c.gaveUp(c.life.Info().Call, err)
+		return c.gaveUp(c.life.Info().Call, members, err)
 	}
 	c.links, c.meets = links, meets
 	c.engine = host.New(links, c.tape, host.Config{Comm: c.id, Name: c.name})
@@ -400,13 +404,19 @@ func (c *core) connect(ctx context.Context, a *act, port *fabric.Port, ranks []m
 }
 
 // gaveUp is the error of a connection on which a rank said that it gives up, as the fault of the rank that it names.
-func (c *core) gaveUp(call lifecycle.Call, err error) error {
+func (c *core) gaveUp(call lifecycle.Call, members []int, err error) error {
 	notice, ok := errors.AsType[*transport.NoticeError](err)
 	if !ok {
 		return err
 	}
-	return &PeerError{
+	p := &PeerError{
 		Code: notice.Notice.Code, Rank: notice.Culprit(), Self: c.rank, Comm: c.id, Name: c.name, Call: call,
 		Detail: notice.Notice.Detail,
 	}
+	if rank, ok := notice.Notice.ParentCulprit(); ok {
+		if p.Rank = slices.Index(members, rank); p.Rank < 0 && rank >= 0 {
+			p.Detail = fmt.Sprintf("rank %d of the communicator that is split: %s", rank, p.Detail)
+		}
+	}
+	return p
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -62,6 +63,28 @@ var (
 	errForeign  = errors.New("it does not speak this protocol")
 )
 
+// Gone tells whether what an attempt to dial met means that what was behind the door is no more, given that it was
+// there: nobody listens at the address, or somebody else does, or there is no such room any more.
+func Gone(met error) bool {
+	return errors.Is(met, syscall.ECONNREFUSED) || errors.Is(met, ErrUnknown) || errors.Is(met, errForeign)
+}
+
+// Silent tells whether an attempt to dial did not even reach the other host's kernel.
+func Silent(met error) bool {
+	op, ok := errors.AsType[*net.OpError](met)
+	return ok && op.Op == "dial" && !errors.Is(met, syscall.ECONNREFUSED)
+}
+
+// Lack tells whether an attempt to dial failed for want of something that this process may not have, or no more of.
+func Lack(met error) bool {
+	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EACCES, syscall.EPERM} {
+		if errors.Is(met, lack) {
+			return true
+		}
+	}
+	return false
+}
+
 // proof shows that a side has the secret. It covers what both said, so that it is good for this connection alone, and
 // for this side.
 func proof(secret []byte, side string, hello, nonce []byte) []byte {
@@ -73,8 +96,8 @@ func proof(secret []byte, side string, hello, nonce []byte) []byte {
 }
 
 // Dial opens a connection to a room behind the door at an address, host:port. It tries again and again, ever less
-// often, until ctx ends, an attempt meets ErrSecret or ErrVersion, which no other one can mend, or failed returns an
-// error; these are its errors. failed is told what each attempt met.
+// often, until ctx ends, an attempt meets ErrSecret, ErrVersion or a Lack, which no other one can mend, or failed
+// returns an error; these are its errors. failed is told what each attempt met.
 func Dial(ctx context.Context, addr string, h Hello, failed func(error) error) (net.Conn, error) {
 	attempts := 0
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -88,7 +111,7 @@ func Dial(ctx context.Context, addr string, h Hello, failed func(error) error) (
 				return nil, err
 			}
 		}
-		if errors.Is(met, ErrSecret) || errors.Is(met, ErrVersion) {
+		if errors.Is(met, ErrSecret) || errors.Is(met, ErrVersion) || Lack(met) {
 			return nil, met
 		}
 		// Thousands of ranks start together; they need not connect at the same moments.

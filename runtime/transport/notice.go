@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -20,9 +21,50 @@ const noticeHead = 2 + 2 + 4 + 8
 // Notice is what a rank tells the others when it gives up on a communicator.
 type Notice struct {
 	Code    lifecycle.Code // CodePeerAborted, CodeAbandoned, CodeMismatch, CodeRankDead, or CodeInternal
-	Culprit int32          // the rank at fault, as far as the sender knows; -1 if none
+	Culprit int32          // the rank at fault, as far as the sender knows; -1 if none; see InParent
 	Passed  uint64         // the number of the last collective that is done on the sender's side; 0 for none
 	Detail  string         // at most MaxDetail bytes, for people
+}
+
+// InParent is the Notice of a rank that gives up before it has a number in the new communicator: its culprit is a rank of
+// the communicator that this one is made of, encoded below -1.
+func (n Notice) InParent() Notice {
+	n.Culprit = -2 - max(n.Culprit, -1)
+	return n
+}
+
+// ParentCulprit is the culprit of a Notice that was told InParent.
+func (n Notice) ParentCulprit() (rank int, ok bool) { return int(-2 - n.Culprit), n.Culprit < -1 }
+
+// NoticeOf is what rank self tells the others of the error for which it gives up.
+func NoticeOf(err error, self int) Notice {
+	n := Notice{Code: lifecycle.CodeOf(err), Culprit: int32(self), Detail: err.Error()}
+	if told, ok := errors.AsType[*NoticeError](err); ok {
+		n = told.Notice
+		if n.Passed = 0; n.Culprit == -1 {
+			n.Culprit = int32(told.Peer)
+		}
+		return n
+	}
+	if usage, ok := errors.AsType[*lifecycle.UsageError](err); ok && usage.Detail != "" {
+		n.Detail = usage.Detail
+	}
+	peer, ok := errors.AsType[*lifecycle.PeerError](err)
+	if ok && peer.Detail != "" {
+		n.Detail = peer.Detail
+	}
+	switch {
+	case n.Code == lifecycle.CodeTimeout || n.Code == lifecycle.CodeNotJoined: // this rank has waited long enough
+		n.Code = lifecycle.CodeAbandoned
+		if ok && peer.Rank >= 0 {
+			n.Detail = fmt.Sprintf("its context ended while it waited for rank %d", peer.Rank)
+		}
+	case ok:
+		n.Culprit = int32(peer.Rank)
+	default:
+		n.Code = lifecycle.CodeInternal
+	}
+	return n
 }
 
 // NoticeError is the error of a connection whose peer sent a Notice, or closed its end.

@@ -2,7 +2,6 @@ package host
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport"
@@ -28,9 +27,9 @@ func (e *Engine) Interrupt(err error) { e.quit(lifecycle.CodePeerAborted, err) }
 func (e *Engine) Abandon(err error) { e.quit(lifecycle.CodeAbandoned, err) }
 
 func (e *Engine) quit(code lifecycle.Code, err error) {
-	s := e.halt(err, transport.Notice{
-		Code: code, Culprit: int32(e.rank), Passed: e.passed.Load(), Detail: detailOf(err),
-	})
+	n := e.notice(err)
+	n.Code, n.Culprit = code, int32(e.rank)
+	s := e.halt(err, n)
 	e.links.Notify(s.notice)
 	e.waiter.Ring()
 }
@@ -49,33 +48,9 @@ func (e *Engine) fail(err error) error {
 }
 
 func (e *Engine) notice(err error) transport.Notice {
-	n := transport.Notice{
-		Code: lifecycle.CodeOf(err), Culprit: int32(e.rank), Passed: e.passed.Load(), Detail: detailOf(err),
-	}
-	peer, ok := errors.AsType[*lifecycle.PeerError](err)
-	switch {
-	case n.Code == lifecycle.CodeTimeout:
-		n.Code = lifecycle.CodeAbandoned
-		if ok && peer.Rank >= 0 {
-			n.Detail = fmt.Sprintf("its context ended while it waited for rank %d", peer.Rank)
-		}
-	case ok:
-		n.Culprit = int32(peer.Rank)
-	default:
-		n.Code = lifecycle.CodeInternal
-	}
+	n := transport.NoticeOf(err, e.rank)
+	n.Passed = e.passed.Load()
 	return n
-}
-
-// detailOf is what an error says in itself, without the communicator and operation, which the reader knows.
-func detailOf(err error) string {
-	if peer, ok := errors.AsType[*lifecycle.PeerError](err); ok && peer.Detail != "" {
-		return peer.Detail
-	}
-	if usage, ok := errors.AsType[*lifecycle.UsageError](err); ok && usage.Detail != "" {
-		return usage.Detail
-	}
-	return err.Error()
 }
 
 // peerError is an error of the running operation.

@@ -30,7 +30,7 @@ type card struct {
 	process process.ID
 	inbox   shm.Location // zero: shared memory is switched off
 	tcp     string       // address and port
-	gate    door.Room    // which of the listener's gates is the rank's
+	gate    door.Room    // which of the listener's gates is the rank's; names the Port where there is no listener
 }
 
 func (c *card) encode() []byte {

@@ -1,10 +1,10 @@
 package fabric
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"time"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -16,7 +16,7 @@ func (l *Links) connect(ctx context.Context, p *Port, ways []way, cards []*card)
 	for peer, w := range ways {
 		switch w {
 		case viaInproc:
-			c := l.f.hub.take(l.id, l.rank, peer)
+			c := l.f.hub.take(l.id, p.card.gate, cards[peer].gate, l.rank, peer)
 			c.Attach(l.waiter)
 			l.waiter.OnRest(c.Rest)
 			l.conns[peer] = c
@@ -29,7 +29,10 @@ func (l *Links) connect(ctx context.Context, p *Port, ways []way, cards []*card)
 	if err := l.agree(ctx, ways); err != nil {
 		return err
 	}
-	return l.connectTCP(ctx, p, ways, cards)
+	if err := l.connectTCP(ctx, p, ways, cards); err != nil {
+		return err
+	}
+	return l.confirm(ctx)
 }
 
 // openSHM opens the peer's inbox and watches its process. If that does not work, it says so and leaves the peer to TCP.
@@ -70,11 +73,9 @@ func (l *Links) agree(ctx context.Context, ways []way) error {
 				return lost
 			}
 			if err := l.waiter.Idle(ctx); err != nil {
-				return &lifecycle.PeerError{
-					Code: lifecycle.CodeNotJoined, Rank: peer, Self: l.rank, Comm: l.id,
-					Detail: "it has not opened its connections; what does it do?", Err: err,
-				}
+				return l.late(peer, err)
 			}
+			c.GaveUp()
 		}
 		l.waiter.Active()
 		if opened {
@@ -90,44 +91,77 @@ func (l *Links) agree(ctx context.Context, ways []way) error {
 	return nil
 }
 
-// lastWords is how long a peer that has ended may still turn out to be connected: it may have connected, closed in
-// order and ended while this rank had not yet read what the kernel had for it. All of that is on this host.
-const lastWords = time.Second
-
-// connectTCP connects all peers that are left, at the same time. A peer whose process has ended is not waited for,
-// where that can be seen from here.
+// connectTCP connects all peers that are left, at the same time. It ends when one that is connected is lost.
 func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*card) error {
-	peers, ctx := errgroup.WithContext(ctx)
-	for peer, w := range ways {
-		if w == viaTCP {
-			peers.Go(func() error { return l.connectPeer(ctx, p, peer, cards[peer]) })
-		}
-	}
-	return peers.Wait()
-}
-
-func (l *Links) connectPeer(ctx context.Context, p *Port, peer int, its *card) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	dead := l.dead(peer, its)
-	if its.hostID == p.card.hostID && its.process.Near(p.card.process) {
-		ended := func() { time.AfterFunc(lastWords, func() { stop(dead) }) }
-		unwatch, err := l.f.deaths.watch(its.process, ended)
-		if err != nil { // it has ended
-			ended()
-		} else {
-			defer unwatch() // from here on the connection itself tells of a death
+	peers, ctx := errgroup.WithContext(ctx)
+	var left atomic.Int32
+	for peer, w := range ways {
+		if w != viaTCP {
+			continue
+		}
+		left.Add(1)
+		peers.Go(func() error {
+			defer l.waiter.Ring()
+			defer left.Add(-1)
+			conn, err := p.gate.Connect(ctx, l.rank, peer, cards[peer].tcp, cards[peer].gate, l.waiter)
+			if err == nil {
+				l.conns[peer] = conn
+			}
+			return err
+		})
+	}
+	var lost error
+	for left.Load() > 0 && lost == nil && l.waiter.Idle(ctx) == nil {
+		_, lost = l.FirstLost()
+	}
+	l.waiter.Active()
+	if lost != nil {
+		stop(lost)
+	}
+	return cmp.Or(peers.Wait(), lost)
+}
+
+// confirming is a transport's connection, of whichever kind.
+type confirming interface {
+	Confirm()
+	Confirmed() bool
+}
+
+// confirm tells all peers that this rank is connected with all, and waits until each has said the same. So no rank is
+// ready where another failed.
+func (l *Links) confirm(ctx context.Context) error {
+	for _, c := range l.conns {
+		if c != nil {
+			c.(confirming).Confirm()
 		}
 	}
-	conn, err := p.gate.Connect(ctx, l.rank, peer, its.tcp, its.gate, l.waiter)
-	if err != nil && errors.Is(context.Cause(ctx), dead) {
-		return dead
+	for peer, c := range l.conns {
+		for c != nil {
+			_, lost := l.FirstLost() // first: a peer that has said it, and gave up right after, is connected
+			if c.(confirming).Confirmed() {
+				break
+			}
+			_, err := c.Peek() // a peer that closed in order is not lost
+			if c.Release(0); lost != nil || err != nil {
+				return cmp.Or(lost, err)
+			}
+			if err := l.waiter.Idle(ctx); err != nil {
+				return l.late(peer, err)
+			}
+		}
 	}
-	if err != nil {
-		return err
-	}
-	l.conns[peer] = conn
+	l.waiter.Active()
 	return nil
+}
+
+// late is the error of a context that ended while this rank waited for a peer.
+func (l *Links) late(peer int, err error) error {
+	return &lifecycle.PeerError{
+		Code: lifecycle.CodeNotJoined, Rank: peer, Self: l.rank, Comm: l.id,
+		Detail: "it has not opened its connections; what does it do?", Err: err,
+	}
 }
 
 func (l *Links) dead(peer int, c *card) *lifecycle.PeerError {

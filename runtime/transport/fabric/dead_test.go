@@ -76,8 +76,8 @@ func TestConnectWithADyingProcess(t *testing.T) {
 	}
 }
 
-// One that connected, closed in order and ended before this rank came to connect is not lost by that: what it sent is
-// still to be had.
+// One that connected, closed in order and ended before this rank looked is not lost by that: what it sent is still to be
+// had.
 func TestConnectWithAProcessThatIsThrough(t *testing.T) {
 	config := fabric.Config{DisableSHM: true}
 	f := newFabric(t, config)
@@ -94,9 +94,6 @@ func TestConnectWithAProcessThatIsThrough(t *testing.T) {
 	if _, err := fmt.Fprintf(peer.in, "%x\n%x\n", cards[0], cards[1]); err != nil {
 		t.Fatal(err)
 	}
-	if err := peer.cmd.Wait(); err != nil {
-		t.Fatal(err, peer.stderr.String())
-	}
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()
 	l, err := port.Connect(ctx, 1, cards)
@@ -104,6 +101,9 @@ func TestConnectWithAProcessThatIsThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	if err := peer.cmd.Wait(); err != nil {
+		t.Fatal(err, peer.stderr.String())
+	}
 	got := make([]byte, len(greeting))
 	if err := Recv(ctx, l, 0, got); err != nil || string(got) != greeting {
 		t.Errorf("%q, %v; want %q", got, err, greeting)

@@ -3,6 +3,7 @@ package fabric
 import (
 	"cmp"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"os"
@@ -25,6 +26,7 @@ type Fabric struct {
 	deaths *deaths
 
 	mu       sync.Mutex
+	ports    uint64        // that were prepared
 	listener *tcp.Listener // nil until the first Port
 }
 
@@ -64,6 +66,8 @@ func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 	}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.ports++
+	binary.LittleEndian.PutUint64(p.card.gate[:], f.ports) // unless there is a gate
 	if (!local || f.config.DisableP2P) && maxSize > 1 {
 		if err := f.listen(); err != nil {
 			return nil, err

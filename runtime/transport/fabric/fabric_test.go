@@ -3,6 +3,7 @@ package fabric_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -105,46 +106,57 @@ func TestFallsBackToTCP(t *testing.T) {
 
 func TestConnectNamesWhoIsMissing(t *testing.T) {
 	for name, config := range configs() {
-		if name == "inproc" {
-			continue // nothing to wait for: the connection is there when the peer comes
+		for rank := range 2 {
+			t.Run(fmt.Sprintf("%s/%d", name, rank), func(t *testing.T) {
+				f := newFabric(t, config)
+				ports, cards := prepare(t, f, f)
+				ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer stop()
+				_, err := ports[rank].Connect(ctx, rank, cards)
+				var lost *lifecycle.PeerError
+				if !errors.As(err, &lost) || lost.Code != lifecycle.CodeNotJoined || lost.Rank != 1-rank ||
+					!errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+				ports[1-rank].GiveUp(transport.Notice{})
+			})
 		}
-		t.Run(name, func(t *testing.T) {
-			f := newFabric(t, config)
-			ports, cards := prepare(t, f, f)
-			ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer stop()
-			// Rank 1, since rank 0 would dial, and finds rank 1's gate open.
-			_, err := ports[1].Connect(ctx, 1, cards)
-			var lost *lifecycle.PeerError
-			if !errors.As(err, &lost) || lost.Code != lifecycle.CodeNotJoined || lost.Rank != 0 || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("got %v", err)
-			}
-		})
 	}
 }
 
-// A rank that will not come is known to those who need not wait for it to connect. It does not count as dead.
-func TestPortClosedInsteadOfConnected(t *testing.T) {
+// What a rank says that gives up is what all others are told, those that dial it and those that wait for it, whether it
+// gives up before they begin to connect, or while they do.
+func TestAllAreToldOfARankThatGivesUp(t *testing.T) {
+	why := transport.Notice{Code: lifecycle.CodeInternal, Culprit: -1, Detail: "its disk is full"}
 	for name, config := range configs() {
-		if name == "shm" {
-			continue // ranks wait for each other
+		for _, before := range []bool{true, false} {
+			for quitter := range 3 {
+				t.Run(fmt.Sprintf("%s/%d/%t", name, quitter, before), func(t *testing.T) {
+					f := newFabric(t, config)
+					ports, cards := prepare(t, f, f, f)
+					if before {
+						ports[quitter].GiveUp(why)
+					}
+					var wg sync.WaitGroup
+					for rank, p := range ports {
+						if rank == quitter {
+							continue
+						}
+						wg.Go(func() {
+							_, err := p.Connect(t.Context(), rank, cards)
+							var told *transport.NoticeError
+							if !errors.As(err, &told) || told.Culprit() != quitter || told.Notice.Detail != why.Detail {
+								t.Errorf("rank %d: %v", rank, err)
+							}
+						})
+					}
+					if !before {
+						ports[quitter].GiveUp(why)
+					}
+					wg.Wait()
+				})
+			}
 		}
-		t.Run(name, func(t *testing.T) {
-			f := newFabric(t, config)
-			ports, cards := prepare(t, f, f)
-			l, err := ports[0].Connect(t.Context(), 0, cards)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			ports[1].Close()
-			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
-			defer stop()
-			var gone *transport.NoticeError
-			if err := Recv(ctx, l, 1, make([]byte, 8)); !errors.As(err, &gone) || gone.Peer != 1 {
-				t.Errorf("got %v", err)
-			}
-		})
 	}
 }
 
@@ -235,7 +247,7 @@ func TestFabricClose(t *testing.T) {
 		}
 		ports, _ := prepare(t, f, f)
 		for _, p := range ports {
-			p.Close()
+			p.GiveUp(transport.Notice{})
 		}
 		for _, l := range connect(t, f, f, f) {
 			l.Close()

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
+	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/inproc"
 )
 
@@ -14,14 +16,15 @@ type hub struct {
 	comms map[lifecycle.CommID]*meeting
 }
 
-// meeting is what the hub knows of one communicator, as long as ranks of it may come.
+// meeting is what the hub knows of one communicator, as long as ranks of it may come. Ports are named as on their cards.
 type meeting struct {
 	expected int // Ports that are neither connected nor closed
 	left     map[end]*inproc.Conn
+	gaveUp   map[door.Room]transport.Notice // Ports that won't come, and why
 }
 
-// end is an end of a connection that its rank has not taken yet.
-type end struct{ rank, peer int }
+// end is an end of a connection that its Port has not taken yet.
+type end struct{ port, peer door.Room }
 
 // expect says that a rank of comm may come.
 func (h *hub) expect(comm lifecycle.CommID) {
@@ -29,36 +32,48 @@ func (h *hub) expect(comm lifecycle.CommID) {
 	defer h.mu.Unlock()
 	m := h.comms[comm]
 	if m == nil {
-		m = &meeting{left: make(map[end]*inproc.Conn)}
+		m = &meeting{left: make(map[end]*inproc.Conn), gaveUp: make(map[door.Room]transport.Notice)}
 		h.comms[comm] = m
 	}
 	m.expected++
 }
 
-// settle says that a rank that was expected has taken all its ends, or will not come. After the last one, what is left
-// belongs to ranks that will not come, and is closed, so that their peers know.
-func (h *hub) settle(comm lifecycle.CommID) {
+// settle says that a Port that was expected has taken all its ends, or, with why, that it will not come: its peers are
+// told, those that have connected with it and those that will.
+func (h *hub) settle(comm lifecycle.CommID, port door.Room, why *transport.Notice) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.comms[comm]
-	if m.expected--; m.expected > 0 {
-		return
+	if why != nil {
+		m.gaveUp[port] = *why
+		for e, c := range m.left {
+			if e.port == port {
+				c.Notify(*why)
+				c.Revoke()
+				delete(m.left, e)
+			}
+		}
 	}
-	delete(h.comms, comm)
-	for _, c := range m.left {
-		c.Revoke()
+	if m.expected--; m.expected == 0 {
+		delete(h.comms, comm)
 	}
 }
 
-// take returns rank self's end of its connection with rank peer. self must be expected.
-func (h *hub) take(comm lifecycle.CommID, self, peer int) *inproc.Conn {
+// take returns the end of rank self, whose Port is expected, of its connection with rank peer.
+func (h *hub) take(comm lifecycle.CommID, port, other door.Room, self, peer int) *inproc.Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	left, mine := h.comms[comm].left, end{self, peer}
-	c := left[mine]
-	if c == nil {
-		c, left[end{peer, self}] = inproc.Pair(self, peer)
+	m, mine := h.comms[comm], end{port, other}
+	if c := m.left[mine]; c != nil {
+		delete(m.left, mine)
+		return c
 	}
-	delete(left, mine)
+	c, theirs := inproc.Pair(self, peer)
+	if why, gone := m.gaveUp[other]; gone {
+		theirs.Notify(why)
+		theirs.Revoke()
+	} else {
+		m.left[end{other, port}] = theirs
+	}
 	return c
 }

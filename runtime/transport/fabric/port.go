@@ -24,15 +24,21 @@ type Port struct {
 // Card is what all other ranks must know to connect with this one. It is secret as far as the communicator is.
 func (p *Port) Card() []byte { return p.card.encode() }
 
-// Close gives the Port up, instead of Connect.
-func (p *Port) Close() {
-	p.settle()
+// GiveUp gives the Port up, instead of Connect. The others, who may have the card, are told why.
+func (p *Port) GiveUp(why transport.Notice) {
+	p.f.hub.settle(p.id, p.card.gate, &why)
+	if p.inbox != nil {
+		p.inbox.GiveUp(why)
+	}
+	if p.gate != nil {
+		p.gate.GiveUp(why)
+	}
 	p.closeInbox()
 }
 
-// settle says that the rank is connected, or will not be.
+// settle says that the rank is connected.
 func (p *Port) settle() {
-	p.f.hub.settle(p.id)
+	p.f.hub.settle(p.id, p.card.gate, nil)
 	if p.gate != nil {
 		p.gate.Close()
 	}
@@ -55,31 +61,41 @@ const (
 )
 
 // Connect connects the rank with all others, whose cards are given by rank, its own among them. It blocks until every
-// pair stands or ctx ends. It takes the Port over. The errors are *lifecycle.PeerError, which name the rank that could
-// not be reached, and *lifecycle.SystemError.
-func (p *Port) Connect(ctx context.Context, rank int, encoded [][]byte) (_ *Links, err error) {
-	defer func() {
-		p.settle()
-		if err != nil {
-			p.closeInbox()
-		}
-	}()
+// rank has every connection, a rank gives up or ends, or ctx ends. When it fails here, all others are told. It takes the
+// Port over. The errors are *transport.NoticeError, of a rank that gave up, *lifecycle.PeerError, which names the rank
+// that could not be reached, and *lifecycle.SystemError.
+//
+// A card is a promise: until its rank is connected, the rank's gate is open, its inbox is there and its process lives,
+// or the rank is gone. So whoever dials knows at once, and whoever waits holds something that ends with the other rank.
+func (p *Port) Connect(ctx context.Context, rank int, encoded [][]byte) (*Links, error) {
+	l := &Links{f: p.f, id: p.id, rank: rank, conns: make([]transport.Conn, len(encoded))}
+	if err := p.connect(ctx, l, encoded); err != nil {
+		why := transport.NoticeOf(err, rank)
+		l.Notify(why)
+		l.Close()
+		p.GiveUp(why)
+		return nil, err
+	}
+	p.settle()
+	return l, nil
+}
+
+func (p *Port) connect(ctx context.Context, l *Links, encoded [][]byte) error {
+	rank := l.rank
 	cards, err := p.read(rank, encoded)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ways, local, inProcess := p.choose(rank, cards)
-	l := &Links{f: p.f, id: p.id, rank: rank, conns: make([]transport.Conn, len(cards))}
 	patience := transport.PatienceFor(local, inProcess, slices.Contains(ways, viaTCP))
 	if err := p.open(l, ways, patience); err != nil {
-		return nil, err
+		return err
 	}
 	if err := l.connect(ctx, p, ways, cards); err != nil {
-		l.Close()
-		return nil, err
+		return err
 	}
 	l.topology = topology(rank, cards, l.conns)
-	return l, nil
+	return nil
 }
 
 func (p *Port) read(rank int, encoded [][]byte) ([]*card, error) {

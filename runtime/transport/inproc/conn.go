@@ -199,6 +199,15 @@ func (c *Conn) Rest() {
 	}
 }
 
+// Confirm tells the peer that this rank is connected with all others; Confirmed tells whether the peer has said so.
+func (c *Conn) Confirm() {
+	c.out.confirmed.Store(true)
+	c.ringPeer()
+}
+
+// Confirmed is the peer's Confirm.
+func (c *Conn) Confirmed() bool { return c.in.confirmed.Load() }
+
 // Notify implements transport.Conn.
 func (c *Conn) Notify(n transport.Notice) {
 	if c.state.Or(gaveUp)&(gaveUp|closed) == 0 {

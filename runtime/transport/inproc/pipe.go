@@ -28,6 +28,8 @@ type pipe struct {
 	loan     []byte
 	revoked  atomic.Bool // the sender closed: nothing lent may be touched any more
 
+	confirmed atomic.Bool // the sender is connected with all
+
 	_ line
 
 	// Written by the receiver.

@@ -52,7 +52,29 @@ type Conn struct {
 // Agreed says whether the peer could open this rank's inbox, or that it is not known yet.
 func (c *Conn) Agreed() (opened, known bool) {
 	v := c.out.verdict.Load()
-	return v == verdictOpened, v != verdictNone
+	return v == verdictOpened || v == verdictConnected, v != verdictNone
+}
+
+// Confirm tells the peer that this rank is connected with all others; Confirmed tells whether the peer has said so.
+func (c *Conn) Confirm() {
+	c.in.verdict.Store(verdictConnected)
+	transport.RingWord(c.peerBell)
+}
+
+// Confirmed is the peer's Confirm.
+func (c *Conn) Confirmed() bool { return c.out.verdict.Load() == verdictConnected }
+
+// GaveUp tells the Waiter if the peer has said in its inbox that it won't connect.
+func (c *Conn) GaveUp() {
+	if word32(c.theirs.mem, headerGaveUp).Load() == 0 {
+		return
+	}
+	n, err := transport.DecodeNotice(c.theirs.mem[headerNotice:][:transport.MaxNotice])
+	if err != nil {
+		_ = c.corrupt("notice", uint64(c.theirs.mem[headerNotice]))
+		return
+	}
+	c.lose(&transport.NoticeError{Peer: c.peer, Notice: n})
 }
 
 // Peer is the rank at the other end.

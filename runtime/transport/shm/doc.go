@@ -8,6 +8,7 @@
 //	│ magic, id, token    │ tail     written by rank 0     │ (unused)       │
 //	│ doorbell  (futex)   │ head     written by rank 1     │                │
 //	│ alerts              │ verdict  written by rank 1     │                │
+//	│ gave up, notice     │                                │                │
 //	│                     │ status, notice  by rank 0      │                │
 //	│                     │ ring ▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░    │                │
 //	└─────────────────────┴────────────────────────────────┴────────────────┴──

@@ -88,6 +88,18 @@ func (in *Inbox) Seal() {
 	}
 }
 
+// GiveUp tells all peers that have opened the inbox, or will until Close, that its owner won't connect. It does nothing
+// after Seal: then there are connections to tell it on.
+func (in *Inbox) GiveUp(n transport.Notice) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.fd < 0 {
+		return
+	}
+	_, _ = unix.Pwrite(in.fd, transport.AppendNotice(nil, n), headerNotice)
+	_, _ = unix.Pwrite(in.fd, []byte{1}, headerGaveUp) // can't fail but for want of memory
+}
+
 // Close closes the file and gives the memory of all rings back. The rank reads no more.
 func (in *Inbox) Close() {
 	in.Seal()

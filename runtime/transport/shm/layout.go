@@ -22,6 +22,8 @@ const (
 	headerToken  = 40
 	headerBell   = 128
 	headerAlerts = 256
+	headerGaveUp = 384
+	headerNotice = 512
 	headerSize   = 4096
 )
 
@@ -35,14 +37,18 @@ const (
 	slotRing    = 4096
 )
 
-// The notice must fit before the ring.
-var _ [slotRing - slotNotice - transport.MaxNotice]byte
+// The notices must fit before what follows them.
+var (
+	_ [slotRing - slotNotice - transport.MaxNotice]byte
+	_ [headerSize - headerNotice - transport.MaxNotice]byte
+)
 
-// The values of a slot's verdict: whether the owner could open the inbox of the slot's peer.
+// The values of a slot's verdict: whether the owner could open the inbox of the slot's peer, and more.
 const (
 	verdictNone uint32 = iota
 	verdictOpened
 	verdictRefused
+	verdictConnected // opened, and the owner is connected with all
 )
 
 // The bits of a slot's status.

@@ -20,10 +20,11 @@ const lingerTime = 2 * time.Second
 
 // The bits of Conn.state.
 const (
-	closed = 1 << iota // by this side
-	gaveUp             // this side sent a Notice
-	gone               // the peer is; why is set
-	ended              // no more data will arrive
+	closed    = 1 << iota // by this side
+	gaveUp                // this side sent a Notice
+	gone                  // the peer is; why is set
+	ended                 // no more data will arrive
+	confirmed             // the peer is connected with all
 )
 
 // Conn is one rank's end of the two TCP connections to a peer.
@@ -83,7 +84,7 @@ func (c *Conn) TrySend(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if c.state.Load()&^ended != 0 {
+	if c.state.Load()&(closed|gaveUp|gone) != 0 {
 		return 0, c.refusal()
 	}
 	if c.blocked.Load() {
@@ -135,6 +136,12 @@ func (c *Conn) watch() {
 		c.bell.Ring()
 	}
 }
+
+// Confirm tells the peer that this rank is connected with all others; Confirmed tells whether the peer has said so.
+func (c *Conn) Confirm() { say(c.control, []byte{frameConnected, 0, 0}) }
+
+// Confirmed is the peer's Confirm.
+func (c *Conn) Confirmed() bool { return c.state.Load()&confirmed != 0 }
 
 // Notify implements transport.Conn.
 func (c *Conn) Notify(n transport.Notice) {

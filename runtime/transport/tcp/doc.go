@@ -3,7 +3,7 @@
 // A pair of ranks has two TCP connections:
 //
 //	data     the stream of bytes, raw, without any framing
-//	control  notices and the goodbye; what keeps watch over the peer
+//	control  notices, the goodbye, and that a rank is connected with all; what keeps watch over the peer
 //
 // Two, because they need opposite things. Data may stand still for minutes with a full window while its reader
 // computes, and a notice must overtake it. The control connection is nearly always silent and always read, so keepalive

@@ -7,10 +7,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -25,7 +27,13 @@ type Listener struct {
 	door      *door.Door
 	keepalive time.Duration
 	wg        sync.WaitGroup // what the connections run
+
+	mu     sync.Mutex
+	failed []door.Room // gates of ranks that gave up, which still say so to who comes; the oldest first
 }
+
+// keepFailed is how many gates of ranks that gave up say so. Their peers come within seconds.
+const keepFailed = 256
 
 // Listen opens a port of the system's choice on addr. keepalive is after how long a silent host
 // counts as unreachable; 0 means 10 s.
@@ -46,14 +54,19 @@ func (s *Listener) Close() {
 	s.wg.Wait()
 }
 
-// kind tells the two connections of a pair apart.
+// kind tells the two connections of a pair apart, and what a rank asks that waits for them. They are dialed in this
+// order: who gives up in between can say so.
 type kind uint8
 
 const (
-	data kind = iota
-	control
-	kinds // how many there are
+	control kind = iota
+	data
+	kinds            // how many a pair has
+	question = kinds // it carries nothing but the end of the rank that is asked
 )
+
+// askAfter is how long a rank waits to be dialled before it asks the other whether that is still about to.
+const askAfter = 200 * time.Millisecond
 
 // about says what a connection is for: from u32, to u32, kind u8.
 func about(from, to int, k kind) (a door.About) {
@@ -72,7 +85,9 @@ type Gate struct {
 
 	mu     sync.Mutex
 	closed bool
+	gaveUp *transport.Notice // closed, and why
 	came   map[int]*arrival
+	asking []*net.TCPConn
 }
 
 type arrival struct {
@@ -92,25 +107,48 @@ func (s *Listener) Gate(id lifecycle.CommID, secret []byte) *Gate {
 // ID is what peers must know to come to this gate.
 func (g *Gate) ID() door.Room { return g.id }
 
-// Close closes the gate and the connections that nobody took.
+// Close closes the gate of a rank that is connected, and the connections that nobody took.
 func (g *Gate) Close() {
 	g.s.door.Remove(g.id)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-	for _, a := range g.came {
-		for k, c := range a.conns {
-			dismiss(kind(k), c)
-		}
+	g.close(nil)
+}
+
+// GiveUp closes the gate of a rank that won't connect, and tells all who came, or come yet, why.
+func (g *Gate) GiveUp(n transport.Notice) {
+	g.close(&n)
+	g.s.mu.Lock()
+	defer g.s.mu.Unlock()
+	g.s.failed = append(g.s.failed, g.id)
+	if len(g.s.failed) > keepFailed {
+		g.s.door.Remove(g.s.failed[0])
+		g.s.failed = g.s.failed[1:]
 	}
 }
 
-// dismiss closes a connection, if there is one, with a goodbye: else the peer would take this process for dead.
-func dismiss(k kind, c *net.TCPConn) {
-	if c == nil {
-		return
+func (g *Gate) close(why *transport.Notice) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed, g.gaveUp = true, why
+	for _, a := range g.came {
+		for k, c := range a.conns {
+			dismiss(kind(k), c, why)
+		}
 	}
-	if k == control {
+	for _, c := range g.asking {
+		dismiss(question, c, why)
+	}
+}
+
+// dismiss closes a connection, if there is one, with the reason, or a goodbye: else the peer would take this process for
+// dead.
+func dismiss(k kind, c *net.TCPConn, why *transport.Notice) {
+	switch {
+	case c == nil:
+		return
+	case k == data:
+	case why != nil:
+		say(c, transport.AppendNotice([]byte{frameNotice, 0, 0}, *why))
+	default:
 		say(c, []byte{frameBye, 0, 0})
 	}
 	_ = c.Close()
@@ -133,16 +171,23 @@ func (g *Gate) enter(about door.About, c net.Conn) {
 	k := kind(about[8])
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	switch {
+	case k > question:
+		_ = conn.Close()
+		return
+	case g.closed:
+		dismiss(k, conn, g.gaveUp)
+		return
+	case k == question:
+		g.asking = append(g.asking, conn)
+		return
+	}
 	a := g.from(from)
 	select {
 	case <-a.complete: // the rank has them, or will
 		_ = conn.Close()
 		return
 	default:
-	}
-	if g.closed || k >= kinds {
-		dismiss(k, conn)
-		return
 	}
 	if old := a.conns[k]; old != nil {
 		_ = old.Close()
@@ -153,15 +198,31 @@ func (g *Gate) enter(about door.About, c net.Conn) {
 	}
 }
 
-// wait returns the connections of a peer when all have come.
-func (g *Gate) wait(ctx context.Context, self, peer int) (conns [kinds]*net.TCPConn, err error) {
+// wait returns the connections of a peer when all have come. After a while it asks the peer, at its own gate, and holds
+// on to that connection, which ends with the peer.
+func (g *Gate) wait(
+	ctx context.Context, self, peer int, addr string, gate door.Room,
+) (conns [kinds]*net.TCPConn, err error) {
 	g.mu.Lock()
 	a := g.from(peer)
 	g.mu.Unlock()
+	patience := time.NewTimer(askAfter)
+	defer patience.Stop()
 	select {
 	case <-a.complete:
+	case <-patience.C:
+		ctx, cancel := context.WithCancelCause(ctx)
+		var asking sync.WaitGroup
+		asking.Go(func() { cancel(g.ask(ctx, self, peer, addr, gate)) })
+		defer asking.Wait()
+		defer cancel(nil)
+		select {
+		case <-a.complete:
+		case <-ctx.Done():
+			return conns, context.Cause(ctx)
+		}
 	case <-ctx.Done():
-		return conns, ctx.Err()
+		return conns, context.Cause(ctx)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,54 +233,115 @@ func (g *Gate) wait(ctx context.Context, self, peer int) (conns [kinds]*net.TCPC
 	return conns, nil
 }
 
-// Connect connects rank self, whose gate this is, with rank peer, whose gate and address are given. Of two ranks, the
-// lower dials and the higher waits. It blocks until the connection stands or ctx ends. Losses are told to bell.
+// ask blocks until the peer gives up or ends, and returns that, or until ctx ends.
+func (g *Gate) ask(ctx context.Context, self, peer int, addr string, gate door.Room) error {
+	c, err := g.dial(ctx, self, peer, question, addr, gate)
+	if err != nil {
+		return err
+	}
+	defer c.Close() //nolint:errcheck // nothing is lost
+	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })()
+	_ = door.KeepWatch(c, g.s.keepalive) // without it the loss of the host is noticed later, no more
+	switch _, notice, err := readFrame(c); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil && notice != nil:
+		return &transport.NoticeError{Peer: peer, Notice: *notice}
+	case err == nil:
+		return transport.PeerClosed(peer)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return errEnded
+	default:
+		return fmt.Errorf("%w: %w", errSilent, err)
+	}
+}
+
+var (
+	errEnded  = errors.New("its process has ended, or its runtime was closed")
+	errSilent = errors.New("its host does not answer; look at the network and at the host")
+)
+
+// Connect connects rank self, whose gate this is, with rank peer, whose gate and address are given: as they are known,
+// the gate was open, and only a rank that is gone has closed it. Of two ranks, the lower dials and the higher waits. It
+// blocks until the connection stands, the peer gives up or ends, or ctx ends. Losses are told to bell. The errors are
+// *transport.NoticeError, *lifecycle.PeerError and *lifecycle.SystemError.
 func (g *Gate) Connect(
 	ctx context.Context, self, peer int, addr string, gate door.Room, bell *transport.Waiter,
 ) (*Conn, error) {
 	var conns [kinds]*net.TCPConn
 	var err error
-	if self < peer {
-		conns, err = g.dial(ctx, self, peer, addr, gate)
-	} else {
-		conns, err = g.wait(ctx, self, peer)
+	if self > peer {
+		conns, err = g.wait(ctx, self, peer, addr, gate)
+	}
+	for k := range conns {
+		if self < peer && err == nil {
+			conns[k], err = g.dial(ctx, self, peer, kind(k), addr, gate)
+		}
 	}
 	if err != nil {
-		code := lifecycle.CodeNotJoined
-		switch {
-		case errors.Is(err, door.ErrSecret):
-			code = lifecycle.CodeAuth
-		case errors.Is(err, door.ErrVersion):
-			code = lifecycle.CodeMismatch
+		err = g.failure(self, peer, addr, err)
+		why := transport.NoticeOf(err, self)
+		for k, c := range conns {
+			dismiss(kind(k), c, &why)
 		}
-		return nil, &lifecycle.PeerError{
-			Code: code, Rank: peer, Self: self, Comm: g.comm,
-			Detail: fmt.Sprintf("no TCP connection with it, at %s: %v", addr, err), Err: err,
-		}
+		return nil, err
 	}
 	return newConn(g.s, conns, self, peer, bell)
 }
 
-func (g *Gate) dial(
-	ctx context.Context, self, peer int, addr string, gate door.Room,
-) (conns [kinds]*net.TCPConn, err error) {
-	for k := range conns {
-		h := door.Hello{Room: gate, About: about(self, peer, kind(k)), Secret: g.secret}
-		var last error
-		c, err := door.Dial(ctx, addr, h, func(met error) error {
-			last = met
-			return nil
-		})
-		if err != nil {
-			for _, c := range conns[:k] {
-				_ = c.Close()
-			}
-			if ctx.Err() != nil {
-				err = fmt.Errorf("%w; the last attempt: %w", ctx.Err(), last)
-			}
-			return conns, err
+// failure is the error of Connect.
+func (g *Gate) failure(self, peer int, addr string, err error) error {
+	code := lifecycle.CodeNotJoined
+	_, told := errors.AsType[*transport.NoticeError](err)
+	_, known := errors.AsType[*lifecycle.PeerError](err) // of another rank, for which ctx was ended
+	switch {
+	case told, known:
+		return err
+	case door.Lack(err):
+		return &lifecycle.SystemError{
+			Code: lifecycle.CodeSystem, Op: fmt.Sprintf("connect with rank %d at %s", peer, addr), Err: err,
 		}
-		conns[k] = c.(*net.TCPConn)
+	case errors.Is(err, door.ErrSecret):
+		code = lifecycle.CodeAuth
+	case errors.Is(err, door.ErrVersion):
+		code = lifecycle.CodeMismatch
+	case errors.Is(err, errEnded):
+		code = lifecycle.CodeRankDead
+	case errors.Is(err, errSilent):
+		code = lifecycle.CodeUnreachable
 	}
-	return conns, nil
+	return &lifecycle.PeerError{
+		Code: code, Rank: peer, Self: self, Comm: g.comm,
+		Detail: fmt.Sprintf("no TCP connection with it, at %s: %v", addr, err), Err: err,
+	}
+}
+
+// dial opens a connection to the gate of a peer. Whoever is told of a gate finds it open, or its rank gone.
+func (g *Gate) dial(
+	ctx context.Context, self, peer int, k kind, addr string, gate door.Room,
+) (*net.TCPConn, error) {
+	h := door.Hello{Room: gate, About: about(self, peer, k), Secret: g.secret}
+	var last error
+	answered := time.Now() // that the peer's host has, last
+	c, err := door.Dial(ctx, addr, h, func(met error) error {
+		last = met
+		switch {
+		case errors.Is(met, door.ErrUnknown): // its end was long ago
+			return transport.PeerClosed(peer)
+		case door.Gone(met):
+			return fmt.Errorf("%w: %w", errEnded, met)
+		case !door.Silent(met):
+			answered = time.Now()
+		case time.Since(answered) > g.s.keepalive:
+			return fmt.Errorf("%w: %w", errSilent, met)
+		}
+		return nil
+	})
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w; the last attempt: %w", context.Cause(ctx), cmp.Or(last, errors.New("it did not end")))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.TCPConn), nil
 }

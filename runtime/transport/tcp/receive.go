@@ -24,8 +24,9 @@ const sayTime = 100 * time.Millisecond
 
 // The frames on the control connection: type, length of the payload (2 bytes), payload.
 const (
-	frameNotice = 1
-	frameBye    = 2
+	frameNotice    = 1
+	frameBye       = 2
+	frameConnected = 3
 )
 
 // receiver is the receiving side of data: a ring that the goroutine readData fills. Positions never wrap.
@@ -134,8 +135,12 @@ func (c *Conn) dataEnded(err error) {
 func (c *Conn) readControl() {
 	defer c.readerDone()
 	for {
-		notice, err := readFrame(c.control)
+		frame, notice, err := readFrame(c.control)
 		switch {
+		case err == nil && frame == frameConnected:
+			c.state.Or(confirmed)
+			c.bell.Ring()
+			continue
 		case err == nil && notice != nil:
 			c.end(&transport.NoticeError{Peer: c.peer, Notice: *notice}, c.bell.PeerLost)
 			continue // until it closes
@@ -165,28 +170,29 @@ func (c *Conn) stopData() { _ = c.data.SetReadDeadline(time.Unix(1, 0)) }
 // errFrame is what a peer of this version does not send.
 var errFrame = errors.New("bad control frame")
 
-// readFrame reads one frame: a notice, or the goodbye, for which it returns nil.
-func readFrame(r io.Reader) (*transport.Notice, error) {
+// readFrame reads one frame, of which only a notice has a payload.
+func readFrame(r io.Reader) (frame byte, notice *transport.Notice, err error) {
 	var head [3]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
+	frame = head[0]
 	size := int(binary.LittleEndian.Uint16(head[1:]))
 	switch {
-	case head[0] == frameBye && size == 0:
-		return nil, nil
-	case head[0] != frameNotice || size > transport.MaxNotice:
-		return nil, fmt.Errorf("%w: type %d, %d bytes", errFrame, head[0], size)
+	case (frame == frameBye || frame == frameConnected) && size == 0:
+		return frame, nil, nil
+	case frame != frameNotice || size > transport.MaxNotice:
+		return 0, nil, fmt.Errorf("%w: type %d, %d bytes", errFrame, frame, size)
 	}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(r, body); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	n, err := transport.DecodeNotice(body)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errFrame, err)
+		return 0, nil, fmt.Errorf("%w: %w", errFrame, err)
 	}
-	return &n, nil
+	return frame, &n, nil
 }
 
 // say writes a frame, whose first byte is its type, to a control connection: the kernel's buffer has room for it.

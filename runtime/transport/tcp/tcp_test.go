@@ -143,16 +143,16 @@ func TestArrivals(t *testing.T) {
 		g.mu.Unlock()
 	}
 	come(0, 1, data)
-	for name, c := range map[string]net.Conn{"given up": givenUp, "of no kind": come(0, 1, kinds)} {
+	for name, c := range map[string]net.Conn{"given up": givenUp, "of no kind": come(0, 1, question+1)} {
 		if err := ended(c); err != nil {
 			t.Errorf("a connection %s: %v", name, err)
 		}
 	}
 	come(0, 1, control)
-	if _, err := g.wait(within(t, 20*time.Second), 2, 0); err == nil {
+	if _, err := g.wait(within(t, 20*time.Second), 2, 0, "", door.Room{}); err == nil {
 		t.Error("rank 2 took what came for rank 1")
 	}
-	conns, err := g.wait(within(t, 20*time.Second), 1, 0)
+	conns, err := g.wait(within(t, 20*time.Second), 1, 0, "", door.Room{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,8 +178,8 @@ func TestClosedGateSaysGoodbye(t *testing.T) {
 	}
 	defer c.Close()
 	g.Close() // it may come before the connection has entered, and must say it all the same
-	if n, err := readFrame(c); n != nil || err != nil {
-		t.Errorf("it was told %v, %v", n, err)
+	if frame, n, err := readFrame(c); frame != frameBye || n != nil || err != nil {
+		t.Errorf("it was told %d, %v, %v", frame, n, err)
 	}
 }
 
@@ -195,16 +195,53 @@ func TestConnectWithoutTheSecret(t *testing.T) {
 	}
 }
 
-func TestConnectNamesWhoIsMissing(t *testing.T) {
+// Nobody listens any more where a peer did: it has ended. One rank waits for it, one dials it.
+func TestConnectWithNobody(t *testing.T) {
 	s := listen(t)
 	g := s.Gate(comm, secret)
 	defer g.Close()
 	w := transport.NewWaiter(4, transport.Patience{})
-	for _, rank := range []int{1, 3} { // one waits for rank 2, one dials it
-		_, err := g.Connect(within(t, 50*time.Millisecond), rank, 2, "127.0.0.1:1", door.Room{}, w)
+	for _, rank := range []int{1, 3} {
+		_, err := g.Connect(within(t, 20*time.Second), rank, 2, "127.0.0.1:1", door.Room{}, w)
 		var failed *lifecycle.PeerError
-		if !errors.As(err, &failed) || failed.Code != lifecycle.CodeNotJoined || failed.Rank != 2 || !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.As(err, &failed) || failed.Code != lifecycle.CodeRankDead || failed.Rank != 2 {
 			t.Errorf("rank %d got %v", rank, err)
+		}
+	}
+}
+
+// A rank whose peer is there, but does not come, waits as long as its context lets it.
+func TestConnectNamesWhoIsMissing(t *testing.T) {
+	s := listen(t)
+	g, its := s.Gate(comm, secret), s.Gate(comm, secret)
+	defer g.Close()
+	defer its.Close()
+	ctx := within(t, askAfter+100*time.Millisecond)
+	_, err := g.Connect(ctx, 1, 0, s.Door().Addr(), its.ID(), transport.NewWaiter(2, transport.Patience{}))
+	var failed *lifecycle.PeerError
+	if !errors.As(err, &failed) || failed.Code != lifecycle.CodeNotJoined || failed.Rank != 0 ||
+		!errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A gate remembers why its rank gave up, until many others have.
+func TestGatesAreForgotten(t *testing.T) {
+	s := listen(t)
+	first := s.Gate(comm, secret)
+	ask := func() error {
+		g := s.Gate(comm, secret)
+		defer g.Close()
+		return g.ask(within(t, 20*time.Second), 1, 0, s.Door().Addr(), first.ID())
+	}
+	first.GiveUp(transport.Notice{Code: lifecycle.CodeInternal, Culprit: 5})
+	for _, want := range []int{5, 0} {
+		var told *transport.NoticeError
+		if err := ask(); !errors.As(err, &told) || told.Culprit() != want {
+			t.Errorf("got %v, want that rank %d is at fault", err, want)
+		}
+		for range keepFailed {
+			s.Gate(comm, secret).GiveUp(transport.Notice{Culprit: -1})
 		}
 	}
 }
@@ -273,12 +310,12 @@ func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bytes.NewReader(b)
-		n, err := readFrame(r)
+		frame, n, err := readFrame(r)
 		if read := len(b) - r.Len(); read > 3+transport.MaxNotice {
 			t.Errorf("read %d bytes", read)
 		}
-		if err == nil && n == nil && !bytes.HasPrefix(b, bye) {
-			t.Errorf("%x passed for a goodbye", b)
+		if err == nil && n == nil && !bytes.HasPrefix(b, []byte{frame, 0, 0}) {
+			t.Errorf("%x passed for a frame without a payload", b)
 		}
 	})
 }

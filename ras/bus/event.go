@@ -106,6 +106,8 @@ type Event struct {
 	Reason string
 	// Rank is the rank at fault, as a rank of the job, in decimal.
 	Rank string
+	// Labels are what tells its alert from others of its type, instead of the Reason; they don't travel.
+	Labels map[string]string
 	// Text is the news in one sentence; Description has more of it, as long as need be.
 	Text, Description string
 	// Unresolved says, on the event that closes a condition, that its cause is not known to be gone: those whom it

@@ -101,11 +101,21 @@ func (r *JobRAS) gpuEvent(e gpu.Event) {
 		Type: e.Type, Time: e.Time, Reason: c.Code, Text: c.Text, Description: c.Advice, Data: c, Stage: bus.Opened,
 		Severity: bus.Warning, Subject: "GPU " + c.GPU, Key: "gpu/" + r.self.Host + "/" + c.Code + "/" + c.GPU,
 	}
+	ev.Labels = map[string]string{"host": r.self.Host}
+	switch {
+	case c.Code == gpu.CodeLost:
+		ev.Labels[semconv.LabelState] = "lost"
+	case e.Type == semconv.EventGPULost:
+		ev.Labels[semconv.LabelState] = "unread"
+	default:
+		ev.Labels[semconv.LabelGPU] = c.GPU
+	}
 	if c.GPU == "" {
 		ev.Subject = "the GPUs of " + r.self.Host
 	}
 	if c.Xid != 0 {
-		ev.Key += "/" + strconv.FormatUint(c.Xid, 10)
+		ev.Labels[semconv.LabelXid] = strconv.FormatUint(c.Xid, 10)
+		ev.Key += "/" + ev.Labels[semconv.LabelXid]
 	}
 	if c.Severity == gpu.Fatal {
 		ev.Severity = bus.Critical

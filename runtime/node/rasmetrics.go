@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
@@ -19,7 +20,8 @@ var (
 	peersDesc = rasDesc(semconv.MetricRASPeers,
 		"Processes of the job that this one knows, itself included, by state.", semconv.LabelState)
 	verdictsDesc = rasDesc(semconv.MetricRASVerdicts,
-		"Open verdicts, by reason and the rank at fault.", semconv.LabelReason, semconv.LabelCulprit)
+		"Open verdicts, by reason, the rank at fault and severity.", semconv.LabelReason, semconv.LabelCulprit,
+		semconv.LabelSeverity)
 	reachedDesc = rasDesc(semconv.MetricRASVerdictsTotal,
 		"Verdicts that this process reached for its job, by reason.", semconv.LabelReason)
 	eventsDesc = rasDesc(semconv.MetricRASEvents,
@@ -41,10 +43,13 @@ const maxCulprits = 64
 // Collect implements prometheus.Collector.
 func (m rasMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.members(ch)
-	type key struct{ reason, culprit string }
+	type key struct {
+		reason, culprit string
+		severity        bus.Severity
+	}
 	open := map[key]int{}
 	for _, o := range m.agent.Open() {
-		k := key{reason: o.Reason.String()}
+		k := key{reason: o.Reason.String(), severity: health.SeverityOf(&o.Verdict)}
 		switch {
 		case len(open) >= maxCulprits:
 			k.culprit = semconv.LabelValueOther
@@ -54,10 +59,11 @@ func (m rasMetrics) Collect(ch chan<- prometheus.Metric) {
 		open[k]++
 	}
 	if len(open) == 0 { // so that the name is there before the first verdict is
-		open[key{reason: verdict.Unknown.String()}] = 0
+		open[key{reason: verdict.Unknown.String(), severity: bus.Warning}] = 0
 	}
 	for k, n := range open {
-		ch <- prometheus.MustNewConstMetric(verdictsDesc, prometheus.GaugeValue, float64(n), k.reason, k.culprit)
+		ch <- prometheus.MustNewConstMetric(verdictsDesc, prometheus.GaugeValue, float64(n), k.reason, k.culprit,
+			k.severity.String())
 	}
 	reached := m.agent.Stats().Reached
 	for _, reason := range verdict.Reasons() {

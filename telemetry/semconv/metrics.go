@@ -62,8 +62,8 @@ const (
 	// MetricRASPeers is the number of the job's processes that this one knows, itself included, by state: "alive",
 	// "suspect", "dead", "stopped" or "left" (gauge). Stable.
 	MetricRASPeers = "ccl_ras_peers"
-	// MetricRASVerdicts is the number of open verdicts, by reason and culprit, which is a rank of the job or "" where
-	// no rank is at fault (gauge). Stable.
+	// MetricRASVerdicts is the number of open verdicts, by reason, culprit, which is a rank of the job or "" where no
+	// rank is at fault, and severity, "critical" or "warning" (gauge). Stable.
 	MetricRASVerdicts      = "ccl_ras_verdicts"
 	MetricRASVerdictsTotal = "ccl_ras_verdicts_total" // verdicts reached, by reason (counter). Stable.
 	MetricRASEvents        = "ccl_ras_events_total"   // by sink, and pushed, dropped or failed (counter). Stable.
@@ -104,7 +104,7 @@ const (
 	LabelPart      = "part"       // of the tape: "communicators" (slots for them) or "tallies" (of operations). Stable.
 	LabelVersion   = "version"    // Carillon's version. Stable.
 	LabelGoVersion = "goversion"  // the Go release that built it. Stable.
-	LabelSeverity  = "severity"   // of a condition: "info", "warning" or "critical". Stable.
+	LabelSeverity  = "severity"   // of a condition or a verdict: "info", "warning" or "critical". Stable.
 	LabelPath      = "path"       // "/readyz", "/readyz/{check}"; LabelValueOther for what isn't there. Stable.
 	LabelStatus    = "code"       // an HTTP status: "200". Stable.
 	LabelReason    = "reason"     // a verdict's reason ("not_entered"), or a throttle's ("thermal"). Stable.

@@ -103,6 +103,9 @@ func (n names) ofCall(e *parser.Call) (out map[string]bool, problems []string) {
 			out = maps.Clone(has)
 		}
 	}
+	if e.Func.Name == "label_replace" {
+		out[e.Args[1].(*parser.StringLiteral).Val] = true
+	}
 	if e.Func.Name == "histogram_quantile" {
 		if !out["le"] {
 			problems = append(problems, fmt.Sprintf("%s: no buckets", e))
@@ -139,6 +142,7 @@ func TestChecksOfExpressions(t *testing.T) {
 		{`max_over_time(sum by (job) (a)[5m:1m])`, "job", ""},
 		{`-(a unless a offset 5m)`, "job rank", ""},
 		{`sum(a)`, "", ""},
+		{`label_replace(sum by (job) (b), "to", "$1", "job", "(.*)")`, "job to", ""},
 		{`c`, "", `no process exports "c"`},
 		{`a{kind="x"}`, "", `a has no label "kind"`},
 		{`sum by (kind) (a)`, "", `no label "kind" to group by`},

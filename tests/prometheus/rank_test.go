@@ -31,7 +31,7 @@ const pausing = 1
 
 // startJob starts a job of two such ranks with low thresholds, and waits until they are at work and their metrics show
 // it. It returns the folder with the list of its targets.
-func startJob(t *testing.T, role string) (run *e2e.Job, targets string) {
+func startJob(t *testing.T, role string, more ...string) (run *e2e.Job, targets string) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -39,7 +39,7 @@ func startJob(t *testing.T, role string) (run *e2e.Job, targets string) {
 	}
 	targets = t.TempDir()
 	env := []string{roleVariable + "=" + role, "CARILLON_SLOW_THRESHOLD=100ms", "CARILLON_STALL_THRESHOLD=500ms"}
-	run = e2e.Start(t, env, "carillon", "run", "-n", "2", "--job", role, "--tape-dir", t.TempDir(), "--sd-file",
+	run = e2e.Start(t, append(env, more...), "carillon", "run", "-n", "2", "--job", role, "--tape-dir", t.TempDir(), "--sd-file",
 		targets+"/job.json", "--", program)
 	for rank := range 2 {
 		run.Await(fmt.Sprintf(`^\[%d\] at work$`, rank))

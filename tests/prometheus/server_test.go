@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -138,7 +140,8 @@ func firing(alerts []alert, name string) (alert, bool) {
 // TestStallMakesTheAlertFire lets a rank of a running job pause: the shipped alert fires and names who waits for whom,
 // and clears when the rank goes on.
 func TestStallMakesTheAlertFire(t *testing.T) {
-	job, targets := startJob(t, "steps")
+	pushed := newPushed(t)
+	job, targets := startJob(t, "steps", "CARILLON_RAS_ALERTMANAGERS="+pushed.url)
 	s := startServer(t, targets)
 	s.awaitRanks(2)
 	if a, ok := firing(s.alerts(), "CarillonOperationStalled"); ok {
@@ -163,6 +166,14 @@ func TestStallMakesTheAlertFire(t *testing.T) {
 	if want := "Rank 0 of steps hangs in all_reduce, waiting for rank 1."; a.Annotations["summary"] != want {
 		t.Errorf("it says %q, want %q", a.Annotations["summary"], want)
 	}
+
+	// What the processes push of the verdict is the same alert.
+	var scraped alert
+	s.await("the verdict fires", func(alerts []alert) (ok bool) {
+		scraped, ok = firing(alerts, "CarillonVerdict")
+		return ok
+	})
+	pushed.await(t, scraped.Labels)
 
 	job.Signal(syscall.SIGUSR2)
 	s.await("the stall clears",
@@ -220,4 +231,46 @@ func (s *server) exemplars(targets string) {
 		}
 	}
 	s.t.Errorf("Prometheus has no exemplars: %+v", data)
+}
+
+// pushed are the alerts that processes push, to what they take for an Alertmanager.
+type pushed struct {
+	url    string
+	labels chan map[string]string
+}
+
+func newPushed(t *testing.T) *pushed {
+	p := &pushed{labels: make(chan map[string]string, 64)}
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var alerts []struct{ Labels map[string]string }
+		if err := json.NewDecoder(r.Body).Decode(&alerts); err != nil {
+			t.Errorf("what is pushed: %v", err)
+		}
+		for _, a := range alerts {
+			select {
+			case p.labels <- a.Labels:
+			default: // sent again, as nobody waits for it
+			}
+		}
+	}))
+	t.Cleanup(srv.Close)
+	p.url = srv.URL
+	return p
+}
+
+// await waits for an alert with these labels, and no others.
+func (p *pushed) await(t *testing.T, want map[string]string) {
+	t.Helper()
+	var seen []map[string]string
+	for limit := time.After(time.Minute); ; {
+		select {
+		case labels := <-p.labels:
+			if maps.Equal(labels, want) {
+				return
+			}
+			seen = append(seen, labels)
+		case <-limit:
+			t.Fatalf("Prometheus has %v, and pushed were %v", want, seen)
+		}
+	}
 }

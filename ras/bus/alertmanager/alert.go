@@ -197,13 +197,20 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+// labelsOf are the labels of an event's alert: those that the alerting rules in dashboards/rules give the alert of this
+// name, so that Alertmanager takes both for one.
 func labelsOf(ev *bus.Event) model.LabelSet {
 	labels := model.LabelSet{
 		"alertname": model.LabelValue(Name(ev)), "severity": model.LabelValue(ev.Severity.String()),
 	}
 	set(labels, "job", ev.Job)
-	set(labels, "reason", ev.Reason)
 	set(labels, "rank", ev.Rank)
+	if ev.Labels == nil {
+		set(labels, "reason", ev.Reason)
+	}
+	for name, value := range ev.Labels {
+		set(labels, model.LabelName(name), value)
+	}
 	return labels
 }
 
@@ -222,9 +229,19 @@ func set(to model.LabelSet, name model.LabelName, value string) {
 	}
 }
 
+// names are those of the alerting rules, by the types of events.
+var names = map[string]string{
+	semconv.EventGPUXid: "CarillonGPUXid", semconv.EventGPUECC: "CarillonGPUMemoryError",
+	semconv.EventGPUNVLink: "CarillonGPUNVLinkErrors", semconv.EventGPUThrottled: "CarillonGPUThrottled",
+	semconv.EventGPULost: "CarillonGPULost",
+}
+
 // Name is the name of an event's alert, the same as the alerting rules have it: CarillonVerdict, CarillonDeadlock and
-// CarillonStraggler for verdicts, otherwise from the event's type: CarillonRankDead, CarillonGpuXid.
+// CarillonStraggler for verdicts, CarillonGPUXid and its like for GPUs, otherwise from the event's type.
 func Name(ev *bus.Event) string {
+	if name := names[ev.Type]; name != "" {
+		return name
+	}
 	kind := strings.TrimPrefix(ev.Type, semconv.EventPrefix)
 	if strings.HasPrefix(kind, "verdict.") {
 		kind = "verdict"

@@ -346,7 +346,7 @@ func TestOnceAndTwins(t *testing.T) {
 		a.take()
 		time.Sleep(5 * time.Minute) // virtual
 		posts := a.take()
-		if len(posts) != 1 || posts[0].alerts[0].Labels["alertname"] != "CarillonGpuXid" ||
+		if len(posts) != 1 || posts[0].alerts[0].Labels["alertname"] != "CarillonGPUXid" ||
 			posts[0].alerts[0].EndsAt.After(posts[0].at) {
 			t.Fatalf("%+v, want its end", posts)
 		}
@@ -373,6 +373,7 @@ func TestName(t *testing.T) {
 		{semconv.EventVerdictOpened, "deadlock", "CarillonDeadlock"},
 		{semconv.EventVerdictOpened, "straggler", "CarillonStraggler"},
 		{semconv.EventRankDead, "", "CarillonRankDead"},
+		{semconv.EventGPUXid, "", "CarillonGPUXid"},
 		{"..odd__type-x", "", "CarillonOddTypeX"},
 	} {
 		if got := alertmanager.Name(&bus.Event{Type: c.kind, Reason: c.reason}); got != c.want {

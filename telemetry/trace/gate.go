@@ -60,27 +60,25 @@ func newGate(exporter sdktrace.SpanExporter, log *slog.Logger, opts ...sdktrace.
 // flushMarks are the places in the queue for the marks by which ForceFlush knows that all before them has left it.
 const flushMarks = 8
 
-// urgentPause is the least time between two exports that don't wait for a batch to fill.
+// urgentPause is how long an error waits for others to go with it. A program that ends because of it has ended by then:
+// what it left is sent by others, who could not tell what was on its way already.
 const urgentPause = 200 * time.Millisecond
 
 // hurry exports errors at once: a hang should be seen before a batch is full.
 func (g *gate) hurry() {
 	defer close(g.flushed)
-	pause := time.NewTimer(0)
-	defer pause.Stop()
 	for {
 		select {
 		case <-g.urgent:
 		case <-g.closing:
 			return
 		}
-		_ = g.ForceFlush(g.abandoned) // what becomes of the spans is counted where they leave
-		pause.Reset(urgentPause)
 		select {
-		case <-pause.C:
+		case <-time.After(urgentPause):
 		case <-g.closing:
 			return
 		}
+		_ = g.ForceFlush(g.abandoned) // what becomes of the spans is counted where they leave
 	}
 }
 

@@ -2,9 +2,12 @@ package otlp
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,6 +96,20 @@ func Asked(signal string) (own, all bool) {
 		}
 	}
 	return own, all
+}
+
+// Fingerprint is a number, never 0, for all OTEL_* variables of this process: those who have the same export to the same
+// receivers, and as the same service.
+func Fingerprint() uint64 {
+	var set []string
+	for _, kv := range os.Environ() {
+		if name, value, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "OTEL_") && value != "" {
+			set = append(set, kv)
+		}
+	}
+	slices.Sort(set)
+	sum := sha256.Sum256([]byte(strings.Join(set, "\x00"))) // what they have of passwords can't be told from it
+	return max(binary.LittleEndian.Uint64(sum[:]), 1)
 }
 
 // Milliseconds is Number for a time of up to 24 days.

@@ -68,12 +68,13 @@
 //	840  overflow u64: communicators that found no free slot
 //	848  latch of 2 words: one moment, and the time of day then, ns since 1970
 //	896  exported i64: until when the process has exported all its spans, those of what was going on then as
-//	     unfinished; 0: it doesn't say
+//	     unfinished; 0: it doesn't say; 2^63-1: it is dead, and a reader has sent all that it left
 //	904  delivered i64: until when the spans of all that had ended were taken by whatever the process exports to;
 //	     0: it doesn't say
 //	912  terminated i64: when the process was told to end from outside, by SIGTERM; 0: never
 //	920  seen i64: when the process's own telemetry looked at the table last; 0: never
 //	928  paused i64, resumed i64: when the process stood still last, and went on; 0: never
+//	944  exporter u64: a number for where the process exports its spans, and as what; 0: nowhere
 //
 // # Markers and latches
 //

@@ -47,7 +47,8 @@ type Header struct {
 	Overflow uint64 // communicators that found the in-flight table full
 
 	// Exported is until when the process has exported all spans of what it did, what was going on then included, as
-	// unfinished. A reader of the tape need not export them once more. 0: the process doesn't say.
+	// unfinished. A reader of the tape need not export them once more. 0: the process doesn't say. AllExported: it is
+	// dead, and a reader has sent all that it left.
 	Exported int64
 	// Delivered is until when the spans of all that had ended were taken by whatever the process exports to. 0: the
 	// process doesn't say, for it exports none, or some were not taken.
@@ -60,6 +61,9 @@ type Header struct {
 	// Paused and Resumed are when the process stopped for the last time and when it went on, as its telemetry noticed
 	// afterwards: a SIGSTOP, or a machine that stood still. 0: it never did.
 	Paused, Resumed int64
+	// Exporter is a number for where the process exports its spans, and as what: those who have the same can send what
+	// it leaves. 0: it exports none.
+	Exporter uint64
 
 	mono, wall  int64 // one moment on both clocks
 	createdMono int64 // Created on the tape's clock
@@ -217,7 +221,7 @@ func (t *file) Header() Header {
 	h.Overflow = c.overflow
 	h.Exported, h.Delivered = c.exported, c.delivered
 	h.Terminated, h.Seen = c.terminated, c.seen
-	h.Paused, h.Resumed = c.paused, c.resumed
+	h.Paused, h.Resumed, h.Exporter = c.paused, c.resumed, c.exporter
 	// While a pair is being refreshed, that of the beginning serves as well.
 	if version, pair, ok := c.clock.current(); ok && version != 0 {
 		h.mono, h.wall = pair.mono, pair.wall

@@ -41,7 +41,8 @@ type (
 		exported, delivered            int64
 		terminated, seen               int64
 		paused, resumed                int64
-		_                              [headerSize - 944]byte
+		exporter                       uint64
+		_                              [headerSize - 952]byte
 	}
 	cOp struct {
 		marker, launched, number                    uint64
@@ -197,6 +198,7 @@ func TestOffsets(t *testing.T) {
 		{"header seen", unsafe.Offsetof(h.seen), changingAt + unsafe.Offsetof(gh.changing.seen)},
 		{"header paused", unsafe.Offsetof(h.paused), changingAt + unsafe.Offsetof(gh.changing.paused)},
 		{"header resumed", unsafe.Offsetof(h.resumed), changingAt + unsafe.Offsetof(gh.changing.resumed)},
+		{"header exporter", unsafe.Offsetof(h.exporter), changingAt + unsafe.Offsetof(gh.changing.exporter)},
 
 		{"slot op", unsafe.Offsetof(s.op), unsafe.Offsetof(gs.op)},
 		{"slot launched", unsafe.Offsetof(s.launched), unsafe.Offsetof(gs.launched)},

@@ -152,6 +152,9 @@ func (w *Writer) Resumed(paused, since int64) {
 	atomic.StoreInt64(&w.head().resumed, since)
 }
 
+// Exporter says on the tape what Header.Exporter tells.
+func (w *Writer) Exporter(number uint64) { atomic.StoreUint64(&w.head().exporter, number) }
+
 // head is what changes in the header; of a tape that is switched off, memory that nobody reads.
 func (w *Writer) head() *changing {
 	if w == nil {

@@ -171,7 +171,7 @@ func (r *Report) moments() []moment {
 		if p.end.told > 0 {
 			meet(p.at(p.end.told), "the job was ended from outside ("+p.end.by+")", true)
 		}
-		if p.end.at > 0 && p.state() != StateClosed {
+		if p.end.at > 0 && p.state() != StateClosed && (p.state() != StateExited || p.end.exit.Failed()) {
 			meet(p.at(p.end.at), p.name()+" ended", false)
 		}
 		for _, m := range p.members {

@@ -101,6 +101,8 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 		if p.end.exit.Failed() {
 			n.Cause = p.end.how
 		}
+	case end > 0 && end <= now && p.state() == StateExited && !p.end.exit.Failed():
+		n.Fate, n.FateAge, n.Cause = verdict.Departed, time.Duration(now-end), p.end.how
 	case end > 0 && end <= now:
 		n.Fate, n.FateAge, n.Cause = verdict.Dead, time.Duration(now-end), p.end.how
 	case p.header.Paused < now && now < p.header.Resumed && now-p.header.Paused > int64(pauseTime):
@@ -165,13 +167,15 @@ type Ending struct {
 
 // ending says how the job came to its end.
 func (r *Report) ending(found []Finding, at moment) Ending {
-	running, closed := 0, 0
+	running, closed, exited := 0, 0, 0
 	for _, p := range r.procs {
 		switch p.state() {
 		case StateAlive:
 			running++
 		case StateClosed:
 			closed++
+		case StateExited:
+			exited++
 		case StateDied, StateUnknown:
 		}
 	}
@@ -193,12 +197,20 @@ func (r *Report) ending(found []Finding, at moment) Ending {
 			e.Text += cmp.Or(r.tooShort(at.at), ", while all was well.")
 		}
 		return e
-	case closed == len(r.procs) && !failed:
+	case closed+exited == len(r.procs) && !failed:
 		if i := slices.IndexFunc(r.procs, func(p *process) bool { return p.end.exit.Failed() }); i >= 0 {
 			p := r.procs[i]
-			return Ending{How: "failed", Time: p.at(p.end.at), Text: fmt.Sprintf(
-				"%s closed its tape in order, and then %s. Its output may say why; the tapes don't.",
-				capital(p.name()), p.end.how)}
+			text := "%s closed its tape in order, and then %s. Its output may say why; the tapes don't."
+			if p.state() == StateExited {
+				text = "%s did not stop Carillon: %s. Its output may say why; the tapes don't."
+			}
+			return Ending{
+				How: "failed", Time: p.at(p.end.at), Text: fmt.Sprintf(text, capital(p.name()), p.end.how),
+			}
+		}
+		if exited > 0 {
+			return Ending{How: "completed", Text: fmt.Sprintf(
+				"All processes exited with 0, %d of them without stopping Carillon.", exited)}
 		}
 		return Ending{How: "completed", Text: "All processes ended in order."}
 	case failed:
@@ -303,6 +315,8 @@ func (p *process) state() ProcessState {
 		return StateClosed
 	case p.alive == osprocess.Alive:
 		return StateAlive
+	case p.end.exit.Known && p.end.exit.Signal == 0:
+		return StateExited
 	case p.alive == osprocess.Dead || p.end.how != "":
 		return StateDied
 	default:

@@ -67,7 +67,8 @@ type ProcessState string
 // The states of a process.
 const (
 	StateClosed  ProcessState = "closed"  // it closed its tape: the program ended in order
-	StateDied    ProcessState = "died"    // it ended without
+	StateExited  ProcessState = "exited"  // it exited without, as by os.Exit; its launcher saw the exit code
+	StateDied    ProcessState = "died"    // it ended without in another way, or in one that is not known
 	StateAlive   ProcessState = "alive"   // it runs
 	StateUnknown ProcessState = "unknown" // it didn't close its tape, and was on another machine or in another container
 )

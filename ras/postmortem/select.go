@@ -59,7 +59,7 @@ func jobs(procs []*process) (list []Job, byName map[string][]*process) {
 				j.Alive++
 			case StateDied:
 				j.Died++
-			case StateClosed, StateUnknown:
+			case StateExited, StateClosed, StateUnknown:
 			}
 			j.Last = later(j.Last, p.wallTime(p.last).UTC())
 		}

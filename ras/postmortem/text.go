@@ -72,7 +72,7 @@ func (r *Report) writeHead(t *text) {
 		hosts[r.Processes[i].Host] = true
 	}
 	var parts []string
-	for _, s := range []ProcessState{StateDied, StateAlive, StateClosed, StateUnknown} {
+	for _, s := range []ProcessState{StateDied, StateExited, StateAlive, StateClosed, StateUnknown} {
 		if n := states[s]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, stateText(s)))
 		}
@@ -83,6 +83,14 @@ func (r *Report) writeHead(t *text) {
 		t.paragraph("", fmt.Sprintf("written from %s to %s UTC, %s", r.Begin.Format("2006-01-02 15:04:05.000"),
 			r.End.Format("15:04:05.000"), span(int64(r.End.Sub(r.Begin)))))
 	}
+}
+
+// ended is what is said of the ranks of a process that ended without ending its communicators.
+func (s ProcessState) ended() string {
+	if s == StateExited {
+		return "exited"
+	}
+	return "dead"
 }
 
 func stateText(s ProcessState) string {
@@ -246,7 +254,9 @@ func (r *Report) writeProcesses(t *text) {
 			rank = words.Numbers(p.Ranks)
 		}
 		state := stateText(p.State)
-		if p.Ended != "" {
+		if p.State == StateExited {
+			state = strings.TrimPrefix(p.Ended, "it ")
+		} else if p.Ended != "" {
 			state += ": " + p.Ended
 		}
 		rows = append(rows, []string{rank, p.Host, strconv.Itoa(p.PID), state, clockTime(p.Last), in})
@@ -270,7 +280,7 @@ func (r *Report) writeComm(t *text, c *Comm) {
 		k := &c.Ranks[i]
 		state := k.State
 		if k.Dead {
-			state = "dead, was " + state
+			state = r.Processes[k.Process].State.ended() + ", was " + state
 		}
 		row := []string{rankText(k.Rank), "", state, number(k.Operations), number(k.Begun), "-", "", "", ""}
 		if rank := r.Processes[k.Process].Rank; rank != k.Rank && rank >= 0 {

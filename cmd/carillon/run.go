@@ -2,9 +2,11 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -12,9 +14,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
+	"github.com/carillon-rt/carillon/ras/postmortem"
+	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -58,6 +63,9 @@ TORCHELASTIC_MAX_RESTARTS, as torchrun sets them; the exit code is that of the l
 
 With --sd-file, Prometheus finds the ranks: each gets a port for its health endpoint, and the file names them with the
 labels job, rank and host, as file_sd_configs reads it. It is there as long as the job.
+
+A rank that ends by os.Exit, a panic or a signal can't send its last spans. They are on its tape; when the job has ended,
+they are sent, once, if the OTEL_* variables of the ranks are the launcher's, too.
 
 Tapes stay when the job has ended, for carillon postmortem. In the directory where they go by default, which is in
 memory, it keeps those of the last 20 jobs; CARILLON_TAPE_KEEP says another number, or off, and then it counts for
@@ -138,6 +146,9 @@ func run(cmd *cobra.Command, cfg job.Config) error {
 	}
 	cfg.TapesAt = cmp.Or(cfg.TapeDir, tape.DefaultDir())
 	result, err := job.Run(cmd.Context(), cfg)
+	if result != nil {
+		sendLeft(cmd, &cfg)
+	}
 	var wrong *job.ConfigError
 	switch {
 	case errors.As(err, &wrong):
@@ -152,6 +163,38 @@ func run(cmd *cobra.Command, cfg job.Config) error {
 		return exitCode(result.ExitCode()) // the job has said why
 	}
 	return nil
+}
+
+// sendTime bounds how long the launcher sends what dead ranks left, when the job has ended.
+const sendTime = 5 * time.Second
+
+// sendLeft sends the spans that ranks which ended by os.Exit, a panic or a signal left on their tapes, until a signal
+// comes.
+func sendLeft(cmd *cobra.Command, cfg *job.Config) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), sendTime)
+	defer cancel()
+	go func() {
+		select {
+		case <-cfg.Signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	sent, err := postmortem.SendLeft(ctx, cfg.TapesAt, postmortem.ExportOptions{
+		Algorithm: func(n uint8) string { return algo.Algorithm(n).String() }, Logger: slog.New(slog.DiscardHandler),
+	})
+	note := cmd.ErrOrStderr()
+	switch {
+	case err == nil && sent.Failed > 0:
+		err = fmt.Errorf("%s not taken", english.Plural(int(sent.Failed), "span was", "spans were"))
+		fallthrough
+	case err != nil:
+		fmt.Fprintf(note, "carillon: what ended ranks left on their tapes was not all sent (%v); the next job with the same "+
+			"OTEL_* variables tries again\n", err)
+	case sent.Spans > 0 && !cfg.Quiet:
+		fmt.Fprintf(note, "carillon: sent %s that %s left on %s\n", english.Plural(int(sent.Spans), "span", ""),
+			english.Plural(sent.Processes, "ended rank", ""), english.PluralWord(sent.Processes, "its tape", "their tapes"))
+	}
 }
 
 // forwarded returns the signals that the launcher passes on: not those that it was told to ignore, as by nohup, but for

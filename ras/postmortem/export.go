@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/carillon-rt/carillon/telemetry/model"
@@ -22,6 +23,8 @@ type ExportOptions struct {
 	All bool
 	// Algorithm names the algorithms of operations, which the runtime defines; nil leaves them out.
 	Algorithm func(uint8) string
+	// Logger hears why spans were not taken; nil means slog.Default().
+	Logger *slog.Logger
 }
 
 // exportWindow is the default of ExportOptions.Window.
@@ -80,7 +83,7 @@ func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (t
 	cfg := trace.Config{
 		Process: model.New(p.limits()), Version: h.Version, Job: h.Job, Host: h.Host,
 		PID: h.PID, Rank: p.rank, Wall: h.Wall, Now: func() int64 { return gone },
-		AlgorithmName: opts.Algorithm, StoreTraces: 1, MustExport: true,
+		AlgorithmName: opts.Algorithm, StoreTraces: 1, MustExport: true, Logger: opts.Logger,
 	}
 	if !opts.All {
 		cfg.From, cfg.Sent = max(p.recorded-int64(cmp.Or(opts.Window, exportWindow)), h.Delivered+1), h.Exported

@@ -3,6 +3,7 @@ package postmortem_test
 import (
 	"bytes"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/postmortem"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -193,5 +195,36 @@ func TestExportThatIsRefused(t *testing.T) {
 	if _, err := report.Export(t.Context(), postmortem.ExportOptions{}); err == nil ||
 		!strings.Contains(err.Error(), "carrier pigeon") {
 		t.Errorf("%v, want an error that names the value", err)
+	}
+}
+
+// TestSendLeft: what the dead left is sent once, by those who have the variables that they had.
+func TestSendLeft(t *testing.T) {
+	refuses := newCollector(t, true)
+	s := newStage(t)
+	s.play(exportScript)
+	for _, p := range s.procs {
+		p.Exporter = otlp.Fingerprint()
+	}
+	s.write()
+	send := func(processes int, failed bool) {
+		t.Helper()
+		sent, err := postmortem.SendLeft(t.Context(), s.dir, postmortem.ExportOptions{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil || sent.Processes != processes || (sent.Failed > 0) != failed {
+			t.Errorf("%+v, %v", sent, err)
+		}
+	}
+	t.Setenv("OTEL_SERVICE_NAME", "another")
+	send(0, false)
+	t.Setenv("OTEL_SERVICE_NAME", "")
+	send(1, true)
+	refuses.mu.Lock()
+	refuses.refuse = false
+	refuses.mu.Unlock()
+	send(1, false)
+	send(0, false)
+	if sent, err := postmortem.SendLeft(t.Context(), "nowhere", postmortem.ExportOptions{}); err != nil ||
+		sent != (postmortem.Exported{}) {
+		t.Errorf("of a folder that isn't there: %+v, %v", sent, err)
 	}
 }

@@ -26,6 +26,7 @@ type Node struct {
 	ras        *JobRAS
 	telemetry  *Telemetry
 	gpu        *gpu.Monitor
+	leftovers  *leftovers
 	publishing *publishing
 	health     *health.Server
 	runtime    *ccl.Runtime
@@ -97,12 +98,13 @@ func (n *Node) start() {
 		n.gpu.Start()
 	}
 	n.publishing.start()
+	n.leftovers = newLeftovers(n.settings, n.telemetry)
 	url := ""
 	if n.health != nil {
 		url = n.health.URL()
 		n.announce(url)
 	}
-	n.ras.start(url)
+	n.ras.start(url, n.leftovers.died)
 }
 
 // announce writes where the health endpoint is beside the tape, where carillon watch and status look for it.
@@ -163,6 +165,7 @@ func (n *Node) close(ctx context.Context) error {
 	}
 	n.publishing.stop()
 	n.stopGPU(ctx)
+	n.leftovers.end(ctx)
 	errs = append(errs, n.telemetry.stop(ctx), n.tape.Close())
 	return errors.Join(append(errs, n.settings.sink.Close(ctx))...)
 }

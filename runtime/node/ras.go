@@ -150,8 +150,9 @@ func (r *JobRAS) makeSinks() error {
 	return errors.Join(errs...)
 }
 
-// start takes part. url is the process's health endpoint; empty if it has none. It waits for no other process.
-func (r *JobRAS) start(url string) {
+// start takes part. url is the process's health endpoint; empty if it has none. died is called when another process
+// died. It waits for no other process.
+func (r *JobRAS) start(url string, died func()) {
 	if r == nil {
 		return
 	}
@@ -165,6 +166,14 @@ func (r *JobRAS) start(url string) {
 				r.settings.Log.Warn("events are not pushed any more", "sink", sink.Name(), "error", err)
 			}
 		})
+	}
+	if tell := r.config.OnEvent; tell != nil {
+		r.config.OnEvent = func(e mesh.Event) {
+			if e.Kind == mesh.Died {
+				died()
+			}
+			tell(e)
+		}
 	}
 	<-r.stream.Begun() // clients of the endpoint are let in once the process has started
 	var m *mesh.Mesh

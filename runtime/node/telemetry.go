@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/eventlog"
 	"github.com/carillon-rt/carillon/telemetry/metric"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -86,6 +87,9 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS, extra []Observer) (err e
 	}
 	if t.trace, err = trace.New(context.Background(), t.exported); err != nil {
 		return err
+	}
+	if t.trace.Exports() {
+		t.tape.Exporter(otlp.Fingerprint())
 	}
 	metrics, err := metric.NewCollector(metric.Config{
 		Slots: t.follower.Slots, Tallies: t.tallies, Now: tape.Now, Missed: t.follower.Missed, Version: Version(),

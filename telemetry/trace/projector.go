@@ -183,6 +183,9 @@ func (p *Projector) Interrupt(why string) {
 	p.sentTo = max(p.sentTo, now)
 }
 
+// Exports says whether spans leave the process.
+func (p *Projector) Exports() bool { return p.pipe.gate != nil }
+
 // Complete says whether every span that was made before the last Flush without an error has been exported: there is an
 // exporter, and none was dropped or refused.
 func (p *Projector) Complete() bool {

@@ -1,0 +1,79 @@
+package postmortem
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/carillon-rt/carillon/telemetry/otlp"
+	osprocess "github.com/carillon-rt/carillon/telemetry/process"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// SendLeft sends the spans that dead processes of this host have left on their tapes below a folder, to where the
+// OTEL_* variables of this process say, and marks the tapes: it sends for those alone that had the same variables, and
+// so the same receiver and the same service. However many processes call it, at whatever time, each tape is sent once;
+// one whose spans were not taken is left for the next call. A folder that isn't there has no tapes.
+//
+// It blocks as Export does. It gives up after the first tape that could not be sent, as others could not be, either.
+func SendLeft(ctx context.Context, dir string, opts ExportOptions) (total Exported, err error) {
+	r := &Report{}
+	files, _, err := r.list([]string{dir})
+	if errors.Is(err, fs.ErrNotExist) {
+		return total, nil
+	}
+	variables := otlp.Fingerprint()
+	for _, path := range files {
+		if err != nil || total.Failed > 0 {
+			break
+		}
+		err = sendLeft(ctx, path, variables, &opts, &total)
+	}
+	return total, err
+}
+
+// left tells whether a process has left spans that those with the same variables are to send.
+func left(r *tape.Reader, variables uint64) bool {
+	h := r.Header()
+	return h.Exporter == variables && h.Exported != tape.AllExported && !h.Closed && r.Liveness() == osprocess.Dead
+}
+
+// sendLeft sends what is left on one tape, if anything is, and adds to total.
+func sendLeft(ctx context.Context, path string, variables uint64, opts *ExportOptions, total *Exported) error {
+	t, err := tape.Open(path)
+	if err != nil {
+		return nil //nolint:nilerr // no tape, or one of which nothing is known
+	}
+	candidate := left(t, variables)
+	_ = t.Close()
+	if !candidate {
+		return nil
+	}
+	claim, err := tape.OpenClaim(path)
+	if errors.Is(err, tape.ErrClaimed) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("postmortem: %w", err)
+	}
+	defer claim.Close() //nolint:errcheck // what was written is there
+	if !left(claim.Reader, variables) {
+		return nil // another one was quicker
+	}
+	p, err := readTape(path, &Options{Last: 1})
+	if err != nil {
+		return nil //nolint:nilerr // it was one a moment ago: somebody has cut it
+	}
+	(&Report{}).endings([]*process{p}, []string{filepath.Join(filepath.Dir(path), osprocess.Ledger)})
+	stats, err := export(ctx, p, cmp.Or(p.end.at, p.last), opts)
+	total.Processes++
+	total.Spans += stats.Exported
+	total.Failed += stats.Failed + stats.Dropped
+	if err == nil && stats.Failed+stats.Dropped == 0 {
+		err = claim.Sent()
+	}
+	return err
+}

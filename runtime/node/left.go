@@ -1,0 +1,78 @@
+package node
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/postmortem"
+)
+
+// leftovers sends what dead processes of this host left on their tapes, at the start, and when another process of the
+// job has died: one that ends by os.Exit, a panic or SIGKILL can't send its last spans itself. A nil leftovers, of a
+// process that sends none, does nothing.
+type leftovers struct {
+	news   chan struct{} // a process died
+	ending chan struct{} // closed: no more is begun
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// settleDown is how long after the death of another process this one sends what that left: one that ends because of it,
+// as most do, must not end while it sends, or others would send the same once more.
+const settleDown = 2 * time.Second
+
+// newLeftovers begins to send. The tapes are those of all jobs: the next process here may be another one's.
+func newLeftovers(s *settings, t *Telemetry) *leftovers {
+	if t.trace == nil || !t.trace.Exports() {
+		return nil
+	}
+	l := &leftovers{news: make(chan struct{}, 1), ending: make(chan struct{})}
+	var ctx context.Context
+	ctx, l.cancel = context.WithCancel(context.Background())
+	jobs := filepath.Dir(filepath.Dir(t.tape.Path()))
+	opts := postmortem.ExportOptions{Algorithm: t.exported.AlgorithmName, Logger: s.Log}
+	l.done.Go(func() {
+		for {
+			if _, err := postmortem.SendLeft(ctx, jobs, opts); err != nil && ctx.Err() == nil {
+				s.Log.Warn("what dead processes left on their tapes was not sent", "error", err)
+			}
+			select {
+			case <-l.news:
+			case <-l.ending:
+				return
+			}
+			select {
+			case <-time.After(settleDown):
+			case <-l.ending:
+				return
+			}
+		}
+	})
+	return l
+}
+
+// died tells that a process of the job has died.
+func (l *leftovers) died() {
+	if l == nil {
+		return
+	}
+	select {
+	case l.news <- struct{}{}:
+	default: // it is looked for in any case
+	}
+}
+
+// end lets what is being sent be sent, bounded by ctx: others will send what is not.
+func (l *leftovers) end(ctx context.Context) {
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	close(l.ending)
+	defer context.AfterFunc(ctx, l.cancel)()
+	l.done.Wait()
+	l.cancel()
+}

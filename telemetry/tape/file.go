@@ -123,18 +123,32 @@ func (t *file) malformed(format string, args ...any) error {
 	return &FormatError{t.path, fmt.Sprintf(format, args...)}
 }
 
-// readAt fills b from off on.
+// readAt fills b from off on. Of a tape that is cut short while it is read, nothing is read any more: its writer has
+// given it up, and what is left stands still.
 func (t *file) readAt(b []byte, off int64) error {
 	n, err := t.f.ReadAt(b, off)
+	if err == nil && !t.partial && t.geo.op > 0 {
+		var last [1]byte
+		_, err = t.f.ReadAt(last[:], t.geo.size()-1)
+	}
 	switch {
 	case errors.Is(err, io.EOF) && t.cut > 0 && off+int64(len(b)) <= t.geo.size():
 		clear(b[n:]) // as if it had never been written
 	case errors.Is(err, io.EOF):
-		return t.malformed("was cut short: there is nothing more at byte %d", off)
+		return t.cutShort()
 	case err != nil:
 		return fmt.Errorf("tape: %w", err)
 	}
 	return nil
+}
+
+// cutShort says how much there is of a tape that was cut short.
+func (t *file) cutShort() error {
+	st, err := t.f.Stat()
+	if err != nil {
+		return fmt.Errorf("tape: %w", err)
+	}
+	return t.malformed("was cut short: it has %d bytes of %d", st.Size(), t.geo.size())
 }
 
 // readStatic reads and checks what never changes. After it, every offset that geo gives is inside the file.
@@ -145,6 +159,9 @@ func (t *file) readStatic() error {
 	}
 	if !st.Mode().IsRegular() {
 		return t.malformed("is no regular file (%v)", st.Mode().Type())
+	}
+	if st.Size() == 0 {
+		return t.malformed("was emptied: it has 0 bytes")
 	}
 	if st.Size() < headerSize {
 		return t.malformed("has %d bytes: less than the header of a tape, which has %d", st.Size(), headerSize)
@@ -189,7 +206,7 @@ func (t *file) readStatic() error {
 		t.cut = st.Size()
 	}
 	if t.cut > 0 && !t.partial {
-		return t.malformed("was cut short: it has %d bytes of %d", st.Size(), size)
+		return t.cutShort()
 	}
 	t.static = Header{
 		PID:     int(int32(h.pid)),
@@ -233,5 +250,8 @@ func (t *file) Header() Header {
 func (t *file) readChanging() (changing, error) {
 	var c [1]changing
 	err := t.readAt(bytesOf(c[:]), changingAt)
+	if err == nil && c[0].state == 0 && t.cut == 0 {
+		err = t.malformed("was emptied: its header is gone")
+	}
 	return c[0], err
 }

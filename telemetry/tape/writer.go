@@ -9,10 +9,15 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/tape/internal/hole"
 )
 
 // Writer is one process's tape. It is safe for concurrent use. A nil *Writer is the tape switched off: every method
 // is a no-op.
+//
+// A file that loses its pages while it is written, since somebody truncates it or its disk fails, is given up: what is
+// written later goes nowhere, and readers are told that the tape was cut short.
 type Writer struct {
 	path string
 	*mapping
@@ -87,6 +92,7 @@ func mapFile(f *os.File, g geometry) (*mapping, error) {
 		return nil, err
 	}
 	h := (*header)(unsafe.Pointer(unsafe.SliceData(mem)))
+	region := hole.Protect(mem)
 	m := &mapping{
 		changing: &h.changing,
 		slots:    part[slot](mem, g.slotOffset(), g.slots),
@@ -96,7 +102,10 @@ func mapFile(f *os.File, g geometry) (*mapping, error) {
 		ordinary: part[page](mem, g.ordinaryOffset(), g.pages()),
 		written:  make([]atomic.Bool, g.pages()),
 	}
-	runtime.AddCleanup(m, func(mem []byte) { _ = unix.Munmap(mem) }, mem)
+	runtime.AddCleanup(m, func(mem []byte) {
+		region.Release()
+		_ = unix.Munmap(mem)
+	}, mem)
 	return m, nil
 }
 

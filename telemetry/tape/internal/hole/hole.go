@@ -1,0 +1,52 @@
+package hole
+
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Region is protected memory. The handler reads it, so that its fields have their offsets from assembly, and once made
+// it is never freed: one that is released is used again.
+type Region struct {
+	start atomic.Uintptr
+	size  atomic.Uintptr // 0: it protects nothing
+	lost  atomic.Uintptr // not 0: the handler was here
+	next  *Region        // never changes
+}
+
+var (
+	mu      sync.Mutex
+	free    []*Region
+	regions atomic.Pointer[Region] // all that were ever made, for the handler
+	install = sync.OnceFunc(installHandler)
+)
+
+// Protect protects memory that was mapped from a file, whole pages of it, until Release.
+func Protect(mem []byte) *Region {
+	install()
+	mu.Lock()
+	defer mu.Unlock()
+	var r *Region
+	if n := len(free); n > 0 {
+		r, free = free[n-1], free[:n-1]
+	} else {
+		r = &Region{next: regions.Load()}
+		regions.Store(r)
+	}
+	r.lost.Store(0)
+	r.start.Store(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
+	r.size.Store(uintptr(len(mem)))
+	return r
+}
+
+// Lost tells whether the memory is not the file's any more. What was in it is gone, and what is written goes nowhere.
+func (r *Region) Lost() bool { return r.lost.Load() != 0 }
+
+// Release ends the protection, before the memory is unmapped. Nothing may access it any more.
+func (r *Region) Release() {
+	mu.Lock()
+	defer mu.Unlock()
+	r.size.Store(0)
+	free = append(free, r)
+}

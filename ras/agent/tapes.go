@@ -10,12 +10,14 @@ import (
 )
 
 // NoteOf is what a process's tape tells of it at the time now of the tape's clock. The whole tape is read: a follower
-// gets a sample of what is ordinary, and a rank's habits are known from all.
+// gets a sample of what is ordinary, and a rank's habits are known from all. The note of a tape that can't be read to
+// its end, as somebody truncated it, is Stale.
 func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdict.Note {
 	p := model.New(limits)
+	stale := false
 	for ev, err := range r.Events() {
-		if err != nil {
-			break // what could be read tells most
+		if stale = err != nil; stale {
+			break
 		}
 		p.Apply(&ev)
 	}
@@ -26,7 +28,9 @@ func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdi
 	tallies, _ := r.AppendTallies(nil) // likewise
 	p.Look(slots, tallies)
 	p.Forget()
-	return NoteBy(m, p, now)
+	n := NoteBy(m, p, now)
+	n.Stale = stale
+	return n
 }
 
 // NoteBy is what the model of a process tells of it at the time now of the tape's clock.

@@ -287,6 +287,8 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 		return w.unknown(m, fmt.Sprintf("of %s of %s nothing is known", absentText(m.absent), commText(m.slot))), true
 	case len(m.missing) == 0 && m.key.kind != exchange && m.trouble:
 		return w.stuck(m)
+	case len(m.edges) == 0 && len(m.leaves) == 0 && m.trouble && !slices.ContainsFunc(m.missing, (*actor).seen):
+		return w.unknown(m, fmt.Sprintf("what %s does can't be seen, as nobody can read its tape", missingText(m))), true
 	default:
 		return Verdict{}, false
 	}
@@ -302,6 +304,18 @@ func (g *graph) troubleBefore(m *meeting) bool {
 				return s.Failure != nil && s.Comm != m.key.comm && shortly(s.Failure.Age) && !intended(s.Failure.Code)
 			})
 	})
+}
+
+// seen tells whether anything is known of what an actor's process does.
+func (a *actor) seen() bool { return a.note.Fate != Alive || !a.note.Stale || len(a.note.Slots) > 0 }
+
+// missingText names the processes that a meeting waits for.
+func missingText(m *meeting) string {
+	var ranks []Rank
+	for _, a := range m.missing {
+		ranks = append(ranks, rankOf(a, m.key.comm))
+	}
+	return ranksText(ranks)
 }
 
 func absentText(ranks []int) string {

@@ -150,6 +150,12 @@ func TestNotes(t *testing.T) {
 			[]string{`unknown (possible) all_reduce 12 on "half" does not end, and why is not known: of rank 3 of "half" nothing is known`},
 		},
 		{
+			"one is alive, and its tape is given up",
+			hang().with(silent, 2).with(func(n *verdict.Note, _ *verdict.Slot) { n.Stale = true }, 2),
+			[]string{`unknown (possible) all_reduce 41 on "world" does not end, and why is not known: what rank 2 does ` +
+				`can't be seen, as nobody can read its tape`},
+		},
+		{
 			"of one at the first init nothing is known",
 			newJob(4).with(silent, 2, 3).with(act(tape.ActInit, 12*time.Second, true), 0, 1).without(3),
 			[]string{

@@ -112,7 +112,7 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Seen), "it gave no sign of life since"
 	}
 	m, err := p.modelAt(now)
-	n.Stale = now < p.from || err != nil // what it was in is no more on its tape, or can't be read
+	n.Stale = now < p.from || p.cut || err != nil // what it was in is no more on its tape, or can't be read
 	m.Learn(p.tallies)
 	if at := p.header.Resumed; at > 0 && at <= now {
 		m.Resumed(at)
@@ -311,7 +311,7 @@ func (r *Report) mistakes() []Said {
 // state says what became of the process, of one whose tape is not closed.
 func (p *process) state() ProcessState {
 	switch {
-	case p.header.Closed:
+	case p.header.Closed, p.cut && p.end.exit.Known && !p.end.exit.Failed():
 		return StateClosed
 	case p.alive == osprocess.Alive:
 		return StateAlive

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ type process struct {
 	tallies  []tape.Tally // that have counted something
 	unread   bool         // it could not be read again, and that was told
 	long     []long       // calls that stalled and ended
+	cut      bool         // somebody cut it short, perhaps while it was written, and what was written then is nowhere
 	problems []string
 
 	clock *clock
@@ -71,6 +73,9 @@ func (r *Report) load(files []string, opts *Options) (procs []*process) {
 	for i, p := range read {
 		if errs[i] != nil {
 			r.problem(files[i], "was not read: it %s", why(errs[i]))
+			if info, err := os.Lstat(files[i]); err == nil && info.Size() == 0 {
+				r.emptied = append(r.emptied, files[i])
+			}
 			continue
 		}
 		procs = append(procs, p)
@@ -116,9 +121,9 @@ func readTape(path string, opts *Options) (*process, error) {
 		return nil, err
 	}
 	defer r.Close() //nolint:errcheck // only read from
-	p := &process{path: path, header: r.Header(), alive: r.Liveness(), rank: -1}
+	p := &process{path: path, header: r.Header(), alive: r.Liveness(), rank: -1, cut: cut > 0}
 	problem := func(text string) { p.problems = append(p.problems, text) }
-	if cut > 0 {
+	if p.cut {
 		problem("was cut short: what is behind byte " + number(uint64(cut)) + " is missing")
 	}
 	p.slots, err = r.AppendSlots(nil) // before the records: of a living process, what they tell is newer
@@ -174,7 +179,7 @@ func readTape(path string, opts *Options) (*process, error) {
 	if missed.Op == 0 {
 		p.from = 0
 	}
-	p.problems = append(p.problems, p.count(r, cut > 0)...)
+	p.problems = append(p.problems, p.count(r, p.cut)...)
 	p.place()
 	p.countMembers()
 	return p, nil

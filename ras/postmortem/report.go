@@ -42,12 +42,13 @@ type Report struct {
 	// Problems say what of the input could not be used, and what of it is not to be trusted.
 	Problems []Problem `json:"problems"`
 
-	procs  []*process
-	comms  []*comm   // in the order in which they were made
-	size   int       // ranks of the job; 0 if unknown
-	timed  bool      // the options bound the time
-	latest bool      // the job was chosen among several, as it wrote last
-	at     time.Time // at which the job was judged, if the options say one
+	procs   []*process
+	comms   []*comm   // in the order in which they were made
+	size    int       // ranks of the job; 0 if unknown
+	timed   bool      // the options bound the time
+	latest  bool      // the job was chosen among several, as it wrote last
+	emptied []string  // files that were tapes, before somebody truncated them
+	at      time.Time // at which the job was judged, if the options say one
 }
 
 // Said is an error as ranks met it.

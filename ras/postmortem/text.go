@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -184,8 +185,21 @@ func (r *Report) gap() string {
 	if worst != nil {
 		gaps = append(gaps, fmt.Sprintf("There is no tape of %s of %s: what is missing may matter.", worst.absentText(),
 			commName(worst.Name, worst.ID)))
+		if emptied := r.emptiedTapes(); len(emptied) > 0 {
+			gaps = append(gaps, fmt.Sprintf("Somebody truncated %s.", words.List(emptied)))
+		}
 	}
 	return strings.Join(gaps, " ")
+}
+
+// emptiedTapes are the names of those beside the job's tapes of which nothing is left.
+func (r *Report) emptiedTapes() (names []string) {
+	for _, path := range r.emptied {
+		if slices.ContainsFunc(r.procs, func(p *process) bool { return filepath.Dir(p.path) == filepath.Dir(path) }) {
+			names = append(names, clean(filepath.Base(path)))
+		}
+	}
+	return names
 }
 
 // absentText names the ranks that left no tape.

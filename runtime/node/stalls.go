@@ -119,7 +119,13 @@ func (t *Telemetry) lookForStalls() {
 func (t *Telemetry) look(interval time.Duration) {
 	s, now := t.stalls, tape.Now()
 	t.tape.Saw(now)
-	s.slots, _ = t.follower.AppendSlots(s.slots[:0]) // what can't be read is left out
+	var err error
+	if s.slots, err = t.follower.AppendSlots(s.slots[:0]); err != nil && len(s.slots) == 0 { // the tape is given up
+		if t.ras != nil {
+			t.ras.looked(&seen{}, false)
+		}
+		return
+	}
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
 	t.observing.Lock()
 	defer t.observing.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/telemetry/eventlog"
 	"github.com/carillon-rt/carillon/telemetry/metric"
@@ -184,6 +185,9 @@ func (t *Telemetry) start() {
 	}
 }
 
+// givenUp is said once of a tape that can't be read any more. The job goes on: its operations don't need the tape.
+const givenUp = "the tape is given up: the process goes on, and nothing shows any more what its communicators do"
+
 // follow feeds the observers until the tape is closed.
 func (t *Telemetry) follow() error {
 	events := make([]tape.Event, batch)
@@ -197,7 +201,7 @@ func (t *Telemetry) follow() error {
 		case errors.Is(err, tape.ErrClosed):
 			return nil
 		case err != nil:
-			t.log.Error("the tape can't be read any more: traces and histograms stop here", "error", err)
+			t.log.Error(givenUp, "error", err)
 			return err
 		}
 	}
@@ -217,17 +221,19 @@ func (t *Telemetry) observe(events []tape.Event) {
 	}
 }
 
-// broken tells whether the tape can still be read.
+// broken says that the tape is given up, if it is. That makes no process less ready.
 func (t *Telemetry) broken() error {
 	if t.tape == nil {
 		return nil
 	}
 	select {
 	case <-t.done:
-		return t.failed
+		if t.failed != nil {
+			return health.Well(givenUp + ": " + t.failed.Error())
+		}
 	default:
-		return nil
 	}
+	return nil
 }
 
 // sync waits a moment until what is on the tape now has been read, if anybody reads it.
@@ -259,8 +265,7 @@ func (t *Telemetry) stop(ctx context.Context) error {
 		<-t.done
 	}
 	t.flush(ctx)
-	errs = append(errs, t.closeFollower())
-	return errors.Join(append(errs, t.failed)...)
+	return errors.Join(append(errs, t.closeFollower())...) // a tape that was given up has been told
 }
 
 // flush sends what is left, spans and metrics side by side: a receiver of one that is away must not take the other's

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -181,6 +182,30 @@ func TestPause(t *testing.T) {
 	}
 	await(t, tapes, `WHAT HAPPENED Nothing was wrong in the end: .* The job was held up at [0-9:.]+: not_entered \(certain\): `+
 		`rank 1 \([^)]*\) has not entered all_reduce 2 on "world"; .* ranks 0 and 2 wait\.`)
+}
+
+// Somebody truncates the tape of a rank: the job goes on, that rank says so once, and the post-mortem does.
+func TestTruncatedTape(t *testing.T) {
+	tapes := t.TempDir()
+	j, pids := start(t, "pause", tapes)
+	j.Await(`^\[1\] pauses$`)
+	all, err := filepath.Glob(filepath.Join(tapes, "*", fmt.Sprintf("*-%d.tape", pids[0])))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("rank 0's tapes are %v, %v", all, err)
+	}
+	if err := os.Truncate(all[0], 0); err != nil {
+		t.Fatal(err)
+	}
+	j.Await(`^\[0\] .*level=ERROR msg="the tape is given up: the process goes on, .* was cut short: it has 0 bytes of `)
+	e2e.Kill(t, pids[1], syscall.SIGUSR1)
+	if code := j.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if n := strings.Count(j.Output(), "level="); n > 1 {
+		t.Errorf("it is told in %d lines", n)
+	}
+	await(t, tapes, `There is no tape of rank 0 of world: what is missing may matter\. Somebody truncated `+
+		filepath.Base(all[0])+`\.`, `2 closed`)
 }
 
 func TestMismatch(t *testing.T) {

@@ -17,11 +17,14 @@ const (
 	RecursiveDoubling           // partners at distance 1, 2, 4 …
 	Tree                        // binomial
 	Direct                      // every rank with every other at once; through shared memory this is one copy each way
+	OneShot                     // every rank posts its input, and reads what it needs of the others'; see Request.Board
 	numAlgorithms
 )
 
 func names() [numAlgorithms]string {
-	return [...]string{Auto: "auto", Ring: "ring", RecursiveDoubling: "recursive_doubling", Tree: "tree", Direct: "direct"}
+	return [...]string{
+		Auto: "auto", Ring: "ring", RecursiveDoubling: "recursive_doubling", Tree: "tree", Direct: "direct", OneShot: "one_shot",
+	}
 }
 
 // String is the algorithm's name in lower case, which ParseAlgorithm reads.
@@ -47,15 +50,15 @@ func ParseAlgorithm(s string) (Algorithm, error) {
 func For(call lifecycle.Call) []Algorithm {
 	switch call {
 	case lifecycle.CallAllReduce:
-		return []Algorithm{Direct, Ring, RecursiveDoubling, Tree}
+		return []Algorithm{Direct, Ring, RecursiveDoubling, Tree, OneShot}
 	case lifecycle.CallBroadcast, lifecycle.CallReduce:
-		return []Algorithm{Tree, Direct, Ring}
+		return []Algorithm{Tree, Direct, Ring, OneShot}
 	case lifecycle.CallAllGather:
-		return []Algorithm{Direct, Ring, RecursiveDoubling}
+		return []Algorithm{Direct, Ring, RecursiveDoubling, OneShot}
 	case lifecycle.CallReduceScatter:
-		return []Algorithm{Direct, Ring}
+		return []Algorithm{Direct, Ring, OneShot}
 	case lifecycle.CallGather, lifecycle.CallScatter, lifecycle.CallAllToAll, lifecycle.CallBarrier:
-		return []Algorithm{Direct}
+		return []Algorithm{Direct, OneShot}
 	default:
 		return nil
 	}

@@ -49,7 +49,7 @@ func (s *Step) String() string {
 
 // String is the span as a slice expression.
 func (s Span) String() string {
-	names := [...]string{In: "in", Out: "out", Tmp: "tmp"}
+	names := [...]string{In: "in", Out: "out", Tmp: "tmp", Posted: "posted"}
 	return fmt.Sprintf("%s[%d:%d]", names[s.Buf], s.Off, s.Off+s.Len)
 }
 

@@ -3,6 +3,7 @@ package algo_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
@@ -29,6 +30,7 @@ func (c Case) String() string {
 type rank struct {
 	plan *algo.Plan
 	bufs [3][]Value // by algo.Buffer
+	post []Value    // In as it was
 	done []int      // by step: elements done
 	sent map[int][]int
 	recv map[int][]int
@@ -68,7 +70,7 @@ func newRank(c Case, r int, p *algo.Plan) *rank {
 	in, out := buffers(c, r)
 	k := &rank{
 		plan: p, bufs: [3][]Value{algo.In: in, algo.Out: out, algo.Tmp: make([]Value, p.Tmp)},
-		done: make([]int, len(p.Steps)), sent: map[int][]int{}, recv: map[int][]int{},
+		post: slices.Clone(in), done: make([]int, len(p.Steps)), sent: map[int][]int{}, recv: map[int][]int{},
 	}
 	for i, s := range p.Steps {
 		switch s.Kind {
@@ -119,14 +121,15 @@ func hasPeer(s *algo.Step) bool {
 
 // Reads are the spans that a step reads of its rank's memory.
 func Reads(s *algo.Step) []algo.Span {
+	var spans []algo.Span
 	switch s.Kind {
 	case algo.StepSend, algo.StepRecvReduce, algo.StepCopy:
-		return []algo.Span{s.Src}
+		spans = []algo.Span{s.Src}
 	case algo.StepReduce:
-		return []algo.Span{s.Src, s.Src2}
+		spans = []algo.Span{s.Src, s.Src2}
 	case algo.StepRecv:
 	}
-	return nil
+	return slices.DeleteFunc(spans, func(sp algo.Span) bool { return sp.Buf == algo.Posted })
 }
 
 // Writes are the spans that a step writes of its rank's memory.
@@ -238,7 +241,12 @@ func apply(ranks []*rank, m move, n int) {
 			v = f.bufs[src.Buf][src.Off+f.done[m.send]]
 			f.done[m.send]++
 		}
-		own := func(sp algo.Span) Value { return k.bufs[sp.Buf][sp.Off+at] }
+		own := func(sp algo.Span) Value {
+			if sp.Buf == algo.Posted {
+				return ranks[s.Peer].post[sp.Off+at]
+			}
+			return k.bufs[sp.Buf][sp.Off+at]
+		}
 		switch s.Kind {
 		case algo.StepRecvReduce:
 			if s.IncomingFirst {

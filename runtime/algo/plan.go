@@ -1,13 +1,14 @@
 package algo
 
-// Buffer names one of the three buffers that a step works on.
+// Buffer names one of the buffers that a step works on.
 type Buffer uint8
 
 // The buffers.
 const (
-	In  Buffer = iota // the user's send buffer; never written
-	Out               // the user's receive buffer
-	Tmp               // scratch of Plan.Tmp elements, owned by the engine
+	In     Buffer = iota // the user's send buffer; never written
+	Out                  // the user's receive buffer
+	Tmp                  // scratch of Plan.Tmp elements, owned by the engine
+	Posted               // what Step.Peer has posted, which may be this rank: its In as it was; only read by local steps
 )
 
 // Span is Len elements of a buffer, from element Off on.
@@ -47,7 +48,7 @@ type Range struct{ From, To int }
 // length, which is never 0.
 type Step struct {
 	Kind          StepKind
-	Peer          int // StepSend, StepRecv, StepRecvReduce
+	Peer          int // StepSend, StepRecv, StepRecvReduce; else whose Posted is read
 	Dst           Span
 	Src, Src2     Span
 	IncomingFirst bool

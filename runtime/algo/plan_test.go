@@ -22,6 +22,14 @@ func collectives() []lifecycle.Call {
 	return calls
 }
 
+// board is room for whatever the cases post, if the algorithm needs that.
+func board(a algo.Algorithm) int {
+	if a == algo.OneShot {
+		return 1 << 30
+	}
+	return 0
+}
+
 // check runs a case, and compares what is sent with what the algorithms' docs say.
 func check(c Case) error {
 	plans, err := Run(c)
@@ -45,7 +53,7 @@ func check(c Case) error {
 // sent is how many elements all ranks together send.
 func sent(c Case) int {
 	n, count := c.Request.Size, c.Request.Count
-	if n == 1 {
+	if n == 1 || c.Algorithm == algo.OneShot {
 		return 0
 	}
 	pow := 1
@@ -96,7 +104,7 @@ func TestPlansAreRight(t *testing.T) {
 							c := Case{
 								Request: algo.Request{
 									Call: call, Size: size, Root: (size * 2) / 3 % size,
-									Count: shape[0], ElemSize: shape[1],
+									Count: shape[0], ElemSize: shape[1], Board: board(a),
 								},
 								Algorithm: a, InPlace: inPlace, Seed: uint64(size),
 							}
@@ -115,13 +123,14 @@ func TestPlansAreRightForAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		call := rapid.SampledFrom(collectives()).Draw(t, "call")
 		size := rapid.IntRange(1, 17).Draw(t, "size")
+		a := rapid.SampledFrom(algo.For(call)).Draw(t, "algorithm")
 		c := Case{
 			Request: algo.Request{
 				Call: call, Size: size, Root: rapid.IntRange(0, size-1).Draw(t, "root"),
 				Count:    rapid.IntRange(0, 40).Draw(t, "count"),
-				ElemSize: rapid.SampledFrom([]int{1, 4, 8, 1 << 20}).Draw(t, "element"),
+				ElemSize: rapid.SampledFrom([]int{1, 4, 8, 1 << 20}).Draw(t, "element"), Board: board(a),
 			},
-			Algorithm: rapid.SampledFrom(algo.For(call)).Draw(t, "algorithm"),
+			Algorithm: a,
 			InPlace:   rapid.Bool().Draw(t, "in place"),
 			Seed:      rapid.Uint64().Draw(t, "seed"),
 		}
@@ -180,6 +189,9 @@ func TestChoose(t *testing.T) {
 		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1, ElemSize: 8, Nodes: two}, algo.RecursiveDoubling},
 		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1 << 20, ElemSize: 8, Nodes: two}, algo.Ring},
 		{algo.Request{Call: lifecycle.CallBarrier, Size: 4, ElemSize: 1}, algo.Direct},
+		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1, ElemSize: 8, Board: 8}, algo.OneShot},
+		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 2, ElemSize: 8, Board: 8}, algo.Direct},
+		{algo.Request{Call: lifecycle.CallAllToAll, Size: 4, Count: 1, ElemSize: 8, Board: 24}, algo.Direct},
 	} {
 		if got := algo.Make(c.req, algo.Auto).Algorithm; got != c.want {
 			t.Errorf("Make(%+v) takes %v, want %v", c.req, got, c.want)
@@ -190,13 +202,16 @@ func TestChoose(t *testing.T) {
 		t.Errorf("overridden, Make takes %v, want %v", got, algo.Tree)
 	}
 	large.Call = lifecycle.CallAllToAll // which has no tree
+	if got := algo.Make(large, algo.OneShot).Algorithm; got != algo.Direct {
+		t.Errorf("overridden by what has no room, Make takes %v, want %v", got, algo.Direct)
+	}
 	if got := algo.Make(large, algo.Tree).Algorithm; got != algo.Direct {
 		t.Errorf("overridden by what it hasn't, Make takes %v, want %v", got, algo.Direct)
 	}
 }
 
 func TestAlgorithmNames(t *testing.T) {
-	for a := algo.Auto; a <= algo.Direct; a++ {
+	for a := algo.Auto; a <= algo.OneShot; a++ {
 		got, err := algo.ParseAlgorithm(strings.ToUpper(a.String()))
 		if err != nil || got != a {
 			t.Errorf("ParseAlgorithm(%q) is %v, %v", strings.ToUpper(a.String()), got, err)

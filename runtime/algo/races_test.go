@@ -46,8 +46,11 @@ func Races(c Case, r int, p *algo.Plan) error {
 
 // idle says whether a step copies memory onto itself, which changes nothing: engines leave it out.
 func idle(c Case, r int, s *algo.Step) bool {
+	if s.Kind != algo.StepCopy || s.Src.Buf == algo.Posted {
+		return false
+	}
 	inSrc, inDst, overlap := intersect(c, r, s.Src, s.Dst)
-	return s.Kind == algo.StepCopy && overlap && inSrc == inDst
+	return overlap && inSrc == inDst
 }
 
 // orders works out what the edges of a plan mean for every pair of steps: the strongest order on any path between them.

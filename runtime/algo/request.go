@@ -18,6 +18,9 @@ type Request struct {
 	ElemSize int // bytes
 
 	Nodes []int // node index by rank; nil if all ranks are on one host
+
+	// Board is how many bytes each rank can post where all others read them; 0 if they don't all share memory so.
+	Board int
 }
 
 // Bytes is Count in bytes.
@@ -47,6 +50,10 @@ func Make(r Request, override Algorithm) *Plan {
 }
 
 func (b *builder) plan(a Algorithm) {
+	if a == OneShot {
+		b.oneShot()
+		return
+	}
 	switch b.Call { //nolint:exhaustive // validated: one of For's calls
 	case lifecycle.CallAllReduce:
 		b.allReduce(a)

@@ -13,6 +13,8 @@
 // rings in shared memory) and tcp (between hosts). Package fabric chooses among them and connects a communicator.
 // All of them pass one conformance suite, which is with the fabric's tests.
 //
+// Ranks that all share memory have a [Board] besides, on which each posts what all others read.
+//
 // Three ways a connection ends, and what the other side sees:
 //
 //   - Close is orderly. The peer still reads what was sent before; then its Peek, and its TrySend, return a

@@ -24,10 +24,14 @@
 //
 // What a rank sends to another is a sequence of messages, each padded to a multiple of 8 bytes:
 //
+//	collective, on a Board       the plan's messages
 //	collective, up to 16 ranks   header, then the plan's messages, to every other rank (to some, the header alone)
 //	collective, more ranks       ceil(log2 n) digests (see digest.go), then the plan's messages
 //	receive                      header; it tells the sender that it is being received
 //	send                         header, data
+//
+// Ranks that all share memory have a Board, and post each collective's header there, once for all others. What is small
+// goes along, and such a collective sends nothing: its plan, algo.OneShot, reads the posts.
 //
 // In steady state an operation allocates nothing, starts no goroutine, and makes no system call of its own.
 package host

@@ -18,6 +18,7 @@ type Links interface {
 	Size() int
 	Conn(peer int) transport.Conn // nil for the own rank
 	Waiter() *transport.Waiter    // which all the Conns ring
+	Board() *transport.Board      // nil unless all ranks share memory
 	Topology() transport.Topology
 	Lost(peer int) error
 	FirstLost() (peer int, err error)
@@ -43,6 +44,8 @@ type Engine struct {
 	rank, size int
 	nodes      []int
 	all        []*link // by rank; nil for this one
+	board      *transport.Board
+	posts      uint64 // what this rank has posted there: a header for each collective, and what goes along
 
 	plans   map[key]*Plan
 	last    *Plan
@@ -67,7 +70,7 @@ type Engine struct {
 func New(links Links, tw *tape.CommWriter, cfg Config) *Engine {
 	e := &Engine{
 		cfg: cfg, links: links, waiter: links.Waiter(), tape: tw,
-		rank: links.Rank(), size: links.Size(), plans: map[key]*Plan{},
+		rank: links.Rank(), size: links.Size(), board: links.Board(), plans: map[key]*Plan{},
 	}
 	e.clocks = time.Duration(tape.Now()) - transport.Clock()
 	e.nodes = links.Topology().Node

@@ -43,7 +43,9 @@ func (e *Engine) collective(op *Op, p *Plan, h header) error {
 	x.local = 0
 	x.active = x.active[:0]
 	defer func() { x.bufs = [3][]byte{} }()
-	if e.size <= maxHeaders {
+	if e.board != nil {
+		x.post()
+	} else if e.size <= maxHeaders {
 		x.sendHeaders()
 	} else if err := e.agree(h, p); err != nil {
 		return err
@@ -51,6 +53,41 @@ func (e *Engine) collective(op *Op, p *Plan, h header) error {
 		x.join()
 	}
 	return x.told(e.drive(x))
+}
+
+// post makes all other ranks active, and posts the header for them, and the input if the plan is one of posts.
+func (x *execution) post() {
+	e := x.e
+	var head [headerSize]byte
+	x.own.put(head[:])
+	var body []byte
+	if x.p.algorithm == algo.OneShot {
+		body = x.bufs[algo.In]
+	}
+	e.posts++
+	e.board.Post(e.posts, head[:], body)
+	for d := 1; d < e.size; d++ {
+		l := e.all[(e.rank+d)%e.size]
+		l.reset()
+		x.active = append(x.active, l)
+		if len(l.pair.early) > 0 {
+			x.meet(l, &l.pair.early[0])
+		}
+	}
+}
+
+// look sees whether a rank has posted its header, if that hasn't been seen.
+func (x *execution) look(l *link) bool {
+	if l.met || x.e.board == nil {
+		return false
+	}
+	post := x.e.board.Posted(l.rank, x.e.posts)
+	if post == nil {
+		return false
+	}
+	h := getHeader(post)
+	x.meet(l, &h)
+	return true
 }
 
 // sendHeaders makes all other ranks active, with the header as what each gets first, and right behind it the first
@@ -120,9 +157,6 @@ func (x *execution) advance(l *link) (moved bool, err error) {
 	sent, err := x.send(l)
 	if err != nil {
 		return false, x.e.lost(l.rank, err)
-	}
-	if l.met && l.taken == len(x.p.recvs[l.rank]) {
-		return sent, nil
 	}
 	taken, err := x.take(l)
 	if err != nil {
@@ -203,9 +237,16 @@ func (x *execution) limit(s *step) int {
 
 // take uses what has come from a peer: its header, then the plan's messages.
 func (x *execution) take(l *link) (moved bool, err error) {
+	moved = x.look(l)
+	if l.met && l.taken == len(x.p.recvs[l.rank]) {
+		return moved, nil
+	}
 	window, err := l.peek()
+	if (len(window) > 0 || err != nil) && x.look(l) { // it posted before it sent this, or went
+		return true, nil
+	}
 	if len(window) == 0 {
-		return false, err
+		return moved, err
 	}
 	used := 0
 	if !l.met {
@@ -228,7 +269,7 @@ func (x *execution) take(l *link) (moved bool, err error) {
 	if used > 0 {
 		l.release(used)
 	}
-	return used > 0, nil
+	return moved || used > 0, nil
 }
 
 func (x *execution) meet(l *link, h *header) {
@@ -273,16 +314,24 @@ func (x *execution) step(i int) bool {
 	if n <= 0 {
 		return false
 	}
-	dst, src := x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], x.bufs[s.Src.Buf][s.Src.Off+from:][:n]
+	dst, src := x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], x.source(s, s.Src)[from:][:n]
 	if s.Kind == algo.StepCopy {
 		copyBytes(dst, src)
 	} else {
-		x.reduce(dst, src, x.bufs[s.Src2.Buf][s.Src2.Off+from:][:n])
+		x.reduce(dst, src, x.source(s, s.Src2)[from:][:n])
 	}
 	if x.done[i] = from + n; x.done[i] == s.n {
 		x.local++
 	}
 	return true
+}
+
+// source is the memory of a span that a local step reads.
+func (x *execution) source(s *step, sp algo.Span) []byte {
+	if sp.Buf == algo.Posted {
+		return x.e.board.Posted(s.Peer, x.e.posts)[headerSize+sp.Off:]
+	}
+	return x.bufs[sp.Buf][sp.Off:]
 }
 
 // waitsFor is the rank that the operation can't go on without, -1 if there is none: one whose header is missing, else
@@ -317,8 +366,12 @@ func (x *execution) wants(rank int) int {
 		return endless
 	}
 	n := 0
-	if !l.met {
+	switch {
+	case l.met:
+	case x.e.board == nil:
 		n = headerSize - l.got
+	case x.e.board.Posted(rank, x.e.posts) == nil:
+		return endless
 	}
 	for _, i := range x.p.recvs[rank][l.taken:] {
 		s := &x.p.steps[i]

@@ -228,12 +228,17 @@ func (g *group) take(l *link) (moved bool, err error) {
 	if g.satisfied(l) {
 		return false, nil // what comes now is the next operation's
 	}
+	collective := g.e.posted(l.rank)
 	window, err := l.peek()
 	if len(window) == 0 {
 		if err != nil {
-			err = g.e.lost(l.rank, err)
+			return false, g.e.lost(l.rank, err)
 		}
-		return false, err
+		if collective != nil { // it posted behind all that it sent
+			h := getHeader(collective)
+			return false, g.mismatch(l, &h)
+		}
+		return false, nil
 	}
 	used := 0
 	for !g.satisfied(l) {
@@ -250,6 +255,14 @@ func (g *group) take(l *link) (moved bool, err error) {
 		l.release(used)
 	}
 	return used > 0, nil
+}
+
+// posted is what a rank has posted of the next collective, nil if it hasn't.
+func (e *Engine) posted(rank int) []byte {
+	if e.board == nil {
+		return nil
+	}
+	return e.board.Posted(rank, e.posts+1)
 }
 
 // satisfied says whether all has come that is to come from a peer.

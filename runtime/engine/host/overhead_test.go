@@ -48,6 +48,7 @@ func newHall(size int) *hall {
 	return h
 }
 
+func (h *hall) Board() *transport.Board      { return nil }
 func (h *hall) Rank() int                    { return 0 }
 func (h *hall) Size() int                    { return len(h.conns) }
 func (h *hall) Conn(peer int) transport.Conn { return h.conns[peer] }

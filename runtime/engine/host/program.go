@@ -4,6 +4,7 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
 // step is a step of a plan, whose spans are in bytes.
@@ -65,10 +66,14 @@ func (e *Engine) Plan(op *Op) *Plan {
 
 func (e *Engine) compile(op *Op) *Plan {
 	es := op.DataType.Size()
-	plan := algo.Make(algo.Request{
+	r := algo.Request{
 		Call: op.Call, Rank: e.rank, Size: e.size, Root: max(op.Peer, 0),
 		Count: op.Count, ElemSize: es, Nodes: e.nodes,
-	}, op.Algorithm)
+	}
+	if e.board != nil {
+		r.Board = transport.BoardBytes - headerSize
+	}
+	plan := algo.Make(r, op.Algorithm)
 	p := &Plan{
 		algorithm: plan.Algorithm,
 		steps:     make([]step, len(plan.Steps)),

@@ -130,8 +130,12 @@ type confirming interface {
 }
 
 // confirm tells all peers that this rank is connected with all, and waits until each has said the same. So no rank is
-// ready where another failed.
+// ready where another failed. Where all ranks reach each other through shared memory, they have a Board.
 func (l *Links) confirm(ctx context.Context) error {
+	shared := l.inbox != nil && len(l.shms) == len(l.conns)-1
+	if shared {
+		l.inbox.Share()
+	}
 	for _, c := range l.conns {
 		if c != nil {
 			c.(confirming).Confirm()
@@ -153,6 +157,12 @@ func (l *Links) confirm(ctx context.Context) error {
 		}
 	}
 	l.waiter.Active()
+	for _, c := range l.shms {
+		shared = shared && c.Shares()
+	}
+	if shared {
+		l.board = l.inbox.Board(l.rank, l.shms)
+	}
 	return nil
 }
 

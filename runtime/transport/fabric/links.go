@@ -20,7 +20,8 @@ type Links struct {
 	waiter   *transport.Waiter
 	topology transport.Topology
 
-	inbox   *shm.Inbox // nil when no peer is reached through shared memory
+	board   *transport.Board // nil unless all ranks share memory
+	inbox   *shm.Inbox       // nil when no peer is reached through shared memory
 	shms    []*shm.Conn
 	inprocs []*inproc.Conn
 	unwatch []func()
@@ -41,6 +42,9 @@ func (l *Links) Conn(peer int) transport.Conn { return l.conns[peer] }
 
 // Waiter is where the rank waits for its connections.
 func (l *Links) Waiter() *transport.Waiter { return l.waiter }
+
+// Board is where all ranks post what all others read; nil unless all of them share memory, in processes of their own.
+func (l *Links) Board() *transport.Board { return l.board }
 
 // Topology says where the ranks are.
 func (l *Links) Topology() transport.Topology { return l.topology }

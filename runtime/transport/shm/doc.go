@@ -4,14 +4,13 @@
 // into its slot, the owner reads from there.
 //
 //	inbox of rank 1
-//	┌ header ─────────────┬ slot of rank 0 ────────────────┬ slot of rank 1 ┬ slot of rank 2 …
-//	│ magic, id, token    │ tail     written by rank 0     │ (unused)       │
-//	│ doorbell  (futex)   │ head     written by rank 1     │                │
-//	│ alerts              │ verdict  written by rank 1     │                │
-//	│ gave up, notice     │                                │                │
-//	│                     │ status, notice  by rank 0      │                │
-//	│                     │ ring ▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░    │                │
-//	└─────────────────────┴────────────────────────────────┴────────────────┴──
+//	┌ header ───────────┬ board ─────────────┬ slot of rank 0 ────────────┬ slot of rank 1 ┬ slot of rank 2 …
+//	│ magic, id, token  │ what rank 1 posts  │ tail     written by rank 0 │ (unused)       │
+//	│ doorbell  (futex) │ for all others     │ head     written by rank 1 │                │
+//	│ alerts            │                    │ verdict  written by rank 1 │                │
+//	│ gave up, notice   │                    │ status, notice  by rank 0  │                │
+//	│ shared            │                    │ ring ▒▒▒▒▒▒▒▒▒░░░░░░░░░    │                │
+//	└───────────────────┴────────────────────┴────────────────────────────┴────────────────┴──
 //
 // Peers open it as /proc/<pid>/fd/<n>. They take it for what it should be only if it is a memfd of the same user,
 // sealed against change of size, with the right magic, communicator and random token in it. So a number that was used

@@ -144,3 +144,20 @@ func (in *Inbox) Open(self, peer, pid int, loc Location, bell *transport.Waiter)
 	transport.RingWord(c.peerBell)
 	return c, nil
 }
+
+// Share says to all peers, before this rank confirms, that it reaches all of them through shared memory.
+func (in *Inbox) Share() { word32(in.m.mem, headerShared).Store(1) }
+
+// Shares tells whether the peer, which has confirmed, reaches all others through shared memory.
+func (c *Conn) Shares() bool { return word32(c.theirs.mem, headerShared).Load() == 1 }
+
+// Board is that of a communicator all of whose ranks Share, for the inbox's owner, which has conns with all others.
+func (in *Inbox) Board(rank int, conns []*Conn) *transport.Board {
+	memory := make([][]byte, len(conns)+1)
+	bells := make([]*atomic.Uint32, len(conns))
+	memory[rank] = boardOf(in.m.mem)
+	for i, c := range conns {
+		memory[c.peer], bells[i] = boardOf(c.theirs.mem), c.peerBell
+	}
+	return transport.NewBoard(rank, memory, bells, conns)
+}

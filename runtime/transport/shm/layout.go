@@ -10,7 +10,7 @@ import (
 )
 
 // magic is "CARILLN" and the version of this layout.
-const magic = 'C' | 'A'<<8 | 'R'<<16 | 'I'<<24 | 'L'<<32 | 'L'<<40 | 'N'<<48 | 1<<56
+const magic = 'C' | 'A'<<8 | 'R'<<16 | 'I'<<24 | 'L'<<32 | 'L'<<40 | 'N'<<48 | 2<<56
 
 // Offsets in the header. What different ranks write lies at least 128 bytes apart, since processors fetch cache lines
 // in pairs.
@@ -23,8 +23,12 @@ const (
 	headerBell   = 128
 	headerAlerts = 256
 	headerGaveUp = 384
+	headerShared = 392 // 1: the owner reaches all others through shared memory
 	headerNotice = 512
 	headerSize   = 4096
+
+	// The slots begin on a page behind the board.
+	slotsStart = headerSize + (transport.BoardSize+headerSize-1)/headerSize*headerSize
 )
 
 // Offsets in a slot.
@@ -75,7 +79,12 @@ func ringSize(slots int) uint64 {
 }
 
 func inboxSize(slots int) int64 {
-	return headerSize + int64(slots)*(slotRing+int64(ringSize(slots)))
+	return slotsStart + int64(slots)*(slotRing+int64(ringSize(slots)))
+}
+
+// boardOf is the owner's part of the communicator's Board.
+func boardOf(mem []byte) []byte {
+	return mem[headerSize : headerSize+transport.BoardSize : headerSize+transport.BoardSize]
 }
 
 // header is what an inbox begins with, and what is checked of it.
@@ -101,7 +110,7 @@ type slot struct {
 
 func slotOf(mem []byte, slots, rank int) slot {
 	size := int(ringSize(slots))
-	s := mem[headerSize+rank*(slotRing+size):][: slotRing+size : slotRing+size]
+	s := mem[slotsStart+rank*(slotRing+size):][: slotRing+size : slotRing+size]
 	return slot{
 		tail:    word64(s, slotTail),
 		head:    word64(s, slotHead),

@@ -1,0 +1,68 @@
+package transport
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// Board is memory in which each rank of a communicator posts, collective by collective, what all others read there: who
+// posts writes once, whatever the number of ranks. It is for ranks that share memory.
+//
+// Each rank has two slots, which take turns:
+//
+//	┌ number ┬ bytes, BoardBytes at most …
+//
+// Invariant: a rank posts number n+2 over number n when it has read all posts n+1. The others posted those when they had
+// read all posts n, its own among them.
+//
+// Post and Posted belong to the goroutine that drives the rank.
+type Board struct {
+	rank  int
+	slots [][]byte         // by rank: both slots
+	bells []*atomic.Uint32 // of the others
+	keep  any              // what keeps the memory mapped
+}
+
+// BoardBytes is the most that a post holds, and BoardSize what both slots of a rank take. What different ranks write lies
+// at least 128 bytes apart, since processors fetch cache lines in pairs.
+const (
+	BoardBytes = boardSlot - wordBytes
+	BoardSize  = 2 * boardSlot
+	boardSlot  = 16<<10 + 128
+	wordBytes  = 8
+)
+
+// NewBoard makes the Board of a rank of the memory of all, by rank: BoardSize bytes each, which were zero and begin at a
+// multiple of 128. bells are the doorbells of the others. keep is referred to as long as the Board is.
+func NewBoard(rank int, memory [][]byte, bells []*atomic.Uint32, keep any) *Board {
+	return &Board{rank: rank, slots: memory, bells: bells, keep: keep}
+}
+
+// Post posts head and body, which have BoardBytes at most, one behind the other, as number n, and rings the others.
+// Numbers begin with 1 and have no gaps.
+func (b *Board) Post(n uint64, head, body []byte) {
+	slot := b.slot(b.rank, n)
+	to := slot[wordBytes:]
+	copy(to[copy(to, head):], body)
+	number(slot).Store(n)
+	for _, bell := range b.bells {
+		RingWord(bell)
+	}
+}
+
+// Posted is the memory in which a rank has posted number n, nil if it hasn't: BoardBytes, of which those that it posted
+// stay as they are until this rank posts number n+1.
+func (b *Board) Posted(rank int, n uint64) []byte {
+	slot := b.slot(rank, n)
+	if number(slot).Load() != n {
+		return nil
+	}
+	return slot[wordBytes:]
+}
+
+func (b *Board) slot(rank int, n uint64) []byte {
+	at := n % 2 * boardSlot
+	return b.slots[rank][at : at+boardSlot : at+boardSlot]
+}
+
+func number(slot []byte) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&slot[0])) }

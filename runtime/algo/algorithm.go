@@ -18,12 +18,14 @@ const (
 	Tree                        // binomial
 	Direct                      // every rank with every other at once; through shared memory this is one copy each way
 	OneShot                     // every rank posts its input, and reads what it needs of the others'; see Request.Board
+	TwoShot                     // OneShot in two rounds: of the others' inputs a rank reads one part, and posts what it makes of it
 	numAlgorithms
 )
 
 func names() [numAlgorithms]string {
 	return [...]string{
 		Auto: "auto", Ring: "ring", RecursiveDoubling: "recursive_doubling", Tree: "tree", Direct: "direct", OneShot: "one_shot",
+		TwoShot: "two_shot",
 	}
 }
 
@@ -50,7 +52,7 @@ func ParseAlgorithm(s string) (Algorithm, error) {
 func For(call lifecycle.Call) []Algorithm {
 	switch call {
 	case lifecycle.CallAllReduce:
-		return []Algorithm{Direct, Ring, RecursiveDoubling, Tree, OneShot}
+		return []Algorithm{Direct, Ring, RecursiveDoubling, Tree, OneShot, TwoShot}
 	case lifecycle.CallBroadcast, lifecycle.CallReduce:
 		return []Algorithm{Tree, Direct, Ring, OneShot}
 	case lifecycle.CallAllGather:

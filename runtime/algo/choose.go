@@ -44,11 +44,11 @@ func rules() []rule {
 
 func choose(r Request, override Algorithm) Algorithm {
 	all := For(r.Call)
-	if slices.Contains(all, override) && (override != OneShot || r.posts()) {
+	if slices.Contains(all, override) && (override < OneShot || r.posts(override)) {
 		return override
 	}
-	if r.posts() && r.input() <= oneShotLimit {
-		return OneShot
+	if a := r.shots(); a != Auto {
+		return a
 	}
 	for _, u := range rules() {
 		if u.call == r.Call && (!u.oneHost || r.OneHost()) && (u.maxSize == 0 || r.Size <= u.maxSize) &&

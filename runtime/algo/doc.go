@@ -19,6 +19,9 @@
 //	  recv 0 → Out[1] (After: the send of In[1], which may be the same memory)  ──After──▸  send 2 ← Out[1]
 //	  recv 0 → Out[0] (After: the send of Out[0])
 //
+// Ranks that can post what all others read ([Request].Board) have plans in which nothing is sent: local steps read the
+// posts of round 0, which are every rank's In, and those of a later round when they are there.
+//
 // Plans hold without any buffering in between: a send may last until the peer has received every byte of it. And they
 // hold in place: where In and Out share memory (see [Plan]), every step that overwrites what another step still has to
 // read is ordered behind it by an edge. The tests check both.

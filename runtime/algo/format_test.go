@@ -33,6 +33,8 @@ func (s *Step) String() string {
 		}
 	case StepCopy:
 		text = fmt.Sprintf("%v = %v", s.Dst, s.Src)
+	case StepPost:
+		text = fmt.Sprintf("post %v", s.Src)
 	case StepReduce:
 		text = fmt.Sprintf("%v = %v op %v", s.Dst, s.Src, s.Src2)
 	}

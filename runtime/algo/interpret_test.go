@@ -30,7 +30,7 @@ func (c Case) String() string {
 type rank struct {
 	plan *algo.Plan
 	bufs [3][]Value // by algo.Buffer
-	post []Value    // In as it was
+	post [2][]Value // by round
 	done []int      // by step: elements done
 	sent map[int][]int
 	recv map[int][]int
@@ -70,7 +70,7 @@ func newRank(c Case, r int, p *algo.Plan) *rank {
 	in, out := buffers(c, r)
 	k := &rank{
 		plan: p, bufs: [3][]Value{algo.In: in, algo.Out: out, algo.Tmp: make([]Value, p.Tmp)},
-		post: slices.Clone(in), done: make([]int, len(p.Steps)), sent: map[int][]int{}, recv: map[int][]int{},
+		post: [2][]Value{slices.Clone(in)}, done: make([]int, len(p.Steps)), sent: map[int][]int{}, recv: map[int][]int{},
 	}
 	for i, s := range p.Steps {
 		switch s.Kind {
@@ -78,7 +78,7 @@ func newRank(c Case, r int, p *algo.Plan) *rank {
 			k.sent[s.Peer] = append(k.sent[s.Peer], i)
 		case algo.StepRecv, algo.StepRecvReduce:
 			k.recv[s.Peer] = append(k.recv[s.Peer], i)
-		case algo.StepCopy, algo.StepReduce:
+		case algo.StepCopy, algo.StepReduce, algo.StepPost:
 		}
 	}
 	return k
@@ -123,7 +123,7 @@ func hasPeer(s *algo.Step) bool {
 func Reads(s *algo.Step) []algo.Span {
 	var spans []algo.Span
 	switch s.Kind {
-	case algo.StepSend, algo.StepRecvReduce, algo.StepCopy:
+	case algo.StepSend, algo.StepRecvReduce, algo.StepCopy, algo.StepPost:
 		spans = []algo.Span{s.Src}
 	case algo.StepReduce:
 		spans = []algo.Span{s.Src, s.Src2}
@@ -134,7 +134,7 @@ func Reads(s *algo.Step) []algo.Span {
 
 // Writes are the spans that a step writes of its rank's memory.
 func Writes(s *algo.Step) []algo.Span {
-	if s.Kind == algo.StepSend {
+	if s.Kind == algo.StepSend || s.Kind == algo.StepPost {
 		return nil
 	}
 	return []algo.Span{s.Dst}
@@ -204,7 +204,7 @@ func possible(ranks []*rank) (moves []move, left int, err error) {
 				continue
 			}
 			left++
-			if !hasPeer(s) && k.room(i) > 0 {
+			if !hasPeer(s) && k.room(i) > 0 && (s.Src.Buf != algo.Posted || len(ranks[s.Peer].post[s.Round]) > 0) {
 				moves = append(moves, move{r, r, algo.None, i})
 			}
 		}
@@ -243,7 +243,7 @@ func apply(ranks []*rank, m move, n int) {
 		}
 		own := func(sp algo.Span) Value {
 			if sp.Buf == algo.Posted {
-				return ranks[s.Peer].post[sp.Off+at]
+				return ranks[s.Peer].post[s.Round][sp.Off+at]
 			}
 			return k.bufs[sp.Buf][sp.Off+at]
 		}
@@ -258,10 +258,14 @@ func apply(ranks []*rank, m move, n int) {
 			v = own(s.Src)
 		case algo.StepReduce:
 			v = own(s.Src).Combine(own(s.Src2))
-		case algo.StepRecv, algo.StepSend:
+		case algo.StepRecv, algo.StepSend, algo.StepPost:
 		}
-		k.bufs[s.Dst.Buf][s.Dst.Off+at] = v
 		k.done[m.recv]++
+		if s.Kind != algo.StepPost {
+			k.bufs[s.Dst.Buf][s.Dst.Off+at] = v
+		} else if k.done[m.recv] == s.Src.Len { // all at once
+			k.post[s.Round] = slices.Clone(k.bufs[s.Src.Buf][s.Src.Off:][:s.Src.Len])
+		}
 	}
 }
 

@@ -2,12 +2,36 @@ package algo
 
 import "github.com/carillon-rt/carillon/lifecycle"
 
-// oneShotLimit is the most that a rank posts, in bytes, where the tuning has a choice: above, the other algorithms are
-// faster. BenchmarkAllReduceBy of package host compares them.
-const oneShotLimit = 16 << 10
+// The most that a rank posts where the tuning has a choice, in bytes: above, other algorithms are faster. Of an
+// all-reduce in one shot each rank reads everything, and between two ranks nothing is saved by a second.
+// BenchmarkAllReduceBy of package host compares them.
+const (
+	oneShotLimit       = 16 << 10
+	oneShotReduceLimit = 2 << 10
+	twoShotLimit       = 1 << 20
+)
 
-// posts says whether the ranks can do a call in one shot: what each of them puts in fits into its post.
-func (r *Request) posts() bool { return r.Board > 0 && r.input() <= r.Board }
+// shots is the algorithm of posts that suits a call, Auto if there is none.
+func (r *Request) shots() Algorithm {
+	limit := oneShotLimit
+	if r.Call == lifecycle.CallAllReduce {
+		limit = oneShotReduceLimit
+	}
+	switch n := r.input(); {
+	case n <= limit && r.posts(OneShot):
+		return OneShot
+	case n <= twoShotLimit && r.Size > 2 && r.posts(TwoShot):
+		return TwoShot
+	}
+	return Auto
+}
+
+// posts says whether the ranks can do a call by an algorithm of posts: what each of them puts in fits into its post, and
+// in two rounds each has something to post.
+func (r *Request) posts(a Algorithm) bool {
+	return r.Board > 0 && r.input() <= r.Board &&
+		(a == OneShot || r.Call == lifecycle.CallAllReduce && r.Count >= r.Size)
+}
 
 // input is the most that one rank puts in, in bytes.
 func (r *Request) input() int {
@@ -26,13 +50,13 @@ func (b *builder) oneShot() {
 	root := b.Rank == b.Root
 	switch b.Call { //nolint:exhaustive // validated: one of For's calls
 	case lifecycle.CallAllReduce:
-		b.combinePosts(0)
+		b.combinePosts(b.out(0, b.Count), 0)
 	case lifecycle.CallReduce:
 		if root {
-			b.combinePosts(0)
+			b.combinePosts(b.out(0, b.Count), 0)
 		}
 	case lifecycle.CallReduceScatter:
-		b.combinePosts(b.Rank * b.Count)
+		b.combinePosts(b.out(0, b.Count), b.Rank*b.Count)
 	case lifecycle.CallBroadcast:
 		b.readPost(b.out(0, b.Count), b.Root, 0)
 	case lifecycle.CallScatter:
@@ -50,13 +74,25 @@ func (b *builder) oneShot() {
 	}
 }
 
-// combinePosts leaves in Out the combination of the Count elements from off on of all posts.
-func (b *builder) combinePosts(off int) {
-	out := b.out(0, b.Count)
-	made := b.readPost(out, 0, off)
-	for p := 1; p < b.Size; p++ {
-		made = b.add(Step{Kind: StepReduce, Peer: p, Dst: out, Src: out, Src2: Span{Posted, off, b.Count}, After: made})
+// twoShot is an all-reduce in which each rank combines one chunk of all posts, and posts that for the others.
+func (b *builder) twoShot() {
+	own := b.chunk(Out, b.Rank)
+	made := b.combinePosts(own, own.Off)
+	b.wait(b.add(Step{Kind: StepPost, Round: 1, Src: own, After: None}), one(made))
+	for d := 1; d < b.Size; d++ {
+		p := b.rank(d)
+		chunk := b.chunk(Out, p)
+		b.add(Step{Kind: StepCopy, Peer: p, Round: 1, Dst: chunk, Src: Span{Posted, 0, chunk.Len}, After: None})
 	}
+}
+
+// combinePosts leaves in dst the combination of what all have posted from off on.
+func (b *builder) combinePosts(dst Span, off int) int {
+	made := b.readPost(dst, 0, off)
+	for p := 1; p < b.Size; p++ {
+		made = b.add(Step{Kind: StepReduce, Peer: p, Dst: dst, Src: dst, Src2: Span{Posted, off, dst.Len}, After: made})
+	}
+	return made
 }
 
 func (b *builder) readPost(dst Span, peer, off int) int {

@@ -8,7 +8,7 @@ const (
 	In     Buffer = iota // the user's send buffer; never written
 	Out                  // the user's receive buffer
 	Tmp                  // scratch of Plan.Tmp elements, owned by the engine
-	Posted               // what Step.Peer has posted, which may be this rank: its In as it was; only read by local steps
+	Posted               // what Step.Peer, which may be this rank, has posted in Step.Round; only read by local steps
 )
 
 // Span is Len elements of a buffer, from element Off on.
@@ -27,6 +27,7 @@ const (
 	StepRecvReduce                 // Dst = Src op (what arrives from Peer); IncomingFirst: the other way round
 	StepCopy                       // Dst = Src
 	StepReduce                     // Dst = Src op Src2
+	StepPost                       // post Src, as the rank's post of Round
 )
 
 // None is no step, in Step.After.
@@ -49,6 +50,7 @@ type Range struct{ From, To int }
 type Step struct {
 	Kind          StepKind
 	Peer          int // StepSend, StepRecv, StepRecvReduce; else whose Posted is read
+	Round         int // of Posted, and of StepPost: 0 is In, as it was, which has been posted before the plan begins
 	Dst           Span
 	Src, Src2     Span
 	IncomingFirst bool

@@ -50,8 +50,12 @@ func Make(r Request, override Algorithm) *Plan {
 }
 
 func (b *builder) plan(a Algorithm) {
-	if a == OneShot {
+	switch a { //nolint:exhaustive // all others depend on the call
+	case OneShot:
 		b.oneShot()
+		return
+	case TwoShot:
+		b.twoShot()
 		return
 	}
 	switch b.Call { //nolint:exhaustive // validated: one of For's calls

@@ -28,7 +28,7 @@ type Board struct {
 const (
 	BoardBytes = boardSlot - wordBytes
 	BoardSize  = 2 * boardSlot
-	boardSlot  = 16<<10 + 128
+	boardSlot  = 1<<20 + 128
 	wordBytes  = 8
 )
 

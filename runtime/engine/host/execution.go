@@ -24,6 +24,7 @@ type execution struct {
 	own    header  // ours
 	active []*link // those that still have something to do
 	local  int     // local steps that have ended
+	post   uint64  // the number of this rank's, and everyone's, first post
 }
 
 func (e *Engine) collective(op *Op, p *Plan, h header) error {
@@ -44,7 +45,7 @@ func (e *Engine) collective(op *Op, p *Plan, h header) error {
 	x.active = x.active[:0]
 	defer func() { x.bufs = [3][]byte{} }()
 	if e.board != nil {
-		x.post()
+		x.postHeader()
 	} else if e.size <= maxHeaders {
 		x.sendHeaders()
 	} else if err := e.agree(h, p); err != nil {
@@ -55,17 +56,18 @@ func (e *Engine) collective(op *Op, p *Plan, h header) error {
 	return x.told(e.drive(x))
 }
 
-// post makes all other ranks active, and posts the header for them, and the input if the plan is one of posts.
-func (x *execution) post() {
+// postHeader makes all other ranks active, and posts the header for them, and the input if the plan is one of posts.
+func (x *execution) postHeader() {
 	e := x.e
 	var head [headerSize]byte
 	x.own.put(head[:])
 	var body []byte
-	if x.p.algorithm == algo.OneShot {
+	if x.p.algorithm == algo.OneShot || x.p.algorithm == algo.TwoShot {
 		body = x.bufs[algo.In]
 	}
 	e.posts++
-	e.board.Post(e.posts, head[:], body)
+	x.post = e.posts
+	e.board.Post(x.post, head[:], body)
 	for d := 1; d < e.size; d++ {
 		l := e.all[(e.rank+d)%e.size]
 		l.reset()
@@ -81,7 +83,7 @@ func (x *execution) look(l *link) bool {
 	if l.met || x.e.board == nil {
 		return false
 	}
-	post := x.e.board.Posted(l.rank, x.e.posts)
+	post := x.e.board.Posted(l.rank, x.post)
 	if post == nil {
 		return false
 	}
@@ -311,14 +313,18 @@ func (x *execution) step(i int) bool {
 	if from+n < s.n {
 		n = wholeWords(n)
 	}
-	if n <= 0 {
+	if n <= 0 || x.unposted(s) {
 		return false
 	}
-	dst, src := x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], x.source(s, s.Src)[from:][:n]
-	if s.Kind == algo.StepCopy {
-		copyBytes(dst, src)
-	} else {
-		x.reduce(dst, src, x.source(s, s.Src2)[from:][:n])
+	src := x.source(s, s.Src)[from:][:n]
+	switch s.Kind { //nolint:exhaustive // all others are no local steps
+	case algo.StepCopy:
+		copyBytes(x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], src)
+	case algo.StepReduce:
+		x.reduce(x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], src, x.source(s, s.Src2)[from:][:n])
+	case algo.StepPost: // which fits into one piece
+		x.e.posts++
+		x.e.board.Post(x.e.posts, nil, src)
 	}
 	if x.done[i] = from + n; x.done[i] == s.n {
 		x.local++
@@ -328,10 +334,19 @@ func (x *execution) step(i int) bool {
 
 // source is the memory of a span that a local step reads.
 func (x *execution) source(s *step, sp algo.Span) []byte {
-	if sp.Buf == algo.Posted {
-		return x.e.board.Posted(s.Peer, x.e.posts)[headerSize+sp.Off:]
+	if sp.Buf != algo.Posted {
+		return x.bufs[sp.Buf][sp.Off:]
 	}
-	return x.bufs[sp.Buf][sp.Off:]
+	post := x.e.board.Posted(s.Peer, x.post+uint64(s.Round))
+	if s.Round == 0 {
+		post = post[headerSize:]
+	}
+	return post[sp.Off:]
+}
+
+// unposted says whether a local step reads of a later round's post, which is not there.
+func (x *execution) unposted(s *step) bool {
+	return s.Round > 0 && s.Src.Buf == algo.Posted && x.e.board.Posted(s.Peer, x.post+uint64(s.Round)) == nil
 }
 
 // waitsFor is the rank that the operation can't go on without, -1 if there is none: one whose header is missing, else
@@ -351,6 +366,11 @@ func (x *execution) waitsFor() int {
 			takes = l.rank
 		}
 	}
+	if x.local < len(x.p.local) {
+		if s := &x.p.steps[x.p.local[x.local]]; takes < 0 && x.unposted(s) {
+			return s.Peer
+		}
+	}
 	return takes
 }
 
@@ -359,6 +379,11 @@ func (x *execution) agreed() bool { return x.open }
 // wants is how much must still come from a rank.
 func (x *execution) wants(rank int) int {
 	l := x.e.all[rank]
+	for _, i := range x.p.local[x.local:] {
+		if s := &x.p.steps[i]; s.Peer == rank && x.unposted(s) {
+			return endless
+		}
+	}
 	if !slices.Contains(x.active, l) {
 		return 0
 	}
@@ -370,7 +395,7 @@ func (x *execution) wants(rank int) int {
 	case l.met:
 	case x.e.board == nil:
 		n = headerSize - l.got
-	case x.e.board.Posted(rank, x.e.posts) == nil:
+	case x.e.board.Posted(rank, x.post) == nil:
 		return endless
 	}
 	for _, i := range x.p.recvs[rank][l.taken:] {

@@ -14,6 +14,8 @@ type step struct {
 	opens bool // it writes to the user's memory: it must wait until the ranks agree
 }
 
+func writes(s *algo.Step) bool { return s.Kind != algo.StepSend && s.Kind != algo.StepPost }
+
 // Plan is an algorithm's plan for one shape of operations, ready to run on one rank: in bytes, with the steps of each
 // peer and direction in a list of their own.
 type Plan struct {
@@ -85,13 +87,13 @@ func (e *Engine) compile(op *Op) *Plan {
 		for _, span := range []*algo.Span{&s.Dst, &s.Src, &s.Src2} {
 			span.Off, span.Len = span.Off*es, span.Len*es
 		}
-		p.steps[i] = step{Step: s, n: s.Len(), opens: s.Kind != algo.StepSend && s.Dst.Buf == algo.Out}
+		p.steps[i] = step{Step: s, n: s.Len(), opens: writes(&s) && s.Dst.Buf == algo.Out}
 		switch s.Kind {
 		case algo.StepSend:
 			p.sends[s.Peer] = append(p.sends[s.Peer], i)
 		case algo.StepRecv, algo.StepRecvReduce:
 			p.recvs[s.Peer] = append(p.recvs[s.Peer], i)
-		case algo.StepCopy, algo.StepReduce:
+		case algo.StepCopy, algo.StepReduce, algo.StepPost:
 			p.local = append(p.local, i)
 		}
 	}

@@ -114,6 +114,9 @@ func TestPeerDiesWithAPartSent(t *testing.T) {
 			if name == "inproc" && op(dead).Call == lifecycle.CallGather {
 				continue // its memory is lent, so all of it is there
 			}
+			if o := op(dead); name == "shm" && o.Algorithm == algo.OneShot && len(o.Send) <= transport.BoardBytes>>1 {
+				continue // it has posted everything
+			}
 			t.Run(name+"/"+what, func(t *testing.T) {
 				mortals := make([]*mortal, size)
 				c := newClusterOf(t, size, how, nil, func(rank int, l *fabric.Links) host.Links {

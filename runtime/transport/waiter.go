@@ -31,8 +31,8 @@ type Patience struct {
 // PatienceFor is the patience that suits a rank when hostRanks ranks of its communicator share this host, of which
 // processRanks are in this process, and remote says whether it has peers that it reaches through the network.
 //
-// Where every rank can have a core to itself, a rank spins for several times what it takes to wake a sleeper: if it
-// spun for less, two ranks that once slept would each fall asleep again while it wakes the other. Where ranks outnumber
+// Where every rank can have a core to itself, a rank spins for several times what it takes to wake all others: if it
+// spun for less, ranks that once slept would fall asleep again while the first of them wakes the others. Where ranks outnumber
 // cores, a spinning rank would keep the very core that its peer needs, so it yields at once and soon sleeps. With
 // remote peers, a core must be left for the goroutines that read from the network, or a rank sleeps at once.
 func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
@@ -42,16 +42,23 @@ func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	case hostRanks > runtime.NumCPU() || processRanks > runtime.GOMAXPROCS(0):
 		return Patience{Yield: 200 * time.Microsecond, CPU: hostRanks > processRanks}
 	default:
-		return Patience{Spin: 200 * time.Microsecond, Yield: 100 * time.Microsecond, CPU: hostRanks > processRanks}
+		spin := min(time.Duration(hostRanks)*spinPerRank, mostSpin)
+		return Patience{Spin: spin, Yield: 100 * time.Microsecond, CPU: hostRanks > processRanks}
 	}
 }
+
+const (
+	spinPerRank = 400 * time.Microsecond
+	mostSpin    = 10 * time.Millisecond
+)
 
 // How a spinning Waiter adapts to a core that others want, too. A rank that is found to have lost its core while it
 // looked for work is better off asleep: the kernel gives the core at once to a rank that wakes up, and late to one
 // that has just used it.
 const (
 	lostCore    = 100 * time.Microsecond // between two looks at the clock: somebody else ran
-	crowdedFor  = 256                    // waits that are short after that
+	crowdedFor  = 32                     // more waits that are short after that
+	mostCrowded = 256                    // at most so many
 	crowdedSpin = 5 * time.Microsecond   // how long they spin
 )
 
@@ -173,7 +180,7 @@ func (w *Waiter) wait(ctx context.Context) error {
 func (w *Waiter) patient() bool {
 	waited := w.waited()
 	if w.patience.Spin > 0 && waited-w.looked > lostCore {
-		w.crowded = crowdedFor
+		w.crowded = min(w.crowded+crowdedFor, mostCrowded)
 	}
 	w.looked = waited
 	spin, yield := w.patience.Spin, w.patience.Yield

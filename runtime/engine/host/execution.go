@@ -309,7 +309,10 @@ func (x *execution) consume(i int, s *step, window []byte) int {
 func (x *execution) step(i int) bool {
 	s := &x.p.steps[i]
 	from := x.done[i]
-	n := min(x.limit(s)-from, pieceSize)
+	n := x.limit(s) - from
+	if s.Kind != algo.StepPost {
+		n = min(n, pieceSize)
+	}
 	if from+n < s.n {
 		n = wholeWords(n)
 	}
@@ -322,7 +325,7 @@ func (x *execution) step(i int) bool {
 		copyBytes(x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], src)
 	case algo.StepReduce:
 		x.reduce(x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], src, x.source(s, s.Src2)[from:][:n])
-	case algo.StepPost: // which fits into one piece
+	case algo.StepPost: // as a whole, since its Wait has ended
 		x.e.posts++
 		x.e.board.Post(x.e.posts, nil, src)
 	}

@@ -102,13 +102,14 @@ enum carillon_code {
   CARILLON_CODE_RANK_DEAD = 200, /**< the peer's process ended */
   CARILLON_CODE_NOT_JOINED = 201, /**< the peer never arrived at a rendezvous */
   CARILLON_CODE_MISMATCH = 202, /**< the ranks made different calls */
-  CARILLON_CODE_ABANDONED = 203, /**< the peer gave up an operation: its context expired */
+  CARILLON_CODE_ABANDONED = 203, /**< the peer gave up an operation: its context ended */
   CARILLON_CODE_PEER_ABORTED = 204, /**< the peer aborted or destroyed the communicator */
   CARILLON_CODE_UNREACHABLE = 205, /**< the connection broke, and the peer is not known dead */
   CARILLON_CODE_AUTH = 206, /**< the peer does not have the job's secret */
   CARILLON_CODE_SYSTEM = 300, /**< a socket, a file, memory */
-  CARILLON_CODE_TIMEOUT = 301, /**< the caller's context expired */
+  CARILLON_CODE_TIMEOUT = 301, /**< the deadline of the caller's context passed */
   CARILLON_CODE_INTERNAL = 302, /**< a bug in Carillon */
+  CARILLON_CODE_CANCELED = 303, /**< the caller's context was canceled */
 };
 
 /** Holds an enum carillon_code. */
@@ -119,7 +120,7 @@ enum {
   CARILLON_NUM_STATES = 11,
   CARILLON_NUM_CALLS = 28,
   CARILLON_NUM_EVENTS = 7,
-  CARILLON_NUM_CODES = 22,
+  CARILLON_NUM_CODES = 23,
 };
 
 /** The cell of a table that is legal and changes no state. A number below is the state to go to, one above the code of the error. */
@@ -256,6 +257,7 @@ static const struct {
   {300, 2, "system"},
   {301, 6, "timeout"},
   {302, 3, "internal"},
+  {303, 6, "canceled"},
 };
 
 /**

@@ -31,7 +31,7 @@ const (
 	CodeRankDead    Code = 200 // the peer's process ended
 	CodeNotJoined   Code = 201 // the peer never arrived at a rendezvous
 	CodeMismatch    Code = 202 // the ranks made different calls
-	CodeAbandoned   Code = 203 // the peer gave up an operation: its context expired
+	CodeAbandoned   Code = 203 // the peer gave up an operation: its context ended
 	CodePeerAborted Code = 204 // the peer aborted or destroyed the communicator
 	CodeUnreachable Code = 205 // the connection broke, and the peer is not known dead
 	CodeAuth        Code = 206 // the peer does not have the job's secret
@@ -40,8 +40,9 @@ const (
 // Faults of the system (SystemError).
 const (
 	CodeSystem   Code = 300 // a socket, a file, memory
-	CodeTimeout  Code = 301 // the caller's context expired
+	CodeTimeout  Code = 301 // the deadline of the caller's context passed
 	CodeInternal Code = 302 // a bug in Carillon
+	CodeCanceled Code = 303 // the caller's context was canceled
 )
 
 // The values of ncclResult_t (nccl.h) that codes map to.
@@ -88,8 +89,7 @@ var codes = []fact{
 		"make the same calls in the same order on all ranks",
 	},
 	{
-		CodeAbandoned, "abandoned", ncclRemoteError, "%s gave up the operation",
-		"its context ended first: find what kept the others, or give it more time",
+		CodeAbandoned, "abandoned", ncclRemoteError, "%s gave up the operation", "",
 	},
 	{
 		CodePeerAborted, "peer_aborted", ncclRemoteError, "%s aborted or destroyed the communicator",
@@ -106,10 +106,11 @@ var codes = []fact{
 
 	{CodeSystem, "system", ncclSystemError, "system error", ""},
 	{
-		CodeTimeout, "timeout", ncclRemoteError, "the context ended first",
+		CodeTimeout, "timeout", ncclRemoteError, "the context's time was up first",
 		"find what that rank is doing, or give the context more time",
 	},
 	{CodeInternal, "internal", ncclInternalError, "internal error", ""},
+	{CodeCanceled, "canceled", ncclRemoteError, "the context was canceled first", ""},
 }
 
 // Codes lists all codes in order, CodeOK first.

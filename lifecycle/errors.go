@@ -37,10 +37,11 @@ var (
 	ErrSystem          error = sentinel(CodeSystem)
 	ErrTimeout         error = sentinel(CodeTimeout)
 	ErrInternal        error = sentinel(CodeInternal)
+	ErrCanceled        error = sentinel(CodeCanceled)
 )
 
 // CodeOf is the code of err: CodeOK for nil; that of the outermost error in its tree that has one (a method ErrorCode()
-// Code, as all errors of this package have); CodeTimeout for the end of a context; else CodeSystem.
+// Code, as all errors of this package have); CodeTimeout or CodeCanceled for the end of a context; else CodeSystem.
 func CodeOf(err error) Code {
 	if err == nil {
 		return CodeOK
@@ -49,8 +50,10 @@ func CodeOf(err error) Code {
 	switch {
 	case errors.As(err, &coded):
 		return coded.ErrorCode()
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded):
 		return CodeTimeout
+	case errors.Is(err, context.Canceled):
+		return CodeCanceled
 	default:
 		return CodeSystem
 	}
@@ -176,7 +179,7 @@ func (e *PeerError) Unwrap() error { return e.Err }
 // SystemError is a fault of the machine (a socket, a file, memory), the end of the caller's context, or a bug of
 // Carillon.
 type SystemError struct {
-	Code Code   // CodeSystem, CodeTimeout or CodeInternal
+	Code Code   // CodeSystem, CodeTimeout, CodeCanceled or CodeInternal
 	Op   string // what was being done: "connect to rank 3 at 10.0.0.3:4000"
 	Err  error  // what lies beneath; may be nil
 }

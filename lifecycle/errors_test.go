@@ -16,6 +16,7 @@ var sentinels = map[Code]error{
 	CodeRankDead: ErrRankDead, CodeNotJoined: ErrNotJoined, CodeMismatch: ErrMismatch, CodeAbandoned: ErrAbandoned,
 	CodePeerAborted: ErrPeerAborted, CodeUnreachable: ErrUnreachable, CodeAuth: ErrAuth, CodeSystem: ErrSystem,
 	CodeTimeout:  ErrTimeout,
+	CodeCanceled: ErrCanceled,
 	CodeInternal: ErrInternal,
 }
 
@@ -66,7 +67,7 @@ func TestCodeOfForeignErrors(t *testing.T) {
 		want Code
 	}{
 		{nil, CodeOK},
-		{ctx.Err(), CodeTimeout},
+		{ctx.Err(), CodeCanceled},
 		{fmt.Errorf("all_reduce: %w", context.DeadlineExceeded), CodeTimeout},
 		{io.EOF, CodeSystem},
 		{errors.Join(io.EOF, ErrAuth), CodeAuth},
@@ -133,13 +134,13 @@ func TestErrorTexts(t *testing.T) {
 		},
 		{
 			&PeerError{Code: CodeTimeout, Rank: 2, Call: CallBarrier, Err: context.DeadlineExceeded},
-			`barrier: waiting for rank 2: the context ended first (context deadline exceeded); find what that rank is doing, or give the context more time`,
+			`barrier: waiting for rank 2: the context's time was up first (context deadline exceeded); find what that rank is doing, or give the context more time`,
 		},
 		{&SystemError{Code: CodeSystem, Op: "create tape /tmp/x", Err: io.ErrShortWrite}, `create tape /tmp/x: short write`},
 		{&SystemError{Code: CodeSystem}, `system error`},
 		{
-			&SystemError{Code: CodeTimeout, Op: "wait for rank 3", Err: context.Canceled},
-			`wait for rank 3: the context ended first: context canceled`,
+			&SystemError{Code: CodeCanceled, Op: "wait for rank 3", Err: context.Canceled},
+			`wait for rank 3: the context was canceled first: context canceled`,
 		},
 		{&SystemError{Code: CodeInternal, Op: "plan"}, `plan: internal error; this is a bug in Carillon, please report it`},
 		{ErrDestroyed, `carillon: destroyed`},

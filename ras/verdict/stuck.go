@@ -67,7 +67,8 @@ func (m *meeting) transport(from, to Rank) Verdict {
 // broke is the verdict on a meeting that failed although all had come, as the engine says.
 func (w *walk) broke(m *meeting) (Verdict, bool) {
 	f := m.engine
-	if intended(f.Code) || f.Code == lifecycle.CodeAbandoned || f.Code == lifecycle.CodePeerAborted {
+	if intended(f.Code) || f.Code == lifecycle.CodeAbandoned || f.Code == lifecycle.CodePeerAborted ||
+		f.Code == lifecycle.CodeCanceled {
 		return Verdict{}, false
 	}
 	v := w.unknown(m, f.Text)

@@ -187,7 +187,7 @@ func (c *core) meetAgain(
 ) error {
 	call := a.rec.Call
 	if err := c.turn.wait(ctx, place); err != nil {
-		return c.abandoned(call, err)
+		return c.abandoned(ctx, call)
 	}
 	defer c.turn.leave()
 	if err := c.overtaken(call); err != nil {

@@ -37,6 +37,7 @@ var (
 	ErrAbandoned   = lifecycle.ErrAbandoned
 	ErrPeerAborted = lifecycle.ErrPeerAborted
 	ErrTimeout     = lifecycle.ErrTimeout
+	ErrCanceled    = lifecycle.ErrCanceled
 )
 
 // ErrRuntimeClosed is the error of a call on a Runtime after its Close.

@@ -224,8 +224,7 @@ func TestMissingRankIsNamed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err = rt.InitRank(ctx, id, 3, 1)
-	if !errors.Is(err, ccl.ErrNotJoined) || !strings.Contains(err.Error(), "not arrived: 0, 2") &&
-		!strings.Contains(err.Error(), "0 and 2") {
+	if !errors.Is(err, ccl.ErrNotJoined) || !strings.Contains(err.Error(), "ranks 0 and 2 have not arrived") {
 		t.Errorf("%v, want that ranks 0 and 2 have not arrived", err)
 	}
 	if n := rt.Live(); n != 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,8 +21,9 @@ import (
 )
 
 // World makes the communicator of all processes of the job, as the launcher's environment says: torchrun, Slurm, Open
-// MPI, carillon run and the others that package launch knows. It blocks until all have come. Called again, on all ranks, it makes another one. Without a
-// launcher it is a communicator of one rank.
+// MPI, carillon run and the others that package launch knows. It blocks until all have come, bounded by ctx, or by
+// MeetingLimit if ctx has no deadline; meanwhile, and in its error, it says which ranks have not. Called again, on all
+// ranks, it makes another one. Without a launcher it is a communicator of one rank.
 //
 // A call that ends before it tries to meet the others, because it is refused or rank 0 can't open the job's address,
 // does not count: it may be made again by that rank alone.
@@ -69,8 +71,8 @@ func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 }
 
 // InitRank makes a communicator of nranks ranks, of which the caller is rank. All ranks call it, with an id that one of
-// them made with NewUniqueID. It blocks until all have come, bounded by ctx; when ctx ends first the error names the
-// ranks that are missing. The phases rendezvous, topology and connect are on its span.
+// them made with NewUniqueID. It blocks until all have come, bounded by ctx, or by MeetingLimit if ctx has no deadline;
+// when that ends first the error names the ranks that are missing. The phases rendezvous, topology and connect are on its span.
 func (rt *Runtime) InitRank(ctx context.Context, id UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
 	return rt.initRank(ctx, lifecycle.CallInitRank, []UniqueID{id}, nranks, rank, opts)
 }
@@ -85,7 +87,7 @@ func (rt *Runtime) InitRankScalable(
 }
 
 // JoinGrow makes this process a rank of a communicator that grows: id is what a rank of it made, nranks the new size,
-// and rank one of the new numbers. It blocks until all ranks have come, bounded by ctx.
+// and rank one of the new numbers. It blocks until all ranks have come, bounded as InitRank.
 func (rt *Runtime) JoinGrow(ctx context.Context, id UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
 	return rt.initRank(ctx, lifecycle.CallGrow, []UniqueID{id}, nranks, rank, opts)
 }
@@ -252,6 +254,25 @@ func (c *Comm) meetFirst(ctx context.Context, at rendezvous.Rendezvous) (*Comm, 
 	return c.initialize(ctx, a, func(ctx context.Context) error { return c.meet(ctx, a, at, info.Rank, info.Size) })
 }
 
+// MeetingLimit is how long the ranks of World, InitRank and JoinGrow wait for the others where no context says it.
+const MeetingLimit = 10 * time.Minute
+
+// limited is ctx with a limit if it has no deadline, and what adds to an error that it was that.
+func limited(ctx context.Context, limit time.Duration) (
+	bounded context.Context, cancel context.CancelFunc, explain func(error) error,
+) {
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() {}, func(err error) error { return err }
+	}
+	bounded, cancel = context.WithTimeout(ctx, limit)
+	return bounded, cancel, func(err error) error {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w (%v is the limit where a context has no deadline)", err, limit)
+		}
+		return err
+	}
+}
+
 func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank, size int) error {
 	defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
 	a.phase(tape.PhaseRendezvous)
@@ -269,7 +290,10 @@ func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank,
 	}
 	var ranks []meet.Introduction
 	if err == nil {
-		ranks, err = meet.Introduce(ctx, at, rank, size, &mine)
+		meeting, cancel, explain := limited(ctx, MeetingLimit)
+		ranks, err = meet.Introduce(meeting, at, rank, size, &mine)
+		err = explain(err)
+		cancel()
 	}
 	if err != nil {
 		port.GiveUp(transport.NoticeOf(err, rank))

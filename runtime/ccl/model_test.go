@@ -72,6 +72,7 @@ func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expi
 		answered = answered || answer == code || answer == lifecycle.CodeInitializing && nonBlocking &&
 			code == lifecycle.CodeInProgress
 	}
+	ended := code == lifecycle.CodeTimeout || code == lifecycle.CodeCanceled // of a context
 	looks := call == lifecycle.CallAsyncError || call == lifecycle.CallWait
 	bears := call == lifecycle.CallSplit || call == lifecycle.CallShrink || call == lifecycle.CallGrow
 	var usage *ccl.UsageError
@@ -88,12 +89,12 @@ func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expi
 		return nil
 	case code == lifecycle.CodeUnfinished && after != lifecycle.StateReady: // another call's context ended
 		return nil
-	case code == lifecycle.CodeTimeout && expired && (looks || after != lifecycle.StateReady):
+	case ended && expired && (looks || after != lifecycle.StateReady):
 		return nil
 	// Another call's context ended.
-	case code == lifecycle.CodeTimeout && errors.As(err, &system) && after != lifecycle.StateReady:
+	case ended && errors.As(err, &system) && after != lifecycle.StateReady:
 		return nil
-	case bears && (errors.As(err, &peer) || code == lifecycle.CodeTimeout && expired):
+	case bears && (errors.As(err, &peer) || ended && expired):
 		return nil
 	case call == lifecycle.CallGrow && code == lifecycle.CodeInvalidArgument:
 		return nil

@@ -93,7 +93,7 @@ func (c *core) invalid(ctx context.Context, err error) error {
 // the other ranks will wait for this rank's part.
 func (c *core) queue(ctx context.Context, call lifecycle.Call, place *ticket) error {
 	if err := c.turn.wait(ctx, place); err != nil {
-		err = c.abandoned(call, err)
+		err = c.abandoned(ctx, call)
 		c.engine.Abandon(err)
 		return c.fail(call, max(c.collectives.Load(), 1), err) // it has no number yet
 	}
@@ -169,10 +169,10 @@ func (c *core) overtaken(call lifecycle.Call) error {
 	return c.life.Check(call)
 }
 
-func (c *core) abandoned(call lifecycle.Call, cause error) error {
+func (c *core) abandoned(ctx context.Context, call lifecycle.Call) error {
 	return &SystemError{
-		Code: lifecycle.CodeTimeout,
+		Code: lifecycle.CodeOf(ctx.Err()),
 		Op:   fmt.Sprintf("%s on %s: waiting for the call before it", call, c),
-		Err:  cause,
+		Err:  context.Cause(ctx),
 	}
 }

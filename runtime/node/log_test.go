@@ -100,11 +100,7 @@ func TestOneLineForEachSpan(t *testing.T) {
 				continue
 			}
 			spans++
-			level := "INFO"
-			if s.Error != "" {
-				level = "WARN"
-			}
-			start := fmt.Sprintf("level=%s msg=%s comm=", level, s.Name)
+			start := fmt.Sprintf("level=INFO msg=%s comm=", s.Name)
 			ids := fmt.Sprintf(" trace_id=%s span_id=%s", s.TraceID, s.SpanID)
 			if found := containing(lines, start, ids); found != 1 {
 				t.Errorf("%d lines have %q and %q, want 1", found, start, ids)
@@ -216,7 +212,6 @@ func TestNCCLDebugVariables(t *testing.T) {
 		1: {
 			{"level=VERSION", `msg="Carillon version" rank=0 version=`},
 			{"level=INFO", "msg=ccl.env rank=0 name=NCCL_DEBUG_SUBSYS value=INIT,ENV,COLL"},
-			{"level=WARN", "msg=ccl.comm.destroy", "error_type=destroyed", "log_test.go:"},
 		},
 		2: {{"msg=ccl.comm.init", "comm=pair ", "took="}, {"msg=ccl.all_reduce", "bytes=8", "dtype=float32", "trace_id="}},
 	} {

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +14,8 @@ import (
 
 // MissingError says that an exchange did not complete because not all ranks came, or because one left. It is the same
 // story on every rank, told from the side of Self. errors.Is knows it as [lifecycle.ErrNotJoined], as the code of its
-// *[lifecycle.PeerError] (the rank to look at first), and as its Cause.
+// *[lifecycle.PeerError] (the rank to look at first), and as its Cause; as [lifecycle.ErrCanceled] if Self's context was
+// canceled.
 type MissingError struct {
 	Roll
 	Self   int           // the rank that waited
@@ -32,7 +34,7 @@ func (e *MissingError) Error() string {
 	}
 	missing, gone := e.Missing(), e.Gone()
 	if len(missing) > 0 {
-		fmt.Fprintf(&b, "; not arrived: %s", words.Numbers(missing))
+		fmt.Fprintf(&b, "; %s not arrived", Have(missing))
 	}
 	if len(gone) > 0 {
 		fmt.Fprintf(&b, "; left: %s", formatMembers(gone, Member.story))
@@ -40,7 +42,7 @@ func (e *MissingError) Error() string {
 	if present := e.Present(); len(present) > 0 {
 		fmt.Fprintf(&b, "; arrived: %s", FormatMembers(present))
 	}
-	if len(missing) > 0 && len(gone) == 0 {
+	if len(missing) > 0 && len(gone) == 0 && !e.canceled() {
 		b.WriteString("; see whether the missing ranks were started, and their logs")
 	}
 	if e.Cause != nil {
@@ -52,9 +54,15 @@ func (e *MissingError) Error() string {
 // Is reports whether target is lifecycle.ErrNotJoined.
 func (e *MissingError) Is(target error) bool { return target == lifecycle.ErrNotJoined }
 
-// Unwrap returns the fault of the rank to look at first, a *lifecycle.PeerError, and the Cause.
+func (e *MissingError) canceled() bool { return errors.Is(e.Cause, context.Canceled) }
+
+// Unwrap returns the fault of the rank to look at first, a *lifecycle.PeerError, and the Cause; before them
+// lifecycle.ErrCanceled, if this rank's context was canceled: then that is the code.
 func (e *MissingError) Unwrap() []error {
 	var errs []error
+	if e.canceled() {
+		errs = append(errs, lifecycle.ErrCanceled)
+	}
 	if peer := e.peer(); peer != nil {
 		errs = append(errs, peer)
 	}

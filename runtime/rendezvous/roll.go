@@ -193,6 +193,14 @@ func (r *Roll) sizes() string {
 	return "the ranks disagree on how many they are: " + strings.Join(parts, "; ") + "; give all the same size"
 }
 
+// Have begins a sentence about ranks, of which there is at least one: "rank 2 has", "ranks 2 and 3 have".
+func Have(ranks []int) string {
+	if len(ranks) == 1 {
+		return words.Ranks(ranks) + " has"
+	}
+	return words.Ranks(ranks) + " have"
+}
+
 // FormatMembers writes where members are: "0 (a:12) and 1 (b:13)".
 func FormatMembers(members []Member) string {
 	return formatMembers(members, func(m Member) string { return fmt.Sprintf("%d (%s)", m.Rank, m.Where()) })

@@ -40,7 +40,7 @@ func TestStories(t *testing.T) {
 			"one is missing",
 			[]rendezvous.Member{member(0, size, "a"), member(1, size, "a"), member(3, size, "b")},
 			context.DeadlineExceeded,
-			"rank 1 of 4 waited 30s; not arrived: 2; arrived: 0 (a:100), 1 (a:101) and 3 (b:103); " +
+			"rank 1 of 4 waited 30s; rank 2 has not arrived; arrived: 0 (a:100), 1 (a:101) and 3 (b:103); " +
 				"see whether the missing ranks were started, and their logs: context deadline exceeded",
 			lifecycle.CodeNotJoined, 2,
 		},
@@ -48,7 +48,7 @@ func TestStories(t *testing.T) {
 			"one died, which explains more than another's absence",
 			[]rendezvous.Member{member(0, size, "a"), member(1, size, "a"), gone(member(3, size, "b"), rendezvous.Died, "")},
 			nil,
-			"rank 1 of 4 waited 30s; not arrived: 2; left: rank 3 (b:103) arrived at 12:00:03.000, left at 12:01:00.000: its process ended; " +
+			"rank 1 of 4 waited 30s; rank 2 has not arrived; left: rank 3 (b:103) arrived at 12:00:03.000, left at 12:01:00.000: its process ended; " +
 				"arrived: 0 (a:100) and 1 (a:101)",
 			lifecycle.CodeRankDead, 3,
 		},
@@ -59,7 +59,7 @@ func TestStories(t *testing.T) {
 				member(1, size, "a"), member(3, size, "b"),
 			},
 			nil,
-			"rank 1 of 4 waited 30s; not arrived: 2; left: rank 0 (a:100) arrived at 12:00:00.000, left at 12:01:00.000: it gave up " +
+			"rank 1 of 4 waited 30s; rank 2 has not arrived; left: rank 0 (a:100) arrived at 12:00:00.000, left at 12:01:00.000: it gave up " +
 				"(its context expired after 5s); arrived: 1 (a:101) and 3 (b:103)",
 			lifecycle.CodeNotJoined, 2,
 		},
@@ -121,10 +121,10 @@ func TestStories(t *testing.T) {
 			"nobody was reached",
 			nil,
 			&rendezvous.UnreachableError{
-				Address: "a:4000", Self: 1, Attempts: 7, Since: noon, Context: context.Canceled,
+				Address: "a:4000", Self: 1, Attempts: 7, Since: noon, Context: context.DeadlineExceeded,
 				Last: errors.New("connection refused"),
 			},
-			"rank 1 of 4 waited 30s: the rendezvous of rank 0 at a:4000 was not reached in 7 attempts (context canceled); " +
+			"rank 1 of 4 waited 30s: the rendezvous of rank 0 at a:4000 was not reached in 7 attempts (context deadline exceeded); " +
 				"the last one: connection refused; see whether that rank runs and its address is right",
 			lifecycle.CodeNotJoined, 0,
 		},
@@ -160,7 +160,7 @@ func TestALongListIsCutShort(t *testing.T) {
 		roll.Members = append(roll.Members, member(rank, 4096, "a"))
 	}
 	err := roll.Err(0, noon, context.Canceled)
-	for _, part := range []string{"not arrived: 1, 3, 5, 7, 9, 11, 13, 15 and 2040 more;", "14 (a:114) and 2040 more"} {
+	for _, part := range []string{"ranks 1, 3, 5, 7, 9, 11, 13, 15 and 2040 more have not arrived;", "14 (a:114) and 2040 more"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("it does not say %q: %v", part, err)
 		}

@@ -104,6 +104,9 @@ func subsystem(r *tape.LifeRecord) string {
 		default:
 		}
 	}
+	if r.Act == tape.ActNone && r.Stage == tape.StageEnd { // a communicator failed
+		return semconv.SubsystemRAS
+	}
 	switch r.Act {
 	case tape.ActInit, tape.ActSplit, tape.ActShrink, tape.ActGrow:
 		return semconv.SubsystemInit

@@ -8,7 +8,10 @@
 // trace id, and a line leads to its trace.
 //
 //	level  what
-//	WARN   failed acts and operations, failed communicators, refused calls, leaks, stalls and their ends
-//	INFO   acts that ended; operations that ended, if Config.Operations; what is slow, and its end
+//	WARN   leaks, groups that were never ended, stalls and their ends
+//	INFO   acts and operations that failed, refused calls; acts that ended; operations, if Config.Operations; what is
+//	       slow, and its end
 //	DEBUG  acts that started, their phases, and calls that were put off
+//
+// An error that a call returned is no warning: its caller has it, and handles or tells it.
 package eventlog

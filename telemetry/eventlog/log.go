@@ -80,7 +80,7 @@ func (l *Log) Observe(s *model.Step) {
 		l.log(s, slog.LevelDebug, semconv.ActSpan(r.Act)+phase)
 	case tape.StageEnd:
 		if r.Act == tape.ActNone {
-			l.log(s, slog.LevelWarn, semconv.SpanFailure)
+			l.log(s, levelOf(r.Code), semconv.SpanFailure)
 		} else {
 			l.log(s, levelOf(r.Code), semconv.ActSpan(r.Act))
 		}
@@ -89,7 +89,11 @@ func (l *Log) Observe(s *model.Step) {
 		if r.Act == tape.ActNone {
 			name = semconv.CallSpan(r.Call)
 		}
-		l.log(s, levelOf(r.Code), name)
+		level := levelOf(r.Code)
+		if r.Act == tape.ActGroup && r.Call == lifecycle.CallGroupStart {
+			level = slog.LevelWarn // it was never ended: there is no call that returns it
+		}
+		l.log(s, level, name)
 	case tape.StageNone, tape.StageWait: // nothing that happened
 	}
 }
@@ -127,15 +131,16 @@ func (l *Log) ObserveStall(r *stall.Report) {
 	l.emit(ctx, level, r.Now, message, attrs...)
 }
 
-// levelOf is how much a person should hear of an end. A call that was put off is made again, often in a loop.
+// levelOf is how much a person should hear of an end: no more of what the caller of a call is told, and nothing of a call
+// that was put off, which is made again, often in a loop. A leak has no caller.
 func levelOf(code lifecycle.Code) slog.Level {
 	switch code {
-	case lifecycle.CodeOK:
-		return slog.LevelInfo
+	case lifecycle.CodeLeaked:
+		return slog.LevelWarn
 	case lifecycle.CodeInProgress:
 		return slog.LevelDebug
 	default:
-		return slog.LevelWarn
+		return slog.LevelInfo
 	}
 }
 

@@ -101,7 +101,7 @@ func TestOneLineForEachEvent(t *testing.T) {
 				Time: 9e9, Start: 1e9, Act: tape.ActSplit, Seq: 7, Stage: tape.StageEnd, State: lifecycle.StateFailed,
 				Code: lifecycle.CodeRankDead, Peer: 3, Text: "rank 3 died", Site: here,
 			}),
-			`level=WARN msg=ccl.comm.split comm=world comm_rank=2 size=4 seq=7 took=8s state=failed error_type=rank_dead error="rank 3 died" peer=3 ` +
+			`level=INFO msg=ccl.comm.split comm=world comm_rank=2 size=4 seq=7 took=8s state=failed error_type=rank_dead error="rank 3 died" peer=3 ` +
 				`at="main.f (main.go:42)" subsys=INIT`,
 		},
 		{
@@ -110,7 +110,7 @@ func TestOneLineForEachEvent(t *testing.T) {
 				State: lifecycle.StateDestroyed,
 				Code:  lifecycle.CodeDestroyed, Peer: -1, Text: "destroyed twice", Site: here, First: before,
 			}),
-			`level=WARN msg=ccl.comm.destroy comm=world comm_rank=2 size=4 state=destroyed error_type=destroyed error="destroyed twice" ` +
+			`level=INFO msg=ccl.comm.destroy comm=world comm_rank=2 size=4 state=destroyed error_type=destroyed error="destroyed twice" ` +
 				`at="main.f (main.go:42)" first="main.g (main.go:40)" subsys=DESTROY`,
 		},
 		{
@@ -125,8 +125,8 @@ func TestOneLineForEachEvent(t *testing.T) {
 				Time: 2, Call: lifecycle.CallAllReduce, Seq: 9, Stage: tape.StageEnd, State: lifecycle.StateFailed,
 				Code: lifecycle.CodeMismatch, Peer: 1, Text: "ranks disagree",
 			}),
-			`level=WARN msg=ccl.comm.failure comm=world comm_rank=2 size=4 call=all_reduce seq=9 state=failed error_type=mismatch ` +
-				`error="ranks disagree" peer=1 subsys=COLL`,
+			`level=INFO msg=ccl.comm.failure comm=world comm_rank=2 size=4 call=all_reduce seq=9 state=failed error_type=mismatch ` +
+				`error="ranks disagree" peer=1 subsys=RAS`,
 		},
 		{
 			"a group ends", life(tape.LifeRecord{
@@ -149,7 +149,7 @@ func TestOneLineForEachEvent(t *testing.T) {
 				Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5, Signature: allReduce, Code: lifecycle.CodeTimeout,
 				Phase: tape.PhaseTransfer,
 			}},
-			`level=WARN msg=ccl.all_reduce comm=world comm_rank=2 size=4 seq=5 bytes=1024 dtype=float32 reduction=sum took=4µs error_type=timeout ` +
+			`level=INFO msg=ccl.all_reduce comm=world comm_rank=2 size=4 seq=5 bytes=1024 dtype=float32 reduction=sum took=4µs error_type=timeout ` +
 				`phase=transfer subsys=COLL`,
 		},
 		{"an operation starts", tape.Event{Comm: world, Op: tape.OpRecord{

@@ -105,8 +105,8 @@ func (e *Engine) Close() {
 // The error is
 //   - *lifecycle.PeerError with CodeMismatch when the ranks don't agree: no rank's Recv was written;
 //   - *lifecycle.PeerError with the code of what befell a peer, also when another rank noticed it and told;
-//   - *lifecycle.PeerError with CodeTimeout when ctx ended, with the rank that was waited for. ctx is looked at only
-//     while waiting;
+//   - *lifecycle.PeerError with CodeTimeout or CodeCanceled when ctx ended, with the rank that was waited for. ctx is
+//     looked at only while waiting;
 //   - what Interrupt or Abandon was given.
 //
 // After it the other ranks have been told, the links are closed, and every further operation returns the same error.

@@ -58,7 +58,7 @@ func TestContextEnds(t *testing.T) {
 						return run(patient, e, seq, &o)
 					})
 					p := peerError(t, 0, errs[0])
-					if p.Code != lifecycle.CodeTimeout || !errors.Is(p, context.Canceled) || p.Since.IsZero() {
+					if p.Code != lifecycle.CodeCanceled || !errors.Is(p, context.Canceled) || p.Since.IsZero() {
 						t.Errorf("rank 0 has %v (code %v)", p, p.Code)
 					}
 					if size < 17 && p.Rank != size-1 {
@@ -85,7 +85,7 @@ func TestContextEnds(t *testing.T) {
 					}
 					late := peerError(t, size-1, err)
 					if late.Code != lifecycle.CodeAbandoned || late.Rank != 0 || !strings.Contains(late.Detail,
-						"its context ended while it waited for rank") {
+						"its context was canceled while it waited for rank") {
 						t.Errorf("the rank that was late has %v", late)
 					}
 				})

@@ -59,7 +59,7 @@ func (e *Engine) idle(o operation) error {
 		}
 	}
 	if err := e.waiter.Idle(e.w.ctx); err != nil {
-		p := e.peerError(lifecycle.CodeTimeout, o.waitsFor(), "the operation was abandoned")
+		p := e.peerError(lifecycle.CodeOf(err), o.waitsFor(), "the operation was abandoned")
 		p.Err, p.Since = err, e.w.since
 		if p.Since.IsZero() {
 			p.Since = time.Now() // it had not waited long enough to look at the clock

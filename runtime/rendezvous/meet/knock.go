@@ -51,7 +51,7 @@ func silent(ctx context.Context, address string) (bool, error) {
 		_ = conn.Close() // it has served
 		return false, nil
 	case ctx.Err() != nil:
-		system.Code, system.Err = lifecycle.CodeTimeout, context.Cause(ctx)
+		system.Code, system.Err = lifecycle.CodeOf(ctx.Err()), context.Cause(ctx)
 		return false, system
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EHOSTUNREACH),
 		errors.Is(err, syscall.ENETUNREACH), errors.As(err, &timeout) && timeout.Timeout():

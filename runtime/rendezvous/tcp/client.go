@@ -20,13 +20,13 @@ import (
 const (
 	leaveTime = time.Second      // for the roll from the server, in an exchange that was given up
 	joinTime  = 10 * time.Second // for a card, or a question, to leave this host
-	firstLine = 5 * time.Second  // until a rank that waits is worth a line; the next ones come after twice the time
+	firstLine = 2 * time.Second  // until a rank that waits is worth a line; the next ones come after twice the time
 	maxLine   = 5 * time.Minute  // between two lines
 )
 
 // Config is what a client may be told. Its zero value is right for most.
 type Config struct {
-	// Log gets a line while this rank waits: after 5, 10, 20 … seconds. Default: slog.Default.
+	// Log gets a line while this rank waits: after 2, 4, 8 … seconds. Default: slog.Default.
 	Log *slog.Logger
 
 	// ServerRank is the rank in whose process the server runs, named when the server is not there. Default: 0.
@@ -81,6 +81,7 @@ func (c *Client) Exchange(ctx context.Context, key string, rank, size int, paylo
 		client: c, next: firstLine,
 		join: request{kind: kindJoin, member: rendezvous.Here(rank, size), key: key, payload: payload},
 	}
+	w.deadline, _ = ctx.Deadline()
 	me := &w.join.member
 	if c.config.host != "" {
 		me.Host, me.PID = c.config.host, c.config.pid
@@ -125,6 +126,8 @@ type wait struct {
 	known  *rendezvous.Roll // the last that was heard
 	next   time.Duration    // of waiting, until the next line
 
+	deadline time.Time // of the exchange; zero: none
+
 	attempts int
 	last     error     // what the last attempt to connect met
 	unknown  time.Time // since when the server says that it does not know the id
@@ -147,10 +150,14 @@ func (w *wait) line(says string, attrs ...any) {
 		w.next += min(w.next, maxLine)
 	}
 	me := &w.join.member
-	w.client.config.Log.Warn(says, append([]any{
+	attrs = append([]any{
 		"key", w.join.key, "comm_rank", me.Rank, "size", me.Size, "address", w.client.id.Address(),
 		"waited", words.Round(waited),
-	}, attrs...)...)
+	}, attrs...)
+	if !w.deadline.IsZero() {
+		attrs = append(attrs, "gives_up_in", words.Round(time.Until(w.deadline)))
+	}
+	w.client.config.Log.Warn(says, attrs...)
 }
 
 func (w *wait) connect(ctx context.Context) (net.Conn, error) {
@@ -195,7 +202,8 @@ func (w *wait) failed(err error) error {
 		}
 	}
 	if w.untilLine() <= 0 {
-		w.line("rank has not reached the rendezvous yet", "attempts", w.attempts, "last", err)
+		w.line(rendezvous.Have([]int{w.client.config.ServerRank})+" not opened the rendezvous yet, or can't be reached",
+			"attempts", w.attempts, "last", err)
 	}
 	return nil
 }
@@ -219,9 +227,10 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 			case r.stream != w.join.stream: // of an exchange that was given up
 			case r.kind == kindRoll:
 				w.known = r.roll
-				w.line("rank waits at the rendezvous",
-					"arrived", len(r.roll.Present()), "missing", words.Numbers(r.roll.Missing()),
-					"present", rendezvous.FormatMembers(r.roll.Present()))
+				if missing := r.roll.Missing(); len(missing) > 0 {
+					w.line(rendezvous.Have(missing)+" not come to the rendezvous yet",
+						"present", rendezvous.FormatMembers(r.roll.Present()))
+				}
 				line.Reset(w.untilLine())
 			default:
 				return w.end(r, ended)

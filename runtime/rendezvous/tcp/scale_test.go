@@ -72,7 +72,7 @@ func TestCrowd(t *testing.T) {
 	took := time.Since(began)
 	for _, err := range told {
 		wantMissing(t, err)
-		wantText(t, err, fmt.Sprintf("not arrived: %d; left: rank %d", size-2, size-1), "its process ended")
+		wantText(t, err, fmt.Sprintf("rank %d has not arrived; left: rank %d", size-2, size-1), "its process ended")
 	}
 	if took > 10*time.Second {
 		t.Errorf("the ranks were told of a death in %v", took)

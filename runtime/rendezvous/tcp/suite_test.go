@@ -199,7 +199,7 @@ func testMissing(t *testing.T, open opener) {
 		if peer.Self != a.rank || time.Since(peer.Since) > time.Minute {
 			t.Errorf("rank %d: told about self %d since %v", a.rank, peer.Self, peer.Since)
 		}
-		if !strings.Contains(a.err.Error(), "not arrived: 2") {
+		if !strings.Contains(a.err.Error(), "rank 2 has not arrived") {
 			t.Errorf("rank %d: %v", a.rank, a.err)
 		}
 		if seen := len(missing.Members); seen != 3 {
@@ -232,7 +232,7 @@ func testGivesUp(t *testing.T, open opener) {
 	}
 	b := <-second // long before its own context ends
 	wantMissing(t, b.err)
-	for _, want := range []string{"rank 0", "gave up", "not arrived: 2"} {
+	for _, want := range []string{"rank 0", "gave up", "rank 2 has not arrived"} {
 		if !strings.Contains(b.err.Error(), want) {
 			t.Errorf("rank 1 is not told %q: %v", want, b.err)
 		}

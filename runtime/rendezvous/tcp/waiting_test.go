@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/door"
 )
 
-// TestWaitingLines in virtual time: a rank that waits says so after 5, 10, 20 and 40 seconds.
+// TestWaitingLines in virtual time: a rank that waits says after 2, 4, 8, 16 and 32 seconds for which one.
 func TestWaitingLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, book := newPipes(), newLogbook()
@@ -32,32 +32,32 @@ func TestWaitingLines(t *testing.T) {
 		one, two := start(ctx, first, "cards", 0, 3), start(ctx, second, "cards", 1, 3)
 		r := <-one
 		wantMissing(t, r.err)
-		wantText(t, r.err, "rank 0 of 3 waited 1m0s", "not arrived: 2")
+		wantText(t, r.err, "rank 0 of 3 waited 1m0s", "rank 2 has not arrived")
 		r = <-two
 		wantMissing(t, r.err)
 		lines := book.all()
-		if len(lines) != 4 {
-			t.Errorf("%d lines in a minute, not 4: %q", len(lines), lines)
+		if len(lines) != 5 {
+			t.Errorf("%d lines in a minute, not 5: %q", len(lines), lines)
 		}
-		for i, at := range []string{"5s ", "10s ", "20s ", "40s "} {
+		for i, at := range []string{"2s ", "4s ", "8s ", "16s ", "32s "} {
 			if i < len(lines) && !strings.HasPrefix(lines[i], at) {
 				t.Errorf("line %d is not at %s: %s", i, at, lines[i])
 			}
 		}
-		const says = "key=cards comm_rank=0 size=3 address=192.0.2.1:4000 waited=5s arrived=2 missing=2 " +
-			`present="0 (a:1) and 1 (b:2)"`
+		const says = `msg="rank 2 has not come to the rendezvous yet" key=cards comm_rank=0 size=3 address=192.0.2.1:4000 ` +
+			`waited=2s present="0 (a:1) and 1 (b:2)" gives_up_in=58s`
 		if line := lines[0]; !strings.Contains(line, says) {
 			t.Errorf("the line does not say %s: %s", says, line)
 		}
 		// A short wait after a long one starts over.
 		done := start(t.Context(), first, "later", 0, 2)
-		time.Sleep(3 * time.Second)
+		time.Sleep(time.Second)
 		last := start(t.Context(), second, "later", 1, 2)
 		if a, b := <-done, <-last; a.err != nil || b.err != nil {
 			t.Error(a.err, b.err)
 		}
-		if n := len(book.all()); n != 4 {
-			t.Errorf("%d lines after a wait of 3 seconds, not 4", n)
+		if n := len(book.all()); n != 5 {
+			t.Errorf("%d lines after a wait of a second, not 5", n)
 		}
 		_, _ = first.Close(), second.Close()
 		s.Close()
@@ -80,10 +80,10 @@ func TestUnreachableLines(t *testing.T) {
 		wantMissing(t, err)
 		wantText(t, err, "192.0.2.1:4000 was not reached in", "nobody listens", "waited 30s")
 		lines := book.all()
-		if len(lines) != 3 || !strings.Contains(lines[2], "nobody listens") {
+		if len(lines) != 4 || !strings.Contains(lines[3], "nobody listens") {
 			t.Errorf("the log: %q", lines)
 		}
-		for i, due := range []time.Duration{5, 10, 20} {
+		for i, due := range []time.Duration{2, 4, 8, 16} {
 			text, _, _ := strings.Cut(lines[i], " ")
 			if at, err := time.ParseDuration(text); err != nil || at < due*time.Second || at > (due+2)*time.Second {
 				t.Errorf("line %d is at %s, not after %d seconds", i, text, due)
@@ -152,7 +152,7 @@ func TestServerThatStopsAnswering(t *testing.T) {
 			t.Errorf("returned after %v", took)
 		}
 		wantMissing(t, err)
-		wantText(t, err, "not arrived: 1", "arrived: 0 (a:1)", context.DeadlineExceeded.Error())
+		wantText(t, err, "rank 1 has not arrived", "arrived: 0 (a:1)", context.DeadlineExceeded.Error())
 		_, _ = c.Close(), d.Close()
 	})
 }

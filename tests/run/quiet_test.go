@@ -1,0 +1,108 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/tests/e2e"
+)
+
+// quietly starts a job of this test's binary, whose ranks play a role and leave what they log to the default.
+func quietly(t *testing.T, role string) *e2e.Job {
+	t.Helper()
+	return e2e.Start(t, []string{roleVariable + "=" + role, "CARILLON_LOG=", "NCCL_DEBUG="},
+		"carillon", "run", "-n", "3", "--tape-dir", t.TempDir(), "--", os.Args[0])
+}
+
+// saidByRanks is what the ranks printed.
+func saidByRanks(j *e2e.Job) []string {
+	return regexp.MustCompile(`(?m)^\[\d\] .*$`).FindAllString(j.Output(), -1)
+}
+
+// TestHandledErrorIsQuiet: an error that a program handles is returned, and nothing else is said of it.
+func TestHandledErrorIsQuiet(t *testing.T) {
+	job := quietly(t, "handle")
+	if code := job.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if lines := saidByRanks(job); len(lines) != 2 || strings.Count(job.Output(), "handled true") != 2 {
+		t.Errorf("the ranks said %q, want what they print themselves", lines)
+	}
+}
+
+// TestInterruptIsQuiet: ^C on a job that is well is a line a rank: the program's own. What it gets is no timeout.
+func TestInterruptIsQuiet(t *testing.T) {
+	job := quietly(t, "interrupt")
+	for rank := range 3 {
+		job.Await(fmt.Sprintf(`^\[%d\] at work$`, rank))
+	}
+	job.Signal(syscall.SIGINT)
+	job.ExitCode()
+	lines := saidByRanks(job)
+	if len(lines) != 6 {
+		t.Errorf("the ranks said %d lines, want two each:\n%s", len(lines), strings.Join(lines, "\n"))
+	}
+	if text := job.Output(); !strings.Contains(text, "canceled true") || strings.Contains(text, "timeout true") ||
+		strings.Contains(text, "more time") {
+		t.Errorf("it was not canceled:\n%s", text)
+	}
+}
+
+// TestMissingRankIsNamed: ranks that wait for one that never comes say soon which one it is.
+func TestMissingRankIsNamed(t *testing.T) {
+	job := quietly(t, "miss")
+	for _, rank := range []int{0, 1} {
+		job.Await(fmt.Sprintf(`^\[%d\] .*msg="rank 2 has not come to the rendezvous yet" .* waited=[2-9].*gives_up_in=9m5`, rank))
+	}
+}
+
+// quietRank plays a role.
+func quietRank(role string) (err error) {
+	ctx := context.Background()
+	if role == "interrupt" {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt)
+		defer stop()
+	}
+	if role == "miss" && os.Getenv("RANK") == "2" {
+		end := make(chan os.Signal, 1)
+		signal.Notify(end, syscall.SIGTERM)
+		<-end
+		return nil
+	}
+	n, err := node.Start(ctx, node.FromEnv())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Stop(context.WithoutCancel(ctx))) }()
+	world, err := n.Runtime().World(ctx)
+	if err != nil {
+		return err
+	}
+	defer world.Close()
+	if role == "handle" && world.Rank() == 1 {
+		return nil // and so destroys what the others use
+	}
+	if role == "interrupt" {
+		fmt.Println("at work")
+	}
+	numbers := make([]float32, 10)
+	for err == nil {
+		err = ccl.AllReduce(ctx, world, numbers, numbers, ccl.Sum)
+	}
+	if role == "handle" {
+		fmt.Println("handled", errors.Is(err, ccl.ErrPeerAborted))
+		return nil
+	}
+	fmt.Println("canceled", errors.Is(err, ccl.ErrCanceled), "timeout", errors.Is(err, ccl.ErrTimeout), err)
+	return nil
+}

@@ -19,8 +19,8 @@ import (
 const MinToken = 16
 
 // Access says which clients may ask. Where any of Tokens or ClientCAFile is set, every request proves whose it is, on
-// any address, but for the bare answers of /livez and /readyz. The tags are for runtime/node, which reads the
-// variables.
+// any address, but for the bare answers of /livez and /readyz. Without, this process's user and root may, over loopback.
+// The tags are for runtime/node, which reads the variables.
 type Access struct {
 	// Tokens are sent as `Authorization: Bearer TOKEN`, at least 16 characters; each is good, the variable has one.
 	// `/livez` and `/readyz` answer a bare yes or no without. Several let one follow another, and tell clients that
@@ -70,7 +70,7 @@ func (a *access) refusal(r *http.Request) string {
 	}
 }
 
-// identify tells which client asks, and whether it may.
+// identify tells which client asks, and whether it has proved that it may.
 func (a *access) identify(r *http.Request) (identity, bool) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		hash := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
@@ -87,8 +87,28 @@ func (a *access) identify(r *http.Request) (identity, bool) {
 			return identity(hash[:16]), true
 		}
 	}
-	return identity{}, !a.required()
+	return identity{}, false
 }
+
+// ours tells whether a connection over loopback is one of this process's user, or of root; an error says why not.
+func ours(conn net.Conn) error {
+	peer, ok := conn.RemoteAddr().(*net.TCPAddr)
+	own, both := conn.LocalAddr().(*net.TCPAddr)
+	if !ok || !both {
+		return fmt.Errorf("a connection from %v has no user", conn.RemoteAddr())
+	}
+	user, err := peerUser(unmapped(peer.AddrPort()), unmapped(own.AddrPort()))
+	switch {
+	case err != nil:
+		return err
+	case user != 0 && user != os.Geteuid():
+		return fmt.Errorf("the connection is one of user %d", user)
+	default:
+		return nil
+	}
+}
+
+func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
 // read checks the access for an address, and reads its files.
 func (a *Access) read(addr string) (*access, error) {

@@ -32,6 +32,7 @@ type connections struct {
 type connection struct {
 	of    *connections
 	conn  net.Conn
+	ours  func() error // nil: its client is this process's user, or root
 	doing activity
 	since uint64 // number of the change that it has done it from
 }
@@ -48,7 +49,7 @@ const (
 type connectionKey struct{}
 
 func (cs *connections) context(ctx context.Context, conn net.Conn) context.Context {
-	c := &connection{of: cs, conn: conn}
+	c := &connection{of: cs, conn: conn, ours: sync.OnceValue(func() error { return ours(conn) })}
 	cs.mu.Lock()
 	if cs.open == nil {
 		cs.open = map[net.Conn]*connection{}

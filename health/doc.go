@@ -35,9 +35,12 @@
 //
 // # Who may ask
 //
-// On loopback, where the Server listens unless it is told otherwise, anybody on this host may ask, with a request that
-// names a loopback host: web pages can't. On any other address a Server starts only with Access, and then demands a
-// token or a client certificate for everything but /livez and /readyz, which answer those who have none with a bare yes
-// or no: a kubelet has no password. The same holds on loopback if Access is set. A token travels as it is: without TLS,
-// who can listen on the network can read it.
+// On loopback, where the Server listens unless it is told otherwise, the user of its process and root may ask, with
+// curl, a browser, or a Prometheus that they run: the kernel says whose connection it is. The request names a loopback
+// host: web pages can't. Other users of the host get a bare yes or no from /livez and /readyz.
+//
+// On any other address a Server starts only with Access, and then demands a token or a client certificate for everything
+// but /livez and /readyz, which answer those who have none with a bare yes or no: a kubelet has no password. The same
+// holds on loopback if Access is set, for instance for a Prometheus of another user. A token travels as it is: without
+// TLS, who can listen on the network can read it.
 package health

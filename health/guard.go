@@ -2,6 +2,7 @@ package health
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime/debug"
@@ -60,17 +61,40 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		respond(w, http.StatusRequestEntityTooLarge, "a query has no body\n")
 		return false
 	}
-	if _, ok := s.access.identify(r); !ok {
+	if why := s.refusal(r); why != "" {
 		if bare := s.probes[r.URL.Path]; bare != nil && bare.kind != Live|Ready {
 			r.Pattern = r.URL.Path
 			bare.yesOrNo(w, r)
 			return false
 		}
-		w.Header().Set("WWW-Authenticate", `Bearer realm="carillon"`)
-		respond(w, http.StatusUnauthorized, s.access.refusal(r)+"\n")
+		status := http.StatusForbidden
+		if s.access.required() {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="carillon"`)
+			status = http.StatusUnauthorized
+		}
+		respond(w, status, why+"\n")
 		return false
 	}
 	return true
+}
+
+// refusal says why a client may not ask; empty if it may.
+func (s *Server) refusal(r *http.Request) string {
+	if s.access.required() {
+		if _, ok := s.access.identify(r); !ok {
+			return s.access.refusal(r)
+		}
+		return ""
+	}
+	c, ok := r.Context().Value(connectionKey{}).(*connection)
+	if !ok {
+		return "" // another server's connection, which let it in
+	}
+	if err := c.ours(); err != nil {
+		return fmt.Sprintf("this endpoint answers the user of its process and root: %v; for others, set a token "+
+			"(CARILLON_HEALTH_TOKEN or CARILLON_HEALTH_TOKEN_FILE, in the process and in what asks)", err)
+	}
+	return ""
 }
 
 // bodyFits reads away what a request may have behind its header.

@@ -34,10 +34,11 @@ type Config struct {
 	TapeDir string `env:"CARILLON_TAPE_DIR"`
 
 	// Health is where the health endpoint listens, `host:port`, for `/livez`, `/readyz`, `/healthz`, `/metrics`,
-	// `/api/v1/ras` and a page; port 0 picks a free one, `off` (in Go, an empty text) is no endpoint. Beyond loopback
-	// it needs a token or client certificates. Default: `127.0.0.1:0`.
+	// `/api/v1/ras` and a page; port 0 picks a free one, `off` (in Go, an empty text) is no endpoint. On loopback
+	// it answers the user of the process and root; others of the host get a yes or no from `/livez` and `/readyz`.
+	// Beyond loopback it needs a token or client certificates. Default: `127.0.0.1:0`.
 	Health string `env:"CARILLON_HEALTH_ADDR"`
-	// HealthAccess says which clients may ask there. Default: all on this host.
+	// HealthAccess says which clients may ask there. Default: this process's user and root, on loopback.
 	HealthAccess health.Access
 	// HealthTokenFile is a file with more tokens, one a line.
 	HealthTokenFile string `env:"CARILLON_HEALTH_TOKEN_FILE"`

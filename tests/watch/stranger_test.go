@@ -1,0 +1,52 @@
+package watch
+
+import (
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestOtherUsersLearnNothing: another user of the host gets a bare yes or no of two probes, and this one and root all,
+// as before. It needs root, to be another user.
+func TestOtherUsersLearnNothing(t *testing.T) {
+	_, tapes, _ := start(t)
+	url := endpoints(t, tapes)[0]
+	const stranger = 54321
+	for _, tc := range []struct{ path, mine, stranger string }{
+		{"/livez", "ok", "ok"},
+		{"/livez?verbose", "[+]process ok", "ok"},
+		{"/readyz", "ok", "ok"},
+		{"/healthz?verbose", "[+]process ok", "user 54321"},
+		{"/readyz/tape", "ok", "user 54321"},
+		{"/", "<title>", "user 54321"},
+		{"/metrics", "ccl_", "user 54321"},
+		{"/api/v1/ras", `"schema": 1`, "user 54321"},
+		{"/api/v1/traces", "ccl.comm.init", "user 54321"},
+		{"/nowhere", "404", "user 54321"},
+	} {
+		if got := curl(t, 0, url+tc.path); !strings.Contains(got, tc.mine) {
+			t.Errorf("%s: the job's user gets %.300q, want %q", tc.path, got, tc.mine)
+		}
+		got := curl(t, stranger, url+tc.path)
+		if !strings.Contains(got, tc.stranger) || strings.Contains(got, "held-up") || len(tc.stranger) == 2 && got != tc.stranger {
+			t.Errorf("%s: another user gets %.300q, want %q", tc.path, got, tc.stranger)
+		}
+	}
+	if got := curl(t, stranger, url+"/api/v1/events"); !strings.Contains(got, "user 54321") {
+		t.Errorf("another user gets events: %.300q", got)
+	}
+}
+
+// curl is what a user is answered.
+func curl(t *testing.T, user uint32, url string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "curl", "-s", "--noproxy", "*", url)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", cmd, err)
+	}
+	return string(text)
+}

@@ -31,25 +31,28 @@ type Patience struct {
 // PatienceFor is the patience that suits a rank when hostRanks ranks of its communicator share this host, of which
 // processRanks are in this process, and remote says whether it has peers that it reaches through the network.
 //
-// Where every rank can have a core to itself, a rank spins for several times what it takes to wake all others: if it
-// spun for less, ranks that once slept would fall asleep again while the first of them wakes the others. Where ranks outnumber
-// cores, a spinning rank would keep the very core that its peer needs, so it yields at once and soon sleeps. With
-// remote peers, a core must be left for the goroutines that read from the network, or a rank sleeps at once.
+// A rank of many looks for several times what it takes to wake all others: if it looked for less, ranks that once slept
+// would fall asleep again while the first of them wakes the others. It spins where every rank can have a core to
+// itself. Where ranks outnumber cores, a spinning rank would keep the very core that its peer needs, so it yields at
+// once. With remote peers, a core must be left for the goroutines that read from the network, or a rank sleeps at once.
 func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
+	look := min(time.Duration(hostRanks)*lookPerRank, longestLook)
+	processes := hostRanks > processRanks
 	switch {
 	case remote && (2*hostRanks >= runtime.NumCPU() || processRanks >= runtime.GOMAXPROCS(0)):
 		return Patience{}
-	case hostRanks > runtime.NumCPU() || processRanks > runtime.GOMAXPROCS(0):
-		return Patience{Yield: 200 * time.Microsecond, CPU: hostRanks > processRanks}
-	default:
-		spin := min(time.Duration(hostRanks)*spinPerRank, mostSpin)
-		return Patience{Spin: spin, Yield: 100 * time.Microsecond, CPU: hostRanks > processRanks}
+	case hostRanks <= runtime.NumCPU() && processRanks <= runtime.GOMAXPROCS(0):
+		return Patience{Spin: look, Yield: 100 * time.Microsecond, CPU: processes}
+	case processes:
+		return Patience{Yield: look, CPU: true}
+	default: // goroutines are woken fast
+		return Patience{Yield: 200 * time.Microsecond}
 	}
 }
 
 const (
-	spinPerRank = 400 * time.Microsecond
-	mostSpin    = 10 * time.Millisecond
+	lookPerRank = 400 * time.Microsecond
+	longestLook = 10 * time.Millisecond
 )
 
 // How a spinning Waiter adapts to a core that others want, too. A rank that is found to have lost its core while it

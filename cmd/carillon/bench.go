@@ -55,7 +55,7 @@ installed (mpirun and mpicc), the same sizes are measured with it in the same ca
 	cmd.Flags().DurationVar(&plan.Budget, "budget", 500*time.Millisecond, "time for the iterations of one size")
 	cmd.Flags().IntVar(&plan.Min, "min", 5, "iterations of one size, at least")
 	cmd.Flags().IntVar(&plan.Max, "max", 20_000, "iterations of one size, at most")
-	cmd.Flags().IntSliceVar(&plan.Processes, "processes", []int{2, 4}, "numbers of processes; 0 for none")
+	cmd.Flags().IntSliceVar(&plan.Processes, "processes", []int{2, 4, 8, 16}, "numbers of processes; 0 for none")
 	cmd.Flags().IntSliceVar(&plan.InProcess, "in-process", []int{2, 4}, "numbers of ranks in one process; 0 for none")
 	cmd.Flags().BoolVar(&plan.Compare, "mpi", true, "compare with Open MPI, where it is installed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object a line instead of a table")

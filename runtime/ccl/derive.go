@@ -142,7 +142,7 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	call := a.rec.Call
 	if a.rec.Seq > afterRevoke {
 		var payloads [][]byte
-		err := c.meetAgain(ctx, a, place, 0, c.size, func(ctx context.Context, at rendezvous.Rendezvous) (err error) {
+		err := c.meetAgain(ctx, a, place, c.meets, c.rank, func(ctx context.Context, at rendezvous.Rendezvous) (err error) {
 			defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
 			payloads, err = at.Exchange(ctx, a.rec.Act.String(), c.rank, c.size, mine)
 			return err
@@ -180,29 +180,37 @@ func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket,
 	}
 }
 
-// meetAgain has size ranks of this communicator meet for act a, in the process of rank host, although their connections
-// broke, or were revoked. It uses up the place in the line, and is bounded by the communicator's life.
+// meetAgain has ranks of this communicator meet for act a, although their connections broke, or were revoked: those
+// whose processes hold meetings at the addresses, of which this one is number rank. It uses up the place in the line, and
+// is bounded by the communicator's life. When this rank can't take part, fn has a context that has ended, so that the
+// others learn of it.
 func (c *core) meetAgain(
-	ctx context.Context, a *act, place *ticket, host, size int, fn func(context.Context, rendezvous.Rendezvous) error,
+	ctx context.Context, a *act, place *ticket, addresses []string, rank int,
+	fn func(context.Context, rendezvous.Rendezvous) error,
 ) error {
 	call := a.rec.Call
-	if err := c.turn.wait(ctx, place); err != nil {
-		return c.abandoned(ctx, call)
-	}
-	defer c.turn.leave()
-	if err := c.overtaken(call); err != nil {
-		return err
+	failed := c.turn.wait(ctx, place)
+	if failed != nil {
+		failed = c.abandoned(ctx, call)
+	} else {
+		defer c.turn.leave()
+		failed = c.overtaken(call)
 	}
 	seed := slices.Concat([]byte("carillon reunion"), c.secret, c.id[:], []byte{byte(a.rec.Act)})
 	seed = binary.LittleEndian.AppendUint64(seed, a.rec.Seq)
-	at, err := c.rt.point.Again(seed, c.meets[host], host == c.rank, size)
+	at, err := c.rt.point.Again(seed, addresses, rank)
 	if err != nil {
-		return err
+		return cmp.Or(failed, err)
 	}
+	ctx, cancel := endedBy(ctx, failed)
+	defer cancel()
 	held := c.meetings.Load()
 	ctx, release := alsoEnds(ctx, held)
 	defer release()
 	err = fn(ctx, at)
+	if failed != nil {
+		return failed
+	}
 	if err != nil && held.Err() != nil {
 		return context.Cause(held)
 	}

@@ -1,6 +1,7 @@
 package ccl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 				return nil, nil, m.ended(err)
 			}
 		}
-		at = rt.point.Dial(id)
+		at = rt.point.DialWorld(id)
 	}
 	c, err := m.open(id)
 	if err != nil {
@@ -277,26 +278,26 @@ func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank,
 	defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
 	a.phase(tape.PhaseRendezvous)
 	_, local := at.(*mem.Rendezvous)
+	var mine meet.Introduction
 	port, err := c.rt.fabric.Prepare(c.id, c.secret, size, local)
-	if err != nil {
-		return err
+	if err == nil {
+		mine.Card = port.Card()
 	}
-	mine := meet.Introduction{Card: port.Card()}
-	if !local {
+	if err == nil && !local {
 		if contact := c.rt.cfg.Contact; contact != nil {
 			mine.Contact = contact()
 		}
 		mine.Meets, err = c.rt.point.Addr()
 	}
-	var ranks []meet.Introduction
-	if err == nil {
-		meeting, cancel, explain := limited(ctx, MeetingLimit)
-		ranks, err = meet.Introduce(meeting, at, rank, size, &mine)
-		err = explain(err)
-		cancel()
-	}
-	if err != nil {
-		port.GiveUp(transport.NoticeOf(err, rank))
+	bounded, cancel, explain := limited(ctx, MeetingLimit)
+	defer cancel()
+	meeting, cancel := endedBy(bounded, err) // so that the others are told
+	defer cancel()
+	ranks, met := meet.Introduce(meeting, at, rank, size, &mine)
+	if err = cmp.Or(err, explain(met)); err != nil {
+		if port != nil {
+			port.GiveUp(transport.NoticeOf(err, rank))
+		}
 		return err
 	}
 	if err := c.connect(ctx, a, port, ranks, nil); err != nil {
@@ -390,6 +391,15 @@ func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Cont
 		return c, nil
 	}
 	return c, ErrInProgress
+}
+
+// endedBy is ctx, which has ended if there is an error, with that as its cause.
+func endedBy(ctx context.Context, err error) (ended context.Context, release func()) {
+	ended, cancel := context.WithCancelCause(ctx)
+	if err != nil {
+		cancel(err)
+	}
+	return ended, func() { cancel(nil) }
 }
 
 // alsoEnds is ctx, which ends with other, too. release frees what that takes.

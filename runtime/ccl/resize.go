@@ -2,12 +2,16 @@ package ccl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
 )
 
 // ShrinkMode says what Shrink does with the operations that are in flight.
@@ -67,7 +71,11 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 			d.seat(members)
 			return d.child.meet(ctx, d.init, at, d.child.rank, d.child.size)
 		}
-		return c.meetAgain(ctx, d.act, d.place, members[0], len(members), meet)
+		addresses := make([]string, len(members))
+		for i, m := range members {
+			addresses[i] = c.meets[m]
+		}
+		return c.meetAgain(ctx, d.act, d.place, addresses, slices.Index(members, c.rank), meet)
 	}
 	return c.derive(ctx, d)
 }
@@ -164,9 +172,47 @@ func (c *core) grow(ctx context.Context, d *derivation, mine UniqueID) error {
 	}
 	d.init.start() // now that the id is known under which the others tell of it, or it will never be
 	if err != nil {
+		if !mine.IsZero() { // nobody else can tell those that join
+			ctx, cancel := endedBy(ctx, err)
+			defer cancel()
+			at := c.rt.point.Dial(mine)
+			_, _ = meet.Introduce(ctx, at, d.rank, d.size, &meet.Introduction{}) // fails
+			_ = at.Close()
+		}
 		return err
 	}
-	return child.meet(ctx, d.init, c.rt.point.Dial(id), d.rank, d.size)
+	ctx, release := c.whileConnected(ctx)
+	defer release()
+	err = child.meet(ctx, d.init, c.rt.point.Dial(id), d.rank, d.size)
+	if lost, ok := errors.AsType[*PeerError](context.Cause(ctx)); ok && err != nil {
+		return lost
+	}
+	return err
+}
+
+// whileConnected is ctx, which ends when the communicator loses a rank, with that as its cause: a rank that dies before
+// it comes to a meeting is not known there.
+func (c *core) whileConnected(ctx context.Context) (connected context.Context, release func()) {
+	connected, lose := context.WithCancelCause(ctx)
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if peer, err := c.links.FirstLost(); err != nil {
+					lose(c.engine.Explain(peer, err))
+				}
+			case <-connected.Done():
+				return
+			}
+		}
+	})
+	return connected, func() {
+		lose(nil)
+		looking.Wait()
+	}
 }
 
 // growID tells all ranks the id that one of them has.

@@ -72,14 +72,18 @@ func (e *MissingError) Unwrap() []error {
 	return errs
 }
 
-// peer picks the rank to blame. A death explains everything after it. A rank that gave up is blamed last: it did so
-// because others were missing. Another process may have had Self's number.
+// peer picks the rank to blame. A death explains everything after it, and a rank that withdrew what it left behind. One
+// that gave up is blamed last: it did so because others were missing. Another process may have had Self's number.
 func (e *MissingError) peer() *lifecycle.PeerError {
 	if _, ok := errors.AsType[*UnreachableError](e.Cause); ok {
 		return nil // the UnreachableError carries it
 	}
 	gone := slices.DeleteFunc(e.Gone(), func(m Member) bool { return m.Rank == e.Self && e.Cause != nil })
-	for _, how := range []Departure{Died, Lost, Closed} {
+	hows := []Departure{Died, Lost, Closed, Withdrew}
+	if e.Cause != nil {
+		hows = hows[:3] // whoever ended this rank's wait may have ended the others', too
+	}
+	for _, how := range hows {
 		for _, m := range gone {
 			if m.How == how {
 				return e.blame(m)
@@ -103,7 +107,7 @@ func (e *MissingError) peer() *lifecycle.PeerError {
 func (e *MissingError) blame(m Member) *lifecycle.PeerError {
 	codes := [...]lifecycle.Code{
 		Died: lifecycle.CodeRankDead, Lost: lifecycle.CodeUnreachable,
-		Closed: lifecycle.CodePeerAborted, GaveUp: lifecycle.CodeAbandoned,
+		Closed: lifecycle.CodePeerAborted, GaveUp: lifecycle.CodeAbandoned, Withdrew: lifecycle.CodeAbandoned,
 	}
 	return &lifecycle.PeerError{Code: codes[m.How], Rank: m.Rank, Self: e.Self, Since: m.Left, Detail: m.story()}
 }

@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -21,7 +22,8 @@ type Rendezvous interface {
 	// returns all payloads, by rank; the caller owns them, and payload may be reused. Keys are used once.
 	//
 	// When ctx ends first, or when a rank that takes part dies, gives up or closes, the error is a *[MissingError] that
-	// names the ranks that arrived and those that did not. Ranks that contradict each other (one number twice,
+	// names the ranks that arrived and those that did not. Whoever calls it with a context that has ended does not take
+	// part, and tells the others so, with the context's cause: all that wait, and those that come yet, fail. Ranks that contradict each other (one number twice,
 	// different sizes, a rank out of range) all get a *[ConflictError]. A key or an id that was used before is a
 	// *[StaleError].
 	Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error)
@@ -29,6 +31,18 @@ type Rendezvous interface {
 	// Close says that this rank is done with the unique id: exchanges that still need it fail for everyone at once, its
 	// own, too. It waits for what the Rendezvous started, and may be called twice.
 	Close() error
+}
+
+// HowEnded is how a rank leaves whose context has ended, and why, in its own words.
+func HowEnded(ctx context.Context) (how Departure, why string) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, context.DeadlineExceeded):
+		return GaveUp, "its context expired"
+	case errors.Is(cause, context.Canceled):
+		return Withdrew, "its context was canceled"
+	default:
+		return Withdrew, cause.Error()
+	}
 }
 
 // CheckArgs is how each Exchange begins: it refuses a key, a payload or a number of ranks beyond the limits. A rank

@@ -17,17 +17,19 @@ type Departure uint8
 
 // The departures. Their numbers are part of tcp's protocol.
 const (
-	Waiting Departure = iota // it is there
-	Died                     // its connection ended without a word: the process ended
-	Lost                     // its connection broke: the process may live behind a broken network
-	GaveUp                   // its context ended while it waited
-	Closed                   // it closed its Rendezvous
+	Waiting  Departure = iota // it is there
+	Died                      // its connection ended without a word: the process ended
+	Lost                      // its connection broke: the process may live behind a broken network
+	GaveUp                    // its time was up while it waited
+	Closed                    // it closed its Rendezvous
+	Withdrew                  // its context was canceled, or it failed in something of its own
 )
 
 // String says what happened, as the end of a sentence about the rank.
 func (d Departure) String() string {
 	return [...]string{
 		"it is waiting", "its process ended", "its connection broke", "it gave up", "it closed its rendezvous",
+		"it withdrew",
 	}[d]
 }
 

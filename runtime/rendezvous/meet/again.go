@@ -1,48 +1,171 @@
 package meet
 
 import (
+	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
 
 const (
-	patience = 2 * time.Minute // for the host of a rendezvous to hold it
-	maxPast  = 1024            // meetings that are remembered, to tell a rank that comes late which were there and left
+	patience = 2 * time.Minute        // for the host of a rendezvous to hold it
+	maxPast  = 1024                   // meetings that are remembered, to tell a rank that comes late which were there and left
+	askEvery = 250 * time.Millisecond // what has become of the ranks that have not come
 )
 
 // Again is the rendezvous of ranks that know each other, and whose connections broke or were revoked: nobody needs to
 // be told of it, as its id follows from seed, a secret text that says what it is about. It is held in the process of
-// the first of its size ranks, at the address where that process holds meetings, as the ranks told each other when they
-// met; at is empty when all of them are of this Point. holds says that this rank is the first.
+// the first of its ranks, which asks those that have not come whether they live, and still mean to.
+//
+// addresses are by rank, where each one's process holds meetings, as they told each other when they met; empty when all
+// of them are of this Point.
 //
 // One that failed does not end by itself: a rank that has not come may do so later, and is told which ranks left.
-func (p *Point) Again(seed []byte, at string, holds bool, size int) (rendezvous.Rendezvous, error) {
-	id, err := lifecycle.UniqueIDFromSecret(seed, at)
+func (p *Point) Again(seed []byte, addresses []string, rank int) (rendezvous.Rendezvous, error) {
+	r := &reunion{p: p, seed: seed, addresses: addresses}
+	id, err := r.id(0)
 	if err != nil {
 		return nil, err
 	}
-	if at == "" {
-		return p.meetLocally(lifecycle.RootCommID(id), size), nil
+	if addresses[0] == "" {
+		return p.meetLocally(lifecycle.RootCommID(id), len(addresses)), nil
 	}
-	if holds {
-		d, err := p.own()
-		if err != nil {
-			return nil, err
-		}
-		if err := p.server.Serve(d, id); err != nil {
+	if rank == 0 {
+		if r.meeting, err = r.hold(0); err != nil {
 			return nil, fmt.Errorf("hold the rendezvous of the remaining ranks: %w", err)
 		}
-		p.mu.Lock()
-		p.remember(func() { p.server.Forget(id) })
-		p.mu.Unlock()
 	}
 	// The host comes when it, too, has found out.
-	return tcp.Dial(id, tcp.Config{Log: p.log, UnknownTime: patience}), nil
+	r.Rendezvous = tcp.Dial(id, tcp.Config{Log: p.log, Serves: true, UnknownTime: patience})
+	return r, nil
+}
+
+// reunion is one rank's side of a rendezvous of ranks that know each other.
+type reunion struct {
+	rendezvous.Rendezvous // of the first rank
+	p                     *Point
+	seed                  []byte
+	addresses             []string
+	meeting               *mem.Meeting // of the first rank
+}
+
+// id names what a rank holds: the first one the rendezvous, another one what tells the first that it won't come.
+func (r *reunion) id(rank int) (lifecycle.UniqueID, error) {
+	seed := binary.LittleEndian.AppendUint32(slices.Clone(r.seed), uint32(rank))
+	return lifecycle.UniqueIDFromSecret(seed, r.addresses[rank])
+}
+
+func (r *reunion) hold(rank int) (*mem.Meeting, error) {
+	id, err := r.id(rank)
+	if err != nil {
+		return nil, err
+	}
+	d, err := r.p.own()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.p.server.Serve(d, id); err != nil {
+		return nil, err
+	}
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	r.p.remember(func() { r.p.server.Forget(id) })
+	return r.p.server.Meeting(id), nil
+}
+
+// Exchange implements rendezvous.Rendezvous.
+func (r *reunion) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
+	if r.meeting != nil {
+		asking, stop := context.WithCancel(ctx)
+		var work sync.WaitGroup
+		work.Go(func() { r.ask(asking, key) })
+		defer work.Wait()
+		defer stop()
+	}
+	all, err := r.Rendezvous.Exchange(ctx, key, rank, size, payload)
+	if _, alone := errors.AsType[*rendezvous.UnreachableError](err); alone && ctx.Err() != nil {
+		if m, held := r.hold(rank); held == nil { // for the first rank to ask, when it comes
+			how, why := rendezvous.HowEnded(ctx)
+			m.Absent(key, rendezvous.Here(rank, size), how, why, func(*mem.Outcome) {})
+		}
+	}
+	return all, err
+}
+
+// ask asks the ranks that have not come, again and again, what has become of them, until ctx ends.
+func (r *reunion) ask(ctx context.Context, key string) {
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		roll := r.meeting.Roll(key)
+		if roll == nil {
+			continue
+		}
+		var work sync.WaitGroup
+		room := make(chan struct{}, maxProbes)
+		for _, rank := range roll.Missing() {
+			room <- struct{}{}
+			work.Go(func() {
+				defer func() { <-room }()
+				if m := r.gone(ctx, key, rank); m.How != rendezvous.Waiting {
+					r.meeting.Absent(key, m, m.How, m.Detail, func(*mem.Outcome) {})
+				}
+			})
+		}
+		work.Wait()
+	}
+}
+
+// gone tells how a rank that has not come has left, if it has.
+func (r *reunion) gone(ctx context.Context, key string, rank int) rendezvous.Member {
+	m := rendezvous.Member{Rank: rank, Size: len(r.addresses), Host: r.addresses[rank]}
+	id, err := r.id(rank)
+	if err != nil {
+		return m
+	}
+	probe, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	hello := door.Hello{Room: door.Room(lifecycle.RootCommID(id)), Secret: id.Secret()}
+	conn, err := door.Dial(probe, id.Address(), hello, func(met error) error { return met })
+	if err == nil {
+		_ = conn.Close()
+	}
+	switch {
+	case ctx.Err() != nil: // nobody wants to know any more
+	case err == nil:
+		over, cancel := context.WithCancel(probe)
+		cancel() // not to take part, but to be told
+		at := tcp.Dial(id, tcp.Config{Log: r.p.log})
+		_, err = at.Exchange(over, key, 0, m.Size, nil)
+		_ = at.Close()
+		if said, ok := errors.AsType[*rendezvous.MissingError](err); ok {
+			for _, other := range said.Gone() {
+				if other.Rank == rank {
+					return other
+				}
+			}
+		}
+	case errors.Is(err, door.ErrUnknown): // it lives, and may come
+	case door.Gone(err):
+		m.How = rendezvous.Died
+	case door.Silent(err) && !door.Lack(err):
+		m.How, m.Detail = rendezvous.Lost, err.Error()
+	}
+	return m
 }
 
 // meetLocally returns the rendezvous of that id, which the first of its ranks opens.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func TestMeetingsThatFail(t *testing.T) {
 		var seeds [][]byte
 		for i := range maxPast + 5 {
 			seeds = append(seeds, fmt.Appendf(nil, "meeting %d, %s", i, name))
-			meeting, err := p.Again(seeds[i], at, true, 2)
+			meeting, err := p.Again(seeds[i], []string{at, at}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +62,7 @@ func TestMeetingsThatFail(t *testing.T) {
 			}
 		}
 		late := func(seed []byte) error {
-			meeting, err := p.Again(seed, at, false, 2)
+			meeting, err := p.Again(seed, []string{at, at}, 1)
 			if err != nil {
 				return err
 			}
@@ -83,5 +84,96 @@ func TestMeetingsThatFail(t *testing.T) {
 		if len(p.past) != maxPast || len(p.local) > maxPast {
 			t.Errorf("%s: %d meetings are kept, %d of them here, want the last %d", name, len(p.past), len(p.local), maxPast)
 		}
+	}
+}
+
+// The first rank is told of those that died before they came, and of those that gave up before it came itself, and tells
+// all others.
+func TestThoseThatWontCome(t *testing.T) {
+	first, second, quitter := newPoint(t), newPoint(t), newPoint(t)
+	ended, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("its disk is full"))
+	for name, c := range map[string]struct {
+		absent func(t *testing.T, seed []byte, addresses []string)
+		code   lifecycle.Code
+		says   string
+	}{
+		"died": {
+			func(t *testing.T, _ []byte, addresses []string) {
+				d, err := door.Listen(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+				if err != nil {
+					t.Fatal(err)
+				}
+				addresses[2] = d.Addr()
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+			},
+			lifecycle.CodeRankDead, "its process ended",
+		},
+		"gave up": {
+			func(t *testing.T, seed []byte, addresses []string) {
+				at, err := quitter.Again(seed, addresses, 2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := at.Exchange(ended, "k", 2, 3, nil); err == nil {
+					t.Error("a rank met with a context that has ended")
+				}
+				if err := at.Close(); err != nil {
+					t.Error(err)
+				}
+			},
+			lifecycle.CodeAbandoned, "it withdrew (its disk is full)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seed := []byte("meeting " + name)
+			var addresses []string
+			for _, p := range []*Point{first, second, quitter} {
+				address, err := p.Addr()
+				if err != nil {
+					t.Fatal(err)
+				}
+				addresses = append(addresses, address)
+			}
+			c.absent(t, seed, addresses)
+			var ranks sync.WaitGroup
+			for rank, p := range []*Point{first, second} {
+				at, err := p.Again(seed, addresses, rank)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ranks.Go(func() {
+					_, err := at.Exchange(t.Context(), "k", rank, 3, nil)
+					peer, ok := errors.AsType[*lifecycle.PeerError](err)
+					if !ok || peer.Rank != 2 || peer.Code != c.code || !strings.Contains(err.Error(), c.says) {
+						t.Errorf("rank %d is told %v", rank, err)
+					}
+					if err := at.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			ranks.Wait()
+		})
+	}
+}
+
+// Where nobody listens any more, the first rank has died, and is not waited for.
+func TestTheFirstRankDied(t *testing.T) {
+	p := newPoint(t)
+	address, err := p.Addr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := p.Again([]byte("no host"), []string{"127.0.0.1:1", address}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	_, err = at.Exchange(t.Context(), "k", 1, 2, nil)
+	if peer, ok := errors.AsType[*lifecycle.PeerError](err); !ok || peer.Rank != 0 || peer.Code != lifecycle.CodeRankDead {
+		t.Errorf("it is told %v", err)
 	}
 }

@@ -90,11 +90,17 @@ func (p *Point) ServeWorld(id lifecycle.UniqueID, address string) error {
 	return p.server.Serve(p.world, id)
 }
 
-// Dial returns the rendezvous of the ranks that have these ids, in the same order on all of them: one, or several that
-// share the work. It does not touch the network.
+// DialWorld returns the rendezvous at the job's address, where rank 0 may not have come yet. It does not touch the
+// network.
+func (p *Point) DialWorld(id lifecycle.UniqueID) rendezvous.Rendezvous {
+	return tcp.Dial(id, tcp.Config{Log: p.log})
+}
+
+// Dial returns the rendezvous of the ranks that have these ids, made by NewUniqueID, in the same order on all of them:
+// one, or several that share the work. It does not touch the network.
 func (p *Point) Dial(ids ...lifecycle.UniqueID) rendezvous.Rendezvous {
 	if len(ids) == 1 {
-		return tcp.Dial(ids[0], tcp.Config{Log: p.log})
+		return tcp.Dial(ids[0], tcp.Config{Log: p.log, Serves: true})
 	}
 	return &tree{ids: ids, log: p.log}
 }

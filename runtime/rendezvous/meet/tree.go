@@ -32,19 +32,25 @@ func (t *tree) Exchange(ctx context.Context, key string, rank, size int, payload
 	}
 	own := t.dial(t.ids[slice], first)
 	mine, err := own.Exchange(ctx, key+"/slice", rank-first, n, payload)
+	var everything [][]byte
+	if rank == first { // it tells the others if its slice has failed
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		if err != nil {
+			cancel(inSlice(err))
+		}
+		id, idErr := topID(t.ids[0])
+		if idErr != nil {
+			return nil, idErr
+		}
+		var topErr error
+		everything, topErr = exchangeLarge(ctx, t.dial(id, 0), key+"/slices", slice, len(t.ids), join(mine))
+		if err == nil && topErr != nil {
+			return nil, fmt.Errorf("among the first ranks of each unique id: %w", topErr)
+		}
+	}
 	if err != nil {
 		return nil, inSlice(err)
-	}
-	var everything [][]byte
-	if rank == first {
-		id, err := topID(t.ids[0])
-		if err != nil {
-			return nil, err
-		}
-		everything, err = exchangeLarge(ctx, t.dial(id, 0), key+"/slices", slice, len(t.ids), join(mine))
-		if err != nil {
-			return nil, fmt.Errorf("among the first ranks of each unique id: %w", err)
-		}
 	}
 	back, err := exchangeLarge(ctx, own, key+"/all", rank-first, n, join(everything))
 	if err != nil {
@@ -78,7 +84,7 @@ func (t *tree) Close() error {
 }
 
 func (t *tree) dial(id lifecycle.UniqueID, server int) rendezvous.Rendezvous {
-	r := tcp.Dial(id, tcp.Config{Log: t.log, ServerRank: server})
+	r := tcp.Dial(id, tcp.Config{Log: t.log, ServerRank: server, Serves: true})
 	t.open = append(t.open, r)
 	return r
 }

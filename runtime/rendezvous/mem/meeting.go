@@ -60,20 +60,9 @@ func New(size int) *Meeting {
 func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []byte, deliver func(*Outcome)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.forgotten != "" {
-		deliver(&Outcome{Refused: m.forgotten})
-		return
-	}
-	ex := m.exchanges[key]
-	if ex == nil {
-		if len(m.exchanges) >= maxKeys {
-			deliver(&Outcome{Refused: "too many keys were used with this unique id; make a new one"})
-			return
-		}
-		ex = m.open(key, rank.Size)
-	}
-	if ex.done {
-		deliver(&Outcome{Refused: "this key was used before; each exchange of a unique id needs a key of its own"})
+	ex, refused := m.exchange(key, rank.Size)
+	if refused != nil {
+		deliver(refused)
 		return
 	}
 	rank.Arrived, rank.Left, rank.How = time.Now(), time.Time{}, rendezvous.Waiting
@@ -115,6 +104,24 @@ func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []
 	}
 }
 
+// exchange is that of a key, which is opened where it is new; or why a rank can't come to it.
+func (m *Meeting) exchange(key string, size int) (ex *exchange, refused *Outcome) {
+	ex = m.exchanges[key]
+	switch {
+	case m.forgotten != "":
+		return nil, &Outcome{Refused: m.forgotten}
+	case ex == nil && len(m.exchanges) >= maxKeys:
+		return nil, &Outcome{Refused: "too many keys were used with this unique id; make a new one"}
+	case ex == nil:
+		ex = m.open(key, size)
+	case ex.done:
+		return nil, &Outcome{
+			Refused: "this key was used before; each exchange of a unique id needs a key of its own",
+		}
+	}
+	return ex, nil
+}
+
 // open starts an exchange. A rank that has left the id cannot come to it, so it has failed before it began.
 func (m *Meeting) open(key string, size int) *exchange {
 	if m.size > 0 {
@@ -138,9 +145,9 @@ func absent(rank rendezvous.Member) rendezvous.Member {
 	return rank
 }
 
-// Leave takes a rank that gave up out of an exchange, which cannot complete without it. All that wait, the leaver
-// too, are told. It does nothing when the exchange is over for that rank.
-func (m *Meeting) Leave(owner any, key string, rank int, detail string) {
+// Leave takes a rank out of an exchange that it has joined, and which cannot complete without it. All that wait, the
+// leaver too, are told. It does nothing when the exchange is over for that rank.
+func (m *Meeting) Leave(owner any, key string, rank int, how rendezvous.Departure, detail string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ex := m.exchanges[key]
@@ -148,9 +155,30 @@ func (m *Meeting) Leave(owner any, key string, rank int, detail string) {
 		return
 	}
 	if w, ok := ex.waiting[rank]; ok && m.seats[rank].owner == owner {
-		ex.roll.Members[w.index].Leave(rendezvous.GaveUp, detail)
+		ex.roll.Members[w.index].Leave(how, detail)
 		ex.fail()
 	}
+}
+
+// Absent says that a rank will not join the exchange of a key. All that wait, and those that come yet, are told.
+// Deliver is called once, with the exchange's end.
+func (m *Meeting) Absent(
+	key string, rank rendezvous.Member, how rendezvous.Departure, detail string, deliver func(*Outcome),
+) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ex, refused := m.exchange(key, rank.Size)
+	if refused != nil {
+		deliver(refused)
+		return
+	}
+	rank.Arrived = time.Time{}
+	rank.Leave(how, detail)
+	if len(ex.roll.Members) < 2*ex.roll.Size+16 {
+		ex.roll.Members = append(ex.roll.Members, rank)
+	}
+	ex.fail()
+	deliver(&Outcome{Failed: ex.snapshot()})
 }
 
 // Depart takes all ranks of an owner out of the id, for good. Every exchange that is not complete fails. It tells

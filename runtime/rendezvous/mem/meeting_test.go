@@ -84,9 +84,9 @@ func TestARankHasOneOwnerForAllKeys(t *testing.T) {
 func TestAStrangerCannotLeaveForARank(t *testing.T) {
 	d := newDesk(2)
 	name := d.join("a", "one", 0, 2)
-	d.Leave("x", "one", 0, "")
-	d.Leave("a", "two", 0, "")
-	d.Leave("a", "one", 1, "")
+	d.Leave("x", "one", 0, rendezvous.GaveUp, "")
+	d.Leave("a", "two", 0, rendezvous.GaveUp, "")
+	d.Leave("a", "one", 1, rendezvous.GaveUp, "")
 	if len(d.outcomes[name]) != 0 {
 		t.Errorf("%+v", d.outcomes[name])
 	}
@@ -128,7 +128,17 @@ func TestEveryJoinEndsOnce(t *testing.T) {
 			key, owner := keys.Draw(t, "key"), owners.Draw(t, "owner")
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0:
-				m.Leave(owner, key, owner, "had enough")
+				m.Leave(owner, key, owner, rendezvous.GaveUp, "had enough")
+			case 2:
+				outcomes := 0
+				m.Absent(key, rendezvous.Member{Rank: owner, Size: size}, rendezvous.Withdrew, "ill", func(o *Outcome) {
+					if outcomes++; o.Payloads != nil {
+						t.Error("an exchange succeeded without a rank")
+					}
+				})
+				if outcomes != 1 {
+					t.Errorf("a rank that won't come is told %d outcomes", outcomes)
+				}
 			case 1:
 				m.Depart(owner, rapid.SampledFrom([]rendezvous.Departure{rendezvous.Died, rendezvous.Closed}).Draw(t,
 					"how"), "")

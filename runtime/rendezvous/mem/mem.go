@@ -26,15 +26,23 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 	}
 	member := rendezvous.Here(rank, size)
 	outcomes := make(chan *Outcome, 1)
-	r.meeting.Join(r, key, member, bytes.Clone(payload), func(o *Outcome) { outcomes <- o })
+	deliver := func(o *Outcome) { outcomes <- o }
 	var out *Outcome
 	var cause error
+	if cause = ctx.Err(); cause != nil {
+		how, why := rendezvous.HowEnded(ctx)
+		r.meeting.Absent(key, member, how, why, deliver)
+	} else {
+		r.meeting.Join(r, key, member, bytes.Clone(payload), deliver)
+	}
 	select {
 	case out = <-outcomes:
+		cause = ctx.Err()
 	case <-ctx.Done():
 		// The answer to Leave is the outcome: the roll, or the payloads when the last rank came at the same moment.
 		cause = ctx.Err()
-		r.meeting.Leave(r, key, rank, cause.Error())
+		how, why := rendezvous.HowEnded(ctx)
+		r.meeting.Leave(r, key, rank, how, why)
 		out = <-outcomes
 	}
 	switch {

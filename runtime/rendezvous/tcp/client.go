@@ -32,6 +32,10 @@ type Config struct {
 	// ServerRank is the rank in whose process the server runs, named when the server is not there. Default: 0.
 	ServerRank int
 
+	// Serves says that the server was there when the unique id, or its address, was learned: where nobody listens any
+	// more, its process has ended. Otherwise it may still come.
+	Serves bool
+
 	// UnknownTime is how long a server that does not know the unique id is given to learn of it before the id is taken
 	// for stale. A server may be asked before its Serve, and the server of a job's last run may linger. Default: 5 s.
 	UnknownTime time.Duration
@@ -68,7 +72,7 @@ func Dial(id lifecycle.UniqueID, config Config) *Client {
 	return c
 }
 
-// Exchange implements [rendezvous.Rendezvous]. It returns within a second of ctx's end. Besides the interface's errors,
+// Exchange implements [rendezvous.Rendezvous]. It returns within two seconds of ctx's end. Besides the interface's errors,
 // it returns a *[lifecycle.PeerError] with [lifecycle.CodeAuth] when the server does not share the id's secret.
 func (c *Client) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
 	if err := rendezvous.CheckArgs(key, size, payload); err != nil {
@@ -88,11 +92,15 @@ func (c *Client) Exchange(ctx context.Context, key string, rank, size int, paylo
 	}
 	me.Host = me.Host[:min(len(me.Host), maxHost)]
 	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
-	case <-ctx.Done():
-		return nil, w.err(w.roll(), context.Cause(ctx))
+	case c.turn <- struct{}{}: // also with a context that has ended
+	default:
+		select {
+		case c.turn <- struct{}{}:
+		case <-ctx.Done():
+			return nil, w.err(w.roll(), context.Cause(ctx))
+		}
 	}
+	defer func() { <-c.turn }()
 	if closed := context.Cause(c.ctx); closed != nil {
 		return nil, closed
 	}
@@ -100,7 +108,12 @@ func (c *Client) Exchange(ctx context.Context, key string, rank, size int, paylo
 	w.join.stream = c.streams
 	if c.session == nil {
 		conn, err := w.connect(ctx)
-		if err != nil {
+		if err != nil && ctx.Err() != nil { // once more, to say so
+			brief, cancel := context.WithTimeout(c.ctx, leaveTime)
+			defer cancel()
+			conn, _ = door.Dial(brief, c.id.Address(), w.hello(), func(err error) error { return err })
+		}
+		if conn == nil {
 			return nil, err
 		}
 		c.session = newSession(conn)
@@ -160,10 +173,14 @@ func (w *wait) line(says string, attrs ...any) {
 	w.client.config.Log.Warn(says, attrs...)
 }
 
+func (w *wait) hello() door.Hello {
+	id := w.client.id
+	return door.Hello{Room: door.Room(lifecycle.RootCommID(id)), Secret: id.Secret(), Dial: w.client.config.dial}
+}
+
 func (w *wait) connect(ctx context.Context) (net.Conn, error) {
 	id := w.client.id
-	hello := door.Hello{Room: door.Room(lifecycle.RootCommID(id)), Secret: id.Secret(), Dial: w.client.config.dial}
-	conn, err := door.Dial(ctx, id.Address(), hello, w.failed)
+	conn, err := door.Dial(ctx, id.Address(), w.hello(), w.failed)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return nil, w.err(&rendezvous.Roll{Size: w.join.member.Size}, &rendezvous.UnreachableError{
 			Address: id.Address(), Rank: w.client.config.ServerRank, Self: w.join.member.Rank,
@@ -176,8 +193,16 @@ func (w *wait) connect(ctx context.Context) (net.Conn, error) {
 		code = lifecycle.CodeAuth
 	case errors.Is(err, door.ErrVersion):
 		code = lifecycle.CodeMismatch
+	case err == nil:
+		return conn, nil
+	case door.Lack(err):
+		return nil, &lifecycle.SystemError{
+			Code: lifecycle.CodeSystem, Op: "connect to the rendezvous at " + id.Address(), Err: err,
+		}
+	case w.ended(err):
+		return nil, w.serverLost(err, nil)
 	default:
-		return conn, err
+		return nil, err
 	}
 	return nil, &lifecycle.PeerError{
 		Code: code, Rank: w.client.config.ServerRank, Self: w.join.member.Rank, Comm: lifecycle.RootCommID(id),
@@ -185,11 +210,18 @@ func (w *wait) connect(ctx context.Context) (net.Conn, error) {
 	}
 }
 
+// ended tells whether what an attempt met means that the server is no more.
+func (w *wait) ended(met error) bool {
+	return w.client.config.Serves && door.Gone(met) && !errors.Is(met, door.ErrUnknown)
+}
+
 // failed records a failed attempt to connect, and returns an error if it makes no sense to try again.
 func (w *wait) failed(err error) error {
 	w.attempts++
 	w.last = err
 	switch {
+	case w.ended(err):
+		return err
 	case !errors.Is(err, door.ErrUnknown):
 		w.unknown = time.Time{}
 	case w.unknown.IsZero():
@@ -210,7 +242,6 @@ func (w *wait) failed(err error) error {
 
 // run joins the exchange over a session and waits for its end.
 func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
-	s.send(&w.join, joinTime)
 	line := time.NewTimer(w.untilLine())
 	defer line.Stop()
 	var (
@@ -218,6 +249,21 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 		expired <-chan time.Time // then, how long to wait for the server's word
 		done    = ctx.Done()
 	)
+	leave := func(k kind) {
+		q := w.join
+		q.kind = k
+		q.how, q.reason = rendezvous.HowEnded(ctx)
+		if errors.Is(context.Cause(ctx), ctx.Err()) {
+			q.reason = fmt.Sprintf("%s after %v", q.reason, words.Round(time.Since(w.since())))
+		}
+		s.send(&q, leaveTime)
+		done, ended, expired = nil, ctx.Err(), time.After(leaveTime)
+	}
+	if ctx.Err() != nil {
+		leave(kindAbsent)
+	} else {
+		s.send(&w.join, joinTime)
+	}
 	for {
 		select {
 		case r, more := <-s.replies:
@@ -233,7 +279,7 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 				}
 				line.Reset(w.untilLine())
 			default:
-				return w.end(r, ended)
+				return w.end(r, cmp.Or(ended, ctx.Err()))
 			}
 		case <-line.C:
 			s.send(&request{kind: kindAsk, stream: w.join.stream, key: w.join.key}, joinTime)
@@ -241,14 +287,7 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 			if closed := context.Cause(w.client.ctx); closed != nil {
 				return nil, w.err(w.roll(), closed)
 			}
-			done, ended = nil, ctx.Err()
-			why := "its context was canceled"
-			if errors.Is(ended, context.DeadlineExceeded) {
-				why = "its context expired"
-			}
-			why = fmt.Sprintf("%s after %v", why, words.Round(time.Since(w.since())))
-			s.send(&request{kind: kindLeave, member: w.join.member, key: w.join.key, reason: why}, leaveTime)
-			expired = time.After(leaveTime)
+			leave(kindLeave)
 		case <-expired:
 			return nil, w.err(w.roll(), ended)
 		}

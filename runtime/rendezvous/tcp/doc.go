@@ -20,7 +20,8 @@
 // sending, so that clocks of different hosts need not agree.
 //
 //	client → server  join     stream, rank (signed), size (signed), pid, host, key, payload
-//	client → server  leave    rank (signed), key, reason: the rank's context ended
+//	client → server  leave    rank (signed), key, how, reason: the rank's context ended
+//	client → server  absent   as join until key, how, reason: the rank won't join; answered as a join
 //	client → server  ask      stream, key: which ranks have come?
 //	client → server  bye      this rank is done with the unique id
 //	server → client  result   stream, size, payload of rank 0, 1, …            ends the stream

@@ -26,6 +26,7 @@ const (
 	kindFailed
 	kindRefused
 	kindRoll
+	kindAbsent
 )
 
 const (
@@ -72,31 +73,37 @@ func readFrame(r io.Reader, limit int) (kind, []byte, error) {
 	return k, body, nil
 }
 
-// A request is what a client says: it joins an exchange, leaves it, asks which ranks have come, or is done.
+// A request is what a client says: it joins an exchange, leaves it, won't come to it, asks which ranks have come, or is
+// done.
 type request struct {
 	kind    kind
 	stream  uint64            // of join and ask
-	member  rendezvous.Member // its rank, for leave; for join also its size, process and host
+	member  rendezvous.Member // its rank, for leave; for the others also its size, process and host
 	key     string
 	payload []byte // of join
-	reason  string // of leave
+	how     rendezvous.Departure
+	reason  string // of leave and absent
 }
 
 func (q *request) encode() []byte {
 	b := beginFrame(q.kind)
 	switch q.kind {
-	case kindJoin:
+	case kindJoin, kindAbsent:
 		b = binary.AppendUvarint(b, q.stream)
 		b = binary.AppendVarint(b, int64(q.member.Rank))
 		b = binary.AppendVarint(b, int64(q.member.Size))
 		b = binary.AppendUvarint(b, uint64(q.member.PID))
 		b = wire.AppendBytes(b, q.member.Host)
 		b = wire.AppendBytes(b, q.key)
-		b = wire.AppendBytes(b, q.payload)
+		if q.kind == kindJoin {
+			b = wire.AppendBytes(b, q.payload)
+		} else {
+			b = wire.AppendBytes(append(b, byte(q.how)), clip(q.reason))
+		}
 	case kindLeave:
 		b = binary.AppendVarint(b, int64(q.member.Rank))
 		b = wire.AppendBytes(b, q.key)
-		b = wire.AppendBytes(b, clip(q.reason))
+		b = wire.AppendBytes(append(b, byte(q.how)), clip(q.reason))
 	case kindAsk:
 		b = binary.AppendUvarint(b, q.stream)
 		b = wire.AppendBytes(b, q.key)
@@ -110,15 +117,19 @@ func decodeRequest(k kind, body []byte) (request, error) {
 	r := wire.NewReader(body)
 	q := request{kind: k}
 	switch k {
-	case kindJoin:
+	case kindJoin, kindAbsent:
 		q.stream = r.Uvarint()
 		q.member = rendezvous.Member{Rank: r.Int(), Size: r.Int(), PID: r.UpTo(math.MaxInt32), Host: r.Text(maxHost)}
 		q.key = r.Text(rendezvous.MaxKey)
-		q.payload = r.Bytes(rendezvous.MaxPayload)
+		if k == kindJoin {
+			q.payload = r.Bytes(rendezvous.MaxPayload)
+		} else {
+			q.how, q.reason = readDeparture(r), r.Text(maxText)
+		}
 	case kindLeave:
 		q.member.Rank = r.Int()
 		q.key = r.Text(rendezvous.MaxKey)
-		q.reason = r.Text(maxText)
+		q.how, q.reason = readDeparture(r), r.Text(maxText)
 	case kindAsk:
 		q.stream = r.Uvarint()
 		q.key = r.Text(rendezvous.MaxKey)
@@ -235,16 +246,22 @@ func readRoll(r *wire.Reader, now time.Time) *rendezvous.Roll {
 		}
 		m.PID = r.UpTo(math.MaxInt32)
 		m.Arrived = readAgo(r, now)
-		m.How = rendezvous.Departure(r.Byte())
-		if m.How > rendezvous.Closed {
-			r.Fail(errMalformed)
-		}
+		m.How = readDeparture(r)
 		if m.How != rendezvous.Waiting {
 			m.Left = readAgo(r, now)
 			m.Detail = r.Text(maxText)
 		}
 	}
 	return roll
+}
+
+func readDeparture(r *wire.Reader) rendezvous.Departure {
+	how := rendezvous.Departure(r.Byte())
+	if how > rendezvous.Withdrew {
+		r.Fail(errMalformed)
+		return rendezvous.Waiting
+	}
+	return how
 }
 
 func appendAgo(b []byte, t, now time.Time) []byte {

@@ -91,7 +91,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	for _, frame := range [][]byte{
 		(&request{kind: kindJoin, stream: 1, member: member, key: "cards", payload: []byte("card")}).encode(),
-		(&request{kind: kindLeave, member: member, key: "cards", reason: "its context expired"}).encode(),
+		(&request{kind: kindLeave, member: member, key: "cards", how: rendezvous.GaveUp, reason: "it expired"}).encode(),
+		(&request{kind: kindAbsent, stream: 7, member: member, key: "cards", reason: "its disk is full"}).encode(),
 		(&request{kind: kindAsk, stream: 4, key: "cards"}).encode(),
 		append(encodeReply(kindRoll, 6, roll), roll...),
 		shared(&mem.Outcome{Failed: sampleRoll()}),
@@ -104,7 +105,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(byte(kindJoin), []byte{0x80})
 	f.Fuzz(func(t *testing.T, k byte, body []byte) {
 		switch kind(k) {
-		case kindJoin, kindLeave, kindAsk:
+		case kindJoin, kindLeave, kindAbsent, kindAsk:
 			q, err := decodeRequest(kind(k), body)
 			if err != nil {
 				return

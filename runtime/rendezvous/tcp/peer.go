@@ -41,20 +41,23 @@ func (p *peer) listen() (rendezvous.Departure, string) {
 		if err == nil {
 			q, err = decodeRequest(k, body)
 		}
-		if err == nil && k == kindJoin {
+		if err == nil && (k == kindJoin || k == kindAbsent) {
 			err = rendezvous.CheckArgs(q.key, q.member.Size, q.payload)
 		}
 		if err != nil {
 			return departure(err)
 		}
+		deliver := func(o *mem.Outcome) {
+			k, shared := encodeOutcome(o)
+			p.send(encodeReply(k, q.stream, shared), shared)
+		}
 		switch k {
 		case kindJoin:
-			p.meeting.Join(p, q.key, q.member, q.payload, func(o *mem.Outcome) {
-				k, shared := encodeOutcome(o)
-				p.send(encodeReply(k, q.stream, shared), shared)
-			})
+			p.meeting.Join(p, q.key, q.member, q.payload, deliver)
+		case kindAbsent:
+			p.meeting.Absent(q.key, q.member, q.how, q.reason, deliver)
 		case kindLeave:
-			p.meeting.Leave(p, q.key, q.member.Rank, q.reason)
+			p.meeting.Leave(p, q.key, q.member.Rank, q.how, q.reason)
 		default: // ask; of an exchange that is over the answer is on its way
 			if roll := p.meeting.Roll(q.key); roll != nil {
 				b := encodeRoll(roll, time.Now())
@@ -67,7 +70,9 @@ func (p *peer) listen() (rendezvous.Departure, string) {
 // departure tells from the end of a connection what became of the process behind it. The kernel closes the connections
 // of a process that ends, with FIN, or with RST when something was unread; a host that vanished answers nothing at all.
 func departure(err error) (rendezvous.Departure, string) {
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, io.ErrClosedPipe} {
+	for _, end := range []error{
+		io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, io.ErrClosedPipe,
+	} {
 		if errors.Is(err, end) {
 			return rendezvous.Died, ""
 		}

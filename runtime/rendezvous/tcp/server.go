@@ -65,6 +65,13 @@ func (s *Server) Serve(d *door.Door, id lifecycle.UniqueID) error {
 	return nil
 }
 
+// Meeting is that of an id that is served, or nil.
+func (s *Server) Meeting(id lifecycle.UniqueID) *mem.Meeting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.served[lifecycle.RootCommID(id)].Meeting
+}
+
 // Forget ends an id that is given up: ranks that wait or still come for it get a *rendezvous.StaleError. An id is
 // forgotten by itself when all its ranks have come and gone.
 func (s *Server) Forget(id lifecycle.UniqueID) {

@@ -48,6 +48,7 @@ func TestConformance(t *testing.T) {
 			{"PayloadsBelongToTheCaller", testOwnership},
 			{"AMissingRankIsNamed", testMissing},
 			{"ARankThatGivesUpIsNamed", testGivesUp},
+			{"ARankThatWontComeIsNamed", testAbsent},
 			{"AKeyIsUsedOnce", testKeyOnce},
 			{"TwoRanksWithOneNumber", testDuplicate},
 			{"RanksOfDifferentSizes", testSizes},
@@ -232,16 +233,44 @@ func testGivesUp(t *testing.T, open opener) {
 	}
 	b := <-second // long before its own context ends
 	wantMissing(t, b.err)
-	for _, want := range []string{"rank 0", "gave up", "rank 2 has not arrived"} {
+	for _, want := range []string{"rank 0", "withdrew (its context was canceled", "rank 2 has not arrived"} {
 		if !strings.Contains(b.err.Error(), want) {
 			t.Errorf("rank 1 is not told %q: %v", want, b.err)
 		}
 	}
-	wantPeer(t, b.err, lifecycle.CodeNotJoined, 2) // the one that made rank 0 give up
+	wantPeer(t, b.err, lifecycle.CodeAbandoned, 0)
 
 	_, err := at[2].Exchange(within(t), "cards", 2, 3, nil) // too late
 	wantMissing(t, err)
 	wantPeer(t, err, lifecycle.CodeAbandoned, 0)
+}
+
+// A rank that comes with a context that has ended takes no part, and all others are told why: those that wait, and those
+// that come later.
+func testAbsent(t *testing.T, open opener) {
+	s := open(t, 3)
+	at := ranksOf(t, s, 3)
+	ill, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("its disk is full"))
+	waits := make(chan error, 1)
+	go func() {
+		_, err := at[1].Exchange(within(t), "cards", 1, 3, nil)
+		waits <- err
+	}()
+	await(t, "1 waits", func() bool { return waiting(s.meeting, "cards") == 1 })
+	_, err := at[0].Exchange(ill, "cards", 0, 3, nil)
+	wantMissing(t, err)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("rank 0 does not say that its context was canceled: %v", err)
+	}
+	_, late := at[2].Exchange(within(t), "cards", 2, 3, nil)
+	for _, err := range []error{<-waits, late} {
+		wantMissing(t, err)
+		wantPeer(t, err, lifecycle.CodeAbandoned, 0)
+		if !strings.Contains(err.Error(), "withdrew (its disk is full") {
+			t.Errorf("another rank is not told why: %v", err)
+		}
+	}
 }
 
 func testKeyOnce(t *testing.T, open opener) {

@@ -1,0 +1,166 @@
+package dying
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+)
+
+// partVariable makes the test's binary a rank of a round.
+const partVariable = "CARILLONTEST_DYING_PART"
+
+// arrival is for how long ranks wait for one that may have died before it came to where they meet: of that one nobody can
+// know.
+const arrival = 1500 * time.Millisecond
+
+// fault is what befalls the victim while the communicator is made.
+type fault string
+
+const (
+	none   fault = ""
+	killed fault = "killed"   // by SIGKILL
+	ended  fault = "canceled" // its context
+)
+
+// part is what a process does in a round. Of size ranks, the last is excluded from a shrink, and joins in a grow.
+type part struct {
+	Rank, Size int
+	Phase      string
+	Host       string
+	Fault      fault // of this rank
+	After      time.Duration
+}
+
+// said is a line of a rank.
+type said struct {
+	What   string        // "id", "ready" or "end"
+	ID     string        `json:",omitempty"`
+	Took   time.Duration `json:",omitempty"` // of what makes the communicator
+	Code   lifecycle.Code
+	Peer   int // the rank of a PeerError; -1 for none
+	Text   string
+	Failed bool // the call failed, and not a barrier afterwards
+}
+
+func TestMain(m *testing.M) {
+	if text, ok := os.LookupEnv(partVariable); ok {
+		var p part
+		if err := json.Unmarshal([]byte(text), &p); err != nil {
+			panic(err)
+		}
+		p.play(context.Background())
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the round is over
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func say(s said) {
+	if err := json.NewEncoder(os.Stdout).Encode(s); err != nil {
+		panic(err)
+	}
+}
+
+func (p *part) play(ctx context.Context) {
+	rt, err := ccl.New(ccl.Config{
+		Fabric: fabric.Config{HostID: p.Host, SocketIfname: "=lo"}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		panic(err)
+	}
+	in := bufio.NewScanner(os.Stdin)
+	first, second := p.id(rt, in), ccl.UniqueID{}
+	if p.Phase == "grow" {
+		second = p.id(rt, in)
+	}
+	joins := p.Phase == "grow" && p.Rank == p.Size-1
+	var comm *ccl.Comm
+	if p.Phase != "init" && !joins {
+		n := p.Size
+		if p.Phase == "grow" {
+			n--
+		}
+		if comm, err = rt.InitRank(ctx, first, n, p.Rank); err == nil {
+			err = ccl.Barrier(ctx, comm)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	call, cancel := context.WithTimeout(ctx, arrival) // it ends for who never came
+	defer cancel()
+	switch p.Fault {
+	case none:
+	case killed:
+		time.AfterFunc(p.After, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) })
+	case ended:
+		time.AfterFunc(p.After, cancel)
+	}
+	begun := time.Now()
+	var made *ccl.Comm
+	switch {
+	case p.Phase == "init":
+		made, err = rt.InitRank(call, first, p.Size, p.Rank)
+	case p.Phase == "split":
+		made, err = comm.Split(call, 0, p.Rank)
+	case p.Phase == "shrink" && p.Rank == p.Size-1:
+		return
+	case p.Phase == "shrink":
+		made, err = comm.Shrink(call, []int{p.Size - 1}, ccl.ShrinkAbort)
+	case joins:
+		made, err = rt.JoinGrow(call, second, p.Size, p.Rank)
+	case p.Rank > 0:
+		made, err = comm.Grow(call, ccl.UniqueID{}, p.Size)
+	default:
+		made, err = comm.Grow(call, second, p.Size)
+	}
+	end := said{What: "end", Took: time.Since(begun), Failed: err != nil, Peer: -1}
+	if err == nil {
+		say(said{What: "ready", Took: end.Took})
+		if p.Fault == killed {
+			select {} // it is about to be
+		}
+		err = ccl.Barrier(ctx, made)
+	}
+	if peer, ok := errors.AsType[*ccl.PeerError](err); ok {
+		end.Peer = peer.Rank
+	}
+	if end.Code = lifecycle.CodeOf(err); err != nil {
+		end.Text = err.Error()
+	}
+	say(end)
+}
+
+// id is the next unique id: rank 0 makes it, the others read it. All wait until the round goes on.
+func (p *part) id(rt *ccl.Runtime, in *bufio.Scanner) (id ccl.UniqueID) {
+	if p.Rank == 0 {
+		id, err := rt.NewUniqueID()
+		if err != nil {
+			panic(err)
+		}
+		text, err := id.MarshalText()
+		if err != nil {
+			panic(err)
+		}
+		say(said{What: "id", ID: string(text)})
+	}
+	if !in.Scan() {
+		panic(fmt.Sprintf("the round ended before rank %d had an id: %v", p.Rank, in.Err()))
+	}
+	if err := id.UnmarshalText(in.Bytes()); err != nil {
+		panic(err)
+	}
+	return id
+}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
 // maxRows bounds the tables of the page; the documents have the rest.
@@ -25,7 +26,7 @@ const maxRows = 200
 //go:embed page.html
 var pageHTML string
 
-// page is what is at /: how things are, and what else there is to see. It has no scripts and loads nothing.
+// page is what is at /: how things are, and what else there is to see. It loads nothing; its script lets ages run.
 type page struct {
 	server   *Server
 	template *template.Template
@@ -37,20 +38,40 @@ type page struct {
 type indexEntry struct{ Path, Title string }
 
 func newPage(s *Server) *page {
-	_, rest, _ := strings.Cut(pageHTML, "<style>")
-	style, _, _ := strings.Cut(rest, "</style>")
-	hash := sha256.Sum256([]byte(style))
 	return &page{
 		server: s,
 		template: template.Must(template.New("page").Funcs(template.FuncMap{
-			"ago":   func(t time.Time) string { return ago(time.Since(t)) },
+			"ago":   func(t time.Time) template.HTML { return running(time.Since(t)) },
 			"bytes": humanize.IBytes,
-			"age":   func(seconds float64) string { return ago(time.Duration(seconds * float64(time.Second))) },
-			"stamp": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+			"age": func(seconds float64, as time.Time) template.HTML {
+				return running(time.Duration(seconds*float64(time.Second)) + time.Since(as))
+			},
+			"sentence": sentence,
+			"stamp":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		}).Parse(pageHTML)),
-		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) +
-			"'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+		policy: "default-src 'none'; style-src " + hashOf("style") + "; script-src " + hashOf("script") +
+			"; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
 	}
+}
+
+// hashOf is an element of the page as a Content-Security-Policy allows it.
+func hashOf(element string) string {
+	_, rest, _ := strings.Cut(pageHTML, "<"+element+">")
+	text, _, _ := strings.Cut(rest, "</"+element+">")
+	hash := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
+}
+
+// running is an age that goes on while the page is looked at.
+func running(age time.Duration) template.HTML {
+	age = max(age, 0)
+	return template.HTML(fmt.Sprintf(`<span data-age="%.2f">%s</span>`, age.Seconds(), ago(age)))
+}
+
+// sentence is a verdict's, said at a time.
+func sentence(text verdict.Text, at time.Time) template.HTML {
+	return template.HTML(text.After(time.Since(at)).Format(template.HTMLEscapeString,
+		func(a verdict.Age) string { return string(running(time.Duration(a))) }))
 }
 
 func (x *page) add(path, title string) { x.entries = append(x.entries, indexEntry{path, title}) }
@@ -74,6 +95,7 @@ func (x *page) accepts(route Route) error {
 type view struct {
 	Title, Status string
 	Failed        []Result
+	Above         []string // what fails, too, and is shown as a verdict or a condition
 	Well          int
 	Said          []Result // those of them that say something
 	Shown, Silent []Condition
@@ -100,30 +122,39 @@ func (x *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (x *page) look(v *view, results []Result) {
 	for _, result := range results {
-		if result.Err != nil {
+		switch {
+		case result.Err != nil && slices.ContainsFunc(x.server.cfg.Conditions.List(),
+			func(c Condition) bool { return c.Code == result.Name }):
+			v.Above = append(v.Above, result.Name)
+		case result.Err != nil:
 			v.Failed = append(v.Failed, result)
-		} else {
+		default:
 			v.Well++
 			if result.Text != "" {
 				v.Said = append(v.Said, result)
 			}
 		}
 	}
+	var verdicts []Verdict
+	if p := x.server.cfg.Publisher; p != nil {
+		if v.Snapshot = p.Last(); v.Snapshot != nil {
+			verdicts = v.Snapshot.Verdicts
+		}
+	}
 	for _, c := range x.server.cfg.Conditions.List() {
-		if c.Silent() {
+		switch {
+		case slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.ID == c.Subject }): // shown itself
+		case c.Silent():
 			v.Silent = append(v.Silent, c)
-		} else {
+		default:
 			v.Shown = append(v.Shown, c)
 		}
 	}
 	v.Shown, v.Silent = v.Shown[:min(len(v.Shown), maxRows)], v.Silent[:min(len(v.Silent), maxRows)]
-	worst := &Snapshot{Conditions: v.Shown}
-	if p := x.server.cfg.Publisher; p != nil {
-		v.Snapshot = p.Last()
-	}
+	worst := &Snapshot{Conditions: v.Shown, Verdicts: verdicts}
 	if v.Snapshot != nil {
-		worst.Verdicts = v.Snapshot.Verdicts
-		v.Ranks = firstRows(v.Snapshot.Ranks, func(r *Rank) bool { return r.State != "alive" })
+		v.Ranks = firstRows(v.Snapshot.Ranks,
+			func(r *Rank) bool { return r.State != "alive" || v.Culprit(r.Rank) != "" })
 		v.Comms = firstRows(v.Snapshot.Comms, func(c *Comm) bool { return c.InFlight != nil })
 		for i := range v.Snapshot.Ranks {
 			if v.Snapshot.Ranks[i].State == "alive" {
@@ -132,9 +163,20 @@ func (x *page) look(v *view, results []Result) {
 		}
 	}
 	v.Status = worst.Status()
-	if len(v.Failed) > 0 && v.Status == "ok" {
+	if len(v.Failed)+len(v.Above) > 0 && v.Status == "ok" {
 		v.Status = bus.Warning.String()
 	}
+}
+
+// Culprit is the reason of the verdict that names a rank of the job; empty if none does.
+func (v *view) Culprit(rank int) string {
+	for i := range v.Snapshot.Verdicts {
+		open := &v.Snapshot.Verdicts[i]
+		if slices.ContainsFunc(open.Culprits, func(c verdict.Rank) bool { return rank >= 0 && c.Job == rank }) {
+			return open.Reason.String()
+		}
+	}
+	return ""
 }
 
 // firstRows are the rows that a person should see: those that matter, then others, in their order.

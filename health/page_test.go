@@ -2,14 +2,18 @@ package health
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
 // TestPage: what is wrong is there, what it was written with does nothing, and nothing is loaded from anywhere.
@@ -74,6 +78,53 @@ func TestPage(t *testing.T) {
 	if t.Failed() {
 		t.Log(body)
 	}
+}
+
+// TestPageTellsACauseOnce: a verdict is not told again as the condition and the failed check that it is, its culprit is
+// marked, and its ages are of the moment and go on.
+func TestPageTellsACauseOnce(t *testing.T) {
+	c := &Conditions{}
+	stalled, err := c.Declare(Declaration{Code: "job_stalled", NotReady: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stalled.Set(Finding{Subject: "abc", Text: "rank 1 has not entered", Severity: bus.Critical})
+	found := verdict.Verdict{ID: "abc", Reason: verdict.NotEntered, Culprits: []verdict.Rank{{Job: 1}}}
+	snapshot := sample()
+	snapshot.Time = time.Now().Add(-time.Minute)
+	snapshot.Verdicts = []Verdict{{ID: "abc", Since: snapshot.Time, Verdict: packedVerdict(t, found)}}
+	p := &Publisher{}
+	p.Publish(snapshot)
+	_, body := send(t, listen(t, Config{Conditions: c, Publisher: p}), request("/"))
+	for _, want := range []string{
+		`rank 1 &amp; co. has not entered for <span data-age="`, `<span class="critical">failed</span> <code>job_stalled</code>, as said above.`,
+		`<tr class="culprit"><td>1</td>`, `culprit: <code>not_entered</code>`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if age := regexp.MustCompile(`entered for <span data-age="([\d.]+)">`).FindStringSubmatch(body); age != nil {
+		if seconds, err := strconv.ParseFloat(age[1], 64); err != nil || seconds < 67 {
+			t.Errorf("the age is %s, of a verdict that said 7s a minute ago", age[1])
+		}
+	}
+	if n := strings.Count(body, "has not entered"); n != 1 {
+		t.Errorf("the cause is told %d times", n)
+	}
+	if t.Failed() {
+		t.Log(body)
+	}
+}
+
+// packedVerdict is the verdict with a sentence that has an age, as another process tells it.
+func packedVerdict(t *testing.T, v verdict.Verdict) verdict.Verdict {
+	t.Helper()
+	packed := v.Pack()
+	if err := json.Unmarshal([]byte(`{"words":"rank 1 & co. has not entered for \u0001 now","ages":[7]}`), &packed.Said); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Unpack()
 }
 
 // TestPageWithoutAnything: before the first snapshot, with nothing to tell.

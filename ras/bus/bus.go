@@ -146,14 +146,18 @@ func (b *Bus) Close() {
 func (b *Bus) Done() <-chan struct{} { return b.done }
 
 // Attach begins a subscription, behind the event with the id after; empty: with what is published from now on;
-// FromStart: with all that is remembered. The caller closes it. On a Bus that is closed it yields what after asks for,
+// FromOpen: with the conditions that are open, before that; FromStart: with all that is remembered. The caller closes it. On a Bus that is closed it yields what after asks for,
 // then ErrClosed.
 func (b *Bus) Attach(filter Filter, after string) *Subscription {
 	s := &Subscription{bus: b, filter: filter, ready: make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.seen = formatID(b.epoch, b.seq)
-	if after != "" {
+	switch after {
+	case "":
+	case FromOpen:
+		s.backlog = slices.DeleteFunc(b.open(), func(ev *Event) bool { return !filter.Match(ev) })
+	default:
 		b.resume(s, after)
 	}
 	if b.closed {
@@ -164,8 +168,11 @@ func (b *Bus) Attach(filter Filter, after string) *Subscription {
 	return s
 }
 
-// FromStart is the id behind which all that is remembered comes.
-const FromStart = "0"
+// Ids that no event has: behind FromStart comes all that is remembered, behind FromOpen what is open.
+const (
+	FromStart = "0"
+	FromOpen  = "open"
+)
 
 // epochDigits is the length of an epoch, which all ids of one Bus begin with, and those of an earlier process don't.
 const epochDigits = 16
@@ -212,6 +219,10 @@ func (b *Bus) resume(s *Subscription, after string) {
 func (b *Bus) Open() []*Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.open()
+}
+
+func (b *Bus) open() []*Event {
 	var open []*Event
 	for _, c := range b.gate.conditions {
 		if c.shown {

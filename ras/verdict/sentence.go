@@ -84,13 +84,18 @@ func (t *Text) add(format string, args ...any) { *t = say("%s%s", *t, say(format
 
 // String is the sentence.
 func (t Text) String() string {
+	return t.Format(func(words string) string { return words }, Age.String)
+}
+
+// Format is the sentence, with its words and its ages as these functions write them.
+func (t Text) Format(words func(string) string, age func(Age) string) string {
 	parts := strings.Split(t.sentence, ageMark)
 	var b strings.Builder
 	for i, part := range parts {
 		if i > 0 && i <= len(t.ages) {
-			b.WriteString(t.ages[i-1].String())
+			b.WriteString(age(t.ages[i-1]))
 		}
-		b.WriteString(part)
+		b.WriteString(words(part))
 	}
 	return b.String()
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // busy says what the process does outside of Carillon, by the processor time that it uses: it computes, or sleeps. It
@@ -16,10 +14,8 @@ import (
 type busy struct {
 	used func() time.Duration // by the process so far
 
-	mu       sync.Mutex
-	last     [2]usage // measured last, the older one first
-	computes bool     // when it was measured last
-	since    time.Time
+	mu   sync.Mutex
+	last [2]usage // measured last, the older one first
 }
 
 // usage is how much processor time was used at a time.
@@ -39,7 +35,7 @@ const (
 
 func newBusy(used func() time.Duration) *busy {
 	now := usage{time.Now(), used()}
-	return &busy{used: used, since: now.at, last: [2]usage{now, now}}
+	return &busy{used: used, last: [2]usage{now, now}}
 }
 
 // run measures until ctx ends.
@@ -53,16 +49,12 @@ func (b *busy) run(ctx context.Context) {
 		case <-ticker.C:
 		}
 		b.mu.Lock()
-		now := usage{time.Now(), b.used()}
-		if computes := b.last[1].share(now) > computing; computes != b.computes {
-			b.computes, b.since = computes, b.last[1].at
-		}
-		b.last = [2]usage{b.last[1], now}
+		b.last = [2]usage{b.last[1], {time.Now(), b.used()}}
 		b.mu.Unlock()
 	}
 }
 
-// String is "it computes, for 5.2s now (0.98 of a processor)"; empty until there is something to say.
+// String is "it computes (0.98 of a processor)"; empty until there is something to say.
 func (b *busy) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,14 +62,11 @@ func (b *busy) String() string {
 	if now.at.Sub(first.at) < leastSpan {
 		return ""
 	}
-	share, since, what := first.share(now), b.since, "sleeps or waits for something"
+	share, what := first.share(now), "sleeps or waits for something"
 	if share > computing {
 		what = "computes"
 	}
-	if share > computing != b.computes {
-		since = first.at
-	}
-	return fmt.Sprintf("it %s, for %s now (%.2f of a processor)", what, words.Round(now.at.Sub(since)), share)
+	return fmt.Sprintf("it %s (%.2f of a processor)", what, share)
 }
 
 // share is how much of a processor was used from one time to another.

@@ -44,7 +44,7 @@ func parseQuery(r *http.Request) (asked bus.Filter, after string, err error) {
 			return asked, "", fmt.Errorf("severity: %w", err)
 		}
 	}
-	after = cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("last_event_id"))
+	after = cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("last_event_id"), bus.FromOpen)
 	if len(after) > maxID {
 		return asked, "", fmt.Errorf("the id to continue behind has %d bytes, %d are allowed", len(after), maxID)
 	}

@@ -211,6 +211,35 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// TestNewClientHearsWhatIsOpen: who comes without an id gets what is open, less what the filter leaves out, and then
+// what happens.
+func TestNewClientHearsWhatIsOpen(t *testing.T) {
+	b := newBus(t, bus.Config{})
+	client := serve(t, start(t, b))
+	tell := func(key string, stage bus.Stage, severity bus.Severity) {
+		t.Helper()
+		if err := b.Publish(bus.Event{
+			Type: semconv.EventVerdictOpened, Key: key, Stage: stage, Severity: severity, Text: key,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(t, b, "past")
+	tell("over", bus.Opened, bus.Critical)
+	tell("open", bus.Opened, bus.Critical)
+	tell("slow", bus.Opened, bus.Warning)
+	tell("over", bus.Closed, bus.Critical)
+	s := open(t, client, "?severity=critical", "")
+	s.block()
+	if id, ev := s.event(); ev.Text != "open" || id == "" {
+		t.Errorf("first comes %q, want what is open", ev.Text)
+	}
+	tell("new", bus.Opened, bus.Critical)
+	if _, ev := s.event(); ev.Text != "new" {
+		t.Errorf("then comes %q, want what happens", ev.Text)
+	}
+}
+
 // TestResume reads on behind an id, by header and by query, and is told where events are missing.
 func TestResume(t *testing.T) {
 	b := newBus(t, bus.Config{History: 4})

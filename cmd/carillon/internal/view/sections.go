@@ -101,6 +101,9 @@ var stateStyles = []struct {
 
 func (r *Report) rankSection(lim limits) section {
 	s := section{head: line{}.say(bold, "RANKS").say(plain, "  %s", r.rankCount())}
+	if culprits := r.culprits(); len(culprits) > 0 {
+		s.rows = append(s.rows, labelled(red, "culprit", words.Ranks(culprits), lim)...)
+	}
 	others := map[string]bool{} // which a later version has
 	for i := range r.Ranks {
 		others[r.Ranks[i].State] = true
@@ -116,6 +119,18 @@ func (r *Report) rankSection(lim limits) section {
 		s.rows = append(s.rows, labelled(yellow, "stale", StaleText(r.Stale), lim)...)
 	}
 	return s
+}
+
+// culprits are the ranks of the job that verdicts name.
+func (r *Report) culprits() (ranks []int) {
+	for i := range r.Verdicts {
+		for _, c := range r.Verdicts[i].Culprits {
+			if c.Job >= 0 {
+				ranks = append(ranks, c.Job)
+			}
+		}
+	}
+	return ranks
 }
 
 func (r *Report) rankCount() string {

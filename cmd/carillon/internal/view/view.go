@@ -114,10 +114,14 @@ func gone(state string) bool { return state == "dead" || state == "left" }
 
 func (v *View) recent(key any) bool { _, ok := v.touched[key]; return ok }
 
-// Event takes an event that tells of a verdict or of a rank.
+// Event takes an event that tells of a verdict or of a rank. One that happened a while ago, as a stream begins with,
+// says nothing that a snapshot doesn't say better: the ages in its text have stood still since.
 func (v *View) Event(now time.Time, ev *bus.Event) {
 	v.begin()
 	v.heard = now
+	if now.Sub(ev.Time) > fresh && len(v.told) > 0 {
+		return
+	}
 	switch ev.Type {
 	case semconv.EventVerdictOpened, semconv.EventVerdictChanged, semconv.EventVerdictWithdrawn:
 		v.verdictEvent(now, ev)

@@ -37,7 +37,7 @@ func (p *poller) next(now time.Time) (to endpoint.Target, wait time.Duration) {
 	}
 	to = slices.MinFunc(free, func(a, b endpoint.Target) int { return p.asked[a].Compare(p.asked[b]) })
 	if first := p.asked[to]; !first.IsZero() {
-		wait = max(pollEach-now.Sub(first), min(pollAny, pollAll/time.Duration(len(p.targets)))-now.Sub(p.last))
+		wait = min(pollAny, pollAll/time.Duration(len(p.targets))) - now.Sub(p.last)
 	}
 	if wait <= 0 {
 		p.asked[to], p.last, p.busy[to] = now, now, true

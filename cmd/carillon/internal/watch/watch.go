@@ -21,12 +21,11 @@ import (
 
 // How often things are looked at.
 const (
-	tick     = time.Second      // tapes, and the screen
-	pollEach = 10 * time.Second // of one rank
-	pollAny  = 2 * time.Second  // of any; more often, if not all had their turn in pollAll
-	pollAll  = time.Minute
-	lostFor  = 10 * time.Second // without an answer or a stream: then what can't be seen otherwise counts as ended
-	awayFor  = 5 * time.Minute  // how long another host's process that couldn't be reached isn't asked
+	tick    = time.Second     // tapes, and the screen
+	pollAny = 2 * time.Second // of any rank; more often, if not all had their turn in pollAll
+	pollAll = time.Minute
+	lostFor = 10 * time.Second // without an answer or a stream: then what can't be seen otherwise counts as ended
+	awayFor = 5 * time.Minute  // how long another host's process that couldn't be reached isn't asked
 )
 
 // Config says what is watched, and how it is shown.

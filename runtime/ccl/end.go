@@ -13,9 +13,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Finalize waits for the operations in flight, bounded by ctx; after it only Destroy and Abort are legal. Its error is
-// ErrFailed when one of them made the communicator fail: then it has failed, and is not finalized. A non-blocking
-// communicator returns ErrInProgress and finalizes in the background.
+// Finalize waits for the operations in flight, bounded by ctx; after it only Destroy and Abort are legal, and a call of
+// another rank that waits for this one returns a PeerError. Its error is ErrFailed when one of them made the
+// communicator fail: then it has failed, and is not finalized. A non-blocking communicator returns ErrInProgress and
+// finalizes in the background.
 func (c *Comm) Finalize(ctx context.Context) error {
 	defer runtime.KeepAlive(c)
 	if err := c.mayChange(ctx, lifecycle.CallFinalize); err != nil {
@@ -29,6 +30,9 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	return c.perform(ctx, func(ctx context.Context) error {
 		err := c.drain(ctx, lifecycle.CallFinalize, place)
 		c.over = true
+		if err == nil && c.engine != nil {
+			c.engine.Close() // so that nobody waits for this rank any more
+		}
 		c.turn.leave()
 		if _, done := c.life.Signal(lifecycle.EventFinalizeDone, nil); !done && err == nil {
 			err = c.life.Check(lifecycle.CallFinalize) // it failed, or was ended meanwhile

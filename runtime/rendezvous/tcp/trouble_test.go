@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -379,5 +380,21 @@ func TestManyIDsSideBySide(t *testing.T) {
 		if r := <-one; r.err != nil || len(r.payloads) != size {
 			t.Error(r.err)
 		}
+	}
+}
+
+// A process that has no descriptors left is told so at once, and not that the server is away.
+func TestNoDescriptorLeft(t *testing.T) {
+	id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", syscall.EMFILE)}
+	c := Dial(id, Config{Log: quiet, dial: func(context.Context, string) (net.Conn, error) { return nil, none }})
+	defer c.Close() //nolint:errcheck // nothing is open
+	_, err = c.Exchange(t.Context(), "cards", 1, 2, nil)
+	system, ok := errors.AsType[*lifecycle.SystemError](err)
+	if !ok || system.Code != lifecycle.CodeSystem || !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("it is told %v", err)
 	}
 }

@@ -161,10 +161,10 @@ func fillFile(dir *os.Root, name string, cfg Config, me process.ID) (*os.File, e
 
 func reserve(f *os.File, size int64) error {
 	for {
-		switch err := fallocate(f, size); err {
-		case unix.EINTR:
+		switch err := fallocate(f, size); {
+		case errors.Is(err, unix.EINTR):
 			continue
-		case unix.EOPNOTSUPP, unix.ENOSYS: // a file system that can only reserve by writing
+		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS): // it can only be reserved by writing
 			_, err := io.CopyN(f, zeros{}, size)
 			return err
 		default:

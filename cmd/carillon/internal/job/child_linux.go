@@ -11,23 +11,19 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-type child struct{}
-
 // attributes of the rank to be: the kernel kills it when its launcher ends, and gives a pidfd.
 func (r *rank) attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &r.pidfd}
 }
 
-// follow makes the pidfd of a rank that was started.
+// follow makes what tells that a rank that was started has ended: the kernel made it.
 func (r *rank) follow() error {
 	if r.pidfd < 0 {
 		return errors.New("the kernel gives no descriptor of a process, as Linux does from 5.4 on")
 	}
+	r.exit = func() process.Exit { return process.ChildExit(r.pidfd) }
 	return nil
 }
-
-// exit is how the rank ended, once its pidfd is readable.
-func (r *rank) exit() process.Exit { return process.ChildExit(r.pidfd) }
 
 // openGroup has a pidfd of each process of a group that runs, but for the first.
 func openGroup(pgid int) []int {

@@ -12,8 +12,6 @@ import (
 
 // Without Linux a rank is reaped as it ends, and outlives a launcher that is killed; so does what it started.
 
-type child struct{ exited chan process.Exit }
-
 func (r *rank) attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // follow makes a pipe that is at its end when the rank has ended.
@@ -24,19 +22,17 @@ func (r *rank) follow() error {
 	}
 	unix.CloseOnExec(ends[0])
 	unix.CloseOnExec(ends[1])
-	r.pidfd, r.exited = ends[0], make(chan process.Exit, 1)
+	exited := make(chan process.Exit, 1)
+	r.pidfd, r.exit = ends[0], func() process.Exit { return <-exited }
 	go func() {
 		defer unix.Close(ends[1]) //nolint:errcheck // nothing is lost if it fails
 		var exit process.Exit
 		if state, err := r.cmd.Process.Wait(); err == nil {
 			exit = process.ExitOfStatus(state.Sys().(syscall.WaitStatus))
 		}
-		r.exited <- exit
+		exited <- exit
 	}()
 	return nil
 }
-
-// exit is how the rank ended, once its pidfd is readable.
-func (r *rank) exit() process.Exit { return <-r.exited }
 
 func openGroup(int) []int { return nil }

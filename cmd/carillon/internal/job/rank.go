@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 type rank struct {
@@ -16,8 +18,8 @@ type rank struct {
 	index   int // on this host
 	cmd     *exec.Cmd
 	pid     int
-	pidfd   int // readable when it has ended
-	child       // what else the kernel needs for that
+	pidfd   int                 // readable when it has ended
+	exit    func() process.Exit // how, once it has
 	started time.Time
 	log     *logFile
 	outputs []*output

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -21,6 +22,10 @@ type Config struct {
 	// known. Service defaults to "carillon"; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over all of them.
 	Service, Version, Job, Host string
 	PID, Rank                   int
+
+	// Resource describes the process as its program does, for its own spans. What it says wins over all of the above;
+	// nil says nothing.
+	Resource *resource.Resource
 
 	// Process is the model whose steps are observed. What it has open at the end is unfinished. Required.
 	Process *model.Process
@@ -71,8 +76,12 @@ type Config struct {
 	// warning.
 	MustExport bool
 
-	// Processors receive the spans too, behind the store and the exporter.
+	// Processors receive the spans too, behind the store and the exporter. Their owner ends them: Close flushes them.
 	Processors []sdktrace.SpanProcessor
+
+	// Exporters receive them too, in batches, beside the exporter that the environment names and as it does: what one
+	// doesn't take counts as failed. Their owner ends them.
+	Exporters []sdktrace.SpanExporter
 
 	// Logger hears when spans can't be exported; nil means slog.Default().
 	Logger *slog.Logger

@@ -45,7 +45,6 @@ func checkEnv(log *slog.Logger) error {
 		})
 	}
 	oneOf("OTEL_SDK_DISABLED", "false", "true", "false")
-	oneOf("OTEL_TRACES_EXPORTER", notExported, "otlp", "console", "none")
 	check("OTEL_TRACES_SAMPLER", "nothing: all ranks must choose the same operations",
 		"sampled is by what an operation is, 1 in so many", func(string) bool { return false })
 	for _, part := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {

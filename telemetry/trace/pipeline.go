@@ -34,7 +34,7 @@ type pipeline struct {
 // newPipeline builds the pipeline that cfg and the OTEL_* variables ask for.
 func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	p := &pipeline{store: NewStore(cfg.StoreTraces), disabled: otlp.Disabled()}
-	exporter, err := exporterFromEnv(ctx, cfg.Logger)
+	exporter, to, err := exporterOf(ctx, cfg)
 	switch {
 	case err != nil && cfg.MustExport:
 		return nil, err
@@ -47,12 +47,12 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 		sdktrace.WithResource(newResource(ctx, cfg)),
 	}
 	if exporter != nil {
-		p.gate = newGate(exporter, cfg.Logger.With("to", destination()), batchOptions(cfg.Logger)...)
+		p.gate = newGate(exporter, cfg.Logger.With("to", to), batchOptions(cfg.Logger)...)
 		p.gate.deliveries.tell, p.gate.deliveries.now = cfg.Delivered, cfg.Now
 		opts = append(opts, sdktrace.WithSpanProcessor(p.gate))
 	}
 	for _, sp := range cfg.Processors {
-		opts = append(opts, sdktrace.WithSpanProcessor(sp))
+		opts = append(opts, sdktrace.WithSpanProcessor(lentProcessor{sp}))
 	}
 	p.heard = p.gate != nil || len(cfg.Processors) > 0
 	p.provider = sdktrace.NewTracerProvider(opts...)
@@ -77,6 +77,54 @@ func (p *pipeline) stats() Stats {
 	return p.gate.stats()
 }
 
+// exporterOf is the exporter that the environment names, and those of the program; nil if there is none. to says where
+// spans go, for messages. With an error of the environment, the program's are left.
+func exporterOf(ctx context.Context, cfg *Config) (all sdktrace.SpanExporter, to string, err error) {
+	named, err := exporterFromEnv(ctx, cfg.Logger)
+	switch {
+	case len(cfg.Exporters) == 0 && named == nil: // an interface that holds nil is not nil
+		return nil, "", err
+	case len(cfg.Exporters) == 0:
+		return named, destination(), err
+	case named == nil:
+		return &exporters{lent: cfg.Exporters}, "the program's own exporter", err
+	default:
+		return &exporters{named, cfg.Exporters}, destination() + " and the program's own exporter", err
+	}
+}
+
+// exporters are the environment's, nil if it names none, and those that the program lends.
+type exporters struct {
+	named sdktrace.SpanExporter
+	lent  []sdktrace.SpanExporter
+}
+
+// ExportSpans gives the spans to all, whatever becomes of them at one.
+func (e *exporters) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	var errs []error
+	if e.named != nil {
+		errs = append(errs, e.named.ExportSpans(ctx, spans))
+	}
+	for _, exporter := range e.lent {
+		errs = append(errs, exporter.ExportSpans(ctx, spans))
+	}
+	return errors.Join(errs...)
+}
+
+// Shutdown ends the environment's; the program ends its own.
+func (e *exporters) Shutdown(ctx context.Context) error {
+	if e.named == nil {
+		return nil
+	}
+	return e.named.Shutdown(ctx)
+}
+
+// lentProcessor is one of the program's, which ends it itself.
+type lentProcessor struct{ sdktrace.SpanProcessor }
+
+// Shutdown passes on what it has.
+func (p lentProcessor) Shutdown(ctx context.Context) error { return p.ForceFlush(ctx) }
+
 // exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none that can be used. With
 // nothing set, unlike with OpenTelemetry, nothing leaves the process.
 func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExporter, error) {
@@ -86,13 +134,18 @@ func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExport
 	if err := checkEnv(log); err != nil {
 		return nil, err
 	}
-	newExporter := func(ctx context.Context) (sdktrace.SpanExporter, error) { return autoexport.NewSpanExporter(ctx) }
-	if name := os.Getenv("OTEL_TRACES_EXPORTER"); name == "" || name == "otlp" { // OpenTelemetry's default, too
-		newExporter = otlp.NewSpanExporter
+	name := os.Getenv("OTEL_TRACES_EXPORTER")
+	if name == "" || name == "otlp" { // OpenTelemetry's default, too
+		exporter, err := otlp.NewSpanExporter(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("exporter of spans to %s: %w", destination(), err)
+		}
+		return exporter, nil
 	}
-	exporter, err := newExporter(ctx)
+	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("exporter of spans to %s: %w", destination(), err)
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER=%q can't be used: %w; it takes otlp, console, none, or a name that "+
+			"the program gave to autoexport.RegisterSpanExporter", name, err)
 	}
 	if autoexport.IsNoneSpanExporter(exporter) {
 		return nil, nil
@@ -100,13 +153,13 @@ func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExport
 	return exporter, nil
 }
 
-// Resource describes cfg's process, as its spans do; its metrics and logs take the same. OTEL_* variables win.
+// Resource describes cfg's process, as its spans do; its metrics and logs take the same.
 func Resource(ctx context.Context, cfg Config) *resource.Resource {
 	cfg.setDefaults()
 	return newResource(ctx, &cfg)
 }
 
-// newResource describes the process. Of a malformed variable, which is logged, what can be used is used.
+// newResource describes the process, cfg.Resource before the environment and that before the rest. Of a malformed variable, which is logged, what can be used is used.
 func newResource(ctx context.Context, cfg *Config) *resource.Resource {
 	instance := strconv.Itoa(cfg.Rank)
 	if cfg.Rank < 0 {
@@ -125,5 +178,9 @@ func newResource(ctx context.Context, cfg *Config) *resource.Resource {
 	if err != nil && !errors.Is(err, resource.ErrSchemaURLConflict) {
 		cfg.Logger.Warn("part of the resource's description is left out", "error", err)
 	}
-	return res
+	merged, err := resource.Merge(res, cfg.Resource)
+	if err != nil && !errors.Is(err, resource.ErrSchemaURLConflict) {
+		cfg.Logger.Warn("part of the resource's description is left out", "error", err)
+	}
+	return merged
 }

@@ -76,7 +76,7 @@ func newProjector(t *testing.T, adjust func(*trace.Config)) *projector {
 		Service: "digits", Job: "job1", Host: "h1", PID: 42, Rank: 1, Version: "v1",
 		Process: model.New(model.Limits{}), Wall: wall,
 		AlgorithmName: func(a uint8) string { return fmt.Sprintf("algorithm%d", a) },
-		Processors:    []sdktrace.SpanProcessor{sdktrace.NewSimpleSpanProcessor(keep{exporter})},
+		Processors:    []sdktrace.SpanProcessor{sdktrace.NewSimpleSpanProcessor(exporter)},
 	}
 	if adjust != nil {
 		adjust(&cfg)
@@ -89,11 +89,6 @@ func newProjector(t *testing.T, adjust func(*trace.Config)) *projector {
 	t.Cleanup(pr.close)
 	return pr
 }
-
-// keep is an exporter whose Shutdown forgets nothing.
-type keep struct{ *tracetest.InMemoryExporter }
-
-func (keep) Shutdown(context.Context) error { return nil }
 
 func (p *projector) close() {
 	if p.closed {

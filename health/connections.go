@@ -48,6 +48,35 @@ const (
 
 type connectionKey struct{}
 
+// connectionOf is the connection by which a request came; nil if it came to another server, where the endpoint is
+// mounted.
+func connectionOf(r *http.Request) *connection {
+	c, _ := r.Context().Value(connectionKey{}).(*connection)
+	return c
+}
+
+// mounted stands for the connection of a request to another server. To close it ends the request's context.
+type mounted struct {
+	net.Conn
+	cancel context.CancelFunc
+}
+
+func (m *mounted) Close() error {
+	m.cancel()
+	return nil
+}
+
+// mount counts a request to another server as a connection, until ended is called.
+func (cs *connections) mount(r *http.Request) (c *connection, with *http.Request, ended func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	conn := &mounted{cancel: cancel}
+	with = r.WithContext(cs.context(ctx, conn))
+	return connectionOf(with), with, func() {
+		cs.state(conn, http.StateClosed)
+		cancel()
+	}
+}
+
 func (cs *connections) context(ctx context.Context, conn net.Conn) context.Context {
 	c := &connection{of: cs, conn: conn, ours: sync.OnceValue(func() error { return ours(conn) })}
 	cs.mu.Lock()

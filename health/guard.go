@@ -11,9 +11,10 @@ import (
 // guard stands before everything: it turns away what doesn't belong here, and contains panics.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(connectionKey{}).(*connection); ok {
+		if c := connectionOf(r); c != nil {
 			defer c.serve()()
 		}
+		r.Pattern = "" // of the program's mux, where the endpoint is mounted
 		out := &answer{ResponseWriter: w}
 		defer func() {
 			if p := recover(); p != nil {
@@ -49,7 +50,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	// A web page can rebind its own name to this address, and ask; and it can ask blindly, and use up others' answers.
-	if s.loopback && !Loopback(r.Host) {
+	if s.loopback && connectionOf(r) != nil && !Loopback(r.Host) {
 		respond(w, http.StatusMisdirectedRequest, "this endpoint answers on loopback only; ask for 127.0.0.1 or localhost\n")
 		return false
 	}
@@ -110,8 +111,13 @@ func bodyFits(w http.ResponseWriter, r *http.Request) bool {
 // does, the usual one holds. When the server stops, its connection is cut.
 func (s *Server) streaming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, ok := r.Context().Value(connectionKey{}).(*connection)
-		if !ok || !c.stream() {
+		c := connectionOf(r)
+		if c == nil { // another server has it: it can't be cut, but told
+			var ended func()
+			c, r, ended = s.connections.mount(r)
+			defer ended()
+		}
+		if !c.stream() {
 			w.Header().Set("Retry-After", "10")
 			respond(w, http.StatusServiceUnavailable, "too many listen already\n")
 			return

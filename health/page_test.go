@@ -57,7 +57,7 @@ func TestPage(t *testing.T) {
 		"and what follows from that: gpu_hot (GPU 3): of gpu_hot", "<code>disk</code>: full &lt;script&gt;",
 		"The others are well (2)", "<code>gpu</code>: no GPU &lt;script&gt;", "300 of 302 known are alive",
 		"<td>301</td><td class=\"stopped\">stopped</td>", "The first 200", "all_reduce 3, 16 MiB",
-		`href="/api/v1/verdicts"`,
+		`href="api/v1/verdicts"`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q", want)

@@ -81,13 +81,15 @@ type Config struct {
 	times times // defaultTimes if zero
 }
 
-// Server is the health endpoint of a process, from Listen until Stop. It is a prometheus.Collector of its own metrics.
+// Server is the health endpoint of a process, from New or Listen until Stop. It is a prometheus.Collector of its own
+// metrics.
 type Server struct {
 	cfg      Config
 	access   *access
 	loopback bool // it listens on loopback alone
 	seed     maphash.Seed
-	listener net.Listener
+	handler  http.Handler
+	listener net.Listener // nil: it doesn't listen
 	http     http.Server
 	served   chan error        // Serve's answer
 	probes   map[string]*probe // by path
@@ -97,8 +99,9 @@ type Server struct {
 	prometheus.Collector
 }
 
-// Listen opens the endpoint and serves it in the background. The error names the address and what is wrong with it.
-func Listen(ctx context.Context, cfg Config) (*Server, error) {
+// New makes the endpoint for a program to mount in a server of its own: at /, or elsewhere by http.StripPrefix. It does
+// not listen. The program's server decides then who reaches it: Access counts, Addr doesn't. Stop ends it.
+func New(cfg Config) (*Server, error) {
 	if cfg.Registry == nil {
 		return nil, errors.New("health: Config.Registry is nil")
 	}
@@ -114,20 +117,27 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	s.metrics = newMetrics(&s.connections, cfg.Conditions)
 	s.Collector = s.metrics
 	s.connections.max, s.connections.maxStreams, s.connections.cut = maxConnections, maxStreams, s.metrics.cut.Inc
-	handler, err := s.newHandler()
+	s.handler, err = s.newHandler()
+	return s, err
+}
+
+// Listen makes the endpoint and serves it in the background. The error names the address and what is wrong with it.
+func Listen(ctx context.Context, cfg Config) (*Server, error) {
+	s, err := New(cfg)
 	if err != nil {
 		return nil, err
 	}
+	cfg = s.cfg
 	var lc net.ListenConfig
 	if s.listener, err = lc.Listen(ctx, "tcp", cfg.Addr); err != nil {
 		return nil, fmt.Errorf("health: listen on %s: %w (port 0 takes any free one)", cfg.Addr, err)
 	}
 	listener := s.listener
-	if access.tls != nil {
-		listener = tls.NewListener(listener, access.tls)
+	if s.access.tls != nil {
+		listener = tls.NewListener(listener, s.access.tls)
 	}
 	s.http = http.Server{
-		Handler:           handler,
+		Handler:           s,
 		ReadHeaderTimeout: cfg.times.header,
 		ReadTimeout:       cfg.times.request,
 		WriteTimeout:      cfg.times.answer,
@@ -142,11 +152,22 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Addr is the address that the server listens on, with the port that it got.
-func (s *Server) Addr() string { return s.listener.Addr().String() }
+// ServeHTTP answers for the endpoint, where a program has mounted it.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// URL is where a person looks first.
+// Addr is the address that the server listens on, with the port that it got; empty if it doesn't.
+func (s *Server) Addr() string {
+	if s.listener == nil {
+		return ""
+	}
+	return s.listener.Addr().String()
+}
+
+// URL is where a person looks first; empty if the server doesn't listen.
 func (s *Server) URL() string {
+	if s.listener == nil {
+		return ""
+	}
 	if s.access.tls != nil {
 		return "https://" + s.Addr() + "/"
 	}
@@ -157,6 +178,9 @@ func (s *Server) URL() string {
 // connections are cut. When it returns, the server's own goroutines have ended. It is called once.
 func (s *Server) Stop(ctx context.Context) error {
 	s.connections.endStreams()
+	if s.listener == nil {
+		return nil
+	}
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = fmt.Errorf("health: requests were cut off: %w", errors.Join(err, s.http.Close()))

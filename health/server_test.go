@@ -145,8 +145,8 @@ func TestIndexAndRoutes(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	for _, want := range []string{
-		"<h1>digits, rank 0 <span class=\"badge ok\">ok</span></h1>", `href="/livez"`,
-		`href="/readyz"`, `href="/api/v1/echo"`, "a &lt;b&gt;",
+		"<h1>digits, rank 0 <span class=\"badge ok\">ok</span></h1>", `href="livez"`,
+		`href="readyz"`, `href="api/v1/echo"`, "a &lt;b&gt;",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the index lacks %q:\n%s", want, page)

@@ -11,6 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/runtime/algo"
@@ -107,6 +111,27 @@ type Config struct {
 	// Log takes the lines in place of LogFile and standard error, and decides about levels; nil is none.
 	Log *slog.Logger
 
+	// Registerer is the program's: it gets Carillon's metrics, and nothing of Go's or of the process, and they leave it
+	// at Stop. Several nodes of a process have one each, as of prometheus.WrapRegistererWith. To send what it has is up to
+	// the program: OTEL_METRICS_EXPORTER is not obeyed. Default, nil: the metrics are at the health endpoint, with those
+	// of Go and of the process, and sent as OTEL_* variables say.
+	Registerer prometheus.Registerer
+	// Resource describes the process as the program does, on spans, metrics and log records that are exported: what it
+	// says goes before what Carillon says (carillon, the rank), and before OTEL_* variables.
+	Resource *resource.Resource
+	// SpanProcessors get the spans as they end, with ids of Carillon's; they must not block. They are the program's to
+	// end, after Stop, which flushes them. A program that has some, or SpanExporters, sees to it where spans go: the
+	// exporter that OTEL_* variables name is the program's, too, and Carillon makes none.
+	SpanProcessors []sdktrace.SpanProcessor
+	// SpanExporters get the spans in batches. They are the program's to end, after Stop.
+	SpanExporters []sdktrace.SpanExporter
+	// Checks are the program's, beside Carillon's, behind /livez and /readyz; Node.Checks takes more, later.
+	Checks []Check
+	// Routes are what the health endpoint shows beside its own.
+	Routes []health.Route
+	// Observers are told what the process's communicators do.
+	Observers []Observer
+
 	obeyed  []variable // that FromEnv found
 	unknown []string   // a sentence for each variable that FromEnv ignored
 
@@ -185,6 +210,39 @@ func WithConfig(cfg Config) Option { return set(func(c *Config) { *c = cfg }) }
 
 // WithLog logs to log.
 func WithLog(log *slog.Logger) Option { return set(func(c *Config) { c.Log = log }) }
+
+// WithRegisterer has the program's registry show Carillon's metrics; see Config.Registerer.
+func WithRegisterer(r prometheus.Registerer) Option {
+	return set(func(c *Config) { c.Registerer = r })
+}
+
+// WithResource describes the process as the program does; see Config.Resource.
+func WithResource(r *resource.Resource) Option { return set(func(c *Config) { c.Resource = r }) }
+
+// WithSpanProcessor adds processors of the program's; see Config.SpanProcessors.
+func WithSpanProcessor(p ...sdktrace.SpanProcessor) Option {
+	return set(func(c *Config) { c.SpanProcessors = append(c.SpanProcessors, p...) })
+}
+
+// WithSpanExporter adds exporters of the program's; see Config.SpanExporters.
+func WithSpanExporter(e ...sdktrace.SpanExporter) Option {
+	return set(func(c *Config) { c.SpanExporters = append(c.SpanExporters, e...) })
+}
+
+// WithCheck adds checks; see Config.Checks.
+func WithCheck(checks ...Check) Option {
+	return set(func(c *Config) { c.Checks = append(c.Checks, checks...) })
+}
+
+// WithRoute adds routes; see Config.Routes.
+func WithRoute(routes ...health.Route) Option {
+	return set(func(c *Config) { c.Routes = append(c.Routes, routes...) })
+}
+
+// WithObserver adds observers; see Config.Observers.
+func WithObserver(o ...Observer) Option {
+	return set(func(c *Config) { c.Observers = append(c.Observers, o...) })
+}
 
 // WithHealth sets the address of the health endpoint; empty is none.
 func WithHealth(addr string) Option { return set(func(c *Config) { c.Health = addr }) }

@@ -5,8 +5,13 @@
 //	defer n.Stop(ctx)                                  // fx.New(node.Module, fx.Invoke(train))
 //	world, err := n.Runtime().World(ctx)
 //
-// Each part has a plain constructor. They are made in this order; they end the other way round, but for the runtime,
-// which goes first, so that what it does last is still read, judged and shown:
+// Both take the same options. A program that has a registry of metrics, a log, a description of itself, processors or
+// exporters of spans, or a mux of its own has Carillon join them (WithRegisterer, WithLog, WithResource,
+// WithSpanProcessor, WithSpanExporter, Node.HealthHandler), and is told what happens by an Observer. What it lends, it
+// ends itself, after Stop. examples/service is such a program.
+//
+// The parts are made in this order; they end the other way round, but for the runtime, which goes first, so that what it
+// does last is still read, judged and shown:
 //
 //	Config → logs → tape → RAS → telemetry → GPUs → health endpoint → runtime
 //

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Check is one of the checks behind /livez and /readyz. A program adds its own to the value group CheckGroup.
+// Check is one of the checks behind /livez and /readyz.
 type Check struct {
 	Name    string        // lower-case letters, digits, '-' and '_'; part of a URL
 	Kind    health.Kind   // health.Live, health.Ready or both
@@ -26,37 +26,36 @@ type Check struct {
 // maxScrapes are answered at a time: a scrape is work, and there is one every few seconds.
 const maxScrapes = 4
 
-// newHealth makes the health endpoint, and serves it; nil when it is switched off.
-func newHealth(
-	s *settings, t *Telemetry, m *gpu.Monitor, r *JobRAS, conditions *health.Conditions, publisher *health.Publisher,
-	checks []Check, routes []health.Route,
-) (*health.Server, error) {
-	if s.Health == "" {
-		return nil, nil //nolint:nilnil // a nil Server is the endpoint switched off
-	}
-	registry := &health.Registry{}
-	for _, c := range append(ownChecks(t, m), checks...) {
-		if err := registry.Register(c.Name, c.Kind, c.Timeout, c.Check); err != nil {
+// newHealth makes the health endpoint, and serves it unless it is switched off.
+func (n *Node) newHealth() (*health.Server, error) {
+	s, t := n.settings, n.telemetry
+	for _, c := range append(ownChecks(t, n.gpu), s.Checks...) {
+		if err := n.checks.Register(c.Name, c.Kind, c.Timeout, c.Check); err != nil {
 			return nil, err
 		}
 	}
 	own := []health.Route{{Path: "/metrics", Title: "metrics for Prometheus", Handler: promhttp.HandlerFor(
-		t.Registry(), promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes}, // with exemplars
+		t.gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes}, // with exemplars
 	)}}
 	if s.Tape {
 		own = append(own, health.Route{Path: "/api/v1/traces", Title: "what they did last", Handler: t.Traces()})
 	}
-	if r != nil {
+	if n.ras != nil {
 		own = append(own, health.Route{
-			Path: health.EventsPath, Title: "what happens, as it happens", Handler: r.stream, Stream: true,
+			Path: health.EventsPath, Title: "what happens, as it happens", Handler: n.ras.stream, Stream: true,
 		})
 	}
-	server, err := health.Listen(context.Background(), health.Config{
-		Addr: s.Health, Registry: registry, Routes: append(own, routes...), Logger: s.Log,
-		Conditions: conditions, Publisher: publisher, MinPollInterval: s.MinPollInterval, PollBurst: health.DefaultPollBurst,
-		Access: s.HealthAccess, TrustedProxies: s.HealthProxies,
+	cfg := health.Config{
+		Addr: s.Health, Registry: &n.checks, Routes: append(own, s.Routes...), Logger: s.Log,
+		Conditions: &n.conditions, Publisher: n.publishing.publisher, MinPollInterval: s.MinPollInterval,
+		PollBurst: health.DefaultPollBurst, Access: s.HealthAccess, TrustedProxies: s.HealthProxies,
 		Title: fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size),
-	})
+	}
+	listen := func() (*health.Server, error) { return health.Listen(context.Background(), cfg) }
+	if s.Health == "" {
+		listen = func() (*health.Server, error) { return health.New(cfg) }
+	}
+	server, err := listen()
 	if err != nil {
 		if _, failed := errors.AsType[*net.OpError](err); failed { // others say themselves what to set
 			const advice = "CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without"

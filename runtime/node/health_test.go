@@ -80,9 +80,9 @@ func TestModuleWithRoutesAndConditions(t *testing.T) {
 	var server *health.Server
 	var conditions *health.Conditions
 	app := fxtest.New(t, node.Module, fx.Supply(&cfg), fx.NopLogger, fx.Populate(&server, &conditions),
-		fx.Provide(fx.Annotate(func() health.Route {
-			return health.Route{Path: "/api/v1/mine", Stream: true, Handler: http.NotFoundHandler()}
-		}, fx.ResultTags(node.RouteGroup))),
+		node.Provide(func() node.Option {
+			return node.WithRoute(health.Route{Path: "/api/v1/mine", Stream: true, Handler: http.NotFoundHandler()})
+		}),
 	)
 	app.RequireStart()
 	defer app.RequireStop()

@@ -15,7 +15,8 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 		Level: slog.Level(cfg.LogLevel), Version: cfg.LogVersion, Subsystems: cfg.LogSubsystems, File: cfg.LogFile,
 		Format: cfg.LogFormat, Release: Version(),
 		Resource: trace.Resource(ctx, trace.Config{
-			Version: Version(), Job: cfg.World.Job, Rank: cfg.World.Rank, Logger: slog.New(slog.DiscardHandler), // told later
+			Version: Version(), Job: cfg.World.Job, Rank: cfg.World.Rank, Resource: cfg.Resource,
+			Logger: slog.New(slog.DiscardHandler), // told later
 		}),
 	}
 	if cfg.Log != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -28,6 +29,8 @@ type Node struct {
 	gpu        *gpu.Monitor
 	leftovers  *leftovers
 	publishing *publishing
+	checks     health.Registry
+	conditions health.Conditions
 	health     *health.Server
 	runtime    *ccl.Runtime
 
@@ -41,53 +44,58 @@ type Node struct {
 // started. When ctx has ended by then, as that of signal.NotifyContext has, the process was told to end, and what it
 // leaves behind is not reported as leaked.
 func Start(ctx context.Context, opts ...Option) (*Node, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	n, err := newNode(func() bool { return ctx.Err() != nil }, opts...)
+	if err != nil {
+		return nil, err
+	}
+	n.start()
+	if n.settings.Signals {
+		n.unhandle = n.awaitTermination()
+	}
+	return n, nil
+}
+
+// newNode makes a Node, for Start and Module alike. told tells whether the process was told to end; nil: not known.
+func newNode(told func() bool, opts ...Option) (*Node, error) {
 	cfg, err := resolve(opts...)
 	if err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
 	n := &Node{settings: settle(cfg)}
-	n.settings.told = func() bool { return ctx.Err() != nil }
+	n.settings.told = told
 	if err := n.open(); err != nil {
-		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
-	}
-	n.start()
-	if cfg.Signals {
-		n.unhandle = n.awaitTermination()
+		return nil, errors.Join(err, n.Stop(context.Background()))
 	}
 	return n, nil
 }
 
 // open makes the parts, each from those before it. Stop ends what was made, also when one of them fails.
 func (n *Node) open() (err error) {
-	s, conditions := n.settings, &health.Conditions{}
+	s, conditions := n.settings, &n.conditions
 	if n.tape, err = newTape(s); err != nil {
 		return err
 	}
 	if n.ras, err = newRAS(s, n.tape, conditions); err != nil {
 		return err
 	}
-	if n.telemetry, err = newTelemetry(s, n.tape, n.ras, nil); err != nil {
+	if n.telemetry, err = newTelemetry(s, n.tape, n.ras); err != nil {
 		return err
 	}
 	if n.gpu, err = newGPU(s, n.telemetry, conditions, n.ras); err != nil {
 		return err
 	}
 	n.publishing = newPublishing(s, n.telemetry, conditions, n.ras)
-	if n.health, err = newHealth(s, n.telemetry, n.gpu, n.ras, conditions, n.publishing.publisher, nil, nil); err != nil {
+	if n.health, err = n.newHealth(); err != nil {
+		return err
+	}
+	if err := n.telemetry.register(s.Registerer); err != nil {
 		return err
 	}
 	n.runtime, err = newRuntime(s, n.tape, n.ras)
 	return err
-}
-
-// newNode puts parts together that were made one by one.
-func newNode(
-	s *settings, w *tape.Writer, r *JobRAS, t *Telemetry, m *gpu.Monitor, p *publishing, h *health.Server, rt *ccl.Runtime,
-) *Node {
-	return &Node{settings: s, tape: w, ras: r, telemetry: t, gpu: m, publishing: p, health: h, runtime: rt}
 }
 
 // start begins what goes on in the background. RAS comes last: it takes the reports of the telemetry, and tells the
@@ -99,9 +107,8 @@ func (n *Node) start() {
 	}
 	n.publishing.start()
 	n.leftovers = newLeftovers(n.settings, n.telemetry)
-	url := ""
-	if n.health != nil {
-		url = n.health.URL()
+	url := n.health.URL()
+	if url != "" {
 		n.announce(url)
 	}
 	n.ras.start(url, n.leftovers.died)
@@ -128,12 +135,17 @@ func (n *Node) Telemetry() *Telemetry { return n.telemetry }
 func (n *Node) RAS() *JobRAS { return n.ras }
 
 // HealthURL is where the health endpoint listens, such as "http://127.0.0.1:43211"; empty when it is switched off.
-func (n *Node) HealthURL() string {
-	if n.health == nil {
-		return ""
-	}
-	return n.health.URL()
-}
+func (n *Node) HealthURL() string { return n.health.URL() }
+
+// HealthHandler is the health endpoint for a mux of the program's, whether it also listens or not: at /, or elsewhere
+// by http.StripPrefix. Who reaches it is then up to the program, unless Config.HealthAccess says who may ask.
+func (n *Node) HealthHandler() http.Handler { return n.health }
+
+// Checks are those behind /livez and /readyz. A program may register its own at any time.
+func (n *Node) Checks() *health.Registry { return &n.checks }
+
+// Conditions are what the health endpoint shows as going wrong. A program may declare its own at any time.
+func (n *Node) Conditions() *health.Conditions { return &n.conditions }
 
 // Stop ends everything that Start started: the runtime with its communicators (one that is still alive is reported as
 // leaked), RAS, the health endpoint, and the telemetry, once it has read what the runtime did last and exported it. It
@@ -167,6 +179,7 @@ func (n *Node) close(ctx context.Context) error {
 	n.stopGPU(ctx)
 	n.leftovers.end(ctx)
 	errs = append(errs, n.telemetry.stop(ctx), n.tape.Close())
+	n.telemetry.unregister(n.settings.Registerer)
 	return errors.Join(append(errs, n.settings.sink.Close(ctx))...)
 }
 
@@ -182,19 +195,6 @@ func settle(cfg Config) *settings {
 	s := &settings{Config: cfg}
 	s.sink = newSink(context.Background(), &s.Config)
 	return s
-}
-
-// settleProgram settles the Config that an fx program supplies, or if it is nil the environment's.
-func settleProgram(given *Config) (*settings, error) {
-	opt := FromEnv()
-	if given != nil {
-		opt = WithConfig(*given)
-	}
-	cfg, err := resolve(opt)
-	if err != nil {
-		return nil, err
-	}
-	return settle(cfg), nil
 }
 
 // newTape makes the process's tape; nil when it is switched off.

@@ -235,7 +235,7 @@ func TestStartObeysItsContext(t *testing.T) {
 // counter is an observer of a user.
 type counter struct{ life int }
 
-func (c *counter) Observe(s *model.Step) {
+func (c *counter) step(s *model.Step) {
 	if s.IsLife {
 		c.life++
 	}
@@ -247,13 +247,15 @@ func TestModuleWithObserversAndChecks(t *testing.T) {
 	mine := &counter{}
 	var server *health.Server
 	app := fxtest.New(t, node.Module, fx.Supply(&cfg), fx.NopLogger,
-		fx.Provide(fx.Annotate(func() node.Observer { return mine }, fx.ResultTags(node.ObserverGroup))),
-		fx.Provide(fx.Annotate(func() node.Check {
-			return node.Check{
-				Name: "data", Kind: health.Ready,
-				Check: func(context.Context) error { return errors.New("the loader is behind") },
-			}
-		}, fx.ResultTags(node.CheckGroup))),
+		node.Provide(
+			func() node.Option { return node.WithObserver(node.Observer{Step: mine.step}) },
+			func() node.Option {
+				return node.WithCheck(node.Check{
+					Name: "data", Kind: health.Ready,
+					Check: func(context.Context) error { return errors.New("the loader is behind") },
+				})
+			},
+		),
 		fx.Populate(&server),
 		fx.Invoke(func(rt *ccl.Runtime, lc fx.Lifecycle) {
 			lc.Append(fx.StartHook(func(ctx context.Context) error {

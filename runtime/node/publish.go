@@ -13,7 +13,7 @@ import (
 // publishInterval is how old a snapshot becomes.
 const publishInterval = time.Second
 
-// publishing takes the snapshots that the health endpoint answers with, as long as there is an endpoint.
+// publishing takes the snapshots that the health endpoint answers with.
 type publishing struct {
 	settings   *settings
 	telemetry  *Telemetry
@@ -28,16 +28,11 @@ type publishing struct {
 func newPublishing(s *settings, t *Telemetry, c *health.Conditions, r *JobRAS) *publishing {
 	host, _ := os.Hostname() // left out if there is none
 	p := &publishing{settings: s, telemetry: t, conditions: c, publisher: &health.Publisher{}, ras: r, host: host}
-	if s.Health != "" {
-		p.publisher.Publish(p.take())
-	}
+	p.publisher.Publish(p.take())
 	return p
 }
 
 func (p *publishing) start() {
-	if p.settings.Health == "" {
-		return
-	}
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(context.Background())
 	p.running.Go(func() { p.publisher.Run(ctx, p.conditions, publishInterval, p.take) })

@@ -51,7 +51,7 @@ type JobRAS struct {
 	local   *bus.Bus // all that this process knows
 	outward *bus.Bus // what this process is to tell others
 	stream  *sse.Handler
-	sinks   []bus.Sink // of outward
+	sinks   []bus.Sink // of outward, and the observers
 
 	stall *health.Warnable // the job stands still, or is slow
 	shown map[string]bool  // the verdicts that are conditions now
@@ -147,6 +147,9 @@ func (r *JobRAS) makeSinks() error {
 		add(otlplog.New(r.outward, bus.Filter{}, logger), nil)
 	}
 	add(bus.NewSink(r.outward, "log", news, r.logEvent), nil)
+	if sink := listener(r.local, s.Observers); sink != nil {
+		add(sink, nil)
+	}
 	return errors.Join(errs...)
 }
 

@@ -13,12 +13,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// StallObserver is an Observer that is also told what is slow or stalled, and what is not any more. It is never called
-// at the same time as Observe. It must not keep the report.
-type StallObserver interface {
-	ObserveStall(r *stall.Report)
-}
-
 // Bounds of the time between two looks at the in-flight table.
 const (
 	minLook = 5 * time.Millisecond
@@ -41,34 +35,27 @@ const heldUpInterval = 5 * time.Second
 
 // stalls looks for what is slow or stalled: one ticker, and one look at the in-flight table for all communicators.
 type stalls struct {
-	watch     *stall.Watch
-	observers []StallObserver
-	every     time.Duration
-	pause     time.Duration // the least time without a look that is a pause
-	slots     []tape.Slot
-	tallies   []tape.Tally
-	last      int64 // the last look, on the tape's clock
-	heldAt    int64 // when it was last looked for ranks that hold the others up
-	heldUp    bool  // that there were any
-	stop      chan struct{}
-	done      chan struct{}
+	watch   *stall.Watch
+	every   time.Duration
+	pause   time.Duration // the least time without a look that is a pause
+	slots   []tape.Slot
+	tallies []tape.Tally
+	last    int64 // the last look, on the tape's clock
+	heldAt  int64 // when it was last looked for ranks that hold the others up
+	heldUp  bool  // that there were any
+	stop    chan struct{}
+	done    chan struct{}
 }
 
-// newStalls makes what tells those of the observers that are StallObservers; nil if nothing is looked for.
-func newStalls(cfg *settings, process *model.Process, observers []Observer) *stalls {
+// newStalls makes what looks; nil if nothing is looked for.
+func newStalls(cfg *settings, process *model.Process) *stalls {
 	if cfg.StallThreshold == 0 {
 		return nil
 	}
-	s := &stalls{
+	return &stalls{
 		watch: stall.New(process), every: max(cfg.slow()/4, minLook), pause: max(leastPause, cfg.StallThreshold/2),
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	for _, o := range observers {
-		if o, ok := o.(StallObserver); ok {
-			s.observers = append(s.observers, o)
-		}
-	}
-	return s
 }
 
 // limits say what is slow and what stalls.
@@ -145,8 +132,10 @@ func (t *Telemetry) look(interval time.Duration) {
 	}
 	for i := range reports {
 		r := &reports[i]
-		for _, o := range s.observers {
-			o.ObserveStall(r)
+		for _, o := range t.observers {
+			if o.Stall != nil {
+				o.Stall(r)
+			}
 		}
 	}
 	if t.ras == nil {

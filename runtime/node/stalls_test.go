@@ -30,13 +30,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// stallLog is an observer that passes on what it is told of stalls.
+// stallLog passes on what an observer is told of stalls.
 type stallLog chan stall.Report
 
-func (stallLog) Observe(*model.Step) {}
-
-// ObserveStall keeps a report, and so a communicator of its own.
-func (l stallLog) ObserveStall(r *stall.Report) {
+// take keeps a report, and so a communicator of its own.
+func (l stallLog) take(r *stall.Report) {
 	kept := *r
 	kept.Comm = &model.Comm{CommInfo: r.Comm.CommInfo}
 	l <- kept
@@ -54,7 +52,7 @@ func TestHangIsSeenWhileItLasts(t *testing.T) {
 	var w *tape.Writer
 	var telemetry *node.Telemetry
 	app := fxtest.New(t, node.Module, fx.Supply(&cfg), fx.NopLogger, fx.Populate(&w, &telemetry),
-		fx.Provide(fx.Annotate(func() node.Observer { return told }, fx.ResultTags(node.ObserverGroup))))
+		node.Provide(func() node.Option { return node.WithObserver(node.Observer{Stall: told.take}) }))
 	app.RequireStart()
 	defer app.RequireStop()
 

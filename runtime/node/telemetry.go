@@ -22,21 +22,15 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// Observer takes the steps of the process, never two at a time. It must not keep the step, and should be quick: the
-// tape's rings overwrite what is read too late. It is given a sample, 1 in tape.DefaultSampleEvery, of the operations
-// that ended well, did not wait and were not slow, or all of them where each is logged; the metrics count the others
-// from the tape's tallies.
-type Observer interface {
-	Observe(s *model.Step)
-}
-
 // Telemetry is what reads the process's own tape: one follower that feeds spans, metrics and the other observers.
 type Telemetry struct {
 	tape      *tape.Writer // nil: nothing to read
 	trace     *trace.Projector
-	registry  *prometheus.Registry
-	exported  trace.Config // what is read, for all exporters
-	push      *metric.Push // nil: metrics are only pulled
+	registry  *prometheus.Registry // Carillon's metrics
+	gatherer  prometheus.Gatherer  // what is at /metrics and pushed
+	lent      bool                 // the program's registry shows them, too
+	exported  trace.Config         // what is read, for all exporters
+	push      *metric.Push         // nil: metrics are only pulled
 	follower  *tape.Follower
 	header    atomic.Pointer[tape.Header] // as it was when events were read last
 	counting  sync.Mutex                  // of counted
@@ -57,10 +51,15 @@ type Telemetry struct {
 const batch = 256
 
 // newTelemetry makes the readers of w. It starts nothing.
-func newTelemetry(s *settings, w *tape.Writer, r *JobRAS, extra []Observer) (*Telemetry, error) {
+func newTelemetry(s *settings, w *tape.Writer, r *JobRAS) (*Telemetry, error) {
 	t := &Telemetry{tape: w, registry: prometheus.NewRegistry(), log: s.Log, done: make(chan struct{})}
-	t.registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	t.gatherer, t.lent = t.registry, s.Registerer != nil
+	if !t.lent { // a program with a registry has these metrics there
+		whole := prometheus.NewRegistry()
+		whole.MustRegister(
+			collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		t.gatherer = prometheus.Gatherers{t.registry, whole}
+	}
 	if w == nil {
 		close(t.done)
 		return t, nil
@@ -69,14 +68,14 @@ func newTelemetry(s *settings, w *tape.Writer, r *JobRAS, extra []Observer) (*Te
 	if t.follower, err = tape.Follow(context.Background(), w.Path(), s.tick); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
-	if err := t.observeWith(s, r, extra); err != nil {
+	if err := t.observeWith(s, r); err != nil {
 		return nil, errors.Join(err, t.follower.Close())
 	}
 	return t, nil
 }
 
 // observeWith makes the observers.
-func (t *Telemetry) observeWith(s *settings, r *JobRAS, extra []Observer) (err error) {
+func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 	header := t.readHeader()
 	t.process, t.ras = model.New(s.limits()), r
 	t.exported = trace.Config{
@@ -85,6 +84,8 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS, extra []Observer) (err e
 		Wall: func(mono int64) time.Time { return t.header.Load().Wall(mono) },
 		Now:  tape.Now, Delivered: t.tape.Delivered, Logger: s.Log, Slow: s.kept(), Finding: r.Finding,
 		AlgorithmName: func(a uint8) string { return algo.Algorithm(a).String() },
+		Resource:      s.Resource, Processors: s.SpanProcessors, Exporters: s.SpanExporters,
+		OwnExport: len(s.SpanProcessors)+len(s.SpanExporters) > 0,
 	}
 	if t.trace, err = trace.New(context.Background(), t.exported); err != nil {
 		return err
@@ -111,17 +112,41 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS, extra []Observer) (err e
 		return err
 	}
 	t.registry.MustRegister(metrics)
-	t.observers = []Observer{t.trace, metrics, lines} // the others ask which span the trace made of the event
+	t.observers = []Observer{ // the others ask which span the trace made of the event
+		{Step: t.trace.Observe, Stall: t.trace.ObserveStall},
+		{Step: metrics.Observe, Stall: metrics.ObserveStall},
+		{Step: lines.Observe, Stall: lines.ObserveStall},
+	}
 	if r != nil {
 		t.registry.MustRegister(rasMetrics{r})
 	}
-	t.observers = append(t.observers, extra...)
-	t.stalls = newStalls(s, t.process, t.observers)
+	t.observers = append(t.observers, s.Observers...)
+	t.stalls = newStalls(s, t.process)
 	return nil
 }
 
-// Registry is where the process's metrics are registered; /metrics serves it. Add your own.
+// Registry has Carillon's metrics of the process, and no others; /metrics shows those of Go and of the process, too,
+// where Config.Registerer is nil.
 func (t *Telemetry) Registry() *prometheus.Registry { return t.registry }
+
+// register has the program's registry show them, too. All are there by then.
+func (t *Telemetry) register(with prometheus.Registerer) error {
+	if with == nil {
+		return nil
+	}
+	if err := with.Register(t.registry); err != nil {
+		return fmt.Errorf("register Carillon's metrics with Config.Registerer: %w (prometheus.WrapRegistererWith tells "+
+			"several nodes of a process apart)", err)
+	}
+	return nil
+}
+
+// unregister undoes register.
+func (t *Telemetry) unregister(with prometheus.Registerer) {
+	if t != nil && with != nil {
+		with.Unregister(t.registry)
+	}
+}
 
 // Traces are the traces that the process keeps for its health endpoint; nil when the tape is off.
 func (t *Telemetry) Traces() *trace.Store {
@@ -169,11 +194,13 @@ func (t *Telemetry) start() {
 	}
 	t.started = true
 	var err error
-	t.push, err = metric.NewPush(context.Background(), metric.PushConfig{
-		Gatherer: t.registry, Resource: trace.Resource(context.Background(), t.exported), Logger: t.log,
-	})
-	if err != nil { // they are at /metrics still
-		t.log.Warn("metrics are not sent", "error", err)
+	if !t.lent { // else the program sends what its registry has
+		t.push, err = metric.NewPush(context.Background(), metric.PushConfig{
+			Gatherer: t.gatherer, Resource: trace.Resource(context.Background(), t.exported), Logger: t.log,
+		})
+		if err != nil { // they are at /metrics still
+			t.log.Warn("metrics are not sent", "error", err)
+		}
 	}
 	go func() {
 		defer close(t.done)
@@ -213,7 +240,9 @@ func (t *Telemetry) observe(events []tape.Event) {
 	for i := range events {
 		t.step = t.process.Apply(&events[i])
 		for _, o := range t.observers {
-			o.Observe(&t.step)
+			if o.Step != nil {
+				o.Step(&t.step)
+			}
 		}
 		if t.step.Failed && t.ras != nil {
 			t.ras.agent.Failed(&t.step)

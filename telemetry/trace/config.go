@@ -72,6 +72,10 @@ type Config struct {
 	// "" for one, leaves them out. The Store calls it for its readers, too, also after Close.
 	AlgorithmName func(uint8) string
 
+	// OwnExport leaves it to the program to read the variables that name where spans go: they get to Processors and
+	// Exporters alone.
+	OwnExport bool
+
 	// MustExport makes it an error of New that a variable which names where spans go can't be used. Else that is a
 	// warning.
 	MustExport bool

@@ -80,7 +80,10 @@ func (p *pipeline) stats() Stats {
 // exporterOf is the exporter that the environment names, and those of the program; nil if there is none. to says where
 // spans go, for messages. With an error of the environment, the program's are left.
 func exporterOf(ctx context.Context, cfg *Config) (all sdktrace.SpanExporter, to string, err error) {
-	named, err := exporterFromEnv(ctx, cfg.Logger)
+	var named sdktrace.SpanExporter
+	if !cfg.OwnExport {
+		named, err = exporterFromEnv(ctx, cfg.Logger)
+	}
 	switch {
 	case len(cfg.Exporters) == 0 && named == nil: // an interface that holds nil is not nil
 		return nil, "", err

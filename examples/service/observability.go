@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/fx"
+
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/telemetry/stall"
+)
+
+func newLogger() *slog.Logger { return slog.New(slog.NewJSONHandler(os.Stderr, nil)) }
+
+func newResource() (*resource.Resource, error) {
+	return resource.Merge(resource.Default(), resource.NewSchemaless(attribute.String("service.name", "mean")))
+}
+
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// newExporter is the one that OTEL_TRACES_EXPORTER names; without it, spans go nowhere.
+func newExporter() (sdktrace.SpanExporter, error) {
+	nowhere := func(context.Context) (sdktrace.SpanExporter, error) { return tracetest.NewNoopExporter(), nil }
+	return autoexport.NewSpanExporter(context.Background(), autoexport.WithFallbackSpanExporter(nowhere))
+}
+
+// tracing is the service's. Its processor takes Carillon's spans, too: they have ids and a sampling of their own, and
+// so a provider of their own.
+type tracing struct {
+	provider  *sdktrace.TracerProvider
+	processor sdktrace.SpanProcessor
+}
+
+func newTracing(lc fx.Lifecycle, exporter sdktrace.SpanExporter, res *resource.Resource) *tracing {
+	t := &tracing{processor: sdktrace.NewBatchSpanProcessor(exporter)}
+	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(t.processor), sdktrace.WithResource(res))
+	lc.Append(fx.StopHook(t.provider.Shutdown)) // after Carillon's, which was made from it
+	return t
+}
+
+// observer logs what Carillon finds wrong.
+func observer(log *slog.Logger) node.Observer {
+	return node.Observer{
+		Stall: func(r *stall.Report) {
+			log.Warn("a collective takes long", "communicator", r.Comm.Name, "stage", r.Stage)
+		},
+		Event: func(ev *bus.Event) { log.Info("Carillon says", "type", ev.Type, "text", ev.Text) },
+	}
+}

@@ -23,9 +23,10 @@ type leftovers struct {
 // as most do, must not end while it sends, or others would send the same once more.
 const settleDown = 2 * time.Second
 
-// newLeftovers begins to send. The tapes are those of all jobs: the next process here may be another one's.
+// newLeftovers begins to send, unless it is up to the program where spans go. The tapes are those of all jobs: the next
+// process here may be another one's.
 func newLeftovers(s *settings, t *Telemetry) *leftovers {
-	if t.trace == nil || !t.trace.Exports() {
+	if t.trace == nil || !t.trace.Exports() || t.exported.OwnExport {
 		return nil
 	}
 	l := &leftovers{news: make(chan struct{}, 1), ending: make(chan struct{})}

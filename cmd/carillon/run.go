@@ -34,7 +34,7 @@ func newRun(stdout, stderr *os.File) *cobra.Command {
 		Env:    os.Environ(),
 		Stdout: stdout,
 		Stderr: stderr,
-		Secret: os.Getenv("CARILLON_JOB_SECRET"),
+		Secret: os.Getenv("CARILLON_JOB_SECRET"), Rendezvous: os.Getenv("CARILLON_RENDEZVOUS"),
 	}
 	var stdin bool
 	cmd := &cobra.Command{
@@ -72,7 +72,8 @@ memory, it keeps those of the last 20 jobs; CARILLON_TAPE_KEEP says another numb
 --tape-dir and CARILLON_TAPE_DIR too. Tapes of processes that live are never removed.
 
 On several machines, start it once on each, with the same --nnodes, --master-addr, --master-port and
-CARILLON_JOB_SECRET, and with a --node-rank of its own.`,
+CARILLON_JOB_SECRET, and with a --node-rank of its own. Where CARILLON_RENDEZVOUS names an etcd at which the ranks
+meet (etcd://host:2379), --master-addr and --master-port aren't needed.`,
 		Example: `  # four ranks on this machine
   carillon run -n 4 -- ./train --epochs 10
 

@@ -55,7 +55,13 @@ func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 		return nil, nil, err
 	}
 	at := rendezvous.Rendezvous(mem.New(1).Rank())
-	if m.info.Size > 1 {
+	switch {
+	case m.info.Size == 1:
+	case rt.cfg.Rendezvous != nil:
+		if at, err = rt.cfg.Rendezvous(id); err != nil {
+			return nil, nil, m.ended(err)
+		}
+	default:
 		if m.info.Rank == 0 {
 			if err := rt.point.ServeWorld(id, rt.cfg.World.ListenAddress()); err != nil {
 				return nil, nil, m.ended(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
@@ -22,6 +23,8 @@ import (
 type Config struct {
 	// World is what the launcher said about this process's place in the job; see launch.FromEnv. World uses it.
 	World launch.World
+	// Rendezvous makes what the ranks of World meet at, in place of rank 0; nil where rank 0 serves.
+	Rendezvous func(lifecycle.UniqueID) (rendezvous.Rendezvous, error)
 	// Blocking makes every communicator blocking, whatever its options say (NCCL_COMM_BLOCKING=1).
 	Blocking bool
 	// Algorithm is used for every operation that it can do, instead of what the tuning table says (CARILLON_ALGO).

@@ -11,7 +11,10 @@ import (
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/health/gpu"
 	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/etcd"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -218,8 +221,16 @@ func newTape(s *settings) (*tape.Writer, error) {
 
 func newRuntime(s *settings, w *tape.Writer, r *JobRAS) (*ccl.Runtime, error) {
 	kernels.LimitSIMD(s.SIMD)
+	var meet func(lifecycle.UniqueID) (rendezvous.Rendezvous, error)
+	if s.World.Rendezvous != "" {
+		at, err := etcd.ParseURL(s.World.Rendezvous)
+		if err != nil {
+			return nil, fmt.Errorf("CARILLON_RENDEZVOUS: %w", err)
+		}
+		meet = func(id lifecycle.UniqueID) (rendezvous.Rendezvous, error) { return etcd.New(at, id, s.Log) }
+	}
 	return ccl.New(ccl.Config{
-		World: s.World, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log, TapeIsLogged: w != nil,
+		World: s.World, Rendezvous: meet, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log, TapeIsLogged: w != nil,
 		Contact: r.Contact, Met: r.Met, ToldToEnd: s.told,
 		Fabric: fabric.Config{
 			HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname,

@@ -14,7 +14,8 @@
 // that takes part, as early as it can be known: when a process dies, gives up, or comes with a number that is taken,
 // nobody waits for a timeout to hear of it.
 //
-// [Rendezvous] has two implementations: package mem for the ranks of one process, package tcp for everyone else.
+// [Rendezvous] has three implementations: package mem for the ranks of one process, package tcp for those of several,
+// in which rank 0 serves, and package etcd where they share an etcd. Package rendezvoustest has what all must do.
 // Package launch reads from the environment of torchrun, Slurm, Open MPI and others which rank this process is and
 // where it meets the rest.
 package rendezvous

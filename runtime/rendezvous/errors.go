@@ -115,7 +115,7 @@ func (e *MissingError) blame(m Member) *lifecycle.PeerError {
 // UnreachableError says that the rendezvous itself was not reached before the context ended.
 type UnreachableError struct {
 	Address  string // host:port that was tried
-	Rank     int    // the rank that serves there
+	Rank     int    // the rank that serves there, or NoRank
 	Self     int    // the rank that tried
 	Attempts int
 	Since    time.Time
@@ -123,8 +123,18 @@ type UnreachableError struct {
 	Last     error // what the last attempt met; nil when none came to an end
 }
 
+// NoRank stands for a rank where none is meant: a rendezvous of which no rank is the server.
+const NoRank = -1
+
 // Error names the address, the attempts and the last cause.
 func (e *UnreachableError) Error() string {
+	if e.Rank == NoRank {
+		s := fmt.Sprintf("the rendezvous at %s was not reached in %d attempts (%v)", e.Address, e.Attempts, e.Context)
+		if e.Last != nil {
+			s += "; the last one: " + e.Last.Error()
+		}
+		return s + "; see whether it runs and its address is right"
+	}
 	s := fmt.Sprintf("the rendezvous of rank %d at %s was not reached in %d attempts (%v)",
 		e.Rank, e.Address, e.Attempts, e.Context)
 	if e.Last != nil {
@@ -135,10 +145,17 @@ func (e *UnreachableError) Error() string {
 
 // Unwrap returns the fault of the serving rank, the context's error, and the last attempt's.
 func (e *UnreachableError) Unwrap() []error {
-	errs := []error{&lifecycle.PeerError{
-		Code: lifecycle.CodeNotJoined, Rank: e.Rank, Self: e.Self, Since: e.Since,
-		Detail: "its rendezvous at " + e.Address + " was not reached",
-	}}
+	var errs []error
+	if e.Rank == NoRank {
+		errs = append(errs, &lifecycle.SystemError{
+			Code: lifecycle.CodeSystem, Op: "reach the rendezvous at " + e.Address, Err: e.Context,
+		})
+	} else {
+		errs = append(errs, &lifecycle.PeerError{
+			Code: lifecycle.CodeNotJoined, Rank: e.Rank, Self: e.Self, Since: e.Since,
+			Detail: "its rendezvous at " + e.Address + " was not reached",
+		})
+	}
 	if e.Context != nil {
 		errs = append(errs, e.Context)
 	}

@@ -20,12 +20,15 @@
 //
 //	CARILLON_RANK, CARILLON_WORLD_SIZE, CARILLON_LOCAL_RANK, CARILLON_LOCAL_WORLD_SIZE
 //	CARILLON_ADDRESS          host:port at which rank 0 serves; over MASTER_ADDR and MASTER_PORT, over the launcher's
+//	CARILLON_RENDEZVOUS       etcd://host:2379, where the ranks meet in place of rank 0: see package etcd
 //	CARILLON_JOB              a name that the ranks share and no other job at that address has
 //	CARILLON_JOB_SECRET       text of at least 16 bytes that the ranks share and nobody else knows, such as
 //	                          openssl rand -hex 32 makes,
 //	CARILLON_JOB_SECRET_FILE  or the path of a file with it
 //
 // # Where the ranks meet
+//
+// At CARILLON_RENDEZVOUS where it is set: then it doesn't matter where rank 0 is, and no port of its host is taken. Else:
 //
 // MASTER_ADDR and MASTER_PORT where they are set. With torchrun, the port is usually taken by the store of its agent
 // (TORCHELASTIC_USE_AGENT_STORE=True); then, and where a launcher gives no port, the ranks derive one from the job's

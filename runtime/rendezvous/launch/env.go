@@ -123,6 +123,7 @@ func (e *environment) overrides(w *World) {
 	}
 	e.local(w, "CARILLON_LOCAL_RANK", "CARILLON_LOCAL_WORLD_SIZE")
 	w.Address = cmp.Or(e.get("CARILLON_ADDRESS"), w.Address)
+	w.Rendezvous = e.get("CARILLON_RENDEZVOUS")
 	w.Job = cmp.Or(e.get("CARILLON_JOB"), w.Job)
 	e.secret(w)
 }
@@ -177,7 +178,14 @@ func (e *environment) check(w *World) {
 			"this host has %d ranks, so it must be from 0 to %d", w.LocalSize, w.LocalSize-1)
 	}
 	if w.Launcher == None {
-		w.Address = "" // nobody to meet
+		w.Address, w.Rendezvous = "", "" // nobody to meet
+		return
+	}
+	if w.Rendezvous != "" {
+		w.Address = ""
+		if w.Job == "" && len(w.Secret) == 0 {
+			e.problem("CARILLON_JOB", "", "with CARILLON_RENDEZVOUS, it must be a name that no other job there has at a time")
+		}
 		return
 	}
 	if w.Size > 1 && w.Address == "" {

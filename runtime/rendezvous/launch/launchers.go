@@ -174,7 +174,7 @@ func (e *environment) mpirunHost(w *World) string {
 	if w.LocalSize == w.Size {
 		return "127.0.0.1"
 	}
-	if e.has("CARILLON_ADDRESS", "MASTER_ADDR") {
+	if e.has("CARILLON_ADDRESS", "CARILLON_RENDEZVOUS", "MASTER_ADDR") {
 		return "" // not needed, so not judged either
 	}
 	const name = "OMPI_MCA_orte_hnp_uri"
@@ -214,7 +214,7 @@ func (e *environment) slurm() World {
 	_, step := e.first("SLURM_STEP_ID", "SLURM_STEPID")
 	w.Job = "slurm-" + id + "." + step + e.restarted("SLURM_RESTART_COUNT")
 	host := ""
-	if !e.has("CARILLON_ADDRESS", "MASTER_ADDR") {
+	if !e.has("CARILLON_ADDRESS", "CARILLON_RENDEZVOUS", "MASTER_ADDR") {
 		name, list := e.first("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
 		host = firstHost(list)
 		switch {
@@ -293,7 +293,7 @@ func (e *environment) master(w *World, host, hint string) {
 	if value := e.get("MASTER_ADDR"); value != "" {
 		host = strings.Trim(value, "[]")
 	}
-	if e.has("CARILLON_ADDRESS") {
+	if e.has("CARILLON_ADDRESS", "CARILLON_RENDEZVOUS") {
 		return
 	}
 	or := "(or set CARILLON_ADDRESS=host:port)"

@@ -24,6 +24,9 @@ type World struct {
 
 	// Address is `host:port` at which rank 0 serves the rendezvous; empty for a world of one rank.
 	Address string `env:"CARILLON_ADDRESS"`
+	// Rendezvous is where the ranks meet in place of rank 0's host, such as `etcd://host:2379`; then CARILLON_ADDRESS isn't
+	// needed. Package etcd has all of the URL.
+	Rendezvous string `env:"CARILLON_RENDEZVOUS"`
 	// Job is the job's name, and its tapes' folder; empty if the launcher does not call it anything.
 	Job string `env:"CARILLON_JOB"`
 	// Secret is what the job's ranks share and nobody else knows, at least 16 bytes, or a file with it; empty if there
@@ -49,6 +52,9 @@ func (w World) UniqueID(n int) (lifecycle.UniqueID, error) {
 		return lifecycle.NewUniqueID("") // nobody else has to derive it, so it may be unlike all others
 	}
 	_, port, err := net.SplitHostPort(w.Address)
+	if w.Rendezvous != "" {
+		w.Address, port, err = "", "", nil
+	}
 	if err != nil {
 		return lifecycle.UniqueID{}, &lifecycle.UsageError{
 			Code: lifecycle.CodeInvalidArgument, Rank: w.Rank,

@@ -145,6 +145,18 @@ func absent(rank rendezvous.Member) rendezvous.Member {
 	return rank
 }
 
+// Has tells whether an owner speaks for a rank.
+func (m *Meeting) Has(owner any) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.seats {
+		if s.owner == owner {
+			return true
+		}
+	}
+	return false
+}
+
 // Leave takes a rank out of an exchange that it has joined, and which cannot complete without it. All that wait, the
 // leaver too, are told. It does nothing when the exchange is over for that rank.
 func (m *Meeting) Leave(owner any, key string, rank int, how rendezvous.Departure, detail string) {

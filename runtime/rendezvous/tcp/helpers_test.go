@@ -19,8 +19,16 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/door"
-	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/rendezvoustest"
+)
+
+// What the suite has, this package's own tests need, too.
+var (
+	within      = rendezvoustest.Within
+	await       = rendezvoustest.Await
+	wantPeer    = rendezvoustest.WantPeer
+	wantMissing = rendezvoustest.WantMissing
 )
 
 // result is what one Exchange returned.
@@ -124,26 +132,6 @@ func client(t testing.TB, id lifecycle.UniqueID, config Config) *Client {
 	return c
 }
 
-// within is a context that only a test that hangs will see the end of.
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// await returns when the condition holds, which nothing announces.
-func await(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	limit := time.After(30 * time.Second)
-	for tick := time.Tick(time.Millisecond); !holds(); {
-		select {
-		case <-tick:
-		case <-limit:
-			t.Fatalf("waited 30 seconds in vain until %s", what)
-		}
-	}
-}
-
 // wantText checks what an error says.
 func wantText(t testing.TB, err error, parts ...string) {
 	t.Helper()
@@ -156,33 +144,6 @@ func wantText(t testing.TB, err error, parts ...string) {
 			t.Errorf("the error does not say %q: %v", part, err)
 		}
 	}
-}
-
-// wantPeer checks whom an error blames.
-func wantPeer(t testing.TB, err error, code lifecycle.Code, rank int) *lifecycle.PeerError {
-	t.Helper()
-	var peer *lifecycle.PeerError
-	if !errors.As(err, &peer) {
-		t.Fatalf("nobody is blamed: %v", err)
-	}
-	own := code
-	if errors.Is(err, context.Canceled) { // the rank's own context, whomever it waited for
-		own = lifecycle.CodeCanceled
-	}
-	if peer.Code != code || peer.Rank != rank || lifecycle.CodeOf(err) != own {
-		t.Errorf("%s of rank %d (code %s), not %s of rank %d (code %s): %v",
-			peer.Code, peer.Rank, lifecycle.CodeOf(err), code, rank, own, err)
-	}
-	return peer
-}
-
-func wantMissing(t testing.TB, err error) *rendezvous.MissingError {
-	t.Helper()
-	var missing *rendezvous.MissingError
-	if !errors.As(err, &missing) || !errors.Is(err, lifecycle.ErrNotJoined) {
-		t.Fatalf("not a MissingError: %v", err)
-	}
-	return missing
 }
 
 // forge returns an id of the same communicator and address with another secret.

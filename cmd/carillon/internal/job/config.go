@@ -30,6 +30,9 @@ type Config struct {
 	// port that was free.
 	MasterAddr string
 	MasterPort int
+	// Rendezvous says that the ranks meet elsewhere, by a variable in Env: then MasterAddr and MasterPort may be empty with
+	// several hosts, too, and are told to nobody.
+	Rendezvous string
 
 	// Name names the job, in its tapes' folder among others. Empty derives one from the program's name.
 	Name string
@@ -124,9 +127,9 @@ func (c *Config) Validate() error {
 		return nil
 	case c.Nodes > 1:
 		return wrong("--simulate-nodes", c.Nodes, "1 when --nnodes is above 1: it simulates nodes on one machine")
-	case c.MasterAddr == "":
+	case c.MasterAddr == "" && c.Rendezvous == "":
 		return wrong("--master-addr", "", "the address of the machine with --node-rank 0, the same on all machines")
-	case c.MasterPort == 0:
+	case c.MasterPort == 0 && c.Rendezvous == "":
 		return wrong("--master-port", "", "a port that is free on that machine, the same on all machines")
 	case c.Secret == "":
 		return wrong("CARILLON_JOB_SECRET", "", "a random text, the same on all machines (openssl rand -hex 32 makes one)")
@@ -166,8 +169,10 @@ func (c *Config) environment(i int, hostname string) []string {
 	set("WORLD_SIZE", strconv.Itoa(c.worldSize()))
 	set("LOCAL_RANK", strconv.Itoa(p.local))
 	set("LOCAL_WORLD_SIZE", strconv.Itoa(p.size))
-	set("MASTER_ADDR", c.MasterAddr)
-	set("MASTER_PORT", strconv.Itoa(c.MasterPort))
+	if c.MasterPort != 0 {
+		set("MASTER_ADDR", c.MasterAddr)
+		set("MASTER_PORT", strconv.Itoa(c.MasterPort))
+	}
 	set("CARILLON_JOB", c.Name)
 	set("CARILLON_JOB_SECRET", c.Secret)
 	if c.MaxRestarts > 0 {

@@ -94,10 +94,10 @@ func (c *Config) makeFolders() error {
 }
 
 func (c *Config) complete() (err error) {
-	if c.MasterAddr == "" {
+	if c.MasterAddr == "" && c.Hosts <= 1 {
 		c.MasterAddr = "127.0.0.1"
 	}
-	if c.MasterPort == 0 {
+	if c.MasterPort == 0 && c.Hosts <= 1 {
 		if c.MasterPort, err = c.reserve(); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -272,8 +273,12 @@ func (s *supervisor) sayUp() {
 	case c.Nodes > 1:
 		where = fmt.Sprintf(" on %d simulated nodes", c.Nodes)
 	}
-	s.remark("job %s: %s%s up in %s (pid %s), meeting at %s:%d",
-		c.Name, words.Ranks(ranks), where, words.Round(took), words.Numbers(pids), c.MasterAddr, c.MasterPort)
+	meet := fmt.Sprintf("%s:%d", c.MasterAddr, c.MasterPort)
+	if c.Rendezvous != "" {
+		meet = userInfo.ReplaceAllString(c.Rendezvous, "//")
+	}
+	s.remark("job %s: %s%s up in %s (pid %s), meeting at %s",
+		c.Name, words.Ranks(ranks), where, words.Round(took), words.Numbers(pids), meet)
 	if !c.Verbose {
 		return
 	}
@@ -286,6 +291,9 @@ func (s *supervisor) sayUp() {
 		s.remark("%s", line)
 	}
 }
+
+// userInfo is the part of a URL that has a password.
+var userInfo = regexp.MustCompile(`//[^/]*@`)
 
 // sayDown tells how it ended: failures always, the rest when asked for.
 func (s *supervisor) sayDown(r *Result) {

@@ -1,0 +1,431 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
+)
+
+const (
+	leaseTime = 5 * time.Second // after a rank's last word, until etcd forgets it
+	leaveTime = time.Second     // for etcd to take a rank's last words
+	firstLine = 5 * time.Second // until a rank that waits is worth a line; the next ones come after twice the time
+	maxLine   = 5 * time.Minute // between two lines
+
+	firstPause = 50 * time.Millisecond // between two attempts to reach etcd, and then twice as long each time, up to
+	maxPause   = time.Second
+)
+
+// Rendezvous is one rank's side of a unique id.
+type Rendezvous struct {
+	config *Config
+	prefix string // of all keys of the id
+	room   *room
+	log    *slog.Logger
+	ctx    context.Context // ends with Close
+	cancel context.CancelCauseFunc
+
+	turn chan struct{} // holds a token while an exchange goes on, or Close; what follows belongs to its holder
+
+	session *session // nil until connected
+	member  rendezvous.Member
+}
+
+var _ rendezvous.Rendezvous = (*Rendezvous)(nil)
+
+var errClosed = &lifecycle.UsageError{Code: lifecycle.CodeInvalidUsage, Detail: "this rank closed its rendezvous"}
+
+// New returns the rendezvous of a unique id. It does not touch the network: the first Exchange connects. log gets a line
+// while a rank waits; nil is slog.Default. Use one for each rank, and close it.
+func New(config *Config, id lifecycle.UniqueID, log *slog.Logger) (*Rendezvous, error) {
+	s, err := newSeal(id)
+	if err != nil {
+		return nil, err
+	}
+	r := &Rendezvous{
+		config: config, prefix: config.prefix + "/" + lifecycle.RootCommID(id).String() + "/", room: newRoom(newName(), s),
+		log: cmp.Or(log, slog.Default()), turn: make(chan struct{}, 1),
+	}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	return r, nil
+}
+
+// Exchange implements [rendezvous.Rendezvous]. That a rank has died is known to the others after seconds, when its lease
+// has ended.
+func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
+	if err := rendezvous.CheckArgs(key, size, payload); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
+	me := rendezvous.Here(rank, size)
+	select {
+	case r.turn <- struct{}{}:
+	default: // another exchange goes on
+		select {
+		case r.turn <- struct{}{}:
+		case <-ctx.Done():
+			return nil, r.room.roll(key, size).Err(rank, me.Arrived, context.Cause(ctx))
+		}
+	}
+	defer func() { <-r.turn }()
+	if closed := context.Cause(r.ctx); closed != nil {
+		return nil, closed
+	}
+	reach := ctx
+	if ctx.Err() != nil { // the others are to know that this rank doesn't come
+		var end context.CancelFunc
+		reach, end = context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+		defer end()
+	}
+	if err := r.reach(reach, me); err != nil {
+		return nil, errors.Join(err, ctx.Err())
+	}
+	answers := make(chan answer, 8) // two of a generation
+	r.room.expect(func(a answer) {
+		select {
+		case answers <- a:
+		default: // of a generation that this rank has left
+		}
+	})
+	defer r.room.expect(nil)
+	w := &wait{
+		Rendezvous: r, answers: answers, join: event{What: joined, Key: key, Member: me, Payload: payload}, next: firstLine,
+	}
+	out, cause := w.run(ctx)
+	switch {
+	case out == nil:
+		return nil, r.room.roll(key, size).Err(rank, me.Arrived, cause)
+	case out.Failed != nil:
+		out.Failed.Key = key
+		return nil, out.Failed.Err(rank, me.Arrived, cause)
+	case out.Refused != "":
+		return nil, errors.Join(cause, &rendezvous.StaleError{Key: key, Self: rank, Detail: out.Refused})
+	}
+	payloads := make([][]byte, size)
+	for i, p := range out.Payloads {
+		payloads[i] = slices.Clone(p)
+	}
+	return payloads, nil
+}
+
+// reach connects, and tries again until ctx ends while etcd can't be reached. The error says that it wasn't.
+func (r *Rendezvous) reach(ctx context.Context, me rendezvous.Member) error {
+	unreached := &rendezvous.UnreachableError{
+		Address: r.config.shown, Rank: rendezvous.NoRank, Self: me.Rank, Since: me.Arrived,
+	}
+	pause, line := firstPause, firstLine
+	for r.session == nil {
+		one, cancel := context.WithTimeout(ctx, dialTime)
+		err := r.connect(one, me)
+		cancel()
+		unreached.Attempts++
+		passes := slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled}, code(err))
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			unreached.Context = context.Cause(ctx)
+			roll := rendezvous.Roll{Size: me.Size, Members: []rendezvous.Member{me}}
+			return roll.Err(me.Rank, me.Arrived, unreached)
+		case !passes:
+			return &lifecycle.SystemError{
+				Code: lifecycle.CodeSystem, Op: "meet at etcd at " + r.config.shown, Err: err,
+			}
+		}
+		unreached.Last = err
+		if waited := time.Since(me.Arrived); waited >= line {
+			line = 2 * waited
+			r.log.Warn("rank has not reached the rendezvous yet", "comm_rank", me.Rank, "size", me.Size, "address",
+				r.config.shown, "waited", words.Round(waited), "attempts", unreached.Attempts, "last", err)
+		}
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, maxPause)
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// code is that of an error of etcd's, or of this side of the connection.
+func code(err error) codes.Code {
+	if etcd, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return etcd.Code()
+	}
+	return status.FromContextError(err).Code() // Unknown for what is no end of a context
+}
+
+// Close implements [rendezvous.Rendezvous]. It returns within seconds, whether or not etcd answers.
+func (r *Rendezvous) Close() error {
+	r.cancel(errClosed)
+	r.turn <- struct{}{} // an exchange that goes on gives up now
+	defer func() { <-r.turn }()
+	s := r.session
+	if s == nil {
+		return nil
+	}
+	r.session = nil
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	if g := r.room.begun(); g != "" {
+		_ = r.tell(ctx, s, event{Generation: g, What: done, Member: r.member}) // else the lease's end says it
+	}
+	_, _ = s.client.Revoke(ctx, s.lease) // else it ends by itself
+	return s.close()
+}
+
+// session is a rank's connection to etcd, and its lease.
+type session struct {
+	client  *clientv3.Client
+	lease   clientv3.LeaseID
+	events  int
+	begins  chan struct{} // gets one when a generation begins
+	lost    chan struct{} // closed when etcd has forgotten this rank, or tells nothing any more
+	why     error         // of lost
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+func (s *session) close() error {
+	s.cancel()
+	err := s.client.Close()
+	s.running.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// connect makes the session: it reads what is there, follows what comes, and says that this rank is here.
+func (r *Rendezvous) connect(ctx context.Context, me rendezvous.Member) (err error) {
+	if r.session != nil {
+		return nil
+	}
+	client, err := clientv3.New(r.config.client)
+	if err != nil {
+		return err
+	}
+	whole, cancel := context.WithCancel(context.Background())
+	s := &session{client: client, begins: make(chan struct{}, 1), lost: make(chan struct{}), cancel: cancel}
+	defer func() {
+		if err != nil {
+			_ = s.close()
+		}
+	}()
+	lease, err := client.Grant(ctx, int64(leaseTime/time.Second))
+	if err != nil {
+		return err
+	}
+	s.lease = lease.ID
+	alive, err := client.KeepAlive(whole, s.lease)
+	if err != nil {
+		return err
+	}
+	was, err := client.Get(ctx, r.prefix, clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
+	if err != nil {
+		return err
+	}
+	for _, kv := range was.Kvs {
+		r.room.put(r.prefix, kv.Key, kv.Value, false)
+	}
+	comes := client.Watch(clientv3.WithRequireLeader(whole), r.prefix, clientv3.WithPrefix(),
+		clientv3.WithRev(was.Header.Revision+1))
+	s.running.Go(func() { r.follow(s, alive, comes) })
+	r.member = me
+	if err := r.put(ctx, s, rankKeys+r.room.own, me); err != nil {
+		return err
+	}
+	if me.Rank == 0 {
+		if err := r.put(ctx, s, generationKey, newName()); err != nil {
+			return err
+		}
+	}
+	r.session = s
+	return nil
+}
+
+// follow takes what etcd tells, until it tells nothing any more.
+func (r *Rendezvous) follow(s *session, alive <-chan *clientv3.LeaseKeepAliveResponse, comes clientv3.WatchChan) {
+	defer close(s.lost)
+	for {
+		select {
+		case _, more := <-alive:
+			if !more {
+				s.why = fmt.Errorf("etcd at %s has forgotten this rank, after %v without a word", r.config.shown, leaseTime)
+				return
+			}
+		case news, more := <-comes:
+			if err := news.Err(); err != nil || !more {
+				s.why = fmt.Errorf("etcd at %s tells nothing any more: %w", r.config.shown, cmp.Or(err, context.Canceled))
+				return
+			}
+			for _, ev := range news.Events {
+				if ev.Type == clientv3.EventTypeDelete {
+					r.room.gone(r.prefix, ev.Kv.Key)
+				} else if r.room.put(r.prefix, ev.Kv.Key, ev.Kv.Value, true) {
+					select {
+					case s.begins <- struct{}{}:
+					default:
+					}
+				}
+			}
+		}
+	}
+}
+
+// put writes a key that goes with the lease.
+func (r *Rendezvous) put(ctx context.Context, s *session, name string, v any) error {
+	value, err := r.room.seal.close(r.prefix+name, v)
+	if err != nil {
+		return err
+	}
+	_, err = s.client.Put(ctx, r.prefix+name, value, clientv3.WithLease(s.lease))
+	return err
+}
+
+func (r *Rendezvous) tell(ctx context.Context, s *session, ev event) error {
+	s.events++
+	return r.put(ctx, s, fmt.Sprintf("%s%s/%08d", eventKeys, r.room.own, s.events), ev)
+}
+
+// wait is an exchange that goes on.
+type wait struct {
+	*Rendezvous
+	answers <-chan answer
+	join    event
+	cards   *mem.Outcome  // of the generation, that this rank has confirmed
+	next    time.Duration // of waiting, until the next line
+}
+
+// run joins the exchange, in each generation that begins, confirms that it has all cards, and waits until all have. The
+// outcome is nil where nobody knows one; cause is this rank's own reason to stop waiting.
+func (w *wait) run(ctx context.Context) (out *mem.Outcome, cause error) {
+	line := time.NewTimer(w.next)
+	defer line.Stop()
+	s, in := w.session, ""
+	for {
+		if ctx.Err() != nil {
+			return w.leave(ctx, in)
+		}
+		if g := w.room.begun(); g != "" && g != in {
+			in, w.cards, w.join.Generation = g, nil, g
+			if err := w.say(ctx, w.join); err != nil {
+				return nil, err
+			}
+		}
+		select {
+		case a := <-w.answers:
+			switch {
+			case a.generation != in:
+			case a.Payloads == nil:
+				return a.Outcome, nil
+			case a.what == confirmed:
+				return w.cards, nil
+			default:
+				w.cards = a.Outcome
+				confirm := event{Generation: in, What: confirmed, Key: w.join.Key, Member: w.join.Member}
+				if err := w.say(ctx, confirm); err != nil {
+					return nil, err
+				}
+			}
+		case <-s.begins:
+		case <-s.lost:
+			return nil, s.why
+		case <-line.C:
+			w.line()
+			line.Reset(w.next - time.Since(w.join.Member.Arrived))
+		case <-ctx.Done():
+		}
+	}
+}
+
+// say tells the others something. That ctx ended is no error here.
+func (w *wait) say(ctx context.Context, ev event) error {
+	if err := w.tell(ctx, w.session, ev); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("etcd at %s does not take this rank's card: %w", w.config.shown, err)
+	}
+	return nil
+}
+
+// leave tells the others that this rank gives up, or doesn't even join, and why. The answer is the outcome: who was
+// there, or the payloads when the last rank came at the same moment.
+func (w *wait) leave(ctx context.Context, in string) (*mem.Outcome, error) {
+	cause, what, generation := ctx.Err(), gaveUp, in
+	how, why := rendezvous.HowEnded(ctx)
+	if in == "" {
+		what, generation = withdrew, w.begunSoon()
+	} else {
+		why = fmt.Sprintf("%s after %v", why, words.Round(time.Since(w.join.Member.Arrived)))
+	}
+	if generation == "" || context.Cause(w.ctx) != nil { // nobody waits with it; or Close says it
+		return nil, context.Cause(ctx)
+	}
+	last, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	ev := event{Generation: generation, What: what, Key: w.join.Key, Member: w.join.Member, How: how, Reason: why}
+	if err := w.tell(last, w.session, ev); err != nil {
+		return nil, cause
+	}
+	for {
+		select {
+		case a := <-w.answers:
+			switch {
+			case a.generation != generation:
+			case a.Payloads == nil:
+				return a.Outcome, cause
+			case a.what == confirmed:
+				return w.cards, nil
+			}
+		case <-w.session.lost:
+			return nil, cause
+		case <-last.Done():
+			return nil, cause
+		}
+	}
+}
+
+// begunSoon is the generation, of which rank 0 waits to hear: it has just begun it.
+func (w *wait) begunSoon() string {
+	limit := time.After(leaveTime)
+	for w.join.Member.Rank == 0 && w.room.begun() == "" {
+		select {
+		case <-w.session.begins:
+		case <-w.session.lost:
+			return ""
+		case <-limit:
+			return ""
+		}
+	}
+	return w.room.begun()
+}
+
+// line writes a line about the wait, and sets the time of the next.
+func (w *wait) line() {
+	me := &w.join.Member
+	waited := time.Since(me.Arrived)
+	for w.next <= waited {
+		w.next += min(w.next, maxLine)
+	}
+	roll := w.room.roll(w.join.Key, me.Size)
+	w.log.Warn("rank waits at the rendezvous", "key", w.join.Key, "comm_rank", me.Rank, "size", me.Size,
+		"address", w.config.shown, "waited", words.Round(waited), "arrived", len(roll.Present()),
+		"missing", words.Numbers(roll.Missing()), "present", rendezvous.FormatMembers(roll.Present()))
+}

@@ -1,0 +1,159 @@
+package etcd
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-rt/carillon/runtime/rendezvous"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
+)
+
+// The keys of a unique id, below its prefix.
+const (
+	generationKey = "gen"
+	rankKeys      = "rank/"
+	eventKeys     = "event/"
+)
+
+// room is what a rank knows of a unique id by what etcd told it so far, in etcd's order. It is the pure part: it has no
+// clock but for the times that people see, and speaks to nobody.
+type room struct {
+	own  string // this rank's name
+	seal seal
+
+	mu         sync.Mutex
+	generation string
+	meeting    *mem.Meeting                 // of the generation
+	ranks      map[string]rendezvous.Member // that are there, of any generation, by name
+	closed     map[string]bool              // names of those that said so
+	heard      map[string]bool              // names of those that said something since this rank came
+	deliver    func(answer)                 // takes the outcomes of this rank's exchange; nil if there is none
+}
+
+// answer is an outcome of what this rank did in a generation: it joined, or confirmed.
+type answer struct {
+	generation, what string
+	*mem.Outcome
+}
+
+func newRoom(own string, s seal) *room {
+	return &room{own: own, seal: s, ranks: map[string]rendezvous.Member{}, closed: map[string]bool{}, heard: map[string]bool{}}
+}
+
+// put takes a key that was written, before this rank came or since. It tells whether a generation begins.
+func (r *room) put(prefix string, key, value []byte, since bool) (begins bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := strings.TrimPrefix(string(key), prefix)
+	switch {
+	case name == generationKey:
+		var generation string
+		if !r.seal.open(key, value, &generation) || generation == r.generation {
+			return false
+		}
+		r.generation, r.meeting = generation, mem.New(0)
+		return true
+	case strings.HasPrefix(name, rankKeys):
+		var m rendezvous.Member
+		if r.seal.open(key, value, &m) {
+			m.Arrived = time.Now()
+			r.ranks[strings.TrimPrefix(name, rankKeys)] = m
+		}
+	case strings.HasPrefix(name, eventKeys):
+		owner, _, _ := strings.Cut(strings.TrimPrefix(name, eventKeys), "/")
+		r.heard[owner] = since
+		var ev event
+		if r.seal.open(key, value, &ev) && ev.Generation == r.generation && r.meeting != nil {
+			r.apply(owner, &ev)
+		}
+	}
+	return false
+}
+
+func (r *room) apply(owner string, ev *event) {
+	switch ev.What {
+	case joined, confirmed, withdrew:
+		if rendezvous.CheckArgs(ev.Key, ev.Member.Size, ev.Payload) != nil {
+			return
+		}
+		deliver := func(*mem.Outcome) {}
+		if owner == r.own && r.deliver != nil {
+			mine := r.deliver
+			deliver = func(o *mem.Outcome) { mine(answer{ev.Generation, ev.What, o}) }
+		}
+		if ev.What == withdrew {
+			r.meeting.Absent(ev.Key, ev.Member, ev.How, ev.Reason, deliver)
+			return
+		}
+		r.meeting.Join(owner, keyOf(ev.What, ev.Key), ev.Member, ev.Payload, deliver)
+	case gaveUp:
+		r.meeting.Leave(owner, keyOf(joined, ev.Key), ev.Member.Rank, ev.How, ev.Reason)
+		r.meeting.Leave(owner, keyOf(confirmed, ev.Key), ev.Member.Rank, ev.How, ev.Reason)
+	case done:
+		r.closed[owner] = true
+		r.meeting.Depart(owner, rendezvous.Closed, "")
+	}
+}
+
+// keyOf is the meeting's key for an exchange, and for confirming it.
+func keyOf(what, key string) string {
+	if what == confirmed {
+		return key + "\x00"
+	}
+	return key
+}
+
+// gone takes a key that was removed: with that of a rank, its lease has ended. A rank 0 that said nothing since this rank
+// came had died before, and its generation with it: the next rank 0 begins another.
+func (r *room) gone(prefix string, key []byte) {
+	owner, isRank := strings.CutPrefix(strings.TrimPrefix(string(key), prefix), rankKeys)
+	if !isRank {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.ranks[owner]
+	delete(r.ranks, owner)
+	if m.Rank == 0 && r.meeting != nil && !r.heard[owner] && r.meeting.Has(owner) {
+		r.generation, r.meeting = "", nil
+	}
+	if r.meeting != nil && !r.closed[owner] {
+		r.meeting.Depart(owner, rendezvous.Lost, "etcd has not heard of it for "+leaseTime.String())
+	}
+	delete(r.closed, owner)
+}
+
+// begun is the generation that meets; empty before rank 0 has come.
+func (r *room) begun() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.generation
+}
+
+// expect sets where the outcome of this rank's exchange goes.
+func (r *room) expect(deliver func(answer)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deliver = deliver
+}
+
+// roll is who has come to an exchange of a size, as far as it is known.
+func (r *room) roll(key string, size int) *rendezvous.Roll {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.meeting != nil {
+		for _, what := range []string{confirmed, joined} {
+			if roll := r.meeting.Roll(keyOf(what, key)); roll != nil {
+				roll.Key = key
+				return roll
+			}
+		}
+	}
+	roll := &rendezvous.Roll{Key: key, Size: size}
+	for _, m := range r.ranks {
+		roll.Members = append(roll.Members, m)
+	}
+	roll.Sort()
+	return roll
+}

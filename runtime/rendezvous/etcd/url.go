@@ -1,0 +1,110 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+const (
+	defaultPort   = "2379"
+	defaultPrefix = "carillon"
+	dialTime      = 5 * time.Second
+	probeTime     = 5 * time.Second // without a word of etcd's, until it counts as gone
+)
+
+// hosts parts a URL into what comes before its hosts, the hosts, and what follows.
+var hosts = regexp.MustCompile(`^(\w+://(?:[^@/?]*@)?)([^@/?]*)(.*)$`)
+
+var errWant = errors.New("want a URL such as etcd://host:2379")
+
+// Config is how etcd is reached, as ParseURL reads it.
+type Config struct {
+	client clientv3.Config
+	prefix string
+	shown  string // without the password
+}
+
+// ParseURL reads where etcd is and what it asks for:
+//
+//	etcd://[user:password@]host[:port],…[/prefix]
+//	etcds://…  over TLS, with ?cacert=, ?cert= and ?key=, paths of PEM files, where the system's authorities don't do
+//
+// Keys are written below prefix, "carillon" if it says nothing. It touches no network, and no files but those.
+func ParseURL(text string) (*Config, error) {
+	all := hosts.FindStringSubmatch(text) // several are none that a URL can have
+	if all == nil {
+		return nil, errWant
+	}
+	u, err := url.Parse(all[1] + all[3])
+	if err != nil {
+		return nil, errWant // err would show a password
+	}
+	u.Host = all[2]
+	c := &Config{prefix: strings.Trim(u.Path, "/"), shown: u.Redacted()}
+	scheme := map[string]string{"etcd": "http", "etcds": "https"}[u.Scheme]
+	switch {
+	case scheme == "":
+		return nil, fmt.Errorf("want a URL such as etcd://host:2379, or etcds:// for TLS, not %s://", u.Scheme)
+	case u.Host == "":
+		return nil, errWant
+	case u.RawQuery != "" && scheme == "http":
+		return nil, errors.New("certificates are for etcds://")
+	}
+	if c.prefix == "" {
+		c.prefix = defaultPrefix
+	}
+	for host := range strings.SplitSeq(u.Host, ",") {
+		one, err := url.Parse(scheme + "://" + host)
+		if err != nil || one.Host == "" {
+			return nil, errWant
+		}
+		if one.Port() == "" {
+			one.Host += ":" + defaultPort
+		}
+		c.client.Endpoints = append(c.client.Endpoints, one.String())
+	}
+	if u.User != nil {
+		c.client.Username = u.User.Username()
+		c.client.Password, _ = u.User.Password()
+	}
+	if scheme == "https" {
+		if c.client.TLS, err = readTLS(u.Query()); err != nil {
+			return nil, err
+		}
+	}
+	c.client.DialTimeout, c.client.DialKeepAliveTime, c.client.DialKeepAliveTimeout = dialTime, probeTime, probeTime
+	c.client.Logger = zap.NewNop() // what matters is in errors
+	return c, nil
+}
+
+func readTLS(q url.Values) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if path := q.Get("cacert"); path != "" {
+		pem, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s has no certificate", path)
+		}
+	}
+	if q.Get("cert") != "" || q.Get("key") != "" {
+		pair, err := tls.LoadX509KeyPair(q.Get("cert"), q.Get("key"))
+		if err != nil {
+			return nil, err
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}

@@ -1,0 +1,2 @@
+// Package etcd tests the rendezvous in a real etcd.
+package etcd

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
 	"math"
@@ -51,11 +52,22 @@ var self = sync.OnceValue(func() ID {
 	if s, err := this.stat(id.PID); err == nil {
 		id.StartTicks = s.start
 	}
+	if id.BootID == (BootID{}) || id.StartTicks == 0 {
+		_, _ = rand.Read(id.BootID[:]) // never fails
+	}
 	return id
 })
 
-// Self is this process. What the kernel does not tell is zero.
+// Self is this process. What the kernel does not tell is zero; but where it doesn't tell enough for the process to be
+// told from all others, as /proc is missing, the BootID is one that no other process has: it is as if it were alone on
+// its machine.
 func Self() ID { return self() }
+
+// Visible tells whether the kernel shows processes to each other: whether they can see each other run, stop and end.
+func Visible() bool {
+	s, err := this.stat(os.Getpid())
+	return err == nil && s.start != 0
+}
 
 // Near tells whether the two processes are of one boot of one machine and of one pid namespace: whether each can see
 // the other. A boot that is unknown is taken for another.

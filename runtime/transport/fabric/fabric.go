@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"log/slog"
 	"os"
 	"sync"
@@ -38,9 +37,6 @@ func New(config Config) (*Fabric, error) {
 	config.Log = cmp.Or(config.Log, slog.Default())
 	self := process.Self()
 	config.HostID = cmp.Or(config.HostID, self.BootID.String())
-	if config.HostID == "" || self.StartTicks == 0 {
-		return nil, errors.New("tell this process from others: /proc does not say when it started, or the kernel did")
-	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "?" // it is for people

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +36,9 @@ type Config struct {
 	// bytes are kept.
 	Program, Version string
 
+	// Size is the most bytes that the tape takes, at least MinSize; 6.3 MiB if 0. Of the next four, those that are 0 are
+	// halved, or doubled, until they fit.
+	Size int64
 	// Slots is how many communicators can be live at a time in the in-flight table; 512 if 0, at most 16,384. A slot
 	// is 512 bytes. Communicators beyond are in the rings alone.
 	Slots int
@@ -83,15 +87,21 @@ const DefaultSampleEvery = 1024
 
 // DefaultDir is the directory of tapes that all of a user's programs agree on: $CARILLON_TAPE_DIR, or carillon-<uid>
 // on the tmpfs at /dev/shm, or, where there is none, in the directory for temporary files.
-func DefaultDir() string {
-	if dir := os.Getenv(DirVariable); dir != "" {
-		return dir
+func DefaultDir() string { return Dirs("")[0] }
+
+// Dirs are the directories in which a user's tapes may be: where they go, which is dir if it is not empty, and then
+// those that serve where that one doesn't; see Make.
+func Dirs(dir string) (all []string) {
+	if dir = cmp.Or(dir, os.Getenv(DirVariable)); dir != "" {
+		all = append(all, dir)
 	}
-	name := fmt.Sprintf("carillon-%d", os.Geteuid())
-	if dir := memoryDir(); dir != "" {
-		return filepath.Join(dir, name)
+	for _, parent := range []string{memoryDir(), os.TempDir()} {
+		dir := filepath.Join(parent, fmt.Sprintf("carillon-%d", os.Geteuid()))
+		if parent != "" && !slices.Contains(all, dir) {
+			all = append(all, dir)
+		}
 	}
-	return filepath.Join(os.TempDir(), name)
+	return all
 }
 
 // Validate reports every field that is out of its bounds.
@@ -117,6 +127,7 @@ func (c Config) Validate() error {
 	check(c.JobSize >= 0, "JobSize", c.JobSize, "allowed are positive numbers, or 0 if it is unknown")
 	check(c.JobSize == 0 || c.Rank >= -1 && c.Rank < c.JobSize, "Rank", c.Rank,
 		"allowed are 0 to JobSize-1, or -1 for unknown")
+	check(c.Size == 0 || c.Size >= MinSize, "Size", c.Size, fmt.Sprintf("allowed are bytes from %d on, or 0", MinSize))
 	count("Slots", c.Slots, maxSlots)
 	count("LifeRecords", c.LifeRecords, maxLifeRecords)
 	count("OpRecords", c.OpRecords, maxOpRecords)
@@ -157,13 +168,31 @@ func (c Config) complete() (Config, error) {
 	if c.JobSize == 0 {
 		c.Rank = -1
 	}
-	c.Slots = cmp.Or(c.Slots, defaultSlots)
-	c.Tallies = cmp.Or(c.Tallies, defaultTallies)
 	c.SampleEvery = cmp.Or(c.SampleEvery, DefaultSampleEvery)
 	c.Slow = cmp.Or(c.Slow, defaultSlow)
-	c.LifeRecords = ringSize(cmp.Or(c.LifeRecords, defaultLifeRecords))
-	c.OpRecords = ringSize(cmp.Or(c.OpRecords, defaultOpRecords))
-	return c, nil
+	return c.fit(), nil
+}
+
+// MinSize is the least Config.Size: room for 8 communicators and 1,024 operations.
+const MinSize = 128 << 10
+
+// fit fills in the parts that are left open: as large as Size allows.
+func (c Config) fit() (fits Config) {
+	const mostDoublings, mostHalvings = 4, 6
+	for halvings := -mostDoublings; halvings <= mostHalvings; halvings++ {
+		share := func(set, whole, most int) int {
+			return cmp.Or(set, min(whole<<mostDoublings>>(halvings+mostDoublings), most))
+		}
+		fits = c
+		fits.Slots = share(c.Slots, defaultSlots, maxSlots)
+		fits.Tallies = share(c.Tallies, defaultTallies, maxTallies)
+		fits.LifeRecords = ringSize(share(c.LifeRecords, defaultLifeRecords, maxLifeRecords))
+		fits.OpRecords = ringSize(share(c.OpRecords, defaultOpRecords, maxOpRecords))
+		if c.Size == 0 && halvings == 0 || c.Size > 0 && fits.geometry().size() <= c.Size {
+			break
+		}
+	}
+	return fits
 }
 
 func ringSize(n int) int { return 1 << bits.Len(uint(max(n, minRing)-1)) }

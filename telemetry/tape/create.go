@@ -18,15 +18,28 @@ import (
 
 const elsewhere = "set " + DirVariable + " to a directory of your own"
 
-// refused says why a tape could not be made at path, and what helps; err is the system's, nil if it had none.
+// refusal says why a tape could not be made at path, and what helps; err is the system's, nil if it had none.
+type refusal struct {
+	path, problem, cure string
+	err                 error
+}
+
 func refused(path, problem, cure string, err error) error {
 	if errno := syscall.Errno(0); errors.As(err, &errno) {
 		err = errno // without a path of its own
 	}
-	if err == nil {
-		return fmt.Errorf("tape: %s %s; %s", path, problem, cure)
+	return &refusal{path, problem, cure, err}
+}
+
+func (r *refusal) Error() string { return "tape: " + r.why() + "; " + r.cure }
+func (r *refusal) Unwrap() error { return r.err }
+
+// why is the text without what helps.
+func (r *refusal) why() string {
+	if r.err == nil {
+		return r.path + " " + r.problem
 	}
-	return fmt.Errorf("tape: %s %s: %w; %s", path, problem, err, cure)
+	return r.path + " " + r.problem + ": " + r.err.Error()
 }
 
 // createFile makes the tape's file, whole: the name appears when the header is written and the space is reserved. Its

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,11 @@ import (
 // tape of a process that is alive or that can't be seen from here, no folder without a tape, no link, and of other
 // files those alone that a process left beside its tape. It returns the folders that are gone.
 func SweepJobs(dir string, keep int) (removed []string, err error) {
+	return sweepJobs(dir, keep, func() bool { return false })
+}
+
+// sweepJobs is SweepJobs, from the oldest job on, until enough says so.
+func sweepJobs(dir string, keep int, enough func() bool) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -38,7 +44,10 @@ func SweepJobs(dir string, keep int) (removed []string, err error) {
 	}
 	slices.SortFunc(jobs, func(a, b job) int { return b.wrote.Compare(a.wrote) })
 	var errs []error
-	for _, j := range jobs[min(max(keep, 0), len(jobs)):] {
+	for _, j := range slices.Backward(jobs[min(max(keep, 0), len(jobs)):]) {
+		if enough() {
+			break
+		}
 		errs = append(errs, sweep(j.path))
 		if os.Remove(j.path) == nil { // fails for one that still holds something
 			removed = append(removed, j.path)
@@ -64,11 +73,34 @@ func sweep(dir string) error {
 			_ = os.Remove(strings.TrimSuffix(path, ".tape") + suffix) // a process that ended in order took it away itself
 		}
 	}
+	if lastWritten(dir).IsZero() {
+		_ = os.Remove(filepath.Join(dir, process.Ledger)) // which tells how those ended that wrote the tapes
+	}
 	return errors.Join(errs...)
 }
 
 // beside are the endings of RAS's and the health endpoint's addresses, which a killed process leaves beside its tape.
 var beside = []string{".ras", ".health"}
+
+// KeepVariable is the environment variable with the number of jobs of which tapes are kept; DefaultKeep if it is empty.
+const (
+	KeepVariable = "CARILLON_TAPE_KEEP"
+	DefaultKeep  = 20
+)
+
+// ParseKeep reads the value of KeepVariable. keep is negative if nothing is to be swept: it is off, or empty for a
+// folder that the user named, which is swept only if it is asked for.
+func ParseKeep(text string, named bool) (keep int, err error) {
+	switch keep, err = strconv.Atoi(text); {
+	case text == "off" || text == "" && named:
+		return -1, nil
+	case text == "":
+		return DefaultKeep, nil
+	case err != nil || keep < 0:
+		return -1, fmt.Errorf("%s is %q, allowed is a number of jobs from 0 on, or off", KeepVariable, text)
+	}
+	return keep, nil
+}
 
 // ended says whether a file is a tape on which nothing will be written any more.
 func ended(path string) bool {

@@ -19,7 +19,8 @@ import (
 // A file that loses its pages while it is written, since somebody truncates it or its disk fails, is given up: what is
 // written later goes nowhere, and readers are told that the tape was cut short.
 type Writer struct {
-	path string
+	path   string
+	length int64
 	*mapping
 
 	mu     sync.Mutex
@@ -75,7 +76,7 @@ func Create(cfg Config) (*Writer, error) {
 		return nil, refused(path, "can't be mapped into memory", elsewhere, err)
 	}
 	w := &Writer{
-		path: path, mapping: m, free: make([]int, cfg.Slots), idle: make(map[tallyKey][]*tally),
+		path: path, length: cfg.geometry().size(), mapping: m, free: make([]int, cfg.Slots), idle: make(map[tallyKey][]*tally),
 		every: uint64(max(cfg.SampleEvery, 0)), slow: int64(cfg.Slow),
 	}
 	for i := range w.free {

@@ -112,13 +112,13 @@ func tapesOf(jobs []string) (paths []string, err error) {
 		jobs = []string{""}
 	}
 	for _, job := range jobs {
-		path := job
+		of := []string{job}
 		if info, err := os.Stat(job); err != nil || info.IsDir() {
-			if path, err = find.Folder(job); err != nil {
+			if of, err = find.Folders(job); err != nil {
 				return nil, err
 			}
 		}
-		paths = append(paths, path)
+		paths = append(paths, of...)
 	}
 	return paths, nil
 }

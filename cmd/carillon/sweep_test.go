@@ -27,7 +27,7 @@ func oldJobs(t *testing.T, n int, keep, variable string, args ...string) (left [
 			t.Fatal(err)
 		}
 	}
-	t.Setenv(keepVariable, keep)
+	t.Setenv(tape.KeepVariable, keep)
 	t.Setenv(tape.DirVariable, "")
 	if variable != "" {
 		t.Setenv(variable, dir)
@@ -61,7 +61,7 @@ func TestRunSweepsOldTapes(t *testing.T) {
 	} {
 		left, stderr, code := oldJobs(t, 4, c.keep, c.variable, "-v")
 		if code != c.code || strings.Join(left, " ") != c.left || !strings.Contains(stderr, c.stderr) {
-			t.Errorf("%s=%q: exit code %d, %q are left: %s", keepVariable, c.keep, code, left, stderr)
+			t.Errorf("%s=%q: exit code %d, %q are left: %s", tape.KeepVariable, c.keep, code, left, stderr)
 		}
 	}
 }

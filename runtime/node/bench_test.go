@@ -227,7 +227,7 @@ func readingCosts(b *testing.B, n *node.Node, ranks, count int, took float64) (p
 // all telemetry. cpus is how many processors it used: ranks that wait for each other use all that they can have, unless
 // somebody keeps one from them.
 func BenchmarkLongJob(b *testing.B) {
-	for name, tape := range map[string]bool{"off": false, "all": true} {
+	for name, tape := range map[string]node.Tape{"off": node.TapeOff, "all": node.TapeOn} {
 		b.Run(name, func(b *testing.B) {
 			n := quiet(b, func(c *node.Config) error { c.Tape = tape; return nil })
 			j := newJob(b, n.Runtime(), 4)

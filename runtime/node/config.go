@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -22,6 +23,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 //go:generate go test -run ^TestVariablesPage$ . -rewrite
@@ -32,10 +34,18 @@ type Config struct {
 	// World is the process's place in the job. Default: one rank, alone.
 	World launch.World `env:"-"` // package launch reads it
 
-	// Tape switches the flight recorder on or off; without it there is nothing to see. Default: on.
-	Tape bool `env:"CARILLON_TAPE"`
-	// TapeDir is where the tapes of jobs are kept. Default: `/dev/shm/carillon-UID`.
+	// Tape switches the flight recorder `on` or `off`; without it there is nothing to see. A process that can't have its
+	// tape in its directory has it elsewhere, or none, and warns; with `required`, it doesn't start. Default: on.
+	Tape Tape `env:"CARILLON_TAPE"`
+	// TapeDir is where the tapes of jobs are kept. Where it doesn't serve, they are in `/dev/shm/carillon-UID` or in the
+	// directory for temporary files. Default: `/dev/shm/carillon-UID`.
 	TapeDir string `env:"CARILLON_TAPE_DIR"`
+	// TapeSize is the most that a process's tape takes, such as `1MiB`. It takes less where that is more than an eighth
+	// of what is free, once the tapes of jobs that have ended are removed. Default: 6.3 MiB.
+	TapeSize Size `env:"CARILLON_TAPE_SIZE"`
+	// TapeKeep is of how many jobs the tapes are kept, when one starts, or `off`; with it, a folder that you name is
+	// swept, too. Default: 20, and fewer where there is no room.
+	TapeKeep string `env:"CARILLON_TAPE_KEEP"`
 
 	// Health is where the health endpoint listens, `host:port`, for `/livez`, `/readyz`, `/healthz`, `/metrics`,
 	// `/api/v1/ras` and a page; port 0 picks a free one, `off` (in Go, an empty text) is no endpoint. On loopback
@@ -167,13 +177,6 @@ type RAS struct {
 	Alertmanagers []string `env:"CARILLON_RAS_ALERTMANAGERS" secret:"true"`
 }
 
-// commands are the variables that the carillon command alone obeys.
-type commands struct {
-	// TapeKeep is of how many jobs `carillon run` keeps the tapes, or `off`; with it, folders that you name are swept,
-	// too. Default: 20.
-	TapeKeep string `env:"CARILLON_TAPE_KEEP"`
-}
-
 // Level is a level of log lines.
 type Level slog.Level
 
@@ -188,7 +191,7 @@ const (
 func Default() Config {
 	return Config{
 		World: launch.World{Size: 1, LocalSize: 1, Launcher: launch.None},
-		Tape:  true, Health: "127.0.0.1:0", MinPollInterval: health.DefaultMinPollInterval, RAS: RAS{On: true},
+		Tape:  TapeOn, Health: "127.0.0.1:0", MinPollInterval: health.DefaultMinPollInterval, RAS: RAS{On: true},
 		SlowThreshold: model.DefaultSlow, StallThreshold: model.DefaultFloor, Keepalive: 10 * time.Second,
 		Signals: true, SIMD: kernels.DetectSIMD(), LogLevel: Level(slog.LevelWarn),
 	}
@@ -248,7 +251,7 @@ func WithObserver(o ...Observer) Option {
 func WithHealth(addr string) Option { return set(func(c *Config) { c.Health = addr }) }
 
 // WithoutTape switches the flight recorder off, and with it all that reads it: traces and most metrics.
-func WithoutTape() Option { return set(func(c *Config) { c.Tape = false }) }
+func WithoutTape() Option { return set(func(c *Config) { c.Tape = TapeOff }) }
 
 // WithTapeDir sets where jobs' tapes are kept.
 func WithTapeDir(dir string) Option { return set(func(c *Config) { c.TapeDir = dir }) }
@@ -306,6 +309,17 @@ func (c *Config) problems() []problem {
 	}
 	if c.Keepalive < minKeepalive {
 		bad("Keepalive", c.Keepalive, "want a duration of at least %v, such as 30s", minKeepalive)
+	}
+	switch c.Tape {
+	case TapeOn, TapeOff, TapeRequired:
+	default:
+		bad("Tape", c.Tape, "want on, off or required")
+	}
+	if c.TapeSize != 0 && c.TapeSize < tape.MinSize {
+		bad("TapeSize", int64(c.TapeSize), "want a size such as 1MiB, of at least %s", humanize.IBytes(tape.MinSize))
+	}
+	if _, err := tape.ParseKeep(c.TapeKeep, false); err != nil {
+		bad("TapeKeep", c.TapeKeep, "want a number of jobs from 0 on, or off")
 	}
 	if err := (fabric.Config{HostID: c.HostID}).Validate(); err != nil {
 		bad("HostID", nil, "%v", err)

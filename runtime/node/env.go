@@ -128,6 +128,8 @@ func parsers(key string) map[reflect.Type]env.ParserFunc {
 	all := map[reflect.Type]env.ParserFunc{}
 	add(all, func(v string) (string, error) { return strings.TrimSpace(v), nil })
 	add(all, parseSwitch)
+	add(all, parseTape)
+	add(all, parseSize)
 	add(all, parseDuration)
 	add(all, parseGPUs)
 	add(all, parseNetworkName)
@@ -211,7 +213,7 @@ const prefix = "CARILLON_"
 // known are the names of Carillon's own variables, in alphabetical order.
 func known() []string {
 	var names []string
-	for _, of := range []any{Config{}, launch.World{}, commands{}} {
+	for _, of := range []any{Config{}, launch.World{}} {
 		for _, v := range variables(reflect.TypeOf(of)) {
 			if strings.HasPrefix(v.name, prefix) {
 				names = append(names, v.name)

@@ -37,7 +37,7 @@ func (n *Node) newHealth() (*health.Server, error) {
 	own := []health.Route{{Path: "/metrics", Title: "metrics for Prometheus", Handler: promhttp.HandlerFor(
 		t.gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes}, // with exemplars
 	)}}
-	if s.Tape {
+	if t.tape != nil {
 		own = append(own, health.Route{Path: "/api/v1/traces", Title: "what they did last", Handler: t.Traces()})
 	}
 	if n.ras != nil {

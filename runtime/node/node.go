@@ -200,25 +200,6 @@ func settle(cfg Config) *settings {
 	return s
 }
 
-// newTape makes the process's tape; nil when it is switched off.
-func newTape(s *settings) (*tape.Writer, error) {
-	if !s.Tape {
-		return nil, nil //nolint:nilnil // a nil Writer is the tape switched off
-	}
-	cfg := tape.Config{
-		Dir: s.TapeDir, Job: s.World.Job, Rank: s.World.Rank, JobSize: s.World.Size, BootID: s.HostID, Version: Version(),
-		Slow: s.kept(), Stall: s.StallThreshold,
-	}
-	if s.logsOperations() {
-		cfg.SampleEvery = 1
-	}
-	w, err := tape.Create(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("%w (CARILLON_TAPE_DIR chooses another directory, CARILLON_TAPE=off does without a tape)", err)
-	}
-	return w, nil
-}
-
 func newRuntime(s *settings, w *tape.Writer, r *JobRAS) (*ccl.Runtime, error) {
 	kernels.LimitSIMD(s.SIMD)
 	var meet func(lifecycle.UniqueID) (rendezvous.Rendezvous, error)

@@ -189,8 +189,9 @@ func TestBadTapeDirectory(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := node.Start(t.Context(), node.WithTapeDir(file))
-	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "CARILLON_TAPE=off") {
+	required := environ(map[string]string{"CARILLON_TAPE": "required", "CARILLON_TAPE_DIR": file})
+	_, err := node.Start(t.Context(), required)
+	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "CARILLON_TAPE=on") {
 		t.Errorf("%v, want an error that names %s and the way out", err, file)
 	}
 	n := start(t, node.WithTapeDir(file), node.WithoutTape())

@@ -53,7 +53,6 @@ func current(t *testing.T, page string) string {
 		{"The process", "config.go", "Config"},
 		{"Clients of the health endpoint", "../../health/access.go", "Access"},
 		{"Finding out what holds the job up", "config.go", "RAS"},
-		{"The carillon command", "config.go", "commands"},
 	} {
 		fmt.Fprintf(&b, "\n## %s\n\n| variable | meaning |\n|---|---|\n%s", s.title, rows(t, s.file, s.name))
 	}

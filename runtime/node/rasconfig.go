@@ -66,8 +66,8 @@ func (s *settings) unwatched() string {
 	switch {
 	case !s.RAS.On:
 		return "RAS is off (CARILLON_RAS)"
-	case !s.Tape:
-		return "there is no tape (CARILLON_TAPE)"
+	case s.Tape == TapeOff:
+		return "there is no tape"
 	default:
 		return ""
 	}

@@ -26,7 +26,10 @@ func TestProblemsNameTheirVariable(t *testing.T) {
 		{name: "RANK", value: "-1", with: map[string]string{"WORLD_SIZE": "2"}},
 		{name: "CARILLON_JOB_SECRET", value: "short"},
 		{name: "CARILLON_TAPE", value: "perhaps"},
-		{name: "CARILLON_TAPE_DIR", value: "/dev/null"},
+		{name: "CARILLON_TAPE_DIR", value: "/dev/null", with: map[string]string{"CARILLON_TAPE": "required"}},
+		{name: "CARILLON_TAPE_SIZE", value: "large"},
+		{name: "CARILLON_TAPE_SIZE", value: "1kB"},
+		{name: "CARILLON_TAPE_KEEP", value: "all"},
 		{name: "CARILLON_HEALTH_ADDR", value: "nonsense"},
 		{name: "CARILLON_HEALTH_ADDR", value: "127.0.0.1:99999"},
 		{name: "CARILLON_HEALTH_ADDR", value: "0.0.0.0:0"},
@@ -95,7 +98,7 @@ func TestIgnoredIsSaid(t *testing.T) {
 		{
 			"without a tape", all,
 			map[string]string{"CARILLON_TAPE": "off"},
-			"ignored: " + names + ", since there is no tape (CARILLON_TAPE)",
+			"ignored: " + names + ", since there is no tape",
 		},
 		{
 			"alone", all, nil,

@@ -66,25 +66,44 @@ type NotFoundError struct{ Problem string }
 // Error says what there is instead.
 func (e *NotFoundError) Error() string { return e.Problem }
 
-// Folder is where the tapes of a job are, by what every command takes for JOB: its name, which is that of its folder
-// among those in which tapes go by default; otherwise a folder of tapes, or of jobs of which the last is meant. Empty is
-// the folder in which tapes go by default. The error is a *NotFoundError.
+// Folder is the first of Folders.
 func Folder(job string) (string, error) {
-	dir := tape.DefaultDir()
-	if job == "" {
-		return dir, nil
+	all, err := Folders(job)
+	if err != nil {
+		return "", err
+	}
+	return all[0], nil
+}
+
+// Folders are where the tapes of a job are, by what every command takes for JOB: its name, which is that of its folders
+// among tape.Dirs; otherwise a folder of tapes, or of jobs of which the last is meant. Empty are those in which tapes go
+// unless somebody names one: the first may have had no room. There is at least one. The error is a *NotFoundError.
+func Folders(job string) (all []string, err error) {
+	dirs := tape.Dirs("")
+	switch {
+	case job != "":
+	case os.Getenv(tape.DirVariable) != "":
+		return dirs[:1], nil
+	default:
+		return append(dirs[:1:1], slices.DeleteFunc(dirs[1:], func(dir string) bool { return !isFolder(dir) })...), nil
 	}
 	name := !strings.ContainsRune(job, filepath.Separator) && job != "." && job != ".."
-	if named := filepath.Join(dir, job); name && isFolder(named) {
-		return named, nil
+	for _, dir := range dirs {
+		if named := filepath.Join(dir, job); name && isFolder(named) {
+			all = append(all, named)
+		}
 	}
+	if len(all) > 0 {
+		return all, nil
+	}
+	dir := dirs[0]
 	switch {
 	case isFolder(job):
-		return job, nil
+		return []string{job}, nil
 	case strings.Contains(job, "://"):
-		return "", &NotFoundError{fmt.Sprintf("%s is a URL, not a job or a folder; status and watch take it with --url", term.Shown(job))}
+		return nil, &NotFoundError{fmt.Sprintf("%s is a URL, not a job or a folder; status and watch take it with --url", term.Shown(job))}
 	case !name:
-		return "", &NotFoundError{fmt.Sprintf("there is no folder %s", term.Shown(job))}
+		return nil, &NotFoundError{fmt.Sprintf("there is no folder %s", term.Shown(job))}
 	}
 	text := fmt.Sprintf("there is no job %s in %s, and no folder of that name here", term.Shown(job), term.Shown(dir))
 	if names := Names(dir, true); len(names) > 0 {
@@ -95,7 +114,7 @@ func Folder(job string) (string, error) {
 		}
 		text += "; the last jobs are " + term.Shown(strings.Join(names, ", ")) + more
 	}
-	return "", &NotFoundError{text}
+	return nil, &NotFoundError{text}
 }
 
 func isFolder(path string) bool {
@@ -106,20 +125,26 @@ func isFolder(path string) bool {
 // Find finds a job that runs, by what Folder takes: the job of a folder of tapes; of a folder of jobs, that which
 // started last. The error is a *NotFoundError.
 func Find(what string) (*Job, error) {
-	dir, err := Folder(what)
+	dirs, err := Folders(what)
 	if err != nil {
 		return nil, err
 	}
-	if job, err := Read(dir); err == nil {
+	if job, err := Read(dirs[0]); err == nil {
 		return job, running(job)
 	}
-	for _, job := range jobs(dir) {
-		if job.Running() {
-			return job, nil
+	var last *Job
+	for _, dir := range dirs {
+		for _, job := range jobs(dir) {
+			if job.Running() && (last == nil || job.Started.After(last.Started)) {
+				last = job
+			}
 		}
 	}
+	if last != nil {
+		return last, nil
+	}
 	return nil, &NotFoundError{fmt.Sprintf("no job runs whose tapes are in %s (CARILLON_TAPE_DIR, or an argument, says "+
-		"where else to look)", term.Shown(dir))}
+		"where else to look)", term.Shown(dirs[0]))}
 }
 
 func running(j *Job) error {

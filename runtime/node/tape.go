@@ -1,0 +1,99 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// Tape says whether a process has a flight recorder.
+type Tape string
+
+// The choices.
+const (
+	TapeOn       Tape = "on"       // as large as there is room, where there is room; without one if there is none
+	TapeOff      Tape = "off"      // none
+	TapeRequired Tape = "required" // in its own directory, or the process doesn't start
+)
+
+// parseTape reads CARILLON_TAPE.
+func parseTape(text string) (Tape, error) {
+	on, err := parseSwitch(text)
+	switch {
+	case strings.EqualFold(text, string(TapeRequired)):
+		return TapeRequired, nil
+	case err != nil:
+		return TapeOn, errors.New("want on, off, or required (a process that gets none in its directory doesn't start)")
+	case on:
+		return TapeOn, nil
+	default:
+		return TapeOff, nil
+	}
+}
+
+// Size is a number of bytes; as text, with its unit: "1MiB".
+type Size int64
+
+// parseSize reads a Size.
+func parseSize(text string) (Size, error) {
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n > math.MaxInt64 {
+		return 0, errors.New("want a size such as 1MiB")
+	}
+	return Size(n), nil
+}
+
+// newTape makes the process's tape; nil when it is switched off, or when none can be had: a job runs without, too.
+func newTape(s *settings) (*tape.Writer, error) {
+	if s.Tape == TapeOff {
+		return nil, nil //nolint:nilnil // a nil Writer is the tape switched off
+	}
+	cfg := tape.Config{
+		Size: int64(s.TapeSize), Job: s.World.Job, Rank: s.World.Rank, JobSize: s.World.Size, BootID: s.HostID, Version: Version(),
+		Slow: s.kept(), Stall: s.StallThreshold,
+	}
+	if s.logsOperations() {
+		cfg.SampleEvery = 1
+	}
+	dirs := tape.Dirs(s.TapeDir)
+	if s.Tape == TapeRequired {
+		dirs = dirs[:1]
+	}
+	w, less, elsewhere, err := tape.Make(cfg, dirs, s.sweepTapes(dirs[0]))
+	switch {
+	case err != nil && s.Tape == TapeRequired:
+		return nil, fmt.Errorf("%w (CARILLON_TAPE_DIR chooses another directory, CARILLON_TAPE=on does with less, or without)", err)
+	case err != nil:
+		s.Tape = TapeOff // for the other parts
+		s.Log.Warn("there is no tape: the process runs, and nothing shows what its communicators do "+
+			"(CARILLON_TAPE_DIR chooses another directory)", "error", err)
+	case elsewhere:
+		s.Log.Warn("the tape is in another directory", "tape", w.Path(), "reason", less)
+	case less != "":
+		s.Log.Info("the tape is smaller, and forgets sooner", "tape", w.Path(), "reason", less)
+	}
+	return w, nil
+}
+
+// sweepTapes removes the tapes of older jobs from where the job's tapes will be, as they may lie in memory: one process
+// of the host does. It returns of how many jobs tapes are spared where there is no room; a negative number spares all.
+func (s *settings) sweepTapes(dir string) (spare int) {
+	keep, err := tape.ParseKeep(s.TapeKeep, s.TapeDir != "")
+	if err != nil || keep < 0 { // Validate has told of a text that is none
+		return -1
+	}
+	if s.World.LocalRank <= 0 {
+		if _, err := tape.SweepJobs(dir, keep); err != nil {
+			s.Log.Warn("tapes of older jobs could not be removed", "error", err)
+		}
+	}
+	if s.TapeKeep == "" {
+		return 0
+	}
+	return keep
+}

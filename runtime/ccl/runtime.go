@@ -78,7 +78,7 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	return &Runtime{
 		cfg: cfg, lives: lifecycle.NewRegistry(), fabric: f, comms: map[*core]struct{}{},
-		point: meet.New(f.Door, cfg.Log), down: make(chan struct{}),
+		point: meet.New(f.Door, cfg.Fabric.Wire, cfg.Log), down: make(chan struct{}),
 	}, nil
 }
 

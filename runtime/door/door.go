@@ -22,6 +22,7 @@ const (
 // Door is a port of this process. Its methods are safe for concurrent use.
 type Door struct {
 	listener net.Listener
+	wire     Wire
 	log      *slog.Logger
 	work     sync.WaitGroup
 	done     chan struct{} // closed by Close
@@ -47,9 +48,10 @@ type stranger struct {
 }
 
 // Listen opens a door at an address, host:port; port 0 takes a free one, see Addr. A host alone, or none, is every
-// address of this machine. ctx bounds the opening alone. log is told of refused strangers, once in 30 seconds at most.
+// address of this machine. ctx bounds the opening alone. wire is how connections are protected at least; a dialer that
+// asks for more gets it. log is told of refused strangers, once in 30 seconds at most.
 // The caller closes the door.
-func Listen(ctx context.Context, addr string, log *slog.Logger) (*Door, error) {
+func Listen(ctx context.Context, addr string, wire Wire, log *slog.Logger) (*Door, error) {
 	config := net.ListenConfig{KeepAlive: -1} // see KeepWatch
 	listener, err := config.Listen(ctx, "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -58,13 +60,13 @@ func Listen(ctx context.Context, addr string, log *slog.Logger) (*Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Open(listener, log), nil
+	return Open(listener, wire, log), nil
 }
 
 // Open is Listen for a listener that is there, which it takes over.
-func Open(listener net.Listener, log *slog.Logger) *Door {
+func Open(listener net.Listener, wire Wire, log *slog.Logger) *Door {
 	d := &Door{
-		listener: listener, log: log.With("address", listener.Addr().String()), places: maxStrangers,
+		listener: listener, wire: wire, log: log.With("address", listener.Addr().String()), places: maxStrangers,
 		done: make(chan struct{}), freed: make(chan struct{}, 1), rooms: map[Room]*room{},
 	}
 	d.work.Go(d.accept)
@@ -76,7 +78,7 @@ func (d *Door) Addr() string { return d.listener.Addr().String() }
 
 // Add puts a room behind the door, unless there is one of that name, or the door is closed. enter is given each
 // connection whose dialer has proved itself and been told so, on a goroutine that Close waits for; it owns the
-// connection, and must not block.
+// connection, a *Sealed unless both sides are content with Plain, and must not block.
 func (d *Door) Add(name Room, secret []byte, enter func(About, net.Conn)) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,7 +190,7 @@ func (d *Door) admit(conn net.Conn) (place *list.Element) {
 
 func (d *Door) receive(conn net.Conn, place *list.Element) {
 	_ = conn.SetDeadline(time.Now().Add(handshakeTime)) // fails on a closed connection, as will the next read
-	r, about, err := answer(conn, d.lookup)
+	r, about, agreed, err := answer(conn, d.wire, d.lookup)
 	d.mu.Lock()
 	d.strangers.Remove(place)
 	d.mu.Unlock()
@@ -199,7 +201,7 @@ func (d *Door) receive(conn net.Conn, place *list.Element) {
 	switch {
 	case err == nil:
 		_ = conn.SetDeadline(time.Time{}) // likewise
-		r.enter(about, conn)
+		r.enter(about, agreed.over(conn, false))
 		return
 	case errors.Is(err, errWordless): // somebody looked whether this process lives, which is worth no line
 	case errors.Is(err, ErrUnknown):
@@ -226,6 +228,9 @@ func (d *Door) refused(from string, why error) {
 // KeepWatch has the kernel end a connection when the other host has not answered for that long, at least two seconds:
 // neither to probes while the connection is silent, nor to what was sent on it. What is not TCP is left alone.
 func KeepWatch(conn net.Conn, silence time.Duration) error {
+	if sealed, ok := conn.(*Sealed); ok {
+		conn = sealed.Conn
+	}
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return nil

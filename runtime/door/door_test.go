@@ -36,7 +36,7 @@ type entered struct {
 // listen opens a door on loopback, with a room, that is closed with the test.
 func listen(t *testing.T, log *slog.Logger) (*Door, <-chan entered) {
 	t.Helper()
-	d, err := Listen(t.Context(), "127.0.0.1:0", log)
+	d, err := Listen(t.Context(), "127.0.0.1:0", Plain, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestWhoeverHasTheSecretEnters(t *testing.T) {
 
 func TestListenAtAnAddressThatIsTaken(t *testing.T) {
 	d, _ := listen(t, quiet)
-	if _, err := Listen(t.Context(), d.Addr(), quiet); err == nil || !strings.Contains(err.Error(), "another program") {
+	if _, err := Listen(t.Context(), d.Addr(), Plain, quiet); err == nil || !strings.Contains(err.Error(), "another program") {
 		t.Errorf("%v", err)
 	}
 }
@@ -134,7 +134,7 @@ func shake(t *testing.T, dialer func(net.Conn)) error {
 		defer there.Close()
 		dialer(there)
 	})
-	_, _, err := answer(here, func(Room) *room { return &room{secret: secret} })
+	_, _, _, err := answer(here, Plain, func(Room) *room { return &room{secret: secret} })
 	here.Close()
 	wg.Wait()
 	return err
@@ -157,7 +157,7 @@ func TestProofs(t *testing.T) {
 	h := Hello{Room: parlor, Secret: secret}
 	var heard bytes.Buffer
 	if err := shake(t, func(c net.Conn) {
-		if err := greet(said{c, &heard}, h); err != nil {
+		if _, err := greet(said{c, &heard}, h); err != nil {
 			t.Errorf("a dialer with the secret got %v", err)
 		}
 	}); err != nil {
@@ -166,17 +166,17 @@ func TestProofs(t *testing.T) {
 	hello := slices.Clone(heard.Bytes()[:helloSize])
 	for name, says := range map[string]func(challenge []byte) []byte{
 		"a replay":                    func([]byte) []byte { return heard.Bytes()[helloSize:] },
-		"another secret":              func(nonce []byte) []byte { return proof([]byte("another"), "dialer", hello, nonce) },
-		"the door's proof":            func(nonce []byte) []byte { return proof(secret, "door", hello, nonce) },
-		"the proof of another hello":  func(nonce []byte) []byte { return proof(secret, "dialer", hello[1:], nonce) },
-		"the challenge, said back":    func(nonce []byte) []byte { return nonce },
+		"another secret":              func(challenge []byte) []byte { return proof([]byte("another"), "dialer", hello, challenge) },
+		"the door's proof":            func(challenge []byte) []byte { return proof(secret, "door", hello, challenge) },
+		"the proof of another hello":  func(challenge []byte) []byte { return proof(secret, "dialer", hello[1:], challenge) },
+		"the challenge, said back":    func(challenge []byte) []byte { return challenge[:32] },
 		"a proof that covers nothing": func([]byte) []byte { return proof(secret, "dialer", nil, nil) },
 	} {
 		if err := shake(t, func(c net.Conn) {
 			_, _ = c.Write(hello)
-			nonce, _ := readAnswer(c)
-			_, _ = c.Write(says(nonce))
-			if _, err := readAnswer(c); !errors.Is(err, ErrSecret) {
+			challenge, _ := readAnswer(c, challengeSize)
+			_, _ = c.Write(says(challenge))
+			if _, err := readAnswer(c, 32); !errors.Is(err, ErrSecret) {
 				t.Errorf("%s was answered %v", name, err)
 			}
 		}); err == nil {
@@ -184,7 +184,7 @@ func TestProofs(t *testing.T) {
 		}
 	}
 	_ = shake(t, func(c net.Conn) {
-		if err := greet(c, Hello{Room: parlor, Secret: []byte("another")}); !errors.Is(err, ErrSecret) {
+		if _, err := greet(c, Hello{Room: parlor, Secret: []byte("another")}); !errors.Is(err, ErrSecret) {
 			t.Errorf("a dialer whose door has another secret got %v", err)
 		}
 	})
@@ -197,7 +197,7 @@ func TestDoorWithoutTheSecret(t *testing.T) {
 	go func() {
 		defer there.Close()
 		_, _ = io.ReadFull(there, make([]byte, helloSize))
-		_, _ = there.Write(append([]byte{welcome, version}, make([]byte, nonceSize)...))
+		_, _ = there.Write(append([]byte{welcome, version}, make([]byte, challengeSize)...))
 		_, _ = io.ReadFull(there, make([]byte, 32))
 		_, _ = there.Write(append([]byte{welcome, version}, make([]byte, 32)...))
 	}()
@@ -217,7 +217,7 @@ func TestOtherVersion(t *testing.T) {
 	if _, err := conn.Write(append([]byte(magic), version+1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readAnswer(conn); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), fmt.Sprintf("there: %d", version)) {
+	if _, err := readAnswer(conn, challengeSize); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), fmt.Sprintf("there: %d", version)) {
 		t.Errorf("a dialer of another version is answered %v", err)
 	}
 }
@@ -258,7 +258,7 @@ func TestGarbage(t *testing.T) {
 	hello := func(change func([]byte)) string {
 		b := append([]byte(magic), version)
 		b = append(b, parlor[:]...)
-		b = append(b, make([]byte, 16+nonceSize)...)
+		b = append(b, make([]byte, 16+1+nonceSize)...)
 		change(b)
 		return string(b)
 	}
@@ -362,7 +362,7 @@ func (p *pipes) dial() net.Conn {
 func TestSilentStrangerIsShownOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, book := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}, newLogbook()
-		d := Open(network, book.logger())
+		d := Open(network, Plain, book.logger())
 		began := time.Now()
 		for range 3 {
 			conn := network.dial()
@@ -403,7 +403,7 @@ func FuzzAnswer(f *testing.F) {
 			io.Reader
 			io.Writer
 		}{bytes.NewReader(b), io.Discard}
-		if _, _, err := answer(conn, func(Room) *room { return &room{secret: secret} }); err == nil {
+		if _, _, _, err := answer(conn, Plain, func(Room) *room { return &room{secret: secret} }); err == nil {
 			t.Errorf("%x was let in", b)
 		}
 	})
@@ -419,7 +419,7 @@ func FuzzGreet(f *testing.F) {
 			io.Reader
 			io.Writer
 		}{bytes.NewReader(b), io.Discard}
-		if greet(conn, Hello{Room: parlor, Secret: secret}) == nil {
+		if _, err := greet(conn, Hello{Room: parlor, Secret: secret}); err == nil {
 			t.Errorf("%x was taken for a door", b)
 		}
 	})

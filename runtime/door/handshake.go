@@ -10,15 +10,18 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 )
 
 const (
 	magic     = "carillon"
-	version   = 2
+	version   = 3
 	nonceSize = 32
-	helloSize = len(magic) + 1 + 16 + 16 + nonceSize
+	helloSize = len(magic) + 1 + 16 + 16 + 1 + nonceSize
+
+	challengeSize = 1 + nonceSize
 
 	firstPause = 10 * time.Millisecond // between two attempts to dial, doubling
 	lastPause  = time.Second
@@ -35,6 +38,8 @@ type Hello struct {
 	Room   Room
 	About  About
 	Secret []byte
+	// Wire is how what follows is protected at least; a door that asks for more gets it.
+	Wire Wire
 	// Dial opens the connection itself; nil does so over the network. Tests have others.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
@@ -87,17 +92,18 @@ func Lack(met error) bool {
 
 // proof shows that a side has the secret. It covers what both said, so that it is good for this connection alone, and
 // for this side.
-func proof(secret []byte, side string, hello, nonce []byte) []byte {
+func proof(secret []byte, side string, hello, challenge []byte) []byte {
 	m := hmac.New(sha256.New, secret)
 	m.Write([]byte("carillon " + side + "\x00"))
 	m.Write(hello)
-	m.Write(nonce)
+	m.Write(challenge)
 	return m.Sum(nil)
 }
 
 // Dial opens a connection to a room behind the door at an address, host:port. It tries again and again, ever less
 // often, until ctx ends, an attempt meets ErrSecret, ErrVersion or a Lack, which no other one can mend, or failed
-// returns an error; these are its errors. failed is told what each attempt met.
+// returns an error; these are its errors. failed is told what each attempt met. Unless both sides are content with
+// Plain, the connection is a *Sealed.
 func Dial(ctx context.Context, addr string, h Hello, failed func(error) error) (net.Conn, error) {
 	attempts := 0
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -136,7 +142,7 @@ func try(ctx context.Context, addr string, h Hello) (net.Conn, error) {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // if it is closed, greet ends, too
-	err = greet(conn, h)
+	agreed, err := greet(conn, h)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -147,41 +153,50 @@ func try(ctx context.Context, addr string, h Hello) (net.Conn, error) {
 		_ = conn.Close() // its error is not the reason
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
-	return conn, nil
+	return agreed.over(conn, true), nil
 }
 
-func greet(conn io.ReadWriter, h Hello) error {
+func greet(conn io.ReadWriter, h Hello) (agreed, error) {
 	hello := append(make([]byte, 0, helloSize), magic...)
 	hello = append(hello, version)
 	hello = append(hello, h.Room[:]...)
 	hello = append(hello, h.About[:]...)
-	hello = append(hello, newNonce()...)
+	hello = appendNonce(append(hello, byte(h.Wire)))
 	if _, err := conn.Write(hello); err != nil {
-		return err
+		return agreed{}, err
 	}
-	nonce, err := readAnswer(conn)
+	challenge, err := readAnswer(conn, challengeSize)
 	if err != nil {
-		return err
+		return agreed{}, err
 	}
-	if _, err := conn.Write(proof(h.Secret, "dialer", hello, nonce)); err != nil {
-		return err
+	theirs := Wire(challenge[0])
+	if theirs > Encrypt {
+		return agreed{}, errForeign
 	}
-	theirs, err := readAnswer(conn)
-	if err == nil && !hmac.Equal(theirs, proof(h.Secret, "door", hello, nonce)) {
+	if _, err := conn.Write(proof(h.Secret, "dialer", hello, challenge)); err != nil {
+		return agreed{}, err
+	}
+	proved, err := readAnswer(conn, sha256.Size)
+	if err == nil && !hmac.Equal(proved, proof(h.Secret, "door", hello, challenge)) {
 		err = ErrSecret
 	}
-	return err
+	return agree(h.Secret, h.Wire, theirs, hello, challenge), err
 }
 
-func newNonce() []byte {
+// agree is what follows when both have proved themselves: the proofs cover what each side has asked for.
+func agree(secret []byte, mine, theirs Wire, hello, challenge []byte) agreed {
+	return agreed{wire: max(mine, theirs), secret: secret, transcript: slices.Concat(hello, challenge)}
+}
+
+func appendNonce(to []byte) []byte {
 	nonce := make([]byte, nonceSize)
 	_, _ = crand.Read(nonce) // never fails
-	return nonce
+	return append(to, nonce...)
 }
 
-// readAnswer reads the 32 bytes of a challenge or a welcome. A refusal is its error.
-func readAnswer(conn io.Reader) ([]byte, error) {
-	head, body := make([]byte, 2), make([]byte, nonceSize)
+// readAnswer reads a challenge or a welcome, of which the size is known. A refusal is its error.
+func readAnswer(conn io.Reader, size int) ([]byte, error) {
+	head, body := make([]byte, 2), make([]byte, size)
 	if _, err := io.ReadFull(conn, head); err != nil {
 		return nil, err
 	}
@@ -201,44 +216,49 @@ func readAnswer(conn io.Reader) ([]byte, error) {
 }
 
 // answer is the door's part of the handshake. The error is for its log; the dialer has been told what it may know.
-func answer(conn io.ReadWriter, lookup func(Room) *room) (*room, About, error) {
+func answer(conn io.ReadWriter, wire Wire, lookup func(Room) *room) (*room, About, agreed, error) {
+	fail := func(err error) (*room, About, agreed, error) { return nil, About{}, agreed{}, err }
 	hello := make([]byte, helloSize)
 	start := hello[:len(magic)+1]
 	if _, err := io.ReadFull(conn, start); errors.Is(err, io.EOF) {
-		return nil, About{}, errWordless
+		return fail(errWordless)
 	} else if err != nil {
-		return nil, About{}, err
+		return fail(err)
 	}
 	if string(hello[:len(magic)]) != magic {
-		return nil, About{}, errForeign
+		return fail(errForeign)
 	}
-	refuse := func(why byte, err error) (*room, About, error) {
+	refuse := func(why byte, err error) (*room, About, agreed, error) {
 		_, _ = conn.Write([]byte{why, version}) // it may be gone already, which is as well
-		return nil, About{}, err
+		return fail(err)
 	}
 	if v := hello[len(magic)]; v != version {
 		return refuse(otherVersion, fmt.Errorf("it speaks version %d of the protocol, and this is %d", v, version))
 	}
 	rest := hello[len(start):]
 	if _, err := io.ReadFull(conn, rest); err != nil {
-		return nil, About{}, err
+		return fail(err)
 	}
-	name, about := Room(rest), About(rest[len(Room{}):])
+	name, about, theirs := Room(rest), About(rest[len(Room{}):]), Wire(rest[len(Room{})+len(About{})])
+	if theirs > Encrypt {
+		return fail(errForeign)
+	}
 	r := lookup(name)
 	if r == nil {
 		return refuse(unknownRoom, fmt.Errorf("%w: %x", ErrUnknown, name[:4]))
 	}
-	nonce := newNonce()
-	if _, err := conn.Write(append([]byte{welcome, version}, nonce...)); err != nil {
-		return nil, About{}, err
+	said := appendNonce([]byte{welcome, version, byte(wire)})
+	challenge := said[2:]
+	if _, err := conn.Write(said); err != nil {
+		return fail(err)
 	}
-	theirs := make([]byte, sha256.Size)
-	if _, err := io.ReadFull(conn, theirs); err != nil {
-		return nil, About{}, err
+	proved := make([]byte, sha256.Size)
+	if _, err := io.ReadFull(conn, proved); err != nil {
+		return fail(err)
 	}
-	if !hmac.Equal(theirs, proof(r.secret, "dialer", hello, nonce)) {
+	if !hmac.Equal(proved, proof(r.secret, "dialer", hello, challenge)) {
 		return refuse(wrongSecret, fmt.Errorf("it does not have the secret of %x", name[:4]))
 	}
-	_, err := conn.Write(append([]byte{welcome, version}, proof(r.secret, "door", hello, nonce)...))
-	return r, about, err
+	_, err := conn.Write(append([]byte{welcome, version}, proof(r.secret, "door", hello, challenge)...))
+	return r, about, agree(r.secret, wire, theirs, hello, challenge), err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
@@ -97,6 +98,10 @@ type Config struct {
 	DisableSHM bool `env:"NCCL_SHM_DISABLE"`
 	// SocketIfname chooses the network interfaces for TCP, in NCCL's syntax: `eth`, `=eth0`, `^docker`.
 	SocketIfname string `env:"NCCL_SOCKET_IFNAME"`
+	// Wire is how that is protected which ranks send each other over TCP: `plain`; `authenticate`, sent in the clear, with
+	// a tag that tells what was changed on the way; `encrypt`. It needs a job secret, and is the same on all ranks. RAS
+	// is encrypted in any case. Default: plain.
+	Wire door.Wire `env:"CARILLON_WIRE"`
 	// Keepalive is after how long without a sign of life (a cut cable, a lost power supply) another host is given up,
 	// and the communicators fail; at least 2s. Default: 10s.
 	Keepalive time.Duration `env:"CARILLON_KEEPALIVE"`
@@ -320,6 +325,10 @@ func (c *Config) problems() []problem {
 	}
 	if _, err := tape.ParseKeep(c.TapeKeep, false); err != nil {
 		bad("TapeKeep", c.TapeKeep, "want a number of jobs from 0 on, or off")
+	}
+	if c.Wire != door.Plain && c.World.Size > 1 && len(c.World.Secret) == 0 {
+		bad("Wire", c.Wire, "its keys follow from the job's secret, and there is none; set CARILLON_JOB_SECRET or "+
+			"CARILLON_JOB_SECRET_FILE to the same random text on all ranks (openssl rand -hex 32 makes one)")
 	}
 	if err := (fabric.Config{HostID: c.HostID}).Validate(); err != nil {
 		bad("HostID", nil, "%v", err)

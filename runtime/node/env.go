@@ -17,6 +17,7 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
 )
@@ -134,6 +135,7 @@ func parsers(key string) map[reflect.Type]env.ParserFunc {
 	add(all, parseGPUs)
 	add(all, parseNetworkName)
 	add(all, algo.ParseAlgorithm)
+	add(all, door.ParseWire)
 	add(all, logsink.ParseSubsystems)
 	add(all, logsink.ParseFormat)
 	add(all, func(v string) (Level, error) {

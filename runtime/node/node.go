@@ -215,7 +215,7 @@ func newRuntime(s *settings, w *tape.Writer, r *JobRAS) (*ccl.Runtime, error) {
 		Contact: r.Contact, Met: r.Met, ToldToEnd: s.told,
 		Fabric: fabric.Config{
 			HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname,
-			Keepalive: s.Keepalive,
+			Wire: s.Wire, Keepalive: s.Keepalive,
 		},
 	})
 }

@@ -58,6 +58,8 @@ func TestProblemsNameTheirVariable(t *testing.T) {
 		{name: "NCCL_HOSTID", value: strings.Repeat("x", 65)},
 		{name: "CARILLON_COMM_BLOCKING", value: "x"},
 		{name: "NCCL_SOCKET_IFNAME", value: "^"},
+		{name: "CARILLON_WIRE", value: "tls"},
+		{name: "CARILLON_WIRE", value: "encrypt", with: two}, // without a secret
 		{name: "CARILLON_KEEPALIVE", value: "1ms"},
 		{name: "CARILLON_LOG", value: "loud"},
 		{name: "NCCL_DEBUG", value: "loud"},

@@ -67,5 +67,6 @@
 // The ranks know each other by a secret. Without CARILLON_JOB_SECRET it is the key that Open MPI 4 makes for each job
 // (OMPI_MCA_orte_precondition_transports); with the other launchers there is none, and the id follows from the job's
 // name and port. That keeps jobs apart which meet by mistake, and scanners out. It does not keep out someone who knows
-// the job's name and reaches its port; on a network that you don't trust, set a secret.
+// the job's name and reaches its port; on a network that you don't trust, set a secret. CARILLON_WIRE=encrypt, which
+// protects what ranks send each other with keys that follow from it, insists on one.
 package launch

@@ -45,7 +45,7 @@ func (p *Point) Again(seed []byte, addresses []string, rank int) (rendezvous.Ren
 		}
 	}
 	// The host comes when it, too, has found out.
-	r.Rendezvous = tcp.Dial(id, tcp.Config{Log: p.log, Serves: true, UnknownTime: patience})
+	r.Rendezvous = tcp.Dial(id, tcp.Config{Wire: p.wire, Log: p.log, Serves: true, UnknownTime: patience})
 	return r, nil
 }
 
@@ -149,7 +149,7 @@ func (r *reunion) gone(ctx context.Context, key string, rank int) rendezvous.Mem
 	case err == nil:
 		over, cancel := context.WithCancel(probe)
 		cancel() // not to take part, but to be told
-		at := tcp.Dial(id, tcp.Config{Log: r.p.log})
+		at := tcp.Dial(id, tcp.Config{Wire: r.p.wire, Log: r.p.log})
 		_, err = at.Exchange(over, key, 0, m.Size, nil)
 		_ = at.Close()
 		if said, ok := errors.AsType[*rendezvous.MissingError](err); ok {

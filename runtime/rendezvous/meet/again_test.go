@@ -22,11 +22,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func newPoint(t *testing.T) *Point {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	d, err := door.Listen(t.Context(), "127.0.0.1:0", log)
+	d, err := door.Listen(t.Context(), "127.0.0.1:0", door.Plain, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := New(func() (*door.Door, error) { return d, nil }, log)
+	p := New(func() (*door.Door, error) { return d, nil }, door.Plain, log)
 	t.Cleanup(func() {
 		if err := errors.Join(d.Close(), p.Close()); err != nil {
 			t.Error(err)
@@ -100,7 +100,7 @@ func TestThoseThatWontCome(t *testing.T) {
 	}{
 		"died": {
 			func(t *testing.T, _ []byte, addresses []string) {
-				d, err := door.Listen(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+				d, err := door.Listen(t.Context(), "127.0.0.1:0", door.Plain, slog.New(slog.DiscardHandler))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,6 +17,7 @@ import (
 // Point is a process's meeting point. It is safe for concurrent use. Close ends it.
 type Point struct {
 	door   func() (*door.Door, error)
+	wire   door.Wire
 	log    *slog.Logger
 	server *tcp.Server
 
@@ -31,9 +32,11 @@ type Point struct {
 var ErrClosed = errors.New("the runtime is closed: no communicator can be made any more")
 
 // New makes a Point. It opens nothing: where the process listens already, door, is asked for when a meeting is to be
-// held first. log gets a line while a rank waits for others.
-func New(door func() (*door.Door, error), log *slog.Logger) *Point {
-	return &Point{door: door, log: log, server: tcp.NewServer(), local: map[lifecycle.CommID]*mem.Meeting{}}
+// held first. wire is how meetings are protected at least. log gets a line while a rank waits for others.
+func New(door func() (*door.Door, error), wire door.Wire, log *slog.Logger) *Point {
+	return &Point{
+		door: door, wire: wire, log: log, server: tcp.NewServer(), local: map[lifecycle.CommID]*mem.Meeting{},
+	}
 }
 
 func (p *Point) own() (*door.Door, error) {
@@ -80,7 +83,7 @@ func (p *Point) ServeWorld(id lifecycle.UniqueID, address string) error {
 		return ErrClosed
 	}
 	if p.world == nil {
-		d, err := door.Listen(context.Background(), address, p.log)
+		d, err := door.Listen(context.Background(), address, p.wire, p.log)
 		if err != nil {
 			err = &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "open the rendezvous at " + address, Err: err}
 			return fmt.Errorf("rank 0 serves the rendezvous of the job at %s: %w", id.Address(), err)
@@ -93,16 +96,16 @@ func (p *Point) ServeWorld(id lifecycle.UniqueID, address string) error {
 // DialWorld returns the rendezvous at the job's address, where rank 0 may not have come yet. It does not touch the
 // network.
 func (p *Point) DialWorld(id lifecycle.UniqueID) rendezvous.Rendezvous {
-	return tcp.Dial(id, tcp.Config{Log: p.log})
+	return tcp.Dial(id, tcp.Config{Wire: p.wire, Log: p.log})
 }
 
 // Dial returns the rendezvous of the ranks that have these ids, made by NewUniqueID, in the same order on all of them:
 // one, or several that share the work. It does not touch the network.
 func (p *Point) Dial(ids ...lifecycle.UniqueID) rendezvous.Rendezvous {
 	if len(ids) == 1 {
-		return tcp.Dial(ids[0], tcp.Config{Log: p.log, Serves: true})
+		return tcp.Dial(ids[0], tcp.Config{Wire: p.wire, Log: p.log, Serves: true})
 	}
-	return &tree{ids: ids, log: p.log}
+	return &tree{ids: ids, wire: p.wire, log: p.log}
 }
 
 // Close ends all meetings that are held in this process.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/wire"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
@@ -17,6 +18,7 @@ import (
 // carry what they learn there back to their slices.
 type tree struct {
 	ids  []lifecycle.UniqueID
+	wire door.Wire
 	log  *slog.Logger
 	open []rendezvous.Rendezvous
 }
@@ -84,7 +86,7 @@ func (t *tree) Close() error {
 }
 
 func (t *tree) dial(id lifecycle.UniqueID, server int) rendezvous.Rendezvous {
-	r := tcp.Dial(id, tcp.Config{Log: t.log, ServerRank: server, Serves: true})
+	r := tcp.Dial(id, tcp.Config{Wire: t.wire, Log: t.log, ServerRank: server, Serves: true})
 	t.open = append(t.open, r)
 	return r
 }

@@ -40,6 +40,9 @@ type Config struct {
 	// for stale. A server may be asked before its Serve, and the server of a job's last run may linger. Default: 5 s.
 	UnknownTime time.Duration
 
+	// Wire is how that is protected at least which ranks tell each other here; a server that asks for more gets it.
+	Wire door.Wire
+
 	host string                                                      // in place of this one's, and
 	pid  int                                                         // of this process's, in tests
 	dial func(ctx context.Context, address string) (net.Conn, error) // in place of the network
@@ -175,7 +178,10 @@ func (w *wait) line(says string, attrs ...any) {
 
 func (w *wait) hello() door.Hello {
 	id := w.client.id
-	return door.Hello{Room: door.Room(lifecycle.RootCommID(id)), Secret: id.Secret(), Dial: w.client.config.dial}
+	return door.Hello{
+		Room: door.Room(lifecycle.RootCommID(id)), Secret: id.Secret(), Wire: w.client.config.Wire,
+		Dial: w.client.config.dial,
+	}
 }
 
 func (w *wait) connect(ctx context.Context) (net.Conn, error) {

@@ -15,7 +15,7 @@ import (
 // passes from rank 0 to the others. (Here all are in one process.)
 func Example() {
 	ctx := context.Background()
-	port, err := door.Listen(ctx, "127.0.0.1:0", slog.Default())
+	port, err := door.Listen(ctx, "127.0.0.1:0", door.Plain, slog.Default())
 	if err != nil {
 		fmt.Println(err)
 		return

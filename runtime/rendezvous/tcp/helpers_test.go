@@ -63,12 +63,17 @@ type house struct {
 }
 
 // open opens a house at a listener of any kind.
-func open(l net.Listener, log *slog.Logger) house { return house{NewServer(), door.Open(l, log)} }
+func open(l net.Listener, log *slog.Logger) house {
+	return house{NewServer(), door.Open(l, door.Plain, log)}
+}
 
 // listen opens one on loopback that lives as long as the test.
-func listen(t testing.TB, log *slog.Logger) house {
+func listen(t testing.TB, log *slog.Logger) house { return listenOn(t, door.Plain, log) }
+
+// listenOn is listen with connections that are protected.
+func listenOn(t testing.TB, wire door.Wire, log *slog.Logger) house {
 	t.Helper()
-	d, err := door.Listen(t.Context(), "127.0.0.1:0", log)
+	d, err := door.Listen(t.Context(), "127.0.0.1:0", wire, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package tcp
 import (
 	"testing"
 
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/rendezvoustest"
@@ -20,13 +21,20 @@ func TestConformance(t *testing.T) {
 			return site(m, func() rendezvous.Rendezvous { return m.Rank() })
 		})
 	})
-	t.Run("tcp", func(t *testing.T) {
-		rendezvoustest.Run(t, func(t *testing.T, _ int) rendezvoustest.Site {
-			s := listen(t, quiet)
-			id := s.id(t)
-			return site(s.meeting(id), func() rendezvous.Rendezvous { return Dial(id, Config{Log: quiet}) })
+	for name, c := range map[string]struct{ there, here door.Wire }{
+		"tcp":          {},
+		"authenticate": {door.Authenticate, door.Authenticate},
+		"encrypt":      {door.Encrypt, door.Encrypt},
+		"mixed":        {door.Authenticate, door.Encrypt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rendezvoustest.Run(t, func(t *testing.T, _ int) rendezvoustest.Site {
+				s := listenOn(t, c.there, quiet)
+				id := s.id(t)
+				return site(s.meeting(id), func() rendezvous.Rendezvous { return Dial(id, Config{Log: quiet, Wire: c.here}) })
+			})
 		})
-	})
+	}
 }
 
 // waiting returns how many ranks wait in an exchange.

@@ -330,8 +330,8 @@ func TestServerWithoutTheSecret(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_, _ = conn.Write(make([]byte, 2+32)) // a challenge, as if it had one
-		_, _ = io.ReadFull(conn, make([]byte, 73+32))
+		_, _ = conn.Write(make([]byte, 2+1+32)) // a challenge, as if it had one
+		_, _ = io.ReadFull(conn, make([]byte, 74+32))
 		_, _ = conn.Write(make([]byte, 2+32)) // a welcome without a proof
 		n, _ := conn.Read(make([]byte, 1))
 		heard <- int64(n)

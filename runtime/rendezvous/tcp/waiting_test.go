@@ -139,7 +139,7 @@ func TestServerThatStopsAnswering(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := door.Open(network, quiet)
+		d := door.Open(network, door.Plain, quiet)
 		d.Add(door.Room(lifecycle.RootCommID(id)), id.Secret(), func(_ door.About, conn net.Conn) {
 			_, _ = io.Copy(io.Discard, conn) // it reads, and never says a word
 		})

@@ -13,13 +13,13 @@ import (
 func streamSizes() []int { return []int{64 << 10, 1 << 20, 16 << 20} }
 
 func BenchmarkPingPong(b *testing.B) {
-	for _, name := range []string{"inproc", "shm", "tcp"} {
+	for _, name := range []string{"inproc", "shm", "tcp", "authenticate", "encrypt"} {
 		b.Run("goroutines/"+name, func(b *testing.B) {
 			ranks := mesh(configs()[name])(b, 2)
 			inGoroutine(b, ranks, Peer, 8, PingPong)
 		})
 	}
-	for _, name := range []string{"shm", "tcp"} {
+	for _, name := range []string{"shm", "tcp", "authenticate", "encrypt"} {
 		b.Run("processes/"+name, func(b *testing.B) {
 			l, wait := launch(b, processConfigs()[name], "pong 8", 2)
 			PingPong(b, l, 8)
@@ -31,13 +31,13 @@ func BenchmarkPingPong(b *testing.B) {
 
 func BenchmarkStream(b *testing.B) {
 	for _, size := range streamSizes() {
-		for _, name := range []string{"inproc", "shm", "tcp"} {
+		for _, name := range []string{"inproc", "shm", "tcp", "authenticate", "encrypt"} {
 			b.Run(fmt.Sprintf("goroutines/%s/%dKiB", name, size>>10), func(b *testing.B) {
 				ranks := mesh(configs()[name])(b, 2)
 				inGoroutine(b, ranks, Sink, size, Stream)
 			})
 		}
-		for _, name := range []string{"shm", "tcp"} {
+		for _, name := range []string{"shm", "tcp", "authenticate", "encrypt"} {
 			b.Run(fmt.Sprintf("processes/%s/%dKiB", name, size>>10), func(b *testing.B) {
 				l, wait := launch(b, processConfigs()[name], fmt.Sprintf("sink %d", size), 2)
 				Stream(b, l, size)

@@ -13,7 +13,7 @@ import (
 )
 
 // cardVersion changes whenever ranks with another one could not connect.
-const cardVersion = 2
+const cardVersion = 3
 
 // Bounds on the texts of a card, in bytes.
 const (
@@ -30,6 +30,7 @@ type card struct {
 	process process.ID
 	inbox   shm.Location // zero: shared memory is switched off
 	tcp     string       // address and port
+	wire    door.Wire    // how its connections are protected
 	gate    door.Room    // which of the listener's gates is the rank's; names the Port where there is no listener
 }
 
@@ -43,7 +44,7 @@ func (c *card) encode() []byte {
 	b = binary.AppendUvarint(b, uint64(c.inbox.FD))
 	b = binary.AppendUvarint(b, uint64(c.inbox.Slots))
 	b = append(b, c.inbox.Token[:]...)
-	b = wire.AppendBytes(b, c.tcp)
+	b = append(wire.AppendBytes(b, c.tcp), byte(c.wire))
 	return append(b, c.gate[:]...)
 }
 
@@ -62,6 +63,7 @@ func decodeCard(b []byte) (*card, error) {
 	c.inbox.Slots = r.UpTo(math.MaxInt32)
 	r.Fill(c.inbox.Token[:])
 	c.tcp = r.Text(maxAddress)
+	c.wire = door.Wire(r.Byte())
 	r.Fill(c.gate[:])
 	if err := r.End(); err != nil {
 		return nil, fmt.Errorf("card: %w", err)

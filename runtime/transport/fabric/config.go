@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/carillon-rt/carillon/runtime/door"
 )
 
 // MaxHostID is the most bytes of Config.HostID.
@@ -28,6 +30,11 @@ type Config struct {
 	// is up and has an address, loopback and container bridges last.
 	SocketIfname string
 
+	// Wire is how that is protected which goes between hosts, all over TCP; all ranks must have the same. Whatever it is,
+	// both ends of a connection have proved that they have the communicator's secret. What ranks of one host have in
+	// shared memory is the kernel's to protect.
+	Wire door.Wire
+
 	// Keepalive is after how long a TCP peer whose host does not answer any more (a cut cable, a lost power supply)
 	// counts as unreachable; of processes that end, their kernel tells at once. 0 means 10 s; at least 2 s.
 	Keepalive time.Duration
@@ -44,6 +51,9 @@ func (c Config) Validate() error {
 	}
 	if c.Keepalive != 0 && c.Keepalive < 2*time.Second {
 		errs = append(errs, fmt.Errorf("keepalive is %v; 0 (for 10s) or at least 2s are allowed", c.Keepalive))
+	}
+	if c.Wire > door.Encrypt {
+		errs = append(errs, fmt.Errorf("wire is %d; door.Plain, door.Authenticate and door.Encrypt are allowed", c.Wire))
 	}
 	if _, err := parseIfname(c.SocketIfname); err != nil {
 		errs = append(errs, err)

@@ -58,7 +58,7 @@ func New(config Config) (*Fabric, error) {
 // unless DisableP2P keeps the ranks apart all the same.
 func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local bool) (*Port, error) {
 	p := &Port{f: f, id: id, card: card{
-		comm: id, fabric: f.id, hostID: f.config.HostID, host: f.host, process: f.self,
+		comm: id, fabric: f.id, hostID: f.config.HostID, host: f.host, process: f.self, wire: f.config.Wire,
 	}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +99,7 @@ func (f *Fabric) listen() error {
 	}
 	addr, err := f.config.Address()
 	if err == nil {
-		f.listener, err = tcp.Listen(addr, f.config.Keepalive, f.config.Log)
+		f.listener, err = tcp.Listen(addr, f.config.Wire, f.config.Keepalive, f.config.Log)
 	}
 	if err != nil {
 		return &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "open the port for peers", Err: err}

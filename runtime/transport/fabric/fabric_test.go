@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
@@ -190,8 +191,10 @@ func TestConnectRefuses(t *testing.T) {
 }
 
 func TestConfigValidate(t *testing.T) {
-	_, err := fabric.New(fabric.Config{HostID: strings.Repeat("x", 65), SocketIfname: "^", Keepalive: time.Second})
-	for _, says := range []string{"HostID has 65 bytes", `SocketIfname is "^"`, "keepalive is 1s"} {
+	_, err := fabric.New(fabric.Config{
+		HostID: strings.Repeat("x", 65), SocketIfname: "^", Keepalive: time.Second, Wire: 3,
+	})
+	for _, says := range []string{"HostID has 65 bytes", `SocketIfname is "^"`, "keepalive is 1s", "wire is 3"} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want something with %q", err, says)
 		}
@@ -199,6 +202,24 @@ func TestConfigValidate(t *testing.T) {
 	f := newFabric(t, fabric.Config{SocketIfname: "nosuch"})
 	if _, err := f.Prepare(processComm(), secret(), 2, false); err == nil || !strings.Contains(err.Error(), "there are: ") {
 		t.Errorf("got %v, want the names of the interfaces", err)
+	}
+}
+
+// Ranks that are to be protected in different ways all say so, and no two of them connect.
+func TestTwoWires(t *testing.T) {
+	plain := newFabric(t, fabric.Config{})
+	encrypt := newFabric(t, fabric.Config{Wire: door.Encrypt})
+	ports, cards := prepare(t, plain, encrypt)
+	for rank, says := range []string{
+		`its wire is to be "encrypt", and this rank's "plain": set CARILLON_WIRE alike`,
+		`its wire is to be "plain", and this rank's "encrypt": set CARILLON_WIRE alike`,
+	} {
+		_, err := ports[rank].Connect(t.Context(), rank, cards)
+		var other *lifecycle.PeerError
+		if !errors.As(err, &other) || other.Code != lifecycle.CodeMismatch || other.Rank != 1-rank ||
+			!strings.Contains(err.Error(), says) {
+			t.Errorf("rank %d: %v", rank, err)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
@@ -19,6 +20,9 @@ func configs() map[string]fabric.Config {
 		"inproc": {},
 		"shm":    {DisableP2P: true},
 		"tcp":    {DisableP2P: true, DisableSHM: true},
+
+		"authenticate": {DisableP2P: true, DisableSHM: true, Wire: door.Authenticate},
+		"encrypt":      {DisableP2P: true, DisableSHM: true, Wire: door.Encrypt},
 	}
 }
 

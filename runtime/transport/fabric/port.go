@@ -109,6 +109,10 @@ func (p *Port) read(rank int, encoded [][]byte) ([]*card, error) {
 		if err == nil && p.gate == nil && c.fabric != p.card.fabric {
 			err = errors.New("it comes from another process, and all ranks were to be in this one")
 		}
+		if err == nil && c.wire != p.card.wire {
+			err = fmt.Errorf("its wire is to be %q, and this rank's %q: set CARILLON_WIRE alike on all ranks",
+				c.wire.String(), p.card.wire.String())
+		}
 		if err != nil {
 			return nil, &lifecycle.PeerError{
 				Code: lifecycle.CodeMismatch, Rank: i, Self: rank, Comm: p.id,

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
@@ -199,7 +200,10 @@ func launch(tb testing.TB, config fabric.Config, program string, size int) (*fab
 
 // processConfigs are those that processes of one host use.
 func processConfigs() map[string]fabric.Config {
-	return map[string]fabric.Config{"shm": {}, "tcp": {DisableSHM: true}}
+	return map[string]fabric.Config{
+		"shm": {}, "tcp": {DisableSHM: true},
+		"authenticate": {DisableSHM: true, Wire: door.Authenticate}, "encrypt": {DisableSHM: true, Wire: door.Encrypt},
+	}
 }
 
 func TestConformanceBetweenProcesses(t *testing.T) {
@@ -207,7 +211,7 @@ func TestConformanceBetweenProcesses(t *testing.T) {
 		for _, c := range Cases() {
 			t.Run(name+"/"+c.Name, func(t *testing.T) {
 				l, wait := launch(t, config, c.Name, c.Size)
-				if got := l.Topology().Transport[1]; got != name {
+				if got := l.Topology().Transport[1]; (got == "tcp") != config.DisableSHM {
 					t.Fatalf("ranks are connected by %s", got)
 				}
 				ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)

@@ -35,12 +35,12 @@ type Conn struct {
 	state   atomic.Uint32
 	why     atomic.Pointer[error]
 	data    *net.TCPConn
-	control *net.TCPConn
+	control halfConn
 	bell    *transport.Waiter
 	rank    int
 	peer    int
 	grace   time.Duration // within which the control connection must say why data ended
-	reading atomic.Int32  // goroutines that still read
+	using   atomic.Int32  // goroutines that still use the sockets
 }
 
 // sender is the sending side of data.
@@ -50,13 +50,21 @@ type sender struct {
 	p       []byte
 	n       int
 	err     error
+	seal    *sealer       // nil: p is the caller's memory
 	blocked atomic.Bool   // the kernel's buffer is full; watch waits for room and owns raw until then
 	full    chan struct{} // asks watch to wait
 	done    chan struct{} // closed by Close; ends watch
 }
 
-func newConn(s *Listener, conns [kinds]*net.TCPConn, self, peer int, bell *transport.Waiter) (*Conn, error) {
-	c := &Conn{data: conns[data], control: conns[control], bell: bell, rank: self, peer: peer, grace: s.keepalive}
+func newConn(s *Listener, conns [kinds]halfConn, self, peer int, bell *transport.Waiter) (*Conn, error) {
+	c := &Conn{control: conns[control], bell: bell, rank: self, peer: peer, grace: s.keepalive}
+	switch conn := conns[data].(type) {
+	case *door.Sealed:
+		c.data, c.seal = conn.Conn.(*net.TCPConn), newSealer(conn)
+	case *net.TCPConn:
+		c.data = conn
+	}
+	c.in = conns[data]
 	raw, err := c.data.SyscallConn()
 	if err == nil {
 		err = door.KeepWatch(c.control, s.keepalive)
@@ -69,7 +77,7 @@ func newConn(s *Listener, conns [kinds]*net.TCPConn, self, peer int, bell *trans
 	c.raw, c.full, c.done = raw, make(chan struct{}, 1), make(chan struct{})
 	c.write = c.tryWrite
 	c.ring, c.room = make([]byte, ringSize), make(chan struct{}, 1)
-	c.reading.Store(2)
+	c.using.Store(3)
 	s.wg.Go(c.readData)
 	s.wg.Go(c.readControl)
 	s.wg.Go(c.watch)
@@ -89,6 +97,9 @@ func (c *Conn) TrySend(p []byte) (int, error) {
 	}
 	if c.blocked.Load() {
 		return 0, nil
+	}
+	if c.seal != nil {
+		return c.trySendSealed(p)
 	}
 	c.p = p
 	err := c.raw.Write(c.write)
@@ -116,11 +127,20 @@ func (s *sender) tryWrite(fd uintptr) bool {
 
 // watch waits for room in the kernel's buffer whenever it was full.
 func (c *Conn) watch() {
+	defer c.userDone()
 	for {
 		select {
 		case <-c.full:
 		case <-c.done:
+			if c.blocked.Load() && c.seal != nil {
+				c.flush()
+			}
 			return
+		}
+		if c.seal != nil {
+			c.flush()
+			c.bell.Ring()
+			continue
 		}
 		looked := false
 		_ = c.raw.Write(func(fd uintptr) bool {
@@ -147,7 +167,7 @@ func (c *Conn) Confirmed() bool { return c.state.Load()&confirmed != 0 }
 func (c *Conn) Notify(n transport.Notice) {
 	if c.state.Or(gaveUp)&(gaveUp|closed) == 0 {
 		say(c.control, transport.AppendNotice([]byte{frameNotice, 0, 0}, n))
-		_ = c.data.CloseWrite() // so that the peer knows when it has read the last byte
+		c.closeWrite() // so that the peer knows when it has read the last byte
 	}
 }
 
@@ -158,17 +178,17 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	say(c.control, []byte{frameBye, 0, 0})
-	_ = c.data.CloseWrite()
+	c.closeWrite()
 	_ = c.control.CloseWrite()
 	end := time.Now().Add(lingerTime)
 	_ = c.data.SetReadDeadline(end)
 	_ = c.control.SetReadDeadline(end)
-	_ = c.data.SetWriteDeadline(time.Unix(1, 0)) // releases watch
+	if c.seal == nil {
+		end = time.Unix(1, 0) // watch has nothing to write
+	}
+	_ = c.data.SetWriteDeadline(end) // releases watch
 	close(c.done)
 	c.wakeReader()
-	if c.reading.Load() == 0 {
-		c.shut()
-	}
 	return nil
 }
 
@@ -191,9 +211,9 @@ func (c *Conn) refusal() error {
 	return transport.ErrClosed
 }
 
-// readerDone is the end of a reader. The last one closes the sockets, if Close was there already; otherwise Close does.
-func (c *Conn) readerDone() {
-	if c.reading.Add(-1) == 0 && c.state.Load()&closed != 0 {
+// userDone is the end of a goroutine that uses the sockets. The last one closes them: watch stays until Close.
+func (c *Conn) userDone() {
+	if c.using.Add(-1) == 0 {
 		c.shut()
 	}
 }

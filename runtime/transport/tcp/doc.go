@@ -2,7 +2,7 @@
 //
 // A pair of ranks has two TCP connections:
 //
-//	data     the stream of bytes, raw, without any framing
+//	data     the stream of bytes, raw, without any framing unless it is protected
 //	control  notices, the goodbye, and that a rank is connected with all; what keeps watch over the peer
 //
 // Two, because they need opposite things. Data may stand still for minutes with a full window while its reader
@@ -22,4 +22,9 @@
 //
 // Both connections come in through package door's Door, where the two ends prove to each other that they have the
 // communicator's secret before anything else is believed. A Listener serves all communicators of a process.
+//
+// On a connection that is protected (see package door) both streams are records. The sender seals up to 64 KiB into a
+// buffer of its own, from which they go out: then they count as sent, and what a full kernel does not take, a goroutine
+// writes when there is room. The reader opens a record before any of it gets into the ring. One that is forged ends the
+// connection as unreachable.
 package tcp

@@ -25,6 +25,7 @@ const defaultKeepalive = 10 * time.Second
 // Listener is where the connections of all communicators of a process come in: gates behind a door.
 type Listener struct {
 	door      *door.Door
+	wire      door.Wire
 	keepalive time.Duration
 	wg        sync.WaitGroup // what the connections run
 
@@ -35,14 +36,14 @@ type Listener struct {
 // keepFailed is how many gates of ranks that gave up say so. Their peers come within seconds.
 const keepFailed = 256
 
-// Listen opens a port of the system's choice on addr. keepalive is after how long a silent host
-// counts as unreachable; 0 means 10 s.
-func Listen(addr netip.Addr, keepalive time.Duration, log *slog.Logger) (*Listener, error) {
-	d, err := door.Listen(context.Background(), netip.AddrPortFrom(addr, 0).String(), log)
+// Listen opens a port of the system's choice on addr. wire is how connections are protected at least;
+// keepalive is after how long a silent host counts as unreachable; 0 means 10 s.
+func Listen(addr netip.Addr, wire door.Wire, keepalive time.Duration, log *slog.Logger) (*Listener, error) {
+	d, err := door.Listen(context.Background(), netip.AddrPortFrom(addr, 0).String(), wire, log)
 	if err != nil {
 		return nil, fmt.Errorf("listen for peers: %w", err)
 	}
-	return &Listener{door: d, keepalive: cmp.Or(keepalive, defaultKeepalive)}, nil
+	return &Listener{door: d, wire: wire, keepalive: cmp.Or(keepalive, defaultKeepalive)}, nil
 }
 
 // Door is the Listener's, for others to use until Close.
@@ -76,6 +77,12 @@ func about(from, to int, k kind) (a door.About) {
 	return a
 }
 
+// halfConn is a *net.TCPConn, or a *door.Sealed over one.
+type halfConn interface {
+	net.Conn
+	CloseWrite() error
+}
+
 // Gate is where the peers of one rank of one communicator arrive.
 type Gate struct {
 	s      *Listener
@@ -87,11 +94,11 @@ type Gate struct {
 	closed bool
 	gaveUp *transport.Notice // closed, and why
 	came   map[int]*arrival
-	asking []*net.TCPConn
+	asking []halfConn
 }
 
 type arrival struct {
-	conns    [kinds]*net.TCPConn
+	conns    [kinds]halfConn
 	to       int
 	complete chan struct{} // closed when all have come
 }
@@ -141,7 +148,7 @@ func (g *Gate) close(why *transport.Notice) {
 
 // dismiss closes a connection, if there is one, with the reason, or a goodbye: else the peer would take this process for
 // dead.
-func dismiss(k kind, c *net.TCPConn, why *transport.Notice) {
+func dismiss(k kind, c halfConn, why *transport.Notice) {
 	switch {
 	case c == nil:
 		return
@@ -166,7 +173,7 @@ func (g *Gate) from(peer int) *arrival {
 
 // enter takes a connection of a peer, in place of one that the peer has given up.
 func (g *Gate) enter(about door.About, c net.Conn) {
-	conn := c.(*net.TCPConn)
+	conn := c.(halfConn)
 	from, to := int(binary.LittleEndian.Uint32(about[0:])), int(binary.LittleEndian.Uint32(about[4:]))
 	k := kind(about[8])
 	g.mu.Lock()
@@ -202,7 +209,7 @@ func (g *Gate) enter(about door.About, c net.Conn) {
 // on to that connection, which ends with the peer.
 func (g *Gate) wait(
 	ctx context.Context, self, peer int, addr string, gate door.Room,
-) (conns [kinds]*net.TCPConn, err error) {
+) (conns [kinds]halfConn, err error) {
 	g.mu.Lock()
 	a := g.from(peer)
 	g.mu.Unlock()
@@ -268,7 +275,7 @@ var (
 func (g *Gate) Connect(
 	ctx context.Context, self, peer int, addr string, gate door.Room, bell *transport.Waiter,
 ) (*Conn, error) {
-	var conns [kinds]*net.TCPConn
+	var conns [kinds]halfConn
 	var err error
 	if self > peer {
 		conns, err = g.wait(ctx, self, peer, addr, gate)
@@ -319,8 +326,8 @@ func (g *Gate) failure(self, peer int, addr string, err error) error {
 // dial opens a connection to the gate of a peer. Whoever is told of a gate finds it open, or its rank gone.
 func (g *Gate) dial(
 	ctx context.Context, self, peer int, k kind, addr string, gate door.Room,
-) (*net.TCPConn, error) {
-	h := door.Hello{Room: gate, About: about(self, peer, k), Secret: g.secret}
+) (halfConn, error) {
+	h := door.Hello{Room: gate, About: about(self, peer, k), Secret: g.secret, Wire: g.s.wire}
 	var last error
 	answered := time.Now() // that the peer's host has, last
 	c, err := door.Dial(ctx, addr, h, func(met error) error {
@@ -343,5 +350,5 @@ func (g *Gate) dial(
 	if err != nil {
 		return nil, err
 	}
-	return c.(*net.TCPConn), nil
+	return c.(halfConn), nil
 }

@@ -31,6 +31,7 @@ const (
 
 // receiver is the receiving side of data: a ring that the goroutine readData fills. Positions never wrap.
 type receiver struct {
+	in     io.Reader // data, opened
 	ring   []byte
 	tail   atomic.Uint64 // written by readData
 	_      [128]byte
@@ -88,7 +89,7 @@ func (r *receiver) free(tail uint64) []byte {
 
 // readData moves what arrives into the ring until the peer's stream ends.
 func (c *Conn) readData() {
-	defer c.readerDone()
+	defer c.userDone()
 	var tail uint64
 	for c.state.Load()&closed == 0 {
 		into := c.free(tail)
@@ -101,7 +102,7 @@ func (c *Conn) readData() {
 			c.asleep.Store(false)
 			continue
 		}
-		n, err := c.data.Read(into)
+		n, err := c.in.Read(into)
 		if n > 0 {
 			tail += uint64(n)
 			c.tail.Store(tail)
@@ -119,8 +120,8 @@ func (c *Conn) readData() {
 func (c *Conn) dataEnded(err error) {
 	known := c.state.Or(ended)&(closed|gone) != 0
 	switch {
-	case errors.Is(err, io.EOF):
-		_ = c.data.CloseWrite() // the peer reads no more; let it know that we are through, too
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		c.closeWrite() // the peer reads no more; let it know that we are through, too
 	case known || errors.Is(err, unix.ECONNRESET):
 	default:
 		c.lose(lifecycle.CodeUnreachable, "the connection broke", err)
@@ -133,7 +134,7 @@ func (c *Conn) dataEnded(err error) {
 
 // readControl waits for what the peer has to say, and for its end.
 func (c *Conn) readControl() {
-	defer c.readerDone()
+	defer c.userDone()
 	for {
 		frame, notice, err := readFrame(c.control)
 		switch {
@@ -152,6 +153,9 @@ func (c *Conn) readControl() {
 			c.lose(lifecycle.CodeRankDead,
 				"its kernel closed the connection without a goodbye, so the process ended", err)
 			_ = door.KeepWatch(c.data, c.grace) // its kernel sends the rest; without an end if the host goes, too
+		case errors.Is(err, door.ErrForged):
+			c.lose(lifecycle.CodeUnreachable, "the connection broke", err)
+			c.stopData()
 		case errors.Is(err, errFrame):
 			c.lose(lifecycle.CodeInternal, "it spoke nonsense on the control connection", err)
 			c.stopData()

@@ -30,7 +30,13 @@ var secret = []byte("a secret of 16 bytes or more")
 
 func listen(t *testing.T) *Listener {
 	t.Helper()
-	s, err := Listen(netip.MustParseAddr("127.0.0.1"), 0, slog.New(slog.DiscardHandler))
+	return listenOn(t, door.Plain)
+}
+
+// listenOn is listen with connections that are protected.
+func listenOn(t *testing.T, wire door.Wire) *Listener {
+	t.Helper()
+	s, err := Listen(netip.MustParseAddr("127.0.0.1"), wire, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,12 +60,18 @@ func within(t *testing.T, d time.Duration) context.Context {
 // connect connects ranks 0 and 1 through a Listener.
 func connect(t *testing.T, s *Listener) (conns [2]*Conn, waiters [2]*transport.Waiter) {
 	t.Helper()
+	return connectVia(t, s, s.Door().Addr())
+}
+
+// connectVia is connect where rank 0 dials another address.
+func connectVia(t *testing.T, s *Listener, via string) (conns [2]*Conn, waiters [2]*transport.Waiter) {
+	t.Helper()
 	gates := [2]*Gate{s.Gate(comm, secret), s.Gate(comm, secret)}
 	var wg sync.WaitGroup
 	for rank, g := range gates {
 		waiters[rank] = transport.NewWaiter(2, transport.Patience{})
 		wg.Go(func() {
-			c, err := g.Connect(within(t, 30*time.Second), rank, 1-rank, s.Door().Addr(), gates[1-rank].ID(), waiters[rank])
+			c, err := g.Connect(within(t, 30*time.Second), rank, 1-rank, via, gates[1-rank].ID(), waiters[rank])
 			if err != nil {
 				t.Error(err)
 				return

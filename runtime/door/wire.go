@@ -1,0 +1,261 @@
+package door
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+)
+
+// Wire says how that is protected which passes over a connection after the handshake.
+type Wire uint8
+
+// The numbers are the protocol's. A later one protects more.
+const (
+	Plain        Wire = iota // not at all
+	Authenticate             // all can read it; what is changed on the way is noticed, and the connection ends
+	Encrypt                  // and nobody can read it who does not have the secret
+)
+
+func (w Wire) String() string {
+	switch w {
+	case Plain:
+		return "plain"
+	case Authenticate:
+		return "authenticate"
+	case Encrypt:
+		return "encrypt"
+	default:
+		return fmt.Sprintf("wire %d", uint8(w))
+	}
+}
+
+// ParseWire is the inverse of String.
+func ParseWire(text string) (Wire, error) {
+	for w := Plain; w <= Encrypt; w++ {
+		if strings.EqualFold(text, w.String()) {
+			return w, nil
+		}
+	}
+	return Plain, errors.New("want plain, authenticate or encrypt")
+}
+
+// ErrForged is the end of a Sealed on which something else came than was sent. None of it is passed on.
+var ErrForged = errors.New("what arrives is not what was sent: somebody on the network changes, repeats or drops it")
+
+const (
+	headSize   = 4         // of a record: how long its payload is
+	tagSize    = 16        // of a record: what authenticates it
+	maxPayload = 16 << 10  // of a record; a larger one is forged
+	minBuffer  = 4 << 10   // for what has arrived
+	maxBuffer  = 128 << 10 // it grows so far when that much arrives at once
+	keyTime    = 1 << 20   // records that are sealed with one key: AES-GCM is good for some millions of this size
+	keySize    = 32
+)
+
+// agreed is what the two sides of a handshake agree on for what follows.
+type agreed struct {
+	wire       Wire
+	secret     []byte
+	transcript []byte // of what both said, with a nonce of each
+}
+
+// over returns what follows over conn, as one of the sides sees it.
+func (a agreed) over(conn net.Conn, dialer bool) net.Conn {
+	if a.wire == Plain {
+		return conn
+	}
+	there, here := a.direction("dialer"), a.direction("door") // from the dialer, from the door
+	if dialer {
+		there, here = here, there
+	}
+	return &Sealed{Conn: conn, in: there, out: here}
+}
+
+func (a agreed) direction(from string) *direction {
+	info := "carillon " + a.wire.String() + " from the " + from
+	return &direction{key: must(hkdf.Key(sha256.New, a.secret, a.transcript, info, keySize)), hide: a.wire == Encrypt}
+}
+
+// direction is one way of a connection: records, each sealed with its number.
+type direction struct {
+	hide  bool // the payload, or it is sent in the clear
+	key   []byte
+	aead  cipher.AEAD // of key; nil until it is used first
+	count uint64      // records so far
+	nonce [12]byte    // ends with the number of the record
+}
+
+// next prepares for another record. Keys follow from each other, and none leads back to the one before.
+func (d *direction) next() {
+	if d.count > 0 && d.count%keyTime == 0 {
+		d.key, d.aead = must(hkdf.Expand(sha256.New, d.key, "carillon next key", keySize)), nil
+	}
+	if d.aead == nil {
+		d.aead = must(cipher.NewGCM(must(aes.NewCipher(d.key))))
+	}
+	binary.BigEndian.PutUint64(d.nonce[4:], d.count)
+	d.count++
+}
+
+// seal appends a record with a payload of at most maxPayload bytes.
+func (d *direction) seal(to, payload []byte) []byte {
+	d.next()
+	head := len(to)
+	to = binary.BigEndian.AppendUint32(to, uint32(len(payload)))
+	if d.hide {
+		return d.aead.Seal(to, d.nonce[:], payload, to[head:])
+	}
+	to = append(to, payload...)
+	return d.aead.Seal(to, d.nonce[:], nil, to[head:])
+}
+
+// open returns the payload of a record, in the record's memory.
+func (d *direction) open(record []byte) (payload []byte, err error) {
+	d.next()
+	visible := headSize
+	if !d.hide {
+		visible = len(record) - tagSize
+	}
+	sealed := record[visible:]
+	opened, err := d.aead.Open(sealed[:0], d.nonce[:], sealed, record[:visible])
+	if err != nil {
+		return nil, ErrForged
+	}
+	return record[headSize : visible+len(opened)], nil
+}
+
+// Sealed is a connection whose ends share the keys of a handshake. What is written goes out in records:
+//
+//	length   uint32, big-endian: bytes of the payload, at most 16 KiB
+//	payload  encrypted, or in the clear
+//	tag      [16], of length and payload
+//
+// with AES-256-GCM; the nonce is the record's number, so that a record is good at its place alone. Reading returns
+// io.ErrUnexpectedEOF when the stream ends within a record, and ErrForged, from then on, when one is not as it was
+// sent. That the stream was cut between two records, who reads must know from what it has read.
+//
+// One goroutine may read, and any may write.
+type Sealed struct {
+	net.Conn
+
+	in       *direction
+	buf      []byte // what has arrived is buf[from:to]
+	from, to int
+	full     bool   // the last read has filled buf
+	opened   []byte // in buf
+	err      error  // ErrForged, once it was met
+
+	mu     sync.Mutex
+	out    *direction
+	record []byte
+	broken error // a record that did not go out whole: after it, nothing does
+}
+
+// Read implements net.Conn. It returns what is left of one record at most.
+func (s *Sealed) Read(p []byte) (int, error) {
+	for len(s.opened) == 0 {
+		if s.err != nil {
+			return 0, s.err
+		}
+		if err := s.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, s.opened)
+	s.opened = s.opened[n:]
+	return n, nil
+}
+
+// next reads and opens a record.
+func (s *Sealed) next() error {
+	if err := s.fill(headSize); err != nil {
+		return err
+	}
+	size := binary.BigEndian.Uint32(s.buf[s.from:])
+	if size > maxPayload {
+		s.err = ErrForged
+		return s.err
+	}
+	whole := headSize + int(size) + tagSize
+	if err := s.fill(whole); err != nil {
+		return err
+	}
+	record := s.buf[s.from : s.from+whole]
+	s.from += whole
+	s.opened, s.err = s.in.open(record)
+	return s.err
+}
+
+// fill reads until that many bytes are there.
+func (s *Sealed) fill(need int) error {
+	for s.to-s.from < need {
+		s.from, s.to = 0, copy(s.buf, s.buf[s.from:s.to])
+		if s.full && len(s.buf) < maxBuffer || len(s.buf) < need {
+			larger := make([]byte, max(need, minBuffer, min(2*len(s.buf), maxBuffer)))
+			copy(larger, s.buf[:s.to])
+			s.buf = larger
+		}
+		n, err := s.Conn.Read(s.buf[s.to:])
+		s.to += n
+		s.full = s.to == len(s.buf)
+		if n == 0 && errors.Is(err, io.EOF) && s.to > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if n == 0 && err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Write implements net.Conn.
+func (s *Sealed) Write(p []byte) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n < len(p) && s.broken == nil {
+		payload := p[n:min(len(p), n+maxPayload)]
+		s.record = s.out.seal(s.record[:0], payload)
+		if _, s.broken = s.Conn.Write(s.record); s.broken == nil {
+			n += len(payload)
+		}
+	}
+	return n, s.broken
+}
+
+// Seal appends the records of p to a buffer, for a caller that writes them to Conn itself, in this order, in place of
+// Write. See SealedSize.
+func (s *Sealed) Seal(to, p []byte) []byte {
+	for len(p) > 0 {
+		n := min(len(p), maxPayload)
+		to = s.out.seal(to, p[:n])
+		p = p[n:]
+	}
+	return to
+}
+
+// SealedSize is how much room Seal needs for n bytes.
+func SealedSize(n int) int { return n + (n+maxPayload-1)/maxPayload*(headSize+tagSize) }
+
+// CloseWrite shuts down the writing side, or all of a Conn that has no sides.
+func (s *Sealed) CloseWrite() error {
+	if half, ok := s.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return s.Close()
+}
+
+// must is for what fails with keys of another size alone.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

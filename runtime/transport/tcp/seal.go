@@ -1,0 +1,99 @@
+package tcp
+
+import (
+	"errors"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/runtime/door"
+)
+
+// burst is how many bytes are sealed at a time: a system call writes them, while the peer opens those before.
+const burst = 64 << 10
+
+// sealer is the part of a sender whose connection is protected. What is sealed must go out, in this order: it counts as
+// sent, and what the kernel has no room for is left to watch.
+type sealer struct {
+	conn *door.Sealed
+	buf  []byte
+	rest []byte                // of buf, not written yet: watch's while sender.blocked, else empty
+	more func(fd uintptr) bool // writes rest; made once
+
+	mu sync.Mutex // held while bytes are sealed and written, and to tell whether watch has a rest
+}
+
+func newSealer(conn *door.Sealed) *sealer {
+	s := &sealer{conn: conn, buf: make([]byte, 0, door.SealedSize(burst))}
+	s.more = s.writeRest
+	return s
+}
+
+// writeRest writes until nothing is left, or returns false if there is no room.
+func (s *sealer) writeRest(fd uintptr) bool {
+	for len(s.rest) > 0 {
+		n, err := unix.SendmsgN(int(fd), s.rest, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return false
+		case err != nil:
+			return true // the peer is gone, and the control connection says why
+		}
+		s.rest = s.rest[n:]
+	}
+	return true
+}
+
+// trySendSealed is TrySend on a protected connection.
+func (c *Conn) trySendSealed(p []byte) (int, error) {
+	s := c.seal
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.state.Load()&(closed|gaveUp|gone) != 0 { // closeWrite may have been called by now
+		return 0, c.refusal()
+	}
+	p = p[:min(len(p), burst)]
+	s.buf = s.conn.Seal(s.buf[:0], p)
+	c.p = s.buf
+	err := c.raw.Write(c.write)
+	c.p = nil
+	switch {
+	case err != nil:
+		return 0, c.refusal()
+	case c.err == nil:
+	case errors.Is(c.err, unix.EAGAIN):
+		c.n = 0
+	default:
+		return 0, nil // as in TrySend
+	}
+	if s.rest = s.buf[c.n:]; len(s.rest) > 0 {
+		c.blocked.Store(true)
+		c.full <- struct{}{}
+	}
+	return len(p), nil
+}
+
+// flush writes the rest as soon as there is room, and then what closeWrite has left to it.
+func (c *Conn) flush() {
+	s := c.seal
+	_ = c.raw.Write(s.more) // ends at Close's deadline
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rest = nil
+	c.blocked.Store(false)
+	if c.state.Load()&(closed|gaveUp|ended) != 0 {
+		_ = c.data.CloseWrite()
+	}
+}
+
+// closeWrite tells the peer that nothing follows what was taken from the caller. The state says so already.
+func (c *Conn) closeWrite() {
+	if c.seal != nil {
+		c.seal.mu.Lock()
+		defer c.seal.mu.Unlock()
+		if c.blocked.Load() {
+			return // flush will
+		}
+	}
+	_ = c.data.CloseWrite()
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/node"
@@ -96,7 +97,10 @@ func quietRank(role string) (err error) {
 		fmt.Println("at work")
 	}
 	numbers := make([]float32, 10)
+	compute := time.NewTicker(10 * time.Millisecond) // between two steps
+	defer compute.Stop()
 	for err == nil {
+		<-compute.C
 		err = ccl.AllReduce(ctx, world, numbers, numbers, ccl.Sum)
 	}
 	if role == "handle" {

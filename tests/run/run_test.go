@@ -88,6 +88,7 @@ func TestRestart(t *testing.T) {
 	first := j.AwaitPID(`^\[1\] ready (\d+)$`)
 	e2e.Kill(t, first, syscall.SIGKILL)
 	j.Await(`^carillon: all ranks are started again: restart 1 of 5$`)
+	j.Await(`^\[1\] attempt 1 of 5$`)
 	second := j.AwaitPID(`restart 1 of 5\n(?s:.*)^\[0\] ready (\d+)$`)
 	e2e.Kill(t, second, syscall.SIGKILL)
 	check(t, j, 0, "restart 2 of 5", "[1] attempt 2 of 5\n")

@@ -204,7 +204,7 @@ func (d *Door) receive(conn net.Conn, place *list.Element) {
 		r.enter(about, agreed.over(conn, false))
 		return
 	case errors.Is(err, errWordless): // somebody looked whether this process lives, which is worth no line
-	case errors.Is(err, ErrUnknown):
+	case errors.Is(err, ErrUnknown), errors.Is(err, errLeft):
 		// A rank that comes too early asks again, and one that comes for what is no more says so itself.
 		d.log.Debug("refused a connection", "from", conn.RemoteAddr().String(), "because", err)
 	default:

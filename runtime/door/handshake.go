@@ -65,7 +65,9 @@ const (
 var (
 	// errWordless is the end of a connection that came and went without a byte.
 	errWordless = errors.New("it said nothing")
-	errForeign  = errors.New("it does not speak this protocol")
+	// errLeft is the end of a connection for a room that is here, such as of a rank that is connected by another one now.
+	errLeft    = errors.New("it left before it proved itself")
+	errForeign = errors.New("it does not speak this protocol")
 )
 
 // Gone tells whether what an attempt to dial met means that what was behind the door is no more, given that it was
@@ -253,7 +255,9 @@ func answer(conn io.ReadWriter, wire Wire, lookup func(Room) *room) (*room, Abou
 		return fail(err)
 	}
 	proved := make([]byte, sha256.Size)
-	if _, err := io.ReadFull(conn, proved); err != nil {
+	if _, err := io.ReadFull(conn, proved); errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		return fail(errLeft)
+	} else if err != nil {
 		return fail(err)
 	}
 	if !hmac.Equal(proved, proof(r.secret, "dialer", hello, challenge)) {

@@ -2,6 +2,7 @@ package tape
 
 import (
 	"context"
+	"math"
 	"sync"
 	"testing"
 
@@ -160,8 +161,12 @@ func TestSlotsInOrder(t *testing.T) {
 	}
 	slots := r.Slots()
 	buf := make([]Slot, 0, len(slots))
-	if n := testing.AllocsPerRun(100, func() { buf, _ = r.AppendSlots(buf[:0]) }); n > 0 {
-		t.Errorf("reading the table again allocates %v times", n)
+	least := math.Inf(1) // goroutines of other tests allocate, too
+	for range 10 {
+		least = min(least, testing.AllocsPerRun(100, func() { buf, _ = r.AppendSlots(buf[:0]) }))
+	}
+	if least > 0 {
+		t.Errorf("reading the table again allocates %v times", least)
 	}
 }
 

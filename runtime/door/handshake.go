@@ -251,7 +251,9 @@ func answer(conn io.ReadWriter, wire Wire, lookup func(Room) *room) (*room, Abou
 	}
 	said := appendNonce([]byte{welcome, version, byte(wire)})
 	challenge := said[2:]
-	if _, err := conn.Write(said); err != nil {
+	if _, err := conn.Write(said); errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return fail(errLeft)
+	} else if err != nil {
 		return fail(err)
 	}
 	proved := make([]byte, sha256.Size)

@@ -100,7 +100,8 @@ func BenchmarkExporterThatBlocks(b *testing.B) {
 		return &side{fed: fed{p, process}}
 	}
 	stuck := forever{make(chan struct{}, 1), make(chan struct{})}
-	blocked, none := build(trace.NewGate(stuck, slog.New(slog.DiscardHandler))), build()
+	gate := trace.NewGate(stuck, slog.New(slog.DiscardHandler)) // whose end is not the projector's affair
+	blocked, none := build(gate), build()
 	for b.Loop() {
 		for _, s := range []*side{blocked, none} {
 			start := time.Now()
@@ -123,5 +124,8 @@ func BenchmarkExporterThatBlocks(b *testing.B) {
 		if err := s.Close(context.Background()); err != nil {
 			b.Error(err)
 		}
+	}
+	if err := gate.Shutdown(context.Background()); err != nil {
+		b.Error(err)
 	}
 }

@@ -126,10 +126,13 @@ func (t *file) malformed(format string, args ...any) error {
 // readAt fills b from off on. Of a tape that is cut short while it is read, nothing is read any more: its writer has
 // given it up, and what is left stands still.
 func (t *file) readAt(b []byte, off int64) error {
-	n, err := t.f.ReadAt(b, off)
-	if err == nil && !t.partial && t.geo.op > 0 {
-		var last [1]byte
-		_, err = t.f.ReadAt(last[:], t.geo.size()-1)
+	var n int
+	var err error
+	if !t.partial && t.geo.op > 0 && t.cut == 0 && len(b) > 0 { // is its last byte there?
+		_, err = t.f.ReadAt(b[:1], t.geo.size()-1)
+	}
+	if err == nil {
+		n, err = t.f.ReadAt(b, off)
 	}
 	switch {
 	case errors.Is(err, io.EOF) && t.cut > 0 && off+int64(len(b)) <= t.geo.size():

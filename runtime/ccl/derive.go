@@ -318,7 +318,11 @@ func (c *core) split(ctx context.Context, d *derivation, mine wish) error {
 		ranks[i] = meet.Introduction{Meets: c.meets[m], Card: wishes[m].card}
 	}
 	d.seat(members)
-	return d.child.connect(ctx, d.init, port, ranks, members)
+	err = d.child.connect(ctx, d.init, port, ranks, members)
+	if p, ok := errors.AsType[*PeerError](err); ok && p.Rank == d.child.rank {
+		err = cmp.Or(context.Cause(c.ctx), err) // the others say that this rank is the reason: it knows its own
+	}
+	return err
 }
 
 // membersOf are the ranks with a color, in the order of their keys.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -54,6 +55,10 @@ func NoticeOf(err error, self int) Notice {
 		n.Detail = peer.Detail
 	}
 	switch {
+	case slices.Contains([]lifecycle.Code{
+		lifecycle.CodeAborted, lifecycle.CodeRevoked, lifecycle.CodeDestroyed, lifecycle.CodeUnfinished,
+	}, n.Code): // another call here ended the communicator
+		n.Code = lifecycle.CodePeerAborted
 	case n.Code == lifecycle.CodeCanceled:
 		n.Code = lifecycle.CodeAbandoned
 		if ok && peer.Rank >= 0 {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
 )
 
@@ -39,8 +40,8 @@ func Make(cfg Config, dirs []string, spare int) (w *Writer, less string, elsewhe
 		w, problem := makeIn(cfg, whole)
 		if w != nil {
 			if size := w.length; size < whole {
-				problems = append(problems, fmt.Sprintf("it has %.1f MiB instead of %.1f MiB, as %s has %.1f MiB free",
-					mib(size), mib(whole), dir, mib(free(dir))))
+				problems = append(problems, fmt.Sprintf("it has %s instead of %s, as %s has %s free",
+					text(size), text(whole), dir, text(free(dir))))
 			}
 			return w, strings.Join(problems, "; "), i > 0, nil
 		}
@@ -51,7 +52,7 @@ func Make(cfg Config, dirs []string, spare int) (w *Writer, less string, elsewhe
 
 // makeIn makes a tape in cfg.Dir, of a size for which there is room; or says why it can't.
 func makeIn(cfg Config, size int64) (w *Writer, problem string) {
-	problem = fmt.Sprintf("%s has no room: %.1f MiB are free", cfg.Dir, mib(free(cfg.Dir)))
+	problem = fmt.Sprintf("%s has no room: %s free", cfg.Dir, text(free(cfg.Dir)))
 	for ; size >= MinSize/2; size = size/smaller + headerSize {
 		if !hasRoom(cfg.Dir, size) {
 			continue
@@ -72,7 +73,7 @@ func makeIn(cfg Config, size int64) (w *Writer, problem string) {
 	return nil, problem
 }
 
-func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+func text(bytes int64) string { return humanize.IBytes(uint64(bytes)) }
 
 // hasRoom tells whether there is room for a tape in a directory, which need not exist.
 func hasRoom(dir string, size int64) bool { return free(dir)/roomShare >= size }

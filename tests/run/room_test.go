@@ -63,7 +63,7 @@ func TestPlainRunsInASmallContainer(t *testing.T) {
 func TestNoPlaceForTapes(t *testing.T) {
 	const nowhere = `mount -t tmpfs -o ro none /dev/shm; mount -t tmpfs -o ro none $TMPDIR; `
 	for name, c := range map[string]struct{ mounts, said string }{
-		"full":            {small + `; dd if=/dev/zero of=/dev/shm/mine bs=1M status=none || true`, `has no room: 0\.0 MiB are free`},
+		"full":            {small + `; dd if=/dev/zero of=/dev/shm/mine bs=1M status=none || true`, `has no room: 0 B free`},
 		"read-only":       {`mount -t tmpfs -o ro none /dev/shm`, `read-only file system`},
 		"somebody else's": {small + `; mkdir -m 700 /dev/shm/carillon-0; chown 4711 /dev/shm/carillon-0`, `belongs to user 4711`},
 		"no files":        {`mount -t tmpfs -o nr_inodes=2 none /dev/shm`, `no space left on device`},

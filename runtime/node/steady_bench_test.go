@@ -1,15 +1,12 @@
 package node_test
 
 import (
-	"bufio"
-	"fmt"
-	"os"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -74,20 +71,13 @@ func used(job []*process) time.Duration {
 // resident is the process's resident set, in MiB.
 func (p *process) resident() float64 {
 	p.b.Helper()
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	proc, err := procfs.NewProc(p.cmd.Process.Pid)
 	if err != nil {
 		p.b.Fatal(err)
 	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if rest, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
-			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 64)
-			if err != nil {
-				p.b.Fatal(err)
-			}
-			return kib / 1024
-		}
+	status, err := proc.NewStatus()
+	if err != nil {
+		p.b.Fatal(err)
 	}
-	p.b.Fatalf("%s has no VmRSS", f.Name())
-	return 0
+	return float64(status.VmRSS) / (1 << 20)
 }

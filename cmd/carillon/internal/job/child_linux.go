@@ -2,10 +2,9 @@ package job
 
 import (
 	"errors"
-	"os"
-	"strconv"
 	"syscall"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/telemetry/process"
@@ -27,20 +26,17 @@ func (r *rank) follow() error {
 
 // openGroup has a pidfd of each process of a group that runs, but for the first.
 func openGroup(pgid int) []int {
-	entries, err := os.ReadDir("/proc")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return nil
 	}
 	var fds []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == pgid {
+	for _, p := range all {
+		group, err := unix.Getpgid(p.PID)
+		if err != nil || group != pgid || p.PID == pgid || !process.Running(p.PID) {
 			continue
 		}
-		if group, err := unix.Getpgid(pid); err != nil || group != pgid || !process.Running(pid) {
-			continue
-		}
-		fd, err := unix.PidfdOpen(pid, 0)
+		fd, err := unix.PidfdOpen(p.PID, 0)
 		switch {
 		case errors.Is(err, unix.ESRCH): // it has just ended
 		case err != nil: // there are no pidfds here: poll waits its whole time for it

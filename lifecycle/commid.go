@@ -24,6 +24,11 @@ func ChildCommID(parent CommID, split uint64, color int) CommID {
 	return hashID("carillon communicator: child", b)
 }
 
+// RunCommID names the communicator that the ranks of one run of a job make under an id that all its runs have.
+func RunCommID(id CommID, run Run) CommID {
+	return hashID("carillon communicator: of a run", binary.LittleEndian.AppendUint64(id[:], uint64(run)))
+}
+
 func hashID(purpose string, data []byte) CommID {
 	h := sha256.New()
 	h.Write([]byte(purpose))

@@ -38,7 +38,23 @@ func (rt *Runtime) World(ctx context.Context, opts ...Option) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.meetFirst(ctx, at)
+	return c.meetFirst(ctx, at, c.joinRun)
+}
+
+// joinRun makes the process part of the run that rank 0 of a world has, and gives the world its id in that run. Until
+// then it has the one that all runs in the same environment have.
+func (c *core) joinRun(zero *meet.Introduction) {
+	c.rt.inRun(zero.Run)
+	c.id = lifecycle.RunCommID(c.id, zero.Run)
+	c.life.Identify(c.id)
+	c.tape.Describe(c.tapeInfo(CommID{}, 0))
+}
+
+// inRun makes the process part of a run, unless it is part of one.
+func (rt *Runtime) inRun(run lifecycle.Run) {
+	if rt.run.CompareAndSwap(0, uint64(run)) {
+		rt.cfg.Tape.Run(run)
+	}
 }
 
 // openWorld gives a World its number, which the ranks agree on, and makes all that this rank can make alone.
@@ -53,6 +69,9 @@ func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 	m.info.ID = lifecycle.RootCommID(id)
 	if err := m.outsideGroup(); err != nil {
 		return nil, nil, err
+	}
+	if m.info.Rank == 0 {
+		rt.inRun(lifecycle.NewRun())
 	}
 	at := rendezvous.Rendezvous(mem.New(1).Rank())
 	switch {
@@ -242,7 +261,7 @@ func (m *making) make(id UniqueID, at rendezvous.Rendezvous) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.meetFirst(m.ctx, at)
+	return c.meetFirst(m.ctx, at, nil)
 }
 
 func (m *making) open(id UniqueID) (*Comm, error) {
@@ -254,11 +273,14 @@ func (m *making) open(id UniqueID) (*Comm, error) {
 	return c, nil
 }
 
-// meetFirst makes a communicator that has no parent ready, with the ranks that come to a rendezvous.
-func (c *Comm) meetFirst(ctx context.Context, at rendezvous.Rendezvous) (*Comm, error) {
+// meetFirst makes a communicator that has no parent ready, with the ranks that come to a rendezvous. met, if not nil,
+// gets what rank 0 says of itself.
+func (c *Comm) meetFirst(
+	ctx context.Context, at rendezvous.Rendezvous, met func(zero *meet.Introduction),
+) (*Comm, error) {
 	info := c.life.Info()
 	a := c.initAct(ctx, info.Call, info.Site).start()
-	return c.initialize(ctx, a, func(ctx context.Context) error { return c.meet(ctx, a, at, info.Rank, info.Size) })
+	return c.initialize(ctx, a, func(ctx context.Context) error { return c.meet(ctx, a, at, info.Rank, info.Size, met) })
 }
 
 // MeetingLimit is how long the ranks of World, InitRank and JoinGrow wait for the others where no context says it.
@@ -280,11 +302,13 @@ func limited(ctx context.Context, limit time.Duration) (
 	}
 }
 
-func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank, size int) error {
+func (c *core) meet(
+	ctx context.Context, a *act, at rendezvous.Rendezvous, rank, size int, met func(zero *meet.Introduction),
+) error {
 	defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
 	a.phase(tape.PhaseRendezvous)
 	_, local := at.(*mem.Rendezvous)
-	var mine meet.Introduction
+	mine := meet.Introduction{Run: lifecycle.Run(c.rt.run.Load())}
 	port, err := c.rt.fabric.Prepare(c.id, c.secret, size, local)
 	if err == nil {
 		mine.Card = port.Card()
@@ -299,12 +323,15 @@ func (c *core) meet(ctx context.Context, a *act, at rendezvous.Rendezvous, rank,
 	defer cancel()
 	meeting, cancel := endedBy(bounded, err) // so that the others are told
 	defer cancel()
-	ranks, met := meet.Introduce(meeting, at, rank, size, &mine)
-	if err = cmp.Or(err, explain(met)); err != nil {
+	ranks, failed := meet.Introduce(meeting, at, rank, size, &mine)
+	if err = cmp.Or(err, explain(failed)); err != nil {
 		if port != nil {
 			port.GiveUp(transport.NoticeOf(err, rank))
 		}
 		return err
+	}
+	if met != nil {
+		met(&ranks[0])
 	}
 	if err := c.connect(ctx, a, port, ranks, nil); err != nil {
 		return err
@@ -434,7 +461,7 @@ func (c *core) connect(
 	}
 	c.tape.Describe(c.tapeInfo(c.life.Info().Parent, len(topology.Ranks)))
 	a.phase(tape.PhaseConnect)
-	links, err := port.Connect(ctx, c.rank, cards)
+	links, err := port.Connect(ctx, c.id, c.rank, cards)
 	if err != nil {
 		return c.gaveUp(c.life.Info().Call, members, err)
 	}

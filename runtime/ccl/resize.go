@@ -69,7 +69,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	d.meet = func(ctx context.Context) error {
 		meet := func(ctx context.Context, at rendezvous.Rendezvous) error {
 			d.seat(members)
-			return d.child.meet(ctx, d.init, at, d.child.rank, d.child.size)
+			return d.child.meet(ctx, d.init, at, d.child.rank, d.child.size, nil)
 		}
 		addresses := make([]string, len(members))
 		for i, m := range members {
@@ -183,7 +183,7 @@ func (c *core) grow(ctx context.Context, d *derivation, mine UniqueID) error {
 	}
 	ctx, release := c.whileConnected(ctx)
 	defer release()
-	err = child.meet(ctx, d.init, c.rt.point.Dial(id), d.rank, d.size)
+	err = child.meet(ctx, d.init, c.rt.point.Dial(id), d.rank, d.size, nil)
 	if lost, ok := errors.AsType[*PeerError](context.Cause(ctx)); ok && err != nil {
 		return lost
 	}

@@ -64,6 +64,8 @@ type Runtime struct {
 	reapers  sync.WaitGroup // goroutines that report what was leaked, and end it
 	troubled atomic.Bool    // a communicator has failed, and none was made since
 
+	run atomic.Uint64 // the lifecycle.Run that the process is part of; 0 until it is known
+
 	naming sync.Mutex // held while a World gets its number
 	worlds int        // calls of World that were begun, so far; by the holder of naming
 }

@@ -1,9 +1,11 @@
 package ccl_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -142,5 +144,69 @@ func TestWorldThatWasNotBegunOnTape(t *testing.T) {
 	}
 	if !errors.Is(errs[2], ccl.ErrRuntimeClosed) {
 		t.Errorf("World on a closed runtime: %v", errs[2])
+	}
+}
+
+// TestWorldsOfTwoRuns: a job that is started again in the same environment makes communicators of other ids, and its
+// tapes say that it is another run.
+func TestWorldsOfTwoRuns(t *testing.T) {
+	worlds, taken := worldOf(t)
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	run := func() (runs [2]lifecycle.Run, ids [2][]lifecycle.CommID) {
+		var wg sync.WaitGroup
+		for r := range worlds {
+			wg.Go(func() {
+				w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "j"})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				rt := newRuntime(t, ccl.Config{World: worlds[r], Tape: w})
+				for range 2 {
+					world, err := rt.World(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer world.Close() //nolint:errcheck // the runtime says what is left
+					child, err := world.Split(t.Context(), 0, 0)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					ids[r] = append(ids[r], world.ID(), child.ID())
+					if err := errors.Join(child.Destroy(t.Context()), world.Destroy(t.Context())); err != nil {
+						t.Error(err)
+					}
+				}
+				tapes, err := tape.Open(w.Path())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				runs[r] = tapes.Header().Run
+				if err := errors.Join(tapes.Close(), rt.Close(t.Context()), w.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		return runs, ids
+	}
+	all, seen := []lifecycle.CommID{}, map[lifecycle.Run]bool{}
+	for range 2 {
+		runs, ids := run()
+		if runs[0] == 0 || runs[0] != runs[1] || seen[runs[0]] {
+			t.Errorf("the ranks are of the runs %v", runs)
+		}
+		if !slices.Equal(ids[0], ids[1]) {
+			t.Errorf("the ranks have communicators %v", ids)
+		}
+		seen[runs[0]], all = true, append(all, ids[0]...)
+	}
+	if slices.SortFunc(all, func(a, b lifecycle.CommID) int { return bytes.Compare(a[:], b[:]) }); len(slices.Compact(all)) != 8 {
+		t.Errorf("not eight communicators: %v", all)
 	}
 }

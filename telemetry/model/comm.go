@@ -28,10 +28,11 @@ type Comm struct {
 	Failure     *Failure
 	End         *Act // how this rank ended the communicator, or finalized it; nil while it has not
 
-	root    uint32 // as tape.Slot.Root
-	cut     []*Act // those that were open when this rank ended the communicator
-	changed bool   // operations became known since the last look
-	seen    uint64 // the last look at which it was in the table, or was not yet to be there
+	was     lifecycle.CommID // the id it had, if it has another one since the last step
+	root    uint32           // as tape.Slot.Root
+	cut     []*Act           // those that were open when this rank ended the communicator
+	changed bool             // operations became known since the last look
+	seen    uint64           // the last look at which it was in the table, or was not yet to be there
 
 	wait      int32 // the rank that the running operation waits for; -1 for none
 	waitSince int64

@@ -50,6 +50,9 @@ type Step struct {
 	// Comm is nil for an event of a communicator that is not described on the tape any more, or where there is no room
 	// for it.
 	Comm *Comm
+	// Was is the id that Comm had until this event, if it has another one since: until its ranks have met, a world has one
+	// that those of other runs of the job have, too.
+	Was lifecycle.CommID
 	// Act is the act that began, goes on or has ended with a record of an act. It is nil for other records.
 	Act *Act
 	// Op is the operation that a record of an operation is about.
@@ -76,6 +79,7 @@ func (p *Process) Apply(ev *tape.Event) Step {
 	if s.Comm = p.comm(ev.Generation, ev.Root, &ev.Comm); s.Comm == nil {
 		return s
 	}
+	s.Was, s.Comm.was = s.Comm.was, lifecycle.CommID{}
 	if ev.IsLife {
 		p.applyLife(&s, &ev.Life)
 	} else {
@@ -99,6 +103,9 @@ func (p *Process) comm(generation, root uint32, info *tape.CommInfo) *Comm {
 		p.comms[generation] = c
 	}
 	if !info.ID.IsZero() {
+		if c.ID != info.ID {
+			c.was = c.ID
+		}
 		c.CommInfo = *info // a child of a split learns its rank late
 	}
 	if r := c.Of; c.root == generation && c.Parent.IsZero() && c.Rank >= 0 && c.Size > r.Size {

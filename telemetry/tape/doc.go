@@ -75,6 +75,7 @@
 //	920  seen i64: when the process's own telemetry looked at the table last; 0: never
 //	928  paused i64, resumed i64: when the process stood still last, and went on; 0: never
 //	944  exporter u64: a number for where the process exports its spans, and as what; 0: nowhere
+//	952  run u64: tells this start of the job from others; 0: not known yet
 //
 // # Markers and latches
 //

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
@@ -64,6 +65,8 @@ type Header struct {
 	// Exporter is a number for where the process exports its spans, and as what: those who have the same can send what
 	// it leaves. 0: it exports none.
 	Exporter uint64
+	// Run is the run of the job that the process is part of; 0 until it is known.
+	Run lifecycle.Run
 
 	mono, wall  int64 // one moment on both clocks
 	createdMono int64 // Created on the tape's clock
@@ -242,6 +245,7 @@ func (t *file) Header() Header {
 	h.Exported, h.Delivered = c.exported, c.delivered
 	h.Terminated, h.Seen = c.terminated, c.seen
 	h.Paused, h.Resumed, h.Exporter = c.paused, c.resumed, c.exporter
+	h.Run = lifecycle.Run(c.run)
 	// While a pair is being refreshed, that of the beginning serves as well.
 	if version, pair, ok := c.clock.current(); ok && version != 0 {
 		h.mono, h.wall = pair.mono, pair.wall

@@ -36,7 +36,7 @@ type (
 		check    uint64 // of static, by formatVersion
 		_        [512 - 392]byte
 		changing changing
-		_        [headerSize - 952]byte
+		_        [headerSize - 960]byte
 	}
 
 	// static is written once, before the file has its name.
@@ -75,7 +75,7 @@ type (
 		terminated      int64
 		seen            int64
 		paused, resumed int64
-		exporter        uint64
+		exporter, run   uint64
 	}
 
 	clockPair struct{ mono, wall int64 }

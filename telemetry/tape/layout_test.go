@@ -41,8 +41,8 @@ type (
 		exported, delivered            int64
 		terminated, seen               int64
 		paused, resumed                int64
-		exporter                       uint64
-		_                              [headerSize - 952]byte
+		exporter, run                  uint64
+		_                              [headerSize - 960]byte
 	}
 	cOp struct {
 		marker, launched, number                    uint64
@@ -199,6 +199,7 @@ func TestOffsets(t *testing.T) {
 		{"header paused", unsafe.Offsetof(h.paused), changingAt + unsafe.Offsetof(gh.changing.paused)},
 		{"header resumed", unsafe.Offsetof(h.resumed), changingAt + unsafe.Offsetof(gh.changing.resumed)},
 		{"header exporter", unsafe.Offsetof(h.exporter), changingAt + unsafe.Offsetof(gh.changing.exporter)},
+		{"header run", unsafe.Offsetof(h.run), changingAt + unsafe.Offsetof(gh.changing.run)},
 
 		{"slot op", unsafe.Offsetof(s.op), unsafe.Offsetof(gs.op)},
 		{"slot launched", unsafe.Offsetof(s.launched), unsafe.Offsetof(gs.launched)},

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape/internal/hole"
 )
 
@@ -164,6 +165,9 @@ func (w *Writer) Resumed(paused, since int64) {
 
 // Exporter says on the tape what Header.Exporter tells.
 func (w *Writer) Exporter(number uint64) { atomic.StoreUint64(&w.head().exporter, number) }
+
+// Run says on the tape which run of the job its process is part of.
+func (w *Writer) Run(run lifecycle.Run) { atomic.StoreUint64(&w.head().run, uint64(run)) }
 
 // head is what changes in the header; of a tape that is switched off, memory that nobody reads.
 func (w *Writer) head() *changing {

@@ -27,6 +27,9 @@
 // operation's number, as the trace id is, so that all ranks choose alike; it is not taken from the trace id, whose hash
 // would be most of what an operation costs a reader.
 //
+// A world gets the id that it has in its run of the job when its ranks have met. Until then its init is announced under
+// one that may be that of other runs, too, and then once more.
+//
 // Lives are connected by links, not by nesting: a life lasts days. A split links to its parent's init, a destroy to
 // its own, and every act to the caller's span if the caller's context had one. A refused call is a span with status
 // Error beside the act that made it a mistake. A call that a non-blocking communicator postponed is a span without an

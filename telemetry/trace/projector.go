@@ -7,6 +7,7 @@ import (
 
 	oteltrace "go.opentelemetry.io/otel/trace"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -70,6 +71,9 @@ func (p *Projector) Observe(s *model.Step) {
 	if s.Comm == nil {
 		return
 	}
+	if !s.Was.IsZero() {
+		p.renamed(s.Comm, s.Was)
+	}
 	if s.IsLife {
 		p.observeLife(s.Comm, s)
 	} else if s.Event.Op.Stage == tape.StageEnd {
@@ -77,6 +81,19 @@ func (p *Projector) Observe(s *model.Step) {
 	}
 	if g := p.pipe.gate; g != nil && p.emitted != (identity{}) && g.dropped.Load() == 0 {
 		g.deliveries.queued(g.queued.Load(), p.last)
+	}
+}
+
+// renamed moves the acts that go on, such as the init of a world, to the traces that they have by their communicator's
+// new id.
+func (p *Projector) renamed(m *model.Comm, was lifecycle.CommID) {
+	for _, a := range m.Acts {
+		if a.Kind == tape.ActInit {
+			p.origins.inited(m.ID)
+		}
+		p.store.closed(ActTraceID(was, a.Kind, a.Seq))
+		p.store.opened(actTrace(m, a))
+		p.emitStarted(m, a, &a.First)
 	}
 }
 

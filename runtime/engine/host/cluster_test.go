@@ -65,7 +65,7 @@ func newClusterOf(
 	}
 	c := &cluster{tb: tb, engines: make([]*host.Engine, size), links: make([]*fabric.Links, size)}
 	for r, err := range each(size, func(r int) error {
-		links, err := ports[r].Connect(tb.Context(), r, cards)
+		links, err := ports[r].Connect(tb.Context(), lifecycle.CommID{}, r, cards)
 		if err != nil {
 			return err
 		}

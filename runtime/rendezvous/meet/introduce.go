@@ -2,8 +2,10 @@ package meet
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/wire"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
@@ -13,6 +15,9 @@ type Introduction struct {
 	Meets   string // where meetings can be held in its process, host:port; empty if all ranks are of one Point
 	Contact string // where else its process can be reached; empty for nowhere
 	Card    []byte // how it is connected
+
+	// Run is the run of the job that its process is part of, if it knows that: rank 0 of a world does.
+	Run lifecycle.Run
 }
 
 // Introduce tells all ranks this one's identity, and returns theirs, by rank.
@@ -33,11 +38,13 @@ func Introduce(
 }
 
 func (i *Introduction) encode() []byte {
-	return wire.AppendBytes(wire.AppendBytes(wire.AppendBytes(nil, i.Meets), i.Contact), i.Card)
+	b := binary.LittleEndian.AppendUint64(nil, uint64(i.Run))
+	return wire.AppendBytes(wire.AppendBytes(wire.AppendBytes(b, i.Meets), i.Contact), i.Card)
 }
 
 func (i *Introduction) decode(b []byte) error {
 	r := wire.NewReader(b)
+	i.Run = lifecycle.Run(r.Uint64())
 	i.Meets, i.Contact, i.Card = r.Text(len(b)), r.Text(len(b)), r.Bytes(len(b))
 	return r.End()
 }

@@ -16,7 +16,7 @@ func (l *Links) connect(ctx context.Context, p *Port, ways []way, cards []*card)
 	for peer, w := range ways {
 		switch w {
 		case viaInproc:
-			c := l.f.hub.take(l.id, p.card.gate, cards[peer].gate, l.rank, peer)
+			c := l.f.hub.take(p.id, p.card.gate, cards[peer].gate, l.rank, peer)
 			c.Attach(l.waiter)
 			l.waiter.OnRest(c.Rest)
 			l.conns[peer] = c
@@ -169,14 +169,14 @@ func (l *Links) confirm(ctx context.Context) error {
 // late is the error of a context that ended while this rank waited for a peer.
 func (l *Links) late(peer int, err error) error {
 	return &lifecycle.PeerError{
-		Code: lifecycle.CodeNotJoined, Rank: peer, Self: l.rank, Comm: l.id,
+		Code: lifecycle.CodeNotJoined, Rank: peer, Self: l.rank, Comm: l.comm,
 		Detail: "it has not opened its connections; what does it do?", Err: err,
 	}
 }
 
 func (l *Links) dead(peer int, c *card) *lifecycle.PeerError {
 	return &lifecycle.PeerError{
-		Code: lifecycle.CodeRankDead, Rank: peer, Self: l.rank, Comm: l.id,
+		Code: lifecycle.CodeRankDead, Rank: peer, Self: l.rank, Comm: l.comm,
 		Detail: fmt.Sprintf("process %d of this host (%s) ended; its kernel tells", c.process.PID, c.host),
 	}
 }

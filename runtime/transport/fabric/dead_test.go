@@ -31,7 +31,7 @@ func TestConnectWithADeadProcess(t *testing.T) {
 			_ = peer.cmd.Wait() // says that it was killed
 			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 			defer stop()
-			_, err = port.Connect(ctx, 0, [][]byte{port.Card(), card[0]})
+			_, err = port.Connect(ctx, lifecycle.CommID{}, 0, [][]byte{port.Card(), card[0]})
 			var dead *lifecycle.PeerError
 			if !errors.As(err, &dead) || dead.Code != lifecycle.CodeRankDead || dead.Rank != 1 {
 				t.Fatalf("%v, want that rank 1 died", err)
@@ -61,7 +61,7 @@ func TestConnectWithADyingProcess(t *testing.T) {
 			defer stop()
 			done := make(chan error, 1)
 			go func() {
-				_, err := port.Connect(ctx, 1, [][]byte{card[0], port.Card()})
+				_, err := port.Connect(ctx, lifecycle.CommID{}, 1, [][]byte{card[0], port.Card()})
 				done <- err
 			}()
 			if err := peer.cmd.Process.Kill(); err != nil {
@@ -96,7 +96,7 @@ func TestConnectWithAProcessThatIsThrough(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()
-	l, err := port.Connect(ctx, 1, cards)
+	l, err := port.Connect(ctx, lifecycle.CommID{}, 1, cards)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func Example() {
 	for rank, port := range ports {
 		wg.Go(func() {
 			ctx := context.Background()
-			links, err := port.Connect(ctx, rank, cards)
+			links, err := port.Connect(ctx, id, rank, cards)
 			if err != nil {
 				log.Fatal(err)
 			}

@@ -88,7 +88,7 @@ func TestFallsBackToTCP(t *testing.T) {
 			}
 			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 			defer stop()
-			l, err := p.Connect(ctx, rank, given)
+			l, err := p.Connect(ctx, lifecycle.CommID{}, rank, given)
 			if err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 				return
@@ -113,7 +113,7 @@ func TestConnectNamesWhoIsMissing(t *testing.T) {
 				ports, cards := prepare(t, f, f)
 				ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				defer stop()
-				_, err := ports[rank].Connect(ctx, rank, cards)
+				_, err := ports[rank].Connect(ctx, lifecycle.CommID{}, rank, cards)
 				var lost *lifecycle.PeerError
 				if !errors.As(err, &lost) || lost.Code != lifecycle.CodeNotJoined || lost.Rank != 1-rank ||
 					!errors.Is(err, context.DeadlineExceeded) {
@@ -144,7 +144,7 @@ func TestAllAreToldOfARankThatGivesUp(t *testing.T) {
 							continue
 						}
 						wg.Go(func() {
-							_, err := p.Connect(t.Context(), rank, cards)
+							_, err := p.Connect(t.Context(), lifecycle.CommID{}, rank, cards)
 							var told *transport.NoticeError
 							if !errors.As(err, &told) || told.Culprit() != quitter || told.Notice.Detail != why.Detail {
 								t.Errorf("rank %d: %v", rank, err)
@@ -183,7 +183,7 @@ func TestConnectRefuses(t *testing.T) {
 			if c.change != nil {
 				cards = c.change(cards)
 			}
-			if _, err := ports[0].Connect(t.Context(), c.rank, cards); err == nil || !strings.Contains(err.Error(), c.says) {
+			if _, err := ports[0].Connect(t.Context(), lifecycle.CommID{}, c.rank, cards); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want something with %q", err, c.says)
 			}
 		})
@@ -214,7 +214,7 @@ func TestTwoWires(t *testing.T) {
 		`its wire is to be "encrypt", and this rank's "plain": set CARILLON_WIRE alike`,
 		`its wire is to be "plain", and this rank's "encrypt": set CARILLON_WIRE alike`,
 	} {
-		_, err := ports[rank].Connect(t.Context(), rank, cards)
+		_, err := ports[rank].Connect(t.Context(), lifecycle.CommID{}, rank, cards)
 		var other *lifecycle.PeerError
 		if !errors.As(err, &other) || other.Code != lifecycle.CodeMismatch || other.Rank != 1-rank ||
 			!strings.Contains(err.Error(), says) {

@@ -14,7 +14,7 @@ import (
 // the rank; the other methods may be called by any, at any time.
 type Links struct {
 	f        *Fabric
-	id       lifecycle.CommID
+	comm     lifecycle.CommID
 	rank     int
 	conns    []transport.Conn
 	waiter   *transport.Waiter

@@ -55,7 +55,7 @@ func TestPrepareLocal(t *testing.T) {
 			var wg sync.WaitGroup
 			for rank, p := range ports {
 				wg.Go(func() {
-					l, err := p.Connect(t.Context(), rank, cards)
+					l, err := p.Connect(t.Context(), lifecycle.CommID{}, rank, cards)
 					if err != nil {
 						t.Errorf("rank %d: %v", rank, err)
 						return
@@ -79,7 +79,7 @@ func TestPrepareLocalRefusesForeignCards(t *testing.T) {
 	_, foreign := prepare(t, newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{}))
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
-	_, err := ports[0].Connect(ctx, 0, [][]byte{cards[0], foreign[1]})
+	_, err := ports[0].Connect(ctx, lifecycle.CommID{}, 0, [][]byte{cards[0], foreign[1]})
 	var peer *lifecycle.PeerError
 	if !errors.As(err, &peer) || peer.Rank != 1 || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("%v, want that rank 1's card comes from another process", err)

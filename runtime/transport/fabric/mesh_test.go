@@ -58,7 +58,7 @@ func connect(tb testing.TB, fabrics ...*fabric.Fabric) []*fabric.Links {
 	errs := make([]error, len(fabrics))
 	var wg sync.WaitGroup
 	for rank, port := range ports {
-		wg.Go(func() { links[rank], errs[rank] = port.Connect(ctx, rank, cards) })
+		wg.Go(func() { links[rank], errs[rank] = port.Connect(ctx, lifecycle.CommID{}, rank, cards) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {

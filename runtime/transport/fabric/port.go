@@ -67,8 +67,8 @@ const (
 //
 // A card is a promise: until its rank is connected, the rank's gate is open, its inbox is there and its process lives,
 // or the rank is gone. So whoever dials knows at once, and whoever waits holds something that ends with the other rank.
-func (p *Port) Connect(ctx context.Context, rank int, encoded [][]byte) (*Links, error) {
-	l := &Links{f: p.f, id: p.id, rank: rank, conns: make([]transport.Conn, len(encoded))}
+func (p *Port) Connect(ctx context.Context, comm lifecycle.CommID, rank int, encoded [][]byte) (*Links, error) {
+	l := &Links{f: p.f, comm: comm, rank: rank, conns: make([]transport.Conn, len(encoded))}
 	if err := p.connect(ctx, l, encoded); err != nil {
 		why := transport.NoticeOf(err, rank)
 		l.Notify(why)

@@ -66,7 +66,7 @@ func child(text string) error {
 	if err != nil {
 		return err
 	}
-	l, err := port.Connect(ctx, j.Rank, cards)
+	l, err := port.Connect(ctx, lifecycle.CommID{}, j.Rank, cards)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func launch(tb testing.TB, config fabric.Config, program string, size int) (*fab
 	}
 	ctx, stop := context.WithTimeout(tb.Context(), 30*time.Second)
 	defer stop()
-	l, err := port.Connect(ctx, 0, cards)
+	l, err := port.Connect(ctx, lifecycle.CommID{}, 0, cards)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -26,7 +26,7 @@ type Forge struct {
 	Delivered                           int64 // and those of what had ended
 	Terminated, Seen                    int64
 	Paused, Resumed                     int64
-	Exporter                            uint64
+	Exporter, Run                       uint64
 	Closed                              bool
 	Roots                               map[uint32]uint32 // of communicators that have another one, by their numbers
 	Slots                               []tape.Slot       // as a Reader gives them; Index is the place in the table
@@ -189,7 +189,7 @@ func (f *Forge) header(b []byte) {
 	if f.LatchMono != 0 {
 		latch(b[848:], lay(f.LatchMono, f.LatchWall))
 	}
-	copy(b[896:], lay(f.Exported, f.Delivered, f.Terminated, f.Seen, f.Paused, f.Resumed, f.Exporter))
+	copy(b[896:], lay(f.Exported, f.Delivered, f.Terminated, f.Seen, f.Paused, f.Resumed, f.Exporter, f.Run))
 }
 
 // latch publishes version 1: the second copy.

@@ -135,7 +135,10 @@ func (r *Report) choose(procs []*process, run int) ([]*process, error) {
 	if run == 0 {
 		run = len(all)
 	}
-	r.OtherRuns = len(all) - 1
+	r.run, r.OtherRuns = run, len(all)-1
+	for _, p := range all[run-1] {
+		r.Run = cmp.Or(r.Run, p.header.Run)
+	}
 	return all[run-1], nil
 }
 

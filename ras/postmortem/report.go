@@ -36,6 +36,8 @@ type Report struct {
 	Events []Event `json:"events"`
 	// Missed is how many records were overwritten by later ones, or were torn, before they were read.
 	Missed uint64 `json:"records_missed"`
+	// Run is the run of the job, as rank 0 called it; 0 if no process knows it.
+	Run lifecycle.Run `json:"run,omitempty"`
 	// Jobs are all that were found, and OtherRuns how many earlier or later runs of this job there are beside this one.
 	Jobs      []Job `json:"jobs"`
 	OtherRuns int   `json:"other_runs"`
@@ -44,6 +46,7 @@ type Report struct {
 
 	procs   []*process
 	comms   []*comm   // in the order in which they were made
+	run     int       // number of Run, from 1
 	size    int       // ranks of the job; 0 if unknown
 	timed   bool      // the options bound the time
 	latest  bool      // the job was chosen among several, as it wrote last

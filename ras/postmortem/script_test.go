@@ -28,7 +28,8 @@ import (
 //	host HOST [clock DUR] [wall DUR]              a machine: what its monotonic clock is ahead of the script's, and its
 //	                                              time of day. Only of processes on the one named here is it known
 //	                                              that they are dead
-//	process PROC HOST [closed] [seen DUR] [told DUR] [exported DUR] [delivered DUR] [job JOB] [format N] [cut BYTES]
+//	process PROC HOST [closed] [seen DUR] [told DUR] [exported DUR] [delivered DUR] [job JOB] [run N] [format N]
+//	                  [cut BYTES]
 //	        [damage header|slots|tally|count] [twice]
 //	TIME PROC comm COMM RANK/SIZE [PARENT]        the process gets its part of a communicator
 //	TIME PROC act COMM ACT SEQ start | phase PHASE | ok | CODE PEER TEXT…
@@ -148,6 +149,8 @@ func (s *stage) process(w []string) {
 			p.twice = true
 		case "job":
 			p.Job = w[i+1]
+		case "run":
+			p.Run = natural(w[i+1])
 		case "format":
 			p.Format = uint32(natural(w[i+1]))
 		case "seen":

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // jobsError says that there are no tapes of the job that was asked for, and lists those that there are.
@@ -69,27 +71,74 @@ func jobs(procs []*process) (list []Job, byName map[string][]*process) {
 	return list, byName
 }
 
-// runs tells apart what was started under one name one after another: processes of one run share communicators, or were
-// there at the same time. The first run comes first.
-func runs(procs []*process) (all [][]*process) {
-	ends := make(map[lifecycle.CommID]time.Time) // when the last process of a communicator wrote last
-	end := func(p *process) time.Time { return later(p.header.Created, p.wallTime(p.last)) }
+// runs tells apart what was started under one name, one after another or at once, the first first. Processes of one run
+// know the same lifecycle.Run, or share a communicator. Those that know none, as their ranks never met, are of the run
+// that went on at the same time.
+func runs(procs []*process) (list [][]*process) {
+	type run struct {
+		id         lifecycle.Run
+		procs      []*process
+		begin, end time.Time
+	}
+	byBond := make(map[any]*run)
+	of := make(map[*process]*run)
+	add := func(to, from *run) {
+		to.id = cmp.Or(to.id, from.id)
+		to.procs, to.end = append(to.procs, from.procs...), later(to.end, from.end)
+		to.begin = earlier(to.begin, from.begin)
+		for _, p := range from.procs {
+			of[p] = to
+			for _, b := range p.bonds() {
+				byBond[b] = to
+			}
+		}
+		from.procs = nil
+	}
 	for _, p := range procs {
-		for _, m := range p.members {
-			ends[m.ID] = later(ends[m.ID], end(p))
+		r := &run{
+			id: p.header.Run, procs: []*process{p}, begin: p.header.Created, end: later(p.header.Created, p.wallTime(p.last)),
+		}
+		of[p] = r
+		for _, b := range p.bonds() {
+			if other := byBond[b]; other != nil && other != of[p] {
+				add(other, of[p])
+			}
+			byBond[b] = of[p]
 		}
 	}
-	procs = slices.Clone(procs)
-	slices.SortStableFunc(procs, func(a, b *process) int { return a.header.Created.Compare(b.header.Created) })
-	var until time.Time
-	for i, p := range procs {
-		if i == 0 || p.header.Created.After(until) {
-			all = append(all, nil)
+	var all []*run
+	for _, p := range slices.SortedStableFunc(slices.Values(procs), func(a, b *process) int {
+		return of[a].begin.Compare(of[b].begin)
+	}) {
+		r := of[p]
+		if len(r.procs) == 0 || slices.Contains(all, r) {
+			continue
 		}
-		all[len(all)-1] = append(all[len(all)-1], p)
-		until = later(until, end(p))
-		for _, m := range p.members {
-			until = later(until, ends[m.ID])
+		i := slices.IndexFunc(all, func(o *run) bool {
+			return (o.id == 0 || r.id == 0) && !r.begin.After(o.end) && !o.begin.After(r.end)
+		})
+		if i >= 0 {
+			add(all[i], r)
+		} else {
+			all = append(all, r)
+		}
+	}
+	for _, r := range all {
+		list = append(list, r.procs)
+	}
+	return list
+}
+
+// bonds are what no processes have in common but those of one run: the run that they know, and the communicators that
+// were made. One that was not may be a world whose ranks never met, with an id that other runs have, too.
+func (p *process) bonds() (all []any) {
+	if p.header.Run != 0 {
+		all = append(all, p.header.Run)
+	}
+	for _, m := range p.members {
+		made := func(a *model.Act) bool { return a.Kind == tape.ActInit && a.Code == lifecycle.CodeOK }
+		if m.Begun > 0 || m.count > 0 || m.State == lifecycle.StateReady || slices.ContainsFunc(m.over, made) {
+			all = append(all, m.ID)
 		}
 	}
 	return all

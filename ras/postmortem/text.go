@@ -78,7 +78,11 @@ func (r *Report) writeHead(t *text) {
 			parts = append(parts, fmt.Sprintf("%d %s", n, stateText(s)))
 		}
 	}
-	t.paragraph("", fmt.Sprintf("job %s: %s on %s: %s", clean(r.Job), count(len(r.Processes), "tape"),
+	job := clean(r.Job)
+	if r.Run != 0 {
+		job += ", run " + r.Run.String()
+	}
+	t.paragraph("", fmt.Sprintf("job %s: %s on %s: %s", job, count(len(r.Processes), "tape"),
 		count(len(hosts), "host"), strings.Join(parts, ", ")))
 	if !r.Begin.IsZero() {
 		t.paragraph("", fmt.Sprintf("written from %s to %s UTC, %s", r.Begin.Format("2006-01-02 15:04:05.000"),
@@ -472,7 +476,7 @@ func (r *Report) writeNotes(t *text) {
 			count(len(r.Jobs)-1, "other job")))
 	}
 	if r.OtherRuns > 0 {
-		notes = append(notes, fmt.Sprintf("This is one of %d runs of the job (--run chooses).", r.OtherRuns+1))
+		notes = append(notes, fmt.Sprintf("This is run %d of %d of the job (--run chooses another).", r.run, r.OtherRuns+1))
 	}
 	if r.Missed > 0 {
 		notes = append(notes, count(int(r.Missed&(1<<62-1)), "older record")+

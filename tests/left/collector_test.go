@@ -24,6 +24,7 @@ type collector struct {
 
 type span struct {
 	name, rank string
+	trace      string
 	times      int // that it came
 }
 
@@ -69,7 +70,7 @@ func (c *collector) take(r *http.Request) (err error) {
 			for _, s := range scope.Spans {
 				id := string(s.TraceId) + string(s.SpanId)
 				if c.spans[id] == nil {
-					c.spans[id] = &span{name: s.Name, rank: rank}
+					c.spans[id] = &span{name: s.Name, rank: rank, trace: string(s.TraceId)}
 				}
 				c.spans[id].times++
 			}

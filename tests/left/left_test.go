@@ -99,13 +99,13 @@ func TestLauncher(t *testing.T) {
 func TestNextStart(t *testing.T) {
 	c, elsewhere := newCollector(t), newCollector(t)
 	tapes := "CARILLON_TAPE_DIR=" + t.TempDir()
-	for _, j := range launch(t, 3, append(c.env, tapes, endVariable+"=os.Exit")...) {
+	for _, j := range launch(t, 3, freePort(t), append(c.env, tapes, endVariable+"=os.Exit")...) {
 		j.ExitCode()
 	}
 	c.hasOnce(t, "ccl.comm.init")
 	for range 2 {
 		for _, to := range []*collector{elsewhere, c} {
-			for _, j := range launch(t, 1, append(to.env, tapes, endVariable+"="+well)...) {
+			for _, j := range launch(t, 1, freePort(t), append(to.env, tapes, endVariable+"="+well)...) {
 				if j.ExitCode() != 0 {
 					t.Error("the next start failed")
 				}
@@ -120,7 +120,7 @@ func TestNextStart(t *testing.T) {
 // TestOthersOfTheJob: what a rank left is sent by the others, if they go on.
 func TestOthersOfTheJob(t *testing.T) {
 	c := newCollector(t)
-	ranks := launch(t, 3, append(c.env, "CARILLON_TAPE_DIR="+t.TempDir(), endVariable+"="+goOn)...)
+	ranks := launch(t, 3, freePort(t), append(c.env, "CARILLON_TAPE_DIR="+t.TempDir(), endVariable+"="+goOn)...)
 	c.await("ccl.comm.init", "1")
 	for _, r := range []int{0, 2} {
 		ranks[r].Signal(syscall.SIGTERM)
@@ -132,15 +132,21 @@ func TestOthersOfTheJob(t *testing.T) {
 	c.hasOnce(t, "ccl.all_reduce", "0", "2")
 }
 
-// launch starts ranks as a shell would, by their environment alone.
-func launch(t *testing.T, n int, env ...string) (ranks []*e2e.Job) {
+// freePort is one that nobody listens at.
+func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
+	return port
+}
+
+// launch starts ranks as a shell would, by their environment alone.
+func launch(t *testing.T, n int, port string, env ...string) (ranks []*e2e.Job) {
+	t.Helper()
 	for r := range n {
 		ranks = append(ranks, e2e.Start(t, append(slices.Clone(env), fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n),
 			"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port), os.Args[0]))

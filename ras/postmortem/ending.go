@@ -16,6 +16,7 @@ import (
 // ending is how a process ended, as far as that is known, on its tape's own clock.
 type ending struct {
 	at   int64          // 0: it runs, or that is not known
+	seen int64          // when its launcher saw it; 0: unknown
 	how  string         // "it was ended by SIGKILL"
 	exit osprocess.Exit // as its launcher saw it
 	// failed tells that the launcher ended the job because a rank had failed.
@@ -66,7 +67,8 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 			if p := byPID[key{e.Boot, e.PID}]; p != nil && e.Mono >= p.last-int64(time.Second) {
 				p.end.how, p.end.exit = e.Exit.How(), e.Exit
 				if !p.header.Closed {
-					p.end.at = max(e.Mono, p.last)
+					p.end.seen = max(e.Mono, p.last)
+					p.end.at = p.end.seen
 				}
 			}
 		}

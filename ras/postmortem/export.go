@@ -72,7 +72,8 @@ func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, erro
 	return total, errors.Join(errs...)
 }
 
-// export sends the spans of one process, which was gone at a time of its tape's clock.
+// export sends the spans of one process, which was gone at a time of its tape's clock. What its launcher saw is better:
+// whoever sends the spans, now or later, knows it, and so sends the same.
 func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (trace.Stats, error) {
 	t, _, err := tape.OpenCut(p.path)
 	if err != nil {
@@ -80,9 +81,10 @@ func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (t
 	}
 	defer t.Close() //nolint:errcheck // only read from
 	h := t.Header()
+	gone = cmp.Or(p.end.seen, gone)
 	cfg := trace.Config{
 		Process: model.New(p.limits()), Version: h.Version, Job: h.Job, Host: h.Host,
-		PID: h.PID, Rank: p.rank, Wall: h.Wall, Now: func() int64 { return gone },
+		PID: h.PID, Rank: p.rank, Wall: h.Wall, Now: func() int64 { return gone }, Slow: h.SlowAfter,
 		AlgorithmName: opts.Algorithm, StoreTraces: 1, MustExport: true, Logger: opts.Logger,
 	}
 	if !opts.All {

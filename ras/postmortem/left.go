@@ -1,7 +1,6 @@
 package postmortem
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +67,7 @@ func sendLeft(ctx context.Context, path string, variables uint64, opts *ExportOp
 		return nil //nolint:nilerr // it was one a moment ago: somebody has cut it
 	}
 	(&Report{}).endings([]*process{p}, []string{filepath.Join(filepath.Dir(path), osprocess.Ledger)})
-	stats, err := export(ctx, p, cmp.Or(p.end.at, p.last), opts)
+	stats, err := export(ctx, p, p.last, opts)
 	total.Processes++
 	total.Spans += stats.Exported
 	total.Failed += stats.Failed + stats.Dropped
